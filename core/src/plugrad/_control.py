@@ -1,0 +1,214 @@
+"""What users choose, register and ask for: backends, kernels and gradients.
+
+Map: backends; kernels; gradients; ``engine``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import _discovery, _engine
+from ._entries import Plugin
+from ._hooks import Backend
+from ._kernel import Kernel, Rules
+from ._registry import registry
+
+# --- backends --------------------------------------------------------------------
+
+
+def set_backend(name: str) -> None:
+    """Make the backend ``name`` the default of the process.
+
+    Raises:
+        BackendUnavailable: It is unknown, blocked or broken; the cause is attached.
+
+    """
+    _discovery.load()
+    _engine.make_default(registry.open(name))
+
+
+def use_backend(name: str) -> _engine.Scope:
+    """Make the backend ``name`` active in this thread inside the ``with`` block."""
+    _discovery.load()
+    return _engine.Scope(backend=registry.open(name))
+
+
+def get_backend() -> str:
+    """Return the name of the active backend."""
+    return _engine.active().name
+
+
+def backends() -> list[str]:
+    """Return the names of the usable backends, best first."""
+    _discovery.load()
+    return registry.backends()
+
+
+def register_backend(backend: Backend) -> None:
+    """Add a backend of your own; it opens at its first use."""
+    _discovery.load()
+    registry.adopt(backend)
+
+
+def remove_backend(name: str) -> None:
+    """Close a backend and forget it; tensors that live there are lost with it."""
+    _discovery.load()
+    default = _engine.State.backend
+    if default is not None and default.name == name:
+        _engine.make_default(None)
+    registry.close(name)
+
+
+# --- kernels ---------------------------------------------------------------------
+
+
+def register_kernel(
+    kernel: str | Kernel,
+    backend: str,
+    function: Callable[..., Any],
+    *,
+    setup: Callable[[Any], None] | None = None,
+    dispose: Callable[[], None] | None = None,
+) -> None:
+    """Put an implementation over those of ``kernel``, for the whole process.
+
+    Args:
+        kernel: The name of a kernel, or a new contract with a dotted name.
+        backend: Where it runs.
+        function: Takes native arrays by position and attributes by name.
+        setup: Called now, once, with the ``Arrays`` of the backend.
+        dispose: Called when the kernel is unregistered or its backend removed.
+
+    Raises:
+        ValueError: The kernel is unknown, or the function does not fit its contract.
+        BackendUnavailable: The backend is unknown, or ``setup`` needs it and it fails.
+
+    """
+    _discovery.load()
+    if setup is not None:
+        setup(registry.open(backend).runtime.arrays)
+    if isinstance(kernel, Kernel):
+        registry.declare([kernel], registry.user)
+        kernel = kernel.name
+    registry.add_kernel(kernel, backend, function, dispose)
+
+
+def unregister_kernel(kernel: str, backend: str) -> None:
+    """Remove your last implementation; what was under it shows again."""
+    registry.drop_kernel(kernel, backend)
+
+
+def get_kernel(kernel: str, backend: str) -> Callable[..., Any] | None:
+    """Return the implementation in force, or None where the backend has none."""
+    _discovery.load()
+    registry.contract(kernel, "get_kernel")
+    registry.open(backend)
+    layers = registry.kernels.get((kernel, backend))
+    return layers[0].function if layers else None
+
+
+def get_kernels_for_backend(backend: str) -> dict[str, Callable[..., Any]]:
+    """Return the implementations in force on a backend, by kernel name."""
+    _discovery.load()
+    registry.open(backend)
+    return {
+        name: layers[0].function
+        for (name, of), layers in sorted(registry.kernels.items())
+        if of == backend and layers
+    }
+
+
+def copy_registered_kernels(source: str, target: str) -> None:
+    """Register the implementations of one backend for another of the same arrays."""
+    for name, function in get_kernels_for_backend(source).items():
+        register_kernel(name, target, function)
+
+
+# --- gradients -------------------------------------------------------------------
+
+
+def register_gradient(
+    kernel: str,
+    *,
+    backend: str | None = None,
+    linear: bool = True,
+    **functions: Callable[..., Any] | None,
+) -> None:
+    """Put gradient functions over those of ``kernel``, for the whole process.
+
+    Args:
+        kernel: Its name.
+        backend: Only for what runs on this backend.
+        linear: Whether the functions are linear in the cotangent; if not, there is no
+            ``jvp`` through them.
+        functions: One an input: the cotangents, then any inputs, outputs, attributes
+            and ``<name>_spec`` by name. None declares an input without derivative.
+
+    """
+    _discovery.load()
+    table = registry.user_rules(kernel, functions, linear)
+    registry.add_gradient(kernel, backend, table)
+
+
+def unregister_gradient(kernel: str, *, backend: str | None = None) -> None:
+    """Remove your last gradient of ``kernel``; what was under it shows again."""
+    registry.drop_gradient(kernel, backend)
+
+
+def get_gradient(kernel: str) -> Rules:
+    """Return the rules in force for ``kernel``, by input, each with its origin."""
+    _discovery.load()
+    contract = registry.contract(kernel, "get_gradient")
+    return _engine.rules_in_force(contract, _engine.active())
+
+
+def override_gradient(
+    kernel: str, *, linear: bool = True, **functions: Callable[..., Any] | None
+) -> _engine.Scope:
+    """Replace gradient functions of ``kernel`` inside the ``with`` block.
+
+    What is recorded inside keeps the replacement, whenever it is pulled back.
+    """
+    _discovery.load()
+    return _engine.override({kernel: registry.user_rules(kernel, functions, linear)})
+
+
+def use_gradients(pack: str) -> _engine.Scope:
+    """Use a gradient pack of a plugin inside the ``with`` block."""
+    _discovery.load()
+    return _engine.override(registry.pack(pack))
+
+
+# --- the engine ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """What the engine is doing, at one moment.
+
+    Attributes:
+        backend: The active backend of this thread; None before the first op.
+        opened: The backends that have been opened.
+        plugins: Every plugin that was discovered, with its phase and the reason for it.
+        detours: How often something other than an implementation ran, by kernel,
+            backend and "decomposition", "host" or "fallback".
+
+    """
+
+    backend: str | None
+    opened: tuple[str, ...]
+    plugins: tuple[Plugin, ...]
+    detours: Mapping[tuple[str, str, str], int]
+
+
+def engine() -> EngineState:
+    """Return what the engine is doing; nothing is opened for the answer."""
+    active = _engine.state.backend
+    return EngineState(
+        None if active is None else active.name,
+        tuple(registry.opened),
+        tuple(registry.plugins),
+        dict(_engine.detours),
+    )

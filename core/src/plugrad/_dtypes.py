@@ -1,0 +1,125 @@
+"""dtypes and promotion: one table, and weak scalars.
+
+dtypes are NumPy's. Within a kind (integer, floating, complex) promotion is the array
+API's; across kinds the higher kind gives the type: int64 with float32 is float32.
+A Python or NumPy *scalar* is weak: it takes the dtype of the tensor beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+DType = np.dtype[Any]
+
+NAMES = (
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+    "float16 float32 float64 complex64 complex128"
+)
+DTYPES: dict[str, DType] = {name: np.dtype(name) for name in NAMES.split()}
+BOOL, INT32, FLOAT32 = (DTYPES[name] for name in ("bool", "int32", "float32"))
+COMPLEX64 = DTYPES["complex64"]
+
+_KIND = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+_WEAK: dict[type, DType] = {
+    bool: BOOL,
+    int: INT32,
+    float: FLOAT32,
+    complex: COMPLEX64,
+}
+# Every common spelling of a dtype -> the one object that stands for it.
+_SPELLINGS: dict[Any, DType] = {
+    **DTYPES,
+    **{dtype: dtype for dtype in DTYPES.values()},
+    **{dtype.type: dtype for dtype in DTYPES.values()},
+    **_WEAK,
+}
+
+
+def _promoted(a: DType, b: DType) -> DType | None:
+    low, high = sorted((a, b), key=lambda d: _KIND[d.kind])
+    if _KIND[low.kind] == _KIND[high.kind] or (high.kind == "c" and low.kind == "f"):
+        joined = np.promote_types(a, b)
+        return joined if _KIND[joined.kind] == _KIND[high.kind] else None
+    return high
+
+
+TABLE = {
+    (a, b): joined
+    for a in DTYPES.values()
+    for b in DTYPES.values()
+    if (joined := _promoted(a, b)) is not None
+}
+
+
+def promote(op: str, a: DType, b: DType) -> DType:
+    """Return the dtype in which tensors of ``a`` and ``b`` meet."""
+    try:
+        return TABLE[a, b]
+    except KeyError:
+        raise TypeError(f"{op}: no dtype holds both {a} and {b}; cast one") from None
+
+
+def dtype_of(value: object) -> DType:
+    """Return the dtype that a Python number has on its own: float32, int32..."""
+    for kind, dtype in _WEAK.items():
+        if isinstance(value, kind):
+            return dtype
+    raise TypeError(f"expected a number, got {type(value).__name__}")
+
+
+def weak(op: str, value: complex | np.generic, beside: DType) -> DType:
+    """Return the dtype a scalar takes beside a tensor of dtype ``beside``.
+
+    A float beside integers gives float32, a complex number beside floats complex64.
+
+    Raises:
+        OverflowError: A number that the dtype cannot hold.
+
+    """
+    plain = value.item() if isinstance(value, np.generic) else value
+    own = dtype_of(plain)
+    dtype = beside
+    if _KIND[own.kind] > _KIND[beside.kind]:
+        dtype = TABLE[own, beside] if beside.kind == "f" else own
+    check_range(op, plain, dtype)
+    return dtype
+
+
+def check_range(op: str, value: complex, dtype: DType) -> None:
+    """Raise OverflowError where ``dtype`` has no place for a finite Python number."""
+    if dtype.kind in "iu" and isinstance(value, int):
+        limits = np.iinfo(dtype)
+        fits = limits.min <= value <= limits.max
+    elif dtype.kind in "fc":
+        try:
+            size = abs(value)
+        except OverflowError:  # of a complex number, or of a huge integer
+            size = np.inf
+        fits = size <= np.finfo(dtype).max or size == np.inf or size != size
+        fits = fits and not (isinstance(value, int) and size > np.finfo(dtype).max)
+    else:
+        fits = True
+    if not fits:
+        raise OverflowError(f"{op}: {value} does not fit into {dtype}; cast the tensor")
+
+
+def canonical(dtype: Any) -> DType:
+    """Return the one object for a dtype; ``float`` is float32, ``int`` is int32."""
+    try:
+        return _SPELLINGS[dtype]
+    except (KeyError, TypeError):
+        pass
+    try:
+        name = np.dtype(dtype).name  # other spellings, and the other byte order
+    except TypeError:
+        name = repr(dtype)
+    if name not in DTYPES:
+        raise TypeError(f"dtype {name} is not supported; there are {NAMES}")
+    return DTYPES[name]
+
+
+def differentiable(dtype: DType) -> bool:
+    """Tell whether tapes track tensors of this dtype."""
+    return dtype.kind in "fc"

@@ -1,0 +1,396 @@
+"""The engine: run a kernel on the active backend, and record it for those who watch.
+
+The fast path is ``run`` down to the line "everything special", and its twins for one
+and two tensors in ``ops._convert``. What follows is the slow path in the order in
+which it is tried: tapes, implementation, decomposition, host, fallback.
+
+Map: ``State`` and its scopes; backends; ``run``; ``_find_a_way``; moving; which
+gradient is in force.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, cast
+
+from . import _discovery
+from ._entries import BackendUnavailable, OpenBackend
+from ._kernel import Kernel, KernelNotFound, Rule, Rules
+from ._registry import registry
+from ._tape import Outputs, Plan, Tape, concerned, plan, record, specs
+from ._tensor import NOWHERE, Native, Tensor
+
+# How often something other than an implementation ran: (kernel, backend, how).
+detours: Counter[tuple[str, str, str]] = Counter()
+
+
+# --- state -----------------------------------------------------------------------
+
+
+class Watch(NamedTuple):
+    """Who is told of a run: tapes record it, observers (tools) see it.
+
+    An observer is called with the kernel, its inputs, attributes and outputs.
+    """
+
+    tapes: tuple[Tape, ...] = ()
+    observers: tuple[Callable[..., None], ...] = ()
+
+
+class Overrides:
+    """The gradients that the scopes of a thread put over all others, inner last."""
+
+    def __init__(self, layers: tuple[Mapping[str, Rules], ...]) -> None:
+        self.layers = layers
+        self.plans: dict[tuple[Any, ...], Plan | None] = {}
+        self.under = registry.plans  # another object once a gradient has changed
+
+
+class State(threading.local):
+    """What differs between threads. Class attributes are the process' defaults."""
+
+    backend: OpenBackend | None = None
+    watch: Watch | None = None
+    overrides: Overrides | None = None
+    # The active backend while nobody watches, else None: all that a fast path reads.
+    ready: OpenBackend | None = None
+
+
+state = State()
+
+
+class Scope:
+    """Shadow attributes of the state, in this thread, inside the ``with`` block."""
+
+    __slots__ = ("before", "values")
+
+    def __init__(self, **values: Any) -> None:
+        self.values = values
+
+    def __enter__(self) -> None:
+        mine = vars(state)
+        self.before = mine.copy()
+        mine.update(self.values)
+        if mine.get("watch") is not None:
+            mine["ready"] = None
+        elif mine.get("backend") is not None:
+            mine["ready"] = mine["backend"]
+        else:
+            mine.pop("ready", None)
+        mine["scope"] = self
+
+    def __exit__(self, *_: object) -> None:
+        mine = vars(state)
+        if mine.get("scope") is not self:
+            raise RuntimeError(
+                "scopes of plugrad (use_backend, override_gradient, ...) must be left "
+                "in the reverse order in which they were entered, by the same thread"
+            )
+        mine.clear()
+        mine.update(self.before)
+
+
+def tapes() -> tuple[Tape, ...]:
+    """Return the tapes of this thread, outermost first."""
+    return state.watch.tapes if state.watch else ()
+
+
+def taping(tapes: tuple[Tape, ...]) -> Scope:
+    """Record on exactly these tapes inside the block; observers go on."""
+    observers = state.watch.observers if state.watch else ()
+    return Scope(watch=Watch(tapes, observers) if tapes or observers else None)
+
+
+def observing(observer: Callable[..., None]) -> Scope:
+    """Call ``observer`` after every run inside the block."""
+    watch = state.watch or Watch()
+    return Scope(watch=Watch(watch.tapes, (*watch.observers, observer)))
+
+
+# --- the active backend ----------------------------------------------------------
+
+
+def active() -> OpenBackend:
+    """Return the active backend of this thread, chosen now if nobody has."""
+    return state.backend or _choose()
+
+
+def make_default(backend: OpenBackend | None) -> None:
+    """Make ``backend`` the process' default; None leaves the choice open."""
+    State.backend = State.ready = backend
+
+
+def _choose() -> OpenBackend:
+    """Open the backend that PLUGRAD_BACKEND names, or the best that works."""
+    _discovery.load()
+    name = os.environ.get("PLUGRAD_BACKEND")
+    chosen = registry.open(name) if name else None
+    for name in registry.backends() if chosen is None else ():
+        try:
+            chosen = registry.open(name)
+        except BackendUnavailable:  # its plugin is failed now, and named below
+            continue
+        break
+    failed = [plugin for plugin in registry.plugins if plugin.error is not None]
+    for plugin in failed:
+        warnings.warn(
+            f"skipped plugin {plugin}: {plugin.reason}; to silence this, set "
+            f"PLUGRAD_BLOCK={plugin.name or plugin.distribution}",
+            stacklevel=2,
+        )
+    if chosen is None:
+        raise BackendUnavailable(
+            "no backend works; see `python -m plugrad plugins`"
+            if failed
+            else "no backend is installed; try `pip install plugrad-cpu`"
+        )
+    make_default(chosen)
+    return chosen
+
+
+# --- running ---------------------------------------------------------------------
+
+
+def run(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Tensor:
+    """Run a kernel of one output on the active backend."""
+    backend = state.ready
+    if backend is not None:
+        function = backend.table.get(kernel.name)
+        if function is not None:
+            natives = [
+                x._data
+                if type(x) is Tensor and x._home is backend
+                else native(x, backend)
+                for x in inputs
+            ] or [backend.runtime.arrays]
+            result = function(*natives, **attrs)
+            if result is not NotImplemented:
+                return Tensor(result, backend)
+    return _run(kernel, inputs, attrs)[0]  # everything special
+
+
+def run_many(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Outputs:
+    """Run a kernel of several outputs, or of a number that depends on the run."""
+    return _run(kernel, inputs, attrs)
+
+
+def run_kernel(name: str, inputs: list[Tensor | None], attrs: dict[str, Any]) -> Any:
+    """Run a kernel by name with the contract's attributes or the user's.
+
+    ``run_kernel("Conv2D", [x, filter], {"strides": 1, "pad": "same"})``.
+
+    Returns:
+        A tensor, or a tuple where the contract has several outputs.
+
+    Raises:
+        ValueError: The kernel is unknown.
+        TypeError: Inputs or attributes do not fit its contract.
+
+    """
+    _discovery.load()
+    kernel = registry.contract(name, "run_kernel")
+    bound = kernel.bind(inputs)
+    for input_, value in bound.items():
+        for x in value if input_ == kernel.variadic else (value,):
+            if not (isinstance(x, Tensor) or (x is None and input_ in kernel.optional)):
+                raise TypeError(
+                    f"run_kernel: {kernel.name} takes tensors, and {input_!r} is "
+                    f"{type(x).__name__}; use asarray"
+                )
+    if kernel.normalize is not None and set(attrs) != set(kernel.attrs):
+        attrs = kernel.normalize(*specs(inputs), **attrs)
+    if set(attrs) != set(kernel.attrs):
+        given = ", ".join(attrs) or "none"
+        raise TypeError(f"run_kernel: {kernel} takes other attributes than {given}")
+    outputs = _run(kernel, tuple(inputs), attrs)
+    return outputs[0] if kernel.single else outputs
+
+
+def _run(kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Outputs:
+    """Run under whatever watches: one decision, made now, for all tapes."""
+    backend, watch = state.backend or _choose(), state.watch
+    if watch is None:
+        return _find_a_way(kernel, inputs, attrs, backend)
+    recording, mask = concerned(watch.tapes, inputs)
+    way = _plan(kernel, backend, mask, len(inputs)) if mask else None
+    if mask and way is None:
+        return _decompose(kernel, inputs, attrs, backend)  # the parts are recorded
+    outputs = _find_a_way(kernel, inputs, attrs, backend)
+    if way is not None:
+        record(recording, way, backend, inputs, attrs, outputs)
+    for observer in watch.observers:
+        observer(kernel, inputs, attrs, outputs)
+    return outputs
+
+
+def _find_a_way(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
+) -> Outputs:
+    outputs = _implementation(kernel, inputs, attrs, backend)
+    if outputs is not None:
+        return outputs
+    if kernel.decomposition is not None:
+        with taping(()):  # it is one node, not its parts
+            outputs = _decompose(kernel, inputs, attrs, backend)
+        return tuple(y._sibling() for y in outputs)
+    return _elsewhere(kernel, inputs, attrs, backend)
+
+
+def _implementation(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
+) -> Outputs | None:
+    """Run the backend's own implementation; None where it has none for this."""
+    function = backend.table.get(kernel.name)
+    if function is None:
+        return None
+    natives = [
+        x._data if x is not None and x._home is backend else native(x, backend)
+        for x in inputs
+    ] or [backend.runtime.arrays]
+    result = function(*natives, **attrs)
+    if result is NotImplemented:
+        return None
+    if kernel.single:
+        return (Tensor(result, backend),)
+    return tuple([Tensor(y, backend) for y in result])
+
+
+def _decompose(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
+) -> Outputs:
+    detours[kernel.name, backend.name, "decomposition"] += 1
+    result = cast("Callable[..., Any]", kernel.decomposition)(*inputs, **attrs)
+    return (result,) if kernel.single else tuple(result)
+
+
+def _elsewhere(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
+) -> Outputs:
+    """Run on the host, or where ``PLUGRAD_FALLBACK`` allows; results come home."""
+    runtime, policy = backend.runtime, os.environ.get("PLUGRAD_FALLBACK", "error")
+    if policy not in ("error", "warn", "allow"):
+        raise ValueError(f"PLUGRAD_FALLBACK={policy}: use error, warn or allow")
+    if kernel.name in runtime.host_kernels and runtime.host is not None:
+        names, how = [runtime.host], "host"
+    elif policy != "error":
+        names, how = [n for n in registry.backends() if n != backend.name], "fallback"
+    else:
+        raise _not_found(kernel, backend)
+    for name in names:
+        try:
+            other = registry.open(name)
+        except BackendUnavailable:
+            if how == "host":
+                raise
+            continue  # a fallback that does not open is none; `plugins` shows why
+        outputs = _implementation(kernel, inputs, attrs, other)
+        if outputs is not None:
+            detours[kernel.name, backend.name, how] += 1
+            if how == "fallback" and policy == "warn":
+                warnings.warn(
+                    f"{kernel.name} is missing on {backend.name!r} and runs on "
+                    f"{other.name!r}",
+                    stacklevel=2,
+                )
+            return tuple(Tensor(native(y, backend), backend) for y in outputs)
+    raise _not_found(kernel, backend)
+
+
+def _not_found(kernel: Kernel, backend: OpenBackend) -> KernelNotFound:
+    if registry.opened.get(backend.name) is not backend:
+        return KernelNotFound(f"{kernel.name}: {backend.name!r} has been removed")
+    have = [name for name, b in registry.opened.items() if kernel.name in b.table]
+    who = f"open backends that have it: {', '.join(have)}" if have else "nobody has it"
+    return KernelNotFound(
+        f"{kernel.op}: backend {backend.name!r} does not implement {kernel} for "
+        f"these inputs, and it has no decomposition; {who}; use_backend, "
+        "register_kernel, or set PLUGRAD_FALLBACK=warn"
+    )
+
+
+# --- moving ----------------------------------------------------------------------
+
+
+def native(x: Any, backend: OpenBackend) -> Native:
+    """Return the values of ``x`` on ``backend``; a replica is kept as long as ``x``."""
+    if x is None:  # an optional input
+        return None
+    home = x._home
+    if home is backend:
+        return x._data
+    if home is NOWHERE:
+        x._alive()
+    if x._replicas is None:
+        x._replicas = {}
+    found = x._replicas.get(backend)
+    if found is None:
+        found = x._replicas[backend] = backend.upload(home.download(x._data))
+    return found
+
+
+def to(x: Tensor, backend: str, /) -> Tensor:
+    """Return ``x`` at home on ``backend``: the same tensor on every tape."""
+    _discovery.load()
+    there = registry.open(backend)
+    if x._alive() is there:
+        return x
+    moved = Tensor(native(x, there), there)
+    moved._token = x._token
+    moved._replicas = {x._home: x._data}
+    return moved
+
+
+def handle(x: Tensor) -> Tensor:
+    """Return ``x`` under a new identity, which the tapes know to equal ``x``."""
+    twin = x._sibling()
+    recording, mask = concerned(tapes(), (x,))
+    if mask:
+        record(recording, _SAME, active(), (x,), {}, (twin,))
+    return twin
+
+
+_SAME = plan(
+    Kernel("plugrad.Handle", "x"), {"x": Rule(lambda dy: dy, (), "plugrad")}, 1, 1
+)
+
+
+# --- which gradient --------------------------------------------------------------
+
+
+def override(layer: Mapping[str, Rules]) -> Scope:
+    """Put rules over all others, in this thread, inside the block."""
+    outer = state.overrides.layers if state.overrides else ()
+    return Scope(overrides=Overrides((*outer, layer)))
+
+
+def rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, Rule | None]:
+    """Return the rule of each input: of the innermost scope, the user's, and so on."""
+    found: dict[str, Rule | None] = {}
+    for table in registry.rule_layers(kernel, backend.name):
+        found.update(table)
+    for layer in state.overrides.layers if state.overrides else ():
+        found.update(layer.get(kernel.name, {}))
+    return found
+
+
+def _plan(kernel: Kernel, backend: OpenBackend, mask: int, count: int) -> Plan | None:
+    """Return how to record a run; None if its decomposition is recorded instead."""
+    overrides = state.overrides
+    if overrides is None:
+        plans = registry.plans
+    else:
+        if overrides.under is not registry.plans:
+            overrides.plans, overrides.under = {}, registry.plans
+        plans = overrides.plans
+    key = (kernel, backend, mask, count)
+    try:
+        return cast("Plan | None", plans[key])
+    except KeyError:
+        rules = rules_in_force(kernel, backend)
+        decomposed = not rules and kernel.decomposition is not None
+        plans[key] = found = None if decomposed else plan(kernel, rules, mask, count)
+        return found

@@ -1,0 +1,103 @@
+"""What the registry keeps: plugins and their phases, open backends, layers of kernels.
+
+Map: ``Plugin`` (who registered something), ``OpenBackend`` (what the engine reads),
+``Layer`` (one implementation among several).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._dtypes import DType, canonical
+from ._hooks import Runtime
+from ._tensor import Native, Tensor
+
+Function = Callable[..., Any]
+
+
+class BackendUnavailable(RuntimeError):
+    """A backend that is unknown, blocked or broken; the cause is the original error."""
+
+
+class Phase(StrEnum):
+    """How far a plugin got."""
+
+    DISCOVERED = "discovered"
+    IMPORTED = "imported"
+    REGISTERED = "registered"
+    OPENED = "opened"
+    BLOCKED = "blocked"
+    INCOMPATIBLE = "incompatible"
+    FAILED = "failed"
+
+
+@dataclass(eq=False)
+class Plugin:
+    """Who registers something: an installed plugin, the core, or the user."""
+
+    distribution: str
+    version: str = ""
+    name: str = ""
+    module: str = ""
+    phase: Phase = Phase.DISCOVERED
+    reason: str = ""
+    error: BaseException | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether what it registers counts."""
+        return self.phase not in (Phase.BLOCKED, Phase.INCOMPATIBLE, Phase.FAILED)
+
+    def block(self, reason: str) -> None:
+        """Leave it out for a reason that is no error."""
+        self.phase, self.reason = Phase.BLOCKED, reason
+
+    def fail(self, error: BaseException) -> None:
+        """Leave it out and keep the error with its traceback."""
+        self.phase, self.error = Phase.FAILED, error
+        self.reason = f"{type(error).__name__}: {error}"
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}".rstrip()
+
+
+class OpenBackend:
+    """A backend in use, and the flat table that the engine reads."""
+
+    def __init__(self, name: str, owner: Plugin, runtime: Runtime) -> None:
+        self.name, self.owner, self.runtime = name, owner, runtime
+        self.dtypes = frozenset(canonical(name) for name in runtime.dtypes)
+        self.table: Mapping[str, Function] = {}
+        self.scalars: dict[tuple[object, ...], Tensor] = {}  # weak ones, uploaded
+
+    def upload(self, values: np.ndarray[Any, Any]) -> Native:
+        """Return a native array, never of another dtype than ``values``."""
+        dtype = values.dtype
+        if dtype not in self.dtypes:
+            have = ", ".join(sorted(d.name for d in self.dtypes))
+            raise TypeError(
+                f"backend {self.name!r} has no {dtype}; pass dtype= one of {have}"
+            )
+        one = canonical(dtype)  # unpickled arrays bring equal, other objects
+        return self.runtime.arrays.upload(values if dtype is one else values.view(one))
+
+    def download(self, native: Native) -> np.ndarray[Any, DType]:
+        """Return the values of a native array."""
+        return self.runtime.arrays.download(native)
+
+
+class Layer(NamedTuple):
+    """One implementation among those for a kernel and a backend; low rank wins."""
+
+    rank: int
+    function: Function
+    owner: Plugin
+    dispose: Callable[[], None] | None = None
+
+
+USER, EXTENSION, OWNER = range(3)

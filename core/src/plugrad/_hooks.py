@@ -1,0 +1,126 @@
+"""What hooks return: descriptors that are cheap to make and open lazily.
+
+Authors import these from ``plugrad.plugin``, which adds what op libraries need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pluggy
+
+from ._kernel import Kernel
+
+F = TypeVar("F", bound=Callable[..., Any])
+Functions = Mapping[str, Callable[..., Any] | None]
+
+GROUP = "plugrad.v1"  # the major version of this file: others are never imported
+hookspec = pluggy.HookspecMarker("plugrad")
+hookimpl = pluggy.HookimplMarker("plugrad")
+
+
+class Arrays(Protocol):
+    """How a backend moves values in and out of its own array type."""
+
+    def upload(self, values: np.ndarray[Any, Any]) -> Any:
+        """Return a native copy of ``values``, or ``values`` where they are native."""
+
+    def download(self, native: Any) -> np.ndarray[Any, Any]:
+        """Return the values of a native array."""
+
+    def nbytes(self, native: Any) -> int:
+        """Return the memory that a native array holds."""
+
+
+class KernelTable(dict[str, Callable[..., Any]]):
+    """Kernels by name; use it as a decorator to add one."""
+
+    def __call__(self, name: str) -> Callable[[F], F]:
+        """Add the decorated function as the kernel ``name``."""
+
+        def add(function: F) -> F:
+            if name in self:
+                raise ValueError(f"kernel {name!r} is defined twice in this table")
+            self[name] = function
+            return function
+
+        return add
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A backend in working order: what ``Backend.open`` returns.
+
+    Args:
+        arrays: Moves values.
+        kernels: Implementations by kernel name.
+        gradients: Same mathematics, other code, for this backend alone.
+        dtypes: Names of the dtypes it has; others are a TypeError.
+        host: The backend that runs ``host_kernels`` for this one.
+        host_kernels: Kernels this backend leaves to the host for good.
+        wrap: Applied to every implementation for this backend, whoever wrote it.
+        close: Called when the backend is removed.
+
+    """
+
+    _: KW_ONLY
+    arrays: Arrays
+    kernels: Mapping[str, Callable[..., Any]]
+    gradients: Mapping[str, Functions] = field(default_factory=dict)
+    dtypes: Sequence[str] = ("bool", "int32", "float32")
+    host: str | None = None
+    host_kernels: Sequence[str] = ()
+    wrap: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function
+    close: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A backend by name; the highest priority is chosen when the user chooses none."""
+
+    name: str
+    _: KW_ONLY
+    open: Callable[[], Runtime]
+    priority: int = 0
+    contracts: Sequence[Kernel] = ()
+
+
+@dataclass(frozen=True)
+class Extension:
+    """Kernels for a backend that someone else owns; opened when that backend is."""
+
+    backend: str
+    _: KW_ONLY
+    open: Callable[[], Mapping[str, Callable[..., Any]]]
+    contracts: Sequence[Kernel] = ()
+
+
+@dataclass(frozen=True)
+class GradientPack:
+    """Other mathematics under a name, for ``use_gradients``; not active by itself.
+
+    ``linear=False`` says that a gradient is not linear in ``dy`` (guided ReLU).
+    """
+
+    name: str
+    _: KW_ONLY
+    open: Callable[[], Mapping[str, Functions]]
+    linear: bool = True
+
+
+@hookspec
+def plugrad_backends() -> list[Backend]:  # type: ignore[empty-body]
+    """Return the backends this plugin owns."""
+
+
+@hookspec
+def plugrad_kernels() -> list[Extension]:  # type: ignore[empty-body]
+    """Return kernels for the backends of others."""
+
+
+@hookspec
+def plugrad_gradients() -> list[GradientPack]:  # type: ignore[empty-body]
+    """Return named packs of gradients."""

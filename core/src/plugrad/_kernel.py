@@ -1,0 +1,351 @@
+"""Contracts: what a kernel is called, takes, gives, means, and how it differentiates.
+
+A ``Kernel`` is the noun of the system: ops run it, backends implement it by name,
+gradients differentiate it. Declaring one registers nothing::
+
+    CONV2D = Kernel("Conv2D", "x filter", attrs="geometry", out=...)
+
+Map: ``Spec`` and the rules for outputs; ``Kernel`` with its grammar; ``Rule`` and
+``gradients``, ``decomposition``, which hang a meaning and a gradient on a contract;
+the errors about kernels, and ``suggest`` for every name that is not known.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import FunctionType
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class KernelNotFound(NotImplementedError):
+    """No way to run a kernel on the active backend."""
+
+
+class GradientNotFound(NotImplementedError):
+    """A cotangent reached an input whose gradient nobody has written."""
+
+
+class BackendError(RuntimeError):
+    """A device failed at work that it had taken on earlier; backends raise it."""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'Conv2D'?"``, or nothing where no name is close."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+# --- outputs ---------------------------------------------------------------------
+
+
+class Spec(NamedTuple):
+    """What is known of a tensor without its values."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+Specs = Spec | tuple[Spec, ...]
+
+
+def same(x: Spec, *_: Spec, **__: Any) -> Spec:
+    """Give the output the spec of the first input."""
+    return x
+
+
+def broadcasted(*xs: Spec, **_: Any) -> Spec:
+    """Broadcast the shapes; the op has made the dtypes equal."""
+    return Spec(np.broadcast_shapes(*(x.shape for x in xs)), xs[0].dtype)
+
+
+def compared(*xs: Spec, **_: Any) -> Spec:
+    """Broadcast the shapes; the output is bool."""
+    return Spec(np.broadcast_shapes(*(x.shape for x in xs)), np.dtype(bool))
+
+
+def reduced(x: Spec, *, axis: tuple[int, ...], keepdims: bool) -> Spec:
+    """Drop ``axis``, or leave it with size 1."""
+    sizes = enumerate(x.shape)
+    if keepdims:
+        return Spec(tuple(1 if i in axis else n for i, n in sizes), x.dtype)
+    return Spec(tuple(n for i, n in sizes if i not in axis), x.dtype)
+
+
+# --- contracts -------------------------------------------------------------------
+
+
+class Kernel:
+    """A named primitive with named inputs, attributes and outputs.
+
+    Args:
+        name: TensorFlow.js' name; outside the core a dotted one, ``"mylib.Swish"``.
+        inputs: Names in order. ``*xs`` is variadic, ``bias?`` may be None.
+        attrs: Names of the attributes: plain, immutable, hashable values.
+        outputs: Names in order; ``*ys`` where their number depends on the run.
+        out: Specs of the inputs and attributes -> specs of the outputs; None where
+            the shape depends on data.
+        normalize: Specs of the inputs and *user* attributes -> the contract's.
+        broadcasts: The engine sums cotangents back to the shape of their input.
+        fused: Falls apart under a tape, so that it never has a gradient of its own.
+        checks: The input whose values only the kernel can check, ``"indices"``.
+        op: The public function that runs it, for messages; the kernel's name if none.
+
+    """
+
+    __slots__ = (
+        "attrs",
+        "broadcasts",
+        "checks",
+        "decomposition",
+        "fused",
+        "gradient",
+        "inputs",
+        "name",
+        "normalize",
+        "op",
+        "optional",
+        "out",
+        "outputs",
+        "variadic",
+        "variadic_outputs",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        inputs: str = "",
+        *,
+        attrs: str = "",
+        outputs: str = "y",
+        out: Callable[..., Specs] | None = None,
+        normalize: Callable[..., dict[str, Any]] | None = None,
+        broadcasts: bool = False,
+        fused: bool = False,
+        checks: str = "",
+        op: str = "",
+    ) -> None:
+        words = inputs.split()
+        self.name = name
+        self.op = op or name
+        self.inputs = tuple(word.strip("*?") for word in words)
+        self.optional = {word[:-1] for word in words if word.endswith("?")}
+        starred = [word[1:] for word in words if word.startswith("*")]
+        self.variadic = starred[0] if starred else None
+        self.attrs = tuple(attrs.split())
+        self.outputs = tuple(word.lstrip("*") for word in outputs.split())
+        self.variadic_outputs = outputs.startswith("*")
+        self.out = out
+        self.normalize = normalize
+        self.broadcasts = broadcasts
+        self.fused = fused
+        self.checks = checks
+        self.decomposition: Callable[..., Any] | None = None
+        self.gradient: Rules = {}
+        names = self.inputs + self.outputs + self.attrs
+        if len(set(names)) < len(names) or not all(n.isidentifier() for n in names):
+            raise ValueError(f"kernel {self}: names must be identifiers and differ")
+        if len(starred) > 1 or (self.variadic_outputs and len(self.outputs) > 1):
+            raise ValueError(f"kernel {self}: only one input, or all outputs, may vary")
+
+    @property
+    def contract(self) -> tuple[object, ...]:
+        """What two distributions that declare one kernel have to agree about."""
+        return str(self), self.broadcasts, self.fused, self.checks
+
+    @property
+    def single(self) -> bool:
+        """Whether a run gives one tensor, and not a tuple."""
+        return len(self.outputs) == 1 and not self.variadic_outputs
+
+    def bind(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Return positional inputs by name; those of a variadic one are a tuple."""
+        fixed = len(self.inputs) - (self.variadic is not None)
+        surplus = len(values) - fixed
+        if surplus < 0 or (surplus and self.variadic is None):
+            raise TypeError(f"{self.name}: {len(values)} inputs do not fit {self}")
+        bound, rest = {}, list(values)
+        for name in self.inputs:
+            take = surplus if name == self.variadic else 1
+            taken, rest = rest[:take], rest[take:]
+            bound[name] = tuple(taken) if name == self.variadic else taken[0]
+        return bound
+
+    def places(self, count: int) -> dict[str, int | tuple[int, int]]:
+        """Return where each input, and after them each output, of a run stands.
+
+        Args:
+            count: How many inputs the run has.
+
+        Returns:
+            An index, or (start, stop) for a variadic one. The number of variadic
+            outputs is not known before the run; no gradient may ask for them.
+
+        """
+        found: dict[str, int | tuple[int, int]] = {}
+        at, surplus = 0, count - len(self.inputs) + 1
+        for name in self.inputs:
+            found[name] = (at, at + surplus) if name == self.variadic else at
+            at += surplus if name == self.variadic else 1
+        if not self.variadic_outputs:
+            found |= {name: at + i for i, name in enumerate(self.outputs)}
+        return found
+
+    def __repr__(self) -> str:
+        inputs = [
+            f"{'*' * (n == self.variadic)}{n}{'?' * (n in self.optional)}"
+            for n in self.inputs
+        ]
+        attrs = f"; {', '.join(self.attrs)}" if self.attrs else ""
+        star = "*" if self.variadic_outputs else ""
+        return f"{self.name}({', '.join(inputs)}{attrs}) -> {star}" + ", ".join(
+            self.outputs
+        )
+
+
+# --- meaning and gradient --------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one input gets its cotangent. ``wants`` is also what a tape saves for it.
+
+    ``function`` takes the cotangents and then what it wants, all by position.
+    """
+
+    function: Callable[..., Any]
+    wants: tuple[str, ...]
+    owner: str
+    linear: bool = True
+    origin: str = ""
+
+
+# Input -> rule; None declares "no derivative"; a missing name is an error in backward.
+Rules = Mapping[str, Rule | None]
+
+
+def origin(function: Callable[..., Any], owner: str) -> str:
+    """Return who wrote a function, and where: ``plugrad (plugrad.ops.unary:58)``."""
+    code = getattr(function, "__code__", None)
+    line = f":{code.co_firstlineno}" if code else ""
+    return f"{owner} ({getattr(function, '__module__', None) or '?'}{line})"
+
+
+def rules(
+    kernel: Kernel,
+    functions: Mapping[str, Callable[..., Any] | None],
+    owner: str,
+    *,
+    linear: bool = True,
+) -> Rules:
+    """Check gradient functions against their kernel and return them as rules."""
+    what = f"gradient of {kernel}, from {owner}"
+    if kernel.fused:
+        raise ValueError(
+            f"{what}: a fused kernel falls apart under a tape and has no gradient; "
+            "register one for a kernel inside it"
+        )
+    checked: dict[str, Rule | None] = {}
+    for name, function in functions.items():
+        if name not in kernel.inputs:
+            hint = suggest(name, kernel.inputs)
+            raise ValueError(f"{what}: there is no input {name!r}{hint}")
+        if function is None:
+            checked[name] = None
+        elif callable(function):
+            checked[name] = _rule(kernel, f"{what}, for {name!r}", function, owner)
+        else:
+            raise TypeError(f"{what}, for {name!r}: expected a function, {function!r}")
+    if not linear:
+        checked = {n: r and replace(r, linear=False) for n, r in checked.items()}
+    return checked
+
+
+def _rule(kernel: Kernel, what: str, function: Callable[..., Any], owner: str) -> Rule:
+    legal = kernel.inputs + kernel.attrs
+    legal += () if kernel.variadic_outputs else kernel.outputs
+    legal += tuple(f"{n}_spec" for n in legal if n not in kernel.attrs)
+    names = _parameters(function)
+    count = len(kernel.outputs)
+    dys, wants = names[:count], names[count:]
+    if len(dys) < count or set(dys) & set(legal):
+        raise ValueError(
+            f"{what}: the first {count} parameters take cotangents and have names of "
+            f"their own, such as 'dy' or 'ddx'; got ({', '.join(names)})"
+        )
+    for want in wants:
+        if want not in legal:
+            raise ValueError(
+                f"{what}: {want!r} is none of {', '.join(legal)}{suggest(want, legal)}"
+            )
+    return Rule(
+        _by_position(function, wants), wants, owner, origin=origin(function, owner)
+    )
+
+
+def _by_position(
+    function: Callable[..., Any], wants: tuple[str, ...]
+) -> Callable[..., Any]:
+    """Return ``function`` as one that takes all of its parameters by position."""
+    code = getattr(function, "__code__", None)
+    if code is not None and not code.co_kwonlyargcount:
+        return function
+
+    def call(*values: Any) -> Any:
+        split = len(values) - len(wants)
+        return function(
+            *values[:split], **dict(zip(wants, values[split:], strict=True))
+        )
+
+    return call
+
+
+def gradients(
+    kernel: Kernel, *, linear: bool = True, **functions: Callable[..., Any] | None
+) -> None:
+    """Give ``kernel`` its gradient: one function an input, None for no derivative.
+
+    The first parameters, one an output, take the cotangents; all further ones name
+    inputs, outputs, attributes or ``<name>_spec``, and exactly those are saved::
+
+        gradients(SQRT, x=lambda dy, y: dy / (y * 2))
+    """
+    first = next((f for f in functions.values() if f is not None), None)
+    owner = getattr(first, "__module__", "?").partition(".")[0]
+    kernel.gradient = {
+        **kernel.gradient,
+        **rules(kernel, functions, owner, linear=linear),
+    }
+
+
+def decomposition(kernel: Kernel) -> Callable[[F], F]:
+    """Say what ``kernel`` means in other ops: inputs positional, attributes by name."""
+
+    def attach(function: F) -> F:
+        names = _parameters(function)
+        if names != kernel.inputs + kernel.attrs:
+            raise ValueError(f"decomposition of {kernel}: takes {', '.join(names)}")
+        kernel.decomposition = function
+        return function
+
+    return attach
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of the parameters; the code object is 50 times faster to ask."""
+    if isinstance(function, FunctionType):
+        code = function.__code__
+        starred = bool(code.co_flags & inspect.CO_VARARGS)
+        count = code.co_argcount + code.co_kwonlyargcount + starred
+        names = code.co_varnames[:count]
+        if starred:  # the code object lists *xs last
+            at = code.co_argcount
+            names = (*names[:at], names[-1], *names[at:-1])
+        return names
+    return tuple(inspect.signature(function).parameters)

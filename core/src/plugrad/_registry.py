@@ -1,0 +1,427 @@
+"""The process-wide registry: contracts, backends, kernels and gradients, in layers.
+
+``(kernel name, backend name) -> implementations``, best first: the user's over
+extensions over the owner. ``kernel -> rules``: the user's over the backend's over the
+core's. Writers hold the lock, check everything and then commit; readers take no lock,
+because every table they read is replaced and never changed.
+
+Map of ``Registry``: contracts, plugins, opening, kernels, gradients. The entries that
+it keeps are in ``_entries``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ._entries import (
+    EXTENSION,
+    OWNER,
+    USER,
+    BackendUnavailable,
+    Function,
+    Layer,
+    OpenBackend,
+    Phase,
+    Plugin,
+)
+from ._hooks import Backend, Extension, Functions, GradientPack, Runtime
+from ._kernel import Kernel, Rules, rules, suggest
+
+
+class Registry:
+    """Everything that is registered; ``registry`` is the only instance in use."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.core = Plugin("plugrad", phase=Phase.REGISTERED)
+        self.user = Plugin("user", phase=Phase.REGISTERED)
+        self.plugins: list[Plugin] = []
+        self.contracts: dict[str, Kernel] = {}
+        self.opened: dict[str, OpenBackend] = {}
+        self.kernels: dict[tuple[str, str], list[Layer]] = {}
+        # Plans of recorded runs, made by the engine; a new one when a gradient changes.
+        self.plans: dict[tuple[Any, ...], Any] = {}
+        self._claims: dict[str, list[tuple[Backend, Plugin]]] = {}
+        self._extensions: list[tuple[Extension, Plugin]] = []
+        self._packs: dict[str, tuple[GradientPack, Plugin]] = {}
+        self._user_gradients: list[tuple[str, str | None, Rules]] = []
+        self._own_gradients: dict[tuple[str, str], Rules] = {}
+
+    # --- contracts ---------------------------------------------------------------
+
+    def declare(self, kernels: Iterable[Kernel], owner: Plugin) -> None:
+        """Add contracts, all or none."""
+        with self.lock:
+            kernels = list(kernels)
+            for kernel in kernels:
+                if owner is not self.core and "." not in kernel.name:
+                    raise ValueError(
+                        f"{owner}: kernel {kernel.name!r} from outside the core needs "
+                        f"a dotted name, such as 'mylib.{kernel.name}'"
+                    )
+                known = self.contracts.get(kernel.name, kernel)
+                if known.contract != kernel.contract:
+                    raise ValueError(
+                        f"{owner}: {kernel} is already declared as {known}, with other "
+                        "inputs, attributes or flags; give yours another name"
+                    )
+            new = {k.name: k for k in kernels if k.name not in self.contracts}
+            self.contracts = {**self.contracts, **new}
+
+    def contract(self, name: str, who: str) -> Kernel:
+        """Return a contract by name, or raise with a suggestion."""
+        try:
+            return self.contracts[name]
+        except (KeyError, TypeError):
+            hint = suggest(str(name), self.contracts)
+            raise ValueError(f"{who}: unknown kernel {name!r}{hint}") from None
+
+    # --- plugins -----------------------------------------------------------------
+
+    def register(
+        self,
+        owner: Plugin,
+        backends: Sequence[Backend] = (),
+        extensions: Sequence[Extension] = (),
+        packs: Sequence[GradientPack] = (),
+    ) -> None:
+        """Add what hooks returned, all or nothing."""
+        with self.lock:
+            for values, kind in (
+                (backends, Backend),
+                (extensions, Extension),
+                (packs, GradientPack),
+            ):
+                for value in values:
+                    if not isinstance(value, kind):
+                        raise TypeError(
+                            f"{owner}: a hook must return a list of {kind.__name__}, "
+                            f"got {value!r} in it"
+                        )
+            for backend in backends:
+                if not re.fullmatch(r"[a-z][a-z0-9_-]*", str(backend.name)):
+                    raise ValueError(
+                        f"{owner}: bad backend name {backend.name!r}; use lower-case "
+                        "letters, digits, - and _"
+                    )
+            for pack in packs:
+                if pack.name in self._packs:
+                    other = self._packs[pack.name][1]
+                    raise ValueError(
+                        f"{owner}: gradient pack {pack.name!r} is already there, "
+                        f"from {other}; block one of them with PLUGRAD_BLOCK"
+                    )
+            contracts = [k for backend in backends for k in backend.contracts]
+            contracts += [k for extension in extensions for k in extension.contracts]
+            self.declare(contracts, owner)
+            for backend in backends:
+                self._claims.setdefault(backend.name, []).append((backend, owner))
+            self._extensions += [(extension, owner) for extension in extensions]
+            self._packs |= {pack.name: (pack, owner) for pack in packs}
+
+    def adopt(self, backend: Backend) -> None:
+        """Add a backend of the user's, who may have several; each fails alone."""
+        with self.lock:
+            if backend.name in self._claims:
+                raise ValueError(
+                    f"backend {backend.name!r} is already registered; remove_backend "
+                    "it first, or choose another name"
+                )
+            owner = Plugin("user", name=backend.name, phase=Phase.REGISTERED)
+            self.register(owner, [backend])
+
+    def settle(self) -> None:
+        """Block whoever claims a backend that belongs to ``plugrad-<name>``."""
+        for name, claims in self._claims.items():
+            rightful = [p for _, p in claims if _normal(p.distribution) == _home(name)]
+            for _, plugin in claims if rightful else ():
+                if plugin not in rightful:
+                    plugin.block(f"backend {name!r} belongs to {rightful[0]}")
+
+    def backends(self) -> list[str]:
+        """Return the names of usable backends, best first."""
+        usable = {
+            name: max(b.priority for b, _ in found)
+            for name, claims in self._claims.items()
+            if (found := [c for c in claims if c[1].usable])
+        }
+        return sorted(usable, key=lambda name: (-usable[name], name))
+
+    def owner(self, name: str) -> Plugin | None:
+        """Return who brings a backend, usable or not; None for an unknown one."""
+        claims = self._claims.get(name, [])
+        usable = [plugin for _, plugin in claims if plugin.usable]
+        return (usable or [plugin for _, plugin in claims] or [None])[0]
+
+    def claimed(self) -> list[str]:
+        """Return the names of all backends that anyone claims, usable or not."""
+        return sorted(self._claims)
+
+    # --- opening -----------------------------------------------------------------
+
+    def open(self, name: str) -> OpenBackend:
+        """Return a backend, opened at its first use."""
+        found = self.opened.get(name)
+        if found is not None:
+            return found
+        with self.lock:
+            if name in self.opened:
+                return self.opened[name]
+            backend, owner = self._claim(name)
+            try:
+                opened = self._open(backend, owner)
+            except Exception as error:
+                owner.fail(error)
+                raise self._unavailable(name, owner) from error
+            self.opened = {**self.opened, name: opened}
+            owner.phase = Phase.OPENED
+            return opened
+
+    def close(self, name: str) -> None:
+        """Forget a backend and everything its owner and its extensions brought."""
+        with self.lock:
+            if name not in self._claims:
+                raise BackendUnavailable(
+                    f"remove_backend: unknown backend {name!r}"
+                    f"{suggest(name, self._claims)}"
+                )
+            del self._claims[name]
+            opened = self.opened.get(name)
+            self.opened = {n: b for n, b in self.opened.items() if n != name}
+            dropped = [
+                self.kernels.pop(key) for key in [*self.kernels] if key[1] == name
+            ]
+            for own in [key for key in self._own_gradients if key[1] == name]:
+                del self._own_gradients[own]
+            self.plans = {}
+        if opened is not None:
+            opened.table = {}
+            opened.scalars = {}
+            for layer in (layer for layers in dropped for layer in layers):
+                if layer.dispose is not None:
+                    layer.dispose()
+            if opened.runtime.close is not None:
+                opened.runtime.close()
+
+    def _claim(self, name: str) -> tuple[Backend, Plugin]:
+        claims = self._claims.get(name, [])
+        usable = [claim for claim in claims if claim[1].usable]
+        if len(usable) > 1:
+            names = " and ".join(p.distribution for _, p in usable)
+            raise BackendUnavailable(
+                f"backend {name!r} is claimed by {names}; set PLUGRAD_BLOCK to one"
+            )
+        if usable:
+            return usable[0]
+        for plugin in [*(p for _, p in claims), *self.plugins]:
+            if name in (plugin.name, *(b.name for b, p in claims if p is plugin)):
+                raise self._unavailable(name, plugin) from plugin.error
+        names = ", ".join(self.backends()) or "none; try `pip install plugrad-cpu`"
+        raise BackendUnavailable(
+            f"unknown backend {name!r}{suggest(name, self._claims)}; installed: {names}"
+        )
+
+    def _unavailable(self, name: str, plugin: Plugin) -> BackendUnavailable:
+        return BackendUnavailable(
+            f"backend {name!r} of {plugin} is {plugin.phase}: {plugin.reason}"
+        )
+
+    def _open(self, backend: Backend, owner: Plugin) -> OpenBackend:
+        runtime = backend.open()
+        if not isinstance(runtime, Runtime):
+            raise TypeError(
+                f"open of {backend.name!r} must return a Runtime: {runtime!r}"
+            )
+        opened = OpenBackend(backend.name, owner, runtime)
+        for name in runtime.host_kernels:
+            self.contract(name, f"host kernels of {owner}")
+        self._check(runtime.kernels, f"kernels of {owner}")
+        own = {
+            (name, backend.name): rules(
+                self.contract(name, f"gradients of {owner}"), functions, str(owner)
+            )
+            for name, functions in runtime.gradients.items()
+        }
+        layers = {
+            name: list(found)  # the user's, who may have been here first
+            for (name, of), found in self.kernels.items()
+            if of == backend.name
+        }
+        extensions = self._open_extensions(backend.name)
+        for name, (function, plugin) in extensions.items():
+            layers.setdefault(name, []).append(Layer(EXTENSION, function, plugin))
+        for name, function in runtime.kernels.items():
+            layers.setdefault(name, []).append(Layer(OWNER, function, owner))
+        table = {
+            n: runtime.wrap(found[0].function) for n, found in layers.items() if found
+        }
+        opened.table = table  # all is checked: from here on nothing raises
+        self.kernels.update({(n, backend.name): found for n, found in layers.items()})
+        self._own_gradients.update(own)
+        self.plans = {}
+        return opened
+
+    def _open_extensions(self, backend: str) -> dict[str, tuple[Function, Plugin]]:
+        """Return the kernels of extensions; a broken one takes only itself down."""
+        tables = []
+        for extension, plugin in self._extensions:
+            if extension.backend == backend and plugin.usable:
+                try:
+                    table = extension.open()
+                    self._check(table, f"kernels of {plugin}")
+                    tables.append((table, plugin))
+                except Exception as error:
+                    plugin.fail(error)
+        names = [name for table, _ in tables for name in table]
+        twice = {name for name in names if names.count(name) > 1}
+        merged: dict[str, tuple[Function, Plugin]] = {}
+        for table, plugin in tables:
+            if clash := twice & set(table):
+                plugin.block(
+                    f"{', '.join(sorted(clash))} on {backend!r} is also extended by "
+                    "another plugin; set PLUGRAD_BLOCK to one of them"
+                )
+                continue
+            merged |= {name: (function, plugin) for name, function in table.items()}
+        return merged
+
+    def _check(self, table: Mapping[str, Function], who: str) -> None:
+        for name, function in table.items():
+            _fits(self.contract(name, who), function, who)
+
+    # --- kernels -----------------------------------------------------------------
+
+    def add_kernel(
+        self,
+        name: str,
+        backend: str,
+        function: Function,
+        dispose: Callable[[], None] | None = None,
+    ) -> None:
+        """Add the user's implementation over all others."""
+        with self.lock:
+            _fits(self.contract(name, "register_kernel"), function, "register_kernel")
+            self._known(backend, "register_kernel")
+            layer = Layer(USER, function, self.user, dispose)
+            under = self.kernels.get((name, backend), [])
+            self.kernels[name, backend] = [layer, *under]
+            self._refresh(name, backend)
+
+    def drop_kernel(self, name: str, backend: str) -> None:
+        """Remove the user's last implementation; what was under it shows again."""
+        with self.lock:
+            self.contract(name, "unregister_kernel")
+            self._known(backend, "unregister_kernel")
+            layers = self.kernels.get((name, backend))
+            if not layers or layers[0].rank != USER:
+                raise ValueError(
+                    f"unregister_kernel: {name!r} on {backend!r} was not registered by "
+                    "you with register_kernel"
+                )
+            self.kernels[name, backend] = layers[1:]
+            self._refresh(name, backend)
+        if layers[0].dispose is not None:
+            layers[0].dispose()
+
+    def _known(self, backend: str, who: str) -> None:
+        if backend not in self._claims:
+            hint = suggest(backend, self._claims)
+            names = ", ".join(self.backends()) or "none"
+            raise BackendUnavailable(
+                f"{who}: unknown backend {backend!r}{hint}; installed: {names}"
+            )
+
+    def _refresh(self, name: str, backend: str) -> None:
+        if opened := self.opened.get(backend):
+            table = {k: f for k, f in opened.table.items() if k != name}
+            if layers := self.kernels[name, backend]:
+                table[name] = opened.runtime.wrap(layers[0].function)
+            opened.table = table
+
+    # --- gradients ---------------------------------------------------------------
+
+    def add_gradient(self, name: str, backend: str | None, table: Rules) -> None:
+        """Put the user's rules on top."""
+        with self.lock:
+            if backend is not None:
+                self._known(backend, "register_gradient")
+            self._user_gradients.append((name, backend, table))
+            self.plans = {}
+
+    def drop_gradient(self, name: str, backend: str | None) -> None:
+        """Remove the user's last rules; what was under them shows again."""
+        with self.lock:
+            self.contract(name, "unregister_gradient")
+            for i, (kernel, of, _) in reversed([*enumerate(self._user_gradients)]):
+                if (kernel, of) == (name, backend):
+                    del self._user_gradients[i]
+                    self.plans = {}
+                    return
+        where = f" for {backend!r}" if backend is not None else ""
+        raise ValueError(
+            f"unregister_gradient: no gradient of {name!r}{where} is registered by you"
+        )
+
+    def rule_layers(self, kernel: Kernel, backend: str) -> list[Rules]:
+        """Return the rules that apply, the core's first and the user's last."""
+        with self.lock:
+            layers = [kernel.gradient, self._own_gradients.get((kernel.name, backend))]
+            layers += [
+                table
+                for name, of, table in self._user_gradients
+                if name == kernel.name and of in (None, backend)
+            ]
+        return [layer for layer in layers if layer]
+
+    def pack(self, name: str) -> dict[str, Rules]:
+        """Return the rules of a gradient pack by kernel."""
+        if name not in self._packs or not self._packs[name][1].usable:
+            hint = suggest(name, self._packs)
+            raise ValueError(f"use_gradients: unknown pack {name!r}{hint}")
+        pack, owner = self._packs[name]
+        return {
+            kernel: rules(
+                self.contract(kernel, f"pack {name!r} of {owner}"),
+                functions,
+                f"{owner}, pack {name!r}",
+                linear=pack.linear,
+            )
+            for kernel, functions in pack.open().items()
+        }
+
+    def user_rules(self, name: str, functions: Functions, linear: bool) -> Rules:
+        """Check the user's gradient functions."""
+        kernel = self.contract(name, "gradient")
+        return rules(kernel, functions, "user", linear=linear)
+
+
+registry = Registry()
+
+
+def _fits(kernel: Kernel, function: Function, who: str) -> None:
+    """Raise unless ``function`` can be called as ``kernel`` is run."""
+    if not callable(function):
+        raise TypeError(f"{who}: {kernel} needs a function, got {function!r}")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return  # some built-in functions have none
+    positional = len(kernel.inputs) or 1  # without inputs: the backend's Arrays
+    try:
+        signature.bind(*[None] * positional, **dict.fromkeys(kernel.attrs))
+    except TypeError as error:
+        raise ValueError(
+            f"{who}: {function!r} does not fit {kernel}: {error}"
+        ) from None
+
+
+def _normal(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def _home(backend: str) -> str:
+    return _normal(f"plugrad-{backend}")

@@ -1,0 +1,226 @@
+"""``Tensor``: an immutable handle on a native array that some backend owns.
+
+Several handles may share one array, and share an identity: replicas on other
+backends and what a tape saves are the same tensor. A handle has no number; the
+first tape that watches it gives it a token.
+
+Map: where disposed tensors live; ``Token``; ``Tensor``; what ops accept for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from ._dtypes import DType
+
+Native = Any  # whatever a backend computes with: it has ``.shape`` and ``.dtype``
+
+
+class Home(Protocol):
+    """The backend that a tensor lives on, as far as a tensor knows it."""
+
+    name: str
+
+    def download(self, native: Native) -> np.ndarray[Any, DType]:
+        """Return the values."""
+
+
+class _Nowhere:
+    """Where disposed tensors are at home, so that no path takes one for its own."""
+
+    name = "nowhere"
+
+    def download(self, native: Native) -> np.ndarray[Any, DType]:
+        raise ValueError("this tensor has been disposed; its values are gone")
+
+
+NOWHERE: Home = _Nowhere()
+
+
+class Token:
+    """Who a tensor is, for tapes, and what it looks like; never reused while held."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: DType) -> None:
+        self.shape = shape
+        self.dtype = dtype
+
+
+class Tensor:
+    """An n-dimensional array. Python's operators and NumPy's conversions work.
+
+    Attributes:
+        shape: The sizes of the axes, a tuple of int.
+        dtype: A ``numpy.dtype``.
+
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_data",
+        "_home",
+        "_replicas",
+        "_token",
+        "dtype",
+        "shape",
+    )
+    __array_ufunc__ = None  # else ndarray * tensor is an ndarray and loses its gradient
+    __array_priority__ = 1000
+    __hash__ = object.__hash__
+
+    # Filled in by ops/operators.py, so that this file need not know any op.
+    __add__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __radd__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __sub__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __rsub__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __mul__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __rmul__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __truediv__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __rtruediv__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __floordiv__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __rfloordiv__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __mod__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __rmod__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __pow__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __rpow__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __matmul__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __rmatmul__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __and__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __rand__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __or__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __ror__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __xor__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __rxor__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __invert__: ClassVar[Callable[[Tensor], Tensor]]
+    __lt__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __le__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __gt__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __ge__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
+    __neg__: ClassVar[Callable[[Tensor], Tensor]]
+    __abs__: ClassVar[Callable[[Tensor], Tensor]]
+    __getitem__: ClassVar[Callable[[Tensor, Any], Tensor]]
+    to: ClassVar[Callable[[Tensor, str], Tensor]]
+
+    def __init__(self, data: Native, home: Home) -> None:
+        self._data = data
+        self._home = home
+        self.dtype: DType = data.dtype
+        self.shape: tuple[int, ...] = data.shape
+        self._token: Token | None = None
+        self._replicas: dict[Home, Native] | None = None
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend where the values are at home."""
+        return self._alive().name
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        size = 1
+        for n in self.shape:
+            size *= n
+        return size
+
+    def numpy(self) -> np.ndarray[Any, DType]:
+        """Return the values, read-only where they are shared."""
+        return self._alive().download(self._data)
+
+    def item(self) -> Any:
+        """Return the one element as a Python number.
+
+        Raises:
+            ValueError: There is more than one element, or none.
+
+        """
+        if self.size != 1:
+            raise ValueError(
+                f"item: a tensor of shape {self.shape} has {self.size} elements, not "
+                "one; index it, or use tolist()"
+            )
+        return self.numpy().item()
+
+    def tolist(self) -> Any:
+        """Return the values as nested lists."""
+        return self.numpy().tolist()
+
+    def dispose(self) -> None:
+        """Empty this handle; other handles and what a tape saved stay valid."""
+        self._home, self._data, self._replicas = NOWHERE, None, None
+
+    def _alive(self) -> Home:
+        if self._home is NOWHERE:
+            raise ValueError(
+                f"this tensor of shape {self.shape} and dtype {self.dtype} has been "
+                "disposed; keep another handle on it, or dispose it later"
+            )
+        return self._home
+
+    def _sibling(self, *, token: Token | None = None) -> Tensor:
+        """Return another handle on the same values; replicas are shared."""
+        twin = Tensor(self._data, self._alive())
+        if self._replicas is None:
+            self._replicas = {}
+        twin._replicas = self._replicas
+        twin._token = token
+        return twin
+
+    def __array__(
+        self, dtype: Any = None, copy: bool | None = None
+    ) -> np.ndarray[Any, DType]:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(
+                f"the truth of a tensor of shape {self.shape} is ambiguous; use any() "
+                "or all()"
+            )
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu":
+            raise TypeError(f"only an integer tensor is an index, not {self.dtype}")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a tensor without axes")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        if self._home is NOWHERE:
+            return f"<disposed Tensor shape={self.shape} dtype={self.dtype}>"
+        values = np.array2string(
+            self.numpy(), separator=", ", threshold=20, prefix="Tensor("
+        )
+        return f"Tensor({values}, dtype={self.dtype}, backend={self._home.name!r})"
+
+
+class Holder(Protocol):
+    """Something that holds a tensor: ``plugrad.Variable``."""
+
+    @property
+    def value(self) -> Tensor:
+        """The tensor held at this moment."""
+
+
+TensorLike = Tensor | Holder | np.ndarray[Any, Any] | complex | list[Any] | np.generic

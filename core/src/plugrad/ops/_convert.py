@@ -1,0 +1,235 @@
+"""Turning arguments into tensors and promoting dtypes, in one place.
+
+Map: ``asarray``; ``unary``, ``floating_unary`` and ``elementwise``, which convert and
+run in one go and are the fast paths of the engine; ``floating``, ``real``, ``together``
+for all other ops; weak scalars.
+"""
+
+from __future__ import annotations
+
+from math import copysign
+from typing import Any, cast
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._dtypes import (
+    FLOAT32,
+    DType,
+    canonical,
+    check_range,
+    dtype_of,
+    promote,
+    weak,
+)
+from plugrad._engine import active, run, state
+from plugrad._kernel import Kernel
+from plugrad._tensor import Tensor, TensorLike
+
+from . import creation, variable
+
+SCALARS = (bool, int, float, complex, np.generic)
+
+
+def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Tensor:
+    """Return ``value`` as a tensor on the active backend.
+
+    Args:
+        value: A tensor or variable (returned as it is), a number, nested lists of
+            numbers, a NumPy array or anything that NumPy takes for one.
+        dtype: By default Python's numbers become float32, int32, bool or complex64,
+            and NumPy arrays keep theirs.
+        copy: Whether to copy an array; ``copy=False`` shares its memory where the
+            backend can, and promises that nobody writes to it.
+
+    Raises:
+        TypeError: The dtype is unknown or the backend lacks it, or a list holds tensors.
+        ValueError: The lists are not all of one length.
+        OverflowError: A number that its dtype cannot hold.
+
+    """
+    if isinstance(value, Tensor):
+        return value if dtype is None else creation.astype(value, dtype)
+    if isinstance(value, variable.Variable):
+        return asarray(value.value, dtype=dtype)
+    backend = active()
+    if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
+        given = np.asarray(value)
+        wanted = canonical(given.dtype if dtype is None else dtype)
+        with np.errstate(all="ignore"):
+            array = np.array(given, dtype=wanted, copy=True if copy else None)
+    else:
+        array = _parsed(value, dtype)
+    return Tensor(backend.upload(array), backend)
+
+
+def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
+    """Return an array of a Python number or of nested lists of them."""
+    if isinstance(value, list | tuple):
+        _no_tensors_in(value)
+    try:
+        given = np.asarray(value)
+    except ValueError:
+        raise ValueError(
+            "asarray: the nested lists differ in length; a tensor is rectangular"
+        ) from None
+    if given.dtype.kind not in "biufc":
+        raise TypeError(f"asarray: cannot make a tensor of {type(value).__name__}")
+    wanted = dtype_of(given.dtype.type().item()) if dtype is None else canonical(dtype)
+    if given.size and given.dtype.kind in "iuf":
+        for limit in (given.min().item(), given.max().item()):
+            check_range("asarray", limit, wanted)
+    return given.astype(wanted)
+
+
+def _no_tensors_in(values: Any) -> None:
+    for value in values:
+        if isinstance(value, list | tuple):
+            _no_tensors_in(value)
+        elif isinstance(value, Tensor | variable.Variable):
+            raise TypeError(
+                "asarray: a list that holds tensors would lose their gradients; use "
+                "stack or concat"
+            )
+
+
+# --- convert and run -------------------------------------------------------------
+
+
+def unary(kernel: Kernel, x: TensorLike) -> Tensor:
+    """Run a kernel of one argument of any dtype."""
+    backend = state.ready
+    if type(x) is Tensor and x._home is backend:
+        function = backend.table.get(kernel.name)
+        if function is not None:
+            result = function(x._data)
+            if result is not NotImplemented:
+                return Tensor(result, backend)
+    return run(kernel, asarray(x))
+
+
+def floating_unary(kernel: Kernel, x: TensorLike, kinds: str = "fc") -> Tensor:
+    """Run a kernel of one floating argument; integers become float32.
+
+    ``kinds="f"`` refuses complex numbers.
+    """
+    backend = state.ready
+    if (
+        type(x) is Tensor
+        and x._home is backend
+        and (x.dtype is FLOAT32 or x.dtype.kind in kinds)
+    ):
+        function = backend.table.get(kernel.name)
+        if function is not None:
+            result = function(x._data)
+            if result is not NotImplemented:
+                return Tensor(result, backend)
+    return run(kernel, floating(kernel.op, x, kinds))
+
+
+def elementwise(kernel: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
+    """Run a kernel of two arguments; the first lines are the fast path of the engine.
+
+    Two tensors of one dtype and shape, at home on the active backend, and nobody
+    watching: everything else is rare enough to be slower.
+    """
+    backend = state.ready
+    if (
+        type(a) is Tensor
+        and type(b) is Tensor
+        and a.dtype is b.dtype
+        and a.shape == b.shape
+    ):
+        if a._home is backend and b._home is backend:
+            function = backend.table.get(kernel.name)
+            if function is not None:
+                result = function(a._data, b._data)
+                if result is not NotImplemented:
+                    return Tensor(result, backend)
+        return run(kernel, a, b)
+    return run(kernel, *alike(kernel.op, a, b))
+
+
+# --- convert ---------------------------------------------------------------------
+
+
+def floating(op: str, value: TensorLike, kinds: str = "fc") -> Tensor:
+    """Return ``value`` as a floating tensor; integers and bool become float32."""
+    x = value if type(value) is Tensor else asarray(value)
+    if x.dtype.kind in kinds:
+        return x
+    if x.dtype.kind == "c":
+        raise TypeError(f"{op}: there is no {op} of complex numbers ({x.dtype})")
+    return creation.astype(x, FLOAT32)
+
+
+def real(op: str, value: TensorLike) -> Tensor:
+    """Return ``value`` as a tensor that has an order: no complex numbers."""
+    x = value if type(value) is Tensor else asarray(value)
+    if x.dtype.kind == "c":
+        raise TypeError(f"{op}: complex numbers have no order ({x.dtype})")
+    return x
+
+
+def together(op: str, *values: TensorLike) -> list[Tensor]:
+    """Return all as tensors of the one dtype in which they meet; scalars are weak."""
+    xs = [v if isinstance(v, SCALARS) else asarray(v) for v in values]
+    strong = [x for x in xs if isinstance(x, Tensor)]
+    if not strong:
+        xs = strong = [asarray(v) for v in values]
+    dtype = strong[0].dtype
+    for x in strong[1:]:
+        if x.dtype is not dtype:
+            dtype = promote(op, dtype, x.dtype)
+    for x in xs:
+        if not isinstance(x, Tensor):
+            dtype = promote(op, dtype, weak(op, cast("complex", x), dtype))
+    return [
+        creation.astype(x, dtype) if isinstance(x, Tensor) else _scalar(op, x, dtype)
+        for x in cast("list[Any]", xs)
+    ]
+
+
+def alike(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
+    """Return both as tensors of one dtype whose shapes broadcast."""
+    if type(b) is Tensor:
+        a, b = _beside(op, a, b)
+    elif type(a) is Tensor or not isinstance(b, SCALARS):
+        b, a = _beside(op, b, asarray(a))
+    else:
+        a, b = together(op, a, b)
+    if a.shape and b.shape and a.shape != b.shape:
+        geometry.broadcast(op, a.shape, b.shape)
+    return a, b
+
+
+def _beside(op: str, value: TensorLike, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``value`` and ``x`` as tensors of one dtype; a scalar is weak."""
+    if isinstance(value, SCALARS):
+        other = _scalar(op, value, x.dtype)
+        dtype = other.dtype
+    else:
+        other = asarray(value)
+        dtype = other.dtype
+        if dtype is not x.dtype:
+            dtype = promote(op, dtype, x.dtype)
+            other = creation.astype(other, dtype)
+    return other, x if x.dtype is dtype else creation.astype(x, dtype)
+
+
+def _scalar(op: str, value: complex | np.generic, beside: DType) -> Tensor:
+    """Return a weak scalar; common ones are uploaded once a backend.
+
+    -0.0 equals 0.0 and would get its tensor, NaN would never be found again.
+    """
+    backend = state.backend or active()
+    plain = cast("complex", value)
+    key = (plain, type(value), beside.num)
+    found = backend.scalars.get(key)
+    if found is None or (not plain and copysign(1.0, plain.real) < 0):
+        array = np.asarray(value, weak(op, value, beside))
+        found = Tensor(backend.upload(array), backend)
+        common = plain == plain and (plain or copysign(1.0, plain.real) > 0)
+        if common and len(backend.scalars) < 4096:
+            backend.scalars[key] = found
+    return found

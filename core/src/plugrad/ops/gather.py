@@ -1,0 +1,1 @@
+"""Gathering by indices."""

@@ -1,0 +1,1 @@
+"""Losses: compositions of other ops; no kernels."""

@@ -1,0 +1,79 @@
+"""``Variable``: something that changes, for training loops. No kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plugrad._dtypes import DType, differentiable
+from plugrad._engine import tapes
+from plugrad._tensor import Tensor, TensorLike
+
+from . import _convert
+
+
+class Variable:
+    """Something that changes: it holds a tensor, and ops read it when they run.
+
+    ``variable_grads`` differentiates with respect to the variables that a function
+    reads. Shape and dtype never change.
+
+    Args:
+        value: The first value.
+        trainable: Whether ``variable_grads`` takes it into account by itself.
+        name: For messages.
+
+    """
+
+    __slots__ = ("__weakref__", "_value", "name", "trainable")
+    __array_ufunc__ = None
+
+    def __init__(
+        self, value: TensorLike, /, *, trainable: bool = True, name: str = ""
+    ) -> None:
+        self._value = _convert.asarray(value)
+        self.trainable = trainable
+        self.name = name
+
+    @property
+    def value(self) -> Tensor:
+        """The tensor held at this moment; tapes that take notice of variables watch."""
+        if self.trainable and differentiable(self._value.dtype):
+            for tape in tapes():
+                if tape.variables is not None and self not in tape.variables:
+                    tape.variables[self] = tape.watch(self._value)
+        return self._value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        return self._value.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype."""
+        return self._value.dtype
+
+    def assign(self, value: TensorLike, /) -> None:
+        """Hold ``value`` from now on.
+
+        Raises:
+            ValueError: Its shape is another.
+            TypeError: Its dtype is another.
+
+        """
+        new = _convert.asarray(value)
+        if new.shape != self.shape:
+            raise ValueError(f"assign: {self!r} cannot hold shape {new.shape}")
+        if new.dtype != self.dtype:
+            raise TypeError(f"assign: {self!r} cannot hold {new.dtype}; cast it")
+        self._value = new
+
+    def numpy(self) -> np.ndarray[Any, DType]:
+        """Return the values."""
+        return self._value.numpy()
+
+    def __repr__(self) -> str:
+        name = f"{self.name!r}, " if self.name else ""
+        return f"Variable({name}shape={self.shape}, dtype={self.dtype})"

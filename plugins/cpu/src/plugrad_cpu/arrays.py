@@ -1,0 +1,106 @@
+"""Native arrays are ``numpy.ndarray``, and NumPy's scalars where it returns one."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+DTYPES = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
+
+
+class NumpyArrays:
+    """Moving is sharing: what comes back is a read-only view."""
+
+    def upload(self, values: Array) -> Array:
+        """Return the array itself."""
+        return values
+
+    def download(self, native: Array) -> Array:
+        """Return a read-only view."""
+        view = np.asarray(native).view()
+        view.flags.writeable = False
+        return view
+
+    def nbytes(self, native: Array) -> int:
+        """Return the bytes of the elements."""
+        return native.nbytes
+
+
+class _Quiet(threading.local):
+    """A context in which NumPy does not warn, one a thread.
+
+    Floating-point exceptions never warn on any backend. Entering ``np.errstate`` at
+    every kernel costs 0.9 us, running in a prepared context 0.1 us.
+    """
+
+    def __init__(self) -> None:
+        context = contextvars.Context()
+        context.run(np.seterr, all="ignore")
+        self.run = context.run
+
+
+_local = _Quiet()
+
+
+def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``function`` without floating-point warnings."""
+
+    def call(*arrays: Any, **attrs: Any) -> Any:
+        try:
+            return _local.run(function, *arrays, **attrs)
+        except RuntimeError as error:
+            return _again(error, function, arrays, attrs)
+
+    def single(x: Array) -> Any:  # a ufunc of one or two: 0.1 us less
+        try:
+            return _local.run(function, x)
+        except RuntimeError as error:
+            return _again(error, function, (x,), {})
+
+    def pair(a: Array, b: Array) -> Any:
+        try:
+            return _local.run(function, a, b)
+        except RuntimeError as error:
+            return _again(error, function, (a, b), {})
+
+    inputs = getattr(function, "nin", 0)
+    wrapped = single if inputs == 1 else pair if inputs == 2 else call
+    return functools.wraps(function)(wrapped)
+
+
+def _again(
+    error: RuntimeError,
+    function: Callable[..., Any],
+    arrays: tuple[Any, ...],
+    attrs: dict[str, Any],
+) -> Any:
+    """Run a kernel that was called from inside a kernel.
+
+    A context cannot be entered twice: a kernel of the user's that runs ops, or a
+    finalizer that does while a kernel allocates.
+    """
+    if not str(error).startswith("cannot enter context"):
+        raise error
+    with np.errstate(all="ignore"):
+        return function(*arrays, **attrs)

@@ -1,0 +1,5 @@
+"""Depthwise convolution."""
+
+from plugrad.plugin import KernelTable
+
+kernels = KernelTable()

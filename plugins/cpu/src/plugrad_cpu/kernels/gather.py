@@ -1,0 +1,5 @@
+"""Gathering by indices."""
+
+from plugrad.plugin import KernelTable
+
+kernels = KernelTable()

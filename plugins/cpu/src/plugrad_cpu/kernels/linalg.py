@@ -1,0 +1,5 @@
+"""Matrix products."""
+
+from plugrad.plugin import KernelTable
+
+kernels = KernelTable()

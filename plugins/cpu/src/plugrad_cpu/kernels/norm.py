@@ -1,0 +1,5 @@
+"""Softmax and normalization."""
+
+from plugrad.plugin import KernelTable
+
+kernels = KernelTable()

@@ -1,0 +1,5 @@
+"""Pooling."""
+
+from plugrad.plugin import KernelTable
+
+kernels = KernelTable()

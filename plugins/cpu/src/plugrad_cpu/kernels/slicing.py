@@ -1,0 +1,5 @@
+"""Parts of tensors, padding, and indexing."""
+
+from plugrad.plugin import KernelTable
+
+kernels = KernelTable()

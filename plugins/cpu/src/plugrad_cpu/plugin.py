@@ -1,0 +1,24 @@
+"""The light module: says what there is, and imports nothing until it is opened."""
+
+from __future__ import annotations
+
+from plugrad.plugin import Backend, Runtime, hookimpl
+
+
+def open_cpu() -> Runtime:
+    """Return the NumPy backend in working order."""
+    from .arrays import DTYPES, NumpyArrays, quiet
+    from .kernels import KERNELS
+
+    return Runtime(
+        arrays=NumpyArrays(),
+        kernels=KERNELS,
+        dtypes=DTYPES,
+        wrap=quiet,
+    )
+
+
+@hookimpl
+def plugrad_backends() -> list[Backend]:
+    """Return the one backend."""
+    return [Backend("cpu", open=open_cpu, priority=1)]

@@ -1,0 +1,47 @@
+"""One table from the kernels and ops of TensorFlow.js to ours, by family.
+
+``KERNELS`` maps a kernel to a function that takes the inputs of a golden case by name
+(tensors; a list as the one positional argument) and its attributes by name, as
+TensorFlow.js spells them, and returns a tensor or a list of tensors. ``OPS`` maps an
+op to a function that takes the arguments of a case of errors by position.
+"""
+
+from . import (
+    activation,
+    binary,
+    compare,
+    conv,
+    creation,
+    depthwise,
+    fused,
+    gather,
+    linalg,
+    losses,
+    norm,
+    pool,
+    reduce,
+    shape,
+    slicing,
+    unary,
+)
+
+FAMILIES = (
+    activation,
+    binary,
+    compare,
+    conv,
+    creation,
+    depthwise,
+    fused,
+    gather,
+    linalg,
+    losses,
+    norm,
+    pool,
+    reduce,
+    shape,
+    slicing,
+    unary,
+)
+KERNELS = {name: row for family in FAMILIES for name, row in family.KERNELS.items()}
+OPS = {name: row for family in FAMILIES for name, row in family.OPS.items()}
