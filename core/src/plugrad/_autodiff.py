@@ -10,16 +10,16 @@ Map: ``grad`` and its relatives; ``variable_grads``; ``vjp``, ``jvp``; ``custom_
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from . import _engine
 from ._dtypes import differentiable
 from ._kernel import GradientNotFound, Kernel, Rule, Spec
-from ._nest import flatten
-from ._tape import Node, Plan, Step, Tape, concerned, record, restore, spec
+from ._nest import Build, flatten
+from ._tape import ATTRIBUTE, Node, Plan, Step, Tape, concerned, record, spec
 from ._tensor import Tensor, TensorLike, Token
-from .ops import creation, reduce
+from .ops import _convert, creation, reduce
 from .ops._convert import asarray
 from .ops.variable import Variable
 
@@ -55,8 +55,9 @@ def value_and_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``g(x, *rest, dy=None)``: the value and the gradient in ``x``."""
 
     def g(x: Any, *others: Any, dy: Any = None, **rest: Any) -> Any:
-        value, pullback = _vjp(lambda x: f(x, *others, **rest), (x,))
-        return value, pullback(_seed(value) if dy is None else dy)[0]
+        of_x = (lambda x: f(x, *others, **rest)) if others or rest else f
+        run = _forward(of_x, (x,))
+        return run.value, run.pull_back(run.seeds(dy))[0]
 
     return g
 
@@ -65,8 +66,8 @@ def value_and_grads(f: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``g(*xs, dy=None)``: the value and the gradients in all ``xs``."""
 
     def g(*xs: Any, dy: Any = None, **rest: Any) -> Any:
-        value, pullback = _vjp(lambda *xs: f(*xs, **rest), xs)
-        return value, pullback(_seed(value) if dy is None else dy)
+        run = _forward((lambda *xs: f(*xs, **rest)) if rest else f, xs)
+        return run.value, run.pull_back(run.seeds(dy))
 
     return g
 
@@ -97,7 +98,9 @@ def variable_grads(
     found |= tape.variables or {}
     if not found:
         raise ValueError("variable_grads: f has read no trainable variable")
-    cotangents = _backward(tape, _seeds([value], _seed(value)), set(found.values()))
+    one = _seed(value)
+    seeds = {} if value._token is None else {value._token: one}
+    cotangents = _backward(tape, seeds, found.values())
     return value, {v: _result(token, cotangents) for v, token in found.items()}
 
 
@@ -106,7 +109,8 @@ def vjp(f: Callable[..., Any], *xs: Any) -> tuple[Any, Callable[[Any], Any]]:
 
     The pullback may be called any number of times, later, in another thread or scope.
     """
-    return _vjp(f, xs)
+    run = _forward(f, xs)
+    return run.value, lambda dy: run.pull_back(run.seeds_of(dy))
 
 
 def jvp(f: Callable[..., Any], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[Any, Any]:
@@ -118,11 +122,12 @@ def jvp(f: Callable[..., Any], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[An
         TypeError: A gradient on the way is not linear in ``dy`` (guided ReLU).
 
     """
-    value, pullback = _vjp(f, tuple(xs), linear_only=True)
-    leaves, build = flatten(value, asarray)
-    zeros = build([creation.zeros(y.shape, dtype=y.dtype) for y in leaves])
-    _, transposed = _vjp(pullback, (zeros,))
-    return value, transposed(tuple(vs))[0]
+    run = _forward(f, tuple(xs))
+    _, build = flatten(run.value, asarray)
+    zeros = build([creation.zeros(y.shape, dtype=y.dtype) for y in run.outputs])
+    pull_back = lambda dy: run.pull_back(run.seeds_of(dy), linear_only=True)
+    transpose = _forward(pull_back, (zeros,))
+    return run.value, transpose.pull_back(transpose.seeds_of(tuple(vs)))[0]
 
 
 def stop_gradient(x: TensorLike, /) -> Tensor:
@@ -130,29 +135,71 @@ def stop_gradient(x: TensorLike, /) -> Tensor:
     return asarray(x)._sibling()
 
 
-def _vjp(
-    f: Callable[..., Any], xs: tuple[Any, ...], *, linear_only: bool = False
-) -> tuple[Any, Callable[[Any], Any]]:
-    leaves, build = flatten(xs, asarray)
-    if not any(differentiable(x.dtype) for x in leaves):
+class _Forward(NamedTuple):
+    """A function that has run under a tape of its own, ready to be pulled back."""
+
+    value: Any
+    outputs: list[Tensor]  # the leaves of the value
+    tape: Tape
+    wanted: list[Token | None]  # of the arguments; None for integers
+    build: Build  # the arguments from their leaves
+
+    def seeds(self, dy: Any) -> Cotangents:
+        """Return the cotangents of the results; by default that of a scalar, one."""
+        if dy is not None:
+            return self.seeds_of(dy)
+        one = _seed(self.value)
+        token = self.value._token
+        return {} if token is None else {token: one}
+
+    def seeds_of(self, dy: Any) -> Cotangents:
+        """Return the cotangents of the results, checked against them."""
+        dys, _ = flatten(dy, asarray)
+        if len(dys) != len(self.outputs):
+            raise ValueError(
+                f"dy: f returns {len(self.outputs)} tensors, dy holds {len(dys)}"
+            )
+        found: Cotangents = {}
+        for y, part in zip(self.outputs, dys, strict=True):
+            if spec(part) != spec(y):
+                raise ValueError(
+                    f"dy: expected {spec(y)}, like the result, got {spec(part)}"
+                )
+            if y._token is not None:
+                have = found.get(y._token)
+                found[y._token] = part if have is None else have + part
+        return found
+
+    def pull_back(self, seeds: Cotangents, *, linear_only: bool = False) -> Any:
+        """Return the cotangents of the arguments, in their structure."""
+        cotangents = _backward(self.tape, seeds, self.wanted, linear_only)
+        return self.build(
+            [None if t is None else _result(t, cotangents) for t in self.wanted]
+        )
+
+
+def _forward(f: Callable[..., Any], xs: tuple[Any, ...]) -> _Forward:
+    if len(xs) == 1 and type(xs[0]) is Tensor:
+        leaves, build = [xs[0]], tuple
+    else:
+        leaves, build = flatten(xs, asarray)
+    tape = Tape()
+    wanted: list[Token | None] = []
+    sources = []
+    for x in leaves:
+        source = _engine.handle(x)  # so that what f closes over stays apart
+        sources.append(source)
+        wanted.append(tape.watch(source) if x.dtype.kind in "fc" else None)
+    if not tape.tracked:
         kinds = ", ".join(str(x.dtype) for x in leaves) or "nothing"
         raise TypeError(
             f"grad: there is no floating tensor among the arguments, but {kinds}; cast "
             "one with astype(x, 'float32')"
         )
-    tape = Tape()
-    sources = [_engine.handle(x) for x in leaves]  # what f closes over stays apart
-    wanted = [tape.watch(x) if differentiable(x.dtype) else None for x in sources]
     with _engine.taping((*_engine.tapes(), tape)):
         value = f(*build(sources))
-    outputs, _ = flatten(value, _no_tensor)
-
-    def pullback(dy: Any) -> Any:
-        seeds = _seeds(outputs, dy)
-        cotangents = _backward(tape, seeds, set(wanted), linear_only)
-        return build([token and _result(token, cotangents) for token in wanted])
-
-    return value, pullback
+    outputs = [value] if type(value) is Tensor else flatten(value, _no_tensor)[0]
+    return _Forward(value, outputs, tape, wanted, build)
 
 
 def _no_tensor(value: object) -> Tensor:
@@ -173,23 +220,7 @@ def _seed(value: Any) -> Tensor:
         )
     if not differentiable(value.dtype):
         raise TypeError(f"grad: f must return a floating scalar, got {value.dtype}")
-    return creation.ones((), dtype=value.dtype)
-
-
-def _seeds(outputs: list[Tensor], dy: Any) -> Cotangents:
-    """Return the cotangents of the results, checked against them."""
-    dys, _ = flatten(dy, asarray)
-    if len(dys) != len(outputs):
-        raise ValueError(f"dy: f returns {len(outputs)} tensors, dy holds {len(dys)}")
-    found: Cotangents = {}
-    for y, part in zip(outputs, dys, strict=True):
-        if spec(part) != spec(y):
-            raise ValueError(
-                f"dy: expected {spec(y)}, like the result, got {spec(part)}"
-            )
-        if y._token is not None:
-            found[y._token] = part + found[y._token] if y._token in found else part
-    return found
+    return _convert.scalar("grad", 1, value.dtype)._sibling()  # it may be disposed of
 
 
 # --- gradients by hand -----------------------------------------------------------
@@ -203,10 +234,12 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     captures has a history and every order of derivative is right.
     """
     name = getattr(f, "__qualname__", repr(f))
+    pull_back = lambda dys, grad_func: _listed(grad_func(*dys))
+    rule = Rule(pull_back, (), "user", origin=f"custom_grad of {name}")
 
     @functools.wraps(f)
     def g(*xs: Any) -> Any:
-        inputs = tuple([asarray(x) for x in xs])
+        inputs = tuple([x if type(x) is Tensor else asarray(x) for x in xs])
         watching = _engine.tapes()
         if watching:
             with _engine.taping(watching[:-1]):
@@ -217,16 +250,16 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
         outputs = tuple([y._sibling() for y in value])
         tapes, mask = concerned(watching, inputs)
         if mask:
-            pull_back = lambda dys: _listed(grad_func(*dys))
-            rule = Rule(pull_back, (), "user", origin=f"custom_grad of {name}")
-            plan = Plan(_CUSTOM, (), (Step("xs", (0, len(inputs)), rule, ()),))
-            record(tapes, plan, _engine.active(), inputs, {}, outputs)
+            step = Step("xs", (0, len(inputs)), rule, (0,))
+            plan = Plan(_CUSTOM, (), ((ATTRIBUTE, "f"),), (step,))
+            attrs = {"f": grad_func}
+            record(tapes, plan, _engine.active(), inputs, attrs, outputs)
         return outputs if several else outputs[0]
 
     return g
 
 
-_CUSTOM = Kernel("plugrad.CustomGradient", "*xs", outputs="*ys")
+_CUSTOM = Kernel("plugrad.CustomGradient", "*xs", attrs="f", outputs="*ys")
 
 
 def _unpack(found: Any, name: str) -> tuple[tuple[Tensor, ...], Any, bool]:
@@ -255,80 +288,108 @@ def _listed(found: Any) -> list[Tensor | None]:
 def _backward(
     tape: Tape,
     cotangents: Cotangents,
-    wanted: set[Token | None],
+    wanted: Collection[Token | None],
     linear_only: bool = False,
 ) -> Cotangents:
     """Return the cotangents of the wanted tokens, from those of the results."""
     backend = _engine.active()
+    tracked = tape.tracked
     for node in reversed(tape.nodes):
-        if cotangents.keys().isdisjoint(node.outputs):
-            continue
+        outputs = node.outputs
+        if len(outputs) == 1:
+            (y,) = outputs
+            dy = cotangents.get(y)
+            if dy is None:
+                continue
+            if y not in wanted:
+                del cotangents[y]
+            dys: tuple[Any, ...] = (dy,)
+        else:
+            if cotangents.keys().isdisjoint(outputs):
+                continue
+            found = [cotangents.get(y) for y in outputs]
+            dys = tuple(
+                _zeros(y) if dy is None else dy  # nobody supplied one
+                for y, dy in zip(outputs, found, strict=True)
+            )
+            for y in outputs:
+                if y not in wanted:
+                    cotangents.pop(y, None)
         if node.backend is backend:
-            _pull_back(node, tape, cotangents, wanted, linear_only)
+            _pull_back(node, tracked, dys, cotangents, linear_only)
         else:
             with _engine.Scope(backend=node.backend):
-                _pull_back(node, tape, cotangents, wanted, linear_only)
+                _pull_back(node, tracked, dys, cotangents, linear_only)
     return cotangents
 
 
 def _pull_back(
     node: Node,
-    tape: Tape,
+    tracked: set[Token | None],
+    dys: tuple[Any, ...],
     cotangents: Cotangents,
-    wanted: set[Token | None],
     linear_only: bool,
 ) -> None:
-    """Add what the outputs of one node owe to its inputs, and forget their own."""
-    kernel = node.plan.kernel
-    dys: Any = [
-        cotangents[y] if y in cotangents else _zeros(y)  # nobody supplied one
-        for y in node.outputs
-    ]
-    for y in node.outputs:
-        if y not in wanted:
-            cotangents.pop(y, None)
-    values = restore(node)
-    dys = [dys] if kernel.variadic_outputs else dys
-    for step in node.plan.steps:
-        where = step.where
-        tokens = (
-            (node.inputs[where],) if type(where) is int else node.inputs[slice(*where)]
-        )
-        if not any(token in tape.tracked for token in tokens):
-            continue
-        rule = _rule(step, kernel, linear_only)
-        dxs = rule.function(*dys, *[values[i] for i in step.saved])
+    """Add what the outputs of one node owe to its inputs."""
+    plan, _, inputs, _, values = node
+    kernel = plan.kernel
+    if kernel.variadic_outputs:
+        dys = (list(dys),)
+    for step in plan.steps:
+        _, where, rule, wants = step
         if type(where) is int:
-            dxs = (dxs,)
-        elif len(dxs) != len(tokens):
-            raise ValueError(
-                f"{_of(kernel, step)}: got {len(dxs)} cotangents for {len(tokens)} inputs"
-            )
-        for token, dx in zip(tokens, dxs, strict=True):
-            if token not in tape.tracked or (dx is None and kernel is _CUSTOM):
+            token = inputs[where]
+            if token not in tracked:
                 continue
-            if not (
-                type(dx) is Tensor
-                and dx.shape == token.shape
-                and dx.dtype is token.dtype
+            if rule is None or (linear_only and not rule.linear):
+                raise _impassable(step, kernel)
+            if len(wants) == 1:  # spares the common case two lists
+                dx = rule.function(*dys, values[wants[0]])
+            else:
+                dx = rule.function(*dys, *[values[i] for i in wants])
+            if (
+                type(dx) is not Tensor
+                or dx.shape != token.shape
+                or dx.dtype is not token.dtype
             ):
                 dx = _fitted(dx, token, kernel, step)
-            have = cotangents.get(token)
-            cotangents[token] = dx if have is None else have + dx
+            cotangents[token] = cotangents[token] + dx if token in cotangents else dx
+        elif not tracked.isdisjoint(tokens := inputs[slice(*where)]):
+            if rule is None or (linear_only and not rule.linear):
+                raise _impassable(step, kernel)
+            dxs = rule.function(*dys, *[values[i] for i in wants])
+            _arrive(dxs, tokens, tracked, cotangents, kernel, step)
 
 
-def _rule(step: Step, kernel: Kernel, linear_only: bool) -> Rule:
-    rule = step.rule
-    if rule is None:
-        raise GradientNotFound(
+def _arrive(
+    dxs: Any,
+    tokens: list[Token | None],
+    tracked: set[Token | None],
+    cotangents: Cotangents,
+    kernel: Kernel,
+    step: Step,
+) -> None:
+    """Add the cotangents of a variadic input."""
+    if not isinstance(dxs, list | tuple) or len(dxs) != len(tokens):
+        got = len(dxs) if isinstance(dxs, list | tuple) else type(dxs).__name__
+        raise ValueError(
+            f"{_of(kernel, step)}: got {got} cotangents for {len(tokens)} inputs"
+        )
+    for token, dx in zip(tokens, dxs, strict=True):
+        if token in tracked and not (dx is None and kernel is _CUSTOM):
+            dx = _fitted(dx, token, kernel, step)
+            cotangents[token] = cotangents[token] + dx if token in cotangents else dx
+
+
+def _impassable(step: Step, kernel: Kernel) -> Exception:
+    if step.rule is None:
+        return GradientNotFound(
             f"{kernel.name}: nobody has written its gradient for input {step.name!r} "
             f"({kernel}); register_gradient({kernel.name!r}, {step.name}=...)"
         )
-    if linear_only and not rule.linear:
-        raise TypeError(
-            f"jvp: {rule.origin} is not linear in dy; there is no jvp of it"
-        )
-    return rule
+    return TypeError(
+        f"jvp: {step.rule.origin} is not linear in dy; there is no jvp of it"
+    )
 
 
 def _fitted(dx: Any, token: Token, kernel: Kernel, step: Step) -> Tensor:

@@ -55,7 +55,7 @@ def register_backend(backend: Backend) -> None:
 def remove_backend(name: str) -> None:
     """Close a backend and forget it; tensors that live there are lost with it."""
     _discovery.load()
-    default = _engine.State.backend
+    default = _engine.State.context.backend
     if default is not None and default.name == name:
         _engine.make_default(None)
     registry.close(name)
@@ -205,7 +205,7 @@ class EngineState:
 
 def engine() -> EngineState:
     """Return what the engine is doing; nothing is opened for the answer."""
-    active = _engine.state.backend
+    active = _engine.state.context.backend or _engine.State.context.backend
     return EngineState(
         None if active is None else active.name,
         tuple(registry.opened),

@@ -15,30 +15,32 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from . import _discovery
 from ._entries import BackendUnavailable, OpenBackend
 from ._kernel import Kernel, KernelNotFound, Rule, Rules
 from ._registry import registry
-from ._tape import Outputs, Plan, Tape, concerned, plan, record, specs
-from ._tensor import NOWHERE, Native, Tensor
+from ._dtypes import FLOAT32
+from ._tape import (
+    Node,
+    Outputs,
+    Plan,
+    Tape,
+    concerned,
+    new_node,
+    plan,
+    record,
+    save,
+    specs,
+)
+from ._tensor import NOWHERE, Native, Tensor, Token
 
 # How often something other than an implementation ran: (kernel, backend, how).
 detours: Counter[tuple[str, str, str]] = Counter()
 
 
 # --- state -----------------------------------------------------------------------
-
-
-class Watch(NamedTuple):
-    """Who is told of a run: tapes record it, observers (tools) see it.
-
-    An observer is called with the kernel, its inputs, attributes and outputs.
-    """
-
-    tapes: tuple[Tape, ...] = ()
-    observers: tuple[Callable[..., None], ...] = ()
 
 
 class Overrides:
@@ -50,65 +52,93 @@ class Overrides:
         self.under = registry.plans  # another object once a gradient has changed
 
 
-class State(threading.local):
-    """What differs between threads. Class attributes are the process' defaults."""
+class Context:
+    """What scopes decide, for a thread or, outside of all scopes, for the process.
 
-    backend: OpenBackend | None = None
-    watch: Watch | None = None
-    overrides: Overrides | None = None
-    # The active backend while nobody watches, else None: all that a fast path reads.
-    ready: OpenBackend | None = None
+    Attributes:
+        backend: The active backend; None leaves the choice to the process' default.
+        tapes: They record runs, outermost first.
+        observers: Called after a run with its kernel, inputs, attributes and outputs.
+        overrides: Gradients over all others.
+        ready: The active backend while nobody watches, else None: for fast paths.
+        tape: The tape, if there is one and nobody else watches: for the fast path.
+
+    """
+
+    __slots__ = ("backend", "observers", "overrides", "ready", "tape", "tapes")
+
+    def __init__(
+        self,
+        backend: OpenBackend | None = None,
+        tapes: tuple[Tape, ...] = (),
+        observers: tuple[Callable[..., None], ...] = (),
+        overrides: Overrides | None = None,
+    ) -> None:
+        self.backend = backend
+        self.tapes = tapes
+        self.observers = observers
+        self.overrides = overrides
+        self.ready = self.tape = None
+        if not tapes and not observers:
+            self.ready = backend or State.context.backend
+        elif len(tapes) == 1 and not observers:
+            self.tape = tapes[0]
+
+
+class State(threading.local):
+    """The context of each thread; that of the class is the process' default."""
+
+    context: Context
 
 
 state = State()
+State.context = Context.__new__(Context)  # whose __init__ asks for the default
+State.context.__init__()  # type: ignore[misc]
 
 
 class Scope:
-    """Shadow attributes of the state, in this thread, inside the ``with`` block."""
+    """Change some of the context, in this thread, inside the ``with`` block."""
 
-    __slots__ = ("before", "values")
+    __slots__ = ("before", "changes", "inside")
 
-    def __init__(self, **values: Any) -> None:
-        self.values = values
+    def __init__(self, **changes: Any) -> None:
+        self.changes = changes
 
     def __enter__(self) -> None:
-        mine = vars(state)
-        self.before = mine.copy()
-        mine.update(self.values)
-        if mine.get("watch") is not None:
-            mine["ready"] = None
-        elif mine.get("backend") is not None:
-            mine["ready"] = mine["backend"]
-        else:
-            mine.pop("ready", None)
-        mine["scope"] = self
+        self.before = vars(state).get("context")
+        now, changes = state.context, self.changes
+        self.inside = state.context = Context(
+            changes.get("backend", now.backend if self.before else None),
+            changes.get("tapes", now.tapes),
+            changes.get("observers", now.observers),
+            changes.get("overrides", now.overrides),
+        )
 
     def __exit__(self, *_: object) -> None:
-        mine = vars(state)
-        if mine.get("scope") is not self:
+        if state.context is not self.inside:
             raise RuntimeError(
                 "scopes of plugrad (use_backend, override_gradient, ...) must be left "
                 "in the reverse order in which they were entered, by the same thread"
             )
-        mine.clear()
-        mine.update(self.before)
+        if self.before is None:
+            del state.context
+        else:
+            state.context = self.before
 
 
 def tapes() -> tuple[Tape, ...]:
     """Return the tapes of this thread, outermost first."""
-    return state.watch.tapes if state.watch else ()
+    return state.context.tapes
 
 
 def taping(tapes: tuple[Tape, ...]) -> Scope:
     """Record on exactly these tapes inside the block; observers go on."""
-    observers = state.watch.observers if state.watch else ()
-    return Scope(watch=Watch(tapes, observers) if tapes or observers else None)
+    return Scope(tapes=tapes)
 
 
 def observing(observer: Callable[..., None]) -> Scope:
     """Call ``observer`` after every run inside the block."""
-    watch = state.watch or Watch()
-    return Scope(watch=Watch(watch.tapes, (*watch.observers, observer)))
+    return Scope(observers=(*state.context.observers, observer))
 
 
 # --- the active backend ----------------------------------------------------------
@@ -116,12 +146,13 @@ def observing(observer: Callable[..., None]) -> Scope:
 
 def active() -> OpenBackend:
     """Return the active backend of this thread, chosen now if nobody has."""
-    return state.backend or _choose()
+    return state.context.backend or State.context.backend or _choose()
 
 
 def make_default(backend: OpenBackend | None) -> None:
     """Make ``backend`` the process' default; None leaves the choice open."""
-    State.backend = State.ready = backend
+    State.context = Context()  # the old default must not come in its place
+    State.context = Context(backend)
 
 
 def _choose() -> OpenBackend:
@@ -157,20 +188,70 @@ def _choose() -> OpenBackend:
 
 def run(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Tensor:
     """Run a kernel of one output on the active backend."""
-    backend = state.ready
+    context = state.context
+    backend = context.ready
     if backend is not None:
         function = backend.table.get(kernel.name)
         if function is not None:
-            natives = [
-                x._data
-                if type(x) is Tensor and x._home is backend
-                else native(x, backend)
-                for x in inputs
-            ] or [backend.runtime.arrays]
+            natives = []
+            for x in inputs:
+                here = type(x) is Tensor and x._home is backend
+                natives.append(x._data if here else native(x, backend))  # type: ignore
+            if not natives:
+                natives.append(backend.runtime.arrays)
             result = function(*natives, **attrs)
             if result is not NotImplemented:
                 return Tensor(result, backend)
+    elif context.tape is not None:
+        y = recorded(kernel, inputs, attrs, context)
+        if y is not None:
+            return y
     return _run(kernel, inputs, attrs)[0]  # everything special
+
+
+def recorded(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], context: Context
+) -> Tensor | None:
+    """Run under one tape, and do in one pass what ``_run`` does in several.
+
+    None, and nothing done, unless all is as usual: one floating output, an
+    implementation, a gradient already used, and an input that is tracked.
+    """
+    tape, backend = context.tape, context.backend or State.context.backend
+    if tape is None or backend is None:
+        return None
+    tracked, mask, bit = tape.tracked, 0, 1
+    natives: list[Any] = []
+    marks: list[Token | None] = []
+    for x in inputs:
+        if x is None:
+            natives.append(None)
+            marks.append(None)
+        else:
+            token = x._token
+            if token in tracked:
+                mask += bit
+            marks.append(token)
+            natives.append(x._data if x._home is backend else native(x, backend))
+        bit += bit
+    function = backend.table.get(kernel.name)
+    if function is None or context.overrides is not None:
+        return None
+    way = registry.plans.get((kernel, backend, mask, len(marks)))
+    if way is None:
+        return None
+    result = function(*natives, **attrs) if attrs else function(*natives)
+    if result is NotImplemented:
+        return None
+    y = Tensor(result, backend)
+    if y.dtype is FLOAT32 or y.dtype.kind in "fc":
+        y._token = token = Token()
+        token.shape = y.shape
+        token.dtype = y.dtype
+        tracked.add(token)
+        saved = save(way, (*inputs, y), attrs)
+        tape.nodes.append(new_node(Node, (way, backend, marks, [token], saved)))
+    return y
 
 
 def run_many(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Outputs:
@@ -212,17 +293,15 @@ def run_kernel(name: str, inputs: list[Tensor | None], attrs: dict[str, Any]) ->
 
 def _run(kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Outputs:
     """Run under whatever watches: one decision, made now, for all tapes."""
-    backend, watch = state.backend or _choose(), state.watch
-    if watch is None:
-        return _find_a_way(kernel, inputs, attrs, backend)
-    recording, mask = concerned(watch.tapes, inputs)
+    context, backend = state.context, active()
+    recording, mask = concerned(context.tapes, inputs)
     way = _plan(kernel, backend, mask, len(inputs)) if mask else None
     if mask and way is None:
         return _decompose(kernel, inputs, attrs, backend)  # the parts are recorded
     outputs = _find_a_way(kernel, inputs, attrs, backend)
     if way is not None:
         record(recording, way, backend, inputs, attrs, outputs)
-    for observer in watch.observers:
+    for observer in context.observers:
         observer(kernel, inputs, attrs, outputs)
     return outputs
 
@@ -247,11 +326,13 @@ def _implementation(
     function = backend.table.get(kernel.name)
     if function is None:
         return None
-    natives = [
-        x._data if x is not None and x._home is backend else native(x, backend)
-        for x in inputs
-    ] or [backend.runtime.arrays]
-    result = function(*natives, **attrs)
+    natives: list[Any] = []
+    for x in inputs:
+        there = x is None or x._home is not backend
+        natives.append(native(x, backend) if there else x._data)
+    if not inputs:
+        natives.append(backend.runtime.arrays)
+    result = function(*natives, **attrs) if attrs else function(*natives)
     if result is NotImplemented:
         return None
     if kernel.single:
@@ -347,9 +428,10 @@ def to(x: Tensor, backend: str, /) -> Tensor:
 def handle(x: Tensor) -> Tensor:
     """Return ``x`` under a new identity, which the tapes know to equal ``x``."""
     twin = x._sibling()
-    recording, mask = concerned(tapes(), (x,))
-    if mask:
-        record(recording, _SAME, active(), (x,), {}, (twin,))
+    if x._token is not None:
+        recording, mask = concerned(tapes(), (x,))
+        if mask:
+            record(recording, _SAME, active(), (x,), {}, (twin,))
     return twin
 
 
@@ -363,7 +445,7 @@ _SAME = plan(
 
 def override(layer: Mapping[str, Rules]) -> Scope:
     """Put rules over all others, in this thread, inside the block."""
-    outer = state.overrides.layers if state.overrides else ()
+    outer = state.context.overrides.layers if state.context.overrides else ()
     return Scope(overrides=Overrides((*outer, layer)))
 
 
@@ -372,14 +454,14 @@ def rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, Rule | Non
     found: dict[str, Rule | None] = {}
     for table in registry.rule_layers(kernel, backend.name):
         found.update(table)
-    for layer in state.overrides.layers if state.overrides else ():
+    for layer in state.context.overrides.layers if state.context.overrides else ():
         found.update(layer.get(kernel.name, {}))
     return found
 
 
 def _plan(kernel: Kernel, backend: OpenBackend, mask: int, count: int) -> Plan | None:
     """Return how to record a run; None if its decomposition is recorded instead."""
-    overrides = state.overrides
+    overrides = state.context.overrides
     if overrides is None:
         plans = registry.plans
     else:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
@@ -113,6 +112,7 @@ class Kernel:
         "optional",
         "out",
         "outputs",
+        "single",
         "variadic",
         "variadic_outputs",
     )
@@ -141,6 +141,8 @@ class Kernel:
         self.attrs = tuple(attrs.split())
         self.outputs = tuple(word.lstrip("*") for word in outputs.split())
         self.variadic_outputs = outputs.startswith("*")
+        # Whether a run gives one tensor, and not a tuple.
+        self.single = len(self.outputs) == 1 and not self.variadic_outputs
         self.out = out
         self.normalize = normalize
         self.broadcasts = broadcasts
@@ -158,11 +160,6 @@ class Kernel:
     def contract(self) -> tuple[object, ...]:
         """What two distributions that declare one kernel have to agree about."""
         return str(self), self.broadcasts, self.fused, self.checks
-
-    @property
-    def single(self) -> bool:
-        """Whether a run gives one tensor, and not a tuple."""
-        return len(self.outputs) == 1 and not self.variadic_outputs
 
     def bind(self, values: Sequence[Any]) -> dict[str, Any]:
         """Return positional inputs by name; those of a variadic one are a tuple."""
@@ -212,8 +209,7 @@ class Kernel:
 # --- meaning and gradient --------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """How one input gets its cotangent. ``wants`` is also what a tape saves for it.
 
     ``function`` takes the cotangents and then what it wants, all by position.
@@ -263,7 +259,7 @@ def rules(
         else:
             raise TypeError(f"{what}, for {name!r}: expected a function, {function!r}")
     if not linear:
-        checked = {n: r and replace(r, linear=False) for n, r in checked.items()}
+        checked = {n: r and r._replace(linear=False) for n, r in checked.items()}
     return checked
 
 

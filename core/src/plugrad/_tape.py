@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ._dtypes import differentiable
 from ._entries import OpenBackend
+from ._dtypes import FLOAT32
 from ._kernel import Kernel, Rule, Rules, Spec
 from ._tensor import Tensor, Token
 
@@ -38,7 +38,8 @@ class Plan(NamedTuple):
     """What to save when a kernel runs, and how to go back through it."""
 
     kernel: Kernel
-    keeps: tuple[tuple[int, Any], ...]  # (TENSOR or SPEC, where) or (ATTRIBUTE, name)
+    tensors: tuple[int, ...]  # the inputs and outputs to save; before all other keeps
+    others: tuple[tuple[int, Any], ...]  # (kind, where) or (ATTRIBUTE, name)
     steps: tuple[Step, ...]
 
 
@@ -48,22 +49,28 @@ def plan(kernel: Kernel, rules: Rules, mask: int, count: int) -> Plan:
     ``mask`` has one bit an input of the run, the lowest for the first.
     """
     places = kernel.places(count)
-    keeps: dict[tuple[int, Any], int] = {}
-    steps = []
+    in_force: list[tuple[str, Rule | None]] = []
     for name in kernel.inputs:
-        where = places[name]
-        if not mask & _bits(where):
-            continue
-        if name not in rules:
-            steps.append(Step(name, where, None, ()))
-            continue
-        rule = rules[name]
-        if rule is None:  # declared without derivative: no cotangent, no error
-            continue
-        wanted = [_keep(kernel, places, want) for want in rule.wants]
-        saved = tuple(keeps.setdefault(keep, len(keeps)) for keep in wanted)
-        steps.append(Step(name, where, rule, saved))
-    return Plan(kernel, tuple(keeps), tuple(steps))
+        if mask & _bits(places[name]):
+            if name not in rules:
+                in_force.append((name, None))
+            elif rules[name] is not None:  # else: declared without derivative
+                in_force.append((name, rules[name]))
+    wants = [want for _, rule in in_force if rule for want in rule.wants]
+    keeps = {want: _keep(kernel, places, want) for want in wants}
+    tensors = [w for w in keeps if keeps[w][0] == TENSOR and type(keeps[w][1]) is int]
+    others = [want for want in keeps if want not in tensors]
+    order = [*tensors, *others]
+    steps = [
+        Step(name, places[name], rule, tuple(map(order.index, rule.wants if rule else ())))
+        for name, rule in in_force
+    ]
+    return Plan(
+        kernel,
+        tuple(keeps[want][1] for want in tensors),
+        tuple(keeps[want] for want in others),
+        tuple(steps),
+    )
 
 
 def _keep(kernel: Kernel, places: dict[str, Where], want: str) -> tuple[int, Any]:
@@ -78,24 +85,17 @@ def _bits(where: Where) -> int:
     return 1 << where if isinstance(where, int) else sum(1 << i for i in range(*where))
 
 
-class Node:
+class Node(NamedTuple):
     """One run: tokens of what went in and came out, and what gradients asked for."""
 
-    __slots__ = ("backend", "inputs", "outputs", "plan", "saved")
+    plan: Plan
+    backend: OpenBackend
+    inputs: list[Token | None]
+    outputs: list[Token]
+    saved: list[Any]
 
-    def __init__(
-        self,
-        plan: Plan,
-        backend: OpenBackend,
-        inputs: tuple[Token | None, ...],
-        outputs: tuple[Token, ...],
-        saved: tuple[Any, ...],
-    ) -> None:
-        self.plan = plan
-        self.backend = backend
-        self.inputs = inputs
-        self.outputs = outputs
-        self.saved = saved
+
+new_node = tuple.__new__  # half the price of calling the class of a named tuple
 
 
 class Tape:
@@ -117,7 +117,8 @@ class Tape:
     def watch(self, x: Tensor) -> Token:
         """Track ``x`` from now on; return its token."""
         if x._token is None:
-            x._token = Token(x.shape, x.dtype)
+            x._token = token = Token()
+            token.shape, token.dtype = x.shape, x.dtype
         self.tracked.add(x._token)
         return x._token
 
@@ -133,7 +134,7 @@ def concerned(
         for x in inputs:
             if x is not None and x._token in tracked:
                 mine |= bit
-            bit <<= 1
+            bit += bit
         if mine:
             mask |= mine
             found += (tape,)
@@ -149,61 +150,46 @@ def record(
     outputs: Outputs,
 ) -> None:
     """Put one node on all tapes concerned; integer and bool outputs end the path."""
-    tokens: tuple[Token, ...] = ()
-    fresh = []
+    tokens: list[Token] = []
     for y in outputs:
-        token = Token(y.shape, y.dtype)
-        tokens += (token,)
-        if differentiable(y.dtype):
+        token = Token()
+        token.shape = y.shape
+        token.dtype = dtype = y.dtype
+        tokens.append(token)
+        if dtype is FLOAT32 or dtype.kind in "fc":
             y._token = token
-            fresh.append(token)
-    if not fresh:
-        return
-    values = inputs + outputs
-    saved = tuple(
-        [
-            attrs[where] if kind == ATTRIBUTE else _save(kind, values, where)
-            for kind, where in plan.keeps
-        ]
-    )
-    marks = tuple([None if x is None else x._token for x in inputs])
-    node = Node(plan, backend, marks, tokens, saved)
+            for tape in tapes:
+                tape.tracked.add(token)
+    marks = [None if x is None else x._token for x in inputs]
+    saved = save(plan, inputs + outputs, attrs)
+    node = new_node(Node, (plan, backend, marks, tokens, saved))
     for tape in tapes:
         tape.nodes.append(node)
-        tape.tracked.update(fresh)
+
+
+def save(plan: Plan, values: tuple[Any, ...], attrs: dict[str, Any]) -> list[Any]:
+    """Return what the gradients of a run have asked for, tensors as new handles."""
+    saved: list[Any] = []
+    for i in plan.tensors:
+        x = values[i]
+        if x is not None:
+            twin = Tensor(x._data, x._home)
+            twin._token = x._token
+            twin._replicas = x._replicas
+            x = twin
+        saved.append(x)
+    for kind, where in plan.others:
+        saved.append(attrs[where] if kind == ATTRIBUTE else _save(kind, values, where))
+    return saved
 
 
 def _save(kind: int, values: tuple[Any, ...], where: Where) -> Any:
     if type(where) is tuple:
         return tuple([_save(kind, values, i) for i in range(*where)])
     x = values[where]  # type: ignore[index]
-    if x is None:
-        return None
-    if kind == SPEC:
-        return Spec(x.shape, x.dtype)
-    return x._data, x._home, x._token, x._replicas  # cheaper than a handle
-
-
-def restore(node: Node) -> list[Any]:
-    """Return what the node has saved, tensors as new handles of the same identity."""
-    values: list[Any] = []
-    for (kind, where), value in zip(node.plan.keeps, node.saved, strict=True):
-        if kind != TENSOR:
-            values.append(value)
-        elif type(where) is int:
-            values.append(_handle(value))
-        else:
-            values.append(tuple(map(_handle, value)))
-    return values
-
-
-def _handle(saved: tuple[Any, ...] | None) -> Tensor | None:
-    if saved is None:  # an optional input that was not given
-        return None
-    data, home, token, replicas = saved
-    x = Tensor(data, home)
-    x._token, x._replicas = token, replicas
-    return x
+    if x is None or kind == TENSOR:
+        return None if x is None else x._sibling(token=x._token)
+    return Spec(x.shape, x.dtype)
 
 
 def spec(x: Tensor) -> Spec:

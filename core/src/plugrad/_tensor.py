@@ -43,11 +43,10 @@ NOWHERE: Home = _Nowhere()
 class Token:
     """Who a tensor is, for tapes, and what it looks like; never reused while held."""
 
-    __slots__ = ("dtype", "shape")
+    __slots__ = ("dtype", "shape")  # set by who makes one: __init__ is too slow
 
-    def __init__(self, shape: tuple[int, ...], dtype: DType) -> None:
-        self.shape = shape
-        self.dtype = dtype
+    shape: tuple[int, ...]
+    dtype: DType
 
 
 class Tensor:

@@ -22,7 +22,7 @@ from plugrad._dtypes import (
     promote,
     weak,
 )
-from plugrad._engine import active, run, state
+from plugrad._engine import active, recorded, run, state
 from plugrad._kernel import Kernel
 from plugrad._tensor import Tensor, TensorLike
 
@@ -98,14 +98,16 @@ def _no_tensors_in(values: Any) -> None:
 
 def unary(kernel: Kernel, x: TensorLike) -> Tensor:
     """Run a kernel of one argument of any dtype."""
-    backend = state.ready
-    if type(x) is Tensor and x._home is backend:
+    backend = state.context.ready
+    if type(x) is not Tensor:
+        x = asarray(x)
+    elif x._home is backend:
         function = backend.table.get(kernel.name)
         if function is not None:
             result = function(x._data)
             if result is not NotImplemented:
                 return Tensor(result, backend)
-    return run(kernel, asarray(x))
+    return run(kernel, x)
 
 
 def floating_unary(kernel: Kernel, x: TensorLike, kinds: str = "fc") -> Tensor:
@@ -113,7 +115,7 @@ def floating_unary(kernel: Kernel, x: TensorLike, kinds: str = "fc") -> Tensor:
 
     ``kinds="f"`` refuses complex numbers.
     """
-    backend = state.ready
+    backend = state.context.ready
     if (
         type(x) is Tensor
         and x._home is backend
@@ -128,26 +130,34 @@ def floating_unary(kernel: Kernel, x: TensorLike, kinds: str = "fc") -> Tensor:
 
 
 def elementwise(kernel: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
-    """Run a kernel of two arguments; the first lines are the fast path of the engine.
+    """Run a kernel of two arguments; this is the fast path of the engine.
 
     Two tensors of one dtype and shape, at home on the active backend, and nobody
     watching: everything else is rare enough to be slower.
     """
-    backend = state.ready
-    if (
+    context = state.context
+    backend = context.ready
+    if not (
         type(a) is Tensor
         and type(b) is Tensor
         and a.dtype is b.dtype
         and a.shape == b.shape
     ):
-        if a._home is backend and b._home is backend:
-            function = backend.table.get(kernel.name)
-            if function is not None:
-                result = function(a._data, b._data)
-                if result is not NotImplemented:
-                    return Tensor(result, backend)
-        return run(kernel, a, b)
-    return run(kernel, *alike(kernel.op, a, b))
+        a, b = alike(kernel.op, a, b)
+    if a._home is backend and b._home is backend:
+        function = backend.table.get(kernel.name)
+        if function is not None:
+            result = function(a._data, b._data)
+            if result is not NotImplemented:
+                return Tensor(result, backend)
+    elif context.tape is not None:
+        y = recorded(kernel, (a, b), _NONE, context)
+        if y is not None:
+            return y
+    return run(kernel, a, b)
+
+
+_NONE: dict[str, Any] = {}  # attributes; nobody writes to it
 
 
 # --- convert ---------------------------------------------------------------------
@@ -185,13 +195,17 @@ def together(op: str, *values: TensorLike) -> list[Tensor]:
         if not isinstance(x, Tensor):
             dtype = promote(op, dtype, weak(op, cast("complex", x), dtype))
     return [
-        creation.astype(x, dtype) if isinstance(x, Tensor) else _scalar(op, x, dtype)
+        creation.astype(x, dtype) if isinstance(x, Tensor) else scalar(op, x, dtype)
         for x in cast("list[Any]", xs)
     ]
 
 
 def alike(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
     """Return both as tensors of one dtype whose shapes broadcast."""
+    if type(a) is Tensor and (type(b) is float or type(b) is int):
+        other = scalar(op, b, a.dtype)
+        if other.dtype is a.dtype:
+            return a, other
     if type(b) is Tensor:
         a, b = _beside(op, a, b)
     elif type(a) is Tensor or not isinstance(b, SCALARS):
@@ -206,7 +220,7 @@ def alike(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
 def _beside(op: str, value: TensorLike, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return ``value`` and ``x`` as tensors of one dtype; a scalar is weak."""
     if isinstance(value, SCALARS):
-        other = _scalar(op, value, x.dtype)
+        other = scalar(op, value, x.dtype)
         dtype = other.dtype
     else:
         other = asarray(value)
@@ -217,12 +231,12 @@ def _beside(op: str, value: TensorLike, x: Tensor) -> tuple[Tensor, Tensor]:
     return other, x if x.dtype is dtype else creation.astype(x, dtype)
 
 
-def _scalar(op: str, value: complex | np.generic, beside: DType) -> Tensor:
+def scalar(op: str, value: complex | np.generic, beside: DType) -> Tensor:
     """Return a weak scalar; common ones are uploaded once a backend.
 
     -0.0 equals 0.0 and would get its tensor, NaN would never be found again.
     """
-    backend = state.backend or active()
+    backend = active()
     plain = cast("complex", value)
     key = (plain, type(value), beside.num)
     found = backend.scalars.get(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import inspect
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -84,9 +85,21 @@ def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
         except RuntimeError as error:
             return _again(error, function, (a, b), {})
 
-    inputs = getattr(function, "nin", 0)
+    inputs = _inputs(function)
     wrapped = single if inputs == 1 else pair if inputs == 2 else call
     return functools.wraps(function)(wrapped)
+
+
+def _inputs(function: Callable[..., Any]) -> int | None:
+    """Return the number of inputs of a function that takes nothing else."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return getattr(function, "nin", None)
+    more = code.co_kwonlyargcount or code.co_flags & _MORE
+    return None if more else code.co_argcount
+
+
+_MORE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 def _again(

@@ -1,0 +1,8 @@
+"""``python -m plugrad``: what is installed, what runs where, and why."""
+
+import sys
+
+from .tools.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
