@@ -87,15 +87,16 @@ def variable_grads(
         that it has read, the gradient is that in the value from before.
 
     """
-    chosen = None if variables is None else list(variables)
-    for v in chosen or ():
+    chosen: list[Any] = [] if variables is None else list(variables)
+    for v in chosen:
         if not isinstance(v, Variable) or not differentiable(v.dtype):
             raise TypeError(f"variable_grads: {v!r} is no floating Variable")
-    tape = Tape(variables={} if chosen is None else None)
+    tape = Tape(variables={} if variables is None else None)
     with _engine.taping((*_engine.tapes(), tape)):
-        found = {v: tape.watch(v.value) for v in chosen or ()}
+        found = {v: tape.watch(v.value) for v in chosen}
         value = f()
-    found |= tape.variables or {}
+    if tape.variables is not None:
+        found |= tape.variables
     if not found:
         raise ValueError("variable_grads: f has read no trainable variable")
     one = _seed(value)
@@ -179,10 +180,7 @@ class _Forward(NamedTuple):
 
 
 def _forward(f: Callable[..., Any], xs: tuple[Any, ...]) -> _Forward:
-    if len(xs) == 1 and type(xs[0]) is Tensor:
-        leaves, build = [xs[0]], tuple
-    else:
-        leaves, build = flatten(xs, asarray)
+    leaves, build = flatten(xs, asarray)
     tape = Tape()
     wanted: list[Token | None] = []
     sources = []
@@ -196,8 +194,7 @@ def _forward(f: Callable[..., Any], xs: tuple[Any, ...]) -> _Forward:
             f"grad: there is no floating tensor among the arguments, but {kinds}; cast "
             "one with astype(x, 'float32')"
         )
-    with _engine.taping((*_engine.tapes(), tape)):
-        value = f(*build(sources))
+    value = _engine.call((*_engine.tapes(), tape), f, build(sources))
     outputs = [value] if type(value) is Tensor else flatten(value, _no_tensor)[0]
     return _Forward(value, outputs, tape, wanted, build)
 
@@ -241,11 +238,7 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     def g(*xs: Any) -> Any:
         inputs = tuple([x if type(x) is Tensor else asarray(x) for x in xs])
         watching = _engine.tapes()
-        if watching:
-            with _engine.taping(watching[:-1]):
-                found = f(*inputs)
-        else:
-            found = f(*inputs)
+        found = _engine.call(watching[:-1], f, inputs) if watching else f(*inputs)
         value, grad_func, several = _unpack(found, name)
         outputs = tuple([y._sibling() for y in value])
         tapes, mask = concerned(watching, inputs)
@@ -337,28 +330,32 @@ def _pull_back(
         dys = (list(dys),)
     for step in plan.steps:
         _, where, rule, wants = step
-        if type(where) is int:
-            token = inputs[where]
-            if token not in tracked:
-                continue
-            if rule is None or (linear_only and not rule.linear):
-                raise _impassable(step, kernel)
-            if len(wants) == 1:  # spares the common case two lists
-                dx = rule.function(*dys, values[wants[0]])
-            else:
-                dx = rule.function(*dys, *[values[i] for i in wants])
-            if (
-                type(dx) is not Tensor
-                or dx.shape != token.shape
-                or dx.dtype is not token.dtype
-            ):
-                dx = _fitted(dx, token, kernel, step)
-            cotangents[token] = cotangents[token] + dx if token in cotangents else dx
-        elif not tracked.isdisjoint(tokens := inputs[slice(*where)]):
-            if rule is None or (linear_only and not rule.linear):
-                raise _impassable(step, kernel)
-            dxs = rule.function(*dys, *[values[i] for i in wants])
-            _arrive(dxs, tokens, tracked, cotangents, kernel, step)
+        if isinstance(where, tuple):
+            tokens = inputs[where[0] : where[1]]
+            if not tracked.isdisjoint(tokens):
+                function = _passable(step, kernel, linear_only)
+                dxs = function(*dys, *[values[i] for i in wants])
+                _arrive(dxs, tokens, tracked, cotangents, kernel, step)
+            continue
+        token = inputs[where]
+        if token is None or token not in tracked:
+            continue
+        if rule is None or linear_only:
+            function = _passable(step, kernel, linear_only)
+        else:
+            function = rule.function
+        if len(wants) == 1:  # spares the common case two lists
+            dx = function(*dys, values[wants[0]])
+        else:
+            dx = function(*dys, *[values[i] for i in wants])
+        if (
+            type(dx) is not Tensor
+            or dx.shape != token.shape
+            or dx.dtype is not token.dtype
+        ):
+            dx = _fitted(dx, token, kernel, step)
+        have = cotangents.get(token)
+        cotangents[token] = dx if have is None else have + dx
 
 
 def _arrive(
@@ -376,20 +373,25 @@ def _arrive(
             f"{_of(kernel, step)}: got {got} cotangents for {len(tokens)} inputs"
         )
     for token, dx in zip(tokens, dxs, strict=True):
-        if token in tracked and not (dx is None and kernel is _CUSTOM):
+        if token is None or token not in tracked:
+            continue
+        if dx is not None or kernel is not _CUSTOM:
             dx = _fitted(dx, token, kernel, step)
             cotangents[token] = cotangents[token] + dx if token in cotangents else dx
 
 
-def _impassable(step: Step, kernel: Kernel) -> Exception:
+def _passable(step: Step, kernel: Kernel, linear_only: bool) -> Callable[..., Any]:
+    """Return the function of a step, or say why there is no going back through it."""
     if step.rule is None:
-        return GradientNotFound(
+        raise GradientNotFound(
             f"{kernel.name}: nobody has written its gradient for input {step.name!r} "
             f"({kernel}); register_gradient({kernel.name!r}, {step.name}=...)"
         )
-    return TypeError(
-        f"jvp: {step.rule.origin} is not linear in dy; there is no jvp of it"
-    )
+    if linear_only and not step.rule.linear:
+        raise TypeError(
+            f"jvp: {step.rule.origin} is not linear in dy; there is no jvp of it"
+        )
+    return step.rule.function
 
 
 def _fitted(dx: Any, token: Token, kernel: Kernel, step: Step) -> Tensor:

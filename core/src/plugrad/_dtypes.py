@@ -7,6 +7,7 @@ A Python or NumPy *scalar* is weak: it takes the dtype of the tensor beside it.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -87,22 +88,26 @@ def weak(op: str, value: complex | np.generic, beside: DType) -> DType:
     return dtype
 
 
+def _limits(dtype: DType) -> tuple[float, float]:
+    """Return the least and the greatest finite number that a dtype holds."""
+    if dtype.kind in "iu":
+        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    if dtype.kind in "fc":
+        return float(np.finfo(dtype).min), float(np.finfo(dtype).max)
+    return -math.inf, math.inf  # to bool: anything but zero is True
+
+
+LIMITS = {dtype: _limits(dtype) for dtype in DTYPES.values()}
+
+
 def check_range(op: str, value: complex, dtype: DType) -> None:
     """Raise OverflowError where ``dtype`` has no place for a finite Python number."""
-    if dtype.kind in "iu" and isinstance(value, int):
-        limits = np.iinfo(dtype)
-        fits = limits.min <= value <= limits.max
-    elif dtype.kind in "fc":
-        try:
-            size = abs(value)
-        except OverflowError:  # of a complex number, or of a huge integer
-            size = np.inf
-        fits = size <= np.finfo(dtype).max or size == np.inf or size != size
-        fits = fits and not (isinstance(value, int) and size > np.finfo(dtype).max)
-    else:
-        fits = True
-    if not fits:
-        raise OverflowError(f"{op}: {value} does not fit into {dtype}; cast the tensor")
+    low, high = LIMITS[dtype]
+    for part in (value.real, value.imag):
+        if not low <= part <= high and math.isfinite(part):
+            raise OverflowError(
+                f"{op}: {value} does not fit into {dtype}; ask for a wider dtype"
+            )
 
 
 def canonical(dtype: Any) -> DType:

@@ -19,6 +19,8 @@ def flatten(tree: Any, leaf: Callable[[Any], Tensor]) -> tuple[list[Tensor], Bui
         return [tree], _only
     if tree is None:
         return [], _nothing
+    if type(tree) is tuple and all([type(x) is Tensor for x in tree]):
+        return list(tree), tuple
     if isinstance(tree, dict):
         keys, children = list(tree), list(tree.values())
         make: Build = lambda xs: dict(zip(keys, xs, strict=True))

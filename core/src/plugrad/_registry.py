@@ -154,8 +154,8 @@ class Registry:
     def owner(self, name: str) -> Plugin | None:
         """Return who brings a backend, usable or not; None for an unknown one."""
         claims = self._claims.get(name, [])
-        usable = [plugin for _, plugin in claims if plugin.usable]
-        return (usable or [plugin for _, plugin in claims] or [None])[0]
+        plugins = sorted((p for _, p in claims), key=lambda p: not p.usable)
+        return plugins[0] if plugins else None
 
     def claimed(self) -> list[str]:
         """Return the names of all backends that anyone claims, usable or not."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ._entries import OpenBackend
 from ._dtypes import FLOAT32
+from ._entries import OpenBackend
 from ._kernel import Kernel, Rule, Rules, Spec
 from ._tensor import Tensor, Token
 
@@ -38,7 +38,8 @@ class Plan(NamedTuple):
     """What to save when a kernel runs, and how to go back through it."""
 
     kernel: Kernel
-    tensors: tuple[int, ...]  # the inputs and outputs to save; before all other keeps
+    # The inputs to save, and the outputs counted from the end; before all other keeps.
+    tensors: tuple[int, ...]
     others: tuple[tuple[int, Any], ...]  # (kind, where) or (ATTRIBUTE, name)
     steps: tuple[Step, ...]
 
@@ -60,14 +61,19 @@ def plan(kernel: Kernel, rules: Rules, mask: int, count: int) -> Plan:
     keeps = {want: _keep(kernel, places, want) for want in wants}
     tensors = [w for w in keeps if keeps[w][0] == TENSOR and type(keeps[w][1]) is int]
     others = [want for want in keeps if want not in tensors]
-    order = [*tensors, *others]
+    order, ends = [*tensors, *others], len(kernel.outputs)
     steps = [
-        Step(name, places[name], rule, tuple(map(order.index, rule.wants if rule else ())))
+        Step(
+            name,
+            places[name],
+            rule,
+            tuple(map(order.index, rule.wants if rule else ())),
+        )
         for name, rule in in_force
     ]
     return Plan(
         kernel,
-        tuple(keeps[want][1] for want in tensors),
+        tuple(i if (i := keeps[w][1]) < count else i - count - ends for w in tensors),
         tuple(keeps[want] for want in others),
         tuple(steps),
     )
@@ -161,26 +167,22 @@ def record(
             for tape in tapes:
                 tape.tracked.add(token)
     marks = [None if x is None else x._token for x in inputs]
-    saved = save(plan, inputs + outputs, attrs)
+    values = inputs + outputs
+    saved = [_save(TENSOR, values, i) for i in plan.tensors]
+    saved += save(plan.others, values, attrs)
     node = new_node(Node, (plan, backend, marks, tokens, saved))
     for tape in tapes:
         tape.nodes.append(node)
 
 
-def save(plan: Plan, values: tuple[Any, ...], attrs: dict[str, Any]) -> list[Any]:
-    """Return what the gradients of a run have asked for, tensors as new handles."""
-    saved: list[Any] = []
-    for i in plan.tensors:
-        x = values[i]
-        if x is not None:
-            twin = Tensor(x._data, x._home)
-            twin._token = x._token
-            twin._replicas = x._replicas
-            x = twin
-        saved.append(x)
-    for kind, where in plan.others:
-        saved.append(attrs[where] if kind == ATTRIBUTE else _save(kind, values, where))
-    return saved
+def save(
+    others: tuple[tuple[int, Any], ...], values: tuple[Any, ...], attrs: dict[str, Any]
+) -> list[Any]:
+    """Return what gradients have asked for other than single tensors."""
+    return [
+        attrs[where] if kind == ATTRIBUTE else _save(kind, values, where)
+        for kind, where in others
+    ]
 
 
 def _save(kind: int, values: tuple[Any, ...], where: Where) -> Any:

@@ -43,7 +43,7 @@ def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Te
             backend can, and promises that nobody writes to it.
 
     Raises:
-        TypeError: The dtype is unknown or the backend lacks it, or a list holds tensors.
+        TypeError: The dtype is unknown or missing, or a list holds tensors.
         ValueError: The lists are not all of one length.
         OverflowError: A number that its dtype cannot hold.
 
@@ -76,8 +76,11 @@ def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
     if given.dtype.kind not in "biufc":
         raise TypeError(f"asarray: cannot make a tensor of {type(value).__name__}")
     wanted = dtype_of(given.dtype.type().item()) if dtype is None else canonical(dtype)
-    if given.size and given.dtype.kind in "iuf":
-        for limit in (given.min().item(), given.max().item()):
+    finite = (
+        given[np.isfinite(given)] if given.dtype.kind in "iuf" else given.ravel()[:0]
+    )
+    if finite.size:
+        for limit in (finite.min().item(), finite.max().item()):
             check_range("asarray", limit, wanted)
     return given.astype(wanted)
 
@@ -160,6 +163,20 @@ def elementwise(kernel: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
 _NONE: dict[str, Any] = {}  # attributes; nobody writes to it
 
 
+def reduction(
+    kernel: Kernel, x: Tensor, axis: tuple[int, ...], keepdims: bool
+) -> Tensor:
+    """Run a reduction; ``axis`` is sorted and not negative."""
+    backend = state.context.ready
+    if x._home is backend:
+        function = backend.table.get(kernel.name)
+        if function is not None:
+            result = function(x._data, axis=axis, keepdims=keepdims)
+            if result is not NotImplemented:
+                return Tensor(result, backend)
+    return run(kernel, x, axis=axis, keepdims=keepdims)
+
+
 # --- convert ---------------------------------------------------------------------
 
 
@@ -183,20 +200,24 @@ def real(op: str, value: TensorLike) -> Tensor:
 
 def together(op: str, *values: TensorLike) -> list[Tensor]:
     """Return all as tensors of the one dtype in which they meet; scalars are weak."""
-    xs = [v if isinstance(v, SCALARS) else asarray(v) for v in values]
-    strong = [x for x in xs if isinstance(x, Tensor)]
-    if not strong:
-        xs = strong = [asarray(v) for v in values]
+    weaklings = [isinstance(v, SCALARS) for v in values]
+    if all(weaklings):
+        weaklings = [False for _ in values]
+    xs: list[Any] = [
+        v if is_weak else asarray(v)
+        for v, is_weak in zip(values, weaklings, strict=True)
+    ]
+    strong = [x for x, is_weak in zip(xs, weaklings, strict=True) if not is_weak]
     dtype = strong[0].dtype
     for x in strong[1:]:
         if x.dtype is not dtype:
             dtype = promote(op, dtype, x.dtype)
-    for x in xs:
-        if not isinstance(x, Tensor):
-            dtype = promote(op, dtype, weak(op, cast("complex", x), dtype))
+    for x, is_weak in zip(xs, weaklings, strict=True):
+        if is_weak:
+            dtype = promote(op, dtype, weak(op, x, dtype))
     return [
-        creation.astype(x, dtype) if isinstance(x, Tensor) else scalar(op, x, dtype)
-        for x in cast("list[Any]", xs)
+        scalar(op, x, dtype) if is_weak else creation.astype(x, dtype)
+        for x, is_weak in zip(xs, weaklings, strict=True)
     ]
 
 

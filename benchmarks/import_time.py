@@ -1,0 +1,74 @@
+"""Print what ``import plugrad`` takes beyond ``import numpy``, in milliseconds.
+
+Medians of interleaved fresh processes, in a new virtual environment: with the core
+alone, and with plugrad-cpu installed as well. The target is less than 60 ms.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TARGET = 60.0
+LITTER = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+
+
+def once(python: str, module: str) -> float:
+    """Return how long a process takes that imports one module."""
+    start = time.perf_counter()
+    subprocess.run([python, "-I", "-c", f"import {module}"], check=True)
+    return (time.perf_counter() - start) * 1e3
+
+
+def measure(python: str, rounds: int = 9) -> tuple[float, float]:
+    """Return the medians for numpy and for plugrad, both with warm caches."""
+    taken: dict[str, list[float]] = {"numpy": [], "plugrad": []}
+    for _ in range(rounds + 1):
+        for module, times in taken.items():
+            times.append(once(python, module))
+    numpy, plugrad = (statistics.median(times[1:]) for times in taken.values())
+    return numpy, plugrad
+
+
+def slowest(python: str, count: int = 12) -> list[tuple[float, str]]:
+    """Return the modules that take longest themselves, numpy's aside."""
+    command = [python, "-I", "-X", "importtime", "-c", "import numpy, plugrad"]
+    log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    after = log.split("| numpy\n")[1].splitlines()
+    rows = [line.removeprefix("import time:").split("|") for line in after]
+    return sorted([(int(own) / 1e3, name) for own, _, name in rows])[: -count - 1 : -1]
+
+
+def main() -> int:
+    """Install, measure and print; the status says whether the target is met."""
+    worst = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        python = f"{folder}/bin/python"
+        venv.create(folder, with_pip=False, symlinks=True)
+        for what, room in (("core alone", "core"), ("with cpu", "plugins/cpu")):
+            source = f"{folder}/{room}"  # a build leaves things behind
+            shutil.copytree(ROOT / room, source, ignore=LITTER)
+            pip = [sys.executable, "-m", "pip", "--quiet", "--python", python]
+            subprocess.run([*pip, "install", source], check=True)
+            numpy, plugrad = measure(python)
+            worst = max(worst, plugrad - numpy)
+            print(
+                f"{what:10}  numpy {numpy:6.1f}  plugrad {plugrad:6.1f}  "
+                f"difference {plugrad - numpy:5.1f} ms"
+            )
+        print("modules that take longest themselves:")
+        for milliseconds, name in slowest(python):
+            print(f"{milliseconds:6.1f}  {name}")
+    print(f"target {TARGET:.0f} ms: {'met' if worst < TARGET else 'missed'}")
+    return int(worst >= TARGET)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

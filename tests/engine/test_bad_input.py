@@ -1,0 +1,233 @@
+"""Bad input to the engine and to gradients: each a clear error, nothing half done."""
+
+import threading
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.plugin import Backend, Kernel, run, same
+
+from tests.toy import toy
+
+BAD_GRAD = [
+    (lambda x: x, ValueError, r"must return a scalar, got shape \(2,\)"),
+    (lambda x: 1.0, TypeError, "f must return tensors, got float"),
+    (lambda x: None, TypeError, "f must return tensors, got NoneType"),
+    (lambda x: [x], TypeError, "f must return tensors, got list"),
+    (lambda x: pg.sum(x).item(), TypeError, "f must return tensors, got float"),
+    (lambda x: pg.sum(x) > 1, TypeError, "must return a floating scalar, got bool"),
+]
+
+
+@pytest.mark.parametrize(("f", "kind", "message"), BAD_GRAD)
+def test_a_function_that_has_no_gradient(f, kind, message, backend):
+    with pytest.raises(kind, match=message):
+        pg.grad(f)(pg.asarray([1.0, 2.0]))
+
+
+BAD_DY = [
+    (pg.ones((3,)), ValueError, r"dy: expected Spec\(shape=\(2,\).*got Spec"),
+    (pg.ones((2,), dtype="int32"), ValueError, "dy: expected"),
+    ((pg.ones((2,)), pg.ones((2,))), ValueError, "returns 1 tensors, dy holds 2"),
+]
+
+
+@pytest.mark.parametrize(("dy", "kind", "message"), BAD_DY)
+def test_a_cotangent_that_does_not_fit(dy, kind, message, backend):
+    with pytest.raises(kind, match=message):
+        pg.grad(pg.exp)(pg.asarray([1.0, 2.0]), dy=dy)
+
+
+def test_nothing_to_differentiate(backend):
+    with pytest.raises(TypeError, match="no floating tensor among the arguments"):
+        pg.grads(lambda *xs: pg.ones(()))(1, np.int64(2))
+    with pytest.raises(TypeError, match="nothing; cast"):
+        pg.vjp(lambda: pg.ones(()))
+    with pytest.raises(TypeError, match="list"):
+        pg.asarray([pg.ones(())])
+
+
+WRONG = [
+    (lambda dy: pg.ones((3,)), r"Exp for 'x', from user.*got Spec\(shape=\(3,\)"),
+    (lambda dy: pg.astype(dy, "float64"), "got Spec.*float64"),
+    (lambda dy: 1.0, "expected Spec.*got float"),
+    (lambda dy: None, "expected Spec.*got NoneType"),
+]
+
+
+@pytest.mark.parametrize(("function", "message"), WRONG)
+def test_a_gradient_of_the_wrong_kind_names_its_origin(function, message, backend):
+    with (
+        pg.override_gradient("Exp", x=function),
+        pytest.raises(ValueError, match=message),
+    ):
+        pg.grad(lambda x: pg.sum(pg.exp(x)))(pg.asarray([1.0, 2.0]))
+
+
+WRONG_CUSTOM = [
+    (lambda x: x * 2, TypeError, r"must return \(value, grad_func\)"),
+    (lambda x: (x, 1), TypeError, r"must return \(value, grad_func\)"),
+    (lambda x: (1.0, lambda dy: dy), TypeError, "must return tensors, got float"),
+    (lambda x: (x, lambda dy: (dy, dy)), ValueError, "got 2 cotangents for 1 inputs"),
+    (lambda x: (x, lambda dy: pg.ones((5,))), ValueError, "custom_grad of .*<lambda>"),
+]
+
+
+@pytest.mark.parametrize(("f", "kind", "message"), WRONG_CUSTOM)
+def test_custom_gradients_that_do_not_fit(f, kind, message, backend):
+    with pytest.raises(kind, match=message):
+        pg.grad(lambda x: pg.sum(pg.custom_grad(f)(x)))(pg.asarray([1.0, 2.0]))
+
+
+REGISTRATIONS = [
+    (lambda: pg.register_gradient("Expp", x=None), ValueError, "did you mean 'Exp'"),
+    (lambda: pg.register_gradient("Exp", y=None), ValueError, "no input 'y'"),
+    (lambda: pg.register_gradient("Exp", x=3), TypeError, "expected a function"),
+    (
+        lambda: pg.register_gradient("Exp", x=lambda dy, z: dy),
+        ValueError,
+        "'z' is none of x, y",
+    ),
+    (
+        lambda: pg.register_gradient("Exp", x=lambda x: x),
+        ValueError,
+        "take cotangents and have names of their own",
+    ),
+    (
+        lambda: pg.register_gradient("Exp", x=lambda: 0),
+        ValueError,
+        "take cotangents",
+    ),
+    (
+        lambda: pg.register_gradient("FusedConv2D", x=lambda dy: dy),
+        ValueError,
+        "falls apart under a tape",
+    ),
+    (
+        lambda: pg.register_gradient("Exp", backend="gpu9", x=lambda dy: dy),
+        pg.BackendUnavailable,
+        "unknown backend 'gpu9'",
+    ),
+    (lambda: pg.unregister_gradient("Exp"), ValueError, "is registered by you"),
+    (lambda: pg.unregister_gradient("Expp"), ValueError, "did you mean 'Exp'"),
+    (lambda: pg.get_gradient("Expp"), ValueError, "did you mean 'Exp'"),
+    (lambda: pg.register_kernel("Exp", "cpuu", np.exp), pg.BackendUnavailable, "'cpu'"),
+    (lambda: pg.register_kernel("Exp", "cpu", 3), TypeError, "needs a function"),
+    (lambda: pg.unregister_kernel("Expp", "cpu"), ValueError, "did you mean 'Exp'"),
+    (lambda: pg.get_kernel("Expp", "cpu"), ValueError, "did you mean 'Exp'"),
+    (lambda: pg.use_backend("cpuu"), pg.BackendUnavailable, "did you mean 'cpu'"),
+    (lambda: pg.remove_backend("cpuu"), pg.BackendUnavailable, "did you mean 'cpu'"),
+    (lambda: pg.use_gradients("guidedd"), ValueError, "unknown pack 'guidedd'"),
+    (lambda: pg.run_kernel("Exp", [1.0], {}), TypeError, "takes tensors, and 'x'"),
+    (lambda: pg.run_kernel("Exp", [], {}), TypeError, "0 inputs do not fit"),
+    (
+        lambda: pg.run_kernel("Exp", [pg.ones(())], {"axis": 1}),
+        TypeError,
+        "takes other attributes than axis",
+    ),
+    (
+        lambda: pg.register_backend(Backend("Bad Name", open=dict)),
+        ValueError,
+        "bad backend name 'Bad Name'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "message"), REGISTRATIONS)
+def test_names_and_functions_that_do_not_fit(call, kind, message, backend):
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_a_disposed_tensor_says_so(backend):
+    x = pg.asarray([1.0])
+    x.dispose()
+    x.dispose()
+    message = r"shape \(1,\) and dtype float32 has been disposed"
+    for use in (x.numpy, lambda: x + x, lambda: pg.exp(x), lambda: 1.0 + x, x.item):
+        with pytest.raises(ValueError, match=message):
+            use()
+    with pytest.raises(ValueError, match=message):
+        pg.grad(lambda y: pg.sum(y * x))(pg.asarray([1.0]))
+    assert repr(x) == "<disposed Tensor shape=(1,) dtype=float32>"
+
+
+def test_a_kernel_whose_backend_was_removed():
+    with toy():
+        scope = pg.use_backend("toy")
+    with scope, pytest.raises(pg.KernelNotFound, match="'toy' has been removed"):
+        pg.exp([1.0])
+
+
+def test_a_failed_registration_leaves_nothing_behind(backend):
+    contract = Kernel("test.Nothing", "x", out=same)
+    with pytest.raises(ValueError, match="does not fit"):
+        pg.register_kernel(contract, backend, lambda: 0)
+    with pytest.raises(ZeroDivisionError):
+        pg.register_kernel(contract, backend, np.exp, setup=lambda arrays: 1 / 0)
+    with pytest.raises(pg.KernelNotFound, match=r"does not implement test\.Nothing"):
+        run(contract, pg.ones(()))
+
+
+def test_scopes_left_in_the_wrong_order_or_by_another_thread(backend):
+    a, b = pg.use_backend(backend), pg.use_backend(backend)
+    a.__enter__()
+    b.__enter__()
+    with pytest.raises(RuntimeError, match="must be left in the reverse order"):
+        a.__exit__(None, None, None)
+    found = []
+
+    def leave():
+        try:
+            b.__exit__(None, None, None)
+        except RuntimeError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=leave)
+    thread.start()
+    thread.join()
+    assert "by the same thread" in found[0]
+    b.__exit__(None, None, None)
+    a.__exit__(None, None, None)
+    assert pg.get_backend() == backend
+
+
+def test_an_error_inside_f_leaves_no_tape_behind(backend):
+    def f(x):
+        pg.exp(x)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        pg.grad(f)(1.0)
+    assert pg.exp(1.0)._token is None
+
+
+ASARRAY = [
+    ([[1.0], [2.0, 3.0]], ValueError, "differ in length"),
+    ("abc", TypeError, "cannot make a tensor of str"),
+    (object(), TypeError, "cannot make a tensor of object"),
+    (2**31, OverflowError, "2147483648 does not fit into int32"),
+    (1e300, OverflowError, "does not fit into float32"),
+    (np.asarray(["a"]), TypeError, "is not supported"),
+]
+
+
+@pytest.mark.parametrize(("value", "kind", "message"), ASARRAY)
+def test_values_that_make_no_tensor(value, kind, message, backend):
+    with pytest.raises(kind, match=message):
+        pg.asarray(value)
+
+
+def test_numbers_that_only_one_element_has(backend):
+    x = pg.asarray([1.0, 2.0])
+    for use in (bool, float, int, complex, pg.Tensor.item):
+        with pytest.raises(ValueError, match=r"shape \(2,\)"):
+            use(x)
+    with pytest.raises(TypeError, match="only an integer tensor is an index"):
+        [1, 2][pg.asarray(1.0)]
+    assert [1, 2][pg.asarray(1)] == 2
+    assert (float(pg.asarray(1.5)), int(pg.asarray(3)), bool(pg.asarray(0))) == (
+        1.5,
+        3,
+        False,
+    )

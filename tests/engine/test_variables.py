@@ -1,0 +1,75 @@
+"""Variables: read by ops, watched when they are read, assigned between steps."""
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+
+def test_ops_and_operators_accept_variables(backend):
+    v = pg.Variable([1.0, 2.0])
+    assert (v * 2).tolist() == (2 * v).tolist() == pg.multiply(v, 2.0).tolist()
+    assert (v + v).tolist() == [2.0, 4.0]
+    assert pg.sum(v).item() == 3.0
+    assert (v.shape, v.dtype) == ((2,), np.float32)
+
+
+def test_gradients_in_the_variables_that_were_read(backend):
+    w, b, unread = pg.Variable([1.0, 2.0]), pg.Variable(3.0), pg.Variable(1.0)
+    frozen, steps = pg.Variable(5.0, trainable=False), pg.Variable(7)
+    value, grads = pg.variable_grads(lambda: pg.sum(w * w * frozen) + b * steps)
+    assert value.item() == 46.0
+    assert {v: g.tolist() for v, g in grads.items()} == {w: [10.0, 20.0], b: 7.0}
+    _, chosen = pg.variable_grads(lambda: pg.sum(w * frozen), [frozen, unread])
+    assert [g.item() for g in chosen.values()] == [3.0, 0.0]
+
+
+def test_a_variable_assigned_on_the_way(backend):
+    v = pg.Variable(3.0)
+
+    def f():
+        v.assign(v * v)
+        return v * 2.0
+
+    value, grads = pg.variable_grads(f)
+    assert (value.item(), grads[v].item()) == (18.0, 12.0)
+    assert v.value.item() == 9.0
+
+
+def test_gradients_of_gradients_in_variables(backend):
+    v = pg.Variable(3.0)
+
+    def slope():
+        _, grads = pg.variable_grads(lambda: v * v * v)
+        return grads[v]
+
+    assert pg.variable_grads(slope)[1][v].item() == 18.0
+    through = pg.grad(lambda x: pg.variable_grads(lambda: v * v * x)[1][v])
+    assert through(2.0).item() == 6.0
+
+
+def test_a_variable_among_the_arguments_of_grad(backend):
+    v = pg.Variable([2.0])
+    assert pg.grad(lambda p: pg.sum(p["v"] * p["v"]))({"v": v})["v"].tolist() == [4.0]
+
+
+def test_a_step_of_training(backend):
+    v = pg.Variable(4.0)
+    for _ in range(50):
+        _, grads = pg.variable_grads(lambda: (v - 1.0) * (v - 1.0))
+        v.assign(v - 0.1 * grads[v])
+    assert v.value.item() == pytest.approx(1.0, abs=1e-3)
+
+
+def test_what_does_not_fit_is_refused_and_nothing_changes(backend):
+    v = pg.Variable([1.0], name="bias")
+    with pytest.raises(ValueError, match=r"'bias'.*cannot hold shape \(2,\)"):
+        v.assign([1.0, 2.0])
+    with pytest.raises(TypeError, match="cannot hold int32; cast it"):
+        v.assign([1])
+    assert v.value.tolist() == [1.0]
+    with pytest.raises(TypeError, match="is no floating Variable"):
+        pg.variable_grads(lambda: pg.sum(v), [pg.Variable(1)])
+    with pytest.raises(ValueError, match="f has read no trainable variable"):
+        pg.variable_grads(lambda: pg.ones(()))
+    with pytest.raises(ValueError, match="must return a scalar"):
+        pg.variable_grads(lambda: v * 2.0)
