@@ -23,6 +23,7 @@ from ._entries import BackendUnavailable, OpenBackend
 from ._kernel import Kernel, KernelNotFound, Rule, Rules
 from ._registry import registry
 from ._tape import (
+    ATTRIBUTE,
     Node,
     Outputs,
     Plan,
@@ -270,8 +271,11 @@ def recorded(
             twin._token = x._token
             twin._replicas = x._replicas
             saved.append(twin)
-        if way.others:
-            saved += save(way.others, (*inputs, y), attrs)
+        for kind, where in way.others:
+            if kind == ATTRIBUTE:
+                saved.append(attrs[where])
+            else:
+                saved.append(save(kind, where, (*inputs, y)))
         tape.nodes.append(new_node(Node, (way, backend, marks, [token], saved)))
     return y
 

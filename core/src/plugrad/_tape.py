@@ -168,30 +168,27 @@ def record(
                 tape.tracked.add(token)
     marks = [None if x is None else x._token for x in inputs]
     values = inputs + outputs
-    saved = [_save(TENSOR, values, i) for i in plan.tensors]
-    saved += save(plan.others, values, attrs)
+    saved = [save(TENSOR, i, values) for i in plan.tensors]
+    for kind, where in plan.others:
+        saved.append(attrs[where] if kind == ATTRIBUTE else save(kind, where, values))
     node = new_node(Node, (plan, backend, marks, tokens, saved))
     for tape in tapes:
         tape.nodes.append(node)
 
 
-def save(
-    others: tuple[tuple[int, Any], ...], values: tuple[Any, ...], attrs: dict[str, Any]
-) -> list[Any]:
-    """Return what gradients have asked for other than single tensors."""
-    return [
-        attrs[where] if kind == ATTRIBUTE else _save(kind, values, where)
-        for kind, where in others
-    ]
+def save(kind: int, where: Where, values: tuple[Any, ...]) -> Any:
+    """Return an input or output under the identity that it has now, or its spec.
 
-
-def _save(kind: int, values: tuple[Any, ...], where: Where) -> Any:
-    if type(where) is tuple:
-        return tuple([_save(kind, values, i) for i in range(*where)])
-    x = values[where]  # type: ignore[index]
-    if x is None or kind == TENSOR:
-        return None if x is None else x._sibling(token=x._token)
-    return Spec(x.shape, x.dtype)
+    A token does for a spec: it has the shape and the dtype.
+    """
+    if isinstance(where, tuple):
+        return tuple([save(kind, i, values) for i in range(*where)])
+    x = values[where]
+    if x is None:
+        return None
+    if kind == TENSOR:
+        return x._sibling(token=x._token)
+    return x._token or Spec(x.shape, x.dtype)
 
 
 def spec(x: Tensor) -> Spec:
