@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -34,32 +35,43 @@ def discover() -> None:
     seen = set()
     for found in metadata.distributions():
         try:
-            name = found.metadata["Name"]
             text = found.read_text("entry_points.txt") or ""
-        except Exception:
+        except Exception:  # unreadable, and so nobody's plugin
             continue
-        if name in seen:  # the same directory twice on sys.path
+        if "[plugrad." not in text:  # the files of most neighbours are never parsed
             continue
-        seen.add(name)
-        if "[plugrad." in text:  # the files of most neighbours are never parsed
-            _pending.extend(_read(found, name))
+        name, version = _named(found)
+        if name not in seen:  # the same directory may be on sys.path twice
+            seen.add(name)
+            _pending.extend(_read(found, name, version))
     _pending.sort(key=lambda plugin: (plugin.distribution, plugin.name))
     registry.plugins += _pending
 
 
-def _read(found: Any, name: str) -> Iterator[Plugin]:
+def _named(found: Any) -> tuple[str, str]:
+    """Return name and version; parsing all of the metadata takes a hundred times it."""
+    try:
+        text = found.read_text("METADATA") or found.read_text("PKG-INFO") or ""
+    except Exception:
+        text = ""
+    head = text.partition("\n\n")[0]
+    fields = dict(re.findall(r"^(Name|Version): *(\S+)", head, re.MULTILINE))
+    return fields.get("Name", str(found)), fields.get("Version", "")
+
+
+def _read(found: Any, name: str, version: str) -> Iterator[Plugin]:
     """Yield the plugins that one distribution announces."""
     try:
         for entry in found.entry_points:
             if not entry.group.startswith("plugrad."):
                 continue
-            plugin = Plugin(name, found.version, entry.name, entry.value)
+            plugin = Plugin(name, version, entry.name, entry.value)
             if entry.group != _hooks.GROUP:
                 plugin.phase = Phase.INCOMPATIBLE
                 plugin.reason = f"made for {entry.group}, this is {_hooks.GROUP}"
             yield plugin
     except Exception as error:
-        plugin = Plugin(name)
+        plugin = Plugin(name, version)
         plugin.fail(error)
         yield plugin
 
@@ -82,6 +94,7 @@ def load() -> None:
             if plugin.usable:
                 _register(plugin)
         registry.settle()
+        registry.core.version = metadata.version("plugrad")
 
 
 def _register(plugin: Plugin) -> None:
@@ -89,12 +102,14 @@ def _register(plugin: Plugin) -> None:
     try:
         module = importlib.import_module(plugin.module)
         plugin.phase = Phase.IMPORTED
-        name = f"{plugin.distribution}:{plugin.name}"
-        manager.register(module, name)
+        manager.register(module, f"{plugin.distribution}:{plugin.name}")
         manager.check_pending()  # a misspelt hook
+        if not manager.get_hookcallers(module):
+            hooks = ", ".join(HOOKS)
+            raise TypeError(f"{plugin.module} has no hook; there are {hooks}")
         registry.register(plugin, *(_call(hook, module) for hook in HOOKS))
         plugin.phase = Phase.REGISTERED
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a plugin must not end the program
         plugin.fail(error)
         if module is not None and manager.is_registered(module):
             manager.unregister(module)
@@ -103,8 +118,12 @@ def _register(plugin: Plugin) -> None:
 def _call(hook: str, module: object) -> list[Any]:
     """Call one hook of one plugin; pluggy would stop at the first that raises."""
     others = [plugin for plugin in manager.get_plugins() if plugin is not module]
-    results = manager.subset_hook_caller(hook, others)()
-    return [value for values in results for value in values]
+    values: list[Any] = []
+    for result in manager.subset_hook_caller(hook, others)():
+        if not isinstance(result, list | tuple):
+            raise TypeError(f"{hook} must return a list, got {result!r}")
+        values += result
+    return values
 
 
 def names_in(variable: str) -> set[str]:

@@ -412,6 +412,8 @@ def _not_found(kernel: Kernel, backend: OpenBackend) -> KernelNotFound:
         return KernelNotFound(f"{kernel.name}: {backend.name!r} has been removed")
     have = [name for name, b in registry.opened.items() if kernel.name in b.table]
     who = f"open backends that have it: {', '.join(have)}" if have else "nobody has it"
+    if closed := [n for n in registry.backends() if n not in registry.opened]:
+        who += f"; not opened yet: {', '.join(closed)}"
     return KernelNotFound(
         f"{kernel.op}: backend {backend.name!r} does not implement {kernel} for "
         f"these inputs, and it has no decomposition; {who}; use_backend, "
@@ -478,7 +480,7 @@ def override(layer: Mapping[str, Rules]) -> Scope:
 def rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, Rule | None]:
     """Return the rule of each input: of the innermost scope, the user's, and so on."""
     found: dict[str, Rule | None] = {}
-    for table in registry.rule_layers(kernel, backend.name):
+    for _, table in registry.rule_layers(kernel, backend.name):
         found.update(table)
     for layer in state.context.overrides.layers if state.context.overrides else ():
         found.update(layer.get(kernel.name, {}))

@@ -157,9 +157,10 @@ class Registry:
         plugins = sorted((p for _, p in claims), key=lambda p: not p.usable)
         return plugins[0] if plugins else None
 
-    def claimed(self) -> list[str]:
-        """Return the names of all backends that anyone claims, usable or not."""
-        return sorted(self._claims)
+    def claimed(self) -> list[tuple[Backend, Plugin]]:
+        """Return all backends that anyone claims, usable or not, best first."""
+        claims = [claim for claims in self._claims.values() for claim in claims]
+        return sorted(claims, key=lambda claim: (-claim[0].priority, claim[0].name))
 
     # --- opening -----------------------------------------------------------------
 
@@ -174,7 +175,7 @@ class Registry:
             backend, owner = self._claim(name)
             try:
                 opened = self._open(backend, owner)
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # it must not end the program
                 owner.fail(error)
                 raise self._unavailable(name, owner) from error
             self.opened = {**self.opened, name: opened}
@@ -254,6 +255,7 @@ class Registry:
         extensions = self._open_extensions(backend.name)
         for name, (function, plugin) in extensions.items():
             layers.setdefault(name, []).append(Layer(EXTENSION, function, plugin))
+            plugin.phase = Phase.OPENED
         for name, function in runtime.kernels.items():
             layers.setdefault(name, []).append(Layer(OWNER, function, owner))
         table = {
@@ -274,7 +276,7 @@ class Registry:
                     table = extension.open()
                     self._check(table, f"kernels of {plugin}")
                     tables.append((table, plugin))
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     plugin.fail(error)
         names = [name for table, _ in tables for name in table]
         twice = {name for name in names if names.count(name) > 1}
@@ -366,16 +368,19 @@ class Registry:
             f"unregister_gradient: no gradient of {name!r}{where} is registered by you"
         )
 
-    def rule_layers(self, kernel: Kernel, backend: str) -> list[Rules]:
-        """Return the rules that apply, the core's first and the user's last."""
+    def rule_layers(self, kernel: Kernel, backend: str) -> list[tuple[str, Rules]]:
+        """Return whose rules apply, "core" first and the last of the "user" last."""
         with self.lock:
-            layers = [kernel.gradient, self._own_gradients.get((kernel.name, backend))]
-            layers += [
-                table
-                for name, of, table in self._user_gradients
-                if name == kernel.name and of in (None, backend)
+            layers = [
+                ("core", kernel.gradient),
+                ("backend", self._own_gradients.get((kernel.name, backend), {})),
+                *(
+                    ("user", table)
+                    for name, of, table in self._user_gradients
+                    if name == kernel.name and of in (None, backend)
+                ),
             ]
-        return [layer for layer in layers if layer]
+        return [(whose, table) for whose, table in layers if table]
 
     def pack(self, name: str) -> dict[str, Rules]:
         """Return the rules of a gradient pack by kernel."""

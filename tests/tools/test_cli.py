@@ -1,0 +1,278 @@
+"""What ``python -m plugrad`` prints, and the status it returns."""
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+
+import plugrad as pg
+import pytest
+from plugrad._registry import registry
+from plugrad.plugin import Backend, Kernel
+from plugrad.tools import cli
+
+from tests.toy import toy
+
+
+@pytest.fixture
+def told(capsys):
+    """Run a command: the status, the lines for people and the data for programs."""
+
+    def run(*command):
+        status = cli.main(command)
+        lines = capsys.readouterr().out.splitlines()
+        assert cli.main([*command, "--json"]) == status
+        return status, lines, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.fixture
+def refused(capsys):
+    """Run a command that fails: the status and what it says."""
+
+    def run(*command):
+        status = cli.main(command)
+        out, err = capsys.readouterr()
+        assert out == ""
+        return status, err.strip()
+
+    return run
+
+
+@pytest.fixture
+def odd(monkeypatch):
+    """Declare a kernel that nobody implements, decomposes or differentiates."""
+    kernel = Kernel("test.Odd", "a b")
+    monkeypatch.setattr(
+        registry, "contracts", registry.contracts | {kernel.name: kernel}
+    )
+
+
+def by(rows, key):
+    return {row[key]: row for row in rows}
+
+
+def test_plugins(told):
+    status, lines, rows = told("plugins")
+    cpu = by(rows, "distribution")["plugrad-cpu"]
+    assert (cpu["name"], cpu["phase"], cpu["traceback"]) == ("cpu", "opened", "")
+    assert cpu["module"] == "plugrad_cpu.plugin"
+    assert lines[0].split() == ["distribution", "version", "name", "phase", "reason"]
+    assert len(lines) == len(rows) + 1
+    assert status == any(row["phase"] == "failed" for row in rows)
+
+
+def test_backends(told):
+    with toy(dtypes=("float32", "bool")):
+        _, lines, rows = told("backends")
+        closed = by(told("backends", "--no-open")[2], "name")
+    rows = by(rows, "name")
+    assert rows["toy"] == {
+        "name": "toy",
+        "priority": -1,
+        "owner": "user",
+        "state": "open",
+        "active": False,
+        "dtypes": ["bool", "float32"],
+    }
+    assert rows["cpu"]["owner"].startswith("plugrad-cpu ")
+    assert [name for name, row in rows.items() if row["active"]] == [pg.get_backend()]
+    assert list(rows)[-1] == "toy"  # the lowest priority
+    words = lines[0].split()
+    assert words == ["name", "priority", "owner", "state", "active", "dtypes"]
+    starts = {line.find("open") for line in lines[1:] if " open " in line}
+    assert starts == {lines[0].find("state")}  # aligned
+    assert closed["toy"]["state"] == "open"  # it had been opened
+
+
+def test_no_open_opens_nothing(told):
+    def fail():
+        raise OSError("no device\nat all")
+
+    pg.register_backend(Backend("toy", open=fail, priority=-1))
+    try:
+        _, _, rows = told("backends", "--no-open")
+        assert by(rows, "name")["toy"]["state"] == "closed"
+        status, lines, rows = told("backends")
+        assert status == 1
+        assert by(rows, "name")["toy"]["state"] == "failed: OSError: no device\nat all"
+        assert [line for line in lines if "failed: OSError: no device at all" in line]
+        status, lines, data = told("kernels")
+        assert status == 1
+        assert data["closed"] == {
+            "toy": "backend 'toy' of user is failed: OSError: no device\nat all"
+        }
+        assert [line for line in lines if line.startswith("toy does not open: ")]
+    finally:
+        pg.remove_backend("toy")
+
+
+COVERAGE = {  # kernel: on cpu, on a toy without it, gradient
+    "Add": ("implemented", "implemented", "yes"),
+    "Exp": ("implemented", "host", "yes"),
+    "Softmax": ("implemented", "decomposed", "yes"),
+    "Sqrt": ("implemented", "missing", "yes"),
+    "FusedConv2D": ("implemented", "decomposed", "through its parts"),
+    "test.Odd": ("missing", "missing", "none"),
+}
+
+
+@pytest.mark.usefixtures("odd")
+def test_kernels(told):
+    gone = ["Exp", "Softmax", "Sqrt", "FusedConv2D"]
+    with toy(without=gone, host="cpu", host_kernels=["Exp"]):
+        _, lines, data = told("kernels")
+    rows = by(data["kernels"], "kernel")
+    assert list(rows) == sorted(rows)
+    for kernel, expected in COVERAGE.items():
+        row = rows[kernel]
+        assert (row["cpu"], row["toy"], row["gradient"]) == expected, kernel
+    (line,) = (line for line in lines if line.startswith("Sqrt "))
+    found = line.split()
+    assert (found[0], found[-1]) == ("Sqrt", "yes")
+    assert "missing" in found
+    (count,) = (line for line in lines if line.startswith("toy: "))
+    missing = [row for row in rows.values() if row["toy"] == "missing"]
+    assert f"{len(missing)} missing" in count
+
+
+@pytest.mark.usefixtures("odd")
+@pytest.mark.parametrize(
+    ("functions", "expected"),
+    [
+        ({"a": lambda dy: dy, "b": None}, "yes"),
+        ({"a": None, "b": None}, "no derivative"),
+    ],
+)
+def test_a_gradient_of_one_backend_alone(functions, expected, told):
+    with toy(gradients={"test.Odd": functions}):
+        rows = by(told("kernels")[2]["kernels"], "kernel")
+        status, _, data = told("why", "test.Odd", "--backend", "toy", "--grad")
+    assert rows["test.Odd"]["gradient"] == "on toy"
+    assert data["gradient"] == expected
+    assert status == 1  # nothing runs it
+    assert [(row["input"], row["layer"]) for row in data["rules"]] == [
+        ("a", "backend"),
+        ("b", "backend"),
+    ]
+    assert data["rules"][1]["gradient"] == "declared to have none"
+
+
+def mine(x):
+    return x
+
+
+def test_why_shows_the_layers_of_kernels(told):
+    pg.register_kernel("Softmax", "cpu", lambda logits, axis: mine(logits))
+    try:
+        status, lines, data = told("why", "Softmax", "--backend", "cpu")
+    finally:
+        pg.unregister_kernel("Softmax", "cpu")
+    assert status == 0
+    assert [way["way"] for way in data["ways"]] == ["user", "owner", "decomposition"]
+    user, owner, parts = data["ways"]
+    assert user["when"] == "always"
+    assert user["where"].startswith(f"{__file__}:")
+    assert owner["distribution"] == "plugrad-cpu"
+    assert owner["version"] == importlib.metadata.version("plugrad-cpu")
+    assert "plugrad_cpu/kernels/" in owner["where"]
+    assert owner["when"] == "once the one above is removed"
+    assert "plugrad/ops/" in parts["where"]
+    assert parts["when"] == "if the first returns NotImplemented"
+    assert lines[0].startswith("Softmax(logits; axis) -> y on cpu")
+    assert [line.split()[0] for line in lines[3:6]] == ["user", "owner", parts["way"]]
+    assert lines[-1] == "gradient: yes"
+
+
+@pytest.mark.parametrize(
+    ("host", "policy", "status", "way"),
+    [
+        ({"host": "cpu", "host_kernels": ["Exp"]}, "error", 0, "host cpu"),
+        ({}, "warn", 0, "fallback cpu"),
+        ({}, "error", 1, None),
+    ],
+)
+def test_why_shows_who_else_runs_it(host, policy, status, way, told, monkeypatch):
+    monkeypatch.setenv("PLUGRAD_FALLBACK", policy)
+    with toy(without=["Exp"], **host):
+        found, lines, data = told("why", "Exp", "--backend", "toy")
+    assert found == status
+    assert [w["way"] for w in data["ways"]][:1] == ([way] if way else [])
+    assert ("Exp cannot run here: KernelNotFound" in lines) == (way is None)
+
+
+def test_why_shows_the_layers_of_gradients(told):
+    pg.register_gradient("Multiply", a=lambda dy, b: dy)
+    try:
+        with pg.override_gradient("Multiply", a=None):
+            _, lines, data = told("why", "Multiply", "--grad")
+    finally:
+        pg.unregister_gradient("Multiply")
+    rules = [(row["input"], row["layer"]) for row in data["rules"]]
+    assert rules == [("a", "scope"), ("a", "user"), ("a", "core"), ("b", "core")]
+    assert data["rules"][0]["gradient"] == "declared to have none"
+    assert data["rules"][1]["gradient"].startswith(f"user ({__name__}:")
+    assert "plugrad (plugrad.ops.binary:" in data["rules"][2]["gradient"]
+    assert lines[2].split() == ["input", "layer", "when", "gradient"]
+    assert len(lines) == 7
+
+
+@pytest.mark.usefixtures("odd")
+def test_why_says_which_inputs_have_no_gradient(told):
+    with pg.override_gradient("test.Odd", a=lambda dy: dy):
+        _, _, data = told("why", "test.Odd", "--grad")
+    row = data["rules"][1]
+    assert (row["input"], row["layer"]) == ("b", "none")
+    assert row["gradient"] == "GradientNotFound in backward"
+    _, lines, _ = told("why", "test.Odd", "--grad")
+    assert lines[-1] == "no gradient: GradientNotFound in backward"
+
+
+def test_why_points_at_the_parts_of_a_composite(told):
+    _, lines, data = told("why", "FusedConv2D", "--grad")
+    assert data["gradient"] == "through its parts"
+    assert "its parts are recorded: " in lines[-1]
+    assert "plugrad/ops/fused.py:" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "message"),
+    [
+        (["why", "Conv2d"], 2, "why: unknown kernel 'Conv2d'; did you mean 'Conv2D'?"),
+        (["why", "divide"], 2, "unknown kernel 'divide'; the op divide runs RealDiv"),
+        (["why", "Add", "--backend", "cup"], 1, "'cup'; did you mean 'cpu'?"),
+    ],
+)
+def test_wrong_names(command, status, message, refused):
+    found, said = refused(*command)
+    assert found == status
+    assert said.startswith("plugrad: ")
+    assert message in said
+
+
+@pytest.mark.parametrize("command", [[], ["plugin"], ["why"], ["kernels", "Add"]])
+def test_wrong_command_lines(command, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(command)
+    assert "usage: python -m plugrad" in capsys.readouterr().err
+
+
+def python(*arguments):
+    command = [sys.executable, "-W", "error", *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_the_module_runs_and_the_reader_may_leave():
+    whole = python("-m", "plugrad", "kernels")
+    assert "cpu: " in whole.stdout
+    command = [sys.executable, "-m", "plugrad", "kernels"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as reading:
+        reading.stdout.close()
+        assert reading.stderr.read() == b""
+
+
+def test_the_import_of_plugrad_leaves_the_tools_alone():
+    code = "import plugrad, sys; print({'argparse', 'plugrad.tools'} & {*sys.modules})"
+    assert python("-c", code).stdout == "set()\n"
