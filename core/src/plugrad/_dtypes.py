@@ -104,7 +104,7 @@ def check_range(op: str, value: complex, dtype: DType) -> None:
     """Raise OverflowError where ``dtype`` has no place for a finite Python number."""
     low, high = LIMITS[dtype]
     for part in (value.real, value.imag):
-        if not low <= part <= high and math.isfinite(part):
+        if not low <= part <= high and part - part == 0:  # neither NaN nor infinite
             raise OverflowError(
                 f"{op}: {value} does not fit into {dtype}; ask for a wider dtype"
             )

@@ -2,85 +2,312 @@
 
 An op works a rule out once and hands the result to the kernel as an attribute, so no
 backend ever recomputes (or disagrees about) an output shape.
+
+Map: ``Windows`` of convolutions and pooling, made by ``windows``, ``convolution`` and
+``depthwise``; axes; shapes.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Self
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
-Padding = Literal["same", "valid"]
+Shape = tuple[int, ...]
 Pair = tuple[int, int]
+Sizes = int | Sequence[int]
+Padding = Literal["same", "valid"] | int | Sequence[Sequence[int]]
+Rounding = Literal["floor", "ceil", "round"]
+
+
+# --- windows ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Conv2DGeometry:
-    """Where each window of a 2-D convolution lies (NHWC)."""
+class Windows:
+    """Where the windows of a convolution or a pooling lie, for any number of axes.
 
-    in_shape: tuple[int, int, int, int]
-    filter_shape: tuple[int, int, int, int]
-    out_shape: tuple[int, int, int, int]
-    strides: Pair
-    dilations: Pair
-    padding: tuple[Pair, Pair]
+    Shapes are channels last: batch, spatial axes, channels. Everything else has one
+    entry a spatial axis. A window has ``window`` taps, ``dilations`` apart, and the
+    next begins ``strides`` later.
 
-    @classmethod
-    def of(
-        cls,
-        x: tuple[int, ...],
-        filter: tuple[int, ...],
-        strides: int | Pair,
-        pad: Padding,
-        dilations: int | Pair,
-    ) -> Self:
-        """Work out the geometry, or say which argument does not fit."""
-        strides, dilations = _pair(strides), _pair(dilations)
-        if len(x) != 4 or len(filter) != 4:
-            raise ValueError(
-                f"conv2d: x and filter must have rank 4, got shapes {x} and {filter}"
+    Attributes:
+        padding: How far the first window begins before the input, and the last one
+            reaches past its end. What the user padded beyond is seen by no window.
+        groups: In how many parts the channels are cut, each with filters of its own.
+
+    """
+
+    in_shape: Shape
+    out_shape: Shape
+    window: Shape
+    strides: Shape
+    dilations: Shape
+    padding: tuple[Pair, ...]
+    groups: int = 1
+
+    @property
+    def filter_shape(self) -> Shape:
+        """The shape of the filter: window, channels in of a group, channels out."""
+        return (*self.window, self.in_shape[-1] // self.groups, self.out_shape[-1])
+
+    @functools.cached_property
+    def extents(self) -> Shape:
+        """How many elements a window spans, gaps included."""
+        return tuple(
+            (k - 1) * d + 1 for k, d in zip(self.window, self.dilations, strict=True)
+        )
+
+    @functools.cached_property
+    def taps(self) -> tuple[Shape, ...]:
+        """Where in the padded input the taps of the first window lie, row by row."""
+        places = (
+            range(0, k * d, d) for k, d in zip(self.window, self.dilations, strict=True)
+        )
+        return tuple(itertools.product(*places))
+
+    @functools.cached_property
+    def inside(self) -> tuple[tuple[Shape, ...], ...]:
+        """For every axis and window, which of its taps lie in the input, as 0 and 1."""
+        found = []
+        for i, n in enumerate(self.in_shape[1:-1]):
+            before, stride, d = self.padding[i][0], self.strides[i], self.dilations[i]
+            begins = (place * stride - before for place in range(self.out_shape[i + 1]))
+            found.append(
+                tuple(
+                    tuple(int(0 <= b + a * d < n) for a in range(self.window[i]))
+                    for b in begins
+                )
             )
-        if x[3] != filter[2]:
-            raise ValueError(
-                f"conv2d: x has {x[3]} channels but filter expects {filter[2]} "
-                f"(shapes {x} and {filter})"
-            )
-        if pad not in ("same", "valid"):
-            raise ValueError(f"conv2d: pad must be 'same' or 'valid', got {pad!r}")
-        sizes, pads = [], []
-        for axis in (0, 1):
-            extent = (filter[axis] - 1) * dilations[axis] + 1
-            size, before, after = _window(x[1 + axis], extent, strides[axis], pad)
-            sizes.append(size)
-            pads.append((before, after))
-        return cls(
-            in_shape=(x[0], x[1], x[2], x[3]),
-            filter_shape=(filter[0], filter[1], filter[2], filter[3]),
-            out_shape=(x[0], sizes[0], sizes[1], filter[3]),
-            strides=strides,
-            dilations=dilations,
-            padding=(pads[0], pads[1]),
+        return tuple(found)
+
+    @functools.cached_property
+    def transposed(self) -> Windows:
+        """The windows of stride 1 that carry cotangents back from ``spread`` places.
+
+        Each input element sees, through one window, all windows that see it: those lie
+        where the padding of ``in_shape`` says, ``strides`` apart.
+        """
+        spatial = self.in_shape[1:-1]
+        reach = (n + e - 1 for n, e in zip(spatial, self.extents, strict=True))
+        return replace(
+            self,
+            in_shape=(self.in_shape[0], *reach, self.out_shape[-1]),
+            out_shape=self.in_shape,
+            strides=(1,) * len(spatial),
+            padding=((0, 0),) * len(spatial),
+        )
+
+    @functools.cached_property
+    def group(self) -> Windows:
+        """The same windows over the channels of one group."""
+        (*x, c), (*y, k), g = self.in_shape, self.out_shape, self.groups
+        return replace(self, in_shape=(*x, c // g), out_shape=(*y, k // g), groups=1)
+
+    def raised(self) -> Self:
+        """Return the same windows with one more spatial axis, of size 1, in front."""
+        return replace(
+            self,
+            in_shape=(self.in_shape[0], 1, *self.in_shape[1:]),
+            out_shape=(self.out_shape[0], 1, *self.out_shape[1:]),
+            window=(1, *self.window),
+            strides=(1, *self.strides),
+            dilations=(1, *self.dilations),
+            padding=((0, 0), *self.padding),
         )
 
 
-def _pair(value: int | Pair) -> Pair:
-    return (value, value) if isinstance(value, int) else value
+def windows(
+    op: str,
+    shape: Sequence[int],
+    window: Sizes,
+    *,
+    strides: Sizes = 1,
+    pad: Padding = "valid",
+    dilations: Sizes = 1,
+    dim_rounding_mode: Rounding | None = None,
+    channels: int | None = None,
+    groups: int = 1,
+    places: Sequence[int] | None = None,
+) -> Windows:
+    """Return the windows over a channels-last ``shape``, or say what does not fit.
+
+    Args:
+        op: Who asks, for messages.
+        shape: Batch, spatial axes, channels.
+        window: Taps of a window, for each axis or for all.
+        strides: Steps between the beginnings of neighbouring windows.
+        pad: ``"same"`` gives ``ceil(size / stride)`` windows, odd padding behind;
+            ``"valid"`` pads nothing; a number pads all ends; pairs (before, after) pad
+            each axis.
+        dilations: Steps between neighbouring taps of one window.
+        dim_rounding_mode: What becomes of a last step that is cut off, with a number
+            or pairs as ``pad``: ``"floor"`` (the default) leaves it out, ``"ceil"``
+            takes it in, ``"round"`` takes it in from one half on.
+        channels: Of the output; by default those of ``shape``.
+        groups: See ``Windows``.
+        places: The number of windows on each axis, where the output is given; the
+            rounding that leads there is found.
+
+    """
+    n = len(shape) - 2
+    if groups < 1 or shape[-1] % groups:
+        raise ValueError(
+            f"{op}: {shape[-1]} channels do not divide into {groups} groups"
+        )
+    return _windows(
+        op,
+        tuple(shape),
+        _each(op, "the window", window, n),
+        _each(op, "strides", strides, n),
+        pad if pad in ("same", "valid") else _ends(op, pad, n),
+        _each(op, "dilations", dilations, n),
+        dim_rounding_mode,
+        shape[-1] if channels is None else channels,
+        groups,
+        None if places is None else tuple(places),
+    )
 
 
-def _window(size: int, extent: int, stride: int, pad: Padding) -> tuple[int, int, int]:
-    """Return (output size, padding before, padding after) along one axis."""
-    if pad == "valid":
-        return max((size - extent) // stride + 1, 0), 0, 0
-    out = -(-size // stride)
-    total = max((out - 1) * stride + extent - size, 0)
-    return out, total // 2, total - total // 2
+def convolution(
+    op: str, shape: Shape, filter: Shape, spatial: int, *, groups: int = 1, **more: Any
+) -> Windows:
+    """Return the windows of ``filter`` (window, channels in, out) over ``shape``.
+
+    ``more`` are arguments of ``windows``.
+    """
+    _rank(op, "the input", shape, spatial)
+    _rank(op, "filter", filter, spatial)
+    if groups < 1 or shape[-1] != filter[-2] * groups or filter[-1] % groups:
+        cut = f" cut into {groups} groups" if groups != 1 else ""
+        raise ValueError(
+            f"{op}: input has {shape[-1]} channels but filter expects {filter[-2]} and "
+            f"gives {filter[-1]}{cut} (shapes {shape} and {filter})"
+        )
+    more |= {"channels": filter[-1], "groups": groups}
+    return windows(op, shape, filter[:-2], **more)
+
+
+def depthwise(op: str, shape: Shape, filter: Shape, **more: Any) -> Windows:
+    """Return the windows of ``filter`` (window, channels, multiplier) over ``shape``.
+
+    The groups are single channels. ``more`` are arguments of ``windows``.
+    """
+    _rank(op, "the input", shape, 2)
+    _rank(op, "filter", filter, 2)
+    if shape[-1] != filter[-2]:
+        raise ValueError(
+            f"{op}: input has {shape[-1]} channels but filter expects {filter[-2]} "
+            f"(shapes {shape} and {filter})"
+        )
+    more |= {"channels": filter[-2] * filter[-1], "groups": shape[-1]}
+    return windows(op, shape, filter[:-2], **more)
+
+
+def _rank(op: str, what: str, shape: Shape, spatial: int) -> None:
+    if len(shape) != spatial + 2:
+        raise ValueError(
+            f"{op}: {what} must have rank {spatial + 2}, got shape {shape}"
+        )
+
+
+@functools.lru_cache(maxsize=4096)
+def _windows(
+    op: str,
+    shape: Shape,
+    window: Shape,
+    strides: Shape,
+    pad: Literal["same", "valid"] | tuple[Pair, ...],
+    dilations: Shape,
+    rounding: Rounding | None,
+    channels: int,
+    groups: int,
+    places: Shape | None,
+) -> Windows:
+    if rounding not in (None, "floor", "ceil", "round"):
+        raise ValueError(f"{op}: dim_rounding_mode {rounding!r}: floor, ceil or round")
+    if rounding is not None and isinstance(pad, str):
+        raise ValueError(
+            f"{op}: dim_rounding_mode {rounding!r} goes with a number or pairs as pad, "
+            f"not with {pad!r}"
+        )
+    counts, padding = [], []
+    for i, size in enumerate(shape[1:-1]):
+        extent, stride = (window[i] - 1) * dilations[i] + 1, strides[i]
+        if pad == "same":
+            count = -(-size // stride)
+            before = max((count - 1) * stride + extent - size, 0) // 2
+        else:
+            before, after = (0, 0) if pad == "valid" else pad[i]
+            room = before + size + after - extent
+            wanted = None if places is None else places[i]
+            count = _steps(room, stride, rounding, wanted) + 1
+            if count < 1:
+                raise ValueError(
+                    f"{op}: a window of {extent} does not fit into {size} elements "
+                    f"padded by {(before, after)} (axis {i + 1} of {shape}); use a "
+                    "smaller window or pad='same'"
+                )
+        reach = (count - 1) * stride + extent - before - size
+        counts.append(count)
+        padding.append((before, max(reach, 0) if count else 0))
+    if places is not None and tuple(counts) != places:
+        raise ValueError(
+            f"{op}: the output has {places} windows, but {tuple(counts)} lie over "
+            f"{shape}; see to strides, pad and dim_rounding_mode"
+        )
+    return Windows(
+        in_shape=shape,
+        out_shape=(shape[0], *counts, channels),
+        window=window,
+        strides=strides,
+        dilations=dilations,
+        padding=tuple(padding),
+        groups=groups,
+    )
+
+
+def _steps(room: int, stride: int, rounding: str | None, count: int | None) -> int:
+    """Return how many steps fit into ``room``, rounded as told or so as to fit."""
+    up = -(-room // stride)
+    if rounding == "round":
+        return (2 * room + stride) // (2 * stride)
+    fits = rounding == "ceil" or (rounding is None and count == up + 1)
+    return up if fits else room // stride
+
+
+def _each(op: str, what: str, value: Sizes, n: int) -> Shape:
+    """Return a positive integer for each of ``n`` axes."""
+    sizes = integers(op, what, value) * (1 if isinstance(value, Iterable) else n)
+    if len(sizes) != n or min(sizes) < 1:
+        raise ValueError(
+            f"{op}: {what} must be a positive integer, or {n} of them, got {value!r}"
+        )
+    return sizes
+
+
+def _ends(op: str, pad: object, n: int) -> tuple[Pair, ...]:
+    """Return how much to pad at both ends of ``n`` axes."""
+    if isinstance(pad, str):
+        raise ValueError(
+            f"{op}: pad {pad!r}: use 'same', 'valid', an integer, or {n} pairs of them"
+        )
+    return pairs(op, "pad", pad if isinstance(pad, Iterable) else [(pad, pad)] * n, n)
+
+
+# --- axes and shapes -------------------------------------------------------------
+
+_ALL = [tuple(range(rank)) for rank in range(65)]  # NumPy has at most 64 axes
 
 
 def axes(op: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
     """Return ``axis`` as sorted, non-negative axes; None means all."""
     if axis is None:
-        return tuple(range(rank))
+        return _ALL[rank]
     given = (axis,) if isinstance(axis, int) else tuple(axis)
     for one in given:
         if not -rank <= one < rank:
@@ -121,3 +348,24 @@ def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
                     )
                 found[axis] = n
     return tuple(found)
+
+
+def integers(op: str, name: str, given: Any) -> tuple[int, ...]:
+    """Return one or several integers as a tuple of int; ``name`` is for the message."""
+    listed = isinstance(given, tuple | list) or isinstance(given, Iterable)
+    try:
+        return tuple(map(operator.index, given if listed else (given,)))
+    except TypeError:
+        raise TypeError(f"{op}: {name} must be integers, got {given!r}") from None
+
+
+def pairs(op: str, name: str, given: object, count: int) -> tuple[Pair, ...]:
+    """Return ``count`` pairs (before, after) of sizes, one an axis."""
+    rows = list(given) if isinstance(given, Iterable) else []
+    found = [integers(op, name, row) for row in rows]
+    if len(found) != count or any(len(row) != 2 or min(row) < 0 for row in found):
+        raise ValueError(
+            f"{op}: {name} must be {count} pairs (before, after), none negative, got "
+            f"{given}"
+        )
+    return tuple([(before, after) for before, after in found])

@@ -22,6 +22,7 @@ from . import (
     reduce,
     shape,
     slicing,
+    trigonometry,
     unary,
 )
 
@@ -41,6 +42,7 @@ FAMILIES = (
     reduce,
     shape,
     slicing,
+    trigonometry,
     unary,
 )
 KERNELS = {name: row for family in FAMILIES for name, row in family.KERNELS.items()}

@@ -1,5 +1,28 @@
 """How the golden cases reach the ops of ``linalg``."""
 
-KERNELS = {}
+import math
 
-OPS = {}
+import plugrad as pg
+
+
+def matmul(a, b, transposeA=False, transposeB=False):
+    """The kernel and the op take the same arguments."""
+    return pg.matmul(a, b, transpose_a=transposeA, transpose_b=transposeB)
+
+
+def norm(x, ord="euclidean", axis=None, keepDims=False):
+    """Two axes are those of a matrix; other numbers of them those of vectors."""
+    if isinstance(axis, list) and len(axis) == 2:
+        matrix = "fro" if ord in ("euclidean", "fro") else ord
+        return pg.linalg.matrix_norm(x, keepdims=keepDims, ord=matrix)
+    vector = 2 if ord in ("euclidean", "fro") else {"inf": math.inf}.get(ord, ord)
+    return pg.linalg.vector_norm(x, axis=axis, keepdims=keepDims, ord=vector)
+
+
+KERNELS = {"BatchMatMul": matmul}
+
+OPS = {
+    "dot": pg.matmul,
+    "matMul": matmul,
+    "norm": norm,
+}

@@ -8,6 +8,7 @@ from plugrad._registry import registry
 from . import (
     activation,
     binary,
+    blocks,
     compare,
     conv,
     creation,
@@ -20,14 +21,17 @@ from . import (
     operators,
     pool,
     reduce,
+    scatter,
     shape,
     slicing,
+    trigonometry,
     unary,
 )
 
 FAMILIES: tuple[ModuleType, ...] = (
     activation,
     binary,
+    blocks,
     compare,
     conv,
     creation,
@@ -39,8 +43,10 @@ FAMILIES: tuple[ModuleType, ...] = (
     norm,
     pool,
     reduce,
+    scatter,
     shape,
     slicing,
+    trigonometry,
     unary,
 )
 

@@ -28,6 +28,7 @@ from plugrad._tensor import Tensor, TensorLike
 
 from . import creation, variable
 
+_KINDS = {"b": "bool", "i": "integers", "f": "floating", "c": "complex numbers"}
 SCALARS = (bool, int, float, complex, np.generic)
 
 
@@ -132,11 +133,14 @@ def floating_unary(kernel: Kernel, x: TensorLike, kinds: str = "fc") -> Tensor:
     return run(kernel, floating(kernel.op, x, kinds))
 
 
-def elementwise(kernel: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
+def elementwise(
+    kernel: Kernel, a: TensorLike, b: TensorLike, kinds: str = ""
+) -> Tensor:
     """Run a kernel of two arguments; this is the fast path of the engine.
 
     Two tensors of one dtype and shape, at home on the active backend, and nobody
-    watching: everything else is rare enough to be slower.
+    watching: everything else is rare enough to be slower. ``kinds`` are the kinds of
+    dtypes (letters of NumPy) for which the op is defined, if not for all.
     """
     context = state.context
     backend = context.ready
@@ -147,6 +151,11 @@ def elementwise(kernel: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
         and a.shape == b.shape
     ):
         a, b = alike(kernel.op, a, b)
+    if kinds and a.dtype.kind not in kinds:
+        known = ", ".join(name for kind, name in _KINDS.items() if kind in kinds)
+        raise TypeError(
+            f"{kernel.op}: is defined for {known}, got {a.dtype}; cast with astype"
+        )
     if a._home is backend and b._home is backend:
         function = backend.table.get(kernel.name)
         if function is not None:
@@ -229,7 +238,9 @@ def alike(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
             return a, other
     if type(b) is Tensor:
         a, b = _beside(op, a, b)
-    elif type(a) is Tensor or not isinstance(b, SCALARS):
+    elif not isinstance(b, SCALARS):
+        a, b = _beside(op, a, asarray(b))
+    elif not isinstance(a, SCALARS):
         b, a = _beside(op, b, asarray(a))
     else:
         a, b = together(op, a, b)

@@ -1,18 +1,286 @@
-"""Activation functions. Kernels: ``Relu``."""
+"""Activation functions, and ``clip``.
+
+Kernels: ``ClipByValue Elu EluGrad LeakyRelu Prelu Relu Relu6 Selu Sigmoid Softplus
+Step``. None has an order of complex numbers to work with: they raise TypeError.
+
+Map: straight lines; steps and limits; exponentials; compositions.
+"""
 
 from __future__ import annotations
 
-from plugrad._kernel import Kernel, gradients, same
+import math
+
+from plugrad._dtypes import weak
+from plugrad._engine import run
+from plugrad._kernel import Kernel, broadcasted, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert, creation
+from . import _convert, binary, compare, creation, trigonometry, unary
+
+# --- straight lines --------------------------------------------------------------
 
 RELU = Kernel("Relu", "x", out=same, op="relu")
 
 
 def relu(x: TensorLike, /) -> Tensor:
-    """Return ``max(x, 0)``, element by element."""
-    return _convert.unary(RELU, _convert.real("relu", x))
+    """Return ``max(x, 0)``; the derivative at 0 is 0. Integers stay integers."""
+    return _convert.floating_unary(RELU, x, "iuf")
 
 
-gradients(RELU, x=lambda dy, y: dy * creation.astype(y > 0, dy.dtype))
+@decomposition(RELU)
+def _(x: Tensor) -> Tensor:
+    return binary.maximum(x, 0)
+
+
+gradients(RELU, x=lambda dy, y: dy * run(unary.SIGN, y))
+
+
+RELU6 = Kernel("Relu6", "x", out=same, op="relu6")
+
+
+def relu6(x: TensorLike, /) -> Tensor:
+    """Return ``min(max(x, 0), 6)``. Integers stay integers."""
+    return _convert.floating_unary(RELU6, x, "iuf")
+
+
+@decomposition(RELU6)
+def _(x: Tensor) -> Tensor:
+    return binary.minimum(binary.maximum(x, 0), 6)
+
+
+gradients(
+    RELU6,
+    x=lambda dy, x: compare.where(compare.logical_and(x > 0, x <= 6), dy, 0),
+)
+
+
+LEAKY_RELU = Kernel("LeakyRelu", "x", attrs="alpha", out=same, op="leaky_relu")
+
+
+def leaky_relu(x: TensorLike, /, *, alpha: float = 0.2) -> Tensor:
+    """Return ``x`` where it is positive, elsewhere ``alpha · x``."""
+    x = _convert.floating("leaky_relu", x, "f")
+    return run(LEAKY_RELU, x, alpha=creation._real("leaky_relu", "alpha", alpha))
+
+
+@decomposition(LEAKY_RELU)
+def _(x: Tensor, *, alpha: float) -> Tensor:
+    return compare.where(x < 0, x * alpha, x)
+
+
+gradients(LEAKY_RELU, x=lambda dy, x, alpha: compare.where(x > 0, dy, dy * alpha))
+
+
+PRELU = Kernel("Prelu", "x alpha", out=broadcasted, broadcasts=True, op="prelu")
+
+
+def prelu(x: TensorLike, alpha: TensorLike, /) -> Tensor:
+    """Return ``x`` where it is positive, elsewhere ``alpha · x``; both broadcast."""
+    return run(PRELU, *binary.floats("prelu", x, alpha, "f"))
+
+
+@decomposition(PRELU)
+def _(x: Tensor, alpha: Tensor) -> Tensor:
+    return compare.where(x < 0, x * alpha, x)
+
+
+gradients(
+    PRELU,
+    x=lambda dy, x, alpha: compare.where(x > 0, dy, dy * alpha),
+    alpha=lambda dy, x: compare.where(x > 0, 0, dy * x),
+)
+
+
+# --- steps and limits ------------------------------------------------------------
+
+STEP = Kernel("Step", "x", attrs="alpha", out=same, op="step")
+
+
+def step(x: TensorLike, /, *, alpha: float = 0.0) -> Tensor:
+    """Return 1 where ``x`` is positive, elsewhere ``alpha``; NaN for NaN.
+
+    Integers give float32. The derivative is 0.
+    """
+    x = _convert.floating("step", x, "f")
+    return run(STEP, x, alpha=creation._real("step", "alpha", alpha))
+
+
+@decomposition(STEP)
+def _(x: Tensor, *, alpha: float) -> Tensor:
+    return compare.where(x > 0, 1, compare.where(compare.equal(x, x), alpha, x))
+
+
+gradients(STEP, x=lambda dy: creation.zeros_like(dy))
+
+
+CLIP_BY_VALUE = Kernel("ClipByValue", "x", attrs="min max", out=same, op="clip")
+
+
+def clip(
+    x: TensorLike, /, min: TensorLike | None = None, max: TensorLike | None = None
+) -> Tensor:
+    """Return ``x`` within bounds: ``min`` where it is less, ``max`` where it is more.
+
+    The bounds broadcast, None is no bound, and a Python number is weak. The dtype is
+    that of ``x``, unless ``x`` is of integers and a bound is not.
+
+    Raises:
+        ValueError: The number ``min`` is more than the number ``max``.
+
+    """
+    x = _convert.real("clip", x)
+    if isinstance(min, _convert.SCALARS) and isinstance(max, _convert.SCALARS):
+        low = creation._real("clip", "min", min)
+        high = creation._real("clip", "max", max)
+        if low > high:
+            raise ValueError(f"clip: min {low} is more than max {high}; swap them")
+        for bound in (low, high):
+            x = creation.astype(x, weak("clip", bound, x.dtype))
+        return run(CLIP_BY_VALUE, x, min=low, max=high)
+    y = x if min is None else binary.maximum(x, _convert.real("clip", min))
+    y = y if max is None else binary.minimum(y, _convert.real("clip", max))
+    if y is x:
+        return creation.identity(x)
+    return creation.astype(y, x.dtype) if y.dtype.kind == x.dtype.kind else y
+
+
+@decomposition(CLIP_BY_VALUE)
+def _(x: Tensor, *, min: float, max: float) -> Tensor:
+    return binary.minimum(binary.maximum(x, min), max)
+
+
+def _clip_gradient(dy: Tensor, x: Tensor, min: float, max: float) -> Tensor:
+    return compare.where(compare.logical_and(x >= min, x <= max), dy, 0)
+
+
+gradients(CLIP_BY_VALUE, x=_clip_gradient)
+
+
+# --- exponentials ----------------------------------------------------------------
+
+ELU = Kernel("Elu", "x", out=same, op="elu")
+
+
+def elu(x: TensorLike, /) -> Tensor:
+    """Return ``x`` where it is positive, elsewhere ``e^x - 1``."""
+    return _convert.floating_unary(ELU, x, "f")
+
+
+@decomposition(ELU)
+def _(x: Tensor) -> Tensor:
+    return compare.where(x < 0, run(unary.EXPM1, x), x)
+
+
+ELU_GRAD = Kernel("EluGrad", "dy y", outputs="dx", out=same)
+
+
+@decomposition(ELU_GRAD)
+def _(dy: Tensor, y: Tensor) -> Tensor:
+    return dy * (binary.minimum(y, 0) + 1)
+
+
+gradients(ELU, x=lambda dy, y: run(ELU_GRAD, dy, y))
+gradients(
+    ELU_GRAD,
+    dy=lambda ddx, y: run(ELU_GRAD, ddx, y),
+    y=lambda ddx, dy, y: compare.where(y < 0, ddx * dy, 0),
+)
+
+
+SELU = Kernel("Selu", "x", out=same, op="selu")
+_SELU, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+
+
+def selu(x: TensorLike, /) -> Tensor:
+    """Return ``λx`` where ``x`` is positive, elsewhere ``λα(e^x - 1)``.
+
+    λ = 1.0507... and α = 1.6732... keep mean 0 and variance 1 from layer to layer
+    (Klambauer et al., Self-Normalizing Neural Networks, 2017).
+    """
+    return _convert.floating_unary(SELU, x, "f")
+
+
+@decomposition(SELU)
+def _(x: Tensor) -> Tensor:
+    below = run(unary.EXPM1, x) * (_SELU * _SELU_ALPHA)
+    return compare.where(x < 0, below, x * _SELU)
+
+
+def _selu_gradient(dy: Tensor, x: Tensor) -> Tensor:
+    """Give ``exp`` no number to overflow at: its gradient would be 0 · inf."""
+    below = run(unary.EXP, binary.minimum(x, 0)) * (_SELU * _SELU_ALPHA)
+    return dy * compare.where(x > 0, _SELU, below)
+
+
+gradients(SELU, x=_selu_gradient)
+
+
+SIGMOID = Kernel("Sigmoid", "x", out=same, op="sigmoid")
+
+
+def sigmoid(x: TensorLike, /) -> Tensor:
+    """Return the logistic function, ``1 / (1 + e^-x)``."""
+    return _convert.floating_unary(SIGMOID, x, "f")
+
+
+@decomposition(SIGMOID)
+def _(x: Tensor) -> Tensor:
+    e = run(unary.EXP, -unary.abs(x))
+    return compare.where(x < 0, e, 1) / (e + 1)
+
+
+gradients(SIGMOID, x=lambda dy, y: dy * (y * (1 - y)))
+
+
+SOFTPLUS = Kernel("Softplus", "x", out=same, op="softplus")
+
+
+def softplus(x: TensorLike, /) -> Tensor:
+    """Return ``log(1 + e^x)``, without overflow."""
+    return _convert.floating_unary(SOFTPLUS, x, "f")
+
+
+@decomposition(SOFTPLUS)
+def _(x: Tensor) -> Tensor:
+    e = run(unary.EXP, -unary.abs(x))
+    return binary.maximum(x, 0) + run(unary.LOG1P, e)
+
+
+gradients(SOFTPLUS, x=lambda dy, x: dy * run(SIGMOID, x))
+
+
+# --- compositions ----------------------------------------------------------------
+
+
+def log_sigmoid(x: TensorLike, /) -> Tensor:
+    """Return the logarithm of the logistic function, ``-log(1 + e^-x)``."""
+    x = _convert.floating("log_sigmoid", x, "f")
+    return -run(SOFTPLUS, -x)
+
+
+def silu(x: TensorLike, /) -> Tensor:
+    """Return ``x · sigmoid(x)``, also known as swish."""
+    x = _convert.floating("silu", x, "f")
+    return x * run(SIGMOID, x)
+
+
+def mish(x: TensorLike, /) -> Tensor:
+    """Return ``x · tanh(softplus(x))`` (Misra, 2019)."""
+    x = _convert.floating("mish", x, "f")
+    return x * run(trigonometry.TANH, run(SOFTPLUS, x))
+
+
+def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
+    """Return ``x`` times the normal distribution, ``x/2 · (1 + erf(x / √2))``.
+
+    ``approximate=True`` takes ``tanh(√(2/π) · (x + 0.044715 x³))`` for erf, which is
+    off by 5e-4 at most (Hendrycks and Gimpel, 2016).
+    """
+    x = _convert.floating("gelu", x, "f")
+    if approximate:  # tanh of 10 is 1 already, and its gradient 0: no cube overflows
+        near = run(CLIP_BY_VALUE, x, min=-10, max=10)
+        cubic = near * (near * near * 0.044715 + 1) * math.sqrt(2 / math.pi)
+        middle = run(trigonometry.TANH, cubic)
+    else:
+        middle = run(unary.ERF, x * math.sqrt(0.5))
+    return x * (middle * 0.5 + 0.5)

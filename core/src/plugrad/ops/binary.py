@@ -1,21 +1,56 @@
 """Element-wise ops of two arguments.
 
-Kernels: ``Add Multiply RealDiv Sub``. All broadcast; the engine sums
-cotangents back, so a gradient need not.
+Kernels: ``Add AddN Atan2 FloorDiv Maximum Minimum Mod Multiply Pow RealDiv
+SquaredDifference Sub``. All but AddN broadcast; the engine sums cotangents back, so a
+gradient need not.
+
+Map: which dtypes an op takes; sums and products; division; powers; the greater and
+the smaller; the plane: angles, lengths, logarithms of sums.
 """
 
 from __future__ import annotations
 
-from plugrad._kernel import Kernel, broadcasted, gradients
+from collections.abc import Sequence
+
+import numpy as np
+
+from plugrad._engine import run
+from plugrad._kernel import Kernel, broadcasted, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert
+from . import _convert, activation, compare, creation, unary
+
+# --- which dtypes ----------------------------------------------------------------
+
+
+def floats(
+    op: str, a: TensorLike, b: TensorLike, kinds: str = "fc"
+) -> tuple[Tensor, Tensor]:
+    """Return both as floating tensors of one dtype; float32 if both are integers."""
+    if isinstance(b, _convert.SCALARS):
+        a = _convert.floating(op, a, kinds)
+    elif isinstance(a, _convert.SCALARS):
+        b = _convert.floating(op, b, kinds)
+    a, b = _convert.alike(op, a, b)
+    return _convert.floating(op, a, kinds), _convert.floating(op, b, kinds)
+
+
+def _conj(x: Tensor) -> Tensor:
+    """Return the complex conjugate; ``x`` itself where it is real."""
+    if x.dtype.kind != "c":
+        return x
+    real = "float32" if x.dtype.itemsize == 8 else "float64"
+    part = creation.astype(creation.astype(x, real), x.dtype)
+    return part + (part - x)
+
+
+# --- sums and products -----------------------------------------------------------
 
 ADD = Kernel("Add", "a b", out=broadcasted, broadcasts=True, op="add")
 
 
 def add(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``a + b``."""
+    """Return ``a + b``. Integers wrap; the sum of two bool is ``a or b``."""
     return _convert.elementwise(ADD, a, b)
 
 
@@ -26,8 +61,8 @@ SUB = Kernel("Sub", "a b", out=broadcasted, broadcasts=True, op="subtract")
 
 
 def subtract(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``a - b``."""
-    return _convert.elementwise(SUB, a, b)
+    """Return ``a - b``. Integers wrap; two bool have no difference (TypeError)."""
+    return _convert.elementwise(SUB, a, b, "iufc")
 
 
 gradients(SUB, a=lambda dy: dy, b=lambda dy: -dy)
@@ -37,25 +72,272 @@ MULTIPLY = Kernel("Multiply", "a b", out=broadcasted, broadcasts=True, op="multi
 
 
 def multiply(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``a · b``, element by element."""
+    """Return ``a · b``. Integers wrap; the product of two bool is ``a and b``."""
     return _convert.elementwise(MULTIPLY, a, b)
 
 
-gradients(MULTIPLY, a=lambda dy, b: dy * b, b=lambda dy, a: dy * a)
+gradients(MULTIPLY, a=lambda dy, b: dy * _conj(b), b=lambda dy, a: dy * _conj(a))
 
+
+ADD_N = Kernel("AddN", "*xs", out=same, op="add_n")
+
+
+def add_n(xs: Sequence[TensorLike], /) -> Tensor:
+    """Return the sum ``xs[0] + xs[1] + …`` of tensors of one shape.
+
+    Raises:
+        TypeError: ``xs`` is no list or tuple.
+        ValueError: It is empty, or the shapes differ.
+
+    """
+    if not isinstance(xs, list | tuple):
+        raise TypeError(f"add_n: expected a list of tensors, got {type(xs).__name__}")
+    if not xs:
+        raise ValueError("add_n: the list is empty; a sum needs at least one tensor")
+    tensors = _convert.together("add_n", *xs)
+    if len({x.shape for x in tensors}) != 1:
+        shapes = ", ".join(str(x.shape) for x in tensors)
+        raise ValueError(f"add_n: shapes {shapes} differ; use add, which broadcasts")
+    return run(ADD_N, *tensors)
+
+
+@decomposition(ADD_N)
+def _(*xs: Tensor) -> Tensor:
+    total = xs[0]
+    for x in xs[1:]:
+        total = total + x
+    return total
+
+
+gradients(ADD_N, xs=lambda dy, xs_spec: [dy] * len(xs_spec))
+
+
+SQUARED_DIFFERENCE = Kernel(
+    "SquaredDifference",
+    "a b",
+    out=broadcasted,
+    broadcasts=True,
+    op="squared_difference",
+)
+
+
+def squared_difference(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return ``(a - b)²``, element by element."""
+    return _convert.elementwise(SQUARED_DIFFERENCE, a, b, "iuf")
+
+
+@decomposition(SQUARED_DIFFERENCE)
+def _(a: Tensor, b: Tensor) -> Tensor:
+    difference = a - b
+    return difference * difference
+
+
+gradients(
+    SQUARED_DIFFERENCE,
+    a=lambda dy, a, b: dy * ((a - b) * 2),
+    b=lambda dy, a, b: dy * ((b - a) * 2),
+)
+
+
+# --- division --------------------------------------------------------------------
 
 REAL_DIV = Kernel("RealDiv", "a b", out=broadcasted, broadcasts=True, op="divide")
 
 
 def divide(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``a / b``; integers give float32. Division by zero gives ±inf or NaN."""
-    if type(a) is Tensor and a.dtype.kind not in "fc":
-        a = _convert.floating("divide", a)
-    if type(b) is Tensor and b.dtype.kind not in "fc":
-        b = _convert.floating("divide", b)
-    elif type(a) is not Tensor and type(b) is not Tensor:
-        a = _convert.floating("divide", a)
-    return _convert.elementwise(REAL_DIV, a, b)
+    if (
+        type(a) is Tensor
+        and a.dtype.kind in "fc"
+        and (
+            b.dtype is a.dtype
+            if type(b) is Tensor
+            else type(b) is float or type(b) is int
+        )
+    ):
+        return _convert.elementwise(REAL_DIV, a, b)
+    return run(REAL_DIV, *floats("divide", a, b))
 
 
-gradients(REAL_DIV, a=lambda dy, b: dy / b, b=lambda dy, b, y: -dy * y / b)
+gradients(
+    REAL_DIV,
+    a=lambda dy, b: dy / _conj(b),
+    b=lambda dy, b, y: -dy * _conj(y) / _conj(b),
+)
+
+
+def divide_no_nan(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return ``a / b``, and 0 where ``b`` is 0; integers give float32."""
+    a, b = floats("divide_no_nan", a, b)
+    null = compare.equal(b, 0)
+    return compare.where(null, 0, a / compare.where(null, 1, b))
+
+
+FLOOR_DIV = Kernel(
+    "FloorDiv", "a b", out=broadcasted, broadcasts=True, op="floor_divide"
+)
+
+
+def floor_divide(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return the greatest whole number that is not above ``a / b``, as ``//``.
+
+    It has the dtype of the arguments. By zero, integers give 0 and floating numbers
+    ±inf or NaN. The quotient counts as exact: ``1.0 // 0.1`` is 9, since the double 0.1
+    is a little more than a tenth. By ±inf it is ±0, and that of ±inf is ±inf.
+    """
+    return _convert.elementwise(FLOOR_DIV, a, b, "iuf")
+
+
+gradients(
+    FLOOR_DIV,
+    a=lambda dy, a_spec: creation.zeros(a_spec.shape, dtype=a_spec.dtype),
+    b=lambda dy, b_spec: creation.zeros(b_spec.shape, dtype=b_spec.dtype),
+)
+
+
+MOD = Kernel("Mod", "a b", out=broadcasted, broadcasts=True, op="remainder")
+
+
+def remainder(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return ``a - b·⌊a / b⌋``, exactly and with the sign of ``b``, as ``%``.
+
+    By zero, integers give 0 and floating numbers NaN.
+    """
+    return _convert.elementwise(MOD, a, b, "iuf")
+
+
+gradients(MOD, a=lambda dy: dy, b=lambda dy, a, b: -dy * run(FLOOR_DIV, a, b))
+
+
+# --- powers ----------------------------------------------------------------------
+
+POW = Kernel("Pow", "a b", out=broadcasted, broadcasts=True, op="pow")
+
+
+def pow(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return ``a`` to the power of ``b``; ``0^0 = 1``.
+
+    NaN where ``a < 0`` and ``b`` is not whole. Integers wrap, and to a negative power
+    give the whole part: 0 unless ``a`` is ±1.
+
+    Raises:
+        ValueError: Integers to the power of a negative Python integer.
+
+    """
+    if isinstance(b, int | np.integer) and b < 0:
+        a = _convert.asarray(a)
+        if a.dtype.kind not in "fc":
+            raise ValueError(
+                f"pow: {a.dtype} to the negative power {b} is no integer; make the "
+                f"base or the exponent floating: {float(b)}"
+            )
+    return _convert.elementwise(POW, a, b, "iufc")
+
+
+def _pow_base(dy: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Return ``dy · b · a^(b-1)``; where ``a = b = 0`` that is 0, and not 0/0."""
+    constant = compare.logical_and(compare.equal(b, 0), compare.equal(a * a, 0))
+    return dy * _conj(b * pow(a, compare.where(constant, 1, b) - 1))
+
+
+def _pow_exponent(dy: Tensor, a: Tensor, y: Tensor) -> Tensor:
+    """Return ``dy · y · log a``, and 0 where ``a`` has no real logarithm."""
+    safe = compare.not_equal(a, 0) if a.dtype.kind == "c" else a > 0
+    return dy * _conj(y * unary.log(compare.where(safe, a, 1)))
+
+
+gradients(POW, a=_pow_base, b=_pow_exponent)
+
+
+# --- the greater and the smaller -------------------------------------------------
+
+MAXIMUM = Kernel("Maximum", "a b", out=broadcasted, broadcasts=True, op="maximum")
+
+
+def maximum(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return the greater of ``a`` and ``b``, NaN where one is; ties give ``a``."""
+    return _convert.elementwise(MAXIMUM, a, b, "biuf")
+
+
+gradients(
+    MAXIMUM,
+    a=lambda dy, a, b: compare.where(a >= b, dy, 0),
+    b=lambda dy, a, b: compare.where(a < b, dy, 0),
+)
+
+
+MINIMUM = Kernel("Minimum", "a b", out=broadcasted, broadcasts=True, op="minimum")
+
+
+def minimum(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return the smaller of ``a`` and ``b``, NaN where one is; ties give ``a``."""
+    return _convert.elementwise(MINIMUM, a, b, "biuf")
+
+
+gradients(
+    MINIMUM,
+    a=lambda dy, a, b: compare.where(a <= b, dy, 0),
+    b=lambda dy, a, b: compare.where(a > b, dy, 0),
+)
+
+
+# --- the plane -------------------------------------------------------------------
+
+ATAN2 = Kernel("Atan2", "a b", out=broadcasted, broadcasts=True, op="atan2")
+
+
+def atan2(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return the angle of the point (x = ``b``, y = ``a``), in radians in [-π, π].
+
+    Integers give float32.
+    """
+    return run(ATAN2, *floats("atan2", a, b, "f"))
+
+
+def _scaled(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return ``a/s, b/s, s``, whose squares neither overflow nor vanish.
+
+    ``s`` is the greater of |a| and |b| as a constant: what is made of all three does
+    not depend on it, and derivatives do not either. It is 1 for zeros and infinities.
+    """
+    size = maximum(unary.abs(a), unary.abs(b))
+    usual = compare.logical_and(size > 0, size < float("inf"))
+    s = compare.where(usual, size, 1)._sibling()
+    return a / s, b / s, s
+
+
+def _angle(dy: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``dy`` times ``a`` and ``b`` over ``a² + b²``."""
+    u, v, s = _scaled(a, b)
+    over = dy / (u * u + v * v)
+    return over * u / s, over * v / s
+
+
+gradients(
+    ATAN2,
+    a=lambda dy, a, b: _angle(dy, a, b)[1],
+    b=lambda dy, a, b: -_angle(dy, a, b)[0],
+)
+
+
+def hypot(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return ``√(a² + b²)`` without overflow; integers give float32.
+
+    Infinite where one argument is, even beside NaN. The gradient at (0, 0) is 0.
+    """
+    a, b = floats("hypot", a, b, "f")
+    u, v, s = _scaled(a, b)
+    squares = u * u + v * v
+    null = compare.equal(squares, 0)
+    length = unary.sqrt(compare.where(null, 1, squares)) * s
+    inf = compare.logical_or(unary.isinf(a), unary.isinf(b))
+    return compare.where(inf, float("inf"), compare.where(null, 0, length))
+
+
+def logaddexp(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return ``log(e^a + e^b)`` without overflow; integers give float32."""
+    a, b = floats("logaddexp", a, b, "f")
+    first = a >= b  # each of a tie is one of high and low, so that each has its half
+    high, low = compare.where(first, a, b), compare.where(first, b, a)
+    base = compare.where(unary.isinf(high), 0, high)
+    return high + activation.softplus(low - base)

@@ -1,23 +1,396 @@
-"""Comparison and logic. Kernels: ``Equal Greater``."""
+"""Comparison, choice and logic, element by element.
+
+Kernels: ``BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Equal Greater GreaterEqual
+LeftShift Less LessEqual LogicalAnd LogicalNot LogicalOr LogicalXor NotEqual RightShift
+Select``. All broadcast. What is bool or integer ends every path of derivatives, so only
+Select has a gradient; the others that decompose say None, and stay one kernel.
+
+Map: comparisons; ``where``; logic; bits; nearness.
+"""
 
 from __future__ import annotations
 
-from plugrad._kernel import Kernel, compared
+import numpy as np
+
+from plugrad import geometry
+from plugrad._dtypes import BOOL, DTYPES
+from plugrad._engine import active, run
+from plugrad._kernel import (
+    Kernel,
+    Spec,
+    broadcasted,
+    compared,
+    decomposition,
+    gradients,
+    same,
+)
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert
+from . import _convert, binary, creation, reduce, unary
+
+# --- comparisons -----------------------------------------------------------------
 
 EQUAL = Kernel("Equal", "a b", out=compared, broadcasts=True, op="equal")
 
 
 def equal(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether ``a = b``, element by element."""
+    """Return whether ``a = b``; NaN equals nothing."""
     return _convert.elementwise(EQUAL, a, b)
+
+
+gradients(EQUAL, a=None, b=None)
+
+
+NOT_EQUAL = Kernel("NotEqual", "a b", out=compared, broadcasts=True, op="not_equal")
+
+
+def not_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return whether ``a ≠ b``; NaN differs from everything."""
+    return _convert.elementwise(NOT_EQUAL, a, b)
+
+
+@decomposition(NOT_EQUAL)
+def _(a: Tensor, b: Tensor) -> Tensor:
+    return logical_not(run(EQUAL, a, b))
+
+
+gradients(NOT_EQUAL, a=None, b=None)
 
 
 GREATER = Kernel("Greater", "a b", out=compared, broadcasts=True, op="greater")
 
 
 def greater(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether ``a > b``, element by element."""
-    return _convert.elementwise(GREATER, a, b)
+    """Return whether ``a > b``; False where one is NaN."""
+    return _convert.elementwise(GREATER, a, b, "biuf")
+
+
+@decomposition(GREATER)
+def _(a: Tensor, b: Tensor) -> Tensor:
+    return run(LESS, b, a)
+
+
+gradients(GREATER, a=None, b=None)
+
+
+GREATER_EQUAL = Kernel(
+    "GreaterEqual", "a b", out=compared, broadcasts=True, op="greater_equal"
+)
+
+
+def greater_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return whether ``a ≥ b``; False where one is NaN."""
+    return _convert.elementwise(GREATER_EQUAL, a, b, "biuf")
+
+
+@decomposition(GREATER_EQUAL)
+def _(a: Tensor, b: Tensor) -> Tensor:
+    return run(LESS_EQUAL, b, a)
+
+
+gradients(GREATER_EQUAL, a=None, b=None)
+
+
+LESS = Kernel("Less", "a b", out=compared, broadcasts=True, op="less")
+
+
+def less(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return whether ``a < b``; False where one is NaN."""
+    return _convert.elementwise(LESS, a, b, "biuf")
+
+
+gradients(LESS, a=None, b=None)
+
+
+LESS_EQUAL = Kernel("LessEqual", "a b", out=compared, broadcasts=True, op="less_equal")
+
+
+def less_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return whether ``a ≤ b``; False where one is NaN."""
+    return _convert.elementwise(LESS_EQUAL, a, b, "biuf")
+
+
+@decomposition(LESS_EQUAL)  # "not greater" would be True for NaN
+def _(a: Tensor, b: Tensor) -> Tensor:
+    return logical_or(run(LESS, a, b), run(EQUAL, a, b))
+
+
+gradients(LESS_EQUAL, a=None, b=None)
+
+
+# --- choice ----------------------------------------------------------------------
+
+SELECT = Kernel(
+    "Select",
+    "condition t e",
+    out=lambda condition, t, e: Spec(compared(condition, t, e).shape, t.dtype),
+    broadcasts=True,
+    op="where",
+)
+
+
+def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
+    """Return ``x1`` where ``condition`` is True, and ``x2`` where it is False.
+
+    All three broadcast. What is not chosen has the cotangent 0.
+
+    Raises:
+        TypeError: ``condition`` is not bool.
+
+    """
+    if type(condition) is not Tensor:
+        condition = _convert.asarray(condition)
+    if condition.dtype is not BOOL:
+        raise TypeError(
+            f"where: condition must be bool, got {condition.dtype}; compare it, x != 0"
+        )
+    if type(x1) is not Tensor or type(x2) is not Tensor or x1.dtype is not x2.dtype:
+        x1, x2 = _convert.alike("where", x1, x2)
+    if len({condition.shape, x1.shape, x2.shape, ()}) > 2:
+        geometry.broadcast("where", condition.shape, x1.shape, x2.shape)
+    return run(SELECT, condition, x1, x2)
+
+
+gradients(
+    SELECT,
+    condition=None,
+    t=lambda dy, condition: where(condition, dy, 0),
+    e=lambda dy, condition: where(condition, 0, dy),
+)
+
+
+# --- logic -----------------------------------------------------------------------
+
+
+def _logical(kernel: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
+    """Run a kernel of two bool arguments; of numbers, all but 0 are True."""
+    if type(a) is Tensor and type(b) is Tensor and a.dtype is BOOL is b.dtype:
+        return _convert.elementwise(kernel, a, b)
+    a, b = _convert.asarray(a), _convert.asarray(b)
+    geometry.broadcast(kernel.op, a.shape, b.shape)
+    return run(kernel, creation.astype(a, BOOL), creation.astype(b, BOOL))
+
+
+LOGICAL_AND = Kernel(
+    "LogicalAnd", "a b", out=compared, broadcasts=True, op="logical_and"
+)
+
+
+def logical_and(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return ``a and b``; numbers count as True unless they are 0."""
+    return _logical(LOGICAL_AND, a, b)
+
+
+@decomposition(LOGICAL_AND)
+def _(a: Tensor, b: Tensor) -> Tensor:
+    return where(a, b, False)
+
+
+LOGICAL_OR = Kernel("LogicalOr", "a b", out=compared, broadcasts=True, op="logical_or")
+
+
+def logical_or(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return ``a or b``; numbers count as True unless they are 0."""
+    return _logical(LOGICAL_OR, a, b)
+
+
+@decomposition(LOGICAL_OR)
+def _(a: Tensor, b: Tensor) -> Tensor:
+    return where(a, True, b)
+
+
+LOGICAL_XOR = Kernel(
+    "LogicalXor", "a b", out=compared, broadcasts=True, op="logical_xor"
+)
+
+
+def logical_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return whether one of both is True; numbers are True unless they are 0."""
+    return _logical(LOGICAL_XOR, a, b)
+
+
+@decomposition(LOGICAL_XOR)
+def _(a: Tensor, b: Tensor) -> Tensor:
+    return run(NOT_EQUAL, a, b)
+
+
+LOGICAL_NOT = Kernel("LogicalNot", "x", out=same, op="logical_not")
+
+
+def logical_not(x: TensorLike, /) -> Tensor:
+    """Return ``not x``; numbers count as True unless they are 0."""
+    x = _convert.asarray(x)
+    return _convert.unary(LOGICAL_NOT, creation.astype(x, BOOL))
+
+
+@decomposition(LOGICAL_NOT)
+def _(x: Tensor) -> Tensor:
+    return equal(x, False)
+
+
+# --- bits ------------------------------------------------------------------------
+
+
+def _bits(kernel: Kernel, logical: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
+    """Run a kernel of two integer arguments, or its like for two bool ones."""
+    if type(a) is not Tensor or type(b) is not Tensor or a.dtype is not b.dtype:
+        a, b = _convert.alike(kernel.op, a, b)
+    if a.dtype is BOOL:
+        return _convert.elementwise(logical, a, b)
+    return _convert.elementwise(kernel, a, b, "biu")
+
+
+BITWISE_AND = Kernel(
+    "BitwiseAnd", "a b", out=broadcasted, broadcasts=True, op="bitwise_and"
+)
+
+
+def bitwise_and(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return the bits that ``a`` and ``b`` both have; of integers or bool."""
+    return _bits(BITWISE_AND, LOGICAL_AND, a, b)
+
+
+BITWISE_OR = Kernel(
+    "BitwiseOr", "a b", out=broadcasted, broadcasts=True, op="bitwise_or"
+)
+
+
+def bitwise_or(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return the bits that ``a`` or ``b`` has; of integers or bool."""
+    return _bits(BITWISE_OR, LOGICAL_OR, a, b)
+
+
+@decomposition(BITWISE_OR)
+def _(a: Tensor, b: Tensor) -> Tensor:
+    if a.dtype is BOOL:
+        return run(LOGICAL_OR, a, b)
+    return a + (b - run(BITWISE_AND, a, b))
+
+
+BITWISE_XOR = Kernel(
+    "BitwiseXor", "a b", out=broadcasted, broadcasts=True, op="bitwise_xor"
+)
+
+
+def bitwise_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return the bits that one of ``a`` and ``b`` has; of integers or bool."""
+    return _bits(BITWISE_XOR, LOGICAL_XOR, a, b)
+
+
+@decomposition(BITWISE_XOR)
+def _(a: Tensor, b: Tensor) -> Tensor:
+    if a.dtype is BOOL:
+        return run(LOGICAL_XOR, a, b)
+    common = run(BITWISE_AND, a, b)
+    return (a - common) + (b - common)
+
+
+BITWISE_NOT = Kernel("BitwiseNot", "x", out=same, op="bitwise_invert")
+
+
+def bitwise_invert(x: TensorLike, /) -> Tensor:
+    """Return ``x`` with all bits flipped, ``-1 - x`` if signed; of bool, ``not x``."""
+    x = _convert.asarray(x)
+    if x.dtype is BOOL:
+        return run(LOGICAL_NOT, x)
+    if x.dtype.kind not in "iu":
+        raise TypeError(
+            f"bitwise_invert: is defined for bool, integers, got {x.dtype}; cast with "
+            "astype"
+        )
+    return run(BITWISE_NOT, x)
+
+
+@decomposition(BITWISE_NOT)
+def _(x: Tensor) -> Tensor:
+    if x.dtype is BOOL:
+        return run(LOGICAL_NOT, x)
+    ones = -1 if x.dtype.kind == "i" else int(np.iinfo(x.dtype).max)
+    return ones - x
+
+
+LEFT_SHIFT = Kernel(
+    "LeftShift", "a b", out=broadcasted, broadcasts=True, op="bitwise_left_shift"
+)
+
+
+def bitwise_left_shift(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return the bits of ``a`` moved up by ``b ≥ 0`` places, ``a · 2^b``; of integers.
+
+    What leaves at the upper end is lost, so that ``b`` as large as the width gives 0.
+    """
+    return _convert.elementwise(LEFT_SHIFT, a, b, "iu")
+
+
+@decomposition(LEFT_SHIFT)
+def _(a: Tensor, b: Tensor) -> Tensor:
+    power, rest = _powers_of_two(b)
+    return a * power * rest
+
+
+RIGHT_SHIFT = Kernel(
+    "RightShift", "a b", out=broadcasted, broadcasts=True, op="bitwise_right_shift"
+)
+
+
+def bitwise_right_shift(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return the bits of ``a`` moved down by ``b ≥ 0`` places, ``⌊a / 2^b⌋``.
+
+    Of integers. ``b`` as large as the width gives 0, or -1 where ``a`` is negative.
+    """
+    return _convert.elementwise(RIGHT_SHIFT, a, b, "iu")
+
+
+@decomposition(RIGHT_SHIFT)
+def _(a: Tensor, b: Tensor) -> Tensor:
+    power, rest = _powers_of_two(b)
+    return a // power // rest
+
+
+def _powers_of_two(b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return two factors of ``2^b``, or of ``2^width`` if ``b`` is more, that fit."""
+    width = 8 * b.dtype.itemsize
+    most = binary.minimum(b, width - 2)
+    return 2**most, 2 ** binary.minimum(b - most, 2)
+
+
+# --- nearness --------------------------------------------------------------------
+
+
+def isclose(
+    x1: TensorLike,
+    x2: TensorLike,
+    /,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> Tensor:
+    """Return whether ``|x1 - x2| ≤ atol + rtol·|x2|``.
+
+    Infinities are close to themselves alone, NaN to NaN if ``equal_nan``.
+    """
+    x1, x2 = _convert.alike("isclose", x1, x2)
+    if x1.dtype.kind not in "fc":  # the difference of two integers may not fit
+        widest = "float64" if DTYPES["float64"] in active().dtypes else "float32"
+        x1, x2 = creation.astype(x1, widest), creation.astype(x2, widest)
+    size = unary.abs(x2)
+    near = logical_and(unary.abs(x1 - x2) <= size * rtol + atol, unary.isfinite(x2))
+    near = logical_or(near, equal(x1, x2))
+    if equal_nan:
+        near = logical_or(near, logical_and(unary.isnan(x1), unary.isnan(x2)))
+    return near
+
+
+def allclose(
+    x1: TensorLike,
+    x2: TensorLike,
+    /,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> Tensor:
+    """Return whether all elements are close, as ``isclose`` has it: one bool."""
+    near = isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan)
+    return reduce.all(near)

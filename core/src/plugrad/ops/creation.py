@@ -1,16 +1,38 @@
-"""Ops that make tensors, and ``astype``. Kernels: ``Cast Fill Identity``."""
+"""Ops that make tensors, and ``astype``.
+
+Kernels: ``Cast Fill Identity LinSpace OnesLike Range ZerosLike``.
+
+Map: conversion; constants; constants like a tensor; sequences; matrices and grids.
+"""
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
-from plugrad._dtypes import DType, canonical, check_range, dtype_of
+import numpy as np
+
+from plugrad._dtypes import (
+    COMPLEX64,
+    FLOAT32,
+    INT32,
+    DType,
+    canonical,
+    check_range,
+    dtype_of,
+)
 from plugrad._engine import active, run
-from plugrad._kernel import Kernel, Spec, gradients, same
+from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert
+from . import _convert, compare
+from . import shape as shapes
+
+Number = complex | np.generic
+
+# --- conversion ------------------------------------------------------------------
 
 CAST = Kernel(
     "Cast", "x", attrs="dtype", out=lambda x, dtype: Spec(x.shape, dtype), op="astype"
@@ -28,13 +50,18 @@ def astype(x: TensorLike, dtype: Any, /) -> Tensor:
     dtype = canonical(dtype)
     if x.dtype is dtype:
         return x
-    backend = active()
-    if dtype not in backend.dtypes:
-        raise TypeError(f"astype: backend {backend.name!r} has no {dtype}")
-    return run(CAST, x, dtype=dtype)
+    return run(CAST, x, dtype=_held("astype", dtype))
 
 
 gradients(CAST, x=lambda dy, x_spec: astype(dy, x_spec.dtype))
+
+
+def _held(op: str, dtype: DType) -> DType:
+    """Return ``dtype`` if the active backend holds it."""
+    backend = active()
+    if dtype not in backend.dtypes:
+        raise TypeError(f"{op}: backend {backend.name!r} has no {dtype}")
+    return dtype
 
 
 IDENTITY = Kernel("Identity", "x", out=same, op="identity")
@@ -45,8 +72,15 @@ def identity(x: TensorLike, /) -> Tensor:
     return _convert.unary(IDENTITY, x)
 
 
+@decomposition(IDENTITY)
+def _(x: Tensor) -> Tensor:
+    return run(shapes.RESHAPE, x, shape=x.shape)
+
+
 gradients(IDENTITY, x=lambda dy: dy)
 
+
+# --- constants -------------------------------------------------------------------
 
 FILL = Kernel(
     "Fill",
@@ -57,27 +91,310 @@ FILL = Kernel(
 
 
 def full(
-    shape: int | Sequence[int], fill_value: complex, /, *, dtype: Any = None
+    shape: int | Sequence[int], fill_value: Number, /, *, dtype: Any = None
 ) -> Tensor:
     """Return ``fill_value`` in every place of ``shape``.
 
     The dtype is float32, int32, bool or complex64, after the value, unless given.
+
+    Raises:
+        ValueError: A size is negative.
+        TypeError: The value is no number, or complex and the dtype is not.
+        OverflowError: ``dtype`` cannot hold the value.
+
     """
-    wanted = dtype_of(fill_value) if dtype is None else canonical(dtype)
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    if any(n < 0 for n in sizes):
-        raise ValueError(f"full: shape {sizes} has a negative size")
-    check_range("full", fill_value, wanted)
-    if wanted not in active().dtypes:
-        raise TypeError(f"full: backend {active().name!r} has no {wanted}")
-    return run(FILL, shape=sizes, value=fill_value, dtype=wanted)
+    value = _number("full", "fill_value", fill_value)
+    wanted = dtype_of(value) if dtype is None else canonical(dtype)
+    if isinstance(value, complex) and wanted.kind in "iuf":
+        raise TypeError(f"full: {wanted} cannot hold the complex number {value}")
+    if isinstance(value, float) and wanted.kind in "iu":
+        if not math.isfinite(value):
+            raise OverflowError(f"full: {wanted} cannot hold {value}")
+        value = int(value)
+    check_range("full", value, wanted)
+    sizes = _sizes("full", shape)
+    return run(FILL, shape=sizes, value=value, dtype=_held("full", wanted))
 
 
-def zeros(shape: int | Sequence[int], /, *, dtype: DType | str = "float32") -> Tensor:
-    """Return zeros."""
-    return full(shape, 0, dtype=dtype)
+def zeros(shape: int | Sequence[int], /, *, dtype: Any = None) -> Tensor:
+    """Return zeros; float32 unless another dtype is given."""
+    wanted = FLOAT32 if dtype is None else _held("zeros", canonical(dtype))
+    return run(FILL, shape=_sizes("zeros", shape), value=0, dtype=wanted)
 
 
-def ones(shape: int | Sequence[int], /, *, dtype: DType | str = "float32") -> Tensor:
-    """Return ones."""
-    return full(shape, 1, dtype=dtype)
+def ones(shape: int | Sequence[int], /, *, dtype: Any = None) -> Tensor:
+    """Return ones; float32 unless another dtype is given."""
+    wanted = FLOAT32 if dtype is None else _held("ones", canonical(dtype))
+    return run(FILL, shape=_sizes("ones", shape), value=1, dtype=wanted)
+
+
+def _sizes(op: str, shape: int | Sequence[int]) -> tuple[int, ...]:
+    """Return a shape as a tuple of int; 3 is short for (3,)."""
+    given = shape if isinstance(shape, list | tuple) else (shape,)
+    try:
+        sizes = tuple(map(operator.index, given))
+    except TypeError:
+        raise TypeError(f"{op}: expected a shape of integers, got {shape!r}") from None
+    if sizes and min(sizes) < 0:
+        raise ValueError(f"{op}: shape {sizes} has a negative size")
+    return sizes
+
+
+def _number(op: str, name: str, value: object) -> int | float | complex:
+    """Return a Python or NumPy scalar as a Python number."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if not isinstance(plain, int | float | complex):
+        raise TypeError(
+            f"{op}: {name} must be a number, got {type(value).__name__}; take item() "
+            "of a tensor"
+        )
+    return plain
+
+
+# --- constants like a tensor -----------------------------------------------------
+
+
+def full_like(x: TensorLike, fill_value: Number, /, *, dtype: Any = None) -> Tensor:
+    """Return ``fill_value`` in the shape, and unless given the dtype, of ``x``."""
+    x = _convert.asarray(x)
+    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype)
+
+
+ZEROS_LIKE = Kernel("ZerosLike", "x", out=same, op="zeros_like")
+
+
+def zeros_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
+    """Return zeros in the shape, and unless given the dtype, of ``x``."""
+    x = _convert.asarray(x)
+    if dtype is None:
+        return run(ZEROS_LIKE, x)
+    return zeros(x.shape, dtype=dtype)
+
+
+@decomposition(ZEROS_LIKE)
+def _(x: Tensor) -> Tensor:
+    return zeros(x.shape, dtype=x.dtype)
+
+
+ONES_LIKE = Kernel("OnesLike", "x", out=same, op="ones_like")
+
+
+def ones_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
+    """Return ones in the shape, and unless given the dtype, of ``x``."""
+    x = _convert.asarray(x)
+    if dtype is None:
+        return run(ONES_LIKE, x)
+    return ones(x.shape, dtype=dtype)
+
+
+@decomposition(ONES_LIKE)
+def _(x: Tensor) -> Tensor:
+    return ones(x.shape, dtype=x.dtype)
+
+
+# --- sequences -------------------------------------------------------------------
+
+
+def _range_attrs(
+    *, start: float, stop: float, step: float, dtype: DType | str
+) -> dict[str, Any]:
+    """Turn ``stop`` into a size, worked out once for all backends."""
+    if step == 0 or not all(map(math.isfinite, (start, stop, step))):
+        raise ValueError(
+            f"arange: from {start} to {stop} by {step} is no sequence; all must be "
+            "finite and the step not 0"
+        )
+    if all(isinstance(n, int) for n in (start, stop, step)):
+        size = -((start - stop) // step)
+    else:
+        size = math.ceil((stop - start) / step)
+    size = max(int(size), 0)
+    return {"start": start, "step": step, "size": size, "dtype": canonical(dtype)}
+
+
+RANGE = Kernel(
+    "Range",
+    attrs="start step size dtype",
+    normalize=_range_attrs,
+    out=lambda start, step, size, dtype: Spec((size,), dtype),
+    op="arange",
+)
+
+
+def arange(
+    start: Number, /, stop: Number | None = None, step: Number = 1, *, dtype: Any = None
+) -> Tensor:
+    """Return ``start, start + step, …`` as far as before ``stop``.
+
+    ``arange(stop)`` starts at 0. The dtype is int32 if all three are integers, else
+    float32, unless given; elements are computed in float64 and then rounded to it.
+
+    Raises:
+        ValueError: The step is 0, or something is not finite.
+        OverflowError: The dtype cannot hold an element.
+
+    """
+    first, last = (0, start) if stop is None else (start, stop)
+    begin, end, by = (
+        _real("arange", "start", first),
+        _real("arange", "stop", last),
+        _real("arange", "step", step),
+    )
+    usual = INT32 if all(isinstance(n, int) for n in (begin, end, by)) else FLOAT32
+    wanted = _held("arange", usual if dtype is None else canonical(dtype))
+    if wanted.kind not in "iuf":
+        raise TypeError(f"arange: there is no sequence of {wanted}; use astype")
+    attrs = _range_attrs(start=begin, stop=end, step=by, dtype=wanted)
+    for place in (0, attrs["size"] - 1) if attrs["size"] else ():
+        value = begin + place * by
+        check_range("arange", int(value) if wanted.kind in "iu" else value, wanted)
+    return run(RANGE, **attrs)
+
+
+@decomposition(RANGE)
+def _(*, start: float, step: float, size: int, dtype: DType) -> Tensor:
+    if isinstance(start, int) and isinstance(step, int):
+        whole = range(start, start + size * step, step)
+        values = np.fromiter(whole, dtype, size)
+    else:
+        values = (start + np.arange(size) * step).astype(dtype)
+    return _convert.asarray(values, copy=False)
+
+
+def _real(op: str, name: str, value: object) -> float:
+    """Return a Python or NumPy scalar as a Python number that has an order."""
+    plain = _number(op, name, value)
+    if isinstance(plain, complex):
+        raise TypeError(f"{op}: {name} must be real, got {plain}")
+    return plain
+
+
+LIN_SPACE = Kernel(
+    "LinSpace",
+    attrs="start stop num endpoint dtype",
+    normalize=lambda start, stop, num, endpoint=True, dtype="float32": {
+        "start": start,
+        "stop": stop,
+        "num": num,
+        "endpoint": endpoint,
+        "dtype": canonical(dtype),
+    },
+    out=lambda start, stop, num, endpoint, dtype: Spec((num,), dtype),
+    op="linspace",
+)
+
+
+def linspace(
+    start: Number,
+    stop: Number,
+    /,
+    num: int,
+    *,
+    dtype: Any = None,
+    endpoint: bool = True,
+) -> Tensor:
+    """Return ``num`` numbers from ``start`` to ``stop`` at equal distances.
+
+    ``endpoint=False`` leaves ``stop`` out, and makes the distance ``(stop - start) /
+    num``. The dtype is float32, or complex64 if an end is complex, unless given;
+    elements are computed in double precision and then rounded to it.
+
+    Raises:
+        ValueError: ``num`` is negative or no integer.
+        TypeError: The dtype is not floating, or real though an end is complex.
+
+    """
+    ends = _number("linspace", "start", start), _number("linspace", "stop", stop)
+    kinds = "c" if any(isinstance(end, complex) for end in ends) else "fc"
+    usual = COMPLEX64 if kinds == "c" else FLOAT32
+    wanted = _held("linspace", usual if dtype is None else canonical(dtype))
+    if wanted.kind not in kinds:
+        raise TypeError(
+            f"linspace: {wanted} cannot hold numbers from {ends[0]} to {ends[1]}; use "
+            "arange for integers"
+        )
+    for end in ends:
+        check_range("linspace", end, wanted)
+    count = operator.index(num) if hasattr(num, "__index__") else -1
+    if count < 0:
+        raise ValueError(f"linspace: num must be an integer from 0, got {num!r}")
+    return run(
+        LIN_SPACE,
+        start=ends[0],
+        stop=ends[1],
+        num=count,
+        endpoint=bool(endpoint),
+        dtype=wanted,
+    )
+
+
+@decomposition(LIN_SPACE)
+def _(
+    *, start: complex, stop: complex, num: int, endpoint: bool, dtype: DType
+) -> Tensor:
+    steps = max(num - 1 if endpoint else num, 1)
+    values = start + np.arange(num) * ((stop - start) / steps)
+    if endpoint and num > 1:
+        values[-1] = stop
+    return _convert.asarray(values.astype(dtype), copy=False)
+
+
+# --- matrices and grids ----------------------------------------------------------
+
+
+def eye(n: int, m: int | None = None, /, *, k: int = 0, dtype: Any = None) -> Tensor:
+    """Return ``n`` rows and ``m`` (default ``n``) columns with ones on a diagonal.
+
+    ``k`` is the diagonal: 0 the main one, above it if positive, below if negative.
+    """
+    rows, columns = _sizes("eye", (n, n if m is None else m))
+    on = arange(k, rows + k)
+    hit = shapes.reshape(on, (rows, 1)) == arange(columns)
+    return astype(hit, FLOAT32 if dtype is None else dtype)
+
+
+def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
+    """Return ``x`` with zeros above diagonal ``k`` of its last two axes."""
+    x = _convert.asarray(x)
+    return compare.where(_above("tril", x, k), False, x)
+
+
+def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
+    """Return ``x`` with zeros below diagonal ``k`` of its last two axes."""
+    x = _convert.asarray(x)
+    return compare.where(_above("triu", x, k - 1), x, False)
+
+
+def _above(op: str, x: Tensor, k: int) -> Tensor:
+    """Return where the last two axes are above diagonal ``k``."""
+    if len(x.shape) < 2:
+        raise ValueError(f"{op}: x must have two axes or more, got shape {x.shape}")
+    rows, columns = x.shape[-2:]
+    return arange(columns) > shapes.reshape(arange(k, rows + k), (rows, 1))
+
+
+def meshgrid(*xs: TensorLike, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
+    """Return each of the vectors ``xs``, repeated over the grid that they span.
+
+    ``indexing="ij"`` gives shape (n_0, n_1, …), axis i belonging to ``xs[i]``; "xy"
+    swaps the first two axes, so that those of a picture are rows and columns.
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing {indexing!r}: use 'xy' or 'ij'")
+    vectors = [_convert.asarray(x) for x in xs]
+    for x in vectors:
+        if len(x.shape) > 1:
+            raise ValueError(f"meshgrid: expected vectors, got shape {x.shape}")
+    places = list(range(len(vectors)))
+    if indexing == "xy" and len(vectors) > 1:
+        places[:2] = 1, 0
+    sizes = [1] * len(vectors)
+    for place, x in zip(places, vectors, strict=True):
+        sizes[place] = x.size
+    return [
+        shapes.broadcast_to(
+            shapes.reshape(x, [-1 if i == place else 1 for i in range(len(sizes))]),
+            tuple(sizes),
+        )
+        for place, x in zip(places, vectors, strict=True)
+    ]

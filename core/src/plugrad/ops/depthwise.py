@@ -1,1 +1,208 @@
-"""Depthwise convolution."""
+"""Convolutions of each channel by itself.
+
+Kernels: ``DepthwiseConv2dNative`` and its two transposes. They are convolutions in as
+many groups as there are channels, which is what they decompose into.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plugrad import geometry
+from plugrad._engine import run
+from plugrad._kernel import Kernel, Spec, decomposition, gradients
+from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Padding, Rounding, Shape, Sizes, Windows
+
+from . import _windows, binary, conv, shape
+
+
+def _of(x: Spec, filter: Spec, *_: Any, **given: Any) -> dict[str, Any]:
+    """Turn attributes of a user, such as strides and pad, into the contract's."""
+    told = _windows.options(given)
+    found = geometry.depthwise("run_kernel", x.shape, filter.shape, **told)
+    return {"geometry": found, **given}
+
+
+def _back_to_x(
+    dy: Spec, filter: Spec, *, in_shape: Shape, **given: Any
+) -> dict[str, Any]:
+    x = Spec(tuple(in_shape), dy.dtype)
+    return conv.checked(dy, _of(x, filter, places=dy.shape[1:-1], **given))
+
+
+def _back_to_filter(
+    x: Spec, dy: Spec, *, filter_shape: Shape, **given: Any
+) -> dict[str, Any]:
+    filter = Spec(tuple(filter_shape), dy.dtype)
+    return conv.checked(dy, _of(x, filter, places=dy.shape[1:-1], **given))
+
+
+def _filter_shape(windows: Windows) -> Shape:
+    c, k = windows.in_shape[-1], windows.out_shape[-1]
+    return (*windows.window, c, k // c)
+
+
+DEPTHWISE_CONV2D = Kernel(
+    "DepthwiseConv2dNative",
+    "x filter",
+    attrs="geometry",
+    normalize=_of,
+    out=lambda x, filter, geometry: Spec(geometry.out_shape, x.dtype),
+    op="depthwise_conv2d",
+)
+
+DEPTHWISE_CONV2D_INPUT = Kernel(
+    "DepthwiseConv2dNativeBackpropInput",
+    "dy filter",
+    attrs="geometry",
+    outputs="dx",
+    normalize=_back_to_x,
+    out=lambda dy, filter, geometry: Spec(geometry.in_shape, dy.dtype),
+)
+
+DEPTHWISE_CONV2D_FILTER = Kernel(
+    "DepthwiseConv2dNativeBackpropFilter",
+    "x dy",
+    attrs="geometry",
+    outputs="dfilter",
+    normalize=_back_to_filter,
+    out=lambda x, dy, geometry: Spec(_filter_shape(geometry), x.dtype),
+)
+
+
+def depthwise_conv2d(
+    x: TensorLike,
+    filter: TensorLike,
+    /,
+    *,
+    strides: Sizes = 1,
+    pad: Padding = "valid",
+    dilations: Sizes = 1,
+    data_format: str = "NHWC",
+    dim_rounding_mode: Rounding | None = None,
+) -> Tensor:
+    """Convolve each channel of ``x`` with filters of its own.
+
+    Args:
+        x: ``[batch, height, width, channels]``, or without the batch.
+        filter: ``[height, width, channels, multiplier]``.
+        strides: See ``conv2d``, as for all that follows.
+        pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
+        dilations: Steps between taps.
+        data_format: "NHWC" or "NCHW".
+        dim_rounding_mode: "floor", "ceil" or "round".
+
+    Returns:
+        ``[batch, out_height, out_width, channels · multiplier]``; the results of one
+        channel are neighbours.
+
+    """
+    x, filter = _windows.numbers("depthwise_conv2d", x, filter)
+    x, back = _windows.channels_last("depthwise_conv2d", x, 2, data_format)
+    windows = geometry.depthwise(
+        "depthwise_conv2d",
+        x.shape,
+        filter.shape,
+        strides=strides,
+        pad=pad,
+        dilations=dilations,
+        dim_rounding_mode=dim_rounding_mode,
+    )
+    return back(run(DEPTHWISE_CONV2D, x, filter, geometry=windows))
+
+
+@decomposition(DEPTHWISE_CONV2D)
+def _(x: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
+    filter = shape.reshape(filter, geometry.filter_shape)
+    return run(conv.CONV2D, x, filter, geometry=geometry)
+
+
+@decomposition(DEPTHWISE_CONV2D_INPUT)
+def _(dy: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
+    filter = shape.reshape(filter, geometry.filter_shape)
+    return run(conv.CONV2D_INPUT, dy, filter, geometry=geometry)
+
+
+@decomposition(DEPTHWISE_CONV2D_FILTER)
+def _(x: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
+    dfilter = run(conv.CONV2D_FILTER, x, dy, geometry=geometry)
+    return shape.reshape(dfilter, _filter_shape(geometry))
+
+
+gradients(
+    DEPTHWISE_CONV2D,
+    x=lambda dy, filter, geometry: run(
+        DEPTHWISE_CONV2D_INPUT, dy, binary._conj(filter), geometry=geometry
+    ),
+    filter=lambda dy, x, geometry: run(
+        DEPTHWISE_CONV2D_FILTER, binary._conj(x), dy, geometry=geometry
+    ),
+)
+
+gradients(
+    DEPTHWISE_CONV2D_INPUT,
+    dy=lambda ddx, filter, geometry: run(
+        DEPTHWISE_CONV2D, ddx, binary._conj(filter), geometry=geometry
+    ),
+    filter=lambda ddx, dy, geometry: run(
+        DEPTHWISE_CONV2D_FILTER, ddx, binary._conj(dy), geometry=geometry
+    ),
+)
+
+gradients(
+    DEPTHWISE_CONV2D_FILTER,
+    x=lambda ddf, dy, geometry: run(
+        DEPTHWISE_CONV2D_INPUT, binary._conj(dy), ddf, geometry=geometry
+    ),
+    dy=lambda ddf, x, geometry: run(
+        DEPTHWISE_CONV2D, binary._conj(x), ddf, geometry=geometry
+    ),
+)
+
+
+def separable_conv2d(
+    x: TensorLike,
+    depthwise_filter: TensorLike,
+    pointwise_filter: TensorLike,
+    /,
+    *,
+    strides: Sizes = 1,
+    pad: Padding = "valid",
+    dilations: Sizes = 1,
+    data_format: str = "NHWC",
+    dim_rounding_mode: Rounding | None = None,
+) -> Tensor:
+    """Return ``conv2d(depthwise_conv2d(x, depthwise_filter), pointwise_filter)``.
+
+    Args:
+        x: ``[batch, height, width, channels]``, or without the batch.
+        depthwise_filter: ``[height, width, channels, multiplier]``.
+        pointwise_filter: ``[1, 1, channels · multiplier, out_channels]``.
+        strides: Of the depthwise part, as are all that follow; see ``conv2d``.
+        pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
+        dilations: Steps between taps.
+        data_format: "NHWC" or "NCHW".
+        dim_rounding_mode: "floor", "ceil" or "round".
+
+    """
+    op = "separable_conv2d"
+    x, first, second = _windows.numbers(op, x, depthwise_filter, pointwise_filter)
+    if len(first.shape) != 4:
+        raise ValueError(f"{op}: depthwise_filter must have rank 4, got {first.shape}")
+    between = first.shape[2] * first.shape[3]
+    if len(second.shape) != 4 or second.shape[:3] != (1, 1, between):
+        raise ValueError(
+            f"{op}: pointwise_filter must have shape (1, 1, {between}, out_channels) "
+            f"after a depthwise_filter of shape {first.shape}, got {second.shape}"
+        )
+    y = depthwise_conv2d(
+        x,
+        first,
+        strides=strides,
+        pad=pad,
+        dilations=dilations,
+        data_format=data_format,
+        dim_rounding_mode=dim_rounding_mode,
+    )
+    return conv.conv2d(y, second, data_format=data_format)

@@ -1,1 +1,258 @@
-"""Gathering by indices."""
+"""Reading slices by index, adding them up by id, and one-hot.
+
+Kernels: ``GatherV2 OneHot UnsortedSegmentSum``. Reading and adding up are each other's
+transposes, so every order of derivative is one of the two. Kernels count indices from
+0, and a backend that works at once raises IndexError for one that is out of range.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._dtypes import BOOL, INT32, DType, canonical
+from plugrad._engine import run
+from plugrad._kernel import Kernel, Spec, decomposition, gradients
+from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import integers
+
+from . import _convert, binary, compare, creation, indexing, shape, slicing
+
+# --- indices ---------------------------------------------------------------------
+
+
+def _gathered(x: Spec, indices: Spec, *, axis: int, batch_dims: int) -> Spec:
+    middle = indices.shape[batch_dims:]
+    return Spec((*x.shape[:axis], *middle, *x.shape[axis + 1 :]), x.dtype)
+
+
+GATHER_V2 = Kernel(
+    "GatherV2",
+    "x indices",
+    attrs="axis batch_dims",
+    out=_gathered,
+    checks="indices",
+    op="gather",
+)
+
+
+def gather(
+    x: TensorLike, indices: TensorLike, /, *, axis: int = 0, batch_dims: int = 0
+) -> Tensor:
+    """Return the slices of ``x`` along ``axis`` at ``indices``, integers from 0.
+
+    The axes of ``indices`` take the place of ``axis``. The first ``batch_dims`` axes
+    belong to both and are gone through together.
+
+    Raises:
+        IndexError: An index is out of range, or negative.
+
+    """
+    x = _convert.asarray(x)
+    indices = indexing.integer_tensor("gather", "indices", indices)
+    (axis,) = geometry.axes("gather", integers("gather", "axis", axis), len(x.shape))
+    (batch,) = integers("gather", "batch_dims", batch_dims)
+    rank = len(indices.shape)
+    if not -rank <= batch <= rank or (batch + rank if batch < 0 else batch) > axis:
+        raise ValueError(
+            f"gather: batch_dims {batch} must be at most axis {axis} and the rank of "
+            f"indices, {rank}"
+        )
+    batch = batch + rank if batch < 0 else batch
+    if x.shape[:batch] != indices.shape[:batch]:
+        raise ValueError(
+            f"gather: shapes {x.shape} and {indices.shape} differ in their first "
+            f"{batch} axes (batch_dims)"
+        )
+    return run(GATHER_V2, x, indices, axis=axis, batch_dims=batch)
+
+
+def _gather_gradient(
+    dy: Tensor, indices: Tensor, x_spec: Spec, axis: int, batch_dims: int
+) -> Tensor:
+    """Add up the slices of ``dy`` by index.
+
+    Axes are batch, outer, k (those of the indices) and inner; k goes in front of outer.
+    With a batch, each has its own range of ids.
+    """
+    batch, size = x_spec.shape[:batch_dims], x_spec.shape[axis]
+    b, o, k = batch_dims, axis - batch_dims, len(indices.shape) - batch_dims
+    count = math.prod(batch)
+    if o:
+        back = (*range(b + o, b + o + k), *range(b, b + o))
+        order = (*range(b), *back, *range(b + o + k, len(dy.shape)))
+        dy = run(shape.TRANSPOSE, dy, axes=order)
+    if b:
+        kind = INT32 if count * size < 2**31 else indexing.INT64
+        starts = (np.arange(count) * size).astype(kind)
+        ids = run(shape.RESHAPE, indices, shape=(count, math.prod(indices.shape[b:])))
+        indices = creation.astype(ids, kind) + _convert.asarray(starts[:, None])
+    ids = run(shape.RESHAPE, indices, shape=(math.prod(indices.shape),))
+    rest = dy.shape[b + k :]
+    rows = run(shape.RESHAPE, dy, shape=(*ids.shape, *rest))
+    dx = run(UNSORTED_SEGMENT_SUM, rows, ids, num_segments=count * size)
+    if b:
+        dx = run(shape.RESHAPE, dx, shape=(*batch, size, *rest))
+    if not o:
+        return dx
+    order = (*range(b), *range(b + 1, b + 1 + o), b, *range(b + 1 + o, len(dx.shape)))
+    return run(shape.TRANSPOSE, dx, axes=order)
+
+
+gradients(GATHER_V2, x=_gather_gradient, indices=None)
+
+
+def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> Tensor:
+    """Return the slices of ``x`` along ``axis`` at ``indices``.
+
+    Negative indices count from the end. Without ``axis``, ``x`` has rank 1.
+    """
+    x = _convert.asarray(x)
+    if axis is None and len(x.shape) != 1:
+        raise ValueError(f"take: shape {x.shape} has not one axis; say which, axis=")
+    (axis,) = geometry.axes("take", axis or 0, len(x.shape))
+    found = indexing.counted_from_0("take", indices, x.shape[axis], axis)
+    return run(GATHER_V2, x, found, axis=axis, batch_dims=0)
+
+
+def take_along_axis(x: TensorLike, indices: TensorLike, /, *, axis: int = -1) -> Tensor:
+    """Return the elements of ``x`` along ``axis`` at ``indices``, row by row.
+
+    Both have the same rank, and broadcast outside ``axis``. Negative indices count from
+    the end.
+    """
+    x = _convert.asarray(x)
+    rank = len(x.shape)
+    (axis,) = geometry.axes("take_along_axis", axis, rank)
+    indices = indexing.counted_from_0("take_along_axis", indices, x.shape[axis], axis)
+    if len(indices.shape) != rank:
+        raise ValueError(
+            f"take_along_axis: shapes {x.shape} and {indices.shape} differ in rank"
+        )
+    last = (*[i for i in range(rank) if i != axis], axis)
+    x, indices = (run(shape.TRANSPOSE, t, axes=last) for t in (x, indices))
+    batch = geometry.broadcast("take_along_axis", x.shape[:-1], indices.shape[:-1])
+    x, indices = (
+        run(shape.BROADCAST_TO, t, shape=(*batch, t.shape[-1])) for t in (x, indices)
+    )
+    y = run(GATHER_V2, x, indices, axis=rank - 1, batch_dims=rank - 1)
+    return shape.moveaxis(y, -1, axis)
+
+
+# --- segments --------------------------------------------------------------------
+
+UNSORTED_SEGMENT_SUM: Kernel = Kernel(
+    "UnsortedSegmentSum",
+    "x segment_ids",
+    attrs="num_segments",
+    out=lambda x, segment_ids, num_segments: Spec(
+        (num_segments, *x.shape[1:]), x.dtype
+    ),
+    op="unsorted_segment_sum",
+)
+
+
+def unsorted_segment_sum(
+    x: TensorLike, segment_ids: TensorLike, /, num_segments: int
+) -> Tensor:
+    """Return ``num_segments`` sums of those slices of ``x`` that have the same id.
+
+    The shape of ``segment_ids`` is the first axes of ``x``. Slices whose id is negative
+    or too large are left out; sums of no slice are 0, those of bool are int32.
+    """
+    op = "unsorted_segment_sum"
+    x = _convert.asarray(x)
+    x = creation.astype(x, INT32) if x.dtype is BOOL else x
+    ids = indexing.integer_tensor(op, "segment_ids", segment_ids)
+    (count,) = integers(op, "num_segments", num_segments)
+    rank = len(ids.shape)
+    if not rank or x.shape[:rank] != ids.shape or count < 0:
+        raise ValueError(
+            f"{op}: segment_ids {ids.shape} must be the first axes of shape {x.shape}, "
+            f"and num_segments {count} not negative"
+        )
+    if rank > 1:
+        x = run(shape.RESHAPE, x, shape=(math.prod(ids.shape), *x.shape[rank:]))
+        ids = run(shape.RESHAPE, ids, shape=(math.prod(ids.shape),))
+    return run(UNSORTED_SEGMENT_SUM, x, ids, num_segments=count)
+
+
+def _segment_of(dy: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
+    """Return the slice of ``dy`` for each id: zeros, on both sides, if out of range."""
+    dy = slicing.pad(dy, [(1, 1), *[(0, 0)] * (len(dy.shape) - 1)])
+    inside = binary.minimum(binary.maximum(segment_ids, -1), num_segments)
+    return run(GATHER_V2, dy, inside + 1, axis=0, batch_dims=0)
+
+
+gradients(UNSORTED_SEGMENT_SUM, x=_segment_of, segment_ids=None)
+
+
+# --- one-hot ---------------------------------------------------------------------
+
+
+def _hot(
+    indices: Spec,
+    *,
+    depth: int,
+    on_value: complex,
+    off_value: complex,
+    axis: int,
+    dtype: DType,
+) -> Spec:
+    return Spec((*indices.shape[:axis], depth, *indices.shape[axis:]), dtype)
+
+
+ONE_HOT = Kernel(
+    "OneHot",
+    "indices",
+    attrs="depth on_value off_value axis dtype",
+    out=_hot,
+    op="one_hot",
+)
+
+
+def one_hot(
+    indices: TensorLike,
+    /,
+    depth: int,
+    *,
+    on_value: complex = 1,
+    off_value: complex = 0,
+    axis: int = -1,
+    dtype: Any = "float32",
+) -> Tensor:
+    """Return ``on_value`` at each index, along a new axis of size ``depth``.
+
+    All else is ``off_value``; so is everything for an index that is out of range. The
+    new axis is the axis ``axis`` of the result.
+    """
+    indices = indexing.integer_tensor("one_hot", "indices", indices)
+    (size,) = integers("one_hot", "depth", depth)
+    if size < 0:
+        raise ValueError(f"one_hot: depth {size} must not be negative")
+    (axis,) = geometry.axes("one_hot", axis, len(indices.shape) + 1)
+    wanted = creation._held("one_hot", canonical(dtype))
+    on, off = (slicing.constant("one_hot", v, wanted) for v in (on_value, off_value))
+    values = {"on_value": on, "off_value": off, "axis": axis, "dtype": wanted}
+    return run(ONE_HOT, indices, depth=size, **values)
+
+
+@decomposition(ONE_HOT)
+def _(
+    indices: Tensor,
+    *,
+    depth: int,
+    on_value: complex,
+    off_value: complex,
+    axis: int,
+    dtype: DType,
+) -> Tensor:
+    places = np.arange(depth, dtype=indices.dtype)
+    places = places.reshape(depth, *[1] * (len(indices.shape) - axis))
+    column = shape.expand_dims(indices, axis=axis)
+    hit = compare.equal(column, _convert.asarray(places, copy=False))
+    on, off = (creation.full((), v, dtype=dtype) for v in (on_value, off_value))
+    return compare.where(hit, on, off)

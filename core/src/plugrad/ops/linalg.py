@@ -1,1 +1,395 @@
-"""Matrix products."""
+"""Products of vectors and matrices, norms. Kernels: ``BatchMatMul``.
+
+Public at the top level where the array API standard has them there (``matmul
+matrix_transpose tensordot vecdot``), all others as ``plugrad.linalg``.
+
+Map: products; parts and transposes; norms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._dtypes import BOOL, INT32
+from plugrad._engine import run
+from plugrad._kernel import Kernel, Spec, gradients
+from plugrad._tensor import Tensor, TensorLike
+
+from . import _convert, binary, compare, creation, reduce, shape, slicing, unary
+
+# --- products --------------------------------------------------------------------
+
+
+def _factors(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
+    """Return both in one dtype; products of bool are summed as int32."""
+    if not (type(a) is Tensor and type(b) is Tensor and a.dtype is b.dtype):
+        a, b = _convert.together(op, a, b)
+    if a.dtype is BOOL:
+        return creation.astype(a, INT32), creation.astype(b, INT32)
+    return a, b
+
+
+def _product(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    rows, columns = a.shape[-1 - (not transpose_a)], b.shape[-1 - transpose_b]
+    return Spec((*batch, rows, columns), a.dtype)
+
+
+BATCH_MATMUL = Kernel(
+    "BatchMatMul",
+    "a b",
+    attrs="transpose_a transpose_b",
+    out=_product,
+    broadcasts=True,
+    op="matmul",
+)
+
+
+def matmul(
+    a: TensorLike,
+    b: TensorLike,
+    /,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> Tensor:
+    """Return the matrix product, ``y[..., i, j] = Σ a[..., i, k] · b[..., k, j]``.
+
+    A vector ``a`` is a row and a vector ``b`` a column, whose axis the result lacks.
+    All axes before the last two broadcast. Integers keep their dtype and wrap; bool
+    gives int32.
+
+    Args:
+        a: ``[..., i, k]`` or ``[k]``.
+        b: ``[..., k, j]`` or ``[k]``.
+        transpose_a: Whether ``a`` is ``[..., k, i]``.
+        transpose_b: Whether ``b`` is ``[..., j, k]``.
+
+    Raises:
+        ValueError: A scalar, or shapes that do not fit.
+
+    """
+    a, b = _factors("matmul", a, b)
+    how = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    plain = len(a.shape) == 2 == len(b.shape)
+    if plain and a.shape[1 - transpose_a] == b.shape[transpose_b]:
+        return run(BATCH_MATMUL, a, b, **how)
+    left, right, sizes = _fitted(a.shape, b.shape, transpose_a, transpose_b)
+    a = a if a.shape == left else run(shape.RESHAPE, a, shape=left)
+    b = b if b.shape == right else run(shape.RESHAPE, b, shape=right)
+    y = run(BATCH_MATMUL, a, b, **how)
+    return y if y.shape == sizes else run(shape.RESHAPE, y, shape=sizes)
+
+
+Sizes = tuple[int, ...]
+
+
+def _fitted(a: Sizes, b: Sizes, turn_a: bool, turn_b: bool) -> tuple[Sizes, ...]:
+    """Return the shapes to give ``a``, ``b`` and their product.
+
+    Many matrices times one are one product of a large matrix, and one in backward.
+    """
+    if not a or not b or (turn_a and len(a) == 1) or (turn_b and len(b) == 1):
+        raise ValueError(
+            f"matmul: shapes {a} and {b}: a scalar is no matrix, multiply it; a vector "
+            "is not transposed"
+        )
+    left, right = a if len(a) > 1 else (1, *a), b if len(b) > 1 else (*b, 1)
+    if left[-1 - turn_a] != right[-2 + turn_b]:
+        turned = " and ".join(["a"] * turn_a + ["b"] * turn_b)
+        raise ValueError(
+            f"matmul: inner sizes {left[-1 - turn_a]} and {right[-2 + turn_b]} of "
+            f"shapes {a} and {b}{turned and f' ({turned} transposed)'} differ; make "
+            "them equal"
+        )
+    batch = left[:-2]
+    if len(right) > 2:
+        batch = geometry.broadcast("matmul", batch, right[:-2])
+    rows = () if len(a) == 1 else (left[-2 + turn_a],)
+    columns = () if len(b) == 1 else (right[-1 - turn_b],)
+    sizes = (*batch, *rows, *columns)
+    if len(left) > 2 and len(right) == 2 and not turn_a:
+        left = (math.prod(left[:-1]), left[-1])
+    return left, right, sizes
+
+
+def _conj(x: Tensor) -> Tensor:
+    """Return the complex conjugate; ``x`` itself where it is real."""
+    return binary._conj(x)
+
+
+def _matmul_gradient_a(
+    dy: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool
+) -> Tensor:
+    b = _conj(b)
+    if transpose_a:
+        return run(BATCH_MATMUL, b, dy, transpose_a=transpose_b, transpose_b=True)
+    return run(BATCH_MATMUL, dy, b, transpose_a=False, transpose_b=not transpose_b)
+
+
+def _matmul_gradient_b(
+    dy: Tensor, a: Tensor, transpose_a: bool, transpose_b: bool
+) -> Tensor:
+    a = _conj(a)
+    if transpose_b:
+        return run(BATCH_MATMUL, dy, a, transpose_a=True, transpose_b=transpose_a)
+    return run(BATCH_MATMUL, a, dy, transpose_a=not transpose_a, transpose_b=False)
+
+
+gradients(BATCH_MATMUL, a=_matmul_gradient_a, b=_matmul_gradient_b)
+
+
+def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
+    """Return the inner products along ``axis``, ``Σ conj(a) · b``.
+
+    The other axes broadcast; ``axis`` counts from the end, unless ranks are equal.
+    """
+    a, b = _factors("vecdot", a, b)
+    rank = min(len(a.shape), len(b.shape))
+    if axis >= 0 and len(a.shape) != len(b.shape):
+        raise ValueError(
+            f"vecdot: axis {axis} of shapes {a.shape} and {b.shape}, which differ in "
+            "rank, is not one; count from the end"
+        )
+    at = reduce.one_axis("vecdot", axis, rank) - rank
+    if a.shape[at] != b.shape[at]:
+        raise ValueError(
+            f"vecdot: sizes {a.shape[at]} and {b.shape[at]} along axis {axis} of "
+            f"shapes {a.shape} and {b.shape} differ; make them equal"
+        )
+    y = binary.multiply(_conj(a), b)
+    return run(reduce.SUM, y, axis=(len(y.shape) + at,), keepdims=False)
+
+
+def tensordot(
+    a: TensorLike,
+    b: TensorLike,
+    /,
+    *,
+    axes: int | tuple[Sequence[int], Sequence[int]] = 2,
+) -> Tensor:
+    """Return the sum of products over several axes at once.
+
+    Args:
+        a: Any shape.
+        b: Any shape.
+        axes: So many last axes of ``a`` with the first of ``b``, or two sequences: the
+            axes of ``a``, and those of ``b`` in the same order. Sizes must agree.
+
+    Returns:
+        The other axes of ``a``, then those of ``b``.
+
+    """
+    a, b = _factors("tensordot", a, b)
+    ours, theirs = _pairs(axes, len(a.shape), len(b.shape))
+    mine, yours = [a.shape[i] for i in ours], [b.shape[i] for i in theirs]
+    if mine != yours:
+        raise ValueError(
+            f"tensordot: axes {axes} of shapes {a.shape} and {b.shape} have sizes "
+            f"{mine} and {yours}, which must be equal"
+        )
+    rows = [i for i in range(len(a.shape)) if i not in ours]
+    columns = [i for i in range(len(b.shape)) if i not in theirs]
+    sizes = tuple([a.shape[i] for i in rows] + [b.shape[i] for i in columns])
+    inner = math.prod(mine)
+    left, right = math.prod(sizes[: len(rows)]), math.prod(sizes[len(rows) :])
+    a = run(shape.RESHAPE, shape.permute_dims(a, [*rows, *ours]), shape=(left, inner))
+    b = shape.permute_dims(b, [*theirs, *columns])
+    b = run(shape.RESHAPE, b, shape=(inner, right))
+    y = run(BATCH_MATMUL, a, b, transpose_a=False, transpose_b=False)
+    return run(shape.RESHAPE, y, shape=sizes)
+
+
+def _pairs(axes: Any, rank: int, other: int) -> tuple[list[int], list[int]]:
+    """Return the axes of both arguments, in order and not negative."""
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(rank, other):
+            raise ValueError(
+                f"tensordot: {axes} axes are not among ranks {rank} and {other}"
+            )
+        return list(range(rank - axes, rank)), list(range(axes))
+    given = [[one] if isinstance(one, int) else list(one) for one in axes]
+    if len(given) != 2 or len(given[0]) != len(given[1]):
+        raise ValueError(
+            f"tensordot: axes {axes} must be an int or two sequences of one length"
+        )
+    for one, n in zip(given, (rank, other), strict=True):
+        geometry.axes("tensordot", one, n)
+    return [i % rank for i in given[0]], [i % other for i in given[1]]
+
+
+def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return all products of two vectors, ``y[i, j] = a[i] · b[j]``."""
+    a, b = _factors("outer", a, b)
+    if len(a.shape) != 1 or len(b.shape) != 1:
+        raise ValueError(
+            f"outer: shapes {a.shape} and {b.shape} must be those of vectors; reshape, "
+            "or use tensordot(axes=0)"
+        )
+    return binary.multiply(run(shape.RESHAPE, a, shape=(*a.shape, 1)), b)
+
+
+def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return the Kronecker product: ``b`` as often as ``a`` has elements, times each.
+
+    The one of lower rank gets axes of size 1 in front; sizes multiply, axis by axis.
+    """
+    a, b = _factors("kron", a, b)
+    rank = max(len(a.shape), len(b.shape))
+    left = [1] * (rank - len(a.shape)) + list(a.shape)
+    right = [1] * (rank - len(b.shape)) + list(b.shape)
+    coarse = tuple([size for n in left for size in (n, 1)])
+    fine = tuple([size for n in right for size in (1, n)])
+    a, b = run(shape.RESHAPE, a, shape=coarse), run(shape.RESHAPE, b, shape=fine)
+    sizes = tuple([n * m for n, m in zip(left, right, strict=True)])
+    return run(shape.RESHAPE, binary.multiply(a, b), shape=sizes)
+
+
+def cross(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
+    """Return the cross product of vectors of three along ``axis``.
+
+    The other axes broadcast; ``axis`` counts from the end, unless ranks are equal.
+    """
+    a, b = _factors("cross", a, b)
+    rank = min(len(a.shape), len(b.shape))
+    if axis >= 0 and len(a.shape) != len(b.shape):
+        raise ValueError(
+            f"cross: axis {axis} of shapes {a.shape} and {b.shape}, which differ in "
+            "rank, is not one; count from the end"
+        )
+    at = reduce.one_axis("cross", axis, rank) - rank
+    if not a.shape[at] == b.shape[at] == 3:
+        raise ValueError(
+            f"cross: axis {axis} of shapes {a.shape} and {b.shape} must have size 3"
+        )
+    x, y, z = shape.split(a, [1, 1, 1], axis=at)
+    u, v, w = shape.split(b, [1, 1, 1], axis=at)
+    return shape.concat([y * w - z * v, z * u - x * w, x * v - y * u], axis=at)
+
+
+# --- parts and transposes --------------------------------------------------------
+
+
+def _matrices(op: str, x: TensorLike) -> Tensor:
+    x = _convert.asarray(x)
+    if len(x.shape) < 2:
+        raise ValueError(f"{op}: shape {x.shape} is not that of matrices; reshape")
+    return x
+
+
+def matrix_transpose(x: TensorLike, /) -> Tensor:
+    """Return each matrix transposed: the last two axes change places."""
+    x = _matrices("matrix_transpose", x)
+    *batch, row, column = range(len(x.shape))
+    return shape.permute_dims(x, [*batch, column, row])
+
+
+def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
+    """Return the diagonal of each matrix, ``y[..., i] = x[..., i, i + offset]``."""
+    x = _matrices("diagonal", x)
+    *batch, rows, columns = x.shape
+    size = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+    start = (offset if offset >= 0 else -offset * columns) if size else 0
+    lead = [0] * len(batch)
+    flat = run(shape.RESHAPE, x, shape=(*batch, rows * columns))
+    return run(
+        slicing.STRIDED_SLICE,
+        flat,
+        begin=(*lead, start),
+        size=(*batch, size),
+        strides=(*[1] * len(batch), columns + 1),
+    )
+
+
+def trace(x: TensorLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
+    """Return the sum of the diagonal of each matrix, ``Σ x[..., i, i + offset]``."""
+    diagonals = diagonal(_matrices("trace", x), offset=offset)
+    return reduce.sum(diagonals, axis=-1, dtype=dtype)
+
+
+# --- norms -----------------------------------------------------------------------
+
+
+def vector_norm(
+    x: TensorLike,
+    /,
+    *,
+    axis: reduce.Axis = None,
+    keepdims: bool = False,
+    ord: float = 2,
+) -> Tensor:
+    """Return ``(Σ |x|^ord)^(1/ord)`` over ``axis``, without overflow on the way.
+
+    ``ord`` may be inf (the largest ``|x|``), -inf (the smallest) and 0 (how many are
+    not 0, as a floating number). Where all elements are 0 the gradient is 0.
+    """
+    x = _convert.floating("vector_norm", x)
+    if not isinstance(ord, int | float | np.number):
+        raise TypeError(f"vector_norm: ord {ord!r} must be a number; see matrix_norm")
+    axes = geometry.axes("vector_norm", axis, len(x.shape))
+    wide = reduce.widened(x)
+    sizes = unary.abs(wide)
+    dtype = sizes.dtype if x.dtype.kind == "c" else x.dtype
+    empty = not math.prod([x.shape[i] for i in axes])
+    if ord == 0:
+        y = reduce.count_nonzero(wide, axis=axes, keepdims=keepdims)
+    elif ord == -math.inf:
+        y = reduce.min(sizes, axis=axes, keepdims=keepdims)
+    elif ord == 1 or empty:
+        y = run(reduce.SUM, sizes, axis=axes, keepdims=keepdims)
+    elif ord == math.inf:
+        y = run(reduce.MAX, sizes, axis=axes, keepdims=keepdims)
+    else:
+        y = _power_norm(wide, sizes, axes, keepdims, ord)
+    return creation.astype(y, dtype)
+
+
+def _power_norm(
+    x: Tensor, sizes: Tensor, axes: Sizes, keepdims: bool, ord: float
+) -> Tensor:
+    """Divide by the largest first; it is a constant, as the norm is homogeneous."""
+    top = run(reduce.MAX, sizes, axis=axes, keepdims=True)._sibling()
+    usual = compare.logical_and(compare.greater(top, 0), unary.isfinite(top))
+    top = compare.where(usual, top, 1.0)
+    # a power of x and not of |x| where it is the same: its second derivative at 0 is
+    parts = (x if ord % 2 == 0 and x.dtype.kind == "f" else sizes) / top
+    powers = unary.square(parts) if ord == 2 else binary.pow(parts, ord)
+    total = run(reduce.SUM, powers, axis=axes, keepdims=keepdims)
+    if ord == 2:
+        y = reduce.root(total)
+    else:
+        zero = compare.equal(total, 0)
+        y = binary.pow(compare.where(zero, 1.0, total), 1 / ord)
+        y = compare.where(zero, 0.0, y)
+    return y * run(shape.RESHAPE, top, shape=y.shape)
+
+
+def matrix_norm(
+    x: TensorLike,
+    /,
+    *,
+    keepdims: bool = False,
+    ord: float | Literal["fro"] = "fro",
+) -> Tensor:
+    """Return the norm of each matrix (the last two axes).
+
+    ``"fro"`` is ``√Σ |x|²``, 1 the largest sum of a column and -1 the smallest, inf and
+    -inf the same of rows. Others need singular values, and are not here.
+    """
+    x = _matrices("matrix_norm", _convert.floating("matrix_norm", x))
+    if ord == "fro":
+        return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
+    if ord not in (1, -1, math.inf, -math.inf):
+        raise ValueError(
+            f"matrix_norm: ord {ord!r} needs singular values; use 'fro', 1, -1, inf "
+            "or -inf"
+        )
+    sums = reduce.sum(unary.abs(x), axis=-2 if abs(ord) == 1 else -1, keepdims=True)
+    extreme = reduce.max if ord > 0 else reduce.min
+    y = extreme(sums, axis=(-2, -1), keepdims=True)
+    return y if keepdims else run(shape.RESHAPE, y, shape=x.shape[:-2])

@@ -1,1 +1,288 @@
-"""Losses: compositions of other ops; no kernels."""
+"""Losses, public as ``plugrad.losses``: compositions of other ops; no kernels.
+
+All take labels first, then predictions or logits of the same shape, then weights that
+broadcast to the losses. ``reduction`` says what becomes of the weighted losses:
+
+- ``"none"``: they are returned as they are;
+- ``"sum"``: their sum;
+- ``"mean"``: their sum divided by that of the weights;
+- ``"sum_by_nonzero_weights"`` (the default): their sum divided by the number of losses
+  whose weight is not 0.
+
+Where there is nothing to divide by the result is 0. Integers become float32.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from plugrad import geometry
+from plugrad._tensor import Tensor, TensorLike
+
+from . import (
+    _convert,
+    activation,
+    binary,
+    compare,
+    creation,
+    gather,
+    norm,
+    reduce,
+    shape,
+    unary,
+)
+
+Reduction = Literal["none", "sum", "mean", "sum_by_nonzero_weights"]
+DEFAULT: Reduction = "sum_by_nonzero_weights"
+
+
+def _alike(op: str, labels: TensorLike, others: TensorLike) -> tuple[Tensor, Tensor]:
+    """Return labels and predictions in one floating dtype; shapes must be equal."""
+    if not (
+        type(labels) is Tensor
+        and type(others) is Tensor
+        and labels.dtype is others.dtype
+    ):
+        labels, others = _convert.together(op, labels, others)
+    a, b = _convert.floating(op, labels, "f"), _convert.floating(op, others, "f")
+    if a.shape != b.shape:
+        raise ValueError(
+            f"{op}: labels of shape {a.shape} and predictions of shape {b.shape} must "
+            "have the same shape"
+        )
+    return a, b
+
+
+def compute_weighted_loss(
+    losses: TensorLike,
+    weights: TensorLike | None = None,
+    /,
+    *,
+    reduction: Reduction = DEFAULT,
+) -> Tensor:
+    """Return ``losses · weights``, reduced as the module says.
+
+    Raises:
+        ValueError: The weights do not broadcast to the losses, or the reduction is
+            unknown.
+
+    """
+    return _weighted("compute_weighted_loss", losses, weights, reduction)
+
+
+def _weighted(
+    op: str, losses: TensorLike, weights: TensorLike | None, reduction: Reduction
+) -> Tensor:
+    losses = _convert.floating(op, losses, "f")
+    if reduction not in ("none", "sum", "mean", "sum_by_nonzero_weights"):
+        raise ValueError(
+            f"{op}: reduction {reduction!r} is none of 'none', 'sum', 'mean' and "
+            "'sum_by_nonzero_weights'"
+        )
+    if weights is None:
+        if reduction == "none":
+            return losses
+        total = reduction == "sum" or not losses.size
+        return reduce.sum(losses) if total else reduce.mean(losses)
+    losses, weights = _convert.together(op, losses, weights)
+    if geometry.broadcast(op, losses.shape, weights.shape) != losses.shape:
+        raise ValueError(
+            f"{op}: weights of shape {weights.shape} do not broadcast to losses of "
+            f"shape {losses.shape}"
+        )
+    if reduction == "none":
+        return losses * weights
+    dtype, weights = losses.dtype, reduce.widened(weights)
+    y = reduce.sum(losses * weights)
+    if reduction != "sum":
+        if reduction == "sum_by_nonzero_weights":
+            weights = creation.astype(compare.not_equal(weights, 0), weights.dtype)
+        repeats = losses.size / max(weights.size, 1)  # of each weight, by broadcasting
+        y = binary.divide_no_nan(y, reduce.sum(weights) * repeats)
+    return creation.astype(y, dtype)
+
+
+def absolute_difference(
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    /,
+    *,
+    reduction: Reduction = DEFAULT,
+) -> Tensor:
+    """Return ``|labels - predictions|``, weighted and reduced."""
+    a, b = _alike("absolute_difference", labels, predictions)
+    return _weighted("absolute_difference", unary.abs(a - b), weights, reduction)
+
+
+def mean_squared_error(
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    /,
+    *,
+    reduction: Reduction = DEFAULT,
+) -> Tensor:
+    """Return ``(labels - predictions)²``, weighted and reduced."""
+    a, b = _alike("mean_squared_error", labels, predictions)
+    losses = binary.squared_difference(a, b)
+    return _weighted("mean_squared_error", losses, weights, reduction)
+
+
+def huber_loss(
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    /,
+    *,
+    delta: float = 1.0,
+    reduction: Reduction = DEFAULT,
+) -> Tensor:
+    """Return ``e²/2`` where the error ``e`` is at most ``delta``, else linear in it.
+
+    That is ``delta · (|e| - delta/2)``, which continues the parabola smoothly.
+    """
+    a, b = _alike("huber_loss", labels, predictions)
+    error = a - b
+    size = unary.abs(error)
+    near = compare.less_equal(size, delta)
+    inside = compare.where(near, error, 0.0)  # a square of inf outside would be NaN
+    losses = compare.where(near, 0.5 * inside * inside, delta * (size - 0.5 * delta))
+    return _weighted("huber_loss", losses, weights, reduction)
+
+
+def hinge_loss(
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    /,
+    *,
+    reduction: Reduction = DEFAULT,
+) -> Tensor:
+    """Return ``max(0, 1 - (2 labels - 1) · predictions)`` for labels 0 or 1."""
+    a, b = _alike("hinge_loss", labels, predictions)
+    losses = activation.relu(1 - (2 * a - 1) * b)
+    return _weighted("hinge_loss", losses, weights, reduction)
+
+
+def log_loss(
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    /,
+    *,
+    epsilon: float = 1e-7,
+    reduction: Reduction = DEFAULT,
+) -> Tensor:
+    """Return ``-labels · log(p + epsilon) - (1 - labels) · log(1 - p + epsilon)``.
+
+    The predictions ``p`` are probabilities; for logits see ``sigmoid_cross_entropy``.
+    """
+    a, p = _alike("log_loss", labels, predictions)
+    losses = -a * unary.log(p + epsilon) - (1 - a) * unary.log(1 - p + epsilon)
+    return _weighted("log_loss", losses, weights, reduction)
+
+
+def cosine_distance(
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    /,
+    *,
+    axis: int,
+    reduction: Reduction = DEFAULT,
+) -> Tensor:
+    """Return ``1 - Σ labels · predictions`` along ``axis``, which keeps size 1.
+
+    Both must be of unit length along ``axis`` already.
+    """
+    a, b = _alike("cosine_distance", labels, predictions)
+    axis = reduce.one_axis("cosine_distance", axis, len(a.shape))
+    losses = 1 - reduce.sum(a * b, axis=axis, keepdims=True)
+    return _weighted("cosine_distance", losses, weights, reduction)
+
+
+def sigmoid_cross_entropy(
+    labels: TensorLike,
+    logits: TensorLike,
+    weights: TensorLike | None = None,
+    /,
+    *,
+    label_smoothing: float = 0.0,
+    reduction: Reduction = DEFAULT,
+) -> Tensor:
+    """Return ``-labels · log σ(logits) - (1 - labels) · log σ(-logits)``.
+
+    One loss an element, for classes that do not exclude each other. Smoothing moves
+    labels towards 1/2.
+    """
+    a, x = _alike("sigmoid_cross_entropy", labels, logits)
+    if label_smoothing:
+        a = a * (1 - label_smoothing) + 0.5 * label_smoothing
+    # both terms are positive: nothing cancels, and the gradient is right at 0 too
+    losses = a * activation.softplus(-x) + (1 - a) * activation.softplus(x)
+    return _weighted("sigmoid_cross_entropy", losses, weights, reduction)
+
+
+def softmax_cross_entropy(
+    labels: TensorLike,
+    logits: TensorLike,
+    weights: TensorLike | None = None,
+    /,
+    *,
+    label_smoothing: float = 0.0,
+    reduction: Reduction = DEFAULT,
+) -> Tensor:
+    """Return ``-Σ labels · log softmax(logits)`` along the last axis.
+
+    One loss a row, for classes that exclude each other: labels are one-hot or
+    probabilities. A class with logit -inf and label 0 contributes nothing. Smoothing
+    moves labels towards 1/classes.
+    """
+    a, x = _alike("softmax_cross_entropy", labels, logits)
+    if not x.shape or not x.shape[-1]:
+        raise ValueError(f"softmax_cross_entropy: shape {x.shape} holds no classes")
+    if label_smoothing:
+        a = a * (1 - label_smoothing) + label_smoothing / x.shape[-1]
+    logs = norm.log_softmax(x)
+    never = compare.logical_and(compare.equal(a, 0), compare.equal(logs, -math.inf))
+    losses = -reduce.sum(a * compare.where(never, 0.0, logs), axis=-1)
+    return _weighted("softmax_cross_entropy", losses, weights, reduction)
+
+
+def sparse_softmax_cross_entropy(
+    labels: TensorLike,
+    logits: TensorLike,
+    weights: TensorLike | None = None,
+    /,
+    *,
+    reduction: Reduction = DEFAULT,
+) -> Tensor:
+    """Return ``-log softmax(logits)[label]`` along the last axis.
+
+    Args:
+        labels: Integers, ``[...]``: the class of each row.
+        logits: ``[..., classes]``.
+        weights: As many as labels, or fewer that broadcast.
+        reduction: See the module.
+
+    Raises:
+        TypeError: The labels are not integers.
+        ValueError: The shapes do not fit.
+        IndexError: A label is no class.
+
+    """
+    op = "sparse_softmax_cross_entropy"
+    classes, x = _convert.asarray(labels), _convert.floating(op, logits, "f")
+    if classes.dtype.kind not in "iu":
+        raise TypeError(f"{op}: labels must be integers, got {classes.dtype}")
+    if not x.shape or classes.shape != x.shape[:-1]:
+        raise ValueError(
+            f"{op}: labels of shape {classes.shape} and logits of shape {x.shape}: "
+            "there must be one label a row of logits"
+        )
+    rows = shape.reshape(norm.log_softmax(x), (classes.size, x.shape[-1]))
+    places = shape.reshape(classes, (classes.size, 1))
+    found = gather.gather(rows, places, axis=1, batch_dims=1)
+    return _weighted(op, -shape.reshape(found, classes.shape), weights, reduction)

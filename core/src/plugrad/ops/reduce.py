@@ -1,104 +1,444 @@
-"""Reductions, and ops that are mostly one. Kernels: ``Max Mean Softmax Sum``."""
+"""Reductions. Kernels: ``All Any ArgMax ArgMin Max Mean Min Prod Sum``.
+
+Map: sums and means; maximum, minimum and where they are; products; logic; what is
+made of these (``var std moments logsumexp count_nonzero``).
+
+``axis`` is an int, several, or None for all; ``keepdims`` leaves size 1. In contracts
+``axis`` is a sorted tuple of non-negative ints.
+"""
 
 from __future__ import annotations
 
 import builtins
 import math
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from plugrad import geometry
+from plugrad._dtypes import BOOL, DTYPES, FLOAT32, INT32
 from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients, reduced, same
+from plugrad._kernel import Kernel, Spec, decomposition, gradients, reduced
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert, creation, shape, unary
+from . import _convert, binary, compare, creation, shape, unary
 
 Axis = int | Sequence[int] | None
+Axes = tuple[int, ...]
 
-SUM = Kernel("Sum", "x", attrs="axis keepdims", out=reduced)
+FLOAT16 = DTYPES["float16"]
+SUMMED_AS = {DTYPES[name]: INT32 for name in ("bool", "int8", "int16")}
+SUMMED_AS |= {DTYPES[name]: DTYPES["uint32"] for name in ("uint8", "uint16")}
 
 
-def sum(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the sum over ``axis`` (default: all); ``keepdims`` leaves size 1."""
+def widened(x: Tensor) -> Tensor:
+    """Return float16 as float32, in which to accumulate."""
+    return creation.astype(x, FLOAT32) if x.dtype is FLOAT16 else x
+
+
+def one_axis(op: str, axis: int, rank: int) -> int:
+    """Return ``axis`` as the one non-negative axis that it must name."""
+    found = geometry.axes(op, axis, rank)
+    if len(found) != 1:
+        raise ValueError(f"{op}: axis {axis} must be one int")
+    return found[0]
+
+
+def _summand(x: TensorLike, dtype: Any) -> Tensor:
+    """Convert what is to be summed; bool and small integers become 32 bits wide."""
     x = _convert.asarray(x)
+    return creation.astype(
+        x, SUMMED_AS.get(x.dtype, x.dtype) if dtype is None else dtype
+    )
+
+
+def _kept(y: Tensor, x: Tensor | Spec, axis: Axes, keepdims: bool) -> Tensor:
+    """Give what a reduction of ``x`` has left the axes of size 1 that it has dropped.
+
+    Where no axis is left there is no need: a scalar broadcasts.
+    """
+    if keepdims or not y.shape:
+        return y
+    sizes = tuple([1 if i in axis else n for i, n in enumerate(x.shape)])
+    return run(shape.RESHAPE, y, shape=sizes)
+
+
+def _spread(dy: Tensor, x_spec: Spec, axis: Axes, keepdims: bool) -> Tensor:
+    """Repeat ``dy`` along the axes that a reduction of ``x`` has dropped."""
+    dy = _kept(dy, x_spec, axis, keepdims)
+    return run(shape.BROADCAST_TO, dy, shape=x_spec.shape)
+
+
+# --- sums and means --------------------------------------------------------------
+
+
+SUM = Kernel("Sum", "x", attrs="axis keepdims", out=reduced, op="sum")
+
+
+def sum(
+    x: TensorLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False
+) -> Tensor:
+    """Return the sum over ``axis``; 0 where there is nothing.
+
+    Bool and integers of less than 32 bits give int32 (unsigned ones uint32); ``dtype``
+    casts first. Long sums are as accurate as short ones, along any axis.
+    """
+    if type(x) is not Tensor or dtype is not None or x.dtype.kind not in "fc":
+        x = _summand(x, dtype)
     axis = geometry.axes("sum", axis, len(x.shape))
     return run(SUM, x, axis=axis, keepdims=keepdims)
 
 
-def _spread(dy: Tensor, x: Spec, axis: tuple[int, ...]) -> Tensor:
-    """Repeat ``dy`` along the axes that a reduction of ``x`` has removed."""
-    kept = reduced(x, axis=axis, keepdims=True)
-    return shape.broadcast_to(shape.reshape(dy, kept.shape), x.shape)
+gradients(SUM, x=_spread)
 
 
-gradients(SUM, x=lambda dy, x_spec, axis: _spread(dy, x_spec, axis))
-
-
-def sum_to(x: Tensor, shape_: tuple[int, ...], /) -> Tensor:
-    """Sum ``x`` down to a shape: the transpose of broadcasting."""
-    if x.shape == shape_:
+def sum_to(x: Tensor, sizes: tuple[int, ...], /) -> Tensor:
+    """Return ``x`` summed down to a shape: the transpose of broadcasting."""
+    if x.shape == sizes:
         return x
-    lead = len(x.shape) - len(shape_)
-    ones = [i for i, n in enumerate(shape_, lead) if n == 1 and x.shape[i] != 1]
-    return shape.reshape(sum(x, axis=(*range(lead), *ones)), shape_)
+    lead = len(x.shape) - len(sizes)
+    ones = [i for i, n in enumerate(sizes, lead) if n == 1 and x.shape[i] != 1]
+    y = run(SUM, x, axis=(*range(lead), *ones), keepdims=not lead)
+    return y if y.shape == sizes else run(shape.RESHAPE, y, shape=sizes)
 
 
-MAX = Kernel("Max", "x", attrs="axis keepdims", out=reduced)
-
-
-def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the maximum over ``axis`` (default: all)."""
-    x = _convert.asarray(x)
-    axis = geometry.axes("max", axis, len(x.shape))
-    if 0 in [x.shape[i] for i in axis]:
-        raise ValueError(f"max: shape {x.shape} has nothing along axis {axis}")
-    return run(MAX, x, axis=axis, keepdims=keepdims)
-
-
-def _max_gradient(
-    dy: Tensor, x: Tensor, y: Tensor, axis: tuple[int, ...], x_spec: Spec
-) -> Tensor:
-    """Share ``dy`` equally among the elements that attain the maximum."""
-    hit = creation.astype(x == _spread(y, x_spec, axis), dy.dtype)
-    return _spread(dy, x_spec, axis) * hit / sum(hit, axis=axis, keepdims=True)
-
-
-gradients(MAX, x=_max_gradient)
-
-
-MEAN = Kernel("Mean", "x", attrs="axis keepdims", out=reduced)
+MEAN = Kernel("Mean", "x", attrs="axis keepdims", out=reduced, op="mean")
 
 
 def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the mean over ``axis`` (default: all); integers give float32."""
+    """Return the mean over ``axis``; integers give float32, nothing gives NaN."""
     x = _convert.floating("mean", x)
     axis = geometry.axes("mean", axis, len(x.shape))
     return run(MEAN, x, axis=axis, keepdims=keepdims)
 
 
-@decomposition(MEAN)  # and no gradient: it is that of the parts
-def _(x: Tensor, *, axis: tuple[int, ...], keepdims: bool) -> Tensor:
-    count = math.prod(x.shape[i] for i in axis)
-    return sum(x, axis=axis, keepdims=keepdims) / builtins.max(count, 1)
+@decomposition(MEAN)
+def _(x: Tensor, *, axis: Axes, keepdims: bool) -> Tensor:
+    total = run(SUM, widened(x), axis=axis, keepdims=keepdims)
+    return creation.astype(total / _count(x, axis), x.dtype)
 
 
-SOFTMAX = Kernel("Softmax", "logits", attrs="axis", out=same)
+def _count(x: Tensor | Spec, axis: Axes) -> int:
+    return math.prod([x.shape[i] for i in axis])
 
 
-def softmax(logits: TensorLike, /, *, axis: int = -1) -> Tensor:
-    """Return ``exp(logits) / Σ exp(logits)`` along ``axis``."""
-    logits = _convert.floating("softmax", logits)
-    (axis,) = geometry.axes("softmax", axis, len(logits.shape))
-    return run(SOFTMAX, logits, axis=axis)
+def _mean_gradient(dy: Tensor, x_spec: Spec, axis: Axes, keepdims: bool) -> Tensor:
+    share = 1 / builtins.max(_count(x_spec, axis), 1)
+    return _spread(dy * share, x_spec, axis, keepdims)
 
 
-@decomposition(SOFTMAX)
-def _(logits: Tensor, *, axis: int) -> Tensor:
-    e = unary.exp(logits - max(logits, axis=axis, keepdims=True))
-    return e / sum(e, axis=axis, keepdims=True)
+gradients(MEAN, x=_mean_gradient)
 
 
-gradients(
-    SOFTMAX,
-    logits=lambda dy, y, axis: (dy - sum(dy * y, axis=axis, keepdims=True)) * y,
-)
+# --- maximum and minimum ---------------------------------------------------------
+
+
+def _ordered(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Axes]:
+    """Convert what has a maximum over ``axis``."""
+    x = _convert.real(op, x)
+    axis = geometry.axes(op, axis, len(x.shape))
+    if 0 in x.shape:
+        _something(op, x, axis)
+    return x, axis
+
+
+def _something(op: str, x: Tensor, axis: Axes) -> None:
+    if not _count(x, axis):
+        raise ValueError(
+            f"{op}: shape {x.shape} has nothing along axis {axis}, and nothing has no "
+            f"{op}; make sure that there are elements"
+        )
+
+
+def _extreme_gradient(
+    dy: Tensor, x: Tensor, y: Tensor, axis: Axes, keepdims: bool
+) -> Tensor:
+    """Share ``dy`` equally among the elements that attain the extreme; NaN has none."""
+    y, dy = _kept(y, x, axis, keepdims), _kept(dy, x, axis, keepdims)
+    hit = creation.astype(compare.equal(x, y), dy.dtype)
+    count = run(SUM, hit, axis=axis, keepdims=True)
+    return dy / binary.maximum(count, 1) * hit
+
+
+MAX = Kernel("Max", "x", attrs="axis keepdims", out=reduced, op="max")
+
+
+def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Return the maximum over ``axis``; NaN where there is one among the elements.
+
+    Elements that are equally large share the gradient.
+    """
+    x, axis = _ordered("max", x, axis)
+    return run(ANY if x.dtype is BOOL else MAX, x, axis=axis, keepdims=keepdims)
+
+
+gradients(MAX, x=_extreme_gradient)
+
+
+MIN = Kernel("Min", "x", attrs="axis keepdims", out=reduced, op="min")
+
+
+def min(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Return the minimum over ``axis``; NaN where there is one among the elements.
+
+    Elements that are equally small share the gradient.
+    """
+    x, axis = _ordered("min", x, axis)
+    return run(ALL if x.dtype is BOOL else MIN, x, axis=axis, keepdims=keepdims)
+
+
+@decomposition(MIN)
+def _(x: Tensor, *, axis: Axes, keepdims: bool) -> Tensor:
+    return _reversed(run(MAX, _reversed(x), axis=axis, keepdims=keepdims))
+
+
+def _reversed(x: Tensor) -> Tensor:
+    """Turn the order of the numbers around; ``-x`` would overflow for integers."""
+    if x.dtype.kind == "f":
+        return unary.negative(x)
+    return (-1 if x.dtype.kind == "i" else int(np.iinfo(x.dtype).max)) - x
+
+
+gradients(MIN, x=_extreme_gradient)
+
+
+def _place(x: Spec, *, axis: int) -> Spec:
+    return Spec((*x.shape[:axis], *x.shape[axis + 1 :]), INT32)
+
+
+def _argument(kernel: Kernel, x: TensorLike, axis: int | None, keep: bool) -> Tensor:
+    """Run ``ArgMax`` or ``ArgMin``; no axis means the place among all elements."""
+    op = kernel.op
+    x = _convert.real(op, x)
+    sizes = [1] * len(x.shape) if axis is None else list(x.shape)
+    if axis is None:
+        x, axis = run(shape.RESHAPE, x, shape=(x.size,)), 0
+    else:
+        axis = one_axis(op, axis, len(x.shape))
+        sizes[axis] = 1
+    _something(op, x, (axis,))
+    x = creation.astype(x, INT32) if x.dtype is BOOL else x
+    y = run(kernel, x, axis=axis)
+    return run(shape.RESHAPE, y, shape=tuple(sizes)) if keep else y
+
+
+ARG_MAX = Kernel("ArgMax", "x", attrs="axis", out=_place, op="argmax")
+
+
+def argmax(
+    x: TensorLike, /, *, axis: int | None = None, keepdims: bool = False
+) -> Tensor:
+    """Return the index of the maximum along ``axis``, int32; the first of several.
+
+    Without ``axis`` it counts through all elements in row-major order. NaN is passed
+    over; where there is nothing else, the index is 0.
+    """
+    return _argument(ARG_MAX, x, axis, keepdims)
+
+
+@decomposition(ARG_MAX)
+def _(x: Tensor, *, axis: int) -> Tensor:
+    size = x.shape[axis]
+    line = [size if i == axis else 1 for i in range(len(x.shape))]
+    places = _convert.asarray(np.arange(size, dtype=np.int32).reshape(line))
+    numbers = x
+    if x.dtype.kind == "f":
+        numbers = compare.where(compare.equal(x, x), x, -math.inf)
+    top = run(MAX, numbers, axis=(axis,), keepdims=True)
+    hit = compare.where(compare.equal(x, top), places, size)
+    first = run(MIN, hit, axis=(axis,), keepdims=False)
+    return compare.where(compare.equal(first, size), 0, first)
+
+
+gradients(ARG_MAX, x=None)
+
+
+ARG_MIN = Kernel("ArgMin", "x", attrs="axis", out=_place, op="argmin")
+
+
+def argmin(
+    x: TensorLike, /, *, axis: int | None = None, keepdims: bool = False
+) -> Tensor:
+    """Return the index of the minimum along ``axis``, int32; the first of several.
+
+    Without ``axis`` it counts through all elements in row-major order. NaN is passed
+    over; where there is nothing else, the index is 0.
+    """
+    return _argument(ARG_MIN, x, axis, keepdims)
+
+
+@decomposition(ARG_MIN)
+def _(x: Tensor, *, axis: int) -> Tensor:
+    return run(ARG_MAX, _reversed(x), axis=axis)
+
+
+gradients(ARG_MIN, x=None)
+
+
+# --- products --------------------------------------------------------------------
+
+
+PROD = Kernel("Prod", "x", attrs="axis keepdims", out=reduced, op="prod")
+
+
+def prod(
+    x: TensorLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False
+) -> Tensor:
+    """Return the product over ``axis``; 1 where there is nothing.
+
+    Bool and integers of less than 32 bits give int32 (unsigned ones uint32); ``dtype``
+    casts first. Zeros among the elements do no harm to the gradient.
+    """
+    x = _summand(x, dtype)
+    axis = geometry.axes("prod", axis, len(x.shape))
+    return run(PROD, x, axis=axis, keepdims=keepdims)
+
+
+@decomposition(PROD)  # and no gradient: that of the parts never divides
+def _(x: Tensor, *, axis: Axes, keepdims: bool) -> Tensor:
+    sizes = reduced(Spec(x.shape, x.dtype), axis=axis, keepdims=keepdims).shape
+    if not _count(x, axis):
+        return creation.full(sizes, 1, dtype=x.dtype)
+    y = widened(x)
+    for i in axis:
+        y = _product(y, i)
+    return creation.astype(run(shape.RESHAPE, y, shape=sizes), x.dtype)
+
+
+def _product(x: Tensor, axis: int) -> Tensor:
+    """Multiply one half of an axis by the other until one is left; odd ones wait."""
+    waiting: list[Tensor] = []
+    while (size := x.shape[axis]) > 1:
+        sizes = [size // 2, size // 2, *[1] * (size % 2)]
+        a, b, *odd = shape.split(x, sizes, axis=axis)
+        x, waiting = a * b, waiting + odd
+    for one in waiting:
+        x = x * one
+    return x
+
+
+# --- logic -----------------------------------------------------------------------
+
+
+def _truth(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Axes]:
+    x = creation.astype(x, BOOL)
+    return x, geometry.axes(op, axis, len(x.shape))
+
+
+ALL = Kernel("All", "x", attrs="axis keepdims", out=reduced, op="all")
+
+
+def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Return whether all elements along ``axis`` are true, that is not 0; bool."""
+    x, axis = _truth("all", x, axis)
+    return run(ALL, x, axis=axis, keepdims=keepdims)
+
+
+@decomposition(ALL)
+def _(x: Tensor, *, axis: Axes, keepdims: bool) -> Tensor:
+    wrong = run(ANY, compare.equal(x, False), axis=axis, keepdims=keepdims)
+    return compare.equal(wrong, False)
+
+
+ANY = Kernel("Any", "x", attrs="axis keepdims", out=reduced, op="any")
+
+
+def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Return whether any element along ``axis`` is true, that is not 0; bool."""
+    x, axis = _truth("any", x, axis)
+    return run(ANY, x, axis=axis, keepdims=keepdims)
+
+
+@decomposition(ANY)
+def _(x: Tensor, *, axis: Axes, keepdims: bool) -> Tensor:
+    ones = creation.astype(x, INT32)  # the sum of nothing is 0, its maximum is not
+    return creation.astype(run(SUM, ones, axis=axis, keepdims=keepdims), BOOL)
+
+
+# --- compositions ----------------------------------------------------------------
+
+
+def count_nonzero(
+    x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
+) -> Tensor:
+    """Return the number of elements along ``axis`` that are not 0, int32."""
+    ones = creation.astype(creation.astype(x, BOOL), INT32)
+    return sum(ones, axis=axis, keepdims=keepdims)
+
+
+def root(x: Tensor, /) -> Tensor:
+    """Return ``√x``, which at 0 has the derivative 0: that of a norm in its tip."""
+    zero = compare.equal(x, 0)
+    return compare.where(zero, 0.0, unary.sqrt(compare.where(zero, 1.0, x)))
+
+
+def _squares(
+    op: str, x: TensorLike, axis: Axis, keepdims: bool
+) -> tuple[Tensor, Tensor, Tensor, Axes]:
+    """Return converted ``x``, its mean (axes kept), and the sum of ``(x - mean)²``."""
+    x = _convert.floating(op, x, "f")
+    axis = geometry.axes(op, axis, len(x.shape))
+    wide = widened(x)
+    middle = run(MEAN, wide, axis=axis, keepdims=True)
+    total = run(SUM, unary.square(wide - middle), axis=axis, keepdims=keepdims)
+    return x, middle, total, axis
+
+
+def var(
+    x: TensorLike,
+    /,
+    *,
+    axis: Axis = None,
+    correction: float = 0.0,
+    keepdims: bool = False,
+) -> Tensor:
+    """Return the variance over ``axis``, ``Σ (x - mean)² / (n - correction)``.
+
+    ``correction=1`` gives the unbiased estimate. Integers give float32; NaN or inf
+    where ``n`` is not larger than ``correction``.
+    """
+    x, _, total, axis = _squares("var", x, axis, keepdims)
+    freedom = builtins.max(_count(x, axis) - correction, 0)
+    return creation.astype(total / freedom, x.dtype)
+
+
+def std(
+    x: TensorLike,
+    /,
+    *,
+    axis: Axis = None,
+    correction: float = 0.0,
+    keepdims: bool = False,
+) -> Tensor:
+    """Return the standard deviation over ``axis``, ``√var(x)``.
+
+    Where all elements are equal its gradient is 0.
+    """
+    x, _, total, axis = _squares("std", x, axis, keepdims)
+    freedom = builtins.max(_count(x, axis) - correction, 0)
+    return creation.astype(root(total / freedom), x.dtype)
+
+
+def moments(
+    x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return mean and variance over ``axis``; integers give float32."""
+    x, middle, total, axis = _squares("moments", x, axis, keepdims)
+    middle = run(shape.RESHAPE, middle, shape=total.shape)
+    variance = total / _count(x, axis)
+    return creation.astype(middle, x.dtype), creation.astype(variance, x.dtype)
+
+
+def logsumexp(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Return ``log Σ exp(x)`` over ``axis``, without overflow; -inf for nothing."""
+    x = _convert.floating("logsumexp", x, "f")
+    axis = geometry.axes("logsumexp", axis, len(x.shape))
+    wide = widened(x)
+    if not _count(x, axis):
+        return unary.log(run(SUM, x, axis=axis, keepdims=keepdims))
+    top = run(MAX, wide, axis=axis, keepdims=True)._sibling()  # a constant to all tapes
+    top = compare.where(unary.isfinite(top), top, 0.0)
+    total = run(SUM, unary.exp(wide - top), axis=axis, keepdims=keepdims)
+    y = unary.log(total) + run(shape.RESHAPE, top, shape=total.shape)
+    return creation.astype(y, x.dtype)

@@ -1,41 +1,125 @@
-"""Ops that make or move elements.
+"""Ops that change shapes and move elements, without looking at them.
 
-Kernels: ``BroadcastTo Concat Reshape SplitV``.
+Kernels: ``BroadcastArgs BroadcastTo Concat ExpandDims Pack Reshape Reverse SplitV Tile
+Transpose Unpack``.
+
+Map: new shapes of the same elements; repeating; joining and cutting; orders of axes and
+elements.
 """
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
 
 from plugrad import geometry
 from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec, gradients
+from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import integers
 
-from . import _convert, reduce
+from . import _convert, compare, gather, indexing, reduce, slicing
 
-RESHAPE = Kernel(
-    "Reshape", "x", attrs="shape", out=lambda x, shape: Spec(shape, x.dtype)
-)
+Shape = tuple[int, ...]
+
+# --- new shapes of the same elements ---------------------------------------------
 
 
-def reshape(x: TensorLike, /, shape: Sequence[int]) -> Tensor:
-    """Return the same elements under a new shape, in which one -1 is worked out."""
-    x = _convert.asarray(x)
+def _given(x: Spec, *, shape: Shape) -> Spec:
+    return Spec(shape, x.dtype)
+
+
+RESHAPE = Kernel("Reshape", "x", attrs="shape", out=_given, op="reshape")
+
+
+def reshape(
+    x: TensorLike, /, shape: int | Sequence[int], *, copy: bool | None = None
+) -> Tensor:
+    """Return the same elements under a new shape, in which one -1 is worked out.
+
+    ``copy`` is there for the array API standard's sake: tensors are immutable, so that
+    nobody can tell a copy.
+    """
+    x = x if type(x) is Tensor else _convert.asarray(x)
+    shape = integers("reshape", "shape", shape)
+    if min(shape, default=0) < -1:
+        raise ValueError(f"reshape: shape {shape} has a negative size")
     return run(RESHAPE, x, shape=geometry.reshaped(x.shape, shape))
 
 
-gradients(RESHAPE, x=lambda dy, x_spec: reshape(dy, x_spec.shape))
+gradients(RESHAPE, x=lambda dy, x_spec: run(RESHAPE, dy, shape=x_spec.shape))
 
 
-BROADCAST_TO = Kernel(
-    "BroadcastTo", "x", attrs="shape", out=lambda x, shape: Spec(shape, x.dtype)
+def _with_one(x: Spec, *, axis: int) -> Spec:
+    return Spec((*x.shape[:axis], 1, *x.shape[axis:]), x.dtype)
+
+
+EXPAND_DIMS = Kernel(
+    "ExpandDims", "input", attrs="axis", out=_with_one, op="expand_dims"
 )
 
 
-def broadcast_to(x: TensorLike, /, shape: Sequence[int]) -> Tensor:
+def expand_dims(x: TensorLike, /, *, axis: int = 0) -> Tensor:
+    """Return ``x`` with a new axis of size 1, which becomes the axis ``axis``."""
+    x = x if type(x) is Tensor else _convert.asarray(x)
+    return run(EXPAND_DIMS, x, axis=_axis("expand_dims", axis, len(x.shape) + 1))
+
+
+@decomposition(EXPAND_DIMS)
+def _(input: Tensor, *, axis: int) -> Tensor:
+    shape = (*input.shape[:axis], 1, *input.shape[axis:])
+    return run(RESHAPE, input, shape=shape)
+
+
+gradients(
+    EXPAND_DIMS, input=lambda dy, input_spec: run(RESHAPE, dy, shape=input_spec.shape)
+)
+
+
+def _axis(op: str, axis: int, rank: int) -> int:
+    """Return the one axis that an op takes, as a number from 0."""
+    (given,) = integers(op, "axis", axis)
+    return geometry.axes(op, given, rank)[0]
+
+
+def squeeze(x: TensorLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
+    """Return ``x`` without the axes ``axis``, all of size 1 (default: all of these)."""
+    x = _convert.asarray(x)
+    if axis is None:
+        gone = tuple(i for i, n in enumerate(x.shape) if n == 1)
+    else:
+        gone = geometry.axes("squeeze", integers("squeeze", "axis", axis), len(x.shape))
+    for i in gone:
+        if x.shape[i] != 1:
+            raise ValueError(f"squeeze: axis {i} of shape {x.shape} has not size 1")
+    left = tuple([n for i, n in enumerate(x.shape) if i not in gone])
+    return run(RESHAPE, x, shape=left)
+
+
+def ensure_shape(x: TensorLike, /, shape: Sequence[int | None]) -> Tensor:
+    """Return ``x`` itself if it has ``shape``, in which None stands for any size."""
+    x = _convert.asarray(x)
+    fits = len(shape) == len(x.shape) and all(
+        wanted is None or wanted == n for wanted, n in zip(shape, x.shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"ensure_shape: shape {x.shape} is not {tuple(shape)}")
+    return x
+
+
+# --- repeating -------------------------------------------------------------------
+
+BROADCAST_TO = Kernel("BroadcastTo", "x", attrs="shape", out=_given, op="broadcast_to")
+
+
+def broadcast_to(x: TensorLike, /, shape: int | Sequence[int]) -> Tensor:
     """Return ``x`` repeated along axes of size 1 until it has ``shape``."""
-    x, shape = _convert.asarray(x), tuple(shape)
+    x = x if type(x) is Tensor else _convert.asarray(x)
+    shape = integers("broadcast_to", "shape", shape)
     if geometry.broadcast("broadcast_to", x.shape, shape) != shape:
         raise ValueError(f"broadcast_to: shape {x.shape} does not broadcast to {shape}")
     return run(BROADCAST_TO, x, shape=shape)
@@ -44,45 +128,309 @@ def broadcast_to(x: TensorLike, /, shape: Sequence[int]) -> Tensor:
 gradients(BROADCAST_TO, x=lambda dy, x_spec: reduce.sum_to(dy, x_spec.shape))
 
 
-def _concatenated(*xs: Spec, axis: int) -> Spec:
+def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:
+    """Return all tensors broadcast to their common shape; dtypes stay."""
+    tensors = [_convert.asarray(x) for x in xs]
+    shape = geometry.broadcast("broadcast_arrays", *(x.shape for x in tensors))
+    return [run(BROADCAST_TO, x, shape=shape) for x in tensors]
+
+
+BROADCAST_ARGS = Kernel(
+    "BroadcastArgs",
+    "s0 s1",
+    out=lambda s0, s1: max(s0, s1, key=lambda s: s.shape[0]),
+    checks="s0",
+    op="broadcast_args",
+)
+
+
+def broadcast_args(s0: TensorLike, s1: TensorLike, /) -> Tensor:
+    """Return the shape to which shapes ``s0`` and ``s1``, given as tensors, broadcast.
+
+    That there is one is seen by backends that look at the values at once.
+    """
+    s0, s1 = (indexing.integer_tensor("broadcast_args", "shapes", s) for s in (s0, s1))
+    if len(s0.shape) != 1 or len(s1.shape) != 1:
+        raise ValueError(
+            f"broadcast_args: shapes must be of rank 1, got {s0.shape} and {s1.shape}"
+        )
+    return run(BROADCAST_ARGS, *_convert.together("broadcast_args", s0, s1))
+
+
+@decomposition(BROADCAST_ARGS)
+def _(s0: Tensor, s1: Tensor) -> Tensor:
+    short = len(s0) - len(s1)
+    s0 = slicing.pad(s0, [(max(-short, 0), 0)], constant_values=1)
+    s1 = slicing.pad(s1, [(max(short, 0), 0)], constant_values=1)
+    return compare.where(compare.equal(s0, 1), s1, s0)
+
+
+def _tiled(x: Spec, *, repetitions: Shape) -> Spec:
+    return Spec(tuple(map(operator.mul, repetitions, x.shape)), x.dtype)
+
+
+TILE = Kernel("Tile", "x", attrs="repetitions", out=_tiled, op="tile")
+
+
+def tile(x: TensorLike, repetitions: int | Sequence[int], /) -> Tensor:
+    """Return ``repetitions`` copies of ``x`` end to end along each axis.
+
+    The shorter of ``repetitions`` and the shape of ``x`` gets ones in front.
+    """
+    x = _convert.asarray(x)
+    counts = integers("tile", "repetitions", repetitions)
+    if min(counts, default=0) < 0:
+        raise ValueError(f"tile: repetitions {counts} must not be negative")
+    lead = len(counts) - len(x.shape)
+    if lead > 0:
+        x = run(RESHAPE, x, shape=(1,) * lead + x.shape)
+    return run(TILE, x, repetitions=(1,) * -lead + counts)
+
+
+@decomposition(TILE)  # and no gradient: it is that of the parts
+def _(x: Tensor, *, repetitions: Shape) -> Tensor:
+    pairs = list(zip(repetitions, x.shape, strict=True))
+    y = run(RESHAPE, x, shape=tuple(m for _, n in pairs for m in (1, n)))
+    y = run(BROADCAST_TO, y, shape=tuple(m for pair in pairs for m in pair))
+    return run(RESHAPE, y, shape=tuple(r * n for r, n in pairs))
+
+
+def repeat(
+    x: TensorLike, repeats: int | TensorLike, /, *, axis: int | None = None
+) -> Tensor:
+    """Return each element ``repeats`` times in a row along ``axis`` (None: flattened).
+
+    ``repeats`` is one number, or one number an element along the axis; a tensor is
+    read on the host, as the shape depends on its values.
+    """
+    x = _convert.asarray(x)
+    if axis is None:
+        x = run(RESHAPE, x, shape=(math.prod(x.shape),))
+    axis = _axis("repeat", axis or 0, len(x.shape))
+    size = x.shape[axis]
+    counts = indexing.integer_tensor("repeat", "repeats", repeats).numpy()
+    if counts.shape not in ((), (1,), (size,)) or counts.min(initial=0) < 0:
+        raise ValueError(
+            f"repeat: expected one number or {size}, none negative, got {repeats}"
+        )
+    if counts.size != 1:
+        where = np.repeat(np.arange(size, dtype=np.int32), counts)
+        return gather.gather(x, where, axis=axis)
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    count = counts.item()
+    x = run(RESHAPE, x, shape=(*before, size, 1, *after))
+    x = run(BROADCAST_TO, x, shape=(*before, size, count, *after))
+    return run(RESHAPE, x, shape=(*before, size * count, *after))
+
+
+# --- joining and cutting ---------------------------------------------------------
+
+
+def _joined(*xs: Spec, axis: int) -> Spec:
     size = sum(x.shape[axis] for x in xs)
     return Spec((*xs[0].shape[:axis], size, *xs[0].shape[axis + 1 :]), xs[0].dtype)
 
 
-CONCAT = Kernel("Concat", "*xs", attrs="axis", out=_concatenated)
+CONCAT = Kernel("Concat", "*xs", attrs="axis", out=_joined, op="concat")
 
 
-def concat(xs: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
-    """Join tensors end to end along ``axis``; all other axes must agree."""
-    tensors = _convert.together("concat", *xs)
-    (axis,) = geometry.axes("concat", axis, len(tensors[0].shape))
-    if len({(*t.shape[:axis], *t.shape[axis + 1 :]) for t in tensors}) != 1:
+def concat(xs: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
+    """Join tensors end to end along ``axis``; all other axes must agree.
+
+    ``axis=None`` joins their elements in row-major order. dtypes are promoted.
+    """
+    tensors = _several("concat", xs)
+    if axis is None:
+        flat = [run(RESHAPE, t, shape=(math.prod(t.shape),)) for t in tensors]
+        return run(CONCAT, *flat, axis=0)
+    axis = _axis("concat", axis, len(tensors[0].shape))
+    if len({_less(t.shape, axis) for t in tensors}) != 1:
         shapes = ", ".join(str(t.shape) for t in tensors)
         raise ValueError(f"concat: shapes {shapes} differ outside axis {axis}")
     return run(CONCAT, *tensors, axis=axis)
 
 
+def _less(shape: Shape, axis: int) -> Shape:
+    return shape[:axis] + shape[axis + 1 :]
+
+
+def _several(op: str, xs: Sequence[TensorLike]) -> list[Tensor]:
+    given = list(xs)
+    if not given:
+        raise ValueError(f"{op}: there is nothing to join; give at least one tensor")
+    return _convert.together(op, *given)
+
+
 gradients(
     CONCAT,
-    xs=lambda dy, xs_spec, axis: split(dy, [x.shape[axis] for x in xs_spec], axis=axis),
+    xs=lambda dy, xs_spec, axis: run_many(
+        SPLIT_V, dy, sizes=tuple([x.shape[axis] for x in xs_spec]), axis=axis
+    ),
 )
 
 
-def _pieces(x: Spec, *, sizes: tuple[int, ...], axis: int) -> tuple[Spec, ...]:
+def _stacked(*xs: Spec, axis: int) -> Spec:
+    return Spec((*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]), xs[0].dtype)
+
+
+PACK = Kernel("Pack", "*xs", attrs="axis", out=_stacked, op="stack")
+
+
+def stack(xs: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
+    """Join tensors of one shape along a new axis, which becomes the axis ``axis``.
+
+    dtypes are promoted.
+    """
+    tensors = _several("stack", xs)
+    if len({t.shape for t in tensors}) != 1:
+        shapes = ", ".join(str(t.shape) for t in tensors)
+        raise ValueError(f"stack: shapes {shapes} differ; use concat, or broadcast_to")
+    return run(PACK, *tensors, axis=_axis("stack", axis, len(tensors[0].shape) + 1))
+
+
+@decomposition(PACK)
+def _(*xs: Tensor, axis: int) -> Tensor:
+    shape = (*xs[0].shape[:axis], 1, *xs[0].shape[axis:])
+    return run(CONCAT, *[run(RESHAPE, x, shape=shape) for x in xs], axis=axis)
+
+
+gradients(PACK, xs=lambda dy, axis: run_many(UNPACK, dy, axis=axis))
+
+
+def _pieces(x: Spec, *, sizes: Shape, axis: int) -> tuple[Spec, ...]:
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     return tuple(Spec((*before, size, *after), x.dtype) for size in sizes)
 
 
-SPLIT_V = Kernel("SplitV", "x", attrs="sizes axis", outputs="*ys", out=_pieces)
+SPLIT_V: Kernel = Kernel(
+    "SplitV", "x", attrs="sizes axis", outputs="*ys", out=_pieces, op="split"
+)
 
 
-def split(x: TensorLike, /, sizes: Sequence[int], *, axis: int = 0) -> list[Tensor]:
-    """Cut ``x`` along ``axis`` into pieces of the given sizes."""
+def split(
+    x: TensorLike, /, sizes: int | Sequence[int], *, axis: int = 0
+) -> list[Tensor]:
+    """Cut ``x`` along ``axis`` into pieces of ``sizes``, or into so many equal ones.
+
+    One of the sizes may be -1 and is worked out.
+    """
     x = _convert.asarray(x)
-    (axis,) = geometry.axes("split", axis, len(x.shape))
-    if sum(sizes) != x.shape[axis]:
-        raise ValueError(f"split: sizes {sizes} do not add up to {x.shape[axis]}")
-    return list(run_many(SPLIT_V, x, sizes=tuple(sizes), axis=axis))
+    axis = _axis("split", axis, len(x.shape))
+    n, given = x.shape[axis], integers("split", "sizes", sizes)
+    if isinstance(sizes, int | np.integer):
+        count = int(sizes)
+        if count < 1 or n % count:
+            raise ValueError(f"split: size {n} does not divide into {count} pieces")
+        given = (n // count,) * count
+    known = sum(size for size in given if size != -1)
+    free = given.count(-1)
+    if min(given, default=0) < -1 or free > 1 or (known > n if free else known != n):
+        raise ValueError(f"split: sizes {given} do not add up to {n}")
+    wanted = tuple(n - known if size == -1 else size for size in given)
+    return list(run_many(SPLIT_V, x, sizes=wanted, axis=axis))
 
 
-gradients(SPLIT_V, x=lambda dys, axis: concat(dys, axis=axis))
+@decomposition(SPLIT_V)
+def _(x: Tensor, *, sizes: Shape, axis: int) -> list[Tensor]:
+    ends = zip(accumulate(sizes), sizes, strict=True)
+    return [slicing.along(x, axis, end - size, size) for end, size in ends]
+
+
+gradients(SPLIT_V, x=lambda dys, axis: run(CONCAT, *dys, axis=axis))
+
+
+def _rows(value: Spec, *, axis: int) -> tuple[Spec, ...]:
+    return (Spec(_less(value.shape, axis), value.dtype),) * value.shape[axis]
+
+
+UNPACK: Kernel = Kernel(
+    "Unpack", "value", attrs="axis", outputs="*ys", out=_rows, op="unstack"
+)
+
+
+def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+    """Return the parts of ``x`` along ``axis``, each without that axis."""
+    x = x if type(x) is Tensor else _convert.asarray(x)
+    return run_many(UNPACK, x, axis=_axis("unstack", axis, len(x.shape)))
+
+
+@decomposition(UNPACK)
+def _(value: Tensor, *, axis: int) -> list[Tensor]:
+    rows = [slicing.along(value, axis, i, 1) for i in range(value.shape[axis])]
+    return [run(RESHAPE, row, shape=_less(value.shape, axis)) for row in rows]
+
+
+gradients(UNPACK, value=lambda dys, axis: run(PACK, *dys, axis=axis))
+
+
+# --- orders of axes and elements -------------------------------------------------
+
+TRANSPOSE = Kernel(
+    "Transpose",
+    "x",
+    attrs="axes",
+    out=lambda x, axes: Spec(tuple(x.shape[i] for i in axes), x.dtype),
+    op="permute_dims",
+)
+
+
+def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
+    """Return ``x`` with its axes in the order ``axes``."""
+    x = x if type(x) is Tensor else _convert.asarray(x)
+    rank, given = len(x.shape), integers("permute_dims", "axes", axes)
+    order = tuple([i + rank if i < 0 else i for i in given])
+    if sorted(order) != list(range(rank)):
+        raise ValueError(
+            f"permute_dims: axes {axes} must name each of the {rank} axes of shape "
+            f"{x.shape} once"
+        )
+    return run(TRANSPOSE, x, axes=order)
+
+
+def _transposed_back(dy: Tensor, axes: Shape) -> Tensor:
+    back = sorted(range(len(axes)), key=axes.__getitem__)
+    return run(TRANSPOSE, dy, axes=tuple(back))
+
+
+gradients(TRANSPOSE, x=_transposed_back)
+
+
+def moveaxis(
+    x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int], /
+) -> Tensor:
+    """Return ``x`` with axes ``source`` at places ``destination``, others in order."""
+    x = _convert.asarray(x)
+    rank = len(x.shape)
+    sources = [_axis("moveaxis", i, rank) for i in integers("moveaxis", "axes", source)]
+    places = integers("moveaxis", "places", destination)
+    places = tuple([_axis("moveaxis", i, rank) for i in places])
+    if not len(sources) == len({*sources}) == len(places) == len({*places}):
+        raise ValueError(
+            f"moveaxis: source {source} and destination {destination} must name as "
+            "many axes, none twice"
+        )
+    order = [i for i in range(rank) if i not in sources]
+    for place, axis in sorted(zip(places, sources, strict=True)):
+        order.insert(place, axis)
+    return run(TRANSPOSE, x, axes=tuple(order))
+
+
+REVERSE = Kernel("Reverse", "x", attrs="axis", out=same, op="flip")
+
+
+def flip(x: TensorLike, /, *, axis: int | Sequence[int] | None = None) -> Tensor:
+    """Return the elements in reverse order along ``axis`` (default: all axes)."""
+    x = _convert.asarray(x)
+    given = None if axis is None else integers("flip", "axis", axis)
+    return run(REVERSE, x, axis=geometry.axes("flip", given, len(x.shape)))
+
+
+@decomposition(REVERSE)
+def _(x: Tensor, *, axis: Shape) -> Tensor:
+    turned = [i in axis and n > 0 for i, n in enumerate(x.shape)]
+    begin = tuple(n - 1 if t else 0 for t, n in zip(turned, x.shape, strict=True))
+    strides = tuple(-1 if t else 1 for t in turned)
+    return run(slicing.STRIDED_SLICE, x, begin=begin, size=x.shape, strides=strides)
+
+
+gradients(REVERSE, x=lambda dy, axis: run(REVERSE, dy, axis=axis))

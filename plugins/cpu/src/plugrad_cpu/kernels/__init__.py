@@ -3,6 +3,7 @@
 from . import (
     activation,
     binary,
+    blocks,
     compare,
     conv,
     creation,
@@ -13,14 +14,17 @@ from . import (
     norm,
     pool,
     reduce,
+    scatter,
     shape,
     slicing,
+    trigonometry,
     unary,
 )
 
 KERNELS = (
     activation.kernels
     | binary.kernels
+    | blocks.kernels
     | compare.kernels
     | conv.kernels
     | creation.kernels
@@ -31,8 +35,10 @@ KERNELS = (
     | norm.kernels
     | pool.kernels
     | reduce.kernels
+    | scatter.kernels
     | shape.kernels
     | slicing.kernels
+    | trigonometry.kernels
     | unary.kernels
 )
 

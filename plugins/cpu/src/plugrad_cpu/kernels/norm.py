@@ -1,5 +1,98 @@
-"""Softmax and normalization."""
+"""Softmax and normalization; float16 is computed in float32."""
 
+import numpy as np
 from plugrad.plugin import KernelTable
 
+from ..arrays import Array
+from .reduce import along
+
 kernels = KernelTable()
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(np.float32) if x.dtype == np.float16 else x
+
+
+@kernels("Softmax")
+def softmax(logits: Array, *, axis: int) -> Array:
+    """Shift by the maximum first, so that exp never overflows."""
+    x = _wide(logits)
+    e = x - along(np.maximum, x, (axis,), True)
+    np.exp(e, out=e)
+    e /= along(np.add, e, (axis,), True)
+    return e.astype(logits.dtype, copy=False)
+
+
+@kernels("LogSoftmax")
+def log_softmax(logits: Array, *, axis: int) -> Array:
+    """Shift by the maximum first, so that exp never overflows."""
+    x = _wide(logits)
+    y = x - along(np.maximum, x, (axis,), True)
+    y -= np.log(along(np.add, np.exp(y), (axis,), True))
+    return y.astype(logits.dtype, copy=False)
+
+
+@kernels("FusedBatchNorm")
+def fused_batch_norm(
+    x: Array,
+    mean: Array,
+    variance: Array,
+    scale: Array | None,
+    offset: Array | None,
+    *,
+    epsilon: float,
+) -> Array:
+    """In place but for the first difference."""
+    factor = 1 / np.sqrt(_wide(variance) + epsilon)
+    if scale is not None:
+        factor *= scale
+    y = _wide(x) - mean
+    y *= factor
+    if offset is not None:
+        y += offset
+    return y.astype(x.dtype, copy=False)
+
+
+@kernels("LRN")
+def lrn(
+    x: Array, *, depth_radius: int, bias: float, alpha: float, beta: float
+) -> Array:
+    """A power of the sum of the neighbours' squares."""
+    wide = _wide(x)
+    y = wide * _norm(wide, depth_radius, bias, alpha) ** -beta
+    return y.astype(x.dtype, copy=False)
+
+
+@kernels("LRNGrad")
+def lrn_grad(
+    x: Array,
+    y: Array,
+    dy: Array,
+    *,
+    depth_radius: int,
+    bias: float,
+    alpha: float,
+    beta: float,
+) -> Array:
+    """``norm`` depends on every neighbour, and each of them on it."""
+    wide, wide_y, wide_dy = _wide(x), _wide(y), _wide(dy)
+    norm = _norm(wide, depth_radius, bias, alpha)
+    dx = wide_dy * norm**-beta
+    dx -= 2 * alpha * beta * wide * _band(wide_dy * wide_y / norm, depth_radius)
+    return dx.astype(x.dtype, copy=False)
+
+
+def _norm(x: Array, radius: int, bias: float, alpha: float) -> Array:
+    norm = _band(x * x, radius)
+    norm *= alpha
+    norm += bias
+    return norm
+
+
+def _band(x: Array, radius: int) -> Array:
+    """Sum over the channels at most ``radius`` away."""
+    total = x.copy()
+    for shift in range(1, min(radius, x.shape[-1] - 1) + 1):
+        total[..., shift:] += x[..., :-shift]
+        total[..., :-shift] += x[..., shift:]
+    return total

@@ -1,5 +1,124 @@
-"""Pooling."""
+"""Pooling: what is combined is taken axis by axis, what is handed back tap by tap."""
 
+import functools
+import math
+
+import numpy as np
+from plugrad.geometry import Windows
 from plugrad.plugin import KernelTable
 
+from ..arrays import Array
+from ._windows import batches, core, empty, padded, seen, widened
+
 kernels = KernelTable()
+
+
+@kernels("MaxPool3D")
+@kernels("MaxPool")
+def max_pool(x: Array, *, geometry: Windows) -> Array:
+    """``np.maximum`` is faster than ``np.fmax``, and NaN is rare."""
+    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    y = _combined(np.maximum, padded(x, geometry, least), geometry)
+    if x.dtype.kind == "f" and np.isnan(y.max(initial=least)):
+        x = np.where(np.isnan(x), x.dtype.type(least), x)
+        y = _combined(np.maximum, padded(x, geometry, least), geometry)
+    return y
+
+
+@kernels("MaxPool3DGrad")
+@kernels("MaxPoolGrad")
+def max_pool_grad(dy: Array, x: Array, y: Array, *, geometry: Windows) -> Array:
+    """Hand each cotangent to the first tap that has the maximum.
+
+    Cotangents are masked as bits: infinite ones times False would be NaN.
+    """
+    dx = empty(x.shape, geometry, dy.dtype)
+    dx.fill(0)
+    bits = np.dtype(f"i{dy.itemsize}")
+    for part in batches(x):
+        onto, top, rest = dx[part], y[part], dy[part].copy()
+        seeing, left = padded(x[part], geometry, np.nan), rest.view(bits)
+        for tap in geometry.taps:
+            place = seen(geometry, tap)
+            hit = (seeing[place] == top).astype(bits)
+            mine = np.bitwise_and(left, np.negative(hit, out=hit), out=hit)
+            np.bitwise_xor(left, mine, out=left)
+            read = onto[place]
+            np.add(read, mine.view(dy.dtype), out=read)
+    return dx[core(geometry)]
+
+
+@kernels("AvgPool3D")
+@kernels("AvgPool")
+@widened
+def avg_pool(x: Array, *, geometry: Windows) -> Array:
+    """Sum, and divide by how many were there."""
+    total = _combined(np.add, padded(x, geometry), geometry)
+    return np.true_divide(total, _counts(geometry, 0, x.dtype))
+
+
+@kernels("AvgPool3DGrad")
+@kernels("AvgPoolGrad")
+@widened
+def avg_pool_grad(dy: Array, x: Array | None, *, geometry: Windows) -> Array:
+    """Spread the shares along one axis after the other."""
+    share = np.true_divide(dy, _counts(geometry, 1, dy.dtype))
+    whole = empty(geometry.in_shape, geometry, dy.dtype)
+    for axis in range(1, share.ndim - 1):
+        sizes = (*share.shape[:axis], whole.shape[axis], *share.shape[axis + 1 :])
+        dx = np.zeros(sizes, dy.dtype)
+        for place in _along(axis, geometry):
+            read = dx[place]
+            np.add(read, share, out=read)
+        share = dx
+    return share[core(geometry)]
+
+
+@kernels("MaxPoolWithArgmax")
+def max_pool_with_argmax(
+    x: Array, *, geometry: Windows, include_batch_in_index: bool
+) -> tuple[Array, Array]:
+    """Look at the taps from the last to the first, so that the first one stays."""
+    y = max_pool(x, geometry=geometry)
+    images = x.shape[0] if include_batch_in_index else 1
+    shape = (images, *x.shape[1:])
+    address = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
+    address = padded(address, geometry)
+    inside = padded(np.ones((1, *x.shape[1:-1], 1), bool), geometry, False)
+    least = np.nan if x.dtype.kind == "f" else 0
+    seeing = padded(x, geometry, least)
+    indices = np.full(y.shape, -1, np.int32)
+    for tap in reversed(geometry.taps):
+        place = seen(geometry, tap)
+        hit = (seeing[place] == y) & inside[place]
+        np.copyto(indices, address[place], where=hit)
+    return y, indices
+
+
+def _along(axis: int, windows: Windows) -> list[tuple[slice, ...]]:
+    """Return what windows see at each of their taps along one axis."""
+    i = axis - 1
+    k, d, s = windows.window[i], windows.dilations[i], windows.strides[i]
+    p, lead = windows.out_shape[axis], (slice(None),) * axis
+    return [(*lead, slice(a * d, a * d + p * s, s)) for a in range(k)]
+
+
+def _combined(op: np.ufunc, x: Array, windows: Windows) -> Array:
+    """Combine what each window sees of the padded ``x``."""
+    for axis in range(1, x.ndim - 1):
+        first, *more = (x[place] for place in _along(axis, windows))
+        x = first
+        if more:
+            x = op(first, more[0])
+        for part in more[1:]:
+            op(x, part, out=x)
+    return x
+
+
+@functools.lru_cache(maxsize=256)
+def _counts(windows: Windows, least: int, dtype: np.dtype) -> Array:
+    """Return how many elements each window sees: ``[*places, 1]``, or one number."""
+    axes = [np.sum(axis, axis=1) for axis in windows.inside]
+    counts = functools.reduce(np.multiply.outer, [*axes, np.ones(1, int)])
+    counts = np.maximum(counts, least).astype(dtype)
+    return counts if any(map(any, windows.padding)) else counts.max(initial=1)

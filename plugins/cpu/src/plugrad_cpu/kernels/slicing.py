@@ -1,5 +1,53 @@
-"""Parts of tensors, padding, and indexing."""
+"""Parts of tensors, and padding."""
 
+import numpy as np
 from plugrad.plugin import KernelTable
 
+from ..arrays import Array
+
 kernels = KernelTable()
+
+Sizes = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+
+@kernels("Slice")
+def slice_(x: Array, *, begin: Sizes, size: Sizes) -> Array:
+    """Return a view."""
+    return x[tuple([slice(b, b + n) for b, n in zip(begin, size, strict=True)])]
+
+
+@kernels("StridedSlice")
+def strided_slice(x: Array, *, begin: Sizes, size: Sizes, strides: Sizes) -> Array:
+    """Return a view; a slice that runs backwards to the start ends at None."""
+    places = []
+    for b, n, s in zip(begin, size, strides, strict=True):
+        end = b + n * s
+        places.append(slice(b, end if end >= 0 else None, s) if n else slice(0, 0))
+    return x[tuple(places)]
+
+
+@kernels("PadV2")
+def pad(x: Array, *, paddings: Pairs, constant_values: complex) -> Array:
+    """Write ``x`` into the middle; zeros (but not -0.0) come from the system for free."""
+    sizes = zip(x.shape, paddings, strict=True)
+    shape = tuple([before + n + after for n, (before, after) in sizes])
+    zero = isinstance(constant_values, int) and not constant_values
+    y = np.zeros(shape, x.dtype) if zero else np.full(shape, constant_values, x.dtype)
+    sizes = zip(x.shape, paddings, strict=True)
+    y[tuple([slice(before, before + n) for n, (before, _) in sizes])] = x
+    return y
+
+
+@kernels("MirrorPad")
+def mirror_pad(x: Array, *, paddings: Pairs, mode: str) -> Array:
+    """Write ``x`` into the middle, then mirror axis after axis across its ends."""
+    y = pad(x, paddings=paddings, constant_values=0)
+    skip = 1 if mode == "reflect" else 0
+    for axis, (before, after) in enumerate(paddings):
+        line, end = y.swapaxes(0, axis), before + x.shape[axis]
+        start = before + skip
+        line[:before] = line[start : start + before][::-1]
+        start = end - skip - after
+        line[end:] = line[start : start + after][::-1]
+    return y

@@ -1,0 +1,155 @@
+"""What convolutions and pooling share: layouts, and windows in terms of other ops.
+
+Map: ``FORMATS`` and ``channels_last``; ``taps`` and ``spread``, the two ways through
+windows; ``columns`` and the like, which make matrices of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, cast
+
+from plugrad._dtypes import BOOL, INT32
+from plugrad._engine import run
+from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape, Windows
+
+from . import _convert, creation, shape, slicing
+
+FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
+
+# From which windows are made: attributes of ops and of run_kernel, and what dy tells.
+OPTIONS = ("strides", "pad", "dilations", "dim_rounding_mode", "groups", "places")
+
+
+def options(given: dict[str, Any]) -> dict[str, Any]:
+    """Take what speaks of windows out of ``given``."""
+    return {name: given.pop(name) for name in OPTIONS if name in given}
+
+
+# --- layouts ---------------------------------------------------------------------
+
+
+def channels_last(
+    op: str, x: Tensor, spatial: int, data_format: str
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Return ``x`` with a batch and channels last, and what takes results back."""
+    last, first = FORMATS[spatial]
+    if data_format not in (last, first):
+        raise ValueError(f"{op}: data_format {data_format!r}: use {last} or {first}")
+    if len(x.shape) not in (spatial + 1, spatial + 2):
+        raise ValueError(
+            f"{op}: x must have rank {spatial + 2}, or {spatial + 1} without a batch, "
+            f"got shape {x.shape}"
+        )
+    single = len(x.shape) == spatial + 1
+    if single:
+        x = shape.reshape(x, (1, *x.shape))
+    if data_format == first:
+        x = shape.permute_dims(x, (0, *range(2, spatial + 2), 1))
+
+    def back(y: Tensor) -> Tensor:
+        if data_format == first:
+            y = shape.permute_dims(y, (0, spatial + 1, *range(1, spatial + 1)))
+        return shape.reshape(y, y.shape[1:]) if single else y
+
+    return x, back
+
+
+def numbers(op: str, *values: TensorLike) -> list[Tensor]:
+    """Return tensors of one dtype; sums of bool are int32, as in ``matmul``."""
+    xs = cast("list[Tensor]", list(values))
+    if not all(type(x) is Tensor and x.dtype is xs[0].dtype for x in xs):
+        xs = _convert.together(op, *values)
+    return [creation.astype(x, INT32) if x.dtype is BOOL else x for x in xs]
+
+
+def fits(op: str, what: str, got: Shape, wanted: Shape) -> None:
+    """Complain about a shape that is not the one of the windows."""
+    if got != wanted:
+        raise ValueError(f"{op}: {what} must have shape {wanted}, got {got}")
+
+
+# --- through the windows ---------------------------------------------------------
+
+
+def padded(x: Tensor, windows: Windows, value: float = 0) -> Tensor:
+    """Return ``x`` with its padding, which is ``value``."""
+    if not any(map(any, windows.padding)):
+        return x
+    return slicing.pad(x, [(0, 0), *windows.padding, (0, 0)], constant_values=value)
+
+
+def taps(x: Tensor, windows: Windows, value: float = 0) -> list[Tensor]:
+    """Return, for each tap, what the windows see there: ``[batch, *places, channels]``.
+
+    Around ``x`` there is ``value``.
+    """
+    x = padded(x, windows, value)
+    size = (x.shape[0], *windows.out_shape[1:-1], x.shape[-1])
+    strides = (1, *windows.strides, 1)
+    return [part(x, (0, *tap, 0), size, strides) for tap in windows.taps]
+
+
+def part(x: Tensor, begin: Shape, size: Shape, strides: Shape) -> Tensor:
+    """Return ``size`` elements of ``x``, each ``strides`` after the one before."""
+    if size == x.shape and min(strides) > 0:
+        return x
+    return run(slicing.STRIDED_SLICE, x, begin=begin, size=size, strides=strides)
+
+
+def spread(dy: Tensor, windows: Windows) -> Tensor:
+    """Put ``dy`` where ``windows.transposed`` looks for it, among zeros.
+
+    One element a window, ``strides`` apart: by reshape, pad and reshape.
+    """
+    n, *places, c = dy.shape
+    if max(windows.strides) > 1:
+        y = shape.reshape(dy, (n, *(m for place in places for m in (place, 1)), c))
+        gaps = [gap for s in windows.strides for gap in ((0, 0), (0, s - 1))]
+        y = slicing.pad(y, [(0, 0), *gaps, (0, 0)])
+        places = [m * s for m, s in zip(places, windows.strides, strict=True)]
+        dy = shape.reshape(y, (n, *places, c))
+    begins, sizes, paddings = [], [], []
+    for i, reach in enumerate(windows.transposed.in_shape[1:-1]):
+        begin = windows.extents[i] - 1 - windows.padding[i][0]
+        cut, before = min(max(-begin, 0), places[i]), min(max(begin, 0), reach)
+        size = min(places[i] - cut, reach - before)
+        begins.append(cut)
+        sizes.append(size)
+        paddings.append((before, reach - before - size))
+    dy = part(dy, (0, *begins, 0), (n, *sizes, c), (1,) * len(dy.shape))
+    if any(map(any, paddings)):
+        dy = slicing.pad(dy, [(0, 0), *paddings, (0, 0)])
+    return dy
+
+
+# --- as matrices -----------------------------------------------------------------
+
+
+def columns(x: Tensor, windows: Windows) -> Tensor:
+    """Return what each window sees: ``[groups, batch · places, taps · channels]``."""
+    y = shape.concat(taps(x, windows), axis=-1)
+    g, k, count = windows.groups, len(windows.taps), math.prod(y.shape[:-1])
+    c = x.shape[-1] // g
+    if g > 1:
+        y = shape.permute_dims(shape.reshape(y, (count, k, g, c)), (2, 0, 1, 3))
+    return shape.reshape(y, (g, count, k * c))
+
+
+def grouped(x: Tensor, groups: int) -> Tensor:
+    """Return ``[..., channels]`` as ``[groups, all else, channels of a group]``."""
+    *lead, c = x.shape
+    count = math.prod(lead)
+    if groups > 1:
+        x = shape.reshape(x, (count, groups, c // groups))
+        x = shape.permute_dims(x, (1, 0, 2))
+    return shape.reshape(x, (groups, count, c // groups))
+
+
+def ungrouped(y: Tensor, shape_: Shape) -> Tensor:
+    """Return ``[groups, all else, channels of a group]`` under its own shape."""
+    if y.shape[0] > 1:
+        y = shape.permute_dims(y, (1, 0, 2))
+    return shape.reshape(y, shape_)

@@ -1,0 +1,193 @@
+"""Blocks of space, moved to and from the batch and the channels.
+
+Kernels: ``BatchToSpaceND DepthToSpace SpaceToBatchND``. None has a gradient: it is that
+of the parts, which only move elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from plugrad import geometry
+from plugrad._engine import run
+from plugrad._kernel import Kernel, Spec, decomposition
+from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import integers
+
+from . import _convert, shape, slicing
+
+Shape = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+
+def _deep_to_wide(x: Spec | Tensor, *, block_size: int, data_format: str) -> Spec:
+    b = block_size
+    if data_format == "NCHW":
+        n, c, h, w = x.shape
+        return Spec((n, c // b**2, h * b, w * b), x.dtype)
+    n, h, w, c = x.shape
+    return Spec((n, h * b, w * b, c // b**2), x.dtype)
+
+
+DEPTH_TO_SPACE = Kernel(
+    "DepthToSpace",
+    "x",
+    attrs="block_size data_format",
+    out=_deep_to_wide,
+    op="depth_to_space",
+)
+
+
+def depth_to_space(
+    x: TensorLike, /, block_size: int, *, data_format: Literal["NHWC", "NCHW"] = "NHWC"
+) -> Tensor:
+    """Return images ``x`` with the channels laid out as blocks of pixels.
+
+    Blocks are ``block_size`` high and wide; its square divides the channels.
+    """
+    x = _convert.asarray(x)
+    (b,) = integers("depth_to_space", "block_size", block_size)
+    if data_format not in ("NHWC", "NCHW"):
+        raise ValueError(
+            f"depth_to_space: data_format must be 'NHWC' or 'NCHW', got {data_format!r}"
+        )
+    channels = 3 if data_format == "NHWC" else 1
+    if len(x.shape) != 4 or b < 2 or x.shape[channels] % b**2:
+        raise ValueError(
+            f"depth_to_space: shape {x.shape} must have rank 4, block_size {b} must be "
+            f"2 or more, and its square divide the channels ({data_format})"
+        )
+    return run(DEPTH_TO_SPACE, x, block_size=b, data_format=data_format)
+
+
+@decomposition(DEPTH_TO_SPACE)
+def _(x: Tensor, *, block_size: int, data_format: str) -> Tensor:
+    b = block_size
+    out = _deep_to_wide(x, block_size=b, data_format=data_format).shape
+    if data_format == "NCHW":
+        n, c, h, w = x.shape
+        x = run(shape.RESHAPE, x, shape=(n, b, b, c // b**2, h, w))
+        x = run(shape.TRANSPOSE, x, axes=(0, 3, 4, 1, 5, 2))
+    else:
+        n, h, w, c = x.shape
+        x = run(shape.RESHAPE, x, shape=(n, h, w, b, b, c // b**2))
+        x = run(shape.TRANSPOSE, x, axes=(0, 1, 3, 2, 4, 5))
+    return run(shape.RESHAPE, x, shape=out)
+
+
+def _to_batch(x: Spec | Tensor, *, block_shape: Shape, paddings: Pairs) -> Spec:
+    batch, rest = x.shape[0] * math.prod(block_shape), x.shape[len(block_shape) + 1 :]
+    axes = zip(x.shape[1:], block_shape, paddings, strict=False)
+    space = [(before + n + after) // b for n, b, (before, after) in axes]
+    return Spec((batch, *space, *rest), x.dtype)
+
+
+SPACE_TO_BATCH_ND = Kernel(
+    "SpaceToBatchND",
+    "x",
+    attrs="block_shape paddings",
+    out=_to_batch,
+    op="space_to_batch_nd",
+)
+
+
+def space_to_batch_nd(
+    x: TensorLike,
+    /,
+    block_shape: int | Sequence[int],
+    paddings: Sequence[Sequence[int]],
+) -> Tensor:
+    """Return ``x`` [batch, *space, *rest] with the places of each block in the batch.
+
+    ``paddings`` are zeros, a pair (before, after) for each axis of space; with them a
+    block of ``block_shape`` divides the size.
+    """
+    x = _convert.asarray(x)
+    blocks = _blocks("space_to_batch_nd", x, block_shape)
+    pads = geometry.pairs("space_to_batch_nd", "paddings", paddings, len(blocks))
+    for n, b, padding in zip(x.shape[1:], blocks, pads, strict=False):
+        if (n + sum(padding)) % b:
+            raise ValueError(
+                f"space_to_batch_nd: size {n} with paddings {padding} is not divisible "
+                f"by a block of {b}"
+            )
+    return run(SPACE_TO_BATCH_ND, x, block_shape=blocks, paddings=pads)
+
+
+def _blocks(op: str, x: Tensor, block_shape: int | Sequence[int]) -> Shape:
+    blocks = integers(op, "block_shape", block_shape)
+    if len(x.shape) <= len(blocks) or min(blocks, default=1) < 1:
+        raise ValueError(
+            f"{op}: block_shape {blocks} does not fit shape {x.shape}; positive sizes "
+            "for fewer axes than x has"
+        )
+    return blocks
+
+
+@decomposition(SPACE_TO_BATCH_ND)
+def _(x: Tensor, *, block_shape: Shape, paddings: Pairs) -> Tensor:
+    m = len(block_shape)
+    out = _to_batch(x, block_shape=block_shape, paddings=paddings).shape
+    x = slicing.pad(x, ((0, 0), *paddings, *((0, 0),) * (len(x.shape) - 1 - m)))
+    cut = [p for pair in zip(out[1:], block_shape, strict=False) for p in pair]
+    x = run(shape.RESHAPE, x, shape=(x.shape[0], *cut, *x.shape[m + 1 :]))
+    inner, outer = range(2, 2 * m + 1, 2), range(1, 2 * m + 1, 2)
+    order = (*inner, 0, *outer, *range(2 * m + 1, len(x.shape)))
+    return run(shape.RESHAPE, run(shape.TRANSPOSE, x, axes=order), shape=out)
+
+
+def _to_space(x: Spec, *, block_shape: Shape, crops: Pairs) -> Spec:
+    batch, rest = x.shape[0] // math.prod(block_shape), x.shape[len(block_shape) + 1 :]
+    axes = zip(x.shape[1:], block_shape, crops, strict=False)
+    return Spec((batch, *[n * b - sum(crop) for n, b, crop in axes], *rest), x.dtype)
+
+
+BATCH_TO_SPACE_ND = Kernel(
+    "BatchToSpaceND",
+    "x",
+    attrs="block_shape crops",
+    out=_to_space,
+    op="batch_to_space_nd",
+)
+
+
+def batch_to_space_nd(
+    x: TensorLike, /, block_shape: int | Sequence[int], crops: Sequence[Sequence[int]]
+) -> Tensor:
+    """Return the inverse of ``space_to_batch_nd``: blocks from the batch, cropped.
+
+    ``crops`` are cut off, a pair (before, after) for each axis of space.
+    """
+    x = _convert.asarray(x)
+    blocks = _blocks("batch_to_space_nd", x, block_shape)
+    cuts = geometry.pairs("batch_to_space_nd", "crops", crops, len(blocks))
+    if x.shape[0] % math.prod(blocks):
+        raise ValueError(
+            f"batch_to_space_nd: the batch of {x.shape[0]} is not divisible by the "
+            f"{math.prod(blocks)} places of a block {blocks}"
+        )
+    for n, b, crop in zip(x.shape[1:], blocks, cuts, strict=False):
+        if sum(crop) > n * b:
+            raise ValueError(
+                f"batch_to_space_nd: crops {crop} are more than there is, {n * b}"
+            )
+    return run(BATCH_TO_SPACE_ND, x, block_shape=blocks, crops=cuts)
+
+
+@decomposition(BATCH_TO_SPACE_ND)
+def _(x: Tensor, *, block_shape: Shape, crops: Pairs) -> Tensor:
+    m = len(block_shape)
+    batch, rest = x.shape[0] // math.prod(block_shape), x.shape[m + 1 :]
+    space = x.shape[1 : m + 1]
+    x = run(shape.RESHAPE, x, shape=(*block_shape, batch, *space, *rest))
+    mixed = [i for axis in range(m) for i in (m + 1 + axis, axis)]
+    x = run(shape.TRANSPOSE, x, axes=(m, *mixed, *range(2 * m + 1, len(x.shape))))
+    wide = [n * b for n, b in zip(space, block_shape, strict=True)]
+    x = run(shape.RESHAPE, x, shape=(batch, *wide, *rest))
+    begin = (0, *[before for before, _ in crops], *[0] * len(rest))
+    kept = [n - sum(crop) for n, crop in zip(wide, crops, strict=True)]
+    ones = (1,) * len(begin)
+    part = {"begin": begin, "size": (batch, *kept, *rest), "strides": ones}
+    return run(slicing.STRIDED_SLICE, x, **part)

@@ -1,0 +1,320 @@
+"""Python's ``x[...]``, with NumPy's meaning, made of a few kernels. No kernels.
+
+A key goes through three steps, of which most keys need one or two: a strided slice for
+ranges and numbers, a reshape for axes that go and come, a gather for index arrays. What
+is known on the host, numbers and lists and arrays, is checked at once and counted from
+the end where it is negative. A mask is read on the host, as the shape depends on it.
+
+Map: ``getitem``, iteration and ``in``; ``_read``, which says what a key means for a
+shape; index arrays; index tensors for all ops.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._dtypes import BOOL, DTYPES, INT32, DType
+from plugrad._engine import run
+from plugrad._tensor import Tensor, TensorLike
+
+from . import (
+    _convert,
+    binary,
+    compare,
+    creation,
+    gather,
+    scatter,
+    shape,
+    slicing,
+    variable,
+)
+
+Shape = tuple[int, ...]
+INT64 = DTYPES["int64"]
+ALL = slice(None)
+
+
+def getitem(x: TensorLike, key: Any, /) -> Tensor:
+    """Return ``x[key]``.
+
+    Args:
+        x: A tensor.
+        key: One of these, or a tuple of them: an integer; a slice; ``...``; None, which
+            makes a new axis; integers as a tensor, array or list, several of which
+            broadcast together; a mask, bool of the shape of the axes that it stands
+            for. Index arrays that stand side by side leave their axes there, others in
+            front.
+
+    Raises:
+        IndexError: There are too many entries, or a number is out of range. The values
+            of an index tensor are checked where the backend looks at them.
+        TypeError: An entry is none of these.
+
+    """
+    return select("getitem", _convert.asarray(x), key)
+
+
+def iterate(x: TensorLike, /) -> Iterator[Tensor]:
+    """Return an iterator over the first axis."""
+    x = _convert.asarray(x)
+    if not x.shape:
+        raise TypeError("iter: a tensor without axes has no elements to go through")
+    return iter(shape.unstack(x))
+
+
+def contains(x: TensorLike, value: TensorLike, /) -> bool:
+    """Return whether an element of ``x`` equals ``value``, as ``value in x`` does."""
+    return bool(compare.equal(x, value).numpy().any())
+
+
+def select(op: str, x: Tensor, key: Any) -> Tensor:
+    """Return ``x[key]``; ``op`` is for messages."""
+    read = _read(op, x.shape, key if isinstance(key, tuple) else (key,))
+    y = x
+    if read.source != x.shape:
+        y = run(shape.RESHAPE, y, shape=read.source)
+    if read.size != read.source or read.backwards:
+        part = {"begin": read.begin, "size": read.size, "strides": read.strides}
+        y = run(slicing.STRIDED_SLICE, y, **part)
+    if read.view != read.size:
+        y = run(shape.RESHAPE, y, shape=read.view)
+    if read.arrays:
+        return _gathered(op, y, read)
+    return creation.identity(x) if y is x else y
+
+
+class _Reading(NamedTuple):
+    """What a key means for a shape.
+
+    Attributes:
+        source: The shape with the axes of each mask joined to one.
+        begin, size, strides: The strided slice of ``source``.
+        view: The shape behind the slice, less the axes of numbers, plus new ones.
+        arrays: The index arrays, by their axis in ``view``.
+        apart: Whether something stands between index arrays, or numbers beside them.
+        backwards: Whether a stride is negative.
+
+    """
+
+    source: Shape
+    begin: Shape
+    size: Shape
+    strides: Shape
+    view: Shape
+    arrays: dict[int, Tensor]
+    apart: bool
+    backwards: bool
+
+
+def _read(op: str, shape: Shape, key: tuple[Any, ...]) -> _Reading:
+    parts, view, arrays, at, kinds, backwards = [], [], {}, 0, "", False
+    for entry in _entries(op, shape, key):
+        if isinstance(entry, int):
+            n = shape[at]
+            if not -n <= entry < n:
+                raise IndexError(
+                    f"{op}: index {entry} is out of range for axis {at}, size {n}"
+                )
+            parts.append((n, entry + n if entry < 0 else entry, 1, 1))
+            at += 1
+            kinds += "a"
+        elif isinstance(entry, slice):
+            parts.append(_range(op, entry, shape[at]))
+            view.append(parts[-1][2])
+            backwards |= parts[-1][3] < 0
+            at += 1
+            kinds += " "
+        elif entry is None or entry is Ellipsis:
+            view += [1] if entry is None else []
+            kinds += " "
+        else:
+            rank = len(entry.shape) if entry.dtype == BOOL else 1
+            n = math.prod(shape[at : at + rank])
+            arrays[len(view)] = _array(op, entry, at, shape[at : at + rank])
+            parts.append((n, 0, n, 1))
+            view.append(n)
+            at += rank
+            kinds += "a"
+    source, begin, size, strides = zip(*parts, strict=True) if parts else ((),) * 4
+    apart = " " in kinds.strip()
+    return _Reading(source, begin, size, strides, (*view,), arrays, apart, backwards)
+
+
+def _range(op: str, entry: slice, n: int) -> tuple[int, int, int, int]:
+    """Return the size of an axis, and begin, size and stride of a slice of it."""
+    try:
+        start, stop, step = entry.indices(n)
+    except ValueError:
+        raise ValueError(f"{op}: the step of a slice must not be 0") from None
+    except TypeError:
+        raise TypeError(
+            f"{op}: the ends of a slice must be integers or None, got {entry}"
+        ) from None
+    size = len(range(start, stop, step))
+    return n, start if size else 0, size, step if size > 1 else 1
+
+
+def _array(op: str, entry: Any, axis: int, sizes: Shape) -> Tensor:
+    """Return an index array, or the places of a mask, as indices from 0."""
+    if entry.dtype != BOOL:
+        return counted_from_0(op, entry, sizes[0], axis)
+    if entry.shape != sizes:
+        raise IndexError(
+            f"{op}: a mask of shape {entry.shape} does not fit axes of shape {sizes}"
+        )
+    mask = entry.numpy() if isinstance(entry, Tensor) else entry
+    return integer_tensor(op, "indices", np.flatnonzero(mask))
+
+
+def _entries(op: str, shape: Shape, key: tuple[Any, ...]) -> list[Any]:
+    """Return the entries of a key, with slices for the axes that it does not name."""
+    entries, dots, rest = [], -1, len(shape)
+    for i, one in enumerate(key):
+        entry = one if type(one) is int or type(one) is slice else _entry(op, one)
+        entries.append(entry)
+        if entry is Ellipsis:
+            if dots >= 0:
+                raise IndexError(f"{op}: a key has at most one ellipsis (...)")
+            dots = i
+        elif isinstance(entry, int | slice):
+            rest -= 1
+        elif entry is not None:
+            rest -= len(entry.shape) if entry.dtype == BOOL else 1
+    if rest < 0:
+        raise IndexError(
+            f"{op}: {len(shape) - rest} indices are too many for a tensor of rank "
+            f"{len(shape)}, shape {shape}"
+        )
+    if dots < 0:
+        return entries + [ALL] * rest
+    entries[dots + 1 : dots + 1] = [ALL] * rest
+    return entries  # with the dots: even of no axis, they stand between others
+
+
+def _entry(op: str, entry: Any) -> Any:
+    """Return one entry as None, Ellipsis, slice, int, or something with a dtype."""
+    if entry is None or entry is Ellipsis or isinstance(entry, slice):
+        return entry
+    if isinstance(entry, bool | np.bool_):
+        return np.asarray(entry)
+    if isinstance(entry, list | tuple):
+        entry = _listed(entry)
+    elif isinstance(entry, variable.Variable):
+        entry = entry.value
+    elif not isinstance(entry, Tensor) and hasattr(entry, "__array__"):
+        entry = np.asarray(entry)
+    if isinstance(entry, Tensor | np.ndarray):
+        if entry.dtype.kind not in "biu":
+            raise TypeError(
+                f"{op}: an index must be integers or bool, not {entry.dtype}; cast it"
+            )
+        number = entry.dtype != BOOL and not entry.shape
+        return int(entry) if number and isinstance(entry, np.ndarray) else entry
+    try:
+        return operator.index(entry)
+    except TypeError:
+        raise TypeError(
+            f"{op}: an index is an integer, slice, ..., None, or integers or a mask, "
+            f"not {type(entry).__name__}"
+        ) from None
+
+
+# --- index arrays ----------------------------------------------------------------
+
+
+def _gathered(op: str, x: Tensor, read: _Reading) -> Tensor:
+    """Apply the index arrays of a key to what it has left of ``x``."""
+    axes, arrays = list(read.arrays), list(read.arrays.values())
+    first, rank = axes[0], len(x.shape)
+    if len(arrays) == 1:
+        y, at = run(gather.GATHER_V2, x, *arrays, axis=first, batch_dims=0), first
+    else:
+        common = geometry.broadcast(op, *[a.shape for a in arrays])
+        arrays = [
+            a if a.shape == common else run(shape.BROADCAST_TO, a, shape=common)
+            for a in arrays
+        ]
+        if axes != [*range(len(axes))]:
+            rest = [i for i in range(rank) if i not in axes]
+            x = run(shape.TRANSPOSE, x, axes=(*axes, *rest))
+        y, at = run(scatter.GATHER_ND, x, shape.stack(arrays, axis=-1)), 0
+    wide = len(y.shape) - rank + len(axes)  # so many axes have the index arrays
+    goal = 0 if read.apart else first
+    if at == goal or not wide:
+        return y
+    rest = [*range(at), *range(at + wide, len(y.shape))]
+    order = (*rest[:goal], *range(at, at + wide), *rest[goal:])
+    return run(shape.TRANSPOSE, y, axes=order)
+
+
+# --- index tensors ---------------------------------------------------------------
+
+
+def integer_tensor(op: str, name: str, value: TensorLike) -> Tensor:
+    """Return ``value`` as a tensor of int32, or int64 where it is, or must be, so wide.
+
+    Raises:
+        TypeError: It does not hold integers.
+
+    """
+    known = on_host(op, name, value)
+    if known is not None:
+        return _convert.asarray(known, copy=False)
+    x = _convert.asarray(value)
+    if x.dtype is INT32 or x.dtype is INT64:
+        return x
+    if x.dtype.kind not in "iu":
+        raise _no_integers(op, name, x.dtype)
+    return creation.astype(x, INT32 if np.can_cast(x.dtype, INT32) else INT64)
+
+
+def on_host(op: str, name: str, value: Any) -> np.ndarray[Any, DType] | None:
+    """Return integers that are known here and now, None for a tensor."""
+    if isinstance(value, Tensor | variable.Variable):
+        return None
+    array = np.asarray(value) if hasattr(value, "dtype") else _listed(value)
+    if array.dtype.kind not in "iu":
+        raise _no_integers(op, name, array.dtype)
+    if array.dtype != INT32:
+        limits = np.iinfo(INT32)
+        low, high = array.min(initial=0), array.max(initial=0)
+        narrow = low >= limits.min and high <= limits.max
+        array = array.astype(INT32 if narrow else INT64)
+    return array
+
+
+def _listed(value: Any) -> np.ndarray[Any, DType]:
+    array = _convert._parsed(value, None)
+    return array if array.size else array.astype(INT32)
+
+
+def _no_integers(op: str, name: str, dtype: DType) -> TypeError:
+    return TypeError(f"{op}: {name} must be integers, got {dtype}; cast with astype")
+
+
+def counted_from_0(op: str, indices: TensorLike, size: int, axis: int) -> Tensor:
+    """Return indices of which negative ones have counted from the end.
+
+    Raises:
+        IndexError: Numbers that are known here and now are out of range; the values of
+            a tensor are up to the kernel.
+
+    """
+    known = on_host(op, "indices", indices)
+    if known is None:
+        x = integer_tensor(op, "indices", indices)
+        zero, n = (_convert.scalar(op, value, x.dtype) for value in (0, size))
+        below = run(compare.LESS, x, zero)
+        return run(compare.SELECT, below, run(binary.ADD, x, n), x)
+    bad = known[(known < -size) | (known >= size)]
+    if bad.size:
+        raise IndexError(
+            f"{op}: index {bad.flat[0]} is out of range for axis {axis}, size {size}"
+        )
+    return _convert.asarray(np.where(known < 0, known + size, known), copy=False)

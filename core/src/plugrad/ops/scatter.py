@@ -1,0 +1,225 @@
+"""Reading and writing slices at places of several coordinates.
+
+Kernels: ``GatherNd ScatterNd TensorScatterUpdate``. Each place is a row of an index
+tensor ``[..., k]``, integers that count from 0 in the first k axes; a backend that
+works at once raises IndexError for one that is out of range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from plugrad._dtypes import BOOL, INT32
+from plugrad._engine import run
+from plugrad._kernel import Kernel, Spec, decomposition, gradients
+from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import integers
+
+from . import _convert, compare, creation, gather, indexing, reduce
+from . import shape as shapes
+
+Shape = tuple[int, ...]
+
+
+def _spread(params: Spec, indices: Spec) -> Spec:
+    depth = indices.shape[-1]
+    return Spec((*indices.shape[:-1], *params.shape[depth:]), params.dtype)
+
+
+GATHER_ND = Kernel(
+    "GatherNd", "params indices", out=_spread, checks="indices", op="gather_nd"
+)
+
+
+def gather_nd(x: TensorLike, indices: TensorLike, /) -> Tensor:
+    """Return the slices of ``x`` at the places ``indices`` [..., k].
+
+    The result is ``[..., *x.shape[k:]]``.
+    """
+    x = _convert.asarray(x)
+    indices = indexing.integer_tensor("gather_nd", "indices", indices)
+    if not x.shape or not indices.shape or indices.shape[-1] > len(x.shape):
+        raise ValueError(
+            f"gather_nd: shapes {x.shape} and {indices.shape} do not fit; indices are "
+            "[..., k], with k no more than the rank of x, and that 1 or more"
+        )
+    return run(GATHER_ND, x, indices)
+
+
+@decomposition(GATHER_ND)
+def _(params: Tensor, indices: Tensor) -> Tensor:
+    depth = indices.shape[-1]
+    lead, rest = params.shape[:depth], params.shape[depth:]
+    rows = run(shapes.RESHAPE, params, shape=(math.prod(lead), *rest))
+    numbers = _row_numbers(indices, lead)
+    return run(gather.GATHER_V2, rows, numbers, axis=0, batch_dims=0)
+
+
+def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
+    """Return places in the axes ``lead`` as places in the one that they flatten to."""
+    if len(lead) == 1:
+        return run(shapes.RESHAPE, indices, shape=indices.shape[:-1])
+    kind = indexing.INT64 if math.prod(lead) >= 2**31 else indices.dtype
+    strides = [math.prod(lead[i + 1 :]) for i in range(len(lead))]
+    steps = creation.astype(indices, kind) * _convert.asarray(np.array(strides, kind))
+    return run(reduce.SUM, steps, axis=(len(indices.shape) - 1,), keepdims=False)
+
+
+gradients(
+    GATHER_ND,
+    params=lambda dy, indices, params_spec: run(
+        SCATTER_ND, indices, dy, shape=params_spec.shape
+    ),
+    indices=None,
+)
+
+
+SCATTER_ND: Kernel = Kernel(
+    "ScatterNd",
+    "indices updates",
+    attrs="shape",
+    out=lambda indices, updates, shape: Spec(shape, updates.dtype),
+    checks="indices",
+    op="scatter_nd",
+)
+
+
+def scatter_nd(
+    indices: TensorLike, updates: TensorLike, /, shape: int | Sequence[int]
+) -> Tensor:
+    """Return zeros of ``shape`` to which ``updates`` are added at places ``indices``.
+
+    Indices are ``[..., k]``, or ``[n]`` for ``[n, 1]``, and updates
+    ``[..., *shape[k:]]``. Updates of the same place add up.
+    """
+    sizes = integers("scatter_nd", "shape", shape)
+    updates = _convert.asarray(updates)
+    if min(sizes, default=0) < 0:
+        raise ValueError(f"scatter_nd: shape {sizes} has a negative size")
+    places = _places("scatter_nd", indices, updates.shape, sizes)
+    return run(SCATTER_ND, places, updates, shape=sizes)
+
+
+def _places(op: str, indices: TensorLike, updates: Shape, sizes: Shape) -> Tensor:
+    """Return indices ``[..., k]`` that fit the shapes of updates and of the result."""
+    found = indexing.integer_tensor(op, "indices", indices)
+    if len(found.shape) == 1:
+        found = run(shapes.RESHAPE, found, shape=(*found.shape, 1))
+    depth = found.shape[-1] if found.shape else len(sizes) + 1
+    if depth > len(sizes) or updates != found.shape[:-1] + sizes[depth:]:
+        raise ValueError(
+            f"{op}: indices {found.shape}, updates {updates} and the result {sizes} do "
+            "not fit; [..., k], [..., *rest] and [k sizes, *rest]"
+        )
+    return found
+
+
+def _rows(updates: Tensor, lead: Shape, indices: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the updates as rows, and the numbers of the rows that they go to."""
+    depth = len(lead)
+    count = math.prod(indices.shape[:-1])
+    flat = run(shapes.RESHAPE, indices, shape=(count, depth))
+    rest = updates.shape[len(indices.shape) - 1 :]
+    rows = run(shapes.RESHAPE, updates, shape=(count, math.prod(rest)))
+    return rows, _row_numbers(flat, lead)
+
+
+@decomposition(SCATTER_ND)
+def _(indices: Tensor, updates: Tensor, *, shape: Shape) -> Tensor:
+    lead = shape[: indices.shape[-1]]
+    rows, ids = _rows(updates, lead, indices)
+    rows = creation.astype(rows, INT32) if rows.dtype is BOOL else rows
+    y = run(gather.UNSORTED_SEGMENT_SUM, rows, ids, num_segments=math.prod(lead))
+    return creation.astype(run(shapes.RESHAPE, y, shape=shape), updates.dtype)
+
+
+gradients(
+    SCATTER_ND, indices=None, updates=lambda dy, indices: run(GATHER_ND, dy, indices)
+)
+
+
+TENSOR_SCATTER_UPDATE = Kernel(
+    "TensorScatterUpdate",
+    "tensor indices updates",
+    out=lambda tensor, indices, updates: tensor,
+    checks="indices",
+    op="tensor_scatter_update",
+)
+
+
+def tensor_scatter_update(
+    x: TensorLike, indices: TensorLike, updates: TensorLike, /
+) -> Tensor:
+    """Return ``x`` with the slices at places ``indices`` replaced by ``updates``.
+
+    Shapes are those of ``scatter_nd``. Of updates of the same place the last one stays.
+    """
+    x, updates = _convert.together("tensor_scatter_update", x, updates)
+    places = _places("tensor_scatter_update", indices, updates.shape, x.shape)
+    return run(TENSOR_SCATTER_UPDATE, x, places, updates)
+
+
+@decomposition(TENSOR_SCATTER_UPDATE)
+def _(tensor: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+    lead = tensor.shape[: indices.shape[-1]]
+    rows, ids = _rows(updates, lead, indices)
+    if not rows.size:
+        return tensor
+    count, total = ids.shape[0], math.prod(lead)
+    at = compare.where(_last(ids, total), ids, -1)  # the others are dropped
+    hit = _sums(creation.ones((count,), dtype=INT32), at, total) > 0
+    new = _sums(creation.arange(count), at, total)
+    new = run(gather.GATHER_V2, rows, new, axis=0, batch_dims=0)
+    old = run(shapes.RESHAPE, tensor, shape=(total, rows.shape[1]))
+    hit = run(shapes.RESHAPE, hit, shape=(total, 1))
+    y = run(compare.SELECT, hit, new, old)
+    return run(shapes.RESHAPE, y, shape=tensor.shape)
+
+
+def _sums(x: Tensor, ids: Tensor, count: int) -> Tensor:
+    return run(gather.UNSORTED_SEGMENT_SUM, x, ids, num_segments=count)
+
+
+def _last(ids: Tensor, total: int) -> Tensor:
+    """Return which ids are the last of their kind, bit by bit of their number.
+
+    From the highest bit on, of the ids of a kind that are left, those without the bit
+    go if there is one with it: log2(n) rounds, and no sorting.
+    """
+    count = ids.shape[0]
+    numbers = np.arange(count, dtype=np.int32)
+    left = creation.ones((count,), dtype=BOOL)
+    for bit in reversed(range((count - 1).bit_length())):
+        high = _convert.asarray(numbers >> bit & 1, dtype=BOOL)
+        mine = compare.logical_and(left, high)
+        some = _sums(creation.astype(mine, INT32), ids, total) > 0
+        some = run(gather.GATHER_V2, some, ids, axis=0, batch_dims=0)
+        left = compare.where(some, mine, left)
+    return left
+
+
+def _without(dy: Tensor, indices: Tensor, updates_spec: Spec) -> Tensor:
+    zeros = creation.zeros(updates_spec.shape, dtype=dy.dtype)
+    return run(TENSOR_SCATTER_UPDATE, dy, indices, zeros)
+
+
+def _stayed(dy: Tensor, indices: Tensor, tensor_spec: Spec) -> Tensor:
+    """Return the slices of ``dy`` at the places whose update stayed, else zeros.
+
+    Which one stayed is seen by writing the numbers of the updates.
+    """
+    count, depth = math.prod(indices.shape[:-1]), indices.shape[-1]
+    numbers = creation.arange(count)
+    flat = run(shapes.RESHAPE, indices, shape=(count, depth))
+    blank = creation.zeros(tensor_spec.shape[:depth], dtype=INT32)
+    written = run(TENSOR_SCATTER_UPDATE, blank, flat, numbers)
+    hit = compare.equal(run(GATHER_ND, written, flat), numbers)
+    rest = (1,) * (len(tensor_spec.shape) - depth)
+    hit = run(shapes.RESHAPE, hit, shape=(*indices.shape[:-1], *rest))
+    return compare.where(hit, run(GATHER_ND, dy, indices), 0)
+
+
+gradients(TENSOR_SCATTER_UPDATE, tensor=_without, indices=None, updates=_stayed)

@@ -1,0 +1,117 @@
+"""What the kernels with windows share: padding, taps, and blocks that fit a cache.
+
+Letters: n batch, p q places of windows, c channels in, k channels out, t taps.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import TypeVar, cast
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from plugrad.geometry import Windows
+
+from ..arrays import Array
+
+F = TypeVar("F", bound=Callable[..., Array])
+Index = tuple[slice, ...]
+
+
+def padded(x: Array, windows: Windows, value: float = 0) -> Array:
+    """Return ``x`` with its padding around; ``np.pad`` is several times slower."""
+    if not any(map(any, windows.padding)):
+        return x
+    y = empty(x.shape, windows, x.dtype)
+    y.fill(value)
+    y[core(windows)] = x
+    return y
+
+
+def empty(shape: tuple[int, ...], windows: Windows, dtype: np.dtype) -> Array:
+    """Return room for a tensor of ``shape`` and its padding."""
+    ends = zip(shape[1:-1], windows.padding, strict=True)
+    return np.empty((shape[0], *(b + n + a for n, (b, a) in ends), shape[-1]), dtype)
+
+
+def core(windows: Windows) -> Index:
+    """Return where in the padded input the input is."""
+    ends = zip(windows.in_shape[1:-1], windows.padding, strict=True)
+    return (slice(None), *(slice(before, before + n) for n, (before, _) in ends))
+
+
+def seen(windows: Windows, tap: tuple[int, ...]) -> Index:
+    """Return what of the padded input the windows see at one tap."""
+    places = windows.out_shape[1:-1]
+    ends = zip(tap, places, windows.strides, strict=True)
+    return (slice(None), *(slice(t, t + p * s, s) for t, p, s in ends))
+
+
+def view(x: Array, windows: Windows) -> Array:
+    """View padded input as ``[n, *places, *window, c]``, without a copy."""
+    n, *spatial, c = x.strides
+    steps = zip(spatial, windows.strides, strict=True)
+    gaps = zip(spatial, windows.dilations, strict=True)
+    return as_strided(
+        x,
+        (x.shape[0], *windows.out_shape[1:-1], *windows.window, x.shape[-1]),
+        (n, *(d * s for d, s in steps), *(d * s for d, s in gaps), c),
+    )
+
+
+def flat(x: Array) -> Array:
+    """Return a matrix whose rows are the channels of each place."""
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
+def blocks(
+    shape: tuple[int, ...], row: int, limit: int
+) -> Iterator[tuple[slice, slice]]:
+    """Cut the first two axes into pieces of at most ``limit`` bytes, ``row`` a row."""
+    count, rows = shape[:2]
+    fit = max(limit // max(row, 1), 1)
+    if fit >= rows:
+        step = max(fit // max(rows, 1), 1)
+        for i in range(0, count, step):
+            yield slice(i, i + step), slice(None)
+    else:
+        for i in range(count):
+            for j in range(0, rows, fit):
+                yield slice(i, i + 1), slice(j, j + fit)
+
+
+def batches(x: Array, limit: int = 1 << 20) -> Iterator[slice]:
+    """Cut the batch of ``x`` into pieces of about ``limit`` bytes, for the cache."""
+    step = max(limit // max(math.prod(x.shape[1:]) * x.itemsize, 1), 1)
+    for i in range(0, x.shape[0], step):
+        yield slice(i, i + step)
+
+
+def widened(kernel: F) -> F:
+    """Let a kernel of sums of products compute in dtypes that BLAS has.
+
+    float16 goes by float32, and integers by float64 while their sums are exact there.
+    """
+
+    @functools.wraps(kernel)
+    def wide(x: Array, *xs: Array | None, **attrs: object) -> Array:
+        if x.dtype.kind in "fc" and x.dtype != np.float16:
+            return kernel(x, *xs, **attrs)
+        given = [y for y in (x, *xs) if y is not None]
+        if x.dtype != np.float16 and not _exact(given):
+            return kernel(x, *xs, **attrs)
+        dtype = np.float32 if x.dtype == np.float16 else np.float64
+        result = kernel(
+            *(y if y is None else y.astype(dtype) for y in (x, *xs)), **attrs
+        )
+        whole = result if x.dtype == np.float16 else result.astype(np.int64)
+        return whole.astype(x.dtype)
+
+    return cast("F", wide)
+
+
+def _exact(xs: list[Array]) -> bool:
+    """Tell whether all sums of products are below 2**53."""
+    count = min(x.size for x in xs)
+    largest = [max(int(x.max()), -int(x.min())) for x in xs] if count else [0]
+    return math.prod(largest) * count < 2**53

@@ -1,0 +1,61 @@
+"""Reading and writing at places of several coordinates.
+
+Places are turned into the numbers of rows of a flat table.
+"""
+
+import math
+
+import numpy as np
+from plugrad.plugin import KernelTable
+
+from ..arrays import Array
+from .gather import added, out_of_range
+
+kernels = KernelTable()
+
+
+def _rows(op: str, indices: Array, sizes: tuple[int, ...]) -> Array:
+    """Return places in axes of ``sizes`` as places in the one they flatten to."""
+    at = indices.astype(np.int64, copy=False)
+    if (at.view(np.uint64) >= np.array(sizes, np.uint64)).any():
+        for axis, n in enumerate(sizes):
+            found = at[..., axis]
+            if ((found < 0) | (found >= n)).any():
+                raise out_of_range(op, found, axis, n)
+    if not sizes:
+        return np.zeros(at.shape[:-1], np.int64)
+    rows = at[..., 0]
+    for axis, n in enumerate(sizes[1:], 1):
+        rows = rows * n + at[..., axis]
+    return rows
+
+
+@kernels("GatherNd")
+def gather_nd(params: Array, indices: Array) -> Array:
+    """Read rows; what is not contiguous would have to be copied for it as a whole."""
+    depth = indices.shape[-1]
+    lead, rest = params.shape[:depth], params.shape[depth:]
+    rows = _rows("gather_nd", indices, lead)
+    if depth and not params.flags.c_contiguous:
+        return params[tuple(np.moveaxis(indices, -1, 0))]
+    return params.reshape(math.prod(lead), *rest).take(rows, 0)
+
+
+@kernels("ScatterNd")
+def scatter_nd(indices: Array, updates: Array, *, shape: tuple[int, ...]) -> Array:
+    """Add up rows."""
+    lead = shape[: indices.shape[-1]]
+    rows = _rows("scatter_nd", indices, lead).reshape(-1)
+    table = updates.reshape(len(rows), *shape[len(lead) :])
+    return added(table, rows, math.prod(lead)).reshape(shape)
+
+
+@kernels("TensorScatterUpdate")
+def tensor_scatter_update(tensor: Array, indices: Array, updates: Array) -> Array:
+    """Write rows in their order, so that the last one stays."""
+    lead = tensor.shape[: indices.shape[-1]]
+    rows = _rows("tensor_scatter_update", indices, lead).reshape(-1)
+    y = np.array(tensor, order="C")
+    table = y.reshape(math.prod(lead), *tensor.shape[len(lead) :])
+    table[rows] = updates.reshape(len(rows), *table.shape[1:])
+    return y

@@ -1,0 +1,67 @@
+"""What is asserted of single golden cases instead of TensorFlow.js' answer.
+
+Each function is named by ``instead = "check:<name>"`` in ``exceptions.toml``, takes the
+case and its row (None where there is none) and raises AssertionError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+
+from . import judge, reach
+from .cases import Case
+
+Row = Callable[..., Any]
+
+
+def no_such_op(case: Case, row: Row | None) -> None:
+    """Assert that plugrad has no op of this name."""
+    assert row is None, "there is a row for it"
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", case.handle.kernel).lower()
+    assert not hasattr(pg, name), f"plugrad.{name} exists"
+
+
+def zero_gradient(case: Case, row: Row) -> None:
+    """Assert that steps and integers end the path: every gradient is zero."""
+    for name, dx in judge.derivatives(case, row).items():
+        assert not dx.any(), f"the gradient of {name} is {dx}"
+
+
+def ties_share(case: Case, row: Row) -> None:
+    """Assert that all elements that attain an extremum share ``dy`` equally.
+
+    So that the gradient is a subgradient: the elements of a tie sum to ``dy``.
+    """
+    (x,), (dy,) = judge.floats(case).values(), case.dys
+    assert dy is not None
+    axis = case.attrs.get("reductionIndices", case.attrs.get("axis"))
+    along = tuple(axis) if isinstance(axis, list) else axis
+    extremum = {"Max": np.max, "Min": np.min}[case.handle.kernel]
+    best = extremum(x, axis=along, keepdims=True)
+    hit = x == best
+    expected = dy.reshape(best.shape) * hit / hit.sum(axis=along, keepdims=True)
+    (dx,) = judge.derivatives(case, row).values()
+    np.testing.assert_allclose(dx, expected, rtol=1e-5)
+
+
+def derivative_of_pool(case: Case, row: Row) -> None:
+    """Assert that a kernel of a gradient is the derivative of its pooling.
+
+    The kernels of gradients do not know how the size was rounded: ``dy`` tells.
+    """
+    forward = reach.KERNELS[case.handle.kernel.removesuffix("Grad")]
+    assert isinstance(case.inputs, dict)
+    x, dy = case.inputs["input"], case.inputs["dy"]
+    for mode in (None, "ceil", "round"):
+        attrs = case.attrs | ({} if mode is None else {"dimRoundingMode": mode})
+        if forward(pg.asarray(x), **attrs).shape == dy.shape:
+            break
+    pooling = Case(case.handle, inputs={"x": x}, attrs=attrs, dys=[dy])
+    (dx,) = judge.listed(judge.run(case, row))
+    compared = judge.differences(pooling, forward, {"x": dx.numpy()}, ["x"], holes=True)
+    assert compared, "there is no smooth point; nothing was compared"

@@ -1,0 +1,315 @@
+"""The runner of the golden cases itself: everything wrong is detected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from . import instead
+from .cases import Case, Handle, close, handles, is_thinned, names, total
+from .judge import Departure, Row, depart, judge, read
+
+X = np.array([1.0, -2.0, 3.0], np.float32)
+untyped: Any = pg
+DY = np.array([1.0, 0.5, -1.0], np.float32)
+
+
+def a_case(kind: str, kernel: str = "Square", **more: Any) -> Case:
+    return Case(Handle(kind, kernel, "0" * 16), **more)
+
+
+def departure(instead: str, *, kind: str = "kernels", expect: str = "") -> Departure:
+    return Departure(["0" * 16], "Square", kind, "suspect", "a reason", instead, expect)
+
+
+VALUES = a_case("kernels", inputs={"x": X}, outputs=[X * X])
+LISTS = a_case(
+    "kernels", "Unpack", inputs=[X, X + 1], outputs=[X, X + 1], list_output=True
+)
+RANDOM = replace(VALUES, random=True)
+SLOPES = a_case(
+    "gradients",
+    inputs={"x": X},
+    dys=[DY],
+    grads={"x": 2 * X * DY},
+    checks={"x": "agrees"},
+)
+FAILS = a_case("errors", inputs={"x": X}, error="bad x")
+
+
+def right(x: Any) -> Any:
+    return pg.square(x)
+
+
+def refusing(x: Any) -> Any:
+    return pg.reshape(x, (7,))
+
+
+def without_gradient(x: Any) -> Any:
+    return pg.asarray(x.numpy() ** 2)
+
+
+# --- a verdict -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("case", "row"),
+    [
+        (VALUES, right),
+        (VALUES, lambda x: [pg.square(x)]),
+        (LISTS, lambda xs: xs),
+        (RANDOM, lambda x: x),
+        (SLOPES, right),
+        (FAILS, refusing),
+        (replace(FAILS, inputs={}, args=[{}]), pg.exp),
+        (replace(SLOPES, dys=[DY, None]), lambda x: (pg.square(x), x)),
+        (replace(SLOPES, grads={"x": 0 * X}), lambda x: x > 0),
+        (
+            a_case("gradients", inputs=[X, X], dys=[DY], grads={"0": DY, "1": 2 * DY}),
+            lambda xs: xs[0] + 2 * xs[1],
+        ),
+    ],
+)
+def test_what_is_right_passes(case: Case, row: Row, backend: str) -> None:
+    judge(case, row, None)
+
+
+@pytest.mark.parametrize(
+    ("case", "row", "complaint"),
+    [
+        (VALUES, lambda x: pg.square(x) + 1e-3, "output 0 differs"),
+        (VALUES, lambda x: pg.square(x) * float("nan"), "output 0 differs"),
+        (VALUES, lambda x: pg.astype(pg.square(x), "int32"), "int32 instead of float"),
+        (VALUES, lambda x: pg.astype(pg.square(x), "float64"), "float64 instead"),
+        (VALUES, lambda x: pg.reshape(pg.square(x), (3, 1)), "shape"),
+        (VALUES, lambda x: [x, x], "2 outputs instead of 1"),
+        (VALUES, lambda x: x.numpy() ** 2, "a row returned ndarray"),
+        (VALUES, None, "nothing reaches"),
+        (LISTS, lambda xs: xs[::-1], "output 0 differs"),
+        (replace(LISTS, inputs=[X], outputs=[X]), lambda xs: xs[0], "one tensor"),
+        (RANDOM, lambda x: pg.reshape(x, (3, 1)), "shape"),
+        (RANDOM, lambda x: pg.astype(x, "int32"), "int32"),
+        (SLOPES, lambda x: pg.square(x) * 1.01, "gradient of x differs"),
+        (SLOPES, without_gradient, "gradient of x differs"),
+        (replace(SLOPES, dys=[DY, DY]), right, "1 outputs instead of 2"),
+        (FAILS, right, "no ValueError or"),
+        (FAILS, lambda x: globals()["nothing"], "KeyError is no answer"),
+        (FAILS, lambda x: x.nothing, "AttributeError is no answer"),
+        (FAILS, lambda x: np.add(X, X[:2]), "from outside"),
+        (FAILS, lambda x: untyped.exp(x, x), "from outside"),
+        (FAILS, lambda x: pg.run_kernel("Add", [x, pg.asarray(X[:2])], {}),
+         "ValueError by accident"),
+        (replace(FAILS, inputs={}, args=[X]), pg.square, "no ValueError or"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_fails(
+    case: Case, row: Row | None, complaint: str, backend: str
+) -> None:
+    with pytest.raises((AssertionError, ValueError), match=complaint):
+        judge(case, row, None)
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "agree"),
+    [
+        (np.inf, np.inf, True),
+        (np.inf, -np.inf, False),
+        (np.nan, np.nan, True),
+        (np.nan, 0.0, False),
+        (0.0, np.nan, False),
+        (1e30, np.inf, False),
+        (100.0005, 100.0, True),
+        (100.002, 100.0, False),
+        (-0.0, 0.0, True),
+    ],
+)
+def test_numbers_that_are_close(actual: float, expected: float, agree: bool) -> None:
+    a, b = (np.array([v], np.float32) for v in (actual, expected))
+    assert close(a, b, 1e-5, 1e-6) == agree
+
+
+def test_a_missing_kernel_is_no_error_of_a_case() -> None:
+    def row(x: Any) -> Any:
+        raise pg.KernelNotFound("Square: nobody has it")
+
+    with pytest.raises(AssertionError, match="KernelNotFound is no answer"):
+        judge(FAILS, row, None)
+
+
+def test_other_kernels_may_round_but_not_those_that_move() -> None:
+    near = lambda x: x + 5e-7
+    judge(replace(VALUES, outputs=[X]), near, None)
+    moved = replace(VALUES, handle=Handle("kernels", "Reshape", "0" * 16), outputs=[X])
+    with pytest.raises(AssertionError, match="differs"):
+        judge(moved, near, None)
+
+
+# --- gradients that TensorFlow.js gets wrong -------------------------------------
+
+
+@pytest.mark.parametrize("said", ["agrees", "disagrees"])
+def test_a_doubtful_gradient_is_a_derivative_too(said: str) -> None:
+    """The golden gradient is met, and wrong: finite differences say so."""
+    wrong = replace(SLOPES, grads={"x": 3 * X * DY}, checks={"x": said})
+    row = with_gradient_of_three_halves
+    if said == "agrees":
+        judge(wrong, row, None)
+    else:
+        with pytest.raises(AssertionError, match="the derivative is"):
+            judge(wrong, row, None)
+
+
+def with_gradient_of_three_halves(x: Any) -> Any:
+    return pg.custom_grad(lambda x: (pg.square(x), lambda dy: dy * x * 3))(x)
+
+
+def test_a_gradient_that_the_corpus_lacks_is_compared_with_differences() -> None:
+    case = replace(SLOPES, grads={})
+    judge(case, right, None)
+    with pytest.raises(AssertionError, match="the derivative is"):
+        judge(case, with_gradient_of_three_halves, None)
+
+
+def flat_at_zero(x: Any) -> Any:
+    return pg.relu(x)
+
+
+def test_steps_and_kinks_are_left_out() -> None:
+    at_kink = a_case("gradients", inputs={"x": 0 * X}, dys=[DY], grads={"x": DY * 0})
+    judge(replace(at_kink, checks={"x": "disagrees"}), flat_at_zero, None)
+    with pytest.raises(AssertionError, match="no smooth point"):
+        depart(at_kink, flat_at_zero, departure("finite-differences", kind="gradients"))
+
+
+# --- exceptions ------------------------------------------------------------------
+
+HOLDS = [
+    (replace(VALUES, outputs=[X]), right, "works", "x ** 2"),
+    (replace(VALUES, outputs=[X.astype(np.int32)]), lambda x: x, "dtype:float32", ""),
+    (VALUES, refusing, "raises:ValueError", ""),
+    (replace(FAILS, error="no"), right, "works", "x * x"),
+    (replace(LISTS, outputs=[]), lambda xs: xs, "works", "[*inputs]"),
+    (replace(FAILS, inputs=[X]), lambda xs: xs[0], "works", "inputs[0]"),
+    (replace(FAILS, inputs={}, args=[X]), right, "works", "args[0] ** 2"),
+    (replace(SLOPES, grads={"x": DY}), right, "finite-differences", ""),
+    (replace(SLOPES, grads={"x": DY}), right, "works", "dy * 2 * x"),
+    (SLOPES, lambda x: pg.reshape(x, (7,)), "raises:ValueError", ""),
+]
+BROKEN = [
+    (replace(VALUES, outputs=[X]), right, "works", "x ** 3"),
+    (replace(VALUES, outputs=[X]), right, "works", "(x ** 2).astype(np.int32)"),
+    (replace(VALUES, outputs=[X]), lambda x: [x, x], "works", "x"),
+    (replace(VALUES, outputs=[X]), right, "works", "[x, x]"),
+    (VALUES, lambda x: pg.astype(x, "int32"), "dtype:float64", ""),
+    (VALUES, lambda x: pg.astype(x, "float64"), "dtype:float64", ""),
+    (VALUES, refusing, "raises:TypeError", ""),
+    (VALUES, lambda x: x, "raises:ValueError", ""),
+    (FAILS, right, "raises:ValueError", ""),
+    (SLOPES, with_gradient_of_three_halves, "finite-differences", ""),
+    (SLOPES, with_gradient_of_three_halves, "works", "dy * 2 * x"),
+]
+
+
+@pytest.mark.parametrize(("case", "row", "how", "expect"), HOLDS)
+def test_what_is_promised_instead_is_met(
+    case: Case, row: Row, how: str, expect: str, backend: str
+) -> None:
+    judge(case, row, departure(how, kind=case.handle.kind, expect=expect))
+
+
+@pytest.mark.parametrize(("case", "row", "how", "expect"), BROKEN)
+def test_what_is_promised_instead_is_demanded(
+    case: Case, row: Row, how: str, expect: str, backend: str
+) -> None:
+    with pytest.raises(AssertionError):
+        judge(case, row, departure(how, kind=case.handle.kind, expect=expect))
+
+
+@pytest.mark.parametrize(
+    ("case", "row"), [(VALUES, right), (SLOPES, right), (FAILS, refusing)]
+)
+def test_a_stale_exception_fails(case: Case, row: Row) -> None:
+    with pytest.raises(AssertionError, match="stale"):
+        judge(case, row, departure("raises:ValueError", kind=case.handle.kind))
+
+
+def test_an_op_that_plugrad_lacks() -> None:
+    entry = departure("check:no_such_op", kind="errors")
+    judge(a_case("errors", "fromPixels", args=[5]), None, entry)
+    with pytest.raises(AssertionError, match="conv2d exists"):
+        judge(a_case("errors", "conv2d", args=[5]), None, entry)
+    with pytest.raises(AssertionError, match="a row"):
+        instead.no_such_op(FAILS, right)
+
+
+ABS = handles("kernels", "Abs")[0].id
+GOOD = {
+    "kernel": "'Abs'",
+    "kind": "'kernels'",
+    "ids": f"['{ABS}']",
+    "reason": "'suspect'",
+    "why": "'it is so'",
+    "instead": "'raises:TypeError'",
+}
+
+
+def entry(**changes: str | None) -> str:
+    fields = {k: v for k, v in (GOOD | changes).items() if v is not None}
+    return "[[exception]]\n" + "".join(f"{k} = {v}\n" for k, v in fields.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (entry(reason="'because'"), "reason 'because' is none of"),
+        (entry(kind="'values'"), "kind 'values' is none of"),
+        (entry(why="''"), "why must be one line"),
+        (entry(why=None), "missing 1 required positional argument: 'why'"),
+        (entry(note="''"), "unexpected keyword argument 'note'"),
+        (entry(ids="[]"), "there are no ids"),
+        (entry(ids="['0123']"), "Abs has no case 0123 among the kernels"),
+        (entry(kernel="'Acos'"), f"Acos has no case {ABS} among the kernels"),
+        (entry(kernel="'Abz'"), f"Abz has no case {ABS}"),
+        (entry(kind="'gradients'", instead="'dtype:int32'"), "cannot be checked"),
+        (entry(instead="'finite-differences'"), "cannot be checked for kernels"),
+        (entry(instead="'raises:KeyError'"), "cannot be checked"),
+        (entry(instead="'dtype:float31'"), "cannot be checked"),
+        (entry(instead="'check:nothing'"), "cannot be checked"),
+        (entry(instead="'hope'"), "cannot be checked"),
+        (entry(instead="'works'"), "expect goes with"),
+        (entry(expect="'x'"), "expect goes with"),
+        (entry() + entry(), f"kernels {ABS} is listed twice"),
+    ],
+)
+def test_a_wrong_exception_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        read(text)
+
+
+def test_right_exceptions_are_read() -> None:
+    assert read(entry())[0].ids == [ABS]
+    assert read(entry(instead="'works'", expect="'abs(x)'"))[0].expect == "abs(x)"
+    assert read("") == []
+
+
+# --- the corpus ------------------------------------------------------------------
+
+
+def test_the_corpus_is_whole() -> None:
+    assert (len(names("kernels")), total("kernels")) == (171, 3674)
+    assert (len(names("gradients")), total("gradients")) == (96, 2188)
+    assert total("errors") == 460
+
+
+def test_other_backends_run_a_third() -> None:
+    cases = [h for kernel in names("kernels") for h in handles("kernels", kernel)]
+    thinned = [is_thinned({"backend": "wasm", "case": case}) for case in cases]
+    assert 0.63 < np.mean(thinned) < 0.7
+    assert not any(is_thinned({"backend": "cpu", "case": case}) for case in cases)
+    assert not any(is_thinned({"backend": "primitives", "case": c}) for c in cases)
+    assert not is_thinned({"backend": "wasm", "case": "a name"})
+    assert not is_thinned({"backend": "wasm"})

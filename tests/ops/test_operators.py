@@ -1,0 +1,140 @@
+"""Python's operators on tensors and variables: the table from symbol to op."""
+
+import operator
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+BINARY = [
+    (operator.add, pg.add),
+    (operator.sub, pg.subtract),
+    (operator.mul, pg.multiply),
+    (operator.truediv, pg.divide),
+    (operator.floordiv, pg.floor_divide),
+    (operator.mod, pg.remainder),
+    (operator.pow, pg.pow),
+    (operator.and_, pg.bitwise_and),
+    (operator.or_, pg.bitwise_or),
+    (operator.xor, pg.bitwise_xor),
+    (operator.lshift, pg.bitwise_left_shift),
+    (operator.rshift, pg.bitwise_right_shift),
+    (operator.eq, pg.equal),
+    (operator.ne, pg.not_equal),
+    (operator.gt, pg.greater),
+    (operator.ge, pg.greater_equal),
+    (operator.lt, pg.less),
+    (operator.le, pg.less_equal),
+]
+A, B = np.asarray([7, 2, 3], np.int32), np.asarray([2, 2, 5], np.int32)
+
+
+@pytest.mark.parametrize(("symbol", "op"), BINARY, ids=lambda f: f.__name__)
+def test_operators(symbol, op, backend):
+    a, b = pg.asarray(A), pg.asarray(B)
+    expected = op(a, b).numpy()
+    np.testing.assert_allclose(expected, symbol(A, B), rtol=1e-6)
+    for x, y in [
+        (a, b),
+        (a, B),
+        (A, b),
+        (a, B.tolist()),
+        (A.tolist(), b),
+        (pg.Variable(a), b),
+        (a, pg.Variable(b)),
+        (pg.Variable(a), pg.Variable(b)),
+        (pg.Variable(a), B),
+        (A, pg.Variable(b)),
+    ]:
+        found = symbol(x, y)
+        assert isinstance(found, pg.Tensor)
+        np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("scalar", [5, np.int8(5), True], ids=repr)
+@pytest.mark.parametrize(("symbol", "op"), BINARY, ids=lambda f: f.__name__)
+def test_scalars_on_either_side(symbol, op, scalar, backend):
+    for b in (pg.asarray(B), pg.Variable(pg.asarray(B))):
+        left, right = symbol(scalar, b), symbol(b, scalar)
+        assert isinstance(left, pg.Tensor)
+        assert left.dtype == right.dtype == op(b, scalar).dtype
+        whole = np.int32(scalar)
+        np.testing.assert_allclose(left.numpy(), symbol(whole, B), rtol=1e-6)
+        np.testing.assert_allclose(right.numpy(), symbol(B, whole), rtol=1e-6)
+
+
+UNARY = [(operator.neg, [-7, -2]), (operator.abs, [7, 2]), (operator.invert, [-8, -3])]
+
+
+@pytest.mark.parametrize(("symbol", "expected"), UNARY, ids=lambda f: str(f))
+def test_operators_of_one_argument(symbol, expected, backend):
+    x = pg.asarray([7, 2])
+    assert symbol(x).tolist() == symbol(pg.Variable(x)).tolist() == expected
+    assert (~pg.asarray([True, False])).tolist() == [False, True]
+
+
+def test_matrix_products(backend):
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+    x, y = pg.asarray(a), pg.asarray(b)
+    for left, right in [
+        (x, y),
+        (x, b),
+        (a, y),
+        (pg.Variable(x), y),
+        (x, pg.Variable(y)),
+        (pg.Variable(x), b),
+        (a, pg.Variable(y)),
+    ]:
+        found = left @ right
+        assert isinstance(found, pg.Tensor)
+        np.testing.assert_array_equal(found.numpy(), a @ b)
+
+
+def test_logic_of_masks(backend):
+    x = pg.asarray([1.0, 2.0, 3.0])
+    assert ((x > 1) & (x < 3)).tolist() == [False, True, False]
+    assert ((x < 2) | ~(x < 3)).tolist() == [True, False, True]
+    assert ((x > 1) ^ True).tolist() == [True, False, False]
+
+
+def test_what_is_no_number_is_not_equal(backend):
+    for x in (pg.asarray([1.0, 2.0]), pg.Variable([1.0, 2.0])):
+        for other in (None, "x", object(), {}):
+            assert (x == other) is False
+            assert (x != other) is True
+            assert (other == x) is False
+    assert pg.asarray([1.0]) != {"a": 1}
+    with pytest.raises(TypeError, match="cannot make a tensor of NoneType"):
+        pg.asarray([1.0]) < None  # noqa: B015
+
+
+def test_tensors_and_variables_are_hashable(backend):
+    x, v = pg.asarray([1.0, 2.0]), pg.Variable([1.0, 2.0])
+    assert {x: 1, v: 2}[x] == 1
+    assert {x, x, v} == {x, v}
+
+
+def test_the_gradient_reaches_through_every_operator(backend):
+    f = lambda x: pg.sum((2 - x) * 3 / (1 + x) ** 2 - (5 % x) + 2**x - abs(-x) + x // 1)
+    x = 1.5
+    expected = (
+        -3 / (1 + x) ** 2 - 6 * (2 - x) / (1 + x) ** 3 + 5 // x + 2**x * np.log(2) - 1
+    )
+    found = pg.grad(f)(pg.asarray(np.asarray([x])))
+    np.testing.assert_allclose(found.numpy(), [expected])
+
+
+def test_a_variable_is_read_by_an_operator(backend):
+    v, x = pg.Variable([[1.0, 2.0], [3.0, 4.0]]), pg.asarray([[1.0], [-1.0]])
+    value, found = pg.variable_grads(lambda: pg.sum(2 - (v * 2) @ x))
+    assert value.item() == 8.0
+    assert found[v].tolist() == [[-2.0, 2.0], [-2.0, 2.0]]
+    v.assign(v + 1)
+    assert v.value.tolist() == [[2.0, 3.0], [4.0, 5.0]]
+
+
+def test_in_place_operators_make_a_new_tensor(backend):
+    x = y = pg.asarray([1.0])
+    x += 1
+    x *= 3
+    assert (x.tolist(), y.tolist()) == ([6.0], [1.0])
