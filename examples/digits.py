@@ -235,7 +235,7 @@ def main(arguments: list[str] | None = None) -> float:
     parser = argparse.ArgumentParser(description="Learn to read handwritten digits.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--backend", help="by default the best one installed")
+    parser.add_argument("--backend", choices=pg.backends())
     parser.add_argument("--out", type=Path, default=Path("out/digits-saliency.png"))
     options = parser.parse_args(arguments)
     with pg.use_backend(options.backend or pg.get_backend()):

@@ -173,21 +173,10 @@ def differences(
 
     """
     xs = {name: x.astype(np.float64) for name, x in floats(case).items()}
-    rng, eps, compared = np.random.default_rng(0), 1e-6, 0
+    rng, compared = np.random.default_rng(0), 0
     for name in which:
         for i in rng.permutation(xs[name].size)[:ELEMENTS]:
-            ys = []
-            for step in (-eps, 0.0, eps):
-                x = xs[name].copy()
-                x.flat[i] += step
-                y, dy = _outputs(case, row, xs | {name: x})
-                ys.append(y)
-            if holes:
-                ys = [np.where(np.isfinite(ys[1]), y, 0) for y in ys]
-            before, here, after = ys
-            with np.errstate(invalid="ignore"):
-                left = float(np.vdot(dy, here - before)) / eps
-                right = float(np.vdot(dy, after - here)) / eps
+            left, right = _slopes(case, row, xs, name, i, holes)
             if not abs(right - left) <= 1e-3 * (1 + abs(left)):
                 continue
             compared += 1
@@ -196,6 +185,24 @@ def differences(
                 f"the gradient of {name}[{i}] is {dx}, the derivative is {numeric}"
             )
     return compared
+
+
+def _slopes(
+    case: Case, row: Row, xs: Mapping[str, Array], name: str, i: int, holes: bool
+) -> tuple[float, float]:
+    """Return the derivative in one element from the left, and from the right."""
+    ys, eps = [], 1e-6
+    for step in (-eps, 0.0, eps):
+        x = xs[name].copy()
+        x.flat[i] += step
+        y, dy = _outputs(case, row, {**xs, name: x})
+        ys.append(y)
+    if holes:
+        ys = [np.where(np.isfinite(ys[1]), y, 0) for y in ys]
+    before, here, after = ys
+    with np.errstate(invalid="ignore"):
+        left, right = np.vdot(dy, here - before), np.vdot(dy, after - here)
+    return float(left) / eps, float(right) / eps
 
 
 def _outputs(case: Case, row: Row, xs: Mapping[str, Array]) -> tuple[Array, Array]:

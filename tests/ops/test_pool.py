@@ -298,6 +298,11 @@ def test_run_kernel_finds_the_rounding(backend):
     assert dx.shape == (1, 4, 4, 1)
 
 
+def test_run_kernel_checks_the_rank(backend):
+    with pytest.raises(ValueError, match="run_kernel: the input must have rank 4, got"):
+        pg.run_kernel("MaxPool", [pg.ones(X3)], {"filter_size": 2})
+
+
 ERRORS = [
     ({"x": (3, 3)}, "max_pool: x must have rank 4, or 3 without a batch, or 5"),
     ({"filter_size": 7}, "max_pool: a window of 7 does not fit into 5 elements"),

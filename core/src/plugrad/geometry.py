@@ -180,8 +180,8 @@ def convolution(
 
     ``more`` are arguments of ``windows``.
     """
-    _rank(op, "the input", shape, spatial)
-    _rank(op, "filter", filter, spatial)
+    rank(op, "the input", shape, spatial)
+    rank(op, "filter", filter, spatial)
     if groups < 1 or shape[-1] != filter[-2] * groups or filter[-1] % groups:
         cut = f" cut into {groups} groups" if groups != 1 else ""
         raise ValueError(
@@ -197,8 +197,8 @@ def depthwise(op: str, shape: Shape, filter: Shape, **more: Any) -> Windows:
 
     The groups are single channels. ``more`` are arguments of ``windows``.
     """
-    _rank(op, "the input", shape, 2)
-    _rank(op, "filter", filter, 2)
+    rank(op, "the input", shape, 2)
+    rank(op, "filter", filter, 2)
     if shape[-1] != filter[-2]:
         raise ValueError(
             f"{op}: input has {shape[-1]} channels but filter expects {filter[-2]} "
@@ -208,7 +208,8 @@ def depthwise(op: str, shape: Shape, filter: Shape, **more: Any) -> Windows:
     return windows(op, shape, filter[:-2], **more)
 
 
-def _rank(op: str, what: str, shape: Shape, spatial: int) -> None:
+def rank(op: str, what: str, shape: Shape, spatial: int) -> None:
+    """Complain unless a shape has so many spatial axes between its first and last."""
     if len(shape) != spatial + 2:
         raise ValueError(
             f"{op}: {what} must have rank {spatial + 2}, got shape {shape}"
@@ -352,7 +353,7 @@ def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def integers(op: str, name: str, given: Any) -> tuple[int, ...]:
     """Return one or several integers as a tuple of int; ``name`` is for the message."""
-    listed = isinstance(given, tuple | list) or isinstance(given, Iterable)
+    listed = type(given) in (tuple, list) or isinstance(given, Iterable)
     try:
         return tuple(map(operator.index, given if listed else (given,)))
     except TypeError:

@@ -19,7 +19,6 @@ KERNELS = {
 OPS = {
     "all": pg.all,
     "any": pg.any,
-    "argMax": pg.argmax,
     "argMin": pg.argmin,
     "logSumExp": pg.logsumexp,
     "max": pg.max,

@@ -24,26 +24,26 @@ from plugrad._dtypes import INT32, DType
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import Padding, Rounding, Shape, Sizes, Windows
+from plugrad.geometry import Padding, Rounding, Sizes, Windows
 
 from . import _convert, _windows, binary, compare, conv, creation, gather
 
 # --- contracts -------------------------------------------------------------------
 
 
-def _of(x: Spec, *, filter_size: Sizes, **given: Any) -> dict[str, Any]:
+def _of(spatial: int, x: Spec, *, filter_size: Sizes, **given: Any) -> dict[str, Any]:
     """Turn attributes of a user, such as strides and pad, into the contract's."""
     told = _windows.options(given)
+    geometry.rank("run_kernel", "the input", x.shape, spatial)
     found = geometry.windows("run_kernel", x.shape, filter_size, **told)
     return {"geometry": found, **given}
 
 
-def _back(
-    dy: Spec, input: Spec | None, *_: Spec, in_shape: Shape = (), **given: Any
-) -> dict[str, Any]:
+def _back(spatial: int, dy: Spec, input: Spec | None, *_: Spec, **given: Any) -> Any:
     """Do so for the gradient of a pooling; the rounding is found from ``dy``."""
-    x = input or Spec(tuple(in_shape), dy.dtype)
-    return conv.checked(dy, _of(x, places=dy.shape[1:-1], **given))
+    in_shape = tuple(given.pop("in_shape", ()))
+    x = input or Spec(in_shape, dy.dtype)
+    return conv.checked(dy, _of(spatial, x, places=dy.shape[1:-1], **given))
 
 
 def _pooled(x: Spec, *, geometry: Windows) -> Spec:
@@ -58,36 +58,39 @@ def _with_argmax(x: Spec, *, geometry: Windows, **_: Any) -> tuple[Spec, Spec]:
     return Spec(geometry.out_shape, x.dtype), Spec(geometry.out_shape, INT32)
 
 
+_2D, _3D = functools.partial(_of, 2), functools.partial(_of, 3)
+
 MAX_POOL = Kernel(
-    "MaxPool", "x", attrs="geometry", normalize=_of, out=_pooled, op="max_pool"
+    "MaxPool", "x", attrs="geometry", normalize=_2D, out=_pooled, op="max_pool"
 )
 MAX_POOL_3D = Kernel(
-    "MaxPool3D", "x", attrs="geometry", normalize=_of, out=_pooled, op="max_pool"
+    "MaxPool3D", "x", attrs="geometry", normalize=_3D, out=_pooled, op="max_pool"
 )
 MAX_POOL_WITH_ARGMAX = Kernel(
     "MaxPoolWithArgmax",
     "x",
     attrs="geometry include_batch_in_index",
     outputs="y indices",
-    normalize=_of,
+    normalize=_2D,
     out=_with_argmax,
     op="max_pool_with_argmax",
 )
 AVG_POOL = Kernel(
-    "AvgPool", "x", attrs="geometry", normalize=_of, out=_pooled, op="avg_pool"
+    "AvgPool", "x", attrs="geometry", normalize=_2D, out=_pooled, op="avg_pool"
 )
 AVG_POOL_3D = Kernel(
-    "AvgPool3D", "x", attrs="geometry", normalize=_of, out=_pooled, op="avg_pool"
+    "AvgPool3D", "x", attrs="geometry", normalize=_3D, out=_pooled, op="avg_pool"
 )
 
-_GRAD: dict[str, Any] = {"attrs": "geometry", "outputs": "dx"}
-_GRAD |= {"normalize": _back, "out": _unpooled}
+_BACK: dict[str, Any] = {"attrs": "geometry", "outputs": "dx", "out": _unpooled}
+_BACK_2D = _BACK | {"normalize": functools.partial(_back, 2)}
+_BACK_3D = _BACK | {"normalize": functools.partial(_back, 3)}
 
-MAX_POOL_GRAD = Kernel("MaxPoolGrad", "dy input output", **_GRAD)
-MAX_POOL_3D_GRAD = Kernel("MaxPool3DGrad", "dy input output", **_GRAD)
+MAX_POOL_GRAD = Kernel("MaxPoolGrad", "dy input output", **_BACK_2D)
+MAX_POOL_3D_GRAD = Kernel("MaxPool3DGrad", "dy input output", **_BACK_3D)
 # An average does not depend on what it is of: no tape need keep ``input``.
-AVG_POOL_GRAD = Kernel("AvgPoolGrad", "dy input?", **_GRAD)
-AVG_POOL_3D_GRAD = Kernel("AvgPool3DGrad", "dy input?", **_GRAD)
+AVG_POOL_GRAD = Kernel("AvgPoolGrad", "dy input?", **_BACK_2D)
+AVG_POOL_3D_GRAD = Kernel("AvgPool3DGrad", "dy input?", **_BACK_3D)
 
 
 # --- ops -------------------------------------------------------------------------
@@ -245,8 +248,8 @@ def max_pool_with_argmax(
         )
     given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
     windows = geometry.windows("max_pool_with_argmax", x.shape, filter_size, **given)
-    attrs = {"geometry": windows, "include_batch_in_index": include_batch_in_index}
-    y, indices = run_many(MAX_POOL_WITH_ARGMAX, x, **attrs)
+    attrs = {"include_batch_in_index": bool(include_batch_in_index)}
+    y, indices = run_many(MAX_POOL_WITH_ARGMAX, x, geometry=windows, **attrs)
     return y, indices
 
 

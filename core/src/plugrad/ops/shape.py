@@ -208,7 +208,9 @@ def repeat(
         x = run(RESHAPE, x, shape=(math.prod(x.shape),))
     axis = _axis("repeat", axis or 0, len(x.shape))
     size = x.shape[axis]
-    counts = indexing.integer_tensor("repeat", "repeats", repeats).numpy()
+    counts = indexing.on_host("repeat", "repeats", repeats)
+    if counts is None:
+        counts = indexing.integer_tensor("repeat", "repeats", repeats).numpy()
     if counts.shape not in ((), (1,), (size,)) or counts.min(initial=0) < 0:
         raise ValueError(
             f"repeat: expected one number or {size}, none negative, got {repeats}"

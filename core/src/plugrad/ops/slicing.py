@@ -50,8 +50,8 @@ def strided_slice(
 ) -> Tensor:
     """Return ``x[begin:end:strides]`` axis by axis, as TensorFlow spells it.
 
-    Bit ``i`` of a mask is about the entry ``i``: from the start, to the end, all axes
-    that no entry names (which wins), a new axis of size 1, or one place whose axis goes.
+    Bit ``i`` of a mask is about entry ``i``: from the start, to the end, all axes that
+    no entry names (which wins), a new axis of size 1, or one place whose axis goes.
     ``x[...]`` is easier to read. The kernel knows no masks and no ends but sizes.
     """
     starts = integers("strided_slice", "begin", begin)

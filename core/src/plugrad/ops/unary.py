@@ -345,12 +345,12 @@ gradients(LOG1P, x=lambda dy, x: over(dy, x + 1))
 
 
 def log2(x: TensorLike, /) -> Tensor:
-    """Return the logarithm to the base 2, ``log x / log 2``; within 4 ulp."""
+    """Return the logarithm to the base 2, ``log x / log 2``; within 5 ulp in float32."""
     return log(x) / math.log(2)
 
 
 def log10(x: TensorLike, /) -> Tensor:
-    """Return the logarithm to the base 10, ``log x / log 10``; within 4 ulp."""
+    """Return the logarithm to the base 10, ``log x / log 10``; within 5 ulp in float32."""
     return log(x) / math.log(10)
 
 

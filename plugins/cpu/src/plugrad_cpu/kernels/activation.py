@@ -96,14 +96,14 @@ def selu(x: Array) -> Array:
 @kernels("Sigmoid")
 @_wide
 def sigmoid(x: Array) -> Array:
-    """Where ``e^-x`` overflows, or nearly, 1 is nothing beside it."""
+    """``1 / (1 + e^-x)``, but where ``e^-x`` is large ``e^x / (1 + e^x)``."""
     y = np.negative(x, out=np.empty_like(x))
     np.exp(y, out=y)
     y += 1
     np.reciprocal(y, out=y)
-    last = -80 if x.itemsize == 4 else -700
-    if not np.min(x, initial=0) > last:  # or there are NaNs
-        np.exp(x, out=y, where=x < last)
+    if not np.min(x, initial=0) > -16:  # or there are NaNs
+        e = np.exp(x)
+        np.divide(e, e + 1, out=y, where=x < -16)
     return y
 
 

@@ -29,7 +29,7 @@ def strided_slice(x: Array, *, begin: Sizes, size: Sizes, strides: Sizes) -> Arr
 
 @kernels("PadV2")
 def pad(x: Array, *, paddings: Pairs, constant_values: complex) -> Array:
-    """Write ``x`` into the middle; zeros (but not -0.0) come from the system for free."""
+    """Write ``x`` into the middle; the system has zeros (but not -0.0) for free."""
     sizes = zip(x.shape, paddings, strict=True)
     shape = tuple([before + n + after for n, (before, after) in sizes])
     zero = isinstance(constant_values, int) and not constant_values

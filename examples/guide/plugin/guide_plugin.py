@@ -1,0 +1,39 @@
+"""A plugin: a kernel for somebody else's backend, and a pack of gradients."""
+
+from collections.abc import Callable
+from typing import Any
+
+from plugrad.plugin import Extension, GradientPack, hookimpl
+
+
+def open_kernels() -> dict[str, Callable[..., Any]]:
+    """Return them when "cpu" opens; heavy imports belong here."""
+    import numpy as np
+
+    def softmax(logits: Any, *, axis: int) -> Any:
+        exps = np.exp(logits - logits.max(axis, keepdims=True, initial=-np.inf))
+        return np.divide(exps, exps.sum(axis, keepdims=True), out=exps)
+
+    return {"Softmax": softmax}
+
+
+def open_gradients() -> dict[str, dict[str, Callable[..., Any]]]:
+    """Return them when somebody uses the pack."""
+    import plugrad as pg
+
+    def guided(dy: pg.Tensor, y: pg.Tensor) -> pg.Tensor:
+        return pg.where((dy > 0) & (y > 0), dy, 0.0)
+
+    return {"Relu": {"x": guided}}
+
+
+@hookimpl
+def plugrad_kernels() -> list[Extension]:
+    """Return what the engine asks for when it first needs a kernel."""
+    return [Extension("cpu", open=open_kernels)]
+
+
+@hookimpl
+def plugrad_gradients() -> list[GradientPack]:
+    """Return what the engine asks for when it first needs a gradient."""
+    return [GradientPack("guided", open=open_gradients, linear=False)]

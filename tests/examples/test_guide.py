@@ -1,0 +1,172 @@
+"""The guide to custom ops, kernels and gradients: its files run and make the text."""
+
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad._registry import registry
+
+from tests.check import check_gradients
+from tests.docs.blocks import blocks, promised
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "examples" / "guide"
+TEXT = (ROOT / "docs" / "custom.md").read_text()
+PROGRAMS = {
+    path.stem: path for path in [*GUIDE.glob("*.py"), GUIDE / "plugin" / "program.py"]
+}
+SECTIONS = [
+    "Op",
+    "Kernel",
+    "Gradient",
+    "Kernel registry",
+    "Gradient registry",
+    "Custom op",
+    "Custom kernel",
+    "Custom gradient",
+    "custom_grad",
+    "All of it in a plugin",
+]
+
+
+@pytest.fixture
+def as_it_was(backend, monkeypatch):
+    """Forget the contracts that a program declares; all else it must put back itself.
+
+    Contracts stay for the life of a process, and other tests look at all of them.
+    """
+    seen = lambda: (
+        pg.backends(),
+        pg.get_kernels_for_backend("cpu"),
+        list(registry._user_gradients),
+        pg.get_backend(),
+    )
+    before = seen()
+    monkeypatch.setattr(registry, "contracts", registry.contracts)
+    yield
+    assert seen() == before
+
+
+def run(name):
+    return runpy.run_path(str(PROGRAMS[name]), run_name="__main__")
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in GUIDE.glob("*.py")))
+def test_a_program_prints_what_it_says(name, as_it_was, capsys):
+    run(name)
+    promises = promised(PROGRAMS[name].read_text())
+    assert promises
+    assert all(promises)
+    assert capsys.readouterr().out.splitlines() == promises
+
+
+def test_the_custom_ops_agree_and_complain(as_it_was):
+    x = np.random.default_rng(0).normal(size=9)
+    exact = np.convolve(x, np.full(4, 0.25), "valid").astype(np.float32)
+    for name in ("custom_op", "kernel_by_name", "custom_kernel"):
+        moving_average = run(name)["moving_average"]
+        y = moving_average(pg.asarray(x, dtype="float32"), window=4)
+        np.testing.assert_allclose(y.numpy(), exact, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match=r"window 10 does not fit shape \(9,\)"):
+        run("custom_op")["moving_average"](x, window=10)
+
+
+def test_the_kernels_of_two_authors_agree(as_it_was):
+    guide = run("custom_kernel")
+    x = np.random.default_rng(0).normal(size=(2, 9)).astype(np.float32)
+    for window in (1, 4, 9):
+        with pg.use_backend("cpu"):
+            meant = guide["moving_average"](x, window=window).numpy()
+        for kernel in (guide["by_windows"], guide["by_sums"]):
+            found = kernel(x, window=window)
+            assert found.dtype == np.float32
+            np.testing.assert_allclose(found, meant, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("window", [1, 2, 5])
+def test_gradients_of_a_moving_average(window, as_it_was):
+    x = np.random.default_rng(0).normal(size=5)
+    for name in ("custom_op", "kernel_by_name", "custom_kernel"):
+        moving_average = run(name)["moving_average"]
+        with pg.use_backend("cpu"):
+            check_gradients(lambda x, f=moving_average: f(x, window=window), x)
+
+
+def test_gradients_of_swish(as_it_was):
+    swish = run("kernel_by_name")["swish"]
+    with pg.use_backend("cpu"):
+        check_gradients(lambda x: swish(x, beta=1.5), [-2.0, 0.0, 3.0])
+
+
+def test_gradients_of_an_inverse(as_it_was):
+    guide = run("new_gradient")
+    x = np.random.default_rng(0).normal(size=(2, 3, 3)) + 3 * np.eye(3)
+    pg.register_kernel(guide["INVERSE"], "cpu", np.linalg.inv)
+    try:
+        with (
+            pg.use_backend("cpu"),
+            pg.override_gradient("guide.Inverse", x=guide["inverse_gradient"]),
+        ):
+            check_gradients(guide["inverse"], x)
+    finally:
+        pg.unregister_kernel("guide.Inverse", "cpu")
+
+
+def test_cross_entropy_to_the_second_order(as_it_was):
+    guide = run("custom_grad")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4, 5))
+    labels = rng.random((4, 5))  # rows need not add up to one
+    with pg.use_backend("cpu"):
+        labels = pg.asarray(labels)
+        y = guide["cross_entropy"](labels, x)
+        np.testing.assert_allclose(y.numpy(), guide["naive"](labels, x).numpy())
+        check_gradients(lambda x: guide["cross_entropy"](labels, x), x)
+        twice = lambda f: pg.grad(lambda x: pg.sum(pg.grad(f)(x) * labels))(x)
+        mine = twice(lambda x: pg.sum(guide["cross_entropy"](labels, x)))
+        parts = twice(lambda x: pg.sum(guide["naive"](labels, x)))
+        np.testing.assert_allclose(mine.numpy(), parts.numpy(), atol=1e-12)
+        large = pg.asarray(1000 * x)
+        slope = pg.grad(lambda x: pg.sum(guide["cross_entropy"](labels, x)))(large)
+        assert np.isfinite(slope.numpy()).all()
+
+
+def test_the_plugin(tmp_path):
+    """Install it without building a wheel: its module and what a wheel would say."""
+    table = tomllib.loads((GUIDE / "plugin" / "pyproject.toml").read_text())
+    project = table["project"]
+    ((group, points),) = project["entry-points"].items()
+    info = tmp_path / f"guide_plugin-{project['version']}.dist-info"
+    info.mkdir()
+    head = f"Name: {project['name']}\nVersion: {project['version']}\n"
+    (info / "METADATA").write_text(head)
+    lines = [f"[{group}]", *(f"{name} = {module}" for name, module in points.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    for module in points.values():
+        source = (GUIDE / "plugin" / f"{module}.py").read_text()
+        (tmp_path / f"{module}.py").write_text(source)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", PROGRAMS["program"]],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == promised(PROGRAMS["program"].read_text())
+
+
+def test_the_text_holds_the_programs_as_they_are():
+    files = [path for path in GUIDE.rglob("*") if path.suffix in (".py", ".toml")]
+    assert len(files) == 9
+    found = blocks(r"(?:python|toml)", TEXT)
+    assert sorted(found) == sorted(path.read_text() for path in files)
+
+
+def test_the_text_has_its_sections_in_order():
+    assert re.findall(r"^## (.*)$", TEXT, re.M) == SECTIONS
