@@ -215,7 +215,8 @@ def draw(weights: Weights, images: Array, labels: Array, path: Path) -> None:
         colour = "black" if guess == label else "crimson"
         axis.set_title(f"“{guess}”  {chance[guess]:.0%}", color=colour, fontsize=12)
     bar = figure.colorbar(shown, ax=axes, location="bottom", shrink=0.5, aspect=50)
-    bar.set_ticks([-1, 1], labels=["ink here speaks against it", "ink here, for it"])
+    meaning = ["ink here speaks against it", "ink here speaks for it"]
+    bar.set_ticks([-1, 1], labels=meaning)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
 

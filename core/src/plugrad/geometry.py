@@ -309,10 +309,13 @@ def axes(op: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...
     """Return ``axis`` as sorted, non-negative axes; None means all."""
     if axis is None:
         return _ALL[rank]
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    given = (axis,) if type(axis) is int else integers(op, "axis", axis)
     for one in given:
         if not -rank <= one < rank:
-            raise ValueError(f"{op}: axis {one} is out of range for rank {rank}")
+            room = f"{-rank}..{rank - 1}" if rank else "none"
+            raise ValueError(
+                f"{op}: axis {one} is out of range for rank {rank}; there is {room}"
+            )
     found = tuple(sorted({one % rank for one in given}))
     if len(found) < len(given):
         raise ValueError(f"{op}: axis {axis} names one axis twice")
@@ -324,8 +327,11 @@ def reshaped(old: tuple[int, ...], new: Sequence[int]) -> tuple[int, ...]:
     size, known = math.prod(old), math.prod(n for n in new if n != -1)
     free = [i for i, n in enumerate(new) if n == -1]
     fits = len(free) == 1 and known and size % known == 0 if free else known == size
-    if not fits:
-        raise ValueError(f"reshape: shape {old} has {size} elements, {tuple(new)} not")
+    if not fits or min(new, default=0) < -1:
+        raise ValueError(
+            f"reshape: shape {old} has {size} elements, {tuple(new)} not; one size may "
+            "be -1, and is worked out"
+        )
     return tuple(size // known if n == -1 else n for n in new)
 
 

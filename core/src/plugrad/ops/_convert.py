@@ -276,6 +276,8 @@ def scalar(op: str, value: complex | np.generic, beside: DType) -> Tensor:
         array = np.asarray(value, weak(op, value, beside))
         found = Tensor(backend.upload(array), backend)
         common = plain == plain and (plain or copysign(1.0, plain.real) > 0)
-        if common and len(backend.scalars) < 4096:
+        if common:
+            if len(backend.scalars) >= 4096:  # a rate that decays, say
+                backend.scalars = {}
             backend.scalars[key] = found
     return found

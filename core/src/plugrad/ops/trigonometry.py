@@ -27,9 +27,6 @@ def sin(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(SIN, x)
 
 
-gradients(SIN, x=lambda dy, x: unary.times(dy, run(COS, x)))
-
-
 COS = Kernel("Cos", "x", out=same, op="cos")
 
 
@@ -38,6 +35,7 @@ def cos(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(COS, x)
 
 
+gradients(SIN, x=lambda dy, x: unary.times(dy, run(COS, x)))
 gradients(COS, x=lambda dy, x: unary.times(-dy, run(SIN, x)))
 
 
@@ -142,9 +140,6 @@ def _(x: Tensor) -> Tensor:
     return unary.odd(x, compare.where(size < 1, small, half - 0.25 / half))
 
 
-gradients(SINH, x=lambda dy, x: unary.times(dy, run(COSH, x)))
-
-
 COSH = Kernel("Cosh", "x", out=same, op="cosh")
 
 
@@ -159,6 +154,7 @@ def _(x: Tensor) -> Tensor:
     return half + 0.25 / half
 
 
+gradients(SINH, x=lambda dy, x: unary.times(dy, run(COSH, x)))
 gradients(COSH, x=lambda dy, x: unary.times(dy, run(SINH, x)))
 
 

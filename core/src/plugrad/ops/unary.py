@@ -71,22 +71,6 @@ def positive(x: TensorLike, /) -> Tensor:
     return creation.identity(x)
 
 
-ABS = Kernel("Abs", "x", out=same, op="abs")
-
-
-def abs(x: TensorLike, /) -> Tensor:
-    """Return ``|x|``; the derivative at 0 is 0. The least integer wraps to itself."""
-    return _kept(ABS, x, "if")
-
-
-@decomposition(ABS)
-def _(x: Tensor) -> Tensor:
-    return compare.where(x > 0, x, 0 - x)
-
-
-gradients(ABS, x=lambda dy, x: dy * run(SIGN, x))
-
-
 SIGN = Kernel("Sign", "x", out=same, op="sign")
 
 
@@ -114,6 +98,22 @@ def _sign_gradient(dy: Tensor, x: Tensor) -> Tensor:
 
 
 gradients(SIGN, x=_sign_gradient)
+
+
+ABS = Kernel("Abs", "x", out=same, op="abs")
+
+
+def abs(x: TensorLike, /) -> Tensor:
+    """Return ``|x|``; the derivative at 0 is 0. The least integer wraps to itself."""
+    return _kept(ABS, x, "if")
+
+
+@decomposition(ABS)
+def _(x: Tensor) -> Tensor:
+    return compare.where(x > 0, x, 0 - x)
+
+
+gradients(ABS, x=lambda dy, x: dy * run(SIGN, x))
 
 
 # --- whole numbers ---------------------------------------------------------------
@@ -345,12 +345,12 @@ gradients(LOG1P, x=lambda dy, x: over(dy, x + 1))
 
 
 def log2(x: TensorLike, /) -> Tensor:
-    """Return the logarithm to the base 2, ``log x / log 2``; within 5 ulp in float32."""
+    """Return the logarithm to the base 2, ``log x / log 2``."""
     return log(x) / math.log(2)
 
 
 def log10(x: TensorLike, /) -> Tensor:
-    """Return the logarithm to the base 10, ``log x / log 10``; within 5 ulp in float32."""
+    """Return the logarithm to the base 10, ``log x / log 10``."""
     return log(x) / math.log(10)
 
 

@@ -1,10 +1,11 @@
 """Activation functions.
 
-They are made of minima and maxima, which keep NaN, and not of ``where``, which is ten
-times as slow: it has to guess which branch comes next.
+They are made of limits, which keep NaN, and not of ``where``, which is ten times as
+slow: it has to guess which branch comes next.
 """
 
 from collections.abc import Callable
+from math import inf
 
 import numpy as np
 from plugrad.plugin import KernelTable
@@ -12,6 +13,7 @@ from plugrad.plugin import KernelTable
 from ..arrays import Array
 
 kernels = KernelTable()
+MANY = 4096  # elements
 
 
 def _wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -25,22 +27,38 @@ def _wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return kernel
 
 
-@kernels("Relu")
-def relu(x: Array) -> Array:
-    """``maximum`` keeps NaN."""
+def _limited(x: Array, low: float, high: float) -> Array:
+    """Of many numbers ``clip`` is three times as fast as ``maximum`` of a scalar."""
+    if x.size > MANY:
+        return np.clip(x, x.dtype.type(low), x.dtype.type(high))
+    return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))
+
+
+def _above(x: Array) -> Array:
+    """``max(x, 0)``."""
+    if x.size > MANY and x.dtype.kind == "f":
+        return np.clip(x, 0, inf)
     return np.maximum(x, x.dtype.type(0))
+
+
+def _below(x: Array) -> Array:
+    """``min(x, 0)``."""
+    return np.clip(x, -inf, 0) if x.size > MANY else np.minimum(x, 0)
+
+
+kernels["Relu"] = _above
 
 
 @kernels("Relu6")
 def relu6(x: Array) -> Array:
-    """``clip`` keeps NaN."""
-    return np.clip(x, x.dtype.type(0), x.dtype.type(6))
+    """Of integers too."""
+    return _limited(x, 0, 6)
 
 
 @kernels("ClipByValue")
 def clip_by_value(x: Array, *, min: float, max: float) -> Array:
-    """``clip`` keeps NaN."""
-    return np.clip(x, x.dtype.type(min), x.dtype.type(max))
+    """Of integers too."""
+    return _limited(x, min, max)
 
 
 @kernels("LeakyRelu")
@@ -48,38 +66,39 @@ def leaky_relu(x: Array, *, alpha: float) -> Array:
     """With the usual slopes it is a maximum."""
     if 0 < alpha <= 1:
         return np.maximum(x, x * x.dtype.type(alpha))
-    return np.maximum(x, 0) + np.minimum(x, 0) * x.dtype.type(alpha)
+    return _above(x) + _below(x) * x.dtype.type(alpha)
 
 
 @kernels("Prelu")
 def prelu(x: Array, alpha: Array) -> Array:
     """Slopes may be infinite or NaN, and do not matter where ``x`` is positive."""
     if np.isfinite(alpha).all():
-        return np.maximum(x, 0) + np.minimum(x, 0) * alpha
+        return _above(x) + _below(x) * alpha
     return np.where(x < 0, x * alpha, x)
 
 
 @kernels("Step")
 def step(x: Array, *, alpha: float) -> Array:
-    """Of what is not positive, only NaN stays."""
+    """One of two terms is 0; NaN is neither positive nor not."""
     y = (x > 0).astype(x.dtype)
     if alpha:
-        y = np.take(np.asarray([alpha, 1], x.dtype), x > 0)
-    nan = np.isnan(x)
-    return np.where(nan, x, y) if nan.any() else y
+        y += (x <= 0) * x.dtype.type(alpha)
+    if np.isnan(np.min(x, initial=0)):
+        return np.where(np.isnan(x), x, y)
+    return y
 
 
 @kernels("Elu")
 @_wide
 def elu(x: Array) -> Array:
     """One of the two terms is 0."""
-    return np.expm1(np.minimum(x, 0)) + np.maximum(x, 0)
+    return np.expm1(_below(x)) + _above(x)
 
 
 @kernels("EluGrad")
 def elu_grad(dy: Array, y: Array) -> Array:
     """The slope is 1, or ``e^x = y + 1``."""
-    return dy * (np.minimum(y, 0) + 1)
+    return dy * (_below(y) + 1)
 
 
 SCALE, ALPHA = 1.0507009873554805, 1.6732632423543772
@@ -89,8 +108,7 @@ SCALE, ALPHA = 1.0507009873554805, 1.6732632423543772
 @_wide
 def selu(x: Array) -> Array:
     """One of the two terms is 0."""
-    below = np.expm1(np.minimum(x, 0)) * (SCALE * ALPHA)
-    return below + np.maximum(x, 0) * SCALE
+    return np.expm1(_below(x)) * (SCALE * ALPHA) + _above(x) * SCALE
 
 
 @kernels("Sigmoid")
@@ -115,5 +133,5 @@ def softplus(x: Array) -> Array:
     np.negative(y, out=y)
     np.exp(y, out=y)
     np.log1p(y, out=y)
-    y += np.maximum(x, 0)
+    y += _above(x)
     return y
