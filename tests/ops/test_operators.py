@@ -138,3 +138,22 @@ def test_in_place_operators_make_a_new_tensor(backend):
     x += 1
     x *= 3
     assert (x.tolist(), y.tolist()) == ([6.0], [1.0])
+
+
+def test_transposes_as_attributes(backend):
+    x = pg.reshape(pg.arange(6), (2, 3))
+    assert x.T.tolist() == x.mT.tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert pg.ones((4, 2, 3)).mT.shape == (4, 3, 2)
+    with pytest.raises(ValueError, match=r"T: is for matrices, got shape \(2,\)"):
+        _ = pg.ones((2,)).T
+
+
+def test_methods_are_the_ops(backend):
+    from plugrad.ops.operators import METHODS
+
+    assert all(METHODS[name] is getattr(pg, name) for name in METHODS)
+    x = pg.asarray([[1.0, 2.0], [3.0, 4.0]])
+    assert x.sum(axis=0).tolist() == [4.0, 6.0]
+    assert x.relu().reshape((4,)).max().item() == 4.0
+    assert pg.Variable(x).mean().item() == 2.5
+    assert pg.grad(lambda x: x.square().sum())(x).tolist() == (x * 2).tolist()

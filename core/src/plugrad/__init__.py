@@ -34,7 +34,7 @@ from ._control import (
 from ._engine import run_kernel
 from ._entries import BackendUnavailable
 from ._kernel import BackendError, GradientNotFound, KernelNotFound
-from ._tensor import Tensor
+from ._tensor import Tensor, TensorLike
 from .ops import fused, linalg, losses
 from .ops._convert import asarray
 from .ops.activation import (
@@ -212,6 +212,7 @@ __all__ = [
     "GradientNotFound",
     "KernelNotFound",
     "Tensor",
+    "TensorLike",
     "Variable",
     "abs",
     "acos",

@@ -9,12 +9,12 @@ Map: where disposed tensors live; ``Token``; ``Tensor``; what ops accept for one
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from ._dtypes import DType
+from ._methods import Methods
 
 Native = Any  # whatever a backend computes with: it has ``.shape`` and ``.dtype``
 
@@ -49,7 +49,7 @@ class Token:
     dtype: DType
 
 
-class Tensor:
+class Tensor(Methods):
     """An n-dimensional array. Python's operators and NumPy's conversions work.
 
     Attributes:
@@ -70,43 +70,6 @@ class Tensor:
     __array_ufunc__ = None  # else ndarray * tensor is an ndarray and loses its gradient
     __array_priority__ = 1000
     __hash__ = object.__hash__
-
-    # Filled in by ops/operators.py, so that this file need not know any op.
-    __add__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __radd__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __sub__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __rsub__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __mul__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __rmul__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __truediv__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __rtruediv__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __floordiv__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __rfloordiv__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __mod__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __rmod__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __pow__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __rpow__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __matmul__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __rmatmul__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __and__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __rand__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __or__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __ror__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __xor__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __rxor__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __invert__: ClassVar[Callable[[Tensor], Tensor]]
-    __lshift__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __rlshift__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __rshift__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __rrshift__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __lt__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __le__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __gt__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __ge__: ClassVar[Callable[[Tensor, TensorLike], Tensor]]
-    __neg__: ClassVar[Callable[[Tensor], Tensor]]
-    __abs__: ClassVar[Callable[[Tensor], Tensor]]
-    __getitem__: ClassVar[Callable[[Tensor, Any], Tensor]]
-    to: ClassVar[Callable[[Tensor, str], Tensor]]
 
     def __init__(self, data: Native, home: Home) -> None:
         self._data = data

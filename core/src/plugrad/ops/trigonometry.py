@@ -132,12 +132,12 @@ def sinh(x: TensorLike, /) -> Tensor:
 
 @decomposition(SINH)
 def _(x: Tensor) -> Tensor:
-    size = x if x.dtype.kind == "c" else unary.abs(x)
-    e, half = run(unary.EXPM1, size), _half_of_exp(size)
-    small = (e + e / (e + 1)) * 0.5
+    small = (run(unary.EXPM1, x) - run(unary.EXPM1, -x)) * 0.5
     if x.dtype.kind == "c":
         return small
-    return unary.odd(x, compare.where(size < 1, small, half - 0.25 / half))
+    size = unary.abs(x)
+    half = _half_of_exp(size)
+    return compare.where(size < 1, small, unary.odd(x, half - 0.25 / half))
 
 
 COSH = Kernel("Cosh", "x", out=same, op="cosh")

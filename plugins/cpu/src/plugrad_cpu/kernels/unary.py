@@ -17,10 +17,21 @@ kernels = KernelTable(
     Neg=np.negative,
     Reciprocal=np.reciprocal,
     Round=np.rint,
-    Sign=np.sign,
     Sqrt=np.sqrt,
     Square=np.square,
 )
+
+
+@kernels("Sign")
+def sign(x: Array) -> Array:
+    """Complex numbers have it scaled, as their size may overflow and vanish."""
+    if x.dtype.kind != "c":
+        return np.sign(x)
+    size = np.maximum(np.abs(x.real), np.abs(x.imag))
+    size = np.where((size > 0) & (size < np.inf), size, 1)
+    y = np.empty(x.shape, x.dtype)
+    y.real, y.imag = x.real / size, x.imag / size
+    return np.sign(y)
 
 
 @kernels("Rsqrt")

@@ -1,0 +1,152 @@
+"""Angles and hyperbolic functions: one row each; the row is the specification."""
+
+import math
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from .elementwise import (
+    NAN,
+    Row,
+    check_decomposition,
+    check_gradient,
+    check_integers,
+    check_special_values,
+    check_the_whole_range,
+    check_values,
+    every,
+    held,
+    run,
+)
+
+ROWS = [
+    Row(pg.sin, "Sin", np.sin),
+    Row(pg.cos, "Cos", np.cos),
+    Row(pg.tan, "Tan", np.tan, domain=(-1.2, 1.2)),
+    Row(pg.asin, "Asin", np.arcsin, domain=(-0.9, 0.9), loose=4),
+    Row(pg.acos, "Acos", np.arccos, domain=(-0.9, 0.9)),
+    Row(pg.atan, "Atan", np.arctan),
+    Row(pg.sinh, "Sinh", np.sinh),
+    Row(pg.cosh, "Cosh", np.cosh),
+    Row(pg.tanh, "Tanh", np.tanh),
+    Row(pg.asinh, "Asinh", np.arcsinh),
+    Row(pg.acosh, "Acosh", np.arccosh, domain=(1.1, 4.0)),
+    Row(pg.atanh, "Atanh", np.arctanh, domain=(-0.9, 0.9)),
+]
+DECOMPOSED = [row for row in ROWS if row.kernel not in ("Sin", "Cos", "Tanh")]
+
+
+@every(ROWS)
+def test_values(row, backend):
+    check_values(row, backend)
+
+
+@every(ROWS)
+def test_special_values(row, backend):
+    check_special_values(row, backend)
+
+
+@every(ROWS)
+def test_the_whole_range_of_float32(row, backend):
+    check_the_whole_range(row, backend)
+
+
+@every(ROWS)
+def test_integers_become_float32(row, backend):
+    check_integers(row, backend)
+
+
+@every(ROWS)
+def test_gradients(row, backend):
+    check_gradient(row)
+
+
+@every(DECOMPOSED)
+def test_decompositions(row):
+    check_decomposition(row)
+
+
+def test_float16_is_not_squared_to_infinity(backend):
+    if not held(["float16"]):
+        pytest.skip("no float16")
+    x = np.asarray([300.0, 60000.0], np.float16)
+    np.testing.assert_allclose(run(pg.asinh, x), np.arcsinh(x), rtol=4e-3)
+    np.testing.assert_allclose(run(pg.acosh, x), np.arccosh(x), rtol=4e-3)
+
+
+# --- gradients where they are difficult ------------------------------------------
+
+AT = [
+    (pg.asin, [1.0, -1.0], [math.inf, math.inf]),
+    (pg.acos, [1.0, -1.0], [-math.inf, -math.inf]),
+    (pg.asin, [1 - 2**-24], [2**11.5]),
+    (pg.atan, [1e10, -1e18, math.inf], [1e-20, 1e-36, 0.0]),
+    (pg.asinh, [1e10, -1e30, math.inf], [1e-10, 1e-30, 0.0]),
+    (pg.acosh, [1e10, 1e30, math.inf], [1e-10, 1e-30, 0.0]),
+    (pg.acosh, [1.0, 0.5, -2.0], [math.inf, NAN, NAN]),
+    (pg.atanh, [1 - 2**-24, 1.0], [2.0**23, math.inf]),
+    (pg.tanh, [100.0, -1e30, math.inf], [0.0, 0.0, 0.0]),
+    (pg.cosh, [0.0, math.inf], [0.0, math.inf]),
+]
+
+
+@pytest.mark.parametrize(("op", "x", "slope"), AT, ids=range(len(AT)))
+def test_slopes(op, x, slope, backend):
+    x = pg.asarray(x)
+    dx = pg.grad(op)(x, dy=pg.ones(x.shape)).numpy()
+    np.testing.assert_allclose(dx, np.asarray(slope, np.float32), rtol=3e-5)
+
+
+# --- complex numbers -------------------------------------------------------------
+
+
+@every(ROWS)
+def test_complex_values_and_gradients(row):
+    """On cpu: the others have no inverse functions of complex numbers."""
+    rng = np.random.default_rng(0)
+    draw = lambda: rng.normal(size=50) + 1j * rng.normal(size=50)
+    z, v, dy, eps = 2 * draw(), draw(), draw(), 1e-6
+    with pg.use_backend("cpu"):
+        f = lambda z: run(row.op, z)
+        np.testing.assert_allclose(f(z), row.reference(z), rtol=1e-14)
+        single = f(z.astype(np.complex64))
+        assert single.dtype == np.complex64
+        np.testing.assert_allclose(single, row.reference(z), rtol=1e-5)
+        (dz,) = pg.grads(row.op)(pg.asarray(z), dy=pg.asarray(dy))
+    numeric = (dy.conj() * (f(z + eps * v) - f(z - eps * v))).real / (2 * eps)
+    np.testing.assert_allclose((dz.numpy().conj() * v).real, numeric, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", ["Sinh", "Cosh", "Tan"])
+def test_complex_decompositions(kernel):
+    (row,) = [row for row in ROWS if row.kernel == kernel]
+    z = np.asarray([1e-9 + 1e-9j, 1 + 2j, -3 - 1j, -40 + 0.5j, 0.1 + 60j])
+    from tests.toy import toy
+
+    with toy(without=[kernel], dtypes=["complex128"]), pg.use_backend("toy"):
+        np.testing.assert_allclose(run(row.op, z), row.reference(z), rtol=1e-14)
+
+
+@pytest.mark.parametrize("kernel", ["Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"])
+def test_the_others_say_so(kernel):
+    (row,) = [row for row in ROWS if row.kernel == kernel]
+    from tests.toy import toy
+
+    with (
+        toy(without=[kernel], dtypes=["complex64", "float32", "bool"]),
+        pg.use_backend("toy"),
+        pytest.raises(TypeError, match="complex"),
+    ):
+        row.op(pg.asarray([1j]))
+
+
+# --- errors ----------------------------------------------------------------------
+
+
+@every(ROWS)
+def test_what_is_no_number_is_refused(row, backend):
+    with pytest.raises(TypeError, match="cannot make a tensor of str"):
+        row.op("q")
+    with pytest.raises(TypeError, match="cannot make a tensor of dict"):
+        row.op({})
