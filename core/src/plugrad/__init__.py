@@ -33,6 +33,7 @@ from ._control import (
 )
 from ._engine import run_kernel
 from ._entries import BackendUnavailable
+from ._jacobian import hessian, jacobian
 from ._kernel import BackendError, GradientNotFound, KernelNotFound
 from ._tensor import Tensor, TensorLike
 from .ops import fused, linalg, losses
@@ -290,12 +291,14 @@ __all__ = [
     "greater",
     "greater_equal",
     "group_norm",
+    "hessian",
     "hypot",
     "identity",
     "isclose",
     "isfinite",
     "isinf",
     "isnan",
+    "jacobian",
     "jvp",
     "layer_norm",
     "leaky_relu",

@@ -1,0 +1,53 @@
+"""Jacobians and Hessians against what mathematics says."""
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+A = np.random.default_rng(0).normal(size=(3, 4))
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_jacobian_of_a_linear_map_is_its_matrix(mode, backend):
+    found = pg.jacobian(lambda x, a: a @ x, mode=mode)(np.ones(4), A)
+    np.testing.assert_allclose(found.numpy(), A)
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_shapes_of_result_and_argument(mode, backend):
+    x = pg.asarray(np.arange(6.0).reshape(2, 3))
+    found = pg.jacobian(lambda x: pg.sum(x * x, axis=1), mode=mode)(x)
+    expected = np.zeros((2, 2, 3))
+    for i in range(2):
+        expected[i, i] = 2 * x.numpy()[i]
+    np.testing.assert_allclose(found.numpy(), expected)
+    scalar = pg.jacobian(lambda x: pg.sum(x), mode=mode)(x)
+    assert scalar.shape == (2, 3)
+    assert pg.jacobian(pg.exp, mode=mode)(0.0).item() == 1.0
+    assert pg.jacobian(lambda x: x, mode=mode)(pg.ones((0,))).shape == (0, 0)
+
+
+def test_hessian_of_a_quadratic_form_and_beyond(backend):
+    q = A @ A.T
+    found = pg.hessian(lambda x: pg.sum(x * (pg.asarray(q) @ x)))(np.ones(3))
+    np.testing.assert_allclose(found.numpy(), 2 * q)
+    cube = pg.jacobian(pg.hessian(lambda x: pg.sum(x * x * x)))(np.array([2.0]))
+    assert cube.tolist() == [[[6.0]]]
+    through = pg.grad(lambda x: pg.sum(pg.jacobian(pg.square)(x)))(np.array([3.0, 4.0]))
+    assert through.tolist() == [2.0, 2.0]
+
+
+BAD = [
+    (lambda: pg.jacobian(pg.exp, mode="sideways"), ValueError, "'sideways'; use"),
+    (lambda: pg.jacobian(pg.exp)([pg.ones(())]), TypeError, "one tensor, got a list"),
+    (lambda: pg.jacobian(lambda x: x > 0)(1.0), TypeError, "floating tensor, got bool"),
+    (lambda: pg.jacobian(lambda x: (x, x))(1.0), TypeError, "got tuple"),
+    (lambda: pg.jacobian(lambda x: x)(1), TypeError, "no floating tensor"),
+    (lambda: pg.hessian(pg.exp)(np.ones(2)), ValueError, "must return a scalar"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "message"), BAD)
+def test_what_has_no_jacobian(call, kind, message, backend):
+    with pytest.raises(kind, match=message):
+        call()
