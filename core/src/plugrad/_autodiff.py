@@ -43,12 +43,14 @@ def grad(f: Callable[..., Any]) -> Callable[..., Any]:
         GradientNotFound: A kernel on the way has no gradient.
 
     """
-    return lambda *xs, dy=None, **rest: value_and_grad(f)(*xs, dy=dy, **rest)[1]
+    value_and_gradient = value_and_grad(f)
+    return lambda *xs, **rest: value_and_gradient(*xs, **rest)[1]
 
 
 def grads(f: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``g(*xs, dy=None)``: the gradients of ``f`` in all arguments, a tuple."""
-    return lambda *xs, dy=None, **rest: value_and_grads(f)(*xs, dy=dy, **rest)[1]
+    value_and_gradients = value_and_grads(f)
+    return lambda *xs, **rest: value_and_gradients(*xs, **rest)[1]
 
 
 def value_and_grad(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -236,6 +236,10 @@ def alike(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
         other = scalar(op, b, a.dtype)
         if other.dtype is a.dtype:
             return a, other
+    elif type(b) is Tensor and (type(a) is float or type(a) is int):
+        other = scalar(op, a, b.dtype)
+        if other.dtype is b.dtype:
+            return other, b
     if type(b) is Tensor:
         a, b = _beside(op, a, b)
     elif not isinstance(b, SCALARS):

@@ -24,7 +24,7 @@ RELU = Kernel("Relu", "x", out=same, op="relu")
 
 def relu(x: TensorLike, /) -> Tensor:
     """Return ``max(x, 0)``; the derivative at 0 is 0. Integers stay integers."""
-    return _convert.floating_unary(RELU, x, "iuf")
+    return unary.kept(RELU, x, "iuf")
 
 
 @decomposition(RELU)
@@ -40,7 +40,7 @@ RELU6 = Kernel("Relu6", "x", out=same, op="relu6")
 
 def relu6(x: TensorLike, /) -> Tensor:
     """Return ``min(max(x, 0), 6)``. Integers stay integers."""
-    return _convert.floating_unary(RELU6, x, "iuf")
+    return unary.kept(RELU6, x, "iuf")
 
 
 @decomposition(RELU6)
@@ -129,19 +129,29 @@ def clip(
 
     """
     x = _convert.real("clip", x)
-    if isinstance(min, _convert.SCALARS) and isinstance(max, _convert.SCALARS):
-        low = creation._real("clip", "min", min)
-        high = creation._real("clip", "max", max)
+    low, high = _bound("min", min), _bound("max", max)
+    if isinstance(low, int | float) and isinstance(high, int | float):
         if low > high:
             raise ValueError(f"clip: min {low} is more than max {high}; swap them")
         for bound in (low, high):
             x = creation.astype(x, weak("clip", bound, x.dtype))
         return run(CLIP_BY_VALUE, x, min=low, max=high)
-    y = x if min is None else binary.maximum(x, _convert.real("clip", min))
-    y = y if max is None else binary.minimum(y, _convert.real("clip", max))
+    y = x
+    if low is not None:
+        y = run(binary.MAXIMUM, *_convert.alike("clip", y, low))
+    if high is not None:
+        y = run(binary.MINIMUM, *_convert.alike("clip", y, high))
     if y is x:
         return creation.identity(x)
     return creation.astype(y, x.dtype) if y.dtype.kind == x.dtype.kind else y
+
+
+def _bound(name: str, value: TensorLike | None) -> Tensor | float | None:
+    if value is None:
+        return None
+    if isinstance(value, _convert.SCALARS):
+        return creation._real("clip", name, value)
+    return _convert.real("clip", value)
 
 
 @decomposition(CLIP_BY_VALUE)

@@ -87,7 +87,7 @@ def sum(
     if type(x) is not Tensor or dtype is not None or x.dtype.kind not in "fc":
         x = _summand(x, dtype)
     axis = geometry.axes("sum", axis, len(x.shape))
-    return run(SUM, x, axis=axis, keepdims=keepdims)
+    return _convert.reduction(SUM, x, axis, keepdims)
 
 
 gradients(SUM, x=_spread)
@@ -110,7 +110,7 @@ def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tens
     """Return the mean over ``axis``; integers give float32, nothing gives NaN."""
     x = _convert.floating("mean", x)
     axis = geometry.axes("mean", axis, len(x.shape))
-    return run(MEAN, x, axis=axis, keepdims=keepdims)
+    return _convert.reduction(MEAN, x, axis, keepdims)
 
 
 @decomposition(MEAN)

@@ -21,8 +21,8 @@ from . import _convert, binary, compare, creation
 # --- tools -----------------------------------------------------------------------
 
 
-def _kept(kernel: Kernel, x: TensorLike, kinds: str) -> Tensor:
-    """Run a kernel on some kinds of dtypes; other real numbers are their own result."""
+def kept(kernel: Kernel, x: TensorLike, kinds: str) -> Tensor:
+    """Run a kernel on some kinds of dtypes; all others are their own result."""
     if type(x) is not Tensor:
         x = _convert.asarray(x)
     if x.dtype is FLOAT32 or x.dtype.kind in kinds:
@@ -79,7 +79,7 @@ def sign(x: TensorLike, /) -> Tensor:
 
     Of a complex number ``x / |x|``, and 0 for 0.
     """
-    return _kept(SIGN, x, "iufc")
+    return kept(SIGN, x, "iufc")
 
 
 @decomposition(SIGN)
@@ -105,7 +105,7 @@ ABS = Kernel("Abs", "x", out=same, op="abs")
 
 def abs(x: TensorLike, /) -> Tensor:
     """Return ``|x|``; the derivative at 0 is 0. The least integer wraps to itself."""
-    return _kept(ABS, x, "if")
+    return kept(ABS, x, "if")
 
 
 @decomposition(ABS)
@@ -123,7 +123,7 @@ FLOOR = Kernel("Floor", "x", out=same, op="floor")
 
 def floor(x: TensorLike, /) -> Tensor:
     """Return ``⌊x⌋``, the greatest whole number that is not above ``x``."""
-    return _kept(FLOOR, x, "f")
+    return kept(FLOOR, x, "f")
 
 
 gradients(FLOOR, x=lambda dy: creation.zeros_like(dy))
@@ -134,7 +134,7 @@ CEIL = Kernel("Ceil", "x", out=same, op="ceil")
 
 def ceil(x: TensorLike, /) -> Tensor:
     """Return ``⌈x⌉``, the least whole number that is not below ``x``."""
-    return _kept(CEIL, x, "f")
+    return kept(CEIL, x, "f")
 
 
 @decomposition(CEIL)
@@ -153,7 +153,7 @@ def round(x: TensorLike, /) -> Tensor:
 
     Real and imaginary parts of complex numbers are rounded each.
     """
-    return _kept(ROUND, x, "fc")
+    return kept(ROUND, x, "fc")
 
 
 @decomposition(ROUND)
@@ -236,7 +236,7 @@ SQUARE = Kernel("Square", "x", out=same, op="square")
 
 def square(x: TensorLike, /) -> Tensor:
     """Return the square of each element, ``x²``. Integers wrap."""
-    return _convert.unary(SQUARE, x)
+    return kept(SQUARE, x, "iufc")
 
 
 @decomposition(SQUARE)
