@@ -6,6 +6,7 @@
 #   make test                 style, types, layers and the suite: what CI runs
 #   make test-all             the same with every case, soaks and fuzz
 #   make test ARGS="-k relu"  further arguments of pytest
+#   make docs                 write docs/kernels.md anew
 #   make clean                remove whatever these targets have made
 
 PYTHON ?= python3
@@ -26,7 +27,7 @@ $(STAMP): moved
 endif
 endif
 
-.PHONY: demo test test-all check clean moved
+.PHONY: demo test test-all check clean docs moved
 .DELETE_ON_ERROR:
 
 test: check
@@ -40,6 +41,9 @@ check: $(STAMP)
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
+
+docs: $(STAMP)
+	$(RUN) -m plugrad kernels --markdown > docs/kernels.md
 
 demo: $(VENV)/.group-demo
 	$(RUN) examples/digits.py

@@ -3,7 +3,7 @@
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad._engine import observing
+from plugrad._context import observing
 from plugrad._tape import spec
 from plugrad.plugin import Kernel
 

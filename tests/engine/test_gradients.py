@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad._engine import taping
+from plugrad._context import taping
 from plugrad._tape import Tape
 from plugrad.plugin import Kernel, run, same
 

@@ -3,7 +3,7 @@
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad import _engine
+from plugrad import _context
 
 from tests.check import check_gradients
 from tests.ops.moves import DTYPES, decomposed, sample, specs_hold
@@ -61,7 +61,7 @@ def check_values(shape, places, dtype):
 @EACH
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values(shape, places, dtype, backend):
-    with _engine.observing(specs_hold):
+    with _context.observing(specs_hold):
         check_values(shape, places, dtype)
 
 

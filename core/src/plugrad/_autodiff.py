@@ -13,9 +13,9 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from . import _engine
+from . import _context, _engine
 from ._dtypes import differentiable
-from ._kernel import GradientNotFound, Kernel, Rule, Spec
+from ._kernel import Kernel, Rule, Spec
 from ._nest import Build, flatten
 from ._tape import ATTRIBUTE, Node, Plan, Step, Tape, concerned, record, spec
 from ._tensor import Tensor, TensorLike, Token
@@ -94,7 +94,7 @@ def variable_grads(
         if not isinstance(v, Variable) or not differentiable(v.dtype):
             raise TypeError(f"variable_grads: {v!r} is no floating Variable")
     tape = Tape(variables={} if variables is None else None)
-    with _engine.taping((*_engine.tapes(), tape)):
+    with _context.taping((*_context.tapes(), tape)):
         found = {v: tape.watch(v.value) for v in chosen}
         value = f()
     if tape.variables is not None:
@@ -196,7 +196,7 @@ def _forward(f: Callable[..., Any], xs: tuple[Any, ...]) -> _Forward:
             f"grad: there is no floating tensor among the arguments, but {kinds}; cast "
             "one with astype(x, 'float32')"
         )
-    value = _engine.call((*_engine.tapes(), tape), f, build(sources))
+    value = _context.call((*_context.tapes(), tape), f, build(sources))
     outputs = [value] if type(value) is Tensor else flatten(value, _no_tensor)[0]
     return _Forward(value, outputs, tape, wanted, build)
 
@@ -239,13 +239,13 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def g(*xs: Any) -> Any:
         inputs = tuple([x if type(x) is Tensor else asarray(x) for x in xs])
-        watching = _engine.tapes()
-        found = _engine.call(watching[:-1], f, inputs) if watching else f(*inputs)
+        watching = _context.tapes()
+        found = _context.call(watching[:-1], f, inputs) if watching else f(*inputs)
         value, grad_func, several = _unpack(found, name)
         outputs = tuple([y._sibling() for y in value])
         tapes, mask = concerned(watching, inputs)
         if mask:
-            step = Step("xs", (0, len(inputs)), rule, (0,))
+            step = Step((0, len(inputs)), pull_back, (0,), "xs", rule)
             plan = Plan(_CUSTOM, (), ((ATTRIBUTE, "f"),), (step,))
             attrs = {"f": grad_func}
             record(tapes, plan, _engine.active(), inputs, attrs, outputs)
@@ -288,9 +288,8 @@ def _backward(
 ) -> Cotangents:
     """Return the cotangents of the wanted tokens, from those of the results."""
     backend = _engine.active()
-    tracked = tape.tracked
     for node in reversed(tape.nodes):
-        outputs = node.outputs
+        outputs = node[3]
         if len(outputs) == 1:
             (y,) = outputs
             dy = cotangents.get(y)
@@ -310,11 +309,11 @@ def _backward(
             for y in outputs:
                 if y not in wanted:
                     cotangents.pop(y, None)
-        if node.backend is backend:
-            _pull_back(node, tracked, dys, cotangents, linear_only)
+        if node[1] is backend:
+            _pull_back(node, tape.tracked, dys, cotangents, linear_only)
         else:
-            with _engine.Scope(backend=node.backend):
-                _pull_back(node, tracked, dys, cotangents, linear_only)
+            with _context.Scope(backend=node.backend):
+                _pull_back(node, tape.tracked, dys, cotangents, linear_only)
     return cotangents
 
 
@@ -326,38 +325,36 @@ def _pull_back(
     linear_only: bool,
 ) -> None:
     """Add what the outputs of one node owe to its inputs."""
-    plan, _, inputs, _, values = node
-    kernel = plan.kernel
+    (kernel, _, _, steps), _, inputs, _, values = node
     if kernel.variadic_outputs:
         dys = (list(dys),)
-    for step in plan.steps:
-        _, where, rule, wants = step
-        if isinstance(where, tuple):
-            tokens = inputs[where[0] : where[1]]
-            if not tracked.isdisjoint(tokens):
-                function = _passable(step, kernel, linear_only)
-                dxs = function(*dys, *[values[i] for i in wants])
-                _arrive(dxs, tokens, tracked, cotangents, kernel, step)
-            continue
-        token = inputs[where]
-        if token is None or token not in tracked:
-            continue
-        if rule is None or linear_only:
-            function = _passable(step, kernel, linear_only)
-        else:
-            function = rule.function
-        if len(wants) == 1:  # spares the common case two lists
-            dx = function(*dys, values[wants[0]])
-        else:
-            dx = function(*dys, *[values[i] for i in wants])
-        if (
-            type(dx) is not Tensor
-            or dx.shape != token.shape
-            or dx.dtype is not token.dtype
-        ):
-            dx = _fitted(dx, token, kernel, step)
-        have = cotangents.get(token)
-        cotangents[token] = dx if have is None else have + dx
+    for step in steps:
+        where, function, wants, _, _ = step
+        if isinstance(where, int):
+            token = inputs[where]
+            if token is None or token not in tracked:
+                continue
+            if linear_only:
+                _check_linear(step)
+            if len(wants) == 1:  # the common cases are spared two lists
+                dx = function(*dys, values[wants[0]])
+            elif not wants:
+                dx = function(*dys)
+            else:
+                dx = function(*dys, *[values[i] for i in wants])
+            if (
+                type(dx) is not Tensor
+                or dx.shape != token.shape
+                or dx.dtype is not token.dtype
+            ):
+                dx = _fitted(dx, token, kernel, step)
+            have = cotangents.get(token)
+            cotangents[token] = dx if have is None else have + dx
+        elif not tracked.isdisjoint(tokens := inputs[where[0] : where[1]]):
+            if linear_only:
+                _check_linear(step)
+            dxs = function(*dys, *[values[i] for i in wants])
+            _arrive(dxs, tokens, tracked, cotangents, kernel, step)
 
 
 def _arrive(
@@ -382,18 +379,11 @@ def _arrive(
             cotangents[token] = cotangents[token] + dx if token in cotangents else dx
 
 
-def _passable(step: Step, kernel: Kernel, linear_only: bool) -> Callable[..., Any]:
-    """Return the function of a step, or say why there is no going back through it."""
-    if step.rule is None:
-        raise GradientNotFound(
-            f"{kernel.name}: nobody has written its gradient for input {step.name!r} "
-            f"({kernel}); register_gradient({kernel.name!r}, {step.name}=...)"
-        )
-    if linear_only and not step.rule.linear:
+def _check_linear(step: Step) -> None:
+    if step.rule is not None and not step.rule.linear:
         raise TypeError(
             f"jvp: {step.rule.origin} is not linear in dy; there is no jvp of it"
         )
-    return step.rule.function
 
 
 def _fitted(dx: Any, token: Token, kernel: Kernel, step: Step) -> Tensor:

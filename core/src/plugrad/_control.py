@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import _discovery, _engine
+from . import _context, _discovery, _engine
 from ._entries import Plugin
 from ._hooks import Backend
 from ._kernel import Kernel, Rules
@@ -26,13 +26,13 @@ def set_backend(name: str) -> None:
 
     """
     _discovery.load()
-    _engine.make_default(registry.open(name))
+    _context.make_default(registry.open(name))
 
 
-def use_backend(name: str) -> _engine.Scope:
+def use_backend(name: str) -> _context.Scope:
     """Make the backend ``name`` active in this thread inside the ``with`` block."""
     _discovery.load()
-    return _engine.Scope(backend=registry.open(name))
+    return _context.Scope(backend=registry.open(name))
 
 
 def get_backend() -> str:
@@ -55,9 +55,9 @@ def register_backend(backend: Backend) -> None:
 def remove_backend(name: str) -> None:
     """Close a backend and forget it; tensors that live there are lost with it."""
     _discovery.load()
-    default = _engine.State.context.backend
+    default = _context.State.context.backend
     if default is not None and default.name == name:
-        _engine.make_default(None)
+        _context.make_default(None)
     registry.close(name)
 
 
@@ -166,7 +166,7 @@ def get_gradient(kernel: str) -> Rules:
 
 def override_gradient(
     kernel: str, *, linear: bool = True, **functions: Callable[..., Any] | None
-) -> _engine.Scope:
+) -> _context.Scope:
     """Replace gradient functions of ``kernel`` inside the ``with`` block.
 
     What is recorded inside keeps the replacement, whenever it is pulled back.
@@ -175,7 +175,7 @@ def override_gradient(
     return _engine.override({kernel: registry.user_rules(kernel, functions, linear)})
 
 
-def use_gradients(pack: str) -> _engine.Scope:
+def use_gradients(pack: str) -> _context.Scope:
     """Use a gradient pack of a plugin inside the ``with`` block."""
     _discovery.load()
     return _engine.override(registry.pack(pack))
@@ -205,7 +205,7 @@ class EngineState:
 
 def engine() -> EngineState:
     """Return what the engine is doing; nothing is opened for the answer."""
-    active = _engine.state.context.backend or _engine.State.context.backend
+    active = _context.state.context.backend or _context.State.context.backend
     return EngineState(
         None if active is None else active.name,
         tuple(registry.opened),

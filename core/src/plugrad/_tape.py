@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ._dtypes import FLOAT32
 from ._entries import OpenBackend
-from ._kernel import Kernel, Rule, Rules, Spec
+from ._kernel import GradientNotFound, Kernel, Rule, Rules, Spec
 from ._tensor import Tensor, Token
 
 Outputs = tuple[Tensor, ...]
@@ -26,12 +26,13 @@ TENSOR, SPEC, ATTRIBUTE = range(3)  # the kinds of things that a tape saves
 
 
 class Step(NamedTuple):
-    """How one input gets its cotangent; without rule it is an error in backward."""
+    """How one input gets its cotangent."""
 
-    name: str
     where: Where
+    function: Callable[..., Any]  # of the rule; where there is none, it raises
+    saved: tuple[int, ...]  # which of the saved values the function takes
+    name: str
     rule: Rule | None
-    saved: tuple[int, ...]  # which of the saved values the rule's function takes
 
 
 class Plan(NamedTuple):
@@ -64,10 +65,11 @@ def plan(kernel: Kernel, rules: Rules, mask: int, count: int) -> Plan:
     order, ends = [*tensors, *others], len(kernel.outputs)
     steps = [
         Step(
-            name,
             places[name],
-            rule,
+            rule.function if rule else _nobody(kernel, name),
             tuple(map(order.index, rule.wants if rule else ())),
+            name,
+            rule,
         )
         for name, rule in in_force
     ]
@@ -77,6 +79,18 @@ def plan(kernel: Kernel, rules: Rules, mask: int, count: int) -> Plan:
         tuple(keeps[want] for want in others),
         tuple(steps),
     )
+
+
+def _nobody(kernel: Kernel, name: str) -> Callable[..., Any]:
+    """Return what stands for a gradient that is missing, and is never zero."""
+
+    def missing(*_: Any) -> Any:
+        raise GradientNotFound(
+            f"{kernel.name}: nobody has written its gradient for input {name!r} "
+            f"({kernel}); register_gradient({kernel.name!r}, {name}=...)"
+        )
+
+    return missing
 
 
 def _keep(kernel: Kernel, places: dict[str, Where], want: str) -> tuple[int, Any]:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from plugrad import geometry
+from plugrad._context import state
 from plugrad._dtypes import (
     FLOAT32,
     DType,
@@ -22,7 +23,7 @@ from plugrad._dtypes import (
     promote,
     weak,
 )
-from plugrad._engine import active, recorded, run, state
+from plugrad._engine import active, recorded, run
 from plugrad._kernel import Kernel
 from plugrad._tensor import Tensor, TensorLike
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from plugrad._context import tapes
 from plugrad._dtypes import DType, differentiable
-from plugrad._engine import tapes
 from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert

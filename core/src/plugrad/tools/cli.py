@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from plugrad import _discovery, _engine
+from plugrad import _context, _discovery, _engine
 from plugrad._entries import (
     EXTENSION,
     OWNER,
@@ -39,6 +39,23 @@ STATUS = """exit status:
   0  all is well
   1  something is broken: a plugin, a backend, or a kernel that cannot run there
   2  the command line is wrong, or names an unknown kernel"""
+PAGE = """# Kernels
+
+How every kernel of the core runs on every backend, and how it differentiates. Made by
+`make docs` (`python -m plugrad kernels --markdown`); do not edit it. On a backend it is
+
+- **implemented**: the backend has a kernel of its own
+- **decomposed**: it runs as what it means in other kernels
+- **host**: the backend leaves it to its host
+- **missing**: it is an error, unless `PLUGRAD_FALLBACK` allows another backend
+
+Without an implementation a kernel runs if it **decomposes**. As to its gradient:
+
+- **yes**: it has one of its own
+- **through its parts**: its decomposition is recorded
+- **no derivative**: declared to have none
+- **none**: nothing to differentiate
+"""
 Row = dict[str, Any]
 
 
@@ -90,7 +107,9 @@ def _parser() -> argparse.ArgumentParser:
             action="store_true",
             help="do not open the backends; what fails only then goes unseen",
         )
-    add(kernels)
+    add(kernels).add_argument(
+        "--markdown", action="store_true", help="print docs/kernels.md"
+    )
     asking = add(why)
     asking.add_argument("kernel", metavar="KERNEL", help="its name, such as Conv2D")
     asking.add_argument("--backend", help="a backend; default: the active one")
@@ -160,6 +179,8 @@ def kernels(options: argparse.Namespace) -> Answer:
         | {"gradient": _gradient(kernel, opened)}
         for name, kernel in sorted(registry.contracts.items())
     ]
+    if options.markdown:
+        return Answer({"kernels": rows, "closed": errors}, _markdown(rows), not errors)
     lines = [_table(rows), ""]
     for backend in opened:
         counts = Counter(row[backend.name] for row in rows).most_common()
@@ -282,7 +303,7 @@ def _ways(kernel: Kernel, backend: OpenBackend) -> list[Row]:
 
 def _rules(kernel: Kernel, backend: OpenBackend) -> list[Row]:
     """Return the gradients of each input, the one in force first."""
-    overrides = _engine.state.context.overrides
+    overrides = _context.state.context.overrides
     layers = [
         ("scope", layer[kernel.name])
         for layer in reversed(overrides.layers if overrides else ())
@@ -369,6 +390,20 @@ def _table(rows: Sequence[Row]) -> str:
         "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
+
+
+def _markdown(rows: Sequence[Row]) -> str:
+    """Return the page ``docs/kernels.md``: what the words mean, and the table."""
+    core = [registry.contracts[row["kernel"]] for row in rows]
+    table = [
+        {"kernel": f"`{kernel.name}`", "op": f"`{kernel.op}`"}
+        | {"decomposes": _cell(kernel.decomposition is not None)}
+        | {name: how for name, how in row.items() if name != "kernel"}
+        for kernel, row in zip(core, rows, strict=True)
+        if "." not in kernel.name
+    ]
+    cells = [[*table[0]], ["---"] * len(table[0]), *(row.values() for row in table)]
+    return "\n".join([PAGE, *(f"| {' | '.join(line)} |" for line in cells)])
 
 
 def _cell(value: Any) -> str:

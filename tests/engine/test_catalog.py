@@ -1,0 +1,349 @@
+"""The catalog is complete: contracts, shapes, decompositions, gradients, names.
+
+A gap is either filled or has a reason in a table here or in ``tests/primitives.py``.
+The golden cases are run twice, with an observer: on cpu, and on a backend that has the
+primitives alone, where it shows what decomposes into what.
+"""
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad import _discovery
+from plugrad._context import observing
+from plugrad._registry import registry
+from plugrad._tape import spec
+
+from tests.golden import cases, judge, reach
+from tests.primitives import DATA_DEPENDENT, HOST, PRIMITIVES
+from tests.surface import ops, public
+from tests.toy import toy
+
+TESTS = Path(__file__).parents[1]
+TFJS = json.loads((TESTS / "data" / "tfjs_kernels.json").read_text())
+
+# Kernels of TensorFlow.js that are not in the catalog.
+NOT_KERNELS = {"Pool": "a name without a contract; nothing in TensorFlow.js runs it"}
+
+_BITS = "of integers and bool only"
+_INDEX = "an index, a count or a shape"
+_STEP = "the result is a truth value or an index"
+_WHERE = "tells by its shape, or by the element that wins, where dy goes"
+
+# Inputs declared to have no derivative, and kernels whose inputs have no rule at all.
+NO_DERIVATIVE = {
+    _INDEX: """GatherNd.indices GatherV2.indices ScatterNd.indices
+        TensorScatterUpdate.indices UnsortedSegmentSum.segment_ids Select.condition""",
+    _STEP: """ArgMax.x ArgMin.x Equal.a Equal.b Greater.a Greater.b GreaterEqual.a
+        GreaterEqual.b IsFinite.x IsInf.x IsNan.x Less.a Less.b LessEqual.a
+        LessEqual.b NotEqual.a NotEqual.b""",
+    _WHERE: """AvgPoolGrad.input AvgPool3DGrad.input MaxPoolGrad.input
+        MaxPoolGrad.output MaxPool3DGrad.input MaxPool3DGrad.output""",
+}
+MISSING = {
+    _BITS: "BitwiseAnd.a BitwiseAnd.b",
+}
+
+# Decompositions that run nothing.
+CONSTANT = {"LinSpace": "numbers from the host", "Range": "numbers from the host"}
+
+# Public names that no test can call, or need not.
+UNCALLED = {
+    "BackendError": "asynchronous backends raise it",
+    "TensorLike": "a type for annotations",
+}
+COMPLETENESS = ("test_catalog.py", "test_names.py", "surface.py")
+
+# Kernels without a golden case, or with cases that miss them.
+RUNS = {
+    "BitwiseNot": lambda x: pg.bitwise_invert(pg.astype(x, "int32")),
+    "BitwiseOr": lambda x: pg.bitwise_or(pg.astype(x, "int32"), 3),
+    "BitwiseXor": lambda x: pg.bitwise_xor(pg.astype(x, "int32"), 3),
+    "BroadcastTo": lambda x: pg.broadcast_to(x, (2, 3, 3)),
+    "LeftShift": lambda x: pg.bitwise_left_shift(pg.astype(x, "int32"), 1),
+    "LogSoftmax": lambda x: pg.log_softmax(x, axis=0),
+    "LogicalXor": lambda x: pg.logical_xor(x > 0, x > 1),
+    "RightShift": lambda x: pg.bitwise_right_shift(pg.astype(x, "int32"), 1),
+}
+
+
+@functools.cache
+def contracts():
+    """Return the contracts of the core; those of others have dotted names."""
+    _discovery.load()
+    return {n: k for n, k in registry.contracts.items() if "." not in n}
+
+
+def unpack(table):
+    """Return the names in a table of names by reason."""
+    return {name for names in table.values() for name in names.split()}
+
+
+def due(names):
+    """Return those of ``kernel`` or ``kernel.input`` whose kernel is in the catalog."""
+    return {name for name in names if name.partition(".")[0] in contracts()}
+
+
+def sweep():
+    """Run every golden case that has a row, and ``RUNS``.
+
+    Whether the results are right is asked in ``tests/golden``.
+    """
+    for name, row in reach.KERNELS.items():
+        for case in cases.handles("kernels", name):
+            left = case in judge.departures()
+            with contextlib.suppress(Exception) if left else contextlib.nullcontext():
+                judge.run(case.load(), row)
+    for run in RUNS.values():
+        run(pg.asarray(np.arange(9, dtype=np.float32).reshape(3, 3)))
+
+
+# --- what kernels give -----------------------------------------------------------
+
+
+def is_plain(value):
+    """Tell whether a value may be an attribute: immutable, and hashable."""
+    if isinstance(value, tuple):
+        return all(map(is_plain, value))
+    if dataclasses.is_dataclass(value):
+        fields = [getattr(value, f.name) for f in dataclasses.fields(value)]
+        return value.__dataclass_params__.frozen and all(map(is_plain, fields))
+    return isinstance(value, bool | int | float | complex | str | np.dtype | None)
+
+
+@pytest.fixture(scope="module")
+def observed():
+    """Run all on cpu; return which kernels ran, and what is wrong with any run."""
+    ran, wrong = set(), set()
+
+    def look(kernel, inputs, attrs, outputs):
+        ran.add(kernel.name)
+        if not is_plain(tuple(attrs.values())) or hash(tuple(attrs.values())) is None:
+            wrong.add(f"{kernel}: attributes must be plain and hashable, {attrs}")
+        if kernel.out is not None:
+            given = [x if x is None else spec(x) for x in inputs]
+            told = kernel.out(*given, **attrs)
+            told = (told,) if kernel.single else tuple(told)
+            found = tuple(map(spec, outputs))
+            if told != found:
+                wrong.add(f"{kernel}: the rule says {told}, the kernel gives {found}")
+
+    with pg.use_backend("cpu"), observing(look):
+        sweep()
+    return ran, wrong
+
+
+def test_output_rules_agree_with_the_kernels_and_attributes_are_plain(observed):
+    assert not sorted(observed[1])
+
+
+def test_every_kernel_has_run(observed):
+    assert sorted(set(contracts()) - observed[0]) == []
+
+
+def test_every_kernel_says_what_it_gives():
+    silent = {name for name, kernel in contracts().items() if kernel.out is None}
+    assert sorted(silent) == sorted(due(DATA_DEPENDENT))
+
+
+# --- how kernels run -------------------------------------------------------------
+
+
+def test_every_kernel_runs_on_cpu():
+    table = registry.open("cpu").table
+    assert not [
+        n for n, k in contracts().items() if n not in table and not k.decomposition
+    ]
+
+
+def test_all_but_primitives_and_host_kernels_decompose():
+    assert len(PRIMITIVES) <= 40
+    whole = {n for n, k in contracts().items() if k.decomposition is None}
+    assert sorted(whole) == sorted(due({*PRIMITIVES, *HOST, *DATA_DEPENDENT}))
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """Return which kernels run inside the decomposition of which: the direct edges."""
+    edges, stack = defaultdict(set), []
+
+    def note(name):
+        if stack:
+            edges[stack[-1]].add(name)
+
+    def traced(name, function):
+        @functools.wraps(function)
+        def call(*inputs, **attrs):
+            note(name)
+            stack.append(name)
+            try:
+                return function(*inputs, **attrs)
+            finally:
+                stack.pop()
+
+        return call
+
+    def noted(name, function):
+        def call(*inputs, **attrs):
+            note(name)
+            return function(*inputs, **attrs)
+
+        return call
+
+    cpu = registry.open("cpu")
+    composed = [k for k in contracts().values() if k.decomposition is not None]
+    extra = {n: noted(n, cpu.table[n]) for n in PRIMITIVES if n in cpu.table}
+    with pytest.MonkeyPatch.context() as patch:
+        for kernel in composed:
+            patch.setattr(
+                kernel, "decomposition", traced(kernel.name, kernel.decomposition)
+            )
+            edges[kernel.name] = set()
+        with (
+            toy(
+                "few",
+                without=list(cpu.table),
+                extra=extra,
+                dtypes=cpu.runtime.dtypes,
+                host="cpu",
+                host_kernels=[*HOST, *DATA_DEPENDENT],
+            ),
+            pg.use_backend("few"),
+        ):
+            sweep()
+    return dict(edges)
+
+
+def test_decompositions_end_in_primitives(graph):
+    idle = {name for name, parts in graph.items() if not parts}
+    assert sorted(idle) == sorted(due(CONSTANT))
+    assert {part for parts in graph.values() for part in parts} <= {
+        *PRIMITIVES,
+        *graph,
+    }
+
+
+def test_decompositions_have_no_cycle(graph):
+    done, path = set(), []
+
+    def visit(name):
+        assert name not in path, " -> ".join([*path, name])
+        if name not in done and name in graph:
+            path.append(name)
+            for part in sorted(graph[name]):
+                visit(part)
+            path.pop()
+            done.add(name)
+
+    for name in graph:
+        visit(name)
+
+
+# --- gradients -------------------------------------------------------------------
+
+
+def ways():
+    """Return how each input of each kernel differentiates: rule, parts, None, gap."""
+    found = {}
+    for name, kernel in contracts().items():
+        for input_ in kernel.inputs:
+            rule = kernel.gradient.get(input_, "gap")
+            if rule is None:
+                how = "none"
+            elif rule != "gap":
+                how = "rule"
+            else:
+                parts = not kernel.gradient and kernel.decomposition is not None
+                how = "parts" if parts else "gap"
+            found[f"{name}.{input_}"] = how
+    return found
+
+
+def test_no_input_is_without_derivative_by_accident():
+    declared = {where for where, how in ways().items() if how == "none"}
+    assert sorted(declared) == sorted(due(unpack(NO_DERIVATIVE)))
+    gaps = {where for where, how in ways().items() if how == "gap"}
+    assert sorted(gaps) == sorted(due(unpack(MISSING)))
+
+
+def test_what_tensorflow_js_cannot_differentiate():
+    """It has 48 differentiable kernels that have no gradient."""
+    assert sum(map(bool, TFJS.values())) == 48
+    found = ways()
+    wanted = {
+        f"{kernel}.{input_}"
+        for kernel, inputs in TFJS.items()
+        if kernel not in NOT_KERNELS
+        for input_ in inputs
+    }
+    lacking = {
+        where for where in due(wanted) if found.get(where) not in ("rule", "parts")
+    }
+    assert not sorted(lacking)
+
+
+def test_fused_kernels_fall_apart():
+    for kernel in contracts().values():
+        if kernel.fused:
+            assert not kernel.gradient, kernel
+            assert kernel.decomposition is not None, kernel
+
+
+# --- names -----------------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="families of ops are on their way")
+def test_the_kernels_of_tensorflow_js_are_here():
+    assert len(TFJS) == 180
+    assert sorted(set(TFJS) - set(contracts())) == sorted(NOT_KERNELS)
+
+
+def test_every_kernel_names_its_op():
+    """Messages say the name of the public op, or of the kernel where there is none."""
+    known = {*ops(), *contracts()}
+    assert not [(k, k.op) for k in contracts().values() if k.op not in known]
+
+
+def test_every_public_name_says_what_it_is():
+    assert not [name for name, value in public().items() if not value.__doc__]
+
+
+def mentioned():
+    """Return the dotted names after ``pg.`` in all tests but those of completeness."""
+    found = set()
+    for path in [*TESTS.glob("*.py"), *TESTS.glob("*/*.py"), *TESTS.glob("golden/*/*")]:
+        if path.suffix == ".py" and path.name not in COMPLETENESS:
+            found |= _mentioned(ast.parse(path.read_text()))
+    return found
+
+
+def _mentioned(tree):
+    roots, found = {"pg": (), "plugrad": ()}, set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "plugrad":
+            for alias in node.names:
+                roots[alias.asname or alias.name] = (alias.name,)
+                found.add(alias.name)
+        elif isinstance(node, ast.Assign):  # linalg = pg.linalg
+            match node.targets[0], node.value:
+                case ast.Name(id=short), ast.Attribute(ast.Name(id="pg"), attr=name):
+                    roots[short] = (name,)
+    for node in ast.walk(tree):
+        words = ()
+        while isinstance(node, ast.Attribute):
+            words, node = (node.attr, *words), node.value
+        if words and isinstance(node, ast.Name) and node.id in roots:
+            words = (*roots[node.id], *words)
+            found |= {".".join(words[:i]) for i in range(1, len(words) + 1)}
+    return found
+
+
+def test_every_public_name_is_in_a_test():
+    assert sorted(set(public()) - mentioned()) == sorted(UNCALLED)
