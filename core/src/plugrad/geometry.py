@@ -314,7 +314,7 @@ def axes(op: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...
         if not -rank <= one < rank:
             room = f"{-rank}..{rank - 1}" if rank else "none"
             raise ValueError(
-                f"{op}: axis {one} is out of range for rank {rank}; there is {room}"
+                f"{op}: axis {one} is out of range for rank {rank}; use {room}"
             )
     found = tuple(sorted({one % rank for one in given}))
     if len(found) < len(given):
