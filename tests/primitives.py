@@ -53,7 +53,9 @@ _STRINGS = "strings live on the host"
 _LAPACK = "a factorization: LAPACK's, on the host"
 
 # Without a rule for the outputs: their shape depends on data.
-DATA_DEPENDENT: dict[str, str] = {}
+DATA_DEPENDENT: dict[str, str] = {
+    "Unique": _SHAPE,
+}
 
 # With a rule for the outputs, but no decomposition.
 HOST: dict[str, str] = {}

@@ -42,8 +42,10 @@ NO_DERIVATIVE = {
     _INDEX: """GatherNd.indices GatherV2.indices ScatterNd.indices
         TensorScatterUpdate.indices UnsortedSegmentSum.segment_ids Select.condition""",
     _STEP: """ArgMax.x ArgMin.x Equal.a Equal.b Greater.a Greater.b GreaterEqual.a
-        GreaterEqual.b IsFinite.x IsInf.x IsNan.x Less.a Less.b LessEqual.a
-        LessEqual.b NotEqual.a NotEqual.b""",
+        GreaterEqual.b IsFinite.x IsInf.x IsNan.x Less.a Less.b LessEqual.a LessEqual.b
+        LowerBound.sorted_sequence LowerBound.values NotEqual.a NotEqual.b
+        SearchSorted.sorted_sequence SearchSorted.values UpperBound.sorted_sequence
+        UpperBound.values""",
     _WHERE: """AvgPoolGrad.input AvgPool3DGrad.input MaxPoolGrad.input
         MaxPoolGrad.output MaxPool3DGrad.input MaxPool3DGrad.output""",
 }
@@ -70,7 +72,10 @@ RUNS = {
     "LeftShift": lambda x: pg.bitwise_left_shift(pg.astype(x, "int32"), 1),
     "LogSoftmax": lambda x: pg.log_softmax(x, axis=0),
     "LogicalXor": lambda x: pg.logical_xor(x > 0, x > 1),
+    "LowerBound": lambda x: pg.lower_bound(pg.sort(x), x),
     "RightShift": lambda x: pg.bitwise_right_shift(pg.astype(x, "int32"), 1),
+    "Sort": lambda x: pg.sort(x, axis=0),
+    "UpperBound": lambda x: pg.upper_bound(pg.sort(x), x),
 }
 
 

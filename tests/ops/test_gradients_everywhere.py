@@ -344,6 +344,15 @@ TABLE = [
     ),
     ("LRN", lambda x: pg.local_response_normalization(x, **BANDS), (1, 2, 2, 4)),
     ("LRNGrad", kernel("LRNGrad", **BANDS), (1, 1, 2, 4), (1, 1, 2, 4), (1, 1, 2, 4)),
+    # complex numbers and Fourier transforms, from real numbers to real numbers
+    ("Complex", lambda *xs: pg.abs(pg.complex(*xs) ** 2), (3,), (2, 1)),
+    ("ComplexAbs", lambda *xs: pg.abs(pg.complex(*xs)), (2, 3), (2, 3)),
+    ("FFT", lambda *xs: pg.abs(pg.fft.fft(pg.complex(*xs))), (2, 5), (2, 5)),
+    ("FFT", lambda x: pg.abs(pg.fft.rfft(x, n=4, axis=0)), (3, 2)),
+    ("IFFT", lambda *xs: pg.abs(pg.fft.ifft(pg.complex(*xs))), (2, 5), (2, 5)),
+    ("IFFT", lambda x: pg.fft.irfft(x, n=5), (2, 3)),
+    ("Imag", lambda *xs: pg.imag(pg.complex(*xs) ** 2), (3,), (3,)),
+    ("Real", lambda *xs: pg.real(pg.complex(*xs) ** 2), (3,), (3,)),
 ]
 
 

@@ -36,7 +36,7 @@ from ._entries import BackendUnavailable
 from ._jacobian import hessian, jacobian
 from ._kernel import BackendError, GradientNotFound, KernelNotFound
 from ._tensor import Tensor, TensorLike
-from .ops import fused, linalg, losses
+from .ops import fft, fused, linalg, losses, random, signal
 from .ops._convert import asarray
 from .ops.activation import (
     clip,
@@ -93,6 +93,7 @@ from .ops.compare import (
     not_equal,
     where,
 )
+from .ops.complexes import angle, complex, conj, imag, real
 from .ops.conv import conv1d, conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from .ops.creation import (
     arange,
@@ -110,7 +111,17 @@ from .ops.creation import (
     zeros,
     zeros_like,
 )
+from .ops.cumulative import (
+    bincount,
+    confusion_matrix,
+    cumulative_prod,
+    cumulative_sum,
+    dense_bincount,
+    diff,
+    moving_average,
+)
 from .ops.depthwise import depthwise_conv2d, separable_conv2d
+from .ops.dilation import dilation2d
 from .ops.gather import (
     gather,
     one_hot,
@@ -128,6 +139,7 @@ from .ops.norm import (
     softmax,
 )
 from .ops.pool import avg_pool, max_pool, max_pool_with_argmax, pool
+from .ops.random import dropout
 from .ops.reduce import (
     all,
     any,
@@ -145,6 +157,24 @@ from .ops.reduce import (
     var,
 )
 from .ops.scatter import gather_nd, scatter_nd, tensor_scatter_update
+from .ops.search import (
+    boolean_mask,
+    isin,
+    lower_bound,
+    nonzero,
+    searchsorted,
+    setdiff1d,
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
+    upper_bound,
+)
+from .ops.sequence import (
+    basic_lstm_cell,
+    multi_rnn_cell,
+    scaled_dot_product_attention,
+)
 from .ops.shape import (
     broadcast_args,
     broadcast_arrays,
@@ -164,6 +194,14 @@ from .ops.shape import (
     unstack,
 )
 from .ops.slicing import pad, roll, slice, strided_slice
+from .ops.sorting import (
+    argsort,
+    in_top_k,
+    median,
+    quantile,
+    sort,
+    top_k,
+)
 from .ops.trigonometry import (
     acos,
     acosh,
@@ -222,10 +260,12 @@ __all__ = [
     "add_n",
     "all",
     "allclose",
+    "angle",
     "any",
     "arange",
     "argmax",
     "argmin",
+    "argsort",
     "asarray",
     "asin",
     "asinh",
@@ -235,20 +275,26 @@ __all__ = [
     "atanh",
     "avg_pool",
     "backends",
+    "basic_lstm_cell",
     "batch_norm",
     "batch_to_space_nd",
+    "bincount",
     "bitwise_and",
     "bitwise_invert",
     "bitwise_left_shift",
     "bitwise_or",
     "bitwise_right_shift",
     "bitwise_xor",
+    "boolean_mask",
     "broadcast_args",
     "broadcast_arrays",
     "broadcast_to",
     "ceil",
     "clip",
+    "complex",
     "concat",
+    "confusion_matrix",
+    "conj",
     "conv1d",
     "conv2d",
     "conv2d_transpose",
@@ -258,11 +304,17 @@ __all__ = [
     "cos",
     "cosh",
     "count_nonzero",
+    "cumulative_prod",
+    "cumulative_sum",
     "custom_grad",
+    "dense_bincount",
     "depth_to_space",
     "depthwise_conv2d",
+    "dilation2d",
+    "diff",
     "divide",
     "divide_no_nan",
+    "dropout",
     "elu",
     "engine",
     "ensure_shape",
@@ -273,6 +325,7 @@ __all__ = [
     "expand_dims",
     "expm1",
     "eye",
+    "fft",
     "flip",
     "floor",
     "floor_divide",
@@ -294,8 +347,11 @@ __all__ = [
     "hessian",
     "hypot",
     "identity",
+    "imag",
+    "in_top_k",
     "isclose",
     "isfinite",
+    "isin",
     "isinf",
     "isnan",
     "jacobian",
@@ -320,6 +376,7 @@ __all__ = [
     "logical_xor",
     "logsumexp",
     "losses",
+    "lower_bound",
     "matmul",
     "matrix_transpose",
     "max",
@@ -327,14 +384,18 @@ __all__ = [
     "max_pool_with_argmax",
     "maximum",
     "mean",
+    "median",
     "meshgrid",
     "min",
     "minimum",
     "mish",
     "moments",
     "moveaxis",
+    "moving_average",
+    "multi_rnn_cell",
     "multiply",
     "negative",
+    "nonzero",
     "not_equal",
     "one_hot",
     "ones",
@@ -347,6 +408,9 @@ __all__ = [
     "pow",
     "prelu",
     "prod",
+    "quantile",
+    "random",
+    "real",
     "reciprocal",
     "register_backend",
     "register_gradient",
@@ -361,18 +425,23 @@ __all__ = [
     "round",
     "rsqrt",
     "run_kernel",
+    "scaled_dot_product_attention",
     "scatter_nd",
+    "searchsorted",
     "selu",
     "separable_conv2d",
     "set_backend",
+    "setdiff1d",
     "sigmoid",
     "sign",
+    "signal",
     "silu",
     "sin",
     "sinh",
     "slice",
     "softmax",
     "softplus",
+    "sort",
     "space_to_batch_nd",
     "split",
     "sqrt",
@@ -393,13 +462,19 @@ __all__ = [
     "tensor_scatter_update",
     "tensordot",
     "tile",
+    "top_k",
     "tril",
     "triu",
     "trunc",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
     "unregister_gradient",
     "unregister_kernel",
     "unsorted_segment_sum",
     "unstack",
+    "upper_bound",
     "use_backend",
     "use_gradients",
     "value_and_grad",

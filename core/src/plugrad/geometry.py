@@ -229,13 +229,7 @@ def _windows(
     groups: int,
     places: Shape | None,
 ) -> Windows:
-    if rounding not in (None, "floor", "ceil", "round"):
-        raise ValueError(f"{op}: dim_rounding_mode {rounding!r}: floor, ceil or round")
-    if rounding is not None and isinstance(pad, str):
-        raise ValueError(
-            f"{op}: dim_rounding_mode {rounding!r} goes with a number or pairs as pad, "
-            f"not with {pad!r}"
-        )
+    _check_rounding(op, rounding, pad)
     counts, padding = [], []
     for i, size in enumerate(shape[1:-1]):
         extent, stride = (window[i] - 1) * dilations[i] + 1, strides[i]
@@ -243,15 +237,15 @@ def _windows(
             count = -(-size // stride)
             before = max((count - 1) * stride + extent - size, 0) // 2
         else:
-            before, after = (0, 0) if pad == "valid" else pad[i]
-            room = before + size + after - extent
+            ends = (0, 0) if pad == "valid" else pad[i]
             wanted = None if places is None else places[i]
-            count = _steps(room, stride, rounding, wanted) + 1
+            room = ends[0] + size + ends[1] - extent
+            count, before = _steps(room, stride, rounding, wanted) + 1, ends[0]
             if count < 1:
                 raise ValueError(
                     f"{op}: a window of {extent} does not fit into {size} elements "
-                    f"padded by {(before, after)} (axis {i + 1} of {shape}); use a "
-                    "smaller window or pad='same'"
+                    f"padded by {ends} (axis {i + 1} of {shape}); use a smaller window "
+                    "or pad='same'"
                 )
         reach = (count - 1) * stride + extent - before - size
         counts.append(count)
@@ -261,15 +255,20 @@ def _windows(
             f"{op}: the output has {places} windows, but {tuple(counts)} lie over "
             f"{shape}; see to strides, pad and dim_rounding_mode"
         )
+    out_shape = (shape[0], *counts, channels)
     return Windows(
-        in_shape=shape,
-        out_shape=(shape[0], *counts, channels),
-        window=window,
-        strides=strides,
-        dilations=dilations,
-        padding=tuple(padding),
-        groups=groups,
+        shape, out_shape, window, strides, dilations, tuple(padding), groups=groups
     )
+
+
+def _check_rounding(op: str, rounding: object, pad: object) -> None:
+    if rounding not in (None, "floor", "ceil", "round"):
+        raise ValueError(f"{op}: dim_rounding_mode {rounding!r}: floor, ceil or round")
+    if rounding is not None and isinstance(pad, str):
+        raise ValueError(
+            f"{op}: dim_rounding_mode {rounding!r} goes with a number or pairs as pad, "
+            f"not with {pad!r}"
+        )
 
 
 def _steps(room: int, stride: int, rounding: str | None, count: int | None) -> int:

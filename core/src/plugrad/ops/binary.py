@@ -18,7 +18,7 @@ from plugrad._engine import run
 from plugrad._kernel import Kernel, broadcasted, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert, activation, compare, creation, unary
+from . import _convert, activation, compare, complexes, creation, unary
 
 # --- which dtypes ----------------------------------------------------------------
 
@@ -33,15 +33,6 @@ def floats(
         b = _convert.floating(op, b, kinds)
     a, b = _convert.alike(op, a, b)
     return _convert.floating(op, a, kinds), _convert.floating(op, b, kinds)
-
-
-def _conj(x: Tensor) -> Tensor:
-    """Return the complex conjugate; ``x`` itself where it is real."""
-    if x.dtype.kind != "c":
-        return x
-    real = "float32" if x.dtype.itemsize == 8 else "float64"
-    part = creation.astype(creation.astype(x, real), x.dtype)
-    return part + (part - x)
 
 
 # --- sums and products -----------------------------------------------------------
@@ -76,7 +67,11 @@ def multiply(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _convert.elementwise(MULTIPLY, a, b)
 
 
-gradients(MULTIPLY, a=lambda dy, b: dy * _conj(b), b=lambda dy, a: dy * _conj(a))
+gradients(
+    MULTIPLY,
+    a=lambda dy, b: dy * complexes.conj(b),
+    b=lambda dy, a: dy * complexes.conj(a),
+)
 
 
 ADD_N = Kernel("AddN", "*xs", out=same, op="add_n")
@@ -161,8 +156,8 @@ def divide(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 gradients(
     REAL_DIV,
-    a=lambda dy, b: dy / _conj(b),
-    b=lambda dy, b, y: -dy * _conj(y) / _conj(b),
+    a=lambda dy, b: dy / complexes.conj(b),
+    b=lambda dy, b, y: -dy * complexes.conj(y) / complexes.conj(b),
 )
 
 
@@ -237,13 +232,13 @@ def pow(a: TensorLike, b: TensorLike, /) -> Tensor:
 def _pow_base(dy: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Return ``dy · b · a^(b-1)``; where ``a = b = 0`` that is 0, and not 0/0."""
     constant = compare.logical_and(compare.equal(b, 0), compare.equal(a * a, 0))
-    return dy * _conj(b * pow(a, compare.where(constant, 1, b) - 1))
+    return dy * complexes.conj(b * pow(a, compare.where(constant, 1, b) - 1))
 
 
 def _pow_exponent(dy: Tensor, a: Tensor, y: Tensor) -> Tensor:
     """Return ``dy · y · log a``, and 0 where ``a`` has no real logarithm."""
     safe = compare.not_equal(a, 0) if a.dtype.kind == "c" else a > 0
-    return dy * _conj(y * unary.log(compare.where(safe, a, 1)))
+    return dy * complexes.conj(y * unary.log(compare.where(safe, a, 1)))
 
 
 gradients(POW, a=_pow_base, b=_pow_exponent)

@@ -14,7 +14,7 @@ from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Padding, Rounding, Shape, Sizes, Windows
 
-from . import _windows, binary, conv, shape
+from . import _windows, complexes, conv, shape
 
 
 def _of(x: Spec, filter: Spec, *_: Any, **given: Any) -> dict[str, Any]:
@@ -133,30 +133,30 @@ def _(x: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
 gradients(
     DEPTHWISE_CONV2D,
     x=lambda dy, filter, geometry: run(
-        DEPTHWISE_CONV2D_INPUT, dy, binary._conj(filter), geometry=geometry
+        DEPTHWISE_CONV2D_INPUT, dy, complexes.conj(filter), geometry=geometry
     ),
     filter=lambda dy, x, geometry: run(
-        DEPTHWISE_CONV2D_FILTER, binary._conj(x), dy, geometry=geometry
+        DEPTHWISE_CONV2D_FILTER, complexes.conj(x), dy, geometry=geometry
     ),
 )
 
 gradients(
     DEPTHWISE_CONV2D_INPUT,
     dy=lambda ddx, filter, geometry: run(
-        DEPTHWISE_CONV2D, ddx, binary._conj(filter), geometry=geometry
+        DEPTHWISE_CONV2D, ddx, complexes.conj(filter), geometry=geometry
     ),
     filter=lambda ddx, dy, geometry: run(
-        DEPTHWISE_CONV2D_FILTER, ddx, binary._conj(dy), geometry=geometry
+        DEPTHWISE_CONV2D_FILTER, ddx, complexes.conj(dy), geometry=geometry
     ),
 )
 
 gradients(
     DEPTHWISE_CONV2D_FILTER,
     x=lambda ddf, dy, geometry: run(
-        DEPTHWISE_CONV2D_INPUT, binary._conj(dy), ddf, geometry=geometry
+        DEPTHWISE_CONV2D_INPUT, complexes.conj(dy), ddf, geometry=geometry
     ),
     dy=lambda ddf, x, geometry: run(
-        DEPTHWISE_CONV2D, binary._conj(x), ddf, geometry=geometry
+        DEPTHWISE_CONV2D, complexes.conj(x), ddf, geometry=geometry
     ),
 )
 

@@ -20,7 +20,17 @@ from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, gradients
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, creation, reduce, shape, slicing, unary
+from . import (
+    _convert,
+    binary,
+    compare,
+    complexes,
+    creation,
+    reduce,
+    shape,
+    slicing,
+    unary,
+)
 
 # --- products --------------------------------------------------------------------
 
@@ -118,15 +128,10 @@ def _fitted(a: Sizes, b: Sizes, turn_a: bool, turn_b: bool) -> tuple[Sizes, ...]
     return left, right, sizes
 
 
-def _conj(x: Tensor) -> Tensor:
-    """Return the complex conjugate; ``x`` itself where it is real."""
-    return binary._conj(x)
-
-
 def _matmul_gradient_a(
     dy: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool
 ) -> Tensor:
-    b = _conj(b)
+    b = complexes.conj(b)
     if transpose_a:
         return run(BATCH_MATMUL, b, dy, transpose_a=transpose_b, transpose_b=True)
     return run(BATCH_MATMUL, dy, b, transpose_a=False, transpose_b=not transpose_b)
@@ -135,7 +140,7 @@ def _matmul_gradient_a(
 def _matmul_gradient_b(
     dy: Tensor, a: Tensor, transpose_a: bool, transpose_b: bool
 ) -> Tensor:
-    a = _conj(a)
+    a = complexes.conj(a)
     if transpose_b:
         return run(BATCH_MATMUL, dy, a, transpose_a=True, transpose_b=transpose_a)
     return run(BATCH_MATMUL, a, dy, transpose_a=not transpose_a, transpose_b=False)
@@ -162,7 +167,7 @@ def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
             f"vecdot: sizes {a.shape[at]} and {b.shape[at]} along axis {axis} of "
             f"shapes {a.shape} and {b.shape} differ; make them equal"
         )
-    y = binary.multiply(_conj(a), b)
+    y = binary.multiply(complexes.conj(a), b)
     return run(reduce.SUM, y, axis=(len(y.shape) + at,), keepdims=False)
 
 

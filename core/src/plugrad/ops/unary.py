@@ -16,7 +16,7 @@ from plugrad._engine import run
 from plugrad._kernel import Kernel, compared, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, creation
+from . import _convert, binary, compare, complexes, creation
 
 # --- tools -----------------------------------------------------------------------
 
@@ -32,12 +32,12 @@ def kept(kernel: Kernel, x: TensorLike, kinds: str) -> Tensor:
 
 def times(dy: Tensor, slope: Tensor) -> Tensor:
     """Return the cotangent of a function with the derivative ``slope``."""
-    return dy * binary._conj(slope)
+    return dy * complexes.conj(slope)
 
 
 def over(dy: Tensor, slope: Tensor) -> Tensor:
     """Return the cotangent of a function with the derivative ``1 / slope``."""
-    return dy / binary._conj(slope)
+    return dy / complexes.conj(slope)
 
 
 def odd(x: Tensor, y: Tensor) -> Tensor:
@@ -84,6 +84,8 @@ def sign(x: TensorLike, /) -> Tensor:
 
 @decomposition(SIGN)
 def _(x: Tensor) -> Tensor:
+    if x.dtype.kind == "c":
+        return complexes.direction(x)
     y = creation.astype(x > 0, x.dtype) - creation.astype(x < 0, x.dtype)
     return compare.where(compare.equal(x, x), y, x) if x.dtype.kind == "f" else y
 
@@ -93,8 +95,8 @@ def _sign_gradient(dy: Tensor, x: Tensor) -> Tensor:
     if x.dtype.kind != "c":
         return creation.zeros_like(dy)
     y, null = run(SIGN, x), compare.equal(x, 0)
-    size = compare.where(null, 1, x * binary._conj(y))
-    return compare.where(null, 0, (dy - y * y * binary._conj(dy)) / (size * 2))
+    size = compare.where(null, 1, x * complexes.conj(y))
+    return compare.where(null, 0, (dy - y * y * complexes.conj(dy)) / (size * 2))
 
 
 gradients(SIGN, x=_sign_gradient)
@@ -104,7 +106,13 @@ ABS = Kernel("Abs", "x", out=same, op="abs")
 
 
 def abs(x: TensorLike, /) -> Tensor:
-    """Return ``|x|``; the derivative at 0 is 0. The least integer wraps to itself."""
+    """Return ``|x|``; the derivative at 0 is 0. The least integer wraps to itself.
+
+    Of complex numbers ``√(Re² + Im²)``, which is real.
+    """
+    x = x if type(x) is Tensor else _convert.asarray(x)
+    if x.dtype.kind == "c":
+        return _convert.unary(complexes.COMPLEX_ABS, x)
     return kept(ABS, x, "if")
 
 

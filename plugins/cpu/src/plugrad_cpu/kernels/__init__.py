@@ -5,18 +5,25 @@ from . import (
     binary,
     blocks,
     compare,
+    complexes,
     conv,
     creation,
+    cumulative,
     depthwise,
+    dilation,
+    fft,
     fused,
     gather,
     linalg,
     norm,
     pool,
+    random,
     reduce,
     scatter,
+    search,
     shape,
     slicing,
+    sorting,
     trigonometry,
     unary,
 )
@@ -26,18 +33,25 @@ KERNELS = (
     | binary.kernels
     | blocks.kernels
     | compare.kernels
+    | complexes.kernels
     | conv.kernels
     | creation.kernels
+    | cumulative.kernels
     | depthwise.kernels
+    | dilation.kernels
+    | fft.kernels
     | fused.kernels
     | gather.kernels
     | linalg.kernels
     | norm.kernels
     | pool.kernels
+    | random.kernels
     | reduce.kernels
     | scatter.kernels
+    | search.kernels
     | shape.kernels
     | slicing.kernels
+    | sorting.kernels
     | trigonometry.kernels
     | unary.kernels
 )

@@ -1,0 +1,309 @@
+"""Random numbers on the host, the same for ever; there are no tensors here.
+
+They come from words of 64 random bits, of NumPy's Philox, whose stream NumPy promises
+never to change. What becomes of a word takes only operations that IEEE 754 rounds in
+one way, each by itself: + - · / √ and the shift of an exponent. So every processor and
+every version of NumPy gives the same bits; ``np.log`` and ``np.exp`` do not.
+
+All transforms take one word a number, but ``gamma``, which rejects some, and those of
+32 bits. Any change of a transform, or of the order of the words, breaks the promise.
+
+Map: streams; words to uniform numbers; logarithm and exponential; the normal quantile;
+distributions; order and choice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from math import factorial, sqrt
+from typing import Any
+
+import numpy as np
+
+Words = np.ndarray[Any, np.dtype[np.uint64]]
+Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
+Stream = np.random.Philox
+
+CHUNK = 1 << 14  # numbers at a time, so that they stay in the cache; even
+
+
+# --- streams ---------------------------------------------------------------------
+
+
+class Streams:
+    """The streams of a process: one key, and a counter that tells the calls apart.
+
+    A call has its own stream, so that threads share nothing but the next number, and
+    ``next`` of a count is atomic.
+    """
+
+    def __init__(self, key: int | None) -> None:
+        self.drawn = key is None
+        self.key = int.from_bytes(os.urandom(8)) if key is None else key
+        self.calls = itertools.count()
+
+    def next(self) -> Stream:
+        """Return the stream of another call; no call with a seed of its own has it."""
+        return Stream(key=self.key + (1 << 64), counter=next(self.calls) << 192)
+
+
+process = Streams(None)
+
+
+def reseed(key: int | None) -> None:
+    """Begin anew, with a key or, for None, with one from the operating system."""
+    global process
+    process = Streams(key)
+
+
+def _forked() -> None:
+    if process.drawn:
+        reseed(None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def stream(seed: int | None) -> Stream:
+    """Return the stream of a seed, or the next one of the process."""
+    return process.next() if seed is None else Stream(key=seed)
+
+
+# --- words to uniform numbers ----------------------------------------------------
+
+
+def half_open(words: Words) -> Floats:
+    """Return multiples of 2^-53 from 0 to below 1."""
+    return (words >> 11) * 2.0**-53
+
+
+def inside(words: Words) -> Floats:
+    """Return odd multiples of 2^-53 between 0 and 1, neither of them included."""
+    return ((words >> 12) + 0.5) * 2.0**-52
+
+
+def bits(stream: Stream, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """Return random numbers of 32 bits, two of each word."""
+    words = stream.random_raw((count + 1) // 2)
+    return words.astype("<u8", copy=False).view("<u4")[:count]
+
+
+def below(stream: Stream, count: int, n: int) -> Words:
+    """Return whole numbers from 0 to below ``n``, at most 2^64, all equally likely.
+
+    The words beyond the last multiple of ``n`` are drawn again.
+    """
+    words = stream.random_raw(count)
+    surplus = 2**64 % n
+    if surplus:
+        last = np.uint64(2**64 - surplus - 1)
+        while (over := np.flatnonzero(words > last)).size:
+            words[over] = stream.random_raw(over.size)
+    return words % np.uint64(n) if n < 2**64 else words
+
+
+def uniform(
+    stream: Stream, count: int, low: float, high: float, dtype: Any
+) -> np.ndarray[Any, Any]:
+    """Return numbers from ``low`` to below ``high``, of 24 bits, or 53 for float64."""
+    y = np.empty(count, dtype)
+    for at in range(0, count, CHUNK):
+        some = y[at : at + CHUNK]
+        if dtype == np.float64:
+            u = half_open(stream.random_raw(some.size))
+        else:
+            u = (bits(stream, some.size) >> 8) * 2.0**-24
+        some[:] = low + (high - low) * u
+    return np.minimum(y, np.nextafter(np.asarray(high, dtype), -np.inf), out=y)
+
+
+def true(stream: Stream, count: int, p: float) -> np.ndarray[Any, np.dtype[np.bool]]:
+    """Return True with probability ``p``, to the nearest 2^-32."""
+    return bits(stream, count) < np.float64(round(p * 2**32))
+
+
+# --- logarithm and exponential ---------------------------------------------------
+
+LN2 = float.fromhex("0x1.62e42feep-1")  # so short that multiples are exact
+LN2_REST = 1.9082149292705877e-10
+ARTANH = [2 / n for n in range(1, 24, 2)]
+EXP = [1 / factorial(n) for n in range(14)]
+
+
+def _polynomial(coefficients: list[float], x: Floats) -> Floats:
+    """Return ``c0 + c1 x + c2 x² + …``."""
+    *rest, top = coefficients
+    y = np.full_like(x, top)
+    for c in reversed(rest):
+        y *= x
+        y += c
+    return y
+
+
+def log(x: Floats) -> Floats:
+    """Return the logarithm of normal numbers: ``2 artanh((m - 1) / (m + 1)) + k ln 2``.
+
+    With ``x = m 2^k`` and ``m`` within a factor √2 of 1.
+    """
+    m, k = np.frexp(x)
+    small = m < sqrt(0.5)
+    m += m * small
+    k -= small
+    m = (m - 1) / (m + 1)
+    y = _polynomial(ARTANH, m * m)
+    y *= m
+    y += k * LN2_REST
+    y += k * LN2
+    return y
+
+
+def exp(x: Floats) -> Floats:
+    """Return the exponential of numbers that are not positive."""
+    x = np.maximum(x, -1000.0)
+    k = np.rint(x / (LN2 + LN2_REST))
+    return np.ldexp(_polynomial(EXP, (x - k * LN2) - k * LN2_REST), k.astype(np.int32))
+
+
+# --- the normal quantile ---------------------------------------------------------
+
+# M. J. Wichura, Algorithm AS 241: The Percentage Points of the Normal Distribution,
+# Applied Statistics 37 (1988): the coefficients of numerator and denominator for the
+# middle of the distribution, further out, and far out.
+AS241 = """
+    3.3871328727963665 133.14166789178438 1971.5909503065513 13731.69376550946
+    45921.95393154987 67265.7709270087 33430.57558358813 2509.0809287301227 1.0
+    42.31333070160091 687.1870074920579 5394.196021424751 21213.794301586597
+    39307.89580009271 28729.085735721943 5226.495278852854 1.4234371107496835
+    4.630337846156546 5.769497221460691 3.6478483247632045 1.2704582524523684
+    0.2417807251774506 0.022723844989269184 0.0007745450142783414 1.0 2.053191626637759
+    1.6763848301838038 0.6897673349851 0.14810397642748008 0.015198666563616457
+    0.0005475938084995345 1.0507500716444169e-09 6.657904643501103 5.463784911164114
+    1.7848265399172913 0.29656057182850487 0.026532189526576124 0.0012426609473880784
+    2.7115555687434876e-05 2.0103343992922881e-07 1.0 0.599832206555888
+    0.1369298809227358 0.014875361290850615 0.0007868691311456133 1.8463183175100548e-05
+    1.421511758316446e-07 2.0442631033899397e-15
+"""
+MIDDLE, OUTSIDE, FAR = np.array(AS241.split(), float).reshape(3, 2, 8).tolist()
+BEYOND_2 = 0.022750131948179207  # the probability that a normal number exceeds 2
+
+
+def _ratio(parts: list[list[float]], x: Floats) -> Floats:
+    y = _polynomial(parts[0], x)
+    y /= _polynomial(parts[1], x)
+    return y
+
+
+def _exceeded(p: Floats) -> Floats:
+    """Return what a normal number exceeds with probability ``p``, at most 1/2."""
+    q = 0.5 - p
+    z = _ratio(MIDDLE, 0.180625 - q * q)
+    z *= q
+    out = np.flatnonzero(q > 0.425)
+    r = np.sqrt(-log(p[out]))
+    z[out] = _ratio(OUTSIDE, r - 1.6)
+    far = np.flatnonzero(r > 5)
+    if far.size:
+        z[out[far]] = _ratio(FAR, r[far] - 5)
+    return z
+
+
+def _signed(z: Floats, words: Words) -> Floats:
+    """Give ``z`` the last bit of its word as a sign."""
+    return np.negative(z, out=z, where=(words & 1).astype(bool))
+
+
+# --- distributions ---------------------------------------------------------------
+
+
+def filled(
+    stream: Stream, count: int, transform: Callable[[Words], Floats], dtype: Any
+) -> np.ndarray[Any, Any]:
+    """Return what a transform makes of ``count`` words."""
+    y = np.empty(count, dtype)
+    for at in range(0, count, CHUNK):
+        some = y[at : at + CHUNK]
+        some[:] = transform(stream.random_raw(some.size))
+    return y
+
+
+def normal(words: Words) -> Floats:
+    """Return numbers of mean 0 and variance 1, at most 8.3 away from 0."""
+    return _signed(_exceeded(inside(words) * 0.5), words)
+
+
+def truncated_normal(words: Words) -> Floats:
+    """Return normal numbers of those that are at most 2 away from 0."""
+    p = BEYOND_2 + (0.5 - BEYOND_2) * inside(words)
+    return _signed(np.minimum(_exceeded(p), 2.0), words)
+
+
+def exponential(words: Words) -> Floats:
+    """Return positive numbers ``x`` with density ``exp(-x)``."""
+    return -log(inside(words))
+
+
+def race(words: Words) -> Floats:
+    """Return ``1 / x`` of exponential numbers ``x``: the speed of a racer."""
+    return 1 / exponential(words)
+
+
+def gumbel(words: Words) -> Floats:
+    """Return the logarithm of that: it has the distribution ``exp(-exp(-x))``."""
+    return -log(exponential(words))
+
+
+def gamma(stream: Stream, count: int, alpha: float) -> Floats:
+    """Return positive numbers with density in proportion to ``x^(alpha-1) exp(-x)``.
+
+    G. Marsaglia and W. W. Tsang, A Simple Method for Generating Gamma Variables, ACM
+    Transactions on Mathematical Software 26 (2000). Fewer than 5 of 100 are rejected.
+    """
+    y = np.empty(count)
+    d = (alpha if alpha >= 1 else alpha + 1) - 1 / 3
+    left = np.arange(count)
+    while left.size:
+        x = filled(stream, left.size, normal, np.float64)
+        u = inside(stream.random_raw(left.size))
+        v = 1 + x / sqrt(9 * d)
+        positive = v > 0
+        v = np.where(positive, v * v * v, 1.0)
+        good = positive & (log(u) < 0.5 * x * x + d * (1 - v + log(v)))
+        y[left[good]] = d * v[good]
+        left = left[~good]
+    if alpha < 1:
+        y *= exp(log(inside(stream.random_raw(count))) / alpha)
+    return y
+
+
+# --- order and choice ------------------------------------------------------------
+
+
+def order(stream: Stream, n: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """Return 0 to ``n - 1`` in random order."""
+    return np.argsort(stream.random_raw(n), kind="stable").astype(np.int32)
+
+
+def chosen(
+    stream: Stream, count: int, n: int, weights: Floats | None, replace: bool
+) -> np.ndarray[Any, Any]:
+    """Return ``count`` of 0 to ``n - 1``; there are as many whose weight is not 0.
+
+    By weight and without replacement the shortest waiting times win, as in P. S.
+    Efraimidis and P. G. Spirakis, Weighted Random Sampling with a Reservoir (2006).
+    """
+    if weights is None:
+        if replace:
+            return below(stream, count, max(n, 1))
+        return order(stream, n)[:count]
+    if not replace:
+        waits = exponential(stream.random_raw(n))
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.argsort(waits / weights, kind="stable")[:count]
+    ends = np.add.accumulate(weights)
+    found = np.searchsorted(
+        ends, half_open(stream.random_raw(count)) * ends[-1:].sum(), side="right"
+    )
+    return np.minimum(found, np.flatnonzero(weights)[-1]) if count else found

@@ -1,0 +1,125 @@
+"""Complex numbers and their parts. Kernels: ``Complex ComplexAbs Imag Real``.
+
+The cotangent of a complex z is the one under Re(conj(a)·b), so that a step ``-dz``
+goes downhill: the gradients of real inputs are real, and a function with the complex
+derivative f' passes on ``dy · conj(f')``. ``abs`` is in ``unary``.
+"""
+
+from __future__ import annotations
+
+from plugrad._dtypes import DTYPES, FLOAT32
+from plugrad._engine import run
+from plugrad._kernel import Kernel, Spec, decomposition, gradients
+from plugrad._tensor import Tensor, TensorLike
+
+from . import _convert, binary, compare, creation, shape, unary
+
+# The dtype of the parts of a complex number, and the other way round.
+PARTS = {
+    DTYPES["complex64"]: DTYPES["float32"],
+    DTYPES["complex128"]: DTYPES["float64"],
+}
+WHOLES = {part: whole for whole, part in PARTS.items()}
+
+
+def _joined(real: Spec, imag: Spec) -> Spec:
+    return Spec(real.shape, WHOLES[real.dtype])
+
+
+COMPLEX = Kernel("Complex", "real imag", out=_joined, op="complex")
+
+
+def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
+    """Return ``real + i·imag``; the two broadcast.
+
+    float64 gives complex128, everything else complex64.
+
+    Raises:
+        TypeError: A part is complex, or the backend has no such complex numbers.
+
+    """
+    a, b = _convert.alike("complex", real, imag)
+    if a.dtype.kind == "c":
+        raise TypeError(f"complex: the parts must be real, got {a.dtype}; take real(x)")
+    if a.dtype not in WHOLES:
+        a, b = creation.astype(a, FLOAT32), creation.astype(b, FLOAT32)
+    creation._held("complex", WHOLES[a.dtype])
+    if a.shape != b.shape:
+        a, b = shape.broadcast_arrays(a, b)
+    return run(COMPLEX, a, b)
+
+
+gradients(COMPLEX, real=lambda dy: run(REAL, dy), imag=lambda dy: run(IMAG, dy))
+
+
+def whole(x: Tensor) -> Tensor:
+    """Return a floating tensor as a complex one; float16 becomes complex64."""
+    if x.dtype.kind == "c":
+        return x
+    return creation.astype(x, WHOLES.get(x.dtype, "complex64"))
+
+
+def _part(x: Spec) -> Spec:
+    return Spec(x.shape, PARTS[x.dtype])
+
+
+REAL: Kernel = Kernel("Real", "input", out=_part, op="real")
+
+
+def real(x: TensorLike, /) -> Tensor:
+    """Return the real part; ``x`` itself where it is real."""
+    x = x if type(x) is Tensor else _convert.asarray(x)
+    return run(REAL, x) if x.dtype.kind == "c" else x
+
+
+gradients(REAL, input=lambda dy, input_spec: creation.astype(dy, input_spec.dtype))
+
+
+IMAG: Kernel = Kernel("Imag", "input", out=_part, op="imag")
+
+
+def imag(x: TensorLike, /) -> Tensor:
+    """Return the imaginary part; zeros of the same dtype where ``x`` is real."""
+    x = x if type(x) is Tensor else _convert.asarray(x)
+    return run(IMAG, x) if x.dtype.kind == "c" else creation.zeros_like(x)
+
+
+gradients(IMAG, input=lambda dy: run(COMPLEX, creation.zeros_like(dy), dy))
+
+
+def conj(x: TensorLike, /) -> Tensor:
+    """Return the conjugate, ``Re x - i·Im x``; ``x`` itself where it is real."""
+    x = x if type(x) is Tensor else _convert.asarray(x)
+    if x.dtype.kind != "c":
+        return x
+    return run(COMPLEX, run(REAL, x), run(unary.NEG, run(IMAG, x)))
+
+
+def angle(x: TensorLike, /) -> Tensor:
+    """Return the angle of each number in the plane, in radians in [-π, π].
+
+    It is 0 or π for real numbers, and 0 for 0, where the derivative is 0 too.
+    """
+    x = _convert.floating("angle", x)
+    x = compare.where(compare.equal(x, 0), 1, x)
+    return binary.atan2(imag(x), real(x))
+
+
+COMPLEX_ABS = Kernel("ComplexAbs", "x", out=_part, op="abs")
+
+
+@decomposition(COMPLEX_ABS)
+def _(x: Tensor) -> Tensor:
+    return binary.hypot(run(REAL, x), run(IMAG, x))
+
+
+# Not through the parts, which have no derivative at 0.
+gradients(COMPLEX_ABS, x=lambda dy, x: dy * run(unary.SIGN, x))
+
+
+def direction(x: Tensor, /) -> Tensor:
+    """Return ``x / |x|`` of complex numbers, and 0 for 0: what Sign means for them."""
+    u, v, _ = binary._scaled(run(REAL, x), run(IMAG, x))
+    size = unary.sqrt(u * u + v * v)
+    size = compare.where(compare.equal(size, 0), 1, size)
+    return run(COMPLEX, u / size, v / size)

@@ -1,0 +1,373 @@
+"""Sums and products up to each element, and counting.
+
+Kernels: ``Bincount Cumprod Cumsum DenseBincount``.
+
+Map: cumulative sums and products; differences; counting; running means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from plugrad._dtypes import BOOL, INT32, DType
+from plugrad._engine import run
+from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
+from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import integers
+
+from . import _convert, binary, compare, creation, gather, indexing, reduce, slicing
+from . import shape as shapes
+
+# --- cumulative sums and products ------------------------------------------------
+
+CUMSUM = Kernel(
+    "Cumsum", "x", attrs="axis exclusive reverse", out=same, op="cumulative_sum"
+)
+
+
+def cumulative_sum(
+    x: TensorLike,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> Tensor:
+    """Return the sums ``x[0] + … + x[i]`` along ``axis``.
+
+    Bool and integers of less than 32 bits give int32 (unsigned ones uint32).
+
+    Args:
+        x: One axis or more.
+        axis: May be left out where there is only one.
+        dtype: Cast ``x`` to it first.
+        include_initial: Begin with the sum of nothing, 0: one element more.
+        exclusive: Leave ``x[i]`` out of its sum, so that the first one is 0.
+        reverse: Sum from the end: ``x[i] + … + x[n-1]``; what begins is then last.
+
+    """
+    return _cumulative(CUMSUM, x, axis, dtype, include_initial, exclusive, reverse)
+
+
+def _cumulative(
+    kernel: Kernel,
+    x: TensorLike,
+    axis: int | None,
+    dtype: Any,
+    include_initial: bool,
+    exclusive: bool,
+    reverse: bool,
+) -> Tensor:
+    op = kernel.op
+    x = _convert.asarray(x)
+    if x.dtype.kind not in "biufc":
+        raise TypeError(f"{op}: there is none of {x.dtype}")
+    x = reduce._summand(x, dtype)
+    if axis is None and len(x.shape) != 1:
+        raise ValueError(f"{op}: shape {x.shape} has not one axis; say which, axis=")
+    axis = shapes._axis(op, axis or 0, len(x.shape))
+    if include_initial and exclusive:
+        raise ValueError(
+            f"{op}: include_initial and exclusive both begin with nothing; use one"
+        )
+    if include_initial:
+        x = _padded(x, axis, 0 if kernel is CUMSUM else 1, 1, reverse)
+    return run(kernel, x, axis=axis, exclusive=bool(exclusive), reverse=bool(reverse))
+
+
+def _padded(x: Tensor, axis: int, value: int, count: int, behind: bool) -> Tensor:
+    """Add elements along one axis, before or behind it."""
+    pairs = [(0, 0)] * len(x.shape)
+    pairs[axis] = (0, count) if behind else (count, 0)
+    return slicing.pad(x, pairs, constant_values=value)
+
+
+def _scan(
+    combine: Callable[[Tensor, Tensor], Tensor],
+    nothing: int,
+    x: Tensor,
+    axis: int,
+    exclusive: bool,
+    reverse: bool,
+) -> Tensor:
+    """Combine with the element 1, 2, 4, … before: log2(n) rounds.
+
+    Sums of 2, 4, … neighbours may overflow though no sum from the beginning does.
+    """
+    n, step = x.shape[axis], 1
+    y = reduce.widened(x)
+
+    def moved(y: Tensor, by: int) -> Tensor:
+        y = _padded(y, axis, nothing, by, reverse)
+        return slicing.along(y, axis, by if reverse else 0, n)
+
+    if exclusive:
+        y = moved(y, 1)
+    while step < n:
+        y = combine(y, moved(y, step))
+        step *= 2
+    return creation.astype(y, x.dtype)
+
+
+@decomposition(CUMSUM)
+def _(x: Tensor, *, axis: int, exclusive: bool, reverse: bool) -> Tensor:
+    return _scan(binary.add, 0, x, axis, exclusive, reverse)
+
+
+gradients(
+    CUMSUM,
+    x=lambda dy, axis, exclusive, reverse: run(
+        CUMSUM, dy, axis=axis, exclusive=exclusive, reverse=not reverse
+    ),
+)
+
+
+CUMPROD = Kernel(
+    "Cumprod", "x", attrs="axis exclusive reverse", out=same, op="cumulative_prod"
+)
+
+
+def cumulative_prod(
+    x: TensorLike,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> Tensor:
+    """Return the products ``x[0] · … · x[i]`` along ``axis``.
+
+    The product of nothing is 1; all else is as in ``cumulative_sum``. Zeros among the
+    elements do no harm to the gradient.
+    """
+    return _cumulative(CUMPROD, x, axis, dtype, include_initial, exclusive, reverse)
+
+
+@decomposition(CUMPROD)  # and no gradient: that of the parts never divides
+def _(x: Tensor, *, axis: int, exclusive: bool, reverse: bool) -> Tensor:
+    return _scan(binary.multiply, 1, x, axis, exclusive, reverse)
+
+
+# --- differences -----------------------------------------------------------------
+
+
+def diff(
+    x: TensorLike,
+    /,
+    *,
+    axis: int = -1,
+    n: int = 1,
+    prepend: TensorLike | None = None,
+    append: TensorLike | None = None,
+) -> Tensor:
+    """Return the differences ``x[i+1] - x[i]`` along ``axis``, ``n`` times over.
+
+    ``prepend`` and ``append`` are joined to ``x`` before; each time there is one
+    element less. Integers wrap; bool has no differences (TypeError).
+    """
+    x = _convert.asarray(x)
+    axis = shapes._axis("diff", axis, len(x.shape))
+    (times,) = integers("diff", "n", n)
+    if times < 0:
+        raise ValueError(f"diff: n {times} must not be negative")
+    parts = [part for part in (prepend, x, append) if part is not None]
+    y = shapes.concat(parts, axis=axis) if len(parts) > 1 else x
+    if y.dtype is BOOL:
+        raise TypeError("diff: is not defined for bool; use not_equal, or astype")
+    for _ in range(times):
+        size = max(y.shape[axis] - 1, 0)
+        first = min(y.shape[axis], 1)
+        y = slicing.along(y, axis, first, size) - slicing.along(y, axis, 0, size)
+    return y
+
+
+# --- counting --------------------------------------------------------------------
+
+
+def _dtype(weights: Spec | Tensor | None) -> DType:
+    """Return the dtype of sums of weights, or of counts."""
+    return INT32 if weights is None else weights.dtype
+
+
+def _summed(x: Spec, weights: Spec | None, *, size: int) -> Spec:
+    return Spec((size,), _dtype(weights))
+
+
+BINCOUNT = Kernel("Bincount", "x weights?", attrs="size", out=_summed, op="bincount")
+
+
+def bincount(
+    x: TensorLike, /, *, weights: TensorLike | None = None, size: int | None = None
+) -> Tensor:
+    """Return how often 0, 1, …, ``size - 1`` are in ``x``; int32.
+
+    With ``weights``, of the shape of ``x``, return the sum of the weights of each
+    number in their dtype, int32 for bool. Numbers that are negative or too large are
+    left out. Without ``size`` it is the greatest number and 1, read on the host.
+
+    Raises:
+        TypeError: ``x`` does not hold integers.
+        ValueError: Shapes differ.
+
+    """
+    ids = indexing.integer_tensor("bincount", "x", x)
+    weigh = _weights("bincount", weights, ids)
+    if size is None:
+        size = max(int(reduce.max(ids).item()) + 1, 0) if ids.size else 0
+    return run(BINCOUNT, ids, weigh, size=_size("bincount", "size", size))
+
+
+def _weights(op: str, weights: TensorLike | None, x: Tensor) -> Tensor | None:
+    if weights is None:
+        return None
+    w = _convert.asarray(weights)
+    if w.shape != x.shape:
+        raise ValueError(f"{op}: weights {w.shape} must have the shape of x, {x.shape}")
+    return creation.astype(w, INT32) if w.dtype is BOOL else w
+
+
+def _size(op: str, name: str, value: int) -> int:
+    (size,) = integers(op, name, value)
+    if size < 0:
+        raise ValueError(f"{op}: {name} {size} must not be negative")
+    return size
+
+
+@decomposition(BINCOUNT)  # and no gradients: they are those of the parts
+def _(x: Tensor, weights: Tensor | None, *, size: int) -> Tensor:
+    ids = run(shapes.RESHAPE, x, shape=(x.size,))
+    if weights is None:
+        weights = creation.ones(ids.shape, dtype=INT32)
+    each = run(shapes.RESHAPE, weights, shape=ids.shape)
+    return run(gather.UNSORTED_SEGMENT_SUM, each, ids, num_segments=size)
+
+
+DENSE_BINCOUNT = Kernel(
+    "DenseBincount",
+    "x weights?",
+    attrs="size binary_output",
+    out=lambda x, weights, size, binary_output: Spec(
+        (*x.shape[:-1], size), _dtype(weights)
+    ),
+    op="dense_bincount",
+)
+
+
+def dense_bincount(
+    x: TensorLike,
+    /,
+    *,
+    size: int,
+    weights: TensorLike | None = None,
+    binary_output: bool = False,
+) -> Tensor:
+    """Return ``bincount`` of each row of ``x``, its last axis: [..., ``size``].
+
+    With ``binary_output`` 1 for the numbers that are there, and 0 for the others.
+    """
+    ids = indexing.integer_tensor("dense_bincount", "x", x)
+    if not ids.shape:
+        raise ValueError("dense_bincount: x has no axes; it needs one or more")
+    weigh = _weights("dense_bincount", weights, ids)
+    count = _size("dense_bincount", "size", size)
+    attrs = {"size": count, "binary_output": bool(binary_output)}
+    return run(DENSE_BINCOUNT, ids, weigh, **attrs)
+
+
+@decomposition(DENSE_BINCOUNT)  # and no gradients: they are those of the parts
+def _(x: Tensor, weights: Tensor | None, *, size: int, binary_output: bool) -> Tensor:
+    lead = x.shape[:-1]
+    rows = math.prod(lead)
+    kind = INT32 if rows * size < 2**31 else indexing.INT64
+    starts = (np.arange(rows) * size).astype(kind).reshape(*lead, 1)
+    inside = compare.logical_and(x >= 0, x < size)
+    ids = creation.astype(x, kind) + _convert.asarray(starts, copy=False)
+    ids = compare.where(inside, ids, -1)
+    y = run(BINCOUNT, ids, None if binary_output else weights, size=rows * size)
+    if binary_output:
+        y = creation.astype(binary.minimum(y, 1), _dtype(weights))
+    return run(shapes.RESHAPE, y, shape=(*lead, size))
+
+
+def confusion_matrix(
+    labels: TensorLike,
+    predictions: TensorLike,
+    /,
+    num_classes: int,
+    *,
+    weights: TensorLike | None = None,
+) -> Tensor:
+    """Return how often class j was predicted where the label is class i; int32 [i, j].
+
+    ``labels`` and ``predictions`` are classes, integers in one axis; examples of which
+    one is out of range are left out. With ``weights``, one an example, return their
+    sums in their dtype.
+    """
+    op = "confusion_matrix"
+    rows = indexing.integer_tensor(op, "labels", labels)
+    columns = indexing.integer_tensor(op, "predictions", predictions)
+    if len(rows.shape) != 1 or rows.shape != columns.shape:
+        raise ValueError(
+            f"{op}: labels {rows.shape} and predictions {columns.shape} must have one "
+            "axis of one size"
+        )
+    n = _size(op, "num_classes", num_classes)
+    outside = [compare.logical_or(i < 0, i >= n) for i in (rows, columns)]
+    kind = INT32 if n * n < 2**31 else indexing.INT64
+    ids = creation.astype(rows, kind) * n + creation.astype(columns, kind)
+    ids = compare.where(compare.logical_or(*outside), -1, ids)
+    counts = run(BINCOUNT, ids, _weights(op, weights, ids), size=n * n)
+    return run(shapes.RESHAPE, counts, shape=(n, n))
+
+
+# --- running means ---------------------------------------------------------------
+
+
+def moving_average(
+    v: TensorLike,
+    x: TensorLike,
+    /,
+    decay: TensorLike,
+    *,
+    step: TensorLike | None = None,
+    zero_debias: bool = True,
+) -> Tensor:
+    """Return the running mean ``v`` with ``x`` taken in: ``v + (x - v)·(1 - decay)``.
+
+    With ``zero_debias`` the change is divided by ``1 - decay^step``, so that a mean
+    that began as 0 does not lean towards it. Integers give float32.
+
+    Args:
+        v: The mean up to now.
+        x: The new value, of the same shape.
+        decay: How much of ``v`` stays, from 0 to 1.
+        step: How many values have been taken in, this one included.
+        zero_debias: See above.
+
+    """
+    v, x = binary.floats("moving_average", v, x)
+    if v.shape != x.shape:
+        raise ValueError(
+            f"moving_average: shapes {v.shape} of v and {x.shape} of x must be equal"
+        )
+    if zero_debias and step is None:
+        raise ValueError(
+            "moving_average: zero_debias needs step, the number of values up to now"
+        )
+    keep, count = _number(decay), _number(step)
+    change = (x - v) * (1 - keep)
+    return v + (change / (1 - keep**count) if zero_debias else change)
+
+
+def _number(value: Any) -> Any:
+    """Return a number of Python's as it is: it is more precise than a tensor."""
+    known = value is None or isinstance(value, float | int)
+    return value if known else _convert.asarray(value)

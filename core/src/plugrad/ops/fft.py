@@ -1,0 +1,415 @@
+"""Discrete Fourier transforms, public as ``plugrad.fft``. Kernels: ``FFT IFFT``.
+
+The kernels transform the last axis of complex tensors; all else is moving axes, padding
+and scaling. With ``w = e^(-2πi/n)`` the transform is ``y[k] = Σ_t x[t] · w^(kt)``, its
+inverse ``x[t] = 1/n · Σ_k y[k] · w^(-kt)``.
+
+Common to all: ``n`` (``s`` for several axes) is the size of the transform, to which the
+end of the input is cropped, or padded with zeros. ``norm`` says what is divided by n:
+"backward" the inverse, "forward" the other one, "ortho" both, by √n. float64 gives
+complex128, other real numbers complex64.
+
+Map: kernels; what they mean in real numbers; complex signals; real signals;
+frequencies.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._dtypes import FLOAT32, DType, canonical
+from plugrad._engine import run
+from plugrad._kernel import Kernel, decomposition, gradients, same
+from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import integers
+
+from . import _convert, binary, complexes, creation, linalg, shape, slicing
+
+Norm = Literal["backward", "ortho", "forward"]
+
+# --- kernels ---------------------------------------------------------------------
+
+FFT = Kernel("FFT", "input", out=same, op="fft.fft")
+
+
+@decomposition(FFT)
+def _(input: Tensor) -> Tensor:
+    flat = (math.prod(input.shape[:-1]), input.shape[-1])
+    parts = run(complexes.REAL, input), run(complexes.IMAG, input)
+    re, im = _dft(_each(parts, lambda v: run(shape.RESHAPE, v, shape=flat)))
+    y = _each((re, im), lambda v: run(shape.RESHAPE, v, shape=input.shape))
+    return run(complexes.COMPLEX, *y)
+
+
+gradients(FFT, input=lambda dy: run(IFFT, dy) * dy.shape[-1])
+
+
+IFFT: Kernel = Kernel("IFFT", "input", out=same, op="fft.ifft")
+
+
+@decomposition(IFFT)  # the transform of numbers whose parts have changed places
+def _(input: Tensor) -> Tensor:
+    re, im = run(complexes.REAL, input), run(complexes.IMAG, input)
+    y = run(FFT, run(complexes.COMPLEX, im, re))
+    im, re = run(complexes.REAL, y), run(complexes.IMAG, y)
+    n = input.shape[-1]
+    return run(complexes.COMPLEX, re / n, im / n)
+
+
+gradients(IFFT, input=lambda dy: run(FFT, dy) * (1 / dy.shape[-1]))
+
+
+# --- what they mean in real numbers ----------------------------------------------
+
+Pair = tuple[Tensor, Tensor]  # real and imaginary parts, [batch, n]
+Parts = tuple[np.ndarray[Any, DType], np.ndarray[Any, DType]]
+
+DIRECT = 64  # up to so many, a product with the matrix of the transform is cheapest
+
+
+def _dft(z: Pair) -> Pair:
+    """Transform the last axis.
+
+    Small ones by a matrix. Of ``n = f·m`` (Cooley and Tukey) with t = f·t' + t″ and
+    k = m·k' + k″: transform t' to k″, multiply by w^(t″k″), transform t″ to k'.
+    """
+    batch, n = z[0].shape
+    if n <= DIRECT:
+        return _times(z, _sent(_circle(n, n, n, z[0].dtype)), linalg.matmul)
+    factors = [f for f in range(2, DIRECT + 1) if n % f == 0]
+    if not factors:
+        return _chirped(z)
+    f = min(factors, key=lambda f: f + n // f)
+    m = n // f
+    z = _each(z, lambda v: run(shape.RESHAPE, v, shape=(batch, m, f)))
+    z = _each(z, lambda v: run(shape.TRANSPOSE, v, axes=(0, 2, 1)))
+    z = _dft(_each(z, lambda v: run(shape.RESHAPE, v, shape=(batch * f, m))))
+    z = _each(z, lambda v: run(shape.RESHAPE, v, shape=(batch, f, m)))
+    z = _times(z, _sent(_circle(f, m, n, z[0].dtype)), binary.multiply)
+    z = _times(_sent(_circle(f, f, f, z[0].dtype)), z, linalg.matmul)
+    return _each(z, lambda v: run(shape.RESHAPE, v, shape=(batch, n)))
+
+
+def _chirped(z: Pair) -> Pair:
+    """Transform an axis whose size has no small factor.
+
+    Bluestein: 2kt = k² + t² - (k-t)² makes the transform a convolution, which becomes
+    a product after transforms of a power of two.
+    """
+    n = z[0].shape[1]
+    chirp, spectrum = (_sent(parts) for parts in _chirps(n, z[0].dtype))
+    size = spectrum[0].shape[0]
+    z = _times(z, chirp, binary.multiply)
+    z = _each(z, lambda v: slicing.pad(v, [(0, 0), (0, size - n)]))
+    re, im = _times(_dft(z), spectrum, binary.multiply)
+    im, re = _dft((im, re))  # the inverse, as that of IFFT
+    z = _each((re, im), lambda v: slicing.along(v, 1, 0, n))
+    return _times(z, chirp, binary.multiply)
+
+
+def _each(z: Pair, f: Callable[[Tensor], Tensor]) -> Pair:
+    return f(z[0]), f(z[1])
+
+
+def _times(a: Pair, b: Pair, product: Callable[[Tensor, Tensor], Tensor]) -> Pair:
+    re = product(a[0], b[0]) - product(a[1], b[1])
+    return re, product(a[0], b[1]) + product(a[1], b[0])
+
+
+def _sent(parts: Parts) -> Pair:
+    """Return constants as tensors of the active backend."""
+    re, im = parts
+    return _convert.asarray(re, copy=False), _convert.asarray(im, copy=False)
+
+
+def _split(z: np.ndarray[Any, Any], dtype: DType) -> Parts:
+    re, im = z.real.astype(dtype), z.imag.astype(dtype)
+    re.flags.writeable = im.flags.writeable = False
+    return re, im
+
+
+@functools.lru_cache(maxsize=64)
+def _circle(rows: int, columns: int, n: int, dtype: DType) -> Parts:
+    """Return ``e^(-2πi · row · column / n)``."""
+    turns = np.outer(np.arange(rows), np.arange(columns)) % n
+    return _split(np.exp(-2j * np.pi / n * turns), dtype)
+
+
+@functools.lru_cache(maxsize=16)
+def _chirps(n: int, dtype: DType) -> tuple[Parts, Parts]:
+    """Return ``c = e^(-πi t²/n)`` and the transform of conj(c), over its size."""
+    chirp = np.exp(-1j * np.pi / n * (np.arange(n) ** 2 % (2 * n)))
+    size = 1 << (2 * n - 2).bit_length()
+    ring = np.zeros(size, complex)
+    ring[:n] = chirp.conj()
+    ring[size - n + 1 :] = ring[n - 1 : 0 : -1]
+    return _split(chirp, dtype), _split(np.fft.fft(ring) / size, dtype)
+
+
+# --- complex signals -------------------------------------------------------------
+
+Axes = int | Sequence[int] | None
+Steps = list[tuple[int, int]]  # axes from 0, and the sizes that they are to have
+
+
+def fft(
+    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> Tensor:
+    """Return the Fourier transform along ``axis``, ``y[k] = Σ x[t] · e^(-2πi kt/n)``.
+
+    Args:
+        x: Any floating numbers; integers become float32.
+        n: The size of the transform; by default that of the axis.
+        axis: The axis to transform.
+        norm: See the module.
+
+    Raises:
+        ValueError: ``n`` is not positive, or ``norm`` is unknown.
+
+    """
+    return _transformed("fft", FFT, x, n, axis, norm)
+
+
+def ifft(
+    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> Tensor:
+    """Return the inverse along ``axis``, ``y[t] = 1/n · Σ x[k] · e^(2πi kt/n)``."""
+    return _transformed("ifft", IFFT, x, n, axis, norm)
+
+
+def fftn(
+    x: TensorLike, /, *, s: Axes = None, axes: Axes = None, norm: Norm = "backward"
+) -> Tensor:
+    """Return the transform along several axes, one after the other.
+
+    Args:
+        x: Any floating numbers; integers become float32.
+        s: The size of the transform along each of ``axes``; -1 is that of the axis.
+        axes: The axes; by default all. ``s`` needs them.
+        norm: See the module; n is the product of all sizes.
+
+    """
+    return _transformed("fftn", FFT, x, s, axes, norm)
+
+
+def ifftn(
+    x: TensorLike, /, *, s: Axes = None, axes: Axes = None, norm: Norm = "backward"
+) -> Tensor:
+    """Return the inverse of ``fftn``, which has the same arguments."""
+    return _transformed("ifftn", IFFT, x, s, axes, norm)
+
+
+def _transformed(
+    op: str, kernel: Kernel, x: TensorLike, s: Axes, axes: Axes, norm: Norm
+) -> Tensor:
+    x = complexes.whole(_convert.floating(op, x))
+    steps = _steps(op, x.shape, s, axes)
+    return _scaled(op, _along(kernel, x, steps), norm, steps, kernel is IFFT)
+
+
+def _steps(
+    op: str, sizes: tuple[int, ...], s: Axes, axes: Axes, *, half: bool = False
+) -> Steps:
+    """Return axes and sizes in the order given; ``half`` of the last one is there."""
+    rank, one = len(sizes), isinstance(axes, int)
+    if axes is None and s is not None:
+        raise ValueError(f"{op}: s {s} needs axes, to say whose sizes these are")
+    given = tuple(range(rank)) if axes is None else integers(op, "axes", axes)
+    geometry.axes(op, given, rank)
+    order = [axis % rank for axis in given]
+    usual = [sizes[axis] for axis in order]
+    if half:
+        usual[-1:] = [2 * (n - 1) for n in usual[-1:]]
+    wanted = usual if s is None else list(integers(op, "n" if one else "s", s))
+    if len(wanted) != len(order):
+        raise ValueError(f"{op}: s {s} and axes {axes} differ in length")
+    if not one:
+        wanted = [m if n == -1 else n for n, m in zip(wanted, usual, strict=True)]
+    if min(wanted, default=1) < 1:
+        raise ValueError(
+            f"{op}: the size of a transform must be positive, got {min(wanted)} for "
+            f"shape {sizes}; say which one with {'n' if one else 's'}"
+        )
+    return list(zip(order, wanted, strict=True))
+
+
+def _along(kernel: Kernel, x: Tensor, steps: Steps) -> Tensor:
+    """Crop or pad axes, and transform them; each changes places with the last one."""
+    last = len(x.shape) - 1
+    for axis, n in reversed(steps):
+        x = _resized(x, axis, n)
+        if axis == last:
+            x = run(kernel, x)
+            continue
+        swap = (*range(axis), last, *range(axis + 1, last), axis)
+        y = run(kernel, run(shape.TRANSPOSE, x, axes=swap))
+        x = run(shape.TRANSPOSE, y, axes=swap)
+    return x
+
+
+def _resized(x: Tensor, axis: int, n: int) -> Tensor:
+    """Return ``x`` with an axis cropped or padded at its end to size ``n``."""
+    size = x.shape[axis]
+    if n <= size:
+        return x if n == size else slicing.along(x, axis, 0, n)
+    paddings = tuple([(0, n - size if i == axis else 0) for i in range(len(x.shape))])
+    return run(slicing.PAD_V2, x, paddings=paddings, constant_values=0)
+
+
+_POWERS = {"backward": 0.0, "ortho": 0.5, "forward": 1.0}
+_OTHER: dict[Any, Any] = {"backward": "forward", "forward": "backward"}
+
+
+def _scaled(op: str, y: Tensor, norm: Norm, steps: Steps, inverse: bool) -> Tensor:
+    power = _POWERS.get(norm)
+    if power is None:
+        raise ValueError(f"{op}: norm {norm!r}: use 'backward', 'ortho' or 'forward'")
+    count = math.prod([n for _, n in steps])
+    return y * count ** (power if inverse else -power) if power else y
+
+
+# --- real signals ----------------------------------------------------------------
+
+
+def rfft(
+    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> Tensor:
+    """Return the first ``n // 2 + 1`` elements of the transform of real numbers.
+
+    The others are their conjugates in reverse order.
+    """
+    return _halved("rfft", x, n, axis, norm)
+
+
+def irfft(
+    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> Tensor:
+    """Return the ``n`` real numbers whose transform begins with ``x``.
+
+    ``n`` is twice the size of the axis less 2, unless given: say so if it is odd. Of
+    the first element, and of number n/2, only the real part counts.
+    """
+    return _doubled("irfft", x, n, axis, norm)
+
+
+def rfftn(
+    x: TensorLike, /, *, s: Axes = None, axes: Axes = None, norm: Norm = "backward"
+) -> Tensor:
+    """Return the transform of real numbers along several axes; see ``fftn``.
+
+    Of the last one of ``axes`` only the first half, as of ``rfft``.
+    """
+    return _halved("rfftn", x, s, axes, norm)
+
+
+def irfftn(
+    x: TensorLike, /, *, s: Axes = None, axes: Axes = None, norm: Norm = "backward"
+) -> Tensor:
+    """Return the real numbers whose transform along several axes is ``x``.
+
+    Of the last one of ``axes`` it is the first half, as of ``irfft``. See ``fftn``.
+    """
+    return _doubled("irfftn", x, s, axes, norm)
+
+
+def hfft(
+    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> Tensor:
+    """Return the transform of a signal whose second half mirrors ``x``: real numbers.
+
+    ``x[n-t] = conj(x[t])`` is understood; ``n`` is that of ``irfft``.
+    """
+    return _doubled("hfft", complexes.conj(x), n, axis, _OTHER.get(norm, norm))
+
+
+def ihfft(
+    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> Tensor:
+    """Return the first ``n // 2 + 1`` elements of the inverse of real numbers."""
+    return complexes.conj(_halved("ihfft", x, n, axis, _OTHER.get(norm, norm)))
+
+
+def _real(op: str, x: TensorLike) -> Tensor:
+    """Return ``x`` as a floating tensor that is not complex."""
+    x = _convert.asarray(x)
+    if x.dtype.kind == "c":
+        raise TypeError(f"{op}: takes real numbers, got {x.dtype}; use real or abs")
+    return _convert.floating(op, x)
+
+
+def _halved(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
+    x = complexes.whole(_real(op, x))
+    steps = _steps(op, x.shape, s, axes)
+    _something(op, steps)
+    axis, n = steps[-1]
+    y = slicing.along(_along(FFT, x, steps[-1:]), axis, 0, n // 2 + 1)
+    return _scaled(op, _along(FFT, y, steps[:-1]), norm, steps, False)
+
+
+def _doubled(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
+    """Return the real part of the inverse of a half; what has a twin counts twice."""
+    x = complexes.whole(_convert.floating(op, x))
+    steps = _steps(op, x.shape, s, axes, half=True)
+    _something(op, steps)
+    axis, n = steps[-1]
+    x = _resized(_along(IFFT, x, steps[:-1]), axis, n // 2 + 1)
+    twins = np.full(n // 2 + 1, 2, x.dtype)
+    twins[0] = twins[n - n // 2 :] = 1
+    twins = twins.reshape([-1 if i == axis else 1 for i in range(len(x.shape))])
+    y = _along(IFFT, x * _convert.asarray(twins, copy=False), steps[-1:])
+    return _scaled(op, run(complexes.REAL, y), norm, steps, True)
+
+
+def _something(op: str, steps: Steps) -> None:
+    if not steps:
+        raise ValueError(f"{op}: there is no axis to transform; axes must name one")
+
+
+# --- frequencies -----------------------------------------------------------------
+
+
+def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None) -> Tensor:
+    """Return the frequency of each element of a transform, ``k / (n·d)``.
+
+    From the middle on k is negative. ``d`` is the distance of two samples; the unit is
+    one cycle in that of ``d``. float32 unless another real floating dtype is given.
+    """
+    return _frequencies("fftfreq", n, d, dtype, False)
+
+
+def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None) -> Tensor:
+    """Return the frequency of each element of ``rfft``; see ``fftfreq``."""
+    return _frequencies("rfftfreq", n, d, dtype, True)
+
+
+def _frequencies(op: str, n: int, d: float, dtype: Any, half: bool) -> Tensor:
+    ((_, size),) = _steps(op, (0,), n, -1)
+    wanted = creation._held(op, FLOAT32 if dtype is None else canonical(dtype))
+    if wanted.kind != "f":
+        raise TypeError(f"{op}: frequencies are real floating numbers, not {wanted}")
+    places = (np.arange(size) + size // 2) % size - size // 2
+    if half:
+        places = np.arange(size // 2 + 1)
+    return _convert.asarray((places / (size * d)).astype(wanted), copy=False)
+
+
+def fftshift(x: TensorLike, /, *, axes: Axes = None) -> Tensor:
+    """Return ``x`` rolled so that frequency 0 is in the middle of ``axes`` (all)."""
+    return _rolled("fftshift", x, axes, 1)
+
+
+def ifftshift(x: TensorLike, /, *, axes: Axes = None) -> Tensor:
+    """Return ``x`` as it was before ``fftshift``."""
+    return _rolled("ifftshift", x, axes, -1)
+
+
+def _rolled(op: str, x: TensorLike, axes: Axes, sign: int) -> Tensor:
+    x = _convert.asarray(x)
+    found = geometry.axes(op, axes, len(x.shape))
+    return slicing.roll(x, [x.shape[i] // 2 * sign for i in found], axis=found)

@@ -1,0 +1,449 @@
+"""Random tensors, public as ``plugrad.random``, and ``dropout``.
+
+Kernels: ``Multinomial``.
+
+All are drawn on the host (``_draws``) and uploaded: the same seed gives the same
+numbers on every backend and machine, for ever. ``seed=`` gives a call its own numbers;
+calls without one go on from ``random.seed(n)``, or from where the operating system
+lets the process begin, each with numbers of its own in every thread. Two calls with the
+same ``seed=`` use the same random bits, whatever they make of them.
+
+dtypes are float32 unless another floating one is given. Nothing drawn has a gradient in
+its parameters; ``mean + stddev * normal(shape)`` has.
+
+Map: the process's seed; uniform; normal; gamma; order and choice; dropout.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._dtypes import FLOAT32, INT32, LIMITS, DType, canonical
+from plugrad._engine import run
+from plugrad._kernel import Kernel, Spec, decomposition, gradients
+from plugrad._tensor import Tensor, TensorLike
+
+from . import _convert, _draws, compare, creation, gather, reduce, shape, unary
+from .creation import Number
+
+Shape = int | Sequence[int]
+
+
+def seed(n: int | None = None, /) -> None:
+    """Begin the numbers of this process anew: calls without ``seed=`` repeat.
+
+    None begins where the operating system says. Threads share the sequence of calls:
+    none gets another's numbers, but who comes first is not determined.
+    """
+    _draws.reseed(_checked("seed", n))
+
+
+def _checked(op: str, n: int | None) -> int | None:
+    if n is None:
+        return None
+    try:
+        number = operator.index(n)
+    except TypeError:
+        raise TypeError(f"{op}: a seed is an int, got {n!r}") from None
+    if not 0 <= number < 2**64:
+        raise ValueError(f"{op}: a seed is from 0 to below 2**64, got {number}")
+    return number
+
+
+def _stream(op: str, seed: int | None) -> _draws.Stream:
+    return _draws.stream(_checked(op, seed))
+
+
+def _uploaded(values: np.ndarray[Any, Any], sizes: tuple[int, ...]) -> Tensor:
+    return _convert.asarray(values.reshape(sizes), copy=False)
+
+
+def _floating(op: str, dtype: Any) -> DType:
+    wanted = FLOAT32 if dtype is None else creation._held(op, canonical(dtype))
+    if wanted.kind != "f":
+        raise TypeError(
+            f"{op}: draws floating numbers, not {wanted}; for others there are "
+            "uniform_int and bernoulli"
+        )
+    return wanted
+
+
+def _finite(op: str, name: str, value: Number) -> float:
+    """Return a parameter as a finite float."""
+    number = float(creation._real(op, name, value))
+    if not math.isfinite(number):
+        raise ValueError(f"{op}: {name} must be finite, got {number}")
+    return number
+
+
+def _positive(op: str, name: str, value: Number) -> float:
+    number = _finite(op, name, value)
+    if number <= 0:
+        raise ValueError(f"{op}: {name} must be positive, got {number}")
+    return number
+
+
+# --- uniform ---------------------------------------------------------------------
+
+
+def uniform(
+    shape: Shape,
+    /,
+    *,
+    minval: Number = 0.0,
+    maxval: Number = 1.0,
+    dtype: Any = None,
+    seed: int | None = None,
+) -> Tensor:
+    """Return numbers from ``minval`` to below ``maxval``, all equally likely.
+
+    They have 24 random bits, 53 in float64.
+
+    Raises:
+        ValueError: There is nothing between, or more than the dtype can hold.
+
+    """
+    sizes, wanted = creation._sizes("uniform", shape), _floating("uniform", dtype)
+    ends = _finite("uniform", "minval", minval), _finite("uniform", "maxval", maxval)
+    with np.errstate(over="ignore"):
+        low, high = map(float, np.asarray(ends, wanted))
+    if not (low < high and math.isfinite(high - low)):
+        raise ValueError(
+            f"uniform: from minval {ends[0]} to below maxval {ends[1]} there is no "
+            f"range of {wanted}"
+        )
+    stream = _stream("uniform", seed)
+    return _uploaded(_draws.uniform(stream, math.prod(sizes), low, high, wanted), sizes)
+
+
+def uniform_int(
+    shape: Shape,
+    /,
+    minval: int,
+    maxval: int,
+    *,
+    dtype: Any = "int32",
+    seed: int | None = None,
+) -> Tensor:
+    """Return integers from ``minval`` to below ``maxval``, all equally likely.
+
+    Raises:
+        ValueError: There is none.
+        OverflowError: The dtype does not hold all of them.
+
+    """
+    op = "uniform_int"
+    sizes, wanted = creation._sizes(op, shape), creation._held(op, canonical(dtype))
+    if wanted.kind not in "iu":
+        raise TypeError(f"{op}: draws integers, not {wanted}; cast with astype")
+    low, high = geometry.integers(op, "minval and maxval", (minval, maxval))
+    if low >= high:
+        raise ValueError(f"{op}: there is no integer from {low} to below {high}")
+    least, most = LIMITS[wanted]
+    if low < least or high - 1 > most:
+        raise OverflowError(f"{op}: {wanted} does not hold {low} to {high - 1}")
+    numbers = _draws.below(_stream(op, seed), math.prod(sizes), high - low)
+    return _uploaded((numbers + np.uint64(low % 2**64)).astype(wanted), sizes)
+
+
+def bernoulli(shape: Shape, /, p: Number = 0.5, *, seed: int | None = None) -> Tensor:
+    """Return bool, True with probability ``p``; for many, compare ``uniform`` to them.
+
+    Raises:
+        ValueError: ``p`` is not from 0 to 1.
+
+    """
+    sizes, chance = creation._sizes("bernoulli", shape), _finite("bernoulli", "p", p)
+    if not 0 <= chance <= 1:
+        raise ValueError(f"bernoulli: p must be from 0 to 1, got {chance}")
+    stream = _stream("bernoulli", seed)
+    return _uploaded(_draws.true(stream, math.prod(sizes), chance), sizes)
+
+
+# --- normal ----------------------------------------------------------------------
+
+
+def _drawn(
+    op: str,
+    transform: Callable[[_draws.Words], _draws.Floats],
+    shape: Shape,
+    mean: Number,
+    stddev: Number,
+    dtype: Any,
+    seed: int | None,
+) -> Tensor:
+    """Draw numbers that are known for mean 0 and standard deviation 1."""
+    sizes, wanted = creation._sizes(op, shape), _floating(op, dtype)
+    middle, scale = _finite(op, "mean", mean), _finite(op, "stddev", stddev)
+    if scale < 0:
+        raise ValueError(f"{op}: stddev must not be negative, got {scale}")
+
+    def scaled(words: _draws.Words) -> _draws.Floats:
+        z = transform(words)
+        z *= scale
+        z += middle
+        return z
+
+    with np.errstate(over="ignore"):
+        values = _draws.filled(_stream(op, seed), math.prod(sizes), scaled, wanted)
+    return _uploaded(values, sizes)
+
+
+def normal(
+    shape: Shape,
+    /,
+    *,
+    mean: Number = 0.0,
+    stddev: Number = 1.0,
+    dtype: Any = None,
+    seed: int | None = None,
+) -> Tensor:
+    """Return normal numbers of this mean and this standard deviation.
+
+    Their density is in proportion to ``exp(-((x - mean) / stddev)² / 2)``. None is
+    further than 8.3 standard deviations from the mean.
+    """
+    return _drawn("normal", _draws.normal, shape, mean, stddev, dtype, seed)
+
+
+def truncated_normal(
+    shape: Shape,
+    /,
+    *,
+    mean: Number = 0.0,
+    stddev: Number = 1.0,
+    dtype: Any = None,
+    seed: int | None = None,
+) -> Tensor:
+    """Return normal numbers of those within two standard deviations of the mean.
+
+    ``stddev`` is that before truncation; the numbers have 0.8796 times as much.
+    """
+    transform = _draws.truncated_normal
+    return _drawn("truncated_normal", transform, shape, mean, stddev, dtype, seed)
+
+
+# --- gamma -----------------------------------------------------------------------
+
+
+def exponential(
+    shape: Shape,
+    /,
+    *,
+    rate: Number = 1.0,
+    dtype: Any = None,
+    seed: int | None = None,
+) -> Tensor:
+    """Return positive numbers with density ``rate · exp(-rate · x)``: mean 1 / rate."""
+    scale = 1 / _positive("exponential", "rate", rate)
+    return _drawn("exponential", _draws.exponential, shape, 0.0, scale, dtype, seed)
+
+
+def gamma(
+    shape: Shape,
+    /,
+    alpha: Number,
+    beta: Number = 1.0,
+    *,
+    dtype: Any = None,
+    seed: int | None = None,
+) -> Tensor:
+    """Return positive numbers, density in proportion to ``x^(alpha-1) · exp(-beta x)``.
+
+    Their mean is ``alpha / beta``: ``beta`` is a rate. For ``alpha`` far below 1 most
+    are so small that they are 0.
+    """
+    sizes, wanted = creation._sizes("gamma", shape), _floating("gamma", dtype)
+    form, rate = _positive("gamma", "alpha", alpha), _positive("gamma", "beta", beta)
+    values = _draws.gamma(_stream("gamma", seed), math.prod(sizes), form)
+    with np.errstate(over="ignore"):
+        return _uploaded((values / rate).astype(wanted), sizes)
+
+
+# --- order and choice ------------------------------------------------------------
+
+
+def permutation(n: int, /, *, seed: int | None = None) -> Tensor:
+    """Return 0 to ``n - 1`` in random order, int32; all orders are equally likely."""
+    (size,) = creation._sizes("permutation", (n,))
+    return _uploaded(_draws.order(_stream("permutation", seed), size), (size,))
+
+
+def shuffle(x: TensorLike, /, *, axis: int = 0, seed: int | None = None) -> Tensor:
+    """Return the slices of ``x`` along ``axis`` in random order."""
+    x = _convert.asarray(x)
+    axis = reduce.one_axis("shuffle", axis, len(x.shape))
+    order = _draws.order(_stream("shuffle", seed), x.shape[axis])
+    return gather.take(x, order, axis=axis)
+
+
+def choice(
+    x: TensorLike,
+    /,
+    shape: Shape = (),
+    *,
+    replace: bool = True,
+    p: TensorLike | None = None,
+    axis: int = 0,
+    seed: int | None = None,
+) -> Tensor:
+    """Return slices of ``x`` along ``axis``, chosen at random.
+
+    Args:
+        x: What to choose from; an int ``n`` stands for the int32 from 0 to ``n - 1``.
+        shape: How many; it takes the place of ``axis``.
+        replace: Whether one may be chosen again.
+        p: How likely each is, or weights in proportion; by default all alike.
+        axis: Along which to choose.
+        seed: Of this call.
+
+    Raises:
+        ValueError: There are fewer than are wanted, or the weights do not fit.
+
+    """
+    sizes = creation._sizes("choice", shape)
+    if isinstance(x, int | np.integer):
+        (n,) = creation._sizes("choice", (int(x),))
+    else:
+        x = _convert.asarray(x)
+        axis = reduce.one_axis("choice", axis, len(x.shape))
+        n = x.shape[axis]
+    weights = None if p is None else _weights(p, n)
+    count, there = math.prod(sizes), n if weights is None else np.count_nonzero(weights)
+    if (count and not there) if replace else count > there:
+        raise ValueError(
+            f"choice: cannot choose {count} of {there} (replace={replace})"
+        )
+    stream = _stream("choice", seed)
+    places = _draws.chosen(stream, count, n, weights, replace)
+    places = places.astype(INT32).reshape(sizes)
+    if isinstance(x, int | np.integer):
+        return _convert.asarray(places, copy=False)
+    return gather.take(x, places, axis=axis)
+
+
+def _weights(p: TensorLike, n: int) -> _draws.Floats:
+    try:
+        weights = np.asarray(p, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"choice: p must be numbers, got {type(p).__name__}") from None
+    if weights.shape != (n,) or not ((weights >= 0) & (weights < math.inf)).all():
+        raise ValueError(
+            f"choice: p must be {n} finite numbers that are not negative, got {weights}"
+        )
+    return weights / (weights.max(initial=0.0) or 1.0)
+
+
+MULTINOMIAL = Kernel(
+    "Multinomial",
+    "logits noise",
+    attrs="normalized",
+    out=lambda logits, noise, normalized: Spec(noise.shape[1::-1], INT32),
+    op="multinomial",
+)
+NOISE = 1 << 20  # numbers to a run
+
+
+def multinomial(
+    logits: TensorLike,
+    /,
+    num_samples: int,
+    *,
+    normalized: bool = False,
+    seed: int | None = None,
+) -> Tensor:
+    """Return classes, int32, drawn with probability ``softmax(logits)``.
+
+    The largest of ``logits + noise`` wins, where the noise has Gumbel's distribution,
+    or of ``probabilities · noise``, where its inverse has the exponential one. Sums and
+    products are rounded in one way alone: every backend draws the same.
+
+    Args:
+        logits: ``[..., classes]``; -inf is never drawn.
+        num_samples: How many to draw from each row.
+        normalized: Whether ``logits`` are probabilities, or weights in proportion.
+        seed: Of this call.
+
+    Returns:
+        ``[..., num_samples]``.
+
+    """
+    x = reduce.widened(_convert.floating("multinomial", logits, "f"))
+    (count,) = creation._sizes("multinomial", (num_samples,))
+    if not x.shape or not x.shape[-1]:
+        raise ValueError(f"multinomial: logits of shape {x.shape} hold no classes")
+    *batch, classes = x.shape
+    rows = math.prod(batch)
+    table = run(shape.RESHAPE, x, shape=(rows, classes))
+    stream, parts = _stream("multinomial", seed), []
+    step = max(NOISE // max(rows * classes, 1), 1)
+    draw = _draws.race if normalized else _draws.gumbel
+    for at in range(0, max(count, 1), step):
+        sizes = (min(step, count - at), rows, classes)
+        noise = _draws.filled(stream, math.prod(sizes), draw, x.dtype)
+        noisy = _uploaded(noise, sizes)
+        parts.append(run(MULTINOMIAL, table, noisy, normalized=bool(normalized)))
+    y = run(shape.CONCAT, *parts, axis=1) if len(parts) > 1 else parts[0]
+    return run(shape.RESHAPE, y, shape=(*batch, count))
+
+
+@decomposition(MULTINOMIAL)  # logits [rows, classes], noise [samples, rows, classes]
+def _(logits: Tensor, noise: Tensor, *, normalized: bool) -> Tensor:
+    if normalized:
+        score = logits * noise
+    else:
+        top = reduce.max(logits, axis=1, keepdims=True)
+        near = compare.where(unary.isfinite(top), logits - top, logits)
+        score = near + noise
+    return run(shape.TRANSPOSE, run(reduce.ARG_MAX, score, axis=2), axes=(1, 0))
+
+
+gradients(MULTINOMIAL, logits=None, noise=None)
+
+
+# --- dropout ---------------------------------------------------------------------
+
+
+def dropout(
+    x: TensorLike,
+    /,
+    rate: Number,
+    *,
+    noise_shape: Sequence[int | None] | None = None,
+    seed: int | None = None,
+) -> Tensor:
+    """Return ``x / (1 - rate)``, with each element 0 with probability ``rate``.
+
+    So the mean stays. Elements that share a place of ``noise_shape`` are dropped
+    together: it broadcasts to the shape of ``x``, and None stands for the size there.
+
+    Raises:
+        ValueError: ``rate`` is not from 0 to below 1, or ``noise_shape`` does not fit.
+
+    """
+    x = _convert.floating("dropout", x)
+    chance = _finite("dropout", "rate", rate)
+    if not 0 <= chance < 1:
+        raise ValueError(f"dropout: rate must be from 0 to below 1, got {chance}")
+    sizes = x.shape
+    if noise_shape is not None:
+        lead = len(x.shape) - len(noise_shape)
+        given: list[Any] = [
+            x.shape[lead + i] if n is None and lead >= 0 else n
+            for i, n in enumerate(noise_shape)
+        ]
+        sizes = creation._sizes("dropout", given)
+        if geometry.broadcast("dropout", x.shape, sizes) != x.shape:
+            raise ValueError(
+                f"dropout: noise_shape {sizes} does not broadcast to shape {x.shape}"
+            )
+    if not chance:
+        return x
+    kept = _draws.true(_stream("dropout", seed), math.prod(sizes), 1 - chance)
+    return compare.where(_uploaded(kept, sizes), x * (1 / (1 - chance)), 0.0)

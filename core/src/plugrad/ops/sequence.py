@@ -1,0 +1,177 @@
+"""Cells of recurrent networks, and attention: compositions of other ops; no kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._dtypes import BOOL, LIMITS
+from plugrad._tensor import Tensor, TensorLike
+
+from . import _convert, activation, compare, creation, linalg, norm, shape, trigonometry
+
+# --- recurrent cells -------------------------------------------------------------
+
+
+def basic_lstm_cell(
+    forget_bias: TensorLike,
+    lstm_kernel: TensorLike,
+    lstm_bias: TensorLike,
+    data: TensorLike,
+    c: TensorLike,
+    h: TensorLike,
+    /,
+) -> tuple[Tensor, Tensor]:
+    """Return the next state ``c`` and output ``h`` of an LSTM cell.
+
+    With ``i, j, f, o`` the parts of ``concat(data, h) · lstm_kernel + lstm_bias``::
+
+        c' = σ(i) · tanh(j) + σ(f + forget_bias) · c
+        h' = σ(o) · tanh(c')
+
+    Args:
+        forget_bias: A scalar; 1 lets the cell remember at first.
+        lstm_kernel: ``[inputs + units, 4 · units]``.
+        lstm_bias: ``[4 · units]``.
+        data: ``[batch, inputs]``.
+        c: ``[batch, units]``.
+        h: ``[batch, units]``.
+
+    """
+    op = "basic_lstm_cell"
+    given = _convert.together(op, forget_bias, lstm_kernel, lstm_bias, data, c, h)
+    forget, kernel, bias, data, c, h = (_convert.floating(op, x, "f") for x in given)
+    if len(data.shape) != 2 or len(c.shape) != 2:
+        raise ValueError(
+            f"{op}: data of shape {data.shape} and c of shape {c.shape} must have two "
+            "axes, [batch, inputs] and [batch, units]"
+        )
+    (batch, inputs), units = data.shape, c.shape[1]
+    wanted = {
+        "forget_bias": (forget, ()),
+        "lstm_kernel": (kernel, (inputs + units, 4 * units)),
+        "lstm_bias": (bias, (4 * units,)),
+        "c": (c, (batch, units)),
+        "h": (h, (batch, units)),
+    }
+    for name, (x, sizes) in wanted.items():
+        if x.shape != sizes:
+            raise ValueError(
+                f"{op}: {name} must have shape {sizes} for data of shape {data.shape} "
+                f"and c of shape {c.shape}, got {x.shape}"
+            )
+    y = linalg.matmul(shape.concat([data, h], axis=1), kernel) + bias
+    i, j, f, o = shape.split(y, 4, axis=1)
+    added = activation.sigmoid(i) * trigonometry.tanh(j)
+    c = added + activation.sigmoid(f + forget) * c
+    return c, activation.sigmoid(o) * trigonometry.tanh(c)
+
+
+Cell = Callable[[Tensor, Tensor, Tensor], Sequence[Tensor]]
+
+
+def multi_rnn_cell(
+    lstm_cells: Sequence[Cell],
+    data: TensorLike,
+    c: Sequence[TensorLike],
+    h: Sequence[TensorLike],
+    /,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the next states and outputs of cells, each fed the output of the last.
+
+    Args:
+        lstm_cells: Functions of data, c and h that return the next c and h, such as
+            ``functools.partial(basic_lstm_cell, forget_bias, lstm_kernel, lstm_bias)``.
+        data: The input of the first cell.
+        c: The state of each cell.
+        h: The last output of each cell.
+
+    """
+    if not len(lstm_cells) == len(c) == len(h):
+        raise ValueError(
+            f"multi_rnn_cell: {len(lstm_cells)} cells need as many c and h, got "
+            f"{len(c)} and {len(h)}"
+        )
+    x, states, outputs = _convert.asarray(data), [], []
+    for cell, state, output in zip(lstm_cells, c, h, strict=True):
+        state, x = cell(x, _convert.asarray(state), _convert.asarray(output))
+        states.append(state)
+        outputs.append(x)
+    return states, outputs
+
+
+# --- attention -------------------------------------------------------------------
+
+
+def scaled_dot_product_attention(
+    q: TensorLike,
+    k: TensorLike,
+    v: TensorLike,
+    /,
+    *,
+    mask: TensorLike | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """Return ``softmax(q · kᵀ · scale) · v``: means of values by likeness of keys.
+
+    Args:
+        q: Queries, ``[..., queries, size]``.
+        k: Keys, ``[..., keys, size]``.
+        v: Values, ``[..., keys, width]``. All axes before the last two broadcast.
+        mask: ``[..., queries, keys]``, or what broadcasts to it: bool, True where a
+            query may look, or numbers to add to the scores; -inf is False.
+        is_causal: Whether query ``i`` may look at keys 0 to ``i`` alone.
+        scale: By default ``1 / √size``.
+
+    Returns:
+        ``[..., queries, width]``; zeros for a query that may not look at any key.
+
+    """
+    op = "scaled_dot_product_attention"
+    q, k, v = (_convert.floating(op, x, "f") for x in _convert.together(op, q, k, v))
+    ranks = min(len(x.shape) for x in (q, k, v))
+    if ranks < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        raise ValueError(
+            f"{op}: q {q.shape}, k {k.shape} and v {v.shape} must be [..., queries, "
+            "size], [..., keys, size] and [..., keys, width]"
+        )
+    geometry.broadcast(op, *[x.shape[:-2] for x in (q, k, v)])
+    factor = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else scale
+    scores = linalg.matmul(q * factor, k, transpose_b=True)
+    allowed = None
+    if mask is not None:
+        more, allowed = _mask(op, mask, scores.shape)
+        scores = scores if more is None else scores + creation.astype(more, q.dtype)
+    if is_causal:
+        past = _convert.asarray(np.tri(*scores.shape[-2:], dtype=bool), copy=False)
+        allowed = past if allowed is None else compare.logical_and(allowed, past)
+    if allowed is None:
+        return linalg.matmul(norm.softmax(scores), v)
+    # The least number, not -inf: a query without keys would give NaN, here and backward
+    weights = norm.softmax(compare.where(allowed, scores, LIMITS[q.dtype][0]))
+    if mask is not None:  # else each query may look at the first key
+        weights = compare.where(allowed, weights, 0.0)
+    return linalg.matmul(weights, v)
+
+
+def _mask(
+    op: str, mask: TensorLike, sizes: tuple[int, ...]
+) -> tuple[Tensor | None, Tensor]:
+    """Return what to add to the scores, if anything, and where they are allowed."""
+    mask = _convert.asarray(mask)
+    if mask.dtype.kind not in "bf":
+        raise TypeError(
+            f"{op}: mask must be bool or floating, got {mask.dtype}; say mask != 0"
+        )
+    if geometry.broadcast(op, sizes, mask.shape)[-2:] != sizes[-2:]:
+        raise ValueError(
+            f"{op}: mask of shape {mask.shape} does not broadcast to {sizes[-2:]}, "
+            "queries and keys"
+        )
+    if mask.dtype is BOOL:
+        return None, mask
+    return mask, compare.greater(mask, -math.inf)

@@ -1,0 +1,281 @@
+"""Short pieces of long signals, public as ``plugrad.signal``; no kernels.
+
+A signal is the last axis; all others are a batch. Map: windows; frames; spectra.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from plugrad._dtypes import BOOL, FLOAT32, INT32, DType, canonical
+from plugrad._engine import run
+from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import integers
+
+from . import _convert, compare, creation, fft, gather, indexing, reduce, shape, slicing
+
+Window = Callable[[int], TensorLike]
+
+# --- windows ---------------------------------------------------------------------
+
+
+def cosine_window(
+    window_length: int,
+    /,
+    a: float,
+    b: float,
+    *,
+    periodic: bool | None = None,
+    dtype: Any = None,
+) -> Tensor:
+    """Return ``a - b · cos(2πt/m)`` for t from 0 to ``window_length - 1``.
+
+    Args:
+        window_length: The number of elements. A single one is ``a + b``.
+        a: The mean.
+        b: The swing.
+        periodic: With m = ``window_length`` (True) copies laid end to end go on
+            smoothly; with one less (False) the window is symmetrical. By default
+            periodic if the length is even and symmetrical if it is odd.
+        dtype: A real floating one; float32 unless given.
+
+    """
+    return _cosine("cosine_window", window_length, a, b, periodic, dtype)
+
+
+def hann_window(
+    window_length: int, /, *, periodic: bool | None = None, dtype: Any = None
+) -> Tensor:
+    """Return ``½ - ½ cos(2πt/m)``; see ``cosine_window``."""
+    return _cosine("hann_window", window_length, 0.5, 0.5, periodic, dtype)
+
+
+def hamming_window(
+    window_length: int, /, *, periodic: bool | None = None, dtype: Any = None
+) -> Tensor:
+    """Return ``0.54 - 0.46 cos(2πt/m)``; see ``cosine_window``."""
+    return _cosine("hamming_window", window_length, 0.54, 0.46, periodic, dtype)
+
+
+def _cosine(
+    op: str, length: int, a: float, b: float, periodic: bool | None, dtype: Any
+) -> Tensor:
+    (size,) = integers(op, "window_length", length)
+    if size < 0:
+        raise ValueError(f"{op}: window_length must not be negative, got {size}")
+    wanted = creation._held(op, FLOAT32 if dtype is None else canonical(dtype))
+    if wanted.kind != "f":
+        raise TypeError(f"{op}: a window is real and floating, not {wanted}")
+    if size == 1:
+        values = np.asarray([a + b])
+    else:
+        m = size if (size % 2 == 0 if periodic is None else periodic) else size - 1
+        values = a - b * np.cos(2 * np.pi / max(m, 1) * np.arange(size))
+    return _convert.asarray(values.astype(wanted), copy=False)
+
+
+def _window(op: str, window_fn: Window | None, length: int, dtype: DType) -> Tensor:
+    """Return the values of a window in the dtype of the signal."""
+    if window_fn is None:
+        return creation.ones((length,), dtype=dtype)
+    if window_fn in (hann_window, hamming_window):  # as precise as the signal
+        return window_fn(length, dtype=dtype)
+    window = fft._real(op, window_fn(length))
+    if window.shape != (length,):
+        raise ValueError(
+            f"{op}: window_fn has given shape {window.shape} for a length of {length}; "
+            f"it must give {(length,)}"
+        )
+    return creation.astype(window, dtype)
+
+
+# --- frames ----------------------------------------------------------------------
+
+
+def frame(
+    signal: TensorLike,
+    /,
+    frame_length: int,
+    frame_step: int,
+    *,
+    pad_end: bool = False,
+    pad_value: complex = 0,
+) -> Tensor:
+    """Return pieces of a signal: ``y[..., i, t] = signal[..., i · frame_step + t]``.
+
+    Args:
+        signal: ``[..., samples]``, of any dtype.
+        frame_length: The samples of a piece.
+        frame_step: How much later the next one begins.
+        pad_end: Whether pieces that begin inside reach past the end, where there is
+            ``pad_value``; else what does not fill a piece is left out.
+        pad_value: A number that the dtype can hold.
+
+    Returns:
+        ``[..., frames, frame_length]``.
+
+    """
+    x, length, step = _checked("frame", signal, 1, frame_length, frame_step)
+    *batch, size = x.shape
+    count = -(-size // step) if pad_end else max((size - length) // step + 1, 0)
+    cover = (count - 1) * step + length if count else 0
+    if cover > size:
+        paddings = [*[(0, 0)] * len(batch), (0, cover - size)]
+        x = slicing.pad(x, paddings, constant_values=pad_value)
+    x = fft._resized(x, len(batch), cover)
+    ids, rows, size = _rows(math.prod(batch), count, length, step)
+    x = run(shape.RESHAPE, x, shape=(rows, size))
+    ids = _convert.asarray(ids, copy=False)
+    y = run(gather.GATHER_V2, x, ids, axis=0, batch_dims=0)
+    return run(shape.RESHAPE, y, shape=(*batch, count, length))
+
+
+def overlap_and_add(frames: TensorLike, /, frame_step: int) -> Tensor:
+    """Return the sum of pieces laid ``frame_step`` apart; the transpose of ``frame``.
+
+    ``frames`` is ``[..., frames, frame_length]``, and the result ``[..., samples]``
+    with ``samples = (frames - 1) · frame_step + frame_length``. Sums of bool are int32.
+    """
+    x, length, step = _checked("overlap_and_add", frames, 2, None, frame_step)
+    x = creation.astype(x, INT32) if x.dtype is BOOL else x
+    *batch, count, _ = x.shape
+    ids, rows, size = _rows(math.prod(batch), count, length, step)
+    x = run(shape.RESHAPE, x, shape=(len(ids), size))
+    ids = _convert.asarray(ids, copy=False)
+    y = run(gather.UNSORTED_SEGMENT_SUM, x, ids, num_segments=rows)
+    cover = (count - 1) * step + length if count else 0
+    return run(shape.RESHAPE, y, shape=(*batch, cover))
+
+
+@functools.lru_cache(maxsize=8)
+def _rows(batch: int, count: int, length: int, step: int) -> tuple[Any, int, int]:
+    """Cut signals into rows such that pieces begin and end with them.
+
+    Returns:
+        The rows that the pieces consist of, one after the other; how many rows there
+        are, and their size.
+
+    """
+    size = math.gcd(length, step)
+    each = ((count - 1) * step + length) // size if count else 0
+    first = np.arange(batch)[:, None, None] * each
+    first = first + np.arange(count)[:, None] * (step // size)
+    ids = (first + np.arange(length // size)).reshape(-1)
+    ids = ids.astype(INT32 if batch * each < 2**31 else indexing.INT64)
+    ids.flags.writeable = False
+    return ids, batch * each, size
+
+
+def _checked(
+    op: str, x: TensorLike, rank: int, length: int | None, step: int
+) -> tuple[Tensor, int, int]:
+    """Return converted arguments; by default the length is that of the last axis."""
+    x = _convert.asarray(x)
+    if len(x.shape) < rank:
+        raise ValueError(f"{op}: expected {rank} axes or more, got shape {x.shape}")
+    size = _positive(op, "frame_length", x.shape[-1] if length is None else length)
+    return x, size, _positive(op, "frame_step", step)
+
+
+def _positive(op: str, name: str, value: int) -> int:
+    (found,) = integers(op, name, value)
+    if found < 1:
+        raise ValueError(f"{op}: {name} must be positive, got {found}")
+    return found
+
+
+# --- spectra ---------------------------------------------------------------------
+
+
+def enclosing_power_of_two(value: int, /) -> int:
+    """Return the least power of two that is not below ``value``, an int from 1."""
+    return 1 << (_positive("enclosing_power_of_two", "value", value) - 1).bit_length()
+
+
+def stft(
+    signal: TensorLike,
+    /,
+    frame_length: int,
+    frame_step: int,
+    *,
+    fft_length: int | None = None,
+    window_fn: Window | None = hann_window,
+) -> Tensor:
+    """Return the spectra of the pieces of a real signal, each times a window.
+
+    Args:
+        signal: ``[..., samples]``, real.
+        frame_length: The samples of a piece; what does not fill one is left out.
+        frame_step: How much later the next one begins.
+        fft_length: The size of the transforms, which crops or pads the pieces; by
+            default the next power of two.
+        window_fn: Gives the window for a length; None is for no window.
+
+    Returns:
+        ``[..., frames, fft_length // 2 + 1]``, complex.
+
+    """
+    x = reduce.widened(fft._real("stft", signal))
+    x, length, step = _checked("stft", x, 1, frame_length, frame_step)
+    n = enclosing_power_of_two(length) if fft_length is None else fft_length
+    n = _positive("stft", "fft_length", n)
+    x = frame(x, length, step)
+    if window_fn is not None:
+        x = x * _window("stft", window_fn, length, x.dtype)
+    return fft.rfft(x, n=n)
+
+
+def istft(
+    spectra: TensorLike,
+    /,
+    frame_length: int,
+    frame_step: int,
+    *,
+    fft_length: int | None = None,
+    window_fn: Window | None = hann_window,
+    length: int | None = None,
+) -> Tensor:
+    """Return the signal whose ``stft`` comes nearest to ``spectra``; the inverse.
+
+    With windows w laid ``frame_step`` apart it is ``Σ w·x / Σ w²``, x being the inverse
+    transforms. Samples that no window sees (that sum is below 1e-10) are 0: of a Hann
+    window the first one.
+
+    Args:
+        spectra: ``[..., frames, fft_length // 2 + 1]``.
+        frame_length: As of ``stft``, like all that follow.
+        frame_step: How much later the next piece begins.
+        fft_length: The size of the transforms.
+        window_fn: Gives the window for a length.
+        length: Crop the signal to so many samples, or pad it with zeros.
+
+    Returns:
+        ``[..., samples]``, real; without ``length`` as many as the pieces cover.
+
+    """
+    x, size, step = _checked("istft", spectra, 2, frame_length, frame_step)
+    n = enclosing_power_of_two(size) if fft_length is None else fft_length
+    n = _positive("istft", "fft_length", n)
+    *_, count, bins = x.shape
+    if bins != n // 2 + 1:
+        raise ValueError(
+            f"istft: spectra of {bins} elements do not belong to an fft_length of {n}, "
+            f"which gives {n // 2 + 1}; give the one of stft"
+        )
+    kept = min(size, n)
+    x = fft._resized(fft.irfft(x, n=n), len(x.shape) - 1, kept)
+    window = _window("istft", window_fn, size, x.dtype)
+    window = fft._resized(window, 0, kept)
+    squares = run(shape.BROADCAST_TO, window * window, shape=(count, kept))
+    weight = overlap_and_add(squares, step)
+    seen = weight > 1e-10
+    y = overlap_and_add(x * window, step) / compare.where(seen, weight, 1)
+    y = compare.where(seen, y, 0)
+    if length is None:
+        return y
+    return fft._resized(y, len(y.shape) - 1, _positive("istft", "length", length))

@@ -1,0 +1,231 @@
+"""Putting elements in order. Kernels: ``Sort TopK``.
+
+NaN counts as greater than every number; of equal elements the one with the lower index
+comes first.
+
+Map: the largest elements; sorting; what is found by rank (``median quantile``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from plugrad._dtypes import BOOL, INT32, DType
+from plugrad._engine import run, run_many
+from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
+from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import integers
+
+from . import _convert, compare, creation, gather, indexing, reduce, slicing
+from . import shape as shapes
+
+# --- the largest elements --------------------------------------------------------
+
+
+def _largest(x: Spec, *, k: int, sorted: bool) -> tuple[Spec, Spec]:
+    sizes = (*x.shape[:-1], k)
+    return Spec(sizes, x.dtype), Spec(sizes, INT32)
+
+
+TOP_K = Kernel(
+    "TopK",
+    "x",
+    attrs="k sorted",
+    outputs="values indices",
+    out=_largest,
+    op="top_k",
+)
+
+
+def top_k(x: TensorLike, /, k: int, *, sorted: bool = True) -> tuple[Tensor, Tensor]:
+    """Return the ``k`` largest elements along the last axis, and their indices, int32.
+
+    From the largest on, or if not ``sorted`` in the order in which they stand in ``x``.
+
+    Raises:
+        ValueError: ``k`` is negative, or more than there are.
+
+    """
+    x = _convert.real("top_k", x)
+    (count,) = integers("top_k", "k", k)
+    if not x.shape or not 0 <= count <= x.shape[-1]:
+        raise ValueError(
+            f"top_k: k {count} must be from 0 to the size of the last axis of shape "
+            f"{x.shape}"
+        )
+    values, indices = _top(x, count, bool(sorted))
+    return values, indices
+
+
+def _top(x: Tensor, k: int, sorted: bool) -> tuple[Tensor, ...]:
+    """Run ``TopK``, which knows numbers only."""
+    y = creation.astype(x, INT32) if x.dtype is BOOL else x
+    values, indices = run_many(TOP_K, y, k=k, sorted=sorted)
+    return creation.astype(values, x.dtype), indices
+
+
+def _top_k_gradient(
+    dy: Tensor, dindices: Tensor, indices: Tensor, x_spec: Spec
+) -> Tensor:
+    last = len(x_spec.shape) - 1
+    return gather._gather_gradient(dy, indices, x_spec, last, last)
+
+
+gradients(TOP_K, x=_top_k_gradient)
+
+
+def in_top_k(predictions: TensorLike, targets: TensorLike, /, k: int) -> Tensor:
+    """Return whether each target is among the ``k`` largest predictions; bool.
+
+    ``predictions`` [..., classes] are scores, ``targets`` [...] are classes. Of equal
+    scores that of the lower class counts as larger.
+    """
+    scores = _convert.real("in_top_k", predictions)
+    classes = indexing.integer_tensor("in_top_k", "targets", targets)
+    if not scores.shape or scores.shape[:-1] != classes.shape:
+        raise ValueError(
+            f"in_top_k: targets {classes.shape} must have the shape of predictions "
+            f"{scores.shape} less the last axis"
+        )
+    _, best = top_k(scores, k, sorted=False)
+    return reduce.any(
+        compare.equal(best, shapes.expand_dims(classes, axis=-1)), axis=-1
+    )
+
+
+# --- sorting ---------------------------------------------------------------------
+
+SORT = Kernel("Sort", "x", attrs="axis descending", out=same, op="sort")
+
+
+def sort(
+    x: TensorLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Tensor:
+    """Return the elements in ascending order along ``axis``, NaN last.
+
+    ``descending`` puts the greatest, and NaN before it, first. It is always ``stable``.
+    """
+    x = _convert.real("sort", x)
+    axis = shapes._axis("sort", axis, len(x.shape))
+    return run(SORT, x, axis=axis, descending=bool(descending))
+
+
+@decomposition(SORT)  # and no gradient: it is that of TopK, which knows the places
+def _(x: Tensor, *, axis: int, descending: bool) -> Tensor:
+    return _in_order(x, axis, descending, 0)
+
+
+def argsort(
+    x: TensorLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Tensor:
+    """Return the indices, int32, that put ``x`` in order along ``axis``.
+
+    The order is that of ``sort``: always ``stable``, in both directions.
+    """
+    x = _convert.real("argsort", x)
+    axis = shapes._axis("argsort", axis, len(x.shape))
+    indices = _in_order(x, axis, bool(descending), 1)
+    return indices if descending else (x.shape[axis] - 1) - indices
+
+
+def _in_order(x: Tensor, axis: int, descending: bool, output: int) -> Tensor:
+    """Return values or indices of ``TopK`` along ``axis``.
+
+    What descends is ascending if turned around. It is turned before, too, so that equal
+    elements stay in order; then indices count from the end.
+    """
+    last = len(x.shape) - 1
+    order = (*[i for i in range(last + 1) if i != axis], axis)
+    y = run(shapes.TRANSPOSE, x, axes=order) if axis != last else x
+    y = y if descending else run(shapes.REVERSE, y, axis=(last,))
+    y = _top(y, y.shape[-1], True)[output]
+    y = y if descending else run(shapes.REVERSE, y, axis=(last,))
+    return shapes._transposed_back(y, order) if axis != last else y
+
+
+# --- what is found by rank -------------------------------------------------------
+
+Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
+
+# From where a quantile would lie among the sorted elements to where it is looked up.
+_PLACES: dict[str, Callable[[Any], Any]] = {
+    "linear": np.positive,
+    "lower": np.floor,
+    "higher": np.ceil,
+    "nearest": np.rint,
+    "midpoint": lambda place: (np.floor(place) + np.ceil(place)) / 2,
+}
+
+
+def median(
+    x: TensorLike, /, *, axis: reduce.Axis = None, keepdims: bool = False
+) -> Tensor:
+    """Return the median over ``axis``: of an even number, the mean of the middle two.
+
+    Integers give float32; NaN where there is one among the elements.
+    """
+    return _quantile("median", x, np.asarray(0.5), axis, keepdims, "linear")
+
+
+def quantile(
+    x: TensorLike,
+    q: float | Sequence[float] | np.ndarray[Any, DType],
+    /,
+    *,
+    axis: reduce.Axis = None,
+    keepdims: bool = False,
+    method: Method = "linear",
+) -> Tensor:
+    """Return what a share ``q`` of the elements over ``axis`` does not exceed.
+
+    The n sorted elements lie at the shares 0, 1/(n-1), …, 1. Between two of them
+    ``method`` interpolates, or takes the lower, the higher, the nearest (the even one
+    if both are near) or the mean. Integers give float32; NaN where there is one.
+
+    Args:
+        x: Real numbers.
+        q: Numbers from 0 to 1, known here and now. Their axes come first in the result.
+        axis: One, several, or all.
+        keepdims: Whether ``axis`` stays, with size 1.
+        method: See above.
+
+    """
+    shares = np.asarray(q)
+    if shares.dtype.kind not in "iuf":
+        raise TypeError(f"quantile: q must be real numbers, got {q!r}")
+    if not ((shares >= 0) & (shares <= 1)).all():
+        raise ValueError(f"quantile: q must be from 0 to 1, got {q!r}")
+    if method not in _PLACES:
+        names = ", ".join(_PLACES)
+        raise ValueError(f"quantile: method {method!r}: use one of {names}")
+    return _quantile("quantile", x, shares, axis, keepdims, method)
+
+
+def _quantile(
+    op: str,
+    x: TensorLike,
+    q: np.ndarray[Any, DType],
+    axis: reduce.Axis,
+    keepdims: bool,
+    method: str,
+) -> Tensor:
+    x, axes = reduce._ordered(op, _convert.floating(op, x, "f"), axis)
+    rest = [i for i in range(len(x.shape)) if i not in axes]
+    sizes, count = tuple([x.shape[i] for i in rest]), reduce._count(x, axes)
+    y = run(shapes.TRANSPOSE, x, axes=(*rest, *axes))
+    y = sort(run(shapes.RESHAPE, y, shape=(*sizes, count)))
+    place = _PLACES[method](q.astype(np.float64) * (count - 1))
+    low, high = np.floor(place), np.ceil(place)
+    a, b = (gather.gather(y, i.astype(np.int32), axis=-1) for i in (low, high))
+    share = _convert.asarray((place - low).astype(x.dtype))
+    # equal ones need no sum: an infinity, or the one element where the place is whole
+    between = compare.where(compare.equal(a, b), a, a * (1 - share) + b * share)
+    last = slicing.along(y, len(rest), count - 1, 1)  # NaN if there is one
+    last = run(shapes.RESHAPE, last, shape=(*sizes, *[1] * q.ndim))
+    y = compare.where(compare.equal(last, last), between, last)
+    y = shapes.moveaxis(y, range(len(rest), len(y.shape)), range(q.ndim))
+    kept = [1 if i in axes else n for i, n in enumerate(x.shape)]
+    return run(shapes.RESHAPE, y, shape=(*q.shape, *kept)) if keepdims else y

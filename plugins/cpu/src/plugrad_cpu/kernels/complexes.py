@@ -1,0 +1,29 @@
+"""Complex numbers: NumPy has them; parts are views."""
+
+import numpy as np
+from plugrad.plugin import KernelTable
+
+from ..arrays import Array
+
+kernels = KernelTable(ComplexAbs=np.absolute)
+
+
+@kernels("Complex")
+def complex_(real: Array, imag: Array) -> Array:
+    """Fill in both parts; ``real + 1j * imag`` would make NaN of infinities."""
+    y = np.empty(real.shape, np.result_type(real, np.complex64))
+    y.real = real
+    y.imag = imag
+    return y
+
+
+@kernels("Real")
+def real(input: Array) -> Array:
+    """Copy, as a view of every other number is slow to compute with."""
+    return np.ascontiguousarray(input.real).reshape(input.shape)
+
+
+@kernels("Imag")
+def imag(input: Array) -> Array:
+    """Copy, as a view of every other number is slow to compute with."""
+    return np.ascontiguousarray(input.imag).reshape(input.shape)

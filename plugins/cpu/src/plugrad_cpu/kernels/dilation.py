@@ -1,0 +1,120 @@
+"""Grey-scale dilation, tap by tap, each over the windows in which it is no padding."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from plugrad.geometry import Windows
+from plugrad.plugin import KernelTable
+
+from ..arrays import Array
+from . import reduce
+from ._windows import Index, batches
+
+kernels = KernelTable()
+
+# What one tap is about: its row of the filter, the windows, what they see there.
+Tap = tuple[tuple[int, ...], Index, Index]
+
+
+def _taps(windows: Windows) -> Iterator[Tap]:
+    """Pass over the windows that see nothing but padding at a tap."""
+    for at in np.ndindex(*windows.window):
+        here, there = [slice(None)], [slice(None)]
+        for i, a in enumerate(at):
+            stride = windows.strides[i]
+            offset = a * windows.dilations[i] - windows.padding[i][0]
+            begin = max(-(offset // stride), 0)
+            size, places = windows.in_shape[i + 1], windows.out_shape[i + 1]
+            end = max(min(-((offset - size) // stride), places), begin)
+            here.append(slice(begin, end))
+            first = begin * stride + offset
+            there.append(slice(first, first + (end - begin) * stride, stride))
+        if all(place.start < place.stop for place in here[1:]):
+            yield at, tuple(here), tuple(there)
+
+
+@kernels("Dilation2D")
+def dilation2d(x: Array, filter: Array, *, geometry: Windows) -> Array:
+    """``np.maximum`` is faster than ``np.fmax``, and NaN is rare."""
+    y = np.empty(geometry.out_shape, x.dtype)
+    y.fill(-np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min)
+    for part in batches(x):
+        _largest(np.maximum, x[part], filter, y[part], geometry)
+    if x.dtype.kind == "f" and np.isnan(y.max(initial=-np.inf)):
+        y.fill(-np.inf)
+        _largest(np.fmax, x, filter, y, geometry)
+    return y
+
+
+def _largest(
+    larger: np.ufunc, x: Array, filter: Array, y: Array, windows: Windows
+) -> None:
+    for at, here, there in _taps(windows):
+        onto = y[here]
+        larger(onto, x[there] + _row(filter[at], onto), out=onto)
+
+
+def _row(row: Array, beside: Array) -> Array:
+    """Return ``[places, channels]``: NumPy's loops are slow over few channels."""
+    return np.repeat(row[None], beside.shape[2], axis=0)
+
+
+def _winners(x: Array, filter: Array, windows: Windows) -> Array:
+    """Return which tap of each window is the first with the largest sum, from 1; or 0.
+
+    Of sums that are rounded to one number, that with the largest error is largest.
+    """
+    y = dilation2d(x, filter, geometry=windows)
+    found = np.zeros(y.shape, np.int32)
+    taps = list(enumerate(_taps(windows), 1))
+    for part in batches(x, 1 << 18):
+        most = np.full(y[part].shape, -np.inf, x.dtype) if x.dtype.kind == "f" else None
+        for number, (at, here, there) in reversed(taps):
+            a = x[part][there]
+            b = _row(filter[at], a)
+            total = a + b
+            hit = total == y[part][here]
+            if most is not None:
+                error = _error(a, b, total)
+                hit &= ~(error < most[here])  # not >=: sums may be infinite, errors NaN
+                np.copyto(most[here], error, where=hit)
+            np.copyto(found[part][here], number, where=hit)
+    return found
+
+
+def _error(a: Array, b: Array, total: Array) -> Array:
+    """Return what rounding took from ``a + b`` (Knuth)."""
+    part = total - a
+    error = total - part
+    np.subtract(a, error, out=error)
+    np.subtract(b, part, out=part)
+    return np.add(error, part, out=error)
+
+
+@kernels("Dilation2DBackpropInput")
+def dilation2d_input(x: Array, filter: Array, dy: Array, *, geometry: Windows) -> Array:
+    """Hand each cotangent to the element that has won."""
+    winners = _winners(x, filter, geometry)
+    dx = np.zeros(x.shape, dy.dtype)
+    for number, (_, here, there) in enumerate(_taps(geometry), 1):
+        onto = dx[there]
+        np.add(onto, _mine(winners, number, dy, here), out=onto)
+    return dx
+
+
+@kernels("Dilation2DBackpropFilter")
+def dilation2d_filter(
+    x: Array, filter: Array, dy: Array, *, geometry: Windows
+) -> Array:
+    """Add up the cotangents of the windows in which a tap has won."""
+    winners = _winners(x, filter, geometry)
+    df = np.zeros(filter.shape, dy.dtype)
+    for number, (at, here, _) in enumerate(_taps(geometry), 1):
+        mine = _mine(winners, number, dy, here)
+        df[at] = reduce.sum(mine, axis=(0, 1, 2), keepdims=False)
+    return df
+
+
+def _mine(winners: Array, number: int, dy: Array, here: Index) -> Array:
+    """Return the cotangents of the windows in which a tap has won, and else 0."""
+    return np.where(winners[here] == number, dy[here], dy.dtype.type(0))

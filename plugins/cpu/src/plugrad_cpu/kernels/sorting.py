@@ -1,0 +1,75 @@
+"""Putting elements in order. NaN comes last, or first in what descends."""
+
+import numpy as np
+from plugrad.plugin import KernelTable
+
+from ..arrays import Array
+
+kernels = KernelTable()
+
+
+@kernels("TopK")
+def top_k(x: Array, *, k: int, sorted: bool) -> tuple[Array, Array]:
+    """Choose the largest first, so that only these are put in order."""
+    lead, n = x.shape[:-1], x.shape[-1]
+    if k < n:
+        places = _chosen(x, k) if k else np.empty((*lead, 0), np.int32)
+        x = np.take_along_axis(x, places, -1)
+    else:
+        places = np.broadcast_to(np.arange(n, dtype=np.int32), x.shape)
+    if not sorted:
+        return x, places
+    order = _descending(x)
+    values = np.take_along_axis(x, order, -1)
+    return values, order if k == n else np.take_along_axis(places, order, -1)
+
+
+def _chosen(x: Array, k: int) -> Array:
+    """Return the places of the ``k`` largest; of equal ones at the end the first."""
+    n = x.shape[-1]
+    least = np.partition(x, n - k, -1)[..., n - k : n - k + 1]
+    more, same = x > least, x == least
+    if x.dtype.kind == "f":
+        nan, end = np.isnan(x), np.isnan(least)
+        more |= nan & ~end
+        same |= nan & end
+    room = k - np.count_nonzero(more, -1, keepdims=True)
+    if (np.count_nonzero(same, -1, keepdims=True) > room).any():
+        same &= same.cumsum(-1) <= room
+    return (np.flatnonzero(more | same) % n).astype(np.int32).reshape(*x.shape[:-1], k)
+
+
+def _descending(x: Array) -> Array:
+    """Return the places of the elements from the largest on.
+
+    Numbers of up to 32 bits are sorted together with their place, as one of 64 bits:
+    these are all different, so that the sorting need not be stable, which is slow. All
+    others are sorted the other way round twice, which leaves equal ones in order.
+    """
+    n = x.shape[-1]
+    if x.itemsize > 4:
+        order = x[..., ::-1].argsort(-1, kind="stable")[..., ::-1]
+        return (n - 1 - order).astype(np.int32)
+    pairs = _falling(x) << 32 | np.arange(n)
+    pairs.sort(-1)
+    return pairs.astype(np.int32)  # the lower half
+
+
+def _falling(x: Array) -> Array:
+    """Return integers of 32 bits, as int64, that fall as the elements rise."""
+    if x.dtype.kind == "u":
+        return 0x7FFFFFFF - x.astype(np.int64)
+    if x.dtype.kind != "f":
+        return ~x.astype(np.int64)
+    x = x.astype(np.float32, copy=False) + np.float32(0)  # -0.0 equals 0.0
+    nan, bits = np.isnan(x), x.view(np.int32)
+    bits ^= bits >> 31 & 0x7FFFFFFF  # those of negative numbers fall
+    bits[nan] = 0x7FFFFFFF
+    return ~bits.astype(np.int64)
+
+
+@kernels("Sort")
+def sort(x: Array, *, axis: int, descending: bool) -> Array:
+    """What descends is a view from behind."""
+    y = np.sort(x, axis)
+    return np.flip(y, axis) if descending else y

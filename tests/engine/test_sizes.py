@@ -1,0 +1,69 @@
+"""How large the rooms may be: docs/decisions/0004-sizes.md."""
+
+import ast
+import tokenize
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CORE = ROOT / "core/src/plugrad"
+CPU = ROOT / "plugins/cpu/src/plugrad_cpu"
+ROOMS = {
+    "ops": (sorted(CORE.glob("ops/*.py")), 7500),
+    "the path of an op": (sorted({*CORE.glob("_[a-z]*.py"), CORE / "plugin.py"}), 3000),
+    "geometry": ([CORE / "geometry.py"], 500),
+    "tools": (sorted(CORE.glob("tools/*.py")), 1300),
+    "cpu": (sorted(CPU.rglob("*.py")), 2500),
+}
+LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT}
+LAYOUT |= {tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING}
+LONG_FILES: dict[str, str] = {}  # path -> reason
+LONG_FUNCTIONS: dict[str, str] = {
+    "recorded": "the fast path under a tape: calls would cost what it saves",
+}
+
+
+def code_lines(path):
+    """Return how many lines hold code: neither blank, nor comment, nor docstring."""
+    with tokenize.open(path) as file:
+        tokens = list(tokenize.generate_tokens(file.readline))
+    lines = {
+        line
+        for token in tokens
+        if token.type not in LAYOUT
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    for node in ast.walk(ast.parse(path.read_text())):
+        kinds = ast.Module | ast.ClassDef | ast.FunctionDef
+        if isinstance(node, kinds) and ast.get_docstring(node) is not None:
+            first = node.body[0]
+            lines -= set(range(first.lineno, first.end_lineno + 1))
+    return len(lines)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_keep_their_size(room):
+    files, most = ROOMS[room]
+    assert files
+    assert sum(map(code_lines, files)) <= most
+
+
+@pytest.mark.parametrize("root", [CORE, CPU], ids=["core", "cpu"])
+def test_files_and_functions_are_short(root):
+    long_files, long_functions = [], []
+    for path in sorted(root.rglob("*.py")):
+        text = path.read_text()
+        name = str(path.relative_to(root))
+        if text.count("\n") > 450 and name not in LONG_FILES:
+            long_files.append(name)
+        for node in ast.walk(ast.parse(text)):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            doc = node.body[0] if ast.get_docstring(node) is not None else None
+            size = node.end_lineno - node.lineno + 1
+            size -= doc.end_lineno - doc.lineno + 1 if doc else 0
+            if size > 40 and node.name not in LONG_FUNCTIONS:
+                long_functions.append(f"{name}:{node.name} {size}")
+    assert not long_files
+    assert not long_functions

@@ -1,0 +1,30 @@
+"""How the golden cases reach the ops of ``random``.
+
+Seeds of TensorFlow.js may be fractions; ours are whole. Multinomial has its samples
+drawn by the op: the kernel takes the noise.
+"""
+
+import plugrad as pg
+
+
+def multinomial(logits, numSamples, seed=None, normalized=False):
+    """The kernel has two axes, as the op may have."""
+    seed = None if seed is None else int(seed * 100)
+    return pg.random.multinomial(logits, numSamples, seed=seed, normalized=normalized)
+
+
+KERNELS = {"Multinomial": multinomial}
+
+OPS = {
+    "dropout": lambda x, rate: pg.dropout(x, rate),
+    "multinomial": multinomial,
+    "randomGamma": lambda shape, alpha, beta: pg.random.gamma(shape, alpha, beta),
+    "randomUniformInt": lambda shape, low, high: pg.random.uniform_int(
+        shape, low, high
+    ),
+    "truncatedNormal": lambda shape, mean, stddev, dtype, seed: (
+        pg.random.truncated_normal(
+            shape, mean=mean, stddev=stddev, dtype="float32", seed=seed
+        )
+    ),
+}
