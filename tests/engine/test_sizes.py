@@ -18,7 +18,7 @@ ROOMS = {
 }
 LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT}
 LAYOUT |= {tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING}
-LONG_FILES: dict[str, str] = {}  # path -> reason
+LONG_FILES = {"__init__.py": "a line for every public name, twice"}
 LONG_FUNCTIONS: dict[str, str] = {
     "recorded": "the fast path under a tape: calls would cost what it saves",
 }

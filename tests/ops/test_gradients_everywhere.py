@@ -130,6 +130,13 @@ def after(forward, name, **attrs):
     return run
 
 
+def winning(name):
+    """Return a gradient kernel of a dilation at fixed inputs."""
+    rng = np.random.default_rng(3)
+    xs = rng.normal(size=(1, 3, 4, 2)), rng.normal(size=(2, 3, 2))
+    return lambda dy: pg.run_kernel(name, [*map(pg.asarray, xs), dy], WIDE)
+
+
 def together(*ys):
     """Return one tensor of several, so that all of them count."""
     return pg.concat([pg.reshape(y, (-1,)) * (i + 1) for i, y in enumerate(ys)])
@@ -306,6 +313,14 @@ TABLE = [
         (1, 3, 4, 2),
         (1, 3, 2, 4),
     ),
+    (
+        "Dilation2D",
+        lambda x, f: pg.square(pg.dilation2d(x, f, **WIDE)),
+        (2, 3, 4, 2),
+        (2, 3, 2),
+    ),
+    ("Dilation2DBackpropInput", winning("Dilation2DBackpropInput"), (1, 3, 2, 2)),
+    ("Dilation2DBackpropFilter", winning("Dilation2DBackpropFilter"), (1, 3, 2, 2)),
     ("AvgPool", lambda x: pg.avg_pool(x, **POOL2), (1, 4, 5, 2)),
     ("AvgPoolGrad", after((1, 4, 5, 2), "AvgPoolGrad", **POOL2), (1, 2, 3, 2)),
     ("AvgPool3D", lambda x: pg.avg_pool(x, **POOL3), (1, 2, 3, 3, 1)),
@@ -353,6 +368,15 @@ TABLE = [
     ("IFFT", lambda x: pg.fft.irfft(x, n=5), (2, 3)),
     ("Imag", lambda *xs: pg.imag(pg.complex(*xs) ** 2), (3,), (3,)),
     ("Real", lambda *xs: pg.real(pg.complex(*xs) ** 2), (3,), (3,)),
+    # order, accumulation, counting
+    ("Bincount", lambda w: pg.bincount(IDS, weights=w, size=2), (2, 2)),
+    ("Cumprod", lambda x: pg.cumulative_prod(x * [1.0, 0.0, 1.0], axis=1), (2, 3)),
+    ("Cumsum", lambda x: pg.cumulative_sum(x, axis=0, exclusive=True), (3, 2)),
+    ("Cumsum", lambda x: pg.cumulative_sum(x, axis=1, reverse=True), (2, 3)),
+    ("DenseBincount", lambda w: pg.dense_bincount(IDS, weights=w, size=2), (2, 2)),
+    ("Sort", lambda x: pg.sort(x, axis=0), (4, 2)),
+    ("TopK", lambda x: pg.top_k(x, 2)[0], (3, 4)),
+    ("Unique", lambda x: pg.unique_values(x, axis=1), (2, 3)),
 ]
 
 
