@@ -242,10 +242,10 @@ def _windows(
             room = ends[0] + size + ends[1] - extent
             count, before = _steps(room, stride, rounding, wanted) + 1, ends[0]
             if count < 1:
+                what = f"{size} elements padded by {ends} (axis {i + 1} of {shape})"
+                hint = "use a smaller window or pad='same'"
                 raise ValueError(
-                    f"{op}: a window of {extent} does not fit into {size} elements "
-                    f"padded by {ends} (axis {i + 1} of {shape}); use a smaller window "
-                    "or pad='same'"
+                    f"{op}: a window of {extent} does not fit into {what}; {hint}"
                 )
         reach = (count - 1) * stride + extent - before - size
         counts.append(count)
@@ -255,10 +255,8 @@ def _windows(
             f"{op}: the output has {places} windows, but {tuple(counts)} lie over "
             f"{shape}; see to strides, pad and dim_rounding_mode"
         )
-    out_shape = (shape[0], *counts, channels)
-    return Windows(
-        shape, out_shape, window, strides, dilations, tuple(padding), groups=groups
-    )
+    y = (shape[0], *counts, channels)
+    return Windows(shape, y, window, strides, dilations, tuple(padding), groups)
 
 
 def _check_rounding(op: str, rounding: object, pad: object) -> None:
