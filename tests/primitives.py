@@ -58,4 +58,11 @@ DATA_DEPENDENT: dict[str, str] = {
 }
 
 # With a rule for the outputs, but no decomposition.
-HOST: dict[str, str] = {}
+HOST: dict[str, str] = {
+    "Cholesky": _LAPACK,
+    "Eigh": _LAPACK,
+    "Qr": _LAPACK,
+    "Slogdet": _LAPACK,
+    "Solve": _LAPACK,
+    "Svd": _LAPACK,
+}

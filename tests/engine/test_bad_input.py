@@ -204,11 +204,11 @@ def test_an_error_inside_f_leaves_no_tape_behind(backend):
 
 ASARRAY = [
     ([[1.0], [2.0, 3.0]], ValueError, "differ in length"),
-    ("abc", TypeError, "cannot make a tensor of str"),
+    (["a", 1], TypeError, "cannot make a tensor of int; elements are all str"),
     (object(), TypeError, "cannot make a tensor of object"),
     (2**31, OverflowError, "2147483648 does not fit into int32"),
     (1e300, OverflowError, "does not fit into float32"),
-    (np.asarray(["a"]), TypeError, "is not supported"),
+    (np.asarray(["2020-01-01"], "M8[D]"), TypeError, "is not supported"),
 ]
 
 

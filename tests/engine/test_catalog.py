@@ -40,21 +40,30 @@ _WHERE = "tells by its shape, or by the element that wins, where dy goes"
 # Inputs declared to have no derivative, and kernels whose inputs have no rule at all.
 NO_DERIVATIVE = {
     _INDEX: """GatherNd.indices GatherV2.indices ScatterNd.indices
-        TensorScatterUpdate.indices UnsortedSegmentSum.segment_ids Select.condition""",
+        TensorScatterUpdate.indices UnsortedSegmentSum.segment_ids Select.condition
+        MatrixBandPart.num_lower MatrixBandPart.num_upper Pinv.rtol""",
     _STEP: """ArgMax.x ArgMin.x Equal.a Equal.b Greater.a Greater.b GreaterEqual.a
         GreaterEqual.b IsFinite.x IsInf.x IsNan.x Less.a Less.b LessEqual.a LessEqual.b
         LowerBound.sorted_sequence LowerBound.values NotEqual.a NotEqual.b
         SearchSorted.sorted_sequence SearchSorted.values UpperBound.sorted_sequence
         UpperBound.values""",
     _WHERE: """AvgPoolGrad.input AvgPool3DGrad.input MaxPoolGrad.input
-        MaxPoolGrad.output MaxPool3DGrad.input MaxPool3DGrad.output""",
+        MaxPoolGrad.output MaxPool3DGrad.input MaxPool3DGrad.output
+        Dilation2DBackpropFilter.filter Dilation2DBackpropFilter.x
+        Dilation2DBackpropInput.filter Dilation2DBackpropInput.x""",
+    "the result is drawn at random": "Multinomial.logits Multinomial.noise",
 }
 MISSING = {
     _BITS: "BitwiseAnd.a BitwiseAnd.b",
 }
 
-# Decompositions that run nothing.
-CONSTANT = {"LinSpace": "numbers from the host", "Range": "numbers from the host"}
+# Decompositions that run nothing, or only what is on the host.
+CONSTANT = {
+    "Eigvalsh": "part of Eigh",
+    "LinSpace": "numbers from the host",
+    "Range": "numbers from the host",
+    "Svdvals": "part of Svd",
+}
 
 # Public names that no test can call, or need not.
 UNCALLED = {
@@ -69,12 +78,26 @@ RUNS = {
     "BitwiseOr": lambda x: pg.bitwise_or(pg.astype(x, "int32"), 3),
     "BitwiseXor": lambda x: pg.bitwise_xor(pg.astype(x, "int32"), 3),
     "BroadcastTo": lambda x: pg.broadcast_to(x, (2, 3, 3)),
+    "Cholesky": lambda x: pg.linalg.cholesky(x @ x.T + pg.eye(3)),
+    "Cofactor": lambda x: pg.run_kernel("Cofactor", [x], {}),
+    "Det": lambda x: pg.linalg.det(x),
+    "Eigh": lambda x: pg.linalg.eigh(x),
+    "Eigvalsh": lambda x: pg.linalg.eigvalsh(x),
+    "Inverse": lambda x: pg.linalg.inv(x + pg.eye(3)),
     "LeftShift": lambda x: pg.bitwise_left_shift(pg.astype(x, "int32"), 1),
     "LogSoftmax": lambda x: pg.log_softmax(x, axis=0),
     "LogicalXor": lambda x: pg.logical_xor(x > 0, x > 1),
     "LowerBound": lambda x: pg.lower_bound(pg.sort(x), x),
+    "MatrixBandPart": lambda x: pg.linalg.band_part(x, 1, 0),
+    "Pinv": lambda x: pg.linalg.pinv(x),
+    "Qr": lambda x: pg.linalg.qr(x),
     "RightShift": lambda x: pg.bitwise_right_shift(pg.astype(x, "int32"), 1),
+    "Slogdet": lambda x: pg.linalg.slogdet(x),
+    "Solve": lambda x: pg.linalg.solve(x + pg.eye(3), x),
     "Sort": lambda x: pg.sort(x, axis=0),
+    "Svd": lambda x: pg.linalg.svd(x),
+    "Svdvals": lambda x: pg.linalg.svdvals(x),
+    "TriangularSolve": lambda x: pg.linalg.triangular_solve(x + pg.eye(3), x),
     "UpperBound": lambda x: pg.upper_bound(pg.sort(x), x),
 }
 
@@ -120,7 +143,8 @@ def is_plain(value):
     if dataclasses.is_dataclass(value):
         fields = [getattr(value, f.name) for f in dataclasses.fields(value)]
         return value.__dataclass_params__.frozen and all(map(is_plain, fields))
-    return isinstance(value, bool | int | float | complex | str | np.dtype | None)
+    plain = bool | int | float | complex | str | bytes | np.dtype | None
+    return isinstance(value, plain)
 
 
 @pytest.fixture(scope="module")

@@ -426,7 +426,7 @@ ERRORS = [
     (
         lambda t: pg.full_like(t.x, "a"),
         TypeError,
-        "fill_value must be a number, got str",
+        "full: float32 cannot hold 'a'",
     ),
     (
         lambda t: pg.arange(0, 3, 0),

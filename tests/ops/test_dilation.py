@@ -89,9 +89,10 @@ def exact_winners(x, filter, *more, **options):
     number = np.arange(x.size).reshape(x.shape)
     places = sums(number, np.zeros(filter.shape, int), *more, **options)
     won = np.take_along_axis(places.data, first[None], 0)
-    dx = np.bincount(won.ravel(), minlength=x.size).reshape(x.shape)
+    some = ~total.mask.all(0).ravel() if np.ma.is_masked(total) else None
+    dx = np.bincount(won.ravel(), some, x.size).reshape(x.shape)
     c = filter.shape[-1]
-    df = np.bincount((first * c + np.arange(c)).ravel(), minlength=filter.size)
+    df = np.bincount((first * c + np.arange(c)).ravel(), some, filter.size)
     return dx, df.reshape(filter.shape)
 
 
@@ -102,8 +103,6 @@ def test_rounding_does_not_choose_the_winner(window, options, before, places, wi
     x = (RNG.integers(1, 9, size=X) / 10).astype("float32")
     filter = (RNG.integers(1, 9, size=(*window, 3)) / 10).astype("float32")
     args = x, filter, window, before, places
-    if sums(*args, **options).mask.all(0).any():
-        return
     with toy(without=without), pg.use_backend("toy"):
         op = lambda x, f: pg.sum(pg.dilation2d(x, f, **options))
         found = pg.grads(op)(x, filter)

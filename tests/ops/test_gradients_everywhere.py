@@ -142,6 +142,7 @@ def together(*ys):
     return pg.concat([pg.reshape(y, (-1,)) * (i + 1) for i, y in enumerate(ys)])
 
 
+linalg = pg.linalg
 IDS = np.array([[2, 0], [1, 2]])
 POOL2 = {"filter_size": 3, "strides": 2, "pad": "same"}
 POOL3 = {"filter_size": 2, "strides": 1, "pad": [(1, 0), (0, 0), (0, 1)]}
@@ -247,6 +248,31 @@ TABLE = [
         (1, 3, 3, 2),
         (2, 2, 2, 1),
         (2,),
+    ),
+    # matrices
+    ("Cholesky", lambda x: linalg.cholesky(x @ x.mT + 3 * pg.eye(3)), (2, 3, 3)),
+    ("Cofactor", kernel("Cofactor"), (2, 3, 3)),
+    ("Det", linalg.det, (2, 3, 3)),
+    ("Diag", lambda x: pg.square(pg.diag(x)), (2, 2)),
+    ("Eigh", lambda x: together(*linalg.eigh(x + x.mT)), (2, 3, 3)),
+    ("Eigvalsh", lambda x: linalg.eigvalsh(x + x.mT), (3, 3)),
+    ("Einsum", lambda a, b: pg.einsum("ij,...jk->...i", a, b), (2, 3), (2, 3, 4)),
+    ("Inverse", linalg.inv, (2, 3, 3)),
+    ("MatrixBandPart", lambda x: linalg.band_part(x, 1, 0) ** 2, (2, 3, 4)),
+    ("Pinv", linalg.pinv, (2, 3)),
+    ("Qr", lambda x: together(*linalg.qr(x)), (3, 2)),
+    ("Qr", lambda x: together(*linalg.qr(x)), (2, 3)),
+    ("Slogdet", lambda x: together(*linalg.slogdet(x)), (2, 3, 3)),
+    ("Solve", linalg.solve, (3, 3), (2, 3, 2)),
+    ("Svd", lambda x: together(*linalg.svd(x, full_matrices=False)), (2, 3, 2)),
+    ("Svd", lambda x: together(*linalg.svd(x, full_matrices=False)), (2, 3)),
+    ("Svdvals", linalg.svdvals, (2, 3)),
+    (
+        "TriangularSolve",
+        lambda a, b: linalg.triangular_solve(a, b, upper=True),
+        (3, 3),
+        (3, 2),
+        {"low": 0.5},
     ),
     # windows
     ("Conv2D", lambda x, f: pg.conv2d(x, f, **WIDE), (2, 3, 4, 2), (2, 3, 2, 3)),

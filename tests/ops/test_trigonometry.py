@@ -143,7 +143,7 @@ def test_the_others_say_so(kernel):
 
 @every(ROWS)
 def test_what_is_no_number_is_refused(row, backend):
-    with pytest.raises(TypeError, match="cannot make a tensor of str"):
+    with pytest.raises(TypeError, match="of strings"):
         row.op("q")
     with pytest.raises(TypeError, match="cannot make a tensor of dict"):
         row.op({})

@@ -31,6 +31,7 @@ from ._control import (
     use_backend,
     use_gradients,
 )
+from ._dtypes import STRING as string
 from ._engine import run_kernel
 from ._entries import BackendUnavailable
 from ._jacobian import hessian, jacobian
@@ -122,6 +123,7 @@ from .ops.cumulative import (
 )
 from .ops.depthwise import depthwise_conv2d, separable_conv2d
 from .ops.dilation import dilation2d
+from .ops.einsum import einsum
 from .ops.gather import (
     gather,
     one_hot,
@@ -130,6 +132,7 @@ from .ops.gather import (
     unsorted_segment_sum,
 )
 from .ops.linalg import matmul, matrix_transpose, tensordot, vecdot
+from .ops.matrix import diag
 from .ops.norm import (
     batch_norm,
     group_norm,
@@ -310,11 +313,13 @@ __all__ = [
     "dense_bincount",
     "depth_to_space",
     "depthwise_conv2d",
+    "diag",
     "diff",
     "dilation2d",
     "divide",
     "divide_no_nan",
     "dropout",
+    "einsum",
     "elu",
     "engine",
     "ensure_shape",
@@ -453,6 +458,7 @@ __all__ = [
     "step",
     "stop_gradient",
     "strided_slice",
+    "string",
     "subtract",
     "sum",
     "take",

@@ -3,6 +3,9 @@
 dtypes are NumPy's. Within a kind (integer, floating, complex) promotion is the array
 API's; across kinds the higher kind gives the type: int64 with float32 is float32.
 A Python or NumPy *scalar* is weak: it takes the dtype of the tensor beside it.
+
+Strings are NumPy's objects, all of them ``bytes``; they live on the host, and meet
+nothing but strings.
 """
 
 from __future__ import annotations
@@ -16,13 +19,16 @@ DType = np.dtype[Any]
 
 NAMES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
-    "float16 float32 float64 complex64 complex128"
+    "float16 float32 float64 complex64 complex128 string"
 )
-DTYPES: dict[str, DType] = {name: np.dtype(name) for name in NAMES.split()}
+STRING: DType = np.dtype(object)
+DTYPES: dict[str, DType] = {
+    name: STRING if name == "string" else np.dtype(name) for name in NAMES.split()
+}
 BOOL, INT32, FLOAT32 = (DTYPES[name] for name in ("bool", "int32", "float32"))
 COMPLEX64 = DTYPES["complex64"]
 
-_KIND = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+_KIND = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3, "O": 4}
 _WEAK: dict[type, DType] = {
     bool: BOOL,
     int: INT32,
@@ -35,11 +41,20 @@ _SPELLINGS: dict[Any, DType] = {
     **{dtype: dtype for dtype in DTYPES.values()},
     **{dtype.type: dtype for dtype in DTYPES.values()},
     **_WEAK,
+    str: STRING,
+    bytes: STRING,
 }
+
+
+def named(dtype: DType) -> str:
+    """Return the name of a dtype, as messages say it."""
+    return "string" if dtype is STRING else dtype.name
 
 
 def _promoted(a: DType, b: DType) -> DType | None:
     low, high = sorted((a, b), key=lambda d: _KIND[d.kind])
+    if high is STRING:
+        return STRING if low is STRING else None
     if _KIND[low.kind] == _KIND[high.kind] or (high.kind == "c" and low.kind == "f"):
         joined = np.promote_types(a, b)
         return joined if _KIND[joined.kind] == _KIND[high.kind] else None
@@ -59,7 +74,9 @@ def promote(op: str, a: DType, b: DType) -> DType:
     try:
         return TABLE[a, b]
     except KeyError:
-        raise TypeError(f"{op}: no dtype holds both {a} and {b}; cast one") from None
+        raise TypeError(
+            f"{op}: no dtype holds both {named(a)} and {named(b)}; cast one"
+        ) from None
 
 
 def dtype_of(value: object) -> DType:
@@ -81,7 +98,7 @@ def weak(op: str, value: complex | np.generic, beside: DType) -> DType:
     """
     plain = value.item() if isinstance(value, np.generic) else value
     own = dtype_of(plain)
-    dtype = beside
+    dtype = beside if beside is not STRING else promote(op, own, beside)
     if _KIND[own.kind] > _KIND[beside.kind]:
         dtype = TABLE[own, beside] if beside.kind == "f" else own
     check_range(op, plain, dtype)

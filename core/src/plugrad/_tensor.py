@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ._dtypes import DType
+from ._dtypes import DType, named
 from ._methods import Methods
 
 Native = Any  # whatever a backend computes with: it has ``.shape`` and ``.dtype``
@@ -102,7 +102,7 @@ class Tensor(Methods):
         return self._alive().download(self._data)
 
     def item(self) -> Any:
-        """Return the one element as a Python number.
+        """Return the one element as a Python number, or bytes.
 
         Raises:
             ValueError: There is more than one element, or none.
@@ -174,11 +174,12 @@ class Tensor(Methods):
 
     def __repr__(self) -> str:
         if self._home is NOWHERE:
-            return f"<disposed Tensor shape={self.shape} dtype={self.dtype}>"
+            return f"<disposed Tensor shape={self.shape} dtype={named(self.dtype)}>"
         values = np.array2string(
             self.numpy(), separator=", ", threshold=20, prefix="Tensor("
         )
-        return f"Tensor({values}, dtype={self.dtype}, backend={self._home.name!r})"
+        dtype, home = named(self.dtype), self._home.name
+        return f"Tensor({values}, dtype={dtype}, backend={home!r})"
 
 
 class Holder(Protocol):
@@ -189,4 +190,13 @@ class Holder(Protocol):
         """The tensor held at this moment."""
 
 
-TensorLike = Tensor | Holder | np.ndarray[Any, Any] | complex | list[Any] | np.generic
+TensorLike = (
+    Tensor
+    | Holder
+    | np.ndarray[Any, Any]
+    | complex
+    | str
+    | bytes
+    | list[Any]
+    | np.generic
+)

@@ -16,10 +16,12 @@ from plugrad import geometry
 from plugrad._context import state
 from plugrad._dtypes import (
     FLOAT32,
+    STRING,
     DType,
     canonical,
     check_range,
     dtype_of,
+    named,
     promote,
     weak,
 )
@@ -30,7 +32,8 @@ from plugrad._tensor import Tensor, TensorLike
 from . import creation, variable
 
 _KINDS = {"b": "bool", "i": "integers", "f": "floating", "c": "complex numbers"}
-SCALARS = (bool, int, float, complex, np.generic)
+_KINDS |= {"O": "strings"}
+SCALARS = (bool, int, float, complex, np.number, np.bool_)
 
 
 def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Tensor:
@@ -38,14 +41,17 @@ def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Te
 
     Args:
         value: A tensor or variable (returned as it is), a number, nested lists of
-            numbers, a NumPy array or anything that NumPy takes for one.
+            numbers, a NumPy array or anything that NumPy takes for one; or ``str`` and
+            ``bytes`` in their place.
         dtype: By default Python's numbers become float32, int32, bool or complex64,
-            and NumPy arrays keep theirs.
+            and NumPy arrays keep theirs. Text becomes ``plugrad.string``: bytes in
+            UTF-8.
         copy: Whether to copy an array; ``copy=False`` shares its memory where the
             backend can, and promises that nobody writes to it.
 
     Raises:
-        TypeError: The dtype is unknown or missing, or a list holds tensors.
+        TypeError: The dtype is unknown or missing, a list holds tensors, or strings
+            stand among numbers.
         ValueError: The lists are not all of one length.
         OverflowError: A number that its dtype cannot hold.
 
@@ -57,11 +63,18 @@ def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Te
     backend = active()
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
         given = np.asarray(value)
-        wanted = canonical(given.dtype if dtype is None else dtype)
-        with np.errstate(all="ignore"):
-            array = np.array(given, dtype=wanted, copy=True if copy else None)
+        text = given.dtype.kind in "SUTO"
+        own = STRING if text else given.dtype
+        wanted = canonical(own if dtype is None else dtype)
+        if text or wanted is STRING:
+            array = _text(given, wanted)
+        else:
+            with np.errstate(all="ignore"):
+                array = np.array(given, dtype=wanted, copy=True if copy else None)
     else:
         array = _parsed(value, dtype)
+    if array.dtype is STRING and STRING not in backend.dtypes:
+        raise TypeError(f"asarray: backend {backend.name!r} has no strings")
     return Tensor(backend.upload(array), backend)
 
 
@@ -71,13 +84,23 @@ def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
         _no_tensors_in(value)
     try:
         given = np.asarray(value)
+    except UnicodeDecodeError:  # there are bytes beside str
+        given = np.asarray(value, object)
     except ValueError:
         raise ValueError(
             "asarray: the nested lists differ in length; a tensor is rectangular"
         ) from None
-    if given.dtype.kind not in "biufc":
+    if given.dtype.kind in "SU":  # which cut off zeros at the end
+        given = np.asarray(value, object)
+    elif given.dtype.kind not in "biufcO":
         raise TypeError(f"asarray: cannot make a tensor of {type(value).__name__}")
-    wanted = dtype_of(given.dtype.type().item()) if dtype is None else canonical(dtype)
+    text = given.dtype is STRING
+    if dtype is not None:
+        wanted = canonical(dtype)
+    else:
+        wanted = STRING if text else dtype_of(given.dtype.type().item())
+    if text or wanted is STRING:
+        return _text(given, wanted)
     finite = (
         given[np.isfinite(given)] if given.dtype.kind in "iuf" else given.ravel()[:0]
     )
@@ -85,6 +108,23 @@ def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
         for limit in (finite.min().item(), finite.max().item()):
             check_range("asarray", limit, wanted)
     return given.astype(wanted)
+
+
+def _text(given: np.ndarray[Any, Any], wanted: DType) -> np.ndarray[Any, DType]:
+    """Return an array of bytes for one of str or bytes, in any dtype of NumPy."""
+    values = given.astype(object).ravel().tolist()
+    parts = [v.encode() if isinstance(v, str) else v for v in values]
+    for part in parts:
+        if not isinstance(part, bytes):
+            raise TypeError(
+                f"asarray: cannot make a tensor of {type(part).__name__}; elements are "
+                "all str or bytes, or all numbers that a dtype holds"
+            )
+    if wanted is not STRING:
+        raise TypeError(f"asarray: strings do not become {wanted}; parse them before")
+    array = np.empty(len(parts), STRING)
+    array[:] = [bytes(part) for part in parts]
+    return array.reshape(given.shape)
 
 
 def _no_tensors_in(values: Any) -> None:
@@ -141,7 +181,7 @@ def elementwise(
 
     Two tensors of one dtype and shape, at home on the active backend, and nobody
     watching: everything else is rare enough to be slower. ``kinds`` are the kinds of
-    dtypes (letters of NumPy) for which the op is defined, if not for all.
+    dtypes (letters of NumPy) for which the op is defined, if not for all numbers.
     """
     context = state.context
     backend = context.ready
@@ -152,11 +192,11 @@ def elementwise(
         and a.shape == b.shape
     ):
         a, b = alike(kernel.op, a, b)
-    if kinds and a.dtype.kind not in kinds:
-        known = ", ".join(name for kind, name in _KINDS.items() if kind in kinds)
-        raise TypeError(
-            f"{kernel.op}: is defined for {known}, got {a.dtype}; cast with astype"
-        )
+    if kinds:
+        if a.dtype.kind not in kinds:
+            raise _refused(kernel, a.dtype, kinds)
+    elif a.dtype is STRING and kernel.name not in _OF_ALL:
+        raise _refused(kernel, a.dtype, "biufc")
     if a._home is backend and b._home is backend:
         function = backend.table.get(kernel.name)
         if function is not None:
@@ -171,6 +211,13 @@ def elementwise(
 
 
 _NONE: dict[str, Any] = {}  # attributes; nobody writes to it
+_OF_ALL = ("Equal", "NotEqual")  # kernels that take strings as well as numbers
+
+
+def _refused(kernel: Kernel, dtype: DType, kinds: str) -> TypeError:
+    known = ", ".join(name for kind, name in _KINDS.items() if kind in kinds)
+    cast = "" if dtype is STRING else "; cast with astype"
+    return TypeError(f"{kernel.op}: is defined for {known}, got {named(dtype)}{cast}")
 
 
 def reduction(
@@ -197,12 +244,20 @@ def floating(op: str, value: TensorLike, kinds: str = "fc") -> Tensor:
         return x
     if x.dtype.kind == "c":
         raise TypeError(f"{op}: there is no {op} of complex numbers ({x.dtype})")
-    return creation.astype(x, FLOAT32)
+    return creation.astype(numbers(op, x), FLOAT32)
+
+
+def numbers(op: str, value: TensorLike) -> Tensor:
+    """Return ``value`` as a tensor of numbers of any kind: no strings."""
+    x = value if type(value) is Tensor else asarray(value)
+    if x.dtype is STRING:
+        raise TypeError(f"{op}: there is no {op} of strings")
+    return x
 
 
 def real(op: str, value: TensorLike) -> Tensor:
     """Return ``value`` as a tensor that has an order: no complex numbers."""
-    x = value if type(value) is Tensor else asarray(value)
+    x = numbers(op, value)
     if x.dtype.kind == "c":
         raise TypeError(f"{op}: complex numbers have no order ({x.dtype})")
     return x

@@ -90,6 +90,7 @@ def add_n(xs: Sequence[TensorLike], /) -> Tensor:
     if not xs:
         raise ValueError("add_n: the list is empty; a sum needs at least one tensor")
     tensors = _convert.together("add_n", *xs)
+    _convert.numbers("add_n", tensors[0])
     if len({x.shape for x in tensors}) != 1:
         shapes = ", ".join(str(x.shape) for x in tensors)
         raise ValueError(f"add_n: shapes {shapes} differ; use add, which broadcasts")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from plugrad import geometry
-from plugrad._dtypes import BOOL, DTYPES
+from plugrad._dtypes import BOOL, DTYPES, named
 from plugrad._engine import active, run
 from plugrad._kernel import (
     Kernel,
@@ -62,7 +62,7 @@ GREATER = Kernel("Greater", "a b", out=compared, broadcasts=True, op="greater")
 
 def greater(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return whether ``a > b``; False where one is NaN."""
-    return _convert.elementwise(GREATER, a, b, "biuf")
+    return _convert.elementwise(GREATER, a, b, "biufO")
 
 
 @decomposition(GREATER)
@@ -80,7 +80,7 @@ GREATER_EQUAL = Kernel(
 
 def greater_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return whether ``a ≥ b``; False where one is NaN."""
-    return _convert.elementwise(GREATER_EQUAL, a, b, "biuf")
+    return _convert.elementwise(GREATER_EQUAL, a, b, "biufO")
 
 
 @decomposition(GREATER_EQUAL)
@@ -96,7 +96,7 @@ LESS = Kernel("Less", "a b", out=compared, broadcasts=True, op="less")
 
 def less(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return whether ``a < b``; False where one is NaN."""
-    return _convert.elementwise(LESS, a, b, "biuf")
+    return _convert.elementwise(LESS, a, b, "biufO")
 
 
 gradients(LESS, a=None, b=None)
@@ -107,7 +107,7 @@ LESS_EQUAL = Kernel("LessEqual", "a b", out=compared, broadcasts=True, op="less_
 
 def less_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return whether ``a ≤ b``; False where one is NaN."""
-    return _convert.elementwise(LESS_EQUAL, a, b, "biuf")
+    return _convert.elementwise(LESS_EQUAL, a, b, "biufO")
 
 
 @decomposition(LESS_EQUAL)  # "not greater" would be True for NaN
@@ -142,7 +142,8 @@ def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
         condition = _convert.asarray(condition)
     if condition.dtype is not BOOL:
         raise TypeError(
-            f"where: condition must be bool, got {condition.dtype}; compare it, x != 0"
+            f"where: condition must be bool, got {named(condition.dtype)}; compare it, "
+            "x != 0"
         )
     if type(x1) is not Tensor or type(x2) is not Tensor or x1.dtype is not x2.dtype:
         x1, x2 = _convert.alike("where", x1, x2)
@@ -295,8 +296,8 @@ def bitwise_invert(x: TensorLike, /) -> Tensor:
         return run(LOGICAL_NOT, x)
     if x.dtype.kind not in "iu":
         raise TypeError(
-            f"bitwise_invert: is defined for bool, integers, got {x.dtype}; cast with "
-            "astype"
+            "bitwise_invert: is defined for bool, integers, got "
+            f"{named(x.dtype)}; cast with astype"
         )
     return run(BITWISE_NOT, x)
 

@@ -68,7 +68,7 @@ REAL: Kernel = Kernel("Real", "input", out=_part, op="real")
 
 def real(x: TensorLike, /) -> Tensor:
     """Return the real part; ``x`` itself where it is real."""
-    x = x if type(x) is Tensor else _convert.asarray(x)
+    x = _convert.numbers("real", x)
     return run(REAL, x) if x.dtype.kind == "c" else x
 
 
@@ -80,7 +80,7 @@ IMAG: Kernel = Kernel("Imag", "input", out=_part, op="imag")
 
 def imag(x: TensorLike, /) -> Tensor:
     """Return the imaginary part; zeros of the same dtype where ``x`` is real."""
-    x = x if type(x) is Tensor else _convert.asarray(x)
+    x = _convert.numbers("imag", x)
     return run(IMAG, x) if x.dtype.kind == "c" else creation.zeros_like(x)
 
 
@@ -89,7 +89,7 @@ gradients(IMAG, input=lambda dy: run(COMPLEX, creation.zeros_like(dy), dy))
 
 def conj(x: TensorLike, /) -> Tensor:
     """Return the conjugate, ``Re x - i·Im x``; ``x`` itself where it is real."""
-    x = x if type(x) is Tensor else _convert.asarray(x)
+    x = _convert.numbers("conj", x)
     if x.dtype.kind != "c":
         return x
     return run(COMPLEX, run(REAL, x), run(unary.NEG, run(IMAG, x)))

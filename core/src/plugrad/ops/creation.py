@@ -18,10 +18,12 @@ from plugrad._dtypes import (
     COMPLEX64,
     FLOAT32,
     INT32,
+    STRING,
     DType,
     canonical,
     check_range,
     dtype_of,
+    named,
 )
 from plugrad._engine import active, run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
@@ -50,6 +52,11 @@ def astype(x: TensorLike, dtype: Any, /) -> Tensor:
     dtype = canonical(dtype)
     if x.dtype is dtype:
         return x
+    if x.dtype is STRING or dtype is STRING:
+        raise TypeError(
+            f"astype: {named(x.dtype)} does not become {named(dtype)}; strings and "
+            "numbers are converted on the host"
+        )
     return run(CAST, x, dtype=_held("astype", dtype))
 
 
@@ -60,7 +67,7 @@ def _held(op: str, dtype: DType) -> DType:
     """Return ``dtype`` if the active backend holds it."""
     backend = active()
     if dtype not in backend.dtypes:
-        raise TypeError(f"{op}: backend {backend.name!r} has no {dtype}")
+        raise TypeError(f"{op}: backend {backend.name!r} has no {named(dtype)}")
     return dtype
 
 
@@ -91,20 +98,32 @@ FILL = Kernel(
 
 
 def full(
-    shape: int | Sequence[int], fill_value: Number, /, *, dtype: Any = None
+    shape: int | Sequence[int],
+    fill_value: Number | str | bytes,
+    /,
+    *,
+    dtype: Any = None,
 ) -> Tensor:
     """Return ``fill_value`` in every place of ``shape``.
 
-    The dtype is float32, int32, bool or complex64, after the value, unless given.
+    The dtype is float32, int32, bool, complex64 or string, after the value, unless
+    given.
 
     Raises:
         ValueError: A size is negative.
-        TypeError: The value is no number, or complex and the dtype is not.
+        TypeError: The value is no number or text, or complex and the dtype is not.
         OverflowError: ``dtype`` cannot hold the value.
 
     """
+    if isinstance(fill_value, str | bytes):
+        text = fill_value.encode() if isinstance(fill_value, str) else bytes(fill_value)
+        wanted = STRING if dtype is None else canonical(dtype)
+        if wanted is not STRING:
+            raise TypeError(f"full: {wanted} cannot hold {fill_value!r}")
+        sizes = _sizes("full", shape)
+        return run(FILL, shape=sizes, value=text, dtype=_held("full", wanted))
     value = _number("full", "fill_value", fill_value)
-    wanted = dtype_of(value) if dtype is None else canonical(dtype)
+    wanted = dtype_of(value) if dtype is None else _numeric("full", dtype)
     if isinstance(value, complex) and wanted.kind in "iuf":
         raise TypeError(f"full: {wanted} cannot hold the complex number {value}")
     if isinstance(value, float) and wanted.kind in "iu":
@@ -118,14 +137,22 @@ def full(
 
 def zeros(shape: int | Sequence[int], /, *, dtype: Any = None) -> Tensor:
     """Return zeros; float32 unless another dtype is given."""
-    wanted = FLOAT32 if dtype is None else _held("zeros", canonical(dtype))
+    wanted = FLOAT32 if dtype is None else _held("zeros", _numeric("zeros", dtype))
     return run(FILL, shape=_sizes("zeros", shape), value=0, dtype=wanted)
 
 
 def ones(shape: int | Sequence[int], /, *, dtype: Any = None) -> Tensor:
     """Return ones; float32 unless another dtype is given."""
-    wanted = FLOAT32 if dtype is None else _held("ones", canonical(dtype))
+    wanted = FLOAT32 if dtype is None else _held("ones", _numeric("ones", dtype))
     return run(FILL, shape=_sizes("ones", shape), value=1, dtype=wanted)
+
+
+def _numeric(op: str, dtype: Any) -> DType:
+    """Return a dtype that holds numbers."""
+    wanted = canonical(dtype)
+    if wanted is STRING:
+        raise TypeError(f"{op}: strings are no numbers; use full, with str or bytes")
+    return wanted
 
 
 def _sizes(op: str, shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -154,7 +181,9 @@ def _number(op: str, name: str, value: object) -> int | float | complex:
 # --- constants like a tensor -----------------------------------------------------
 
 
-def full_like(x: TensorLike, fill_value: Number, /, *, dtype: Any = None) -> Tensor:
+def full_like(
+    x: TensorLike, fill_value: Number | str | bytes, /, *, dtype: Any = None
+) -> Tensor:
     """Return ``fill_value`` in the shape, and unless given the dtype, of ``x``."""
     x = _convert.asarray(x)
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype)
@@ -166,9 +195,9 @@ ZEROS_LIKE = Kernel("ZerosLike", "x", out=same, op="zeros_like")
 def zeros_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
     """Return zeros in the shape, and unless given the dtype, of ``x``."""
     x = _convert.asarray(x)
-    if dtype is None:
+    if dtype is None and x.dtype is not STRING:
         return run(ZEROS_LIKE, x)
-    return zeros(x.shape, dtype=dtype)
+    return zeros(x.shape, dtype=x.dtype if dtype is None else dtype)
 
 
 @decomposition(ZEROS_LIKE)
@@ -182,9 +211,9 @@ ONES_LIKE = Kernel("OnesLike", "x", out=same, op="ones_like")
 def ones_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
     """Return ones in the shape, and unless given the dtype, of ``x``."""
     x = _convert.asarray(x)
-    if dtype is None:
+    if dtype is None and x.dtype is not STRING:
         return run(ONES_LIKE, x)
-    return ones(x.shape, dtype=dtype)
+    return ones(x.shape, dtype=x.dtype if dtype is None else dtype)
 
 
 @decomposition(ONES_LIKE)

@@ -164,7 +164,7 @@ def unsorted_segment_sum(
     or too large are left out; sums of no slice are 0, those of bool are int32.
     """
     op = "unsorted_segment_sum"
-    x = _convert.asarray(x)
+    x = _convert.numbers(op, x)
     x = creation.astype(x, INT32) if x.dtype is BOOL else x
     ids = indexing.integer_tensor(op, "segment_ids", segment_ids)
     (count,) = integers(op, "num_segments", num_segments)

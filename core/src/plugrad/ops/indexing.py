@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plugrad import geometry
-from plugrad._dtypes import BOOL, DTYPES, INT32, DType
+from plugrad._dtypes import BOOL, DTYPES, INT32, DType, named
 from plugrad._engine import run
 from plugrad._tensor import Tensor, TensorLike
 
@@ -295,7 +295,8 @@ def _listed(value: Any) -> np.ndarray[Any, DType]:
 
 
 def _no_integers(op: str, name: str, dtype: DType) -> TypeError:
-    return TypeError(f"{op}: {name} must be integers, got {dtype}; cast with astype")
+    what = f"{op}: {name} must be integers"
+    return TypeError(f"{what}, got {named(dtype)}; cast with astype")
 
 
 def counted_from_0(op: str, indices: TensorLike, size: int, axis: int) -> Tensor:

@@ -1,21 +1,22 @@
-"""Products of vectors and matrices, norms. Kernels: ``BatchMatMul``.
+"""Products of vectors and matrices, norms of vectors. Kernels: ``BatchMatMul``.
 
 Public at the top level where the array API standard has them there (``matmul
-matrix_transpose tensordot vecdot``), all others as ``plugrad.linalg``.
+matrix_transpose tensordot vecdot``), all others as ``plugrad.linalg``, which shows what
+``matrix`` and ``matrix_factors`` define too.
 
-Map: products; parts and transposes; norms.
+Map: what is public here; products; parts and transposes; norms.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from plugrad import geometry
-from plugrad._dtypes import BOOL, INT32
+from plugrad._dtypes import BOOL, INT32, STRING
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, gradients
 from plugrad._tensor import Tensor, TensorLike
@@ -31,6 +32,57 @@ from . import (
     slicing,
     unary,
 )
+from .matrix import (
+    band_part,
+    det,
+    inv,
+    matrix_norm,
+    matrix_power,
+    slogdet,
+    solve,
+    triangular_solve,
+)
+from .matrix_factors import (
+    cholesky,
+    cond,
+    eigh,
+    eigvalsh,
+    gram_schmidt,
+    lstsq,
+    matrix_rank,
+    pinv,
+    qr,
+    svd,
+    svdvals,
+)
+
+__all__ = [
+    "band_part",
+    "cholesky",
+    "cond",
+    "cross",
+    "det",
+    "diagonal",
+    "eigh",
+    "eigvalsh",
+    "gram_schmidt",
+    "inv",
+    "kron",
+    "lstsq",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "svdvals",
+    "trace",
+    "triangular_solve",
+    "vector_norm",
+]
 
 # --- products --------------------------------------------------------------------
 
@@ -41,6 +93,8 @@ def _factors(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
         a, b = _convert.together(op, a, b)
     if a.dtype is BOOL:
         return creation.astype(a, INT32), creation.astype(b, INT32)
+    if a.dtype is STRING:
+        _convert.numbers(op, a)
     return a, b
 
 
@@ -372,29 +426,3 @@ def _power_norm(
         y = binary.pow(compare.where(zero, 1.0, total), 1 / ord)
         y = compare.where(zero, 0.0, y)
     return y * run(shape.RESHAPE, top, shape=y.shape)
-
-
-def matrix_norm(
-    x: TensorLike,
-    /,
-    *,
-    keepdims: bool = False,
-    ord: float | Literal["fro"] = "fro",
-) -> Tensor:
-    """Return the norm of each matrix (the last two axes).
-
-    ``"fro"`` is ``√Σ |x|²``, 1 the largest sum of a column and -1 the smallest, inf and
-    -inf the same of rows. Others need singular values, and are not here.
-    """
-    x = _matrices("matrix_norm", _convert.floating("matrix_norm", x))
-    if ord == "fro":
-        return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
-    if ord not in (1, -1, math.inf, -math.inf):
-        raise ValueError(
-            f"matrix_norm: ord {ord!r} needs singular values; use 'fro', 1, -1, inf "
-            "or -inf"
-        )
-    sums = reduce.sum(unary.abs(x), axis=-2 if abs(ord) == 1 else -1, keepdims=True)
-    extreme = reduce.max if ord > 0 else reduce.min
-    y = extreme(sums, axis=(-2, -1), keepdims=True)
-    return y if keepdims else run(shape.RESHAPE, y, shape=x.shape[:-2])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from plugrad._dtypes import STRING
 from plugrad._engine import to
 from plugrad._tensor import Tensor
 
@@ -34,19 +35,22 @@ from . import (
 )
 from .variable import Variable
 
+COMPARABLE = (Tensor, Variable, int, float, complex, np.generic, list, tuple)
 
-def _known(value: object) -> bool:
-    """Tell whether a value can be compared; ``tensor == None`` is False, no error."""
-    kinds = (Tensor, Variable, int, float, complex, np.generic, list, tuple)
-    return isinstance(value, kinds) or hasattr(value, "__array__")
+
+def _known(a: Any, b: object) -> bool:
+    """Tell whether ``b`` can be compared; ``tensor == None`` is False, no error."""
+    if isinstance(b, COMPARABLE) or hasattr(b, "__array__"):
+        return True
+    return isinstance(b, str | bytes) and a.dtype is STRING
 
 
 def _equal(a: Any, b: Any) -> Any:
-    return compare.equal(a, b) if _known(b) else NotImplemented
+    return compare.equal(a, b) if _known(a, b) else NotImplemented
 
 
 def _not_equal(a: Any, b: Any) -> Any:
-    return compare.not_equal(a, b) if _known(b) else NotImplemented
+    return compare.not_equal(a, b) if _known(a, b) else NotImplemented
 
 
 def _transposed(x: Tensor) -> Tensor:

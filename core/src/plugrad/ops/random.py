@@ -345,7 +345,7 @@ MULTINOMIAL = Kernel(
     "logits noise",
     attrs="normalized",
     out=lambda logits, noise, normalized: Spec(noise.shape[1::-1], INT32),
-    op="multinomial",
+    op="random.multinomial",
 )
 NOISE = 1 << 20  # numbers to a run
 

@@ -45,9 +45,9 @@ def one_axis(op: str, axis: int, rank: int) -> int:
     return found[0]
 
 
-def _summand(x: TensorLike, dtype: Any) -> Tensor:
+def _summand(x: TensorLike, dtype: Any, op: str = "sum") -> Tensor:
     """Convert what is to be summed; bool and small integers become 32 bits wide."""
-    x = _convert.asarray(x)
+    x = _convert.numbers(op, x)
     return creation.astype(
         x, SUMMED_AS.get(x.dtype, x.dtype) if dtype is None else dtype
     )
@@ -290,7 +290,7 @@ def prod(
     Bool and integers of less than 32 bits give int32 (unsigned ones uint32); ``dtype``
     casts first. Zeros among the elements do no harm to the gradient.
     """
-    x = _summand(x, dtype)
+    x = _summand(x, dtype, "prod")
     axis = geometry.axes("prod", axis, len(x.shape))
     return run(PROD, x, axis=axis, keepdims=keepdims)
 

@@ -96,7 +96,7 @@ def scatter_nd(
     ``[..., *shape[k:]]``. Updates of the same place add up.
     """
     sizes = integers("scatter_nd", "shape", shape)
-    updates = _convert.asarray(updates)
+    updates = _convert.numbers("scatter_nd", updates)
     if min(sizes, default=0) < 0:
         raise ValueError(f"scatter_nd: shape {sizes} has a negative size")
     places = _places("scatter_nd", indices, updates.shape, sizes)

@@ -213,7 +213,7 @@ def repeat(
         counts = indexing.integer_tensor("repeat", "repeats", repeats).numpy()
     if counts.shape not in ((), (1,), (size,)) or counts.min(initial=0) < 0:
         raise ValueError(
-            f"repeat: expected one number or {size}, none negative, got {repeats}"
+            f"repeat: expected one number or {size}, none negative, got {repeats!r}"
         )
     if counts.size != 1:
         where = np.repeat(np.arange(size, dtype=np.int32), counts)

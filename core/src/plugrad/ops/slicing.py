@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from plugrad import geometry
-from plugrad._dtypes import DType, weak
+from plugrad._dtypes import STRING, DType, weak
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
@@ -229,13 +229,13 @@ def pad(
     paddings: Sequence[Sequence[int]],
     *,
     mode: Literal["constant", "reflect", "symmetric"] = "constant",
-    constant_values: complex = 0,
+    constant_values: complex | str | bytes = 0,
 ) -> Tensor:
     """Return ``x`` with elements added before and behind along each axis.
 
     ``paddings`` is a pair (before, after) for each axis; ``constant_values`` is one
-    number. ``"reflect"`` mirrors at the first or last element, and ``"symmetric"`` at
-    the edge behind it, so that it comes twice.
+    number, or for strings one ``str`` or ``bytes``. ``"reflect"`` mirrors at the first
+    or last element, and ``"symmetric"`` at the edge behind it, so that it comes twice.
     """
     x = _convert.asarray(x)
     found = geometry.pairs("pad", "paddings", paddings, len(x.shape))
@@ -254,9 +254,14 @@ def pad(
     return run(MIRROR_PAD, x, paddings=found, mode=mode)
 
 
-def constant(op: str, value: object, dtype: DType) -> complex:
-    """Return a number for an attribute as one of Python that ``dtype`` can hold."""
+def constant(op: str, value: object, dtype: DType) -> complex | bytes:
+    """Return a number for an attribute as one of Python that ``dtype`` can hold.
+
+    Strings are bytes, and 0 stands for the empty one.
+    """
     plain = value.item() if isinstance(value, np.generic) else value
+    if dtype is STRING and (isinstance(plain, str | bytes) or plain == 0):
+        return plain.encode() if isinstance(plain, str) else plain or b""
     if not isinstance(plain, int | float | complex):
         raise TypeError(f"{op}: expected a number, got {type(value).__name__}")
     if weak(op, plain, dtype) is not dtype and plain not in (0, 1):

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import math
 
-from plugrad._dtypes import BOOL, FLOAT32
+from plugrad._dtypes import BOOL, FLOAT32, STRING
 from plugrad._engine import run
 from plugrad._kernel import Kernel, compared, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, complexes, creation
+
+NUMBERS = "biufc"  # every kind of dtype but strings
 
 # --- tools -----------------------------------------------------------------------
 
@@ -55,6 +57,8 @@ def negative(x: TensorLike, /) -> Tensor:
     x = x if type(x) is Tensor else _convert.asarray(x)
     if x.dtype is BOOL:
         raise TypeError("negative: is not defined for bool; use logical_not, or astype")
+    if x.dtype is STRING:
+        raise TypeError("negative: there is no negative of strings")
     return _convert.unary(NEG, x)
 
 
@@ -68,7 +72,7 @@ gradients(NEG, x=lambda dy: -dy)
 
 def positive(x: TensorLike, /) -> Tensor:
     """Return ``+x``: the same numbers as a new tensor."""
-    return creation.identity(x)
+    return creation.identity(_convert.numbers("positive", x))
 
 
 SIGN = Kernel("Sign", "x", out=same, op="sign")
@@ -166,6 +170,12 @@ def round(x: TensorLike, /) -> Tensor:
 
 @decomposition(ROUND)
 def _(x: Tensor) -> Tensor:
+    if x.dtype.kind != "c":
+        return _to_even(x)
+    return complexes.complex(_to_even(complexes.real(x)), _to_even(complexes.imag(x)))
+
+
+def _to_even(x: Tensor) -> Tensor:
     low = floor(x)
     rest, half = x - low, low * 0.5
     odd = compare.logical_and(compare.equal(rest, 0.5), half > floor(half))
@@ -190,7 +200,7 @@ IS_FINITE = Kernel("IsFinite", "x", out=compared, op="isfinite")
 
 def isfinite(x: TensorLike, /) -> Tensor:
     """Return where ``x`` is neither infinite nor NaN, as bool."""
-    return _convert.unary(IS_FINITE, x)
+    return _convert.floating_unary(IS_FINITE, x, NUMBERS)
 
 
 @decomposition(IS_FINITE)
@@ -208,7 +218,7 @@ IS_INF = Kernel("IsInf", "x", out=compared, op="isinf")
 
 def isinf(x: TensorLike, /) -> Tensor:
     """Return where ``x``, or a part of it if it is complex, is ±infinity, as bool."""
-    return _convert.unary(IS_INF, x)
+    return _convert.floating_unary(IS_INF, x, NUMBERS)
 
 
 @decomposition(IS_INF)
@@ -226,7 +236,7 @@ IS_NAN = Kernel("IsNan", "x", out=compared, op="isnan")
 
 def isnan(x: TensorLike, /) -> Tensor:
     """Return where ``x``, or a part of it if it is complex, is NaN, as bool."""
-    return _convert.unary(IS_NAN, x)
+    return _convert.floating_unary(IS_NAN, x, NUMBERS)
 
 
 @decomposition(IS_NAN)

@@ -27,7 +27,13 @@ DTYPES = [
     "float64",
     "complex64",
     "complex128",
+    "string",
 ]
+
+
+def boxed(y: Any) -> Array:
+    """Return what NumPy gives for one string, the bytes themselves, as an array."""
+    return np.array(y, object) if type(y) is bytes else y
 
 
 class NumpyArrays:
@@ -44,8 +50,9 @@ class NumpyArrays:
         return view
 
     def nbytes(self, native: Array) -> int:
-        """Return the bytes of the elements."""
-        return native.nbytes
+        """Return the bytes of the elements; strings are pointers to theirs."""
+        texts = native.flat if native.dtype.hasobject else ()
+        return native.nbytes + sum(map(len, texts))
 
 
 class _Quiet(threading.local):

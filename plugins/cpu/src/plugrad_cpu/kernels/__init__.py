@@ -11,10 +11,13 @@ from . import (
     cumulative,
     depthwise,
     dilation,
+    einsum,
     fft,
     fused,
     gather,
     linalg,
+    matrix,
+    matrix_factors,
     norm,
     pool,
     random,
@@ -39,10 +42,13 @@ KERNELS = (
     | cumulative.kernels
     | depthwise.kernels
     | dilation.kernels
+    | einsum.kernels
     | fft.kernels
     | fused.kernels
     | gather.kernels
     | linalg.kernels
+    | matrix.kernels
+    | matrix_factors.kernels
     | norm.kernels
     | pool.kernels
     | random.kernels

@@ -61,12 +61,25 @@ def identity(x: Array) -> Array:
 
 @kernels("Fill")
 def fill(
-    arrays: NumpyArrays, *, shape: tuple[int, ...], value: complex, dtype: np.dtype
+    arrays: NumpyArrays,
+    *,
+    shape: tuple[int, ...],
+    value: complex | bytes,
+    dtype: np.dtype,
 ) -> Array:
     """Zeros, but for the negative one, come clean from the system."""
     if value == 0 and copysign(1, value.real) > 0:
         return np.zeros(shape, dtype)
-    return np.full(shape, value, dtype)
+    return filled(shape, value, dtype)
+
+
+def filled(shape: tuple[int, ...], value: complex | bytes, dtype: np.dtype) -> Array:
+    """Return ``value`` everywhere; ``full`` would cut off zeros at the end of bytes."""
+    if not isinstance(value, bytes):
+        return np.full(shape, value, dtype)
+    y = np.empty(shape, dtype)
+    y.fill(value)
+    return y
 
 
 @kernels("ZerosLike")
@@ -87,6 +100,10 @@ def range_(
 ) -> Array:
     """Whole numbers wrap on the way but not at the end; others go by float64."""
     if isinstance(start, int) and isinstance(step, int) and dtype.kind in "iu":
+        limits, stop = np.iinfo(dtype), start + step * size
+        least, most = max(limits.min, -(2**53)), min(limits.max, 2**53)
+        if step and least <= min(start, stop) and max(start, stop) <= most:
+            return np.arange(start, stop, step, dtype=dtype)
         places = np.arange(size, dtype=np.uint64)
         first, distance = np.uint64(start % 2**64), np.uint64(step % 2**64)
         return (first + places * distance).astype(dtype)

@@ -12,13 +12,17 @@ from ._windows import Index, batches
 
 kernels = KernelTable()
 
-# What one tap is about: its row of the filter, the windows, what they see there.
-Tap = tuple[tuple[int, ...], Index, Index]
+# A tap: its number, its row of the filter, the windows, what they see there.
+Tap = tuple[int, tuple[int, ...], Index, Index]
 
 
 def _taps(windows: Windows) -> Iterator[Tap]:
-    """Pass over the windows that see nothing but padding at a tap."""
-    for at in np.ndindex(*windows.window):
+    """Pass over taps from the last to the first, whose number is the largest.
+
+    Windows that see padding at a tap are left out.
+    """
+    rows = [*np.ndindex(*windows.window)]
+    for number, at in enumerate(reversed(rows), 1):
         here, there = [slice(None)], [slice(None)]
         for i, a in enumerate(at):
             stride = windows.strides[i]
@@ -30,7 +34,7 @@ def _taps(windows: Windows) -> Iterator[Tap]:
             first = begin * stride + offset
             there.append(slice(first, first + (end - begin) * stride, stride))
         if all(place.start < place.stop for place in here[1:]):
-            yield at, tuple(here), tuple(there)
+            yield number, at, tuple(here), tuple(there)
 
 
 @kernels("Dilation2D")
@@ -49,7 +53,7 @@ def dilation2d(x: Array, filter: Array, *, geometry: Windows) -> Array:
 def _largest(
     larger: np.ufunc, x: Array, filter: Array, y: Array, windows: Windows
 ) -> None:
-    for at, here, there in _taps(windows):
+    for _, at, here, there in _taps(windows):
         onto = y[here]
         larger(onto, x[there] + _row(filter[at], onto), out=onto)
 
@@ -60,26 +64,37 @@ def _row(row: Array, beside: Array) -> Array:
 
 
 def _winners(x: Array, filter: Array, windows: Windows) -> Array:
-    """Return which tap of each window is the first with the largest sum, from 1; or 0.
+    """Return, for each window, which tap is the first with the largest sum; or 0.
 
     Of sums that are rounded to one number, that with the largest error is largest.
     """
     y = dilation2d(x, filter, geometry=windows)
     found = np.zeros(y.shape, np.int32)
-    taps = list(enumerate(_taps(windows), 1))
+    taps = list(_taps(windows))
     for part in batches(x, 1 << 18):
-        most = np.full(y[part].shape, -np.inf, x.dtype) if x.dtype.kind == "f" else None
-        for number, (at, here, there) in reversed(taps):
-            a = x[part][there]
-            b = _row(filter[at], a)
-            total = a + b
-            hit = total == y[part][here]
-            if most is not None:
-                error = _error(a, b, total)
-                hit &= ~(error < most[here])  # not >=: sums may be infinite, errors NaN
-                np.copyto(most[here], error, where=hit)
-            np.copyto(found[part][here], number, where=hit)
+        hits = 0
+        for number, at, here, there in taps:
+            a, onto = x[part][there], found[part][here]
+            hit = a + _row(filter[at], a) == y[part][here]
+            hits += int(np.count_nonzero(hit))
+            np.maximum(onto, hit * np.int32(number), out=onto)
+        if x.dtype.kind == "f" and hits > np.count_nonzero(found[part]):
+            _decide(x[part], filter, y[part], found[part], taps)
     return found
+
+
+def _decide(x: Array, filter: Array, y: Array, found: Array, taps: list[Tap]) -> None:
+    """Find the winners among equal sums by what rounding took from them."""
+    most = np.full(y.shape, -np.inf, x.dtype)
+    for number, at, here, there in taps:
+        a = x[there]
+        b = _row(filter[at], a)
+        total = a + b
+        error = _error(a, b, total)
+        hit = total == y[here]
+        hit &= ~(error < most[here])  # not >=: sums may be infinite, their errors NaN
+        np.copyto(most[here], error, where=hit)
+        np.copyto(found[here], number, where=hit)
 
 
 def _error(a: Array, b: Array, total: Array) -> Array:
@@ -96,7 +111,7 @@ def dilation2d_input(x: Array, filter: Array, dy: Array, *, geometry: Windows) -
     """Hand each cotangent to the element that has won."""
     winners = _winners(x, filter, geometry)
     dx = np.zeros(x.shape, dy.dtype)
-    for number, (_, here, there) in enumerate(_taps(geometry), 1):
+    for number, _, here, there in _taps(geometry):
         onto = dx[there]
         np.add(onto, _mine(winners, number, dy, here), out=onto)
     return dx
@@ -109,7 +124,7 @@ def dilation2d_filter(
     """Add up the cotangents of the windows in which a tap has won."""
     winners = _winners(x, filter, geometry)
     df = np.zeros(filter.shape, dy.dtype)
-    for number, (at, here, _) in enumerate(_taps(geometry), 1):
+    for number, at, here, _ in _taps(geometry):
         mine = _mine(winners, number, dy, here)
         df[at] = reduce.sum(mine, axis=(0, 1, 2), keepdims=False)
     return df

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from plugrad.plugin import KernelTable
 
-from ..arrays import Array
+from ..arrays import Array, boxed
 
 kernels = KernelTable()
 
@@ -19,7 +19,7 @@ def gather(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
     try:
         at = _unsigned(indices)
         if not batch_dims:
-            return x.take(at, axis)
+            return boxed(x.take(at, axis))
         if at.size and at.max() >= n:
             raise IndexError
     except IndexError:

@@ -57,12 +57,27 @@ def avg_pool(x: Array, *, geometry: Windows) -> Array:
     return np.true_divide(total, _counts(geometry, 0, x.dtype))
 
 
+def _tiled(geometry: Windows) -> bool:
+    """Tell whether each element of the input is in one window."""
+    sizes = zip(geometry.out_shape[1:-1], geometry.window, strict=True)
+    return (
+        geometry.strides == geometry.window
+        and max(geometry.dilations) == 1
+        and geometry.in_shape[1:-1] == tuple(n * k for n, k in sizes)
+        and not any(map(any, geometry.padding))
+    )
+
+
 @kernels("AvgPool3DGrad")
 @kernels("AvgPoolGrad")
 @widened
 def avg_pool_grad(dy: Array, x: Array | None, *, geometry: Windows) -> Array:
     """Spread the shares along one axis after the other."""
     share = np.true_divide(dy, _counts(geometry, 1, dy.dtype))
+    if _tiled(geometry):
+        for axis, count in enumerate(geometry.window, 1):
+            share = share.repeat(count, axis)
+        return share
     whole = empty(geometry.in_shape, geometry, dy.dtype)
     for axis in range(1, share.ndim - 1):
         sizes = (*share.shape[:axis], whole.shape[axis], *share.shape[axis + 1 :])

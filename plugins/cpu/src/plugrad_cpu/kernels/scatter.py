@@ -8,7 +8,7 @@ import math
 import numpy as np
 from plugrad.plugin import KernelTable
 
-from ..arrays import Array
+from ..arrays import Array, boxed
 from .gather import added, out_of_range
 
 kernels = KernelTable()
@@ -37,8 +37,8 @@ def gather_nd(params: Array, indices: Array) -> Array:
     lead, rest = params.shape[:depth], params.shape[depth:]
     rows = _rows("gather_nd", indices, lead)
     if depth and not params.flags.c_contiguous:
-        return params[tuple(np.moveaxis(indices, -1, 0))]
-    return params.reshape(math.prod(lead), *rest).take(rows, 0)
+        return boxed(params[tuple(np.moveaxis(indices, -1, 0))])
+    return boxed(params.reshape(math.prod(lead), *rest).take(rows, 0))
 
 
 @kernels("ScatterNd")

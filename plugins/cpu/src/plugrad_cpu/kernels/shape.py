@@ -79,6 +79,8 @@ def split(x: Array, *, sizes: tuple[int, ...], axis: int) -> tuple[Array, ...]:
 @kernels("Unpack")
 def unpack(value: Array, *, axis: int) -> tuple[Array, ...]:
     """Return views."""
+    if value.ndim == 1 and value.dtype.hasobject:
+        return tuple([row.reshape(()) for row in value.reshape(-1, 1)])
     return tuple(value if axis == 0 else np.moveaxis(value, axis, 0))
 
 
@@ -91,5 +93,7 @@ def transpose(x: Array, *, axes: tuple[int, ...]) -> Array:
 @kernels("Reverse")
 def reverse(x: Array, *, axis: tuple[int, ...]) -> Array:
     """Return a view."""
+    if not axis:
+        return x
     back, all_ = slice(None, None, -1), slice(None)
     return x[tuple([back if i in axis else all_ for i in range(x.ndim)])]

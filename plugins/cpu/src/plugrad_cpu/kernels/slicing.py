@@ -4,6 +4,7 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
+from .creation import filled
 
 kernels = KernelTable()
 
@@ -14,6 +15,8 @@ Pairs = tuple[tuple[int, int], ...]
 @kernels("Slice")
 def slice_(x: Array, *, begin: Sizes, size: Sizes) -> Array:
     """Return a view."""
+    if not size:  # else it is the element
+        return x
     return x[tuple([slice(b, b + n) for b, n in zip(begin, size, strict=True)])]
 
 
@@ -24,16 +27,16 @@ def strided_slice(x: Array, *, begin: Sizes, size: Sizes, strides: Sizes) -> Arr
     for b, n, s in zip(begin, size, strides, strict=True):
         end = b + n * s
         places.append(slice(b, end if end >= 0 else None, s) if n else slice(0, 0))
-    return x[tuple(places)]
+    return x[tuple(places)] if places else x
 
 
 @kernels("PadV2")
-def pad(x: Array, *, paddings: Pairs, constant_values: complex) -> Array:
+def pad(x: Array, *, paddings: Pairs, constant_values: complex | bytes) -> Array:
     """Write ``x`` into the middle; the system has zeros (but not -0.0) for free."""
     sizes = zip(x.shape, paddings, strict=True)
     shape = tuple([before + n + after for n, (before, after) in sizes])
     zero = isinstance(constant_values, int) and not constant_values
-    y = np.zeros(shape, x.dtype) if zero else np.full(shape, constant_values, x.dtype)
+    y = np.zeros(shape, x.dtype) if zero else filled(shape, constant_values, x.dtype)
     sizes = zip(x.shape, paddings, strict=True)
     y[tuple([slice(before, before + n) for n, (before, _) in sizes])] = x
     return y

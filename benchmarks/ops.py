@@ -1,0 +1,661 @@
+"""Print what every kernel costs on cpu, through its op, beside a short NumPy formula.
+
+At two sizes: some 8x8 elements, where only overhead counts, and about a million. Minima
+of interleaved rounds. Kernels that take more than 1.3 times as long as the formula when
+they are large are marked::
+
+    python benchmarks/ops.py [--json] [--only Conv2D]
+
+Map: inputs; the table, a row a kernel; measuring; printing.
+"""
+
+import argparse
+import json
+import math
+import timeit
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+from numpy.lib.stride_tricks import sliding_window_view as windows
+from plugrad import _discovery
+from plugrad._registry import registry
+
+Array = np.ndarray[Any, Any]
+Sizes = Callable[[bool], tuple[Array, ...]]
+
+LIMIT = 1.3
+VIEW = 20  # microseconds: what is faster has not touched a million elements
+# Nothing to compare with: the formula would be the kernel, or there is no work.
+WITHOUT = {
+    "BroadcastArgs": "two short lists",
+    "Dilation2DBackpropFilter": "which tap wins, window by window, is no formula",
+    "Dilation2DBackpropInput": "which tap wins, window by window, is no formula",
+    "Multinomial": "the draws cost more than the kernel",
+}
+
+# --- inputs ----------------------------------------------------------------------
+
+
+def draw(shape: tuple[int, ...], dtype: str = "float32") -> Array:
+    """Return numbers that suit all functions: floating ones are in (0.2, 0.9)."""
+    rng = np.random.default_rng(math.prod(shape))
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.startswith("int"):
+        return rng.integers(1, 8, shape).astype(dtype)
+    if dtype.startswith("complex"):
+        return draw(shape) + 1j * draw(shape)
+    return rng.uniform(0.2, 0.9, shape).astype(dtype)
+
+
+def square(*dtypes: str) -> Sizes:
+    """Return matrices, one for each dtype."""
+    return lambda large: tuple(
+        draw((1000,) * 2 if large else (8, 8), d) for d in dtypes
+    )
+
+
+def images(*more: tuple[int, ...]) -> Sizes:
+    """Return images with 8 channels, and filters of given shapes."""
+    sizes = (4, 180, 180, 8), (1, 8, 8, 8)
+    return lambda large: (draw(sizes[not large]), *map(draw, more))
+
+
+def volumes(*more: tuple[int, ...]) -> Sizes:
+    """Return volumes with 4 channels, and filters of given shapes."""
+    sizes = (2, 50, 50, 50, 4), (1, 4, 4, 4, 4)
+    return lambda large: (draw(sizes[not large]), *map(draw, more))
+
+
+def pairs(cut: int, spatial: int = 2) -> Sizes:
+    """Return images or volumes, and others that are smaller by ``cut`` on each axis."""
+
+    def make(large: bool) -> tuple[Array, ...]:
+        (x,) = (images() if spatial == 2 else volumes())(large)
+        size = (x.shape[0], *(n - cut for n in x.shape[1:-1]), x.shape[-1])
+        return x, draw(size)
+
+    return make
+
+
+def halves(spatial: int = 2) -> Sizes:
+    """Return an image or a volume, its maxima over windows of 2, and cotangents."""
+
+    def make(large: bool) -> tuple[Array, ...]:
+        (x,) = (images() if spatial == 2 else volumes())(large)
+        order = np.random.default_rng(0).permutation(x.size)  # no ties
+        x = (order / x.size + 0.2).astype(np.float32).reshape(x.shape)
+        y = blocks(x).max(WITHIN[spatial])
+        return draw(y.shape), x, y
+
+    return make
+
+
+def rows(count: int) -> Sizes:
+    """Return a matrix and the numbers of some of its rows."""
+
+    def make(large: bool) -> tuple[Array, ...]:
+        (x,) = square("float32")(large)
+        rng = np.random.default_rng(0)
+        places = rng.integers(0, len(x), count * len(x) // 8)
+        return x, places.astype(np.int32)
+
+    return make
+
+
+def updates(large: bool) -> tuple[Array, ...]:
+    """Return a matrix, the numbers of all of its rows mixed, and new rows."""
+    (x,) = square("float32")(large)
+    places = np.random.default_rng(0).permutation(len(x)).astype(np.int32)
+    return x, places[:, None], draw(x.shape)
+
+
+def vectors(large: bool) -> tuple[Array, ...]:
+    """Return an ascending vector and another one."""
+    n = 1_000_000 if large else 64
+    return np.sort(draw((n,))), draw((n // 8,))
+
+
+# --- formulas --------------------------------------------------------------------
+
+WITHIN = {2: (2, 4), 3: (2, 4, 6)}  # the axes of ``blocks`` that are inside
+
+
+def blocks(x: Array) -> Array:
+    """Return windows of 2 along each spatial axis, without copying."""
+    inner = [m for n in x.shape[1:-1] for m in (n // 2, 2)]
+    return x.reshape(len(x), *inner, x.shape[-1])
+
+
+def spread(y: Array) -> Array:
+    """Return each element as often as its window has places."""
+    for axis in range(1, y.ndim - 1):
+        y = np.repeat(y, 2, axis)
+    return y
+
+
+def conv(x: Array, f: Array) -> Array:
+    """Return the convolution without padding."""
+    n = f.ndim - 2
+    seen = windows(x, f.shape[:n], tuple(range(1, n + 1)))
+    return np.tensordot(seen, f, ([*range(-n, 0), n + 1], [*range(n + 1)]))
+
+
+def conv_filter(x: Array, dy: Array) -> Array:
+    """Return its transpose with regard to the filter, of 3 along each axis."""
+    n = x.ndim - 2
+    seen = windows(x, (3,) * n, tuple(range(1, n + 1)))
+    y = np.tensordot(seen, dy, ([*range(n + 1)], [*range(n + 1)]))
+    return np.moveaxis(y, 0, n)
+
+
+def conv_input(dy: Array, f: Array) -> Array:
+    """Return its transpose with regard to the input."""
+    n = f.ndim - 2
+    edge = [(0, 0), *[(2, 2)] * n, (0, 0)]
+    return conv(np.pad(dy, edge), np.flip(f, range(n)).swapaxes(-1, -2))
+
+
+def depthwise(x: Array, f: Array) -> Array:
+    """Return the convolution of each channel, without padding."""
+    y = np.einsum("npqchw,hwcm->npqcm", windows(x, (3, 3), (1, 2)), f)
+    return y.reshape(*y.shape[:3], -1)
+
+
+def depthwise_input(dy: Array, f: Array) -> Array:
+    """Return its transpose with regard to the input, for one filter a channel."""
+    return depthwise(np.pad(dy, [(0, 0), (2, 2), (2, 2), (0, 0)]), np.flip(f, (0, 1)))
+
+
+def erf(x: Array) -> Array:
+    """Return the error function (Abramowitz and Stegun 7.1.26, 1.5e-7)."""
+    t = 1 / (1 + 0.3275911 * x)
+    tail = t * (1.061405429 * t - 1.453152027) + 1.421413741
+    tail = (((tail * t) - 0.284496736) * t + 0.254829592) * t
+    return 1 - tail * np.exp(-x * x)
+
+
+def counted(x: Array, places: Array) -> Array:
+    """Return the sums of rows that go to one place."""
+    y = np.zeros((8, x.shape[1]), x.dtype)
+    np.add.at(y, places, x)
+    return y
+
+
+def put(x: Array, places: Array, new: Array) -> Array:
+    """Return ``x`` with some rows replaced."""
+    y = x.copy()
+    y[places[:, 0]] = new
+    return y
+
+
+def softmax(x: Array) -> Array:
+    """Return the softmax of rows."""
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def log_softmax(x: Array) -> Array:
+    """Return its logarithm."""
+    y = x - x.max(-1, keepdims=True)
+    return y - np.log(np.exp(y).sum(-1, keepdims=True))
+
+
+def band(x: Array) -> Array:
+    """Return the sums of five neighbouring channels."""
+    wide = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(2, 2)])
+    return windows(wide, 5, -1).sum(-1)
+
+
+def lrn_grad(x: Array, y: Array, dy: Array) -> Array:
+    """Return the cotangent of the input of ``x * (1 + band(x²)) ** -0.5``."""
+    norm = 1 + band(x * x)
+    return dy * norm**-0.5 - x * band(dy * y / norm)
+
+
+def unique(x: Array) -> Array:
+    """Return distinct elements in the order in which they appear."""
+    values, first = np.unique(x, return_index=True)
+    return values[np.argsort(first)]
+
+
+def kernel(name: str, **attrs: Any) -> Callable[..., Any]:
+    """Reach a kernel that has no op."""
+    return lambda *xs: pg.run_kernel(name, list(xs), attrs)
+
+
+# --- the table -------------------------------------------------------------------
+
+ONE, TWO = square("float32"), square("float32", "float32")
+INT, INTS, TRUTH = square("int32"), square("int32", "int32"), square("bool", "bool")
+F22, F222, DW = (3, 3, 8, 8), (3, 3, 3, 4, 4), (3, 3, 8, 1)
+POOL: dict[str, Any] = {"filter_size": 2, "strides": 2, "pad": "valid"}
+PLAIN: dict[str, Any] = {"strides": 1, "pad": "valid"}
+
+TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
+    "Abs": (pg.abs, np.abs, ONE),
+    "Acos": (pg.acos, np.arccos, ONE),
+    "Acosh": (lambda x: pg.acosh(x), np.arccosh, lambda n: (ONE(n)[0] + 1,)),
+    "Add": (pg.add, np.add, TWO),
+    "AddN": (lambda *xs: pg.add_n(xs), np.add, TWO),
+    "All": (lambda x: pg.all(x, axis=1), lambda x: x.all(1), square("bool")),
+    "Any": (lambda x: pg.any(x, axis=1), lambda x: x.any(1), square("bool")),
+    "ArgMax": (lambda x: pg.argmax(x, axis=1), lambda x: x.argmax(1), ONE),
+    "ArgMin": (lambda x: pg.argmin(x, axis=1), lambda x: x.argmin(1), ONE),
+    "Asin": (pg.asin, np.arcsin, ONE),
+    "Asinh": (pg.asinh, np.arcsinh, ONE),
+    "Atan": (pg.atan, np.arctan, ONE),
+    "Atan2": (pg.atan2, np.arctan2, TWO),
+    "Atanh": (pg.atanh, np.arctanh, ONE),
+    "AvgPool": (
+        lambda x: pg.avg_pool(x, 2),
+        lambda x: blocks(x).mean((2, 4)),
+        images(),
+    ),
+    "AvgPool3D": (
+        lambda x: pg.avg_pool(x, 2),
+        lambda x: blocks(x).mean((2, 4, 6)),
+        volumes(),
+    ),
+    "AvgPoolGrad": (
+        lambda dy, x, y: pg.run_kernel("AvgPoolGrad", [dy, x], POOL),
+        lambda dy, x, y: spread(dy / 4),
+        halves(),
+    ),
+    "AvgPool3DGrad": (
+        lambda dy, x, y: pg.run_kernel("AvgPool3DGrad", [dy, x], POOL),
+        lambda dy, x, y: spread(dy / 8),
+        halves(3),
+    ),
+    "BatchMatMul": (pg.matmul, np.matmul, TWO),
+    "BatchToSpaceND": (
+        lambda x: pg.batch_to_space_nd(x, (2, 2), [(0, 0), (0, 0)]),
+        lambda x: (
+            x.reshape(2, 2, -1, *x.shape[1:])
+            .transpose(2, 3, 0, 4, 1, 5)
+            .reshape(-1, 2 * x.shape[1], 2 * x.shape[2], 8)
+        ),
+        lambda n: (draw((4, 180, 180, 8) if n else (4, 4, 4, 8)),),
+    ),
+    "Bincount": (
+        lambda x: pg.bincount(pg.reshape(x, -1), size=8),
+        lambda x: np.bincount(x.ravel(), minlength=8),
+        INT,
+    ),
+    "BitwiseAnd": (pg.bitwise_and, np.bitwise_and, INTS),
+    "BitwiseNot": (pg.bitwise_invert, np.invert, INT),
+    "BitwiseOr": (pg.bitwise_or, np.bitwise_or, INTS),
+    "BitwiseXor": (pg.bitwise_xor, np.bitwise_xor, INTS),
+    "BroadcastTo": (
+        lambda x: pg.broadcast_to(x, (4, *x.shape)),
+        lambda x: np.broadcast_to(x, (4, *x.shape)),
+        ONE,
+    ),
+    "Cast": (lambda x: pg.astype(x, "int32"), lambda x: x.astype(np.int32), ONE),
+    "Ceil": (pg.ceil, np.ceil, ONE),
+    "ClipByValue": (lambda x: pg.clip(x, 0.3, 0.6), lambda x: x.clip(0.3, 0.6), ONE),
+    "Complex": (pg.complex, lambda a, b: a + 1j * b, TWO),
+    "ComplexAbs": (pg.abs, np.abs, square("complex64")),
+    "Concat": (lambda *xs: pg.concat(xs), lambda *xs: np.concatenate(xs), TWO),
+    "Conv2D": (pg.conv2d, conv, images(F22)),
+    "Conv2DBackpropFilter": (
+        kernel("Conv2DBackpropFilter", filter_shape=F22, **PLAIN),
+        conv_filter,
+        pairs(2),
+    ),
+    "Conv2DBackpropInput": (
+        lambda dy, f: pg.conv2d_transpose(
+            dy, f, (len(dy), dy.shape[1] + 2, dy.shape[2] + 2, 8)
+        ),
+        conv_input,
+        images(F22),
+    ),
+    "Conv3D": (pg.conv3d, conv, volumes(F222)),
+    "Conv3DBackpropFilterV2": (
+        kernel("Conv3DBackpropFilterV2", filter_shape=F222, **PLAIN),
+        conv_filter,
+        pairs(2, 3),
+    ),
+    "Conv3DBackpropInputV2": (
+        lambda dy, f: pg.conv3d_transpose(
+            dy, f, (len(dy), *(n + 2 for n in dy.shape[1:4]), 4)
+        ),
+        conv_input,
+        volumes(F222),
+    ),
+    "Cos": (pg.cos, np.cos, ONE),
+    "Cosh": (pg.cosh, np.cosh, ONE),
+    "Cumprod": (lambda x: pg.cumulative_prod(x, axis=1), lambda x: x.cumprod(1), ONE),
+    "Cumsum": (lambda x: pg.cumulative_sum(x, axis=1), lambda x: x.cumsum(1), ONE),
+    "DenseBincount": (
+        lambda x: pg.dense_bincount(x, size=8),
+        lambda x: (x[..., None] == np.arange(8)).sum(-2),
+        INT,
+    ),
+    "DepthToSpace": (
+        lambda x: pg.depth_to_space(x, 2),
+        lambda x: (
+            x.reshape(*x.shape[:3], 2, 2, 2)
+            .transpose(0, 1, 3, 2, 4, 5)
+            .reshape(len(x), 2 * x.shape[1], 2 * x.shape[2], 2)
+        ),
+        images(),
+    ),
+    "DepthwiseConv2dNative": (pg.depthwise_conv2d, depthwise, images(DW)),
+    "DepthwiseConv2dNativeBackpropFilter": (
+        kernel("DepthwiseConv2dNativeBackpropFilter", filter_shape=DW, **PLAIN),
+        lambda x, dy: np.einsum("npqchw,npqc->hwc", windows(x, (3, 3), (1, 2)), dy)[
+            ..., None
+        ],
+        pairs(2),
+    ),
+    "DepthwiseConv2dNativeBackpropInput": (
+        lambda dy, f: pg.run_kernel(
+            "DepthwiseConv2dNativeBackpropInput",
+            [dy, f],
+            {"in_shape": (len(dy), dy.shape[1] + 2, dy.shape[2] + 2, 8), **PLAIN},
+        ),
+        depthwise_input,
+        images(DW),
+    ),
+    "Dilation2D": (
+        lambda x, f: pg.dilation2d(x, f),
+        lambda x, f: (windows(x, (3, 3), (1, 2)) + np.moveaxis(f, -1, 0)).max((-1, -2)),
+        images((3, 3, 8)),
+    ),
+    "Elu": (pg.elu, lambda x: np.where(x < 0, np.expm1(x), x), ONE),
+    "EluGrad": (
+        kernel("EluGrad"),
+        lambda dy, y: np.where(y < 0, dy * (y + 1), dy),
+        TWO,
+    ),
+    "Equal": (pg.equal, np.equal, TWO),
+    "Erf": (pg.erf, erf, ONE),
+    "Exp": (pg.exp, np.exp, ONE),
+    "ExpandDims": (pg.expand_dims, lambda x: x[None], ONE),
+    "Expm1": (pg.expm1, np.expm1, ONE),
+    "FFT": (pg.fft.fft, np.fft.fft, square("complex64")),
+    "Fill": (
+        lambda x: pg.full(x.shape, 1.5, dtype="float32"),
+        lambda x: np.full(x.shape, 1.5, np.float32),
+        ONE,
+    ),
+    "Floor": (pg.floor, np.floor, ONE),
+    "FloorDiv": (pg.floor_divide, np.floor_divide, INTS),
+    "FusedBatchNorm": (
+        lambda x, m, v: pg.batch_norm(x, m, v),
+        lambda x, m, v: (x - m) / np.sqrt(v + 1e-3),
+        images((8,), (8,)),
+    ),
+    "FusedConv2D": (
+        lambda x, f, b: pg.fused.conv2d(x, f, b, activation="relu"),
+        lambda x, f, b: np.maximum(conv(x, f) + b, 0),
+        images(F22, (8,)),
+    ),
+    "FusedDepthwiseConv2D": (
+        lambda x, f, b: pg.fused.depthwise_conv2d(x, f, b, activation="relu"),
+        lambda x, f, b: np.maximum(depthwise(x, f) + b, 0),
+        images(DW, (8,)),
+    ),
+    "GatherNd": (
+        lambda x, i: pg.gather_nd(x, pg.reshape(i, (-1, 1))),
+        lambda x, i: x[i],
+        rows(8),
+    ),
+    "GatherV2": (pg.gather, lambda x, i: x.take(i, 0), rows(8)),
+    "Greater": (pg.greater, np.greater, TWO),
+    "GreaterEqual": (pg.greater_equal, np.greater_equal, TWO),
+    "IFFT": (pg.fft.ifft, np.fft.ifft, square("complex64")),
+    "Identity": (pg.identity, lambda x: x.view(), ONE),
+    "Imag": (pg.imag, lambda x: x.imag.copy(), square("complex64")),
+    "IsFinite": (pg.isfinite, np.isfinite, ONE),
+    "IsInf": (pg.isinf, np.isinf, ONE),
+    "IsNan": (pg.isnan, np.isnan, ONE),
+    "LRN": (
+        lambda x: pg.local_response_normalization(x, depth_radius=2, beta=0.5),
+        lambda x: x * (1 + band(x * x)) ** -0.5,
+        images(),
+    ),
+    "LRNGrad": (
+        kernel("LRNGrad", depth_radius=2, bias=1.0, alpha=1.0, beta=0.5),
+        lrn_grad,
+        lambda n: images()(n) * 3,
+    ),
+    "LeakyRelu": (pg.leaky_relu, lambda x: np.where(x < 0, 0.2 * x, x), ONE),
+    "LeftShift": (pg.bitwise_left_shift, np.left_shift, INTS),
+    "Less": (pg.less, np.less, TWO),
+    "LessEqual": (pg.less_equal, np.less_equal, TWO),
+    "LinSpace": (
+        lambda x: pg.linspace(0, 1, x.size),
+        lambda x: np.linspace(0, 1, x.size, dtype=np.float32),
+        ONE,
+    ),
+    "Log": (pg.log, np.log, ONE),
+    "Log1p": (pg.log1p, np.log1p, ONE),
+    "LogSoftmax": (pg.log_softmax, log_softmax, ONE),
+    "LogicalAnd": (pg.logical_and, np.logical_and, TRUTH),
+    "LogicalNot": (pg.logical_not, np.logical_not, square("bool")),
+    "LogicalOr": (pg.logical_or, np.logical_or, TRUTH),
+    "LogicalXor": (pg.logical_xor, np.logical_xor, TRUTH),
+    "LowerBound": (
+        lambda x, v: pg.lower_bound(x, v),
+        lambda x, v: np.searchsorted(x, v),
+        vectors,
+    ),
+    "Max": (lambda x: pg.max(x, axis=1), lambda x: x.max(1), ONE),
+    "MaxPool": (lambda x: pg.max_pool(x, 2), lambda x: blocks(x).max((2, 4)), images()),
+    "MaxPool3D": (
+        lambda x: pg.max_pool(x, 2),
+        lambda x: blocks(x).max((2, 4, 6)),
+        volumes(),
+    ),
+    "MaxPoolGrad": (
+        kernel("MaxPoolGrad", **POOL),
+        lambda dy, x, y: np.where(x == spread(y), spread(dy), 0),
+        halves(),
+    ),
+    "MaxPool3DGrad": (
+        kernel("MaxPool3DGrad", **POOL),
+        lambda dy, x, y: np.where(x == spread(y), spread(dy), 0),
+        halves(3),
+    ),
+    "MaxPoolWithArgmax": (
+        lambda x: pg.max_pool_with_argmax(x, 2),
+        lambda x: (
+            (parts := blocks(x).swapaxes(2, 3).reshape(-1, 4, 8)).max(1),
+            parts.argmax(1),
+        )[0].reshape(len(x), x.shape[1] // 2, -1, 8),
+        images(),
+    ),
+    "Maximum": (pg.maximum, np.maximum, TWO),
+    "Mean": (lambda x: pg.mean(x, axis=1), lambda x: x.mean(1), ONE),
+    "Min": (lambda x: pg.min(x, axis=1), lambda x: x.min(1), ONE),
+    "Minimum": (pg.minimum, np.minimum, TWO),
+    "MirrorPad": (
+        lambda x: pg.pad(x, [(2, 2), (2, 2)], mode="reflect"),
+        lambda x: np.pad(x, 2, mode="reflect"),
+        ONE,
+    ),
+    "Mod": (pg.remainder, np.remainder, TWO),
+    "Multiply": (pg.multiply, np.multiply, TWO),
+    "Neg": (pg.negative, np.negative, ONE),
+    "NotEqual": (pg.not_equal, np.not_equal, TWO),
+    "OneHot": (
+        lambda x: pg.one_hot(x, 8),
+        lambda x: np.eye(8, dtype=np.float32)[x.clip(max=7)],
+        lambda n: (draw((100_000 if n else 8,), "int32"),),
+    ),
+    "OnesLike": (pg.ones_like, np.ones_like, ONE),
+    "Pack": (lambda *xs: pg.stack(xs), lambda *xs: np.stack(xs), TWO),
+    "PadV2": (lambda x: pg.pad(x, [(2, 2), (2, 2)]), lambda x: np.pad(x, 2), ONE),
+    "Pow": (pg.pow, np.power, TWO),
+    "Prelu": (pg.prelu, lambda x, a: np.where(x < 0, a * x, x), TWO),
+    "Prod": (lambda x: pg.prod(x, axis=1), lambda x: x.prod(1), ONE),
+    "Range": (
+        lambda x: pg.arange(x.size),
+        lambda x: np.arange(x.size, dtype=np.int32),
+        ONE,
+    ),
+    "Real": (pg.real, lambda x: x.real.copy(), square("complex64")),
+    "RealDiv": (pg.divide, np.divide, TWO),
+    "Reciprocal": (pg.reciprocal, np.reciprocal, ONE),
+    "Relu": (pg.relu, lambda x: np.maximum(x, 0), ONE),
+    "Relu6": (pg.relu6, lambda x: x.clip(0, 6), ONE),
+    "Reshape": (lambda x: pg.reshape(x, -1), lambda x: x.reshape(-1), ONE),
+    "Reverse": (lambda x: pg.flip(x, axis=1), lambda x: x[:, ::-1], ONE),
+    "RightShift": (pg.bitwise_right_shift, np.right_shift, INTS),
+    "Round": (pg.round, np.rint, ONE),
+    "Rsqrt": (pg.rsqrt, lambda x: 1 / np.sqrt(x), ONE),
+    "ScatterNd": (
+        lambda x, i, u: pg.scatter_nd(i, u, x.shape),
+        lambda x, i, u: put(np.zeros_like(x), i, u),
+        updates,
+    ),
+    "SearchSorted": (
+        pg.searchsorted,
+        lambda x, v: np.searchsorted(x, v),
+        vectors,
+    ),
+    "Select": (
+        pg.where,
+        np.where,
+        square("bool", "float32", "float32"),
+    ),
+    "Selu": (
+        pg.selu,
+        lambda x: np.where(x < 0, 1.7580993 * np.expm1(x), 1.050701 * x),
+        ONE,
+    ),
+    "Sigmoid": (pg.sigmoid, lambda x: 1 / (1 + np.exp(-x)), ONE),
+    "Sign": (pg.sign, np.sign, ONE),
+    "Sin": (pg.sin, np.sin, ONE),
+    "Sinh": (pg.sinh, np.sinh, ONE),
+    "Slice": (
+        lambda x: pg.slice(x, (1, 1), (-1, -1)),
+        lambda x: x[1:, 1:],
+        ONE,
+    ),
+    "Softmax": (pg.softmax, softmax, ONE),
+    "Softplus": (pg.softplus, lambda x: np.logaddexp(x, 0), ONE),
+    "Sort": (pg.sort, np.sort, ONE),
+    "SpaceToBatchND": (
+        lambda x: pg.space_to_batch_nd(x, (2, 2), [(0, 0), (0, 0)]),
+        lambda x: (
+            blocks(x)
+            .transpose(2, 4, 0, 1, 3, 5)
+            .reshape(-1, x.shape[1] // 2, x.shape[2] // 2, 8)
+        ),
+        images(),
+    ),
+    "SplitV": (
+        lambda x: pg.split(x, 2),
+        lambda x: np.split(x, 2),
+        ONE,
+    ),
+    "Sqrt": (pg.sqrt, np.sqrt, ONE),
+    "Square": (pg.square, np.square, ONE),
+    "SquaredDifference": (pg.squared_difference, lambda a, b: (a - b) ** 2, TWO),
+    "Step": (pg.step, lambda x: np.heaviside(x, 0), ONE),
+    "StridedSlice": (
+        lambda x: pg.strided_slice(x, (0, 0), x.shape, (2, 2)),
+        lambda x: x[::2, ::2],
+        ONE,
+    ),
+    "Sub": (pg.subtract, np.subtract, TWO),
+    "Sum": (lambda x: pg.sum(x, axis=1), lambda x: x.sum(1), ONE),
+    "Tan": (pg.tan, np.tan, ONE),
+    "Tanh": (pg.tanh, np.tanh, ONE),
+    "TensorScatterUpdate": (pg.tensor_scatter_update, put, updates),
+    "Tile": (lambda x: pg.tile(x, (2, 2)), lambda x: np.tile(x, (2, 2)), ONE),
+    "TopK": (
+        lambda x: pg.top_k(x, 4),
+        lambda x: np.sort(x)[:, :-5:-1],
+        ONE,
+    ),
+    "Transpose": (lambda x: pg.permute_dims(x, (1, 0)), np.transpose, ONE),
+    "Unique": (
+        lambda x: pg.unique_values(x),
+        unique,
+        lambda n: (draw((1_000_000 if n else 64,), "int32"),),
+    ),
+    "Unpack": (lambda x: pg.unstack(x[:8]), lambda x: tuple(x[:8]), ONE),
+    "UnsortedSegmentSum": (
+        lambda x, i: pg.unsorted_segment_sum(x, i, 8),
+        counted,
+        lambda n: (draw((1000, 1000) if n else (8, 8)), rows(8)(n)[1] % 8),
+    ),
+    "UpperBound": (
+        lambda x, v: pg.upper_bound(x, v),
+        lambda x, v: np.searchsorted(x, v, "right"),
+        vectors,
+    ),
+    "ZerosLike": (pg.zeros_like, np.zeros_like, ONE),
+    "_FusedMatMul": (
+        lambda a, b, c: pg.fused.matmul(a, b, c, activation="relu"),
+        lambda a, b, c: np.maximum(a @ b + c, 0),
+        lambda n: (*TWO(n), draw((1000 if n else 8,))),
+    ),
+}
+
+
+# --- measuring -------------------------------------------------------------------
+
+
+def cases(name: str, large: bool) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Return the op and the formula on the same arrays, once they agree."""
+    op, formula, inputs = TABLE[name]
+    arrays = inputs(large)
+    tensors = [pg.asarray(x) for x in arrays]
+    first = lambda y: y[0] if isinstance(y, list | tuple) else y
+    found, expected = first(op(*tensors)).numpy(), first(formula(*arrays))
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4, err_msg=name)
+    return lambda: op(*tensors), lambda: formula(*arrays)
+
+
+def measure(name: str, large: bool, seconds: float) -> tuple[float, float]:
+    """Return the best time of the op and of the formula, in microseconds."""
+    pair = cases(name, large)
+    slowest = max(min(timeit.repeat(case, number=1, repeat=3)) for case in pair)
+    number = max(1, int(seconds / 20 / slowest))
+    best = [math.inf, math.inf]
+    for _ in range(max(3, min(10, int(seconds / 2 / slowest)))):
+        for i, case in enumerate(pair):
+            best[i] = min(best[i], timeit.timeit(case, number=number) / number * 1e6)
+    return best[0], best[1]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", metavar="KERNEL", choices=TABLE)
+    parser.add_argument("--seconds", type=float, default=0.1, help="for each case")
+    given = parser.parse_args()
+    _discovery.load()
+    pg.set_backend("cpu")
+    found = {}
+    if not given.json:
+        print(f"{'us':36} {'8x8':>8} {'numpy':>8} {'1e6':>10} {'numpy':>10} ratio")
+    for name in [given.only] if given.only else TABLE:
+        small = measure(name, False, given.seconds)
+        large = measure(name, True, given.seconds)
+        found[name] = {"small": small, "large": large, "ratio": large[0] / large[1]}
+        if not given.json:
+            slow = large[0] > VIEW and large[0] / large[1] > LIMIT
+            mark = "  <-- slow" if slow else ""
+            print(
+                f"{name:36} {small[0]:8.2f} {small[1]:8.2f} {large[0]:10.1f} "
+                f"{large[1]:10.1f} {large[0] / large[1]:5.2f}{mark}"
+            )
+    core = {name for name in registry.contracts if "." not in name}
+    left = sorted(core - set(TABLE) - set(WITHOUT))
+    if given.json:
+        print(json.dumps({"us": found, "without": left}, indent=1))
+    elif left and not given.only:
+        print(f"\nno formula: {', '.join(left)}")
+
+
+if __name__ == "__main__":
+    main()

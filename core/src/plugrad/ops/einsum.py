@@ -1,0 +1,261 @@
+"""Einstein summation. Kernels: ``Einsum``.
+
+The op turns what a user may write into one plain form, ``"ab,bc->ac"``, which is what
+the kernel sees: letters only, an output, and one size a letter. Under a tape the kernel
+falls apart into products of two, and so backward does as little work as forward.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import string
+
+import numpy as np
+
+from plugrad._dtypes import BOOL, INT32
+from plugrad._engine import run
+from plugrad._kernel import Kernel, Spec, decomposition
+from plugrad._tensor import Tensor, TensorLike
+
+from . import _convert, binary, creation, linalg, reduce, shape
+
+Shape = tuple[int, ...]
+
+# --- equations -------------------------------------------------------------------
+
+
+def _terms(equation: str) -> tuple[list[str], str]:
+    """Return the terms of the inputs and that of the output of a plain equation."""
+    inputs, _, output = equation.partition("->")
+    return inputs.split(","), output
+
+
+@functools.lru_cache(maxsize=1024)
+def _plain(equation: str, shapes: tuple[Shape, ...]) -> tuple[str, tuple[Shape, ...]]:
+    """Return the plain form of an equation, and the shapes to give the operands.
+
+    The axes of ``...`` get letters of their own, except those of size 1 that broadcast.
+    """
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    _well_formed(equation, [*terms, output], len(shapes))
+    room = [
+        len(s) - len(t.replace("...", "")) for t, s in zip(terms, shapes, strict=True)
+    ]
+    for term, sizes, rest in zip(terms, shapes, room, strict=True):
+        if rest < 0 or (rest and "..." not in term):
+            raise ValueError(
+                f"einsum: term {term!r} of {equation!r} does not name the "
+                f"{len(sizes)} axes of shape {sizes}; give each a letter, or write ..."
+            )
+    dots = "".join([c for c in string.ascii_letters if c not in equation])
+    if len(dots) < max(room):
+        raise ValueError(
+            f"einsum: there are no letters left for the ... in {equation!r}"
+        )
+    dots = dots[: max(room)]
+    terms = [
+        term.replace("...", dots[len(dots) - rest :])
+        for term, rest in zip(terms, room, strict=True)
+    ]
+    found = _sizes(equation, terms, shapes, dots)
+    if not arrow:
+        once = [c for c in found if c not in dots and "".join(terms).count(c) == 1]
+        output = "..." + "".join(sorted(once))
+    output = output.replace("...", dots)
+    for letter in output:
+        if letter not in found or output.count(letter) > 1:
+            raise ValueError(
+                f"einsum: {letter!r} is twice in the output of {equation!r}, or in no "
+                "input"
+            )
+    kept = [
+        [(c, n) for c, n in zip(t, s, strict=True) if c not in dots or n == found[c]]
+        for t, s in zip(terms, shapes, strict=True)
+    ]
+    plain = ",".join(["".join([c for c, _ in pairs]) for pairs in kept])
+    return f"{plain}->{output}", tuple([tuple([n for _, n in pairs]) for pairs in kept])
+
+
+def _well_formed(equation: str, terms: list[str], count: int) -> None:
+    for term in terms:
+        if not re.fullmatch(r"[A-Za-z]*(\.\.\.[A-Za-z]*)?", term):
+            raise ValueError(
+                f"einsum: {term!r} in {equation!r} is no term; write letters, and ... "
+                "for further axes, as in 'ij,jk->ik'"
+            )
+    if len(terms) - 1 != count:
+        raise ValueError(
+            f"einsum: {equation!r} is for {len(terms) - 1} operands, got {count}; "
+            "separate their terms by commas"
+        )
+
+
+def _sizes(
+    equation: str, terms: list[str], shapes: tuple[Shape, ...], dots: str
+) -> dict[str, int]:
+    """Return the size of each letter; those of ``...`` broadcast."""
+    found: dict[str, int] = {}
+    for term, sizes in zip(terms, shapes, strict=True):
+        for letter, n in zip(term, sizes, strict=True):
+            known = found.setdefault(letter, n)
+            if letter in dots and known == 1:
+                found[letter] = n
+            elif known != n and not (letter in dots and n == 1):
+                what = "an axis of ..." if letter in dots else repr(letter)
+                raise ValueError(
+                    f"einsum: {what} in {equation!r} has sizes {known} and {n} in "
+                    f"shapes {', '.join(map(str, shapes))}; make them equal"
+                )
+    return found
+
+
+# --- the op ----------------------------------------------------------------------
+
+
+def _summed(*tensors: Spec, equation: str) -> Spec:
+    terms, output = _terms(equation)
+    pairs = zip(terms, tensors, strict=True)
+    sizes = {c: n for term, x in pairs for c, n in zip(term, x.shape, strict=True)}
+    return Spec(tuple([sizes[c] for c in output]), tensors[0].dtype)
+
+
+EINSUM = Kernel("Einsum", "*tensors", attrs="equation", out=_summed, op="einsum")
+
+
+def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
+    """Return the sum of products that ``equation`` says: ``"ij,jk->ik"`` is ``a @ b``.
+
+    Each operand has a term, with one letter an axis. What has one letter has one index:
+    twice in a term it is a diagonal (``"ii->i"``), in two terms it goes together, and
+    what the output lacks is summed. Without ``->`` the output has the letters that
+    occur once, in alphabetic order. ``...`` stands for all further axes, which
+    broadcast and, without ``->``, come first.
+
+    Three operands and more are multiplied in pairs, in an order that keeps what is in
+    between small. dtypes are promoted; integers wrap, and bool gives int32.
+
+    Args:
+        equation: Terms separated by commas, and perhaps ``->`` and that of the output.
+        operands: As many tensors as terms.
+
+    Raises:
+        ValueError: The equation is none, or does not fit the operands.
+
+    """
+    given: object = equation
+    if not isinstance(given, str) or not operands:
+        raise TypeError(
+            "einsum: expected an equation and then operands, as in einsum('ij,jk->ik', "
+            f"a, b); got {type(given).__name__} and {len(operands)} operands"
+        )
+    xs = _convert.together("einsum", *operands)
+    if xs[0].dtype is BOOL:
+        xs = [creation.astype(x, INT32) for x in xs]
+    plain, shapes = _plain(equation, tuple([x.shape for x in xs]))
+    xs = [
+        x if x.shape == sizes else run(shape.RESHAPE, x, shape=sizes)
+        for x, sizes in zip(xs, shapes, strict=True)
+    ]
+    return run(EINSUM, *xs, equation=plain)
+
+
+@decomposition(EINSUM)  # and no gradient: that of the parts does no work twice
+def _(*tensors: Tensor, equation: str) -> Tensor:
+    terms, output = _terms(equation)
+    parts = list(zip(map(reduce.widened, tensors), terms, strict=True))
+    for places in _path(equation, tuple([x.shape for x in tensors])):
+        chosen = [parts[i] for i in places]
+        parts = [part for i, part in enumerate(parts) if i not in places]
+        while len(chosen) > 1:
+            a, b, *rest = chosen
+            kept = output + "".join([term for _, term in [*rest, *parts]])
+            chosen = [_product(a, b, kept), *rest]
+        parts += chosen
+    y, term = _alone(*parts[0], output)
+    y = _transposed(y, tuple(map(term.index, output)))
+    return creation.astype(
+        creation.identity(y) if y is tensors[0] else y, tensors[0].dtype
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _path(equation: str, shapes: tuple[Shape, ...]) -> list[tuple[int, ...]]:
+    """Return which parts to multiply next; the product goes to the end."""
+    if len(shapes) < 3:
+        return [(0, 1)] if len(shapes) == 2 else []
+    blanks = [np.broadcast_to(np.float32(0), sizes) for sizes in shapes]
+    return np.einsum_path(equation, *blanks, optimize="greedy")[0][1:]
+
+
+# --- one and two operands --------------------------------------------------------
+
+Part = tuple[Tensor, str]  # a tensor and the letters of its axes
+
+
+def _transposed(x: Tensor, order: Shape) -> Tensor:
+    usual = order == tuple(range(len(order)))
+    return x if usual else run(shape.TRANSPOSE, x, axes=order)
+
+
+def _alone(x: Tensor, term: str, kept: str) -> Part:
+    """Take diagonals of letters that come twice, and sum over those not in ``kept``."""
+    for letter in dict.fromkeys(term):
+        while term.count(letter) > 1:
+            i, j = term.index(letter), term.rindex(letter)
+            rest = [k for k in range(len(term)) if k not in (i, j)]
+            x = linalg.diagonal(_transposed(x, (*rest, i, j)))
+            term = "".join([term[k] for k in rest]) + letter
+    gone = tuple([i for i, letter in enumerate(term) if letter not in kept])
+    if gone:
+        x = run(reduce.SUM, x, axis=gone, keepdims=False)
+    return x, "".join([letter for letter in term if letter in kept])
+
+
+def _product(a: Part, b: Part, kept: str) -> Part:
+    """Multiply, and sum over the letters that are in both and not in ``kept``."""
+    x, left = _alone(*a, kept + b[1])
+    y, right = _alone(*b, kept + left)
+    batch = [c for c in left if c in right and c in kept]
+    inner = [c for c in left if c in right and c not in kept]
+    rows = [c for c in left if c not in right]
+    columns = [c for c in right if c not in left]
+    if not inner or (batch and not rows and not columns):
+        return _alone(*_elementwise(x, left, y, right), kept)
+    sizes = dict(zip(left + right, x.shape + y.shape, strict=True))
+    x, turn_x = _stacked(x, left, (batch, rows, inner), sizes)
+    y, turn_y = _stacked(y, right, (batch, inner, columns), sizes)
+    z = run(linalg.BATCH_MATMUL, x, y, transpose_a=turn_x, transpose_b=turn_y)
+    term = [*batch, *rows, *columns]
+    return run(shape.RESHAPE, z, shape=tuple([sizes[c] for c in term])), "".join(term)
+
+
+def _elementwise(x: Tensor, left: str, y: Tensor, right: str) -> Part:
+    """Multiply without a sum: the axes of ``x``, then those that only ``y`` has."""
+    columns = [c for c in right if c not in left]
+    order = sorted(range(len(right)), key=lambda i: (left + right).index(right[i]))
+    sizes = dict(zip(right, y.shape, strict=True))
+    y = _transposed(y, tuple(order))
+    y = run(shape.RESHAPE, y, shape=tuple([sizes.get(c, 1) for c in [*left, *columns]]))
+    if columns:
+        x = run(shape.RESHAPE, x, shape=(*x.shape, *[1] * len(columns)))
+    return binary.multiply(x, y), "".join([left, *columns])
+
+
+def _stacked(
+    x: Tensor, term: str, groups: tuple[list[str], ...], sizes: dict[str, int]
+) -> tuple[Tensor, bool]:
+    """Return ``x`` as matrices: a group of letters an axis, and whether it is turned.
+
+    What lies in memory as matrices already, or as their transposes, is not moved.
+    """
+    batch, rows, columns = groups
+    turned = list(term) == [*batch, *columns, *rows] and bool(rows and columns)
+    if turned:
+        rows, columns = columns, rows
+    x = _transposed(x, tuple(map(term.index, [*batch, *rows, *columns])))
+    axes = [group for group in (batch, rows, columns) if group or group is not batch]
+    shapes = [math.prod([sizes[c] for c in group]) for group in axes]
+    return run(shape.RESHAPE, x, shape=tuple(shapes)), turned

@@ -1,0 +1,450 @@
+"""Structure of matrices, systems of equations, determinants; public in ``linalg``.
+
+Kernels: ``Cofactor Det Diag Inverse MatrixBandPart Slogdet Solve TriangularSolve``. Of
+these ``Slogdet Solve`` are LAPACK's work and have no decomposition: a backend without
+them leaves them to its host, as it does with ``Cholesky Eigh Qr Svd`` of
+``matrix_factors``.
+
+All take stacks of matrices, the last two axes, of real or complex numbers; integers
+become float32, and float16 is refused. A matrix with NaN gives NaN, a singular one
+where it must not be is an error that says which. ``ᴴ`` is the conjugate transpose.
+
+Map: what the families of matrices share; diagonals and bands; systems of equations;
+determinants; norms.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._dtypes import INT32
+from plugrad._engine import run, run_many
+from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
+from plugrad._tensor import Tensor, TensorLike
+
+from . import (
+    _convert,
+    compare,
+    complexes,
+    creation,
+    indexing,
+    linalg,
+    matrix_factors,
+    reduce,
+    shape,
+    slicing,
+    unary,
+)
+
+# --- what the families of matrices share -----------------------------------------
+
+
+def matrices(op: str, x: TensorLike, *, square: bool = True) -> Tensor:
+    """Return ``x`` as floating matrices that LAPACK takes."""
+    x = _convert.floating(op, x)
+    if x.dtype is reduce.FLOAT16:
+        raise TypeError(f"{op}: float16 is too narrow; cast with astype")
+    if len(x.shape) < 2 or (square and x.shape[-1] != x.shape[-2]):
+        kind = "square matrices" if square else "matrices"
+        raise ValueError(
+            f"{op}: shape {x.shape} is not that of {kind}, [..., "
+            f"{'n, n' if square else 'm, n'}]; reshape or slice"
+        )
+    return x
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """Return ``a·b``."""
+    return run(linalg.BATCH_MATMUL, a, b, transpose_a=False, transpose_b=False)
+
+
+def of(a: Tensor, b: Tensor) -> Tensor:
+    """Return ``aᴴ·b``."""
+    a = complexes.conj(a)
+    return run(linalg.BATCH_MATMUL, a, b, transpose_a=True, transpose_b=False)
+
+
+def by(a: Tensor, b: Tensor) -> Tensor:
+    """Return ``a·bᴴ``."""
+    b = complexes.conj(b)
+    return run(linalg.BATCH_MATMUL, a, b, transpose_a=False, transpose_b=True)
+
+
+def adjoint(x: Tensor) -> Tensor:
+    """Return ``xᴴ``."""
+    return complexes.conj(linalg.matrix_transpose(x))
+
+
+def row(x: Tensor) -> Tensor:
+    """Return vectors as rows, which scale the columns of a matrix."""
+    return run(shape.RESHAPE, x, shape=(*x.shape[:-1], 1, *x.shape[-1:]))
+
+
+def column(x: Tensor) -> Tensor:
+    """Return vectors as columns, which scale the rows of a matrix."""
+    return run(shape.RESHAPE, x, shape=(*x.shape, 1))
+
+
+# --- diagonals and bands ---------------------------------------------------------
+
+DIAG = Kernel("Diag", "x", out=lambda x: Spec(x.shape * 2, x.dtype), op="diag")
+
+
+def diag(x: TensorLike, /) -> Tensor:
+    """Return zeros but for ``y[i, i] = x[i]``; the shape is that of ``x`` twice.
+
+    ``i`` stands for as many indices as ``x`` has. See ``linalg.diagonal`` for the way
+    back.
+    """
+    return run(DIAG, _convert.asarray(x))
+
+
+@decomposition(DIAG)  # and no gradient: it is that of the parts
+def _(x: Tensor) -> Tensor:
+    n = x.size
+    y = run(shape.RESHAPE, x, shape=(n, 1))
+    y = run(slicing.PAD_V2, y, paddings=((0, 0), (0, n)), constant_values=0)
+    y = run(shape.RESHAPE, y, shape=(n * (n + 1),))  # every (n + 1)th is of x
+    return run(shape.RESHAPE, slicing.along(y, 0, 0, n * n), shape=x.shape * 2)
+
+
+MATRIX_BAND_PART = Kernel(
+    "MatrixBandPart", "input num_lower num_upper", out=same, op="linalg.band_part"
+)
+
+
+def band_part(
+    x: TensorLike, num_lower: int | TensorLike, num_upper: int | TensorLike, /
+) -> Tensor:
+    """Return ``x`` with zeros outside a band of each matrix.
+
+    The band is the main diagonal, ``num_lower`` diagonals below and ``num_upper`` above
+    it; -1 is for all of them.
+    """
+    x = linalg._matrices("band_part", x)
+    counts = []
+    for side, given, n in zip(
+        ("lower", "upper"), (num_lower, num_upper), x.shape[-2:], strict=True
+    ):
+        known = indexing.on_host("band_part", f"num_{side}", given)
+        count = indexing.integer_tensor("band_part", f"num_{side}", given)
+        if count.shape or (known is not None and known > n):
+            raise ValueError(
+                f"band_part: num_{side} {given!r} must be one number, at most {n} for "
+                f"shape {x.shape}; -1 is for all"
+            )
+        counts.append(count)
+    return run(MATRIX_BAND_PART, x, *counts)
+
+
+@decomposition(MATRIX_BAND_PART)
+def _(input: Tensor, num_lower: Tensor, num_upper: Tensor) -> Tensor:
+    rows, columns = (np.arange(n, dtype=np.int32) for n in input.shape[-2:])
+    below = _convert.asarray(rows[:, None] - columns, copy=False)
+    low = compare.logical_or(num_lower < 0, below <= num_lower)
+    high = compare.logical_or(num_upper < 0, -below <= num_upper)
+    return compare.where(compare.logical_and(low, high), input, False)
+
+
+gradients(
+    MATRIX_BAND_PART,
+    input=lambda dy, num_lower, num_upper: run(
+        MATRIX_BAND_PART, dy, num_lower, num_upper
+    ),
+    num_lower=None,
+    num_upper=None,
+)
+
+
+def band(x: Tensor, lower: int, upper: int) -> Tensor:
+    """Return ``band_part`` for numbers that are right, with less ado."""
+    counts = [_convert.scalar("band_part", n, INT32) for n in (lower, upper)]
+    return run(MATRIX_BAND_PART, x, *counts)
+
+
+# --- systems of equations --------------------------------------------------------
+
+
+def _solution(a: Spec, b: Spec, **_: bool) -> Spec:
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return Spec((*batch, *b.shape[-2:]), b.dtype)
+
+
+SOLVE = Kernel(
+    "Solve", "a b", out=_solution, broadcasts=True, checks="a", op="linalg.solve"
+)
+
+
+def solve(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return ``y`` with ``a·y = b``, by LU with pivots.
+
+    Args:
+        a: ``[..., n, n]``.
+        b: ``[n]``, or ``[..., n, k]`` whose first axes broadcast with those of ``a``.
+
+    Raises:
+        ValueError: A matrix is singular, or shapes do not fit.
+
+    """
+    return _solved("solve", SOLVE, a, b)
+
+
+def _solved(
+    op: str, kernel: Kernel, a: TensorLike, b: TensorLike, **attrs: bool
+) -> Tensor:
+    a, b = _convert.together(op, a, b)
+    a, b = matrices(op, a), _convert.floating(op, b)
+    sizes = b.shape if len(b.shape) > 1 else (*b.shape, 1)
+    if not b.shape or sizes[-2] != a.shape[-1]:
+        raise ValueError(
+            f"{op}: b of shape {b.shape} must be [n] or [..., n, k], with the n of a, "
+            f"shape {a.shape}"
+        )
+    batch = geometry.broadcast(op, a.shape[:-2], sizes[:-2])
+    y = run(kernel, a, run(shape.RESHAPE, b, shape=sizes), **attrs)
+    return y if len(b.shape) > 1 else run(shape.RESHAPE, y, shape=(*batch, *b.shape))
+
+
+gradients(
+    SOLVE,
+    a=lambda dy, a, y: -by(run(SOLVE, adjoint(a), dy), y),
+    b=lambda dy, a: run(SOLVE, adjoint(a), dy),
+)
+
+
+TRIANGULAR_SOLVE = Kernel(
+    "TriangularSolve",
+    "a b",
+    attrs="upper",
+    out=_solution,
+    broadcasts=True,
+    checks="a",
+    op="linalg.triangular_solve",
+)
+
+
+def triangular_solve(a: TensorLike, b: TensorLike, /, *, upper: bool = False) -> Tensor:
+    """Return ``y`` with ``a·y = b`` for triangular ``a``; see ``solve``.
+
+    Only the lower (or upper) triangle of ``a`` is looked at. One with a zero on the
+    diagonal is singular.
+    """
+    return _solved("triangular_solve", TRIANGULAR_SOLVE, a, b, upper=upper)
+
+
+@decomposition(TRIANGULAR_SOLVE)
+def _(a: Tensor, b: Tensor, *, upper: bool) -> Tensor:
+    return run(SOLVE, _triangle(a, upper), b)
+
+
+def _triangle(x: Tensor, upper: bool) -> Tensor:
+    return band(x, 0, -1) if upper else band(x, -1, 0)
+
+
+def _substituted_back(dy: Tensor, a: Tensor, upper: bool) -> Tensor:
+    return run(TRIANGULAR_SOLVE, adjoint(a), dy, upper=not upper)
+
+
+gradients(
+    TRIANGULAR_SOLVE,
+    a=lambda dy, a, y, upper: _triangle(-by(_substituted_back(dy, a, upper), y), upper),
+    b=_substituted_back,
+)
+
+
+INVERSE = Kernel("Inverse", "x", out=same, checks="x", op="linalg.inv")
+
+
+def inv(x: TensorLike, /) -> Tensor:
+    """Return the inverse of each matrix; a singular one is a ValueError.
+
+    ``solve(a, b)`` is faster and more accurate than ``inv(a) @ b``.
+    """
+    return run(INVERSE, matrices("inv", x))
+
+
+@decomposition(INVERSE)
+def _(x: Tensor) -> Tensor:
+    one = creation.eye(x.shape[-1], dtype=x.dtype)
+    return run(SOLVE, x, run(shape.BROADCAST_TO, one, shape=x.shape))
+
+
+gradients(INVERSE, x=lambda dy, y: -of(y, by(dy, y)))
+
+
+def matrix_power(x: TensorLike, n: int, /) -> Tensor:
+    """Return the product of ``n`` times the matrix ``x``; of its inverse if ``n < 0``.
+
+    Integers stay integers where ``n`` is not negative; ``n = 0`` gives ones on the
+    diagonal.
+    """
+    (n,) = geometry.integers("matrix_power", "n", n)
+    x = linalg._matrices("matrix_power", x)
+    if n < 0 or x.shape[-1] != x.shape[-2]:  # which is refused
+        x, n = run(INVERSE, matrices("matrix_power", x)), -n
+    if n == 0:
+        one = creation.eye(x.shape[-1], dtype=x.dtype)
+        return shape.broadcast_to(one, x.shape)
+    y = creation.identity(x)
+    for bit in f"{n:b}"[1:]:
+        y = linalg.matmul(y, y)
+        y = linalg.matmul(y, x) if bit == "1" else y
+    return y
+
+
+# --- determinants ----------------------------------------------------------------
+
+
+def _number(x: Spec) -> Spec:
+    return Spec(x.shape[:-2], x.dtype)
+
+
+DET = Kernel("Det", "x", out=_number, op="linalg.det")
+
+
+def det(x: TensorLike, /) -> Tensor:
+    """Return the determinant of each matrix.
+
+    The first and second derivatives are right for singular matrices too, the third for
+    those whose singular values differ, and else NaN.
+    """
+    return run(DET, matrices("det", x))
+
+
+@decomposition(DET)
+def _(x: Tensor) -> Tensor:
+    sign, size = run_many(SLOGDET, x)
+    return sign * unary.exp(size)
+
+
+gradients(DET, x=lambda dy, x: column(column(dy)) * complexes.conj(run(COFACTOR, x)))
+
+
+COFACTOR: Kernel = Kernel("Cofactor", "x", out=same, op="linalg.det")
+
+
+@decomposition(COFACTOR)
+def _(x: Tensor) -> Tensor:
+    """Return ``∂det(x) / ∂x``; cofactors of a product are the product of cofactors."""
+    u, s, vh, sign = _turned(x)
+    return sign * complexes.conj(product(u * row(_others(s)), vh))
+
+
+def _turned(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the singular value decomposition, and the determinant of its rotations."""
+    u, s, vh = run_many(matrix_factors.SVD, x, full_matrices=False)
+    sign = run_many(SLOGDET, u)[0] * run_many(SLOGDET, vh)[0]
+    return u, s, vh, column(column(sign))
+
+
+def _others(x: Tensor) -> Tensor:
+    """Return, for each element of the last axis, the product of all others.
+
+    Each half gets its pairs' others from the products of the pairs: no division.
+    """
+    n = x.shape[-1]
+    if n < 2:
+        return creation.ones_like(x)
+    last = [(0, 0)] * (len(x.shape) - 1)
+    even = slicing.pad(x, [*last, (0, n % 2)], constant_values=1)
+    a, b = shape.split(even, 2, axis=-1)
+    rest = _others(a * b)
+    return slicing.along(shape.concat([rest * b, rest * a], axis=-1), len(last), 0, n)
+
+
+def _cofactor_gradient(dy: Tensor, x: Tensor) -> Tensor:
+    """Turn ``x`` into diagonal form, where second derivatives are products again.
+
+    With ``q[i, j]`` the product of all ``s`` but two: that of the cofactor (i, j) in
+    the element (j, i) is ``-q[i, j]``, that of (i, i) in (j, j) is ``q[i, j]``.
+    """
+    u, s, vh, sign = _turned(x)
+    main = creation.eye(s.shape[-1], dtype=bool)
+    q = compare.where(main, 0, _others(compare.where(main, 1, row(s))))
+    turned = by(of(complexes.conj(u), dy), complexes.conj(vh))
+    turned = complexes.conj(sign) * turned
+    along = reduce.sum(q * column(linalg.diagonal(turned)), axis=-2)
+    across = -linalg.matrix_transpose(q * turned)
+    return product(product(u, compare.where(main, row(along), across)), vh)
+
+
+gradients(COFACTOR, x=_cofactor_gradient)
+
+
+def _sign_and_size(x: Spec) -> tuple[Spec, Spec]:
+    sign = _number(x)
+    return sign, Spec(sign.shape, complexes.PARTS.get(x.dtype, x.dtype))
+
+
+SLOGDET = Kernel(
+    "Slogdet",
+    "x",
+    outputs="sign logabsdet",
+    out=_sign_and_size,
+    op="linalg.slogdet",
+)
+
+
+class SlogdetResult(NamedTuple):
+    """What ``slogdet`` returns."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+def slogdet(x: TensorLike, /) -> SlogdetResult:
+    """Return ``det / |det|`` and ``log |det|``, which neither overflow nor vanish.
+
+    Of a singular matrix they are 0 and -inf, and the derivative is an error.
+    """
+    return SlogdetResult(*run_many(SLOGDET, matrices("slogdet", x)))
+
+
+def _slogdet_gradient(dsign: Tensor, dsize: Tensor, x: Tensor, sign: Tensor) -> Tensor:
+    """Real signs do not change; a complex one turns with the imaginary part."""
+    weight = dsize
+    if sign.dtype.kind == "c":
+        turn = complexes.conj(dsign) * sign
+        weight = dsize + (complexes.conj(turn) - turn) / 2
+    return column(column(weight)) * adjoint(run(INVERSE, x))
+
+
+gradients(SLOGDET, x=_slogdet_gradient)
+
+
+# --- norms -----------------------------------------------------------------------
+
+
+def matrix_norm(
+    x: TensorLike,
+    /,
+    *,
+    keepdims: bool = False,
+    ord: float | Literal["fro", "nuc"] = "fro",
+) -> Tensor:
+    """Return the norm of each matrix (the last two axes).
+
+    ``"fro"`` is ``√Σ |x|²``, 1 the largest sum of a column and -1 the smallest, inf and
+    -inf the same of rows; 2 is the largest singular value, -2 the smallest, and
+    ``"nuc"`` their sum.
+    """
+    x = linalg._matrices("matrix_norm", _convert.floating("matrix_norm", x))
+    if ord == "fro":
+        return linalg.vector_norm(x, axis=(-2, -1), keepdims=keepdims)
+    if ord in (2, -2, "nuc"):
+        parts = run(matrix_factors.SVDVALS, matrices("matrix_norm", x, square=False))
+    elif ord in (1, -1, math.inf, -math.inf):
+        parts = reduce.sum(unary.abs(x), axis=-2 if abs(ord) == 1 else -1)
+    else:
+        raise ValueError(
+            f"matrix_norm: ord {ord!r}: use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf"
+        )
+    if ord == "nuc":
+        y = reduce.sum(parts, axis=-1)
+    else:
+        y = (reduce.max if ord > 0 else reduce.min)(parts, axis=-1)
+    return column(column(y)) if keepdims else y

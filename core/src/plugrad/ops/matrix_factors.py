@@ -1,0 +1,440 @@
+"""Factors of matrices, and what they are good for; public in ``linalg``.
+
+Kernels: ``Cholesky Eigh Eigvalsh Pinv Qr Svd Svdvals``. ``Cholesky Eigh Qr Svd`` are
+LAPACK's work and have no decomposition: a backend without them leaves them to its host.
+
+Eigenvalues and singular values have gradients, even where some are equal. Their vectors
+have none there, as any rotation of them would do: it is inf or NaN. Vectors of complex
+matrices may be turned by any phase, on which a function of them must not depend.
+
+Map: Cholesky and QR; eigenvalues; singular values; what these are good for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._context import tapes
+from plugrad._dtypes import DType
+from plugrad._engine import run, run_many
+from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
+from plugrad._tape import concerned
+from plugrad._tensor import Tensor, TensorLike
+
+from . import (
+    _convert,
+    compare,
+    complexes,
+    creation,
+    linalg,
+    matrix,
+    reduce,
+    shape,
+    slicing,
+    unary,
+)
+
+
+def _real(dtype: DType) -> DType:
+    """Return the dtype of the absolute values."""
+    return complexes.PARTS.get(dtype, dtype)
+
+
+def _skew(x: Tensor) -> Tensor:
+    return x - matrix.adjoint(x)
+
+
+def idle(*dys: Tensor) -> bool:
+    """Tell whether cotangents are constants of zeros: nobody has used the outputs."""
+    return not concerned(tapes(), dys)[1] and not any(dy.numpy().any() for dy in dys)
+
+
+def _mirrored(x: Tensor) -> Tensor:
+    """Return the Hermitian matrix with the lower triangle of ``x``."""
+    low = matrix.band(x, -1, 0)
+    both = low + matrix.adjoint(low)
+    return both - matrix.band(both, 0, 0) * 0.5
+
+
+def _first(x: Tensor, axis: int, size: int) -> tuple[Tensor, list[Tensor]]:
+    """Return the first ``size`` rows or columns, and if there are more, these."""
+    if x.shape[axis] == size:
+        return x, []
+    rest = slicing.along(x, axis, size, x.shape[axis] - size)
+    return slicing.along(x, axis, 0, size), [rest]
+
+
+# --- Cholesky and QR -------------------------------------------------------------
+
+CHOLESKY = Kernel("Cholesky", "x", out=same, checks="x", op="linalg.cholesky")
+
+
+def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
+    """Return the lower triangular ``l`` with ``l·lᴴ = x``; or ``lᴴ`` if ``upper``.
+
+    ``x`` counts as Hermitian: only its lower triangle is looked at, and the gradient is
+    Hermitian.
+
+    Raises:
+        ValueError: A matrix is not positive definite.
+
+    """
+    y = run(CHOLESKY, matrix.matrices("cholesky", x))
+    return matrix.adjoint(y) if upper else y
+
+
+def _cholesky_gradient(dy: Tensor, y: Tensor) -> Tensor:
+    """Return half of ``l⁻ᴴ·s·l⁻¹``, ``s`` the mirrored triangle of ``lᴴ·dl``."""
+    right = matrix.adjoint(y)
+    left = run(
+        matrix.TRIANGULAR_SOLVE, right, _mirrored(matrix.of(y, dy)) * 0.5, upper=True
+    )
+    return run(matrix.TRIANGULAR_SOLVE, right, matrix.adjoint(left), upper=True)
+
+
+gradients(CHOLESKY, x=_cholesky_gradient)
+
+
+def _factors(x: Spec, *, mode: str) -> tuple[Spec, Spec]:
+    *batch, m, n = x.shape
+    k = m if mode == "complete" else min(m, n)
+    return Spec((*batch, m, k), x.dtype), Spec((*batch, k, n), x.dtype)
+
+
+QR = Kernel("Qr", "x", attrs="mode", outputs="q r", out=_factors, op="linalg.qr")
+
+
+class QRResult(NamedTuple):
+    """What ``qr`` returns."""
+
+    Q: Tensor
+    R: Tensor
+
+
+def qr(
+    x: TensorLike, /, *, mode: Literal["reduced", "complete"] = "reduced"
+) -> QRResult:
+    """Return ``q·r = x``, the columns of ``q`` orthonormal, ``r`` upper triangular.
+
+    Of ``[..., m, n]`` and with ``k = min(m, n)`` they are ``[..., m, k]`` and
+    ``[..., k, n]``; in mode "complete" ``k = m``. The first ``k`` columns of ``x`` must
+    be independent for a gradient, and the columns that "complete" adds have none.
+    """
+    if mode not in ("reduced", "complete"):
+        raise ValueError(f"qr: mode {mode!r}: use 'reduced' or 'complete'")
+    return QRResult(*run_many(QR, matrix.matrices("qr", x, square=False), mode=mode))
+
+
+def _qr_gradient(dq: Tensor, dr: Tensor, x: Tensor, q: Tensor, r: Tensor) -> Tensor:
+    m, n = x.shape[-2:]
+    last = len(x.shape) - 1
+    if q.shape[-1] > n:
+        (dq, spare), (q, _) = (_first(t, last, n) for t in (dq, q))
+        (dr, _), (r, _) = (_first(t, last - 1, n) for t in (dr, r))
+        if not idle(*spare):
+            raise ValueError(
+                f"qr: the last {m - n} columns of Q, of shape {(m, m)}, are any that "
+                "fit and have no derivative; use mode='reduced'"
+            )
+    if m >= n:
+        return _tall_gradient(dq, dr, q, r)
+    # The columns beyond the square are qᴴ times those of x.
+    rest = slicing.along(x, last, m, n - m)
+    (dr, ds), (r, _) = (shape.split(t, [m, n - m], axis=-1) for t in (dr, r))
+    first = _tall_gradient(dq + matrix.by(rest, ds), dr, q, r)
+    return shape.concat([first, matrix.product(q, ds)], axis=-1)
+
+
+def _tall_gradient(dq: Tensor, dr: Tensor, q: Tensor, r: Tensor) -> Tensor:
+    dq = dq + matrix.product(q, _mirrored(matrix.by(r, dr) - matrix.of(dq, q)))
+    return matrix.adjoint(
+        run(matrix.TRIANGULAR_SOLVE, r, matrix.adjoint(dq), upper=True)
+    )
+
+
+gradients(QR, x=_qr_gradient)
+
+
+def gram_schmidt(xs: TensorLike | Sequence[TensorLike], /) -> Tensor | list[Tensor]:
+    """Return orthonormal vectors, of which the first ``i`` span the first ``i`` given.
+
+    Each is what is left of its vector at right angles to those before it, and points
+    the same way. They are the rows of a matrix or a list of vectors, and so is the
+    result; they must be independent.
+    """
+    several = isinstance(xs, list | tuple)
+    given: Any = shape.stack(xs) if isinstance(xs, list | tuple) else xs
+    x = matrix.matrices("gram_schmidt", given, square=False)
+    m, n = x.shape[-2:]
+    if m > n:
+        raise ValueError(
+            f"gram_schmidt: {m} vectors of {n} elements are not independent; give at "
+            f"most {n}"
+        )
+    q, r = run_many(QR, linalg.matrix_transpose(x), mode="reduced")
+    y = linalg.matrix_transpose(q * matrix.row(unary.sign(linalg.diagonal(r))))
+    return list(shape.unstack(y)) if several else y
+
+
+# --- eigenvalues -----------------------------------------------------------------
+
+
+def _values(x: Spec, **_: bool) -> Spec:
+    *batch, m, n = x.shape
+    return Spec((*batch, min(m, n)), _real(x.dtype))
+
+
+EIGH = Kernel(
+    "Eigh",
+    "x",
+    outputs="w v",
+    out=lambda x: (_values(x), x),
+    checks="x",
+    op="linalg.eigh",
+)
+
+
+class EighResult(NamedTuple):
+    """What ``eigh`` returns."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+def eigh(x: TensorLike, /) -> EighResult:
+    """Return the real ``w``, ascending, and orthonormal ``v`` with ``x·v = v·diag(w)``.
+
+    ``x`` counts as Hermitian: only its lower triangle is looked at, and the gradient is
+    Hermitian. The columns of ``v`` are the vectors.
+    """
+    return EighResult(*run_many(EIGH, matrix.matrices("eigh", x)))
+
+
+def _eigh_gradient(dw: Tensor, dv: Tensor, w: Tensor, v: Tensor) -> Tensor:
+    dx = matrix.by(v * matrix.row(dw), v)
+    if idle(dv):
+        return dx
+    gaps = matrix.row(w) - matrix.column(w) + creation.eye(w.shape[-1], dtype=w.dtype)
+    inner = _skew(matrix.of(v, dv)) / (gaps * 2)
+    return dx + matrix.by(matrix.product(v, inner), v)
+
+
+gradients(EIGH, x=_eigh_gradient)
+
+
+EIGVALSH = Kernel("Eigvalsh", "x", out=_values, checks="x", op="linalg.eigvalsh")
+
+
+def eigvalsh(x: TensorLike, /) -> Tensor:
+    """Return the eigenvalues of Hermitian matrices, ascending; see ``eigh``."""
+    return run(EIGVALSH, matrix.matrices("eigvalsh", x))
+
+
+@decomposition(EIGVALSH)  # and no gradient, which needs the vectors
+def _(x: Tensor) -> Tensor:
+    return run_many(EIGH, x)[0]
+
+
+# --- singular values -------------------------------------------------------------
+
+
+def _parts(x: Spec, *, full_matrices: bool) -> tuple[Spec, Spec, Spec]:
+    *batch, m, n = x.shape
+    k = min(m, n)
+    rows, columns = (m, n) if full_matrices else (k, k)
+    u, vh = Spec((*batch, m, rows), x.dtype), Spec((*batch, columns, n), x.dtype)
+    return u, _values(x), vh
+
+
+SVD = Kernel(
+    "Svd",
+    "x",
+    attrs="full_matrices",
+    outputs="u s vh",
+    out=_parts,
+    checks="x",
+    op="linalg.svd",
+)
+
+
+class SVDResult(NamedTuple):
+    """What ``svd`` returns."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVDResult:
+    """Return ``u``, ``s``, ``vh`` with ``u·diag(s)·vh = x``, ``s`` descending.
+
+    Of ``[..., m, n]`` and with ``k = min(m, n)`` they are ``[..., m, k]``, ``[..., k]``
+    and ``[..., k, n]``; ``full_matrices`` makes ``u`` and ``vh`` square. The vectors
+    that it adds are any that fit, and have no gradient.
+    """
+    x = matrix.matrices("svd", x, square=False)
+    return SVDResult(*run_many(SVD, x, full_matrices=bool(full_matrices)))
+
+
+def _svd_gradient(
+    du: Tensor, ds: Tensor, dvh: Tensor, u: Tensor, s: Tensor, vh: Tensor
+) -> Tensor:
+    rank, k = len(u.shape), s.shape[-1]
+    m, n = u.shape[-2], vh.shape[-1]
+    du, spare = _first(du, rank - 1, k)
+    dvh, more = _first(dvh, rank - 2, k)
+    if not idle(*spare, *more):
+        raise ValueError(
+            f"svd: of U, shape {u.shape}, and Vh, shape {vh.shape}, what is beyond the "
+            f"first {k} is any that fits and has no derivative; use full_matrices=False"
+        )
+    u, vh = _first(u, rank - 1, k)[0], _first(vh, rank - 2, k)[0]
+    dx = matrix.product(u * matrix.row(ds), vh)
+    if idle(du, dvh):
+        return dx
+    across, down = matrix.row(s), matrix.column(s)
+    one = creation.eye(k, dtype=s.dtype)
+    left, right = _skew(matrix.of(u, du)), _skew(matrix.by(vh, dvh))
+    inner = (left * across + down * right) / ((across - down) * (across + down) + one)
+    if u.dtype.kind == "c":
+        inner = inner + matrix.band(left, 0, 0) / (across * 2)
+    outer = matrix.product(u, inner)
+    if m > k:
+        rest = du / across
+        outer = outer + (rest - matrix.product(u, matrix.of(u, rest)))
+    dx = dx + matrix.product(outer, vh)
+    if n > k:
+        rest = dvh / down
+        rest = rest - matrix.product(matrix.by(rest, vh), vh)
+        dx = dx + matrix.product(u, rest)
+    return dx
+
+
+gradients(SVD, x=_svd_gradient)
+
+
+SVDVALS = Kernel("Svdvals", "x", out=_values, checks="x", op="linalg.svdvals")
+
+
+def svdvals(x: TensorLike, /) -> Tensor:
+    """Return the singular values of each matrix, descending; see ``svd``."""
+    return run(SVDVALS, matrix.matrices("svdvals", x, square=False))
+
+
+@decomposition(SVDVALS)  # and no gradient, which needs the vectors
+def _(x: Tensor) -> Tensor:
+    return run_many(SVD, x, full_matrices=False)[1]
+
+
+# --- rank, condition, pseudo-inverse, least squares ------------------------------
+
+
+def _largest(s: Tensor) -> Tensor:
+    """Return the first of each vector of singular values, if there is one."""
+    return slicing.along(s, len(s.shape) - 1, 0, min(s.shape[-1], 1))
+
+
+def _tolerance(op: str, x: Tensor, rtol: Any) -> Tensor:
+    """Return ``rtol`` as a tensor; by default what rounding makes of ``x``."""
+    dtype = _real(x.dtype)
+    if rtol is None:
+        rtol = max(x.shape[-2:]) * float(np.finfo(dtype).eps)
+    if isinstance(rtol, _convert.SCALARS):
+        return _convert.scalar(op, rtol, dtype)
+    rtol = creation.astype(_convert.real(op, rtol), dtype)
+    if geometry.broadcast(op, x.shape[:-2], rtol.shape) != x.shape[:-2]:
+        raise ValueError(
+            f"{op}: rtol of shape {rtol.shape} must broadcast to the stack of matrices "
+            f"of shape {x.shape}"
+        )
+    return rtol
+
+
+def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
+    """Return how many singular values are above ``rtol`` times the largest; int32.
+
+    ``rtol`` is by default the larger of the sizes times the epsilon of the dtype.
+    """
+    x = matrix.matrices("matrix_rank", x, square=False)
+    s = run(SVDVALS, x)
+    limit = matrix.column(_tolerance("matrix_rank", x, rtol)) * _largest(s)
+    return reduce.count_nonzero(s > limit, axis=-1)
+
+
+def cond(x: TensorLike, /, *, ord: float | Literal["fro", "nuc"] = 2) -> Tensor:
+    """Return the condition of each matrix: its norm times that of its inverse.
+
+    ``ord`` is one of ``matrix_norm``. With 2, the largest singular value divided by the
+    smallest, matrices may be singular, which gives inf, and not square.
+    """
+    if ord not in (2, -2):
+        x = matrix.matrices("cond", x)
+        both = [matrix.matrix_norm(y, ord=ord) for y in (x, matrix.inv(x))]
+        return both[0] * both[1]
+    s = run(SVDVALS, matrix.matrices("cond", x, square=False))
+    if not s.shape[-1]:
+        raise ValueError("cond: an empty matrix has no singular values")
+    first, last = s[..., 0], s[..., -1]
+    if ord == -2:
+        return last / first
+    return compare.where(compare.equal(last, 0), float("inf"), first / last)
+
+
+PINV = Kernel(
+    "Pinv",
+    "x rtol",
+    out=lambda x, rtol: Spec((*x.shape[:-2], *x.shape[:-3:-1]), x.dtype),
+    op="linalg.pinv",
+)
+
+
+def pinv(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
+    """Return the pseudo-inverse: ``v·diag(1/s)·uᴴ``, without the small ``s``.
+
+    These are up to ``rtol`` times the largest, by default the larger of the sizes times
+    the epsilon of the dtype. The gradient is that at constant rank.
+    """
+    x = matrix.matrices("pinv", x, square=False)
+    return run(PINV, x, _tolerance("pinv", x, rtol))
+
+
+@decomposition(PINV)
+def _(x: Tensor, rtol: Tensor) -> Tensor:
+    u, s, vh = run_many(SVD, x, full_matrices=False)
+    large = s > matrix.column(rtol) * _largest(s)
+    scale = compare.where(large, 1 / compare.where(large, s, 1), 0)
+    return matrix.adjoint(matrix.product(u * matrix.row(scale), vh))
+
+
+def _pinv_gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Golub and Pereyra, 1973: of ``x`` and ``y`` alone, whatever the rank."""
+    product, of, by, turned = matrix.product, matrix.of, matrix.by, matrix.adjoint(dy)
+    left, right = by(product(turned, y), y), of(y, product(y, turned))
+    left = left - product(x, product(y, left))
+    right = right - product(product(right, y), x)
+    return left + right - of(y, by(dy, y))
+
+
+gradients(PINV, x=_pinv_gradient, rtol=None)
+
+
+def lstsq(
+    a: TensorLike, b: TensorLike, /, *, rtol: float | TensorLike | None = None
+) -> Tensor:
+    """Return the shortest ``y`` for which ``|a·y - b|`` is least: ``pinv(a) @ b``.
+
+    ``b`` is ``[m]`` or ``[..., m, k]``, as in ``matmul``, ``rtol`` that of ``pinv``.
+    """
+    a, b = _convert.together("lstsq", a, b)
+    a = matrix.matrices("lstsq", a, square=False)
+    b = _convert.floating("lstsq", b)
+    if not b.shape or b.shape[-2:][0] != a.shape[-2]:
+        raise ValueError(
+            f"lstsq: b of shape {b.shape} must be [m] or [..., m, k], with the m of a, "
+            f"shape {a.shape}"
+        )
+    return linalg.matmul(run(PINV, a, _tolerance("lstsq", a, rtol)), b)

@@ -1,0 +1,94 @@
+"""Structure of matrices, systems of equations, determinants: LAPACK by NumPy.
+
+NumPy computes in double precision and rounds, so that float32 loses nothing on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from plugrad.plugin import KernelTable
+
+from ..arrays import Array
+
+
+def lapack(
+    op: str, problem: str, function: Callable[..., Any], x: Array, *more: Array
+) -> Any:
+    """Return ``function(x, *more)``, or say which of a stack of matrices it refuses.
+
+    LAPACK refuses some matrices with NaN and infinities; here they give NaN.
+    """
+    try:
+        return function(x, *more)
+    except np.linalg.LinAlgError:
+        strange = np.asarray(~np.isfinite(x).all((-2, -1)))
+    alone = np.linalg.inv if more else function
+    for index in np.ndindex(strange.shape):
+        try:
+            if not strange[index]:
+                alone(x[index])
+        except np.linalg.LinAlgError:
+            which = f"matrix {list(index)}" if index else "the matrix"
+            raise ValueError(f"{op}: {which} is {problem}") from None
+    usual = np.where(strange[..., None, None], np.eye(*x.shape[-2:], dtype=x.dtype), x)
+    found = function(usual, *more)
+    ys = found if isinstance(found, tuple) else (found,)
+    filled = [
+        np.where(strange[(..., *[None] * min(y.ndim - strange.ndim, 2))], np.nan, y)
+        for y in ys
+    ]
+    return tuple(filled) if isinstance(found, tuple) else filled[0]
+
+
+kernels = KernelTable(
+    Det=np.linalg.det,
+    Inverse=partial(lapack, "inv", "singular", np.linalg.inv),
+    Slogdet=np.linalg.slogdet,
+    Solve=partial(lapack, "solve", "singular", np.linalg.solve),
+)
+
+
+@kernels("Diag")
+def diag(x: Array) -> Array:
+    """Every (n + 1)th element of an n x n matrix is on its diagonal."""
+    y = np.zeros((x.size, x.size), x.dtype)
+    y.ravel()[:: x.size + 1] = x.ravel()
+    return y.reshape(x.shape * 2)
+
+
+@kernels("MatrixBandPart")
+def matrix_band_part(input: Array, num_lower: Array, num_upper: Array) -> Array:
+    """A negative number keeps all diagonals on its side."""
+    lower, upper = int(num_lower), int(num_upper)
+    y = input if lower < 0 else np.triu(input, -lower)
+    return y if upper < 0 else np.tril(y, upper)
+
+
+@kernels("TriangularSolve")
+def triangular_solve(a: Array, b: Array, *, upper: bool) -> Array:
+    """Lower triangular systems are upper ones from behind."""
+    zeros = np.argwhere((np.diagonal(a, axis1=-2, axis2=-1) == 0).any(-1))
+    if len(zeros):
+        which = f"matrix {zeros[0].tolist()}" if a.ndim > 2 else "the matrix"
+        raise ValueError(f"triangular_solve: {which} is singular")
+    if upper:
+        return _substituted(a, b)
+    return _substituted(a[..., ::-1, ::-1], b[..., ::-1, :])[..., ::-1, :]
+
+
+def _substituted(a: Array, b: Array) -> Array:
+    """Solve for the last half, take it away, solve for the first; small ones by LU.
+
+    The LU decomposition of an upper triangular matrix is itself.
+    """
+    half = a.shape[-1] // 2
+    if half < 32:
+        return np.linalg.solve(np.triu(a), b)
+    last = _substituted(a[..., half:, half:], b[..., half:, :])
+    rest = b[..., :half, :] - a[..., :half, half:] @ last
+    first = _substituted(a[..., :half, :half], rest)
+    return np.concatenate([first, last], axis=-2)

@@ -1,0 +1,29 @@
+"""Factors of matrices: LAPACK by NumPy."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from plugrad.plugin import KernelTable
+
+from ..arrays import Array
+from .matrix import lapack
+
+ENDLESS = "one for which the iteration does not converge"
+
+kernels = KernelTable(
+    Cholesky=partial(lapack, "cholesky", "not positive definite", np.linalg.cholesky),
+    Eigh=partial(lapack, "eigh", ENDLESS, np.linalg.eigh),
+    Eigvalsh=partial(lapack, "eigvalsh", ENDLESS, np.linalg.eigvalsh),
+    Qr=np.linalg.qr,
+    Svdvals=partial(lapack, "svdvals", ENDLESS, np.linalg.svdvals),
+)
+
+
+@kernels("Svd")
+def svd(x: Array, *, full_matrices: bool) -> Any:
+    """Singular values with vectors: all that fit, or those that belong to a value."""
+    function = partial(np.linalg.svd, full_matrices=full_matrices)
+    return lapack("svd", ENDLESS, function, x)
