@@ -65,6 +65,6 @@ moved:
 	rm -rf $(VENV)
 
 clean:
-	rm -rf $(VENV) .cache .*_cache .hypothesis build dist
+	rm -rf $(VENV) out .cache .*_cache .hypothesis build dist
 	rm -rf $(foreach room,$(ROOMS),$(room)/build $(room)/dist $(room)/src/*.egg-info)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

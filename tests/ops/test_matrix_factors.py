@@ -234,6 +234,15 @@ def test_equal_values_have_gradients(op, x, backend):
     near(along.numpy(), np.trace(x))
 
 
+def test_vectors_on_the_other_side_of_a_zero_have_gradients(backend):
+    held(backend, "float64")
+    x, weights = real(5, 2) @ real(2, 3), pg.asarray([1.0, 2.0, 4.0])
+    right = lambda x: weighted(H(linalg.svd(x).Vh), weights) @ linalg.svd(x).Vh
+    check_gradients(right, x, order=1)
+    left = lambda x: (lambda u: weighted(u, weights) @ H(u))(linalg.svd(x).U)
+    check_gradients(left, x.T, order=1)
+
+
 def test_vectors_of_equal_values_have_none(backend):
     held(backend, "float64")
     x, dy = pg.asarray(np.eye(2)), pg.asarray(real(2, 2))

@@ -101,7 +101,7 @@ def test_no_open_opens_nothing(told):
         status, lines, data = told("kernels")
         assert status == 1
         assert data["closed"] == {
-            "toy": "backend 'toy' of user is failed: OSError: no device\nat all"
+            "toy": "backend 'toy' of user has failed: OSError: no device\nat all"
         }
         assert [line for line in lines if line.startswith("toy does not open: ")]
     finally:

@@ -55,6 +55,7 @@ def grads(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def value_and_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``g(x, *rest, dy=None)``: the value and the gradient in ``x``."""
+    _check_callable("grad", f)
 
     def g(x: Any, *others: Any, dy: Any = None, **rest: Any) -> Any:
         of_x = (lambda x: f(x, *others, **rest)) if others or rest else f
@@ -66,6 +67,7 @@ def value_and_grad(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def value_and_grads(f: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``g(*xs, dy=None)``: the value and the gradients in all ``xs``."""
+    _check_callable("grads", f)
 
     def g(*xs: Any, dy: Any = None, **rest: Any) -> Any:
         run = _forward((lambda *xs: f(*xs, **rest)) if rest else f, xs)
@@ -92,7 +94,9 @@ def variable_grads(
     chosen: list[Any] = [] if variables is None else list(variables)
     for v in chosen:
         if not isinstance(v, Variable) or not differentiable(v.dtype):
-            raise TypeError(f"variable_grads: {v!r} is no floating Variable")
+            raise TypeError(
+                f"variable_grads: {v!r} is no floating Variable; make it of floats"
+            )
     tape = Tape(variables={} if variables is None else None)
     with _context.taping((*_context.tapes(), tape)):
         found = {v: tape.watch(v.value) for v in chosen}
@@ -100,7 +104,10 @@ def variable_grads(
     if tape.variables is not None:
         found |= tape.variables
     if not found:
-        raise ValueError("variable_grads: f has read no trainable variable")
+        raise ValueError(
+            "variable_grads: f has read no trainable variable; use one in f, or pass "
+            "the variables to differentiate in"
+        )
     one = _seed(value)
     seeds = {} if value._token is None else {value._token: one}
     cotangents = _backward(tape, seeds, found.values())
@@ -125,12 +132,19 @@ def jvp(f: Callable[..., Any], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[An
         TypeError: A gradient on the way is not linear in ``dy`` (guided ReLU).
 
     """
+    for name, given in (("xs", xs), ("vs", vs)):
+        if not isinstance(given, list | tuple):
+            raise TypeError(
+                f"jvp: {name} must be a list of arguments, got {type(given).__name__}"
+            )
     run = _forward(f, tuple(xs))
     _, build = flatten(run.value, asarray)
     zeros = build([creation.zeros(y.shape, dtype=y.dtype) for y in run.outputs])
     pull_back = lambda dy: run.pull_back(run.seeds_of(dy), linear_only=True)
     transpose = _forward(pull_back, (zeros,))
-    return run.value, transpose.pull_back(transpose.seeds_of(tuple(vs)))[0]
+    return run.value, transpose.pull_back(
+        transpose.seeds_of(tuple(vs), "jvp: vs, beside xs")
+    )[0]
 
 
 def stop_gradient(x: TensorLike, /) -> Tensor:
@@ -155,19 +169,17 @@ class _Forward(NamedTuple):
         token = self.value._token
         return {} if token is None else {token: one}
 
-    def seeds_of(self, dy: Any) -> Cotangents:
+    def seeds_of(self, dy: Any, what: str = "dy, beside the result of f") -> Cotangents:
         """Return the cotangents of the results, checked against them."""
         dys, _ = flatten(dy, asarray)
         if len(dys) != len(self.outputs):
             raise ValueError(
-                f"dy: f returns {len(self.outputs)} tensors, dy holds {len(dys)}"
+                f"{what}: expected {_count(len(self.outputs))}, got {_count(len(dys))}"
             )
         found: Cotangents = {}
         for y, part in zip(self.outputs, dys, strict=True):
             if spec(part) != spec(y):
-                raise ValueError(
-                    f"dy: expected {spec(y)}, like the result, got {spec(part)}"
-                )
+                raise ValueError(f"{what}: expected {_seen(y)}, got {_seen(part)}")
             if y._token is not None:
                 have = found.get(y._token)
                 found[y._token] = part if have is None else have + part
@@ -201,6 +213,11 @@ def _forward(f: Callable[..., Any], xs: tuple[Any, ...]) -> _Forward:
     return _Forward(value, outputs, tape, wanted, build)
 
 
+def _check_callable(who: str, f: object) -> None:
+    if not callable(f):
+        raise TypeError(f"{who}: expected a function of tensors, got {f!r}")
+
+
 def _no_tensor(value: object) -> Tensor:
     raise TypeError(
         f"grad: f must return tensors, got {type(value).__name__}; a function of "
@@ -218,7 +235,10 @@ def _seed(value: Any) -> Tensor:
             "mean of it, or pass dy="
         )
     if not differentiable(value.dtype):
-        raise TypeError(f"grad: f must return a floating scalar, got {value.dtype}")
+        raise TypeError(
+            f"grad: f must return a floating scalar, got {value.dtype}; integers and "
+            "bool have no derivative"
+        )
     return _convert.scalar("grad", 1, value.dtype)._sibling()  # it may be disposed of
 
 
@@ -232,6 +252,7 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     innermost tape does not see inside ``f``; outer ones do, so that what ``grad_func``
     captures has a history and every order of derivative is right.
     """
+    _check_callable("custom_grad", f)
     name = getattr(f, "__qualname__", repr(f))
     pull_back = lambda dys, grad_func: _listed(grad_func(*dys))
     rule = Rule(pull_back, (), "user", origin=f"custom_grad of {name}")
@@ -397,12 +418,25 @@ def _fitted(dx: Any, token: Token, kernel: Kernel, step: Step) -> Tensor:
             n in (1, m) for n, m in zip(token.shape, dx.shape[lead:], strict=True)
         ):
             return reduce.sum_to(dx, token.shape)
-    got = spec(dx) if isinstance(dx, Tensor) else type(dx).__name__
-    raise ValueError(f"{_of(kernel, step)}: expected {expected}, got {got}")
+    got = _seen(dx) if isinstance(dx, Tensor) else type(dx).__name__
+    raise ValueError(
+        f"{_of(kernel, step)}: expected {_seen(expected)}, like the input, got {got}"
+    )
+
+
+def _seen(x: Tensor | Spec) -> str:
+    """Return what a message says of a tensor."""
+    return f"shape {x.shape} {x.dtype}"
+
+
+def _count(n: int) -> str:
+    return f"{n} tensor{'s' * (n != 1)}"
 
 
 def _of(kernel: Kernel, step: Step) -> str:
     origin = step.rule.origin if step.rule else "nobody"
+    if kernel is _CUSTOM:
+        return origin
     return f"gradient of {kernel.name} for {step.name!r}, from {origin}"
 
 

@@ -26,13 +26,13 @@ def set_backend(name: str) -> None:
 
     """
     _discovery.load()
-    _context.make_default(registry.open(name))
+    _context.make_default(registry.open(name, "set_backend"))
 
 
 def use_backend(name: str) -> _context.Scope:
     """Make the backend ``name`` active in this thread inside the ``with`` block."""
     _discovery.load()
-    return _context.Scope(backend=registry.open(name))
+    return _context.Scope(backend=registry.open(name, "use_backend"))
 
 
 def get_backend() -> str:
@@ -49,6 +49,10 @@ def backends() -> list[str]:
 def register_backend(backend: Backend) -> None:
     """Add a backend of your own; it opens at its first use."""
     _discovery.load()
+    if not isinstance(backend, Backend):
+        raise TypeError(
+            f"register_backend: expected a plugrad.plugin.Backend, got {backend!r}"
+        )
     registry.adopt(backend)
 
 
@@ -88,9 +92,9 @@ def register_kernel(
     """
     _discovery.load()
     if setup is not None:
-        setup(registry.open(backend).runtime.arrays)
+        setup(registry.open(backend, "register_kernel").runtime.arrays)
     if isinstance(kernel, Kernel):
-        registry.declare([kernel], registry.user)
+        registry.declare([kernel], registry.user, "register_kernel")
         kernel = kernel.name
     registry.add_kernel(kernel, backend, function, dispose)
 
@@ -104,7 +108,7 @@ def get_kernel(kernel: str, backend: str) -> Callable[..., Any] | None:
     """Return the implementation in force, or None where the backend has none."""
     _discovery.load()
     registry.contract(kernel, "get_kernel")
-    registry.open(backend)
+    registry.open(backend, "get_kernel")
     layers = registry.kernels.get((kernel, backend))
     return layers[0].function if layers else None
 
@@ -112,7 +116,7 @@ def get_kernel(kernel: str, backend: str) -> Callable[..., Any] | None:
 def get_kernels_for_backend(backend: str) -> dict[str, Callable[..., Any]]:
     """Return the implementations in force on a backend, by kernel name."""
     _discovery.load()
-    registry.open(backend)
+    registry.open(backend, "get_kernels_for_backend")
     return {
         name: layers[0].function
         for (name, of), layers in sorted(registry.kernels.items())
@@ -148,7 +152,7 @@ def register_gradient(
 
     """
     _discovery.load()
-    table = registry.user_rules(kernel, functions, linear)
+    table = registry.user_rules("register_gradient", kernel, functions, linear)
     registry.add_gradient(kernel, backend, table)
 
 
@@ -172,7 +176,8 @@ def override_gradient(
     What is recorded inside keeps the replacement, whenever it is pulled back.
     """
     _discovery.load()
-    return _engine.override({kernel: registry.user_rules(kernel, functions, linear)})
+    rules = registry.user_rules("override_gradient", kernel, functions, linear)
+    return _engine.override({kernel: rules})
 
 
 def use_gradients(pack: str) -> _context.Scope:

@@ -151,10 +151,10 @@ class Kernel:
         self.decomposition: Callable[..., Any] | None = None
         self.gradient: Rules = {}
         names = self.inputs + self.outputs + self.attrs
+        if len(starred) > 1 or (self.variadic_outputs and len(self.outputs) > 1):
+            raise ValueError(f"kernel {name}: only one input, or all outputs, may vary")
         if len(set(names)) < len(names) or not all(n.isidentifier() for n in names):
             raise ValueError(f"kernel {self}: names must be identifiers and differ")
-        if len(starred) > 1 or (self.variadic_outputs and len(self.outputs) > 1):
-            raise ValueError(f"kernel {self}: only one input, or all outputs, may vary")
 
     @property
     def contract(self) -> tuple[object, ...]:
@@ -251,13 +251,18 @@ def rules(
     for name, function in functions.items():
         if name not in kernel.inputs:
             hint = suggest(name, kernel.inputs)
-            raise ValueError(f"{what}: there is no input {name!r}{hint}")
+            known = ", ".join(kernel.inputs) or "none"
+            raise ValueError(
+                f"{what}: there is no input {name!r}{hint}; there is {known}"
+            )
         if function is None:
             checked[name] = None
         elif callable(function):
             checked[name] = _rule(kernel, f"{what}, for {name!r}", function, owner)
         else:
-            raise TypeError(f"{what}, for {name!r}: expected a function, {function!r}")
+            raise TypeError(
+                f"{what}, for {name!r}: expected a function, got {function!r}"
+            )
     if not linear:
         checked = {n: r and r._replace(linear=False) for n, r in checked.items()}
     return checked

@@ -53,20 +53,20 @@ class Registry:
 
     # --- contracts ---------------------------------------------------------------
 
-    def declare(self, kernels: Iterable[Kernel], owner: Plugin) -> None:
-        """Add contracts, all or none."""
+    def declare(self, kernels: Iterable[Kernel], owner: Plugin, who: str = "") -> None:
+        """Add contracts, all or none; ``who`` asks, for messages."""
         with self.lock:
-            kernels = list(kernels)
+            kernels, who = list(kernels), who or str(owner)
             for kernel in kernels:
                 if owner is not self.core and "." not in kernel.name:
                     raise ValueError(
-                        f"{owner}: kernel {kernel.name!r} from outside the core needs "
+                        f"{who}: kernel {kernel.name!r} from outside the core needs "
                         f"a dotted name, such as 'mylib.{kernel.name}'"
                     )
                 known = self.contracts.get(kernel.name, kernel)
                 if known.contract != kernel.contract:
                     raise ValueError(
-                        f"{owner}: {kernel} is already declared as {known}, with other "
+                        f"{who}: {kernel} is already declared as {known}, with other "
                         "inputs, attributes or flags; give yours another name"
                     )
             new = {k.name: k for k in kernels if k.name not in self.contracts}
@@ -105,8 +105,8 @@ class Registry:
             for backend in backends:
                 if not re.fullmatch(r"[a-z][a-z0-9_-]*", str(backend.name)):
                     raise ValueError(
-                        f"{owner}: bad backend name {backend.name!r}; use lower-case "
-                        "letters, digits, - and _"
+                        f"backend of {owner}: bad name {backend.name!r}; use letters, "
+                        "all lower-case, digits, - and _"
                     )
             for pack in packs:
                 if pack.name in self._packs:
@@ -164,15 +164,15 @@ class Registry:
 
     # --- opening -----------------------------------------------------------------
 
-    def open(self, name: str) -> OpenBackend:
-        """Return a backend, opened at its first use."""
+    def open(self, name: str, who: str = "backend") -> OpenBackend:
+        """Return a backend, opened at its first use; ``who`` asks, for messages."""
         found = self.opened.get(name)
         if found is not None:
             return found
         with self.lock:
             if name in self.opened:
                 return self.opened[name]
-            backend, owner = self._claim(name)
+            backend, owner = self._claim(name, who)
             try:
                 opened = self._open(backend, owner)
             except (Exception, SystemExit) as error:  # it must not end the program
@@ -185,11 +185,7 @@ class Registry:
     def close(self, name: str) -> None:
         """Forget a backend and everything its owner and its extensions brought."""
         with self.lock:
-            if name not in self._claims:
-                raise BackendUnavailable(
-                    f"remove_backend: unknown backend {name!r}"
-                    f"{suggest(name, self._claims)}"
-                )
+            self._known(name, "remove_backend")
             del self._claims[name]
             opened = self.opened.get(name)
             self.opened = {n: b for n, b in self.opened.items() if n != name}
@@ -208,27 +204,25 @@ class Registry:
             if opened.runtime.close is not None:
                 opened.runtime.close()
 
-    def _claim(self, name: str) -> tuple[Backend, Plugin]:
+    def _claim(self, name: str, who: str) -> tuple[Backend, Plugin]:
         claims = self._claims.get(name, [])
         usable = [claim for claim in claims if claim[1].usable]
         if len(usable) > 1:
             names = " and ".join(p.distribution for _, p in usable)
             raise BackendUnavailable(
-                f"backend {name!r} is claimed by {names}; set PLUGRAD_BLOCK to one"
+                f"{who}: {name!r} is claimed by {names}; set PLUGRAD_BLOCK to one"
             )
         if usable:
             return usable[0]
         for plugin in [*(p for _, p in claims), *self.plugins]:
             if name in (plugin.name, *(b.name for b, p in claims if p is plugin)):
                 raise self._unavailable(name, plugin) from plugin.error
-        names = ", ".join(self.backends()) or "none; try `pip install plugrad-cpu`"
-        raise BackendUnavailable(
-            f"unknown backend {name!r}{suggest(name, self._claims)}; installed: {names}"
-        )
+        raise self._unknown(name, who)
 
     def _unavailable(self, name: str, plugin: Plugin) -> BackendUnavailable:
         return BackendUnavailable(
-            f"backend {name!r} of {plugin} is {plugin.phase}: {plugin.reason}"
+            f"backend {name!r} of {plugin} {_STATES.get(plugin.phase, plugin.phase)}: "
+            f"{plugin.reason}"
         )
 
     def _open(self, backend: Backend, owner: Plugin) -> OpenBackend:
@@ -240,6 +234,8 @@ class Registry:
         opened = OpenBackend(backend.name, owner, runtime)
         for name in runtime.host_kernels:
             self.contract(name, f"host kernels of {owner}")
+        if runtime.host is not None:
+            self._known(runtime.host, f"host of {backend.name!r}, from {owner}")
         self._check(runtime.kernels, f"kernels of {owner}")
         own = {
             (name, backend.name): rules(
@@ -331,11 +327,14 @@ class Registry:
 
     def _known(self, backend: str, who: str) -> None:
         if backend not in self._claims:
-            hint = suggest(backend, self._claims)
-            names = ", ".join(self.backends()) or "none"
-            raise BackendUnavailable(
-                f"{who}: unknown backend {backend!r}{hint}; installed: {names}"
-            )
+            raise self._unknown(backend, who)
+
+    def _unknown(self, backend: object, who: str) -> BackendUnavailable:
+        hint = suggest(str(backend), self._claims)
+        names = ", ".join(self.backends()) or "none; try `pip install plugrad-cpu`"
+        return BackendUnavailable(
+            f"{who}: unknown backend {backend!r}{hint}; installed: {names}"
+        )
 
     def _refresh(self, name: str, backend: str) -> None:
         if opened := self.opened.get(backend):
@@ -385,8 +384,11 @@ class Registry:
     def pack(self, name: str) -> dict[str, Rules]:
         """Return the rules of a gradient pack by kernel."""
         if name not in self._packs or not self._packs[name][1].usable:
-            hint = suggest(name, self._packs)
-            raise ValueError(f"use_gradients: unknown pack {name!r}{hint}")
+            hint = suggest(str(name), self._packs)
+            names = ", ".join(sorted(self._packs)) or "none"
+            raise ValueError(
+                f"use_gradients: unknown pack {name!r}{hint}; installed: {names}"
+            )
         pack, owner = self._packs[name]
         return {
             kernel: rules(
@@ -398,11 +400,19 @@ class Registry:
             for kernel, functions in pack.open().items()
         }
 
-    def user_rules(self, name: str, functions: Functions, linear: bool) -> Rules:
+    def user_rules(
+        self, who: str, name: str, functions: Functions, linear: bool
+    ) -> Rules:
         """Check the user's gradient functions."""
-        kernel = self.contract(name, "gradient")
+        kernel = self.contract(name, who)
+        if not functions:
+            inputs = ", ".join(kernel.inputs)
+            raise ValueError(f"{who}: no function is given for {kernel}; name {inputs}")
         return rules(kernel, functions, "user", linear=linear)
 
+
+# How messages say in which phase a plugin is.
+_STATES = {Phase.FAILED: "has failed", Phase.BLOCKED: "is blocked"}
 
 registry = Registry()
 
@@ -416,6 +426,9 @@ def _fits(kernel: Kernel, function: Function, who: str) -> None:
     except ValueError:
         return  # some built-in functions have none
     positional = len(kernel.inputs) or 1  # without inputs: the backend's Arrays
+    takes = getattr(function, "nin", positional)  # a ufunc's outputs look like inputs
+    if takes != positional and kernel.variadic is None:
+        raise ValueError(f"{who}: {function!r} takes {takes} inputs, not as {kernel}")
     try:
         signature.bind(*[None] * positional, **dict.fromkeys(kernel.attrs))
     except TypeError as error:

@@ -303,11 +303,11 @@ def _svd_gradient(
     if u.dtype.kind == "c":
         inner = inner + matrix.band(left, 0, 0) / (across * 2)
     outer = matrix.product(u, inner)
-    if m > k:
+    if m > k and not idle(du):  # else 0/0 where a value is 0
         rest = du / across
         outer = outer + (rest - matrix.product(u, matrix.of(u, rest)))
     dx = dx + matrix.product(outer, vh)
-    if n > k:
+    if n > k and not idle(dvh):
         rest = dvh / down
         rest = rest - matrix.product(matrix.by(rest, vh), vh)
         dx = dx + matrix.product(u, rest)
