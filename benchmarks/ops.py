@@ -29,6 +29,7 @@ LIMIT = 1.3
 VIEW = 20  # microseconds: what is faster has not touched a million elements
 # Nothing to compare with: the formula would be the kernel, or there is no work.
 WITHOUT = {
+    "Cofactor": "the gradient of Det where a matrix has no inverse",
     "BroadcastArgs": "two short lists",
     "Dilation2DBackpropFilter": "which tap wins, window by window, is no formula",
     "Dilation2DBackpropInput": "which tap wins, window by window, is no formula",
@@ -91,6 +92,12 @@ def halves(spatial: int = 2) -> Sizes:
         return draw(y.shape), x, y
 
     return make
+
+
+def stacks(large: bool) -> tuple[Array, ...]:
+    """Return symmetric positive matrices, and right sides."""
+    x = draw((10_000 if large else 1, 8, 8))
+    return x @ x.swapaxes(-1, -2) + np.eye(8, dtype="float32"), draw(x.shape)
 
 
 def rows(count: int) -> Sizes:
@@ -296,6 +303,11 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     "Cast": (lambda x: pg.astype(x, "int32"), lambda x: x.astype(np.int32), ONE),
     "Ceil": (pg.ceil, np.ceil, ONE),
     "ClipByValue": (lambda x: pg.clip(x, 0.3, 0.6), lambda x: x.clip(0.3, 0.6), ONE),
+    "Cholesky": (
+        lambda x, b: pg.linalg.cholesky(x),
+        lambda x, b: np.linalg.cholesky(x),
+        stacks,
+    ),
     "Complex": (pg.complex, lambda a, b: a + 1j * b, TWO),
     "ComplexAbs": (pg.abs, np.abs, square("complex64")),
     "Concat": (lambda *xs: pg.concat(xs), lambda *xs: np.concatenate(xs), TWO),
@@ -360,10 +372,35 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
         depthwise_input,
         images(DW),
     ),
+    "Det": (
+        lambda x, b: pg.linalg.det(x),
+        lambda x, b: np.linalg.det(x),
+        stacks,
+    ),
+    "Diag": (
+        pg.diag,
+        np.diag,
+        lambda n: (draw((1000 if n else 8,)),),
+    ),
     "Dilation2D": (
         lambda x, f: pg.dilation2d(x, f),
         lambda x, f: (windows(x, (3, 3), (1, 2)) + np.moveaxis(f, -1, 0)).max((-1, -2)),
         images((3, 3, 8)),
+    ),
+    "Eigh": (
+        lambda x, b: pg.linalg.eigh(x),
+        lambda x, b: np.linalg.eigh(x),
+        stacks,
+    ),
+    "Eigvalsh": (
+        lambda x, b: pg.linalg.eigvalsh(x),
+        lambda x, b: np.linalg.eigvalsh(x),
+        stacks,
+    ),
+    "Einsum": (
+        lambda a, b: pg.einsum("ij,jk->ki", a, b),
+        lambda a, b: (a @ b).T,
+        TWO,
     ),
     "Elu": (pg.elu, lambda x: np.where(x < 0, np.expm1(x), x), ONE),
     "EluGrad": (
@@ -410,6 +447,11 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     "IFFT": (pg.fft.ifft, np.fft.ifft, square("complex64")),
     "Identity": (pg.identity, lambda x: x.view(), ONE),
     "Imag": (pg.imag, lambda x: x.imag.copy(), square("complex64")),
+    "Inverse": (
+        lambda x, b: pg.linalg.inv(x),
+        lambda x, b: np.linalg.inv(x),
+        stacks,
+    ),
     "IsFinite": (pg.isfinite, np.isfinite, ONE),
     "IsInf": (pg.isinf, np.isinf, ONE),
     "IsNan": (pg.isnan, np.isnan, ONE),
@@ -443,6 +485,11 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
         lambda x, v: pg.lower_bound(x, v),
         lambda x, v: np.searchsorted(x, v),
         vectors,
+    ),
+    "MatrixBandPart": (
+        lambda x: pg.linalg.band_part(x, 2, -1),
+        lambda x: np.triu(x, -2),
+        ONE,
     ),
     "Max": (lambda x: pg.max(x, axis=1), lambda x: x.max(1), ONE),
     "MaxPool": (lambda x: pg.max_pool(x, 2), lambda x: blocks(x).max((2, 4)), images()),
@@ -491,8 +538,18 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     "Pack": (lambda *xs: pg.stack(xs), lambda *xs: np.stack(xs), TWO),
     "PadV2": (lambda x: pg.pad(x, [(2, 2), (2, 2)]), lambda x: np.pad(x, 2), ONE),
     "Pow": (pg.pow, np.power, TWO),
+    "Pinv": (
+        lambda x, b: pg.linalg.pinv(x),
+        lambda x, b: np.linalg.pinv(x),
+        stacks,
+    ),
     "Prelu": (pg.prelu, lambda x, a: np.where(x < 0, a * x, x), TWO),
     "Prod": (lambda x: pg.prod(x, axis=1), lambda x: x.prod(1), ONE),
+    "Qr": (
+        lambda x, b: pg.linalg.qr(x),
+        lambda x, b: np.linalg.qr(x),
+        stacks,
+    ),
     "Range": (
         lambda x: pg.arange(x.size),
         lambda x: np.arange(x.size, dtype=np.int32),
@@ -537,8 +594,14 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
         lambda x: x[1:, 1:],
         ONE,
     ),
+    "Slogdet": (
+        lambda x, b: pg.linalg.slogdet(x)[1],
+        lambda x, b: np.linalg.slogdet(x)[1],
+        stacks,
+    ),
     "Softmax": (pg.softmax, softmax, ONE),
     "Softplus": (pg.softplus, lambda x: np.logaddexp(x, 0), ONE),
+    "Solve": (pg.linalg.solve, np.linalg.solve, stacks),
     "Sort": (pg.sort, np.sort, ONE),
     "SpaceToBatchND": (
         lambda x: pg.space_to_batch_nd(x, (2, 2), [(0, 0), (0, 0)]),
@@ -565,10 +628,25 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     ),
     "Sub": (pg.subtract, np.subtract, TWO),
     "Sum": (lambda x: pg.sum(x, axis=1), lambda x: x.sum(1), ONE),
+    "Svd": (
+        lambda x, b: pg.linalg.svd(x)[1],
+        lambda x, b: np.linalg.svd(x)[1],
+        stacks,
+    ),
+    "Svdvals": (
+        lambda x, b: pg.linalg.svdvals(x),
+        lambda x, b: np.linalg.svd(x, compute_uv=False),
+        stacks,
+    ),
     "Tan": (pg.tan, np.tan, ONE),
     "Tanh": (pg.tanh, np.tanh, ONE),
     "TensorScatterUpdate": (pg.tensor_scatter_update, put, updates),
     "Tile": (lambda x: pg.tile(x, (2, 2)), lambda x: np.tile(x, (2, 2)), ONE),
+    "TriangularSolve": (
+        lambda x, b: pg.linalg.triangular_solve(x, b),
+        lambda x, b: np.linalg.solve(np.tril(x), b),
+        stacks,
+    ),
     "TopK": (
         lambda x: pg.top_k(x, 4),
         lambda x: np.sort(x)[:, :-5:-1],

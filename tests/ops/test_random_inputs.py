@@ -28,6 +28,7 @@ KINDS = {
     "u": ["uint8", "uint64"],
     "f": ["float16", "float32", "float64"],
     "c": ["complex64", "complex128"],
+    "d": ["float32", "float64"],  # as far as LAPACK goes
 }
 LAYOUTS = ["C", "F", "transposed", "turned", "stepped", "broadcast"]
 EXACT, SUMS = 0, -1  # instead of a number of ulp
@@ -40,7 +41,7 @@ class Row:
     Attributes:
         op: The public function.
         reference: Takes arrays, and the attributes by name.
-        kinds: Of dtypes, as NumPy abbreviates them.
+        kinds: Of dtypes, as NumPy abbreviates them, but "d" is "f" without float16.
         count: How many tensors it takes; their shapes broadcast.
         attrs: Draws the attributes: a function of ``draw`` and of a shape.
         ulp: How far floating results may be from the reference in float64; EXACT,
@@ -175,6 +176,12 @@ def matrices(draw):
     lead = draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=2, max_side=3))
     a, b = lead.input_shapes
     return [(*a, n, k), (*b, k, m)]
+
+
+def squares(draw):
+    """Draw the shape of square matrices, with or without a batch."""
+    *batch, n = draw(FULL)
+    return [(*batch, n, n)]
 
 
 # --- the table -------------------------------------------------------------------
@@ -577,6 +584,31 @@ ROWS = [
         ulp=2,
         values=NARROW,
         shapes=lambda draw: [draw(MATRICES)[-2:]] * 2,
+    ),
+    Row(
+        lambda a, b: pg.einsum("...ij,...jk->...ki", a, b),
+        lambda a, b: np.einsum("...ij,...jk->...ki", a, b),
+        "iufc",
+        2,
+        ulp=SUMS,
+        shapes=matrices,
+        values=NARROW,
+        name="einsum",
+    ),
+    *(
+        Row(
+            lambda x, op=op: op(x + 12 * np.eye(x.shape[-1], dtype=x.dtype)),
+            lambda x, reference=reference: reference(x + 12 * np.eye(x.shape[-1])),
+            "dc",
+            shapes=squares,
+            ulp=SUMS,
+            values=NARROW,
+            name=op.__name__,
+        )
+        for op, reference in [
+            (pg.linalg.det, np.linalg.det),
+            (pg.linalg.inv, np.linalg.inv),
+        ]
     ),
     moved(pg.fft.fft, np.fft.fft, an_axis, kinds="c", ulp=SUMS),
     moved(pg.fft.ifft, np.fft.ifft, an_axis, kinds="c", ulp=SUMS),

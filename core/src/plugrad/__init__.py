@@ -245,6 +245,8 @@ from .ops.unary import (
     trunc,
 )
 from .ops.variable import Variable
+from .tools.interchange import from_dlpack
+from .tools.io import load, save
 
 _discovery.discover()
 
@@ -334,6 +336,7 @@ __all__ = [
     "flip",
     "floor",
     "floor_divide",
+    "from_dlpack",
     "full",
     "full_like",
     "fused",
@@ -367,6 +370,7 @@ __all__ = [
     "less_equal",
     "linalg",
     "linspace",
+    "load",
     "local_response_normalization",
     "log",
     "log1p",
@@ -430,6 +434,7 @@ __all__ = [
     "round",
     "rsqrt",
     "run_kernel",
+    "save",
     "scaled_dot_product_attention",
     "scatter_nd",
     "searchsorted",

@@ -23,6 +23,7 @@ class Home(Protocol):
     """The backend that a tensor lives on, as far as a tensor knows it."""
 
     name: str
+    runtime: Any  # whose ``arrays`` may have ``to_dlpack``
 
     def download(self, native: Native) -> np.ndarray[Any, DType]:
         """Return the values."""
@@ -32,12 +33,14 @@ class _Nowhere:
     """Where disposed tensors are at home, so that no path takes one for its own."""
 
     name = "nowhere"
+    runtime = None
 
     def download(self, native: Native) -> np.ndarray[Any, DType]:
         raise ValueError("this tensor has been disposed; its values are gone")
 
 
 NOWHERE: Home = _Nowhere()
+HOST = (1, 0)  # the device of the host's memory, in DLPack's words
 
 
 class Token:
@@ -144,6 +147,62 @@ class Tensor(Methods):
         self, dtype: Any = None, copy: bool | None = None
     ) -> np.ndarray[Any, DType]:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        lend = getattr(self._alive().runtime.arrays, "to_dlpack", None)
+        return HOST if lend is None else lend(self._data).__dlpack_device__()
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a DLPack capsule of the values, without their gradient.
+
+        It shares the memory where the backend lends it (``Arrays.to_dlpack``), and
+        holds a copy on the host elsewhere. Memory of the host is marked read-only for
+        whoever asks for DLPack 1.0. Nobody may write to what is shared.
+        """
+        if self.dtype.hasobject:
+            raise BufferError("__dlpack__: DLPack has no strings; use numpy()")
+        home = self._alive()
+        lend = getattr(home.runtime.arrays, "to_dlpack", None)
+        values = None if lend is None else lend(self._data)
+        ours = False  # to give away
+        if values is None or (dl_device == HOST != values.__dlpack_device__()):
+            if copy is False:
+                raise BufferError(
+                    f"__dlpack__: backend {home.name!r} does not share its memory with "
+                    f"device {dl_device or HOST}; allow a copy"
+                )
+            values = home.download(self._data)
+            ours = values.flags.writeable
+            copy = None if ours else copy
+        if isinstance(values, np.ndarray):
+            # DLPack before 1.0 has no read-only; PyTorch takes no reversed axes
+            marked = max_version is not None and max_version[0] >= 1
+            fits = marked or values.flags.writeable
+            if copy is None and not (fits and min(values.strides, default=0) >= 0):
+                values = values.copy()
+            elif marked and not ours:
+                values = values.view()
+                values.flags.writeable = False
+        return values.__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
+
+    def __copy__(self) -> Tensor:
+        return self._sibling(token=self._token)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        home = self._alive()
+        values = np.array(home.download(self._data), self.dtype)
+        twin = Tensor(home.runtime.arrays.upload(values), home)
+        twin._token = self._token
+        return twin
 
     def __bool__(self) -> bool:
         if self.size != 1:

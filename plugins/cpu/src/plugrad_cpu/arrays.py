@@ -49,6 +49,16 @@ class NumpyArrays:
         view.flags.writeable = False
         return view
 
+    def to_dlpack(self, native: Array) -> Array:
+        """Return the array itself, which others may read where it lies."""
+        return np.asarray(native)
+
+    def from_dlpack(self, x: Any) -> Any:
+        """Return an array in the memory of ``x``, if that is the host's."""
+        if tuple(x.__dlpack_device__()) != (1, 0):
+            return NotImplemented
+        return np.from_dlpack(x)
+
     def nbytes(self, native: Array) -> int:
         """Return the bytes of the elements; strings are pointers to theirs."""
         texts = native.flat if native.dtype.hasobject else ()

@@ -1,0 +1,146 @@
+"""Files of named tensors, as safetensors: ``save`` and ``load``.
+
+The format holds values, shapes, dtypes and names, and no code. It is that of the
+``safetensors`` package, which comes with ``plugrad[io]`` and is imported when needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from plugrad._dtypes import DTYPES, DType, named
+from plugrad._tensor import Tensor, TensorLike
+from plugrad.ops._convert import asarray
+
+Path = str | os.PathLike[str]
+
+_CODES = {  # the format's names of dtypes: ours
+    "BOOL": "bool",
+    "I8": "int8",
+    "I16": "int16",
+    "I32": "int32",
+    "I64": "int64",
+    "U8": "uint8",
+    "U16": "uint16",
+    "U32": "uint32",
+    "U64": "uint64",
+    "F16": "float16",
+    "F32": "float32",
+    "F64": "float64",
+    "C64": "complex64",
+}
+_HELD = frozenset(DTYPES[name] for name in _CODES.values())
+
+
+def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
+    """Write named tensors to a safetensors file, in one piece or not at all.
+
+    Args:
+        path: The file; one that is there is replaced when the new one is complete.
+        tensors: By name: tensors of any backend, variables, arrays, numbers.
+
+    Raises:
+        ImportError: The safetensors package is not installed.
+        TypeError: A name is no str, or the format has no place for a dtype:
+            complex128 and strings.
+        ValueError: A name is empty or ``__metadata__``, which the format keeps.
+        OSError: The file cannot be written; one that was there is left as it was.
+
+    """
+    package = _package("save")
+    if not isinstance(tensors, Mapping):
+        raise TypeError(
+            f"save: takes a mapping from name to tensor, got {type(tensors).__name__}"
+        )
+    arrays = {_name(name): _values(name, x) for name, x in tensors.items()}
+    target = os.path.realpath(path)  # not in the place of a link
+    draft = f"{target}.{os.urandom(4).hex()}.tmp"
+    with open(draft, "xb"):  # tells what is wrong with the place, and the mode of files
+        pass
+    try:
+        like = os.stat(target if os.path.exists(target) else draft)
+        package.numpy.save_file(arrays, draft)
+        os.chmod(draft, stat.S_IMODE(like.st_mode))
+        with open(draft, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(draft, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+
+
+def load(path: Path, /) -> dict[str, Tensor]:
+    """Return the tensors in a safetensors file by name, on the active backend.
+
+    All or none: the whole file is checked before the first tensor is made.
+
+    Raises:
+        ImportError: The safetensors package is not installed.
+        OSError: The file cannot be read.
+        ValueError: It is no safetensors file, or a damaged one.
+        TypeError: It holds a dtype that plugrad or the active backend lacks.
+
+    """
+    package = _package("load")
+    with open(path, "rb"):  # tells what is wrong with the place
+        pass
+    try:
+        with package.safe_open(path, framework="np") as file:
+            for name in file.keys():  # noqa: SIM118 - the file is no mapping
+                code = file.get_slice(name).get_dtype()
+                if code not in _CODES:
+                    raise TypeError(
+                        f"load: {name!r} in {os.fspath(path)} is {code}, which plugrad "
+                        f"lacks; it reads {', '.join(_CODES)}"
+                    )
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except package.SafetensorError as error:
+        raise ValueError(
+            f"load: {os.fspath(path)} is no whole safetensors file: {error}"
+        ) from error
+    return {name: _made(name, values) for name, values in arrays.items()}
+
+
+def _package(who: str) -> ModuleType:
+    try:
+        importlib.import_module("safetensors.numpy")
+        return importlib.import_module("safetensors")
+    except ImportError as error:
+        raise ImportError(
+            f"{who}: needs the safetensors package; try `pip install plugrad[io]`"
+        ) from error
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"save: a name is a str, got {name!r}")
+    if name in ("", "__metadata__"):
+        raise ValueError(f"save: a tensor cannot be named {name!r}; choose another")
+    return name
+
+
+def _values(name: str, x: TensorLike) -> np.ndarray[Any, DType]:
+    """Return the values in C order, which is how the package takes any array."""
+    values = asarray(x).numpy()
+    if values.dtype not in _HELD:
+        raise TypeError(
+            f"save: {name!r} is {named(values.dtype)}, which safetensors has no place "
+            "for; save its parts, or cast it"
+        )
+    return np.asarray(values, order="C")
+
+
+def _made(name: str, values: np.ndarray[Any, DType]) -> Tensor:
+    try:
+        return asarray(values, copy=False)
+    except TypeError as error:
+        raise TypeError(f"load: {name!r}: {error}") from None

@@ -1,0 +1,484 @@
+"""DLPack with the real libraries, NumPy's conversions, copies and pickles."""
+
+import contextlib
+import copy
+import io
+import multiprocessing.reduction
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad import _dtypes
+from plugrad.plugin import Backend, Runtime
+from plugrad.tools import interchange
+
+from tests.toy import CountingArrays, toy
+
+DTYPES = [name for name in _dtypes.DTYPES if name != "string"]
+LAYOUTS = {
+    "0-d": lambda x: x[1, 2],
+    "1-d": lambda x: x[0],
+    "C": lambda x: x,
+    "Fortran": lambda x: pg.permute_dims(x, (1, 0)),
+    "reversed": lambda x: pg.flip(x),
+    "every other": lambda x: x[:, ::2],
+    "broadcast": lambda x: pg.broadcast_to(x[:1], (3, 4)),
+    "empty": lambda x: x[:0],
+}
+CPU, GPU = (1, 0), (2, 0)
+
+
+def matrix(dtype):
+    return pg.asarray((np.arange(12).reshape(3, 4) % 7).astype(dtype))
+
+
+def address(x):
+    return np.asarray(x.numpy()).ctypes.data
+
+
+def numpys():
+    return np.from_dlpack, lambda theirs: theirs.ctypes.data
+
+
+def torchs():
+    reason = "needs torch, of the bench group: make .venv/.group-bench"
+    torch = pytest.importorskip("torch", reason=reason)
+    return torch.from_dlpack, lambda theirs: theirs.data_ptr()
+
+
+def jaxs():
+    jax = pytest.importorskip("jax", reason="needs jax: pip install jax")
+    jax.config.update("jax_enable_x64", True)
+    return jax.dlpack.from_dlpack, lambda theirs: theirs.unsafe_buffer_pointer()
+
+
+LIBRARIES = {"numpy": numpys, "torch": torchs, "jax": jaxs}
+
+
+@pytest.fixture(params=LIBRARIES)
+def library(request):
+    """Give how another library takes DLPack, and where it sees the values."""
+    return LIBRARIES[request.param]()
+
+
+def aligned(values):
+    """Return a copy that starts at 64 bytes, which JAX shares; others it copies."""
+    memory = np.zeros(values.nbytes + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    copied = memory[start : start + values.nbytes].view(values.dtype)
+    copied = copied.reshape(values.shape)
+    copied[...] = values
+    return copied
+
+
+# --- DLPack out ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes_come_through_both_ways(dtype, library):
+    take, _ = library
+    with pg.use_backend("cpu"):
+        x = matrix(dtype)
+        theirs = take(x)
+        np.testing.assert_array_equal(np.asarray(theirs), x.numpy())
+        back = pg.from_dlpack(theirs)
+    assert back.dtype is x.dtype
+    assert back.shape == x.shape
+    np.testing.assert_array_equal(back.numpy(), x.numpy())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["numpy", "torch"])
+def test_layouts_come_through(name, layout, backend):
+    take, _ = LIBRARIES[name]()
+    x = LAYOUTS[layout](matrix("float32"))
+    theirs = take(x)
+    assert tuple(theirs.shape) == x.shape
+    np.testing.assert_array_equal(np.asarray(theirs), x.numpy())
+    np.testing.assert_array_equal(pg.from_dlpack(theirs).numpy(), x.numpy())
+
+
+def test_cpu_shares_both_ways(library):
+    take, where = library
+    with pg.use_backend("cpu"):
+        values = aligned(np.arange(12, dtype=np.float32))
+        x = pg.asarray(values, copy=False)
+        theirs = take(x)
+        assert where(theirs) == address(x) == values.ctypes.data
+        back = pg.from_dlpack(theirs)
+        assert address(back) == where(theirs)
+        never = pg.from_dlpack(theirs, copy=False)
+        assert address(never) == where(theirs)
+        always = pg.from_dlpack(theirs, copy=True)
+        assert address(always) != where(theirs)
+        assert always.tolist() == x.tolist()
+        del x, values, theirs, never
+        assert (back * 1.0).tolist() == list(range(12))  # the capsule holds the memory
+
+
+def test_whoever_can_be_told_gets_it_read_only():
+    with pg.use_backend("cpu"):
+        x = matrix("float32")
+        theirs = np.from_dlpack(x)
+        assert not theirs.flags.writeable
+        assert theirs.ctypes.data == address(x)
+        locked = np.zeros(3, np.float32)
+        locked.flags.writeable = False
+        y = pg.asarray(locked, copy=False)
+        capsule = Carrier(y.__dlpack__())  # asks as libraries did before DLPack 1.0
+        assert np.from_dlpack(capsule).ctypes.data != locked.ctypes.data
+        with pytest.raises(BufferError):
+            y.__dlpack__(copy=False)
+
+
+class Carrier:
+    """A library that gives a capsule away as it is."""
+
+    def __init__(self, capsule):
+        self.capsule = capsule
+
+    def __dlpack_device__(self):
+        return CPU
+
+    def __dlpack__(self, **_):
+        return self.capsule
+
+
+def test_a_copy_on_request(backend):
+    x = matrix("float32")
+    theirs = np.from_dlpack(x, copy=True)
+    theirs[...] = 9
+    assert x.tolist() == matrix("float32").tolist()
+
+
+def test_what_is_not_exported(backend):
+    x = matrix("float32")
+    assert x.__dlpack_device__() == CPU
+    with pytest.raises(RuntimeError, match="stream"):
+        x.__dlpack__(stream=1)
+    with pytest.raises(BufferError):
+        x.__dlpack__(dl_device=GPU)
+    x.dispose()
+    for ask in (x.__dlpack__, x.__dlpack_device__):
+        with pytest.raises(ValueError, match="disposed"):
+            ask()
+    with pg.use_backend("cpu"), pytest.raises(BufferError, match="no strings"):
+        np.from_dlpack(pg.asarray(["a"]))
+
+
+def test_a_tape_does_not_see_what_leaves(backend):
+    def f(x):
+        return pg.sum(x * x) + pg.sum(pg.from_dlpack(np.from_dlpack(x)) * 100.0)
+
+    assert pg.grad(f)(pg.asarray([1.0, 2.0])).tolist() == [2.0, 4.0]
+
+
+# --- DLPack in -------------------------------------------------------------------
+
+
+def test_tensors_and_variables_stay_what_they_are(backend):
+    x = pg.asarray([1.0, 2.0])
+    assert pg.from_dlpack(x) is x
+    assert pg.from_dlpack(pg.Variable(x)) is x
+    assert pg.grad(lambda x: pg.sum(pg.from_dlpack(x)))(x).tolist() == [1.0, 1.0]
+
+
+def test_what_does_not_come_in(backend):
+    with pytest.raises(TypeError, match="from_dlpack: list has no __dlpack__; use"):
+        pg.from_dlpack([1.0])
+
+
+def test_what_torch_keeps():
+    torchs()
+    import torch
+
+    with pg.use_backend("cpu"):
+        with pytest.raises(BufferError, match="detach"):
+            pg.from_dlpack(torch.zeros(2, requires_grad=True))
+        with pytest.raises(
+            TypeError, match=r"dtype torch\.bfloat16: .*; cast it first"
+        ):
+            pg.from_dlpack(torch.zeros(2, dtype=torch.bfloat16))
+
+
+def test_a_dtype_that_the_backend_lacks():
+    refused = lambda name: pytest.raises(TypeError, match=f"'{name}' has no float64")
+    with toy(dtypes=["float32"]), pg.use_backend("toy"), refused("toy"):
+        pg.from_dlpack(np.zeros(2))
+    with lender(dtypes=["float32"]), refused("lender"):
+        pg.from_dlpack(np.zeros(2).view(OnDevice))
+
+
+def test_a_backend_that_lends_nothing_copies_through_the_host(library):
+    take, _ = library
+    with toy(dtypes=DTYPES) as arrays, pg.use_backend("toy"):
+        x = matrix("float32")
+        uploads = arrays.uploads
+        theirs = take(x)
+        np.testing.assert_array_equal(np.asarray(theirs), x.numpy())
+        assert arrays.uploads == uploads
+        assert pg.from_dlpack(theirs).backend == "toy"
+        assert arrays.uploads == uploads + 1
+        with pytest.raises(BufferError, match=r"'toy' does not share .*; allow a copy"):
+            x.__dlpack__(copy=False)
+        with pytest.raises(BufferError, match=r"'toy' cannot share .*; allow a copy"):
+            pg.from_dlpack(theirs, copy=False)
+
+
+class OnDevice(np.ndarray):
+    """An array of NumPy that says it is on a device, as an accelerator's would be."""
+
+    def __dlpack_device__(self):
+        return GPU
+
+    def __dlpack__(self, *, dl_device=None, **more):
+        if dl_device == GPU or dl_device is None:
+            return "capsule of the device"
+        return super().__dlpack__(dl_device=dl_device, **more)
+
+
+class Lender(CountingArrays):
+    def to_dlpack(self, native):
+        return native.view(OnDevice)
+
+    def from_dlpack(self, x):
+        return np.asarray(x) if x.__dlpack_device__() == GPU else NotImplemented
+
+
+@contextlib.contextmanager
+def lender(dtypes=DTYPES):
+    """Make a backend on a device the active one; give its arrays."""
+    arrays = Lender()
+    runtime = lambda: Runtime(
+        arrays=arrays, kernels=pg.get_kernels_for_backend("cpu"), dtypes=dtypes
+    )
+    pg.register_backend(Backend("lender", open=runtime, priority=-1))
+    try:
+        with pg.use_backend("lender"):
+            yield arrays
+    finally:
+        pg.remove_backend("lender")
+
+
+def test_a_device_shares_with_its_own_kind_and_copies_to_the_host():
+    with lender() as arrays:
+        x = matrix("float32")
+        assert x.__dlpack_device__() == GPU
+        assert x.__dlpack__() == "capsule of the device"
+        assert x.__dlpack__(dl_device=GPU) == "capsule of the device"
+        np.testing.assert_array_equal(np.from_dlpack(x, device="cpu"), x.numpy())
+        with pytest.raises(BufferError, match=r"device \(1, 0\); allow a copy"):
+            np.from_dlpack(x, device="cpu", copy=False)
+        uploads = arrays.uploads
+        theirs = np.ones(3, np.float32).view(OnDevice)
+        assert pg.from_dlpack(theirs).tolist() == [1.0, 1.0, 1.0]
+        assert pg.from_dlpack(theirs, copy=False).backend == "lender"
+        assert arrays.uploads == uploads
+        assert pg.from_dlpack(np.ones(2, np.float32)).tolist() == [1.0, 1.0]
+        assert arrays.uploads == uploads + 1
+        with pytest.raises(BufferError, match=r"device \(1, 0\) with ndarray"):
+            pg.from_dlpack(np.ones(2, np.float32), copy=False)
+    with pg.use_backend("cpu"):
+        assert pg.from_dlpack(theirs).tolist() == [1.0, 1.0, 1.0]
+        with pytest.raises(BufferError, match=r"'cpu' cannot share .*\(2, 0\)"):
+            pg.from_dlpack(theirs, copy=False)
+
+
+# --- NumPy -----------------------------------------------------------------------
+
+
+def test_conversions_of_numpy():
+    with pg.use_backend("cpu"):
+        x = matrix("float32")
+        assert np.shares_memory(np.asarray(x), x.numpy())
+        assert np.shares_memory(np.asarray(x, copy=False), x.numpy())
+        assert not np.shares_memory(np.array(x), x.numpy())
+        assert np.asarray(x, np.float64).dtype == np.float64
+        with pytest.raises(ValueError, match="copy"):
+            np.asarray(x, np.float64, copy=False)
+        values = np.ones(3)
+        assert address(pg.asarray(values)) != values.ctypes.data
+        assert address(pg.asarray(values, copy=False)) == values.ctypes.data
+
+
+# --- copies ----------------------------------------------------------------------
+
+
+def test_a_copy_is_another_handle_and_a_deep_copy_has_its_own_memory(backend):
+    x = matrix("float32")
+    again, deep = copy.copy(x), copy.deepcopy(x)
+    for twin in (again, deep):
+        assert twin is not x
+        assert (twin.dtype, twin.backend) == (x.dtype, backend)
+        np.testing.assert_array_equal(twin.numpy(), x.numpy())
+    x.dispose()
+    assert again.tolist() == deep.tolist() == matrix("float32").tolist()
+    for how in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(ValueError, match="disposed"):
+            how(x)
+
+
+def test_a_deep_copy_is_safe_from_those_who_share():
+    with pg.use_backend("cpu"):
+        values = np.ones(3, np.float32)
+        x = pg.asarray(values, copy=False)
+        deep = copy.deepcopy(x)
+        values[:] = 7
+        assert x.tolist() == [7.0, 7.0, 7.0]
+        assert deep.tolist() == [1.0, 1.0, 1.0]
+        assert copy.deepcopy(pg.asarray(["a", "b"])).tolist() == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy])
+def test_copies_are_the_same_tensor_on_a_tape(how, backend):
+    x = pg.asarray([1.0, 2.0])
+    f = lambda x: pg.sum(how(x) * how(x * 3.0))
+    assert pg.grad(f)(x).tolist() == [6.0, 12.0]
+    assert pg.grad(lambda x: pg.sum(pg.grad(f)(x)))(x).tolist() == [6.0, 6.0]
+
+
+def test_deep_copies_keep_what_is_one(backend):
+    x = pg.asarray([1.0])
+    first, second = copy.deepcopy([x, x])
+    assert first is second
+
+
+def test_a_copied_variable_goes_its_own_way(backend):
+    for how in (copy.copy, copy.deepcopy, lambda v: pickle.loads(pickle.dumps(v))):
+        v = pg.Variable([1.0, 2.0], name="w")
+        pg.variable_grads(lambda v=v: pg.sum(v.value))  # it is known to a tape now
+        w = how(v)
+        assert (w.name, w.trainable, w.shape) == ("w", True, (2,))
+        _, grads = pg.variable_grads(lambda v=v, w=w: pg.sum(v * 2.0 + w * 3.0))
+        assert grads[v].tolist() == [2.0, 2.0]
+        assert grads[w].tolist() == [3.0, 3.0]
+        v.assign([5.0, 5.0])
+        assert w.numpy().tolist() == [1.0, 2.0]
+    frozen = copy.deepcopy(pg.Variable(1.0, trainable=False))
+    assert not frozen.trainable
+
+
+# --- pickles ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_pickles_of_every_layout(layout, protocol, backend):
+    x = LAYOUTS[layout](matrix("float32"))
+    y = pickle.loads(pickle.dumps(x, protocol))
+    assert (y.shape, y.backend) == (x.shape, backend)
+    assert y.dtype is x.dtype
+    np.testing.assert_array_equal(y.numpy(), x.numpy())
+    assert (y + y).shape == x.shape
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "string"])
+def test_pickles_of_every_dtype(dtype):
+    with pg.use_backend("cpu"):
+        x = pg.asarray([["a", "bc"]]) if dtype == "string" else matrix(dtype)
+        y = pickle.loads(pickle.dumps(x))
+        assert y.dtype is x.dtype
+        assert y.tolist() == x.tolist()
+
+
+def test_a_pickle_holds_values_and_a_name_and_no_history(backend):
+    x = pg.asarray([1.0, 2.0])
+    loads = lambda x: pickle.loads(pickle.dumps(x))
+    f = lambda x: pg.sum(x * x) + pg.sum(loads(x * x) * 100.0)
+    assert pg.grad(f)(x).tolist() == [2.0, 4.0]
+    part = pg.asarray(np.zeros(100_000, np.float32))[:2]
+    assert len(pickle.dumps(part)) < 1000
+
+
+def test_pickles_of_containers_keep_what_is_one(backend):
+    x = pg.asarray([1.0])
+    model = {"w": pg.Variable(x, name="w"), "x": [x, x]}
+    again = pickle.loads(pickle.dumps(model))
+    assert again["x"][0] is again["x"][1]
+    assert again["w"].numpy().tolist() == [1.0]
+    for dumps in (ipc, cloud):
+        assert pickle.loads(dumps(model))["x"][0].tolist() == [1.0]
+
+
+def ipc(value):
+    return bytes(multiprocessing.reduction.ForkingPickler.dumps(value))
+
+
+def cloud(value):
+    reason = "needs cloudpickle, of the demo group (scikit-learn brings it)"
+    return pytest.importorskip("cloudpickle", reason=reason).dumps(value)
+
+
+def test_out_of_band_buffers_are_shared():
+    with pg.use_backend("cpu"):
+        x = matrix("float32")
+        buffers = []
+        data = pickle.dumps(x, 5, buffer_callback=buffers.append)
+        y = pickle.loads(data, buffers=buffers)
+        assert len(data) < 400
+        assert address(y) == address(x)
+        assert y.tolist() == x.tolist()
+
+
+def test_a_pickle_comes_home_or_to_the_active_backend():
+    with toy(dtypes=["float32"]):
+        with pg.use_backend("toy"):
+            data = pickle.dumps(pg.asarray([1.0]))
+        with pg.use_backend("cpu"):
+            assert pickle.loads(data).backend == "toy"
+            assert pg.get_backend() == "cpu"
+    with pg.use_backend("cpu"):
+        assert pickle.loads(data).backend == "cpu"  # there is no toy any more
+        wide = pickle.dumps(pg.asarray(np.zeros(2)).to("cpu"))
+    with toy(dtypes=["float32"]), pg.use_backend("toy"):
+        assert pickle.loads(wide).backend == "cpu"
+
+
+def test_a_backend_that_does_not_open_gives_way_with_a_warning():
+    with toy(), pg.use_backend("toy"):
+        data = pickle.dumps(pg.asarray([1.0]))
+
+    def broken():
+        raise OSError("no device")
+
+    pg.register_backend(Backend("toy", open=broken, priority=-1))
+    try:
+        with pg.use_backend("cpu"), pytest.warns(UserWarning, match="no device"):
+            assert pickle.loads(data).backend == "cpu"
+    finally:
+        pg.remove_backend("toy")
+
+
+@pytest.mark.parametrize("parts", [([1.0], "cpu"), (np.zeros(1), 3)])
+def test_a_pickle_of_something_else_is_refused(parts):
+    with pytest.raises(pickle.UnpicklingError, match="is an array and the name"):
+        interchange.restored(*parts)
+
+
+def test_a_pickle_names_two_functions_of_ours_and_numpys(backend):
+    named = set()
+
+    class Listening(pickle.Unpickler):
+        def find_class(self, module, name):
+            named.add(f"{module}.{name}")
+            return super().find_class(module, name)
+
+    Listening(io.BytesIO(pickle.dumps(pg.Variable([1.0], name="w")))).load()
+    ours = {name for name in named if name.startswith("plugrad")}
+    assert ours == {
+        "plugrad.tools.interchange.restored",
+        "plugrad.tools.interchange.restored_variable",
+    }
+    assert all(name.startswith("numpy") for name in named - ours)
+
+
+def test_a_pickle_loads_where_plugrad_was_not_imported(tmp_path, backend):
+    path = tmp_path / "x.pickle"
+    path.write_bytes(pickle.dumps(pg.asarray([1.0, 2.0])))
+    code = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).tolist())"
+    command = [sys.executable, "-W", "error::UserWarning", "-c", code, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "[1.0, 2.0]\n", done.stderr

@@ -1,0 +1,196 @@
+"""Files of named tensors: what comes back, and what is refused."""
+
+import os
+import stat
+import sys
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad._dtypes import DTYPES
+
+from tests.toy import toy
+
+reason = "needs safetensors, of the extra: pip install plugrad[io]"
+safetensors = pytest.importorskip("safetensors", reason=reason)
+safetensors_numpy = pytest.importorskip("safetensors.numpy", reason=reason)
+
+
+HELD = [name for name in DTYPES if name not in ("complex128", "string")]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+def test_what_is_saved_is_loaded(path, backend):
+    x = pg.asarray(np.arange(6, dtype=np.float32).reshape(2, 3))
+    model = {
+        "x": x,
+        "transposed": pg.permute_dims(x, (1, 0)),
+        "reversed": pg.flip(x),
+        "broadcast": pg.broadcast_to(x[:1], (4, 3)),
+        "0-d": x[1, 2],
+        "empty": x[:0],
+        "layer.0/ünïcode name": pg.Variable([1.0, -np.inf, np.nan]),
+        "array": np.arange(3, dtype=np.int32),
+        "number": 2.5,
+    }
+    pg.save(path, model)
+    loaded = pg.load(path)
+    assert set(loaded) == set(model)
+    for name, given in model.items():
+        saved, found = pg.asarray(given), loaded[name]
+        assert (found.shape, found.backend) == (saved.shape, backend)
+        assert found.dtype is saved.dtype
+        np.testing.assert_array_equal(found.numpy(), saved.numpy())
+    assert (loaded["x"] * 2.0).tolist() == (x * 2.0).tolist()
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_every_dtype(path):
+    with pg.use_backend("cpu"):
+        model = {dtype: pg.ones((2, 3), dtype=dtype) for dtype in HELD}
+        pg.save(path, model)
+        for dtype, found in pg.load(path).items():
+            assert found.dtype is model[dtype].dtype
+            assert found.tolist() == model[dtype].tolist()
+        pg.save(str(path), {})
+        assert pg.load(str(path)) == {}
+
+
+def test_other_programs_read_and_write_it(path, backend):
+    pg.save(path, {"a": pg.asarray([[1.0, 2.0]])})
+    assert safetensors_numpy.load_file(path)["a"].tolist() == [[1.0, 2.0]]
+    safetensors_numpy.save_file({"b": np.ones(2, np.float32)}, path, {"by": "them"})
+    assert pg.load(path)["b"].tolist() == [1.0, 1.0]
+    torch = pytest.importorskip("torch", reason="needs torch, of the bench group")
+    from safetensors.torch import load_file, save_file
+
+    save_file({"c": torch.arange(3)}, path)
+    with pg.use_backend("cpu"):
+        assert pg.load(path)["c"].tolist() == [0, 1, 2]
+        pg.save(path, {"d": pg.permute_dims(pg.asarray([[1.0, 2.0]]), (1, 0))})
+    assert load_file(path)["d"].tolist() == [[1.0], [2.0]]
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "match"),
+    [
+        ([1.0], TypeError, "save: takes a mapping from name to tensor, got list"),
+        ({1: 1.0}, TypeError, "save: a name is a str, got 1"),
+        ({"": 1.0}, ValueError, "save: a tensor cannot be named ''"),
+        ({"__metadata__": 1.0}, ValueError, "cannot be named '__metadata__'"),
+        ({"z": np.ones(2, complex)}, TypeError, "save: 'z' is complex128, which"),
+        ({"s": ["a"]}, TypeError, "save: 's' is string, which"),
+        ({"ragged": [[1.0], [1.0, 2.0]]}, ValueError, "differ in length"),
+    ],
+)
+def test_what_cannot_be_saved_leaves_the_old_file(path, model, error, match):
+    with pg.use_backend("cpu"):
+        pg.save(path, {"old": 1.0})
+        with pytest.raises(error, match=match):
+            pg.save(path, model)
+        assert pg.load(path)["old"].item() == 1.0
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_crash_while_writing_leaves_the_old_file(path, monkeypatch, backend):
+    pg.save(path, {"old": 1.0})
+
+    def half(arrays, draft):
+        with open(draft, "wb") as file:
+            file.write(b"half")
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(safetensors_numpy, "save_file", half)
+    with pytest.raises(OSError, match="disk is full"):
+        pg.save(path, {"new": 2.0})
+    assert pg.load(path)["old"].item() == 1.0
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_places_that_are_none(tmp_path, backend):
+    with pytest.raises(FileNotFoundError):
+        pg.save(tmp_path / "none" / "x", {"x": 1.0})
+    with pytest.raises(FileNotFoundError):
+        pg.load(tmp_path / "none")
+    with pytest.raises(IsADirectoryError):
+        pg.load(tmp_path)
+    with pytest.raises(OSError, match="director"):
+        pg.save(tmp_path, {"x": 1.0})
+    assert os.listdir(tmp_path) == []
+    assert not list(tmp_path.parent.glob(f"{tmp_path.name}.*.tmp"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes and links are of POSIX")
+def test_modes_and_links_stay(path, backend):
+    pg.save(path, {"x": 1.0})
+    plain = path.with_name("plain")
+    plain.touch()
+    mode = lambda p: stat.S_IMODE(p.stat().st_mode)
+    assert mode(path) == mode(plain)
+    path.chmod(0o640)
+    link = path.with_name("link")
+    link.symlink_to(path.name)
+    pg.save(link, {"x": 2.0})
+    assert link.is_symlink()
+    assert mode(path) == 0o640
+    assert pg.load(path)["x"].item() == 2.0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: b"no such thing" * 9,
+        lambda data: data[:-1],
+        lambda data: data + b"\0",
+        lambda data: data.replace(b"F32", b"F99"),
+        lambda data: data.replace(b"[2,3]", b"[9,9]"),
+        lambda data: data.replace(b"[0,24]", b"[8,24]"),
+        lambda data: b"\xff" * 8 + data[8:],
+    ],
+)
+def test_a_damaged_file_is_refused(damage, path, backend):
+    pg.save(path, {"x": np.zeros((2, 3), np.float32)})
+    data = path.read_bytes()
+    assert damage(data) != data
+    path.write_bytes(damage(data))
+    with pytest.raises(ValueError, match=r"load: .* is no whole safetensors file"):
+        pg.load(path)
+
+
+def test_dtypes_that_are_not_ours(path):
+    header = b'{"x":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}'
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(TypeError, match=r"load: 'x' in .* is BF16, which plugrad"):
+        pg.load(path)
+
+
+def test_all_or_none_on_a_backend_of_few_dtypes(path):
+    with pg.use_backend("cpu"):
+        pg.save(path, {"a": 1.0, "b": np.zeros(2)})
+    with toy(dtypes=["float32"]), pg.use_backend("toy"):
+        with pytest.raises(TypeError, match="load: 'b': backend 'toy' has no float64"):
+            pg.load(path)
+        pg.save(path, {"a": 1.0})
+        assert pg.load(path)["a"].backend == "toy"
+
+
+def test_a_loaded_tensor_does_not_follow_the_file(path, backend):
+    pg.save(path, {"x": np.ones(1000, np.float32)})
+    x = pg.load(path)["x"]
+    with open(path, "rb+") as file:
+        file.seek(-4000, os.SEEK_END)
+        file.write(bytes(4000))
+    assert pg.sum(x).item() == 1000.0
+
+
+def test_without_the_package(path, monkeypatch, backend):
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    for use in (lambda: pg.save(path, {}), lambda: pg.load(path)):
+        with pytest.raises(ImportError, match=r"try `pip install plugrad\[io\]`"):
+            use()
+    assert os.listdir(path.parent) == []
