@@ -28,12 +28,28 @@ Sizes = Callable[[bool], tuple[Array, ...]]
 LIMIT = 1.3
 VIEW = 20  # microseconds: what is faster has not touched a million elements
 # Nothing to compare with: the formula would be the kernel, or there is no work.
+_IMAGES = "a page of indexing in NumPy"
+_RAGGED = "loops over rows or strings; NumPy has nothing shorter"
 WITHOUT = {
-    "Cofactor": "the gradient of Det where a matrix has no inverse",
     "BroadcastArgs": "two short lists",
+    "Cofactor": "the gradient of Det where a matrix has no inverse",
+    "CropAndResize": _IMAGES,
     "Dilation2DBackpropFilter": "which tap wins, window by window, is no formula",
     "Dilation2DBackpropInput": "which tap wins, window by window, is no formula",
     "Multinomial": "the draws cost more than the kernel",
+    "NonMaxSuppressionV3": _IMAGES,
+    "NonMaxSuppressionV4": _IMAGES,
+    "NonMaxSuppressionV5": _IMAGES,
+    "RaggedGather": _RAGGED,
+    "RaggedRange": _RAGGED,
+    "RaggedTensorToTensor": _RAGGED,
+    "RotateWithOffset": _IMAGES,
+    "SparseFillEmptyRows": _RAGGED,
+    "StaticRegexReplace": _RAGGED,
+    "StringNGrams": _RAGGED,
+    "StringSplit": _RAGGED,
+    "StringToHashBucketFast": _RAGGED,
+    "Transform": _IMAGES,
 }
 
 # --- inputs ----------------------------------------------------------------------
@@ -119,6 +135,12 @@ def updates(large: bool) -> tuple[Array, ...]:
     return x, places[:, None], draw(x.shape)
 
 
+def segments(large: bool) -> tuple[Array, ...]:
+    """Return a matrix, the numbers of all of its rows mixed, and segments of 8."""
+    x, places, _ = updates(large)
+    return x, places[:, 0], (np.arange(len(x)) // 8).astype(np.int32)
+
+
 def vectors(large: bool) -> tuple[Array, ...]:
     """Return an ascending vector and another one."""
     n = 1_000_000 if large else 64
@@ -198,6 +220,12 @@ def put(x: Array, places: Array, new: Array) -> Array:
     return y
 
 
+def added(y: Array, places: Array, new: Array) -> Array:
+    """Return ``y`` with some rows added to, none of them twice."""
+    y[places[:, 0]] += new
+    return y
+
+
 def softmax(x: Array) -> Array:
     """Return the softmax of rows."""
     e = np.exp(x - x.max(-1, keepdims=True))
@@ -222,10 +250,44 @@ def lrn_grad(x: Array, y: Array, dy: Array) -> Array:
     return dy * norm**-0.5 - x * band(dy * y / norm)
 
 
+def doubled(x: Array) -> Array:
+    """Return an image of twice the size, between its pixels linear."""
+    for axis in (1, 2):
+        at = np.arange(2 * x.shape[axis]) / 2
+        low = at.astype(int)
+        high = np.minimum(low + 1, x.shape[axis] - 1)
+        line = [-1 if i == axis else 1 for i in range(4)]
+        part = (at - low).astype(np.float32).reshape(line)
+        x = x.take(low, axis) * (1 - part) + x.take(high, axis) * part
+    return x
+
+
+def halved(dy: Array) -> Array:
+    """Return its transpose."""
+    for axis in (1, 2):
+        dy = np.moveaxis(dy, axis, 0)
+        even, odd = dy[::2], dy[1::2] / 2
+        dy = even + odd
+        dy[1:] += odd[:-1]
+        dy[-1] += odd[-1]
+        dy = np.moveaxis(dy, 0, axis)
+    return dy
+
+
 def unique(x: Array) -> Array:
     """Return distinct elements in the order in which they appear."""
     values, first = np.unique(x, return_index=True)
     return values[np.argsort(first)]
+
+
+def runs(ids: Array) -> Array:
+    """Return where segments begin."""
+    return np.flatnonzero(np.diff(ids, prepend=-1))
+
+
+def half(dy: Array) -> dict[str, Any]:
+    """Return the attributes of the transpose of a resizing to twice the size."""
+    return {"in_shape": (len(dy), dy.shape[1] // 2, dy.shape[2] // 2, dy.shape[-1])}
 
 
 def kernel(name: str, **attrs: Any) -> Callable[..., Any]:
@@ -387,6 +449,11 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
         lambda x, f: (windows(x, (3, 3), (1, 2)) + np.moveaxis(f, -1, 0)).max((-1, -2)),
         images((3, 3, 8)),
     ),
+    "Draw": (
+        kernel("Draw"),
+        lambda x: np.rint(x * 255).astype(np.int32),
+        lambda n: (draw((1000, 1000, 4) if n else (8, 8, 4)),),
+    ),
     "Eigh": (
         lambda x, b: pg.linalg.eigh(x),
         lambda x, b: np.linalg.eigh(x),
@@ -419,8 +486,18 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
         lambda x: np.full(x.shape, 1.5, np.float32),
         ONE,
     ),
+    "FlipLeftRight": (
+        pg.image.flip_left_right,
+        lambda x: x[:, :, ::-1],
+        images(),
+    ),
     "Floor": (pg.floor, np.floor, ONE),
     "FloorDiv": (pg.floor_divide, np.floor_divide, INTS),
+    "FromPixels": (
+        lambda x: pg.image.from_pixels(x.numpy()),
+        lambda x: x.astype(np.int32),
+        lambda n: (draw((1000, 1000, 3) if n else (8, 8, 3), "int32").astype("uint8"),),
+    ),
     "FusedBatchNorm": (
         lambda x, m, v: pg.batch_norm(x, m, v),
         lambda x, m, v: (x - m) / np.sqrt(v + 1e-3),
@@ -561,13 +638,33 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     "Relu": (pg.relu, lambda x: np.maximum(x, 0), ONE),
     "Relu6": (pg.relu6, lambda x: x.clip(0, 6), ONE),
     "Reshape": (lambda x: pg.reshape(x, -1), lambda x: x.reshape(-1), ONE),
+    "ResizeBilinear": (
+        lambda x: pg.image.resize_bilinear(x, (2 * x.shape[1], 2 * x.shape[2])),
+        doubled,
+        images(),
+    ),
+    "ResizeBilinearGrad": (
+        lambda dy: pg.run_kernel("ResizeBilinearGrad", [None, dy], half(dy)),
+        halved,
+        images(),
+    ),
+    "ResizeNearestNeighbor": (
+        lambda x: pg.image.resize_nearest_neighbor(x, (2 * x.shape[1], 2 * x.shape[2])),
+        spread,
+        images(),
+    ),
+    "ResizeNearestNeighborGrad": (
+        lambda dy: pg.run_kernel("ResizeNearestNeighborGrad", [None, dy], half(dy)),
+        lambda dy: blocks(dy).sum((2, 4)),
+        images(),
+    ),
     "Reverse": (lambda x: pg.flip(x, axis=1), lambda x: x[:, ::-1], ONE),
     "RightShift": (pg.bitwise_right_shift, np.right_shift, INTS),
     "Round": (pg.round, np.rint, ONE),
     "Rsqrt": (pg.rsqrt, lambda x: 1 / np.sqrt(x), ONE),
     "ScatterNd": (
         lambda x, i, u: pg.scatter_nd(i, u, x.shape),
-        lambda x, i, u: put(np.zeros_like(x), i, u),
+        lambda x, i, u: added(np.zeros_like(x), i, u),
         updates,
     ),
     "SearchSorted": (
@@ -611,6 +708,37 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
             .reshape(-1, x.shape[1] // 2, x.shape[2] // 2, 8)
         ),
         images(),
+    ),
+    "SparseReshape": (
+        lambda i, old, new: pg.sparse.reshape(i, old, new),
+        lambda i, old, new: np.stack(
+            np.unravel_index(np.ravel_multi_index(tuple(i.T), tuple(old)), tuple(new)),
+            axis=1,
+        ),
+        lambda n: (
+            draw((300_000 if n else 20, 3), "int32"),
+            np.array([8, 8, 8], np.int32),
+            np.array([64, 8], np.int32),
+        ),
+    ),
+    "SparseSegmentMean": (
+        lambda x, i, ids: pg.sparse.segment_mean(x, i, ids),
+        lambda x, i, ids: np.add.reduceat(x[i], runs(ids)) / 8,
+        segments,
+    ),
+    "SparseSegmentSum": (
+        lambda x, i, ids: pg.sparse.segment_sum(x, i, ids),
+        lambda x, i, ids: np.add.reduceat(x[i], runs(ids)),
+        segments,
+    ),
+    "SparseToDense": (
+        lambda x, i, u: pg.sparse.to_dense(i, u[:, 0], (len(x),)),
+        lambda x, i, u: put(np.zeros(len(x), np.float32), i, u[:, 0]),
+        lambda n: (
+            np.zeros(size := 1_000_000 if n else 64, np.float32),
+            np.random.default_rng(0).permutation(size).astype(np.int32)[:, None],
+            draw((size, 1)),
+        ),
     ),
     "SplitV": (
         lambda x: pg.split(x, 2),

@@ -54,15 +54,26 @@ _LAPACK = "a factorization: LAPACK's, on the host"
 
 # Without a rule for the outputs: their shape depends on data.
 DATA_DEPENDENT: dict[str, str] = {
+    "NonMaxSuppressionV3": _LOOP,
+    "NonMaxSuppressionV5": _LOOP,
+    "RaggedGather": _SHAPE,
+    "RaggedRange": _SHAPE,
+    "RaggedTensorToTensor": _SHAPE,
+    "SparseFillEmptyRows": _SHAPE,
+    "StringNGrams": _STRINGS,
+    "StringSplit": _STRINGS,
     "Unique": _SHAPE,
 }
 
 # With a rule for the outputs, but no decomposition.
 HOST: dict[str, str] = {
+    "NonMaxSuppressionV4": _LOOP,
     "Cholesky": _LAPACK,
     "Eigh": _LAPACK,
     "Qr": _LAPACK,
     "Slogdet": _LAPACK,
     "Solve": _LAPACK,
+    "StaticRegexReplace": _STRINGS,
+    "StringToHashBucketFast": _STRINGS,
     "Svd": _LAPACK,
 }

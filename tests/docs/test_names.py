@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import plugrad as pg
-import pytest
 
 from tests.surface import ops
 
@@ -13,7 +12,6 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "names.md").read_text()
 TFJS = json.loads((ROOT / "tests" / "data" / "tfjs_ops.json").read_text())
 THEIRS, OURS = TEXT.split("## Only in plugrad")
-PENDING = "*on its way*"
 
 
 def rows(text):
@@ -44,7 +42,7 @@ def test_every_row_says_where_it_went():
     for theirs, ours, remark in rows(THEIRS):
         if ours == "none":
             assert remark, f"{theirs}: say what to do instead"
-        elif ours != PENDING:
+        else:
             assert targets(ours), f"{theirs} went to {ours}"
 
 
@@ -56,8 +54,3 @@ def test_every_op_of_ours_is_in_a_table():
     only = [row[0].removeprefix("`pg.").removesuffix("`") for row in rows(OURS)]
     assert only == sorted(only)
     assert sorted(set(ops()) - targets(THEIRS)) == only
-
-
-@pytest.mark.xfail(strict=True, reason="families of ops are on their way")
-def test_nothing_is_on_its_way():
-    assert not [theirs for theirs, ours, _ in rows(THEIRS) if ours == PENDING]

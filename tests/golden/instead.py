@@ -6,7 +6,6 @@ case and its row (None where there is none) and raises AssertionError.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,13 +16,6 @@ from . import judge, reach
 from .cases import Case
 
 Row = Callable[..., Any]
-
-
-def no_such_op(case: Case, row: Row | None) -> None:
-    """Assert that plugrad has no op of this name."""
-    assert row is None, "there is a row for it"
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", case.handle.kernel).lower()
-    assert not hasattr(pg, name), f"plugrad.{name} exists"
 
 
 def zero_gradient(case: Case, row: Row) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from . import instead
 from .cases import Case, Handle, close, handles, is_thinned, names, total
 from .judge import Departure, Row, depart, judge, read
 
@@ -235,15 +234,6 @@ def test_what_is_promised_instead_is_demanded(
 def test_a_stale_exception_fails(case: Case, row: Row) -> None:
     with pytest.raises(AssertionError, match="stale"):
         judge(case, row, departure("raises:ValueError", kind=case.handle.kind))
-
-
-def test_an_op_that_plugrad_lacks() -> None:
-    entry = departure("check:no_such_op", kind="errors")
-    judge(a_case("errors", "fromPixels", args=[5]), None, entry)
-    with pytest.raises(AssertionError, match="conv2d exists"):
-        judge(a_case("errors", "conv2d", args=[5]), None, entry)
-    with pytest.raises(AssertionError, match="a row"):
-        instead.no_such_op(FAILS, right)
 
 
 ABS = handles("kernels", "Abs")[0].id

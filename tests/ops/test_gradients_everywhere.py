@@ -19,7 +19,8 @@ from tests.check import check_gradients
 # Kernels whose parts have nothing to differentiate: truth values, integers, strings.
 DISCRETE = """
     All Any BitwiseNot BitwiseOr BitwiseXor BroadcastArgs LeftShift LogicalAnd
-    LogicalNot LogicalOr LogicalXor OneHot RightShift
+    LogicalNot LogicalOr LogicalXor OneHot RightShift SparseReshape
+    Draw FromPixels
 """
 # Constants: there is nothing to call.
 CONSTANT = "OnesLike ZerosLike"
@@ -148,6 +149,9 @@ POOL2 = {"filter_size": 3, "strides": 2, "pad": "same"}
 POOL3 = {"filter_size": 2, "strides": 1, "pad": [(1, 0), (0, 0), (0, 1)]}
 WIDE = {"strides": (1, 2), "pad": "same"}
 DILATED = {"pad": [(1, 1), (2, 0)], "dilations": 2}
+CROP = np.array([[0.1, 0.2, 0.7, 0.9]], np.float32)
+TALL = {"in_shape": (1, 3, 4, 2)}
+TURN = np.array([0.9, 0.3, 0.1, -0.2, 1.1, 0.3, 0.02, -0.01])
 BANDS = {"depth_radius": 1, "bias": 1.5, "alpha": 0.4, "beta": 0.6}
 
 # (kernel, op, *shapes of the arguments, or a dict of low and high at the end)
@@ -218,6 +222,101 @@ TABLE = [
         "UnsortedSegmentSum",
         lambda x: pg.unsorted_segment_sum(x, [1, -1, 1, 5], 3),
         (4, 2),
+    ),
+    # images
+    (
+        "CropAndResize",
+        lambda x, b: pg.image.crop_and_resize(x, b, [1, 0, 1], (3, 2)),
+        (2, 4, 5, 2),
+        (3, 4),
+        {"low": 0.1, "high": 1.1},
+    ),
+    (
+        "CropAndResize",
+        lambda x: pg.image.crop_and_resize(x, CROP, [0], 3, method="nearest"),
+        (1, 4, 5, 2),
+    ),
+    ("FlipLeftRight", pg.image.flip_left_right, (1, 2, 3, 2)),
+    ("ResizeBilinear", lambda x: pg.image.resize_bilinear(x, (5, 2)), (1, 3, 4, 2)),
+    (
+        "ResizeBilinear",
+        lambda x: pg.image.resize_bilinear(x, (2, 7), half_pixel_centers=True),
+        (1, 3, 4, 1),
+    ),
+    (
+        "ResizeBilinearGrad",
+        lambda dy: kernel("ResizeBilinearGrad", **TALL, align_corners=True)(None, dy),
+        (1, 5, 2, 2),
+    ),
+    (
+        "ResizeNearestNeighbor",
+        lambda x: pg.image.resize_nearest_neighbor(x, (5, 2), align_corners=True),
+        (1, 3, 4, 2),
+    ),
+    (
+        "ResizeNearestNeighborGrad",
+        lambda dy: kernel("ResizeNearestNeighborGrad", **TALL)(None, dy),
+        (1, 5, 2, 2),
+    ),
+    (
+        "RotateWithOffset",
+        lambda x: pg.image.rotate_with_offset(x, 0.4, fill_value=1),
+        (1, 4, 4, 2),
+    ),
+    (
+        "Transform",
+        lambda x, t: pg.image.transform(
+            x, t * 0.02 + TURN, interpolation="bilinear", fill_mode="reflect"
+        ),
+        (1, 4, 4, 2),
+        (1, 8),
+    ),
+    (
+        "Transform",
+        lambda x: pg.image.transform(x, TURN[None], fill_mode="wrap"),
+        (1, 4, 4, 2),
+    ),
+    # sparse and ragged
+    (
+        "RaggedGather",
+        lambda x: pg.sparse.ragged_gather([[0, 2, 2, 5]], x, [2, 0, 2])[1],
+        (5, 2),
+    ),
+    (
+        "RaggedRange",
+        lambda a, b: pg.sparse.ragged_range(a, [7.1, -9.3], pg.add(b, [2, -5]))[1],
+        (2,),
+        (2,),
+    ),
+    (
+        "RaggedTensorToTensor",
+        lambda x, d: pg.sparse.ragged_tensor_to_tensor(
+            (4, 2, -1), x, d, [[0, 2, 2, 5]], ["ROW_SPLITS"]
+        ),
+        (5, 2),
+        (2,),
+    ),
+    (
+        "SparseFillEmptyRows",
+        lambda x, d: pg.sparse.fill_empty_rows([[3], [1], [3]], x, [5], d).values,
+        (3,),
+        (),
+    ),
+    (
+        "SparseSegmentMean",
+        lambda x: pg.sparse.segment_mean(x, [3, 0, 0], [0, 2, 2]),
+        (4, 2),
+    ),
+    (
+        "SparseSegmentSum",
+        lambda x: pg.sparse.segment_sum(x, [3, 0, 0], [0, 2, 2]),
+        (4, 2),
+    ),
+    (
+        "SparseToDense",
+        lambda x, d: pg.sparse.to_dense(IDS, x, (3, 3), default_value=d),
+        (2,),
+        (),
     ),
     # products
     ("BatchMatMul", pg.matmul, (2, 3, 4), (4, 2)),

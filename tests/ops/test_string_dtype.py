@@ -241,3 +241,28 @@ def test_a_backend_may_have_none():
             pg.asarray("a")
         with pytest.raises(TypeError, match="full: backend 'toy' has no string"):
             pg.full((1,), "a")
+
+
+def test_a_backend_leaves_strings_to_its_host():
+    """It keeps them as they are, and its kernels decline them."""
+
+    def declining(kernel):
+        def call(*inputs, **attrs):
+            values = [*inputs, *attrs.values()]
+            if any(getattr(x, "dtype", x) is pg.string for x in values):
+                return NotImplemented
+            return kernel(*inputs, **attrs)
+
+        return call
+
+    table = registry.open("cpu").table
+    kernels = {name: declining(kernel) for name, kernel in table.items()}
+    host = {"host": "cpu", "host_kernels": list(table)}
+    with toy(extra=kernels, dtypes=["string", "bool", "int32"], **host):
+        with pg.use_backend("toy"):
+            x = pg.asarray(TEXT)
+            y = pg.concat([pg.where(x > "b", x, pg.full((), "no")), ["end"]])
+            pieces = pg.strings.split(pg.reshape(y[::-1], (5,)), "")
+        assert y.backend == pieces.values.backend == "toy"
+        assert y.tolist() == [b"no", BYTES[1], b"no", b"c", b"end"]
+        assert pieces.shape.tolist() == [5, 3]

@@ -12,8 +12,8 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad import _dtypes
+from plugrad.ops import _processes
 from plugrad.plugin import Backend, Runtime
-from plugrad.tools import interchange
 
 from tests.toy import CountingArrays, toy
 
@@ -150,16 +150,16 @@ class Carrier:
 def test_a_copy_on_request(backend):
     x = matrix("float32")
     theirs = np.from_dlpack(x, copy=True)
-    theirs[...] = 9
-    assert x.tolist() == matrix("float32").tolist()
+    assert not np.shares_memory(theirs, x.numpy())
+    np.testing.assert_array_equal(theirs, x.numpy())
 
 
 def test_what_is_not_exported(backend):
     x = matrix("float32")
     assert x.__dlpack_device__() == CPU
-    with pytest.raises(RuntimeError, match="stream"):
+    with pytest.raises((RuntimeError, ValueError), match="stream"):
         x.__dlpack__(stream=1)
-    with pytest.raises(BufferError):
+    with pytest.raises(BufferError, match=r"does not copy to device \(2, 0\); ask for"):
         x.__dlpack__(dl_device=GPU)
     x.dispose()
     for ask in (x.__dlpack__, x.__dlpack_device__):
@@ -455,7 +455,7 @@ def test_a_backend_that_does_not_open_gives_way_with_a_warning():
 @pytest.mark.parametrize("parts", [([1.0], "cpu"), (np.zeros(1), 3)])
 def test_a_pickle_of_something_else_is_refused(parts):
     with pytest.raises(pickle.UnpicklingError, match="is an array and the name"):
-        interchange.restored(*parts)
+        _processes.restored(*parts)
 
 
 def test_a_pickle_names_two_functions_of_ours_and_numpys(backend):
@@ -469,8 +469,8 @@ def test_a_pickle_names_two_functions_of_ours_and_numpys(backend):
     Listening(io.BytesIO(pickle.dumps(pg.Variable([1.0], name="w")))).load()
     ours = {name for name in named if name.startswith("plugrad")}
     assert ours == {
-        "plugrad.tools.interchange.restored",
-        "plugrad.tools.interchange.restored_variable",
+        "plugrad.ops._processes.restored",
+        "plugrad.ops._processes.restored_variable",
     }
     assert all(name.startswith("numpy") for name in named - ours)
 

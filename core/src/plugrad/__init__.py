@@ -1,5 +1,8 @@
 """plugrad: tensors whose every backend, kernel and gradient is a plugin."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from . import _discovery
 from ._autodiff import (
     custom_grad,
@@ -36,8 +39,18 @@ from ._engine import run_kernel
 from ._entries import BackendUnavailable
 from ._jacobian import hessian, jacobian
 from ._kernel import BackendError, GradientNotFound, KernelNotFound
+from ._observe import (
+    check_gradients,
+    debug,
+    dispose,
+    keep,
+    memory,
+    profile,
+    tidy,
+    time,
+)
 from ._tensor import Tensor, TensorLike
-from .ops import fft, fused, linalg, losses, random, signal
+from .ops import fft, fused, image, linalg, losses, random, signal, sparse, strings
 from .ops._convert import asarray
 from .ops.activation import (
     clip,
@@ -245,8 +258,22 @@ from .ops.unary import (
     trunc,
 )
 from .ops.variable import Variable
-from .tools.interchange import from_dlpack
-from .tools.io import load, save
+
+if TYPE_CHECKING:
+    from .tools.interchange import from_dlpack
+    from .tools.io import load, save
+
+_TOOLS = {"from_dlpack": "interchange", "load": "io", "save": "io"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a tool when it is first asked for."""
+    if name not in _TOOLS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    tool = getattr(import_module(f".tools.{_TOOLS[name]}", __name__), name)
+    globals()[name] = tool
+    return tool
+
 
 _discovery.discover()
 
@@ -295,6 +322,7 @@ __all__ = [
     "broadcast_arrays",
     "broadcast_to",
     "ceil",
+    "check_gradients",
     "clip",
     "complex",
     "concat",
@@ -312,12 +340,14 @@ __all__ = [
     "cumulative_prod",
     "cumulative_sum",
     "custom_grad",
+    "debug",
     "dense_bincount",
     "depth_to_space",
     "depthwise_conv2d",
     "diag",
     "diff",
     "dilation2d",
+    "dispose",
     "divide",
     "divide_no_nan",
     "dropout",
@@ -356,6 +386,7 @@ __all__ = [
     "hypot",
     "identity",
     "imag",
+    "image",
     "in_top_k",
     "isclose",
     "isfinite",
@@ -364,6 +395,7 @@ __all__ = [
     "isnan",
     "jacobian",
     "jvp",
+    "keep",
     "layer_norm",
     "leaky_relu",
     "less",
@@ -394,6 +426,7 @@ __all__ = [
     "maximum",
     "mean",
     "median",
+    "memory",
     "meshgrid",
     "min",
     "minimum",
@@ -417,6 +450,7 @@ __all__ = [
     "pow",
     "prelu",
     "prod",
+    "profile",
     "quantile",
     "random",
     "real",
@@ -453,6 +487,7 @@ __all__ = [
     "softplus",
     "sort",
     "space_to_batch_nd",
+    "sparse",
     "split",
     "sqrt",
     "square",
@@ -464,6 +499,7 @@ __all__ = [
     "stop_gradient",
     "strided_slice",
     "string",
+    "strings",
     "subtract",
     "sum",
     "take",
@@ -472,7 +508,9 @@ __all__ = [
     "tanh",
     "tensor_scatter_update",
     "tensordot",
+    "tidy",
     "tile",
+    "time",
     "top_k",
     "tril",
     "triu",

@@ -1,18 +1,69 @@
 """What is in force: the active backend, tapes, observers and overrides, by scopes.
 
-Map: ``Context`` and where it is kept; ``Scope``, which changes it for a block.
+Map: ``Run`` (what observers may ask); ``Context`` and where it is kept; ``Scope``,
+which changes it for a block; telling observers.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from time import perf_counter
+from typing import Any, NamedTuple
 
 from ._entries import OpenBackend
-from ._kernel import Rules
+from ._kernel import Kernel, Rules
 from ._registry import registry
-from ._tape import Plan, Tape
+from ._tape import Outputs, Plan, Tape
+from ._tensor import Tensor
+
+
+class Move(NamedTuple):
+    """Values that went from one backend to another."""
+
+    source: str
+    target: str
+    bytes: int
+    start: float
+    seconds: float
+
+
+class Run:
+    """A run that somebody observes; ``state.run`` while it goes on.
+
+    Attributes:
+        kernel: Its contract; ``plugrad.To`` for ``x.to(backend)``.
+        backend: The active one.
+        parent: The run in whose decomposition this one happens, or None.
+        how: "implementation", "decomposition", "host" or "fallback".
+        where: The backend that did the work.
+        start: In seconds of ``perf_counter``.
+        seconds: From start to end, with the runs inside.
+        inner: The seconds of those, their observers included.
+        moves: The values that had to be moved for it.
+
+    """
+
+    __slots__ = (
+        "backend",
+        "how",
+        "inner",
+        "kernel",
+        "moves",
+        "parent",
+        "seconds",
+        "start",
+        "where",
+    )
+
+    def __init__(self, kernel: Kernel, backend: OpenBackend, parent: Run | None):
+        self.kernel = kernel
+        self.backend = self.where = backend
+        self.parent = parent
+        self.how = "implementation"
+        self.moves: list[Move] = []
+        self.seconds = self.inner = 0.0
+        self.start = perf_counter()
 
 
 class Overrides:
@@ -30,7 +81,9 @@ class Context:
     Attributes:
         backend: The active backend; None leaves the choice to the process' default.
         tapes: They record runs, outermost first.
-        observers: Called after a run with its kernel, inputs, attributes and outputs.
+        observers: Called after a run with its kernel, inputs, attributes and outputs;
+            ``state.run`` tells more. One with methods ``keep`` and ``failed`` is told
+            what outlives its block, and the error of a run.
         overrides: Gradients over all others.
         ready: The active backend while nobody watches, else None: for fast paths.
         tape: The tape, if there is one and nobody else watches: for the fast path.
@@ -58,9 +111,13 @@ class Context:
 
 
 class State(threading.local):
-    """The context of each thread; that of the class is the process' default."""
+    """The context of each thread; that of the class is the process' default.
+
+    ``run`` is the run that this thread is in, as far as anybody observes it.
+    """
 
     context: Context
+    run: Run | None = None
 
 
 state = State()
@@ -132,3 +189,43 @@ def call(tapes: tuple[Tape, ...], f: Callable[..., Any], xs: Sequence[Any]) -> A
 def observing(observer: Callable[..., None]) -> Scope:
     """Call ``observer`` after every run inside the block."""
     return Scope(observers=(*state.context.observers, observer))
+
+
+def observed_run(
+    work: Callable[..., Outputs],
+    kernel: Kernel,
+    backend: OpenBackend,
+    inputs: tuple[Any, ...],
+    attrs: dict[str, Any],
+) -> Outputs:
+    """Return ``work(kernel, inputs, attrs, True)``, and tell the observers."""
+    parent = state.run
+    state.run = run = Run(kernel, backend, parent)
+    try:
+        outputs = work(kernel, inputs, attrs, True)
+        run.seconds = perf_counter() - run.start
+    except Exception as error:
+        _tell("failed", error)
+        raise
+    else:
+        for observer in state.context.observers:
+            observer(kernel, inputs, attrs, outputs)
+    finally:
+        state.run = parent
+        if parent is not None:
+            parent.inner += perf_counter() - run.start
+    return outputs
+
+
+def keep(x: Tensor) -> Tensor:
+    """Tell the observers of this thread that ``x`` outlives their blocks."""
+    _tell("keep", x)
+    return x
+
+
+def _tell(what: str, value: object) -> None:
+    """Call the method ``what`` of the observers that have one."""
+    for observer in state.context.observers:
+        told = getattr(observer, what, None)
+        if told is not None:
+            told(value)

@@ -2,7 +2,7 @@
 
 The fast path is ``run`` down to the line "everything special", and its twins for one
 and two tensors in ``ops._convert``. What follows is the slow path in the order in
-which it is tried: tapes, implementation, decomposition, host, fallback.
+which it is tried: observers, tapes, implementation, decomposition, host, fallback.
 
 Map: the active backend; ``run``; ``_find_a_way``; moving; which gradient is in force.
 """
@@ -13,22 +13,25 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
+from time import perf_counter
 from typing import Any, cast
 
 from . import _discovery
 from ._context import (
     Context,
+    Move,
     Overrides,
     Scope,
     State,
     make_default,
+    observed_run,
     state,
     tapes,
     taping,
 )
 from ._dtypes import FLOAT32
 from ._entries import BackendUnavailable, OpenBackend
-from ._kernel import Kernel, KernelNotFound, Rule, Rules
+from ._kernel import Kernel, KernelNotFound, Rule, Rules, same
 from ._registry import registry
 from ._tape import (
     ATTRIBUTE,
@@ -202,9 +205,16 @@ def run_kernel(name: str, inputs: list[Tensor | None], attrs: dict[str, Any]) ->
     return outputs[0] if kernel.single else outputs
 
 
-def _run(kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Outputs:
+def _run(
+    kernel: Kernel,
+    inputs: tuple[Any, ...],
+    attrs: dict[str, Any],
+    observed: bool = False,
+) -> Outputs:
     """Run under whatever watches: one decision, made now, for all tapes."""
     context, backend = state.context, active()
+    if context.observers and not observed:
+        return observed_run(_run, kernel, backend, inputs, attrs)
     recording, mask = concerned(context.tapes, inputs)
     way = _plan(kernel, backend, mask, len(inputs)) if mask else None
     if mask and way is None:
@@ -212,8 +222,6 @@ def _run(kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Outp
     outputs = _find_a_way(kernel, inputs, attrs, backend)
     if way is not None:
         record(recording, way, backend, inputs, attrs, outputs)
-    for observer in context.observers:
-        observer(kernel, inputs, attrs, outputs)
     return outputs
 
 
@@ -254,9 +262,19 @@ def _implementation(
 def _decompose(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs:
-    detours[kernel.name, backend.name, "decomposition"] += 1
+    _detour(kernel, backend, "decomposition")
     result = cast("Callable[..., Any]", kernel.decomposition)(*inputs, **attrs)
     return (result,) if kernel.single else tuple(result)
+
+
+def _detour(
+    kernel: Kernel, backend: OpenBackend, how: str, where: OpenBackend | None = None
+) -> None:
+    """Note that something other than an implementation of ``backend`` runs."""
+    detours[kernel.name, backend.name, how] += 1
+    if state.run is not None:
+        state.run.how = how
+        state.run.where = where or backend
 
 
 def _elsewhere(
@@ -281,7 +299,7 @@ def _elsewhere(
             continue  # a fallback that does not open is none; `plugins` shows why
         outputs = _implementation(kernel, inputs, attrs, other)
         if outputs is not None:
-            detours[kernel.name, backend.name, how] += 1
+            _detour(kernel, backend, how, other)
             if how == "fallback" and policy == "warn":
                 warnings.warn(
                     f"{kernel.name} is missing on {backend.name!r} and runs on "
@@ -322,7 +340,12 @@ def native(x: Any, backend: OpenBackend) -> Native:
         x._replicas = {}
     found = x._replicas.get(backend)
     if found is None:
+        start = perf_counter()
         found = x._replicas[backend] = backend.upload(home.download(x._data))
+        if state.run is not None:
+            size = backend.runtime.arrays.nbytes(found)
+            spent = perf_counter() - start
+            state.run.moves.append(Move(home.name, backend.name, size, start, spent))
     return found
 
 
@@ -332,10 +355,23 @@ def to(x: Tensor, backend: str, /) -> Tensor:
     there = registry.open(backend)
     if x._alive() is there:
         return x
+    if state.context.observers:
+        run = observed_run(_moved, _TO, active(), (x,), {"backend": backend})
+        return run[0]
+    return _moved(_TO, (x,), {"backend": backend})[0]
+
+
+def _moved(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], _: bool = False
+) -> Outputs:
+    (x,), there = inputs, registry.open(attrs["backend"])
     moved = Tensor(native(x, there), there)
     moved._token = x._token
     moved._replicas = {x._home: x._data}
-    return moved
+    return (moved,)
+
+
+_TO = Kernel("plugrad.To", "x", attrs="backend", out=same)
 
 
 def handle(x: Tensor) -> Tensor:

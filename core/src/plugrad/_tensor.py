@@ -171,7 +171,7 @@ class Tensor(Methods):
         home = self._alive()
         lend = getattr(home.runtime.arrays, "to_dlpack", None)
         values = None if lend is None else lend(self._data)
-        ours = False  # to give away
+        lent = values is not None
         if values is None or (dl_device == HOST != values.__dlpack_device__()):
             if copy is False:
                 raise BufferError(
@@ -179,17 +179,17 @@ class Tensor(Methods):
                     f"device {dl_device or HOST}; allow a copy"
                 )
             values = home.download(self._data)
-            ours = values.flags.writeable
-            copy = None if ours else copy
-        if isinstance(values, np.ndarray):
-            # DLPack before 1.0 has no read-only; PyTorch takes no reversed axes
-            marked = max_version is not None and max_version[0] >= 1
-            fits = marked or values.flags.writeable
-            if copy is None and not (fits and min(values.strides, default=0) >= 0):
-                values = values.copy()
-            elif marked and not ours:
-                values = values.view()
-                values.flags.writeable = False
+            if values.flags.writeable:  # nobody else's
+                lent, copy = False, None
+        if type(values) is np.ndarray:
+            if dl_device not in (None, HOST):
+                raise BufferError(
+                    f"__dlpack__: backend {home.name!r} does not copy to device "
+                    f"{dl_device}; ask for {HOST}, the host"
+                )
+            told = max_version is not None and max_version[0] >= 1
+            values = _exportable(values, copy, told, lent)
+            copy = None if copy else copy  # done
         return values.__dlpack__(
             stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
         )
@@ -239,6 +239,22 @@ class Tensor(Methods):
         )
         dtype, home = named(self.dtype), self._home.name
         return f"Tensor({values}, dtype={dtype}, backend={home!r})"
+
+
+def _exportable(
+    values: np.ndarray[Any, DType], copy: bool | None, told: bool, lent: bool
+) -> np.ndarray[Any, DType]:
+    """Return what to export: ``values``, read-only if they are lent, or a copy.
+
+    DLPack tells of read-only memory since 1.0; PyTorch takes no reversed axes.
+    """
+    fits = (told or values.flags.writeable) and min(values.strides, default=0) >= 0
+    if copy or (copy is None and not fits):
+        return values.copy()
+    if told and lent:
+        values = values.view()
+        values.flags.writeable = False
+    return values
 
 
 class Holder(Protocol):

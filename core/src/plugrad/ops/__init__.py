@@ -6,9 +6,11 @@ from plugrad._kernel import Kernel
 from plugrad._registry import registry
 
 from . import (
+    _processes,
     activation,
     binary,
     blocks,
+    boxes,
     compare,
     complexes,
     conv,
@@ -20,6 +22,7 @@ from . import (
     fft,
     fused,
     gather,
+    image,
     linalg,
     losses,
     matrix,
@@ -27,8 +30,10 @@ from . import (
     norm,
     operators,
     pool,
+    ragged,
     random,
     reduce,
+    resize,
     scatter,
     search,
     sequence,
@@ -36,6 +41,8 @@ from . import (
     signal,
     slicing,
     sorting,
+    sparse,
+    strings,
     trigonometry,
     unary,
 )
@@ -44,6 +51,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     activation,
     binary,
     blocks,
+    boxes,
     compare,
     complexes,
     conv,
@@ -55,14 +63,17 @@ FAMILIES: tuple[ModuleType, ...] = (
     fft,
     fused,
     gather,
+    image,
     linalg,
     losses,
     matrix,
     matrix_factors,
     norm,
     pool,
+    ragged,
     random,
     reduce,
+    resize,
     scatter,
     search,
     sequence,
@@ -70,6 +81,8 @@ FAMILIES: tuple[ModuleType, ...] = (
     signal,
     slicing,
     sorting,
+    sparse,
+    strings,
     trigonometry,
     unary,
 )
@@ -84,4 +97,4 @@ registry.declare(
     registry.core,
 )
 
-__all__ = ["FAMILIES", "operators"]
+__all__ = ["FAMILIES", "_processes", "operators"]

@@ -198,8 +198,11 @@ def elementwise(
     elif a.dtype is STRING and kernel.name not in _OF_ALL:
         raise _refused(kernel, a.dtype, "biufc")
     if a._home is backend and b._home is backend:
-        function = backend.table.get(kernel.name)
-        if function is not None:
+        try:  # a subscript costs less than get
+            function = backend.table[kernel.name]
+        except KeyError:
+            pass
+        else:
             result = function(a._data, b._data)
             if result is not NotImplemented:
                 return Tensor(result, backend)

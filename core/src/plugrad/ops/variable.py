@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad._context import tapes
+from plugrad._context import keep, tapes
 from plugrad._dtypes import DType, differentiable
 from plugrad._tensor import Tensor, TensorLike
 
@@ -32,7 +32,7 @@ class Variable:
     def __init__(
         self, value: TensorLike, /, *, trainable: bool = True, name: str = ""
     ) -> None:
-        self._value = _convert.asarray(value)
+        self._value = keep(_convert.asarray(value))
         self.trainable = trainable
         self.name = name
 
@@ -68,7 +68,7 @@ class Variable:
             raise ValueError(f"assign: {self!r} cannot hold shape {new.shape}")
         if new.dtype != self.dtype:
             raise TypeError(f"assign: {self!r} cannot hold {new.dtype}; cast it")
-        self._value = new
+        self._value = keep(new)
 
     def numpy(self) -> np.ndarray[Any, DType]:
         """Return the values."""

@@ -1,33 +1,19 @@
-"""Tensors to and from other libraries and processes: DLPack, pickle, fork.
+"""``from_dlpack``: arrays of other libraries as tensors, without a copy where possible.
 
-The other half of DLPack is ``Tensor.__dlpack__``. A pickle, which is what goes from
-process to process, holds the values as a NumPy array and the name of the backend, and
-nothing else: no history on tapes, no replicas. ``copyreg`` carries it, because only
-this layer knows how to put values on a backend by name.
-
-Map: ``from_dlpack``; pickle of ``Tensor`` and ``Variable``; ``os.fork``.
+The other half of DLPack is ``Tensor.__dlpack__``.
 """
 
 from __future__ import annotations
 
-import copyreg
-import os
-import pickle
-import warnings
 from typing import Any
 
 import numpy as np
 
-from plugrad._control import backends, use_backend
 from plugrad._dtypes import DType, canonical
 from plugrad._engine import active
-from plugrad._entries import BackendUnavailable
-from plugrad._registry import registry
 from plugrad._tensor import HOST, Tensor
 from plugrad.ops._convert import asarray
 from plugrad.ops.variable import Variable
-
-# --- DLPack ----------------------------------------------------------------------
 
 
 def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Tensor:
@@ -89,56 +75,3 @@ def _known(dtype: DType) -> DType:
         return canonical(dtype)
     except TypeError as error:
         raise TypeError(f"from_dlpack: {error}; cast first") from None
-
-
-# --- pickle ----------------------------------------------------------------------
-
-
-def restored(values: object, backend: object) -> Tensor:
-    """Return a tensor from a pickle: on its backend, or else on the active one.
-
-    A backend that is not installed here gives way without a word, one that is and does
-    not open with a warning. Nothing but values and a name comes from the pickle.
-    """
-    if not isinstance(values, np.ndarray) or not isinstance(backend, str):
-        raise pickle.UnpicklingError(
-            "a Tensor in a pickle is an array and the name of a backend, got "
-            f"{type(values).__name__} and {type(backend).__name__}"
-        )
-    if backend in backends():
-        try:
-            with use_backend(backend):
-                return asarray(values, copy=False)
-        except BackendUnavailable as error:
-            warnings.warn(f"a tensor in a pickle moves: {error}", stacklevel=2)
-    return asarray(values, copy=False)
-
-
-def restored_variable(value: Tensor, trainable: bool, name: str) -> Variable:
-    """Return a variable from a pickle or a copy, with a tensor of its own."""
-    return Variable(value._sibling(), trainable=trainable, name=name)
-
-
-def _reduced(x: Tensor) -> tuple[Any, ...]:
-    return restored, (x.numpy(), x.backend)
-
-
-def _reduced_variable(variable: Variable) -> tuple[Any, ...]:
-    value = variable._value  # reading ``value`` would tell the tapes
-    return restored_variable, (value, variable.trainable, variable.name)
-
-
-copyreg.pickle(Tensor, _reduced)
-copyreg.pickle(Variable, _reduced_variable)
-
-
-# --- fork ------------------------------------------------------------------------
-
-# No other thread may be halfway through the registry when a process is forked: the
-# child would wait for that thread, which it does not have.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=registry.lock.acquire,
-        after_in_parent=registry.lock.release,
-        after_in_child=registry.lock.release,
-    )

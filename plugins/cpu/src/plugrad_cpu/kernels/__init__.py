@@ -4,6 +4,7 @@ from . import (
     activation,
     binary,
     blocks,
+    boxes,
     compare,
     complexes,
     conv,
@@ -15,18 +16,23 @@ from . import (
     fft,
     fused,
     gather,
+    image,
     linalg,
     matrix,
     matrix_factors,
     norm,
     pool,
+    ragged,
     random,
     reduce,
+    resize,
     scatter,
     search,
     shape,
     slicing,
     sorting,
+    sparse,
+    strings,
     trigonometry,
     unary,
 )
@@ -35,6 +41,7 @@ KERNELS = (
     activation.kernels
     | binary.kernels
     | blocks.kernels
+    | boxes.kernels
     | compare.kernels
     | complexes.kernels
     | conv.kernels
@@ -46,18 +53,23 @@ KERNELS = (
     | fft.kernels
     | fused.kernels
     | gather.kernels
+    | image.kernels
     | linalg.kernels
     | matrix.kernels
     | matrix_factors.kernels
     | norm.kernels
     | pool.kernels
+    | ragged.kernels
     | random.kernels
     | reduce.kernels
+    | resize.kernels
     | scatter.kernels
     | search.kernels
     | shape.kernels
     | slicing.kernels
     | sorting.kernels
+    | sparse.kernels
+    | strings.kernels
     | trigonometry.kernels
     | unary.kernels
 )

@@ -32,6 +32,14 @@ def gather(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
     return y.reshape(*batch, *outer, *middle, *rest[1:])
 
 
+def gathered(op: str, x: Array, indices: Array, axis: int) -> Array:
+    """Read along an axis for another op, without a batch."""
+    try:
+        return boxed(x.take(_unsigned(indices), axis))
+    except IndexError:
+        raise out_of_range(op, indices, axis, x.shape[axis]) from None
+
+
 def _unsigned(indices: Array) -> Array:
     """Return indices that NumPy never counts from the end: negative ones are huge."""
     if indices.dtype.itemsize == 4:

@@ -14,7 +14,7 @@ from .gather import added, out_of_range
 kernels = KernelTable()
 
 
-def _rows(op: str, indices: Array, sizes: tuple[int, ...]) -> Array:
+def rows_of(op: str, indices: Array, sizes: tuple[int, ...]) -> Array:
     """Return places in axes of ``sizes`` as places in the one they flatten to."""
     at = indices.astype(np.int64, copy=False)
     if (at.view(np.uint64) >= np.array(sizes, np.uint64)).any():
@@ -35,7 +35,7 @@ def gather_nd(params: Array, indices: Array) -> Array:
     """Read rows; what is not contiguous would have to be copied for it as a whole."""
     depth = indices.shape[-1]
     lead, rest = params.shape[:depth], params.shape[depth:]
-    rows = _rows("gather_nd", indices, lead)
+    rows = rows_of("gather_nd", indices, lead)
     if depth and not params.flags.c_contiguous:
         return boxed(params[tuple(np.moveaxis(indices, -1, 0))])
     return boxed(params.reshape(math.prod(lead), *rest).take(rows, 0))
@@ -45,16 +45,21 @@ def gather_nd(params: Array, indices: Array) -> Array:
 def scatter_nd(indices: Array, updates: Array, *, shape: tuple[int, ...]) -> Array:
     """Add up rows."""
     lead = shape[: indices.shape[-1]]
-    rows = _rows("scatter_nd", indices, lead).reshape(-1)
+    rows = rows_of("scatter_nd", indices, lead).reshape(-1)
     table = updates.reshape(len(rows), *shape[len(lead) :])
     return added(table, rows, math.prod(lead)).reshape(shape)
 
 
 @kernels("TensorScatterUpdate")
 def tensor_scatter_update(tensor: Array, indices: Array, updates: Array) -> Array:
+    """Copy, and write into the copy."""
+    return written("tensor_scatter_update", tensor, indices, updates)
+
+
+def written(op: str, tensor: Array, indices: Array, updates: Array) -> Array:
     """Write rows in their order, so that the last one stays."""
     lead = tensor.shape[: indices.shape[-1]]
-    rows = _rows("tensor_scatter_update", indices, lead).reshape(-1)
+    rows = rows_of(op, indices, lead).reshape(-1)
     y = np.array(tensor, order="C")
     table = y.reshape(math.prod(lead), *tensor.shape[len(lead) :])
     table[rows] = updates.reshape(len(rows), *table.shape[1:])

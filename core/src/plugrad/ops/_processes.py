@@ -1,0 +1,76 @@
+"""Tensors and variables in other processes: pickle and fork.
+
+A pickle, which is what goes from process to process, holds the values as a NumPy array
+and the name of the backend, and nothing else: no history on tapes, no replicas.
+``copyreg`` carries it, because ``Tensor`` itself does not know how to get to a backend.
+Pickles name the functions ``restored`` and ``restored_variable``: they stay here.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import os
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+
+from plugrad import _discovery
+from plugrad._context import Scope
+from plugrad._entries import BackendUnavailable
+from plugrad._registry import registry
+from plugrad._tensor import Tensor
+
+from ._convert import asarray
+from .variable import Variable
+
+
+def restored(values: object, backend: object) -> Tensor:
+    """Return a tensor from a pickle: on its backend, or else on the active one.
+
+    A backend that is not installed here gives way without a word, one that is and does
+    not open with a warning. Nothing but values and a name comes from the pickle.
+    """
+    if not isinstance(values, np.ndarray) or not isinstance(backend, str):
+        raise pickle.UnpicklingError(
+            "a Tensor in a pickle is an array and the name of a backend, got "
+            f"{type(values).__name__} and {type(backend).__name__}"
+        )
+    _discovery.load()
+    if backend in registry.backends():
+        try:
+            home = registry.open(backend)
+        except BackendUnavailable as error:
+            warnings.warn(f"a tensor in a pickle moves: {error}", stacklevel=2)
+        else:
+            with Scope(backend=home):
+                return asarray(values, copy=False)
+    return asarray(values, copy=False)
+
+
+def restored_variable(value: Tensor, trainable: bool, name: str) -> Variable:
+    """Return a variable from a pickle or a copy, with a tensor of its own."""
+    return Variable(value._sibling(), trainable=trainable, name=name)
+
+
+def _reduced(x: Tensor) -> tuple[Any, ...]:
+    return restored, (x.numpy(), x.backend)
+
+
+def _reduced_variable(variable: Variable) -> tuple[Any, ...]:
+    value = variable._value  # reading ``value`` would tell the tapes
+    return restored_variable, (value, variable.trainable, variable.name)
+
+
+copyreg.pickle(Tensor, _reduced)
+copyreg.pickle(Variable, _reduced_variable)
+
+# No other thread may be halfway through the registry when a process is forked: the
+# child would wait for that thread, which it does not have.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=registry.lock.acquire,
+        after_in_parent=registry.lock.release,
+        after_in_child=registry.lock.release,
+    )

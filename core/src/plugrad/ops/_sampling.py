@@ -1,0 +1,337 @@
+"""Reading images at places between pixels: for ``crop_and_resize`` and ``transform``.
+
+Each has a grid of places, which follows from tensors, and reads images there; the rest
+is shared. On a pixel, no other one has a say in the value, and the derivative in the
+place is that towards the next one.
+
+Map: ``Grid``; ``sampled`` and its derivatives, ``to_image`` and ``to_places``; grids of
+boxes, and of transforms, with their derivatives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from plugrad._dtypes import INT32, DType
+from plugrad._engine import run
+from plugrad._tensor import Tensor, TensorLike
+
+from . import (
+    _convert,
+    binary,
+    compare,
+    creation,
+    gather,
+    indexing,
+    linalg,
+    reduce,
+    shape,
+    slicing,
+    unary,
+)
+
+Shape = tuple[int, ...]
+Ends = tuple[Tensor, Tensor, Tensor]  # before, behind, share of the latter
+
+
+class Grid(NamedTuple):
+    """Places in images; all tensors broadcast to ``[n, rows, columns]``.
+
+    Attributes:
+        sizes: The shape of the images, ``[batch, height, width, channels]``.
+        batch: The number of the image.
+        y, x: The place, in pixels; 0 unless it is ``seen``.
+        seen: Whether there is something to read; other places are filled.
+        edge: What lies around the image: nothing ("clamp"), one pixel to fill ("pad"),
+            the opposite side ("wrap").
+
+    """
+
+    sizes: Shape
+    batch: Tensor
+    y: Tensor
+    x: Tensor
+    seen: Tensor
+    edge: Literal["clamp", "pad", "wrap"]
+
+    @property
+    def rim(self) -> int:
+        """How many pixels are put around the image."""
+        return 1 if self.edge == "pad" else 0
+
+
+# --- arguments -------------------------------------------------------------------
+
+
+def pixels(op: str, image: Tensor) -> None:
+    """Complain unless these are images that show something."""
+    if len(image.shape) != 4 or 0 in image.shape[1:3]:
+        raise ValueError(
+            f"{op}: image must be [batch, height, width, channels] and have pixels, "
+            f"got shape {image.shape}"
+        )
+
+
+def coordinates(op: str, value: TensorLike, image: Tensor) -> Tensor:
+    """Return coordinates as exact as the image, and float32 at least."""
+    x = _convert.floating(op, value, "f")
+    return creation.astype(x, np.result_type(x.dtype, image.dtype, np.float32))
+
+
+# --- reading ---------------------------------------------------------------------
+
+
+def sampled(image: Tensor, grid: Grid, method: str, fill: Any) -> Tensor:
+    """Return what the images show at the places, ``[n, rows, columns, channels]``."""
+    read = _reader(image, grid, fill)
+    if method == "nearest":
+        y = read(_near(grid, 1), _near(grid, 2))
+    else:
+        (y0, y1, down), (x0, x1, right) = _around(grid, 1), _around(grid, 2)
+        down, right = (_column(t, image.dtype) for t in (down, right))
+        top = _mix(read(y0, x0), read(y0, x1), right)
+        y = _mix(top, _mix(read(y1, x0), read(y1, x1), right), down)
+    return compare.where(shape.expand_dims(grid.seen, axis=-1), y, fill)
+
+
+def to_image(dy: Tensor, grid: Grid, method: str) -> Tensor:
+    """Return the cotangent of the images."""
+    if method == "nearest":
+        parts = [(_near(grid, 1), _near(grid, 2), dy)]
+    else:
+        y0, y1, down = _around(grid, 1, slope=True)
+        x0, x1, right = _around(grid, 2, slope=True)
+        parts = [
+            (i, j, dy * _column(p * q, dy.dtype))
+            for i, p in ((y0, 1 - down), (y1, down))
+            for j, q in ((x0, 1 - right), (x1, right))
+        ]
+    b, h, w, c = _wide(grid)
+    count = math.prod(dy.shape[:-1])
+    ids, updates = [], []
+    for i, j, part in parts:
+        id = compare.where(grid.seen, _numbers(grid, i, j), -1)  # -1 is dropped
+        ids.append(shape.reshape(id, (count,)))
+        updates.append(shape.reshape(part, (count, c)))
+    rows, to = shape.concat(updates), shape.concat(ids)
+    dx = run(gather.UNSORTED_SEGMENT_SUM, rows, to, num_segments=b * h * w)
+    dx = shape.reshape(dx, (b, h, w, c))
+    return slicing.slice(dx, (0, 1, 1, 0), grid.sizes) if grid.rim else dx
+
+
+def to_places(
+    dy: Tensor, image: Tensor, grid: Grid, fill: Any
+) -> tuple[Tensor, Tensor]:
+    """Return the cotangents of ``grid.y`` and ``grid.x``, of linear interpolation."""
+    read = _reader(image, grid, fill)
+    y0, y1, down = _around(grid, 1, slope=True)
+    x0, x1, right = _around(grid, 2, slope=True)
+    corners = (read(i, j) for i in (y0, y1) for j in (x0, x1))
+    sums = (reduce.sum(dy * v, axis=-1) for v in corners)
+    a, b, c, d = (creation.astype(v, grid.y.dtype) for v in sums)
+    to_y = (c - a) * (1 - right) + (d - b) * right
+    to_x = (b - a) * (1 - down) + (d - c) * down
+    return compare.where(grid.seen, to_y, 0), compare.where(grid.seen, to_x, 0)
+
+
+def _wide(grid: Grid) -> Shape:
+    """Return the shape of the images with what is put around them."""
+    b, h, w, c = grid.sizes
+    return b, h + 2 * grid.rim, w + 2 * grid.rim, c
+
+
+def _reader(image: Tensor, grid: Grid, fill: Any) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return what reads pixels by their rows and columns."""
+    if grid.rim:
+        rim = ((0, 0), (1, 1), (1, 1), (0, 0))
+        image = slicing.pad(image, rim, constant_values=fill)
+    *lead, c = image.shape
+    pixels = shape.reshape(image, (math.prod(lead), c))
+
+    def read(row: Tensor, column: Tensor) -> Tensor:
+        at = _numbers(grid, row, column)
+        return run(gather.GATHER_V2, pixels, at, axis=0, batch_dims=0)
+
+    return read
+
+
+def _numbers(grid: Grid, row: Tensor, column: Tensor) -> Tensor:
+    """Return pixels as numbers, counted through all images."""
+    _, h, w, _ = _wide(grid)
+    return (creation.astype(grid.batch, row.dtype) * h + row) * w + column
+
+
+def _index(v: Tensor, grid: Grid) -> Tensor:
+    """Return whole coordinates as indices, wide enough for all images."""
+    many = math.prod(_wide(grid)[:3]) >= 2**31
+    at = creation.astype(v, indexing.INT64 if many else INT32)
+    return at + 1 if grid.rim else at
+
+
+def _turned(index: Tensor, grid: Grid, size: int) -> Tensor:
+    """Return indices of which the one behind the last pixel is the first."""
+    if grid.edge != "wrap":
+        return index
+    return compare.where(compare.equal(index, size), 0, index)
+
+
+def _near(grid: Grid, axis: int) -> Tensor:
+    """Return the nearest pixel along an axis of the images; a half goes up."""
+    v = grid.y if axis == 1 else grid.x
+    low = unary.floor(v)
+    index = _index(compare.where(v - low < 0.5, low, low + 1), grid)
+    return _turned(index, grid, grid.sizes[axis])
+
+
+def _around(grid: Grid, axis: int, *, slope: bool = False) -> Ends:
+    """Return the pixels around places along an axis.
+
+    With ``slope`` there are two even for the last pixel, if the image has two.
+    """
+    v, size = grid.y if axis == 1 else grid.x, grid.sizes[axis]
+    low = unary.floor(v)
+    if grid.edge == "clamp" and slope:
+        low = binary.minimum(low, max(size - 2, 0))
+    before = _index(low, grid)
+    behind = _turned(before + 1, grid, size)
+    if grid.edge == "clamp":
+        behind = binary.minimum(behind, size - 1)
+    return before, behind, v - low
+
+
+def _column(v: Tensor, dtype: DType) -> Tensor:
+    return shape.expand_dims(creation.astype(v, dtype), axis=-1)
+
+
+def _mix(a: Tensor, b: Tensor, share: Tensor) -> Tensor:
+    return compare.where(compare.equal(share, 0), a, a * (1 - share) + b * share)
+
+
+def _on(v: Tensor, size: int) -> Tensor:
+    """Return whether a coordinate lies on the image; NaN does not."""
+    return compare.logical_and(v >= 0, v <= size - 1)
+
+
+def _constant(values: Any, dtype: DType) -> Tensor:
+    return _convert.asarray(np.asarray(values, dtype), copy=False)
+
+
+# --- boxes -----------------------------------------------------------------------
+
+
+def _shares(count: int) -> tuple[Any, int]:
+    """Return what start and end of a box count at each step, and both together."""
+    if count == 1:
+        return np.array([[1], [1]]), 2
+    back = np.arange(count)
+    return np.array([back[::-1], back]), count - 1
+
+
+def box_grid(boxes: Tensor, box_ind: Tensor, sizes: Shape, crop_size: Shape) -> Grid:
+    """Return the places of ``crop_and_resize``: from edge to edge of each box.
+
+    The first step is on the first edge and the last one on the last, without rounding
+    if these are 0 and 1; a single step is in the middle.
+    """
+    k, places = boxes.shape[0], []
+    for axis, count in enumerate(crop_size):
+        start, end = (slicing.along(boxes, 1, axis + i, 1) for i in (0, 2))
+        shares, whole = _shares(count)
+        front, back = (_constant(row, boxes.dtype) for row in shares)
+        v = (start * front + end * back) * (sizes[axis + 1] - 1) / whole
+        places.append(shape.reshape(v, (k, 1, count) if axis else (k, count, 1)))
+    y, x = places
+    seen = compare.logical_and(_on(y, sizes[1]), _on(x, sizes[2]))
+    y, x = compare.where(seen, y, 0), compare.where(seen, x, 0)
+    return Grid(sizes, shape.reshape(box_ind, (k, 1, 1)), y, x, seen, "clamp")
+
+
+def to_boxes(to_y: Tensor, to_x: Tensor, grid: Grid) -> Tensor:
+    """Return the cotangent of the boxes."""
+    sums = reduce.sum(to_y, axis=2), reduce.sum(to_x, axis=1)
+    found = []
+    for dv, size, count in zip(sums, grid.sizes[1:3], to_y.shape[1:], strict=True):
+        shares, whole = _shares(count)
+        slopes = shares.T * ((size - 1) / whole)
+        found.append(linalg.matmul(dv, _constant(slopes, dv.dtype)))
+    boxes = shape.stack(found, axis=2)  # [k, start and end, y and x]
+    return shape.reshape(boxes, (boxes.shape[0], 4))
+
+
+# --- transforms ------------------------------------------------------------------
+
+
+def _projected(transforms: Tensor, output_shape: Shape) -> tuple[Tensor, ...]:
+    """Return x, y and the divisor of both for each pixel of the output."""
+    rows, columns = output_shape
+    x = _constant(np.arange(columns), transforms.dtype)
+    y = _constant(np.arange(rows)[:, None], transforms.dtype)
+    a = [
+        shape.expand_dims(slicing.along(transforms, 1, i, 1), axis=-1) for i in range(8)
+    ]
+    divisor = a[6] * x + a[7] * y + 1
+    lines = [a[i] * x + a[i + 1] * y + a[i + 2] for i in (0, 3)]
+    return lines[0] / divisor, lines[1] / divisor, divisor
+
+
+def _folded(v: Tensor, size: int, mode: str) -> tuple[Tensor, Tensor | None]:
+    """Return coordinates taken into the image, and their slope in ``v`` unless 1."""
+    if mode == "wrap":
+        v = binary.remainder(v, size)  # which may be rounded up to size
+        return compare.where(compare.equal(v, size), 0, v), None
+    slope = None
+    if mode == "reflect":
+        v = binary.remainder(v, 2 * size)
+        other = 2 * size - 1 - v
+        slope = compare.where(v < other, 1, creation.full_like(v, -1))
+        v = binary.minimum(v, other)
+    inside = creation.astype(_on(v, size), v.dtype)
+    v = binary.minimum(binary.maximum(v, 0), size - 1)
+    return v, inside if slope is None else slope * inside
+
+
+def transform_grid(
+    transforms: Tensor, sizes: Shape, fill_mode: str, output_shape: Shape
+) -> Grid:
+    """Return the places of ``transform``; those that are not finite are not seen."""
+    b, h, w, _ = sizes
+    x, y, _ = _projected(transforms, output_shape)
+    if fill_mode == "constant":
+        inside = [compare.logical_and(v > -1, v < n) for v, n in ((y, h), (x, w))]
+    else:
+        inside = [unary.isfinite(v) for v in (y, x)]
+        (y, _), (x, _) = _folded(y, h, fill_mode), _folded(x, w, fill_mode)
+    seen = compare.logical_and(*inside)
+    y, x = compare.where(seen, y, 0), compare.where(seen, x, 0)
+    batch = _constant(np.arange(b)[:, None, None], INT32)
+    edge: Any = {"constant": "pad", "wrap": "wrap"}.get(fill_mode, "clamp")
+    return Grid(sizes, batch, y, x, seen, edge)
+
+
+def to_transforms(
+    to_y: Tensor, to_x: Tensor, transforms: Tensor, grid: Grid, fill_mode: str
+) -> Tensor:
+    """Return the cotangent of the transforms.
+
+    As matrices of 3 x 3, whose last entry is 1: that of each line times the pixels.
+    """
+    n, rows, columns = to_x.shape
+    *lines, divisor = _projected(transforms, (rows, columns))
+    divisor = compare.where(grid.seen, divisor, 1)
+    found, total = [], creation.zeros_like(to_x)
+    for dv, v, size in zip((to_x, to_y), lines, grid.sizes[2:0:-1], strict=True):
+        v = compare.where(grid.seen, v, 0)
+        slope = None if grid.rim else _folded(v, size, fill_mode)[1]
+        dv = (dv if slope is None else dv * slope) / divisor
+        found.append(dv)
+        total = total - dv * v
+    dv = shape.stack([*found, total], axis=1)
+    dv = shape.reshape(dv, (n, 3, rows * columns))
+    x, y = np.meshgrid(np.arange(columns), np.arange(rows))
+    pixels = np.stack([x, y, np.ones_like(x)], axis=-1).reshape(-1, 3)
+    nine = shape.reshape(linalg.matmul(dv, _constant(pixels, dv.dtype)), (n, 9))
+    return reduce.sum_to(slicing.along(nine, 1, 0, 8), transforms.shape)

@@ -1,0 +1,162 @@
+"""Which of many boxes to keep. The ops are in the namespace ``image``.
+
+Kernels: ``NonMaxSuppressionV3 V4 V5``. None has a decomposition: each box depends on
+those taken before, which would be thousands of small kernels, so that the loop runs on
+the host where a backend has none.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from plugrad import geometry
+from plugrad._dtypes import INT32
+from plugrad._engine import run, run_many
+from plugrad._kernel import Kernel, Spec, gradients
+from plugrad._tensor import Tensor, TensorLike
+
+from . import _convert, creation, gather, slicing
+
+_GIVEN = "max_output_size iou_threshold score_threshold"
+
+NON_MAX_SUPPRESSION_V3 = Kernel(
+    "NonMaxSuppressionV3",
+    "boxes scores",
+    attrs=_GIVEN,
+    outputs="indices",
+    op="image.non_max_suppression",
+)
+NON_MAX_SUPPRESSION_V4 = Kernel(
+    "NonMaxSuppressionV4",
+    "boxes scores",
+    attrs=_GIVEN,
+    outputs="indices count",
+    out=lambda boxes, scores, max_output_size, **_: (
+        Spec((max_output_size,), INT32),
+        Spec((), INT32),
+    ),
+    op="image.non_max_suppression_padded",
+)
+NON_MAX_SUPPRESSION_V5 = Kernel(
+    "NonMaxSuppressionV5",
+    "boxes scores",
+    attrs=f"{_GIVEN} soft_nms_sigma",
+    outputs="indices selected_scores",
+    op="image.non_max_suppression_with_score",
+)
+
+
+def non_max_suppression(
+    boxes: TensorLike,
+    scores: TensorLike,
+    /,
+    max_output_size: int,
+    *,
+    iou_threshold: float = 0.5,
+    score_threshold: float = -math.inf,
+) -> Tensor:
+    """Return which boxes to keep: the best, and no other that overlaps it much.
+
+    The box with the highest score is taken (of equal ones the first), those that share
+    too much with it are dropped, and so on with the rest.
+
+    Args:
+        boxes: ``[n, 4]``, rows of (y1, x1, y2, x2), any two opposite corners.
+        scores: ``[n]``.
+        max_output_size: How many boxes to take at most.
+        iou_threshold: Which part of the union of two boxes is too much to share.
+        score_threshold: Which scores are too low.
+
+    Returns:
+        int32 indices, in the order of falling scores.
+
+    """
+    op = "image.non_max_suppression"
+    given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
+    return run(NON_MAX_SUPPRESSION_V3, *given[:2], **given[2])
+
+
+def non_max_suppression_with_score(
+    boxes: TensorLike,
+    scores: TensorLike,
+    /,
+    max_output_size: int,
+    *,
+    iou_threshold: float = 0.5,
+    score_threshold: float = -math.inf,
+    soft_nms_sigma: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Return ``non_max_suppression`` and the scores of the boxes taken.
+
+    With ``soft_nms_sigma`` each box taken lowers the scores of the others by the factor
+    ``exp(-iou² / (2·sigma))`` of what they share (Bodla et al. 2017, Soft-NMS). Lowered
+    scores have no gradient.
+    """
+    op = "image.non_max_suppression_with_score"
+    given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
+    sigma = float(creation._real(op, "soft_nms_sigma", soft_nms_sigma))
+    if not sigma >= 0:
+        raise ValueError(f"{op}: soft_nms_sigma must not be negative, got {sigma}")
+    boxes, scores, attrs = given
+    if not sigma:  # taken as they are, and differentiated so
+        indices = run(NON_MAX_SUPPRESSION_V3, boxes, scores, **attrs)
+        return indices, gather.gather(scores, indices)
+    attrs |= {"soft_nms_sigma": sigma}
+    indices, kept = run_many(NON_MAX_SUPPRESSION_V5, boxes, scores, **attrs)
+    return indices, kept
+
+
+def non_max_suppression_padded(
+    boxes: TensorLike,
+    scores: TensorLike,
+    /,
+    max_output_size: int,
+    *,
+    iou_threshold: float = 0.5,
+    score_threshold: float = -math.inf,
+    pad_to_max_output_size: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return ``non_max_suppression`` and how many boxes these are, int32.
+
+    With ``pad_to_max_output_size`` indices are followed by zeros, so that the shape
+    does not depend on the boxes.
+    """
+    op = "image.non_max_suppression_padded"
+    given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
+    indices, count = run_many(NON_MAX_SUPPRESSION_V4, *given[:2], **given[2])
+    if not pad_to_max_output_size:
+        indices = slicing.along(indices, 0, 0, int(count.item()))
+    return indices, count
+
+
+def _rated(
+    op: str,
+    boxes: TensorLike,
+    scores: TensorLike,
+    max_output_size: int,
+    iou_threshold: float,
+    score_threshold: float,
+) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """Return boxes, scores and attributes that fit each other."""
+    boxes, scores = (_convert.floating(op, x, "f") for x in (boxes, scores))
+    n = boxes.shape[0] if boxes.shape else 0
+    if boxes.shape != (n, 4) or scores.shape != (n,):
+        raise ValueError(
+            f"{op}: boxes and scores must have shapes (n, 4) and (n,), got "
+            f"{boxes.shape} and {scores.shape}"
+        )
+    (size,) = geometry.integers(op, "max_output_size", max_output_size)
+    iou = float(creation._real(op, "iou_threshold", iou_threshold))
+    score = float(creation._real(op, "score_threshold", score_threshold))
+    if size < 0 or not 0 <= iou <= 1 or math.isnan(score):
+        raise ValueError(
+            f"{op}: max_output_size {size} must not be negative, iou_threshold {iou} "
+            f"be in [0, 1] and score_threshold {score} be a number"
+        )
+    attrs = {"max_output_size": size, "iou_threshold": iou, "score_threshold": score}
+    return boxes, scores, attrs
+
+
+gradients(NON_MAX_SUPPRESSION_V3, boxes=None, scores=None)
+gradients(NON_MAX_SUPPRESSION_V4, boxes=None, scores=None)

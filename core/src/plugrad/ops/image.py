@@ -1,0 +1,355 @@
+"""Images: pixels in and out, turning, colours.
+
+Kernels: ``Draw FlipLeftRight FromPixels RotateWithOffset``. The namespace ``image``
+holds the ops of ``boxes`` and of ``resize``, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._dtypes import DTYPES, INT32
+from plugrad._engine import active, run
+from plugrad._kernel import Kernel, Spec, decomposition, same
+from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Rotation
+
+from . import (
+    _convert,
+    binary,
+    compare,
+    creation,
+    gather,
+    reduce,
+    shape,
+    slicing,
+    unary,
+)
+from .boxes import (
+    non_max_suppression,
+    non_max_suppression_padded,
+    non_max_suppression_with_score,
+)
+from .resize import (
+    crop_and_resize,
+    resize_bilinear,
+    resize_nearest_neighbor,
+    transform,
+)
+
+__all__ = [
+    "crop_and_resize",
+    "flip_left_right",
+    "flip_up_down",
+    "from_pixels",
+    "grayscale_to_rgb",
+    "non_max_suppression",
+    "non_max_suppression_padded",
+    "non_max_suppression_with_score",
+    "resize_bilinear",
+    "resize_nearest_neighbor",
+    "rgb_to_grayscale",
+    "rotate_with_offset",
+    "threshold",
+    "to_pixels",
+    "transform",
+]
+
+# --- pixels ----------------------------------------------------------------------
+
+FROM_PIXELS = Kernel(
+    "FromPixels",
+    "pixels",
+    attrs="num_channels",
+    out=lambda pixels, num_channels: Spec((*pixels.shape[:2], num_channels), INT32),
+    op="image.from_pixels",
+)
+
+
+def from_pixels(pixels: Any, /, num_channels: int = 3) -> Tensor:
+    """Return an image as an int32 tensor ``[height, width, num_channels]``.
+
+    Args:
+        pixels: An image of Pillow, or a uint8 array: ``[height, width]`` or with one
+            channel for shades of gray, three for colours, four for colours and opacity.
+        num_channels: How many of red, green, blue and opacity to take; gray stands for
+            the first three, and all is opaque (255) where nothing else is said.
+
+    Raises:
+        TypeError: It is no image, or its bytes are something else.
+        ValueError: The shape or the number of channels does not fit.
+
+    """
+    op = "image.from_pixels"
+    (channels,) = geometry.integers(op, "num_channels", num_channels)
+    if not 1 <= channels <= 4:
+        raise ValueError(f"{op}: num_channels must be 1 to 4, got {channels}")
+    if hasattr(pixels, "convert") and hasattr(pixels, "getbands"):  # Pillow's
+        pixels = pixels.convert("RGBA")
+    if not hasattr(pixels, "__array__") and not hasattr(pixels, "__array_interface__"):
+        raise TypeError(
+            f"{op}: expected an image or a uint8 array, got {type(pixels).__name__}"
+        )
+    given = np.asarray(pixels)
+    if given.dtype != np.uint8:
+        raise TypeError(f"{op}: pixels must be uint8, got {given.dtype}; cast them")
+    given = given[..., None] if given.ndim == 2 else given
+    if given.ndim != 3 or given.shape[2] not in (1, 3, 4):
+        raise ValueError(
+            f"{op}: pixels must be [height, width] or [height, width, 1, 3 or 4], got "
+            f"shape {given.shape}"
+        )
+    *size, have = given.shape
+    parts = [np.broadcast_to(given, (*size, 3))] if have == 1 else [given]
+    if channels == 4 != have:
+        parts.append(np.full((*size, 1), 255, np.uint8))
+    taken = np.concatenate(parts, axis=2)[..., :channels]
+    held = DTYPES["uint8"] in active().dtypes
+    x = _convert.asarray(taken, dtype="uint8" if held else INT32)
+    return run(FROM_PIXELS, x, num_channels=channels)
+
+
+@decomposition(FROM_PIXELS)
+def _(pixels: Tensor, *, num_channels: int) -> Tensor:
+    return creation.astype(slicing.along(pixels, 2, 0, num_channels), INT32)
+
+
+DRAW = Kernel("Draw", "image", out=lambda x: Spec(x.shape, INT32), op="image.to_pixels")
+
+
+def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return an image as a uint8 array, ready for Pillow's ``Image.fromarray``.
+
+    Args:
+        image: ``[height, width]`` or with 1, 3 or 4 channels (gray; red, green and
+            blue; these and opacity): floating from 0 to 1, or integers from 0 to 255.
+
+    Returns:
+        ``[height, width]`` for gray, else ``[height, width, channels]``. Floating
+        values are multiplied by 255 and rounded, a half to the even number.
+
+    Raises:
+        ValueError: The shape does not fit, or a value is out of range, or NaN.
+        TypeError: The dtype is bool or complex.
+
+    """
+    op = "image.to_pixels"
+    x = _convert.real(op, image)
+    if x.dtype.kind not in "iuf":
+        raise TypeError(f"{op}: {x.dtype} is no colour; cast to float32 or int32")
+    rank = len(x.shape)
+    if rank not in (2, 3) or (rank == 3 and x.shape[2] not in (1, 3, 4)):
+        raise ValueError(
+            f"{op}: image must be [height, width] or [height, width, 1, 3 or 4], got "
+            f"shape {x.shape}"
+        )
+    if x.size:
+        top = 1 if x.dtype.kind == "f" else 255
+        low, high = reduce.min(x).item(), reduce.max(x).item()
+        if not (low >= 0 and high <= top):
+            raise ValueError(
+                f"{op}: values of {x.dtype} must be in [0, {top}], got {low} to {high}"
+            )
+    y = run(DRAW, x).numpy().astype(np.uint8)
+    return y[..., 0] if x.shape[2:] == (1,) else y
+
+
+@decomposition(DRAW)
+def _(image: Tensor) -> Tensor:
+    floating = image.dtype.kind == "f"
+    x = image if floating else creation.astype(image, INT32)
+    x = binary.minimum(binary.maximum(x, 0), 1 if floating else 255)
+    return creation.astype(unary.round(x * 255), INT32) if floating else x
+
+
+# --- turning ---------------------------------------------------------------------
+
+FLIP_LEFT_RIGHT = Kernel("FlipLeftRight", "image", out=same, op="image.flip_left_right")
+
+
+def flip_left_right(image: TensorLike, /) -> Tensor:
+    """Return images ``[..., height, width, channels]`` with their columns reversed."""
+    return run(FLIP_LEFT_RIGHT, _images("image.flip_left_right", image, 3))
+
+
+@decomposition(FLIP_LEFT_RIGHT)  # and no gradient: it is that of the parts
+def _(image: Tensor) -> Tensor:
+    return shape.flip(image, axis=-2)
+
+
+def flip_up_down(image: TensorLike, /) -> Tensor:
+    """Return images ``[..., height, width, channels]`` with their rows reversed."""
+    return shape.flip(_images("image.flip_up_down", image, 3), axis=-3)
+
+
+def _images(op: str, image: TensorLike, rank: int, channels: int = 0) -> Tensor:
+    x = _convert.asarray(image)
+    if len(x.shape) < rank or (channels and x.shape[-1] != channels):
+        wanted = f" with {channels} channels" if channels else ""
+        raise ValueError(
+            f"{op}: image must have rank {rank} or more{wanted}, got shape {x.shape}"
+        )
+    return x
+
+
+_rotation = functools.lru_cache(maxsize=16)(Rotation)  # whose tables are large
+
+
+def _turned(
+    image: Spec | Tensor,
+    *,
+    radians: float,
+    fill_value: float | Sequence[float] = 0,
+    center: float | Sequence[float] = 0.5,
+) -> dict[str, Any]:
+    """Turn attributes of a user into the contract's."""
+    op = "image.rotate_with_offset"
+    if len(image.shape) != 4:
+        raise ValueError(f"{op}: image must have rank 4, got shape {image.shape}")
+    _, h, w, c = image.shape
+    angle = creation._real(op, "radians", radians)
+    places = center if isinstance(center, Sequence) else (center, center)
+    if len(places) != 2 or not math.isfinite(angle):
+        raise ValueError(
+            f"{op}: radians {radians} must be finite, and center {center} a number, or "
+            "x and y"
+        )
+    x, y = (float(creation._real(op, "center", v)) for v in places)
+    attrs = {"geometry": _rotation(h, w, float(angle), (x * w, y * h))}
+    if isinstance(fill_value, Sequence):
+        wanted = tuple(fill_value)
+        wanted += (255,) if len(wanted) == 3 and c == 4 else ()
+        if len(wanted) != c:
+            raise ValueError(f"{op}: fill_value {fill_value} is not for {c} channels")
+        fill: Any = tuple([slicing.constant(op, v, image.dtype) for v in wanted])
+    else:
+        fill = slicing.constant(op, fill_value, image.dtype)
+    return attrs | {"fill_value": fill}
+
+
+ROTATE_WITH_OFFSET = Kernel(
+    "RotateWithOffset",
+    "image",
+    attrs="geometry fill_value",
+    normalize=_turned,
+    out=lambda image, geometry, fill_value: image,
+    op="image.rotate_with_offset",
+)
+
+
+def rotate_with_offset(
+    image: TensorLike,
+    radians: float,
+    /,
+    *,
+    fill_value: float | Sequence[float] = 0,
+    center: float | Sequence[float] = 0.5,
+) -> Tensor:
+    """Return images turned to the left by an angle; each pixel is the nearest one.
+
+    Args:
+        image: ``[batch, height, width, channels]``.
+        radians: The angle.
+        fill_value: What comes in from outside: a number, or one a channel. Three for
+            four channels leave opacity at 255.
+        center: What stays where it is, as a fraction of the size: a number, or x and y.
+
+    """
+    x = _convert.asarray(image)
+    given: Any = {"radians": radians, "fill_value": fill_value, "center": center}
+    return run(ROTATE_WITH_OFFSET, x, **_turned(x, **given))
+
+
+@decomposition(ROTATE_WITH_OFFSET)  # and no gradient: it is that of the parts
+def _(image: Tensor, *, geometry: Rotation, fill_value: Any) -> Tensor:
+    b, h, w, c = image.shape
+    pixels = shape.reshape(image, (b, h * w, c))
+    y = gather.gather(pixels, np.maximum(geometry.table, 0), axis=1)
+    inside = _convert.asarray(geometry.table[:, None] >= 0, copy=False)
+    fill = _convert.asarray(np.asarray(fill_value, image.dtype), copy=False)
+    return shape.reshape(compare.where(inside, y, fill), image.shape)
+
+
+# --- colours ---------------------------------------------------------------------
+
+LUMA = (0.2989, 0.587, 0.114)  # of ITU-R BT.601
+
+
+def grayscale_to_rgb(image: TensorLike, /) -> Tensor:
+    """Return ``image`` [..., 1] with its one channel three times."""
+    x = _images("image.grayscale_to_rgb", image, 2, 1)
+    return run(shape.BROADCAST_TO, x, shape=(*x.shape[:-1], 3))
+
+
+def rgb_to_grayscale(image: TensorLike, /) -> Tensor:
+    """Return ``0.2989·red + 0.587·green + 0.114·blue`` as the one channel of an image.
+
+    ``image`` is ``[..., 3]``, and the result ``[..., 1]``. Integers are rounded.
+    """
+    x = _convert.real(
+        "image.rgb_to_grayscale", _images("image.rgb_to_grayscale", image, 2, 3)
+    )
+    y = _luma(x)
+    return y if x.dtype.kind == "f" else creation.astype(unary.round(y), x.dtype)
+
+
+def _luma(image: Tensor) -> Tensor:
+    x = _convert.floating("image.rgb_to_grayscale", image)
+    weights = _convert.asarray(np.array(LUMA, x.dtype), copy=False)
+    return reduce.sum(x * weights, axis=-1, keepdims=True)
+
+
+def threshold(
+    image: TensorLike,
+    /,
+    method: Literal["binary", "otsu"] = "binary",
+    *,
+    inverted: bool = False,
+    thresh_value: float = 0.5,
+) -> Tensor:
+    """Return 255 where an image is brighter than a threshold, and 0 elsewhere.
+
+    Args:
+        image: ``[height, width, 1 or 3]`` of values from 0 to 255; colours are turned
+            into shades of gray.
+        method: "binary" for the threshold ``255 · thresh_value``, "otsu" for the one
+            that sets apart dark and bright pixels best: the largest variance between
+            the two (the first of equals; -1 for an image of one shade).
+        inverted: Whether 255 and 0 are exchanged.
+        thresh_value: From 0 to 1, for "binary".
+
+    Returns:
+        int32 ``[height, width, 1]``.
+
+    """
+    op = "image.threshold"
+    x = _convert.real(op, image)
+    if len(x.shape) != 3 or x.shape[2] not in (1, 3):
+        raise ValueError(f"{op}: image must be [height, width, 1 or 3], got {x.shape}")
+    if method not in ("binary", "otsu"):
+        raise ValueError(f"{op}: method {method!r}: use 'binary' or 'otsu'")
+    gray = _luma(x) if x.shape[2] == 3 else _convert.floating(op, x)
+    share = creation._real(op, "thresh_value", thresh_value)
+    limit = _otsu(gray) if method == "otsu" else 255 * share
+    hit = gray <= limit if inverted else gray > limit
+    return compare.where(hit, 255, creation.zeros(hit.shape, dtype=INT32))
+
+
+def _otsu(gray: Tensor) -> float:
+    """Return the threshold of Otsu (1979), from a histogram that is read here."""
+    levels = shape.reshape(creation.astype(unary.round(gray), INT32), -1)
+    ones = creation.ones(levels.shape, dtype=INT32)
+    counts = gather.unsorted_segment_sum(ones, levels, 256).numpy().astype(np.float64)
+    dark, mass = counts.cumsum(), (counts * np.arange(256)).cumsum()
+    bright = dark[-1] - dark
+    with np.errstate(all="ignore"):
+        gap = mass / dark - (mass[-1] - mass) / bright
+    variance = np.nan_to_num(dark * bright * gap**2)
+    best = int(variance.argmax())
+    return best if variance[best] > 0 else -1

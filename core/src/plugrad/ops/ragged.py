@@ -1,0 +1,271 @@
+"""Ragged tensors, public in ``plugrad.sparse``: rows that differ in length.
+
+Kernels: ``RaggedGather RaggedRange RaggedTensorToTensor``. The shapes of their results
+depend on values, for which they wait.
+
+A ragged tensor is the values of all rows one after the other, and the splits where rows
+begin: row ``i`` is ``values[splits[i] : splits[i + 1]]``. Rows of rows have splits for
+each level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._dtypes import named
+from plugrad._engine import run, run_many
+from plugrad._kernel import Kernel, Spec, gradients
+from plugrad._tensor import Tensor, TensorLike
+
+from . import _convert, compare, creation, indexing, reduce, scatter, slicing
+from . import shape as shapes
+
+
+def whole(op: str, name: str, value: TensorLike, rank: int) -> Tensor:
+    """Return a tensor of integers with so many axes."""
+    x = indexing.integer_tensor(op, name, value)
+    if len(x.shape) != rank:
+        raise ValueError(f"{op}: {name} must have rank {rank}, got shape {x.shape}")
+    return x
+
+
+# --- rows ------------------------------------------------------------------------
+
+RAGGED_GATHER = Kernel(
+    "RaggedGather",
+    "*params_nested_splits params_dense_values indices",
+    outputs="*ys",
+    checks="indices",
+    op="sparse.ragged_gather",
+)
+
+
+def ragged_gather(
+    nested_splits: Sequence[TensorLike], values: TensorLike, indices: TensorLike, /
+) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Return the rows of a ragged tensor at ``indices``, as splits and values.
+
+    Args:
+        nested_splits: The splits of each level, the outermost first. They begin with
+            0, do not decrease, and end with the number of rows of the next level, or
+            of the values.
+        values: ``[m, …]``.
+        indices: ``[…]``, rows of the outermost level. All of its axes but the last are
+            further levels of the result, outside of all others.
+
+    Raises:
+        ValueError: Splits are not as they must be.
+        IndexError: An index is out of range.
+
+    """
+    op = "sparse.ragged_gather"
+    splits = [whole(op, "nested_splits", s, 1) for s in nested_splits]
+    x, at = _convert.asarray(values), indexing.integer_tensor(op, "indices", indices)
+    if not splits or not x.shape or not at.shape:
+        raise ValueError(
+            f"{op}: there must be splits (got {len(splits)}), and values {x.shape} and "
+            f"indices {at.shape} need an axis each"
+        )
+    *outer, inner = run_many(RAGGED_GATHER, *_convert.together(op, *splits), x, at)
+    return tuple(outer), inner
+
+
+def _put_back(
+    dys: Sequence[Tensor],
+    params_nested_splits: tuple[Tensor, ...],
+    params_dense_values_spec: Spec,
+    indices: Tensor,
+) -> Tensor:
+    """Add up cotangents by the number of the value that they are of."""
+    count = params_dense_values_spec.shape[0]
+    numbers = creation.arange(count)
+    *_, taken = run_many(RAGGED_GATHER, *params_nested_splits, numbers, indices)
+    return scatter._sums(dys[-1], taken, count)
+
+
+gradients(
+    RAGGED_GATHER,
+    params_nested_splits=None,
+    params_dense_values=_put_back,
+    indices=None,
+)
+
+
+RAGGED_RANGE = Kernel(
+    "RaggedRange",
+    "starts limits deltas",
+    outputs="splits values",
+    checks="deltas",
+    op="sparse.ragged_range",
+)
+
+
+def ragged_range(
+    starts: TensorLike, limits: TensorLike, deltas: TensorLike = 1, /
+) -> tuple[Tensor, Tensor]:
+    """Return rows ``start, start + delta, …`` as far as before ``limit``.
+
+    Each argument is ``[n]``, or one number for all rows. The splits are int32.
+
+    Raises:
+        ValueError: A delta is 0, or there are more than 2³¹ - 1 values.
+
+    """
+    op = "sparse.ragged_range"
+    xs = _convert.together(op, starts, limits, deltas)
+    if xs[0].dtype.kind not in "iuf":
+        raise TypeError(f"{op}: there is no range of {named(xs[0].dtype)}")
+    if len({x.shape for x in xs} - {()}) > 1 or any(len(x.shape) > 1 for x in xs):
+        listed = ", ".join(str(x.shape) for x in xs)
+        raise ValueError(f"{op}: shapes {listed} must be () or one shape (n,)")
+    splits, values = run_many(RAGGED_RANGE, *xs)
+    return splits, values
+
+
+def _by_row(dy: Tensor, splits: Tensor, x_spec: Spec, steps: bool) -> Tensor:
+    """Add up cotangents by row, or those times the number of steps from the start."""
+    ends = splits.numpy()
+    counts = np.diff(ends)
+    if steps:
+        taken = np.arange(ends[-1]) - np.repeat(ends[:-1], counts)
+        dy = dy * _convert.asarray(taken.astype(dy.dtype))
+    if not x_spec.shape:
+        return reduce.sum(dy)
+    rows = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    return scatter._sums(dy, _convert.asarray(rows, copy=False), len(counts))
+
+
+gradients(
+    RAGGED_RANGE,
+    starts=lambda ds, dy, splits, starts_spec: _by_row(dy, splits, starts_spec, False),
+    limits=None,
+    deltas=lambda ds, dy, splits, deltas_spec: _by_row(dy, splits, deltas_spec, True),
+)
+
+
+# --- dense ones ------------------------------------------------------------------
+
+RAGGED_TENSOR_TO_TENSOR = Kernel(
+    "RaggedTensorToTensor",
+    "shape values default_value *row_partition_tensors",
+    attrs="row_partition_types",
+    checks="row_partition_tensors",
+    op="sparse.ragged_tensor_to_tensor",
+)
+# The types of a partition: of the first one, and of the others.
+FIRST, LATER = ("FIRST_DIM_SIZE", "ROW_SPLITS"), ("ROW_SPLITS", "VALUE_ROWIDS")
+
+
+def ragged_tensor_to_tensor(
+    shape: TensorLike,
+    values: TensorLike,
+    default_value: TensorLike,
+    row_partition_tensors: Sequence[TensorLike],
+    /,
+    row_partition_types: Sequence[str],
+) -> Tensor:
+    """Return a ragged tensor as a dense one; what is too long is cut off.
+
+    Args:
+        shape: A size for each axis, -1 for one as long as the longest row; or -1 alone.
+        values: ``[m, …]``.
+        default_value: What fills the rows up; it broadcasts to one of the values.
+        row_partition_tensors: How rows are made of values, the outermost level first.
+        row_partition_types: Of each of these what it is: ``"ROW_SPLITS"``, where the
+            rows begin; ``"VALUE_ROWIDS"``, the row of each value, which does not
+            decrease; the first one may be ``"FIRST_DIM_SIZE"``, the number of rows,
+            which ids of rows need.
+
+    Raises:
+        ValueError: The rows do not fit each other, the values or the shape.
+
+    """
+    op = "sparse.ragged_tensor_to_tensor"
+    sizes = indexing.integer_tensor(op, "shape", shape)
+    x, default = _convert.together(op, values, default_value)
+    types = tuple(row_partition_types)
+    parts = _partitions(op, list(row_partition_tensors), types)
+    rank = _levels(types) + len(x.shape) - 1
+    if not x.shape or sizes.shape not in ((), (rank,)):
+        raise ValueError(
+            f"{op}: a shape of {sizes.shape} sizes does not fit values {x.shape} under "
+            f"{_levels(types)} axes of rows; give {rank} sizes, or -1"
+        )
+    if geometry.broadcast(op, default.shape, x.shape[1:]) != x.shape[1:]:
+        raise ValueError(
+            f"{op}: default_value {default.shape} is more than one of the values, "
+            f"{x.shape[1:]}"
+        )
+    given = {"row_partition_types": types}
+    return run(RAGGED_TENSOR_TO_TENSOR, sizes, x, default, *parts, **given)
+
+
+def _partitions(
+    op: str, tensors: list[TensorLike], types: tuple[str, ...]
+) -> list[Tensor]:
+    """Return the partitions, of which each has its rank and stands where it may."""
+    legal = [kind in (LATER if i else FIRST) for i, kind in enumerate(types)]
+    if not types or len(types) != len(tensors) or not all(legal):
+        raise ValueError(
+            f"{op}: {len(tensors)} row_partition_tensors of the types {types}; there "
+            f"must be a type for each, at first one of {FIRST}, then of {LATER}"
+        )
+    pairs = zip(types, tensors, strict=True)
+    return [whole(op, kind, part, int(kind != FIRST[0])) for kind, part in pairs]
+
+
+def _levels(types: tuple[str, ...]) -> int:
+    """Return the number of axes that rows make: splits that come first make two."""
+    return len(types) + (types[0] != FIRST[0])
+
+
+def _numbered(
+    shape: Tensor, values: Spec, partitions: tuple[Tensor, ...], types: tuple[str, ...]
+) -> Tensor:
+    """Return the number of the value that stands at each place, and -1 for none."""
+    if shape.shape:
+        shape = slicing.along(shape, 0, 0, _levels(types))
+    numbers, none = creation.arange(values.shape[0]), _convert.asarray(-1)
+    given = {"row_partition_types": types}
+    return run(RAGGED_TENSOR_TO_TENSOR, shape, numbers, none, *partitions, **given)
+
+
+def _taken(
+    dy: Tensor,
+    shape: Tensor,
+    values_spec: Spec,
+    row_partition_tensors: tuple[Tensor, ...],
+    row_partition_types: tuple[str, ...],
+) -> Tensor:
+    numbers = _numbered(shape, values_spec, row_partition_tensors, row_partition_types)
+    size = numbers.size
+    rows = run(shapes.RESHAPE, dy, shape=(size, *values_spec.shape[1:]))
+    ids = run(shapes.RESHAPE, numbers, shape=(size,))
+    return scatter._sums(rows, ids, values_spec.shape[0])  # -1 is left out
+
+
+def _blank(
+    dy: Tensor,
+    shape: Tensor,
+    values_spec: Spec,
+    default_value_spec: Spec,
+    row_partition_tensors: tuple[Tensor, ...],
+    row_partition_types: tuple[str, ...],
+) -> Tensor:
+    numbers = _numbered(shape, values_spec, row_partition_tensors, row_partition_types)
+    rest = (1,) * (len(values_spec.shape) - 1)
+    numbers = run(shapes.RESHAPE, numbers, shape=(*numbers.shape, *rest))
+    dy = compare.where(numbers < 0, dy, 0)
+    return reduce.sum_to(dy, default_value_spec.shape)
+
+
+gradients(
+    RAGGED_TENSOR_TO_TENSOR,
+    shape=None,
+    values=_taken,
+    default_value=_blank,
+    row_partition_tensors=None,
+)

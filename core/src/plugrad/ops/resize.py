@@ -1,0 +1,440 @@
+"""Resizing, cropping and transforming images. Their ops are in the namespace ``image``.
+
+Kernels: ``ResizeBilinear ResizeNearestNeighbor``, which are linear, so that a kernel
+for the transpose of each does for every order of derivative; ``CropAndResize
+Transform``, which read images at places that tensors tell, by ``_sampling``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._engine import run
+from plugrad._kernel import Kernel, Spec, decomposition, gradients
+from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Resizing, Sizes
+
+from . import (
+    _convert,
+    _sampling,
+    _windows,
+    conv,
+    creation,
+    gather,
+    indexing,
+    shape,
+    slicing,
+)
+
+Shape = tuple[int, ...]
+Method = Literal["bilinear", "nearest"]
+FillMode = Literal["constant", "reflect", "wrap", "nearest"]
+
+# --- resizing --------------------------------------------------------------------
+
+
+def _resizing(
+    op: str,
+    shape: Shape,
+    size: Sizes,
+    align_corners: bool = False,
+    half_pixel_centers: bool = False,
+) -> Resizing:
+    """Return how images of ``shape`` become ``size`` high and wide."""
+    sizes = geometry._each(op, "size", size, 2)
+    if align_corners and half_pixel_centers:
+        raise ValueError(f"{op}: use align_corners or half_pixel_centers, not both")
+    geometry.rank(op, "images", shape, 2)
+    if 0 in shape[1:3]:
+        raise ValueError(f"{op}: images of shape {shape} have no pixels to take")
+    new = (shape[0], *sizes, shape[3])
+    return _kept(shape, new, bool(align_corners), bool(half_pixel_centers))
+
+
+_kept = functools.lru_cache(maxsize=256)(Resizing)  # with its tables
+
+
+def _of(images: Spec, *, size: Sizes, **options: bool) -> dict[str, Any]:
+    """Turn attributes of a user into the contract's."""
+    return {"geometry": _resizing("run_kernel", images.shape, size, **options)}
+
+
+def _back(
+    images: Spec | None, dy: Spec, *, size: Sizes = (), in_shape: Shape = (), **o: bool
+) -> dict[str, Any]:
+    """Do so for a transpose; the size is that of ``dy``."""
+    x = images or Spec(tuple(in_shape), dy.dtype)
+    return conv.checked(dy, _of(x, size=dy.shape[1:3], **o))
+
+
+def _resized(images: Spec, *, geometry: Resizing) -> Spec:
+    return Spec(geometry.out_shape, images.dtype)
+
+
+def _unresized(images: Spec | None, dy: Spec, *, geometry: Resizing) -> Spec:
+    return Spec(geometry.in_shape, dy.dtype)
+
+
+_TO: dict[str, Any] = {"attrs": "geometry", "normalize": _of, "out": _resized}
+_FROM: dict[str, Any] = {"attrs": "geometry", "normalize": _back, "out": _unresized}
+
+RESIZE_BILINEAR = Kernel("ResizeBilinear", "images", op="image.resize_bilinear", **_TO)
+RESIZE_BILINEAR_GRAD = Kernel("ResizeBilinearGrad", "images? dy", outputs="dx", **_FROM)
+RESIZE_NEAREST_NEIGHBOR = Kernel(
+    "ResizeNearestNeighbor", "images", op="image.resize_nearest_neighbor", **_TO
+)
+RESIZE_NEAREST_NEIGHBOR_GRAD = Kernel(
+    "ResizeNearestNeighborGrad", "images? dy", outputs="dx", **_FROM
+)
+
+
+def resize_bilinear(
+    images: TensorLike,
+    /,
+    size: Sizes,
+    *,
+    align_corners: bool = False,
+    half_pixel_centers: bool = False,
+) -> Tensor:
+    """Return images of ``size``, interpolated between the four pixels around.
+
+    Args:
+        images: ``[batch, height, width, channels]``, or without the batch; integers
+            become float32.
+        size: New height and width, or one number for both.
+        align_corners: Whether the corner pixels stay where they are: pixel i is taken
+            from ``i · (old - 1) / (new - 1)``.
+        half_pixel_centers: Whether what is scaled are squares with pixels in their
+            middle: ``(i + 1/2) · old / new - 1/2``. With neither, ``i · old / new``.
+
+    Raises:
+        ValueError: Shape or size does not fit, or both options are asked for.
+
+    """
+    op = "image.resize_bilinear"
+    x, back = _windows.channels_last(op, _convert.floating(op, images, "f"), 2, "NHWC")
+    new = _resizing(op, x.shape, size, align_corners, half_pixel_centers)
+    return back(run(RESIZE_BILINEAR, x, geometry=new))
+
+
+def resize_nearest_neighbor(
+    images: TensorLike,
+    /,
+    size: Sizes,
+    *,
+    align_corners: bool = False,
+    half_pixel_centers: bool = False,
+) -> Tensor:
+    """Return images of ``size`` of which each pixel is one of the old ones.
+
+    Arguments are those of ``resize_bilinear``, of any dtype. The nearest pixel is taken
+    (of two as near the later one), with neither option the one at or before the place.
+    """
+    op = "image.resize_nearest_neighbor"
+    x, back = _windows.channels_last(op, _convert.asarray(images), 2, "NHWC")
+    new = _resizing(op, x.shape, size, align_corners, half_pixel_centers)
+    return back(run(RESIZE_NEAREST_NEIGHBOR, x, geometry=new))
+
+
+@decomposition(RESIZE_BILINEAR)
+def _(images: Tensor, *, geometry: Resizing) -> Tensor:
+    for axis, (low, high, share) in enumerate(geometry.linear, 1):
+        if geometry.in_shape[axis] != geometry.out_shape[axis]:
+            a, b = (gather.gather(images, i, axis=axis) for i in (low, high))
+            p, q = _weights(axis, share, images)
+            images = a * p + b * q
+    return images
+
+
+@decomposition(RESIZE_BILINEAR_GRAD)
+def _(images: Tensor | None, dy: Tensor, *, geometry: Resizing) -> Tensor:
+    for axis, (low, high, share) in enumerate(geometry.linear, 1):
+        if geometry.in_shape[axis] != geometry.out_shape[axis]:
+            parts = [dy * weight for weight in _weights(axis, share, dy)]
+            rows = np.concatenate([low, high])
+            dy = _put(shape.concat(parts, axis=axis), rows, axis, geometry)
+    return dy
+
+
+def _weights(axis: int, share: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the shares of the pixels before and behind, along an axis."""
+    column = share.reshape(-1, *(1,) * (3 - axis))
+    before, behind = (w.astype(x.dtype) for w in (1 - column, column))
+    return _convert.asarray(before, copy=False), _convert.asarray(behind, copy=False)
+
+
+def _put(dy: Tensor, rows: Any, axis: int, geometry: Resizing) -> Tensor:
+    """Add up what was taken from the same row of the old images, or column."""
+    old = Spec((*dy.shape[:axis], geometry.in_shape[axis]), dy.dtype)
+    indices = _convert.asarray(rows, copy=False)
+    return gather._gather_gradient(dy, indices, old, axis, 0)
+
+
+@decomposition(RESIZE_NEAREST_NEIGHBOR)
+def _(images: Tensor, *, geometry: Resizing) -> Tensor:
+    for axis, rows in enumerate(geometry.nearest, 1):
+        images = gather.gather(images, rows, axis=axis)
+    return images
+
+
+@decomposition(RESIZE_NEAREST_NEIGHBOR_GRAD)
+def _(images: Tensor | None, dy: Tensor, *, geometry: Resizing) -> Tensor:
+    for axis, rows in enumerate(geometry.nearest, 1):
+        dy = _put(dy, rows, axis, geometry)
+    return dy
+
+
+gradients(
+    RESIZE_BILINEAR,
+    images=lambda dy, geometry: run(RESIZE_BILINEAR_GRAD, None, dy, geometry=geometry),
+)
+gradients(
+    RESIZE_BILINEAR_GRAD,
+    images=None,  # it tells a shape
+    dy=lambda ddx, geometry: run(RESIZE_BILINEAR, ddx, geometry=geometry),
+)
+gradients(
+    RESIZE_NEAREST_NEIGHBOR,
+    images=lambda dy, geometry: run(
+        RESIZE_NEAREST_NEIGHBOR_GRAD, None, dy, geometry=geometry
+    ),
+)
+gradients(
+    RESIZE_NEAREST_NEIGHBOR_GRAD,
+    images=None,
+    dy=lambda ddx, geometry: run(RESIZE_NEAREST_NEIGHBOR, ddx, geometry=geometry),
+)
+
+
+# --- boxes -----------------------------------------------------------------------
+
+
+def _cropped(image: Spec, boxes: Spec, box_ind: Spec, **given: Any) -> Spec:
+    new = (boxes.shape[0], *given["crop_size"], image.shape[3])
+    return Spec(new, image.dtype)
+
+
+CROP_AND_RESIZE = Kernel(
+    "CropAndResize",
+    "image boxes box_ind",
+    attrs="crop_size method extrapolation_value",
+    out=_cropped,
+    checks="box_ind",
+    op="image.crop_and_resize",
+)
+
+
+def crop_and_resize(
+    image: TensorLike,
+    boxes: TensorLike,
+    box_ind: TensorLike,
+    /,
+    crop_size: Sizes,
+    *,
+    method: Method = "bilinear",
+    extrapolation_value: float = 0,
+) -> Tensor:
+    """Return the parts of images that lie in boxes, all of one size.
+
+    Args:
+        image: ``[batch, height, width, channels]``; integers become float32.
+        boxes: ``[count, 4]``, rows of (y1, x1, y2, x2): 0 is the middle of the first
+            pixel and 1 that of the last. ``y1 > y2`` turns the part upside down.
+        box_ind: ``[count]``, integers: which image each box is in.
+        crop_size: Height and width of the result, or one number for both.
+        method: How to read between pixels: "bilinear", or "nearest", where one half
+            goes up.
+        extrapolation_value: What is read outside of the image.
+
+    Returns:
+        ``[count, *crop_size, channels]`` in the dtype of ``image``. It has a gradient
+        in ``image`` and, unless for "nearest", in ``boxes``.
+
+    Raises:
+        IndexError: There is no image of a number in ``box_ind``.
+        ValueError: Shapes or attributes do not fit.
+
+    """
+    op = "image.crop_and_resize"
+    image = _convert.floating(op, image, "f")
+    boxes = _sampling.coordinates(op, boxes, image)
+    box_ind = indexing.integer_tensor(op, "box_ind", box_ind)
+    _sampling.pixels(op, image)
+    k = boxes.shape[0] if boxes.shape else 0
+    if boxes.shape != (k, 4) or box_ind.shape != (k,):
+        raise ValueError(
+            f"{op}: boxes and box_ind must have shapes (n, 4) and (n,), got "
+            f"{boxes.shape} and {box_ind.shape}"
+        )
+    attrs = {
+        "crop_size": geometry._each(op, "crop_size", crop_size, 2),
+        "method": _one_of(op, "method", method, ("bilinear", "nearest")),
+        "extrapolation_value": slicing.constant(op, extrapolation_value, image.dtype),
+    }
+    return run(CROP_AND_RESIZE, image, boxes, box_ind, **attrs)
+
+
+def _one_of(op: str, name: str, value: str, known: Sequence[str]) -> str:
+    if value not in known:
+        listed = ", ".join(map(repr, known))
+        raise ValueError(f"{op}: {name} {value!r}: use one of {listed}")
+    return value
+
+
+@decomposition(CROP_AND_RESIZE)
+def _(
+    image: Tensor,
+    boxes: Tensor,
+    box_ind: Tensor,
+    *,
+    crop_size: Shape,
+    method: str,
+    extrapolation_value: float,
+) -> Tensor:
+    grid = _sampling.box_grid(boxes, box_ind, image.shape, crop_size)
+    return _sampling.sampled(image, grid, method, extrapolation_value)
+
+
+def _boxes_gradient(
+    dy: Tensor,
+    image: Tensor,
+    boxes: Tensor,
+    box_ind: Tensor,
+    method: str,
+) -> Tensor:
+    if method == "nearest":
+        return creation.zeros_like(boxes)
+    grid = _sampling.box_grid(boxes, box_ind, image.shape, dy.shape[1:3])
+    return _sampling.to_boxes(*_sampling.to_places(dy, image, grid, 0), grid)
+
+
+gradients(
+    CROP_AND_RESIZE,
+    image=lambda dy, boxes, box_ind, image_spec, method: _sampling.to_image(
+        dy, _sampling.box_grid(boxes, box_ind, image_spec.shape, dy.shape[1:3]), method
+    ),
+    boxes=_boxes_gradient,
+    box_ind=None,
+)
+
+
+# --- transforms ------------------------------------------------------------------
+
+
+def _transformed(image: Spec, transforms: Spec, **given: Any) -> Spec:
+    b, _, _, c = image.shape
+    return Spec((b, *given["output_shape"], c), image.dtype)
+
+
+TRANSFORM = Kernel(
+    "Transform",
+    "image transforms",
+    attrs="interpolation fill_mode fill_value output_shape",
+    out=_transformed,
+    op="image.transform",
+)
+
+
+def transform(
+    image: TensorLike,
+    transforms: TensorLike,
+    /,
+    *,
+    interpolation: Method = "nearest",
+    fill_mode: FillMode = "constant",
+    fill_value: float = 0,
+    output_shape: Sizes | None = None,
+) -> Tensor:
+    """Return images under a projective transform.
+
+    Pixel (x, y) of the result shows ``((a·x + b·y + c) / k, (d·x + e·y + f) / k)`` of
+    the image, where ``k = g·x + h·y + 1``.
+
+    Args:
+        image: ``[batch, height, width, channels]``; integers become float32.
+        transforms: ``[batch, 8]``, rows of (a, b, c, d, e, f, g, h), or ``[1, 8]`` for
+            all images.
+        interpolation: How to read between pixels: "nearest", where one half goes up, or
+            "bilinear".
+        fill_mode: What lies outside of the image: "constant", ``fill_value``;
+            "reflect", its mirror image (d c b a | a b c d | d c b a); "wrap", the image
+            again (a b c d | a b c d | a b c d); "nearest", the pixel at the edge.
+        fill_value: What is read outside of a constant; in all modes where k is 0.
+        output_shape: Height and width of the result; by default those of the image.
+
+    Returns:
+        ``[batch, *output_shape, channels]`` in the dtype of ``image``. It has a
+        gradient in ``image`` and, for "bilinear", in ``transforms``.
+
+    Raises:
+        ValueError: Shapes or attributes do not fit.
+
+    """
+    op = "image.transform"
+    image = _convert.floating(op, image, "f")
+    transforms = _sampling.coordinates(op, transforms, image)
+    _sampling.pixels(op, image)
+    if transforms.shape not in ((1, 8), (image.shape[0], 8)):
+        raise ValueError(
+            f"{op}: transforms must have shape (1, 8), or (batch, 8) for a batch of "
+            f"{image.shape[0]}, got {transforms.shape}"
+        )
+    size = image.shape[1:3] if output_shape is None else output_shape
+    methods, modes = ("nearest", "bilinear"), ("constant", "reflect", "wrap", "nearest")
+    attrs = {
+        "interpolation": _one_of(op, "interpolation", interpolation, methods),
+        "fill_mode": _one_of(op, "fill_mode", fill_mode, modes),
+        "fill_value": slicing.constant(op, fill_value, image.dtype),
+        "output_shape": geometry._each(op, "output_shape", size, 2),
+    }
+    return run(TRANSFORM, image, transforms, **attrs)
+
+
+@decomposition(TRANSFORM)
+def _(
+    image: Tensor,
+    transforms: Tensor,
+    *,
+    interpolation: str,
+    fill_mode: str,
+    fill_value: float,
+    output_shape: Shape,
+) -> Tensor:
+    grid = _sampling.transform_grid(transforms, image.shape, fill_mode, output_shape)
+    return _sampling.sampled(image, grid, interpolation, fill_value)
+
+
+def _image_gradient(
+    dy: Tensor,
+    transforms: Tensor,
+    image_spec: Spec,
+    interpolation: str,
+    fill_mode: str,
+) -> Tensor:
+    sizes, size = image_spec.shape, dy.shape[1:3]
+    grid = _sampling.transform_grid(transforms, sizes, fill_mode, size)
+    return _sampling.to_image(dy, grid, interpolation)
+
+
+def _transforms_gradient(
+    dy: Tensor,
+    image: Tensor,
+    transforms: Tensor,
+    interpolation: str,
+    fill_mode: str,
+    fill_value: float,
+) -> Tensor:
+    if interpolation == "nearest":
+        return creation.zeros_like(transforms)
+    size = dy.shape[1:3]
+    grid = _sampling.transform_grid(transforms, image.shape, fill_mode, size)
+    places = _sampling.to_places(dy, image, grid, fill_value)
+    return _sampling.to_transforms(*places, transforms, grid, fill_mode)
+
+
+gradients(TRANSFORM, image=_image_gradient, transforms=_transforms_gradient)

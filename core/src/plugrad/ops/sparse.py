@@ -1,0 +1,356 @@
+"""Sparse and ragged tensors, public as ``plugrad.sparse``.
+
+Kernels: ``SparseFillEmptyRows SparseReshape SparseSegmentMean SparseSegmentSum
+SparseToDense``. Those of ragged tensors are in ``ragged``.
+
+A sparse tensor is spelled out: the coordinates of its elements, integers ``[n, k]``,
+its values ``[n]`` and its shape ``[k]``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._dtypes import BOOL, INT32, STRING, check_range
+from plugrad._engine import run, run_many
+from plugrad._kernel import Kernel, Spec, decomposition, gradients
+from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import integers
+
+from . import (
+    _convert,
+    binary,
+    compare,
+    creation,
+    gather,
+    indexing,
+    ragged,
+    reduce,
+    scatter,
+)
+from . import shape as shapes
+from .ragged import ragged_gather, ragged_range, ragged_tensor_to_tensor
+
+__all__ = [
+    "fill_empty_rows",
+    "ragged_gather",
+    "ragged_range",
+    "ragged_tensor_to_tensor",
+    "reshape",
+    "segment_mean",
+    "segment_sum",
+    "to_dense",
+]
+
+Shape = tuple[int, ...]
+
+# --- coordinates -----------------------------------------------------------------
+
+SPARSE_TO_DENSE = Kernel(
+    "SparseToDense",
+    "sparse_indices sparse_values default_value",
+    attrs="shape",
+    out=lambda i, values, default, shape: Spec(shape, values.dtype),
+    checks="sparse_indices",
+    op="sparse.to_dense",
+)
+
+
+def to_dense(
+    indices: TensorLike,
+    values: TensorLike,
+    /,
+    shape: int | Sequence[int],
+    *,
+    default_value: TensorLike | None = None,
+) -> Tensor:
+    """Return a tensor of ``shape`` with ``values`` at coordinates ``indices``.
+
+    Args:
+        indices: ``[n, k]``, or ``[n]`` for ``[n, 1]``, or one number.
+        values: ``[n]``, or one value for all places. Of several for one place the last
+            one stays.
+        shape: ``k`` sizes.
+        default_value: What stands everywhere else: 0, or "" in a tensor of strings,
+            unless given.
+
+    """
+    op, sizes = "sparse.to_dense", integers("sparse.to_dense", "shape", shape)
+    at = indexing.integer_tensor(op, "indices", indices)
+    if len(at.shape) < 2:
+        at = run(shapes.RESHAPE, at, shape=(math.prod(at.shape), 1))
+    if default_value is None:
+        values = _convert.asarray(values)
+        default_value = b"" if values.dtype is STRING else False
+    values, default = _convert.together(op, values, default_value)
+    fits = at.shape[1:] == (len(sizes),) and values.shape in ((), at.shape[:1])
+    if not fits or default.shape or min(sizes, default=0) < 0:
+        raise ValueError(
+            f"{op}: indices {at.shape}, values {values.shape}, default_value "
+            f"{default.shape} and shape {sizes} do not fit; [n, k], [n], [] and k sizes"
+        )
+    values = shapes.broadcast_to(values, at.shape[:1])
+    return run(SPARSE_TO_DENSE, at, values, default, shape=sizes)
+
+
+@decomposition(SPARSE_TO_DENSE)  # and no gradient: it is that of the parts
+def _(
+    sparse_indices: Tensor,
+    sparse_values: Tensor,
+    default_value: Tensor,
+    *,
+    shape: Shape,
+) -> Tensor:
+    blank = run(shapes.BROADCAST_TO, default_value, shape=shape)
+    return run(scatter.TENSOR_SCATTER_UPDATE, blank, sparse_indices, sparse_values)
+
+
+SPARSE_RESHAPE = Kernel(
+    "SparseReshape",
+    "input_indices input_shape new_shape",
+    outputs="output_indices output_shape",
+    out=lambda i, old, new: (Spec((i.shape[0], new.shape[0]), i.dtype), new),
+    checks="input_indices",
+    op="sparse.reshape",
+)
+
+
+def reshape(
+    indices: TensorLike, input_shape: TensorLike, new_shape: TensorLike, /
+) -> tuple[Tensor, Tensor]:
+    """Return the coordinates under a new shape, ``[n, new k]``, and that shape.
+
+    All are int32, or int64 if one of the arguments is.
+
+    Args:
+        indices: ``[n, k]``; elements keep their place in row-major order.
+        input_shape: ``[k]``.
+        new_shape: The sizes, of which one may be -1 and is worked out.
+
+    Raises:
+        ValueError: The shapes have not the same number of elements.
+        OverflowError: A size does not fit into int32, and no argument is int64.
+
+    """
+    op = "sparse.reshape"
+    at = ragged.whole(op, "indices", indices, 2)
+    old = ragged.whole(op, "input_shape", input_shape, 1)
+    new = ragged.whole(op, "new_shape", new_shape, 1)
+    if at.shape[1:] != old.shape:
+        raise ValueError(
+            f"{op}: indices {at.shape} and input_shape {old.shape} do not fit; [n, k] "
+            "and [k]"
+        )
+    places, sizes = run_many(SPARSE_RESHAPE, *_convert.together(op, at, old, new))
+    return places, sizes
+
+
+@decomposition(SPARSE_RESHAPE)
+def _(
+    input_indices: Tensor, input_shape: Tensor, new_shape: Tensor
+) -> tuple[Tensor, Tensor]:
+    lead = tuple(input_shape.numpy().tolist())
+    sizes = geometry.reshaped(lead, new_shape.numpy().tolist())
+    dtype = input_indices.dtype
+    check_range("sparse.reshape", max(sizes, default=0), dtype)
+    flat = scatter._row_numbers(input_indices, lead)
+    steps = [max(math.prod(sizes[i + 1 :]), 1) for i in range(len(sizes))]
+    here = [np.asarray(s, flat.dtype) for s in (steps, sizes)]
+    step, size = (_convert.asarray(s, copy=False) for s in here)
+    places = shapes.expand_dims(flat, axis=1) // step % size
+    told = _convert.asarray(np.asarray(sizes, dtype), copy=False)
+    return creation.astype(places, dtype), told
+
+
+class FilledRows(NamedTuple):
+    """What ``fill_empty_rows`` returns."""
+
+    indices: Tensor
+    values: Tensor
+    empty_row_indicator: Tensor
+    reverse_index_map: Tensor
+
+
+SPARSE_FILL_EMPTY_ROWS = Kernel(
+    "SparseFillEmptyRows",
+    "indices values dense_shape default_value",
+    outputs="output_indices output_values empty_row_indicator reverse_index_map",
+    checks="indices",
+    op="sparse.fill_empty_rows",
+)
+
+
+def fill_empty_rows(
+    indices: TensorLike,
+    values: TensorLike,
+    dense_shape: TensorLike,
+    default_value: TensorLike,
+    /,
+) -> FilledRows:
+    """Return the sparse tensor with ``default_value`` at the start of each empty row.
+
+    Args:
+        indices: ``[n, k]``, the row first.
+        values: ``[n]``.
+        dense_shape: ``[k]``, the number of rows first.
+        default_value: One value.
+
+    Returns:
+        ``indices`` and ``values`` sorted by row; ``empty_row_indicator``, bool, one a
+        row; ``reverse_index_map`` ``[n]``, which tells where each element has gone.
+
+    """
+    op = "sparse.fill_empty_rows"
+    at = ragged.whole(op, "indices", indices, 2)
+    sizes = ragged.whole(op, "dense_shape", dense_shape, 1)
+    values, default = _convert.together(op, values, default_value)
+    if values.shape != at.shape[:1] or sizes.shape != at.shape[1:] or default.shape:
+        raise ValueError(
+            f"{op}: indices {at.shape}, values {values.shape}, dense_shape "
+            f"{sizes.shape} and default_value {default.shape} do not fit; [n, k], [n], "
+            "[k] and []"
+        )
+    if not at.shape[1]:
+        raise ValueError(f"{op}: a tensor without axes has no rows")
+    return FilledRows(*run_many(SPARSE_FILL_EMPTY_ROWS, at, values, sizes, default))
+
+
+def _filled(
+    di: Tensor, dy: Tensor, de: Tensor, dr: Tensor, reverse_index_map: Tensor
+) -> Tensor:
+    """Sum up the cotangents of the values that have been filled in."""
+    ones = creation.ones(reverse_index_map.shape, dtype=INT32)
+    hits = scatter._sums(ones, reverse_index_map, dy.shape[0])
+    return reduce.sum(compare.where(compare.equal(hits, 0), dy, 0))
+
+
+def _rows(x: Tensor, places: Tensor) -> Tensor:
+    return run(gather.GATHER_V2, x, places, axis=0, batch_dims=0)
+
+
+gradients(
+    SPARSE_FILL_EMPTY_ROWS,
+    indices=None,
+    values=lambda di, dy, de, dr, reverse_index_map: _rows(dy, reverse_index_map),
+    dense_shape=None,
+    default_value=_filled,
+)
+
+
+# --- segments --------------------------------------------------------------------
+
+
+def _summed(data: Spec, indices: Spec, ids: Spec, *, num_segments: int) -> Spec:
+    return Spec((num_segments, *data.shape[1:]), data.dtype)
+
+
+SPARSE_SEGMENT_SUM = Kernel(
+    "SparseSegmentSum",
+    "data indices segment_ids",
+    attrs="num_segments",
+    out=_summed,
+    checks="indices",
+    op="sparse.segment_sum",
+)
+SPARSE_SEGMENT_MEAN = Kernel(
+    "SparseSegmentMean",
+    "data indices segment_ids",
+    attrs="num_segments",
+    out=_summed,
+    checks="indices",
+    op="sparse.segment_mean",
+)
+
+
+def segment_sum(
+    data: TensorLike,
+    indices: TensorLike,
+    segment_ids: TensorLike,
+    /,
+    *,
+    num_segments: int | None = None,
+) -> Tensor:
+    """Return the sums of the rows ``data[indices]`` that have the same id.
+
+    Args:
+        data: ``[m, …]``; bool counts as int32.
+        indices: ``[n]``.
+        segment_ids: ``[n]``, from 0 on, and none less than the one before. The sum of
+            no row is 0.
+        num_segments: How many sums there are; rows with other ids are left out. By
+            default one more than the last id: the ids are then read, and checked.
+
+    Raises:
+        ValueError: The ids decrease, or one is negative.
+        IndexError: An index is out of range.
+
+    """
+    x = _convert.numbers("sparse.segment_sum", data)
+    x = creation.astype(x, INT32) if x.dtype is BOOL else x
+    return _by_id(SPARSE_SEGMENT_SUM, x, indices, segment_ids, num_segments)
+
+
+def segment_mean(
+    data: TensorLike,
+    indices: TensorLike,
+    segment_ids: TensorLike,
+    /,
+    *,
+    num_segments: int | None = None,
+) -> Tensor:
+    """Return the means of the rows ``data[indices]`` that have the same id.
+
+    The mean of no row is 0; integers give float32. Otherwise as ``segment_sum``.
+    """
+    x = _convert.floating("sparse.segment_mean", data)
+    return _by_id(SPARSE_SEGMENT_MEAN, x, indices, segment_ids, num_segments)
+
+
+def _by_id(
+    kernel: Kernel, x: Tensor, indices: TensorLike, ids: TensorLike, count: int | None
+) -> Tensor:
+    """Check the ids, count the segments unless their number is given, and run."""
+    op, at = kernel.op, ragged.whole(kernel.op, "indices", indices, 1)
+    ids = ragged.whole(op, "segment_ids", ids, 1)
+    if not x.shape or at.shape != ids.shape:
+        raise ValueError(
+            f"{op}: data {x.shape} must have rows, and indices {at.shape} as many "
+            f"elements as segment_ids {ids.shape}"
+        )
+    if count is None:
+        known = ids.numpy()
+        if known.size and (known[0] < 0 or (known[1:] < known[:-1]).any()):
+            raise ValueError(
+                f"{op}: segment_ids must not be negative or decrease; sort them, and "
+                "the indices with them"
+            )
+        count = int(known[-1]) + 1 if known.size else 0
+    (given,) = integers(op, "num_segments", count)
+    if given < 0:
+        raise ValueError(f"{op}: num_segments {given} must not be negative")
+    return run(kernel, x, at, ids, num_segments=given)
+
+
+@decomposition(SPARSE_SEGMENT_SUM)  # and no gradient: it is that of the parts
+def _(
+    data: Tensor, indices: Tensor, segment_ids: Tensor, *, num_segments: int
+) -> Tensor:
+    return scatter._sums(_rows(data, indices), segment_ids, num_segments)
+
+
+@decomposition(SPARSE_SEGMENT_MEAN)  # and no gradient: it is that of the parts
+def _(
+    data: Tensor, indices: Tensor, segment_ids: Tensor, *, num_segments: int
+) -> Tensor:
+    rows = reduce.widened(_rows(data, indices))
+    ones = creation.ones(indices.shape, dtype=INT32)
+    counts = binary.maximum(scatter._sums(ones, segment_ids, num_segments), 1)
+    rest = (1,) * (len(rows.shape) - 1)
+    counts = run(shapes.RESHAPE, counts, shape=(num_segments, *rest))
+    means = scatter._sums(rows, segment_ids, num_segments) / counts
+    return creation.astype(means, data.dtype)

@@ -1,0 +1,200 @@
+"""Ops on strings, public as ``plugrad.strings``.
+
+Kernels: ``StaticRegexReplace StringNGrams StringSplit StringToHashBucketFast``.
+
+Strings are bytes, and what is said of characters is meant of bytes, except for
+patterns, which read UTF-8. All of it runs on the host; nothing decomposes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from plugrad._dtypes import DTYPES, INT32, STRING, named
+from plugrad._engine import run, run_many
+from plugrad._kernel import Kernel, Spec, same
+from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import integers
+
+from . import _convert, ragged
+
+
+def _text(op: str, name: str, value: TensorLike, rank: int | None = None) -> Tensor:
+    """Return a tensor of strings; with so many axes, if ``rank`` says so."""
+    listed = isinstance(value, list | tuple) and not value
+    x = _convert.asarray(value, dtype=STRING if listed else None)
+    if x.dtype is not STRING:
+        raise TypeError(f"{op}: {name} must be strings, got {named(x.dtype)}")
+    if rank is not None and len(x.shape) != rank:
+        raise ValueError(f"{op}: {name} must have rank {rank}, got shape {x.shape}")
+    return x
+
+
+# --- elements --------------------------------------------------------------------
+
+
+def _buckets(input: Spec, *, num_buckets: int) -> Spec:
+    return Spec(input.shape, INT32 if num_buckets <= 2**31 else DTYPES["int64"])
+
+
+STRING_TO_HASH_BUCKET_FAST = Kernel(
+    "StringToHashBucketFast",
+    "input",
+    attrs="num_buckets",
+    out=_buckets,
+    op="strings.to_hash_bucket_fast",
+)
+
+
+def to_hash_bucket_fast(x: TensorLike, /, num_buckets: int) -> Tensor:
+    """Return a number from 0 to below ``num_buckets`` for each string, always the same.
+
+    It is the remainder of FarmHash's 64-bit fingerprint: int32, or int64 where there
+    are more buckets than it can count. Whoever chooses the strings can make them meet.
+    """
+    op = "strings.to_hash_bucket_fast"
+    (count,) = integers(op, "num_buckets", num_buckets)
+    if not 1 <= count <= 2**63:
+        raise ValueError(f"{op}: num_buckets {count} must be from 1 to 2**63")
+    x = _text(op, "x", x)
+    return run(STRING_TO_HASH_BUCKET_FAST, x, num_buckets=count)
+
+
+STATIC_REGEX_REPLACE = Kernel(
+    "StaticRegexReplace",
+    "x",
+    attrs="pattern rewrite replace_global",
+    out=same,
+    op="strings.regex_replace",
+)
+
+
+def regex_replace(
+    x: TensorLike, /, pattern: str, rewrite: str, *, replace_global: bool = True
+) -> Tensor:
+    r"""Return each string with what matches ``pattern`` replaced by ``rewrite``.
+
+    Args:
+        x: Strings, read as UTF-8; other bytes match nothing but ``.`` and its like.
+        pattern: In the language of Python's ``re``.
+        rewrite: Text, in which ``\1`` to ``\9`` stand for the groups and ``\0`` for all
+            that has matched.
+        replace_global: Whether all matches are replaced, or the first one only.
+
+    Raises:
+        ValueError: The pattern or the rewrite is none.
+
+    """
+    op = "strings.regex_replace"
+    one_digit = lambda m: rf"\g<{m[1]}>" if m[1].isdigit() else m[0]
+    template = re.sub(r"\\(\\|[0-9])", one_digit, rewrite)
+    try:
+        re.compile(pattern).sub(template, "")
+    except (re.error, IndexError) as error:
+        raise ValueError(
+            f"{op}: {pattern!r} or its rewrite {rewrite!r} cannot be read: {error}"
+        ) from None
+    x = _text(op, "x", x)
+    attrs = {"pattern": pattern, "rewrite": template}
+    return run(STATIC_REGEX_REPLACE, x, **attrs, replace_global=bool(replace_global))
+
+
+# --- pieces ----------------------------------------------------------------------
+
+STRING_SPLIT = Kernel(
+    "StringSplit",
+    "input delimiter",
+    attrs="skip_empty",
+    outputs="indices values shape",
+    op="strings.split",
+)
+
+
+class Pieces(NamedTuple):
+    """What ``split`` returns: a sparse tensor."""
+
+    indices: Tensor
+    values: Tensor
+    shape: Tensor
+
+
+def split(
+    x: TensorLike, delimiter: TensorLike, /, *, skip_empty: bool = True
+) -> Pieces:
+    """Return the pieces of each string between the characters of ``delimiter``.
+
+    Args:
+        x: ``[n]``.
+        delimiter: One string, each character of which divides; none, and every
+            character is a piece.
+        skip_empty: Whether to leave out empty pieces. An empty string has none at all.
+
+    Returns:
+        ``values``, the pieces of all strings one after the other; ``indices``
+        ``[m, 2]``, the string that each is from and its number there; ``shape``, n and
+        the largest number of pieces. int32.
+
+    """
+    op = "strings.split"
+    x, delimiter = _text(op, "x", x, 1), _text(op, "delimiter", delimiter, 0)
+    return Pieces(*run_many(STRING_SPLIT, x, delimiter, skip_empty=bool(skip_empty)))
+
+
+STRING_N_GRAMS = Kernel(
+    "StringNGrams",
+    "data data_splits",
+    attrs="separator ngram_widths left_pad right_pad pad_width "
+    "preserve_short_sequences",
+    outputs="ngrams ngrams_splits",
+    checks="data_splits",
+    op="strings.ngrams",
+)
+
+
+def ngrams(
+    data: TensorLike,
+    data_splits: TensorLike,
+    /,
+    *,
+    ngram_widths: int | Sequence[int],
+    separator: str | bytes = " ",
+    left_pad: str | bytes = "",
+    right_pad: str | bytes = "",
+    pad_width: int = 0,
+    preserve_short_sequences: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return the n-grams of each row of a ragged tensor of strings, and their splits.
+
+    Args:
+        data: ``[m]``, the strings of all rows one after the other.
+        data_splits: Where rows begin, from 0 to m.
+        ngram_widths: How many strings go into an n-gram; of several the n-grams of the
+            first width come first.
+        separator: Goes between the strings of an n-gram.
+        left_pad: Put before each row,
+        right_pad: and behind it,
+        pad_width: so many times, but at most one less than the width; -1 for that.
+        preserve_short_sequences: Whether a row too short for any n-gram gives one of
+            all that it has, unless that is nothing.
+
+    Raises:
+        ValueError: The splits are not those of ``data``, or a width is not positive.
+
+    """
+    op = "strings.ngrams"
+    x = _text(op, "data", data, 1)
+    splits = ragged.whole(op, "data_splits", data_splits, 1)
+    widths = integers(op, "ngram_widths", ngram_widths)
+    (pad,) = integers(op, "pad_width", pad_width)
+    if min(widths, default=0) < 1 or pad < -1:
+        raise ValueError(
+            f"{op}: ngram_widths {widths} must be positive, and pad_width {pad} a "
+            "number from 0, or -1"
+        )
+    texts = {"separator": separator, "left_pad": left_pad, "right_pad": right_pad}
+    plain = {n: t.encode() if isinstance(t, str) else t for n, t in texts.items()}
+    how = {"pad_width": pad, "preserve_short_sequences": bool(preserve_short_sequences)}
+    found = run_many(STRING_N_GRAMS, x, splits, ngram_widths=widths, **plain, **how)
+    return found[0], found[1]

@@ -1,0 +1,228 @@
+"""What tensors hold: ``tidy``, ``dispose``, and the report of ``memory``.
+
+Nothing is counted while ops run. ``memory`` asks Python's garbage collector for the
+tensors there are; ``tidy`` observes the runs inside its block.
+
+Map: ``Tidy``; ``dispose``; ``Memory`` and how it is gathered; ``owner`` of memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from plugrad import _context
+from plugrad._entries import OpenBackend
+from plugrad._tensor import NOWHERE, Native, Tensor
+from plugrad.ops.variable import Variable
+
+# --- disposing -------------------------------------------------------------------
+
+
+def tensors_in(tree: Any) -> list[Tensor]:
+    """Return the tensors of nested dicts, lists and tuples, and those of variables."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    if isinstance(tree, Variable):
+        return [tree._value]
+    if isinstance(tree, Mapping):
+        tree = list(tree.values())
+    if isinstance(tree, list | tuple | set | frozenset):
+        return [x for part in tree for x in tensors_in(part)]
+    return []
+
+
+def dispose(tree: Any) -> None:
+    """Empty the handles in ``tree``."""
+    for x in tensors_in(tree):
+        x.dispose()
+
+
+class Weak:
+    """Tensors that are not held: those of them that are alive are known."""
+
+    def __init__(self) -> None:
+        self._refs: list[weakref.ref[Tensor]] = []
+        self._most = 256
+
+    def add(self, x: Tensor) -> None:
+        """Add one; the room of those that are gone is used again."""
+        self._refs.append(weakref.ref(x))
+        if len(self._refs) > self._most:
+            self._refs = [ref for ref in self._refs if ref() is not None]
+            self._most = 256 + 2 * len(self._refs)
+
+    def alive(self) -> dict[int, Tensor]:
+        """Return those that are neither gone nor disposed, by ``id``."""
+        found = [x for ref in self._refs if (x := ref()) is not None]
+        return {id(x): x for x in found if x._home is not NOWHERE}
+
+
+class Tidy:
+    """A block at whose end what ops have made inside is disposed."""
+
+    def __init__(self) -> None:
+        self._made, self._kept = Weak(), Weak()
+
+    def __call__(
+        self, kernel: object, inputs: tuple[Any, ...], attrs: object, outputs: Any
+    ) -> None:
+        """Note what a run has made."""
+        for y in outputs:
+            if not any([y is x for x in inputs]):  # a decomposition may hand it on
+                self._made.add(y)
+
+    def keep(self, x: Tensor) -> None:
+        """Leave ``x`` alone at the end."""
+        self._kept.add(x)
+
+    def __enter__(self) -> None:
+        self._scope = _context.observing(self)
+        self._scope.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._scope.__exit__(kind, error, trace)
+        made, kept = self._made.alive(), self._kept.alive()
+        for x in [x for key, x in made.items() if key not in kept]:
+            x.dispose()
+
+    def run(self, f: Callable[[], Any]) -> Any:
+        """Return ``f()``, which is left alone at the end."""
+        with self:
+            result = f()
+            if isinstance(result, Generator | Coroutine):
+                result.close()
+                raise TypeError(
+                    f"tidy: f returned a {type(result).__name__}, which would run after"
+                    " the end of the block; use `with tidy():` inside it"
+                )
+            for x in tensors_in(result):
+                self.keep(x)
+        return result
+
+
+# --- the report ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OfBackend:
+    """What lives on one backend.
+
+    Attributes:
+        tensors: Handles that are at home here.
+        replicas: Values kept here of tensors that are at home elsewhere.
+        buffers: The pieces of memory that hold them; views share one.
+        bytes: How much those hold.
+        peak: The most that the backend says it held, None where it does not say.
+
+    """
+
+    tensors: int
+    replicas: int
+    buffers: int
+    bytes: int
+    peak: int | None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What tensors hold at one moment: in all, and by backend."""
+
+    backends: Mapping[str, OfBackend]
+
+    @property
+    def tensors(self) -> int:
+        """The handles on all backends."""
+        return sum(b.tensors for b in self.backends.values())
+
+    @property
+    def replicas(self) -> int:
+        """The replicas on all backends."""
+        return sum(b.replicas for b in self.backends.values())
+
+    @property
+    def buffers(self) -> int:
+        """The pieces of memory on all backends."""
+        return sum(b.buffers for b in self.backends.values())
+
+    @property
+    def bytes(self) -> int:
+        """The bytes on all backends."""
+        return sum(b.bytes for b in self.backends.values())
+
+    def __str__(self) -> str:
+        head = f"{'backend':12} {'tensors':>8} {'replicas':>8} {'buffers':>8}"
+        lines = [f"{head} {'bytes':>14} {'peak':>14}"]
+        for name, b in self.backends.items():
+            peak = "" if b.peak is None else f"{b.peak:,}"
+            lines.append(
+                f"{name:12} {b.tensors:8,} {b.replicas:8,} {b.buffers:8,} "
+                f"{b.bytes:14,} {peak:>14}".rstrip()
+            )
+        return "\n".join(lines)
+
+
+class _Tally:
+    """What has been found on one backend so far."""
+
+    def __init__(self) -> None:
+        self.tensors = 0
+        self.replicas: set[int] = set()
+        self.sizes: dict[int, int] = {}  # of the owners of memory, by id
+        self.held: list[Native] = []  # so that no id is used again
+
+    def add(self, native: Native, home: OpenBackend) -> None:
+        held = owner(native)
+        if id(held) not in self.sizes:
+            self.held.append(held)
+            self.sizes[id(held)] = home.runtime.arrays.nbytes(held)
+
+
+def memory(opened: Mapping[str, OpenBackend]) -> Memory:
+    """Return what all tensors hold that the garbage collector knows."""
+    tallies = {home: _Tally() for home in opened.values()}
+    for x in gc.get_objects():
+        if type(x) is not Tensor:
+            continue
+        home: Any = getattr(x, "_home", NOWHERE)  # another thread is making it
+        data, replicas = getattr(x, "_data", None), getattr(x, "_replicas", None)
+        if home is NOWHERE or data is None:
+            continue
+        tally = tallies.setdefault(home, _Tally())
+        tally.tensors += 1
+        tally.add(data, home)
+        for other, native in (replicas or {}).copy().items():
+            if other is not home:
+                tally = tallies.setdefault(other, _Tally())
+                tally.add(native, other)
+                tally.held.append(native)
+                tally.replicas.add(id(native))
+    return Memory({home.name: _of(home, tally) for home, tally in tallies.items()})
+
+
+def _of(home: OpenBackend, tally: _Tally) -> OfBackend:
+    peak = getattr(home.runtime.arrays, "peak", None)
+    return OfBackend(
+        tally.tensors,
+        len(tally.replicas),
+        len(tally.sizes),
+        sum(tally.sizes.values()),
+        None if peak is None else peak(),
+    )
+
+
+def owner(native: Native) -> Native:
+    """Return the native array that owns the memory of ``native``: follow ``base``."""
+    base = getattr(native, "base", None)
+    while hasattr(base, "shape") and hasattr(base, "dtype"):
+        native, base = base, getattr(base, "base", None)
+    return native

@@ -1,0 +1,329 @@
+"""Where the time and the memory of a block go: the table and the trace of ``profile``.
+
+Map: ``Record``, one run; ``Profile``, which observes them; ``Alive`` for the peak; the
+table; the trace; ``time``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from plugrad import _context
+from plugrad._context import Move, Run, state
+from plugrad._entries import OpenBackend
+from plugrad._kernel import Kernel, Spec
+from plugrad._registry import registry
+from plugrad._tape import specs
+from plugrad._tensor import Native, Tensor
+
+from .memory import owner
+
+ROW = "{:22} {:10} {:14} {:>7} {:>9} {:>9} {:>5} {:>11} {:>11}  {}"
+TITLES = ["kernel", "backend", "how", "calls", "self ms", "total ms", "%", "bytes"]
+TITLES += ["moved", "inputs of the longest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run of a kernel.
+
+    Attributes:
+        kernel: Its name; ``plugrad.To`` for ``x.to(backend)``.
+        op: The public function that runs it.
+        backend: The backend that did the work: the host's for a host kernel.
+        how: "implementation", "decomposition", "host" or "fallback".
+        depth: In how many decompositions it happened.
+        start: Seconds since the block began.
+        seconds: From start to end, with the runs inside.
+        own: The seconds of it that belong to no run inside.
+        inputs: Shapes and dtypes; None for an optional input that is not there.
+        attrs: The attributes.
+        outputs: Shapes and dtypes.
+        bytes: What the outputs hold.
+        alive: What all results of the block held after it.
+        moves: What was moved between backends for it.
+
+    """
+
+    kernel: str
+    op: str
+    backend: str
+    how: str
+    depth: int
+    start: float
+    seconds: float
+    own: float
+    inputs: tuple[Spec | None, ...]
+    attrs: dict[str, Any]
+    outputs: tuple[Spec | None, ...]
+    bytes: int
+    alive: int
+    moves: tuple[Move, ...]
+
+
+class Alive:
+    """How many bytes results hold, and the most they ever held."""
+
+    def __init__(self) -> None:
+        self.now = self.peak = 0
+        self._known: dict[int, weakref.ref[Any]] = {}
+        self._lock = threading.RLock()  # the last handle may go in any thread
+
+    def add(self, native: Native, home: OpenBackend) -> None:
+        """Count the memory of ``native`` until it is freed."""
+        held = owner(native)
+        with self._lock:
+            if id(held) in self._known:
+                return
+            size = home.runtime.arrays.nbytes(held)
+            gone = partial(self._gone, id(held), size)
+            try:
+                self._known[id(held)] = weakref.ref(held, gone)
+            except TypeError:  # NumPy's scalars, whose end nobody is told
+                return
+            self.now += size
+            self.peak = max(self.peak, self.now)
+
+    def _gone(self, key: int, size: int, _: object) -> None:
+        with self._lock:
+            if self._known.pop(key, None) is not None:
+                self.now -= size
+
+
+class Profile:
+    """What ran in a block of this thread; ``print`` it for a table sorted by cost.
+
+    Attributes:
+        records: The runs, in the order of their ends.
+        seconds: How long the block took, observers included.
+
+    """
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.seconds = 0.0
+        self._alive = Alive()
+        self._thread = threading.current_thread()
+        self._since = 0.0
+
+    @property
+    def kernel_seconds(self) -> float:
+        """The seconds spent in kernels, decompositions and moves."""
+        return sum(record.own for record in self.records)
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that results of the block, and views of them, held at once.
+
+        Without what kernels need inside, and NumPy's scalars of a few bytes.
+        """
+        return self._alive.peak
+
+    @property
+    def moved(self) -> int:
+        """The bytes that were moved between backends."""
+        return sum(move.bytes for record in self.records for move in record.moves)
+
+    def __enter__(self) -> Profile:
+        if self._since:
+            raise RuntimeError("profile: a block is entered once; call profile() again")
+        self._scope = _context.observing(self)
+        self._scope.__enter__()
+        synchronize()
+        self._since = perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        synchronize()
+        self.seconds = perf_counter() - self._since
+        self._scope.__exit__(*_)
+
+    def __call__(
+        self,
+        kernel: Kernel,
+        inputs: tuple[Tensor | None, ...],
+        attrs: dict[str, Any],
+        outputs: tuple[Tensor, ...],
+    ) -> None:
+        """Note a run that has just ended."""
+        run = state.run
+        assert run is not None  # the engine calls observers in a run
+        before = perf_counter()
+        _wait(run.where)
+        waited = perf_counter() - before
+        size = 0
+        for y in outputs:
+            home: Any = y._home
+            size += home.runtime.arrays.nbytes(y._data)
+            self._alive.add(y._data, home)
+        self.records.append(
+            Record(
+                kernel.name,
+                kernel.op,
+                run.where.name,
+                run.how,
+                _depth(run),
+                run.start - self._since,
+                run.seconds + waited,
+                run.seconds + waited - run.inner,
+                specs(inputs),
+                attrs,
+                specs(outputs),
+                size,
+                self._alive.now,
+                tuple(run.moves),
+            )
+        )
+
+    # --- the table ---------------------------------------------------------------
+
+    def __str__(self) -> str:
+        groups: dict[tuple[str, str, str], list[Record]] = {}
+        for r in self.records:
+            groups.setdefault((r.kernel, r.backend, r.how), []).append(r)
+        own = {key: sum(r.own for r in found) for key, found in groups.items()}
+        total = self.kernel_seconds
+        lines = [ROW.format(*TITLES)]
+        for key in sorted(groups, key=lambda key: -own[key]):
+            found = groups[key]
+            moved = sum(move.bytes for r in found for move in r.moves)
+            longest = max(found, key=lambda r: r.own)
+            lines.append(
+                ROW.format(
+                    *key,
+                    len(found),
+                    f"{own[key] * 1e3:.3f}",
+                    f"{sum(r.seconds for r in found) * 1e3:.3f}",
+                    f"{100 * own[key] / total if total else 0:.1f}",
+                    f"{sum(r.bytes for r in found):,}",
+                    f"{moved:,}",
+                    " ".join(map(_short, longest.inputs)) or "none",
+                )
+            )
+        lines.append(
+            f"{len(self.records):,} runs: {total * 1e3:.3f} ms in kernels of "
+            f"{self.seconds * 1e3:.3f} ms; at most {self.peak:,} bytes at once, "
+            f"{self.moved:,} moved"
+        )
+        return "\n".join(lines)
+
+    # --- the trace ---------------------------------------------------------------
+
+    def to_chrome_trace(self, path: str | os.PathLike[str], /) -> None:
+        """Write the runs as a trace that ui.perfetto.dev and chrome://tracing open.
+
+        Runs inside decompositions and moves lie under what they belong to; a counter
+        shows the bytes that results held.
+        """
+        where = {"pid": os.getpid(), "tid": self._thread.native_id or 0}
+        events: list[dict[str, Any]] = [
+            {"ph": "M", "name": "process_name", **where, "args": {"name": "plugrad"}},
+            {
+                "ph": "M",
+                "name": "thread_name",
+                **where,
+                "args": {"name": self._thread.name},
+            },
+        ]
+        for r in sorted(self.records, key=lambda r: (r.start, r.depth)):
+            events.append({**where, **_span(r.kernel, r.how, r.start, r.seconds)})
+            events[-1]["args"] = {
+                "op": r.op,
+                "backend": r.backend,
+                "inputs": " ".join(map(_short, r.inputs)),
+                "outputs": " ".join(map(_short, r.outputs)),
+                **{name: repr(value) for name, value in r.attrs.items()},
+                "bytes": r.bytes,
+            }
+            for m in r.moves:
+                name, start = f"{m.source} to {m.target}", m.start - self._since
+                events.append({**where, **_span(name, "move", start, m.seconds)})
+                events[-1]["args"] = {"bytes": m.bytes}
+        for r in self.records:
+            count = {"ph": "C", "name": "bytes of results", **where}
+            ends = (r.start + r.seconds) * 1e6
+            events.append({**count, "ts": ends, "args": {"bytes": r.alive}})
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"traceEvents": events, "displayTimeUnit": "ns"}, file)
+
+
+def _span(name: str, kind: str, start: float, seconds: float) -> dict[str, Any]:
+    spent = {"ts": start * 1e6, "dur": seconds * 1e6}
+    return {"ph": "X", "name": name, "cat": kind, **spent}
+
+
+def _short(x: Spec | None) -> str:
+    """Return ``float32[2,3]``."""
+    return "none" if x is None else f"{x.dtype}[{','.join(map(str, x.shape))}]"
+
+
+def _depth(run: Run) -> int:
+    depth = 0
+    while run.parent is not None:
+        run, depth = run.parent, depth + 1
+    return depth
+
+
+# --- time ------------------------------------------------------------------------
+
+
+def _wait(backend: OpenBackend) -> None:
+    """Wait for what a backend has taken on, if it says how."""
+    wait = getattr(backend.runtime.arrays, "synchronize", None)
+    if wait is not None:
+        wait()
+
+
+def synchronize() -> None:
+    """Wait for what all backends have taken on."""
+    for backend in registry.opened.values():
+        _wait(backend)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long a function takes.
+
+    Attributes:
+        seconds: The best of all calls that nobody observed.
+        mean: Their mean.
+        kernel_seconds: How long the first call, which was observed, spent in kernels.
+        peak: The most bytes that results of the first call held at once.
+
+    """
+
+    seconds: float
+    mean: float
+    kernel_seconds: float
+    peak: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.seconds * 1e3:.3f} ms (mean {self.mean * 1e3:.3f}), of the first "
+            f"call {self.kernel_seconds * 1e3:.3f} ms in kernels; at most "
+            f"{self.peak:,} bytes at once"
+        )
+
+
+def time(f: Callable[[], object], repeat: int) -> Timing:
+    """Return how long ``f()`` takes, called ``1 + repeat`` times."""
+    if repeat < 1:
+        raise ValueError(f"time: repeat must be at least 1, got {repeat}")
+    with Profile() as p:
+        f()
+    spent = []
+    for _ in range(repeat):
+        synchronize()
+        start = perf_counter()
+        f()
+        synchronize()
+        spent.append(perf_counter() - start)
+    return Timing(min(spent), sum(spent) / repeat, p.kernel_seconds, p.peak)

@@ -1,0 +1,153 @@
+"""FarmHash's Fingerprint64, of many strings at once.
+
+The algorithm is Geoff Pike's FarmHash (https://github.com/google/farmhash), the 64-bit
+hash of its ``na`` part, which is its fingerprint: the same on every machine, for good.
+Strings of one length take the same steps, each a vector; NumPy's unsigned numbers wrap.
+"""
+
+from collections import defaultdict
+
+import numpy as np
+
+from ..arrays import Array
+
+K0, K1, K2 = (
+    np.uint64(k) for k in (0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F)
+)
+Pair = tuple[Array, Array]
+
+
+def fingerprints(texts: list[bytes]) -> Array:
+    """Return a hash of 64 bits for each string."""
+    found = np.empty(len(texts), np.uint64)
+    places: dict[int, list[int]] = defaultdict(list)
+    for i, text in enumerate(texts):
+        places[len(text)].append(i)
+    for length, at in places.items():
+        table = np.frombuffer(b"".join([texts[i] for i in at]), np.uint8)
+        found[at] = _of_one_length(table.reshape(len(at), length))
+    return found
+
+
+def _of_one_length(table: Array) -> Array:
+    """Return the hashes of rows of bytes."""
+    length = table.shape[1]
+    if length == 0:
+        return np.full(len(table), K2)
+    if length <= 3:
+        return _to_3(table)
+    if length <= 16:
+        return _to_16(table)
+    if length <= 32:
+        return _to_32(table)
+    return _to_64(table) if length <= 64 else _beyond_64(table)
+
+
+def _fetch(table: Array, at: int, size: int = 8) -> Array:
+    """Return some bytes of each row as a number; ``at`` may count from the end."""
+    at = at + table.shape[1] if at < 0 else at
+    part = np.ascontiguousarray(table[:, at : at + size])
+    return part.view(f"<u{size}")[:, 0].astype(np.uint64)
+
+
+def _rotated(x: Array, by: int) -> Array:
+    return x >> np.uint64(by) | x << np.uint64(64 - by)
+
+
+def _mixed(x: Array) -> Array:
+    return x ^ x >> np.uint64(47)
+
+
+def _joined(u: Array, v: Array, factor: Array | np.uint64) -> Array:
+    """Return one number for two: Murmur's way."""
+    a = _mixed((u ^ v) * factor)
+    return _mixed((v ^ a) * factor) * factor
+
+
+def _factor(table: Array) -> np.uint64:
+    return K2 + np.uint64(2 * table.shape[1])
+
+
+def _to_3(table: Array) -> Array:
+    length = table.shape[1]
+    a, b, c = (table[:, i].astype(np.uint64) for i in (0, length >> 1, length - 1))
+    y, z = a + (b << np.uint64(8)), np.uint64(length) + (c << np.uint64(2))
+    return _mixed(y * K2 ^ z * K0) * K2
+
+
+def _to_16(table: Array) -> Array:
+    length, factor = table.shape[1], _factor(table)
+    if length < 8:
+        a = np.uint64(length) + (_fetch(table, 0, 4) << np.uint64(3))
+        return _joined(a, _fetch(table, -4, 4), factor)
+    a, b = _fetch(table, 0) + K2, _fetch(table, -8)
+    c = _rotated(b, 37) * factor + a
+    d = (_rotated(a, 25) + b) * factor
+    return _joined(c, d, factor)
+
+
+def _to_32(table: Array) -> Array:
+    factor = _factor(table)
+    a, b = _fetch(table, 0) * K1, _fetch(table, 8)
+    c, d = _fetch(table, -8) * factor, _fetch(table, -16) * K2
+    first = _rotated(a + b, 43) + _rotated(c, 30) + d
+    return _joined(first, a + _rotated(b + K2, 18) + c, factor)
+
+
+def _to_64(table: Array) -> Array:
+    factor = _factor(table)
+    a, b = _fetch(table, 0) * K2, _fetch(table, 8)
+    c, d = _fetch(table, -8) * factor, _fetch(table, -16) * K2
+    y = _rotated(a + b, 43) + _rotated(c, 30) + d
+    z = _joined(y, a + _rotated(b + K2, 18) + c, factor)
+    e, f = _fetch(table, 16) * factor, _fetch(table, 24)
+    g, h = (y + _fetch(table, -32)) * factor, (z + _fetch(table, -24)) * factor
+    first = _rotated(e + f, 43) + _rotated(g, 30) + h
+    return _joined(first, e + _rotated(f + a, 18) + g, factor)
+
+
+def _weak(table: Array, at: int, a: Array, b: Array) -> Pair:
+    """Return two numbers for 32 bytes and two seeds."""
+    w, x, y, z = (_fetch(table, at + i) for i in (0, 8, 16, 24))
+    a = a + w
+    b = _rotated(b + a + z, 21)
+    c = a + x + y
+    return c + z, b + _rotated(c, 44) + a
+
+
+def _round(
+    table: Array, at: int, state: tuple[Array, Array, Array, Pair, Pair], last: bool
+) -> tuple[Array, Array, Array, Pair, Pair]:
+    """Take in 64 bytes; the last ones with another factor and more weight."""
+    x, y, z, v, w = state
+    factor: Array | np.uint64 = K1
+    nine = np.uint64(1)
+    if last:
+        factor, nine = K1 + ((z & np.uint64(255)) << np.uint64(1)), np.uint64(9)
+        more = np.uint64((table.shape[1] - 1) & 63)
+        w = (w[0] + more, w[1])
+        v = (v[0] + w[0], v[1])
+        w = (w[0] + v[0], w[1])
+    x = _rotated(x + y + v[0] + _fetch(table, at + 8), 37) * factor
+    y = _rotated(y + v[1] + _fetch(table, at + 48), 42) * factor
+    x = x ^ w[1] * nine
+    y = y + v[0] * nine + _fetch(table, at + 40)
+    z = _rotated(z + w[0], 33) * factor
+    v = _weak(table, at, v[1] * factor, x + w[0])
+    w = _weak(table, at + 32, z + w[1], y + _fetch(table, at + 16))
+    return z, y, x, v, w
+
+
+def _beyond_64(table: Array) -> Array:
+    count, length = table.shape
+    seed = np.full(count, 81, np.uint64)
+    null = np.zeros(count, np.uint64)
+    y = seed * K1 + np.uint64(113)
+    z = _mixed(y * K2 + np.uint64(113)) * K2
+    state = seed * K2 + _fetch(table, 0), y, z, (null, null), (null, null)
+    for at in range(0, (length - 1) // 64 * 64, 64):
+        state = _round(table, at, state, last=False)
+    factor = K1 + ((state[2] & np.uint64(255)) << np.uint64(1))
+    x, y, z, v, w = _round(table, length - 64, state, last=True)
+    first = _joined(v[0], w[0], factor) + _mixed(y) * K0 + z
+    return _joined(first, _joined(v[1], w[1], factor) + x, factor)

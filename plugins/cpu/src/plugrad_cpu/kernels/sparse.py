@@ -1,0 +1,92 @@
+"""Sparse tensors: coordinates, and sums of rows."""
+
+import numpy as np
+from plugrad import geometry
+from plugrad.plugin import KernelTable
+
+from ..arrays import Array
+from .gather import gathered, out_of_range, unsorted_segment_sum
+from .scatter import rows_of, written
+
+kernels = KernelTable()
+
+
+@kernels("SparseToDense")
+def sparse_to_dense(
+    sparse_indices: Array,
+    sparse_values: Array,
+    default_value: Array,
+    *,
+    shape: tuple[int, ...],
+) -> Array:
+    """Write into the default."""
+    blank = np.broadcast_to(default_value, shape)
+    return written("sparse.to_dense", blank, sparse_indices, sparse_values)
+
+
+@kernels("SparseReshape")
+def sparse_reshape(
+    input_indices: Array, input_shape: Array, new_shape: Array
+) -> tuple[Array, Array]:
+    """Go by the place in row-major order."""
+    old = tuple(input_shape.tolist())
+    sizes = geometry.reshaped(old, new_shape.tolist())
+    if max(sizes, default=0) > np.iinfo(new_shape.dtype).max:
+        raise OverflowError(
+            f"sparse.reshape: sizes {sizes} do not fit into {new_shape.dtype}; pass "
+            "int64"
+        )
+    rest = rows_of("sparse.reshape", input_indices, old)
+    places = np.empty((len(rest), len(sizes)), input_indices.dtype)
+    for axis in reversed(range(len(sizes))):
+        rest, places[:, axis] = np.divmod(rest, sizes[axis])
+    return places, np.array(sizes, new_shape.dtype)
+
+
+@kernels("SparseFillEmptyRows")
+def sparse_fill_empty_rows(
+    indices: Array, values: Array, dense_shape: Array, default_value: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Give each row its elements in their order, or one place where it has none."""
+    rows, count = indices[:, 0], dense_shape[0].item()
+    if rows.size and (rows.min() < 0 or rows.max() >= count):
+        raise out_of_range("sparse.fill_empty_rows", rows, 0, count)
+    counts = np.bincount(rows, minlength=count)
+    room = np.maximum(counts, 1)
+    order = np.argsort(rows, kind="stable")
+    # The n-th element in order of rows comes behind n others and the empty rows above.
+    empty_above = np.cumsum(room - counts)
+    places = np.empty(len(rows), indices.dtype)
+    places[order] = np.arange(len(rows)) + empty_above[rows[order]]
+    total = room.sum()
+    at = np.zeros((total, indices.shape[1]), indices.dtype)
+    at[:, 0] = np.repeat(np.arange(count), room)
+    at[places] = indices
+    y = np.empty(total, values.dtype)
+    y[...] = default_value
+    y[places] = values
+    return at, y, counts == 0, places
+
+
+@kernels("SparseSegmentSum")
+def sparse_segment_sum(
+    data: Array, indices: Array, segment_ids: Array, *, num_segments: int
+) -> Array:
+    """Read rows and add them up."""
+    rows = gathered("sparse.segment_sum", data, indices, 0)
+    return unsorted_segment_sum(rows, segment_ids, num_segments=num_segments)
+
+
+@kernels("SparseSegmentMean")
+def sparse_segment_mean(
+    data: Array, indices: Array, segment_ids: Array, *, num_segments: int
+) -> Array:
+    """Divide sums; those of float16 in float32, lest they overflow."""
+    rows = gathered("sparse.segment_mean", data, indices, 0)
+    if data.dtype.itemsize == 2:
+        rows = rows.astype(np.float32)
+    sums = unsorted_segment_sum(rows, segment_ids, num_segments=num_segments)
+    inside = segment_ids[(segment_ids >= 0) & (segment_ids < num_segments)]
+    counts = np.maximum(np.bincount(inside, minlength=num_segments), 1)
+    counts = counts.reshape(-1, *[1] * (data.ndim - 1)).astype(sums.dtype)
+    return (sums / counts).astype(data.dtype, copy=False)

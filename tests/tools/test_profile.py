@@ -1,0 +1,248 @@
+"""``profile``, its table and its trace, and ``time``."""
+
+import json
+import re
+import threading
+import time
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad._context import state
+
+from tests.toy import toy
+
+X = np.arange(1.0, 5.0, dtype=np.float32)
+HOWS = {"implementation", "decomposition", "host", "fallback"}
+
+
+def brief(p):
+    return [(r.kernel, r.backend, r.how, r.depth) for r in p.records]
+
+
+def test_each_run_is_noted(backend):
+    x = pg.asarray(X)
+    with pg.profile() as p:
+        y = pg.reshape(x + x, (2, 2))
+    assert y.tolist() == [[2.0, 4.0], [6.0, 8.0]]
+    assert brief(p) == [
+        ("Add", backend, "implementation", 0),
+        ("Reshape", backend, "implementation", 0),
+    ]
+    add, reshape = p.records
+    assert add.op == "add"
+    assert add.inputs == (((4,), np.dtype("float32")),) * 2
+    assert reshape.outputs == (((2, 2), np.dtype("float32")),)
+    assert reshape.attrs == {"shape": (2, 2)}
+    assert add.bytes == reshape.bytes == 16
+    assert 0 < add.own <= add.seconds <= reshape.start <= p.seconds
+    assert add.moves == ()
+    x + x  # after the block
+    assert len(p.records) == 2
+    assert state.context.observers == ()
+
+
+def test_a_decomposition_holds_its_parts():
+    with toy(without=["Softmax"]), pg.use_backend("toy"):
+        with pg.profile() as p:
+            pg.softmax(pg.asarray(X))
+        *parts, whole = p.records
+        assert brief(p)[-1] == ("Softmax", "toy", "decomposition", 0)
+        assert len(parts) >= 3
+        assert {r.depth for r in parts} == {1}
+        assert whole.own <= whole.seconds - sum(r.seconds for r in parts)
+        assert 0 < p.kernel_seconds <= p.seconds
+        for r in parts:
+            assert whole.start <= r.start
+            assert r.start + r.seconds <= whole.start + whole.seconds
+
+
+def test_a_composite_under_a_tape_is_noted_with_its_parts(backend):
+    with pg.profile() as p:
+        pg.grad(lambda x: pg.sum(pg.fused.matmul(x, x, activation="relu")))(
+            pg.ones((2, 2))
+        )
+    (whole,) = (r for r in p.records if r.kernel == "_FusedMatMul")
+    assert (whole.how, whole.depth) == ("decomposition", 0)
+    assert max(r.depth for r in p.records) >= 1
+    assert {r.how for r in p.records} <= HOWS
+
+
+def test_host_kernels_and_moves():
+    more = {"host": "cpu", "host_kernels": ["Unique"]}
+    with toy(without=["Unique"], **more), pg.use_backend("toy"):
+        x = pg.asarray(X)
+        with pg.profile() as p:
+            pg.unique_values(x)
+    (run,) = (r for r in p.records if r.kernel == "Unique")
+    assert (run.backend, run.how) == ("cpu", "host")
+    ways = [(m.source, m.target) for m in run.moves]
+    assert ways[0] == ("toy", "cpu")
+    assert set(ways[1:]) == {("cpu", "toy")}
+    assert run.moves[0].bytes == 16
+    assert p.moved == sum(m.bytes for m in run.moves) > 16
+
+
+def test_fallback(monkeypatch):
+    monkeypatch.setenv("PLUGRAD_FALLBACK", "allow")
+    with toy(without=["Add"]), pg.use_backend("toy"):
+        x = pg.asarray(X)
+        with pg.profile() as p:
+            x + x
+    assert brief(p) == [("Add", "cpu", "fallback", 0)]
+    assert "fallback" in str(p)
+
+
+def test_replicas_and_to_are_moves():
+    with toy():
+        with pg.use_backend("cpu"):
+            x = pg.asarray(X)
+            other = pg.asarray(X)
+        with pg.use_backend("toy"), pg.profile() as p:
+            x + x
+            x + x  # the replica is there
+            other.to("toy")
+    assert [len(r.moves) for r in p.records] == [1, 0, 1]
+    assert [r.kernel for r in p.records] == ["Add", "Add", "plugrad.To"]
+    assert p.moved == 32
+
+
+def test_the_peak_is_what_results_hold_at_once(backend):
+    x = pg.asarray(np.ones(1000, np.float32))
+    with pg.profile() as p:
+        for _ in range(5):
+            y = x + x
+            del y
+        y = x * x
+        z = y - x
+        del y, z
+        x + x
+    assert p.peak == 8000
+    assert [r.alive for r in p.records][:2] == [4000, 4000]
+    assert max(r.alive for r in p.records) == 8000
+    assert p.records[-1].alive == 4000
+
+
+def test_views_hold_no_memory_of_their_own_on_cpu():
+    with pg.use_backend("cpu"):
+        x = pg.asarray(np.ones(1000, np.float32))
+        with pg.profile() as p:
+            y = x + x
+            views = [pg.reshape(y, (10, 100)), y[10:], pg.broadcast_to(y, (9, 1000))]
+        assert len(views) == 3
+        assert p.peak == 4000
+
+
+def test_an_error_in_a_kernel_leaves_all_in_order(backend):
+    with pg.profile() as p:
+        with pytest.raises(ValueError, match="shapes"):
+            pg.ones((2,)) + pg.ones((3,))
+        with pytest.raises(IndexError):
+            pg.gather(pg.asarray(X), pg.asarray([9]))
+        pg.exp(1.0)
+    assert state.run is None
+    assert (p.records[-1].kernel, p.records[-1].depth) == ("Exp", 0)
+
+
+def test_other_threads_are_not_noted(backend):
+    with pg.profile() as p:
+        thread = threading.Thread(target=lambda: pg.exp(1.0))
+        thread.start()
+        thread.join()
+    assert p.records == []
+    assert "0 runs" in str(p)
+
+
+def test_blocks_nest_and_are_entered_once(backend):
+    with pg.profile() as outer:
+        pg.exp(1.0)
+        with pg.profile() as inner:
+            pg.exp(1.0)
+    assert [len(p.records) for p in (outer, inner)] == [2, 1]
+    with pytest.raises(RuntimeError, match="profile: a block is entered once"):
+        outer.__enter__()
+
+
+def test_the_table_is_sorted_by_cost():
+    def slow(a, b):
+        time.sleep(0.01)
+        return a * b
+
+    with toy(extra={"Multiply": slow}), pg.use_backend("toy"):
+        x = pg.asarray(np.ones((2, 3), np.float32))
+        with pg.profile() as p:
+            (x + x) * x * x
+    title, first, second, total = str(p).splitlines()
+    assert title.split()[:4] == ["kernel", "backend", "how", "calls"]
+    assert first.split()[:4] == ["Multiply", "toy", "implementation", "2"]
+    assert first.endswith("float32[2,3] float32[2,3]")
+    assert second.split()[:4] == ["Add", "toy", "implementation", "1"]
+    assert float(first.split()[4]) >= 20.0
+    assert re.match(
+        r"3 runs: \d+\.\d{3} ms in kernels of \d+\.\d{3} ms; at most", total
+    )
+
+
+def test_the_trace(tmp_path, backend):
+    path = tmp_path / "trace.json"
+    with toy(without=["Softmax"]):
+        x = pg.asarray(X)
+        with pg.use_backend("toy"), pg.profile() as p:
+            pg.pad(pg.softmax(x), [(1, 1)], constant_values=float("nan"))
+    p.to_chrome_trace(path)
+    refuse = lambda text: pytest.fail(f"{text} is not JSON")
+    trace = json.loads(path.read_text(), parse_constant=refuse)
+    events = trace["traceEvents"]
+    spans = [e for e in events if e["ph"] == "X"]
+    assert {e["ph"] for e in events} == {"M", "X", "C"}
+    assert len({(e["pid"], e["tid"]) for e in events}) == 1
+    runs = [e for e in spans if e["cat"] != "move"]
+    assert sorted(e["name"] for e in runs) == sorted(r.kernel for r in p.records)
+    starts = [e["ts"] for e in runs]
+    assert starts == sorted(starts)
+    assert starts[0] >= 0
+    whole = next(e for e in runs if e["name"] == "Softmax")
+    assert whole["args"]["inputs"] == "float32[4]"
+    assert whole["args"]["axis"] in ("-1", "0")
+    assert whole["cat"] == "decomposition"
+    (move,) = (e for e in spans if e["cat"] == "move")
+    assert move["name"] == f"{backend} to toy"
+    assert move["args"] == {"bytes": 16}
+    stack = []  # spans of one thread nest or are apart: else a viewer shows nonsense
+    for e in sorted(spans, key=lambda e: (e["ts"], -e["dur"])):
+        while stack and stack[-1] <= e["ts"]:
+            stack.pop()
+        ends = e["ts"] + e["dur"]
+        assert not stack or ends <= stack[-1] + 1e-6
+        stack.append(ends)
+    assert sum(e["ph"] == "C" for e in events) == len(p.records)
+
+
+def test_asynchronous_backends_are_waited_for():
+    waits = []
+    with toy() as arrays, pg.use_backend("toy"):
+        arrays.synchronize = lambda: (waits.append(1), time.sleep(0.002))
+        x = pg.asarray(X)
+        with pg.profile() as p:
+            x + x
+        assert len(waits) == 3
+        assert p.records[0].seconds >= 0.002
+        assert pg.time(lambda: x + x).seconds >= 0.002
+
+
+def test_time(backend):
+    calls = []
+
+    def f():
+        calls.append(state.context.observers)
+        time.sleep(0.002)
+        return pg.exp(pg.ones((100,)))
+
+    t = pg.time(f, repeat=3)
+    assert [len(observers) for observers in calls] == [1, 0, 0, 0]
+    assert 0.002 <= t.seconds <= t.mean
+    assert t.kernel_seconds > 0
+    assert t.peak >= 400
+    assert re.match(r"\d+\.\d{3} ms \(mean ", str(t))
+    with pytest.raises(ValueError, match="time: repeat must be at least 1, got 0"):
+        pg.time(f, repeat=0)
