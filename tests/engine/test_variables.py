@@ -73,3 +73,16 @@ def test_what_does_not_fit_is_refused_and_nothing_changes(backend):
         pg.variable_grads(lambda: pg.ones(()))
     with pytest.raises(ValueError, match="must return a scalar"):
         pg.variable_grads(lambda: v * 2.0)
+
+
+def test_variables_of_one_tensor_are_two(backend):
+    x = pg.asarray(1.0)
+    a, b = pg.Variable(x), pg.Variable(x)
+    _, grads = pg.variable_grads(lambda: 2.0 * a + 3.0 * b)
+    assert (grads[a].item(), grads[b].item()) == (2.0, 3.0)
+    a.assign(b.value)
+    _, grads = pg.variable_grads(lambda: 2.0 * a + 3.0 * b)
+    assert (grads[a].item(), grads[b].item()) == (2.0, 3.0)
+    x.dispose()
+    assert a.value.item() == 1.0
+    np.testing.assert_array_equal(np.asarray(a), 1.0)

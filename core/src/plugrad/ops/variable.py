@@ -8,6 +8,7 @@ import numpy as np
 
 from plugrad._context import keep, tapes
 from plugrad._dtypes import DType, differentiable
+from plugrad._engine import handle
 from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert
@@ -32,7 +33,7 @@ class Variable:
     def __init__(
         self, value: TensorLike, /, *, trainable: bool = True, name: str = ""
     ) -> None:
-        self._value = keep(_convert.asarray(value))
+        self._value = keep(handle(_convert.asarray(value)))
         self.trainable = trainable
         self.name = name
 
@@ -68,11 +69,16 @@ class Variable:
             raise ValueError(f"assign: {self!r} cannot hold shape {new.shape}")
         if new.dtype != self.dtype:
             raise TypeError(f"assign: {self!r} cannot hold {new.dtype}; cast it")
-        self._value = keep(new)
+        self._value = keep(handle(new))
 
     def numpy(self) -> np.ndarray[Any, DType]:
         """Return the values."""
         return self._value.numpy()
+
+    def __array__(
+        self, dtype: Any = None, copy: bool | None = None
+    ) -> np.ndarray[Any, DType]:
+        return self._value.__array__(dtype, copy)
 
     def __repr__(self) -> str:
         name = f"{self.name!r}, " if self.name else ""
