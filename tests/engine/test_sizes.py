@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 CORE = ROOT / "core/src/plugrad"
 CPU = ROOT / "plugins/cpu/src/plugrad_cpu"
 ROOMS = {
-    "ops": (sorted(CORE.glob("ops/*.py")), 7500),
+    "ops": (sorted(CORE.glob("ops/*.py")), 9000),
     "the path of an op": (sorted({*CORE.glob("_[a-z]*.py"), CORE / "plugin.py"}), 3000),
     "geometry": ([CORE / "geometry.py"], 500),
     "tools": (sorted(CORE.glob("tools/*.py")), 1300),

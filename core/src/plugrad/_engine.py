@@ -199,8 +199,17 @@ def run_kernel(name: str, inputs: list[Tensor | None], attrs: dict[str, Any]) ->
     if kernel.normalize is not None and set(attrs) != set(kernel.attrs):
         attrs = kernel.normalize(*specs(inputs), **attrs)
     if set(attrs) != set(kernel.attrs):
-        given = ", ".join(attrs) or "none"
-        raise TypeError(f"run_kernel: {kernel} takes other attributes than {given}")
+        lacks = ", ".join(a for a in kernel.attrs if a not in attrs) or "nothing"
+        surplus = ", ".join(a for a in attrs if a not in kernel.attrs) or "nothing"
+        raise TypeError(f"run_kernel: {kernel} lacks {lacks}, and has no {surplus}")
+    numbers = [x for x in inputs if x is not None and x.dtype.kind != "b"]
+    dtypes = {x.dtype for x in numbers} if kernel.broadcasts else set()
+    if len(dtypes) > 1:
+        met = " and ".join(sorted(map(str, dtypes)))
+        raise TypeError(
+            f"run_kernel: {kernel.name} takes inputs of one dtype, got {met}; the op "
+            f"{kernel.op} promotes, a kernel does not"
+        )
     outputs = _run(kernel, tuple(inputs), attrs)
     return outputs[0] if kernel.single else outputs
 

@@ -23,7 +23,13 @@ hookimpl = pluggy.HookimplMarker("plugrad")
 
 
 class Arrays(Protocol):
-    """How a backend moves values in and out of its own array type."""
+    """How a backend moves values in and out of its own array type.
+
+    What it may have besides: ``synchronize()`` waits for what a device has taken on,
+    ``peak()`` gives the most bytes it has held, ``to_dlpack(native)`` and
+    ``from_dlpack(x)`` share memory with others. A native array with a ``base`` is a
+    view of it, for ``plugrad.memory``.
+    """
 
     def upload(self, values: np.ndarray[Any, Any]) -> Any:
         """Return a native copy of ``values``, or ``values`` where they are native."""

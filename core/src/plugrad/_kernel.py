@@ -166,7 +166,7 @@ class Kernel:
         fixed = len(self.inputs) - (self.variadic is not None)
         surplus = len(values) - fixed
         if surplus < 0 or (surplus and self.variadic is None):
-            raise TypeError(f"{self.name}: {len(values)} inputs do not fit {self}")
+            raise TypeError(f"{self.op}: {len(values)} inputs do not fit {self}")
         bound, rest = {}, list(values)
         for name in self.inputs:
             take = surplus if name == self.variadic else 1

@@ -188,8 +188,18 @@ class _Tally:
 
 
 def memory(opened: Mapping[str, OpenBackend]) -> Memory:
-    """Return what all tensors hold that the garbage collector knows."""
+    """Return what all tensors hold that the garbage collector knows.
+
+    What still lives on a backend that has been removed is under ``"name (removed)"``.
+    """
     tallies = {home: _Tally() for home in opened.values()}
+    gone: dict[str, _Tally] = {}  # several of one name may have been removed
+
+    def of(home: OpenBackend) -> _Tally:
+        if home in tallies:
+            return tallies[home]
+        return gone.setdefault(f"{home.name} (removed)", _Tally())
+
     for x in gc.get_objects():
         if type(x) is not Tensor:
             continue
@@ -197,20 +207,21 @@ def memory(opened: Mapping[str, OpenBackend]) -> Memory:
         data, replicas = getattr(x, "_data", None), getattr(x, "_replicas", None)
         if home is NOWHERE or data is None:
             continue
-        tally = tallies.setdefault(home, _Tally())
+        tally = of(home)
         tally.tensors += 1
         tally.add(data, home)
         for other, native in (replicas or {}).copy().items():
             if other is not home:
-                tally = tallies.setdefault(other, _Tally())
+                tally = of(other)
                 tally.add(native, other)
                 tally.held.append(native)
                 tally.replicas.add(id(native))
-    return Memory({home.name: _of(home, tally) for home, tally in tallies.items()})
+    found = {home.name: _of(home, tally) for home, tally in tallies.items()}
+    return Memory(found | {name: _of(None, tally) for name, tally in gone.items()})
 
 
-def _of(home: OpenBackend, tally: _Tally) -> OfBackend:
-    peak = getattr(home.runtime.arrays, "peak", None)
+def _of(home: OpenBackend | None, tally: _Tally) -> OfBackend:
+    peak = None if home is None else getattr(home.runtime.arrays, "peak", None)
     return OfBackend(
         tally.tensors,
         len(tally.replicas),
