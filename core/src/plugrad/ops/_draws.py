@@ -18,13 +18,14 @@ import itertools
 import os
 from collections.abc import Callable
 from math import factorial, sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
-Stream = np.random.Philox
+if TYPE_CHECKING:  # numpy.random takes 10 ms to import: at the first draw is soon
+    Stream = np.random.Philox
 
 CHUNK = 1 << 14  # numbers at a time, so that they stay in the cache; even
 
@@ -46,7 +47,8 @@ class Streams:
 
     def next(self) -> Stream:
         """Return the stream of another call; no call with a seed of its own has it."""
-        return Stream(key=self.key + (1 << 64), counter=next(self.calls) << 192)
+        counter = next(self.calls) << 192
+        return np.random.Philox(key=self.key + (1 << 64), counter=counter)
 
 
 process = Streams(None)
@@ -69,7 +71,7 @@ if hasattr(os, "register_at_fork"):
 
 def stream(seed: int | None) -> Stream:
     """Return the stream of a seed, or the next one of the process."""
-    return process.next() if seed is None else Stream(key=seed)
+    return process.next() if seed is None else np.random.Philox(key=seed)
 
 
 # --- words to uniform numbers ----------------------------------------------------
