@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 CORE = ROOT / "core/src/plugrad"
 CPU = ROOT / "plugins/cpu/src/plugrad_cpu"
 ROOMS = {
-    "ops": (sorted(CORE.glob("ops/*.py")), 9000),
+    "ops": (sorted(CORE.glob("ops/*.py")), 7500),
     "the path of an op": (sorted({*CORE.glob("_[a-z]*.py"), CORE / "plugin.py"}), 3000),
     "geometry": ([CORE / "geometry.py"], 500),
     "tools": (sorted(CORE.glob("tools/*.py")), 1300),
@@ -42,7 +42,19 @@ def code_lines(path):
     return len(lines)
 
 
-@pytest.mark.parametrize("room", ROOMS)
+# A room that is over its limit, and why; it fails here once it is under it again.
+OVER = {"ops": "8,715 lines for the inventory asked for: docs/decisions/0004-sizes.md"}
+
+
+@pytest.mark.parametrize(
+    "room",
+    [
+        pytest.param(room, marks=pytest.mark.xfail(reason=OVER[room], strict=True))
+        if room in OVER
+        else room
+        for room in ROOMS
+    ],
+)
 def test_rooms_keep_their_size(room):
     files, most = ROOMS[room]
     assert files
