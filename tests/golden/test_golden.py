@@ -61,7 +61,9 @@ def test_error(case: Handle, backend: str, record_property: Any) -> None:
     before = detours.copy()
     try:
         verdict(case, backend, record_property)
-    except AssertionError:
+    except AssertionError as error:
+        if "; TensorFlow.js says: " not in str(error):  # an error, but not a clear one
+            raise
         ran = {name for name, _, how in detours - before if how == "decomposition"}
         unchecked = {name for name in ran if registry.contracts[name].checks}
         if not unchecked:
