@@ -7,6 +7,7 @@
 #   make test-all             the same with every case, soaks and fuzz
 #   make test ARGS="-k relu"  further arguments of pytest
 #   make docs                 write docs/kernels.md anew
+#   make peers                install what benchmarks/workloads.py --peers compares with
 #   make clean                remove whatever these targets have made
 
 PYTHON ?= python3
@@ -18,7 +19,8 @@ PYTEST := $(RUN) -m pytest --primitives
 STAMP := $(VENV)/.installed
 PIP := $(RUN) -m pip --quiet --disable-pip-version-check
 ROOMS := $(patsubst %/pyproject.toml,%,$(wildcard \
-	core/pyproject.toml plugins/*/pyproject.toml tests/conformance/pyproject.toml))
+	core/pyproject.toml plugins/*/pyproject.toml tests/conformance/pyproject.toml \
+	examples/gradient_packs/pyproject.toml))
 
 # The stamp says where it was made: the scripts of a moved .venv run the old checkout.
 ifneq ($(wildcard $(STAMP)),)
@@ -27,7 +29,7 @@ $(STAMP): moved
 endif
 endif
 
-.PHONY: demo test test-all check clean docs moved
+.PHONY: demo test test-all check clean docs moved peers
 .DELETE_ON_ERROR:
 
 test: check
@@ -61,10 +63,17 @@ $(VENV)/.group-%: $(STAMP)
 	$(PIP) install --group $*
 	@touch $@
 
+NPM := benchmarks/peers
+peers: $(VENV)/.group-bench $(NPM)/node_modules
+
+$(NPM)/node_modules: $(NPM)/package-lock.json
+	npm ci --prefix $(NPM) --no-audit --no-fund
+	@touch $@
+
 moved:
 	rm -rf $(VENV)
 
 clean:
-	rm -rf $(VENV) out .cache .*_cache .hypothesis build dist
+	rm -rf $(VENV) $(NPM)/node_modules out .cache .*_cache .hypothesis build dist
 	rm -rf $(foreach room,$(ROOMS),$(room)/build $(room)/dist $(room)/src/*.egg-info)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

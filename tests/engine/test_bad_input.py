@@ -6,8 +6,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad.plugin import Backend, Kernel, run, same
-
-from tests.toy import toy
+from plugrad_conformance.toy import toy
 
 BAD_GRAD = [
     (lambda x: x, ValueError, r"must return a scalar, got shape \(2,\)"),

@@ -1,6 +1,7 @@
 """The catalog is complete: contracts, shapes, decompositions, gradients, names.
 
-A gap is either filled or has a reason in a table here or in ``tests/primitives.py``.
+A gap is either filled or has a reason in a table here or in ``primitives.py`` of
+plugrad_conformance.
 The golden cases are run twice, with an observer: on cpu, and on a backend that has the
 primitives alone, where it shows what decomposes into what.
 """
@@ -20,11 +21,11 @@ from plugrad import _discovery
 from plugrad._context import observing
 from plugrad._registry import registry
 from plugrad._tape import spec
+from plugrad_conformance.golden import cases, judge, reach
+from plugrad_conformance.primitives import DATA_DEPENDENT, HOST, PRIMITIVES
+from plugrad_conformance.toy import toy
 
-from tests.golden import cases, judge, reach
-from tests.primitives import DATA_DEPENDENT, HOST, PRIMITIVES
 from tests.surface import ops, public
-from tests.toy import toy
 
 TESTS = Path(__file__).parents[1]
 TFJS = json.loads((TESTS / "data" / "tfjs_kernels.json").read_text())
@@ -136,7 +137,7 @@ def due(names):
 def sweep():
     """Run every golden case that has a row, and ``RUNS``.
 
-    Whether the results are right is asked in ``tests/golden``.
+    Whether the results are right is asked in ``plugrad_conformance.golden``.
     """
     for name, row in reach.KERNELS.items():
         for case in cases.handles("kernels", name):
@@ -360,8 +361,8 @@ def test_every_public_name_says_what_it_is():
 def mentioned():
     """Return the dotted names after ``pg.`` in all tests but those of completeness."""
     found = set()
-    for path in [*TESTS.glob("*.py"), *TESTS.glob("*/*.py"), *TESTS.glob("golden/*/*")]:
-        if path.suffix == ".py" and path.name not in COMPLETENESS:
+    for path in TESTS.rglob("*.py"):
+        if path.name not in COMPLETENESS:
             found |= _mentioned(ast.parse(path.read_text()))
     return found
 

@@ -7,9 +7,8 @@ import plugrad as pg
 import pytest
 from plugrad._engine import detours
 from plugrad.plugin import Backend
-
-from tests.check import check_gradients
-from tests.toy import toy
+from plugrad_conformance.check import check_gradients
+from plugrad_conformance.toy import toy
 
 X = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
 

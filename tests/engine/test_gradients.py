@@ -10,8 +10,7 @@ import pytest
 from plugrad._context import taping
 from plugrad._tape import Tape
 from plugrad.plugin import Kernel, run, same
-
-from tests.toy import toy
+from plugrad_conformance.toy import toy
 
 # f = exp(x²) at 0.7: f'' = f·(2 + 4x²), f''' = f·(12x + 8x³)
 SECOND, THIRD = 6.4640, 18.1905

@@ -4,9 +4,8 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad.plugin import Backend, Kernel, Runtime, run, same
+from plugrad_conformance.toy import toy
 from plugrad_cpu.arrays import NumpyArrays
-
-from tests.toy import toy
 
 
 def test_get_kernel_shows_what_is_in_force(backend):

@@ -4,8 +4,7 @@ import threading
 
 import numpy as np
 import plugrad as pg
-
-from tests.toy import toy
+from plugrad_conformance.toy import toy
 
 STEPS = 3000
 

@@ -11,13 +11,13 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad._registry import registry
+from plugrad_conformance.check import check_gradients
 
-from tests.check import check_gradients
 from tests.docs.blocks import blocks, promised
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "examples" / "guide"
-TEXT = (ROOT / "docs" / "custom.md").read_text()
+TEXT = (ROOT / "docs" / "guide.md").read_text()
 PROGRAMS = {
     path.stem: path for path in [*GUIDE.glob("*.py"), GUIDE / "plugin" / "program.py"]
 }
@@ -27,10 +27,11 @@ SECTIONS = [
     "Gradient",
     "Kernel registry",
     "Gradient registry",
-    "Custom op",
-    "Custom kernel",
-    "Custom gradient",
-    "custom_grad",
+    "Code organisation",
+    "Custom ops",
+    "Custom kernels",
+    "Custom gradients",
+    "customGrad: `custom_grad`",
     "All of it in a plugin",
 ]
 

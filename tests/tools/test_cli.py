@@ -10,8 +10,7 @@ import pytest
 from plugrad._registry import registry
 from plugrad.plugin import Backend, Kernel
 from plugrad.tools import cli
-
-from tests.toy import toy
+from plugrad_conformance.toy import toy
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import plugrad as pg
 import pytest
 from plugrad import _context
 from plugrad.plugin import Kernel, broadcasted, gradients, run, same
-
-from tests.toy import toy
+from plugrad_conformance.toy import toy
 
 X = np.arange(1.0, 5.0, dtype=np.float32)
 HERE = __file__

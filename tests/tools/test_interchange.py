@@ -14,8 +14,7 @@ import pytest
 from plugrad import _dtypes
 from plugrad.ops import _processes
 from plugrad.plugin import Backend, Runtime
-
-from tests.toy import CountingArrays, toy
+from plugrad_conformance.toy import CountingArrays, toy
 
 DTYPES = [name for name in _dtypes.DTYPES if name != "string"]
 LAYOUTS = {

@@ -8,8 +8,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad._dtypes import DTYPES
-
-from tests.toy import toy
+from plugrad_conformance.toy import toy
 
 reason = "needs safetensors, of the extra: pip install plugrad[io]"
 safetensors = pytest.importorskip("safetensors", reason=reason)

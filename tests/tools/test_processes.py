@@ -12,8 +12,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad._registry import registry
-
-from tests.toy import toy
+from plugrad_conformance.toy import toy
 
 pytestmark = [  # of Python 3.12, and of JAX, if another test has imported it
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),

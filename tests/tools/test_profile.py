@@ -8,9 +8,9 @@ import time
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad import _entries
 from plugrad._context import state
-
-from tests.toy import toy
+from plugrad_conformance.toy import toy
 
 X = np.arange(1.0, 5.0, dtype=np.float32)
 HOWS = {"implementation", "decomposition", "host", "fallback"}
@@ -105,6 +105,53 @@ def test_replicas_and_to_are_moves():
     assert [len(r.moves) for r in p.records] == [1, 0, 1]
     assert [r.kernel for r in p.records] == ["Add", "Add", "plugrad.To"]
     assert p.moved == 32
+
+
+def test_uploads_and_downloads(tmp_path, backend):
+    x = pg.asarray(X)
+    with pg.profile() as p:
+        y = pg.asarray(np.ones((2, 3), np.float32))
+        x.numpy()
+        y.tolist()
+        thread = threading.Thread(target=x.numpy)
+        thread.start()
+        thread.join()
+    x.numpy()  # after the block
+    brief = [(t.what, t.backend, t.values.shape, t.bytes) for t in p.transfers]
+    assert brief == [
+        ("upload", backend, (2, 3), 24),
+        ("download", backend, (4,), 16),
+        ("download", backend, (2, 3), 24),
+    ]
+    starts = [t.start for t in p.transfers]
+    assert starts == sorted(starts)
+    assert all(0 < t.seconds <= p.seconds for t in p.transfers)
+    assert p.records == []
+    *_, up, down = str(p).splitlines()
+    assert up.startswith("1 uploads: 24 bytes in 0.")
+    assert down.startswith("2 downloads: 40 bytes in 0.")
+    p.to_chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    spans = [(e["name"], e["cat"], e["args"]) for e in events if e["ph"] == "X"]
+    assert spans[0] == (
+        f"upload {backend}",
+        "upload",
+        {"values": "float32[2,3]", "bytes": 24},
+    )
+    assert len(spans) == 3
+    assert _entries.watchers == ()
+
+
+def test_a_move_is_no_upload_and_no_download():
+    more = {"host": "cpu", "host_kernels": ["Unique"]}
+    with toy(without=["Unique"], **more), pg.use_backend("toy"):
+        x = pg.asarray(X)
+        with pg.profile() as p:
+            pg.unique_values(x)
+            x.to("cpu")
+            pg.asarray(X)
+    assert p.moved > 16
+    assert [t.what for t in p.transfers] == ["upload"]
 
 
 def test_the_peak_is_what_results_hold_at_once(backend):

@@ -67,9 +67,14 @@ class Run:
 
 
 class Overrides:
-    """The gradients that the scopes of a thread put over all others, inner last."""
+    """The gradients that the scopes of a thread put over all others, inner last.
 
-    def __init__(self, layers: tuple[Mapping[str, Rules], ...]) -> None:
+    Each layer holds for one backend, or for all of them (None).
+    """
+
+    def __init__(
+        self, layers: tuple[tuple[str | None, Mapping[str, Rules]], ...]
+    ) -> None:
         self.layers = layers
         self.plans: dict[tuple[Any, ...], Plan | None] = {}
         self.under = registry.plans  # another object once a gradient has changed

@@ -5,14 +5,14 @@ Map: backends; kernels; gradients; ``engine``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from . import _context, _discovery, _engine
 from ._entries import Plugin
 from ._hooks import Backend
-from ._kernel import Kernel, Rules
+from ._kernel import Kernel, Rules, suggest
 from ._registry import registry
 
 # --- backends --------------------------------------------------------------------
@@ -169,21 +169,48 @@ def get_gradient(kernel: str) -> Rules:
 
 
 def override_gradient(
-    kernel: str, *, linear: bool = True, **functions: Callable[..., Any] | None
+    kernel: str,
+    *,
+    backend: str | None = None,
+    linear: bool = True,
+    **functions: Callable[..., Any] | None,
 ) -> _context.Scope:
     """Replace gradient functions of ``kernel`` inside the ``with`` block.
 
-    What is recorded inside keeps the replacement, whenever it is pulled back.
+    What is recorded inside keeps the replacement, whenever it is pulled back. The
+    arguments are those of ``register_gradient``.
     """
     _discovery.load()
     rules = registry.user_rules("override_gradient", kernel, functions, linear)
-    return _engine.override({kernel: rules})
+    return _engine.override({kernel: rules}, backend)
 
 
-def use_gradients(pack: str) -> _context.Scope:
-    """Use a gradient pack of a plugin inside the ``with`` block."""
+def use_gradients(
+    pack: str, *, kernels: Sequence[str] | None = None, backend: str | None = None
+) -> _context.Scope:
+    """Use a gradient pack of a plugin inside the ``with`` block.
+
+    Args:
+        pack: Its name.
+        kernels: Only its gradients of these kernels.
+        backend: Only for what runs on this backend.
+
+    Raises:
+        ValueError: There is no such pack, or it has nothing for one of the kernels.
+
+    """
     _discovery.load()
-    return _engine.override(registry.pack(pack))
+    layer = registry.pack(pack)
+    if kernels is not None:
+        wanted = (kernels,) if isinstance(kernels, str) else tuple(kernels)
+        for kernel in wanted:
+            if kernel not in layer:
+                raise ValueError(
+                    f"use_gradients: pack {pack!r} has no gradient of {kernel!r}"
+                    f"{suggest(str(kernel), layer)}; it has {', '.join(layer)}"
+                )
+        layer = {kernel: layer[kernel] for kernel in wanted}
+    return _engine.override(layer, backend)
 
 
 # --- the engine ------------------------------------------------------------------

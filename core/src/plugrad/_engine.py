@@ -401,10 +401,12 @@ _SAME = plan(
 # --- which gradient --------------------------------------------------------------
 
 
-def override(layer: Mapping[str, Rules]) -> Scope:
+def override(layer: Mapping[str, Rules], backend: str | None) -> Scope:
     """Put rules over all others, in this thread, inside the block."""
+    if backend is not None:
+        registry.known(backend, "override_gradient")
     outer = state.context.overrides.layers if state.context.overrides else ()
-    return Scope(overrides=Overrides((*outer, layer)))
+    return Scope(overrides=Overrides((*outer, (backend, layer))))
 
 
 def rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, Rule | None]:
@@ -412,8 +414,10 @@ def rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, Rule | Non
     found: dict[str, Rule | None] = {}
     for _, table in registry.rule_layers(kernel, backend.name):
         found.update(table)
-    for layer in state.context.overrides.layers if state.context.overrides else ():
-        found.update(layer.get(kernel.name, {}))
+    scopes = state.context.overrides.layers if state.context.overrides else ()
+    for only, layer in scopes:
+        if only in (None, backend.name):
+            found.update(layer.get(kernel.name, {}))
     return found
 
 

@@ -1,14 +1,16 @@
 """What the registry keeps: plugins and their phases, open backends, layers of kernels.
 
-Map: ``Plugin`` (who registered something), ``OpenBackend`` (what the engine reads),
-``Layer`` (one implementation among several).
+Map: ``Plugin`` (who registered something), ``OpenBackend`` (what the engine reads) and
+who watches its transfers, ``Layer`` (one implementation among several).
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,11 +86,47 @@ class OpenBackend:
                 f"backend {self.name!r} has no {dtype}; pass dtype= one of {have}"
             )
         one = canonical(dtype)  # unpickled arrays bring equal, other objects
-        return self.runtime.arrays.upload(values if dtype is one else values.view(one))
+        values = values if dtype is one else values.view(one)
+        if not watchers:
+            return self.runtime.arrays.upload(values)
+        start = perf_counter()
+        native = self.runtime.arrays.upload(values)
+        self._tell("upload", native, start)
+        return native
 
     def download(self, native: Native) -> np.ndarray[Any, DType]:
         """Return the values of a native array."""
-        return self.runtime.arrays.download(native)
+        if not watchers:
+            return self.runtime.arrays.download(native)
+        start = perf_counter()
+        values = self.runtime.arrays.download(native)
+        self._tell("download", native, start)
+        return values
+
+    def _tell(self, what: str, native: Native, start: float) -> None:
+        for watcher in watchers:
+            watcher(what, self, native, start)
+
+
+# Called after each upload and download of the process, in its thread, with the time at
+# which it began; replaced and never changed.
+Watcher = Callable[[str, OpenBackend, Native, float], None]
+watchers: tuple[Watcher, ...] = ()
+_watching = threading.Lock()
+
+
+def watch(watcher: Watcher) -> None:
+    """Tell ``watcher`` of every upload and download from now on."""
+    global watchers
+    with _watching:
+        watchers = (*watchers, watcher)
+
+
+def unwatch(watcher: Watcher) -> None:
+    """Tell ``watcher`` no more."""
+    global watchers
+    with _watching:
+        watchers = tuple(w for w in watchers if w != watcher)
 
 
 class Layer(NamedTuple):

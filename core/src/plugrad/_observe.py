@@ -27,16 +27,15 @@ def tidy() -> Tidy: ...
 @overload
 def tidy(f: Callable[[], T], /) -> T: ...
 def tidy(f: Callable[[], Any] | None = None, /) -> Any:
-    """Return ``f()`` and dispose everything else that ops have made inside.
+    """Return ``f()`` and dispose everything else that has been made inside.
 
     Without ``f`` it is a context manager: ``with tidy(): ...``.
 
     What is returned, in nested dicts, lists and tuples, stays; so does what ``keep``
     has been told, and what a variable was given. Blocks nest: what an inner one leaves
     belongs to the outer one. An error disposes too. Only handles are emptied: views,
-    and what a tape has saved, stay valid. Tensors that no kernel makes (those of
-    ``asarray``), and those of other threads, are left to Python, which frees every
-    tensor when its last handle goes.
+    and what a tape has saved, stay valid. The tensors of other threads are left to
+    Python, which frees every tensor when its last handle goes.
 
     Raises:
         TypeError: ``f`` returned a generator or a coroutine.
@@ -97,8 +96,9 @@ def profile() -> Profile:
     the peak of what the results held. ``print(p)`` shows a table, costly kernels first;
     ``p.to_chrome_trace(path)`` writes a file for https://ui.perfetto.dev;
     ``p.records`` has everything. A run inside a decomposition has a ``depth``. Where
-    arrays of a backend have ``synchronize()``, each run is waited for. Uploads by
-    ``asarray`` and downloads by ``numpy()`` are no runs.
+    arrays of a backend have ``synchronize()``, each run is waited for.
+    ``p.transfers`` are the uploads (``asarray``, constants that ops need) and downloads
+    (``numpy()``, ``item()``), which are no runs.
     """
     from .tools.profile import Profile
 

@@ -185,7 +185,7 @@ class Registry:
     def close(self, name: str) -> None:
         """Forget a backend and everything its owner and its extensions brought."""
         with self.lock:
-            self._known(name, "remove_backend")
+            self.known(name, "remove_backend")
             del self._claims[name]
             opened = self.opened.get(name)
             self.opened = {n: b for n, b in self.opened.items() if n != name}
@@ -235,7 +235,7 @@ class Registry:
         for name in runtime.host_kernels:
             self.contract(name, f"host kernels of {owner}")
         if runtime.host is not None:
-            self._known(runtime.host, f"host of {backend.name!r}, from {owner}")
+            self.known(runtime.host, f"host of {backend.name!r}, from {owner}")
         self._check(runtime.kernels, f"kernels of {owner}")
         own = {
             (name, backend.name): rules(
@@ -303,7 +303,7 @@ class Registry:
         """Add the user's implementation over all others."""
         with self.lock:
             _fits(self.contract(name, "register_kernel"), function, "register_kernel")
-            self._known(backend, "register_kernel")
+            self.known(backend, "register_kernel")
             layer = Layer(USER, function, self.user, dispose)
             under = self.kernels.get((name, backend), [])
             self.kernels[name, backend] = [layer, *under]
@@ -313,7 +313,7 @@ class Registry:
         """Remove the user's last implementation; what was under it shows again."""
         with self.lock:
             self.contract(name, "unregister_kernel")
-            self._known(backend, "unregister_kernel")
+            self.known(backend, "unregister_kernel")
             layers = self.kernels.get((name, backend))
             if not layers or layers[0].rank != USER:
                 raise ValueError(
@@ -325,7 +325,8 @@ class Registry:
         if layers[0].dispose is not None:
             layers[0].dispose()
 
-    def _known(self, backend: str, who: str) -> None:
+    def known(self, backend: str, who: str) -> None:
+        """Raise unless there is a backend of this name, open or not."""
         if backend not in self._claims:
             raise self._unknown(backend, who)
 
@@ -349,7 +350,7 @@ class Registry:
         """Put the user's rules on top."""
         with self.lock:
             if backend is not None:
-                self._known(backend, "register_gradient")
+                self.known(backend, "register_gradient")
             self._user_gradients.append((name, backend, table))
             self.plans = {}
 

@@ -36,4 +36,4 @@ def plugrad_kernels() -> list[Extension]:
 @hookimpl
 def plugrad_gradients() -> list[GradientPack]:
     """Return what the engine asks for when it first needs a gradient."""
-    return [GradientPack("guided", open=open_gradients, linear=False)]
+    return [GradientPack("guided_relu", open=open_gradients, linear=False)]

@@ -10,5 +10,5 @@ with pg.use_backend("cpu"):
 x = pg.asarray([-1.0, 2.0, 3.0])
 score = lambda x: pg.sum(pg.relu(x) * pg.asarray([1.0, 1.0, -1.0]))
 print(pg.grad(score)(x).tolist())  # [0.0, 1.0, -1.0]
-with pg.use_gradients("guided"):
+with pg.use_gradients("guided_relu"):
     print(pg.grad(score)(x).tolist())  # [0.0, 1.0, 0.0]

@@ -306,8 +306,8 @@ def _rules(kernel: Kernel, backend: OpenBackend) -> list[Row]:
     overrides = _context.state.context.overrides
     layers = [
         ("scope", layer[kernel.name])
-        for layer in reversed(overrides.layers if overrides else ())
-        if kernel.name in layer
+        for only, layer in reversed(overrides.layers if overrides else ())
+        if kernel.name in layer and only in (None, backend.name)
     ]
     layers += reversed(registry.rule_layers(kernel, backend.name))
     rows: list[Row] = []

@@ -12,7 +12,7 @@ import numpy as np
 from plugrad._dtypes import DType, canonical
 from plugrad._engine import active
 from plugrad._tensor import HOST, Tensor
-from plugrad.ops._convert import asarray
+from plugrad.ops._convert import asarray, made
 from plugrad.ops.variable import Variable
 
 
@@ -60,7 +60,7 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Tensor:
         raise TypeError(
             f"from_dlpack: backend {backend.name!r} has no {native.dtype}; cast first"
         )
-    return Tensor(native, backend)
+    return made(Tensor(native, backend))
 
 
 def _on_host(x: Any) -> np.ndarray[Any, DType]:

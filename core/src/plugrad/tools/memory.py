@@ -76,6 +76,10 @@ class Tidy:
             if not any([y is x for x in inputs]):  # a decomposition may hand it on
                 self._made.add(y)
 
+    def made(self, x: Tensor) -> None:
+        """Note what no run has made: ``asarray``, say."""
+        self._made.add(x)
+
     def keep(self, x: Tensor) -> None:
         """Leave ``x`` alone at the end."""
         self._kept.add(x)

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
-from plugrad import _context
+from plugrad import _context, _entries
 from plugrad._context import Move, Run, state
 from plugrad._entries import OpenBackend
 from plugrad._kernel import Kernel, Spec
@@ -69,6 +69,27 @@ class Record:
     moves: tuple[Move, ...]
 
 
+class Transfer(NamedTuple):
+    """Values that went from the host to a backend, or back.
+
+    Attributes:
+        what: "upload" or "download".
+        backend: Its name.
+        values: Their shape and dtype.
+        bytes: What they hold on the backend.
+        start: Seconds since the block began.
+        seconds: How long it took.
+
+    """
+
+    what: str
+    backend: str
+    values: Spec
+    bytes: int
+    start: float
+    seconds: float
+
+
 class Alive:
     """How many bytes results hold, and the most they ever held."""
 
@@ -103,12 +124,14 @@ class Profile:
 
     Attributes:
         records: The runs, in the order of their ends.
+        transfers: Uploads and downloads, without those of moves between backends.
         seconds: How long the block took, observers included.
 
     """
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.transfers: list[Transfer] = []
         self.seconds = 0.0
         self._alive = Alive()
         self._thread = threading.current_thread()
@@ -138,12 +161,14 @@ class Profile:
         self._scope = _context.observing(self)
         self._scope.__enter__()
         synchronize()
+        _entries.watch(self._transferred)
         self._since = perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
         synchronize()
         self.seconds = perf_counter() - self._since
+        _entries.unwatch(self._transferred)
         self._scope.__exit__(*_)
 
     def __call__(
@@ -156,6 +181,8 @@ class Profile:
         """Note a run that has just ended."""
         run = state.run
         assert run is not None  # the engine calls observers in a run
+        for move in run.moves:  # which are noted with the run
+            self._forget(move.start - self._since, move.seconds)
         before = perf_counter()
         _wait(run.where)
         waited = perf_counter() - before
@@ -182,6 +209,24 @@ class Profile:
                 tuple(run.moves),
             )
         )
+
+    def _transferred(
+        self, what: str, backend: OpenBackend, native: Native, start: float
+    ) -> None:
+        """Note an upload or a download of this thread."""
+        if threading.current_thread() is self._thread:
+            seconds = perf_counter() - start
+            size = backend.runtime.arrays.nbytes(native)
+            values = Spec(native.shape, native.dtype)
+            self.transfers.append(
+                Transfer(what, backend.name, values, size, start - self._since, seconds)
+            )
+
+    def _forget(self, start: float, seconds: float) -> None:
+        """Drop the transfers that a move consists of."""
+        self.transfers = [
+            t for t in self.transfers if not start <= t.start <= start + seconds
+        ]
 
     # --- the table ---------------------------------------------------------------
 
@@ -213,6 +258,12 @@ class Profile:
             f"{self.seconds * 1e3:.3f} ms; at most {self.peak:,} bytes at once, "
             f"{self.moved:,} moved"
         )
+        for what in ("upload", "download"):
+            if some := [t for t in self.transfers if t.what == what]:
+                lines.append(
+                    f"{len(some):,} {what}s: {sum(t.bytes for t in some):,} bytes in "
+                    f"{sum(t.seconds for t in some) * 1e3:.3f} ms"
+                )
         return "\n".join(lines)
 
     # --- the trace ---------------------------------------------------------------
@@ -220,8 +271,8 @@ class Profile:
     def to_chrome_trace(self, path: str | os.PathLike[str], /) -> None:
         """Write the runs as a trace that ui.perfetto.dev and chrome://tracing open.
 
-        Runs inside decompositions and moves lie under what they belong to; a counter
-        shows the bytes that results held.
+        Runs inside decompositions, moves, uploads and downloads lie under what they
+        belong to; a counter shows the bytes that results held.
         """
         where = {"pid": os.getpid(), "tid": self._thread.native_id or 0}
         events: list[dict[str, Any]] = [
@@ -247,6 +298,10 @@ class Profile:
                 name, start = f"{m.source} to {m.target}", m.start - self._since
                 events.append({**where, **_span(name, "move", start, m.seconds)})
                 events[-1]["args"] = {"bytes": m.bytes}
+        for t in self.transfers:
+            name = f"{t.what} {t.backend}"
+            events.append({**where, **_span(name, t.what, t.start, t.seconds)})
+            events[-1]["args"] = {"values": _short(t.values), "bytes": t.bytes}
         for r in self.records:
             count = {"ph": "C", "name": "bytes of results", **where}
             ends = (r.start + r.seconds) * 1e6

@@ -1,0 +1,32 @@
+"""The light module: names the packs, and imports nothing until one is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from plugrad.plugin import GradientPack, hookimpl
+
+Rules = Mapping[str, Mapping[str, Callable[..., object] | None]]
+
+
+def pack(name: str, *, linear: bool) -> GradientPack:
+    """Return the pack whose rules have this name in the module ``rules``."""
+
+    def open_pack() -> Rules:
+        from . import rules
+
+        return rules.PACKS[name]
+
+    return GradientPack(name, open=open_pack, linear=linear)
+
+
+@hookimpl
+def plugrad_gradients() -> list[GradientPack]:
+    """Return the packs; whether a rule is linear in the cotangent decides on jvp."""
+    return [
+        pack("clipped", linear=False),
+        pack("deconvnet", linear=False),
+        pack("guided", linear=False),
+        pack("reversed", linear=True),
+        pack("straight_through", linear=True),
+    ]

@@ -1,0 +1,1 @@
+"""The tests that every backend of plugrad passes, and the pytest plugin for them."""

@@ -1,0 +1,419 @@
+"""Decides whether plugrad answers a golden case.
+
+``judge`` demands what TensorFlow.js answers, unless ``exceptions.toml`` lists the case:
+then it must answer otherwise (or the entry is stale), and ``instead`` must hold.
+
+Map: values, gradients, errors; finite differences; exceptions; ``judge``.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+
+from . import instead as checks
+from .cases import EXACT, KINDS, Array, Case, Handle, close, handles, names
+
+Row = Callable[..., Any]
+
+FILE = Path(__file__).parent / "exceptions.toml"
+REASONS = ("wrong-derivative", "suspect", "array-api", "we-support-it", "no-such-op")
+OURS = (ValueError, TypeError, IndexError, OverflowError, NotImplementedError)
+TOLERANCES = {"kernels": (1e-5, 1e-6), "gradients": (1e-4, 1e-5)}
+ELEMENTS = 40  # of each input, at most, that finite differences look at
+RAISE = dis.opmap["RAISE_VARARGS"]
+
+
+# --- running a row ---------------------------------------------------------------
+
+
+def tensors(value: Any) -> Any:
+    """Return tensors for arrays, in lists and dicts too."""
+    if isinstance(value, np.ndarray):
+        return pg.asarray(value)
+    if isinstance(value, list):
+        return [tensors(v) for v in value]
+    if isinstance(value, dict):
+        return {name: tensors(v) for name, v in value.items()}
+    return value
+
+
+def run(case: Case, row: Row, inputs: Any = None) -> Any:
+    """Return what the row makes of a case: a tensor, or several."""
+    if case.args is not None:
+        return row(*tensors(case.args))
+    given = tensors(case.inputs) if inputs is None else inputs
+    if isinstance(given, dict):
+        return row(**given, **case.attrs)
+    return row(given, **case.attrs)
+
+
+def listed(result: Any) -> list[pg.Tensor]:
+    """Return the tensors of a result."""
+    found = list(result) if isinstance(result, list | tuple) else [result]
+    for y in found:
+        assert isinstance(y, pg.Tensor), f"a row returned {type(y).__name__}"
+    return found
+
+
+# --- values ----------------------------------------------------------------------
+
+
+def values(case: Case, row: Row) -> None:
+    """Demand the outputs of a kernel."""
+    result = run(case, row)
+    ys = listed(result)
+    assert len(ys) == len(case.outputs), (
+        f"{len(ys)} outputs instead of {len(case.outputs)}"
+    )
+    if case.list_output:
+        assert isinstance(result, list | tuple), "one tensor instead of a list"
+    for i, (y, expected) in enumerate(zip(ys, case.outputs, strict=True)):
+        same(f"output {i}", case, y.numpy(), expected)
+
+
+def same(what: str, case: Case, actual: Array, expected: Array) -> None:
+    """Demand an array, within the tolerances of its kind of case."""
+    assert actual.dtype == expected.dtype, (
+        f"{what} is {actual.dtype} instead of {expected.dtype}"
+    )
+    assert actual.shape == expected.shape, (
+        f"{what} has shape {actual.shape} instead of {expected.shape}"
+    )
+    if case.random:
+        return
+    exact = case.handle.kind == "kernels" and case.handle.kernel in EXACT
+    rtol, atol = (0.0, 0.0) if exact else TOLERANCES[case.handle.kind]
+    assert close(actual, expected, rtol, atol), (
+        f"{what} differs:\n{actual}\ninstead of\n{expected}"
+    )
+
+
+# --- gradients -------------------------------------------------------------------
+
+
+def floats(case: Case) -> dict[str, Array]:
+    """Return the floating inputs of a case by name."""
+    inputs = case.inputs
+    if isinstance(inputs, list):
+        inputs = {str(i): x for i, x in enumerate(inputs)}
+    return {
+        name: x
+        for name, x in inputs.items()
+        if isinstance(x, np.ndarray) and x.dtype.kind == "f"
+    }
+
+
+def replaced(case: Case, xs: Mapping[str, Any]) -> Any:
+    """Return the inputs of a case as tensors, some of them replaced."""
+    if isinstance(case.inputs, list):
+        return [xs.get(str(i), x) for i, x in enumerate(tensors(case.inputs))]
+    return tensors(case.inputs) | xs
+
+
+def outputs(case: Case, row: Row, xs: Mapping[str, Any]) -> list[pg.Tensor | None]:
+    """Return the outputs that have a cotangent; None for those without a derivative."""
+    ys = listed(run(case, row, replaced(case, xs)))
+    assert len(ys) == len(case.dys), f"{len(ys)} outputs instead of {len(case.dys)}"
+    return [
+        y if dy is not None and y.dtype.kind in "fc" else None
+        for y, dy in zip(ys, case.dys, strict=True)
+    ]
+
+
+def derivatives(case: Case, row: Row) -> dict[str, Array]:
+    """Return plugrad's gradients of a case in all floating inputs at once."""
+    xs = floats(case)
+    wanted: list[Any] = []
+
+    def f(*tensors: pg.Tensor) -> tuple[pg.Tensor, ...]:
+        ys = outputs(case, row, dict(zip(xs, tensors, strict=True)))
+        wanted[:] = [dy for y, dy in zip(ys, case.dys, strict=True) if y is not None]
+        return tuple(y for y in ys if y is not None)
+
+    _, pullback = pg.vjp(f, *tensors(list(xs.values())))
+    dxs = pullback(tuple(tensors(wanted)))
+    return {name: dx.numpy() for name, dx in zip(xs, dxs, strict=True)}
+
+
+def gradients(case: Case, row: Row) -> None:
+    """Demand the gradients, and finite differences where TensorFlow.js has no say."""
+    found = derivatives(case, row)
+    for name, expected in case.grads.items():
+        same(f"the gradient of {name}", case, found[name], expected)
+    doubtful = [name for name, said in case.checks.items() if said == "disagrees"]
+    missing = [name for name in found if name not in case.grads]
+    differences(case, row, found, [*doubtful, *missing])
+
+
+def differences(
+    case: Case,
+    row: Row,
+    found: Mapping[str, Array],
+    which: list[str],
+    *,
+    holes: bool = False,
+) -> int:
+    """Demand that gradients are derivatives: finite differences in float64 on cpu.
+
+    Elements next to a kink or a step, where the two sides differ, are left out; with
+    ``holes`` also outputs that are not finite, such as poolings of nothing.
+
+    Returns:
+        How many elements were compared.
+
+    """
+    xs = {name: x.astype(np.float64) for name, x in floats(case).items()}
+    rng, compared = np.random.default_rng(0), 0
+    for name in which:
+        for i in rng.permutation(xs[name].size)[:ELEMENTS]:
+            left, right = _slopes(case, row, xs, name, i, holes)
+            if not abs(right - left) <= 1e-3 * (1 + abs(left)):
+                continue
+            compared += 1
+            numeric, dx = (left + right) / 2, found[name].flat[i]
+            assert abs(dx - numeric) <= 1e-4 * (1 + abs(numeric)), (
+                f"the gradient of {name}[{i}] is {dx}, the derivative is {numeric}"
+            )
+    return compared
+
+
+def _slopes(
+    case: Case, row: Row, xs: Mapping[str, Array], name: str, i: int, holes: bool
+) -> tuple[float, float]:
+    """Return the derivative in one element from the left, and from the right."""
+    ys, eps = [], 1e-6
+    for step in (-eps, 0.0, eps):
+        x = xs[name].copy()
+        x.flat[i] += step
+        y, dy = _outputs(case, row, {**xs, name: x})
+        ys.append(y)
+    if holes:
+        ys = [np.where(np.isfinite(ys[1]), y, 0) for y in ys]
+    before, here, after = ys
+    with np.errstate(invalid="ignore"):
+        left, right = np.vdot(dy, here - before), np.vdot(dy, after - here)
+    return float(left) / eps, float(right) / eps
+
+
+def _outputs(case: Case, row: Row, xs: Mapping[str, Array]) -> tuple[Array, Array]:
+    """Return the outputs that have a derivative, in a row, and their cotangents."""
+    with pg.use_backend("cpu"):
+        found = outputs(case, row, {name: pg.asarray(x) for name, x in xs.items()})
+    pairs = [
+        (y.numpy().astype(np.float64).ravel(), dy.ravel())
+        for y, dy in zip(found, case.dys, strict=True)
+        if y is not None and dy is not None
+    ] or [(np.zeros(0), np.zeros(0))]
+    ys, dys = zip(*pairs, strict=True)
+    return np.concatenate(ys), np.concatenate(dys)
+
+
+# --- errors ----------------------------------------------------------------------
+
+
+def errors(case: Case, row: Row) -> None:
+    """Demand an error of plugrad's own."""
+    own_error(case, row)
+
+
+def own_error(case: Case, row: Row, kinds: tuple[type, ...] = OURS) -> None:
+    """Demand that a row raises one of ``kinds``, on purpose, and says why."""
+    try:
+        run(case, row)
+    except Exception as error:
+        _on_purpose(error, kinds)
+    else:
+        expected = " or ".join(kind.__name__ for kind in kinds)
+        raise AssertionError(f"no {expected}; TensorFlow.js says: {case.error}")
+
+
+def _on_purpose(error: Exception, kinds: tuple[type, ...]) -> None:
+    """Tell a message that somebody wrote from an accident inside."""
+    name = type(error).__name__
+    if isinstance(error, pg.KernelNotFound) or not isinstance(error, kinds):
+        raise AssertionError(f"{name} is no answer: {error}") from error
+    trace = error.__traceback__
+    assert trace is not None
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    package = trace.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+    place = f"{code.co_filename}:{trace.tb_lineno}"
+    if not package.startswith("plugrad") or package == __package__.partition(".")[0]:
+        raise AssertionError(f"{name} from outside, {place}: {error}") from error
+    if code.co_code[trace.tb_lasti] != RAISE:  # a call or an operator
+        raise AssertionError(f"{name} by accident, {place}: {error}") from error
+    if not re.search(r"\w+ \w+", str(error)):
+        raise AssertionError(f"{name} without a sentence, {place}") from error
+
+
+# --- exceptions ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Departure:
+    """An entry of ``exceptions.toml``: cases that plugrad does not follow."""
+
+    ids: list[str]
+    kernel: str
+    kind: str
+    reason: str
+    why: str
+    instead: str
+    expect: str = ""
+
+
+def read(text: str) -> list[Departure]:
+    """Return the exceptions in a text, checked against the corpus.
+
+    Raises:
+        ValueError: Names every entry that is wrong, and how.
+
+    """
+    tables = tomllib.loads(text).get("exception", [])
+    entries, wrong = [], []
+    for i, table in enumerate(tables, 1):
+        try:
+            entry = Departure(**table)
+        except TypeError as error:
+            wrong.append(f"exception {i}: {error}")
+        else:
+            entries.append(entry)
+            wrong += [f"exception {i}: {what}" for what in _faults(entry)]
+    seen: set[tuple[str, str]] = set()
+    for entry in entries:
+        for id in entry.ids:
+            if (entry.kind, id) in seen:
+                wrong.append(f"{entry.kind} {id} is listed twice")
+            seen.add((entry.kind, id))
+    if wrong:
+        raise ValueError("exceptions.toml:\n" + "\n".join(wrong))
+    return entries
+
+
+def _faults(entry: Departure) -> Iterator[str]:
+    if entry.kind not in KINDS:
+        yield f"kind {entry.kind!r} is none of {KINDS}"
+        return
+    if entry.reason not in REASONS:
+        yield f"reason {entry.reason!r} is none of {REASONS}"
+    if not entry.why.strip() or "\n" in entry.why:
+        yield "why must be one line"
+    if not entry.ids:
+        yield "there are no ids"
+    known = (
+        handles(entry.kind, entry.kernel) if entry.kernel in names(entry.kind) else []
+    )
+    for id in set(entry.ids) - {h.id for h in known}:
+        yield f"{entry.kernel} has no case {id} among the {entry.kind}"
+    how, _, what = entry.instead.partition(":")
+    match how, entry.kind:
+        case "finite-differences", "gradients":
+            good = not what
+        case "dtype", "kernels":
+            good = what in np.sctypeDict
+        case "raises", _:
+            good = what in {kind.__name__ for kind in OURS}
+        case "works", _:
+            good = not what
+        case "check", _:
+            good = callable(getattr(checks, what, None))
+        case _:
+            good = False
+    if not good:
+        yield f"instead = {entry.instead!r} cannot be checked for {entry.kind}"
+    if bool(entry.expect) != (how == "works"):
+        yield "expect goes with instead = 'works', and only with it"
+
+
+@functools.cache
+def departures() -> dict[Handle, Departure]:
+    """Return the exceptions in force."""
+    return {
+        Handle(entry.kind, entry.kernel, id): entry
+        for entry in read(FILE.read_text())
+        for id in entry.ids
+    }
+
+
+def depart(case: Case, row: Row | None, entry: Departure) -> None:
+    """Demand what an exception promises instead."""
+    how, _, what = entry.instead.partition(":")
+    if how == "check":
+        getattr(checks, what)(case, row)
+        return
+    assert row is not None, "only check: can do without a row"
+    if how == "finite-differences":
+        found = derivatives(case, row)
+        some = differences(case, row, found, list(found), holes=True)
+        assert some, "there is no smooth point; nothing was compared"
+    elif how == "dtype":
+        ys = listed(run(case, row))
+        for i, (y, expected) in enumerate(zip(ys, case.outputs, strict=True)):
+            assert y.dtype == np.dtype(what), f"{y.dtype} instead of {what}"
+            same(f"output {i}", case, pg.astype(y, expected.dtype).numpy(), expected)
+    elif how == "raises":
+        own_error(case, row, tuple(kind for kind in OURS if kind.__name__ == what))
+    else:
+        _equals(case, row, entry.expect)
+
+
+def _equals(case: Case, row: Row, expect: str) -> None:
+    """Demand what an expression of NumPy gives: an array, or a list of arrays.
+
+    For the results of a kernel or an op, or for the gradients in the order of inputs.
+    """
+    given = case.inputs if isinstance(case.inputs, dict) else {}
+    scope = {"np": np, "args": case.args, "inputs": case.inputs, **given}
+    if case.handle.kind == "gradients":
+        found = list(derivatives(case, row).values())
+        scope |= {"dys": case.dys, "dy": case.dys[0]}
+    else:
+        found = [y.numpy() for y in listed(run(case, row))]
+    with np.errstate(all="ignore"):
+        wanted = eval(expect, scope)
+        expected = [np.asarray(y) for y in _several(wanted)]
+        assert len(found) == len(expected), f"{len(found)} results, not {len(expected)}"
+        for y, z in zip(found, expected, strict=True):
+            assert y.dtype.kind == z.dtype.kind, f"{y.dtype} instead of {z.dtype}"
+            tolerances = TOLERANCES.get(case.handle.kind, TOLERANCES["kernels"])
+            assert close(y, z.astype(y.dtype), *tolerances), f"{y}\ninstead of\n{z}"
+
+
+def _several(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else [found]
+
+
+# --- the verdict -----------------------------------------------------------------
+
+DEMANDS = {"kernels": values, "gradients": gradients, "errors": errors}
+
+
+def judge(case: Case, row: Row | None, entry: Departure | None) -> None:
+    """Raise unless plugrad answers as TensorFlow.js does, or as an exception says."""
+    demand = DEMANDS[case.handle.kind]
+    if entry is None:
+        assert row is not None, "nothing reaches this case"
+        demand(case, row)
+        return
+    if row is not None:
+        try:
+            demand(case, row)
+        except Exception:
+            pass  # as the exception says
+        else:
+            raise AssertionError(
+                f"stale: this case is followed now; remove {case.handle.id} of "
+                f"{entry.kernel} from exceptions.toml"
+            )
+    depart(case, row, entry)

@@ -1,0 +1,109 @@
+"""Every golden case of every kernel and op that has a row in ``reach``.
+
+``pytest -k Conv2D`` runs one kernel, ``--all`` runs all cases on backends
+other than cpu too. What is not reached is told in the summary at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from plugrad import _discovery
+from plugrad._engine import detours
+from plugrad._registry import registry
+
+from . import instead, reach
+from .cases import Handle, handles, names
+from .judge import FILE, Row, departures, judge, read
+
+ROWS: dict[str, Mapping[str, Row]] = {
+    "kernels": reach.KERNELS,
+    "gradients": reach.KERNELS,
+    "errors": reach.KERNELS | reach.OPS,
+}
+
+
+def collected(kind: str) -> list[Handle]:
+    """Return the cases that are reached, or that an exception speaks of."""
+    return [
+        handle
+        for kernel in names(kind)
+        for handle in handles(kind, kernel)
+        if kernel in ROWS[kind] or handle in departures()
+    ]
+
+
+def verdict(case: Handle, backend: str, record_property: Any) -> None:
+    record_property("golden", f"{case.kind} {backend}")
+    loaded = case.load()
+    needed = {x.dtype for x in loaded.arrays if x.dtype != object}
+    lacking = needed - registry.open(backend).dtypes
+    if lacking:
+        pytest.skip(f"{backend} has no {', '.join(sorted(map(str, lacking)))}")
+    judge(loaded, ROWS[case.kind].get(case.kernel), departures().get(case))
+
+
+@pytest.mark.parametrize("case", collected("kernels"), ids=str)
+def test_kernel(case: Handle, backend: str, record_property: Any) -> None:
+    verdict(case, backend, record_property)
+
+
+@pytest.mark.parametrize("case", collected("gradients"), ids=str)
+def test_gradient(case: Handle, backend: str, record_property: Any) -> None:
+    verdict(case, backend, record_property)
+
+
+@pytest.mark.parametrize("case", collected("errors"), ids=str)
+def test_error(case: Handle, backend: str, record_property: Any) -> None:
+    """What depends on values is checked by implementations, not by decompositions."""
+    before = detours.copy()
+    try:
+        verdict(case, backend, record_property)
+    except AssertionError as error:
+        if "; TensorFlow.js says: " not in str(error):  # an error, but not a clear one
+            raise
+        ran = {name for name, _, how in detours - before if how == "decomposition"}
+        unchecked = {name for name in ran if registry.contracts[name].checks}
+        if not unchecked:
+            raise
+        names = ", ".join(sorted(unchecked))
+        pytest.skip(f"{backend} decomposes {names}, and so checks no values")
+
+
+def test_every_kernel_has_a_row() -> None:
+    """Kernels of the corpus that plugrad knows are reached, and only these."""
+    _discovery.load()
+    known = set(registry.contracts)
+    corpus = set(names("kernels"))
+    rows = set(reach.KERNELS)
+    assert not sorted((known & corpus) - rows), "kernels without a row in reach"
+    assert not sorted(rows - known), "rows whose kernel plugrad does not know"
+    assert not sorted(rows - corpus), "rows whose kernel has no golden case"
+
+
+def test_every_row_is_used() -> None:
+    """A row has cases, and is in one family only."""
+    assert not sorted(set(reach.OPS) - set(names("errors"))), "ops without a case"
+    for table in ("KERNELS", "OPS"):
+        rows = [name for family in reach.FAMILIES for name in getattr(family, table)]
+        assert len(rows) == len(set(rows)), f"{table}: a row is in two families"
+
+
+def test_every_exception_is_run() -> None:
+    """An exception names a case that is reached, and every check is in use."""
+    entries = read(FILE.read_text())
+    idle = [
+        entry.kernel
+        for entry in entries
+        if entry.kernel not in ROWS[entry.kind] and entry.reason != "no-such-op"
+    ]
+    assert not idle, "exceptions of kernels that have no row"
+    checks = {
+        name
+        for name, value in vars(instead).items()
+        if getattr(value, "__module__", "") == instead.__name__
+    }
+    used = {entry.instead.partition(":")[2] for entry in entries}
+    assert not checks - used, "functions of instead.py that no exception names"

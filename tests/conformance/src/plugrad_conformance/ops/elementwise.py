@@ -1,0 +1,164 @@
+"""What every op of one argument is tested for; a ``Row`` is the specification."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad._engine import active
+from plugrad._registry import registry
+
+from ..check import check_gradients
+from ..toy import toy
+
+SHAPES = [(), (1,), (3, 4), (2, 1, 3), (0, 3)]
+INTEGERS = ["int8", "int32", "int64", "uint8", "uint64"]
+INF, NAN = np.inf, np.nan
+SPECIAL = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-30, 3e30]
+# A float32 in 200,003, from the smallest to the largest, of both signs.
+SAMPLE = np.arange(0, 2**32, 200_003, np.uint64).astype(np.uint32).view(np.float32)
+
+
+@dataclass(frozen=True)
+class Row:
+    """An op, the kernel that it runs, and NumPy's formula for both.
+
+    Attributes:
+        op: The public function.
+        kernel: The kernel that does the work; "" for compositions.
+        reference: The same, on float64 arrays.
+        domain: Where there are neither NaNs nor kinks, for gradients.
+        keeps: Whether integers and bool keep their dtype, and not become float32.
+        ulp: How far float32 may be from the nearest to the truth.
+        loose: The same where a decomposition does the work.
+
+    """
+
+    op: Callable[..., pg.Tensor]
+    kernel: str
+    reference: Callable[[np.ndarray], np.ndarray]
+    domain: tuple[float, float] = (-2.0, 2.0)
+    keeps: bool = False
+    ulp: float = 3
+    loose: float = 3
+
+    def __str__(self):
+        return self.op.__name__
+
+    def truth(self, x):
+        """Return what ``op`` has to give for an array, in the dtype of the array."""
+        with np.errstate(all="ignore"):
+            wide = x.astype(np.float64) if x.dtype.kind == "f" else x
+            return np.asarray(self.reference(wide)).astype(x.dtype)
+
+
+def every(rows):
+    """Return the decorator that runs a test for every row."""
+    return pytest.mark.parametrize("row", rows, ids=str)
+
+
+def run(op, x):
+    return op(pg.asarray(x)).numpy()
+
+
+def held(dtypes):
+    """Return the dtypes that the active backend holds."""
+    return [dtype for dtype in dtypes if np.dtype(dtype) in active().dtypes]
+
+
+def without(*kernels):
+    """Register the backend "toy", which is cpu less some kernels."""
+    return toy(without=kernels, dtypes=registry.open("cpu").runtime.dtypes)
+
+
+def draw(row, shape, dtype="float64", seed=0):
+    x = np.random.default_rng(seed).uniform(*row.domain, size=shape)
+    return np.asarray(x).astype(dtype)
+
+
+def assert_near(found, expected, ulp):
+    """Compare arrays of one dtype by the numbers that lie between them."""
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    if found.dtype.kind != "f":
+        np.testing.assert_array_equal(found, expected)
+        return
+    finite = np.isfinite(expected)
+    np.testing.assert_array_equal(found[~finite], expected[~finite])
+    with np.errstate(all="ignore"):
+        gap = np.spacing(np.abs(expected[finite])).astype(np.float64)
+        distance = np.abs(np.subtract(found[finite], expected[finite], dtype=float))
+        far = ~(distance <= ulp * gap)
+    assert not far.any(), (
+        f"found {found[finite][far][:4]}, expected {expected[finite][far][:4]}"
+    )
+
+
+# --- checks ----------------------------------------------------------------------
+
+
+def check_values(row, backend):
+    """Compare all floating dtypes, on every shape and on a transposed array."""
+    ulp = row.ulp if backend == "cpu" else row.loose
+    for dtype in held(["float16", "float32", "float64"]):
+        for shape in SHAPES:
+            x = draw(row, shape, dtype)
+            assert_near(run(row.op, x), row.truth(x), max(ulp, 6 * (dtype[5:] == "16")))
+        x = draw(row, (5, 4), dtype).T[::2]
+        assert_near(run(row.op, x), row.truth(x), max(ulp, 6 * (dtype[5:] == "16")))
+
+
+def check_special_values(row, backend):
+    """NaN, infinities, and zeros of both signs."""
+    for dtype in held(["float32", "float64"]):
+        x = np.asarray(SPECIAL, dtype)
+        assert_near(run(row.op, x), row.truth(x), max(row.ulp, row.loose))
+
+
+def check_the_whole_range(row, backend):
+    """Compare float32 from end to end: no early overflow, no cancellation."""
+    ulp = row.ulp if backend == "cpu" else row.loose
+    assert_near(run(row.op, SAMPLE), row.truth(SAMPLE), ulp)
+
+
+def check_integers(row, backend):
+    """Integers and bool stay what they are, or become float32."""
+    for dtype in held([*INTEGERS, "bool"]):
+        x = np.asarray([[0, 1, 3], [2, 1, 7]]).astype(dtype)
+        if row.keeps:
+            with np.errstate(all="ignore"):
+                expected = np.asarray(row.reference(x)).astype(dtype)
+        else:
+            expected = row.truth(x.astype(np.float32))
+        assert_near(run(row.op, x), expected, max(row.ulp, row.loose))
+
+
+def check_gradient(row):
+    """First and second order, on every shape."""
+    for shape in ((3, 4), (), (0, 2)):
+        check_gradients(row.op, draw(row, shape))
+
+
+def check_decomposition(
+    row, dtypes=("float32", "float64", "int32", "bool"), *, zeros=True
+):
+    """Compare it with cpu's implementation, special values included.
+
+    ``zeros`` says whether those have the same sign.
+    """
+    with without(row.kernel):
+        for dtype in dtypes:
+            values = SPECIAL if dtype[0] == "f" else [0, 1, 2, 7]
+            with np.errstate(all="ignore"):
+                x = np.concatenate([values, draw(row, (20,))]).astype(dtype)
+            expected = run(row.op, x)
+            with pg.use_backend("toy"):
+                found = row.op(pg.asarray(x))
+            assert found.backend == "toy"
+            assert_near(found.numpy(), expected, 6)
+            if zeros and expected.dtype.kind == "f":
+                zero = expected == 0
+                np.testing.assert_array_equal(
+                    np.signbit(found.numpy()[zero]), np.signbit(expected[zero])
+                )

@@ -1,0 +1,86 @@
+"""Rows for ops that only move elements, and what is demanded of each."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+from plugrad import _context
+from plugrad._engine import detours
+from plugrad._kernel import Spec
+from plugrad._registry import registry
+
+from ..check import check_gradients
+from ..toy import toy
+
+DTYPES = [*("float16", "float32", "float64", "int8", "int32", "int64"), "uint16"]
+DTYPES += ["bool", "complex64"]
+
+
+@dataclass(frozen=True)
+class Move:
+    """An op of one tensor, and NumPy's way to the same; both may return several."""
+
+    name: str
+    op: Callable[[Any], Any]
+    reference: Callable[[np.ndarray], Any]
+    shape: tuple[int, ...] = (2, 3, 4)
+    kernel: str = ""  # the kernel whose decomposition is to give the same
+
+    def __str__(self):
+        return self.name
+
+
+def sample(shape, dtype="float64"):
+    """Return numbers all different, as far as the dtype has them."""
+    return (np.arange(np.prod(shape, dtype=int)) - 3).reshape(shape).astype(dtype)
+
+
+def listed(y):
+    return list(y) if isinstance(y, list | tuple) else [y]
+
+
+def specs_hold(kernel, inputs, attrs, outputs):
+    """Observe a run: the contract's rule gives the specs of the outputs."""
+    hash(tuple(attrs.items()))
+    expected = kernel.out(*(Spec(x.shape, x.dtype) for x in inputs), **attrs)
+    expected = (expected,) if kernel.single else expected
+    assert [Spec(y.shape, y.dtype) for y in outputs] == list(expected)
+
+
+def check_values(move, dtype, reference=None):
+    x = sample(move.shape, dtype)
+    with _context.observing(specs_hold):
+        ys = listed(move.op(pg.asarray(x)))
+    expected = listed(move.reference(x)) if reference is None else reference
+    assert len(ys) == len(expected)
+    for y, wanted in zip(ys, expected, strict=True):
+        assert y.dtype == x.dtype
+        np.testing.assert_array_equal(y.numpy(), wanted, strict=True)
+
+
+@contextlib.contextmanager
+def decomposed(*kernels):
+    """Make a backend without some kernels the active one; it must run their parts."""
+    before = sum(detours.values())
+    held = registry.open("cpu").dtypes
+    with toy(without=kernels, dtypes=held), pg.use_backend("toy"):
+        yield
+    assert sum(detours.values()) > before
+
+
+def check_parts(move, dtype):
+    """Demand the same of the decomposition."""
+    with decomposed(move.kernel):
+        check_values(move, dtype)
+
+
+def check_derivatives(move):
+    """Check each result, squared so that the second order is not zero."""
+    count = len(listed(move.op(pg.asarray(sample(move.shape)))))
+    for i in range(count):
+        check_gradients(
+            lambda x, i=i: pg.square(listed(move.op(x))[i]), sample(move.shape)
+        )

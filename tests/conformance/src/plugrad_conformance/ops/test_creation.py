@@ -1,0 +1,528 @@
+"""Conversion, constants, sequences and grids."""
+
+import math
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from ..check import check_gradients
+from ..toy import toy
+
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+FLOATS = ["float16", "float32", "float64"]
+COMPLEX = ["complex64", "complex128"]
+DTYPES = ["bool", *INTEGERS, *FLOATS, *COMPLEX]
+EMPTY = [(0,), (2, 0, 3)]
+
+
+# --- conversion ------------------------------------------------------------------
+
+
+def wrapped(value, dtype):
+    """Return what a number becomes as an integer, by Python's exact integers."""
+    if not math.isfinite(value):
+        return 0
+    limits = np.iinfo(dtype)
+    return (int(value) - int(limits.min)) % 2**limits.bits + int(limits.min)
+
+
+EDGES = [0.0, -0.0, 0.5, -0.5, 0.999, -0.999, 1.5, -1.5, math.nan, math.inf, -math.inf]
+EDGES += [
+    sign * (2.0**power + more)
+    for power in (7, 8, 15, 16, 24, 31, 32, 33, 52, 62, 63, 64, 65, 100)
+    for sign in (1, -1)
+    for more in (0, 1, -1, 0.5, -0.5, 1.5)
+]
+
+
+@pytest.mark.parametrize("to", INTEGERS)
+@pytest.mark.parametrize("of", FLOATS)
+def test_floating_numbers_become_integers(of, to, backend):
+    with warnings.catch_warnings(action="ignore"):
+        x = np.asarray(EDGES, of)
+    expected = [wrapped(v, to) for v in x.tolist()]
+    found = pg.astype(pg.asarray(x), to)
+    assert found.dtype == np.dtype(to)
+    assert found.tolist() == expected
+    singly = [pg.astype(pg.asarray(v), to).item() for v in x]
+    assert singly == expected
+
+
+@pytest.mark.parametrize("to", INTEGERS)
+@pytest.mark.parametrize("of", FLOATS)
+def test_the_whole_range_of_integers(of, to, backend):
+    """What fits is truncated, and neither limit is taken for being beyond it."""
+    limits = np.iinfo(to)
+    top = min(limits.max + 1.0, float(np.finfo(of).max))
+    x = np.asarray([0.75, 100.6, limits.min, limits.min / 2, top / 2, 0], np.float64)
+    x = np.maximum(x, float(np.finfo(of).min)).astype(of)
+    x[-1] = np.nextafter(np.asarray(top, of), np.asarray(0, of))
+    assert pg.astype(x, to).tolist() == [int(v) for v in x.tolist()]
+
+
+@pytest.mark.parametrize("to", INTEGERS)
+@pytest.mark.parametrize("of", INTEGERS)
+def test_integers_wrap(of, to, backend):
+    limits = np.iinfo(of)
+    x = np.asarray([limits.min, limits.max, 0, 1, 77], of)
+    assert pg.astype(x, to).tolist() == [wrapped(v, to) for v in x.tolist()]
+
+
+@pytest.mark.parametrize("to", DTYPES)
+@pytest.mark.parametrize("of", DTYPES)
+def test_every_conversion(of, to, backend):
+    x = np.asarray([[0, 1], [2, 3]]).astype(of)
+    if x.dtype.kind == "c":
+        x = x + x.dtype.type(4j)
+    if x.dtype.kind == "c" and np.dtype(to).kind not in "cb":
+        expected = x.real.astype(to)
+    else:
+        expected = x.astype(to)
+    found = pg.astype(pg.asarray(x), to)
+    assert found.dtype == np.dtype(to)
+    np.testing.assert_array_equal(found.numpy(), expected)
+    for shape in EMPTY:
+        assert pg.astype(pg.asarray(np.zeros(shape, of)), to).shape == shape
+    assert pg.astype(pg.asarray(x[1, 1]), to).item() == expected[1, 1]
+    turned = pg.astype(pg.asarray(x.T), to)  # not in row-major order
+    np.testing.assert_array_equal(turned.numpy(), expected.T)
+
+
+def test_anything_but_zero_is_true(backend):
+    x = pg.asarray([0.0, -0.0, math.nan, math.inf, 0.1])
+    assert pg.astype(x, bool).tolist() == [False, False, True, True, True]
+    z = pg.asarray([0j, 1j, 1 + 0j])
+    assert pg.astype(z, "bool").tolist() == [False, True, True]
+
+
+def test_a_float_that_is_too_large_is_infinite(backend):
+    x = pg.asarray(np.asarray([1e300, -1e300]))
+    assert pg.astype(x, "float32").tolist() == [math.inf, -math.inf]
+
+
+def test_gradients_of_astype(backend):
+    x = pg.asarray([1.5, 2.5])
+    as_double = lambda x: pg.sum(pg.square(pg.astype(x, "float64")))
+    dx = pg.grad(as_double)(x)
+    assert (dx.dtype, dx.tolist()) == (np.dtype("float32"), [3.0, 5.0])
+    z = pg.asarray([1 + 2j])
+    dz = pg.grad(lambda z: pg.sum(pg.square(pg.astype(z, "float32"))))(z)
+    assert (dz.dtype, dz.tolist()) == (np.dtype("complex64"), [2 + 0j])
+    dx = pg.grad(lambda x: pg.astype(x, "complex64"))(x, dy=pg.asarray([1 + 1j, 2j]))
+    assert (dx.dtype, dx.tolist()) == (np.dtype("float32"), [1.0, 0.0])
+    through = pg.grad(lambda x: pg.sum(pg.astype(pg.astype(x, "int32"), "float32") * x))
+    assert through(x).tolist() == [1.0, 2.0]
+
+
+def test_astype_returns_what_has_the_dtype(backend):
+    x = pg.ones((2,))
+    assert pg.astype(x, "float32") is pg.astype(x, np.float32) is x
+    assert pg.astype([1, 2], float).dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_identity(dtype, backend):
+    x = pg.asarray(np.asarray([[1, 0]]).astype(dtype))
+    assert pg.identity(x) is not x
+    np.testing.assert_array_equal(pg.identity(x).numpy(), x.numpy())
+    assert pg.identity(x).dtype == x.dtype
+
+
+def test_the_gradient_of_identity(backend):
+    check_gradients(lambda x: pg.square(pg.identity(x)), [1.0, 2.0])
+
+
+# --- constants -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), *EMPTY], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_constants(dtype, shape, backend):
+    x = pg.asarray(np.full(shape, 7, dtype))
+    for found, value in (
+        (pg.zeros(shape, dtype=dtype), 0),
+        (pg.ones(shape, dtype=dtype), 1),
+        (pg.full(shape, 5, dtype=dtype), 5),
+        (pg.zeros_like(x), 0),
+        (pg.ones_like(x), 1),
+        (pg.full_like(x, 5), 5),
+    ):
+        assert (found.dtype, found.shape) == (np.dtype(dtype), shape)
+        np.testing.assert_array_equal(found.numpy(), np.full(shape, value, dtype))
+    for like in (
+        pg.zeros_like,
+        pg.ones_like,
+        lambda x, dtype: pg.full_like(x, 1, dtype=dtype),
+    ):
+        assert like(x, dtype="int32").dtype == np.int32
+
+
+FILLED = [
+    (2.5, None, "float32"),
+    (2, None, "int32"),
+    (True, None, "bool"),
+    (1j, None, "complex64"),
+    (np.float64(0.1), None, "float32"),
+    (np.int64(3), None, "int32"),
+    (2.0, "int32", "int32"),
+    (2.9, "uint8", "uint8"),
+    (-2.9, "int8", "int8"),
+    (2**64 - 1, "uint64", "uint64"),
+    (math.nan, None, "float32"),
+    (-math.inf, "float16", "float16"),
+    (-0.0, None, "float32"),
+    (2, "bool", "bool"),
+    (1, "complex128", "complex128"),
+    (0.1, "float64", "float64"),
+]
+
+
+@pytest.mark.parametrize(("value", "dtype", "result"), FILLED, ids=str)
+def test_full(value, dtype, result, backend):
+    found = pg.full((2,), value, dtype=dtype).numpy()
+    expected = np.full(2, value, result)
+    assert found.dtype == expected.dtype
+    assert found.tobytes() == expected.tobytes()
+
+
+def test_shapes_may_be_given_in_many_ways(backend):
+    shapes = [(3,), [3], 3, np.int64(3), (np.int32(3),)]
+    assert {pg.ones(shape).shape for shape in shapes} == {(3,)}
+    assert all(type(n) is int for n in pg.ones([np.int64(2)]).shape)
+
+
+def test_constants_have_no_gradient(backend):
+    f = lambda x: pg.sum(pg.zeros_like(x) + pg.ones_like(x) * pg.full_like(x, 2.0))
+    value, dx = pg.value_and_grad(f)(pg.asarray([1.0, 2.0]))
+    assert (value.item(), dx.tolist()) == (4.0, [0.0, 0.0])
+    g = lambda x: pg.sum(pg.ones_like(x) * x)
+    assert pg.grad(lambda x: pg.sum(pg.grad(g)(x)))(pg.asarray([3.0])).tolist() == [0.0]
+
+
+# --- sequences -------------------------------------------------------------------
+
+RANGES = [
+    ((5,), "int32"),
+    ((0,), "int32"),
+    ((-3,), "int32"),
+    ((2, 7), "int32"),
+    ((7, 2), "int32"),
+    ((7, 2, -2), "int32"),
+    ((0, 10, 3), "int32"),
+    ((0, 1, 0.1), "float32"),
+    ((1.0, 1.3, 0.1), "float32"),
+    ((3.0,), "float32"),
+    ((0, -1, -0.25), "float32"),
+    ((np.int64(2), np.int8(5)), "int32"),
+    ((np.float64(0.5), 3), "float32"),
+    ((-1.5, 2.5), "float32"),
+]
+
+
+@pytest.mark.parametrize(("given", "dtype"), RANGES, ids=str)
+def test_arange(given, dtype, backend):
+    found = pg.arange(*given)
+    assert found.dtype == np.dtype(dtype)
+    np.testing.assert_allclose(found.numpy(), np.arange(*given), rtol=1e-6)
+    for other in ("float64", "int64", "float16"):
+        if np.dtype(other).kind == "i" and dtype == "float32":
+            continue
+        found = pg.arange(*given, dtype=other)
+        assert found.dtype == np.dtype(other)
+        expected = np.arange(*given, dtype=np.float64).astype(other)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_ranges_reach_both_limits(dtype, backend):
+    limits = np.iinfo(dtype)
+    low, high = int(limits.min), int(limits.max)
+    assert pg.arange(high - 2, high + 1, dtype=dtype).tolist() == [
+        high - 2,
+        high - 1,
+        high,
+    ]
+    assert pg.arange(low + 1, low - 1, -1, dtype=dtype).tolist() == [low + 1, low]
+    third = (high - low) // 3
+    assert pg.arange(low, high + 1, third, dtype=dtype).tolist() == list(
+        range(low, high + 1, third)
+    )
+
+
+def test_a_range_is_not_added_up(backend):
+    x = pg.arange(0, 1000, 0.1).numpy()
+    np.testing.assert_array_equal(x, (np.arange(10000) * 0.1).astype(np.float32))
+    assert pg.arange(0.9, 5, dtype="int32").tolist() == [0, 1, 2, 3, 4]
+
+
+def test_range_by_name(backend):
+    attrs = {"start": 1, "stop": 7, "step": 2, "dtype": "int32"}
+    assert pg.run_kernel("Range", [], attrs).tolist() == [1, 3, 5]
+    attrs = {"start": 0, "stop": 1, "num": 3}
+    assert pg.run_kernel("LinSpace", [], attrs).tolist() == [0.0, 0.5, 1.0]
+
+
+SPACES = [(0, 1, 5), (1, -1, 4), (2.5, 7.5, 11), (3, 3, 3), (0, 1, 1), (0, 1, 0)]
+
+
+@pytest.mark.parametrize("endpoint", [True, False])
+@pytest.mark.parametrize("given", [*SPACES, (1j, 2, 5)], ids=str)
+def test_linspace(given, endpoint, backend):
+    expected = np.linspace(*given, endpoint=endpoint)
+    found = pg.linspace(*given, endpoint=endpoint)
+    assert found.dtype == ("complex64" if 1j in given else "float32")
+    np.testing.assert_array_equal(found.numpy(), expected.astype(found.dtype))
+    double = "complex128" if 1j in given else "float64"
+    found = pg.linspace(*given, endpoint=endpoint, dtype=double)
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def test_linspace_ends_where_it_should(backend):
+    x = pg.linspace(0.1, 0.7, 1001, dtype="float64")
+    assert (x.numpy()[0], x.numpy()[-1]) == (0.1, 0.7)
+
+
+# --- matrices and grids ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [-5, -1, 0, 1, 5])
+@pytest.mark.parametrize(
+    "size", [(3,), (2, 4), (4, 2), (0, 3), (3, 0), (1, 1)], ids=str
+)
+def test_eye(size, k, backend):
+    for dtype in ("float32", "int32", "bool", "complex64"):
+        found = pg.eye(*size, k=k, dtype=dtype)
+        assert found.dtype == np.dtype(dtype)
+        np.testing.assert_array_equal(found.numpy(), np.eye(*size, k=k))
+    assert pg.eye(*size).dtype == np.float32
+
+
+@pytest.mark.parametrize("k", [-5, -1, 0, 1, 5])
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4), (4, 2), (2, 3, 2), (0, 3)], ids=str)
+def test_triangles(shape, k, backend):
+    x = np.arange(1, 1 + math.prod(shape)).reshape(shape)
+    for dtype in ("bool", "int8", "float32", "complex64"):
+        for op, reference in ((pg.tril, np.tril), (pg.triu, np.triu)):
+            found = op(pg.asarray(x.astype(dtype)), k=k)
+            assert found.dtype == np.dtype(dtype)
+            np.testing.assert_array_equal(found.numpy(), reference(x.astype(dtype), k))
+    if x.size:
+        check_gradients(lambda x: pg.square(pg.tril(x, k=k)), x)
+        check_gradients(lambda x: pg.square(pg.triu(x, k=k)), x)
+
+
+def test_triangles_drop_what_is_not_finite(backend):
+    x = pg.full((2, 2), math.nan)
+    np.testing.assert_array_equal(pg.triu(x, k=1).numpy(), [[0, math.nan], [0, 0]])
+
+
+@pytest.mark.parametrize("indexing", ["xy", "ij"])
+@pytest.mark.parametrize("sizes", [(), (3,), (3, 2), (3, 2, 4), (2, 0)], ids=str)
+def test_meshgrid(sizes, indexing, backend):
+    xs = [np.arange(n, dtype=np.float64) + i for i, n in enumerate(sizes)]
+    found = pg.meshgrid(*map(pg.asarray, xs), indexing=indexing)
+    expected = np.meshgrid(*xs, indexing=indexing)
+    assert len(found) == len(expected)
+    for y, z in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(y.numpy(), z)
+    if 0 not in sizes and len(sizes) > 1:
+        grid = lambda *xs: pg.add_n(
+            [
+                pg.square(y) * (i + 1)
+                for i, y in enumerate(pg.meshgrid(*xs, indexing=indexing))
+            ]
+        )
+        check_gradients(grid, *xs)
+
+
+def test_meshgrid_takes_scalars_and_keeps_dtypes(backend):
+    a, b = pg.meshgrid(1, [2.0, 3.0])
+    assert [a.tolist(), b.tolist()] == [[[1], [1]], [[2.0], [3.0]]]
+    assert (a.dtype, b.dtype) == (np.int32, np.float32)
+
+
+# --- decompositions --------------------------------------------------------------
+
+CALLS = [
+    lambda: pg.identity(pg.asarray([[1.0, 2.0]])),
+    lambda: pg.zeros_like(pg.asarray([[1, 2]])),
+    lambda: pg.ones_like(pg.asarray([[True, False]])),
+    lambda: pg.arange(-3, 12, 4),
+    lambda: pg.arange(0, 1, 0.1),
+    lambda: pg.arange(5, 2, -1, dtype="float64"),
+    lambda: pg.arange(2**64 - 2, 2**64, dtype="uint64"),
+    lambda: pg.linspace(0.1, 0.7, 7),
+    lambda: pg.linspace(0, 1, 5, endpoint=False, dtype="float64"),
+    lambda: pg.linspace(0, 1, 1),
+    lambda: pg.linspace(0, 1, 0),
+    lambda: pg.linspace(0, 1j, 3),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=range(len(CALLS)))
+def test_decompositions(call):
+    expected = call()
+    lacking = ["Identity", "LinSpace", "OnesLike", "Range", "ZerosLike"]
+    with toy(without=lacking, dtypes=DTYPES), pg.use_backend("toy"):
+        found = call()
+        assert found.backend == "toy"
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+# --- errors ----------------------------------------------------------------------
+
+GIVEN = {"x": [1.0]}
+ERRORS = [
+    (
+        lambda t: pg.astype(t.x, "float99"),
+        TypeError,
+        "dtype .*float99.* is not supported",
+    ),
+    (
+        lambda t: pg.full((2, -1), 0),
+        ValueError,
+        r"full: shape \(2, -1\) has a negative",
+    ),
+    (lambda t: pg.zeros(-1), ValueError, r"zeros: shape \(-1,\) has a negative size"),
+    (
+        lambda t: pg.ones((2.5,)),
+        TypeError,
+        r"ones: expected a shape of integers, got \(2",
+    ),
+    (
+        lambda t: pg.zeros("ab"),
+        TypeError,
+        "zeros: expected a shape of integers, got 'ab'",
+    ),
+    (
+        lambda t: pg.full((1,), 1j, dtype="float32"),
+        TypeError,
+        "full: float32 cannot hold",
+    ),
+    (
+        lambda t: pg.full((1,), math.nan, dtype="int8"),
+        OverflowError,
+        "int8 cannot hold nan",
+    ),
+    (
+        lambda t: pg.full((1,), 300, dtype="uint8"),
+        OverflowError,
+        "full: 300 does not fit",
+    ),
+    (
+        lambda t: pg.full((1,), 3e9, dtype="int32"),
+        OverflowError,
+        "full: 3000000000 does n",
+    ),
+    (
+        lambda t: pg.full((1,), t.x),
+        TypeError,
+        "full: fill_value must be a number, got Tens",
+    ),
+    (
+        lambda t: pg.full_like(t.x, "a"),
+        TypeError,
+        "full: float32 cannot hold 'a'",
+    ),
+    (
+        lambda t: pg.arange(0, 3, 0),
+        ValueError,
+        "arange: from 0 to 3 by 0 is no sequence",
+    ),
+    (
+        lambda t: pg.arange(math.inf),
+        ValueError,
+        "arange: from 0 to inf by 1 is no seque",
+    ),
+    (lambda t: pg.arange(math.nan), ValueError, "arange: .* must be finite"),
+    (lambda t: pg.arange(2j), TypeError, "arange: stop must be real, got 2j"),
+    (
+        lambda t: pg.arange(t.x),
+        TypeError,
+        "arange: stop must be a number, got Tensor; take",
+    ),
+    (
+        lambda t: pg.arange(300, dtype="uint8"),
+        OverflowError,
+        "arange: 299 does not fit",
+    ),
+    (
+        lambda t: pg.arange(-1, 3, dtype="uint8"),
+        OverflowError,
+        "arange: -1 does not fit",
+    ),
+    (
+        lambda t: pg.arange(3, dtype="bool"),
+        TypeError,
+        "arange: there is no sequence of bo",
+    ),
+    (
+        lambda t: pg.linspace(0, 1, -1),
+        ValueError,
+        "linspace: num must be an integer from 0, got -1",
+    ),
+    (
+        lambda t: pg.linspace(0, 1, 2.5),
+        ValueError,
+        "linspace: num must be an integer from 0, got 2.5",
+    ),
+    (
+        lambda t: pg.linspace(0, 1, 3, dtype="int32"),
+        TypeError,
+        "linspace: int32 cannot ho",
+    ),
+    (
+        lambda t: pg.linspace(0, 1j, 3, dtype=float),
+        TypeError,
+        "linspace: float32 cannot h",
+    ),
+    (lambda t: pg.linspace(t.x, 1, 3), TypeError, "linspace: start must be a number"),
+    (lambda t: pg.eye(-2), ValueError, r"eye: shape \(-2, -2\) has a negative size"),
+    (
+        lambda t: pg.tril(t.x),
+        ValueError,
+        r"tril: x must have two axes or more, got .*\(1,\)",
+    ),
+    (
+        lambda t: pg.triu(1.0),
+        ValueError,
+        r"triu: x must have two axes or more, got .*\(\)",
+    ),
+    (
+        lambda t: pg.meshgrid(t.x, indexing="yx"),
+        ValueError,
+        "meshgrid: indexing 'yx': use",
+    ),
+    (
+        lambda t: pg.meshgrid([[1]]),
+        ValueError,
+        r"meshgrid: expected vectors, got shape \(1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "match"), ERRORS, ids=range(len(ERRORS)))
+def test_errors(call, error, match, backend):
+    t = SimpleNamespace(**{name: pg.asarray(value) for name, value in GIVEN.items()})
+    with pytest.raises(error, match=match):
+        call(t)
+
+
+def test_a_dtype_that_the_backend_lacks():
+    with toy(dtypes=["bool", "int32", "float32"]), pg.use_backend("toy"):
+        x = pg.asarray([1.0])
+        for op, call in (
+            ("astype", lambda: pg.astype(x, "float64")),
+            ("full", lambda: pg.full((1,), 1, dtype="float64")),
+            ("zeros", lambda: pg.zeros((1,), dtype="float64")),
+            ("ones", lambda: pg.ones_like(x, dtype="float64")),
+            ("arange", lambda: pg.arange(3, dtype="int64")),
+            ("linspace", lambda: pg.linspace(0, 1, 3, dtype="float64")),
+            ("astype", lambda: pg.eye(3, dtype="int8")),
+        ):
+            with pytest.raises(TypeError, match=f"{op}: backend 'toy' has no "):
+                call()

@@ -1,0 +1,606 @@
+"""Every gradient of the catalog, by finite differences, at first and second order.
+
+One row is one setting of one kernel. The last test shows that the rows call every
+gradient function that there is, and differentiate every kernel without one through its
+parts: families test their own corners, this table is the proof that nothing is left.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad import _discovery
+from plugrad._context import observing, tapes
+from plugrad._registry import registry
+
+from ..check import check_gradients
+
+# Kernels whose parts have nothing to differentiate: truth values, integers, strings.
+DISCRETE = """
+    All Any BitwiseNot BitwiseOr BitwiseXor BroadcastArgs LeftShift LogicalAnd
+    LogicalNot LogicalOr LogicalXor OneHot RightShift SparseReshape
+    Draw FromPixels
+"""
+# Constants: there is nothing to call.
+CONSTANT = "OnesLike ZerosLike"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A kernel, an op that runs it, and where to differentiate.
+
+    Attributes:
+        kernel: The kernel that this is about.
+        op: A function of tensors.
+        shapes: Of its arguments.
+        low: Arguments are drawn evenly from here...
+        high: ... to here.
+        number: To tell rows of one kernel apart.
+
+    """
+
+    kernel: str
+    op: object
+    shapes: tuple
+    low: float = -2.0
+    high: float = 2.0
+    number: int = 0
+
+    def __str__(self):
+        return f"{self.kernel}-{self.number}"
+
+    def arrays(self):
+        rng = np.random.default_rng(7)
+        return [rng.uniform(self.low, self.high, shape) for shape in self.shapes]
+
+
+# Element-wise functions of one argument, and where they are smooth.
+UNARY = {
+    "Abs": (pg.abs, -2, 2),
+    "Acos": (pg.acos, -0.9, 0.9),
+    "Acosh": (pg.acosh, 1.2, 3),
+    "Asin": (pg.asin, -0.9, 0.9),
+    "Asinh": (pg.asinh, -2, 2),
+    "Atan": (pg.atan, -2, 2),
+    "Atanh": (pg.atanh, -0.9, 0.9),
+    "Cast": (lambda x: pg.astype(pg.astype(x, "complex128"), "float64"), -2, 2),
+    "Ceil": (pg.ceil, -2, 2),
+    "ClipByValue": (lambda x: pg.clip(x, -1, 1), -2, 2),
+    "Cos": (pg.cos, -2, 2),
+    "Cosh": (pg.cosh, -2, 2),
+    "Elu": (pg.elu, -2, 2),
+    "Erf": (pg.erf, -2, 2),
+    "Exp": (pg.exp, -2, 2),
+    "Expm1": (pg.expm1, -2, 2),
+    "Floor": (pg.floor, -2, 2),
+    "Identity": (pg.identity, -2, 2),
+    "LeakyRelu": (lambda x: pg.leaky_relu(x, alpha=0.3), -2, 2),
+    "Log": (pg.log, 0.2, 3),
+    "Log1p": (pg.log1p, -0.7, 2),
+    "Neg": (pg.negative, -2, 2),
+    "Reciprocal": (pg.reciprocal, 0.3, 3),
+    "Relu": (pg.relu, -2, 2),
+    "Relu6": (pg.relu6, -2, 8),
+    "Round": (pg.round, -2, 2),
+    "Rsqrt": (pg.rsqrt, 0.3, 3),
+    "Selu": (pg.selu, -2, 2),
+    "Sigmoid": (pg.sigmoid, -2, 2),
+    "Sign": (pg.sign, -2, 2),
+    "Sin": (pg.sin, -2, 2),
+    "Sinh": (pg.sinh, -2, 2),
+    "Softplus": (pg.softplus, -2, 2),
+    "Sqrt": (pg.sqrt, 0.3, 3),
+    "Square": (pg.square, -2, 2),
+    "Step": (lambda x: pg.step(x, alpha=0.4), -2, 2),
+    "Tan": (pg.tan, -1, 1),
+    "Tanh": (pg.tanh, -2, 2),
+}
+
+# Element-wise functions of two arguments that broadcast.
+BINARY = {
+    "Add": (pg.add, -2, 2),
+    "Atan2": (pg.atan2, 0.3, 2),
+    "FloorDiv": (pg.floor_divide, 0.3, 2),
+    "Maximum": (pg.maximum, -2, 2),
+    "Minimum": (pg.minimum, -2, 2),
+    "Mod": (pg.remainder, 0.3, 2),
+    "Multiply": (pg.multiply, -2, 2),
+    "Pow": (pg.pow, 0.3, 2),
+    "RealDiv": (pg.divide, 0.3, 2),
+    "SquaredDifference": (pg.squared_difference, -2, 2),
+    "Sub": (pg.subtract, -2, 2),
+}
+
+
+def kernel(name, **attrs):
+    """Return a function that runs a kernel without an op, by its name."""
+    return lambda *xs: pg.run_kernel(name, list(xs), attrs)
+
+
+def after(forward, name, **attrs):
+    """Return the gradient kernel of a pooling at a fixed input."""
+    x = np.random.default_rng(3).normal(size=forward)
+    spatial = {4: "MaxPool", 5: "MaxPool3D"}[len(forward)]
+
+    def run(dy):
+        y = pg.run_kernel(spatial, [pg.asarray(x)], attrs)
+        more = [y] if name.startswith("Max") else []
+        return pg.run_kernel(name, [dy, pg.asarray(x), *more], attrs)
+
+    return run
+
+
+def winning(name):
+    """Return a gradient kernel of a dilation at fixed inputs."""
+    rng = np.random.default_rng(3)
+    xs = rng.normal(size=(1, 3, 4, 2)), rng.normal(size=(2, 3, 2))
+    return lambda dy: pg.run_kernel(name, [*map(pg.asarray, xs), dy], WIDE)
+
+
+def together(*ys):
+    """Return one tensor of several, so that all of them count."""
+    return pg.concat([pg.reshape(y, (-1,)) * (i + 1) for i, y in enumerate(ys)])
+
+
+linalg = pg.linalg
+IDS = np.array([[2, 0], [1, 2]])
+POOL2 = {"filter_size": 3, "strides": 2, "pad": "same"}
+POOL3 = {"filter_size": 2, "strides": 1, "pad": [(1, 0), (0, 0), (0, 1)]}
+WIDE = {"strides": (1, 2), "pad": "same"}
+DILATED = {"pad": [(1, 1), (2, 0)], "dilations": 2}
+CROP = np.array([[0.1, 0.2, 0.7, 0.9]], np.float32)
+TALL = {"in_shape": (1, 3, 4, 2)}
+TURN = np.array([0.9, 0.3, 0.1, -0.2, 1.1, 0.3, 0.02, -0.01])
+BANDS = {"depth_radius": 1, "bias": 1.5, "alpha": 0.4, "beta": 0.6}
+
+# (kernel, op, *shapes of the arguments, or a dict of low and high at the end)
+TABLE = [
+    ("AddN", lambda *xs: pg.add_n(xs), (3, 2), (3, 2), (3, 2)),
+    ("EluGrad", kernel("EluGrad"), (9,), (9,)),
+    ("Prelu", pg.prelu, (3, 4), (4,)),
+    ("Prelu", pg.prelu, (2, 3), (2, 3)),
+    ("Select", lambda a, b: pg.where(a > b, a * a, b), (3, 4), (4,)),
+    ("Select", lambda a, b: pg.where(np.eye(3, dtype=bool), a, b), (3,), (1, 1)),
+    # reductions
+    ("Sum", pg.sum, (2, 3)),
+    ("Sum", lambda x: pg.sum(x, axis=(0, -1), keepdims=True), (2, 3, 2)),
+    ("Mean", lambda x: pg.mean(x, axis=1), (2, 3, 2)),
+    ("Max", pg.max, (2, 3)),
+    ("Max", lambda x: pg.max(x, axis=0, keepdims=True), (2, 3)),
+    ("Min", lambda x: pg.min(x, axis=(0, 2)), (2, 3, 2)),
+    ("Prod", lambda x: pg.prod(x, axis=1), (2, 5)),
+    ("Prod", lambda x: pg.prod(x * [1.0, 0.0, 1.0]), (3,)),
+    ("Softmax", lambda x: pg.softmax(x, axis=0), (3, 4)),
+    ("LogSoftmax", pg.log_softmax, (3, 4)),
+    # moving
+    (
+        "BatchToSpaceND",
+        lambda x: pg.batch_to_space_nd(x, (2, 2), [(0, 1), (1, 0)]),
+        (4, 2, 3, 1),
+    ),
+    ("BroadcastTo", lambda x: pg.broadcast_to(x, (2, 3, 4)), (3, 1)),
+    ("Concat", lambda *xs: pg.concat(xs, axis=1), (2, 1), (2, 3), (2, 0)),
+    ("DepthToSpace", lambda x: pg.depth_to_space(x, 2), (1, 2, 3, 8)),
+    (
+        "DepthToSpace",
+        lambda x: pg.depth_to_space(x, 2, data_format="NCHW"),
+        (1, 8, 2, 3),
+    ),
+    ("ExpandDims", lambda x: pg.expand_dims(x, axis=1), (2, 3)),
+    ("GatherNd", lambda x: pg.gather_nd(x, IDS), (3, 3, 2)),
+    ("GatherV2", lambda x: pg.gather(x, IDS, axis=1), (2, 3)),
+    ("GatherV2", lambda x: pg.gather(x, IDS, axis=2, batch_dims=1), (2, 2, 3)),
+    ("MirrorPad", lambda x: pg.pad(x, [(2, 1), (0, 1)], mode="reflect"), (3, 2)),
+    ("MirrorPad", lambda x: pg.pad(x, [(2, 1), (0, 1)], mode="symmetric"), (3, 2)),
+    ("Pack", lambda *xs: pg.stack(xs, axis=1), (2, 3), (2, 3)),
+    ("PadV2", lambda x: pg.pad(x, [(2, 1), (0, 1)]), (3, 2)),
+    ("Reshape", lambda x: pg.reshape(x, (3, 2)), (2, 3)),
+    ("Reverse", lambda x: pg.flip(x, axis=(0, 2)), (2, 2, 3)),
+    ("ScatterNd", lambda u: pg.scatter_nd(IDS, u, (3, 3, 2)), (2, 2)),
+    ("ScatterNd", lambda u: pg.scatter_nd([[1], [1]], u, (3,)), (2,)),
+    ("Slice", lambda x: pg.slice(x, (1, 0), (2, -1)), (4, 3)),
+    ("SpaceToBatchND", lambda x: pg.space_to_batch_nd(x, (2,), [(1, 0)]), (2, 3, 2)),
+    ("SplitV", lambda x: together(*pg.split(x, [1, 3], axis=1)), (2, 4)),
+    ("StridedSlice", lambda x: x[3:0:-2, ::2], (4, 5)),
+    (
+        "TensorScatterUpdate",
+        lambda x, u: pg.tensor_scatter_update(x, IDS, u),
+        (3, 3, 2),
+        (2, 2),
+    ),
+    (
+        "TensorScatterUpdate",
+        lambda x, u: pg.tensor_scatter_update(x, [[1], [1]], u),
+        (3,),
+        (2,),
+    ),
+    ("Tile", lambda x: pg.tile(x, (2, 3)), (2, 2)),
+    ("Transpose", lambda x: pg.permute_dims(x, (2, 0, 1)), (2, 3, 4)),
+    ("Unpack", lambda x: together(*pg.unstack(x, axis=1)), (2, 3)),
+    (
+        "UnsortedSegmentSum",
+        lambda x: pg.unsorted_segment_sum(x, [1, -1, 1, 5], 3),
+        (4, 2),
+    ),
+    # images
+    (
+        "CropAndResize",
+        lambda x, b: pg.image.crop_and_resize(x, b, [1, 0, 1], (3, 2)),
+        (2, 4, 5, 2),
+        (3, 4),
+        {"low": 0.1, "high": 1.1},
+    ),
+    (
+        "CropAndResize",
+        lambda x: pg.image.crop_and_resize(x, CROP, [0], 3, method="nearest"),
+        (1, 4, 5, 2),
+    ),
+    ("FlipLeftRight", pg.image.flip_left_right, (1, 2, 3, 2)),
+    ("ResizeBilinear", lambda x: pg.image.resize_bilinear(x, (5, 2)), (1, 3, 4, 2)),
+    (
+        "ResizeBilinear",
+        lambda x: pg.image.resize_bilinear(x, (2, 7), half_pixel_centers=True),
+        (1, 3, 4, 1),
+    ),
+    (
+        "ResizeBilinearGrad",
+        lambda dy: kernel("ResizeBilinearGrad", **TALL, align_corners=True)(None, dy),
+        (1, 5, 2, 2),
+    ),
+    (
+        "ResizeNearestNeighbor",
+        lambda x: pg.image.resize_nearest_neighbor(x, (5, 2), align_corners=True),
+        (1, 3, 4, 2),
+    ),
+    (
+        "ResizeNearestNeighborGrad",
+        lambda dy: kernel("ResizeNearestNeighborGrad", **TALL)(None, dy),
+        (1, 5, 2, 2),
+    ),
+    (
+        "RotateWithOffset",
+        lambda x: pg.image.rotate_with_offset(x, 0.4, fill_value=1),
+        (1, 4, 4, 2),
+    ),
+    (
+        "Transform",
+        lambda x, t: pg.image.transform(
+            x, t * 0.02 + TURN, interpolation="bilinear", fill_mode="reflect"
+        ),
+        (1, 4, 4, 2),
+        (1, 8),
+    ),
+    (
+        "Transform",
+        lambda x: pg.image.transform(x, TURN[None], fill_mode="wrap"),
+        (1, 4, 4, 2),
+    ),
+    # sparse and ragged
+    (
+        "RaggedGather",
+        lambda x: pg.sparse.ragged_gather([[0, 2, 2, 5]], x, [2, 0, 2])[1],
+        (5, 2),
+    ),
+    (
+        "RaggedRange",
+        lambda a, b: pg.sparse.ragged_range(a, [7.1, -9.3], pg.add(b, [2, -5]))[1],
+        (2,),
+        (2,),
+    ),
+    (
+        "RaggedTensorToTensor",
+        lambda x, d: pg.sparse.ragged_tensor_to_tensor(
+            (4, 2, -1), x, d, [[0, 2, 2, 5]], ["ROW_SPLITS"]
+        ),
+        (5, 2),
+        (2,),
+    ),
+    (
+        "SparseFillEmptyRows",
+        lambda x, d: pg.sparse.fill_empty_rows([[3], [1], [3]], x, [5], d).values,
+        (3,),
+        (),
+    ),
+    (
+        "SparseSegmentMean",
+        lambda x: pg.sparse.segment_mean(x, [3, 0, 0], [0, 2, 2]),
+        (4, 2),
+    ),
+    (
+        "SparseSegmentSum",
+        lambda x: pg.sparse.segment_sum(x, [3, 0, 0], [0, 2, 2]),
+        (4, 2),
+    ),
+    (
+        "SparseToDense",
+        lambda x, d: pg.sparse.to_dense(IDS, x, (3, 3), default_value=d),
+        (2,),
+        (),
+    ),
+    # products
+    ("BatchMatMul", pg.matmul, (2, 3, 4), (4, 2)),
+    (
+        "BatchMatMul",
+        lambda a, b: pg.matmul(a, b, transpose_a=True, transpose_b=True),
+        (3, 2),
+        (2, 2, 3),
+    ),
+    (
+        "_FusedMatMul",
+        lambda a, b, c: pg.fused.matmul(a, b, c, activation="elu"),
+        (3, 2),
+        (2, 4),
+        (4,),
+    ),
+    (
+        "FusedConv2D",
+        lambda x, f, b, a: pg.fused.conv2d(x, f, b, a, activation="prelu", pad="same"),
+        (1, 3, 3, 2),
+        (2, 2, 2, 3),
+        (3,),
+        (3,),
+    ),
+    (
+        "FusedDepthwiseConv2D",
+        lambda x, f, b: pg.fused.depthwise_conv2d(x, f, b, activation="sigmoid"),
+        (1, 3, 3, 2),
+        (2, 2, 2, 1),
+        (2,),
+    ),
+    # matrices
+    ("Cholesky", lambda x: linalg.cholesky(x @ x.mT + 3 * pg.eye(3)), (2, 3, 3)),
+    ("Cofactor", kernel("Cofactor"), (2, 3, 3)),
+    ("Det", linalg.det, (2, 3, 3)),
+    ("Diag", lambda x: pg.square(pg.diag(x)), (2, 2)),
+    ("Eigh", lambda x: together(*linalg.eigh(x + x.mT)), (2, 3, 3)),
+    ("Eigvalsh", lambda x: linalg.eigvalsh(x + x.mT), (3, 3)),
+    ("Einsum", lambda a, b: pg.einsum("ij,...jk->...i", a, b), (2, 3), (2, 3, 4)),
+    ("Inverse", linalg.inv, (2, 3, 3)),
+    ("MatrixBandPart", lambda x: linalg.band_part(x, 1, 0) ** 2, (2, 3, 4)),
+    ("Pinv", linalg.pinv, (2, 3)),
+    ("Qr", lambda x: together(*linalg.qr(x)), (3, 2)),
+    ("Qr", lambda x: together(*linalg.qr(x)), (2, 3)),
+    ("Slogdet", lambda x: together(*linalg.slogdet(x)), (2, 3, 3)),
+    ("Solve", linalg.solve, (3, 3), (2, 3, 2)),
+    ("Svd", lambda x: together(*linalg.svd(x, full_matrices=False)), (2, 3, 2)),
+    ("Svd", lambda x: together(*linalg.svd(x, full_matrices=False)), (2, 3)),
+    ("Svdvals", linalg.svdvals, (2, 3)),
+    (
+        "TriangularSolve",
+        lambda a, b: linalg.triangular_solve(a, b, upper=True),
+        (3, 3),
+        (3, 2),
+        {"low": 0.5},
+    ),
+    # windows
+    ("Conv2D", lambda x, f: pg.conv2d(x, f, **WIDE), (2, 3, 4, 2), (2, 3, 2, 3)),
+    (
+        "Conv2D",
+        lambda x, f: pg.conv2d(x, f, groups=2, **DILATED),
+        (1, 3, 4, 4),
+        (2, 2, 2, 2),
+    ),
+    (
+        "Conv2DBackpropInput",
+        kernel("Conv2DBackpropInput", in_shape=(2, 3, 4, 2), **WIDE),
+        (2, 3, 2, 3),
+        (2, 3, 2, 3),
+    ),
+    (
+        "Conv2DBackpropFilter",
+        kernel("Conv2DBackpropFilter", filter_shape=(2, 3, 2, 3), **WIDE),
+        (2, 3, 4, 2),
+        (2, 3, 2, 3),
+    ),
+    (
+        "Conv3D",
+        lambda x, f: pg.conv3d(x, f, strides=2, pad="same"),
+        (1, 2, 3, 3, 1),
+        (2, 1, 2, 1, 2),
+    ),
+    (
+        "Conv3DBackpropInputV2",
+        kernel(
+            "Conv3DBackpropInputV2", in_shape=(1, 2, 3, 3, 1), strides=1, pad="same"
+        ),
+        (1, 2, 3, 3, 2),
+        (2, 1, 2, 1, 2),
+    ),
+    (
+        "Conv3DBackpropFilterV2",
+        kernel(
+            "Conv3DBackpropFilterV2",
+            filter_shape=(2, 1, 2, 1, 2),
+            strides=1,
+            pad="same",
+        ),
+        (1, 2, 3, 3, 1),
+        (1, 2, 3, 3, 2),
+    ),
+    (
+        "DepthwiseConv2dNative",
+        lambda x, f: pg.depthwise_conv2d(x, f, **DILATED),
+        (1, 3, 4, 2),
+        (2, 2, 2, 2),
+    ),
+    (
+        "DepthwiseConv2dNativeBackpropInput",
+        kernel("DepthwiseConv2dNativeBackpropInput", in_shape=(1, 3, 4, 2), **WIDE),
+        (1, 3, 2, 4),
+        (2, 2, 2, 2),
+    ),
+    (
+        "DepthwiseConv2dNativeBackpropFilter",
+        kernel(
+            "DepthwiseConv2dNativeBackpropFilter", filter_shape=(2, 2, 2, 2), **WIDE
+        ),
+        (1, 3, 4, 2),
+        (1, 3, 2, 4),
+    ),
+    (
+        "Dilation2D",
+        lambda x, f: pg.square(pg.dilation2d(x, f, **WIDE)),
+        (2, 3, 4, 2),
+        (2, 3, 2),
+    ),
+    ("Dilation2DBackpropInput", winning("Dilation2DBackpropInput"), (1, 3, 2, 2)),
+    ("Dilation2DBackpropFilter", winning("Dilation2DBackpropFilter"), (1, 3, 2, 2)),
+    ("AvgPool", lambda x: pg.avg_pool(x, **POOL2), (1, 4, 5, 2)),
+    ("AvgPoolGrad", after((1, 4, 5, 2), "AvgPoolGrad", **POOL2), (1, 2, 3, 2)),
+    ("AvgPool3D", lambda x: pg.avg_pool(x, **POOL3), (1, 2, 3, 3, 1)),
+    (
+        "AvgPool3DGrad",
+        after((1, 2, 3, 3, 1), "AvgPool3DGrad", **POOL3),
+        (1, 2, 2, 3, 1),
+    ),
+    ("MaxPool", lambda x: pg.max_pool(x, **POOL2), (1, 4, 5, 2)),
+    ("MaxPoolGrad", after((1, 4, 5, 2), "MaxPoolGrad", **POOL2), (1, 2, 3, 2)),
+    ("MaxPool3D", lambda x: pg.max_pool(x, **POOL3), (1, 2, 3, 3, 1)),
+    (
+        "MaxPool3DGrad",
+        after((1, 2, 3, 3, 1), "MaxPool3DGrad", **POOL3),
+        (1, 2, 2, 3, 1),
+    ),
+    ("MaxPoolWithArgmax", lambda x: pg.max_pool_with_argmax(x, 2)[0], (1, 4, 4, 2)),
+    # norms
+    (
+        "FusedBatchNorm",
+        lambda x, m, v, b, s: pg.batch_norm(x, m, v, b, s),
+        (2, 3, 2),
+        (2,),
+        (2,),
+        (2,),
+        (2,),
+        {"low": 0.5},
+    ),
+    (
+        "FusedBatchNorm",
+        lambda x, m, v: pg.batch_norm(x, m, v),
+        (3, 2),
+        (2,),
+        (2,),
+        {"low": 0.5},
+    ),
+    ("LRN", lambda x: pg.local_response_normalization(x, **BANDS), (1, 2, 2, 4)),
+    ("LRNGrad", kernel("LRNGrad", **BANDS), (1, 1, 2, 4), (1, 1, 2, 4), (1, 1, 2, 4)),
+    # complex numbers and Fourier transforms, from real numbers to real numbers
+    ("Complex", lambda *xs: pg.abs(pg.complex(*xs) ** 2), (3,), (2, 1)),
+    ("ComplexAbs", lambda *xs: pg.abs(pg.complex(*xs)), (2, 3), (2, 3)),
+    ("FFT", lambda *xs: pg.abs(pg.fft.fft(pg.complex(*xs))), (2, 5), (2, 5)),
+    ("FFT", lambda x: pg.abs(pg.fft.rfft(x, n=4, axis=0)), (3, 2)),
+    ("IFFT", lambda *xs: pg.abs(pg.fft.ifft(pg.complex(*xs))), (2, 5), (2, 5)),
+    ("IFFT", lambda x: pg.fft.irfft(x, n=5), (2, 3)),
+    ("Imag", lambda *xs: pg.imag(pg.complex(*xs) ** 2), (3,), (3,)),
+    ("Real", lambda *xs: pg.real(pg.complex(*xs) ** 2), (3,), (3,)),
+    # order, accumulation, counting
+    ("Bincount", lambda w: pg.bincount(IDS, weights=w, size=2), (2, 2)),
+    ("Cumprod", lambda x: pg.cumulative_prod(x * [1.0, 0.0, 1.0], axis=1), (2, 3)),
+    ("Cumsum", lambda x: pg.cumulative_sum(x, axis=0, exclusive=True), (3, 2)),
+    ("Cumsum", lambda x: pg.cumulative_sum(x, axis=1, reverse=True), (2, 3)),
+    ("DenseBincount", lambda w: pg.dense_bincount(IDS, weights=w, size=2), (2, 2)),
+    ("Sort", lambda x: pg.sort(x, axis=0), (4, 2)),
+    ("TopK", lambda x: pg.top_k(x, 2)[0], (3, 4)),
+    ("Unique", lambda x: pg.unique_values(x, axis=1), (2, 3)),
+]
+
+
+def rows():
+    """Return all rows."""
+    found = []
+
+    def add(name, op, *shapes, low=-2.0, high=2.0):
+        number = sum(row.kernel == name for row in found)
+        found.append(Row(name, op, shapes, low, high, number))
+
+    for name, (op, low, high) in UNARY.items():
+        add(name, op, (3, 4), low=low, high=high)
+    for name, (op, low, high) in BINARY.items():
+        add(name, op, (3, 4), (4,), low=low, high=high)
+        add(name, op, (2, 1), (2, 1, 3), low=low, high=high)
+    for name, op, *shapes in TABLE:
+        domain = shapes.pop() if isinstance(shapes[-1], dict) else {}
+        add(name, op, *shapes, **domain)
+    return found
+
+
+ROWS = rows()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_gradient(row):
+    """In float64, on cpu: backends of float32 cannot tell."""
+    with pg.use_backend("cpu"):
+        check_gradients(row.op, *row.arrays())
+
+
+# --- nothing is left -------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def reached():
+    """Run all rows; return the gradient functions called, and what fell apart."""
+    _discovery.load()
+    called, apart = set(), set()
+
+    def noted(name, rule):
+        def function(*values):
+            called.add(name)
+            return rule.function(*values)
+
+        return rule._replace(function=function)
+
+    def traced(name, function):
+        def call(*inputs, **attrs):
+            if tapes():
+                apart.add(name)
+            return function(*inputs, **attrs)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch, pg.use_backend("cpu"):
+        patch.setattr(registry, "plans", {})
+        for name, contract in registry.contracts.items():
+            rules = {
+                i: rule and noted(f"{name}.{i}", rule)
+                for i, rule in contract.gradient.items()
+            }
+            patch.setattr(contract, "gradient", rules)
+            if (whole := contract.decomposition) is not None:
+                patch.setattr(contract, "decomposition", traced(name, whole))
+        for row in ROWS:
+            y, pullback = pg.vjp(row.op, *map(pg.asarray, row.arrays()))
+            pullback(pg.ones(y.shape, dtype=y.dtype))
+    return called, apart
+
+
+def test_every_gradient_function_is_called(reached):
+    there = {
+        f"{name}.{input_}"
+        for name, contract in registry.contracts.items()
+        for input_, rule in contract.gradient.items()
+        if rule is not None and "." not in name
+    }
+    assert sorted(there - reached[0]) == []
+
+
+def test_every_kernel_without_one_is_differentiated_through_its_parts(reached):
+    there = {
+        name
+        for name, contract in registry.contracts.items()
+        if not contract.gradient and contract.decomposition is not None
+        if contract.inputs and "." not in name
+    }
+    assert sorted(there - reached[1]) == sorted([*DISCRETE.split(), *CONSTANT.split()])
+
+
+def test_every_row_is_about_its_kernel():
+    idle, ran = [], set()
+    for row in ROWS:
+        ran.clear()
+        look = lambda kernel, *_: ran.add(kernel.name)
+        with pg.use_backend("cpu"), observing(look):
+            row.op(*map(pg.asarray, row.arrays()))
+        if row.kernel not in ran:
+            idle.append(str(row))
+    assert not idle

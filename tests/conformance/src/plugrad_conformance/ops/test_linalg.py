@@ -1,0 +1,365 @@
+"""Products and norms: against NumPy, on all layouts; gradients; errors."""
+
+import math
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad._registry import registry
+
+from ..check import check_gradients
+
+RNG = np.random.default_rng(0)
+linalg = pg.linalg
+
+
+def held(backend, *dtypes):
+    """Skip where the backend has no such dtype."""
+    names = {str(dtype) for dtype in registry.open(backend).dtypes}
+    if not names.issuperset(dtypes):
+        pytest.skip(f"{backend} lacks one of {dtypes}")
+
+
+# --- matmul ----------------------------------------------------------------------
+
+SHAPES = [
+    ((2, 3), (3, 4)),
+    ((3,), (3,)),
+    ((3,), (3, 4)),
+    ((2, 3), (3,)),
+    ((3,), (5, 3, 4)),
+    ((5, 2, 3), (3,)),
+    ((5, 2, 3), (3, 4)),
+    ((2, 3), (5, 3, 4)),
+    ((5, 2, 3), (5, 3, 4)),
+    ((5, 1, 2, 3), (6, 3, 4)),
+    ((1, 2, 3), (5, 3, 4)),
+    ((0, 3), (3, 4)),
+    ((2, 0), (0, 4)),
+    ((0, 2, 3), (3, 4)),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), SHAPES, ids=str)
+def test_matmul(a, b, backend):
+    held(backend, "float64")
+    a, b = RNG.normal(size=a), RNG.normal(size=b)
+    y = pg.matmul(pg.asarray(a), pg.asarray(b))
+    np.testing.assert_allclose(y.numpy(), a @ b, rtol=1e-12, atol=1e-14)
+    assert y.shape == (a @ b).shape
+    check_gradients(pg.matmul, a, b)
+
+
+TRANSPOSES = [(False, False), (False, True), (True, False), (True, True)]
+
+
+@pytest.mark.parametrize(("turn_a", "turn_b"), TRANSPOSES)
+@pytest.mark.parametrize("batch", [((), ()), ((5,), ()), ((), (5,)), ((5, 1), (6,))])
+def test_transposes(turn_a, turn_b, batch, backend):
+    held(backend, "float64")
+    a = RNG.normal(size=(*batch[0], *((3, 2) if turn_a else (2, 3))))
+    b = RNG.normal(size=(*batch[1], *((4, 3) if turn_b else (3, 4))))
+    op = lambda a, b: pg.matmul(a, b, transpose_a=turn_a, transpose_b=turn_b)
+    expected = (np.swapaxes(a, -1, -2) if turn_a else a) @ (
+        np.swapaxes(b, -1, -2) if turn_b else b
+    )
+    np.testing.assert_allclose(op(a, b).numpy(), expected, rtol=1e-12)
+    check_gradients(op, a, b)
+    turns = {"transpose_a": turn_a, "transpose_b": turn_b}
+    kernel = lambda a, b: pg.run_kernel("BatchMatMul", [a, b], turns)
+    check_gradients(kernel, a, b)
+
+
+@pytest.mark.parametrize("size", [3, 40])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint64"])
+def test_integers_are_exact(dtype, size, backend):
+    held(backend, dtype)
+    limits = np.iinfo(dtype)
+    a = RNG.integers(limits.min, limits.max, size=(size, size), dtype=dtype)
+    small = RNG.integers(0, 100, size=(size, size), dtype=dtype)
+    for b in (a, small):
+        y = pg.matmul(pg.asarray(a), pg.asarray(b))
+        assert y.dtype == np.dtype(dtype)  # and wraps
+        np.testing.assert_array_equal(y.numpy(), np.einsum("ij,jk->ik", a, b))
+
+
+def test_dtypes_of_products(backend):
+    assert pg.matmul([True, True], [True, True]).item() == 2
+    assert pg.matmul([1, 2], [0.5, 0.5]).dtype == np.float32
+    held(backend, "float16", "complex64")
+    ones = np.full((3000,), 1.001, np.float16)
+    y = pg.matmul(ones, ones)
+    wide = ones.astype(np.float64)
+    assert (y.dtype, y.item()) == (np.float16, np.float16(wide @ wide))
+    z = np.asarray([[1 + 2j, 3j]], np.complex64)
+    np.testing.assert_array_equal(pg.matmul(z, z.T).numpy(), z @ z.T)
+
+
+def test_the_gradient_of_a_complex_product(backend):
+    held(backend, "complex64")
+    a = np.asarray([[1 + 2j, 3j], [0.5, -1j]], np.complex64)
+    b = np.asarray([[2 - 1j], [1 + 1j]], np.complex64)
+    dy = pg.asarray(np.asarray([[1j], [2 + 1j]], np.complex64))
+    da, db = pg.grads(pg.matmul)(pg.asarray(a), pg.asarray(b), dy=dy)
+    np.testing.assert_allclose(da.numpy(), dy.numpy() @ b.conj().T)
+    np.testing.assert_allclose(db.numpy(), a.conj().T @ dy.numpy())
+
+
+def test_matrices_that_are_views(backend):
+    a = RNG.random((60, 80), dtype=np.float32)
+    views = [a.T, a[::2, ::3], a[::-1], np.broadcast_to(a[:1], (60, 80))]
+    for x in views:
+        b = RNG.random((x.shape[1], 7), dtype=np.float32)
+        y = pg.matmul(pg.asarray(x, copy=False), pg.asarray(b))
+        np.testing.assert_allclose(y.numpy(), x @ b, rtol=1e-5)
+
+
+def test_nan_stays_in_its_row_and_column(backend):
+    a = np.asarray([[1, np.nan], [2, 3]], np.float32)
+    y = pg.matmul(a, np.eye(2, dtype=np.float32)).numpy()
+    assert np.isnan(y).tolist() == [[True, True], [False, False]]
+
+
+# --- other products --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axis", [-1, -2])
+@pytest.mark.parametrize(
+    ("a", "b"), [((3, 3), (3, 3)), ((5, 3, 3), (3, 3)), ((3, 3), (5, 1, 3, 3))]
+)
+def test_vecdot(a, b, axis, backend):
+    held(backend, "float64")
+    a, b = RNG.normal(size=a), RNG.normal(size=b)
+    op = lambda a, b: pg.vecdot(a, b, axis=axis)
+    np.testing.assert_allclose(op(a, b).numpy(), (a * b).sum(axis), rtol=1e-12)
+    check_gradients(op, a, b)
+
+
+def test_vecdot_conjugates_the_first(backend):
+    held(backend, "complex64")
+    z = np.asarray([1 + 2j, 3j], np.complex64)
+    assert pg.vecdot(z, z).item() == 14
+
+
+CONTRACTIONS = [
+    ((2, 3, 4), (3, 4, 5), 2),
+    ((2, 3), (4,), 0),
+    ((2, 3, 4), (5, 3, 2), ((1, 0), (1, 2))),
+    ((2, 3, 4), (3, 2), ((-3, -2), (1, 0))),
+    ((2, 0), (0, 3), 1),
+    ((3,), (3,), ((0,), (0,))),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "axes"), CONTRACTIONS, ids=str)
+def test_tensordot(a, b, axes, backend):
+    held(backend, "float64")
+    a, b = RNG.normal(size=a), RNG.normal(size=b)
+    op = lambda a, b: pg.tensordot(a, b, axes=axes)
+    expected = np.tensordot(a, b, axes)
+    assert op(a, b).shape == expected.shape
+    np.testing.assert_allclose(op(a, b).numpy(), expected, rtol=1e-12)
+    check_gradients(op, a, b)
+
+
+PRODUCTS = [
+    (linalg.outer, np.outer, (3,), (4,)),
+    (linalg.outer, np.outer, (0,), (4,)),
+    (linalg.kron, np.kron, (2, 3), (3, 2)),
+    (linalg.kron, np.kron, (2,), (2, 1, 3)),
+    (linalg.kron, np.kron, (), (2, 3)),
+    (linalg.cross, np.cross, (3,), (3,)),
+    (linalg.cross, np.cross, (5, 3), (3,)),
+    (linalg.cross, np.cross, (4, 1, 3), (5, 3)),
+]
+
+
+@pytest.mark.parametrize(("op", "reference", "a", "b"), PRODUCTS)
+def test_products(op, reference, a, b, backend):
+    held(backend, "float64")
+    a, b = RNG.normal(size=a), RNG.normal(size=b)
+    y = op(pg.asarray(a), pg.asarray(b))
+    np.testing.assert_allclose(y.numpy(), reference(a, b), rtol=1e-12)
+    assert y.shape == reference(a, b).shape
+    assert op(a.astype(np.int32), b.astype(np.int32)).dtype == np.int32
+    check_gradients(op, a, b)
+
+
+def test_the_axis_of_a_cross_product(backend):
+    a, b = RNG.normal(size=(2, 3, 4, 5))[:, :, :, :2].astype(np.float32)[:2]
+    y = linalg.cross(a, b, axis=0)
+    np.testing.assert_allclose(y.numpy(), np.cross(a, b, axis=0), rtol=1e-4, atol=1e-6)
+
+
+# --- parts -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (4, 3), (2, 3, 3), (0, 3)], ids=str)
+@pytest.mark.parametrize("offset", [0, 1, -1, 3, -3, 9])
+def test_diagonal_and_trace(shape, offset, backend):
+    held(backend, "float64")
+    x = RNG.normal(size=shape)
+    y = linalg.diagonal(pg.asarray(x), offset=offset)
+    expected = np.diagonal(x, offset, -2, -1)
+    assert y.shape == expected.shape
+    np.testing.assert_array_equal(y.numpy(), expected)
+    trace = lambda x: linalg.trace(x, offset=offset)
+    np.testing.assert_allclose(trace(x).numpy(), expected.sum(-1), rtol=1e-12)
+    check_gradients(trace, x)
+
+
+def test_dtypes_of_the_trace(backend):
+    assert linalg.trace([[1, 2], [3, 4]]).dtype == np.int32
+    assert linalg.trace([[True, True], [True, True]]).item() == 2
+    assert linalg.trace([[1, 2], [3, 4]], dtype="float32").dtype == np.float32
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (4, 2, 3)], ids=str)
+def test_matrix_transpose(shape, backend):
+    held(backend, "float64")
+    x = RNG.normal(size=shape)
+    y = pg.matrix_transpose(pg.asarray(x))
+    np.testing.assert_array_equal(y.numpy(), x.swapaxes(-1, -2))
+    check_gradients(lambda x: pg.square(pg.matrix_transpose(x)), x)
+
+
+# --- norms -----------------------------------------------------------------------
+
+ORDERS = [2, 1, 3, 0.5, 4, 2.5, math.inf, -math.inf, -1]
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("ord", [*ORDERS, 0])
+def test_vector_norm(ord, axis, keepdims, backend):
+    held(backend, "float64")
+    x = RNG.normal(size=(4, 5))
+    op = lambda x: linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
+    expected = np.linalg.norm(x, ord, axis, keepdims)
+    np.testing.assert_allclose(op(x).numpy(), expected, rtol=1e-12)
+    assert op(x).dtype == np.float64
+    if ord != 0:
+        check_gradients(op, x)
+
+
+def test_vector_norm_of_several_axes(backend):
+    x = RNG.normal(size=(2, 3, 4)).astype(np.float32)
+    for axis in (None, (0, 2)):
+        expected = np.sqrt((x.astype(np.float64) ** 2).sum(axis))
+        y = linalg.vector_norm(x, axis=axis)
+        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)
+
+
+SCALES = [1e30, 1e-30, 0.0, np.inf, np.nan]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("ord", [2, 3, 2.5])
+def test_norms_neither_overflow_nor_vanish_early(ord, scale, backend):
+    x = np.asarray([3.0, -4.0], np.float32)
+    expected = np.linalg.norm(x.astype(np.float64), ord) * scale
+    y = linalg.vector_norm(x * np.float32(scale), ord=ord)
+    np.testing.assert_allclose(y.item(), expected, rtol=1e-5)
+    assert y.dtype == np.float32
+
+
+@pytest.mark.parametrize("ord", [2, 1, 3, 4, math.inf])
+def test_the_gradient_of_a_norm_at_zero_is_finite(ord, backend):
+    op = lambda x: linalg.vector_norm(x, ord=ord)
+    assert pg.grad(op)(pg.zeros((3,))).tolist() == [0, 0, 0]
+    x = pg.asarray([0.0, 3.0, 4.0])
+    dx = pg.grad(op)(x).numpy()
+    assert np.isfinite(dx).all()
+    if ord == 2:
+        np.testing.assert_allclose(dx, [0, 0.6, 0.8], rtol=1e-6)
+        second = pg.grad(lambda x: pg.grad(op)(x)[0])(x)  # (δ - n nᵀ) / |x|
+        np.testing.assert_allclose(second.numpy(), [0.2, 0, 0], rtol=1e-6)
+
+
+def test_norms_of_nothing_and_of_integers(backend):
+    empty = pg.asarray(np.empty((3, 0), np.float32))
+    for ord in (2, 1, 3, 0, math.inf):
+        assert linalg.vector_norm(empty, axis=1, ord=ord).tolist() == [0, 0, 0]
+    assert linalg.vector_norm([3, 4]).item() == 5
+    assert linalg.vector_norm([3, 4]).dtype == np.float32
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("ord", ["fro", 1, -1, math.inf, -math.inf])
+def test_matrix_norm(ord, keepdims, backend):
+    held(backend, "float64")
+    x = RNG.normal(size=(2, 3, 4))
+    op = lambda x: linalg.matrix_norm(x, keepdims=keepdims, ord=ord)
+    expected = np.linalg.norm(x, ord, (1, 2), keepdims)
+    np.testing.assert_allclose(op(x).numpy(), expected, rtol=1e-12)
+    check_gradients(op, x)
+
+
+# --- errors ----------------------------------------------------------------------
+
+A = np.ones((2, 3), np.float32)
+ERRORS = [
+    (
+        lambda: pg.matmul(A, A),
+        ValueError,
+        r"inner sizes 3 and 2 of shapes \(2, 3\) and",
+    ),
+    (
+        lambda: pg.matmul(A, A, transpose_a=True, transpose_b=True),
+        ValueError,
+        r"inner sizes 2 and 3 of .* \(a and b transposed\) differ",
+    ),
+    (
+        lambda: pg.matmul(A, 2.0),
+        ValueError,
+        r"matmul: shapes .* and \(\): a scalar",
+    ),
+    (
+        lambda: pg.matmul(A[0], A.T, transpose_a=True),
+        ValueError,
+        "a vector is not transposed",
+    ),
+    (
+        lambda: pg.matmul(np.ones((4, 2, 3)), np.ones((5, 3, 2))),
+        ValueError,
+        r"matmul: shapes \(4,\) and \(5,\) do not broadcast",
+    ),
+    (lambda: pg.vecdot(A, A.T), ValueError, "vecdot: sizes 3 and 2 along axis -1"),
+    (lambda: pg.vecdot(A, A[0], axis=1), ValueError, "vecdot: .* count from the end"),
+    (lambda: pg.vecdot(A, 1.0), ValueError, "vecdot: axis -1 is out of range"),
+    (lambda: pg.tensordot(A, A), None, ""),
+    (lambda: pg.tensordot(A, A.T), ValueError, r"tensordot: .* sizes \[2, 3\] and"),
+    (lambda: pg.tensordot(A, A, axes=3), ValueError, "tensordot: 3 axes are not among"),
+    (
+        lambda: pg.tensordot(A, A, axes=((0, 1), (0,))),
+        ValueError,
+        "two sequences of one length",
+    ),
+    (
+        lambda: pg.tensordot(A, A, axes=((2,), (0,))),
+        ValueError,
+        "tensordot: axis 2 is out of range",
+    ),
+    (lambda: linalg.outer(A, A), ValueError, "outer: .* must be those of vectors"),
+    (lambda: linalg.cross(A, A.T), ValueError, "cross: axis -1 .* must have size 3"),
+    (lambda: linalg.cross(A, A[0], axis=1), ValueError, "cross: .* count from the end"),
+    (lambda: linalg.trace(A[0]), ValueError, r"trace: shape \(3,\) is not that of mat"),
+    (lambda: linalg.diagonal(1.0), ValueError, "diagonal: shape"),
+    (lambda: pg.matrix_transpose(A[0]), ValueError, "matrix_transpose: shape"),
+    (lambda: linalg.matrix_norm(A[0]), ValueError, "matrix_norm: shape"),
+    (lambda: linalg.matrix_norm(A, ord=3), ValueError, "ord 3: use 'fro', 'nuc', 1"),
+    (
+        lambda: linalg.vector_norm(A, axis=2),
+        ValueError,
+        "vector_norm: axis 2 is",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
+def test_errors(call, error, message, backend):
+    if error is None:
+        assert call().item() == 6
+        return
+    with pytest.raises(error, match=message):
+        call()

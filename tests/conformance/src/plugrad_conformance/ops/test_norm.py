@@ -1,0 +1,264 @@
+"""Softmax and normalization: against formulas in NumPy, gradients, decompositions."""
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad._registry import registry
+
+from ..check import check_gradients
+from ..toy import toy
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(2, 3, 4))
+
+
+def held(backend, *dtypes):
+    """Skip where the backend has no such dtype."""
+    names = {str(dtype) for dtype in registry.open(backend).dtypes}
+    if not names.issuperset(dtypes):
+        pytest.skip(f"{backend} lacks one of {dtypes}")
+
+
+# --- softmax ---------------------------------------------------------------------
+
+
+def softmax(x, axis):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def log_softmax(x, axis):
+    x = x - x.max(axis, keepdims=True)
+    return x - np.log(np.exp(x).sum(axis, keepdims=True))
+
+
+PAIRS = [(pg.softmax, softmax), (pg.log_softmax, log_softmax)]
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize(("op", "reference"), PAIRS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("shape", [(2, 3, 4), (700, 5, 1), (3, 300, 9)], ids=str)
+def test_softmax(op, reference, axis, shape, backend):
+    x = RNG.normal(size=shape).astype(np.float32) * 10 + 1000
+    y = op(pg.asarray(x), axis=axis)
+    expected = reference(x.astype(np.float64), axis)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=3e-5, atol=1e-6)
+    assert y.dtype == np.float32
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("op", [pg.softmax, pg.log_softmax], ids=lambda f: f.__name__)
+def test_gradients_of_softmax(op, axis, backend):
+    held(backend, "float64")
+    check_gradients(lambda x: op(x, axis=axis), X)
+
+
+def test_softmax_at_the_ends(backend):
+    x = pg.asarray([[0.0, -np.inf, 0.0], [1e4, -1e4, 0.0], [np.nan, 0.0, 1.0]])
+    half, nan = np.log(0.5), np.nan
+    np.testing.assert_allclose(
+        pg.softmax(x).numpy(), [[0.5, 0, 0.5], [1, 0, 0], [nan, nan, nan]]
+    )
+    np.testing.assert_allclose(
+        pg.log_softmax(x).numpy(),
+        [[half, -np.inf, half], [0, -2e4, -1e4], [nan, nan, nan]],
+        rtol=1e-6,
+    )
+    for op in (pg.softmax, pg.log_softmax):  # the first two have finite gradients
+        dx = pg.grad(lambda x, op=op: pg.sum(op(x)[:2, 0]))(x)
+        assert np.isfinite(dx.numpy()[:2]).all()
+
+
+@pytest.mark.parametrize("op", [pg.softmax, pg.log_softmax], ids=lambda f: f.__name__)
+def test_dtypes_and_nothing_of_softmax(op, backend):
+    assert op([1, 2]).dtype == np.float32
+    for shape in ((0, 3), (3, 0)):
+        assert op(np.empty(shape, np.float32)).shape == shape
+    held(backend, "float16")
+    y = op(pg.full((40_000,), 1, dtype="float16"), axis=0)
+    expected = 1 / 40_000 if op is pg.softmax else -np.log(40_000)
+    assert y.dtype == np.float16
+    np.testing.assert_allclose(y.numpy(), np.float16(expected), rtol=1e-3)
+
+
+# --- batch, layer and group ------------------------------------------------------
+
+
+def batch_norm(x, mean, variance, offset=0, scale=1, epsilon=1e-3):
+    return (x - mean) / np.sqrt(variance + epsilon) * scale + offset
+
+
+SHAPES = [((5, 3), (3,)), ((2, 2, 3, 3), (3,)), ((2, 3), (2, 3)), ((4, 3), (4, 1))]
+
+
+@pytest.mark.parametrize("given", ["both", "scale", "offset", "none"])
+@pytest.mark.parametrize(("shape", "channels"), SHAPES, ids=str)
+def test_batch_norm(shape, channels, given, backend):
+    held(backend, "float64")
+    x, mean = RNG.normal(size=shape), RNG.normal(size=channels)
+    variance = RNG.uniform(0.5, 2, size=channels)
+    more = [RNG.normal(size=channels), RNG.normal(size=channels)]
+    more = {"both": more, "scale": more[1:], "offset": more[:1], "none": []}[given]
+
+    def op(x, mean, variance, *more):
+        offset = more[0] if given in ("both", "offset") else None
+        scale = more[-1] if given in ("both", "scale") else None
+        return pg.batch_norm(x, mean, variance, offset, scale, epsilon=1e-2)
+
+    y = op(*map(pg.asarray, (x, mean, variance, *more)))
+    offset = more[0] if given in ("both", "offset") else 0
+    scale = more[-1] if given in ("both", "scale") else 1
+    expected = batch_norm(x, mean, variance, offset, scale, 1e-2)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12)
+    check_gradients(op, x, mean, variance, *more)
+
+
+def test_dtypes_of_batch_norm(backend):
+    y = pg.batch_norm([[1, 2]], [1, 1], [1, 4], epsilon=0)
+    assert (y.tolist(), y.dtype) == ([[0.0, 0.5]], np.float32)
+    held(backend, "float16", "float64")
+    x = pg.asarray([[300.0, 1.0]], dtype="float16")
+    y = pg.batch_norm(x, pg.zeros((2,), dtype="float16"), x[0] * 0 + 1, epsilon=1e-5)
+    assert (y.dtype, y.tolist()) == (np.float16, [[300.0, 1.0]])
+    assert pg.batch_norm(x, pg.zeros((2,), dtype="float64"), 1.0).dtype == np.float64
+
+
+@pytest.mark.parametrize("axis", [-1, 1, (1, 2)], ids=str)
+def test_layer_norm(axis, backend):
+    held(backend, "float64")
+    scale, offset = RNG.normal(size=(4,)), RNG.normal(size=(3, 4))
+    middle, variance = X.mean(axis, keepdims=True), X.var(axis, keepdims=True)
+    y = pg.layer_norm(X, scale, offset, axis=axis)
+    expected = batch_norm(X, middle, variance, offset, scale, 1e-5)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-11, atol=1e-12)
+    check_gradients(lambda *xs: pg.layer_norm(*xs, axis=axis), X, scale, offset)
+    check_gradients(lambda x: pg.layer_norm(x, axis=axis), X)
+
+
+def test_layer_norm_of_large_numbers(backend):
+    x = np.asarray([[10_000.0, 10_001.0, 10_002.0]], np.float32)
+    expected = np.asarray([[-1.2247, 0, 1.2247]])
+    np.testing.assert_allclose(pg.layer_norm(x).numpy(), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(-1, (2, 3, 5, 6)), (1, (2, 6, 5))])
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_group_norm(axis, shape, groups, backend):
+    held(backend, "float64")
+    x, scale, offset = RNG.normal(size=shape), RNG.normal(size=6), RNG.normal(size=6)
+    last = np.moveaxis(x, axis, -1)
+    parts = last.reshape(*last.shape[:-1], groups, -1)
+    over = (*range(1, parts.ndim - 2), parts.ndim - 1)
+    middle, variance = parts.mean(over, keepdims=True), parts.var(over, keepdims=True)
+    parts = batch_norm(parts, middle, variance, epsilon=1e-5)
+    expected = np.moveaxis(parts.reshape(last.shape) * scale + offset, -1, axis)
+    how = {"groups": groups, "axis": axis}
+    y = pg.group_norm(x, scale, offset, **how)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-10, atol=1e-12)
+    plain = pg.group_norm(x, **how) * 1.0
+    assert plain.shape == x.shape
+    check_gradients(lambda *xs: pg.group_norm(*xs, **how), x, scale, offset)
+
+
+# --- local response --------------------------------------------------------------
+
+
+def local_response(x, depth_radius, bias, alpha, beta):
+    y = np.empty_like(x)
+    for c in range(x.shape[-1]):
+        near = x[..., max(c - depth_radius, 0) : c + depth_radius + 1]
+        y[..., c] = x[..., c] * (bias + alpha * (near**2).sum(-1)) ** -beta
+    return y
+
+
+HOW = [(2, 1.0, 1.0, 0.5), (0, 0.5, 2.0, 0.75), (9, 2.0, 0.1, 1.0)]
+
+
+@pytest.mark.parametrize("how", HOW, ids=str)
+@pytest.mark.parametrize("shape", [(2, 2, 3, 7), (2, 2, 1)], ids=str)
+def test_local_response_normalization(shape, how, backend):
+    held(backend, "float64")
+    x = RNG.normal(size=shape)
+    attrs = dict(zip(("depth_radius", "bias", "alpha", "beta"), how, strict=True))
+    y = pg.local_response_normalization(x, **attrs)
+    np.testing.assert_allclose(y.numpy(), local_response(x, *how), rtol=1e-12)
+    check_gradients(lambda x: pg.local_response_normalization(x, **attrs), x)
+
+
+# --- decompositions --------------------------------------------------------------
+
+KERNELS = ["Softmax", "LogSoftmax", "FusedBatchNorm", "LRN", "LRNGrad"]
+ATTRS = {"depth_radius": 2, "bias": 1.0, "alpha": 0.5, "beta": 0.75}
+RUNS = {
+    "softmax": lambda x: pg.softmax(x, axis=1),
+    "log_softmax": lambda x: pg.log_softmax(x, axis=1),
+    "batch_norm": lambda x: pg.batch_norm(x, x[0, 0, 0], abs(x), x[1, 1], x),
+    "no scale": lambda x: pg.batch_norm(x, x[0, 0, 0], abs(x)),
+    "lrn": lambda x: pg.local_response_normalization(x, **ATTRS),
+    "lrn_grad": lambda x: pg.run_kernel("LRNGrad", [x, x * 2, x * 3], ATTRS),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("row", RUNS)
+def test_decompositions(row, dtype):
+    x = RNG.normal(size=(2, 3, 2, 4)).astype(dtype)
+    expected = RUNS[row](pg.asarray(x))
+    dtypes = ["bool", "int32", "float16", "float32", "float64"]
+    with toy(without=KERNELS, dtypes=dtypes), pg.use_backend("toy"):
+        y = RUNS[row](pg.asarray(x))
+    assert (y.dtype, y.shape) == (expected.dtype, expected.shape)
+    rtol = {"float16": 2e-3, "float32": 2e-6, "float64": 1e-13}[dtype]
+    np.testing.assert_allclose(y.numpy(), expected.numpy(), rtol=rtol, atol=rtol)
+
+
+# --- errors ----------------------------------------------------------------------
+
+ERRORS = [
+    (lambda x: pg.softmax(x, axis=3), ValueError, "softmax: axis 3 is out of range"),
+    (lambda x: pg.softmax(x, axis=(0, 1)), ValueError, r"softmax: axis \(0, 1\) must"),
+    (lambda x: pg.log_softmax(1.0), ValueError, "log_softmax: axis -1 is out of range"),
+    (lambda x: pg.softmax(1j), TypeError, "softmax: there is no softmax of complex"),
+    (
+        lambda x: pg.batch_norm(x, pg.ones((5,)), 1.0),
+        ValueError,
+        r"batch_norm: shapes \(2, 3, 4\) and \(5,\) do not broadcast",
+    ),
+    (
+        lambda x: pg.batch_norm(x, 1.0, pg.ones((7, 2, 3, 4))),
+        ValueError,
+        r"batch_norm: variance of shape \(7, 2, 3, 4\) does not broadcast to x",
+    ),
+    (
+        lambda x: pg.layer_norm(x[0], pg.ones((2, 1, 1))),
+        ValueError,
+        "layer_norm: scale of shape",
+    ),
+    (
+        lambda x: pg.group_norm(x, groups=3),
+        ValueError,
+        "group_norm: 3 groups do not divide 4 channels",
+    ),
+    (lambda x: pg.group_norm(x, groups=1, axis=0), ValueError, "is the batch's"),
+    (
+        lambda x: pg.group_norm(x, pg.ones((3,)), groups=2),
+        ValueError,
+        r"scale and offset must have shape \(4,\), .* got \(3,\)",
+    ),
+    (
+        lambda x: pg.local_response_normalization(x[0]),
+        ValueError,
+        r"local_response_normalization: x must have rank 3 or 4, got shape \(3, 4\)",
+    ),
+    (
+        lambda x: pg.local_response_normalization(x, depth_radius=0.5),
+        ValueError,
+        "depth_radius must be an int that is not negative, got 0.5",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
+def test_errors(call, error, message, backend):
+    with pytest.raises(error, match=message):
+        call(pg.asarray(X.astype(np.float32)))

@@ -1,0 +1,334 @@
+"""Pooling: against windows written out, with NaN, ties, padding and empty windows."""
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from ..check import check_gradients
+from ..toy import toy
+from .test_conv import held
+
+RNG = np.random.default_rng(0)
+KERNELS = [
+    f"{kind}Pool{axes}{part}"
+    for kind in ("Max", "Avg")
+    for axes in ("", "3D")
+    for part in ("", "Grad")
+]
+KERNELS.append("MaxPoolWithArgmax")
+MODE = "dim_rounding_mode"
+X, X3 = (2, 5, 6, 3), (1, 3, 4, 5, 2)
+CASES = [  # x, window, options, padding before, places
+    (X, 2, {}, (0, 0), (2, 3)),
+    (X, (3, 2), {"strides": 1}, (0, 0), (3, 5)),
+    (X, 3, {"strides": 2, "pad": "same"}, (1, 0), (3, 3)),
+    (X, (2, 3), {"strides": (1, 3), "pad": [(1, 0), (0, 2)]}, (1, 0), (5, 2)),
+    (X, 3, {"pad": 1, "strides": 3, MODE: "ceil"}, (1, 1), (3, 3)),
+    (X, 3, {"pad": 1, "strides": (3, 2), MODE: "round"}, (1, 1), (2, 4)),
+    (X, 2, {"strides": 1, "dilations": (2, 3)}, (0, 0), (3, 3)),
+    (X, 2, {"strides": 2, "dilations": 2, "pad": 1}, (1, 1), (3, 3)),
+    (X, 1, {"strides": 1}, (0, 0), (5, 6)),
+    (X, 1, {"strides": (2, 4)}, (0, 0), (3, 2)),
+    (X, (5, 6), {}, (0, 0), (1, 1)),
+    (X3, 2, {"strides": 1}, (0, 0, 0), (2, 3, 4)),
+    (X3, (2, 3, 2), {"pad": "same", "strides": 2}, (0, 0, 0), (2, 2, 3)),
+    (X3, (1, 2, 3), {"pad": 1, "strides": (2, 1, 3)}, (1, 1, 1), (3, 5, 2)),
+]
+cases = pytest.mark.parametrize(
+    ("x", "window", "options", "before", "places"), CASES, ids=str
+)
+
+
+def seen(x, window, before, places, *, strides=None, dilations=1, **_):
+    """Return what each window sees, tap by tap; masked where it is padding."""
+    n = x.ndim - 2
+    window = np.broadcast_to(window, n)
+    strides = window if strides is None else np.broadcast_to(strides, n)
+    dilations = np.broadcast_to(dilations, n)
+    widths = [(0, 0), *((b, 99) for b in before), (0, 0)]
+    mask = np.pad(np.zeros(x.shape, bool), widths, constant_values=True)
+    x = np.ma.array(np.pad(x, widths), mask=mask)
+    taps = []
+    for tap in np.ndindex(*window):
+        ends = zip(tap, dilations, strides, places, strict=True)
+        where = tuple(slice(a * d, a * d + s * p, s) for a, d, s, p in ends)
+        taps.append(x[(slice(None), *where)])
+    return np.ma.stack(taps)
+
+
+def distinct(shape):
+    """Return numbers that are far enough apart for finite differences."""
+    return RNG.permutation(np.prod(shape)).reshape(shape) / 7.0
+
+
+@cases
+def test_max_pool(x, window, options, before, places, backend):
+    held(backend, "float64")
+    x = distinct(x) - 5
+    y = pg.max_pool(pg.asarray(x), window, **options)
+    expected = seen(x, window, before, places, **options).max(0).filled(-np.inf)
+    np.testing.assert_array_equal(y.numpy(), expected)
+    if np.isfinite(expected).all():
+        check_gradients(lambda x: pg.square(pg.max_pool(x, window, **options)), x)
+
+
+@cases
+def test_avg_pool(x, window, options, before, places, backend):
+    held(backend, "float64")
+    x = RNG.normal(size=x)
+    y = pg.avg_pool(pg.asarray(x), window, **options)
+    expected = seen(x, window, before, places, **options).mean(0).filled(np.nan)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12, atol=1e-14)
+    if np.isfinite(expected).all():
+        check_gradients(lambda x: pg.square(pg.avg_pool(x, window, **options)), x)
+
+
+@cases
+def test_decompositions(x, window, options, before, places):
+    x = RNG.integers(-3, 3, size=x).astype("float32")  # many ties
+    x.flat[5] = np.nan
+    maxima = lambda x: pg.max_pool(x, window, **options)
+    averages = lambda x: pg.avg_pool(x, window, **options)
+    dy = RNG.normal(size=maxima(x).shape).astype("float32")
+
+    def results():
+        yield from (maxima(x), averages(x))
+        yield from (pg.grad(f)(x, dy=dy) for f in (maxima, averages))
+        second = lambda dy: pg.grad(maxima)(x, dy=dy)
+        yield pg.grad(second)(dy, dy=x)
+        second = lambda dy: pg.grad(averages)(x, dy=dy)
+        yield pg.grad(second)(dy, dy=np.ones_like(x))
+
+    expected = [y.numpy() for y in results()]
+    with toy(without=KERNELS), pg.use_backend("toy"):
+        for y, z in zip(results(), expected, strict=True):
+            assert y.dtype == np.float32
+            np.testing.assert_allclose(y.numpy(), z, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("window", [2, 3])
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_pool(kind, window, backend):
+    x = RNG.normal(size=X).astype("float32")
+    op = {"max": pg.max_pool, "avg": pg.avg_pool}[kind]
+    options = {"pad": 1, "dilations": 2}
+    y = pg.pool(x, window, kind, **options)
+    z = op(x, window, strides=1, **options)
+    np.testing.assert_array_equal(y.numpy(), z.numpy())
+
+
+def test_channels_first_and_no_batch(backend):
+    x = RNG.normal(size=X).astype("float32")
+    y = pg.max_pool(x, 2, pad=[(0, 1), (2, 0)]).numpy()
+    options = {"pad": [(0, 1), (2, 0)], "data_format": "NCHW"}
+    z = pg.max_pool(x.transpose(0, 3, 1, 2), 2, **options)
+    np.testing.assert_array_equal(z.numpy(), y.transpose(0, 3, 1, 2))
+    z = pg.max_pool(x[1].transpose(2, 0, 1), 2, **options)
+    np.testing.assert_array_equal(z.numpy(), y[1].transpose(2, 0, 1))
+    x = RNG.normal(size=X3).astype("float32")
+    y, z = pg.avg_pool(x, 2), pg.avg_pool(np.moveaxis(x, -1, 1), 2, data_format="NCDHW")
+    np.testing.assert_array_equal(z.numpy(), np.moveaxis(y.numpy(), -1, 1))
+
+
+# --- what is special -------------------------------------------------------------
+
+
+def image(*rows):
+    return np.asarray(rows, "float32")[..., None]
+
+
+SPECIAL = [  # a row of windows of 2; their maxima; where a gradient of ones goes
+    ([1, 1, 0, 2], [1, 2], [1, 0, 0, 1]),
+    ([np.nan, 3, 4, np.nan], [3, 4], [0, 1, 1, 0]),
+    ([np.nan, np.nan, 1, 1], [-np.inf, 1], [0, 0, 1, 0]),
+    ([np.inf, np.inf, -np.inf, 0], [np.inf, 0], [1, 0, 0, 1]),
+    ([-np.inf, -np.inf, 0, -0.0], [-np.inf, 0], [1, 0, 1, 0]),
+]
+
+
+@pytest.mark.parametrize(("x", "maxima", "first"), SPECIAL, ids=str)
+def test_ties_nan_and_infinities(x, maxima, first, backend):
+    pool = lambda x: pg.max_pool(x, (1, 2))
+    y, dx = pool(image(x)), pg.grad(pool)(image(x), dy=np.ones((1, 2, 1), "float32"))
+    np.testing.assert_array_equal(y.numpy().ravel(), maxima)
+    np.testing.assert_array_equal(dx.numpy().ravel(), first)
+
+
+def test_the_first_of_equals_is_row_by_row(backend):
+    x = image([0, 5], [5, 0])
+    pool = lambda x: pg.max_pool(x, 2)
+    dx = pg.grad(pool)(x, dy=np.full((1, 1, 1), 3, "float32"))
+    assert dx.numpy()[..., 0].tolist() == [[0, 3], [0, 0]]
+
+
+def test_infinite_cotangents_go_to_the_winner_alone(backend):
+    pool = lambda x: pg.max_pool(x, (1, 2))
+    dx = pg.grad(pool)(image([1, 2, 4, 3]), dy=image([np.inf, np.nan]))
+    np.testing.assert_array_equal(dx.numpy().ravel(), [0, np.inf, np.nan, 0])
+
+
+def test_windows_of_padding_alone(backend):
+    x = image([1, 2], [3, 4])
+    options = {"strides": 1, "pad": [(0, 0), (2, 0)]}
+    y = pg.max_pool(x, 2, **options).numpy().ravel()
+    np.testing.assert_array_equal(y, [-np.inf, 3, 4])
+    y = pg.avg_pool(x, 2, **options).numpy().ravel()
+    np.testing.assert_array_equal(y, [np.nan, 2, 2.5])
+    y = pg.max_pool(x.astype("int32"), 2, **options).numpy().ravel()
+    assert y.tolist() == [np.iinfo("int32").min, 3, 4]
+    ones = np.ones((1, 3, 1), "float32")
+    for op, dx in (
+        (pg.max_pool, [0, 0, 1, 1]),
+        (pg.avg_pool, [0.75, 0.25, 0.75, 0.25]),
+    ):
+        pool = lambda x, op=op: op(x, 2, **options)
+        g = lambda dy, pool=pool: pg.grad(pool)(x, dy=dy)
+        np.testing.assert_array_equal(g(ones).numpy().ravel(), dx)
+        ddy = pg.grad(g)(ones, dy=x).numpy().ravel()
+        np.testing.assert_array_equal(
+            ddy, [0, *op(x, 2, **options).numpy().ravel()[1:]]
+        )
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "float16"])
+def test_dtypes(dtype, backend):
+    held(backend, dtype)
+    x = RNG.integers(0, 100, size=X).astype(dtype)
+    expected = seen(x.astype("float64"), 2, (1, 1), (3, 4))
+    y = pg.max_pool(x, 2, pad=1)
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y.numpy(), expected.max(0))
+    y = pg.avg_pool(x, 2, pad=1)
+    assert y.dtype == ("float16" if dtype == "float16" else "float32")
+    np.testing.assert_allclose(y.numpy(), expected.mean(0), rtol=1e-3)
+
+
+def test_averages_of_complex_numbers(backend):
+    held(backend, "complex64")
+    x = np.asarray([1 + 2j, 3 - 4j], "complex64").reshape(1, 2, 1)
+    y = pg.avg_pool(x, (1, 2))
+    assert y.numpy().ravel().tolist() == [2 - 1j]
+    dx = pg.grad(lambda x: pg.avg_pool(x, (1, 2)))(x, dy=y)
+    assert dx.numpy().ravel().tolist() == [1 - 0.5j] * 2
+
+
+def test_empty(backend):
+    for op in (pg.max_pool, pg.avg_pool):
+        for shape in ((0, 4, 4, 3), (2, 4, 4, 0)):
+            x = np.ones(shape, "float32")
+            dy = np.ones((shape[0], 2, 2, shape[3]), "float32")
+            y, dx = op(x, 2), pg.grad(lambda x, op=op: op(x, 2))(x, dy=dy)
+            assert (y.shape, dx.shape) == (dy.shape, x.shape)
+    y, indices = pg.max_pool_with_argmax(np.ones((0, 4, 4, 3), "float32"), 2)
+    assert y.shape == indices.shape == (0, 2, 2, 3)
+
+
+# --- with argmax -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("include", [False, True])
+@pytest.mark.parametrize(
+    ("x", "window", "options", "before", "places"),
+    [case for case in CASES if case[0] is X],
+    ids=str,
+)
+def test_argmax(x, window, options, before, places, include, backend):
+    held(backend, "float64")
+    x = RNG.integers(-3, 3, size=x).astype("float64")
+    y, indices = pg.max_pool_with_argmax(
+        x, window, **options, include_batch_in_index=include
+    )
+    assert indices.dtype == np.int32
+    number = np.arange(x.size).reshape(x.shape)
+    if not include:
+        number = np.broadcast_to(number[:1], x.shape)
+    taps = seen(x, window, before, places, **options)
+    where = seen(number, window, before, places, **options)
+    first = np.argmax(taps.filled(-99), 0)[None]  # the first of equals
+    expected = np.ma.array(
+        np.take_along_axis(where.data, first, 0)[0], mask=taps.mask.all(0)
+    )
+    np.testing.assert_array_equal(indices.numpy(), expected.filled(-1))
+    np.testing.assert_array_equal(y.numpy(), taps.max(0).filled(-np.inf))
+    with (
+        toy(without=KERNELS, dtypes=["float64", "int32", "bool"]),
+        pg.use_backend("toy"),
+    ):
+        _, again = pg.max_pool_with_argmax(
+            x, window, **options, include_batch_in_index=include
+        )
+        assert again.dtype == np.int32
+        np.testing.assert_array_equal(again.numpy(), indices.numpy())
+
+
+@pytest.mark.parametrize("without", [(), KERNELS], ids=["kernel", "decomposition"])
+def test_padding_is_not_the_least_integer(without):
+    x = np.full((1, 2, 2, 1), np.iinfo("int32").min, "int32")
+    with toy(without=without), pg.use_backend("toy"):
+        _, indices = pg.max_pool_with_argmax(x, 2, strides=1, pad=[(2, 0), (1, 0)])
+        assert indices.numpy()[0, ..., 0].tolist() == [[-1, -1], [0, 0], [0, 0]]
+
+
+def test_gradient_of_the_maxima_with_argmax(backend):
+    held(backend, "float64")
+    x = distinct(X)
+    op = lambda x: pg.square(pg.max_pool_with_argmax(x, 2, strides=1)[0])
+    check_gradients(op, x)
+
+
+# --- reached by name, and errors -------------------------------------------------
+
+
+def test_run_kernel_finds_the_rounding(backend):
+    x = pg.asarray(RNG.normal(size=X).astype("float32"))
+    options = {"strides": 3, "pad": 1}
+    for kind, op in (("Max", pg.max_pool), ("Avg", pg.avg_pool)):
+        for mode in ("floor", "ceil"):
+            pool = lambda x, op=op, mode=mode: op(
+                x, 3, **options, dim_rounding_mode=mode
+            )
+            y = pool(x)
+            inputs = [y, x, y] if kind == "Max" else [y, x]
+            given = {"filter_size": 3, **options}
+            dx = pg.run_kernel(f"{kind}PoolGrad", inputs, given)
+            np.testing.assert_array_equal(dx.numpy(), pg.grad(pool)(x, dy=y).numpy())
+    given = {"filter_size": 2, "in_shape": (1, 4, 4, 1)}
+    dx = pg.run_kernel("AvgPoolGrad", [pg.ones((1, 3, 3, 1)), None], given)
+    assert dx.shape == (1, 4, 4, 1)
+
+
+def test_run_kernel_checks_the_rank(backend):
+    with pytest.raises(ValueError, match="run_kernel: the input must have rank 4, got"):
+        pg.run_kernel("MaxPool", [pg.ones(X3)], {"filter_size": 2})
+
+
+ERRORS = [
+    ({"x": (3, 3)}, "max_pool: x must have rank 4, or 3 without a batch, or 5"),
+    ({"filter_size": 7}, "max_pool: a window of 7 does not fit into 5 elements"),
+    ({"filter_size": 0}, "max_pool: the window must be a positive integer, or 2"),
+    ({"filter_size": (2, 2, 2)}, "the window must be a positive integer, or 2"),
+    ({"x": X3, "strides": (1, 1)}, "strides must be a positive integer, or 3 of"),
+    ({"data_format": "NDHWC"}, "data_format 'NDHWC': use NHWC or NCHW"),
+    ({"pad": "same", MODE: "round"}, "goes with a number or pairs as pad"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), ERRORS, ids=str)
+def test_errors(given, message, backend):
+    given = {"x": X, "filter_size": 2} | given
+    x = np.ones(given.pop("x"), "float32")
+    with pytest.raises(ValueError, match=message):
+        pg.max_pool(x, **given)
+
+
+def test_errors_of_the_others(backend):
+    with pytest.raises(
+        ValueError, match="pool: pooling_type 'min': use 'max' or 'avg'"
+    ):
+        pg.pool(np.ones(X), 2, "min")
+    with pytest.raises(ValueError, match="max_pool_with_argmax: x must have rank 4"):
+        pg.max_pool_with_argmax(np.ones(X[1:]), 2)
+    with pytest.raises(TypeError, match="max_pool: bool has no order"):
+        pg.max_pool(np.ones(X, bool), 2)
+    with pytest.raises(TypeError, match="pool: complex numbers have no order"):
+        pg.pool(np.ones(X, "complex64"), 2, "max")

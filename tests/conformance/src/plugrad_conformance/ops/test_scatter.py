@@ -1,0 +1,180 @@
+"""Reading and writing at places: values against loops, gradients, decompositions."""
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad import _context
+
+from ..check import check_gradients
+from .moves import DTYPES, decomposed, sample, specs_hold
+
+# the shape of the tensor, and places in it; the last ones have duplicates
+PLACES = [
+    ((5,), [[0], [4], [2]]),
+    ((3, 4), [[2, 1], [0, 3]]),
+    ((3, 4), [[2], [0]]),
+    ((2, 3, 2), [[[0, 2], [1, 0]]]),
+    ((2, 3), np.zeros((2, 0), np.int32)),
+    ((3, 2), np.zeros((0, 1), np.int32)),
+    ((2, 0), [[1], [0]]),
+    ((4, 2), [[3], [1], [3], [0], [3], [1]]),
+    ((2, 2), [[1, 1], [0, 1], [1, 1], [1, 1]]),
+    ((3,), [[1]] * 9 + [[0]]),
+]
+EACH = pytest.mark.parametrize(("shape", "places"), PLACES, ids=str)
+
+
+def parts(shape, places):
+    """Return the places as an array, and the shape of what stands there."""
+    places = np.asarray(places)
+    return places, places.shape[:-1] + shape[places.shape[-1] :]
+
+
+def scattered(start, places, updates, add):
+    y = start.copy()
+    for at in np.ndindex(places.shape[:-1]):
+        into = tuple(places[at])
+        with np.errstate(over="ignore"):
+            y[into] = y[into] + updates[at] if add else updates[at]
+    return y
+
+
+def check_values(shape, places, dtype):
+    """Compare all three ops with loops."""
+    places, slices = parts(shape, places)
+    x, updates = sample(shape, dtype), sample(slices, dtype)
+    expected = np.empty(slices, dtype)
+    for at in np.ndindex(places.shape[:-1]):
+        expected[at] = x[tuple(places[at])]
+    for id_type in ("int32", "int64"):
+        at = places.astype(id_type)
+        y = pg.gather_nd(x, at)
+        np.testing.assert_array_equal(y.numpy(), expected, strict=True)
+        y = pg.scatter_nd(at, updates, shape)
+        added = scattered(np.zeros(shape, dtype), places, updates, add=True)
+        np.testing.assert_array_equal(y.numpy(), added, strict=True)
+        y = pg.tensor_scatter_update(x, at, updates)
+        written = scattered(x, places, updates, add=False)
+        np.testing.assert_array_equal(y.numpy(), written, strict=True)
+
+
+@EACH
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_values(shape, places, dtype, backend):
+    with _context.observing(specs_hold):
+        check_values(shape, places, dtype)
+
+
+@EACH
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "complex64"])
+def test_the_decompositions_give_the_same(shape, places, dtype):
+    with decomposed("GatherNd", "ScatterNd", "TensorScatterUpdate"):
+        check_values(shape, places, dtype)
+
+
+def test_many_duplicates_and_the_last_stays():
+    rng = np.random.default_rng(0)
+    places, updates = rng.integers(0, 40, (1000, 1)), rng.normal(size=(1000, 3))
+    x = np.zeros((50, 3))
+    expected = scattered(x, places, updates, add=False)
+    with decomposed("TensorScatterUpdate"):
+        y = pg.tensor_scatter_update(x, places, updates)
+        np.testing.assert_array_equal(y.numpy(), expected)
+    with pg.use_backend("cpu"):
+        y = pg.tensor_scatter_update(x, places, updates)
+        np.testing.assert_array_equal(y.numpy(), expected)
+
+
+def test_a_decomposition_keeps_the_bits_of_what_is_written():
+    x, updates = np.full(3, np.nan), np.array([-0.0, np.inf])
+    with decomposed("TensorScatterUpdate"):
+        y = pg.tensor_scatter_update(x, [[0], [2]], updates).numpy()
+    np.testing.assert_array_equal(y, [-0.0, np.nan, np.inf])
+    assert np.signbit(y[0])
+
+
+@EACH
+def test_gradients(shape, places, backend):
+    places, slices = parts(shape, places)
+    x, updates = np.cos(sample(shape)), np.sin(sample(slices))
+    check_gradients(lambda x: pg.square(pg.gather_nd(x, places)), x)
+    check_gradients(lambda u: pg.square(pg.scatter_nd(places, u, shape)), updates)
+    check_gradients(
+        lambda x, u: pg.square(pg.tensor_scatter_update(x, places, u)), x, updates
+    )
+
+
+def test_only_the_update_that_stays_has_a_gradient(backend):
+    x, updates = pg.asarray([1.0, 2.0]), pg.asarray([3.0, 4.0, 5.0])
+    f = lambda x, u: pg.tensor_scatter_update(x, [[1], [1], [1]], u)
+    dx, du = pg.grads(f)(x, updates, dy=pg.asarray([7.0, 9.0]))
+    assert (dx.tolist(), du.tolist()) == ([7.0, 0.0], [0.0, 0.0, 9.0])
+
+
+def test_a_row_of_numbers_is_short_for_places_of_one_coordinate(backend):
+    assert pg.scatter_nd([2, 0, 2], [1, 2, 3], (4,)).tolist() == [2, 0, 4, 0]
+    x = pg.tensor_scatter_update([1, 2, 3], [2, 0], [7, 8])
+    assert x.tolist() == [8, 2, 7]
+
+
+def test_an_update_promotes(backend):
+    y = pg.tensor_scatter_update([1, 2, 3], [[0]], [0.5])
+    assert (y.dtype, y.tolist()) == (np.float32, [0.5, 2, 3])
+
+
+def test_what_is_not_contiguous_is_read_too(backend):
+    x = pg.permute_dims(sample((3, 4, 2)), (1, 0, 2))
+    y = pg.gather_nd(x, [[3, 1], [0, 2]])
+    np.testing.assert_array_equal(y.numpy(), x.numpy()[[3, 0], [1, 2]])
+    y = pg.tensor_scatter_update(x, [[3, 1]], [[5.0, 6.0]])
+    assert y[3, 1].tolist() == [5.0, 6.0]
+    assert x[3, 1].tolist() != [5.0, 6.0]
+
+
+X = sample((2, 3))
+ERRORS = [
+    (lambda: pg.gather_nd(X, [[0, 0, 0]]), ValueError, "gather_nd: shapes"),
+    (lambda: pg.gather_nd(1.0, [[0]]), ValueError, "gather_nd: shapes"),
+    (lambda: pg.gather_nd(X, 0), ValueError, "gather_nd: shapes"),
+    (lambda: pg.gather_nd(X, [[0.5]]), TypeError, "indices must be integers"),
+    (
+        lambda: pg.scatter_nd([[0]], X, (3, 3)),
+        ValueError,
+        r"scatter_nd: indices \(1, 1",
+    ),
+    (lambda: pg.scatter_nd(0, X, (3, 3)), ValueError, "do not fit"),
+    (lambda: pg.scatter_nd([[0, 1, 2]], [1.0], (3, 3)), ValueError, "do not fit"),
+    (lambda: pg.scatter_nd([[0]], [1.0], (-3,)), ValueError, "has a negative size"),
+    (lambda: pg.scatter_nd([[0]], [1.0], (3.5,)), TypeError, "shape must be integers"),
+    (
+        lambda: pg.tensor_scatter_update(X, [[0]], X),
+        ValueError,
+        "tensor_scatter_update",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"), ERRORS, ids=lambda v: str(v)[:40]
+)
+def test_errors(call, error, message, backend):
+    with pytest.raises(error, match=message):
+        call()
+
+
+OUT_OF_RANGE = [
+    (
+        lambda at: pg.gather_nd(X, at),
+        [[0, 3]],
+        "gather_nd: index 3 .* axis 1 with size",
+    ),
+    (lambda at: pg.gather_nd(X, at), [[-1, 0]], "gather_nd: index -1 .* axis 0"),
+    (lambda at: pg.scatter_nd(at, [1.0], (2, 3)), [[1, -2]], "scatter_nd: index -2"),
+    (lambda at: pg.tensor_scatter_update(X, at, [1.0]), [[2, 0]], "index 2 is out of"),
+]
+
+
+@pytest.mark.parametrize(("op", "places", "message"), OUT_OF_RANGE, ids=str)
+def test_places_out_of_range(op, places, message):
+    with pg.use_backend("cpu"), pytest.raises(IndexError, match=message):
+        op(places)

@@ -1,0 +1,278 @@
+"""Recurrent cells and attention: against NumPy, gradients at both orders, errors."""
+
+import functools
+import math
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad._registry import registry
+
+from ..check import check_gradients
+
+RNG = np.random.default_rng(0)
+
+
+def held(backend, *dtypes):
+    """Skip where the backend has no such dtype."""
+    names = {str(dtype) for dtype in registry.open(backend).dtypes}
+    if not names.issuperset(dtypes):
+        pytest.skip(f"{backend} lacks one of {dtypes}")
+
+
+# --- recurrent cells -------------------------------------------------------------
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def lstm(forget_bias, kernel, bias, data, c, h):
+    i, j, f, o = np.split(np.concatenate([data, h], 1) @ kernel + bias, 4, 1)
+    c = sigmoid(i) * np.tanh(j) + sigmoid(f + forget_bias) * c
+    return c, sigmoid(o) * np.tanh(c)
+
+
+def cell(batch, inputs, units):
+    """Return random arguments of a cell."""
+    sizes = [(), (inputs + units, 4 * units), (4 * units,)]
+    sizes += [(batch, inputs), (batch, units), (batch, units)]
+    return [np.asarray(RNG.normal(size=s)) for s in sizes]
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 4), (1, 1, 1), (3, 2, 0), (0, 2, 3)], ids=str)
+def test_basic_lstm_cell(sizes, backend):
+    given = [x.astype(np.float32) for x in cell(*sizes)]
+    for y, expected in zip(pg.basic_lstm_cell(*given), lstm(*given), strict=True):
+        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-6)
+        assert y.dtype == np.float32
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_gradients_of_basic_lstm_cell(which, backend):
+    held(backend, "float64")
+    check_gradients(lambda *xs: pg.basic_lstm_cell(*xs)[which], *cell(2, 3, 2))
+
+
+def test_dtypes_of_basic_lstm_cell(backend):
+    _, kernel, *rest = cell(2, 1, 1)
+    kernel, *rest = (x.astype(np.float32) for x in (kernel, *rest))
+    c, h = pg.basic_lstm_cell(1.0, kernel, *rest)
+    assert c.dtype == h.dtype == np.float32
+    ones = [np.ones(s, np.int32) for s in ((2, 4), (4,), (1, 1), (1, 1), (1, 1))]
+    c, h = pg.basic_lstm_cell(1, *ones)
+    expected = sigmoid(3) * math.tanh(3) + sigmoid(4)
+    assert (c.dtype, c.item()) == (np.float32, pytest.approx(expected))
+
+
+def test_a_cell_does_not_overflow(backend):
+    given = [np.full_like(x, 1e30, np.float32) for x in cell(1, 1, 1)]
+    grads = pg.grads(lambda *xs: pg.sum(pg.basic_lstm_cell(*xs)[1]))(*given)
+    assert all(np.isfinite(dx.numpy()).all() for dx in grads)
+
+
+def test_multi_rnn_cell(backend):
+    first, second = cell(2, 3, 4), cell(2, 4, 2)
+    first, second = ([x.astype(np.float32) for x in xs] for xs in (first, second))
+    cells = [functools.partial(pg.basic_lstm_cell, *xs[:3]) for xs in (first, second)]
+    c, h = pg.multi_rnn_cell(
+        cells, first[3], [first[4], second[4]], [first[5], second[5]]
+    )
+    c0, h0 = lstm(*first)
+    c1, h1 = lstm(*second[:3], h0, *second[4:])
+    for y, expected in zip([*c, *h], [c0, c1, h0, h1], strict=True):
+        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-6)
+    assert pg.multi_rnn_cell([], first[3], [], []) == ([], [])
+
+
+def test_gradients_of_multi_rnn_cell(backend):
+    held(backend, "float64")
+    first, second = cell(2, 2, 2), cell(2, 2, 1)
+
+    def last(kernel, data, c):
+        cells = [
+            lambda *xs: pg.basic_lstm_cell(first[0], kernel, first[2], *xs),
+            lambda *xs: pg.basic_lstm_cell(*second[:3], *xs),
+        ]
+        c, h = pg.multi_rnn_cell(cells, data, [c, second[4]], [first[5], second[5]])
+        return h[1] + pg.sum(c[0])
+
+    check_gradients(last, first[1], first[3], first[4])
+
+
+# --- attention -------------------------------------------------------------------
+
+
+def attention(q, k, v, allowed=True, added=0, scale=None):
+    scores = q @ np.swapaxes(k, -1, -2)
+    scores = scores * (1 / math.sqrt(q.shape[-1]) if scale is None else scale) + added
+    scores = np.where(allowed, scores, -np.inf)
+    top = scores.max(-1, keepdims=True)
+    e = np.exp(scores - np.where(np.isfinite(top), top, 0))
+    total = e.sum(-1, keepdims=True)
+    return e / np.where(total == 0, 1, total) @ v
+
+
+def qkv(q, k, v, dtype="float32"):
+    return [RNG.normal(size=size).astype(dtype) for size in (q, k, v)]
+
+
+SIZES = [
+    ((3, 4), (5, 4), (5, 2)),
+    ((2, 3, 4), (2, 5, 4), (2, 5, 2)),
+    ((6, 2, 3, 4), (2, 5, 4), (6, 1, 5, 3)),
+    ((1, 4), (1, 4), (1, 1)),
+]
+MASK = RNG.random((3, 5)) < 0.6
+MASK[1] = False
+KINDS = {
+    "plain": ({}, {}),
+    "scale": ({"scale": 0.25}, {"scale": 0.25}),
+    "causal": ({"is_causal": True}, {"allowed": np.tri(3, 5, dtype=bool)}),
+    "bool": ({"mask": MASK}, {"allowed": MASK}),
+    "row": ({"mask": MASK[:1]}, {"allowed": MASK[:1]}),
+    "both": (
+        {"mask": MASK, "is_causal": True},
+        {"allowed": MASK & np.tri(3, 5, dtype=bool)},
+    ),
+    "added": (
+        {"mask": np.where(MASK, 0.5, -np.inf)},
+        {"allowed": MASK, "added": 0.5},
+    ),
+}
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_attention(sizes, backend):
+    q, k, v = qkv(*sizes)
+    y = pg.scaled_dot_product_attention(q, k, v)
+    np.testing.assert_allclose(y.numpy(), attention(q, k, v), rtol=1e-5, atol=1e-6)
+    causal = np.tri(q.shape[-2], k.shape[-2], dtype=bool)
+    y = pg.scaled_dot_product_attention(q, k, v, is_causal=True)
+    expected = attention(q, k, v, causal)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_masks_and_gradients_of_attention(kind, backend):
+    held(backend, "float64")
+    ours, theirs = KINDS[kind]
+    q, k, v = qkv((2, 3, 4), (2, 5, 4), (5, 2), "float64")
+    op = lambda q, k, v: pg.scaled_dot_product_attention(q, k, v, **ours)
+    expected = attention(q, k, v, **theirs)
+    np.testing.assert_allclose(op(q, k, v).numpy(), expected, rtol=1e-12, atol=1e-14)
+    check_gradients(op, q, k, v)
+
+
+def test_gradients_of_a_mask_that_is_added(backend):
+    held(backend, "float64")
+    q, k, v = qkv((3, 4), (5, 4), (5, 2), "float64")
+    op = lambda mask: pg.scaled_dot_product_attention(q, k, v, mask=mask)
+    check_gradients(op, RNG.normal(size=(3, 5)))
+    check_gradients(op, RNG.normal(size=(5,)))
+    dmask = pg.grad(op)(np.where(MASK, 0.0, -np.inf), dy=np.ones((3, 2)))
+    assert not dmask.numpy()[~MASK].any()
+    assert np.isfinite(dmask.numpy()).all()
+
+
+def test_a_query_that_may_not_look_gives_zeros(backend):
+    q, k, v = map(pg.asarray, qkv((2, 4), (3, 4), (3, 2)))
+    for mask in (np.zeros((2, 3), bool), np.full((2, 3), -np.inf, np.float32)):
+        op = lambda *xs, mask=mask: pg.scaled_dot_product_attention(*xs, mask=mask)
+        assert not op(q, k, v).numpy().any()
+        for dx in pg.grads(op)(q, k, v, dy=pg.ones((2, 2))):
+            assert not dx.numpy().any()
+    nothing = pg.scaled_dot_product_attention(q, k[:0], v[:0])
+    assert nothing.tolist() == [[0, 0], [0, 0]]
+    assert pg.scaled_dot_product_attention(q[:0], k, v).shape == (0, 2)
+
+
+def test_masks_may_have_more_axes(backend):
+    q, k, v = qkv((3, 4), (5, 4), (5, 2))
+    mask = np.stack([MASK, ~MASK])
+    y = pg.scaled_dot_product_attention(q, k, v, mask=mask)
+    np.testing.assert_allclose(y.numpy(), attention(q, k, v, mask), rtol=1e-5)
+
+
+def test_dtypes_of_attention(backend):
+    assert pg.scaled_dot_product_attention([[1]], [[2]], [[3]]).dtype == np.float32
+    held(backend, "float16")
+    q, k, v = qkv((3, 4), (5, 4), (5, 2), "float16")
+    for how in ({}, {"is_causal": True}, {"mask": np.zeros(5, np.float32)}):
+        y = pg.scaled_dot_product_attention(q * 100, k, v, **how)
+        assert y.dtype == np.float16
+        assert np.isfinite(y.numpy()).all()
+
+
+# --- errors ----------------------------------------------------------------------
+
+ONES = [pg.ones(s) for s in ((3, 4), (4,), (2, 2), (2, 1), (2, 1))]
+Q, K, V = (pg.ones(s) for s in ((3, 4), (5, 4), (5, 2)))
+attend = pg.scaled_dot_product_attention
+ERRORS = [
+    (
+        lambda: pg.basic_lstm_cell(1.0, *ONES[:2], ONES[2][0], *ONES[3:]),
+        ValueError,
+        r"basic_lstm_cell: data of shape \(2,\) and c of shape \(2, 1\) must have two",
+    ),
+    (
+        lambda: pg.basic_lstm_cell(1.0, pg.ones((4, 4)), *ONES[1:]),
+        ValueError,
+        r"basic_lstm_cell: lstm_kernel must have shape \(3, 4\) for data of shape "
+        r"\(2, 2\) and c of shape \(2, 1\), got \(4, 4\)",
+    ),
+    (
+        lambda: pg.basic_lstm_cell([1.0], *ONES),
+        ValueError,
+        r"forget_bias must have shape \(\)",
+    ),
+    (
+        lambda: pg.basic_lstm_cell(1.0, *ONES[:4], pg.ones((1, 1))),
+        ValueError,
+        r"h must have shape \(2, 1\) .* got \(1, 1\)",
+    ),
+    (lambda: pg.basic_lstm_cell(1j, *ONES), TypeError, "basic_lstm_cell of complex"),
+    (
+        lambda: pg.multi_rnn_cell([pg.basic_lstm_cell], ONES[2], [ONES[3]], []),
+        ValueError,
+        "multi_rnn_cell: 1 cells need as many c and h, got 1 and 0",
+    ),
+    (
+        lambda: attend(Q, pg.ones((5, 3)), V),
+        ValueError,
+        r"attention: q \(3, 4\), k \(5, 3\) and v \(5, 2\) must be \[..., queries",
+    ),
+    (lambda: attend(Q, K, pg.ones((4, 2))), ValueError, r"v \(4, 2\) must be"),
+    (lambda: attend(Q[0], K, V), ValueError, r"q \(4,\), k"),
+    (
+        lambda: attend(pg.ones((2, 3, 4)), pg.ones((3, 5, 4)), V),
+        ValueError,
+        r"attention: shapes \(2,\) and \(3,\) and \(\) do not broadcast",
+    ),
+    (
+        lambda: attend(Q, K, V * 1j),
+        TypeError,
+        "scaled_dot_product_attention of complex",
+    ),
+    (
+        lambda: attend(Q, K, V, mask=np.ones((3, 5), np.int32)),
+        TypeError,
+        "attention: mask must be bool or floating, got int32; say mask != 0",
+    ),
+    (
+        lambda: attend(Q, K, V, mask=np.ones((3, 4), bool)),
+        ValueError,
+        r"attention: shapes \(3, 5\) and \(3, 4\) do not broadcast",
+    ),
+    (
+        lambda: attend(Q, K[:1], V[:1], mask=np.ones((3, 4), bool)),
+        ValueError,
+        r"mask of shape \(3, 4\) does not broadcast to \(3, 1\), queries and keys",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
+def test_errors(call, error, message, backend):
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,233 @@
+"""Windows, frames and short-time transforms: against loops, gradients, inverses."""
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad._registry import registry
+
+from ..check import check_complex_gradients, check_gradients
+
+RNG = np.random.default_rng(0)
+signal = pg.signal
+
+
+def held(backend, *dtypes):
+    """Skip where the backend has no such dtype."""
+    names = {str(dtype) for dtype in registry.open(backend).dtypes}
+    if not names.issuperset(dtypes):
+        pytest.skip(f"{backend} lacks one of {dtypes}")
+
+
+# --- windows ---------------------------------------------------------------------
+
+WINDOWS = [
+    (signal.hann_window, 3, {}, [0, 1, 0]),
+    (signal.hann_window, 6, {}, [0, 0.25, 0.75, 1, 0.75, 0.25]),
+    (signal.hann_window, 7, {}, [0, 0.25, 0.75, 1, 0.75, 0.25, 0]),
+    (signal.hann_window, 4, {"periodic": False}, [0, 0.75, 0.75, 0]),
+    (signal.hann_window, 3, {"periodic": True}, [0, 0.75, 0.75]),
+    (signal.hamming_window, 3, {}, [0.08, 1, 0.08]),
+    (signal.hamming_window, 4, {}, [0.08, 0.54, 1, 0.54]),
+    (signal.hann_window, 0, {}, []),
+    (signal.hann_window, 1, {}, [1]),
+    (signal.hamming_window, 1, {"periodic": False}, [1]),
+]
+
+
+@pytest.mark.parametrize(("op", "length", "how", "expected"), WINDOWS)
+def test_windows(op, length, how, expected, backend):
+    y = op(length, **how)
+    assert y.dtype == np.float32
+    np.testing.assert_allclose(y.numpy(), np.asarray(expected), atol=1e-7)
+
+
+def test_other_windows(backend):
+    held(backend, "float64")
+    y = signal.cosine_window(4, 0.2, 0.1, dtype="float64")
+    assert y.dtype == np.float64
+    np.testing.assert_allclose(y.numpy(), [0.1, 0.2, 0.3, 0.2], rtol=1e-15)
+
+
+@pytest.mark.parametrize("value", [(1, 1), (2, 2), (3, 4), (8, 8), (257, 512)])
+def test_enclosing_power_of_two(value):
+    assert signal.enclosing_power_of_two(value[0]) == value[1]
+
+
+# --- frames ----------------------------------------------------------------------
+
+
+def framed(x, length, step, pad_end=False, pad_value=0):
+    starts = range(0, x.shape[-1], step)
+    if pad_end:
+        more = np.full((*x.shape[:-1], length), pad_value, x.dtype)
+        x = np.concatenate([x, more], -1)
+    else:
+        starts = [i for i in starts if i + length <= x.shape[-1]]
+    parts = [x[..., i : i + length] for i in starts]
+    return np.stack(parts, -2) if parts else np.empty((*x.shape[:-1], 0, length))
+
+
+HOW = [(3, 1), (4, 2), (5, 3), (2, 5), (1, 1), (12, 1), (13, 4), (1, 20)]
+
+
+@pytest.mark.parametrize("how", HOW, ids=str)
+@pytest.mark.parametrize("shape", [(12,), (2, 3, 12), (0, 12), (2, 0)], ids=str)
+def test_frame(shape, how, backend):
+    held(backend, "float64")
+    x = RNG.normal(size=shape)
+    for more in ({}, {"pad_end": True}, {"pad_end": True, "pad_value": 1.5}):
+        y = signal.frame(pg.asarray(x), *how, **more)
+        expected = framed(x, *how, **more)
+        assert y.shape == expected.shape
+        np.testing.assert_array_equal(y.numpy(), expected)
+    if x.size and len(shape) < 3:
+        check_gradients(lambda x: signal.frame(x, *how, pad_end=True), x)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int32", "float16", "complex64"])
+def test_dtypes_of_frames(dtype, backend):
+    held(backend, dtype)
+    x = np.arange(6).astype(dtype)
+    y = signal.frame(pg.asarray(x), 4, 2)
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y.numpy(), [x[:4], x[2:]])
+    total = signal.overlap_and_add(y, 2)
+    assert total.dtype == ("int32" if dtype == "bool" else dtype)
+    assert total.tolist() == [x[0], x[1], 2 * x[2], 2 * x[3], x[4], x[5]]
+
+
+@pytest.mark.parametrize("how", [(3, 3, 1), (4, 4, 2), (3, 5, 3), (2, 2, 5), (0, 3, 2)])
+def test_overlap_and_add(how, backend):
+    held(backend, "float64")
+    count, length, step = how
+    x = RNG.normal(size=(2, count, length))
+    expected = np.zeros((2, (count - 1) * step + length if count else 0))
+    for i in range(count):
+        expected[:, i * step : i * step + length] += x[:, i]
+    y = signal.overlap_and_add(pg.asarray(x), step)
+    assert y.shape == expected.shape
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-13)
+    if count:
+        check_gradients(lambda x: signal.overlap_and_add(x, step), x)
+
+
+# --- spectra ---------------------------------------------------------------------
+
+SPECTRA = [
+    ((5, 2), {}),
+    ((4, 1), {"fft_length": 8}),
+    ((5, 3), {"fft_length": 3}),
+    ((4, 2), {"window_fn": None}),
+    ((3, 2), {"window_fn": signal.hamming_window}),
+    ((3, 2), {"window_fn": lambda n: np.arange(1.0, n + 1)}),
+]
+
+
+@pytest.mark.parametrize(("how", "more"), SPECTRA)
+def test_stft(how, more, backend):
+    held(backend, "complex128")
+    x = RNG.normal(size=(2, 11))
+    function = more.get("window_fn", signal.hann_window)
+    window = 1.0 if function is None else np.asarray(function(how[0]), np.float64)
+    n = more.get("fft_length", 1 << (how[0] - 1).bit_length())
+    y = signal.stft(pg.asarray(x), *how, **more)
+    expected = np.fft.rfft(framed(x, *how) * window, n)
+    assert (y.dtype, y.shape) == (np.complex128, expected.shape)
+    np.testing.assert_allclose(y.numpy(), expected, atol=1e-6)
+    check_complex_gradients(lambda x: signal.stft(x, *how, **more), x)
+
+
+def test_windows_are_as_precise_as_the_signal(backend):
+    held(backend, "complex128")
+    x = RNG.normal(size=64)
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(16) / 16)
+    y = signal.stft(x, 16, 4)
+    np.testing.assert_allclose(y.numpy(), np.fft.rfft(framed(x, 16, 4) * window))
+    single = signal.stft(x.astype(np.float32), 16, 4, window_fn=np.hanning)
+    assert single.dtype == np.complex64
+    assert signal.stft(x.astype(np.float16), 16, 4).dtype == np.complex64
+
+
+INVERSES = [
+    ((8, 2), {}),
+    ((8, 4), {"window_fn": signal.hamming_window}),
+    ((5, 2), {"fft_length": 16}),
+    ((4, 4), {"window_fn": None}),
+    ((4, 6), {"window_fn": None}),
+]
+
+
+@pytest.mark.parametrize(("how", "more"), INVERSES)
+def test_istft(how, more, backend):
+    held(backend, "complex128")
+    length, step = how
+    x = RNG.normal(size=(2, 3 * step + length))
+    y = signal.istft(signal.stft(x, *how, **more), *how, **more)
+    assert (y.dtype, y.shape) == (np.float64, x.shape)
+    window = more.get("window_fn", signal.hann_window)
+    weights = np.ones(length) if window is None else window(length).numpy()
+    seen = np.zeros(x.shape[-1])
+    for i in range(4):
+        seen[i * step : i * step + length] += weights**2
+    np.testing.assert_allclose(y.numpy(), np.where(seen > 1e-10, x, 0), atol=1e-11)
+    spectra = RNG.normal(size=(*y.shape[:1], 4, 9)) * (1 + 2j)
+    invert = lambda a: signal.istft(a, *how, fft_length=16, length=x.shape[-1] + 3)
+    assert invert(spectra).shape == (2, x.shape[-1] + 3)
+    check_complex_gradients(invert, spectra)
+
+
+def test_lengths_of_inverses(backend):
+    held(backend, "complex64")
+    spectra = signal.stft(np.ones(20, np.float32), 8, 4)
+    assert signal.istft(spectra, 8, 4).shape == (20,)
+    assert signal.istft(spectra, 8, 4, length=5).shape == (5,)
+    assert signal.istft(spectra, 8, 4, length=30).tolist()[20:] == [0] * 10
+    short = signal.stft(np.ones(20, np.float32), 8, 4, fft_length=4)
+    y = signal.istft(short, 8, 4, fft_length=4)  # the pieces are 4 samples long now
+    np.testing.assert_allclose(y.numpy(), [0, *[1] * 3] * 4, atol=1e-6)
+    none = signal.stft(np.ones(3, np.float32), 8, 4)
+    assert (none.shape, signal.istft(none, 8, 4).shape) == ((0, 5), (0,))
+
+
+# --- errors ----------------------------------------------------------------------
+
+ERRORS = [
+    (lambda x: signal.frame(x, 0, 1), "frame: frame_length must be positive, got 0"),
+    (lambda x: signal.frame(x, 1, -1), "frame: frame_step must be positive, got -1"),
+    (lambda x: signal.frame(1.0, 1, 1), r"frame: expected 1 axes .* got shape \(\)"),
+    (
+        lambda x: signal.overlap_and_add(x, 1),
+        "overlap_and_add: expected 2 axes or more",
+    ),
+    (lambda x: signal.stft(x, 3, 0), "stft: frame_step must be positive, got 0"),
+    (lambda x: signal.stft(x, 3, 1, fft_length=0), "stft: fft_length must be positive"),
+    (
+        lambda x: signal.stft(x, 3, 1, window_fn=lambda n: np.ones(n + 1)),
+        r"stft: window_fn has given shape \(4,\) for a length of 3; it must give",
+    ),
+    (
+        lambda x: signal.istft(pg.ones((2, 4)), 4, 1),
+        "istft: spectra of 4 elements do not belong to an fft_length of 4, which",
+    ),
+    (lambda x: signal.istft(pg.ones((2, 3)), 0, 1), "istft: frame_length must be"),
+    (lambda x: signal.hann_window(-1), "hann_window: window_length must not be neg"),
+    (lambda x: signal.enclosing_power_of_two(0), "enclosing_power_of_two: value must"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), ERRORS)
+def test_errors(call, message, backend):
+    with pytest.raises(ValueError, match=message):
+        call(pg.ones((8,)))
+
+
+def test_errors_of_dtypes(backend):
+    held(backend, "complex64")
+    with pytest.raises(TypeError, match="stft: takes real numbers, got complex64"):
+        signal.stft(np.ones(8, np.complex64), 4, 2)
+    with pytest.raises(TypeError, match="stft: takes real numbers"):
+        signal.stft(pg.ones((8,)), 4, 2, window_fn=lambda n: np.ones(n, np.complex64))
+    with pytest.raises(TypeError, match="hann_window: a window is real and floating"):
+        signal.hann_window(4, dtype="int32")
+    with pytest.raises(TypeError, match="enclosing_power_of_two: value must be integ"):
+        signal.enclosing_power_of_two(1.5)

@@ -1,0 +1,291 @@
+"""Order: the largest elements, sorting, and what is found by rank."""
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad._context import observing
+
+from ..check import check_gradients
+from .moves import decomposed, specs_hold
+from .test_conv import held
+
+RNG = np.random.default_rng(0)
+INTEGERS = ["int8", "int32", "int64", "uint8", "uint32", "uint64"]
+FLOATS = ["float16", "float32", "float64"]
+DTYPES = ["bool", *INTEGERS, *FLOATS]
+SHAPES = [(7,), (1,), (3, 5), (2, 3, 4), (0,), (3, 0), (0, 4)]
+
+
+def sample(shape, dtype):
+    """Return numbers with ties and both ends of what the dtype holds."""
+    dtype = np.dtype(dtype)
+    x = RNG.integers(0, 4, size=shape).astype(dtype)
+    ends = [True, False]
+    if dtype.kind in "iu":
+        ends = [np.iinfo(dtype).max, np.iinfo(dtype).min, np.iinfo(dtype).max]
+    elif dtype.kind == "f":
+        ends = [np.nan, -np.inf, -0.0, 0.0, np.inf, -np.nan, -1.5]
+    if x.size > 6:
+        x.flat[: len(ends)] = ends
+    return np.moveaxis(RNG.permuted(x, axis=0), -1, 0).reshape(shape)
+
+
+def order(x, axis=-1, descending=False):
+    """Return NumPy's stable order; what descends is what ascends, turned twice."""
+    if not descending:
+        return np.argsort(x, axis, kind="stable")
+    turned = np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    return x.shape[axis] - 1 - turned
+
+
+def bits_equal(y, expected):
+    """Compare zeros with their signs, and NaN."""
+    np.testing.assert_array_equal(y, expected, strict=True)
+    if expected.dtype.kind == "f":
+        zero = expected == 0
+        np.testing.assert_array_equal(np.signbit(y[zero]), np.signbit(expected[zero]))
+
+
+# --- values ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sort_and_argsort(dtype, shape, descending, backend):
+    held(backend, dtype)
+    array = sample(shape, dtype)
+    for axis in range(-1, len(shape)):
+        how = {"axis": axis, "descending": descending}
+        with observing(specs_hold):
+            y, at = pg.sort(array, **how), pg.argsort(array, **how)
+        expected = order(array, **how)
+        assert at.dtype == np.int32
+        np.testing.assert_array_equal(at.numpy(), expected)
+        values = np.take_along_axis(array, expected, axis)
+        np.testing.assert_array_equal(y.numpy(), values, strict=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_decomposition_of_sort(dtype):
+    for shape in SHAPES:
+        x = sample(shape, dtype)
+        for axis, descending in ((0, False), (-1, True)):
+            at = order(x, axis, descending)
+            with decomposed("Sort"), observing(specs_hold):
+                y = pg.sort(x, axis=axis, descending=descending)
+                bits_equal(y.numpy(), np.take_along_axis(x, at, axis))
+
+
+@pytest.mark.parametrize("sorted", [False, True])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_top_k(dtype, shape, sorted, backend):
+    held(backend, dtype)
+    x = sample(shape, dtype)
+    for k in range(shape[-1] + 1):
+        with observing(specs_hold):
+            values, indices = pg.top_k(x, k, sorted=sorted)
+        at = order(x, descending=True)[..., :k]
+        at = at if sorted else np.sort(at, -1)
+        np.testing.assert_array_equal(indices.numpy(), at.astype(np.int32), strict=True)
+        bits_equal(values.numpy(), np.take_along_axis(x, at, -1))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float16", "float32", "float64"])
+def test_long_rows_with_many_ties(dtype, backend):
+    held(backend, dtype)
+    x = RNG.integers(-300, 300, size=(3, 20_000)).astype(dtype)
+    at = order(x, descending=True)
+    for k in (1, 10, 9_000, 20_000):
+        values, indices = pg.top_k(x, k)
+        np.testing.assert_array_equal(indices.numpy(), at[:, :k])
+        np.testing.assert_array_equal(values.numpy(), np.sort(x)[:, ::-1][:, :k])
+    np.testing.assert_array_equal(pg.argsort(x).numpy(), order(x))
+
+
+def test_every_float32_has_its_place(backend):
+    """Bit patterns from all over, of both signs, denormal ones too."""
+    bits = RNG.integers(0, 2**32, size=50_000, dtype=np.uint32)
+    x = np.concatenate([bits, [0, 1, 2**31, 2**31 + 1]]).astype(np.uint32)
+    x = x.view(np.float32)
+    np.testing.assert_array_equal(pg.argsort(x).numpy(), order(x))
+    x = x[~np.isnan(x)]
+    np.testing.assert_array_equal(pg.argsort(x, descending=True).numpy(), order(-x))
+
+
+def test_what_is_not_contiguous_is_sorted_too(backend):
+    x = pg.permute_dims(sample((4, 5), "float32"), (1, 0))
+    np.testing.assert_array_equal(pg.sort(x, axis=0).numpy(), np.sort(x.numpy(), 0))
+    values, _ = pg.top_k(x[:, ::2], 1)
+    np.testing.assert_array_equal(values.numpy(), np.sort(x.numpy()[:, ::2])[:, -1:])
+
+
+def test_nan_counts_as_the_greatest(backend):
+    x = [2.0, np.nan, np.inf, 1.0]
+    assert pg.argsort(x).tolist() == [3, 0, 2, 1]
+    assert pg.argsort(x, descending=True).tolist() == [1, 2, 0, 3]
+    assert pg.top_k(x, 2)[1].tolist() == [1, 2]
+
+
+def test_in_top_k(backend):
+    scores = [[0.1, 0.9, 0.9, 0.2], [4.0, 3.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0]]
+    for k, targets, expected in [
+        (1, [1, 0, 0], [True, True, True]),
+        (1, [2, 1, 3], [False, False, False]),
+        (2, [2, 1, 1], [True, True, True]),
+        (4, [0, 3, 7], [True, True, False]),
+        (0, [1, 0, 0], [False, False, False]),
+    ]:
+        assert pg.in_top_k(scores, targets, k).tolist() == expected
+    assert pg.in_top_k([1.0, 2.0], 1, 1).item()
+    assert pg.in_top_k(np.ones((2, 3, 4)), [[0, 1, 2], [3, 0, 1]], 3).shape == (2, 3)
+
+
+# --- quantiles -------------------------------------------------------------------
+
+AXES = [None, 0, -1, (0, 2), (2, 1, 0), ()]
+METHODS = ["linear", "lower", "higher", "nearest", "midpoint"]
+QS = [0.5, 0, 1.0, [0.0, 0.25, 0.3, 1.0], [[0.1, 0.9], [0.5, 0.75]]]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("axis", AXES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_quantile(dtype, axis, method, backend):
+    held(backend, dtype)
+    x = (RNG.normal(size=(3, 4, 5)) * 9).astype(dtype)
+    for q in QS:
+        for keepdims in (False, True):
+            how = {"axis": axis, "keepdims": keepdims, "method": method}
+            y = pg.quantile(x, q, **how)
+            expected = np.quantile(x.astype(np.float64), q, **how)
+            assert y.dtype == (np.float32 if dtype == "int32" else np.dtype(dtype))
+            assert y.shape == expected.shape
+            rtol = 1e-12 if dtype == "float64" else 1e-6
+            np.testing.assert_allclose(y.numpy(), expected, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", AXES, ids=str)
+@pytest.mark.parametrize("size", [1, 2, 5, 8])
+def test_median(size, axis, keepdims, backend):
+    x = RNG.normal(size=(size, 3, 4)).astype(np.float32)
+    y = pg.median(x, axis=axis, keepdims=keepdims).numpy()
+    expected = np.median(x, axis, keepdims=keepdims)
+    np.testing.assert_allclose(y, expected, rtol=1e-6, strict=True)
+
+
+def test_quantiles_of_nan_and_infinities(backend):
+    inf, nan = np.inf, np.nan
+    rows = pg.asarray([[1.0, nan, 2.0], [inf, 1.0, inf], [-inf, 3.0, inf]])
+    np.testing.assert_array_equal(pg.median(rows, axis=1).numpy(), [nan, inf, 3.0])
+    assert pg.quantile([1.0, inf], 0).item() == 1
+    assert pg.quantile([1.0, inf], 0.25).item() == inf
+    assert pg.quantile([-inf, -inf, 1.0], 0.25).item() == -inf
+    huge = np.finfo(np.float32).max
+    assert pg.median([-huge, huge]).item() == 0
+    assert pg.median([huge, huge]).item() == huge
+
+
+def test_half_precision(backend):
+    held(backend, "float16")
+    y = pg.quantile(pg.asarray([1, 2, 4], dtype="float16"), [0.25, 0.5])
+    assert (y.dtype, y.tolist()) == (np.float16, [1.5, 2.0])
+
+
+# --- gradients -------------------------------------------------------------------
+
+X = np.cos(np.arange(24.0) ** 2).reshape(2, 3, 4)  # all different
+SMOOTH = {
+    "top_k": lambda x: pg.top_k(x, 2)[0],
+    "top_k of all": lambda x: pg.top_k(x, 4)[0],
+    "top_k unsorted": lambda x: pg.top_k(x, 3, sorted=False)[0],
+    "sort": lambda x: pg.sort(x),
+    "sort axis 0": lambda x: pg.sort(x, axis=0, descending=True),
+    "sort axis 1": lambda x: pg.sort(x, axis=1),
+    "median": lambda x: pg.median(x, axis=(0, 2)),
+    "median of all": lambda x: pg.median(x, keepdims=True),
+    "quantile": lambda x: pg.quantile(x, [0.1, 0.5, 1.0], axis=1),
+    "midpoint": lambda x: pg.quantile(x, 0.4, axis=-1, method="midpoint"),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients(name, backend):
+    held(backend, "float64")
+    check_gradients(lambda x: pg.square(SMOOTH[name](x)), X)
+    check_gradients(lambda x: pg.square(SMOOTH[name](pg.sin(x) * 2)), X)
+
+
+def test_gradients_of_one_row_and_of_nothing(backend):
+    held(backend, "float64")
+    check_gradients(lambda x: pg.square(pg.top_k(x, 2)[0]), X[0, 0])
+    check_gradients(lambda x: pg.square(pg.sort(x)), np.empty((2, 0)))
+    dx = pg.grad(lambda x: pg.sum(pg.top_k(x, 0)[0]))(pg.asarray([1.0, 2.0]))
+    assert dx.tolist() == [0, 0]
+
+
+def test_of_equal_elements_the_one_in_place_has_the_gradient(backend):
+    x, dy = pg.asarray([1.0, 3.0, 1.0, 3.0]), pg.asarray([1.0, 2.0, 3.0, 4.0])
+    assert pg.grad(pg.sort)(x, dy=dy).tolist() == [1, 3, 2, 4]
+    down = lambda x: pg.sort(x, descending=True)
+    assert pg.grad(down)(x, dy=dy).tolist() == [3, 1, 4, 2]
+    first = lambda x: pg.top_k(x, 1)[0]
+    assert pg.grad(first)(x, dy=pg.asarray([7.0])).tolist() == [0, 7, 0, 0]
+
+
+def test_indices_have_no_gradient(backend):
+    def f(x):
+        _, at = pg.top_k(x, 2)
+        return pg.sum(x) + pg.sum(pg.astype(at + pg.argsort(x)[:2], "float32"))
+
+    assert pg.grad(f)(pg.asarray([3.0, 1.0, 2.0])).tolist() == [1, 1, 1]
+
+
+# --- errors ----------------------------------------------------------------------
+
+ERRORS = [
+    (
+        lambda: pg.top_k([1.0, 2.0], 3),
+        ValueError,
+        r"top_k: k 3 must be from 0 to .*\(2,",
+    ),
+    (lambda: pg.top_k([1.0], -1), ValueError, "top_k: k -1 must"),
+    (lambda: pg.top_k(1.0, 1), ValueError, r"last axis of shape \(\)"),
+    (lambda: pg.top_k([1.0], 0.5), TypeError, "top_k: k must be integers"),
+    (lambda: pg.top_k([1j], 1), TypeError, "top_k: complex numbers have no order"),
+    (lambda: pg.sort([1j]), TypeError, "sort: complex numbers have no order"),
+    (lambda: pg.argsort([1j]), TypeError, "argsort: complex numbers have no order"),
+    (lambda: pg.sort([1.0], axis=1), ValueError, "sort: axis 1 is out of range"),
+    (lambda: pg.sort(1.0), ValueError, "sort: axis -1 is out of range for rank 0"),
+    (lambda: pg.argsort([1.0], axis=-2), ValueError, "argsort: axis -2 is out of"),
+    (lambda: pg.median([]), ValueError, "median: .* nothing along axis"),
+    (lambda: pg.median([1j]), TypeError, "median: there is no median of complex"),
+    (lambda: pg.median([1.0], axis=1), ValueError, "median: axis 1 is out of range"),
+    (lambda: pg.quantile([], 0.5), ValueError, "quantile: .* nothing along axis"),
+    (lambda: pg.quantile([1.0], 1.5), ValueError, "quantile: q must be from 0 to 1"),
+    (lambda: pg.quantile([1.0], [np.nan]), ValueError, "quantile: q must be from 0"),
+    (lambda: pg.quantile([1.0], "half"), TypeError, "q must be real numbers"),
+    (
+        lambda: pg.quantile([1.0], 0.5, method="cubic"),
+        ValueError,
+        "quantile: method 'cubic': use one of linear, lower",
+    ),
+    (
+        lambda: pg.in_top_k([[1.0, 2.0]], [1, 0], 1),
+        ValueError,
+        r"in_top_k: targets \(2,",
+    ),
+    (lambda: pg.in_top_k(1.0, 0, 1), ValueError, "in_top_k: targets"),
+    (lambda: pg.in_top_k([[1.0]], [0.5], 1), TypeError, "targets must be integers"),
+    (lambda: pg.in_top_k([[1.0]], [0], 2), ValueError, "k 2 must be from 0"),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"), ERRORS, ids=lambda v: str(v)[:40]
+)
+def test_errors(call, error, message, backend):
+    with pytest.raises(error, match=message):
+        call()

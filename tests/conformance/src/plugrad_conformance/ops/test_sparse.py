@@ -1,0 +1,353 @@
+"""Sparse tensors: values against loops, gradients, decompositions."""
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from ..check import check_gradients
+from .moves import DTYPES, decomposed, sample
+
+sparse = pg.sparse
+
+# --- to_dense --------------------------------------------------------------------
+
+# coordinates, the shape of the values and of the result; some come twice
+PLACES = [
+    ([[0, 1], [2, 3], [1, 0]], (3,), (3, 4)),
+    ([[0, 1], [0, 1], [1, 0], [0, 1]], (4,), (2, 2)),
+    ([[0, 1], [1, 1]], (), (2, 2)),
+    ([4, 0, 2], (3,), (6,)),
+    (3, (), (5,)),
+    (3, (1,), (5,)),
+    (np.zeros((0, 2), np.int32), (0,), (2, 3)),
+    (np.zeros((1, 0), np.int32), (1,), ()),
+    (np.zeros((0, 1), np.int32), (), (0,)),
+]
+EACH = pytest.mark.parametrize(("places", "of", "shape"), PLACES, ids=range(9))
+
+
+def dense(places, values, shape, default):
+    y = np.full(shape, default, values.dtype)
+    places = np.asarray(places)
+    places = places if places.ndim == 2 else places.reshape(-1, 1)
+    for place, value in zip(places, np.broadcast_to(values, len(places)), strict=True):
+        y[tuple(place)] = value
+    return y
+
+
+def check_dense(places, of, shape, dtype):
+    values = sample(of, dtype)
+    for at in (places, pg.asarray(np.asarray(places, np.int64))):
+        y = sparse.to_dense(at, values, shape)
+        np.testing.assert_array_equal(
+            y.numpy(), dense(places, values, shape, 0), strict=True
+        )
+        y = sparse.to_dense(at, values, shape, default_value=np.array(1, dtype))
+        np.testing.assert_array_equal(
+            y.numpy(), dense(places, values, shape, 1), strict=True
+        )
+
+
+@EACH
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_to_dense(places, of, shape, dtype, backend):
+    check_dense(places, of, shape, dtype)
+
+
+@EACH
+def test_to_dense_decomposes(places, of, shape):
+    with decomposed("SparseToDense"):
+        check_dense(places, of, shape, "float32")
+
+
+@EACH
+def test_gradients_of_to_dense(places, of, shape, backend):
+    f = lambda v, d: pg.square(sparse.to_dense(places, v, shape, default_value=d))
+    check_gradients(f, np.cos(sample(of)), 0.7)
+
+
+def test_only_the_value_that_stays_has_a_gradient(backend):
+    f = lambda v, d: sparse.to_dense([1, 1], v, 3, default_value=d)
+    dv, dd = pg.grads(f)(pg.ones((2,)), 0.5, dy=pg.asarray([1.0, 2.0, 4.0]))
+    assert (dv.tolist(), dd.item()) == ([0, 2], 5)
+
+
+def test_to_dense_promotes_and_takes_text(backend):
+    y = sparse.to_dense([0], [1], 2, default_value=0.5)
+    assert (y.dtype, y.tolist()) == (np.float32, [1, 0.5])
+    assert sparse.to_dense([1], ["a"], 2).tolist() == [b"", b"a"]
+    y = sparse.to_dense([1], ["a"], (2,), default_value="no")
+    assert y.tolist() == [b"no", b"a"]
+    assert sparse.to_dense([1], True, (2,)).tolist() == [False, True]
+
+
+# --- reshape ---------------------------------------------------------------------
+
+SHAPES = [
+    ((3, 4), (2, 6), (2, 6)),
+    ((2, 3, 4), (6, -1), (6, 4)),
+    ((24,), (2, -1, 3), (2, 4, 3)),
+    ((4, 6), (24,), (24,)),
+    ((5,), (5,), (5,)),
+    ((1, 1), (), ()),
+    ((), (1, -1), (1, 1)),
+    ((0, 3), (3, 0), (3, 0)),
+]
+
+
+def check_reshape(old, new, sizes, dtype):
+    count = int(np.prod(old))
+    order = np.random.default_rng(0).permutation(count)
+    at = np.stack(np.unravel_index(order, old), -1) if old else np.zeros((count, 0))
+    y, told = sparse.reshape(pg.asarray(at.astype(dtype)), old, list(new))
+    wanted = np.stack(np.unravel_index(order, sizes), -1) if sizes else order[:, None]
+    wanted = wanted.reshape(count, len(sizes)) if sizes else wanted[:, :0]
+    np.testing.assert_array_equal(y.numpy(), wanted.astype(dtype), strict=True)
+    assert (told.dtype, told.tolist()) == (dtype, list(sizes))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize(("old", "new", "sizes"), SHAPES, ids=str)
+def test_reshape(old, new, sizes, dtype, backend):
+    check_reshape(old, new, sizes, dtype)
+
+
+@pytest.mark.parametrize(("old", "new", "sizes"), SHAPES, ids=str)
+def test_reshape_decomposes(old, new, sizes):
+    with decomposed("SparseReshape"):
+        check_reshape(old, new, sizes, "int32")
+
+
+@pytest.mark.parametrize("missing", [(), ("SparseReshape",)], ids=["cpu", "parts"])
+def test_places_are_counted_beyond_32_bits(missing):
+    at, sizes = np.array([[70000, 69999]]), (100010, 70001)
+    flat = 70000 * 70001 + 69999
+    with decomposed(*missing) if missing else pg.use_backend("cpu"):
+        y, told = sparse.reshape(at, sizes, (10, -1, 10001))
+        assert (y.dtype, told.dtype) == (np.int32, np.int32)
+        assert y.tolist() == [list(np.unravel_index(flat, told.tolist()))]
+        with pytest.raises(OverflowError, match="fit into int32"):
+            sparse.reshape(at, sizes, (-1,))
+        y, told = sparse.reshape(pg.asarray(at), sizes, (-1,))
+        assert (y.tolist(), told.tolist()) == ([[flat]], [100010 * 70001])
+
+
+# --- fill_empty_rows -------------------------------------------------------------
+
+
+def filled(indices, values, rows, default):
+    """Go row by row."""
+    at, y, empty, moved = [], [], [], [0] * len(indices)
+    for row in range(rows):
+        here = [i for i, place in enumerate(indices) if place[0] == row]
+        empty.append(not here)
+        for i in here:
+            moved[i] = len(at)
+            at.append(indices[i])
+            y.append(values[i])
+        if not here:
+            at.append([row] + [0] * (len(indices[0]) - 1))
+            y.append(default)
+    return at, y, empty, moved
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_fill_empty_rows(seed, dtype, backend):
+    rng = np.random.default_rng(seed)
+    count, rows = int(rng.integers(1, 20)), int(rng.integers(1, 9))
+    at = rng.integers(0, rows, (count, seed % 3 + 1)).astype(dtype)
+    values = rng.normal(size=count)
+    sizes = [rows, 9, 9][: at.shape[1]]
+    found = sparse.fill_empty_rows(pg.asarray(at), values, sizes, -1.0)
+    expected = filled(at.tolist(), values.tolist(), rows, -1.0)
+    assert [y.tolist() for y in found] == list(expected)
+    assert [y.dtype for y in found] == [dtype, "float64", "bool", dtype]
+
+
+def test_fill_rows_of_nothing(backend):
+    none = np.zeros((0, 2), np.int32)
+    found = sparse.fill_empty_rows(none, np.zeros(0), [2, 3], 7.0)
+    assert [y.tolist() for y in found] == [[[0, 0], [1, 0]], [7, 7], [True, True], []]
+    found = sparse.fill_empty_rows(none, np.zeros(0), [0, 3], 7.0)
+    assert [y.shape for y in found] == [(0, 2), (0,), (0,), (0,)]
+
+
+def test_fill_rows_with_text(backend):
+    found = sparse.fill_empty_rows([[1, 0]], ["a\0"], [2, 1], "b\0")
+    assert found.values.tolist() == [b"b\0", b"a\0"]
+    assert found.empty_row_indicator.tolist() == [True, False]
+
+
+def test_gradients_of_fill_empty_rows(backend):
+    at = [[3, 1], [1, 0], [3, 0], [0, 2]]
+    f = lambda v, d: pg.square(sparse.fill_empty_rows(at, v, [6, 3], d).values)
+    check_gradients(f, [0.5, -1.5, 2.0, 1.0], 0.7)
+    full = lambda v, d: pg.square(sparse.fill_empty_rows(at, v, [4, 3], d).values)
+    check_gradients(full, [0.5, -1.5, 2.0, 1.0], 0.7)
+
+
+# --- segments --------------------------------------------------------------------
+
+# the shape of the data, indices, ids, and how many segments are asked for
+SEGMENTS = [
+    ((5,), [4, 0, 0], [0, 0, 1], None),
+    ((5, 2), [4, 1, 0, 3], [0, 2, 2, 5], None),
+    ((3, 2, 2), [0, 1, 2, 2, 1], [1, 1, 1, 3, 3], None),
+    ((5, 2), [4, 1, 0, 3], [0, 2, 2, 5], 8),
+    ((5, 2), [4, 1, 0, 3], [0, 2, 2, 5], 3),
+    ((4, 2), [3, 2, 2], [1, 0, 1], 2),
+    ((3, 0), [1, 2], [0, 1], None),
+    ((3, 2), [], [], None),
+    ((3, 2), [], [], 2),
+]
+PARTS = pytest.mark.parametrize(("shape", "at", "ids", "count"), SEGMENTS, ids=range(9))
+
+
+def segments(x, at, ids, count, mean):
+    count = (ids[-1] + 1 if ids else 0) if count is None else count
+    y = np.zeros((count, *x.shape[1:]), x.dtype)
+    for segment in range(count):
+        rows = [x[i] for i, j in zip(at, ids, strict=True) if j == segment]
+        if rows:
+            total = np.sum(rows, 0, dtype=x.dtype)
+            y[segment] = total / len(rows) if mean else total
+    return y
+
+
+def check_segments(shape, at, ids, count, dtype):
+    x = sample(shape, dtype)
+    wide = x.astype(np.int32) if dtype == "bool" else x
+    y = sparse.segment_sum(x, at, ids, num_segments=count)
+    expected = segments(wide, at, ids, count, False)
+    np.testing.assert_array_equal(y.numpy(), expected, strict=True)
+    wide = x if x.dtype.kind in "fc" else x.astype(np.float32)
+    at, ids = (pg.asarray(np.array(i, np.int64)) for i in (at, ids))
+    y = sparse.segment_mean(x, at, ids, num_segments=count)
+    expected = segments(wide, at.tolist(), ids.tolist(), count, True)
+    np.testing.assert_allclose(
+        y.numpy(), expected, rtol=1e-3 if dtype == "float16" else 1e-6, strict=True
+    )
+
+
+@PARTS
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_segments(shape, at, ids, count, dtype, backend):
+    check_segments(shape, at, ids, count, dtype)
+
+
+@PARTS
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int32", "bool", "complex64"])
+def test_segments_decompose(shape, at, ids, count, dtype):
+    with decomposed("SparseSegmentSum", "SparseSegmentMean"):
+        check_segments(shape, at, ids, count, dtype)
+
+
+@PARTS
+def test_gradients_of_segments(shape, at, ids, count, backend):
+    x = np.cos(sample(shape))
+    for op in (sparse.segment_sum, sparse.segment_mean):
+        check_gradients(
+            lambda x, op=op: pg.square(op(x, at, ids, num_segments=count)), x
+        )
+
+
+@pytest.mark.parametrize("parts", [False, True])
+def test_a_mean_in_half_precision_does_not_overflow(parts):
+    x = np.full((4, 1), 60000, np.float16)
+    with decomposed("SparseSegmentMean") if parts else pg.use_backend("cpu"):
+        y = sparse.segment_mean(x, [0, 1, 2, 3], [0, 0, 0, 0])
+    assert (y.dtype, y.tolist()) == (np.float16, [[60000.0]])
+
+
+# --- errors ----------------------------------------------------------------------
+
+X = sample((3, 2))
+ERRORS = [
+    (
+        lambda: sparse.to_dense([[0, 1]], [1], (3,)),
+        ValueError,
+        "to_dense: indices (1, 2)",
+    ),
+    (lambda: sparse.to_dense([0], [1, 2], 3), ValueError, "values (2,)"),
+    (lambda: sparse.to_dense([0], [1], -3), ValueError, "shape (-3,) do not fit"),
+    (lambda: sparse.to_dense([0], [1], 3, default_value=[1]), ValueError, "value (1,)"),
+    (lambda: sparse.to_dense([0], [1], 2.5), TypeError, "shape must be integers"),
+    (lambda: sparse.to_dense([0.5], [1], 2), TypeError, "indices must be integers"),
+    (lambda: sparse.to_dense([0], ["a"], 2, default_value=1), TypeError, "holds both"),
+    (lambda: sparse.reshape([0], [3], [3]), ValueError, "indices must have rank 2"),
+    (lambda: sparse.reshape([[0]], 3, [3]), ValueError, "input_shape must have rank 1"),
+    (lambda: sparse.reshape([[0]], [3], 3), ValueError, "new_shape must have rank 1"),
+    (lambda: sparse.reshape([[0]], [3, 1], [3]), ValueError, "(1, 1) and input_shape"),
+    (lambda: sparse.reshape([[0]], [3], [2]), ValueError, "shape (3,) has 3 elements"),
+    (lambda: sparse.reshape([[0]], [3], [-1, -1]), ValueError, "3 elements, (-1, -1)"),
+    (lambda: sparse.fill_empty_rows([0], [1], [1], 0), ValueError, "indices must have"),
+    (
+        lambda: sparse.fill_empty_rows([[0]], [1, 2], [1], 0),
+        ValueError,
+        "fill_empty_rows: indices (1, 1), values (2,)",
+    ),
+    (
+        lambda: sparse.fill_empty_rows([[0]], [1], [1], [0]),
+        ValueError,
+        "default_value (1,) do not fit",
+    ),
+    (
+        lambda: sparse.fill_empty_rows(np.zeros((1, 0), int), [1], np.zeros(0, int), 0),
+        ValueError,
+        "a tensor without axes has no rows",
+    ),
+    (lambda: sparse.segment_sum(1.0, [], []), ValueError, "data () must have rows"),
+    (
+        lambda: sparse.segment_sum(X, [0], [0, 1]),
+        ValueError,
+        "segment_sum: data (3, 2)",
+    ),
+    (lambda: sparse.segment_sum(X, [[0]], [0]), ValueError, "indices must have rank 1"),
+    (lambda: sparse.segment_sum(X, [0, 1], [1, 0]), ValueError, "negative or decrease"),
+    (
+        lambda: sparse.segment_mean(X, [0], [-1]),
+        ValueError,
+        "segment_mean: segment_ids",
+    ),
+    (
+        lambda: sparse.segment_mean(X, [0], [0], num_segments=-1),
+        ValueError,
+        "num_segments -1 must not",
+    ),
+    (lambda: sparse.segment_sum(X, [0.5], [0]), TypeError, "indices must be integers"),
+    (
+        lambda: sparse.segment_sum(["a"], [0], [0]),
+        TypeError,
+        "no sparse.segment_sum of",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS, ids=range(len(ERRORS)))
+def test_errors(call, error, message, backend):
+    with pytest.raises(error) as raised:
+        call()
+    assert message in str(raised.value)
+
+
+OUT_OF_RANGE = [
+    (lambda: sparse.to_dense([6], [1], 6), "sparse.to_dense: index 6 is out of range"),
+    (lambda: sparse.to_dense([[0, -1]], [1], (2, 2)), "to_dense: index -1 .* axis 1"),
+    (
+        lambda: sparse.reshape([[3]], [3], [3]),
+        "sparse.reshape: index 3 is out of range",
+    ),
+    (
+        lambda: sparse.fill_empty_rows([[5, 0]], [1], [5, 5], 0),
+        "sparse.fill_empty_rows: index 5 is out of range for axis 0 with size 5",
+    ),
+    (lambda: sparse.segment_sum(X, [3], [0]), "sparse.segment_sum: index 3 is out of"),
+    (lambda: sparse.segment_mean(X, [-1], [0]), "sparse.segment_mean: index -1 is out"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), OUT_OF_RANGE, ids=range(6))
+def test_out_of_range(call, message):
+    with pg.use_backend("cpu"), pytest.raises(IndexError, match=message):
+        call()

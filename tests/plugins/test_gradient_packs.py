@@ -1,0 +1,199 @@
+"""Gradient packs: which gradient is in force, where, when and for whom.
+
+The packs are those of ``examples/gradient_packs``, installed like any other plugin.
+"""
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.plugin import Backend, Runtime
+from plugrad_conformance.toy import toy
+
+X = np.array([[-1.0, 2.0, 3.0]], np.float32)
+W = np.array([1.0, 1.0, -1.0], np.float32)  # the last speaks against
+EYE = np.eye(3, dtype=np.float32)
+
+
+def score(x):
+    return pg.sum(pg.relu(x) * W)
+
+
+PLAIN, GUIDED, DECONVNET = [[0, 1, -1]], [[0, 1, 0]], [[1, 1, 0]]
+
+
+def test_installed_is_not_active(backend):
+    assert pg.grad(score)(X).tolist() == PLAIN
+
+
+def test_the_inner_scope_wins_and_the_outer_comes_back(backend):
+    with pg.use_gradients("deconvnet"):
+        with pg.use_gradients("guided"):
+            assert pg.grad(score)(X).tolist() == GUIDED
+            with pg.override_gradient("Relu", x=lambda dy: dy * 5):
+                assert pg.grad(score)(X).tolist() == [[5, 5, -5]]
+        assert pg.grad(score)(X).tolist() == DECONVNET
+        with pg.use_gradients("straight_through"):  # says nothing of Relu
+            assert pg.grad(score)(X).tolist() == DECONVNET
+    assert pg.grad(score)(X).tolist() == PLAIN
+
+
+def test_a_scope_is_over_what_is_registered(backend):
+    pg.register_gradient("Relu", x=lambda dy: dy * 7)
+    try:
+        assert pg.grad(score)(X).tolist() == [[7, 7, -7]]
+        with pg.use_gradients("guided"):
+            assert pg.grad(score)(X).tolist() == GUIDED
+    finally:
+        pg.unregister_gradient("Relu")
+
+
+def test_only_some_kernels_of_a_pack(backend):
+    f = lambda x: pg.sum(pg.round(x) + pg.sign(x / 8))
+    x = np.array([1.25, -2.5], np.float32)
+    with pg.use_gradients("straight_through", kernels=["Round"]):
+        assert pg.grad(f)(x).tolist() == [1.0, 1.0]
+    with pg.use_gradients("straight_through", kernels="Sign"):
+        assert pg.grad(f)(x).tolist() == [0.125, 0.125]
+    with pg.use_gradients("straight_through"):
+        assert pg.grad(f)(x).tolist() == [1.125, 1.125]
+
+
+def test_only_one_backend(backend):
+    scope = lambda name: pg.use_gradients("guided", backend=name)
+    with toy("elsewhere"):
+        with scope("elsewhere"):
+            assert pg.grad(score)(X).tolist() == PLAIN
+            with pg.use_backend("elsewhere"):
+                assert pg.grad(score)(X).tolist() == GUIDED
+        with scope(backend):
+            assert pg.grad(score)(X).tolist() == GUIDED
+        with pg.override_gradient("Relu", backend="elsewhere", x=lambda dy: dy):
+            assert pg.grad(score)(X).tolist() == PLAIN
+
+
+FUSED = {
+    "matmul": lambda x: pg.fused.matmul(x, EYE, activation="relu"),
+    "conv2d": lambda x: pg.fused.conv2d(
+        pg.reshape(x, (1, 1, 1, 3)), EYE.reshape(1, 1, 3, 3), activation="relu"
+    ),
+    "depthwise_conv2d": lambda x: pg.fused.depthwise_conv2d(
+        pg.reshape(x, (1, 1, 1, 3)),
+        np.ones((1, 1, 3, 1), np.float32),
+        activation="relu",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_a_pack_reaches_inside_fused_kernels(name, backend):
+    f = lambda x: pg.sum(FUSED[name](x) * W)
+    assert pg.grad(f)(X).tolist() == PLAIN
+    with pg.use_gradients("guided"):
+        assert pg.grad(f)(X).tolist() == GUIDED
+    with pg.use_gradients("deconvnet"):
+        assert pg.grad(f)(X).tolist() == DECONVNET
+
+
+def test_the_choice_is_made_when_it_runs(backend):
+    with pg.use_gradients("guided"):
+        y, pull_back = pg.vjp(score, X)
+    _, plain = pg.vjp(score, X)
+    with pg.use_gradients("deconvnet"):
+        assert pull_back(1.0)[0].tolist() == GUIDED
+        assert plain(1.0)[0].tolist() == PLAIN
+    del y
+
+
+def test_the_origin_is_remembered(backend):
+    with pg.use_gradients("guided"):
+        origin = str(pg.get_gradient("Relu")["x"].origin)
+    assert "plugrad-gradient-packs 0.1.0, pack 'guided'" in origin
+    assert "plugrad_gradient_packs.rules:" in origin
+
+
+def test_another_thread_sees_nothing_of_a_scope(backend):
+    seen = []
+
+    def look():
+        with pg.use_backend(backend):
+            seen.append(pg.grad(score)(X).tolist())
+
+    with pg.use_gradients("guided"):
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+        assert pg.grad(score)(X).tolist() == GUIDED
+    assert seen == [PLAIN]
+
+
+def test_gradients_that_come_with_a_backend_hold_there_alone():
+    with pg.use_backend("cpu"):
+        arrays = pg.get_kernels_for_backend("cpu")
+    runtime = Runtime(
+        arrays=NumpyLike(),
+        kernels=arrays,
+        gradients={"Relu": {"x": lambda dy, y: (y > 0) * dy * 2}},
+    )
+    pg.register_backend(Backend("doubling", open=lambda: runtime, priority=-9))
+    try:
+        with pg.use_backend("doubling"):
+            assert pg.grad(score)(X).tolist() == [[0, 2, -2]]
+            with pg.use_gradients("guided"):
+                assert pg.grad(score)(X).tolist() == GUIDED
+            # What was recorded here is pulled back by this backend's gradients.
+            _, pull_back = pg.vjp(score, X)
+        with pg.use_backend("cpu"):
+            assert pg.grad(score)(X).tolist() == PLAIN
+            assert pull_back(1.0)[0].tolist() == [[0, 2, -2]]
+    finally:
+        pg.remove_backend("doubling")
+
+
+class NumpyLike:
+    def upload(self, values):
+        return values.copy()
+
+    def download(self, native):
+        return np.array(native)
+
+    def nbytes(self, native):
+        return native.nbytes
+
+
+WRONG = [
+    (lambda: pg.use_gradients("guidd"), "unknown pack 'guidd'; did you mean 'guided'"),
+    (
+        lambda: pg.use_gradients("guided", kernels=["Rely"]),
+        "pack 'guided' has no gradient of 'Rely'; did you mean 'Relu'.*Relu, Relu6",
+    ),
+]
+
+
+@pytest.mark.parametrize(("scope", "message"), WRONG)
+def test_wrong_names(scope, message):
+    with pytest.raises(ValueError, match=message):
+        scope()
+
+
+def test_an_unknown_backend_is_an_error_at_once():
+    with pytest.raises(pg.BackendUnavailable, match="unknown backend 'nowhere'"):
+        pg.use_gradients("guided", backend="nowhere")
+
+
+def test_nothing_of_a_pack_is_imported_before_it_is_used():
+    code = """
+import sys, plugrad as pg
+rules = lambda: "plugrad_gradient_packs.rules" in sys.modules
+pg.grad(pg.square)(1.0)
+print(rules())
+with pg.use_gradients("guided"):
+    print(rules())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "True"]
