@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from plugrad.plugin import GradientPack, hookimpl
 
-Rules = Mapping[str, Mapping[str, Callable[..., object] | None]]
+if TYPE_CHECKING:
+    from .rules import Rules
 
 
 def pack(name: str, *, linear: bool) -> GradientPack:

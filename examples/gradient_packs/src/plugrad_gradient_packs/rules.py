@@ -18,6 +18,8 @@ et al., arXiv:1602.02830; reversed, Ganin and Lempitsky, arXiv:1409.7495.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import plugrad as pg
 from plugrad import Tensor
 
@@ -57,7 +59,9 @@ def reversed_(dy: Tensor) -> Tensor:
     return -dy
 
 
-PACKS = {
+Rules = Mapping[str, Mapping[str, Callable[..., Tensor]]]
+
+PACKS: dict[str, Rules] = {
     "clipped": {"Identity": {"x": clipped}},
     "deconvnet": {"Relu": {"x": positive}, "Relu6": {"x": positive}},
     "guided": {"Relu": {"x": guided_relu}, "Relu6": {"x": guided_relu6}},
