@@ -5,22 +5,26 @@
 #   make demo                 train a classifier of digits
 #   make test                 style, types, layers and the suite: what CI runs
 #   make test-all             the same with every case, soaks and fuzz
-#   make test ARGS="-k relu"  further arguments of pytest
+#   make test ARGS="-k relu"  further arguments of pytest; JOBS=0 runs one process
+#   make test-examples        the backend over Numba, in an environment of its own
 #   make docs                 write docs/kernels.md anew
 #   make peers                install what benchmarks/workloads.py --peers compares with
 #   make clean                remove whatever these targets have made
 
 PYTHON ?= python3
 ARGS ?=
+JOBS ?= auto
 
 VENV := .venv
 RUN := $(VENV)/bin/python
-PYTEST := $(RUN) -m pytest --primitives
+PYTEST := $(RUN) -m pytest --primitives --numprocesses $(JOBS)
 STAMP := $(VENV)/.installed
 PIP := $(RUN) -m pip --quiet --disable-pip-version-check
 ROOMS := $(patsubst %/pyproject.toml,%,$(wildcard \
 	core/pyproject.toml plugins/*/pyproject.toml tests/conformance/pyproject.toml \
 	examples/gradient_packs/pyproject.toml))
+
+WASM := plugins/wasm/src/plugrad_wasm/modules/plain/index.json
 
 # The stamp says where it was made: the scripts of a moved .venv run the old checkout.
 ifneq ($(wildcard $(STAMP)),)
@@ -29,16 +33,31 @@ $(STAMP): moved
 endif
 endif
 
-.PHONY: demo test test-all check clean docs moved peers
+.PHONY: demo test test-all test-examples check clean docs moved peers
 .DELETE_ON_ERROR:
 
 test: check
 	$(PYTEST) $(ARGS)
 
-test-all: check
+test-all: check test-examples
 	$(PYTEST) --all $(ARGS)
 
-check: $(STAMP)
+# Numba is large, and lags behind NumPy: it is downloaded for this target alone.
+THIRD := examples/third_party_backend
+THIRD_RUN := $(CURDIR)/.cache/third_party_backend/bin/python
+THIRD_ROOMS := core plugins/cpu tests/conformance $(THIRD)
+
+test-examples: .cache/third_party_backend/.installed
+	cd $(THIRD) && $(THIRD_RUN) -m pytest
+	cd $(THIRD) && $(THIRD_RUN) -m pytest --quiet --pyargs plugrad_conformance
+
+.cache/third_party_backend/.installed: $(THIRD_ROOMS:%=%/pyproject.toml)
+	$(PYTHON) -m venv $(@D)
+	$(THIRD_RUN) -m pip --quiet install --upgrade "pip>=25.1"
+	$(THIRD_RUN) -m pip --quiet install $(THIRD_ROOMS:%=--editable %)
+	@touch $@
+
+check: $(STAMP) $(WASM)
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
@@ -58,6 +77,10 @@ $(STAMP): pyproject.toml $(ROOMS:%=%/pyproject.toml)
 	$(PIP) install $(ROOMS:%=--editable %) --group dev
 	@echo "$(CURDIR)" > $@
 
+# The modules of plugrad-wasm are made when it is installed, and when C changes.
+$(WASM): $(wildcard plugins/wasm/src_c/*) | $(STAMP)
+	$(RUN) plugins/wasm/hatch_build.py
+
 # Tools that few targets need: make .venv/.group-bench
 $(VENV)/.group-%: $(STAMP)
 	$(PIP) install --group $*
@@ -71,7 +94,7 @@ $(NPM)/node_modules: $(NPM)/package-lock.json
 	@touch $@
 
 moved:
-	rm -rf $(VENV)
+	rm -rf $(VENV) .cache/third_party_backend
 
 clean:
 	rm -rf $(VENV) $(NPM)/node_modules out .cache .*_cache .hypothesis build dist

@@ -1,7 +1,9 @@
 """Print what ``import plugrad`` takes beyond ``import numpy``, in milliseconds.
 
 Medians of 9 pairs of fresh processes, in a new virtual environment: with the core
-alone, and with plugrad-cpu installed as well. The target is less than 60 ms.
+alone, with plugrad-cpu installed as well, and among 300 other distributions and 10 more
+plugins; there also how long these take to register at the first op. The targets are
+less than 60 ms and less than 15 ms.
 """
 
 from __future__ import annotations
@@ -15,8 +17,27 @@ import time
 import venv
 from pathlib import Path
 
+import neighbours
+
 ROOT = Path(__file__).parents[1]
 TARGET = 60.0
+REGISTRATION = 15.0
+# Run in a fresh process: what the first op adds before any kernel runs.
+FIRST_OP = """
+import sys, time
+import plugrad
+from plugrad import _discovery, _registry
+assert not [name for name in sys.modules if name.startswith("plugrad_")]
+start = time.perf_counter()
+_discovery.load()
+print((time.perf_counter() - start) * 1e3)
+assert len(_registry.registry.backends()) == 11
+"""
+ROOMS = {
+    "core alone": "core",
+    "with cpu": "plugins/cpu",
+    "among 300, 10 plugins": None,
+}
 LITTER = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
 
 
@@ -35,6 +56,16 @@ def measure(python: str, rounds: int = 9) -> tuple[float, float, float]:
     return numpy, plugrad, statistics.median(p - n for n, p in pairs)
 
 
+def registration(python: str, rounds: int = 9) -> float:
+    """Return the median time for the hooks of all plugins, in fresh processes."""
+    command = [python, "-I", "-c", FIRST_OP]
+    done = [
+        subprocess.run(command, check=True, capture_output=True, text=True)
+        for _ in range(rounds + 1)
+    ]
+    return statistics.median(float(one.stdout) for one in done[1:])
+
+
 def slowest(python: str, count: int = 12) -> list[tuple[float, str]]:
     """Return the modules that take longest themselves, numpy's aside."""
     command = [python, "-I", "-X", "importtime", "-c", "import numpy, plugrad"]
@@ -50,22 +81,32 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         python = f"{folder}/bin/python"
         venv.create(folder, with_pip=False, symlinks=True)
-        for what, room in (("core alone", "core"), ("with cpu", "plugins/cpu")):
-            source = f"{folder}/{room}"  # a build leaves things behind
-            shutil.copytree(ROOT / room, source, ignore=LITTER)
-            pip = [sys.executable, "-m", "pip", "--quiet", "--python", python]
-            subprocess.run([*pip, "install", source], check=True)
+        for what, room in ROOMS.items():
+            if room is None:
+                site = next(Path(folder).glob("lib/python*/site-packages"))
+                neighbours.neighbours(site, 300)
+                neighbours.plugins(site, 10)
+            else:
+                source = f"{folder}/{room}"  # a build leaves things behind
+                shutil.copytree(ROOT / room, source, ignore=LITTER)
+                pip = [sys.executable, "-m", "pip", "--quiet", "--python", python]
+                subprocess.run([*pip, "install", source], check=True)
             numpy, plugrad, beyond = measure(python)
             worst = max(worst, beyond)
             print(
-                f"{what:10}  numpy {numpy:6.1f}  plugrad {plugrad:6.1f}  "
+                f"{what:24}  numpy {numpy:6.1f}  plugrad {plugrad:6.1f}  "
                 f"difference {beyond:5.1f} ms"
             )
+        hooks = registration(python)
+        print(f"registration of 11 plugins at the first op {hooks:5.1f} ms")
         print("modules that take longest themselves:")
         for milliseconds, name in slowest(python):
             print(f"{milliseconds:6.1f}  {name}")
-    print(f"target {TARGET:.0f} ms: {'met' if worst < TARGET else 'missed'}")
-    return int(worst >= TARGET)
+    met = worst < TARGET and hooks < REGISTRATION
+    print(
+        f"targets {TARGET:.0f} and {REGISTRATION:.0f} ms: {'met' if met else 'missed'}"
+    )
+    return int(not met)
 
 
 if __name__ == "__main__":

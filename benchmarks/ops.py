@@ -2,9 +2,9 @@
 
 At two sizes: some 8x8 elements, where only overhead counts, and about a million. Minima
 of interleaved rounds. Kernels that take more than 1.3 times as long as the formula when
-they are large are marked::
+they are large are marked, with the reason if there is one::
 
-    python benchmarks/ops.py [--json] [--only Conv2D]
+    python benchmarks/ops.py [--json] [--only Conv2D Softmax]
 
 Map: inputs; the table, a row a kernel; measuring; printing.
 """
@@ -27,6 +27,17 @@ Sizes = Callable[[bool], tuple[Array, ...]]
 
 LIMIT = 1.3
 VIEW = 20  # microseconds: what is faster has not touched a million elements
+# More than 1.3 times as long, because the formula does less.
+SLOWER = {
+    "ArgMax": "NaN counts as missing, and has to be looked for among what was found",
+    "ArgMin": "NaN counts as missing, and has to be looked for among what was found",
+    "Cast": "what is out of range wraps, on every processor: looks for the extremes",
+    "Draw": "the formula does not look whether there is something to clip",
+    "FromPixels": "the op copies the bytes, which the caller may overwrite",
+    "Log": "within 3 ulp: by double precision, as NumPy's own is off by 4",
+    "ResizeBilinearGrad": "the formula knows that the factor is 2",
+    "Tan": "within 3 ulp: a quotient of sine and cosine, as NumPy's own is off by 4",
+}
 # Nothing to compare with: the formula would be the kernel, or there is no work.
 _IMAGES = "a page of indexing in NumPy"
 _RAGGED = "loops over rows or strings; NumPy has nothing shorter"
@@ -777,7 +788,7 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     ),
     "TopK": (
         lambda x: pg.top_k(x, 4),
-        lambda x: np.sort(x)[:, :-5:-1],
+        lambda x: np.take_along_axis(x, np.argsort(x)[:, :-5:-1], 1),
         ONE,
     ),
     "Transpose": (lambda x: pg.permute_dims(x, (1, 0)), np.transpose, ONE),
@@ -836,7 +847,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--only", metavar="KERNEL", choices=TABLE)
+    parser.add_argument("--only", nargs="+", metavar="KERNEL", choices=TABLE)
     parser.add_argument("--seconds", type=float, default=0.1, help="for each case")
     given = parser.parse_args()
     _discovery.load()
@@ -844,13 +855,18 @@ def main() -> None:
     found = {}
     if not given.json:
         print(f"{'us':36} {'8x8':>8} {'numpy':>8} {'1e6':>10} {'numpy':>10} ratio")
-    for name in [given.only] if given.only else TABLE:
+    for name in given.only or TABLE:
         small = measure(name, False, given.seconds)
         large = measure(name, True, given.seconds)
+        for _ in range(4):  # who is slow by chance is not so again and again
+            if large[0] <= LIMIT * large[1]:
+                break
+            again = measure(name, True, given.seconds)
+            large = min(large[0], again[0]), min(large[1], again[1])
         found[name] = {"small": small, "large": large, "ratio": large[0] / large[1]}
         if not given.json:
             slow = large[0] > VIEW and large[0] / large[1] > LIMIT
-            mark = "  <-- slow" if slow else ""
+            mark = f"  <-- {SLOWER.get(name, 'slow')}" if slow else ""
             print(
                 f"{name:36} {small[0]:8.2f} {small[1]:8.2f} {large[0]:10.1f} "
                 f"{large[1]:10.1f} {large[0] / large[1]:5.2f}{mark}"

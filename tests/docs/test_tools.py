@@ -15,7 +15,15 @@ PROGRAMS = blocks("python", PAGE)
 def test_every_tool_is_shown():
     assert len(PROGRAMS) >= 6
     code = "\n".join(PROGRAMS)
-    for name in ("tidy", "keep", "memory", "profile", "debug", "check_gradients"):
+    for name in (
+        "tidy",
+        "keep",
+        "memory",
+        "profile",
+        "debug",
+        "check_gradients",
+        "explain",
+    ):
         assert f"pg.{name}(" in code, name
     assert all(promised(code) for code in PROGRAMS)
 

@@ -109,7 +109,7 @@ def test_threads_have_their_own_backend_and_no_tapes():
 
 def test_users_kernels_are_layers(backend):
     x = pg.asarray([1.0])
-    pg.register_kernel("Exp", backend, lambda x: x * 0)
+    pg.register_kernel("Exp", backend, pg.get_kernel("Log", backend))
     assert pg.exp(x).item() == 0.0
     pg.unregister_kernel("Exp", backend)
     assert pg.exp(x).item() == pytest.approx(np.e)

@@ -115,7 +115,8 @@ def test_keyword_only_parameters_and_partial_functions(backend):
 
 def test_a_kernel_of_several_outputs_with_one_that_nobody_uses(backend):
     contract = Kernel("test.Two", "x", outputs="a b", out=lambda x: (x, x))
-    pg.register_kernel(contract, backend, lambda x: (x * 2, x * 3))
+    add = pg.get_kernel("Add", backend)
+    pg.register_kernel(contract, backend, lambda x: (add(x, x), add(add(x, x), x)))
     pg.register_gradient("test.Two", x=lambda da, db: da * 2 + db * 3)
     from plugrad.plugin import run_many
 

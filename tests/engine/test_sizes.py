@@ -13,7 +13,7 @@ ROOMS = {
     "ops": (sorted(CORE.glob("ops/*.py")), 7500),
     "the path of an op": (sorted({*CORE.glob("_[a-z]*.py"), CORE / "plugin.py"}), 3000),
     "geometry": ([CORE / "geometry.py"], 500),
-    "tools": (sorted(CORE.glob("tools/*.py")), 1300),
+    "tools": (sorted(CORE.glob("tools/*.py")), 1900),
     "cpu": (sorted(CPU.rglob("*.py")), 2500),
 }
 LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT}
@@ -43,7 +43,7 @@ def code_lines(path):
 
 
 # A room that is over its limit, and why; it fails here once it is under it again.
-OVER = {"ops": "8,715 lines for the inventory asked for: docs/decisions/0004-sizes.md"}
+OVER = {"ops": "8,706 lines for the inventory asked for: docs/decisions/0004-sizes.md"}
 
 
 @pytest.mark.parametrize(

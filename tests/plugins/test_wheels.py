@@ -1,38 +1,12 @@
-"""The life cycle with real wheels in a fresh virtual environment.
+"""The life cycle with real wheels in a fresh virtual environment."""
 
-The environment holds the core alone; a test installs wheels and removes them again.
-What numpy and the core's other needs come from is downloaded once, into .cache/.
-"""
-
-import base64
-import contextlib
-import hashlib
-import importlib.metadata
-import json
-import os
-import shutil
-import subprocess
-import sys
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import published_backend
+from tests.plugins.wheels import PROGRAM, written_wheel
 
-ROOT = Path(__file__).parents[2]
-NEEDS = [
-    f"{name}=={importlib.metadata.version(name)}"
-    for name in ("numpy", "pluggy", "importlib-metadata")
-]
-PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-
-PROGRAM = """
-import plugrad as pg
-x = pg.asarray([1.0, 1.0])
-print(pg.grad(lambda x: pg.sum(pg.softmax(x) * x))(x).tolist(), x.backend)
-"""
 BROKEN = {  # what is wrong: the light module, the error, what it says
     "importing": ("import nothing_of_that_name", "ModuleNotFoundError", "nothing_of"),
     "hooking": (
@@ -58,8 +32,10 @@ def plugrad_backends():
     "misnaming": (
         """
 from plugrad.plugin import Backend, Runtime, hookimpl
+class Arrays:
+    upload = download = nbytes = staticmethod(lambda native: native)
 def open():
-    return Runtime(arrays=None, kernels={"Conv2d": print})
+    return Runtime(arrays=Arrays(), kernels={"Conv2d": print})
 @hookimpl
 def plugrad_backends():
     return [Backend("misnaming", open=open)]
@@ -84,121 +60,14 @@ def plugrad_backends():
 }
 
 
-def run(*command, **options):
-    """Run a command that must succeed; its errors are shown."""
-    done = subprocess.run(command, capture_output=True, text=True, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
-
-
-def written_wheel(folder, name, source, entry_points):
-    """Write a wheel of one module, as a build would; return its path."""
-    module = name.replace("-", "_")
-    info = f"{module}-1.0.dist-info"
-    files = {
-        f"{module}.py": source,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\n"
-        "Root-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/entry_points.txt": entry_points,
-    }
-    record = ""
-    for path, text in files.items():
-        digest = hashlib.sha256(text.encode()).digest()
-        code = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-        record += f"{path},sha256={code},{len(text.encode())}\n"
-    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n"
-    wheel = folder / f"{module}-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for path, text in files.items():
-            archive.writestr(path, text)
-    return wheel
-
-
-def downloaded():
-    """Return a folder with the wheels of NEEDS and of what these need."""
-    kept = ROOT / ".cache" / "wheels" / "-".join([sys.implementation.cache_tag, *NEEDS])
-    if not kept.exists():
-        partial = kept.with_name(f"{kept.name}.{os.getpid()}")
-        run(*PIP, "download", "--only-binary", ":all:", "--dest", str(partial), *NEEDS)
-        with contextlib.suppress(OSError):  # another process was first
-            partial.rename(kept)
-    return kept
-
-
-@pytest.fixture(scope="module")
-def wheelhouse(tmp_path_factory):
-    """Return a folder with every wheel that a test installs."""
-    house = tmp_path_factory.mktemp("wheelhouse")
-    for wheel in downloaded().iterdir():
-        (house / wheel.name).symlink_to(wheel)
-    sources = tmp_path_factory.mktemp("sources")
-    litter = shutil.ignore_patterns("build", "dist", "*.egg-info", "__pycache__")
-    shutil.copytree(ROOT / "core", sources / "core", ignore=litter)
-    shutil.copytree(ROOT / "plugins" / "cpu", sources / "cpu", ignore=litter)
-    (sources / "mine").mkdir()
-    published_backend(sources / "mine")
-    for name in ("core", "cpu", "mine"):
-        build = (sys.executable, "-m", "build", "--wheel", "--no-isolation")
-        run(*build, "--outdir", str(house), str(sources / name))
+@pytest.fixture(scope="module", autouse=True)
+def broken(wheelhouse):
+    """Add the wheels of this file to the folder."""
     for name, (source, _, _) in BROKEN.items():
-        module = f"plugrad_{name}"
-        entry_points = f"[plugrad.v1]\n{name} = {module}\n"
-        written_wheel(house, f"plugrad-{name}", source, entry_points)
-    written_wheel(house, "unrelated", "", "[console_scripts]\nzzz = unrelated:main\n")
-    return house
-
-
-class Environment:
-    """A virtual environment without pip, into which the outer pip installs."""
-
-    def __init__(self, folder, wheelhouse):
-        venv.create(folder, with_pip=False, symlinks=True)
-        self.python = str(folder / "bin" / "python")
-        self.wheelhouse = wheelhouse
-        self.site = next(folder.glob("lib/python*/site-packages"))
-
-    def pip(self, *arguments):
-        run(*PIP, "--python", self.python, *arguments)
-
-    def install(self, *names):
-        found = ("--no-index", "--find-links", str(self.wheelhouse))
-        self.pip("install", "--no-compile", *found, *names)
-
-    @contextlib.contextmanager
-    def having(self, *names):
-        """Install distributions for the block."""
-        self.install(*names)
-        try:
-            yield
-        finally:
-            self.pip("uninstall", "--yes", *names)
-
-    def run(self, *arguments, **environment):
-        """Run Python here, with warnings as errors."""
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("PLUGRAD_")}
-        command = [self.python, "-I", "-W", "error", *arguments]
-        return subprocess.run(
-            command, capture_output=True, text=True, env=clean | environment
-        )
-
-    def prints(self, code, **environment):
-        """Return what a program prints that must succeed."""
-        done = self.run("-c", code, **environment)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    def told(self, *command):
-        """Return what ``python -m plugrad ... --json`` says, and its status."""
-        done = self.run("-m", "plugrad", *command, "--json")
-        return json.loads(done.stdout), done.returncode
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory, wheelhouse):
-    made = Environment(tmp_path_factory.mktemp("environment"), wheelhouse)
-    made.install("plugrad")
-    return made
+        entry_points = f"[plugrad.v1]\n{name} = plugrad_{name}\n"
+        written_wheel(wheelhouse, f"plugrad-{name}", source, entry_points)
+    entry_points = "[console_scripts]\nzzz = unrelated:main\n"
+    written_wheel(wheelhouse, "unrelated", "", entry_points)
 
 
 def test_a_wheel_is_complete(wheelhouse):

@@ -7,6 +7,8 @@ import sys
 
 import plugrad as pg
 import pytest
+from plugrad import _engine
+from plugrad._kernel import rules
 from plugrad._registry import registry
 from plugrad.plugin import Backend, Kernel
 from plugrad.tools import cli
@@ -80,7 +82,7 @@ def test_backends(told):
     assert list(rows)[-1] == "toy"  # the lowest priority
     words = lines[0].split()
     assert words == ["name", "priority", "owner", "state", "active", "dtypes"]
-    starts = {line.find("open") for line in lines[1:] if " open " in line}
+    starts = {line.find(" open ") + 1 for line in lines[1:] if " open " in line}
     assert starts == {lines[0].find("state")}  # aligned
     assert closed["toy"]["state"] == "open"  # it had been opened
 
@@ -155,11 +157,15 @@ def test_a_gradient_of_one_backend_alone(functions, expected, told):
         ("a", "backend"),
         ("b", "backend"),
     ]
-    assert data["rules"][1]["gradient"] == "declared to have none"
+    assert data["rules"][1]["where"] == "declared to have none"
 
 
 def mine(x):
     return x
+
+
+def straight_through(dy):
+    return dy
 
 
 def test_why_shows_the_layers_of_kernels(told):
@@ -210,11 +216,39 @@ def test_why_shows_the_layers_of_gradients(told):
         pg.unregister_gradient("Multiply")
     rules = [(row["input"], row["layer"]) for row in data["rules"]]
     assert rules == [("a", "scope"), ("a", "user"), ("a", "core"), ("b", "core")]
-    assert data["rules"][0]["gradient"] == "declared to have none"
-    assert data["rules"][1]["gradient"].startswith(f"user ({__name__}:")
-    assert "plugrad (plugrad.ops.binary:" in data["rules"][2]["gradient"]
-    assert lines[2].split() == ["input", "layer", "when", "gradient"]
+    scope, user, core, _ = data["rules"]
+    assert scope["where"] == "declared to have none"
+    assert user["where"].startswith(f"{__file__}:")
+    assert (user["distribution"], user["when"]) == (
+        "user",
+        "once the one above is removed",
+    )
+    assert (core["distribution"], core["version"]) == (
+        "plugrad",
+        importlib.metadata.version("plugrad"),
+    )
+    assert "plugrad/ops/binary.py:" in core["where"]
+    assert lines[2].split() == [*scope]
     assert len(lines) == 7
+
+
+def test_why_names_the_pack_of_a_scope_and_the_owner_of_a_backend(told):
+    relu = registry.contracts["Relu"]
+    pack = rules(relu, {"x": straight_through}, "mypacks 1.2, pack 'guided'")
+    with (
+        toy(gradients={"Relu": {"x": lambda dy, x: dy}}),
+        _engine.override({"Relu": pack}, "toy"),
+    ):
+        _, lines, data = told("why", "Relu", "--backend", "toy", "--grad")
+        _, _, elsewhere = told("why", "Relu", "--backend", "cpu", "--grad")
+    assert [(row["layer"], row["distribution"]) for row in data["rules"]] == [
+        ("scope, pack 'guided'", "mypacks"),
+        ("backend", "user"),
+        ("core", "plugrad"),
+    ]
+    assert data["rules"][0]["version"] == "1.2"
+    assert lines[3].endswith(f"{__file__}:{straight_through.__code__.co_firstlineno}")
+    assert [row["layer"] for row in elsewhere["rules"]] == ["core"]
 
 
 @pytest.mark.usefixtures("odd")
@@ -223,7 +257,7 @@ def test_why_says_which_inputs_have_no_gradient(told):
         _, _, data = told("why", "test.Odd", "--grad")
     row = data["rules"][1]
     assert (row["input"], row["layer"]) == ("b", "none")
-    assert row["gradient"] == "GradientNotFound in backward"
+    assert row["where"] == "GradientNotFound in backward"
     _, lines, _ = told("why", "test.Odd", "--grad")
     assert lines[-1] == "no gradient: GradientNotFound in backward"
 

@@ -305,6 +305,28 @@ def test_a_report_while_others_compute(backend):
         thread.join()
 
 
+def test_a_report_disturbs_no_other_thread():
+    """A tuple that is not finished must not be held: its maker gets a SystemError."""
+    done, failures = threading.Event(), []
+
+    def build():
+        try:
+            while not done.is_set():
+                assert len(tuple(i for i in range(40))) == 40
+        except SystemError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=build)
+    thread.start()
+    x = pg.ones((3,))
+    for _ in range(50):
+        assert pg.memory().tensors >= 1
+    done.set()
+    thread.join()
+    assert not failures
+    assert x.shape == (3,)
+
+
 def test_a_training_loop_holds_memory_flat(backend):
     v, x = pg.Variable(np.ones((4,), np.float32)), pg.asarray(X)
     loss = lambda: pg.mean(pg.squared_difference(pg.tanh(v.value * x), 0.5))
@@ -325,3 +347,16 @@ def test_a_training_loop_holds_memory_flat(backend):
         assert pg.memory().bytes == before.bytes
     finally:
         gc.enable()
+
+
+def test_what_custom_grad_returns_is_disposed(backend):
+    square = pg.custom_grad(lambda x: (x * x, lambda dy: dy * 2 * x))
+    x = pg.asarray(X)
+    with pg.tidy():
+        y = square(x)
+        dx = pg.grad(lambda x: pg.sum(square(x)))(x)
+        kept = pg.keep(square(x))
+    assert is_gone(y)
+    assert is_gone(dx)
+    assert kept.tolist() == (X * X).tolist()
+    assert pg.tidy(lambda: square(x)).tolist() == (X * X).tolist()

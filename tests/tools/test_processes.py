@@ -1,5 +1,6 @@
 """Fork, spawn, exit, and threads that train different models at once."""
 
+import ast
 import multiprocessing
 import os
 import subprocess
@@ -46,22 +47,33 @@ def check(answer, x, w):
 
 
 def inputs():
+    """Return what ``work`` takes, on the active backend."""
     return pg.asarray([1.0, -2.0, 3.0]), pg.Variable([0.5, 1.0, -1.0], name="w")
 
 
 # --- fork and spawn --------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "start", [pytest.param("fork", marks=forks), "spawn", "forkserver"]
-)
-def test_a_pool_of_processes(start):
+@pytest.mark.parametrize("installed", pg.backends())
+@pytest.mark.parametrize("start", ["spawn", "forkserver"])
+def test_a_pool_of_new_processes(start, installed):
     if start not in multiprocessing.get_all_start_methods():
         pytest.skip(f"there is no {start} here")
-    with pg.use_backend("cpu"):
+    with pg.use_backend(installed):
         x, w = inputs()
         check(work(x, w), x, w)
         with multiprocessing.get_context(start).Pool(1) as pool:
+            for _ in range(3):
+                check(pool.apply_async(work, (x, w)).get(SECONDS), x, w)
+        check(work(x, w), x, w)
+
+
+@forks
+def test_a_pool_of_forks():
+    with pg.use_backend("cpu"):
+        x, w = inputs()
+        check(work(x, w), x, w)
+        with multiprocessing.get_context("fork").Pool(1) as pool:
             for _ in range(3):
                 check(pool.apply_async(work, (x, w)).get(SECONDS), x, w)
         check(work(x, w), x, w)
@@ -109,6 +121,40 @@ def test_a_child_goes_on_with_what_it_inherits():
         big = pg.ones((300, 300))  # the threads of a BLAS do not survive a fork
         assert pg.sum(big @ big).item() == 300.0**3
         assert in_child(lambda: pg.sum(big @ big).item()) == repr(300.0**3)
+
+
+def work_or_reason(x, w):
+    """Return what ``work`` gives, or why the backend does not survive the fork."""
+    try:
+        _, value, dx, _ = work(x, w)
+        return [value.item(), *dx.tolist()]
+    except pg.BackendError as error:
+        return str(error)
+
+
+@forks
+@pytest.mark.parametrize("installed", pg.backends())
+def test_a_child_computes_or_says_why_not(installed):
+    with pg.use_backend(installed):
+        x, w = inputs()
+        check(work(x, w), x, w)
+        sum_, slope = expected(x, w)
+        plain = np.float32([0.5, 2.0])
+
+        def child():
+            first = work_or_reason(x, w)
+            with pg.use_backend("cpu"):  # which goes on in any case
+                return first, pg.grad(lambda x: pg.sum(x * x))(plain).tolist()
+
+        for _ in range(2):
+            first, slopes = ast.literal_eval(in_child(child))
+            assert slopes == [1.0, 4.0]
+            if isinstance(first, str):
+                assert installed in first
+                assert "fork" in first
+            else:
+                np.testing.assert_allclose(first, [sum_, *slope], rtol=1e-5)
+            check(work(x, w), x, w)  # and here nothing has changed
 
 
 @forks
@@ -272,33 +318,47 @@ def filters(seed):
     return pg.max(pg.abs(found - true)).item()
 
 
-def test_threads_train_different_models_on_different_backends():
-    works = [("cpu", line), ("toy", network), ("other", filters), ("toy", line)]
-    ends, failures = {}, []
+def train_at_once(works):
+    """Train in a thread each; return how far off each is, alone and at once."""
+    alone, at_once, failures = {}, {}, []
     barrier = threading.Barrier(len(works))
 
     def train(number, name, model):
         try:
             barrier.wait(SECONDS)
             with pg.use_backend(name):
-                ends[number] = model(number)
+                at_once[number] = model(number)
                 assert pg.get_backend() == name
         except BaseException as error:
             failures.append(error)
 
-    with toy(), toy("other", without=["Conv2D", "Tanh"], dtypes=DTYPES):
-        alone = {}
-        for number, (name, model) in enumerate(works):
-            with pg.use_backend(name):
-                alone[number] = model(number)
-        threads = [
-            threading.Thread(target=train, args=(number, *work))
-            for number, work in enumerate(works)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    for number, (name, model) in enumerate(works):
+        with pg.use_backend(name):
+            alone[number] = model(number)
+    threads = [
+        threading.Thread(target=train, args=(number, *work))
+        for number, work in enumerate(works)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert not failures
-    assert ends == alone  # to the last bit: nothing of another thread's came in
-    assert max(ends.values()) < 0.05
+    return alone, at_once
+
+
+def test_threads_train_different_models_on_different_backends():
+    works = [("cpu", line), ("toy", network), ("other", filters), ("toy", line)]
+    with toy(), toy("other", without=["Conv2D", "Tanh"], dtypes=DTYPES):
+        alone, at_once = train_at_once(works)
+    assert at_once == alone  # to the last bit: nothing of another thread's came in
+    assert max(at_once.values()) < 0.05
+
+
+@pytest.mark.parametrize("installed", pg.backends())
+def test_threads_share_a_backend_and_use_cpu_beside_it(installed):
+    works = [(installed, line), (installed, network), (installed, filters)]
+    works += [("cpu", network), (installed, line)]
+    alone, at_once = train_at_once(works)
+    assert at_once == alone
+    assert max(at_once.values()) < 0.05

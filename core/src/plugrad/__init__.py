@@ -28,12 +28,14 @@ from ._control import (
     register_gradient,
     register_kernel,
     remove_backend,
+    remove_plugin,
     set_backend,
     unregister_gradient,
     unregister_kernel,
     use_backend,
     use_gradients,
 )
+from ._deprecation import PlugradDeprecationWarning
 from ._dtypes import STRING as string
 from ._engine import run_kernel
 from ._entries import BackendUnavailable
@@ -43,6 +45,7 @@ from ._observe import (
     check_gradients,
     debug,
     dispose,
+    explain,
     keep,
     memory,
     profile,
@@ -282,6 +285,7 @@ __all__ = [
     "BackendUnavailable",
     "GradientNotFound",
     "KernelNotFound",
+    "PlugradDeprecationWarning",
     "Tensor",
     "TensorLike",
     "Variable",
@@ -360,6 +364,7 @@ __all__ = [
     "exp",
     "exp2",
     "expand_dims",
+    "explain",
     "expm1",
     "eye",
     "fft",
@@ -462,6 +467,7 @@ __all__ = [
     "relu6",
     "remainder",
     "remove_backend",
+    "remove_plugin",
     "repeat",
     "reshape",
     "roll",

@@ -165,8 +165,7 @@ class _Forward(NamedTuple):
         """Return the cotangents of the results; by default that of a scalar, one."""
         if dy is not None:
             return self.seeds_of(dy)
-        one = _seed(self.value)
-        token = self.value._token
+        one, token = _seed(self.value), self.value._token
         return {} if token is None else {token: one}
 
     def seeds_of(self, dy: Any, what: str = "dy, beside the result of f") -> Cotangents:
@@ -264,6 +263,8 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
         found = _context.call(watching[:-1], f, inputs) if watching else f(*inputs)
         value, grad_func, several = _unpack(found, name)
         outputs = tuple([y._sibling() for y in value])
+        for y in outputs if _context.state.context.observers else ():
+            _convert.made(y)  # no run makes these handles
         tapes, mask = concerned(watching, inputs)
         if mask:
             step = Step((0, len(inputs)), pull_back, (0,), "xs", rule)

@@ -87,8 +87,8 @@ class Context:
         backend: The active backend; None leaves the choice to the process' default.
         tapes: They record runs, outermost first.
         observers: Called after a run with its kernel, inputs, attributes and outputs;
-            ``state.run`` tells more. One with methods ``keep`` and ``failed`` is told
-            what outlives its block, and the error of a run.
+            ``state.run`` tells more. Methods ``made``, ``keep`` and ``failed``, if any,
+            are told what no run has made, what outlives its block, a run's error.
         overrides: Gradients over all others.
         ready: The active backend while nobody watches, else None: for fast paths.
         tape: The tape, if there is one and nobody else watches: for the fast path.
@@ -210,7 +210,7 @@ def observed_run(
         outputs = work(kernel, inputs, attrs, True)
         run.seconds = perf_counter() - run.start
     except Exception as error:
-        _tell("failed", error)
+        tell("failed", error)
         raise
     else:
         for observer in state.context.observers:
@@ -224,12 +224,12 @@ def observed_run(
 
 def keep(x: Tensor) -> Tensor:
     """Tell the observers of this thread that ``x`` outlives their blocks."""
-    _tell("keep", x)
+    tell("keep", x)
     return x
 
 
-def _tell(what: str, value: object) -> None:
-    """Call the method ``what`` of the observers that have one."""
+def tell(what: str, value: object) -> None:
+    """Call the method ``what`` of the observers of this thread that have one."""
     for observer in state.context.observers:
         told = getattr(observer, what, None)
         if told is not None:

@@ -25,13 +25,13 @@ def set_backend(name: str) -> None:
         BackendUnavailable: It is unknown, blocked or broken; the cause is attached.
 
     """
-    _discovery.load()
+    _discovery.load(name)
     _context.make_default(registry.open(name, "set_backend"))
 
 
 def use_backend(name: str) -> _context.Scope:
     """Make the backend ``name`` active in this thread inside the ``with`` block."""
-    _discovery.load()
+    _discovery.load(name)
     return _context.Scope(backend=registry.open(name, "use_backend"))
 
 
@@ -63,6 +63,19 @@ def remove_backend(name: str) -> None:
     if default is not None and default.name == name:
         _context.make_default(None)
     registry.close(name)
+
+
+def remove_plugin(name: str) -> None:
+    """Close what the plugin ``name`` brought and forget it; what was under it shows.
+
+    ``name`` is that of its entry point or of its distribution. Gradients that have been
+    recorded keep the functions they were recorded with.
+    """
+    _discovery.load()
+    plugin = registry.plugin(name, "remove_plugin")
+    for backend in [n for n, b in registry.opened.items() if b.owner is plugin]:
+        remove_backend(backend)
+    registry.unload(plugin)
 
 
 # --- kernels ---------------------------------------------------------------------
@@ -199,7 +212,7 @@ def use_gradients(
         ValueError: There is no such pack, or it has nothing for one of the kernels.
 
     """
-    _discovery.load()
+    _discovery.load(pack)
     layer = registry.pack(pack)
     if kernels is not None:
         wanted = (kernels,) if isinstance(kernels, str) else tuple(kernels)

@@ -3,6 +3,9 @@
 Nothing a plugin does can break the import, the others, or the user's program: every
 step is taken for one plugin at a time, and what it raises is kept with its phase.
 ``load_setuptools_entrypoints`` of pluggy would do none of this.
+
+Map: ``discover`` and what it reads; ``load`` and how one plugin is staged; the
+variables of the environment.
 """
 
 from __future__ import annotations
@@ -10,19 +13,22 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import sys
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import importlib_metadata as metadata
 import pluggy
 
 from . import _hooks
-from ._entries import Phase, Plugin
+from ._deprecation import outside
+from ._entries import Phase, Plugin, normal, running
 from ._kernel import suggest
 from ._registry import registry
 
 VARIABLES = ("BACKEND", "PLUGINS", "BLOCK", "FALLBACK")
+PATIENCE = 60.0  # seconds that a thread waits while another one loads plugins
 HOOKS = ("plugrad_backends", "plugrad_kernels", "plugrad_gradients")
 
 manager = pluggy.PluginManager("plugrad")
@@ -30,45 +36,89 @@ manager.add_hookspecs(_hooks)
 _pending: list[Plugin] = []
 
 
+# --- discovery -------------------------------------------------------------------
+
+
+class Announcement(NamedTuple):
+    """A distribution that has entry points for plugrad."""
+
+    distribution: str
+    version: str
+    files: Any  # what importlib_metadata found
+
+
 def discover() -> None:
-    """Read the entry points of all distributions; imports nothing."""
-    seen = set()
-    for found in metadata.distributions():
+    """Read the entry points of all distributions; imports nothing.
+
+    Of several distributions of one name the first on ``sys.path`` counts, as it does
+    for imports. Called again, it adds what has been installed meanwhile.
+    """
+    seen = {plugin.distribution for plugin in registry.plugins}
+    found: list[Plugin] = []
+    for one in announced():
+        if one.distribution not in seen:
+            seen.add(one.distribution)
+            found += _read(*one)
+    found.sort(key=lambda plugin: (plugin.distribution, plugin.name))
+    _pending.extend(found)
+    registry.plugins += found
+
+
+def announced() -> Iterator[Announcement]:
+    """Yield the distributions with entry points for plugrad, shadowed ones included."""
+    for files in _distributions():
         try:
-            text = found.read_text("entry_points.txt") or ""
+            text = files.read_text("entry_points.txt") or ""
         except Exception:  # unreadable, and so nobody's plugin
             continue
-        if "[plugrad." not in text:  # the files of most neighbours are never parsed
+        if "[plugrad." in text:  # the files of most neighbours are never parsed
+            yield Announcement(*_named(files), files)
+
+
+def version(distribution: str) -> str:
+    """Return the version that is installed, or nothing."""
+    found = next(_distributions(name=distribution), None)
+    return "" if found is None else _named(found)[1]
+
+
+def _distributions(**what: str) -> Iterator[Any]:
+    """Yield what is installed, with the name or all of it, finder by finder."""
+    context = metadata.DistributionFinder.Context(**what)  # type: ignore[no-untyped-call]
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_distributions", lambda _: ())
+        try:
+            distributions = [*find(context)]
+        except Exception:  # the finder of a stranger: what it knows, nobody does
             continue
-        name, version = _named(found)
-        if name not in seen:  # the same directory may be on sys.path twice
-            seen.add(name)
-            _pending.extend(_read(found, name, version))
-    _pending.sort(key=lambda plugin: (plugin.distribution, plugin.name))
-    registry.plugins += _pending
+        yield from distributions
 
 
-def _named(found: Any) -> tuple[str, str]:
+def _named(files: Any) -> tuple[str, str]:
     """Return name and version; parsing all of the metadata takes a hundred times it."""
     try:
-        text = found.read_text("METADATA") or found.read_text("PKG-INFO") or ""
+        text = files.read_text("METADATA") or files.read_text("PKG-INFO") or ""
     except Exception:
         text = ""
     head = text.partition("\n\n")[0]
     fields = dict(re.findall(r"^(Name|Version): *(\S+)", head, re.MULTILINE))
-    return fields.get("Name", str(found)), fields.get("Version", "")
+    return normal(fields.get("Name", str(files))), fields.get("Version", "")
 
 
-def _read(found: Any, name: str, version: str) -> Iterator[Plugin]:
+def _read(name: str, version: str, files: Any) -> Iterator[Plugin]:
     """Yield the plugins that one distribution announces."""
     try:
-        for entry in found.entry_points:
+        for entry in files.entry_points:
             if not entry.group.startswith("plugrad."):
                 continue
             plugin = Plugin(name, version, entry.name, entry.value)
             if entry.group != _hooks.GROUP:
                 plugin.phase = Phase.INCOMPATIBLE
-                plugin.reason = f"made for {entry.group}, this is {_hooks.GROUP}"
+                api = entry.group.removeprefix("plugrad.v")
+                plugin.reason = (
+                    f"for API {api}, this is {_hooks.GROUP.removeprefix('plugrad.v')}"
+                    if api.isdigit()
+                    else f"in group {entry.group}, and plugins are in {_hooks.GROUP}"
+                )
             yield plugin
     except Exception as error:
         plugin = Plugin(name, version)
@@ -76,43 +126,101 @@ def _read(found: Any, name: str, version: str) -> Iterator[Plugin]:
         yield plugin
 
 
-def load() -> None:
-    """Import what was discovered, call its hooks and register what they return."""
-    if not _pending:
-        return
-    with registry.lock:
-        pending = _pending[:]
-        _pending.clear()
-        _check_environment()
+# --- loading ---------------------------------------------------------------------
+
+
+def load(name: str | None = None) -> None:
+    """Import what was discovered, call its hooks and register what they return.
+
+    Args:
+        name: Somebody asks for it; if nobody has it, look for what has been installed
+            since plugrad was imported.
+
+    """
+    if _pending:
+        _load()
+    if name is not None and not registry.knows(name):
+        with registry.lock:
+            importlib.invalidate_caches()
+            discover()
+        _load()
+
+
+def _load() -> None:
+    if not registry.lock.acquire(timeout=PATIENCE):
+        raise RuntimeError(
+            f"{running[-1] if running else 'plugrad'} has been loading in another "
+            f"thread for {PATIENCE:g} s; if it waits for a module that this thread is "
+            "importing, run no ops while that is imported"
+        )
+    try:
+        if not _pending:
+            return  # another thread has done it
+        if running:
+            raise RuntimeError(
+                f"{running[-1]} uses plugrad's engine while it is loaded; a light "
+                "module returns descriptors, and what needs tensors goes into `open`"
+            )
         allowed, blocked = names_in("PLUGRAD_PLUGINS"), names_in("PLUGRAD_BLOCK")
-        for plugin in pending:
-            mine = {plugin.name, plugin.distribution}
-            if blocked & mine:
+        for plugin in _pending:
+            if plugin.phase is not Phase.DISCOVERED:
+                continue  # out, or loaded before an interrupt
+            if blocked & _names(plugin):
                 plugin.block("named in PLUGRAD_BLOCK")
-            elif allowed and not allowed & mine:
+            elif allowed and not allowed & _names(plugin):
                 plugin.block("not named in PLUGRAD_PLUGINS")
-            if plugin.usable:
+            else:
                 _register(plugin)
+        if not registry.core.version:
+            registry.core.version = version("plugrad")
         registry.settle()
-        registry.core.version = metadata.version("plugrad")
+        _pending.clear()  # last: other threads take it for "all is there"
+    finally:
+        registry.lock.release()
+    for message in mistakes():
+        warnings.warn(message, stacklevel=outside())
 
 
 def _register(plugin: Plugin) -> None:
-    module = None
+    """Stage what a plugin brings, and commit it; on any error nothing is left."""
     try:
-        module = importlib.import_module(plugin.module)
-        plugin.phase = Phase.IMPORTED
-        manager.register(module, f"{plugin.distribution}:{plugin.name}")
-        manager.check_pending()  # a misspelt hook
-        if not manager.get_hookcallers(module):
-            hooks = ", ".join(HOOKS)
-            raise TypeError(f"{plugin.module} has no hook; there are {hooks}")
-        registry.register(plugin, *(_call(hook, module) for hook in HOOKS))
+        registry.register(plugin, *plugin.call(_staged, plugin))
         plugin.phase = Phase.REGISTERED
-    except (Exception, SystemExit) as error:  # a plugin must not end the program
-        plugin.fail(error)
-        if module is not None and manager.is_registered(module):
-            manager.unregister(module)
+    except BaseException as error:
+        known = manager.get_plugin(_key(plugin))
+        if known is not None:
+            manager.unregister(known)
+        if isinstance(error, KeyboardInterrupt):
+            plugin.phase = Phase.DISCOVERED  # and loaded at the next occasion
+            raise
+        plugin.fail(error)  # SystemExit, too: a plugin must not end the program
+
+
+def _staged(plugin: Plugin) -> list[list[Any]]:
+    """Import a plugin and return what its hooks do: backends, extensions and packs."""
+    name, _, attribute = plugin.module.partition(":")
+    module: Any = importlib.import_module(name)
+    for part in filter(None, attribute.split(".")):
+        module = getattr(module, part)
+    plugin.phase = Phase.IMPORTED
+    manager.register(module, _key(plugin))
+    found = {name: getattr(module, name, None) for name in dir(module)}
+    marked = [name for name, value in found.items() if hasattr(value, "plugrad_impl")]
+    for name in marked:
+        if name not in HOOKS:
+            raise TypeError(
+                f"{plugin.module}: unknown hook {name}{suggest(name, HOOKS)}"
+            )
+    for name in HOOKS:
+        if callable(found.get(name)) and name not in marked:
+            raise TypeError(f"{plugin.module}: {name} needs the decorator @hookimpl")
+    if not marked:
+        raise TypeError(f"{plugin.module} has no hook; there are {', '.join(HOOKS)}")
+    return [_call(hook, module) for hook in HOOKS]
+
+
+def _key(plugin: Plugin) -> str:
+    return f"{plugin.distribution}:{plugin.name}"
 
 
 def _call(hook: str, module: object) -> list[Any]:
@@ -126,20 +234,36 @@ def _call(hook: str, module: object) -> list[Any]:
     return values
 
 
+# --- the environment -------------------------------------------------------------
+
+
 def names_in(variable: str) -> set[str]:
     """Return the comma-separated names in an environment variable."""
-    return {n.strip() for n in os.environ.get(variable, "").split(",") if n.strip()}
+    return {normal(n.strip()) for n in os.environ.get(variable, "").split(",")} - {""}
 
 
-def _check_environment() -> None:
-    """Warn of a misspelt variable; ``PLUGRAD_<BACKEND>_*`` belongs to that backend."""
-    backends = {plugin.name.upper() for plugin in registry.plugins}
+def _names(plugin: Plugin) -> set[str]:
+    return {normal(plugin.name), plugin.distribution}
+
+
+def mistakes() -> list[str]:
+    """Return what is wrong with the variables; ``PLUGRAD_<NAME>_*`` is a backend's."""
     known = [f"PLUGRAD_{name}" for name in VARIABLES]
-    for variable in os.environ:
-        if not variable.startswith("PLUGRAD_") or variable in known:
-            continue
-        if variable.split("_")[1] not in backends:
-            warnings.warn(
-                f"{variable} is not used by plugrad{suggest(variable, known)}",
-                stacklevel=2,
-            )
+    backends = {plugin.name for plugin in registry.plugins}
+    backends |= {entry.value.name for entry in registry.claimed()}
+    prefixes = tuple(f"PLUGRAD_{n.upper().replace('-', '_')}_" for n in backends if n)
+    found = [
+        f"{variable} is not used by plugrad{suggest(variable, known)}"
+        for variable in sorted(os.environ)
+        if variable.startswith("PLUGRAD_")
+        and variable not in known
+        and not variable.startswith(prefixes)
+    ]
+    names = {name for plugin in registry.plugins for name in _names(plugin)} - {""}
+    for variable in ("PLUGRAD_PLUGINS", "PLUGRAD_BLOCK"):
+        found += [
+            f"{variable} names {name!r}, and no such plugin is installed"
+            f"{suggest(name, names)}"
+            for name in sorted(names_in(variable) - names)
+        ]
+    return found

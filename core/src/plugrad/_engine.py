@@ -196,12 +196,7 @@ def run_kernel(name: str, inputs: list[Tensor | None], attrs: dict[str, Any]) ->
                     f"run_kernel: {kernel.name} takes tensors, and {input_!r} is "
                     f"{type(x).__name__}; use asarray"
                 )
-    if kernel.normalize is not None and set(attrs) != set(kernel.attrs):
-        attrs = kernel.normalize(*specs(inputs), **attrs)
-    if set(attrs) != set(kernel.attrs):
-        lacks = ", ".join(a for a in kernel.attrs if a not in attrs) or "nothing"
-        surplus = ", ".join(a for a in attrs if a not in kernel.attrs) or "nothing"
-        raise TypeError(f"run_kernel: {kernel} lacks {lacks}, and has no {surplus}")
+    attrs = kernel.normal(specs(inputs), attrs)
     numbers = [x for x in inputs if x is not None and x.dtype.kind != "b"]
     dtypes = {x.dtype for x in numbers} if kernel.broadcasts else set()
     if len(dtypes) > 1:
@@ -243,7 +238,7 @@ def _find_a_way(
     if kernel.decomposition is not None:
         with taping(()):  # it is one node, not its parts
             outputs = _decompose(kernel, inputs, attrs, backend)
-        return tuple(y._sibling() for y in outputs)
+        return tuple([y._sibling() for y in outputs])
     return _elsewhere(kernel, inputs, attrs, backend)
 
 
@@ -271,9 +266,11 @@ def _implementation(
 def _decompose(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs:
+    """Run the decomposition; an input that it hands on comes to ``backend``."""
     _detour(kernel, backend, "decomposition")
     result = cast("Callable[..., Any]", kernel.decomposition)(*inputs, **attrs)
-    return (result,) if kernel.single else tuple(result)
+    outputs = (result,) if kernel.single else tuple(result)
+    return tuple([y if y._home is backend else to(y, backend.name) for y in outputs])
 
 
 def _detour(

@@ -1,25 +1,32 @@
 """What the registry keeps: plugins and their phases, open backends, layers of kernels.
 
-Map: ``Plugin`` (who registered something), ``OpenBackend`` (what the engine reads) and
-who watches its transfers, ``Layer`` (one implementation among several).
+Map: ``Plugin`` (who registers something) and ``Entry`` (one thing that it brings);
+``Claims`` (whose a name is); ``OpenBackend`` (what the engine reads) and who watches
+its transfers; ``Layer`` (one implementation among several).
 """
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import copy_context
+from dataclasses import dataclass, field
 from enum import StrEnum
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from ._dtypes import DType, canonical
-from ._hooks import Runtime
+from ._hooks import Backend, Extension, GradientPack, Runtime
+from ._kernel import suggest
 from ._tensor import Native, Tensor
 
 Function = Callable[..., Any]
+T = TypeVar("T")
+V = TypeVar("V", bound=Backend | Extension | GradientPack)
+N = TypeVar("N", bound=Backend | GradientPack)
 
 
 class BackendUnavailable(RuntimeError):
@@ -27,7 +34,7 @@ class BackendUnavailable(RuntimeError):
 
 
 class Phase(StrEnum):
-    """How far a plugin got."""
+    """How far a plugin got, or one thing that it brings."""
 
     DISCOVERED = "discovered"
     IMPORTED = "imported"
@@ -37,10 +44,32 @@ class Phase(StrEnum):
     INCOMPATIBLE = "incompatible"
     FAILED = "failed"
 
+    @property
+    def out(self) -> bool:
+        """Whether what is in this phase does not count."""
+        return self in (Phase.BLOCKED, Phase.INCOMPATIBLE, Phase.FAILED)
+
+
+# How messages say in which phase something is.
+STATES = {phase: f"is {phase}" for phase in Phase} | {Phase.FAILED: "has failed"}
+# Whose code the registry is calling, innermost last; it holds the lock meanwhile.
+running: list[Plugin] = []
+turns: list[Callable[[], None]] = []  # called whenever that changes; by doctor
+
 
 @dataclass(eq=False)
 class Plugin:
-    """Who registers something: an installed plugin, the core, or the user."""
+    """Who registers something: an installed plugin, the core, or the user.
+
+    Attributes:
+        phase: How far it got. Where several things come from one plugin, each has a
+            phase of its own, and the plugin counts as long as one of them does.
+        reason: Why it is left out, or a part of it.
+        error: What was raised, with its traceback.
+        seconds: How long its code has taken, to load and to open.
+        notes: What its code did that it should not; everybody else was spared it.
+
+    """
 
     distribution: str
     version: str = ""
@@ -49,11 +78,14 @@ class Plugin:
     phase: Phase = Phase.DISCOVERED
     reason: str = ""
     error: BaseException | None = None
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+    entries: list[Entry[Any]] = field(default_factory=list, repr=False)
 
     @property
     def usable(self) -> bool:
         """Whether what it registers counts."""
-        return self.phase not in (Phase.BLOCKED, Phase.INCOMPATIBLE, Phase.FAILED)
+        return not self.phase.out
 
     def block(self, reason: str) -> None:
         """Leave it out for a reason that is no error."""
@@ -61,11 +93,170 @@ class Plugin:
 
     def fail(self, error: BaseException) -> None:
         """Leave it out and keep the error with its traceback."""
-        self.phase, self.error = Phase.FAILED, error
-        self.reason = f"{type(error).__name__}: {error}"
+        self.phase, self.error, self.reason = Phase.FAILED, error, described(error)
+
+    def call(self, function: Callable[..., T], *values: Any) -> T:
+        """Call code of the plugin; what it sets in its context does not last.
+
+        That is NumPy's error state first of all, with which the program would go on.
+        """
+        context, before, start = copy_context(), np.geterr(), perf_counter()
+        running.append(self)
+        for turn in turns:
+            turn()
+        try:
+            return context.run(function, *values)
+        finally:
+            running.pop()
+            for turn in turns:
+                turn()
+            self.seconds += perf_counter() - start
+            if context.run(np.geterr) != before:
+                self.note(
+                    "sets NumPy's error state, which has been restored; use "
+                    "np.errstate around what needs it"
+                )
+
+    def note(self, text: str) -> None:
+        """Remember what its code did, once."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     def __str__(self) -> str:
         return f"{self.distribution} {self.version}".rstrip()
+
+
+def described(error: BaseException) -> str:
+    """Return what a reason says of an error."""
+    return f"{type(error).__name__}: {error}"
+
+
+@dataclass(eq=False)
+class Entry(Generic[V]):
+    """One thing that a plugin brings; where it fails, the others do not."""
+
+    value: V
+    owner: Plugin
+    phase: Phase = Phase.REGISTERED
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        self.owner.entries.append(self)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it counts."""
+        return not self.phase.out and self.owner.usable
+
+    def opened(self) -> None:
+        """Note that it is in use."""
+        self.phase = self.owner.phase = Phase.OPENED
+
+    def block(self, reason: str) -> None:
+        """Leave it out for a reason that is no error."""
+        self._leave(Phase.BLOCKED, reason, None)
+
+    def fail(self, error: BaseException) -> None:
+        """Leave it out and keep the error with its traceback."""
+        self._leave(Phase.FAILED, described(error), error)
+
+    def _leave(self, phase: Phase, reason: str, error: BaseException | None) -> None:
+        self.phase, self.reason, owner = phase, reason, self.owner
+        owner.error = error or owner.error
+        if all(entry.phase.out for entry in owner.entries):
+            owner.phase, owner.reason = phase, reason
+        else:
+            owner.reason = f"{self} {STATES[phase]}: {reason}"
+
+    def __str__(self) -> str:
+        if isinstance(self.value, Extension):
+            return f"extension of {self.value.backend!r}"
+        kind = "backend" if isinstance(self.value, Backend) else "pack"
+        return f"{kind} {self.value.name!r}"
+
+
+class Claims(Generic[N]):
+    """Who brings the backends, or the gradient packs, by name.
+
+    A name belongs to the distribution ``plugrad-<name>``. Where several others claim
+    it, nobody has it until one of them is blocked.
+    """
+
+    def __init__(self, kind: str, error: type[Exception], none: str) -> None:
+        self.kind, self.error, self.none = kind, error, none
+        self.entries: dict[str, list[Entry[N]]] = {}
+
+    def add(self, entry: Entry[N]) -> None:
+        """Note who claims what."""
+        self.entries.setdefault(entry.value.name, []).append(entry)
+
+    def settle(self, plugins: Iterable[Plugin]) -> None:
+        """Leave one owner to each name, or none."""
+        plugins = list(plugins)
+        for name, claims in self.entries.items():
+            at_home = [
+                p for p in plugins if p.distribution == normal(f"plugrad-{name}")
+            ]
+            own = [entry for entry in claims if entry.owner in at_home]
+            home = [entry.owner for entry in own] or [
+                plugin  # nobody knows what it would have brought
+                for plugin in at_home
+                if plugin.phase in (Phase.FAILED, Phase.INCOMPATIBLE)
+                and not plugin.entries
+            ]
+            rivals = own if home else claims
+            names = " and ".join(str(entry.owner) for entry in rivals)
+            for entry in claims:
+                if entry.phase is not Phase.REGISTERED:
+                    continue  # it is in use, or out already
+                if entry not in rivals:
+                    entry.block(f"{self.kind} {name!r} belongs to {home[0]}")
+                elif len(rivals) > 1:
+                    entry.block(
+                        f"{self.kind} {name!r} is claimed by {names}; set "
+                        "PLUGRAD_BLOCK to all but one of them"
+                    )
+
+    def find(self, name: str, who: str, plugins: Iterable[Plugin] = ()) -> Entry[N]:
+        """Return whose a name is; ``who`` asks, for messages."""
+        claims = self.entries.get(name, [])
+        for entry in claims:
+            if entry.usable:
+                return entry
+        out: list[Plugin | Entry[N]] = [
+            plugin for plugin in plugins if plugin.name == name and not plugin.entries
+        ]
+        out += [entry if entry.phase.out else entry.owner for entry in claims]
+        if out:
+            raise self.unavailable(name, out[0]) from _owner(out[0]).error
+        raise self.unknown(name, who)
+
+    def unavailable(self, name: str, out: Plugin | Entry[N]) -> Exception:
+        """Return the error about a name whose owner is left out."""
+        return self.error(
+            f"{self.kind} {name!r} of {_owner(out)} {STATES[out.phase]}: {out.reason}"
+        )
+
+    def unknown(self, name: object, who: str) -> Exception:
+        """Return the error about a name that nobody claims."""
+        hint, names = suggest(str(name), self.entries), ", ".join(self.usable())
+        return self.error(
+            f"{who}: unknown {self.kind} {name!r}{hint}; installed: "
+            f"{names or self.none}"
+        )
+
+    def usable(self) -> list[str]:
+        """Return the names that somebody has."""
+        return sorted(n for n, es in self.entries.items() if any(e.usable for e in es))
+
+
+def _owner(of: Plugin | Entry[Any]) -> Plugin:
+    return of if isinstance(of, Plugin) else of.owner
+
+
+def normal(distribution: str) -> str:
+    """Return the name of a distribution as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 class OpenBackend:

@@ -5,6 +5,7 @@ Authors import these from ``plugrad.plugin``, which adds what op libraries need.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -69,6 +70,8 @@ class Runtime:
         host_kernels: Kernels this backend leaves to the host for good.
         wrap: Applied to every implementation for this backend, whoever wrote it.
         close: Called when the backend is removed.
+        self_test: Called by ``python -m plugrad doctor``; returns remarks for people,
+            such as devices that were left out, and raises if something is broken.
 
     """
 
@@ -81,6 +84,22 @@ class Runtime:
     host_kernels: Sequence[str] = ()
     wrap: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function
     close: Callable[[], None] | None = None
+    self_test: Callable[[], Sequence[str]] | None = None
+
+    def __post_init__(self) -> None:
+        for method in ("upload", "download", "nbytes"):
+            _callable("Runtime: arrays", getattr(self.arrays, method, None), method)
+        for name in ("dtypes", "host_kernels"):
+            if isinstance(names := getattr(self, name), str):
+                raise TypeError(f"Runtime: {name} must be a list of names: {names!r}")
+        if self.host_kernels and self.host is None:
+            raise ValueError(
+                "Runtime: host_kernels need host=, the backend that runs them"
+            )
+        _callable("Runtime", self.wrap, "wrap")
+        for name in ("close", "self_test"):
+            if getattr(self, name) is not None:
+                _callable("Runtime", getattr(self, name), name)
 
 
 @dataclass(frozen=True)
@@ -93,6 +112,14 @@ class Backend:
     priority: int = 0
     contracts: Sequence[Kernel] = ()
 
+    def __post_init__(self) -> None:
+        _backend_name("Backend", self.name)
+        _callable(f"Backend {self.name!r}", self.open, "open")
+        if not isinstance(self.priority, int):
+            raise TypeError(
+                f"Backend {self.name!r}: priority must be an int, got {self.priority!r}"
+            )
+
 
 @dataclass(frozen=True)
 class Extension:
@@ -102,6 +129,10 @@ class Extension:
     _: KW_ONLY
     open: Callable[[], Mapping[str, Callable[..., Any]]]
     contracts: Sequence[Kernel] = ()
+
+    def __post_init__(self) -> None:
+        _backend_name("Extension", self.backend)
+        _callable(f"Extension of {self.backend!r}", self.open, "open")
 
 
 @dataclass(frozen=True)
@@ -115,6 +146,27 @@ class GradientPack:
     _: KW_ONLY
     open: Callable[[], Mapping[str, Functions]]
     linear: bool = True
+
+    def __post_init__(self) -> None:
+        _pack_name(self.name)
+        _callable(f"GradientPack {self.name!r}", self.open, "open")
+
+
+def _backend_name(who: str, name: object) -> None:
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
+        raise ValueError(
+            f"{who}: bad name {name!r}; use letters, all lower-case, digits, - and _"
+        )
+
+
+def _pack_name(name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"GradientPack: the name must be a str, got {name!r}")
+
+
+def _callable(who: str, value: object, name: str) -> None:
+    if not callable(value):
+        raise TypeError(f"{who}: {name} must be a function, got {value!r}")
 
 
 @hookspec

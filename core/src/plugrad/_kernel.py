@@ -12,7 +12,7 @@ the errors about kernels, and ``suggest`` for every name that is not known.
 
 from __future__ import annotations
 
-import difflib
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
@@ -37,6 +37,8 @@ class BackendError(RuntimeError):
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'Conv2D'?"``, or nothing where no name is close."""
+    import difflib  # for an error alone: it would be 2 ms of every import of plugrad
+
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
@@ -194,6 +196,41 @@ class Kernel:
             found |= {name: at + i for i, name in enumerate(self.outputs)}
         return found
 
+    def normal(self, inputs: Iterable[Any], attrs: dict[str, Any]) -> dict[str, Any]:
+        """Return the contract's attributes, made of a user's where it is not they.
+
+        Raises:
+            TypeError: Some are missing, or unknown.
+
+        """
+        if self.normalize is not None and set(attrs) != set(self.attrs):
+            inputs = list(inputs)
+            try:
+                attrs = self.normalize(*inputs, **attrs)
+            except TypeError:
+                self._check_call(self.normalize, inputs, attrs)
+                raise
+        if set(attrs) != set(self.attrs):
+            lacks = ", ".join(a for a in self.attrs if a not in attrs) or "nothing"
+            surplus = ", ".join(a for a in attrs if a not in self.attrs) or "nothing"
+            raise TypeError(f"run_kernel: {self} lacks {lacks}, and has no {surplus}")
+        return attrs
+
+    def _check_call(
+        self, normalize: Callable[..., Any], inputs: list[Any], attrs: dict[str, Any]
+    ) -> None:
+        """Say which attributes ``normalize`` lacks, or does not know, if any."""
+        signature = inspect.signature(normalize)
+        try:
+            signature.bind(*inputs, **attrs)
+        except TypeError as error:
+            takes = signature.parameters.values()
+            named = ", ".join(p.name for p in takes if p.kind is p.KEYWORD_ONLY)
+            raise TypeError(
+                f"run_kernel: {self}: {error}; give {named}, or what the contract "
+                f"has: {', '.join(self.attrs)}"
+            ) from None
+
     def __repr__(self) -> str:
         inputs = [
             f"{'*' * (n == self.variadic)}{n}{'?' * (n in self.optional)}"
@@ -298,6 +335,7 @@ def _by_position(
     if code is not None and not code.co_kwonlyargcount:
         return function
 
+    @functools.wraps(function)  # it is asked for file and line
     def call(*values: Any) -> Any:
         split = len(values) - len(wants)
         return function(

@@ -1,6 +1,6 @@
 """What users ask of the engine while it works; each imports its tool when called.
 
-Map: memory; profile and time; debug and check_gradients.
+Map: memory; profile and time; explain; debug and check_gradients.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from . import _context
 from ._registry import registry
 
 if TYPE_CHECKING:
+    from ._tensor import Tensor
     from .tools.debug import Debug
+    from .tools.explain import Explanation
     from .tools.memory import Memory, Tidy
     from .tools.profile import Profile, Timing
 
@@ -119,6 +121,27 @@ def time(f: Callable[[], object], /, *, repeat: int = 1) -> Timing:
     from .tools.profile import time
 
     return time(f, repeat)
+
+
+# --- explain ---------------------------------------------------------------------
+
+
+def explain(x: Tensor, /) -> Explanation:
+    """Return the kernels and gradients behind ``x``, which a tape has recorded.
+
+    Inside the function that ``grad`` differentiates this is any result; outside of it,
+    the value of ``vjp`` while its pullback is there. ``print`` shows a table, ``rows``
+    and ``to_dict()`` have the same for programs: each run with kernel, backend, how it
+    ran and who wrote that, and for each input the gradient that was in force when it
+    ran, with its author, file and line. Inside ``debug`` it knows your lines, too.
+
+    Raises:
+        ValueError: No tape has recorded ``x``.
+
+    """
+    from .tools.explain import explain
+
+    return explain(x)
 
 
 # --- debug -----------------------------------------------------------------------

@@ -11,8 +11,8 @@ it keeps are in ``_entries``.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -22,6 +22,8 @@ from ._entries import (
     OWNER,
     USER,
     BackendUnavailable,
+    Claims,
+    Entry,
     Function,
     Layer,
     OpenBackend,
@@ -45,9 +47,13 @@ class Registry:
         self.kernels: dict[tuple[str, str], list[Layer]] = {}
         # Plans of recorded runs, made by the engine; a new one when a gradient changes.
         self.plans: dict[tuple[Any, ...], Any] = {}
-        self._claims: dict[str, list[tuple[Backend, Plugin]]] = {}
-        self._extensions: list[tuple[Extension, Plugin]] = []
-        self._packs: dict[str, tuple[GradientPack, Plugin]] = {}
+        self.owners: dict[str, Plugin] = {}  # who declared a contract
+        self._backends: Claims[Backend] = Claims(
+            "backend", BackendUnavailable, "none; try `pip install plugrad-cpu`"
+        )
+        self._packs: Claims[GradientPack] = Claims("pack", ValueError, "none")
+        self._extensions: list[Entry[Extension]] = []
+        self._opening: list[Entry[Backend]] = []
         self._user_gradients: list[tuple[str, str | None, Rules]] = []
         self._own_gradients: dict[tuple[str, str], Rules] = {}
 
@@ -56,21 +62,26 @@ class Registry:
     def declare(self, kernels: Iterable[Kernel], owner: Plugin, who: str = "") -> None:
         """Add contracts, all or none; ``who`` asks, for messages."""
         with self.lock:
-            kernels, who = list(kernels), who or str(owner)
+            who = who or str(owner)
+            new: dict[str, Kernel] = {}
             for kernel in kernels:
+                if not isinstance(kernel, Kernel):
+                    raise TypeError(f"{who}: contracts must be Kernels, got {kernel!r}")
                 if owner is not self.core and "." not in kernel.name:
                     raise ValueError(
                         f"{who}: kernel {kernel.name!r} from outside the core needs "
                         f"a dotted name, such as 'mylib.{kernel.name}'"
                     )
-                known = self.contracts.get(kernel.name, kernel)
+                known = self.contracts.get(kernel.name) or new.setdefault(
+                    kernel.name, kernel
+                )
                 if known.contract != kernel.contract:
                     raise ValueError(
                         f"{who}: {kernel} is already declared as {known}, with other "
                         "inputs, attributes or flags; give yours another name"
                     )
-            new = {k.name: k for k in kernels if k.name not in self.contracts}
             self.contracts = {**self.contracts, **new}
+            self.owners |= dict.fromkeys(new, owner)
 
     def contract(self, name: str, who: str) -> Kernel:
         """Return a contract by name, or raise with a suggestion."""
@@ -90,43 +101,32 @@ class Registry:
         packs: Sequence[GradientPack] = (),
     ) -> None:
         """Add what hooks returned, all or nothing."""
+        groups = (backends, Backend), (extensions, Extension), (packs, GradientPack)
+        for values, kind in groups:
+            for value in values:
+                if not isinstance(value, kind):
+                    raise TypeError(
+                        f"{owner}: a hook must return a list of {kind.__name__}, "
+                        f"got {value!r} in it"
+                    )
+        for named in (backends, packs):
+            names = [value.name for value in named]
+            if twice := {name for name in names if names.count(name) > 1}:
+                raise ValueError(f"{owner}: brings {', '.join(sorted(twice))} twice")
         with self.lock:
-            for values, kind in (
-                (backends, Backend),
-                (extensions, Extension),
-                (packs, GradientPack),
-            ):
-                for value in values:
-                    if not isinstance(value, kind):
-                        raise TypeError(
-                            f"{owner}: a hook must return a list of {kind.__name__}, "
-                            f"got {value!r} in it"
-                        )
-            for backend in backends:
-                if not re.fullmatch(r"[a-z][a-z0-9_-]*", str(backend.name)):
-                    raise ValueError(
-                        f"backend of {owner}: bad name {backend.name!r}; use letters, "
-                        "all lower-case, digits, - and _"
-                    )
-            for pack in packs:
-                if pack.name in self._packs:
-                    other = self._packs[pack.name][1]
-                    raise ValueError(
-                        f"{owner}: gradient pack {pack.name!r} is already there, "
-                        f"from {other}; block one of them with PLUGRAD_BLOCK"
-                    )
-            contracts = [k for backend in backends for k in backend.contracts]
-            contracts += [k for extension in extensions for k in extension.contracts]
+            contracts = [kernel for b in backends for kernel in b.contracts]
+            contracts += [kernel for e in extensions for kernel in e.contracts]
             self.declare(contracts, owner)
             for backend in backends:
-                self._claims.setdefault(backend.name, []).append((backend, owner))
-            self._extensions += [(extension, owner) for extension in extensions]
-            self._packs |= {pack.name: (pack, owner) for pack in packs}
+                self._backends.add(Entry(backend, owner))
+            for pack in packs:
+                self._packs.add(Entry(pack, owner))
+            self._extensions += [Entry(extension, owner) for extension in extensions]
 
     def adopt(self, backend: Backend) -> None:
         """Add a backend of the user's, who may have several; each fails alone."""
         with self.lock:
-            if backend.name in self._claims:
+            if backend.name in self._backends.entries:
                 raise ValueError(
                     f"backend {backend.name!r} is already registered; remove_backend "
                     "it first, or choose another name"
@@ -135,32 +135,52 @@ class Registry:
             self.register(owner, [backend])
 
     def settle(self) -> None:
-        """Block whoever claims a backend that belongs to ``plugrad-<name>``."""
-        for name, claims in self._claims.items():
-            rightful = [p for _, p in claims if _normal(p.distribution) == _home(name)]
-            for _, plugin in claims if rightful else ():
-                if plugin not in rightful:
-                    plugin.block(f"backend {name!r} belongs to {rightful[0]}")
+        """Decide whose the names are that several plugins claim."""
+        with self.lock:
+            self._backends.settle(self.plugins)
+            self._packs.settle(self.plugins)
+
+    def knows(self, name: str) -> bool:
+        """Return whether a backend, a pack or a plugin has this name."""
+        named = (self._backends.entries, self._packs.entries)
+        return any(name in table for table in named) or any(
+            name in (plugin.name, plugin.distribution) for plugin in self.plugins
+        )
+
+    def plugin(self, name: str, who: str) -> Plugin:
+        """Return a plugin by its name or distribution, or raise with a suggestion."""
+        for plugin in self.plugins:
+            if name in (plugin.name, plugin.distribution):
+                return plugin
+        names = [plugin.name or plugin.distribution for plugin in self.plugins]
+        raise ValueError(
+            f"{who}: unknown plugin {name!r}{suggest(str(name), names)}; installed: "
+            f"{', '.join(names) or 'none'}"
+        )
 
     def backends(self) -> list[str]:
         """Return the names of usable backends, best first."""
-        usable = {
-            name: max(b.priority for b, _ in found)
-            for name, claims in self._claims.items()
-            if (found := [c for c in claims if c[1].usable])
-        }
-        return sorted(usable, key=lambda name: (-usable[name], name))
+        usable = [e.value for e in self.claimed() if e.usable]
+        return [backend.name for backend in usable]
 
-    def owner(self, name: str) -> Plugin | None:
-        """Return who brings a backend, usable or not; None for an unknown one."""
-        claims = self._claims.get(name, [])
-        plugins = sorted((p for _, p in claims), key=lambda p: not p.usable)
-        return plugins[0] if plugins else None
-
-    def claimed(self) -> list[tuple[Backend, Plugin]]:
+    def claimed(self) -> list[Entry[Backend]]:
         """Return all backends that anyone claims, usable or not, best first."""
-        claims = [claim for claims in self._claims.values() for claim in claims]
-        return sorted(claims, key=lambda claim: (-claim[0].priority, claim[0].name))
+        claims = [e for claims in self._backends.entries.values() for e in claims]
+        return sorted(claims, key=lambda e: (-e.value.priority, e.value.name))
+
+    def extensions(self, backend: str) -> list[Entry[Extension]]:
+        """Return what plugins bring for the backend of another, usable or not."""
+        return [entry for entry in self._extensions if entry.value.backend == backend]
+
+    def unload(self, plugin: Plugin) -> None:
+        """Take out what a plugin brought; its open backends are closed by then."""
+        with self.lock:
+            plugin.block("removed with remove_plugin")
+            for (name, backend), layers in [*self.kernels.items()]:
+                left = [layer for layer in layers if layer.owner is not plugin]
+                if len(left) < len(layers):
+                    self.kernels[name, backend] = left
+                    self._refresh(name, backend)
 
     # --- opening -----------------------------------------------------------------
 
@@ -172,61 +192,51 @@ class Registry:
         with self.lock:
             if name in self.opened:
                 return self.opened[name]
-            backend, owner = self._claim(name, who)
+            entry = self._backends.find(name, who, self.plugins)
+            if entry in self._opening:
+                raise RuntimeError(
+                    f"backend {name!r} of {entry.owner} is used by its own `open`; run "
+                    "ops there inside use_backend of another backend, or none"
+                )
+            self._opening.append(entry)
             try:
-                opened = self._open(backend, owner)
-            except (Exception, SystemExit) as error:  # it must not end the program
-                owner.fail(error)
-                raise self._unavailable(name, owner) from error
+                opened = self._open(entry.value, entry.owner)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # SystemExit, too: it must not end us
+                entry.fail(error)
+                raise self._backends.unavailable(name, entry) from error
+            finally:
+                self._opening.pop()
             self.opened = {**self.opened, name: opened}
-            owner.phase = Phase.OPENED
+            entry.opened()
             return opened
 
     def close(self, name: str) -> None:
-        """Forget a backend and everything its owner and its extensions brought."""
+        """Forget a backend and everything that anyone brought for it."""
         with self.lock:
             self.known(name, "remove_backend")
-            del self._claims[name]
+            del self._backends.entries[name]
             opened = self.opened.get(name)
             self.opened = {n: b for n, b in self.opened.items() if n != name}
             dropped = [
-                self.kernels.pop(key) for key in [*self.kernels] if key[1] == name
+                layer
+                for key in [key for key in self.kernels if key[1] == name]
+                for layer in self.kernels.pop(key)
             ]
             for own in [key for key in self._own_gradients if key[1] == name]:
                 del self._own_gradients[own]
+            self._user_gradients = [g for g in self._user_gradients if g[1] != name]
             self.plans = {}
-        if opened is not None:
-            opened.table = {}
-            opened.scalars = {}
-            for layer in (layer for layers in dropped for layer in layers):
-                if layer.dispose is not None:
-                    layer.dispose()
-            if opened.runtime.close is not None:
-                opened.runtime.close()
-
-    def _claim(self, name: str, who: str) -> tuple[Backend, Plugin]:
-        claims = self._claims.get(name, [])
-        usable = [claim for claim in claims if claim[1].usable]
-        if len(usable) > 1:
-            names = " and ".join(p.distribution for _, p in usable)
-            raise BackendUnavailable(
-                f"{who}: {name!r} is claimed by {names}; set PLUGRAD_BLOCK to one"
-            )
-        if usable:
-            return usable[0]
-        for plugin in [*(p for _, p in claims), *self.plugins]:
-            if name in (plugin.name, *(b.name for b, p in claims if p is plugin)):
-                raise self._unavailable(name, plugin) from plugin.error
-        raise self._unknown(name, who)
-
-    def _unavailable(self, name: str, plugin: Plugin) -> BackendUnavailable:
-        return BackendUnavailable(
-            f"backend {name!r} of {plugin} {_STATES.get(plugin.phase, plugin.phase)}: "
-            f"{plugin.reason}"
-        )
+        with contextlib.ExitStack() as stack:  # each is called, whatever others raise
+            if opened is not None:
+                opened.table, opened.scalars = {}, {}
+                stack.callback(opened.runtime.close or (lambda: None))
+            for layer in dropped:
+                stack.callback(layer.dispose or (lambda: None))
 
     def _open(self, backend: Backend, owner: Plugin) -> OpenBackend:
-        runtime = backend.open()
+        runtime = owner.call(backend.open)
         if not isinstance(runtime, Runtime):
             raise TypeError(
                 f"open of {backend.name!r} must return a Runtime: {runtime!r}"
@@ -249,9 +259,8 @@ class Registry:
             if of == backend.name
         }
         extensions = self._open_extensions(backend.name)
-        for name, (function, plugin) in extensions.items():
-            layers.setdefault(name, []).append(Layer(EXTENSION, function, plugin))
-            plugin.phase = Phase.OPENED
+        for name, (function, entry) in extensions.items():
+            layers.setdefault(name, []).append(Layer(EXTENSION, function, entry.owner))
         for name, function in runtime.kernels.items():
             layers.setdefault(name, []).append(Layer(OWNER, function, owner))
         table = {
@@ -261,30 +270,39 @@ class Registry:
         self.kernels.update({(n, backend.name): found for n, found in layers.items()})
         self._own_gradients.update(own)
         self.plans = {}
+        for _, entry in extensions.values():
+            entry.opened()
         return opened
 
-    def _open_extensions(self, backend: str) -> dict[str, tuple[Function, Plugin]]:
+    def _open_extensions(
+        self, backend: str
+    ) -> dict[str, tuple[Function, Entry[Extension]]]:
         """Return the kernels of extensions; a broken one takes only itself down."""
-        tables = []
-        for extension, plugin in self._extensions:
-            if extension.backend == backend and plugin.usable:
+        tables: list[tuple[Mapping[str, Function], Entry[Extension]]] = []
+        for entry in self.extensions(backend):
+            if entry.usable:
                 try:
-                    table = extension.open()
-                    self._check(table, f"kernels of {plugin}")
-                    tables.append((table, plugin))
-                except (Exception, SystemExit) as error:
-                    plugin.fail(error)
-        names = [name for table, _ in tables for name in table]
-        twice = {name for name in names if names.count(name) > 1}
-        merged: dict[str, tuple[Function, Plugin]] = {}
-        for table, plugin in tables:
-            if clash := twice & set(table):
-                plugin.block(
-                    f"{', '.join(sorted(clash))} on {backend!r} is also extended by "
-                    "another plugin; set PLUGRAD_BLOCK to one of them"
+                    table = entry.owner.call(entry.value.open)
+                    self._check(table, f"kernels of {entry.owner}")
+                    tables.append((table, entry))
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:
+                    entry.fail(error)
+        merged: dict[str, tuple[Function, Entry[Extension]]] = {}
+        for table, entry in tables:
+            others = [
+                (t, e) for t, e in tables if e is not entry and set(t) & set(table)
+            ]
+            if others:
+                names = {name for t, _ in others for name in t if name in table}
+                entry.block(
+                    f"{', '.join(sorted(names))} on {backend!r} is also extended by "
+                    f"{' and '.join(str(e.owner) for _, e in others)}; set "
+                    "PLUGRAD_BLOCK to all but one of them"
                 )
-                continue
-            merged |= {name: (function, plugin) for name, function in table.items()}
+            else:
+                merged |= {name: (function, entry) for name, function in table.items()}
         return merged
 
     def _check(self, table: Mapping[str, Function], who: str) -> None:
@@ -327,15 +345,8 @@ class Registry:
 
     def known(self, backend: str, who: str) -> None:
         """Raise unless there is a backend of this name, open or not."""
-        if backend not in self._claims:
-            raise self._unknown(backend, who)
-
-    def _unknown(self, backend: object, who: str) -> BackendUnavailable:
-        hint = suggest(str(backend), self._claims)
-        names = ", ".join(self.backends()) or "none; try `pip install plugrad-cpu`"
-        return BackendUnavailable(
-            f"{who}: unknown backend {backend!r}{hint}; installed: {names}"
-        )
+        if backend not in self._backends.entries:
+            raise self._backends.unknown(backend, who)
 
     def _refresh(self, name: str, backend: str) -> None:
         if opened := self.opened.get(backend):
@@ -384,21 +395,23 @@ class Registry:
 
     def pack(self, name: str) -> dict[str, Rules]:
         """Return the rules of a gradient pack by kernel."""
-        if name not in self._packs or not self._packs[name][1].usable:
-            hint = suggest(str(name), self._packs)
-            names = ", ".join(sorted(self._packs)) or "none"
-            raise ValueError(
-                f"use_gradients: unknown pack {name!r}{hint}; installed: {names}"
-            )
-        pack, owner = self._packs[name]
+        with self.lock:
+            entry = self._packs.find(name, "use_gradients")
+            try:
+                found = self._rules(entry.value, entry.owner)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                entry.fail(error)
+                raise self._packs.unavailable(name, entry) from error
+            entry.opened()
+            return found
+
+    def _rules(self, pack: GradientPack, owner: Plugin) -> dict[str, Rules]:
+        who = f"{owner}, pack {pack.name!r}"
         return {
-            kernel: rules(
-                self.contract(kernel, f"pack {name!r} of {owner}"),
-                functions,
-                f"{owner}, pack {name!r}",
-                linear=pack.linear,
-            )
-            for kernel, functions in pack.open().items()
+            name: rules(self.contract(name, who), functions, who, linear=pack.linear)
+            for name, functions in owner.call(pack.open).items()
         }
 
     def user_rules(
@@ -411,9 +424,6 @@ class Registry:
             raise ValueError(f"{who}: no function is given for {kernel}; name {inputs}")
         return rules(kernel, functions, "user", linear=linear)
 
-
-# How messages say in which phase a plugin is.
-_STATES = {Phase.FAILED: "has failed", Phase.BLOCKED: "is blocked"}
 
 registry = Registry()
 
@@ -436,11 +446,3 @@ def _fits(kernel: Kernel, function: Function, who: str) -> None:
         raise ValueError(
             f"{who}: {function!r} does not fit {kernel}: {error}"
         ) from None
-
-
-def _normal(distribution: str) -> str:
-    return re.sub(r"[-_.]+", "-", distribution).lower()
-
-
-def _home(backend: str) -> str:
-    return _normal(f"plugrad-{backend}")

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from plugrad import geometry
-from plugrad._context import _tell, state
+from plugrad._context import state, tell
 from plugrad._dtypes import (
     FLOAT32,
     STRING,
@@ -75,13 +75,13 @@ def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Te
         array = _parsed(value, dtype)
     if array.dtype is STRING and STRING not in backend.dtypes:
         raise TypeError(f"asarray: backend {backend.name!r} has no strings")
-    return made(Tensor(backend.upload(array), backend))
+    x = Tensor(backend.upload(array), backend)
+    return made(x) if state.context.observers else x
 
 
 def made(x: Tensor) -> Tensor:
     """Return ``x``, which no run has made; observers are told of it."""
-    if state.context.observers:
-        _tell("made", x)
+    tell("made", x)
     return x
 
 

@@ -1,11 +1,13 @@
 """What convolutions and pooling share: layouts, and windows in terms of other ops.
 
 Map: ``FORMATS`` and ``channels_last``; ``taps`` and ``spread``, the two ways through
-windows; ``columns`` and the like, which make matrices of them.
+windows; ``of_winners`` and ``to_winners``, the same for one tap in each; ``columns``
+and the like, which make matrices of them.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, cast
@@ -15,7 +17,7 @@ from plugrad._engine import run
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Shape, Windows
 
-from . import _convert, creation, shape, slicing
+from . import _convert, binary, compare, creation, shape, slicing
 
 FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 
@@ -123,6 +125,28 @@ def spread(dy: Tensor, windows: Windows) -> Tensor:
     if any(map(any, paddings)):
         dy = slicing.pad(dy, [(0, 0), *paddings, (0, 0)])
     return dy
+
+
+# Winners are the taps, counted from 1, that count in each window; 0 where none does.
+
+
+def mine(winners: Tensor, tap: int, value: Tensor) -> Tensor:
+    """Return ``value`` where the tap has won, and else 0."""
+    return compare.where(compare.equal(winners, tap), value, 0)
+
+
+def of_winners(x: Tensor, winners: Tensor, windows: Windows) -> Tensor:
+    """Return, for each window, what ``x`` has at the tap that has won."""
+    seen = enumerate(taps(x, windows), 1)
+    return functools.reduce(binary.add, [mine(winners, i, part) for i, part in seen])
+
+
+def to_winners(dy: Tensor, winners: Tensor, windows: Windows) -> Tensor:
+    """Return the transpose: each element looks at the windows in which it has won."""
+    there = windows.transposed
+    dys, who = (taps(spread(x, windows), there) for x in (dy, winners))
+    rows = zip(who, range(len(dys), 0, -1), dys, strict=True)
+    return functools.reduce(binary.add, [mine(*row) for row in rows])
 
 
 # --- as matrices -----------------------------------------------------------------

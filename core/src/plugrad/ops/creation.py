@@ -301,7 +301,7 @@ def _real(op: str, name: str, value: object) -> float:
 LIN_SPACE = Kernel(
     "LinSpace",
     attrs="start stop num endpoint dtype",
-    normalize=lambda start, stop, num, endpoint=True, dtype="float32": {
+    normalize=lambda *, start, stop, num, endpoint=True, dtype="float32": {
         "start": start,
         "stop": stop,
         "num": num,

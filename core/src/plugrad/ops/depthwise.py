@@ -6,36 +6,15 @@ many groups as there are channels, which is what they decompose into.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
 
 from plugrad import geometry
 from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
+from plugrad._kernel import Kernel, Spec, decomposition
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Padding, Rounding, Shape, Sizes, Windows
 
-from . import _windows, complexes, conv, shape
-
-
-def _of(x: Spec, filter: Spec, *_: Any, **given: Any) -> dict[str, Any]:
-    """Turn attributes of a user, such as strides and pad, into the contract's."""
-    told = _windows.options(given)
-    found = geometry.depthwise("run_kernel", x.shape, filter.shape, **told)
-    return {"geometry": found, **given}
-
-
-def _back_to_x(
-    dy: Spec, filter: Spec, *, in_shape: Shape, **given: Any
-) -> dict[str, Any]:
-    x = Spec(tuple(in_shape), dy.dtype)
-    return conv.checked(dy, _of(x, filter, places=dy.shape[1:-1], **given))
-
-
-def _back_to_filter(
-    x: Spec, dy: Spec, *, filter_shape: Shape, **given: Any
-) -> dict[str, Any]:
-    filter = Spec(tuple(filter_shape), dy.dtype)
-    return conv.checked(dy, _of(x, filter, places=dy.shape[1:-1], **given))
+from . import _windows, conv, shape
 
 
 def _filter_shape(windows: Windows) -> Shape:
@@ -47,7 +26,7 @@ DEPTHWISE_CONV2D = Kernel(
     "DepthwiseConv2dNative",
     "x filter",
     attrs="geometry",
-    normalize=_of,
+    normalize=functools.partial(conv.of, geometry.depthwise),
     out=lambda x, filter, geometry: Spec(geometry.out_shape, x.dtype),
     op="depthwise_conv2d",
 )
@@ -57,7 +36,7 @@ DEPTHWISE_CONV2D_INPUT = Kernel(
     "dy filter",
     attrs="geometry",
     outputs="dx",
-    normalize=_back_to_x,
+    normalize=functools.partial(conv.back_to_x, geometry.depthwise),
     out=lambda dy, filter, geometry: Spec(geometry.in_shape, dy.dtype),
 )
 
@@ -66,7 +45,7 @@ DEPTHWISE_CONV2D_FILTER = Kernel(
     "x dy",
     attrs="geometry",
     outputs="dfilter",
-    normalize=_back_to_filter,
+    normalize=functools.partial(conv.back_to_filter, geometry.depthwise),
     out=lambda x, dy, geometry: Spec(_filter_shape(geometry), x.dtype),
 )
 
@@ -130,35 +109,7 @@ def _(x: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
     return shape.reshape(dfilter, _filter_shape(geometry))
 
 
-gradients(
-    DEPTHWISE_CONV2D,
-    x=lambda dy, filter, geometry: run(
-        DEPTHWISE_CONV2D_INPUT, dy, complexes.conj(filter), geometry=geometry
-    ),
-    filter=lambda dy, x, geometry: run(
-        DEPTHWISE_CONV2D_FILTER, complexes.conj(x), dy, geometry=geometry
-    ),
-)
-
-gradients(
-    DEPTHWISE_CONV2D_INPUT,
-    dy=lambda ddx, filter, geometry: run(
-        DEPTHWISE_CONV2D, ddx, complexes.conj(filter), geometry=geometry
-    ),
-    filter=lambda ddx, dy, geometry: run(
-        DEPTHWISE_CONV2D_FILTER, ddx, complexes.conj(dy), geometry=geometry
-    ),
-)
-
-gradients(
-    DEPTHWISE_CONV2D_FILTER,
-    x=lambda ddf, dy, geometry: run(
-        DEPTHWISE_CONV2D_INPUT, complexes.conj(dy), ddf, geometry=geometry
-    ),
-    dy=lambda ddf, x, geometry: run(
-        DEPTHWISE_CONV2D, complexes.conj(x), ddf, geometry=geometry
-    ),
-)
+conv.linear(DEPTHWISE_CONV2D, DEPTHWISE_CONV2D_INPUT, DEPTHWISE_CONV2D_FILTER)
 
 
 def separable_conv2d(

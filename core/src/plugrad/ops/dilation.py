@@ -193,26 +193,16 @@ def _error(a: Tensor, b: Tensor, total: Tensor) -> Tensor:
     return binary.add(lost, binary.subtract(b, part))
 
 
-def _mine(winners: Tensor, tap: int, value: Tensor) -> Tensor:
-    """Return ``value`` where the tap, counted from 1, has won, and else 0."""
-    return compare.where(compare.equal(winners, tap), value, 0)
-
-
 @decomposition(DILATION2D_INPUT)
 def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
-    """Let each element look at the windows that see it, whether it has won there."""
-    there, winners = geometry.transposed, _winners(x, filter, geometry)
-    dys = _windows.taps(_windows.spread(dy, geometry), there)
-    who = _windows.taps(_windows.spread(winners, geometry), there)
-    rows = zip(who, range(len(dys), 0, -1), dys, strict=True)
-    return functools.reduce(binary.add, [_mine(*row) for row in rows])
+    return _windows.to_winners(dy, _winners(x, filter, geometry), geometry)
 
 
 @decomposition(DILATION2D_FILTER)
 def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
     winners = _winners(x, filter, geometry)
     taps = range(1, len(geometry.taps) + 1)
-    mine = [_mine(winners, i, dy) for i in taps]
+    mine = [_windows.mine(winners, i, dy) for i in taps]
     rows = [run(reduce.SUM, part, axis=(0, 1, 2), keepdims=False) for part in mine]
     return shape.reshape(shape.stack(rows), filter.shape)
 
@@ -221,17 +211,14 @@ def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
 
 
 def _seen(ddx: Tensor, x: Tensor, filter: Tensor, geometry: Windows) -> Tensor:
-    """Return, for each window, what ``ddx`` has where the largest sum is."""
-    winners = _winners(x, filter, geometry)
-    seen = enumerate(_windows.taps(ddx, geometry), 1)
-    return functools.reduce(binary.add, [_mine(winners, i, part) for i, part in seen])
+    return _windows.of_winners(ddx, _winners(x, filter, geometry), geometry)
 
 
 def _added(ddf: Tensor, x: Tensor, filter: Tensor, geometry: Windows) -> Tensor:
     """Return, for each window, what ``ddf`` has at the tap of the largest sum."""
     winners = _winners(x, filter, geometry)
     rows = shape.unstack(shape.reshape(ddf, (len(geometry.taps), ddf.shape[-1])))
-    parts = [_mine(winners, i, row) for i, row in enumerate(rows, 1)]
+    parts = [_windows.mine(winners, i, row) for i, row in enumerate(rows, 1)]
     return functools.reduce(binary.add, parts)
 
 

@@ -59,24 +59,23 @@ FUSED_MATMUL = Kernel(
     op="fused.matmul",
 )
 
+_OF_WINDOWS: dict[str, Any] = {"fused": True, "out": _convolved}
+_OF_WINDOWS |= {"attrs": "geometry activation leaky_relu_alpha"}
+
 FUSED_CONV2D = Kernel(
     "FusedConv2D",
     f"x filter {INPUTS}",
-    attrs="geometry activation leaky_relu_alpha",
-    fused=True,
     normalize=_normal(conv.CONV2D, {}),
-    out=_convolved,
     op="fused.conv2d",
+    **_OF_WINDOWS,
 )
 
 FUSED_DEPTHWISE_CONV2D = Kernel(
     "FusedDepthwiseConv2D",
     f"x filter {INPUTS}",
-    attrs="geometry activation leaky_relu_alpha",
-    fused=True,
     normalize=_normal(depthwise.DEPTHWISE_CONV2D, {}),
-    out=_convolved,
     op="fused.depthwise_conv2d",
+    **_OF_WINDOWS,
 )
 
 

@@ -106,12 +106,12 @@ def from_pixels(pixels: Any, /, num_channels: int = 3) -> Tensor:
             f"shape {given.shape}"
         )
     *size, have = given.shape
-    parts = [np.broadcast_to(given, (*size, 3))] if have == 1 else [given]
+    taken = np.broadcast_to(given, (*size, 3)) if have == 1 else given
     if channels == 4 != have:
-        parts.append(np.full((*size, 1), 255, np.uint8))
-    taken = np.concatenate(parts, axis=2)[..., :channels]
+        opaque = np.full((*size, 1), 255, np.uint8)
+        taken = np.concatenate((taken, opaque), axis=2)
     held = DTYPES["uint8"] in active().dtypes
-    x = _convert.asarray(taken, dtype="uint8" if held else INT32)
+    x = _convert.asarray(taken[..., :channels], dtype="uint8" if held else INT32)
     return run(FROM_PIXELS, x, num_channels=channels)
 
 

@@ -39,11 +39,13 @@ def _of(spatial: int, x: Spec, *, filter_size: Sizes, **given: Any) -> dict[str,
     return {"geometry": found, **given}
 
 
-def _back(spatial: int, dy: Spec, input: Spec | None, *_: Spec, **given: Any) -> Any:
+def _back(
+    spatial: int, dy: Spec, input: Spec | None, *_: Spec, filter_size: Sizes, **o: Any
+) -> dict[str, Any]:
     """Do so for the gradient of a pooling; the rounding is found from ``dy``."""
-    in_shape = tuple(given.pop("in_shape", ()))
-    x = input or Spec(in_shape, dy.dtype)
-    return conv.checked(dy, _of(spatial, x, places=dy.shape[1:-1], **given))
+    x = input or Spec(tuple(o.pop("in_shape", ())), dy.dtype)
+    o |= {"filter_size": filter_size, "places": dy.shape[1:-1]}
+    return conv.checked(dy, _of(spatial, x, **o))
 
 
 def _pooled(x: Spec, *, geometry: Windows) -> Spec:
@@ -354,13 +356,8 @@ def _inside(windows: Windows, tap: int) -> np.ndarray[Any, DType]:
 @decomposition(MAX_POOL_3D_GRAD)
 @decomposition(MAX_POOL_GRAD)
 def _(dy: Tensor, input: Tensor, output: Tensor, *, geometry: Windows) -> Tensor:
-    """Let each element look at the windows that see it, whether it has won there."""
-    winners = _windows.spread(_winners(input, output, geometry), geometry)
-    there = geometry.transposed
-    dys = _windows.taps(_windows.spread(dy, geometry), there)
-    rows = zip(dys, _windows.taps(winners, there), range(len(dys), 0, -1), strict=True)
-    parts = [compare.where(compare.equal(who, tap), d, 0) for d, who, tap in rows]
-    return functools.reduce(binary.add, parts)
+    winners = _winners(input, output, geometry)
+    return _windows.to_winners(dy, winners, geometry)
 
 
 @decomposition(MAX_POOL_WITH_ARGMAX)
@@ -393,13 +390,7 @@ def _addresses(windows: Windows, batch: bool) -> tuple[Any, Any]:
 
 
 def _collected(ddx: Tensor, input: Tensor, output: Tensor, geometry: Windows) -> Tensor:
-    """Return, for each window, what ``ddx`` has where the maximum is."""
-    winners = _winners(input, output, geometry)
-    parts = [
-        compare.where(compare.equal(winners, tap), seen, 0)
-        for tap, seen in enumerate(_windows.taps(ddx, geometry), 1)
-    ]
-    return functools.reduce(binary.add, parts)
+    return _windows.of_winners(ddx, _winners(input, output, geometry), geometry)
 
 
 def _averages(y: Tensor, windows: Windows) -> Tensor:

@@ -59,17 +59,32 @@ def _resizing(
 _kept = functools.lru_cache(maxsize=256)(Resizing)  # with its tables
 
 
-def _of(images: Spec, *, size: Sizes, **options: bool) -> dict[str, Any]:
+def _of(
+    images: Spec,
+    *,
+    size: Sizes,
+    align_corners: bool = False,
+    half_pixel_centers: bool = False,
+) -> dict[str, Any]:
     """Turn attributes of a user into the contract's."""
-    return {"geometry": _resizing("run_kernel", images.shape, size, **options)}
+    options = (align_corners, half_pixel_centers)
+    return {"geometry": _resizing("run_kernel", images.shape, size, *options)}
 
 
 def _back(
-    images: Spec | None, dy: Spec, *, size: Sizes = (), in_shape: Shape = (), **o: bool
+    images: Spec | None,
+    dy: Spec,
+    *,
+    size: Sizes = (),
+    in_shape: Shape = (),
+    align_corners: bool = False,
+    half_pixel_centers: bool = False,
 ) -> dict[str, Any]:
     """Do so for a transpose; the size is that of ``dy``."""
-    x = images or Spec(tuple(in_shape), dy.dtype)
-    return conv.checked(dy, _of(x, size=dy.shape[1:3], **o))
+    shape = images.shape if images else tuple(in_shape)
+    options = (align_corners, half_pixel_centers)
+    found = _resizing("run_kernel", shape, dy.shape[1:3], *options)
+    return conv.checked(dy, {"geometry": found})
 
 
 def _resized(images: Spec, *, geometry: Resizing) -> Spec:
@@ -301,11 +316,7 @@ def _(
 
 
 def _boxes_gradient(
-    dy: Tensor,
-    image: Tensor,
-    boxes: Tensor,
-    box_ind: Tensor,
-    method: str,
+    dy: Tensor, image: Tensor, boxes: Tensor, box_ind: Tensor, method: str
 ) -> Tensor:
     if method == "nearest":
         return creation.zeros_like(boxes)
@@ -410,11 +421,7 @@ def _(
 
 
 def _image_gradient(
-    dy: Tensor,
-    transforms: Tensor,
-    image_spec: Spec,
-    interpolation: str,
-    fill_mode: str,
+    dy: Tensor, transforms: Tensor, image_spec: Spec, interpolation: str, fill_mode: str
 ) -> Tensor:
     sizes, size = image_spec.shape, dy.shape[1:3]
     grid = _sampling.transform_grid(transforms, sizes, fill_mode, size)

@@ -1,40 +1,34 @@
-"""The command line: ``python -m plugrad plugins | backends | kernels | why KERNEL``.
+"""The command line: ``python -m plugrad plugins | backends | kernels | why | doctor``.
 
 Every command opens the backends, because what is wrong with one may show only then.
 
-Map: ``main``; one function a command, from options to an ``Answer``; how a kernel runs
-(``_ways``) and differentiates (``_rules``); opening; tables.
+Map: ``main``; one function a command, from options to an ``Answer`` (``why`` and
+``doctor`` have files of their own); opening; the Markdown page.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
-import inspect
 import json
 import os
 import sys
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from plugrad import _context, _discovery, _engine
-from plugrad._entries import (
-    EXTENSION,
-    OWNER,
-    USER,
-    BackendUnavailable,
-    OpenBackend,
-    Phase,
-    Plugin,
-)
-from plugrad._kernel import Kernel, suggest
+from plugrad import _discovery, _engine
+from plugrad._entries import BackendUnavailable, Entry, OpenBackend, Plugin
+from plugrad._hooks import Backend
+from plugrad._kernel import Kernel
 from plugrad._registry import registry
 
-LAYERS = {USER: "user", EXTENSION: "extension", OWNER: "owner"}
+from .answer import Answer, Row, cell, table
+from .doctor import doctor
+from .why import differentiates, why
+
 STATUS = """exit status:
   0  all is well
   1  something is broken: a plugin, a backend, or a kernel that cannot run there
@@ -56,23 +50,15 @@ Without an implementation a kernel runs if it **decomposes**. As to its gradient
 - **no derivative**: declared to have none
 - **none**: nothing to differentiate
 """
-Row = dict[str, Any]
-
-
-class Answer(NamedTuple):
-    """What a command found: for programs, for people, and whether all is well."""
-
-    data: Any
-    text: str
-    well: bool
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, print what it found and return the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # what plugins may print
-            _discovery.load()
+        with _stdout_aside():
+            if options.command is not doctor:  # which loads them in its own way
+                _discovery.load()
             answer: Answer = options.command(options)
     except (ValueError, BackendUnavailable) as error:
         print(f"plugrad: {error}", file=sys.stderr)
@@ -83,6 +69,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads has seen enough: | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0 if answer.well else 1
+
+
+@contextlib.contextmanager
+def _stdout_aside() -> Iterator[None]:
+    """Send to stderr what plugins may print, from Python and from C."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -101,6 +101,11 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(command=command, no_open=False)
         return added
 
+    _add_commands(add)
+    return parser
+
+
+def _add_commands(add: Callable[[Callable[[Any], Answer]], Any]) -> None:
     for command in (plugins, backends):
         add(command).add_argument(
             "--no-open",
@@ -116,7 +121,19 @@ def _parser() -> argparse.ArgumentParser:
     asking.add_argument(
         "--grad", action="store_true", help="how it differentiates, not how it runs"
     )
-    return parser
+    examining = add(doctor)
+    examining.add_argument(
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long the plugins may take together; default: 60",
+    )
+    examining.add_argument(
+        "--in-process",
+        action="store_true",
+        help="start no process for them; one that crashes takes doctor down",
+    )
 
 
 # --- commands --------------------------------------------------------------------
@@ -139,8 +156,8 @@ def plugins(options: argparse.Namespace) -> Answer:
         row | {"module": plugin.module, "traceback": _traceback(plugin)}
         for row, plugin in zip(rows, registry.plugins, strict=True)
     ]
-    text = _table(rows) or "no plugin is installed; try `pip install plugrad-cpu`"
-    failed = [p for p in registry.plugins if p.phase is Phase.FAILED]
+    text = table(rows) or "no plugin is installed; try `pip install plugrad-cpu`"
+    failed = [plugin for plugin in registry.plugins if plugin.error is not None]
     return Answer(data, text, not failed)
 
 
@@ -149,21 +166,19 @@ def backends(options: argparse.Namespace) -> Answer:
     errors = _open_all(options)
     active = _active(options)
     rows: list[Row] = []
-    for backend, plugin in registry.claimed():
-        opened = registry.opened.get(backend.name)
-        if opened is not None and opened.owner is not plugin:
-            opened = None  # another's of the same name
+    for entry in registry.claimed():
+        opened = registry.opened.get(entry.value.name) if entry.usable else None
         rows.append(
             {
-                "name": backend.name,
-                "priority": backend.priority,
-                "owner": str(plugin),
-                "state": _state(backend.name, plugin, opened, errors),
-                "active": backend.name == active and plugin.usable,
+                "name": entry.value.name,
+                "priority": entry.value.priority,
+                "owner": str(entry.owner),
+                "state": _state(entry, opened, errors),
+                "active": entry.value.name == active and entry.usable,
                 "dtypes": sorted(d.name for d in opened.dtypes) if opened else [],
             }
         )
-    lines = [_table(rows) or "no backend is installed; try `pip install plugrad-cpu`"]
+    lines = [table(rows) or "no backend is installed; try `pip install plugrad-cpu`"]
     if out := [str(plugin) for plugin in registry.plugins if not plugin.usable]:
         lines.append(f"left out: {', '.join(out)}; see `python -m plugrad plugins`")
     return Answer(rows, "\n".join(lines), not errors)
@@ -176,68 +191,17 @@ def kernels(options: argparse.Namespace) -> Answer:
     rows = [
         {"kernel": name}
         | {backend.name: _how(kernel, backend) for backend in opened}
-        | {"gradient": _gradient(kernel, opened)}
+        | {"gradient": differentiates(kernel, opened)}
         for name, kernel in sorted(registry.contracts.items())
     ]
     if options.markdown:
         return Answer({"kernels": rows, "closed": errors}, _markdown(rows), not errors)
-    lines = [_table(rows), ""]
+    lines = [table(rows), ""]
     for backend in opened:
         counts = Counter(row[backend.name] for row in rows).most_common()
         lines.append(f"{backend.name}: " + ", ".join(f"{n} {how}" for how, n in counts))
     lines += [f"{name} does not open: {error}" for name, error in errors.items()]
     return Answer({"kernels": rows, "closed": errors}, "\n".join(lines), not errors)
-
-
-def why(options: argparse.Namespace) -> Answer:
-    """Say what runs for a kernel, or differentiates it, and where that is written."""
-    kernel = _kernel(options.kernel)
-    if options.backend is not None:
-        backend = registry.open(options.backend)
-    else:
-        with warnings.catch_warnings(action="ignore"):  # about broken plugins
-            backend = _engine.active()
-    ways, rules = _ways(kernel, backend), _rules(kernel, backend)
-    gradient = _gradient(kernel, [backend])
-    data = {
-        "kernel": kernel.name,
-        "contract": str(kernel),
-        "op": kernel.op,
-        "backend": backend.name,
-        "ways": ways,
-        "gradient": gradient,
-        "rules": rules,
-    }
-    if not options.grad:
-        text = _table(ways) or f"{kernel.name} cannot run here: KernelNotFound"
-        text += f"\n\ngradient: {gradient}"
-    elif rules:
-        text = _table(rules)
-    elif kernel.decomposition is not None:
-        text = (
-            "no gradient of its own: where one is taken, the decomposition runs and "
-            f"its parts are recorded: {_where(kernel.decomposition)}"
-        )
-    else:
-        text = "no gradient: GradientNotFound in backward"
-    title = f"{kernel} on {backend.name}"
-    if kernel.op != kernel.name:
-        title += f", from the op {kernel.op}"
-    return Answer(data, f"{title}\n\n{text}", bool(ways))
-
-
-# --- how a kernel runs and differentiates ----------------------------------------
-
-
-def _kernel(name: str) -> Kernel:
-    """Return a contract; someone who names the op learns the kernel."""
-    known = registry.contracts
-    if name not in known:
-        of_op = [kernel.name for kernel in known.values() if kernel.op == name]
-        hint = f"; the op {name} runs {' and '.join(of_op)}" if of_op else ""
-        hint = hint or suggest(name, known)
-        raise ValueError(f"why: unknown kernel {name!r}{hint}")
-    return known[name]
 
 
 def _how(kernel: Kernel, backend: OpenBackend) -> str:
@@ -249,100 +213,15 @@ def _how(kernel: Kernel, backend: OpenBackend) -> str:
     return "host" if kernel.name in backend.runtime.host_kernels else "missing"
 
 
-def _gradient(kernel: Kernel, opened: Sequence[OpenBackend]) -> str:
-    """Return whether a kernel has a gradient of its own, or on which backends."""
-    backends = [backend.name for backend in opened]
-    tables = {name: registry.rule_layers(kernel, name) for name in backends}
-    having = [name for name in backends if tables[name]]
-    if not (kernel.gradient or having):
-        return "through its parts" if kernel.decomposition is not None else "none"
-    if len(having) < len(backends):
-        return f"on {', '.join(having)}"
-    layers = [kernel.gradient, *(layer for b in having for _, layer in tables[b])]
-    rules = [rule for layer in layers for rule in layer.values()]
-    return "yes" if any(rules) else "no derivative"
-
-
-def _ways(kernel: Kernel, backend: OpenBackend) -> list[Row]:
-    """Return everything that could run a kernel, in the order in which it is tried."""
-    ways: list[Row] = []
-
-    def add(way: str, owner: Plugin, function: Any, when: str) -> None:
-        ways.append(
-            {
-                "way": way,
-                "distribution": owner.distribution,
-                "version": owner.version,
-                "when": when,
-                "where": _where(function),
-            }
-        )
-
-    for layer in registry.kernels.get((kernel.name, backend.name), []):
-        when = "once the one above is removed" if ways else "always"
-        add(LAYERS[layer.rank], layer.owner, layer.function, when)
-    when = "if the first returns NotImplemented" if ways else "always"
-    if kernel.decomposition is not None:
-        author = Plugin(kernel.decomposition.__module__.partition(".")[0])
-        add("decomposition", author, kernel.decomposition, when)
-        return ways
-    how, names = "host", [backend.runtime.host]
-    if kernel.name not in backend.runtime.host_kernels:
-        allowed = os.environ.get("PLUGRAD_FALLBACK") in ("warn", "allow")
-        how, names = "fallback", [*registry.backends()] if allowed else []
-    for name in names:
-        if name is None or name == backend.name:
-            continue
-        with contextlib.suppress(BackendUnavailable):
-            registry.open(name)
-        for layer in registry.kernels.get((kernel.name, name), [])[:1]:
-            add(f"{how} {name}", layer.owner, layer.function, when)
-            when = f"if {name} returns NotImplemented too"
-    return ways
-
-
-def _rules(kernel: Kernel, backend: OpenBackend) -> list[Row]:
-    """Return the gradients of each input, the one in force first."""
-    overrides = _context.state.context.overrides
-    layers = [
-        ("scope", layer[kernel.name])
-        for only, layer in reversed(overrides.layers if overrides else ())
-        if kernel.name in layer and only in (None, backend.name)
-    ]
-    layers += reversed(registry.rule_layers(kernel, backend.name))
-    rows: list[Row] = []
-    for name in kernel.inputs if layers else ():
-        found = [(layer, table[name]) for layer, table in layers if name in table]
-        shown = [
-            (layer, r.origin if r else "declared to have none") for layer, r in found
-        ]
-        for layer, gradient in shown or [("none", "GradientNotFound in backward")]:
-            again = bool(rows) and rows[-1]["input"] == name
-            when = "once the one above is removed" if again else "always"
-            row = {"input": name, "layer": layer, "when": when, "gradient": gradient}
-            rows.append(row)
-    return rows
-
-
-def _where(function: Any) -> str:
-    """Return the file and the line of a function, or its name if it is built in."""
-    function = inspect.unwrap(function)
-    while isinstance(function, functools.partial):
-        function = function.func
-    if code := getattr(function, "__code__", None):
-        return f"{code.co_filename}:{code.co_firstlineno}"
-    named = function if hasattr(function, "__name__") else type(function)
-    module = getattr(named, "__module__", None) or type(function).__module__
-    return f"{module}.{named.__name__} ({type(function).__name__})"
-
-
 # --- opening ---------------------------------------------------------------------
 
 
 def _open_all(options: argparse.Namespace) -> dict[str, str]:
     """Open every backend that anyone claims; return why the others do not open."""
     errors = {}
-    names = () if options.no_open else sorted({b.name for b, _ in registry.claimed()})
+    names = (
+        () if options.no_open else sorted({e.value.name for e in registry.claimed()})
+    )
     for name in names:
         try:
             registry.open(name)
@@ -364,12 +243,14 @@ def _active(options: argparse.Namespace) -> str | None:
 
 
 def _state(
-    name: str, plugin: Plugin, opened: OpenBackend | None, errors: dict[str, str]
+    entry: Entry[Backend], opened: OpenBackend | None, errors: dict[str, str]
 ) -> str:
     if opened is not None:
         return "open"
-    if not plugin.usable:
-        return f"{plugin.phase}: {plugin.reason}"
+    out = entry if entry.phase.out else entry.owner
+    if out.phase.out:
+        return f"{out.phase}: {out.reason}"
+    name = entry.value.name
     return f"closed: {errors[name]}" if name in errors else "closed"
 
 
@@ -377,37 +258,18 @@ def _traceback(plugin: Plugin) -> str:
     return "".join(traceback.format_exception(plugin.error)) if plugin.error else ""
 
 
-# --- tables ----------------------------------------------------------------------
-
-
-def _table(rows: Sequence[Row]) -> str:
-    """Return aligned columns under their names; nothing for no rows."""
-    if not rows:
-        return ""
-    lines = [[*rows[0]], *([_cell(value) for value in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+# --- the page ---------------------------------------------------------------------
 
 
 def _markdown(rows: Sequence[Row]) -> str:
     """Return the page ``docs/kernels.md``: what the words mean, and the table."""
     core = [registry.contracts[row["kernel"]] for row in rows]
-    table = [
+    lines = [
         {"kernel": f"`{kernel.name}`", "op": f"`{kernel.op}`"}
-        | {"decomposes": _cell(kernel.decomposition is not None)}
+        | {"decomposes": cell(kernel.decomposition is not None)}
         | {name: how for name, how in row.items() if name != "kernel"}
         for kernel, row in zip(core, rows, strict=True)
         if "." not in kernel.name
     ]
-    cells = [[*table[0]], ["---"] * len(table[0]), *(row.values() for row in table)]
+    cells = [[*lines[0]], ["---"] * len(lines[0]), *(row.values() for row in lines)]
     return "\n".join([PAGE, *(f"| {' | '.join(line)} |" for line in cells)])
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else ""
-    text = " ".join(value) if isinstance(value, list) else str(value)
-    return " ".join(text.split())  # reasons may have several lines

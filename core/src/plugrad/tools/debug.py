@@ -143,7 +143,7 @@ class Debug:
     ) -> None:
         before = {id(owner(x._data)) for x in inputs if x is not None}
         for y in outputs:
-            held, home = owner(y._data), run.backend
+            held, home = owner(y._data), y._home
             known = self._made.get(id(held))
             if id(held) in before or (known is not None and known[0]() is not None):
                 continue  # a view

@@ -12,13 +12,17 @@ import gc
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
+from itertools import chain, compress, repeat, starmap
+from operator import is_
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from plugrad import _context
 from plugrad._entries import OpenBackend
 from plugrad._tensor import NOWHERE, Native, Tensor
 from plugrad.ops.variable import Variable
+
+Thing = TypeVar("Thing")
 
 # --- disposing -------------------------------------------------------------------
 
@@ -204,9 +208,7 @@ def memory(opened: Mapping[str, OpenBackend]) -> Memory:
             return tallies[home]
         return gone.setdefault(f"{home.name} (removed)", _Tally())
 
-    for x in gc.get_objects():
-        if type(x) is not Tensor:
-            continue
+    for x in living(Tensor):
         home: Any = getattr(x, "_home", NOWHERE)  # another thread is making it
         data, replicas = getattr(x, "_data", None), getattr(x, "_replicas", None)
         if home is NOWHERE or data is None:
@@ -222,6 +224,22 @@ def memory(opened: Mapping[str, OpenBackend]) -> Memory:
                 tally.replicas.add(id(native))
     found = {home.name: _of(home, tally) for home, tally in tallies.items()}
     return Memory(found | {name: _of(None, tally) for name, tally in gone.items()})
+
+
+def living(kind: type[Thing]) -> list[Thing]:
+    """Return all objects of a type, subclasses apart, that Python's collector knows.
+
+    ``tuple(generator)`` fails in another thread if somebody holds the unfinished tuple,
+    and the collector hands it out with everything else. So all is done in one call of
+    ``list``, which no other thread interrupts: gather, pick, let go.
+    """
+    everything: list[Any] = []
+    gather = map(everything.extend, starmap(gc.get_objects, [()]))
+    fits = map(is_, map(type, everything), repeat(kind))
+    drop = starmap(everything.clear, [()])
+    return list(
+        chain(filter(None, gather), compress(everything, fits), filter(None, drop))
+    )
 
 
 def _of(home: OpenBackend | None, tally: _Tally) -> OfBackend:

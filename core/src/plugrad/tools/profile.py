@@ -224,9 +224,11 @@ class Profile:
 
     def _forget(self, start: float, seconds: float) -> None:
         """Drop the transfers that a move consists of."""
-        self.transfers = [
-            t for t in self.transfers if not start <= t.start <= start + seconds
-        ]
+        first = len(self.transfers)
+        while first and self.transfers[first - 1].start >= start:
+            first -= 1
+        late = [t for t in self.transfers[first:] if t.start > start + seconds]
+        self.transfers[first:] = late
 
     # --- the table ---------------------------------------------------------------
 

@@ -12,23 +12,9 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-DTYPES = [
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-    "string",
-]
+DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"]
+DTYPES += ["uint64", "float16", "float32", "float64", "complex64", "complex128"]
+DTYPES += ["string"]
 
 
 def boxed(y: Any) -> Array:

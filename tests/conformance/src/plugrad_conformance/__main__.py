@@ -17,7 +17,9 @@ NEXT = """wrote {folder}; next:
 
     cd {folder}
     python -m pip install --editable ".[test]"
-    pytest"""
+    pytest
+
+README.md says how to go on."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

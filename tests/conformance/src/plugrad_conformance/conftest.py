@@ -1,5 +1,18 @@
-"""The tests below run on backends: see ``fixtures``."""
+"""The tests below run on backends (``fixtures``), on the same numbers in any order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
 
 from .fixtures import backend, pytest_generate_tests
 
 __all__ = ["backend", "pytest_generate_tests"]
+
+
+@pytest.fixture(autouse=True)
+def same_numbers(request: pytest.FixtureRequest) -> None:
+    """Start the module's ``RNG`` anew: what a test draws does not depend on others."""
+    generator = getattr(request.module, "RNG", None)
+    if generator is not None:
+        generator.bit_generator.state = np.random.default_rng(1).bit_generator.state

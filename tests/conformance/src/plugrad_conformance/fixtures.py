@@ -1,25 +1,31 @@
 """The fixture ``backend``, for tests that run once on each backend.
 
-A ``conftest.py`` that imports both names makes it available to its tests::
+A ``conftest.py`` that imports both names has it for the tests beside it::
 
     from plugrad_conformance.fixtures import backend, pytest_generate_tests
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+
 import plugrad as pg
 import pytest
 
-from .toy import only_primitives
+from .backends import present
 
+ALSO = pytest.StashKey[list[str]]()  # backends beside the installed ones
 _DONE = pytest.StashKey[bool]()
 
 
-def backends(config):
-    """Return the names of ``--plugrad-backend``, or of all installed backends."""
-    return config.getoption("plugrad_backends") or pg.backends()
+def backends(config: pytest.Config) -> list[str]:
+    """Return the names of ``--plugrad-backend``, or of all that are installed."""
+    chosen: list[str] = config.getoption("plugrad_backends")
+    return chosen or [*pg.backends(), *config.stash.get(ALSO, [])]
 
 
-def pytest_generate_tests(metafunc):
-    """Run a test that asks for ``backend`` once on each; two conftests do it once."""
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that asks for ``backend`` once on each, however many ask for it."""
     if "backend" not in metafunc.fixturenames or _DONE in metafunc.definition.stash:
         return
     metafunc.definition.stash[_DONE] = True
@@ -27,11 +33,14 @@ def pytest_generate_tests(metafunc):
 
 
 @pytest.fixture
-def backend(request):
-    """Make a backend the active one; "primitives" is what cpu would be with these."""
-    if request.param == "primitives":
-        with only_primitives(), pg.use_backend("primitives"):
-            yield request.param
-    else:
-        with pg.use_backend(request.param):
-            yield request.param
+def backend(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """Make a backend the active one; nothing may run elsewhere that it did not say.
+
+    "primitives" is what cpu would be if it had no other kernels.
+    """
+    monkeypatch.setenv("PLUGRAD_FALLBACK", "error")
+    name: str = request.param
+    with present(name), pg.use_backend(name):
+        yield name

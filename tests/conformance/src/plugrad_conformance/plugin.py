@@ -1,21 +1,34 @@
-"""The pytest plugin: options, and what the summary tells of the golden corpus.
+"""The pytest plugin: its options, and what it does to the tests of this package.
 
-It does nothing to test runs of people who merely have it installed.
+The tests of others are left alone. Map: options; collection (levels, expected
+failures, what is to run); running (what is excused, how kernels run). Counting is done
+by ``scorecard``.
 """
 
-import textwrap
-from collections import Counter
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from . import expected, levels
+from .scorecard import Scorecard
+
 pytest.register_assert_rewrite(
-    "plugrad_conformance.check",
-    "plugrad_conformance.golden",
-    "plugrad_conformance.ops",
+    *(f"{__package__}.{name}" for name in ("backend", "check", "golden", "ops"))
 )
 
+PACKAGE = Path(__file__).parent
+ENTRIES: pytest.StashKey[list[expected.Expected]] = pytest.StashKey()
+CARD: pytest.StashKey[Scorecard] = pytest.StashKey()
 
-def pytest_addoption(parser):
+
+# --- options ---------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options, all of them ``--plugrad-...``."""
     group = parser.getgroup("plugrad", "conformance of plugrad's backends")
     group.addoption(
@@ -23,35 +36,184 @@ def pytest_addoption(parser):
         action="append",
         dest="plugrad_backends",
         metavar="NAME",
-        help="run the tests on this backend; all installed ones by default",
+        help="run what concerns this backend; default: all that are installed",
+    )
+    group.addoption(
+        "--plugrad-level",
+        choices=levels.LEVELS,
+        default=levels.LEVELS[-1],
+        help="run the tests of this level and of those before; default: everything",
+    )
+    group.addoption(
+        "--plugrad-thorough",
+        action="store_true",
+        help="draw many more random examples",
+    )
+    group.addoption(
+        "--plugrad-report",
+        type=Path,
+        metavar="FILE",
+        help="write the scorecard as JSON",
+    )
+    group.addoption(
+        "--plugrad-xfail",
+        type=Path,
+        metavar="FILE",
+        help="TOML: failures that are expected, each with a reason and a link",
     )
 
 
-def pytest_terminal_summary(terminalreporter):
-    """Tell how much of the golden corpus has run, and what nothing reaches."""
-    told = {}
-    for outcome in ("passed", "failed", "skipped"):
-        for report in terminalreporter.stats.get(outcome, []):
-            key = dict(getattr(report, "user_properties", ())).get("golden")
-            if key:
-                told.setdefault(key, Counter())[outcome] += 1
-    if not told:
-        return
-    from .golden import cases, judge, reach
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the file of expected failures, so that its faults show at once."""
+    path = config.getoption("plugrad_xfail")
+    try:
+        config.stash[ENTRIES] = expected.read(path) if path else []
+    except ValueError as error:
+        raise pytest.UsageError(f"--plugrad-xfail: {error}") from None
+    config.stash[CARD] = Scorecard(config.getoption("plugrad_report"))
+    config.pluginmanager.register(config.stash[CARD], "plugrad-scorecard")
 
-    terminalreporter.section("golden cases of TensorFlow.js")
-    for key, counts in sorted(told.items()):
-        kind, backend = key.split()
-        ran = counts["passed"] + counts["failed"]
-        line = f"{kind:9}  {backend:10} {ran:5} of {cases.total(kind)} run"
-        for outcome in ("failed", "skipped"):
-            line += f", {counts[outcome]} {outcome}" if counts[outcome] else ""
-        terminalreporter.write_line(line)
-    for kind in cases.KINDS:
-        rows = reach.KERNELS | reach.OPS if kind == "errors" else reach.KERNELS
-        missing = cases.unreached(kind, rows, judge.departures())
-        if missing:
-            names = ", ".join(f"{name} {n}" for name, n in sorted(missing.items()))
-            line = f"not reached: {missing.total()} {kind}: {names}"
-            for part in textwrap.wrap(line, 88, subsequent_indent="  "):
-                terminalreporter.write_line(part)
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse to run on a backend that is not there, or that does not open."""
+    names = session.config.getoption("plugrad_backends")
+    if names:
+        import plugrad as pg
+        from plugrad.plugin import runtime
+
+        for name in names:
+            try:
+                if name != "primitives":
+                    runtime(name)
+            except pg.BackendUnavailable as error:
+                raise pytest.UsageError(
+                    f"--plugrad-backend: {error}; see `python -m plugrad doctor`"
+                ) from error
+
+
+# --- collection ------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Give the tests of this package their levels; drop what is not asked for."""
+    mine = {item: file for item in items if (file := _file(item)) is not None}
+    if not mine:
+        return
+    entries, ids = config.stash[ENTRIES], []
+    for item, file in mine.items():
+        about = _about(item, file)
+        item.user_properties.append(("plugrad", about))
+        ids.append(about["test"])
+        for entry in entries:
+            if entry.matches(about["test"]):
+                reason = f"{entry.reason} ({entry.link})"
+                item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+    files = {_name(path) for path in PACKAGE.glob("*/test_*.py")}
+    whole = files == {*mine.values()}
+    unused = expected.idle(entries, ids) if whole else []
+    if unused:
+        raise pytest.UsageError(f"--plugrad-xfail: no test matches {', '.join(unused)}")
+    asked = [item for item in mine if _wanted(item, config)]
+    config.stash[CARD].collected(asked, whole)
+    dropped = {*mine} - {*asked}
+    if dropped:
+        config.hook.pytest_deselected(items=[*dropped])
+        items[:] = [item for item in items if item not in dropped]
+
+
+def _wanted(item: pytest.Item, config: pytest.Config) -> bool:
+    """Tell whether a test is of the level asked for and concerns the backend asked for.
+
+    The others, which run on no backend, are about plugrad itself.
+    """
+    about = _told(item)
+    highest = levels.LEVELS.index(config.getoption("plugrad_level"))
+    if config.getoption("plugrad_backends") and not about["backend"]:
+        return False
+    return levels.LEVELS.index(about["level"]) <= highest
+
+
+def _about(item: pytest.Item, file: str) -> dict[str, str]:
+    """Return what the scorecard needs to know of a test."""
+    callspec = getattr(item, "callspec", None)
+    params = dict(callspec.params) if callspec else {}
+    case, row = params.get("case"), params.get("row")
+    if file == "golden/test_golden" and case is not None:
+        from .golden import reach
+
+        kernel = case.kernel
+        level = levels.level_of_case(case.kind, kernel, reach.family(kernel))
+    else:
+        kernel = params.get("kernel", getattr(row, "kernel", ""))
+        level = levels.level(file, getattr(item, "originalname", item.name))
+    return {
+        "test": f"{file}.py::{item.nodeid.partition('::')[2]}",
+        "backend": str(params.get("backend", "")),
+        "level": level,
+        "kernel": str(kernel or ""),
+    }
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").as_posix()
+
+
+def _file(item: pytest.Item) -> str | None:
+    """Return "ops/test_unary" for a test of this package, None for others."""
+    return _name(item.path) if item.path.is_relative_to(PACKAGE) else None
+
+
+def _backend(item: pytest.Item) -> str:
+    """Return the backend that a test of this package runs on, or ""."""
+    return _told(item).get("backend", "")
+
+
+def _told(item: pytest.Item) -> dict[str, str]:
+    """Return what ``_about`` has said, or nothing of a test of others."""
+    told: Any = dict(item.user_properties).get("plugrad", {})
+    return dict(told)
+
+
+# --- running ---------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Skip what a fixture could not set up for a reason that is no fault."""
+    return (yield from _excused(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Skip what is no fault; note which kernels had no implementation."""
+    backend = _backend(item)
+    if not backend:
+        return (yield)
+    import plugrad as pg
+
+    before = pg.engine().detours
+    try:
+        return (yield from _excused(item))
+    finally:
+        ran = [
+            [kernel, how, count - before.get((kernel, name, how), 0)]
+            for (kernel, name, how), count in pg.engine().detours.items()
+            if name == backend and count > before.get((kernel, name, how), 0)
+        ]
+        if ran:
+            item.user_properties.append(("plugrad-detours", ran))
+
+
+def _excused(item: pytest.Item) -> Generator[None, Any, Any]:
+    try:
+        return (yield)
+    except Exception as error:
+        if backend := _backend(item):
+            from .excuses import excuse
+
+            if reason := excuse(error, backend):
+                pytest.skip(reason)
+        raise

@@ -1,53 +1,65 @@
 """Backends made of cpu's kernels, to test the engine with several at once."""
 
+from __future__ import annotations
+
 import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import plugrad as pg
-from plugrad._registry import registry
-from plugrad.plugin import Backend, Runtime
+from plugrad.plugin import Backend, Runtime, runtime
 
 from .primitives import DATA_DEPENDENT, HOST, PRIMITIVES
+
+Array = np.ndarray[Any, Any]
 
 
 class CountingArrays:
     """Every upload is a copy, and counted."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.uploads = 0
 
-    def upload(self, values):
+    def upload(self, values: Array) -> Array:
         self.uploads += 1
         return np.array(values)
 
-    def download(self, native):
+    def download(self, native: Array) -> Array:
         return np.array(native)
 
-    def nbytes(self, native):
+    def nbytes(self, native: Array) -> int:
         return native.nbytes
 
 
 @contextlib.contextmanager
-def toy(name="toy", *, without=(), extra=None, **more):
+def toy(
+    name: str = "toy",
+    *,
+    without: Collection[str] = (),
+    extra: Mapping[str, Callable[..., Any]] | None = None,
+    **more: Any,
+) -> Iterator[CountingArrays]:
     """Register a copy of cpu under another name, less some kernels; give its arrays."""
     arrays = CountingArrays()
-    cpu = registry.open("cpu").table
-    kernels = {k: f for k, f in cpu.items() if k not in without} | (extra or {})
-    runtime = lambda: Runtime(arrays=arrays, kernels=kernels, **more)
-    pg.register_backend(Backend(name, open=runtime, priority=-1))
+    cpu = pg.get_kernels_for_backend("cpu")
+    wrap = runtime("cpu").wrap
+    kernels = {k: wrap(f) for k, f in cpu.items() if k not in without}
+    kernels.update(extra or {})
+    made = lambda: Runtime(arrays=arrays, kernels=kernels, **more)
+    pg.register_backend(Backend(name, open=made, priority=-1))
     try:
         yield arrays
     finally:
         pg.remove_backend(name)
 
 
-def only_primitives():
+def only_primitives() -> contextlib.AbstractContextManager[Any]:
     """Register cpu's primitives, and nothing else, under another name."""
-    cpu = registry.open("cpu")
     return toy(
         "primitives",
-        without=set(cpu.table) - set(PRIMITIVES),
-        dtypes=cpu.runtime.dtypes,
+        without=set(pg.get_kernels_for_backend("cpu")) - set(PRIMITIVES),
+        dtypes=runtime("cpu").dtypes,
         host="cpu",
         host_kernels=[*DATA_DEPENDENT, *HOST],
     )

@@ -59,6 +59,35 @@ def view(x: Array, windows: Windows) -> Array:
     )
 
 
+def pixels(x: Array) -> Array:
+    """View the channels of a place as one element, which NumPy moves in one piece."""
+    x = np.ascontiguousarray(x)
+    return x.view(f"V{x.itemsize * x.shape[-1]}")[..., 0]
+
+
+def read(x: Array, place: Index, room: Array) -> Array:
+    """Return what lies at a place, copied to ``room`` if many pixels are apart."""
+    if place[-1].step == 1 or room.size < 4096:
+        return x[place]
+    pixels(room)[...] = pixels(x)[place]
+    return room
+
+
+def add(x: Array, place: Index, y: Array, room: Array) -> None:
+    """Add ``y`` to what lies at a place, by way of ``room`` as in ``read``."""
+    total = read(x, place, room)
+    np.add(total, y, out=total)
+    if total is room:
+        pixels(x)[place] = pixels(room)
+
+
+def lined(row: Array, x: Array) -> Array:
+    """Repeat ``[c]`` beside ``x`` as ``[q, c]``: NumPy is slow along few channels."""
+    if row.ndim > 1 or x.ndim < 3 or row.shape != x.shape[-1:]:
+        return row
+    return np.repeat(row[None], x.shape[-2], 0)
+
+
 def flat(x: Array) -> Array:
     """Return a matrix whose rows are the channels of each place."""
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])

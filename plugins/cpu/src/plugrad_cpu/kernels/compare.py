@@ -3,6 +3,8 @@
 import numpy as np
 from plugrad.plugin import KernelTable
 
+from ..arrays import Array
+
 kernels = KernelTable(
     BitwiseAnd=np.bitwise_and,
     BitwiseNot=np.invert,
@@ -20,5 +22,19 @@ kernels = KernelTable(
     LogicalXor=np.logical_xor,
     NotEqual=np.not_equal,
     RightShift=np.right_shift,
-    Select=np.where,
 )
+
+
+@kernels("Select")
+def select(condition: Array, a: Array, b: Array) -> Array:
+    """Choose by bits.
+
+    ``where`` guesses which branch comes next, and takes ten times as long if it is
+    wrong half of the time.
+    """
+    if condition.size < 4096 or a.itemsize > 8 or a.dtype.hasobject:
+        return np.where(condition, a, b)
+    kind = np.dtype(f"i{a.itemsize}")
+    mask, other = condition.astype(kind), b.view(kind)
+    np.negative(mask, out=mask)
+    return ((mask & (a.view(kind) ^ other)) ^ other).view(a.dtype)

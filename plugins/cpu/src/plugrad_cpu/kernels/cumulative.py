@@ -22,14 +22,27 @@ def _accumulated(
     ufunc: Any, x: Array, axis: int, exclusive: bool, reverse: bool
 ) -> Array:
     x = x[(slice(None),) * axis + (slice(None, None, -1),)] if reverse else x
-    y = ufunc.accumulate(x, axis, WIDE.get(x.dtype, x.dtype)).astype(
-        x.dtype, copy=False
-    )
+    y = _running(ufunc, x, axis)
     if exclusive and y.size:
         along = np.moveaxis(y, axis, 0)
         along[1:] = along[:-1]  # NumPy takes care of the overlap
         along[0] = ufunc.identity
     return np.flip(y, axis) if reverse else y
+
+
+def _running(ufunc: Any, x: Array, axis: int) -> Array:
+    """Accumulate; across long rows one by one, as NumPy goes along short columns."""
+    dtype, n = WIDE.get(x.dtype, x.dtype), x.shape[axis]
+    if not n or x.size < 512 * n:
+        return ufunc.accumulate(x, axis, dtype).astype(x.dtype, copy=False)
+    y = np.empty(x.shape, x.dtype)
+    rows, onto = np.moveaxis(x, axis, 0), np.moveaxis(y, axis, 0)
+    total = rows[0].astype(dtype)
+    onto[0] = total
+    for row, into in zip(rows[1:], onto[1:], strict=True):
+        ufunc(total, row, out=total)
+        into[...] = total
+    return y
 
 
 @kernels("Cumsum")

@@ -1,7 +1,7 @@
 """Depthwise convolutions, tap by tap, in parts of the batch that fit the cache.
 
 The inner loop of NumPy should be long, so that the filter of a tap is repeated along
-the last axis of places, where these are neighbours in memory.
+the last axis of places, and places that are apart in memory are read into a room.
 Letters: n batch, p places of windows, c channels in, m channels out of each, t taps.
 """
 
@@ -10,7 +10,7 @@ from plugrad.geometry import Windows
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ._windows import batches, core, empty, flat, padded, seen, widened
+from ._windows import add, batches, core, empty, flat, padded, read, seen, widened
 
 kernels = KernelTable()
 
@@ -25,10 +25,9 @@ def conv(x: Array, filter: Array, *, geometry: Windows) -> Array:
         seeing, into = padded(_repeated(x[part], geometry), geometry), y[part]
         product = np.empty_like(into)
         for i, (row, tap) in enumerate(zip(rows, geometry.taps, strict=True)):
-            if i == 0:
-                np.multiply(seeing[seen(geometry, tap)], row, out=into)
-            else:
-                np.multiply(seeing[seen(geometry, tap)], row, out=product)
+            some = read(seeing, seen(geometry, tap), product)
+            np.multiply(some, row, out=product if i else into)
+            if i:
                 np.add(into, product, out=into)
     return y
 
@@ -44,11 +43,10 @@ def backprop_input(dy: Array, filter: Array, *, geometry: Windows) -> Array:
     dx.fill(0)
     for part in batches(dy):
         given, onto = dy[part], dx[part]
-        product = np.empty_like(given)
+        product, room = np.empty_like(given), np.empty_like(given)
         for row, tap in zip(rows, geometry.taps, strict=True):
             np.multiply(given, row, out=product)
-            read = onto[seen(geometry, tap)]
-            np.add(read, product, out=read)
+            add(onto, seen(geometry, tap), product, room)
     dx = dx[core(geometry)]
     return dx if k == c else dx.reshape(*shape, c, k // c).sum(-1, dx.dtype)
 
@@ -65,19 +63,17 @@ def backprop_filter(x: Array, dy: Array, *, geometry: Windows) -> Array:
         matrix = flat(product)
         ones = np.ones(len(matrix), dy.dtype)
         for row, tap in zip(dfilter, geometry.taps, strict=True):
-            np.multiply(seeing[seen(geometry, tap)], given, out=product)
+            some = read(seeing, seen(geometry, tap), product)
+            np.multiply(some, given, out=product)
             row += ones @ matrix
     c = geometry.in_shape[-1]
     return dfilter.reshape(*geometry.window, c, k // c)
 
 
 def _rows(filter: Array, windows: Windows) -> Array:
-    """Return the filter of each tap, ``[t, cm]``, or repeated along the last places."""
-    k = windows.out_shape[-1]
-    rows = filter.reshape(len(windows.taps), k)
-    if windows.strides[-1] > 1:
-        return rows
-    return np.repeat(rows[:, None], windows.out_shape[-2], 1)
+    """Return the filter of each tap, ``[t, q, cm]``, repeated along the last places."""
+    rows = filter.reshape(len(windows.taps), 1, windows.out_shape[-1])
+    return np.repeat(rows, windows.out_shape[-2], 1)
 
 
 def _repeated(x: Array, windows: Windows) -> Array:

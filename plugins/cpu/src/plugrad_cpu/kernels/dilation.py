@@ -8,7 +8,7 @@ from plugrad.plugin import KernelTable
 
 from ..arrays import Array
 from . import reduce
-from ._windows import Index, batches
+from ._windows import Index, batches, lined
 
 kernels = KernelTable()
 
@@ -55,12 +55,7 @@ def _largest(
 ) -> None:
     for _, at, here, there in _taps(windows):
         onto = y[here]
-        larger(onto, x[there] + _row(filter[at], onto), out=onto)
-
-
-def _row(row: Array, beside: Array) -> Array:
-    """Return ``[places, channels]``: NumPy's loops are slow over few channels."""
-    return np.repeat(row[None], beside.shape[2], axis=0)
+        larger(onto, x[there] + lined(filter[at], onto), out=onto)
 
 
 def _winners(x: Array, filter: Array, windows: Windows) -> Array:
@@ -75,7 +70,7 @@ def _winners(x: Array, filter: Array, windows: Windows) -> Array:
         hits = 0
         for number, at, here, there in taps:
             a, onto = x[part][there], found[part][here]
-            hit = a + _row(filter[at], a) == y[part][here]
+            hit = a + lined(filter[at], a) == y[part][here]
             hits += int(np.count_nonzero(hit))
             np.maximum(onto, hit * np.int32(number), out=onto)
         if x.dtype.kind == "f" and hits > np.count_nonzero(found[part]):
@@ -88,7 +83,7 @@ def _decide(x: Array, filter: Array, y: Array, found: Array, taps: list[Tap]) ->
     most = np.full(y.shape, -np.inf, x.dtype)
     for number, at, here, there in taps:
         a = x[there]
-        b = _row(filter[at], a)
+        b = lined(filter[at], a)
         total = a + b
         error = _error(a, b, total)
         hit = total == y[here]

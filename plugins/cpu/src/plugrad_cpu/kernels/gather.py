@@ -82,9 +82,14 @@ def added(x: Array, ids: Array, count: int) -> Array:
     y = np.zeros((count, width), dtype)
     table = x.reshape(m, width)
     if width >= 512:
-        for i, row in zip(ids.tolist(), table, strict=True):
-            into = y[i]
-            np.add(into, row, into)
+        seen = np.zeros(count, bool)
+        seen[ids] = True
+        if np.count_nonzero(seen) == m:
+            y[ids] = table
+        else:
+            for i, row in zip(ids.tolist(), table, strict=True):
+                into = y[i]
+                np.add(into, row, into)
     elif width:
         flat, columns, step = y.reshape(-1), np.arange(width), CHUNK // width
         for at in range(0, m, step):

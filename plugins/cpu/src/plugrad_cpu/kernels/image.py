@@ -7,6 +7,7 @@ from plugrad.geometry import Rotation
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
+from ._windows import batches
 
 kernels = KernelTable()
 
@@ -19,12 +20,16 @@ def from_pixels(pixels: Array, *, num_channels: int) -> Array:
 
 @kernels("Draw")
 def draw(image: Array) -> Array:
-    """Scale, round and clip; NaN is black."""
+    """Scale and round; clip if there is need to. NaN is black."""
     if image.dtype.kind != "f":
         return np.clip(image.astype(np.int32), 0, 255)
-    return np.nan_to_num(np.rint(np.clip(image, 0, 1) * 255), copy=False).astype(
-        np.int32
-    )
+    y = np.empty(image.shape, np.int32)
+    for part in batches(image, 1 << 18):
+        some = np.rint(image[part] * image.dtype.type(255))
+        if not (some.min(initial=0) >= 0 and some.max(initial=0) <= 255):
+            some = np.nan_to_num(np.clip(some, 0, 255))
+        y[part] = some
+    return y
 
 
 @kernels("FlipLeftRight")

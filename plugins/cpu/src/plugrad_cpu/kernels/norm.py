@@ -4,6 +4,7 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
+from ._windows import lined
 from .reduce import along
 
 kernels = KernelTable()
@@ -45,11 +46,11 @@ def fused_batch_norm(
     """In place but for the first difference."""
     factor = 1 / np.sqrt(_wide(variance) + epsilon)
     if scale is not None:
-        factor *= scale
-    y = _wide(x) - mean
-    y *= factor
+        factor = factor * scale  # which may have more axes
+    y = _wide(x) - lined(mean, x)
+    y *= lined(factor, x)
     if offset is not None:
-        y += offset
+        y += lined(offset, x)
     return y.astype(x.dtype, copy=False)
 
 
@@ -90,7 +91,13 @@ def _norm(x: Array, radius: int, bias: float, alpha: float) -> Array:
 
 
 def _band(x: Array, radius: int) -> Array:
-    """Sum over the channels at most ``radius`` away."""
+    """Sum over the channels at most ``radius`` away; BLAS does it if they are few."""
+    c = x.shape[-1]
+    if c <= 256:
+        below = np.tri(c, c, radius, x.dtype)
+        total = x @ (below * below.T)
+        if not np.isnan(np.max(total, initial=0)):  # as of infinity times 0
+            return total
     total = x.copy()
     for shift in range(1, min(radius, x.shape[-1] - 1) + 1):
         total[..., shift:] += x[..., :-shift]

@@ -8,7 +8,7 @@ from plugrad.geometry import Windows
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ._windows import batches, core, empty, padded, seen, widened
+from ._windows import add, batches, core, empty, padded, read, seen, widened
 
 kernels = KernelTable()
 
@@ -30,21 +30,20 @@ def max_pool(x: Array, *, geometry: Windows) -> Array:
 def max_pool_grad(dy: Array, x: Array, y: Array, *, geometry: Windows) -> Array:
     """Hand each cotangent to the first tap that has the maximum.
 
-    Cotangents are masked as bits: infinite ones times False would be NaN.
+    Cotangents are chosen as bits: infinite ones times False would be NaN.
     """
     dx = empty(x.shape, geometry, dy.dtype)
     dx.fill(0)
-    bits = np.dtype(f"i{dy.itemsize}")
-    for part in batches(x):
-        onto, top, rest = dx[part], y[part], dy[part].copy()
-        seeing, left = padded(x[part], geometry, np.nan), rest.view(bits)
+    for part in batches(x) if x.size else ():
+        seeing, onto = padded(x[part], geometry, np.nan), dx[part]
+        top, left = y[part], dy[part].copy().view(f"i{dy.itemsize}")
+        some, into = np.empty(top.shape, x.dtype), np.empty(top.shape, dy.dtype)
         for tap in geometry.taps:
             place = seen(geometry, tap)
-            hit = (seeing[place] == top).astype(bits)
-            mine = np.bitwise_and(left, np.negative(hit, out=hit), out=hit)
-            np.bitwise_xor(left, mine, out=left)
-            read = onto[place]
-            np.add(read, mine.view(dy.dtype), out=read)
+            mine = (read(seeing, place, some) == top).astype(left.dtype)
+            np.multiply(mine, left, out=mine)
+            np.subtract(left, mine, out=left)
+            add(onto, place, mine.view(dy.dtype), into)
     return dx[core(geometry)]
 
 
@@ -102,11 +101,14 @@ def max_pool_with_argmax(
     inside = padded(np.ones((1, *x.shape[1:-1], 1), bool), geometry, False)
     least = np.nan if x.dtype.kind == "f" else 0
     seeing = padded(x, geometry, least)
-    indices = np.full(y.shape, -1, np.int32)
+    indices, some = np.full(y.shape, -1, np.int32), np.empty(y.shape, x.dtype)
+    there = np.empty((images, *y.shape[1:]), np.int32)
     for tap in reversed(geometry.taps):
         place = seen(geometry, tap)
-        hit = (seeing[place] == y) & inside[place]
-        np.copyto(indices, address[place], where=hit)
+        hit = (read(seeing, place, some) == y) & inside[place]
+        mask = np.negative(hit, dtype=np.int32)  # choose by bits: see Select
+        mask &= indices ^ read(address, place, there)
+        indices ^= mask
     return y, indices
 
 

@@ -4,7 +4,8 @@ Columns and channels lie in one axis, so that what is read in one go is long.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from plugrad.geometry import Resizing
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ._windows import batches
+from ._windows import batches, blocks
 from .gather import out_of_range
 
 kernels = KernelTable()
@@ -22,22 +23,48 @@ kernels = KernelTable()
 
 @kernels("ResizeBilinear")
 def resize_bilinear(images: Array, *, geometry: Resizing) -> Array:
-    """Weigh the two ends of each place."""
-    return _taken(images, geometry, _ends(geometry, _dtype(images)))
+    """Make as many rows at a time as fit the cache, with all that is on the way."""
+    (n, h, w, c), shape, dtype = geometry.in_shape, geometry.out_shape, _dtype(images)
+    if (h, w) == shape[1:3]:
+        return images
+    (top, bottom, down), (left, right, across) = geometry.linear
+    down, across = down.astype(dtype)[:, None], across.astype(dtype).repeat(c)
+    before, behind = _columns(left, c), _columns(right, c)
+    x, y = images.reshape(n, h, w * c), np.empty(shape, images.dtype)
+    for block in blocks(shape, max(w, shape[2]) * c * dtype.itemsize, 1 << 18):
+        some, into, rows = x[block[0]].astype(dtype, copy=False), y[block], block[1]
+        if h != shape[1]:
+            ends = some.take(top[rows], 1), some.take(bottom[rows], 1)
+            some = _mix(*ends, down[rows])
+        else:
+            some = some[:, rows]
+        if w != shape[2]:
+            some = _mix(before(some), behind(some), across)
+        into[...] = some.reshape(into.shape)
+    return y
 
 
 @kernels("ResizeBilinearGrad")
 def resize_bilinear_grad(
     images: Array | None, dy: Array, *, geometry: Resizing
 ) -> Array:
-    """Put the weighed cotangent of each place to both of its ends."""
-    return _put_back(dy, geometry, _ends(geometry, _dtype(dy)))
+    """Put the weighed cotangent of each place to both of its ends, if there are two."""
+    tables = []
+    for low, high, share in geometry.linear:
+        between, share = np.flatnonzero(low < high), share.astype(_dtype(dy))
+        rest = np.where(low < high, 1 - share, 1)
+        first = np.arange(len(low)), low, rest
+        tables.append([first, (between, high[between], share[between])])
+    return _put_back(dy, geometry, tables)
 
 
 @kernels("ResizeNearestNeighbor")
 def resize_nearest_neighbor(images: Array, *, geometry: Resizing) -> Array:
-    """Read rows and columns."""
-    return _taken(images, geometry, _ends(geometry))
+    """Read columns, and rows: first what leaves less to read."""
+    (n, h, w, c), (rows, columns) = geometry.in_shape, geometry.nearest
+    x, read = images.reshape(n, h, w * c), _columns(columns, c)
+    y = read(x).take(rows, 1) if len(rows) > h else read(x.take(rows, 1))
+    return y.reshape(geometry.out_shape)
 
 
 @kernels("ResizeNearestNeighborGrad")
@@ -45,7 +72,9 @@ def resize_nearest_neighbor_grad(
     images: Array | None, dy: Array, *, geometry: Resizing
 ) -> Array:
     """Put each cotangent to the pixel that was read."""
-    return _put_back(dy, geometry, _ends(geometry))
+    ones = np.ones(max(dy.shape[1:3]), _dtype(dy))
+    tables = [[(np.arange(len(at)), at, ones)] for at in geometry.nearest]
+    return _put_back(dy, geometry, tables)
 
 
 def _dtype(x: Array) -> np.dtype:
@@ -53,82 +82,62 @@ def _dtype(x: Array) -> np.dtype:
     return np.dtype(np.float32) if x.dtype == np.float16 else x.dtype
 
 
-def _ends(geometry: Resizing, dtype: np.dtype | None = None) -> list[list[Any]]:
-    """Return, for rows and columns, what is read at each place, and with what weights.
+def _columns(index: Array, c: int) -> Callable[[Array], Array]:
+    """Return what reads columns of ``[n, rows, columns and channels]``.
 
-    The nearest pixel, without a weight, unless a dtype for weights is given.
+    Those of few channels go number by number: NumPy is slow at short pieces.
     """
-    if dtype is None:
-        return [[(index, None)] for index in geometry.nearest]
-    rows, columns = (
-        [(low, (1 - share).astype(dtype)), (high, share.astype(dtype))]
-        for low, high, share in geometry.linear
-    )
-    c = geometry.in_shape[3]
-    return [[(i, w[:, None]) for i, w in rows], [(i, w.repeat(c)) for i, w in columns]]
+    if c < 4:
+        numbers = _channels(index, c)
+        return lambda x: x.take(numbers, 2)
+
+    def read(x: Array) -> Array:
+        n, h, _ = x.shape
+        return x.reshape(n, h, -1, c).take(index, 2).reshape(n, h, -1)
+
+    return read
 
 
-def _flat(index: Array, axis: int, geometry: Resizing) -> Array:
-    """Return columns as indices of columns and channels."""
-    c = geometry.in_shape[3]
-    return index if axis == 1 else (index[:, None] * c + np.arange(c)).ravel()
+def _channels(index: Array, c: int) -> Array:
+    """Return the numbers of all channels of columns."""
+    return (index[:, None] * c + np.arange(c)).ravel()
 
 
-def _by_axis(step: Any, x: Array, shape: tuple[int, ...]) -> Array:
-    """Take each axis that changes a step, first that which leaves less to do."""
-    _, h, w, c = x.shape
-    axes = [1, 2] if shape[1] * w < h * shape[2] else [2, 1]
-    axes = [axis for axis in axes if shape[axis] != x.shape[axis]]
-    if not axes:
-        return x
-    y = np.empty(shape, x.dtype)
-    for part in batches(y if y.size > x.size else x):
-        some = x[part].astype(_dtype(x), copy=False)
-        some = some.reshape(len(some), h, w * c)
-        for axis in axes:
-            some = step(some, axis)
-        y[part] = some.reshape(len(some), *shape[1:])
-    return y
+def _put_back(dy: Array, geometry: Resizing, ends: list[Any]) -> Array:
+    """Add up what was read from one place, along one axis after the other.
+
+    ``ends`` has, for rows and columns, tables of places, what was read, and weights.
+    """
+    (_, h, w, c), (_, height, width, _) = geometry.in_shape, geometry.out_shape
+    passes = [_passes(tables, axis, c) for axis, tables in enumerate(ends, 1)]
+    dx = np.empty(geometry.in_shape, dy.dtype)
+    for part in batches(dy if dy.size > dx.size else dx):
+        some = dy[part].astype(_dtype(dy), copy=False)
+        some = some.reshape(len(some), height, width * c)
+        for axis, size in enumerate((h, w * c), 1):
+            if some.shape[axis] != size:
+                x, shape = some, [*some.shape]
+                shape[axis] = size
+                some = np.zeros(shape, x.dtype)
+                for read, to, weights in passes[axis - 1]:
+                    some[(slice(None),) * axis + (to,)] += read(x) * weights
+        dx[part] = some.reshape(dx[part].shape)
+    return dx
 
 
-def _taken(images: Array, geometry: Resizing, ends: list[list[Any]]) -> Array:
-    """Add up what is read at each place."""
-    tables = [
-        [(_flat(at, axis, geometry), weights) for at, weights in some]
-        for axis, some in enumerate(ends, 1)
-    ]
-
-    def take(x: Array, axis: int) -> Array:
-        parts = []
-        for at, weights in tables[axis - 1]:
-            some = x.take(at, axis)
-            parts.append(some if weights is None else np.multiply(some, weights, some))
-        for some in parts[1:]:
-            parts[0] += some
-        return parts[0]
-
-    return _by_axis(take, images, geometry.out_shape)
-
-
-def _put_back(dy: Array, geometry: Resizing, ends: list[list[Any]]) -> Array:
-    """Add up what was read from the same place."""
-    sizes = (geometry.in_shape[1], geometry.in_shape[2] * geometry.in_shape[3])
-    passes: list[list[Any]] = [[], []]
-    for axis, tables in enumerate(ends, 1):
-        for index, weights in tables:
-            for run in _runs(index):
-                at, to = (_flat(i, axis, geometry) for i in (run, index[run]))
-                passes[axis - 1].append((at, weights, _range(to)))
-
-    def put(x: Array, axis: int) -> Array:
-        y = np.zeros([*x.shape[:axis], sizes[axis - 1], *x.shape[axis + 1 :]], x.dtype)
-        lead = (slice(None),) * axis
-        for at, weights, to in passes[axis - 1]:
-            some = x.take(at, axis)
-            y[(*lead, to)] += some if weights is None else some * weights[at]
-        return y
-
-    return _by_axis(put, dy, geometry.in_shape)
+def _passes(tables: list[Any], axis: int, c: int) -> list[tuple[Any, Any, Array]]:
+    """Return what to read, where to add it, no place twice, and with what weights."""
+    found: list[tuple[Any, Any, Array]] = []
+    for places, index, weights in tables:
+        for run in _runs(index):
+            at, to, some = places[run], index[run], weights[run]
+            if axis == 1:
+                read = itemgetter((slice(None), _range(at)))
+                found.append((read, _range(to), some[:, None]))
+            else:
+                to = _range(_channels(to, c))
+                found.append((_columns(at, c), to, some.repeat(c)))
+    return found
 
 
 def _runs(index: Array) -> Iterator[Array]:
@@ -140,9 +149,11 @@ def _runs(index: Array) -> Iterator[Array]:
 
 
 def _range(index: Array) -> Array | slice:
-    """Return neighbours as a slice, which is faster."""
-    first, last = (index[0], index[-1]) if len(index) else (0, -1)
-    return slice(first, last + 1) if last - first + 1 == len(index) else index
+    """Return indices at equal distances as a slice, which is faster."""
+    step = int(index[1] - index[0]) if len(index) > 1 else 1
+    if not len(index) or step < 1 or (np.diff(index) != step).any():
+        return index
+    return slice(int(index[0]), int(index[-1]) + 1, step)
 
 
 # --- reading at places -----------------------------------------------------------

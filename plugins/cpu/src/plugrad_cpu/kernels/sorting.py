@@ -28,15 +28,16 @@ def _chosen(x: Array, k: int) -> Array:
     """Return the places of the ``k`` largest; of equal ones at the end the first."""
     n = x.shape[-1]
     least = np.partition(x, n - k, -1)[..., n - k : n - k + 1]
-    more, same = x > least, x == least
-    if x.dtype.kind == "f":
-        nan, end = np.isnan(x), np.isnan(least)
-        more |= nan & ~end
-        same |= nan & end
-    room = k - np.count_nonzero(more, -1, keepdims=True)
-    if (np.count_nonzero(same, -1, keepdims=True) > room).any():
-        same &= same.cumsum(-1) <= room
-    return (np.flatnonzero(more | same) % n).astype(np.int32).reshape(*x.shape[:-1], k)
+    hit = x >= least
+    nan = x.dtype.kind == "f" and np.isnan(np.maximum.reduce(x, None, initial=0))
+    if nan or np.count_nonzero(hit) > least.size * k:
+        more, same = x > least, x == least
+        if nan:
+            more |= np.isnan(x) & ~np.isnan(least)
+            same |= np.isnan(x) & np.isnan(least)
+        room = k - np.count_nonzero(more, -1, keepdims=True)
+        hit = more | (same & (same.cumsum(-1) <= room))
+    return (np.flatnonzero(hit) % n).astype(np.int32).reshape(*x.shape[:-1], k)
 
 
 def _descending(x: Array) -> Array:

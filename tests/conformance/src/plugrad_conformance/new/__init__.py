@@ -25,7 +25,7 @@ import plugrad as pg
 from plugrad.plugin import GROUP
 
 TEMPLATES = Path(__file__).parent / "templates"
-LONGEST = 30  # letters of a name, so that the lines it is in stay under 88 columns
+LONGEST = 20  # letters of a name, so that the lines it is in stay under 88 columns
 OURS = ("conformance", "core", "cpu", "opencl", "plugrad", "wasm")
 
 
@@ -104,14 +104,14 @@ def _check_free(command: str, name: str, distribution: str, module: str) -> None
     taken = ""
     if name in OURS:
         taken = "plugrad's own"
-    elif name in pg.backends() and command == "new":
-        taken = "a backend that is installed"
     elif found := _installed(name, distribution):
         taken = f"that of {found}, which is installed"
     elif module in sys.stdlib_module_names:
         taken = "a module of Python's"
     elif importlib.util.find_spec(module) is not None:
         taken = f"taken: `import {module}` finds something here"
+    elif command == "new" and name in pg.backends():
+        taken = "that of a backend here"
     if taken:
         raise ValueError(f"{command}: the name {name!r} is {taken}; take another")
 

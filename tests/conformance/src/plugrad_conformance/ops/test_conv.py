@@ -4,9 +4,8 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad import geometry
-from plugrad._registry import registry
 
-from ..check import check_gradients
+from ..check import check_gradients, held
 from ..toy import toy
 
 RNG = np.random.default_rng(0)
@@ -37,13 +36,6 @@ def reference(x, filter, before, places, *, strides=1, dilations=1, groups=1, **
 def name(value):
     """Return how a value is called in the name of a test."""
     return getattr(value, "__name__", str(value))
-
-
-def held(backend, *dtypes):
-    """Skip where the backend has no such dtype."""
-    names = {str(dtype) for dtype in registry.open(backend).dtypes}
-    if not names.issuperset(dtypes):
-        pytest.skip(f"{backend} lacks one of {dtypes}")
 
 
 C1, C2, C3 = pg.conv1d, pg.conv2d, pg.conv3d

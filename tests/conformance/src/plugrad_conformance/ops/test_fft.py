@@ -3,20 +3,12 @@
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad._registry import registry
 
-from ..check import check_complex_gradients
+from ..check import check_complex_gradients, held
 from ..toy import toy
 
 RNG = np.random.default_rng(0)
 fft = pg.fft
-
-
-def held(backend, *dtypes):
-    """Skip where the backend has no such dtype."""
-    names = {str(dtype) for dtype in registry.open(backend).dtypes}
-    if not names.issuperset(dtypes):
-        pytest.skip(f"{backend} lacks one of {dtypes}")
 
 
 def draw(*shape, real=False):

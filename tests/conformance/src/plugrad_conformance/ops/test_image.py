@@ -5,7 +5,6 @@ import math
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad import _context
 from plugrad.geometry import Rotation
 
 from ..check import check_gradients
@@ -17,7 +16,6 @@ from .moves import (
     check_parts,
     check_values,
     decomposed,
-    specs_hold,
 )
 
 RNG = np.random.default_rng(0)
@@ -44,7 +42,7 @@ FROM = [
 @pytest.mark.parametrize(("pixels", "channels", "expected"), FROM)
 def test_from_pixels(pixels, channels, expected, backend):
     expected = expected.astype(np.int32)
-    with _context.observing(specs_hold):
+    with pg.debug(finite=False):
         y = pg.image.from_pixels(pixels, channels)
     np.testing.assert_array_equal(y.numpy(), expected, strict=True)
     with decomposed("FromPixels"):
@@ -103,9 +101,7 @@ TO = [
 @pytest.mark.parametrize(("image", "expected"), TO)
 def test_to_pixels(image, expected, backend):
     expected = np.asarray(expected).astype(np.uint8)
-    with _context.observing(
-        lambda kernel, *rest: kernel.name == "Draw" and specs_hold(kernel, *rest)
-    ):
+    with pg.debug(finite=False):
         y = pg.image.to_pixels(image)
     np.testing.assert_array_equal(y, expected, strict=True)
     with decomposed("Draw"):
@@ -259,12 +255,11 @@ def test_three_colours_to_fill_four_channels_are_opaque(backend):
 
 def test_tables_of_rotations_are_kept(backend):
     x = np.zeros((1, 4, 4, 1), "float32")
-    seen = []
-    look = lambda k, xs, attrs, ys: seen.append(attrs.get("geometry"))
-    with _context.observing(look):
+    with pg.profile() as seen:
         pg.image.rotate_with_offset(x, 1.0)
         pg.image.rotate_with_offset(x, 1)
-    first, second = (g for g in seen if g is not None)
+    found = [run.attrs.get("geometry") for run in seen.records]
+    first, second = (g for g in found if g is not None)
     assert first is second
     assert isinstance(first, Rotation)
 
@@ -355,7 +350,7 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("call", "message"), ERRORS, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize(("call", "message"), ERRORS)
 def test_errors(call, message, backend):
     with pytest.raises(ValueError, match=rf"^image\.\w+: .*{message}"):
         call()

@@ -5,19 +5,11 @@ import math
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad._registry import registry
 
-from ..check import check_complex_gradients, check_gradients
+from ..check import check_complex_gradients, check_gradients, held
 
 RNG = np.random.default_rng(0)
 linalg = pg.linalg
-
-
-def held(backend, *dtypes):
-    """Skip where the backend has no such dtype."""
-    names = {str(dtype) for dtype in registry.open(backend).dtypes}
-    if not names.issuperset(dtypes):
-        pytest.skip(f"{backend} lacks one of {dtypes}")
 
 
 def real(*shape):

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad._registry import registry
 
-from ..check import check_gradients
+from ..check import check_gradients, held
 from ..toy import toy
 
 RNG = np.random.default_rng(0)
@@ -94,13 +93,6 @@ SMOOTH = ["sum", "prod", "mean", "max", "min", "var", "std", "logsumexp"]
 @pytest.fixture(params=CASES, ids=IDS)
 def case(request):
     return request.param
-
-
-def held(backend, *dtypes):
-    """Skip where the backend has no such dtype."""
-    names = {str(dtype) for dtype in registry.open(backend).dtypes}
-    if not names.issuperset(dtypes):
-        pytest.skip(f"{backend} lacks one of {dtypes}")
 
 
 # --- values ----------------------------------------------------------------------

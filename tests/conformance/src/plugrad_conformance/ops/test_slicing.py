@@ -185,9 +185,7 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"), ERRORS, ids=lambda v: str(v)[:40]
-)
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
 def test_errors(call, error, message, backend):
     with pytest.raises(error, match=message):
         call()

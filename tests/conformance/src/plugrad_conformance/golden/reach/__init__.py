@@ -79,3 +79,11 @@ FAMILIES = (
 )
 KERNELS = {name: row for family in FAMILIES for name, row in family.KERNELS.items()}
 OPS = {name: row for family in FAMILIES for name, row in family.OPS.items()}
+
+
+def family(name: str) -> str:
+    """Return the family of a kernel or an op: "conv" for "Conv2D"; "" if unreached."""
+    for module in FAMILIES:
+        if name in module.KERNELS or name in module.OPS:
+            return module.__name__.rpartition(".")[2]
+    return ""

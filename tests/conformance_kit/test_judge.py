@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 import pytest
-
-from .cases import Case, Handle, close, handles, is_thinned, names, total
-from .judge import Departure, Row, depart, judge, read
+from plugrad_conformance.golden.cases import (
+    Case,
+    Handle,
+    close,
+    handles,
+    is_thinned,
+    names,
+    total,
+)
+from plugrad_conformance.golden.judge import Departure, Row, depart, judge, read
 
 X = np.array([1.0, -2.0, 3.0], np.float32)
 untyped: Any = pg
@@ -101,7 +108,7 @@ def test_what_is_right_passes(case: Case, row: Row, backend: str) -> None:
         (FAILS, lambda x: np.add(X, X[:2]), "from outside"),
         (FAILS, lambda x: untyped.exp(x, x), "from outside"),
         (FAILS, lambda x: pg.run_kernel("Add", [x, pg.asarray(X[:2])], {}),
-         "ValueError by accident"),
+         "ValueError by accident|ValueError from outside"),
         (replace(FAILS, inputs={}, args=[X]), pg.square, "no ValueError or"),
     ],
 )  # fmt: skip

@@ -1,0 +1,57 @@
+"""Fill an environment: distributions that have nothing to do with us, and plugins."""
+
+from pathlib import Path
+
+# A light module that brings one of each.
+PLUGIN = """
+from plugrad.plugin import Backend, Extension, GradientPack, Kernel, hookimpl
+
+SWISH = Kernel("{name}.Swish", "x", out=lambda x: x)
+
+
+def open_it():
+    raise OSError("nobody opens it")
+
+
+@hookimpl
+def plugrad_backends():
+    return [Backend("{name}", open=open_it, priority=-9)]
+
+
+@hookimpl
+def plugrad_kernels():
+    kernels = {{"{name}.Swish": lambda x: x}}
+    return [Extension("cpu", open=lambda: kernels, contracts=[SWISH])]
+
+
+@hookimpl
+def plugrad_gradients():
+    return [GradientPack("{name}", open=lambda: {{"Relu": {{"x": lambda dy: dy}}}})]
+"""
+DESCRIPTION = "A long description.\n" * 200
+
+
+def distribution(site: Path, name: str, entry_points: str) -> None:
+    """Write what an installed distribution has beside its modules."""
+    info = site / f"{name.replace('-', '_')}-1.0.dist-info"
+    info.mkdir()
+    head = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n\n"
+    (info / "METADATA").write_text(head + DESCRIPTION)
+    (info / "RECORD").write_text("")
+    (info / "entry_points.txt").write_text(entry_points)
+
+
+def neighbours(site: Path, count: int) -> None:
+    """Install distributions, a third of them with entry points."""
+    for i in range(count):
+        text = f"[console_scripts]\nn{i} = neighbour_{i}:main\n" if i % 3 == 0 else ""
+        distribution(site, f"neighbour-{i}", text)
+
+
+def plugins(site: Path, count: int) -> None:
+    """Install plugins, each with a backend, an extension of cpu and a gradient pack."""
+    for i in range(count):
+        name = f"bench{i}"
+        (site / f"plugrad_{name}.py").write_text(PLUGIN.format(name=name))
+        entry_points = f"[plugrad.v1]\n{name} = plugrad_{name}\n"
+        distribution(site, f"plugrad-{name}", entry_points)

@@ -1,0 +1,162 @@
+"""plugrad's side of the workloads, on the backend that is given as argument."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import models
+import numpy as np
+import plugrad as pg
+from plugrad._registry import registry
+from serve import Case, Cases, serve
+
+Tensor = pg.Tensor
+cases = Cases()
+
+
+def main(backend: str) -> None:
+    """Serve on a backend; one that is asynchronous is waited for after each call."""
+    pg.set_backend(backend)
+    opened = registry.opened[backend]
+    wait = getattr(opened.runtime.arrays, "synchronize", None)
+    packages = ["plugrad", opened.owner.distribution, "numpy"]
+    serve(cases, packages, pg.asarray, lambda y: y.numpy(), wait)
+
+
+@cases("add_8")
+def _(a: Tensor, b: Tensor) -> Case:
+    return lambda: a + b
+
+
+@cases("grad_small")
+def _(x: Tensor) -> Case:
+    gradient = pg.grad(lambda x: pg.sum(pg.tanh(x * x + x)))
+    return lambda: gradient(x)
+
+
+@cases("custom_grad")
+def _(x: Tensor) -> Case:
+    @pg.custom_grad
+    def square(x: Tensor) -> Any:
+        return x * x, lambda dy: dy * 2 * x
+
+    both = pg.value_and_grad(lambda x: pg.sum(square(x)))
+    return lambda: both(x)
+
+
+@cases("exp_1m")
+def _(x: Tensor) -> Case:
+    return lambda: pg.exp(x)
+
+
+@cases("gelu_1m")
+def _(x: Tensor) -> Case:
+    return lambda: 0.5 * x * (1 + pg.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+
+@cases("add_bcast")
+def _(a: Tensor, b: Tensor) -> Case:
+    return lambda: a + b
+
+
+@cases("sum_rows")
+def _(x: Tensor) -> Case:
+    return lambda: pg.sum(x, axis=1)
+
+
+@cases("sum_cols")
+def _(x: Tensor) -> Case:
+    return lambda: pg.sum(x, axis=0)
+
+
+@cases("softmax")
+def _(x: Tensor) -> Case:
+    return lambda: pg.softmax(x)
+
+
+@cases("layernorm")
+def _(x: Tensor, scale: Tensor, offset: Tensor) -> Case:
+    return lambda: pg.layer_norm(x, scale, offset)
+
+
+@cases("matmul_512")
+@cases("matmul_1024")
+@cases("bmm")
+def _(a: Tensor, b: Tensor) -> Case:
+    return lambda: pg.matmul(a, b)
+
+
+@cases("conv3x3")
+@cases("conv1x1")
+def _(x: Tensor, w: Tensor) -> Case:
+    return lambda: pg.conv2d(x, w, pad="same")
+
+
+@cases("dwconv3x3")
+def _(x: Tensor, w: Tensor) -> Case:
+    return lambda: pg.depthwise_conv2d(x, w, pad="same")
+
+
+@cases("maxpool")
+def _(x: Tensor) -> Case:
+    return lambda: pg.max_pool(x, 2)
+
+
+@cases("transpose")
+def _(x: Tensor) -> Case:
+    turned = lambda: pg.permute_dims(x, (2, 0, 1))
+    if not turned().numpy().flags.c_contiguous:  # a view: nothing has been moved
+        return lambda: pg.asarray(np.ascontiguousarray(turned().numpy()), copy=False)
+    return turned
+
+
+@cases("concat")
+def _(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Case:
+    return lambda: pg.concat([a, b, c, d], axis=2)
+
+
+@cases("gather")
+def _(x: Tensor, indices: Tensor) -> Case:
+    return lambda: pg.take(x, indices, axis=0)
+
+
+def _training(model: Callable[..., Tensor]) -> Callable[..., Case]:
+    def make(x: Tensor, labels: Tensor, **weights: Tensor) -> Case:
+        variables = [pg.Variable(w) for w in weights.values()]
+        loss = lambda: pg.losses.sparse_softmax_cross_entropy(
+            labels, model(variables, x)
+        )
+
+        def step() -> list[Tensor]:
+            models.sgd(loss)
+            return [v.value for v in variables]
+
+        return step
+
+    return make
+
+
+cases["mlp_train"] = _training(models.mlp)
+cases["cnn_train"] = _training(models.cnn)
+
+
+@cases("mobilenet_v2")
+def _(layers: Any, x: Tensor, **weights: Tensor) -> Case:
+    return lambda: models.mobilenet(layers, weights, x)
+
+
+@cases("transformer")
+def _(x: Tensor, **weights: Tensor) -> Case:
+    gradient = pg.grad(lambda p: pg.mean(pg.square(models.block(p, x))))
+
+    def gradients() -> list[Tensor]:
+        found = gradient(weights)
+        return [found[name] for name in weights]
+
+    return gradients
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,70 @@
+"""Print what one op costs with no further plugin installed, and with 20.
+
+``a + b`` of 8x8 float32 on cpu, and a gradient, in fresh processes that take turns; the
+best of many short rounds in each. The two columns should differ by noise alone, since
+an op reads one flat table, however many plugins filled it::
+
+    python benchmarks/plugins.py [--rounds 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import neighbours
+
+OPS = """
+import json, timeit
+import numpy as np, plugrad as pg
+pg.set_backend("cpu")
+x = pg.asarray(np.ones((8, 8), "float32"))
+gradient = pg.grad(lambda x: pg.sum(pg.tanh(x * x + x)))
+cases = {"a + b": lambda: x + x, "exp(a)": lambda: pg.exp(x)}
+cases["gradient"] = lambda: gradient(x)
+best = {}
+for name, case in cases.items():
+    number = 200 if name == "gradient" else 5000
+    best[name] = min(timeit.repeat(case, number=number, repeat=40)) / number * 1e6
+print(json.dumps({"plugins": len(pg.engine().plugins), "us": best}))
+"""
+
+
+def once(path: str) -> dict[str, float]:
+    """Return the best times of a fresh process, in microseconds."""
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", OPS],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    rounds = parser.parse_args().rounds
+    ours = os.environ.get("PYTHONPATH", "")
+    with tempfile.TemporaryDirectory() as folder:
+        neighbours.plugins(Path(folder), 20)
+        runs = [
+            (once(ours), once(os.pathsep.join([folder, ours]))) for _ in range(rounds)
+        ]
+    few, many = runs[0][0]["plugins"], runs[0][1]["plugins"]
+    print(f"{'':10}  {few} plugins  {many} plugins  ratio")
+    for name in runs[0][0]["us"]:
+        less, more = (min(run[i]["us"][name] for run in runs) for i in (0, 1))
+        print(f"{name:10}  {less:6.2f} us  {more:7.2f} us  {more / less:5.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,441 @@
+"""Time the workloads on backends of plugrad and, in the same run, on other libraries.
+
+Every contestant is a process that stays open. All prepare one workload, then they take
+turns, round after round, and the best time of each counts: a busy machine slows all
+alike. Their results are compared, so that nothing wrong can win. A ratio is the time of
+a peer over ours: above 1, plugrad is faster::
+
+    python benchmarks/workloads.py --backend cpu --peers numpy,autograd
+    make peers  # installs torch, jax, autograd and TensorFlow.js
+    python benchmarks/workloads.py --backend wasm --peers tfjs --json wasm.json
+    python benchmarks/workloads.py --list
+
+Peers: torch; jax (what is about eagerness is not compiled; jax-jit compiles all);
+numpy; autograd; tfjs (its backend wasm in Node, which has one thread; tfjs-cpu is the
+one in JavaScript).
+Of a contestant alone nothing is compared.
+
+``--clock cpu`` counts the time that a process has worked, not that which has passed:
+the way to compare single threads on a machine that others use too.
+
+Map: contestants; measuring; comparing; what is printed; the command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import platform
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from peers import definitions
+from peers.definitions import WORKLOADS, Array
+
+HERE = Path(__file__).parent
+Times = dict[str, dict[str, float]]  # of a workload, by contestant
+PATIENCE = 600  # seconds until a contestant that does not answer is given up
+TOLERANCE = 2e-3  # of the largest number of each array; float32 through deep networks
+SLICE = 0.004  # seconds of one turn: short enough to run undisturbed, sometimes
+TURNS = 3  # at least
+
+# --- contestants -----------------------------------------------------------------
+
+KNOWN = ("torch", "jax", "jax-jit", "numpy", "autograd", "tfjs", "tfjs-cpu")
+
+
+def command(name: str, threads: int, python: str) -> list[str]:
+    """Return how to start a contestant; whatever is no peer is a backend of ours.
+
+    ``python`` is the interpreter of peers.
+    """
+    if name.startswith("tfjs"):
+        kind = name.partition("-")[2] or "wasm"
+        return ["node", str(HERE / "peers/tfjs.mjs"), kind]
+    library, _, option = name.partition("-")
+    arguments = {"torch": [str(threads)], "jax": [option]}
+    if name not in KNOWN:
+        library, arguments, python = "plugrad", {"plugrad": [name]}, sys.executable
+    script = HERE / f"peers/{library}_peer.py"
+    return [python, str(script), *arguments.get(library, [])]
+
+
+def environment(name: str, threads: int) -> dict[str, str]:
+    """Return the variables that give a contestant this number of threads."""
+    count = str(threads)
+    pools = ("OMP", "OPENBLAS", "MKL", "VECLIB")
+    found = {f"{pool}_NUM_THREADS": count for pool in pools}
+    found |= {"POCL_CPU_MAX_CU_COUNT": count, "POCL_MAX_PTHREAD_COUNT": count}
+    found |= {"JAX_PLATFORMS": "cpu", "NPROC": count}
+    if name == "wasm":
+        found["PLUGRAD_WASM_THREADS"] = count
+    paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, **found, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+class Contestant:
+    """A process that runs workloads when it is asked; ``error`` says why it is not."""
+
+    def __init__(self, name: str, threads: int, python: str) -> None:
+        self.name, self.error = name, ""
+        self.versions: dict[str, str] = {}
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  # close() closes it
+        self._process = subprocess.Popen(
+            command(name, threads, python),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=environment(name, threads),
+            text=True,
+            bufsize=1,
+        )
+        if processors := _processors(threads):
+            os.sched_setaffinity(self._process.pid, processors)
+        self.versions = self._answer().get("versions", {})
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Return the answer to a request; ``error`` is in it if there is none."""
+        if self.error:
+            return {"error": self.error}
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # the answer says why
+            self._process.stdin.write(json.dumps(request) + "\n")
+        return self._answer()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
+        self._log.close()
+
+    def _answer(self) -> dict[str, Any]:
+        stdout = self._process.stdout
+        assert stdout is not None
+        if not select.select([stdout], [], [], PATIENCE)[0]:
+            self.error = f"no answer for {PATIENCE} s"
+        elif line := stdout.readline():
+            return dict(json.loads(line))
+        else:
+            self._log.seek(0)
+            lines = self._log.read().strip().splitlines() or ["it ended without a word"]
+            self.error = next((x for x in lines if x.startswith("Error")), lines[-1])
+        return {"error": self.error}
+
+
+def _processors(threads: int) -> set[int]:
+    """Return as many processors as there are threads; none if there are no more."""
+    if not hasattr(os, "sched_getaffinity"):
+        return set()
+    mine = sorted(os.sched_getaffinity(0))
+    return set(mine[-threads:]) if threads < len(mine) else set()
+
+
+def start(
+    backends: Sequence[str], peers: Sequence[str], threads: int, python: str
+) -> list[Contestant]:
+    """Return the contestants; a peer that does not start is left out, and named."""
+    found = []
+    for name in [*backends, *peers]:
+        if name.startswith("tfjs") and shutil.which("node") is None:
+            print(f"{name} is left out: it needs Node.js", file=sys.stderr)
+            continue
+        one = Contestant(name, threads, python)
+        if not one.error:
+            found.append(one)
+            continue
+        one.close()
+        if name in backends:
+            raise SystemExit(f"backend {name!r} does not start: {one.error}")
+        print(f"{name} is left out: {one.error}", file=sys.stderr)
+        what = (
+            "benchmarks/peers/node_modules" if "tfjs" in name else ".venv/.group-bench"
+        )
+        print(f"  `make {what}` installs it", file=sys.stderr)
+    return found
+
+
+# --- measuring -------------------------------------------------------------------
+
+
+def run(
+    name: str, contestants: Sequence[Contestant], budget: float, clock: str
+) -> dict[str, Any]:
+    """Return the times of one workload in microseconds, and what went wrong.
+
+    ``budget`` is in seconds, for each contestant.
+    """
+    us: dict[str, float] = {}
+    errors: dict[str, str] = {}
+    results: dict[str, list[Array]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        inputs = definitions.write(name, Path(folder))
+        able = []
+        for one in contestants:
+            answer = one.ask(load=name, folder=folder)
+            if "error" in answer:
+                errors[one.name] = answer["error"]
+            elif "missing" not in answer:
+                able.append(one)
+                results[one.name] = _result(name, inputs, Path(folder))
+    _take_turns(able, budget, clock, us, errors)
+    return {"us": us, "errors": errors, "differ": differing(name, results)}
+
+
+def _take_turns(
+    able: list[Contestant],
+    budget: float,
+    clock: str,
+    us: dict[str, float],
+    errors: dict[str, str],
+) -> None:
+    """Fill ``us`` with the best times, ``errors`` with whoever cannot go on."""
+    spent = dict.fromkeys((one.name for one in able), 0.0)
+    turns = 0
+    while able := [
+        one
+        for one in able
+        if one.name not in errors and (turns < TURNS or spent[one.name] < budget)
+    ]:
+        turns += 1
+        for one in able:
+            start = perf_counter()
+            answer = one.ask(time=SLICE, clock=clock)
+            spent[one.name] += perf_counter() - start
+            if "error" in answer:
+                errors[one.name] = answer["error"]
+            else:
+                us[one.name] = min(us.get(one.name, math.inf), answer["us"])
+
+
+def _result(name: str, inputs: Mapping[str, Array], folder: Path) -> list[Array]:
+    """Return what a contestant has written: of training, how far the weights moved."""
+    found = np.fromfile(folder / "result.bin", np.float32)
+    if not WORKLOADS[name].trains:
+        return [found]
+    moved, end = [], 0
+    for key, before in inputs.items():
+        if key.startswith("w"):
+            begin, end = end, end + before.size
+            moved.append(found[begin:end] - before.ravel())
+    return moved
+
+
+# --- comparing -------------------------------------------------------------------
+
+
+def differing(name: str, results: Mapping[str, list[Array]]) -> dict[str, float]:
+    """Return who disagrees with most of the others, and by how much.
+
+    The distance is the largest over the arrays of a result, each in units of its
+    largest number. Of two contestants nobody knows who is wrong: both are returned.
+    """
+    most = 0.0 if WORKLOADS[name].exact else TOLERANCE
+    found = {}
+    for one, mine in results.items():
+        others = [_distance(mine, r) for other, r in results.items() if other != one]
+        near = sum(d <= most for d in others)
+        if 2 * near < len(others):
+            found[one] = min(others)
+    return found
+
+
+def _distance(mine: list[Array], other: list[Array]) -> float:
+    if [x.size for x in mine] != [x.size for x in other]:
+        return math.inf
+    pairs = zip(mine, other, strict=True)
+    far = [np.abs(a - b).max() / (np.abs(b).max() or 1) for a, b in pairs]
+    return float(max(far)) if np.isfinite(far).all() else math.inf
+
+
+def ratios(
+    us: Times, backends: Iterable[str], peers: Iterable[str]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the time of each peer over ours: by backend, peer and workload."""
+    peers = list(peers)
+    return {
+        ours: {
+            peer: {
+                name: found[peer] / found[ours]
+                for name, found in us.items()
+                if peer in found and ours in found
+            }
+            for peer in peers
+        }
+        for ours in backends
+    }
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    """Return the mean of ratios, if there are any."""
+    logs = [math.log(x) for x in values]
+    return math.exp(sum(logs) / len(logs)) if logs else None
+
+
+# --- what is printed -------------------------------------------------------------
+
+
+def machine(threads: int) -> dict[str, Any]:
+    """Return what the figures were measured on."""
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = [
+            x.partition(":")[2]
+            for x in info.read_text().splitlines()
+            if x.startswith("model name")
+        ]
+        cpu = lines[0].strip() if lines else cpu
+    return {
+        "cpu": cpu,
+        "processors": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "threads": threads,
+        "load": os.getloadavg()[0],  # of what else it has to do
+    }
+
+
+def table(report: Mapping[str, Any]) -> str:
+    """Return the times, then a column of ratios for each pair of backend and peer."""
+    names = list(report["contestants"])
+    pairs = [(ours, peer) for ours, of in report["ratios"].items() for peer in of]
+    heads = [f"{peer}/{ours}" for ours, peer in pairs]
+
+    def row(first: str, cells: Iterable[str], found: Iterable[float | None]) -> str:
+        parts = ["" if x is None else f"{x:.2f}" for x in found] or heads
+        wide = zip(parts, heads, strict=True)
+        right = "".join(f"{x:>{max(8, len(head) + 2)}}" for x, head in wide)
+        return f"{first:14}{''.join(f'{cell:>13}' for cell in cells)} {right}".rstrip()
+
+    lines = [row("us", names, [])]
+    for name, us in report["us"].items():
+        wrong = report["differ"].get(name, {})
+        cells = [_cell(us.get(one), one in wrong) for one in names]
+        by_pair = (report["ratios"][ours][peer].get(name) for ours, peer in pairs)
+        lines.append(row(name, cells, by_pair))
+    if pairs:
+        means = (report["geometric_means"][ours][peer] for ours, peer in pairs)
+        lines.append(row("geometric mean", [""] * len(names), means))
+    for name, wrong in report["differ"].items():
+        lines += [f"! {name}: {one} is off by {by:.1e}" for one, by in wrong.items()]
+    for name, errors in report["errors"].items():
+        lines += [f"- {name}: {one} cannot: {why}" for one, why in errors.items()]
+    return "\n".join(lines)
+
+
+def _cell(us: float | None, wrong: bool) -> str:
+    if us is None:
+        return "-"
+    digits = 0 if us >= 1000 else 1 if us >= 10 else 2
+    return f"{'! ' if wrong else ''}{us:,.{digits}f}"
+
+
+# --- the command line ------------------------------------------------------------
+
+
+def measure(given: argparse.Namespace) -> dict[str, Any]:
+    """Return everything that is known after a run; see the keys."""
+    budget = given.seconds / 10 if given.quick else given.seconds
+    contestants = start(given.backend, given.peers, given.threads, given.python)
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        for name in given.only:
+            found[name] = run(name, contestants, budget, given.clock)
+            _progress(f"{name}: {len(found)} of {len(given.only)}")
+    finally:
+        for one in contestants:
+            one.close()
+        _progress("")
+    us, errors, differ = (
+        {name: of[what] for name, of in found.items()}
+        for what in ("us", "errors", "differ")
+    )
+    peers = [one.name for one in contestants if one.name not in given.backend]
+    by_pair = ratios(_right(us, differ), given.backend, peers)
+    means = {
+        ours: {peer: geometric_mean(of.values()) for peer, of in by_peer.items()}
+        for ours, by_peer in by_pair.items()
+    }
+    return {
+        "machine": machine(given.threads),
+        "clock": given.clock,
+        "contestants": {one.name: one.versions for one in contestants},
+        "us": us,
+        "ratios": by_pair,
+        "geometric_means": means,
+        "differ": {name: of for name, of in differ.items() if of},
+        "errors": {name: of for name, of in errors.items() if of},
+    }
+
+
+def _right(us: Times, differ: Times) -> Times:
+    """Return the times of those whose results are right."""
+    return {
+        name: {one: time for one, time in of.items() if one not in differ[name]}
+        for name, of in us.items()
+    }
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the command line's options."""
+    names = lambda text: [name for name in text.split(",") if name]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backend", type=names, default=["cpu"], help="cpu,wasm,...")
+    parser.add_argument("--peers", type=names, default=[], help=",".join(KNOWN))
+    parser.add_argument("--only", type=names, default=[*WORKLOADS], help="workloads")
+    parser.add_argument("--threads", type=int, default=1, help="of every contestant")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each pair")
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the time")
+    parser.add_argument("--python", default=sys.executable, help="that has the peers")
+    parser.add_argument("--json", type=Path, help="where to write everything")
+    parser.add_argument("--list", action="store_true", help="print what is computed")
+    given = parser.parse_args(arguments)
+    for kind, chosen, known in (
+        ("workload", given.only, WORKLOADS),
+        ("peer", given.peers, KNOWN),
+    ):
+        for name in chosen:
+            if name not in known:
+                parser.error(f"unknown {kind} {name!r}; there are {', '.join(known)}")
+    if given.threads < 1:
+        parser.error(f"--threads is at least 1, not {given.threads}")
+    return given
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write; return 1 if results differ."""
+    given = options(arguments)
+    if given.list:
+        for name, workload in WORKLOADS.items():
+            print(f"{name:14} {workload.what}")
+        return 0
+    report = measure(given)
+    print(
+        f"{report['machine']['cpu']}, {given.threads} of "
+        f"{report['machine']['processors']} processors"
+    )
+    print(table(report))
+    if given.json:
+        given.json.write_text(json.dumps(report, indent=1) + "\n")
+    return 1 if report["differ"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

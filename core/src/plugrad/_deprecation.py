@@ -1,0 +1,63 @@
+"""How plugrad says that something will go, to whoever wrote the line that uses it.
+
+``docs/stability.md`` is the promise; this is its mechanism.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class PlugradDeprecationWarning(DeprecationWarning):
+    """Something that works and will go; the warning says when, and what to use."""
+
+
+def outside() -> int:
+    """Return the ``stacklevel`` with which a warning points out of plugrad."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _ours(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _ours(module: str) -> bool:
+    return module.partition(".")[0] == "plugrad"
+
+
+def warn_deprecated(what: str, *, since: str, until: str, use: str) -> None:
+    """Warn the first caller outside of plugrad that ``what`` will go.
+
+    Args:
+        what: As the caller wrote it, ``"Runtime(wrap=)"``.
+        since: The version that deprecates it.
+        until: The version that will no longer have it.
+        use: What to write instead.
+
+    """
+    warnings.warn(
+        f"{what} is deprecated since plugrad {since} and goes in {until}; use {use}",
+        PlugradDeprecationWarning,
+        stacklevel=outside(),
+    )
+
+
+def deprecated(*, since: str, until: str, use: str) -> Callable[[F], F]:
+    """Make every call of the decorated function warn, as ``warn_deprecated`` does."""
+
+    def mark(function: F) -> F:
+        what = f"{function.__qualname__}()"
+
+        @functools.wraps(function)
+        def warning(*args: Any, **kwargs: Any) -> Any:
+            warn_deprecated(what, since=since, until=until, use=use)
+            return function(*args, **kwargs)
+
+        return warning  # type: ignore[return-value]
+
+    return mark

@@ -1,0 +1,59 @@
+"""What a command of ``python -m plugrad`` answers, and how tables are printed."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+Row = dict[str, Any]
+
+
+class Answer(NamedTuple):
+    """What a command found: for programs, for people, and whether all is well."""
+
+    data: Any
+    text: str
+    well: bool
+
+
+def where(function: Any) -> str:
+    """Return the file and the line of a function, or its name if it is built in."""
+    function = inspect.unwrap(function)
+    while isinstance(function, functools.partial):
+        function = function.func
+    if code := getattr(function, "__code__", None):
+        return f"{code.co_filename}:{code.co_firstlineno}"
+    named = function if hasattr(function, "__name__") else type(function)
+    module = getattr(named, "__module__", None) or type(function).__module__
+    return f"{module}.{named.__name__} ({type(function).__name__})"
+
+
+def short(place: str) -> str:
+    """Return a place without the folder of ``sys.path`` that it is in."""
+    folders = [f"{folder}{os.sep}" for folder in sys.path if folder]
+    inside = [folder for folder in folders if place.startswith(folder)]
+    return place.removeprefix(max(inside, key=len, default=""))
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return aligned columns under their names; nothing for no rows."""
+    if not rows:
+        return ""
+    lines = [[*rows[0]], *([cell(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def cell(value: Any) -> str:
+    """Return one cell of a table."""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    text = " ".join(value) if isinstance(value, list) else str(value)
+    return " ".join(text.split())  # reasons may have several lines

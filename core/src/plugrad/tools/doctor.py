@@ -1,0 +1,330 @@
+"""``python -m plugrad doctor``: whether every plugin works, why not, and what to do.
+
+The plugins are loaded, opened and tested in a process of their own, because one may
+crash or hang. That process says whose code runs; if it ends, the rest is tried again
+without the guilty one.
+
+Map: ``doctor`` and the process; ``examine``, which that process runs; the test of a
+backend; what plugins do that they should not; advice; the text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from plugrad import _context, _discovery
+from plugrad._autodiff import grad
+from plugrad._deprecation import PlugradDeprecationWarning
+from plugrad._entries import (
+    BackendUnavailable,
+    Entry,
+    Phase,
+    Plugin,
+    described,
+    running,
+    turns,
+)
+from plugrad._hooks import GROUP, Backend, Extension
+from plugrad._kernel import suggest
+from plugrad._registry import registry
+from plugrad.ops import linalg, reduce
+from plugrad.ops._convert import asarray
+
+from .answer import Answer, Row
+from .installed import internals, shadows, unmet
+
+SLOW = 0.1  # seconds for a light module, beyond which doctor says something
+
+
+def doctor(options: argparse.Namespace) -> Answer:
+    """Try every plugin; say whether it works, why not, and what to do."""
+    data = examine() if options.in_process else _examined(options.timeout)
+    broken = any(row["state"] == "broken" for row in data["plugins"])
+    return Answer(data, _text(data), not (broken or data["environment"]))
+
+
+# --- the process -----------------------------------------------------------------
+
+
+def _examined(timeout: float) -> Row:
+    """Return what ``examine`` finds in another process, whatever becomes of it."""
+    guilty: dict[str, str] = {}
+    while True:
+        data, how, last = _tried(timeout, guilty)
+        if data is not None:
+            break
+        if not last or last in guilty:
+            raise BackendUnavailable(f"doctor: the examination {how}; see --in-process")
+        guilty[last] = how
+    for row in data["plugins"]:
+        if (name := row["distribution"]) in guilty:
+            reason = f"it {guilty[name]}"
+            row |= {"state": "broken", "phase": "failed", "reason": reason}
+            row["advice"] = _to_block(name, row["name"])
+    return data
+
+
+def _tried(timeout: float, without: Iterable[str]) -> tuple[Row | None, str, str]:
+    """Return what a new process finds, or how it ended and in whose code."""
+    blocked = ",".join([os.environ.get("PLUGRAD_BLOCK", ""), *without])
+    flags = ["-I"] if sys.flags.isolated else []
+    command = ["-m", "plugrad", "doctor", "--in-process", "--json"]
+    try:
+        done = subprocess.run(
+            [sys.executable, *flags, *command],
+            capture_output=True,
+            timeout=timeout,
+            env=os.environ | {"PLUGRAD_BLOCK": blocked},
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired as late:
+        how = f"did not come back within {timeout:g} s"
+        return None, how, _last(late.stderr or b"")
+    try:
+        return json.loads(done.stdout), "", ""
+    except ValueError:
+        code = done.returncode
+        how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return None, f"ended the process with {how}", _last(done.stderr)
+
+
+MARK = "doctor: in "  # on stderr, before a name: whose code runs now
+
+
+def _mark() -> None:
+    who = running[-1].distribution if running else ""
+    print(f"\n{MARK}{who}", file=sys.stderr, flush=True)
+
+
+def _last(stderr: bytes) -> str:
+    """Return whose code ran when a process ended."""
+    return stderr.decode(errors="replace").rpartition(f"\n{MARK}")[2].partition("\n")[0]
+
+
+# --- the examination -------------------------------------------------------------
+
+
+def examine() -> Row:
+    """Load, open and test everything that is installed; return what was found."""
+    with _watched():
+        _discovery.load()
+        for plugin in registry.plugins:
+            if plugin.seconds > SLOW:
+                plugin.note(
+                    f"takes {plugin.seconds:.2f} s to load; what is slow belongs "
+                    "behind `open`"
+                )
+        tests = {e: _tested(e) for p in registry.plugins for e in p.entries}
+    return {
+        "plugrad": registry.core.version,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "platform": f"{platform.system()} {platform.machine()}",
+        "plugins": [_row(plugin, tests) for plugin in registry.plugins],
+        "environment": _environment(),
+        "distributions": shadows(),
+    }
+
+
+def _row(plugin: Plugin, tests: dict[Entry[Any], tuple[bool, list[str]]]) -> Row:
+    by_user = plugin.phase is Phase.BLOCKED and not plugin.entries
+    out = plugin.phase.out or any(entry.phase.out for entry in plugin.entries)
+    failed = not all(tests[entry][0] for entry in plugin.entries)
+    state = "left out" if by_user else "broken" if out or failed else "works"
+    if plugin.phase in (Phase.REGISTERED, Phase.OPENED):
+        for line in internals(plugin.module.partition(":")[0].partition(".")[0]):
+            plugin.note(f"{line}, which is private and may change in any version")
+    error = plugin.error
+    return {
+        "state": state,
+        "distribution": plugin.distribution,
+        "version": plugin.version,
+        "name": plugin.name,
+        "module": plugin.module,
+        "phase": str(plugin.phase),
+        "reason": plugin.reason,
+        "advice": "" if state == "works" else _advice(plugin),
+        "needs": unmet(plugin.distribution) if plugin.module else [],
+        "seconds": round(plugin.seconds, 3),
+        "notes": plugin.notes,
+        "entries": [
+            {
+                "entry": str(entry),
+                "phase": str(entry.phase),
+                "reason": entry.reason,
+                "remarks": tests[entry][1],
+            }
+            for entry in plugin.entries
+        ],
+        "traceback": "".join(traceback.format_exception(error)) if error else "",
+    }
+
+
+def _environment() -> list[str]:
+    """Return what is wrong with the variables of the environment."""
+    found = _discovery.mistakes()
+    policy = os.environ.get("PLUGRAD_FALLBACK", "error")
+    if policy not in ("error", "warn", "allow"):
+        found.append(f"PLUGRAD_FALLBACK={policy}: use error, warn or allow")
+    chosen = os.environ.get("PLUGRAD_BACKEND", "")
+    if chosen and chosen not in registry.opened:
+        hint = suggest(chosen, registry.backends())
+        found.append(f"PLUGRAD_BACKEND={chosen}: there is no such backend{hint}")
+    return found
+
+
+# --- tests -----------------------------------------------------------------------
+
+A, B = np.array([[1.0, 2.0], [3.0, -4.0]], "float32"), np.full((2, 2), 0.5, "float32")
+# What every backend can do, each against NumPy.
+TESTS: dict[str, tuple[Callable[[], Any], Any]] = {
+    "upload and download": (lambda: asarray(A), A),
+    "Add": (lambda: asarray(A) + asarray(B), A + B),
+    "Sum": (lambda: reduce.sum(asarray(A), axis=0), A.sum(0)),
+    "BatchMatMul": (lambda: linalg.matmul(asarray(A), asarray(B)), A @ B),
+    "a gradient": (
+        lambda: grad(lambda x: reduce.sum(x * x * x))(asarray(A)),
+        3 * A * A,
+    ),
+}
+
+
+def _tested(entry: Entry[Any]) -> tuple[bool, list[str]]:
+    """Return whether one thing that a plugin brings works, and remarks."""
+    value, remarks = entry.value, []
+    try:
+        if isinstance(value, Extension):
+            if value.backend not in registry.backends():
+                hint = suggest(value.backend, registry.backends())
+                return True, [f"there is no usable backend {value.backend!r}{hint}"]
+            registry.open(value.backend)
+        elif not entry.usable:
+            return False, []
+        elif isinstance(value, Backend):
+            registry.open(value.name)
+            remarks += entry.owner.call(_self_test, value.name)
+        else:
+            registry.pack(value.name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if entry.phase is Phase.FAILED:
+            return False, []  # it says why
+        remarks.append(described(error))
+        return False, remarks
+    return entry.usable, remarks
+
+
+def _self_test(name: str) -> list[str]:
+    """Run a few ops on a backend, and what it has to test itself; return remarks."""
+    backend = registry.open(name)
+    with _context.Scope(backend=backend):
+        for what, (run, expected) in TESTS.items():
+            found = run().numpy()
+            if found.shape != expected.shape or not np.allclose(found, expected, 1e-5):
+                raise ArithmeticError(
+                    f"{what} gives {found.tolist()}, not {expected.tolist()}"
+                )
+    own = backend.runtime.self_test
+    return [f"{', '.join(TESTS)}: as NumPy", *(own() if own is not None else ())]
+
+
+# --- what plugins do that they should not ----------------------------------------
+
+
+class _Ear(io.TextIOBase):
+    """A standard output that notes who prints."""
+
+    def write(self, text: str, /) -> int:
+        if running and text.strip():
+            running[-1].note(f"prints {text.strip()!r}")
+        return sys.stderr.write(text)
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[None]:
+    """Note what plugins print, and what they use that is deprecated."""
+
+    def note(message: Warning | str, *_: Any, **__: Any) -> None:
+        if running and isinstance(message, PlugradDeprecationWarning):
+            running[-1].note(f"uses what will go: {message}")
+
+    with warnings.catch_warnings(), contextlib.redirect_stdout(_Ear()):
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", PlugradDeprecationWarning)
+        warnings.showwarning = note
+        turns.append(_mark)
+        try:
+            yield
+        finally:
+            turns.remove(_mark)
+
+
+# --- advice ----------------------------------------------------------------------
+
+
+def _advice(plugin: Plugin) -> str:
+    """Return what to do about a plugin that does not work."""
+    who, error = plugin.distribution, plugin.error
+    if plugin.phase is Phase.INCOMPATIBLE:
+        theirs = re.match(r"for API (\d+)", plugin.reason)
+        newer = theirs and int(theirs[1]) > int(GROUP.removeprefix("plugrad.v"))
+        return f"pip install --upgrade {'plugrad' if newer else who}"
+    if plugin.phase is Phase.BLOCKED and not plugin.entries:
+        return "change that variable to load it"
+    if isinstance(error, ModuleNotFoundError):
+        return f"install what has the module {error.name!r}; {who} needs it"
+    if error is None and "PLUGRAD_BLOCK" in plugin.reason:
+        return f"if it is {who} that you can do without: PLUGRAD_BLOCK={plugin.name}"
+    return _to_block(who, plugin.name)
+
+
+def _to_block(distribution: str, name: str) -> str:
+    return (
+        f"pip install --upgrade {distribution}, or tell its authors; until then "
+        f"PLUGRAD_BLOCK={name or distribution} leaves it out"
+    )
+
+
+# --- the text --------------------------------------------------------------------
+
+
+def _text(data: Row) -> str:
+    """Return what people read: one paragraph a plugin."""
+    lines = [
+        f"plugrad {data['plugrad']}, Python {data['python']}, NumPy {data['numpy']}, "
+        f"{data['platform']}"
+    ]
+    for row in data["plugins"]:
+        who = f"{row['distribution']} {row['version']}".rstrip()
+        name = f" ({row['name']})" if row["name"] else ""
+        lines += ["", f"{row['state']:8}  {who}{name}, {row['seconds']:.2f} s"]
+        told = [row["reason"]] if row["phase"] not in ("registered", "opened") else []
+        for entry in row["entries"]:
+            said = [entry["reason"], *entry["remarks"]] if not told else []
+            told_ = "; ".join(filter(None, said))
+            told.append(f"{entry['entry']} {entry['phase']}{': ' * bool(told_)}{told_}")
+        told += [f"needs {need}" for need in row["needs"]]
+        told += [f"note: it {note}" for note in row["notes"]]
+        told += [f"to do: {row['advice']}"] if row["advice"] else []
+        lines += [f"{'':10}{' '.join(line.split())}" for line in told]
+    if not data["plugins"]:
+        lines += ["", "no plugin is installed; try `pip install plugrad-cpu`"]
+    for title in ("environment", "distributions"):
+        lines += ["", *(f"{title}: {line}" for line in data[title])] * bool(data[title])
+    return "\n".join(lines)

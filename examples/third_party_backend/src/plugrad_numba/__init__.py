@@ -1,0 +1,1 @@
+"""The backend "numba" of plugrad; its entry point names ``plugin``."""

@@ -1,0 +1,104 @@
+"""What Numba compiles, at the first use with a dtype, and keeps on disk.
+
+Functions of numbers become ufuncs, which broadcast and take any strides, so that one
+machine code serves arrays of every shape and layout.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import from_dtype, njit, vectorize
+from plugrad.geometry import Windows
+from plugrad.plugin import KernelTable
+
+from .moving import Array
+
+Function = Callable[..., Any]
+Pair = tuple[int, ...]
+
+
+def elementwise(function: Function, gives: str = "") -> Function:
+    """Return the kernel of a function of one number, or of several that broadcast.
+
+    ``gives`` is the dtype of the result where it is not that of the arguments.
+    """
+    arity = function.__code__.co_argcount
+
+    @functools.cache
+    def compiled(dtype: np.dtype[Any]) -> Function:
+        result = from_dtype(np.dtype(gives) if gives else dtype)
+        signature = result(*[from_dtype(dtype)] * arity)
+        return vectorize([signature], cache=True)(function)
+
+    return lambda *xs: compiled(xs[0].dtype)(*xs)
+
+
+def only(kinds: str, kernel: Function) -> Function:
+    """Return a kernel that leaves dtypes of other kinds to the host."""
+    return lambda *xs: kernel(*xs) if xs[0].dtype.kind in kinds else NotImplemented
+
+
+# The primitives among them, and some kernels that would run as several of these: here
+# each is one pass over memory. NumPy's functions stand for what Numba makes of them.
+kernels = KernelTable(
+    Add=elementwise(lambda a, b: np.add(a, b)),
+    Atan2=elementwise(lambda a, b: np.arctan2(a, b)),
+    BitwiseAnd=elementwise(lambda a, b: a & b),
+    Equal=elementwise(lambda a, b: a == b, "bool"),
+    Expm1=elementwise(lambda x: np.expm1(x)),
+    Floor=elementwise(lambda x: np.floor(x)),
+    FloorDiv=only("iu", elementwise(lambda a, b: np.floor_divide(a, b))),
+    Less=elementwise(lambda a, b: a < b, "bool"),
+    Log=elementwise(lambda x: np.log(x)),
+    Log1p=only("f", elementwise(lambda x: np.log1p(x))),
+    Maximum=elementwise(lambda a, b: np.maximum(a, b)),
+    Minimum=elementwise(lambda a, b: np.minimum(a, b)),
+    Multiply=elementwise(lambda a, b: np.multiply(a, b)),
+    Pow=elementwise(lambda a, b: a**b),
+    RealDiv=elementwise(lambda a, b: np.true_divide(a, b)),
+    Sqrt=elementwise(lambda x: np.sqrt(x)),
+    Sub=elementwise(lambda a, b: np.subtract(a, b)),
+    # no primitives:
+    Erf=elementwise(lambda x: math.erf(x)),
+    Neg=elementwise(lambda x: np.negative(x)),
+    Rsqrt=elementwise(lambda x: 1 / np.sqrt(x)),
+    Square=elementwise(lambda x: np.multiply(x, x)),
+)
+
+
+@kernels("Cast")
+def cast(x: Array, *, dtype: np.dtype[Any]) -> Any:
+    """Leave fractions that become integers to the host, which wraps them."""
+    if x.dtype.kind in "fc" and dtype.kind in "iu":
+        return NotImplemented
+    return np.asarray(x if dtype.kind in "bc" else x.real).astype(dtype)
+
+
+@njit(cache=True)
+def _depthwise(
+    x: Array, filter: Array, y: Array, steps: Pair, before: Pair, gaps: Pair
+) -> None:
+    images, rows, columns, channels, multiples = y.shape
+    for n, p, q in np.ndindex(images, rows, columns):
+        for i, j in np.ndindex(filter.shape[:2]):
+            row = p * steps[0] - before[0] + i * gaps[0]
+            column = q * steps[1] - before[1] + j * gaps[1]
+            if 0 <= row < x.shape[1] and 0 <= column < x.shape[2]:
+                for c in range(channels):
+                    for m in range(multiples):
+                        y[n, p, q, c, m] += x[n, row, column, c] * filter[i, j, c, m]
+
+
+@kernels("DepthwiseConv2dNative")
+def depthwise(x: Array, filter: Array, *, geometry: Windows) -> Array:
+    """Read each place where it lies; the decomposition would copy it for each tap."""
+    y: Array = np.zeros((*geometry.out_shape[:-1], *filter.shape[2:]), x.dtype)
+    before = tuple(first for first, _ in geometry.padding)
+    contiguous = np.ascontiguousarray(x), np.ascontiguousarray(filter)
+    _depthwise(*contiguous, y, geometry.strides, before, geometry.dilations)
+    return y.reshape(geometry.out_shape)

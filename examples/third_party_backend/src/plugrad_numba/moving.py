@@ -1,0 +1,115 @@
+"""What NumPy does as well as Numba could, or better: moving, reducing, sorting, BLAS.
+
+Native arrays are NumPy's, on which Numba's functions work.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from plugrad.plugin import KernelTable
+
+Array = NDArray[Any]
+Shape = tuple[int, ...]
+
+
+class Arrays:
+    """Moving is copying, so that nobody else can write to a native array."""
+
+    def upload(self, values: Array) -> Array:
+        """Return a native copy."""
+        return values.copy()
+
+    def download(self, native: Array) -> Array:
+        """Return a copy; where NumPy has returned a scalar, as an array."""
+        return np.array(native)
+
+    def nbytes(self, native: Array) -> int:
+        """Return the memory that a native array holds."""
+        return native.nbytes
+
+
+def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype in which many are added up."""
+    return np.promote_types(dtype, np.float64) if dtype.kind in "fc" else dtype
+
+
+kernels = KernelTable(
+    BroadcastTo=np.broadcast_to,
+    Concat=lambda *xs, axis: np.concatenate(xs, axis),
+    Cos=np.cos,
+    Exp=np.exp,
+    Fill=lambda arrays, shape, value, dtype: np.full(shape, value, dtype),
+    Imag=np.imag,
+    Max=lambda x, axis, keepdims: x.max(axis, keepdims=keepdims),
+    Mod=np.remainder,  # exact, as Numba's is not
+    PadV2=lambda x, paddings, constant_values: (
+        np.pad(x, paddings, constant_values=constant_values) if paddings else x
+    ),
+    Real=np.real,
+    Reshape=np.reshape,
+    Select=np.where,
+    Sin=np.sin,
+    Sum=lambda x, axis, keepdims: x.sum(axis, wide(x.dtype), keepdims=keepdims).astype(
+        x.dtype
+    ),
+    Tanh=np.tanh,
+    Transpose=np.transpose,
+)
+
+
+@kernels("Complex")
+def complex_(real: Array, imag: Array) -> Array:
+    """Fill in both parts; ``real + 1j * imag`` would make NaN of infinities."""
+    y: Array = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
+    y.real, y.imag = real, imag
+    return y
+
+
+@kernels("StridedSlice")
+def strided_slice(x: Array, *, begin: Shape, size: Shape, strides: Shape) -> Array:
+    """Return a view."""
+    places = []
+    for b, n, s in zip(begin, size, strides, strict=True):
+        end = b + n * s  # below 0 where a slice runs backwards to the start
+        places.append(slice(b, end if end >= 0 else None, s) if n else slice(0, 0))
+    return x[(*places, ...)]
+
+
+@kernels("GatherV2")
+def gather(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Any:
+    """Read along ``axis``; leave batches to the host."""
+    bad = indices[(indices < 0) | (indices >= x.shape[axis])]
+    if bad.size:
+        where = f"for axis {axis} with size {x.shape[axis]}"
+        raise IndexError(f"gather: index {bad[0]} is out of range {where}")
+    return NotImplemented if batch_dims else x.take(indices, axis)
+
+
+@kernels("UnsortedSegmentSum")
+def unsorted_segment_sum(x: Array, segment_ids: Array, *, num_segments: int) -> Array:
+    """Add up rows by id; leave out what is out of range."""
+    inside = (segment_ids >= 0) & (segment_ids < num_segments)
+    y = np.zeros((num_segments, *x.shape[1:]), wide(x.dtype))
+    np.add.at(y, segment_ids[inside], x[inside])
+    return y.astype(x.dtype)
+
+
+@kernels("TopK")
+def top_k(x: Array, *, k: int, sorted: bool) -> tuple[Array, Array]:
+    """Return the largest, NaN above all, and of equal ones the first."""
+    rising = x[..., ::-1].argsort(-1, kind="stable")
+    places = x.shape[-1] - 1 - rising[..., ::-1][..., :k]
+    if not sorted:
+        places.sort(-1)
+    return np.take_along_axis(x, places, -1), places.astype(np.int32)
+
+
+@kernels("BatchMatMul")
+def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Array:
+    """By BLAS."""
+    a = a.swapaxes(-1, -2) if transpose_a else a
+    b = b.swapaxes(-1, -2) if transpose_b else b
+    return np.matmul(a, b)

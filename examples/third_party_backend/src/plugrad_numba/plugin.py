@@ -1,0 +1,42 @@
+"""The light module: Numba itself is imported when the backend opens."""
+
+from __future__ import annotations
+
+from plugrad.plugin import Backend, Runtime, hookimpl
+
+WHOLE = ("bool", "uint8", "int32", "int64")
+FRACTIONS = ("float32", "float64", "complex64", "complex128")
+
+# What is no composition of primitives runs on the host, and so does what the kernels
+# of this backend decline by returning NotImplemented.
+DECLINED = ("Cast", "FloorDiv", "GatherV2", "Log1p")
+FACTORIZATIONS = ("Cholesky", "Eigh", "Qr", "Slogdet", "Solve", "Svd")
+LOOPS = ("NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5")
+RAGGED = ("RaggedGather", "RaggedRange", "RaggedTensorToTensor")
+SHAPED_BY_VALUES = ("SparseFillEmptyRows", "Unique")
+TEXT = ("StaticRegexReplace", "StringNGrams", "StringSplit", "StringToHashBucketFast")
+HOST_KERNELS = FACTORIZATIONS + LOOPS + RAGGED + SHAPED_BY_VALUES + TEXT
+
+
+def open_numba() -> Runtime:
+    """Return the backend in working order."""
+    import numpy as np
+
+    from .compiled import kernels as compiled
+    from .moving import Arrays
+    from .moving import kernels as moving
+
+    return Runtime(
+        arrays=Arrays(),
+        kernels=compiled | moving,
+        dtypes=WHOLE + FRACTIONS,
+        host="cpu",
+        host_kernels=DECLINED + HOST_KERNELS,
+        wrap=np.errstate(all="ignore"),  # floating-point exceptions never warn
+    )
+
+
+@hookimpl
+def plugrad_backends() -> list[Backend]:
+    """Return the one backend."""
+    return [Backend("numba", open=open_numba, priority=-1)]

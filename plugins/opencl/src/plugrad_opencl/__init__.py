@@ -1,0 +1,34 @@
+"""OpenCL kernels for plugrad. The module its entry point names is ``plugin``.
+
+Beside the backend there are ``devices``, and what makes OpenCL C an op:
+``elementwise_kernel`` and ``source_kernel``, both in ``custom``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._devices import DeviceInfo
+    from .custom import elementwise_kernel, source_kernel
+
+__all__ = ["devices", "elementwise_kernel", "source_kernel"]
+
+
+def devices() -> tuple[DeviceInfo, ...]:
+    """Return the OpenCL devices of this machine, best first; asks all drivers."""
+    from . import _devices
+
+    return _devices.devices()
+
+
+def __getattr__(name: str) -> Any:
+    """Import ``custom`` for one of its functions: it brings pyopencl along."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .environment import prepare
+
+    prepare()
+    from . import custom
+
+    return getattr(custom, name)

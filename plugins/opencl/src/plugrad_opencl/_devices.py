@@ -1,0 +1,213 @@
+"""Which devices there are, whether they work, and which one to take.
+
+A device is tried once, in a process of its own, because compilers that crash take the
+process with them; the verdict is kept in the cache folder.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import environment
+
+RETRY = 600  # seconds until a device that did not work is tried again
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """A device of this machine.
+
+    Attributes:
+        index: Its place in ``devices()``; ``PLUGRAD_OPENCL_DEVICE`` takes it.
+        name: What its driver calls it.
+        kind: "gpu", "accelerator" or "cpu".
+        platform: The driver.
+        version: Of the driver.
+
+    """
+
+    index: int
+    name: str
+    kind: str
+    platform: str
+    version: str
+    handles: tuple[Any, ...] = field(repr=False)  # PoCL's have a second, for small work
+
+    @property
+    def key(self) -> str:
+        """The name under which the cache knows it: a new driver is another device."""
+        parts = (self.name, self.platform, self.version, environment.processor())
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+    def __str__(self) -> str:
+        return f"{self.index}: {self.name} ({self.kind}, {self.platform})"
+
+
+@functools.cache
+def devices() -> tuple[DeviceInfo, ...]:
+    """Return all devices of this machine, best first."""
+    environment.prepare()
+    import pyopencl as cl
+
+    found: list[tuple[int, tuple[Any, ...], str]] = []
+    for platform in _platforms(cl):
+        try:
+            handles = platform.get_devices()
+        except cl.Error:  # a platform without devices
+            continue
+        pocl = platform.name == "Portable Computing Language"
+        if pocl:
+            for handle in handles:
+                environment.name_processor(handle)
+            small = [h for h in handles if h.name.startswith("basic")]
+            rest = [h for h in handles if h not in small]
+            groups = [(h, *small[:1]) for h in rest] or [(h,) for h in small]
+        else:
+            groups = [(h,) for h in handles]
+        for group in groups:
+            kind = _kind(cl, group[0])
+            rank = ("gpu", "accelerator", "cpu").index(kind) + pocl
+            found.append((rank, group, kind))
+    found.sort(key=lambda entry: entry[0])
+    return tuple(
+        DeviceInfo(
+            index,
+            group[0].name.strip(),
+            kind,
+            group[0].platform.name,
+            f"{group[0].platform.version} {group[0].driver_version}",
+            group,
+        )
+        for index, (_, group, kind) in enumerate(found)
+    )
+
+
+def _platforms(cl: Any) -> list[Any]:
+    try:
+        return list(cl.get_platforms())
+    except cl.LogicError:  # there is none
+        return []
+
+
+def _kind(cl: Any, handle: Any) -> str:
+    if handle.type & cl.device_type.GPU:
+        return "gpu"
+    return "cpu" if handle.type & cl.device_type.CPU else "accelerator"
+
+
+def choose(wanted: str = "") -> DeviceInfo:
+    """Return the device that the user wants, or the first that works.
+
+    ``wanted`` is a number of ``devices()`` or a part of a name or kind. Without it,
+    PYOPENCL_CTX decides ("0", "0:1", as in pyopencl), else the order of ``devices()``.
+    """
+    candidates = list(devices())
+    reasons: list[str] = []
+    if wanted:
+        candidates = [d for d in candidates if _matches(d, wanted.strip())]
+    elif context := os.environ.get("PYOPENCL_CTX"):
+        candidates = [d for d in candidates if _in_context(d, context)]
+    for device in candidates:
+        reason = refusal(device)
+        if reason is None:
+            if reasons:
+                warnings.warn(
+                    f"opencl: skipped {'; '.join(reasons)}; runs on {device}",
+                    stacklevel=2,
+                )
+            return device
+        reasons.append(f"{device}: {reason}")
+    if reasons:
+        why = f"{'; '.join(reasons)}; PLUGRAD_OPENCL_DEVICE chooses another device"
+        raise RuntimeError(f"opencl: no OpenCL device works: {why}")
+    if devices():
+        known, asked = (
+            "; ".join(map(str, devices())),
+            wanted or os.environ["PYOPENCL_CTX"],
+        )
+        raise RuntimeError(f"opencl: no device fits {asked!r}; there is {known}")
+    raise RuntimeError(
+        "opencl: there is no OpenCL device at all; install the driver of your GPU, or "
+        "on x86-64 Linux pocl-binary-distribution"
+    )
+
+
+def _matches(device: DeviceInfo, wanted: str) -> bool:
+    if wanted.isdecimal():
+        return device.index == int(wanted)
+    text = f"{device.kind} {device.name} {device.platform}"
+    return wanted.lower() in text.lower()
+
+
+def _in_context(device: DeviceInfo, context: str) -> bool:
+    """Tell whether pyopencl would take it for PYOPENCL_CTX: platform[:devices]."""
+    import pyopencl as cl
+
+    try:
+        chosen = cl.create_some_context(interactive=False, answers=context.split(":"))
+    except (cl.Error, RuntimeError, ValueError) as error:
+        raise ValueError(f"PYOPENCL_CTX={context}: {error}") from error
+    return any(handle in device.handles for handle in chosen.devices)
+
+
+def remarks(used: DeviceInfo) -> list[str]:
+    """Return what ``python -m plugrad doctor`` says of the devices, tried or not."""
+    found = [f"runs on {used}"]
+    for device in devices():
+        reason = refusal(device)
+        if reason is not None:
+            found.append(f"skipped {device}: {reason}")
+    return found + environment.remarks()
+
+
+# --- trying ----------------------------------------------------------------------
+
+
+def refusal(device: DeviceInfo) -> str | None:
+    """Return why a device is of no use; None if it works."""
+    pocl = device.platform == "Portable Computing Language"
+    if pocl and not environment.has_linker():
+        return "PoCL needs a linker; install binutils, or the package ziglang"
+    verdicts = environment.folder() / "verdicts"
+    file = verdicts / f"{device.key}.json"
+    try:
+        verdict = json.loads(file.read_text())
+        if verdict["works"] or time.time() - verdict["when"] < RETRY:
+            reason: str | None = verdict["reason"]
+            return reason
+    except (OSError, ValueError, KeyError):
+        pass  # it has not been tried, or the file is damaged
+    print(
+        f"plugrad-opencl: trying {device.name} (once for this driver)",
+        file=sys.stderr,
+        flush=True,
+    )
+    reason = _try(device)
+    verdict = {"works": reason is None, "reason": reason, "when": time.time()}
+    verdicts.mkdir(exist_ok=True)
+    made = file.with_suffix(f".{os.getpid()}")
+    made.write_text(json.dumps(verdict | {"device": str(device)}))
+    made.replace(file)
+    return reason
+
+
+def _try(device: DeviceInfo) -> str | None:
+    command = [sys.executable, "-m", "plugrad_opencl._trial", device.key]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    except subprocess.TimeoutExpired:
+        return "a test of it did not end in 120 seconds"
+    if done.returncode == 0:
+        return None
+    said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    ended = f"ended with {done.returncode}"
+    return f"a test of it {ended}: {' | '.join(said[-2:])[-400:]}"

@@ -1,0 +1,42 @@
+"""Try a device: compile, run, compare. ``_devices`` runs it in a process of its own."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from ._devices import devices
+
+SOURCE = """
+typedef float T __attribute__((ext_vector_type(8), aligned(4)));
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void trial(__global const float *x, __global float *y, long n) {
+  long i = get_global_id(0) * 8;
+  if (i + 8 <= n) *(__global T *)(y + i) = exp(*(__global const T *)(x + i)) + 1.0f;
+}
+"""
+
+
+def main(key: str) -> None:
+    """Run a kernel on every device behind ``key``; an error, or a crash, says no."""
+    import pyopencl as cl
+
+    (info,) = [device for device in devices() if device.key == key]
+    context = cl.Context(list(info.handles))
+    x = np.linspace(-3, 3, 64, dtype=np.float32)
+    for handle in info.handles:
+        queue = cl.CommandQueue(context, handle)
+        kernel = cl.Kernel(cl.Program(context, SOURCE).build(devices=[handle]), "trial")
+        kernel.set_scalar_arg_dtypes([None, None, np.int64])
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        given, y = cl.Buffer(context, flags, hostbuf=x), np.empty_like(x)
+        made = cl.Buffer(context, cl.mem_flags.READ_WRITE, x.nbytes)
+        kernel(queue, (8,), (1,), given, made, 64)
+        cl.enqueue_copy(queue, y, made)
+        if not np.allclose(y, np.exp(x) + 1, rtol=1e-6):
+            sys.exit(f"it computes wrong values: {y[:4]}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,101 @@
+"""Native arrays: row-major, contiguous, on a device; views differ in shape alone.
+
+Strings are NumPy's object arrays: they stay on the host.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .runtime import Device
+
+Shape = tuple[int, ...]
+DType = np.dtype[Any]
+Strings = np.ndarray[Any, DType]
+
+
+class ClArray:
+    """An array on a device, that frees itself.
+
+    Attributes:
+        shape, dtype, size: As NumPy's.
+        buffer: The memory, to pass to kernels.
+        device: Where it is.
+        base: The array that owns the memory, if this one is a view.
+
+    """
+
+    __slots__ = ("__weakref__", "base", "buffer", "device", "dtype", "shape", "size")
+
+    def __init__(self, device: Device, shape: Shape, dtype: DType, size: int) -> None:
+        self.buffer = device.pool.take(size * dtype.itemsize)
+        self.device = device
+        self.shape = shape
+        self.dtype = dtype
+        self.size = size
+        self.base: ClArray | None = None
+
+    def __del__(self) -> None:
+        try:
+            if self.base is None:
+                self.device.pool.give(self.buffer)
+        except AttributeError:  # there was no memory to be had
+            pass
+
+    def view(self, shape: Shape) -> ClArray:
+        """Return the same memory under another shape."""
+        y = ClArray.__new__(ClArray)
+        y.buffer, y.device, y.dtype = self.buffer, self.device, self.dtype
+        y.shape, y.size, y.base = shape, self.size, self.base or self
+        return y
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the elements."""
+        return self.size * self.dtype.itemsize
+
+
+def empty(device: Device, shape: Shape, dtype: DType) -> ClArray:
+    """Return an array with arbitrary contents."""
+    return ClArray(device, shape, dtype, math.prod(shape))
+
+
+class ClArrays:
+    """Moves values to and from one device."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def upload(self, values: np.ndarray[Any, DType]) -> ClArray | Strings:
+        """Return a copy on the device; strings are passed on."""
+        if values.dtype.hasobject:
+            return values
+        values = np.asarray(values, order="C")
+        y = ClArray(self.device, values.shape, values.dtype, values.size)
+        if values.size:
+            self.device.write(y.buffer, values)
+        return y
+
+    def download(self, native: ClArray | Strings) -> np.ndarray[Any, DType]:
+        """Return a copy; waits for everything that the device has taken on."""
+        if isinstance(native, np.ndarray):
+            return native
+        values = np.empty(native.shape, native.dtype)
+        self.device.read(values, native.buffer)
+        return values
+
+    def nbytes(self, native: ClArray | Strings) -> int:
+        """Return the bytes of the elements."""
+        texts = native.flat if isinstance(native, np.ndarray) else ()
+        return native.nbytes + sum(map(len, texts))
+
+    def peak(self) -> int:
+        """Return the most bytes that were ever taken from the device."""
+        return self.device.pool.peak
+
+    def synchronize(self) -> None:
+        """Wait for the device, and raise what went wrong meanwhile."""
+        self.device.synchronize()

@@ -1,0 +1,106 @@
+// Complex numbers: float2, real part first. Special values as in C99, annex G.
+
+static inline float2 c_mul(float2 a, float2 b) {
+  return (float2)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
+}
+
+// Smith's way: no square of the size, which would overflow.
+static inline float2 c_div(float2 a, float2 b) {
+  if (fabs(b.x) >= fabs(b.y)) {
+    if (b.x == 0 && b.y == 0) return (float2)(a.x / fabs(b.x), a.y / fabs(b.x));
+    const float ratio = b.y / b.x, scale = 1 / (b.x + b.y * ratio);
+    return (float2)((a.x + a.y * ratio) * scale, (a.y - a.x * ratio) * scale);
+  }
+  const float ratio = b.x / b.y, scale = 1 / (b.y + b.x * ratio);
+  return (float2)((a.x * ratio + a.y) * scale, (a.y * ratio - a.x) * scale);
+}
+
+// A part that is 0 stays 0, even times infinity.
+static inline float2 c_polar(float size, float angle) {
+  if (angle == 0) return (float2)(size, angle);
+  return (float2)(size * cos(angle), size * sin(angle));
+}
+
+static inline float2 c_exp(float2 a) {
+  if (a.x < -103 && !isfinite(a.y)) return (float2)(0, 0);
+  if (a.x > 88.7f && isfinite(a.x)) {  // the size overflows before the parts do
+    const float2 most = c_polar(exp(a.x - 88), a.y);
+    return most * 1.6516363e38f;
+  }
+  if (isinf(a.x) && a.x > 0 && !isfinite(a.y)) return (float2)(INFINITY, NAN);
+  return c_polar(exp(a.x), a.y);
+}
+
+static inline float2 c_expm1(float2 a) {
+  if (a.y == 0) return (float2)(expm1(a.x), a.y);
+  const float s = sin(a.y / 2), e = exp(a.x);
+  return (float2)(expm1(a.x) * cos(a.y) - 2 * s * s, e * sin(a.y));
+}
+
+// log |a| without a square that overflows, or cancels next to 1.
+static inline float c_log_size(float x, float y) {
+  const float big = fmax(fabs(x), fabs(y)), small = fmin(fabs(x), fabs(y));
+  if (isinf(x) || isinf(y)) return INFINITY;
+  if (big > 0.5f && big < 2)
+    return 0.5f * log1p((big - 1) * (big + 1) + small * small);
+  return big == 0 ? -INFINITY : log(big) + 0.5f * log1p((small / big) * (small / big));
+}
+
+static inline float2 c_log(float2 a) {
+  return (float2)(c_log_size(a.x, a.y), atan2(a.y, a.x));
+}
+
+static inline float2 c_log1p(float2 a) {
+  const float near = 0.5f * log1p(a.x * (2 + a.x) + a.y * a.y);
+  const float size = hypot(a.x, a.y) < 0.5f ? near : c_log_size(1 + a.x, a.y);
+  return (float2)(size, atan2(a.y, 1 + a.x));
+}
+
+static inline float2 c_sqrt(float2 a) {
+  if (a.x == 0 && a.y == 0) return (float2)(0, a.y);
+  if (isinf(a.y)) return (float2)(INFINITY, a.y);
+  if (isinf(a.x))
+    return a.x > 0 ? (float2)(a.x, isnan(a.y) ? a.y : copysign(0.0f, a.y))
+                   : (float2)(isnan(a.y) ? a.y : 0, copysign(INFINITY, a.y));
+  // Halves, and an even power of two, so that the size does not overflow or vanish.
+  const float big = fmax(fabs(a.x), fabs(a.y));
+  const float by = big > 1e37f ? 0.25f : big < 1e-30f ? 0x1p+48f : 1;
+  const float back = big > 1e37f ? 2 : big < 1e-30f ? 0x1p-24f : 1;
+  const float x = a.x * by, y = a.y * by;
+  const float t = sqrt((fabs(x) + hypot(x, y)) * 0.5f);
+  if (x >= 0) return (float2)(t, y / (2 * t)) * back;
+  return (float2)(fabs(y) / (2 * t), copysign(t, y)) * back;
+}
+
+static inline float2 c_sin(float2 a) {
+  return (float2)(sin(a.x) * cosh(a.y), a.y == 0 ? a.y : cos(a.x) * sinh(a.y));
+}
+
+static inline float2 c_cos(float2 a) {
+  const float y = sin(a.x) * sinh(a.y);
+  return (float2)(cos(a.x) * cosh(a.y), a.x == 0 || a.y == 0 ? copysign(0.0f, -y) : -y);
+}
+
+static inline float2 c_tanh(float2 a) {
+  if (fabs(a.x) > 11) {
+    const float y = 4 * sin(a.y) * cos(a.y) * exp(-2 * fabs(a.x));
+    return (float2)(copysign(1.0f, a.x), isfinite(a.y) ? y : copysign(0.0f, a.y));
+  }
+  const float s = sinh(a.x), c = cosh(a.x), sy = sin(a.y), cy = cos(a.y);
+  const float size = s * s + cy * cy;
+  return (float2)(s * c / size, sy * cy / size);
+}
+
+static inline float2 c_pow(float2 a, float2 b) {
+  if (b.x == 0 && b.y == 0) return (float2)(1, 0);
+  if (a.x == 0 && a.y == 0) return b.x > 0 ? (float2)(0, 0) : (float2)(NAN, NAN);
+  if (b.y == 0 && b.x == floor(b.x) && fabs(b.x) <= 64) {
+    float2 y = (float2)(1, 0), base = a;
+    for (int n = abs((int)b.x); n; n >>= 1) {
+      if (n & 1) y = c_mul(y, base);
+      base = c_mul(base, base);
+    }
+    return b.x < 0 ? c_div((float2)(1, 0), y) : y;
+  }
+  return c_exp(c_mul(b, c_log(a)));
+}

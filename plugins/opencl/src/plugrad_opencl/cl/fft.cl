@@ -1,0 +1,47 @@
+// One pass of a Fourier transform (Stockham): from transforms of length of every
+// (n / length)th element to those of length * RADIX. root t of roots is e^(-2 pi i t / n);
+// sign -1 is for the inverse, which is scaled in its last pass.
+#define TIMES(a, b) \
+  (float2)((a).x * (b).x - (a).y * (b).y, (a).x * (b).y + (a).y * (b).x)
+
+__kernel GROUPED void fft(__global const float2 *restrict x, __global float2 *restrict y,
+                          __global const float2 *restrict roots, long count, long n,
+                          long length, float sign, float scale) {
+#if CPU
+  const long first = (long)get_global_id(0) * ITEMS, last = min(first + ITEMS, count);
+  for (long item = first; item < last; item++) {
+#else
+  const long item = get_global_id(0);
+  if (item < count) {
+#endif
+    const long each = n / RADIX, row = item / each, at = item % each;
+    const long s = at / length, k = at % length, apart = n / (length * RADIX);
+    __global const float2 *restrict from = x + row * n + s * length + k;
+    __global float2 *restrict to = y + row * n + s * length * RADIX + k;
+    float2 part[RADIX];
+    for (int u = 0; u < RADIX; u++) {
+      const float2 turn = roots[apart * u * k], value = from[apart * length * u];
+      part[u] = u && k ? TIMES(value, (float2)(turn.x, sign * turn.y)) : value;
+    }
+#if RADIX == 2
+    to[0] = (part[0] + part[1]) * scale;
+    to[length] = (part[0] - part[1]) * scale;
+#elif RADIX == 4
+    const float2 a = part[0] + part[2], b = part[0] - part[2], c = part[1] + part[3];
+    const float2 odd = (part[1] - part[3]) * sign, d = (float2)(odd.y, -odd.x);
+    to[0] = (a + c) * scale;
+    to[length] = (b + d) * scale;
+    to[2 * length] = (a - c) * scale;
+    to[3 * length] = (b - d) * scale;
+#else
+    for (int v = 0; v < RADIX; v++) {
+      float2 total = part[0];
+      for (int u = 1; u < RADIX; u++) {
+        const float2 turn = roots[u * v % RADIX * each];
+        total += TIMES(part[u], ((float2)(turn.x, sign * turn.y)));
+      }
+      to[v * length] = total * scale;
+    }
+#endif
+  }
+}

@@ -1,0 +1,71 @@
+// y[b, o, k, :] = x[b, o, index[b, k], :]. A bad index is put into the flag; the first
+// row is read in its place.
+typedef $type S;
+typedef $integer N;
+__kernel GROUPED void gather(__global const S *restrict x, __global const N *restrict index,
+                             __global S *restrict y, __global long *restrict flag,
+                             int check, long n, long outer, long places, long width,
+                             long count) {
+#if CPU
+  const long first = (long)get_global_id(0) * ITEMS, last = min(first + ITEMS, count);
+  for (long row = first; row < last; row++) {
+#else
+  const long item = get_global_id(0), row = item / width;
+  if (row < count) {
+#endif
+    const long line = row / places, k = row - line * places;
+    const N found = index[line / outer * places + k];
+    const int good = found >= 0 && (ulong)found < (ulong)n;
+    if (!good) flag[1] = found, flag[0] = check;  // whichever comes last
+    __global const S *restrict from = x + (line * n + (good ? (long)found : 0)) * width;
+    __global S *restrict to = y + row * width;
+#if CPU
+    for (long j = 0; j < width; j++) to[j] = from[j];
+#else
+    const long j = item - row * width;
+    to[j] = from[j];
+#endif
+  }
+}
+
+// y[s, :] = sum of x[i, :] where ids[i] = s, in the order of i: the same every time. Of
+// floating numbers, what is lost in adding is added up too, in low, and added at the end.
+#if EXACT
+#define ADD(total, lost, value)                          \
+  do {                                                   \
+    const S old = total, next = value, sum = old + next; \
+    const S part = sum - old;                            \
+    lost += (old - (sum - part)) + (next - part);        \
+    total = sum;                                         \
+  } while (0)
+#define WHOLE(total, lost) ((lost) == (lost) ? (total) + (lost) : (total))
+#else
+#define ADD(total, lost, value) total += value
+#define WHOLE(total, lost) (total)
+#endif
+
+__kernel GROUPED void segment_sum(__global const S *restrict x,
+                                  __global const N *restrict ids, __global S *restrict y,
+                                  __global S *restrict low, long rows, long width,
+                                  long segments, long parts) {
+#if CPU  // an item has a range of segments
+  const long part = get_global_id(0);
+  const long first = segments * part / parts, last = segments * (part + 1) / parts;
+  for (long j = first * width; j < last * width; j++) y[j] = 0, low[j] = 0;
+  for (long i = 0; i < rows; i++) {
+    const N id = ids[i];
+    if (id < first || (ulong)id >= (ulong)last) continue;
+    for (long j = 0; j < width; j++)
+      ADD(y[id * width + j], low[id * width + j], x[i * width + j]);
+  }
+  for (long j = first * width; j < last * width; j++) y[j] = WHOLE(y[j], low[j]);
+#else  // an item has an element
+  const long item = get_global_id(0);
+  if (item >= segments * width) return;
+  const long segment = item / width, j = item - segment * width;
+  S total = 0, lost = 0;
+  for (long i = 0; i < rows; i++)
+    if (ids[i] >= 0 && (ulong)ids[i] == (ulong)segment) ADD(total, lost, x[i * width + j]);
+  y[item] = WHOLE(total, lost);
+#endif
+}

@@ -1,0 +1,321 @@
+// Functions of floating numbers, for vectors and alone, within 3 ulp. DOUBLE says which
+// T is. Polynomials, because PoCL inlines them where it may call its built-in functions.
+
+#if DOUBLE
+#define F(x) (x)
+#define f_exp exp
+#define f_expm1 expm1
+#define f_log log
+#define f_log1p log1p
+#else
+#define F(x) (x##f)
+// e^c - 1 without the power of 2, which is whole (polynomial of Cephes).
+static inline T f_rest(T c, I *whole) {
+  const T shifted = c * F(1.44269504) + F(12582912.0);
+  const T n = shifted - F(12582912.0);
+  *whole = AS(I, shifted) - 0x4B400000;
+  T r = c - n * F(0.693359375);
+  r = r - n * F(-2.12194440e-4);
+  T p = F(1.9875691500e-4) * r + F(1.3981999507e-3);
+  p = p * r + F(8.3334519073e-3);
+  p = p * r + F(4.1665795894e-2);
+  p = p * r + F(1.6666665459e-1);
+  p = p * r + F(5.0000001201e-1);
+  return p * (r * r) + r;
+}
+
+static inline T f_two_to(I n) { return AS(T, (n + 127) << 23); }
+
+// The power of 2 in two steps, for denormal results.
+static inline T f_exp(T x) {
+  I whole;
+  T c = x > F(89.0) ? (T)F(89.0) : x;
+  const T e = f_rest(c < F(-104.0) ? (T)F(-104.0) : c, &whole);
+  const I part = whole >> 1;
+  return (e + F(1.0)) * f_two_to(part) * f_two_to(whole - part);
+}
+
+// 2^n e + 2^n - 1, divided by half of 2^n and multiplied again, for it may overflow.
+static inline T f_expm1(T x) {
+  I whole;
+  T c = x > F(89.0) ? (T)F(89.0) : x;
+  const T e = f_rest(c < F(-20.0) ? (T)F(-20.0) : c, &whole);
+  const I part = whole >> 1, rest = whole - part;
+  const T some = f_two_to(part) * e + (f_two_to(part) - f_two_to(-rest));
+  const T y = some * f_two_to(rest);
+  return x == F(0.0) ? x : y;
+}
+
+// Exponent and a number between the roots of 1/2 and 2 (polynomial of Cephes).
+static inline T f_log(T x) {
+  const T size = x < F(1.17549435e-38) ? x * F(8388608.0) : x;  // denormal
+  const I whole = (AS(I, size) - 0x3F3504F3) >> 23;
+  const T m = AS(T, AS(I, size) - (whole << 23)) - F(1.0);
+  const T n = TO(T, whole) - (x < F(1.17549435e-38) ? (T)F(23.0) : (T)F(0.0));
+  T p = F(7.0376836292e-2) * m + F(-1.1514610310e-1);
+  p = p * m + F(1.1676998740e-1);
+  p = p * m + F(-1.2420140846e-1);
+  p = p * m + F(1.4249322787e-1);
+  p = p * m + F(-1.6668057665e-1);
+  p = p * m + F(2.0000714765e-1);
+  p = p * m + F(-2.4999993993e-1);
+  p = p * m + F(3.3333331174e-1);
+  const T s = m * m;
+  T y = p * (m * s) + n * F(-2.12194440e-4);
+  y = m + (y - F(0.5) * s) + n * F(0.693359375);
+  y = x == F(0.0) ? (T)(-INFINITY) : x < F(0.0) ? (T)(NAN) : y;
+  return x < (T)INFINITY ? y : x;
+}
+
+// The logarithm of the rounded sum, and what the rounding took.
+static inline T f_log1p(T x) {
+  const T sum = x + F(1.0), y = f_log(sum), rest = (x - (sum - F(1.0))) / sum;
+  const T exact = (sum > F(0.0)) & (sum < (T)INFINITY) ? y + rest : y;
+  return x == F(0.0) ? x : exact;
+}
+#endif
+
+static inline T f_sign_of(T size, T x) {
+#if DOUBLE
+  return AS(T, AS(I, size) | (AS(I, x) & (I)(1L << 63)));
+#else
+  return AS(T, AS(I, size) | (AS(I, x) & (I)(1 << 31)));
+#endif
+}
+
+#if DOUBLE
+#define f_tanh tanh
+#else
+// (e^2x - 1) / (e^2x + 1), which is as good next to 0.
+static inline T f_tanh(T x) {
+  const T a = fabs(x), t = f_expm1(a > F(20.0) ? (T)F(40.0) : a + a);
+  return f_sign_of(t / (t + F(2.0)), x);
+}
+#endif
+
+#if defined(cl_khr_fp64) && !DOUBLE
+// float32 by way of float64, which leaves one rounding at the end.
+VECTOR(f_real, double);
+VECTOR(f_whole, long);
+#define F_EACH(near, y, one)  \
+  if (!F_ALL(near)) \
+    for (int k = 0; k < WIDTH; k++) \
+      if (!F_AT(near, k)) F_AT(y, k) = one
+#if WIDTH > 1
+#define F_ALL(m) all(m)
+#define F_AT(x, k) ((x)[k])
+#else
+#define F_ALL(m) (m)
+#define F_AT(x, k) (x)
+#endif
+
+// x less the nearest multiple of pi/2, whose number is n: exact enough below 2^20.
+static inline f_real f_turned(T x, f_whole *n) {
+  const f_real large = TO(f_real, x);
+  const f_real shifted = large * 0.63661977236758134 + 6755399441055744.0;
+  const f_real whole = shifted - 6755399441055744.0;
+  *n = AS(f_whole, shifted);
+  return (large - whole * 1.57079632673412561417) - whole * 6.07710050650619224932e-11;
+}
+
+static inline f_real f_sine(f_real r) {
+  const f_real s = r * r;
+  f_real p = 2.7557319223985893e-06 * s + -1.984126984126984e-04;
+  p = p * s + 8.333333333333333e-03;
+  p = p * s + -1.6666666666666666e-01;
+  return r * (p * s + 1.0);
+}
+
+static inline f_real f_cosine(f_real r) {
+  const f_real s = r * r;
+  f_real p = -2.755731922398589e-07 * s + 2.48015873015873e-05;
+  p = p * s + -1.388888888888889e-03;
+  p = p * s + 4.1666666666666664e-02;
+  p = p * s + -0.5;
+  return p * s + 1.0;
+}
+
+static inline T f_wave(T x, long quarters) {
+  f_whole n;
+  const f_real r = f_turned(x, &n);
+  n += quarters;
+  const f_real y = (n & 1L) != 0L ? f_cosine(r) : f_sine(r);
+  return TO(T, (n & 2L) != 0L ? -y : y);
+}
+
+static inline I f_small(T x) {
+  return (fabs(x) <= F(1e6)) | (x != x) | (fabs(x) == (T)INFINITY);
+}
+
+static inline T f_sin(T x) {
+  const I near = f_small(x);
+  T y = f_wave(x, 0);
+  F_EACH(near, y, sin((S)F_AT(x, k)));
+  return y;
+}
+
+static inline T f_cos(T x) {
+  const I near = f_small(x);
+  T y = f_wave(x, 1);
+  F_EACH(near, y, cos((S)F_AT(x, k)));
+  return y;
+}
+
+static inline T f_tan(T x) {
+  const I near = f_small(x);
+  f_whole n;
+  const f_real r = f_turned(x, &n), a = f_sine(r), b = f_cosine(r);
+  const f_whole odd = (n & 1L) != 0L;
+  T y = TO(T, (odd ? -b : a) / (odd ? a : b));
+  F_EACH(near, y, tan((S)F_AT(x, k)));
+  return y;
+}
+
+// The exponential of b log|a|; 2 atanh(s) is the logarithm of what is next to 1.
+static inline T f_pow(T x, T z) {
+  const f_real a = TO(f_real, x), b = TO(f_real, z), size = fabs(a);
+  const f_whole bits = AS(f_whole, size), n = (bits - 0x3FE6A09E667F3BCDL) >> 52;
+  const f_real m = AS(f_real, bits - (n << 52)), s = (m - 1.0) / (m + 1.0), t = s * s;
+  f_real p = 0.15384615384615385 * t + 0.18181818181818182;
+  p = p * t + 0.2222222222222222;
+  p = p * t + 0.2857142857142857;
+  p = p * t + 0.4;
+  p = p * t + 0.6666666666666666;
+  p = p * t + 2.0;
+  f_real log2 = s * p * 1.4426950408889634 + TO(f_real, n);
+  log2 = size == 0.0 ? (f_real)(-INFINITY) : size < (f_real)INFINITY ? log2 : size;
+  f_real power = b * log2;
+  power = power > 200.0 ? (f_real)200.0 : power < -200.0 ? (f_real)-200.0 : power;
+  const f_real shifted = power + 6755399441055744.0;
+  const f_real r = (power - (shifted - 6755399441055744.0)) * 0.6931471805599453;
+  f_real q = 2.48015873015873e-05 * r + 1.984126984126984e-04;
+  q = q * r + 1.388888888888889e-03;
+  q = q * r + 8.333333333333333e-03;
+  q = q * r + 4.1666666666666664e-02;
+  q = q * r + 0.16666666666666666;
+  q = q * r + 0.5;
+  q = q * (r * r) + r + 1.0;
+  f_real y = q * AS(f_real, (AS(f_whole, shifted) - 0x4338000000000000L + 1023L) << 52);
+  y = (size == 1.0) | (b == 0.0) ? (f_real)1.0 : y;
+  y = (b == floor(b)) & (floor(b * 0.5) != b * 0.5) & (AS(f_whole, a) < 0L) ? -y : y;
+  const f_whole none = (a < 0.0) & (b != floor(b)) & (size != (f_real)INFINITY);
+  return TO(T, none ? (f_real)(NAN) : y);
+}
+
+// Exact where a / b is below 2^28: so is the quotient, and its product with b.
+static inline T f_fmod(T a, T b) {
+  const I near = (fabs(a) < fabs(b) * F(268435456.0)) & (fabs(b) < (T)INFINITY);
+  const f_real x = TO(f_real, a), z = TO(f_real, b);
+  T y = TO(T, x - trunc(x / z) * z);
+  y = f_sign_of(fabs(y), a);
+  F_EACH(near, y, fmod((S)F_AT(a, k), (S)F_AT(b, k)));
+  return y;
+}
+#elif WIDTH > 1
+// Vectors with an element that is large, or NaN, are wrong in all others on some PoCL.
+#define ONE_BY_ONE(f)                                                    \
+  static inline T f_##f(T x) {                                           \
+    const I near = fabs(x) <= (DOUBLE ? (S)1e13 : (S)100);               \
+    T y = f(near ? x : (T)(0));                                            \
+    if (!all(near))                                                      \
+      for (int k = 0; k < WIDTH; k++)                                    \
+        if (!near[k]) y[k] = f((S)x[k]);                                 \
+    return y;                                                            \
+  }
+ONE_BY_ONE(sin)
+ONE_BY_ONE(cos)
+ONE_BY_ONE(tan)
+#define f_pow pow
+static inline T f_fmod(T a, T b) {
+  for (int k = 0; k < WIDTH; k++) a[k] = fmod((S)a[k], (S)b[k]);
+  return a;
+}
+#else
+#define f_sin sin
+#define f_cos cos
+#define f_tan tan
+#define f_pow pow
+#define f_fmod fmod
+#endif
+
+// The remainder with the sign of b; it is b's even if it is 0.
+static inline T f_mod(T a, T b) {
+  const T r = f_fmod(a, b), y = (r < F(0.0)) ^ (b < F(0.0)) ? r + b : r;
+  return r != F(0.0) ? y : f_sign_of(fabs(r), b);
+}
+
+// What NumPy does: from the exact remainder, rounded to the nearest whole number.
+static inline T f_floor_div(T a, T b) {
+  const T r = f_fmod(a, b), all = (a - r) / b, whole = a / b;
+  const T q = (r != F(0.0)) & ((r < F(0.0)) ^ (b < F(0.0))) ? all - F(1.0) : all;
+  const T low = floor(q), y = q - low > F(0.5) ? low + F(1.0) : low;
+  const I plain = (b == F(0.0)) | (a - a != F(0.0)) | (b - b != F(0.0));
+  return plain ? floor(whole) : q == F(0.0) ? f_sign_of(fabs(q), whole) : y;
+}
+
+// No exponential of a positive number, which would overflow.
+static inline T f_sigmoid(T x) {
+  const T e = f_exp(-fabs(x));
+  return (x < F(0.0) ? e : (T)F(1.0)) / (F(1.0) + e);
+}
+
+static inline T f_softplus(T x) {
+  const T above = x < F(0.0) ? (T)F(0.0) : x;
+  return above + f_log1p(f_exp(-fabs(x)));
+}
+
+// Minimax polynomials: erf(x)/x - 1 in x² for |x| < 1, log(1 - erf x) in x beyond.
+static inline T f_erf(T x) {
+  const T a = fabs(x), s = x * x;
+#if DOUBLE
+  const T b = a > 6.0 ? (T)6.0 : a;
+  T p = -7.801188874097751e-10 * s + 1.3722976265924504e-08;
+  p = p * s + -1.6209175911748696e-07;
+  p = p * s + 1.6447517677871873e-06;
+  p = p * s + -1.4924744663335489e-05;
+  p = p * s + 0.00012055295320494294;
+  p = p * s + -0.0008548325989696758;
+  p = p * s + 0.005223977607423468;
+  p = p * s + -0.02686617064327622;
+  p = p * s + 0.11283791670945253;
+  p = p * s + -0.3761263890318355;
+  p = p * s + 0.12837916709551256;
+  T q = -4.8653036146992094e-12 * b + 2.0204202447143395e-10;
+  q = q * b + -3.890150708232215e-09;
+  q = q * b + 4.5934715054282496e-08;
+  q = q * b + -3.6957674109698616e-07;
+  q = q * b + 2.1148618123443585e-06;
+  q = q * b + -8.579036799493762e-06;
+  q = q * b + 2.253368148755925e-05;
+  q = q * b + -1.9524830219078924e-05;
+  q = q * b + -0.00013655225745193793;
+  q = q * b + 0.0007730402077688685;
+  q = q * b + -0.001918942294676361;
+  q = q * b + 0.0004135336009249529;
+  q = q * b + 0.018988044025058142;
+  q = q * b + -0.10270229076741853;
+  q = q * b + -0.6366440547765997;
+  q = q * b + -1.128373991776822;
+  q = q * b + -5.132353128429367e-07;
+#else
+  const T b = a > 4.0f ? (T)4.0f : a;
+  T p = 7.889119072e-5f * s + -8.020841518e-4f;
+  p = p * s + 5.189535425e-3f;
+  p = p * s + -2.685444468e-2f;
+  p = p * s + 1.128360018e-1f;
+  p = p * s + -3.761262714e-1f;
+  p = p * s + 1.283791659e-1f;
+  T q = 1.855712965e-4f * b + -2.939580992e-3f;
+  q = q * b + 2.180521428e-2f;
+  q = q * b + -1.030371540e-1f;
+  q = q * b + -6.382259214e-1f;
+  q = q * b + -1.127039891f;
+  q = q * b + -3.537546911e-4f;
+#endif
+  const T far = f_sign_of(F(1.0) - f_exp(q), x);
+  return a < F(1.0) ? x + x * p : x != x ? x : far;
+}
+
+// NaN wins, which the built-in functions lose.
+static inline T f_max(T a, T b) { return ((a > b) | (a != a)) ? a : b; }
+static inline T f_min(T a, T b) { return ((a < b) | (a != a)) ? a : b; }

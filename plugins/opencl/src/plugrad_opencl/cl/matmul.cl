@@ -1,0 +1,76 @@
+// y = a b for few rows: the time is that of reading b once, in the order in which it lies.
+// With DOTS columns of b are contiguous, as are rows of a; else rows of b are.
+typedef $type S;
+VECTOR(T, S);
+$functions
+static inline T product(T a, T b, T sum) { return $product; }
+static inline S product1(S a, S b, S sum) { return $product; }
+#define VECTORS (STRIP / WIDTH)
+
+__kernel GROUPED void matmul(__global const S *restrict a, __global const S *restrict b,
+                             __global S *restrict y, long z, long m, long n, long k,
+                             long a_batch, long a_row, long a_step, long b_batch,
+                             long b_row, long b_step) {
+#if CPU
+  const long strips = (n + STRIP - 1) / STRIP;
+  const long item = get_global_id(0), strip = item % strips, row = item / strips;
+  const long i = row % m, at = row / m, first = strip * STRIP;
+  const int count = min((long)STRIP, n - first);
+  a += at * a_batch + i * a_row;
+  b += at * b_batch + first * b_step;
+  y += row * n + first;
+#if DOTS
+  for (int j = 0; j < count; j++, b += b_step) {
+    T some = (T)(0), more = (T)(0);
+    long l = 0;
+    for (; l + 2 * WIDTH <= k; l += 2 * WIDTH) {
+      some = product(*(__global const T *)(a + l), *(__global const T *)(b + l), some);
+      more = product(*(__global const T *)(a + l + WIDTH),
+                     *(__global const T *)(b + l + WIDTH), more);
+    }
+    some += more;
+    S total = FIRST(some);
+#if WIDTH > 1
+    for (int c = 1; c < WIDTH; c++) total += some[c];
+#endif
+    for (; l < k; l++) total = product1(a[l], b[l], total);
+    y[j] = total;
+  }
+#else
+  int j = 0;
+  if (count == STRIP) {
+    T total[VECTORS];
+    _Pragma("unroll") for (int v = 0; v < VECTORS; v++) total[v] = (T)(0);
+    for (long l = 0; l < k; l++) {
+      const T x = (T)(a[l * a_step]);
+      __global const S *from = b + l * b_row;
+      _Pragma("unroll") for (int v = 0; v < VECTORS; v++)
+        total[v] = product(x, *(__global const T *)(from + v * WIDTH), total[v]);
+    }
+    _Pragma("unroll") for (int v = 0; v < VECTORS; v++)
+      *(__global T *)(y + v * WIDTH) = total[v];
+    return;
+  }
+  for (; j + WIDTH <= count; j += WIDTH) {
+    T total = (T)(0);
+    for (long l = 0; l < k; l++)
+      total = product((T)(a[l * a_step]), *(__global const T *)(b + l * b_row + j), total);
+    *(__global T *)(y + j) = total;
+  }
+  for (; j < count; j++) {
+    S total = 0;
+    for (long l = 0; l < k; l++) total = product1(a[l * a_step], b[l * b_row + j], total);
+    y[j] = total;
+  }
+#endif
+#else
+  const long item = get_global_id(0);
+  if (item >= z * m * n) return;
+  const long j = item % n, i = item / n % m, at = item / n / m;
+  a += at * a_batch + i * a_row;
+  b += at * b_batch + j * b_step;
+  S total = 0;
+  for (long l = 0; l < k; l++) total = product1(a[l * a_step], b[l * b_row], total);
+  y[item] = total;
+#endif
+}

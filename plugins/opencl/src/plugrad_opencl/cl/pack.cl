@@ -1,0 +1,40 @@
+// Put 16 columns of b together, with zeros where there are no more. Element (l, j) is at
+// l * b_row + j * b_step, or with TABLES at rows[l] + j * b_step.
+typedef $type S;
+VECTOR(T, S);
+#if TABLES
+#define ROW(l) rows[l]
+#else
+#define ROW(l) ((l) * b_row)
+#endif
+
+__kernel GROUPED void pack(__global const S *restrict b, __global S *restrict y,
+                           __global const int *restrict rows, long z, long n, long k,
+                           long b_batch, long b_row, long b_step) {
+  const long panels = (n + COLUMNS - 1) / COLUMNS;
+#if CPU
+  const long item = get_global_id(0);
+  const long panel = item % panels, some = item / panels % CUTS, at = item / panels / CUTS;
+  const int count = min((long)COLUMNS, n - panel * COLUMNS);
+  b += at * b_batch + panel * COLUMNS * b_step;
+  y += (at * panels + panel) * k * COLUMNS;
+  const long end = k * (some + 1) / CUTS;
+  for (long l = k * some / CUTS; l < end; l++) {
+    __global const S *restrict from = b + ROW(l);
+    __global S *restrict to = y + l * COLUMNS;
+    if (b_step == 1 && count == COLUMNS)
+      for (int c = 0; c < COLUMNS; c += WIDTH)
+        *(__global T *)(to + c) = *(__global const T *)(from + c);
+    else {
+      for (int c = 0; c < count; c++) to[c] = from[c * b_step];
+      for (int c = count; c < COLUMNS; c++) to[c] = 0;
+    }
+  }
+#else
+  const long item = get_global_id(0), c = item % COLUMNS, l = item / COLUMNS % k;
+  const long panel = item / COLUMNS / k % panels, at = item / COLUMNS / k / panels;
+  if (at >= z) return;
+  const long j = panel * COLUMNS + c;
+  y[item] = j < n ? b[at * b_batch + ROW(l) + j * b_step] : (S)(0);
+#endif
+}

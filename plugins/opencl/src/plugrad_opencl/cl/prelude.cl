@@ -1,0 +1,23 @@
+// What every kernel starts with: the types of the work and how items are cut.
+// CPU: an item does a block, in vectors; no item waits for another one.
+// GPU: an item does an element; WIDTH is 1.
+#pragma OPENCL FP_CONTRACT ON
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+
+#if WIDTH > 1
+#define VECTOR(N, T) typedef T N __attribute__((ext_vector_type(WIDTH), aligned(sizeof(T))))
+#define AS(N, x) __builtin_astype(x, N)
+#define TO(N, x) __builtin_convertvector(x, N)
+#define TRUTH(m) (-TO(Y, m))  // masks are 0 or -1
+#define FIRST(x) ((x)[0])
+#else
+#define VECTOR(N, T) typedef T N
+#define AS(N, x) __builtin_astype(x, N)
+#define TO(N, x) ((N)(x))
+#define TRUTH(m) ((Y)((m) ? 1 : 0))
+#define FIRST(x) (x)
+#endif
+#define WHERE(m, a, b) ((m) ? (T)(a) : (T)(b))
+#define GROUPED __attribute__((reqd_work_group_size(GROUP, 1, 1)))

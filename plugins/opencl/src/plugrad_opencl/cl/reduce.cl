@@ -1,0 +1,111 @@
+// y[a, part, m] = reduction of x[a, n, m] over one of the parts of n.
+// ZERO is what changes nothing, JOIN(a, b) puts two together.
+typedef $type S;
+VECTOR(T, S);
+$functions
+
+#define START $zero
+static inline T join(T a, T b) { return $join; }
+static inline S join_one(S a, S b) { return $join; }
+#define EACH _Pragma("unroll") for
+#define LOAD(x) (*(__global const T *)(x))
+#define MANY 8  // vectors side by side
+#define LEVEL 64  // steps that are added up before they go to the sum of all
+
+__kernel GROUPED void reduce(__global const S *restrict x, __global S *restrict y,
+                             long a, long n, long m, long parts) {
+#if CPU
+  const long columns = (m + STRIP - 1) / STRIP;
+  const long item = get_global_id(0), strip = item % columns;
+  const long part = item / columns % parts, row = item / columns / parts;
+  const long begin = n * part / parts, end = n * (part + 1) / parts;
+  const long first = strip * STRIP, last = min(first + STRIP, m);
+  __global S *restrict to = y + (row * parts + part) * m;
+#if ROWS  // m is 1: along the elements
+  __global const S *restrict from = x + row * n;
+  T total = (T)(START);
+  long i = begin;
+  while (i + 4 * WIDTH <= end) {
+    const long stop = min(end - 4 * WIDTH + 1, i + (long)LEVEL * 4 * WIDTH);
+    T some[4];
+    EACH(int v = 0; v < 4; v++) some[v] = (T)(START);
+    for (; i < stop; i += 4 * WIDTH)
+      EACH(int v = 0; v < 4; v++) some[v] = join(some[v], LOAD(from + i + v * WIDTH));
+    total = join(total, join(join(some[0], some[1]), join(some[2], some[3])));
+  }
+  for (; i + WIDTH <= end; i += WIDTH) total = join(total, LOAD(from + i));
+  S one = FIRST(total);  // in order, as what is very large and very small may meet
+#if WIDTH > 1
+  for (int k = 1; k < WIDTH; k++) one = join_one(one, total[k]);
+#endif
+  for (; i < end; i++) one = join_one(one, from[i]);
+  to[0] = one;
+#else  // across them
+  __global const S *restrict from = x + row * n * m;
+  long j = first;
+  for (; j + MANY * WIDTH <= last; j += MANY * WIDTH) {
+    T total[MANY];
+    EACH(int v = 0; v < MANY; v++) total[v] = (T)(START);
+    for (long i = begin; i < end;) {
+      const long stop = min(end, i + LEVEL);
+      T some[MANY];
+      EACH(int v = 0; v < MANY; v++) some[v] = (T)(START);
+      for (; i < stop; i++)
+        EACH(int v = 0; v < MANY; v++)
+          some[v] = join(some[v], LOAD(from + i * m + j + v * WIDTH));
+      EACH(int v = 0; v < MANY; v++) total[v] = join(total[v], some[v]);
+    }
+    EACH(int v = 0; v < MANY; v++) *(__global T *)(to + j + v * WIDTH) = total[v];
+  }
+  for (; j + WIDTH <= last; j += WIDTH) {
+    T total = (T)(START);
+    for (long i = begin; i < end;) {
+      const long stop = min(end, i + LEVEL);
+      T some = (T)(START);
+      for (; i < stop; i++) some = join(some, LOAD(from + i * m + j));
+      total = join(total, some);
+    }
+    *(__global T *)(to + j) = total;
+  }
+  for (; j < last; j++) {
+    T total = (T)(START);
+    for (long i = begin; i < end;) {
+      const long stop = min(end, i + LEVEL);
+      T some = (T)(START);
+      for (; i < stop; i++) some = join(some, (T)(from[i * m + j]));
+      total = join(total, some);
+    }
+    to[j] = FIRST(total);
+  }
+#endif
+#else
+#if ROWS  // a work group a part, and a tree in local memory
+  __local S shared[GROUP];
+  const long item = get_group_id(0), part = item % parts, row = item / parts;
+  const int me = get_local_id(0);
+  const long begin = n * part / parts, end = n * (part + 1) / parts;
+  S total = START;
+  for (long i = begin + me; i < end; i += GROUP) total = join(total, x[row * n + i]);
+  shared[me] = total;
+  for (int reach = GROUP / 2; reach; reach /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me < reach) shared[me] = join(shared[me], shared[me + reach]);
+  }
+  if (me == 0) y[item] = shared[0];
+#else  // an item a column
+  const long item = get_global_id(0), j = item % m;
+  if (item >= a * parts * m) return;
+  const long part = item / m % parts, row = item / m / parts;
+  const long begin = n * part / parts, end = n * (part + 1) / parts;
+  __global const S *restrict from = x + row * n * m + j;
+  S total = START;
+  for (long i = begin; i < end;) {
+    const long stop = min(end, i + LEVEL);
+    S some = START;
+    for (; i < stop; i++) some = join(some, from[i * m]);
+    total = join(total, some);
+  }
+  y[item] = total;
+#endif
+#endif
+}

@@ -1,0 +1,108 @@
+// y = e^(x - most) / sum, along rows; with LOG its logarithm. On a GPU a work group has a
+// row, on a CPU an item has some.
+typedef $type S;
+typedef $type Y;
+VECTOR(T, S);
+VECTOR(I, $integer);
+$functions
+
+#if CPU
+// The last elements of a row, fewer than a vector has.
+static inline T rest_of(__global const S *restrict x, long i, long n, S other) {
+  T y = (T)(other);
+  for (int l = 0; i + l < n; l++) y[l] = x[i + l];
+  return y;
+}
+
+#define PUT(i, value)                                             \
+  do {                                                            \
+    const T some = value;                                         \
+    if (whole) *(__global T *)(to + i) = some;                    \
+    else                                                          \
+      for (int l = 0; i + l < n; l++) to[i + l] = some[l];        \
+  } while (0)
+// All vectors of a row, the last one with ``other`` where there is nothing.
+#define EACH_OF(begin, from, other, ...)                          \
+  {                                                               \
+    const int whole = 1;                                          \
+    long i = begin;                                               \
+    for (; i + WIDTH <= n; i += WIDTH) {                          \
+      const T value = *(__global const T *)(from + i);            \
+      __VA_ARGS__                                                 \
+    }                                                             \
+    if (i < n) {                                                  \
+      const int whole = 0;                                        \
+      const T value = rest_of(from, i, n, other);                 \
+      __VA_ARGS__                                                 \
+    }                                                             \
+  }
+#define LEVEL 64  // vectors that are added up before they go to the sum of all
+#endif
+
+__kernel GROUPED void softmax(__global const S *restrict x, __global S *restrict y,
+                              long rows, long n, long each) {
+#if CPU
+  const long first = (long)get_global_id(0) * each, last = min(first + each, rows);
+  for (long row = first; row < last; row++) {
+    __global const S *restrict from = x + row * n;
+    __global S *restrict to = y + row * n;
+    // NaN is not the largest, but makes the sum NaN.
+    T best[4];
+    for (int v = 0; v < 4; v++) best[v] = (T)(-INFINITY);
+    long seen = 0;
+    for (; seen + 4 * WIDTH <= n; seen += 4 * WIDTH)
+      _Pragma("unroll") for (int v = 0; v < 4; v++) {
+        const T value = *(__global const T *)(from + seen + v * WIDTH);
+        best[v] = value > best[v] ? value : best[v];
+      }
+    EACH_OF(seen, from, -INFINITY, best[0] = value > best[0] ? value : best[0];)
+    S most = -INFINITY;
+    for (int v = 0; v < 4; v++)
+      for (int l = 0; l < WIDTH; l++) most = best[v][l] > most ? best[v][l] : most;
+    T total = (T)(0), some = (T)(0);
+    int level = 0;
+    EACH_OF(0, from, -INFINITY, {
+      const T e = f_exp(value - most);
+      some += e;
+      if (++level == LEVEL) total += some, some = (T)(0), level = 0;
+      if (!LOG) PUT(i, e);
+    })
+    total += some;
+    S sum = 0;
+    for (int l = 0; l < WIDTH; l++) sum += total[l];
+#if LOG
+    const S shift = log(sum);
+    EACH_OF(0, from, 0, PUT(i, value - most - shift);)
+#else
+    const S share = 1 / sum;
+    EACH_OF(0, to, 0, PUT(i, value * share);)
+#endif
+  }
+#else
+  __local S shared[GROUP];
+  const int me = get_local_id(0);
+  const long row = get_group_id(0);
+  x += row * n;
+  y += row * n;
+  S most = -INFINITY;
+  for (long i = me; i < n; i += GROUP) most = f_max(most, x[i]);
+  shared[me] = most;
+  for (int reach = GROUP / 2; reach; reach /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me < reach) shared[me] = f_max(shared[me], shared[me + reach]);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  most = shared[0];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  S total = 0;
+  for (long i = me; i < n; i += GROUP) total += f_exp(x[i] - most);
+  shared[me] = total;
+  for (int reach = GROUP / 2; reach; reach /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me < reach) shared[me] += shared[me + reach];
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (long i = me; i < n; i += GROUP)
+    y[i] = LOG ? x[i] - most - log(shared[0]) : f_exp(x[i] - most) / shared[0];
+#endif
+}

@@ -1,0 +1,222 @@
+// Windows of up to three axes, channel by channel. An item on a CPU does a row of places,
+// vectors of channels in it; the last vector overlaps the one before it. g holds sizes:
+// of the input, of the output, of a window, strides, dilations and what pads in front.
+typedef $type S;
+VECTOR(T, S);
+VECTOR(I, $integer);
+VECTOR(N, int);
+$functions
+static inline T product(T a, T b, T sum) { return $product; }
+static inline T finish(T y, $real alpha) { return $finish; }
+#define IN(a) g[a]
+#define OUT(a) g[3 + a]
+#define TAPS(a) g[6 + a]
+#define STRIDE(a) g[9 + a]
+#define DILATION(a) g[12 + a]
+#define BEFORE(a) g[15 + a]
+#if WIDTH > 1
+#define AT(x, l) ((x)[l])
+#else
+#define AT(x, l) (x)
+#endif
+#define LOAD(x) (*(__global const T *)(x))
+
+static inline I lanes(int start) {
+  I y;
+  for (int l = 0; l < WIDTH; l++) AT(y, l) = start + l;
+  return y;
+}
+
+// y[to] from all taps inside of x: START, then at each TAP its number and p, where it is
+// in x, then END.
+#define EACH_TAP(...)                                                          \
+  for (int i = 0; i < TAPS(0); i++) {                                          \
+    const int d = d0 + i * DILATION(0);                                        \
+    if ((uint)d >= (uint)IN(0)) continue;                                      \
+    for (int j = 0; j < TAPS(1); j++) {                                        \
+      const int h = h0 + j * DILATION(1);                                      \
+      if ((uint)h >= (uint)IN(1)) continue;                                    \
+      for (int k = 0; k < TAPS(2); k++) {                                      \
+        const int w = w0 + k * DILATION(2);                                    \
+        if ((uint)w >= (uint)IN(2)) continue;                                  \
+        const int tap = (i * TAPS(1) + j) * TAPS(2) + k;                       \
+        const int p = (d * IN(1) + h) * IN(2) + w;                             \
+        const long at = start + (long)p * channels;                            \
+        __VA_ARGS__                                                            \
+      }                                                                        \
+    }                                                                          \
+  }
+
+static inline void look(__global const S *restrict x, __global const S *restrict f,
+                        __global S *restrict y, __global int *restrict index,
+                        __global const S *restrict bias, __global const int *restrict g,
+                        int channels, int first, long start, long to, int d0, int h0,
+                        int w0, int c, $real alpha) {
+  int count = 0;
+  $start
+  EACH_TAP(const T value = LOAD(x + at); count++; $tap)
+  $end
+}
+
+#if CPU
+// The same for FOUR places at once, whose taps are all inside along the last axis.
+static inline void look_at_four(__global const S *restrict x,
+                                __global const S *restrict f, __global S *restrict y,
+                                __global const S *restrict bias,
+                                __global const int *restrict g, int channels, long start,
+                                long to, int d0, int h0, int w0, int c, $real alpha) {
+  const long across = (long)STRIDE(2) * channels, next = (long)DILATION(2) * channels;
+  T total[4];
+  for (int q = 0; q < 4; q++) total[q] = $zero;
+  for (int i = 0; i < TAPS(0); i++) {
+    const int d = d0 + i * DILATION(0);
+    if ((uint)d >= (uint)IN(0)) continue;
+    for (int j = 0; j < TAPS(1); j++) {
+      const int h = h0 + j * DILATION(1);
+      if ((uint)h >= (uint)IN(1)) continue;
+      __global const S *from = x + start + (((long)d * IN(1) + h) * IN(2) + w0) * channels;
+      __global const S *with = f + (long)(i * TAPS(1) + j) * TAPS(2) * channels + c;
+      for (int k = 0; k < TAPS(2); k++, from += next, with += channels) {
+        const T factor = LOAD(with);
+        _Pragma("unroll") for (int q = 0; q < 4; q++)
+          total[q] = product(LOAD(from + q * across), factor, total[q]);
+      }
+    }
+  }
+  _Pragma("unroll") for (int q = 0; q < 4; q++)
+    *(__global T *)(y + to + q * channels) = finish(total[q], alpha);
+}
+#endif
+
+__kernel GROUPED void window(__global const S *restrict x, __global const S *restrict f,
+                             __global S *restrict y, __global int *restrict index,
+                             __global const S *restrict bias,
+                             __global const int *restrict g, int batch, int channels,
+                             int counts, $real alpha) {
+  const long item = get_global_id(0);
+#if CPU
+  const long row = item;
+#else
+  const int c = item % channels, w = item / channels % OUT(2);
+  const long row = item / channels / OUT(2);
+  if (row >= (long)batch * OUT(0) * OUT(1)) return;
+#endif
+  const int h = row % OUT(1), d = row / OUT(1) % OUT(0), n = row / OUT(1) / OUT(0);
+  const int area = IN(0) * IN(1) * IN(2), first = counts ? n * area : 0;
+  const long image = (long)n * area * channels, line = row * OUT(2) * channels;
+  const int d0 = d * STRIDE(0) - BEFORE(0), h0 = h * STRIDE(1) - BEFORE(1);
+#if CPU
+  for (int v = 0; v < channels; v += WIDTH) {
+    const int c = min(v, channels - WIDTH), reach = (TAPS(2) - 1) * DILATION(2);
+    for (int w = 0; w < OUT(2); w++) {
+      const long to = line + (long)w * channels + c;
+      const int w0 = w * STRIDE(2) - BEFORE(2);
+#if FOUR
+      if (w0 >= 0 && w + 4 <= OUT(2) && w0 + 3 * STRIDE(2) + reach < IN(2)) {
+        look_at_four(x, f, y, bias, g, channels, image + c, to, d0, h0, w0, c, alpha);
+        w += 3;
+        continue;
+      }
+#endif
+      look(x, f, y, index, bias, g, channels, first, image + c, to, d0, h0, w0, c, alpha);
+    }
+  }
+#else
+  look(x, f, y, index, bias, g, channels, first, image + c,
+       line + (long)w * channels + c, d0, h0, w * STRIDE(2) - BEFORE(2), c, alpha);
+#endif
+}
+
+// The window at whose tap of this number an element is, or -1.
+static inline int seer(int element, int tap, int stride, int dilation, int before,
+                       int windows) {
+  const int o = element + before - tap * dilation;
+  if (o < 0) return -1;
+  if (stride == 1) return o < windows ? o : -1;
+  return o % stride == 0 && o / stride < windows ? o / stride : -1;
+}
+
+// dx(element), from all windows that see it.
+__kernel GROUPED void back(__global const S *restrict dy, __global const S *restrict f,
+                           __global S *restrict dx, __global const int *restrict index,
+                           __global const int *restrict g, int batch, int channels) {
+  const long item = get_global_id(0);
+#if CPU
+  const long row = item;
+  for (int w = 0; w < IN(2); w++)
+    for (int v = 0; v < channels; v += WIDTH) {
+      const int c = min(v, channels - WIDTH);
+#else
+  const int c = item % channels, w = item / channels % IN(2);
+  const long row = item / channels / IN(2);
+  if (row < (long)batch * IN(0) * IN(1)) {
+    {
+#endif
+      const int h = row % IN(1), d = row / IN(1) % IN(0), n = row / IN(1) / IN(0);
+      const int p = (d * IN(1) + h) * IN(2) + w;
+      const I me = lanes(p * channels + c);
+      T total = (T)(0);
+      for (int i = 0; i < TAPS(0); i++) {
+        const int od = seer(d, i, STRIDE(0), DILATION(0), BEFORE(0), OUT(0));
+        if (od < 0) continue;
+        for (int j = 0; j < TAPS(1); j++) {
+          const int oh = seer(h, j, STRIDE(1), DILATION(1), BEFORE(1), OUT(1));
+          if (oh < 0) continue;
+          for (int k = 0; k < TAPS(2); k++) {
+            const int ow = seer(w, k, STRIDE(2), DILATION(2), BEFORE(2), OUT(2));
+            if (ow < 0) continue;
+            const int tap = (i * TAPS(1) + j) * TAPS(2) + k;
+            const long place = ((long)n * OUT(0) + od) * OUT(1) + oh;
+            const long from = (place * OUT(2) + ow) * channels + c;
+            const T value = LOAD(dy + from);
+            $back
+          }
+        }
+      }
+      *(__global T *)(dx + (row * IN(2) + w) * channels + c) = total;
+    }
+#if !CPU
+  }
+#endif
+}
+
+// df(tap, c) from rows of places; a part of them an item, STRIP vectors at a time.
+#define STRIP 4
+__kernel GROUPED void filters(__global const S *restrict x, __global const S *restrict dy,
+                              __global S *restrict df, __global const int *restrict g,
+                              int batch, int channels, int parts) {
+  const long item = get_global_id(0);
+  const int taps = TAPS(0) * TAPS(1) * TAPS(2), strip = STRIP * WIDTH;
+#if CPU
+  const int strips = (channels + strip - 1) / strip;
+#else
+  const int strips = channels;
+  if (item >= (long)parts * taps * strips) return;
+#endif
+  const int s = item % strips, tap = item / strips % taps, part = item / strips / taps;
+  const int k = tap % TAPS(2), j = tap / TAPS(2) % TAPS(1), i = tap / TAPS(2) / TAPS(1);
+  const long rows = (long)batch * OUT(0) * OUT(1);
+  int at[STRIP];
+  T total[STRIP];
+  for (int v = 0; v < STRIP; v++) {
+    at[v] = CPU ? min(s * strip + v * WIDTH, channels - WIDTH) : s;
+    total[v] = (T)(0);
+  }
+  for (long row = rows * part / parts; row < rows * (part + 1) / parts; row++) {
+    const int oh = row % OUT(1), od = row / OUT(1) % OUT(0), n = row / OUT(1) / OUT(0);
+    const int h = oh * STRIDE(1) - BEFORE(1) + j * DILATION(1);
+    const int d = od * STRIDE(0) - BEFORE(0) + i * DILATION(0);
+    if ((uint)h >= (uint)IN(1) || (uint)d >= (uint)IN(0)) continue;
+    const long line = ((long)n * IN(0) + d) * IN(1) + h;
+    for (int ow = 0; ow < OUT(2); ow++) {
+      const int w = ow * STRIDE(2) - BEFORE(2) + k * DILATION(2);
+      if ((uint)w >= (uint)IN(2)) continue;
+      __global const S *restrict seen = x + (line * IN(2) + w) * channels;
+      __global const S *restrict given = dy + (row * OUT(2) + ow) * channels;
+      for (int v = 0; v < (CPU ? STRIP : 1); v++)
+        total[v] = product(LOAD(seen + at[v]), LOAD(given + at[v]), total[v]);
+    }
+  }
+  df += ((long)part * taps + tap) * channels;
+  for (int v = 0; v < (CPU ? STRIP : 1); v++) *(__global T *)(df + at[v]) = total[v];
+}

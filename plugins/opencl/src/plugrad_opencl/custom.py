@@ -1,0 +1,293 @@
+"""Kernels of users, from OpenCL C: contract, kernel, gradient and op in one call.
+
+Map: ``elementwise_kernel``, from an expression; ``source_kernel``, from a whole kernel;
+``CustomKernel``, the op that both return; contracts. What is C is in ``custom_source``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+from plugrad import geometry, plugin
+from plugrad.plugin import Kernel, Spec, Tensor, TensorLike
+
+from . import source
+from .arrays import ClArray, ClArrays, DType, empty
+from .custom_source import Source, body, deciding, number, without_comments
+from .elementwise import Function, elementwise
+
+Gradients = Mapping[str, Function | None]
+Outputs = Callable[..., Spec | tuple[Spec, ...]]
+FLOATING = "float32 float64"
+GROUP = 64  # items in a work group of ``source_kernel``, on every device
+
+
+def elementwise_kernel(
+    kernel: str | Kernel,
+    code: str,
+    *,
+    inputs: str = "x",
+    attrs: str = "",
+    dtypes: str = FLOATING,
+    out_dtype: str = "",
+    gradients: Gradients | None = None,
+    decomposition: Function | None = None,
+) -> CustomKernel:
+    """Return an op that computes each element by ``code``; its inputs broadcast.
+
+    ``elementwise_kernel("mylib.Swish", "y = x / (1 + exp(-x))")`` is one. The kernel is
+    registered for the process, on the backends of all devices.
+
+    Args:
+        kernel: A new name, with a dot; or a contract, or the name of a kernel of
+            plugrad, whose inputs, attributes and gradient stay what they are.
+        code: Statements in OpenCL C. The last assignment is the output, and names it.
+            Inputs are variables of type ``T``, bool ones ``uchar``; attributes are
+            numbers of that type.
+        inputs: Their names.
+        attrs: Names of numbers, which the op takes by keyword.
+        dtypes: What ``T`` may be. complex64 is ``float2``. Where integers are not among
+            them, the op makes float32 of integers.
+        out_dtype: Of the result, if it is not that of ``T``.
+        gradients: A function an input, as for ``plugrad.register_gradient``.
+        decomposition: The same with ops, for other backends.
+
+    Raises:
+        ValueError: The name has no dot or is taken, or nothing is assigned.
+        TypeError: A dtype is not known.
+
+    BackendError with the compiler's log, by lines of ``code``, at the first use.
+
+    """
+    who = "elementwise_kernel"
+    assigned = re.findall(r"(\w+)\s*=(?!=)", without_comments(code))
+    if not assigned:
+        raise ValueError(f"{who}: {kernel}: {code!r} assigns nothing; write 'y = ...'")
+    covered = [_dtype(who, name) for name in dtypes.split()]
+    result = _dtype(who, out_dtype) if out_dtype else None
+
+    def out(*xs: Spec, **_: Any) -> Spec:
+        shape = np.broadcast_shapes(*[x.shape for x in xs])
+        return Spec(shape, result or deciding([x.dtype for x in xs]))
+
+    contract = _contract(kernel, inputs, attrs, assigned[-1], out, len(inputs.split()))
+    _simple(who, contract)
+    if not contract.inputs or contract.outputs != (assigned[-1],):
+        raise ValueError(
+            f"{who}: {contract} needs inputs, and code whose last assignment is its "
+            f"output, not {assigned[-1]}"
+        )
+    bodies = {d.kind: body(contract, code, d.kind) for d in covered}
+    run = elementwise(
+        re.sub(r"\W", "_", contract.name),
+        " ".join(contract.inputs),
+        out=out_dtype,
+        attrs=" ".join(contract.attrs),
+        alone="biuf",
+        **bodies,
+    )
+
+    def implementation(*xs: ClArray, **values: Any) -> Any:
+        work = deciding([x.dtype for x in xs])
+        if work in covered:
+            for name, value in values.items():
+                number(contract, name, value, work)
+            return run(*xs, **values)
+        if contract.decomposition is not None:
+            return NotImplemented
+        raise TypeError(
+            f"{contract.op}: no code for {work}; dtypes= names {dtypes}, cast to one"
+        )
+
+    return CustomKernel(contract, implementation, gradients, decomposition, covered)
+
+
+def source_kernel(
+    kernel: str | Kernel,
+    code: str,
+    *,
+    inputs: str = "x",
+    attrs: str = "",
+    outputs: str = "y",
+    out: Outputs = plugin.same,
+    items: Callable[..., int] | None = None,
+    group: int = GROUP,
+    gradients: Gradients | None = None,
+    decomposition: Function | None = None,
+) -> CustomKernel:
+    """Return an op that runs one ``__kernel`` function in OpenCL C.
+
+    The parameters of the function are told by their names, in any order: inputs and
+    outputs are ``__global`` pointers, attributes are numbers, ``x_size`` is how many
+    elements ``x`` has, ``x_shape0`` its first axis. ``T`` is the type of the first
+    input that is not bool, ``x_t`` that of ``x``; a pointer of another type, ``float``,
+    restricts the op to that dtype. Arrays are row-major. An index out of bounds, and
+    two items that write one element, are for the code to avoid: nobody checks them.
+
+    Args:
+        kernel: A new name, with a dot; or a contract, or the name of a kernel of
+            plugrad, whose inputs, attributes and gradient stay what they are.
+        code: OpenCL C, with one ``__kernel void name(...)``.
+        inputs: Their names.
+        attrs: Names of the attributes, which the op takes by keyword.
+        outputs: Their names.
+        out: Specs of the inputs and attributes -> specs of the outputs.
+        items: The same -> how many work items; by default one an element of the first
+            output. They are rounded up to whole groups: those past the end must return.
+        group: How many items are in a group.
+        gradients: A function an input, as for ``plugrad.register_gradient``.
+        decomposition: The same with ops, for other backends.
+
+    Raises:
+        ValueError: The name has no dot or is taken, or parameters do not fit it.
+
+    BackendError with the compiler's log, by lines of ``code``, at the first use.
+
+    """
+    contract = _contract(kernel, inputs, attrs, outputs, out, 0)
+    _simple("source_kernel", contract)
+    if contract.out is None:
+        raise ValueError(f"source_kernel: {contract} has no rule for its outputs")
+    program = Source(contract, code, group)
+
+    def implementation(*xs: Any, **values: Any) -> Any:
+        device = xs[0].device  # without inputs, xs[0] is the Arrays of the backend
+        arrays = [x for x in xs if not isinstance(x, ClArrays)]
+        specs = [Spec(x.shape, x.dtype) for x in arrays]
+        found = contract.out(*specs, **values)  # type: ignore[misc]
+        wanted = [found] if isinstance(found, Spec) else found
+        ys = [empty(device, *spec) for spec in wanted]
+        count = items(*specs, **values) if items else ys[0].size
+        if count:
+            program.launch(device, count, [*arrays, *ys], values)
+        return ys[0] if contract.single else tuple(ys)
+
+    return CustomKernel(contract, implementation, gradients, decomposition)
+
+
+class CustomKernel:
+    """The op of a kernel of yours; call it with tensors, and attributes by keyword.
+
+    Attributes:
+        kernel: Its contract.
+        backends: Those that it is registered on.
+
+    """
+
+    def __init__(
+        self,
+        contract: Kernel,
+        implementation: Function,
+        gradients: Gradients | None,
+        decomposition: Function | None,
+        dtypes: Sequence[DType] | None = None,
+    ) -> None:
+        self._dtypes = dtypes  # of an elementwise one, whose inputs have one dtype
+        self._rules: dict[str, Any] = dict(gradients or {})
+        known = plugin.contracts().get(contract.name)
+        if "." not in contract.name and (known is None or decomposition is not None):
+            raise ValueError(
+                f"{contract.name}: a new kernel needs a dotted name, such as "
+                f"'mylib.{contract.name}', and decomposition= is for new kernels"
+            )
+        _check(contract, self._rules, decomposition)
+        found = [n for n in pg.backends() if re.fullmatch(r"opencl(-\d+)?", n)]
+        self.backends = tuple(found or ["opencl"])
+        for backend in self.backends:
+            pg.register_kernel(
+                contract if "." in contract.name else contract.name,
+                backend,
+                implementation,
+            )
+        self.kernel = plugin.contracts()[contract.name]  # the first of that name
+        if decomposition is not None:
+            self.kernel.decomposition = decomposition
+        if self._rules:
+            pg.register_gradient(contract.name, **self._rules)
+
+    def __call__(self, *inputs: TensorLike, **attrs: Any) -> Any:
+        """Return the output, or a tuple of several."""
+        if self._dtypes is None:
+            xs: list[Any] = [pg.asarray(x) for x in inputs]
+        else:
+            xs = self._together(inputs, self._dtypes)
+            geometry.broadcast(self.kernel.op, *[x.shape for x in xs])
+        return pg.run_kernel(self.kernel.name, xs, attrs)
+
+    def unregister(self) -> None:
+        """Take the kernel and its gradients back; what was under them shows again."""
+        for backend in self.backends:
+            pg.unregister_kernel(self.kernel.name, backend)
+        if self._rules:
+            pg.unregister_gradient(self.kernel.name)
+
+    def _together(self, xs: Sequence[Any], allowed: Sequence[DType]) -> list[Any]:
+        """Return the inputs with one dtype; Python's numbers take that of the others.
+
+        bool stays beside numbers: it is a mask.
+        """
+        given = [x if isinstance(x, int | float) else pg.asarray(x) for x in xs]
+        tensors = [x for x in given if isinstance(x, Tensor)]
+        tensors = tensors or [pg.asarray(x) for x in given]
+        numbers = [x.dtype for x in tensors if x.dtype.kind != "b"]
+        floating = [d for d in numbers if d.kind in "fc"]
+        dtype = np.result_type(*floating or numbers or [np.dtype(bool)])
+        real = np.dtype(np.float32)
+        weak = any(type(x) is float for x in given)  # they make integers floating
+        if dtype.kind in "biu" and (weak or (dtype not in allowed and real in allowed)):
+            dtype = real
+        masks = [x for x in tensors if x.dtype.kind == "b" and numbers]
+        return [
+            x if any(x is m for m in masks) else pg.asarray(x, dtype=dtype)
+            for x in given
+        ]
+
+
+# --- contracts -------------------------------------------------------------------
+
+
+def _contract(
+    kernel: str | Kernel, inputs: str, attrs: str, outputs: str, out: Outputs, many: int
+) -> Kernel:
+    """Return the contract; the arguments beside ``kernel`` are those of a new one."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    known = plugin.contracts().get(kernel)
+    if known is not None and "." not in kernel:
+        return known
+    return Kernel(
+        kernel, inputs, attrs=attrs, outputs=outputs, out=out, broadcasts=many > 1
+    )
+
+
+def _simple(who: str, contract: Kernel) -> None:
+    """Raise unless each input is one array, and each output too."""
+    if contract.variadic or contract.variadic_outputs or contract.optional:
+        raise ValueError(f"{who}: {contract} has inputs or outputs that may vary")
+
+
+def _check(
+    contract: Kernel, rules: dict[str, Any], decomposition: Function | None
+) -> None:
+    """Raise unless they fit, before anything is registered."""
+    copy = Kernel(
+        contract.name,
+        " ".join(contract.inputs),
+        attrs=" ".join(contract.attrs),
+        outputs=" ".join(contract.outputs),
+        fused=contract.fused,
+    )
+    plugin.gradients(copy, **rules)
+    if decomposition is not None:
+        plugin.decomposition(contract)(decomposition)
+
+
+def _dtype(who: str, name: str) -> DType:
+    known = [str(d) for d in source.C]
+    if name not in known:
+        raise TypeError(f"{who}: unknown dtype {name!r}; there is {', '.join(known)}")
+    return np.dtype(name)

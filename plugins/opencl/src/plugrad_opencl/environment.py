@@ -1,0 +1,180 @@
+"""What has to be in order before the first call of OpenCL: folders, linker, drivers.
+
+PoCL ends the process where it finds no linker, has no devices where it cannot write its
+cache, and does not compile for processors that are newer than it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import importlib.util
+import os
+import pathlib
+import shlex
+import shutil
+import sys
+import tempfile
+from typing import Any
+
+Path = pathlib.Path
+
+
+@functools.cache
+def folder() -> Path:
+    """Return a folder for what is compiled: the user's cache, or a temporary one."""
+    for place in (_home(), os.path.join(tempfile.gettempdir(), f"cache-{os.getuid()}")):
+        found = Path(place, "plugrad-opencl")
+        if _writable(found):
+            return found
+    return Path(tempfile.mkdtemp(prefix="plugrad-opencl-"))
+
+
+def _home() -> str:
+    return os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+
+
+def _writable(path: Path) -> bool:
+    """Tell whether files can be written there; makes the folder."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return path.stat().st_uid == os.getuid()  # nobody else's code is run
+    except OSError:
+        return False
+
+
+def remarks() -> list[str]:
+    """Return what is not as it should be, and what to do about it."""
+    if folder().parent == Path(_home()):
+        return []
+    return [
+        f"{Path(_home(), 'plugrad-opencl')} cannot be written: what is compiled is in "
+        f"{folder()}, and may not stay there; set XDG_CACHE_HOME"
+    ]
+
+
+@functools.cache
+def prepare() -> None:
+    """Set the variables that OpenCL reads, as far as the user has not."""
+    given = os.environ.get("POCL_CACHE_DIR")
+    if not given or not _writable(Path(given)):
+        cache = folder() / f"pocl-{processor() or 'own'}"
+        cache.mkdir(exist_ok=True)
+        os.environ["POCL_CACHE_DIR"] = str(cache)
+    if folder().parent != Path(_home()):  # pyopencl would raise
+        os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    os.environ.setdefault("POCL_DEVICES", "basic pthread")
+    _find_linker()
+    _add_intel()
+
+
+# --- the linker ------------------------------------------------------------------
+
+
+def has_linker() -> bool:
+    """Tell whether PoCL will find an ``ld``."""
+    return shutil.which("ld") is not None
+
+
+def _find_linker() -> None:
+    """Put an ``ld`` on PATH where there is none: that of the package ziglang."""
+    if has_linker() or importlib.util.find_spec("ziglang") is None:
+        return
+    shim = folder() / "bin" / "ld"
+    text = _SHIM.format(python=shlex.quote(sys.executable))
+    shim.parent.mkdir(exist_ok=True)
+    if not shim.exists() or shim.read_text() != text:
+        made = shim.with_name(f"ld-{os.getpid()}")
+        made.write_text(text)
+        made.chmod(0o755)
+        made.replace(shim)  # in one step: another process may be about to run it
+    os.environ["PATH"] = f"{shim.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+
+
+# Kernels call nothing of libc and libgcc, whose development files may be missing.
+_SHIM = """\
+#!/bin/sh
+for argument; do
+  shift
+  case "$argument" in
+    -l* | -L* | --as-needed | --no-as-needed) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec {python} -m ziglang ld.lld "$@"
+"""
+
+
+# --- drivers ---------------------------------------------------------------------
+
+
+def _add_intel() -> None:
+    """Announce Intel's runtime for CPUs from the package index beside the system's.
+
+    The file that its package brings names a path of the machine that built it.
+    """
+    library = Path(sys.prefix, "lib", "libintelocl.so")
+    if "OCL_ICD_VENDORS" in os.environ or not library.exists():
+        return
+    digest = hashlib.sha256(str(library).encode()).hexdigest()[:12]
+    vendors = folder() / f"vendors-{digest}"
+    vendors.mkdir(exist_ok=True)
+    for old in vendors.iterdir():
+        old.unlink(missing_ok=True)
+    for icd in Path("/etc/OpenCL/vendors").glob("*.icd"):
+        shutil.copy(icd, vendors)
+    (vendors / "intel-cpu.icd").write_text(f"{library}\n")
+    os.environ["OCL_ICD_VENDORS"] = str(vendors)
+
+
+# --- the processor that PoCL compiles for ------------------------------------------
+
+_AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+_AVX2 = {"avx2", "fma", "bmi1", "bmi2", "f16c", "movbe"}
+_NAME_OF_CPU = 80  # where PoCL 3.0 has it, in words from the start of a device
+
+
+@functools.cache
+def processor() -> str:
+    """Return the name under which LLVM 14 knows what this processor can do."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return ""
+    flags = next((x for x in text.splitlines() if x.startswith("flags")), "").split()
+    if _AVX512.issubset(flags):
+        return "skylake-avx512"
+    return "haswell" if _AVX2.issubset(flags) else ""
+
+
+def name_processor(device: Any) -> None:
+    """Tell a device of the PoCL of the package index for which processor to compile.
+
+    It asks LLVM 14 for the name of the processor and its flags for the library of
+    built-in functions. Where the two do not fit each other, functions are not inlined
+    (ten times as slow), vectors of 16 do not compile, and for a processor that LLVM 14
+    has never heard of nothing does: "unknown target CPU 'generic'".
+    """
+    if "PoCL 3.0" not in device.platform.version or "pyopencl" not in _library():
+        return
+    words = (ctypes.c_void_p * (_NAME_OF_CPU + 1)).from_address(device.int_ptr)
+    name = ctypes.string_at(words[_NAME_OF_CPU - 11] or 0).decode(errors="replace")
+    if processor() and name == device.name:  # the layout is the one that we know
+        words[_NAME_OF_CPU] = ctypes.addressof(_name())
+
+
+@functools.cache
+def _name() -> ctypes.Array[ctypes.c_char]:
+    """Return it where it stays, for PoCL to read."""
+    return ctypes.create_string_buffer(processor().encode())
+
+
+def _library() -> str:
+    """Return the paths of the PoCL that this process has loaded."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return ""
+    return " ".join({x.split()[-1] for x in lines if "libpocl" in x})

@@ -1,0 +1,45 @@
+"""Activation functions. Comparisons are put so that NaN stays."""
+
+from plugrad.plugin import KernelTable
+
+from ..elementwise import elementwise
+
+_SELU = "WHERE(x < (S)0, f_expm1(x) * (S)1.7580993408473766, x * (S)1.0507009873554805)"
+
+# NaN stays, in limits too.
+_CLIP = """
+  const T y = WHERE(x >= min_, x, x != x ? x : (T)min_);
+  return WHERE(y <= max_, y, y != y ? y : (T)max_);
+"""
+
+kernels = KernelTable(
+    Relu=elementwise("Relu", "x", fi="WHERE(x < (S)0, (S)0, x)", ub="x"),
+    Relu6=elementwise(
+        "Relu6",
+        "x",
+        fi="WHERE(x < (S)0, (S)0, WHERE(x > (S)6, (S)6, x))",
+        u="WHERE(x > (S)6, (S)6, x)",
+    ),
+    ClipByValue=elementwise(
+        "ClipByValue",
+        "x",
+        attrs="min max",
+        f=_CLIP,
+        iu="const T y = WHERE(x < min_, min_, x); return WHERE(y > max_, max_, y);",
+    ),
+    LeakyRelu=elementwise(
+        "LeakyRelu", "x", attrs="alpha", f="WHERE(x < (S)0, x * alpha_, x)"
+    ),
+    Prelu=elementwise("Prelu", "x alpha", f="WHERE(x < (S)0, x * alpha, x)"),
+    Step=elementwise(
+        "Step",
+        "x",
+        attrs="alpha",
+        f="WHERE(x > (S)0, (S)1, WHERE(x <= (S)0, alpha_, x))",
+    ),
+    Elu=elementwise("Elu", "x", f="WHERE(x < (S)0, f_expm1(x), x)"),
+    EluGrad=elementwise("EluGrad", "dy y", f="dy * WHERE(y > (S)0, (S)1, y + (S)1)"),
+    Selu=elementwise("Selu", "x", f=_SELU),
+    Sigmoid=elementwise("Sigmoid", "x", f="f_sigmoid(x)"),
+    Softplus=elementwise("Softplus", "x", f="f_softplus(x)"),
+)

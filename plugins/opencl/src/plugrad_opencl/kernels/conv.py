@@ -1,0 +1,184 @@
+"""Convolutions of any number of axes: each is a product of matrices.
+
+Windows are tables of offsets, not copies: where each window begins, and where in it
+each tap is. What they see outside of the input is put around it first.
+Letters: t taps, c channels in, k channels out; of one group where there are groups.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from typing import Any, NamedTuple
+
+from plugrad.geometry import Windows
+from plugrad.plugin import KernelTable
+
+from ..arrays import ClArray, Shape
+from ..moves import put, steps
+from ..products import Finish, Matrix, fits, product, table
+from .creation import filled
+from .slicing import pad
+
+kernels = KernelTable()
+
+
+@kernels("Conv3D")
+@kernels("Conv2D")
+def conv(
+    x: ClArray, filter: ClArray, *, geometry: Windows, finish: Finish | None = None
+) -> Any:
+    """``[places, tc] [tc, k]``."""
+    y, g = geometry.out_shape, geometry.groups
+    (c, k), places = geometry.group.filter_shape[-2:], math.prod(y[:-1])
+    taps, all_k = len(geometry.taps), y[-1]
+    if not math.prod(y) or not taps * c:
+        return filled(x.device, y, 0, x.dtype)
+    right = Matrix(filter, all_k, 1, k)
+    if taps == 1 and not any(map(any, geometry.padding)) and max(geometry.strides) == 1:
+        left = Matrix(x, x.shape[-1], 1, c)
+    else:
+        x = framed(x, geometry.padding)
+        if not fits(x.shape):
+            return NotImplemented
+        left = Matrix(x, 0, 1, c, *_seen(x, geometry, c))
+    sizes = (g, places, k, taps * c)
+    return product(y, sizes, left, right, y_batch=k, y_row=all_k, finish=finish)
+
+
+@kernels("Conv3DBackpropFilterV2")
+@kernels("Conv2DBackpropFilter")
+def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
+    """``[tc, places] [places, k]``."""
+    shape, g = geometry.filter_shape, geometry.groups
+    (c, k), places = geometry.group.filter_shape[-2:], math.prod(dy.shape[:-1])
+    taps, all_k = len(geometry.taps), dy.shape[-1]
+    if not math.prod(shape) or not places:
+        return filled(x.device, shape, 0, x.dtype)
+    x = framed(x, geometry.padding)
+    if not fits(x.shape):
+        return NotImplemented
+    begins, taps_c = _seen(x, geometry, c)
+    left = Matrix(x, 0, 1, c, rows=taps_c, steps=begins)
+    sizes = (g, taps * c, k, places)
+    right = Matrix(dy, all_k, 1, k)
+    return product(shape, sizes, left, right, y_batch=k, y_row=all_k)
+
+
+@kernels("Conv3DBackpropInputV2")
+@kernels("Conv2DBackpropInput")
+def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
+    """``[places, tk] [tk, c]``, for all elements that lie alike between the strides."""
+    shape, strides = geometry.in_shape, (1, *geometry.strides, 1)
+    if not math.prod(shape) or not dy.shape[-1]:
+        return filled(dy.device, shape, 0, dy.dtype)
+    frame, phases = _phases(geometry)
+    dy = framed(dy, frame)
+    if not fits(dy.shape, filter.shape):
+        return NotImplemented
+    if max(strides) == 1:
+        return _of_phase(dy, filter, geometry, phases[0])
+    dx, order = filled(dy.device, shape, 0, dy.dtype), steps(shape)
+    apart = [n * s for n, s in zip(order, strides, strict=True)]
+    for phase in phases:
+        if phase.taps and 0 not in phase.size:
+            y = _of_phase(dy, filter, geometry, phase)
+            start = sum(map(math.prod, zip(phase.first, order[1:], strict=False)))
+            put(y, dx, y.shape, steps(y.shape), apart, 0, start)
+    return dx
+
+
+def _of_phase(dy: ClArray, filter: ClArray, windows: Windows, phase: _Phase) -> ClArray:
+    """Return the elements of a phase; ``dy`` is framed."""
+    c, k = windows.group.filter_shape[-2:]
+    all_c, all_k, order = windows.in_shape[-1], filter.shape[-1], steps(dy.shape)
+    places, channels = (dy.shape[0], *phase.size), tuple(range(k))
+    axes = [tuple(range(0, n * s, s)) for n, s in zip(places, order, strict=False)]
+    seen = [
+        sum(map(math.prod, zip(place, order[1:], strict=False)))
+        for _, place in phase.taps
+    ]
+    taps = tuple([tap * c * all_k for tap, _ in phase.taps])
+    rows, within = table(dy.device, *axes), table(dy.device, tuple(seen), channels)
+    left = Matrix(dy, batch=k, rows=rows, steps=within)
+    there = table(dy.device, taps, channels)
+    right = Matrix(filter, step=all_k, batch=k, rows=there)
+    shape, sizes = (
+        (*places, all_c),
+        (windows.groups, math.prod(places), c, len(seen) * k),
+    )
+    return product(shape, sizes, left, right, y_batch=c, y_row=all_c)
+
+
+# --- where things are -------------------------------------------------------------
+
+
+def framed(x: ClArray, padding: tuple[tuple[int, int], ...]) -> ClArray:
+    """Return ``x`` with zeros around its spatial axes."""
+    if not any(map(any, padding)):
+        return x
+    return pad(x, paddings=((0, 0), *padding, (0, 0)), constant_values=0)
+
+
+def _seen(x: ClArray, windows: Windows, channels: int) -> tuple[ClArray, ClArray]:
+    """Return tables of where windows begin in ``x``, and where in them taps are."""
+    order = steps(x.shape)
+    sizes = zip(windows.out_shape, (1, *windows.strides), order, strict=False)
+    begins = [tuple(range(0, n * s * o, s * o)) for n, s, o in sizes]
+    sizes = zip(windows.window, windows.dilations, order[1:], strict=False)
+    taps = [tuple(range(0, n * d * o, d * o)) for n, d, o in sizes]
+    seen = table(x.device, *begins)
+    return seen, table(x.device, *taps, tuple(range(channels)))
+
+
+class _Phase(NamedTuple):
+    """Elements of the input, ``strides`` apart, that are seen by the same taps.
+
+    Attributes:
+        first: Where they begin, on each axis.
+        size: How many there are.
+        taps: Numbers of taps, and where in the framed ``dy`` the window is whose tap
+            the first element is.
+
+    """
+
+    first: Shape
+    size: Shape
+    taps: list[tuple[int, Shape]]
+
+
+@functools.lru_cache(256)
+def _phases(windows: Windows) -> tuple[tuple[tuple[int, int], ...], list[_Phase]]:
+    """Return how far beyond ``dy`` elements look for windows, and the phases."""
+    axes, frame = [], []
+    for i, n in enumerate(windows.in_shape[1:-1]):
+        (before, _), stride = windows.padding[i], windows.strides[i]
+        d = windows.dilations[i]
+        phases, reach = [], [0, 0]
+        for first in range(min(stride, n)):
+            found = [
+                (tap, (first + before - tap * d) // stride)
+                for tap in range(windows.window[i])
+                if (first + before - tap * d) % stride == 0
+            ]
+            count = -(-(n - first) // stride)
+            phases.append((first, count, found))
+            places = [place for _, place in found]
+            reach[0] = max(reach[0], -min(places, default=0))
+            end = max(places, default=0) + count
+            reach[1] = max(reach[1], end - windows.out_shape[i + 1])
+        frame.append((reach[0], reach[1]))
+        lead = reach[0]
+        axes.append([(a, b, [(t, p + lead) for t, p in f]) for a, b, f in phases])
+    result = []
+    for each in itertools.product(*axes):
+        begin, size, taps = zip(*each, strict=True)
+        both = []
+        for pairs in itertools.product(*taps):
+            number = 0
+            for n, (tap, _) in zip(windows.window, pairs, strict=True):
+                number = number * n + tap
+            both.append((number, tuple([place for _, place in pairs])))
+        result.append(_Phase(begin, size, both))
+    return tuple(frame), result

@@ -1,0 +1,64 @@
+"""Sums and products up to each element, in double precision where the device has it."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+from plugrad.plugin import KernelTable
+
+from .. import source
+from ..arrays import ClArray, DType, empty
+from ..elementwise import Function
+from ..runtime import Device, Launch
+
+STRIP = 64  # lines side by side that an item on a CPU does
+
+kernels = KernelTable()
+
+
+@functools.cache
+def _program(device: Device, dtype: DType, product: bool) -> Launch:
+    narrow, complex_ = source.C[dtype], dtype.kind == "c"
+    wide = narrow.replace("float", "double") if device.double else narrow
+    join, start = "a + b", "0"
+    if product:
+        join = (
+            "(W)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)" if complex_ else "a * b"
+        )
+        start = "(W)(1, 0)" if complex_ else "1"
+    strip = STRIP if device.style == "cpu" else 1
+    text = f"#define STRIP {strip}\n" + source.prelude(device.style)
+    text += source.template(
+        "scan",
+        type=narrow,
+        wide=wide,
+        join=join,
+        start=start,
+        widened=f"convert_{wide}",
+        narrowed=f"convert_{narrow}",
+    )
+    scalars = [None, None, *[np.int64] * 3, np.int32, np.int32]
+    return device.kernel(text, "scan", scalars, group=source.GROUP[device.style])
+
+
+def _cumulative(product: bool) -> Function:
+    def kernel(x: ClArray, *, axis: int, exclusive: bool, reverse: bool) -> ClArray:
+        y, n = empty(x.device, x.shape, x.dtype), x.shape[axis]
+        if x.size:
+            a, m = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
+            launch = _program(x.device, x.dtype, product)
+            items = a * -(-m // STRIP)
+            if x.device.style == "gpu":
+                items = launch.items(a * m)
+            sizes = (n, m, a * m, exclusive, reverse)
+            launch(x.size * 4, items, x.buffer, y.buffer, *sizes)
+        return y
+
+    kernel.__qualname__ = kernel.__name__ = "Cumprod" if product else "Cumsum"
+    return kernel
+
+
+kernels["Cumsum"] = _cumulative(False)
+kernels["Cumprod"] = _cumulative(True)

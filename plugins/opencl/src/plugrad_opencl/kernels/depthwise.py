@@ -1,0 +1,68 @@
+"""Depthwise convolutions: each channel by itself, vectors of channels together.
+
+With several results a channel, the input is repeated: then there is one.
+"""
+
+from __future__ import annotations
+
+from plugrad.geometry import Windows
+from plugrad.plugin import KernelTable
+
+from ..arrays import ClArray
+from ..products import Finish
+from ..windows import Body, filters, look, look_back
+from .creation import filled
+from .reduce import along
+from .shape import broadcast_to
+
+kernels = KernelTable()
+
+_BODY = Body(
+    "T total = (T)(0);",
+    "total = product(value, LOAD(f + (long)tap * channels + c), total);",
+    "*(__global T *)(y + to) = finish(total, alpha);",
+    "total = product(value, LOAD(f + (long)tap * channels + c), total);",
+    "(T)(0)",
+)
+_BIAS = _BODY._replace(start="T total = LOAD(bias + c);", zero="LOAD(bias + c)")
+
+
+@kernels("DepthwiseConv2dNative")
+def conv(
+    x: ClArray, filter: ClArray, *, geometry: Windows, finish: Finish | None = None
+) -> ClArray:
+    """``y[m] += x[c] f[c, m]``."""
+    body = _BIAS if finish is not None and finish.bias is not None else _BODY
+    return look(body, _repeated(x, geometry), filter, geometry, finish=finish)[0]
+
+
+@kernels("DepthwiseConv2dNativeBackpropInput")
+def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> ClArray:
+    """``dx[c] += dy[m] f[c, m]``."""
+    dx = look_back(_BODY, dy, filter, None, geometry)
+    c, k = geometry.in_shape[-1], dy.shape[-1]
+    if c == k:
+        return dx
+    dx = along("Sum", dx.view((dx.size // k, c, k // c)), (2,), False)
+    return dx.view(geometry.in_shape)
+
+
+@kernels("DepthwiseConv2dNativeBackpropFilter")
+def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> ClArray:
+    """``df[c, m] += x[c] dy[m]``."""
+    c, k = geometry.in_shape[-1], dy.shape[-1]
+    shape = (*geometry.window, c, k // c)
+    if not dy.size or not x.size:
+        return filled(x.device, shape, 0, x.dtype)
+    df = filters(_repeated(x, geometry), dy, geometry)
+    total: ClArray = along("Sum", df, (0,), False)
+    return total.view(shape)
+
+
+def _repeated(x: ClArray, windows: Windows) -> ClArray:
+    """Return ``x`` with every channel as often as it has results."""
+    c, k = x.shape[-1], windows.out_shape[-1]
+    if c == k:
+        return x
+    y = broadcast_to(x.view((*x.shape, 1)), shape=(*x.shape, k // c))
+    return y.view((*x.shape[:-1], k))

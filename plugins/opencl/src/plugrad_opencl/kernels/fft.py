@@ -1,0 +1,75 @@
+"""Fourier transforms of the last axis: a pass for each factor of its length.
+
+Lengths with a prime factor above ``LARGEST`` are left to the decomposition.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, cast
+
+import numpy as np
+from plugrad.plugin import KernelTable
+
+from .. import source
+from ..arrays import ClArray, ClArrays, empty
+from ..elementwise import Function
+from ..runtime import Device, Launch
+
+LARGEST = 61
+
+kernels = KernelTable()
+
+
+@functools.lru_cache(1024)
+def _factors(n: int) -> tuple[int, ...]:
+    """Return fours, then primes; nothing if one of them is too large."""
+    found = []
+    for radix in (4, *range(2, LARGEST + 1)):
+        while n % radix == 0:
+            found.append(radix)
+            n //= radix
+    return tuple(found) if n == 1 else ()
+
+
+@functools.lru_cache(256)
+def _roots(device: Device, n: int) -> ClArray:
+    angles = np.arange(n) * (-2 * np.pi / n)
+    values = np.exp(1j * angles).astype(np.complex64)
+    return cast("ClArray", ClArrays(device).upload(values))
+
+
+@functools.cache
+def _program(device: Device, radix: int, items: int) -> Launch:
+    text = f"#define RADIX {radix}\n#define ITEMS {items}\n"
+    text += source.prelude(device.style) + source.text("fft")
+    scalars: list[Any] = [None] * 3 + [np.int64] * 3 + [np.float32] * 2
+    return device.kernel(text, "fft", scalars, group=source.GROUP[device.style])
+
+
+def _transform(inverse: bool) -> Function:
+    def kernel(x: ClArray) -> Any:
+        n, device = x.shape[-1] if x.shape else 0, x.device
+        factors = _factors(n) if n > 1 else ()
+        if x.dtype != np.complex64 or not (factors and x.size):
+            return NotImplemented
+        roots, length = _roots(device, n), 1
+        for radix in factors:
+            y, count = empty(device, x.shape, x.dtype), x.size // radix
+            items = max(source.BLOCK // (4 * radix), 1)
+            launch = _program(device, radix, items)
+            cpu = device.style == "cpu"
+            grid = -(-count // items) if cpu else launch.items(count)
+            last = inverse and length * radix == n
+            turn = (-1.0 if inverse else 1.0, 1 / n if last else 1.0)
+            buffers = (x.buffer, y.buffer, roots.buffer)
+            launch(x.size * radix, grid, *buffers, count, n, length, *turn)
+            x, length = y, length * radix
+        return x
+
+    kernel.__qualname__ = kernel.__name__ = "IFFT" if inverse else "FFT"
+    return kernel
+
+
+kernels["FFT"] = _transform(False)
+kernels["IFFT"] = _transform(True)

@@ -1,0 +1,68 @@
+"""Fused kernels: bias and activation are worked in before a result is written.
+
+That goes for a bias a channel. What is left, such as slopes of "prelu", comes after.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plugrad.plugin import KernelTable
+
+from ..arrays import ClArray
+from ..elementwise import Function
+from ..products import FINISH, Finish
+from . import conv, depthwise, linalg
+from .activation import kernels as activations
+from .binary import kernels as binary
+
+_NAMES = {"relu": "Relu", "relu6": "Relu6", "elu": "Elu", "sigmoid": "Sigmoid"}
+
+
+def _fused(linear: Function, fits: Function) -> Function:
+    """Return the kernel; ``fits`` tells how many channels have a bias each, or None."""
+
+    def kernel(
+        a: ClArray,
+        b: ClArray,
+        bias: ClArray | None,
+        weights: ClArray | None,
+        *,
+        activation: str,
+        leaky_relu_alpha: float,
+        **attrs: Any,
+    ) -> Any:
+        n = fits(a, b, **attrs) if a.size and b.size else None
+        row = bias is None or (bias.shape[-1:] == (n,) and bias.size == n)
+        if n is not None and row and activation in FINISH:
+            finish = Finish(bias, activation, leaky_relu_alpha)
+            return linear(a, b, **attrs, finish=finish)
+        y = linear(a, b, **attrs)
+        if bias is not None and y is not NotImplemented:
+            y = binary["Add"](y, bias)
+        if y is NotImplemented or activation == "linear":
+            return y
+        if activation == "prelu":
+            return activations["Prelu"](y, weights)
+        if activation == "leaky_relu":
+            return activations["LeakyRelu"](y, alpha=leaky_relu_alpha)
+        return activations[_NAMES[activation]](y)
+
+    return kernel
+
+
+def _columns(a: ClArray, b: ClArray, transpose_a: bool, transpose_b: bool) -> Any:
+    m, n = a.shape[-1 if transpose_a else -2], b.shape[-2 if transpose_b else -1]
+    return n if m > linalg.FEW and n > 1 else None
+
+
+kernels = KernelTable(
+    FusedConv2D=_fused(
+        conv.conv,
+        lambda x, f, geometry: f.shape[-1] if geometry.groups == 1 else None,
+    ),
+    FusedDepthwiseConv2D=_fused(
+        depthwise.conv, lambda x, f, geometry: geometry.out_shape[-1]
+    ),
+    _FusedMatMul=_fused(linalg.batch_matmul, _columns),
+)

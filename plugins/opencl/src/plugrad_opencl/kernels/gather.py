@@ -1,0 +1,77 @@
+"""Reading rows by index, and adding them up by id."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from plugrad.plugin import KernelTable
+
+from .. import source
+from ..arrays import ClArray, DType, empty
+from ..runtime import Device, Launch
+
+kernels = KernelTable()
+
+
+# Arguments: None for a buffer.
+_SCALARS: dict[str, list[Any]] = {
+    "gather": [None] * 4 + [np.int32] + [np.int64] * 5,
+    "segment_sum": [None] * 4 + [np.int64] * 4,
+}
+
+
+@functools.cache
+def _program(
+    device: Device, name: str, type_: str, integer: DType, items: int = 1
+) -> Launch:
+    text = source.prelude(device.style) + f"#define ITEMS {items}\n"
+    text += f"#define EXACT {int(type_ in ('float', 'double', 'float2'))}\n"
+    text += source.template("gather", type=type_, integer=source.C[integer])
+    group = source.GROUP[device.style]
+    return device.kernel(text, name, _SCALARS[name], group=group)
+
+
+@kernels("GatherV2")
+def gather(x: ClArray, indices: ClArray, *, axis: int, batch_dims: int) -> Any:
+    """Copy rows; IndexError comes when the device is next waited for."""
+    batch, outer, rest = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis:]
+    middle = indices.shape[batch_dims:]
+    y = empty(x.device, (*batch, *outer, *middle, *rest[1:]), x.dtype)
+    n, width, places = rest[0], math.prod(rest[1:]), math.prod(middle)
+    what = f"gather: {{}} is out of range for axis {axis} with size {n}"
+    if not n and indices.size:
+        raise IndexError(what.format("every index"))
+    if not y.size:
+        return y
+    cpu, type_ = x.device.style == "cpu", source.RAW[x.dtype.itemsize]
+    items = 1 << max(source.BLOCK // width, 1).bit_length() - 1 if cpu else 1
+    launch = _program(x.device, "gather", type_, indices.dtype, items)
+    count = y.size // width
+    grid = -(-count // items) if cpu else launch.items(y.size)
+    flag, check = x.device.check(what)
+    sizes = (n, math.prod(outer), places, width, count)
+    launch(y.size, grid, x.buffer, indices.buffer, y.buffer, flag, check, *sizes)
+    return y
+
+
+@kernels("UnsortedSegmentSum")
+def unsorted_segment_sum(x: ClArray, segment_ids: ClArray, *, num_segments: int) -> Any:
+    """Leave out what is out of range."""
+    rows, rest = x.shape[0], x.shape[1:]
+    y = empty(x.device, (num_segments, *rest), x.dtype)
+    if not y.size:
+        return y
+    device, width = x.device, math.prod(rest)
+    launch = _program(device, "segment_sum", source.C[x.dtype], segment_ids.dtype)
+    parts, grid = 1, launch.items(y.size)
+    if device.style == "cpu":
+        many = x.size + y.size > source.BLOCK and rows * 8 < x.size + y.size
+        grid = parts = min(2 * device.units, num_segments) if many else 1
+    sizes = (rows, width, num_segments, parts)
+    low = empty(device, y.shape, y.dtype)
+    buffers = (x.buffer, segment_ids.buffer, y.buffer, low.buffer)
+    launch(x.size + y.size, grid, *buffers, *sizes)
+    return y

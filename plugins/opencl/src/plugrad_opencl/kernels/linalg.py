@@ -1,0 +1,72 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from plugrad.plugin import KernelTable
+
+from ..arrays import ClArray, Shape
+from ..products import Finish, Matrix, product, thin
+from .creation import filled
+from .shape import broadcast_to, transpose
+
+kernels = KernelTable()
+
+FEW = 4  # rows of a product that is all about reading the other matrix
+
+
+@kernels("BatchMatMul")
+def batch_matmul(
+    a: ClArray,
+    b: ClArray,
+    *,
+    transpose_a: bool,
+    transpose_b: bool,
+    finish: Finish | None = None,
+) -> ClArray:
+    """Transposes are steps; batches that are not alike are copied until they are."""
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    (m, k), n = a.shape[-2:], b.shape[-2] if transpose_b else b.shape[-1]
+    if transpose_a:
+        m, k = k, m
+    shape, z = (*batch, m, n), math.prod(batch)
+    if math.prod(b.shape[:-2]) == 1 and not transpose_a:  # one matrix, of all rows
+        a, b, z, m = a.view((z * m, k)), b.view(b.shape[-2:]), 1, z * m
+    if not k or not z * m * n:
+        return filled(a.device, shape, 0, a.dtype)
+    a, a_batch = _alike(a, batch)
+    b, b_batch = _alike(b, batch)
+    left = Matrix(a, *((1, m) if transpose_a else (k, 1)), a_batch)
+    right = Matrix(b, *((1, k) if transpose_b else (n, 1)), b_batch)
+    if finish is None and min(m, n if n == 1 else m) <= FEW:
+        return _thin(shape, (z, m, n, k), left, right)
+    return product(shape, (z, m, n, k), left, right, finish=finish)
+
+
+def _thin(
+    shape: Shape, sizes: tuple[int, int, int, int], a: Matrix, b: Matrix
+) -> ClArray:
+    z, m, n, k = sizes
+    if n == 1 < m:  # the transpose has one row, and the same memory
+        return _thin(shape, (z, n, m, k), _turned(b), _turned(a))
+    if b.step != 1 and a.step != 1:
+        axes = (*range(len(a.x.shape) - 2), -1, -2)
+        order = tuple([i % len(a.x.shape) for i in axes])
+        a = Matrix(transpose(a.x, axes=order), k, 1, a.batch)
+    return thin(shape, sizes, a, b)
+
+
+def _turned(a: Matrix) -> Matrix:
+    return a._replace(row=a.step, step=a.row)
+
+
+def _alike(x: ClArray, batch: Shape) -> tuple[ClArray, int]:
+    """Return matrices for the whole batch, and the step from one to the next."""
+    lead, size = x.shape[:-2], math.prod(x.shape[-2:])
+    if math.prod(lead) == 1:
+        return x, 0
+    if math.prod(lead) != math.prod(batch):
+        x = broadcast_to(x, shape=(*batch, *x.shape[-2:]))
+    return x, size

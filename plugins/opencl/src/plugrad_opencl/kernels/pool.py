@@ -1,0 +1,108 @@
+"""Pooling: what is largest in each window, or what it is on average."""
+
+from __future__ import annotations
+
+import functools
+from typing import cast
+
+import numpy as np
+from plugrad.geometry import Windows
+from plugrad.plugin import KernelTable
+
+from ..arrays import ClArray, ClArrays, DType
+from ..runtime import Device
+from ..windows import Body, look, look_back
+from .binary import kernels as binary
+from .creation import filled
+
+kernels = KernelTable()
+
+_AVERAGE = Body(
+    "T total = (T)(0);",
+    "total += value;",
+    "*(__global T *)(y + to) = total / (S)count;",
+    "total += value;",
+)
+_INDEX = Body(
+    "T best = (T)($least); I place = (I)(-1);",
+    # the first one that is no NaN, and then what is larger
+    "const I hit = (value > best) | ((place < (I)0) & (value == value));"
+    "best = hit ? value : best; place = hit ? (I)(first + p) : place;",
+    "place = place < (I)0 ? place : place * (I)channels + lanes(c);"
+    "*(__global T *)(y + to) = best; *(__global N *)(index + to) = TO(N, place);",
+    "total += TO(I, *(__global const N *)(index + from)) == me ? value : (T)(0);",
+)
+# Where no windows overlap: found and handed back in one go.
+_ALONE = _INDEX._replace(
+    end="const T dy = LOAD(f + to);"
+    "EACH_TAP(*(__global T *)(y + at) = place == (I)p ? dy : (T)(0);)",
+    back="",
+)
+_LARGEST = Body(
+    "T best = (T)($least);",
+    "best = value > best ? value : best;",
+    "*(__global T *)(y + to) = best;",
+)
+
+
+@functools.cache
+def _of(body: Body, dtype: DType) -> Body:
+    """Return the body with the least number of a dtype."""
+    least = "-INFINITY"
+    if dtype.kind in "iu":
+        limit = np.iinfo(dtype).min
+        least = f"({limit + 1} - 1)" if limit else "0"
+    return body._replace(start=body.start.replace("$least", least))
+
+
+@kernels("MaxPool3D")
+@kernels("MaxPool")
+def max_pool(x: ClArray, *, geometry: Windows) -> ClArray:
+    """NaN is never the largest."""
+    return look(_of(_LARGEST, x.dtype), x, None, geometry)[0]
+
+
+@kernels("MaxPoolWithArgmax")
+def max_pool_with_argmax(
+    x: ClArray, *, geometry: Windows, include_batch_in_index: bool
+) -> tuple[ClArray, ClArray]:
+    """The first of those that are largest."""
+    body, batch = _of(_INDEX, x.dtype), include_batch_in_index
+    return look(body, x, None, geometry, index=True, counts=batch)
+
+
+@kernels("MaxPool3DGrad")
+@kernels("MaxPoolGrad")
+def max_pool_grad(dy: ClArray, x: ClArray, y: ClArray, *, geometry: Windows) -> ClArray:
+    """Find the largest anew, then let each element ask all windows whether it was."""
+    if geometry.dilations == (1,) * len(geometry.window) and all(
+        n <= s for n, s in zip(geometry.window, geometry.strides, strict=True)
+    ):
+        dx = filled(x.device, x.shape, 0, x.dtype)
+        look(_of(_ALONE, x.dtype), x, dy, geometry, into=dx)
+        return dx
+    _, index = look(_of(_INDEX, x.dtype), x, None, geometry, index=True)
+    return look_back(_INDEX, dy, None, index, geometry)
+
+
+@kernels("AvgPool3D")
+@kernels("AvgPool")
+def avg_pool(x: ClArray, *, geometry: Windows) -> ClArray:
+    """Count what is inside."""
+    return look(_AVERAGE, x, None, geometry)[0]
+
+
+@kernels("AvgPool3DGrad")
+@kernels("AvgPoolGrad")
+def avg_pool_grad(dy: ClArray, x: ClArray | None, *, geometry: Windows) -> ClArray:
+    """Hand shares back."""
+    share = binary["RealDiv"](dy, _counts(dy.device, geometry, dy.dtype))
+    return look_back(_AVERAGE, share, None, None, geometry)
+
+
+@functools.lru_cache(256)
+def _counts(device: Device, windows: Windows, dtype: DType) -> ClArray:
+    """Return how many elements each window sees, and 1 for none."""
+    axes = [np.sum(axis, axis=1) for axis in windows.inside]
+    counts = functools.reduce(np.multiply.outer, [*axes, np.ones(1, np.int64)])
+    return cast("ClArray", ClArrays(device).upload(np.maximum(counts, 1).astype(dtype)))

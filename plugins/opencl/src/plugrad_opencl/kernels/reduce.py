@@ -1,0 +1,193 @@
+"""Reductions: axes that lie side by side go together, as the middle of [a, n, m].
+
+Long ones are cut into parts that are reduced at the same time, and then those.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from plugrad.plugin import KernelTable
+
+from .. import source
+from ..arrays import ClArray, DType, Shape, empty
+from ..elementwise import Function, elementwise
+from ..runtime import Device, Launch
+from .creation import cast, filled
+
+STRIP = 256  # columns that an item on a CPU does
+FEW = 1 << 14  # elements that are not cut into parts
+LONG = 1 << 12  # vectors that are added up in one go; more would lose digits
+
+# What changes nothing and how two go together, by kind of dtype.
+_LEAST = {"f": "-INFINITY", "i": "$least", "u": "0", "b": "0"}
+_MOST = {"f": "INFINITY", "i": "$most", "u": "$most", "b": "1"}
+_MAX = {"f": "((a > b) | (a != a)) ? a : b", "iub": "a > b ? a : b"}
+_MIN = {"f": "((a < b) | (a != a)) ? a : b", "iub": "a < b ? a : b"}
+_ADD = {"fiuc": "a + b"}
+_MULTIPLY = {"fiu": "a * b", "c": "c_mul(a, b)"}
+_RULES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "Sum": ({"fiuc": "0"}, _ADD),
+    "Prod": ({"fiu": "1", "c": "(float2)(1, 0)"}, _MULTIPLY),
+    "Max": (_LEAST, _MAX),
+    "Min": (_MOST, _MIN),
+    "Any": ({"b": "0"}, {"b": "a | b"}),
+    "All": ({"b": "1"}, {"b": "a & b"}),
+}
+
+
+def _of(rules: dict[str, str], kind: str) -> str | None:
+    return next((rule for kinds, rule in rules.items() if kind in kinds), None)
+
+
+@functools.cache
+def _reducer(device: Device, name: str, dtype: DType, rows: bool) -> Any:
+    """Return a kernel, or NotImplemented for a dtype without a rule."""
+    zeros, joins = _RULES[name]
+    zero, join = _of(zeros, dtype.kind), _of(joins, dtype.kind)
+    if zero is None or join is None or dtype not in source.C:
+        return NotImplemented
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        least = f"({limits.min + 1} - 1)" if limits.min else "0"
+        zero = zero.replace("$least", least).replace("$most", str(limits.max))
+    width = 1 if dtype.kind == "c" else 4 if dtype.itemsize == 8 else 8
+    text = (
+        f"#define ROWS {int(rows)}\n#define STRIP {STRIP}\n"
+        + source.prelude(device.style, width)
+        + source.template(
+            "reduce",
+            type=source.C[dtype],
+            functions=source.text("complex") if dtype.kind == "c" else "",
+            zero=f"({zero})",
+            join=join,
+        )
+    )
+    scalars = [None, None, *[np.int64] * 4]
+    return device.kernel(text, "reduce", scalars, group=source.GROUP[device.style])
+
+
+def _reduced(name: str, x: ClArray, a: int, n: int, m: int) -> ClArray:
+    """Reduce ``[a, n, m]`` to ``[a, m]``; no dimension is 0."""
+    device = x.device
+    launch = _reducer(device, name, x.dtype, m == 1)
+    parts = _parts(device, a, n, m)
+    y = empty(device, (a, parts, m), x.dtype)
+    if device.style == "cpu":
+        items = a * parts * -(-m // STRIP)
+    elif m == 1:
+        items = a * parts * source.GROUP["gpu"]
+    else:
+        items = launch.items(a * parts * m)
+    launch(x.size, items, x.buffer, y.buffer, a, n, m, parts)
+    return y.view((a, m)) if parts == 1 else _reduced(name, y, a, parts, m)
+
+
+def _parts(device: Device, a: int, n: int, m: int) -> int:
+    """Return into how many parts to cut ``n``, so that all units have work."""
+    if a * n * m <= FEW or n < 4:
+        return 1
+    if device.style == "cpu":
+        items, long = a * -(-m // STRIP), LONG * (8 if m == 1 else 1)
+        parts = 1 if items >= 4 * device.units else min(8 * device.units, n // 2)
+        return max(parts, n // long)
+    items = a if m == 1 else a * m // source.GROUP["gpu"]
+    want: int = max(1, 8 * device.units // max(items, 1))
+    return min(want, max(1, n // (source.GROUP["gpu"] if m == 1 else 16)), 1024)
+
+
+def along(name: str, x: ClArray, axis: Shape, keepdims: bool) -> Any:
+    """Return a reduction over ``axis``; of nothing, what changes nothing."""
+    kept = [1 if i in axis else n for i, n in enumerate(x.shape)]
+    shape = tuple([n for i, n in enumerate(kept) if keepdims or i not in axis])
+    if _reducer(x.device, name, x.dtype, True) is NotImplemented:
+        return NotImplemented
+    if not x.size:
+        return filled(x.device, shape, name in ("Prod", "All"), x.dtype)
+    sizes, stop = list(x.shape), len(x.shape)
+    while stop:
+        start = stop
+        while start and (start - 1 in axis) == (stop - 1 in axis):
+            start -= 1
+        if stop - 1 in axis:
+            a, n, m = (
+                math.prod(s) for s in (sizes[:start], sizes[start:stop], sizes[stop:])
+            )
+            if n > 1:
+                x = _reduced(name, x, a, n, m)
+            sizes[start:stop] = [1] * (stop - start)
+        stop = start
+    return x.view(shape)
+
+
+def _reduction(name: str) -> Function:
+    def kernel(x: ClArray, *, axis: Shape, keepdims: bool) -> Any:
+        return along(name, x, axis, keepdims)
+
+    kernel.__qualname__ = kernel.__name__ = name
+    return kernel
+
+
+kernels = KernelTable(
+    All=_reduction("All"),
+    Any=_reduction("Any"),
+    Max=_reduction("Max"),
+    Min=_reduction("Min"),
+    Sum=_reduction("Sum"),
+)
+
+
+@kernels("Prod")
+def prod(x: ClArray, *, axis: Shape, keepdims: bool) -> Any:
+    """In float64, where it is there: what is in between may be out of range."""
+    if x.dtype != np.float32 or not x.device.double:
+        return along("Prod", x, axis, keepdims)
+    y = along("Prod", cast(x, dtype=np.dtype(np.float64)), axis, keepdims)
+    return cast(y, dtype=x.dtype)
+
+
+_divide = elementwise("Mean", "x", attrs="count", f="x / count_", c="x / count_")
+
+
+@kernels("Mean")
+def mean(x: ClArray, *, axis: Shape, keepdims: bool) -> Any:
+    """Divide the sum."""
+    y = along("Sum", x, axis, keepdims)
+    if y is NotImplemented:
+        return y
+    return _divide(y, count=math.prod([x.shape[i] for i in axis]))
+
+
+@functools.cache
+def _finder(device: Device, sign: str, dtype: DType, items: int) -> Launch:
+    text = source.prelude(device.style) + f"#define ITEMS {items}\n"
+    text += source.template("arg", type=source.C[dtype], sign=sign)
+    scalars = [None, None, *[np.int64] * 3]
+    return device.kernel(text, "arg", scalars, group=source.GROUP[device.style])
+
+
+def _place(sign: str, x: ClArray, axis: int) -> ClArray:
+    y = empty(x.device, (*x.shape[:axis], *x.shape[axis + 1 :]), np.dtype(np.int32))
+    if y.size:
+        n, m = x.shape[axis], math.prod(x.shape[axis + 1 :])
+        items = 1 << max(source.BLOCK // n, 1).bit_length() - 1
+        launch = _finder(x.device, sign, x.dtype, items)
+        cpu = x.device.style == "cpu"
+        grid = -(-y.size // items) if cpu else launch.items(y.size)
+        launch(x.size, grid, x.buffer, y.buffer, n, m, y.size)
+    return y
+
+
+@kernels("ArgMax")
+def argmax(x: ClArray, *, axis: int) -> ClArray:
+    """Return the first place; NaN counts only if there is nothing else."""
+    return _place(">", x, axis)
+
+
+@kernels("ArgMin")
+def argmin(x: ClArray, *, axis: int) -> ClArray:
+    """Return the first place; NaN counts only if there is nothing else."""
+    return _place("<", x, axis)

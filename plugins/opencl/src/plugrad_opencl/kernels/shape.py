@@ -1,0 +1,93 @@
+"""Moving elements. Only reshaping gives views: arrays are contiguous."""
+
+from __future__ import annotations
+
+import math
+from itertools import accumulate
+
+from plugrad.plugin import KernelTable
+
+from ..arrays import ClArray, Shape, empty
+from ..moves import move, put, steps
+
+kernels = KernelTable()
+
+
+@kernels("Reshape")
+def reshape(x: ClArray, *, shape: Shape) -> ClArray:
+    """Return a view."""
+    return x.view(tuple(shape))
+
+
+@kernels("ExpandDims")
+def expand_dims(input: ClArray, *, axis: int) -> ClArray:
+    """Return a view."""
+    return input.view((*input.shape[:axis], 1, *input.shape[axis:]))
+
+
+@kernels("BroadcastTo")
+def broadcast_to(x: ClArray, *, shape: Shape) -> ClArray:
+    """Stay where an axis of one element is repeated."""
+    order = [0 if n == 1 else s for n, s in zip(x.shape, steps(x.shape), strict=True)]
+    return move(x, tuple(shape), [0] * (len(shape) - len(order)) + order)
+
+
+@kernels("Tile")
+def tile(x: ClArray, *, repetitions: Shape) -> ClArray:
+    """Put an axis of repetitions before each axis."""
+    sizes = [*zip(repetitions, x.shape, steps(x.shape), strict=True)]
+    wide = tuple([m for r, n, _ in sizes for m in (r, n)])
+    y = move(x, wide, [m for *_, s in sizes for m in (0, s)])
+    return y.view(tuple([r * n for r, n, _ in sizes]))
+
+
+@kernels("Concat")
+def concat(*xs: ClArray, axis: int) -> ClArray:
+    """Put each behind those before it."""
+    ends = [*accumulate([x.shape[axis] for x in xs])]
+    shape = (*xs[0].shape[:axis], ends[-1], *xs[0].shape[axis + 1 :])
+    y, order = empty(xs[0].device, shape, xs[0].dtype), steps(shape)
+    for x, end in zip(xs, ends, strict=True):
+        start = (end - x.shape[axis]) * order[axis]
+        put(x, y, x.shape, steps(x.shape), order, 0, start)
+    return y
+
+
+@kernels("Pack")
+def pack(*xs: ClArray, axis: int) -> ClArray:
+    """Join along a new axis."""
+    return concat(*[expand_dims(x, axis=axis) for x in xs], axis=axis)
+
+
+@kernels("SplitV")
+def split(x: ClArray, *, sizes: Shape, axis: int) -> tuple[ClArray, ...]:
+    """Copy each piece."""
+    order, pieces = steps(x.shape), []
+    for n, end in zip(sizes, accumulate(sizes), strict=True):
+        shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
+        pieces.append(move(x, shape, order, (end - n) * order[axis]))
+    return tuple(pieces)
+
+
+@kernels("Unpack")
+def unpack(value: ClArray, *, axis: int) -> tuple[ClArray, ...]:
+    """Split, and drop the axis."""
+    shape = (*value.shape[:axis], *value.shape[axis + 1 :])
+    pieces = split(value, sizes=(1,) * value.shape[axis], axis=axis)
+    return tuple([piece.view(shape) for piece in pieces])
+
+
+@kernels("Transpose")
+def transpose(x: ClArray, *, axes: Shape) -> ClArray:
+    """Go through the axes in another order."""
+    order = steps(x.shape)
+    return move(x, tuple([x.shape[i] for i in axes]), [order[i] for i in axes])
+
+
+@kernels("Reverse")
+def reverse(x: ClArray, *, axis: Shape) -> ClArray:
+    """Start at the other end."""
+    order = steps(x.shape)
+    start = sum((x.shape[i] - 1) * order[i] for i in axis)
+    back = [-s if i in axis else s for i, s in enumerate(order)]
+    return move(x, x.shape, back, start) if math.prod(x.shape) else x

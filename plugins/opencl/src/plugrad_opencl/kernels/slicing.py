@@ -1,0 +1,86 @@
+"""Parts of arrays, and padding."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+from plugrad.plugin import KernelTable
+
+from .. import source
+from ..arrays import ClArray, DType, Shape, empty
+from ..moves import move, put, steps
+from ..products import table
+from ..runtime import Device, Launch
+from .creation import filled
+
+kernels = KernelTable()
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+@kernels("Slice")
+def slice_(x: ClArray, *, begin: Shape, size: Shape) -> ClArray:
+    """Start at ``begin``."""
+    order = steps(x.shape)
+    start = sum(b * s for b, s in zip(begin, order, strict=True))
+    return move(x, tuple(size), order, start)
+
+
+@kernels("StridedSlice")
+def strided_slice(x: ClArray, *, begin: Shape, size: Shape, strides: Shape) -> ClArray:
+    """Start at ``begin``, and take longer steps."""
+    order = steps(x.shape)
+    start = sum(b * s for b, s in zip(begin, order, strict=True))
+    longer = [s * k for s, k in zip(order, strides, strict=True)]
+    return move(x, tuple(size), longer, start)
+
+
+@functools.cache
+def _padder(device: Device, dtype: DType, items: int) -> Launch:
+    size = dtype.itemsize
+    raw = source.RAW[size]
+    text = f"#define ITEMS {items}\n" + source.prelude(device.style, 32 // size)
+    text += source.template("pad", type=raw)
+    scalars = [None] * 3 + [np.int32] + [np.int64] * 4 + [np.dtype(f"u{size}").type]
+    return device.kernel(text, "pad", scalars, group=source.GROUP[device.style])
+
+
+@kernels("PadV2")
+def pad(x: ClArray, *, paddings: Pairs, constant_values: complex) -> ClArray:
+    """Row by row; axes behind the last padded one belong to its rows."""
+    sizes = zip(x.shape, paddings, strict=True)
+    shape = tuple([before + n + after for n, (before, after) in sizes])
+    if not x.size:
+        return filled(x.device, shape, constant_values, x.dtype)
+    y = empty(x.device, shape, x.dtype)
+    end = max([i for i, pair in enumerate(paddings) if any(pair)], default=0)
+    inner = math.prod(x.shape[end + 1 :])
+    before = [pair[0] for pair in paddings]
+    axes = [*zip(shape, before, x.shape, strict=True)][:end]
+    wide = math.prod(shape[end:]) if shape else 1
+    rows, cpu = y.size // wide, x.device.style == "cpu"
+    items = 1 << max(source.BLOCK // wide, 1).bit_length() - 1 if cpu else 1
+    launch = _padder(x.device, x.dtype, items)
+    value = np.full((), constant_values, x.dtype).view(f"u{x.dtype.itemsize}").item()
+    grid = -(-rows // items) if cpu else launch.items(y.size)
+    flat = table(x.device, tuple([n for axis in axes for n in axis]) or (0,))
+    m, left = (x.shape[end] * inner, before[end] * inner) if shape else (1, 0)
+    numbers = (len(axes), rows, wide, m, left, value)
+    launch(y.size, grid, x.buffer, y.buffer, flat.buffer, *numbers)
+    return y
+
+
+@kernels("MirrorPad")
+def mirror_pad(x: ClArray, *, paddings: Pairs, mode: str) -> ClArray:
+    """Write into the middle, then mirror axis after axis across its ends."""
+    y = pad(x, paddings=paddings, constant_values=0)
+    skip, order = int(mode == "reflect"), steps(y.shape)
+    for axis, (before, after) in enumerate(paddings):
+        end, step = before + x.shape[axis], order[axis]
+        back = [-s if i == axis else s for i, s in enumerate(order)]
+        for n, to, at in ((before, 0, before * 2 + skip), (after, end, end - skip)):
+            part = (*y.shape[:axis], n, *y.shape[axis + 1 :])
+            put(y, y, part, back, order, (at - 1) * step, to * step)
+    return y

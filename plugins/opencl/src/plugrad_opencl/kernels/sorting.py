@@ -1,0 +1,38 @@
+"""Putting elements in order: NaN counts as the largest."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+from plugrad.plugin import KernelTable
+
+from .. import source
+from ..arrays import ClArray, DType, empty
+from ..runtime import Device, Launch
+
+kernels = KernelTable()
+
+INT32 = np.dtype(np.int32)
+
+
+@functools.cache
+def _program(device: Device, dtype: DType) -> Launch:
+    text = source.prelude(device.style) + source.template("sort", type=source.C[dtype])
+    scalars = [None] * 4 + [np.int64] + [np.int32] * 3
+    return device.kernel(text, "top", scalars, group=source.GROUP[device.style])
+
+
+@kernels("TopK")
+def top_k(x: ClArray, *, k: int, sorted: bool) -> tuple[ClArray, ClArray]:
+    """Sort the places in each row, a row an item."""
+    n, rows, shape = x.shape[-1], math.prod(x.shape[:-1]), (*x.shape[:-1], k)
+    values, places = empty(x.device, shape, x.dtype), empty(x.device, shape, INT32)
+    if values.size:
+        scratch = empty(x.device, (2 * x.size,), INT32)
+        launch = _program(x.device, x.dtype)
+        items = rows if x.device.style == "cpu" else launch.items(rows)
+        buffers = (x.buffer, scratch.buffer, values.buffer, places.buffer)
+        launch(x.size * 16, items, *buffers, rows, n, k, int(sorted))
+    return values, places

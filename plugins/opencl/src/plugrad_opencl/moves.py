@@ -1,0 +1,167 @@
+"""Elements from one place to another: what all kernels that only move come down to.
+
+An order of elements is a start and a step for each axis: negative to go backwards, 0 to
+repeat. ``move`` makes an array out of another one in some order, ``put`` writes one
+into a part of another that is just being made.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from . import source
+from .arrays import ClArray, DType, Shape, empty
+from .runtime import Device, Launch
+
+TILE = 16  # elements each way
+SHORT = 64  # elements of a row, below which some of them are moved as one
+
+
+def steps(shape: Shape) -> list[int]:
+    """Return by how much each axis advances in a contiguous array."""
+    found, step = [], 1
+    for n in reversed(shape):
+        found.append(step)
+        step *= n
+    return found[::-1]
+
+
+def move(x: ClArray, shape: Shape, order: Sequence[int], start: int = 0) -> ClArray:
+    """Return an array of ``shape`` whose axes advance in ``x`` by ``order``."""
+    y = empty(x.device, shape, x.dtype)
+    put(x, y, shape, order, steps(shape), start)
+    return y
+
+
+def put(
+    x: ClArray,
+    y: ClArray,
+    shape: Shape,
+    x_order: Sequence[int],
+    y_order: Sequence[int],
+    x_start: int = 0,
+    y_start: int = 0,
+) -> None:
+    """Write ``shape`` elements of ``x`` into ``y``, which nobody else has seen yet."""
+    n = math.prod(shape)
+    if not n:
+        return
+    axes = _joined(shape, tuple(x_order), tuple(y_order))
+    crossing = _crossing(axes)
+    if crossing is not None:
+        rows, columns, outer = crossing
+        launch = _transposer(x.device, x.dtype, len(outer))
+        tiles = -(-rows[0] // TILE) * math.prod([n for n, _, _ in outer])
+        if x.device.style == "gpu":
+            tiles *= -(-columns[0] // TILE) * source.GROUP["gpu"]
+        sizes = (rows[0], columns[0], columns[1], rows[2], *_sizes(outer))
+        launch(n, tiles, x.buffer, y.buffer, x_start, y_start, *sizes)
+    else:
+        axes, size = _widened(axes, x_start, y_start, x.dtype.itemsize)
+        launch = _copier(x.device, size, len(axes) - 1, axes[-1][1:] == (1, 1))
+        wide = size // x.dtype.itemsize
+        n, x_start, y_start = n // wide, x_start // wide, y_start // wide
+        items, sizes = launch.items(n), (*axes[-1], *_sizes(axes[:-1]))
+        launch(n, items, x.buffer, y.buffer, n, x_start, y_start, *sizes)
+
+
+# --- kernels ---------------------------------------------------------------------
+
+
+@functools.cache
+def _copier(device: Device, size: int, rank: int, contiguous: bool) -> Launch:
+    """Return the kernel that copies; ``rank`` is of what is outside of rows."""
+    width = 32 // size if contiguous and size < 8 else 4 if contiguous else 1
+    width = width if size < 16 else 1
+    text = f"#define CONTIGUOUS {int(contiguous)}\n"
+    text += source.prelude(device.style, width)
+    text += source.template("copy", type=source.RAW[size], **_outer(rank))
+    scalars = [None, None] + [np.int64] * (6 + max(3 * rank - 1, 0))
+    return device.kernel(text, "copy", scalars, group=source.GROUP[device.style])
+
+
+@functools.cache
+def _transposer(device: Device, dtype: DType, rank: int) -> Launch:
+    """Return the kernel that copies columns to rows."""
+    text = f"#define TILE {TILE}\n" + source.prelude(device.style)
+    type_ = source.RAW[dtype.itemsize]
+    text += source.template("transpose", type=type_, **_outer(rank))
+    scalars = [None, None] + [np.int64] * (6 + max(3 * rank - 1, 0))
+    return device.kernel(text, "transpose", scalars, group=source.GROUP[device.style])
+
+
+def _outer(rank: int) -> dict[str, str]:
+    """Return C for ``rank`` axes: their sizes, and from ``rest`` where they lead."""
+    sizes = [f", long d{k}" for k in range(1, rank)]
+    sizes += [f", long {s}{k}" for s in "xy" for k in range(rank)]
+    lines = [
+        f"const long at{k} = {f'rest % d{k}; rest /= d{k};' if k else 'rest;'} "
+        f"from += at{k} * x{k}; to += at{k} * y{k};"
+        for k in reversed(range(rank))
+    ]
+    return {"sizes": "".join(sizes), "offsets": " ".join(lines)}
+
+
+# --- axes ------------------------------------------------------------------------
+
+Axis = tuple[int, int, int]  # elements, step in x, step in y
+
+
+def _sizes(outer: Sequence[Axis]) -> list[int]:
+    """Return the arguments for the axes outside of rows, in the order of ``_outer``."""
+    sizes = [n for n, _, _ in outer[1:]]
+    return sizes + [x for _, x, _ in outer] + [y for _, _, y in outer]
+
+
+@functools.lru_cache(4096)
+def _joined(shape: Shape, x_order: Shape, y_order: Shape) -> tuple[Axis, ...]:
+    """Return the axes; those that go on as one are one."""
+    axes: list[Axis] = []
+    for n, x, y in zip(shape, x_order, y_order, strict=True):
+        if n == 1:
+            continue
+        if axes and axes[-1][1:] == (x * n, y * n):
+            axes[-1] = (axes[-1][0] * n, x, y)
+        else:
+            axes.append((n, x, y))
+    return tuple(axes) or ((1, 1, 1),)
+
+
+@functools.lru_cache(4096)
+def _widened(
+    axes: tuple[Axis, ...], x_start: int, y_start: int, size: int
+) -> tuple[tuple[Axis, ...], int]:
+    """Return axes of larger elements, of up to 16 bytes, if rows are short."""
+    *outer, (n, x, y) = axes
+    places = [n, x_start, y_start, *[step for _, *steps in outer for step in steps]]
+    if (x, y) == (1, 1) and n < SHORT:
+        while size < 16 and not any(place % 2 for place in places):
+            places, size = [place // 2 for place in places], size * 2
+    n, _, _, *rest = places
+    found = [(k, *s) for (k, _, _), s in zip(outer, _pairs(rest), strict=True)]
+    return _short((*found, (n, 1, 1) if (x, y) == (1, 1) else (n, x, y))), size
+
+
+def _pairs(numbers: list[int]) -> list[tuple[int, int]]:
+    return [*zip(numbers[::2], numbers[1::2], strict=True)]
+
+
+def _short(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """Drop the last axis if it has one element, and is not the only one."""
+    return axes[:-1] if axes[-1][0] == 1 and len(axes) > 1 else axes
+
+
+@functools.lru_cache(4096)
+def _crossing(axes: tuple[Axis, ...]) -> tuple[Axis, Axis, tuple[Axis, ...]] | None:
+    """Return rows, columns and the rest, if an outer axis is the one of step 1 in x."""
+    *outer, last = axes
+    if last[2] != 1 or last[1] == 1 or last[0] < TILE // 2:
+        return None
+    for i, axis in enumerate(outer):
+        if axis[1] == 1 and axis[0] >= TILE // 2:
+            return axis, last, (*outer[:i], *outer[i + 1 :])
+    return None

@@ -1,0 +1,54 @@
+"""The light module: says what there is, and imports nothing until it is opened.
+
+The priority is above cpu's only where a GPU is asked for or seen, which costs a look at
+the file system: with PoCL alone, cpu stays the default.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import os
+import sys
+
+from plugrad.plugin import Backend, Runtime, hookimpl
+
+NODES = ("/dev/nvidia[0-9]*", "/dev/dri/renderD*", "/dev/kfd")
+DRIVERS = "/etc/OpenCL/vendors/*.icd"
+
+
+def open_opencl(place: int) -> Runtime:
+    """Return the backend of the device at ``place`` of ``PLUGRAD_OPENCL_DEVICE``."""
+    from .environment import prepare
+
+    prepare()  # before anything imports pyopencl
+    from .backend import runtime
+
+    return runtime(_wanted()[place])
+
+
+def _wanted() -> list[str]:
+    """Return the devices that the user has listed; "" leaves the choice to us."""
+    return os.environ.get("PLUGRAD_OPENCL_DEVICE", "").split(",")
+
+
+def _has_gpu() -> bool:
+    """Tell whether there is a GPU and a driver for it, from the names of files."""
+    if sys.platform != "linux":
+        return sys.platform == "darwin"
+    drivers = [os.path.basename(path) for path in glob.glob(DRIVERS)]
+    return any(map(glob.glob, NODES)) and any("pocl" not in name for name in drivers)
+
+
+@hookimpl
+def plugrad_backends() -> list[Backend]:
+    """Return ``opencl``, and ``opencl-1``... for further devices that are listed."""
+    priority = 10 if _has_gpu() else -1
+    return [
+        Backend(
+            f"opencl-{place}" if place else "opencl",
+            open=functools.partial(open_opencl, place),
+            priority=priority - place,
+        )
+        for place in range(len(_wanted()))
+    ]

@@ -1,0 +1,230 @@
+"""Products of matrices, of which one may be the windows of a convolution.
+
+``product`` is the only way to ``cl/gemm.cl``. A matrix is told by where its elements
+are: ``Matrix(x, row=k, step=1)`` for rows of ``k``; transposes are other steps, and
+tables of offsets stand for rows and columns that are not equally far apart.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from . import source
+from .arrays import ClArray, ClArrays, DType, Shape, empty
+from .runtime import Device, Launch
+
+COLUMNS = 16  # of b, side by side
+NEAR = 16  # tiles of a, one after the other
+LONG = 1 << 14  # what is added up in one go; more would lose digits
+PACKED = 1 << 18  # elements of b from which on it is faster if packed
+
+# Of ``y``, after the bias.
+FINISH = {
+    "linear": "y",
+    "relu": "WHERE(y < (S)0, (S)0, y)",
+    "relu6": "WHERE(y < (S)0, (S)0, WHERE(y > (S)6, (S)6, y))",
+    "elu": "WHERE(y < (S)0, expm1(y), y)",
+    "leaky_relu": "WHERE(y < (S)0, y * alpha, y)",
+    "sigmoid": "f_sigmoid(y)",
+}
+
+# By whether numbers are complex.
+PRODUCT = {False: "a * b + sum", True: "sum + c_mul(a, b)"}
+
+
+class Matrix(NamedTuple):
+    """Where the elements of a matrix, or of a batch of them, are in an array.
+
+    Attributes:
+        x: The array.
+        row: How far apart rows are, if ``rows`` does not say where each is.
+        step: How far apart columns are, if ``steps`` does not.
+        batch: How far apart matrices are.
+        rows: int32 offsets.
+        steps: int32 offsets; a right matrix has none.
+
+    """
+
+    x: ClArray
+    row: int = 0
+    step: int = 1
+    batch: int = 0
+    rows: ClArray | None = None
+    steps: ClArray | None = None
+
+
+class Finish(NamedTuple):
+    """What becomes of a product: ``activation(y + bias)``, with a bias a column."""
+
+    bias: ClArray | None = None
+    activation: str = "linear"
+    alpha: float = 0.0
+
+
+def product(
+    shape: Shape,
+    sizes: tuple[int, int, int, int],
+    a: Matrix,
+    b: Matrix,
+    *,
+    y_batch: int = 0,
+    y_row: int = 0,
+    finish: Finish | None = None,
+) -> ClArray:
+    """Return ``[z, m, k] [z, k, n]``; no size is 0.
+
+    Args:
+        shape: Of the result.
+        sizes: ``z m n k``.
+        a: The left matrix.
+        b: The right one.
+        y_batch: How far apart the matrices of the result are; contiguous by default.
+        y_row: How far apart its rows are.
+        finish: What to do to the result.
+
+    """
+    z, m, n, k = sizes
+    device, dtype = a.x.device, a.x.dtype
+    rows = _rows(device, dtype)
+    tiles = -(-m // rows) * -(-n // COLUMNS)
+    parts = 1 if finish else _parts(device, z * tiles, k)
+    y = empty(device, (parts, *shape), dtype)
+    bias, activation, alpha = finish or Finish()
+    launch = _gemm(device, dtype, a.rows is not None, bias is not None, activation)
+    b, b_panel = _panels(b, z, m, n, k)
+    optional = [(x or y).buffer for x in (a.rows, a.steps, bias)]  # y is not read
+    numbers = (m, n, k, parts, a.batch, a.row, a.step, b.batch, b_panel, b.row)
+    steps = (y.size // parts, y_batch or m * n, y_row or n)
+    items = z * tiles * parts * source.GROUP[device.style]
+    buffers = (a.x.buffer, b.x.buffer, y.buffer, *optional)
+    launch(z * m * n * k, items, *buffers, *numbers, *steps, alpha)
+    return y.view(shape) if parts == 1 else _added(y, shape)
+
+
+def thin(
+    shape: Shape, sizes: tuple[int, int, int, int], a: Matrix, b: Matrix
+) -> ClArray:
+    """Return a product of few rows; ``b`` has contiguous rows, or both the others."""
+    z, m, n, k = sizes
+    device, dtype = a.x.device, a.x.dtype
+    y, strip = empty(device, shape, dtype), 8 * width(dtype)
+    launch = _thin(device, dtype, b.step != 1, strip)
+    items = z * m * -(-n // strip) if device.style == "cpu" else launch.items(y.size)
+    steps = (a.batch, a.row, a.step, b.batch, b.row, b.step)
+    launch(z * m * n * k, items, a.x.buffer, b.x.buffer, y.buffer, *sizes, *steps)
+    return y
+
+
+def _added(y: ClArray, shape: Shape) -> ClArray:
+    from .kernels.reduce import along
+
+    total: ClArray = along("Sum", y, (0,), False)
+    return total.view(shape)
+
+
+def _parts(device: Device, tiles: int, k: int) -> int:
+    """Return in how many parts to add up ``k``: for all units, and for precision."""
+    idle = 2 * device.units // tiles if k >= 512 else 1
+    return max(1, min(idle, k // 256), -(-k // LONG))
+
+
+def _rows(device: Device, dtype: DType) -> int:
+    """Return the rows of a tile: as many as there are registers for."""
+    return {8: 6, 4: 3, 1: 1}[width(dtype)] if device.style == "cpu" else COLUMNS
+
+
+def width(dtype: DType) -> int:
+    """Return the elements of a vector on a CPU."""
+    return 1 if dtype.kind == "c" else 4 if dtype.itemsize == 8 else 8
+
+
+def _panels(b: Matrix, z: int, m: int, n: int, k: int) -> tuple[Matrix, int]:
+    """Return the right matrix with 16 columns side by side, and the step to the next.
+
+    It is copied unless it lies so, and is small.
+    """
+    simple = b.rows is None and b.step == 1 and n % COLUMNS == 0
+    if simple and (n * k <= PACKED or m < 64):
+        return b, COLUMNS
+    device, panels = b.x.device, -(-n // COLUMNS)
+    count = z if b.batch else 1
+    packed = empty(device, (count, panels, k, COLUMNS), b.x.dtype)
+    cuts = max(1, min(2 * device.units // (count * panels), k // 64))
+    launch = _pack(device, b.x.dtype, b.rows is not None, cuts)
+    items = count * panels * cuts
+    if device.style == "gpu":
+        items = launch.items(packed.size)
+    table = b.rows.buffer if b.rows else packed.buffer
+    steps = (count, n, k, b.batch, b.row, b.step)
+    launch(packed.size, items, b.x.buffer, packed.buffer, table, *steps)
+    batch = packed.size // count if b.batch else 0
+    return Matrix(packed, COLUMNS, 1, batch), k * COLUMNS
+
+
+@functools.cache
+def _gemm(
+    device: Device, dtype: DType, tables: bool, bias: bool, activation: str
+) -> Launch:
+    complex_, finish = dtype.kind == "c", FINISH[activation]
+    real = dtype if dtype.kind == "f" else np.dtype("float32")
+    functions = source.text("complex") if complex_ else ""
+    if "f_" in finish:
+        functions = f"#define DOUBLE {int(dtype.itemsize == 8)}\n" + source.text("math")
+    text = (
+        f"#define TABLES {int(tables)}\n#define BIAS {int(bias)}\n"
+        f"#define ROWS {_rows(device, dtype)}\n#define NEAR {NEAR}\n"
+        f"#define COLUMNS {COLUMNS}\n"
+        + source.prelude(device.style, width(dtype))
+        + source.template(
+            "gemm",
+            type=source.C[dtype],
+            integer=source.SIGNED[dtype.itemsize],
+            functions=functions,
+            product=PRODUCT[complex_],
+            finish=finish,
+            real=source.C[real],
+        )
+    )
+    scalars = [None] * 6 + [np.int64] * 13 + [real.type]
+    return device.kernel(text, "gemm", scalars, group=source.GROUP[device.style])
+
+
+@functools.cache
+def _thin(device: Device, dtype: DType, dots: bool, strip: int) -> Launch:
+    complex_ = dtype.kind == "c"
+    text = f"#define DOTS {int(dots)}\n#define STRIP {strip}\n"
+    text += source.prelude(device.style, width(dtype)) + source.template(
+        "matmul",
+        type=source.C[dtype],
+        functions=source.text("complex") if complex_ else "",
+        product=PRODUCT[complex_],
+    )
+    scalars = [None] * 3 + [np.int64] * 10
+    return device.kernel(text, "matmul", scalars, group=source.GROUP[device.style])
+
+
+@functools.cache
+def _pack(device: Device, dtype: DType, tables: bool, cuts: int) -> Launch:
+    text = f"#define TABLES {int(tables)}\n#define CUTS {cuts}\n"
+    text += f"#define COLUMNS {COLUMNS}\n"
+    text += source.prelude(device.style, width(dtype))
+    text += source.template("pack", type=source.C[dtype])
+    scalars: list[Any] = [None] * 3 + [np.int64] * 6
+    return device.kernel(text, "pack", scalars, group=source.GROUP[device.style])
+
+
+@functools.lru_cache(256)
+def table(device: Device, *axes: tuple[int, ...]) -> ClArray:
+    """Return all sums of a number of each of the ``axes``, as int32 on the device."""
+    total = functools.reduce(np.add.outer, axes, np.zeros((), np.int64))
+    numbers = np.asarray(total, np.int32).ravel()
+    return cast("ClArray", ClArrays(device).upload(numbers))
+
+
+def fits(*shapes: Shape) -> bool:
+    """Tell whether offsets into arrays of these shapes are int32."""
+    return all(math.prod(shape) < 2**31 for shape in shapes)

@@ -1,0 +1,177 @@
+"""What windows see, channel by channel: pooling and depthwise convolution.
+
+One template, ``cl/window.cl``, with a body each: ``look`` goes from the input to the
+places of windows, ``look_back`` the other way, ``filters`` from both to the taps.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from plugrad.geometry import Windows
+
+from . import source
+from .arrays import ClArray, DType, Shape, empty
+from .products import FINISH, PRODUCT, Finish, table, width
+from .runtime import Device, Launch
+
+INT32 = np.dtype(np.int32)
+
+
+class Body(NamedTuple):
+    """What is done to ``value``, in C: before all taps, at each, and to the result.
+
+    Attributes:
+        zero: What sums of products with a filter begin with; for these there is a
+            faster way.
+
+    """
+
+    start: str = ""
+    tap: str = ""
+    end: str = ""
+    back: str = ""
+    zero: str = ""
+
+
+def look(
+    body: Body,
+    x: ClArray,
+    filter: ClArray | None,
+    geometry: Windows,
+    *,
+    finish: Finish | None = None,
+    index: bool = False,
+    counts: bool = False,
+    into: ClArray | None = None,
+) -> tuple[ClArray, ClArray]:
+    """Return the result, and with ``index`` int32 numbers that the body writes.
+
+    ``counts`` is whether the elements of all images are counted through, ``into`` an
+    array to write to instead of a new one.
+    """
+    device, shape = x.device, geometry.out_shape
+    y = into or empty(device, shape, x.dtype)
+    found = empty(device, shape, INT32) if index else y
+    count = math.prod(shape)
+    if count:
+        bias, activation, alpha = finish or Finish()
+        scalars = [None] * 6 + [np.int32] * 3 + [_real(x.dtype).type]
+        launch = _launch(
+            device, "window", x.dtype, shape[-1], body, activation, scalars
+        )
+        launch(
+            count * len(geometry.taps),
+            _items(launch, shape),
+            x.buffer,
+            (filter or x).buffer,
+            y.buffer,
+            found.buffer,
+            (bias or x).buffer,
+            _sizes(device, geometry),
+            *(shape[0], shape[-1], counts, alpha),
+        )
+    return y, found
+
+
+def look_back(
+    body: Body, dy: ClArray, more: ClArray | None, index: ClArray | None, g: Windows
+) -> ClArray:
+    """Return what all windows hand back to each element."""
+    device, channels = dy.device, g.out_shape[-1]
+    dx = empty(device, (*g.in_shape[:-1], channels), dy.dtype)
+    if dx.size:
+        scalars = [None] * 5 + [np.int32] * 2
+        only = Body(back=body.back)
+        launch = _launch(device, "back", dy.dtype, channels, only, "linear", scalars)
+        buffers = [(x or dy).buffer for x in (dy, more, dx, index)]
+        sizes = (_sizes(device, g), g.in_shape[0], channels)
+        launch(dx.size * len(g.taps), _items(launch, dx.shape), *buffers, *sizes)
+    return dx
+
+
+def filters(x: ClArray, dy: ClArray, g: Windows) -> ClArray:
+    """Return ``[parts, taps, channels]``, to be added up."""
+    device, channels, taps = x.device, dy.shape[-1], len(g.taps)
+    rows = dy.size // (channels * g.out_shape[-2])
+    parts = max(1, min(rows, 64 * device.units // taps, dy.size >> 12))
+    df = empty(device, (parts, taps, channels), x.dtype)
+    scalars = [None] * 4 + [np.int32] * 3
+    launch = _launch(device, "filters", x.dtype, channels, Body(), "linear", scalars)
+    items = launch.items(df.size)
+    if device.style == "cpu":
+        items = parts * taps * -(-channels // (4 * _width(x.dtype, channels)))
+    sizes = (_sizes(device, g), g.in_shape[0], channels, parts)
+    launch(dy.size * taps, items, x.buffer, dy.buffer, df.buffer, *sizes)
+    return df
+
+
+def _items(launch: Launch, shape: Shape) -> int:
+    """Return an item a row on a CPU, and one an element on a GPU."""
+    if launch.device.style == "gpu":
+        items: int = launch.items(math.prod(shape))
+        return items
+    return math.prod(shape[:-2])
+
+
+def _sizes(device: Device, g: Windows) -> Any:
+    """Return the buffer of sizes, of three axes."""
+    while len(g.window) < 3:
+        g = g.raised()
+    before = tuple([pair[0] for pair in g.padding])
+    sides = (g.in_shape[1:-1], g.out_shape[1:-1], g.window, g.strides, g.dilations)
+    return table(device, tuple([n for side in (*sides, before) for n in side])).buffer
+
+
+def _width(dtype: DType, channels: int) -> int:
+    """Return the elements of a vector; small ones could not hold an index."""
+    return width(dtype) if channels >= width(dtype) and dtype.itemsize > 3 else 1
+
+
+def _real(dtype: DType) -> DType:
+    return dtype if dtype.kind == "f" else np.dtype(np.float32)
+
+
+def _launch(
+    device: Device,
+    name: str,
+    dtype: DType,
+    channels: int,
+    body: Body,
+    activation: str,
+    scalars: Sequence[Any],
+) -> Launch:
+    vector = _width(dtype, channels)
+    return _compiled(device, name, dtype, vector, body, activation, tuple(scalars))
+
+
+@functools.cache
+def _compiled(
+    device: Device,
+    name: str,
+    dtype: DType,
+    vector: int,
+    body: Body,
+    activation: str,
+    scalars: tuple[Any, ...],
+) -> Launch:
+    finish = FINISH[activation]
+    functions = source.text("complex") if dtype.kind == "c" else ""
+    if "f_" in finish:
+        functions = f"#define DOUBLE {int(dtype.itemsize == 8)}\n" + source.text("math")
+    text = f"#define FOUR {int(bool(body.zero))}\n"
+    text += source.prelude(device.style, vector) + source.template(
+        "window",
+        type=source.C[dtype],
+        integer=source.SIGNED[max(dtype.itemsize, 4)],
+        real=source.C[_real(dtype)],
+        functions=functions,
+        finish=finish,
+        product=PRODUCT[dtype.kind == "c"],
+        **(body._asdict() | {"zero": body.zero or "(T)(0)"}),
+    )
+    return device.kernel(text, name, scalars, group=source.GROUP[device.style])

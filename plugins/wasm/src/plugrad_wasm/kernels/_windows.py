@@ -1,0 +1,131 @@
+"""Where windows lie, as kernels in C are told: the numbers of ``windows.h``.
+
+Along an axis, window p reads with tap t at ``p·step + first + t·gap`` and writes at
+``p·stride + start``. To carry cotangents back through windows of stride s, the elements
+``start, start + s, ...`` of an axis are seen by the same taps: those are a phase.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+from typing import Any
+
+from plugrad.geometry import Windows
+
+from ..arrays import WasmArray, describe, empty, writable
+from ..launch import Calls, Kernel, wider
+
+Axis = tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=4096)
+def forward(windows: Windows) -> WasmArray:
+    """Return what reads the input and writes the output of ``windows``."""
+    w = _raised(windows)
+    rows = zip(
+        w.in_shape[1:-1],
+        w.out_shape[1:-1],
+        w.strides,
+        w.padding,
+        w.window,
+        w.dilations,
+        strict=True,
+    )
+    axes = [
+        (size, places, step, -before, taps, gap, 0, 1, places, 0, 1)
+        for size, places, step, (before, _), taps, gap in rows
+    ]
+    return _described(w, w.in_shape[-1], w.out_shape[-1], [axes])
+
+
+@functools.lru_cache(maxsize=4096)
+def backward(windows: Windows) -> WasmArray:
+    """Return what reads cotangents of the output and writes those of the input."""
+    w = _raised(windows)
+    phases = itertools.product(*(_phases(w, i) for i in range(3)))
+    return _described(w, w.out_shape[-1], w.in_shape[-1], list(phases))
+
+
+def _raised(windows: Windows) -> Windows:
+    while len(windows.window) < 3:
+        windows = windows.raised()
+    return windows
+
+
+def _phases(windows: Windows, i: int) -> list[Axis]:
+    """Return the phases of one axis.
+
+    Element e is seen by tap t of window ``(e + before - t·dilation) / stride``, if that
+    is an integer. The last of such taps comes first, so that gaps are positive.
+    """
+    size, places = windows.in_shape[i + 1], windows.out_shape[i + 1]
+    stride, dilation = windows.strides[i], windows.dilations[i]
+    found: list[Axis] = []
+    for start in range(min(stride, size)):
+        at = start + windows.padding[i][0]
+        every = range(windows.window[i])
+        taps = [t for t in every if (at - t * dilation) % stride == 0]
+        last = taps[-1] if taps else 0
+        apart = taps[1] - taps[0] if len(taps) > 1 else stride
+        first, gap = (at - last * dilation) // stride, apart * dilation // stride
+        own = -(-(size - start) // stride)
+        read = (places, own, 1, first, len(taps), gap)
+        found.append((*read, last, -apart, size, start, stride))
+    return found
+
+
+def _described(
+    windows: Windows, read: int, written: int, phases: Iterable[Iterable[Axis]]
+) -> WasmArray:
+    numbers = [number for axes in phases for axis in axes for number in axis]
+    count = len(numbers) // (3 * 11)
+    head = (windows.in_shape[0], read, written, windows.groups)
+    return describe((*head, *windows.window, count, *numbers))
+
+
+# --- what convolutions share -----------------------------------------------------
+
+
+def zeros(y: WasmArray, *xs: WasmArray) -> bool:
+    """Set ``y`` to zero if there is nothing to sum, and tell whether that is so."""
+    empty_handed = not all(prod(a.shape) for a in (y, *xs))
+    if empty_handed:
+        writable(y)[...] = 0
+    return empty_handed
+
+
+def in_full(
+    calls: Calls,
+    kernel: Kernel,
+    axes: Callable[[Windows], WasmArray],
+    xs: Sequence[WasmArray],
+    windows: Windows,
+    back: bool,
+) -> Any:
+    """Convolve by the template that all dtypes have, or in a wider dtype."""
+    a, b = xs
+    call = calls[a.dtype]
+    if call is None or a.dtype is not b.dtype:
+        return wider(functools.partial(kernel, geometry=windows), None, xs)
+    y = empty(windows.in_shape if back else windows.out_shape, a.dtype)
+    if not zeros(y, a, b):
+        how = axes(windows)
+        call(how.pointer, a.pointer, b.pointer, y.pointer, back)
+    return y
+
+
+def to_filter(
+    calls: Calls, kernel: Kernel, x: WasmArray, dy: WasmArray, windows: Windows
+) -> Any:
+    """Return the cotangent of the filter."""
+    call = calls[x.dtype]
+    if call is None or x.dtype is not dy.dtype:
+        return wider(functools.partial(kernel, geometry=windows), None, (x, dy))
+    dfilter = empty(windows.filter_shape, x.dtype)
+    if not zeros(dfilter, x, dy):
+        how = forward(windows)
+        call(how.pointer, x.pointer, dy.pointer, dfilter.pointer)
+    return dfilter

@@ -1,0 +1,38 @@
+"""Activation functions."""
+
+from plugrad.plugin import KernelTable
+
+from ..arrays import WasmArray
+from ..launch import INT32, binary, unary
+
+kernels = KernelTable(
+    Elu=unary("elu"),
+    EluGrad=binary("elu_grad"),
+    Prelu=binary("prelu"),
+    Relu=unary("relu"),
+    Relu6=unary("relu6"),
+    Selu=unary("selu"),
+    Sigmoid=unary("sigmoid"),
+    Softplus=unary("softplus"),
+)
+_clip, _leaky_relu, _step = map(unary, ("clip", "leaky_relu", "step"))
+
+
+@kernels("ClipByValue")
+def clip_by_value(x: WasmArray, *, min: float, max: float) -> WasmArray:
+    """Limits go as doubles, which hold no int64."""
+    if x.dtype.kind in "iu" and x.dtype is not INT32:
+        return NotImplemented
+    return _clip(x, min, max)
+
+
+@kernels("LeakyRelu")
+def leaky_relu(x: WasmArray, *, alpha: float) -> WasmArray:
+    """Of floating numbers."""
+    return _leaky_relu(x, alpha, 0)
+
+
+@kernels("Step")
+def step(x: WasmArray, *, alpha: float) -> WasmArray:
+    """1 for positive numbers, else alpha."""
+    return _step(x, alpha, 0)

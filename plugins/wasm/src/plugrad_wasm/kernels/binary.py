@@ -1,0 +1,19 @@
+"""Arithmetic of two operands."""
+
+from plugrad.plugin import KernelTable
+
+from ..launch import binary
+
+kernels = KernelTable(
+    Add=binary("add", bits=True),
+    Atan2=binary("atan2"),
+    FloorDiv=binary("floor_div"),
+    Maximum=binary("max"),
+    Minimum=binary("min"),
+    Mod=binary("mod"),
+    Multiply=binary("mul", bits=True),
+    Pow=binary("pow"),
+    RealDiv=binary("div"),
+    SquaredDifference=binary("squared_difference"),
+    Sub=binary("sub", bits=True),
+)

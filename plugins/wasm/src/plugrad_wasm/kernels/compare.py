@@ -1,0 +1,56 @@
+"""Comparison, choice, logic and bits."""
+
+from math import prod
+from typing import Any
+
+from plugrad.plugin import KernelTable
+
+from ..arrays import WasmArray, empty
+from ..launch import BOOL, Kernel, binary, cast, operands, or_strings, unary
+from ..runtime import machine
+
+kernels = KernelTable()
+_equal, _less, _less_equal = (
+    binary(name, to=BOOL) for name in ("equal", "less", "less_equal")
+)
+_not = unary("not", bits=True)
+kernels["Equal"] = or_strings("Equal", _equal)
+kernels["Less"] = or_strings("Less", _less)
+kernels["LessEqual"] = or_strings("LessEqual", _less_equal)
+kernels["NotEqual"] = or_strings("NotEqual", lambda a, b: _not(_equal(a, b)))
+kernels["Greater"] = or_strings("Greater", lambda a, b: _less(b, a))
+kernels["GreaterEqual"] = or_strings("GreaterEqual", lambda a, b: _less_equal(b, a))
+
+
+def logical(name: str) -> Kernel:
+    """Return a kernel on truth values, which all dtypes have."""
+    bits = binary(name)
+    return lambda a, b: bits(cast(a, dtype=BOOL), cast(b, dtype=BOOL))
+
+
+kernels["LogicalAnd"] = logical("and")
+kernels["LogicalOr"] = logical("or")
+kernels["LogicalXor"] = logical("xor")
+kernels["LogicalNot"] = lambda x: _not(cast(x, dtype=BOOL))
+kernels["BitwiseAnd"] = binary("and", bits=True)
+kernels["BitwiseOr"] = binary("or", bits=True)
+kernels["BitwiseXor"] = binary("xor", bits=True)
+kernels["BitwiseNot"] = _not
+kernels["LeftShift"] = binary("left")
+kernels["RightShift"] = binary("right")
+
+_SELECT = {size: machine.kernel(f"select_{size}") for size in (1, 2, 4, 8, 16)}
+
+
+def select(condition: WasmArray, t: WasmArray, e: WasmArray) -> Any:
+    """By size of element; all three broadcast."""
+    shape, rows = operands(condition.shape, t.shape, e.shape)
+    y = empty(shape, t.dtype)
+    _SELECT[t.dtype.itemsize](
+        *(condition.pointer, t.pointer, e.pointer, y.pointer),
+        *(prod(shape), rows.pointer),
+    )
+    return y
+
+
+kernels["Select"] = or_strings("Select", select)

@@ -1,0 +1,56 @@
+"""Complex numbers: pairs of floating ones."""
+
+from typing import Any
+
+import numpy as np
+from plugrad.plugin import KernelTable
+
+from ..arrays import DType, WasmArray, empty
+from ..launch import contiguous, put, take, unary
+
+HALF: dict[DType, DType] = {np.dtype("complex64"): np.dtype("float32")}
+HALF[np.dtype("complex128")] = np.dtype("float64")
+WHOLE = {part: pair for pair, part in HALF.items()}
+
+
+def parts(z: WasmArray) -> WasmArray:
+    """Return a view as floating numbers, real and imaginary in turn."""
+    return WasmArray((*z.shape, 2), HALF[z.dtype], z.pointer, z.base or z)
+
+
+def _every_other(shape: tuple[int, ...]) -> list[int]:
+    return [2 * step for step in contiguous(shape)]
+
+
+kernels = KernelTable()
+_MODULUS = {dtype: unary("abs", to=part) for dtype, part in HALF.items()}
+
+
+@kernels("ComplexAbs")
+def complex_abs(x: WasmArray) -> WasmArray:
+    """Without overflow on the way."""
+    return _MODULUS[x.dtype](x)
+
+
+@kernels("Complex")
+def complex_(real: WasmArray, imag: WasmArray) -> Any:
+    """Fill in both parts."""
+    if real.dtype not in WHOLE:
+        return NotImplemented
+    z = empty(real.shape, WHOLE[real.dtype])
+    pairs, strides = parts(z), _every_other(z.shape)
+    put(real, pairs, strides)
+    put(imag, pairs, strides, 1)
+    return z
+
+
+@kernels("Real")
+def real(input: WasmArray) -> WasmArray:
+    """Copy."""
+    return take(parts(input), input.shape, _every_other(input.shape))
+
+
+@kernels("Imag")
+def imag(input: WasmArray) -> WasmArray:
+    """Copy."""
+    return take(parts(input), input.shape, _every_other(input.shape), 1)

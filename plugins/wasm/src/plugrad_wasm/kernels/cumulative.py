@@ -1,0 +1,49 @@
+"""Sums and products up to each element."""
+
+from __future__ import annotations
+
+import functools
+from math import prod
+from typing import Any
+
+from plugrad.plugin import KernelTable
+
+from ..arrays import WasmArray, empty
+from ..launch import Calls, Kernel, wider
+from .complexes import HALF, parts
+
+kernels = KernelTable()
+
+
+def scan(name: str) -> Kernel:
+    """Return the kernel that runs along an axis."""
+    calls = Calls(name, bits=True)
+
+    def kernel(x: WasmArray, *, axis: int, exclusive: bool, reverse: bool) -> Any:
+        call = calls[x.dtype]
+        if call is None:
+            again = functools.partial(
+                kernel, axis=axis, exclusive=exclusive, reverse=reverse
+            )
+            return wider(again, None, (x,))
+        shape = x.shape
+        y = empty(shape, x.dtype)
+        if y.size:
+            sizes = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+            call(x.pointer, y.pointer, *sizes, exclusive, reverse)
+        return y
+
+    return kernel
+
+
+_sum = scan("cumsum")
+kernels["Cumprod"] = scan("cumprod")
+
+
+@kernels("Cumsum")
+def cumsum(x: WasmArray, *, axis: int, exclusive: bool, reverse: bool) -> Any:
+    """Of complex numbers, both parts by themselves."""
+    if x.dtype not in HALF:
+        return _sum(x, axis=axis, exclusive=exclusive, reverse=reverse)
+    y = _sum(parts(x), axis=axis, exclusive=exclusive, reverse=reverse)
+    return WasmArray(x.shape, x.dtype, y.pointer, y)

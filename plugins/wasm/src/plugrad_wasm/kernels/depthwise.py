@@ -1,0 +1,73 @@
+"""Convolutions of each channel by itself, their way back, and that to the filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from plugrad.geometry import Windows
+from plugrad.plugin import KernelTable
+
+from ..arrays import WasmArray, empty
+from ..launch import FLOAT32, Calls
+from ..runtime import machine
+from ._windows import backward, forward, in_full, to_filter, zeros
+from .linalg import NOTHING
+
+kernels = KernelTable()
+_depthwise = Calls("depthwise", bits=True)
+_filter = Calls("depthwise_filter", bits=True)
+_fast = machine.kernel("depthwise_single_f32")
+MOST_LINES = 32  # as in depthwise.c
+
+
+@kernels("DepthwiseConv2dNative")
+def conv(x: WasmArray, filter: WasmArray, *, geometry: Windows) -> Any:
+    """``nptc, tcm -> npcm``, with m results of a channel."""
+    return convolved(x, filter, geometry, NOTHING)
+
+
+def convolved(
+    x: WasmArray, filter: WasmArray, windows: Windows, end: Sequence[float]
+) -> Any:
+    """Return ``activation(conv + bias)``; quick ones, unless ``end`` is NOTHING."""
+    if not _quick(x, windows):
+        if end is not NOTHING:
+            return NotImplemented
+        return in_full(_depthwise, conv, forward, (x, filter), windows, False)
+    y = empty(windows.out_shape, FLOAT32)
+    if zeros(y, x, filter):
+        return y if end is NOTHING else NotImplemented
+    how = forward(windows)
+    _fast(how.pointer, x.pointer, filter.pointer, y.pointer, *end)
+    return y
+
+
+@kernels("DepthwiseConv2dNativeBackpropInput")
+def backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) -> Any:
+    """``npcm, tcm -> nptc``."""
+    if not _quick(dy, geometry):
+        kernel = backprop_input
+        return in_full(_depthwise, kernel, backward, (dy, filter), geometry, True)
+    dx = empty(geometry.in_shape, FLOAT32)
+    if not zeros(dx, dy, filter):
+        how = backward(geometry)
+        _fast(how.pointer, dy.pointer, filter.pointer, dx.pointer, *NOTHING)
+    return dx
+
+
+@kernels("DepthwiseConv2dNativeBackpropFilter")
+def backprop_filter(x: WasmArray, dy: WasmArray, *, geometry: Windows) -> Any:
+    """``nptc, npcm -> tcm``."""
+    dfilter = to_filter(_filter, backprop_filter, x, dy, geometry)
+    c, k = geometry.in_shape[-1], geometry.out_shape[-1]
+    shape = (*geometry.window, c, k // max(c, 1))
+    return dfilter if dfilter is NotImplemented else dfilter.view(shape)
+
+
+def _quick(x: WasmArray, windows: Windows) -> bool:
+    lines = 1
+    for taps in windows.window[:-1]:
+        lines *= taps
+    c, k = windows.in_shape[-1], windows.out_shape[-1]
+    return x.dtype is FLOAT32 and c == k >= 4 and lines <= MOST_LINES

@@ -1,0 +1,87 @@
+"""Fourier transforms."""
+
+from __future__ import annotations
+
+import functools
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from plugrad.plugin import KernelTable
+
+from ..arrays import Array, DType, WasmArray, describe, empty, upload
+from ..launch import Calls
+from ..runtime import machine
+from .complexes import HALF
+
+kernels = KernelTable()
+_calls = Calls("fft")
+MOST = 31  # the largest radix, as in fft.c
+
+
+class Plan(NamedTuple):
+    """What ``fft.c`` needs for rows of one size."""
+
+    size: int
+    factors: WasmArray
+    table: WasmArray
+    chirp: WasmArray | None
+    spectrum: WasmArray | None
+
+
+def _factors(n: int) -> list[int]:
+    """Return radices whose product is ``n``, and at the end 0; none if one is large."""
+    found = []
+    for p in (4, 2, *range(3, MOST + 1, 2)):
+        while n % p == 0:
+            found.append(p)
+            n //= p
+    return [*found, 0] if n == 1 else []
+
+
+@functools.lru_cache(maxsize=16)
+def _plan(n: int, dtype: DType) -> Plan:
+    factors, size = _factors(n), n
+    chirp = spectrum = None
+    if not factors:  # Bluestein
+        turns = np.exp(-1j * np.pi / n * (np.arange(n, dtype=np.int64) ** 2 % (2 * n)))
+        size = 1 << (2 * n - 2).bit_length()
+        ring = np.zeros(size, complex)
+        ring[:n] = turns.conj()
+        ring[size - n + 1 :] = ring[n - 1 : 0 : -1]
+        chirp, spectrum = _sent(turns, dtype), _sent(np.fft.fft(ring) / size, dtype)
+        factors = _factors(size)
+    roots = np.exp(-2j * np.pi / size * np.arange(size))
+    table = upload(np.concatenate([roots.real, roots.imag]).astype(HALF[dtype]))
+    return Plan(size, describe(tuple(factors)), table, chirp, spectrum)
+
+
+def _sent(z: Array, dtype: DType) -> WasmArray:
+    native: WasmArray = upload(z.astype(dtype))
+    return native
+
+
+def _transformed(x: WasmArray, inverse: bool) -> Any:
+    shape, dtype = x.shape, HALF[x.dtype]
+    y, n = empty(shape, x.dtype), shape[-1]
+    if y.size:
+        size, *tables = _plan(n, x.dtype)
+        rows, threads = prod(shape[:-1]), machine.threads
+        room = empty((min(rows, threads), 4, size), dtype)
+        pointers = [0 if t is None else t.pointer for t in tables]
+        sizes = rows, n, size
+        given = x.pointer, y.pointer, room.pointer, *sizes, *pointers
+        _calls[dtype](*given, inverse, rows <= threads)  # type: ignore[misc]
+    return y
+
+
+@kernels("FFT")
+def fft(input: WasmArray) -> Any:
+    """Along the last axis."""
+    return _transformed(input, False)
+
+
+@kernels("IFFT")
+def ifft(input: WasmArray) -> Any:
+    """Divided by n."""
+    return _transformed(input, True)

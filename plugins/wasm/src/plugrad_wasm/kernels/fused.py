@@ -1,0 +1,91 @@
+"""Fused kernels: bias and activation are worked into the end of a product.
+
+They are for bias and slopes of one number a channel, and for float32. Everything else
+falls apart into the decomposition.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plugrad.geometry import Windows
+from plugrad.plugin import KernelTable
+
+from ..arrays import WasmArray
+from ..launch import FLOAT32
+from . import conv, depthwise, linalg
+from .norm import a_channel
+
+kernels = KernelTable()
+ACTIVATIONS = ["linear", "relu", "relu6", "leaky_relu", "prelu", "elu", "sigmoid"]
+End = tuple[float, ...] | None
+
+
+def _end(
+    xs: tuple[WasmArray | None, ...], c: int, activation: str, slope: float
+) -> End:
+    """Return bias, slopes, activation and slope as C takes them; None: it does not."""
+    more = xs[2:]
+    for x in xs:
+        if x is not None and x.dtype is not FLOAT32:
+            return None
+    if not all([x is None or a_channel(x, c) for x in more]):
+        return None
+    bias, slopes = [0 if x is None else x.pointer for x in more]
+    return bias, slopes, ACTIVATIONS.index(activation), slope
+
+
+@kernels("_FusedMatMul")
+def fused_matmul(
+    a: WasmArray,
+    b: WasmArray,
+    bias: WasmArray | None,
+    weights: WasmArray | None,
+    *,
+    transpose_a: bool,
+    transpose_b: bool,
+    activation: str,
+    leaky_relu_alpha: float,
+) -> Any:
+    """``activation(a b + bias)``."""
+    columns = b.shape[-2 if transpose_b else -1]
+    end = _end((a, b, bias, weights), columns, activation, leaky_relu_alpha)
+    if end is None:
+        return NotImplemented
+    return linalg.product(a, b, transpose_a, transpose_b, end)
+
+
+@kernels("FusedConv2D")
+def fused_conv2d(
+    x: WasmArray,
+    filter: WasmArray,
+    bias: WasmArray | None,
+    weights: WasmArray | None,
+    *,
+    geometry: Windows,
+    activation: str,
+    leaky_relu_alpha: float,
+) -> Any:
+    """``activation(conv2d(x, filter) + bias)``."""
+    channels = geometry.out_shape[-1]
+    end = _end((x, filter, bias, weights), channels, activation, leaky_relu_alpha)
+    return NotImplemented if end is None else conv.convolved(x, filter, geometry, end)
+
+
+@kernels("FusedDepthwiseConv2D")
+def fused_depthwise_conv2d(
+    x: WasmArray,
+    filter: WasmArray,
+    bias: WasmArray | None,
+    weights: WasmArray | None,
+    *,
+    geometry: Windows,
+    activation: str,
+    leaky_relu_alpha: float,
+) -> Any:
+    """``activation(depthwise_conv2d(x, filter) + bias)``."""
+    channels = geometry.out_shape[-1]
+    end = _end((x, filter, bias, weights), channels, activation, leaky_relu_alpha)
+    if end is None:
+        return NotImplemented
+    return depthwise.convolved(x, filter, geometry, end)

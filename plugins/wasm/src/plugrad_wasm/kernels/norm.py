@@ -1,0 +1,67 @@
+"""Softmax and normalization."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from plugrad.plugin import KernelTable
+
+from ..arrays import WasmArray, empty
+from ..launch import Calls, wider
+
+kernels = KernelTable()
+_softmax, _batch_norm = Calls("softmax"), Calls("batch_norm")
+
+
+@kernels("Softmax")
+def softmax(logits: WasmArray, *, axis: int) -> Any:
+    """Shift by the maximum first, so that exp never overflows."""
+    return _along(logits, axis, 0)
+
+
+@kernels("LogSoftmax")
+def log_softmax(logits: WasmArray, *, axis: int) -> Any:
+    """Shift by the maximum first, so that exp never overflows."""
+    return _along(logits, axis, 1)
+
+
+def _along(x: WasmArray, axis: int, log: int) -> Any:
+    call = _softmax[x.dtype]
+    if call is None:
+        return wider(lambda x: _along(x, axis, log), None, (x,))
+    shape = x.shape
+    outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    y = empty(shape, x.dtype)
+    if n:
+        call(x.pointer, y.pointer, outer, n, inner, log)
+    return y
+
+
+@kernels("FusedBatchNorm")
+def fused_batch_norm(
+    x: WasmArray,
+    mean: WasmArray,
+    variance: WasmArray,
+    scale: WasmArray | None,
+    offset: WasmArray | None,
+    *,
+    epsilon: float,
+) -> Any:
+    """One number a channel; whatever else broadcasts is left to the decomposition."""
+    call, c = _batch_norm[x.dtype], x.shape[-1] if x.shape else 1
+    more = [t for t in (mean, variance, scale, offset) if t is not None]
+    fit = [t.dtype is x.dtype and a_channel(t, c) for t in more]
+    if call is None or not all(fit):
+        return NotImplemented
+    y, factor = empty(x.shape, x.dtype), empty((c,), x.dtype)
+    if c:
+        pointers = [0 if t is None else t.pointer for t in (scale, offset, factor, y)]
+        given = (x.pointer, mean.pointer, variance.pointer, *pointers)
+        call(*given, y.size // c, c, epsilon)
+    return y
+
+
+def a_channel(x: WasmArray, c: int) -> bool:
+    """Tell whether ``x`` has one number for each of ``c`` channels, the last axis."""
+    return prod(x.shape) == c and (c == 1 or x.shape[-1] == c)

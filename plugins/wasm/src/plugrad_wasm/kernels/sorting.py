@@ -1,0 +1,66 @@
+"""Putting elements in order."""
+
+from __future__ import annotations
+
+import functools
+from math import prod
+from typing import Any
+
+import numpy as np
+from plugrad.plugin import KernelTable
+
+from ..arrays import WasmArray, empty
+from ..launch import INT32, WIDER, Calls, cast, wider
+from ..runtime import machine
+from .reduce import SIGNED, signed, unsigned
+from .shape import transpose
+
+kernels = KernelTable()
+_calls, _sort = Calls("top_k"), Calls("sort")
+PAIR = np.dtype(np.uint64)
+
+
+@kernels("TopK")
+def top_k(x: WasmArray, *, k: int, sorted: bool) -> Any:
+    """Keys and places are sorted together, as one number."""
+    dtype, n = x.dtype, x.shape[-1]
+    if dtype in WIDER:
+        values, places = top_k(cast(x, dtype=WIDER[dtype]), k=k, sorted=sorted)
+        return cast(values, dtype=dtype), places
+    if dtype in SIGNED:
+        values, places = top_k(signed(x), k=k, sorted=sorted)
+        return unsigned(values, dtype), places
+    call = _calls[dtype]
+    if call is None:
+        return NotImplemented
+    shape, rows = (*x.shape[:-1], k), prod(x.shape[:-1])
+    values, places = empty(shape, dtype), empty(shape, INT32)
+    if rows * k:
+        room = empty((min(rows, machine.threads), 2, n), PAIR)
+        pointers = x.pointer, values.pointer, places.pointer, room.pointer
+        call(*pointers, rows, n, k, sorted, rows <= machine.threads)
+    return values, places
+
+
+@kernels("Sort")
+def sort(x: WasmArray, *, axis: int, descending: bool) -> Any:
+    """Numbers of 64 bits go by the decomposition."""
+    dtype, shape, last = x.dtype, x.shape, len(x.shape) - 1
+    if dtype in SIGNED and dtype.itemsize == 4:
+        return unsigned(sort(signed(x), axis=axis, descending=descending), dtype)
+    call = _sort[dtype]
+    if call is None:
+        again = functools.partial(sort, axis=axis, descending=descending)
+        return wider(again, None, (x,))
+    if axis != last:
+        order = (*range(axis), *range(axis + 1, last + 1), axis)
+        back = (*range(axis), last, *range(axis, last))
+        y = sort(transpose(x, axes=order), axis=last, descending=descending)
+        return transpose(y, axes=back)
+    y = empty(shape, dtype)
+    if y.size:
+        n, rows = shape[-1], prod(shape[:-1])
+        room = empty((min(rows, machine.threads), 2, n), INT32)
+        pointers = x.pointer, y.pointer, room.pointer
+        call(*pointers, rows, n, descending, rows <= machine.threads)
+    return y

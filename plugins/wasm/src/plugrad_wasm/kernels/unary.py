@@ -1,0 +1,63 @@
+"""Functions of one element."""
+
+from plugrad.plugin import KernelTable
+
+from ..arrays import WasmArray
+from ..launch import BOOL, Kernel, unary
+from .complexes import parts
+
+kernels = KernelTable(
+    Erf=unary("erf"),
+    Exp=unary("exp"),
+    Expm1=unary("expm1"),
+    Log=unary("log"),
+    Log1p=unary("log1p"),
+    Neg=unary("neg", bits=True),
+    Reciprocal=unary("reciprocal"),
+    Rsqrt=unary("rsqrt"),
+    Sqrt=unary("sqrt"),
+    Square=unary("square", bits=True),
+)
+
+
+def whole(name: str) -> Kernel:
+    """Return a kernel of which whole numbers are what comes out."""
+    floating = unary(name)
+
+    def kernel(x: WasmArray) -> WasmArray:
+        if x.dtype.kind != "c":
+            return floating(x) if x.dtype.kind == "f" else x
+        y = floating(parts(x))
+        return WasmArray(x.shape, x.dtype, y.pointer, y)
+
+    return kernel
+
+
+kernels["Floor"] = whole("floor")
+kernels["Ceil"] = whole("ceil")
+kernels["Round"] = whole("round")
+
+
+def test(name: str) -> Kernel:
+    """Return a kernel that tells what floating numbers are; integers are finite."""
+    floating = unary(name, to=BOOL)
+    return lambda x: floating(x) if x.dtype.kind == "f" else NotImplemented
+
+
+kernels["IsNan"] = test("isnan")
+kernels["IsInf"] = test("isinf")
+kernels["IsFinite"] = test("isfinite")
+
+_abs, _sign = unary("abs"), unary("sign")
+
+
+@kernels("Abs")
+def abs_(x: WasmArray) -> WasmArray:
+    """Unsigned numbers are their own."""
+    return x if x.dtype.kind in "ub" else _abs(x)
+
+
+@kernels("Sign")
+def sign(x: WasmArray) -> WasmArray:
+    """Unsigned numbers go by the decomposition."""
+    return NotImplemented if x.dtype.kind == "u" else _sign(x)

@@ -1,0 +1,294 @@
+"""From a function of C to a kernel: picks it by dtype, broadcasts, makes the result.
+
+C exports ``<name>_<type>`` for the types that are worth it. Others run in a wider type
+that holds all of their values (int8 in int32, float16 in float32), and are cast back:
+it wraps, and rounds, as if it had been calculated in its own. Strings are cpu's.
+
+Map: ``Calls`` (by dtype); ``unary``, ``binary``; descriptors: ``operands`` (which
+broadcast) and ``rows``; moving: ``take`` and ``put``; ``cast``; ``on_host``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from .arrays import DType, Shape, WasmArray, describe, download, empty, upload
+from .runtime import Caller, machine
+
+Kernel = Callable[..., Any]
+
+BOOL, INT32, INT64, FLOAT32, FLOAT64 = map(
+    np.dtype, ("bool", "int32", "int64", "float32", "float64")
+)
+# The types of C, in the order in which cast.c numbers them.
+TYPES: dict[DType, str] = {
+    np.dtype(dtype): name
+    for dtype, name in {
+        "bool": "b8",
+        "int8": "i8",
+        "int16": "i16",
+        "int32": "i32",
+        "int64": "i64",
+        "uint8": "u8",
+        "uint16": "u16",
+        "uint32": "u32",
+        "uint64": "u64",
+        "float16": "f16",
+        "float32": "f32",
+        "float64": "f64",
+        "complex64": "c64",
+        "complex128": "c128",
+    }.items()
+}
+NUMBERS = {dtype: i for i, dtype in enumerate(TYPES)}
+WIDER = {np.dtype(t): INT32 for t in ("bool", "int8", "int16", "uint8", "uint16")}
+WIDER[np.dtype("float16")] = FLOAT32
+SIGNED = {np.dtype("uint32"): "i32", np.dtype("uint64"): "i64"}
+
+
+class Calls(dict[DType, Caller | None]):
+    """What calls ``<name>_<type>`` by dtype, None where C has none.
+
+    ``bits`` says that unsigned integers have the same bits as signed ones for results.
+    """
+
+    def __init__(self, name: str, bits: bool = False) -> None:
+        self._name, self._bits = name, bits
+
+    def __missing__(self, dtype: DType) -> Caller | None:
+        name = f"{self._name}_{TYPES.get(dtype, '')}"
+        if self._bits and not machine.has(name):
+            name = f"{self._name}_{SIGNED.get(dtype, '')}"
+        self[dtype] = found = machine.kernel(name) if machine.has(name) else None
+        return found
+
+
+def unary(name: str, *, to: DType | None = None, bits: bool = False) -> Kernel:
+    """Return the kernel ``y = name(x)``; ``to`` is the dtype of y, if not that of x."""
+    calls = Calls(name, bits)
+
+    def kernel(x: WasmArray, *numbers: float) -> WasmArray:
+        call = calls[x.dtype]
+        if call is None:
+            return wider(kernel, to, (x,), numbers)
+        shape = x.shape
+        y = empty(shape, to or x.dtype)
+        call(x.pointer, y.pointer, prod(shape), *numbers)
+        return y
+
+    return kernel
+
+
+def binary(name: str, *, to: DType | None = None, bits: bool = False) -> Kernel:
+    """Return the kernel ``y = name(a, b)``, which broadcasts."""
+    calls = Calls(name, bits)
+
+    def kernel(a: WasmArray, b: WasmArray) -> WasmArray:
+        dtype = a.dtype
+        call = calls[dtype]
+        if call is None or b.dtype is not dtype:
+            return wider(kernel, to, (a, b))
+        shape = a.shape
+        if shape == b.shape:
+            y = empty(shape, to or dtype)
+            call(a.pointer, b.pointer, y.pointer, prod(shape), 0)
+            return y
+        shape, rows = operands(shape, b.shape)
+        y = empty(shape, to or dtype)
+        call(a.pointer, b.pointer, y.pointer, prod(shape), rows.pointer)
+        return y
+
+    return kernel
+
+
+def wider(
+    kernel: Kernel, to: DType | None, xs: Sequence[Any], numbers: Sequence[float] = ()
+) -> Any:
+    """Run a kernel on a dtype that it lacks, or on several, in one that holds all."""
+    own = xs[0].dtype
+    if any([x.dtype.hasobject for x in xs]):
+        return NotImplemented
+    if any([x.dtype is not own for x in xs]):
+        own = np.result_type(*[x.dtype for x in xs])
+        return kernel(*[cast(x, dtype=own) for x in xs], *numbers)
+    if own not in WIDER:
+        return NotImplemented
+    y = kernel(*[cast(x, dtype=WIDER[own]) for x in xs], *numbers)
+    return y if y is NotImplemented or to is not None else cast(y, dtype=own)
+
+
+# --- descriptors -----------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=4096)
+def operands(*shapes: Shape) -> tuple[Shape, WasmArray]:
+    """Return the shape to which all broadcast, and what ``broadcast`` in C takes."""
+    shape = np.broadcast_shapes(*shapes)
+    strides = []
+    for own in shapes:
+        padded = (1,) * (len(shape) - len(own)) + own
+        steps = contiguous(padded)
+        strides.append([s if n > 1 else 0 for s, n in zip(steps, padded, strict=True)])
+    return shape, describe(rows(shape, *strides))
+
+
+def contiguous(shape: Shape) -> list[int]:
+    """Return the strides, in elements, of an array in row-major order."""
+    steps, step = [], 1
+    for n in reversed(shape):
+        steps.append(step)
+        step *= n
+    return steps[::-1]
+
+
+def rows(shape: Sequence[int], *strides: Sequence[int]) -> tuple[int, ...]:
+    """Return rank, sizes and strides, with as few axes as will do, but one at least."""
+    axes: list[tuple[int, ...]] = []
+    for n, *steps in zip(shape, *strides, strict=True):
+        if n == 1:
+            continue
+        if axes and all(a == s * n for a, s in zip(axes[-1][1:], steps, strict=True)):
+            axes[-1] = (axes[-1][0] * n, *steps)
+        else:
+            axes.append((n, *steps))
+    if not axes:
+        axes = [(1,) * (1 + len(strides))]
+    return (
+        len(axes),
+        *[number for column in zip(*axes, strict=True) for number in column],
+    )
+
+
+# --- moving ----------------------------------------------------------------------
+
+_TAKE = {size: machine.kernel(f"take_{size}") for size in (1, 2, 4, 8, 16)}
+_PUT = {size: machine.kernel(f"put_{size}") for size in (1, 2, 4, 8, 16)}
+
+
+_COPY = machine.kernel("copy_rows")
+_TURN = {size: machine.kernel(f"turn_{size}") for size in (1, 2, 4, 8)}
+
+
+def take(
+    x: WasmArray, shape: Shape, strides: Sequence[int], first: int = 0
+) -> WasmArray:
+    """Return elements of ``x`` by strides, from number ``first`` on."""
+    y = empty(shape, x.dtype)
+    size = x.dtype.itemsize
+    if count := prod(shape):
+        plan, how = _plan(shape, tuple(strides))
+        start = x.pointer + first * size
+        if plan[0] == 2 and plan[4] == 1:
+            _, n, m, step, _ = plan
+            _COPY(start, y.pointer, n, m * size, step * size, m * size)
+        elif plan[-2] == 1 and 2 <= plan[0] <= 3 and size in _TURN:
+            (outer, n, m), (far, _, step) = _three(plan)
+            _TURN[size](start, y.pointer, outer, n, m, far, step)
+        else:
+            _TAKE[size](start, y.pointer, count, how.pointer)
+    return y
+
+
+def put(x: WasmArray, y: WasmArray, strides: Sequence[int], first: int = 0) -> None:
+    """Write all elements of ``x`` to places of the new array ``y`` by strides."""
+    size = x.dtype.itemsize
+    if count := prod(x.shape):
+        plan, how = _plan(x.shape, tuple(strides))
+        start = y.pointer + first * size
+        if plan[0] == 2 and plan[4] == 1:
+            _, n, m, step, _ = plan
+            _COPY(x.pointer, start, n, m * size, m * size, step * size)
+        else:
+            _PUT[size](x.pointer, start, count, how.pointer)
+
+
+@functools.lru_cache(maxsize=4096)
+def _plan(shape: Shape, strides: tuple[int, ...]) -> tuple[Shape, WasmArray]:
+    """Return ``rows``, and as what C takes."""
+    plan = rows(shape, strides)
+    return plan, describe(plan)
+
+
+def _three(plan: Shape) -> tuple[Shape, Shape]:
+    """Return sizes and strides of two axes or three as those of three."""
+    if plan[0] == 2:
+        return (1, *plan[1:3]), (0, *plan[3:5])
+    return plan[1:4], plan[4:7]
+
+
+# --- dtypes ----------------------------------------------------------------------
+
+_cast = machine.kernel("cast")
+_FAST = {
+    (np.dtype(x), np.dtype(y)): machine.kernel(f"cast_{name}")
+    for x, y, name in (
+        ("int32", "float32", "i32_f32"),
+        ("bool", "float32", "u8_f32"),
+        ("uint8", "float32", "u8_f32"),
+        ("bool", "int32", "u8_i32"),
+        ("uint8", "int32", "u8_i32"),
+        ("float32", "float64", "f32_f64"),
+        ("float64", "float32", "f64_f32"),
+        ("int32", "uint8", "i32_u8"),
+        ("int32", "bool", "i32_b8"),
+        ("float32", "bool", "f32_b8"),
+    )
+}
+
+
+def cast(x: WasmArray, *, dtype: DType) -> WasmArray:
+    """Return ``x`` in another dtype; integers wrap."""
+    old = x.dtype
+    if old is dtype:
+        return x
+    if old.hasobject or dtype.hasobject:
+        return NotImplemented
+    y = empty(x.shape, dtype)
+    fast = _FAST.get((old, dtype))
+    if fast is not None:
+        fast(x.pointer, y.pointer, y.size)
+    else:
+        _cast(x.pointer, y.pointer, y.size, NUMBERS[old], NUMBERS[dtype])
+    return y
+
+
+# --- the host --------------------------------------------------------------------
+
+
+def on_host(name: str) -> Kernel:
+    """Return cpu's kernel ``name`` for native arrays: it reads them where they lie."""
+
+    @functools.cache
+    def theirs() -> Kernel:
+        return importlib.import_module("plugrad_cpu.kernels").KERNELS[name]
+
+    def kernel(*xs: Any, **attrs: Any) -> Any:
+        ys = theirs()(*[x if x is None else download(x) for x in xs], **attrs)
+        if isinstance(ys, tuple):
+            return tuple([_home(y) for y in ys])
+        return _home(ys)
+
+    return kernel
+
+
+def _home(y: Any) -> Any:
+    return upload(y if isinstance(y, np.ndarray) else np.asarray(y))
+
+
+def or_strings(name: str, kernel: Kernel) -> Kernel:
+    """Return the kernel ``name``, which leaves strings to cpu's."""
+    theirs = on_host(name)
+
+    @functools.wraps(kernel)
+    def either(*xs: Any, **attrs: Any) -> Any:
+        if any([isinstance(x, np.ndarray) for x in xs]):
+            return theirs(*xs, **attrs)
+        return kernel(*xs, **attrs)
+
+    return either

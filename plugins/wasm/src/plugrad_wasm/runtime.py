@@ -1,0 +1,325 @@
+"""The machine: the modules that run kernels, their memory, and the workers.
+
+Map: ``Machine``: opening; ``kernel``, which makes callers, and memory; what happens
+when a kernel ends early; workers, and forks. ``machine`` is that of this process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+import weakref
+from collections.abc import Callable, Generator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import wasmtime
+from plugrad import BackendError
+
+from .heap import Heap
+from .instance import (
+    PAGES,
+    Instance,
+    Library,
+    OwnMemory,
+    Program,
+    SharedMemory,
+    call,
+    callback,
+    engine,
+    new_trap,
+    taken,
+)
+
+Caller = Callable[..., None]
+VARIABLE = "PLUGRAD_WASM_THREADS"
+MOST_THREADS = 64  # as in plugrad.h
+STACK = 1 << 18  # bytes, of a worker
+UNTIL_POLL = 64  # its address, as in runtime.c; behind it is `failure`
+POLL = 0.05  # seconds between two looks for signals
+
+
+def threads_asked_for() -> int:
+    """Return what the environment says, or the number of processors."""
+    text = os.environ.get(VARIABLE)
+    if text is None:
+        affinity = getattr(os, "sched_getaffinity", None)
+        count = len(affinity(0)) if affinity else os.cpu_count() or 1
+        return min(count, MOST_THREADS)
+    if not text.strip().isdecimal() or not 1 <= int(text) <= MOST_THREADS:
+        raise ValueError(f"{VARIABLE}={text}: use a number from 1 to {MOST_THREADS}")
+    return int(text)
+
+
+class Machine:
+    """What runs kernels for this process, and all that belongs to it.
+
+    Attributes:
+        threads: How many take part, this one included.
+        heap: The blocks of linear memory.
+        lock: Held while a kernel runs or memory is cut.
+
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.lock = threading.RLock()
+        self._interrupt: BaseException | None = None
+        self._watch: Any = self._watching()
+        next(self._watch)
+        self._hosts = {
+            "poll": callback(self._watch.send),
+            "fail": callback(lambda _: new_trap("failed")),
+        }
+        self._workers: list[threading.Thread] = []
+        self._closed = False  # they are not wanted
+        self._troubles: list[Exception] = []  # theirs
+        self._open()
+        self._until_poll = ctypes.c_uint32.from_address(self.address + UNTIL_POLL)
+        self._failure = ctypes.c_uint32.from_address(self.address + UNTIL_POLL + 4)
+        self._until_poll.value = 256
+        self._tail = self._library.heap  # workers' stacks
+        room = STACK * (threads - 1)
+        self._grow(self._tail + room)
+        self.heap = Heap(self._tail + room, self._grow)
+        _register(self)
+
+    # --- opening -----------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Instantiate, with less address space if the system refuses 4 GiB of it."""
+        for reservation in (None, 1 << 31, 1 << 30, 1 << 28):
+            try:
+                self._instantiate(reservation)
+                return
+            except wasmtime.WasmtimeError as error:
+                if "reserve" not in str(error) and "mmap" not in str(error):
+                    raise
+                refused = error
+        raise MemoryError(f"wasm: no address space for linear memory: {refused}")
+
+    def _instantiate(self, reservation: int | None) -> None:
+        shared = self.threads > 1
+        self._engine = engine(shared, reservation)
+        folder = Path(__file__).parent / "modules" / ("threaded" if shared else "plain")
+        self._library = Library(self._engine, folder, self._hosts)
+        self._shared: Any = None
+        if shared:
+            self._shared = SharedMemory(self._engine, self._library.memory_type(True))
+        self._main = Program(self._library, self._shared)
+        store = self._main.store
+        memory = OwnMemory(self._main.memory, store) if store else self._shared
+        self._memory = memory
+        self._limit = min(PAGES << 16, reservation or 1 << 32)
+        address = ctypes.addressof(memory.data_ptr().contents)
+        # Memory is reserved at once and never moves; what lies beyond its end is not
+        # touched before it has grown.
+        self.address = address
+        self.whole: Any = (ctypes.c_uint8 * self._limit).from_address(address)
+
+    def _grow(self, end: int) -> None:
+        """Make linear memory reach up to ``end``."""
+        have = self._memory.data_len()
+        if end <= have:
+            return
+        if end > self._limit:
+            raise MemoryError(f"wasm: linear memory ends at {self._limit:,} bytes")
+        need = (end - have + 0xFFFF) >> 16
+        more = min(max(need, 256), (self._limit - have) >> 16)
+        for pages in (more, need):
+            try:
+                self._memory.grow(pages)
+                return
+            except wasmtime.WasmtimeError as error:
+                refused = error
+        raise MemoryError(f"wasm: linear memory does not grow to {end:,}: {refused}")
+
+    # --- calls and memory ----------------------------------------------------------
+
+    def kernel(self, name: str) -> Caller:
+        """Return a function that calls the kernel that C exports as ``name``.
+
+        It takes integers and floats, gives nothing back, and waits for its turn.
+
+        Raises:
+            KeyError: There is none.
+
+        """
+        if not self.has(name):
+            raise KeyError(f"wasm: no kernel is exported as {name!r}")
+        lock, watch, ended = self.lock, self._watch, self._ended
+        unknown: Any = None  # until the first call: it takes 70 us, 300 times
+        pack = slots = fixed = trap = unknown
+
+        def run(*args: float) -> None:
+            nonlocal pack, slots, fixed, trap
+            with lock:
+                if watch.gi_running:
+                    raise BackendError(_REENTERED)
+                if pack is None:
+                    pack, slots, fixed, trap = self._prepare(name)
+                pack(slots, 0, *args)
+                error = call(*fixed)
+                if error or trap.value:
+                    ended(name, error, trap)
+
+        return run
+
+    def _prepare(self, name: str) -> Any:
+        """Return what a call takes; bring its module in, and start the workers."""
+        instance = self._main.instance(self._library.owners[name])
+        if self.threads > 1 and not self._workers and not self._closed:
+            self._start_workers(instance)
+        return instance.prepare(name)
+
+    def has(self, name: str) -> bool:
+        """Tell whether C exports a kernel as ``name``."""
+        return name in self._library.owners
+
+    def take(self, nbytes: int) -> int:
+        """Return the address of a block of memory, to be given back to its bin."""
+        with self.lock:
+            return self.heap.take(nbytes)
+
+    def view(self, shape: tuple[int, ...], dtype: Any, address: int) -> Any:
+        """Return the memory at an address as an array, which does not hold it."""
+        return np.ndarray(shape, dtype, self.whole, address)
+
+    # --- a kernel that ends early --------------------------------------------------
+
+    def _watching(self) -> Generator[int | None]:
+        """Let signal handlers run in the middle of a kernel, every ``POLL`` seconds.
+
+        The module calls ``send`` of this generator. A function would meet the signal
+        at its first instruction, where nothing of its own can catch what is raised;
+        a generator is resumed inside of its ``try``.
+        """
+        then, polls, answer = 0.0, 256, None
+        while True:
+            try:
+                yield answer
+                answer = None
+            except BaseException as error:
+                self._interrupt, answer = error, new_trap("interrupted")
+            now = perf_counter()
+            factor = POLL / max(now - then, 1e-6)
+            polls = int(min(max(polls * min(max(factor, 0.5), 2), 16), 1 << 16))
+            self._until_poll.value = polls
+            then = now
+
+    def _ended(self, name: str, error: int | None, trap: Any) -> None:
+        """Bring everything into order, and raise what ended the kernel ``name``."""
+        cause = taken(error, trap)
+        module = self._library.owners[name]
+        self._main.reset(module)
+        where = ""
+        if self._workers and self._main.instance(module).invoke("settle"):
+            where, cause = " in a worker", self._troubles[-1]
+            self._troubles.clear()
+        interrupt, self._interrupt = self._interrupt, None
+        message = self._message()
+        if interrupt is not None:
+            raise interrupt
+        reason = message or str(cause).strip().splitlines()[-1].strip()
+        raise BackendError(
+            f"wasm: the kernel {name} failed{where}: {reason}"
+        ) from cause
+
+    def _message(self) -> str:
+        address, self._failure.value = self._failure.value, 0
+        return ctypes.string_at(self.address + address).decode() if address else ""
+
+    # --- workers -----------------------------------------------------------------
+
+    def _start_workers(self, instance: Instance) -> None:
+        epoch = instance.invoke("start", self.threads)
+        for i in range(1, self.threads):
+            end = self._tail + STACK * i
+            program = Program(self._library, self._shared, (end - STACK, end))
+            thread = threading.Thread(
+                target=self._work,
+                args=(program, i, epoch, instance.value("this_module")),
+                daemon=True,
+            )
+            thread.name = f"plugrad-wasm-{i}"
+            thread.start()
+            self._workers.append(thread)
+
+    def _work(self, program: Program, number: int, epoch: int, address: int) -> None:
+        """Be a worker; a kernel that fails here is the caller's to tell."""
+        calls: dict[int, Any] = {}
+        while address:  # of the module that goes on
+            name = self._library.names[address]
+            if address not in calls:
+                calls[address] = program.instance(name).prepare("work")
+            pack, slots, fixed, trap = calls[address]
+            pack(slots, 0, number, epoch)
+            error = call(*fixed)
+            if error or trap.value:
+                self._troubles.append(taken(error, trap))
+                program.reset(name)
+                epoch = program.instance(name).invoke("worker_failed")
+            else:
+                address = slots[0] & 0xFFFFFFFF
+
+    def close(self) -> None:
+        """Stop the workers; kernels go on to run on one thread."""
+        with self.lock:
+            self._closed = True
+            if self._workers:
+                self._any().invoke("quit")
+                for thread in self._workers:
+                    thread.join(1)
+                self._workers = []
+
+    def _any(self) -> Instance:
+        return next(iter(self._main.instances.values()))
+
+    def open_again(self) -> None:
+        """Let there be workers, from the next new kernel on at the latest."""
+        with self.lock:
+            self._closed = False
+            if self.threads > 1 and not self._workers and self._main.instances:
+                self._start_workers(self._any())
+
+    def _forked(self) -> None:
+        """Go on in the child on one thread: no others are left."""
+        self._closed = True
+        if self._workers:
+            self._workers = []
+            self._any().invoke("start", 1)
+        self.lock.release()
+
+
+_REENTERED = (
+    "wasm: a signal handler or a finalizer has called a kernel while another one was "
+    "running; do there no more than to take a note"
+)
+
+
+def _register(machine: Machine) -> None:
+    """See to forks and to the end of the process, for as long as the machine lives."""
+    here = weakref.ref(machine)
+
+    def each(step: Callable[[Machine], Any]) -> Callable[[], None]:
+        def run() -> None:
+            found = here()
+            if found is not None:
+                step(found)
+
+        return run
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=each(lambda m: m.lock.acquire()),
+            after_in_parent=each(lambda m: m.lock.release()),
+            after_in_child=each(Machine._forked),
+        )
+    atexit.register(each(Machine.close))
+
+
+machine = Machine(threads_asked_for())

@@ -1,0 +1,33 @@
+/* Activation functions. Comparisons are such that NaN stays NaN. */
+#include "elementwise.h"
+#include "mathematics.h"
+
+#define SCALE 1.0507009873554805
+#define ALPHA 1.6732632423543772
+
+#define EVERY(UNARY, UNARY_PQ, T)                                                        \
+    UNARY(relu_##T, T, T, GRAIN, a < 0 ? 0 : a)                                          \
+    UNARY(relu6_##T, T, T, GRAIN, a < 0 ? 0 : a > 6 ? 6 : a)                             \
+    UNARY_PQ(clip_##T, T, a < p || p != p ? (p > q || q != q ? q : p)                 \
+                                         : a > q || q != q ? q : a)
+EVERY(UNARY, UNARY_PQ, f32)
+EVERY(UNARY_SMALL, UNARY_PQ, f64)
+EVERY(UNARY, UNARY_PQ, i32)
+
+#define FLOATING(BINARY, T)                                                              \
+    UNARY_PQ(leaky_relu_##T, T, a > 0 ? a : a != a ? a : a * p)                          \
+    UNARY_PQ(step_##T, T, a != a ? a : a > 0 ? 1 : p)                                    \
+    BINARY(prelu_##T, T, T, GRAIN, p >= 0 || p != p ? p : p * q)                       \
+    BINARY(elu_grad_##T, T, T, GRAIN, q < 0 ? p *(q + 1) : q != q ? q : p)
+FLOATING(BINARY, f32)
+FLOATING(BINARY_SMALL, f64)
+
+INLINE v4 elu4(v4 x) { return WHERE(wasm_f32x4_gt(x, SPLAT(0)), x, expm1_4(x)); }
+INLINE v4 selu4(v4 x) {
+    v4 y = MUL(expm1_4(x), SPLAT((f32)(SCALE * ALPHA)));
+    return WHERE(wasm_f32x4_gt(x, SPLAT(0)), MUL(x, SPLAT((f32)SCALE)), y);
+}
+UNARY4(elu_f32, elu4)
+UNARY4(selu_f32, selu4)
+UNARY_SMALL(elu_f64, f64, f64, SLOW, a > 0 ? a : expm1(a))
+UNARY_SMALL(selu_f64, f64, f64, SLOW, a > 0 ? a *SCALE : expm1(a) * (SCALE * ALPHA))

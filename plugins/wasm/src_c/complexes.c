@@ -1,0 +1,86 @@
+/* Complex numbers. The functions of complex64 are calculated in double precision. */
+#include <complex.h>
+
+#include "elementwise.h"
+
+/* Products as they stand: clang's own turn NaN into infinities, which takes a call. */
+INLINE c128 times(c128 p, c128 q) {
+    f64 a = creal(p), b = cimag(p), c = creal(q), d = cimag(q);
+    return CMPLX(a * c - b * d, a * d + b * c);
+}
+
+/* Scaled by the larger part of the divisor, so that nothing overflows on the way. */
+INLINE c128 over(c128 p, c128 q) {
+    f64 a = creal(p), b = cimag(p), c = creal(q), d = cimag(q);
+    if (c == 0 && d == 0) return CMPLX(a / fabs(c), b / fabs(c));
+    if (fabs(c) >= fabs(d)) {
+        f64 r = d / c, s = c + d * r;
+        return CMPLX((a + b * r) / s, (b - a * r) / s);
+    }
+    f64 r = c / d, s = c * r + d;
+    return CMPLX((a * r + b) / s, (b * r - a) / s);
+}
+
+static c128 log_of(c128 z) {
+    f64 a = fabs(creal(z)), b = fabs(cimag(z)), x = MAX(a, b), y = MIN(a, b);
+    if (x > 0.5 && x < 1.5 && y < 1.5) /* |z|^2 - 1 without cancelling */
+        return CMPLX(0.5 * log1p((x - 1) * (x + 1) + y * y), carg(z));
+    return CMPLX(log(hypot(a, b)), carg(z));
+}
+
+static c128 log1p_of(c128 z) {
+    f64 a = creal(z), b = cimag(z);
+    if (fabs(a) < 0.5 && fabs(b) < 0.5)
+        return CMPLX(0.5 * log1p(a * (2 + a) + b * b), atan2(b, 1 + a));
+    return CMPLX(log(hypot(1 + a, b)), atan2(b, 1 + a));
+}
+
+/* e^a cos b - 1 = (e^a - 1) cos b - 2 sin(b/2)^2 */
+static c128 expm1_of(c128 z) {
+    f64 a = creal(z), b = cimag(z), half = sin(b / 2);
+    if (b == 0) return CMPLX(expm1(a), b);
+    return CMPLX(expm1(a) * cos(b) - 2 * half * half, exp(a) * sin(b));
+}
+
+static c128 pow_of(c128 p, c128 q) {
+    f64 n = creal(q);
+    if (q == 0) return 1;
+    if (p == 0) return n > 0 && cimag(q) == 0 ? 0 : CMPLX(NAN, NAN);
+    if (cimag(q) == 0 && n == floor(n) && fabs(n) <= 100) {
+        c128 y = 1, base = p;
+        for (u32 k = (u32)fabs(n); k; k >>= 1, base = times(base, base))
+            if (k & 1) y = times(y, base);
+        return n < 0 ? over(1, y) : y;
+    }
+    return cexp(times(q, log_of(p)));
+}
+
+static c128 sign_of(c128 z) {
+    f64 size = MAX(fabs(creal(z)), fabs(cimag(z)));
+    if (!(size > 0 && size < (f64)INFINITY)) size = 1;
+    z = CMPLX(creal(z) / size, cimag(z) / size);
+    return z == 0 ? z : z / hypot(creal(z), cimag(z));
+}
+
+#define COMPLEX(T, R)                                                                    \
+    BINARY_SMALL(add_##T, T, T, GRAIN, p + q)                                            \
+    BINARY_SMALL(sub_##T, T, T, GRAIN, p - q)                                            \
+    BINARY_SMALL(mul_##T, T, T, GRAIN, (T)times(p, q))                                   \
+    BINARY_SMALL(div_##T, T, T, SLOW, (T)over(p, q))                                     \
+    BINARY_SMALL(pow_##T, T, T, SLOW, (T)pow_of(p, q))                                   \
+    BINARY_SMALL(equal_##T, T, u8, GRAIN, p == q)                                        \
+    UNARY_SMALL(neg_##T, T, T, GRAIN, -a)                                                \
+    UNARY_SMALL(square_##T, T, T, GRAIN, (T)times(a, a))                                 \
+    UNARY_SMALL(reciprocal_##T, T, T, GRAIN, (T)over(1, a))                              \
+    UNARY_SMALL(exp_##T, T, T, SLOW, (T)cexp(a))                                         \
+    UNARY_SMALL(expm1_##T, T, T, SLOW, (T)expm1_of(a))                                   \
+    UNARY_SMALL(log_##T, T, T, SLOW, (T)log_of(a))                                       \
+    UNARY_SMALL(log1p_##T, T, T, SLOW, (T)log1p_of(a))                                   \
+    UNARY_SMALL(sin_##T, T, T, SLOW, (T)csin(a))                                         \
+    UNARY_SMALL(cos_##T, T, T, SLOW, (T)ccos(a))                                         \
+    UNARY_SMALL(tanh_##T, T, T, SLOW, (T)ctanh(a))                                       \
+    UNARY_SMALL(sqrt_##T, T, T, SLOW, (T)csqrt(a))                                       \
+    UNARY_SMALL(sign_##T, T, T, SLOW, (T)sign_of(a))                                     \
+    UNARY_SMALL(abs_##T, T, R, SLOW, (R)hypot(creal(a), cimag(a)))
+COMPLEX(c64, f32)
+COMPLEX(c128, f64)

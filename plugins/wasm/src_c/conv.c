@@ -1,0 +1,302 @@
+/* Convolutions of up to three axes, forward and back.
+
+   For float32 each is one matrix product, whose A is packed from what windows see and
+   is never in memory as a whole. Filters are [*window, in / groups, out].
+
+   Map: what windows see, by rows and by columns; float32; other dtypes.
+*/
+#include "gemm.h"
+#include "windows.h"
+
+typedef struct {
+    const Windows *w;
+    const Axis *axes; /* of a phase */
+    u32 channels;     /* read, of a group */
+} Seen;
+
+static const f32 zeros[DEPTH];
+
+/* --- rows of A: windows; columns: taps and channels ------------------------------- */
+
+/* What four windows see, taps in order; `reach` floats from each pointer on are good. */
+typedef struct {
+    const f32 *at[4];
+    u32 reach;
+} Rows;
+
+static Rows seen_by(const Seen *s, const f32 *x, const Place *p, const i32 *tap,
+                    bool inside) {
+    const Axis *last = s->axes + 2;
+    Rows rows = {.reach = s->channels};
+    if (inside) rows.reach *= (u32)(last->taps - tap[2]);
+    for (u32 t = 0; t < 4; t++) {
+        i32 i = read_by(s->axes, p[t], tap);
+        rows.at[t] = i < 0 ? 0 : x + (u32)i * (u32)s->w->in;
+    }
+    return rows;
+}
+
+/* Tells whether the taps of one line are neighbours in memory, for all four windows. */
+static bool in_line(const Seen *s, const Place *p) {
+    const Axis *a = s->axes + 2;
+    if (a->gap != 1 || s->w->groups != 1) return false;
+    for (u32 t = 0; t < 4; t++) {
+        i32 begin = p[t].place[2] * a->step + a->first;
+        if (begin < 0 || begin + a->taps > a->size) return false;
+    }
+    return true;
+}
+
+static f32 *pack_four(const Rows *rows, u32 from, u32 n, f32 *to) {
+    const f32 *p[4];
+    for (u32 t = 0; t < 4; t++) p[t] = rows->at[t] ? rows->at[t] + from : zeros;
+    u32 q = 0;
+    for (; q + 4 <= n; q += 4, to += 16)
+        turn4(p[0] + q, p[1] + q, p[2] + q, p[3] + q, to, 4);
+    for (; q < n; q++, to += 4)
+        for (u32 t = 0; t < 4; t++) to[t] = p[t][q];
+    return to;
+}
+
+static void pack_windows(const Gemm *g, const f32 *x, u32 i, u32 rows, u32 k, u32 depth,
+                         f32 *to) {
+    const Seen *s = g->of;
+    const Axis *a = s->axes;
+    for (u32 end = i + rows; i < end; i += 4) {
+        Place p[4];
+        for (u32 t = 0; t < 4; t++) p[t] = place_of(a, MIN(i + t, end - 1));
+        bool inside = in_line(s, p);
+        i32 tap[3] = TAP(k / s->channels, a);
+        for (u32 left = depth, from = k % s->channels; left; from = 0) {
+            Rows seen = seen_by(s, x, p, tap, inside);
+            u32 n = MIN(left, seen.reach - from);
+            CHECK(from < seen.reach && n <= DEPTH, "a line of taps is too long");
+            to = pack_four(&seen, from, n, to), left -= n;
+            if (inside) tap[2] = a[2].taps - 1;
+            next_tap(tap, a);
+        }
+    }
+}
+
+static u32 place_in_out(const Gemm *g, u32 i) {
+    const Seen *s = g->of;
+    return written(s->axes, place_of(s->axes, i)) * (u32)s->w->out;
+}
+
+/* --- rows of A: taps and channels; columns: windows ------------------------------- */
+
+/* What one tap sees of `width` channels (1 or 4), for `n` windows from number k on. */
+INLINE void gather(const Seen *s, const f32 *x, const i32 *tap, u32 k, u32 n, u32 width,
+                   f32 *to) {
+    const Axis *a = s->axes, *last = a + 2;
+    i32 in = s->w->in, from = last->first + tap[2] * last->gap;
+    Place p = place_of(a, k);
+    while (n) {
+        u32 here = MIN(n, (u32)(last->places - p.place[2]));
+        Place line = {p.image, {p.place[0], p.place[1], 0}};
+        i32 at = p.place[2] * last->step + from;
+        const i32 there[3] = {tap[0], tap[1], 0};
+        Axis lines[3] = {a[0], a[1], {.size = last->size, .places = 1}};
+        i32 row = read_by(lines, line, there);
+        const f32 *q = x + (row + at) * in;
+        for (u32 j = 0; j < here; j++, at += last->step, q += last->step * in, to += 4) {
+            bool inside = row >= 0 && (u32)at < (u32)last->size;
+            if (width == 4)
+                STORE(to, inside ? LOAD(q) : SPLAT(0));
+            else
+                *to = inside ? *q : 0;
+        }
+        n -= here, p = place_of(a, k += here);
+    }
+}
+
+static void pack_taps(const Gemm *g, const f32 *x, u32 i, u32 rows, u32 k, u32 depth,
+                      f32 *to) {
+    const Seen *s = g->of;
+    const Axis *a = s->axes;
+    for (u32 end = i + rows; i < end; i += 4, to += 4 * depth) {
+        for (u32 t = 0; t < 4; t++) {
+            u32 row = MIN(i + t, end - 1), channel = row % s->channels;
+            const i32 tap[3] = TAP(row / s->channels, a);
+            if (t == 0 && i + 4 <= end && channel + 4 <= s->channels) {
+                gather(s, x + channel, tap, k, depth, 4, to);
+                break;
+            }
+            gather(s, x + channel, tap, k, depth, 1, to + t);
+        }
+    }
+}
+
+/* --- float32 ---------------------------------------------------------------------- */
+
+/* Sets y to zero where there are phases without taps. */
+static void clear(const Windows *w, void *y, u32 itemsize) {
+    u32 n = (u32)w->batch * (u32)w->out * itemsize;
+    bool needed = false;
+    for (u32 d = 0; d < 3; d++) n *= (u32)w->axes[0][d].out;
+    for (i32 i = 0; i < w->phases; i++) needed |= taps_of(w->axes[i]) == 0;
+    if (needed) memset(y, 0, n);
+}
+
+/* Copies filters for the way back: of each group, [taps of the phase, out, in]. */
+typedef struct {
+    const Windows *w;
+    const Axis *axes;
+    const f32 *filter;
+    f32 *to;
+} Turning;
+
+static void turn_filters(u32 begin, u32 end, void *ctx) {
+    const Turning *s = ctx;
+    u32 groups = (u32)s->w->groups, taps = taps_of(s->axes);
+    u32 k = (u32)s->w->in / groups, c = (u32)s->w->out / groups, row = (u32)s->w->in;
+    for (u32 i = begin; i < end; i++) {
+        u32 tap = i % taps, group = i / taps;
+        const i32 at[3] = TAP(tap, s->axes);
+        const f32 *from = s->filter + tap_of(s->w, s->axes, at) * c * row + group * k;
+        f32 *to = s->to + i * k * c;
+        for (u32 q = 0; q < k; q += 4)
+            for (u32 j = 0; j < c; j += 4) {
+                const f32 *p = from + j * row + q;
+                f32 *o = to + q * c + j;
+                if (q + 4 <= k && j + 4 <= c)
+                    turn4(p, p + row, p + 2 * row, p + 3 * row, o, c);
+                else
+                    for (u32 r = 0; r < MIN(4, k - q); r++)
+                        for (u32 t = 0; t < MIN(4, c - j); t++)
+                            o[r * c + t] = p[t * row + r];
+            }
+    }
+}
+
+/* y[windows, out] = finish(x[windows, taps in] filter[taps in, out]), or, with room for
+   a turned filter, the way back of it. */
+EXPORT("conv_f32")
+void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *room,
+              const f32 *bias, const f32 *slopes, u32 activation, f64 slope) {
+    u32 groups = (u32)w->groups, in = (u32)w->in / groups, out = (u32)w->out / groups;
+    Finish end = {bias, slopes, activation, (f32)slope};
+    check_tensors(w, x, y, sizeof(f32));
+    clear(w, y, sizeof(f32));
+    for (i32 i = 0; i < w->phases; i++) {
+        const Axis *axes = w->axes[i];
+        u32 taps = taps_of(axes), places = (u32)w->batch * places_of(axes);
+        if (taps == 0) continue;
+        Seen seen = {w, axes, in};
+        Gemm g = {.m = places, .n = out, .k = taps * in, .batches = groups, .a = x,
+                  .a_batch = (i32)in, .c = y, .c_batch = (i32)out, .c_row = w->out,
+                  .finish_batch = (i32)out, .pack = pack_windows, .of = &seen};
+        if (bias || activation) g.end = &end;
+        g.b = filter, g.b_row = w->out, g.b_column = 1, g.b_batch = (i32)out;
+        if (room) {
+            Turning turning = {w, axes, filter, room};
+            parallel_for(turn_filters, &turning, taps * groups, 1);
+            g.b = room, g.b_row = (i32)out, g.b_batch = (i32)(taps * in * out);
+        }
+        bool strided = false, points = taps == 1;
+        for (u32 d = 0; d < 3; d++) {
+            strided |= axes[d].stride != 1 || axes[d].places != axes[d].out;
+            points &= axes[d].first == 0 && axes[d].step == 1 &&
+                      axes[d].places == axes[d].size;
+        }
+        if (strided) g.place = place_in_out;
+        if (points) g.pack = 0, g.a_row = w->in, g.a_column = 1;
+        gemm(&g);
+    }
+}
+
+/* dfilter[taps in, out] = x[windows, taps in]ᵀ dy[windows, out] */
+EXPORT("conv_filter_f32")
+void conv_filter_f32(const Windows *w, const f32 *x, const f32 *dy, f32 *dfilter) {
+    u32 groups = (u32)w->groups, in = (u32)w->in / groups, out = (u32)w->out / groups;
+    const Axis *axes = w->axes[0];
+    check_tensors(w, x, dy, sizeof(f32));
+    Seen seen = {w, axes, in};
+    Gemm g = {.m = taps_of(axes) * in, .n = out, .batches = groups,
+              .k = (u32)w->batch * places_of(axes), .a = x, .a_batch = (i32)in, .b = dy,
+              .b_row = w->out, .b_column = 1, .b_batch = (i32)out, .c = dfilter,
+              .c_row = w->out, .c_batch = (i32)out, .pack = pack_taps, .of = &seen};
+    gemm(&g);
+}
+
+/* --- other dtypes ----------------------------------------------------------------- */
+
+typedef struct {
+    const Windows *w;
+    const Axis *axes;
+    const void *x, *y;
+    void *to;
+    bool back;
+} Task;
+
+/* One row of y, all channels, is the sum of what its taps add; back, the roles of in
+   and out in the filter are exchanged. */
+#define CONV(T, name)                                                                  \
+    static void rows_##name(u32 begin, u32 end, void *ctx) {                           \
+        const Task *s = ctx;                                                           \
+        const Windows *w = s->w;                                                       \
+        u32 groups = (u32)w->groups, in = (u32)w->in / groups;                         \
+        u32 out = (u32)w->out / groups, row = (u32)(s->back ? w->in : w->out);         \
+        u32 by_in = s->back ? 1 : row, by_out = s->back ? row : 1;                     \
+        u32 kernel = (s->back ? out : in) * row;                                       \
+        for (u32 i = begin; i < end; i++) {                                            \
+            Place p = place_of(s->axes, i);                                            \
+            T *y = (T *)s->to + written(s->axes, p) * (u32)w->out;                     \
+            memset(y, 0, (u32)w->out * sizeof(T));                                     \
+            i32 tap[3] = {0, 0, 0};                                                    \
+            do {                                                                       \
+                i32 at = read_by(s->axes, p, tap);                                     \
+                if (at < 0) continue;                                                  \
+                const T *x = (const T *)s->x + (u32)at * (u32)w->in;                   \
+                const T *f = (const T *)s->y + tap_of(w, s->axes, tap) * kernel;       \
+                for (u32 g = 0; g < groups; g++, f += row / groups)                    \
+                    for (u32 c = 0; c < in; c++)                                       \
+                        for (u32 k = 0; k < out; k++)                                  \
+                            y[g * out + k] +=                                          \
+                                x[g * in + c] * f[c * by_in + k * by_out];             \
+            } while (next_tap(tap, s->axes));                                          \
+        }                                                                              \
+    }                                                                                  \
+    EXPORT("conv_" #name)                                                              \
+    void conv_##name(const Windows *w, const T *x, const T *filter, T *y, u32 back) {  \
+        check_tensors(w, x, y, sizeof(T));                                             \
+        clear(w, y, sizeof(T));                                                        \
+        for (i32 i = 0; i < w->phases; i++) {                                          \
+            Task s = {w, w->axes[i], x, filter, y, back};                              \
+            u64 work = (u64)taps_of(s.axes) * (u32)w->in * (u32)w->out;                \
+            u32 places = (u32)w->batch * places_of(s.axes);                            \
+            if (work) parallel_for(rows_##name, &s, places, (u32)(65536 / work) + 1);  \
+        }                                                                              \
+    }                                                                                  \
+    static void taps_##name(u32 begin, u32 end, void *ctx) {                           \
+        const Task *s = ctx;                                                           \
+        const Windows *w = s->w;                                                       \
+        u32 groups = (u32)w->groups, in = (u32)w->in / groups;                         \
+        u32 row = (u32)w->out, out = row / groups;                                     \
+        for (u32 i = begin; i < end; i++) {                                            \
+            T *to = (T *)s->to + i * in * row;                                         \
+            memset(to, 0, in * row * sizeof(T));                                       \
+            const i32 tap[3] = TAP(i, s->axes);                                        \
+            u32 places = (u32)w->batch * places_of(s->axes);                           \
+            for (u32 p = 0; p < places; p++) {                                         \
+                if (p % 64 == 0) poll_cancel();                                        \
+                i32 at = read_by(s->axes, place_of(s->axes, p), tap);                  \
+                if (at < 0) continue;                                                  \
+                const T *x = (const T *)s->x + (u32)at * (u32)w->in;                   \
+                const T *dy = (const T *)s->y + p * row;                               \
+                for (u32 g = 0; g < groups; g++)                                       \
+                    for (u32 c = 0; c < in; c++)                                       \
+                        for (u32 k = g * out; k < (g + 1) * out; k++)                  \
+                            to[c * row + k] += x[g * in + c] * dy[k];                  \
+            }                                                                          \
+        }                                                                              \
+    }                                                                                  \
+    EXPORT("conv_filter_" #name)                                                       \
+    void conv_filter_##name(const Windows *w, const T *x, const T *dy, T *dfilter) {   \
+        check_tensors(w, x, dy, sizeof(T));                                            \
+        Task s = {w, w->axes[0], x, dy, dfilter, false};                               \
+        parallel_for(taps_##name, &s, taps_of(s.axes), 1);                             \
+    }
+
+CONV(f64, f64)
+CONV(u32, i32)

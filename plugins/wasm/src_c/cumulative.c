@@ -1,0 +1,56 @@
+/* Sums and products up to each element of the middle axis of [outer, n, inner], kept in
+   double precision. */
+#include "plugrad.h"
+
+enum { STRIP = 64, GRAIN = 32768, POLL = 1024 };
+
+typedef struct {
+    const void *x;
+    void *y;
+    u32 n, inner, strips;
+    bool exclusive, reverse;
+} Scan;
+
+#define SCAN(NAME, T, A, START, OP, HOW)                                                 \
+    static void NAME##_piece(u32 item, u32 end, void *ctx) {                             \
+        const Scan *s = ctx;                                                             \
+        for (; item < end; item++) {                                                     \
+            u32 first = item % s->strips * STRIP, m = MIN(STRIP, s->inner - first);      \
+            u32 at = item / s->strips * s->n * s->inner + first;                         \
+            i32 step = s->reverse ? -(i32)s->inner : (i32)s->inner;                      \
+            if (s->reverse) at += (s->n - 1) * s->inner;                                 \
+            const T *restrict x = (const T *)s->x + at;                                  \
+            T *restrict y = (T *)s->y + at;                                              \
+            A all[STRIP];                                                                \
+            HOW for (u32 j = 0; j < m; j++) all[j] = START;                              \
+            for (u32 i = 0; i < s->n; i++, x += step, y += step) {                       \
+                INSIDE(x, m * sizeof(T));                                                \
+                INSIDE(y, m * sizeof(T));                                                \
+                if (s->exclusive)                                                        \
+                    HOW for (u32 j = 0; j < m; j++) {                                    \
+                        y[j] = (T)all[j];                                                \
+                        all[j] = all[j] OP(A) x[j];                                      \
+                    }                                                                    \
+                else if (m == 1)                                                         \
+                    y[0] = (T)(all[0] = all[0] OP(A) x[0]);                              \
+                else                                                                     \
+                    HOW for (u32 j = 0; j < m; j++)                                      \
+                        y[j] = (T)(all[j] = all[j] OP(A) x[j]);                          \
+                if (i % POLL == 0) poll_cancel();                                        \
+            }                                                                            \
+        }                                                                                \
+    }                                                                                    \
+    EXPORT(#NAME) void NAME(const T *x, T *y, u32 outer, u32 n, u32 inner,               \
+                            u32 exclusive, u32 reverse) {                                \
+        Scan s = {x, y, n, inner, CEIL_DIV(inner, STRIP), exclusive, reverse};           \
+        u32 work = n * MIN(inner, STRIP);                                                \
+        parallel_for(NAME##_piece, &s, outer * s.strips, MAX(1, GRAIN / MAX(1, work)));  \
+    }
+SCAN(cumsum_f32, f32, f64, 0, +, )
+SCAN(cumsum_f64, f64, f64, 0, +, SMALL)
+SCAN(cumsum_i32, i32, u32, 0, +, SMALL)
+SCAN(cumsum_i64, i64, u64, 0, +, SMALL)
+SCAN(cumprod_f32, f32, f64, 1, *, SMALL)
+SCAN(cumprod_f64, f64, f64, 1, *, SMALL)
+SCAN(cumprod_i32, i32, u32, 1, *, SMALL)
+SCAN(cumprod_i64, i64, u64, 1, *, SMALL)

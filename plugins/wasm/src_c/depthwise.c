@@ -1,0 +1,214 @@
+/* Convolutions of each channel by itself, forward and back.
+
+   Filters are [*window, channels, multiplier]. Back is the same with other axes, but for
+   the channels of one place that are summed where there is a multiplier.
+
+   Map: float32 without multiplier; all dtypes.
+*/
+#include "gemm.h"
+#include "windows.h"
+
+typedef struct {
+    const Windows *w;
+    const Axis *axes;
+    const void *x, *y;
+    void *to;
+    bool back;
+    const Finish *end;
+} Task;
+
+/* --- float32 without multiplier --------------------------------------------------- */
+
+enum { MOST_LINES = 32, AT_ONCE = 4 };
+
+/* What a row of windows sees: lines of the input, and the taps for each. */
+typedef struct {
+    const f32 *x[MOST_LINES], *filter[MOST_LINES];
+    u32 lines;
+    i32 tap_step;
+    f32 *y;
+    v4 low, high;
+    const f32 *bias;
+} Row;
+
+static Row row_of(const Task *s, u32 i) {
+    const Windows *w = s->w;
+    const Axis *a = s->axes;
+    const Axis lines[3] = {a[0], a[1],
+                           {.size = a[2].size, .places = 1, .taps = 1, .out = a[2].out}};
+    Place p = place_of(lines, i);
+    i32 tap[3] = {0, 0, 0};
+    Row row = {.tap_step = a[2].tap_step * w->in};
+    row.y = (f32 *)s->to + (i32)written(lines, p) * w->in;
+    Activation how = s->end->activation;
+    row.bias = how <= RELU6 ? s->end->bias : 0; /* else `finish` adds it */
+    row.low = SPLAT(how == RELU || how == RELU6 ? 0 : -INFINITY);
+    row.high = SPLAT(how == RELU6 ? 6 : INFINITY);
+    if (taps_of(a) == 0) return row;
+    do {
+        i32 at = read_by(lines, p, tap);
+        if (at < 0) continue;
+        CHECK(row.lines < MOST_LINES, "too many lines");
+        row.x[row.lines] = (const f32 *)s->x + at * w->in;
+        row.filter[row.lines++] = (const f32 *)s->y + (i32)tap_of(w, a, tap) * w->in;
+    } while (next_tap(tap, lines));
+    return row;
+}
+
+/* `n` (1 or 4) neighbouring windows, taps from first to last, four channels from c on;
+   `at` is where the first window begins to read. */
+INLINE void windows_of(const Row *row, const Axis *a, i32 channels, i32 c, i32 place,
+                       u32 n, i32 first, i32 last, v4 low, v4 high) {
+    v4 bias = row->bias ? LOAD(row->bias + c) : SPLAT(0), sum[AT_ONCE];
+    for (u32 i = 0; i < n; i++) sum[i] = bias;
+    i32 at = (place * a->step + a->first + first * a->gap) * channels + c;
+    for (u32 l = 0; l < row->lines; l++) {
+        const f32 *x = row->x[l] + at, *f = row->filter[l] + first * row->tap_step + c;
+        for (i32 t = first; t < last; t++, f += row->tap_step, x += a->gap * channels) {
+            v4 weight = LOAD(f);
+            for (u32 i = 0; i < n; i++)
+                sum[i] = FMA(LOAD(x + (i32)i * a->step * channels), weight, sum[i]);
+        }
+    }
+    f32 *y = row->y + (a->start + place * a->stride) * channels + c;
+    for (u32 i = 0; i < n; i++, y += a->stride * channels)
+        STORE(y, wasm_f32x4_pmin(wasm_f32x4_pmax(sum[i], low), high));
+}
+
+/* Windows p to p + n - 1, all channels; the last vector overlaps the one before. */
+INLINE void some(const Row *row, const Axis *a, i32 channels, i32 p, u32 n, i32 first,
+                 i32 last) {
+    v4 low = row->low, high = row->high;
+    for (i32 c = 0; c < channels; c += 4)
+        windows_of(row, a, channels, MIN(c, channels - 4), p, n, first, last, low, high);
+}
+
+INLINE void run_row(const Row *row, const Axis *a, i32 channels) {
+    for (i32 p = 0, first, last; p < a->places;) {
+        clip(a, p, &first, &last);
+        if (last - first == a->taps && p + AT_ONCE <= a->places) {
+            i32 first3, last3;
+            clip(a, p + AT_ONCE - 1, &first3, &last3);
+            if (last3 - first3 == a->taps) {
+                some(row, a, channels, p, AT_ONCE, 0, a->taps);
+                p += AT_ONCE;
+                continue;
+            }
+        }
+        some(row, a, channels, p++, 1, first, last);
+    }
+}
+
+static void rows(u32 begin, u32 end, void *ctx) {
+    const Task *s = ctx;
+    const Axis *last = s->axes + 2;
+    i32 channels = s->w->in;
+    for (u32 i = begin; i < end; i++) {
+        Row row = row_of(s, i);
+        Axis a = *last;
+        if (a.taps == 3 && a.gap == 1 && a.step == 1 && a.stride == 1) {
+            a.taps = 3, a.gap = a.step = a.stride = 1; /* known to the compiler */
+            run_row(&row, &a, channels);
+        } else if (a.taps == 3 && a.gap == 1 && a.step == 2 && a.stride == 1) {
+            a.taps = 3, a.gap = a.stride = 1, a.step = 2;
+            run_row(&row, &a, channels);
+        } else
+            run_row(&row, last, channels);
+        if (s->end->activation > RELU6)
+            for (i32 p = 0; p < last->places; p++)
+                finish(s->end, row.y + p * channels, 0, (u32)channels);
+    }
+}
+
+/* Without multiplier, with four channels or more and windows of MOST_LINES lines or
+   fewer, forward (with bias and activation) or back. */
+EXPORT("depthwise_single_f32")
+void depthwise_single_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y,
+                          const f32 *bias, const f32 *slopes, u32 activation,
+                          f64 slope) {
+    Finish end = {bias, slopes, activation, (f32)slope};
+    check_tensors(w, x, y, sizeof(f32));
+    CHECK(w->in == w->out && w->in >= 4, "a multiplier, or fewer than four channels");
+    for (i32 i = 0; i < w->phases; i++) {
+        Task s = {w, w->axes[i], x, filter, y, false, &end};
+        u32 n = (u32)(w->batch * s.axes[0].places * s.axes[1].places);
+        u64 work = (u64)w->in * (u32)s.axes[2].places * (taps_of(s.axes) + 1);
+        parallel_for(rows, &s, n, 65536 / (work + 1) + 1);
+    }
+}
+
+/* --- all dtypes ------------------------------------------------------------------- */
+
+enum { CHANNELS = 128 }; /* of which sums are kept on the stack */
+
+#define DEPTHWISE(T, name)                                                             \
+    static void rows_##name(u32 begin, u32 end, void *ctx) {                           \
+        const Task *s = ctx;                                                           \
+        const Windows *w = s->w;                                                       \
+        u32 in = (u32)w->in, out = (u32)w->out, c = MIN(in, out), k = MAX(in, out);    \
+        u32 m = k / c;                                                                 \
+        for (u32 i = begin; i < end; i++) {                                            \
+            Place p = place_of(s->axes, i);                                            \
+            T *restrict y = (T *)s->to + written(s->axes, p) * out;                    \
+            memset(y, 0, out * sizeof(T));                                             \
+            i32 tap[3] = {0, 0, 0};                                                    \
+            if (taps_of(s->axes)) do {                                                 \
+                    i32 at = read_by(s->axes, p, tap);                                 \
+                    if (at < 0) continue;                                              \
+                    const T *x = (const T *)s->x + (u32)at * in;                       \
+                    const T *f = (const T *)s->y + tap_of(w, s->axes, tap) * k;        \
+                    if (m == 1)                                                        \
+                        for (u32 j = 0; j < c; j++) y[j] += x[j] * f[j];               \
+                    else if (s->back)                                                  \
+                        for (u32 j = 0; j < k; j++) y[j / m] += x[j] * f[j];           \
+                    else                                                               \
+                        for (u32 j = 0; j < k; j++) y[j] += x[j / m] * f[j];           \
+                } while (next_tap(tap, s->axes));                                      \
+        }                                                                              \
+    }                                                                                  \
+    EXPORT("depthwise_" #name)                                                         \
+    void depthwise_##name(const Windows *w, const T *x, const T *filter, T *y,         \
+                          u32 back) {                                                  \
+        check_tensors(w, x, y, sizeof(T));                                             \
+        for (i32 i = 0; i < w->phases; i++) {                                          \
+            Task s = {w, w->axes[i], x, filter, y, back, 0};                           \
+            parallel_for(rows_##name, &s, (u32)w->batch * places_of(s.axes), 64);      \
+        }                                                                              \
+    }                                                                                  \
+    static void taps_##name(u32 begin, u32 end, void *ctx) {                           \
+        const Task *s = ctx;                                                           \
+        const Windows *w = s->w;                                                       \
+        u32 in = (u32)w->in, k = (u32)w->out, m = k / in, blocks = CEIL_DIV(k, CHANNELS); \
+        u32 places = (u32)w->batch * places_of(s->axes), line = (u32)s->axes[2].places; \
+        for (u32 i = begin; i < end; i++) {                                            \
+            const i32 tap[3] = TAP(i / blocks, s->axes);                               \
+            u32 first = i % blocks * CHANNELS, here = MIN(CHANNELS, k - first);        \
+            T *to = (T *)s->to + i / blocks * k + first, sum[CHANNELS];                \
+            memset(to, 0, here * sizeof(T));                                           \
+            for (u32 p = 0; p < places; p++) {                                         \
+                if (p % line == 0) poll_cancel(), memset(sum, 0, sizeof sum);          \
+                i32 at = read_by(s->axes, place_of(s->axes, p), tap);                  \
+                const T *x = (const T *)s->x + (u32)at * in + first / m;               \
+                const T *dy = (const T *)s->y + p * k + first;                         \
+                if (at >= 0 && m == 1)                                                 \
+                    for (u32 j = 0; j < here; j++) sum[j] += x[j] * dy[j];             \
+                else if (at >= 0)                                                      \
+                    for (u32 j = 0; j < here; j++)                                     \
+                        sum[j] += x[(first + j) / m - first / m] * dy[j];              \
+                if ((p + 1) % line == 0)                                               \
+                    for (u32 j = 0; j < here; j++) to[j] += sum[j];                    \
+            }                                                                          \
+        }                                                                              \
+    }                                                                                  \
+    EXPORT("depthwise_filter_" #name)                                                  \
+    void depthwise_filter_##name(const Windows *w, const T *x, const T *dy,            \
+                                 T *dfilter) {                                         \
+        check_tensors(w, x, dy, sizeof(T));                                            \
+        Task s = {w, w->axes[0], x, dy, dfilter, false, 0};                            \
+        u32 blocks = CEIL_DIV((u32)w->out, CHANNELS);                                  \
+        parallel_for(taps_##name, &s, taps_of(s.axes) * blocks, 1);                    \
+    }
+
+DEPTHWISE(f32, f32)
+DEPTHWISE(f64, f64)
+DEPTHWISE(u32, i32)

@@ -1,0 +1,125 @@
+/* Loops over elements, from an expression: UNARY and BINARY, which clang vectorizes, and
+   UNARY_SMALL and BINARY_SMALL, which it is told not to: a tenth of the code, for dtypes
+   and functions that gain nothing by it. UNARY4 takes a function of four float32.
+
+   Rows of broadcast operands have a step of 1, or of 0 where one element serves all;
+   rows that are only moved may have any, negative ones too. */
+#pragma once
+#include "plugrad.h"
+
+#define GRAIN 65536 /* elements of a piece: waking the others takes 40 us */
+#define SLOW 2048 /* the same, of functions that take 10 ns and more */
+
+typedef struct {
+    const void *x;
+    void *y;
+    f64 p, q;
+} Flat;
+
+
+/* NAME(x, y, n): y[i] = EXPR of a = x[i]. */
+#define UNARY(NAME, X, Y, GRAIN, EXPR) UNARY_(NAME, X, Y, GRAIN, EXPR, )
+#define UNARY_SMALL(NAME, X, Y, GRAIN, EXPR) UNARY_(NAME, X, Y, GRAIN, EXPR, SMALL)
+#define UNARY_(NAME, X, Y, GRAIN, EXPR, HOW)                                                   \
+    static void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
+        const X *restrict x = ((Flat *)ctx)->x;                                          \
+        Y *restrict y = ((Flat *)ctx)->y;                                                \
+        INSIDE(x + i, (u64)(end - i) * sizeof(X));                                       \
+        INSIDE(y + i, (u64)(end - i) * sizeof(Y));                                       \
+        HOW for (; i < end; i++) {                                                         \
+            X a = x[i];                                                                  \
+            y[i] = EXPR;                                                                 \
+        }                                                                                \
+    }                                                                                    \
+    EXPORT(#NAME) void NAME(const X *x, Y *y, u32 n) {                                   \
+        parallel_for(NAME##_piece, &(Flat){x, y, 0, 0}, n, GRAIN);                       \
+    }
+
+/* NAME(x, y, n, p, q): the same with two numbers, of the type of x. */
+#define UNARY_PQ(NAME, X, EXPR)                                                          \
+    static void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
+        Flat *flat = ctx;                                                                \
+        const X *restrict x = flat->x;                                                   \
+        X *restrict y = flat->y, p = (X)flat->p, q = (X)flat->q;                         \
+        (void)q;                                                                         \
+        INSIDE(x + i, (u64)(end - i) * sizeof(X));                                       \
+        INSIDE(y + i, (u64)(end - i) * sizeof(X));                                       \
+        for (; i < end; i++) {                                                           \
+            X a = x[i];                                                                  \
+            y[i] = EXPR;                                                                 \
+        }                                                                                \
+    }                                                                                    \
+    EXPORT(#NAME) void NAME(const X *x, X *y, u32 n, f64 p, f64 q) {                     \
+        parallel_for(NAME##_piece, &(Flat){x, y, p, q}, n, GRAIN);                       \
+    }
+
+/* NAME(x, y, n) of float32, by a function of four. */
+#define UNARY4(NAME, FUNCTION)                                                           \
+    static void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
+        const f32 *restrict x = ((Flat *)ctx)->x;                                        \
+        f32 *restrict y = ((Flat *)ctx)->y;                                              \
+        INSIDE(x + i, (u64)(end - i) * 4);                                               \
+        INSIDE(y + i, (u64)(end - i) * 4);                                               \
+        for (; i + 4 <= end; i += 4) STORE(y + i, FUNCTION(LOAD(x + i)));                \
+        if (i < end) store_few(y + i, FUNCTION(load_few(x + i, end - i)), end - i);      \
+    }                                                                                    \
+    EXPORT(#NAME) void NAME(const f32 *x, f32 *y, u32 n) {                               \
+        parallel_for(NAME##_piece, &(Flat){x, y, 0, 0}, n, GRAIN);                       \
+    }
+
+/* --- broadcasting (elementwise.c) ------------------------------------------------ */
+
+#define MAX_RANK 64
+
+typedef struct {
+    const void *in[3];
+    u32 size[3]; /* bytes of an element */
+    i32 step[3];
+} Operands;
+
+/* Calculates n elements: reads operand k at in[k], in[k] + step[k]... */
+typedef void (*Row)(const Operands *o, void *y, u32 n);
+
+/* Fills y with rows. `shape` describes the broadcast: its rank, its sizes, and for each
+   of `count` operands the strides, in elements; NULL where all operands have n elements
+   in the order of y. */
+void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
+               const i32 *shape, u32 grain);
+
+/* NAME(a, b, y, n, shape): y = EXPR of p of a and q of b. */
+#define BINARY_EXPORT(NAME, X, Y, GRAIN)                                                 \
+    EXPORT(#NAME) void NAME(const X *a, const X *b, Y *y, u32 n, const i32 *shape) {     \
+        broadcast(NAME##_row, (Operands){{a, b, 0}, {sizeof(X), sizeof(X), 0}, {1, 1, 0}},\
+                  2, y, sizeof(Y), n, shape, GRAIN);                                     \
+    }
+#define BINARY_SMALL(NAME, X, Y, GRAIN, EXPR)                                            \
+    static void NAME##_row(const Operands *o, void *to, u32 n) {                         \
+        const X *restrict a = o->in[0], *restrict b = o->in[1];                          \
+        Y *restrict y = to;                                                              \
+        SMALL for (u32 i = 0; i < n; i++, a += o->step[0], b += o->step[1]) {            \
+            X p = *a, q = *b;                                                            \
+            y[i] = EXPR;                                                                 \
+        }                                                                                \
+    }                                                                                    \
+    BINARY_EXPORT(NAME, X, Y, GRAIN)
+#define BINARY(NAME, X, Y, GRAIN, EXPR)                                                  \
+    static void NAME##_row(const Operands *o, void *to, u32 n) {                         \
+        const X *restrict a = o->in[0], *restrict b = o->in[1];                          \
+        Y *restrict y = to;                                                              \
+        if (o->step[0] && o->step[1])                                                    \
+            for (u32 i = 0; i < n; i++) {                                                \
+                X p = a[i], q = b[i];                                                    \
+                y[i] = EXPR;                                                             \
+            }                                                                            \
+        else if (o->step[0])                                                             \
+            for (u32 i = 0; i < n; i++) {                                                \
+                X p = a[i], q = *b;                                                      \
+                y[i] = EXPR;                                                             \
+            }                                                                            \
+        else                                                                             \
+            for (u32 i = 0; i < n; i++) {                                                \
+                X p = *a, q = b[i];                                                      \
+                y[i] = EXPR;                                                             \
+            }                                                                            \
+    }                                                                                    \
+    BINARY_EXPORT(NAME, X, Y, GRAIN)

@@ -1,0 +1,153 @@
+/* Reading and writing rows at places, and adding them up there.
+
+   A place is `depth` coordinates, int32, of axes of `sizes`. One that is out of range is
+   passed over, and leaves its mark in `*bad`.
+
+   Map: places; reading; writing; adding up; one-hot. */
+#include "rows.h"
+
+enum { GRAIN = 65536, COLUMNS = 64 };
+#define OUTSIDE UINT32_MAX
+
+typedef struct {
+    const void *x;
+    void *y;
+    const i32 *places, *sizes;
+    u32 *bad;
+    u32 depth, count, outer, size, width;
+} Rows;
+
+/* The number of the row at place i, counted in the axes of `sizes`. */
+INLINE u32 row_of(const Rows *r, u32 i) {
+    const i32 *at = r->places + i * r->depth;
+    u32 row = 0;
+    for (u32 axis = 0; axis < r->depth; axis++) {
+        u32 n = (u32)r->sizes[axis];
+        if ((u32)at[axis] >= n) {
+            *r->bad = 1;
+            return OUTSIDE;
+        }
+        row = row * n + (u32)at[axis];
+    }
+    return row;
+}
+
+/* --- reading --------------------------------------------------------------------- */
+
+/* What one index finds, with all that is needed at hand: `r` might be written to. */
+INLINE void read_line(const i32 *places, const u8 *x, u8 *y, u32 *bad, u32 n, u32 count,
+                      u32 width) {
+    u32 wrong = 0;
+    for (u32 i = 0; i < count; i++, y += width) {
+        u32 row = (u32)places[i];
+        if (row < n) {
+            INSIDE(x + row * width, width);
+            INSIDE(y, width);
+            COPY(y, x + row * width, width);
+        } else
+            wrong = 1;
+    }
+    if (wrong) *bad = 1;
+}
+
+static void reading(u32 i, u32 end, void *ctx) {
+    const Rows *r = ctx;
+    u32 n = r->size, width = r->width;
+    for (u32 some; i < end; i += some) {
+        u32 lead = i / r->count, k = i % r->count, first = lead / r->outer * r->count + k;
+        const u8 *x = (const u8 *)r->x + lead * n * width;
+        u8 *y = (u8 *)r->y + i * width;
+        some = MIN(end - i, r->count - k);
+        if (r->depth == 1) {
+#define READ(width) read_line(r->places + first, x, y, r->bad, n, some, width)
+            BY_WIDTH(width, READ)
+            continue;
+        }
+        for (u32 j = 0; j < some; j++, y += width) {
+            u32 row = row_of(r, first + j);
+            if (row != OUTSIDE) copy(y, x + row * width, width);
+        }
+    }
+}
+
+/* y [batch, outer, count] = x [batch, outer, sizes] at places [batch, count]; elements
+   are rows of `width` bytes, `size` of them in all sizes. */
+EXPORT("gather")
+void gather(const u8 *x, const i32 *places, u8 *y, u32 *bad, u32 batch, u32 outer,
+            u32 count, u32 depth, const i32 *sizes, u32 size, u32 width) {
+    Rows r = {x, y, places, sizes, bad, depth, count, outer, size, width};
+    INSIDE(places, (u64)batch * count * depth * 4);
+    parallel_for(reading, &r, batch * outer * count, MAX(1, GRAIN / (width + 8)));
+}
+
+/* --- writing --------------------------------------------------------------------- */
+
+/* y[places] = x, in order: the last row for a place stays. */
+EXPORT("scatter_put")
+void scatter_put(const u8 *x, const i32 *places, u8 *y, u32 *bad, u32 count, u32 depth,
+                 const i32 *sizes, u32 width) {
+    Rows r = {x, y, places, sizes, bad, depth, count, 1, 0, width};
+    INSIDE(places, (u64)count * depth * 4);
+    for (u32 i = 0; i < count; i++) {
+        u32 row = row_of(&r, i);
+        if (row != OUTSIDE) copy(y + row * width, x + i * width, width);
+        if (i % 1024 == 0) poll_cancel();
+    }
+}
+
+/* --- adding up ------------------------------------------------------------------- */
+
+/* y[places] += x, of `count` rows. An item is a strip of columns, so that no two threads
+   add to the same number. */
+#define SCATTER_ADD(NAME, X, Y, HOW)                                                     \
+    static void NAME##_strip(u32 strip, u32 end, void *ctx) {                            \
+        const Rows *r = ctx;                                                             \
+        for (; strip < end; strip++) {                                                   \
+            u32 first = strip * COLUMNS, m = MIN(COLUMNS, r->width - first);             \
+            for (u32 i = 0; i < r->count; i++) {                                         \
+                u32 row = row_of(r, i);                                                  \
+                if (i % 4096 == 0) poll_cancel();                                        \
+                if (row == OUTSIDE) continue;                                            \
+                const X *restrict x = (const X *)r->x + i * r->width + first;            \
+                Y *restrict y = (Y *)r->y + row * r->width + first;                      \
+                INSIDE(x, m * sizeof(X));                                                \
+                INSIDE(y, m * sizeof(Y));                                                \
+                if (m == 1)                                                              \
+                    y[0] += (Y)x[0];                                                     \
+                else                                                                     \
+                    HOW for (u32 j = 0; j < m; j++) y[j] += (Y)x[j];                     \
+            }                                                                            \
+        }                                                                                \
+    }                                                                                    \
+    EXPORT(#NAME) void NAME(const X *x, const i32 *places, Y *y, u32 *bad, u32 count,    \
+                            u32 depth, const i32 *sizes, u32 width) {                    \
+        Rows r = {x, y, places, sizes, bad, depth, count, 1, 0, width};                  \
+        INSIDE(places, (u64)count * depth * 4);                                          \
+        parallel_for(NAME##_strip, &r, CEIL_DIV(width, COLUMNS), 1);                     \
+    }
+SCATTER_ADD(scatter_add_f32, f32, f32, )
+SCATTER_ADD(scatter_add_wide_f32, f32, f64, SMALL)
+SCATTER_ADD(scatter_add_f64, f64, f64, SMALL)
+SCATTER_ADD(scatter_add_i32, u32, u32, SMALL)
+SCATTER_ADD(scatter_add_i64, u64, u64, SMALL)
+
+/* --- one-hot --------------------------------------------------------------------- */
+
+static void setting(u32 i, u32 end, void *ctx) {
+    const Rows *r = ctx;
+    for (; i < end; i++) {
+        u32 at = (u32)r->places[i], inner = r->outer, depth = r->size;
+        if (at >= depth) continue;
+        u8 *y = (u8 *)r->y + ((i / inner * depth + at) * inner + i % inner) * r->width;
+        copy(y, r->x, r->width);
+    }
+}
+
+/* y [outer, depth, inner] at places [outer, inner] becomes what lies at `value`. */
+EXPORT("one_hot")
+void one_hot(const i32 *places, u8 *y, const u8 *value, u32 n, u32 depth, u32 inner,
+             u32 width) {
+    Rows r = {value, y, places, 0, 0, 1, n, inner, depth, width};
+    INSIDE(places, (u64)n * 4);
+    parallel_for(setting, &r, n, GRAIN / 4);
+}

@@ -1,0 +1,63 @@
+/* Matrix products of float32, which convolutions are too: C = finish(A B).
+
+   A is cut into panels of 4 rows and B into panels of 8 columns, packed so that the
+   inner loop reads both in order (matmul.c). Whoever packs A need not have it in
+   memory: a convolution packs what its windows see (conv.c).
+*/
+#pragma once
+#include "plugrad.h"
+
+enum { PANEL_A = 4, PANEL_B = 8 };      /* a tile of C, in registers */
+enum { ROWS = 64, DEPTH = 256, COLUMNS = 1024 }; /* blocks of A and B, in caches */
+
+/* The end of a fused kernel, `activation(y + bias)`: numbers as in fused.py. */
+typedef enum { LINEAR, RELU, RELU6, LEAKY_RELU, PRELU, ELU, SIGMOID } Activation;
+
+typedef struct {
+    const f32 *bias;   /* one a column, or null */
+    const f32 *slopes; /* of PRELU, one a column */
+    Activation activation;
+    f32 slope; /* of LEAKY_RELU */
+} Finish;
+
+/* Finishes n columns of a row, y[0] being that of column j. */
+void finish(const Finish *f, f32 *y, u32 j, u32 n);
+
+typedef struct Gemm Gemm;
+struct Gemm {
+    u32 m, n, k;
+    u32 batches;
+    const i32 *a_at, *b_at;    /* where each batch begins; null: the steps below */
+    i32 a_batch, b_batch, c_batch, finish_batch;
+    const f32 *a;              /* a[i * a_row + k * a_column] */
+    i32 a_row, a_column;
+    const f32 *b;              /* b[k * b_row + j * b_column] */
+    i32 b_row, b_column;
+    f32 *c;                    /* c[i * c_row + j] */
+    i32 c_row;
+    const Finish *end;         /* or null */
+    /* Packs rows i.. of A, columns k.., in panels [k][4], with anything in rows that
+       are not there; null: A is a matrix in memory. */
+    void (*pack)(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 depth,
+                 f32 *to);
+    /* Where row i of C begins; null: at i * c_row. */
+    u32 (*place)(const Gemm *g, u32 i);
+    const void *of;            /* what pack and place need to know */
+};
+
+/* Computes the product; m, n, k and batches are at least 1. */
+void gemm(const Gemm *g);
+
+/* Turns a 4 x 4 block whose rows begin at the four pointers: out[k][row]. */
+INLINE void turn4(const f32 *p0, const f32 *p1, const f32 *p2, const f32 *p3, f32 *out,
+                  u32 step) {
+    v4 a = LOAD(p0), b = LOAD(p1), c = LOAD(p2), d = LOAD(p3);
+    v4 t0 = wasm_i32x4_shuffle(a, b, 0, 4, 1, 5);
+    v4 t1 = wasm_i32x4_shuffle(c, d, 0, 4, 1, 5);
+    v4 t2 = wasm_i32x4_shuffle(a, b, 2, 6, 3, 7);
+    v4 t3 = wasm_i32x4_shuffle(c, d, 2, 6, 3, 7);
+    STORE(out, wasm_i64x2_shuffle(t0, t1, 0, 2));
+    STORE(out + step, wasm_i64x2_shuffle(t0, t1, 1, 3));
+    STORE(out + 2 * step, wasm_i64x2_shuffle(t2, t3, 0, 2));
+    STORE(out + 3 * step, wasm_i64x2_shuffle(t2, t3, 1, 3));
+}

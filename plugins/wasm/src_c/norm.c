@@ -1,0 +1,205 @@
+/* Softmax, its logarithm, and normalization by given moments. */
+#include "mathematics.h"
+
+typedef struct {
+    const void *x;
+    void *y;
+    u32 n, inner, log;
+} Task;
+
+/* --- softmax ---------------------------------------------------------------------- */
+
+enum { CHUNK = 256 }; /* elements whose sum is taken in float32 */
+
+/* e^x for x <= 0, and 0 where it would be denormal. Adding a large number rounds to an
+   integer n, whose bits are then the last ones of the sum; NaN stays NaN. With few
+   constants, all of which stay in registers. */
+INLINE v4 exp_below(v4 x) {
+    v4 large = SPLAT(12582912 + 127), log2e = SPLAT(1.44269504f);
+    v4 sum = FMA(x, log2e, large), f = FMA(x, log2e, SUB(large, sum));
+    v4 y = POLYNOMIAL(f, 1.53533634e-4f, 1.33989006e-3f, 9.61843785e-3f,
+                      5.55033237e-2f, 0.240226477f, 0.693147183f, 1);
+    y = MUL(y, wasm_i32x4_shl(sum, 23)); /* n + 127 is the exponent of 2^n */
+    return wasm_v128_andnot(y, wasm_f32x4_lt(x, SPLAT(-87.3f)));
+}
+
+INLINE f32 largest(const f32 *x, u32 n) { /* NaN is found later, by the sum */
+    v4 a = SPLAT(-INFINITY), b = a;
+    u32 i = 0;
+    for (; i + 8 <= n; i += 8)
+        a = wasm_f32x4_pmax(a, LOAD(x + i)), b = wasm_f32x4_pmax(b, LOAD(x + i + 4));
+    f32 most = max_of(wasm_f32x4_pmax(a, b));
+    for (; i < n; i++) most = x[i] > most ? x[i] : most;
+    return most;
+}
+
+/* y = e^(x - shift), if it is to be kept; returns the sum. */
+INLINE f64 exponentials(const f32 *x, f32 shift, u32 n, f32 *y, bool keep) {
+    v4 by = SPLAT(shift);
+    f64 total = 0;
+    u32 i = 0, whole = n & ~3u;
+    while (i < whole) {
+        v4 sum = SPLAT(0);
+        for (u32 end = MIN(whole, i + CHUNK); i < end; i += 4) {
+            v4 e = exp_below(SUB(LOAD(x + i), by));
+            if (keep) STORE(y + i, e);
+            sum = ADD(sum, e);
+        }
+        total += sum_of(sum);
+    }
+    for (; i < n; i++) {
+        f32 e = wasm_f32x4_extract_lane(exp_below(SUB(SPLAT(x[i]), by)), 0);
+        if (keep) y[i] = e;
+        total += e;
+    }
+    return total;
+}
+
+/* Functions of their own, so that each has the registers for itself. */
+static __attribute__((noinline)) f64 sum_of_exponentials(const f32 *x, f32 shift, u32 n) {
+    return exponentials(x, shift, n, 0, false);
+}
+
+static __attribute__((noinline)) f64 kept(const f32 *x, f32 shift, u32 n, f32 *y) {
+    return exponentials(x, shift, n, y, true);
+}
+
+static void rows(u32 begin, u32 end, void *ctx) {
+    const Task *s = ctx;
+    u32 n = s->n;
+    for (u32 row = begin; row < end; row++) {
+        const f32 *x = (const f32 *)s->x + row * n;
+        f32 *restrict y = (f32 *)s->y + row * n, most = largest(x, n);
+        if (s->log) {
+            f32 less = (f32)log(sum_of_exponentials(x, most, n));
+            for (u32 i = 0; i < n; i++) y[i] = x[i] - most - less;
+        } else {
+            f32 share = (f32)(1 / kept(x, most, n, y));
+            for (u32 i = 0; i < n; i++) y[i] *= share;
+        }
+    }
+}
+
+/* Along an axis that is not the last one: `count` times four neighbouring rows, or fewer
+   than four. */
+INLINE void across(const f32 *x, f32 *y, u32 n, u32 step, u32 count, u32 width,
+                   bool logarithm) {
+#define GET(p) (width == 4 ? LOAD(p) : load_few(p, width))
+#define SET(p, v) (width == 4 ? STORE(p, v) : store_few(p, v, width))
+#define EACH(v) for (u32 v = 0; v < count; v++)
+    v4 most[4], sum[4], total[4];
+    EACH(v) most[v] = SPLAT(-INFINITY), total[v] = SPLAT(0);
+    for (u32 i = 0; i < n; i++)
+        EACH(v) most[v] = wasm_f32x4_pmax(most[v], GET(x + i * step + 4 * v));
+    for (u32 i = 0; i < n;) {
+        EACH(v) sum[v] = SPLAT(0);
+        for (u32 end = MIN(n, i + CHUNK); i < end; i++)
+            EACH(v) {
+                v4 e = exp_below(SUB(GET(x + i * step + 4 * v), most[v]));
+                sum[v] = ADD(sum[v], e);
+                if (!logarithm) SET(y + i * step + 4 * v, e);
+            }
+        EACH(v) total[v] = ADD(total[v], sum[v]);
+    }
+    EACH(v) total[v] = logarithm ? log4(total[v]) : DIV(SPLAT(1), total[v]);
+    for (u32 i = 0; i < n; i++)
+        EACH(v) {
+            const f32 *from = (logarithm ? x : y) + i * step + 4 * v;
+            v4 z = logarithm ? SUB(SUB(GET(from), most[v]), total[v])
+                             : MUL(GET(from), total[v]);
+            SET(y + i * step + 4 * v, z);
+        }
+}
+
+enum { STRIP = 16 }; /* columns of a task: a line of the cache */
+
+static void columns(u32 begin, u32 end, void *ctx) {
+    const Task *s = ctx;
+    u32 inner = s->inner, strips = CEIL_DIV(inner, STRIP);
+    for (u32 i = begin; i < end; i++) {
+        u32 j = i % strips * STRIP, last = MIN(inner, j + STRIP);
+        const f32 *x = (const f32 *)s->x + i / strips * s->n * inner;
+        f32 *y = (f32 *)s->y + i / strips * s->n * inner;
+        if (j + STRIP == last) {
+            across(x + j, y + j, s->n, inner, 4, 4, s->log);
+            continue;
+        }
+        for (; j + 4 <= last; j += 4) across(x + j, y + j, s->n, inner, 1, 4, s->log);
+        if (j < last) across(x + j, y + j, s->n, inner, 1, last - j, s->log);
+    }
+}
+
+/* Along the middle one of three axes, [outer, n, inner]. */
+EXPORT("softmax_f32")
+void softmax_f32(const f32 *x, f32 *y, u32 outer, u32 n, u32 inner, u32 log) {
+    Task s = {x, y, n, inner, log};
+    INSIDE(x, (u64)outer * n * inner * sizeof(f32));
+    INSIDE(y, (u64)outer * n * inner * sizeof(f32));
+    u32 grain = MAX(1, 16384 / n);
+    if (inner == 1)
+        parallel_for(rows, &s, outer, grain);
+    else
+        parallel_for(columns, &s, outer * CEIL_DIV(inner, STRIP), MAX(1, grain / STRIP));
+}
+
+static void doubles(u32 begin, u32 end, void *ctx) {
+    const Task *s = ctx;
+    u32 step = s->inner, n = s->n;
+    for (u32 row = begin; row < end; row++) {
+        u32 at = row / step * n * step + row % step;
+        const f64 *x = (const f64 *)s->x + at;
+        f64 *y = (f64 *)s->y + at, most = -INFINITY, sum = 0;
+        for (u32 i = 0; i < n; i++) most = x[i * step] > most ? x[i * step] : most;
+        for (u32 i = 0; i < n; i++) sum += y[i * step] = exp(x[i * step] - most);
+        f64 less = log(sum);
+        SMALL for (u32 i = 0; i < n; i++)
+            y[i * step] = s->log ? x[i * step] - most - less : y[i * step] / sum;
+    }
+}
+
+EXPORT("softmax_f64")
+void softmax_f64(const f64 *x, f64 *y, u32 outer, u32 n, u32 inner, u32 log) {
+    Task s = {x, y, n, inner, log};
+    INSIDE(x, (u64)outer * n * inner * sizeof(f64));
+    INSIDE(y, (u64)outer * n * inner * sizeof(f64));
+    parallel_for(doubles, &s, outer * inner, MAX(1, 2048 / n));
+}
+
+/* --- normalization ---------------------------------------------------------------- */
+
+/* y = (x - mean) factor + offset, of `c` channels; `factor` is room for as many. */
+typedef struct {
+    const void *x, *mean, *factor, *offset;
+    void *y;
+    u32 c;
+} Norm;
+
+#define BATCH_NORM(T, sqrt, HOW)                                                       \
+    static void places_##T(u32 begin, u32 end, void *ctx) {                            \
+        const Norm *s = ctx;                                                           \
+        const T *mean = s->mean, *factor = s->factor, *offset = s->offset;             \
+        for (u32 i = begin; i < end; i++) {                                            \
+            const T *restrict x = (const T *)s->x + i * s->c;                          \
+            T *restrict y = (T *)s->y + i * s->c;                                      \
+            if (offset)                                                                \
+                HOW for (u32 j = 0; j < s->c; j++)                                     \
+                    y[j] = (x[j] - mean[j]) * factor[j] + offset[j];                   \
+            else                                                                       \
+                HOW for (u32 j = 0; j < s->c; j++) y[j] = (x[j] - mean[j]) * factor[j]; \
+        }                                                                              \
+    }                                                                                  \
+    EXPORT("batch_norm_" #T)                                                           \
+    void batch_norm_##T(const T *x, const T *mean, const T *variance, const T *scale,  \
+                        const T *offset, T *factor, T *y, u32 n, u32 c, f64 epsilon) { \
+        INSIDE(x, (u64)n * c * sizeof(T));                                             \
+        INSIDE(y, (u64)n * c * sizeof(T));                                             \
+        for (u32 j = 0; j < c; j++) {                                                  \
+            factor[j] = 1 / sqrt(variance[j] + (T)epsilon);                            \
+            if (scale) factor[j] *= scale[j];                                          \
+        }                                                                              \
+        Norm s = {x, mean, factor, offset, y, c};                                      \
+        parallel_for(places_##T, &s, n, MAX(1, 16384 / c));                            \
+    }
+
+BATCH_NORM(f32, __builtin_sqrtf, )
+BATCH_NORM(f64, __builtin_sqrt, SMALL)

@@ -1,0 +1,121 @@
+/* What every family of kernels includes: types, exports, parallel_for, SIMD helpers.
+
+   A kernel is a function that Python calls with 32-bit integers and doubles:
+
+       EXPORT("scale_f32") void scale_f32(const f32 *x, f32 *y, u32 n, f64 factor)
+
+   Pointers are offsets into linear memory. What is too long for arguments (shapes,
+   strides) lies in a descriptor: an array of i32 that Python has put into memory and
+   whose pointer is an argument. Memory for intermediate results is a block that Python
+   allocates, passes as a pointer, and drops after the call; nothing is allocated here.
+   Who needs some for each thread gets `threads` times as much and picks his part by
+   `thread_id()`. Kernels never rely on traps: what Python has not checked, they check.
+*/
+#pragma once
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <wasm_simd128.h>
+
+typedef int8_t i8;
+typedef int16_t i16;
+typedef int32_t i32;
+typedef int64_t i64;
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef float f32;
+typedef double f64;
+typedef _Complex float c64;
+typedef _Complex double c128;
+
+#define EXPORT(name) __attribute__((export_name(name)))
+#define EXPORT_DATA __attribute__((used, visibility("default")))
+#define INLINE static inline __attribute__((always_inline))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+
+/* In front of loops that gain nothing by vectors: a tenth of the code. */
+#define SMALL _Pragma("clang loop vectorize(disable) unroll(disable)")
+
+/* --- threads (runtime.c) --------------------------------------------------------- */
+
+#define MAX_THREADS 64 /* as in runtime.py; a worker has 256 KiB of stack */
+
+/* Calls body(begin, end, ctx) for pieces of at most `grain` of the items 0..n-1, on all
+   threads; in the plain module one after the other. Returns when all are done. Choose
+   the grain so that a piece takes 10 to 500 us: between pieces Ctrl-C is looked for. It
+   must not be called from inside a body. */
+void parallel_for(void (*body)(u32 begin, u32 end, void *ctx), void *ctx, u32 n,
+                  u32 grain);
+
+/* The number of this thread, 0 (the caller) to threads - 1. */
+u32 thread_id(void);
+
+/* To be called at least every 500 us by pieces that take longer, and by long kernels
+   without parallel_for: does not return once the user has asked to stop. */
+void poll_cancel(void);
+
+/* --- assertions ------------------------------------------------------------------ */
+
+/* Ends the kernel with a message that Python reports. */
+_Noreturn void fail(const char *message);
+
+/* In debug builds: CHECK(condition, "what is wrong"), and INSIDE(pointer, bytes) for
+   every piece of memory that a kernel is about to use. */
+#ifdef PLUGRAD_DEBUG
+#define STRING_(x) #x
+#define STRING(x) STRING_(x)
+#define CHECK(condition, message)                                                      \
+    ((condition) ? (void)0 : fail(__FILE__ ":" STRING(__LINE__) ": " message))
+bool in_memory(const void *p, u64 bytes);
+#define INSIDE(p, bytes) CHECK(in_memory(p, bytes), #p " is out of bounds")
+#else
+#define CHECK(condition, message) ((void)0)
+#define INSIDE(p, bytes) ((void)0)
+#endif
+
+/* --- four float32 ---------------------------------------------------------------- */
+
+typedef v128_t v4;
+
+#define LOAD(p) wasm_v128_load(p)
+#define STORE(p, v) wasm_v128_store(p, v)
+#define SPLAT(x) wasm_f32x4_splat(x)
+#define FMA(a, b, c) wasm_f32x4_relaxed_madd(a, b, c) /* a * b + c */
+#define NMA(a, b, c) wasm_f32x4_relaxed_nmadd(a, b, c) /* c - a * b */
+#define ADD(a, b) wasm_f32x4_add(a, b)
+#define SUB(a, b) wasm_f32x4_sub(a, b)
+#define MUL(a, b) wasm_f32x4_mul(a, b)
+#define DIV(a, b) wasm_f32x4_div(a, b)
+#define WHERE(mask, a, b) wasm_v128_bitselect(a, b, mask) /* mask ? a : b */
+
+INLINE v4 load_few(const f32 *p, u32 n) { /* n < 4 of them, and zeros */
+    f32 t[4] = {0, 0, 0, 0};
+    for (u32 i = 0; i < n; i++) t[i] = p[i];
+    return LOAD(t);
+}
+
+INLINE void store_few(f32 *p, v4 v, u32 n) {
+    f32 t[4];
+    STORE(t, v);
+    for (u32 i = 0; i < n; i++) p[i] = t[i];
+}
+
+INLINE f32 sum_of(v4 v) {
+    v = ADD(v, wasm_i32x4_shuffle(v, v, 2, 3, 0, 1));
+    return wasm_f32x4_extract_lane(v, 0) + wasm_f32x4_extract_lane(v, 1);
+}
+
+/* The larger, and NaN where either is. */
+INLINE f32 max_of(v4 v) {
+    v = wasm_f32x4_max(v, wasm_i32x4_shuffle(v, v, 2, 3, 0, 1));
+    v = wasm_f32x4_max(v, wasm_i32x4_shuffle(v, v, 1, 0, 3, 2));
+    return wasm_f32x4_extract_lane(v, 0);
+}

@@ -1,0 +1,195 @@
+/* Pooling over up to three axes, and its gradients. Channels are worked on in blocks,
+   whose results stay in registers.
+
+   Map: forward; back; where maxima are.
+*/
+#include "windows.h"
+
+enum { BLOCK = 16, SHARE = 64 }; /* channels at once, and of a task on the way back */
+
+typedef struct {
+    const Windows *w;
+    const void *x, *y, *dy;
+    void *to;
+    u32 by_batch;
+} Task;
+
+/* Runs the statement for all windows of line i, an item of parallel_for: `span` is what
+   one sees, and `y` the number of the element that it writes. */
+#define EACH_WINDOW(i, a, span, y)                                                     \
+    Span span = line_of(a, i);                                                         \
+    for (u32 p_ = 0, y = i * (u32)(a)[2].places;                                       \
+         p_ < (u32)(a)[2].places && (slide(&span, (a) + 2, (i32)p_), true); p_++, y++)
+
+static Span line_of(const Axis *a, u32 i) {
+    const Axis lines[3] = {a[0], a[1], {.places = 1}};
+    return span_of(a, place_of(lines, i));
+}
+
+static void run(void (*body)(u32, u32, void *), Task *s) {
+    const Axis *a = s->w->axes[0];
+    u32 lines = (u32)(s->w->batch * a[0].places * a[1].places);
+    check_tensors(s->w, s->x, s->to, 1);
+    u64 work = (u64)a[2].places * (u32)s->w->in * taps_of(a);
+    parallel_for(body, s, lines, 65536 / (work + 1) + 1);
+}
+
+/* --- forward ---------------------------------------------------------------------- */
+
+/* The first n channels of a window; HOW tells the compiler how to treat the loops. */
+#define SOME(T, name, START, STEP, END, HOW)                                           \
+    INLINE void name(const T *x, const Axis *a, const Span *s, u32 c, u32 n, T *y) {   \
+        T sum[BLOCK];                                                                  \
+        u32 count = count_of(s);                                                       \
+        HOW for (u32 j = 0; j < n; j++) sum[j] = START;                                \
+        EACH_TAP(s, a, e)                                                              \
+        HOW for (u32 j = 0; j < n; j++) sum[j] = STEP(sum[j], x[(u32)e * c + j]);      \
+        HOW for (u32 j = 0; j < n; j++) y[j] = END(sum[j], count);                     \
+    }
+#define POOL(T, name, START, STEP, END, HOW)                                           \
+    SOME(T, block_##name, START, STEP, END, HOW)                                       \
+    SOME(T, rest_##name, START, STEP, END, SMALL)                                      \
+    static void lines_##name(u32 begin, u32 end, void *ctx) {                          \
+        const Task *s = ctx;                                                           \
+        const Axis *a = s->w->axes[0];                                                 \
+        u32 c = (u32)s->w->in;                                                         \
+        for (u32 i = begin; i < end; i++) {                                            \
+            EACH_WINDOW(i, a, span, at) {                                              \
+                T *y = (T *)s->to + at * c;                                            \
+                const T *x = s->x;                                                     \
+                u32 j = 0;                                                             \
+                for (; j + BLOCK <= c; j += BLOCK)                                     \
+                    block_##name(x + j, a, &span, c, BLOCK, y + j);                    \
+                if (j < c) rest_##name(x + j, a, &span, c, c - j, y + j);              \
+            }                                                                          \
+        }                                                                              \
+    }                                                                                  \
+    EXPORT(#name) void name(const Windows *w, const T *x, T *y) {                      \
+        run(lines_##name, &(Task){.w = w, .x = x, .to = y});                           \
+    }
+
+#define LARGER(a, b) ((a) < (b) ? (b) : (a)) /* passes over NaN in b */
+#define PLUS(a, b) ((a) + (b))
+#define ITSELF(a, count) ((void)(count), (a))
+#define MEAN(a, count) ((a) / (count))
+
+POOL(f32, max_pool_f32, -INFINITY, LARGER, ITSELF, )
+POOL(f64, max_pool_f64, -INFINITY, LARGER, ITSELF, SMALL)
+POOL(i32, max_pool_i32, INT32_MIN, LARGER, ITSELF, SMALL)
+POOL(f32, avg_pool_f32, 0, PLUS, MEAN, )
+POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
+
+/* --- back ------------------------------------------------------------------------- */
+
+/* A task is one image and SHARE channels, so that no two write the same element. GIVE
+   hands n channels of dy on to dx at the taps of a window. */
+#define POOL_GRAD(T, name, GIVE)                                                       \
+    static void shares_##name(u32 begin, u32 end, void *ctx) {                         \
+        const Task *s = ctx;                                                           \
+        const Axis *a = s->w->axes[0];                                                 \
+        u32 c = (u32)s->w->in, shares = CEIL_DIV(c, SHARE);                            \
+        u32 size = (u32)(a[0].size * a[1].size * a[2].size);                           \
+        u32 lines = (u32)(a[0].places * a[1].places);                                  \
+        for (u32 i = begin; i < end; i++) {                                            \
+            u32 image = i / shares, first = i % shares * SHARE;                        \
+            u32 rest = MIN(SHARE, c - first);                                          \
+            T *dx = (T *)s->to + first;                                                \
+            for (u32 e = image * size; e < (image + 1) * size; e++)                    \
+                memset(dx + e * c, 0, rest * sizeof(T));                               \
+            for (u32 l = image * lines; l < (image + 1) * lines; l++) {                \
+                poll_cancel();                                                         \
+                EACH_WINDOW(l, a, span, y) {                                           \
+                    u32 at = y * c + first;                                            \
+                    u32 j = 0;                                                         \
+                    for (; j + BLOCK <= rest; j += BLOCK)                              \
+                        block_##GIVE(s, a, &span, c, at + j, first + j, BLOCK, dx + j); \
+                    if (j < rest)                                                      \
+                        rest_##GIVE(s, a, &span, c, at + j, first + j, rest - j, dx + j); \
+                }                                                                      \
+            }                                                                          \
+        }                                                                              \
+    }                                                                                  \
+    static void name(Task *s) {                                                        \
+        check_tensors(s->w, s->to, s->dy, sizeof(T));                                  \
+        parallel_for(shares_##name, s,                                                 \
+                     (u32)s->w->batch * CEIL_DIV((u32)s->w->in, SHARE), 1);            \
+    }
+
+/* The first tap that has the maximum takes all; as bits, since 0 times infinity is
+   NaN. */
+#define GIVE_MAXIMUM(T, U, name, HOW)                                                  \
+    INLINE void name(const Task *s, const Axis *a, const Span *span, u32 c,            \
+                            u32 at, u32 first, u32 n, T *restrict dx) {                \
+        const T *x = (const T *)s->x + first, *dy = (const T *)s->dy + at;             \
+        const T *y = (const T *)s->y + at;                                             \
+        U left[BLOCK];                                                                 \
+        memcpy(left, dy, n * sizeof(T));                                               \
+        EACH_TAP(span, a, e)                                                           \
+        HOW for (u32 j = 0; j < n; j++) {                                              \
+            U mine = left[j] & -(U)(x[(u32)e * c + j] == y[j]);                        \
+            union { U bits; T value; } part = {mine};                                  \
+            left[j] ^= mine, dx[(u32)e * c + j] += part.value;                         \
+        }                                                                              \
+    }
+#define MAX_POOL_GRAD(T, U, name, HOW)                                                 \
+    GIVE_MAXIMUM(T, U, block_##name, HOW)                                              \
+    GIVE_MAXIMUM(T, U, rest_##name, SMALL)                                             \
+    POOL_GRAD(T, name##_all, name)                                                     \
+    EXPORT(#name)                                                                      \
+    void name(const Windows *w, const T *dy, const T *x, const T *y, T *dx) {          \
+        name##_all(&(Task){.w = w, .x = x, .y = y, .dy = dy, .to = dx});               \
+    }
+
+#define GIVE_SHARE(T, name, HOW)                                                       \
+    INLINE void name(const Task *s, const Axis *a, const Span *span, u32 c,            \
+                            u32 at, u32 first, u32 n, T *restrict dx) {                \
+        const T *dy = (const T *)s->dy + at;                                           \
+        T share[BLOCK];                                                                \
+        u32 count = count_of(span);                                                    \
+        HOW for (u32 j = 0; j < n; j++) share[j] = dy[j] / count;                      \
+        EACH_TAP(span, a, e)                                                           \
+        HOW for (u32 j = 0; j < n; j++) dx[(u32)e * c + j] += share[j];                \
+    }
+#define AVG_POOL_GRAD(T, name, HOW)                                                    \
+    GIVE_SHARE(T, block_##name, HOW)                                                   \
+    GIVE_SHARE(T, rest_##name, SMALL)                                                  \
+    POOL_GRAD(T, name##_all, name)                                                     \
+    EXPORT(#name) void name(const Windows *w, const T *dy, T *dx) {                    \
+        name##_all(&(Task){.w = w, .dy = dy, .to = dx});                               \
+    }
+
+MAX_POOL_GRAD(f32, u32, max_pool_grad_f32, )
+MAX_POOL_GRAD(f64, u64, max_pool_grad_f64, SMALL)
+AVG_POOL_GRAD(f32, avg_pool_grad_f32, )
+AVG_POOL_GRAD(f64, avg_pool_grad_f64, SMALL)
+
+/* --- where maxima are ------------------------------------------------------------- */
+
+/* The number of the first element of the image (or batch) that is y, or -1. */
+#define ARGMAX(T, name)                                                                \
+    static void lines_##name(u32 begin, u32 end, void *ctx) {                          \
+        const Task *s = ctx;                                                           \
+        const Axis *a = s->w->axes[0];                                                 \
+        u32 c = (u32)s->w->in, size = (u32)(a[0].size * a[1].size * a[2].size) * c;    \
+        for (u32 i = begin; i < end; i++) {                                            \
+            EACH_WINDOW(i, a, span, number) {                                          \
+                u32 at = number * c, less = s->by_batch ? 0 : span.image * size;       \
+                i32 *to = (i32 *)s->to + at;                                           \
+                const T *x = s->x, *y = (const T *)s->y + at;                          \
+                for (u32 j = 0; j < c; j++) {                                          \
+                    to[j] = -1;                                                        \
+                    EACH_TAP(&span, a, e)                                              \
+                    if (to[j] < 0 && x[(u32)e * c + j] == y[j])                        \
+                        to[j] = (i32)((u32)e * c + j - less);                          \
+                }                                                                      \
+            }                                                                          \
+        }                                                                              \
+    }                                                                                  \
+    EXPORT(#name)                                                                      \
+    void name(const Windows *w, const T *x, const T *y, i32 *indices, u32 by_batch) {  \
+        run(lines_##name,                                                              \
+            &(Task){.w = w, .x = x, .y = y, .to = indices, .by_batch = by_batch});     \
+    }
+
+ARGMAX(f32, pool_argmax_f32)
+ARGMAX(f64, pool_argmax_f64)

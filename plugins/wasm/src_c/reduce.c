@@ -1,0 +1,228 @@
+/* Reductions of [outer, n, inner] to [outer, parts, inner]: a part is `chunk` of the n
+   rows. Python calls again until there is one part.
+
+   Map: folds (sum, prod, max, min; a mean is a sum with a divisor); places of extremes.
+
+   A fold keeps a line of results, which loops over vectors work on; of short rows it
+   takes as many side by side as fit. Sums of float32 are added up in float32 over ROWS
+   rows only, and those sums in float64. */
+#include "plugrad.h"
+
+enum { LINE = 128, ROWS = 32, GRAIN = 65536 };
+
+typedef struct {
+    const void *x;
+    void *y;
+    u32 n, inner, chunk, parts, columns;
+    f64 divisor;
+} Fold;
+
+typedef struct {
+    u32 rows, wide, width, step, m, from, to;
+} Part;
+
+/* The rows of an item, which is one of the parts, and of its LINEs of columns. */
+static Part part_of(const Fold *f, u32 item) {
+    u32 column = item % f->columns * LINE, part = item / f->columns, inner = f->inner;
+    u32 first = part % f->parts * f->chunk, rows = MIN(f->chunk, f->n - first);
+    u32 m = MIN(inner - column, LINE);
+    u32 wide = f->columns > 1 ? 1 : MIN(LINE / inner, rows);
+    u32 from = (part / f->parts * f->n + first) * inner + column;
+    u32 step = f->columns > 1 ? inner : wide * inner;
+    return (Part){rows, wide, wide * m, step, m, from, part * inner + column};
+}
+
+static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
+    f.parts = CEIL_DIV(f.n, f.chunk), f.columns = CEIL_DIV(f.inner, LINE);
+    INSIDE(f.x, (u64)outer * f.n * f.inner * size);
+    u32 work = MIN(f.chunk, f.n) * MIN(f.inner, LINE);
+    parallel_for(piece, &f, outer * f.parts * f.columns, MAX(1, GRAIN / work));
+}
+
+/* P is the type of a line, A that of all lines. Short rows go four at a time. */
+#define FOLD(NAME, T, P, A, STEP, HOW)                                                   \
+    static void NAME##_short(const Fold *f, u32 row, u32 end) {                          \
+        u32 n = f->n, i;                                                                 \
+        const T *x = (const T *)f->x + row * n;                                          \
+        T *y = f->y;                                                                     \
+        INSIDE(x, (u64)(end - row) * n * sizeof(T));                                     \
+        INSIDE(y + row, (u64)(end - row) * sizeof(T));                                   \
+        for (; row < end; row += 4, x += 4 * n) {                                        \
+            u32 b = row + 1 < end ? n : 0, c = row + 2 < end ? 2 * n : 0;                \
+            u32 d = row + 3 < end ? 3 * n : 0;                                           \
+            A p = x[0], q = x[b], r = x[c], s = x[d];                                    \
+            SMALL for (i = 1; i < n; i++) {                                              \
+                p = STEP(p, x[i]), q = STEP(q, x[b + i]);                                \
+                r = STEP(r, x[c + i]), s = STEP(s, x[d + i]);                            \
+            }                                                                            \
+            if (d) y[row + 3] = (T)END_##T(s);                                           \
+            if (c) y[row + 2] = (T)END_##T(r);                                           \
+            if (b) y[row + 1] = (T)END_##T(q);                                           \
+            y[row] = (T)END_##T(p);                                                      \
+        }                                                                                \
+    }                                                                                    \
+    static void NAME##_piece(u32 item, u32 end, void *ctx) {                             \
+        const Fold *f = ctx;                                                             \
+        if (f->inner == 1 && f->n <= ROWS) {                                             \
+            NAME##_short(f, item, end);                                                  \
+            return;                                                                      \
+        }                                                                                \
+        for (; item < end; item++) {                                                     \
+            P line[LINE];                                                                \
+            A all[LINE];                                                                 \
+            Part p = part_of(f, item);                                                   \
+            const T *x = (const T *)f->x + p.from;                                       \
+            T *y = (T *)f->y + p.to;                                                     \
+            INSIDE(x, ((u64)(p.rows - 1) * f->inner + p.m) * sizeof(T));                 \
+            INSIDE(y, p.m * sizeof(T));                                                  \
+            HOW for (u32 j = 0; j < p.width; j++) all[j] = x[j];                         \
+            x += p.step;                                                                 \
+            for (u32 lines = p.rows / p.wide - 1, some; lines; lines -= some) {          \
+                some = MIN(lines, ROWS);                                                 \
+                HOW for (u32 j = 0; j < p.width; j++) line[j] = x[j];                    \
+                for (u32 i = 1; x += p.step, i < some; i++)                              \
+                    HOW for (u32 j = 0; j < p.width; j++) line[j] = STEP(line[j], x[j]); \
+                HOW for (u32 j = 0; j < p.width; j++) all[j] = STEP(all[j], line[j]);    \
+            }                                                                            \
+            u32 rest = p.rows % p.wide * p.m;                                            \
+            HOW for (u32 j = 0; j < rest; j++) all[j] = STEP(all[j], x[j]);              \
+            for (u32 half; (half = p.wide / 2); p.wide -= half) {                        \
+                const A *other = all + (p.wide - half) * p.m;                            \
+                HOW for (u32 j = 0; j < half * p.m; j++) all[j] = STEP(all[j], other[j]); \
+            }                                                                            \
+            SMALL for (u32 j = 0; j < p.m; j++) y[j] = (T)END_##T(all[j]);               \
+        }                                                                                \
+    }                                                                                    \
+    EXPORT(#NAME) void NAME(const T *x, T *y, u32 outer, u32 n, u32 inner, u32 chunk,    \
+                            f64 divisor) {                                               \
+        run(NAME##_piece, (Fold){x, y, n, inner, chunk, 0, 0, divisor}, outer, sizeof(T)); \
+    }
+
+/* The same without lines: a fifth of the code. */
+#define FOLD_SMALL(NAME, T, A, STEP)                                                     \
+    static void NAME##_piece(u32 item, u32 end, void *ctx) {                             \
+        const Fold *f = ctx;                                                             \
+        for (; item < end; item++) {                                                     \
+            Part p = part_of(f, item);                                                   \
+            const T *x = (const T *)f->x + p.from;                                       \
+            T *y = (T *)f->y + p.to;                                                     \
+            INSIDE(x, ((u64)(p.rows - 1) * f->inner + p.m) * sizeof(T));                 \
+            INSIDE(y, p.m * sizeof(T));                                                  \
+            A all = x[0];                                                                \
+            SMALL for (u32 j = 0; j < p.m; j++) y[j] = x[j];                             \
+            if (f->inner == 1) {                                                         \
+                SMALL for (u32 i = 1; i < p.rows; i++) all = STEP(all, x[i]);            \
+                y[0] = (T)all;                                                           \
+                continue;                                                                \
+            }                                                                            \
+            for (u32 i = 1; x += f->inner, i < p.rows; i++)                              \
+                SMALL for (u32 j = 0; j < p.m; j++) y[j] = (T)STEP((A)y[j], x[j]);       \
+        }                                                                                \
+    }                                                                                    \
+    EXPORT(#NAME) void NAME(const T *x, T *y, u32 outer, u32 n, u32 inner, u32 chunk,    \
+                            f64 divisor) {                                               \
+        run(NAME##_piece, (Fold){x, y, n, inner, chunk, 0, 0, divisor}, outer, sizeof(T)); \
+    }
+
+#define END_f32(a) (a) / f->divisor
+#define END_f64(a) (a) / f->divisor
+#define END_i32(a) (a)
+#define END_u8(a) (a)
+
+#define PLUS(p, q) ((p) + (q))
+#define TIMES(p, q) ((p) * (q))
+/* NaN wins. */
+#define LARGER(p, q) ((((q) > (p)) | ((q) != (q))) ? (q) : (p))
+#define SMALLER(p, q) ((((q) < (p)) | ((q) != (q))) ? (q) : (p))
+
+FOLD(sum_f32, f32, f32, f64, PLUS, )
+FOLD(sum_f64, f64, f64, f64, PLUS, )
+FOLD(sum_i32, i32, u32, u32, PLUS, )
+FOLD_SMALL(sum_i64, i64, u64, PLUS)
+FOLD(prod_f32, f32, f64, f64, TIMES, )
+FOLD_SMALL(prod_f64, f64, f64, TIMES)
+FOLD_SMALL(prod_i32, i32, u32, TIMES)
+FOLD_SMALL(prod_i64, i64, u64, TIMES)
+FOLD(max_of_f32, f32, f32, f32, LARGER, )
+FOLD(min_of_f32, f32, f32, f32, SMALLER, )
+FOLD_SMALL(max_of_f64, f64, f64, LARGER)
+FOLD_SMALL(min_of_f64, f64, f64, SMALLER)
+FOLD(max_of_i32, i32, i32, i32, LARGER, )
+FOLD(min_of_i32, i32, i32, i32, SMALLER, )
+FOLD_SMALL(max_of_i64, i64, i64, LARGER)
+FOLD_SMALL(min_of_i64, i64, i64, SMALLER)
+FOLD(max_of_b8, u8, u8, u8, LARGER, )
+FOLD(min_of_b8, u8, u8, u8, SMALLER, )
+
+/* --- places ---------------------------------------------------------------------- */
+
+/* Whether q comes before p, which was found earlier; NaN is passed over. */
+#define MORE(q, p) (!((q) <= (p)) & ((q) == (q)))
+#define LESS(q, p) (!((q) >= (p)) & ((q) == (q)))
+
+enum { AHEAD = 16, POLL = 1024 };
+
+/* Whether one of AHEAD elements comes before `best`, a number, or may do so. */
+#define LOOK(NAME, T, SPLAT, IS)                                                         \
+    INLINE bool NAME(const T *x, T best) {                                               \
+        v128_t all = SPLAT(best), found = IS(LOAD(x), all);                              \
+        for (u32 j = 4; j < AHEAD; j += 4)                                               \
+            found = wasm_v128_or(found, IS(LOAD(x + j), all));                           \
+        return wasm_v128_any_true(found);                                                \
+    }
+LOOK(look_argmax_f32, f32, wasm_f32x4_splat, wasm_f32x4_gt)
+LOOK(look_argmin_f32, f32, wasm_f32x4_splat, wasm_f32x4_lt)
+LOOK(look_argmax_i32, i32, wasm_i32x4_splat, wasm_i32x4_gt)
+LOOK(look_argmin_i32, i32, wasm_i32x4_splat, wasm_i32x4_lt)
+#define AT_ONCE(x, best) true
+
+#define PLACE(NAME, T, BEATS, LOOK, HOW)                                                 \
+    static i32 NAME##_row(const T *x, u32 n) {                                           \
+        T best = x[0];                                                                   \
+        u32 at = 0;                                                                      \
+        for (u32 i = 0; i < n;) {                                                        \
+            u32 end = MIN(n, i + AHEAD);                                                 \
+            if (best != best || end < i + AHEAD || LOOK(x + i, best)) {                  \
+                SMALL for (; i < end; i++)                                               \
+                    if (BEATS(x[i], best)) best = x[i], at = i;                          \
+            }                                                                            \
+            i = end;                                                                     \
+            if (i % (POLL * AHEAD) == 0) poll_cancel();                                  \
+        }                                                                                \
+        return (i32)at;                                                                  \
+    }                                                                                    \
+    static void NAME##_piece(u32 item, u32 end, void *ctx) {                             \
+        const Fold *f = ctx;                                                             \
+        for (; item < end; item++) {                                                     \
+            T best[LINE];                                                                \
+            Part p = part_of(f, item);                                                   \
+            const T *x = (const T *)f->x + p.from;                                       \
+            i32 *y = (i32 *)f->y + p.to;                                                 \
+            INSIDE(x, ((u64)(f->n - 1) * f->inner + p.m) * sizeof(T));                   \
+            INSIDE(y, p.m * sizeof(i32));                                                \
+            if (f->inner == 1) {                                                         \
+                *y = NAME##_row(x, f->n);                                                \
+                continue;                                                                \
+            }                                                                            \
+            SMALL for (u32 j = 0; j < p.m; j++) best[j] = x[j], y[j] = 0;                \
+            for (u32 i = 1; i < f->n; i++) {                                             \
+                x += f->inner;                                                           \
+                HOW for (u32 j = 0; j < p.m; j++) {                                      \
+                    bool better = BEATS(x[j], best[j]);                                  \
+                    best[j] = better ? x[j] : best[j];                                   \
+                    y[j] = better ? (i32)i : y[j];                                       \
+                }                                                                        \
+                if (i % POLL == 0) poll_cancel();                                        \
+            }                                                                            \
+        }                                                                                \
+    }                                                                                    \
+    EXPORT(#NAME) void NAME(const T *x, i32 *y, u32 outer, u32 n, u32 inner) {           \
+        run(NAME##_piece, (Fold){x, y, n, inner, n, 0, 0, 0}, outer, sizeof(T));         \
+    }
+#define PLACES(T, MAX, MIN, HOW)                                                         \
+    PLACE(argmax_##T, T, MORE, MAX, HOW)                                                 \
+    PLACE(argmin_##T, T, LESS, MIN, HOW)
+PLACES(f32, look_argmax_f32, look_argmin_f32, )
+PLACES(i32, look_argmax_i32, look_argmin_i32, )
+PLACES(f64, AT_ONCE, AT_ONCE, SMALL)
+PLACES(i64, AT_ONCE, AT_ONCE, SMALL)

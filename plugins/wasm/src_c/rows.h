@@ -1,0 +1,31 @@
+/* Copying rows, which are bytes here. */
+#pragma once
+#include "plugrad.h"
+
+/* Short pieces are copied faster so than by memcpy, which is a call of the host. */
+INLINE void copy(u8 *restrict y, const u8 *restrict x, u32 n) {
+    INSIDE(x, n);
+    INSIDE(y, n);
+    if (n >= 1024) {
+        memcpy(y, x, n);
+        return;
+    }
+    for (; n >= 16; n -= 16, x += 16, y += 16) STORE(y, LOAD(x));
+    SMALL for (; n >= 4; n -= 4, x += 4, y += 4) memcpy(y, x, 4);
+    SMALL for (; n; n--) *y++ = *x++;
+}
+
+/* Calls DO(width) with a constant for the sizes of elements and of a pixel's three. */
+#define BY_WIDTH(width, DO)                                                              \
+    switch (width) {                                                                     \
+    case 1: DO(1); break;                                                                \
+    case 2: DO(2); break;                                                                \
+    case 4: DO(4); break;                                                                \
+    case 8: DO(8); break;                                                                \
+    case 12: DO(12); break;                                                              \
+    case 16: DO(16); break;                                                              \
+    default: DO(width);                                                                  \
+    }
+#define COPY(y, x, n)                                                                    \
+    (__builtin_constant_p(n) ? (void)memcpy(y, x, n)                                     \
+                             : copy((u8 *)(y), (const u8 *)(x), n))

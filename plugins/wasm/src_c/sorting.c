@@ -1,0 +1,243 @@
+/* The k first rows of an order: by keys, integers that rise as elements fall, with NaN
+   first of all. Of 32 bits, a key and the place are one number of 64: all different.
+
+   Map: keys; order; selection; rows; and all values without their places. */
+#include "plugrad.h"
+
+enum { FEW = 32, SHORT = 48, DIGITS = 256 };
+
+/* --- keys ------------------------------------------------------------------------ */
+
+INLINE u32 key_i32(i32 x) { return ~((u32)x ^ 0x80000000u); }
+INLINE u64 key_i64(i64 x) { return ~((u64)x ^ 0x8000000000000000u); }
+/* Bits of floating numbers rise as integers do, from 0 in both directions. */
+INLINE u32 key_f32(f32 x) {
+    union { f32 x; i32 bits; } u = {x + 0}; /* -0 equals 0 */
+    return x != x ? 0 : key_i32(u.bits ^ (u.bits >> 31 & INT32_MAX));
+}
+INLINE u64 key_f64(f64 x) {
+    union { f64 x; i64 bits; } u = {x + 0};
+    return x != x ? 0 : key_i64(u.bits ^ (u.bits >> 63 & INT64_MAX));
+}
+
+/* --- order ----------------------------------------------------------------------- */
+
+static void insertion_sort(u64 *p, u32 n) {
+    for (u32 i = 1; i < n; i++) {
+        u64 one = p[i];
+        u32 j = i;
+        for (; j && p[j - 1] > one; j--) p[j] = p[j - 1];
+        p[j] = one;
+    }
+}
+
+/* By bytes `first` to `last`, the lowest being 0; `room` is as long as p. Stable. */
+static void radix_sort(u64 *p, u64 *room, u32 n, u32 first, u32 last) {
+    u64 *from = p, *to = room;
+    for (u32 byte = first; byte <= last; byte++) {
+        u32 start[DIGITS] = {0}, shift = byte * 8;
+        for (u32 i = 0; i < n; i++) start[from[i] >> shift & 255]++;
+        if (start[from[0] >> shift & 255] == n) continue; /* all equal */
+        for (u32 d = 0, sum = 0; d < DIGITS; d++) {
+            u32 count = start[d];
+            start[d] = sum, sum += count;
+        }
+        for (u32 i = 0; i < n; i++) to[start[from[i] >> shift & 255]++] = from[i];
+        u64 *t = from;
+        from = to, to = t;
+        poll_cancel();
+    }
+    if (from != p) memcpy(p, from, n * sizeof(u64));
+}
+
+static void sort_pairs(u64 *p, u64 *room, u32 n) {
+    if (n <= SHORT)
+        insertion_sort(p, n);
+    else
+        radix_sort(p, room, n, 4, 7); /* places are in order already */
+}
+
+/* --- selection ------------------------------------------------------------------- */
+
+/* Keeps the k least of the n pairs, in the order in which they stand. */
+static void select_pairs(u64 *p, u32 n, u32 k) {
+    u64 limit = 0; /* the greatest of the k, digit by digit */
+    u32 left = k;
+    for (i32 shift = 56; shift >= 0; shift -= 8) {
+        u32 count[DIGITS] = {0}, d = 0;
+        u64 known = shift == 56 ? 0 : ~0ull << (shift + 8);
+        for (u32 i = 0; i < n; i++)
+            if (((p[i] ^ limit) & known) == 0) count[p[i] >> shift & 255]++;
+        for (; left > count[d]; d++) left -= count[d];
+        limit |= (u64)d << shift;
+        if (left == count[d]) { /* all of them */
+            limit |= ((u64)1 << shift) - 1;
+            break;
+        }
+    }
+    for (u32 i = 0, j = 0; i < n; i++) {
+        p[j] = p[i];
+        j += p[i] <= limit;
+        if (j == k) break;
+    }
+    poll_cancel();
+}
+
+/* --- rows ------------------------------------------------------------------------ */
+
+typedef struct {
+    const void *x;
+    void *values;
+    i32 *places;
+    u64 *room;
+    u32 n, k;
+    bool sorted, few;
+} Task;
+
+/* Workspace is for each row if there are few, else for each thread. */
+#define PLACE_OF(t, row) ((t)->few ? (row) : thread_id())
+
+#define LEAST(KEY)                                                                       \
+    /* The k least in order, one after the other: fast for small k, else too slow. */    \
+    u32 have = 0;                                                                        \
+    for (u32 i = 0; i < n; i++) {                                                        \
+        u64 one = (u64)KEY(x[i]) << 32 | i;                                              \
+        if (have == k && one > p[k - 1]) continue;                                       \
+        u32 j = have < k ? have++ : k - 1;                                               \
+        for (; j && p[j - 1] > one; j--) p[j] = p[j - 1];                                \
+        p[j] = one;                                                                      \
+    }
+
+#define SPREAD                                                                           \
+    for (u32 j = 0; j < k; j++) {                                                        \
+        u32 place = (u32)p[j];                                                           \
+        places[j] = (i32)place, values[j] = x[place];                                    \
+    }
+
+#define ROW(T)                                                                           \
+    const Task *t = ctx;                                                                 \
+    u32 n = t->n, k = t->k;                                                              \
+    u64 *p = t->room + (u64)PLACE_OF(t, row) * 2 * n, *room = p + n;                     \
+    const T *x = (const T *)t->x + row * n;                                              \
+    T *values = (T *)t->values + row * k;                                                \
+    i32 *places = t->places + row * k;                                                   \
+    INSIDE(p, (u64)n * 2 * sizeof(u64));                                                 \
+    INSIDE(x, (u64)n * sizeof(T));                                                       \
+    INSIDE(values, (u64)k * sizeof(T));                                                  \
+    INSIDE(places, (u64)k * sizeof(i32));
+
+static void by_place(u64 *p, u32 few) {
+    for (u32 i = 0; i < few; i++) p[i] = (u32)p[i];
+    insertion_sort(p, few);
+}
+
+#define TOP_K_EXPORT(T)                                                                  \
+    EXPORT("top_k_" #T)                                                                  \
+    void top_k_##T(const T *x, T *values, i32 *places, u64 *room, u32 rows, u32 n,       \
+                   u32 k, u32 sorted, u32 few) {                                         \
+        Task t = {x, values, places, room, n, k, sorted, few};                           \
+        parallel_for(rows_##T, &t, rows, MAX(1, 8192 / n));                              \
+    }
+
+#define TOP_K(T)                                                                         \
+    static void rows_##T(u32 row, u32 end, void *ctx) {                                  \
+        for (; row < end; row++) {                                                       \
+            ROW(T)                                                                       \
+            if (k <= FEW && k < n) {                                                     \
+                LEAST(key_##T)                                                           \
+                if (!t->sorted) by_place(p, k);                                          \
+            } else {                                                                     \
+                for (u32 i = 0; i < n; i++) p[i] = (u64)key_##T(x[i]) << 32 | i;         \
+                if (k < n) select_pairs(p, n, k);                                        \
+                if (t->sorted) sort_pairs(p, room, k);                                   \
+            }                                                                            \
+            SPREAD                                                                       \
+        }                                                                                \
+    }                                                                                    \
+    TOP_K_EXPORT(T)
+TOP_K(f32)
+TOP_K(i32)
+
+/* Of 64 bits: sorted by the lower half of the key, and then by the upper one. */
+#define TOP_K_64(T)                                                                      \
+    static void rows_##T(u32 row, u32 end, void *ctx) {                                  \
+        for (; row < end; row++) {                                                       \
+            ROW(T)                                                                       \
+            for (u32 i = 0; i < n; i++) p[i] = key_##T(x[i]) << 32 | i;                  \
+            radix_sort(p, room, n, 4, 7);                                                \
+            for (u32 i = 0; i < n; i++)                                                  \
+                p[i] = key_##T(x[(u32)p[i]]) >> 32 << 32 | (u32)p[i];                    \
+            radix_sort(p, room, n, 4, 7);                                                \
+            if (!t->sorted) radix_sort(p, room, k, 0, 3);                                \
+            SPREAD                                                                       \
+        }                                                                                \
+    }                                                                                    \
+    TOP_K_EXPORT(T)
+TOP_K_64(f64)
+TOP_K_64(i64)
+
+/* --- values alone ---------------------------------------------------------------- */
+
+/* Keys rise here. -0 comes before 0, and all NaN are one. */
+INLINE u32 rise_i32(i32 x) { return (u32)x ^ 0x80000000u; }
+INLINE i32 back_i32(u32 key) { return (i32)(key ^ 0x80000000u); }
+INLINE u32 rise_f32(f32 x) {
+    union { f32 x; u32 bits; } u = {x};
+    return x != x ? UINT32_MAX : u.bits >> 31 ? ~u.bits : u.bits | 0x80000000u;
+}
+INLINE f32 back_f32(u32 key) {
+    union { u32 bits; f32 x; } u = {key >> 31 ? key ^ 0x80000000u : ~key};
+    return u.x;
+}
+
+enum { WIDEST = 11 };
+
+/* Digits are short where there are few numbers. Returns where they end up in order. */
+static u32 *sort_keys(u32 *from, u32 *to, u32 n) {
+    u32 bits = n < 8192 ? 8 : WIDEST, digits = 1u << bits, passes = CEIL_DIV(32, bits);
+    u32 starts[4][1 << WIDEST];
+    for (u32 k = 0; k < passes; k++) memset(starts[k], 0, digits * sizeof(u32));
+    for (u32 i = 0; i < n; i++)
+        for (u32 k = 0; k < passes; k++) starts[k][from[i] >> k * bits & (digits - 1)]++;
+    for (u32 k = 0; k < passes; k++) {
+        u32 *start = starts[k], shift = k * bits;
+        if (start[from[0] >> shift & (digits - 1)] == n) continue; /* all equal */
+        for (u32 d = 0, sum = 0; d < digits; d++) {
+            u32 count = start[d];
+            start[d] = sum, sum += count;
+        }
+        for (u32 i = 0; i < n; i++) to[start[from[i] >> shift & (digits - 1)]++] = from[i];
+        u32 *t = from;
+        from = to, to = t;
+        poll_cancel();
+    }
+    return from;
+}
+
+#define SORT(T)                                                                          \
+    static void sorted_##T(u32 row, u32 end, void *ctx) {                                \
+        const Task *t = ctx;                                                             \
+        u32 n = t->n;                                                                    \
+        for (; row < end; row++) {                                                       \
+            u32 *room = (u32 *)t->room + (u64)PLACE_OF(t, row) * 2 * n;                  \
+            INSIDE(room, (u64)n * 2 * sizeof(u32));                                      \
+            const T *x = (const T *)t->x + row * n;                                      \
+            T *y = (T *)t->values + row * n;                                             \
+            INSIDE(x, (u64)n * sizeof(T));                                               \
+            INSIDE(y, (u64)n * sizeof(T));                                               \
+            for (u32 i = 0; i < n; i++) room[i] = rise_##T(x[i]);                        \
+            const u32 *p = sort_keys(room, room + n, n);                                 \
+            if (t->sorted)                                                               \
+                for (u32 i = 0; i < n; i++) y[i] = back_##T(p[n - 1 - i]);               \
+            else                                                                         \
+                for (u32 i = 0; i < n; i++) y[i] = back_##T(p[i]);                       \
+        }                                                                                \
+    }                                                                                    \
+    EXPORT("sort_" #T)                                                                   \
+    void sort_##T(const T *x, T *y, u32 *room, u32 rows, u32 n, u32 descending,          \
+                  u32 few) {                                                             \
+        Task t = {x, y, 0, (u64 *)room, n, n, descending, few};                          \
+        parallel_for(sorted_##T, &t, rows, MAX(1, 8192 / n));                            \
+    }
+SORT(f32)
+SORT(i32)

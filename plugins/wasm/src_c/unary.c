@@ -1,0 +1,64 @@
+/* Functions of one element. float64 goes by the C library, and so do the functions of
+   float32 that nobody is in a hurry for. */
+#include "elementwise.h"
+#include "mathematics.h"
+
+UNARY4(exp_f32, exp4)
+UNARY4(expm1_f32, expm1_4)
+UNARY4(log_f32, log4)
+UNARY4(log1p_f32, log1p_4)
+UNARY4(tanh_f32, tanh4)
+UNARY4(sigmoid_f32, sigmoid4)
+UNARY4(softplus_f32, softplus4)
+UNARY4(erf_f32, erf4)
+TURN(sin4, sin, 0)
+TURN(cos4, cos, 1)
+UNARY4(sin_f32, sin4)
+UNARY4(cos_f32, cos4)
+UNARY4(sqrt_f32, wasm_f32x4_sqrt)
+
+#define LIBRARY(X)                                                                       \
+    X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(atanh)
+#define BY_DOUBLE(NAME) UNARY_SMALL(NAME##_f32, f32, f32, SLOW, (f32)NAME(a))
+#define DOUBLE(NAME) UNARY_SMALL(NAME##_f64, f64, f64, SLOW, NAME(a))
+LIBRARY(BY_DOUBLE)
+LIBRARY(DOUBLE)
+UNARY_SMALL(acosh_f32, f32, f32, SLOW, a < 1 ? NAN : (f32)acosh(a))
+UNARY_SMALL(acosh_f64, f64, f64, SLOW, a < 1 ? NAN : acosh(a))
+DOUBLE(sin)
+DOUBLE(cos)
+DOUBLE(exp)
+DOUBLE(expm1)
+DOUBLE(log)
+DOUBLE(log1p)
+DOUBLE(tanh)
+DOUBLE(erf)
+UNARY_SMALL(sigmoid_f64, f64, f64, SLOW, a < 0 ? exp(a) / (1 + exp(a)) : 1 / (1 + exp(-a)))
+UNARY_SMALL(softplus_f64, f64, f64, SLOW, a != a ? a : (a > 0 ? a : 0) + log1p(exp(-fabs(a))))
+
+#define FLOATING(UNARY, T, F)                                                            \
+    UNARY(floor_##T, T, T, GRAIN, __builtin_floor##F(a))                                 \
+    UNARY(ceil_##T, T, T, GRAIN, __builtin_ceil##F(a))                                   \
+    UNARY(round_##T, T, T, GRAIN, __builtin_rint##F(a))                                  \
+    UNARY(rsqrt_##T, T, T, GRAIN, 1 / __builtin_sqrt##F(a))                              \
+    UNARY(reciprocal_##T, T, T, GRAIN, 1 / a)                                            \
+    UNARY(neg_##T, T, T, GRAIN, -a)                                                      \
+    UNARY(square_##T, T, T, GRAIN, (a * a))                                              \
+    UNARY(abs_##T, T, T, GRAIN, __builtin_fabs##F(a))                                    \
+    UNARY_SMALL(sign_##T, T, T, GRAIN, a != a ? a : (T)((a > 0) - (a < 0)))              \
+    UNARY_SMALL(isnan_##T, T, u8, GRAIN, a != a)                                         \
+    UNARY_SMALL(isinf_##T, T, u8, GRAIN, __builtin_fabs##F(a) == (T)INFINITY)            \
+    UNARY_SMALL(isfinite_##T, T, u8, GRAIN, __builtin_fabs##F(a) < (T)INFINITY)
+FLOATING(UNARY, f32, f)
+FLOATING(UNARY_SMALL, f64, )
+UNARY_SMALL(sqrt_f64, f64, f64, GRAIN, __builtin_sqrt(a))
+
+#define SIGNED(T, U)                                                                     \
+    UNARY_SMALL(abs_##T, T, T, GRAIN, (T)(a < 0 ? -(U)a : (U)a))                         \
+    UNARY_SMALL(sign_##T, T, T, GRAIN, (T)((a > 0) - (a < 0)))                           \
+    UNARY_SMALL(neg_##T, T, T, GRAIN, (T)(-(U)a))                                        \
+    UNARY_SMALL(square_##T, T, T, GRAIN, (T)((U)a * (U)a))                               \
+    UNARY_SMALL(not_##T, T, T, GRAIN, ~a)
+SIGNED(i32, u32)
+SIGNED(i64, u64)
+UNARY(not_b8, u8, u8, GRAIN, a ^ 1)

@@ -1,0 +1,155 @@
+/* Where windows lie, as kernels of convolution and pooling are told by windows.py. */
+#pragma once
+#include "plugrad.h"
+
+/* Along one axis, window p reads with tap t at p * step + first + t * gap, if that is
+   from 0 to size - 1, and writes at p * stride + start. */
+typedef struct {
+    i32 size, places, step, first;
+    i32 taps, gap;
+    i32 tap, tap_step; /* tap t is number tap + t * tap_step of the filter */
+    i32 out, start, stride;
+} Axis;
+
+/* What is read has shape [batch, *size, in], what is written [batch, *out, out]. To
+   carry cotangents back through windows of stride s, every s-th element of an axis is
+   written by the same taps: a phase. Forward there is one. */
+typedef struct {
+    i32 batch, in, out, groups;
+    i32 window[3];
+    i32 phases;
+    Axis axes[][3];
+} Windows;
+
+#define SHARED static __attribute__((noinline, unused))
+
+INLINE u32 places_of(const Axis *a) {
+    return (u32)a[0].places * (u32)a[1].places * (u32)a[2].places;
+}
+
+INLINE u32 taps_of(const Axis *a) {
+    return (u32)a[0].taps * (u32)a[1].taps * (u32)a[2].taps;
+}
+
+/* In debug builds: whether x and y are in memory as the windows of forward axes, or all
+   phases of the way back, read and write them. */
+INLINE void check_tensors(const Windows *w, const void *x, const void *y, u32 size) {
+    const Axis *a = w->axes[0];
+    u64 n = (u64)w->batch * size, in = n * (u32)w->in, out = n * (u32)w->out;
+    for (u32 d = 0; d < 3; d++) in *= (u32)a[d].size, out *= (u32)a[d].out;
+    (void)in, (void)out;
+    INSIDE(x, in);
+    INSIDE(y, out);
+}
+
+/* Where a window is: the number of its image, and its place along each axis. */
+typedef struct {
+    u32 image;
+    i32 place[3];
+} Place;
+
+SHARED Place place_of(const Axis *a, u32 i) {
+    u32 p2 = i % (u32)a[2].places, rest = i / (u32)a[2].places;
+    u32 p1 = rest % (u32)a[1].places;
+    rest /= (u32)a[1].places;
+    u32 p0 = rest % (u32)a[0].places;
+    return (Place){rest / (u32)a[0].places, {(i32)p0, (i32)p1, (i32)p2}};
+}
+
+/* The number of the element that a place writes, counted without channels. */
+INLINE u32 written(const Axis *a, Place p) {
+    u32 i = p.image;
+    for (u32 d = 0; d < 3; d++) {
+        u32 at = (u32)(a[d].start + p.place[d] * a[d].stride);
+        CHECK(at < (u32)a[d].out, "a window writes beyond the end");
+        i = i * (u32)a[d].out + at;
+    }
+    return i;
+}
+
+/* The number of the element that a place reads with a tap, or -1 outside. */
+INLINE i32 read_by(const Axis *a, Place p, const i32 *tap) {
+    u32 i = p.image;
+    for (u32 d = 0; d < 3; d++) {
+        i32 at = p.place[d] * a[d].step + a[d].first + tap[d] * a[d].gap;
+        if ((u32)at >= (u32)a[d].size) return -1;
+        i = i * (u32)a[d].size + (u32)at;
+    }
+    return (i32)i;
+}
+
+/* The number of a tap in the filter. */
+INLINE u32 tap_of(const Windows *w, const Axis *a, const i32 *tap) {
+    u32 i = 0;
+    for (u32 d = 0; d < 3; d++) {
+        u32 at = (u32)(a[d].tap + tap[d] * a[d].tap_step);
+        CHECK(at < (u32)w->window[d], "a tap is not of the filter");
+        i = i * (u32)w->window[d] + at;
+    }
+    return i;
+}
+
+/* Tap number i of a phase, row by row, and the one after it, if there is one. */
+#define TAP(i, a)                                                                      \
+    {(i32)((i) / (u32)((a)[1].taps * (a)[2].taps)),                                    \
+     (i32)((i) / (u32)(a)[2].taps) % (a)[1].taps, (i32)((i) % (u32)(a)[2].taps)}
+SHARED bool next_tap(i32 *tap, const Axis *a) {
+    for (u32 d = 3; d-- > 0; tap[d] = 0)
+        if (++tap[d] < a[d].taps) return true;
+    return false;
+}
+
+/* Tells which taps of a window lie in the input: those from *first to *last - 1. */
+SHARED void clip(const Axis *a, i32 place, i32 *first, i32 *last) {
+    i32 at = place * a->step + a->first;
+    *first = 0, *last = a->taps;
+    while (*first < *last && (u32)(at + *first * a->gap) >= (u32)a->size) ++*first;
+    while (*first < *last && (u32)(at + (*last - 1) * a->gap) >= (u32)a->size) --*last;
+}
+
+/* What one window sees: its taps from first to last - 1 along each axis. */
+typedef struct {
+    u32 image;
+    i32 at[3], first[3], last[3];
+} Span;
+
+SHARED Span span_of(const Axis *a, Place p) {
+    Span s = {.image = p.image};
+    for (u32 d = 0; d < 3; d++) {
+        s.at[d] = p.place[d] * a[d].step + a[d].first;
+        clip(a + d, p.place[d], s.first + d, s.last + d);
+        CHECK(s.first[d] >= s.last[d] ||
+                  ((u32)(s.at[d] + s.first[d] * a[d].gap) < (u32)a[d].size &&
+                   (u32)(s.at[d] + (s.last[d] - 1) * a[d].gap) < (u32)a[d].size),
+              "a window reads beyond the end");
+    }
+    return s;
+}
+
+/* Moves a span to another place along the last axis. */
+INLINE void slide(Span *s, const Axis *last, i32 place) {
+    i32 at = place * last->step + last->first, end = (last->taps - 1) * last->gap;
+    s->at[2] = at;
+    if ((u32)at < (u32)last->size && (u32)(at + end) < (u32)last->size)
+        s->first[2] = 0, s->last[2] = last->taps;
+    else
+        clip(last, place, s->first + 2, s->last + 2);
+}
+
+INLINE u32 count_of(const Span *s) {
+    u32 n = 1;
+    for (u32 d = 0; d < 3; d++) n *= (u32)(s->last[d] - s->first[d]);
+    return n;
+}
+
+/* Runs the statement for each tap of a span, row by row; `e` is the number of the
+   element that it reads. Gaps are positive. */
+#define EACH_TAP(s, a, e)                                                              \
+    for (i32 t0_ = (s)->first[0]; t0_ < (s)->last[0]; t0_++)                           \
+        for (i32 t1_ = (s)->first[1]; t1_ < (s)->last[1]; t1_++)                       \
+            for (i32 t2_ = (s)->first[2],                                              \
+                     e = (((i32)(s)->image * (a)[0].size + (s)->at[0] +                \
+                           t0_ * (a)[0].gap) * (a)[1].size + (s)->at[1] +              \
+                          t1_ * (a)[1].gap) * (a)[2].size + (s)->at[2] +               \
+                         t2_ * (a)[2].gap;                                             \
+                 t2_ < (s)->last[2]; t2_++, e += (a)[2].gap)

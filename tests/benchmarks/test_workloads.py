@@ -1,0 +1,93 @@
+"""``benchmarks/workloads.py``: it measures, compares what it measures, and says so."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def workloads(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import workloads
+
+    return workloads
+
+
+def start(*arguments):
+    return subprocess.run(
+        [sys.executable, str(FOLDER / "workloads.py"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_quick_run_tells_everything(tmp_path):
+    path = tmp_path / "report.json"
+    arguments = ["--quick", "--only", "add_8,mlp_train", "--backend", "cpu"]
+    done = start(*arguments, "--peers", "numpy", "--json", str(path))
+    assert done.returncode == 0, done.stderr
+    report = json.loads(path.read_text())
+    assert set(report["machine"]) >= {"cpu", "processors", "python", "threads"}
+    assert (report["machine"]["threads"], report["clock"]) == (1, "wall")
+    assert set(report["contestants"]) == {"cpu", "numpy"}
+    assert report["contestants"]["numpy"] == {"numpy": np.__version__}
+    assert set(report["contestants"]["cpu"]) == {"plugrad", "plugrad-cpu", "numpy"}
+    us = report["us"]
+    assert set(us["add_8"]) == {"cpu", "numpy"}
+    assert set(us["mlp_train"]) == {"cpu"}  # NumPy has no gradients
+    assert 0 < us["add_8"]["numpy"] < us["mlp_train"]["cpu"]
+    ratio = us["add_8"]["numpy"] / us["add_8"]["cpu"]
+    assert report["ratios"]["cpu"]["numpy"] == {"add_8": pytest.approx(ratio)}
+    assert report["geometric_means"]["cpu"]["numpy"] == pytest.approx(ratio)
+    assert report["differ"] == report["errors"] == {}
+    assert "numpy/cpu" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("geometric mean")
+
+
+def test_every_workload_has_inputs_and_somebody_who_runs_it(workloads):
+    text = (FOLDER / "peers" / "plugrad_peer.py").read_text()
+    for name, workload in workloads.WORKLOADS.items():
+        assert f'"{name}"' in text, name
+        drawn, again = (workload.inputs(workloads.definitions.Draw()) for _ in "12")
+        assert drawn.keys() == again.keys()
+        for key, x in drawn.items():
+            assert x.dtype in (np.float32, np.int32)
+            np.testing.assert_array_equal(x, again[key])
+
+
+def test_what_is_wrong_does_not_win(workloads):
+    right, wrong = [np.ones(4)], [np.array([1, 1, 1.1, 1])]
+    differing = lambda **results: workloads.differing("exp_1m", results)
+    assert differing(a=right) == {}
+    assert differing(a=right, b=[np.full(4, 1.001)]) == {}
+    assert set(differing(a=right, b=wrong)) == {"a", "b"}
+    assert differing(a=right, b=wrong, c=right) == {"b": pytest.approx(0.1)}
+    assert differing(a=right, b=[np.ones(3)], c=right) == {"b": np.inf}
+    assert differing(a=right, b=[np.full(4, np.nan)], c=right) == {"b": np.inf}
+    moved = {"a": right, "b": [np.full(4, 1.001)], "c": right}
+    assert set(workloads.differing("gather", moved)) == {"b"}
+
+
+def test_who_is_not_there_is_named(workloads, monkeypatch, capsys):
+    missing = [sys.executable, "-c", "import a_library_that_is_not_there"]
+    monkeypatch.setattr(workloads, "command", lambda *_: missing)
+    assert workloads.start([], ["torch"], 1, "python") == []
+    told = capsys.readouterr().err
+    assert "torch is left out: ModuleNotFoundError: No module named 'a_lib" in told
+    assert "`make .venv/.group-bench` installs it" in told
+    with pytest.raises(SystemExit, match="backend 'mine' does not start"):
+        workloads.start(["mine"], [], 1, "python")
+
+
+def test_names_are_checked():
+    for option, what in (("--only", "workload"), ("--peers", "peer")):
+        done = start(option, "ad_8")
+        assert done.returncode == 2
+        assert f"unknown {what} 'ad_8'; there are " in done.stderr

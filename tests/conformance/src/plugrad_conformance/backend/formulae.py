@@ -1,0 +1,304 @@
+"""The primitives in NumPy: what each means, on which dtypes, and how exactly.
+
+``ROWS`` has a row a kernel: the formula, inputs for a shape and a dtype, attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+
+Array = np.ndarray[Any, Any]
+Inputs = tuple[list[Array], dict[str, Any]]
+
+REAL, NUMBERS, ALL, FLOATING = "iuf", "iufc", "biufc", "fc"
+LAYOUTS = ("transposed", "strided", "reversed", "broadcast")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a primitive is.
+
+    Attributes:
+        formula: Arrays and attributes -> the result, in the dtype of the arrays or in a
+            wider one.
+        inputs: A generator, a shape and a dtype -> arrays and attributes.
+        kinds: Those of the dtypes that it is for, as NumPy calls them.
+        ulp: How many units in the last place it may be off; sums get one a summand.
+
+    """
+
+    formula: Callable[..., Any]
+    inputs: Callable[[np.random.Generator, tuple[int, ...], np.dtype[Any]], Inputs]
+    kinds: str = ALL
+    ulp: float = 0.0
+
+
+# --- inputs ----------------------------------------------------------------------
+
+
+def draw(
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    low: float = -9,
+    high: float = 9,
+) -> Array:
+    """Return random numbers; unsigned ones and bool as the dtype has them."""
+    if dtype.kind == "b":
+        return np.asarray(rng.integers(0, 2, shape), dtype)
+    if dtype.kind == "u":
+        low = max(low, 0)
+    x = np.asarray(rng.uniform(low, high, shape))
+    if dtype.kind == "c":
+        return np.asarray(x + 1j * rng.uniform(low, high, shape)).astype(dtype)
+    return x.astype(dtype)
+
+
+def one(low: float = -9, high: float = 9, **attrs: Any) -> Any:
+    """Return a maker of one array in a range."""
+    return lambda rng, shape, dtype: ([draw(rng, shape, dtype, low, high)], attrs)
+
+
+def two(low: float = -9, high: float = 9) -> Any:
+    """Return a maker of two arrays that broadcast, the second in a range."""
+
+    def inputs(rng: Any, shape: Any, dtype: Any) -> Inputs:
+        other = (1, *shape[1:])[-len(shape) :] if shape else ()
+        return [draw(rng, shape, dtype), draw(rng, other, dtype, low, high)], {}
+
+    return inputs
+
+
+def powers(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make bases and exponents with a result in range."""
+    if dtype.kind in "iu":
+        return [draw(rng, shape, dtype, 0, 4), draw(rng, shape, dtype, 0, 4)], {}
+    return [draw(rng, shape, dtype, 0.1, 4), draw(rng, shape, dtype, -3, 3)], {}
+
+
+def matrices(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make two stacks of matrices, the first one transposed."""
+    rows, n = (*shape, 3, 4)[:2]
+    a, b = draw(rng, (2, n, rows), dtype), draw(rng, (1, n, 5), dtype)
+    return [a, b], {"transpose_a": True, "transpose_b": False}
+
+
+def choice(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make a condition and two arrays."""
+    condition = np.asarray(rng.integers(0, 2, shape), bool)
+    return [condition, draw(rng, shape, dtype), draw(rng, shape, dtype)], {}
+
+
+def reduced(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make an array to be reduced along its last axis, which is not empty."""
+    shape = (*shape[:-1], max(shape[-1], 1)) if shape else ()
+    axis = (len(shape) - 1,) if shape else ()
+    return [draw(rng, shape, dtype)], {"axis": axis, "keepdims": False}
+
+
+def filled(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make no array: the attributes say all."""
+    return [], {"shape": shape, "value": dtype.type(1).item(), "dtype": dtype}
+
+
+def several(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make three arrays to be joined along the last axis."""
+    shape = shape or (1,)
+    return [draw(rng, shape, dtype) for _ in range(3)], {"axis": len(shape) - 1}
+
+
+def looked_up(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make a table of six rows, and indices of int32."""
+    indices = np.asarray(rng.integers(0, 6, shape[:1] or (2,)), np.int32)
+    table = draw(rng, (6, *shape[1:]), dtype)
+    return [table, indices], {"axis": 0, "batch_dims": 0}
+
+
+def segments(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make rows and the segments they belong to; one is outside and left out."""
+    x = draw(rng, shape or (1,), dtype)
+    ids = np.asarray(rng.integers(-1, 4, x.shape[:1]), np.int32)
+    return [x, ids], {"num_segments": 5}
+
+
+def sorted_(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make an array without equal elements in its rows."""
+    shape = shape or (1,)
+    rows = [rng.permutation(shape[-1]) for _ in range(int(np.prod(shape[:-1])))]
+    x = np.asarray(rows).reshape(shape).astype(dtype)
+    return [x], {"k": min(3, shape[-1]), "sorted": True}
+
+
+def shaped(attribute: str, make: Callable[[tuple[int, ...]], Any]) -> Any:
+    """Return a maker of one array and of an attribute that follows its shape."""
+    return lambda rng, shape, dtype: (
+        [draw(rng, shape, dtype)],
+        {attribute: make(shape)},
+    )
+
+
+def padded(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make an array and the widths of its frame."""
+    paddings = tuple((i % 2, 2) for i in range(len(shape)))
+    value = dtype.type(1).item()
+    return [draw(rng, shape, dtype)], {"paddings": paddings, "constant_values": value}
+
+
+def strided(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make an array of which every second element is taken, backwards on one axis."""
+    steps = tuple(-2 if i == 0 else 2 for i in range(len(shape)))
+    size = tuple((n + 1) // 2 for n in shape)
+    begin = tuple(max(n - 1, 0) if i == 0 else 0 for i, n in enumerate(shape))
+    attrs = {"begin": begin, "size": size, "strides": steps}
+    return [draw(rng, shape, dtype)], attrs
+
+
+def pair(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make a real and an imaginary part."""
+    return [draw(rng, shape, dtype), draw(rng, shape, dtype)], {}
+
+
+# --- formulae --------------------------------------------------------------------
+
+
+def total(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    """Return the sum, in the dtype of ``x`` or in a wider one."""
+    wide = {"f": np.float64, "c": np.complex128}.get(x.dtype.kind, x.dtype)
+    return np.asarray(np.sum(x, axis=axis, dtype=wide, keepdims=keepdims))
+
+
+def product(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Array:
+    """Return the products of matrices."""
+    a = np.swapaxes(a, -1, -2) if transpose_a else a
+    b = np.swapaxes(b, -1, -2) if transpose_b else b
+    return np.asarray(a @ b)
+
+
+def slice_(x: Array, begin: Any, size: Any, strides: Any) -> Array:
+    """Return the elements at ``begin + i * strides``."""
+    at = [b + s * np.arange(n) for b, n, s in zip(begin, size, strides, strict=True)]
+    return x[np.ix_(*at)] if at else x
+
+
+def segment_sum(x: Array, segment_ids: Array, num_segments: int) -> Array:
+    """Return the sums of the rows of each segment."""
+    y = np.zeros((num_segments, *x.shape[1:]), x.dtype)
+    inside = (segment_ids >= 0) & (segment_ids < num_segments)
+    np.add.at(y, segment_ids[inside], x[inside])
+    return y
+
+
+def top_k(x: Array, k: int, sorted: bool) -> tuple[Array, Array]:
+    """Return the largest ``k`` of each row and where they are, of equals the first."""
+    backwards = np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    at = (x.shape[-1] - 1 - backwards)[..., :k]
+    return np.take_along_axis(x, at, -1), at.astype(np.int32)
+
+
+ROWS = {
+    "Add": Row(np.add, two(), NUMBERS, 0.5),
+    "Atan2": Row(np.arctan2, two(), "f", 3),
+    "BatchMatMul": Row(product, matrices, NUMBERS, 8),
+    "BitwiseAnd": Row(np.bitwise_and, two(), "biu"),
+    "BroadcastTo": Row(np.broadcast_to, shaped("shape", lambda s: (2, *s))),
+    "Complex": Row(lambda real, imag: real + 1j * imag, pair, "f"),
+    "Concat": Row(lambda *xs, axis: np.concatenate(xs, axis), several),
+    "Cos": Row(np.cos, one(), FLOATING, 3),
+    "Equal": Row(np.equal, two(0, 3)),
+    "Exp": Row(np.exp, one(), FLOATING, 3),
+    "Expm1": Row(np.expm1, one(-2, 2), "f", 3),
+    "Fill": Row(lambda shape, value, dtype: np.full(shape, value, dtype), filled),
+    "Floor": Row(np.floor, one(), "f"),
+    "FloorDiv": Row(np.floor_divide, two(1, 5), REAL),
+    "GatherV2": Row(lambda x, i, axis, batch_dims: x[i], looked_up),
+    "Imag": Row(np.imag, one(), "c"),
+    "Less": Row(np.less, two(), REAL),
+    "Log": Row(np.log, one(0.1, 50), FLOATING, 3),
+    "Log1p": Row(np.log1p, one(-0.9, 9), "f", 3),
+    "Max": Row(np.max, reduced, REAL),
+    "Maximum": Row(np.maximum, two(), REAL),
+    "Minimum": Row(np.minimum, two(), REAL),
+    "Mod": Row(np.mod, two(1, 5), REAL, 0.5),
+    "Multiply": Row(np.multiply, two(), NUMBERS, 0.5),
+    "PadV2": Row(
+        lambda x, paddings, constant_values: (
+            np.pad(x, paddings, constant_values=constant_values) if paddings else x
+        ),
+        padded,
+    ),
+    "Pow": Row(np.power, powers, NUMBERS, 3),
+    "Real": Row(np.real, one(), "c"),
+    "RealDiv": Row(np.divide, two(1, 5), FLOATING, 0.5),
+    "Reshape": Row(np.reshape, shaped("shape", lambda s: (1, *s[::-1]))),
+    "Select": Row(np.where, choice),
+    "Sin": Row(np.sin, one(), FLOATING, 3),
+    "Sqrt": Row(np.sqrt, one(0, 50), FLOATING, 0.5),
+    "StridedSlice": Row(slice_, strided),
+    "Sub": Row(np.subtract, two(), NUMBERS, 0.5),
+    "Sum": Row(total, reduced, NUMBERS, 8),
+    "Tanh": Row(np.tanh, one(-4, 4), FLOATING, 3),
+    "TopK": Row(top_k, sorted_, REAL),
+    "Transpose": Row(np.transpose, shaped("axes", lambda s: (*range(len(s)),)[::-1])),
+    "UnsortedSegmentSum": Row(segment_sum, segments, NUMBERS, 8),
+}
+
+
+# --- running ---------------------------------------------------------------------
+
+
+def laid_out(x: Array, layout: str) -> tuple[pg.Tensor, Array]:
+    """Return a tensor that its backend may hold as a view, and its values."""
+    if layout == "transposed":
+        return pg.permute_dims(pg.asarray(x.T.copy()), range(x.ndim)[::-1]), x
+    if layout == "strided":
+        wide = np.repeat(x, 2, axis=-1) if x.ndim else x
+        return (pg.asarray(wide)[..., ::2] if x.ndim else pg.asarray(x)), x
+    if layout == "reversed":
+        return pg.flip(pg.asarray(np.flip(x).copy())), x
+    if layout == "broadcast" and x.ndim:
+        x = np.broadcast_to(x[:1], x.shape)
+        return pg.broadcast_to(pg.asarray(x[:1].copy()), x.shape), x
+    return pg.asarray(x), x
+
+
+def listed(found: Any) -> list[Any]:
+    """Return the results of a kernel as a list."""
+    return list(found) if isinstance(found, list | tuple) else [found]
+
+
+def expected(row: Row, arrays: list[Array], attrs: dict[str, Any]) -> list[Array]:
+    """Return what the formula gives, worked out in double precision."""
+    wide = [
+        x.astype(np.float64 if x.dtype.kind == "f" else np.complex128)
+        if x.dtype.kind in "fc" and row.ulp
+        else x
+        for x in arrays
+    ]
+    with np.errstate(all="ignore"):
+        return [np.asarray(y) for y in listed(row.formula(*wide, **attrs))]
+
+
+def assert_near(found: Array, wanted: Array, ulp: float) -> None:
+    """Demand values, within units in the last place of the largest part around."""
+    if found.dtype.kind not in "fc" or not ulp:
+        np.testing.assert_array_equal(found, wanted.astype(found.dtype))
+        return
+    with np.errstate(all="ignore"):
+        near = wanted.astype(found.dtype)
+        scale = np.spacing(np.abs(near))
+        if ulp > 3:  # summands cancel
+            scale = scale.max(initial=0)
+        if near.dtype.kind == "c":  # parts cancel, and the parts of logarithms
+            scale = scale * 8
+        wide = found.astype(np.complex128 if found.dtype.kind == "c" else np.float64)
+        off = np.abs(wide - wanted) > max(ulp, 1.0) * scale
+        off &= ~((found == near) | (np.isnan(found) & np.isnan(near)))
+    assert not off.any(), (
+        f"off by more than {ulp} units in the last place: {found[off][:5]} instead of "
+        f"{near[off][:5]}"
+    )

@@ -1,0 +1,44 @@
+"""Programs in processes of their own, on the backend under test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from ..backends import distribution_of
+
+START = """
+import plugrad as pg
+name = {name!r}
+if name == "primitives":
+    from plugrad_conformance.toy import only_primitives
+    held = only_primitives()
+    held.__enter__()
+pg.set_backend(name)
+"""
+
+
+def program(
+    backend: str, source: str, *, start: str = START, timeout: float = 120, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program whose ``pg`` has ``backend`` active; it must end well, in time."""
+    if backend != "primitives" and not distribution_of(backend)[1]:
+        pytest.skip(f"{backend} is registered in this process alone, not installed")
+    code = start.format(name=backend) + textwrap.dedent(source)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=os.environ | env,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"the program does not end within {timeout:.0f} seconds")
+    assert done.returncode == 0, f"exit {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done

@@ -1,0 +1,115 @@
+"""How values get in and out: every dtype and layout, bit for bit, and as copies."""
+
+from __future__ import annotations
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.plugin import runtime
+
+from .test_primitives import DTYPES
+
+SHAPES = [(), (1,), (5,), (0,), (3, 0, 2), (2, 3, 4), (1, 1, 1, 7)]
+
+
+def values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Return values at the ends of a dtype, and some between."""
+    kind = np.dtype(dtype).kind
+    if kind == "b":
+        ends = np.asarray([True, False])
+    elif kind in "iu":
+        ends = np.asarray([np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 7], dtype)
+    else:
+        ends = np.asarray([np.nan, np.inf, -np.inf, -0.0, 1.5, -2.25], dtype)
+        ends = ends * dtype_of_one(dtype)
+    return np.resize(ends, shape).astype(dtype)
+
+
+def dtype_of_one(dtype: str) -> complex:
+    return 1 - 2j if np.dtype(dtype).kind == "c" else 1
+
+
+def native(x: np.ndarray) -> np.ndarray:
+    """Return an array that is no view of anything and lies in row-major order."""
+    return np.array(x, order="C")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_values_come_back(dtype: str, backend: str) -> None:
+    for shape in SHAPES:
+        x = values(dtype, shape)
+        y = pg.asarray(x)
+        assert y.backend == backend
+        assert (y.shape, y.dtype) == (x.shape, x.dtype)
+        back = y.numpy()
+        assert (back.shape, back.dtype) == (x.shape, x.dtype)
+        assert native(back).tobytes() == native(x).tobytes()
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.T,
+        lambda x: x[::-1, ::2],
+        lambda x: x[:, 1:3],
+        lambda x: np.broadcast_to(x[:1], x.shape),
+        lambda x: np.asfortranarray(x),
+        lambda x: x[0, 0],
+    ],
+    ids=["transposed", "strided", "part", "broadcast", "column-major", "scalar"],
+)
+def test_views_of_numpy_are_read_as_they_are(view, backend: str) -> None:
+    x = view(np.arange(24, dtype=np.float32).reshape(4, 6))
+    np.testing.assert_array_equal(pg.asarray(x).numpy(), x)
+    np.testing.assert_array_equal((pg.asarray(x) + 1).numpy(), x + 1)
+
+
+def test_an_upload_is_a_copy(backend: str) -> None:
+    x = np.arange(6, dtype=np.float32)
+    y = pg.asarray(x)
+    x[:] = -1
+    np.testing.assert_array_equal(y.numpy(), [0, 1, 2, 3, 4, 5])
+
+
+def test_what_is_read_cannot_change_the_tensor(backend: str) -> None:
+    y = pg.asarray(np.arange(6, dtype=np.float32))
+    back = y.numpy()
+    if back.flags.writeable:
+        back[:] = -1
+    np.testing.assert_array_equal(y.numpy(), [0, 1, 2, 3, 4, 5])
+
+
+def test_a_native_array_has_shape_dtype_and_size(backend: str) -> None:
+    arrays = runtime(backend).arrays
+    for dtype in ("float32", "int32", "bool"):
+        x = arrays.upload(np.zeros((2, 3), dtype))
+        assert type(x.shape) is tuple
+        assert [type(n) for n in x.shape] == [int, int]
+        assert isinstance(x.dtype, np.dtype)
+        assert (x.shape, x.dtype) == ((2, 3), np.dtype(dtype))
+        assert arrays.nbytes(x) >= 6 * np.dtype(dtype).itemsize
+
+
+def test_the_dtypes_that_every_backend_has(backend: str) -> None:
+    assert {"bool", "int32", "float32"} <= {*runtime(backend).dtypes}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_another_dtype_is_refused_and_never_cast(dtype: str, backend: str) -> None:
+    if dtype in runtime(backend).dtypes:
+        assert pg.zeros((2,), dtype=dtype).dtype == dtype
+        assert pg.astype(pg.zeros((2,)), dtype).dtype == dtype
+        return
+    with pytest.raises(TypeError, match=f"has no {dtype}"):
+        pg.asarray(np.zeros(2, dtype)).dtype  # noqa: B018
+    with pytest.raises(TypeError, match=f"has no {dtype}"):
+        pg.astype(pg.zeros((2,)), dtype)
+
+
+def test_a_tensor_moves_to_numpy_and_to_others(backend: str) -> None:
+    x = pg.asarray([[1.0, 2.0], [3.0, 4.0]])
+    for other in pg.backends():
+        there = x.to(other)
+        assert there.backend == other
+        np.testing.assert_array_equal(there.to(backend).numpy(), x.numpy())

@@ -1,0 +1,72 @@
+"""The light module is light: what is heavy is imported when the backend opens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import plugrad as pg
+import pytest
+
+from ..backends import distribution_of
+from .processes import program
+
+MODULES = 12  # of its own; what an entry point needs is one or two
+CORE = {"plugrad", "importlib_metadata", "numpy", "pluggy", "zipp"}  # there anyway
+
+MEASURE = """
+import json, sys, time
+import plugrad as pg
+import plugrad.plugin
+before, start = {{*sys.modules}}, time.perf_counter()
+assert {name!r} in pg.backends()
+seconds = time.perf_counter() - start
+print(json.dumps([sorted({{*sys.modules}} - before), seconds]))
+print(json.dumps(sorted(sys.stdlib_module_names)))
+"""
+
+
+def root(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def light_module(backend: str) -> str:
+    distribution, _ = distribution_of(backend)
+    named = [p.module for p in pg.engine().plugins if p.distribution == distribution]
+    return named[0].partition(":")[0]
+
+
+def test_the_entry_point_imports_nothing_heavy(
+    backend: str, record_property: Callable[[str, object], None]
+) -> None:
+    """Its own modules, few of them, and the standard library: no third party."""
+    distribution, version = distribution_of(backend)
+    if not version:
+        pytest.skip(f"{backend} has no entry point")
+    told = program(backend, "", start=MEASURE, PLUGRAD_PLUGINS=distribution)
+    first, second = told.stdout.splitlines()[-2:]
+    (modules, seconds), standard = json.loads(first), {*json.loads(second)}
+    own = [m for m in modules if root(m) == root(light_module(backend))]
+    others = {root(m) for m in modules} - standard - CORE - {*map(root, own)}
+    record_property("plugrad-imports", {"modules": len(modules), "seconds": seconds})
+    assert not others, f"import these in open(): {', '.join(sorted(others))}"
+    assert len(own) <= MODULES, f"import most of these in open(): {', '.join(own)}"
+
+
+def test_importing_plugrad_imports_no_plugin(backend: str) -> None:
+    if not distribution_of(backend)[1]:
+        pytest.skip(f"{backend} has no entry point")
+    start = "import plugrad, sys\n"
+    program(
+        backend, f"assert {light_module(backend)!r} not in sys.modules", start=start
+    )
+
+
+def test_asking_for_its_name_does_not_open_it(backend: str) -> None:
+    if not distribution_of(backend)[1]:
+        pytest.skip(f"{backend} has no entry point")
+    program(
+        backend,
+        "assert name in pg.backends(); assert name not in pg.engine().opened",
+        start="import plugrad as pg\nname = {name!r}\n",
+    )

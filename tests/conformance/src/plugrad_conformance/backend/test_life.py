@@ -1,0 +1,139 @@
+"""The life of a backend: registered and opened once, overlaid, restored, removed."""
+
+from __future__ import annotations
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.plugin import Backend, Kernel, contracts, runtime
+
+from ..backends import distribution_of
+from .processes import program
+
+
+def test_it_opens_once(backend: str) -> None:
+    assert runtime(backend) is runtime(backend)
+    assert pg.get_backend() == backend
+    assert backend in pg.backends()
+
+
+def test_a_second_one_of_its_name_is_refused(backend: str) -> None:
+    before = pg.get_kernels_for_backend(backend)
+    with pytest.raises(ValueError, match="already registered"):
+        pg.register_backend(Backend(backend, open=lambda: runtime("no such backend")))
+    assert pg.get_kernels_for_backend(backend) == before
+    assert pg.exp(pg.zeros((2,))).tolist() == [1.0, 1.0]
+
+
+def test_another_one_of_its_runtime(backend: str) -> None:
+    """Native arrays are asked through the backend, not through a global."""
+    opened = runtime(backend)
+    more = {k: getattr(opened, k) for k in ("dtypes", "host", "host_kernels", "wrap")}
+    twin = type(opened)(arrays=opened.arrays, kernels=opened.kernels, **more)
+    pg.register_backend(Backend("conformance-twin", open=lambda: twin, priority=-99))
+    try:
+        with pg.use_backend("conformance-twin"):
+            assert pg.exp(pg.zeros((2,))).backend == "conformance-twin"
+    finally:
+        pg.remove_backend("conformance-twin")
+    assert pg.exp(pg.zeros((2,))).tolist() == [1.0, 1.0]
+    with pytest.raises(pg.BackendUnavailable):
+        pg.use_backend("conformance-twin")
+
+
+def test_a_kernel_is_overlaid_and_restored(backend: str) -> None:
+    own, x = pg.get_kernel("Exp", backend), pg.asarray([0.0, 1.0])
+    plain = pg.exp(x).tolist()
+    disposed = []
+    pg.register_kernel("Exp", backend, lambda x: x, dispose=lambda: disposed.append(1))
+    try:
+        assert pg.exp(x).tolist() == [0.0, 1.0]
+    finally:
+        pg.unregister_kernel("Exp", backend)
+    assert disposed == [1]
+    assert pg.get_kernel("Exp", backend) is own
+    assert pg.exp(x).tolist() == plain
+
+
+def test_a_kernel_of_somebody_else(backend: str) -> None:
+    """A kernel with a dotted name takes the backend's native arrays, and is gone."""
+    contract = Kernel("conformance.Same", "x", out=lambda x: x)
+    pg.register_kernel(contract, backend, lambda x: x)
+    try:
+        y = pg.run_kernel("conformance.Same", [pg.asarray([1.0, 2.0])], {})
+        assert (y.backend, y.tolist()) == (backend, [1.0, 2.0])
+    finally:
+        pg.unregister_kernel("conformance.Same", backend)
+    with pytest.raises(pg.KernelNotFound, match=r"conformance\.Same"):
+        pg.run_kernel("conformance.Same", [pg.asarray([1.0])], {})
+
+
+def test_a_kernel_that_does_not_fit_changes_nothing(backend: str) -> None:
+    before = pg.get_kernels_for_backend(backend)
+    with pytest.raises(ValueError, match="does not fit"):
+        pg.register_kernel("Add", backend, lambda x: x)
+    with pytest.raises(ValueError, match="unknown kernel 'Ad'"):
+        pg.register_kernel("Ad", backend, lambda a, b: a)
+    assert pg.get_kernels_for_backend(backend) == before
+
+
+def test_an_error_of_a_kernel_leaves_it_usable(backend: str) -> None:
+    def broken(x):
+        raise RuntimeError("no such luck")
+
+    pg.register_kernel("Exp", backend, broken)
+    try:
+        with pytest.raises(RuntimeError, match="no such luck"):
+            pg.exp(pg.zeros((2,)))
+    finally:
+        pg.unregister_kernel("Exp", backend)
+    assert pg.exp(pg.zeros((2,))).tolist() == [1.0, 1.0]
+
+
+def test_it_is_removed(backend: str) -> None:
+    """In a process of its own; what it closes must not be asked again."""
+    told = program(
+        backend,
+        """
+        x = pg.asarray([1.0, 2.0])
+        pg.remove_backend(name)
+        assert name not in pg.backends()
+        try:
+            pg.set_backend(name)
+        except pg.BackendUnavailable as error:
+            print(error)
+        """,
+    )
+    assert backend in told.stdout
+
+
+def test_its_hosts_are_declared(backend: str) -> None:
+    """What runs on the host, all of it or what an implementation declines, is there."""
+    opened = runtime(backend)
+    for kernel in opened.host_kernels:
+        assert kernel in contracts()
+    if opened.host_kernels:
+        assert opened.host is not None, "host_kernels without a host"
+        there = pg.get_kernels_for_backend(opened.host)
+        missing = [kernel for kernel in opened.host_kernels if kernel not in there]
+        assert not missing, f"{opened.host} does not have them either"
+
+
+def test_its_distribution_depends_on_the_host(backend: str) -> None:
+    import importlib.metadata
+    import re
+
+    distribution, version = distribution_of(backend)
+    host = runtime(backend).host
+    if host is None or not version:
+        assert host is None or not version  # nothing to depend on, or not installed
+        return
+    needs = importlib.metadata.requires(distribution) or []
+    names = [re.split(r"[^\w.-]", need)[0].lower().replace("_", "-") for need in needs]
+    assert distribution_of(host)[0] in names
+
+
+def test_results_are_of_the_backend(backend: str) -> None:
+    x = pg.asarray(np.ones((2, 2), np.float32))
+    for y in (x + 1, pg.matmul(x, x), pg.sum(x), pg.softmax(x), pg.grad(pg.sum)(x)):
+        assert y.backend == backend

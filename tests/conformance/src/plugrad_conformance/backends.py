@@ -1,0 +1,70 @@
+"""What can be asked of a backend from outside, by its name."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+import plugrad as pg
+from plugrad.plugin import contracts, runtime
+
+
+@contextlib.contextmanager
+def present(name: str) -> Iterator[None]:
+    """Register "primitives", cpu without its other kernels, if that is the name."""
+    if name == "primitives" and name not in pg.backends():
+        from .toy import only_primitives
+
+        with only_primitives():
+            yield
+    else:
+        yield
+
+
+def distribution_of(name: str) -> tuple[str, str]:
+    """Return the distribution that brings a backend, and its version."""
+    home = _normal(f"plugrad-{name}")
+    plugins = [plugin for plugin in pg.engine().plugins if plugin.usable]
+    for plugin in plugins:
+        if _normal(plugin.distribution) == home:
+            return plugin.distribution, plugin.version
+    for plugin in plugins:
+        if plugin.name == name:
+            return plugin.distribution, plugin.version
+    return "registered by the user", ""
+
+
+def dtypes_of(name: str) -> list[str]:
+    """Return the names of the dtypes that a backend declares."""
+    with present(name):
+        return sorted(runtime(name).dtypes)
+
+
+def ways(name: str) -> dict[str, str]:
+    """Return how a backend runs each kernel of the catalog, by the kernel's name.
+
+    "implemented", "decomposed", "host" or, where there is no way, "missing"; "no dtype"
+    for those of complex numbers where the backend declares none.
+    """
+    with present(name):
+        mine, opened = pg.get_kernels_for_backend(name), runtime(name)
+        complex_ = any(dtype.startswith("complex") for dtype in opened.dtypes)
+        without = () if complex_ else ("Complex", "Imag", "Real")
+        found = {}
+        for kernel, contract in sorted(contracts().items()):
+            if "." in kernel and kernel not in mine:
+                continue  # of an op library that happens to be installed
+            if kernel in mine:
+                found[kernel] = "implemented"
+            elif contract.decomposition is not None:
+                found[kernel] = "decomposed"
+            elif kernel in opened.host_kernels:
+                found[kernel] = "host"
+            else:
+                found[kernel] = "no dtype" if kernel in without else "missing"
+        return found
+
+
+def _normal(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()

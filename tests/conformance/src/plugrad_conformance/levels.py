@@ -1,0 +1,60 @@
+"""Which level a test belongs to, in one table by file, function and kernel.
+
+``primitives``: the kernels from which all others are composed are right, for every
+declared dtype and layout. ``inference``: every op of a forward pass. ``training``: the
+gradients. ``everything``: errors, threads, processes, strings, random numbers, ...
+"""
+
+from __future__ import annotations
+
+import re
+
+from .primitives import PRIMITIVES
+
+LEVELS = ("primitives", "inference", "training", "everything")
+
+# Families that neither inference nor training of a usual network needs, as the modules
+# of ``golden/reach`` and of ``ops`` are called.
+RARE = (
+    "complexes|fft|linalg|matrix_factors|ragged|random|signal|sparse|strings|"
+    "string_dtype"
+)
+
+# (file, words in the name of the test, level); the first row that matches wins.
+TABLE = (
+    ("backend/test_(arrays|imports|life|primitives)", "", "primitives"),
+    ("backend/test_(huge|kernels|leaks|reference)", "", "inference"),
+    ("backend/.*", "", "everything"),
+    (f"ops/test_({RARE})", "", "everything"),
+    ("ops/.*", "errors?|refused|variables?|threads?", "everything"),
+    ("ops/test_(losses|gradients_everywhere)", "", "training"),
+    (
+        "ops/.*",
+        "backward|cotangents?|derivatives?|differentiated|gradients?|order|overrid.*|"
+        "slopes?",
+        "training",
+    ),
+    ("ops/.*", "", "inference"),
+)
+
+
+def level(file: str, function: str) -> str:
+    """Return the level of a test: ``level("ops/test_unary", "test_values")``."""
+    return next((row[2] for row in TABLE if fits(row, file, function)), LEVELS[-1])
+
+
+def fits(row: tuple[str, str, str], file: str, function: str) -> bool:
+    """Tell whether a row of the table speaks of a test."""
+    pattern, names, _ = row
+    words = function.split("_")
+    spoken = not names or any(re.fullmatch(names, word) for word in words)
+    return spoken and re.fullmatch(pattern, file) is not None
+
+
+def level_of_case(kind: str, kernel: str, family: str) -> str:
+    """Return the level of a golden case of a kernel, from a family of ``reach``."""
+    if kind == "errors" or re.fullmatch(RARE, family):
+        return "primitives" if kind == "kernels" and kernel in PRIMITIVES else LEVELS[3]
+    if kind == "gradients" or re.search(r"(Grad|Backprop.*)$", kernel):
+        return "training"
+    return "primitives" if kernel in PRIMITIVES else "inference"

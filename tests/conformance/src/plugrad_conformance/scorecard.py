@@ -1,0 +1,224 @@
+"""The scorecard: what passed, level by level and kernel by kernel, on each backend.
+
+Map: ``Scorecard``, a pytest plugin that listens to reports; ``Score`` of one backend;
+the table in the terminal. Reports carry all that is needed (``user_properties``), so
+that they may come from other processes.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .levels import LEVELS
+
+OUTCOMES = ("passed", "failed", "expected", "skipped")
+
+
+class Scorecard:
+    """Counts the tests of this package, and tells in the end.
+
+    Attributes:
+        path: Where the JSON goes, or None.
+        partial: Whether only a part of the tests was run, by ``-k`` or after an error.
+        results: What became of each test.
+
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.partial = False
+        self.results: dict[str, dict[str, Any]] = {}
+        self._asked: set[str] = set()
+
+    # --- listening ---------------------------------------------------------------
+
+    def collected(self, items: Iterable[pytest.Item], whole: bool) -> None:
+        """Note what is asked for, and whether that is all of the package."""
+        self._asked = {item.nodeid for item in items}
+        self.partial = not whole
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """See whether ``-k``, ``-m`` or their like have dropped any of it."""
+        self.partial |= bool(self._asked - {item.nodeid for item in session.items})
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count a test of this package; one that fails in any phase has failed."""
+        told = dict(report.user_properties)
+        if "plugrad" not in told:
+            return
+        result = self.results.setdefault(report.nodeid, {"outcome": "", "why": ""})
+        result |= told
+        if result["outcome"] == "failed" or (report.when != "call" and report.passed):
+            return
+        result["outcome"] = report.outcome
+        if report.skipped and hasattr(report, "wasxfail"):
+            result |= {"outcome": "expected", "why": report.wasxfail}
+        elif report.skipped and isinstance(report.longrepr, tuple):
+            result["why"] = report.longrepr[2].removeprefix("Skipped: ")
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """See whether the run was cut short; tell the process that shows the result."""
+        self.partial |= bool(session.shouldfail or session.shouldstop)
+        output = getattr(session.config, "workeroutput", None)  # of pytest-xdist
+        if output is not None:
+            output["plugrad_partial"] = self.partial
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take over what a process of pytest-xdist knows."""
+        self.partial |= getattr(node, "workeroutput", {}).get("plugrad_partial", True)
+
+    # --- telling -----------------------------------------------------------------
+
+    def scores(self) -> list[Score]:
+        """Return the score of every backend that was tested."""
+        by_backend: dict[str, list[dict[str, Any]]] = {}
+        for result in self.results.values():
+            if name := result["plugrad"]["backend"]:
+                by_backend.setdefault(name, []).append(result)
+        return [Score(n, found, self.partial) for n, found in by_backend.items()]
+
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter
+    ) -> None:
+        """Print a table for each backend, and write the file."""
+        scores = self.scores()
+        for score in scores:
+            terminalreporter.section(f"plugrad conformance: {score}")
+            for line in score.lines():
+                terminalreporter.write_line(line)
+        if self.path is not None:
+            made = {
+                "plugrad": importlib.metadata.version("plugrad"),
+                "plugrad-conformance": importlib.metadata.version(
+                    "plugrad-conformance"
+                ),
+                "backends": {score.backend: score.as_json() for score in scores},
+            }
+            self.path.write_text(json.dumps(made, indent=1) + "\n")
+            terminalreporter.write_line(f"scorecard: {self.path}")
+
+
+class Score:
+    """What the tests say of one backend.
+
+    Attributes:
+        backend: Its name.
+        levels: Outcomes by level.
+        kernels: Outcomes by kernel, as far as tests are about one.
+        ways: How every kernel of the catalog runs.
+        ran: How often a kernel ran by its decomposition or on the host.
+        level: The highest level of which, and of those before, no test has failed;
+            None below the first, or if only a part was run.
+
+    """
+
+    def __init__(
+        self, backend: str, results: list[dict[str, Any]], partial: bool
+    ) -> None:
+        from .backends import distribution_of, dtypes_of, ways
+
+        self.backend, self.results, self.partial = backend, results, partial
+        self.distribution, self.version = distribution_of(backend)
+        self.ways, self.dtypes = ways(backend), dtypes_of(backend)
+        self.levels = {level: Counter[str]() for level in LEVELS}
+        self.kernels = {kernel: Counter[str]() for kernel in self.ways}
+        self.golden: dict[str, Counter[str]] = {}
+        self.ran = {kernel: Counter[str]() for kernel in self.ways}
+        self.imports: dict[str, Any] = {}
+        for result in results:
+            self._count(result)
+        self.level = self._level()
+
+    def _count(self, result: dict[str, Any]) -> None:
+        about, outcome = result["plugrad"], result["outcome"]
+        self.levels[about["level"]][outcome] += 1
+        if about["kernel"] in self.kernels:
+            self.kernels[about["kernel"]][outcome] += 1
+        if "golden" in result:
+            self.golden.setdefault(result["golden"], Counter())[outcome] += 1
+        for kernel, how, count in result.get("plugrad-detours", ()):
+            self.ran.setdefault(kernel, Counter())[how] += count
+        self.imports = result.get("plugrad-imports", self.imports)
+
+    def _level(self) -> str | None:
+        reached = None
+        for level, counts in self.levels.items():
+            if self.partial or counts["failed"] or not counts["passed"]:
+                break
+            reached = level
+        return reached
+
+    def __str__(self) -> str:
+        return f"{self.backend} ({self.distribution} {self.version})".replace(" )", ")")
+
+    def named(self, outcome: str) -> list[dict[str, str]]:
+        """Return the tests of an outcome, each with the reason if there is one."""
+        found = [r for r in self.results if r["outcome"] == outcome]
+        return [
+            {"test": r["plugrad"]["test"]} | ({"reason": r["why"]} if r["why"] else {})
+            for r in found
+        ]
+
+    def skips(self) -> Counter[str]:
+        """Return how many tests were skipped, by reason."""
+        return Counter(r["why"] for r in self.results if r["outcome"] == "skipped")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything, as ``--plugrad-report`` writes it."""
+        return {
+            "distribution": self.distribution,
+            "version": self.version,
+            "level": self.level,
+            "partial": self.partial,
+            "dtypes": self.dtypes,
+            "levels": {name: _plain(counts) for name, counts in self.levels.items()},
+            "golden": {name: _plain(counts) for name, counts in self.golden.items()},
+            "kernels": {
+                name: {"runs": way, "ran": {**self.ran[name]}}
+                | _plain(self.kernels[name])
+                for name, way in self.ways.items()
+            },
+            "imports": self.imports,
+            "failed": self.named("failed"),
+            "expected_failures": self.named("expected"),
+            "skipped": dict(self.skips().most_common()),
+        }
+
+    def lines(self) -> list[str]:
+        """Return the table for the terminal."""
+        lines = ["level      " + "".join(f"{name:>10}" for name in OUTCOMES)]
+        for level, counts in self.levels.items():
+            if counts:
+                cells = "".join(f"{counts[name]:>10}" for name in OUTCOMES)
+                lines.append(f"{level:11}{cells}")
+        lines += [
+            f"golden {kind}: {_told(counts)}" for kind, counts in self.golden.items()
+        ]
+        lines.append(f"kernels: {_told(Counter(self.ways.values()))}")
+        lines += [f"skipped: {n} {why}" for why, n in self.skips().most_common(8)]
+        if self.imports:
+            lines.append(
+                "import: {modules} modules, {seconds:.3f} s".format(**self.imports)
+            )
+        claim = self.level or "none"
+        if self.partial:
+            claim = "none claimed, since only a part of the tests was run"
+        elif self.named("expected"):
+            claim += f", with {len(self.named('expected'))} expected failures"
+        return [*lines, f"level reached: {claim}"]
+
+
+def _plain(counts: Counter[str]) -> dict[str, int]:
+    return {outcome: counts[outcome] for outcome in OUTCOMES}
+
+
+def _told(counts: Counter[str]) -> str:
+    return ", ".join(f"{n} {what}" for what, n in counts.items())

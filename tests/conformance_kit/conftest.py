@@ -1,0 +1,100 @@
+"""Backends with one fault each, installed for a process that runs the kit on them."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+BACKEND = """
+from plugrad.plugin import Backend, Runtime, hookimpl
+{light}
+
+def open_faulty():
+    import numpy as np
+    import plugrad as pg
+    from plugrad.plugin import runtime
+    from plugrad_conformance.primitives import DATA_DEPENDENT, HOST, PRIMITIVES
+
+    class Arrays:
+        def upload(self, values):
+            return np.array(values)
+
+        def download(self, native):
+            return np.array(native)
+
+        def nbytes(self, native):
+            return native.nbytes
+
+    cpu = pg.get_kernels_for_backend("cpu")
+    kernels = {{name: cpu[name] for name in PRIMITIVES}}
+    more = {{
+        "dtypes": ("bool", "int32", "float32", "float64", "complex64"),
+        "wrap": runtime("cpu").wrap,
+        "host": "cpu",
+        "host_kernels": [*DATA_DEPENDENT, *HOST],
+    }}
+{fault}
+    return Runtime(arrays=Arrays(), kernels=kernels, **more)
+
+@hookimpl
+def plugrad_backends():
+    return [Backend("faulty", open=open_faulty)]
+"""
+PARTS = ("backend", "golden", "ops")
+METADATA = "Name: plugrad-faulty\nVersion: 2.5\nRequires-Dist: plugrad-cpu\n"
+
+
+class Kit:
+    """The kit, run on a backend that is installed in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.report = folder / "score.json"
+
+    def install(self, fault: str = "", light: str = "") -> None:
+        """Write the distribution; ``fault`` changes kernels, Arrays or more."""
+        info = self.folder / "plugrad_faulty-2.5.dist-info"
+        info.mkdir(exist_ok=True)
+        (info / "METADATA").write_text(METADATA)
+        (info / "entry_points.txt").write_text(
+            "[plugrad.v1]\nfaulty = plugrad_faulty\n"
+        )
+        body = textwrap.indent(textwrap.dedent(fault), "    ")
+        source = BACKEND.format(fault=body, light=light)
+        (self.folder / "plugrad_faulty.py").write_text(source)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run pytest on parts of the kit, such as ``backend.test_life``, "" is all."""
+        parts = [a for a in arguments if a.split(".")[0] in ("", *PARTS)]
+        rest = [a for a in arguments if a not in parts]
+        modules = [f"plugrad_conformance.{part}".rstrip(".") for part in parts]
+        return subprocess.run(
+            [
+                *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+                *("--plugrad-backend=faulty", f"--plugrad-report={self.report}"),
+                *("--pyargs", *modules, *rest),
+            ],
+            cwd=self.folder,
+            env=os.environ | {"PYTHONPATH": str(self.folder), "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    def score(self) -> dict:
+        """Return what the report says of the backend."""
+        return json.loads(self.report.read_text())["backends"]["faulty"]
+
+    def failed(self) -> list[str]:
+        """Return the tests that have failed."""
+        return [entry["test"] for entry in self.score()["failed"]]
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Kit:
+    return Kit(tmp_path)

@@ -1,0 +1,170 @@
+"""A backend with a fault fails, and with the test that is about it."""
+
+import re
+from typing import NamedTuple
+
+import pytest
+
+
+class Fault(NamedTuple):
+    """What is wrong, which tests see it (all others pass), and what they say."""
+
+    name: str
+    fault: str
+    where: tuple[str, ...]
+    fails: str
+    says: str
+    light: str = ""
+
+
+PRIMITIVES = "backend.test_primitives"
+FAULTS = [
+    Fault(
+        "a function that is a little wrong",
+        'kernels["Exp"] = lambda x: np.exp(x) * x.dtype.type(1.00001)',
+        (PRIMITIVES, "-k", "Exp or Log or Sin"),
+        r"backend/test_primitives.py::.*\[faulty-Exp(-.*)?\]",
+        "off by more than 3 units in the last place",
+    ),
+    Fault(
+        "another dtype than the contract's",
+        'kernels["Sum"] = lambda x, axis, keepdims: x.sum(axis, keepdims=keepdims, '
+        'dtype="float64")',
+        (PRIMITIVES, "-k", "(Sum or Max) and float32"),
+        r"backend/test_primitives.py::test_dtypes_and_shapes\[faulty-Sum-float32\]",
+        "float64",
+    ),
+    Fault(
+        "writing into an input",
+        'kernels["Sqrt"] = lambda x: np.sqrt(x, out=x if x.size else None)',
+        (PRIMITIVES, "-k", "(Sqrt or Exp) and (shapes or layouts)"),
+        r"backend/test_primitives.py::.*\[faulty-Sqrt-.*\]",
+        "Sqrt wrote into an input",
+    ),
+    Fault(
+        "not looking at strides",
+        """
+        def exp(x):
+            flat = np.asarray(x).ravel(order="K")
+            return np.exp(flat).reshape(x.shape)
+        kernels["Exp"] = exp
+        """,
+        (PRIMITIVES, "-k", "(Exp- or Log-) and (float32 or transposed)"),
+        r"backend/test_primitives.py::test_layouts\[faulty-Exp-transposed\]",
+        "off by more than",
+    ),
+    Fault(
+        "NaN that gets lost",
+        'kernels["Max"] = lambda x, axis, keepdims: '
+        "np.fmax.reduce(x, axis, keepdims=keepdims)",
+        (PRIMITIVES, "-k", "nan or axes or Max-int32"),
+        r"backend/test_primitives.py::test_nan_wins_every_maximum\[faulty\]",
+        "Arrays are not equal",
+    ),
+    Fault(
+        "warnings",
+        'more["wrap"] = lambda function: function',
+        (PRIMITIVES, "-k", "special and (Log- or Less- or Log] or Less])"),
+        r"backend/test_primitives.py::test_special_values\[faulty-Log\]",
+        "RuntimeWarning",
+    ),
+    Fault(
+        "values that change on the way in",
+        """
+        Arrays.upload = lambda self, values: np.nan_to_num(values, posinf=np.inf)
+        """,
+        ("backend.test_arrays", "-k", "come_back and (float32 or int32)"),
+        r"backend/test_arrays.py::test_values_come_back\[faulty-float32\]",
+        "tobytes",
+    ),
+    Fault(
+        "a leak",
+        """
+        held = []
+        exp = kernels["Exp"]
+        def leaking(x):
+            held.append(exp(x))
+            return held[-1]
+        kernels["Exp"] = leaking
+        """,
+        ("backend.test_leaks", "-k", "freed or grow"),
+        r"backend/test_leaks.py::test_(results_are_freed\[faulty-Exp\]"
+        r"|the_process_does_not_grow\[faulty\])",
+        "Exp: native arrays outlive their tensors",
+    ),
+    Fault(
+        "a kernel that has nowhere to run",
+        'more["host_kernels"].remove("Unique")',
+        ("backend.test_kernels", "-k", "way"),
+        r"backend/test_kernels.py::test_there_is_a_way\[faulty-Unique\]",
+        "name it in host_kernels=",
+    ),
+    Fault(
+        "a host that it does not depend on",
+        'more["host"] = more["host"]',
+        ("backend.test_life", "-k", "depends or host"),
+        r"backend/test_life.py::test_its_distribution_depends_on_the_host\[faulty\]",
+        "plugrad-cpu",
+    ),
+    Fault(
+        "an import that is heavy",
+        "",
+        ("backend.test_imports",),
+        r"backend/test_imports.py::test_the_entry_point_imports_nothing_heavy\[faulty\]",
+        "import these in open(): ",
+        light="import hypothesis",
+    ),
+    Fault(
+        "a child of a fork that dies",
+        "import os; os.register_at_fork(after_in_child=lambda: os._exit(3))",
+        ("backend.test_processes", "-k", "fork"),
+        r"backend/test_processes.py::test_a_fork_works_or_says_why_not\[faulty\]",
+        "the child ended with status",
+    ),
+    Fault(
+        "threads that share a buffer",
+        """
+        import time
+        scratch = {}
+        def tanh(x):
+            y = scratch.setdefault(x.shape, np.empty_like(x))
+            np.tanh(x, out=y)
+            time.sleep(1e-4)
+            return y.copy()
+        kernels["Tanh"] = tanh
+        """,
+        ("backend.test_processes", "-k", "disturb"),
+        r"backend/test_processes.py::test_threads_do_not_disturb_each_other\[faulty\]",
+        "Mismatched elements",
+    ),
+    Fault(
+        "a gradient of its own that is wrong",
+        'more["gradients"] = {"Exp": {"x": lambda dy: dy}}',
+        ("golden.test_golden", "-k", "gradient and (Exp- or Log-)"),
+        r"golden/test_golden.py::test_gradient\[faulty-Exp-.*\]",
+        "the gradient of x differs",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_found(kit, fault):
+    kit.install(fault.fault, fault.light)
+    if fault.name.startswith("a host"):
+        info = kit.folder / "plugrad_faulty-2.5.dist-info" / "METADATA"
+        info.write_text("Name: plugrad-faulty\nVersion: 2.5\nRequires-Dist: plugrad\n")
+    done = kit.run(*fault.where)
+    assert done.returncode == 1, done.stdout + done.stderr
+    failed = kit.failed()
+    assert failed, done.stdout
+    assert not [test for test in failed if not re.fullmatch(fault.fails, test)]
+    assert fault.says in done.stdout
+    counts = kit.score()["levels"].values()
+    assert sum(c["passed"] for c in counts) or fault.name.startswith(("a child", "thr"))
+
+
+def test_a_backend_without_fault_passes_where_these_fail(kit):
+    kit.install()
+    modules = {fault.where[0] for fault in FAULTS}
+    done = kit.run(*sorted(modules), "-k", "not golden or Exp-")
+    assert done.returncode == 0, done.stdout + done.stderr

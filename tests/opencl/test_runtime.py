@@ -1,0 +1,196 @@
+"""The device at work: order, threads, what is found out late, memory, the end."""
+
+import gc
+import threading
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from .processes import output, python
+
+BIG = 1 << 18  # elements: goes to the queue for large work
+
+
+@pytest.fixture(autouse=True)
+def opencl():
+    with pg.use_backend("opencl"):
+        yield
+
+
+def test_small_and_large_work_in_turn():
+    x, y = pg.zeros(BIG), pg.zeros(8)
+    for i in range(50):
+        x = x + 1.0
+        y = y + x[i : i + 8]  # small, on what is not done yet
+        x = x + pg.broadcast_to(y[0] * 0.0, (BIG,))
+    assert y.tolist() == [sum(range(1, 51))] * 8
+    assert x.numpy().min() == x.numpy().max() == 50
+
+
+def test_memory_is_reused_only_in_order():
+    start = np.arange(BIG, dtype=np.float32)
+    x = pg.asarray(start)
+    found = [pg.sum(x * float(i) - x) for i in range(40)]  # all but the sums is dropped
+    total = start.sum(dtype=np.float64)
+    for i, y in enumerate(found):
+        np.testing.assert_allclose(y.item(), total * (i - 1), rtol=1e-5)
+
+
+def test_an_upload_may_be_overwritten():
+    values = np.ones(BIG, np.float32)
+    x = pg.asarray(values)
+    values[:] = 7
+    assert (x.numpy() == 1).all()
+
+
+def test_threads_get_the_values_of_one():
+    def work(seed, found):
+        rng = np.random.default_rng(seed)
+        with pg.use_backend("opencl"):
+            for n in (16, BIG, 1000):
+                x = pg.asarray(rng.normal(size=n).astype(np.float32))
+                for _ in range(10):
+                    x = pg.tanh(x * 1.5 + pg.mean(x))
+                found.append(x.numpy())
+
+    alone, together = {}, {}
+    for seed in range(3):
+        work(seed, alone.setdefault(seed, []))
+    threads = [
+        threading.Thread(target=work, args=(seed, together.setdefault(seed, [])))
+        for seed in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for seed, expected in alone.items():
+        for a, b in zip(together[seed], expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_bad_index_is_an_error_at_the_next_wait():
+    x = pg.asarray([1.0, 2.0, 3.0])
+    y = pg.gather(x, np.array([0, 3, 1], np.int32))
+    with pytest.raises(IndexError, match="gather: index 3 is out of range for axis 0"):
+        y.numpy()
+    assert x.tolist() == [1.0, 2.0, 3.0]  # and it is told once
+
+
+def test_the_error_names_the_op_that_was_wrong():
+    x = pg.asarray(np.ones((4, 5), np.float32))
+    pg.gather(x, np.array([3], np.int32))
+    bad = pg.gather(x, np.array([-1], np.int64), axis=1)
+    pg.gather(x, np.array([0], np.int32))
+    with pytest.raises(IndexError, match="index -1 is out of range for axis 1 with"):
+        bad.numpy()
+
+
+def test_under_debug_it_is_an_error_at_once():
+    x = pg.asarray([1.0, 2.0])
+    with pg.debug(), pytest.raises(IndexError, match="index 9"):
+        pg.gather(x, np.array([9], np.int32))
+
+
+def test_nothing_to_gather_from():
+    with pytest.raises(IndexError, match="with size 0"):
+        pg.gather(pg.zeros((0, 3)), np.array([0], np.int32))
+
+
+def test_memory_is_counted_and_goes_back(device):
+    gc.collect()
+    before = pg.memory().backends["opencl"].bytes
+    x = pg.zeros(BIG)
+    y = pg.reshape(x, (2, BIG // 2))  # shares it
+    now = pg.memory().backends["opencl"]
+    assert now.bytes == before + BIG * 4
+    assert now.peak >= now.bytes
+    idle = device.pool.idle()
+    del x
+    assert device.pool.idle() == idle
+    del y
+    assert device.pool.idle() >= idle + BIG * 4
+
+
+def test_too_much_memory_is_a_memory_error(device):
+    with pytest.raises(MemoryError, match=r"opencl: .* bytes"):
+        pg.zeros(device.pool.largest // 4 + 1024)
+    assert pg.ones(3).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0, 2), ()])
+def test_empty_and_scalar(shape):
+    x = pg.asarray(np.ones(shape, np.float32))
+    assert pg.exp(x + x).numpy().shape == shape
+    assert pg.sum(x).item() == np.ones(shape).sum()
+
+
+def test_a_kernel_that_does_not_compile(device):
+    launch = device.kernel("__kernel void wrong( {", "wrong", [])
+    with pytest.raises(pg.BackendError, match="does not compile"):
+        launch(1, 1)
+
+
+# --- in processes of their own ------------------------------------------------------
+
+FORK = """
+import os, plugrad as pg
+pg.set_backend("opencl")
+x = pg.zeros(1 << 18) + 1.0
+pid = os.fork()
+if not pid:
+    try:
+        x + x
+    except pg.BackendError as error:
+        with pg.use_backend("cpu"):
+            assert (pg.ones(2) + 1.0).tolist() == [2, 2]
+        os._exit(7 if "forked" in str(error) else 8)
+    os._exit(9)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+print((x + x).numpy()[-1])
+"""
+
+
+def test_fork():
+    assert output(FORK) == "2.0\n"
+
+
+def test_exit_with_pending_work():
+    code = """
+import plugrad as pg
+pg.set_backend("opencl")
+x = pg.zeros(1 << 22)
+for _ in range(20):
+    x = pg.exp(-x)
+"""
+    python(code)  # compiles
+    done = python(code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+STYLE = """
+import numpy as np, plugrad as pg
+pg.set_backend("opencl")
+rng = np.random.default_rng(0)
+for shape in ((3,), (7, 300), (2, 3, 5), (40, 1000), (1000, 40)):
+    x = rng.normal(size=shape).astype(np.float32)
+    y = pg.asarray(x)
+    close = lambda a, b: np.testing.assert_allclose(a.numpy(), b, 1e-5, 1e-4)
+    close(pg.tanh(y * y + y[..., :1]), np.tanh(x * x + x[..., :1]))
+    close(pg.permute_dims(y, tuple(range(x.ndim))[::-1]), x.T)
+    for axis in (None, 0, -1):
+        close(pg.sum(y, axis=axis), x.sum(axis))
+        close(pg.max(y, axis=axis), x.max(axis))
+    close(pg.argmax(y, axis=-1), x.argmax(-1))
+    close(pg.take(y, np.array([1, 0, 1]), axis=0), x[[1, 0, 1]])
+    close(pg.concat([y, y], axis=-1), np.concatenate([x, x], -1))
+    close(pg.top_k(y, 2)[0], np.sort(x, -1)[..., :-3:-1])
+    if x.ndim == 2:
+        close(pg.matmul(y, pg.permute_dims(y, (1, 0))), x @ x.T)
+print("same")
+"""
+
+
+def test_the_kernels_for_gpus():
+    assert output(STYLE, PLUGRAD_OPENCL_STYLE="gpu") == "same\n"

@@ -1,0 +1,166 @@
+"""The kernels in both styles, of CPUs and of GPUs, beside the backend cpu.
+
+The suite runs in one style, that of the device. Here are the kernels that differ most:
+sizes are no multiples of tiles, vectors and groups.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def draw(*shape, dtype="float32", scale=3.0):
+    """Return the same numbers for each backend."""
+    rng = np.random.default_rng(shape)
+    return pg.asarray((rng.normal(size=shape) * scale).astype(dtype))
+
+
+def both_ways(f, *xs):
+    """Return a result and its gradients, with a cotangent that tells elements apart."""
+    y, pullback = pg.vjp(f, *xs)
+    return [y, *pullback(draw(*y.shape, scale=1.0))]
+
+
+def convolved(x, filter, op=pg.conv2d, **options):
+    return both_ways(lambda x, f: op(x, f, **options), draw(*x), draw(*filter))
+
+
+CASES = {
+    "product": lambda: [pg.matmul(draw(67, 130), draw(130, 45))],
+    "transposed": lambda: [
+        pg.matmul(draw(50, 33), draw(29, 50), transpose_a=True, transpose_b=True)
+    ],
+    "batches": lambda: [pg.matmul(draw(3, 1, 20, 7), draw(2, 7, 18))],
+    "one row": lambda: [pg.matmul(draw(1, 700), draw(700, 130))],
+    "one column": lambda: [pg.matmul(draw(130, 700), draw(700, 1))],
+    "long sums": lambda: [pg.matmul(draw(5, 40_000), draw(40_000, 6))],
+    "double": lambda: [pg.matmul(*(draw(37, 37, dtype="float64") for _ in "ab"))],
+    "integers": lambda: [pg.matmul(*(draw(37, 37, dtype="int32") for _ in "ab"))],
+    "complex": lambda: [pg.matmul(*(draw(19, 19, dtype="complex64") for _ in "ab"))],
+    "conv2d": lambda: convolved((2, 9, 11, 5), (3, 3, 5, 18), pad="same"),
+    "strides": lambda: convolved((1, 12, 9, 4), (3, 2, 4, 7), strides=(3, 2), pad=1),
+    "dilations": lambda: convolved((1, 12, 9, 4), (3, 2, 4, 7), dilations=(1, 3)),
+    "gaps": lambda: convolved((1, 9, 9, 3), (2, 2, 3, 4), strides=4),
+    "groups": lambda: convolved((2, 7, 7, 6), (3, 3, 2, 9), groups=3),
+    "conv1x1": lambda: convolved((1, 7, 7, 20), (1, 1, 20, 33)),
+    "conv3d": lambda: convolved(
+        (1, 5, 6, 7, 3), (2, 3, 2, 3, 5), pg.conv3d, strides=(1, 2, 1)
+    ),
+    "depthwise": lambda: convolved(
+        (2, 9, 13, 19), (3, 3, 19, 1), pg.depthwise_conv2d, pad="same"
+    ),
+    "multiplier": lambda: convolved(
+        (1, 8, 8, 5), (3, 3, 5, 2), pg.depthwise_conv2d, strides=2, pad="same"
+    ),
+    "max_pool": lambda: both_ways(lambda x: pg.max_pool(x, 2), draw(2, 9, 8, 19)),
+    "overlapping": lambda: both_ways(
+        lambda x: pg.max_pool(x, 3, strides=2, pad="same"), draw(2, 9, 8, 3)
+    ),
+    "avg_pool": lambda: both_ways(
+        lambda x: pg.avg_pool(x, 3, strides=2, pad="same"), draw(2, 9, 8, 12)
+    ),
+    "argmax": lambda: [
+        *pg.max_pool_with_argmax(draw(2, 7, 7, 9), 2, include_batch_in_index=True)
+    ],
+    "fused": lambda: [
+        pg.fused.conv2d(draw(1, 9, 9, 4), draw(3, 3, 4, 21), draw(21), activation=name)
+        for name in ("relu", "relu6", "elu", "leaky_relu", "sigmoid")
+    ],
+    "fused depthwise": lambda: [
+        pg.fused.depthwise_conv2d(
+            draw(1, 9, 9, 20),
+            draw(3, 3, 20, 1),
+            draw(20),
+            pad="same",
+            activation="relu",
+        )
+    ],
+    "softmax": lambda: [pg.softmax(draw(5, 1003)), pg.softmax(draw(20, 3, 5), axis=0)],
+    "log_softmax": lambda: [pg.log_softmax(draw(5, 1003))],
+    "batch_norm": lambda: [
+        pg.batch_norm(
+            draw(2, 5, 5, 9), draw(9), pg.abs(draw(1, 9)), draw(9), draw(1, 1, 9)
+        )
+    ],
+    "pad": lambda: [
+        pg.pad(draw(3, 5, 37), [(1, 0), (2, 3), (0, 0)], constant_values=7.0),
+        pg.pad(draw(3, 5, 37), [(0, 0), (0, 1), (4, 9)]),
+    ],
+    "cumulative": lambda: [
+        pg.cumulative_sum(draw(3, 50, 70), axis=1, reverse=True),
+        pg.cumulative_prod(draw(3, 20, scale=1.0), axis=1, exclusive=True),
+    ],
+    "fft": lambda: [
+        part(f(draw(3, n, dtype="complex64")))
+        for n in (64, 90, 61, 67)
+        for f in (pg.fft.fft, pg.fft.ifft)
+        for part in (pg.real, pg.imag)
+    ],
+    "resize": lambda: [
+        f(draw(2, 7, 5, c), (11, 3))
+        for c in (3, 20)
+        for f in (pg.image.resize_bilinear, pg.image.resize_nearest_neighbor)
+    ],
+    "short rows": lambda: [pg.concat([draw(9, 9, n) for n in (4, 2, 8)], axis=2)],
+    "sums": lambda: [
+        pg.sum(draw(70, 3000), axis=1),
+        pg.sum(draw(3000, 70), axis=0),
+        pg.prod(draw(70, 9), axis=1),
+    ],
+}
+
+
+def compare(name):
+    """Demand of opencl what cpu computes."""
+    found = {}
+    for backend in ("cpu", "opencl"):
+        with pg.use_backend(backend):
+            found[backend] = [y.numpy() for y in CASES[name]()]
+    for expected, actual in zip(found["cpu"], found["opencl"], strict=True):
+        assert actual.dtype == expected.dtype
+        if expected.dtype.kind == "i":
+            np.testing.assert_array_equal(actual, expected)
+            continue
+        largest = np.abs(expected).max()
+        exact = expected.dtype == np.float64
+        tolerance = 1e-13 if exact else 2e-6
+        np.testing.assert_allclose(
+            actual,
+            expected,
+            rtol=10 * tolerance,
+            atol=tolerance * largest,
+            err_msg=name,
+        )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_the_style_of_the_device(name):
+    compare(name)
+
+
+def test_in_the_style_of_gpus():
+    """In a process of its own: the style is that of a device for good."""
+    code = (
+        "from tests.opencl.test_styles import CASES, compare\n"
+        "for name in CASES: compare(name)\n"
+        "from plugrad.plugin import runtime\n"
+        "print(runtime('opencl').arrays.device.style, len(CASES))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=os.environ | {"PLUGRAD_OPENCL_STYLE": "gpu"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["gpu", str(len(CASES))]

@@ -1,0 +1,94 @@
+"""The surface that docs/stability.md promises, as lines of text.
+
+``python -m tests.plugins.api`` writes it down; do so when a version is released, and
+the changelog starts anew.
+"""
+
+import inspect
+import re
+from pathlib import Path
+from types import FunctionType
+
+from plugrad import _hooks, plugin
+from plugrad.plugin import GROUP
+
+ROOT = Path(__file__).parents[2]
+RELEASED = Path(__file__).with_name("api.txt")
+
+
+def surface():
+    """Return every promised item with its form, as it is now."""
+    found = {"GROUP": repr(GROUP)}
+    for name in plugin.__all__:
+        value = getattr(plugin, name)
+        if inspect.isclass(value):
+            found |= dict(_of_class(name, value))
+        elif isinstance(value, FunctionType):
+            found[name] = _signature(value)
+        else:
+            found.setdefault(name, type(value).__name__)
+    for name, value in vars(_hooks).items():
+        if hasattr(value, "plugrad_spec"):
+            found[name] = _signature(value)
+    return found
+
+
+def _of_class(name, value):
+    if name == "Tensor":  # of its members the users' documents speak
+        yield name, "class"
+        return
+    members = vars(value)
+    if "_is_protocol" in members:
+        yield name, "protocol"
+    elif "_fields" in members:
+        yield name, ", ".join(value._fields)
+    else:
+        yield name, _signature(value) if "__init__" in members else "class"
+    fields = members.get("__dataclass_fields__", {})
+    for field in fields.values():
+        yield f"{name}.{field.name}", field.type
+    for member, what in members.items():
+        public = member[0] != "_" or member == "__call__"
+        if name == "Kernel" and isinstance(what, FunctionType):
+            continue  # the engine's; authors make kernels and read what they are
+        if public and member not in fields:
+            function = isinstance(what, FunctionType)
+            yield f"{name}.{member}", _signature(what) if function else "attribute"
+
+
+def _signature(value):
+    """Return a signature without addresses of functions."""
+    return re.sub(
+        r"<function .*? at 0x[0-9a-f]+>", "...", str(inspect.signature(value))
+    )
+
+
+def released():
+    """Return what was written down at the last release."""
+    lines = [line for line in RELEASED.read_text().splitlines() if line[:1] != "#"]
+    return dict(line.split(": ", 1) for line in lines)
+
+
+def unreleased():
+    """Return what the changelog says of the next version."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    return re.split(r"^## ", text, flags=re.M)[1]
+
+
+def unnamed(before, now, changelog):
+    """Return the items that have changed and that the changelog does not name."""
+    changed = {n for n in before.keys() | now.keys() if before.get(n) != now.get(n)}
+    return sorted(name for name in changed if f"`{name}`" not in changelog)
+
+
+def write():
+    """Write the surface down, under the version of the core."""
+    project = (ROOT / "core" / "pyproject.toml").read_text()
+    version = re.search(r'^version = "(.*)"', project, re.M)[1]
+    lines = [f"# plugrad.plugin of {version}, written by python -m tests.plugins.api"]
+    lines += [f"{name}: {form}" for name, form in sorted(surface().items())]
+    RELEASED.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    write()

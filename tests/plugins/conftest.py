@@ -1,0 +1,65 @@
+"""What the tests of plugins share: fake distributions, and real ones in wheels."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from importlib.metadata import entry_points
+
+import pytest
+
+from tests.plugins.wheels import Environment, build
+
+# The other plugins of this checkout, which tests of what is installed do without.
+OTHERS = sorted(
+    {point.name for point in entry_points(group="plugrad.v1")}
+    & {"wasm", "opencl", "gradient-packs"}
+)
+
+
+@pytest.fixture(scope="session")
+def wheelhouse(tmp_path_factory):
+    """Return a folder with the wheels of this repository; tests add their own."""
+    house = tmp_path_factory.mktemp("wheelhouse")
+    build(house, tmp_path_factory.mktemp("sources"))
+    return house
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory, wheelhouse):
+    """Return an environment with the core; a test leaves it as it found it."""
+    made = Environment(tmp_path_factory.mktemp("environment"), wheelhouse)
+    made.install("plugrad")
+    return made
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Install fake distributions: ``site(name, module source, entry points)``."""
+
+    def install(name, source="", entry_points=None, group="plugrad.v1"):
+        module = name.replace("-", "_")
+        (tmp_path / f"{module}.py").write_text(source)
+        info = tmp_path / f"{module}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Name: {name}\nVersion: 1.0\n")
+        default = f"[{group}]\n{name.removeprefix('plugrad-')} = {module}\n"
+        (info / "entry_points.txt").write_text(entry_points or default)
+
+    return install
+
+
+@pytest.fixture
+def python(tmp_path):
+    """Run code with cpu and the fake distributions; warnings are errors."""
+
+    def run(code, **environment):
+        command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
+        path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+        blocked = [*OTHERS, *filter(None, [environment.pop("PLUGRAD_BLOCK", "")])]
+        environment |= {"PYTHONPATH": path, "PLUGRAD_BLOCK": ",".join(blocked)}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run

@@ -1,0 +1,232 @@
+"""What ``python -m plugrad doctor`` finds out, with fake distributions."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from plugrad.tools import installed
+
+BACKEND = """
+from plugrad.plugin import Backend, Extension, Runtime, hookimpl
+
+def open_it():
+    from plugrad_cpu.arrays import NumpyArrays
+    from plugrad_cpu.kernels import KERNELS
+    return Runtime(arrays=NumpyArrays(), kernels=KERNELS, self_test=self_test)
+
+def self_test():
+    {test}
+
+@hookimpl
+def plugrad_backends():
+    return [Backend("it", open=open_it)]
+"""
+EXTENSION = """
+from plugrad.plugin import Extension, hookimpl
+
+@hookimpl
+def plugrad_kernels():
+    return [Extension("cup", open=dict)]
+"""
+
+
+@pytest.fixture
+def doctor(tmp_path):
+    """Run doctor with the fake distributions: the status and what it finds."""
+
+    def run(**environment):
+        path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+        command = [sys.executable, "-m", "plugrad", "doctor", "--json"]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            env={"PYTHONPATH": path, **environment},
+        )
+        assert done.stdout, done.stderr
+        data = json.loads(done.stdout)
+        return done.returncode, data, {row["name"]: row for row in data["plugins"]}
+
+    return run
+
+
+def test_a_backend_tests_itself_and_makes_remarks(site, doctor):
+    site("plugrad-it", BACKEND.format(test="return ['device 1: skipped, no memory']"))
+    status, data, rows = doctor()
+    assert (status, rows["it"]["state"], rows["it"]["advice"]) == (0, "works", "")
+    (entry,) = rows["it"]["entries"]
+    assert entry["entry"] == "backend 'it'"
+    assert entry["remarks"] == [
+        "upload and download, Add, Sum, BatchMatMul, a gradient: as NumPy",
+        "device 1: skipped, no memory",
+    ]
+    assert data["python"] == ".".join(map(str, sys.version_info[:3]))
+
+
+def test_a_backend_that_finds_itself_broken(site, doctor):
+    site("plugrad-it", BACKEND.format(test="raise OSError('the fan is off')"))
+    status, _, rows = doctor()
+    assert (status, rows["it"]["state"]) == (1, "broken")
+    assert rows["it"]["entries"][0]["remarks"] == ["OSError: the fan is off"]
+    assert "PLUGRAD_BLOCK=it leaves it out" in rows["it"]["advice"]
+    assert rows["cpu"]["state"] == "works"
+
+
+def test_what_a_variable_leaves_out_is_not_broken(site, doctor):
+    site("plugrad-it", "raise OSError")
+    status, _, rows = doctor(PLUGRAD_BLOCK="it")
+    assert (status, rows["it"]["state"]) == (0, "left out")
+    assert rows["it"]["reason"] == "named in PLUGRAD_BLOCK"
+    assert rows["it"]["advice"] == "change that variable to load it"
+
+
+VARIABLES = {  # what is set: what doctor says
+    ("PLUGRAD_FALLBACK", "never"): "PLUGRAD_FALLBACK=never: use error, warn or allow",
+    ("PLUGRAD_BACKEND", "cup"): "there is no such backend; did you mean 'cpu'?",
+    ("PLUGRAD_BLOCK", "wsam"): "names 'wsam', and no such plugin is installed",
+    ("PLUGRAD_BACKEMD", "cpu"): "is not used by plugrad; did you mean 'PLUGRAD_BACKEND",
+}
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_wrong_variables(variable, doctor):
+    status, data, _ = doctor(**dict([variable]))
+    (line,) = data["environment"]
+    assert status == 1
+    assert VARIABLES[variable] in line
+    assert line.startswith(variable[0])
+
+
+def test_right_variables(doctor):
+    right = {"PLUGRAD_FALLBACK": "warn", "PLUGRAD_BACKEND": "cpu"}
+    status, data, _ = doctor(**right, PLUGRAD_CPU_ANYTHING="1")
+    assert (status, data["environment"]) == (0, [])
+
+
+def test_an_extension_of_nobody_is_a_remark(site, doctor):
+    site("plugrad-it", EXTENSION)
+    status, _, rows = doctor()
+    assert (status, rows["it"]["state"]) == (0, "works")
+    assert rows["it"]["entries"][0]["remarks"] == [
+        "there is no usable backend 'cup'; did you mean 'cpu'?"
+    ]
+
+
+def test_a_missing_module_is_what_to_install(site, doctor):
+    site("plugrad-it", "import nonsense_")
+    _, _, rows = doctor()
+    assert rows["it"]["advice"] == (
+        "install what has the module 'nonsense_'; plugrad-it needs it"
+    )
+    assert "ModuleNotFoundError" in rows["it"]["traceback"]
+
+
+def test_malformed_metadata_of_a_plugin(site, doctor):
+    site("plugrad-it", "", "[plugrad.v1]\nit : oops\n")
+    status, _, rows = doctor()
+    assert status == 1
+    assert (rows[""]["distribution"], rows[""]["state"]) == ("plugrad-it", "broken")
+
+
+def test_a_deprecation_is_noted(site, doctor):
+    warns = "from plugrad._deprecation import warn_deprecated as w\n"
+    warns += "w('it', since='0.2', until='0.4', use='that')\n"
+    site("plugrad-it", warns + BACKEND.format(test="return []"))
+    _, _, rows = doctor()
+    notes = rows["it"]["notes"]
+    assert "uses what will go: it is deprecated since plugrad 0.2" in notes[0]
+    assert "imports plugrad._deprecation.warn_deprecated" in notes[1]
+
+
+def test_distributions_that_are_there_twice(site, doctor, tmp_path):
+    site("plugrad-it", BACKEND.format(test="return []"))
+    again = tmp_path / "again"
+    again.mkdir()
+    (again / "linked").symlink_to(tmp_path)
+    old = again / "plugrad_it-0.9.dist-info"
+    old.mkdir()
+    (old / "METADATA").write_text("Name: plugrad_it\nVersion: 0.9\n")
+    (old / "entry_points.txt").write_text("[plugrad.v1]\nit = plugrad_gone\n")
+    left = tmp_path / "plugrad_it-1.1.dist-info"
+    path = [tmp_path, again / "linked", again, os.environ.get("PYTHONPATH", "")]
+    _, data, rows = doctor(PYTHONPATH=os.pathsep.join(map(str, path)))
+    assert rows["it"]["state"] == "works"
+    linked, hidden = data["distributions"]
+    assert linked.startswith(
+        f"plugrad-it is found through {tmp_path} and {again}/linked"
+    )
+    assert hidden == (
+        f"plugrad-it 1.0 in {tmp_path} hides 0.9 in {again}; uninstall one of them"
+    )
+    old.rename(left)  # as an interrupted update leaves it
+    _, data, _ = doctor()
+    assert any("as an interrupted update leaves it" in x for x in data["distributions"])
+
+
+MEETS = {  # version, clause, whether the one meets the other
+    ("1.2.3", ">=1.2"): True,
+    ("1.2.3", ">= 1.10"): False,
+    ("1.2", "==1.2.0"): True,
+    ("1.2.3", "==1.2.*"): True,
+    ("1.2.3", "!=1.2.*"): False,
+    ("1.3", "==1.2.*"): False,
+    ("1.4.5", "~=1.4.2"): True,
+    ("1.5", "~=1.4.2"): False,
+    ("1.4.1", "~=1.4.2"): False,
+    ("2", "<2.0"): False,
+    ("2", "<=2.0"): True,
+    ("2.0.1", ">2"): True,
+    ("2", "!=2.0"): False,
+    ("1!2.0", "==2"): True,
+    ("1.0rc1", ">=1.0"): True,
+    ("1.0", "@ file:somewhere"): True,
+    ("unknown", ">=1"): True,
+}
+
+
+@pytest.mark.parametrize(("case", "expected"), MEETS.items())
+def test_versions_are_compared(case, expected):
+    assert installed._meets(*case) == expected
+
+
+def test_requirements(site, monkeypatch, tmp_path):
+    site("plugrad-it")
+    (tmp_path / "plugrad_it-1.0.dist-info" / "METADATA").write_text(
+        "Name: plugrad-it\nVersion: 1.0\nRequires-Dist: numpy (>=1.0,<99)\n"
+        "Requires-Dist: plugrad>=99\nRequires-Dist: nonsense-of-dreams[gpu]>=2\n"
+        'Requires-Dist: absent; extra == "more"\nRequires-Dist: pluggy\n'
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    low, absent = installed.unmet("plugrad-it")
+    assert low.startswith("plugrad>=99, and ")
+    assert absent == "nonsense-of-dreams>=2, which is not installed"
+
+
+PRIVATE = {  # an import: whether it is of something private
+    "import plugrad": False,
+    "import plugrad.plugin as p": False,
+    "from plugrad import linalg, geometry": False,
+    "from plugrad.plugin import Kernel": False,
+    "from plugrad import __version__": False,
+    "import plugrad._engine": True,
+    "from plugrad import _engine": True,
+    "from plugrad.ops import unary": True,
+    "from plugrad.tools.cli import main": True,
+    "from plugrad.plugin import _hidden": True,
+    "from plugrad_cpu._internal import x": False,
+    "from . import _own": False,
+}
+
+
+@pytest.mark.parametrize(("line", "private"), PRIVATE.items())
+def test_private_imports(line, private, tmp_path, monkeypatch):
+    path = tmp_path / "probed.py"
+    path.write_text(f"def later():\n    {line}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "probed", raising=False)
+    __import__("probed")
+    found = list(installed.internals("probed"))
+    monkeypatch.delitem(sys.modules, "probed")
+    assert [f"({path}:2)" in text for text in found] == [True] * private

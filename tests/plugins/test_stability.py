@@ -1,0 +1,105 @@
+"""docs/stability.md: the surface of plugin authors, and how they hear of changes."""
+
+import re
+import warnings
+from pathlib import Path
+
+import plugrad as pg
+import pytest
+from plugrad._deprecation import deprecated, warn_deprecated
+
+from tests.plugins import api
+
+PAGE = (api.ROOT / "docs" / "stability.md").read_text()
+
+
+def test_what_has_changed_is_in_the_changelog():
+    """If it fails, name the items under Unreleased in CHANGELOG.md, as `Runtime.x`."""
+    assert not api.unnamed(api.released(), api.surface(), api.unreleased())
+
+
+def test_what_is_written_down_is_of_the_last_release():
+    """At a release, after the changelog: ``python -m tests.plugins.api``."""
+    versions = re.findall(
+        r"^## \[(\d[^]]*)\]", (api.ROOT / "CHANGELOG.md").read_text(), re.M
+    )
+    first = api.RELEASED.read_text().splitlines()[0]
+    assert f"plugrad.plugin of {versions[0] if versions else '0.1.0'}," in first
+
+
+CHANGES = {  # what happens to an item: before, after
+    "added": ({}, {"Runtime.self_test": "Callable"}),
+    "removed": ({"Runtime.self_test": "Callable"}, {}),
+    "changed": ({"Runtime.self_test": "Callable"}, {"Runtime.self_test": "str"}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_the_changelog_does_not_name_is_found(change):
+    before, now = CHANGES[change]
+    assert api.unnamed(before, now, "- `Runtime.close` is called") == [
+        "Runtime.self_test"
+    ]
+    assert api.unnamed(before, now, "- `Runtime.self_test`, for doctor") == []
+    assert api.unnamed(now, now, "") == []
+
+
+def test_the_surface_is_all_that_authors_use():
+    items = api.surface()
+    for item in ("Runtime.host", "Arrays.upload", "Kernel", "plugrad_backends", "run"):
+        assert item in items
+    assert "fused: 'bool' = False" in items["Kernel"]
+    assert " at 0x" not in str(items)
+
+
+def test_the_page_names_what_is_there():
+    named = set(re.findall(r"`([A-Za-z_.]+)`", PAGE.split("## What is not")[0]))
+    exported = {name for name in api.surface() if "." not in name}
+    missing = exported - named - {"Spec", "Tensor", "TensorLike"}
+    assert not missing
+
+
+def nested(levels):
+    if levels:
+        nested(levels - 1)
+    else:
+        warn_deprecated("old", since="0.2", until="0.4", use="new")
+
+
+def test_a_deprecation_points_at_the_callers_line():
+    with pytest.warns(pg.PlugradDeprecationWarning) as caught:
+        warn_deprecated("Runtime(old=)", since="0.2", until="0.4", use="new=")
+    (warning,) = caught
+    assert str(warning.message) == (
+        "Runtime(old=) is deprecated since plugrad 0.2 and goes in 0.4; use new="
+    )
+    assert Path(warning.filename) == Path(__file__)
+    line = Path(__file__).read_text().splitlines()[warning.lineno - 1]
+    assert 'warn_deprecated("Runtime(old=)"' in line
+
+
+def test_a_deprecation_looks_through_plugrads_own_frames():
+    inner = {"__name__": "plugrad._anything", "warn": warn_deprecated}
+    exec("def f(): warn('f()', since='0.2', until='0.4', use='g()')", inner)
+    with pytest.warns(pg.PlugradDeprecationWarning, match=r"use g\(\)") as caught:
+        inner["f"]()
+    assert Path(caught[0].filename) == Path(__file__)
+
+
+def test_a_deprecated_function_warns_and_works():
+    @deprecated(since="0.2", until="0.4", use="new()")
+    def old(x, *, y=1):
+        """Return a sum."""
+        return x + y
+
+    with pytest.warns(pg.PlugradDeprecationWarning, match=r"old\(\) is deprecated"):
+        assert old(1, y=2) == 3
+    assert old.__doc__ == "Return a sum."
+
+
+def test_authors_see_it_and_their_users_do_not():
+    assert issubclass(pg.PlugradDeprecationWarning, DeprecationWarning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pg.PlugradDeprecationWarning)
+        with pytest.raises(pg.PlugradDeprecationWarning):
+            nested(3)

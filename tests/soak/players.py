@@ -1,0 +1,358 @@
+"""Players that do to plugrad, in random order, whatever its users may do.
+
+Each has a pool of tensors and what their values must be. A move computes something new
+from them, checks it, and puts it into the pool; or it moves, hands over, disposes,
+differentiates, watches or changes scopes, with more moves inside. What a player does is
+determined by its seed, whatever other players do in other threads.
+
+Map: what can be computed; ``Player``: its pool, computing, gradients, blocks; ``play``.
+"""
+
+import copy
+import pickle
+import random
+import threading
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+# Operation, formula and derivative, of one argument.
+SMOOTH = [
+    (pg.tanh, np.tanh, lambda x: 1 - np.tanh(x) ** 2),
+    (pg.sigmoid, lambda x: 1 / (1 + np.exp(-x)), lambda x: 0.25 / np.cosh(x / 2) ** 2),
+    (pg.sin, np.sin, np.cos),
+    (pg.relu, lambda x: np.maximum(x, 0), lambda x: (x > 0) * 1.0),
+    (
+        lambda x: pg.sqrt(x * x + 1.0),
+        lambda x: np.sqrt(x * x + 1),
+        lambda x: x / np.sqrt(x * x + 1),
+    ),
+    (
+        lambda x: pg.exp(-pg.square(x)),
+        lambda x: np.exp(-x * x),
+        lambda x: -2 * x * np.exp(-x * x),
+    ),
+    (
+        lambda x: pg.log1p(pg.abs(x)),
+        lambda x: np.log1p(np.abs(x)),
+        lambda x: np.sign(x) / (1 + np.abs(x)),
+    ),
+    (lambda x: x * 0.5 - 1.0, lambda x: x * 0.5 - 1, lambda x: np.full_like(x, 0.5)),
+]
+# Operation and formula, of two arguments of one shape.
+OF_TWO = [
+    (lambda x, y: x + y, np.add),
+    (lambda x, y: x - y, np.subtract),
+    (lambda x, y: x * y, np.multiply),
+    (pg.maximum, np.maximum),
+    (lambda x, y: x / (pg.abs(y) + 1.0), lambda x, y: x / (np.abs(y) + 1)),
+    (lambda x, y: pg.where(x > y, x, y * 0.5), lambda x, y: np.where(x > y, x, y / 2)),
+]
+# Moving data, of matrices.
+MOVED = [
+    (lambda x: pg.permute_dims(x, (1, 0)), np.transpose),
+    (lambda x: pg.flip(x, axis=0), lambda x: x[::-1]),
+    (lambda x: x[1:, ::2], lambda x: x[1:, ::2]),
+    (lambda x: pg.concat([x, x], axis=1), lambda x: np.concatenate([x, x], 1)),
+    (lambda x: pg.pad(x, [(1, 0), (0, 2)]), lambda x: np.pad(x, ((1, 0), (0, 2)))),
+    (lambda x: pg.sum(x, axis=0, keepdims=True), lambda x: x.sum(0, keepdims=True)),
+    (lambda x: pg.max(x, axis=1, keepdims=True), lambda x: x.max(1, keepdims=True)),
+    (lambda x: pg.cumulative_sum(x, axis=1) * 0.125, lambda x: x.cumsum(1) / 8),
+    (lambda x: pg.take(x, pg.asarray([0, 0]), axis=0), lambda x: x[[0, 0]]),
+    (lambda x: pg.reshape(x, (-1, 1)), lambda x: x.reshape(-1, 1)),
+]
+IMAGE = (1, 6, 6, 2)
+# What has no short formula is compared with cpu, value and gradient.
+COMPARED = [
+    lambda x: pg.softmax(x),
+    lambda x: pg.layer_norm(x),
+    lambda x: pg.gelu(x, approximate=True),
+    lambda x: pg.std(x, axis=0) + pg.logsumexp(x, axis=0),
+    lambda x: pg.matmul(x, x, transpose_b=True),
+    lambda x: pg.max_pool(_image(x), 2),
+    lambda x: pg.conv2d(_image(x), _filter(x), pad="same"),
+    lambda x: pg.depthwise_conv2d(_image(x), _filter(x), pad="same", strides=2),
+    lambda x: pg.sort(x, axis=-1) * 2.0,
+    lambda x: pg.image.resize_bilinear(_image(x), (4, 9)),
+    lambda x: pg.unsorted_segment_sum(x, pg.arange(x.shape[0]) % 2, 2),
+    lambda x: pg.cumulative_prod(pg.tanh(x), axis=0),
+    lambda x: pg.einsum("ij,ik->jk", x, x),
+    lambda x: pg.losses.huber_loss(x, pg.zeros_like(x)),
+]
+
+
+def _image(x):
+    """Return the values of ``x`` over and over, as an image."""
+    return pg.reshape(pg.tile(pg.reshape(x, (-1,)), (72,))[:72], IMAGE)
+
+
+def _filter(x):
+    return pg.reshape(pg.tile(pg.reshape(x, (-1,)), (36,))[:36], (3, 3, 2, 2))
+
+
+def close(found, wanted, rtol=2e-4):
+    """Compare in units of the largest number; there is no cancelling without."""
+    found, wanted = np.asarray(found), np.asarray(wanted)
+    atol = rtol * max(1.0, float(np.abs(wanted).max(initial=0)))
+    np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol)
+
+
+class Player:
+    """Plays in one thread; ``log`` tells the last moves."""
+
+    def __init__(self, seed, backends):
+        self.random, self.backends = random.Random(seed), backends
+        self.pool = []  # of (tensor, its values)
+        self.pulls = []  # of (pullback, its gradient for ones)
+        self.variable = pg.Variable(np.zeros((2, 3), np.float32))
+        self.expected = np.zeros((2, 3), np.float32)
+        self.log = []
+        self.depth = 0
+        self.overridden = False
+
+    def move(self):
+        """Do something at random."""
+        moves = [self.compute, self.combine, self.rearrange, self.compare]
+        moves += [self.differentiate, self.twice, self.prepare, self.pull, self.check]
+        moves += [self.travel, self.dispose, self.assign, self.train, self.duplicate]
+        moves += [self.fail]
+        if self.depth < 3:
+            moves += [self.switch, self.tidy, self.watch, self.override] * 2
+        self.random.choice(moves)()
+
+    def say(self, *what):
+        self.log = [*self.log[-30:], " ".join(map(str, what))]
+
+    # --- the pool ----------------------------------------------------------------
+
+    def new(self):
+        shape = self.random.choice([(2, 3), (3, 3), (1, 5), (4, 1), (16, 9)])
+        rng = np.random.default_rng(self.random.getrandbits(32))
+        values = rng.normal(size=shape).astype(np.float32)
+        return pg.asarray(values), values
+
+    def pick(self):
+        if not self.pool or self.random.random() < 0.2:
+            self.pool.append(self.new())
+        return self.random.choice(self.pool)
+
+    def add(self, x, wanted, what):
+        """Check a new tensor and put it into the pool, in bounds."""
+        self.say(what, x.shape, x.backend)
+        close(x.numpy(), wanted)
+        if x.ndim == 2 and 0 < x.size <= 200 and np.abs(x.numpy()).max() < 100:
+            self.pool.append((x, x.numpy().copy()))
+        if len(self.pool) > 12:
+            del self.pool[self.random.randrange(12)]
+
+    def check(self):
+        for x, values in self.pool:
+            np.testing.assert_array_equal(x.numpy(), values)
+        np.testing.assert_array_equal(self.variable.numpy(), self.expected)
+
+    # --- computing ---------------------------------------------------------------
+
+    def compute(self):
+        (x, values), (op, formula, _) = self.pick(), self.random.choice(SMOOTH)
+        self.add(op(x), formula(values.astype(float)), "compute")
+
+    def combine(self):
+        (x, a), (op, formula) = self.pick(), self.random.choice(OF_TWO)
+        y, b = self.random.choice([p for p in self.pool if p[1].shape == a.shape])
+        self.add(op(x, y), formula(a.astype(float), b), "combine")
+
+    def rearrange(self):
+        (x, values), (op, formula) = self.pick(), self.random.choice(MOVED)
+        self.add(op(x), formula(values), "rearrange")
+
+    def compare(self):
+        x, values = self.pick()
+        number = self.random.randrange(len(COMPARED))
+        f = lambda x: COMPARED[number](x)
+        self.say("compare", number, values.shape, pg.get_backend())
+        y, pull = pg.vjp(f, x)
+        (dx,) = pull(pg.ones_like(y))
+        with pg.use_backend("cpu"):
+            wanted, pull = pg.vjp(f, pg.asarray(values))
+            (slope,) = pull(pg.ones_like(wanted))
+        close(y.numpy(), wanted.numpy(), 1e-3)
+        if not self.overridden:
+            close(dx.numpy(), slope.numpy(), 1e-3)
+
+    # --- gradients ---------------------------------------------------------------
+
+    def chain(self):
+        """Return a function, its formula and its derivative."""
+        links = self.random.choices(SMOOTH, k=self.random.randint(1, 3))
+
+        def f(x):
+            for op, _, _ in links:
+                x = op(x)
+            return x
+
+        def slope(x):
+            x, total = x.astype(float), 1.0
+            for _, formula, derivative in links:
+                x, total = formula(x), total * derivative(x)
+            return total
+
+        return f, slope
+
+    def differentiate(self):
+        (x, values), (f, slope) = self.pick(), self.chain()
+        dx = pg.grad(lambda x: pg.sum(f(x)))(x)
+        wanted = dx.numpy().copy() if self.overridden else slope(values)
+        self.add(dx, wanted, "differentiate")
+
+    def twice(self):
+        x, values = self.pick()
+        cube = lambda x: pg.sum(x * x * x)
+        second = pg.grad(lambda x: pg.sum(pg.grad(cube)(x)))(x)
+        self.add(second, 6 * values, "twice")
+
+    def prepare(self):
+        if len(self.pulls) < 5 and not self.overridden:
+            (x, values), (f, slope) = self.pick(), self.chain()
+            y, pull = pg.vjp(f, x)
+            self.pulls.append((pull, slope(values)))
+            self.say("prepare", y.shape, y.backend)
+
+    def pull(self):
+        if self.pulls:
+            pull, wanted = self.random.choice(self.pulls)
+            self.say("pull", wanted.shape)
+            self.add(pull(pg.ones(wanted.shape))[0], wanted, "pull")
+            if self.random.random() < 0.3:
+                self.pulls.remove(next(p for p in self.pulls if p[0] is pull))
+
+    def train(self):
+        before = self.expected.astype(float)
+        loss = lambda: pg.mean(pg.square(self.variable - 1.0))
+        _, found = pg.variable_grads(loss, [self.variable])
+        self.variable.assign(self.variable.value - 0.5 * found[self.variable])
+        close(self.variable.numpy(), before - (before - 1) / before.size)
+        self.expected = self.variable.numpy().copy()
+        self.say("train", self.variable.value.backend)
+
+    # --- handles -----------------------------------------------------------------
+
+    def travel(self):
+        (x, values), name = self.pick(), self.random.choice(self.backends)
+        there = x.to(name)
+        assert there.backend == name
+        self.add(there, values, "travel")
+
+    def dispose(self):
+        if self.pool:
+            x, values = self.pool.pop(self.random.randrange(len(self.pool)))
+            self.pool = [p for p in self.pool if p[0] is not x]  # and its aliases
+            other = pg.stop_gradient(x)
+            pg.dispose(x)
+            self.say("dispose", values.shape)
+            with pytest.raises(ValueError, match="disposed"):
+                x.numpy()
+            np.testing.assert_array_equal(other.numpy(), values)
+
+    def assign(self):
+        values = np.full((2, 3), self.random.randrange(8), np.float32)
+        self.variable.assign(pg.asarray(values))
+        self.expected = values
+        self.say("assign")
+
+    def duplicate(self):
+        x, values = self.pick()
+        way = self.random.choice([copy.copy, copy.deepcopy])
+        self.add(way(x), values, way.__name__)
+        self.add(pickle.loads(pickle.dumps(x)), values, "pickle")
+
+    def fail(self):
+        x, _ = self.pick()
+        self.say("fail", x.shape)
+        with pytest.raises(ValueError, match="matmul: "):
+            pg.grad(lambda x: pg.sum(x + pg.zeros((7, 7, 7)) @ pg.ones((8, 8))))(x)
+
+    # --- blocks ------------------------------------------------------------------
+
+    def inside(self):
+        self.depth += 1
+        for _ in range(self.random.randint(1, 5)):
+            self.move()
+        self.depth -= 1
+
+    def switch(self):
+        name = self.random.choice(self.backends)
+        self.say("use", name)
+        with pg.use_backend(name):
+            self.inside()
+            assert pg.get_backend() == name
+
+    def tidy(self):
+        before = {id(x): x for x, _ in self.pool}
+        self.say("tidy")
+        with pg.tidy():
+            self.inside()
+            pairs = [p for p in self.pool if self.random.random() < 0.5]
+            pg.keep([x for x, _ in pairs])
+        kept = {id(x) for x, _ in pairs} | before.keys()
+        self.pool = [p for p in self.pool if id(p[0]) in kept]
+        self.check()  # pullbacks go on
+
+    def watch(self):
+        kind = self.random.choice(["profile", "debug"] * 5 + ["memory"])
+        self.say(kind)
+        if kind == "memory":
+            assert pg.memory().bytes >= 0
+        else:
+            with getattr(pg, kind)():
+                self.inside()
+
+    def override(self):
+        """Others must not see what this thread overrides."""
+        self.say("override")
+        before, self.overridden = self.overridden, True
+        with pg.override_gradient("Tanh", x=lambda dy: dy * 3.0):
+            x = pg.asarray([0.5, 2.0])
+            assert pg.grad(lambda x: pg.sum(pg.tanh(x)))(x).tolist() == [3.0, 3.0]
+            self.inside()
+        self.overridden = before
+
+
+def play(seed, backends, *, players=3, moves=60):
+    """Let players play at once, hand over a tensor each, and play on.
+
+    Raises:
+        AssertionError: Something was wrong; says how it is played again.
+
+    """
+    barrier = threading.Barrier(players)
+    handed, failures = {}, []
+
+    def run(number):
+        player = Player(seed * 1000 + number, backends)
+        try:
+            barrier.wait(60)
+            for half in (0, 1):
+                for _ in range(moves // 2):
+                    player.move()
+                x, values = player.pick()
+                handed[half, number] = pg.stop_gradient(x), values  # it may dispose x
+                barrier.wait(600)
+                player.pool.append(handed[half, (number + 1) % players])
+            player.check()
+        except BaseException as error:
+            barrier.abort()
+            if not isinstance(error, threading.BrokenBarrierError):
+                failures.append((number, error, player.log))
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(players)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        number, error, log = failures[0]
+        raise AssertionError(
+            f"player {number} of --soak-seed={seed}: {type(error).__name__}: {error}\n"
+            "after " + ", ".join(log)
+        ) from error

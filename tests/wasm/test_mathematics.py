@@ -1,0 +1,62 @@
+"""Elementary functions of float32: within 3 ulp, where it is hardest."""
+
+import math
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+pytest.importorskip("plugrad_wasm", reason="plugrad-wasm is not installed")
+
+QUARTERS = (np.arange(1, 5094) * (np.pi / 2)).astype(np.float32)
+BESIDE = [np.nextafter(QUARTERS, np.float32(to)) for to in (0, np.inf)]
+ZEROS = np.concatenate([QUARTERS, *BESIDE, np.float32([7999, 8000, 8001, 1e5, 3e38])])
+NEAR = np.concatenate(
+    [
+        np.linspace(-1.1, 1.1, 40_001),
+        np.linspace(-100, 100, 40_001),
+        np.logspace(-44, 2, 4001),
+        -np.logspace(-44, 2, 4001),
+    ]
+).astype(np.float32)
+POSITIVE = np.concatenate([np.logspace(-44.8, 38, 40_001), np.linspace(0.5, 2, 40_001)])
+ROWS = [
+    (pg.sin, np.sin, ZEROS),
+    (pg.cos, np.cos, ZEROS),
+    (pg.sin, np.sin, NEAR),
+    (pg.cos, np.cos, NEAR),
+    (pg.exp, np.exp, NEAR),
+    (pg.expm1, np.expm1, NEAR),
+    (pg.tanh, np.tanh, NEAR),
+    (pg.erf, np.vectorize(math.erf), NEAR),
+    (pg.sigmoid, lambda x: np.exp(-np.logaddexp(0, -x)), NEAR),
+    (pg.softplus, lambda x: np.logaddexp(0, x), NEAR),
+    (pg.log, np.log, POSITIVE.astype(np.float32)),
+    (pg.log1p, np.log1p, POSITIVE.astype(np.float32)),
+    (pg.log1p, np.log1p, NEAR[(NEAR > -1) & (NEAR < 1)]),
+]
+
+
+@pytest.mark.parametrize(("op", "reference", "x"), ROWS)
+def test_within_3_ulp(op, reference, x):
+    with pg.use_backend("wasm"):
+        found = op(pg.asarray(x)).numpy().astype(float)
+    with np.errstate(all="ignore"):
+        truth = reference(x.astype(float))
+        nearest = truth.astype(np.float32)
+    finite = np.isfinite(nearest)
+    np.testing.assert_array_equal(found[~finite], nearest[~finite])
+    distance = np.abs(found - truth)[finite] / np.spacing(np.abs(nearest[finite]))
+    worst = distance.argmax()
+    assert distance[worst] <= 3, (x[finite][worst], found[finite][worst])
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (5,), (4, 7)])
+def test_ends_of_rows(shape):
+    """The last elements, of which there are less than four, are as all others."""
+    x = np.linspace(0.1, 0.9, math.prod(shape), dtype=np.float32).reshape(shape)
+    with pg.use_backend("wasm"):
+        for op in (pg.exp, pg.sin, pg.log, pg.tanh):
+            whole = np.broadcast_to(x[..., None], (*shape, 8)).copy()
+            one = op(pg.asarray(x)).numpy()
+            np.testing.assert_array_equal(one, op(pg.asarray(whole)).numpy()[..., 3])
