@@ -9,18 +9,24 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "core/src/plugrad"
 CPU = ROOT / "plugins/cpu/src/plugrad_cpu"
+WASM = ROOT / "plugins/wasm/src/plugrad_wasm"
+OPENCL = ROOT / "plugins/opencl/src/plugrad_opencl"
 ROOMS = {
     "ops": (sorted(CORE.glob("ops/*.py")), 7500),
     "the path of an op": (sorted({*CORE.glob("_[a-z]*.py"), CORE / "plugin.py"}), 3000),
     "geometry": ([CORE / "geometry.py"], 500),
     "tools": (sorted(CORE.glob("tools/*.py")), 1900),
     "cpu": (sorted(CPU.rglob("*.py")), 2500),
+    "wasm": (sorted(WASM.rglob("*.py")), 2000),
+    "opencl": (sorted(OPENCL.rglob("*.py")), 2000),
 }
 LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT}
 LAYOUT |= {tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING}
 LONG_FILES = {"__init__.py": "a line for every public name, twice"}
 LONG_FUNCTIONS: dict[str, str] = {
     "recorded": "the fast path under a tape: calls would cost what it saves",
+    "_source": "of opencl: fills in one template, a line a name",
+    "elementwise_kernel": "of opencl: half of it is what it can be told",
 }
 
 
@@ -43,7 +49,11 @@ def code_lines(path):
 
 
 # A room that is over its limit, and why; it fails here once it is under it again.
-OVER = {"ops": "8,706 lines for the inventory asked for: docs/decisions/0004-sizes.md"}
+OVER = {
+    "ops": "8,706 lines for the inventory asked for: docs/decisions/0004-sizes.md",
+    "wasm": "some 2,500 lines, as decision 0004 says",
+    "opencl": "some 3,200 lines, as decision 0004 says",
+}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +71,7 @@ def test_rooms_keep_their_size(room):
     assert sum(map(code_lines, files)) <= most
 
 
-@pytest.mark.parametrize("root", [CORE, CPU], ids=["core", "cpu"])
+@pytest.mark.parametrize("root", [CORE, CPU, WASM, OPENCL], ids=lambda path: path.name)
 def test_files_and_functions_are_short(root):
     long_files, long_functions = [], []
     for path in sorted(root.rglob("*.py")):

@@ -49,6 +49,8 @@ CASES = {
     "dilations": lambda: convolved((1, 12, 9, 4), (3, 2, 4, 7), dilations=(1, 3)),
     "gaps": lambda: convolved((1, 9, 9, 3), (2, 2, 3, 4), strides=4),
     "groups": lambda: convolved((2, 7, 7, 6), (3, 3, 2, 9), groups=3),
+    "conv3x3": lambda: convolved((2, 7, 9, 33), (3, 3, 33, 40), pad=((1, 1), (0, 2))),
+    "conv3x3, padded": lambda: convolved((1, 6, 6, 32), (3, 3, 32, 35), pad=3),
     "conv1x1": lambda: convolved((1, 7, 7, 20), (1, 1, 20, 33)),
     "conv3d": lambda: convolved(
         (1, 5, 6, 7, 3), (2, 3, 2, 3, 5), pg.conv3d, strides=(1, 2, 1)
@@ -70,7 +72,10 @@ CASES = {
         *pg.max_pool_with_argmax(draw(2, 7, 7, 9), 2, include_batch_in_index=True)
     ],
     "fused": lambda: [
-        pg.fused.conv2d(draw(1, 9, 9, 4), draw(3, 3, 4, 21), draw(21), activation=name)
+        pg.fused.conv2d(
+            draw(1, 9, 9, c), draw(3, 3, c, 33, scale=0.05), draw(33), activation=name
+        )
+        for c in (4, 32)
         for name in ("relu", "relu6", "elu", "leaky_relu", "sigmoid")
     ],
     "fused depthwise": lambda: [
@@ -109,6 +114,18 @@ CASES = {
         for f in (pg.image.resize_bilinear, pg.image.resize_nearest_neighbor)
     ],
     "short rows": lambda: [pg.concat([draw(9, 9, n) for n in (4, 2, 8)], axis=2)],
+    "scatter": lambda: [
+        pg.tensor_scatter_update(
+            draw(20, 7, 5),
+            pg.abs(draw(300, 2, dtype="int32", scale=2.0)) % 7,
+            draw(300, 5),
+        )
+    ],
+    "sorting": lambda: [
+        y
+        for dtype in ("float32", "float64", "int8", "uint32")
+        for y in pg.top_k(pg.abs(draw(9, 300, dtype=dtype)), 70)
+    ],
     "sums": lambda: [
         pg.sum(draw(70, 3000), axis=1),
         pg.sum(draw(3000, 70), axis=0),
@@ -138,6 +155,21 @@ def compare(name):
             atol=tolerance * largest,
             err_msg=name,
         )
+
+
+def test_infinities_in_convolutions_by_fewer_products():
+    """Their differences are not a number: those places are computed once more."""
+    x = np.ones((1, 8, 8, 32), np.float32)
+    x[0, 2, 3, 5], x[0, 6, 6, 1], x[0, 0, 7, 2] = np.inf, np.nan, -np.inf
+    with pg.use_backend("opencl"):
+        y = pg.conv2d(x, np.ones((3, 3, 32, 32), np.float32), pad="same").numpy()
+    expected = np.full((8, 8), 288.0)
+    expected[0], expected[-1], expected[:, 0], expected[:, -1] = [192.0] * 4
+    expected[[0, 0, -1, -1], [0, -1, 0, -1]] = 128.0
+    expected[1:4, 2:5], expected[5:8, 5:8], expected[0:2, 6:8] = np.inf, np.nan, -np.inf
+    np.testing.assert_array_equal(
+        y, np.broadcast_to(expected[None, ..., None], y.shape)
+    )
 
 
 @pytest.mark.parametrize("name", CASES)

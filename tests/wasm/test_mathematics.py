@@ -51,6 +51,36 @@ def test_within_3_ulp(op, reference, x):
     assert distance[worst] <= 3, (x[finite][worst], found[finite][worst])
 
 
+SPECIAL = [0, -0.0, 1, -1, 2, -2, 0.5, np.inf, -np.inf, np.nan, 1e-40, 3e38, 3, -3]
+RANDOM = np.random.default_rng(0)
+POWERS = {
+    "special": np.meshgrid(np.float32(SPECIAL), np.float32(SPECIAL)),
+    "moderate": (RANDOM.random(100_001) * 5, RANDOM.normal(size=100_001) * 3),
+    "near 1": (
+        1 + RANDOM.normal(size=100_001) / 1e3,
+        RANDOM.normal(size=100_001) * 3e4,
+    ),
+    "far": (np.exp(RANDOM.normal(size=100_001) * 15), RANDOM.normal(size=100_001)),
+    "whole": (RANDOM.normal(size=100_001), RANDOM.integers(-5, 6, 100_001)),
+    "one exponent": (RANDOM.random(100_001) * 5, np.array([2.4])),
+    "one base": (np.array(1.7), RANDOM.normal(size=100_001) * 9),
+}
+
+
+@pytest.mark.parametrize("name", POWERS)
+def test_powers_are_within_3_ulp(name):
+    x, y = (np.asarray(v, np.float32) for v in POWERS[name])
+    with pg.use_backend("wasm"):
+        found = pg.pow(pg.asarray(x), pg.asarray(y)).numpy().astype(float)
+    with np.errstate(all="ignore"):
+        truth = np.power(x.astype(float), y.astype(float))
+        nearest = truth.astype(np.float32)
+    finite = np.isfinite(nearest)
+    np.testing.assert_array_equal(found[~finite], nearest[~finite])
+    distance = np.abs(found[finite] - truth[finite])
+    assert (distance / np.spacing(np.abs(nearest[finite]))).max() <= 3
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (5,), (4, 7)])
 def test_ends_of_rows(shape):
     """The last elements, of which there are less than four, are as all others."""

@@ -1,5 +1,6 @@
 /* Arithmetic of two operands. */
 #include "elementwise.h"
+#include "mathematics.h"
 
 #define ARITHMETIC(BINARY, T, U)                                                                 \
     BINARY(add_##T, T, T, GRAIN, (T)((U)p + (U)q))                                       \
@@ -75,7 +76,59 @@ WHOLE(i64, u64)
 WHOLE(u32, u32)
 WHOLE(u64, u64)
 
-BINARY_SMALL(pow_f32, f32, f32, SLOW, powf(p, q))
+/* --- powers ----------------------------------------------------------------------- */
+
+/* y log2(x) of the first two lanes, to 2^-30 of one: x = m 2^e, and the series of
+   log2((1 + s) / (1 - s)). */
+INLINE v4 log2_times(v4 m, v4 e, v4 y) {
+    v4 x = wasm_f64x2_promote_low_f32x4(m), one = wasm_f64x2_splat(1);
+    v4 s = wasm_f64x2_div(wasm_f64x2_sub(x, one), wasm_f64x2_add(x, one));
+    v4 z = wasm_f64x2_mul(s, s), p = wasm_f64x2_splat(2.885390082 / 13);
+#pragma clang loop unroll(full)
+    for (i32 k = 11; k > 0; k -= 2)
+        p = wasm_f64x2_relaxed_madd(p, z, wasm_f64x2_splat(2.8853900817779268 / k));
+    p = wasm_f64x2_relaxed_madd(p, s, wasm_f64x2_promote_low_f32x4(e));
+    return wasm_f64x2_mul(p, wasm_f64x2_promote_low_f32x4(y));
+}
+
+static __attribute__((noinline)) v4 pow_rare(v4 x, v4 y) {
+    f32 p[4], q[4];
+    STORE(p, x), STORE(q, y);
+    for (u32 i = 0; i < 4; i++) p[i] = powf(p[i], q[i]);
+    return LOAD(p);
+}
+
+/* x^y as 2^n 2^f in float64, but for the last step. */
+INLINE v4 pow4(v4 x, v4 y) {
+    v4 e, m = split(x, &e);
+    v4 low = log2_times(m, e, y);
+    v4 high = log2_times(wasm_i64x2_shuffle(m, m, 1, 0), wasm_i64x2_shuffle(e, e, 1, 0),
+                         wasm_i64x2_shuffle(y, y, 1, 0));
+    v4 n = wasm_f64x2_nearest(low), k = wasm_f64x2_nearest(high);
+    v4 f = wasm_i64x2_shuffle(wasm_f32x4_demote_f64x2_zero(wasm_f64x2_sub(low, n)),
+                              wasm_f32x4_demote_f64x2_zero(wasm_f64x2_sub(high, k)), 0, 2);
+    n = wasm_i64x2_shuffle(wasm_f32x4_demote_f64x2_zero(n),
+                           wasm_f32x4_demote_f64x2_zero(k), 0, 2);
+    v4 positive = wasm_v128_and(wasm_f32x4_gt(x, SPLAT(0)),
+                                wasm_f32x4_lt(x, SPLAT(INFINITY)));
+    v4 normal = wasm_f32x4_lt(wasm_f32x4_abs(n), SPLAT(126)); /* the result; no NaN */
+    if (!wasm_i32x4_all_true(wasm_v128_and(positive, normal))) return pow_rare(x, y);
+    v4 z = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f,
+                      5.550328642e-2f, 2.402264625e-1f, 6.931471825e-1f, 1);
+    return wasm_i32x4_add(z, wasm_i32x4_shl(wasm_i32x4_relaxed_trunc_f32x4(n), 23));
+}
+
+static void pow_f32_row(const Operands *o, void *to, u32 n) {
+    const f32 *restrict a = o->in[0], *restrict b = o->in[1];
+    f32 *restrict y = to, p[4] = {1, 1, 1, 1}, q[4] = {1, 1, 1, 1};
+    u32 da = o->step[0], db = o->step[1], i = 0;
+    for (; i + 4 <= n; i += 4)
+        STORE(y + i, pow4(da ? LOAD(a + i) : SPLAT(*a), db ? LOAD(b + i) : SPLAT(*b)));
+    if (i == n) return;
+    for (u32 k = 0; k < n - i; k++) p[k] = a[(i + k) * da], q[k] = b[(i + k) * db];
+    store_few(y + i, pow4(LOAD(p), LOAD(q)), n - i);
+}
+BINARY_EXPORT(pow_f32, f32, f32, SLOW)
 BINARY_SMALL(pow_f64, f64, f64, SLOW, pow(p, q))
 
 #define BITS(T)                                                                          \

@@ -29,27 +29,34 @@ INLINE v4 scaled(v4 y, v4 n) {
     return MUL(y, wasm_i32x4_add(wasm_i32x4_shl(rest, 23), one));
 }
 
-/* e^x for |x| <= 87, in one factor. */
+/* e^x for |x| <= 87, as 2^n 2^f. Adding LARGE rounds to the integer n, and the last bits
+   of the sum are n. */
+#define LARGE 12582912
 INLINE v4 exp_near(v4 x) {
-    v4 n = wasm_f32x4_nearest(MUL(x, SPLAT(1.44269504f)));
-    v4 r = NMA(n, SPLAT(LN2_LOW), NMA(n, SPLAT(LN2_HIGH), x));
-    v4 i = wasm_i32x4_relaxed_trunc_f32x4(n);
-    v4 y = ADD(FMA(MUL(r, r), exp_tail(r), r), SPLAT(1));
-    return wasm_i32x4_add(y, wasm_i32x4_shl(i, 23));
+    v4 n = FMA(x, SPLAT(1.44269502f), SPLAT(LARGE));
+    v4 f = FMA(x, SPLAT(1.44269502f), SUB(SPLAT(LARGE), n));
+    f = FMA(x, SPLAT(1.92596303e-8f), f);
+    v4 y = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f,
+                      5.550328642e-2f, 2.402264625e-1f, 6.931471825e-1f, 1);
+    return wasm_i32x4_add(y, wasm_i32x4_shl(n, 23));
 }
 
-INLINE v4 exp4(v4 x) { /* max and min keep NaN */
-    if (wasm_i32x4_all_true(wasm_f32x4_le(wasm_f32x4_abs(x), SPLAT(87))))
-        return exp_near(x);
-    v4 a = wasm_f32x4_min(wasm_f32x4_max(x, SPLAT(-105)), SPLAT(90));
+/* Of any x; a call, so that its constants leave the registers to the loop. */
+static __attribute__((noinline)) v4 exp_far(v4 x) {
+    v4 a = AT_MOST(AT_LEAST(x, -105), 90);
     v4 n = wasm_f32x4_nearest(MUL(a, SPLAT(1.44269504f)));
     v4 r = NMA(n, SPLAT(LN2_LOW), NMA(n, SPLAT(LN2_HIGH), a));
     v4 y = FMA(MUL(r, r), exp_tail(r), r);
     return scaled(ADD(y, SPLAT(1)), n);
 }
 
+INLINE v4 exp4(v4 x) {
+    v4 near = wasm_f32x4_le(wasm_f32x4_abs(x), SPLAT(87));
+    return wasm_i32x4_all_true(near) ? exp_near(x) : exp_far(x);
+}
+
 INLINE v4 expm1_4(v4 x) {
-    v4 a = wasm_f32x4_min(wasm_f32x4_max(x, SPLAT(-30)), SPLAT(89));
+    v4 a = AT_MOST(AT_LEAST(x, -30), 89);
     v4 n = wasm_f32x4_nearest(MUL(a, SPLAT(1.44269504f)));
     v4 r = NMA(n, SPLAT(LN2_LOW), NMA(n, SPLAT(LN2_HIGH), a));
     v4 y = FMA(MUL(r, r), exp_tail(r), r);
@@ -107,21 +114,18 @@ INLINE v4 log1p_4(v4 x) { /* what 1 + x loses comes back as a share of it */
 INLINE v4 sign_of(v4 x) { return wasm_v128_and(x, SPLAT(-0.0f)); }
 
 INLINE v4 tanh4(v4 x) { /* e / (e + 2) of e = e^2|x| - 1 */
-    v4 a = wasm_f32x4_min(wasm_f32x4_abs(x), SPLAT(10)), b = ADD(a, a);
-    v4 n = wasm_f32x4_nearest(MUL(b, SPLAT(1.44269504f)));
+    v4 a = AT_MOST(wasm_f32x4_abs(x), 10), b = ADD(a, a);
+    v4 sum = FMA(b, SPLAT(1.44269504f), SPLAT(LARGE + 127));
+    v4 n = SUB(sum, SPLAT(LARGE + 127));
     v4 r = NMA(n, SPLAT(LN2_LOW), NMA(n, SPLAT(LN2_HIGH), b));
-    v4 y = FMA(MUL(r, r), exp_tail(r), r);
-    v4 i = wasm_i32x4_relaxed_trunc_f32x4(n);
-    v4 power = wasm_i32x4_shl(wasm_i32x4_add(i, wasm_i32x4_splat(127)), 23);
+    v4 y = FMA(MUL(r, r), exp_tail(r), r), power = wasm_i32x4_shl(sum, 23);
     v4 e = FMA(power, y, SUB(power, SPLAT(1)));
-    y = wasm_v128_or(DIV(e, ADD(e, SPLAT(2))), sign_of(x));
-    return WHERE(wasm_f32x4_eq(x, x), y, x);
+    return wasm_v128_or(DIV(e, ADD(e, SPLAT(2))), sign_of(x));
 }
 
 INLINE v4 sigmoid4(v4 x) { /* e^-|x| / (1 + e^-|x|) for negative x */
     v4 e = exp4(wasm_v128_or(x, SPLAT(-0.0f))), y = DIV(SPLAT(1), ADD(e, SPLAT(1)));
-    v4 z = WHERE(wasm_i32x4_shr(x, 31), MUL(e, y), y);
-    return WHERE(wasm_f32x4_eq(x, x), z, x);
+    return WHERE(wasm_i32x4_shr(x, 31), MUL(e, y), y);
 }
 
 INLINE v4 softplus4(v4 x) { /* max(x, 0) + log(1 + e^-|x|), of which the sum is halved */
@@ -129,16 +133,15 @@ INLINE v4 softplus4(v4 x) { /* max(x, 0) + log(1 + e^-|x|), of which the sum is 
     v4 big = wasm_f32x4_gt(e, SPLAT(0.41421354f));
     v4 f = WHERE(big, MUL(SUB(e, SPLAT(1)), SPLAT(0.5f)), e);
     v4 y = log_near(f, SPLAT(0), wasm_v128_and(big, SPLAT(1)));
-    y = ADD(wasm_f32x4_max(x, SPLAT(0)), y);
-    return WHERE(wasm_f32x4_eq(x, x), y, x);
+    return ADD(AT_LEAST(x, 0), y);
 }
 
 /* sin(x + quarters * pi/2) for |x| <= 8000: what the quarter turns leave, in four pieces
    of pi/2 of which three have few enough bits for exact products; then Taylor's series. */
 #define FAR 8000
 INLINE v4 turned(v4 x, i32 quarters) {
-    v4 n = wasm_f32x4_nearest(MUL(x, SPLAT(0.63661977f)));
-    v4 r = NMA(n, SPLAT(0x1.92p+0f), x);
+    v4 sum = FMA(x, SPLAT(0.63661977f), SPLAT(LARGE + quarters));
+    v4 n = SUB(sum, SPLAT(LARGE + quarters)), r = NMA(n, SPLAT(0x1.92p+0f), x);
     r = NMA(n, SPLAT(0x1.fb4p-12f), r);
     r = NMA(n, SPLAT(0x1.444p-24f), r);
     r = NMA(n, SPLAT(0x1.68c234p-39f), r);
@@ -147,31 +150,33 @@ INLINE v4 turned(v4 x, i32 quarters) {
     v4 c = POLYNOMIAL(z, -2.7557319e-7f, 2.4801587e-5f, -1.3888889e-3f, 4.16666667e-2f);
     s = FMA(MUL(z, r), s, r);
     c = ADD(FMA(MUL(z, z), c, MUL(z, SPLAT(-0.5f))), SPLAT(1));
-    v4 i = wasm_i32x4_add(wasm_i32x4_relaxed_trunc_f32x4(n), wasm_i32x4_splat(quarters));
-    v4 odd = wasm_i32x4_shr(wasm_i32x4_shl(i, 31), 31);
-    v4 minus = wasm_i32x4_shl(wasm_u32x4_shr(i, 1), 31);
+    v4 odd = wasm_i32x4_shr(wasm_i32x4_shl(sum, 31), 31);
+    v4 minus = wasm_i32x4_shl(wasm_u32x4_shr(sum, 1), 31);
     return wasm_v128_xor(WHERE(odd, c, s), minus);
 }
 
 #define TURN(NAME, LIBRARY, QUARTERS)                                                    \
-    static v4 NAME(v4 x) {                                                               \
-        v4 near = wasm_f32x4_le(wasm_f32x4_abs(x), SPLAT(FAR));                          \
-        if (wasm_i32x4_all_true(near)) return turned(x, QUARTERS);                       \
+    static __attribute__((noinline)) v4 NAME##_far(v4 x) {                               \
         f32 t[4];                                                                        \
         STORE(t, x);                                                                     \
         for (u32 i = 0; i < 4; i++) t[i] = (f32)LIBRARY(t[i]);                           \
         return LOAD(t);                                                                  \
+    }                                                                                    \
+    INLINE v4 NAME(v4 x) {                                                               \
+        v4 near = wasm_f32x4_le(wasm_f32x4_abs(x), SPLAT(FAR));                          \
+        return wasm_i32x4_all_true(near) ? turned(x, QUARTERS) : NAME##_far(x);          \
     }
 
-/* erf(x) / x - 1 in x^2 up to 1, log(1 - erf x) in x beyond. */
+/* erf(x) / x - 1 in x^2 up to 0.9, log2(1 - erf x) in x beyond. */
 INLINE v4 erf4(v4 x) {
-    v4 a = wasm_f32x4_abs(x), z = MUL(x, x), b = wasm_f32x4_min(a, SPLAT(4));
-    v4 inner = FMA(x, POLYNOMIAL(z, 7.889119072e-5f, -8.020841518e-4f, 5.189535425e-3f,
-                                 -2.685444468e-2f, 1.128360018e-1f, -3.761262714e-1f,
-                                 1.283791659e-1f), x);
-    v4 outer = POLYNOMIAL(b, 1.855712965e-4f, -2.939580992e-3f, 2.180521428e-2f,
-                          -1.030371540e-1f, -6.382259214e-1f, -1.127039891f,
-                          -3.537546911e-4f);
-    outer = wasm_v128_or(SUB(SPLAT(1), exp_near(outer)), sign_of(x));
-    return WHERE(wasm_f32x4_ge(a, SPLAT(1)), outer, inner);
+    v4 a = wasm_f32x4_abs(x), z = MUL(x, x), b = AT_MOST(a, 4), n;
+    v4 inner = FMA(x, POLYNOMIAL(z, -6.090360112e-4f, 5.011962727e-3f, -2.677890845e-2f,
+                                 1.128214076e-1f, -3.761252463e-1f, 1.283791512e-1f), x);
+    v4 power = POLYNOMIAL(b, -1.819796744e-3f, 2.258191071e-2f, -1.317510307e-1f,
+                          -9.384062886e-1f, -1.616392493f, -2.628945746e-3f);
+    v4 f = SUB(power, SUB(n = ADD(power, SPLAT(LARGE)), SPLAT(LARGE)));
+    v4 y = POLYNOMIAL(f, 1.327647129e-3f, 9.675540961e-3f, 5.550713092e-2f,
+                      2.402212024e-1f, 6.93146944e-1f, 1.00000012f);
+    y = SUB(SPLAT(1), wasm_i32x4_add(y, wasm_i32x4_shl(n, 23)));
+    return WHERE(wasm_f32x4_ge(a, SPLAT(0.9f)), wasm_v128_or(y, sign_of(x)), inner);
 }

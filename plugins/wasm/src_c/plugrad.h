@@ -94,7 +94,11 @@ typedef v128_t v4;
 #define SUB(a, b) wasm_f32x4_sub(a, b)
 #define MUL(a, b) wasm_f32x4_mul(a, b)
 #define DIV(a, b) wasm_f32x4_div(a, b)
-#define WHERE(mask, a, b) wasm_v128_bitselect(a, b, mask) /* mask ? a : b */
+/* mask ? a : b; one instruction, for lanes of which all bits are equal */
+#define WHERE(mask, a, b) wasm_i32x4_relaxed_laneselect(a, b, mask)
+/* Of x and a constant; NaN stays NaN. One instruction: those without p are seven. */
+#define AT_MOST(x, c) wasm_f32x4_pmin(x, SPLAT(c))
+#define AT_LEAST(x, c) wasm_f32x4_pmax(x, SPLAT(c))
 
 INLINE v4 load_few(const f32 *p, u32 n) { /* n < 4 of them, and zeros */
     f32 t[4] = {0, 0, 0, 0};

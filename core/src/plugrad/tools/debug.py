@@ -307,7 +307,8 @@ def check_gradients(
     """
     if order not in (1, 2):
         raise ValueError(f"check_gradients: order is 1 or 2, got {order}")
-    double = np.dtype("float64") in _engine.active().dtypes
+    held = _engine.active().dtypes
+    double = all(_wide(x, True).dtype in held for x in xs)
     eps = eps or (1e-6 if double else 1e-2)
     rtol = rtol or (1e-5 if double else 2e-2)
     atol = 1e-7 if double else 1e-3

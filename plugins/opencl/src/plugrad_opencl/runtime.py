@@ -333,7 +333,8 @@ def _program(device: Device, source: str, which: int) -> Any:
 def _name(source: str) -> str:
     """Return what it is: the file that ``#line`` names, or its kernels."""
     found = re.findall(r'^#line 1 "(.*)"', source, re.MULTILINE)
-    return ", ".join(found or re.findall(r"void (\w+)\(__global", source))
+    found = found or re.findall(r"void (\w+)\(__global", source)
+    return ", ".join(dict.fromkeys(found))
 
 
 def _log(error: Exception) -> str:

@@ -3,23 +3,29 @@
 // sign -1 is for the inverse, which is scaled in its last pass.
 #define TIMES(a, b) \
   (float2)((a).x * (b).x - (a).y * (b).y, (a).x * (b).y + (a).y * (b).x)
+#if RADIX < 8
+#define EACH _Pragma("unroll") for
+#else
+#define EACH for
+#endif
 
 __kernel GROUPED void fft(__global const float2 *restrict x, __global float2 *restrict y,
                           __global const float2 *restrict roots, long count, long n,
                           long length, float sign, float scale) {
+  const long each = n / RADIX, apart = each / length;
 #if CPU
   const long first = (long)get_global_id(0) * ITEMS, last = min(first + ITEMS, count);
+  long row = first / each, s = first % each / length, k = first % each % length;
   for (long item = first; item < last; item++) {
 #else
-  const long item = get_global_id(0);
+  const long item = get_global_id(0), row = item / each;
+  const long s = item % each / length, k = item % each % length;
   if (item < count) {
 #endif
-    const long each = n / RADIX, row = item / each, at = item % each;
-    const long s = at / length, k = at % length, apart = n / (length * RADIX);
     __global const float2 *restrict from = x + row * n + s * length + k;
     __global float2 *restrict to = y + row * n + s * length * RADIX + k;
     float2 part[RADIX];
-    for (int u = 0; u < RADIX; u++) {
+    EACH(int u = 0; u < RADIX; u++) {
       const float2 turn = roots[apart * u * k], value = from[apart * length * u];
       part[u] = u && k ? TIMES(value, (float2)(turn.x, sign * turn.y)) : value;
     }
@@ -34,13 +40,19 @@ __kernel GROUPED void fft(__global const float2 *restrict x, __global float2 *re
     to[2 * length] = (a - c) * scale;
     to[3 * length] = (b - d) * scale;
 #else
-    for (int v = 0; v < RADIX; v++) {
+    EACH(int v = 0; v < RADIX; v++) {
       float2 total = part[0];
-      for (int u = 1; u < RADIX; u++) {
+      EACH(int u = 1; u < RADIX; u++) {
         const float2 turn = roots[u * v % RADIX * each];
         total += TIMES(part[u], ((float2)(turn.x, sign * turn.y)));
       }
       to[v * length] = total * scale;
+    }
+#endif
+#if CPU
+    if (++k == length) {
+      k = 0;
+      if (++s == apart) s = 0, row++;
     }
 #endif
   }

@@ -3,11 +3,6 @@
 // steps[l], with TABLES, else at i * a_row + l * a_step: the windows of a convolution are
 // a matrix that is nowhere written down. Of b, 16 columns are together.
 #define EACH _Pragma("unroll") for
-#if WIDTH > 1
-#define AT(x, c) ((x)[c])
-#else
-#define AT(x, c) (x)
-#endif
 typedef $type S;
 VECTOR(T, S);
 VECTOR(I, $integer);
@@ -69,14 +64,14 @@ __kernel GROUPED void gemm(__global const S *restrict a, __global const S *restr
     T add = (T)(0);
 #if BIAS
     for (int c = 0; c < WIDTH; c++)
-      AT(add, c) = bias[panel * COLUMNS + min(v * WIDTH + c, count - 1)];
+      LANE(add, c) = bias[panel * COLUMNS + min(v * WIDTH + c, count - 1)];
 #endif
     EACH(int r = 0; r < ROWS; r++) {
       const T some = finish(total[r][v] + add, alpha);
       __global S *to = y + min(tile * ROWS + r, m - 1) * y_row + v * WIDTH;
       if ((v + 1) * WIDTH <= count) *(__global T *)to = some;
       else
-        for (int c = 0; c < count - v * WIDTH; c++) to[c] = AT(some, c);
+        for (int c = 0; c < count - v * WIDTH; c++) to[c] = LANE(some, c);
     }
   }
 #else

@@ -97,17 +97,11 @@ static inline T f_tanh(T x) {
 // float32 by way of float64, which leaves one rounding at the end.
 VECTOR(f_real, double);
 VECTOR(f_whole, long);
-#define F_EACH(near, y, one)  \
-  if (!F_ALL(near)) \
-    for (int k = 0; k < WIDTH; k++) \
-      if (!F_AT(near, k)) F_AT(y, k) = one
-#if WIDTH > 1
-#define F_ALL(m) all(m)
-#define F_AT(x, k) ((x)[k])
-#else
-#define F_ALL(m) (m)
-#define F_AT(x, k) (x)
-#endif
+// The function ``one`` of elements k that are not near.
+#define F_EACH(near, y, one)                 \
+  if (!EVERY(near))                          \
+    for (int k = 0; k < WIDTH; k++)          \
+      if (!LANE(near, k)) LANE(y, k) = one;
 
 // x less the nearest multiple of pi/2, whose number is n: exact enough below 2^20.
 static inline f_real f_turned(T x, f_whole *n) {
@@ -150,14 +144,14 @@ static inline I f_small(T x) {
 static inline T f_sin(T x) {
   const I near = f_small(x);
   T y = f_wave(x, 0);
-  F_EACH(near, y, sin((S)F_AT(x, k)));
+  F_EACH(near, y, sin((S)LANE(x, k)))
   return y;
 }
 
 static inline T f_cos(T x) {
   const I near = f_small(x);
   T y = f_wave(x, 1);
-  F_EACH(near, y, cos((S)F_AT(x, k)));
+  F_EACH(near, y, cos((S)LANE(x, k)))
   return y;
 }
 
@@ -167,7 +161,7 @@ static inline T f_tan(T x) {
   const f_real r = f_turned(x, &n), a = f_sine(r), b = f_cosine(r);
   const f_whole odd = (n & 1L) != 0L;
   T y = TO(T, (odd ? -b : a) / (odd ? a : b));
-  F_EACH(near, y, tan((S)F_AT(x, k)));
+  F_EACH(near, y, tan((S)LANE(x, k)))
   return y;
 }
 
@@ -208,7 +202,7 @@ static inline T f_fmod(T a, T b) {
   const f_real x = TO(f_real, a), z = TO(f_real, b);
   T y = TO(T, x - trunc(x / z) * z);
   y = f_sign_of(fabs(y), a);
-  F_EACH(near, y, fmod((S)F_AT(a, k), (S)F_AT(b, k)));
+  F_EACH(near, y, fmod((S)LANE(a, k), (S)LANE(b, k)))
   return y;
 }
 #elif WIDTH > 1

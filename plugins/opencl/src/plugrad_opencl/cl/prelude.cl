@@ -12,12 +12,16 @@
 #define TO(N, x) __builtin_convertvector(x, N)
 #define TRUTH(m) (-TO(Y, m))  // masks are 0 or -1
 #define FIRST(x) ((x)[0])
+#define EVERY(m) all(m)
+#define LANE(x, k) ((x)[k])
 #else
 #define VECTOR(N, T) typedef T N
 #define AS(N, x) __builtin_astype(x, N)
 #define TO(N, x) ((N)(x))
 #define TRUTH(m) ((Y)((m) ? 1 : 0))
 #define FIRST(x) (x)
+#define EVERY(m) (m)
+#define LANE(x, k) (x)
 #endif
 #define WHERE(m, a, b) ((m) ? (T)(a) : (T)(b))
 #define GROUPED __attribute__((reqd_work_group_size(GROUP, 1, 1)))

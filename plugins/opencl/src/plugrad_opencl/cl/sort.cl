@@ -1,31 +1,61 @@
-// The k largest of each row, by merging: equal ones stay in order, NaN is the largest.
+// The k largest of each row, by counting digits of 8 bits from the last to the first
+// (radix sort): equal ones stay in order, NaN is the largest.
 typedef $type S;
-static inline int before(S a, S b) { return a > b || (a != a && b == b); }
+typedef $key K;
+#define BITS ((int)sizeof(K) * 8)
+#define TOP ((K)((K)1 << (BITS - 1)))
+
+// A number whose order is the other way round.
+static inline K key_of(S x) {
+#if FLOATING
+  if (x != x) return 0;
+  if (x == 0) x = 0;  // -0 is 0
+  const K bits = __builtin_astype(x, K);
+  return bits & TOP ? bits : (K)(~bits & (K)~TOP);
+#elif SIGNED
+  return (K)~((K)x ^ TOP);
+#else
+  return (K)~(K)x;
+#endif
+}
 
 __kernel GROUPED void top(__global const S *restrict x, __global int *restrict scratch,
-                          __global S *restrict values, __global int *restrict places,
-                          long rows, int n, int k, int sorted) {
+                          __global K *restrict keys, __global S *restrict values,
+                          __global int *restrict places, long rows, int n, int k,
+                          int sorted) {
   const long row = get_global_id(0);
   if (row >= rows) return;
   x += row * n;
   __global int *a = scratch + row * 2 * n, *b = a + n;
-  for (int i = 0; i < n; i++) a[i] = i;
-  for (long run = 1; run < n; run *= 2) {
-    for (long start = 0; start < n; start += 2 * run) {
-      long i = start, j = min(start + run, (long)n);
-      const long middle = j, end = min(start + 2 * run, (long)n);
-      for (long to = start; to < end; to++)
-        b[to] = j >= end || (i < middle && !before(x[a[j]], x[a[i]])) ? a[i++] : a[j++];
+  __global K *from = keys + row * 2 * n, *to = from + n;
+  for (int i = 0; i < n; i++) a[i] = i, from[i] = key_of(x[i]);
+  for (int shift = 0; shift < BITS; shift += 8) {
+    int start[256];
+    for (int d = 0; d < 256; d++) start[d] = 0;
+    for (int i = 0; i < n; i++) start[(from[i] >> shift) & 255]++;
+    if (start[(from[0] >> shift) & 255] == n) continue;  // all alike
+    for (int d = 0, sum = 0; d < 256; d++) {
+      const int count = start[d];
+      start[d] = sum;
+      sum += count;
+    }
+    for (int i = 0; i < n; i++) {
+      const int place = start[(from[i] >> shift) & 255]++;
+      b[place] = a[i];
+      to[place] = from[i];
     }
     __global int *other = a;
     a = b;
     b = other;
+    __global K *before = from;
+    from = to;
+    to = before;
   }
   if (!sorted) {  // in the order in which they stand in x
     for (int i = 0; i < n; i++) b[i] = 0;
     for (int i = 0; i < k; i++) b[a[i]] = 1;
-    for (int i = 0, to = 0; i < n; i++)
-      if (b[i]) a[to++] = i;
+    for (int i = 0, next = 0; i < n; i++)
+      if (b[i]) a[next++] = i;
   }
   for (int i = 0; i < k; i++) {
     places[row * k + i] = a[i];

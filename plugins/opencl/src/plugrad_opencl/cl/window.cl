@@ -14,16 +14,11 @@ static inline T finish(T y, $real alpha) { return $finish; }
 #define STRIDE(a) g[9 + a]
 #define DILATION(a) g[12 + a]
 #define BEFORE(a) g[15 + a]
-#if WIDTH > 1
-#define AT(x, l) ((x)[l])
-#else
-#define AT(x, l) (x)
-#endif
 #define LOAD(x) (*(__global const T *)(x))
 
 static inline I lanes(int start) {
   I y;
-  for (int l = 0; l < WIDTH; l++) AT(y, l) = start + l;
+  for (int l = 0; l < WIDTH; l++) LANE(y, l) = start + l;
   return y;
 }
 

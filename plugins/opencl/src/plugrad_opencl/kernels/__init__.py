@@ -17,6 +17,7 @@ from . import (
     pool,
     reduce,
     resize,
+    scatter,
     shape,
     slicing,
     sorting,
@@ -25,6 +26,6 @@ from . import (
 )
 
 FAMILIES = [activation, binary, compare, complexes, conv, creation, cumulative]
-FAMILIES += [depthwise, fft, fused, gather, linalg, norm, pool, reduce, resize, shape]
-FAMILIES += [slicing, sorting, trigonometry, unary]
+FAMILIES += [depthwise, fft, fused, gather, linalg, norm, pool, reduce, resize]
+FAMILIES += [scatter, shape, slicing, sorting, trigonometry, unary]
 KERNELS = {name: f for family in FAMILIES for name, f in family.kernels.items()}

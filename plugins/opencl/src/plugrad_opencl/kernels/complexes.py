@@ -4,6 +4,15 @@ from plugrad.plugin import KernelTable
 
 from ..elementwise import elementwise
 
+# In double precision no square is out of range.
+_SIZE = """
+#ifdef cl_khr_fp64
+  if (isinf(x.x) || isinf(x.y)) return INFINITY;
+  return (float)sqrt((double)x.x * x.x + (double)x.y * x.y);
+#else
+  return hypot(x.x, x.y);
+#endif
+"""
 real = elementwise("Real", "input", out="float32", c="input.x")
 
 kernels = KernelTable(
@@ -12,5 +21,5 @@ kernels = KernelTable(
     ),
     Real=real,
     Imag=elementwise("Imag", "input", out="float32", c="input.y"),
-    ComplexAbs=elementwise("ComplexAbs", "x", out="float32", c="hypot(x.x, x.y)"),
+    ComplexAbs=elementwise("ComplexAbs", "x", out="float32", c=_SIZE),
 )

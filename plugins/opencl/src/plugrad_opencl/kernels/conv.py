@@ -10,15 +10,18 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from plugrad.geometry import Windows
 from plugrad.plugin import KernelTable
 
+from .. import winograd
 from ..arrays import ClArray, Shape
 from ..moves import put, steps
 from ..products import Finish, Matrix, fits, product, table
 from .creation import filled
+from .shape import reverse, transpose
 from .slicing import pad
 
 kernels = KernelTable()
@@ -35,6 +38,8 @@ def conv(
     taps, all_k = len(geometry.taps), y[-1]
     if not math.prod(y) or not taps * c:
         return filled(x.device, y, 0, x.dtype)
+    if winograd.suits(x, geometry):
+        return winograd.conv(x, filter, geometry, finish)
     right = Matrix(filter, all_k, 1, k)
     if taps == 1 and not any(map(any, geometry.padding)) and max(geometry.strides) == 1:
         left = Matrix(x, x.shape[-1], 1, c)
@@ -73,6 +78,12 @@ def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
     shape, strides = geometry.in_shape, (1, *geometry.strides, 1)
     if not math.prod(shape) or not dy.shape[-1]:
         return filled(dy.device, shape, 0, dy.dtype)
+    around = tuple([(2 - before, 0) for before, _ in geometry.padding])
+    there = replace(geometry, in_shape=dy.shape, out_shape=shape, padding=around)
+    if winograd.suits(dy, there):  # what has seen an element is seen by a turned filter
+        axes = (0, 1, 3, 2)
+        turned = transpose(reverse(filter, axis=(0, 1)), axes=axes)
+        return winograd.conv(dy, turned, there, None)
     frame, phases = _phases(geometry)
     dy = framed(dy, frame)
     if not fits(dy.shape, filter.shape):

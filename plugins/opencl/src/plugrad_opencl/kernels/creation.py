@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from plugrad.plugin import KernelTable
+from plugrad_cpu.kernels import KERNELS as HOST
 
 from ..arrays import ClArray, ClArrays, DType, Shape, empty
 from ..elementwise import Function, elementwise
@@ -17,12 +18,18 @@ kernels = KernelTable()
 
 # Truncate; what is out of range wraps, and NaN and infinities give 0, as on cpu.
 _WHOLE = """
-  if (fabs(x) < (S)9223372036854775808.0) return (Y)(long)x;
-  if (!isfinite(x)) return 0;
-  S rest = fmod(x, (S)18446744073709551616.0);
-  if (rest >= (S)9223372036854775808.0) rest -= (S)18446744073709551616.0;
-  if (rest < (S)-9223372036854775808.0) rest += (S)18446744073709551616.0;
-  return (Y)(long)rest;
+  VECTOR(W, long);
+  const S limit = 9223372036854775808.0;
+  const I near = fabs(x) < limit;
+  Y y = TO(Y, TO(W, WHERE(near, x, (S)0)));
+  if (!EVERY(near))
+    for (int k = 0; k < WIDTH; k++) {
+      if (LANE(near, k)) continue;
+      S rest = isfinite(LANE(x, k)) ? fmod(LANE(x, k), 2 * limit) : 0;
+      rest = rest >= limit ? rest - 2 * limit : rest < -limit ? rest + 2 * limit : rest;
+      LANE(y, k) = (SY)(long)rest;
+    }
+  return y;
 """
 
 
@@ -35,8 +42,8 @@ def _to(dtype: DType) -> Function:
         return elementwise("Cast", "x", out=name, fiu="TRUTH(x != (S)0)", c=complexes)
     if dtype.kind == "c":
         return elementwise("Cast", "x", out=name, fiub="(float2)((float)x, 0)")
-    whole = {"alone": "f", "f": _WHOLE} if dtype.kind in "iu" else {"f": plain}
-    return elementwise("Cast", "x", out=name, iub=plain, **whole)
+    floating = _WHOLE if dtype.kind in "iu" else plain
+    return elementwise("Cast", "x", out=name, iub=plain, f=floating)
 
 
 @kernels("Cast")
@@ -72,6 +79,12 @@ def filled(device: Device, shape: Shape, value: complex, dtype: DType) -> ClArra
     if y.size:
         device.fill(y.buffer, np.full((), value, dtype), y.nbytes)
     return y
+
+
+@kernels("Range")
+def range_(arrays: ClArrays, **attrs: Any) -> Any:
+    """Made on the host, which knows how to round."""
+    return arrays.upload(HOST["Range"](arrays, **attrs))
 
 
 @kernels("ZerosLike")

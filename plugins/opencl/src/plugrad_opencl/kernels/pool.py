@@ -14,6 +14,7 @@ from ..runtime import Device
 from ..windows import Body, look, look_back
 from .binary import kernels as binary
 from .creation import filled
+from .shape import broadcast_to
 
 kernels = KernelTable()
 
@@ -97,7 +98,26 @@ def avg_pool(x: ClArray, *, geometry: Windows) -> ClArray:
 def avg_pool_grad(dy: ClArray, x: ClArray | None, *, geometry: Windows) -> ClArray:
     """Hand shares back."""
     share = binary["RealDiv"](dy, _counts(dy.device, geometry, dy.dtype))
+    if _tiled(geometry):  # repeat each along its window
+        places, window = geometry.out_shape[1:-1], geometry.window
+        axes = [*zip(places, window, strict=True)]
+        ends = (dy.shape[:1], dy.shape[-1:])
+        narrow, wide = [
+            (*ends[0], *[m for n, k in axes for m in (n, k if full else 1)], *ends[1])
+            for full in (False, True)
+        ]
+        return broadcast_to(share.view(narrow), shape=wide).view(geometry.in_shape)
     return look_back(_AVERAGE, share, None, None, geometry)
+
+
+def _tiled(geometry: Windows) -> bool:
+    """Tell whether each element of the input is in one window."""
+    sizes = zip(geometry.out_shape[1:-1], geometry.window, strict=True)
+    return (
+        geometry.strides == geometry.window
+        and max(geometry.dilations) == 1
+        and geometry.in_shape[1:-1] == tuple([n * k for n, k in sizes])
+    )
 
 
 @functools.lru_cache(256)

@@ -19,8 +19,12 @@ INT32 = np.dtype(np.int32)
 
 @functools.cache
 def _program(device: Device, dtype: DType) -> Launch:
-    text = source.prelude(device.style) + source.template("sort", type=source.C[dtype])
-    scalars = [None] * 4 + [np.int64] + [np.int32] * 3
+    kind = f"#define FLOATING {int(dtype.kind == 'f')}\n"
+    kind += f"#define SIGNED {int(dtype.kind == 'i')}\n"
+    key = source.RAW[dtype.itemsize]
+    text = kind + source.prelude(device.style)
+    text += source.template("sort", type=source.C[dtype], key=key)
+    scalars = [None] * 5 + [np.int64] + [np.int32] * 3
     return device.kernel(text, "top", scalars, group=source.GROUP[device.style])
 
 
@@ -31,8 +35,10 @@ def top_k(x: ClArray, *, k: int, sorted: bool) -> tuple[ClArray, ClArray]:
     values, places = empty(x.device, shape, x.dtype), empty(x.device, shape, INT32)
     if values.size:
         scratch = empty(x.device, (2 * x.size,), INT32)
+        keys = empty(x.device, (2 * x.size,), x.dtype)
         launch = _program(x.device, x.dtype)
         items = rows if x.device.style == "cpu" else launch.items(rows)
-        buffers = (x.buffer, scratch.buffer, values.buffer, places.buffer)
+        arrays = (x, scratch, keys, values, places)
+        buffers = [array.buffer for array in arrays]
         launch(x.size * 16, items, *buffers, rows, n, k, int(sorted))
     return values, places

@@ -1,0 +1,91 @@
+"""Convolution with windows of 3 x 3 by fewer products: ``cl/winograd.cl``."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from plugrad.geometry import Windows
+
+from . import source
+from .arrays import ClArray, DType, empty
+from .products import FINISH, Finish, Matrix, product, width
+from .runtime import Device, Launch
+
+# Channels from which on the products are worth what is around them.
+MANY = 32
+MOST = 1 << 26  # numbers in between, up to which there is room for them
+
+
+def suits(x: ClArray, geometry: Windows) -> bool:
+    """Tell whether it is faster, and as exact: errors are twice those of float32."""
+    between = 4 * math.prod(geometry.out_shape[:3])
+    between *= geometry.in_shape[-1] + geometry.out_shape[-1]
+    return (
+        x.dtype == np.float32
+        and geometry.window == (3, 3)
+        and max(geometry.strides + geometry.dilations) == geometry.groups == 1
+        and min(geometry.in_shape[-1], geometry.out_shape[-1]) >= MANY
+        and min(geometry.out_shape[1:3]) > 2
+        and between <= MOST
+    )
+
+
+def conv(
+    x: ClArray, filter: ClArray, geometry: Windows, finish: Finish | None
+) -> ClArray:
+    """Return ``finish(conv2d(x, filter))``; nothing is empty."""
+    device, dtype = x.device, x.dtype
+    (batch, height, wide, k), (_, h, w, c) = geometry.out_shape, geometry.in_shape
+    down, across = -(-height // 2), -(-wide // 2)
+    rows = batch * down
+    tiles = rows * across
+    bias, activation, alpha = finish or Finish()
+    u, v = empty(device, (16, c, k), dtype), empty(device, (16, tiles, c), dtype)
+    y = empty(device, geometry.out_shape, dtype)
+    run = functools.partial(_launch, device, dtype, bias is not None, activation)
+    corner = (geometry.padding[0][0], geometry.padding[1][0])
+    places = (rows, down, across, h, w, c, *corner)
+    _run(run("prepare"), u.size, c, k, filter, u, c, k)
+    _run(run("spread"), v.size, tiles, c, x, v, *places, rows=rows)
+    left, right = Matrix(v, c, 1, tiles * c), Matrix(u, k, 1, c * k)
+    m = product((16, tiles, k), (16, tiles, k, c), left, right)
+    arrays = (m, x, filter, bias or y, y)
+    sizes = (*places, height, wide, k, alpha)
+    _run(run("collect"), m.size, tiles, k, *arrays, *sizes, rows=rows)
+    return y
+
+
+def _run(
+    launch: Launch, size: int, count: int, channels: int, *args: Any, rows: int = 0
+) -> None:
+    """Launch: an item a row on a CPU, an element on a GPU."""
+    cpu = launch.device.style == "cpu"
+    items = (rows or count) if cpu else launch.items(count * channels)
+    found = [x.buffer if isinstance(x, ClArray) else x for x in args]
+    launch(size, items, *found)
+
+
+# Arguments: buffers, sizes, other numbers.
+_ARGUMENTS = {"prepare": (2, 2, 0), "spread": (2, 8, 0), "collect": (5, 11, 1)}
+
+
+@functools.cache
+def _launch(
+    device: Device, dtype: DType, bias: bool, activation: str, name: str
+) -> Launch:
+    finish = FINISH[activation]
+    functions = "#define DOUBLE 0\n" + source.text("math") if "f_" in finish else ""
+    text = f"#define BIAS {int(bias)}\n" + source.prelude(device.style, width(dtype))
+    text += source.template(
+        "winograd",
+        type=source.C[dtype],
+        integer=source.SIGNED[dtype.itemsize],
+        functions=functions,
+        finish=finish,
+    )
+    buffers, sizes, others = _ARGUMENTS[name]
+    scalars = [None] * buffers + [np.int64] * sizes + [np.float32] * others
+    return device.kernel(text, name, scalars, group=source.GROUP[device.style])
