@@ -35,7 +35,7 @@ __kernel void heat(__global const T *x, __global T *y, T rate, long x_size) {
 @pytest.fixture(autouse=True)
 def opencl(monkeypatch):
     """Forget what a test declares and registers: other tests look at all of it."""
-    mine = ("test.", "example.")
+    mine = ("own.", "example.")
     monkeypatch.setattr(registry, "contracts", registry.contracts)
     with pg.use_backend("opencl"):
         yield
@@ -53,7 +53,7 @@ def opencl(monkeypatch):
 @pytest.mark.parametrize("n", [0, 1, 9, 100_000])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_an_expression_with_an_attribute(n, dtype):
-    op = elementwise_kernel("test.Cube", "out = x * x * x + a", attrs="a")
+    op = elementwise_kernel("own.Cube", "out = x * x * x + a", attrs="a")
     x = RNG.normal(size=n).astype(dtype)
     y = op(pg.asarray(x), a=0.1)
     assert y.dtype == dtype
@@ -62,7 +62,7 @@ def test_an_expression_with_an_attribute(n, dtype):
 
 def test_branches_loops_and_functions():
     op = elementwise_kernel(
-        "test.Branches",
+        "own.Branches",
         """
         T total = 0;
         for (int k = 1; k <= 3; k++) total += exp(-x * k);
@@ -81,7 +81,7 @@ def test_branches_loops_and_functions():
 
 def test_inputs_broadcast_and_so_do_gradients():
     op = elementwise_kernel(
-        "test.Mix",
+        "own.Mix",
         "T d = a - b; out = d * d * (T)0.5",
         inputs="a b",
         gradients={
@@ -100,7 +100,7 @@ def test_inputs_broadcast_and_so_do_gradients():
 
 def test_dtypes_of_inputs():
     names = "int32 float32 float64"
-    op = elementwise_kernel("test.Plus", "y = a + b", inputs="a b", dtypes=names)
+    op = elementwise_kernel("own.Plus", "y = a + b", inputs="a b", dtypes=names)
     whole, real = pg.asarray([1, 2]), pg.asarray([0.5, 1.5])
     for xs, dtype, found in [
         ((whole, 3), "int32", [4, 5]),
@@ -111,16 +111,16 @@ def test_dtypes_of_inputs():
     ]:
         y = op(*xs)
         assert (y.dtype, y.tolist()) == (dtype, found)
-    floating = elementwise_kernel("test.Half", "y = x / 2")
+    floating = elementwise_kernel("own.Half", "y = x / 2")
     assert floating(whole).tolist() == [0.5, 1.0]  # integers become float32
 
 
 def test_bool_inputs_and_results():
-    op = elementwise_kernel("test.Mask", "y = m ? x : -x", inputs="m x")
+    op = elementwise_kernel("own.Mask", "y = m ? x : -x", inputs="m x")
     for dtype in ("float32", "float64"):
         y = op(pg.asarray([True, False]), pg.asarray([1, 2], dtype=dtype))
         assert (y.dtype, y.tolist()) == (dtype, [1, -2])
-    op = elementwise_kernel("test.Positive", "y = x > 0", out_dtype="bool")
+    op = elementwise_kernel("own.Positive", "y = x > 0", out_dtype="bool")
     y = op([1.0, -2.0])
     assert (y.dtype, y.tolist()) == (np.bool_, [True, False])
     with pg.debug():  # which compares with the rule for the output
@@ -129,15 +129,13 @@ def test_bool_inputs_and_results():
 
 def test_complex_numbers():
     op = elementwise_kernel(
-        "test.Turn", "y = (T)(-x.y, x.x) * by", attrs="by", dtypes="complex64"
+        "own.Turn", "y = (T)(-x.y, x.x) * by", attrs="by", dtypes="complex64"
     )
     assert op(pg.asarray([1 + 2j]), by=2).tolist() == [-4 + 2j]
 
 
 def test_other_backends_use_the_decomposition():
-    op = elementwise_kernel(
-        "test.Twice", "out = x + x", decomposition=lambda x: x * 2.0
-    )
+    op = elementwise_kernel("own.Twice", "out = x + x", decomposition=lambda x: x * 2.0)
     with pg.use_backend("cpu"):
         assert op([1.0, 2.0]).tolist() == [2.0, 4.0]
 
@@ -147,7 +145,7 @@ def test_other_backends_use_the_decomposition():
 
 def test_source_and_its_gradient():
     heat = source_kernel(
-        "test.Heat",
+        "own.Heat",
         HEAT,
         attrs="rate",
         gradients={"x": lambda dy, rate: heat(dy, rate=rate)},
@@ -167,7 +165,7 @@ def test_source_with_two_outputs_of_other_dtypes():
     }
     """
     split = source_kernel(
-        "test.Split",
+        "own.Split",
         code,
         attrs="up",
         outputs="low place",
@@ -197,7 +195,7 @@ def test_a_work_group_adds_up():
     }
     """
     sums = source_kernel(
-        "test.Sums",
+        "own.Sums",
         code,
         out=lambda x: Spec((-(-x.shape[0] // 32),), x.dtype),
         items=lambda x: x.shape[0],
@@ -212,7 +210,7 @@ def test_source_without_inputs():
     code = "__kernel void ramp(__global float *y, int n, long y_size)"
     code += "{ if (get_global_id(0) < y_size) y[get_global_id(0)] = get_global_id(0); }"
     ramp = source_kernel(
-        "test.Ramp",
+        "own.Ramp",
         code,
         inputs="",
         attrs="n",
@@ -225,12 +223,12 @@ def test_source_without_inputs():
 
 
 def test_code_for_a_contract_of_a_library():
-    contract = Kernel("test.Own", "a b", outputs="c", out=broadcasted, broadcasts=True)
+    contract = Kernel("own.Own", "a b", outputs="c", out=broadcasted, broadcasts=True)
     gradients(contract, a=lambda dy, b: dy * b, b=lambda dy, a: dy * a)
     op = elementwise_kernel(contract, "c = a * b")
     assert op.kernel is contract
     decomposition(contract)(lambda a, b: a * b)
-    again = elementwise_kernel("test.Own", "c = b * a", inputs="a b")
+    again = elementwise_kernel("own.Own", "c = b * a", inputs="a b")
     assert again.kernel is contract  # with all that its library gave it
     check_gradients(op, RNG.normal(size=3), RNG.normal(size=(2, 1)))
 
@@ -244,7 +242,7 @@ def test_code_for_a_kernel_of_plugrad():
 
 def test_a_kernel_that_is_written_again():
     make = lambda by: elementwise_kernel(
-        "test.Again",
+        "own.Again",
         f"y = x * {by}",
         gradients={"x": lambda dy: dy * by},
         decomposition=lambda x: x * by,
@@ -256,16 +254,16 @@ def test_a_kernel_that_is_written_again():
     assert (first([1.0]).tolist(), slope()) == ([2], [2])
     first.unregister()
     assert first([1.0]).tolist() == [3]  # by the last decomposition
-    op = elementwise_kernel("test.Gone", "y = x")
+    op = elementwise_kernel("own.Gone", "y = x")
     op.unregister()
-    with pytest.raises(pg.KernelNotFound, match=r"test\.Gone"):
+    with pytest.raises(pg.KernelNotFound, match=r"own\.Gone"):
         op([1.0])
 
 
 def test_every_device_has_it():
     code = """
 import plugrad as pg, plugrad_opencl
-op = plugrad_opencl.elementwise_kernel("test.Twice", "y = 2 * x")
+op = plugrad_opencl.elementwise_kernel("own.Twice", "y = 2 * x")
 for name in op.backends:
     with pg.use_backend(name):
         print(name, op([1.0]).tolist(), op([1.0]).backend)
@@ -279,12 +277,12 @@ for name in op.backends:
 
 
 def test_errors_of_the_compiler_name_the_line():
-    wrong = elementwise_kernel("test.Wrong", "T e = exp(x);\ny = e * bta;")
-    with pytest.raises(pg.BackendError, match=r"(?s)test\.Wrong:2:\d+: .*bta") as error:
+    wrong = elementwise_kernel("own.Wrong", "T e = exp(x);\ny = e * bta;")
+    with pytest.raises(pg.BackendError, match=r"(?s)own\.Wrong:2:\d+: .*bta") as error:
         wrong([1.0])
     assert "clBuildProgram" not in str(error.value)
-    wrong = source_kernel("test.Lines", HEAT.replace("right);", "right;"), attrs="rate")
-    with pytest.raises(pg.BackendError, match=r"test\.Lines:6:\d+: expected"):
+    wrong = source_kernel("own.Lines", HEAT.replace("right);", "right;"), attrs="rate")
+    with pytest.raises(pg.BackendError, match=r"own\.Lines:6:\d+: expected"):
         wrong([1.0], rate=1.0)
 
 
@@ -303,34 +301,34 @@ PARAMETERS = {
 @pytest.mark.parametrize("parameters", PARAMETERS)
 def test_parameters_that_do_not_fit(parameters):
     with pytest.raises(ValueError, match=PARAMETERS[parameters]):
-        source_kernel("test.K", f"__kernel void k({parameters}) {{}}", attrs="rate")
-    assert "test.K" not in registry.contracts
+        source_kernel("own.K", f"__kernel void k({parameters}) {{}}", attrs="rate")
+    assert "own.K" not in registry.contracts
 
 
 def test_definitions_that_do_not_fit():
     with pytest.raises(ValueError, match="'y == x' assigns nothing"):
-        elementwise_kernel("test.None", "y == x")
+        elementwise_kernel("own.None", "y == x")
     with pytest.raises(ValueError, match="needs a dotted name"):
         elementwise_kernel("Swish", "y = x")
     with pytest.raises(TypeError, match="unknown dtype 'float'"):
-        elementwise_kernel("test.Float", "y = x", dtypes="float")
+        elementwise_kernel("own.Float", "y = x", dtypes="float")
     with pytest.raises(ValueError, match="there is no input 'z'; there is x"):
-        elementwise_kernel("test.Z", "y = x", gradients={"z": lambda dy: dy})
+        elementwise_kernel("own.Z", "y = x", gradients={"z": lambda dy: dy})
     with pytest.raises(ValueError, match="decomposition of"):
-        elementwise_kernel("test.Z", "y = x", decomposition=lambda z: z)
+        elementwise_kernel("own.Z", "y = x", decomposition=lambda z: z)
     with pytest.raises(ValueError, match="needs inputs, and code whose last"):
         elementwise_kernel("Relu", "z = x")
     with pytest.raises(ValueError, match="may vary"):
         elementwise_kernel("AddN", "y = x")
     with pytest.raises(ValueError, match="write one function"):
-        source_kernel("test.Blur", "void blur(__global float *x) {}")
+        source_kernel("own.Blur", "void blur(__global float *x) {}")
     with pytest.raises(AttributeError, match="no attribute 'kernel'"):
         plugrad_opencl.kernel  # noqa: B018
-    assert not [name for name in registry.contracts if name.startswith("test.")]
+    assert not [name for name in registry.contracts if name.startswith("own.")]
 
 
 def test_calls_that_do_not_fit():
-    op = elementwise_kernel("test.Sum", "y = a + b * s", inputs="a b", attrs="s")
+    op = elementwise_kernel("own.Sum", "y = a + b * s", inputs="a b", attrs="s")
     with pytest.raises(TypeError, match="1 inputs do not fit"):
         op(pg.ones(3), s=1)
     with pytest.raises(ValueError, match="do not broadcast"):
@@ -341,14 +339,14 @@ def test_calls_that_do_not_fit():
         op(pg.ones(3), 1.0, s="a")
     with pytest.raises(TypeError, match="no code for complex64; dtypes= names float32"):
         op(pg.ones(3, dtype="complex64"), 1, s=1)
-    heat = source_kernel("test.Heat", HEAT.replace("T rate", "int rate"), attrs="rate")
+    heat = source_kernel("own.Heat", HEAT.replace("T rate", "int rate"), attrs="rate")
     with pytest.raises(TypeError, match=r"rate=1\.5 is no number of type int"):
         heat([1.0], rate=1.5)
-    heat = source_kernel("test.Heat", HEAT.replace("T *x", "float *x"), attrs="rate")
+    heat = source_kernel("own.Heat", HEAT.replace("T *x", "float *x"), attrs="rate")
     with pytest.raises(TypeError, match="x is int32, and the kernel takes float"):
         heat(pg.asarray([1]), rate=1)
     code = "__kernel void k(__global T *x, __global T *y, long x_shape1) {}"
-    flat = source_kernel("test.Flat", code)
+    flat = source_kernel("own.Flat", code)
     with pytest.raises(ValueError, match=r"takes x_shape1, and x has shape \(3,\)"):
         flat([1.0, 2.0, 3.0])
 
