@@ -1,27 +1,23 @@
-"""The code blocks of README.md, which are run by the tests."""
+"""The code blocks of pages, which are run by the tests."""
 
 import re
 import tomllib
 from pathlib import Path
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 
 
-def blocks(language, text=None):
-    """Return the code blocks of a language, in the file or in a part of it."""
-    text = README.read_text() if text is None else text
+def texts():
+    """Return what is on every page of the repository, by its path."""
+    found = [*ROOT.glob("*.md")]
+    for room in ("core", "docs", "examples", "plugins", "tests"):
+        found += [*(ROOT / room).glob("*.md"), *(ROOT / room).glob("*/*.md")]
+    return {str(path.relative_to(ROOT)): path.read_text() for path in found}
+
+
+def blocks(language, text):
+    """Return the code blocks of a language."""
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
-
-
-def programs():
-    """Return the Python blocks that are programs, by the headings they are under."""
-    sections = re.split(r"^## ", README.read_text(), flags=re.M)
-    return {
-        section.partition("\n")[0]: code
-        for section in sections
-        for code in blocks("python", section)
-        if "@hookimpl" not in code
-    }
 
 
 def promised(code):
@@ -35,8 +31,9 @@ def promised(code):
 
 def published_backend(folder):
     """Write the source tree of the README's backend; return its project table."""
-    (module,) = (code for code in blocks("python") if "@hookimpl" in code)
-    (project,) = (code for code in blocks("toml") if "plugrad.v1" in code)
+    text = (ROOT / "README.md").read_text()
+    (module,) = (code for code in blocks("python", text) if "@hookimpl" in code)
+    (project,) = (code for code in blocks("toml", text) if "plugrad.v1" in code)
     table = tomllib.loads(project)["project"]
     (entry_point,) = table["entry-points"]["plugrad.v1"].values()
     (folder / f"{entry_point}.py").write_text(module)

@@ -1,36 +1,156 @@
-"""Every program on these pages runs and prints what it says."""
+"""Every program on every page runs, and prints what it says; a row is a page.
 
+A block of Python that prints is a program. Other blocks are modules and excerpts, which
+are tested where the row says.
+"""
+
+import importlib.util
+import os
+import re
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
 
+import plugrad as pg
 import pytest
 
-from tests.docs.blocks import blocks, promised
+from tests.docs.blocks import ROOT, blocks, promised, published_backend, texts
 
-ROOT = Path(__file__).parents[2]
-PAGES = ["docs/override.md", "examples/gradient_packs/README.md"]
+
+def compiled(page, folder):
+    """Write the example in C of a page, and run the commands that compile it."""
+    pytest.importorskip("ziglang", reason="ziglang, which compiles, is not installed")
+    (source,) = (code for code in page.blocks("c") if "#include" in code)
+    (commands,) = page.blocks("sh")
+    install, _, build = commands.partition("\n")
+    assert install == "pip install ziglang"
+    (folder / re.search(r"(\w+\.c) ", build)[1]).write_text(source)
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    caches = dict.fromkeys(("ZIG_LOCAL_CACHE_DIR", "ZIG_GLOBAL_CACHE_DIR"), str(folder))
+    env = os.environ | caches | {"PATH": path}
+    subprocess.run(["sh", "-c", build], cwd=folder, env=env, check=True)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page, and how its programs are run: each in a process and a folder of its own.
+
+    Attributes:
+        path: Its path.
+        programs: How many are run here, at least.
+        elsewhere: The tests of its other blocks.
+        shows: The functions of plugrad that its programs call.
+        backend: Without it they are skipped.
+        prepare: Puts what they need into their folder.
+
+    """
+
+    path: str
+    programs: int = 0
+    elsewhere: str = ""
+    shows: str = ""
+    backend: str = "cpu"
+    prepare: Callable | None = None
+
+    def __str__(self):
+        return self.path
+
+    def blocks(self, language):
+        return blocks(language, (ROOT / self.path).read_text())
+
+
+PAGES = [
+    Page("README.md", 4, "plugins/test_wheels.py"),
+    Page("docs/guide.md", elsewhere="examples/test_guide.py"),
+    Page("docs/interchange.md", 5, shows="from_dlpack save load"),
+    Page("docs/override.md", 6, shows="override_gradient check_gradients"),
+    Page("docs/profile.md", elsewhere="examples/test_profile_step.py"),
+    Page("docs/publish.md", elsewhere="plugins/test_generators.py"),
+    Page(
+        "docs/tools.md",
+        6,
+        shows="tidy keep memory profile debug check_gradients explain",
+    ),
+    Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
+    Page("plugins/opencl/README.md", 3, "docs/test_excerpts.py", backend="opencl"),
+    Page(
+        "plugins/wasm/README.md",
+        2,
+        "docs/test_excerpts.py",
+        backend="wasm",
+        prepare=compiled,
+    ),
+    Page("tests/conformance/README.md", elsewhere="docs/test_excerpts.py"),
+]
 PROGRAMS = {
-    f"{page}:{i}": code
+    f"{page}:{number}": (page, code)
     for page in PAGES
-    for i, code in enumerate(blocks("python", (ROOT / page).read_text()))
+    if page.programs
+    for number, code in enumerate(filter(promised, page.blocks("python")))
 }
+NEEDS = {
+    "torch": "needs torch, of the bench group: make .venv/.group-bench",
+    "safetensors": "needs safetensors: pip install plugrad[io]",
+    "plugrad_gradient_packs": "examples/gradient_packs is not installed",
+}
+DEVICE = re.compile(r"\d+: .* \((gpu|cpu|accelerator), .*\)")
 
 
-def test_every_page_shows_what_it_claims():
-    for page in PAGES:
-        mine = [code for name, code in PROGRAMS.items() if name.startswith(page)]
-        assert len(mine) >= 2
-        assert all(promised(code) for code in mine)
+def alike(lines):
+    """Return lines with one for all devices, of which each machine has its own."""
+    left = [line for line in lines if not DEVICE.fullmatch(line)]
+    return left + ["devices"] * (len(left) < len(lines))
+
+
+def test_every_page_with_code_has_a_row():
+    shown = {path for path, text in texts().items() if blocks("(?:python|c)", text)}
+    assert shown == {page.path for page in PAGES}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_a_page_shows_what_it_claims(page):
+    mine = [code for one, code in PROGRAMS.values() if one is page]
+    assert len(mine) >= page.programs
+    calls = {f"pg.{name}(" for name in page.shows.split()}
+    assert not [call for call in calls if call not in "".join(mine)]
+    others = {*page.blocks("(?:python|c)")} - {*mine}
+    assert bool(others) == bool(page.elsewhere)
+    assert (ROOT / "tests" / page.elsewhere).exists()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Install the backend that README.md publishes, without building a wheel."""
+    folder = tmp_path_factory.mktemp("site")
+    project = published_backend(folder)
+    name, version = project["name"], project["version"]
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    lines = ["[plugrad.v1]"]
+    lines += [f"{k} = {v}" for k, v in project["entry-points"]["plugrad.v1"].items()]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    return folder
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_prints_what_it_says(name, tmp_path):
+def test_a_program_prints_what_it_says(name, site, tmp_path):
+    page, code = PROGRAMS[name]
+    if page.backend not in pg.backends():
+        pytest.skip(f"{page.backend} does not run here")
+    for module, reason in NEEDS.items():
+        if module in code and importlib.util.find_spec(module) is None:
+            pytest.skip(reason)
+    if page.prepare is not None:
+        page.prepare(page, tmp_path)
+    path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAMS[name]],
+        [sys.executable, "-W", "error", "-c", code],
         capture_output=True,
         text=True,
         cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == promised(PROGRAMS[name])
+    assert alike(done.stdout.splitlines()) == alike(promised(code))

@@ -98,6 +98,7 @@ RUNS = {
     "Eigh": lambda x: pg.linalg.eigh(x),
     "Eigvalsh": lambda x: pg.linalg.eigvalsh(x),
     "Inverse": lambda x: pg.linalg.inv(x + pg.eye(3)),
+    "LayerNorm": lambda x: pg.layer_norm(x, x[0], x[1]),
     "LeftShift": lambda x: pg.bitwise_left_shift(pg.astype(x, "int32"), 1),
     "LogSoftmax": lambda x: pg.log_softmax(x, axis=0),
     "LogicalXor": lambda x: pg.logical_xor(x > 0, x > 1),
@@ -212,56 +213,66 @@ def test_all_but_primitives_and_host_kernels_decompose():
     assert sorted(whole) == sorted(due({*PRIMITIVES, *HOST, *DATA_DEPENDENT}))
 
 
-@pytest.fixture(scope="module")
-def graph():
-    """Return which kernels run inside the decomposition of which: the direct edges."""
-    edges, stack = defaultdict(set), []
+class Trace:
+    """Notes which kernels run inside the decomposition of which."""
 
-    def note(name):
-        if stack:
-            edges[stack[-1]].add(name)
+    def __init__(self):
+        self.edges, self.stack = defaultdict(set), []
 
-    def traced(name, function):
+    def decomposition(self, name, function):
+        """Return a decomposition that notes itself, and what runs inside it."""
+        self.edges[name] = set()
+
         @functools.wraps(function)
         def call(*inputs, **attrs):
-            note(name)
-            stack.append(name)
+            self.note(name)
+            self.stack.append(name)
             try:
                 return function(*inputs, **attrs)
             finally:
-                stack.pop()
+                self.stack.pop()
 
         return call
 
-    def noted(name, function):
+    def kernel(self, name, function):
+        """Return an implementation that notes itself."""
+
         def call(*inputs, **attrs):
-            note(name)
+            self.note(name)
             return function(*inputs, **attrs)
 
         return call
 
+    def note(self, name):
+        if self.stack:
+            self.edges[self.stack[-1]].add(name)
+
+
+def primitives_only(trace):
+    """Return a backend, ``few``, of the primitives, which are traced, and a host."""
     cpu = registry.open("cpu")
-    composed = [k for k in contracts().values() if k.decomposition is not None]
-    extra = {n: noted(n, cpu.table[n]) for n in PRIMITIVES if n in cpu.table}
+    return toy(
+        "few",
+        without=list(cpu.table),
+        extra={n: trace.kernel(n, cpu.table[n]) for n in PRIMITIVES if n in cpu.table},
+        dtypes=cpu.runtime.dtypes,
+        host="cpu",
+        host_kernels=[*HOST, *DATA_DEPENDENT],
+    )
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """Return which kernels run inside the decomposition of which: the direct edges."""
+    trace = Trace()
     with pytest.MonkeyPatch.context() as patch:
-        for kernel in composed:
-            patch.setattr(
-                kernel, "decomposition", traced(kernel.name, kernel.decomposition)
-            )
-            edges[kernel.name] = set()
-        with (
-            toy(
-                "few",
-                without=list(cpu.table),
-                extra=extra,
-                dtypes=cpu.runtime.dtypes,
-                host="cpu",
-                host_kernels=[*HOST, *DATA_DEPENDENT],
-            ),
-            pg.use_backend("few"),
-        ):
+        for name, kernel in contracts().items():
+            if kernel.decomposition is not None:
+                traced = trace.decomposition(name, kernel.decomposition)
+                patch.setattr(kernel, "decomposition", traced)
+        with primitives_only(trace), pg.use_backend("few"):
             sweep()
-    return dict(edges)
+    return dict(trace.edges)
 
 
 def test_decompositions_end_in_primitives(graph):

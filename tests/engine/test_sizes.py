@@ -15,18 +15,27 @@ ROOMS = {
     "ops": (sorted(CORE.glob("ops/*.py")), 7500),
     "the path of an op": (sorted({*CORE.glob("_[a-z]*.py"), CORE / "plugin.py"}), 3000),
     "geometry": ([CORE / "geometry.py"], 500),
-    "tools": (sorted(CORE.glob("tools/*.py")), 1900),
+    "tools": (sorted(CORE.glob("tools/*.py")), 1300),
     "cpu": (sorted(CPU.rglob("*.py")), 2500),
     "wasm": (sorted(WASM.rglob("*.py")), 2000),
     "opencl": (sorted(OPENCL.rglob("*.py")), 2000),
 }
 LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT}
 LAYOUT |= {tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING}
-LONG_FILES = {"__init__.py": "a line for every public name, twice"}
+OTHERS = [ROOT / name for name in ("benchmarks", "examples", "tests")]
+FAMILY = "a family of ops has one file of tests, of which most is tables"
+LONG_FILES = {
+    "plugrad/__init__.py": "a line for every public name, twice",
+    "benchmarks/ops.py": "a row an op",
+    "ops/test_random_inputs.py": "a row an op",
+    "ops/test_gradients_everywhere.py": "a row a kernel",
+    "ops/test_binary.py": FAMILY,
+    "ops/test_creation.py": FAMILY,
+    "ops/test_random.py": FAMILY,
+    "ops/test_resize.py": FAMILY,
+}
 LONG_FUNCTIONS: dict[str, str] = {
     "recorded": "the fast path under a tape: calls would cost what it saves",
-    "_source": "of opencl: fills in one template, a line a name",
-    "elementwise_kernel": "of opencl: half of it is what it can be told",
 }
 
 
@@ -50,7 +59,8 @@ def code_lines(path):
 
 # A room that is over its limit, and why; it fails here once it is under it again.
 OVER = {
-    "ops": "8,706 lines for the inventory asked for: docs/decisions/0004-sizes.md",
+    "ops": "8,722 lines for the inventory asked for: docs/decisions/0004-sizes.md",
+    "tools": "some 1,830 lines, as decision 0004 says",
     "wasm": "some 2,500 lines, as decision 0004 says",
     "opencl": "some 3,200 lines, as decision 0004 says",
 }
@@ -71,13 +81,16 @@ def test_rooms_keep_their_size(room):
     assert sum(map(code_lines, files)) <= most
 
 
-@pytest.mark.parametrize("root", [CORE, CPU, WASM, OPENCL], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "root", [CORE, CPU, WASM, OPENCL, *OTHERS], ids=lambda path: path.name
+)
 def test_files_and_functions_are_short(root):
     long_files, long_functions = [], []
     for path in sorted(root.rglob("*.py")):
-        text = path.read_text()
-        name = str(path.relative_to(root))
-        if text.count("\n") > 450 and name not in LONG_FILES:
+        if "node_modules" in path.parts:
+            continue
+        text, name = path.read_text(), str(path.relative_to(ROOT))
+        if text.count("\n") > 450 and not name.endswith(tuple(LONG_FILES)):
             long_files.append(name)
         for node in ast.walk(ast.parse(text)):
             if not isinstance(node, ast.FunctionDef):

@@ -197,3 +197,126 @@ with pg.use_gradients("guided"):
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["False", "True"]
+
+
+# --- opening: a plugin of two packs, which notes when it is asked for them ---------
+
+COUNTED = """
+import time
+from plugrad.plugin import GradientPack, hookimpl
+
+opened, errors = [], []  # an error is raised by the next opening
+
+def pack(name, factor):
+    def open_pack():
+        opened.append(name)
+        time.sleep(0.05)
+        if errors:
+            raise errors.pop()
+        return {"Exp": {"x": lambda dy: dy * factor}}
+    return GradientPack(name, open=open_pack)
+
+@hookimpl
+def plugrad_gradients():
+    return [pack("double", 2), pack("triple", 3)]
+"""
+SLOPE = """
+import plugrad as pg
+import plugrad_counted as counted
+
+pg.set_backend("cpu")
+
+def slope(name, **how):
+    with pg.use_gradients(name, **how):
+        return pg.grad(pg.exp)(0.0).item()
+"""
+
+
+def test_a_pack_is_opened_once(site, python):
+    site("plugrad-counted", COUNTED)
+    out = python(
+        SLOPE
+        + """
+print([slope(name) for name in ("double", "triple", "double", "triple")])
+print([slope("double", kernels="Exp"), slope("double", backend="cpu")])
+print(counted.opened)
+"""
+    )
+    assert out.splitlines() == [
+        "[2.0, 3.0, 2.0, 3.0]",
+        "[2.0, 2.0]",
+        "['double', 'triple']",
+    ]
+
+
+def test_threads_open_a_pack_once(site, python):
+    site("plugrad-counted", COUNTED)
+    out = python(
+        SLOPE
+        + """
+import threading
+slopes = []
+use = lambda: slopes.append(slope("double"))
+threads = [threading.Thread(target=use) for _ in range(8)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(slopes == 8 * [2.0], counted.opened)
+"""
+    )
+    assert out == "True ['double']"
+
+
+def test_a_pack_that_fails_is_not_tried_again_and_one_interrupted_is(site, python):
+    site("plugrad-counted", COUNTED)
+    out = python(
+        SLOPE
+        + """
+counted.errors += [KeyboardInterrupt(), OSError("no rules")]
+for name in ("double", "double", "triple", "triple", "double"):
+    try:
+        print(slope(name))
+    except (ValueError, KeyboardInterrupt) as error:
+        print(type(error).__name__, error)
+print(counted.opened)
+"""
+    )
+    failed = (
+        "ValueError pack 'double' of plugrad-counted 1.0 has failed: OSError: no rules"
+    )
+    assert out.splitlines() == [
+        failed,
+        failed,
+        "KeyboardInterrupt ",
+        "3.0",
+        failed,
+        "['double', 'triple', 'triple']",
+    ]
+
+
+def test_who_takes_over_the_name_of_a_pack_opens_its_own(site, python):
+    site("plugrad-counted", COUNTED)
+    out = python(
+        SLOPE
+        + """
+from plugrad._entries import Phase, Plugin
+from plugrad._registry import registry
+
+print(slope("double"))
+with pg.use_gradients("double"):
+    _, pull_back = pg.vjp(pg.exp, 0.0)
+pg.remove_plugin("counted")
+try:
+    slope("double")
+except ValueError as error:
+    print(error)
+owner = Plugin("plugrad-double", phase=Phase.REGISTERED)
+registry.plugins.append(owner)
+registry.register(owner, packs=[counted.pack("double", 5)])
+registry.settle()
+print(slope("double"), slope("double"), pull_back(1.0)[0].item(), counted.opened)
+"""
+    )
+    assert out.splitlines() == [
+        "2.0",
+        "pack 'double' of plugrad-counted 1.0 is blocked: removed with remove_plugin",
+        "5.0 5.0 2.0 ['double', 'double']",
+    ]

@@ -44,8 +44,10 @@ def run(threads, code, timeout=60, **environment):
         from plugrad_wasm.arrays import download, empty, upload
         from plugrad_wasm.runtime import machine
     """
+    quiet = "ignore:This process"  # is multi-threaded, says Python 3.12 of every fork
+    code = "".join(map(textwrap.dedent, (head, COUNT, code)))
     done = subprocess.run(
-        [sys.executable, "-c", "".join(map(textwrap.dedent, (head, COUNT, code)))],
+        [sys.executable, "-W", quiet, "-c", code],
         env={**os.environ, "PLUGRAD_WASM_THREADS": str(threads), **environment},
         capture_output=True,
         text=True,

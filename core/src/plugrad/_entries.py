@@ -133,12 +133,16 @@ def described(error: BaseException) -> str:
 
 @dataclass(eq=False)
 class Entry(Generic[V]):
-    """One thing that a plugin brings; where it fails, the others do not."""
+    """One thing that a plugin brings; where it fails, the others do not.
+
+    ``content`` is what opening it gave, as far as that is kept here.
+    """
 
     value: V
     owner: Plugin
     phase: Phase = Phase.REGISTERED
     reason: str = ""
+    content: Any = None
 
     def __post_init__(self) -> None:
         self.owner.entries.append(self)
@@ -148,8 +152,9 @@ class Entry(Generic[V]):
         """Whether it counts."""
         return not self.phase.out and self.owner.usable
 
-    def opened(self) -> None:
+    def opened(self, content: Any = None) -> None:
         """Note that it is in use."""
+        self.content = content
         self.phase = self.owner.phase = Phase.OPENED
 
     def block(self, reason: str) -> None:

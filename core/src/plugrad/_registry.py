@@ -397,6 +397,8 @@ class Registry:
         """Return the rules of a gradient pack by kernel."""
         with self.lock:
             entry = self._packs.find(name, "use_gradients")
+            if entry.phase is Phase.OPENED:
+                return entry.content
             try:
                 found = self._rules(entry.value, entry.owner)
             except KeyboardInterrupt:
@@ -404,7 +406,7 @@ class Registry:
             except BaseException as error:
                 entry.fail(error)
                 raise self._packs.unavailable(name, entry) from error
-            entry.opened()
+            entry.opened(found)
             return found
 
     def _rules(self, pack: GradientPack, owner: Plugin) -> dict[str, Rules]:

@@ -6,8 +6,10 @@ the gradient at work); ``check_gradients``.
 
 from __future__ import annotations
 
+import functools
 import gc
 import linecache
+import operator
 import sys
 import weakref
 from collections import Counter
@@ -390,17 +392,11 @@ def _along(
     f: Callable[..., Any], xs: Sequence[Any], vs: list[Array], dys: list[Array]
 ) -> Tensor:
     """Return the derivative of ``f`` along ``vs``, as a function of ``xs``."""
-    parts: list[Tensor] = []
-    for dx, v in zip(_pulled(f, xs, dys), vs, strict=True):
-        if dx.dtype.kind == "c":
-            parts.append(reduce.sum(complexes.real(dx) * asarray(v.real)))
-            parts.append(reduce.sum(complexes.imag(dx) * asarray(v.imag)))
-        else:
-            parts.append(reduce.sum(dx * asarray(v)))
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+    parts = [
+        complexes.real(reduce.sum(complexes.conj(dx) * asarray(v)))
+        for dx, v in zip(_pulled(f, xs, dys), vs, strict=True)
+    ]
+    return functools.reduce(operator.add, parts)
 
 
 def _leaves(value: Any) -> list[Array]:

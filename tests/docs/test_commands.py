@@ -1,0 +1,49 @@
+"""Every command of ``python -m plugrad`` that a page shows is one that works."""
+
+import re
+
+import plugrad as pg
+import pytest
+from plugrad.tools import cli
+
+from tests.docs.blocks import texts
+
+PROGRAM = "python -m plugrad "
+# By the first line that it prints.
+COMMANDS = {
+    "plugins": "distribution +version +name +phase +reason",
+    "backends": "name +priority +owner +state +active +dtypes",
+    "kernels": "kernel .* cpu .*gradient",
+    "kernels --markdown": "# Kernels",
+    "why Conv2D": r"Conv2D\(x, filter; .*\) -> y on cpu",
+    "why Relu": r"Relu\(x\) -> y on cpu, from the op relu",
+    "why Relu --backend cpu --grad": r"Relu\(x\) -> y on cpu, from the op relu",
+    "why Softmax": r"Softmax\(logits; axis\) -> .* on cpu",
+    "why Sum": r"Sum\(x; axis, keepdims\) -> y on cpu",
+    "doctor": "plugrad .*, Python .*, NumPy ",
+}
+
+
+def shown():
+    """Return the commands on all pages; those with a | or in capitals are patterns."""
+    found = set()
+    for text in texts().values():
+        lines = re.findall(rf"^{PROGRAM}([^#\n]*)", text, re.M)
+        inline = re.findall(r"`([^`]*)`", re.sub(r"(?sm)^```.*?^```", "", text))
+        words = [" ".join(code.split()) for code in inline]
+        lines += [w.removeprefix(PROGRAM) for w in words if w.startswith(PROGRAM)]
+        found |= {line.strip() for line in lines}
+    return {line for line in found if "|" not in line and "KERNEL" not in line}
+
+
+def test_all_are_in_the_table():
+    assert shown() == {*COMMANDS}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_works(command, capsys):
+    with pg.use_backend("cpu"):
+        status = cli.main(command.split())
+    out, _ = capsys.readouterr()
+    assert re.match(COMMANDS[command], out), out
+    assert status == 0, out

@@ -1,0 +1,135 @@
+"""Excerpts on the pages of the rooms are what stands in the code, or work in it."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs.blocks import ROOT, blocks, promised
+
+
+def excerpts(page, language="python"):
+    """Return the blocks that are no programs of their own."""
+    found = blocks(language, (ROOT / page).read_text())
+    return [code for code in found if not promised(code) and "#include" not in code]
+
+
+def test_how_a_kernel_of_opencl_is_written():
+    """Line by line; ``...`` stands for those that are left out."""
+    (code,) = excerpts("plugins/opencl/README.md")
+    kernels = ROOT / "plugins/opencl/src/plugrad_opencl/kernels"
+    left = [line.strip() for line in (kernels / "sorting.py").read_text().splitlines()]
+    for line in code.splitlines():
+        shown = line.partition("  # ")[0].strip()
+        if shown and shown != "...":
+            assert shown in left, line
+            left = left[left.index(shown) + 1 :]
+
+
+def test_how_tests_of_ones_own_run_on_every_backend(tmp_path):
+    (code,) = excerpts("tests/conformance/README.md")
+    (tmp_path / "conftest.py").write_text(code)
+    test = "import plugrad\ndef test(backend):\n    print(plugrad.get_backend())\n"
+    (tmp_path / "test_it.py").write_text(test)
+    command = [sys.executable, "-m", "pytest", "-sv", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "--plugrad-backend=cpu", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "test_it.py::test[cpu] cpu\nPASSED" in done.stdout
+
+
+# --- a family of kernels on wasm ---------------------------------------------------
+
+WASM = ROOT / "plugins" / "wasm"
+USE = """
+import numpy as np
+import plugrad_wasm
+from plugrad.plugin import KernelTable
+from plugrad_wasm.arrays import WasmArray, download, empty, upload
+from plugrad_wasm.launch import FLOAT32, binary, unary
+from plugrad_wasm.runtime import machine
+
+{shown}
+
+x = np.array([[1, -2, 3], [4, 5, 6]], np.float32)
+for dtype in (np.float32, np.float64):
+    print(download(kernels["Cube"](upload(x.astype(dtype)))).tolist())
+print(download(kernels["Hypot2"](upload(x), upload(x[:, :1]))).tolist())
+print(download(kernels["First"](upload(x))).tolist())
+print(first(upload(x.astype(int))))
+"""
+SAID = [
+    *(["[[1.0, -8.0, 27.0], [64.0, 125.0, 216.0]]"] * 2),
+    "[[2.0, 5.0, 10.0], [32.0, 41.0, 52.0]]",
+    "[1.0, 4.0]",
+    "NotImplemented",
+]
+
+
+@pytest.fixture
+def compile_family(tmp_path, monkeypatch):
+    """Return what compiles a text as one more module, behind the data of the others.
+
+    It gives a folder with the package and all modules, from where it can be imported.
+    """
+    pytest.importorskip("plugrad_wasm", reason="plugrad-wasm is not installed")
+    pytest.importorskip("ziglang", reason="ziglang, which compiles, is not installed")
+    script = WASM / "hatch_build.py"
+    spec = importlib.util.spec_from_file_location("hatch_build", script)
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    package = tmp_path / "site" / "plugrad_wasm"
+    modules = package / "modules" / "plain"
+    modules.mkdir(parents=True)
+    for path in (WASM / "src" / "plugrad_wasm").iterdir():
+        if path.name != "modules":
+            (package / path.name).symlink_to(path)
+    others = build.MODULES / "plain"
+    for path in others.glob("*.wasm"):
+        (modules / path.name).symlink_to(path)
+    index = json.loads((others / "index.json").read_text())
+
+    def compiled(text):
+        sources = tmp_path / "src_c"
+        sources.mkdir()
+        for path in (WASM / "src_c").iterdir():
+            if path.suffix == ".h" or path.stem in build.COMMON:
+                shutil.copy(path, sources)
+        (sources / "shown.c").write_text(text)
+        cache = WASM / "build" / "zig"  # has the C library, which takes a minute
+        cache.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "build").mkdir()
+        (tmp_path / "build" / "zig").symlink_to(cache)
+        monkeypatch.setattr(build, "ROOT", tmp_path)
+        monkeypatch.setattr(build, "TOGETHER", {})
+        monkeypatch.setattr(build, "STACK", index["heap"])
+        made = build.link(modules, *build.compile_all("plain", debug=False))
+        made["owners"] |= index["owners"]
+        (modules / "index.json").write_text(json.dumps(made))
+        return package.parent
+
+    return compiled
+
+
+def test_how_a_family_of_wasm_is_written(compile_family):
+    """Its C is compiled as a module beside the others, and its Python uses that."""
+    page = "plugins/wasm/README.md"
+    site = compile_family("\n".join(['#include "elementwise.h"', *excerpts(page, "c")]))
+    (shown,) = excerpts(page)
+    ours = {"PYTHONPATH": str(site), "PLUGRAD_WASM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", USE.format(shown=shown)],
+        capture_output=True,
+        text=True,
+        env=os.environ | ours,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == SAID

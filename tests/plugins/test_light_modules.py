@@ -1,0 +1,60 @@
+"""What an entry point may name, and what is said of one that is wrong."""
+
+import textwrap
+
+import pytest
+
+from tests.plugins.sources import CLAIMS_CPU, GOOD, MISSPELT, PHASES
+
+ENTRIES = {  # the value of the entry point, the module, the start of the reason
+    "attribute": (
+        "plugrad_it:Hooks",
+        "class Hooks:\n    pass\n" + GOOD,
+        "TypeError: plug",
+    ),
+    "undecorated": (
+        "plugrad_it",
+        "def plugrad_kernels():\n    return []",
+        "TypeError: plugrad_it: plugrad_kernels needs the decorator @hookimpl",
+    ),
+    "misspelt": (
+        "plugrad_it",
+        MISSPELT,
+        "TypeError: plugrad_it: unknown hook plugrad_backend; did you mean 'plugrad_b",
+    ),
+    "hookless": ("plugrad_it", "", "TypeError: plugrad_it has no hook; there are"),
+    "missing": ("plugrad_it:nothing", "", "AttributeError: module 'plugrad_it' has no"),
+    "no list": (
+        "plugrad_it",
+        CLAIMS_CPU.replace("return [", "return iter([").replace("99)]", "99)])"),
+        "TypeError: plugrad_backends must return a list",
+    ),
+    "twice": (
+        "plugrad_it",
+        CLAIMS_CPU.replace("return [", "return 2 * ["),
+        "ValueError: plugrad-it 1.0: brings cpu twice",
+    ),
+    "priority": (
+        "plugrad_it",
+        CLAIMS_CPU.replace("=99", "='9'"),
+        "TypeError: Backend 'cpu': priority must be an int, got '9'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ENTRIES)
+def test_what_is_wrong_with_a_light_module_is_said(case, site, python):
+    value, source, reason = ENTRIES[case]
+    site("plugrad-it", source, f"[plugrad.v1]\nit = {value}\n")
+    (line,) = [x for x in python(PHASES).splitlines() if x.startswith("plugrad-it")]
+    assert line.startswith(f"plugrad-it failed {reason}")
+
+
+def test_an_entry_point_may_name_an_object(site, python):
+    head, hook = GOOD.split("@hookimpl\ndef plugrad_kernels")[0].split("@hookimpl")
+    method = textwrap.indent(f"@hookimpl{hook}", "    ").replace(
+        "backends()", "backends(self)"
+    )
+    source = f"{head}\nclass Hooks:\n{method}\nhooks = Hooks()\n"
+    site("plugrad-toy", source, "[plugrad.v1]\ntoy = plugrad_toy:hooks\n")
+    assert python("import plugrad as pg; print(pg.backends())") == "['cpu', 'toy']"
