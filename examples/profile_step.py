@@ -152,7 +152,7 @@ Each picture is drawn from the trace: the runs from left to right, forward, back
 Adam; under a run what it consists of; below, what its results held. `docs/tools.md`
 says what the columns of the tables mean. A step that is observed takes longer than
 others, by some 10 microseconds a run, and a backend that works asynchronously is waited
-for after each.
+for after each; *device* is without that.
 """
 PART = """
 ## {backend}

@@ -1,5 +1,6 @@
 """``profile``, its table and its trace, and ``time``."""
 
+import contextlib
 import json
 import re
 import threading
@@ -226,7 +227,8 @@ def test_the_table_is_sorted_by_cost():
     assert second.split()[:4] == ["Add", "toy", "implementation", "1"]
     assert float(first.split()[4]) >= 20.0
     assert re.match(
-        r"3 runs: \d+\.\d{3} ms in kernels of \d+\.\d{3} ms; at most", total
+        r"3 runs: \d+\.\d{3} ms in kernels of \d+\.\d{3} ms, device time unknown; at",
+        total,
     )
 
 
@@ -275,6 +277,158 @@ def test_asynchronous_backends_are_waited_for():
         assert len(waits) == 3
         assert p.records[0].seconds >= 0.002
         assert pg.time(lambda: x + x).seconds >= 0.002
+
+
+# --- the time of a device ---------------------------------------------------------
+
+
+class Device:
+    """A device whose every kernel works for a second, and what it was asked for."""
+
+    def __init__(self):
+        self.calls, self.worked = [], 0.0
+
+    def time_device(self, on):
+        self.calls.append(on)
+        self.worked = 0.0
+
+    def device_seconds(self):
+        assert self.calls[-1:] == [True]
+        return self.worked
+
+    def works(self, function):
+        def kernel(*args):
+            self.worked += 1.0
+            return function(*args)
+
+        return kernel
+
+
+@contextlib.contextmanager
+def toy_device(**more):
+    """Give the device of a backend ``toy`` that adds and takes exponentials there."""
+    device = Device()
+    extra = {"Add": device.works(np.add), "Exp": device.works(np.exp)}
+    with toy(extra=extra, **more) as arrays:
+        arrays.time_device = device.time_device
+        arrays.device_seconds = device.device_seconds
+        yield device
+
+
+def test_device_time(tmp_path, backend):
+    x = pg.asarray(np.ones((300, 300), np.float32))
+    with pg.profile() as p:
+        x @ x
+    p.to_chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    (told,) = (e["args"]["device ms"] for e in events if e["name"] == "BatchMatMul")
+    _, row, total = str(p).splitlines()
+    if backend == "opencl":
+        assert 0 < p.device_seconds <= p.seconds * 1.01  # two clocks
+        assert told == p.device_seconds * 1e3 == p.records[0].device * 1e3
+        assert row.split()[6] == f"{told:.3f}"
+        assert f" ms, {told:.3f} ms on devices; at most " in total
+    else:
+        assert p.device_seconds is p.records[0].device is told is None
+        assert row.split()[6] == "-"
+        assert " ms, device time unknown; at most " in total
+
+
+def test_a_run_has_the_device_to_itself():
+    with toy_device(without=["Softmax"]) as device, pg.use_backend("toy"):
+        x = pg.asarray(X)
+        x + x  # nobody asks
+        with pg.profile() as p:
+            x + x
+            pg.softmax(x)
+            x * x
+    worked = {(r.kernel, r.depth): r.device for r in p.records}
+    assert worked["Add", 0] == 1.0
+    assert worked["Exp", 1] == 1.0
+    assert worked["Softmax", 0] == worked["Multiply", 0] == 0.0
+    assert p.device_seconds == 2.0
+    assert device.calls == [True, False]
+
+
+def test_a_host_kernel_has_no_time_on_the_device():
+    more = {"host": "cpu", "host_kernels": ["Unique"]}
+    with toy_device(without=["Unique"], **more), pg.use_backend("toy"):
+        x = pg.asarray(X)
+        with pg.profile() as p:
+            pg.unique_values(x + x)
+    worked = {r.kernel: r.device for r in p.records}
+    assert (worked["Add"], worked["Unique"]) == (1.0, None)
+    assert p.device_seconds == 1.0
+
+
+def test_profiles_that_nest_share_the_timer():
+    with toy_device() as device, pg.use_backend("toy"):
+        x = pg.asarray(X)
+        with pg.profile() as outer:
+            x + x
+            with pg.profile() as inner:
+                x + x
+            x + x
+        assert device.calls == [True, False]
+        with pg.profile() as again:
+            x + x
+    assert [p.device_seconds for p in (outer, inner, again)] == [3.0, 1.0, 1.0]
+    assert device.calls == [True, False, True, False]
+
+
+def test_threads_that_profile_share_the_timer():
+    inside, profiles = threading.Barrier(2, timeout=60), []
+
+    def work():
+        with pg.use_backend("toy"):
+            x = pg.asarray(X)
+            with pg.profile() as p:
+                inside.wait()
+                x + x
+                inside.wait()
+            profiles.append(p)
+
+    with toy_device() as device:
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert device.calls == [True, False]
+    # The toy cannot tell threads apart, so that each may have the other's second, too.
+    assert [1.0 <= p.device_seconds <= 2.0 for p in profiles] == [True, True]
+
+
+def test_the_timer_stops_after_an_error():
+    with toy_device() as device, pg.use_backend("toy"):
+        x = pg.asarray(X)
+        with pytest.raises(IndexError), pg.profile() as p:
+            pg.gather(x + x, pg.asarray([9]))
+    assert p.device_seconds == 1.0
+    assert device.calls == [True, False]
+
+
+def test_a_device_that_fails_at_the_end_leaves_nothing_on():
+    def fail():
+        raise pg.BackendError("toy: the device is gone")
+
+    with toy() as arrays, pg.use_backend("toy"):
+        p = pg.profile()
+        with pytest.raises(pg.BackendError, match="is gone"), p:
+            arrays.synchronize = fail
+    assert state.context.observers == ()
+    assert _entries.watchers == ()
+
+
+def test_a_backend_that_opens_inside_is_timed_from_its_first_upload():
+    with toy_device() as device:
+        with pg.profile() as p, pg.use_backend("toy"):
+            assert device.calls == []
+            x = pg.asarray(X)
+            assert device.calls == [True]
+            x + x
+        assert p.device_seconds == 1.0
+        assert device.calls == [True, False]
 
 
 def test_time(backend):

@@ -30,6 +30,12 @@ class Arrays(Protocol):
     ``peak()`` gives the most bytes it has held, ``to_dlpack(native)`` and
     ``from_dlpack(x)`` share memory with others. A native array with a ``base`` is a
     view of it, for ``plugrad.memory``.
+
+    For ``plugrad.profile``, both or neither of: ``time_device(on)``, after which the
+    device measures its work (``True``) or does not (``False``); calls alternate,
+    whoever profiles. ``device_seconds()`` waits, and gives how long kernels that the
+    calling thread has launched since then were at work on the device, without transfers
+    from and to the host; where threads cannot be told apart, those of all.
     """
 
     def upload(self, values: np.ndarray[Any, Any]) -> Any:

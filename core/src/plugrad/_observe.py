@@ -100,7 +100,9 @@ def profile() -> Profile:
     ``p.records`` has everything. A run inside a decomposition has a ``depth``. Where
     arrays of a backend have ``synchronize()``, each run is waited for.
     ``p.transfers`` are the uploads (``asarray``, constants that ops need) and downloads
-    (``numpy()``, ``item()``), which are no runs.
+    (``numpy()``, ``item()``), which are no runs. ``p.device_seconds`` and ``device`` of
+    each record are how long kernels were at work on the device; None where the backend
+    cannot tell, as cpu and wasm.
     """
     from .tools.profile import Profile
 

@@ -10,7 +10,8 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -24,11 +25,12 @@ from plugrad._registry import registry
 from plugrad._tape import specs
 from plugrad._tensor import Native, Tensor
 
+from .device import Clock, synchronize, wait
 from .memory import owner
 
-ROW = "{:22} {:10} {:14} {:>7} {:>9} {:>9} {:>5} {:>11} {:>11}  {}"
-TITLES = ["kernel", "backend", "how", "calls", "self ms", "total ms", "%", "bytes"]
-TITLES += ["moved", "inputs of the longest"]
+ROW = "{:22} {:10} {:14} {:>7} {:>9} {:>9} {:>9} {:>5} {:>11} {:>11}  {}"
+TITLES = ["kernel", "backend", "how", "calls", "self ms", "total ms", "device ms", "%"]
+TITLES += ["bytes", "moved", "inputs of the longest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Record:
         start: Seconds since the block began.
         seconds: From start to end, with the runs inside.
         own: The seconds of it that belong to no run inside.
+        device: How many seconds its kernels were at work on the device, without runs
+            inside and transfers; None where the backend cannot tell.
         inputs: Shapes and dtypes; None for an optional input that is not there.
         attrs: The attributes.
         outputs: Shapes and dtypes.
@@ -61,6 +65,7 @@ class Record:
     start: float
     seconds: float
     own: float
+    device: float | None
     inputs: tuple[Spec | None, ...]
     attrs: dict[str, Any]
     outputs: tuple[Spec | None, ...]
@@ -122,6 +127,11 @@ class Alive:
 class Profile:
     """What ran in a block of this thread; ``print`` it for a table sorted by cost.
 
+    What a device does from the end of one run to the end of the next is put down to the
+    latter, even if something has failed in between; so is what other threads have it do
+    meanwhile, unless the backend can tell threads apart. For a backend that opens in
+    the block, time on its device is known from its first upload or second run on.
+
     Attributes:
         records: The runs, in the order of their ends.
         transfers: Uploads and downloads, without those of moves between backends.
@@ -134,6 +144,7 @@ class Profile:
         self.transfers: list[Transfer] = []
         self.seconds = 0.0
         self._alive = Alive()
+        self._clocks: dict[OpenBackend, Clock] = {}
         self._thread = threading.current_thread()
         self._since = 0.0
 
@@ -141,6 +152,11 @@ class Profile:
     def kernel_seconds(self) -> float:
         """The seconds spent in kernels, decompositions and moves."""
         return sum(record.own for record in self.records)
+
+    @property
+    def device_seconds(self) -> float | None:
+        """The seconds that kernels were at work on devices, None if none can tell."""
+        return _on_devices(self.records)
 
     @property
     def peak(self) -> int:
@@ -158,18 +174,21 @@ class Profile:
     def __enter__(self) -> Profile:
         if self._since:
             raise RuntimeError("profile: a block is entered once; call profile() again")
-        self._scope = _context.observing(self)
-        self._scope.__enter__()
-        synchronize()
-        _entries.watch(self._transferred)
+        with ExitStack() as self._stack:
+            self._stack.enter_context(_context.observing(self))
+            synchronize()
+            _entries.watch(self._transferred)
+            self._stack.callback(_entries.unwatch, self._transferred)
+            for backend in registry.opened.values():
+                self._time(backend)
+            self._stack = self._stack.pop_all()
         self._since = perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
-        synchronize()
-        self.seconds = perf_counter() - self._since
-        _entries.unwatch(self._transferred)
-        self._scope.__exit__(*_)
+        with self._stack:
+            synchronize()
+            self.seconds = perf_counter() - self._since
 
     def __call__(
         self,
@@ -183,9 +202,7 @@ class Profile:
         assert run is not None  # the engine calls observers in a run
         for move in run.moves:  # which are noted with the run
             self._forget(move.start - self._since, move.seconds)
-        before = perf_counter()
-        _wait(run.where)
-        waited = perf_counter() - before
+        waited, device = self._finish(run.where)
         size = 0
         for y in outputs:
             home: Any = y._home
@@ -201,6 +218,7 @@ class Profile:
                 run.start - self._since,
                 run.seconds + waited,
                 run.seconds + waited - run.inner,
+                device,
                 specs(inputs),
                 attrs,
                 specs(outputs),
@@ -210,12 +228,33 @@ class Profile:
             )
         )
 
+    def _finish(self, backend: OpenBackend) -> tuple[float, float | None]:
+        """Wait for a run; return how long that took, and its time on the device."""
+        clock = self._clocks.get(backend)
+        start = perf_counter()
+        try:
+            wait(backend)
+        finally:  # what turns out to have failed has its lap, too
+            waited = perf_counter() - start
+            worked = clock.lap() if clock else None
+        self._time(backend)
+        return waited, worked
+
+    def _time(self, backend: OpenBackend) -> None:
+        """Have the work of a device measured from now on, if its backend can."""
+        arrays = backend.runtime.arrays
+        if backend not in self._clocks and hasattr(arrays, "time_device"):
+            clock = self._stack.enter_context(Clock(backend))
+            clock.lap()
+            self._clocks[backend] = clock
+
     def _transferred(
         self, what: str, backend: OpenBackend, native: Native, start: float
     ) -> None:
         """Note an upload or a download of this thread."""
         if threading.current_thread() is self._thread:
             seconds = perf_counter() - start
+            self._time(backend)  # it may have opened in the block
             size = backend.runtime.arrays.nbytes(native)
             values = Spec(native.shape, native.dtype)
             self.transfers.append(
@@ -247,24 +286,28 @@ class Profile:
                 ROW.format(
                     *key,
                     len(found),
-                    f"{own[key] * 1e3:.3f}",
-                    f"{sum(r.seconds for r in found) * 1e3:.3f}",
+                    _ms(own[key]),
+                    _ms(sum(r.seconds for r in found)),
+                    _ms(_on_devices(found)),
                     f"{100 * own[key] / total if total else 0:.1f}",
                     f"{sum(r.bytes for r in found):,}",
                     f"{moved:,}",
                     " ".join(map(_short, longest.inputs)) or "none",
                 )
             )
+        on_devices = f"{_ms(self.device_seconds)} ms on devices"
+        if self.device_seconds is None:
+            on_devices = "device time unknown"
         lines.append(
-            f"{len(self.records):,} runs: {total * 1e3:.3f} ms in kernels of "
-            f"{self.seconds * 1e3:.3f} ms; at most {self.peak:,} bytes at once, "
-            f"{self.moved:,} moved"
+            f"{len(self.records):,} runs: {_ms(total)} ms in kernels of "
+            f"{_ms(self.seconds)} ms, {on_devices}; at most {self.peak:,} bytes at "
+            f"once, {self.moved:,} moved"
         )
         for what in ("upload", "download"):
             if some := [t for t in self.transfers if t.what == what]:
                 lines.append(
                     f"{len(some):,} {what}s: {sum(t.bytes for t in some):,} bytes in "
-                    f"{sum(t.seconds for t in some) * 1e3:.3f} ms"
+                    f"{_ms(sum(t.seconds for t in some))} ms"
                 )
         return "\n".join(lines)
 
@@ -294,6 +337,7 @@ class Profile:
                 "inputs": " ".join(map(_short, r.inputs)),
                 "outputs": " ".join(map(_short, r.outputs)),
                 **{name: repr(value) for name, value in r.attrs.items()},
+                "device ms": r.device and r.device * 1e3,
                 "bytes": r.bytes,
             }
             for m in r.moves:
@@ -322,6 +366,15 @@ def _short(x: Spec | None) -> str:
     return "none" if x is None else f"{x.dtype}[{','.join(map(str, x.shape))}]"
 
 
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.3f}"
+
+
+def _on_devices(records: Iterable[Record]) -> float | None:
+    known = [r.device for r in records if r.device is not None]
+    return sum(known) if known else None
+
+
 def _depth(run: Run) -> int:
     depth = 0
     while run.parent is not None:
@@ -330,19 +383,6 @@ def _depth(run: Run) -> int:
 
 
 # --- time ------------------------------------------------------------------------
-
-
-def _wait(backend: OpenBackend) -> None:
-    """Wait for what a backend has taken on, if it says how."""
-    wait = getattr(backend.runtime.arrays, "synchronize", None)
-    if wait is not None:
-        wait()
-
-
-def synchronize() -> None:
-    """Wait for what all backends have taken on."""
-    for backend in registry.opened.values():
-        _wait(backend)
 
 
 @dataclass(frozen=True)

@@ -99,3 +99,11 @@ class ClArrays:
     def synchronize(self) -> None:
         """Wait for the device, and raise what went wrong meanwhile."""
         self.device.synchronize()
+
+    def time_device(self, on: bool) -> None:
+        """Measure from now on how long kernels and fills run, or no more."""
+        self.device.time(on)
+
+    def device_seconds(self) -> float:
+        """Return how long those of this thread have run since; waits for them."""
+        return self.device.seconds()

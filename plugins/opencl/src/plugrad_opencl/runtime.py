@@ -1,7 +1,7 @@
 """A device at work: queues, kernels, what they left to be checked, and the end.
 
-Map: ``Device`` (launching, moving, waiting); ``Launch``, a compiled kernel; programs
-and their cache; forks.
+Map: ``Device`` (launching, moving, waiting, timing); ``Launch``, a compiled kernel;
+programs and their cache; forks.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import pyopencl as cl
 from . import environment, pool
 from ._devices import DeviceInfo
 from .source import BLOCK
+from .timing import Timed, Timer
 
 SMALL = 1 << 16  # elements of work, as ``size`` of a launch, for the thread that calls
 SLOW = 0.5  # seconds of compiling at first use after which a line says so
@@ -56,8 +57,7 @@ class Device:
         self.style = "cpu" if style == "cpu" else "gpu"
         handle = info.handles[0]
         self.context = cl.Context(list(info.handles))
-        self.queues = [cl.CommandQueue(self.context, h) for h in info.handles]
-        self.wide, self.quick = self.queues[0], self.queues[-1]
+        self._open_queues(timed=False)
         self.units = handle.max_compute_units
         self.double = bool(handle.double_fp_config)
         self.pool = pool.Pool(
@@ -79,6 +79,8 @@ class Device:
             hostbuf=np.zeros(4, np.int64),
         )
         self._announced = False
+        self._fill: Callable[..., Any] = cl.enqueue_fill_buffer
+        self._timer: Timer | None = None
         _DEVICES.add(self)
 
     # --- launching ---------------------------------------------------------------
@@ -138,7 +140,7 @@ class Device:
         with self.lock:
             quick = nbytes <= SMALL * 4 and not self._busy()
             queue = self.quick if quick else self.wide
-            event = self._do(cl.enqueue_fill_buffer, queue, buffer, value, 0, nbytes)
+            event = self._do(self._fill, queue, buffer, value, 0, nbytes)
             if queue is not self.quick:
                 self.pending = event
 
@@ -203,6 +205,40 @@ class Device:
         if found[0]:
             self._do(cl.enqueue_copy, self.quick, self._flag, np.zeros(4, np.int64))
             raise IndexError(checks[found[0] - 1].format(f"index {found[1]}"))
+
+    # --- timing --------------------------------------------------------------------
+
+    def time(self, on: bool) -> None:
+        """Measure how long kernels and fills run from now on, or no more.
+
+        Other queues do so, and other launches, so that nothing is paid while it is off.
+        """
+        with self.lock:
+            try:
+                self._do(self._finish)
+            finally:
+                self._open_queues(on)
+                self._timer = Timer() if on else None
+                self._fill = self.timed(self._fill)
+                for launch in [*self._launches.values()]:
+                    launch.renew()
+
+    def seconds(self) -> float:
+        """Return how long what this thread has launched since ``time(True)`` ran."""
+        with self.lock:
+            self._do(self._finish)
+            return self._do(self._timer.seconds) if self._timer else 0.0
+
+    def timed(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``work``, which enqueues, so that it is timed, or is not; as now."""
+        work = work.work if isinstance(work, Timed) else work
+        return Timed(work, self._timer) if self._timer else work
+
+    def _open_queues(self, timed: bool) -> None:
+        how = (cl.command_queue_properties.PROFILING_ENABLE,) if timed else ()
+        handles = self.info.handles
+        self.queues = [cl.CommandQueue(self.context, h, *how) for h in handles]
+        self.wide, self.quick = self.queues[0], self.queues[-1]
 
     # --- the end -------------------------------------------------------------------
 
@@ -274,12 +310,16 @@ class Launch:
 
     def _compiled(self, which: int) -> Any:
         program = self.device.program(self._source, which)
-        kernel = cl.Kernel(program, self._name)
-        kernel.set_scalar_arg_dtypes(self._scalars)
-        self._kernels[which] = kernel
+        compiled = cl.Kernel(program, self._name)
+        compiled.set_scalar_arg_dtypes(self._scalars)
+        self._kernels[which] = kernel = self.device.timed(compiled)
         if len(self.device.queues) == 1:
             self._kernels = [kernel, kernel]
         return kernel
+
+    def renew(self) -> None:
+        """Launch with or without a timer, as the device does now; with its lock."""
+        self._kernels = [k and self.device.timed(k) for k in self._kernels]
 
 
 def _raise(error: Exception) -> None:

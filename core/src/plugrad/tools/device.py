@@ -1,0 +1,52 @@
+"""Backends that work on a device: waiting for it, and the time that it is at work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, ClassVar
+
+from plugrad._entries import OpenBackend
+from plugrad._registry import registry
+
+
+def wait(backend: OpenBackend) -> None:
+    """Wait for what a backend has taken on, if it says how."""
+    finish = getattr(backend.runtime.arrays, "synchronize", None)
+    if finish is not None:
+        finish()
+
+
+def synchronize() -> None:
+    """Wait for what all backends have taken on."""
+    for backend in registry.opened.values():
+        wait(backend)
+
+
+class Clock:
+    """How long a device works for this thread; it measures while there are clocks."""
+
+    _running: ClassVar[Counter[OpenBackend]] = Counter()  # in all threads
+
+    def __init__(self, backend: OpenBackend) -> None:
+        self._backend = backend
+        self._arrays: Any = backend.runtime.arrays
+        self._seen = 0.0
+
+    def __enter__(self) -> Clock:
+        with registry.lock:
+            if not self._running[self._backend]:
+                self._arrays.time_device(True)
+            self._running[self._backend] += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with registry.lock:
+            self._running[self._backend] -= 1
+            if not self._running[self._backend]:
+                del self._running[self._backend]
+                self._arrays.time_device(False)
+
+    def lap(self) -> float:
+        """Return the seconds since the last lap."""
+        before, self._seen = self._seen, self._arrays.device_seconds()
+        return self._seen - before

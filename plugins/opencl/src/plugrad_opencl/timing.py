@@ -1,0 +1,50 @@
+"""How long a device works, from the events of its queues, while somebody asks."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+NOTED = 4096  # events that are kept before they are added up
+
+
+class Timer:
+    """The seconds that kernels ran, by the thread that launched them; with the lock."""
+
+    def __init__(self) -> None:
+        self._events: list[tuple[int, Any]] = []
+        self._worked: defaultdict[int, float] = defaultdict(float)
+
+    def note(self, event: Any) -> None:
+        """Count an event of this thread, once it is complete."""
+        self._events.append((threading.get_ident(), event))
+        if len(self._events) >= NOTED:
+            event.wait()
+            self._add_up()
+
+    def seconds(self) -> float:
+        """Return the seconds of this thread; all events are complete by now."""
+        self._add_up()
+        return self._worked[threading.get_ident()]
+
+    def _add_up(self) -> None:
+        events, self._events = self._events, []
+        for thread, event in events:
+            self._worked[thread] += (event.profile.end - event.profile.start) * 1e-9
+
+
+class Timed:
+    """Calls ``work``, which enqueues, and has its event noted."""
+
+    __slots__ = ("_timer", "work")
+
+    def __init__(self, work: Callable[..., Any], timer: Timer) -> None:
+        self.work, self._timer = work, timer
+
+    def __call__(self, *args: Any) -> Any:
+        """Enqueue it, and return the event."""
+        event = self.work(*args)
+        self._timer.note(event)
+        return event

@@ -1,0 +1,150 @@
+"""How long the device works: whose kernels, and what is left when nobody asks."""
+
+import threading
+
+import numpy as np
+import plugrad as pg
+import pyopencl as cl
+import pytest
+from plugrad_opencl import timing
+
+PROFILING = cl.command_queue_properties.PROFILING_ENABLE
+
+
+@pytest.fixture(autouse=True)
+def opencl():
+    with pg.use_backend("opencl"):
+        yield
+
+
+@pytest.fixture
+def measures(device):
+    """Return a function: whether queues, fills and all launches are timed, or none."""
+
+    def measures():
+        queues = {bool(queue.properties & PROFILING) for queue in device.queues}
+        assert {device.wide, device.quick} == {*device.queues}
+        works = [k for launch in device._launches.values() for k in launch._kernels]
+        works = [device._fill, *(k for k in works if k is not None)]
+        (measures,) = queues | {isinstance(work, timing.Timed) for work in works}
+        return measures
+
+    yield measures
+    assert not measures()
+
+
+def matmuls(n):
+    """Return how long the device works for some products, and how long they take."""
+    x = pg.ones((n, n))
+    x @ x
+    with pg.profile() as p:
+        for _ in range(5):
+            y = x @ x
+    assert (y.numpy() == n).all()
+    assert all(0 < r.device <= r.seconds * 1.01 for r in p.records)  # two clocks
+    assert p.device_seconds <= p.seconds * 1.01
+    return p.device_seconds
+
+
+def test_more_work_takes_longer(measures):
+    assert matmuls(1024) > matmuls(64)
+
+
+def test_what_has_no_kernel_takes_no_time():
+    x = pg.ones((3, 4))
+    with pg.profile() as p:
+        pg.reshape(x, (12,))
+        pg.zeros((1000, 1000))
+        pg.asarray(np.ones(1000, np.float32)).numpy()
+    worked = {r.kernel: r.device for r in p.records}
+    assert worked == {"Reshape": 0.0, "Fill": p.device_seconds}
+    assert p.device_seconds > 0
+
+
+def test_it_is_measured_only_inside(measures):
+    x = pg.ones((64, 64))
+    assert not measures()
+    with pg.profile():
+        x @ x
+        assert measures()
+        with pg.profile():
+            pg.sinh(x)
+            assert measures()
+        assert measures()
+    x @ x
+
+
+def test_nothing_is_measured_after_an_error(measures):
+    x = pg.asarray([1.0, 2.0])
+    with pytest.raises(IndexError, match="index 9"), pg.profile():
+        pg.gather(x, np.array([9], np.int32))
+    assert not measures()
+    assert (x + x).tolist() == [2.0, 4.0]
+
+
+def test_a_kernel_first_launched_inside(device, measures):
+    launch = device.kernel("__kernel void idle_(long n) {}", "idle_", [np.int64])
+    device.time(True)
+    try:
+        launch(1, 1, 1)
+        launch(1 << 20, 1, 1)
+        assert device.seconds() > 0
+        assert measures()
+    finally:
+        device.time(False)
+    launch(1, 1, 1)
+    assert device.seconds() == 0.0
+
+
+def test_threads_are_told_apart(device, measures):
+    def work():
+        with pg.use_backend("opencl"):
+            x @ x
+        found.append(device.seconds())
+
+    x, found = pg.ones((256, 256)), []
+    with pg.profile() as p:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert device.seconds() == 0.0
+        pg.reshape(x, (16, 4096))
+    assert found[0] > 0
+    assert p.device_seconds == 0.0
+
+
+def test_a_thread_may_go_on_while_it_begins_and_ends(measures):
+    def work():
+        with pg.use_backend("opencl"):
+            y = pg.zeros((300, 300))
+            while not done:
+                y = y * 0.5 + 1.0
+            found.append(y.numpy())
+
+    found, done = [], []
+    thread = threading.Thread(target=work)
+    thread.start()
+    x = pg.ones((8, 8))
+    try:
+        for _ in range(50):
+            with pg.profile() as p:
+                x + x
+            assert 0 < p.device_seconds <= p.seconds * 1.01
+    finally:
+        done.append(True)
+        thread.join()
+    assert (found[0] <= 2).all()
+
+
+def test_events_do_not_pile_up(device, monkeypatch):
+    monkeypatch.setattr(timing, "NOTED", 8)
+    x = pg.ones((8, 8))
+    device.time(True)
+    try:
+        for _ in range(100):
+            x + x
+            assert len(device._timer._events) < 8
+        assert device.seconds() > 0
+        assert device._timer._events == []
+    finally:
+        device.time(False)
