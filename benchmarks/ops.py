@@ -553,6 +553,11 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
         lrn_grad,
         lambda n: images()(n) * 3,
     ),
+    "LayerNorm": (
+        pg.layer_norm,
+        lambda x: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True)),
+        ONE,
+    ),
     "LeakyRelu": (pg.leaky_relu, lambda x: np.where(x < 0, 0.2 * x, x), ONE),
     "LeftShift": (pg.bitwise_left_shift, np.left_shift, INTS),
     "Less": (pg.less, np.less, TWO),

@@ -8,6 +8,7 @@ import sys
 
 import plugrad_opencl
 import pytest
+from plugrad_opencl import environment
 
 from .processes import output, python
 
@@ -89,6 +90,23 @@ u.find_spec = lambda name, *more: None if name == "ziglang" else find_spec(name,
     assert "PoCL needs a linker; install binutils" in done.stderr
 
 
+def test_intels_runtime_is_announced_beside_the_drivers(tmp_path, monkeypatch):
+    """The file in its package names a path of the machine that built it."""
+    library = tmp_path / "lib" / "libintelocl.so"
+    library.parent.mkdir()
+    library.touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(environment, "folder", lambda: tmp_path)
+    monkeypatch.setenv("OCL_ICD_VENDORS", "/the/user/s")
+    environment._add_intel()
+    assert os.environ["OCL_ICD_VENDORS"] == "/the/user/s"
+    monkeypatch.delenv("OCL_ICD_VENDORS")
+    environment._add_intel()
+    (announced,) = tmp_path.glob("vendors-*/intel-cpu.icd")
+    assert announced.read_text() == f"{library}\n"
+    assert os.environ["OCL_ICD_VENDORS"] == str(announced.parent)
+
+
 def test_a_device_that_is_not_there():
     done = python(ADD, PLUGRAD_OPENCL_DEVICE="quantum")
     assert done.returncode == 1
@@ -106,7 +124,7 @@ def crash(command, **more):
 subprocess.run = crash
 for _ in range(2):
     try:
-        d.choose()
+        d.choose("0")
     except RuntimeError as error:
         print(len(runs), "ended with -6" in str(error))
 """
@@ -127,8 +145,9 @@ with pg.use_backend("opencl-1"):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="PoCL comes along on Linux")
 def test_pyopencl_ctx_chooses():
-    assert output(ADD, PYOPENCL_CTX="0") == ADDED
-    done = python(ADD, PYOPENCL_CTX="99")
+    ours = {"PLUGRAD_OPENCL_DEVICE": None}  # comes first
+    assert output(ADD, PYOPENCL_CTX="0", **ours) == ADDED
+    done = python(ADD, PYOPENCL_CTX="99", **ours)
     assert done.returncode == 1
     assert "PYOPENCL_CTX=99" in done.stderr
 

@@ -89,6 +89,10 @@ CASES = {
     ],
     "softmax": lambda: [pg.softmax(draw(5, 1003)), pg.softmax(draw(20, 3, 5), axis=0)],
     "log_softmax": lambda: [pg.log_softmax(draw(5, 1003))],
+    "layer_norm": lambda: [
+        pg.layer_norm(draw(5, 1003), *more)
+        for more in ([], [draw(1003)], [None, draw(1003)], [draw(1003), draw(1, 1003)])
+    ],
     "batch_norm": lambda: [
         pg.batch_norm(
             draw(2, 5, 5, 9), draw(9), pg.abs(draw(1, 9)), draw(9), draw(1, 1, 9)
@@ -130,6 +134,7 @@ CASES = {
         pg.sum(draw(70, 3000), axis=1),
         pg.sum(draw(3000, 70), axis=0),
         pg.prod(draw(70, 9), axis=1),
+        pg.sum(pg.full((1 << 24,), 0.1)),  # loses digits if just added up
     ],
 }
 

@@ -1,6 +1,6 @@
 """Softmax and normalization.
 
-Kernels: ``FusedBatchNorm LRN LRNGrad LogSoftmax Softmax``.
+Kernels: ``FusedBatchNorm LRN LRNGrad LayerNorm LogSoftmax Softmax``.
 """
 
 from __future__ import annotations
@@ -94,10 +94,9 @@ def batch_norm(
 
     All other tensors broadcast to ``x``: of shape ``[channels]``, or as ``x``.
     """
-    x, more = _affine(
-        "batch_norm", x, mean=mean, variance=variance, offset=offset, scale=scale
+    x, inputs = _affine(
+        "batch_norm", x, mean=mean, variance=variance, scale=scale, offset=offset
     )
-    inputs = [more.get(name) for name in ("mean", "variance", "scale", "offset")]
     return run(FUSED_BATCH_NORM, x, *inputs, epsilon=epsilon)
 
 
@@ -122,8 +121,8 @@ def _(
 
 def _affine(
     op: str, x: TensorLike, **others: TensorLike | None
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return ``x`` and those of the others that are given, in one floating dtype."""
+) -> tuple[Tensor, list[Tensor | None]]:
+    """Return ``x`` and the others, None where they are, in one floating dtype."""
     given = {name: other for name, other in others.items() if other is not None}
     x, *found = _convert.together(op, x, *given.values())
     x = _convert.floating(op, x, "f")
@@ -133,22 +132,23 @@ def _affine(
                 f"{op}: {name} of shape {other.shape} does not broadcast to x of shape "
                 f"{x.shape}; give it the shape of x, or of its last axes"
             )
-    return x, {
-        n: creation.astype(t, x.dtype) for n, t in zip(given, found, strict=True)
-    }
+    cast = (creation.astype(t, x.dtype) for t in found)
+    return x, [t if t is None else next(cast) for t in others.values()]
 
 
-def _standard(x: Tensor, axes: tuple[int, ...], epsilon: float) -> Tensor:
-    """Return ``x`` with mean 0 and variance 1 along ``axes``."""
-    wide = reduce.widened(x)
-    wide = wide - run(reduce.MEAN, wide, axis=axes, keepdims=True)
-    variance = run(reduce.MEAN, unary.square(wide), axis=axes, keepdims=True)
-    return creation.astype(wide * unary.rsqrt(variance + epsilon), x.dtype)
+def _scaled(y: Tensor, scale: Tensor | None, offset: Tensor | None) -> Tensor:
+    y = y if scale is None else y * scale
+    return y if offset is None else y + offset
 
 
-def _scaled(y: Tensor, more: dict[str, Tensor]) -> Tensor:
-    y = y * more["scale"] if "scale" in more else y
-    return y + more["offset"] if "offset" in more else y
+LAYER_NORM = Kernel(
+    "LayerNorm",
+    "x scale? offset?",
+    attrs="axis epsilon",
+    out=same,
+    fused=True,
+    op="layer_norm",
+)
 
 
 def layer_norm(
@@ -165,9 +165,25 @@ def layer_norm(
     Mean and variance are those of the elements along ``axis``, for each sample anew.
     ``scale`` and ``offset`` broadcast to ``x``.
     """
-    x, more = _affine("layer_norm", x, scale=scale, offset=offset)
+    x, inputs = _affine("layer_norm", x, scale=scale, offset=offset)
     axes = geometry.axes("layer_norm", axis, len(x.shape))
-    return _scaled(_standard(x, axes, epsilon), more)
+    return run(LAYER_NORM, x, *inputs, axis=axes, epsilon=epsilon)
+
+
+@decomposition(LAYER_NORM)
+def _(
+    x: Tensor,
+    scale: Tensor | None,
+    offset: Tensor | None,
+    *,
+    axis: tuple[int, ...],
+    epsilon: float,
+) -> Tensor:
+    wide = reduce.widened(x)
+    wide = wide - run(reduce.MEAN, wide, axis=axis, keepdims=True)
+    variance = run(reduce.MEAN, unary.square(wide), axis=axis, keepdims=True)
+    y = _scaled(wide * unary.rsqrt(variance + epsilon), scale, offset)
+    return creation.astype(y, x.dtype)
 
 
 def group_norm(
@@ -204,11 +220,12 @@ def group_norm(
         )
     line = (channels, *[1] * (len(x.shape) - at - 1))
     rows = [None if t is None else _row(t, line) for t in (scale, offset)]
-    x, more = _affine("group_norm", x, scale=rows[0], offset=rows[1])
+    x, inputs = _affine("group_norm", x, scale=rows[0], offset=rows[1])
     sizes = (*x.shape[:at], groups, channels // groups, *x.shape[at + 1 :])
     axes = tuple(i for i in range(1, len(sizes)) if i != at)
-    y = _standard(run(shape.RESHAPE, x, shape=sizes), axes, epsilon)
-    return _scaled(run(shape.RESHAPE, y, shape=x.shape), more)
+    parts = run(shape.RESHAPE, x, shape=sizes)
+    y = run(LAYER_NORM, parts, None, None, axis=axes, epsilon=epsilon)
+    return _scaled(run(shape.RESHAPE, y, shape=x.shape), *inputs)
 
 
 def _row(t: TensorLike, line: tuple[int, ...]) -> Tensor:

@@ -19,23 +19,27 @@ void trial(__global const float *x, __global float *y, long n) {
 
 
 def main(key: str) -> None:
-    """Run a kernel on every device behind ``key``; an error, or a crash, says no."""
+    """Run a kernel on the device behind ``key``; an error, or a crash, says no.
+
+    PoCL's two have one compiler and one processor, and each takes 0.3 s to load its
+    functions: only the one that gets small work is tried.
+    """
     import pyopencl as cl
 
     (info,) = [device for device in devices() if device.key == key]
-    context = cl.Context(list(info.handles))
+    handle = info.handles[-1]
+    context = cl.Context([handle])
+    queue = cl.CommandQueue(context)
+    kernel = cl.Kernel(cl.Program(context, SOURCE).build(), "trial")
+    kernel.set_scalar_arg_dtypes([None, None, np.int64])
     x = np.linspace(-3, 3, 64, dtype=np.float32)
-    for handle in info.handles:
-        queue = cl.CommandQueue(context, handle)
-        kernel = cl.Kernel(cl.Program(context, SOURCE).build(devices=[handle]), "trial")
-        kernel.set_scalar_arg_dtypes([None, None, np.int64])
-        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-        given, y = cl.Buffer(context, flags, hostbuf=x), np.empty_like(x)
-        made = cl.Buffer(context, cl.mem_flags.READ_WRITE, x.nbytes)
-        kernel(queue, (8,), (1,), given, made, 64)
-        cl.enqueue_copy(queue, y, made)
-        if not np.allclose(y, np.exp(x) + 1, rtol=1e-6):
-            sys.exit(f"it computes wrong values: {y[:4]}")
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    given, y = cl.Buffer(context, flags, hostbuf=x), np.empty_like(x)
+    made = cl.Buffer(context, cl.mem_flags.READ_WRITE, x.nbytes)
+    kernel(queue, (8,), (1,), given, made, 64)
+    cl.enqueue_copy(queue, y, made)
+    if not np.allclose(y, np.exp(x) + 1, rtol=1e-6):
+        sys.exit(f"it computes wrong values: {y[:4]}")
 
 
 if __name__ == "__main__":

@@ -63,33 +63,50 @@ def elementwise_kernel(
     BackendError with the compiler's log, by lines of ``code``, at the first use.
 
     """
-    who = "elementwise_kernel"
-    assigned = re.findall(r"(\w+)\s*=(?!=)", without_comments(code))
-    if not assigned:
-        raise ValueError(f"{who}: {kernel}: {code!r} assigns nothing; write 'y = ...'")
+    who, y = "elementwise_kernel", _assigned(kernel, code)
     covered = [_dtype(who, name) for name in dtypes.split()]
-    result = _dtype(who, out_dtype) if out_dtype else None
-
-    def out(*xs: Spec, **_: Any) -> Spec:
-        shape = np.broadcast_shapes(*[x.shape for x in xs])
-        return Spec(shape, result or deciding([x.dtype for x in xs]))
-
-    contract = _contract(kernel, inputs, attrs, assigned[-1], out, len(inputs.split()))
+    rule = _broadcasted(_dtype(who, out_dtype) if out_dtype else None)
+    contract = _contract(kernel, inputs, attrs, y, rule, len(inputs.split()))
     _simple(who, contract)
-    if not contract.inputs or contract.outputs != (assigned[-1],):
+    if not contract.inputs or contract.outputs != (y,):
         raise ValueError(
             f"{who}: {contract} needs inputs, and code whose last assignment is its "
-            f"output, not {assigned[-1]}"
+            f"output, not {y}"
         )
-    bodies = {d.kind: body(contract, code, d.kind) for d in covered}
     run = elementwise(
         re.sub(r"\W", "_", contract.name),
         " ".join(contract.inputs),
         out=out_dtype,
         attrs=" ".join(contract.attrs),
         alone="biuf",
-        **bodies,
+        **{d.kind: body(contract, code, d.kind) for d in covered},
     )
+    implementation = _checked(contract, run, covered)
+    return CustomKernel(contract, implementation, gradients, decomposition, covered)
+
+
+def _assigned(kernel: str | Kernel, code: str) -> str:
+    """Return the name that is assigned last."""
+    assigned = re.findall(r"(\w+)\s*=(?!=)", without_comments(code))
+    if assigned:
+        return str(assigned[-1])
+    raise ValueError(
+        f"elementwise_kernel: {kernel}: {code!r} assigns nothing; write 'y = ...'"
+    )
+
+
+def _broadcasted(dtype: DType | None) -> Outputs:
+    """Return the rule for an output of that dtype, or of the deciding input's."""
+
+    def out(*xs: Spec, **_: Any) -> Spec:
+        shape = np.broadcast_shapes(*[x.shape for x in xs])
+        return Spec(shape, dtype or deciding([x.dtype for x in xs]))
+
+    return out
+
+
+def _checked(contract: Kernel, run: Function, covered: Sequence[DType]) -> Function:
+    """Return ``run``, for dtypes that there is code for and attributes that fit."""
 
     def implementation(*xs: ClArray, **values: Any) -> Any:
         work = deciding([x.dtype for x in xs])
@@ -99,11 +116,12 @@ def elementwise_kernel(
             return run(*xs, **values)
         if contract.decomposition is not None:
             return NotImplemented
+        known = " ".join(map(str, covered))
         raise TypeError(
-            f"{contract.op}: no code for {work}; dtypes= names {dtypes}, cast to one"
+            f"{contract.op}: no code for {work}; dtypes= names {known}, cast to one"
         )
 
-    return CustomKernel(contract, implementation, gradients, decomposition, covered)
+    return implementation
 
 
 def source_kernel(

@@ -19,7 +19,6 @@ from .arrays import ClArray, DType
 from .runtime import Launch
 
 FAST = "cos|erf|exp|expm1|fmod|log|log1p|pow|sin|tan|tanh"  # of cl/math.cl, too
-C_TYPES = {c: dtype for dtype, c in source.C.items()}  # uchar is uint8
 _SKIPPED = {"__global", "global", "__constant", "constant", "const", "volatile"}
 _SKIPPED |= {"restrict", "__restrict"}
 _HEAD = re.compile(
@@ -105,7 +104,7 @@ class Source:
             return f"is none of {', '.join(known)}, {arrays[0]}_shape0..."
         if p.pointer is number:
             return f"must be {'a number' if number else 'a pointer'}"
-        types = {"T", *(f"{a}_t" for a in arrays), *C_TYPES}
+        types = {"T", *(f"{a}_t" for a in arrays), *source.DTYPES}
         if {p.type, re.sub(r"\d+$", "", p.type) if p.pointer else ""} & types:
             return ""
         return f"has the type {p.type!r}; use one of {', '.join(sorted(types))}"
@@ -130,7 +129,7 @@ class Source:
                 values.append(x.buffer)
                 scalars.append(None)
             else:
-                dtype = types.get(p.type) or C_TYPES[p.type]
+                dtype = types.get(p.type) or source.DTYPES[p.type]
                 values.append(self._number(p, dtype, found, attrs))
                 scalars.append(dtype.type)
         key = (device, tuple(types.values()))

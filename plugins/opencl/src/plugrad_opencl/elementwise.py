@@ -13,7 +13,6 @@ Map: ``elementwise``, the kernels; ``_Programs``, their sources; how shapes broa
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ import numpy as np
 
 from . import source
 from .arrays import ClArray, DType, Shape
+from .moves import divided, joined, spread
 from .runtime import Device, Launch
 
 Function = Callable[..., Any]
@@ -42,8 +42,7 @@ def elementwise(
     Args:
         name: Of the kernel.
         inputs: Names; they are variables in the bodies.
-        out: The dtype of the result, if not that of the working input ("bool");
-            "real" is the one of the parts of a complex number.
+        out: The dtype of the result, if not that of the working input ("bool").
         attrs: Names of attributes: numbers of the working dtype, ``alpha_`` in bodies.
         alone: Kinds whose bodies have loops or branches, and work on one element at a
             time; complex numbers always do.
@@ -136,102 +135,84 @@ class _Programs:
         found = self._ready.get(key)
         if found is None:
             work = _work(dtypes)
-            body = self.bodies.get(work.kind)
-            if body is None or any(d not in source.C for d in dtypes):
+            if work.kind not in self.bodies or any(d not in source.C for d in dtypes):
                 return NotImplemented
-            dtype = _result(self.out, work)
-            text = self._source(device.style, dtypes, work, dtype, pattern, rank, body)
-            scalar = work.type if work.kind != "c" else np.dtype("float32").type
-            scalars = [None] * len(dtypes) + [scalar] * len(self.attrs) + [None]
-            sizes = (rank > 0) + max(rank - 1, 0) + rank * len(dtypes)
-            scalars += [np.int64] * (1 + sizes)
-            group = source.GROUP[device.style]
-            launch = device.kernel(text, self.name, scalars, group=group)
-            found = self._ready[key] = Ready(launch, dtype)
+            out = np.dtype(self.out) if self.out else work
+            launch = self._launch(device, dtypes, out, pattern, rank)
+            found = self._ready[key] = Ready(launch, out)
         return found
 
     def numbers(self, xs: tuple[ClArray, ...], attrs: dict[str, Any]) -> list[Any]:
         """Return attributes as numbers of the working dtype, or of its real part."""
-        work = _work(tuple([x.dtype for x in xs]))
-        number = np.float32 if work.kind == "c" else work.type
+        number = _real(_work(tuple([x.dtype for x in xs]))).type
         return [number(attrs[name]).item() for name in self.attrs]
 
-    def _source(
+    def _launch(
         self,
-        style: str,
+        device: Device,
         dtypes: tuple[DType, ...],
-        work: DType,
         out: DType,
         pattern: str,
         rank: int,
-        body: str,
-    ) -> str:
-        widest = max(d.itemsize for d in (*dtypes, out))
-        alone = work.kind in self.alone or out.kind == "c"
-        width = 1 if alone else 8 if widest < 8 else 4
-        cs = [source.C[d] for d in dtypes]
-        stays = [i for i, p in enumerate(pattern) if p == "0"]
-        moves = [i for i, p in enumerate(pattern) if p == "1"]
-        number = source.C[work] if work.kind != "c" else "float"
-        types = {f"X{i}": c for i, c in enumerate(cs)}
-        types |= {"T": source.C[work], "Y": source.C[out]}
-        types["I"] = source.SIGNED[min(work.itemsize, 8)]
-        lines = [f"VECTOR({n}, {t});" for n, t in types.items()]
-        lines.append(f"typedef {source.C[work]} S; typedef {source.C[out]} SY;")
-        values = [f"{number} a{i}" for i in range(len(self.attrs))]
-        named = [f"{number} {name}_" for name in self.attrs]
+    ) -> Launch:
+        work, cs = _work(dtypes), [source.C[d] for d in dtypes]
+        body, number = self.bodies[work.kind], source.C[_real(work)]
         code = body if "return" in body else f"return {body};"
-        return source.prelude(style, width) + source.template(
+        alone = work.kind in self.alone or out.kind == "c"
+        widest = max(d.itemsize for d in (*dtypes, out))
+        own = [f"X{i} {n}" for i, n in enumerate(self.inputs)]
+        given = [f"__global const {c} *restrict x{i}" for i, c in enumerate(cs)]
+        values = [f"a{i}" for i in range(len(self.attrs))]
+        return source.kernel(
+            device,
             "elementwise",
+            self.name,
+            width=1 if alone else 8 if widest < 8 else 4,
             name=self.name,
-            types="\n".join(lines),
-            functions=_functions(code, work),
-            parameters=", ".join(
-                [f"X{i} {n}" for i, n in enumerate(self.inputs)] + named
-            ),
+            types=_types(cs, work, out),
+            functions=source.functions(code, work),
+            parameters=", ".join(own + [f"{number} {n}_" for n in self.attrs]),
             body=code,
-            arguments=", ".join(
-                [f"__global const {c} *restrict x{i}" for i, c in enumerate(cs)]
-                + values
-            ),
-            m="m" if rank else "n",
-            sizes="".join(
-                [", long m"] * (rank > 0)
-                + [f", long d{k}" for k in range(1, rank)]
-                + [f", long s{i}_{k}" for i in range(len(cs)) for k in range(rank)]
-            ),
-            offsets=_offsets(cs, moves, rank),
-            splats=" ".join(f"const X{i} v{i} = p{i}[0];" for i in stays),
-            loads=" ".join(
-                f"const X{i} v{i} = *(__global const X{i} *)(p{i} + j);" for i in moves
-            ),
-            tails=" ".join(
-                f"X{i} v{i}; for (int k = 0; k < WIDTH; k++) "
-                f"v{i}[k] = p{i}[min(j + k, count - 1)];"
-                for i in moves
-            ),
-            operands=", ".join(
-                [f"v{i}" for i in range(len(cs))]
-                + [f"a{i}" for i in range(len(self.attrs))]
-            ),
+            arguments=", ".join(given + [f"{number} {a}" for a in values]),
+            operands=", ".join([f"v{i}" for i in range(len(cs))] + values),
+            **_walk(cs, pattern, rank),
         )
 
 
-def _functions(body: str, work: DType) -> str:
-    """Return the library that a body calls: functions named ``f_`` or ``c_``."""
-    if re.search(r"\bc_", body) and work.kind == "c":
-        return source.text("complex")
-    if not re.search(r"\bf_", body):
-        return ""
-    return f"#define DOUBLE {int(work.itemsize == 8)}\n" + source.text("math")
+def _types(cs: list[str], work: DType, out: DType) -> str:
+    """Return the types that bodies know, in C."""
+    types = {f"X{i}": c for i, c in enumerate(cs)}
+    types |= {"T": source.C[work], "Y": source.C[out]}
+    types["I"] = source.SIGNED[min(work.itemsize, 8)]
+    lines = [f"VECTOR({n}, {t});" for n, t in types.items()]
+    return "\n".join([*lines, f"typedef {types['T']} S; typedef {types['Y']} SY;"])
+
+
+def _walk(cs: list[str], pattern: str, rank: int) -> dict[str, Any]:
+    """Return C that takes the elements of inputs, where the result is in a row."""
+    stays = [i for i, p in enumerate(pattern) if p == "0"]
+    moves = [i for i, p in enumerate(pattern) if p == "1"]
+    sizes = ["m"] * (rank > 0) + [f"d{k}" for k in range(1, rank)]
+    sizes += [f"s{i}_{k}" for i in range(len(cs)) for k in range(rank)]
+    loads = [f"const X{i} v{i} = *(__global const X{i} *)(p{i} + j);" for i in moves]
+    tails = [
+        f"X{i} v{i}; for (int k = 0; k < WIDTH; k++) "
+        f"v{i}[k] = p{i}[min(j + k, count - 1)];"
+        for i in moves
+    ]
+    return {
+        "m": "m" if rank else "n",
+        "sizes": "".join([f", long {size}" for size in sizes]),
+        "offsets": _offsets(cs, moves, rank),
+        "splats": " ".join([f"const X{i} v{i} = p{i}[0];" for i in stays]),
+        "loads": " ".join(loads),
+        "tails": " ".join(tails),
+    }
 
 
 def _offsets(cs: list[str], moves: list[int], rank: int) -> str:
     """Return C that points ``p0``, ``p1``... at the inputs' parts of this row."""
-    lines = ["long rest = row;"] if rank else []
-    for k in reversed(range(rank)):
-        split = f"rest % d{k}; rest /= d{k};" if k else "rest;"
-        lines.append(f"const long at{k} = {split}")
+    lines = ["long rest = row;", *divided(rank)] if rank else []
     for i, c in enumerate(cs):
         terms = [f"x{i}", *[f"at{k} * s{i}_{k}" for k in range(rank)]]
         terms += ["column"] if i in moves else []
@@ -244,10 +225,9 @@ def _work(dtypes: tuple[DType, ...]) -> DType:
     return next((d for d in dtypes if d.kind != "b"), dtypes[0])
 
 
-def _result(out: str, work: DType) -> DType:
-    if out == "real":
-        return np.dtype("float32") if work.kind == "c" else work
-    return np.dtype(out) if out else work
+def _real(dtype: DType) -> DType:
+    """Return the dtype of the parts of complex numbers, or that of others."""
+    return np.dtype(np.float32) if dtype.kind == "c" else dtype
 
 
 # --- shapes ----------------------------------------------------------------------
@@ -263,28 +243,8 @@ def layout(*shapes: Shape) -> tuple[Shape, str, int, tuple[int, ...]]:
     each input by how much each of these advances it.
     """
     shape = np.broadcast_shapes(*shapes)
-    steps = [_steps(s, len(shape)) for s in shapes]
-    axes: list[tuple[int, list[int]]] = []
-    for n, *step in zip(shape, *steps, strict=True):
-        if n == 1:
-            continue
-        if axes and all(b == s * n for b, s in zip(axes[-1][1], step, strict=True)):
-            axes[-1] = (axes[-1][0] * n, step)
-        else:
-            axes.append((n, step))
-    if not axes:
-        axes = [(1, [1] * len(shapes))]
-    (m, last), rank = axes[-1], len(axes) - 1
-    pattern = "".join("1" if s else "0" for s in last)
-    sizes = [m] * (rank > 0) + [n for n, _ in axes[1:-1]]
-    sizes += [step[i] for i in range(len(shapes)) for _, step in axes[:-1]]
+    *outer, (m, *last) = joined(shape, *[tuple(spread(s, len(shape))) for s in shapes])
+    pattern, rank = "".join("1" if s else "0" for s in last), len(outer)
+    sizes = [m] * (rank > 0) + [axis[0] for axis in outer[1:]]
+    sizes += [axis[1 + i] for i in range(len(shapes)) for axis in outer]
     return tuple(shape), pattern, rank, tuple(sizes)
-
-
-def _steps(shape: Shape, rank: int) -> list[int]:
-    """Return by how many elements each axis of the result advances an input."""
-    step, steps = 1, []
-    for n in reversed(shape):
-        steps.append(step if n != 1 else 0)
-        step *= n
-    return [0] * (rank - len(shape)) + steps[::-1]

@@ -10,8 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-
-import numpy as np
+from typing import Any
 
 from . import source
 from .arrays import ClArray, DType, Shape, empty
@@ -28,6 +27,12 @@ def steps(shape: Shape) -> list[int]:
         found.append(step)
         step *= n
     return found[::-1]
+
+
+def spread(shape: Shape, rank: int) -> list[int]:
+    """Return the steps by which an array is broadcast to ``rank`` axes."""
+    order = [0 if n == 1 else s for n, s in zip(shape, steps(shape), strict=True)]
+    return [0] * (rank - len(order)) + order
 
 
 def move(x: ClArray, shape: Shape, order: Sequence[int], start: int = 0) -> ClArray:
@@ -50,7 +55,7 @@ def put(
     n = math.prod(shape)
     if not n:
         return
-    axes = _joined(shape, tuple(x_order), tuple(y_order))
+    axes = joined(shape, tuple(x_order), tuple(y_order))
     crossing = _crossing(axes)
     if crossing is not None:
         rows, columns, outer = crossing
@@ -77,38 +82,36 @@ def _copier(device: Device, size: int, rank: int, contiguous: bool) -> Launch:
     """Return the kernel that copies; ``rank`` is of what is outside of rows."""
     width = 32 // size if contiguous and size < 8 else 4 if contiguous else 1
     width = width if size < 16 else 1
-    text = f"#define CONTIGUOUS {int(contiguous)}\n"
-    text += source.prelude(device.style, width)
-    text += source.template("copy", type=source.RAW[size], **_outer(rank))
-    scalars = [None, None] + [np.int64] * (6 + max(3 * rank - 1, 0))
-    return device.kernel(text, "copy", scalars, group=source.GROUP[device.style])
+    values = {"CONTIGUOUS": contiguous, "type": source.RAW[size]}
+    return source.kernel(device, "copy", width=width, **values, **_outer(rank))
 
 
 @functools.cache
 def _transposer(device: Device, dtype: DType, rank: int) -> Launch:
     """Return the kernel that copies columns to rows."""
-    text = f"#define TILE {TILE}\n" + source.prelude(device.style)
-    type_ = source.RAW[dtype.itemsize]
-    text += source.template("transpose", type=type_, **_outer(rank))
-    scalars = [None, None] + [np.int64] * (6 + max(3 * rank - 1, 0))
-    return device.kernel(text, "transpose", scalars, group=source.GROUP[device.style])
+    raw = source.RAW[dtype.itemsize]
+    return source.kernel(device, "transpose", TILE=TILE, type=raw, **_outer(rank))
 
 
-def _outer(rank: int) -> dict[str, str]:
+def _outer(rank: int) -> dict[str, Any]:
     """Return C for ``rank`` axes: their sizes, and from ``rest`` where they lead."""
     sizes = [f", long d{k}" for k in range(1, rank)]
     sizes += [f", long {s}{k}" for s in "xy" for k in range(rank)]
-    lines = [
-        f"const long at{k} = {f'rest % d{k}; rest /= d{k};' if k else 'rest;'} "
-        f"from += at{k} * x{k}; to += at{k} * y{k};"
+    lines = [f"from += at{k} * x{k}; to += at{k} * y{k};" for k in range(rank)]
+    return {"sizes": "".join(sizes), "offsets": " ".join([*divided(rank), *lines])}
+
+
+def divided(rank: int) -> list[str]:
+    """Return C that makes of ``rest`` where that is on ``rank`` axes: ``at0``..."""
+    return [
+        f"const long at{k} = {f'rest % d{k}; rest /= d{k};' if k else 'rest;'}"
         for k in reversed(range(rank))
     ]
-    return {"sizes": "".join(sizes), "offsets": " ".join(lines)}
 
 
 # --- axes ------------------------------------------------------------------------
 
-Axis = tuple[int, int, int]  # elements, step in x, step in y
+Axis = tuple[int, ...]  # elements, step in x, step in y
 
 
 def _sizes(outer: Sequence[Axis]) -> list[int]:
@@ -118,17 +121,17 @@ def _sizes(outer: Sequence[Axis]) -> list[int]:
 
 
 @functools.lru_cache(4096)
-def _joined(shape: Shape, x_order: Shape, y_order: Shape) -> tuple[Axis, ...]:
-    """Return the axes; those that go on as one are one."""
+def joined(shape: Shape, *orders: Shape) -> tuple[Axis, ...]:
+    """Return the axes, with the step in each order; those that go on as one are one."""
     axes: list[Axis] = []
-    for n, x, y in zip(shape, x_order, y_order, strict=True):
+    for n, *order in zip(shape, *orders, strict=True):
         if n == 1:
             continue
-        if axes and axes[-1][1:] == (x * n, y * n):
-            axes[-1] = (axes[-1][0] * n, x, y)
+        if axes and axes[-1][1:] == tuple([step * n for step in order]):
+            axes[-1] = (axes[-1][0] * n, *order)
         else:
-            axes.append((n, x, y))
-    return tuple(axes) or ((1, 1, 1),)
+            axes.append((n, *order))
+    return tuple(axes) or ((1,) * (1 + len(orders)),)
 
 
 @functools.lru_cache(4096)

@@ -82,23 +82,25 @@ class Pool:
                 f"{self.largest:,}; use smaller tensors, or another backend"
             )
         with self._lock:
-            self._trim(self.limit)
             try:
-                self._check(size)
-                buffer = self._allocate(size)
+                buffer = self._allocated(size, self.limit)
             except MemoryError:
-                self._trim(0)
-                try:
-                    self._check(size)
-                    buffer = self._allocate(size)
-                except MemoryError as error:
-                    raise MemoryError(
-                        f"opencl: no memory for {size:,} bytes beside the {self.held:,}"
-                        f" in use ({error}); drop tensors, or use smaller ones"
-                    ) from None
+                buffer = self._allocated(size, 0)
             self.held += size
             self.peak = max(self.peak, self.held)
         return buffer
+
+    def _allocated(self, size: int, limit: int) -> Any:
+        """Return a buffer; idle ones are released down to ``limit`` bytes before."""
+        self._trim(limit)
+        try:
+            self._check(size)
+            return self._allocate(size)
+        except MemoryError as error:
+            raise MemoryError(
+                f"opencl: no memory for {size:,} bytes beside the {self.held:,}"
+                f" in use ({error}); drop tensors, or use smaller ones"
+            ) from None
 
     def _trim(self, limit: int) -> None:
         """Release idle buffers, the largest first, down to ``limit`` bytes."""

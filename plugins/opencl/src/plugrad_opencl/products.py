@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from . import source
 from .arrays import ClArray, ClArrays, DType, Shape, empty
 from .runtime import Device, Launch
+from .source import width as width
 
 COLUMNS = 16  # of b, side by side
 NEAR = 16  # tiles of a, one after the other
@@ -137,11 +138,6 @@ def _rows(device: Device, dtype: DType) -> int:
     return {8: 6, 4: 3, 1: 1}[width(dtype)] if device.style == "cpu" else COLUMNS
 
 
-def width(dtype: DType) -> int:
-    """Return the elements of a vector on a CPU."""
-    return 1 if dtype.kind == "c" else 4 if dtype.itemsize == 8 else 8
-
-
 def _panels(b: Matrix, z: int, m: int, n: int, k: int) -> tuple[Matrix, int]:
     """Return the right matrix with 16 columns side by side, and the step to the next.
 
@@ -169,52 +165,42 @@ def _panels(b: Matrix, z: int, m: int, n: int, k: int) -> tuple[Matrix, int]:
 def _gemm(
     device: Device, dtype: DType, tables: bool, bias: bool, activation: str
 ) -> Launch:
-    complex_, finish = dtype.kind == "c", FINISH[activation]
-    real = dtype if dtype.kind == "f" else np.dtype("float32")
-    functions = source.text("complex") if complex_ else ""
-    if "f_" in finish:
-        functions = f"#define DOUBLE {int(dtype.itemsize == 8)}\n" + source.text("math")
-    text = (
-        f"#define TABLES {int(tables)}\n#define BIAS {int(bias)}\n"
-        f"#define ROWS {_rows(device, dtype)}\n#define NEAR {NEAR}\n"
-        f"#define COLUMNS {COLUMNS}\n"
-        + source.prelude(device.style, width(dtype))
-        + source.template(
-            "gemm",
-            type=source.C[dtype],
-            integer=source.SIGNED[dtype.itemsize],
-            functions=functions,
-            product=PRODUCT[complex_],
-            finish=finish,
-            real=source.C[real],
-        )
+    return source.kernel(
+        device,
+        "gemm",
+        width=width(dtype),
+        TABLES=tables,
+        BIAS=bias,
+        ROWS=_rows(device, dtype),
+        NEAR=NEAR,
+        COLUMNS=COLUMNS,
+        integer=source.SIGNED[dtype.itemsize],
+        **formulae(dtype, activation),
     )
-    scalars = [None] * 6 + [np.int64] * 13 + [real.type]
-    return device.kernel(text, "gemm", scalars, group=source.GROUP[device.style])
+
+
+def formulae(dtype: DType, activation: str = "linear") -> dict[str, str]:
+    """Return C for types, for a product added to a sum, and for a ``Finish``."""
+    product, finish = PRODUCT[dtype.kind == "c"], FINISH[activation]
+    return {
+        "type": source.C[dtype],
+        "real": source.C[dtype] if dtype.kind == "f" else "float",
+        "product": product,
+        "finish": finish,
+        "functions": source.functions(f"{product}; {finish}", dtype),
+    }
 
 
 @functools.cache
 def _thin(device: Device, dtype: DType, dots: bool, strip: int) -> Launch:
-    complex_ = dtype.kind == "c"
-    text = f"#define DOTS {int(dots)}\n#define STRIP {strip}\n"
-    text += source.prelude(device.style, width(dtype)) + source.template(
-        "matmul",
-        type=source.C[dtype],
-        functions=source.text("complex") if complex_ else "",
-        product=PRODUCT[complex_],
-    )
-    scalars = [None] * 3 + [np.int64] * 10
-    return device.kernel(text, "matmul", scalars, group=source.GROUP[device.style])
+    values = {"DOTS": dots, "STRIP": strip, **formulae(dtype)}
+    return source.kernel(device, "matmul", width=width(dtype), **values)
 
 
 @functools.cache
 def _pack(device: Device, dtype: DType, tables: bool, cuts: int) -> Launch:
-    text = f"#define TABLES {int(tables)}\n#define CUTS {cuts}\n"
-    text += f"#define COLUMNS {COLUMNS}\n"
-    text += source.prelude(device.style, width(dtype))
-    text += source.template("pack", type=source.C[dtype])
-    scalars: list[Any] = [None] * 3 + [np.int64] * 6
-    return device.kernel(text, "pack", scalars, group=source.GROUP[device.style])
+    values = {"TABLES": tables, "CUTS": cuts, "type": source.C[dtype]}
+    return source.kernel(device, "pack", width=width(dtype), COLUMNS=COLUMNS, **values)
 
 
 @functools.lru_cache(256)

@@ -1,15 +1,20 @@
 """OpenCL C from templates: ``cl/*.cl``, with types and names filled in.
 
-Map: what dtypes are in C; ``template`` and ``prelude``.
+Map: what dtypes are in C; ``kernel``, which makes one of a file; its parts.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import string
 from importlib import resources
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from .runtime import Device, Launch
 
 C = {
     np.dtype("bool"): "uchar",
@@ -25,12 +30,64 @@ C = {
     np.dtype("float64"): "double",
     np.dtype("complex64"): "float2",
 }
+DTYPES = {c: dtype for dtype, c in C.items()}  # uchar is uint8
 # Elements that are only moved, by their bytes.
 RAW = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "uint4"}
 SIGNED = {1: "char", 2: "short", 4: "int", 8: "long"}
 
 BLOCK = 1 << 14  # elements that an item on a CPU does
 GROUP = {"cpu": 1, "gpu": 256}  # items in a work group
+
+
+def kernel(
+    device: Device, file: str, name: str = "", /, *, width: int = 1, **values: Any
+) -> Launch:
+    """Return the kernel ``name`` of ``cl/<file>.cl``; without a name, that of the file.
+
+    Args:
+        device: To run on.
+        file: Of a template.
+        name: Of the function.
+        width: Of the vectors on a CPU.
+        values: Names in capitals are defined, as whole numbers; others are filled in.
+
+    """
+    defined = [f"#define {n} {int(v)}\n" for n, v in values.items() if n.isupper()]
+    code = "".join(defined) + prelude(device.style, width) + template(file, **values)
+    name = name or file
+    return device.kernel(code, name, arguments(code, name), group=GROUP[device.style])
+
+
+def arguments(code: str, name: str) -> list[Any]:
+    """Return the arguments of a function: None for a buffer, else a NumPy type."""
+    (listed,) = set(re.findall(rf"\bvoid {name}\(([^)]*)\)", code))
+    types = {new: old for old, new in re.findall(r"\btypedef (\w+) (\w+);", code)}
+    words = [parameter.split() for parameter in listed.split(",")]
+    return [
+        None if "__global" in word else DTYPES[types.get(word[0], word[0])].type
+        for word in words
+    ]
+
+
+def functions(code: str, dtype: np.dtype[Any]) -> str:
+    """Return the library that code calls: functions named ``f_`` or ``c_``."""
+    if re.search(r"\bc_", code) and dtype.kind == "c":
+        return text("complex")
+    if not re.search(r"\bf_", code):
+        return ""
+    return f"#define DOUBLE {int(dtype.itemsize == 8)}\n" + text("math")
+
+
+def width(dtype: np.dtype[Any]) -> int:
+    """Return the elements of a vector on a CPU."""
+    return 1 if dtype.kind == "c" else 4 if dtype.itemsize == 8 else 8
+
+
+def share(device: Device, row: int) -> int:
+    """Return how many rows of ``row`` elements an item does: a power of two."""
+    if device.style == "gpu":
+        return 1
+    return 1 << max(BLOCK // row, 1).bit_length() - 1
 
 
 @functools.cache

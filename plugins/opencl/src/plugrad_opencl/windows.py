@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from plugrad.geometry import Windows
 
 from . import source
 from .arrays import ClArray, DType, Shape, empty
-from .products import FINISH, PRODUCT, Finish, table, width
+from .products import Finish, formulae, table, width
 from .runtime import Device, Launch
 
 INT32 = np.dtype(np.int32)
@@ -60,10 +59,7 @@ def look(
     count = math.prod(shape)
     if count:
         bias, activation, alpha = finish or Finish()
-        scalars = [None] * 6 + [np.int32] * 3 + [_real(x.dtype).type]
-        launch = _launch(
-            device, "window", x.dtype, shape[-1], body, activation, scalars
-        )
+        launch = _launch(device, "window", x.dtype, shape[-1], body, activation)
         launch(
             count * len(geometry.taps),
             _items(launch, shape),
@@ -85,9 +81,7 @@ def look_back(
     device, channels = dy.device, g.out_shape[-1]
     dx = empty(device, (*g.in_shape[:-1], channels), dy.dtype)
     if dx.size:
-        scalars = [None] * 5 + [np.int32] * 2
-        only = Body(back=body.back)
-        launch = _launch(device, "back", dy.dtype, channels, only, "linear", scalars)
+        launch = _launch(device, "back", dy.dtype, channels, Body(back=body.back))
         buffers = [(x or dy).buffer for x in (dy, more, dx, index)]
         sizes = (_sizes(device, g), g.in_shape[0], channels)
         launch(dx.size * len(g.taps), _items(launch, dx.shape), *buffers, *sizes)
@@ -100,8 +94,7 @@ def filters(x: ClArray, dy: ClArray, g: Windows) -> ClArray:
     rows = dy.size // (channels * g.out_shape[-2])
     parts = max(1, min(rows, 64 * device.units // taps, dy.size >> 12))
     df = empty(device, (parts, taps, channels), x.dtype)
-    scalars = [None] * 4 + [np.int32] * 3
-    launch = _launch(device, "filters", x.dtype, channels, Body(), "linear", scalars)
+    launch = _launch(device, "filters", x.dtype, channels, Body())
     items = launch.items(df.size)
     if device.style == "cpu":
         items = parts * taps * -(-channels // (4 * _width(x.dtype, channels)))
@@ -132,46 +125,22 @@ def _width(dtype: DType, channels: int) -> int:
     return width(dtype) if channels >= width(dtype) and dtype.itemsize > 3 else 1
 
 
-def _real(dtype: DType) -> DType:
-    return dtype if dtype.kind == "f" else np.dtype(np.float32)
-
-
+@functools.lru_cache(4096)
 def _launch(
     device: Device,
     name: str,
     dtype: DType,
     channels: int,
     body: Body,
-    activation: str,
-    scalars: Sequence[Any],
+    activation: str = "linear",
 ) -> Launch:
-    vector = _width(dtype, channels)
-    return _compiled(device, name, dtype, vector, body, activation, tuple(scalars))
-
-
-@functools.cache
-def _compiled(
-    device: Device,
-    name: str,
-    dtype: DType,
-    vector: int,
-    body: Body,
-    activation: str,
-    scalars: tuple[Any, ...],
-) -> Launch:
-    finish = FINISH[activation]
-    functions = source.text("complex") if dtype.kind == "c" else ""
-    if "f_" in finish:
-        functions = f"#define DOUBLE {int(dtype.itemsize == 8)}\n" + source.text("math")
-    text = f"#define FOUR {int(bool(body.zero))}\n"
-    text += source.prelude(device.style, vector) + source.template(
+    return source.kernel(
+        device,
         "window",
-        type=source.C[dtype],
+        name,
+        width=_width(dtype, channels),
+        FOUR=bool(body.zero),
         integer=source.SIGNED[max(dtype.itemsize, 4)],
-        real=source.C[_real(dtype)],
-        functions=functions,
-        finish=finish,
-        product=PRODUCT[dtype.kind == "c"],
         **(body._asdict() | {"zero": body.zero or "(T)(0)"}),
+        **formulae(dtype, activation),
     )
-    return device.kernel(text, name, scalars, group=source.GROUP[device.style])

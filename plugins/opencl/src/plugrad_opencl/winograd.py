@@ -11,7 +11,7 @@ from plugrad.geometry import Windows
 
 from . import source
 from .arrays import ClArray, DType, empty
-from .products import FINISH, Finish, Matrix, product, width
+from .products import Finish, Matrix, formulae, product, width
 from .runtime import Device, Launch
 
 # Channels from which on the products are worth what is around them.
@@ -68,24 +68,10 @@ def _run(
     launch(size, items, *found)
 
 
-# Arguments: buffers, sizes, other numbers.
-_ARGUMENTS = {"prepare": (2, 2, 0), "spread": (2, 8, 0), "collect": (5, 11, 1)}
-
-
 @functools.cache
 def _launch(
     device: Device, dtype: DType, bias: bool, activation: str, name: str
 ) -> Launch:
-    finish = FINISH[activation]
-    functions = "#define DOUBLE 0\n" + source.text("math") if "f_" in finish else ""
-    text = f"#define BIAS {int(bias)}\n" + source.prelude(device.style, width(dtype))
-    text += source.template(
-        "winograd",
-        type=source.C[dtype],
-        integer=source.SIGNED[dtype.itemsize],
-        functions=functions,
-        finish=finish,
-    )
-    buffers, sizes, others = _ARGUMENTS[name]
-    scalars = [None] * buffers + [np.int64] * sizes + [np.float32] * others
-    return device.kernel(text, name, scalars, group=source.GROUP[device.style])
+    values = {"BIAS": bias, "integer": source.SIGNED[dtype.itemsize]}
+    values |= formulae(dtype, activation)
+    return source.kernel(device, "winograd", name, width=width(dtype), **values)

@@ -7,6 +7,7 @@ from ..arrays import Array
 from ._windows import lined
 from .reduce import along
 
+Axes = tuple[int, ...]
 kernels = KernelTable()
 
 
@@ -45,13 +46,30 @@ def fused_batch_norm(
 ) -> Array:
     """In place but for the first difference."""
     factor = 1 / np.sqrt(_wide(variance) + epsilon)
-    if scale is not None:
-        factor = factor * scale  # which may have more axes
-    y = _wide(x) - lined(mean, x)
-    y *= lined(factor, x)
+    factor = factor if scale is None else factor * scale  # which may have more axes
+    return _moved(_wide(x) - lined(mean, x), factor, offset).astype(x.dtype, copy=False)
+
+
+@kernels("LayerNorm")
+def layer_norm(
+    x: Array, scale: Array | None, offset: Array | None, *, axis: Axes, epsilon: float
+) -> Array:
+    """Over the last axis, in place but for the first difference; BLAS adds up."""
+    if axis != (x.ndim - 1,) or x.shape[-1] > 8192:  # of more it would lose digits
+        return NotImplemented
+    y, n = _wide(x), x.shape[-1]
+    y = y - np.vecdot(y, np.ones(n, y.dtype))[..., None] / n
+    y *= 1 / np.sqrt(np.vecdot(y, y)[..., None] / n + epsilon)
+    return _moved(y, scale, offset).astype(x.dtype, copy=False)
+
+
+def _moved(y: Array, factor: Array | None, offset: Array | None) -> Array:
+    """Return ``y * factor + offset``, in place."""
+    if factor is not None:
+        y *= lined(factor, y)
     if offset is not None:
-        y += lined(offset, x)
-    return y.astype(x.dtype, copy=False)
+        y += lined(offset, y)
+    return y
 
 
 @kernels("LRN")
@@ -60,7 +78,7 @@ def lrn(
 ) -> Array:
     """A power of the sum of the neighbours' squares."""
     wide = _wide(x)
-    y = wide * _norm(wide, depth_radius, bias, alpha) ** -beta
+    y = wide * (bias + alpha * _band(wide * wide, depth_radius)) ** -beta
     return y.astype(x.dtype, copy=False)
 
 
@@ -77,29 +95,21 @@ def lrn_grad(
 ) -> Array:
     """``norm`` depends on every neighbour, and each of them on it."""
     wide, wide_y, wide_dy = _wide(x), _wide(y), _wide(dy)
-    norm = _norm(wide, depth_radius, bias, alpha)
+    norm = bias + alpha * _band(wide * wide, depth_radius)
     dx = wide_dy * norm**-beta
     dx -= 2 * alpha * beta * wide * _band(wide_dy * wide_y / norm, depth_radius)
     return dx.astype(x.dtype, copy=False)
 
 
-def _norm(x: Array, radius: int, bias: float, alpha: float) -> Array:
-    norm = _band(x * x, radius)
-    norm *= alpha
-    norm += bias
-    return norm
-
-
 def _band(x: Array, radius: int) -> Array:
     """Sum over the channels at most ``radius`` away; BLAS does it if they are few."""
-    c = x.shape[-1]
-    if c <= 256:
+    if (c := x.shape[-1]) <= 256:
         below = np.tri(c, c, radius, x.dtype)
         total = x @ (below * below.T)
         if not np.isnan(np.max(total, initial=0)):  # as of infinity times 0
             return total
     total = x.copy()
-    for shift in range(1, min(radius, x.shape[-1] - 1) + 1):
+    for shift in range(1, min(radius, c - 1) + 1):
         total[..., shift:] += x[..., :-shift]
         total[..., :-shift] += x[..., shift:]
     return total

@@ -76,7 +76,7 @@ __kernel GROUPED void gemm(__global const S *restrict a, __global const S *restr
   }
 #else
   __local S left[COLUMNS][COLUMNS + 1], right[COLUMNS][COLUMNS + 1];
-  const int r = get_local_id(0) / COLUMNS, c = get_local_id(0) % COLUMNS;
+  const int me = get_local_id(0), r = me / COLUMNS, c = me % COLUMNS;
   const long i = tile * ROWS + r, j = panel * COLUMNS + c;
   const long row = ROW(min(i, m - 1));
   S total = 0;

@@ -85,7 +85,12 @@ __kernel GROUPED void reduce(__global const S *restrict x, __global S *restrict 
   const int me = get_local_id(0);
   const long begin = n * part / parts, end = n * (part + 1) / parts;
   S total = START;
-  for (long i = begin + me; i < end; i += GROUP) total = join(total, x[row * n + i]);
+  for (long i = begin + me; i < end;) {
+    const long stop = min(end, i + (long)LEVEL * GROUP);
+    S some = START;
+    for (; i < stop; i += GROUP) some = join(some, x[row * n + i]);
+    total = join(total, some);
+  }
   shared[me] = total;
   for (int reach = GROUP / 2; reach; reach /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);

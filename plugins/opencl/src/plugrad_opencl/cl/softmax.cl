@@ -1,43 +1,9 @@
 // y = e^(x - most) / sum, along rows; with LOG its logarithm. On a GPU a work group has a
 // row, on a CPU an item has some.
-typedef $type S;
-typedef $type Y;
-VECTOR(T, S);
+$rows
+typedef S Y;
 VECTOR(I, $integer);
 $functions
-
-#if CPU
-// The last elements of a row, fewer than a vector has.
-static inline T rest_of(__global const S *restrict x, long i, long n, S other) {
-  T y = (T)(other);
-  for (int l = 0; i + l < n; l++) y[l] = x[i + l];
-  return y;
-}
-
-#define PUT(i, value)                                             \
-  do {                                                            \
-    const T some = value;                                         \
-    if (whole) *(__global T *)(to + i) = some;                    \
-    else                                                          \
-      for (int l = 0; i + l < n; l++) to[i + l] = some[l];        \
-  } while (0)
-// All vectors of a row, the last one with ``other`` where there is nothing.
-#define EACH_OF(begin, from, other, ...)                          \
-  {                                                               \
-    const int whole = 1;                                          \
-    long i = begin;                                               \
-    for (; i + WIDTH <= n; i += WIDTH) {                          \
-      const T value = *(__global const T *)(from + i);            \
-      __VA_ARGS__                                                 \
-    }                                                             \
-    if (i < n) {                                                  \
-      const int whole = 0;                                        \
-      const T value = rest_of(from, i, n, other);                 \
-      __VA_ARGS__                                                 \
-    }                                                             \
-  }
-#define LEVEL 64  // vectors that are added up before they go to the sum of all
-#endif
 
 __kernel GROUPED void softmax(__global const S *restrict x, __global S *restrict y,
                               long rows, long n, long each) {
@@ -86,23 +52,11 @@ __kernel GROUPED void softmax(__global const S *restrict x, __global S *restrict
   y += row * n;
   S most = -INFINITY;
   for (long i = me; i < n; i += GROUP) most = f_max(most, x[i]);
-  shared[me] = most;
-  for (int reach = GROUP / 2; reach; reach /= 2) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (me < reach) shared[me] = f_max(shared[me], shared[me + reach]);
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
-  most = shared[0];
-  barrier(CLK_LOCAL_MEM_FENCE);
+  JOIN(most, f_max(a, b))
   S total = 0;
   for (long i = me; i < n; i += GROUP) total += f_exp(x[i] - most);
-  shared[me] = total;
-  for (int reach = GROUP / 2; reach; reach /= 2) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (me < reach) shared[me] += shared[me + reach];
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
+  JOIN(total, a + b)
   for (long i = me; i < n; i += GROUP)
-    y[i] = LOG ? x[i] - most - log(shared[0]) : f_exp(x[i] - most) / shared[0];
+    y[i] = LOG ? x[i] - most - log(total) : f_exp(x[i] - most) / total;
 #endif
 }

@@ -30,7 +30,7 @@ __kernel GROUPED void transpose(__global const S *restrict x, __global S *restri
   }
 #else
   __local S shared[TILE][TILE + 1];
-  const int a = get_local_id(0) % TILE, b = get_local_id(0) / TILE;
+  const int me = get_local_id(0), a = me % TILE, b = me / TILE;
   if (top + a < rows && left + b < columns)
     shared[b][a] = x[(left + b) * x_step + top + a];
   barrier(CLK_LOCAL_MEM_FENCE);

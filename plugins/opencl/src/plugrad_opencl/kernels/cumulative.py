@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 
-import numpy as np
 from plugrad.plugin import KernelTable
 
 from .. import source
@@ -29,9 +28,10 @@ def _program(device: Device, dtype: DType, product: bool) -> Launch:
         )
         start = "(W)(1, 0)" if complex_ else "1"
     strip = STRIP if device.style == "cpu" else 1
-    text = f"#define STRIP {strip}\n" + source.prelude(device.style)
-    text += source.template(
+    return source.kernel(
+        device,
         "scan",
+        STRIP=strip,
         type=narrow,
         wide=wide,
         join=join,
@@ -39,8 +39,6 @@ def _program(device: Device, dtype: DType, product: bool) -> Launch:
         widened=f"convert_{wide}",
         narrowed=f"convert_{narrow}",
     )
-    scalars = [None, None, *[np.int64] * 3, np.int32, np.int32]
-    return device.kernel(text, "scan", scalars, group=source.GROUP[device.style])
 
 
 def _cumulative(product: bool) -> Function:

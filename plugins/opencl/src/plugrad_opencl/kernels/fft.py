@@ -41,10 +41,7 @@ def _roots(device: Device, n: int) -> ClArray:
 
 @functools.cache
 def _program(device: Device, radix: int, items: int) -> Launch:
-    text = f"#define RADIX {radix}\n#define ITEMS {items}\n"
-    text += source.prelude(device.style) + source.text("fft")
-    scalars: list[Any] = [None] * 3 + [np.int64] * 3 + [np.float32] * 2
-    return device.kernel(text, "fft", scalars, group=source.GROUP[device.style])
+    return source.kernel(device, "fft", RADIX=radix, ITEMS=items)
 
 
 def _transform(inverse: bool) -> Function:

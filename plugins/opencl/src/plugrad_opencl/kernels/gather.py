@@ -6,7 +6,6 @@ import functools
 import math
 from typing import Any
 
-import numpy as np
 from plugrad.plugin import KernelTable
 
 from .. import source
@@ -16,22 +15,19 @@ from ..runtime import Device, Launch
 kernels = KernelTable()
 
 
-# Arguments: None for a buffer.
-_SCALARS: dict[str, list[Any]] = {
-    "gather": [None] * 4 + [np.int32] + [np.int64] * 5,
-    "segment_sum": [None] * 4 + [np.int64] * 4,
-}
-
-
 @functools.cache
 def _program(
     device: Device, name: str, type_: str, integer: DType, items: int = 1
 ) -> Launch:
-    text = source.prelude(device.style) + f"#define ITEMS {items}\n"
-    text += f"#define EXACT {int(type_ in ('float', 'double', 'float2'))}\n"
-    text += source.template("gather", type=type_, integer=source.C[integer])
-    group = source.GROUP[device.style]
-    return device.kernel(text, name, _SCALARS[name], group=group)
+    return source.kernel(
+        device,
+        "gather",
+        name,
+        ITEMS=items,
+        EXACT=type_ in ("float", "double", "float2"),
+        type=type_,
+        integer=source.C[integer],
+    )
 
 
 @kernels("GatherV2")
@@ -47,7 +43,7 @@ def gather(x: ClArray, indices: ClArray, *, axis: int, batch_dims: int) -> Any:
     if not y.size:
         return y
     cpu, type_ = x.device.style == "cpu", source.RAW[x.dtype.itemsize]
-    items = 1 << max(source.BLOCK // width, 1).bit_length() - 1 if cpu else 1
+    items = source.share(x.device, width)
     launch = _program(x.device, "gather", type_, indices.dtype, items)
     count = y.size // width
     grid = -(-count // items) if cpu else launch.items(y.size)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
+from typing import Any
 
-import numpy as np
 from plugrad.plugin import KernelTable
 
 from .. import source
 from ..arrays import ClArray, DType, empty
 from ..elementwise import elementwise
-from ..products import width
 from ..runtime import Device, Launch
 from .binary import kernels as binary
 from .shape import transpose
@@ -19,17 +19,29 @@ kernels = KernelTable()
 
 
 @functools.cache
-def _program(device: Device, dtype: DType, log: bool) -> Launch:
-    text = f"#define LOG {int(log)}\n#define DOUBLE {int(dtype.itemsize == 8)}\n"
-    text += source.prelude(device.style, width(dtype))
-    text += source.template(
-        "softmax",
-        type=source.C[dtype],
+def _program(device: Device, dtype: DType, name: str, **flags: bool) -> Launch:
+    """Return a kernel of rows."""
+    return source.kernel(
+        device,
+        name,
+        width=source.width(dtype),
+        DOUBLE=dtype.itemsize == 8,
+        rows=source.template("rows", type=source.C[dtype]),
         integer=source.SIGNED[dtype.itemsize],
         functions=source.text("math"),
+        **flags,
     )
-    scalars = [None, None, *[np.int64] * 3]
-    return device.kernel(text, "softmax", scalars, group=source.GROUP[device.style])
+
+
+def _by_rows(launch: Launch, work: int, x: ClArray, n: int, *more: Any) -> ClArray:
+    """Launch a kernel of rows of ``n``; ``work`` is how much an element makes."""
+    y = empty(x.device, x.shape, x.dtype)
+    if y.size:
+        rows, each = y.size // n, max(1, source.BLOCK // n)
+        gpu = x.device.style == "gpu"
+        items = rows * source.GROUP["gpu"] if gpu else -(-rows // each)
+        launch(y.size * work, items, x.buffer, y.buffer, rows, n, each, *more)
+    return y
 
 
 def _softmax(x: ClArray, axis: int, log: bool) -> ClArray:
@@ -40,16 +52,8 @@ def _softmax(x: ClArray, axis: int, log: bool) -> ClArray:
         axes[axis], axes[last] = last, axis
         y = _softmax(transpose(x, axes=tuple(axes)), last, log)
         return transpose(y, axes=tuple(axes))
-    y = empty(x.device, x.shape, x.dtype)
-    if y.size:
-        n = x.shape[-1]
-        rows, each = y.size // n, max(1, source.BLOCK // n)
-        launch = _program(x.device, x.dtype, log)
-        items = -(-rows // each)
-        if x.device.style == "gpu":
-            items = rows * source.GROUP["gpu"]
-        launch(y.size * 4, items, x.buffer, y.buffer, rows, n, each)
-    return y
+    launch = _program(x.device, x.dtype, "softmax", LOG=log)
+    return _by_rows(launch, 4, x, x.shape[-1])
 
 
 @kernels("Softmax")
@@ -90,3 +94,28 @@ def fused_batch_norm(
     more = () if offset is None else (offset,)
     y: ClArray = (_moved if more else _scaled)(x, mean, factor, *more)
     return y
+
+
+@kernels("LayerNorm")
+def layer_norm(
+    x: ClArray,
+    scale: ClArray | None,
+    offset: ClArray | None,
+    *,
+    axis: tuple[int, ...],
+    epsilon: float,
+) -> Any:
+    """Over the last axes, as rows; what is not of the shape of a row comes after."""
+    first = axis[0] if axis else len(x.shape)
+    n = math.prod(x.shape[first:])
+    if x.dtype.kind != "f" or math.prod([x.shape[i] for i in axis]) != n:
+        return NotImplemented
+    given, last = [t for t in (scale, offset) if t is not None], first - len(x.shape)
+    if any([t.size != n or math.prod(t.shape[last:]) != n for t in given]):
+        y = layer_norm(x, None, None, axis=axis, epsilon=epsilon)
+        y = y if scale is None else binary["Multiply"](y, scale)
+        return y if offset is None else binary["Add"](y, offset)
+    flags = {"SCALE": scale is not None, "OFFSET": offset is not None}
+    launch = _program(x.device, x.dtype, "layer_norm", **flags)
+    buffers = [(x if t is None else t).buffer for t in (scale, offset)]
+    return _by_rows(launch, 1, x, n, *buffers, epsilon)

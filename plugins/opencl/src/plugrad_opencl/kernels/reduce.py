@@ -54,20 +54,17 @@ def _reducer(device: Device, name: str, dtype: DType, rows: bool) -> Any:
         limits = np.iinfo(dtype)
         least = f"({limits.min + 1} - 1)" if limits.min else "0"
         zero = zero.replace("$least", least).replace("$most", str(limits.max))
-    width = 1 if dtype.kind == "c" else 4 if dtype.itemsize == 8 else 8
-    text = (
-        f"#define ROWS {int(rows)}\n#define STRIP {STRIP}\n"
-        + source.prelude(device.style, width)
-        + source.template(
-            "reduce",
-            type=source.C[dtype],
-            functions=source.text("complex") if dtype.kind == "c" else "",
-            zero=f"({zero})",
-            join=join,
-        )
+    return source.kernel(
+        device,
+        "reduce",
+        width=source.width(dtype),
+        ROWS=rows,
+        STRIP=STRIP,
+        type=source.C[dtype],
+        functions=source.functions(join, dtype),
+        zero=f"({zero})",
+        join=join,
     )
-    scalars = [None, None, *[np.int64] * 4]
-    return device.kernel(text, "reduce", scalars, group=source.GROUP[device.style])
 
 
 def _reduced(name: str, x: ClArray, a: int, n: int, m: int) -> ClArray:
@@ -163,17 +160,15 @@ def mean(x: ClArray, *, axis: Shape, keepdims: bool) -> Any:
 
 @functools.cache
 def _finder(device: Device, sign: str, dtype: DType, items: int) -> Launch:
-    text = source.prelude(device.style) + f"#define ITEMS {items}\n"
-    text += source.template("arg", type=source.C[dtype], sign=sign)
-    scalars = [None, None, *[np.int64] * 3]
-    return device.kernel(text, "arg", scalars, group=source.GROUP[device.style])
+    c = source.C[dtype]
+    return source.kernel(device, "arg", ITEMS=items, type=c, sign=sign)
 
 
 def _place(sign: str, x: ClArray, axis: int) -> ClArray:
     y = empty(x.device, (*x.shape[:axis], *x.shape[axis + 1 :]), np.dtype(np.int32))
     if y.size:
         n, m = x.shape[axis], math.prod(x.shape[axis + 1 :])
-        items = 1 << max(source.BLOCK // n, 1).bit_length() - 1
+        items = source.share(x.device, n)
         launch = _finder(x.device, sign, x.dtype, items)
         cpu = x.device.style == "cpu"
         grid = -(-y.size // items) if cpu else launch.items(y.size)

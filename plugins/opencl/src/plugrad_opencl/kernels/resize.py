@@ -35,10 +35,7 @@ def _tables(
 @functools.cache
 def _program(device: Device, dtype: DType, vector: int, nearest: bool) -> Launch:
     type_ = source.RAW[dtype.itemsize] if nearest else source.C[dtype]
-    text = f"#define NEAREST {int(nearest)}\n" + source.prelude(device.style, vector)
-    text += source.template("resize", type=type_)
-    scalars: list[Any] = [None] * 8 + [np.int64] * 6
-    return device.kernel(text, "resize", scalars, group=source.GROUP[device.style])
+    return source.kernel(device, "resize", width=vector, NEAREST=nearest, type=type_)
 
 
 def _resized(x: ClArray, geometry: Resizing, nearest: bool) -> ClArray:

@@ -18,19 +18,13 @@ from .creation import filled
 kernels = KernelTable()
 
 INT32 = np.dtype(np.int32)
-# Arguments: None for a buffer.
-_SCALARS: dict[str, list[Any]] = {
-    "number": [None] * 4 + [np.int32, np.int64, np.int32],
-    "settle": [None] * 4 + [np.int64] * 2,
-}
 
 
 def _run(
     device: Device, size: int, integer: DType, name: str, n: int, width: int, *args: Any
 ) -> None:
     """Launch: on a CPU an item has a block of ``n`` rows."""
-    cpu = device.style == "cpu"
-    items = 1 << max(source.BLOCK // width, 1).bit_length() - 1 if cpu else 1
+    cpu, items = device.style == "cpu", source.share(device, width)
     launch = _program(device, name, size, integer, items)
     launch(n * width, -(-n // items) if cpu else launch.items(n * width), *args)
 
@@ -39,10 +33,8 @@ def _run(
 def _program(
     device: Device, name: str, size: int, integer: DType, items: int
 ) -> Launch:
-    text = f"#define ITEMS {items}\n" + source.prelude(device.style)
-    text += source.template("scatter", type=source.RAW[size], integer=source.C[integer])
-    group = source.GROUP[device.style]
-    return device.kernel(text, name, _SCALARS[name], group=group)
+    raw, c = source.RAW[size], source.C[integer]
+    return source.kernel(device, "scatter", name, ITEMS=items, type=raw, integer=c)
 
 
 @kernels("TensorScatterUpdate")

@@ -8,7 +8,7 @@ from itertools import accumulate
 from plugrad.plugin import KernelTable
 
 from ..arrays import ClArray, Shape, empty
-from ..moves import move, put, steps
+from ..moves import move, put, spread, steps
 
 kernels = KernelTable()
 
@@ -28,8 +28,7 @@ def expand_dims(input: ClArray, *, axis: int) -> ClArray:
 @kernels("BroadcastTo")
 def broadcast_to(x: ClArray, *, shape: Shape) -> ClArray:
     """Stay where an axis of one element is repeated."""
-    order = [0 if n == 1 else s for n, s in zip(x.shape, steps(x.shape), strict=True)]
-    return move(x, tuple(shape), [0] * (len(shape) - len(order)) + order)
+    return move(x, tuple(shape), spread(x.shape, len(shape)))
 
 
 @kernels("Tile")

@@ -40,11 +40,8 @@ def strided_slice(x: ClArray, *, begin: Shape, size: Shape, strides: Shape) -> C
 @functools.cache
 def _padder(device: Device, dtype: DType, items: int) -> Launch:
     size = dtype.itemsize
-    raw = source.RAW[size]
-    text = f"#define ITEMS {items}\n" + source.prelude(device.style, 32 // size)
-    text += source.template("pad", type=raw)
-    scalars = [None] * 3 + [np.int32] + [np.int64] * 4 + [np.dtype(f"u{size}").type]
-    return device.kernel(text, "pad", scalars, group=source.GROUP[device.style])
+    values = {"ITEMS": items, "type": source.RAW[size]}
+    return source.kernel(device, "pad", width=32 // size, **values)
 
 
 @kernels("PadV2")
@@ -61,7 +58,7 @@ def pad(x: ClArray, *, paddings: Pairs, constant_values: complex) -> ClArray:
     axes = [*zip(shape, before, x.shape, strict=True)][:end]
     wide = math.prod(shape[end:]) if shape else 1
     rows, cpu = y.size // wide, x.device.style == "cpu"
-    items = 1 << max(source.BLOCK // wide, 1).bit_length() - 1 if cpu else 1
+    items = source.share(x.device, wide)
     launch = _padder(x.device, x.dtype, items)
     value = np.full((), constant_values, x.dtype).view(f"u{x.dtype.itemsize}").item()
     grid = -(-rows // items) if cpu else launch.items(y.size)

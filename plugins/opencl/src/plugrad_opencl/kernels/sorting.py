@@ -19,13 +19,15 @@ INT32 = np.dtype(np.int32)
 
 @functools.cache
 def _program(device: Device, dtype: DType) -> Launch:
-    kind = f"#define FLOATING {int(dtype.kind == 'f')}\n"
-    kind += f"#define SIGNED {int(dtype.kind == 'i')}\n"
-    key = source.RAW[dtype.itemsize]
-    text = kind + source.prelude(device.style)
-    text += source.template("sort", type=source.C[dtype], key=key)
-    scalars = [None] * 5 + [np.int64] + [np.int32] * 3
-    return device.kernel(text, "top", scalars, group=source.GROUP[device.style])
+    return source.kernel(
+        device,
+        "sort",
+        "top",
+        FLOATING=dtype.kind == "f",
+        SIGNED=dtype.kind == "i",
+        type=source.C[dtype],
+        key=source.RAW[dtype.itemsize],
+    )
 
 
 @kernels("TopK")

@@ -479,6 +479,13 @@ TABLE = [
         (2,),
         {"low": 0.5},
     ),
+    (
+        "LayerNorm",
+        lambda x, s, b: pg.layer_norm(x, s, b, axis=(1, 2)),
+        (2, 3, 2),
+        (2,),
+        (3, 1),
+    ),
     ("LRN", lambda x: pg.local_response_normalization(x, **BANDS), (1, 2, 2, 4)),
     ("LRNGrad", kernel("LRNGrad", **BANDS), (1, 1, 2, 4), (1, 1, 2, 4), (1, 1, 2, 4)),
     # complex numbers and Fourier transforms, from real numbers to real numbers

@@ -115,14 +115,52 @@ def test_dtypes_of_batch_norm(backend):
     assert pg.batch_norm(x, pg.zeros((2,), dtype="float64"), 1.0).dtype == np.float64
 
 
+def layer_norm(x, scale, offset, axis):
+    x = x.astype(np.float64)
+    mean, variance = x.mean(axis, keepdims=True), x.var(axis, keepdims=True)
+    offset = 0 if offset is None else offset
+    return batch_norm(x, mean, variance, offset, 1 if scale is None else scale, 1e-5)
+
+
+# By what shape of x the scale or the offset has.
+PARTS = {
+    "none": lambda shape, first: None,
+    "number": lambda shape, first: (),
+    "last": lambda shape, first: shape[-1:],
+    "row": lambda shape, first: shape[first:],
+    "long row": lambda shape, first: (*[1] * first, *shape[first:]),
+    "own": lambda shape, first: (*shape[:-1], 1),
+    "all": lambda shape, first: shape,
+}
+GIVEN = ["none none", "row row", "row none", "none row", "last number", "number last"]
+GIVEN = [pair.split() for pair in GIVEN] + [["long row", "own"], ["all", "row"]]
+OVER = [((9, 7), -1), ((2, 3, 4), (-2, -1)), ((5, 4), 0), ((2, 3, 4, 5), (1, 2))]
+OVER += [((3, 4, 1), 1), ((4, 3), ()), ((3, 2, 5), (0, 1, 2)), ((1, 1), -1)]
+OVER += [((3, n), -1) for n in (2, 15, 33, 64, 100, 2048, 5001)] + [((300, 67), -1)]
+CLOSE = {"float16": 4e-3, "float32": 5e-6, "float64": 1e-13}
+
+
+@pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.parametrize(("shape", "axis"), OVER, ids=str)
+def test_values_of_layer_norm(shape, axis, dtype, backend):
+    held(backend, dtype)
+    axes = np.arange(len(shape))[axis if type(axis) is int else list(axis)]
+    first = np.min(axes, initial=len(shape))
+    x = (RNG.normal(size=shape) + 1).astype(dtype)
+    for given in GIVEN:
+        more = [PARTS[name](shape, first) for name in given]
+        more = [s if s is None else RNG.normal(size=s).astype(dtype) for s in more]
+        y = pg.layer_norm(x, *more, axis=axis)
+        expected = layer_norm(x, *more, axis)
+        bound = {"rtol": CLOSE[dtype], "atol": CLOSE[dtype], "err_msg": str(given)}
+        np.testing.assert_allclose(y.numpy(), expected, **bound)
+        assert (y.dtype, y.shape) == (dtype, shape)
+
+
 @pytest.mark.parametrize("axis", [-1, 1, (1, 2)], ids=str)
-def test_layer_norm(axis, backend):
+def test_gradients_of_layer_norm(axis, backend):
     held(backend, "float64")
     scale, offset = RNG.normal(size=(4,)), RNG.normal(size=(3, 4))
-    middle, variance = X.mean(axis, keepdims=True), X.var(axis, keepdims=True)
-    y = pg.layer_norm(X, scale, offset, axis=axis)
-    expected = batch_norm(X, middle, variance, offset, scale, 1e-5)
-    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-11, atol=1e-12)
     check_gradients(lambda *xs: pg.layer_norm(*xs, axis=axis), X, scale, offset)
     check_gradients(lambda x: pg.layer_norm(x, axis=axis), X)
 
@@ -131,6 +169,44 @@ def test_layer_norm_of_large_numbers(backend):
     x = np.asarray([[10_000.0, 10_001.0, 10_002.0]], np.float32)
     expected = np.asarray([[-1.2247, 0, 1.2247]])
     np.testing.assert_allclose(pg.layer_norm(x).numpy(), expected, atol=1e-3)
+    x = (RNG.normal(size=(2, 999)) + 1e5).astype(np.float32)
+    expected = layer_norm(x, None, None, -1)
+    # Such numbers are 2**-7 apart, so that the mean is off by half of that.
+    np.testing.assert_allclose(pg.layer_norm(x).numpy(), expected, atol=0.01)
+
+
+def test_layer_norm_of_a_million(backend):
+    x = RNG.uniform(size=(2, 1_000_003)).astype(np.float32)
+    y = pg.layer_norm(x).numpy()
+    np.testing.assert_allclose(y, layer_norm(x, None, None, -1), atol=2e-6)
+
+
+def test_layer_norm_of_what_is_no_number_stays_in_its_row(backend):
+    x = RNG.normal(size=(7, 70)).astype(np.float32)
+    clean = pg.layer_norm(x, x[0], x[1]).numpy()
+    x[2, 3], x[4, 69], x[5, 0] = np.nan, np.inf, -np.inf
+    y = pg.layer_norm(x, x[0], x[1]).numpy()
+    odd = [2, 4, 5]
+    assert np.isnan(y[odd]).all()
+    np.testing.assert_array_equal(np.delete(y, odd, 0), np.delete(clean, odd, 0))
+
+
+@pytest.mark.parametrize("axis", [0, -1, (0, 1), ()], ids=str)
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0)], ids=str)
+def test_layer_norm_of_nothing(shape, axis, backend):
+    x = np.empty(shape, np.float32)
+    assert pg.layer_norm(x, x[:1], 2.0, axis=axis).shape == shape
+
+
+def test_overriding_a_part_of_layer_norm(backend):
+    x, dy = RNG.normal(size=(2, 4, 9)).astype(np.float32)
+    op = lambda x: pg.layer_norm(x, [2.0])
+    with pg.override_gradient("Rsqrt", x=lambda dy: dy * 0):  # a constant factor
+        dx = pg.grad(op)(x, dy=dy).numpy()
+    factor = 2 / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    expected = (dy - dy.mean(-1, keepdims=True)) * factor
+    np.testing.assert_allclose(dx, expected, rtol=1e-4, atol=1e-5)
+    assert np.abs(pg.grad(op)(x, dy=dy).numpy() - expected).max() > 0.1
 
 
 @pytest.mark.parametrize(("axis", "shape"), [(-1, (2, 3, 5, 6)), (1, (2, 6, 5))])
@@ -179,13 +255,15 @@ def test_local_response_normalization(shape, how, backend):
 
 # --- decompositions --------------------------------------------------------------
 
-KERNELS = ["Softmax", "LogSoftmax", "FusedBatchNorm", "LRN", "LRNGrad"]
+KERNELS = ["Softmax", "LogSoftmax", "FusedBatchNorm", "LayerNorm", "LRN", "LRNGrad"]
 ATTRS = {"depth_radius": 2, "bias": 1.0, "alpha": 0.5, "beta": 0.75}
 RUNS = {
     "softmax": lambda x: pg.softmax(x, axis=1),
     "log_softmax": lambda x: pg.log_softmax(x, axis=1),
     "batch_norm": lambda x: pg.batch_norm(x, x[0, 0, 0], abs(x), x[1, 1], x),
     "no scale": lambda x: pg.batch_norm(x, x[0, 0, 0], abs(x)),
+    "layer_norm": lambda x: pg.layer_norm(x, x[0, 0, 0], x[1, 1], axis=(2, 3)),
+    "group_norm": lambda x: pg.group_norm(x, groups=3, axis=1),
     "lrn": lambda x: pg.local_response_normalization(x, **ATTRS),
     "lrn_grad": lambda x: pg.run_kernel("LRNGrad", [x, x * 2, x * 3], ATTRS),
 }
