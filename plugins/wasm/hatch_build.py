@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent
 MODULES = ROOT / "src" / "plugrad_wasm" / "modules"
 KINDS = ("plain", "threaded")
 # Files in which kernels call functions of the others' are one module.
-TOGETHER = {"matmul": ["matmul", "conv", "depthwise"]}
+TOGETHER = {"matmul": ["matmul", "conv", "depthwise", "winograd"]}
 # What all modules may use: a copy of it is in each that does.
 COMMON = ["runtime", "elementwise"]
 STACK = 1 << 20  # bytes of it at the beginning of memory; then the data

@@ -129,6 +129,9 @@ CONVOLUTIONS = [  # x, filter, attributes
     ((1, 9, 9, 4), (2, 2, 4, 3), {"strides": 3}),
     ((3, 20, 20, 70), (3, 3, 70, 33), {"pad": "same"}),  # more than a block deep
     ((1, 8, 8, 6), (3, 3, 6, 4), {"pad": [(4, 0), (0, 5)]}),
+    ((2, 13, 12, 32), (3, 3, 32, 36), {"pad": "same"}),  # from here on, by tiles
+    ((1, 70, 71, 16), (3, 3, 16, 64), {"pad": [(2, 0), (0, 3)]}),
+    ((1, 14, 15, 300), (3, 3, 300, 16), {}),
     ((2, 6, 6, 8), (3, 3, 1, 8), {"groups": 8, "pad": "same"}),
     ((2, 6, 6, 3), (3, 3, 1, 6), {"groups": 3, "strides": 2}),
     ((2, 5, 6, 7, 3), (2, 3, 2, 3, 4), {"strides": 2, "pad": "same"}),
@@ -180,12 +183,28 @@ def test_depthwise_convolutions_are_those_of_cpu(channels, multiplier, window, a
         near(kernel(name, xs, how).numpy(), on_cpu(name, xs, how), 60)
 
 
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("name", ["Conv2D", "Conv2DBackpropInput"])
+def test_tiles_keep_infinities(name, bad):
+    """In tiles, windows that do not see what is infinite would be NaN because of it."""
+    x, filter = drawn(2, 14, 14, 32), drawn(3, 3, 32, 32)
+    x[0, 6, 7, 3] = x[1, 0, 0, 0] = bad
+    filter[1, 1, 3, 2] = filter[0, 2, 8, 9] = 0
+    attrs = {"pad": "same"} | ({"in_shape": x.shape} if "Input" in name else {})
+    near(kernel(name, [x, filter], attrs).numpy(), on_cpu(name, [x, filter], attrs), 60)
+    x[0, 6, 7, 3] = x[1, 0, 0, 0] = 1
+    filter[1, 1, 3, 2] = bad
+    near(kernel(name, [x, filter], attrs).numpy(), on_cpu(name, [x, filter], attrs), 60)
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("name", ["FusedConv2D", "FusedDepthwiseConv2D"])
-def test_fused_convolutions_are_their_parts(name, activation):
-    x = drawn(2, 7, 7, 6) / 4
-    filter = drawn(3, 3, 6, 1 if name == "FusedDepthwiseConv2D" else 6) / 4
-    xs = [x, filter, drawn(6), drawn(6) if activation == "prelu" else None]
+@pytest.mark.parametrize("n", [6, 32])
+def test_fused_convolutions_are_their_parts(name, activation, n):
+    x = drawn(2, 7, 7, n) / 4
+    x[0, 3, 3, 0] = np.nan
+    filter = drawn(3, 3, n, 1 if name == "FusedDepthwiseConv2D" else n) / 4
+    xs = [x, filter, drawn(n), drawn(n) if activation == "prelu" else None]
     attrs = {"pad": "same", "activation": activation, "leaky_relu_alpha": 0.3}
     near(kernel(name, xs, attrs).numpy(), on_cpu(name, xs, attrs), 4)
 
@@ -269,13 +288,14 @@ def digest():
     """Return a hash of results that two threads share the work for."""
     found = hashlib.sha256()
     with pg.use_backend("wasm"):
-        x, w = drawn(4, 30, 31, 20), drawn(3, 3, 20, 36)
+        x, w = drawn(4, 30, 31, 20), drawn(3, 3, 20, 52)
         results = [
             pg.matmul(drawn(201, 300), drawn(300, 203)),
             pg.matmul(drawn(3, 1000), drawn(1000, 999)),
             pg.matmul(drawn(16, 40, 50), drawn(16, 50, 40)),
             pg.softmax(drawn(100, 999)),
             pg.softmax(drawn(100, 999), axis=0),
+            pg.layer_norm(drawn(100, 999), drawn(999)),
         ]
         conv = lambda x, w: pg.sum(pg.square(pg.conv2d(x, w, pad="same")))
         results += pg.grads(conv)(x, w)

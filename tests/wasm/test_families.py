@@ -16,7 +16,7 @@ IN_C = """
     FusedBatchNorm _FusedMatMul FusedConv2D FusedDepthwiseConv2D BatchMatMul Conv2D
     Conv2DBackpropInput Conv2DBackpropFilter DepthwiseConv2dNative MaxPool AvgPool
     DepthwiseConv2dNativeBackpropInput DepthwiseConv2dNativeBackpropFilter MaxPoolGrad
-    AvgPoolGrad
+    AvgPoolGrad LayerNorm
 """
 
 

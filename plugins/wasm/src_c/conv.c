@@ -5,8 +5,7 @@
 
    Map: what windows see, by rows and by columns; float32; other dtypes.
 */
-#include "gemm.h"
-#include "windows.h"
+#include "winograd.h"
 
 typedef struct {
     const Windows *w;
@@ -64,7 +63,7 @@ static void pack_windows(const Gemm *g, const f32 *x, u32 i, u32 rows, u32 k, u3
     const Axis *a = s->axes;
     for (u32 end = i + rows; i < end; i += 4) {
         Place p[4];
-        for (u32 t = 0; t < 4; t++) p[t] = place_of(a, MIN(i + t, end - 1));
+        four_places(a, i, end, p);
         bool inside = in_line(s, p);
         i32 tap[3] = TAP(k / s->channels, a);
         for (u32 left = depth, from = k % s->channels; left; from = 0) {
@@ -170,10 +169,11 @@ static void turn_filters(u32 begin, u32 end, void *ctx) {
 }
 
 /* y[windows, out] = finish(x[windows, taps in] filter[taps in, out]), or, with room for
-   a turned filter, the way back of it. */
+   a turned filter, the way back of it; of 3 x 3 by tiles, if there are any. */
 EXPORT("conv_f32")
 void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *room,
-              const f32 *bias, const f32 *slopes, u32 activation, f64 slope) {
+              f32 *between, u32 tiles, const f32 *bias, const f32 *slopes,
+              u32 activation, f64 slope) {
     u32 groups = (u32)w->groups, in = (u32)w->in / groups, out = (u32)w->out / groups;
     Finish end = {bias, slopes, activation, (f32)slope};
     check_tensors(w, x, y, sizeof(f32));
@@ -192,6 +192,10 @@ void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *ro
             Turning turning = {w, axes, filter, room};
             parallel_for(turn_filters, &turning, taps * groups, 1);
             g.b = room, g.b_row = (i32)out, g.b_batch = (i32)(taps * in * out);
+        }
+        if (tiles) {
+            winograd(w, x, g.b, y, between, tiles, &end);
+            continue;
         }
         bool strided = false, points = taps == 1;
         for (u32 d = 0; d < 3; d++) {

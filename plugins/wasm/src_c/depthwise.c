@@ -83,19 +83,26 @@ INLINE void some(const Row *row, const Axis *a, i32 channels, i32 p, u32 n, i32 
         windows_of(row, a, channels, MIN(c, channels - 4), p, n, first, last, low, high);
 }
 
+SHARED bool inside(const Axis *a, i32 place) {
+    i32 first, last;
+    clip(a, place, &first, &last);
+    return last - first == a->taps;
+}
+
+/* Windows from begin to end - 1 are inside; the last of them are computed twice. */
 INLINE void run_row(const Row *row, const Axis *a, i32 channels) {
-    for (i32 p = 0, first, last; p < a->places;) {
-        clip(a, p, &first, &last);
-        if (last - first == a->taps && p + AT_ONCE <= a->places) {
-            i32 first3, last3;
-            clip(a, p + AT_ONCE - 1, &first3, &last3);
-            if (last3 - first3 == a->taps) {
-                some(row, a, channels, p, AT_ONCE, 0, a->taps);
-                p += AT_ONCE;
-                continue;
-            }
+    i32 begin = 0, end = a->places, first, last;
+    while (begin < end && !inside(a, begin)) begin++;
+    while (begin < end && !inside(a, end - 1)) end--;
+    if (end - begin < AT_ONCE) end = begin;
+    for (i32 p = 0; p < a->places;) {
+        if (begin <= p && p < end) {
+            some(row, a, channels, MIN(p, end - AT_ONCE), AT_ONCE, 0, a->taps);
+            p = MIN(p + AT_ONCE, end);
+        } else {
+            clip(a, p, &first, &last);
+            some(row, a, channels, p++, 1, first, last);
         }
-        some(row, a, channels, p++, 1, first, last);
     }
 }
 

@@ -22,7 +22,7 @@ static void rows(u32 item, u32 end, void *ctx) {
             const i32 *stride = job->shape + 1 + job->rank * (k + 1);
             i64 at = (i64)begin * o.step[k];
             for (u32 axis = outer, rest = row; axis--;) {
-                u32 m = job->shape[1 + axis], next = rest / m;
+                u32 m = job->shape[1 + axis], next = axis ? rest / m : 0;
                 at += (i64)(rest - next * m) * stride[axis];
                 rest = next;
             }

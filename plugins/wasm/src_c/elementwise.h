@@ -18,15 +18,15 @@ typedef struct {
 
 
 /* NAME(x, y, n): y[i] = EXPR of a = x[i]. */
-#define UNARY(NAME, X, Y, GRAIN, EXPR) UNARY_(NAME, X, Y, GRAIN, EXPR, )
+#define UNARY(NAME, X, Y, GRAIN, EXPR) UNARY_(NAME, X, Y, GRAIN, EXPR, WIDE)
 #define UNARY_SMALL(NAME, X, Y, GRAIN, EXPR) UNARY_(NAME, X, Y, GRAIN, EXPR, SMALL)
-#define UNARY_(NAME, X, Y, GRAIN, EXPR, HOW)                                                   \
+#define UNARY_(NAME, X, Y, GRAIN, EXPR, HOW)                                             \
     static void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
         const X *restrict x = ((Flat *)ctx)->x;                                          \
         Y *restrict y = ((Flat *)ctx)->y;                                                \
         INSIDE(x + i, (u64)(end - i) * sizeof(X));                                       \
         INSIDE(y + i, (u64)(end - i) * sizeof(Y));                                       \
-        HOW for (; i < end; i++) {                                                         \
+        HOW for (; i < end; i++) {                                                       \
             X a = x[i];                                                                  \
             y[i] = EXPR;                                                                 \
         }                                                                                \
@@ -86,6 +86,13 @@ typedef void (*Row)(const Operands *o, void *y, u32 n);
 void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
                const i32 *shape, u32 grain);
 
+/* Rows may be short: what is left behind four vectors goes by one. */
+#define STRETCH(n, ...)                                                                  \
+    {                                                                                    \
+        u32 i = 0, whole = n & ~15u;                                                     \
+        WIDE for (; i < whole; i++) { __VA_ARGS__ }                                      \
+        for (; i < n; i++) { __VA_ARGS__ }                                               \
+    }
 /* NAME(a, b, y, n, shape): y = EXPR of p of a and q of b. */
 #define BINARY_EXPORT(NAME, X, Y, GRAIN)                                                 \
     EXPORT(#NAME) void NAME(const X *a, const X *b, Y *y, u32 n, const i32 *shape) {     \
@@ -103,23 +110,16 @@ void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
     }                                                                                    \
     BINARY_EXPORT(NAME, X, Y, GRAIN)
 #define BINARY(NAME, X, Y, GRAIN, EXPR)                                                  \
-    static void NAME##_row(const Operands *o, void *to, u32 n) {                         \
-        const X *restrict a = o->in[0], *restrict b = o->in[1];                          \
-        Y *restrict y = to;                                                              \
+    INLINE void NAME##_by(const X *restrict a, const X *restrict b, Y *restrict y, u32 n,\
+                          u32 da, u32 db) {                                              \
+        STRETCH(n, X p = a[i * da]; X q = b[i * db]; y[i] = EXPR;)                       \
+    }                                                                                    \
+    static void NAME##_row(const Operands *o, void *y, u32 n) {                          \
         if (o->step[0] && o->step[1])                                                    \
-            for (u32 i = 0; i < n; i++) {                                                \
-                X p = a[i], q = b[i];                                                    \
-                y[i] = EXPR;                                                             \
-            }                                                                            \
+            NAME##_by(o->in[0], o->in[1], y, n, 1, 1);                                   \
         else if (o->step[0])                                                             \
-            for (u32 i = 0; i < n; i++) {                                                \
-                X p = a[i], q = *b;                                                      \
-                y[i] = EXPR;                                                             \
-            }                                                                            \
+            NAME##_by(o->in[0], o->in[1], y, n, 1, 0);                                   \
         else                                                                             \
-            for (u32 i = 0; i < n; i++) {                                                \
-                X p = *a, q = b[i];                                                      \
-                y[i] = EXPR;                                                             \
-            }                                                                            \
+            NAME##_by(o->in[0], o->in[1], y, n, 0, 1);                                   \
     }                                                                                    \
     BINARY_EXPORT(NAME, X, Y, GRAIN)

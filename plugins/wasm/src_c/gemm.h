@@ -47,17 +47,3 @@ struct Gemm {
 
 /* Computes the product; m, n, k and batches are at least 1. */
 void gemm(const Gemm *g);
-
-/* Turns a 4 x 4 block whose rows begin at the four pointers: out[k][row]. */
-INLINE void turn4(const f32 *p0, const f32 *p1, const f32 *p2, const f32 *p3, f32 *out,
-                  u32 step) {
-    v4 a = LOAD(p0), b = LOAD(p1), c = LOAD(p2), d = LOAD(p3);
-    v4 t0 = wasm_i32x4_shuffle(a, b, 0, 4, 1, 5);
-    v4 t1 = wasm_i32x4_shuffle(c, d, 0, 4, 1, 5);
-    v4 t2 = wasm_i32x4_shuffle(a, b, 2, 6, 3, 7);
-    v4 t3 = wasm_i32x4_shuffle(c, d, 2, 6, 3, 7);
-    STORE(out, wasm_i64x2_shuffle(t0, t1, 0, 2));
-    STORE(out + step, wasm_i64x2_shuffle(t0, t1, 1, 3));
-    STORE(out + 2 * step, wasm_i64x2_shuffle(t2, t3, 0, 2));
-    STORE(out + 3 * step, wasm_i64x2_shuffle(t2, t3, 1, 3));
-}

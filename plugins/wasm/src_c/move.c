@@ -16,6 +16,8 @@ typedef struct {
         i32 step = o->step[0];                                                           \
         if (step == 1)                                                                   \
             copy((u8 *)y, (const u8 *)x, n * sizeof(T));                                             \
+        else if (step == 0)                                                              \
+            for (u32 i = 0; i < n; i++) y[i] = *x;                                       \
         else                                                                             \
             for (u32 i = 0; i < n; i++, x += step) y[i] = *x;                            \
     }                                                                                    \

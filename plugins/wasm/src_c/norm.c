@@ -1,4 +1,4 @@
-/* Softmax, its logarithm, and normalization by given moments. */
+/* Softmax, its logarithm, and normalization by given moments and by those of rows. */
 #include "mathematics.h"
 
 typedef struct {
@@ -172,6 +172,7 @@ typedef struct {
     const void *x, *mean, *factor, *offset;
     void *y;
     u32 c;
+    f64 epsilon;
 } Norm;
 
 #define BATCH_NORM(T, sqrt, HOW)                                                       \
@@ -197,9 +198,58 @@ typedef struct {
             factor[j] = 1 / sqrt(variance[j] + (T)epsilon);                            \
             if (scale) factor[j] *= scale[j];                                          \
         }                                                                              \
-        Norm s = {x, mean, factor, offset, y, c};                                      \
+        Norm s = {x, mean, factor, offset, y, c, 0};                                   \
         parallel_for(places_##T, &s, n, MAX(1, 16384 / c));                            \
     }
 
-BATCH_NORM(f32, __builtin_sqrtf, )
+BATCH_NORM(f32, __builtin_sqrtf, WIDE)
 BATCH_NORM(f64, __builtin_sqrt, SMALL)
+
+/* y = (x - mean) / sqrt(variance + epsilon) factor + offset, along rows of `c`. Sums are
+   taken in T, in any order, over 2 CHUNK elements, and those in float64. */
+#define LAYER_NORM(T, HOW)                                                             \
+    INLINE f64 sum_##T(const T *x, u32 n, T less, bool square) {                       \
+        f64 total = 0;                                                                 \
+        for (u32 i = 0, end; i < n; i = end) {                                         \
+            T sum = 0;                                                                 \
+            end = MIN(n, i + 2 * CHUNK);                                               \
+            WIDE for (u32 j = i; j < end; j++) {                                       \
+                T d = x[j] - less, part = square ? d * d : d;                          \
+                {                                                                      \
+                    _Pragma("clang fp reassociate(on)") sum += part;                   \
+                }                                                                      \
+            }                                                                          \
+            total += sum;                                                              \
+        }                                                                              \
+        return total;                                                                  \
+    }                                                                                  \
+    static void rows_##T(u32 begin, u32 end, void *ctx) {                              \
+        const Norm *s = ctx;                                                           \
+        const T *scale = s->factor, *offset = s->offset;                               \
+        for (u32 i = begin, n = s->c; i < end; i++) {                                  \
+            const T *restrict x = (const T *)s->x + i * n;                             \
+            T *restrict y = (T *)s->y + i * n, mean = sum_##T(x, n, 0, false) / n;     \
+            T factor = 1 / sqrt(sum_##T(x, n, mean, true) / n + s->epsilon);           \
+            if (scale && offset) {                                                     \
+                HOW for (u32 j = 0; j < n; j++)                                        \
+                    y[j] = (x[j] - mean) * factor * scale[j] + offset[j];              \
+                continue;                                                              \
+            }                                                                          \
+            HOW for (u32 j = 0; j < n; j++) y[j] = (x[j] - mean) * factor;             \
+            if (scale) SMALL for (u32 j = 0; j < n; j++) y[j] *= scale[j];             \
+            if (offset) SMALL for (u32 j = 0; j < n; j++) y[j] += offset[j];           \
+        }                                                                              \
+    }                                                                                  \
+    EXPORT("layer_norm_" #T)                                                           \
+    void layer_norm_##T(const T *x, const T *scale, const T *offset, T *y, u32 rows,   \
+                        u32 n, f64 epsilon) {                                          \
+        INSIDE(x, (u64)rows * n * sizeof(T));                                          \
+        INSIDE(y, (u64)rows * n * sizeof(T));                                          \
+        INSIDE(scale, (u64)(scale ? n : 0) * sizeof(T));                               \
+        INSIDE(offset, (u64)(offset ? n : 0) * sizeof(T));                             \
+        Norm s = {x, 0, scale, offset, y, n, epsilon};                                 \
+        parallel_for(rows_##T, &s, rows, MAX(1, 16384 / n));                           \
+    }
+
+LAYER_NORM(f32, WIDE)
+LAYER_NORM(f64, SMALL)

@@ -43,6 +43,9 @@ typedef _Complex double c128;
 
 /* In front of loops that gain nothing by vectors: a tenth of the code. */
 #define SMALL _Pragma("clang loop vectorize(disable) unroll(disable)")
+/* Of loops that are limited by the counting of pointers: four vectors of float32 at
+   once, which are read and written at constant offsets. */
+#define WIDE _Pragma("clang loop vectorize_width(16)")
 
 /* --- threads (runtime.c) --------------------------------------------------------- */
 
@@ -110,6 +113,20 @@ INLINE void store_few(f32 *p, v4 v, u32 n) {
     f32 t[4];
     STORE(t, v);
     for (u32 i = 0; i < n; i++) p[i] = t[i];
+}
+
+/* Turns a 4 x 4 block whose rows begin at the four pointers: out[k][row]. */
+INLINE void turn4(const f32 *p0, const f32 *p1, const f32 *p2, const f32 *p3, f32 *out,
+                  u32 step) {
+    v4 a = LOAD(p0), b = LOAD(p1), c = LOAD(p2), d = LOAD(p3);
+    v4 t0 = wasm_i32x4_shuffle(a, b, 0, 4, 1, 5);
+    v4 t1 = wasm_i32x4_shuffle(c, d, 0, 4, 1, 5);
+    v4 t2 = wasm_i32x4_shuffle(a, b, 2, 6, 3, 7);
+    v4 t3 = wasm_i32x4_shuffle(c, d, 2, 6, 3, 7);
+    STORE(out, wasm_i64x2_shuffle(t0, t1, 0, 2));
+    STORE(out + step, wasm_i64x2_shuffle(t0, t1, 1, 3));
+    STORE(out + 2 * step, wasm_i64x2_shuffle(t2, t3, 0, 2));
+    STORE(out + 3 * step, wasm_i64x2_shuffle(t2, t3, 1, 3));
 }
 
 INLINE f32 sum_of(v4 v) {

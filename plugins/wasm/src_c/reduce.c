@@ -8,7 +8,7 @@
    rows only, and those sums in float64. */
 #include "plugrad.h"
 
-enum { LINE = 128, ROWS = 32, GRAIN = 65536 };
+enum { LINE = 128, WIDTH = 32, ROWS = 32, GRAIN = 65536 };
 
 typedef struct {
     const void *x;
@@ -39,8 +39,10 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
     parallel_for(piece, &f, outer * f.parts * f.columns, MAX(1, GRAIN / work));
 }
 
-/* P is the type of a line, A that of all lines. Short rows go four at a time. */
-#define FOLD(NAME, T, P, A, STEP, HOW)                                                   \
+/* P is the type of a line, A that of all lines. Short rows go four at a time; longer ones
+   have WIDTH results, which stay in registers. */
+#define EACH(n) WIDE for (u32 j = 0; j < n; j++)
+#define FOLD(NAME, T, P, A, STEP)                                                        \
     static void NAME##_short(const Fold *f, u32 row, u32 end) {                          \
         u32 n = f->n, i;                                                                 \
         const T *x = (const T *)f->x + row * n;                                          \
@@ -61,6 +63,21 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
             y[row] = (T)END_##T(p);                                                      \
         }                                                                                \
     }                                                                                    \
+    static A NAME##_row(const T *x, u32 n) {                                             \
+        A all = x[0];                                                                    \
+        u32 done = 0;                                                                    \
+        while (n - done >= WIDTH) {                                                      \
+            P line[WIDTH];                                                               \
+            EACH(WIDTH) line[j] = x[done + j];                                           \
+            for (u32 i = MIN((n - done) / WIDTH, ROWS); done += WIDTH, --i;)             \
+                EACH(WIDTH) line[j] = STEP(line[j], x[done + j]);                        \
+            for (u32 half = WIDTH / 2; half; half /= 2)                                  \
+                for (u32 j = 0; j < half; j++) line[j] = STEP(line[j], line[j + half]);  \
+            all = done <= WIDTH * ROWS ? line[0] : STEP(all, line[0]);                   \
+        }                                                                                \
+        SMALL for (u32 i = MAX(1, done); i < n; i++) all = STEP(all, x[i]);              \
+        return all;                                                                      \
+    }                                                                                    \
     static void NAME##_piece(u32 item, u32 end, void *ctx) {                             \
         const Fold *f = ctx;                                                             \
         if (f->inner == 1 && f->n <= ROWS) {                                             \
@@ -68,34 +85,48 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
             return;                                                                      \
         }                                                                                \
         for (; item < end; item++) {                                                     \
-            P line[LINE];                                                                \
-            A all[LINE];                                                                 \
             Part p = part_of(f, item);                                                   \
             const T *x = (const T *)f->x + p.from;                                       \
             T *y = (T *)f->y + p.to;                                                     \
             INSIDE(x, ((u64)(p.rows - 1) * f->inner + p.m) * sizeof(T));                 \
             INSIDE(y, p.m * sizeof(T));                                                  \
-            HOW for (u32 j = 0; j < p.width; j++) all[j] = x[j];                         \
-            x += p.step;                                                                 \
+            if (f->inner == 1) {                                                         \
+                A all = NAME##_row(x, p.rows);                                           \
+                *y = (T)END_##T(all);                                                    \
+                continue;                                                                \
+            }                                                                            \
+            A all[LINE];                                                                 \
+            P line[LINE];                                                                \
+            u32 n = p.width, step = p.step;                                              \
+            EACH(n) all[j] = x[j];                                                       \
+            x += step;                                                                   \
             for (u32 lines = p.rows / p.wide - 1, some; lines; lines -= some) {          \
                 some = MIN(lines, ROWS);                                                 \
-                HOW for (u32 j = 0; j < p.width; j++) line[j] = x[j];                    \
-                for (u32 i = 1; x += p.step, i < some; i++)                              \
-                    HOW for (u32 j = 0; j < p.width; j++) line[j] = STEP(line[j], x[j]); \
-                HOW for (u32 j = 0; j < p.width; j++) all[j] = STEP(all[j], line[j]);    \
+                EACH(n) line[j] = x[j];                                                  \
+                x += step;                                                               \
+                u32 i = some - 1;                                                        \
+                for (; i >= 4; i -= 4, x += 4 * step)                                    \
+                    EACH(n) {                                                            \
+                        P a = STEP(line[j], x[j]);                                       \
+                        a = STEP(a, x[j + step]);                                        \
+                        a = STEP(a, x[j + 2 * step]);                                    \
+                        line[j] = STEP(a, x[j + 3 * step]);                              \
+                    }                                                                    \
+                for (; i; i--, x += step) EACH(n) line[j] = STEP(line[j], x[j]);         \
+                EACH(n) all[j] = STEP(all[j], line[j]);                                  \
             }                                                                            \
             u32 rest = p.rows % p.wide * p.m;                                            \
-            HOW for (u32 j = 0; j < rest; j++) all[j] = STEP(all[j], x[j]);              \
+            SMALL for (u32 j = 0; j < rest; j++) all[j] = STEP(all[j], x[j]);            \
             for (u32 half; (half = p.wide / 2); p.wide -= half) {                        \
                 const A *other = all + (p.wide - half) * p.m;                            \
-                HOW for (u32 j = 0; j < half * p.m; j++) all[j] = STEP(all[j], other[j]); \
+                for (u32 j = 0; j < half * p.m; j++) all[j] = STEP(all[j], other[j]);    \
             }                                                                            \
             SMALL for (u32 j = 0; j < p.m; j++) y[j] = (T)END_##T(all[j]);               \
         }                                                                                \
     }                                                                                    \
     EXPORT(#NAME) void NAME(const T *x, T *y, u32 outer, u32 n, u32 inner, u32 chunk,    \
                             f64 divisor) {                                               \
-        run(NAME##_piece, (Fold){x, y, n, inner, chunk, 0, 0, divisor}, outer, sizeof(T)); \
+        run(NAME##_piece, (Fold){x, y, n, inner, chunk, 0, 0, divisor}, outer, sizeof(T));\
     }
 
 /* The same without lines: a fifth of the code. */
@@ -121,7 +152,7 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
     }                                                                                    \
     EXPORT(#NAME) void NAME(const T *x, T *y, u32 outer, u32 n, u32 inner, u32 chunk,    \
                             f64 divisor) {                                               \
-        run(NAME##_piece, (Fold){x, y, n, inner, chunk, 0, 0, divisor}, outer, sizeof(T)); \
+        run(NAME##_piece, (Fold){x, y, n, inner, chunk, 0, 0, divisor}, outer, sizeof(T));\
     }
 
 #define END_f32(a) (a) / f->divisor
@@ -135,24 +166,24 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
 #define LARGER(p, q) ((((q) > (p)) | ((q) != (q))) ? (q) : (p))
 #define SMALLER(p, q) ((((q) < (p)) | ((q) != (q))) ? (q) : (p))
 
-FOLD(sum_f32, f32, f32, f64, PLUS, )
-FOLD(sum_f64, f64, f64, f64, PLUS, )
-FOLD(sum_i32, i32, u32, u32, PLUS, )
+FOLD(sum_f32, f32, f32, f64, PLUS)
+FOLD(sum_f64, f64, f64, f64, PLUS)
+FOLD(sum_i32, i32, u32, u32, PLUS)
 FOLD_SMALL(sum_i64, i64, u64, PLUS)
-FOLD(prod_f32, f32, f64, f64, TIMES, )
+FOLD(prod_f32, f32, f64, f64, TIMES)
 FOLD_SMALL(prod_f64, f64, f64, TIMES)
 FOLD_SMALL(prod_i32, i32, u32, TIMES)
 FOLD_SMALL(prod_i64, i64, u64, TIMES)
-FOLD(max_of_f32, f32, f32, f32, LARGER, )
-FOLD(min_of_f32, f32, f32, f32, SMALLER, )
+FOLD(max_of_f32, f32, f32, f32, LARGER)
+FOLD(min_of_f32, f32, f32, f32, SMALLER)
 FOLD_SMALL(max_of_f64, f64, f64, LARGER)
 FOLD_SMALL(min_of_f64, f64, f64, SMALLER)
-FOLD(max_of_i32, i32, i32, i32, LARGER, )
-FOLD(min_of_i32, i32, i32, i32, SMALLER, )
+FOLD(max_of_i32, i32, i32, i32, LARGER)
+FOLD(min_of_i32, i32, i32, i32, SMALLER)
 FOLD_SMALL(max_of_i64, i64, i64, LARGER)
 FOLD_SMALL(min_of_i64, i64, i64, SMALLER)
-FOLD(max_of_b8, u8, u8, u8, LARGER, )
-FOLD(min_of_b8, u8, u8, u8, SMALLER, )
+FOLD(max_of_b8, u8, u8, u8, LARGER)
+FOLD(min_of_b8, u8, u8, u8, SMALLER)
 
 /* --- places ---------------------------------------------------------------------- */
 

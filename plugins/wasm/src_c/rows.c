@@ -30,22 +30,38 @@ void copy_rows(const u8 *x, u8 *y, u32 n, u32 width, i32 from, i32 to) {
 }
 
 typedef struct {
+    const u8 *x;
+    u32 width; /* bytes of a row */
+} Part;
+
+typedef struct {
+    const Part *parts;
+    u32 count, width;
+    u8 *y;
+} Joined;
+
+static void joining(u32 i, u32 end, void *ctx) {
+    const Joined *s = ctx;
+    u8 *y = s->y;
+    for (const Part *p = s->parts; p < s->parts + s->count; y += p++->width)
+        copying(i, end, &(Rows){p->x, y, p->width, (i32)p->width, (i32)s->width});
+}
+
+/* Each of the n rows of y, of `width` bytes, is that of one part after the other. */
+EXPORT("join_rows")
+void join_rows(const Part *parts, u32 count, u8 *y, u32 n, u32 width) {
+    INSIDE(parts, count * sizeof(Part));
+    INSIDE(y, (u64)n * width);
+    parallel_for(joining, &(Joined){parts, count, width, y}, n,
+                 MAX(1, GRAIN / (width + 8)));
+}
+
+typedef struct {
     const void *x;
     void *y;
     u32 n, m, blocks;
     i32 outer, step;
 } Turn;
-
-/* Four rows of four; the lanes are only moved. */
-INLINE void turn_four(const u32 *x, i32 step, u32 *y, u32 m) {
-    v128_t a = LOAD(x), b = LOAD(x + step), c = LOAD(x + 2 * step), d = LOAD(x + 3 * step);
-    v128_t ab = wasm_i32x4_shuffle(a, b, 0, 4, 1, 5), cd = wasm_i32x4_shuffle(c, d, 0, 4, 1, 5);
-    STORE(y, wasm_i64x2_shuffle(ab, cd, 0, 2));
-    STORE(y + m, wasm_i64x2_shuffle(ab, cd, 1, 3));
-    ab = wasm_i32x4_shuffle(a, b, 2, 6, 3, 7), cd = wasm_i32x4_shuffle(c, d, 2, 6, 3, 7);
-    STORE(y + 2 * m, wasm_i64x2_shuffle(ab, cd, 0, 2));
-    STORE(y + 3 * m, wasm_i64x2_shuffle(ab, cd, 1, 3));
-}
 
 /* y [outer, n, m] = x[o * outer + i + j * step]. An item is a block of rows of y. */
 #define TURN(N, T, FOURS)                                                                \
@@ -73,9 +89,13 @@ INLINE void turn_four(const u32 *x, i32 step, u32 *y, u32 m) {
         parallel_for(turn_##N##_block, &t, outer * t.blocks, grain);                     \
     }
 #define BY_FOUR                                                                          \
-    for (; j + 4 <= m; j += 4)                                                           \
+    for (u32 n; (n = MIN(BLOCK, m - j) & ~3u); j += n)                                   \
         for (u32 r = 0; r < BLOCK; r += 4)                                               \
-            turn_four(x + (i64)j * t.step + r, t.step, y + r * m + j, m);
+            for (u32 q = j; q < j + n; q += 4) { /* a line of the cache of each row */   \
+                const f32 *p = (const f32 *)x + (i64)q * t.step + r;                     \
+                f32 *to = (f32 *)y + r * m + q; /* lanes are only moved */               \
+                turn4(p, p + t.step, p + 2 * t.step, p + 3 * t.step, to, m);             \
+            }
 TURN(1, u8, )
 TURN(2, u16, )
 TURN(4, u32, BY_FOUR)

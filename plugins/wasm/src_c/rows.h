@@ -10,6 +10,10 @@ INLINE void copy(u8 *restrict y, const u8 *restrict x, u32 n) {
         memcpy(y, x, n);
         return;
     }
+    for (; n >= 64; n -= 64, x += 64, y += 64) {
+        v4 a = LOAD(x), b = LOAD(x + 16), c = LOAD(x + 32), d = LOAD(x + 48);
+        STORE(y, a), STORE(y + 16, b), STORE(y + 32, c), STORE(y + 48, d);
+    }
     for (; n >= 16; n -= 16, x += 16, y += 16) STORE(y, LOAD(x));
     SMALL for (; n >= 4; n -= 4, x += 4, y += 4) memcpy(y, x, 4);
     SMALL for (; n; n--) *y++ = *x++;

@@ -56,6 +56,16 @@ SHARED Place place_of(const Axis *a, u32 i) {
     return (Place){rest / (u32)a[0].places, {(i32)p0, (i32)p1, (i32)p2}};
 }
 
+/* The places of windows i to i + 3, of which those from `end` on repeat the last one. To
+   go on in a line takes no division. */
+INLINE void four_places(const Axis *a, u32 i, u32 end, Place *p) {
+    for (u32 t = 0; t < 4; t++) {
+        if (t) p[t] = p[t - 1];
+        if (i + t >= end) continue;
+        if (t == 0 || ++p[t].place[2] == a[2].places) p[t] = place_of(a, i + t);
+    }
+}
+
 /* The number of the element that a place writes, counted without channels. */
 INLINE u32 written(const Axis *a, Place p) {
     u32 i = p.image;

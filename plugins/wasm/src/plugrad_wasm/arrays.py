@@ -43,30 +43,27 @@ class WasmArray:
     A kernel may return a view of an input; the block is free when the last one goes.
 
     Attributes:
+        size: The number of elements.
         pointer: The offset of the first element in linear memory.
         base: The array that owns the block, None for the owner itself.
 
     """
 
-    __slots__ = ("__weakref__", "base", "dtype", "pointer", "shape")
+    __slots__ = ("__weakref__", "base", "dtype", "pointer", "shape", "size")
 
     def __init__(
         self, shape: Shape, dtype: DType, pointer: int, base: WasmArray | None
     ) -> None:
         self.shape = shape
+        self.size = prod(shape)
         self.dtype = dtype
         self.pointer = pointer
         self.base = base
 
     @property
-    def size(self) -> int:
-        """The number of elements."""
-        return prod(self.shape)
-
-    @property
     def nbytes(self) -> int:
         """The bytes of the elements."""
-        return prod(self.shape) * self.dtype.itemsize
+        return self.size * self.dtype.itemsize
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -85,35 +82,36 @@ class WasmArray:
 
 
 class WasmOwner(WasmArray):
-    """An array with a block of its own, which goes back to its bin."""
+    """An array with a block of its own, which goes back to its bin; see ``empty``."""
 
-    __slots__ = ("_bin",)
-
-    def __init__(self, shape: Shape, dtype: DType, pointer: int, bin: Bin) -> None:
-        self.shape = shape
-        self.dtype = dtype
-        self.pointer = pointer
-        self.base = None
-        self._bin = bin
+    __slots__ = ("bin",)
+    bin: Bin
 
     def __del__(self) -> None:
-        self._bin.append(self.pointer)
+        self.bin.append(self.pointer)
 
 
 _small, _bin, _take = machine.heap.small, machine.heap.bin, machine.take
+_new = object.__new__  # __init__ would be one more call, for each result of a kernel
 
 
 def empty(shape: Shape, dtype: DType) -> WasmArray:
     """Return a new array whose elements are not set."""
-    nbytes = dtype.itemsize
-    for n in shape:
-        nbytes *= n
+    size = prod(shape)
+    nbytes = size * dtype.itemsize
     bin = _small[(nbytes + 63) >> 6] if nbytes <= SMALL else _bin(nbytes)
     try:
         pointer = bin.pop()
     except IndexError:
         pointer = _take(nbytes)
-    return WasmOwner(shape, dtype, pointer, bin)
+    y = _new(WasmOwner)
+    y.shape = shape
+    y.size = size
+    y.dtype = dtype
+    y.pointer = pointer
+    y.base = None
+    y.bin = bin
+    return y
 
 
 def upload(values: Array) -> Any:

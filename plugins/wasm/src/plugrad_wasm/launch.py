@@ -5,7 +5,7 @@ that holds all of their values (int8 in int32, float16 in float32), and are cast
 it wraps, and rounds, as if it had been calculated in its own. Strings are cpu's.
 
 Map: ``Calls`` (by dtype); ``unary``, ``binary``; descriptors: ``operands`` (which
-broadcast) and ``rows``; moving: ``take`` and ``put``; ``cast``; ``on_host``.
+broadcast) and ``rows``; moving: ``take``, ``spread``, ``put``; ``cast``; ``on_host``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -77,9 +76,8 @@ def unary(name: str, *, to: DType | None = None, bits: bool = False) -> Kernel:
         call = calls[x.dtype]
         if call is None:
             return wider(kernel, to, (x,), numbers)
-        shape = x.shape
-        y = empty(shape, to or x.dtype)
-        call(x.pointer, y.pointer, prod(shape), *numbers)
+        y = empty(x.shape, to or x.dtype)
+        call(x.pointer, y.pointer, y.size, *numbers)
         return y
 
     return kernel
@@ -94,14 +92,11 @@ def binary(name: str, *, to: DType | None = None, bits: bool = False) -> Kernel:
         call = calls[dtype]
         if call is None or b.dtype is not dtype:
             return wider(kernel, to, (a, b))
-        shape = a.shape
-        if shape == b.shape:
-            y = empty(shape, to or dtype)
-            call(a.pointer, b.pointer, y.pointer, prod(shape), 0)
-            return y
-        shape, rows = operands(shape, b.shape)
+        shape, rows = a.shape, None
+        if shape != b.shape:
+            shape, rows = operands(shape, b.shape)
         y = empty(shape, to or dtype)
-        call(a.pointer, b.pointer, y.pointer, prod(shape), rows.pointer)
+        call(a.pointer, b.pointer, y.pointer, y.size, rows.pointer if rows else 0)
         return y
 
     return kernel
@@ -181,7 +176,7 @@ def take(
     """Return elements of ``x`` by strides, from number ``first`` on."""
     y = empty(shape, x.dtype)
     size = x.dtype.itemsize
-    if count := prod(shape):
+    if y.size:
         plan, how = _plan(shape, tuple(strides))
         start = x.pointer + first * size
         if plan[0] == 2 and plan[4] == 1:
@@ -191,21 +186,30 @@ def take(
             (outer, n, m), (far, _, step) = _three(plan)
             _TURN[size](start, y.pointer, outer, n, m, far, step)
         else:
-            _TAKE[size](start, y.pointer, count, how.pointer)
+            _TAKE[size](start, y.pointer, y.size, how.pointer)
+    return y
+
+
+def spread(x: WasmArray, shape: Shape) -> WasmArray:
+    """Return ``x`` broadcast to a shape."""
+    y = empty(shape, x.dtype)
+    if y.size:
+        _, how = operands(x.shape, shape)
+        _TAKE[x.dtype.itemsize](x.pointer, y.pointer, y.size, how.pointer)
     return y
 
 
 def put(x: WasmArray, y: WasmArray, strides: Sequence[int], first: int = 0) -> None:
     """Write all elements of ``x`` to places of the new array ``y`` by strides."""
     size = x.dtype.itemsize
-    if count := prod(x.shape):
+    if x.size:
         plan, how = _plan(x.shape, tuple(strides))
         start = y.pointer + first * size
         if plan[0] == 2 and plan[4] == 1:
             _, n, m, step, _ = plan
             _COPY(x.pointer, start, n, m * size, m * size, step * size)
         else:
-            _PUT[size](x.pointer, start, count, how.pointer)
+            _PUT[size](x.pointer, start, x.size, how.pointer)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -287,7 +291,7 @@ def or_strings(name: str, kernel: Kernel) -> Kernel:
 
     @functools.wraps(kernel)
     def either(*xs: Any, **attrs: Any) -> Any:
-        if any([isinstance(x, np.ndarray) for x in xs]):
+        if np.ndarray in map(type, xs):
             return theirs(*xs, **attrs)
         return kernel(*xs, **attrs)
 

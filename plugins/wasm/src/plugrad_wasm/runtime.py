@@ -28,7 +28,6 @@ from .instance import (
     OwnMemory,
     Program,
     SharedMemory,
-    call,
     callback,
     engine,
     new_trap,
@@ -153,17 +152,17 @@ class Machine:
             raise KeyError(f"wasm: no kernel is exported as {name!r}")
         lock, watch, ended = self.lock, self._watch, self._ended
         unknown: Any = None  # until the first call: it takes 70 us, 300 times
-        pack = slots = fixed = trap = unknown
+        pack = start = trap = unknown
 
         def run(*args: float) -> None:
-            nonlocal pack, slots, fixed, trap
+            nonlocal pack, start, trap
             with lock:
                 if watch.gi_running:
                     raise BackendError(_REENTERED)
                 if pack is None:
-                    pack, slots, fixed, trap = self._prepare(name)
-                pack(slots, 0, *args)
-                error = call(*fixed)
+                    pack, start, _, trap = self._prepare(name)
+                pack(*args)
+                error = start()
                 if error or trap.value:
                     ended(name, error, trap)
 
@@ -256,9 +255,9 @@ class Machine:
             name = self._library.names[address]
             if address not in calls:
                 calls[address] = program.instance(name).prepare("work")
-            pack, slots, fixed, trap = calls[address]
-            pack(slots, 0, number, epoch)
-            error = call(*fixed)
+            pack, start, slots, trap = calls[address]
+            pack(number, epoch)
+            error = start()
             if error or trap.value:
                 self._troubles.append(taken(error, trap))
                 program.reset(name)

@@ -29,7 +29,7 @@ from plugrad import BackendError
 from plugrad.plugin import Kernel, Spec, contracts
 
 from .arrays import download, empty, writable
-from .instance import Instance, call, new_engine, taken
+from .instance import Instance, new_engine, taken
 from .launch import NUMBERS
 
 VERSION = 1  # PLUGRAD_VERSION
@@ -176,10 +176,10 @@ class SandboxedKernel:
             if x is not None:
                 np.ndarray(x.shape, x.dtype, whole, at)[...] = download(x)
         ctypes.memset(ctypes.addressof(whole) + plan.zeros, 0, plan.end - plan.zeros)
-        pack, slots, fixed, trap = self._call
-        pack(slots, 0, self._begin)
+        pack, start, slots, trap = self._call
+        pack(self._begin)
         with self._clock.running(instance.store):
-            error = call(*fixed)
+            error = start()
         if error or trap.value:
             self._instance = None  # its state is anything
             raise self._failed(taken(error, trap), self._export)

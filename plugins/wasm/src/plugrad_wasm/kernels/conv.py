@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 from plugrad.geometry import Windows
 from plugrad.plugin import KernelTable
 
-from ..arrays import WasmArray, empty
+from ..arrays import Shape, WasmArray, empty
 from ..launch import FLOAT32, Calls
 from ..runtime import machine
 from . import depthwise
@@ -18,6 +19,7 @@ from .linalg import NOTHING
 kernels = KernelTable()
 _conv, _filter = Calls("conv", bits=True), Calls("conv_filter", bits=True)
 _conv32 = machine.kernel("conv_f32")
+TURN = 1 << 15  # tiles times channels at once: 2 MiB of products
 
 
 @kernels("Conv3D")
@@ -38,9 +40,31 @@ def convolved(
     y = empty(windows.out_shape, FLOAT32)
     if zeros(y, x, filter):
         return y if end is NOTHING else NotImplemented
-    how = forward(windows)
-    _conv32(how.pointer, x.pointer, filter.pointer, y.pointer, 0, *end)
+    how, (tiles, room) = forward(windows), _tiles(windows, windows.out_shape)
+    between = empty((room,), FLOAT32)
+    pointers = (how.pointer, x.pointer, filter.pointer, y.pointer)
+    _conv32(*pointers, 0, between.pointer, tiles, *end)
     return y
+
+
+@functools.lru_cache(maxsize=4096)
+def _tiles(windows: Windows, shape: Shape) -> tuple[int, int]:
+    """Return how many tiles of 2 x 2 places winograd.c does at once, and its room.
+
+    Its way is for windows of 3 x 3, and pays from 32 tiles and 32 channels on, of which
+    1024 are 64 MiB of filters; elsewhere there are none.
+    """
+    c, k = windows.in_shape[-1], windows.out_shape[-1]
+    steps = max(windows.strides + windows.dilations)
+    if windows.window != (3, 3) or steps > 1 or windows.groups > 1:
+        return 0, 0
+    tiles = shape[0] * -(-shape[1] // 2) * -(-shape[2] // 2)
+    some = min(c, k) >= 16 and 32 * 32 <= c * k <= 1024 * 1024 and tiles >= 32
+    if c % 4 or k % 4 or not some:
+        return 0, 0
+    turns = -(-tiles * shape[-1] // TURN)
+    tiles = -(-tiles // turns)
+    return tiles, 16 * (c * k + tiles * shape[-1] + 16)
 
 
 @kernels("Conv3DBackpropInputV2")
@@ -55,8 +79,10 @@ def conv_backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) 
     dx = empty(geometry.in_shape, FLOAT32)
     if not zeros(dx, dy, filter):
         how, room = backward(geometry), empty(filter.shape, FLOAT32)
+        tiles, count = _tiles(geometry, geometry.in_shape)
+        between = empty((count,), FLOAT32)
         pointers = (how.pointer, dy.pointer, filter.pointer, dx.pointer, room.pointer)
-        _conv32(*pointers, *NOTHING)
+        _conv32(*pointers, between.pointer, tiles, *NOTHING)
     return dx
 
 

@@ -8,10 +8,12 @@ from typing import Any
 from plugrad.plugin import KernelTable
 
 from ..arrays import WasmArray, empty
-from ..launch import Calls, wider
+from ..launch import FLOAT32, Calls, cast, wider
+from .binary import kernels as binary
 
 kernels = KernelTable()
 _softmax, _batch_norm = Calls("softmax"), Calls("batch_norm")
+_layer_norm = Calls("layer_norm")
 
 
 @kernels("Softmax")
@@ -65,3 +67,34 @@ def fused_batch_norm(
 def a_channel(x: WasmArray, c: int) -> bool:
     """Tell whether ``x`` has one number for each of ``c`` channels, the last axis."""
     return prod(x.shape) == c and (c == 1 or x.shape[-1] == c)
+
+
+@kernels("LayerNorm")
+def layer_norm(
+    x: WasmArray,
+    scale: WasmArray | None,
+    offset: WasmArray | None,
+    *,
+    axis: tuple[int, ...],
+    epsilon: float,
+) -> Any:
+    """Over the last axes, as rows; what is not of the shape of a row comes after."""
+    shape, call = x.shape, _layer_norm[x.dtype]
+    first = axis[0] if axis else len(shape)
+    n = prod(shape[first:])
+    if x.dtype.kind != "f" or prod([shape[i] for i in axis]) != n:
+        return NotImplemented
+    given, last = [t for t in (scale, offset) if t is not None], first - len(shape)
+    if any([prod(t.shape) != n or prod(t.shape[last:]) != n for t in given]):
+        y = layer_norm(x, None, None, axis=axis, epsilon=epsilon)
+        y = y if scale is None else binary["Multiply"](y, scale)
+        return y if offset is None else binary["Add"](y, offset)
+    if call is None:
+        wide = [t and cast(t, dtype=FLOAT32) for t in (scale, offset)]
+        y = layer_norm(cast(x, dtype=FLOAT32), *wide, axis=axis, epsilon=epsilon)
+        return cast(y, dtype=x.dtype)
+    y = empty(shape, x.dtype)
+    if y.size:
+        pointers = [0 if t is None else t.pointer for t in (scale, offset, y)]
+        call(x.pointer, *pointers, y.size // n, n, epsilon)
+    return y

@@ -19,17 +19,18 @@ kernels = KernelTable()
 PART = 32768  # elements that one piece reduces
 LINE = 128  # columns of a piece, as in reduce.c
 
-Step = tuple[int, int, int, int, int]  # outer, n, inner; rows of a part, parts left
+Step = tuple[Shape, int, int, int, int, float]  # of y; outer, n, inner; chunk; divisor
 
 
 @functools.lru_cache(maxsize=4096)
 def _plan(
-    shape: Shape, axis: Shape, keepdims: bool
-) -> tuple[Shape, int, tuple[Step, ...]]:
-    """Return the shape of the result, how many elements make one, and the calls."""
+    shape: Shape, axis: Shape, keepdims: bool, mean: bool
+) -> tuple[Shape, tuple[Step, ...]]:
+    """Return the shape of the result, and the calls; a mean divides at the end."""
     kept = [1 if i in axis else n for i, n in enumerate(shape)]
-    result = kept if keepdims else [n for i, n in enumerate(shape) if i not in axis]
-    count = prod([shape[i] for i in axis])
+    result = tuple(
+        kept if keepdims else [n for i, n in enumerate(shape) if i not in axis]
+    )
     steps: list[Step] = []
     if prod(shape):
         groups: list[list[int]] = []  # sizes, and whether they are reduced
@@ -45,34 +46,14 @@ def _plan(
             while reduced and n > 1:
                 chunk = PART // min(inner, LINE)
                 chunk = chunk if n > 2 * chunk else n
-                steps.append((outer, n, inner, chunk, -(-n // chunk)))
-                n = steps[-1][-1]
+                left = -(-n // chunk)
+                steps.append(((outer, left, inner), outer, n, inner, chunk, 1.0))
+                n = left
             inner *= n
-    return tuple(result), count, tuple(steps)
-
-
-def _folded(
-    calls: Calls,
-    nothing: float,
-    x: WasmArray,
-    axis: Shape,
-    keepdims: bool,
-    mean: bool = False,
-) -> Any:
-    """Fold step by step; a mean divides at the end."""
-    call = calls[x.dtype]
-    shape, count, steps = _plan(x.shape, axis, keepdims)
-    if call is None:
-        return NotImplemented
-    if not steps:
-        return x.view(shape) if prod(x.shape) else filled(shape, nothing, x.dtype)
-    last = len(steps) - 1
-    for i, (outer, n, inner, chunk, left) in enumerate(steps):
-        y = empty(shape if i == last else (outer, left, inner), x.dtype)
-        divisor = float(count) if mean and i == last else 1.0
-        call(x.pointer, y.pointer, outer, n, inner, chunk, divisor)
-        x = y
-    return x
+    if steps:
+        count = prod([shape[i] for i in axis]) if mean else 1
+        steps[-1] = (result, *steps[-1][1:-1], float(count))
+    return result, tuple(steps)
 
 
 _flip = binary("xor")
@@ -99,31 +80,33 @@ def unsigned(x: WasmArray, dtype: DType) -> WasmArray:
     return WasmArray(y.shape, dtype, y.pointer, y)
 
 
-def fold(name: str, nothing: float, bits: bool = False, mean: bool = False) -> Kernel:
+def fold(
+    name: str, nothing: float, *, bits: bool = False, mean: bool = False
+) -> Kernel:
     """Return the kernel that folds by ``name``; of nothing comes ``nothing``."""
     calls = Calls(name, bits)
 
     def kernel(x: WasmArray, *, axis: Shape, keepdims: bool) -> Any:
-        y = _folded(calls, nothing, x, axis, keepdims, mean)
-        if y is not NotImplemented:
-            return y
+        call = calls[x.dtype]
+        if call is None:
+            return other(x, axis, keepdims)
+        shape, steps = _plan(x.shape, axis, keepdims, mean)
+        if not steps:
+            return x.view(shape) if x.size else filled(shape, nothing, x.dtype)
+        for of_y, *how in steps:
+            y = empty(of_y, x.dtype)
+            call(x.pointer, y.pointer, *how)
+            x = y
+        return x
+
+    def other(x: WasmArray, axis: Shape, keepdims: bool) -> Any:
+        if x.dtype in HALF and name == "sum":  # real and imaginary parts by themselves
+            y = kernel(parts(x), axis=axis, keepdims=keepdims)
+            return WasmArray(y.shape[:-1], x.dtype, y.pointer, y.base or y)
         if x.dtype in SIGNED:
             return unsigned(kernel(signed(x), axis=axis, keepdims=keepdims), x.dtype)
-        return wider(
-            lambda x: _folded(calls, nothing, x, axis, keepdims, mean), None, (x,)
-        )
-
-    return kernel
-
-
-def of_complex(real: Kernel) -> Kernel:
-    """Return a kernel that reduces real and imaginary parts by themselves."""
-
-    def kernel(x: WasmArray, *, axis: Shape, keepdims: bool) -> Any:
-        if x.dtype not in HALF:
-            return real(x, axis=axis, keepdims=keepdims)
-        y = real(parts(x), axis=axis, keepdims=keepdims)
-        return WasmArray(y.shape[:-1], x.dtype, y.pointer, y.base or y)
+        again = functools.partial(kernel, axis=axis, keepdims=keepdims)
+        return wider(again, None, (x,))
 
     return kernel
 
@@ -136,8 +119,8 @@ def logical(name: str, nothing: bool) -> Kernel:
     )
 
 
-kernels["Sum"] = of_complex(fold("sum", 0, bits=True))
-kernels["Mean"] = of_complex(fold("sum", float("nan"), mean=True))
+kernels["Sum"] = fold("sum", 0, bits=True)
+kernels["Mean"] = fold("sum", float("nan"), mean=True)
 kernels["Prod"] = fold("prod", 1, bits=True)
 kernels["Max"] = fold("max_of", 0)  # which nothing has not
 kernels["Min"] = fold("min_of", 0)

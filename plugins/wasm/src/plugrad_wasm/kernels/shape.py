@@ -1,14 +1,19 @@
 """Moving elements: views where they stay in order, else copies by strides."""
 
 from collections.abc import Callable
+from math import prod
 from typing import TypeVar
 
+import numpy as np
 from plugrad.plugin import KernelTable
 
-from ..arrays import Shape, WasmArray, empty
-from ..launch import Kernel, contiguous, or_strings, put, take
+from ..arrays import Shape, WasmArray, empty, writable
+from ..launch import Kernel, contiguous, or_strings, spread, take
+from ..runtime import machine
 
 kernels = KernelTable()
+UINT32 = np.dtype("uint32")
+_join = machine.kernel("join_rows")
 F = TypeVar("F", bound=Kernel)
 
 
@@ -37,11 +42,7 @@ def expand_dims(input: WasmArray, *, axis: int) -> WasmArray:
 @mover("BroadcastTo")
 def broadcast_to(x: WasmArray, *, shape: Shape) -> WasmArray:
     """Copy with steps of 0."""
-    padded = (1,) * (len(shape) - len(x.shape)) + x.shape
-    steps = contiguous(padded)
-    return take(
-        x, shape, [s if n > 1 else 0 for s, n in zip(steps, padded, strict=True)]
-    )
+    return spread(x, shape)
 
 
 @mover("Tile")
@@ -74,10 +75,11 @@ def reverse(x: WasmArray, *, axis: tuple[int, ...]) -> WasmArray:
 @mover("Concat")
 def concat(*xs: WasmArray, axis: int) -> WasmArray:
     """Copy one after the other."""
-    sizes = [x.shape[axis] for x in xs]
-    shape = (*xs[0].shape[:axis], sum(sizes), *xs[0].shape[axis + 1 :])
-    y, steps, at = empty(shape, xs[0].dtype), contiguous(shape), 0
-    for x, n in zip(xs, sizes, strict=True):
-        put(x, y, steps, at * steps[axis])
-        at += n
+    first, size = xs[0].shape, sum([x.shape[axis] for x in xs])
+    y = empty((*first[:axis], size, *first[axis + 1 :]), xs[0].dtype)
+    if rows := prod(first[:axis]) if y.size else 0:
+        widths = [x.nbytes // rows for x in xs]
+        parts = empty((len(xs), 2), UINT32)
+        writable(parts)[...] = [*zip([x.pointer for x in xs], widths, strict=True)]
+        _join(parts.pointer, len(xs), y.pointer, rows, sum(widths))
     return y

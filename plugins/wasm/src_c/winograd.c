@@ -1,0 +1,171 @@
+/* Convolutions with windows of 3 x 3 by 16 products of matrices for every tile of 2 x 2
+   places, instead of 36 (Winograd; Lavin and Gray, 2016).
+
+   Of d, the 4 x 4 that a tile sees, and a filter f, y = Aᵀ (G f Gᵀ · Bᵀ d B) A, where
+   the product in the middle is by elements: each of the 16 is one of matrices
+   [tiles, in] [in, out]. The first, Bᵀ d B, is made where A is packed.
+
+   Map: the filter; what tiles see; places; the whole.
+*/
+#include "winograd.h"
+
+typedef struct {
+    const Axis *axes;
+    Axis tiles[3]; /* of which only the places count */
+    u32 in, out;
+    const f32 *x, *filter;
+    f32 *u, *m, *y; /* [16, in, out], [16, tiles, out] */
+    u32 plane;      /* from one of the 16 to the next in m: no power of two */
+    u32 first;      /* of the tiles that are under way */
+    const Finish *end;
+} Job;
+
+/* --- the filter ------------------------------------------------------------------- */
+
+static void prepare(u32 c, u32 end, void *ctx) {
+    const Job *s = ctx;
+    u32 out = s->out, far = s->in * out;
+    v4 half = SPLAT(0.5f);
+    for (u32 i = c * out; i < end * out; i += 4) {
+        v4 t[4][3];
+        for (u32 j = 0; j < 3; j++) {
+            const f32 *f = s->filter + j * far + i;
+            v4 a = LOAD(f), b = LOAD(f + 3 * far), d = LOAD(f + 6 * far), sum = ADD(a, d);
+            t[0][j] = a, t[3][j] = d;
+            t[1][j] = MUL(ADD(sum, b), half), t[2][j] = MUL(SUB(sum, b), half);
+        }
+        for (u32 j = 0; j < 4; j++) {
+            f32 *u = s->u + 4 * j * far + i;
+            v4 a = t[j][0], b = t[j][1], d = t[j][2], sum = ADD(a, d);
+            STORE(u, a), STORE(u + 3 * far, d);
+            STORE(u + far, MUL(ADD(sum, b), half));
+            STORE(u + 2 * far, MUL(SUB(sum, b), half));
+        }
+    }
+}
+
+/* --- what tiles see --------------------------------------------------------------- */
+
+static const f32 nothing[DEPTH];
+/* Row p of Bᵀ: this element of four, and plus or minus that one. */
+static const i32 these[4] = {0, 1, 2, 1}, those[4] = {2, 2, 1, 3};
+static const f32 signs[4] = {-1, 1, -1, -1};
+
+static const f32 *seen(const Job *s, Place p, i32 row, i32 column, u32 k) {
+    p.place[1] *= 2, p.place[2] *= 2;
+    const i32 tap[3] = {0, row, column};
+    i32 at = read_by(s->axes, p, tap);
+    return at < 0 ? nothing : s->x + (u32)at * s->in + k;
+}
+
+/* Rows of A are tiles; `a` says which of the 16 matrices it is. */
+static void pack_tiles(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 depth,
+                       f32 *to) {
+    const Job *s = g->of;
+    u32 which = (u32)(a - s->x), p = which / 4, q = which % 4;
+    v4 by_row = SPLAT(signs[p]), by_column = SPLAT(signs[q]);
+    for (u32 end = i + rows; i < end; i += PANEL_A) {
+        const f32 *d[PANEL_A][4];
+        Place tile[PANEL_A];
+        four_places(s->tiles, s->first + i, s->first + end, tile);
+        for (u32 t = 0; t < PANEL_A; t++) {
+            d[t][0] = seen(s, tile[t], these[p], these[q], k);
+            d[t][1] = seen(s, tile[t], these[p], those[q], k);
+            d[t][2] = seen(s, tile[t], those[p], these[q], k);
+            d[t][3] = seen(s, tile[t], those[p], those[q], k);
+        }
+        for (u32 c = 0; c < depth; c += 4, to += 16) {
+            f32 v[PANEL_A][4];
+            for (u32 t = 0; t < PANEL_A; t++) {
+                v4 this = FMA(LOAD(d[t][1] + c), by_column, LOAD(d[t][0] + c));
+                v4 that = FMA(LOAD(d[t][3] + c), by_column, LOAD(d[t][2] + c));
+                STORE(v[t], FMA(that, by_row, this));
+            }
+            turn4(v[0], v[1], v[2], v[3], to, 4);
+        }
+    }
+}
+
+/* --- places ----------------------------------------------------------------------- */
+
+/* Four channels of a place as it is defined: for infinities, whose differences are not
+   numbers. */
+static v4 direct(const Job *s, Place p, u32 k) {
+    v4 total = SPLAT(0);
+    for (i32 i = 0; i < 9; i++) {
+        const i32 tap[3] = {0, i / 3, i % 3};
+        i32 at = read_by(s->axes, p, tap);
+        const f32 *f = s->filter + (u32)i * s->in * s->out + k;
+        for (u32 c = 0; at >= 0 && c < s->in; c++)
+            total = FMA(SPLAT(s->x[(u32)at * s->in + c]), LOAD(f + c * s->out), total);
+    }
+    return total;
+}
+
+static void collect(u32 i, u32 end, void *ctx) {
+    const Job *s = ctx;
+    const Finish *f = s->end;
+    u32 n = s->plane;
+    bool quick = f->activation <= RELU6;
+    v4 low = SPLAT(f->activation == LINEAR ? -INFINITY : 0);
+    v4 high = SPLAT(f->activation == RELU6 ? 6 : INFINITY);
+    for (; i < end; i++) {
+        Place tile = place_of(s->tiles, s->first + i), at[4];
+        f32 *to[4];
+        for (i32 j = 0; j < 4; j++) {
+            at[j] = tile;
+            at[j].place[1] = 2 * tile.place[1] + j / 2;
+            at[j].place[2] = 2 * tile.place[2] + j % 2;
+            bool there = at[j].place[1] < s->axes[1].places &&
+                         at[j].place[2] < s->axes[2].places;
+            to[j] = there ? s->y + written(s->axes, at[j]) * s->out : 0;
+        }
+        for (u32 k = 0; k < s->out; k += 4) {
+            const f32 *m = s->m + i * s->out + k;
+            v4 t[2][4], y[4], bias = SPLAT(-0.0f);
+            for (u32 j = 0; j < 4; j++, m += n) {
+                v4 a = LOAD(m), b = LOAD(m + 4 * n), c = LOAD(m + 8 * n);
+                t[0][j] = ADD(ADD(a, b), c), t[1][j] = SUB(SUB(b, c), LOAD(m + 12 * n));
+            }
+            for (u32 j = 0; j < 2; j++) {
+                y[2 * j] = ADD(ADD(t[j][0], t[j][1]), t[j][2]);
+                y[2 * j + 1] = SUB(SUB(t[j][1], t[j][2]), t[j][3]);
+            }
+            if (quick && f->bias) bias = LOAD(f->bias + k);
+            for (u32 j = 0; j < 4; j++) {
+                if (!to[j]) continue;
+                v4 finite = wasm_f32x4_eq(SUB(y[j], y[j]), SPLAT(0));
+                if (!wasm_i32x4_all_true(finite)) y[j] = direct(s, at[j], k);
+                if (quick)
+                    y[j] = wasm_f32x4_pmin(wasm_f32x4_pmax(ADD(y[j], bias), low), high);
+                STORE(to[j] + k, y[j]);
+            }
+        }
+        for (u32 j = 0; j < 4 && !quick; j++)
+            if (to[j]) finish(f, to[j], 0, s->out);
+    }
+}
+
+/* --- the whole -------------------------------------------------------------------- */
+
+void winograd(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *between,
+              u32 tiles, const Finish *end) {
+    const Axis *a = w->axes[0];
+    u32 in = (u32)w->in, out = (u32)w->out, size = 16 * in * out;
+    Job s = {.axes = a, .in = in, .out = out, .x = x, .filter = filter, .y = y,
+             .u = between, .m = between + size, .plane = tiles * out + 16, .end = end};
+    s.tiles[0].places = 1;
+    for (u32 d = 1; d < 3; d++) s.tiles[d].places = CEIL_DIV(a[d].places, 2);
+    u32 all = (u32)w->batch * places_of(s.tiles);
+    INSIDE(between, (u64)(size + 16 * s.plane) * sizeof(f32));
+    CHECK(in % 4 == 0 && out % 4 == 0 && a[0].size == 1, "not for these windows");
+    parallel_for(prepare, &s, in, CEIL_DIV(16384, out));
+    for (; s.first < all; s.first += tiles) {
+        Gemm g = {.m = MIN(tiles, all - s.first), .n = out, .k = in, .batches = 16,
+                  .a = x, .a_batch = 1, .b = s.u, .b_row = (i32)out, .b_column = 1,
+                  .b_batch = (i32)(in * out), .c = s.m, .c_row = (i32)out,
+                  .c_batch = (i32)s.plane, .pack = pack_tiles, .of = &s};
+        gemm(&g);
+        parallel_for(collect, &s, g.m, CEIL_DIV(16384, out));
+    }
+}

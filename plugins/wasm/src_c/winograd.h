@@ -1,0 +1,9 @@
+/* Convolutions of 3 x 3 by tiles: winograd.c. */
+#pragma once
+#include "gemm.h"
+#include "windows.h"
+
+/* y = finish(conv(x, filter)), so many tiles at once. `between` is room for 16 times
+   (in + tiles) * out + 16 numbers. */
+void winograd(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *between,
+              u32 tiles, const Finish *end);
