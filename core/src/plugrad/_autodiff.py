@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from . import _context, _engine
 from ._dtypes import differentiable
-from ._kernel import Kernel, Rule, Spec
+from ._kernel import Kernel, Rule
 from ._nest import Build, flatten
 from ._tape import ATTRIBUTE, Node, Plan, Step, Tape, concerned, record, spec
 from ._tensor import Tensor, TensorLike, Token
@@ -256,6 +256,11 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     pull_back = lambda dys, grad_func: _listed(grad_func(*dys))
     rule = Rule(pull_back, (), "user", origin=f"custom_grad of {name}")
 
+    @functools.cache
+    def way(count: int) -> Plan:
+        step = Step((0, count), pull_back, (0,), "xs", rule)
+        return Plan(_CUSTOM, (), ((ATTRIBUTE, "f"),), (step,))
+
     @functools.wraps(f)
     def g(*xs: Any) -> Any:
         inputs = tuple([x if type(x) is Tensor else asarray(x) for x in xs])
@@ -267,9 +272,7 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
             _convert.made(y)  # no run makes these handles
         tapes, mask = concerned(watching, inputs)
         if mask:
-            step = Step((0, len(inputs)), pull_back, (0,), "xs", rule)
-            plan = Plan(_CUSTOM, (), ((ATTRIBUTE, "f"),), (step,))
-            attrs = {"f": grad_func}
+            plan, attrs = way(len(inputs)), {"f": grad_func}
             record(tapes, plan, _engine.active(), inputs, attrs, outputs)
         return outputs if several else outputs[0]
 
@@ -285,6 +288,8 @@ def _unpack(found: Any, name: str) -> tuple[tuple[Tensor, ...], Any, bool]:
         raise TypeError(
             f"custom_grad: {name} must return (value, grad_func), got {found!r}"
         )
+    if type(found[0]) is Tensor:
+        return (found[0],), found[1], False
     several = isinstance(found[0], tuple | list)
     values = tuple(found[0]) if several else (found[0],)
     for value in values:
@@ -323,11 +328,7 @@ def _backward(
         else:
             if cotangents.keys().isdisjoint(outputs):
                 continue
-            found = [cotangents.get(y) for y in outputs]
-            dys = tuple(
-                _zeros(y) if dy is None else dy  # nobody supplied one
-                for y, dy in zip(outputs, found, strict=True)
-            )
+            dys = tuple([_result(y, cotangents) for y in outputs])
             for y in outputs:
                 if y not in wanted:
                     cotangents.pop(y, None)
@@ -410,8 +411,7 @@ def _check_linear(step: Step) -> None:
 
 def _fitted(dx: Any, token: Token, kernel: Kernel, step: Step) -> Tensor:
     """Return ``dx`` summed back to what was broadcast; complain if it still differs."""
-    expected = Spec(token.shape, token.dtype)
-    if isinstance(dx, Tensor) and spec(dx) == expected:
+    if type(dx) is Tensor and dx.shape == token.shape and dx.dtype == token.dtype:
         return dx
     if kernel.broadcasts and isinstance(dx, Tensor) and dx.dtype == token.dtype:
         lead = len(dx.shape) - len(token.shape)
@@ -421,11 +421,11 @@ def _fitted(dx: Any, token: Token, kernel: Kernel, step: Step) -> Tensor:
             return reduce.sum_to(dx, token.shape)
     got = _seen(dx) if isinstance(dx, Tensor) else type(dx).__name__
     raise ValueError(
-        f"{_of(kernel, step)}: expected {_seen(expected)}, like the input, got {got}"
+        f"{_of(kernel, step)}: expected {_seen(token)}, like the input, got {got}"
     )
 
 
-def _seen(x: Tensor | Spec) -> str:
+def _seen(x: Tensor | Token) -> str:
     """Return what a message says of a tensor."""
     return f"shape {x.shape} {x.dtype}"
 
@@ -441,10 +441,9 @@ def _of(kernel: Kernel, step: Step) -> str:
     return f"gradient of {kernel.name} for {step.name!r}, from {origin}"
 
 
-def _zeros(token: Token) -> Tensor:
-    return creation.zeros(token.shape, dtype=token.dtype)
-
-
 def _result(token: Token, cotangents: Cotangents) -> Tensor:
+    """Return the cotangent; zeros where nobody supplied one."""
     found = cotangents.get(token)
-    return _zeros(token) if found is None else found
+    if found is None:
+        return creation.zeros(token.shape, dtype=token.dtype)
+    return found
