@@ -275,6 +275,9 @@ def real(op: str, value: TensorLike) -> Tensor:
 
 def together(op: str, *values: TensorLike) -> list[Tensor]:
     """Return all as tensors of the one dtype in which they meet; scalars are weak."""
+    tensors = [v for v in values if type(v) is Tensor]
+    if len(tensors) == len(values) and len({x.dtype for x in tensors}) == 1:
+        return tensors
     weaklings = [isinstance(v, SCALARS) for v in values]
     if all(weaklings):
         weaklings = [False for _ in values]

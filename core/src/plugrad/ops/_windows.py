@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from plugrad._dtypes import BOOL, INT32
 from plugrad._engine import run
@@ -61,9 +61,7 @@ def channels_last(
 
 def numbers(op: str, *values: TensorLike) -> list[Tensor]:
     """Return tensors of one dtype; sums of bool are int32, as in ``matmul``."""
-    xs = cast("list[Tensor]", list(values))
-    if not all(type(x) is Tensor and x.dtype is xs[0].dtype for x in xs):
-        xs = _convert.together(op, *values)
+    xs = _convert.together(op, *values)
     return [creation.astype(x, INT32) if x.dtype is BOOL else x for x in xs]
 
 

@@ -39,13 +39,8 @@ DEFAULT: Reduction = "sum_by_nonzero_weights"
 
 def _alike(op: str, labels: TensorLike, others: TensorLike) -> tuple[Tensor, Tensor]:
     """Return labels and predictions in one floating dtype; shapes must be equal."""
-    if not (
-        type(labels) is Tensor
-        and type(others) is Tensor
-        and labels.dtype is others.dtype
-    ):
-        labels, others = _convert.together(op, labels, others)
-    a, b = _convert.floating(op, labels, "f"), _convert.floating(op, others, "f")
+    xs = _convert.together(op, labels, others)
+    a, b = [_convert.floating(op, x, "f") for x in xs]
     if a.shape != b.shape:
         raise ValueError(
             f"{op}: labels of shape {a.shape} and predictions of shape {b.shape} must "
