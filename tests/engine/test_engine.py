@@ -49,7 +49,7 @@ def test_the_declared_host_runs_what_the_backend_leaves_to_it():
 
 def test_without_host_it_is_an_error_until_a_fallback_is_allowed(monkeypatch):
     with toy(without=["Exp"]), pg.use_backend("toy"):
-        with pytest.raises(pg.KernelNotFound, match=r"'toy' does not .* have it: cpu"):
+        with pytest.raises(pg.KernelNotFound, match=r"'toy' does not .*have it: .*cpu"):
             pg.exp(X)
         monkeypatch.setenv("PLUGRAD_FALLBACK", "warn")
         with pytest.warns(

@@ -143,8 +143,9 @@ if not pid:
     try:
         x + x
     except pg.BackendError as error:
-        with pg.use_backend("cpu"):
+        with pg.use_backend("cpu"), pg.profile() as p:
             assert (pg.ones(2) + 1.0).tolist() == [2, 2]
+        assert [r.kernel for r in p.records] == ["Fill", "Add"]
         os._exit(7 if "forked" in str(error) else 8)
     os._exit(9)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7

@@ -97,13 +97,18 @@ class ClArrays:
         return self.device.pool.peak
 
     def synchronize(self) -> None:
-        """Wait for the device, and raise what went wrong meanwhile."""
-        self.device.synchronize()
+        """Wait for the device, and raise what went wrong meanwhile.
+
+        In a forked child it has nothing to do, and takes no time.
+        """
+        if not self.device.gone:
+            self.device.synchronize()
 
     def time_device(self, on: bool) -> None:
         """Measure from now on how long kernels and fills run, or no more."""
-        self.device.time(on)
+        if not self.device.gone:
+            self.device.time(on)
 
     def device_seconds(self) -> float:
         """Return how long those of this thread have run since; waits for them."""
-        return self.device.seconds()
+        return 0.0 if self.device.gone else self.device.seconds()

@@ -156,6 +156,11 @@ class Device:
             if self._checks:
                 self._check()
 
+    @property
+    def gone(self) -> bool:
+        """Whether it stayed behind in the process that this one was forked from."""
+        return isinstance(self.lock, _Gone)
+
     def synchronize(self) -> None:
         """Wait for the device, and raise what went wrong meanwhile."""
         with self.lock:
@@ -425,7 +430,7 @@ def _ended() -> None:
     A thread that Python ends in the middle of a call of OpenCL takes the process along.
     """
     for device in [*_DEVICES]:
-        if not isinstance(device.lock, _Gone):
+        if not device.gone:
             device.lock.acquire()  # for good; this thread may enter again
             device._finish()
 
