@@ -61,7 +61,7 @@ def code_lines(path):
 OVER = {
     "ops": "8,718 lines for the inventory asked for: docs/decisions/0004-sizes.md",
     "tools": "some 1,830 lines, as decision 0004 says",
-    "wasm": "some 2,500 lines, as decision 0004 says",
+    "wasm": "some 2,600 lines, as decision 0004 says",
     "opencl": "some 3,200 lines, as decision 0004 says",
 }
 
