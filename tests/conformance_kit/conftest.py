@@ -67,15 +67,21 @@ class Kit:
         source = BACKEND.format(fault=body, light=light)
         (self.folder / "plugrad_faulty.py").write_text(source)
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run pytest on parts of the kit, such as ``backend.test_life``, "" is all."""
+    def run(
+        self, *arguments: str, backends: tuple[str, ...] = ("faulty",)
+    ) -> subprocess.CompletedProcess[str]:
+        """Run pytest on parts of the kit, such as ``backend.test_life``, "" is all.
+
+        Without ``backends`` it is on all that are installed.
+        """
         parts = [a for a in arguments if a.split(".")[0] in ("", *PARTS)]
         rest = [a for a in arguments if a not in parts]
         modules = [f"plugrad_conformance.{part}".rstrip(".") for part in parts]
         return subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-                *("--plugrad-backend=faulty", f"--plugrad-report={self.report}"),
+                *[f"--plugrad-backend={name}" for name in backends],
+                f"--plugrad-report={self.report}",
                 *("--pyargs", *modules, *rest),
             ],
             cwd=self.folder,

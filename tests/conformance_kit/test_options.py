@@ -211,6 +211,18 @@ def test_the_report_says_who_what_and_how(kit):
     assert score["levels"]["inference"]["passed"] > 0
 
 
+def test_a_backend_that_does_not_open_has_no_score(kit, monkeypatch):
+    kit.install('raise OSError("no device")')
+    refused = kit.run(PRIMITIVES)
+    assert refused.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "OSError: no device" in refused.stderr
+    monkeypatch.setenv("PLUGRAD_BLOCK", "opencl,wasm")
+    done = kit.run(PRIMITIVES, "-k", "Exp-float32", backends=())
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stderr
+    assert "OSError: no device" in done.stdout
+    assert [*json.loads(kit.report.read_text())["backends"]] == ["cpu"]
+
+
 # --- people who merely have it installed -----------------------------------------
 
 

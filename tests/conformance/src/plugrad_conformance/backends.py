@@ -22,6 +22,16 @@ def present(name: str) -> Iterator[None]:
         yield
 
 
+def refusal(name: str) -> pg.BackendUnavailable | None:
+    """Return why a backend does not open; None if it does."""
+    with present(name):
+        try:
+            runtime(name)
+        except pg.BackendUnavailable as error:
+            return error
+    return None
+
+
 def distribution_of(name: str) -> tuple[str, str]:
     """Return the distribution that brings a backend, and its version."""
     home = _normal(f"plugrad-{name}")

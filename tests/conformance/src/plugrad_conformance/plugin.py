@@ -78,14 +78,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse to run on a backend that is not there, or that does not open."""
     names = session.config.getoption("plugrad_backends")
     if names:
-        import plugrad as pg
-        from plugrad.plugin import runtime
+        from .backends import refusal
 
         for name in names:
-            try:
-                if name != "primitives":
-                    runtime(name)
-            except pg.BackendUnavailable as error:
+            if error := refusal(name):
                 raise pytest.UsageError(
                     f"--plugrad-backend: {error}; see `python -m plugrad doctor`"
                 ) from error

@@ -78,12 +78,15 @@ class Scorecard:
     # --- telling -----------------------------------------------------------------
 
     def scores(self) -> list[Score]:
-        """Return the score of every backend that was tested."""
+        """Return the score of every backend that was tested, if it opens."""
+        from .backends import refusal
+
         by_backend: dict[str, list[dict[str, Any]]] = {}
         for result in self.results.values():
             if name := result["plugrad"]["backend"]:
                 by_backend.setdefault(name, []).append(result)
-        return [Score(n, found, self.partial) for n, found in by_backend.items()]
+        found = {n: r for n, r in by_backend.items() if refusal(n) is None}
+        return [Score(n, results, self.partial) for n, results in found.items()]
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter
