@@ -9,7 +9,6 @@ from plugrad.plugin import KernelTable
 
 from ..arrays import WasmArray, empty
 from ..launch import FLOAT32, Calls, cast, wider
-from .binary import kernels as binary
 
 kernels = KernelTable()
 _softmax, _batch_norm = Calls("softmax"), Calls("batch_norm")
@@ -78,17 +77,15 @@ def layer_norm(
     axis: tuple[int, ...],
     epsilon: float,
 ) -> Any:
-    """Over the last axes, as rows; what is not of the shape of a row comes after."""
+    """Over the last axes, as rows; scale and offset are of the shape of a row."""
     shape, call = x.shape, _layer_norm[x.dtype]
     first = axis[0] if axis else len(shape)
-    n = prod(shape[first:])
+    n, last = prod(shape[first:]), first - len(shape)
     if x.dtype.kind != "f" or prod([shape[i] for i in axis]) != n:
         return NotImplemented
-    given, last = [t for t in (scale, offset) if t is not None], first - len(shape)
-    if any([prod(t.shape) != n or prod(t.shape[last:]) != n for t in given]):
-        y = layer_norm(x, None, None, axis=axis, epsilon=epsilon)
-        y = y if scale is None else binary["Multiply"](y, scale)
-        return y if offset is None else binary["Add"](y, offset)
+    given = [t for t in (scale, offset) if t is not None]
+    if any([t.size != n or prod(t.shape[last:]) != n for t in given]):
+        return NotImplemented
     if call is None:
         wide = [t and cast(t, dtype=FLOAT32) for t in (scale, offset)]
         y = layer_norm(cast(x, dtype=FLOAT32), *wide, axis=axis, epsilon=epsilon)
