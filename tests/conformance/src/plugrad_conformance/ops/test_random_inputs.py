@@ -96,7 +96,7 @@ def numbers(rng, dtype, shape, values):
         x = 10.0 ** rng.uniform(-reach, reach, shape)
         return np.asarray(x * rng.choice([-1, 1], shape)).astype(dtype)
     ends = [np.nan, np.inf, 0.0, 1.0, 0.5, 2.5]
-    if values != "plain":
+    if values != "middling":
         ends.append(limits.tiny)
     if values == "special":
         ends += [limits.max, limits.smallest_subnormal]
@@ -418,7 +418,7 @@ ROWS = [
         shapes=one(SMALL),
         ulp=SUMS,
         result="sum",
-        values=("small", "plain"),
+        values=("small", "middling"),
     ),
     Row(  # any number of factors
         lambda x, **at: pg.prod(pg.sign(x), **at),
