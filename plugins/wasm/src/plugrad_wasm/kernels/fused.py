@@ -13,7 +13,7 @@ from plugrad.plugin import KernelTable
 
 from ..arrays import WasmArray
 from ..launch import FLOAT32
-from . import conv, depthwise, linalg
+from . import conv, linalg
 from .norm import a_channel
 
 kernels = KernelTable()
@@ -55,6 +55,7 @@ def fused_matmul(
     return linalg.product(a, b, transpose_a, transpose_b, end)
 
 
+@kernels("FusedDepthwiseConv2D")
 @kernels("FusedConv2D")
 def fused_conv2d(
     x: WasmArray,
@@ -66,26 +67,7 @@ def fused_conv2d(
     activation: str,
     leaky_relu_alpha: float,
 ) -> Any:
-    """``activation(conv2d(x, filter) + bias)``."""
+    """``activation(conv2d(x, filter) + bias)``, which sees to single channels."""
     channels = geometry.out_shape[-1]
     end = _end((x, filter, bias, weights), channels, activation, leaky_relu_alpha)
     return NotImplemented if end is None else conv.convolved(x, filter, geometry, end)
-
-
-@kernels("FusedDepthwiseConv2D")
-def fused_depthwise_conv2d(
-    x: WasmArray,
-    filter: WasmArray,
-    bias: WasmArray | None,
-    weights: WasmArray | None,
-    *,
-    geometry: Windows,
-    activation: str,
-    leaky_relu_alpha: float,
-) -> Any:
-    """``activation(depthwise_conv2d(x, filter) + bias)``."""
-    channels = geometry.out_shape[-1]
-    end = _end((x, filter, bias, weights), channels, activation, leaky_relu_alpha)
-    if end is None:
-        return NotImplemented
-    return depthwise.convolved(x, filter, geometry, end)
