@@ -39,6 +39,11 @@ LONG_FUNCTIONS: dict[str, str] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def way():
+    """Nothing runs here that has twins."""
+
+
 def code_lines(path):
     """Return how many lines hold code: neither blank, nor comment, nor docstring."""
     with tokenize.open(path) as file:

@@ -20,7 +20,7 @@ def surface():
     """Return every promised item with its form, as it is now."""
     found = {"GROUP": repr(GROUP)}
     for name in plugin.__all__:
-        value = getattr(plugin, name)
+        value = inspect.unwrap(getattr(plugin, name))
         if inspect.isclass(value):
             found |= dict(_of_class(name, value))
         elif isinstance(value, FunctionType):

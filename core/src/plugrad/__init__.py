@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import _discovery
+from . import _compiled, _discovery
 from ._autodiff import (
     custom_grad,
     grad,
@@ -278,6 +278,7 @@ def __getattr__(name: str) -> Any:
     return tool
 
 
+_compiled.start()
 _discovery.discover()
 
 __all__ = [

@@ -14,7 +14,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from . import _context, _engine
+from ._compiled import compiled
 from ._dtypes import differentiable
+from ._entries import OpenBackend
 from ._kernel import Kernel, Rule
 from ._nest import Build, flatten
 from ._tape import ATTRIBUTE, Node, Plan, Step, Tape, concerned, record, spec
@@ -314,30 +316,34 @@ def _backward(
     linear_only: bool = False,
 ) -> Cotangents:
     """Return the cotangents of the wanted tokens, from those of the results."""
-    backend = _engine.active()
+    backend, tracked = _engine.active(), tape.tracked
     for node in reversed(tape.nodes):
-        outputs = node[3]
-        if len(outputs) == 1:
-            (y,) = outputs
-            dy = cotangents.get(y)
-            if dy is None:
-                continue
-            if y not in wanted:
-                del cotangents[y]
-            dys: tuple[Any, ...] = (dy,)
-        else:
-            if cotangents.keys().isdisjoint(outputs):
-                continue
-            dys = tuple([_result(y, cotangents) for y in outputs])
-            for y in outputs:
-                if y not in wanted:
-                    cotangents.pop(y, None)
-        if node[1] is backend:
-            _pull_back(node, tape.tracked, dys, cotangents, linear_only)
-        else:
-            with _context.Scope(backend=node.backend):
-                _pull_back(node, tape.tracked, dys, cotangents, linear_only)
+        _through(node, tracked, cotangents, wanted, backend, linear_only)
     return cotangents
+
+
+@compiled
+def _through(
+    node: Node,
+    tracked: set[Token | None],
+    cotangents: Cotangents,
+    wanted: Collection[Token | None],
+    backend: OpenBackend,
+    linear_only: bool,
+) -> None:
+    """Go back through one node, on the backend that it ran on."""
+    outputs = node.outputs
+    if cotangents.keys().isdisjoint(outputs):
+        return
+    dys = tuple([_result(y, cotangents) for y in outputs])
+    for y in outputs:
+        if y not in wanted:
+            cotangents.pop(y, None)
+    if node.backend is backend:
+        _pull_back(node, tracked, dys, cotangents, linear_only)
+    else:
+        with _context.Scope(backend=node.backend):
+            _pull_back(node, tracked, dys, cotangents, linear_only)
 
 
 def _pull_back(
@@ -359,18 +365,8 @@ def _pull_back(
                 continue
             if linear_only:
                 _check_linear(step)
-            if len(wants) == 1:  # the common cases are spared two lists
-                dx = function(*dys, values[wants[0]])
-            elif not wants:
-                dx = function(*dys)
-            else:
-                dx = function(*dys, *[values[i] for i in wants])
-            if (
-                type(dx) is not Tensor
-                or dx.shape != token.shape
-                or dx.dtype is not token.dtype
-            ):
-                dx = _fitted(dx, token, kernel, step)
+            dx = function(*dys, *[values[i] for i in wants])
+            dx = _fitted(dx, token, kernel, step)
             have = cotangents.get(token)
             cotangents[token] = dx if have is None else have + dx
         elif not tracked.isdisjoint(tokens := inputs[where[0] : where[1]]):

@@ -1,8 +1,8 @@
 """The engine: run a kernel on the active backend, and record it for those who watch.
 
-The fast path is ``run`` down to the line "everything special", and its twins for one
-and two tensors in ``ops._convert``. What follows is the slow path in the order in
-which it is tried: observers, tapes, implementation, decomposition, host, fallback.
+``run`` has a fast path, down to the line "everything special", and a twin in C for that
+and for a run under one tape. What follows is the slow path, in the order in which it is
+tried: observers, tapes, implementation, decomposition, host, fallback.
 
 Map: the active backend; ``run``; ``_find_a_way``; moving; which gradient is in force.
 """
@@ -17,8 +17,8 @@ from time import perf_counter
 from typing import Any, cast
 
 from . import _discovery
+from ._compiled import compiled
 from ._context import (
-    Context,
     Move,
     Overrides,
     Scope,
@@ -29,23 +29,18 @@ from ._context import (
     tapes,
     taping,
 )
-from ._dtypes import FLOAT32
 from ._entries import BackendUnavailable, OpenBackend
 from ._kernel import Kernel, KernelNotFound, Rule, Rules, same
 from ._registry import registry
 from ._tape import (
-    ATTRIBUTE,
-    Node,
     Outputs,
     Plan,
     concerned,
-    new_node,
     plan,
     record,
-    save,
     specs,
 )
-from ._tensor import NOWHERE, Native, Tensor, Token
+from ._tensor import NOWHERE, Native, Tensor
 
 # How often something other than an implementation ran: (kernel, backend, how).
 detours: Counter[tuple[str, str, str]] = Counter()
@@ -90,10 +85,10 @@ def _choose() -> OpenBackend:
 # --- running ---------------------------------------------------------------------
 
 
+@compiled
 def run(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Tensor:
     """Run a kernel of one output on the active backend."""
-    context = state.context
-    backend = context.ready
+    backend = state.context.ready
     if backend is not None:
         function = backend.table.get(kernel.name)
         if function is not None:
@@ -108,64 +103,7 @@ def run(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Tensor:
             result = function(*natives, **attrs)
             if result is not NotImplemented:
                 return Tensor(result, backend)
-    elif context.tape is not None:
-        y = recorded(kernel, inputs, attrs, context)
-        if y is not None:
-            return y
     return _run(kernel, inputs, attrs)[0]  # everything special
-
-
-def recorded(
-    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], context: Context
-) -> Tensor | None:
-    """Run under one tape, and do in one pass what ``_run`` does in several.
-
-    None, and nothing done, unless all is as usual: one floating output, an
-    implementation, a gradient already used, and an input that is tracked.
-    """
-    tape, backend = context.tape, context.backend or State.context.backend
-    if tape is None or backend is None or context.overrides is not None:
-        return None
-    tracked, mask, bit = tape.tracked, 0, 1
-    natives: list[Any] = []
-    marks: list[Token | None] = []
-    for x in inputs:
-        if x is None:
-            return None
-        token = x._token
-        if token in tracked:
-            mask += bit
-        bit += bit
-        marks.append(token)
-        natives.append(x._data if x._home is backend else native(x, backend))
-    function = backend.table.get(kernel.name)
-    way = registry.plans.get((kernel, backend, mask, bit))
-    if function is None or way is None:
-        return None
-    result = function(*natives, **attrs) if attrs else function(*natives)
-    if result is NotImplemented:
-        return None
-    y = Tensor(result, backend)
-    dtype = y.dtype
-    if dtype is FLOAT32 or dtype.kind in "fc":
-        y._token = token = Token()
-        token.shape = y.shape
-        token.dtype = dtype
-        tracked.add(token)
-        saved: list[Any] = []
-        for i in way.tensors:
-            x = inputs[i] if i >= 0 else y
-            twin = Tensor(x._data, x._home)
-            twin._token = x._token
-            twin._replicas = x._replicas
-            saved.append(twin)
-        for kind, where in way.others:
-            if kind == ATTRIBUTE:
-                saved.append(attrs[where])
-            else:
-                saved.append(save(kind, where, (*inputs, y)))
-        tape.nodes.append(new_node(Node, (way, backend, marks, [token], saved)))
-    return y
 
 
 def run_many(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Outputs:

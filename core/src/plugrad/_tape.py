@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ._dtypes import FLOAT32
 from ._entries import OpenBackend
 from ._kernel import GradientNotFound, Kernel, Rule, Rules, Spec
 from ._tensor import Tensor, Token
@@ -170,13 +169,15 @@ def record(
     outputs: Outputs,
 ) -> None:
     """Put one node on all tapes concerned; integer and bool outputs end the path."""
+    if all([y.dtype.kind not in "fc" for y in outputs]):
+        return
     tokens: list[Token] = []
     for y in outputs:
         token = Token()
         token.shape = y.shape
-        token.dtype = dtype = y.dtype
+        token.dtype = y.dtype
         tokens.append(token)
-        if dtype is FLOAT32 or dtype.kind in "fc":
+        if y.dtype.kind in "fc":
             y._token = token
             for tape in tapes:
                 tape.tracked.add(token)

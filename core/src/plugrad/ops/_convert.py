@@ -1,8 +1,8 @@
 """Turning arguments into tensors and promoting dtypes, in one place.
 
-Map: ``asarray``; ``unary``, ``floating_unary`` and ``elementwise``, which convert and
-run in one go and are the fast paths of the engine; ``floating``, ``real``, ``together``
-for all other ops; weak scalars.
+Map: ``asarray``; ``unary``, ``floating_unary``, ``elementwise`` and ``reduction``, which
+convert and run in one go and have twins in C; ``floating``, ``real``, ``together`` for
+all other ops; weak scalars.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from plugrad import geometry
+from plugrad._compiled import compiled
 from plugrad._context import state, tell
 from plugrad._dtypes import (
     FLOAT32,
@@ -25,7 +26,7 @@ from plugrad._dtypes import (
     promote,
     weak,
 )
-from plugrad._engine import active, recorded, run
+from plugrad._engine import active, run
 from plugrad._kernel import Kernel
 from plugrad._tensor import Tensor, TensorLike
 
@@ -148,50 +149,30 @@ def _no_tensors_in(values: Any) -> None:
 # --- convert and run -------------------------------------------------------------
 
 
+@compiled
 def unary(kernel: Kernel, x: TensorLike) -> Tensor:
     """Run a kernel of one argument of any dtype."""
-    backend = state.context.ready
-    if type(x) is not Tensor:
-        x = asarray(x)
-    elif x._home is backend:
-        function = backend.table.get(kernel.name)
-        if function is not None:
-            result = function(x._data)
-            if result is not NotImplemented:
-                return Tensor(result, backend)
-    return run(kernel, x)
+    return run(kernel, asarray(x))
 
 
+@compiled
 def floating_unary(kernel: Kernel, x: TensorLike, kinds: str = "fc") -> Tensor:
     """Run a kernel of one floating argument; integers become float32.
 
     ``kinds="f"`` refuses complex numbers.
     """
-    backend = state.context.ready
-    if (
-        type(x) is Tensor
-        and x._home is backend
-        and (x.dtype is FLOAT32 or x.dtype.kind in kinds)
-    ):
-        function = backend.table.get(kernel.name)
-        if function is not None:
-            result = function(x._data)
-            if result is not NotImplemented:
-                return Tensor(result, backend)
     return run(kernel, floating(kernel.op, x, kinds))
 
 
+@compiled
 def elementwise(
     kernel: Kernel, a: TensorLike, b: TensorLike, kinds: str = ""
 ) -> Tensor:
-    """Run a kernel of two arguments; this is the fast path of the engine.
+    """Run a kernel of two arguments, brought to one dtype, whose shapes broadcast.
 
-    Two tensors of one dtype and shape, at home on the active backend, and nobody
-    watching: everything else is rare enough to be slower. ``kinds`` are the kinds of
-    dtypes (letters of NumPy) for which the op is defined, if not for all numbers.
+    ``kinds`` are the kinds of dtypes (letters of NumPy) for which the op is defined, if
+    not for all numbers.
     """
-    context = state.context
-    backend = context.ready
     if not (
         type(a) is Tensor
         and type(b) is Tensor
@@ -204,23 +185,9 @@ def elementwise(
             raise _refused(kernel, a.dtype, kinds)
     elif a.dtype is STRING and kernel.name not in _OF_ALL:
         raise _refused(kernel, a.dtype, "biufc")
-    if a._home is backend and b._home is backend:
-        try:  # a subscript costs less than get
-            function = backend.table[kernel.name]
-        except KeyError:
-            pass
-        else:
-            result = function(a._data, b._data)
-            if result is not NotImplemented:
-                return Tensor(result, backend)
-    elif context.tape is not None:
-        y = recorded(kernel, (a, b), _NONE, context)
-        if y is not None:
-            return y
     return run(kernel, a, b)
 
 
-_NONE: dict[str, Any] = {}  # attributes; nobody writes to it
 _OF_ALL = ("Equal", "NotEqual")  # kernels that take strings as well as numbers
 
 
@@ -230,17 +197,11 @@ def _refused(kernel: Kernel, dtype: DType, kinds: str) -> TypeError:
     return TypeError(f"{kernel.op}: is defined for {known}, got {named(dtype)}{cast}")
 
 
+@compiled
 def reduction(
     kernel: Kernel, x: Tensor, axis: tuple[int, ...], keepdims: bool
 ) -> Tensor:
     """Run a reduction; ``axis`` is sorted and not negative."""
-    backend = state.context.ready
-    if x._home is backend:
-        function = backend.table.get(kernel.name)
-        if function is not None:
-            result = function(x._data, axis=axis, keepdims=keepdims)
-            if result is not NotImplemented:
-                return Tensor(result, backend)
     return run(kernel, x, axis=axis, keepdims=keepdims)
 
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad import _context, _discovery
+from plugrad import _compiled, _context, _discovery
 from plugrad._autodiff import grad
 from plugrad._deprecation import PlugradDeprecationWarning
 from plugrad._entries import (
@@ -135,6 +135,8 @@ def examine() -> Row:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "platform": f"{platform.system()} {platform.machine()}",
+        "fast paths": _compiled.how(),
+        "without C": _compiled.missing,
         "plugins": [_row(plugin, tests) for plugin in registry.plugins],
         "environment": _environment(),
         "distributions": shadows(),
@@ -308,7 +310,8 @@ def _text(data: Row) -> str:
     """Return what people read: one paragraph a plugin."""
     lines = [
         f"plugrad {data['plugrad']}, Python {data['python']}, NumPy {data['numpy']}, "
-        f"{data['platform']}"
+        f"{data['platform']}, fast paths in {data['fast paths']}"
+        f"{' (' + data['without C'] + ')' if data['without C'] else ''}"
     ]
     for row in data["plugins"]:
         who = f"{row['distribution']} {row['version']}".rstrip()

@@ -1,0 +1,46 @@
+"""Twins in C of the engine's hottest functions, where a compiler has made them.
+
+A function under ``@compiled`` says what is done. Its twin in ``core/src_c`` does the
+same in the usual case, and calls it in every other: nothing depends on whether there is
+one, but time. ``PLUGRAD_COMPILED=0`` leaves all to Python.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_usual: Any = None
+missing = ""  # why there are no twins, if there are none
+try:
+    _usual = import_module("plugrad._usual")
+except ImportError as error:
+    missing = str(error)
+
+
+def compiled(f: F) -> F:
+    """Return the twin of ``f``, or ``f`` where there is none."""
+    if _usual is None:
+        return f
+    return cast("F", functools.update_wrapper(_usual.Twin(f), f))
+
+
+def enable(on: bool) -> None:
+    """Have the twins do the usual case, or leave everything to Python."""
+    if _usual is not None:
+        _usual.enable(on)
+
+
+def start() -> None:
+    """Enable the twins, once all modules are there."""
+    enable(os.environ.get("PLUGRAD_COMPILED") != "0")
+
+
+def how() -> str:
+    """Return what does the usual case: "C" or "Python"."""
+    return "C" if _usual is not None and _usual.enabled() else "Python"

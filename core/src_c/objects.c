@@ -1,0 +1,131 @@
+/* What the engine's objects look like: names, slots, tensors, the context. */
+
+#include "usual.h"
+
+#define DEFINE_NAME(name) PyObject *n_##name;
+#define DEFINE_OBJECT(name, module) PyObject *name;
+#define DEFINE_SLOT(class, name) Py_ssize_t class##_##name;
+NAMES(DEFINE_NAME)
+OBJECTS(DEFINE_OBJECT)
+SLOTS(DEFINE_SLOT)
+
+int enabled = 0;
+
+/* --- once ------------------------------------------------------------------------ */
+
+int intern_names(void) {
+#define INTERN(name)                                                                     \
+    if ((n_##name = PyUnicode_InternFromString(#name)) == NULL) return -1;
+    NAMES(INTERN)
+    return 0;
+}
+
+static PyObject *imported(const char *module, const char *name) {
+    PyObject *from = PyImport_ImportModule(module);
+    PyObject *found = from ? PyObject_GetAttrString(from, name) : NULL;
+    Py_XDECREF(from);
+    return found;
+}
+
+static Py_ssize_t offset(PyObject *class, const char *name) {
+    PyObject *slot = PyObject_GetAttrString(class, name);
+    Py_ssize_t found = -1;
+    if (slot != NULL && Py_IS_TYPE(slot, &PyMemberDescr_Type))
+        found = ((PyMemberDescrObject *)slot)->d_member->offset;
+    else if (slot != NULL)
+        PyErr_Format(PyExc_TypeError, "%R has no slot %s", class, name);
+    Py_XDECREF(slot);
+    return found;
+}
+
+int import_objects(void) {
+#define IMPORT(name, module)                                                             \
+    if (name == NULL && (name = imported("plugrad." module, #name)) == NULL) return -1;
+#define FIND(class, name)                                                                \
+    if ((class##_##name = offset(class, #name)) < 0) return -1;
+    OBJECTS(IMPORT)
+    SLOTS(FIND)
+    return 0;
+}
+
+/* --- tensors --------------------------------------------------------------------- */
+
+/* Tell whether all slots are filled, too: one may be deleted, or never set. */
+int is_tensor(PyObject *x) {
+    return IS(x, Tensor) && SLOT(x, Tensor, _data) && SLOT(x, Tensor, _home) &&
+           SLOT(x, Tensor, dtype) && SLOT(x, Tensor, shape) &&
+           SLOT(x, Tensor, _token) && SLOT(x, Tensor, _replicas);
+}
+
+/* `token` and `replicas` as well as all others are borrowed. */
+static PyObject *filled(PyObject *data, PyObject *home, PyObject *dtype, PyObject *shape,
+                        PyObject *token, PyObject *replicas) {
+    PyObject *y = NEW(Tensor, 0);
+    if (y == NULL) return NULL;
+    SLOT(y, Tensor, _data) = Py_NewRef(data);
+    SLOT(y, Tensor, _home) = Py_NewRef(home);
+    SLOT(y, Tensor, dtype) = Py_NewRef(dtype);
+    SLOT(y, Tensor, shape) = Py_NewRef(shape);
+    SLOT(y, Tensor, _token) = Py_NewRef(token);
+    SLOT(y, Tensor, _replicas) = Py_NewRef(replicas);
+    return y;
+}
+
+PyObject *tensor(PyObject *data, PyObject *home) {
+    if (data == NULL) return NULL;
+    PyObject *y = NULL, *dtype = PyObject_GetAttr(data, n_dtype);
+    PyObject *shape = dtype ? PyObject_GetAttr(data, n_shape) : NULL;
+    if (shape != NULL) y = filled(data, home, dtype, shape, Py_None, Py_None);
+    Py_XDECREF(shape);
+    Py_XDECREF(dtype);
+    Py_DECREF(data);
+    return y;
+}
+
+PyObject *handle_on(PyObject *x) {
+    return filled(SLOT(x, Tensor, _data), SLOT(x, Tensor, _home), SLOT(x, Tensor, dtype),
+                  SLOT(x, Tensor, shape), SLOT(x, Tensor, _token),
+                  SLOT(x, Tensor, _replicas));
+}
+
+PyObject *token_of(PyObject *y) {
+    PyObject *token = NEW(Token, 0);
+    if (token == NULL) return NULL;
+    SLOT(token, Token, dtype) = Py_NewRef(SLOT(y, Tensor, dtype));
+    SLOT(token, Token, shape) = Py_NewRef(SLOT(y, Tensor, shape));
+    Py_SETREF(SLOT(y, Tensor, _token), Py_NewRef(token));
+    return token;
+}
+
+int kind_is_in(PyObject *dtype, PyObject *kinds) {
+    PyObject *kind = PyObject_GetAttr(dtype, n_kind);
+    if (kind == NULL) return -1;
+    int found = PyUnicode_Contains(kinds, kind);
+    Py_DECREF(kind);
+    return found;
+}
+
+/* --- looking up ------------------------------------------------------------------ */
+
+PyObject *context_now(void) {
+    return enabled ? PyObject_GetAttr(state, n_context) : NULL;
+}
+
+PyObject *active(PyObject *context) {
+    PyObject *backend = SLOT(context, Context, backend);
+    if (backend != Py_None) return Py_NewRef(backend);
+    PyObject *process = PyObject_GetAttr(State, n_context);
+    if (process == NULL) return NULL;
+    backend = SLOT(process, Context, backend);
+    backend = backend == Py_None ? NULL : Py_NewRef(backend);
+    Py_DECREF(process);
+    return backend;
+}
+
+PyObject *look_up(PyObject *object, PyObject *attribute, PyObject *key) {
+    PyObject *table = PyObject_GetAttr(object, attribute), *found = NULL;
+    if (table != NULL && PyDict_CheckExact(table))
+        found = Py_XNewRef(PyDict_GetItemWithError(table, key));
+    Py_XDECREF(table);
+    return found;
+}

@@ -1,0 +1,319 @@
+/* `run` and its relatives: a run that nobody watches, and one under a single tape. */
+
+#include "usual.h"
+
+#include <math.h>
+
+typedef struct {
+    PyObject *kernel;
+    Args inputs; /* tensors, or None for optional ones */
+    Py_ssize_t count;
+    PyObject *attrs;  /* their names, a tuple, or NULL */
+    Args values;      /* and their values */
+    PyObject *context, *backend;
+    PyObject *tracked; /* by the tape; NULL without one */
+    PyObject *marks;   /* the inputs' tokens, where there is a tape */
+    PyObject *given[2 * MOST]; /* what the kernel gets: arrays (owned), then values */
+    Py_ssize_t owned;
+    long mask; /* which inputs are tracked */
+} Run;
+
+static PyObject *attrs_of_reductions; /* ("axis", "keepdims") */
+
+static Py_ssize_t attrs_of(const Run *run) {
+    return run->attrs ? PyTuple_GET_SIZE(run->attrs) : 0;
+}
+
+/* --- what a tape notes ----------------------------------------------------------- */
+
+static PyObject *attribute(const Run *run, PyObject *name) {
+    for (Py_ssize_t i = 0; i < attrs_of(run); i++) {
+        PyObject *one = PyTuple_GET_ITEM(run->attrs, i);
+        int same = PyObject_RichCompareBool(one, name, Py_EQ);
+        if (same != 0) return same < 0 ? NULL : Py_NewRef(run->values[i]);
+    }
+    PyErr_SetObject(PyExc_KeyError, name);
+    return NULL;
+}
+
+/* What a gradient wants and is no tensor: an attribute, a spec, or several inputs. */
+static PyObject *other(const Run *run, PyObject *want, PyObject *y) {
+    PyObject *kind = PyTuple_GET_ITEM(want, 0), *where = PyTuple_GET_ITEM(want, 1);
+    long what = PyLong_AsLong(kind);
+    if (what == 2) return attribute(run, where);
+    if (what == 1 && PyLong_CheckExact(where)) { /* a token does for a spec */
+        Py_ssize_t at = PyLong_AsSsize_t(where);
+        PyObject *x = at < run->count ? run->inputs[at] : y;
+        if (x != Py_None && SLOT(x, Tensor, _token) != Py_None)
+            return Py_NewRef(SLOT(x, Tensor, _token));
+    }
+    PyObject *values = PyTuple_New(run->count + 1);
+    if (values == NULL) return NULL;
+    for (Py_ssize_t i = 0; i < run->count; i++)
+        PyTuple_SET_ITEM(values, i, Py_NewRef(run->inputs[i]));
+    PyTuple_SET_ITEM(values, run->count, Py_NewRef(y));
+    PyObject *found = PyObject_CallFunctionObjArgs(save, kind, where, values, NULL);
+    Py_DECREF(values);
+    return found;
+}
+
+/* What the plan tells to save, in its order. */
+static PyObject *saved(const Run *run, PyObject *plan, PyObject *y) {
+    PyObject *tensors = PyTuple_GET_ITEM(plan, 1), *others = PyTuple_GET_ITEM(plan, 2);
+    Py_ssize_t n = PyTuple_GET_SIZE(tensors), all = n + PyTuple_GET_SIZE(others);
+    PyObject *values = PyList_New(all);
+    for (Py_ssize_t i = 0; values != NULL && i < all; i++) {
+        PyObject *one = NULL;
+        if (i < n) {
+            Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(tensors, i));
+            PyObject *x = at < 0 ? y : run->inputs[at];
+            one = x == Py_None ? Py_NewRef(x) : handle_on(x);
+        } else {
+            one = other(run, PyTuple_GET_ITEM(others, i - n), y);
+        }
+        if (one == NULL)
+            Py_CLEAR(values);
+        else
+            PyList_SET_ITEM(values, i, one);
+    }
+    return values;
+}
+
+/* Put the node of a run on the tape: 0, or -1 with an error. */
+static int note(const Run *run, PyObject *plan, PyObject *y) {
+    PyObject *dtype = SLOT(y, Tensor, dtype);
+    static PyObject *fc = NULL;
+    if (fc == NULL && (fc = PyUnicode_InternFromString("fc")) == NULL) return -1;
+    int floating = dtype == FLOAT32 ? 1 : kind_is_in(dtype, fc);
+    if (floating <= 0) return floating; /* integers and bool end the path */
+    PyObject *token = token_of(y), *outputs = token ? PyList_New(1) : NULL;
+    if (outputs == NULL) {
+        Py_XDECREF(token);
+        return -1;
+    }
+    PyList_SET_ITEM(outputs, 0, token);
+    PyObject *values = saved(run, plan, y), *node = values ? NEW(Node, 5) : NULL;
+    int done = -1;
+    if (node != NULL) {
+        PyTuple_SET_ITEM(node, 0, Py_NewRef(plan));
+        PyTuple_SET_ITEM(node, 1, Py_NewRef(run->backend));
+        PyTuple_SET_ITEM(node, 2, Py_NewRef(run->marks));
+        PyTuple_SET_ITEM(node, 3, Py_NewRef(outputs));
+        PyTuple_SET_ITEM(node, 4, Py_NewRef(values));
+        PyObject *tape = SLOT(run->context, Context, tape);
+        done = PySet_Add(run->tracked, token);
+        if (done == 0) done = PyList_Append(SLOT(tape, Tape, nodes), node);
+    }
+    Py_XDECREF(node);
+    Py_XDECREF(values);
+    Py_DECREF(outputs);
+    return done;
+}
+
+/* The plan for the tracked inputs; NULL without an error if none has been made. */
+static PyObject *plan_of(const Run *run) {
+    PyObject *mask = PyLong_FromLong(run->mask), *key = NULL, *found = NULL;
+    PyObject *count = PyLong_FromLong(1L << run->count);
+    if (mask != NULL && count != NULL)
+        key = PyTuple_Pack(4, run->kernel, run->backend, mask, count);
+    if (key != NULL) found = look_up(registry, n_plans, key);
+    if (found == Py_None) Py_CLEAR(found); /* its decomposition is recorded */
+    Py_XDECREF(key);
+    Py_XDECREF(count);
+    Py_XDECREF(mask);
+    return found;
+}
+
+/* --- the run --------------------------------------------------------------------- */
+
+/* Collect what the kernel gets, and the tokens: 1, 0 if not as usual, -1 an error. */
+static int collect(Run *run) {
+    if (run->tracked && (run->marks = PyList_New(run->count)) == NULL) return -1;
+    for (Py_ssize_t i = 0; i < run->count; i++) {
+        PyObject *x = run->inputs[i];
+        if (x != Py_None && !is_tensor(x)) return 0;
+        PyObject *token = x == Py_None ? x : SLOT(x, Tensor, _token);
+        if (run->tracked != NULL) {
+            int found = PySet_Contains(run->tracked, token); /* None never is */
+            if (found < 0) return -1;
+            run->mask |= (long)found << i;
+            PyList_SET_ITEM(run->marks, i, Py_NewRef(token));
+        }
+        if (x == Py_None)
+            run->given[i] = Py_NewRef(x);
+        else if (SLOT(x, Tensor, _home) == run->backend)
+            run->given[i] = Py_NewRef(SLOT(x, Tensor, _data));
+        else
+            run->given[i] = PyObject_CallFunctionObjArgs(native, x, run->backend, NULL);
+        if (run->given[i] == NULL) return -1;
+        run->owned = i + 1;
+    }
+    for (Py_ssize_t i = 0; i < attrs_of(run); i++)
+        run->given[run->count + i] = run->values[i];
+    return run->tracked == NULL || run->mask != 0;
+}
+
+/* Run what is collected; NULL without an error if something is not as usual. */
+static PyObject *carry_out(const Run *run) {
+    PyObject *plan = NULL, *result = NULL, *y = NULL;
+    PyObject *function = look_up(run->backend, n_table, SLOT(run->kernel, Kernel, name));
+    if (function != NULL && (run->tracked == NULL || (plan = plan_of(run)) != NULL))
+        result = PyObject_Vectorcall(function, run->given, (size_t)run->count, run->attrs);
+    if (result == Py_NotImplemented)
+        Py_DECREF(result);
+    else
+        y = tensor(result, run->backend);
+    if (y != NULL && plan != NULL && note(run, plan, y) < 0) Py_CLEAR(y);
+    Py_XDECREF(plan);
+    Py_XDECREF(function);
+    return y;
+}
+
+/* Return the output; NULL without an error if anything is not as usual: nothing done. */
+static PyObject *usual(Run *run) {
+    if (!IS(run->kernel, Kernel) || !SLOT(run->kernel, Kernel, name)) return NULL;
+    if (run->count > MOST || attrs_of(run) > MOST) return NULL;
+    PyObject *tape = SLOT(run->context, Context, tape), *y = NULL;
+    PyObject *ready = SLOT(run->context, Context, ready);
+    if (ready != Py_None) {
+        run->backend = Py_NewRef(ready);
+    } else if (tape != Py_None &&
+               SLOT(run->context, Context, overrides) == Py_None) {
+        run->backend = active(run->context);
+        run->tracked = SLOT(tape, Tape, tracked);
+    }
+    if (run->backend != NULL && collect(run) > 0) y = carry_out(run);
+    for (Py_ssize_t i = 0; i < run->owned; i++) Py_DECREF(run->given[i]);
+    Py_XDECREF(run->marks);
+    Py_XDECREF(run->backend);
+    return y;
+}
+
+/* Run in the usual way, or leave all to Python. */
+static PyObject *attempt(Run *run, CALL) {
+    PyObject *y = NULL;
+    run->context = context_now();
+    if (run->context != NULL) y = usual(run);
+    Py_XDECREF(run->context);
+    return y != NULL ? y : unusual(self, args, nargsf, names);
+}
+
+/* run(kernel, *inputs, **attrs) */
+PyObject *run_twin(CALL) {
+    Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+    if (n < 2) return unusual(self, args, nargsf, names);
+    Run run = {.kernel = args[0], .inputs = args + 1, .count = n - 1};
+    run.attrs = names;
+    run.values = args + n;
+    return attempt(&run, self, args, nargsf, names);
+}
+
+/* unary(kernel, x) */
+PyObject *unary_twin(CALL) {
+    if (names != NULL || PyVectorcall_NARGS(nargsf) != 2)
+        return unusual(self, args, nargsf, names);
+    Run run = {.kernel = args[0], .inputs = args + 1, .count = 1};
+    return attempt(&run, self, args, nargsf, names);
+}
+
+/* Tell whether an op of the given kinds takes the dtype. */
+static int takes(PyObject *kinds, PyObject *dtype) {
+    if (!PyUnicode_CheckExact(kinds)) return 0;
+    if (dtype == FLOAT32) return PyUnicode_FindChar(kinds, 'f', 0, PY_SSIZE_T_MAX, 1) >= 0;
+    int found = kind_is_in(dtype, kinds);
+    if (found < 0) PyErr_Clear(); /* whatever it is, Python will say */
+    return found > 0;
+}
+
+/* floating_unary(kernel, x, kinds="fc") */
+PyObject *floating_unary_twin(CALL) {
+    Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+    if (!enabled || names != NULL || n < 2 || n > 3 || !is_tensor(args[1]))
+        return unusual(self, args, nargsf, names);
+    PyObject *dtype = SLOT(args[1], Tensor, dtype);
+    if (n == 2 ? dtype != FLOAT32 : !takes(args[2], dtype))
+        return unusual(self, args, nargsf, names);
+    Run run = {.kernel = args[0], .inputs = args + 1, .count = 1};
+    return attempt(&run, self, args, nargsf, names);
+}
+
+/* reduction(kernel, x, axis, keepdims) */
+PyObject *reduction_twin(CALL) {
+    if (names != NULL || PyVectorcall_NARGS(nargsf) != 4)
+        return unusual(self, args, nargsf, names);
+    if (attrs_of_reductions == NULL)
+        attrs_of_reductions = Py_BuildValue("(ss)", "axis", "keepdims");
+    if (attrs_of_reductions == NULL) return NULL;
+    Run run = {.kernel = args[0], .inputs = args + 1, .count = 1};
+    run.attrs = attrs_of_reductions;
+    run.values = args + 2;
+    return attempt(&run, self, args, nargsf, names);
+}
+
+/* --- two inputs ------------------------------------------------------------------ */
+
+/* Tell whether shapes broadcast: counted from the last, sizes are equal or one is 1. */
+static int broadcasts(PyObject *a, PyObject *b) {
+    if (!PyTuple_Check(a) || !PyTuple_Check(b)) return 0;
+    Py_ssize_t i = PyTuple_GET_SIZE(a), j = PyTuple_GET_SIZE(b);
+    while (i-- > 0 && j-- > 0) {
+        PyObject *m = PyTuple_GET_ITEM(a, i), *n = PyTuple_GET_ITEM(b, j);
+        int overflow;
+        if (m == n) continue;
+        if (!PyLong_CheckExact(m) || !PyLong_CheckExact(n)) return 0;
+        long long p = PyLong_AsLongLongAndOverflow(m, &overflow);
+        if (overflow) return 0;
+        long long q = PyLong_AsLongLongAndOverflow(n, &overflow);
+        if (overflow || (p != q && p != 1 && q != 1)) return 0;
+    }
+    return 1;
+}
+
+/* Return the tensor of a plain number beside `x`; NULL without an error if there is none
+   yet, or another one for numbers that equal this (-0.0). */
+static PyObject *scalar(PyObject *context, PyObject *number, PyObject *x) {
+    if (PyFloat_CheckExact(number)) {
+        double value = PyFloat_AS_DOUBLE(number);
+        if (value == 0.0 && signbit(value)) return NULL;
+    } else if (!PyLong_CheckExact(number)) {
+        return NULL;
+    }
+    PyObject *backend = active(context), *dtype = SLOT(x, Tensor, dtype), *found = NULL;
+    PyObject *num = backend ? PyObject_GetAttr(dtype, n_num) : NULL;
+    PyObject *key = num ? PyTuple_Pack(3, number, Py_TYPE(number), num) : NULL;
+    if (key != NULL) found = look_up(backend, n_scalars, key);
+    Py_XDECREF(key);
+    Py_XDECREF(num);
+    Py_XDECREF(backend);
+    return found;
+}
+
+/* Tell whether both are tensors of one dtype, of the given kinds, that broadcast. */
+static int alike(PyObject *a, PyObject *b, PyObject *kinds) {
+    if (!is_tensor(a) || !is_tensor(b)) return 0;
+    PyObject *dtype = SLOT(a, Tensor, dtype);
+    if (SLOT(b, Tensor, dtype) != dtype) return 0;
+    if (kinds == NULL ? dtype == STRING : !takes(kinds, dtype)) return 0;
+    return broadcasts(SLOT(a, Tensor, shape), SLOT(b, Tensor, shape));
+}
+
+/* elementwise(kernel, a, b, kinds="") */
+PyObject *elementwise_twin(CALL) {
+    Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+    if (!enabled || names != NULL || n < 3 || n > 4)
+        return unusual(self, args, nargsf, names);
+    PyObject *pair[2] = {args[1], args[2]}, *number = NULL, *y = NULL;
+    Run run = {.kernel = args[0], .inputs = pair, .count = 2};
+    run.context = context_now();
+    if (run.context == NULL) return NULL;
+    int plain = is_tensor(pair[0]) ? !is_tensor(pair[1]) : 2 * is_tensor(pair[1]);
+    if (plain != 0) {
+        number = scalar(run.context, pair[2 - plain], pair[plain - 1]);
+        if (number != NULL) pair[2 - plain] = number;
+    }
+    if (!PyErr_Occurred() && alike(pair[0], pair[1], n == 4 ? args[3] : NULL))
+        y = usual(&run);
+    Py_XDECREF(number);
+    Py_DECREF(run.context);
+    return y != NULL ? y : unusual(self, args, nargsf, names);
+}

@@ -1,0 +1,391 @@
+"""The twins in C: they do the usual case, and leave all else to Python, undone."""
+
+import gc
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad import _autodiff, _compiled, _context, _engine, _tape
+from plugrad._kernel import Kernel, same
+from plugrad._tensor import Tensor
+from plugrad.ops import _convert, binary, reduce, shape, trigonometry, unary
+
+SOURCES = Path(__file__).parents[2] / "core/src_c"
+PYTHON = {
+    "run": _engine.run,
+    "unary": _convert.unary,
+    "floating_unary": _convert.floating_unary,
+    "elementwise": _convert.elementwise,
+    "reduction": _convert.reduction,
+    "_through": _autodiff._through,
+}
+
+
+class Unusual(Exception):
+    """Raised where a twin hands on to Python."""
+
+
+@pytest.fixture(autouse=True)
+def way():  # in place of the folder's: these tests compare the two themselves
+    if _compiled._usual is None:
+        pytest.skip("plugrad was installed where nothing compiles its twins in C")
+    _compiled.enable(True)
+    with pg.use_backend("cpu"):
+        pg.zeros(1)  # the backend is open
+        yield
+
+
+def twin(name):
+    """Return a twin of which the Python function raises."""
+
+    def python(*_, **__):
+        raise Unusual(name)
+
+    python.__name__ = name
+    return _compiled._usual.Twin(python)
+
+
+def f32(*sizes, dtype="float32"):
+    count = np.prod(sizes, dtype=int)
+    return pg.asarray(np.arange(1, 1 + count).reshape(sizes), dtype=dtype)
+
+
+def taped(work, *xs):
+    """Return what ``work`` returns under a tape that watches ``xs``, and the tape."""
+    tape = _tape.Tape()
+    for x in xs:
+        tape.watch(x)
+    with _context.taping((tape,)):
+        return work(), tape
+
+
+# What is usual: (twin, arguments, attributes), each with and without a tape.
+USUAL = {
+    "run": ("run", lambda: (unary.EXP, f32(2, 3)), {}),
+    "run, attributes": ("run", lambda: (shape.RESHAPE, f32(2, 3)), {"shape": (3, 2)}),
+    "run, variadic": ("run", lambda: (shape.CONCAT, f32(2), f32(3)), {"axis": 0}),
+    "run, int": ("run", lambda: (unary.NEG, f32(2, dtype="int32")), {}),
+    "unary": ("unary", lambda: (unary.ABS, f32(2, dtype="int64")), {}),
+    "floating": ("floating_unary", lambda: (trigonometry.TANH, f32(2, 3)), {}),
+    "floating, kinds": (
+        "floating_unary",
+        lambda: (unary.ERF, f32(2, dtype="float64"), "f"),
+        {},
+    ),
+    "elementwise": ("elementwise", lambda: (binary.ADD, f32(2, 3), f32(2, 3)), {}),
+    "elementwise, broadcast": (
+        "elementwise",
+        lambda: (binary.MULTIPLY, f32(4, 1, 3), f32(2, 1)),
+        {},
+    ),
+    "elementwise, kinds": (
+        "elementwise",
+        lambda: (binary.ADD, f32(2, dtype="float64"), f32(2, dtype="float64"), "f"),
+        {},
+    ),
+    "elementwise, scalar": ("elementwise", lambda: (binary.SUB, f32(2), 2.0), {}),
+    "elementwise, int first": ("elementwise", lambda: (binary.SUB, 2, f32(2)), {}),
+    "reduction": ("reduction", lambda: (reduce.SUM, f32(2, 3), (1,), False), {}),
+}
+
+
+@pytest.mark.parametrize("under_tape", [False, True])
+@pytest.mark.parametrize("case", USUAL)
+def test_the_usual_case_is_done_as_python_does_it(case, under_tape):
+    name, make, attrs = USUAL[case]
+    arguments = make()
+    xs = [x for x in arguments if isinstance(x, Tensor)]
+    python = PYTHON[name].__wrapped__
+    call = lambda f: lambda: f(*arguments, **attrs)
+    if not under_tape:
+        expected = python(*arguments, **attrs)  # a scalar is known from here on
+        found = twin(name)(*arguments, **attrs)
+    else:
+        _compiled.enable(False)
+        expected, theirs = taped(call(python), *xs)
+        taped(call(python), *xs)  # plans are made
+        _compiled.enable(True)
+        found, ours = taped(call(twin(name)), *xs)
+        assert len(ours.nodes) == len(theirs.nodes)
+        for mine, other in zip(ours.nodes, theirs.nodes, strict=True):
+            assert type(mine) is _tape.Node
+            assert mine[:3] == other[:3]
+            assert [(t.shape, t.dtype) for t in mine.outputs] == [
+                (t.shape, t.dtype) for t in other.outputs
+            ]
+            assert _saved(mine) == _saved(other)
+            assert mine.outputs == [found._token]
+            assert found._token in ours.tracked
+    assert type(found) is Tensor
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+def _saved(node):
+    """Return what can be compared of the values that a node has saved."""
+
+    def looks(value):
+        if isinstance(value, Tensor):
+            who = value._token if value._token in node.inputs else "the output"
+            return who, value._home, value.numpy().tolist()
+        if isinstance(value, _tape.Token):
+            return value.shape, value.dtype
+        return value
+
+    return [looks(value) for value in node.saved]
+
+
+def _deleted():
+    x = f32(2)
+    del x.dtype
+    return x
+
+
+def _disposed():
+    x = f32(2)
+    x.dispose()
+    return x
+
+
+UNUSUAL = {
+    "no input": ("run", lambda: (unary.EXP,)),
+    "no kernel": ("run", lambda: ("Exp", f32(2))),
+    "a kernel that nobody has": ("run", lambda: (Kernel("t.Nobody", "x"), f32(2))),
+    "an empty kernel": ("run", lambda: (Kernel.__new__(Kernel), f32(2))),
+    "an array": ("run", lambda: (unary.EXP, np.ones(2, np.float32))),
+    "many inputs": ("run", lambda: (shape.CONCAT, *[f32(1)] * 17)),
+    "an empty tensor object": ("run", lambda: (unary.EXP, Tensor.__new__(Tensor))),
+    "a deleted slot": ("run", lambda: (unary.EXP, _deleted())),
+    "integers, where floats belong": (
+        "floating_unary",
+        lambda: (unary.EXP, f32(2, dtype="int32")),
+    ),
+    "a kind that is refused": (
+        "floating_unary",
+        lambda: (unary.ERF, pg.asarray([1j]), "f"),
+    ),
+    "kinds that are no text": ("floating_unary", lambda: (unary.ERF, f32(1), 1)),
+    "two dtypes": ("elementwise", lambda: (binary.ADD, f32(2), f32(2, dtype="int32"))),
+    "shapes that differ": ("elementwise", lambda: (binary.ADD, f32(2), f32(3))),
+    "a new scalar": ("elementwise", lambda: (binary.ADD, f32(2), 0.123456)),
+    "NaN": ("elementwise", lambda: (binary.ADD, f32(2), float("nan"))),
+    "-0.0": ("elementwise", lambda: (binary.ADD, f32(2), -0.0)),
+    "a bool": ("elementwise", lambda: (binary.ADD, f32(2), True)),
+    "strings": (
+        "elementwise",
+        lambda: (binary.ADD, pg.asarray(["a"]), pg.asarray(["b"])),
+    ),
+    "an empty list": ("elementwise", lambda: (binary.ADD, [], [])),
+    "too few": ("elementwise", lambda: (binary.ADD, f32(2))),
+    "an axis too few": ("reduction", lambda: (reduce.SUM, f32(2), (0,))),
+    "no node": ("_through", lambda: (None, set(), {}, [], None, False)),
+}
+
+
+@pytest.mark.parametrize("case", UNUSUAL)
+def test_whatever_is_unusual_is_left_to_python(case):
+    name, make = UNUSUAL[case]
+    arguments = make()
+    with pytest.raises(Unusual):
+        twin(name)(*arguments)
+    with pytest.raises(Unusual):
+        taped(lambda: twin(name)(*arguments), f32(1))
+
+
+def test_an_error_of_moving_an_input_comes_through():
+    with pytest.raises(ValueError, match="has been disposed"):
+        twin("run")(unary.EXP, _disposed())
+
+
+def test_whoever_watches_is_left_to_python():
+    x = f32(2)
+    with _context.observing(lambda *_: None), pytest.raises(Unusual):
+        twin("run")(unary.EXP, x)
+    two = _tape.Tape(), _tape.Tape()
+    with _context.taping(two), pytest.raises(Unusual):
+        twin("run")(unary.EXP, x)
+    with (
+        pg.override_gradient("Exp", x=lambda dy: dy),
+        pytest.raises(Unusual),
+    ):
+        taped(lambda: twin("run")(unary.EXP, x), x)
+
+
+def test_without_twins_everything_is_left_to_python():
+    _compiled.enable(False)
+    assert _compiled.how() == "Python"
+    with pytest.raises(Unusual):
+        twin("run")(unary.EXP, f32(2))
+
+
+def test_a_twin_is_known_by_the_name_of_its_function():
+    with pytest.raises(ValueError, match="there is none of 'nothing'"):
+        twin("nothing")
+    assert pg.plugin.run.__doc__ == _engine.run.__wrapped__.__doc__
+    with pytest.raises(AttributeError, match="__name__"):
+        _compiled._usual.Twin(object())
+    with pytest.raises(TypeError):
+        _compiled._usual.Twin()
+
+
+# --- kernels that misbehave -------------------------------------------------------
+
+
+class Odd:
+    """A native array that is none."""
+
+    def __init__(self, shape, dtype):
+        self.shape, self.dtype = shape, dtype
+
+
+class Kindless:
+    kind = 3
+
+
+NATIVES = {
+    "nothing": (None, "has no attribute 'dtype'"),
+    "no dtype": (Odd((2,), None), "'NoneType' object has no attribute 'kind'"),
+    "a kind that is no text": (
+        Odd((2,), Kindless()),
+        "requires string",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NATIVES)
+@pytest.mark.parametrize("on", [True, False])
+def test_a_kernel_that_returns_nonsense_is_an_error_on_the_tape(case, on):
+    native, message = NATIVES[case]
+    contract = Kernel("t.Odd", "x", out=same)
+    pg.register_kernel(contract, "cpu", lambda x: x)
+    pg.register_gradient("t.Odd", x=lambda dy: dy)
+    x = f32(2)
+    try:
+        taped(lambda: _engine.run(contract, x), x)  # there is a plan
+        pg.unregister_kernel("t.Odd", "cpu")
+        pg.register_kernel(contract, "cpu", lambda x: native)
+        _compiled.enable(on)
+        with pytest.raises((AttributeError, TypeError), match=message):
+            taped(lambda: _engine.run(contract, x), x)
+    finally:
+        pg.unregister_gradient("t.Odd")
+        pg.unregister_kernel("t.Odd", "cpu")
+
+
+@pytest.mark.parametrize(
+    "odd", [Odd([2], np.dtype("float32")), Odd((2.0,), np.dtype("float32"))]
+)
+def test_shapes_that_are_no_tuples_of_int_are_left_to_python(odd):
+    x = f32(2)
+    y = Tensor(odd, x._home)
+    y.dtype = x.dtype
+    with pytest.raises(Unusual):
+        twin("elementwise")(binary.ADD, x, y)
+
+
+def test_an_error_in_a_kernel_comes_through_and_leaves_no_node():
+    contract = Kernel("t.Fails", "x", out=same)
+    fails = [False]
+
+    def kernel(x):
+        if fails[0]:
+            raise ZeroDivisionError("on purpose")
+        return x
+
+    pg.register_kernel(contract, "cpu", kernel)
+    pg.register_gradient("t.Fails", x=lambda dy: dy)
+    x, tape = f32(2), _tape.Tape()
+    tape.watch(x)
+    try:
+        taped(lambda: _engine.run(contract, x), x)
+        fails[0] = True
+        with _context.taping((tape,)):
+            for _ in range(3):
+                with pytest.raises(ZeroDivisionError, match="on purpose"):
+                    twin("run")(contract, x)
+    finally:
+        pg.unregister_gradient("t.Fails")
+        pg.unregister_kernel("t.Fails", "cpu")
+    assert tape.nodes == []
+
+
+def test_an_error_in_a_gradient_comes_through():
+    def fails(dy):
+        raise ZeroDivisionError("on purpose")
+
+    with (
+        pg.override_gradient("Exp", x=fails),
+        pytest.raises(ZeroDivisionError, match="on purpose"),
+    ):
+        pg.grad(lambda x: pg.sum(pg.exp(x)))(f32(2))
+
+
+# --- memory -----------------------------------------------------------------------
+
+
+def _gradients():
+    """Do all that twins do."""
+    x = f32(2, 3)
+    f = lambda x: pg.sum(pg.tanh(x * x + x + 1.0) * pg.concat([x, x])[:2])
+    double = pg.custom_grad(lambda x: (x * 2, lambda dy: dy * 2))
+    return lambda: (pg.grad(f)(x), pg.grad(lambda x: pg.sum(double(x)))(x), x + x)
+
+
+def test_no_reference_is_kept_or_lost():
+    work = _gradients()
+    for _ in range(50):
+        work()
+    shared = [unary.EXP, binary.ADD, np.dtype("float32"), Tensor, _tape.Token]
+    shared += [_tape.Node, _engine.active(), _context.state, _context.State.context]
+    gc.collect()
+    counts, objects = [sys.getrefcount(x) for x in shared], len(gc.get_objects())
+    for _ in range(2000):
+        work()
+    gc.collect()
+    after = [sys.getrefcount(x) for x in shared]
+    assert max(abs(a - b) for a, b in zip(counts, after, strict=True)) < 50
+    assert abs(len(gc.get_objects()) - objects) < 50
+
+
+def test_out_of_memory_anywhere_is_an_error_and_nothing_worse():
+    testcapi = pytest.importorskip("_testcapi", reason="this Python is without it")
+    x, work = f32(2, 2), _gradients()
+    expected = work()
+    calls = {
+        "add": lambda: binary.add(x, x),
+        "taped": lambda: taped(lambda: binary.add(x, 1.0), x),
+        "gradients": work,
+    }
+    for call in calls.values():
+        call()
+        failed = 0
+        for n in range(200):
+            testcapi.set_nomemory(n)
+            try:
+                call()
+            except MemoryError:
+                failed += 1
+            finally:
+                testcapi.remove_mem_hooks()
+        assert failed
+    for a, b in zip(work(), expected, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+# --- the sources ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", sorted(SOURCES.glob("*.c")), ids=lambda p: p.name)
+def test_the_compiler_has_nothing_to_say(file):
+    if shutil.which("cc") is None:
+        pytest.skip("there is no cc")
+    include = sysconfig.get_path("include")
+    flags = "-std=c11 -fsyntax-only -Wall -Wextra -Wshadow -Wconversion -Werror"
+    command = ["cc", *flags.split(), "-isystem", include, str(file)]
+    told = subprocess.run(command, capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
