@@ -41,6 +41,7 @@ test: check
 	$(PYTEST) $(ARGS)
 
 test-all: check test-examples
+	PLUGRAD_COMPILED=0 $(PYTEST) tests/conformance --plugrad-backend cpu
 	$(PYTEST) --all $(ARGS)
 
 # Numba is large, and lags behind NumPy: it is downloaded for this target alone.
