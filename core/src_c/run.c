@@ -210,8 +210,8 @@ PyObject *run_twin(CALL) {
 
 /* unary(kernel, x) */
 PyObject *unary_twin(CALL) {
-    if (names != NULL || PyVectorcall_NARGS(nargsf) != 2)
-        return unusual(self, args, nargsf, names);
+    if (names != NULL || PyVectorcall_NARGS(nargsf) != 2 || !is_tensor(args[1]))
+        return unusual(self, args, nargsf, names); /* None is for optional inputs */
     Run run = {.kernel = args[0], .inputs = args + 1, .count = 1};
     return attempt(&run, self, args, nargsf, names);
 }
@@ -239,7 +239,7 @@ PyObject *floating_unary_twin(CALL) {
 
 /* reduction(kernel, x, axis, keepdims) */
 PyObject *reduction_twin(CALL) {
-    if (names != NULL || PyVectorcall_NARGS(nargsf) != 4)
+    if (names != NULL || PyVectorcall_NARGS(nargsf) != 4 || !PyBool_Check(args[3]))
         return unusual(self, args, nargsf, names);
     if (attrs_of_reductions == NULL)
         attrs_of_reductions = Py_BuildValue("(ss)", "axis", "keepdims");

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.plugin import Backend, Kernel, run, same
+from plugrad.plugin import Backend, Kernel, decomposition, gradients, run, same
 from plugrad_conformance.toy import toy
 
 BAD_GRAD = [
@@ -150,6 +150,62 @@ REGISTRATIONS = [
         TypeError,
         "lacks nothing, and has no axis",
     ),
+    (lambda: pg.set_backend(["cpu"]), pg.BackendUnavailable, r"unknown .* \['cpu'\]"),
+    (lambda: pg.use_backend(np.ones(2)), pg.BackendUnavailable, r"array\(\[1., 1.\]\)"),
+    (lambda: pg.remove_backend({}), pg.BackendUnavailable, r"unknown backend \{\}"),
+    (lambda: pg.get_kernel("Exp", []), pg.BackendUnavailable, r"unknown backend \[\]"),
+    (lambda: pg.ones(()).to([]), pg.BackendUnavailable, r"unknown backend \[\]"),
+    (lambda: pg.remove_plugin(np.ones(2)), ValueError, "unknown plugin array"),
+    (lambda: pg.use_gradients(["guided"]), ValueError, "unknown pack"),
+    (
+        lambda: pg.register_gradient("Exp", backend=[], x=lambda dy: dy),
+        pg.BackendUnavailable,
+        r"unknown backend \[\]",
+    ),
+    (
+        lambda: pg.register_kernel("Exp", "cpu", np.exp, setup=3),
+        TypeError,
+        "setup must be a function or None, got 3",
+    ),
+    (
+        lambda: pg.register_kernel("Exp", "cpu", np.exp, dispose="x"),
+        TypeError,
+        "dispose must be a function or None, got 'x'",
+    ),
+    (lambda: Kernel("test.A", ["x", "y"]), TypeError, r"a str, .* got \['x', 'y'\]"),
+    (lambda: Kernel("test.A", "x", attrs=None), TypeError, "a str, .* got None"),
+    (lambda: Kernel("test.A", "x", out=3), TypeError, "out and normalize are func"),
+    (lambda: gradients("Exp", x=None), TypeError, "a Kernel, got 'Exp'; by name"),
+    (lambda: decomposition("Exp"), TypeError, "expected a Kernel, got 'Exp'"),
+    (
+        lambda: decomposition(Kernel("test.A", "x"))(3),
+        TypeError,
+        "a function whose parameters have names, got 3",
+    ),
+    (lambda: pg.jacobian(3), TypeError, "jacobian: expected a function of ten"),
+    (lambda: pg.jacobian(pg.exp, mode=[]), ValueError, r"jacobian: mode \[\]: use"),
+    (lambda: pg.tidy(3), TypeError, "tidy: expected a function, got 3"),
+    (lambda: pg.time(None), TypeError, "time: expected a function, got None"),
+    (lambda: pg.time(dict, repeat=1.5), TypeError, "repeat must be an integer, got"),
+    (lambda: pg.check_gradients(3, 1.0), TypeError, "expected a function, got 3"),
+    (lambda: pg.check_gradients(pg.exp, "a"), TypeError, "xs must be numbers, got 'a'"),
+    (
+        lambda: pg.check_gradients(pg.exp, 1.0, eps="a"),
+        TypeError,
+        "check_gradients: eps must be a number, got 'a'",
+    ),
+    (lambda: pg.load(1), TypeError, "load: a path is a str or an os.PathLike, got 1"),
+    (lambda: pg.save(None, {}), TypeError, "save: a path is a str .* got None"),
+    (
+        lambda: pg.profile().to_chrome_trace(1),
+        TypeError,
+        "to_chrome_trace: a path is a str or an os.PathLike, got 1",
+    ),
+    (
+        lambda: pg.from_dlpack(np.ones(2), copy="yes"),
+        TypeError,
+        "from_dlpack: copy must be True or False, got 'yes'",
+    ),
     (
         lambda: pg.register_backend(Backend("Bad Name", open=dict)),
         ValueError,
@@ -192,6 +248,14 @@ def test_a_failed_registration_leaves_nothing_behind(backend):
         pg.register_kernel(contract, backend, np.exp, setup=lambda arrays: 1 / 0)
     with pytest.raises(pg.KernelNotFound, match=r"does not implement test\.Nothing"):
         run(contract, pg.ones(()))
+
+
+def test_nothing_is_set_up_for_a_kernel_that_does_not_fit(backend):
+    calls = []
+    for name, function in (("Expp", np.exp), ("Exp", lambda: 0)):
+        with pytest.raises(ValueError, match="register_kernel: "):
+            pg.register_kernel(name, backend, function, setup=calls.append)
+    assert not calls
 
 
 def test_scopes_left_in_the_wrong_order_or_by_another_thread(backend):

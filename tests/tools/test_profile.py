@@ -445,5 +445,5 @@ def test_time(backend):
     assert t.kernel_seconds > 0
     assert t.peak >= 400
     assert re.match(r"\d+\.\d{3} ms \(mean ", str(t))
-    with pytest.raises(ValueError, match="time: repeat must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="time: repeat 0 must be 1 or more"):
         pg.time(f, repeat=0)

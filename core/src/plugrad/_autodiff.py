@@ -93,6 +93,9 @@ def variable_grads(
         that it has read, the gradient is that in the value from before.
 
     """
+    _check_callable("variable_grads", f)
+    if not isinstance(variables, Iterable | None):
+        raise TypeError(f"variable_grads: variables must be a list, got {variables!r}")
     chosen: list[Any] = [] if variables is None else list(variables)
     for v in chosen:
         if not isinstance(v, Variable) or not differentiable(v.dtype):
@@ -134,6 +137,7 @@ def jvp(f: Callable[..., Any], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[An
         TypeError: A gradient on the way is not linear in ``dy`` (guided ReLU).
 
     """
+    _check_callable("jvp", f)
     for name, given in (("xs", xs), ("vs", vs)):
         if not isinstance(given, list | tuple):
             raise TypeError(

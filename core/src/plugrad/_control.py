@@ -59,6 +59,7 @@ def register_backend(backend: Backend) -> None:
 def remove_backend(name: str) -> None:
     """Close a backend and forget it; tensors that live there are lost with it."""
     _discovery.load()
+    registry.known(name, "remove_backend")
     default = _context.State.context.backend
     if default is not None and default.name == name:
         _context.make_default(None)
@@ -104,11 +105,17 @@ def register_kernel(
 
     """
     _discovery.load()
-    if setup is not None:
-        setup(registry.open(backend, "register_kernel").runtime.arrays)
+    for name, given in (("setup", setup), ("dispose", dispose)):
+        if given is not None and not callable(given):
+            raise TypeError(
+                f"register_kernel: {name} must be a function or None, got {given!r}"
+            )
     if isinstance(kernel, Kernel):
         registry.declare([kernel], registry.user, "register_kernel")
         kernel = kernel.name
+    if setup is not None:
+        registry.check({kernel: function}, "register_kernel")  # nothing half done
+        setup(registry.open(backend, "register_kernel").runtime.arrays)
     registry.add_kernel(kernel, backend, function, dispose)
 
 

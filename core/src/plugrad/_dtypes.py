@@ -133,9 +133,9 @@ def canonical(dtype: Any) -> DType:
         return _SPELLINGS[dtype]
     except (KeyError, TypeError):
         pass
-    try:
-        name = np.dtype(dtype).name  # other spellings, and the other byte order
-    except TypeError:
+    try:  # other spellings, and the other byte order; None would be float64
+        name = repr(dtype) if dtype is None else np.dtype(dtype).name
+    except (TypeError, ValueError):
         name = repr(dtype)
     if name not in DTYPES:
         raise TypeError(f"dtype {name} is not supported; there are {NAMES}")

@@ -126,14 +126,7 @@ def run_kernel(name: str, inputs: list[Tensor | None], attrs: dict[str, Any]) ->
     """
     _discovery.load()
     kernel = registry.contract(name, "run_kernel")
-    bound = kernel.bind(inputs)
-    for input_, value in bound.items():
-        for x in value if input_ == kernel.variadic else (value,):
-            if not (isinstance(x, Tensor) or (x is None and input_ in kernel.optional)):
-                raise TypeError(
-                    f"run_kernel: {kernel.name} takes tensors, and {input_!r} is "
-                    f"{type(x).__name__}; use asarray"
-                )
+    _check_given(kernel, inputs, attrs)
     attrs = kernel.normal(specs(inputs), attrs)
     numbers = [x for x in inputs if x is not None and x.dtype.kind != "b"]
     dtypes = {x.dtype for x in numbers} if kernel.broadcasts else set()
@@ -145,6 +138,21 @@ def run_kernel(name: str, inputs: list[Tensor | None], attrs: dict[str, Any]) ->
         )
     outputs = _run(kernel, tuple(inputs), attrs)
     return outputs[0] if kernel.single else outputs
+
+
+def _check_given(kernel: Kernel, inputs: object, attrs: object) -> None:
+    if not isinstance(inputs, list | tuple) or not isinstance(attrs, dict):
+        raise TypeError(
+            f"run_kernel: {kernel.name} takes a list of inputs and a dict of "
+            f"attributes, got {inputs!r} and {attrs!r}"
+        )
+    for name, value in kernel.bind(inputs).items():
+        for x in value if name == kernel.variadic else (value,):
+            if not (isinstance(x, Tensor) or (x is None and name in kernel.optional)):
+                raise TypeError(
+                    f"run_kernel: {kernel.name} takes tensors, and {name!r} is "
+                    f"{type(x).__name__}; use asarray"
+                )
 
 
 def _run(

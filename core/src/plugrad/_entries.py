@@ -222,8 +222,10 @@ class Claims(Generic[N]):
                         "PLUGRAD_BLOCK to all but one of them"
                     )
 
-    def find(self, name: str, who: str, plugins: Iterable[Plugin] = ()) -> Entry[N]:
+    def find(self, name: Any, who: str, plugins: Iterable[Plugin] = ()) -> Entry[N]:
         """Return whose a name is; ``who`` asks, for messages."""
+        if not isinstance(name, str):
+            raise self.unknown(name, who)
         claims = self.entries.get(name, [])
         for entry in claims:
             if entry.usable:

@@ -133,6 +133,7 @@ class Kernel:
         checks: str = "",
         op: str = "",
     ) -> None:
+        _check_kinds(name, (name, inputs, attrs, outputs), (out, normalize))
         words = inputs.split()
         self.name = name
         self.op = op or name
@@ -241,6 +242,20 @@ class Kernel:
         return f"{self.name}({', '.join(inputs)}{attrs}) -> {star}" + ", ".join(
             self.outputs
         )
+
+
+def _check_kinds(name: str, texts: Iterable[object], rules: Iterable[object]) -> None:
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(
+                f"kernel {name!r}: name, inputs, attrs and outputs are each a str, "
+                f"names with spaces between, got {text!r}"
+            )
+    for rule in rules:
+        if rule is not None and not callable(rule):
+            raise TypeError(
+                f"kernel {name}: out and normalize are functions, got {rule!r}"
+            )
 
 
 # --- meaning and gradient --------------------------------------------------------
@@ -355,6 +370,7 @@ def gradients(
 
         gradients(SQRT, x=lambda dy, y: dy / (y * 2))
     """
+    _check_kernel("gradients", kernel)
     first = next((f for f in functions.values() if f is not None), None)
     owner = getattr(first, "__module__", "?").partition(".")[0]
     kernel.gradient = {
@@ -365,6 +381,7 @@ def gradients(
 
 def decomposition(kernel: Kernel) -> Callable[[F], F]:
     """Say what ``kernel`` means in other ops: inputs positional, attributes by name."""
+    _check_kernel("decomposition", kernel)
 
     def attach(function: F) -> F:
         names = _parameters(function)
@@ -374,6 +391,14 @@ def decomposition(kernel: Kernel) -> Callable[[F], F]:
         return function
 
     return attach
+
+
+def _check_kernel(who: str, kernel: object) -> None:
+    if not isinstance(kernel, Kernel):
+        raise TypeError(
+            f"{who}: expected a Kernel, got {kernel!r}; by name, register_gradient and "
+            "override_gradient replace gradients"
+        )
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -387,4 +412,9 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
             at = code.co_argcount
             names = (*names[:at], names[-1], *names[at:-1])
         return names
-    return tuple(inspect.signature(function).parameters)
+    try:
+        return tuple(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"expected a function whose parameters have names, got {function!r}"
+        ) from None

@@ -53,6 +53,7 @@ class Methods:
     __neg__: ClassVar[Callable[[Tensor], Tensor]]
     __abs__: ClassVar[Callable[[Tensor], Tensor]]
     __getitem__: ClassVar[Callable[[Tensor, Any], Tensor]]
+    __setitem__: ClassVar[Callable[[Tensor, Any, Any], None]]
     __iter__: ClassVar[Callable[[Tensor], Iterator[Tensor]]]
     __contains__: ClassVar[Callable[[Tensor, object], bool]]
     to: ClassVar[Callable[[Tensor, str], Tensor]]

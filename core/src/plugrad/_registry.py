@@ -140,17 +140,16 @@ class Registry:
             self._backends.settle(self.plugins)
             self._packs.settle(self.plugins)
 
-    def knows(self, name: str) -> bool:
+    def knows(self, name: Any) -> bool:
         """Return whether a backend, a pack or a plugin has this name."""
-        named = (self._backends.entries, self._packs.entries)
-        return any(name in table for table in named) or any(
-            name in (plugin.name, plugin.distribution) for plugin in self.plugins
-        )
+        known = [*self._backends.entries, *self._packs.entries]
+        known += [n for p in self.plugins for n in (p.name, p.distribution)]
+        return isinstance(name, str) and name in known
 
-    def plugin(self, name: str, who: str) -> Plugin:
+    def plugin(self, name: Any, who: str) -> Plugin:
         """Return a plugin by its name or distribution, or raise with a suggestion."""
         for plugin in self.plugins:
-            if name in (plugin.name, plugin.distribution):
+            if isinstance(name, str) and name in (plugin.name, plugin.distribution):
                 return plugin
         names = [plugin.name or plugin.distribution for plugin in self.plugins]
         raise ValueError(
@@ -184,13 +183,13 @@ class Registry:
 
     # --- opening -----------------------------------------------------------------
 
-    def open(self, name: str, who: str = "backend") -> OpenBackend:
+    def open(self, name: Any, who: str = "backend") -> OpenBackend:
         """Return a backend, opened at its first use; ``who`` asks, for messages."""
-        found = self.opened.get(name)
+        found = self.opened.get(name) if isinstance(name, str) else None
         if found is not None:
             return found
         with self.lock:
-            if name in self.opened:
+            if isinstance(name, str) and name in self.opened:
                 return self.opened[name]
             entry = self._backends.find(name, who, self.plugins)
             if entry in self._opening:
@@ -246,7 +245,7 @@ class Registry:
             self.contract(name, f"host kernels of {owner}")
         if runtime.host is not None:
             self.known(runtime.host, f"host of {backend.name!r}, from {owner}")
-        self._check(runtime.kernels, f"kernels of {owner}")
+        self.check(runtime.kernels, f"kernels of {owner}")
         own = {
             (name, backend.name): rules(
                 self.contract(name, f"gradients of {owner}"), functions, str(owner)
@@ -283,7 +282,7 @@ class Registry:
             if entry.usable:
                 try:
                     table = entry.owner.call(entry.value.open)
-                    self._check(table, f"kernels of {entry.owner}")
+                    self.check(table, f"kernels of {entry.owner}")
                     tables.append((table, entry))
                 except KeyboardInterrupt:
                     raise
@@ -305,7 +304,8 @@ class Registry:
                 merged |= {name: (function, entry) for name, function in table.items()}
         return merged
 
-    def _check(self, table: Mapping[str, Function], who: str) -> None:
+    def check(self, table: Mapping[str, Function], who: str) -> None:
+        """Raise unless every function fits the contract that it is to implement."""
         for name, function in table.items():
             _fits(self.contract(name, who), function, who)
 
@@ -343,9 +343,9 @@ class Registry:
         if layers[0].dispose is not None:
             layers[0].dispose()
 
-    def known(self, backend: str, who: str) -> None:
+    def known(self, backend: Any, who: str) -> None:
         """Raise unless there is a backend of this name, open or not."""
-        if backend not in self._backends.entries:
+        if not isinstance(backend, str) or backend not in self._backends.entries:
             raise self._backends.unknown(backend, who)
 
     def _refresh(self, name: str, backend: str) -> None:

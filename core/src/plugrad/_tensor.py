@@ -231,6 +231,9 @@ class Tensor(Methods):
             raise TypeError("len() of a tensor without axes")
         return self.shape[0]
 
+    def __format__(self, form: str) -> str:
+        return format(self.item() if form else repr(self), form)
+
     def __repr__(self) -> str:
         if self._home is NOWHERE:
             return f"<disposed Tensor shape={self.shape} dtype={named(self.dtype)}>"

@@ -12,12 +12,13 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
+
+from ._arguments import choice, entries, integer, integers, sizes
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]
@@ -166,9 +167,9 @@ def windows(
         tuple(shape),
         _each(op, "the window", window, n),
         _each(op, "strides", strides, n),
-        pad if pad in ("same", "valid") else _ends(op, pad, n),
+        _ends(op, pad, n),
         _each(op, "dilations", dilations, n),
-        dim_rounding_mode,
+        _rounding(op, dim_rounding_mode, pad),
         shape[-1] if channels is None else channels,
         groups,
         None if places is None else tuple(places),
@@ -184,7 +185,8 @@ def convolution(
     """
     rank(op, "the input", shape, spatial)
     rank(op, "filter", filter, spatial)
-    if groups < 1 or shape[-1] != filter[-2] * groups or filter[-1] % groups:
+    groups = integer(op, "groups", groups, 1)
+    if shape[-1] != filter[-2] * groups or filter[-1] % groups:
         cut = f" cut into {groups} groups" if groups != 1 else ""
         raise ValueError(
             f"{op}: input has {shape[-1]} channels but filter expects {filter[-2]} and "
@@ -226,12 +228,11 @@ def _windows(
     strides: Shape,
     pad: Literal["same", "valid"] | tuple[Pair, ...],
     dilations: Shape,
-    rounding: Rounding | None,
+    rounding: str | None,
     channels: int,
     groups: int,
     places: Shape | None,
 ) -> Windows:
-    _check_rounding(op, rounding, pad)
     counts, padding = [], []
     for i, size in enumerate(shape[1:-1]):
         extent, stride = (window[i] - 1) * dilations[i] + 1, strides[i]
@@ -257,18 +258,19 @@ def _windows(
             f"{op}: the output has {places} windows, but {tuple(counts)} lie over "
             f"{shape}; see to strides, pad and dim_rounding_mode"
         )
-    y = (shape[0], *counts, channels)
+    y = sizes(op, (shape[0], *counts, channels), "the output")
     return Windows(shape, y, window, strides, dilations, tuple(padding), groups)
 
 
-def _check_rounding(op: str, rounding: object, pad: object) -> None:
-    if rounding not in (None, "floor", "ceil", "round"):
-        raise ValueError(f"{op}: dim_rounding_mode {rounding!r}: floor, ceil or round")
-    if rounding is not None and isinstance(pad, str):
+def _rounding(op: str, given: object, pad: object) -> str | None:
+    if given is None:
+        return None
+    if isinstance(pad, str):
         raise ValueError(
-            f"{op}: dim_rounding_mode {rounding!r} goes with a number or pairs as pad, "
+            f"{op}: dim_rounding_mode {given!r} goes with a number or pairs as pad, "
             f"not with {pad!r}"
         )
+    return choice(op, "dim_rounding_mode", given, "floor", "ceil", "round")
 
 
 def _steps(room: int, stride: int, rounding: str | None, count: int | None) -> int:
@@ -282,21 +284,27 @@ def _steps(room: int, stride: int, rounding: str | None, count: int | None) -> i
 
 def _each(op: str, what: str, value: Sizes, n: int) -> Shape:
     """Return a positive integer for each of ``n`` axes."""
-    sizes = integers(op, what, value) * (1 if isinstance(value, Iterable) else n)
-    if len(sizes) != n or min(sizes) < 1:
+    sizes = integers(op, what, value)
+    if entries(value) is None:
+        sizes *= n
+    if len(sizes) != n or min(sizes) < 1 or max(sizes) >= 2**31:  # kernels' integers
         raise ValueError(
             f"{op}: {what} must be a positive integer, or {n} of them, got {value!r}"
         )
     return sizes
 
 
-def _ends(op: str, pad: object, n: int) -> tuple[Pair, ...]:
-    """Return how much to pad at both ends of ``n`` axes."""
-    if isinstance(pad, str):
+def _ends(op: str, pad: Any, n: int) -> Any:
+    """Return "same", "valid", or how much to pad at both ends of ``n`` axes."""
+    if isinstance(pad, str) and pad in ("same", "valid"):
+        return pad
+    if entries(pad) is not None:
+        return pairs(op, "pad", pad, n)
+    if not hasattr(pad, "__index__"):
         raise ValueError(
             f"{op}: pad {pad!r}: use 'same', 'valid', an integer, or {n} pairs of them"
         )
-    return pairs(op, "pad", pad if isinstance(pad, Iterable) else [(pad, pad)] * n, n)
+    return pairs(op, "pad", [(pad, pad)] * n, n)
 
 
 # --- images ----------------------------------------------------------------------
@@ -429,19 +437,9 @@ def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def integers(op: str, name: str, given: Any) -> tuple[int, ...]:
-    """Return one or several integers as a tuple of int; ``name`` is for the message."""
-    listed = type(given) in (tuple, list) or isinstance(given, Iterable)
-    try:
-        return tuple(map(operator.index, given if listed else (given,)))
-    except TypeError:
-        raise TypeError(f"{op}: {name} must be integers, got {given!r}") from None
-
-
 def pairs(op: str, name: str, given: object, count: int) -> tuple[Pair, ...]:
     """Return ``count`` pairs (before, after) of sizes, one an axis."""
-    rows = list(given) if isinstance(given, Iterable) else []
-    found = [integers(op, name, row) for row in rows]
+    found = [integers(op, name, row) for row in entries(given) or ()]
     if len(found) != count or any(len(row) != 2 or min(row) < 0 for row in found):
         raise ValueError(
             f"{op}: {name} must be {count} pairs (before, after), none negative, got "

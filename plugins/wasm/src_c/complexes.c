@@ -23,7 +23,7 @@ INLINE c128 over(c128 p, c128 q) {
 
 static c128 log_of(c128 z) {
     f64 a = fabs(creal(z)), b = fabs(cimag(z)), x = MAX(a, b), y = MIN(a, b);
-    if (x > 0.5 && x < 1.5 && y < 1.5) /* |z|^2 - 1 without cancelling */
+    if (x > 0.5 && a < 1.5 && b < 1.5) /* |z|^2 - 1 without cancelling; no NaN */
         return CMPLX(0.5 * log1p((x - 1) * (x + 1) + y * y), carg(z));
     return CMPLX(log(hypot(a, b)), carg(z));
 }
@@ -45,7 +45,7 @@ static c128 expm1_of(c128 z) {
 static c128 pow_of(c128 p, c128 q) {
     f64 n = creal(q);
     if (q == 0) return 1;
-    if (p == 0) return n > 0 && cimag(q) == 0 ? 0 : CMPLX(NAN, NAN);
+    if (p == 0) return n > 0 ? 0 : CMPLX(NAN, NAN);
     if (cimag(q) == 0 && n == floor(n) && fabs(n) <= 100) {
         c128 y = 1, base = p;
         for (u32 k = (u32)fabs(n); k; k >>= 1, base = times(base, base))

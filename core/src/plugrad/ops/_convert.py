@@ -1,6 +1,6 @@
 """Turning arguments into tensors and promoting dtypes, in one place.
 
-Map: ``asarray``; ``unary``, ``floating_unary``, ``elementwise`` and ``reduction``, which
+Map: ``asarray``; ``unary``, ``floating_unary``, ``elementwise``, ``reduction``, which
 convert and run in one go and have twins in C; ``floating``, ``real``, ``together`` for
 all other ops; weak scalars.
 """
@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from plugrad import geometry
+from plugrad._arguments import flag
 from plugrad._compiled import compiled
 from plugrad._context import state, tell
 from plugrad._dtypes import (
@@ -89,7 +90,7 @@ def made(x: Tensor) -> Tensor:
 def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
     """Return an array of a Python number or of nested lists of them."""
     if isinstance(value, list | tuple):
-        _no_tensors_in(value)
+        _no_tensors_in(value, 1)
     try:
         given = np.asarray(value)
     except UnicodeDecodeError:  # there are bytes beside str
@@ -109,6 +110,8 @@ def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
         wanted = STRING if text else dtype_of(given.dtype.type().item())
     if text or wanted is STRING:
         return _text(given, wanted)
+    if given.dtype.kind == "c" and wanted.kind != "c":
+        raise TypeError(f"asarray: {named(wanted)} cannot hold complex numbers")
     finite = (
         given[np.isfinite(given)] if given.dtype.kind in "iuf" else given.ravel()[:0]
     )
@@ -122,12 +125,15 @@ def _text(given: np.ndarray[Any, Any], wanted: DType) -> np.ndarray[Any, DType]:
     """Return an array of bytes for one of str or bytes, in any dtype of NumPy."""
     values = given.astype(object).ravel().tolist()
     parts = [v.encode() if isinstance(v, str) else v for v in values]
-    for part in parts:
-        if not isinstance(part, bytes):
-            raise TypeError(
-                f"asarray: cannot make a tensor of {type(part).__name__}; elements are "
-                "all str or bytes, or all numbers that a dtype holds"
-            )
+    odd = [part for part in parts if not isinstance(part, bytes)]
+    odd.sort(key=lambda part: isinstance(part, int | float | complex))
+    if odd and isinstance(odd[0], int) and odd[0].bit_length() > 63:
+        raise OverflowError(f"asarray: {odd[0]} does not fit into 64 bits")
+    if odd:
+        raise TypeError(
+            f"asarray: cannot make a tensor of {type(odd[0]).__name__}; elements are "
+            "all str or bytes, or all numbers that a dtype holds"
+        )
     if wanted is not STRING:
         raise TypeError(f"asarray: strings do not become {wanted}; parse them before")
     array = np.empty(len(parts), STRING)
@@ -135,10 +141,12 @@ def _text(given: np.ndarray[Any, Any], wanted: DType) -> np.ndarray[Any, DType]:
     return array.reshape(given.shape)
 
 
-def _no_tensors_in(values: Any) -> None:
+def _no_tensors_in(values: Any, depth: int) -> None:
+    if depth > 64:  # as many axes has NumPy, and so deep may a list hold itself
+        raise ValueError("asarray: lists are nested more than 64 deep")
     for value in values:
         if isinstance(value, list | tuple):
-            _no_tensors_in(value)
+            _no_tensors_in(value, depth + 1)
         elif isinstance(value, Tensor | variable.Variable):
             raise TypeError(
                 "asarray: a list that holds tensors would lose their gradients; use "
@@ -202,6 +210,7 @@ def reduction(
     kernel: Kernel, x: Tensor, axis: tuple[int, ...], keepdims: bool
 ) -> Tensor:
     """Run a reduction; ``axis`` is sorted and not negative."""
+    keepdims = flag(kernel.op, "keepdims", keepdims)
     return run(kernel, x, axis=axis, keepdims=keepdims)
 
 

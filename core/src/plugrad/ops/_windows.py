@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from plugrad._arguments import choice
 from plugrad._dtypes import BOOL, INT32
 from plugrad._engine import run
 from plugrad._tensor import Tensor, TensorLike
@@ -38,8 +39,7 @@ def channels_last(
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Return ``x`` with a batch and channels last, and what takes results back."""
     last, first = FORMATS[spatial]
-    if data_format not in (last, first):
-        raise ValueError(f"{op}: data_format {data_format!r}: use {last} or {first}")
+    choice(op, "data_format", data_format, last, first)
     if len(x.shape) not in (spatial + 1, spatial + 2):
         raise ValueError(
             f"{op}: x must have rank {spatial + 2}, or {spatial + 1} without a batch, "

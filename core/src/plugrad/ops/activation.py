@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from plugrad import _arguments
 from plugrad._dtypes import weak
 from plugrad._engine import run
 from plugrad._kernel import Kernel, broadcasted, decomposition, gradients, same
@@ -32,7 +33,8 @@ def _(x: Tensor) -> Tensor:
     return binary.maximum(x, 0)
 
 
-gradients(RELU, x=lambda dy, y: dy * run(unary.SIGN, y))
+# Where y is not positive it is 0, or NaN, which stays; dy may be infinite there.
+gradients(RELU, x=lambda dy, y: compare.where(y > 0, dy, y))
 
 
 RELU6 = Kernel("Relu6", "x", out=same, op="relu6")
@@ -60,7 +62,7 @@ LEAKY_RELU = Kernel("LeakyRelu", "x", attrs="alpha", out=same, op="leaky_relu")
 def leaky_relu(x: TensorLike, /, *, alpha: float = 0.2) -> Tensor:
     """Return ``x`` where it is positive, elsewhere ``alpha · x``."""
     x = _convert.floating("leaky_relu", x, "f")
-    return run(LEAKY_RELU, x, alpha=creation._real("leaky_relu", "alpha", alpha))
+    return run(LEAKY_RELU, x, alpha=_arguments.real("leaky_relu", "alpha", alpha))
 
 
 @decomposition(LEAKY_RELU)
@@ -102,7 +104,7 @@ def step(x: TensorLike, /, *, alpha: float = 0.0) -> Tensor:
     Integers give float32. The derivative is 0.
     """
     x = _convert.floating("step", x, "f")
-    return run(STEP, x, alpha=creation._real("step", "alpha", alpha))
+    return run(STEP, x, alpha=_arguments.real("step", "alpha", alpha))
 
 
 @decomposition(STEP)
@@ -150,7 +152,7 @@ def _bound(name: str, value: TensorLike | None) -> Tensor | float | None:
     if value is None:
         return None
     if isinstance(value, _convert.SCALARS):
-        return creation._real("clip", name, value)
+        return _arguments.real("clip", name, value)
     return _convert.real("clip", value)
 
 
@@ -287,6 +289,7 @@ def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
     off by 5e-4 at most (Hendrycks and Gimpel, 2016).
     """
     x = _convert.floating("gelu", x, "f")
+    approximate = _arguments.flag("gelu", "approximate", approximate)
     if approximate:  # tanh of 10 is 1 already, and its gradient 0: no cube overflows
         near = run(CLIP_BY_VALUE, x, min=-10, max=10)
         cubic = near * (near * near * 0.044715 + 1) * math.sqrt(2 / math.pi)

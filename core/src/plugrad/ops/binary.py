@@ -237,7 +237,7 @@ def _pow_base(dy: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _pow_exponent(dy: Tensor, a: Tensor, y: Tensor) -> Tensor:
-    """Return ``dy · y · log a``, and 0 where ``a`` has no real logarithm."""
+    """Return ``dy · y · log a``; 0 where ``y`` is finite and ``a`` has no logarithm."""
     safe = compare.not_equal(a, 0) if a.dtype.kind == "c" else a > 0
     return dy * complexes.conj(y * unary.log(compare.where(safe, a, 1)))
 
@@ -285,7 +285,7 @@ ATAN2 = Kernel("Atan2", "a b", out=broadcasted, broadcasts=True, op="atan2")
 def atan2(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the angle of the point (x = ``b``, y = ``a``), in radians in [-π, π].
 
-    Integers give float32.
+    Integers give float32. The gradient at (0, 0) is 0.
     """
     return run(ATAN2, *floats("atan2", a, b, "f"))
 
@@ -305,7 +305,8 @@ def _scaled(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _angle(dy: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Return ``dy`` times ``a`` and ``b`` over ``a² + b²``."""
     u, v, s = _scaled(a, b)
-    over = dy / (u * u + v * v)
+    squares = u * u + v * v
+    over = dy / compare.where(compare.equal(squares, 0), 1, squares)
     return over * u / s, over * v / s
 
 
@@ -335,5 +336,5 @@ def logaddexp(a: TensorLike, b: TensorLike, /) -> Tensor:
     a, b = floats("logaddexp", a, b, "f")
     first = a >= b  # each of a tie is one of high and low, so that each has its half
     high, low = compare.where(first, a, b), compare.where(first, b, a)
-    base = compare.where(unary.isinf(high), 0, high)
-    return high + activation.softplus(low - base)
+    even = compare.logical_and(unary.isinf(high), compare.equal(low, high))
+    return high + activation.softplus(compare.where(even, 0, low - high))

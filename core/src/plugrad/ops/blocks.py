@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from plugrad import geometry
+from plugrad._arguments import choice, integer, integers
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import integers
 
 from . import _convert, shape, slicing
 
@@ -48,11 +48,8 @@ def depth_to_space(
     Blocks are ``block_size`` high and wide; its square divides the channels.
     """
     x = _convert.asarray(x)
-    (b,) = integers("depth_to_space", "block_size", block_size)
-    if data_format not in ("NHWC", "NCHW"):
-        raise ValueError(
-            f"depth_to_space: data_format must be 'NHWC' or 'NCHW', got {data_format!r}"
-        )
+    b = integer("depth_to_space", "block_size", block_size)
+    choice("depth_to_space", "data_format", data_format, "NHWC", "NCHW")
     channels = 3 if data_format == "NHWC" else 1
     if len(x.shape) != 4 or b < 2 or x.shape[channels] % b**2:
         raise ValueError(

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from plugrad import geometry
+from plugrad import _arguments
 from plugrad._dtypes import INT32
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, gradients
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert, creation, gather, slicing
+from . import _convert, gather, slicing
 
 _GIVEN = "max_output_size iou_threshold score_threshold"
 
@@ -95,7 +95,7 @@ def non_max_suppression_with_score(
     """
     op = "image.non_max_suppression_with_score"
     given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
-    sigma = float(creation._real(op, "soft_nms_sigma", soft_nms_sigma))
+    sigma = float(_arguments.real(op, "soft_nms_sigma", soft_nms_sigma))
     if not sigma >= 0:
         raise ValueError(f"{op}: soft_nms_sigma must not be negative, got {sigma}")
     boxes, scores, attrs = given
@@ -125,7 +125,7 @@ def non_max_suppression_padded(
     op = "image.non_max_suppression_padded"
     given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
     indices, count = run_many(NON_MAX_SUPPRESSION_V4, *given[:2], **given[2])
-    if not pad_to_max_output_size:
+    if not _arguments.flag(op, "pad_to_max_output_size", pad_to_max_output_size):
         indices = slicing.along(indices, 0, 0, int(count.item()))
     return indices, count
 
@@ -146,13 +146,13 @@ def _rated(
             f"{op}: boxes and scores must have shapes (n, 4) and (n,), got "
             f"{boxes.shape} and {scores.shape}"
         )
-    (size,) = geometry.integers(op, "max_output_size", max_output_size)
-    iou = float(creation._real(op, "iou_threshold", iou_threshold))
-    score = float(creation._real(op, "score_threshold", score_threshold))
-    if size < 0 or not 0 <= iou <= 1 or math.isnan(score):
+    size = _arguments.integer(op, "max_output_size", max_output_size, 0)
+    iou = float(_arguments.real(op, "iou_threshold", iou_threshold))
+    score = float(_arguments.real(op, "score_threshold", score_threshold))
+    if not 0 <= iou <= 1 or math.isnan(score):
         raise ValueError(
-            f"{op}: max_output_size {size} must not be negative, iou_threshold {iou} "
-            f"be in [0, 1] and score_threshold {score} be a number"
+            f"{op}: iou_threshold {iou} must be in [0, 1] and score_threshold {score} "
+            "a number"
         )
     attrs = {"max_output_size": size, "iou_threshold": iou, "score_threshold": score}
     return boxes, scores, attrs

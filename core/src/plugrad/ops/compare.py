@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from plugrad import geometry
+from plugrad._arguments import flag
 from plugrad._dtypes import BOOL, DTYPES, named
 from plugrad._engine import active, run
 from plugrad._kernel import (
@@ -378,7 +379,7 @@ def isclose(
     size = unary.abs(x2)
     near = logical_and(unary.abs(x1 - x2) <= size * rtol + atol, unary.isfinite(x2))
     near = logical_or(near, equal(x1, x2))
-    if equal_nan:
+    if flag("isclose", "equal_nan", equal_nan):
         near = logical_or(near, logical_and(unary.isnan(x1), unary.isnan(x2)))
     return near
 

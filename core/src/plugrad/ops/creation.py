@@ -8,12 +8,12 @@ Map: conversion; constants; constants like a tensor; sequences; matrices and gri
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
+from plugrad._arguments import choice, flag, integer, number, real, sizes
 from plugrad._dtypes import (
     COMPLEX64,
     FLOAT32,
@@ -120,9 +120,9 @@ def full(
         wanted = STRING if dtype is None else canonical(dtype)
         if wanted is not STRING:
             raise TypeError(f"full: {wanted} cannot hold {fill_value!r}")
-        sizes = _sizes("full", shape)
-        return run(FILL, shape=sizes, value=text, dtype=_held("full", wanted))
-    value = _number("full", "fill_value", fill_value)
+        shape = sizes("full", shape)
+        return run(FILL, shape=shape, value=text, dtype=_held("full", wanted))
+    value = number("full", "fill_value", fill_value)
     wanted = dtype_of(value) if dtype is None else _numeric("full", dtype)
     if isinstance(value, complex) and wanted.kind in "iuf":
         raise TypeError(f"full: {wanted} cannot hold the complex number {value}")
@@ -131,20 +131,20 @@ def full(
             raise OverflowError(f"full: {wanted} cannot hold {value}")
         value = int(value)
     check_range("full", value, wanted)
-    sizes = _sizes("full", shape)
-    return run(FILL, shape=sizes, value=value, dtype=_held("full", wanted))
+    shape = sizes("full", shape)
+    return run(FILL, shape=shape, value=value, dtype=_held("full", wanted))
 
 
 def zeros(shape: int | Sequence[int], /, *, dtype: Any = None) -> Tensor:
     """Return zeros; float32 unless another dtype is given."""
     wanted = FLOAT32 if dtype is None else _held("zeros", _numeric("zeros", dtype))
-    return run(FILL, shape=_sizes("zeros", shape), value=0, dtype=wanted)
+    return run(FILL, shape=sizes("zeros", shape), value=0, dtype=wanted)
 
 
 def ones(shape: int | Sequence[int], /, *, dtype: Any = None) -> Tensor:
     """Return ones; float32 unless another dtype is given."""
     wanted = FLOAT32 if dtype is None else _held("ones", _numeric("ones", dtype))
-    return run(FILL, shape=_sizes("ones", shape), value=1, dtype=wanted)
+    return run(FILL, shape=sizes("ones", shape), value=1, dtype=wanted)
 
 
 def _numeric(op: str, dtype: Any) -> DType:
@@ -153,29 +153,6 @@ def _numeric(op: str, dtype: Any) -> DType:
     if wanted is STRING:
         raise TypeError(f"{op}: strings are no numbers; use full, with str or bytes")
     return wanted
-
-
-def _sizes(op: str, shape: int | Sequence[int]) -> tuple[int, ...]:
-    """Return a shape as a tuple of int; 3 is short for (3,)."""
-    given = shape if isinstance(shape, list | tuple) else (shape,)
-    try:
-        sizes = tuple(map(operator.index, given))
-    except TypeError:
-        raise TypeError(f"{op}: expected a shape of integers, got {shape!r}") from None
-    if sizes and min(sizes) < 0:
-        raise ValueError(f"{op}: shape {sizes} has a negative size")
-    return sizes
-
-
-def _number(op: str, name: str, value: object) -> int | float | complex:
-    """Return a Python or NumPy scalar as a Python number."""
-    plain = value.item() if isinstance(value, np.generic) else value
-    if not isinstance(plain, int | float | complex):
-        raise TypeError(
-            f"{op}: {name} must be a number, got {type(value).__name__}; take item() "
-            "of a tensor"
-        )
-    return plain
 
 
 # --- constants like a tensor -----------------------------------------------------
@@ -265,15 +242,16 @@ def arange(
     """
     first, last = (0, start) if stop is None else (start, stop)
     begin, end, by = (
-        _real("arange", "start", first),
-        _real("arange", "stop", last),
-        _real("arange", "step", step),
+        real("arange", "start", first),
+        real("arange", "stop", last),
+        real("arange", "step", step),
     )
     usual = INT32 if all(isinstance(n, int) for n in (begin, end, by)) else FLOAT32
     wanted = _held("arange", usual if dtype is None else canonical(dtype))
     if wanted.kind not in "iuf":
         raise TypeError(f"arange: there is no sequence of {wanted}; use astype")
     attrs = _range_attrs(start=begin, stop=end, step=by, dtype=wanted)
+    sizes("arange", attrs["size"], "size")
     for place in (0, attrs["size"] - 1) if attrs["size"] else ():
         value = begin + place * by
         check_range("arange", int(value) if wanted.kind in "iu" else value, wanted)
@@ -288,14 +266,6 @@ def _(*, start: float, step: float, size: int, dtype: DType) -> Tensor:
     else:
         values = (start + np.arange(size) * step).astype(dtype)
     return _convert.asarray(values, copy=False)
-
-
-def _real(op: str, name: str, value: object) -> float:
-    """Return a Python or NumPy scalar as a Python number that has an order."""
-    plain = _number(op, name, value)
-    if isinstance(plain, complex):
-        raise TypeError(f"{op}: {name} must be real, got {plain}")
-    return plain
 
 
 LIN_SPACE = Kernel(
@@ -329,11 +299,12 @@ def linspace(
     elements are computed in double precision and then rounded to it.
 
     Raises:
-        ValueError: ``num`` is negative or no integer.
-        TypeError: The dtype is not floating, or real though an end is complex.
+        ValueError: ``num`` is negative.
+        TypeError: ``num`` is no integer, or the dtype not floating, or real though an
+            end is complex.
 
     """
-    ends = _number("linspace", "start", start), _number("linspace", "stop", stop)
+    ends = number("linspace", "start", start), number("linspace", "stop", stop)
     kinds = "c" if any(isinstance(end, complex) for end in ends) else "fc"
     usual = COMPLEX64 if kinds == "c" else FLOAT32
     wanted = _held("linspace", usual if dtype is None else canonical(dtype))
@@ -344,15 +315,14 @@ def linspace(
         )
     for end in ends:
         check_range("linspace", end, wanted)
-    count = operator.index(num) if hasattr(num, "__index__") else -1
-    if count < 0:
-        raise ValueError(f"linspace: num must be an integer from 0, got {num!r}")
+    begin, end = (n if isinstance(n, complex) else float(n) for n in ends)
+    count = integer("linspace", "num", num, 0)
     return run(
         LIN_SPACE,
-        start=ends[0],
-        stop=ends[1],
+        start=begin,
+        stop=end,
         num=count,
-        endpoint=bool(endpoint),
+        endpoint=flag("linspace", "endpoint", endpoint),
         dtype=wanted,
     )
 
@@ -362,7 +332,8 @@ def _(
     *, start: complex, stop: complex, num: int, endpoint: bool, dtype: DType
 ) -> Tensor:
     steps = max(num - 1 if endpoint else num, 1)
-    values = start + np.arange(num) * ((stop - start) / steps)
+    with np.errstate(all="ignore"):
+        values = start + np.arange(num) * ((stop - start) / steps)
     if endpoint and num > 1:
         values[-1] = stop
     return _convert.asarray(values.astype(dtype), copy=False)
@@ -376,7 +347,8 @@ def eye(n: int, m: int | None = None, /, *, k: int = 0, dtype: Any = None) -> Te
 
     ``k`` is the diagonal: 0 the main one, above it if positive, below if negative.
     """
-    rows, columns = _sizes("eye", (n, n if m is None else m))
+    rows, columns = sizes("eye", (n, n if m is None else m))
+    k = integer("eye", "k", k)
     on = arange(k, rows + k)
     hit = shapes.reshape(on, (rows, 1)) == arange(columns)
     return astype(hit, FLOAT32 if dtype is None else dtype)
@@ -391,7 +363,7 @@ def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
 def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
     """Return ``x`` with zeros below diagonal ``k`` of its last two axes."""
     x = _convert.asarray(x)
-    return compare.where(_above("triu", x, k - 1), x, False)
+    return compare.where(_above("triu", x, integer("triu", "k", k) - 1), x, False)
 
 
 def _above(op: str, x: Tensor, k: int) -> Tensor:
@@ -399,6 +371,7 @@ def _above(op: str, x: Tensor, k: int) -> Tensor:
     if len(x.shape) < 2:
         raise ValueError(f"{op}: x must have two axes or more, got shape {x.shape}")
     rows, columns = x.shape[-2:]
+    k = integer(op, "k", k)
     return arange(columns) > shapes.reshape(arange(k, rows + k), (rows, 1))
 
 
@@ -408,8 +381,7 @@ def meshgrid(*xs: TensorLike, indexing: Literal["xy", "ij"] = "xy") -> list[Tens
     ``indexing="ij"`` gives shape (n_0, n_1, …), axis i belonging to ``xs[i]``; "xy"
     swaps the first two axes, so that those of a picture are rows and columns.
     """
-    if indexing not in ("xy", "ij"):
-        raise ValueError(f"meshgrid: indexing {indexing!r}: use 'xy' or 'ij'")
+    choice("meshgrid", "indexing", indexing, "xy", "ij")
     vectors = [_convert.asarray(x) for x in xs]
     for x in vectors:
         if len(x.shape) > 1:
@@ -417,13 +389,13 @@ def meshgrid(*xs: TensorLike, indexing: Literal["xy", "ij"] = "xy") -> list[Tens
     places = list(range(len(vectors)))
     if indexing == "xy" and len(vectors) > 1:
         places[:2] = 1, 0
-    sizes = [1] * len(vectors)
+    grid = [1] * len(vectors)
     for place, x in zip(places, vectors, strict=True):
-        sizes[place] = x.size
+        grid[place] = x.size
     return [
         shapes.broadcast_to(
-            shapes.reshape(x, [-1 if i == place else 1 for i in range(len(sizes))]),
-            tuple(sizes),
+            shapes.reshape(x, [-1 if i == place else 1 for i in range(len(grid))]),
+            tuple(grid),
         )
         for place, x in zip(places, vectors, strict=True)
     ]

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from plugrad import _arguments
+from plugrad._arguments import flag, integer, sizes
 from plugrad._dtypes import BOOL, INT32, DType
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import integers
 
 from . import _convert, binary, compare, creation, gather, indexing, reduce, slicing
 from . import shape as shapes
@@ -68,17 +69,19 @@ def _cumulative(
     x = _convert.asarray(x)
     if x.dtype.kind not in "biufc":
         raise TypeError(f"{op}: there is none of {x.dtype}")
-    x = reduce._summand(x, dtype)
+    x = reduce._summand(x, dtype, op)
     if axis is None and len(x.shape) != 1:
         raise ValueError(f"{op}: shape {x.shape} has not one axis; say which, axis=")
-    axis = shapes._axis(op, axis or 0, len(x.shape))
+    axis = shapes._axis(op, 0 if axis is None else axis, len(x.shape))
+    include_initial = flag(op, "include_initial", include_initial)
+    exclusive, reverse = flag(op, "exclusive", exclusive), flag(op, "reverse", reverse)
     if include_initial and exclusive:
         raise ValueError(
             f"{op}: include_initial and exclusive both begin with nothing; use one"
         )
     if include_initial:
         x = _padded(x, axis, 0 if kernel is CUMSUM else 1, 1, reverse)
-    return run(kernel, x, axis=axis, exclusive=bool(exclusive), reverse=bool(reverse))
+    return run(kernel, x, axis=axis, exclusive=exclusive, reverse=reverse)
 
 
 def _padded(x: Tensor, axis: int, value: int, count: int, behind: bool) -> Tensor:
@@ -175,14 +178,12 @@ def diff(
     """
     x = _convert.asarray(x)
     axis = shapes._axis("diff", axis, len(x.shape))
-    (times,) = integers("diff", "n", n)
-    if times < 0:
-        raise ValueError(f"diff: n {times} must not be negative")
+    times = integer("diff", "n", n, 0)
     parts = [part for part in (prepend, x, append) if part is not None]
     y = shapes.concat(parts, axis=axis) if len(parts) > 1 else x
     if y.dtype is BOOL:
         raise TypeError("diff: is not defined for bool; use not_equal, or astype")
-    for _ in range(times):
+    for _ in range(min(times, y.shape[axis])):  # then there is nothing left
         size = max(y.shape[axis] - 1, 0)
         first = min(y.shape[axis], 1)
         y = slicing.along(y, axis, first, size) - slicing.along(y, axis, 0, size)
@@ -222,7 +223,8 @@ def bincount(
     weigh = _weights("bincount", weights, ids)
     if size is None:
         size = max(int(reduce.max(ids).item()) + 1, 0) if ids.size else 0
-    return run(BINCOUNT, ids, weigh, size=_size("bincount", "size", size))
+    count = _arguments.integer("bincount", "size", size, 0)
+    return run(BINCOUNT, ids, weigh, size=count)
 
 
 def _weights(op: str, weights: TensorLike | None, x: Tensor) -> Tensor | None:
@@ -232,13 +234,6 @@ def _weights(op: str, weights: TensorLike | None, x: Tensor) -> Tensor | None:
     if w.shape != x.shape:
         raise ValueError(f"{op}: weights {w.shape} must have the shape of x, {x.shape}")
     return creation.astype(w, INT32) if w.dtype is BOOL else w
-
-
-def _size(op: str, name: str, value: int) -> int:
-    (size,) = integers(op, name, value)
-    if size < 0:
-        raise ValueError(f"{op}: {name} {size} must not be negative")
-    return size
 
 
 @decomposition(BINCOUNT)  # and no gradients: they are those of the parts
@@ -277,9 +272,9 @@ def dense_bincount(
     if not ids.shape:
         raise ValueError("dense_bincount: x has no axes; it needs one or more")
     weigh = _weights("dense_bincount", weights, ids)
-    count = _size("dense_bincount", "size", size)
-    attrs = {"size": count, "binary_output": bool(binary_output)}
-    return run(DENSE_BINCOUNT, ids, weigh, **attrs)
+    count = _arguments.integer("dense_bincount", "size", size, 0)
+    binary_output = flag("dense_bincount", "binary_output", binary_output)
+    return run(DENSE_BINCOUNT, ids, weigh, size=count, binary_output=binary_output)
 
 
 @decomposition(DENSE_BINCOUNT)  # and no gradients: they are those of the parts
@@ -319,7 +314,7 @@ def confusion_matrix(
             f"{op}: labels {rows.shape} and predictions {columns.shape} must have one "
             "axis of one size"
         )
-    n = _size(op, "num_classes", num_classes)
+    n, _ = sizes(op, (num_classes, num_classes), "num_classes")
     outside = [compare.logical_or(i < 0, i >= n) for i in (rows, columns)]
     kind = INT32 if n * n < 2**31 else indexing.INT64
     ids = creation.astype(rows, kind) * n + creation.astype(columns, kind)
@@ -358,16 +353,16 @@ def moving_average(
         raise ValueError(
             f"moving_average: shapes {v.shape} of v and {x.shape} of x must be equal"
         )
+    zero_debias = flag("moving_average", "zero_debias", zero_debias)
     if zero_debias and step is None:
         raise ValueError(
             "moving_average: zero_debias needs step, the number of values up to now"
         )
-    keep, count = _number(decay), _number(step)
+    keep, count = _number(decay), None if step is None else _number(step)
     change = (x - v) * (1 - keep)
     return v + (change / (1 - keep**count) if zero_debias else change)
 
 
 def _number(value: Any) -> Any:
     """Return a number of Python's as it is: it is more precise than a tensor."""
-    known = value is None or isinstance(value, float | int)
-    return value if known else _convert.asarray(value)
+    return value if isinstance(value, float | int) else _convert.asarray(value)

@@ -23,11 +23,11 @@ from typing import Any, Literal
 import numpy as np
 
 from plugrad import geometry
+from plugrad._arguments import choice, integer, integers, real, sizes
 from plugrad._dtypes import FLOAT32, DType, canonical
 from plugrad._engine import run
 from plugrad._kernel import Kernel, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import integers
 
 from . import _convert, binary, complexes, creation, linalg, shape, slicing
 
@@ -214,16 +214,16 @@ def _transformed(
 
 
 def _steps(
-    op: str, sizes: tuple[int, ...], s: Axes, axes: Axes, *, half: bool = False
+    op: str, there: tuple[int, ...], s: Axes, axes: Axes, *, half: bool = False
 ) -> Steps:
     """Return axes and sizes in the order given; ``half`` of the last one is there."""
-    rank, one = len(sizes), isinstance(axes, int)
+    rank, one = len(there), isinstance(axes, int | np.integer)
     if axes is None and s is not None:
         raise ValueError(f"{op}: s {s} needs axes, to say whose sizes these are")
     given = tuple(range(rank)) if axes is None else integers(op, "axes", axes)
     geometry.axes(op, given, rank)
     order = [axis % rank for axis in given]
-    usual = [sizes[axis] for axis in order]
+    usual = [there[axis] for axis in order]
     if half:
         usual[-1:] = [2 * (n - 1) for n in usual[-1:]]
     wanted = usual if s is None else list(integers(op, "n" if one else "s", s))
@@ -234,9 +234,9 @@ def _steps(
     if min(wanted, default=1) < 1:
         raise ValueError(
             f"{op}: the size of a transform must be positive, got {min(wanted)} for "
-            f"shape {sizes}; say which one with {'n' if one else 's'}"
+            f"shape {there}; say which one with {'n' if one else 's'}"
         )
-    return list(zip(order, wanted, strict=True))
+    return list(zip(order, sizes(op, wanted, "the size of a transform"), strict=True))
 
 
 def _along(kernel: Kernel, x: Tensor, steps: Steps) -> Tensor:
@@ -263,13 +263,15 @@ def _resized(x: Tensor, axis: int, n: int) -> Tensor:
 
 
 _POWERS = {"backward": 0.0, "ortho": 0.5, "forward": 1.0}
-_OTHER: dict[Any, Any] = {"backward": "forward", "forward": "backward"}
+_OTHER: dict[str, Norm] = {"backward": "forward", "forward": "backward"}
+
+
+def _other(op: str, norm: Norm) -> Norm:
+    return _OTHER.get(choice(op, "norm", norm, *_POWERS), norm)
 
 
 def _scaled(op: str, y: Tensor, norm: Norm, steps: Steps, inverse: bool) -> Tensor:
-    power = _POWERS.get(norm)
-    if power is None:
-        raise ValueError(f"{op}: norm {norm!r}: use 'backward', 'ortho' or 'forward'")
+    power = _POWERS[choice(op, "norm", norm, *_POWERS)]
     count = math.prod([n for _, n in steps])
     return y * count ** (power if inverse else -power) if power else y
 
@@ -325,14 +327,14 @@ def hfft(
 
     ``x[n-t] = conj(x[t])`` is understood; ``n`` is that of ``irfft``.
     """
-    return _doubled("hfft", complexes.conj(x), n, axis, _OTHER.get(norm, norm))
+    return _doubled("hfft", complexes.conj(x), n, axis, _other("hfft", norm))
 
 
 def ihfft(
     x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
 ) -> Tensor:
     """Return the first ``n // 2 + 1`` elements of the inverse of real numbers."""
-    return complexes.conj(_halved("ihfft", x, n, axis, _OTHER.get(norm, norm)))
+    return complexes.conj(_halved("ihfft", x, n, axis, _other("ihfft", norm)))
 
 
 def _real(op: str, x: TensorLike) -> Tensor:
@@ -389,7 +391,9 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None) -> Tensor:
 
 
 def _frequencies(op: str, n: int, d: float, dtype: Any, half: bool) -> Tensor:
-    ((_, size),) = _steps(op, (0,), n, -1)
+    size, d = integer(op, "n", n, 1), real(op, "d", d)
+    if not d:
+        raise ValueError(f"{op}: d {d} must be a distance that is not 0")
     wanted = creation._held(op, FLOAT32 if dtype is None else canonical(dtype))
     if wanted.kind != "f":
         raise TypeError(f"{op}: frequencies are real floating numbers, not {wanted}")

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from typing import Any, Literal, cast, get_args
 
-from plugrad import geometry
+from plugrad import _arguments, geometry
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Padding, Rounding, Shape, Sizes, Windows
 
-from . import _convert, _windows, conv, creation, depthwise, linalg, shape
+from . import _convert, _windows, conv, depthwise, linalg, shape
 from . import activation as activations
 
 Activation = Literal["linear", "relu", "relu6", "elu", "prelu", "leaky_relu", "sigmoid"]
+ACTIVATIONS = get_args(Activation)
 INPUTS = "bias? prelu_activation_weights?"
 
 
@@ -113,6 +114,8 @@ def matmul(
     """
     op = "fused.matmul"
     _check(op, activation, prelu_weights)
+    turned = (("transpose_a", transpose_a), ("transpose_b", transpose_b))
+    transpose_a, transpose_b = (_arguments.flag(op, *one) for one in turned)
     a, b, bias, weights = _floats(op, a, b, bias, prelu_weights)
     if len(a.shape) < 2 or len(b.shape) < 2:
         raise ValueError(
@@ -135,7 +138,7 @@ def matmul(
         transpose_a=transpose_a,
         transpose_b=transpose_b,
         activation=activation,
-        leaky_relu_alpha=creation._real(op, "leaky_relu_alpha", leaky_relu_alpha),
+        leaky_relu_alpha=_arguments.real(op, "leaky_relu_alpha", leaky_relu_alpha),
     )
 
 
@@ -219,7 +222,7 @@ def _fused(
 ) -> Tensor:
     op = kernel.op
     _check(op, acts["activation"], values[3])
-    alpha = creation._real(op, "leaky_relu_alpha", acts["leaky_relu_alpha"])
+    alpha = _arguments.real(op, "leaky_relu_alpha", acts["leaky_relu_alpha"])
     acts = acts | {"leaky_relu_alpha": alpha}
     x, filter, bias, weights = _floats(op, *values)
     x, back = _windows.channels_last(op, x, 2, data_format)
@@ -231,9 +234,7 @@ def _fused(
 
 
 def _check(op: str, activation: str, weights: object) -> None:
-    known = get_args(Activation)
-    if activation not in known:
-        raise ValueError(f"{op}: activation {activation!r}: use {', '.join(known)}")
+    _arguments.choice(op, "activation", activation, *ACTIVATIONS)
     if (activation == "prelu") != (weights is not None):
         raise ValueError(
             f"{op}: activation 'prelu' needs prelu_weights, and no other has any"
@@ -241,10 +242,11 @@ def _check(op: str, activation: str, weights: object) -> None:
 
 
 def _floats(
-    op: str, *values: TensorLike | None
+    op: str, *values: Any
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """Return all in one dtype of real floating numbers; None stays."""
-    found = iter(_convert.together(op, *(v for v in values if v is not None)))
+    more = [v for v in values[2:] if v is not None]
+    found = iter(_convert.together(op, *values[:2], *more))
     xs = [v if v is None else _convert.floating(op, next(found), "f") for v in values]
     return cast("tuple[Tensor, Tensor, Tensor | None, Tensor | None]", tuple(xs))
 

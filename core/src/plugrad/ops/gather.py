@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from plugrad import geometry
+from plugrad import _arguments, geometry
+from plugrad._arguments import integer
 from plugrad._dtypes import BOOL, INT32, DType, canonical
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import integers
 
 from . import _convert, binary, compare, creation, indexing, shape, slicing
 
@@ -53,8 +53,8 @@ def gather(
     """
     x = _convert.asarray(x)
     indices = indexing.integer_tensor("gather", "indices", indices)
-    (axis,) = geometry.axes("gather", integers("gather", "axis", axis), len(x.shape))
-    (batch,) = integers("gather", "batch_dims", batch_dims)
+    axis = shape._axis("gather", axis, len(x.shape))
+    batch = integer("gather", "batch_dims", batch_dims)
     rank = len(indices.shape)
     if not -rank <= batch <= rank or (batch + rank if batch < 0 else batch) > axis:
         raise ValueError(
@@ -113,7 +113,7 @@ def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> T
     x = _convert.asarray(x)
     if axis is None and len(x.shape) != 1:
         raise ValueError(f"take: shape {x.shape} has not one axis; say which, axis=")
-    (axis,) = geometry.axes("take", axis or 0, len(x.shape))
+    axis = shape._axis("take", 0 if axis is None else axis, len(x.shape))
     found = indexing.counted_from_0("take", indices, x.shape[axis], axis)
     return run(GATHER_V2, x, found, axis=axis, batch_dims=0)
 
@@ -126,7 +126,7 @@ def take_along_axis(x: TensorLike, indices: TensorLike, /, *, axis: int = -1) ->
     """
     x = _convert.asarray(x)
     rank = len(x.shape)
-    (axis,) = geometry.axes("take_along_axis", axis, rank)
+    axis = shape._axis("take_along_axis", axis, rank)
     indices = indexing.counted_from_0("take_along_axis", indices, x.shape[axis], axis)
     if len(indices.shape) != rank:
         raise ValueError(
@@ -167,12 +167,11 @@ def unsorted_segment_sum(
     x = _convert.numbers(op, x)
     x = creation.astype(x, INT32) if x.dtype is BOOL else x
     ids = indexing.integer_tensor(op, "segment_ids", segment_ids)
-    (count,) = integers(op, "num_segments", num_segments)
+    count = _arguments.integer(op, "num_segments", num_segments, 0)
     rank = len(ids.shape)
-    if not rank or x.shape[:rank] != ids.shape or count < 0:
+    if not rank or x.shape[:rank] != ids.shape:
         raise ValueError(
-            f"{op}: segment_ids {ids.shape} must be the first axes of shape {x.shape}, "
-            f"and num_segments {count} not negative"
+            f"{op}: segment_ids {ids.shape} must be the first axes of shape {x.shape}"
         )
     if rank > 1:
         x = run(shape.RESHAPE, x, shape=(math.prod(ids.shape), *x.shape[rank:]))
@@ -230,10 +229,8 @@ def one_hot(
     new axis is the axis ``axis`` of the result.
     """
     indices = indexing.integer_tensor("one_hot", "indices", indices)
-    (size,) = integers("one_hot", "depth", depth)
-    if size < 0:
-        raise ValueError(f"one_hot: depth {size} must not be negative")
-    (axis,) = geometry.axes("one_hot", axis, len(indices.shape) + 1)
+    size = _arguments.integer("one_hot", "depth", depth, 0)
+    axis = shape._axis("one_hot", axis, len(indices.shape) + 1)
     wanted = creation._held("one_hot", canonical(dtype))
     on, off = (slicing.constant("one_hot", v, wanted) for v in (on_value, off_value))
     values = {"on_value": on, "off_value": off, "axis": axis, "dtype": wanted}

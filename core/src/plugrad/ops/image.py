@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from plugrad import geometry
+from plugrad import _arguments
 from plugrad._dtypes import DTYPES, INT32
 from plugrad._engine import active, run
 from plugrad._kernel import Kernel, Spec, decomposition, same
@@ -87,7 +87,7 @@ def from_pixels(pixels: Any, /, num_channels: int = 3) -> Tensor:
 
     """
     op = "image.from_pixels"
-    (channels,) = geometry.integers(op, "num_channels", num_channels)
+    channels = _arguments.integer(op, "num_channels", num_channels)
     if not 1 <= channels <= 4:
         raise ValueError(f"{op}: num_channels must be 1 to 4, got {channels}")
     if hasattr(pixels, "convert") and hasattr(pixels, "getbands"):  # Pillow's
@@ -213,17 +213,18 @@ def _turned(
     if len(image.shape) != 4:
         raise ValueError(f"{op}: image must have rank 4, got shape {image.shape}")
     _, h, w, c = image.shape
-    angle = creation._real(op, "radians", radians)
-    places = center if isinstance(center, Sequence) else (center, center)
-    if len(places) != 2 or not math.isfinite(angle):
+    angle = _arguments.real(op, "radians", radians)
+    places = _arguments.entries(center) or (center, center)
+    places = [float(_arguments.real(op, "center", v)) for v in places]
+    if len(places) != 2 or not all(map(math.isfinite, (angle, *places))):
         raise ValueError(
             f"{op}: radians {radians} must be finite, and center {center} a number, or "
             "x and y"
         )
-    x, y = (float(creation._real(op, "center", v)) for v in places)
+    x, y = places
     attrs = {"geometry": _rotation(h, w, float(angle), (x * w, y * h))}
-    if isinstance(fill_value, Sequence):
-        wanted = tuple(fill_value)
+    if (entries := _arguments.entries(fill_value)) is not None:
+        wanted = tuple(entries)
         wanted += (255,) if len(wanted) == 3 and c == 4 else ()
         if len(wanted) != c:
             raise ValueError(f"{op}: fill_value {fill_value} is not for {c} channels")
@@ -332,10 +333,10 @@ def threshold(
     x = _convert.real(op, image)
     if len(x.shape) != 3 or x.shape[2] not in (1, 3):
         raise ValueError(f"{op}: image must be [height, width, 1 or 3], got {x.shape}")
-    if method not in ("binary", "otsu"):
-        raise ValueError(f"{op}: method {method!r}: use 'binary' or 'otsu'")
+    _arguments.choice(op, "method", method, "binary", "otsu")
+    inverted = _arguments.flag(op, "inverted", inverted)
     gray = _luma(x) if x.shape[2] == 3 else _convert.floating(op, x)
-    share = creation._real(op, "thresh_value", thresh_value)
+    share = _arguments.real(op, "thresh_value", thresh_value)
     limit = _otsu(gray) if method == "otsu" else 255 * share
     hit = gray <= limit if inverted else gray > limit
     return compare.where(hit, 255, creation.zeros(hit.shape, dtype=INT32))

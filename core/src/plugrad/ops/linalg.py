@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from plugrad import geometry
+from plugrad._arguments import entries, flag, integer, integers, real
 from plugrad._dtypes import BOOL, INT32, STRING
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, gradients
@@ -139,6 +140,9 @@ def matmul(
 
     """
     a, b = _factors("matmul", a, b)
+    if transpose_a is not False or transpose_b is not False:
+        transpose_a = flag("matmul", "transpose_a", transpose_a)
+        transpose_b = flag("matmul", "transpose_b", transpose_b)
     how = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     plain = len(a.shape) == 2 == len(b.shape)
     if plain and a.shape[1 - transpose_a] == b.shape[transpose_b]:
@@ -209,7 +213,7 @@ def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
     The other axes broadcast; ``axis`` counts from the end, unless ranks are equal.
     """
     a, b = _factors("vecdot", a, b)
-    rank = min(len(a.shape), len(b.shape))
+    rank, axis = min(len(a.shape), len(b.shape)), integer("vecdot", "axis", axis)
     if axis >= 0 and len(a.shape) != len(b.shape):
         raise ValueError(
             f"vecdot: axis {axis} of shapes {a.shape} and {b.shape}, which differ in "
@@ -266,13 +270,15 @@ def tensordot(
 
 def _pairs(axes: Any, rank: int, other: int) -> tuple[list[int], list[int]]:
     """Return the axes of both arguments, in order and not negative."""
-    if isinstance(axes, int):
+    given = entries(axes)
+    if given is None:
+        axes = integer("tensordot", "axes", axes)
         if not 0 <= axes <= min(rank, other):
             raise ValueError(
                 f"tensordot: {axes} axes are not among ranks {rank} and {other}"
             )
         return list(range(rank - axes, rank)), list(range(axes))
-    given = [[one] if isinstance(one, int) else list(one) for one in axes]
+    given = [integers("tensordot", "axes", one) for one in given]
     if len(given) != 2 or len(given[0]) != len(given[1]):
         raise ValueError(
             f"tensordot: axes {axes} must be an int or two sequences of one length"
@@ -315,7 +321,7 @@ def cross(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
     The other axes broadcast; ``axis`` counts from the end, unless ranks are equal.
     """
     a, b = _factors("cross", a, b)
-    rank = min(len(a.shape), len(b.shape))
+    rank, axis = min(len(a.shape), len(b.shape)), integer("cross", "axis", axis)
     if axis >= 0 and len(a.shape) != len(b.shape):
         raise ValueError(
             f"cross: axis {axis} of shapes {a.shape} and {b.shape}, which differ in "
@@ -350,7 +356,7 @@ def matrix_transpose(x: TensorLike, /) -> Tensor:
 
 def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
     """Return the diagonal of each matrix, ``y[..., i] = x[..., i, i + offset]``."""
-    x = _matrices("diagonal", x)
+    x, offset = _matrices("diagonal", x), integer("diagonal", "offset", offset)
     *batch, rows, columns = x.shape
     size = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
     start = (offset if offset >= 0 else -offset * columns) if size else 0
@@ -387,9 +393,10 @@ def vector_norm(
     ``ord`` may be inf (the largest ``|x|``), -inf (the smallest) and 0 (how many are
     not 0, as a floating number). Where all elements are 0 the gradient is 0.
     """
-    x = _convert.floating("vector_norm", x)
-    if not isinstance(ord, int | float | np.number):
-        raise TypeError(f"vector_norm: ord {ord!r} must be a number; see matrix_norm")
+    x, ord = _convert.floating("vector_norm", x), real("vector_norm", "ord", ord)
+    if ord != ord:
+        raise ValueError("vector_norm: ord must be a number or infinite, got nan")
+    keepdims = flag("vector_norm", "keepdims", keepdims)
     axes = geometry.axes("vector_norm", axis, len(x.shape))
     wide = reduce.widened(x)
     sizes = unary.abs(wide)
@@ -417,12 +424,17 @@ def _power_norm(
     top = compare.where(usual, top, 1.0)
     # a power of x and not of |x| where it is the same: its second derivative at 0 is
     parts = (x if ord % 2 == 0 and x.dtype.kind == "f" else sizes) / top
-    powers = unary.square(parts) if ord == 2 else binary.pow(parts, ord)
-    total = run(reduce.SUM, powers, axis=axes, keepdims=keepdims)
     if ord == 2:
-        y = reduce.root(total)
+        powers = unary.square(parts)
     else:
-        zero = compare.equal(total, 0)
-        y = binary.pow(compare.where(zero, 1.0, total), 1 / ord)
-        y = compare.where(zero, 0.0, y)
+        powers = (_power if ord < 1 else binary.pow)(parts, ord)
+    total = run(reduce.SUM, powers, axis=axes, keepdims=keepdims)
+    y = reduce.root(total) if ord == 2 else _power(total, 1 / ord)
     return y * run(shape.RESHAPE, top, shape=y.shape)
+
+
+def _power(x: Tensor, n: float) -> Tensor:
+    """Return ``x^n``, whose derivative at 0 is 0: that of a norm in its tip."""
+    zero = compare.equal(x, 0)
+    y = binary.pow(compare.where(zero, 1.0, x), n)
+    return compare.where(zero, 0.0 if n > 0 else math.inf, y)

@@ -15,9 +15,10 @@ Where there is nothing to divide by the result is 0. Integers become float32.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 from plugrad import geometry
+from plugrad._arguments import choice, real
 from plugrad._tensor import Tensor, TensorLike
 
 from . import (
@@ -35,6 +36,7 @@ from . import (
 
 Reduction = Literal["none", "sum", "mean", "sum_by_nonzero_weights"]
 DEFAULT: Reduction = "sum_by_nonzero_weights"
+REDUCTIONS = get_args(Reduction)
 
 
 def _alike(op: str, labels: TensorLike, others: TensorLike) -> tuple[Tensor, Tensor]:
@@ -70,11 +72,7 @@ def _weighted(
     op: str, losses: TensorLike, weights: TensorLike | None, reduction: Reduction
 ) -> Tensor:
     losses = _convert.floating(op, losses, "f")
-    if reduction not in ("none", "sum", "mean", "sum_by_nonzero_weights"):
-        raise ValueError(
-            f"{op}: reduction {reduction!r} is none of 'none', 'sum', 'mean' and "
-            "'sum_by_nonzero_weights'"
-        )
+    choice(op, "reduction", reduction, *REDUCTIONS)
     if weights is None:
         if reduction == "none":
             return losses
@@ -139,7 +137,7 @@ def huber_loss(
     That is ``delta · (|e| - delta/2)``, which continues the parabola smoothly.
     """
     a, b = _alike("huber_loss", labels, predictions)
-    error = a - b
+    error, delta = a - b, real("huber_loss", "delta", delta)
     size = unary.abs(error)
     near = compare.less_equal(size, delta)
     inside = compare.where(near, error, 0.0)  # a square of inf outside would be NaN
@@ -175,6 +173,7 @@ def log_loss(
     The predictions ``p`` are probabilities; for logits see ``sigmoid_cross_entropy``.
     """
     a, p = _alike("log_loss", labels, predictions)
+    epsilon = real("log_loss", "epsilon", epsilon)
     losses = -a * unary.log(p + epsilon) - (1 - a) * unary.log(1 - p + epsilon)
     return _weighted("log_loss", losses, weights, reduction)
 
@@ -198,6 +197,13 @@ def cosine_distance(
     return _weighted("cosine_distance", losses, weights, reduction)
 
 
+def _smoothing(op: str, given: float) -> float:
+    found = real(op, "label_smoothing", given)
+    if not 0 <= found <= 1:
+        raise ValueError(f"{op}: label_smoothing must be from 0 to 1, got {found}")
+    return found
+
+
 def sigmoid_cross_entropy(
     labels: TensorLike,
     logits: TensorLike,
@@ -213,8 +219,8 @@ def sigmoid_cross_entropy(
     labels towards 1/2.
     """
     a, x = _alike("sigmoid_cross_entropy", labels, logits)
-    if label_smoothing:
-        a = a * (1 - label_smoothing) + 0.5 * label_smoothing
+    if smoothing := _smoothing("sigmoid_cross_entropy", label_smoothing):
+        a = a * (1 - smoothing) + 0.5 * smoothing
     # both terms are positive: nothing cancels, and the gradient is right at 0 too
     losses = a * activation.softplus(-x) + (1 - a) * activation.softplus(x)
     return _weighted("sigmoid_cross_entropy", losses, weights, reduction)
@@ -238,8 +244,8 @@ def softmax_cross_entropy(
     a, x = _alike("softmax_cross_entropy", labels, logits)
     if not x.shape or not x.shape[-1]:
         raise ValueError(f"softmax_cross_entropy: shape {x.shape} holds no classes")
-    if label_smoothing:
-        a = a * (1 - label_smoothing) + label_smoothing / x.shape[-1]
+    if smoothing := _smoothing("softmax_cross_entropy", label_smoothing):
+        a = a * (1 - smoothing) + smoothing / x.shape[-1]
     logs = norm.log_softmax(x)
     never = compare.logical_and(compare.equal(a, 0), compare.equal(logs, -math.inf))
     losses = -reduce.sum(a * compare.where(never, 0.0, logs), axis=-1)

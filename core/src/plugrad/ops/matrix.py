@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from plugrad import geometry
+from plugrad._arguments import flag, integer, real
 from plugrad._dtypes import INT32
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
@@ -233,6 +234,7 @@ def triangular_solve(a: TensorLike, b: TensorLike, /, *, upper: bool = False) ->
     Only the lower (or upper) triangle of ``a`` is looked at. One with a zero on the
     diagonal is singular.
     """
+    upper = flag("triangular_solve", "upper", upper)
     return _solved("triangular_solve", TRIANGULAR_SOLVE, a, b, upper=upper)
 
 
@@ -282,8 +284,7 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
     Integers stay integers where ``n`` is not negative; ``n = 0`` gives ones on the
     diagonal.
     """
-    (n,) = geometry.integers("matrix_power", "n", n)
-    x = linalg._matrices("matrix_power", x)
+    x, n = linalg._matrices("matrix_power", x), integer("matrix_power", "n", n)
     if n < 0 or x.shape[-1] != x.shape[-2]:  # which is refused
         x, n = run(INVERSE, matrices("matrix_power", x)), -n
     if n == 0:
@@ -433,6 +434,7 @@ def matrix_norm(
     ``"nuc"`` their sum.
     """
     x = linalg._matrices("matrix_norm", _convert.floating("matrix_norm", x))
+    ord = ord if isinstance(ord, str) else real("matrix_norm", "ord", ord)
     if ord == "fro":
         return linalg.vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     if ord in (2, -2, "nuc"):
@@ -443,8 +445,6 @@ def matrix_norm(
         raise ValueError(
             f"matrix_norm: ord {ord!r}: use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf"
         )
-    if ord == "nuc":
-        y = reduce.sum(parts, axis=-1)
-    else:
-        y = (reduce.max if ord > 0 else reduce.min)(parts, axis=-1)
-    return column(column(y)) if keepdims else y
+    pick = reduce.sum if ord == "nuc" else reduce.max if ord > 0 else reduce.min
+    y = pick(parts, axis=-1)
+    return column(column(y)) if flag("matrix_norm", "keepdims", keepdims) else y

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from plugrad import geometry
+from plugrad import _arguments, geometry
 from plugrad._context import tapes
 from plugrad._dtypes import DType
 from plugrad._engine import run, run_many
@@ -84,7 +84,7 @@ def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
 
     """
     y = run(CHOLESKY, matrix.matrices("cholesky", x))
-    return matrix.adjoint(y) if upper else y
+    return matrix.adjoint(y) if _arguments.flag("cholesky", "upper", upper) else y
 
 
 def _cholesky_gradient(dy: Tensor, y: Tensor) -> Tensor:
@@ -124,8 +124,7 @@ def qr(
     ``[..., k, n]``; in mode "complete" ``k = m``. The first ``k`` columns of ``x`` must
     be independent for a gradient, and the columns that "complete" adds have none.
     """
-    if mode not in ("reduced", "complete"):
-        raise ValueError(f"qr: mode {mode!r}: use 'reduced' or 'complete'")
+    _arguments.choice("qr", "mode", mode, "reduced", "complete")
     return QRResult(*run_many(QR, matrix.matrices("qr", x, square=False), mode=mode))
 
 
@@ -277,7 +276,8 @@ def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVDResult:
     that it adds are any that fit, and have no gradient.
     """
     x = matrix.matrices("svd", x, square=False)
-    return SVDResult(*run_many(SVD, x, full_matrices=bool(full_matrices)))
+    full_matrices = _arguments.flag("svd", "full_matrices", full_matrices)
+    return SVDResult(*run_many(SVD, x, full_matrices=full_matrices))
 
 
 def _svd_gradient(
@@ -371,6 +371,7 @@ def cond(x: TensorLike, /, *, ord: float | Literal["fro", "nuc"] = 2) -> Tensor:
     ``ord`` is one of ``matrix_norm``. With 2, the largest singular value divided by the
     smallest, matrices may be singular, which gives inf, and not square.
     """
+    ord = ord if isinstance(ord, str) else _arguments.real("cond", "ord", ord)
     if ord not in (2, -2):
         x = matrix.matrices("cond", x)
         both = [matrix.matrix_norm(y, ord=ord) for y in (x, matrix.inv(x))]

@@ -6,8 +6,10 @@ Kernels: ``FusedBatchNorm LRN LRNGrad LayerNorm LogSoftmax Softmax``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from plugrad import geometry
+from plugrad._arguments import integer, real
 from plugrad._engine import run
 from plugrad._kernel import Kernel, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
@@ -97,6 +99,7 @@ def batch_norm(
     x, inputs = _affine(
         "batch_norm", x, mean=mean, variance=variance, scale=scale, offset=offset
     )
+    epsilon = real("batch_norm", "epsilon", epsilon)
     return run(FUSED_BATCH_NORM, x, *inputs, epsilon=epsilon)
 
 
@@ -120,10 +123,11 @@ def _(
 
 
 def _affine(
-    op: str, x: TensorLike, **others: TensorLike | None
+    op: str, x: TensorLike, **others: Any
 ) -> tuple[Tensor, list[Tensor | None]]:
     """Return ``x`` and the others, None where they are, in one floating dtype."""
-    given = {name: other for name, other in others.items() if other is not None}
+    optional = ("scale", "offset")
+    given = {n: t for n, t in others.items() if t is not None or n not in optional}
     x, *found = _convert.together(op, x, *given.values())
     x = _convert.floating(op, x, "f")
     for name, other in zip(given, found, strict=True):
@@ -167,6 +171,7 @@ def layer_norm(
     """
     x, inputs = _affine("layer_norm", x, scale=scale, offset=offset)
     axes = geometry.axes("layer_norm", axis, len(x.shape))
+    epsilon = real("layer_norm", "epsilon", epsilon)
     return run(LAYER_NORM, x, *inputs, axis=axes, epsilon=epsilon)
 
 
@@ -213,7 +218,8 @@ def group_norm(
     channels = x.shape[at]
     if at == 0:
         raise ValueError(f"group_norm: axis {axis} of shape {x.shape} is the batch's")
-    if groups < 1 or channels % groups:
+    groups = integer("group_norm", "groups", groups, 1)
+    if channels % groups:
         raise ValueError(
             f"group_norm: {groups} groups do not divide {channels} channels (axis "
             f"{axis} of shape {x.shape})"
@@ -224,6 +230,7 @@ def group_norm(
     sizes = (*x.shape[:at], groups, channels // groups, *x.shape[at + 1 :])
     axes = tuple(i for i in range(1, len(sizes)) if i != at)
     parts = run(shape.RESHAPE, x, shape=sizes)
+    epsilon = real("group_norm", "epsilon", epsilon)
     y = run(LAYER_NORM, parts, None, None, axis=axes, epsilon=epsilon)
     return _scaled(run(shape.RESHAPE, y, shape=x.shape), *inputs)
 
@@ -265,13 +272,10 @@ def local_response_normalization(
             "local_response_normalization: x must have rank 3 or 4, got shape "
             f"{x.shape}; reshape it"
         )
-    if int(depth_radius) != depth_radius or depth_radius < 0:
-        raise ValueError(
-            "local_response_normalization: depth_radius must be an int that is not "
-            f"negative, got {depth_radius}"
-        )
     attrs = {"bias": bias, "alpha": alpha, "beta": beta}
-    return run(LRN, x, depth_radius=int(depth_radius), **attrs)
+    attrs = {name: real(LRN.op, name, value) for name, value in attrs.items()}
+    radius = integer(LRN.op, "depth_radius", depth_radius, 0)
+    return run(LRN, x, depth_radius=min(radius, x.shape[-1]), **attrs)
 
 
 def _band(x: Tensor, radius: int) -> Tensor:

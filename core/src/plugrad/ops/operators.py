@@ -64,6 +64,13 @@ def _transposed(x: Tensor) -> Tensor:
     return linalg.matrix_transpose(x)
 
 
+def _no_assignment(x: Any, key: Any, value: Any) -> None:
+    raise TypeError(
+        f"a tensor does not change: shape {x.shape} at [{key!r}]; make another one, "
+        "with where or tensor_scatter_update, or keep a Variable and assign to it"
+    )
+
+
 OPERATORS = {
     "__add__": binary.add,
     "__radd__": lambda b, a: binary.add(a, b),
@@ -101,6 +108,7 @@ OPERATORS = {
     "__abs__": unary.abs,
     "__invert__": compare.bitwise_invert,
     "__getitem__": indexing.getitem,
+    "__setitem__": _no_assignment,
     "__iter__": indexing.iterate,
     "__contains__": indexing.contains,
     "to": to,

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from plugrad import geometry
+from plugrad._arguments import choice, flag
 from plugrad._dtypes import INT32, DType
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
@@ -168,10 +169,8 @@ def pool(
 
     ``pooling_type`` is "max" or "avg"; all other arguments are those of ``max_pool``.
     """
-    if pooling_type not in ("max", "avg"):
-        raise ValueError(f"pool: pooling_type {pooling_type!r}: use 'max' or 'avg'")
     given = _given(window_shape, strides, pad, dilations, dim_rounding_mode)
-    if pooling_type == "max":
+    if choice("pool", "pooling_type", pooling_type, "max", "avg") == "max":
         return _pool(
             MAXIMA, "pool", _ordered("pool", x), window_shape, data_format, given
         )
@@ -209,7 +208,8 @@ def _pool(
             f"{op}: x must have rank 4, or 3 without a batch, or 5 for three spatial "
             f"axes, got shape {x.shape}"
         )
-    data_format = data_format or _windows.FORMATS[spatial][0]
+    if data_format is None:
+        data_format = _windows.FORMATS[spatial][0]
     x, back = _windows.channels_last(op, x, spatial, data_format)
     windows = geometry.windows(op, x.shape, size, **given)
     return back(run(kernels[spatial], x, geometry=windows))
@@ -250,8 +250,9 @@ def max_pool_with_argmax(
         )
     given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
     windows = geometry.windows("max_pool_with_argmax", x.shape, filter_size, **given)
-    attrs = {"include_batch_in_index": bool(include_batch_in_index)}
-    y, indices = run_many(MAX_POOL_WITH_ARGMAX, x, geometry=windows, **attrs)
+    kernel, name = MAX_POOL_WITH_ARGMAX, "include_batch_in_index"
+    attrs = {name: flag(kernel.op, name, include_batch_in_index)}
+    y, indices = run_many(kernel, x, geometry=windows, **attrs)
     return y, indices
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from plugrad import geometry
+from plugrad._arguments import several
 from plugrad._dtypes import named
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, gradients
@@ -62,7 +63,8 @@ def ragged_gather(
 
     """
     op = "sparse.ragged_gather"
-    splits = [whole(op, "nested_splits", s, 1) for s in nested_splits]
+    nested = several(op, "nested_splits", nested_splits)
+    splits = [whole(op, "nested_splits", s, 1) for s in nested]
     x, at = _convert.asarray(values), indexing.integer_tensor(op, "indices", indices)
     if not splits or not x.shape or not at.shape:
         raise ValueError(
@@ -186,8 +188,9 @@ def ragged_tensor_to_tensor(
     op = "sparse.ragged_tensor_to_tensor"
     sizes = indexing.integer_tensor(op, "shape", shape)
     x, default = _convert.together(op, values, default_value)
-    types = tuple(row_partition_types)
-    parts = _partitions(op, list(row_partition_tensors), types)
+    types = tuple(several(op, "row_partition_types", row_partition_types))
+    tensors = several(op, "row_partition_tensors", row_partition_tensors)
+    parts = _partitions(op, tensors, types)
     rank = _levels(types) + len(x.shape) - 1
     if not x.shape or sizes.shape not in ((), (rank,)):
         raise ValueError(

@@ -17,13 +17,12 @@ Map: the process's seed; uniform; normal; gamma; order and choice; dropout.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from plugrad import geometry
+from plugrad import _arguments, geometry
 from plugrad._dtypes import FLOAT32, INT32, LIMITS, DType, canonical
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
@@ -47,10 +46,7 @@ def seed(n: int | None = None, /) -> None:
 def _checked(op: str, n: int | None) -> int | None:
     if n is None:
         return None
-    try:
-        number = operator.index(n)
-    except TypeError:
-        raise TypeError(f"{op}: a seed is an int, got {n!r}") from None
+    number = _arguments.integer(op, "seed", n)
     if not 0 <= number < 2**64:
         raise ValueError(f"{op}: a seed is from 0 to below 2**64, got {number}")
     return number
@@ -76,7 +72,7 @@ def _floating(op: str, dtype: Any) -> DType:
 
 def _finite(op: str, name: str, value: Number) -> float:
     """Return a parameter as a finite float."""
-    number = float(creation._real(op, name, value))
+    number = float(_arguments.real(op, name, value))
     if not math.isfinite(number):
         raise ValueError(f"{op}: {name} must be finite, got {number}")
     return number
@@ -109,7 +105,7 @@ def uniform(
         ValueError: There is nothing between, or more than the dtype can hold.
 
     """
-    sizes, wanted = creation._sizes("uniform", shape), _floating("uniform", dtype)
+    sizes, wanted = _arguments.sizes("uniform", shape), _floating("uniform", dtype)
     ends = _finite("uniform", "minval", minval), _finite("uniform", "maxval", maxval)
     with np.errstate(over="ignore"):
         low, high = map(float, np.asarray(ends, wanted))
@@ -139,10 +135,10 @@ def uniform_int(
 
     """
     op = "uniform_int"
-    sizes, wanted = creation._sizes(op, shape), creation._held(op, canonical(dtype))
+    sizes, wanted = _arguments.sizes(op, shape), creation._held(op, canonical(dtype))
     if wanted.kind not in "iu":
         raise TypeError(f"{op}: draws integers, not {wanted}; cast with astype")
-    low, high = geometry.integers(op, "minval and maxval", (minval, maxval))
+    low, high = _arguments.integers(op, "minval and maxval", (minval, maxval))
     if low >= high:
         raise ValueError(f"{op}: there is no integer from {low} to below {high}")
     least, most = LIMITS[wanted]
@@ -159,7 +155,7 @@ def bernoulli(shape: Shape, /, p: Number = 0.5, *, seed: int | None = None) -> T
         ValueError: ``p`` is not from 0 to 1.
 
     """
-    sizes, chance = creation._sizes("bernoulli", shape), _finite("bernoulli", "p", p)
+    sizes, chance = _arguments.sizes("bernoulli", shape), _finite("bernoulli", "p", p)
     if not 0 <= chance <= 1:
         raise ValueError(f"bernoulli: p must be from 0 to 1, got {chance}")
     stream = _stream("bernoulli", seed)
@@ -179,7 +175,7 @@ def _drawn(
     seed: int | None,
 ) -> Tensor:
     """Draw numbers that are known for mean 0 and standard deviation 1."""
-    sizes, wanted = creation._sizes(op, shape), _floating(op, dtype)
+    sizes, wanted = _arguments.sizes(op, shape), _floating(op, dtype)
     middle, scale = _finite(op, "mean", mean), _finite(op, "stddev", stddev)
     if scale < 0:
         raise ValueError(f"{op}: stddev must not be negative, got {scale}")
@@ -259,7 +255,7 @@ def gamma(
     Their mean is ``alpha / beta``: ``beta`` is a rate. For ``alpha`` far below 1 most
     are so small that they are 0.
     """
-    sizes, wanted = creation._sizes("gamma", shape), _floating("gamma", dtype)
+    sizes, wanted = _arguments.sizes("gamma", shape), _floating("gamma", dtype)
     form, rate = _positive("gamma", "alpha", alpha), _positive("gamma", "beta", beta)
     values = _draws.gamma(_stream("gamma", seed), math.prod(sizes), form)
     with np.errstate(over="ignore"):
@@ -271,7 +267,7 @@ def gamma(
 
 def permutation(n: int, /, *, seed: int | None = None) -> Tensor:
     """Return 0 to ``n - 1`` in random order, int32; all orders are equally likely."""
-    (size,) = creation._sizes("permutation", (n,))
+    size = _arguments.integer("permutation", "n", n, 0)
     return _uploaded(_draws.order(_stream("permutation", seed), size), (size,))
 
 
@@ -307,9 +303,10 @@ def choice(
         ValueError: There are fewer than are wanted, or the weights do not fit.
 
     """
-    sizes = creation._sizes("choice", shape)
+    sizes = _arguments.sizes("choice", shape)
+    replace = _arguments.flag("choice", "replace", replace)
     if isinstance(x, int | np.integer):
-        (n,) = creation._sizes("choice", (int(x),))
+        n = _arguments.integer("choice", "x", x, 0)
     else:
         x = _convert.asarray(x)
         axis = reduce.one_axis("choice", axis, len(x.shape))
@@ -375,7 +372,7 @@ def multinomial(
 
     """
     x = reduce.widened(_convert.floating("multinomial", logits, "f"))
-    (count,) = creation._sizes("multinomial", (num_samples,))
+    count = _arguments.integer("multinomial", "num_samples", num_samples, 0)
     if not x.shape or not x.shape[-1]:
         raise ValueError(f"multinomial: logits of shape {x.shape} hold no classes")
     *batch, classes = x.shape
@@ -383,12 +380,13 @@ def multinomial(
     table = run(shape.RESHAPE, x, shape=(rows, classes))
     stream, parts = _stream("multinomial", seed), []
     step = max(NOISE // max(rows * classes, 1), 1)
+    normalized = _arguments.flag("multinomial", "normalized", normalized)
     draw = _draws.race if normalized else _draws.gumbel
     for at in range(0, max(count, 1), step):
         sizes = (min(step, count - at), rows, classes)
         noise = _draws.filled(stream, math.prod(sizes), draw, x.dtype)
         noisy = _uploaded(noise, sizes)
-        parts.append(run(MULTINOMIAL, table, noisy, normalized=bool(normalized)))
+        parts.append(run(MULTINOMIAL, table, noisy, normalized=normalized))
     y = run(shape.CONCAT, *parts, axis=1) if len(parts) > 1 else parts[0]
     return run(shape.RESHAPE, y, shape=(*batch, count))
 
@@ -433,12 +431,13 @@ def dropout(
         raise ValueError(f"dropout: rate must be from 0 to below 1, got {chance}")
     sizes = x.shape
     if noise_shape is not None:
-        lead = len(x.shape) - len(noise_shape)
+        entries = _arguments.entries(noise_shape) or [noise_shape]
+        lead = len(x.shape) - len(entries)
         given: list[Any] = [
             x.shape[lead + i] if n is None and lead >= 0 else n
-            for i, n in enumerate(noise_shape)
+            for i, n in enumerate(entries)
         ]
-        sizes = creation._sizes("dropout", given)
+        sizes = _arguments.sizes("dropout", given, "noise_shape")
         if geometry.broadcast("dropout", x.shape, sizes) != x.shape:
             raise ValueError(
                 f"dropout: noise_shape {sizes} does not broadcast to shape {x.shape}"

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from plugrad import geometry
-from plugrad._dtypes import BOOL, DTYPES, FLOAT32, INT32
+from plugrad._arguments import flag, real
+from plugrad._dtypes import BOOL, DTYPES, FLOAT32, INT32, canonical
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, reduced
 from plugrad._tensor import Tensor, TensorLike
@@ -48,9 +49,10 @@ def one_axis(op: str, axis: int, rank: int) -> int:
 def _summand(x: TensorLike, dtype: Any, op: str = "sum") -> Tensor:
     """Convert what is to be summed; bool and small integers become 32 bits wide."""
     x = _convert.numbers(op, x)
-    return creation.astype(
-        x, SUMMED_AS.get(x.dtype, x.dtype) if dtype is None else dtype
-    )
+    wanted = SUMMED_AS.get(x.dtype, x.dtype) if dtype is None else canonical(dtype)
+    if wanted is BOOL:
+        raise TypeError(f"{op}: there is none in bool; use any, all or count_nonzero")
+    return creation.astype(x, wanted)
 
 
 def _kept(y: Tensor, x: Tensor | Spec, axis: Axes, keepdims: bool) -> Tensor:
@@ -220,6 +222,7 @@ def _argument(kernel: Kernel, x: TensorLike, axis: int | None, keep: bool) -> Te
     _something(op, x, (axis,))
     x = creation.astype(x, INT32) if x.dtype is BOOL else x
     y = run(kernel, x, axis=axis)
+    keep = flag(op, "keepdims", keep)
     return run(shape.RESHAPE, y, shape=tuple(sizes)) if keep else y
 
 
@@ -363,8 +366,10 @@ def count_nonzero(
     x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
 ) -> Tensor:
     """Return the number of elements along ``axis`` that are not 0, int32."""
-    ones = creation.astype(creation.astype(x, BOOL), INT32)
-    return sum(ones, axis=axis, keepdims=keepdims)
+    x = creation.astype(_convert.numbers("count_nonzero", x), BOOL)
+    axis = geometry.axes("count_nonzero", axis, len(x.shape))
+    keepdims = flag("count_nonzero", "keepdims", keepdims)
+    return _convert.reduction(SUM, creation.astype(x, INT32), axis, keepdims)
 
 
 def root(x: Tensor, /) -> Tensor:
@@ -379,7 +384,7 @@ def _squares(
     """Return converted ``x``, its mean (axes kept), and the sum of ``(x - mean)²``."""
     x = _convert.floating(op, x, "f")
     axis = geometry.axes(op, axis, len(x.shape))
-    wide = widened(x)
+    wide, keepdims = widened(x), flag(op, "keepdims", keepdims)
     middle = run(MEAN, wide, axis=axis, keepdims=True)
     total = run(SUM, unary.square(wide - middle), axis=axis, keepdims=keepdims)
     return x, middle, total, axis
@@ -399,7 +404,7 @@ def var(
     where ``n`` is not larger than ``correction``.
     """
     x, _, total, axis = _squares("var", x, axis, keepdims)
-    freedom = builtins.max(_count(x, axis) - correction, 0)
+    freedom = builtins.max(_count(x, axis) - real("var", "correction", correction), 0)
     return creation.astype(total / freedom, x.dtype)
 
 
@@ -416,7 +421,7 @@ def std(
     Where all elements are equal its gradient is 0.
     """
     x, _, total, axis = _squares("std", x, axis, keepdims)
-    freedom = builtins.max(_count(x, axis) - correction, 0)
+    freedom = builtins.max(_count(x, axis) - real("std", "correction", correction), 0)
     return creation.astype(root(total / freedom), x.dtype)
 
 
@@ -434,7 +439,7 @@ def logsumexp(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) ->
     """Return ``log Σ exp(x)`` over ``axis``, without overflow; -inf for nothing."""
     x = _convert.floating("logsumexp", x, "f")
     axis = geometry.axes("logsumexp", axis, len(x.shape))
-    wide = widened(x)
+    wide, keepdims = widened(x), flag("logsumexp", "keepdims", keepdims)
     if not _count(x, axis):
         return unary.log(run(SUM, x, axis=axis, keepdims=keepdims))
     top = run(MAX, wide, axis=axis, keepdims=True)._sibling()  # a constant to all tapes

@@ -8,12 +8,12 @@ Transform``, which read images at places that tensors tell, by ``_sampling``.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from plugrad import geometry
+from plugrad._arguments import choice, flag
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
@@ -47,13 +47,15 @@ def _resizing(
 ) -> Resizing:
     """Return how images of ``shape`` become ``size`` high and wide."""
     sizes = geometry._each(op, "size", size, 2)
+    align_corners = flag(op, "align_corners", align_corners)
+    half_pixel_centers = flag(op, "half_pixel_centers", half_pixel_centers)
     if align_corners and half_pixel_centers:
         raise ValueError(f"{op}: use align_corners or half_pixel_centers, not both")
     geometry.rank(op, "images", shape, 2)
     if 0 in shape[1:3]:
         raise ValueError(f"{op}: images of shape {shape} have no pixels to take")
     new = (shape[0], *sizes, shape[3])
-    return _kept(shape, new, bool(align_corners), bool(half_pixel_centers))
+    return _kept(shape, new, align_corners, half_pixel_centers)
 
 
 _kept = functools.lru_cache(maxsize=256)(Resizing)  # with its tables
@@ -288,17 +290,10 @@ def crop_and_resize(
         )
     attrs = {
         "crop_size": geometry._each(op, "crop_size", crop_size, 2),
-        "method": _one_of(op, "method", method, ("bilinear", "nearest")),
+        "method": choice(op, "method", method, *get_args(Method)),
         "extrapolation_value": slicing.constant(op, extrapolation_value, image.dtype),
     }
     return run(CROP_AND_RESIZE, image, boxes, box_ind, **attrs)
-
-
-def _one_of(op: str, name: str, value: str, known: Sequence[str]) -> str:
-    if value not in known:
-        listed = ", ".join(map(repr, known))
-        raise ValueError(f"{op}: {name} {value!r}: use one of {listed}")
-    return value
 
 
 @decomposition(CROP_AND_RESIZE)
@@ -396,10 +391,9 @@ def transform(
             f"{image.shape[0]}, got {transforms.shape}"
         )
     size = image.shape[1:3] if output_shape is None else output_shape
-    methods, modes = ("nearest", "bilinear"), ("constant", "reflect", "wrap", "nearest")
     attrs = {
-        "interpolation": _one_of(op, "interpolation", interpolation, methods),
-        "fill_mode": _one_of(op, "fill_mode", fill_mode, modes),
+        "interpolation": choice(op, "interpolation", interpolation, *get_args(Method)),
+        "fill_mode": choice(op, "fill_mode", fill_mode, *get_args(FillMode)),
         "fill_value": slicing.constant(op, fill_value, image.dtype),
         "output_shape": geometry._each(op, "output_shape", size, 2),
     }

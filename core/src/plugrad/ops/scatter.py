@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from plugrad._arguments import sizes
 from plugrad._dtypes import BOOL, INT32
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import integers
 
 from . import _convert, compare, creation, gather, indexing, reduce
 from . import shape as shapes
@@ -95,12 +95,10 @@ def scatter_nd(
     Indices are ``[..., k]``, or ``[n]`` for ``[n, 1]``, and updates
     ``[..., *shape[k:]]``. Updates of the same place add up.
     """
-    sizes = integers("scatter_nd", "shape", shape)
+    shape = sizes("scatter_nd", shape)
     updates = _convert.numbers("scatter_nd", updates)
-    if min(sizes, default=0) < 0:
-        raise ValueError(f"scatter_nd: shape {sizes} has a negative size")
-    places = _places("scatter_nd", indices, updates.shape, sizes)
-    return run(SCATTER_ND, places, updates, shape=sizes)
+    places = _places("scatter_nd", indices, updates.shape, shape)
+    return run(SCATTER_ND, places, updates, shape=shape)
 
 
 def _places(op: str, indices: TensorLike, updates: Shape, sizes: Shape) -> Tensor:

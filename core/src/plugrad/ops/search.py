@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
+from plugrad._arguments import choice, flag
 from plugrad._dtypes import BOOL, INT32
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
@@ -67,8 +68,7 @@ def searchsorted(
         sorter: Indices that make ``x1`` ascending, as from ``argsort``.
 
     """
-    if side not in ("left", "right"):
-        raise ValueError(f"searchsorted: side {side!r}: use 'left' or 'right'")
+    choice("searchsorted", "side", side, "left", "right")
     if sorter is not None:
         x1 = gather.take_along_axis(x1, sorter, axis=-1)
     return _look_up(SEARCH_SORTED, x1, x2, side=side)
@@ -160,7 +160,7 @@ def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
 
     NaN is nowhere, as it equals nothing.
     """
-    x1, x2 = _convert.together("isin", x1, x2)
+    invert, (x1, x2) = flag("isin", "invert", invert), _convert.together("isin", x1, x2)
     among = sorting.sort(
         run(shapes.RESHAPE, _convert.real("isin", x2), shape=(x2.size,))
     )

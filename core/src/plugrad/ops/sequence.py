@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from plugrad import geometry
+from plugrad._arguments import flag, several
 from plugrad._dtypes import BOOL, LIMITS
 from plugrad._tensor import Tensor, TensorLike
 
@@ -90,13 +91,15 @@ def multi_rnn_cell(
         h: The last output of each cell.
 
     """
-    if not len(lstm_cells) == len(c) == len(h):
+    given = (("lstm_cells", lstm_cells), ("c", c), ("h", h))
+    cells, c, h = (several("multi_rnn_cell", *one) for one in given)
+    if not len(cells) == len(c) == len(h) or not all(map(callable, cells)):
         raise ValueError(
-            f"multi_rnn_cell: {len(lstm_cells)} cells need as many c and h, got "
-            f"{len(c)} and {len(h)}"
+            f"multi_rnn_cell: {len(cells)} cells need as many c and h, got {len(c)} "
+            f"and {len(h)}; cells are functions"
         )
     x, states, outputs = _convert.asarray(data), [], []
-    for cell, state, output in zip(lstm_cells, c, h, strict=True):
+    for cell, state, output in zip(cells, c, h, strict=True):
         state, x = cell(x, _convert.asarray(state), _convert.asarray(output))
         states.append(state)
         outputs.append(x)
@@ -146,7 +149,7 @@ def scaled_dot_product_attention(
     if mask is not None:
         more, allowed = _mask(op, mask, scores.shape)
         scores = scores if more is None else scores + creation.astype(more, q.dtype)
-    if is_causal:
+    if flag(op, "is_causal", is_causal):
         past = _convert.asarray(np.tri(*scores.shape[-2:], dtype=bool), copy=False)
         allowed = past if allowed is None else compare.logical_and(allowed, past)
     if allowed is None:

@@ -17,10 +17,10 @@ from itertools import accumulate
 import numpy as np
 
 from plugrad import geometry
+from plugrad._arguments import entries, integer, integers, several, sizes
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import integers
 
 from . import _convert, compare, gather, indexing, reduce, slicing
 
@@ -82,8 +82,7 @@ gradients(
 
 def _axis(op: str, axis: int, rank: int) -> int:
     """Return the one axis that an op takes, as a number from 0."""
-    (given,) = integers(op, "axis", axis)
-    return geometry.axes(op, given, rank)[0]
+    return geometry.axes(op, integer(op, "axis", axis), rank)[0]
 
 
 def squeeze(x: TensorLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
@@ -92,7 +91,7 @@ def squeeze(x: TensorLike, /, axis: int | Sequence[int] | None = None) -> Tensor
     if axis is None:
         gone = tuple(i for i, n in enumerate(x.shape) if n == 1)
     else:
-        gone = geometry.axes("squeeze", integers("squeeze", "axis", axis), len(x.shape))
+        gone = geometry.axes("squeeze", axis, len(x.shape))
     for i in gone:
         if x.shape[i] != 1:
             raise ValueError(f"squeeze: axis {i} of shape {x.shape} has not size 1")
@@ -102,12 +101,13 @@ def squeeze(x: TensorLike, /, axis: int | Sequence[int] | None = None) -> Tensor
 
 def ensure_shape(x: TensorLike, /, shape: Sequence[int | None]) -> Tensor:
     """Return ``x`` itself if it has ``shape``, in which None stands for any size."""
-    x = _convert.asarray(x)
-    fits = len(shape) == len(x.shape) and all(
-        wanted is None or wanted == n for wanted, n in zip(shape, x.shape, strict=True)
+    x, given = _convert.asarray(x), several("ensure_shape", "shape", shape)
+    integers("ensure_shape", "shape", [n for n in given if n is not None])
+    fits = len(given) == len(x.shape) and all(
+        wanted is None or wanted == n for wanted, n in zip(given, x.shape, strict=True)
     )
     if not fits:
-        raise ValueError(f"ensure_shape: shape {x.shape} is not {tuple(shape)}")
+        raise ValueError(f"ensure_shape: shape {x.shape} is not {tuple(given)}")
     return x
 
 
@@ -184,7 +184,9 @@ def tile(x: TensorLike, repetitions: int | Sequence[int], /) -> Tensor:
     lead = len(counts) - len(x.shape)
     if lead > 0:
         x = run(RESHAPE, x, shape=(1,) * lead + x.shape)
-    return run(TILE, x, repetitions=(1,) * -lead + counts)
+    counts = (1,) * -lead + counts
+    sizes("tile", tuple(map(operator.mul, counts, x.shape)), "the result")
+    return run(TILE, x, repetitions=counts)
 
 
 @decomposition(TILE)  # and no gradient: it is that of the parts
@@ -206,7 +208,7 @@ def repeat(
     x = _convert.asarray(x)
     if axis is None:
         x = run(RESHAPE, x, shape=(math.prod(x.shape),))
-    axis = _axis("repeat", axis or 0, len(x.shape))
+    axis = _axis("repeat", 0 if axis is None else axis, len(x.shape))
     size = x.shape[axis]
     counts = indexing.on_host("repeat", "repeats", repeats)
     if counts is None:
@@ -246,7 +248,7 @@ def concat(xs: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
         flat = [run(RESHAPE, t, shape=(math.prod(t.shape),)) for t in tensors]
         return run(CONCAT, *flat, axis=0)
     axis = _axis("concat", axis, len(tensors[0].shape))
-    if len({_less(t.shape, axis) for t in tensors}) != 1:
+    if len({(len(t.shape), _less(t.shape, axis)) for t in tensors}) != 1:
         shapes = ", ".join(str(t.shape) for t in tensors)
         raise ValueError(f"concat: shapes {shapes} differ outside axis {axis}")
     return run(CONCAT, *tensors, axis=axis)
@@ -257,7 +259,7 @@ def _less(shape: Shape, axis: int) -> Shape:
 
 
 def _several(op: str, xs: Sequence[TensorLike]) -> list[Tensor]:
-    given = list(xs)
+    given = several(op, "xs", xs)
     if not given:
         raise ValueError(f"{op}: there is nothing to join; give at least one tensor")
     return _convert.together(op, *given)
@@ -319,8 +321,8 @@ def split(
     x = _convert.asarray(x)
     axis = _axis("split", axis, len(x.shape))
     n, given = x.shape[axis], integers("split", "sizes", sizes)
-    if isinstance(sizes, int | np.integer):
-        count = int(sizes)
+    if entries(sizes) is None:
+        (count,) = given
         if count < 1 or n % count:
             raise ValueError(f"split: size {n} does not divide into {count} pieces")
         given = (n // count,) * count
@@ -423,8 +425,7 @@ REVERSE = Kernel("Reverse", "x", attrs="axis", out=same, op="flip")
 def flip(x: TensorLike, /, *, axis: int | Sequence[int] | None = None) -> Tensor:
     """Return the elements in reverse order along ``axis`` (default: all axes)."""
     x = _convert.asarray(x)
-    given = None if axis is None else integers("flip", "axis", axis)
-    return run(REVERSE, x, axis=geometry.axes("flip", given, len(x.shape)))
+    return run(REVERSE, x, axis=geometry.axes("flip", axis, len(x.shape)))
 
 
 @decomposition(REVERSE)

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from plugrad import _arguments
+from plugrad._arguments import flag, integer, real
 from plugrad._dtypes import BOOL, FLOAT32, INT32, DType, canonical
 from plugrad._engine import run
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import integers
 
 from . import _convert, compare, creation, fft, gather, indexing, reduce, shape, slicing
 
@@ -65,16 +66,16 @@ def hamming_window(
 def _cosine(
     op: str, length: int, a: float, b: float, periodic: bool | None, dtype: Any
 ) -> Tensor:
-    (size,) = integers(op, "window_length", length)
-    if size < 0:
-        raise ValueError(f"{op}: window_length must not be negative, got {size}")
+    size = _arguments.integer(op, "window_length", length, 0)
+    a, b = real(op, "a", a), real(op, "b", b)
     wanted = creation._held(op, FLOAT32 if dtype is None else canonical(dtype))
     if wanted.kind != "f":
         raise TypeError(f"{op}: a window is real and floating, not {wanted}")
     if size == 1:
         values = np.asarray([a + b])
     else:
-        m = size if (size % 2 == 0 if periodic is None else periodic) else size - 1
+        around = size % 2 == 0 if periodic is None else flag(op, "periodic", periodic)
+        m = size if around else size - 1
         values = a - b * np.cos(2 * np.pi / max(m, 1) * np.arange(size))
     return _convert.asarray(values.astype(wanted), copy=False)
 
@@ -83,6 +84,8 @@ def _window(op: str, window_fn: Window | None, length: int, dtype: DType) -> Ten
     """Return the values of a window in the dtype of the signal."""
     if window_fn is None:
         return creation.ones((length,), dtype=dtype)
+    if not callable(window_fn):
+        raise TypeError(f"{op}: window_fn must be a function, got {window_fn!r}")
     if window_fn in (hann_window, hamming_window):  # as precise as the signal
         return window_fn(length, dtype=dtype)
     window = fft._real(op, window_fn(length))
@@ -121,6 +124,7 @@ def frame(
 
     """
     x, length, step = _checked("frame", signal, 1, frame_length, frame_step)
+    pad_end = flag("frame", "pad_end", pad_end)
     *batch, size = x.shape
     count = -(-size // step) if pad_end else max((size - length) // step + 1, 0)
     cover = (count - 1) * step + length if count else 0
@@ -178,15 +182,8 @@ def _checked(
     x = _convert.asarray(x)
     if len(x.shape) < rank:
         raise ValueError(f"{op}: expected {rank} axes or more, got shape {x.shape}")
-    size = _positive(op, "frame_length", x.shape[-1] if length is None else length)
-    return x, size, _positive(op, "frame_step", step)
-
-
-def _positive(op: str, name: str, value: int) -> int:
-    (found,) = integers(op, name, value)
-    if found < 1:
-        raise ValueError(f"{op}: {name} must be positive, got {found}")
-    return found
+    size = integer(op, "frame_length", x.shape[-1] if length is None else length, 1)
+    return x, size, integer(op, "frame_step", step, 1)
 
 
 # --- spectra ---------------------------------------------------------------------
@@ -194,7 +191,7 @@ def _positive(op: str, name: str, value: int) -> int:
 
 def enclosing_power_of_two(value: int, /) -> int:
     """Return the least power of two that is not below ``value``, an int from 1."""
-    return 1 << (_positive("enclosing_power_of_two", "value", value) - 1).bit_length()
+    return 1 << (integer("enclosing_power_of_two", "value", value, 1) - 1).bit_length()
 
 
 def stft(
@@ -223,7 +220,7 @@ def stft(
     x = reduce.widened(fft._real("stft", signal))
     x, length, step = _checked("stft", x, 1, frame_length, frame_step)
     n = enclosing_power_of_two(length) if fft_length is None else fft_length
-    n = _positive("stft", "fft_length", n)
+    n = integer("stft", "fft_length", n, 1)
     x = frame(x, length, step)
     if window_fn is not None:
         x = x * _window("stft", window_fn, length, x.dtype)
@@ -260,7 +257,7 @@ def istft(
     """
     x, size, step = _checked("istft", spectra, 2, frame_length, frame_step)
     n = enclosing_power_of_two(size) if fft_length is None else fft_length
-    n = _positive("istft", "fft_length", n)
+    n = integer("istft", "fft_length", n, 1)
     *_, count, bins = x.shape
     if bins != n // 2 + 1:
         raise ValueError(
@@ -278,4 +275,4 @@ def istft(
     y = compare.where(seen, y, 0)
     if length is None:
         return y
-    return fft._resized(y, len(y.shape) - 1, _positive("istft", "length", length))
+    return fft._resized(y, len(y.shape) - 1, integer("istft", "length", length, 1))

@@ -13,11 +13,11 @@ from typing import Literal
 import numpy as np
 
 from plugrad import geometry
+from plugrad._arguments import choice, integers
 from plugrad._dtypes import STRING, DType, weak
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import integers
 
 from . import _convert, indexing, shape
 
@@ -63,6 +63,8 @@ def strided_slice(
             f"strided_slice: begin {starts}, end {ends} and strides {steps} differ in "
             "length"
         )
+    masks = (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
+    integers("strided_slice", "the masks", masks)
     key: list[object] = []
     for i, (b, e, s) in enumerate(zip(starts, ends, steps, strict=True)):
         bit = 1 << i
@@ -239,13 +241,9 @@ def pad(
     """
     x = _convert.asarray(x)
     found = geometry.pairs("pad", "paddings", paddings, len(x.shape))
-    if mode == "constant":
+    if choice("pad", "mode", mode, "constant", "reflect", "symmetric") == "constant":
         value = constant("pad", constant_values, x.dtype)
         return run(PAD_V2, x, paddings=found, constant_values=value)
-    if mode not in ("reflect", "symmetric"):
-        raise ValueError(
-            f"pad: mode must be 'constant', 'reflect' or 'symmetric', got {mode!r}"
-        )
     for n, padding in zip(x.shape, found, strict=True):
         if max(padding) > max(n - (mode == "reflect"), 0):
             raise ValueError(

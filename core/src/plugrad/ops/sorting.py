@@ -13,13 +13,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from plugrad._arguments import choice, flag, integer
 from plugrad._dtypes import BOOL, INT32, DType
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import integers
 
-from . import _convert, compare, creation, gather, indexing, reduce, slicing
+from . import _convert, compare, creation, gather, indexing, reduce, slicing, unary
 from . import shape as shapes
 
 # --- the largest elements --------------------------------------------------------
@@ -50,13 +50,13 @@ def top_k(x: TensorLike, /, k: int, *, sorted: bool = True) -> tuple[Tensor, Ten
 
     """
     x = _convert.real("top_k", x)
-    (count,) = integers("top_k", "k", k)
+    count = integer("top_k", "k", k)
     if not x.shape or not 0 <= count <= x.shape[-1]:
         raise ValueError(
             f"top_k: k {count} must be from 0 to the size of the last axis of shape "
             f"{x.shape}"
         )
-    values, indices = _top(x, count, bool(sorted))
+    values, indices = _top(x, count, flag("top_k", "sorted", sorted))
     return values, indices
 
 
@@ -110,7 +110,7 @@ def sort(
     """
     x = _convert.real("sort", x)
     axis = shapes._axis("sort", axis, len(x.shape))
-    return run(SORT, x, axis=axis, descending=bool(descending))
+    return run(SORT, x, axis=axis, descending=flag("sort", "descending", descending))
 
 
 @decomposition(SORT)  # and no gradient: it is that of TopK, which knows the places
@@ -127,7 +127,8 @@ def argsort(
     """
     x = _convert.real("argsort", x)
     axis = shapes._axis("argsort", axis, len(x.shape))
-    indices = _in_order(x, axis, bool(descending), 1)
+    descending = flag("argsort", "descending", descending)
+    indices = _in_order(x, axis, descending, 1)
     return indices if descending else (x.shape[axis] - 1) - indices
 
 
@@ -193,14 +194,15 @@ def quantile(
         method: See above.
 
     """
-    shares = np.asarray(q)
+    try:
+        shares = np.asarray(q)
+    except ValueError:  # ragged
+        shares = np.asarray(None)
     if shares.dtype.kind not in "iuf":
         raise TypeError(f"quantile: q must be real numbers, got {q!r}")
     if not ((shares >= 0) & (shares <= 1)).all():
         raise ValueError(f"quantile: q must be from 0 to 1, got {q!r}")
-    if method not in _PLACES:
-        names = ", ".join(_PLACES)
-        raise ValueError(f"quantile: method {method!r}: use one of {names}")
+    choice("quantile", "method", method, *_PLACES)
     return _quantile("quantile", x, shares, axis, keepdims, method)
 
 
@@ -212,6 +214,7 @@ def _quantile(
     keepdims: bool,
     method: str,
 ) -> Tensor:
+    keepdims = flag(op, "keepdims", keepdims)
     x, axes = reduce._ordered(op, _convert.floating(op, x, "f"), axis)
     rest = [i for i in range(len(x.shape)) if i not in axes]
     sizes, count = tuple([x.shape[i] for i in rest]), reduce._count(x, axes)
@@ -221,8 +224,9 @@ def _quantile(
     low, high = np.floor(place), np.ceil(place)
     a, b = (gather.gather(y, i.astype(np.int32), axis=-1) for i in (low, high))
     share = _convert.asarray((place - low).astype(x.dtype))
-    # equal ones need no sum: an infinity, or the one element where the place is whole
-    between = compare.where(compare.equal(a, b), a, a * (1 - share) + b * share)
+    # a sum of equal ones would be rounded, and a difference of infinities is NaN
+    same = a + compare.where(unary.isinf(a), 0, b - a) * share
+    between = compare.where(compare.equal(a, b), same, a * (1 - share) + b * share)
     last = slicing.along(y, len(rest), count - 1, 1)  # NaN if there is one
     last = run(shapes.RESHAPE, last, shape=(*sizes, *[1] * q.ndim))
     y = compare.where(compare.equal(last, last), between, last)

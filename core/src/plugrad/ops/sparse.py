@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from plugrad import geometry
+from plugrad._arguments import integer, sizes
 from plugrad._dtypes import BOOL, INT32, STRING, check_range
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import integers
 
 from . import (
     _convert,
@@ -80,7 +80,7 @@ def to_dense(
             unless given.
 
     """
-    op, sizes = "sparse.to_dense", integers("sparse.to_dense", "shape", shape)
+    op, shape = "sparse.to_dense", sizes("sparse.to_dense", shape)
     at = indexing.integer_tensor(op, "indices", indices)
     if len(at.shape) < 2:
         at = run(shapes.RESHAPE, at, shape=(math.prod(at.shape), 1))
@@ -88,14 +88,14 @@ def to_dense(
         values = _convert.asarray(values)
         default_value = b"" if values.dtype is STRING else False
     values, default = _convert.together(op, values, default_value)
-    fits = at.shape[1:] == (len(sizes),) and values.shape in ((), at.shape[:1])
-    if not fits or default.shape or min(sizes, default=0) < 0:
+    fits = at.shape[1:] == (len(shape),) and values.shape in ((), at.shape[:1])
+    if not fits or default.shape:
         raise ValueError(
             f"{op}: indices {at.shape}, values {values.shape}, default_value "
-            f"{default.shape} and shape {sizes} do not fit; [n, k], [n], [] and k sizes"
+            f"{default.shape} and shape {shape} do not fit; [n, k], [n], [] and k sizes"
         )
     values = shapes.broadcast_to(values, at.shape[:1])
-    return run(SPARSE_TO_DENSE, at, values, default, shape=sizes)
+    return run(SPARSE_TO_DENSE, at, values, default, shape=shape)
 
 
 @decomposition(SPARSE_TO_DENSE)  # and no gradient: it is that of the parts
@@ -330,10 +330,7 @@ def _by_id(
                 "the indices with them"
             )
         count = int(known[-1]) + 1 if known.size else 0
-    (given,) = integers(op, "num_segments", count)
-    if given < 0:
-        raise ValueError(f"{op}: num_segments {given} must not be negative")
-    return run(kernel, x, at, ids, num_segments=given)
+    return run(kernel, x, at, ids, num_segments=integer(op, "num_segments", count, 0))
 
 
 @decomposition(SPARSE_SEGMENT_SUM)  # and no gradient: it is that of the parts

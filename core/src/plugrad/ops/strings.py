@@ -12,11 +12,11 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from plugrad._arguments import flag, integer, integers
 from plugrad._dtypes import DTYPES, INT32, STRING, named
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, same
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import integers
 
 from . import _convert, ragged
 
@@ -55,7 +55,7 @@ def to_hash_bucket_fast(x: TensorLike, /, num_buckets: int) -> Tensor:
     are more buckets than it can count. Whoever chooses the strings can make them meet.
     """
     op = "strings.to_hash_bucket_fast"
-    (count,) = integers(op, "num_buckets", num_buckets)
+    count = integer(op, "num_buckets", num_buckets)
     if not 1 <= count <= 2**63:
         raise ValueError(f"{op}: num_buckets {count} must be from 1 to 2**63")
     x = _text(op, "x", x)
@@ -88,6 +88,10 @@ def regex_replace(
 
     """
     op = "strings.regex_replace"
+    for given in (pattern, rewrite):
+        if not isinstance(given, str):
+            raise TypeError(f"{op}: pattern and rewrite must be str, got {given!r}")
+    replace_global = flag(op, "replace_global", replace_global)
     one_digit = lambda m: rf"\g<{m[1]}>" if m[1].isdigit() else m[0]
     template = re.sub(r"\\(\\|[0-9])", one_digit, rewrite)
     try:
@@ -98,7 +102,7 @@ def regex_replace(
         ) from None
     x = _text(op, "x", x)
     attrs = {"pattern": pattern, "rewrite": template}
-    return run(STATIC_REGEX_REPLACE, x, **attrs, replace_global=bool(replace_global))
+    return run(STATIC_REGEX_REPLACE, x, **attrs, replace_global=replace_global)
 
 
 # --- pieces ----------------------------------------------------------------------
@@ -137,9 +141,9 @@ def split(
         the largest number of pieces. int32.
 
     """
-    op = "strings.split"
+    op, skip_empty = "strings.split", flag("strings.split", "skip_empty", skip_empty)
     x, delimiter = _text(op, "x", x, 1), _text(op, "delimiter", delimiter, 0)
-    return Pieces(*run_many(STRING_SPLIT, x, delimiter, skip_empty=bool(skip_empty)))
+    return Pieces(*run_many(STRING_SPLIT, x, delimiter, skip_empty=skip_empty))
 
 
 STRING_N_GRAMS = Kernel(
@@ -187,14 +191,18 @@ def ngrams(
     x = _text(op, "data", data, 1)
     splits = ragged.whole(op, "data_splits", data_splits, 1)
     widths = integers(op, "ngram_widths", ngram_widths)
-    (pad,) = integers(op, "pad_width", pad_width)
+    pad = integer(op, "pad_width", pad_width)
     if min(widths, default=0) < 1 or pad < -1:
         raise ValueError(
             f"{op}: ngram_widths {widths} must be positive, and pad_width {pad} a "
             "number from 0, or -1"
         )
     texts = {"separator": separator, "left_pad": left_pad, "right_pad": right_pad}
+    for name, text in texts.items():
+        if not isinstance(text, str | bytes):
+            raise TypeError(f"{op}: {name} must be str or bytes, got {text!r}")
     plain = {n: t.encode() if isinstance(t, str) else t for n, t in texts.items()}
-    how = {"pad_width": pad, "preserve_short_sequences": bool(preserve_short_sequences)}
+    short = flag(op, "preserve_short_sequences", preserve_short_sequences)
+    how = {"pad_width": pad, "preserve_short_sequences": short}
     found = run_many(STRING_N_GRAMS, x, splits, ngram_widths=widths, **plain, **how)
     return found[0], found[1]

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from plugrad import _autodiff, _context, _engine
+from plugrad._arguments import integer, real
 from plugrad._context import Run, state
 from plugrad._dtypes import canonical
 from plugrad._kernel import Kernel, Spec, origin
@@ -307,12 +308,14 @@ def check_gradients(
 
     Along one random direction v the result moves by the sum of Re(conj(dx) v).
     """
-    if order not in (1, 2):
+    if not callable(f):
+        raise TypeError(f"check_gradients: expected a function, got {f!r}")
+    if integer("check_gradients", "order", order) not in (1, 2):
         raise ValueError(f"check_gradients: order is 1 or 2, got {order}")
     held = _engine.active().dtypes
     double = all(_wide(x, True).dtype in held for x in xs)
-    eps = eps or (1e-6 if double else 1e-2)
-    rtol = rtol or (1e-5 if double else 2e-2)
+    eps = real("check_gradients", "eps", eps or (1e-6 if double else 1e-2))
+    rtol = real("check_gradients", "rtol", rtol or (1e-5 if double else 2e-2))
     atol = 1e-7 if double else 1e-3
     arrays = [_wide(x, double) for x in xs]
     rng = np.random.default_rng(1)
@@ -406,6 +409,8 @@ def _leaves(value: Any) -> list[Array]:
 def _wide(x: Any, double: bool) -> Array:
     """Return the values in the widest dtype of their kind."""
     values = np.asarray(x.numpy() if isinstance(x, Tensor | Variable) else x)
+    if values.dtype.kind not in "biufc":
+        raise TypeError(f"check_gradients: xs must be numbers, got {x!r}")
     if values.dtype.kind == "c":
         return values.astype(np.complex128 if double else np.complex64)
     return values.astype(np.float64 if double else np.float32)

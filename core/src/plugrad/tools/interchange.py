@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from plugrad._arguments import flag
 from plugrad._dtypes import DType, canonical
 from plugrad._engine import active
 from plugrad._tensor import HOST, Tensor
@@ -38,6 +39,7 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Tensor:
         raise TypeError(
             f"from_dlpack: {type(x).__name__} has no __dlpack__; use asarray"
         )
+    copy = None if copy is None else flag("from_dlpack", "copy", copy)
     backend = active()
     take = None if copy else getattr(backend.runtime.arrays, "from_dlpack", None)
     try:

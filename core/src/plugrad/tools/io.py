@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from plugrad import _arguments
 from plugrad._dtypes import DTYPES, DType, named
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.ops._convert import asarray
@@ -55,7 +56,7 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
         OSError: The file cannot be written; one that was there is left as it was.
 
     """
-    package = _package("save")
+    package, path = _package("save"), _arguments.path("save", path)
     if not isinstance(tensors, Mapping):
         raise TypeError(
             f"save: takes a mapping from name to tensor, got {type(tensors).__name__}"
@@ -90,7 +91,7 @@ def load(path: Path, /) -> dict[str, Tensor]:
         TypeError: It holds a dtype that plugrad or the active backend lacks.
 
     """
-    package = _package("load")
+    package, path = _package("load"), _arguments.path("load", path)
     with open(path, "rb"):  # tells what is wrong with the place
         pass
     try:

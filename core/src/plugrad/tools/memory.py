@@ -105,6 +105,8 @@ class Tidy:
 
     def run(self, f: Callable[[], Any]) -> Any:
         """Return ``f()``, which is left alone at the end."""
+        if not callable(f):
+            raise TypeError(f"tidy: expected a function, got {f!r}")
         with self:
             result = f()
             if isinstance(result, Generator | Coroutine):

@@ -17,7 +17,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from plugrad import _context, _entries
+from plugrad import _arguments, _context, _entries
 from plugrad._context import Move, Run, state
 from plugrad._entries import OpenBackend
 from plugrad._kernel import Kernel, Spec
@@ -352,7 +352,8 @@ class Profile:
             count = {"ph": "C", "name": "bytes of results", **where}
             ends = (r.start + r.seconds) * 1e6
             events.append({**count, "ts": ends, "args": {"bytes": r.alive}})
-        with open(path, "w", encoding="utf-8") as file:
+        place = _arguments.path("to_chrome_trace", path)
+        with open(place, "w", encoding="utf-8") as file:
             json.dump({"traceEvents": events, "displayTimeUnit": "ns"}, file)
 
 
@@ -412,8 +413,9 @@ class Timing:
 
 def time(f: Callable[[], object], repeat: int) -> Timing:
     """Return how long ``f()`` takes, called ``1 + repeat`` times."""
-    if repeat < 1:
-        raise ValueError(f"time: repeat must be at least 1, got {repeat}")
+    repeat = _arguments.integer("time", "repeat", repeat, 1)
+    if not callable(f):
+        raise TypeError(f"time: expected a function, got {f!r}")
     with Profile() as p:
         f()
     spent = []

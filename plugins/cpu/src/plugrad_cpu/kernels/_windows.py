@@ -66,7 +66,10 @@ def pixels(x: Array) -> Array:
 
 
 def read(x: Array, place: Index, room: Array) -> Array:
-    """Return what lies at a place, copied to ``room`` if many pixels are apart."""
+    """Return what lies at a place, copied to ``room`` if many pixels are apart.
+
+    Room is contiguous: else its pixels would be those of a copy.
+    """
     if place[-1].step == 1 or room.size < 4096:
         return x[place]
     pixels(room)[...] = pixels(x)[place]

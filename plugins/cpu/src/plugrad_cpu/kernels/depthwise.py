@@ -43,7 +43,7 @@ def backprop_input(dy: Array, filter: Array, *, geometry: Windows) -> Array:
     dx.fill(0)
     for part in batches(dy):
         given, onto = dy[part], dx[part]
-        product, room = np.empty_like(given), np.empty_like(given)
+        product, room = np.empty((2, *given.shape), dy.dtype)
         for row, tap in zip(rows, geometry.taps, strict=True):
             np.multiply(given, row, out=product)
             add(onto, seen(geometry, tap), product, room)

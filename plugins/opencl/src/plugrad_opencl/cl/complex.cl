@@ -41,6 +41,7 @@ static inline float2 c_expm1(float2 a) {
 static inline float c_log_size(float x, float y) {
   const float big = fmax(fabs(x), fabs(y)), small = fmin(fabs(x), fabs(y));
   if (isinf(x) || isinf(y)) return INFINITY;
+  if (isnan(x) || isnan(y)) return NAN;
   if (big > 0.5f && big < 2)
     return 0.5f * log1p((big - 1) * (big + 1) + small * small);
   return big == 0 ? -INFINITY : log(big) + 0.5f * log1p((small / big) * (small / big));
@@ -73,7 +74,8 @@ static inline float2 c_sqrt(float2 a) {
 }
 
 static inline float2 c_sin(float2 a) {
-  return (float2)(sin(a.x) * cosh(a.y), a.y == 0 ? a.y : cos(a.x) * sinh(a.y));
+  const float x = a.x == 0 ? a.x : sin(a.x) * cosh(a.y);
+  return (float2)(x, a.y == 0 ? a.y : cos(a.x) * sinh(a.y));
 }
 
 static inline float2 c_cos(float2 a) {

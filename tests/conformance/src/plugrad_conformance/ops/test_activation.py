@@ -275,6 +275,15 @@ def test_clip(shape, dtype, backend):
     assert_near(pg.clip(x).numpy(), x, 0)
 
 
+@pytest.mark.parametrize("op", [pg.relu, pg.relu6], ids=lambda f: f.__name__)
+def test_where_it_is_flat_an_infinite_cotangent_does_not_matter(op, backend):
+    x = pg.asarray([-2.0, 0.0, 4.0])
+    dx = pg.grad(lambda x: pg.sum(pg.sqrt(op(x))))(x)
+    assert dx.tolist() == [0, 0, 0.25]
+    dx = pg.grad(op)(x, dy=pg.full((3,), INF))
+    assert dx.tolist() == [0, 0, INF]
+
+
 def test_clip_promotes_as_numbers_do(backend):
     assert pg.clip([1, 5], 2, 3).tolist() == [2, 3]
     assert pg.clip([1, 5], 2.5, 3).dtype == np.float32

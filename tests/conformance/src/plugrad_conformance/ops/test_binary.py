@@ -9,7 +9,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from ..check import check_gradients
+from ..check import check_gradients, held
 from ..toy import toy
 
 SIGNED, FLOATS, COMPLEX = ["int8", "int32"], ["float32", "float64"], ["complex64"]
@@ -270,6 +270,13 @@ def test_hypot_at_the_origin(backend):
     check_gradients(pg.hypot, [3.0, 3.0, -2.0, 0.0], [3.0, -3.0, 0.0, 2.0])
 
 
+def test_the_gradient_of_atan2_at_the_origin_is_0(backend):
+    a, b = pg.asarray([0.0, -0.0, 3.0]), pg.asarray([0.0, -0.0, 4.0])
+    da, db = pg.grads(pg.atan2)(a, b, dy=pg.ones((3,)))
+    np.testing.assert_allclose(da.numpy(), [0, 0, 0.16], rtol=1e-6)
+    np.testing.assert_allclose(db.numpy(), [0, 0, -0.12], rtol=1e-6)
+
+
 def test_logaddexp_is_accurate_and_smooth(backend):
     a, b = pg.asarray([0.0, 1000.0, -1000.0]), pg.asarray([-40.0, 1000.0, -1001.0])
     expected = [math.exp(-40), 1000 + math.log(2), -1000 + math.log1p(math.exp(-1))]
@@ -279,6 +286,19 @@ def test_logaddexp_is_accurate_and_smooth(backend):
     assert pg.logaddexp(never, never).item() == -math.inf
     halves = pg.grads(pg.logaddexp)(pg.asarray(2.0), pg.asarray(2.0))
     assert [g.item() for g in halves] == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("x", [-3.0, 0.0, 5.0, -math.inf])
+def test_nothing_matters_beside_infinity_in_logaddexp(x, backend):
+    for pair in ((x, math.inf), (math.inf, x)):
+        a, b = map(pg.asarray, pair)
+        assert pg.logaddexp(a, b).item() == math.inf
+        found = [g.item() for g in pg.grads(pg.logaddexp)(a, b)]
+        assert found == [float(v == math.inf) for v in pair]
+    always = pg.asarray(math.inf)
+    assert pg.logaddexp(always, always).item() == math.inf
+    both = pg.grads(pg.logaddexp)(always, always)
+    assert sum(g.item() for g in both) == 1
 
 
 @pytest.mark.parametrize("op", [pg.atan2, pg.hypot, pg.logaddexp, pg.divide_no_nan])
@@ -315,6 +335,15 @@ def test_complex_gradients(op, backend):
     dxs = pg.grads(op)(*xs, dy=pg.asarray(dy))
     exact = sum(np.vdot(dx.numpy(), v).real for dx, v in zip(dxs, moves, strict=True))
     assert exact == pytest.approx(numeric, rel=1e-6)
+
+
+def test_zero_to_a_complex_power_is_zero(backend):
+    held(backend, "complex64")
+    powers = [1.0 + 1j, 0.5 - 2j, 3 + 0j, 0j]
+    z = pg.zeros((4,), dtype="complex64")
+    assert pg.pow(z, powers).tolist() == [0, 0, 0, 1]
+    dx = pg.grad(lambda z: pg.pow(z, [2 + 1j, 3 - 2j]))(z[:2], dy=pg.asarray([1j, 1]))
+    assert dx.tolist() == [0, 0]
 
 
 def test_the_gradient_of_a_real_factor_is_real(backend):

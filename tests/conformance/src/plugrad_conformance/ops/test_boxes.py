@@ -128,9 +128,9 @@ ERRORS = [
     ((BOXES, SCORES[:3], 2), {}, r"got \(4, 4\) and \(3,\)"),
     ((BOXES[0], SCORES[:1], 2), {}, r"got \(4,\) and \(1,\)"),
     ((0.0, SCORES, 2), {}, r"got \(\) and \(4,\)"),
-    ((BOXES, SCORES, -1), {}, "max_output_size -1 must not be negative"),
-    ((BOXES, SCORES, 2), {"iou_threshold": 1.5}, r"iou_threshold 1.5 be in \[0, 1\]"),
-    ((BOXES, SCORES, 2), {"score_threshold": math.nan}, "score_threshold nan be a n"),
+    ((BOXES, SCORES, -1), {}, "max_output_size -1 must be 0 or more"),
+    ((BOXES, SCORES, 2), {"iou_threshold": 1.5}, r"iou_threshold 1.5 must be in"),
+    ((BOXES, SCORES, 2), {"score_threshold": math.nan}, "score_threshold nan a num"),
 ]
 
 
@@ -146,11 +146,11 @@ def test_errors(args, given, message, backend):
 
 
 def test_more_errors(backend):
-    with pytest.raises(TypeError, match="iou_threshold must be a number, got str"):
+    with pytest.raises(TypeError, match="iou_threshold must be a number, got 'a'"):
         pg.image.non_max_suppression(BOXES, SCORES, 2, iou_threshold="a")
     with pytest.raises(ValueError, match="soft_nms_sigma must not be negative"):
         pg.image.non_max_suppression_with_score(BOXES, SCORES, 2, soft_nms_sigma=-1)
-    with pytest.raises(TypeError, match="max_output_size must be integers"):
+    with pytest.raises(TypeError, match="max_output_size must be an integer"):
         pg.image.non_max_suppression(BOXES, SCORES, 2.5)
     with pytest.raises(TypeError, match=r"there is no image\.non_max_sup\w+ of co"):
         pg.image.non_max_suppression(BOXES.astype("complex64"), SCORES, 2)

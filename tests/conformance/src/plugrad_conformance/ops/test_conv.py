@@ -277,7 +277,7 @@ ERRORS = [
     ({"filter": (3, 2, 3)}, r"conv2d: filter must have rank 4, got shape \(3, 2, 3\)"),
     ({"filter": (3, 2, 5, 4)}, "conv2d: input has 3 channels but filter expects 5"),
     ({"groups": 2}, "3 channels but filter expects 3 and gives 4 cut into 2 groups"),
-    ({"groups": 0}, "cut into 0 groups"),
+    ({"groups": 0}, "conv2d: groups 0 must be 1 or more"),
     ({"filter": (6, 2, 3, 4)}, r"a window of 6 does not fit into 5 elements"),
     ({"dilations": 3}, r"a window of 7 does not fit .* padded by \(0, 0\)"),
     ({"strides": 0}, r"conv2d: strides must be a positive integer, or 2 of .* got 0"),
@@ -286,8 +286,8 @@ ERRORS = [
     ({"pad": "full"}, "conv2d: pad 'full': use 'same', 'valid', an integer, or 2"),
     ({"pad": [(1, 1)]}, r"conv2d: pad must be 2 pairs \(before, after\)"),
     ({"pad": -1}, r"conv2d: pad must be 2 pairs .*none negative"),
-    ({"data_format": "NWHC"}, "conv2d: data_format 'NWHC': use NHWC or NCHW"),
-    ({"pad": 1, MODE: "up"}, "dim_rounding_mode 'up': floor, ceil or"),
+    ({"data_format": "NWHC"}, "conv2d: data_format 'NWHC': use 'NHWC' or 'NCHW'"),
+    ({"pad": 1, MODE: "up"}, "dim_rounding_mode 'up': use 'floor', 'ceil'"),
     ({"pad": "same", MODE: "ceil"}, "goes with a number or pairs as pad"),
 ]
 

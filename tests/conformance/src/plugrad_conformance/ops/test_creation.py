@@ -385,18 +385,18 @@ ERRORS = [
     (
         lambda t: pg.full((2, -1), 0),
         ValueError,
-        r"full: shape \(2, -1\) has a negative",
+        r"full: shape \(2, -1\) must not be negative",
     ),
-    (lambda t: pg.zeros(-1), ValueError, r"zeros: shape \(-1,\) has a negative size"),
+    (lambda t: pg.zeros(-1), ValueError, "zeros: shape -1 must not be negative"),
     (
         lambda t: pg.ones((2.5,)),
         TypeError,
-        r"ones: expected a shape of integers, got \(2",
+        r"ones: shape must be integers, got \(2",
     ),
     (
         lambda t: pg.zeros("ab"),
         TypeError,
-        "zeros: expected a shape of integers, got 'ab'",
+        "zeros: shape must be integers, got 'ab'",
     ),
     (
         lambda t: pg.full((1,), 1j, dtype="float32"),
@@ -443,7 +443,7 @@ ERRORS = [
     (
         lambda t: pg.arange(t.x),
         TypeError,
-        "arange: stop must be a number, got Tensor; take",
+        r"arange: stop must be a number, got Tensor\(.*; take its item",
     ),
     (
         lambda t: pg.arange(300, dtype="uint8"),
@@ -463,12 +463,12 @@ ERRORS = [
     (
         lambda t: pg.linspace(0, 1, -1),
         ValueError,
-        "linspace: num must be an integer from 0, got -1",
+        "linspace: num -1 must be 0 or more",
     ),
     (
         lambda t: pg.linspace(0, 1, 2.5),
-        ValueError,
-        "linspace: num must be an integer from 0, got 2.5",
+        TypeError,
+        "linspace: num must be an integer, got 2.5",
     ),
     (
         lambda t: pg.linspace(0, 1, 3, dtype="int32"),
@@ -481,7 +481,7 @@ ERRORS = [
         "linspace: float32 cannot h",
     ),
     (lambda t: pg.linspace(t.x, 1, 3), TypeError, "linspace: start must be a number"),
-    (lambda t: pg.eye(-2), ValueError, r"eye: shape \(-2, -2\) has a negative size"),
+    (lambda t: pg.eye(-2), ValueError, r"eye: shape \(-2, -2\) must not be negative"),
     (
         lambda t: pg.tril(t.x),
         ValueError,

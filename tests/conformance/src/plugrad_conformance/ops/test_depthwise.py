@@ -100,6 +100,24 @@ def test_more_than_a_part_of_the_batch(backend):
     np.testing.assert_allclose(np.vdot(df.numpy(), filter), square)
 
 
+@pytest.mark.parametrize("strides", [1, (1, 2), 3])
+def test_large_gradients_with_channels_first(strides, backend):
+    shapes = (2, 32, 32, 12), (3, 2, 12, 2)
+    x, filter = (RNG.normal(size=s).astype("float32") for s in shapes)
+    last = lambda *xs: pg.depthwise_conv2d(*xs, strides=strides, pad=1)
+    first = lambda *xs: pg.depthwise_conv2d(
+        *xs, strides=strides, pad=1, data_format="NCHW"
+    )
+    y = last(x, filter).numpy()
+    dx, df = (g.numpy() for g in pg.grads(last)(x, filter, dy=y))
+    turned = (t.transpose(0, 3, 1, 2) for t in (x, y))
+    x, y = map(np.ascontiguousarray, turned)
+    found = [g.numpy() for g in pg.grads(first)(x, filter, dy=y)]
+    for g, expected in zip(found, [dx.transpose(0, 3, 1, 2), df], strict=True):
+        limit = 1e-5 * np.abs(expected).max()
+        np.testing.assert_allclose(g, expected, rtol=1e-5, atol=limit)
+
+
 def test_complex(backend):
     held(backend, "complex128")
     z = lambda *shape: RNG.normal(size=shape) + 1j * RNG.normal(size=shape)
@@ -149,7 +167,7 @@ ERRORS = [
     ({"filter": (3, 2, 3)}, "depthwise_conv2d: filter must have rank 4"),
     ({"filter": (3, 2, 5, 1)}, "input has 3 channels but filter expects 5"),
     ({"filter": (6, 2, 3, 1)}, "a window of 6 does not fit into 5 elements"),
-    ({"data_format": "CHWN"}, "data_format 'CHWN': use NHWC or NCHW"),
+    ({"data_format": "CHWN"}, "data_format 'CHWN': use 'NHWC' or 'NCHW'"),
     ({"pad": "valid", MODE: "round"}, "goes with a number or pairs as pad"),
     ({"x": (1, 5, 5, 0), "filter": (2, 2, 0, 1)}, "0 channels do not divide into 0"),
 ]

@@ -211,7 +211,7 @@ ERRORS = [
     ({"strides": 0}, "dilation2d: strides must be a positive integer, or 2 of them"),
     ({"dilations": (1, 1, 1)}, "dilations must be a positive integer, or 2 of them"),
     ({"pad": "full"}, "dilation2d: pad 'full': use 'same', 'valid', an integer, or"),
-    ({"data_format": "NHC"}, "dilation2d: data_format 'NHC': use NHWC or NCHW"),
+    ({"data_format": "NHC"}, "dilation2d: data_format 'NHC': use 'NHWC' or 'NCHW'"),
 ]
 
 

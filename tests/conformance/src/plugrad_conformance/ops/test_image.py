@@ -358,10 +358,10 @@ def test_errors(call, message, backend):
 
 def test_what_is_no_number(backend):
     for given, error, message in (
-        ({"radians": "a"}, TypeError, "radians must be a number, got str"),
+        ({"radians": "a"}, TypeError, "radians must be a number, got 'a'"),
         ({"radians": math.inf}, ValueError, "radians inf must be finite"),
         ({"radians": 1, "center": (1, 2, 3)}, ValueError, r"center \(1, 2, 3\) a num"),
-        ({"radians": 1, "center": "ab"}, TypeError, "center must be a number, got s"),
+        ({"radians": 1, "center": "ab"}, TypeError, "center must be a number, got 'a"),
         ({"radians": 1, "fill_value": [None] * 4}, TypeError, "expected a number"),
     ):
         with pytest.raises(error, match=f"image.rotate_with_offset: .*{message}"):

@@ -268,6 +268,17 @@ def test_the_gradient_of_a_norm_at_zero_is_finite(ord, backend):
         np.testing.assert_allclose(second.numpy(), [0.2, 0, 0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("ord", [0.5, 0.9, -0.5, -1, -2])
+def test_a_norm_of_an_order_below_1_passes_zeros_over(ord, backend):
+    op = lambda x: linalg.vector_norm(x, ord=ord)
+    assert op(pg.zeros((3,))).item() == 0
+    assert pg.grad(op)(pg.zeros((3,))).tolist() == [0, 0, 0]
+    x = pg.asarray([0.0, -2.0])
+    assert op(x).item() == pytest.approx(2 if ord > 0 else 0)
+    np.testing.assert_allclose(pg.grad(op)(x).numpy(), [0, -1 if ord > 0 else 0])
+    assert op(pg.asarray([-math.inf, math.inf])).item() == math.inf
+
+
 def test_norms_of_nothing_and_of_integers(backend):
     empty = pg.asarray(np.empty((3, 0), np.float32))
     for ord in (2, 1, 3, 0, math.inf):

@@ -322,8 +322,8 @@ ERRORS = [
     ),
     (
         lambda x: pg.local_response_normalization(x, depth_radius=0.5),
-        ValueError,
-        "depth_radius must be an int that is not negative, got 0.5",
+        TypeError,
+        "depth_radius must be an integer, got 0.5",
     ),
 ]
 

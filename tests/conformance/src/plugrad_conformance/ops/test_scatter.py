@@ -143,7 +143,7 @@ ERRORS = [
     ),
     (lambda: pg.scatter_nd(0, X, (3, 3)), ValueError, "do not fit"),
     (lambda: pg.scatter_nd([[0, 1, 2]], [1.0], (3, 3)), ValueError, "do not fit"),
-    (lambda: pg.scatter_nd([[0]], [1.0], (-3,)), ValueError, "has a negative size"),
+    (lambda: pg.scatter_nd([[0]], [1.0], (-3,)), ValueError, "must not be negative"),
     (lambda: pg.scatter_nd([[0]], [1.0], (3.5,)), TypeError, "shape must be integers"),
     (
         lambda: pg.tensor_scatter_update(X, [[0]], X),

@@ -218,7 +218,7 @@ ERRORS = [
     (lambda: pg.reshape(X, (-2, -3)), ValueError, r"\(-2, -3\) has a negative size"),
     (lambda: pg.reshape(X, (2.0, 3)), TypeError, "reshape: shape must be integers"),
     (lambda: pg.expand_dims(X, axis=3), ValueError, "expand_dims: axis 3 is out of"),
-    (lambda: pg.expand_dims(X, axis=0.5), TypeError, "axis must be integers"),
+    (lambda: pg.expand_dims(X, axis=0.5), TypeError, "axis must be an integer"),
     (lambda: pg.squeeze(X, 1), ValueError, r"axis 1 of shape \(2, 3\) has not size 1"),
     (lambda: pg.squeeze(X, (0, 0)), ValueError, "names one axis twice"),
     (lambda: pg.ensure_shape(X, (2, None, 1)), ValueError, r"\(2, 3\) is not \(2, N"),

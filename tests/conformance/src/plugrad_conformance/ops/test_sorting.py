@@ -234,6 +234,23 @@ def test_of_equal_elements_the_one_in_place_has_the_gradient(backend):
     assert pg.grad(first)(x, dy=pg.asarray([7.0])).tolist() == [0, 7, 0, 0]
 
 
+@pytest.mark.parametrize("value", [0.0, 0.1, -7.0])
+def test_equal_elements_share_the_gradient_of_a_quantile(value, backend):
+    x = pg.asarray([value, value])
+    assert pg.median(x).item() == x[0].item()
+    assert pg.grad(pg.median)(x).tolist() == [0.5, 0.5]
+    quarter = lambda x: pg.quantile(x, [0.25, 1.0])
+    assert quarter(x).tolist() == x.tolist()
+    assert pg.grad(quarter)(x, dy=pg.asarray([4.0, 0.0])).tolist() == [3, 1]
+
+
+def test_the_gradient_of_a_quantile_between_infinities_is_finite(backend):
+    x = pg.asarray([np.inf, 1.0, np.inf, -np.inf])
+    for q in (0.0, 0.25, 0.5, 0.9):
+        dx = pg.grad(lambda x, q=q: pg.quantile(x, q))(x)
+        assert pg.sum(dx).item() == pytest.approx(1)
+
+
 def test_indices_have_no_gradient(backend):
     def f(x):
         _, at = pg.top_k(x, 2)
@@ -252,7 +269,7 @@ ERRORS = [
     ),
     (lambda: pg.top_k([1.0], -1), ValueError, "top_k: k -1 must"),
     (lambda: pg.top_k(1.0, 1), ValueError, r"last axis of shape \(\)"),
-    (lambda: pg.top_k([1.0], 0.5), TypeError, "top_k: k must be integers"),
+    (lambda: pg.top_k([1.0], 0.5), TypeError, "top_k: k must be an integer"),
     (lambda: pg.top_k([1j], 1), TypeError, "top_k: complex numbers have no order"),
     (lambda: pg.sort([1j]), TypeError, "sort: complex numbers have no order"),
     (lambda: pg.argsort([1j]), TypeError, "argsort: complex numbers have no order"),
@@ -269,7 +286,7 @@ ERRORS = [
     (
         lambda: pg.quantile([1.0], 0.5, method="cubic"),
         ValueError,
-        "quantile: method 'cubic': use one of linear, lower",
+        "quantile: method 'cubic': use 'linear', 'lower'",
     ),
     (
         lambda: pg.in_top_k([[1.0, 2.0]], [1, 0], 1),

@@ -187,7 +187,7 @@ ngrams = lambda data, splits, **more: strings.ngrams(
 ERRORS = [
     (lambda: strings.to_hash_bucket_fast(["a"], 0), ValueError, "num_buckets 0 must"),
     (lambda: strings.to_hash_bucket_fast(["a"], 2**64), ValueError, "from 1 to 2"),
-    (lambda: strings.to_hash_bucket_fast(["a"], 2.5), TypeError, "must be integers"),
+    (lambda: strings.to_hash_bucket_fast(["a"], 2.5), TypeError, "must be an integer"),
     (
         lambda: strings.to_hash_bucket_fast([1], 3),
         TypeError,

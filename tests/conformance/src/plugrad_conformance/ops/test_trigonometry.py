@@ -119,6 +119,15 @@ def test_complex_values_and_gradients(row, backend):
     np.testing.assert_allclose((dz.numpy().conj() * v).real, numeric, rtol=1e-5)
 
 
+def test_the_sine_of_imaginary_numbers_is_imaginary(backend):
+    if not held(["complex64"]):
+        pytest.skip("no complex64")
+    y = run(pg.sin, np.asarray([100j, -100j, 1j], np.complex64))
+    assert y.real.tolist() == [0, 0, 0]
+    expected = [math.inf, -math.inf, math.sinh(1)]
+    np.testing.assert_allclose(y.imag, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("kernel", ["Sinh", "Cosh", "Tan"])
 def test_complex_decompositions(kernel):
     (row,) = [row for row in ROWS if row.kernel == kernel]

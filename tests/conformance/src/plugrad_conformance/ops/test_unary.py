@@ -310,6 +310,16 @@ def test_complex_numbers_that_are_not_finite(backend):
     assert run(pg.isfinite, z).tolist() == [True, False, False, False]
 
 
+@pytest.mark.parametrize("z", [complex(NAN, 1), complex(1, NAN), complex(0.6, NAN)])
+def test_the_logarithm_of_no_number_is_none(z, backend):
+    if not held(["complex64"]):
+        pytest.skip("no complex64")
+    for op, x in ((pg.log, z), (pg.log1p, z - 1)):
+        y = op(pg.asarray(x, dtype="complex64")).numpy()
+        assert np.isnan(y.real)
+        assert np.isnan(y.imag)
+
+
 def test_the_sign_of_complex_numbers_of_every_size():
     with pg.use_backend("cpu"):
         z = np.asarray([3e38 + 3e38j, -1e-40j, 0, 1e-40 + 1e-40j], np.complex64)

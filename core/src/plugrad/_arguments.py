@@ -1,0 +1,125 @@
+"""What ops take beside tensors, checked and made plain: Python's and NumPy's scalars.
+
+``op`` and ``name`` are for messages. A bool is no integer here, and 1.0 is none either.
+
+Map: ``integers`` and ``integer``; ``entries`` and ``several``; ``sizes``; ``number``
+and ``real``; ``flag``, ``path`` and ``choice``.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+import numpy as np
+
+_ONLY_INT, _TRUTH = frozenset({int}), frozenset({bool, np.bool_})
+_MOST = 2**59  # elements: the bytes of the widest dtype are then counted in 64 bits
+
+
+def integers(op: str, name: str, given: Any) -> tuple[int, ...]:
+    """Return one or several integers as a tuple of int."""
+    kind = type(given)
+    if kind is int:
+        return (given,)
+    if (kind is tuple or kind is list) and _ONLY_INT.issuperset(map(type, given)):
+        return tuple(given)
+    try:
+        found = [given] if (listed := entries(given)) is None else listed
+        if _TRUTH.isdisjoint(map(type, found)):
+            return tuple(map(operator.index, found))
+    except (TypeError, ValueError):  # the latter of a tensor that is no index
+        pass
+    raise TypeError(f"{op}: {name} must be integers, got {given!r}")
+
+
+def entries(given: Any) -> list[Any] | None:
+    """Return what a sequence or an array holds; None for text, and all else."""
+    kind = type(given)
+    shape = getattr(given, "shape", None)
+    if kind is tuple or kind is list or (shape and isinstance(shape, tuple)):
+        return list(given)
+    text = isinstance(given, str | bytes | bytearray)
+    return list(given) if isinstance(given, Sequence) and not text else None
+
+
+def several(op: str, name: str, given: Any) -> list[Any]:
+    """Return what a sequence or another iterable holds, if it has an order."""
+    if type(given) is list or type(given) is tuple:
+        return list(given)
+    odd = isinstance(given, str | bytes | Mapping | Set) or not np.iterable(given)
+    if odd or getattr(given, "shape", None) == ():
+        raise TypeError(f"{op}: {name} must be a sequence, got {given!r}")
+    return list(given)
+
+
+def integer(op: str, name: str, given: Any, least: int | None = None) -> int:
+    """Return one integer, ``least`` or more."""
+    try:
+        (found,) = (given,) if type(given) is int else integers(op, name, given)
+    except (TypeError, ValueError):
+        raise TypeError(f"{op}: {name} must be an integer, got {given!r}") from None
+    if least is not None and found < least:
+        raise ValueError(f"{op}: {name} {found} must be {least} or more")
+    if least is not None and found > _MOST:
+        raise ValueError(f"{op}: {name} {found} is more than any memory holds")
+    return found
+
+
+def sizes(op: str, given: Any, name: str = "shape") -> tuple[int, ...]:
+    """Return a shape as a tuple of int; 3 is short for (3,)."""
+    found = integers(op, name, given)
+    if found and min(found) < 0:
+        raise ValueError(f"{op}: {name} {given!r} must not be negative")
+    if math.prod(filter(None, found)) > _MOST:
+        raise ValueError(f"{op}: {name} {given!r} is more than any memory holds")
+    return found
+
+
+def number(op: str, name: str, given: object) -> int | float | complex:
+    """Return a scalar as a Python number."""
+    plain = given.item() if isinstance(given, np.generic) else given
+    if not isinstance(plain, int | float | complex):
+        hint = "; take its item()" if hasattr(given, "shape") else ""
+        raise TypeError(f"{op}: {name} must be a number, got {given!r}{hint}")
+    if isinstance(plain, int) and plain.bit_length() > 1023:
+        raise OverflowError(f"{op}: {name} {plain} is more than any dtype holds")
+    return plain
+
+
+def real(op: str, name: str, given: object) -> float:
+    """Return a scalar as a Python number that has an order."""
+    plain = given if type(given) is float else number(op, name, given)
+    if isinstance(plain, complex):
+        raise TypeError(f"{op}: {name} must be real, got {plain}")
+    return plain
+
+
+def flag(op: str, name: str, given: object) -> bool:
+    """Return a truth value; 0 and 1 are two."""
+    if type(given) is bool:
+        return given
+    if not isinstance(given, int | np.integer | np.bool_) or given not in (0, 1):
+        raise TypeError(f"{op}: {name} must be True or False, got {given!r}")
+    return bool(given)
+
+
+def path(op: str, given: Any) -> Any:
+    """Return the name of a file: text, and no number of an open one."""
+    try:
+        return os.fspath(given)
+    except TypeError:
+        raise TypeError(
+            f"{op}: a path is a str or an os.PathLike, got {given!r}"
+        ) from None
+
+
+def choice(op: str, name: str, given: object, *known: str) -> str:
+    """Return the one of the words ``known`` that ``given`` is."""
+    if not isinstance(given, str) or given not in known:
+        words = ", ".join(map(repr, known[:-1]))
+        raise ValueError(f"{op}: {name} {given!r}: use {words} or {known[-1]!r}")
+    return given
