@@ -13,15 +13,24 @@ static PyObject *by_rule(PyObject *step, PyObject *dy, PyObject *saved) {
     return PyObject_Vectorcall(PyTuple_GET_ITEM(step, 1), args, (size_t)n + 1, NULL);
 }
 
+/* Tell whether two are equal, which are borrowed: comparing may run any code. */
+static int are_equal(PyObject *a, PyObject *b) {
+    Py_XINCREF(a);
+    Py_XINCREF(b);
+    int equal = PyObject_RichCompareBool(a, b, Py_EQ);
+    Py_XDECREF(b);
+    Py_XDECREF(a);
+    return equal;
+}
+
 /* Return `dx`, which it takes, in the shape of the input; NULL hands on. */
 static PyObject *fitting(PyObject *dx, PyObject *token, PyObject *kernel,
                          PyObject *step) {
     if (dx == NULL) return NULL;
     PyObject *found = NULL;
-    int fits = is_tensor(dx) && SLOT(dx, Tensor, dtype) == SLOT(token, Token, dtype);
-    if (fits)
-        fits = PyObject_RichCompareBool(SLOT(dx, Tensor, shape),
-                                        SLOT(token, Token, shape), Py_EQ);
+    int fits = is_tensor(dx) && IS(token, Token) &&
+               SLOT(dx, Tensor, dtype) == SLOT(token, Token, dtype);
+    if (fits) fits = are_equal(SLOT(dx, Tensor, shape), SLOT(token, Token, shape));
     if (fits > 0) return dx;
     if (fits == 0)
         found = PyObject_CallFunctionObjArgs(_fitted, dx, token, kernel, step, NULL);
@@ -45,7 +54,8 @@ static int add(PyObject *cotangents, PyObject *token, PyObject *dx) {
 /* Tell whether a node has one output and ran on the backend. */
 static int is_plain(PyObject *node, PyObject *backend) {
     if (!IS(node, Node) || PyTuple_GET_ITEM(node, 1) != backend) return 0;
-    PyObject *steps = PyTuple_GET_ITEM(PyTuple_GET_ITEM(node, 0), 3);
+    PyObject *plan = PyTuple_GET_ITEM(node, 0), *steps = PyTuple_GET_ITEM(plan, 3);
+    if (!IS(PyTuple_GET_ITEM(plan, 0), Kernel)) return 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); i++) {
         PyObject *wants = PyTuple_GET_ITEM(PyTuple_GET_ITEM(steps, i), 2);
         if (PyTuple_GET_SIZE(wants) > MOST) return 0;
@@ -84,7 +94,7 @@ static int to_several(PyObject *node, PyObject *step, PyObject *dy, PyObject *tr
     PyObject *tokens = PyList_GetSlice(PyTuple_GET_ITEM(node, 2), start, stop);
     PyObject *kernel = PyTuple_GET_ITEM(PyTuple_GET_ITEM(node, 0), 0), *done = NULL;
     int found = tokens == NULL ? -1 : 0;
-    for (Py_ssize_t i = 0; found == 0 && i < stop - start; i++)
+    for (Py_ssize_t i = 0; found == 0 && i < PyList_GET_SIZE(tokens); i++)
         found = PySet_Contains(tracked, PyList_GET_ITEM(tokens, i));
     PyObject *dxs = found > 0 ? by_rule(step, dy, PyTuple_GET_ITEM(node, 4)) : NULL;
     if (dxs != NULL)

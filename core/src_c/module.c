@@ -22,7 +22,7 @@ PyObject *unusual(CALL) {
 }
 
 static vectorcallfunc twin_called(PyObject *name) {
-    for (size_t i = 0; i < sizeof TWINS / sizeof *TWINS; i++)
+    for (size_t i = 0; PyUnicode_Check(name) && i < sizeof TWINS / sizeof *TWINS; i++)
         if (PyUnicode_CompareWithASCIIString(name, TWINS[i].name) == 0)
             return TWINS[i].call;
     PyErr_Format(PyExc_ValueError, "Twin: there is none of %R", name);
@@ -51,8 +51,8 @@ static int twin_traverse(PyObject *self, visitproc visit, void *arg) {
     return 0;
 }
 
+/* `python` stays: a finalizer may yet call the twin, and its cycles break elsewhere. */
 static int twin_clear(PyObject *self) {
-    Py_CLEAR(((Twin *)self)->python);
     Py_CLEAR(((Twin *)self)->dict);
     return 0;
 }
@@ -62,6 +62,7 @@ static void twin_dealloc(PyObject *self) {
     PyObject_GC_UnTrack(self);
     if (((Twin *)self)->weak != NULL) PyObject_ClearWeakRefs(self);
     twin_clear(self);
+    Py_XDECREF(((Twin *)self)->python);
     type->tp_free(self);
     Py_DECREF(type);
 }

@@ -57,25 +57,22 @@ int is_tensor(PyObject *x) {
            SLOT(x, Tensor, _token) && SLOT(x, Tensor, _replicas);
 }
 
-/* `token` and `replicas` as well as all others are borrowed. */
-static PyObject *filled(PyObject *data, PyObject *home, PyObject *dtype, PyObject *shape,
-                        PyObject *token, PyObject *replicas) {
-    PyObject *y = NEW(Tensor, 0);
-    if (y == NULL) return NULL;
+static void fill(PyObject *y, PyObject *data, PyObject *home, PyObject *dtype,
+                 PyObject *shape, PyObject *token, PyObject *replicas) {
     SLOT(y, Tensor, _data) = Py_NewRef(data);
     SLOT(y, Tensor, _home) = Py_NewRef(home);
     SLOT(y, Tensor, dtype) = Py_NewRef(dtype);
     SLOT(y, Tensor, shape) = Py_NewRef(shape);
     SLOT(y, Tensor, _token) = Py_NewRef(token);
     SLOT(y, Tensor, _replicas) = Py_NewRef(replicas);
-    return y;
 }
 
 PyObject *tensor(PyObject *data, PyObject *home) {
     if (data == NULL) return NULL;
     PyObject *y = NULL, *dtype = PyObject_GetAttr(data, n_dtype);
     PyObject *shape = dtype ? PyObject_GetAttr(data, n_shape) : NULL;
-    if (shape != NULL) y = filled(data, home, dtype, shape, Py_None, Py_None);
+    if (shape != NULL) y = NEW(Tensor, 0);
+    if (y != NULL) fill(y, data, home, dtype, shape, Py_None, Py_None);
     Py_XDECREF(shape);
     Py_XDECREF(dtype);
     Py_DECREF(data);
@@ -83,9 +80,13 @@ PyObject *tensor(PyObject *data, PyObject *home) {
 }
 
 PyObject *handle_on(PyObject *x) {
-    return filled(SLOT(x, Tensor, _data), SLOT(x, Tensor, _home), SLOT(x, Tensor, dtype),
-                  SLOT(x, Tensor, shape), SLOT(x, Tensor, _token),
-                  SLOT(x, Tensor, _replicas));
+    PyObject *y = NEW(Tensor, 0); /* before x is read: garbage collected may dispose it */
+    if (y != NULL && is_tensor(x) && SLOT(x, Tensor, _home) != NOWHERE)
+        fill(y, SLOT(x, Tensor, _data), SLOT(x, Tensor, _home), SLOT(x, Tensor, dtype),
+             SLOT(x, Tensor, shape), SLOT(x, Tensor, _token), SLOT(x, Tensor, _replicas));
+    else
+        Py_CLEAR(y);
+    return y;
 }
 
 PyObject *token_of(PyObject *y) {
@@ -98,7 +99,7 @@ PyObject *token_of(PyObject *y) {
 }
 
 int kind_is_in(PyObject *dtype, PyObject *kinds) {
-    PyObject *kind = PyObject_GetAttr(dtype, n_kind);
+    PyObject *kind = attribute_of(dtype, n_kind);
     if (kind == NULL) return -1;
     int found = PyUnicode_Contains(kinds, kind);
     Py_DECREF(kind);
@@ -106,6 +107,13 @@ int kind_is_in(PyObject *dtype, PyObject *kinds) {
 }
 
 /* --- looking up ------------------------------------------------------------------ */
+
+PyObject *attribute_of(PyObject *borrowed, PyObject *name) {
+    Py_INCREF(borrowed);
+    PyObject *found = PyObject_GetAttr(borrowed, name);
+    Py_DECREF(borrowed);
+    return found;
+}
 
 PyObject *context_now(void) {
     return enabled ? PyObject_GetAttr(state, n_context) : NULL;
@@ -124,8 +132,10 @@ PyObject *active(PyObject *context) {
 
 PyObject *look_up(PyObject *object, PyObject *attribute, PyObject *key) {
     PyObject *table = PyObject_GetAttr(object, attribute), *found = NULL;
+    Py_INCREF(key);
     if (table != NULL && PyDict_CheckExact(table))
         found = Py_XNewRef(PyDict_GetItemWithError(table, key));
+    Py_DECREF(key);
     Py_XDECREF(table);
     return found;
 }

@@ -12,10 +12,8 @@ typedef struct {
     Args values;      /* and their values */
     PyObject *context, *backend;
     PyObject *tracked; /* by the tape; NULL without one */
-    PyObject *marks;   /* the inputs' tokens, where there is a tape */
     PyObject *given[2 * MOST]; /* what the kernel gets: arrays (owned), then values */
     Py_ssize_t owned;
-    long mask; /* which inputs are tracked */
 } Run;
 
 static PyObject *attrs_of_reductions; /* ("axis", "keepdims") */
@@ -36,17 +34,16 @@ static PyObject *attribute(const Run *run, PyObject *name) {
     return NULL;
 }
 
-/* What a gradient wants and is no tensor: an attribute, a spec, or several inputs. */
-static PyObject *other(const Run *run, PyObject *want, PyObject *y) {
-    PyObject *kind = PyTuple_GET_ITEM(want, 0), *where = PyTuple_GET_ITEM(want, 1);
-    long what = PyLong_AsLong(kind);
-    if (what == 2) return attribute(run, where);
-    if (what == 1 && PyLong_CheckExact(where)) { /* a token does for a spec */
-        Py_ssize_t at = PyLong_AsSsize_t(where);
-        PyObject *x = at < run->count ? run->inputs[at] : y;
-        if (x != Py_None && SLOT(x, Tensor, _token) != Py_None)
-            return Py_NewRef(SLOT(x, Tensor, _token));
-    }
+/* The input or output at a place; NULL if nothing is there. */
+static PyObject *value(const Run *run, PyObject *where, PyObject *y) {
+    Py_ssize_t at = PyLong_AsSsize_t(where), end = run->count;
+    if (at < 0) at += end + 1;
+    if (at < 0 || at > end) return NULL; /* the run has too few inputs */
+    return at == end ? y : run->inputs[at];
+}
+
+/* What a gradient wants, as Python saves it. */
+static PyObject *by_python(const Run *run, PyObject *kind, PyObject *where, PyObject *y) {
     PyObject *values = PyTuple_New(run->count + 1);
     if (values == NULL) return NULL;
     for (Py_ssize_t i = 0; i < run->count; i++)
@@ -57,34 +54,58 @@ static PyObject *other(const Run *run, PyObject *want, PyObject *y) {
     return found;
 }
 
+/* A tensor that a gradient wants. */
+static PyObject *handle(const Run *run, PyObject *where, PyObject *y) {
+    PyObject *x = value(run, where, y), *found = NULL;
+    if (x == Py_None) return Py_NewRef(x);
+    if (x != NULL) found = handle_on(x);
+    if (found != NULL || PyErr_Occurred()) return found;
+    return by_python(run, TENSOR, where, y);
+}
+
+/* What a gradient wants and is no tensor: an attribute, a spec, or several inputs. */
+static PyObject *other(const Run *run, PyObject *want, PyObject *y) {
+    PyObject *kind = PyTuple_GET_ITEM(want, 0), *where = PyTuple_GET_ITEM(want, 1);
+    long what = PyLong_AsLong(kind);
+    if (what == 2) return attribute(run, where);
+    if (what == 1 && PyLong_CheckExact(where)) { /* a token does for a spec */
+        PyObject *x = value(run, where, y);
+        if (x != NULL && is_tensor(x) && SLOT(x, Tensor, _token) != Py_None)
+            return Py_NewRef(SLOT(x, Tensor, _token));
+    }
+    return by_python(run, kind, where, y);
+}
+
 /* What the plan tells to save, in its order. */
 static PyObject *saved(const Run *run, PyObject *plan, PyObject *y) {
     PyObject *tensors = PyTuple_GET_ITEM(plan, 1), *others = PyTuple_GET_ITEM(plan, 2);
     Py_ssize_t n = PyTuple_GET_SIZE(tensors), all = n + PyTuple_GET_SIZE(others);
     PyObject *values = PyList_New(all);
+    for (Py_ssize_t i = 0; values != NULL && i < all; i++) /* others may see the list */
+        PyList_SET_ITEM(values, i, Py_NewRef(Py_None));
     for (Py_ssize_t i = 0; values != NULL && i < all; i++) {
-        PyObject *one = NULL;
-        if (i < n) {
-            Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(tensors, i));
-            PyObject *x = at < 0 ? y : run->inputs[at];
-            one = x == Py_None ? Py_NewRef(x) : handle_on(x);
-        } else {
-            one = other(run, PyTuple_GET_ITEM(others, i - n), y);
-        }
-        if (one == NULL)
-            Py_CLEAR(values);
-        else
-            PyList_SET_ITEM(values, i, one);
+        PyObject *one = i < n ? handle(run, PyTuple_GET_ITEM(tensors, i), y)
+                              : other(run, PyTuple_GET_ITEM(others, i - n), y);
+        if (one == NULL || PyList_SetItem(values, i, one) < 0) Py_CLEAR(values);
     }
     return values;
+}
+
+/* The tokens of the inputs. */
+static PyObject *marks_of(const Run *run) {
+    PyObject *marks = PyList_New(run->count);
+    for (Py_ssize_t i = 0; marks != NULL && i < run->count; i++) {
+        PyObject *x = run->inputs[i];
+        PyObject *token = x == Py_None ? NULL : SLOT(x, Tensor, _token);
+        PyList_SET_ITEM(marks, i, Py_NewRef(token ? token : Py_None));
+    }
+    return marks;
 }
 
 /* Put the node of a run on the tape: 0, or -1 with an error. */
 static int note(const Run *run, PyObject *plan, PyObject *y) {
     PyObject *dtype = SLOT(y, Tensor, dtype);
-    static PyObject *fc = NULL;
-    if (fc == NULL && (fc = PyUnicode_InternFromString("fc")) == NULL) return -1;
-    int floating = dtype == FLOAT32 ? 1 : kind_is_in(dtype, fc);
+    int floating = dtype == FLOAT32 ? 1 : kind_is_in(dtype, n_fc);
     if (floating <= 0) return floating; /* integers and bool end the path */
     PyObject *token = token_of(y), *outputs = token ? PyList_New(1) : NULL;
     if (outputs == NULL) {
@@ -92,12 +113,13 @@ static int note(const Run *run, PyObject *plan, PyObject *y) {
         return -1;
     }
     PyList_SET_ITEM(outputs, 0, token);
-    PyObject *values = saved(run, plan, y), *node = values ? NEW(Node, 5) : NULL;
+    PyObject *marks = marks_of(run), *values = marks ? saved(run, plan, y) : NULL;
+    PyObject *node = values ? NEW(Node, 5) : NULL;
     int done = -1;
     if (node != NULL) {
         PyTuple_SET_ITEM(node, 0, Py_NewRef(plan));
         PyTuple_SET_ITEM(node, 1, Py_NewRef(run->backend));
-        PyTuple_SET_ITEM(node, 2, Py_NewRef(run->marks));
+        PyTuple_SET_ITEM(node, 2, Py_NewRef(marks));
         PyTuple_SET_ITEM(node, 3, Py_NewRef(outputs));
         PyTuple_SET_ITEM(node, 4, Py_NewRef(values));
         PyObject *tape = SLOT(run->context, Context, tape);
@@ -106,13 +128,30 @@ static int note(const Run *run, PyObject *plan, PyObject *y) {
     }
     Py_XDECREF(node);
     Py_XDECREF(values);
+    Py_XDECREF(marks);
     Py_DECREF(outputs);
     return done;
 }
 
-/* The plan for the tracked inputs; NULL without an error if none has been made. */
+/* Which inputs the tape tracks, a bit each; 0 if not as usual, -1 with an error. */
+static long tracked_of(const Run *run) {
+    long mask = 0;
+    for (Py_ssize_t i = 0; i < run->count; i++) {
+        PyObject *x = run->inputs[i];
+        if (x == Py_None) continue;
+        if (!is_tensor(x)) return 0;
+        int found = PySet_Contains(run->tracked, SLOT(x, Tensor, _token));
+        if (found < 0) return -1;
+        mask |= (long)found << i;
+    }
+    return mask;
+}
+
+/* The plan for the tracked inputs; NULL without an error if there is none. */
 static PyObject *plan_of(const Run *run) {
-    PyObject *mask = PyLong_FromLong(run->mask), *key = NULL, *found = NULL;
+    long bits = tracked_of(run);
+    if (bits <= 0) return NULL;
+    PyObject *mask = PyLong_FromLong(bits), *key = NULL, *found = NULL;
     PyObject *count = PyLong_FromLong(1L << run->count);
     if (mask != NULL && count != NULL)
         key = PyTuple_Pack(4, run->kernel, run->backend, mask, count);
@@ -126,19 +165,11 @@ static PyObject *plan_of(const Run *run) {
 
 /* --- the run --------------------------------------------------------------------- */
 
-/* Collect what the kernel gets, and the tokens: 1, 0 if not as usual, -1 an error. */
+/* Collect what the kernel gets: 1, 0 if not as usual, -1 an error. */
 static int collect(Run *run) {
-    if (run->tracked && (run->marks = PyList_New(run->count)) == NULL) return -1;
     for (Py_ssize_t i = 0; i < run->count; i++) {
         PyObject *x = run->inputs[i];
         if (x != Py_None && !is_tensor(x)) return 0;
-        PyObject *token = x == Py_None ? x : SLOT(x, Tensor, _token);
-        if (run->tracked != NULL) {
-            int found = PySet_Contains(run->tracked, token); /* None never is */
-            if (found < 0) return -1;
-            run->mask |= (long)found << i;
-            PyList_SET_ITEM(run->marks, i, Py_NewRef(token));
-        }
         if (x == Py_None)
             run->given[i] = Py_NewRef(x);
         else if (SLOT(x, Tensor, _home) == run->backend)
@@ -150,15 +181,18 @@ static int collect(Run *run) {
     }
     for (Py_ssize_t i = 0; i < attrs_of(run); i++)
         run->given[run->count + i] = run->values[i];
-    return run->tracked == NULL || run->mask != 0;
+    return 1;
 }
 
-/* Run what is collected; NULL without an error if something is not as usual. */
-static PyObject *carry_out(const Run *run) {
+/* Run on the backend; NULL without an error if something is not as usual. */
+static PyObject *carry_out(Run *run) {
     PyObject *plan = NULL, *result = NULL, *y = NULL;
     PyObject *function = look_up(run->backend, n_table, SLOT(run->kernel, Kernel, name));
-    if (function != NULL && (run->tracked == NULL || (plan = plan_of(run)) != NULL))
+    if (function != NULL && (run->tracked == NULL || (plan = plan_of(run)) != NULL) &&
+        collect(run) > 0 && Py_EnterRecursiveCall(" in a kernel") == 0) {
         result = PyObject_Vectorcall(function, run->given, (size_t)run->count, run->attrs);
+        Py_LeaveRecursiveCall();
+    }
     if (result == Py_NotImplemented)
         Py_DECREF(result);
     else
@@ -177,14 +211,13 @@ static PyObject *usual(Run *run) {
     PyObject *ready = SLOT(run->context, Context, ready);
     if (ready != Py_None) {
         run->backend = Py_NewRef(ready);
-    } else if (tape != Py_None &&
-               SLOT(run->context, Context, overrides) == Py_None) {
+    } else if (tape != Py_None && SLOT(run->context, Context, overrides) == Py_None &&
+               SLOT(run->kernel, Kernel, single) == Py_True) {
         run->backend = active(run->context);
         run->tracked = SLOT(tape, Tape, tracked);
     }
-    if (run->backend != NULL && collect(run) > 0) y = carry_out(run);
+    if (run->backend != NULL) y = carry_out(run);
     for (Py_ssize_t i = 0; i < run->owned; i++) Py_DECREF(run->given[i]);
-    Py_XDECREF(run->marks);
     Py_XDECREF(run->backend);
     return y;
 }
@@ -279,7 +312,7 @@ static PyObject *scalar(PyObject *context, PyObject *number, PyObject *x) {
         return NULL;
     }
     PyObject *backend = active(context), *dtype = SLOT(x, Tensor, dtype), *found = NULL;
-    PyObject *num = backend ? PyObject_GetAttr(dtype, n_num) : NULL;
+    PyObject *num = backend ? attribute_of(dtype, n_num) : NULL;
     PyObject *key = num ? PyTuple_Pack(3, number, Py_TYPE(number), num) : NULL;
     if (key != NULL) found = look_up(backend, n_scalars, key);
     Py_XDECREF(key);
@@ -293,8 +326,8 @@ static int alike(PyObject *a, PyObject *b, PyObject *kinds) {
     if (!is_tensor(a) || !is_tensor(b)) return 0;
     PyObject *dtype = SLOT(a, Tensor, dtype);
     if (SLOT(b, Tensor, dtype) != dtype) return 0;
-    if (kinds == NULL ? dtype == STRING : !takes(kinds, dtype)) return 0;
-    return broadcasts(SLOT(a, Tensor, shape), SLOT(b, Tensor, shape));
+    if (!broadcasts(SLOT(a, Tensor, shape), SLOT(b, Tensor, shape))) return 0;
+    return kinds == NULL ? dtype != STRING : takes(kinds, dtype);
 }
 
 /* elementwise(kernel, a, b, kinds="") */

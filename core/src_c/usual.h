@@ -40,9 +40,10 @@ typedef struct {
 
 /* --- objects.c ------------------------------------------------------------------ */
 
-/* Attributes that are looked up by name. */
+/* Attributes that are looked up by name, and the kinds of dtypes that are floating. */
 #define NAMES(X)                                                                         \
-    X(backend) X(context) X(dtype) X(kind) X(num) X(plans) X(scalars) X(shape) X(table)
+    X(backend) X(context) X(dtype) X(fc) X(kind) X(num) X(plans) X(scalars)              \
+    X(shape) X(table)
 
 /* Objects of plugrad's modules; all are NULL until `enable`. */
 #define OBJECTS(X)                                                                       \
@@ -50,11 +51,13 @@ typedef struct {
     X(STRING, "_dtypes")                                                                 \
     X(Kernel, "_kernel")                                                                 \
     X(Spec, "_kernel")                                                                   \
+    X(NOWHERE, "_tensor")                                                                \
     X(Tensor, "_tensor")                                                                 \
     X(Token, "_tensor")                                                                  \
     X(registry, "_registry")                                                             \
     X(Node, "_tape")                                                                     \
     X(Tape, "_tape")                                                                     \
+    X(TENSOR, "_tape")                                                                   \
     X(save, "_tape")                                                                     \
     X(Context, "_context")                                                               \
     X(State, "_context")                                                                 \
@@ -74,6 +77,7 @@ typedef struct {
     X(Token, dtype)                                                                      \
     X(Token, shape)                                                                      \
     X(Kernel, name)                                                                      \
+    X(Kernel, single)                                                                    \
     X(Kernel, variadic_outputs)                                                          \
     X(Context, backend)                                                                  \
     X(Context, overrides)                                                                \
@@ -102,10 +106,12 @@ int import_objects(void); /* 0, or -1 with an error */
 
 int is_tensor(PyObject *x);
 PyObject *tensor(PyObject *data, PyObject *home); /* takes `data`; NULL hands on */
-PyObject *handle_on(PyObject *x);                 /* another one, the same to tapes */
+PyObject *handle_on(PyObject *x); /* the same to tapes; NULL without an error if gone */
 PyObject *token_of(PyObject *y);                  /* y gets it, too */
 int kind_is_in(PyObject *dtype, PyObject *kinds); /* -1 with an error */
 
+/* An attribute of what its own code could free. */
+PyObject *attribute_of(PyObject *borrowed, PyObject *name);
 /* The context of this thread; NULL without an error where twins are not enabled. */
 PyObject *context_now(void);
 /* The active backend; NULL without an error if none has been chosen. */

@@ -50,6 +50,8 @@ def test_nothing_to_differentiate(backend):
         pg.grads(lambda *xs: pg.ones(()))(1, np.int64(2))
     with pytest.raises(TypeError, match="nothing; cast"):
         pg.vjp(lambda: pg.ones(()))
+    with pytest.raises(TypeError, match="vjp: expected a function of tensors, got 3"):
+        pg.vjp(3, 1.0)
     with pytest.raises(TypeError, match="list"):
         pg.asarray([pg.ones(())])
 

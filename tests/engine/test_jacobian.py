@@ -37,6 +37,12 @@ def test_hessian_of_a_quadratic_form_and_beyond(backend):
     assert through.tolist() == [2.0, 2.0]
 
 
+def test_the_modes_differ_on_complex_numbers(backend):
+    z = np.asarray(1 + 2j, np.complex64)
+    assert pg.jacobian(pg.square)(z).item() == 2 - 4j
+    assert pg.jacobian(pg.square, mode="forward")(z).item() == 2 + 4j
+
+
 BAD = [
     (lambda: pg.jacobian(pg.exp, mode="sideways"), ValueError, "'sideways': use"),
     (lambda: pg.jacobian(pg.exp)([pg.ones(())]), TypeError, "one tensor, got a list"),

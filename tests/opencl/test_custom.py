@@ -322,6 +322,8 @@ def test_definitions_that_do_not_fit():
         elementwise_kernel("AddN", "y = x")
     with pytest.raises(ValueError, match="write one function"):
         source_kernel("own.Blur", "void blur(__global float *x) {}")
+    with pytest.raises(ValueError, match="source_kernel: group 0 must be"):
+        source_kernel("own.Heat", HEAT, attrs="rate", group=0)
     with pytest.raises(AttributeError, match="no attribute 'kernel'"):
         plugrad_opencl.kernel  # noqa: B018
     assert not [name for name in registry.contracts if name.startswith("own.")]

@@ -180,7 +180,7 @@ def test_wrong_names(scope, message):
 
 
 def test_an_unknown_backend_is_an_error_at_once():
-    with pytest.raises(pg.BackendUnavailable, match="unknown backend 'nowhere'"):
+    with pytest.raises(pg.BackendUnavailable, match="use_gradients: unknown"):
         pg.use_gradients("guided", backend="nowhere")
 
 

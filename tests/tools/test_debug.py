@@ -320,3 +320,17 @@ def test_a_backend_without_float64():
         pg.check_gradients(lambda x: pg.tanh(x) * x, [0.5, -1.0, 2.0])
         with pytest.raises(AssertionError):
             pg.check_gradients(wrong, [1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
+
+
+@pytest.mark.parametrize(
+    ("f", "options", "error", "message"),
+    [
+        (pg.argmax, {}, TypeError, "f must return floating tensors, got int32"),
+        (pg.exp, {"eps": 0}, ValueError, "eps 0 and rtol 1e-05 must be positive"),
+        (pg.exp, {"rtol": -1.0}, ValueError, "rtol -1.0 must be positive"),
+        (3, {}, TypeError, "expected a function, got 3"),
+    ],
+)
+def test_what_check_gradients_cannot_check(f, options, error, message):
+    with pg.use_backend("cpu"), pytest.raises(error, match=message):
+        pg.check_gradients(f, [1.0, 2.0], **options)

@@ -1,6 +1,7 @@
 """Kernels from modules of the user: what they get, and what they cannot do."""
 
 import gc
+import math
 import os
 import threading
 import time
@@ -351,6 +352,7 @@ BAD = {
     "no function 'memory'": ("", OK, {"export": "memory"}),
     "memory=100: give 65536 bytes or more": ("", OK, {"memory": 100}),
     "time_limit=0: give seconds": ("", OK, {"time_limit": 0}),
+    "time_limit=inf: give seconds": ("", OK, {"time_limit": math.inf}),
 }
 
 
@@ -369,6 +371,10 @@ def test_other_things_that_are_refused(tmp_path):
     path.write_bytes(b"\0asm\1\0\0\0junk")
     with pytest.raises(ValueError, match=r"load_kernel: no\.wasm cannot be compiled: "):
         load_kernel(path, COPY)
+    with pytest.raises(ValueError, match=r"a module cannot be compiled: expected `\("):
+        load_kernel(b"junk", COPY)
+    with pytest.raises(TypeError, match="expected a Kernel or a name, got 3"):
+        load_kernel(b"", 3)
     with pytest.raises(FileNotFoundError):
         load_kernel(tmp_path / "none.wasm", COPY)
     with pytest.raises(ValueError, match=r"unknown kernel 'sandbox\.None'"):

@@ -122,14 +122,15 @@ def variable_grads(
 def vjp(f: Callable[..., Any], *xs: Any) -> tuple[Any, Callable[[Any], Any]]:
     """Return ``f(*xs)`` and its pullback: cotangent of the value -> those of ``xs``.
 
-    The pullback may be called any number of times, later, in another thread or scope.
+    It can be called again, later, in another thread or scope; integers have None.
     """
+    _check_callable("vjp", f)
     run = _forward(f, xs)
     return run.value, lambda dy: run.pull_back(run.seeds_of(dy))
 
 
 def jvp(f: Callable[..., Any], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[Any, Any]:
-    """Return ``f(*xs)`` and its derivative along ``vs``.
+    """Return ``f(*xs)`` and its derivative along ``vs``, None beside integers.
 
     Two vjps: a pullback is linear in ``dy``, and its own pullback is the derivative.
 
@@ -253,7 +254,7 @@ def _seed(value: Any) -> Tensor:
 def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``f`` with a gradient of its own: ``f(*xs)`` gives (value, grad_func).
 
-    ``grad_func(*dys)`` returns one gradient an argument, None where there is none. The
+    ``grad_func(*dys)`` returns one gradient an argument, None where it is zero. The
     innermost tape does not see inside ``f``; outer ones do, so that what ``grad_func``
     captures has a history and every order of derivative is right.
     """

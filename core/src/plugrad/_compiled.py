@@ -7,10 +7,12 @@ one, but time. ``PLUGRAD_COMPILED=0`` leaves all to Python.
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import os
 from collections.abc import Callable
 from importlib import import_module
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,6 +23,8 @@ try:
     _usual = import_module("plugrad._usual")
 except ImportError as error:
     missing = str(error)
+else:  # a twin is pickled and copied by its name, as a function is
+    copyreg.pickle(_usual.Twin, attrgetter("__qualname__"))
 
 
 def compiled(f: F) -> F:

@@ -30,7 +30,12 @@ def set_backend(name: str) -> None:
 
 
 def use_backend(name: str) -> _context.Scope:
-    """Make the backend ``name`` active in this thread inside the ``with`` block."""
+    """Make the backend ``name`` active in this thread inside the ``with`` block.
+
+    Raises:
+        BackendUnavailable: It is unknown, blocked or broken; the cause is attached.
+
+    """
     _discovery.load(name)
     return _context.Scope(backend=registry.open(name, "use_backend"))
 
@@ -47,7 +52,13 @@ def backends() -> list[str]:
 
 
 def register_backend(backend: Backend) -> None:
-    """Add a backend of your own; it opens at its first use."""
+    """Add a backend of your own; it opens at its first use.
+
+    Raises:
+        ValueError: There is one of that name, or the name cannot be one.
+        TypeError: It is no ``plugrad.plugin.Backend``.
+
+    """
     _discovery.load()
     if not isinstance(backend, Backend):
         raise TypeError(
@@ -57,7 +68,12 @@ def register_backend(backend: Backend) -> None:
 
 
 def remove_backend(name: str) -> None:
-    """Close a backend and forget it; tensors that live there are lost with it."""
+    """Close a backend and forget it; tensors that live there are lost with it.
+
+    Raises:
+        BackendUnavailable: There is none of that name.
+
+    """
     _discovery.load()
     registry.known(name, "remove_backend")
     default = _context.State.context.backend
@@ -71,6 +87,10 @@ def remove_plugin(name: str) -> None:
 
     ``name`` is that of its entry point or of its distribution. Gradients that have been
     recorded keep the functions they were recorded with.
+
+    Raises:
+        ValueError: There is none of that name.
+
     """
     _discovery.load()
     plugin = registry.plugin(name, "remove_plugin")
@@ -101,6 +121,7 @@ def register_kernel(
 
     Raises:
         ValueError: The kernel is unknown, or the function does not fit its contract.
+        TypeError: What should be a function is none.
         BackendUnavailable: The backend is unknown, or ``setup`` needs it and it fails.
 
     """
@@ -120,12 +141,23 @@ def register_kernel(
 
 
 def unregister_kernel(kernel: str, backend: str) -> None:
-    """Remove your last implementation; what was under it shows again."""
+    """Remove your last implementation; what was under it shows again.
+
+    Raises:
+        ValueError: The kernel is unknown, or you have registered none there.
+
+    """
     registry.drop_kernel(kernel, backend)
 
 
 def get_kernel(kernel: str, backend: str) -> Callable[..., Any] | None:
-    """Return the implementation in force, or None where the backend has none."""
+    """Return the implementation in force, or None where the backend has none.
+
+    Raises:
+        ValueError: The kernel is unknown.
+        BackendUnavailable: The backend is unknown, blocked or broken.
+
+    """
     _discovery.load()
     registry.contract(kernel, "get_kernel")
     registry.open(backend, "get_kernel")
@@ -134,7 +166,12 @@ def get_kernel(kernel: str, backend: str) -> Callable[..., Any] | None:
 
 
 def get_kernels_for_backend(backend: str) -> dict[str, Callable[..., Any]]:
-    """Return the implementations in force on a backend, by kernel name."""
+    """Return the implementations in force on a backend, by kernel name.
+
+    Raises:
+        BackendUnavailable: The backend is unknown, blocked or broken.
+
+    """
     _discovery.load()
     registry.open(backend, "get_kernels_for_backend")
     return {
@@ -170,6 +207,12 @@ def register_gradient(
         functions: One an input: the cotangents, then any inputs, outputs, attributes
             and ``<name>_spec`` by name. None declares an input without derivative.
 
+    Raises:
+        ValueError: The kernel is unknown or fused, no function is given, or a parameter
+            names nothing of the kernel.
+        TypeError: What should be a function is none.
+        BackendUnavailable: The backend is unknown.
+
     """
     _discovery.load()
     table = registry.user_rules("register_gradient", kernel, functions, linear)
@@ -177,12 +220,26 @@ def register_gradient(
 
 
 def unregister_gradient(kernel: str, *, backend: str | None = None) -> None:
-    """Remove your last gradient of ``kernel``; what was under it shows again."""
+    """Remove your last gradient of ``kernel``; what was under it shows again.
+
+    ``backend`` is that with which it was registered.
+
+    Raises:
+        ValueError: The kernel is unknown, or you have registered no such gradient.
+
+    """
     registry.drop_gradient(kernel, backend)
 
 
 def get_gradient(kernel: str) -> Rules:
-    """Return the rules in force for ``kernel``, by input, each with its origin."""
+    """Return the rules in force for ``kernel``, by input, each with its origin.
+
+    They are those of this thread, on the active backend.
+
+    Raises:
+        ValueError: The kernel is unknown.
+
+    """
     _discovery.load()
     contract = registry.contract(kernel, "get_gradient")
     return _engine.rules_in_force(contract, _engine.active())
@@ -198,11 +255,11 @@ def override_gradient(
     """Replace gradient functions of ``kernel`` inside the ``with`` block.
 
     What is recorded inside keeps the replacement, whenever it is pulled back. The
-    arguments are those of ``register_gradient``.
+    arguments and errors are those of ``register_gradient``.
     """
     _discovery.load()
     rules = registry.user_rules("override_gradient", kernel, functions, linear)
-    return _engine.override({kernel: rules}, backend)
+    return _engine.override({kernel: rules}, backend, "override_gradient")
 
 
 def use_gradients(
@@ -217,6 +274,7 @@ def use_gradients(
 
     Raises:
         ValueError: There is no such pack, or it has nothing for one of the kernels.
+        BackendUnavailable: The backend is unknown.
 
     """
     _discovery.load(pack)
@@ -230,7 +288,7 @@ def use_gradients(
                     f"{suggest(str(kernel), layer)}; it has {', '.join(layer)}"
                 )
         layer = {kernel: layer[kernel] for kernel in wanted}
-    return _engine.override(layer, backend)
+    return _engine.override(layer, backend, "use_gradients")
 
 
 # --- the engine ------------------------------------------------------------------

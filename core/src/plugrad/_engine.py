@@ -344,10 +344,10 @@ _SAME = plan(
 # --- which gradient --------------------------------------------------------------
 
 
-def override(layer: Mapping[str, Rules], backend: str | None) -> Scope:
+def override(layer: Mapping[str, Rules], backend: str | None, who: str) -> Scope:
     """Put rules over all others, in this thread, inside the block."""
     if backend is not None:
-        registry.known(backend, "override_gradient")
+        registry.known(backend, who)
     outer = state.context.overrides.layers if state.context.overrides else ()
     return Scope(overrides=Overrides((*outer, (backend, layer))))
 

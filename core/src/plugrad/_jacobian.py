@@ -17,6 +17,10 @@ Mode = Literal["reverse", "forward"]
 def jacobian(f: Callable[..., Any], *, mode: Mode = "reverse") -> Callable[..., Tensor]:
     """Return ``g(x, *rest)``: ``∂f(x)/∂x``, of shape ``(*f(x).shape, *x.shape)``.
 
+    The modes agree on real numbers. On complex ones ``"reverse"`` gives gradients as
+    ``grad`` has them, so that ``z²`` has the conjugate of ``2z``, and ``"forward"``
+    derivatives along the real axis.
+
     Args:
         f: Maps a floating tensor (and what else it is given) to a floating tensor.
         mode: ``"reverse"`` pulls back once an element of the result, ``"forward"``
@@ -36,7 +40,8 @@ def jacobian(f: Callable[..., Any], *, mode: Mode = "reverse") -> Callable[..., 
 def hessian(f: Callable[..., Any]) -> Callable[..., Tensor]:
     """Return ``g(x, *rest)``: ``∂²f(x)/∂x∂x``, of shape ``(*x.shape, *x.shape)``.
 
-    ``f`` returns a scalar.
+    ``f`` returns a floating scalar; anything else is a ValueError or TypeError, as of
+    ``grad``.
     """
     return jacobian(grad(f))
 

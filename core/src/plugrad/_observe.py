@@ -163,7 +163,7 @@ def debug(*, finite: bool = True, leaks: bool = False) -> Debug:
         leaks: Whether it is an error if memory that was made in the block is still held
             at its end, and neither ``keep`` nor a variable was given it. Views, and
             what tapes have saved, count as what they hold. ``left()`` of the block
-            lists the memory by kernel and line at any time.
+            then lists the memory by kernel and line at any time.
 
     Raises:
         AssertionError: A result breaks the contract, or memory is left.
@@ -200,6 +200,8 @@ def check_gradients(
 
     Raises:
         AssertionError: They differ; says by how much, for which argument and element.
+        ValueError: ``order`` is neither 1 nor 2.
+        TypeError: ``xs`` hold no numbers.
 
     """
     from .tools.debug import check_gradients

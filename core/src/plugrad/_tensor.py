@@ -119,7 +119,7 @@ class Tensor(Methods):
         return self.numpy().item()
 
     def tolist(self) -> Any:
-        """Return the values as nested lists."""
+        """Return the values as nested lists; without axes, the one value itself."""
         return self.numpy().tolist()
 
     def dispose(self) -> None:

@@ -61,7 +61,7 @@ def channels_last(
 
 def numbers(op: str, *values: TensorLike) -> list[Tensor]:
     """Return tensors of one dtype; sums of bool are int32, as in ``matmul``."""
-    xs = _convert.together(op, *values)
+    xs = [_convert.numbers(op, x) for x in _convert.together(op, *values)]
     return [creation.astype(x, INT32) if x.dtype is BOOL else x for x in xs]
 
 

@@ -2,6 +2,7 @@
 
 Kernels: ``ClipByValue Elu EluGrad LeakyRelu Prelu Relu Relu6 Selu Sigmoid Softplus
 Step``. None has an order of complex numbers to work with: they raise TypeError.
+Integers and bool become float32, but for those that say that the dtype is kept.
 
 Map: straight lines; steps and limits; exponentials; compositions.
 """
@@ -24,7 +25,10 @@ RELU = Kernel("Relu", "x", out=same, op="relu")
 
 
 def relu(x: TensorLike, /) -> Tensor:
-    """Return ``max(x, 0)``; the derivative at 0 is 0. Integers stay integers."""
+    """Return ``max(x, 0)``; the derivative at 0 is 0.
+
+    Integers and bool keep their dtype.
+    """
     return unary.kept(RELU, x, "iuf")
 
 
@@ -41,7 +45,10 @@ RELU6 = Kernel("Relu6", "x", out=same, op="relu6")
 
 
 def relu6(x: TensorLike, /) -> Tensor:
-    """Return ``min(max(x, 0), 6)``. Integers stay integers."""
+    """Return ``min(max(x, 0), 6)``; the derivative at 0 is 0, at 6 it is 1.
+
+    Integers and bool keep their dtype.
+    """
     return unary.kept(RELU6, x, "iuf")
 
 
@@ -60,7 +67,10 @@ LEAKY_RELU = Kernel("LeakyRelu", "x", attrs="alpha", out=same, op="leaky_relu")
 
 
 def leaky_relu(x: TensorLike, /, *, alpha: float = 0.2) -> Tensor:
-    """Return ``x`` where it is positive, elsewhere ``alpha · x``."""
+    """Return ``x`` where it is positive, elsewhere ``alpha · x``.
+
+    The derivative at 0 is ``alpha``. Integers give float32.
+    """
     x = _convert.floating("leaky_relu", x, "f")
     return run(LEAKY_RELU, x, alpha=_arguments.real("leaky_relu", "alpha", alpha))
 
@@ -77,7 +87,10 @@ PRELU = Kernel("Prelu", "x alpha", out=broadcasted, broadcasts=True, op="prelu")
 
 
 def prelu(x: TensorLike, alpha: TensorLike, /) -> Tensor:
-    """Return ``x`` where it is positive, elsewhere ``alpha · x``; both broadcast."""
+    """Return ``x`` where it is positive, elsewhere ``alpha · x``; both broadcast.
+
+    The derivative at ``x = 0`` is ``alpha``. Integers give float32.
+    """
     return run(PRELU, *binary.floats("prelu", x, alpha, "f"))
 
 
@@ -123,11 +136,17 @@ def clip(
 ) -> Tensor:
     """Return ``x`` within bounds: ``min`` where it is less, ``max`` where it is more.
 
-    The bounds broadcast, None is no bound, and a Python number is weak. The dtype is
-    that of ``x``, unless ``x`` is of integers and a bound is not.
+    The bounds broadcast, None is no bound, and a number is weak. The dtype is that of
+    ``x``, to which the result is cast where tensors as bounds are wider (integers
+    wrap); or the one in which they meet, where a bound is of a higher kind: bool,
+    integer, floating. Of tensors that cross, ``max`` counts. NaN stays, and as a bound
+    gives NaN. The derivative in ``x`` is 1 at a bound too.
 
     Raises:
-        ValueError: The number ``min`` is more than the number ``max``.
+        ValueError: The number ``min`` is more than the number ``max``, or shapes do not
+            broadcast.
+        TypeError: Complex numbers or strings.
+        OverflowError: The dtype cannot hold a number.
 
     """
     x = _convert.real("clip", x)
@@ -174,7 +193,10 @@ ELU = Kernel("Elu", "x", out=same, op="elu")
 
 
 def elu(x: TensorLike, /) -> Tensor:
-    """Return ``x`` where it is positive, elsewhere ``e^x - 1``."""
+    """Return ``x`` where it is positive, elsewhere ``e^x - 1``.
+
+    The derivative at 0 is 1. Integers give float32.
+    """
     return _convert.floating_unary(ELU, x, "f")
 
 
@@ -207,7 +229,7 @@ def selu(x: TensorLike, /) -> Tensor:
     """Return ``λx`` where ``x`` is positive, elsewhere ``λα(e^x - 1)``.
 
     λ = 1.0507... and α = 1.6732... keep mean 0 and variance 1 from layer to layer
-    (Klambauer et al., Self-Normalizing Neural Networks, 2017).
+    (Klambauer et al., Self-Normalizing Neural Networks, 2017). Integers give float32.
     """
     return _convert.floating_unary(SELU, x, "f")
 
@@ -231,7 +253,7 @@ SIGMOID = Kernel("Sigmoid", "x", out=same, op="sigmoid")
 
 
 def sigmoid(x: TensorLike, /) -> Tensor:
-    """Return the logistic function, ``1 / (1 + e^-x)``."""
+    """Return the logistic function, ``1 / (1 + e^-x)``; integers give float32."""
     return _convert.floating_unary(SIGMOID, x, "f")
 
 
@@ -248,7 +270,7 @@ SOFTPLUS = Kernel("Softplus", "x", out=same, op="softplus")
 
 
 def softplus(x: TensorLike, /) -> Tensor:
-    """Return ``log(1 + e^x)``, without overflow."""
+    """Return ``log(1 + e^x)``, without overflow; integers give float32."""
     return _convert.floating_unary(SOFTPLUS, x, "f")
 
 
@@ -265,19 +287,22 @@ gradients(SOFTPLUS, x=lambda dy, x: dy * run(SIGMOID, x))
 
 
 def log_sigmoid(x: TensorLike, /) -> Tensor:
-    """Return the logarithm of the logistic function, ``-log(1 + e^-x)``."""
+    """Return the logarithm of the logistic function, ``-log(1 + e^-x)``.
+
+    Nothing overflows. Integers give float32.
+    """
     x = _convert.floating("log_sigmoid", x, "f")
     return -run(SOFTPLUS, -x)
 
 
 def silu(x: TensorLike, /) -> Tensor:
-    """Return ``x · sigmoid(x)``, also known as swish."""
+    """Return ``x · sigmoid(x)``, also known as swish; integers give float32."""
     x = _convert.floating("silu", x, "f")
     return x * run(SIGMOID, x)
 
 
 def mish(x: TensorLike, /) -> Tensor:
-    """Return ``x · tanh(softplus(x))`` (Misra, 2019)."""
+    """Return ``x · tanh(softplus(x))`` (Misra, 2019); integers give float32."""
     x = _convert.floating("mish", x, "f")
     return x * run(trigonometry.TANH, run(SOFTPLUS, x))
 
@@ -286,7 +311,7 @@ def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
     """Return ``x`` times the normal distribution, ``x/2 · (1 + erf(x / √2))``.
 
     ``approximate=True`` takes ``tanh(√(2/π) · (x + 0.044715 x³))`` for erf, which is
-    off by 5e-4 at most (Hendrycks and Gimpel, 2016).
+    off by 5e-4 at most (Hendrycks and Gimpel, 2016). Integers give float32.
     """
     x = _convert.floating("gelu", x, "f")
     approximate = _arguments.flag("gelu", "approximate", approximate)

@@ -41,7 +41,17 @@ ADD = Kernel("Add", "a b", out=broadcasted, broadcasts=True, op="add")
 
 
 def add(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``a + b``. Integers wrap; the sum of two bool is ``a or b``."""
+    """Return ``a + b``. Integers wrap; the sum of two bool is ``a or b``.
+
+    As in all ops of two tensors, shapes broadcast, and the dtype is the one in which
+    those of ``a`` and ``b`` meet.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: Strings, or no dtype holds both.
+        OverflowError: A Python number that the dtype of the tensor cannot hold.
+
+    """
     return _convert.elementwise(ADD, a, b)
 
 
@@ -78,10 +88,10 @@ ADD_N = Kernel("AddN", "*xs", out=same, op="add_n")
 
 
 def add_n(xs: Sequence[TensorLike], /) -> Tensor:
-    """Return the sum ``xs[0] + xs[1] + …`` of tensors of one shape.
+    """Return the sum ``xs[0] + xs[1] + …`` of tensors of one shape; dtypes as in add.
 
     Raises:
-        TypeError: ``xs`` is no list or tuple.
+        TypeError: ``xs`` is no list or tuple, or of strings.
         ValueError: It is empty, or the shapes differ.
 
     """
@@ -118,7 +128,10 @@ SQUARED_DIFFERENCE = Kernel(
 
 
 def squared_difference(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``(a - b)²``, element by element."""
+    """Return ``(a - b)²``, element by element.
+
+    Integers wrap; there is none of two bool, nor of complex numbers (TypeError).
+    """
     return _convert.elementwise(SQUARED_DIFFERENCE, a, b, "iuf")
 
 
@@ -163,7 +176,10 @@ gradients(
 
 
 def divide_no_nan(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``a / b``, and 0 where ``b`` is 0; integers give float32."""
+    """Return ``a / b``, and 0 where ``b`` is 0; integers give float32.
+
+    The derivatives in both are 0 there.
+    """
     a, b = floats("divide_no_nan", a, b)
     null = compare.equal(b, 0)
     return compare.where(null, 0, a / compare.where(null, 1, b))
@@ -179,7 +195,12 @@ def floor_divide(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     It has the dtype of the arguments. By zero, integers give 0 and floating numbers
     ±inf or NaN. The quotient counts as exact: ``1.0 // 0.1`` is 9, since the double 0.1
-    is a little more than a tenth. By ±inf it is ±0, and that of ±inf is ±inf.
+    is a little more than a tenth. By ±inf it is ±0, and that of ±inf is ±inf. The
+    derivatives are 0.
+
+    Raises:
+        TypeError: Two bool, or complex numbers.
+
     """
     return _convert.elementwise(FLOOR_DIV, a, b, "iuf")
 
@@ -197,7 +218,12 @@ MOD = Kernel("Mod", "a b", out=broadcasted, broadcasts=True, op="remainder")
 def remainder(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``a - b·⌊a / b⌋``, exactly and with the sign of ``b``, as ``%``.
 
-    By zero, integers give 0 and floating numbers NaN.
+    By zero, integers give 0 and floating numbers NaN. By ±inf it is ``a``, or ``b``
+    where the signs differ; that of ±inf is NaN.
+
+    Raises:
+        TypeError: Two bool, or complex numbers.
+
     """
     return _convert.elementwise(MOD, a, b, "iuf")
 
@@ -213,11 +239,13 @@ POW = Kernel("Pow", "a b", out=broadcasted, broadcasts=True, op="pow")
 def pow(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``a`` to the power of ``b``; ``0^0 = 1``.
 
-    NaN where ``a < 0`` and ``b`` is not whole. Integers wrap, and to a negative power
-    give the whole part: 0 unless ``a`` is ±1.
+    NaN where ``a`` is negative and finite and ``b`` is not whole. Integers wrap, and to
+    a negative power give the whole part: 0 unless ``a`` is ±1. The derivative in ``b``
+    is 0 where ``a`` is negative or 0 and the power finite.
 
     Raises:
         ValueError: Integers to the power of a negative Python integer.
+        TypeError: Two bool.
 
     """
     if isinstance(b, int | np.integer) and b < 0:
@@ -251,7 +279,11 @@ MAXIMUM = Kernel("Maximum", "a b", out=broadcasted, broadcasts=True, op="maximum
 
 
 def maximum(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the greater of ``a`` and ``b``, NaN where one is; ties give ``a``."""
+    """Return the greater of ``a`` and ``b``, NaN where one is.
+
+    The cotangent goes to the one returned: of a tie to ``a``, for NaN to neither.
+    Complex numbers have no order (TypeError).
+    """
     return _convert.elementwise(MAXIMUM, a, b, "biuf")
 
 
@@ -266,7 +298,11 @@ MINIMUM = Kernel("Minimum", "a b", out=broadcasted, broadcasts=True, op="minimum
 
 
 def minimum(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the smaller of ``a`` and ``b``, NaN where one is; ties give ``a``."""
+    """Return the smaller of ``a`` and ``b``, NaN where one is.
+
+    The cotangent goes to the one returned: of a tie to ``a``, for NaN to neither.
+    Complex numbers have no order (TypeError).
+    """
     return _convert.elementwise(MINIMUM, a, b, "biuf")
 
 
@@ -285,7 +321,7 @@ ATAN2 = Kernel("Atan2", "a b", out=broadcasted, broadcasts=True, op="atan2")
 def atan2(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the angle of the point (x = ``b``, y = ``a``), in radians in [-π, π].
 
-    Integers give float32. The gradient at (0, 0) is 0.
+    Integers give float32; complex numbers are a TypeError. The gradient at (0, 0) is 0.
     """
     return run(ATAN2, *floats("atan2", a, b, "f"))
 
@@ -320,7 +356,8 @@ gradients(
 def hypot(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``√(a² + b²)`` without overflow; integers give float32.
 
-    Infinite where one argument is, even beside NaN. The gradient at (0, 0) is 0.
+    Infinite where one argument is, even beside NaN. The gradient at (0, 0) is 0. There
+    is none of complex numbers (TypeError).
     """
     a, b = floats("hypot", a, b, "f")
     u, v, s = _scaled(a, b)
@@ -332,7 +369,10 @@ def hypot(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 def logaddexp(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``log(e^a + e^b)`` without overflow; integers give float32."""
+    """Return ``log(e^a + e^b)`` without overflow; integers give float32.
+
+    There is none of complex numbers (TypeError).
+    """
     a, b = floats("logaddexp", a, b, "f")
     first = a >= b  # each of a tie is one of high and low, so that each has its half
     high, low = compare.where(first, a, b), compare.where(first, b, a)

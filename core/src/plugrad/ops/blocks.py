@@ -45,7 +45,15 @@ def depth_to_space(
 ) -> Tensor:
     """Return images ``x`` with the channels laid out as blocks of pixels.
 
-    Blocks are ``block_size`` high and wide; its square divides the channels.
+    With ``b = block_size``, ``[batch, height, width, b²·c]`` becomes
+    ``[batch, b·height, b·width, c]``, and
+    ``y[n, b·h + i, b·w + j, k] = x[n, h, w, (b·i + j)·c + k]``. "NCHW" has the channels
+    second, in ``x`` and in the result.
+
+    Raises:
+        ValueError: ``x`` has not rank 4, ``block_size`` is less than 2, or its square
+            does not divide the channels.
+
     """
     x = _convert.asarray(x)
     b = integer("depth_to_space", "block_size", block_size)
@@ -98,8 +106,20 @@ def space_to_batch_nd(
 ) -> Tensor:
     """Return ``x`` [batch, *space, *rest] with the places of each block in the batch.
 
-    ``paddings`` are zeros, a pair (before, after) for each axis of space; with them a
-    block of ``block_shape`` divides the size.
+    ``y[(i·b + j)·batch + n, p, q] = padded[n, a·p + i, b·q + j]`` for a ``block_shape``
+    of (a, b), and alike for other numbers of axes.
+
+    Args:
+        x: As many axes of space as ``block_shape`` has sizes, and any that follow.
+        block_shape: Size of a block along each axis of space; a number is for one axis.
+        paddings: How many zeros to put (before, after) each axis of space.
+
+    Returns:
+        ``[batch · places of a block, *(padded space / block_shape), *rest]``.
+
+    Raises:
+        ValueError: A block does not divide the padded space, or shapes do not fit.
+
     """
     x = _convert.asarray(x)
     blocks = _blocks("space_to_batch_nd", x, block_shape)
@@ -155,7 +175,14 @@ def batch_to_space_nd(
 ) -> Tensor:
     """Return the inverse of ``space_to_batch_nd``: blocks from the batch, cropped.
 
-    ``crops`` are cut off, a pair (before, after) for each axis of space.
+    ``crops`` are cut off, a pair (before, after) for each axis of space, where that one
+    has paddings. ``[batch, *space, *rest]`` becomes ``[batch / places of a block,
+    *(space · block_shape - crops), *rest]``.
+
+    Raises:
+        ValueError: The batch is not divisible by the places of a block, crops are more
+            than there is, or shapes do not fit.
+
     """
     x = _convert.asarray(x)
     blocks = _blocks("batch_to_space_nd", x, block_shape)

@@ -63,13 +63,20 @@ def non_max_suppression(
 
     Args:
         boxes: ``[n, 4]``, rows of (y1, x1, y2, x2), any two opposite corners.
-        scores: ``[n]``.
+        scores: ``[n]``; real, as the boxes are.
         max_output_size: How many boxes to take at most.
-        iou_threshold: Which part of the union of two boxes is too much to share.
-        score_threshold: Which scores are too low.
+        iou_threshold: From which part of the union of two boxes on, 0 to 1, they share
+            too much. A box without area shares nothing.
+        score_threshold: Up to which score boxes are left out, this one included; so is
+            NaN always.
 
     Returns:
         int32 indices, in the order of falling scores.
+
+    Raises:
+        ValueError: Shapes do not fit, ``max_output_size`` is negative, or a threshold
+            is out of range.
+        TypeError: Complex numbers.
 
     """
     op = "image.non_max_suppression"
@@ -90,8 +97,9 @@ def non_max_suppression_with_score(
     """Return ``non_max_suppression`` and the scores of the boxes taken.
 
     With ``soft_nms_sigma`` each box taken lowers the scores of the others by the factor
-    ``exp(-iou² / (2·sigma))`` of what they share (Bodla et al. 2017, Soft-NMS). Lowered
-    scores have no gradient.
+    ``exp(-iou² / (2·sigma))`` of what they share (Bodla et al. 2017, Soft-NMS); those
+    from ``iou_threshold`` on are dropped all the same. The scores have a gradient where
+    sigma is 0. A negative one is a ValueError.
     """
     op = "image.non_max_suppression_with_score"
     given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
@@ -119,8 +127,8 @@ def non_max_suppression_padded(
 ) -> tuple[Tensor, Tensor]:
     """Return ``non_max_suppression`` and how many boxes these are, int32.
 
-    With ``pad_to_max_output_size`` indices are followed by zeros, so that the shape
-    does not depend on the boxes.
+    With ``pad_to_max_output_size`` indices are followed by zeros, so that the shape,
+    ``[max_output_size]``, does not depend on the boxes.
     """
     op = "image.non_max_suppression_padded"
     given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)

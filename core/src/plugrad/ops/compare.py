@@ -35,7 +35,10 @@ EQUAL = Kernel("Equal", "a b", out=compared, broadcasts=True, op="equal")
 
 
 def equal(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether ``a = b``; NaN equals nothing."""
+    """Return whether ``a = b``; NaN equals nothing.
+
+    Of numbers that meet in one dtype, or of strings; the shapes broadcast.
+    """
     return _convert.elementwise(EQUAL, a, b)
 
 
@@ -46,7 +49,7 @@ NOT_EQUAL = Kernel("NotEqual", "a b", out=compared, broadcasts=True, op="not_equ
 
 
 def not_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether ``a ≠ b``; NaN differs from everything."""
+    """Return whether ``a ≠ b``; NaN differs from everything. See ``equal``."""
     return _convert.elementwise(NOT_EQUAL, a, b)
 
 
@@ -62,7 +65,7 @@ GREATER = Kernel("Greater", "a b", out=compared, broadcasts=True, op="greater")
 
 
 def greater(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether ``a > b``; False where one is NaN."""
+    """Return whether ``a > b``; False where one is NaN. See ``less``."""
     return _convert.elementwise(GREATER, a, b, "biufO")
 
 
@@ -80,7 +83,7 @@ GREATER_EQUAL = Kernel(
 
 
 def greater_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether ``a ≥ b``; False where one is NaN."""
+    """Return whether ``a ≥ b``; False where one is NaN. See ``less``."""
     return _convert.elementwise(GREATER_EQUAL, a, b, "biufO")
 
 
@@ -96,7 +99,10 @@ LESS = Kernel("Less", "a b", out=compared, broadcasts=True, op="less")
 
 
 def less(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether ``a < b``; False where one is NaN."""
+    """Return whether ``a < b``; False where one is NaN.
+
+    Strings are compared byte by byte; complex numbers have no order (TypeError).
+    """
     return _convert.elementwise(LESS, a, b, "biufO")
 
 
@@ -107,7 +113,7 @@ LESS_EQUAL = Kernel("LessEqual", "a b", out=compared, broadcasts=True, op="less_
 
 
 def less_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether ``a ≤ b``; False where one is NaN."""
+    """Return whether ``a ≤ b``; False where one is NaN. See ``less``."""
     return _convert.elementwise(LESS_EQUAL, a, b, "biufO")
 
 
@@ -133,10 +139,12 @@ SELECT = Kernel(
 def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """Return ``x1`` where ``condition`` is True, and ``x2`` where it is False.
 
-    All three broadcast. What is not chosen has the cotangent 0.
+    All three broadcast; the dtype is the one in which ``x1`` and ``x2`` meet. What is
+    not chosen has the cotangent 0.
 
     Raises:
-        TypeError: ``condition`` is not bool.
+        TypeError: ``condition`` is not bool, or no dtype holds both.
+        ValueError: The shapes do not broadcast.
 
     """
     if type(condition) is not Tensor:
@@ -168,7 +176,7 @@ def _logical(kernel: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
     """Run a kernel of two bool arguments; of numbers, all but 0 are True."""
     if type(a) is Tensor and type(b) is Tensor and a.dtype is BOOL is b.dtype:
         return _convert.elementwise(kernel, a, b)
-    a, b = _convert.asarray(a), _convert.asarray(b)
+    a, b = (_convert.numbers(kernel.op, x) for x in (a, b))
     geometry.broadcast(kernel.op, a.shape, b.shape)
     return run(kernel, creation.astype(a, BOOL), creation.astype(b, BOOL))
 
@@ -207,7 +215,7 @@ LOGICAL_XOR = Kernel(
 
 
 def logical_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether one of both is True; numbers are True unless they are 0."""
+    """Return whether just one of both is True; numbers are True unless they are 0."""
     return _logical(LOGICAL_XOR, a, b)
 
 
@@ -221,7 +229,7 @@ LOGICAL_NOT = Kernel("LogicalNot", "x", out=same, op="logical_not")
 
 def logical_not(x: TensorLike, /) -> Tensor:
     """Return ``not x``; numbers count as True unless they are 0."""
-    x = _convert.asarray(x)
+    x = _convert.numbers("logical_not", x)
     return _convert.unary(LOGICAL_NOT, creation.astype(x, BOOL))
 
 
@@ -275,7 +283,7 @@ BITWISE_XOR = Kernel(
 
 
 def bitwise_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the bits that one of ``a`` and ``b`` has; of integers or bool."""
+    """Return the bits that just one of ``a`` and ``b`` has; of integers or bool."""
     return _bits(BITWISE_XOR, LOGICAL_XOR, a, b)
 
 
@@ -320,6 +328,7 @@ def bitwise_left_shift(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the bits of ``a`` moved up by ``b ≥ 0`` places, ``a · 2^b``; of integers.
 
     What leaves at the upper end is lost, so that ``b`` as large as the width gives 0.
+    There is none of two bool (TypeError).
     """
     return _convert.elementwise(LEFT_SHIFT, a, b, "iu")
 
@@ -370,9 +379,10 @@ def isclose(
 ) -> Tensor:
     """Return whether ``|x1 - x2| ≤ atol + rtol·|x2|``.
 
-    Infinities are close to themselves alone, NaN to NaN if ``equal_nan``.
+    Infinities are close to themselves alone, NaN to NaN if ``equal_nan``. Integers
+    count as float64, or as float32 where the backend has no other. Shapes broadcast.
     """
-    x1, x2 = _convert.alike("isclose", x1, x2)
+    x1, x2 = (_convert.numbers("isclose", x) for x in _convert.alike("isclose", x1, x2))
     if x1.dtype.kind not in "fc":  # the difference of two integers may not fit
         widest = "float64" if DTYPES["float64"] in active().dtypes else "float32"
         x1, x2 = creation.astype(x1, widest), creation.astype(x2, widest)
@@ -393,6 +403,6 @@ def allclose(
     atol: float = 1e-8,
     equal_nan: bool = False,
 ) -> Tensor:
-    """Return whether all elements are close, as ``isclose`` has it: one bool."""
+    """Return whether all elements are close, as ``isclose`` has it: a bool scalar."""
     near = isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan)
     return reduce.all(near)

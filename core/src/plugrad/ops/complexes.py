@@ -35,10 +35,14 @@ def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
     float64 gives complex128, everything else complex64.
 
     Raises:
-        TypeError: A part is complex, or the backend has no such complex numbers.
+        TypeError: A part is complex or strings, or the backend has no such complex
+            numbers.
+        ValueError: The shapes do not broadcast.
 
     """
-    a, b = _convert.alike("complex", real, imag)
+    a, b = (
+        _convert.numbers("complex", x) for x in _convert.alike("complex", real, imag)
+    )
     if a.dtype.kind == "c":
         raise TypeError(f"complex: the parts must be real, got {a.dtype}; take real(x)")
     if a.dtype not in WHOLES:
@@ -98,7 +102,8 @@ def conj(x: TensorLike, /) -> Tensor:
 def angle(x: TensorLike, /) -> Tensor:
     """Return the angle of each number in the plane, in radians in [-π, π].
 
-    It is 0 or π for real numbers, and 0 for 0, where the derivative is 0 too.
+    It is 0 or π for real numbers, and 0 for 0, where the derivative is 0 too. Integers
+    give float32, complex numbers the dtype of their parts.
     """
     x = _convert.floating("angle", x)
     x = compare.where(compare.equal(x, 0), 1, x)

@@ -44,9 +44,14 @@ CAST = Kernel(
 def astype(x: TensorLike, dtype: Any, /) -> Tensor:
     """Return the elements converted to ``dtype``; ``x`` itself where it has it.
 
-    Floating numbers are truncated towards zero on the way to integers, integers wrap,
-    NaN and infinities give 0; anything but zero is True; complex numbers lose their
-    imaginary part on the way to real ones.
+    On the way to integers floating numbers are truncated towards zero, what is out of
+    range wraps, NaN and infinities give 0. To bool, anything but zero is True. Complex
+    numbers lose their imaginary part on the way to real ones.
+
+    Raises:
+        TypeError: The dtype is unknown, the backend has none such, or one of the two is
+            that of strings.
+
     """
     x = x if type(x) is Tensor else _convert.asarray(x)
     dtype = canonical(dtype)
@@ -107,12 +112,13 @@ def full(
     """Return ``fill_value`` in every place of ``shape``.
 
     The dtype is float32, int32, bool, complex64 or string, after the value, unless
-    given.
+    given; an integer one takes a floating value without its fraction.
 
     Raises:
         ValueError: A size is negative.
-        TypeError: The value is no number or text, or complex and the dtype is not.
-        OverflowError: ``dtype`` cannot hold the value.
+        TypeError: The value is no number or text, or complex and the dtype is not; a
+            size is no integer; the backend does not have the dtype.
+        OverflowError: The dtype cannot hold the value.
 
     """
     if isinstance(fill_value, str | bytes):
@@ -136,13 +142,13 @@ def full(
 
 
 def zeros(shape: int | Sequence[int], /, *, dtype: Any = None) -> Tensor:
-    """Return zeros; float32 unless another dtype is given."""
+    """Return zeros; float32 unless another dtype is given. Errors are those of full."""
     wanted = FLOAT32 if dtype is None else _held("zeros", _numeric("zeros", dtype))
     return run(FILL, shape=sizes("zeros", shape), value=0, dtype=wanted)
 
 
 def ones(shape: int | Sequence[int], /, *, dtype: Any = None) -> Tensor:
-    """Return ones; float32 unless another dtype is given."""
+    """Return ones; float32 unless another dtype is given. Errors are those of full."""
     wanted = FLOAT32 if dtype is None else _held("ones", _numeric("ones", dtype))
     return run(FILL, shape=sizes("ones", shape), value=1, dtype=wanted)
 
@@ -233,10 +239,13 @@ def arange(
     """Return ``start, start + step, …`` as far as before ``stop``.
 
     ``arange(stop)`` starts at 0. The dtype is int32 if all three are integers, else
-    float32, unless given; elements are computed in float64 and then rounded to it.
+    float32, unless given; elements are computed in float64, if not all are integers,
+    and then cast to it.
 
     Raises:
         ValueError: The step is 0, or something is not finite.
+        TypeError: The dtype is neither integer nor real floating, or something is no
+            real number.
         OverflowError: The dtype cannot hold an element.
 
     """
@@ -249,7 +258,7 @@ def arange(
     usual = INT32 if all(isinstance(n, int) for n in (begin, end, by)) else FLOAT32
     wanted = _held("arange", usual if dtype is None else canonical(dtype))
     if wanted.kind not in "iuf":
-        raise TypeError(f"arange: there is no sequence of {wanted}; use astype")
+        raise TypeError(f"arange: there is no sequence of {named(wanted)}; use astype")
     attrs = _range_attrs(start=begin, stop=end, step=by, dtype=wanted)
     sizes("arange", attrs["size"], "size")
     for place in (0, attrs["size"] - 1) if attrs["size"] else ():
@@ -295,13 +304,15 @@ def linspace(
     """Return ``num`` numbers from ``start`` to ``stop`` at equal distances.
 
     ``endpoint=False`` leaves ``stop`` out, and makes the distance ``(stop - start) /
-    num``. The dtype is float32, or complex64 if an end is complex, unless given;
-    elements are computed in double precision and then rounded to it.
+    num``; else both ends are there, and one number is ``start``. The dtype is float32,
+    or complex64 if an end is complex, unless given; elements are computed in double
+    precision and then rounded to it.
 
     Raises:
         ValueError: ``num`` is negative.
         TypeError: ``num`` is no integer, or the dtype not floating, or real though an
             end is complex.
+        OverflowError: The dtype cannot hold an end.
 
     """
     ends = number("linspace", "start", start), number("linspace", "stop", stop)
@@ -310,8 +321,8 @@ def linspace(
     wanted = _held("linspace", usual if dtype is None else canonical(dtype))
     if wanted.kind not in kinds:
         raise TypeError(
-            f"linspace: {wanted} cannot hold numbers from {ends[0]} to {ends[1]}; use "
-            "arange for integers"
+            f"linspace: {named(wanted)} cannot hold numbers from {ends[0]} to "
+            f"{ends[1]}; use arange for integers"
         )
     for end in ends:
         check_range("linspace", end, wanted)
@@ -345,24 +356,31 @@ def _(
 def eye(n: int, m: int | None = None, /, *, k: int = 0, dtype: Any = None) -> Tensor:
     """Return ``n`` rows and ``m`` (default ``n``) columns with ones on a diagonal.
 
-    ``k`` is the diagonal: 0 the main one, above it if positive, below if negative.
+    ``k`` is the diagonal: 0 the main one, above it if positive, below if negative. The
+    dtype is float32 unless given; a negative size is a ValueError.
     """
     rows, columns = sizes("eye", (n, n if m is None else m))
-    k = integer("eye", "k", k)
+    k = max(-rows, min(integer("eye", "k", k), columns))
     on = arange(k, rows + k)
     hit = shapes.reshape(on, (rows, 1)) == arange(columns)
     return astype(hit, FLOAT32 if dtype is None else dtype)
 
 
 def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
-    """Return ``x`` with zeros above diagonal ``k`` of its last two axes."""
-    x = _convert.asarray(x)
+    """Return ``x`` with zeros above diagonal ``k`` of its last two axes.
+
+    ``k`` is that of ``eye``. Fewer than two axes are a ValueError.
+    """
+    x = _convert.numbers("tril", x)
     return compare.where(_above("tril", x, k), False, x)
 
 
 def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
-    """Return ``x`` with zeros below diagonal ``k`` of its last two axes."""
-    x = _convert.asarray(x)
+    """Return ``x`` with zeros below diagonal ``k`` of its last two axes.
+
+    ``k`` is that of ``eye``. Fewer than two axes are a ValueError.
+    """
+    x = _convert.numbers("triu", x)
     return compare.where(_above("triu", x, integer("triu", "k", k) - 1), x, False)
 
 
@@ -371,7 +389,7 @@ def _above(op: str, x: Tensor, k: int) -> Tensor:
     if len(x.shape) < 2:
         raise ValueError(f"{op}: x must have two axes or more, got shape {x.shape}")
     rows, columns = x.shape[-2:]
-    k = integer(op, "k", k)
+    k = max(-rows, min(integer(op, "k", k), columns))
     return arange(columns) > shapes.reshape(arange(k, rows + k), (rows, 1))
 
 
@@ -379,7 +397,9 @@ def meshgrid(*xs: TensorLike, indexing: Literal["xy", "ij"] = "xy") -> list[Tens
     """Return each of the vectors ``xs``, repeated over the grid that they span.
 
     ``indexing="ij"`` gives shape (n_0, n_1, …), axis i belonging to ``xs[i]``; "xy"
-    swaps the first two axes, so that those of a picture are rows and columns.
+    swaps the first two axes, so that those of a picture are rows and columns. Each has
+    the dtype of its vector; a scalar is a vector of one element, and more than one axis
+    is a ValueError.
     """
     choice("meshgrid", "indexing", indexing, "xy", "ij")
     vectors = [_convert.asarray(x) for x in xs]

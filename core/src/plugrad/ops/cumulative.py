@@ -47,10 +47,15 @@ def cumulative_sum(
     Args:
         x: One axis or more.
         axis: May be left out where there is only one.
-        dtype: Cast ``x`` to it first.
+        dtype: Cast ``x`` to it first; it is then that of the sums, which may wrap.
         include_initial: Begin with the sum of nothing, 0: one element more.
         exclusive: Leave ``x[i]`` out of its sum, so that the first one is 0.
         reverse: Sum from the end: ``x[i] + … + x[n-1]``; what begins is then last.
+
+    Raises:
+        ValueError: The axis is missing or out of range, or ``include_initial`` and
+            ``exclusive`` are both given.
+        TypeError: Strings.
 
     """
     return _cumulative(CUMSUM, x, axis, dtype, include_initial, exclusive, reverse)
@@ -66,10 +71,7 @@ def _cumulative(
     reverse: bool,
 ) -> Tensor:
     op = kernel.op
-    x = _convert.asarray(x)
-    if x.dtype.kind not in "biufc":
-        raise TypeError(f"{op}: there is none of {x.dtype}")
-    x = reduce._summand(x, dtype, op)
+    x = reduce._summand(_convert.numbers(op, x), dtype, op)
     if axis is None and len(x.shape) != 1:
         raise ValueError(f"{op}: shape {x.shape} has not one axis; say which, axis=")
     axis = shapes._axis(op, 0 if axis is None else axis, len(x.shape))
@@ -173,8 +175,8 @@ def diff(
 ) -> Tensor:
     """Return the differences ``x[i+1] - x[i]`` along ``axis``, ``n`` times over.
 
-    ``prepend`` and ``append`` are joined to ``x`` before; each time there is one
-    element less. Integers wrap; bool has no differences (TypeError).
+    ``prepend`` and ``append``, of the rank of ``x``, are joined to it before; each time
+    there is one element less. Integers wrap; bool has no differences (TypeError).
     """
     x = _convert.asarray(x)
     axis = shapes._axis("diff", axis, len(x.shape))
@@ -212,11 +214,12 @@ def bincount(
 
     With ``weights``, of the shape of ``x``, return the sum of the weights of each
     number in their dtype, int32 for bool. Numbers that are negative or too large are
-    left out. Without ``size`` it is the greatest number and 1, read on the host.
+    left out. Without ``size`` it is one more than the greatest number, read on the
+    host.
 
     Raises:
-        TypeError: ``x`` does not hold integers.
-        ValueError: Shapes differ.
+        TypeError: ``x`` does not hold integers, or the weights are strings.
+        ValueError: Shapes differ, or ``size`` is negative.
 
     """
     ids = indexing.integer_tensor("bincount", "x", x)
@@ -230,7 +233,7 @@ def bincount(
 def _weights(op: str, weights: TensorLike | None, x: Tensor) -> Tensor | None:
     if weights is None:
         return None
-    w = _convert.asarray(weights)
+    w = _convert.numbers(op, weights)
     if w.shape != x.shape:
         raise ValueError(f"{op}: weights {w.shape} must have the shape of x, {x.shape}")
     return creation.astype(w, INT32) if w.dtype is BOOL else w
@@ -266,7 +269,9 @@ def dense_bincount(
 ) -> Tensor:
     """Return ``bincount`` of each row of ``x``, its last axis: [..., ``size``].
 
-    With ``binary_output`` 1 for the numbers that are there, and 0 for the others.
+    With ``binary_output`` 1 for the numbers that are there, and 0 for the others, in
+    the dtype of the weights, or int32. ``x`` without axes is a ValueError; other errors
+    are those of ``bincount``.
     """
     ids = indexing.integer_tensor("dense_bincount", "x", x)
     if not ids.shape:
@@ -305,6 +310,11 @@ def confusion_matrix(
     ``labels`` and ``predictions`` are classes, integers in one axis; examples of which
     one is out of range are left out. With ``weights``, one an example, return their
     sums in their dtype.
+
+    Raises:
+        TypeError: Classes that are not integers, or weights that are strings.
+        ValueError: Shapes differ or have not one axis, or ``num_classes`` is negative.
+
     """
     op = "confusion_matrix"
     rows = indexing.integer_tensor(op, "labels", labels)
@@ -343,9 +353,12 @@ def moving_average(
     Args:
         v: The mean up to now.
         x: The new value, of the same shape.
-        decay: How much of ``v`` stays, from 0 to 1.
+        decay: How much of ``v`` stays, from 0 to 1; less than 1 with ``zero_debias``.
         step: How many values have been taken in, this one included.
-        zero_debias: See above.
+        zero_debias: See above; needs ``step``.
+
+    Raises:
+        ValueError: The shapes differ, or ``step`` is missing.
 
     """
     v, x = binary.floats("moving_average", v, x)

@@ -63,6 +63,9 @@ def depthwise_conv2d(
 ) -> Tensor:
     """Convolve each channel of ``x`` with filters of its own.
 
+    ``y[n, p, q, c·multiplier + m] = Σ x[n, s·p + d·h - top, s·q + d·w - left, c] ·
+    filter[h, w, c, m]`` over h and w; see ``conv2d``.
+
     Args:
         x: ``[batch, height, width, channels]``, or without the batch.
         filter: ``[height, width, channels, multiplier]``.
@@ -73,8 +76,12 @@ def depthwise_conv2d(
         dim_rounding_mode: "floor", "ceil" or "round".
 
     Returns:
-        ``[batch, out_height, out_width, channels · multiplier]``; the results of one
-        channel are neighbours.
+        ``[batch, out_height, out_width, channels · multiplier]``, in the format of x;
+        the results of one channel are neighbours.
+
+    Raises:
+        ValueError: Shapes or attributes do not fit each other.
+        TypeError: The dtypes of x and filter do not meet, or are strings.
 
     """
     x, filter = _windows.numbers("depthwise_conv2d", x, filter)
@@ -135,6 +142,13 @@ def separable_conv2d(
         dilations: Steps between taps.
         data_format: "NHWC" or "NCHW".
         dim_rounding_mode: "floor", "ceil" or "round".
+
+    Returns:
+        ``[batch, out_height, out_width, out_channels]``, in the format of x.
+
+    Raises:
+        ValueError: Shapes or attributes do not fit each other.
+        TypeError: The dtypes of x and the filters do not meet, or are strings.
 
     """
     op = "separable_conv2d"

@@ -102,7 +102,8 @@ def dilation2d(
     """Return the largest sum of ``x`` and ``filter`` in each window.
 
     ``y[n, p, q, c] = max (x[n, s·p + d·h - top, s·q + d·w - left, c] + filter[h, w,
-    c])`` over h, w, with stride s and dilation d, where x has an element and no NaN.
+    c])`` over h, w, with stride s and dilation d, where x has an element and no sum is
+    NaN; a window of nothing else has -inf, or the least integer. Integers wrap.
 
     Args:
         x: ``[batch, height, width, channels]``, or without the batch.
@@ -111,6 +112,9 @@ def dilation2d(
         pad: As in ``conv2d``, "same", "valid", a number or pairs.
         dilations: Steps between neighbouring taps of one window.
         data_format: "NHWC"; "NCHW" is for x and the result, not the filter.
+
+    Returns:
+        ``[batch, out_height, out_width, channels]``, in the format of x.
 
     Raises:
         ValueError: Shapes or attributes do not fit each other.

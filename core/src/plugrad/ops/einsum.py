@@ -142,7 +142,8 @@ def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
         operands: As many tensors as terms.
 
     Raises:
-        ValueError: The equation is none, or does not fit the operands.
+        ValueError: The equation is malformed, or does not fit the operands.
+        TypeError: There is no str in front, or no operand; or they are strings.
 
     """
     given: object = equation
@@ -151,7 +152,7 @@ def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
             "einsum: expected an equation and then operands, as in einsum('ij,jk->ik', "
             f"a, b); got {type(given).__name__} and {len(operands)} operands"
         )
-    xs = _convert.together("einsum", *operands)
+    xs = [_convert.numbers("einsum", x) for x in _convert.together("einsum", *operands)]
     if xs[0].dtype is BOOL:
         xs = [creation.astype(x, INT32) for x in xs]
     plain, shapes = _plain(equation, tuple([x.shape for x in xs]))

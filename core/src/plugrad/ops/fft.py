@@ -7,7 +7,7 @@ inverse ``x[t] = 1/n · Σ_k y[k] · w^(-kt)``.
 Common to all: ``n`` (``s`` for several axes) is the size of the transform, to which the
 end of the input is cropped, or padded with zeros. ``norm`` says what is divided by n:
 "backward" the inverse, "forward" the other one, "ortho" both, by √n. float64 gives
-complex128, other real numbers complex64.
+complex128, other real numbers complex64; where the result is real, float64 and float32.
 
 Map: kernels; what they mean in real numbers; complex signals; real signals;
 frequencies.
@@ -167,10 +167,14 @@ def fft(
         x: Any floating numbers; integers become float32.
         n: The size of the transform; by default that of the axis.
         axis: The axis to transform.
-        norm: See the module.
+        norm: What is divided: "backward" nothing here, the inverse by n; "forward" this
+            by n, the inverse by nothing; "ortho" both by √n.
+
+    Returns:
+        complex128 of float64 and complex128, complex64 of all else.
 
     Raises:
-        ValueError: ``n`` is not positive, or ``norm`` is unknown.
+        ValueError: ``n`` is not positive, the axis out of range, or ``norm`` unknown.
 
     """
     return _transformed("fft", FFT, x, n, axis, norm)
@@ -179,7 +183,10 @@ def fft(
 def ifft(
     x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
 ) -> Tensor:
-    """Return the inverse along ``axis``, ``y[t] = 1/n · Σ x[k] · e^(2πi kt/n)``."""
+    """Return the inverse along ``axis``, ``y[t] = 1/n · Σ x[k] · e^(2πi kt/n)``.
+
+    Arguments and errors are those of ``fft``.
+    """
     return _transformed("ifft", IFFT, x, n, axis, norm)
 
 
@@ -192,7 +199,11 @@ def fftn(
         x: Any floating numbers; integers become float32.
         s: The size of the transform along each of ``axes``; -1 is that of the axis.
         axes: The axes; by default all. ``s`` needs them.
-        norm: See the module; n is the product of all sizes.
+        norm: That of ``fft``; n is the product of all sizes.
+
+    Raises:
+        ValueError: A size is not positive, ``s`` and ``axes`` differ in length, an axis
+            comes twice or is out of range, or ``norm`` is unknown.
 
     """
     return _transformed("fftn", FFT, x, s, axes, norm)
@@ -284,7 +295,8 @@ def rfft(
 ) -> Tensor:
     """Return the first ``n // 2 + 1`` elements of the transform of real numbers.
 
-    The others are their conjugates in reverse order.
+    The others are their conjugates in reverse order. Arguments and errors are those of
+    ``fft``; complex numbers are a TypeError.
     """
     return _halved("rfft", x, n, axis, norm)
 
@@ -295,7 +307,8 @@ def irfft(
     """Return the ``n`` real numbers whose transform begins with ``x``.
 
     ``n`` is twice the size of the axis less 2, unless given: say so if it is odd. Of
-    the first element, and of number n/2, only the real part counts.
+    the first element, and of number n/2, only the real part counts. float64 comes of
+    complex128 and float64, float32 of all else. See ``fft``.
     """
     return _doubled("irfft", x, n, axis, norm)
 
@@ -325,7 +338,8 @@ def hfft(
 ) -> Tensor:
     """Return the transform of a signal whose second half mirrors ``x``: real numbers.
 
-    ``x[n-t] = conj(x[t])`` is understood; ``n`` is that of ``irfft``.
+    ``x[n-t] = conj(x[t])`` is understood; ``n`` and the dtypes are those of ``irfft``,
+    ``norm`` that of ``fft``.
     """
     return _doubled("hfft", complexes.conj(x), n, axis, _other("hfft", norm))
 
@@ -333,7 +347,10 @@ def hfft(
 def ihfft(
     x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
 ) -> Tensor:
-    """Return the first ``n // 2 + 1`` elements of the inverse of real numbers."""
+    """Return the first ``n // 2 + 1`` elements of the inverse of real numbers.
+
+    It undoes ``hfft``. Arguments are those of ``ifft``; see ``rfft``.
+    """
     return complexes.conj(_halved("ihfft", x, n, axis, _other("ihfft", norm)))
 
 
@@ -381,12 +398,20 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None) -> Tensor:
 
     From the middle on k is negative. ``d`` is the distance of two samples; the unit is
     one cycle in that of ``d``. float32 unless another real floating dtype is given.
+
+    Raises:
+        ValueError: ``n`` is less than 1, or ``d`` is 0.
+        TypeError: The dtype is not real floating.
+
     """
     return _frequencies("fftfreq", n, d, dtype, False)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None) -> Tensor:
-    """Return the frequency of each element of ``rfft``; see ``fftfreq``."""
+    """Return the frequency of each element of ``rfft``; see ``fftfreq``.
+
+    These are ``n // 2 + 1``, none of them negative.
+    """
     return _frequencies("rfftfreq", n, d, dtype, True)
 
 
@@ -404,7 +429,10 @@ def _frequencies(op: str, n: int, d: float, dtype: Any, half: bool) -> Tensor:
 
 
 def fftshift(x: TensorLike, /, *, axes: Axes = None) -> Tensor:
-    """Return ``x`` rolled so that frequency 0 is in the middle of ``axes`` (all)."""
+    """Return ``x`` rolled so that frequency 0 is in the middle of ``axes`` (all).
+
+    That is at place ``n // 2``; dtypes stay.
+    """
     return _rolled("fftshift", x, axes, 1)
 
 

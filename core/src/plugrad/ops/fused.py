@@ -97,6 +97,8 @@ def matmul(
 ) -> Tensor:
     """Return ``activation(plugrad.matmul(a, b) + bias)`` of matrices.
 
+    Integers give float32, as in all of the three.
+
     Args:
         a: ``[..., i, k]``, or transposed.
         b: ``[..., k, j]``, or transposed.
@@ -109,7 +111,7 @@ def matmul(
 
     Raises:
         ValueError: Shapes do not fit, or the activation is unknown.
-        TypeError: Complex numbers.
+        TypeError: Complex numbers or strings.
 
     """
     op = "fused.matmul"
@@ -176,7 +178,7 @@ def conv2d(
 
     Raises:
         ValueError: Shapes or attributes do not fit, or the activation is unknown.
-        TypeError: Complex numbers.
+        TypeError: Complex numbers or strings.
 
     """
     given: dict[str, Any] = {"strides": strides, "pad": pad, "dilations": dilations}

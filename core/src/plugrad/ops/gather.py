@@ -45,10 +45,13 @@ def gather(
     """Return the slices of ``x`` along ``axis`` at ``indices``, integers from 0.
 
     The axes of ``indices`` take the place of ``axis``. The first ``batch_dims`` axes
-    belong to both and are gone through together.
+    belong to both and are gone through together: at most ``axis`` of them. A negative
+    number counts from the rank of ``indices``.
 
     Raises:
         IndexError: An index is out of range, or negative.
+        TypeError: The indices are not integers.
+        ValueError: ``axis`` or ``batch_dims`` is out of range, or the batches differ.
 
     """
     x = _convert.asarray(x)
@@ -108,7 +111,14 @@ gradients(GATHER_V2, x=_gather_gradient, indices=None)
 def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> Tensor:
     """Return the slices of ``x`` along ``axis`` at ``indices``.
 
-    Negative indices count from the end. Without ``axis``, ``x`` has rank 1.
+    Negative indices count from the end. Without ``axis``, ``x`` has rank 1. The axes of
+    ``indices``, of any number, take the place of ``axis``.
+
+    Raises:
+        IndexError: An index is out of range.
+        TypeError: The indices are not integers.
+        ValueError: The axis is out of range, or missing.
+
     """
     x = _convert.asarray(x)
     if axis is None and len(x.shape) != 1:
@@ -123,6 +133,12 @@ def take_along_axis(x: TensorLike, indices: TensorLike, /, *, axis: int = -1) ->
 
     Both have the same rank, and broadcast outside ``axis``. Negative indices count from
     the end.
+
+    Raises:
+        IndexError: An index is out of range.
+        TypeError: The indices are not integers.
+        ValueError: The ranks differ, or shapes do not broadcast.
+
     """
     x = _convert.asarray(x)
     rank = len(x.shape)
@@ -161,7 +177,13 @@ def unsorted_segment_sum(
     """Return ``num_segments`` sums of those slices of ``x`` that have the same id.
 
     The shape of ``segment_ids`` is the first axes of ``x``. Slices whose id is negative
-    or too large are left out; sums of no slice are 0, those of bool are int32.
+    or too large are left out; sums of no slice are 0, those of bool are int32. Integers
+    keep their dtype and wrap.
+
+    Raises:
+        TypeError: The ids are not integers, or ``x`` is of strings.
+        ValueError: ``num_segments`` is negative, or the shapes do not fit.
+
     """
     op = "unsorted_segment_sum"
     x = _convert.numbers(op, x)
@@ -227,6 +249,12 @@ def one_hot(
 
     All else is ``off_value``; so is everything for an index that is out of range. The
     new axis is the axis ``axis`` of the result.
+
+    Raises:
+        TypeError: The indices are not integers, or a value is not of the kind of dtype.
+        ValueError: ``depth`` is negative, or the axis is out of range.
+        OverflowError: ``dtype`` cannot hold a value.
+
     """
     indices = indexing.integer_tensor("one_hot", "indices", indices)
     size = _arguments.integer("one_hot", "depth", depth, 0)

@@ -82,7 +82,7 @@ def from_pixels(pixels: Any, /, num_channels: int = 3) -> Tensor:
             the first three, and all is opaque (255) where nothing else is said.
 
     Raises:
-        TypeError: It is no image, or its bytes are something else.
+        TypeError: It is no image, or an array that is not uint8.
         ValueError: The shape or the number of channels does not fit.
 
     """
@@ -136,7 +136,7 @@ def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
     Raises:
         ValueError: The shape does not fit, or a value is out of range, or NaN.
-        TypeError: The dtype is bool or complex.
+        TypeError: The dtype is bool, complex or string.
 
     """
     op = "image.to_pixels"
@@ -174,7 +174,10 @@ FLIP_LEFT_RIGHT = Kernel("FlipLeftRight", "image", out=same, op="image.flip_left
 
 
 def flip_left_right(image: TensorLike, /) -> Tensor:
-    """Return images ``[..., height, width, channels]`` with their columns reversed."""
+    """Return images ``[..., height, width, channels]`` with their columns reversed.
+
+    Fewer than three axes are a ValueError.
+    """
     return run(FLIP_LEFT_RIGHT, _images("image.flip_left_right", image, 3))
 
 
@@ -184,7 +187,10 @@ def _(image: Tensor) -> Tensor:
 
 
 def flip_up_down(image: TensorLike, /) -> Tensor:
-    """Return images ``[..., height, width, channels]`` with their rows reversed."""
+    """Return images ``[..., height, width, channels]`` with their rows reversed.
+
+    Fewer than three axes are a ValueError.
+    """
     return shape.flip(_images("image.flip_up_down", image, 3), axis=-3)
 
 
@@ -256,10 +262,19 @@ def rotate_with_offset(
 
     Args:
         image: ``[batch, height, width, channels]``.
-        radians: The angle.
+        radians: The angle; a negative one turns to the right.
         fill_value: What comes in from outside: a number, or one a channel. Three for
             four channels leave opacity at 255.
         center: What stays where it is, as a fraction of the size: a number, or x and y.
+            It is the pixel in column ``x · width`` and row ``y · height``, from 0.
+
+    Returns:
+        The shape and dtype of ``image``.
+
+    Raises:
+        ValueError: The rank is not 4, the angle or the center not finite, or
+            ``fill_value`` is not for so many channels.
+        TypeError: The angle or the center is no real number.
 
     """
     x = _convert.asarray(image)
@@ -283,7 +298,10 @@ LUMA = (0.2989, 0.587, 0.114)  # of ITU-R BT.601
 
 
 def grayscale_to_rgb(image: TensorLike, /) -> Tensor:
-    """Return ``image`` [..., 1] with its one channel three times."""
+    """Return ``image`` [..., 1] with its one channel three times, [..., 3].
+
+    Another size of the last axis, or no other axis, is a ValueError.
+    """
     x = _images("image.grayscale_to_rgb", image, 2, 1)
     return run(shape.BROADCAST_TO, x, shape=(*x.shape[:-1], 3))
 
@@ -291,7 +309,13 @@ def grayscale_to_rgb(image: TensorLike, /) -> Tensor:
 def rgb_to_grayscale(image: TensorLike, /) -> Tensor:
     """Return ``0.2989·red + 0.587·green + 0.114·blue`` as the one channel of an image.
 
-    ``image`` is ``[..., 3]``, and the result ``[..., 1]``. Integers are rounded.
+    ``image`` is ``[..., 3]``, and the result ``[..., 1]``, of the same dtype. Integers
+    are rounded, a half to the even number.
+
+    Raises:
+        ValueError: The last axis has not size 3, or is the only one.
+        TypeError: Complex numbers.
+
     """
     x = _convert.real(
         "image.rgb_to_grayscale", _images("image.rgb_to_grayscale", image, 2, 3)
@@ -318,7 +342,7 @@ def threshold(
 
     Args:
         image: ``[height, width, 1 or 3]`` of values from 0 to 255; colours are turned
-            into shades of gray.
+            into shades of gray, as by ``rgb_to_grayscale`` without rounding.
         method: "binary" for the threshold ``255 · thresh_value``, "otsu" for the one
             that sets apart dark and bright pixels best: the largest variance between
             the two (the first of equals; -1 for an image of one shade).
@@ -327,6 +351,10 @@ def threshold(
 
     Returns:
         int32 ``[height, width, 1]``.
+
+    Raises:
+        ValueError: The shape does not fit, or the method is unknown.
+        TypeError: Complex numbers.
 
     """
     op = "image.threshold"

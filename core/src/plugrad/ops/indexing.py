@@ -52,8 +52,10 @@ def getitem(x: TensorLike, key: Any, /) -> Tensor:
             front.
 
     Raises:
-        IndexError: There are too many entries, or a number is out of range. The values
-            of an index tensor are checked where the backend looks at them.
+        IndexError: There are too many entries, a number is out of range, or a mask does
+            not fit its axes. The values of an index tensor are checked where the
+            backend looks at them.
+        ValueError: The step of a slice is 0, or index arrays do not broadcast.
         TypeError: An entry is none of these.
 
     """
@@ -61,7 +63,7 @@ def getitem(x: TensorLike, key: Any, /) -> Tensor:
 
 
 def iterate(x: TensorLike, /) -> Iterator[Tensor]:
-    """Return an iterator over the first axis."""
+    """Return an iterator over the first axis; TypeError if there is none."""
     x = _convert.asarray(x)
     if not x.shape:
         raise TypeError("iter: a tensor without axes has no elements to go through")
@@ -69,7 +71,10 @@ def iterate(x: TensorLike, /) -> Iterator[Tensor]:
 
 
 def contains(x: TensorLike, value: TensorLike, /) -> bool:
-    """Return whether an element of ``x`` equals ``value``, as ``value in x`` does."""
+    """Return whether an element of ``x`` equals ``value``, as ``value in x`` does.
+
+    A ``value`` with axes broadcasts, and one equal element is enough.
+    """
     return bool(compare.equal(x, value).numpy().any())
 
 

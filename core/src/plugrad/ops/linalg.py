@@ -137,6 +137,7 @@ def matmul(
 
     Raises:
         ValueError: A scalar, or shapes that do not fit.
+        TypeError: No dtype holds both, or strings.
 
     """
     a, b = _factors("matmul", a, b)
@@ -208,9 +209,10 @@ gradients(BATCH_MATMUL, a=_matmul_gradient_a, b=_matmul_gradient_b)
 
 
 def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
-    """Return the inner products along ``axis``, ``Σ conj(a) · b``.
+    """Return the inner products along ``axis``, ``Σ conj(a) · b``; dtypes as in matmul.
 
-    The other axes broadcast; ``axis`` counts from the end, unless ranks are equal.
+    The sizes along ``axis``, which counts from the end unless ranks are equal, must
+    agree (ValueError); the other axes broadcast.
     """
     a, b = _factors("vecdot", a, b)
     rank, axis = min(len(a.shape), len(b.shape)), integer("vecdot", "axis", axis)
@@ -245,7 +247,10 @@ def tensordot(
             axes of ``a``, and those of ``b`` in the same order. Sizes must agree.
 
     Returns:
-        The other axes of ``a``, then those of ``b``.
+        The other axes of ``a``, then those of ``b``. The dtype is as in ``matmul``.
+
+    Raises:
+        ValueError: Axes are out of range, or their sizes or numbers differ.
 
     """
     a, b = _factors("tensordot", a, b)
@@ -355,7 +360,10 @@ def matrix_transpose(x: TensorLike, /) -> Tensor:
 
 
 def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
-    """Return the diagonal of each matrix, ``y[..., i] = x[..., i, i + offset]``."""
+    """Return the diagonal of each matrix, ``y[..., i] = x[..., i, i + offset]``.
+
+    A negative ``offset`` is below the main one; one outside the matrix has no elements.
+    """
     x, offset = _matrices("diagonal", x), integer("diagonal", "offset", offset)
     *batch, rows, columns = x.shape
     size = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
@@ -372,7 +380,7 @@ def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
 
 
 def trace(x: TensorLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
-    """Return the sum of the diagonal of each matrix, ``Σ x[..., i, i + offset]``."""
+    """Return each matrix's trace, ``Σ x[..., i, i + offset]``; dtypes as in ``sum``."""
     diagonals = diagonal(_matrices("trace", x), offset=offset)
     return reduce.sum(diagonals, axis=-1, dtype=dtype)
 
@@ -391,7 +399,8 @@ def vector_norm(
     """Return ``(Σ |x|^ord)^(1/ord)`` over ``axis``, without overflow on the way.
 
     ``ord`` may be inf (the largest ``|x|``), -inf (the smallest) and 0 (how many are
-    not 0, as a floating number). Where all elements are 0 the gradient is 0.
+    not 0, as a floating number); NaN is a ValueError, and so is the smallest of none.
+    The result is real. Where all elements are 0 the gradient is 0.
     """
     x, ord = _convert.floating("vector_norm", x), real("vector_norm", "ord", ord)
     if ord != ord:

@@ -9,7 +9,8 @@ broadcast to the losses. ``reduction`` says what becomes of the weighted losses:
 - ``"sum_by_nonzero_weights"`` (the default): their sum divided by the number of losses
   whose weight is not 0.
 
-Where there is nothing to divide by the result is 0. Integers become float32.
+Where there is nothing to divide by the result is 0. Integers become float32. All three
+are real (TypeError); shapes or a reduction that do not fit are a ValueError.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ def compute_weighted_loss(
     Raises:
         ValueError: The weights do not broadcast to the losses, or the reduction is
             unknown.
+        TypeError: Complex numbers or strings.
 
     """
     return _weighted("compute_weighted_loss", losses, weights, reduction)
@@ -78,7 +80,9 @@ def _weighted(
             return losses
         total = reduction == "sum" or not losses.size
         return reduce.sum(losses) if total else reduce.mean(losses)
-    losses, weights = _convert.together(op, losses, weights)
+    losses, weights = (
+        _convert.floating(op, x, "f") for x in _convert.together(op, losses, weights)
+    )
     if geometry.broadcast(op, losses.shape, weights.shape) != losses.shape:
         raise ValueError(
             f"{op}: weights of shape {weights.shape} do not broadcast to losses of "
@@ -132,9 +136,10 @@ def huber_loss(
     delta: float = 1.0,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:
-    """Return ``e²/2`` where the error ``e`` is at most ``delta``, else linear in it.
+    """Return ``e²/2`` where the error ``|e|`` is at most ``delta``, else linear in it.
 
     That is ``delta · (|e| - delta/2)``, which continues the parabola smoothly.
+    ``delta`` is positive. The losses are weighted and reduced.
     """
     a, b = _alike("huber_loss", labels, predictions)
     error, delta = a - b, real("huber_loss", "delta", delta)
@@ -153,7 +158,10 @@ def hinge_loss(
     *,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:
-    """Return ``max(0, 1 - (2 labels - 1) · predictions)`` for labels 0 or 1."""
+    """Return ``max(0, 1 - (2 labels - 1) · predictions)`` for labels 0 or 1.
+
+    The losses are weighted and reduced.
+    """
     a, b = _alike("hinge_loss", labels, predictions)
     losses = activation.relu(1 - (2 * a - 1) * b)
     return _weighted("hinge_loss", losses, weights, reduction)
@@ -171,6 +179,7 @@ def log_loss(
     """Return ``-labels · log(p + epsilon) - (1 - labels) · log(1 - p + epsilon)``.
 
     The predictions ``p`` are probabilities; for logits see ``sigmoid_cross_entropy``.
+    The losses are weighted and reduced.
     """
     a, p = _alike("log_loss", labels, predictions)
     epsilon = real("log_loss", "epsilon", epsilon)
@@ -189,7 +198,8 @@ def cosine_distance(
 ) -> Tensor:
     """Return ``1 - Σ labels · predictions`` along ``axis``, which keeps size 1.
 
-    Both must be of unit length along ``axis`` already.
+    Both must be of unit length along ``axis`` already. The losses are weighted and
+    reduced.
     """
     a, b = _alike("cosine_distance", labels, predictions)
     axis = reduce.one_axis("cosine_distance", axis, len(a.shape))
@@ -215,8 +225,9 @@ def sigmoid_cross_entropy(
 ) -> Tensor:
     """Return ``-labels · log σ(logits) - (1 - labels) · log σ(-logits)``.
 
-    One loss an element, for classes that do not exclude each other. Smoothing moves
-    labels towards 1/2.
+    One loss an element, weighted and reduced, for classes that do not exclude each
+    other; σ is ``sigmoid``. Smoothing by s, 0 to 1, makes ``(1 - s)·labels + s/2`` of
+    the labels.
     """
     a, x = _alike("sigmoid_cross_entropy", labels, logits)
     if smoothing := _smoothing("sigmoid_cross_entropy", label_smoothing):
@@ -237,9 +248,9 @@ def softmax_cross_entropy(
 ) -> Tensor:
     """Return ``-Σ labels · log softmax(logits)`` along the last axis.
 
-    One loss a row, for classes that exclude each other: labels are one-hot or
-    probabilities. A class with logit -inf and label 0 contributes nothing. Smoothing
-    moves labels towards 1/classes.
+    One loss a row, weighted and reduced, for classes that exclude each other: labels
+    are one-hot or probabilities. A class with logit -inf and label 0 contributes
+    nothing. Smoothing by s, 0 to 1, makes ``(1 - s)·labels + s/classes`` of the labels.
     """
     a, x = _alike("softmax_cross_entropy", labels, logits)
     if not x.shape or not x.shape[-1]:

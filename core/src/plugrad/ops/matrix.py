@@ -124,7 +124,7 @@ def band_part(
     """Return ``x`` with zeros outside a band of each matrix.
 
     The band is the main diagonal, ``num_lower`` diagonals below and ``num_upper`` above
-    it; -1 is for all of them.
+    it; -1 is for all of them. A number that is more than the size is a ValueError.
     """
     x = linalg._matrices("band_part", x)
     counts = []
@@ -281,10 +281,11 @@ gradients(INVERSE, x=lambda dy, y: -of(y, by(dy, y)))
 def matrix_power(x: TensorLike, n: int, /) -> Tensor:
     """Return the product of ``n`` times the matrix ``x``; of its inverse if ``n < 0``.
 
-    Integers stay integers where ``n`` is not negative; ``n = 0`` gives ones on the
-    diagonal.
+    Integers stay integers where ``n`` is not negative, and wrap; bool gives int32.
+    ``n = 0`` gives ones on the diagonal.
     """
     x, n = linalg._matrices("matrix_power", x), integer("matrix_power", "n", n)
+    x, _ = linalg._factors("matrix_power", x, x)
     if n < 0 or x.shape[-1] != x.shape[-2]:  # which is refused
         x, n = run(INVERSE, matrices("matrix_power", x)), -n
     if n == 0:
@@ -382,11 +383,7 @@ def _sign_and_size(x: Spec) -> tuple[Spec, Spec]:
 
 
 SLOGDET = Kernel(
-    "Slogdet",
-    "x",
-    outputs="sign logabsdet",
-    out=_sign_and_size,
-    op="linalg.slogdet",
+    "Slogdet", "x", outputs="sign logabsdet", out=_sign_and_size, op="linalg.slogdet"
 )
 
 
@@ -431,7 +428,8 @@ def matrix_norm(
 
     ``"fro"`` is ``√Σ |x|²``, 1 the largest sum of a column and -1 the smallest, inf and
     -inf the same of rows; 2 is the largest singular value, -2 the smallest, and
-    ``"nuc"`` their sum.
+    ``"nuc"`` their sum. The result is real. An unknown ``ord`` is a ValueError, as is
+    the largest or smallest of none; float16 is refused where singular values are asked.
     """
     x = linalg._matrices("matrix_norm", _convert.floating("matrix_norm", x))
     ord = ord if isinstance(ord, str) else real("matrix_norm", "ord", ord)

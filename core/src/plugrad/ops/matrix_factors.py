@@ -163,7 +163,7 @@ def gram_schmidt(xs: TensorLike | Sequence[TensorLike], /) -> Tensor | list[Tens
 
     Each is what is left of its vector at right angles to those before it, and points
     the same way. They are the rows of a matrix or a list of vectors, and so is the
-    result; they must be independent.
+    result; they must be independent. More vectors than elements are a ValueError.
     """
     several = isinstance(xs, list | tuple)
     given: Any = shape.stack(xs) if isinstance(xs, list | tuple) else xs
@@ -357,7 +357,8 @@ def _tolerance(op: str, x: Tensor, rtol: Any) -> Tensor:
 def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
     """Return how many singular values are above ``rtol`` times the largest; int32.
 
-    ``rtol`` is by default the larger of the sizes times the epsilon of the dtype.
+    ``rtol``, one number or one a matrix, is by default the larger of the sizes times
+    the epsilon of the dtype. Of a matrix with NaN it is 0.
     """
     x = matrix.matrices("matrix_rank", x, square=False)
     s = run(SVDVALS, x)
@@ -369,7 +370,9 @@ def cond(x: TensorLike, /, *, ord: float | Literal["fro", "nuc"] = 2) -> Tensor:
     """Return the condition of each matrix: its norm times that of its inverse.
 
     ``ord`` is one of ``matrix_norm``. With 2, the largest singular value divided by the
-    smallest, matrices may be singular, which gives inf, and not square.
+    smallest, and -2, its inverse, matrices may be singular and not square: with 2 that
+    gives inf, or some 1 / epsilon and more where rounding leaves one. With any other a
+    singular matrix is a ValueError.
     """
     ord = ord if isinstance(ord, str) else _arguments.real("cond", "ord", ord)
     if ord not in (2, -2):
@@ -396,8 +399,9 @@ PINV = Kernel(
 def pinv(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
     """Return the pseudo-inverse: ``v·diag(1/s)·uᴴ``, without the small ``s``.
 
-    These are up to ``rtol`` times the largest, by default the larger of the sizes times
-    the epsilon of the dtype. The gradient is that at constant rank.
+    These are up to ``rtol``, one number or one a matrix, times the largest, by default
+    the larger of the sizes times the epsilon of the dtype. The gradient is that at
+    constant rank.
     """
     x = matrix.matrices("pinv", x, square=False)
     return run(PINV, x, _tolerance("pinv", x, rtol))

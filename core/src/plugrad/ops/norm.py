@@ -23,7 +23,10 @@ SOFTMAX = Kernel("Softmax", "logits", attrs="axis", out=same, op="softmax")
 
 
 def softmax(logits: TensorLike, /, *, axis: int = -1) -> Tensor:
-    """Return ``exp(logits) / Σ exp(logits)`` along ``axis``, without overflow."""
+    """Return ``exp(logits) / Σ exp(logits)`` along ``axis``, without overflow.
+
+    Integers give float32. What holds inf, or nothing but -inf, gives NaN.
+    """
     logits = _convert.floating("softmax", logits, "f")
     axis = reduce.one_axis("softmax", axis, len(logits.shape))
     return run(SOFTMAX, logits, axis=axis) if logits.shape[axis] else logits
@@ -49,7 +52,10 @@ LOG_SOFTMAX = Kernel("LogSoftmax", "logits", attrs="axis", out=same, op="log_sof
 
 
 def log_softmax(logits: TensorLike, /, *, axis: int = -1) -> Tensor:
-    """Return ``logits - log Σ exp(logits)`` along ``axis``: the log of softmax."""
+    """Return ``logits - log Σ exp(logits)`` along ``axis``: the log of softmax.
+
+    Integers give float32, and NaN comes where it does in ``softmax``.
+    """
     logits = _convert.floating("log_softmax", logits, "f")
     axis = reduce.one_axis("log_softmax", axis, len(logits.shape))
     return run(LOG_SOFTMAX, logits, axis=axis) if logits.shape[axis] else logits
@@ -94,7 +100,13 @@ def batch_norm(
 ) -> Tensor:
     """Return ``(x - mean) / √(variance + epsilon) · scale + offset``.
 
-    All other tensors broadcast to ``x``: of shape ``[channels]``, or as ``x``.
+    All other tensors broadcast to ``x``: of shape ``[channels]``, or as ``x``. dtypes
+    are promoted; integers give float32.
+
+    Raises:
+        ValueError: A tensor does not broadcast to ``x``.
+        TypeError: Complex numbers.
+
     """
     x, inputs = _affine(
         "batch_norm", x, mean=mean, variance=variance, scale=scale, offset=offset
@@ -167,7 +179,8 @@ def layer_norm(
     """Return ``(x - mean) / √(variance + epsilon) · scale + offset``.
 
     Mean and variance are those of the elements along ``axis``, for each sample anew.
-    ``scale`` and ``offset`` broadcast to ``x``.
+    ``axis`` is an int, several, or None for all. ``scale`` and ``offset`` broadcast to
+    ``x``. dtypes and errors are those of ``batch_norm``.
     """
     x, inputs = _affine("layer_norm", x, scale=scale, offset=offset)
     axes = geometry.axes("layer_norm", axis, len(x.shape))
@@ -211,6 +224,11 @@ def group_norm(
             instance normalization.
         axis: That of the channels; 0 is that of the batch.
         epsilon: Added to the variance.
+
+    Raises:
+        ValueError: Channels do not divide into ``groups``, ``axis`` is that of the
+            batch, or ``scale`` or ``offset`` is not one number a channel.
+        TypeError: Complex numbers.
 
     """
     x = _convert.asarray(x)
@@ -264,7 +282,8 @@ def local_response_normalization(
     """Return ``x / (bias + alpha · Σ x²)^beta``, summed over neighbouring channels.
 
     ``x`` is ``[batch, height, width, channels]`` or lacks the batch; neighbours are
-    the channels at most ``depth_radius`` away, and the channel itself.
+    the channels at most ``depth_radius`` away, and the channel itself. Integers give
+    float32; another rank is a ValueError.
     """
     x = _convert.floating("local_response_normalization", x, "f")
     if len(x.shape) not in (3, 4):

@@ -112,6 +112,9 @@ def max_pool(
 ) -> Tensor:
     """Return the maximum over each window; NaN and padding are passed over.
 
+    A window of nothing else gives -inf, or the least integer. The gradient goes to the
+    first element that attains the maximum, row by row.
+
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; for three spatial
             axes ``[batch, depth, height, width, channels]``.
@@ -125,7 +128,7 @@ def max_pool(
 
     Raises:
         ValueError: Shapes or attributes do not fit each other.
-        TypeError: Elements without order, complex or bool.
+        TypeError: Elements without order: complex numbers, bool or strings.
 
     """
     x = _ordered("max_pool", x)
@@ -146,7 +149,8 @@ def avg_pool(
 ) -> Tensor:
     """Return the average over each window, of the elements that lie in ``x``.
 
-    Arguments are those of ``max_pool``; integers give float32.
+    A window of padding alone gives NaN, and so does NaN. Arguments are those of
+    ``max_pool``; integers give float32.
     """
     x = _convert.floating("avg_pool", x)
     given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
@@ -241,6 +245,9 @@ def max_pool_with_argmax(
         The maxima, and int32 indices of the same shape, of the first element that
         attains each: ``(h · width + w) · channels + c``, plus the size of an image for
         each image before it if asked for; -1 in a window of NaN and padding alone.
+
+    Raises:
+        ValueError, TypeError: As of ``max_pool``.
 
     """
     x = _ordered("max_pool_with_argmax", x)

@@ -114,6 +114,7 @@ def ragged_range(
 
     Raises:
         ValueError: A delta is 0, or there are more than 2³¹ - 1 values.
+        TypeError: Complex numbers or strings.
 
     """
     op = "sparse.ragged_range"

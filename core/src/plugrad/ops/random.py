@@ -102,7 +102,7 @@ def uniform(
     They have 24 random bits, 53 in float64.
 
     Raises:
-        ValueError: There is nothing between, or more than the dtype can hold.
+        ValueError: There is nothing between, or the dtype cannot hold the ends.
 
     """
     sizes, wanted = _arguments.sizes("uniform", shape), _floating("uniform", dtype)
@@ -131,7 +131,7 @@ def uniform_int(
 
     Raises:
         ValueError: There is none.
-        OverflowError: The dtype does not hold all of them.
+        OverflowError: The dtype, one of integers, does not hold all of them.
 
     """
     op = "uniform_int"
@@ -149,10 +149,10 @@ def uniform_int(
 
 
 def bernoulli(shape: Shape, /, p: Number = 0.5, *, seed: int | None = None) -> Tensor:
-    """Return bool, True with probability ``p``; for many, compare ``uniform`` to them.
+    """Return bool, True with probability ``p`` (of many: ``uniform(p.shape) < p``).
 
     Raises:
-        ValueError: ``p`` is not from 0 to 1.
+        ValueError: ``p``, of which 32 bits count, is not from 0 to 1.
 
     """
     sizes, chance = _arguments.sizes("bernoulli", shape), _finite("bernoulli", "p", p)
@@ -203,7 +203,7 @@ def normal(
     """Return normal numbers of this mean and this standard deviation.
 
     Their density is in proportion to ``exp(-((x - mean) / stddev)² / 2)``. None is
-    further than 8.3 standard deviations from the mean.
+    further than 8.3 standard deviations from the mean. ``stddev`` may be 0.
     """
     return _drawn("normal", _draws.normal, shape, mean, stddev, dtype, seed)
 
@@ -362,7 +362,7 @@ def multinomial(
     products are rounded in one way alone: every backend draws the same.
 
     Args:
-        logits: ``[..., classes]``; -inf is never drawn.
+        logits: ``[..., classes]``; -inf is never drawn but in a row of nothing else.
         num_samples: How many to draw from each row.
         normalized: Whether ``logits`` are probabilities, or weights in proportion.
         seed: Of this call.

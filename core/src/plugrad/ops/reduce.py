@@ -84,7 +84,7 @@ def sum(
     """Return the sum over ``axis``; 0 where there is nothing.
 
     Bool and integers of less than 32 bits give int32 (unsigned ones uint32); ``dtype``
-    casts first. Long sums are as accurate as short ones, along any axis.
+    casts first. Integers wrap. The error hardly grows with the length, on any axis.
     """
     if type(x) is not Tensor or dtype is not None or x.dtype.kind not in "fc":
         x = _summand(x, dtype)
@@ -169,10 +169,10 @@ MAX = Kernel("Max", "x", attrs="axis keepdims", out=reduced, op="max")
 def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the maximum over ``axis``; NaN where there is one among the elements.
 
-    Elements that are equally large share the gradient.
+    Elements that are equally large share the gradient. Of none it is a ValueError.
     """
     x, axis = _ordered("max", x, axis)
-    return run(ANY if x.dtype is BOOL else MAX, x, axis=axis, keepdims=keepdims)
+    return _convert.reduction(ANY if x.dtype is BOOL else MAX, x, axis, keepdims)
 
 
 gradients(MAX, x=_extreme_gradient)
@@ -184,10 +184,10 @@ MIN = Kernel("Min", "x", attrs="axis keepdims", out=reduced, op="min")
 def min(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the minimum over ``axis``; NaN where there is one among the elements.
 
-    Elements that are equally small share the gradient.
+    Elements that are equally small share the gradient. Of none it is a ValueError.
     """
     x, axis = _ordered("min", x, axis)
-    return run(ALL if x.dtype is BOOL else MIN, x, axis=axis, keepdims=keepdims)
+    return _convert.reduction(ALL if x.dtype is BOOL else MIN, x, axis, keepdims)
 
 
 @decomposition(MIN)
@@ -235,7 +235,7 @@ def argmax(
     """Return the index of the maximum along ``axis``, int32; the first of several.
 
     Without ``axis`` it counts through all elements in row-major order. NaN is passed
-    over; where there is nothing else, the index is 0.
+    over; where there is nothing else, the index is 0. Of none it is a ValueError.
     """
     return _argument(ARG_MAX, x, axis, keepdims)
 
@@ -263,11 +263,7 @@ ARG_MIN = Kernel("ArgMin", "x", attrs="axis", out=_place, op="argmin")
 def argmin(
     x: TensorLike, /, *, axis: int | None = None, keepdims: bool = False
 ) -> Tensor:
-    """Return the index of the minimum along ``axis``, int32; the first of several.
-
-    Without ``axis`` it counts through all elements in row-major order. NaN is passed
-    over; where there is nothing else, the index is 0.
-    """
+    """Return the index of the minimum along ``axis``, int32; see ``argmax``."""
     return _argument(ARG_MIN, x, axis, keepdims)
 
 
@@ -290,12 +286,11 @@ def prod(
 ) -> Tensor:
     """Return the product over ``axis``; 1 where there is nothing.
 
-    Bool and integers of less than 32 bits give int32 (unsigned ones uint32); ``dtype``
-    casts first. Zeros among the elements do no harm to the gradient.
+    dtypes are those of ``sum``. Zeros among the elements do no harm to the gradient.
     """
     x = _summand(x, dtype, "prod")
     axis = geometry.axes("prod", axis, len(x.shape))
-    return run(PROD, x, axis=axis, keepdims=keepdims)
+    return _convert.reduction(PROD, x, axis, keepdims)
 
 
 @decomposition(PROD)  # and no gradient: that of the parts never divides
@@ -325,7 +320,7 @@ def _product(x: Tensor, axis: int) -> Tensor:
 
 
 def _truth(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Axes]:
-    x = creation.astype(x, BOOL)
+    x = creation.astype(_convert.numbers(op, x), BOOL)
     return x, geometry.axes(op, axis, len(x.shape))
 
 
@@ -335,7 +330,7 @@ ALL = Kernel("All", "x", attrs="axis keepdims", out=reduced, op="all")
 def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return whether all elements along ``axis`` are true, that is not 0; bool."""
     x, axis = _truth("all", x, axis)
-    return run(ALL, x, axis=axis, keepdims=keepdims)
+    return _convert.reduction(ALL, x, axis, keepdims)
 
 
 @decomposition(ALL)
@@ -350,7 +345,7 @@ ANY = Kernel("Any", "x", attrs="axis keepdims", out=reduced, op="any")
 def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return whether any element along ``axis`` is true, that is not 0; bool."""
     x, axis = _truth("any", x, axis)
-    return run(ANY, x, axis=axis, keepdims=keepdims)
+    return _convert.reduction(ANY, x, axis, keepdims)
 
 
 @decomposition(ANY)
@@ -418,7 +413,7 @@ def std(
 ) -> Tensor:
     """Return the standard deviation over ``axis``, ``√var(x)``.
 
-    Where all elements are equal its gradient is 0.
+    Arguments are those of ``var``. Where all elements are equal its gradient is 0.
     """
     x, _, total, axis = _squares("std", x, axis, keepdims)
     freedom = builtins.max(_count(x, axis) - real("std", "correction", correction), 0)
@@ -428,7 +423,7 @@ def std(
 def moments(
     x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return mean and variance over ``axis``; integers give float32."""
+    """Return mean and variance (``correction=0``) over ``axis``, as ``mean, var``."""
     x, middle, total, axis = _squares("moments", x, axis, keepdims)
     middle = run(shape.RESHAPE, middle, shape=total.shape)
     variance = total / _count(x, axis)
@@ -436,7 +431,10 @@ def moments(
 
 
 def logsumexp(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return ``log Σ exp(x)`` over ``axis``, without overflow; -inf for nothing."""
+    """Return ``log Σ exp(x)`` over ``axis``, without overflow; -inf for nothing.
+
+    Integers give float32.
+    """
     x = _convert.floating("logsumexp", x, "f")
     axis = geometry.axes("logsumexp", axis, len(x.shape))
     wide, keepdims = widened(x), flag("logsumexp", "keepdims", keepdims)

@@ -38,6 +38,11 @@ def gather_nd(x: TensorLike, indices: TensorLike, /) -> Tensor:
     """Return the slices of ``x`` at the places ``indices`` [..., k].
 
     The result is ``[..., *x.shape[k:]]``.
+
+    Raises:
+        ValueError: Shapes do not fit.
+        IndexError: A place is out of range; nothing counts from the end.
+
     """
     x = _convert.asarray(x)
     indices = indexing.integer_tensor("gather_nd", "indices", indices)
@@ -94,6 +99,8 @@ def scatter_nd(
 
     Indices are ``[..., k]``, or ``[n]`` for ``[n, 1]``, and updates
     ``[..., *shape[k:]]``. Updates of the same place add up.
+
+    Errors are those of ``gather_nd``.
     """
     shape = sizes("scatter_nd", shape)
     updates = _convert.numbers("scatter_nd", updates)
@@ -153,7 +160,8 @@ def tensor_scatter_update(
 ) -> Tensor:
     """Return ``x`` with the slices at places ``indices`` replaced by ``updates``.
 
-    Shapes are those of ``scatter_nd``. Of updates of the same place the last one stays.
+    Shapes are those of ``scatter_nd``. Of updates of the same place the last one stays,
+    and has the gradient. dtypes are promoted; errors are those of ``gather_nd``.
     """
     x, updates = _convert.together("tensor_scatter_update", x, updates)
     places = _places("tensor_scatter_update", indices, updates.shape, x.shape)

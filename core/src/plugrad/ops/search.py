@@ -58,7 +58,7 @@ def searchsorted(
     """Return where in ``x1``, which is ascending, the elements of ``x2`` belong; int32.
 
     Before all elements that are equal (``"left"``: i with ``x1[i-1] < v <= x1[i]``) or
-    behind them (``"right"``: ``x1[i-1] <= v < x1[i]``).
+    behind them (``"right"``: ``x1[i-1] <= v < x1[i]``). NaN is the greatest.
 
     Args:
         x1: One axis, or several of which the last is ascending: then all others are
@@ -67,9 +67,20 @@ def searchsorted(
         side: See above.
         sorter: Indices that make ``x1`` ascending, as from ``argsort``.
 
+    Raises:
+        ValueError: The shapes do not fit, or the side is neither of the two.
+        TypeError: Complex numbers or strings.
+
     """
     choice("searchsorted", "side", side, "left", "right")
     if sorter is not None:
+        x1 = _convert.asarray(x1)
+        sorter = indexing.integer_tensor("searchsorted", "sorter", sorter)
+        if sorter.shape != x1.shape:
+            raise ValueError(
+                f"searchsorted: sorter {sorter.shape} must have the shape of x1 "
+                f"{x1.shape}, an index for each element"
+            )
         x1 = gather.take_along_axis(x1, sorter, axis=-1)
     return _look_up(SEARCH_SORTED, x1, x2, side=side)
 
@@ -158,7 +169,7 @@ gradients(UPPER_BOUND, sorted_sequence=None, values=None)
 def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
     """Return which elements of ``x1`` are (``invert``: are not) in ``x2``; bool.
 
-    NaN is nowhere, as it equals nothing.
+    NaN is nowhere, as it equals nothing. Both are real numbers.
     """
     invert, (x1, x2) = flag("isin", "invert", invert), _convert.together("isin", x1, x2)
     among = sorting.sort(
@@ -206,6 +217,7 @@ def unique_values(x: TensorLike, /, *, axis: int | None = None) -> Tensor:
     """Return the distinct elements of ``x``, in the order in which they first appear.
 
     With ``axis`` the distinct slices along it. NaN equals nothing, so that each stays.
+    Of any dtype; elements that are equal share the gradient.
     """
     return _unique("unique_values", x, axis)[1]
 
@@ -213,8 +225,8 @@ def unique_values(x: TensorLike, /, *, axis: int | None = None) -> Tensor:
 def unique_inverse(x: TensorLike, /, *, axis: int | None = None) -> UniqueInverse:
     """Return distinct elements or slices, and which of them stands where in ``x``.
 
-    So that ``take(values, inverse_indices)`` is ``x``: the indices, int32, have its
-    shape, or that of ``axis``. Otherwise as ``unique_values``.
+    So that ``take(values, inverse_indices, axis=axis or 0)`` is ``x``: the indices,
+    int32, have its shape, or that of ``axis``. Otherwise as ``unique_values``.
     """
     x, values, inverse, axis = _unique("unique_inverse", x, axis)
     sizes = x.shape if axis is None else inverse.shape
@@ -282,10 +294,11 @@ gradients(UNIQUE, x=_unique_gradient)
 def setdiff1d(x: TensorLike, y: TensorLike, /) -> tuple[Tensor, Tensor]:
     """Return the elements of ``x`` that are not in ``y``, and their indices, int32.
 
-    In the order of ``x``, as often as there. Both have one axis. Which they are is read
-    on the host, as the shape depends on it.
+    In the order of ``x``, as often as there. Both have one axis and real numbers. Which
+    they are is read on the host, as the shape depends on it.
     """
     x, y = _convert.together("setdiff1d", x, y)
+    x = _convert.real("setdiff1d", x)
     if len(x.shape) != 1 or len(y.shape) != 1:
         raise ValueError(
             f"setdiff1d: x and y must have one axis, got shapes {x.shape} and {y.shape}"

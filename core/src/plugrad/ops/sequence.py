@@ -41,6 +41,9 @@ def basic_lstm_cell(
         c: ``[batch, units]``.
         h: ``[batch, units]``.
 
+    Raises:
+        ValueError: The shapes do not fit.
+
     """
     op = "basic_lstm_cell"
     given = _convert.together(op, forget_bias, lstm_kernel, lstm_bias, data, c, h)
@@ -90,6 +93,9 @@ def multi_rnn_cell(
         c: The state of each cell.
         h: The last output of each cell.
 
+    Raises:
+        ValueError: There are not as many ``c`` and ``h`` as cells.
+
     """
     given = (("lstm_cells", lstm_cells), ("c", c), ("h", h))
     cells, c, h = (several("multi_rnn_cell", *one) for one in given)
@@ -126,12 +132,17 @@ def scaled_dot_product_attention(
         k: Keys, ``[..., keys, size]``.
         v: Values, ``[..., keys, width]``. All axes before the last two broadcast.
         mask: ``[..., queries, keys]``, or what broadcasts to it: bool, True where a
-            query may look, or numbers to add to the scores; -inf is False.
+            query may look, or floating numbers to add to the scores; -inf is False.
         is_causal: Whether query ``i`` may look at keys 0 to ``i`` alone.
         scale: By default ``1 / √size``.
 
     Returns:
-        ``[..., queries, width]``; zeros for a query that may not look at any key.
+        ``[..., queries, width]``; zeros for a query that may not look at any key. q, k
+        and v are promoted to one dtype; integers give float32.
+
+    Raises:
+        ValueError: The shapes do not fit.
+        TypeError: A mask of integers, or complex numbers.
 
     """
     op = "scaled_dot_product_attention"
@@ -177,4 +188,4 @@ def _mask(
         )
     if mask.dtype is BOOL:
         return None, mask
-    return mask, compare.greater(mask, -math.inf)
+    return mask, compare.not_equal(mask, -math.inf)  # not of NaN, which is to be seen

@@ -100,7 +100,12 @@ def squeeze(x: TensorLike, /, axis: int | Sequence[int] | None = None) -> Tensor
 
 
 def ensure_shape(x: TensorLike, /, shape: Sequence[int | None]) -> Tensor:
-    """Return ``x`` itself if it has ``shape``, in which None stands for any size."""
+    """Return ``x`` itself if it has ``shape``, in which None stands for any size.
+
+    Raises:
+        ValueError: It has not.
+
+    """
     x, given = _convert.asarray(x), several("ensure_shape", "shape", shape)
     integers("ensure_shape", "shape", [n for n in given if n is not None])
     fits = len(given) == len(x.shape) and all(

@@ -45,6 +45,10 @@ def cosine_window(
             periodic if the length is even and symmetrical if it is odd.
         dtype: A real floating one; float32 unless given.
 
+    Raises:
+        ValueError: The length is negative.
+        TypeError: The dtype is another.
+
     """
     return _cosine("cosine_window", window_length, a, b, periodic, dtype)
 
@@ -122,6 +126,10 @@ def frame(
     Returns:
         ``[..., frames, frame_length]``.
 
+    Raises:
+        ValueError: There is no axis, or length or step is less than 1.
+        TypeError: The dtype cannot hold ``pad_value``.
+
     """
     x, length, step = _checked("frame", signal, 1, frame_length, frame_step)
     pad_end = flag("frame", "pad_end", pad_end)
@@ -145,6 +153,7 @@ def overlap_and_add(frames: TensorLike, /, frame_step: int) -> Tensor:
     ``frames`` is ``[..., frames, frame_length]``, and the result ``[..., samples]``
     with ``samples = (frames - 1) · frame_step + frame_length``. Sums of bool are int32.
     """
+    frames = _convert.numbers("overlap_and_add", frames)
     x, length, step = _checked("overlap_and_add", frames, 2, None, frame_step)
     x = creation.astype(x, INT32) if x.dtype is BOOL else x
     *batch, count, _ = x.shape
@@ -214,7 +223,11 @@ def stft(
         window_fn: Gives the window for a length; None is for no window.
 
     Returns:
-        ``[..., frames, fft_length // 2 + 1]``, complex.
+        ``[..., frames, fft_length // 2 + 1]``, complex64, or complex128 of float64.
+
+    Raises:
+        ValueError: As of ``frame``, or ``window_fn`` gives another length.
+        TypeError: The signal or the window is complex.
 
     """
     x = reduce.widened(fft._real("stft", signal))
@@ -253,6 +266,9 @@ def istft(
 
     Returns:
         ``[..., samples]``, real; without ``length`` as many as the pieces cover.
+
+    Raises:
+        ValueError: As of ``stft``, or ``spectra`` do not belong to ``fft_length``.
 
     """
     x, size, step = _checked("istft", spectra, 2, frame_length, frame_step)

@@ -53,6 +53,12 @@ def strided_slice(
     Bit ``i`` of a mask is about entry ``i``: from the start, to the end, all axes that
     no entry names (which wins), a new axis of size 1, or one place whose axis goes.
     ``x[...]`` is easier to read. The kernel knows no masks and no ends but sizes.
+
+    Raises:
+        ValueError: ``begin``, ``end``, ``strides`` differ in length, or a stride is 0.
+        IndexError: A single place is out of range, there are more entries than axes, or
+            several are all axes that no entry names.
+
     """
     starts = integers("strided_slice", "begin", begin)
     ends = integers("strided_slice", "end", end)
@@ -144,7 +150,8 @@ def slice(
 ) -> Tensor:
     """Return ``size`` elements from ``begin`` on along each axis.
 
-    -1 as a size means all that follow; axes that are not named are taken whole.
+    -1 as a size means all that follow; axes that are not named are taken whole. What
+    does not lie inside is a ValueError.
     """
     x = _convert.asarray(x)
     starts = integers("slice", "begin", begin)

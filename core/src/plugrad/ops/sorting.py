@@ -44,20 +44,27 @@ def top_k(x: TensorLike, /, k: int, *, sorted: bool = True) -> tuple[Tensor, Ten
     """Return the ``k`` largest elements along the last axis, and their indices, int32.
 
     From the largest on, or if not ``sorted`` in the order in which they stand in ``x``.
+    NaN is the largest, and of equal ones the first.
 
     Raises:
         ValueError: ``k`` is negative, or more than there are.
 
     """
     x = _convert.real("top_k", x)
-    count = integer("top_k", "k", k)
-    if not x.shape or not 0 <= count <= x.shape[-1]:
-        raise ValueError(
-            f"top_k: k {count} must be from 0 to the size of the last axis of shape "
-            f"{x.shape}"
-        )
+    count = _count("top_k", x, k)
     values, indices = _top(x, count, flag("top_k", "sorted", sorted))
     return values, indices
+
+
+def _count(op: str, x: Tensor, k: int) -> int:
+    """Return ``k`` if so many can be chosen along the last axis."""
+    count = integer(op, "k", k)
+    if not x.shape or not 0 <= count <= x.shape[-1]:
+        raise ValueError(
+            f"{op}: k {count} must be from 0 to the size of the last axis of shape "
+            f"{x.shape}"
+        )
+    return count
 
 
 def _top(x: Tensor, k: int, sorted: bool) -> tuple[Tensor, ...]:
@@ -80,8 +87,9 @@ gradients(TOP_K, x=_top_k_gradient)
 def in_top_k(predictions: TensorLike, targets: TensorLike, /, k: int) -> Tensor:
     """Return whether each target is among the ``k`` largest predictions; bool.
 
-    ``predictions`` [..., classes] are scores, ``targets`` [...] are classes. Of equal
-    scores that of the lower class counts as larger.
+    ``predictions`` [..., classes] are scores, ``targets`` [...] are classes, integers;
+    of a number that is none it is False. Of equal scores that of the lower class counts
+    as larger. Errors are those of ``top_k``.
     """
     scores = _convert.real("in_top_k", predictions)
     classes = indexing.integer_tensor("in_top_k", "targets", targets)
@@ -90,7 +98,7 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, /, k: int) -> Tensor:
             f"in_top_k: targets {classes.shape} must have the shape of predictions "
             f"{scores.shape} less the last axis"
         )
-    _, best = top_k(scores, k, sorted=False)
+    _, best = _top(scores, _count("in_top_k", scores, k), False)
     return reduce.any(
         compare.equal(best, shapes.expand_dims(classes, axis=-1)), axis=-1
     )
@@ -166,7 +174,8 @@ def median(
 ) -> Tensor:
     """Return the median over ``axis``: of an even number, the mean of the middle two.
 
-    Integers give float32; NaN where there is one among the elements.
+    Integers give float32; NaN where there is one among the elements. Of none it is a
+    ValueError.
     """
     return _quantile("median", x, np.asarray(0.5), axis, keepdims, "linear")
 
@@ -192,6 +201,9 @@ def quantile(
         axis: One, several, or all.
         keepdims: Whether ``axis`` stays, with size 1.
         method: See above.
+
+    Raises:
+        ValueError: ``q`` is not from 0 to 1, or there are no elements.
 
     """
     try:

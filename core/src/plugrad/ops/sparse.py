@@ -79,6 +79,10 @@ def to_dense(
         default_value: What stands everywhere else: 0, or "" in a tensor of strings,
             unless given.
 
+    Raises:
+        ValueError: The shapes do not fit.
+        IndexError: A coordinate is out of range.
+
     """
     op, shape = "sparse.to_dense", sizes("sparse.to_dense", shape)
     at = indexing.integer_tensor(op, "indices", indices)
@@ -134,6 +138,7 @@ def reshape(
 
     Raises:
         ValueError: The shapes have not the same number of elements.
+        IndexError: A coordinate does not lie in ``input_shape``.
         OverflowError: A size does not fit into int32, and no argument is int64.
 
     """
@@ -203,6 +208,10 @@ def fill_empty_rows(
     Returns:
         ``indices`` and ``values`` sorted by row; ``empty_row_indicator``, bool, one a
         row; ``reverse_index_map`` ``[n]``, which tells where each element has gone.
+
+    Raises:
+        ValueError: The shapes do not fit.
+        IndexError: A row is out of range; the other coordinates are not looked at.
 
     """
     op = "sparse.fill_empty_rows"
@@ -305,7 +314,8 @@ def segment_mean(
 ) -> Tensor:
     """Return the means of the rows ``data[indices]`` that have the same id.
 
-    The mean of no row is 0; integers give float32. Otherwise as ``segment_sum``.
+    The mean of no row is 0; integers give float32. Otherwise as ``segment_sum``, errors
+    too.
     """
     x = _convert.floating("sparse.segment_mean", data)
     return _by_id(SPARSE_SEGMENT_MEAN, x, indices, segment_ids, num_segments)

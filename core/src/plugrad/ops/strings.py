@@ -53,6 +53,11 @@ def to_hash_bucket_fast(x: TensorLike, /, num_buckets: int) -> Tensor:
 
     It is the remainder of FarmHash's 64-bit fingerprint: int32, or int64 where there
     are more buckets than it can count. Whoever chooses the strings can make them meet.
+
+    Raises:
+        ValueError: ``num_buckets`` is not from 1 to 2^63.
+        TypeError: ``x`` holds no strings.
+
     """
     op = "strings.to_hash_bucket_fast"
     count = integer(op, "num_buckets", num_buckets)
@@ -80,7 +85,7 @@ def regex_replace(
         x: Strings, read as UTF-8; other bytes match nothing but ``.`` and its like.
         pattern: In the language of Python's ``re``.
         rewrite: Text, in which ``\1`` to ``\9`` stand for the groups and ``\0`` for all
-            that has matched.
+            that has matched; all else is as in ``re.sub``.
         replace_global: Whether all matches are replaced, or the first one only.
 
     Raises:

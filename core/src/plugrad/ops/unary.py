@@ -3,6 +3,9 @@
 Kernels: ``Abs Ceil Erf Exp Expm1 Floor IsFinite IsInf IsNan Log Log1p Neg Reciprocal
 Round Rsqrt Sign Sqrt Square``. More of them are in ``trigonometry`` and ``activation``.
 
+dtypes stay, and whole numbers are integers' own result; roots, ``exp``, logarithms and
+``erf`` make float32 of integers and bool.
+
 Map: tools; sign and size; whole numbers; what is finite; powers and roots; exponential
 and logarithm; the error function.
 """
@@ -134,7 +137,10 @@ FLOOR = Kernel("Floor", "x", out=same, op="floor")
 
 
 def floor(x: TensorLike, /) -> Tensor:
-    """Return ``⌊x⌋``, the greatest whole number that is not above ``x``."""
+    """Return ``⌊x⌋``, the greatest whole number that is not above ``x``.
+
+    Integers are returned as they are. The gradient is 0, as of ``ceil`` and ``round``.
+    """
     return kept(FLOOR, x, "f")
 
 
@@ -269,7 +275,10 @@ SQRT = Kernel("Sqrt", "x", out=same, op="sqrt")
 
 
 def sqrt(x: TensorLike, /) -> Tensor:
-    """Return the square root of each element, ``√x``; NaN where x < 0."""
+    """Return the square root of each element, ``√x``; NaN where x < 0.
+
+    Of a complex number the root with real part ≥ 0. Integers give float32.
+    """
     return _convert.floating_unary(SQRT, x)
 
 
@@ -314,7 +323,7 @@ EXP = Kernel("Exp", "x", out=same, op="exp")
 
 
 def exp(x: TensorLike, /) -> Tensor:
-    """Return ``e`` to the power of each element, ``e^x``."""
+    """Return ``e`` to the power of each element, ``e^x``; integers give float32."""
     return _convert.floating_unary(EXP, x)
 
 
@@ -333,7 +342,7 @@ gradients(EXPM1, x=lambda dy, x: times(dy, run(EXP, x)))
 
 
 def exp2(x: TensorLike, /) -> Tensor:
-    """Return ``2^x``."""
+    """Return ``2^x``; integers give float32."""
     return binary.pow(2, _convert.floating("exp2", x))
 
 
@@ -343,7 +352,8 @@ LOG = Kernel("Log", "x", out=same, op="log")
 def log(x: TensorLike, /) -> Tensor:
     """Return the natural logarithm; -inf for 0, NaN where x < 0.
 
-    Of a complex number the one whose imaginary part is in [-π, π].
+    Of a complex number the one whose imaginary part is in [-π, π]. Integers give
+    float32.
     """
     return _convert.floating_unary(LOG, x)
 
@@ -363,13 +373,16 @@ gradients(LOG1P, x=lambda dy, x: over(dy, x + 1))
 
 
 def log2(x: TensorLike, /) -> Tensor:
-    """Return the logarithm to the base 2, ``log x / log 2``."""
-    return log(x) / math.log(2)
+    """Return the logarithm to the base 2, ``log x / log 2``.
+
+    It is rounded twice: next to a whole number for a power of 2, not always on it.
+    """
+    return log(_convert.floating("log2", x)) / math.log(2)
 
 
 def log10(x: TensorLike, /) -> Tensor:
-    """Return the logarithm to the base 10, ``log x / log 10``."""
-    return log(x) / math.log(10)
+    """Return the logarithm to the base 10, ``log x / log 10``; rounded as ``log2``."""
+    return log(_convert.floating("log10", x)) / math.log(10)
 
 
 # --- the error function ----------------------------------------------------------

@@ -314,13 +314,22 @@ def check_gradients(
         raise ValueError(f"check_gradients: order is 1 or 2, got {order}")
     held = _engine.active().dtypes
     double = all(_wide(x, True).dtype in held for x in xs)
-    eps = real("check_gradients", "eps", eps or (1e-6 if double else 1e-2))
-    rtol = real("check_gradients", "rtol", rtol or (1e-5 if double else 2e-2))
+    usual = (1e-6, 1e-5) if double else (1e-2, 2e-2)
+    eps = real("check_gradients", "eps", usual[0] if eps is None else eps)
+    rtol = real("check_gradients", "rtol", usual[1] if rtol is None else rtol)
+    if not (eps > 0 and rtol >= 0):
+        raise ValueError(f"check_gradients: eps {eps} and rtol {rtol} must be positive")
     atol = 1e-7 if double else 1e-3
     arrays = [_wide(x, double) for x in xs]
     rng = np.random.default_rng(1)
     vs = [_like(x, rng) for x in arrays]
-    dys = [_like(y, rng) for y in _leaves(f(*map(asarray, arrays)))]
+    ys = _leaves(f(*map(asarray, arrays)))
+    if not any(y.dtype.kind in "fc" for y in ys):
+        raise TypeError(
+            "check_gradients: f must return floating tensors, got "
+            f"{' and '.join(str(y.dtype) for y in ys) or 'none'}"
+        )
+    dys = [_like(y, rng) for y in ys]
     _compare(f, arrays, vs, dys, eps, (rtol, atol), "order 1")
     if order == 2:
 

@@ -57,8 +57,10 @@ def elementwise_kernel(
         decomposition: The same with ops, for other backends.
 
     Raises:
-        ValueError: The name has no dot or is taken, or nothing is assigned.
-        TypeError: A dtype is not known.
+        ValueError: The name has no dot or is taken, nothing is assigned, or a gradient
+            does not fit.
+        TypeError: A dtype is not known; or later an input has one without code, or an
+            attribute is no number of it.
 
     BackendError with the compiler's log, by lines of ``code``, at the first use.
 
@@ -161,7 +163,9 @@ def source_kernel(
         decomposition: The same with ops, for other backends.
 
     Raises:
-        ValueError: The name has no dot or is taken, or parameters do not fit it.
+        ValueError: The name has no dot or is taken, or parameters, a gradient or the
+            group do not fit.
+        TypeError: Later, if inputs or attributes are not of the types in ``code``.
 
     BackendError with the compiler's log, by lines of ``code``, at the first use.
 
@@ -170,6 +174,8 @@ def source_kernel(
     _simple("source_kernel", contract)
     if contract.out is None:
         raise ValueError(f"source_kernel: {contract} has no rule for its outputs")
+    if group not in range(1, 2**31):
+        raise ValueError(f"source_kernel: group {group!r} must be an int, 1 or more")
     program = Source(contract, code, group)
 
     def implementation(*xs: Any, **values: Any) -> Any:

@@ -50,6 +50,9 @@ def load_kernel(
         ValueError: The module is malformed, imports anything but a memory, exports no
             such function or one of other types, or needs more memory; or the contract
             has no ``out`` rule. The message says which.
+        TypeError: The kernel is neither a contract nor a name; or later an attribute is
+            neither numbers nor text.
+        OSError: The file cannot be read.
         BackendError: It trapped when it was loaded, and later when a call traps, runs
             out of time or memory, or returns a message.
 

@@ -56,7 +56,7 @@ class SandboxedKernel:
             data, self._name = Path(source).read_bytes(), Path(source).name
         if memory < PAGE:
             raise ValueError(f"load_kernel: memory={memory}: give {PAGE} bytes or more")
-        if time_limit is not None and not time_limit > 0:
+        if time_limit is not None and not 0 < time_limit <= threading.TIMEOUT_MAX:
             raise ValueError(
                 f"load_kernel: time_limit={time_limit}: give seconds or None"
             )
@@ -389,6 +389,8 @@ def _contract(kernel: str | Kernel) -> Kernel:
                 f"load_kernel: unknown kernel {kernel!r}; give its contract, a Kernel"
             )
         kernel = known[kernel]
+    elif not isinstance(kernel, Kernel):
+        raise TypeError(f"load_kernel: expected a Kernel or a name, got {kernel!r}")
     if kernel.out is None:
         raise ValueError(
             f"load_kernel: {kernel} has no out rule, by which the outputs are made; "
@@ -429,8 +431,9 @@ def _checked(module: wasmtime.Module, name: str, export: str | None) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return what a message of wasmtime says in the end."""
-    return str(error).strip().splitlines()[-1].strip()
+    """Return what a message of wasmtime says: the cause, or what stands first."""
+    lines = str(error).strip().splitlines()
+    return lines[-1 if "Caused by:" in lines else 0].strip()
 
 
 # --- forks -----------------------------------------------------------------------

@@ -25,23 +25,21 @@ def lapack(
     try:
         return function(x, *more)
     except np.linalg.LinAlgError:
-        strange = np.asarray(~np.isfinite(x).all((-2, -1)))
+        odd = np.asarray(~np.isfinite(x).all((-2, -1)))
     alone = np.linalg.inv if more else function
-    for index in np.ndindex(strange.shape):
+    for index in np.argwhere(~odd).tolist():
         try:
-            if not strange[index]:
-                alone(x[index])
+            alone(x[tuple(index)])
         except np.linalg.LinAlgError:
-            which = f"matrix {list(index)}" if index else "the matrix"
+            which = f"matrix {index}" if index else "the matrix"
             raise ValueError(f"{op}: {which} is {problem}") from None
-    usual = np.where(strange[..., None, None], np.eye(*x.shape[-2:], dtype=x.dtype), x)
+    usual = np.where(odd[..., None, None], np.eye(*x.shape[-2:], dtype=x.dtype), x)
+
+    def filled(y: Array) -> Any:
+        return np.where(odd[(..., *[None] * min(y.ndim - odd.ndim, 2))], np.nan, y)
+
     found = function(usual, *more)
-    ys = found if isinstance(found, tuple) else (found,)
-    filled = [
-        np.where(strange[(..., *[None] * min(y.ndim - strange.ndim, 2))], np.nan, y)
-        for y in ys
-    ]
-    return tuple(filled) if isinstance(found, tuple) else filled[0]
+    return tuple(map(filled, found)) if isinstance(found, tuple) else filled(found)
 
 
 kernels = KernelTable(

@@ -13,10 +13,18 @@ from .matrix import lapack
 
 ENDLESS = "one for which the iteration does not converge"
 
+
+def _known(function: Any, x: Array) -> Any:
+    """LAPACK takes NaN on the diagonal for some number, and finds eigenvalues."""
+    if np.isnan(np.trace(x, axis1=-2, axis2=-1)).any():
+        raise np.linalg.LinAlgError
+    return function(x)
+
+
 kernels = KernelTable(
     Cholesky=partial(lapack, "cholesky", "not positive definite", np.linalg.cholesky),
-    Eigh=partial(lapack, "eigh", ENDLESS, np.linalg.eigh),
-    Eigvalsh=partial(lapack, "eigvalsh", ENDLESS, np.linalg.eigvalsh),
+    Eigh=partial(lapack, "eigh", ENDLESS, partial(_known, np.linalg.eigh)),
+    Eigvalsh=partial(lapack, "eigvalsh", ENDLESS, partial(_known, np.linalg.eigvalsh)),
     Qr=np.linalg.qr,
     Svdvals=partial(lapack, "svdvals", ENDLESS, np.linalg.svdvals),
 )

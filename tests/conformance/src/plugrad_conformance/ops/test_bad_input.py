@@ -203,6 +203,10 @@ NO_FLAG = ["no", "", None, 2, -1, 0.0, 1.5, math.nan, [], {}, object(), np.ones(
 FLAG = [
     ("matmul", "transpose_a", named(pg.matmul, SQUARE, SQUARE, to="transpose_a")),
     ("matmul", "transpose_b", named(pg.matmul, SQUARE, SQUARE, to="transpose_b")),
+    *[
+        (op, "keepdims", named(getattr(pg, op), X, to="keepdims"))
+        for op in ("sum", "mean", "max", "min", "prod", "all", "any")
+    ],
     ("argmax", "keepdims", named(pg.argmax, X, to="keepdims")),
     ("var", "keepdims", named(pg.var, X, to="keepdims")),
     ("count_nonzero", "keepdims", named(pg.count_nonzero, X, to="keepdims")),

@@ -288,7 +288,7 @@ def test_linspace_ends_where_it_should(backend):
 # --- matrices and grids ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("k", [-5, -1, 0, 1, 5])
+@pytest.mark.parametrize("k", [-(2**40), -5, -1, 0, 1, 5, 2**40])
 @pytest.mark.parametrize(
     "size", [(3,), (2, 4), (4, 2), (0, 3), (3, 0), (1, 1)], ids=str
 )
@@ -300,7 +300,7 @@ def test_eye(size, k, backend):
     assert pg.eye(*size).dtype == np.float32
 
 
-@pytest.mark.parametrize("k", [-5, -1, 0, 1, 5])
+@pytest.mark.parametrize("k", [-(2**40), -5, -1, 0, 1, 5, 2**40])
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4), (4, 2), (2, 3, 2), (0, 3)], ids=str)
 def test_triangles(shape, k, backend):
     x = np.arange(1, 1 + math.prod(shape)).reshape(shape)

@@ -237,6 +237,8 @@ def test_shapes_that_differ(case, backend):
         case.op(A, A, reduction="average", **case.how)
     with pytest.raises(TypeError, match=f"{name}: there is no {name} of complex"):
         case.op(A * 1j, A, **case.how)
+    with pytest.raises(TypeError, match=f"{name}: there is no {name} of complex"):
+        case.op(A, A, 1j, **case.how)
 
 
 ERRORS = [

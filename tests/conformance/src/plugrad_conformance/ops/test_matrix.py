@@ -147,6 +147,8 @@ def test_powers_of_integers_are_integers(backend):
     assert fibonacci.dtype == np.int32
     assert fibonacci.numpy()[0, 1] == 832040
     assert linalg.matrix_power([[2]], -1).numpy() == np.float32(0.5)
+    for n in (0, 1, 2):
+        assert linalg.matrix_power([[True]], n).dtype == np.int32
     x = pg.asarray([[1.0]])
     linalg.matrix_power(x, 1).dispose()
     assert x.item() == 1

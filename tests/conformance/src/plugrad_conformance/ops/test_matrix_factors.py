@@ -377,6 +377,15 @@ def test_a_matrix_with_nan_gives_nan_and_others_are_right(name, strange, backend
         np.testing.assert_array_equal(y[i], OPS[name](x[i]).numpy())
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_eigenvalues_of_nan_on_the_diagonal(place, backend):
+    x = np.stack([np.eye(2), np.ones((2, 2)) + np.eye(2)]).astype("f4")
+    x[1, place, place] = np.nan
+    for y in (linalg.eigvalsh(x), linalg.eigh(x).eigenvalues):
+        np.testing.assert_array_equal(y.numpy(), [[1, 1], [np.nan, np.nan]])
+    assert np.isnan(linalg.eigvalsh(x[1]).numpy()).all()
+
+
 def test_gradients_in_float32(backend):
     x = RNG.random((3, 3), np.float32)
     for op in (*OPS.values(), linalg.gram_schmidt, linalg.cond):

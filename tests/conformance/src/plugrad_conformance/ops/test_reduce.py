@@ -386,6 +386,8 @@ ERRORS = [
     (lambda x: pg.max(1j), TypeError, "max: complex numbers have no order"),
     (lambda x: pg.argmin(1j), TypeError, "argmin: complex numbers have no order"),
     (lambda x: pg.var(1j), TypeError, "var: there is no var of complex numbers"),
+    (lambda x: pg.all(["a"]), TypeError, "all: there is no all of strings"),
+    (lambda x: pg.any(["a"]), TypeError, "any: there is no any of strings"),
 ]
 
 

@@ -264,6 +264,17 @@ ERRORS = [
     (lambda: pg.unique_all(1.0, axis=0), ValueError, "unique_all: axis 0 is out of"),
     (lambda: pg.unique_counts(X, axis=0.5), TypeError, "unique_counts: axis must be"),
     (lambda: pg.setdiff1d(X, [1.0]), ValueError, r"setdiff1d: .* shapes \(2, 3\)"),
+    (lambda: pg.setdiff1d([1j], [1j]), TypeError, "setdiff1d: complex numbers"),
+    (
+        lambda: pg.searchsorted([2.0, 1.0], [1.0], sorter=[1]),
+        ValueError,
+        r"searchsorted: sorter \(1,\) must have the shape of x1 \(2,\)",
+    ),
+    (
+        lambda: pg.searchsorted([2.0, 1.0], [1.0], sorter=[1.0, 0.0]),
+        TypeError,
+        "searchsorted: sorter must be integers",
+    ),
     (lambda: pg.nonzero(1.0), ValueError, "nonzero: x has no axes"),
     (lambda: pg.boolean_mask(X, [1, 0]), TypeError, "mask must be bool, got int32"),
     (lambda: pg.boolean_mask(X, [True]), ValueError, r"boolean_mask: mask \(1,\) must"),

@@ -179,6 +179,14 @@ def test_a_query_that_may_not_look_gives_zeros(backend):
     assert pg.scaled_dot_product_attention(q[:0], k, v).shape == (0, 2)
 
 
+def test_nan_in_a_mask_is_seen(backend):
+    q, k, v = map(pg.asarray, qkv((2, 4), (3, 4), (3, 2)))
+    mask = np.asarray([[0, np.nan, -np.inf], [0, 0, -np.inf]], np.float32)
+    y = pg.scaled_dot_product_attention(q, k, v, mask=mask).numpy()
+    assert np.isnan(y[0]).all()
+    assert np.isfinite(y[1]).all()
+
+
 def test_masks_may_have_more_axes(backend):
     q, k, v = qkv((3, 4), (5, 4), (5, 2))
     mask = np.stack([MASK, ~MASK])

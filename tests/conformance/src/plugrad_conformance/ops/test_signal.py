@@ -215,6 +215,8 @@ def test_errors(call, message, backend):
 
 def test_errors_of_dtypes(backend):
     held(backend, "complex64")
+    with pytest.raises(TypeError, match=r"overlap_and_add: .* of strings"):
+        signal.overlap_and_add([["a", "b"]], 1)
     with pytest.raises(TypeError, match="stft: takes real numbers, got complex64"):
         signal.stft(np.ones(8, np.complex64), 4, 2)
     with pytest.raises(TypeError, match="stft: takes real numbers"):

@@ -295,7 +295,7 @@ ERRORS = [
     ),
     (lambda: pg.in_top_k(1.0, 0, 1), ValueError, "in_top_k: targets"),
     (lambda: pg.in_top_k([[1.0]], [0.5], 1), TypeError, "targets must be integers"),
-    (lambda: pg.in_top_k([[1.0]], [0], 2), ValueError, "k 2 must be from 0"),
+    (lambda: pg.in_top_k([[1.0]], [0], 2), ValueError, "in_top_k: k 2 must be from 0"),
 ]
 
 
