@@ -9,7 +9,7 @@ FRACTIONS = ("float32", "float64", "complex64", "complex128")
 
 # What is no composition of primitives runs on the host, and so does what the kernels
 # of this backend decline by returning NotImplemented.
-DECLINED = ("Cast", "FloorDiv", "GatherV2", "Log1p")
+DECLINED = ("Cast", "FloorDiv", "GatherV2", "Log1p", "Pow")
 FACTORIZATIONS = ("Cholesky", "Eigh", "Qr", "Slogdet", "Solve", "Svd")
 LOOPS = ("NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5")
 RAGGED = ("RaggedGather", "RaggedRange", "RaggedTensorToTensor")
