@@ -237,7 +237,7 @@ def test_why_names_the_pack_of_a_scope_and_the_owner_of_a_backend(told):
     pack = rules(relu, {"x": straight_through}, "mypacks 1.2, pack 'guided'")
     with (
         toy(gradients={"Relu": {"x": lambda dy, x: dy}}),
-        _engine.override({"Relu": pack}, "toy"),
+        _engine.override({"Relu": pack}, "toy", "test"),
     ):
         _, lines, data = told("why", "Relu", "--backend", "toy", "--grad")
         _, _, elsewhere = told("why", "Relu", "--backend", "cpu", "--grad")
