@@ -30,7 +30,7 @@ Event = dict[str, Any]
 
 
 def profiled(backend: str, steps: int = 120) -> tuple[str, list[Event]]:
-    """Return the table and the trace of the fastest of some steps."""
+    """Return the table and the trace of the fastest of some steps of 32 images."""
     rng = np.random.default_rng(0)
     data = digits.load(0)
     with pg.use_backend(backend), tempfile.TemporaryDirectory() as folder:
@@ -39,8 +39,9 @@ def profiled(backend: str, steps: int = 120) -> tuple[str, list[Event]]:
         seen = []
         for _ in range(steps):
             with pg.profile() as p:
-                next(training)
-            seen.append(p)
+                count, _ = next(training)
+            if count == 32:  # the last batch of an epoch is smaller
+                seen.append(p)
         best = min(seen, key=lambda p: p.seconds)
         path = Path(folder) / "trace.json"
         best.to_chrome_trace(path)
