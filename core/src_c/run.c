@@ -66,9 +66,8 @@ static PyObject *handle(const Run *run, PyObject *where, PyObject *y) {
 /* What a gradient wants and is no tensor: an attribute, a spec, or several inputs. */
 static PyObject *other(const Run *run, PyObject *want, PyObject *y) {
     PyObject *kind = PyTuple_GET_ITEM(want, 0), *where = PyTuple_GET_ITEM(want, 1);
-    long what = PyLong_AsLong(kind);
-    if (what == 2) return attribute(run, where);
-    if (what == 1 && PyLong_CheckExact(where)) { /* a token does for a spec */
+    if (kind == ATTRIBUTE) return attribute(run, where);
+    if (kind == SPEC && PyLong_CheckExact(where)) { /* a token does for a spec */
         PyObject *x = value(run, where, y);
         if (x != NULL && is_tensor(x) && SLOT(x, Tensor, _token) != Py_None)
             return Py_NewRef(SLOT(x, Tensor, _token));

@@ -42,21 +42,21 @@ typedef struct {
 
 /* Attributes that are looked up by name, and the kinds of dtypes that are floating. */
 #define NAMES(X)                                                                         \
-    X(backend) X(context) X(dtype) X(fc) X(kind) X(num) X(plans) X(scalars)              \
-    X(shape) X(table)
+    X(context) X(dtype) X(fc) X(kind) X(num) X(plans) X(scalars) X(shape) X(table)
 
 /* Objects of plugrad's modules; all are NULL until `enable`. */
 #define OBJECTS(X)                                                                       \
     X(FLOAT32, "_dtypes")                                                                \
     X(STRING, "_dtypes")                                                                 \
     X(Kernel, "_kernel")                                                                 \
-    X(Spec, "_kernel")                                                                   \
     X(NOWHERE, "_tensor")                                                                \
     X(Tensor, "_tensor")                                                                 \
     X(Token, "_tensor")                                                                  \
     X(registry, "_registry")                                                             \
     X(Node, "_tape")                                                                     \
     X(Tape, "_tape")                                                                     \
+    X(ATTRIBUTE, "_tape")                                                                \
+    X(SPEC, "_tape")                                                                     \
     X(TENSOR, "_tape")                                                                   \
     X(save, "_tape")                                                                     \
     X(Context, "_context")                                                               \

@@ -50,7 +50,7 @@ def test_nothing_to_differentiate(backend):
         pg.grads(lambda *xs: pg.ones(()))(1, np.int64(2))
     with pytest.raises(TypeError, match="nothing; cast"):
         pg.vjp(lambda: pg.ones(()))
-    with pytest.raises(TypeError, match="vjp: expected a function of tensors, got 3"):
+    with pytest.raises(TypeError, match="vjp: expected a function, got 3"):
         pg.vjp(3, 1.0)
     with pytest.raises(TypeError, match="list"):
         pg.asarray([pg.ones(())])
@@ -94,7 +94,7 @@ REGISTRATIONS = [
         TypeError,
         "takes inputs of one dtype, got float32 and int32",
     ),
-    (lambda: pg.grad(3), TypeError, "grad: expected a function of tensors, got 3"),
+    (lambda: pg.grad(3), TypeError, "grad: expected a function, got 3"),
     (lambda: pg.custom_grad(3), TypeError, "custom_grad: expected a function"),
     (lambda: pg.jvp(pg.exp, 1.0, [1.0]), TypeError, "xs must be a list of arguments"),
     (
@@ -184,7 +184,7 @@ REGISTRATIONS = [
         TypeError,
         "a function whose parameters have names, got 3",
     ),
-    (lambda: pg.jacobian(3), TypeError, "jacobian: expected a function of ten"),
+    (lambda: pg.jacobian(3), TypeError, "jacobian: expected a function, got 3"),
     (lambda: pg.jacobian(pg.exp, mode=[]), ValueError, r"jacobian: mode \[\]: use"),
     (lambda: pg.tidy(3), TypeError, "tidy: expected a function, got 3"),
     (lambda: pg.time(None), TypeError, "time: expected a function, got None"),

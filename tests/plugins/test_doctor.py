@@ -83,6 +83,7 @@ def test_what_a_variable_leaves_out_is_not_broken(site, doctor):
 
 
 VARIABLES = {  # what is set: what doctor says
+    ("PLUGRAD_COMPILED", "no"): "PLUGRAD_COMPILED=no: use 0 or 1",
     ("PLUGRAD_FALLBACK", "never"): "PLUGRAD_FALLBACK=never: use error, warn or allow",
     ("PLUGRAD_BACKEND", "cup"): "there is no such backend; did you mean 'cpu'?",
     ("PLUGRAD_BLOCK", "wsam"): "names 'wsam', and no such plugin is installed",

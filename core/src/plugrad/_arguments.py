@@ -3,7 +3,7 @@
 ``op`` and ``name`` are for messages. A bool is no integer here, and 1.0 is none either.
 
 Map: ``integers`` and ``integer``; ``entries`` and ``several``; ``sizes``; ``number``
-and ``real``; ``flag``, ``path`` and ``choice``.
+and ``real``; ``flag``, ``path``, ``choice`` and ``function``.
 """
 
 from __future__ import annotations
@@ -123,3 +123,9 @@ def choice(op: str, name: str, given: object, *known: str) -> str:
         words = ", ".join(map(repr, known[:-1]))
         raise ValueError(f"{op}: {name} {given!r}: use {words} or {known[-1]!r}")
     return given
+
+
+def function(op: str, given: object) -> None:
+    """Raise unless ``given`` can be called."""
+    if not callable(given):
+        raise TypeError(f"{op}: expected a function, got {given!r}")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from . import _context, _engine
+from ._arguments import function
 from ._compiled import compiled
 from ._dtypes import differentiable
 from ._entries import OpenBackend
@@ -57,7 +58,7 @@ def grads(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def value_and_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``g(x, *rest, dy=None)``: the value and the gradient in ``x``."""
-    _check_callable("grad", f)
+    function("grad", f)
 
     def g(x: Any, *others: Any, dy: Any = None, **rest: Any) -> Any:
         of_x = (lambda x: f(x, *others, **rest)) if others or rest else f
@@ -69,7 +70,7 @@ def value_and_grad(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def value_and_grads(f: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``g(*xs, dy=None)``: the value and the gradients in all ``xs``."""
-    _check_callable("grads", f)
+    function("grads", f)
 
     def g(*xs: Any, dy: Any = None, **rest: Any) -> Any:
         run = _forward((lambda *xs: f(*xs, **rest)) if rest else f, xs)
@@ -93,7 +94,7 @@ def variable_grads(
         that it has read, the gradient is that in the value from before.
 
     """
-    _check_callable("variable_grads", f)
+    function("variable_grads", f)
     if not isinstance(variables, Iterable | None):
         raise TypeError(f"variable_grads: variables must be a list, got {variables!r}")
     chosen: list[Any] = [] if variables is None else list(variables)
@@ -124,7 +125,7 @@ def vjp(f: Callable[..., Any], *xs: Any) -> tuple[Any, Callable[[Any], Any]]:
 
     It can be called again, later, in another thread or scope; integers have None.
     """
-    _check_callable("vjp", f)
+    function("vjp", f)
     run = _forward(f, xs)
     return run.value, lambda dy: run.pull_back(run.seeds_of(dy))
 
@@ -138,7 +139,7 @@ def jvp(f: Callable[..., Any], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[An
         TypeError: A gradient on the way is not linear in ``dy`` (guided ReLU).
 
     """
-    _check_callable("jvp", f)
+    function("jvp", f)
     for name, given in (("xs", xs), ("vs", vs)):
         if not isinstance(given, list | tuple):
             raise TypeError(
@@ -219,11 +220,6 @@ def _forward(f: Callable[..., Any], xs: tuple[Any, ...]) -> _Forward:
     return _Forward(value, outputs, tape, wanted, build)
 
 
-def _check_callable(who: str, f: object) -> None:
-    if not callable(f):
-        raise TypeError(f"{who}: expected a function of tensors, got {f!r}")
-
-
 def _no_tensor(value: object) -> Tensor:
     raise TypeError(
         f"grad: f must return tensors, got {type(value).__name__}; a function of "
@@ -258,7 +254,7 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     innermost tape does not see inside ``f``; outer ones do, so that what ``grad_func``
     captures has a history and every order of derivative is right.
     """
-    _check_callable("custom_grad", f)
+    function("custom_grad", f)
     name = getattr(f, "__qualname__", repr(f))
     pull_back = lambda dys, grad_func: _listed(grad_func(*dys))
     rule = Rule(pull_back, (), "user", origin=f"custom_grad of {name}")

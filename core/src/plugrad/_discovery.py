@@ -259,6 +259,8 @@ def mistakes() -> list[str]:
         and variable not in known
         and not variable.startswith(prefixes)
     ]
+    if (compiled := os.environ.get("PLUGRAD_COMPILED", "1")) not in ("0", "1"):
+        found.append(f"PLUGRAD_COMPILED={compiled}: use 0 or 1")
     names = {name for plugin in registry.plugins for name in _names(plugin)} - {""}
     for variable in ("PLUGRAD_PLUGINS", "PLUGRAD_BLOCK"):
         found += [

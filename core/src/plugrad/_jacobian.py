@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from ._arguments import choice
-from ._autodiff import _check_callable, grad, jvp, vjp
+from ._arguments import choice, function
+from ._autodiff import grad, jvp, vjp
 from ._tensor import Tensor
 from .ops import creation, shape
 from .ops._convert import asarray
@@ -31,7 +31,7 @@ def jacobian(f: Callable[..., Any], *, mode: Mode = "reverse") -> Callable[..., 
         ValueError: The mode is neither of the two.
 
     """
-    _check_callable("jacobian", f)
+    function("jacobian", f)
     choice("jacobian", "mode", mode, "reverse", "forward")
     by_parts = _rows if mode == "reverse" else _columns
     return lambda x, *rest: by_parts(lambda x: f(x, *rest), _argument(x))

@@ -200,8 +200,8 @@ def check_gradients(
 
     Raises:
         AssertionError: They differ; says by how much, for which argument and element.
-        ValueError: ``order`` is neither 1 nor 2.
-        TypeError: ``xs`` hold no numbers.
+        ValueError: ``order`` is neither 1 nor 2, ``eps`` or ``rtol`` not positive.
+        TypeError: ``xs`` hold no numbers, or ``f`` returns nothing floating.
 
     """
     from .tools.debug import check_gradients

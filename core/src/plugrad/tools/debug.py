@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from plugrad import _autodiff, _context, _engine
-from plugrad._arguments import integer, real
+from plugrad._arguments import function, integer, real
 from plugrad._context import Run, state
 from plugrad._dtypes import canonical
 from plugrad._kernel import Kernel, Spec, origin
@@ -308,8 +308,7 @@ def check_gradients(
 
     Along one random direction v the result moves by the sum of Re(conj(dx) v).
     """
-    if not callable(f):
-        raise TypeError(f"check_gradients: expected a function, got {f!r}")
+    function("check_gradients", f)
     if integer("check_gradients", "order", order) not in (1, 2):
         raise ValueError(f"check_gradients: order is 1 or 2, got {order}")
     held = _engine.active().dtypes
@@ -317,7 +316,7 @@ def check_gradients(
     usual = (1e-6, 1e-5) if double else (1e-2, 2e-2)
     eps = real("check_gradients", "eps", usual[0] if eps is None else eps)
     rtol = real("check_gradients", "rtol", usual[1] if rtol is None else rtol)
-    if not (eps > 0 and rtol >= 0):
+    if not (eps > 0 and rtol > 0):
         raise ValueError(f"check_gradients: eps {eps} and rtol {rtol} must be positive")
     atol = 1e-7 if double else 1e-3
     arrays = [_wide(x, double) for x in xs]

@@ -17,7 +17,7 @@ from operator import is_
 from types import TracebackType
 from typing import Any, TypeVar
 
-from plugrad import _context
+from plugrad import _arguments, _context
 from plugrad._entries import OpenBackend
 from plugrad._tensor import NOWHERE, Native, Tensor
 from plugrad.ops.variable import Variable
@@ -105,8 +105,7 @@ class Tidy:
 
     def run(self, f: Callable[[], Any]) -> Any:
         """Return ``f()``, which is left alone at the end."""
-        if not callable(f):
-            raise TypeError(f"tidy: expected a function, got {f!r}")
+        _arguments.function("tidy", f)
         with self:
             result = f()
             if isinstance(result, Generator | Coroutine):

@@ -414,8 +414,7 @@ class Timing:
 def time(f: Callable[[], object], repeat: int) -> Timing:
     """Return how long ``f()`` takes, called ``1 + repeat`` times."""
     repeat = _arguments.integer("time", "repeat", repeat, 1)
-    if not callable(f):
-        raise TypeError(f"time: expected a function, got {f!r}")
+    _arguments.function("time", f)
     with Profile() as p:
         f()
     spent = []
