@@ -6,7 +6,7 @@ from pathlib import Path
 PLUGIN = """
 from plugrad.plugin import Backend, Extension, GradientPack, Kernel, hookimpl
 
-SWISH = Kernel("{name}.Swish", "x", out=lambda x: x)
+SWISH = Kernel("{name}.Swish(x)", out=lambda x: x)
 
 
 def open_it():

@@ -15,7 +15,7 @@ def _shortened(x: Spec, *, window: int) -> Spec:
     return Spec((*x.shape[:-1], x.shape[-1] - window + 1), x.dtype)
 
 
-AVERAGE = Kernel("guide.MovingAverage", "x", attrs="window", out=_shortened)
+AVERAGE = Kernel("guide.MovingAverage(x; window)", out=_shortened)
 
 
 def moving_average(x: pg.Tensor, /, *, window: int) -> pg.Tensor:

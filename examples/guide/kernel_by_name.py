@@ -22,7 +22,7 @@ print(pg.grad(energy)(x).tolist())  # [1.5, 5.5, 7.5, 3.5]
 
 # --- a kernel with a contract of its own -----------------------------------------
 
-SWISH = Kernel("guide.Swish", "x", attrs="beta", out=same, op="swish")
+SWISH = Kernel("guide.Swish(x; beta)", out=same, op="swish")
 
 
 def swish(x: pg.Tensor, /, *, beta: float = 1.0) -> pg.Tensor:

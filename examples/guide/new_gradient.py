@@ -4,7 +4,7 @@ import numpy as np
 import plugrad as pg
 from plugrad.plugin import Kernel, run, same
 
-INVERSE = Kernel("guide.Inverse", "x", out=same)
+INVERSE = Kernel("guide.Inverse(x)", out=same)
 pg.register_kernel(INVERSE, "cpu", np.linalg.inv)
 
 

@@ -16,7 +16,7 @@ from plugrad_wasm import get_include, load_kernel
 
 # --- the contract, its op, what it means, and its gradient -----------------------
 
-SOFTSIGN = Kernel("mylib.Softsign", "x", attrs="scale", out=same)
+SOFTSIGN = Kernel("mylib.Softsign(x; scale)", out=same)
 
 
 def softsign(x: pg.TensorLike, /, *, scale: float = 1.0) -> pg.Tensor:

@@ -106,7 +106,7 @@ REGISTRATIONS = [
     (lambda: pg.register_backend("a"), TypeError, "expected a plugrad.plugin.Backend"),
     (lambda: pg.register_gradient("Add"), ValueError, "no function is given for Add"),
     (lambda: pg.register_kernel("Add", "cpu", np.exp), ValueError, "takes 1 inputs"),
-    (lambda: Kernel("test.A", "*x *y"), ValueError, "only one input, or all outputs"),
+    (lambda: Kernel("test.A(*x, *y)"), ValueError, "only one input, or all outputs"),
     (lambda: pg.register_gradient("Expp", x=None), ValueError, "did you mean 'Exp'"),
     (lambda: pg.register_gradient("Exp", y=None), ValueError, "no input 'y'"),
     (lambda: pg.register_gradient("Exp", x=3), TypeError, "expected a function"),
@@ -174,13 +174,21 @@ REGISTRATIONS = [
         TypeError,
         "dispose must be a function or None, got 'x'",
     ),
-    (lambda: Kernel("test.A", ["x", "y"]), TypeError, r"a str, .* got \['x', 'y'\]"),
-    (lambda: Kernel("test.A", "x", attrs=None), TypeError, "a str, .* got None"),
-    (lambda: Kernel("test.A", "x", out=3), TypeError, "out and normalize are func"),
+    (
+        lambda: Kernel(["x", "y"]),
+        TypeError,
+        r"kernel \['x', 'y'\]: a signature is a str",
+    ),
+    (
+        lambda: Kernel("test.A"),
+        ValueError,
+        r"'test.A': .* 'Name\(x, bias\?; axis\) -> y'",
+    ),
+    (lambda: Kernel("test.A(x)", out=3), TypeError, "out and normalize are func"),
     (lambda: gradients("Exp", x=None), TypeError, "a Kernel, got 'Exp'; by name"),
     (lambda: decomposition("Exp"), TypeError, "expected a Kernel, got 'Exp'"),
     (
-        lambda: decomposition(Kernel("test.A", "x"))(3),
+        lambda: decomposition(Kernel("test.A(x)"))(3),
         TypeError,
         "a function whose parameters have names, got 3",
     ),
@@ -243,7 +251,7 @@ def test_a_kernel_whose_backend_was_removed():
 
 
 def test_a_failed_registration_leaves_nothing_behind(backend):
-    contract = Kernel("test.Nothing", "x", out=same)
+    contract = Kernel("test.Nothing(x)", out=same)
     with pytest.raises(ValueError, match="does not fit"):
         pg.register_kernel(contract, backend, lambda: 0)
     with pytest.raises(ZeroDivisionError):

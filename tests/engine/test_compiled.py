@@ -161,7 +161,7 @@ def _disposed():
 UNUSUAL = {
     "no input": ("run", lambda: (unary.EXP,)),
     "no kernel": ("run", lambda: ("Exp", f32(2))),
-    "a kernel that nobody has": ("run", lambda: (Kernel("t.Nobody", "x"), f32(2))),
+    "a kernel that nobody has": ("run", lambda: (Kernel("t.Nobody(x)"), f32(2))),
     "an empty kernel": ("run", lambda: (Kernel.__new__(Kernel), f32(2))),
     "an array": ("run", lambda: (unary.EXP, np.ones(2, np.float32))),
     "many inputs": ("run", lambda: (shape.CONCAT, *[f32(1)] * 17)),

@@ -9,31 +9,31 @@ from plugrad.plugin import Kernel
 
 
 def test_the_grammar():
-    norm = Kernel("test.Norm", "x mean scale? offset?", attrs="epsilon")
+    norm = Kernel("test.Norm(x, mean, scale?, offset?; epsilon)")
     assert repr(norm) == "test.Norm(x, mean, scale?, offset?; epsilon) -> y"
     assert norm.optional == {"scale", "offset"}
-    ragged = Kernel("test.Ragged", "*splits values", outputs="*ys")
+    ragged = Kernel("test.Ragged(*splits, values) -> *ys")
     assert repr(ragged) == "test.Ragged(*splits, values) -> *ys"
     assert ragged.bind([1, 2, 3]) == {"splits": (1, 2), "values": 3}
     with pytest.raises(TypeError, match="3 inputs do not fit"):
         norm.bind([1, 2, 3])
 
 
-@pytest.mark.parametrize("words", ["x y", "x x"])
+@pytest.mark.parametrize("words", ["x, y", "x, x", "x y", "x,,z", "3"])
 def test_names_are_disjoint(words):
     with pytest.raises(ValueError, match="names must be identifiers and differ"):
-        Kernel("test.Clash", words)
+        Kernel(f"test.Clash({words})")
 
 
 def test_declaring_registers_nothing_and_two_must_agree():
-    Kernel("test.Ghost", "x")
+    Kernel("test.Ghost(x)")
     with pytest.raises(ValueError, match=r"unknown kernel 'test\.Ghost'"):
         pg.run_kernel("test.Ghost", [], {})
-    pg.register_kernel(Kernel("test.Twice", "x"), "cpu", np.exp)
+    pg.register_kernel(Kernel("test.Twice(x)"), "cpu", np.exp)
     with pytest.raises(ValueError, match="is already declared as"):
-        pg.register_kernel(Kernel("test.Twice", "a b"), "cpu", np.add)
+        pg.register_kernel(Kernel("test.Twice(a, b)"), "cpu", np.add)
     with pytest.raises(ValueError, match="needs a dotted name"):
-        pg.register_kernel(Kernel("Swish", "x"), "cpu", np.exp)
+        pg.register_kernel(Kernel("Swish(x)"), "cpu", np.exp)
 
 
 RUNS = [

@@ -66,7 +66,7 @@ def test_a_non_scalar_needs_dy(backend):
 @pytest.fixture
 def half(backend):
     """A kernel of two inputs with a gradient for one."""
-    kernel = Kernel("test.Half", "a b", out=same)
+    kernel = Kernel("test.Half(a, b)", out=same)
     pg.register_kernel(kernel, backend, pg.get_kernel("Multiply", backend))
     pg.register_gradient("test.Half", a=lambda dy, b: dy * b)
     yield lambda a, b: run(kernel, a, b)

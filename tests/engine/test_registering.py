@@ -114,7 +114,7 @@ def test_keyword_only_parameters_and_partial_functions(backend):
 
 
 def test_a_kernel_of_several_outputs_with_one_that_nobody_uses(backend):
-    contract = Kernel("test.Two", "x", outputs="a b", out=lambda x: (x, x))
+    contract = Kernel("test.Two(x) -> a, b", out=lambda x: (x, x))
     add = pg.get_kernel("Add", backend)
     pg.register_kernel(contract, backend, lambda x: (add(x, x), add(add(x, x), x)))
     pg.register_gradient("test.Two", x=lambda da, db: da * 2 + db * 3)
@@ -130,7 +130,7 @@ def test_a_kernel_of_several_outputs_with_one_that_nobody_uses(backend):
 
 
 def test_a_users_kernel_may_run_ops_and_never_warns(backend):
-    contract = Kernel("test.Inner", "x", out=same)
+    contract = Kernel("test.Inner(x)", out=same)
 
     def kernel(x):
         np.log(np.zeros(1, np.float32))  # a floating-point exception of its own

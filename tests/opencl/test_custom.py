@@ -223,7 +223,7 @@ def test_source_without_inputs():
 
 
 def test_code_for_a_contract_of_a_library():
-    contract = Kernel("own.Own", "a b", outputs="c", out=broadcasted, broadcasts=True)
+    contract = Kernel("own.Own(a, b) -> c", out=broadcasted, broadcasts=True)
     gradients(contract, a=lambda dy, b: dy * b, b=lambda dy, a: dy * a)
     op = elementwise_kernel(contract, "c = a * b")
     assert op.kernel is contract

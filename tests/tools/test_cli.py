@@ -44,7 +44,7 @@ def refused(capsys):
 @pytest.fixture
 def odd(monkeypatch):
     """Declare a kernel that nobody implements, decomposes or differentiates."""
-    kernel = Kernel("test.Odd", "a b")
+    kernel = Kernel("test.Odd(a, b)")
     monkeypatch.setattr(
         registry, "contracts", registry.contracts | {kernel.name: kernel}
     )

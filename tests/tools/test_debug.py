@@ -79,7 +79,7 @@ def test_what_is_right_passes(backend):
 
 
 def test_a_decomposition_that_breaks_its_contract(backend):
-    wrong = Kernel("test.Wrong", "x", out=same)
+    wrong = Kernel("test.Wrong(x)", out=same)
     wrong.decomposition = lambda x: x > 0
     with pg.debug():
         message = r"test.Wrong on .*, the decomposition of the contract \(.*test_debug"
@@ -125,7 +125,7 @@ def test_finite_values_are_an_option(backend):
 
 
 def test_what_a_decomposition_hides_is_its_own(backend):
-    hidden = Kernel("test.Hidden", "x", out=same)
+    hidden = Kernel("test.Hidden(x)", out=same)
     hidden.decomposition = lambda x: pg.where(x > 0, pg.log(x), x)
     with pg.debug():
         x = pg.asarray([-1.0, 1.0])
@@ -259,7 +259,7 @@ def wrong_later(x):
     )(x)
 
 
-CUBE = Kernel("test.Cube", "x w", out=broadcasted, broadcasts=True)
+CUBE = Kernel("test.Cube(x, w)", out=broadcasted, broadcasts=True)
 CUBE.decomposition = lambda x, w: x**3 * w
 gradients(CUBE, x=lambda dy, x, w: dy * 3 * x**2 * w, w=lambda dy, x: dy * x**3)
 

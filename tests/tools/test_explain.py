@@ -94,7 +94,7 @@ def test_custom_gradients_and_missing_ones():
     (row,) = explained(cube).rows
     assert (row["how"], row["gradient"]) == ("custom_grad", "user")
     assert "cube" in row["rule"]
-    lonely = Kernel("test.Lonely", "x", out=same)
+    lonely = Kernel("test.Lonely(x)", out=same)
     pg.register_kernel(lonely, "cpu", lambda x: x)
     with pg.use_backend("cpu"), pytest.raises(pg.GradientNotFound):
         explained(lambda x: run(lonely, x))
@@ -104,7 +104,7 @@ def test_custom_gradients_and_missing_ones():
 
 
 def test_a_kernel_of_a_library_is_its_own():
-    twice = Kernel("test.Twice2", "x", out=same)
+    twice = Kernel("test.Twice2(x)", out=same)
 
     @decomposition(twice)
     def _(x):

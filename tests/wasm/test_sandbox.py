@@ -18,7 +18,7 @@ wasmtime = pytest.importorskip("wasmtime")
 
 from plugrad_wasm import get_include, load_kernel  # noqa: E402
 
-COPY = Kernel("sandbox.Copy", "x", out=same)
+COPY = Kernel("sandbox.Copy(x)", out=same)
 # A function (param $call i32) (result i32), in a module whose memory is one page.
 MODULE = """(module (memory (export "memory") 1) {0}
     (func (export "f") (param $call i32) (result i32) {1}))"""
@@ -88,7 +88,7 @@ def test_values_come_and_go(shape, native):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 0, 3), (33, 7, 3)])
 def test_elements_of_every_dtype(dtype, shape, native):
-    kernel = Kernel("sandbox.Bytes", "x", attrs="n", out=lambda x, n: x)
+    kernel = Kernel("sandbox.Bytes(x; n)", out=lambda x, n: x)
     n = "(i32.trunc_f64_u (f64.load (i32.load (i32.load offset=24 (local.get $call)))))"
     x = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
     copy = load(f"(memory.copy {OUT} {IN} {n}) {OK}", kernel=kernel)
@@ -115,9 +115,7 @@ def test_room_is_found_behind_what_the_module_takes_meanwhile(native):
 # What a call says, as words: version, counts, then rank, size and dtype of the first
 # input, its shape, and the first attribute's values as float32.
 ECHO_KERNEL = Kernel(
-    "sandbox.Echo",
-    "x b?",
-    attrs="scale name",
+    "sandbox.Echo(x, b?; scale, name)",
     out=lambda x, b, scale, name: Spec((16,), np.dtype("float32")),
 )
 
@@ -158,13 +156,13 @@ def test_outputs_begin_as_zeros_and_bools_are_zero_or_one(native):
     assert np.asarray(load(COPYING)(native)).tolist() == [1] * 4
     assert np.asarray(load(OK)(native)).tolist() == [0] * 4
     twos = f"(memory.fill {OUT} (i32.const 2) (i32.const 4)) {OK}"
-    truth = Kernel("sandbox.Truth", "x", out=lambda x: Spec(x.shape, np.dtype(bool)))
+    truth = Kernel("sandbox.Truth(x)", out=lambda x: Spec(x.shape, np.dtype(bool)))
     y = np.asarray(load(twos, kernel=truth)(native))
     assert y.view(np.uint8).tolist() == [1] * 4
 
 
 def test_several_outputs_and_variadic_inputs(native):
-    split = Kernel("sandbox.Two", "*xs", outputs="a b", out=lambda *xs: (xs[0], xs[1]))
+    split = Kernel("sandbox.Two(*xs) -> a, b", out=lambda *xs: (xs[0], xs[1]))
     second = "(i32.load offset=20 (i32.load offset={} (local.get $call)))"
     body = f"(memory.copy {second.format(20)} {second.format(16)} (i32.const 4)) {OK}"
     a, b = load(body, kernel=split)(native([1, 2]), native([7]))
@@ -182,7 +180,7 @@ def test_a_module_may_import_its_memory_and_initialize_itself(native):
 
 
 def test_not_implemented_runs_the_decomposition(registered):
-    kernel = Kernel("sandbox.Declined", "x", out=same)
+    kernel = Kernel("sandbox.Declined(x)", out=same)
     decomposition(kernel)(lambda x: x + 1)
     registered(kernel, load("(i32.const 1)", kernel=kernel))
     assert call(kernel.name, pg.asarray([1.0])).tolist() == [2]
@@ -283,7 +281,7 @@ def test_inputs_beyond_the_bound(native):
 
 @pytest.mark.parametrize("shape", [(-1,), (1 << 20,), (1 << 40, 0, 3), (2, -3, 0)])
 def test_outputs_of_impossible_sizes(shape, native):
-    kernel = Kernel("sandbox.Size", "x", out=lambda x: Spec(shape, x.dtype))
+    kernel = Kernel("sandbox.Size(x)", out=lambda x: Spec(shape, x.dtype))
     with pytest.raises(BackendError, match=r"sandbox\.Size.* does not fit"):
         load(OK, kernel=kernel, memory=1 << 20)(native([1.0]))
 
@@ -380,7 +378,7 @@ def test_other_things_that_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"unknown kernel 'sandbox\.None'"):
         load(OK, kernel="sandbox.None")
     with pytest.raises(ValueError, match="has no out rule"):
-        load(OK, kernel=Kernel("sandbox.Ruleless", "x"))
+        load(OK, kernel=Kernel("sandbox.Ruleless(x)"))
     text = f'(module (func (export "f") (param $call i32) (result i32) {OK}))'
     with pytest.raises(ValueError, match="exports no memory as 'memory'"):
         load_kernel(wasmtime.wat2wasm(text), COPY)

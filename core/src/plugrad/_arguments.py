@@ -3,7 +3,7 @@
 ``op`` and ``name`` are for messages. A bool is no integer here, and 1.0 is none either.
 
 Map: ``integers`` and ``integer``; ``entries`` and ``several``; ``sizes``; ``number``
-and ``real``; ``flag``, ``path``, ``choice`` and ``function``.
+and ``real``; ``flag``, ``path``, ``choice`` and ``function``; ``misfit`` of shapes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
+
+Ints = int | Sequence[int]
 
 _ONLY_INT, _TRUTH = frozenset({int}), frozenset({bool, np.bool_})
 _MOST = 2**59  # elements: the bytes of the widest dtype are then counted in 64 bits
@@ -129,3 +131,10 @@ def function(op: str, given: object) -> None:
     """Raise unless ``given`` can be called."""
     if not callable(given):
         raise TypeError(f"{op}: expected a function, got {given!r}")
+
+
+def misfit(op: str, rule: str, *given: Any) -> ValueError:
+    """Return an error: ``given``, shapes or what has them, do not meet ``rule``."""
+    shapes = [str(getattr(x, "shape", x)) for x in given]
+    many = "s" if len(shapes) > 1 else ""
+    return ValueError(f"{op}: {rule}; got shape{many} {' and '.join(shapes)}")

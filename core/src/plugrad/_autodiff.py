@@ -282,7 +282,7 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     return g
 
 
-_CUSTOM = Kernel("plugrad.CustomGradient", "*xs", attrs="f", outputs="*ys")
+_CUSTOM = Kernel("plugrad.CustomGradient(*xs; f) -> *ys")
 
 
 def _unpack(found: Any, name: str) -> tuple[tuple[Tensor, ...], Any, bool]:

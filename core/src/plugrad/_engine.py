@@ -323,7 +323,7 @@ def _moved(
     return (moved,)
 
 
-_TO = Kernel("plugrad.To", "x", attrs="backend", out=same)
+_TO = Kernel("plugrad.To(x; backend)", out=same)
 
 
 def handle(x: Tensor) -> Tensor:
@@ -337,7 +337,7 @@ def handle(x: Tensor) -> Tensor:
 
 
 _SAME = plan(
-    Kernel("plugrad.Handle", "x"), {"x": Rule(lambda dy: dy, (), "plugrad")}, 1, 1
+    Kernel("plugrad.Handle(x)"), {"x": Rule(lambda dy: dy, (), "plugrad")}, 1, 1
 )
 
 

@@ -3,7 +3,7 @@
 A ``Kernel`` is the noun of the system: ops run it, backends implement it by name,
 gradients differentiate it. Declaring one registers nothing::
 
-    CONV2D = Kernel("Conv2D", "x filter", attrs="geometry", out=...)
+    CONV2D = Kernel("Conv2D(x, filter; geometry)", out=...)
 
 Map: ``Spec`` and the rules for outputs; ``Kernel`` with its grammar; ``Rule`` and
 ``gradients``, ``decomposition``, which hang a meaning and a gradient on a contract;
@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 
@@ -86,10 +87,11 @@ class Kernel:
     """A named primitive with named inputs, attributes and outputs.
 
     Args:
-        name: TensorFlow.js' name; outside the core a dotted one, ``"mylib.Swish"``.
-        inputs: Names in order. ``*xs`` is variadic, ``bias?`` may be None.
-        attrs: Names of the attributes: plain, immutable, hashable values.
-        outputs: Names in order; ``*ys`` where their number depends on the run.
+        signature: ``"Name(x, *ys, bias?; axis, keepdims) -> values, indices"``: the
+            inputs, of which ``*ys`` is variadic and ``bias?`` may be None; after a
+            semicolon the attributes, plain, immutable, hashable values; the outputs,
+            ``*ys`` where their number depends on the run, and ``y`` if none are named.
+            Names are TensorFlow.js', outside the core dotted ones, ``"mylib.Swish"``.
         out: Specs of the inputs and attributes -> specs of the outputs; None where
             the shape depends on data.
         normalize: Specs of the inputs and *user* attributes -> the contract's.
@@ -121,11 +123,8 @@ class Kernel:
 
     def __init__(
         self,
-        name: str,
-        inputs: str = "",
+        signature: str,
         *,
-        attrs: str = "",
-        outputs: str = "y",
         out: Callable[..., Specs] | None = None,
         normalize: Callable[..., dict[str, Any]] | None = None,
         broadcasts: bool = False,
@@ -133,17 +132,20 @@ class Kernel:
         checks: str = "",
         op: str = "",
     ) -> None:
-        _check_kinds(name, (name, inputs, attrs, outputs), (out, normalize))
-        words = inputs.split()
-        self.name = name
-        self.op = op or name
-        self.inputs = tuple(word.strip("*?") for word in words)
-        self.optional = {word[:-1] for word in words if word.endswith("?")}
-        starred = [word[1:] for word in words if word.startswith("*")]
+        self.name, inputs, attrs, outputs = _parsed(signature)
+        for rule in (out, normalize):
+            if rule is not None and not callable(rule):
+                raise TypeError(
+                    f"kernel {self.name}: out and normalize are functions, got {rule!r}"
+                )
+        self.op = op or self.name
+        self.inputs = tuple(word.strip("*?") for word in inputs)
+        self.optional = {word[:-1] for word in inputs if word.endswith("?")}
+        starred = [word[1:] for word in inputs if word.startswith("*")]
         self.variadic = starred[0] if starred else None
-        self.attrs = tuple(attrs.split())
-        self.outputs = tuple(word.lstrip("*") for word in outputs.split())
-        self.variadic_outputs = outputs.startswith("*")
+        self.attrs = attrs
+        self.outputs = tuple(word.lstrip("*") for word in outputs)
+        self.variadic_outputs = outputs[0].startswith("*")
         # Whether a run gives one tensor, and not a tuple.
         self.single = len(self.outputs) == 1 and not self.variadic_outputs
         self.out = out
@@ -155,7 +157,7 @@ class Kernel:
         self.gradient: Rules = {}
         names = self.inputs + self.outputs + self.attrs
         if len(starred) > 1 or (self.variadic_outputs and len(self.outputs) > 1):
-            raise ValueError(f"kernel {name}: only one input, or all outputs, may vary")
+            raise ValueError(f"kernel {self}: only one input, or all outputs, may vary")
         if len(set(names)) < len(names) or not all(n.isidentifier() for n in names):
             raise ValueError(f"kernel {self}: names must be identifiers and differ")
 
@@ -244,18 +246,24 @@ class Kernel:
         )
 
 
-def _check_kinds(name: str, texts: Iterable[object], rules: Iterable[object]) -> None:
-    for text in texts:
-        if not isinstance(text, str):
-            raise TypeError(
-                f"kernel {name!r}: name, inputs, attrs and outputs are each a str, "
-                f"names with spaces between, got {text!r}"
-            )
-    for rule in rules:
-        if rule is not None and not callable(rule):
-            raise TypeError(
-                f"kernel {name}: out and normalize are functions, got {rule!r}"
-            )
+Words = tuple[str, ...]
+_SIGNATURE = re.compile(r"([^\s();]+)\(([^();]*)(?:;([^();]*))?\)(?: *-> *([^();]+))?")
+
+
+def _parsed(signature: Any) -> tuple[str, Words, Words, Words]:
+    """Return the name, and the words for inputs, attributes and outputs."""
+    found = _SIGNATURE.fullmatch(signature) if isinstance(signature, str) else None
+    if found is None:
+        raise (ValueError if isinstance(signature, str) else TypeError)(
+            f"kernel {signature!r}: a signature is a str such as "
+            "'Name(x, bias?; axis) -> y'"
+        )
+    name, *groups = found.groups(default="")
+    inputs, attrs, outputs = (
+        tuple(word.strip() for word in group.split(",")) if group.strip() else ()
+        for group in groups
+    )
+    return name, inputs, attrs, outputs or ("y",)
 
 
 # --- meaning and gradient --------------------------------------------------------
@@ -379,18 +387,26 @@ def gradients(
     }
 
 
-def decomposition(kernel: Kernel) -> Callable[[F], F]:
-    """Say what ``kernel`` means in other ops: inputs positional, attributes by name."""
+@overload
+def decomposition(kernel: Kernel) -> Callable[[F], F]: ...
+@overload
+def decomposition(kernel: Kernel, function: F) -> F: ...
+def decomposition(kernel: Kernel, function: Any = None) -> Any:
+    """Say what ``kernel`` means in other ops: inputs positional, attributes by name.
+
+    A decorator, or with a ``function``, a lambda say, done at once.
+    """
     _check_kernel("decomposition", kernel)
+    attach = functools.partial(_decomposed, kernel)
+    return attach if function is None else attach(function)
 
-    def attach(function: F) -> F:
-        names = _parameters(function)
-        if names != kernel.inputs + kernel.attrs:
-            raise ValueError(f"decomposition of {kernel}: takes {', '.join(names)}")
-        kernel.decomposition = function
-        return function
 
-    return attach
+def _decomposed(kernel: Kernel, function: F) -> F:
+    names = _parameters(function)
+    if names != kernel.inputs + kernel.attrs:
+        raise ValueError(f"decomposition of {kernel}: takes {', '.join(names)}")
+    kernel.decomposition = function
+    return function
 
 
 def _check_kernel(who: str, kernel: object) -> None:

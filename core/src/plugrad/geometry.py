@@ -18,11 +18,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from ._arguments import choice, entries, integer, integers, sizes
+from ._arguments import Ints, choice, entries, integer, integers, sizes
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]
-Sizes = int | Sequence[int]
+Sizes = Ints
 Padding = Literal["same", "valid"] | int | Sequence[Sequence[int]]
 Rounding = Literal["floor", "ceil", "round"]
 
@@ -385,7 +385,7 @@ class Rotation:
 _ALL = [tuple(range(rank)) for rank in range(65)]  # NumPy has at most 64 axes
 
 
-def axes(op: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
+def axes(op: str, axis: Ints | None, rank: int) -> tuple[int, ...]:
     """Return ``axis`` as sorted, non-negative axes; None means all."""
     if axis is None:
         return _ALL[rank]

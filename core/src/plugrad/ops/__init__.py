@@ -1,91 +1,19 @@
 """Every op, by family; the core's contracts are collected from here."""
 
-from types import ModuleType
+from importlib import import_module
 
 from plugrad._kernel import Kernel
 from plugrad._registry import registry
 
-from . import (
-    _processes,
-    activation,
-    binary,
-    blocks,
-    boxes,
-    compare,
-    complexes,
-    conv,
-    creation,
-    cumulative,
-    depthwise,
-    dilation,
-    einsum,
-    fft,
-    fused,
-    gather,
-    image,
-    linalg,
-    losses,
-    matrix,
-    matrix_factors,
-    norm,
-    operators,
-    pool,
-    ragged,
-    random,
-    reduce,
-    resize,
-    scatter,
-    search,
-    sequence,
-    shape,
-    signal,
-    slicing,
-    sorting,
-    sparse,
-    strings,
-    trigonometry,
-    unary,
-)
+from . import _processes, operators
 
-FAMILIES: tuple[ModuleType, ...] = (
-    activation,
-    binary,
-    blocks,
-    boxes,
-    compare,
-    complexes,
-    conv,
-    creation,
-    cumulative,
-    depthwise,
-    dilation,
-    einsum,
-    fft,
-    fused,
-    gather,
-    image,
-    linalg,
-    losses,
-    matrix,
-    matrix_factors,
-    norm,
-    pool,
-    ragged,
-    random,
-    reduce,
-    resize,
-    scatter,
-    search,
-    sequence,
-    shape,
-    signal,
-    slicing,
-    sorting,
-    sparse,
-    strings,
-    trigonometry,
-    unary,
-)
+NAMES = """
+    activation binary blocks boxes compare complexes conv creation cumulative depthwise
+    dilation einsum fft fused gather image linalg losses matrix matrix_factors norm
+    pool ragged random reduce resize scatter search sequence shape signal slicing
+    sorting sparse strings trigonometry unary
+"""
+FAMILIES = tuple(import_module(f"{__name__}.{name}") for name in NAMES.split())
 
 registry.declare(
     [

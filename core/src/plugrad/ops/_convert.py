@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import flag
+from plugrad._arguments import flag, misfit
 from plugrad._compiled import compiled
 from plugrad._context import state, tell
 from plugrad._dtypes import (
@@ -240,6 +240,13 @@ def real(op: str, value: TensorLike) -> Tensor:
     x = numbers(op, value)
     if x.dtype.kind == "c":
         raise TypeError(f"{op}: complex numbers have no order ({x.dtype})")
+    return x
+
+
+def fitted(op: str, name: str, x: Tensor, wanted: geometry.Shape) -> Tensor:
+    """Return ``x``, called ``name`` in messages, if it broadcasts to ``wanted``."""
+    if geometry.broadcast(op, x.shape, wanted) != wanted:
+        raise misfit(op, f"{name} must broadcast to {wanted}", x)
     return x
 
 

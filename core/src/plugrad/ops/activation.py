@@ -21,7 +21,7 @@ from . import _convert, binary, compare, creation, trigonometry, unary
 
 # --- straight lines --------------------------------------------------------------
 
-RELU = Kernel("Relu", "x", out=same, op="relu")
+RELU = Kernel("Relu(x)", out=same, op="relu")
 
 
 def relu(x: TensorLike, /) -> Tensor:
@@ -32,16 +32,14 @@ def relu(x: TensorLike, /) -> Tensor:
     return unary.kept(RELU, x, "iuf")
 
 
-@decomposition(RELU)
-def _(x: Tensor) -> Tensor:
-    return binary.maximum(x, 0)
+decomposition(RELU, lambda x: binary.maximum(x, 0))
 
 
 # Where y is not positive it is 0, or NaN, which stays; dy may be infinite there.
 gradients(RELU, x=lambda dy, y: compare.where(y > 0, dy, y))
 
 
-RELU6 = Kernel("Relu6", "x", out=same, op="relu6")
+RELU6 = Kernel("Relu6(x)", out=same, op="relu6")
 
 
 def relu6(x: TensorLike, /) -> Tensor:
@@ -52,18 +50,13 @@ def relu6(x: TensorLike, /) -> Tensor:
     return unary.kept(RELU6, x, "iuf")
 
 
-@decomposition(RELU6)
-def _(x: Tensor) -> Tensor:
-    return binary.minimum(binary.maximum(x, 0), 6)
-
-
+decomposition(RELU6, lambda x: binary.minimum(binary.maximum(x, 0), 6))
 gradients(
-    RELU6,
-    x=lambda dy, x: compare.where(compare.logical_and(x > 0, x <= 6), dy, 0),
+    RELU6, x=lambda dy, x: compare.where(compare.logical_and(x > 0, x <= 6), dy, 0)
 )
 
 
-LEAKY_RELU = Kernel("LeakyRelu", "x", attrs="alpha", out=same, op="leaky_relu")
+LEAKY_RELU = Kernel("LeakyRelu(x; alpha)", out=same, op="leaky_relu")
 
 
 def leaky_relu(x: TensorLike, /, *, alpha: float = 0.2) -> Tensor:
@@ -75,15 +68,11 @@ def leaky_relu(x: TensorLike, /, *, alpha: float = 0.2) -> Tensor:
     return run(LEAKY_RELU, x, alpha=_arguments.real("leaky_relu", "alpha", alpha))
 
 
-@decomposition(LEAKY_RELU)
-def _(x: Tensor, *, alpha: float) -> Tensor:
-    return compare.where(x < 0, x * alpha, x)
-
-
+decomposition(LEAKY_RELU, lambda x, alpha: compare.where(x < 0, x * alpha, x))
 gradients(LEAKY_RELU, x=lambda dy, x, alpha: compare.where(x > 0, dy, dy * alpha))
 
 
-PRELU = Kernel("Prelu", "x alpha", out=broadcasted, broadcasts=True, op="prelu")
+PRELU = Kernel("Prelu(x, alpha)", out=broadcasted, broadcasts=True, op="prelu")
 
 
 def prelu(x: TensorLike, alpha: TensorLike, /) -> Tensor:
@@ -94,11 +83,7 @@ def prelu(x: TensorLike, alpha: TensorLike, /) -> Tensor:
     return run(PRELU, *binary.floats("prelu", x, alpha, "f"))
 
 
-@decomposition(PRELU)
-def _(x: Tensor, alpha: Tensor) -> Tensor:
-    return compare.where(x < 0, x * alpha, x)
-
-
+decomposition(PRELU, lambda x, alpha: compare.where(x < 0, x * alpha, x))
 gradients(
     PRELU,
     x=lambda dy, x, alpha: compare.where(x > 0, dy, dy * alpha),
@@ -108,7 +93,7 @@ gradients(
 
 # --- steps and limits ------------------------------------------------------------
 
-STEP = Kernel("Step", "x", attrs="alpha", out=same, op="step")
+STEP = Kernel("Step(x; alpha)", out=same, op="step")
 
 
 def step(x: TensorLike, /, *, alpha: float = 0.0) -> Tensor:
@@ -128,7 +113,7 @@ def _(x: Tensor, *, alpha: float) -> Tensor:
 gradients(STEP, x=lambda dy: creation.zeros_like(dy))
 
 
-CLIP_BY_VALUE = Kernel("ClipByValue", "x", attrs="min max", out=same, op="clip")
+CLIP_BY_VALUE = Kernel("ClipByValue(x; min, max)", out=same, op="clip")
 
 
 def clip(
@@ -189,7 +174,7 @@ gradients(CLIP_BY_VALUE, x=_clip_gradient)
 
 # --- exponentials ----------------------------------------------------------------
 
-ELU = Kernel("Elu", "x", out=same, op="elu")
+ELU = Kernel("Elu(x)", out=same, op="elu")
 
 
 def elu(x: TensorLike, /) -> Tensor:
@@ -200,19 +185,13 @@ def elu(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(ELU, x, "f")
 
 
-@decomposition(ELU)
-def _(x: Tensor) -> Tensor:
-    return compare.where(x < 0, run(unary.EXPM1, x), x)
+decomposition(ELU, lambda x: compare.where(x < 0, run(unary.EXPM1, x), x))
 
 
-ELU_GRAD = Kernel("EluGrad", "dy y", outputs="dx", out=same)
+ELU_GRAD = Kernel("EluGrad(dy, y) -> dx", out=same)
 
 
-@decomposition(ELU_GRAD)
-def _(dy: Tensor, y: Tensor) -> Tensor:
-    return dy * (binary.minimum(y, 0) + 1)
-
-
+decomposition(ELU_GRAD, lambda dy, y: dy * (binary.minimum(y, 0) + 1))
 gradients(ELU, x=lambda dy, y: run(ELU_GRAD, dy, y))
 gradients(
     ELU_GRAD,
@@ -221,7 +200,7 @@ gradients(
 )
 
 
-SELU = Kernel("Selu", "x", out=same, op="selu")
+SELU = Kernel("Selu(x)", out=same, op="selu")
 _SELU, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
@@ -249,7 +228,7 @@ def _selu_gradient(dy: Tensor, x: Tensor) -> Tensor:
 gradients(SELU, x=_selu_gradient)
 
 
-SIGMOID = Kernel("Sigmoid", "x", out=same, op="sigmoid")
+SIGMOID = Kernel("Sigmoid(x)", out=same, op="sigmoid")
 
 
 def sigmoid(x: TensorLike, /) -> Tensor:
@@ -266,7 +245,7 @@ def _(x: Tensor) -> Tensor:
 gradients(SIGMOID, x=lambda dy, y: dy * (y * (1 - y)))
 
 
-SOFTPLUS = Kernel("Softplus", "x", out=same, op="softplus")
+SOFTPLUS = Kernel("Softplus(x)", out=same, op="softplus")
 
 
 def softplus(x: TensorLike, /) -> Tensor:

@@ -37,7 +37,7 @@ def floats(
 
 # --- sums and products -----------------------------------------------------------
 
-ADD = Kernel("Add", "a b", out=broadcasted, broadcasts=True, op="add")
+ADD = Kernel("Add(a, b)", out=broadcasted, broadcasts=True, op="add")
 
 
 def add(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -58,7 +58,7 @@ def add(a: TensorLike, b: TensorLike, /) -> Tensor:
 gradients(ADD, a=lambda dy: dy, b=lambda dy: dy)
 
 
-SUB = Kernel("Sub", "a b", out=broadcasted, broadcasts=True, op="subtract")
+SUB = Kernel("Sub(a, b)", out=broadcasted, broadcasts=True, op="subtract")
 
 
 def subtract(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -69,7 +69,7 @@ def subtract(a: TensorLike, b: TensorLike, /) -> Tensor:
 gradients(SUB, a=lambda dy: dy, b=lambda dy: -dy)
 
 
-MULTIPLY = Kernel("Multiply", "a b", out=broadcasted, broadcasts=True, op="multiply")
+MULTIPLY = Kernel("Multiply(a, b)", out=broadcasted, broadcasts=True, op="multiply")
 
 
 def multiply(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -84,7 +84,7 @@ gradients(
 )
 
 
-ADD_N = Kernel("AddN", "*xs", out=same, op="add_n")
+ADD_N = Kernel("AddN(*xs)", out=same, op="add_n")
 
 
 def add_n(xs: Sequence[TensorLike], /) -> Tensor:
@@ -119,11 +119,7 @@ gradients(ADD_N, xs=lambda dy, xs_spec: [dy] * len(xs_spec))
 
 
 SQUARED_DIFFERENCE = Kernel(
-    "SquaredDifference",
-    "a b",
-    out=broadcasted,
-    broadcasts=True,
-    op="squared_difference",
+    "SquaredDifference(a, b)", out=broadcasted, broadcasts=True, op="squared_difference"
 )
 
 
@@ -150,7 +146,7 @@ gradients(
 
 # --- division --------------------------------------------------------------------
 
-REAL_DIV = Kernel("RealDiv", "a b", out=broadcasted, broadcasts=True, op="divide")
+REAL_DIV = Kernel("RealDiv(a, b)", out=broadcasted, broadcasts=True, op="divide")
 
 
 def divide(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -186,7 +182,7 @@ def divide_no_nan(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 FLOOR_DIV = Kernel(
-    "FloorDiv", "a b", out=broadcasted, broadcasts=True, op="floor_divide"
+    "FloorDiv(a, b)", out=broadcasted, broadcasts=True, op="floor_divide"
 )
 
 
@@ -212,7 +208,7 @@ gradients(
 )
 
 
-MOD = Kernel("Mod", "a b", out=broadcasted, broadcasts=True, op="remainder")
+MOD = Kernel("Mod(a, b)", out=broadcasted, broadcasts=True, op="remainder")
 
 
 def remainder(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -233,7 +229,7 @@ gradients(MOD, a=lambda dy: dy, b=lambda dy, a, b: -dy * run(FLOOR_DIV, a, b))
 
 # --- powers ----------------------------------------------------------------------
 
-POW = Kernel("Pow", "a b", out=broadcasted, broadcasts=True, op="pow")
+POW = Kernel("Pow(a, b)", out=broadcasted, broadcasts=True, op="pow")
 
 
 def pow(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -275,7 +271,7 @@ gradients(POW, a=_pow_base, b=_pow_exponent)
 
 # --- the greater and the smaller -------------------------------------------------
 
-MAXIMUM = Kernel("Maximum", "a b", out=broadcasted, broadcasts=True, op="maximum")
+MAXIMUM = Kernel("Maximum(a, b)", out=broadcasted, broadcasts=True, op="maximum")
 
 
 def maximum(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -294,7 +290,7 @@ gradients(
 )
 
 
-MINIMUM = Kernel("Minimum", "a b", out=broadcasted, broadcasts=True, op="minimum")
+MINIMUM = Kernel("Minimum(a, b)", out=broadcasted, broadcasts=True, op="minimum")
 
 
 def minimum(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -315,7 +311,7 @@ gradients(
 
 # --- the plane -------------------------------------------------------------------
 
-ATAN2 = Kernel("Atan2", "a b", out=broadcasted, broadcasts=True, op="atan2")
+ATAN2 = Kernel("Atan2(a, b)", out=broadcasted, broadcasts=True, op="atan2")
 
 
 def atan2(a: TensorLike, b: TensorLike, /) -> Tensor:

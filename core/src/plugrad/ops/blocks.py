@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from plugrad import geometry
-from plugrad._arguments import choice, integer, integers
+from plugrad._arguments import Ints, choice, integer, integers
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition
 from plugrad._tensor import Tensor, TensorLike
@@ -32,11 +32,7 @@ def _deep_to_wide(x: Spec | Tensor, *, block_size: int, data_format: str) -> Spe
 
 
 DEPTH_TO_SPACE = Kernel(
-    "DepthToSpace",
-    "x",
-    attrs="block_size data_format",
-    out=_deep_to_wide,
-    op="depth_to_space",
+    "DepthToSpace(x; block_size, data_format)", out=_deep_to_wide, op="depth_to_space"
 )
 
 
@@ -90,19 +86,12 @@ def _to_batch(x: Spec | Tensor, *, block_shape: Shape, paddings: Pairs) -> Spec:
 
 
 SPACE_TO_BATCH_ND = Kernel(
-    "SpaceToBatchND",
-    "x",
-    attrs="block_shape paddings",
-    out=_to_batch,
-    op="space_to_batch_nd",
+    "SpaceToBatchND(x; block_shape, paddings)", out=_to_batch, op="space_to_batch_nd"
 )
 
 
 def space_to_batch_nd(
-    x: TensorLike,
-    /,
-    block_shape: int | Sequence[int],
-    paddings: Sequence[Sequence[int]],
+    x: TensorLike, /, block_shape: Ints, paddings: Sequence[Sequence[int]]
 ) -> Tensor:
     """Return ``x`` [batch, *space, *rest] with the places of each block in the batch.
 
@@ -133,7 +122,7 @@ def space_to_batch_nd(
     return run(SPACE_TO_BATCH_ND, x, block_shape=blocks, paddings=pads)
 
 
-def _blocks(op: str, x: Tensor, block_shape: int | Sequence[int]) -> Shape:
+def _blocks(op: str, x: Tensor, block_shape: Ints) -> Shape:
     blocks = integers(op, "block_shape", block_shape)
     if len(x.shape) <= len(blocks) or min(blocks, default=1) < 1:
         raise ValueError(
@@ -162,16 +151,12 @@ def _to_space(x: Spec, *, block_shape: Shape, crops: Pairs) -> Spec:
 
 
 BATCH_TO_SPACE_ND = Kernel(
-    "BatchToSpaceND",
-    "x",
-    attrs="block_shape crops",
-    out=_to_space,
-    op="batch_to_space_nd",
+    "BatchToSpaceND(x; block_shape, crops)", out=_to_space, op="batch_to_space_nd"
 )
 
 
 def batch_to_space_nd(
-    x: TensorLike, /, block_shape: int | Sequence[int], crops: Sequence[Sequence[int]]
+    x: TensorLike, /, block_shape: Ints, crops: Sequence[Sequence[int]]
 ) -> Tensor:
     """Return the inverse of ``space_to_batch_nd``: blocks from the batch, cropped.
 

@@ -18,20 +18,13 @@ from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, gather, slicing
 
-_GIVEN = "max_output_size iou_threshold score_threshold"
+_GIVEN = "boxes, scores; max_output_size, iou_threshold, score_threshold"
 
 NON_MAX_SUPPRESSION_V3 = Kernel(
-    "NonMaxSuppressionV3",
-    "boxes scores",
-    attrs=_GIVEN,
-    outputs="indices",
-    op="image.non_max_suppression",
+    f"NonMaxSuppressionV3({_GIVEN}) -> indices", op="image.non_max_suppression"
 )
 NON_MAX_SUPPRESSION_V4 = Kernel(
-    "NonMaxSuppressionV4",
-    "boxes scores",
-    attrs=_GIVEN,
-    outputs="indices count",
+    f"NonMaxSuppressionV4({_GIVEN}) -> indices, count",
     out=lambda boxes, scores, max_output_size, **_: (
         Spec((max_output_size,), INT32),
         Spec((), INT32),
@@ -39,10 +32,7 @@ NON_MAX_SUPPRESSION_V4 = Kernel(
     op="image.non_max_suppression_padded",
 )
 NON_MAX_SUPPRESSION_V5 = Kernel(
-    "NonMaxSuppressionV5",
-    "boxes scores",
-    attrs=f"{_GIVEN} soft_nms_sigma",
-    outputs="indices selected_scores",
+    f"NonMaxSuppressionV5({_GIVEN}, soft_nms_sigma) -> indices, selected_scores",
     op="image.non_max_suppression_with_score",
 )
 

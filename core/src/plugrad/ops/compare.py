@@ -31,7 +31,7 @@ from . import _convert, binary, creation, reduce, unary
 
 # --- comparisons -----------------------------------------------------------------
 
-EQUAL = Kernel("Equal", "a b", out=compared, broadcasts=True, op="equal")
+EQUAL = Kernel("Equal(a, b)", out=compared, broadcasts=True, op="equal")
 
 
 def equal(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -45,7 +45,7 @@ def equal(a: TensorLike, b: TensorLike, /) -> Tensor:
 gradients(EQUAL, a=None, b=None)
 
 
-NOT_EQUAL = Kernel("NotEqual", "a b", out=compared, broadcasts=True, op="not_equal")
+NOT_EQUAL = Kernel("NotEqual(a, b)", out=compared, broadcasts=True, op="not_equal")
 
 
 def not_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -53,15 +53,11 @@ def not_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _convert.elementwise(NOT_EQUAL, a, b)
 
 
-@decomposition(NOT_EQUAL)
-def _(a: Tensor, b: Tensor) -> Tensor:
-    return logical_not(run(EQUAL, a, b))
-
-
+decomposition(NOT_EQUAL, lambda a, b: logical_not(run(EQUAL, a, b)))
 gradients(NOT_EQUAL, a=None, b=None)
 
 
-GREATER = Kernel("Greater", "a b", out=compared, broadcasts=True, op="greater")
+GREATER = Kernel("Greater(a, b)", out=compared, broadcasts=True, op="greater")
 
 
 def greater(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -69,16 +65,12 @@ def greater(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _convert.elementwise(GREATER, a, b, "biufO")
 
 
-@decomposition(GREATER)
-def _(a: Tensor, b: Tensor) -> Tensor:
-    return run(LESS, b, a)
-
-
+decomposition(GREATER, lambda a, b: run(LESS, b, a))
 gradients(GREATER, a=None, b=None)
 
 
 GREATER_EQUAL = Kernel(
-    "GreaterEqual", "a b", out=compared, broadcasts=True, op="greater_equal"
+    "GreaterEqual(a, b)", out=compared, broadcasts=True, op="greater_equal"
 )
 
 
@@ -87,15 +79,11 @@ def greater_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _convert.elementwise(GREATER_EQUAL, a, b, "biufO")
 
 
-@decomposition(GREATER_EQUAL)
-def _(a: Tensor, b: Tensor) -> Tensor:
-    return run(LESS_EQUAL, b, a)
-
-
+decomposition(GREATER_EQUAL, lambda a, b: run(LESS_EQUAL, b, a))
 gradients(GREATER_EQUAL, a=None, b=None)
 
 
-LESS = Kernel("Less", "a b", out=compared, broadcasts=True, op="less")
+LESS: Kernel = Kernel("Less(a, b)", out=compared, broadcasts=True, op="less")
 
 
 def less(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -109,7 +97,9 @@ def less(a: TensorLike, b: TensorLike, /) -> Tensor:
 gradients(LESS, a=None, b=None)
 
 
-LESS_EQUAL = Kernel("LessEqual", "a b", out=compared, broadcasts=True, op="less_equal")
+LESS_EQUAL: Kernel = Kernel(
+    "LessEqual(a, b)", out=compared, broadcasts=True, op="less_equal"
+)
 
 
 def less_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -128,8 +118,7 @@ gradients(LESS_EQUAL, a=None, b=None)
 # --- choice ----------------------------------------------------------------------
 
 SELECT = Kernel(
-    "Select",
-    "condition t e",
+    "Select(condition, t, e)",
     out=lambda condition, t, e: Spec(compared(condition, t, e).shape, t.dtype),
     broadcasts=True,
     op="where",
@@ -182,7 +171,7 @@ def _logical(kernel: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
 
 
 LOGICAL_AND = Kernel(
-    "LogicalAnd", "a b", out=compared, broadcasts=True, op="logical_and"
+    "LogicalAnd(a, b)", out=compared, broadcasts=True, op="logical_and"
 )
 
 
@@ -191,12 +180,10 @@ def logical_and(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _logical(LOGICAL_AND, a, b)
 
 
-@decomposition(LOGICAL_AND)
-def _(a: Tensor, b: Tensor) -> Tensor:
-    return where(a, b, False)
+decomposition(LOGICAL_AND, lambda a, b: where(a, b, False))
 
 
-LOGICAL_OR = Kernel("LogicalOr", "a b", out=compared, broadcasts=True, op="logical_or")
+LOGICAL_OR = Kernel("LogicalOr(a, b)", out=compared, broadcasts=True, op="logical_or")
 
 
 def logical_or(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -204,13 +191,11 @@ def logical_or(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _logical(LOGICAL_OR, a, b)
 
 
-@decomposition(LOGICAL_OR)
-def _(a: Tensor, b: Tensor) -> Tensor:
-    return where(a, True, b)
+decomposition(LOGICAL_OR, lambda a, b: where(a, True, b))
 
 
 LOGICAL_XOR = Kernel(
-    "LogicalXor", "a b", out=compared, broadcasts=True, op="logical_xor"
+    "LogicalXor(a, b)", out=compared, broadcasts=True, op="logical_xor"
 )
 
 
@@ -219,12 +204,10 @@ def logical_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _logical(LOGICAL_XOR, a, b)
 
 
-@decomposition(LOGICAL_XOR)
-def _(a: Tensor, b: Tensor) -> Tensor:
-    return run(NOT_EQUAL, a, b)
+decomposition(LOGICAL_XOR, lambda a, b: run(NOT_EQUAL, a, b))
 
 
-LOGICAL_NOT = Kernel("LogicalNot", "x", out=same, op="logical_not")
+LOGICAL_NOT = Kernel("LogicalNot(x)", out=same, op="logical_not")
 
 
 def logical_not(x: TensorLike, /) -> Tensor:
@@ -233,9 +216,7 @@ def logical_not(x: TensorLike, /) -> Tensor:
     return _convert.unary(LOGICAL_NOT, creation.astype(x, BOOL))
 
 
-@decomposition(LOGICAL_NOT)
-def _(x: Tensor) -> Tensor:
-    return equal(x, False)
+decomposition(LOGICAL_NOT, lambda x: equal(x, False))
 
 
 # --- bits ------------------------------------------------------------------------
@@ -251,7 +232,7 @@ def _bits(kernel: Kernel, logical: Kernel, a: TensorLike, b: TensorLike) -> Tens
 
 
 BITWISE_AND = Kernel(
-    "BitwiseAnd", "a b", out=broadcasted, broadcasts=True, op="bitwise_and"
+    "BitwiseAnd(a, b)", out=broadcasted, broadcasts=True, op="bitwise_and"
 )
 
 
@@ -261,7 +242,7 @@ def bitwise_and(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 BITWISE_OR = Kernel(
-    "BitwiseOr", "a b", out=broadcasted, broadcasts=True, op="bitwise_or"
+    "BitwiseOr(a, b)", out=broadcasted, broadcasts=True, op="bitwise_or"
 )
 
 
@@ -278,7 +259,7 @@ def _(a: Tensor, b: Tensor) -> Tensor:
 
 
 BITWISE_XOR = Kernel(
-    "BitwiseXor", "a b", out=broadcasted, broadcasts=True, op="bitwise_xor"
+    "BitwiseXor(a, b)", out=broadcasted, broadcasts=True, op="bitwise_xor"
 )
 
 
@@ -295,7 +276,7 @@ def _(a: Tensor, b: Tensor) -> Tensor:
     return (a - common) + (b - common)
 
 
-BITWISE_NOT = Kernel("BitwiseNot", "x", out=same, op="bitwise_invert")
+BITWISE_NOT = Kernel("BitwiseNot(x)", out=same, op="bitwise_invert")
 
 
 def bitwise_invert(x: TensorLike, /) -> Tensor:
@@ -320,7 +301,7 @@ def _(x: Tensor) -> Tensor:
 
 
 LEFT_SHIFT = Kernel(
-    "LeftShift", "a b", out=broadcasted, broadcasts=True, op="bitwise_left_shift"
+    "LeftShift(a, b)", out=broadcasted, broadcasts=True, op="bitwise_left_shift"
 )
 
 
@@ -340,7 +321,7 @@ def _(a: Tensor, b: Tensor) -> Tensor:
 
 
 RIGHT_SHIFT = Kernel(
-    "RightShift", "a b", out=broadcasted, broadcasts=True, op="bitwise_right_shift"
+    "RightShift(a, b)", out=broadcasted, broadcasts=True, op="bitwise_right_shift"
 )
 
 

@@ -26,7 +26,7 @@ def _joined(real: Spec, imag: Spec) -> Spec:
     return Spec(real.shape, WHOLES[real.dtype])
 
 
-COMPLEX = Kernel("Complex", "real imag", out=_joined, op="complex")
+COMPLEX = Kernel("Complex(real, imag)", out=_joined, op="complex")
 
 
 def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
@@ -67,7 +67,7 @@ def _part(x: Spec) -> Spec:
     return Spec(x.shape, PARTS[x.dtype])
 
 
-REAL: Kernel = Kernel("Real", "input", out=_part, op="real")
+REAL: Kernel = Kernel("Real(input)", out=_part, op="real")
 
 
 def real(x: TensorLike, /) -> Tensor:
@@ -79,7 +79,7 @@ def real(x: TensorLike, /) -> Tensor:
 gradients(REAL, input=lambda dy, input_spec: creation.astype(dy, input_spec.dtype))
 
 
-IMAG: Kernel = Kernel("Imag", "input", out=_part, op="imag")
+IMAG: Kernel = Kernel("Imag(input)", out=_part, op="imag")
 
 
 def imag(x: TensorLike, /) -> Tensor:
@@ -110,12 +110,10 @@ def angle(x: TensorLike, /) -> Tensor:
     return binary.atan2(imag(x), real(x))
 
 
-COMPLEX_ABS = Kernel("ComplexAbs", "x", out=_part, op="abs")
+COMPLEX_ABS = Kernel("ComplexAbs(x)", out=_part, op="abs")
 
 
-@decomposition(COMPLEX_ABS)
-def _(x: Tensor) -> Tensor:
-    return binary.hypot(run(REAL, x), run(IMAG, x))
+decomposition(COMPLEX_ABS, lambda x: binary.hypot(run(REAL, x), run(IMAG, x)))
 
 
 # Not through the parts, which have no derivative at 0.

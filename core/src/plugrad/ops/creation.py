@@ -8,12 +8,11 @@ Map: conversion; constants; constants like a tensor; sequences; matrices and gri
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from plugrad._arguments import choice, flag, integer, number, real, sizes
+from plugrad._arguments import Ints, choice, flag, integer, number, real, sizes
 from plugrad._dtypes import (
     COMPLEX64,
     FLOAT32,
@@ -36,9 +35,7 @@ Number = complex | np.generic
 
 # --- conversion ------------------------------------------------------------------
 
-CAST = Kernel(
-    "Cast", "x", attrs="dtype", out=lambda x, dtype: Spec(x.shape, dtype), op="astype"
-)
+CAST = Kernel("Cast(x; dtype)", out=lambda x, dtype: Spec(x.shape, dtype), op="astype")
 
 
 def astype(x: TensorLike, dtype: Any, /) -> Tensor:
@@ -76,7 +73,7 @@ def _held(op: str, dtype: DType) -> DType:
     return dtype
 
 
-IDENTITY = Kernel("Identity", "x", out=same, op="identity")
+IDENTITY = Kernel("Identity(x)", out=same, op="identity")
 
 
 def identity(x: TensorLike, /) -> Tensor:
@@ -84,30 +81,21 @@ def identity(x: TensorLike, /) -> Tensor:
     return _convert.unary(IDENTITY, x)
 
 
-@decomposition(IDENTITY)
-def _(x: Tensor) -> Tensor:
-    return run(shapes.RESHAPE, x, shape=x.shape)
-
-
+decomposition(IDENTITY, lambda x: run(shapes.RESHAPE, x, shape=x.shape))
 gradients(IDENTITY, x=lambda dy: dy)
 
 
 # --- constants -------------------------------------------------------------------
 
 FILL = Kernel(
-    "Fill",
-    attrs="shape value dtype",
+    "Fill(; shape, value, dtype)",
     out=lambda shape, value, dtype: Spec(shape, dtype),
     op="full",
 )
 
 
 def full(
-    shape: int | Sequence[int],
-    fill_value: Number | str | bytes,
-    /,
-    *,
-    dtype: Any = None,
+    shape: Ints, fill_value: Number | str | bytes, /, *, dtype: Any = None
 ) -> Tensor:
     """Return ``fill_value`` in every place of ``shape``.
 
@@ -141,13 +129,13 @@ def full(
     return run(FILL, shape=shape, value=value, dtype=_held("full", wanted))
 
 
-def zeros(shape: int | Sequence[int], /, *, dtype: Any = None) -> Tensor:
+def zeros(shape: Ints, /, *, dtype: Any = None) -> Tensor:
     """Return zeros; float32 unless another dtype is given. Errors are those of full."""
     wanted = FLOAT32 if dtype is None else _held("zeros", _numeric("zeros", dtype))
     return run(FILL, shape=sizes("zeros", shape), value=0, dtype=wanted)
 
 
-def ones(shape: int | Sequence[int], /, *, dtype: Any = None) -> Tensor:
+def ones(shape: Ints, /, *, dtype: Any = None) -> Tensor:
     """Return ones; float32 unless another dtype is given. Errors are those of full."""
     wanted = FLOAT32 if dtype is None else _held("ones", _numeric("ones", dtype))
     return run(FILL, shape=sizes("ones", shape), value=1, dtype=wanted)
@@ -172,7 +160,7 @@ def full_like(
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype)
 
 
-ZEROS_LIKE = Kernel("ZerosLike", "x", out=same, op="zeros_like")
+ZEROS_LIKE = Kernel("ZerosLike(x)", out=same, op="zeros_like")
 
 
 def zeros_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
@@ -183,12 +171,10 @@ def zeros_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
     return zeros(x.shape, dtype=x.dtype if dtype is None else dtype)
 
 
-@decomposition(ZEROS_LIKE)
-def _(x: Tensor) -> Tensor:
-    return zeros(x.shape, dtype=x.dtype)
+decomposition(ZEROS_LIKE, lambda x: zeros(x.shape, dtype=x.dtype))
 
 
-ONES_LIKE = Kernel("OnesLike", "x", out=same, op="ones_like")
+ONES_LIKE = Kernel("OnesLike(x)", out=same, op="ones_like")
 
 
 def ones_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
@@ -199,9 +185,7 @@ def ones_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
     return ones(x.shape, dtype=x.dtype if dtype is None else dtype)
 
 
-@decomposition(ONES_LIKE)
-def _(x: Tensor) -> Tensor:
-    return ones(x.shape, dtype=x.dtype)
+decomposition(ONES_LIKE, lambda x: ones(x.shape, dtype=x.dtype))
 
 
 # --- sequences -------------------------------------------------------------------
@@ -225,8 +209,7 @@ def _range_attrs(
 
 
 RANGE = Kernel(
-    "Range",
-    attrs="start step size dtype",
+    "Range(; start, step, size, dtype)",
     normalize=_range_attrs,
     out=lambda start, step, size, dtype: Spec((size,), dtype),
     op="arange",
@@ -278,8 +261,7 @@ def _(*, start: float, step: float, size: int, dtype: DType) -> Tensor:
 
 
 LIN_SPACE = Kernel(
-    "LinSpace",
-    attrs="start stop num endpoint dtype",
+    "LinSpace(; start, stop, num, endpoint, dtype)",
     normalize=lambda *, start, stop, num, endpoint=True, dtype="float32": {
         "start": start,
         "stop": stop,

@@ -25,9 +25,7 @@ from . import shape as shapes
 
 # --- cumulative sums and products ------------------------------------------------
 
-CUMSUM = Kernel(
-    "Cumsum", "x", attrs="axis exclusive reverse", out=same, op="cumulative_sum"
-)
+CUMSUM = Kernel("Cumsum(x; axis, exclusive, reverse)", out=same, op="cumulative_sum")
 
 
 def cumulative_sum(
@@ -133,9 +131,7 @@ gradients(
 )
 
 
-CUMPROD = Kernel(
-    "Cumprod", "x", attrs="axis exclusive reverse", out=same, op="cumulative_prod"
-)
+CUMPROD = Kernel("Cumprod(x; axis, exclusive, reverse)", out=same, op="cumulative_prod")
 
 
 def cumulative_prod(
@@ -204,7 +200,7 @@ def _summed(x: Spec, weights: Spec | None, *, size: int) -> Spec:
     return Spec((size,), _dtype(weights))
 
 
-BINCOUNT = Kernel("Bincount", "x weights?", attrs="size", out=_summed, op="bincount")
+BINCOUNT = Kernel("Bincount(x, weights?; size)", out=_summed, op="bincount")
 
 
 def bincount(
@@ -249,9 +245,7 @@ def _(x: Tensor, weights: Tensor | None, *, size: int) -> Tensor:
 
 
 DENSE_BINCOUNT = Kernel(
-    "DenseBincount",
-    "x weights?",
-    attrs="size binary_output",
+    "DenseBincount(x, weights?; size, binary_output)",
     out=lambda x, weights, size, binary_output: Spec(
         (*x.shape[:-1], size), _dtype(weights)
     ),

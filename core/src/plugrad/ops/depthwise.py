@@ -23,28 +23,20 @@ def _filter_shape(windows: Windows) -> Shape:
 
 
 DEPTHWISE_CONV2D = Kernel(
-    "DepthwiseConv2dNative",
-    "x filter",
-    attrs="geometry",
+    "DepthwiseConv2dNative(x, filter; geometry)",
     normalize=functools.partial(conv.of, geometry.depthwise),
     out=lambda x, filter, geometry: Spec(geometry.out_shape, x.dtype),
     op="depthwise_conv2d",
 )
 
 DEPTHWISE_CONV2D_INPUT = Kernel(
-    "DepthwiseConv2dNativeBackpropInput",
-    "dy filter",
-    attrs="geometry",
-    outputs="dx",
+    "DepthwiseConv2dNativeBackpropInput(dy, filter; geometry) -> dx",
     normalize=functools.partial(conv.back_to_x, geometry.depthwise),
     out=lambda dy, filter, geometry: Spec(geometry.in_shape, dy.dtype),
 )
 
 DEPTHWISE_CONV2D_FILTER = Kernel(
-    "DepthwiseConv2dNativeBackpropFilter",
-    "x dy",
-    attrs="geometry",
-    outputs="dfilter",
+    "DepthwiseConv2dNativeBackpropFilter(x, dy; geometry) -> dfilter",
     normalize=functools.partial(conv.back_to_filter, geometry.depthwise),
     out=lambda x, dy, geometry: Spec(_filter_shape(geometry), x.dtype),
 )

@@ -59,28 +59,20 @@ def _back(x: Spec, filter: Spec, dy: Spec, **given: Any) -> dict[str, Any]:
 
 
 DILATION2D = Kernel(
-    "Dilation2D",
-    "x filter",
-    attrs="geometry",
+    "Dilation2D(x, filter; geometry)",
     normalize=_of,
     out=lambda x, filter, geometry: Spec(geometry.out_shape, x.dtype),
     op="dilation2d",
 )
 
 DILATION2D_INPUT = Kernel(
-    "Dilation2DBackpropInput",
-    "x filter dy",
-    attrs="geometry",
-    outputs="dx",
+    "Dilation2DBackpropInput(x, filter, dy; geometry) -> dx",
     normalize=_back,
     out=lambda x, filter, dy, geometry: Spec(x.shape, dy.dtype),
 )
 
 DILATION2D_FILTER = Kernel(
-    "Dilation2DBackpropFilter",
-    "x filter dy",
-    attrs="geometry",
-    outputs="dfilter",
+    "Dilation2DBackpropFilter(x, filter, dy; geometry) -> dfilter",
     normalize=_back,
     out=lambda x, filter, dy, geometry: Spec(filter.shape, dy.dtype),
 )

@@ -122,7 +122,7 @@ def _summed(*tensors: Spec, equation: str) -> Spec:
     return Spec(tuple([sizes[c] for c in output]), tensors[0].dtype)
 
 
-EINSUM = Kernel("Einsum", "*tensors", attrs="equation", out=_summed, op="einsum")
+EINSUM = Kernel("Einsum(*tensors; equation)", out=_summed, op="einsum")
 
 
 def einsum(equation: str, /, *operands: TensorLike) -> Tensor:

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import choice, integer, integers, real, sizes
+from plugrad._arguments import Ints, choice, integer, integers, real, sizes
 from plugrad._dtypes import FLOAT32, DType, canonical
 from plugrad._engine import run
 from plugrad._kernel import Kernel, decomposition, gradients, same
@@ -35,7 +35,7 @@ Norm = Literal["backward", "ortho", "forward"]
 
 # --- kernels ---------------------------------------------------------------------
 
-FFT = Kernel("FFT", "input", out=same, op="fft.fft")
+FFT = Kernel("FFT(input)", out=same, op="fft.fft")
 
 
 @decomposition(FFT)
@@ -50,7 +50,7 @@ def _(input: Tensor) -> Tensor:
 gradients(FFT, input=lambda dy: run(IFFT, dy) * dy.shape[-1])
 
 
-IFFT: Kernel = Kernel("IFFT", "input", out=same, op="fft.ifft")
+IFFT: Kernel = Kernel("IFFT(input)", out=same, op="fft.ifft")
 
 
 @decomposition(IFFT)  # the transform of numbers whose parts have changed places
@@ -154,7 +154,7 @@ def _chirps(n: int, dtype: DType) -> tuple[Parts, Parts]:
 
 # --- complex signals -------------------------------------------------------------
 
-Axes = int | Sequence[int] | None
+Axes = Ints | None
 Steps = list[tuple[int, int]]  # axes from 0, and the sizes that they are to have
 
 

@@ -22,7 +22,6 @@ from . import activation as activations
 
 Activation = Literal["linear", "relu", "relu6", "elu", "prelu", "leaky_relu", "sigmoid"]
 ACTIVATIONS = get_args(Activation)
-INPUTS = "bias? prelu_activation_weights?"
 
 
 # --- contracts -------------------------------------------------------------------
@@ -49,9 +48,8 @@ def _convolved(x: Spec, *_: Spec | None, geometry: Windows, **__: Any) -> Spec:
 
 
 FUSED_MATMUL = Kernel(
-    "_FusedMatMul",
-    f"a b {INPUTS}",
-    attrs="transpose_a transpose_b activation leaky_relu_alpha",
+    "_FusedMatMul(a, b, bias?, prelu_activation_weights?; transpose_a, transpose_b, "
+    "activation, leaky_relu_alpha)",
     fused=True,
     normalize=_normal(
         linalg.BATCH_MATMUL, {"transpose_a": False, "transpose_b": False}
@@ -61,19 +59,18 @@ FUSED_MATMUL = Kernel(
 )
 
 _OF_WINDOWS: dict[str, Any] = {"fused": True, "out": _convolved}
-_OF_WINDOWS |= {"attrs": "geometry activation leaky_relu_alpha"}
+_GIVEN = "x, filter, bias?, prelu_activation_weights?"
+_GIVEN += "; geometry, activation, leaky_relu_alpha"
 
 FUSED_CONV2D = Kernel(
-    "FusedConv2D",
-    f"x filter {INPUTS}",
+    f"FusedConv2D({_GIVEN})",
     normalize=_normal(conv.CONV2D, {}),
     op="fused.conv2d",
     **_OF_WINDOWS,
 )
 
 FUSED_DEPTHWISE_CONV2D = Kernel(
-    "FusedDepthwiseConv2D",
-    f"x filter {INPUTS}",
+    f"FusedDepthwiseConv2D({_GIVEN})",
     normalize=_normal(depthwise.DEPTHWISE_CONV2D, {}),
     op="fused.depthwise_conv2d",
     **_OF_WINDOWS,

@@ -30,9 +30,7 @@ def _gathered(x: Spec, indices: Spec, *, axis: int, batch_dims: int) -> Spec:
 
 
 GATHER_V2 = Kernel(
-    "GatherV2",
-    "x indices",
-    attrs="axis batch_dims",
+    "GatherV2(x, indices; axis, batch_dims)",
     out=_gathered,
     checks="indices",
     op="gather",
@@ -161,9 +159,7 @@ def take_along_axis(x: TensorLike, indices: TensorLike, /, *, axis: int = -1) ->
 # --- segments --------------------------------------------------------------------
 
 UNSORTED_SEGMENT_SUM: Kernel = Kernel(
-    "UnsortedSegmentSum",
-    "x segment_ids",
-    attrs="num_segments",
+    "UnsortedSegmentSum(x, segment_ids; num_segments)",
     out=lambda x, segment_ids, num_segments: Spec(
         (num_segments, *x.shape[1:]), x.dtype
     ),
@@ -227,11 +223,7 @@ def _hot(
 
 
 ONE_HOT = Kernel(
-    "OneHot",
-    "indices",
-    attrs="depth on_value off_value axis dtype",
-    out=_hot,
-    op="one_hot",
+    "OneHot(indices; depth, on_value, off_value, axis, dtype)", out=_hot, op="one_hot"
 )
 
 

@@ -20,53 +20,24 @@ from plugrad._kernel import Kernel, Spec, decomposition, same
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Rotation
 
-from . import (
-    _convert,
-    binary,
-    compare,
-    creation,
-    gather,
-    reduce,
-    shape,
-    slicing,
-    unary,
-)
+from . import _convert, binary, compare, creation, gather, reduce, shape, slicing, unary
 from .boxes import (
     non_max_suppression,
     non_max_suppression_padded,
     non_max_suppression_with_score,
 )
-from .resize import (
-    crop_and_resize,
-    resize_bilinear,
-    resize_nearest_neighbor,
-    transform,
-)
+from .resize import crop_and_resize, resize_bilinear, resize_nearest_neighbor, transform
 
-__all__ = [
-    "crop_and_resize",
-    "flip_left_right",
-    "flip_up_down",
-    "from_pixels",
-    "grayscale_to_rgb",
-    "non_max_suppression",
-    "non_max_suppression_padded",
-    "non_max_suppression_with_score",
-    "resize_bilinear",
-    "resize_nearest_neighbor",
-    "rgb_to_grayscale",
-    "rotate_with_offset",
-    "threshold",
-    "to_pixels",
-    "transform",
-]
+__all__ = ["crop_and_resize", "flip_left_right", "flip_up_down", "from_pixels"]
+__all__ += ["grayscale_to_rgb", "non_max_suppression", "non_max_suppression_padded"]
+__all__ += ["non_max_suppression_with_score", "resize_bilinear"]
+__all__ += ["resize_nearest_neighbor", "rgb_to_grayscale", "rotate_with_offset"]
+__all__ += ["threshold", "to_pixels", "transform"]
 
 # --- pixels ----------------------------------------------------------------------
 
 FROM_PIXELS = Kernel(
-    "FromPixels",
-    "pixels",
-    attrs="num_channels",
+    "FromPixels(pixels; num_channels)",
     out=lambda pixels, num_channels: Spec((*pixels.shape[:2], num_channels), INT32),
     op="image.from_pixels",
 )
@@ -120,7 +91,7 @@ def _(pixels: Tensor, *, num_channels: int) -> Tensor:
     return creation.astype(slicing.along(pixels, 2, 0, num_channels), INT32)
 
 
-DRAW = Kernel("Draw", "image", out=lambda x: Spec(x.shape, INT32), op="image.to_pixels")
+DRAW = Kernel("Draw(image)", out=lambda x: Spec(x.shape, INT32), op="image.to_pixels")
 
 
 def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -170,7 +141,7 @@ def _(image: Tensor) -> Tensor:
 
 # --- turning ---------------------------------------------------------------------
 
-FLIP_LEFT_RIGHT = Kernel("FlipLeftRight", "image", out=same, op="image.flip_left_right")
+FLIP_LEFT_RIGHT = Kernel("FlipLeftRight(image)", out=same, op="image.flip_left_right")
 
 
 def flip_left_right(image: TensorLike, /) -> Tensor:
@@ -241,9 +212,7 @@ def _turned(
 
 
 ROTATE_WITH_OFFSET = Kernel(
-    "RotateWithOffset",
-    "image",
-    attrs="geometry fill_value",
+    "RotateWithOffset(image; geometry, fill_value)",
     normalize=_turned,
     out=lambda image, geometry, fill_value: image,
     op="image.rotate_with_offset",

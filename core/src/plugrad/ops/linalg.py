@@ -57,33 +57,10 @@ from .matrix_factors import (
     svdvals,
 )
 
-__all__ = [
-    "band_part",
-    "cholesky",
-    "cond",
-    "cross",
-    "det",
-    "diagonal",
-    "eigh",
-    "eigvalsh",
-    "gram_schmidt",
-    "inv",
-    "kron",
-    "lstsq",
-    "matrix_norm",
-    "matrix_power",
-    "matrix_rank",
-    "outer",
-    "pinv",
-    "qr",
-    "slogdet",
-    "solve",
-    "svd",
-    "svdvals",
-    "trace",
-    "triangular_solve",
-    "vector_norm",
-]
+__all__ = ["band_part", "cholesky", "cond", "cross", "det", "diagonal", "eigh"]
+__all__ += ["eigvalsh", "gram_schmidt", "inv", "kron", "lstsq", "matrix_norm"]
+__all__ += ["matrix_power", "matrix_rank", "outer", "pinv", "qr", "slogdet", "solve"]
+__all__ += ["svd", "svdvals", "trace", "triangular_solve", "vector_norm"]
 
 # --- products --------------------------------------------------------------------
 
@@ -106,9 +83,7 @@ def _product(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
 
 
 BATCH_MATMUL = Kernel(
-    "BatchMatMul",
-    "a b",
-    attrs="transpose_a transpose_b",
+    "BatchMatMul(a, b; transpose_a, transpose_b)",
     out=_product,
     broadcasts=True,
     op="matmul",

@@ -92,7 +92,7 @@ def column(x: Tensor) -> Tensor:
 
 # --- diagonals and bands ---------------------------------------------------------
 
-DIAG = Kernel("Diag", "x", out=lambda x: Spec(x.shape * 2, x.dtype), op="diag")
+DIAG = Kernel("Diag(x)", out=lambda x: Spec(x.shape * 2, x.dtype), op="diag")
 
 
 def diag(x: TensorLike, /) -> Tensor:
@@ -114,7 +114,7 @@ def _(x: Tensor) -> Tensor:
 
 
 MATRIX_BAND_PART = Kernel(
-    "MatrixBandPart", "input num_lower num_upper", out=same, op="linalg.band_part"
+    "MatrixBandPart(input, num_lower, num_upper)", out=same, op="linalg.band_part"
 )
 
 
@@ -176,7 +176,7 @@ def _solution(a: Spec, b: Spec, **_: bool) -> Spec:
 
 
 SOLVE = Kernel(
-    "Solve", "a b", out=_solution, broadcasts=True, checks="a", op="linalg.solve"
+    "Solve(a, b)", out=_solution, broadcasts=True, checks="a", op="linalg.solve"
 )
 
 
@@ -218,9 +218,7 @@ gradients(
 
 
 TRIANGULAR_SOLVE = Kernel(
-    "TriangularSolve",
-    "a b",
-    attrs="upper",
+    "TriangularSolve(a, b; upper)",
     out=_solution,
     broadcasts=True,
     checks="a",
@@ -238,9 +236,7 @@ def triangular_solve(a: TensorLike, b: TensorLike, /, *, upper: bool = False) ->
     return _solved("triangular_solve", TRIANGULAR_SOLVE, a, b, upper=upper)
 
 
-@decomposition(TRIANGULAR_SOLVE)
-def _(a: Tensor, b: Tensor, *, upper: bool) -> Tensor:
-    return run(SOLVE, _triangle(a, upper), b)
+decomposition(TRIANGULAR_SOLVE, lambda a, b, upper: run(SOLVE, _triangle(a, upper), b))
 
 
 def _triangle(x: Tensor, upper: bool) -> Tensor:
@@ -258,7 +254,7 @@ gradients(
 )
 
 
-INVERSE = Kernel("Inverse", "x", out=same, checks="x", op="linalg.inv")
+INVERSE = Kernel("Inverse(x)", out=same, checks="x", op="linalg.inv")
 
 
 def inv(x: TensorLike, /) -> Tensor:
@@ -305,7 +301,7 @@ def _number(x: Spec) -> Spec:
     return Spec(x.shape[:-2], x.dtype)
 
 
-DET = Kernel("Det", "x", out=_number, op="linalg.det")
+DET = Kernel("Det(x)", out=_number, op="linalg.det")
 
 
 def det(x: TensorLike, /) -> Tensor:
@@ -326,7 +322,7 @@ def _(x: Tensor) -> Tensor:
 gradients(DET, x=lambda dy, x: column(column(dy)) * complexes.conj(run(COFACTOR, x)))
 
 
-COFACTOR: Kernel = Kernel("Cofactor", "x", out=same, op="linalg.det")
+COFACTOR: Kernel = Kernel("Cofactor(x)", out=same, op="linalg.det")
 
 
 @decomposition(COFACTOR)
@@ -383,7 +379,7 @@ def _sign_and_size(x: Spec) -> tuple[Spec, Spec]:
 
 
 SLOGDET = Kernel(
-    "Slogdet", "x", outputs="sign logabsdet", out=_sign_and_size, op="linalg.slogdet"
+    "Slogdet(x) -> sign, logabsdet", out=_sign_and_size, op="linalg.slogdet"
 )
 
 

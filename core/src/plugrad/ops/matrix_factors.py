@@ -70,7 +70,7 @@ def _first(x: Tensor, axis: int, size: int) -> tuple[Tensor, list[Tensor]]:
 
 # --- Cholesky and QR -------------------------------------------------------------
 
-CHOLESKY = Kernel("Cholesky", "x", out=same, checks="x", op="linalg.cholesky")
+CHOLESKY = Kernel("Cholesky(x)", out=same, checks="x", op="linalg.cholesky")
 
 
 def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
@@ -105,7 +105,7 @@ def _factors(x: Spec, *, mode: str) -> tuple[Spec, Spec]:
     return Spec((*batch, m, k), x.dtype), Spec((*batch, k, n), x.dtype)
 
 
-QR = Kernel("Qr", "x", attrs="mode", outputs="q r", out=_factors, op="linalg.qr")
+QR = Kernel("Qr(x; mode) -> q, r", out=_factors, op="linalg.qr")
 
 
 class QRResult(NamedTuple):
@@ -188,12 +188,7 @@ def _values(x: Spec, **_: bool) -> Spec:
 
 
 EIGH = Kernel(
-    "Eigh",
-    "x",
-    outputs="w v",
-    out=lambda x: (_values(x), x),
-    checks="x",
-    op="linalg.eigh",
+    "Eigh(x) -> w, v", out=lambda x: (_values(x), x), checks="x", op="linalg.eigh"
 )
 
 
@@ -225,7 +220,7 @@ def _eigh_gradient(dw: Tensor, dv: Tensor, w: Tensor, v: Tensor) -> Tensor:
 gradients(EIGH, x=_eigh_gradient)
 
 
-EIGVALSH = Kernel("Eigvalsh", "x", out=_values, checks="x", op="linalg.eigvalsh")
+EIGVALSH = Kernel("Eigvalsh(x)", out=_values, checks="x", op="linalg.eigvalsh")
 
 
 def eigvalsh(x: TensorLike, /) -> Tensor:
@@ -250,13 +245,7 @@ def _parts(x: Spec, *, full_matrices: bool) -> tuple[Spec, Spec, Spec]:
 
 
 SVD = Kernel(
-    "Svd",
-    "x",
-    attrs="full_matrices",
-    outputs="u s vh",
-    out=_parts,
-    checks="x",
-    op="linalg.svd",
+    "Svd(x; full_matrices) -> u, s, vh", out=_parts, checks="x", op="linalg.svd"
 )
 
 
@@ -317,7 +306,7 @@ def _svd_gradient(
 gradients(SVD, x=_svd_gradient)
 
 
-SVDVALS = Kernel("Svdvals", "x", out=_values, checks="x", op="linalg.svdvals")
+SVDVALS = Kernel("Svdvals(x)", out=_values, checks="x", op="linalg.svdvals")
 
 
 def svdvals(x: TensorLike, /) -> Tensor:
@@ -389,8 +378,7 @@ def cond(x: TensorLike, /, *, ord: float | Literal["fro", "nuc"] = 2) -> Tensor:
 
 
 PINV = Kernel(
-    "Pinv",
-    "x rtol",
+    "Pinv(x, rtol)",
     out=lambda x, rtol: Spec((*x.shape[:-2], *x.shape[:-3:-1]), x.dtype),
     op="linalg.pinv",
 )

@@ -5,11 +5,10 @@ Kernels: ``FusedBatchNorm LRN LRNGrad LayerNorm LogSoftmax Softmax``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from plugrad import geometry
-from plugrad._arguments import integer, real
+from plugrad._arguments import Ints, integer, real
 from plugrad._engine import run
 from plugrad._kernel import Kernel, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
@@ -19,7 +18,7 @@ from . import _convert, binary, creation, reduce, shape, slicing, unary
 # --- softmax ---------------------------------------------------------------------
 
 
-SOFTMAX = Kernel("Softmax", "logits", attrs="axis", out=same, op="softmax")
+SOFTMAX = Kernel("Softmax(logits; axis)", out=same, op="softmax")
 
 
 def softmax(logits: TensorLike, /, *, axis: int = -1) -> Tensor:
@@ -48,7 +47,7 @@ def _softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
 gradients(SOFTMAX, logits=_softmax_gradient)
 
 
-LOG_SOFTMAX = Kernel("LogSoftmax", "logits", attrs="axis", out=same, op="log_softmax")
+LOG_SOFTMAX = Kernel("LogSoftmax(logits; axis)", out=same, op="log_softmax")
 
 
 def log_softmax(logits: TensorLike, /, *, axis: int = -1) -> Tensor:
@@ -80,9 +79,7 @@ gradients(LOG_SOFTMAX, logits=_log_softmax_gradient)
 
 
 FUSED_BATCH_NORM = Kernel(
-    "FusedBatchNorm",
-    "x mean variance scale? offset?",
-    attrs="epsilon",
+    "FusedBatchNorm(x, mean, variance, scale?, offset?; epsilon)",
     out=same,
     op="batch_norm",
 )
@@ -158,9 +155,7 @@ def _scaled(y: Tensor, scale: Tensor | None, offset: Tensor | None) -> Tensor:
 
 
 LAYER_NORM = Kernel(
-    "LayerNorm",
-    "x scale? offset?",
-    attrs="axis epsilon",
+    "LayerNorm(x, scale?, offset?; axis, epsilon)",
     out=same,
     fused=True,
     op="layer_norm",
@@ -173,7 +168,7 @@ def layer_norm(
     offset: TensorLike | None = None,
     /,
     *,
-    axis: int | Sequence[int] = -1,
+    axis: Ints = -1,
     epsilon: float = 1e-5,
 ) -> Tensor:
     """Return ``(x - mean) / √(variance + epsilon) · scale + offset``.
@@ -266,8 +261,11 @@ def _row(t: TensorLike, line: tuple[int, ...]) -> Tensor:
 # --- local response normalization ------------------------------------------------
 
 
-LRN_ATTRS = "depth_radius bias alpha beta"
-LRN = Kernel("LRN", "x", attrs=LRN_ATTRS, out=same, op="local_response_normalization")
+LRN = Kernel(
+    "LRN(x; depth_radius, bias, alpha, beta)",
+    out=same,
+    op="local_response_normalization",
+)
 
 
 def local_response_normalization(
@@ -324,10 +322,7 @@ def _(
 
 
 LRN_GRAD = Kernel(
-    "LRNGrad",
-    "x y dy",
-    attrs=LRN_ATTRS,
-    outputs="dx",
+    "LRNGrad(x, y, dy; depth_radius, bias, alpha, beta) -> dx",
     out=same,
     op="local_response_normalization",
 )

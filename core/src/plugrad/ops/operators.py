@@ -6,6 +6,7 @@ with the tensor on the right (``__rsub__``) get their arguments in reverse.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -71,33 +72,24 @@ def _no_assignment(x: Any, key: Any, value: Any) -> None:
     )
 
 
-OPERATORS = {
-    "__add__": binary.add,
-    "__radd__": lambda b, a: binary.add(a, b),
-    "__sub__": binary.subtract,
-    "__rsub__": lambda b, a: binary.subtract(a, b),
-    "__mul__": binary.multiply,
-    "__rmul__": lambda b, a: binary.multiply(a, b),
-    "__truediv__": binary.divide,
-    "__rtruediv__": lambda b, a: binary.divide(a, b),
-    "__floordiv__": binary.floor_divide,
-    "__rfloordiv__": lambda b, a: binary.floor_divide(a, b),
-    "__mod__": binary.remainder,
-    "__rmod__": lambda b, a: binary.remainder(a, b),
-    "__pow__": binary.pow,
-    "__rpow__": lambda b, a: binary.pow(a, b),
-    "__matmul__": linalg.matmul,
-    "__rmatmul__": lambda b, a: linalg.matmul(a, b),
-    "__and__": compare.bitwise_and,
-    "__rand__": lambda b, a: compare.bitwise_and(a, b),
-    "__or__": compare.bitwise_or,
-    "__ror__": lambda b, a: compare.bitwise_or(a, b),
-    "__xor__": compare.bitwise_xor,
-    "__rxor__": lambda b, a: compare.bitwise_xor(a, b),
-    "__lshift__": compare.bitwise_left_shift,
-    "__rlshift__": lambda b, a: compare.bitwise_left_shift(a, b),
-    "__rshift__": compare.bitwise_right_shift,
-    "__rrshift__": lambda b, a: compare.bitwise_right_shift(a, b),
+# Of two arguments, and in reverse where the tensor stands on the right.
+BINARY = {
+    "add": binary.add,
+    "sub": binary.subtract,
+    "mul": binary.multiply,
+    "truediv": binary.divide,
+    "floordiv": binary.floor_divide,
+    "mod": binary.remainder,
+    "pow": binary.pow,
+    "matmul": linalg.matmul,
+    "and": compare.bitwise_and,
+    "or": compare.bitwise_or,
+    "xor": compare.bitwise_xor,
+    "lshift": compare.bitwise_left_shift,
+    "rshift": compare.bitwise_right_shift,
+}
+
+OTHERS = {
     "__eq__": _equal,
     "__ne__": _not_equal,
     "__lt__": compare.less,
@@ -111,129 +103,61 @@ OPERATORS = {
     "__setitem__": _no_assignment,
     "__iter__": indexing.iterate,
     "__contains__": indexing.contains,
-    "to": to,
     "T": property(_transposed),
     "mT": property(linalg.matrix_transpose),
 }
 
 METHODS = {
-    "abs": unary.abs,
-    "acos": trigonometry.acos,
-    "acosh": trigonometry.acosh,
-    "add": binary.add,
-    "all": reduce.all,
-    "any": reduce.any,
-    "argmax": reduce.argmax,
-    "argmin": reduce.argmin,
-    "asin": trigonometry.asin,
-    "asinh": trigonometry.asinh,
-    "astype": creation.astype,
-    "atan": trigonometry.atan,
-    "atan2": binary.atan2,
-    "atanh": trigonometry.atanh,
-    "avg_pool": pool.avg_pool,
-    "batch_norm": norm.batch_norm,
-    "batch_to_space_nd": blocks.batch_to_space_nd,
-    "broadcast_to": shape.broadcast_to,
-    "ceil": unary.ceil,
-    "clip": activation.clip,
-    "conv1d": conv.conv1d,
-    "conv2d": conv.conv2d,
-    "conv2d_transpose": conv.conv2d_transpose,
-    "cos": trigonometry.cos,
-    "cosh": trigonometry.cosh,
-    "cumulative_prod": cumulative.cumulative_prod,
-    "cumulative_sum": cumulative.cumulative_sum,
-    "depth_to_space": blocks.depth_to_space,
-    "depthwise_conv2d": depthwise.depthwise_conv2d,
-    "divide": binary.divide,
-    "divide_no_nan": binary.divide_no_nan,
-    "elu": activation.elu,
-    "equal": compare.equal,
-    "erf": unary.erf,
-    "exp": unary.exp,
-    "expand_dims": shape.expand_dims,
-    "expm1": unary.expm1,
-    "flip": shape.flip,
-    "floor": unary.floor,
-    "floor_divide": binary.floor_divide,
-    "gather": gather.gather,
-    "greater": compare.greater,
-    "greater_equal": compare.greater_equal,
-    "isfinite": unary.isfinite,
-    "isinf": unary.isinf,
-    "isnan": unary.isnan,
-    "leaky_relu": activation.leaky_relu,
-    "less": compare.less,
-    "less_equal": compare.less_equal,
-    "local_response_normalization": norm.local_response_normalization,
-    "log": unary.log,
-    "log1p": unary.log1p,
-    "log_sigmoid": activation.log_sigmoid,
-    "log_softmax": norm.log_softmax,
-    "logical_and": compare.logical_and,
-    "logical_not": compare.logical_not,
-    "logical_or": compare.logical_or,
-    "logical_xor": compare.logical_xor,
-    "logsumexp": reduce.logsumexp,
-    "matmul": linalg.matmul,
-    "max": reduce.max,
-    "max_pool": pool.max_pool,
-    "maximum": binary.maximum,
-    "mean": reduce.mean,
-    "min": reduce.min,
-    "minimum": binary.minimum,
-    "multiply": binary.multiply,
-    "negative": unary.negative,
-    "not_equal": compare.not_equal,
-    "one_hot": gather.one_hot,
-    "ones_like": creation.ones_like,
-    "pad": slicing.pad,
-    "permute_dims": shape.permute_dims,
-    "pool": pool.pool,
-    "pow": binary.pow,
-    "prelu": activation.prelu,
-    "prod": reduce.prod,
-    "reciprocal": unary.reciprocal,
-    "relu": activation.relu,
-    "relu6": activation.relu6,
-    "remainder": binary.remainder,
-    "reshape": shape.reshape,
-    "round": unary.round,
-    "rsqrt": unary.rsqrt,
-    "selu": activation.selu,
-    "separable_conv2d": depthwise.separable_conv2d,
-    "sigmoid": activation.sigmoid,
-    "sign": unary.sign,
-    "sin": trigonometry.sin,
-    "sinh": trigonometry.sinh,
-    "slice": slicing.slice,
-    "softmax": norm.softmax,
-    "softplus": activation.softplus,
-    "space_to_batch_nd": blocks.space_to_batch_nd,
-    "split": shape.split,
-    "sqrt": unary.sqrt,
-    "square": unary.square,
-    "squared_difference": binary.squared_difference,
-    "squeeze": shape.squeeze,
-    "std": reduce.std,
-    "step": activation.step,
-    "strided_slice": slicing.strided_slice,
-    "subtract": binary.subtract,
-    "sum": reduce.sum,
-    "take": gather.take,
-    "tan": trigonometry.tan,
-    "tanh": trigonometry.tanh,
-    "tile": shape.tile,
-    "top_k": sorting.top_k,
-    "unique_values": search.unique_values,
-    "unsorted_segment_sum": gather.unsorted_segment_sum,
-    "unstack": shape.unstack,
-    "var": reduce.var,
-    "zeros_like": creation.zeros_like,
+    activation: (
+        "clip elu leaky_relu log_sigmoid prelu relu relu6 selu sigmoid softplus step"
+    ),
+    binary: (
+        "add atan2 divide divide_no_nan floor_divide maximum minimum multiply pow "
+        "remainder squared_difference subtract"
+    ),
+    blocks: "batch_to_space_nd depth_to_space space_to_batch_nd",
+    compare: (
+        "equal greater greater_equal less less_equal logical_and logical_not "
+        "logical_or logical_xor not_equal"
+    ),
+    conv: "conv1d conv2d conv2d_transpose",
+    creation: "astype ones_like zeros_like",
+    cumulative: "cumulative_prod cumulative_sum",
+    depthwise: "depthwise_conv2d separable_conv2d",
+    gather: "gather one_hot take unsorted_segment_sum",
+    linalg: "matmul",
+    norm: "batch_norm local_response_normalization log_softmax softmax",
+    pool: "avg_pool max_pool pool",
+    reduce: "all any argmax argmin logsumexp max mean min prod std sum var",
+    search: "unique_values",
+    shape: (
+        "broadcast_to expand_dims flip permute_dims reshape split squeeze tile unstack"
+    ),
+    slicing: "pad slice strided_slice",
+    sorting: "top_k",
+    trigonometry: "acos acosh asin asinh atan atanh cos cosh sin sinh tan tanh",
+    unary: (
+        "abs ceil erf exp expm1 floor isfinite isinf isnan log log1p negative "
+        "reciprocal round rsqrt sign sqrt square"
+    ),
 }
 
-for name, op in (OPERATORS | METHODS).items():
+
+def _reversed(op: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda b, a: op(a, b)
+
+
+def _attach(name: str, op: Any) -> None:
     setattr(Tensor, name, op)
-    if name != "to":
-        setattr(Variable, name, op)
+    setattr(Variable, name, op)
+
+
+for name, op in BINARY.items():
+    _attach(f"__{name}__", op)
+    _attach(f"__r{name}__", _reversed(op))
+for name, other in OTHERS.items():
+    _attach(name, other)
+for family, names in METHODS.items():
+    for name in names.split():
+        _attach(name, getattr(family, name))
+Tensor.to = to

@@ -63,37 +63,29 @@ def _with_argmax(x: Spec, *, geometry: Windows, **_: Any) -> tuple[Spec, Spec]:
 
 _2D, _3D = functools.partial(_of, 2), functools.partial(_of, 3)
 
-MAX_POOL = Kernel(
-    "MaxPool", "x", attrs="geometry", normalize=_2D, out=_pooled, op="max_pool"
-)
+MAX_POOL = Kernel("MaxPool(x; geometry)", normalize=_2D, out=_pooled, op="max_pool")
 MAX_POOL_3D = Kernel(
-    "MaxPool3D", "x", attrs="geometry", normalize=_3D, out=_pooled, op="max_pool"
+    "MaxPool3D(x; geometry)", normalize=_3D, out=_pooled, op="max_pool"
 )
 MAX_POOL_WITH_ARGMAX = Kernel(
-    "MaxPoolWithArgmax",
-    "x",
-    attrs="geometry include_batch_in_index",
-    outputs="y indices",
+    "MaxPoolWithArgmax(x; geometry, include_batch_in_index) -> y, indices",
     normalize=_2D,
     out=_with_argmax,
     op="max_pool_with_argmax",
 )
-AVG_POOL = Kernel(
-    "AvgPool", "x", attrs="geometry", normalize=_2D, out=_pooled, op="avg_pool"
-)
+AVG_POOL = Kernel("AvgPool(x; geometry)", normalize=_2D, out=_pooled, op="avg_pool")
 AVG_POOL_3D = Kernel(
-    "AvgPool3D", "x", attrs="geometry", normalize=_3D, out=_pooled, op="avg_pool"
+    "AvgPool3D(x; geometry)", normalize=_3D, out=_pooled, op="avg_pool"
 )
 
-_BACK: dict[str, Any] = {"attrs": "geometry", "outputs": "dx", "out": _unpooled}
-_BACK_2D = _BACK | {"normalize": functools.partial(_back, 2)}
-_BACK_3D = _BACK | {"normalize": functools.partial(_back, 3)}
+_B2: Any = {"out": _unpooled, "normalize": functools.partial(_back, 2)}
+_B3: Any = {"out": _unpooled, "normalize": functools.partial(_back, 3)}
 
-MAX_POOL_GRAD = Kernel("MaxPoolGrad", "dy input output", **_BACK_2D)
-MAX_POOL_3D_GRAD = Kernel("MaxPool3DGrad", "dy input output", **_BACK_3D)
+MAX_POOL_GRAD = Kernel("MaxPoolGrad(dy, input, output; geometry) -> dx", **_B2)
+MAX_POOL_3D_GRAD = Kernel("MaxPool3DGrad(dy, input, output; geometry) -> dx", **_B3)
 # An average does not depend on what it is of: no tape need keep ``input``.
-AVG_POOL_GRAD = Kernel("AvgPoolGrad", "dy input?", **_BACK_2D)
-AVG_POOL_3D_GRAD = Kernel("AvgPool3DGrad", "dy input?", **_BACK_3D)
+AVG_POOL_GRAD = Kernel("AvgPoolGrad(dy, input?; geometry) -> dx", **_B2)
+AVG_POOL_3D_GRAD = Kernel("AvgPool3DGrad(dy, input?; geometry) -> dx", **_B3)
 
 
 # --- ops -------------------------------------------------------------------------
@@ -424,8 +416,7 @@ gradients(MAX_POOL_GRAD, dy=_collected, input=None, output=None)
 gradients(MAX_POOL_3D_GRAD, dy=_collected, input=None, output=None)
 
 gradients(
-    AVG_POOL,
-    x=lambda dy, geometry: run(AVG_POOL_GRAD, dy, None, geometry=geometry),
+    AVG_POOL, x=lambda dy, geometry: run(AVG_POOL_GRAD, dy, None, geometry=geometry)
 )
 gradients(
     AVG_POOL_3D,

@@ -36,9 +36,7 @@ def whole(op: str, name: str, value: TensorLike, rank: int) -> Tensor:
 # --- rows ------------------------------------------------------------------------
 
 RAGGED_GATHER = Kernel(
-    "RaggedGather",
-    "*params_nested_splits params_dense_values indices",
-    outputs="*ys",
+    "RaggedGather(*params_nested_splits, params_dense_values, indices) -> *ys",
     checks="indices",
     op="sparse.ragged_gather",
 )
@@ -97,9 +95,7 @@ gradients(
 
 
 RAGGED_RANGE = Kernel(
-    "RaggedRange",
-    "starts limits deltas",
-    outputs="splits values",
+    "RaggedRange(starts, limits, deltas) -> splits, values",
     checks="deltas",
     op="sparse.ragged_range",
 )
@@ -152,9 +148,8 @@ gradients(
 # --- dense ones ------------------------------------------------------------------
 
 RAGGED_TENSOR_TO_TENSOR = Kernel(
-    "RaggedTensorToTensor",
-    "shape values default_value *row_partition_tensors",
-    attrs="row_partition_types",
+    "RaggedTensorToTensor(shape, values, default_value, *row_partition_tensors; "
+    "row_partition_types)",
     checks="row_partition_tensors",
     op="sparse.ragged_tensor_to_tensor",
 )

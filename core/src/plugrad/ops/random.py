@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from plugrad import _arguments, geometry
+from plugrad._arguments import Ints
 from plugrad._dtypes import FLOAT32, INT32, LIMITS, DType, canonical
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
@@ -31,7 +32,7 @@ from plugrad._tensor import Tensor, TensorLike
 from . import _convert, _draws, compare, creation, gather, reduce, shape, unary
 from .creation import Number
 
-Shape = int | Sequence[int]
+Shape = Ints
 
 
 def seed(n: int | None = None, /) -> None:
@@ -229,12 +230,7 @@ def truncated_normal(
 
 
 def exponential(
-    shape: Shape,
-    /,
-    *,
-    rate: Number = 1.0,
-    dtype: Any = None,
-    seed: int | None = None,
+    shape: Shape, /, *, rate: Number = 1.0, dtype: Any = None, seed: int | None = None
 ) -> Tensor:
     """Return positive numbers with density ``rate · exp(-rate · x)``: mean 1 / rate."""
     scale = 1 / _positive("exponential", "rate", rate)
@@ -338,9 +334,7 @@ def _weights(p: TensorLike, n: int) -> _draws.Floats:
 
 
 MULTINOMIAL = Kernel(
-    "Multinomial",
-    "logits noise",
-    attrs="normalized",
+    "Multinomial(logits, noise; normalized)",
     out=lambda logits, noise, normalized: Spec(noise.shape[1::-1], INT32),
     op="random.multinomial",
 )

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import flag, real
+from plugrad._arguments import Ints, flag, real
 from plugrad._dtypes import BOOL, DTYPES, FLOAT32, INT32, canonical
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, reduced
@@ -25,7 +24,7 @@ from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, shape, unary
 
-Axis = int | Sequence[int] | None
+Axis = Ints | None
 Axes = tuple[int, ...]
 
 FLOAT16 = DTYPES["float16"]
@@ -75,7 +74,7 @@ def _spread(dy: Tensor, x_spec: Spec, axis: Axes, keepdims: bool) -> Tensor:
 # --- sums and means --------------------------------------------------------------
 
 
-SUM = Kernel("Sum", "x", attrs="axis keepdims", out=reduced, op="sum")
+SUM = Kernel("Sum(x; axis, keepdims)", out=reduced, op="sum")
 
 
 def sum(
@@ -105,7 +104,7 @@ def sum_to(x: Tensor, sizes: tuple[int, ...], /) -> Tensor:
     return y if y.shape == sizes else run(shape.RESHAPE, y, shape=sizes)
 
 
-MEAN = Kernel("Mean", "x", attrs="axis keepdims", out=reduced, op="mean")
+MEAN = Kernel("Mean(x; axis, keepdims)", out=reduced, op="mean")
 
 
 def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -163,7 +162,7 @@ def _extreme_gradient(
     return dy / binary.maximum(count, 1) * hit
 
 
-MAX = Kernel("Max", "x", attrs="axis keepdims", out=reduced, op="max")
+MAX = Kernel("Max(x; axis, keepdims)", out=reduced, op="max")
 
 
 def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -178,7 +177,7 @@ def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
 gradients(MAX, x=_extreme_gradient)
 
 
-MIN = Kernel("Min", "x", attrs="axis keepdims", out=reduced, op="min")
+MIN = Kernel("Min(x; axis, keepdims)", out=reduced, op="min")
 
 
 def min(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -226,7 +225,7 @@ def _argument(kernel: Kernel, x: TensorLike, axis: int | None, keep: bool) -> Te
     return run(shape.RESHAPE, y, shape=tuple(sizes)) if keep else y
 
 
-ARG_MAX = Kernel("ArgMax", "x", attrs="axis", out=_place, op="argmax")
+ARG_MAX = Kernel("ArgMax(x; axis)", out=_place, op="argmax")
 
 
 def argmax(
@@ -257,7 +256,7 @@ def _(x: Tensor, *, axis: int) -> Tensor:
 gradients(ARG_MAX, x=None)
 
 
-ARG_MIN = Kernel("ArgMin", "x", attrs="axis", out=_place, op="argmin")
+ARG_MIN = Kernel("ArgMin(x; axis)", out=_place, op="argmin")
 
 
 def argmin(
@@ -267,18 +266,14 @@ def argmin(
     return _argument(ARG_MIN, x, axis, keepdims)
 
 
-@decomposition(ARG_MIN)
-def _(x: Tensor, *, axis: int) -> Tensor:
-    return run(ARG_MAX, _reversed(x), axis=axis)
-
-
+decomposition(ARG_MIN, lambda x, axis: run(ARG_MAX, _reversed(x), axis=axis))
 gradients(ARG_MIN, x=None)
 
 
 # --- products --------------------------------------------------------------------
 
 
-PROD = Kernel("Prod", "x", attrs="axis keepdims", out=reduced, op="prod")
+PROD = Kernel("Prod(x; axis, keepdims)", out=reduced, op="prod")
 
 
 def prod(
@@ -324,7 +319,7 @@ def _truth(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Axes]:
     return x, geometry.axes(op, axis, len(x.shape))
 
 
-ALL = Kernel("All", "x", attrs="axis keepdims", out=reduced, op="all")
+ALL = Kernel("All(x; axis, keepdims)", out=reduced, op="all")
 
 
 def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -339,7 +334,7 @@ def _(x: Tensor, *, axis: Axes, keepdims: bool) -> Tensor:
     return compare.equal(wrong, False)
 
 
-ANY = Kernel("Any", "x", attrs="axis keepdims", out=reduced, op="any")
+ANY = Kernel("Any(x; axis, keepdims)", out=reduced, op="any")
 
 
 def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:

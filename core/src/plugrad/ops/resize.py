@@ -97,16 +97,20 @@ def _unresized(images: Spec | None, dy: Spec, *, geometry: Resizing) -> Spec:
     return Spec(geometry.in_shape, dy.dtype)
 
 
-_TO: dict[str, Any] = {"attrs": "geometry", "normalize": _of, "out": _resized}
-_FROM: dict[str, Any] = {"attrs": "geometry", "normalize": _back, "out": _unresized}
+_TO: Any = {"normalize": _of, "out": _resized}
+_FROM: Any = {"normalize": _back, "out": _unresized}
 
-RESIZE_BILINEAR = Kernel("ResizeBilinear", "images", op="image.resize_bilinear", **_TO)
-RESIZE_BILINEAR_GRAD = Kernel("ResizeBilinearGrad", "images? dy", outputs="dx", **_FROM)
+RESIZE_BILINEAR = Kernel(
+    "ResizeBilinear(images; geometry)", op="image.resize_bilinear", **_TO
+)
+RESIZE_BILINEAR_GRAD = Kernel(
+    "ResizeBilinearGrad(images?, dy; geometry) -> dx", **_FROM
+)
 RESIZE_NEAREST_NEIGHBOR = Kernel(
-    "ResizeNearestNeighbor", "images", op="image.resize_nearest_neighbor", **_TO
+    "ResizeNearestNeighbor(images; geometry)", op="image.resize_nearest_neighbor", **_TO
 )
 RESIZE_NEAREST_NEIGHBOR_GRAD = Kernel(
-    "ResizeNearestNeighborGrad", "images? dy", outputs="dx", **_FROM
+    "ResizeNearestNeighborGrad(images?, dy; geometry) -> dx", **_FROM
 )
 
 
@@ -237,9 +241,7 @@ def _cropped(image: Spec, boxes: Spec, box_ind: Spec, **given: Any) -> Spec:
 
 
 CROP_AND_RESIZE = Kernel(
-    "CropAndResize",
-    "image boxes box_ind",
-    attrs="crop_size method extrapolation_value",
+    "CropAndResize(image, boxes, box_ind; crop_size, method, extrapolation_value)",
     out=_cropped,
     checks="box_ind",
     op="image.crop_and_resize",
@@ -338,9 +340,7 @@ def _transformed(image: Spec, transforms: Spec, **given: Any) -> Spec:
 
 
 TRANSFORM = Kernel(
-    "Transform",
-    "image transforms",
-    attrs="interpolation fill_mode fill_value output_shape",
+    "Transform(image, transforms; interpolation, fill_mode, fill_value, output_shape)",
     out=_transformed,
     op="image.transform",
 )

@@ -8,11 +8,10 @@ works at once raises IndexError for one that is out of range.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from plugrad._arguments import sizes
+from plugrad._arguments import Ints, sizes
 from plugrad._dtypes import BOOL, INT32
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
@@ -30,7 +29,7 @@ def _spread(params: Spec, indices: Spec) -> Spec:
 
 
 GATHER_ND = Kernel(
-    "GatherNd", "params indices", out=_spread, checks="indices", op="gather_nd"
+    "GatherNd(params, indices)", out=_spread, checks="indices", op="gather_nd"
 )
 
 
@@ -83,18 +82,14 @@ gradients(
 
 
 SCATTER_ND: Kernel = Kernel(
-    "ScatterNd",
-    "indices updates",
-    attrs="shape",
+    "ScatterNd(indices, updates; shape)",
     out=lambda indices, updates, shape: Spec(shape, updates.dtype),
     checks="indices",
     op="scatter_nd",
 )
 
 
-def scatter_nd(
-    indices: TensorLike, updates: TensorLike, /, shape: int | Sequence[int]
-) -> Tensor:
+def scatter_nd(indices: TensorLike, updates: TensorLike, /, shape: Ints) -> Tensor:
     """Return zeros of ``shape`` to which ``updates`` are added at places ``indices``.
 
     Indices are ``[..., k]``, or ``[n]`` for ``[n, 1]``, and updates
@@ -147,8 +142,7 @@ gradients(
 
 
 TENSOR_SCATTER_UPDATE = Kernel(
-    "TensorScatterUpdate",
-    "tensor indices updates",
+    "TensorScatterUpdate(tensor, indices, updates)",
     out=lambda tensor, indices, updates: tensor,
     checks="indices",
     op="tensor_scatter_update",

@@ -17,16 +17,7 @@ from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 
-from . import (
-    _convert,
-    binary,
-    compare,
-    creation,
-    cumulative,
-    gather,
-    indexing,
-    sorting,
-)
+from . import _convert, binary, compare, creation, cumulative, gather, indexing, sorting
 from . import shape as shapes
 
 # --- places in what is sorted ----------------------------------------------------
@@ -39,11 +30,7 @@ def _placed(sorted_sequence: Spec, values: Spec, **_: object) -> Spec:
 
 
 SEARCH_SORTED = Kernel(
-    "SearchSorted",
-    "sorted_sequence values",
-    attrs="side",
-    out=_placed,
-    op="searchsorted",
+    "SearchSorted(sorted_sequence, values; side)", out=_placed, op="searchsorted"
 )
 
 
@@ -125,7 +112,7 @@ gradients(SEARCH_SORTED, sorted_sequence=None, values=None)
 
 
 LOWER_BOUND = Kernel(
-    "LowerBound", "sorted_sequence values", out=_placed, op="lower_bound"
+    "LowerBound(sorted_sequence, values)", out=_placed, op="lower_bound"
 )
 
 
@@ -146,7 +133,7 @@ gradients(LOWER_BOUND, sorted_sequence=None, values=None)
 
 
 UPPER_BOUND = Kernel(
-    "UpperBound", "sorted_sequence values", out=_placed, op="upper_bound"
+    "UpperBound(sorted_sequence, values)", out=_placed, op="upper_bound"
 )
 
 
@@ -208,9 +195,7 @@ class UniqueAll(NamedTuple):
     counts: Tensor
 
 
-UNIQUE = Kernel(
-    "Unique", "x", attrs="axis", outputs="values indices", op="unique_inverse"
-)
+UNIQUE = Kernel("Unique(x; axis) -> values, indices", op="unique_inverse")
 
 
 def unique_values(x: TensorLike, /, *, axis: int | None = None) -> Tensor:

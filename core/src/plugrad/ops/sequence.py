@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import flag, several
+from plugrad._arguments import flag, misfit, several
 from plugrad._dtypes import BOOL, LIMITS
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
 
 from . import _convert, activation, compare, creation, linalg, norm, shape, trigonometry
 
@@ -49,24 +50,14 @@ def basic_lstm_cell(
     given = _convert.together(op, forget_bias, lstm_kernel, lstm_bias, data, c, h)
     forget, kernel, bias, data, c, h = (_convert.floating(op, x, "f") for x in given)
     if len(data.shape) != 2 or len(c.shape) != 2:
-        raise ValueError(
-            f"{op}: data of shape {data.shape} and c of shape {c.shape} must have two "
-            "axes, [batch, inputs] and [batch, units]"
-        )
+        raise misfit(op, "data is [batch, inputs], c [batch, units]", data, c)
     (batch, inputs), units = data.shape, c.shape[1]
-    wanted = {
-        "forget_bias": (forget, ()),
-        "lstm_kernel": (kernel, (inputs + units, 4 * units)),
-        "lstm_bias": (bias, (4 * units,)),
-        "c": (c, (batch, units)),
-        "h": (h, (batch, units)),
-    }
-    for name, (x, sizes) in wanted.items():
-        if x.shape != sizes:
-            raise ValueError(
-                f"{op}: {name} must have shape {sizes} for data of shape {data.shape} "
-                f"and c of shape {c.shape}, got {x.shape}"
-            )
+    given = [forget, kernel, bias, c, h]
+    wanted = [(), (inputs + units, 4 * units), (4 * units,), *[(batch, units)] * 2]
+    if [x.shape for x in given] != wanted:
+        shapes = " and ".join(map(str, wanted))
+        rule = f"forget_bias, lstm_kernel, lstm_bias, c and h must have shapes {shapes}"
+        raise misfit(op, f"for data {data.shape} {rule}", *given)
     y = linalg.matmul(shape.concat([data, h], axis=1), kernel) + bias
     i, j, f, o = shape.split(y, 4, axis=1)
     added = activation.sigmoid(i) * trigonometry.tanh(j)
@@ -149,10 +140,8 @@ def scaled_dot_product_attention(
     q, k, v = (_convert.floating(op, x, "f") for x in _convert.together(op, q, k, v))
     ranks = min(len(x.shape) for x in (q, k, v))
     if ranks < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
-        raise ValueError(
-            f"{op}: q {q.shape}, k {k.shape} and v {v.shape} must be [..., queries, "
-            "size], [..., keys, size] and [..., keys, width]"
-        )
+        rule = "q is [..., queries, size], k [..., keys, size] and v [..., keys, width]"
+        raise misfit(op, rule, q, k, v)
     geometry.broadcast(op, *[x.shape[:-2] for x in (q, k, v)])
     factor = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else scale
     scores = linalg.matmul(q * factor, k, transpose_b=True)
@@ -172,9 +161,7 @@ def scaled_dot_product_attention(
     return linalg.matmul(weights, v)
 
 
-def _mask(
-    op: str, mask: TensorLike, sizes: tuple[int, ...]
-) -> tuple[Tensor | None, Tensor]:
+def _mask(op: str, mask: TensorLike, sizes: Shape) -> tuple[Tensor | None, Tensor]:
     """Return what to add to the scores, if anything, and where they are allowed."""
     mask = _convert.asarray(mask)
     if mask.dtype.kind not in "bf":
@@ -182,10 +169,7 @@ def _mask(
             f"{op}: mask must be bool or floating, got {mask.dtype}; say mask != 0"
         )
     if geometry.broadcast(op, sizes, mask.shape)[-2:] != sizes[-2:]:
-        raise ValueError(
-            f"{op}: mask of shape {mask.shape} does not broadcast to {sizes[-2:]}, "
-            "queries and keys"
-        )
+        raise misfit(op, f"mask must broadcast to {sizes[-2:]}, queries and keys", mask)
     if mask.dtype is BOOL:
         return None, mask
     return mask, compare.not_equal(mask, -math.inf)  # not of NaN, which is to be seen

@@ -17,7 +17,7 @@ from itertools import accumulate
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import entries, integer, integers, several, sizes
+from plugrad._arguments import Ints, entries, integer, integers, several, sizes
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
@@ -33,12 +33,10 @@ def _given(x: Spec, *, shape: Shape) -> Spec:
     return Spec(shape, x.dtype)
 
 
-RESHAPE = Kernel("Reshape", "x", attrs="shape", out=_given, op="reshape")
+RESHAPE = Kernel("Reshape(x; shape)", out=_given, op="reshape")
 
 
-def reshape(
-    x: TensorLike, /, shape: int | Sequence[int], *, copy: bool | None = None
-) -> Tensor:
+def reshape(x: TensorLike, /, shape: Ints, *, copy: bool | None = None) -> Tensor:
     """Return the same elements under a new shape, in which one -1 is worked out.
 
     ``copy`` is there for the array API standard's sake: tensors are immutable, so that
@@ -58,9 +56,7 @@ def _with_one(x: Spec, *, axis: int) -> Spec:
     return Spec((*x.shape[:axis], 1, *x.shape[axis:]), x.dtype)
 
 
-EXPAND_DIMS = Kernel(
-    "ExpandDims", "input", attrs="axis", out=_with_one, op="expand_dims"
-)
+EXPAND_DIMS = Kernel("ExpandDims(input; axis)", out=_with_one, op="expand_dims")
 
 
 def expand_dims(x: TensorLike, /, *, axis: int = 0) -> Tensor:
@@ -85,7 +81,7 @@ def _axis(op: str, axis: int, rank: int) -> int:
     return geometry.axes(op, integer(op, "axis", axis), rank)[0]
 
 
-def squeeze(x: TensorLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
+def squeeze(x: TensorLike, /, axis: Ints | None = None) -> Tensor:
     """Return ``x`` without the axes ``axis``, all of size 1 (default: all of these)."""
     x = _convert.asarray(x)
     if axis is None:
@@ -118,10 +114,10 @@ def ensure_shape(x: TensorLike, /, shape: Sequence[int | None]) -> Tensor:
 
 # --- repeating -------------------------------------------------------------------
 
-BROADCAST_TO = Kernel("BroadcastTo", "x", attrs="shape", out=_given, op="broadcast_to")
+BROADCAST_TO = Kernel("BroadcastTo(x; shape)", out=_given, op="broadcast_to")
 
 
-def broadcast_to(x: TensorLike, /, shape: int | Sequence[int]) -> Tensor:
+def broadcast_to(x: TensorLike, /, shape: Ints) -> Tensor:
     """Return ``x`` repeated along axes of size 1 until it has ``shape``."""
     x = x if type(x) is Tensor else _convert.asarray(x)
     shape = integers("broadcast_to", "shape", shape)
@@ -141,8 +137,7 @@ def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:
 
 
 BROADCAST_ARGS = Kernel(
-    "BroadcastArgs",
-    "s0 s1",
+    "BroadcastArgs(s0, s1)",
     out=lambda s0, s1: max(s0, s1, key=lambda s: s.shape[0]),
     checks="s0",
     op="broadcast_args",
@@ -174,10 +169,10 @@ def _tiled(x: Spec, *, repetitions: Shape) -> Spec:
     return Spec(tuple(map(operator.mul, repetitions, x.shape)), x.dtype)
 
 
-TILE = Kernel("Tile", "x", attrs="repetitions", out=_tiled, op="tile")
+TILE = Kernel("Tile(x; repetitions)", out=_tiled, op="tile")
 
 
-def tile(x: TensorLike, repetitions: int | Sequence[int], /) -> Tensor:
+def tile(x: TensorLike, repetitions: Ints, /) -> Tensor:
     """Return ``repetitions`` copies of ``x`` end to end along each axis.
 
     The shorter of ``repetitions`` and the shape of ``x`` gets ones in front.
@@ -240,7 +235,7 @@ def _joined(*xs: Spec, axis: int) -> Spec:
     return Spec((*xs[0].shape[:axis], size, *xs[0].shape[axis + 1 :]), xs[0].dtype)
 
 
-CONCAT = Kernel("Concat", "*xs", attrs="axis", out=_joined, op="concat")
+CONCAT = Kernel("Concat(*xs; axis)", out=_joined, op="concat")
 
 
 def concat(xs: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
@@ -282,7 +277,7 @@ def _stacked(*xs: Spec, axis: int) -> Spec:
     return Spec((*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]), xs[0].dtype)
 
 
-PACK = Kernel("Pack", "*xs", attrs="axis", out=_stacked, op="stack")
+PACK = Kernel("Pack(*xs; axis)", out=_stacked, op="stack")
 
 
 def stack(xs: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
@@ -311,14 +306,10 @@ def _pieces(x: Spec, *, sizes: Shape, axis: int) -> tuple[Spec, ...]:
     return tuple(Spec((*before, size, *after), x.dtype) for size in sizes)
 
 
-SPLIT_V: Kernel = Kernel(
-    "SplitV", "x", attrs="sizes axis", outputs="*ys", out=_pieces, op="split"
-)
+SPLIT_V: Kernel = Kernel("SplitV(x; sizes, axis) -> *ys", out=_pieces, op="split")
 
 
-def split(
-    x: TensorLike, /, sizes: int | Sequence[int], *, axis: int = 0
-) -> list[Tensor]:
+def split(x: TensorLike, /, sizes: Ints, *, axis: int = 0) -> list[Tensor]:
     """Cut ``x`` along ``axis`` into pieces of ``sizes``, or into so many equal ones.
 
     One of the sizes may be -1 and is worked out.
@@ -352,9 +343,7 @@ def _rows(value: Spec, *, axis: int) -> tuple[Spec, ...]:
     return (Spec(_less(value.shape, axis), value.dtype),) * value.shape[axis]
 
 
-UNPACK: Kernel = Kernel(
-    "Unpack", "value", attrs="axis", outputs="*ys", out=_rows, op="unstack"
-)
+UNPACK: Kernel = Kernel("Unpack(value; axis) -> *ys", out=_rows, op="unstack")
 
 
 def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
@@ -375,9 +364,7 @@ gradients(UNPACK, value=lambda dys, axis: run(PACK, *dys, axis=axis))
 # --- orders of axes and elements -------------------------------------------------
 
 TRANSPOSE = Kernel(
-    "Transpose",
-    "x",
-    attrs="axes",
+    "Transpose(x; axes)",
     out=lambda x, axes: Spec(tuple(x.shape[i] for i in axes), x.dtype),
     op="permute_dims",
 )
@@ -404,9 +391,7 @@ def _transposed_back(dy: Tensor, axes: Shape) -> Tensor:
 gradients(TRANSPOSE, x=_transposed_back)
 
 
-def moveaxis(
-    x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int], /
-) -> Tensor:
+def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
     """Return ``x`` with axes ``source`` at places ``destination``, others in order."""
     x = _convert.asarray(x)
     rank = len(x.shape)
@@ -424,10 +409,10 @@ def moveaxis(
     return run(TRANSPOSE, x, axes=tuple(order))
 
 
-REVERSE = Kernel("Reverse", "x", attrs="axis", out=same, op="flip")
+REVERSE = Kernel("Reverse(x; axis)", out=same, op="flip")
 
 
-def flip(x: TensorLike, /, *, axis: int | Sequence[int] | None = None) -> Tensor:
+def flip(x: TensorLike, /, *, axis: Ints | None = None) -> Tensor:
     """Return the elements in reverse order along ``axis`` (default: all axes)."""
     x = _convert.asarray(x)
     return run(REVERSE, x, axis=geometry.axes("flip", axis, len(x.shape)))

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import choice, integers
+from plugrad._arguments import Ints, choice, integers
 from plugrad._dtypes import STRING, DType, weak
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
@@ -27,9 +27,7 @@ Pairs = tuple[tuple[int, int], ...]
 # --- parts -----------------------------------------------------------------------
 
 STRIDED_SLICE = Kernel(
-    "StridedSlice",
-    "x",
-    attrs="begin size strides",
+    "StridedSlice(x; begin, size, strides)",
     out=lambda x, begin, size, strides: Spec(size, x.dtype),
     op="strided_slice",
 )
@@ -38,9 +36,9 @@ STRIDED_SLICE = Kernel(
 def strided_slice(
     x: TensorLike,
     /,
-    begin: int | Sequence[int],
-    end: int | Sequence[int],
-    strides: int | Sequence[int] | None = None,
+    begin: Ints,
+    end: Ints,
+    strides: Ints | None = None,
     *,
     begin_mask: int = 0,
     end_mask: int = 0,
@@ -134,20 +132,11 @@ def along(x: Tensor, axis: int, begin: int, size: int, stride: int = 1) -> Tenso
 
 
 SLICE = Kernel(
-    "Slice",
-    "x",
-    attrs="begin size",
-    out=lambda x, begin, size: Spec(size, x.dtype),
-    op="slice",
+    "Slice(x; begin, size)", out=lambda x, begin, size: Spec(size, x.dtype), op="slice"
 )
 
 
-def slice(
-    x: TensorLike,
-    /,
-    begin: int | Sequence[int],
-    size: int | Sequence[int] | None = None,
-) -> Tensor:
+def slice(x: TensorLike, /, begin: Ints, size: Ints | None = None) -> Tensor:
     """Return ``size`` elements from ``begin`` on along each axis.
 
     -1 as a size means all that follow; axes that are not named are taken whole. What
@@ -188,13 +177,7 @@ gradients(
 )
 
 
-def roll(
-    x: TensorLike,
-    /,
-    shift: int | Sequence[int],
-    *,
-    axis: int | Sequence[int] | None = None,
-) -> Tensor:
+def roll(x: TensorLike, /, shift: Ints, *, axis: Ints | None = None) -> Tensor:
     """Return the elements moved on by ``shift`` places along ``axis``, end to start.
 
     ``axis=None`` rolls the elements in row-major order. One shift goes with every axis.
@@ -228,8 +211,8 @@ def _padded(x: Spec, *, paddings: Pairs, **_: object) -> Spec:
     return Spec(tuple(before + n + after for n, (before, after) in sizes), x.dtype)
 
 
-PAD_V2 = Kernel("PadV2", "x", attrs="paddings constant_values", out=_padded, op="pad")
-MIRROR_PAD = Kernel("MirrorPad", "x", attrs="paddings mode", out=_padded, op="pad")
+PAD_V2 = Kernel("PadV2(x; paddings, constant_values)", out=_padded, op="pad")
+MIRROR_PAD = Kernel("MirrorPad(x; paddings, mode)", out=_padded, op="pad")
 
 
 def pad(

@@ -30,14 +30,7 @@ def _largest(x: Spec, *, k: int, sorted: bool) -> tuple[Spec, Spec]:
     return Spec(sizes, x.dtype), Spec(sizes, INT32)
 
 
-TOP_K = Kernel(
-    "TopK",
-    "x",
-    attrs="k sorted",
-    outputs="values indices",
-    out=_largest,
-    op="top_k",
-)
+TOP_K = Kernel("TopK(x; k, sorted) -> values, indices", out=_largest, op="top_k")
 
 
 def top_k(x: TensorLike, /, k: int, *, sorted: bool = True) -> tuple[Tensor, Tensor]:
@@ -106,7 +99,7 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, /, k: int) -> Tensor:
 
 # --- sorting ---------------------------------------------------------------------
 
-SORT = Kernel("Sort", "x", attrs="axis descending", out=same, op="sort")
+SORT = Kernel("Sort(x; axis, descending)", out=same, op="sort")
 
 
 def sort(

@@ -10,13 +10,12 @@ its values ``[n]`` and its shape ``[k]``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import integer, sizes
+from plugrad._arguments import Ints, integer, sizes
 from plugrad._dtypes import BOOL, INT32, STRING, check_range
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
@@ -36,25 +35,16 @@ from . import (
 from . import shape as shapes
 from .ragged import ragged_gather, ragged_range, ragged_tensor_to_tensor
 
-__all__ = [
-    "fill_empty_rows",
-    "ragged_gather",
-    "ragged_range",
-    "ragged_tensor_to_tensor",
-    "reshape",
-    "segment_mean",
-    "segment_sum",
-    "to_dense",
-]
+__all__ = ["fill_empty_rows", "ragged_gather", "ragged_range"]
+__all__ += ["ragged_tensor_to_tensor", "reshape", "segment_mean", "segment_sum"]
+__all__ += ["to_dense"]
 
 Shape = tuple[int, ...]
 
 # --- coordinates -----------------------------------------------------------------
 
 SPARSE_TO_DENSE = Kernel(
-    "SparseToDense",
-    "sparse_indices sparse_values default_value",
-    attrs="shape",
+    "SparseToDense(sparse_indices, sparse_values, default_value; shape)",
     out=lambda i, values, default, shape: Spec(shape, values.dtype),
     checks="sparse_indices",
     op="sparse.to_dense",
@@ -65,7 +55,7 @@ def to_dense(
     indices: TensorLike,
     values: TensorLike,
     /,
-    shape: int | Sequence[int],
+    shape: Ints,
     *,
     default_value: TensorLike | None = None,
 ) -> Tensor:
@@ -115,9 +105,8 @@ def _(
 
 
 SPARSE_RESHAPE = Kernel(
-    "SparseReshape",
-    "input_indices input_shape new_shape",
-    outputs="output_indices output_shape",
+    "SparseReshape(input_indices, input_shape, new_shape) -> output_indices, "
+    "output_shape",
     out=lambda i, old, new: (Spec((i.shape[0], new.shape[0]), i.dtype), new),
     checks="input_indices",
     op="sparse.reshape",
@@ -182,9 +171,8 @@ class FilledRows(NamedTuple):
 
 
 SPARSE_FILL_EMPTY_ROWS = Kernel(
-    "SparseFillEmptyRows",
-    "indices values dense_shape default_value",
-    outputs="output_indices output_values empty_row_indicator reverse_index_map",
+    "SparseFillEmptyRows(indices, values, dense_shape, default_value) -> "
+    "output_indices, output_values, empty_row_indicator, reverse_index_map",
     checks="indices",
     op="sparse.fill_empty_rows",
 )
@@ -259,17 +247,13 @@ def _summed(data: Spec, indices: Spec, ids: Spec, *, num_segments: int) -> Spec:
 
 
 SPARSE_SEGMENT_SUM = Kernel(
-    "SparseSegmentSum",
-    "data indices segment_ids",
-    attrs="num_segments",
+    "SparseSegmentSum(data, indices, segment_ids; num_segments)",
     out=_summed,
     checks="indices",
     op="sparse.segment_sum",
 )
 SPARSE_SEGMENT_MEAN = Kernel(
-    "SparseSegmentMean",
-    "data indices segment_ids",
-    attrs="num_segments",
+    "SparseSegmentMean(data, indices, segment_ids; num_segments)",
     out=_summed,
     checks="indices",
     op="sparse.segment_mean",

@@ -9,10 +9,9 @@ patterns, which read UTF-8. All of it runs on the host; nothing decomposes.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from plugrad._arguments import flag, integer, integers
+from plugrad._arguments import Ints, flag, integer, integers
 from plugrad._dtypes import DTYPES, INT32, STRING, named
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, same
@@ -40,9 +39,7 @@ def _buckets(input: Spec, *, num_buckets: int) -> Spec:
 
 
 STRING_TO_HASH_BUCKET_FAST = Kernel(
-    "StringToHashBucketFast",
-    "input",
-    attrs="num_buckets",
+    "StringToHashBucketFast(input; num_buckets)",
     out=_buckets,
     op="strings.to_hash_bucket_fast",
 )
@@ -68,9 +65,7 @@ def to_hash_bucket_fast(x: TensorLike, /, num_buckets: int) -> Tensor:
 
 
 STATIC_REGEX_REPLACE = Kernel(
-    "StaticRegexReplace",
-    "x",
-    attrs="pattern rewrite replace_global",
+    "StaticRegexReplace(x; pattern, rewrite, replace_global)",
     out=same,
     op="strings.regex_replace",
 )
@@ -113,10 +108,7 @@ def regex_replace(
 # --- pieces ----------------------------------------------------------------------
 
 STRING_SPLIT = Kernel(
-    "StringSplit",
-    "input delimiter",
-    attrs="skip_empty",
-    outputs="indices values shape",
+    "StringSplit(input, delimiter; skip_empty) -> indices, values, shape",
     op="strings.split",
 )
 
@@ -152,11 +144,8 @@ def split(
 
 
 STRING_N_GRAMS = Kernel(
-    "StringNGrams",
-    "data data_splits",
-    attrs="separator ngram_widths left_pad right_pad pad_width "
-    "preserve_short_sequences",
-    outputs="ngrams ngrams_splits",
+    "StringNGrams(data, data_splits; separator, ngram_widths, left_pad, right_pad, "
+    "pad_width, preserve_short_sequences) -> ngrams, ngrams_splits",
     checks="data_splits",
     op="strings.ngrams",
 )
@@ -167,7 +156,7 @@ def ngrams(
     data_splits: TensorLike,
     /,
     *,
-    ngram_widths: int | Sequence[int],
+    ngram_widths: Ints,
     separator: str | bytes = " ",
     left_pad: str | bytes = "",
     right_pad: str | bytes = "",

@@ -21,7 +21,7 @@ from . import _convert, binary, compare, complexes, creation, unary
 
 # --- angles ----------------------------------------------------------------------
 
-SIN = Kernel("Sin", "x", out=same, op="sin")
+SIN = Kernel("Sin(x)", out=same, op="sin")
 
 
 def sin(x: TensorLike, /) -> Tensor:
@@ -29,7 +29,7 @@ def sin(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(SIN, x)
 
 
-COS = Kernel("Cos", "x", out=same, op="cos")
+COS = Kernel("Cos(x)", out=same, op="cos")
 
 
 def cos(x: TensorLike, /) -> Tensor:
@@ -41,7 +41,7 @@ gradients(SIN, x=lambda dy, x: unary.times(dy, run(COS, x)))
 gradients(COS, x=lambda dy, x: unary.times(-dy, run(SIN, x)))
 
 
-TAN = Kernel("Tan", "x", out=same, op="tan")
+TAN = Kernel("Tan(x)", out=same, op="tan")
 
 
 def tan(x: TensorLike, /) -> Tensor:
@@ -59,7 +59,7 @@ def _(x: Tensor) -> Tensor:
 gradients(TAN, x=lambda dy, y: unary.times(dy, y * y + 1))
 
 
-ASIN = Kernel("Asin", "x", out=same, op="asin")
+ASIN = Kernel("Asin(x)", out=same, op="asin")
 
 
 def asin(x: TensorLike, /) -> Tensor:
@@ -77,7 +77,7 @@ def _(x: Tensor) -> Tensor:
 gradients(ASIN, x=lambda dy, x: unary.times(dy, unary.rsqrt((1 - x) * (1 + x))))
 
 
-ACOS = Kernel("Acos", "x", out=same, op="acos")
+ACOS = Kernel("Acos(x)", out=same, op="acos")
 
 
 def acos(x: TensorLike, /) -> Tensor:
@@ -95,7 +95,7 @@ def _(x: Tensor) -> Tensor:
 gradients(ACOS, x=lambda dy, x: unary.times(-dy, unary.rsqrt((1 - x) * (1 + x))))
 
 
-ATAN = Kernel("Atan", "x", out=same, op="atan")
+ATAN = Kernel("Atan(x)", out=same, op="atan")
 
 
 def atan(x: TensorLike, /) -> Tensor:
@@ -132,7 +132,7 @@ def _half_of_exp(x: Tensor) -> Tensor:
     return run(unary.EXP, x - 355 / 512) * (math.exp(355 / 512) / 2)
 
 
-SINH = Kernel("Sinh", "x", out=same, op="sinh")
+SINH = Kernel("Sinh(x)", out=same, op="sinh")
 
 
 def sinh(x: TensorLike, /) -> Tensor:
@@ -150,7 +150,7 @@ def _(x: Tensor) -> Tensor:
     return compare.where(size < 1, small, unary.odd(x, half - 0.25 / half))
 
 
-COSH = Kernel("Cosh", "x", out=same, op="cosh")
+COSH = Kernel("Cosh(x)", out=same, op="cosh")
 
 
 def cosh(x: TensorLike, /) -> Tensor:
@@ -168,7 +168,7 @@ gradients(SINH, x=lambda dy, x: unary.times(dy, run(COSH, x)))
 gradients(COSH, x=lambda dy, x: unary.times(dy, run(SINH, x)))
 
 
-TANH = Kernel("Tanh", "x", out=same, op="tanh")
+TANH = Kernel("Tanh(x)", out=same, op="tanh")
 
 
 def tanh(x: TensorLike, /) -> Tensor:
@@ -179,7 +179,7 @@ def tanh(x: TensorLike, /) -> Tensor:
 gradients(TANH, x=lambda dy, y: unary.times(dy, 1 - y * y))
 
 
-ASINH = Kernel("Asinh", "x", out=same, op="asinh")
+ASINH = Kernel("Asinh(x)", out=same, op="asinh")
 
 
 def asinh(x: TensorLike, /) -> Tensor:
@@ -203,7 +203,7 @@ def _(x: Tensor) -> Tensor:
 gradients(ASINH, x=lambda dy, y: unary.over(dy, run(COSH, y)))
 
 
-ACOSH = Kernel("Acosh", "x", out=same, op="acosh")
+ACOSH = Kernel("Acosh(x)", out=same, op="acosh")
 
 
 def acosh(x: TensorLike, /) -> Tensor:
@@ -223,7 +223,7 @@ def _(x: Tensor) -> Tensor:
 gradients(ACOSH, x=lambda dy, y: unary.over(dy, run(SINH, y)))
 
 
-ATANH = Kernel("Atanh", "x", out=same, op="atanh")
+ATANH = Kernel("Atanh(x)", out=same, op="atanh")
 
 
 def atanh(x: TensorLike, /) -> Tensor:

@@ -52,7 +52,7 @@ def odd(x: Tensor, y: Tensor) -> Tensor:
 
 # --- sign and size ---------------------------------------------------------------
 
-NEG = Kernel("Neg", "x", out=same, op="negative")
+NEG = Kernel("Neg(x)", out=same, op="negative")
 
 
 def negative(x: TensorLike, /) -> Tensor:
@@ -78,7 +78,7 @@ def positive(x: TensorLike, /) -> Tensor:
     return creation.identity(_convert.numbers("positive", x))
 
 
-SIGN = Kernel("Sign", "x", out=same, op="sign")
+SIGN = Kernel("Sign(x)", out=same, op="sign")
 
 
 def sign(x: TensorLike, /) -> Tensor:
@@ -109,7 +109,7 @@ def _sign_gradient(dy: Tensor, x: Tensor) -> Tensor:
 gradients(SIGN, x=_sign_gradient)
 
 
-ABS = Kernel("Abs", "x", out=same, op="abs")
+ABS = Kernel("Abs(x)", out=same, op="abs")
 
 
 def abs(x: TensorLike, /) -> Tensor:
@@ -123,17 +123,13 @@ def abs(x: TensorLike, /) -> Tensor:
     return kept(ABS, x, "if")
 
 
-@decomposition(ABS)
-def _(x: Tensor) -> Tensor:
-    return compare.where(x > 0, x, 0 - x)
-
-
+decomposition(ABS, lambda x: compare.where(x > 0, x, 0 - x))
 gradients(ABS, x=lambda dy, x: dy * run(SIGN, x))
 
 
 # --- whole numbers ---------------------------------------------------------------
 
-FLOOR = Kernel("Floor", "x", out=same, op="floor")
+FLOOR = Kernel("Floor(x)", out=same, op="floor")
 
 
 def floor(x: TensorLike, /) -> Tensor:
@@ -147,7 +143,7 @@ def floor(x: TensorLike, /) -> Tensor:
 gradients(FLOOR, x=lambda dy: creation.zeros_like(dy))
 
 
-CEIL = Kernel("Ceil", "x", out=same, op="ceil")
+CEIL = Kernel("Ceil(x)", out=same, op="ceil")
 
 
 def ceil(x: TensorLike, /) -> Tensor:
@@ -155,15 +151,11 @@ def ceil(x: TensorLike, /) -> Tensor:
     return kept(CEIL, x, "f")
 
 
-@decomposition(CEIL)
-def _(x: Tensor) -> Tensor:
-    return -floor(-x)
-
-
+decomposition(CEIL, lambda x: -floor(-x))
 gradients(CEIL, x=lambda dy: creation.zeros_like(dy))
 
 
-ROUND = Kernel("Round", "x", out=same, op="round")
+ROUND = Kernel("Round(x)", out=same, op="round")
 
 
 def round(x: TensorLike, /) -> Tensor:
@@ -201,7 +193,7 @@ def trunc(x: TensorLike, /) -> Tensor:
 
 # --- what is finite --------------------------------------------------------------
 
-IS_FINITE = Kernel("IsFinite", "x", out=compared, op="isfinite")
+IS_FINITE = Kernel("IsFinite(x)", out=compared, op="isfinite")
 
 
 def isfinite(x: TensorLike, /) -> Tensor:
@@ -219,7 +211,7 @@ def _(x: Tensor) -> Tensor:
 gradients(IS_FINITE, x=None)
 
 
-IS_INF = Kernel("IsInf", "x", out=compared, op="isinf")
+IS_INF = Kernel("IsInf(x)", out=compared, op="isinf")
 
 
 def isinf(x: TensorLike, /) -> Tensor:
@@ -237,7 +229,7 @@ def _(x: Tensor) -> Tensor:
 gradients(IS_INF, x=None)
 
 
-IS_NAN = Kernel("IsNan", "x", out=compared, op="isnan")
+IS_NAN = Kernel("IsNan(x)", out=compared, op="isnan")
 
 
 def isnan(x: TensorLike, /) -> Tensor:
@@ -245,17 +237,13 @@ def isnan(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(IS_NAN, x, NUMBERS)
 
 
-@decomposition(IS_NAN)
-def _(x: Tensor) -> Tensor:
-    return compare.not_equal(x, x)
-
-
+decomposition(IS_NAN, lambda x: compare.not_equal(x, x))
 gradients(IS_NAN, x=None)
 
 
 # --- powers and roots ------------------------------------------------------------
 
-SQUARE = Kernel("Square", "x", out=same, op="square")
+SQUARE = Kernel("Square(x)", out=same, op="square")
 
 
 def square(x: TensorLike, /) -> Tensor:
@@ -263,15 +251,11 @@ def square(x: TensorLike, /) -> Tensor:
     return kept(SQUARE, x, "iufc")
 
 
-@decomposition(SQUARE)
-def _(x: Tensor) -> Tensor:
-    return x * x
-
-
+decomposition(SQUARE, lambda x: x * x)
 gradients(SQUARE, x=lambda dy, x: times(dy, x * 2))
 
 
-SQRT = Kernel("Sqrt", "x", out=same, op="sqrt")
+SQRT = Kernel("Sqrt(x)", out=same, op="sqrt")
 
 
 def sqrt(x: TensorLike, /) -> Tensor:
@@ -285,7 +269,7 @@ def sqrt(x: TensorLike, /) -> Tensor:
 gradients(SQRT, x=lambda dy, y: over(dy, y * 2))
 
 
-RSQRT = Kernel("Rsqrt", "x", out=same, op="rsqrt")
+RSQRT = Kernel("Rsqrt(x)", out=same, op="rsqrt")
 
 
 def rsqrt(x: TensorLike, /) -> Tensor:
@@ -293,15 +277,11 @@ def rsqrt(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(RSQRT, x)
 
 
-@decomposition(RSQRT)
-def _(x: Tensor) -> Tensor:
-    return 1 / run(SQRT, x)
-
-
+decomposition(RSQRT, lambda x: 1 / run(SQRT, x))
 gradients(RSQRT, x=lambda dy, x, y: over(times(dy, y), x * -2))
 
 
-RECIPROCAL = Kernel("Reciprocal", "x", out=same, op="reciprocal")
+RECIPROCAL = Kernel("Reciprocal(x)", out=same, op="reciprocal")
 
 
 def reciprocal(x: TensorLike, /) -> Tensor:
@@ -309,17 +289,13 @@ def reciprocal(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(RECIPROCAL, x)
 
 
-@decomposition(RECIPROCAL)
-def _(x: Tensor) -> Tensor:
-    return 1 / x
-
-
+decomposition(RECIPROCAL, lambda x: 1 / x)
 gradients(RECIPROCAL, x=lambda dy, y: times(times(-dy, y), y))
 
 
 # --- exponential and logarithm ---------------------------------------------------
 
-EXP = Kernel("Exp", "x", out=same, op="exp")
+EXP = Kernel("Exp(x)", out=same, op="exp")
 
 
 def exp(x: TensorLike, /) -> Tensor:
@@ -330,7 +306,7 @@ def exp(x: TensorLike, /) -> Tensor:
 gradients(EXP, x=lambda dy, y: times(dy, y))
 
 
-EXPM1 = Kernel("Expm1", "x", out=same, op="expm1")
+EXPM1 = Kernel("Expm1(x)", out=same, op="expm1")
 
 
 def expm1(x: TensorLike, /) -> Tensor:
@@ -346,7 +322,7 @@ def exp2(x: TensorLike, /) -> Tensor:
     return binary.pow(2, _convert.floating("exp2", x))
 
 
-LOG = Kernel("Log", "x", out=same, op="log")
+LOG = Kernel("Log(x)", out=same, op="log")
 
 
 def log(x: TensorLike, /) -> Tensor:
@@ -361,7 +337,7 @@ def log(x: TensorLike, /) -> Tensor:
 gradients(LOG, x=lambda dy, x: over(dy, x))
 
 
-LOG1P = Kernel("Log1p", "x", out=same, op="log1p")
+LOG1P = Kernel("Log1p(x)", out=same, op="log1p")
 
 
 def log1p(x: TensorLike, /) -> Tensor:
@@ -387,7 +363,7 @@ def log10(x: TensorLike, /) -> Tensor:
 
 # --- the error function ----------------------------------------------------------
 
-ERF = Kernel("Erf", "x", out=same, op="erf")
+ERF = Kernel("Erf(x)", out=same, op="erf")
 
 
 def erf(x: TensorLike, /) -> Tensor:

@@ -283,9 +283,9 @@ def _contract(
     known = plugin.contracts().get(kernel)
     if known is not None and "." not in kernel:
         return known
-    return Kernel(
-        kernel, inputs, attrs=attrs, outputs=outputs, out=out, broadcasts=many > 1
-    )
+    given, more = ", ".join(inputs.split()), ", ".join(attrs.split())
+    signature = f"{kernel}({given}; {more}) -> {', '.join(outputs.split())}"
+    return Kernel(signature, out=out, broadcasts=many > 1)
 
 
 def _simple(who: str, contract: Kernel) -> None:
@@ -298,13 +298,7 @@ def _check(
     contract: Kernel, rules: dict[str, Any], decomposition: Function | None
 ) -> None:
     """Raise unless they fit, before anything is registered."""
-    copy = Kernel(
-        contract.name,
-        " ".join(contract.inputs),
-        attrs=" ".join(contract.attrs),
-        outputs=" ".join(contract.outputs),
-        fused=contract.fused,
-    )
+    copy = Kernel(str(contract), fused=contract.fused)
     plugin.gradients(copy, **rules)
     if decomposition is not None:
         plugin.decomposition(contract)(decomposition)

@@ -16,7 +16,7 @@ from .formulae import ROWS, listed
 from .processes import program
 from .test_primitives import fits
 
-SPY = Kernel("conformance.Spy", "x", out=lambda x: x)
+SPY = Kernel("conformance.Spy(x)", out=lambda x: x)
 
 
 class Spy:

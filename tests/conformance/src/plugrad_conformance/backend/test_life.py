@@ -57,7 +57,7 @@ def test_a_kernel_is_overlaid_and_restored(backend: str) -> None:
 
 def test_a_kernel_of_somebody_else(backend: str) -> None:
     """A kernel with a dotted name takes the backend's native arrays, and is gone."""
-    contract = Kernel("conformance.Same", "x", out=lambda x: x)
+    contract = Kernel("conformance.Same(x)", out=lambda x: x)
     pg.register_kernel(contract, backend, lambda x: x)
     try:
         y = pg.run_kernel("conformance.Same", [pg.asarray([1.0, 2.0])], {})
