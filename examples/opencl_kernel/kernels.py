@@ -7,9 +7,8 @@ from plugrad_opencl import elementwise_kernel, source_kernel
 # --- the same for each element ---------------------------------------------------
 
 swish = elementwise_kernel(
-    "example.Swish",
+    "example.Swish(x; beta)",
     "y = x / (1 + exp(-beta * x))",
-    attrs="beta",
     gradients={
         "x": lambda dy, x, y, beta: (
             dy * (beta * y + pg.sigmoid(beta * x) * (1 - beta * y))
@@ -36,9 +35,8 @@ __kernel void distances(__global const T *a, __global const T *b, __global T *y,
 """
 
 _distances = source_kernel(
-    "example.Distances",
+    "example.Distances(a, b)",
     DISTANCES,
-    inputs="a b",
     out=lambda a, b: Spec((a.shape[0], b.shape[0]), a.dtype),
     gradients={
         "a": lambda dy, a, b: 2 * (pg.sum(dy, axis=1, keepdims=True) * a - dy @ b),

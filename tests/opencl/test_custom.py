@@ -53,7 +53,7 @@ def opencl(monkeypatch):
 @pytest.mark.parametrize("n", [0, 1, 9, 100_000])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_an_expression_with_an_attribute(n, dtype):
-    op = elementwise_kernel("own.Cube", "out = x * x * x + a", attrs="a")
+    op = elementwise_kernel("own.Cube(x; a)", "out = x * x * x + a")
     x = RNG.normal(size=n).astype(dtype)
     y = op(pg.asarray(x), a=0.1)
     assert y.dtype == dtype
@@ -62,7 +62,7 @@ def test_an_expression_with_an_attribute(n, dtype):
 
 def test_branches_loops_and_functions():
     op = elementwise_kernel(
-        "own.Branches",
+        "own.Branches(x)",
         """
         T total = 0;
         for (int k = 1; k <= 3; k++) total += exp(-x * k);
@@ -81,9 +81,8 @@ def test_branches_loops_and_functions():
 
 def test_inputs_broadcast_and_so_do_gradients():
     op = elementwise_kernel(
-        "own.Mix",
+        "own.Mix(a, b)",
         "T d = a - b; out = d * d * (T)0.5",
-        inputs="a b",
         gradients={
             "a": lambda dy, a, b: dy * (a - b),
             "b": lambda dy, a, b: dy * (b - a),
@@ -100,7 +99,7 @@ def test_inputs_broadcast_and_so_do_gradients():
 
 def test_dtypes_of_inputs():
     names = "int32 float32 float64"
-    op = elementwise_kernel("own.Plus", "y = a + b", inputs="a b", dtypes=names)
+    op = elementwise_kernel("own.Plus(a, b)", "y = a + b", dtypes=names)
     whole, real = pg.asarray([1, 2]), pg.asarray([0.5, 1.5])
     for xs, dtype, found in [
         ((whole, 3), "int32", [4, 5]),
@@ -111,16 +110,16 @@ def test_dtypes_of_inputs():
     ]:
         y = op(*xs)
         assert (y.dtype, y.tolist()) == (dtype, found)
-    floating = elementwise_kernel("own.Half", "y = x / 2")
+    floating = elementwise_kernel("own.Half(x)", "y = x / 2")
     assert floating(whole).tolist() == [0.5, 1.0]  # integers become float32
 
 
 def test_bool_inputs_and_results():
-    op = elementwise_kernel("own.Mask", "y = m ? x : -x", inputs="m x")
+    op = elementwise_kernel("own.Mask(m, x)", "y = m ? x : -x")
     for dtype in ("float32", "float64"):
         y = op(pg.asarray([True, False]), pg.asarray([1, 2], dtype=dtype))
         assert (y.dtype, y.tolist()) == (dtype, [1, -2])
-    op = elementwise_kernel("own.Positive", "y = x > 0", out_dtype="bool")
+    op = elementwise_kernel("own.Positive(x)", "y = x > 0", out_dtype="bool")
     y = op([1.0, -2.0])
     assert (y.dtype, y.tolist()) == (np.bool_, [True, False])
     with pg.debug():  # which compares with the rule for the output
@@ -129,13 +128,15 @@ def test_bool_inputs_and_results():
 
 def test_complex_numbers():
     op = elementwise_kernel(
-        "own.Turn", "y = (T)(-x.y, x.x) * by", attrs="by", dtypes="complex64"
+        "own.Turn(x; by)", "y = (T)(-x.y, x.x) * by", dtypes="complex64"
     )
     assert op(pg.asarray([1 + 2j]), by=2).tolist() == [-4 + 2j]
 
 
 def test_other_backends_use_the_decomposition():
-    op = elementwise_kernel("own.Twice", "out = x + x", decomposition=lambda x: x * 2.0)
+    op = elementwise_kernel(
+        "own.Twice(x)", "out = x + x", decomposition=lambda x: x * 2.0
+    )
     with pg.use_backend("cpu"):
         assert op([1.0, 2.0]).tolist() == [2.0, 4.0]
 
@@ -145,9 +146,8 @@ def test_other_backends_use_the_decomposition():
 
 def test_source_and_its_gradient():
     heat = source_kernel(
-        "own.Heat",
+        "own.Heat(x; rate)",
         HEAT,
-        attrs="rate",
         gradients={"x": lambda dy, rate: heat(dy, rate=rate)},
     )
     assert heat([0.0, 0.0, 4.0, 0.0, 0.0], rate=0.25).tolist() == [0, 1, 2, 1, 0]
@@ -165,10 +165,8 @@ def test_source_with_two_outputs_of_other_dtypes():
     }
     """
     split = source_kernel(
-        "own.Split",
+        "own.Split(x; up) -> low, place",
         code,
-        attrs="up",
-        outputs="low place",
         out=lambda x, *, up: (
             Spec((x.shape[1] // 2,), x.dtype),
             Spec((x.shape[1] // 2,), np.dtype("int32")),
@@ -195,7 +193,7 @@ def test_a_work_group_adds_up():
     }
     """
     sums = source_kernel(
-        "own.Sums",
+        "own.Sums(x)",
         code,
         out=lambda x: Spec((-(-x.shape[0] // 32),), x.dtype),
         items=lambda x: x.shape[0],
@@ -210,10 +208,8 @@ def test_source_without_inputs():
     code = "__kernel void ramp(__global float *y, int n, long y_size)"
     code += "{ if (get_global_id(0) < y_size) y[get_global_id(0)] = get_global_id(0); }"
     ramp = source_kernel(
-        "own.Ramp",
+        "own.Ramp(; n)",
         code,
-        inputs="",
-        attrs="n",
         out=lambda *, n: Spec((n,), np.dtype("float32")),
     )
     assert ramp(n=3).tolist() == [0, 1, 2]
@@ -228,7 +224,7 @@ def test_code_for_a_contract_of_a_library():
     op = elementwise_kernel(contract, "c = a * b")
     assert op.kernel is contract
     decomposition(contract)(lambda a, b: a * b)
-    again = elementwise_kernel("own.Own", "c = b * a", inputs="a b")
+    again = elementwise_kernel("own.Own(a, b)", "c = b * a")
     assert again.kernel is contract  # with all that its library gave it
     check_gradients(op, RNG.normal(size=3), RNG.normal(size=(2, 1)))
 
@@ -242,7 +238,7 @@ def test_code_for_a_kernel_of_plugrad():
 
 def test_a_kernel_that_is_written_again():
     make = lambda by: elementwise_kernel(
-        "own.Again",
+        "own.Again(x)",
         f"y = x * {by}",
         gradients={"x": lambda dy: dy * by},
         decomposition=lambda x: x * by,
@@ -254,7 +250,7 @@ def test_a_kernel_that_is_written_again():
     assert (first([1.0]).tolist(), slope()) == ([2], [2])
     first.unregister()
     assert first([1.0]).tolist() == [3]  # by the last decomposition
-    op = elementwise_kernel("own.Gone", "y = x")
+    op = elementwise_kernel("own.Gone(x)", "y = x")
     op.unregister()
     with pytest.raises(pg.KernelNotFound, match=r"own\.Gone"):
         op([1.0])
@@ -263,7 +259,7 @@ def test_a_kernel_that_is_written_again():
 def test_every_device_has_it():
     code = """
 import plugrad as pg, plugrad_opencl
-op = plugrad_opencl.elementwise_kernel("own.Twice", "y = 2 * x")
+op = plugrad_opencl.elementwise_kernel("own.Twice(x)", "y = 2 * x")
 for name in op.backends:
     with pg.use_backend(name):
         print(name, op([1.0]).tolist(), op([1.0]).backend)
@@ -277,11 +273,11 @@ for name in op.backends:
 
 
 def test_errors_of_the_compiler_name_the_line():
-    wrong = elementwise_kernel("own.Wrong", "T e = exp(x);\ny = e * bta;")
+    wrong = elementwise_kernel("own.Wrong(x)", "T e = exp(x);\ny = e * bta;")
     with pytest.raises(pg.BackendError, match=r"(?s)own\.Wrong:2:\d+: .*bta") as error:
         wrong([1.0])
     assert "clBuildProgram" not in str(error.value)
-    wrong = source_kernel("own.Lines", HEAT.replace("right);", "right;"), attrs="rate")
+    wrong = source_kernel("own.Lines(x; rate)", HEAT.replace("right);", "right;"))
     with pytest.raises(pg.BackendError, match=r"own\.Lines:6:\d+: .*expected"):
         wrong([1.0], rate=1.0)
 
@@ -301,36 +297,38 @@ PARAMETERS = {
 @pytest.mark.parametrize("parameters", PARAMETERS)
 def test_parameters_that_do_not_fit(parameters):
     with pytest.raises(ValueError, match=PARAMETERS[parameters]):
-        source_kernel("own.K", f"__kernel void k({parameters}) {{}}", attrs="rate")
+        source_kernel("own.K(x; rate)", f"__kernel void k({parameters}) {{}}")
     assert "own.K" not in registry.contracts
 
 
 def test_definitions_that_do_not_fit():
     with pytest.raises(ValueError, match="'y == x' assigns nothing"):
-        elementwise_kernel("own.None", "y == x")
+        elementwise_kernel("own.None(x)", "y == x")
     with pytest.raises(ValueError, match="needs a dotted name"):
-        elementwise_kernel("Swish", "y = x")
+        elementwise_kernel("Swish(x)", "y = x")
+    with pytest.raises(ValueError, match=r"no kernel 'own\.Swish'; say what .* takes"):
+        elementwise_kernel("own.Swish", "y = x")
     with pytest.raises(TypeError, match="unknown dtype 'float'"):
-        elementwise_kernel("own.Float", "y = x", dtypes="float")
+        elementwise_kernel("own.Float(x)", "y = x", dtypes="float")
     with pytest.raises(ValueError, match="there is no input 'z'; there is x"):
-        elementwise_kernel("own.Z", "y = x", gradients={"z": lambda dy: dy})
+        elementwise_kernel("own.Z(x)", "y = x", gradients={"z": lambda dy: dy})
     with pytest.raises(ValueError, match="decomposition of"):
-        elementwise_kernel("own.Z", "y = x", decomposition=lambda z: z)
+        elementwise_kernel("own.Z(x)", "y = x", decomposition=lambda z: z)
     with pytest.raises(ValueError, match="needs inputs, and code whose last"):
         elementwise_kernel("Relu", "z = x")
     with pytest.raises(ValueError, match="may vary"):
         elementwise_kernel("AddN", "y = x")
     with pytest.raises(ValueError, match="write one function"):
-        source_kernel("own.Blur", "void blur(__global float *x) {}")
+        source_kernel("own.Blur(x)", "void blur(__global float *x) {}")
     with pytest.raises(ValueError, match="source_kernel: group 0 must be"):
-        source_kernel("own.Heat", HEAT, attrs="rate", group=0)
+        source_kernel("own.Heat(x; rate)", HEAT, group=0)
     with pytest.raises(AttributeError, match="no attribute 'kernel'"):
         plugrad_opencl.kernel  # noqa: B018
     assert not [name for name in registry.contracts if name.startswith("own.")]
 
 
 def test_calls_that_do_not_fit():
-    op = elementwise_kernel("own.Sum", "y = a + b * s", inputs="a b", attrs="s")
+    op = elementwise_kernel("own.Sum(a, b; s)", "y = a + b * s")
     with pytest.raises(TypeError, match="1 inputs do not fit"):
         op(pg.ones(3), s=1)
     with pytest.raises(ValueError, match="do not broadcast"):
@@ -341,14 +339,14 @@ def test_calls_that_do_not_fit():
         op(pg.ones(3), 1.0, s="a")
     with pytest.raises(TypeError, match="no code for complex64; dtypes= names float32"):
         op(pg.ones(3, dtype="complex64"), 1, s=1)
-    heat = source_kernel("own.Heat", HEAT.replace("T rate", "int rate"), attrs="rate")
+    heat = source_kernel("own.Heat(x; rate)", HEAT.replace("T rate", "int rate"))
     with pytest.raises(TypeError, match=r"rate=1\.5 is no number of type int"):
         heat([1.0], rate=1.5)
-    heat = source_kernel("own.Heat", HEAT.replace("T *x", "float *x"), attrs="rate")
+    heat = source_kernel("own.Heat(x; rate)", HEAT.replace("T *x", "float *x"))
     with pytest.raises(TypeError, match="x is int32, and the kernel takes float"):
         heat(pg.asarray([1]), rate=1)
     code = "__kernel void k(__global T *x, __global T *y, long x_shape1) {}"
-    flat = source_kernel("own.Flat", code)
+    flat = source_kernel("own.Flat(x)", code)
     with pytest.raises(ValueError, match=r"takes x_shape1, and x has shape \(3,\)"):
         flat([1.0, 2.0, 3.0])
 

@@ -3,7 +3,7 @@
 GOOD = """
 from plugrad.plugin import Backend, Extension, GradientPack, Kernel, Runtime, hookimpl
 
-SWISH = Kernel("mylib.Swish", "x", out=lambda x: x)
+SWISH = Kernel("mylib.Swish(x)", out=lambda x: x)
 
 def open_toy():
     import numpy as np

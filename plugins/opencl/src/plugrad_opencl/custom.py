@@ -30,8 +30,6 @@ def elementwise_kernel(
     kernel: str | Kernel,
     code: str,
     *,
-    inputs: str = "x",
-    attrs: str = "",
     dtypes: str = FLOATING,
     out_dtype: str = "",
     gradients: Gradients | None = None,
@@ -39,17 +37,16 @@ def elementwise_kernel(
 ) -> CustomKernel:
     """Return an op that computes each element by ``code``; its inputs broadcast.
 
-    ``elementwise_kernel("mylib.Swish", "y = x / (1 + exp(-x))")`` is one. The kernel is
-    registered for the process, on the backends of all devices.
+    ``elementwise_kernel("mylib.Swish(x)", "y = x / (1 + exp(-x))")`` is one. The kernel
+    is registered for the process, on the backends of all devices.
 
     Args:
-        kernel: A new name, with a dot; or a contract, or the name of a kernel of
-            plugrad, whose inputs, attributes and gradient stay what they are.
+        kernel: The signature of a new one, as ``plugrad.plugin.Kernel`` takes it, whose
+            attributes are numbers; or a contract, or the name of a kernel that is
+            there, whose gradient stays what it is.
         code: Statements in OpenCL C. The last assignment is the output, and names it.
             Inputs are variables of type ``T``, bool ones ``uchar``; attributes are
-            numbers of that type.
-        inputs: Their names.
-        attrs: Names of numbers, which the op takes by keyword.
+            numbers of that type, which the op takes by keyword.
         dtypes: What ``T`` may be. complex64 is ``float2``. Where integers are not among
             them, the op makes float32 of integers.
         out_dtype: Of the result, if it is not that of ``T``.
@@ -68,8 +65,7 @@ def elementwise_kernel(
     who, y = "elementwise_kernel", _assigned(kernel, code)
     covered = [_dtype(who, name) for name in dtypes.split()]
     rule = _broadcasted(_dtype(who, out_dtype) if out_dtype else None)
-    contract = _contract(kernel, inputs, attrs, y, rule, len(inputs.split()))
-    _simple(who, contract)
+    contract = _contract(who, kernel, rule, y)
     if not contract.inputs or contract.outputs != (y,):
         raise ValueError(
             f"{who}: {contract} needs inputs, and code whose last assignment is its "
@@ -130,9 +126,6 @@ def source_kernel(
     kernel: str | Kernel,
     code: str,
     *,
-    inputs: str = "x",
-    attrs: str = "",
-    outputs: str = "y",
     out: Outputs = plugin.same,
     items: Callable[..., int] | None = None,
     group: int = GROUP,
@@ -149,12 +142,10 @@ def source_kernel(
     two items that write one element, are for the code to avoid: nobody checks them.
 
     Args:
-        kernel: A new name, with a dot; or a contract, or the name of a kernel of
-            plugrad, whose inputs, attributes and gradient stay what they are.
+        kernel: The signature of a new one, as ``plugrad.plugin.Kernel`` takes it; or a
+            contract, or the name of a kernel that is there, whose gradient stays what
+            it is.
         code: OpenCL C, with one ``__kernel void name(...)``.
-        inputs: Their names.
-        attrs: Names of the attributes, which the op takes by keyword.
-        outputs: Their names.
         out: Specs of the inputs and attributes -> specs of the outputs.
         items: The same -> how many work items; by default one an element of the first
             output. They are rounded up to whole groups: those past the end must return.
@@ -170,8 +161,7 @@ def source_kernel(
     BackendError with the compiler's log, by lines of ``code``, at the first use.
 
     """
-    contract = _contract(kernel, inputs, attrs, outputs, out, 0)
-    _simple("source_kernel", contract)
+    contract = _contract("source_kernel", kernel, out)
     if contract.out is None:
         raise ValueError(f"source_kernel: {contract} has no rule for its outputs")
     if group not in range(1, 2**31):
@@ -275,23 +265,28 @@ class CustomKernel:
 
 
 def _contract(
-    kernel: str | Kernel, inputs: str, attrs: str, outputs: str, out: Outputs, many: int
+    who: str, kernel: str | Kernel, out: Outputs, assigned: str = ""
 ) -> Kernel:
-    """Return the contract; the arguments beside ``kernel`` are those of a new one."""
+    """Return the contract, whose inputs and outputs are one array each.
+
+    ``assigned`` is the output of an elementwise kernel, whose inputs broadcast.
+    """
     if isinstance(kernel, Kernel):
-        return kernel
-    known = plugin.contracts().get(kernel)
-    if known is not None and "." not in kernel:
-        return known
-    given, more = ", ".join(inputs.split()), ", ".join(attrs.split())
-    signature = f"{kernel}({given}; {more}) -> {', '.join(outputs.split())}"
-    return Kernel(signature, out=out, broadcasts=many > 1)
-
-
-def _simple(who: str, contract: Kernel) -> None:
-    """Raise unless each input is one array, and each output too."""
+        contract = kernel
+    elif kernel in plugin.contracts():
+        contract = plugin.contracts()[kernel]
+    elif "(" not in kernel:
+        raise ValueError(
+            f"{who}: there is no kernel {kernel!r}; say what a new one takes, as in "
+            "'mylib.Name(x, y; attribute)'"
+        )
+    else:
+        named = "->" in kernel or not assigned
+        contract = Kernel(kernel if named else f"{kernel} -> {assigned}", out=out)
+        contract.broadcasts = bool(assigned) and len(contract.inputs) > 1
     if contract.variadic or contract.variadic_outputs or contract.optional:
         raise ValueError(f"{who}: {contract} has inputs or outputs that may vary")
+    return contract
 
 
 def _check(
