@@ -16,26 +16,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from plugrad._arguments import misfit
 from plugrad._dtypes import INT32, DType
 from plugrad._engine import run
+from plugrad._kernel import Spec
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
 
-from . import (
-    _convert,
-    binary,
-    compare,
-    creation,
-    gather,
-    indexing,
-    linalg,
-    reduce,
-    shape,
-    slicing,
-    unary,
-)
+from . import _convert, compare, creation, gather, indexing, reduce, shape, slicing
 
-Shape = tuple[int, ...]
-Ends = tuple[Tensor, Tensor, Tensor]  # before, behind, share of the latter
+Shaped = Tensor | Spec
 
 
 class Grid(NamedTuple):
@@ -67,19 +57,22 @@ class Grid(NamedTuple):
 # --- arguments -------------------------------------------------------------------
 
 
-def pixels(op: str, image: Tensor) -> None:
-    """Complain unless these are images that show something."""
+def arguments(op: str, image: TensorLike, places: TensorLike) -> tuple[Tensor, Tensor]:
+    """Return images, if they show something, and coordinates.
+
+    The latter are as exact as the image, and float32 at least.
+    """
+    image, places = (_convert.floating(op, x, "f") for x in (image, places))
+    rule = "image must be [batch, height, width, channels] and have pixels"
     if len(image.shape) != 4 or 0 in image.shape[1:3]:
-        raise ValueError(
-            f"{op}: image must be [batch, height, width, channels] and have pixels, "
-            f"got shape {image.shape}"
-        )
+        raise misfit(op, rule, image)
+    dtype = np.result_type(places.dtype, image.dtype, np.float32)
+    return image, creation.astype(places, dtype)
 
 
-def coordinates(op: str, value: TensorLike, image: Tensor) -> Tensor:
-    """Return coordinates as exact as the image, and float32 at least."""
-    x = _convert.floating(op, value, "f")
-    return creation.astype(x, np.result_type(x.dtype, image.dtype, np.float32))
+def constant(values: Any, dtype: DType) -> Tensor:
+    """Return what is known on the host as a tensor."""
+    return _convert.asarray(np.asarray(values, dtype), copy=False)
 
 
 # --- reading ---------------------------------------------------------------------
@@ -89,9 +82,9 @@ def sampled(image: Tensor, grid: Grid, method: str, fill: Any) -> Tensor:
     """Return what the images show at the places, ``[n, rows, columns, channels]``."""
     read = _reader(image, grid, fill)
     if method == "nearest":
-        y = read(_near(grid, 1), _near(grid, 2))
+        y = read(*_near(grid))
     else:
-        (y0, y1, down), (x0, x1, right) = _around(grid, 1), _around(grid, 2)
+        (y0, y1, down), (x0, x1, right) = _around(grid)
         down, right = (_column(t, image.dtype) for t in (down, right))
         top = _mix(read(y0, x0), read(y0, x1), right)
         y = _mix(top, _mix(read(y1, x0), read(y1, x1), right), down)
@@ -101,23 +94,19 @@ def sampled(image: Tensor, grid: Grid, method: str, fill: Any) -> Tensor:
 def to_image(dy: Tensor, grid: Grid, method: str) -> Tensor:
     """Return the cotangent of the images."""
     if method == "nearest":
-        parts = [(_near(grid, 1), _near(grid, 2), dy)]
+        parts = [(*_near(grid), dy)]
     else:
-        y0, y1, down = _around(grid, 1, slope=True)
-        x0, x1, right = _around(grid, 2, slope=True)
+        (y0, y1, down), (x0, x1, right) = _around(grid, slope=True)
         parts = [
             (i, j, dy * _column(p * q, dy.dtype))
             for i, p in ((y0, 1 - down), (y1, down))
             for j, q in ((x0, 1 - right), (x1, right))
         ]
     b, h, w, c = _wide(grid)
-    count = math.prod(dy.shape[:-1])
-    ids, updates = [], []
-    for i, j, part in parts:
-        id = compare.where(grid.seen, _numbers(grid, i, j), -1)  # -1 is dropped
-        ids.append(shape.reshape(id, (count,)))
-        updates.append(shape.reshape(part, (count, c)))
-    rows, to = shape.concat(updates), shape.concat(ids)
+    ids = [compare.where(grid.seen, _numbers(grid, i, j), -1) for i, j, _ in parts]
+    to = shape.concat(ids, axis=None)  # -1 is dropped
+    rows = shape.concat([part for _, _, part in parts], axis=None)
+    rows = shape.reshape(rows, (*to.shape, c))
     dx = run(gather.UNSORTED_SEGMENT_SUM, rows, to, num_segments=b * h * w)
     dx = shape.reshape(dx, (b, h, w, c))
     return slicing.slice(dx, (0, 1, 1, 0), grid.sizes) if grid.rim else dx
@@ -128,8 +117,7 @@ def to_places(
 ) -> tuple[Tensor, Tensor]:
     """Return the cotangents of ``grid.y`` and ``grid.x``, of linear interpolation."""
     read = _reader(image, grid, fill)
-    y0, y1, down = _around(grid, 1, slope=True)
-    x0, x1, right = _around(grid, 2, slope=True)
+    (y0, y1, down), (x0, x1, right) = _around(grid, slope=True)
     corners = (read(i, j) for i in (y0, y1) for j in (x0, x1))
     sums = (reduce.sum(dy * v, axis=-1) for v in corners)
     a, b, c, d = (creation.astype(v, grid.y.dtype) for v in sums)
@@ -147,8 +135,7 @@ def _wide(grid: Grid) -> Shape:
 def _reader(image: Tensor, grid: Grid, fill: Any) -> Callable[[Tensor, Tensor], Tensor]:
     """Return what reads pixels by their rows and columns."""
     if grid.rim:
-        rim = ((0, 0), (1, 1), (1, 1), (0, 0))
-        image = slicing.pad(image, rim, constant_values=fill)
+        image = image.pad(((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=fill)
     *lead, c = image.shape
     pixels = shape.reshape(image, (math.prod(lead), c))
 
@@ -172,35 +159,29 @@ def _index(v: Tensor, grid: Grid) -> Tensor:
     return at + 1 if grid.rim else at
 
 
-def _turned(index: Tensor, grid: Grid, size: int) -> Tensor:
-    """Return indices of which the one behind the last pixel is the first."""
-    if grid.edge != "wrap":
-        return index
-    return compare.where(compare.equal(index, size), 0, index)
-
-
-def _near(grid: Grid, axis: int) -> Tensor:
-    """Return the nearest pixel along an axis of the images; a half goes up."""
-    v = grid.y if axis == 1 else grid.x
-    low = unary.floor(v)
-    index = _index(compare.where(v - low < 0.5, low, low + 1), grid)
-    return _turned(index, grid, grid.sizes[axis])
-
-
-def _around(grid: Grid, axis: int, *, slope: bool = False) -> Ends:
-    """Return the pixels around places along an axis.
+def _around(grid: Grid, *, slope: bool = False) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Return for y and x the pixels before and behind, and the share of the latter.
 
     With ``slope`` there are two even for the last pixel, if the image has two.
     """
-    v, size = grid.y if axis == 1 else grid.x, grid.sizes[axis]
-    low = unary.floor(v)
-    if grid.edge == "clamp" and slope:
-        low = binary.minimum(low, max(size - 2, 0))
-    before = _index(low, grid)
-    behind = _turned(before + 1, grid, size)
-    if grid.edge == "clamp":
-        behind = binary.minimum(behind, size - 1)
-    return before, behind, v - low
+    found = []
+    for v, size in zip((grid.y, grid.x), grid.sizes[1:3], strict=True):
+        low = v.floor()
+        if grid.edge == "clamp" and slope:
+            low = low.minimum(max(size - 2, 0))
+        before = _index(low, grid)
+        behind = before + 1
+        if grid.edge == "clamp":
+            behind = behind.minimum(size - 1)
+        elif grid.edge == "wrap":  # behind the last pixel is the first
+            behind = compare.where(compare.equal(behind, size), 0, behind)
+        found.append((before, behind, v - low))
+    return found
+
+
+def _near(grid: Grid) -> list[Tensor]:
+    """Return the nearest pixels, along both axes; a half goes up."""
+    return [compare.where(share < 0.5, a, b) for a, b, share in _around(grid)]
 
 
 def _column(v: Tensor, dtype: DType) -> Tensor:
@@ -216,10 +197,6 @@ def _on(v: Tensor, size: int) -> Tensor:
     return compare.logical_and(v >= 0, v <= size - 1)
 
 
-def _constant(values: Any, dtype: DType) -> Tensor:
-    return _convert.asarray(np.asarray(values, dtype), copy=False)
-
-
 # --- boxes -----------------------------------------------------------------------
 
 
@@ -231,17 +208,17 @@ def _shares(count: int) -> tuple[Any, int]:
     return np.array([back[::-1], back]), count - 1
 
 
-def box_grid(boxes: Tensor, box_ind: Tensor, sizes: Shape, crop_size: Shape) -> Grid:
+def box_grid(image: Shaped, boxes: Tensor, box_ind: Tensor, size: Shape) -> Grid:
     """Return the places of ``crop_and_resize``: from edge to edge of each box.
 
     The first step is on the first edge and the last one on the last, without rounding
     if these are 0 and 1; a single step is in the middle.
     """
-    k, places = boxes.shape[0], []
-    for axis, count in enumerate(crop_size):
+    sizes, k, places = image.shape, boxes.shape[0], []
+    for axis, count in enumerate(size):
         start, end = (slicing.along(boxes, 1, axis + i, 1) for i in (0, 2))
         shares, whole = _shares(count)
-        front, back = (_constant(row, boxes.dtype) for row in shares)
+        front, back = (constant(row, boxes.dtype) for row in shares)
         v = (start * front + end * back) * (sizes[axis + 1] - 1) / whole
         places.append(shape.reshape(v, (k, 1, count) if axis else (k, count, 1)))
     y, x = places
@@ -257,7 +234,7 @@ def to_boxes(to_y: Tensor, to_x: Tensor, grid: Grid) -> Tensor:
     for dv, size, count in zip(sums, grid.sizes[1:3], to_y.shape[1:], strict=True):
         shares, whole = _shares(count)
         slopes = shares.T * ((size - 1) / whole)
-        found.append(linalg.matmul(dv, _constant(slopes, dv.dtype)))
+        found.append(dv @ constant(slopes, dv.dtype))
     boxes = shape.stack(found, axis=2)  # [k, start and end, y and x]
     return shape.reshape(boxes, (boxes.shape[0], 4))
 
@@ -268,11 +245,10 @@ def to_boxes(to_y: Tensor, to_x: Tensor, grid: Grid) -> Tensor:
 def _projected(transforms: Tensor, output_shape: Shape) -> tuple[Tensor, ...]:
     """Return x, y and the divisor of both for each pixel of the output."""
     rows, columns = output_shape
-    x = _constant(np.arange(columns), transforms.dtype)
-    y = _constant(np.arange(rows)[:, None], transforms.dtype)
-    a = [
-        shape.expand_dims(slicing.along(transforms, 1, i, 1), axis=-1) for i in range(8)
-    ]
+    x = constant(np.arange(columns), transforms.dtype)
+    y = constant(np.arange(rows)[:, None], transforms.dtype)
+    t = shape.expand_dims(transforms, axis=-1)
+    a = [slicing.along(t, 1, i, 1) for i in range(8)]
     divisor = a[6] * x + a[7] * y + 1
     lines = [a[i] * x + a[i + 1] * y + a[i + 2] for i in (0, 3)]
     return lines[0] / divisor, lines[1] / divisor, divisor
@@ -281,35 +257,33 @@ def _projected(transforms: Tensor, output_shape: Shape) -> tuple[Tensor, ...]:
 def _folded(v: Tensor, size: int, mode: str) -> tuple[Tensor, Tensor | None]:
     """Return coordinates taken into the image, and their slope in ``v`` unless 1."""
     if mode == "wrap":
-        v = binary.remainder(v, size)  # which may be rounded up to size
+        v = v % size  # which may be rounded up to size
         return compare.where(compare.equal(v, size), 0, v), None
     slope = None
     if mode == "reflect":
-        v = binary.remainder(v, 2 * size)
+        v = v % (2 * size)
         other = 2 * size - 1 - v
         slope = compare.where(v < other, 1, creation.full_like(v, -1))
-        v = binary.minimum(v, other)
+        v = v.minimum(other)
     inside = creation.astype(_on(v, size), v.dtype)
-    v = binary.minimum(binary.maximum(v, 0), size - 1)
+    v = v.maximum(0).minimum(size - 1)
     return v, inside if slope is None else slope * inside
 
 
-def transform_grid(
-    transforms: Tensor, sizes: Shape, fill_mode: str, output_shape: Shape
-) -> Grid:
+def transform_grid(image: Shaped, transforms: Tensor, mode: str, size: Shape) -> Grid:
     """Return the places of ``transform``; those that are not finite are not seen."""
-    b, h, w, _ = sizes
-    x, y, _ = _projected(transforms, output_shape)
-    if fill_mode == "constant":
+    b, h, w, _ = image.shape
+    x, y, _ = _projected(transforms, size)
+    if mode == "constant":
         inside = [compare.logical_and(v > -1, v < n) for v, n in ((y, h), (x, w))]
     else:
-        inside = [unary.isfinite(v) for v in (y, x)]
-        (y, _), (x, _) = _folded(y, h, fill_mode), _folded(x, w, fill_mode)
+        inside = [v.isfinite() for v in (y, x)]
+        (y, _), (x, _) = _folded(y, h, mode), _folded(x, w, mode)
     seen = compare.logical_and(*inside)
     y, x = compare.where(seen, y, 0), compare.where(seen, x, 0)
-    batch = _constant(np.arange(b)[:, None, None], INT32)
-    edge: Any = {"constant": "pad", "wrap": "wrap"}.get(fill_mode, "clamp")
-    return Grid(sizes, batch, y, x, seen, edge)
+    batch = constant(np.arange(b)[:, None, None], INT32)
+    edge: Any = {"constant": "pad", "wrap": "wrap"}.get(mode, "clamp")
+    return Grid(image.shape, batch, y, x, seen, edge)
 
 
 def to_transforms(
@@ -329,9 +303,8 @@ def to_transforms(
         dv = (dv if slope is None else dv * slope) / divisor
         found.append(dv)
         total = total - dv * v
-    dv = shape.stack([*found, total], axis=1)
-    dv = shape.reshape(dv, (n, 3, rows * columns))
+    dv = shape.reshape(shape.stack([*found, total], axis=1), (n, 3, rows * columns))
     x, y = np.meshgrid(np.arange(columns), np.arange(rows))
     pixels = np.stack([x, y, np.ones_like(x)], axis=-1).reshape(-1, 3)
-    nine = shape.reshape(linalg.matmul(dv, _constant(pixels, dv.dtype)), (n, 9))
+    nine = shape.reshape(dv @ constant(pixels, dv.dtype), (n, 9))
     return reduce.sum_to(slicing.along(nine, 1, 0, 8), transforms.shape)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from plugrad import _arguments
+from plugrad._arguments import flag, integer, misfit, real
 from plugrad._dtypes import INT32
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, gradients
@@ -93,7 +93,7 @@ def non_max_suppression_with_score(
     """
     op = "image.non_max_suppression_with_score"
     given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
-    sigma = float(_arguments.real(op, "soft_nms_sigma", soft_nms_sigma))
+    sigma = float(real(op, "soft_nms_sigma", soft_nms_sigma))
     if not sigma >= 0:
         raise ValueError(f"{op}: soft_nms_sigma must not be negative, got {sigma}")
     boxes, scores, attrs = given
@@ -123,35 +123,25 @@ def non_max_suppression_padded(
     op = "image.non_max_suppression_padded"
     given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
     indices, count = run_many(NON_MAX_SUPPRESSION_V4, *given[:2], **given[2])
-    if not _arguments.flag(op, "pad_to_max_output_size", pad_to_max_output_size):
+    if not flag(op, "pad_to_max_output_size", pad_to_max_output_size):
         indices = slicing.along(indices, 0, 0, int(count.item()))
     return indices, count
 
 
 def _rated(
-    op: str,
-    boxes: TensorLike,
-    scores: TensorLike,
-    max_output_size: int,
-    iou_threshold: float,
-    score_threshold: float,
+    op: str, boxes: TensorLike, scores: TensorLike, size: int, iou: float, score: float
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
     """Return boxes, scores and attributes that fit each other."""
     boxes, scores = (_convert.floating(op, x, "f") for x in (boxes, scores))
-    n = boxes.shape[0] if boxes.shape else 0
-    if boxes.shape != (n, 4) or scores.shape != (n,):
-        raise ValueError(
-            f"{op}: boxes and scores must have shapes (n, 4) and (n,), got "
-            f"{boxes.shape} and {scores.shape}"
-        )
-    size = _arguments.integer(op, "max_output_size", max_output_size, 0)
-    iou = float(_arguments.real(op, "iou_threshold", iou_threshold))
-    score = float(_arguments.real(op, "score_threshold", score_threshold))
-    if not 0 <= iou <= 1 or math.isnan(score):
-        raise ValueError(
-            f"{op}: iou_threshold {iou} must be in [0, 1] and score_threshold {score} "
-            "a number"
-        )
+    if len(scores.shape) != 1 or boxes.shape != (*scores.shape, 4):
+        raise misfit(op, "boxes and scores must be (n, 4) and (n,)", boxes, scores)
+    size = integer(op, "max_output_size", size, 0)
+    iou = float(real(op, "iou_threshold", iou))
+    score = float(real(op, "score_threshold", score))
+    if not 0 <= iou <= 1:
+        raise ValueError(f"{op}: iou_threshold {iou} must be in [0, 1]")
+    if math.isnan(score):
+        raise ValueError(f"{op}: score_threshold {score} must be a number")
     attrs = {"max_output_size": size, "iou_threshold": iou, "score_threshold": score}
     return boxes, scores, attrs
 

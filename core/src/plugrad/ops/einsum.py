@@ -8,22 +8,25 @@ falls apart into products of two, and so backward does as little work as forward
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 import string
 
 import numpy as np
 
+from plugrad._arguments import misfit
 from plugrad._dtypes import BOOL, INT32
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
 
-from . import _convert, binary, creation, linalg, reduce, shape
-
-Shape = tuple[int, ...]
+from . import _convert, creation, linalg, reduce, shape
 
 # --- equations -------------------------------------------------------------------
+
+Axes = list[tuple[str, int]]  # the letters and the sizes of a term
 
 
 def _terms(equation: str) -> tuple[list[str], str]:
@@ -41,74 +44,56 @@ def _plain(equation: str, shapes: tuple[Shape, ...]) -> tuple[str, tuple[Shape, 
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     _well_formed(equation, [*terms, output], len(shapes))
-    room = [
-        len(s) - len(t.replace("...", "")) for t, s in zip(terms, shapes, strict=True)
-    ]
-    for term, sizes, rest in zip(terms, shapes, room, strict=True):
+    pairs = list(zip(terms, shapes, strict=True))
+    room = [len(sizes) - len(term.replace("...", "")) for term, sizes in pairs]
+    for (term, sizes), rest in zip(pairs, room, strict=True):
         if rest < 0 or (rest and "..." not in term):
-            raise ValueError(
-                f"einsum: term {term!r} of {equation!r} does not name the "
-                f"{len(sizes)} axes of shape {sizes}; give each a letter, or write ..."
-            )
+            rule = f"term {term!r} of {equation!r} must have one letter an axis, or ..."
+            raise misfit("einsum", rule, sizes)
     dots = "".join([c for c in string.ascii_letters if c not in equation])
     if len(dots) < max(room):
-        raise ValueError(
-            f"einsum: there are no letters left for the ... in {equation!r}"
-        )
+        raise ValueError(f"einsum: there are no letters left for ... in {equation!r}")
     dots = dots[: max(room)]
-    terms = [
-        term.replace("...", dots[len(dots) - rest :])
-        for term, rest in zip(terms, room, strict=True)
+    axes = [
+        list(zip(term.replace("...", dots[len(dots) - rest :]), sizes, strict=True))
+        for (term, sizes), rest in zip(pairs, room, strict=True)
     ]
-    found = _sizes(equation, terms, shapes, dots)
+    found = _sizes(equation, axes, dots, shapes)
     if not arrow:
-        once = [c for c in found if c not in dots and "".join(terms).count(c) == 1]
-        output = "..." + "".join(sorted(once))
+        output = "..." + "".join(sorted([c for c in found if inputs.count(c) == 1]))
     output = output.replace("...", dots)
     for letter in output:
         if letter not in found or output.count(letter) > 1:
-            raise ValueError(
-                f"einsum: {letter!r} is twice in the output of {equation!r}, or in no "
-                "input"
-            )
-    kept = [
-        [(c, n) for c, n in zip(t, s, strict=True) if c not in dots or n == found[c]]
-        for t, s in zip(terms, shapes, strict=True)
-    ]
-    plain = ",".join(["".join([c for c, _ in pairs]) for pairs in kept])
-    return f"{plain}->{output}", tuple([tuple([n for _, n in pairs]) for pairs in kept])
+            what = f"twice in the output of {equation!r}, or in no input"
+            raise ValueError(f"einsum: {letter!r} is {what}")
+    kept = [[(c, n) for c, n in term if n == found[c]] for term in axes]
+    plain = ",".join(["".join([c for c, _ in term]) for term in kept])
+    return f"{plain}->{output}", tuple([tuple([n for _, n in term]) for term in kept])
 
 
 def _well_formed(equation: str, terms: list[str], count: int) -> None:
     for term in terms:
         if not re.fullmatch(r"[A-Za-z]*(\.\.\.[A-Za-z]*)?", term):
-            raise ValueError(
-                f"einsum: {term!r} in {equation!r} is no term; write letters, and ... "
-                "for further axes, as in 'ij,jk->ik'"
-            )
+            hint = "write letters, and ... for further axes, as in 'ij,jk->ik'"
+            raise ValueError(f"einsum: {term!r} in {equation!r} is no term; {hint}")
     if len(terms) - 1 != count:
-        raise ValueError(
-            f"einsum: {equation!r} is for {len(terms) - 1} operands, got {count}; "
-            "separate their terms by commas"
-        )
+        what = f"{len(terms) - 1} operands, got {count}; separate their terms by commas"
+        raise ValueError(f"einsum: {equation!r} is for {what}")
 
 
 def _sizes(
-    equation: str, terms: list[str], shapes: tuple[Shape, ...], dots: str
+    equation: str, axes: list[Axes], dots: str, shapes: tuple[Shape, ...]
 ) -> dict[str, int]:
     """Return the size of each letter; those of ``...`` broadcast."""
     found: dict[str, int] = {}
-    for term, sizes in zip(terms, shapes, strict=True):
-        for letter, n in zip(term, sizes, strict=True):
-            known = found.setdefault(letter, n)
-            if letter in dots and known == 1:
-                found[letter] = n
-            elif known != n and not (letter in dots and n == 1):
-                what = "an axis of ..." if letter in dots else repr(letter)
-                raise ValueError(
-                    f"einsum: {what} in {equation!r} has sizes {known} and {n} in "
-                    f"shapes {', '.join(map(str, shapes))}; make them equal"
-                )
+    for letter, n in itertools.chain(*axes):
+        known = found.setdefault(letter, n)
+        if letter in dots and known == 1:
+            found[letter] = n
+        elif known != n and not (letter in dots and n == 1):
+            what = "an axis of ..." if letter in dots else repr(letter)
+            rule = f"{what} in {equation!r} has sizes {known} and {n}; make them equal"
+            raise misfit("einsum", rule, *shapes)
     return found
 
 
@@ -148,18 +133,15 @@ def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
     """
     given: object = equation
     if not isinstance(given, str) or not operands:
-        raise TypeError(
-            "einsum: expected an equation and then operands, as in einsum('ij,jk->ik', "
-            f"a, b); got {type(given).__name__} and {len(operands)} operands"
-        )
+        usual = "an equation and then operands, as in einsum('ij,jk->ik', a, b)"
+        found = f"{type(given).__name__} and {len(operands)} operands"
+        raise TypeError(f"einsum: expected {usual}; got {found}")
     xs = [_convert.numbers("einsum", x) for x in _convert.together("einsum", *operands)]
     if xs[0].dtype is BOOL:
         xs = [creation.astype(x, INT32) for x in xs]
     plain, shapes = _plain(equation, tuple([x.shape for x in xs]))
-    xs = [
-        x if x.shape == sizes else run(shape.RESHAPE, x, shape=sizes)
-        for x, sizes in zip(xs, shapes, strict=True)
-    ]
+    pairs = zip(xs, shapes, strict=True)
+    xs = [x if x.shape == s else run(shape.RESHAPE, x, shape=s) for x, s in pairs]
     return run(EINSUM, *xs, equation=plain)
 
 
@@ -177,9 +159,8 @@ def _(*tensors: Tensor, equation: str) -> Tensor:
         parts += chosen
     y, term = _alone(*parts[0], output)
     y = _transposed(y, tuple(map(term.index, output)))
-    return creation.astype(
-        creation.identity(y) if y is tensors[0] else y, tensors[0].dtype
-    )
+    y = creation.identity(y) if y is tensors[0] else y
+    return creation.astype(y, tensors[0].dtype)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -235,14 +216,13 @@ def _product(a: Part, b: Part, kept: str) -> Part:
 
 def _elementwise(x: Tensor, left: str, y: Tensor, right: str) -> Part:
     """Multiply without a sum: the axes of ``x``, then those that only ``y`` has."""
-    columns = [c for c in right if c not in left]
-    order = sorted(range(len(right)), key=lambda i: (left + right).index(right[i]))
+    term = "".join(dict.fromkeys(left + right))
     sizes = dict(zip(right, y.shape, strict=True))
-    y = _transposed(y, tuple(order))
-    y = run(shape.RESHAPE, y, shape=tuple([sizes.get(c, 1) for c in [*left, *columns]]))
-    if columns:
-        x = run(shape.RESHAPE, x, shape=(*x.shape, *[1] * len(columns)))
-    return binary.multiply(x, y), "".join([left, *columns])
+    y = _transposed(y, tuple([right.index(c) for c in term if c in right]))
+    y = run(shape.RESHAPE, y, shape=tuple([sizes.get(c, 1) for c in term]))
+    if len(term) > len(left):
+        x = run(shape.RESHAPE, x, shape=(*x.shape, *[1] * (len(term) - len(left))))
+    return x * y, term
 
 
 def _stacked(
@@ -257,6 +237,6 @@ def _stacked(
     if turned:
         rows, columns = columns, rows
     x = _transposed(x, tuple(map(term.index, [*batch, *rows, *columns])))
-    axes = [group for group in (batch, rows, columns) if group or group is not batch]
+    axes = [batch, rows, columns] if batch else [rows, columns]
     shapes = [math.prod([sizes[c] for c in group]) for group in axes]
     return run(shape.RESHAPE, x, shape=tuple(shapes)), turned

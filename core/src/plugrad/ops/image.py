@@ -13,14 +13,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from plugrad import _arguments
+from plugrad import geometry
+from plugrad._arguments import choice, entries, flag, integer, misfit, real
 from plugrad._dtypes import DTYPES, INT32
 from plugrad._engine import active, run
 from plugrad._kernel import Kernel, Spec, decomposition, same
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Rotation
 
-from . import _convert, binary, compare, creation, gather, reduce, shape, slicing, unary
+from . import _convert, compare, creation, gather, reduce, shape, slicing, unary
 from .boxes import (
     non_max_suppression,
     non_max_suppression_padded,
@@ -58,24 +59,18 @@ def from_pixels(pixels: Any, /, num_channels: int = 3) -> Tensor:
 
     """
     op = "image.from_pixels"
-    channels = _arguments.integer(op, "num_channels", num_channels)
+    channels = integer(op, "num_channels", num_channels)
     if not 1 <= channels <= 4:
         raise ValueError(f"{op}: num_channels must be 1 to 4, got {channels}")
     if hasattr(pixels, "convert") and hasattr(pixels, "getbands"):  # Pillow's
         pixels = pixels.convert("RGBA")
     if not hasattr(pixels, "__array__") and not hasattr(pixels, "__array_interface__"):
-        raise TypeError(
-            f"{op}: expected an image or a uint8 array, got {type(pixels).__name__}"
-        )
+        raise TypeError(f"{op}: {type(pixels).__name__} is no image or uint8 array")
     given = np.asarray(pixels)
     if given.dtype != np.uint8:
         raise TypeError(f"{op}: pixels must be uint8, got {given.dtype}; cast them")
+    _drawn(op, "pixels", given)
     given = given[..., None] if given.ndim == 2 else given
-    if given.ndim != 3 or given.shape[2] not in (1, 3, 4):
-        raise ValueError(
-            f"{op}: pixels must be [height, width] or [height, width, 1, 3 or 4], got "
-            f"shape {given.shape}"
-        )
     *size, have = given.shape
     taken = np.broadcast_to(given, (*size, 3)) if have == 1 else given
     if channels == 4 != have:
@@ -89,6 +84,13 @@ def from_pixels(pixels: Any, /, num_channels: int = 3) -> Tensor:
 @decomposition(FROM_PIXELS)
 def _(pixels: Tensor, *, num_channels: int) -> Tensor:
     return creation.astype(slicing.along(pixels, 2, 0, num_channels), INT32)
+
+
+def _drawn(op: str, name: str, image: Any) -> None:
+    """Complain unless this has the shape of one image, gray or in colours."""
+    if len(image.shape) < 2 or image.shape[2:] not in ((), (1,), (3,), (4,)):
+        rule = f"{name} must be [height, width] or [height, width, 1, 3 or 4]"
+        raise misfit(op, rule, image)
 
 
 DRAW = Kernel("Draw(image)", out=lambda x: Spec(x.shape, INT32), op="image.to_pixels")
@@ -114,29 +116,20 @@ def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
     x = _convert.real(op, image)
     if x.dtype.kind not in "iuf":
         raise TypeError(f"{op}: {x.dtype} is no colour; cast to float32 or int32")
-    rank = len(x.shape)
-    if rank not in (2, 3) or (rank == 3 and x.shape[2] not in (1, 3, 4)):
-        raise ValueError(
-            f"{op}: image must be [height, width] or [height, width, 1, 3 or 4], got "
-            f"shape {x.shape}"
-        )
-    if x.size:
-        top = 1 if x.dtype.kind == "f" else 255
-        low, high = reduce.min(x).item(), reduce.max(x).item()
-        if not (low >= 0 and high <= top):
-            raise ValueError(
-                f"{op}: values of {x.dtype} must be in [0, {top}], got {low} to {high}"
-            )
+    _drawn(op, "image", x)
+    top = 1 if x.dtype.kind == "f" else 255
+    low, high = (reduce.min(x).item(), reduce.max(x).item()) if x.size else (0, 0)
+    if not (low >= 0 and high <= top):
+        raise ValueError(f"{op}: {x.dtype} must be in [0, {top}], got {low} to {high}")
     y = run(DRAW, x).numpy().astype(np.uint8)
     return y[..., 0] if x.shape[2:] == (1,) else y
 
 
 @decomposition(DRAW)
 def _(image: Tensor) -> Tensor:
-    floating = image.dtype.kind == "f"
-    x = image if floating else creation.astype(image, INT32)
-    x = binary.minimum(binary.maximum(x, 0), 1 if floating else 255)
-    return creation.astype(unary.round(x * 255), INT32) if floating else x
+    if image.dtype.kind == "f":
+        return creation.astype(unary.round(image.maximum(0).minimum(1) * 255), INT32)
+    return creation.astype(image, INT32).maximum(0).minimum(255)
 
 
 # --- turning ---------------------------------------------------------------------
@@ -152,9 +145,8 @@ def flip_left_right(image: TensorLike, /) -> Tensor:
     return run(FLIP_LEFT_RIGHT, _images("image.flip_left_right", image, 3))
 
 
-@decomposition(FLIP_LEFT_RIGHT)  # and no gradient: it is that of the parts
-def _(image: Tensor) -> Tensor:
-    return shape.flip(image, axis=-2)
+# No gradient: it is that of the parts.
+decomposition(FLIP_LEFT_RIGHT, lambda image: shape.flip(image, axis=-2))
 
 
 def flip_up_down(image: TensorLike, /) -> Tensor:
@@ -169,9 +161,7 @@ def _images(op: str, image: TensorLike, rank: int, channels: int = 0) -> Tensor:
     x = _convert.asarray(image)
     if len(x.shape) < rank or (channels and x.shape[-1] != channels):
         wanted = f" with {channels} channels" if channels else ""
-        raise ValueError(
-            f"{op}: image must have rank {rank} or more{wanted}, got shape {x.shape}"
-        )
+        raise misfit(op, f"image must have rank {rank} or more{wanted}", x)
     return x
 
 
@@ -187,34 +177,29 @@ def _turned(
 ) -> dict[str, Any]:
     """Turn attributes of a user into the contract's."""
     op = "image.rotate_with_offset"
-    if len(image.shape) != 4:
-        raise ValueError(f"{op}: image must have rank 4, got shape {image.shape}")
+    geometry.rank(op, "image", image.shape, 2)
     _, h, w, c = image.shape
-    angle = _arguments.real(op, "radians", radians)
-    places = _arguments.entries(center) or (center, center)
-    places = [float(_arguments.real(op, "center", v)) for v in places]
+    angle = float(real(op, "radians", radians))
+    places = [float(real(op, "center", v)) for v in entries(center) or (center, center)]
     if len(places) != 2 or not all(map(math.isfinite, (angle, *places))):
         raise ValueError(
-            f"{op}: radians {radians} must be finite, and center {center} a number, or "
-            "x and y"
+            f"{op}: radians {radians} must be finite, center {center} a number or x, y"
         )
     x, y = places
-    attrs = {"geometry": _rotation(h, w, float(angle), (x * w, y * h))}
-    if (entries := _arguments.entries(fill_value)) is not None:
-        wanted = tuple(entries)
-        wanted += (255,) if len(wanted) == 3 and c == 4 else ()
-        if len(wanted) != c:
-            raise ValueError(f"{op}: fill_value {fill_value} is not for {c} channels")
-        fill: Any = tuple([slicing.constant(op, v, image.dtype) for v in wanted])
+    if (listed := entries(fill_value)) is None:
+        fill: Any = slicing.constant(op, fill_value, image.dtype)
     else:
-        fill = slicing.constant(op, fill_value, image.dtype)
-    return attrs | {"fill_value": fill}
+        listed += [255] if len(listed) == 3 and c == 4 else []
+        if len(listed) != c:
+            raise ValueError(f"{op}: fill_value {fill_value} is not for {c} channels")
+        fill = tuple([slicing.constant(op, v, image.dtype) for v in listed])
+    return {"geometry": _rotation(h, w, angle, (x * w, y * h)), "fill_value": fill}
 
 
 ROTATE_WITH_OFFSET = Kernel(
     "RotateWithOffset(image; geometry, fill_value)",
     normalize=_turned,
-    out=lambda image, geometry, fill_value: image,
+    out=same,
     op="image.rotate_with_offset",
 )
 
@@ -286,9 +271,8 @@ def rgb_to_grayscale(image: TensorLike, /) -> Tensor:
         TypeError: Complex numbers.
 
     """
-    x = _convert.real(
-        "image.rgb_to_grayscale", _images("image.rgb_to_grayscale", image, 2, 3)
-    )
+    op = "image.rgb_to_grayscale"
+    x = _convert.real(op, _images(op, image, 2, 3))
     y = _luma(x)
     return y if x.dtype.kind == "f" else creation.astype(unary.round(y), x.dtype)
 
@@ -330,10 +314,10 @@ def threshold(
     x = _convert.real(op, image)
     if len(x.shape) != 3 or x.shape[2] not in (1, 3):
         raise ValueError(f"{op}: image must be [height, width, 1 or 3], got {x.shape}")
-    _arguments.choice(op, "method", method, "binary", "otsu")
-    inverted = _arguments.flag(op, "inverted", inverted)
+    choice(op, "method", method, "binary", "otsu")
+    inverted = flag(op, "inverted", inverted)
     gray = _luma(x) if x.shape[2] == 3 else _convert.floating(op, x)
-    share = _arguments.real(op, "thresh_value", thresh_value)
+    share = real(op, "thresh_value", thresh_value)
     limit = _otsu(gray) if method == "otsu" else 255 * share
     hit = gray <= limit if inverted else gray > limit
     return compare.where(hit, 255, creation.zeros(hit.shape, dtype=INT32))

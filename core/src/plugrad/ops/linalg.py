@@ -16,23 +16,14 @@ from typing import Any
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import entries, flag, integer, integers, real
+from plugrad._arguments import entries, flag, integer, integers, misfit, real
 from plugrad._dtypes import BOOL, INT32, STRING
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, gradients
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
 
-from . import (
-    _convert,
-    binary,
-    compare,
-    complexes,
-    creation,
-    reduce,
-    shape,
-    slicing,
-    unary,
-)
+from . import _convert, compare, complexes, creation, reduce, shape, slicing, unary
 from .matrix import (
     band_part,
     det,
@@ -56,6 +47,7 @@ from .matrix_factors import (
     svd,
     svdvals,
 )
+from .reduce import Axis
 
 __all__ = ["band_part", "cholesky", "cond", "cross", "det", "diagonal", "eigh"]
 __all__ += ["eigvalsh", "gram_schmidt", "inv", "kron", "lstsq", "matrix_norm"]
@@ -130,27 +122,21 @@ def matmul(
     return y if y.shape == sizes else run(shape.RESHAPE, y, shape=sizes)
 
 
-Sizes = tuple[int, ...]
-
-
-def _fitted(a: Sizes, b: Sizes, turn_a: bool, turn_b: bool) -> tuple[Sizes, ...]:
+def _fitted(a: Shape, b: Shape, turn_a: bool, turn_b: bool) -> tuple[Shape, ...]:
     """Return the shapes to give ``a``, ``b`` and their product.
 
     Many matrices times one are one product of a large matrix, and one in backward.
     """
     if not a or not b or (turn_a and len(a) == 1) or (turn_b and len(b) == 1):
-        raise ValueError(
-            f"matmul: shapes {a} and {b}: a scalar is no matrix, multiply it; a vector "
-            "is not transposed"
-        )
+        rule = "a scalar is no matrix, multiply it; a vector is not transposed"
+        raise misfit("matmul", rule, a, b)
     left, right = a if len(a) > 1 else (1, *a), b if len(b) > 1 else (*b, 1)
-    if left[-1 - turn_a] != right[-2 + turn_b]:
+    inner, other = left[-1 - turn_a], right[-2 + turn_b]
+    if inner != other:
         turned = " and ".join(["a"] * turn_a + ["b"] * turn_b)
-        raise ValueError(
-            f"matmul: inner sizes {left[-1 - turn_a]} and {right[-2 + turn_b]} of "
-            f"shapes {a} and {b}{turned and f' ({turned} transposed)'} differ; make "
-            "them equal"
-        )
+        turned = f" ({turned} transposed)" if turned else ""
+        rule = f"inner sizes {inner} and {other}{turned} must be equal"
+        raise misfit("matmul", rule, a, b)
     batch = left[:-2]
     if len(right) > 2:
         batch = geometry.broadcast("matmul", batch, right[:-2])
@@ -162,25 +148,33 @@ def _fitted(a: Sizes, b: Sizes, turn_a: bool, turn_b: bool) -> tuple[Sizes, ...]
     return left, right, sizes
 
 
-def _matmul_gradient_a(
-    dy: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool
-) -> Tensor:
+def _gradient_a(dy: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
     b = complexes.conj(b)
     if transpose_a:
         return run(BATCH_MATMUL, b, dy, transpose_a=transpose_b, transpose_b=True)
     return run(BATCH_MATMUL, dy, b, transpose_a=False, transpose_b=not transpose_b)
 
 
-def _matmul_gradient_b(
-    dy: Tensor, a: Tensor, transpose_a: bool, transpose_b: bool
-) -> Tensor:
+def _gradient_b(dy: Tensor, a: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
     a = complexes.conj(a)
     if transpose_b:
         return run(BATCH_MATMUL, dy, a, transpose_a=True, transpose_b=transpose_a)
     return run(BATCH_MATMUL, a, dy, transpose_a=not transpose_a, transpose_b=False)
 
 
-gradients(BATCH_MATMUL, a=_matmul_gradient_a, b=_matmul_gradient_b)
+gradients(BATCH_MATMUL, a=_gradient_a, b=_gradient_b)
+
+
+def _vectors(
+    op: str, a: TensorLike, b: TensorLike, axis: int
+) -> tuple[Tensor, Tensor, int]:
+    """Return both in one dtype, and the axis of their vectors, from the end."""
+    a, b = _factors(op, a, b)
+    rank, axis = min(len(a.shape), len(b.shape)), integer(op, "axis", axis)
+    if axis >= 0 and len(a.shape) != len(b.shape):
+        rule = f"axis {axis} is ambiguous where ranks differ; count from the end"
+        raise misfit(op, rule, a, b)
+    return a, b, geometry.axes(op, axis, rank)[0] - rank
 
 
 def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
@@ -189,30 +183,17 @@ def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
     The sizes along ``axis``, which counts from the end unless ranks are equal, must
     agree (ValueError); the other axes broadcast.
     """
-    a, b = _factors("vecdot", a, b)
-    rank, axis = min(len(a.shape), len(b.shape)), integer("vecdot", "axis", axis)
-    if axis >= 0 and len(a.shape) != len(b.shape):
-        raise ValueError(
-            f"vecdot: axis {axis} of shapes {a.shape} and {b.shape}, which differ in "
-            "rank, is not one; count from the end"
-        )
-    at = reduce.one_axis("vecdot", axis, rank) - rank
+    a, b, at = _vectors("vecdot", a, b, axis)
     if a.shape[at] != b.shape[at]:
-        raise ValueError(
-            f"vecdot: sizes {a.shape[at]} and {b.shape[at]} along axis {axis} of "
-            f"shapes {a.shape} and {b.shape} differ; make them equal"
-        )
-    y = binary.multiply(complexes.conj(a), b)
+        raise misfit("vecdot", f"sizes along axis {axis} must be equal", a, b)
+    y = complexes.conj(a) * b
     return run(reduce.SUM, y, axis=(len(y.shape) + at,), keepdims=False)
 
 
-def tensordot(
-    a: TensorLike,
-    b: TensorLike,
-    /,
-    *,
-    axes: int | tuple[Sequence[int], Sequence[int]] = 2,
-) -> Tensor:
+Axes = int | tuple[Sequence[int], Sequence[int]]
+
+
+def tensordot(a: TensorLike, b: TensorLike, /, *, axes: Axes = 2) -> Tensor:
     """Return the sum of products over several axes at once.
 
     Args:
@@ -232,20 +213,16 @@ def tensordot(
     ours, theirs = _pairs(axes, len(a.shape), len(b.shape))
     mine, yours = [a.shape[i] for i in ours], [b.shape[i] for i in theirs]
     if mine != yours:
-        raise ValueError(
-            f"tensordot: axes {axes} of shapes {a.shape} and {b.shape} have sizes "
-            f"{mine} and {yours}, which must be equal"
-        )
+        rule = f"sizes {mine} and {yours} of axes {axes} must be equal"
+        raise misfit("tensordot", rule, a, b)
     rows = [i for i in range(len(a.shape)) if i not in ours]
     columns = [i for i in range(len(b.shape)) if i not in theirs]
-    sizes = tuple([a.shape[i] for i in rows] + [b.shape[i] for i in columns])
-    inner = math.prod(mine)
-    left, right = math.prod(sizes[: len(rows)]), math.prod(sizes[len(rows) :])
-    a = run(shape.RESHAPE, shape.permute_dims(a, [*rows, *ours]), shape=(left, inner))
-    b = shape.permute_dims(b, [*theirs, *columns])
-    b = run(shape.RESHAPE, b, shape=(inner, right))
+    left, right = [a.shape[i] for i in rows], [b.shape[i] for i in columns]
+    m, inner, n = math.prod(left), math.prod(mine), math.prod(right)
+    a = run(shape.RESHAPE, shape.permute_dims(a, rows + ours), shape=(m, inner))
+    b = run(shape.RESHAPE, shape.permute_dims(b, theirs + columns), shape=(inner, n))
     y = run(BATCH_MATMUL, a, b, transpose_a=False, transpose_b=False)
-    return run(shape.RESHAPE, y, shape=sizes)
+    return run(shape.RESHAPE, y, shape=(*left, *right))
 
 
 def _pairs(axes: Any, rank: int, other: int) -> tuple[list[int], list[int]]:
@@ -254,15 +231,12 @@ def _pairs(axes: Any, rank: int, other: int) -> tuple[list[int], list[int]]:
     if given is None:
         axes = integer("tensordot", "axes", axes)
         if not 0 <= axes <= min(rank, other):
-            raise ValueError(
-                f"tensordot: {axes} axes are not among ranks {rank} and {other}"
-            )
+            raise ValueError(f"tensordot: ranks {rank} and {other} have no {axes} axes")
         return list(range(rank - axes, rank)), list(range(axes))
     given = [integers("tensordot", "axes", one) for one in given]
     if len(given) != 2 or len(given[0]) != len(given[1]):
-        raise ValueError(
-            f"tensordot: axes {axes} must be an int or two sequences of one length"
-        )
+        rule = "must be an int or two sequences of one length"
+        raise ValueError(f"tensordot: axes {axes} {rule}")
     for one, n in zip(given, (rank, other), strict=True):
         geometry.axes("tensordot", one, n)
     return [i % rank for i in given[0]], [i % other for i in given[1]]
@@ -272,11 +246,8 @@ def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return all products of two vectors, ``y[i, j] = a[i] · b[j]``."""
     a, b = _factors("outer", a, b)
     if len(a.shape) != 1 or len(b.shape) != 1:
-        raise ValueError(
-            f"outer: shapes {a.shape} and {b.shape} must be those of vectors; reshape, "
-            "or use tensordot(axes=0)"
-        )
-    return binary.multiply(run(shape.RESHAPE, a, shape=(*a.shape, 1)), b)
+        raise misfit("outer", "takes vectors; reshape, or use tensordot(axes=0)", a, b)
+    return run(shape.RESHAPE, a, shape=(*a.shape, 1)) * b
 
 
 def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -292,7 +263,7 @@ def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
     fine = tuple([size for n in right for size in (1, n)])
     a, b = run(shape.RESHAPE, a, shape=coarse), run(shape.RESHAPE, b, shape=fine)
     sizes = tuple([n * m for n, m in zip(left, right, strict=True)])
-    return run(shape.RESHAPE, binary.multiply(a, b), shape=sizes)
+    return run(shape.RESHAPE, a * b, shape=sizes)
 
 
 def cross(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
@@ -300,18 +271,9 @@ def cross(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
 
     The other axes broadcast; ``axis`` counts from the end, unless ranks are equal.
     """
-    a, b = _factors("cross", a, b)
-    rank, axis = min(len(a.shape), len(b.shape)), integer("cross", "axis", axis)
-    if axis >= 0 and len(a.shape) != len(b.shape):
-        raise ValueError(
-            f"cross: axis {axis} of shapes {a.shape} and {b.shape}, which differ in "
-            "rank, is not one; count from the end"
-        )
-    at = reduce.one_axis("cross", axis, rank) - rank
+    a, b, at = _vectors("cross", a, b, axis)
     if not a.shape[at] == b.shape[at] == 3:
-        raise ValueError(
-            f"cross: axis {axis} of shapes {a.shape} and {b.shape} must have size 3"
-        )
+        raise misfit("cross", f"axis {axis} must have size 3", a, b)
     x, y, z = shape.split(a, [1, 1, 1], axis=at)
     u, v, w = shape.split(b, [1, 1, 1], axis=at)
     return shape.concat([y * w - z * v, z * u - x * w, x * v - y * u], axis=at)
@@ -343,33 +305,21 @@ def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
     *batch, rows, columns = x.shape
     size = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
     start = (offset if offset >= 0 else -offset * columns) if size else 0
-    lead = [0] * len(batch)
     flat = run(shape.RESHAPE, x, shape=(*batch, rows * columns))
-    return run(
-        slicing.STRIDED_SLICE,
-        flat,
-        begin=(*lead, start),
-        size=(*batch, size),
-        strides=(*[1] * len(batch), columns + 1),
-    )
+    return slicing.along(flat, len(batch), start, size, columns + 1)
 
 
 def trace(x: TensorLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """Return each matrix's trace, ``Σ x[..., i, i + offset]``; dtypes as in ``sum``."""
-    diagonals = diagonal(_matrices("trace", x), offset=offset)
-    return reduce.sum(diagonals, axis=-1, dtype=dtype)
+    x = diagonal(_matrices("trace", x), offset=offset)
+    return reduce.sum(x, axis=-1, dtype=dtype)
 
 
 # --- norms -----------------------------------------------------------------------
 
 
 def vector_norm(
-    x: TensorLike,
-    /,
-    *,
-    axis: reduce.Axis = None,
-    keepdims: bool = False,
-    ord: float = 2,
+    x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2
 ) -> Tensor:
     """Return ``(Σ |x|^ord)^(1/ord)`` over ``axis``, without overflow on the way.
 
@@ -395,30 +345,27 @@ def vector_norm(
     elif ord == math.inf:
         y = run(reduce.MAX, sizes, axis=axes, keepdims=keepdims)
     else:
-        y = _power_norm(wide, sizes, axes, keepdims, ord)
+        y = _p_norm(wide, sizes, axes, keepdims, ord)
     return creation.astype(y, dtype)
 
 
-def _power_norm(
-    x: Tensor, sizes: Tensor, axes: Sizes, keepdims: bool, ord: float
-) -> Tensor:
+def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Tensor:
     """Divide by the largest first; it is a constant, as the norm is homogeneous."""
     top = run(reduce.MAX, sizes, axis=axes, keepdims=True)._sibling()
-    usual = compare.logical_and(compare.greater(top, 0), unary.isfinite(top))
-    top = compare.where(usual, top, 1.0)
+    top = compare.where((top > 0) & unary.isfinite(top), top, 1.0)
     # a power of x and not of |x| where it is the same: its second derivative at 0 is
     parts = (x if ord % 2 == 0 and x.dtype.kind == "f" else sizes) / top
     if ord == 2:
-        powers = unary.square(parts)
+        total = run(reduce.SUM, unary.square(parts), axis=axes, keepdims=keep)
+        y = reduce.root(total)
     else:
-        powers = (_power if ord < 1 else binary.pow)(parts, ord)
-    total = run(reduce.SUM, powers, axis=axes, keepdims=keepdims)
-    y = reduce.root(total) if ord == 2 else _power(total, 1 / ord)
+        powers = _power(parts, ord) if ord < 1 else parts**ord
+        y = _power(run(reduce.SUM, powers, axis=axes, keepdims=keep), 1 / ord)
     return y * run(shape.RESHAPE, top, shape=y.shape)
 
 
 def _power(x: Tensor, n: float) -> Tensor:
     """Return ``x^n``, whose derivative at 0 is 0: that of a norm in its tip."""
     zero = compare.equal(x, 0)
-    y = binary.pow(compare.where(zero, 1.0, x), n)
+    y = compare.where(zero, 1.0, x) ** n
     return compare.where(zero, 0.0 if n > 0 else math.inf, y)

@@ -16,30 +16,18 @@ determinants; norms.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import flag, integer, real
-from plugrad._dtypes import INT32
+from plugrad._arguments import flag, integer, misfit, real
+from plugrad._dtypes import DTYPES, INT32, DType
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
 
-from . import (
-    _convert,
-    compare,
-    complexes,
-    creation,
-    indexing,
-    linalg,
-    matrix_factors,
-    reduce,
-    shape,
-    slicing,
-    unary,
-)
+from . import _convert, compare, complexes, creation, indexing, linalg, shape, slicing
 
 # --- what the families of matrices share -----------------------------------------
 
@@ -47,15 +35,17 @@ from . import (
 def matrices(op: str, x: TensorLike, *, square: bool = True) -> Tensor:
     """Return ``x`` as floating matrices that LAPACK takes."""
     x = _convert.floating(op, x)
-    if x.dtype is reduce.FLOAT16:
+    if x.dtype is DTYPES["float16"]:
         raise TypeError(f"{op}: float16 is too narrow; cast with astype")
     if len(x.shape) < 2 or (square and x.shape[-1] != x.shape[-2]):
-        kind = "square matrices" if square else "matrices"
-        raise ValueError(
-            f"{op}: shape {x.shape} is not that of {kind}, [..., "
-            f"{'n, n' if square else 'm, n'}]; reshape or slice"
-        )
+        kind = "square matrices, [..., n, n]" if square else "matrices, [..., m, n]"
+        raise misfit(op, f"takes {kind}; reshape or slice", x)
     return x
+
+
+def magnitude(dtype: DType) -> DType:
+    """Return the dtype of the absolute values."""
+    return complexes.PARTS.get(dtype, dtype)
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
@@ -127,19 +117,18 @@ def band_part(
     it; -1 is for all of them. A number that is more than the size is a ValueError.
     """
     x = linalg._matrices("band_part", x)
-    counts = []
-    for side, given, n in zip(
-        ("lower", "upper"), (num_lower, num_upper), x.shape[-2:], strict=True
-    ):
-        known = indexing.on_host("band_part", f"num_{side}", given)
-        count = indexing.integer_tensor("band_part", f"num_{side}", given)
-        if count.shape or (known is not None and known > n):
-            raise ValueError(
-                f"band_part: num_{side} {given!r} must be one number, at most {n} for "
-                f"shape {x.shape}; -1 is for all"
-            )
-        counts.append(count)
-    return run(MATRIX_BAND_PART, x, *counts)
+    lower = _width("num_lower", num_lower, x, -2)
+    return run(MATRIX_BAND_PART, x, lower, _width("num_upper", num_upper, x, -1))
+
+
+def _width(name: str, given: int | TensorLike, x: Tensor, axis: int) -> Tensor:
+    """Return a number of diagonals of ``x``; one in a tensor is not looked at."""
+    known = indexing.on_host("band_part", name, given)
+    count = indexing.integer_tensor("band_part", name, given)
+    if count.shape or (known is not None and known > x.shape[axis]):
+        rule = f"must be one number, at most {x.shape[axis]}; -1 is for all"
+        raise misfit("band_part", f"{name} {given!r} {rule}", x)
+    return count
 
 
 @decomposition(MATRIX_BAND_PART)
@@ -151,14 +140,11 @@ def _(input: Tensor, num_lower: Tensor, num_upper: Tensor) -> Tensor:
     return compare.where(compare.logical_and(low, high), input, False)
 
 
-gradients(
-    MATRIX_BAND_PART,
-    input=lambda dy, num_lower, num_upper: run(
-        MATRIX_BAND_PART, dy, num_lower, num_upper
-    ),
-    num_lower=None,
-    num_upper=None,
-)
+def _within(dy: Tensor, num_lower: Tensor, num_upper: Tensor) -> Tensor:
+    return run(MATRIX_BAND_PART, dy, num_lower, num_upper)
+
+
+gradients(MATRIX_BAND_PART, input=_within, num_lower=None, num_upper=None)
 
 
 def band(x: Tensor, lower: int, upper: int) -> Tensor:
@@ -175,9 +161,9 @@ def _solution(a: Spec, b: Spec, **_: bool) -> Spec:
     return Spec((*batch, *b.shape[-2:]), b.dtype)
 
 
-SOLVE = Kernel(
-    "Solve(a, b)", out=_solution, broadcasts=True, checks="a", op="linalg.solve"
-)
+_SYSTEM: Any = {"out": _solution, "broadcasts": True, "checks": "a"}
+
+SOLVE = Kernel("Solve(a, b)", op="linalg.solve", **_SYSTEM)
 
 
 def solve(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -191,23 +177,26 @@ def solve(a: TensorLike, b: TensorLike, /) -> Tensor:
         ValueError: A matrix is singular, or shapes do not fit.
 
     """
-    return _solved("solve", SOLVE, a, b)
+    return _solved(SOLVE, *sides("solve", a, b))
 
 
-def _solved(
-    op: str, kernel: Kernel, a: TensorLike, b: TensorLike, **attrs: bool
-) -> Tensor:
+def sides(
+    op: str, a: TensorLike, b: TensorLike, *, square: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Return both sides of ``a·y = b``; a vector ``b`` stays one."""
     a, b = _convert.together(op, a, b)
-    a, b = matrices(op, a), _convert.floating(op, b)
-    sizes = b.shape if len(b.shape) > 1 else (*b.shape, 1)
-    if not b.shape or sizes[-2] != a.shape[-1]:
-        raise ValueError(
-            f"{op}: b of shape {b.shape} must be [n] or [..., n, k], with the n of a, "
-            f"shape {a.shape}"
-        )
-    batch = geometry.broadcast(op, a.shape[:-2], sizes[:-2])
-    y = run(kernel, a, run(shape.RESHAPE, b, shape=sizes), **attrs)
-    return y if len(b.shape) > 1 else run(shape.RESHAPE, y, shape=(*batch, *b.shape))
+    a, b = matrices(op, a, square=square), _convert.floating(op, b)
+    if not b.shape or b.shape[-2:][0] != a.shape[-2]:
+        raise misfit(op, "b must be [m] or [..., m, k], with the m rows of a", b, a)
+    geometry.broadcast(op, a.shape[:-2], b.shape[:-2])
+    return a, b
+
+
+def _solved(kernel: Kernel, a: Tensor, b: Tensor, **attrs: bool) -> Tensor:
+    if len(b.shape) > 1:
+        return run(kernel, a, b, **attrs)
+    y = run(kernel, a, column(b), **attrs)
+    return run(shape.RESHAPE, y, shape=y.shape[:-1])
 
 
 gradients(
@@ -218,11 +207,7 @@ gradients(
 
 
 TRIANGULAR_SOLVE = Kernel(
-    "TriangularSolve(a, b; upper)",
-    out=_solution,
-    broadcasts=True,
-    checks="a",
-    op="linalg.triangular_solve",
+    "TriangularSolve(a, b; upper)", op="linalg.triangular_solve", **_SYSTEM
 )
 
 
@@ -233,7 +218,7 @@ def triangular_solve(a: TensorLike, b: TensorLike, /, *, upper: bool = False) ->
     diagonal is singular.
     """
     upper = flag("triangular_solve", "upper", upper)
-    return _solved("triangular_solve", TRIANGULAR_SOLVE, a, b, upper=upper)
+    return _solved(TRIANGULAR_SOLVE, *sides("triangular_solve", a, b), upper=upper)
 
 
 decomposition(TRIANGULAR_SOLVE, lambda a, b, upper: run(SOLVE, _triangle(a, upper), b))
@@ -265,12 +250,13 @@ def inv(x: TensorLike, /) -> Tensor:
     return run(INVERSE, matrices("inv", x))
 
 
-@decomposition(INVERSE)
-def _(x: Tensor) -> Tensor:
+def _one(x: Tensor) -> Tensor:
+    """Return, for each matrix, that with ones on the diagonal."""
     one = creation.eye(x.shape[-1], dtype=x.dtype)
-    return run(SOLVE, x, run(shape.BROADCAST_TO, one, shape=x.shape))
+    return run(shape.BROADCAST_TO, one, shape=x.shape)
 
 
+decomposition(INVERSE, lambda x: run(SOLVE, x, _one(x)))
 gradients(INVERSE, x=lambda dy, y: -of(y, by(dy, y)))
 
 
@@ -285,8 +271,7 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
     if n < 0 or x.shape[-1] != x.shape[-2]:  # which is refused
         x, n = run(INVERSE, matrices("matrix_power", x)), -n
     if n == 0:
-        one = creation.eye(x.shape[-1], dtype=x.dtype)
-        return shape.broadcast_to(one, x.shape)
+        return _one(x)
     y = creation.identity(x)
     for bit in f"{n:b}"[1:]:
         y = linalg.matmul(y, y)
@@ -316,7 +301,7 @@ def det(x: TensorLike, /) -> Tensor:
 @decomposition(DET)
 def _(x: Tensor) -> Tensor:
     sign, size = run_many(SLOGDET, x)
-    return sign * unary.exp(size)
+    return sign * size.exp()
 
 
 gradients(DET, x=lambda dy, x: column(column(dy)) * complexes.conj(run(COFACTOR, x)))
@@ -334,7 +319,7 @@ def _(x: Tensor) -> Tensor:
 
 def _turned(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the singular value decomposition, and the determinant of its rotations."""
-    u, s, vh = run_many(matrix_factors.SVD, x, full_matrices=False)
+    u, s, vh = linalg.svd(x, full_matrices=False)
     sign = run_many(SLOGDET, u)[0] * run_many(SLOGDET, vh)[0]
     return u, s, vh, column(column(sign))
 
@@ -365,7 +350,7 @@ def _cofactor_gradient(dy: Tensor, x: Tensor) -> Tensor:
     q = compare.where(main, 0, _others(compare.where(main, 1, row(s))))
     turned = by(of(complexes.conj(u), dy), complexes.conj(vh))
     turned = complexes.conj(sign) * turned
-    along = reduce.sum(q * column(linalg.diagonal(turned)), axis=-2)
+    along = (q * column(linalg.diagonal(turned))).sum(axis=-2)
     across = -linalg.matrix_transpose(q * turned)
     return product(product(u, compare.where(main, row(along), across)), vh)
 
@@ -373,14 +358,11 @@ def _cofactor_gradient(dy: Tensor, x: Tensor) -> Tensor:
 gradients(COFACTOR, x=_cofactor_gradient)
 
 
-def _sign_and_size(x: Spec) -> tuple[Spec, Spec]:
-    sign = _number(x)
-    return sign, Spec(sign.shape, complexes.PARTS.get(x.dtype, x.dtype))
+def _numbers(x: Spec) -> tuple[Spec, Spec]:
+    return _number(x), Spec(x.shape[:-2], magnitude(x.dtype))
 
 
-SLOGDET = Kernel(
-    "Slogdet(x) -> sign, logabsdet", out=_sign_and_size, op="linalg.slogdet"
-)
+SLOGDET = Kernel("Slogdet(x) -> sign, logabsdet", out=_numbers, op="linalg.slogdet")
 
 
 class SlogdetResult(NamedTuple):
@@ -400,11 +382,10 @@ def slogdet(x: TensorLike, /) -> SlogdetResult:
 
 def _slogdet_gradient(dsign: Tensor, dsize: Tensor, x: Tensor, sign: Tensor) -> Tensor:
     """Real signs do not change; a complex one turns with the imaginary part."""
-    weight = dsize
     if sign.dtype.kind == "c":
         turn = complexes.conj(dsign) * sign
-        weight = dsize + (complexes.conj(turn) - turn) / 2
-    return column(column(weight)) * adjoint(run(INVERSE, x))
+        dsize = dsize + (complexes.conj(turn) - turn) / 2
+    return column(column(dsize)) * adjoint(run(INVERSE, x))
 
 
 gradients(SLOGDET, x=_slogdet_gradient)
@@ -413,12 +394,11 @@ gradients(SLOGDET, x=_slogdet_gradient)
 # --- norms -----------------------------------------------------------------------
 
 
+Order = float | Literal["fro", "nuc"]
+
+
 def matrix_norm(
-    x: TensorLike,
-    /,
-    *,
-    keepdims: bool = False,
-    ord: float | Literal["fro", "nuc"] = "fro",
+    x: TensorLike, /, *, keepdims: bool = False, ord: Order = "fro"
 ) -> Tensor:
     """Return the norm of each matrix (the last two axes).
 
@@ -432,13 +412,11 @@ def matrix_norm(
     if ord == "fro":
         return linalg.vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     if ord in (2, -2, "nuc"):
-        parts = run(matrix_factors.SVDVALS, matrices("matrix_norm", x, square=False))
+        parts = linalg.svdvals(matrices("matrix_norm", x, square=False))
     elif ord in (1, -1, math.inf, -math.inf):
-        parts = reduce.sum(unary.abs(x), axis=-2 if abs(ord) == 1 else -1)
+        parts = abs(x).sum(axis=-2 if abs(ord) == 1 else -1)
     else:
-        raise ValueError(
-            f"matrix_norm: ord {ord!r}: use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf"
-        )
-    pick = reduce.sum if ord == "nuc" else reduce.max if ord > 0 else reduce.min
+        raise ValueError(f"matrix_norm: ord {ord!r}: use 'fro', 'nuc', ±1, ±2 or ±inf")
+    pick = Tensor.sum if ord == "nuc" else Tensor.max if ord > 0 else Tensor.min
     y = pick(parts, axis=-1)
     return column(column(y)) if flag("matrix_norm", "keepdims", keepdims) else y

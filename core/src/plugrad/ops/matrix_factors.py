@@ -17,31 +17,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from plugrad import _arguments, geometry
+from plugrad._arguments import choice, flag, misfit, real
 from plugrad._context import tapes
-from plugrad._dtypes import DType
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
 from plugrad._tape import concerned
 from plugrad._tensor import Tensor, TensorLike
 
-from . import (
-    _convert,
-    compare,
-    complexes,
-    creation,
-    linalg,
-    matrix,
-    reduce,
-    shape,
-    slicing,
-    unary,
-)
-
-
-def _real(dtype: DType) -> DType:
-    """Return the dtype of the absolute values."""
-    return complexes.PARTS.get(dtype, dtype)
+from . import _convert, compare, creation, linalg, matrix, reduce, shape, slicing
 
 
 def _skew(x: Tensor) -> Tensor:
@@ -68,6 +51,13 @@ def _first(x: Tensor, axis: int, size: int) -> tuple[Tensor, list[Tensor]]:
     return slicing.along(x, axis, 0, size), [rest]
 
 
+def _unused(op: str, what: str, k: int, hint: str, dys: list[Tensor], *xs: Any) -> None:
+    """Raise if somebody has used ``what``, parts of ``xs``, beyond the first ``k``."""
+    if not idle(*dys):
+        rule = f"{what} beyond the first {k} are any that fit and have no derivative"
+        raise misfit(op, f"{rule}; use {hint}", *xs)
+
+
 # --- Cholesky and QR -------------------------------------------------------------
 
 CHOLESKY = Kernel("Cholesky(x)", out=same, checks="x", op="linalg.cholesky")
@@ -84,15 +74,14 @@ def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
 
     """
     y = run(CHOLESKY, matrix.matrices("cholesky", x))
-    return matrix.adjoint(y) if _arguments.flag("cholesky", "upper", upper) else y
+    return matrix.adjoint(y) if flag("cholesky", "upper", upper) else y
 
 
 def _cholesky_gradient(dy: Tensor, y: Tensor) -> Tensor:
     """Return half of ``l⁻ᴴ·s·l⁻¹``, ``s`` the mirrored triangle of ``lᴴ·dl``."""
     right = matrix.adjoint(y)
-    left = run(
-        matrix.TRIANGULAR_SOLVE, right, _mirrored(matrix.of(y, dy)) * 0.5, upper=True
-    )
+    half = _mirrored(matrix.of(y, dy)) * 0.5
+    left = run(matrix.TRIANGULAR_SOLVE, right, half, upper=True)
     return run(matrix.TRIANGULAR_SOLVE, right, matrix.adjoint(left), upper=True)
 
 
@@ -124,7 +113,7 @@ def qr(
     ``[..., k, n]``; in mode "complete" ``k = m``. The first ``k`` columns of ``x`` must
     be independent for a gradient, and the columns that "complete" adds have none.
     """
-    _arguments.choice("qr", "mode", mode, "reduced", "complete")
+    choice("qr", "mode", mode, "reduced", "complete")
     return QRResult(*run_many(QR, matrix.matrices("qr", x, square=False), mode=mode))
 
 
@@ -134,11 +123,7 @@ def _qr_gradient(dq: Tensor, dr: Tensor, x: Tensor, q: Tensor, r: Tensor) -> Ten
     if q.shape[-1] > n:
         (dq, spare), (q, _) = (_first(t, last, n) for t in (dq, q))
         (dr, _), (r, _) = (_first(t, last - 1, n) for t in (dr, r))
-        if not idle(*spare):
-            raise ValueError(
-                f"qr: the last {m - n} columns of Q, of shape {(m, m)}, are any that "
-                "fit and have no derivative; use mode='reduced'"
-            )
+        _unused("qr", "columns of Q", n, "mode='reduced'", spare, (m, m))
     if m >= n:
         return _tall_gradient(dq, dr, q, r)
     # The columns beyond the square are qᴴ times those of x.
@@ -150,9 +135,8 @@ def _qr_gradient(dq: Tensor, dr: Tensor, x: Tensor, q: Tensor, r: Tensor) -> Ten
 
 def _tall_gradient(dq: Tensor, dr: Tensor, q: Tensor, r: Tensor) -> Tensor:
     dq = dq + matrix.product(q, _mirrored(matrix.by(r, dr) - matrix.of(dq, q)))
-    return matrix.adjoint(
-        run(matrix.TRIANGULAR_SOLVE, r, matrix.adjoint(dq), upper=True)
-    )
+    dx = run(matrix.TRIANGULAR_SOLVE, r, matrix.adjoint(dq), upper=True)
+    return matrix.adjoint(dx)
 
 
 gradients(QR, x=_qr_gradient)
@@ -170,12 +154,10 @@ def gram_schmidt(xs: TensorLike | Sequence[TensorLike], /) -> Tensor | list[Tens
     x = matrix.matrices("gram_schmidt", given, square=False)
     m, n = x.shape[-2:]
     if m > n:
-        raise ValueError(
-            f"gram_schmidt: {m} vectors of {n} elements are not independent; give at "
-            f"most {n}"
-        )
+        rule = f"{m} vectors of {n} elements are not independent; give at most {n}"
+        raise misfit("gram_schmidt", rule, x)
     q, r = run_many(QR, linalg.matrix_transpose(x), mode="reduced")
-    y = linalg.matrix_transpose(q * matrix.row(unary.sign(linalg.diagonal(r))))
+    y = linalg.matrix_transpose(q * matrix.row(linalg.diagonal(r).sign()))
     return list(shape.unstack(y)) if several else y
 
 
@@ -184,7 +166,7 @@ def gram_schmidt(xs: TensorLike | Sequence[TensorLike], /) -> Tensor | list[Tens
 
 def _values(x: Spec, **_: bool) -> Spec:
     *batch, m, n = x.shape
-    return Spec((*batch, min(m, n)), _real(x.dtype))
+    return Spec((*batch, min(m, n)), matrix.magnitude(x.dtype))
 
 
 EIGH = Kernel(
@@ -228,9 +210,8 @@ def eigvalsh(x: TensorLike, /) -> Tensor:
     return run(EIGVALSH, matrix.matrices("eigvalsh", x))
 
 
-@decomposition(EIGVALSH)  # and no gradient, which needs the vectors
-def _(x: Tensor) -> Tensor:
-    return run_many(EIGH, x)[0]
+# And no gradient, which needs the vectors.
+decomposition(EIGVALSH, lambda x: run_many(EIGH, x)[0])
 
 
 # --- singular values -------------------------------------------------------------
@@ -265,7 +246,7 @@ def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVDResult:
     that it adds are any that fit, and have no gradient.
     """
     x = matrix.matrices("svd", x, square=False)
-    full_matrices = _arguments.flag("svd", "full_matrices", full_matrices)
+    full_matrices = flag("svd", "full_matrices", full_matrices)
     return SVDResult(*run_many(SVD, x, full_matrices=full_matrices))
 
 
@@ -273,14 +254,9 @@ def _svd_gradient(
     du: Tensor, ds: Tensor, dvh: Tensor, u: Tensor, s: Tensor, vh: Tensor
 ) -> Tensor:
     rank, k = len(u.shape), s.shape[-1]
-    m, n = u.shape[-2], vh.shape[-1]
     du, spare = _first(du, rank - 1, k)
     dvh, more = _first(dvh, rank - 2, k)
-    if not idle(*spare, *more):
-        raise ValueError(
-            f"svd: of U, shape {u.shape}, and Vh, shape {vh.shape}, what is beyond the "
-            f"first {k} is any that fits and has no derivative; use full_matrices=False"
-        )
+    _unused("svd", "vectors of U and Vh", k, "full_matrices=False", spare + more, u, vh)
     u, vh = _first(u, rank - 1, k)[0], _first(vh, rank - 2, k)[0]
     dx = matrix.product(u * matrix.row(ds), vh)
     if idle(du, dvh):
@@ -292,11 +268,11 @@ def _svd_gradient(
     if u.dtype.kind == "c":
         inner = inner + matrix.band(left, 0, 0) / (across * 2)
     outer = matrix.product(u, inner)
-    if m > k and not idle(du):  # else 0/0 where a value is 0
+    if u.shape[-2] > k and not idle(du):  # else 0/0 where a value is 0
         rest = du / across
         outer = outer + (rest - matrix.product(u, matrix.of(u, rest)))
     dx = dx + matrix.product(outer, vh)
-    if n > k and not idle(dvh):
+    if vh.shape[-1] > k and not idle(dvh):
         rest = dvh / down
         rest = rest - matrix.product(matrix.by(rest, vh), vh)
         dx = dx + matrix.product(u, rest)
@@ -314,9 +290,8 @@ def svdvals(x: TensorLike, /) -> Tensor:
     return run(SVDVALS, matrix.matrices("svdvals", x, square=False))
 
 
-@decomposition(SVDVALS)  # and no gradient, which needs the vectors
-def _(x: Tensor) -> Tensor:
-    return run_many(SVD, x, full_matrices=False)[1]
+# And no gradient, which needs the vectors.
+decomposition(SVDVALS, lambda x: run_many(SVD, x, full_matrices=False)[1])
 
 
 # --- rank, condition, pseudo-inverse, least squares ------------------------------
@@ -329,18 +304,13 @@ def _largest(s: Tensor) -> Tensor:
 
 def _tolerance(op: str, x: Tensor, rtol: Any) -> Tensor:
     """Return ``rtol`` as a tensor; by default what rounding makes of ``x``."""
-    dtype = _real(x.dtype)
+    dtype = matrix.magnitude(x.dtype)
     if rtol is None:
         rtol = max(x.shape[-2:]) * float(np.finfo(dtype).eps)
     if isinstance(rtol, _convert.SCALARS):
         return _convert.scalar(op, rtol, dtype)
     rtol = creation.astype(_convert.real(op, rtol), dtype)
-    if geometry.broadcast(op, x.shape[:-2], rtol.shape) != x.shape[:-2]:
-        raise ValueError(
-            f"{op}: rtol of shape {rtol.shape} must broadcast to the stack of matrices "
-            f"of shape {x.shape}"
-        )
-    return rtol
+    return _convert.fitted(op, "rtol, one a matrix,", rtol, x.shape[:-2])
 
 
 def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
@@ -355,7 +325,7 @@ def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> 
     return reduce.count_nonzero(s > limit, axis=-1)
 
 
-def cond(x: TensorLike, /, *, ord: float | Literal["fro", "nuc"] = 2) -> Tensor:
+def cond(x: TensorLike, /, *, ord: matrix.Order = 2) -> Tensor:
     """Return the condition of each matrix: its norm times that of its inverse.
 
     ``ord`` is one of ``matrix_norm``. With 2, the largest singular value divided by the
@@ -363,7 +333,7 @@ def cond(x: TensorLike, /, *, ord: float | Literal["fro", "nuc"] = 2) -> Tensor:
     gives inf, or some 1 / epsilon and more where rounding leaves one. With any other a
     singular matrix is a ValueError.
     """
-    ord = ord if isinstance(ord, str) else _arguments.real("cond", "ord", ord)
+    ord = ord if isinstance(ord, str) else real("cond", "ord", ord)
     if ord not in (2, -2):
         x = matrix.matrices("cond", x)
         both = [matrix.matrix_norm(y, ord=ord) for y in (x, matrix.inv(x))]
@@ -377,11 +347,11 @@ def cond(x: TensorLike, /, *, ord: float | Literal["fro", "nuc"] = 2) -> Tensor:
     return compare.where(compare.equal(last, 0), float("inf"), first / last)
 
 
-PINV = Kernel(
-    "Pinv(x, rtol)",
-    out=lambda x, rtol: Spec((*x.shape[:-2], *x.shape[:-3:-1]), x.dtype),
-    op="linalg.pinv",
-)
+def _transposed(x: Spec, rtol: Spec) -> Spec:
+    return Spec((*x.shape[:-2], *x.shape[:-3:-1]), x.dtype)
+
+
+PINV = Kernel("Pinv(x, rtol)", out=_transposed, op="linalg.pinv")
 
 
 def pinv(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
@@ -422,12 +392,5 @@ def lstsq(
 
     ``b`` is ``[m]`` or ``[..., m, k]``, as in ``matmul``, ``rtol`` that of ``pinv``.
     """
-    a, b = _convert.together("lstsq", a, b)
-    a = matrix.matrices("lstsq", a, square=False)
-    b = _convert.floating("lstsq", b)
-    if not b.shape or b.shape[-2:][0] != a.shape[-2]:
-        raise ValueError(
-            f"lstsq: b of shape {b.shape} must be [m] or [..., m, k], with the m of a, "
-            f"shape {a.shape}"
-        )
+    a, b = matrix.sides("lstsq", a, b, square=False)
     return linalg.matmul(run(PINV, a, _tolerance("lstsq", a, rtol)), b)

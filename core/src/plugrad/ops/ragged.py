@@ -14,8 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from plugrad import geometry
-from plugrad._arguments import several
+from plugrad._arguments import misfit, several
 from plugrad._dtypes import named
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, gradients
@@ -23,6 +22,9 @@ from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, indexing, reduce, scatter, slicing
 from . import shape as shapes
+
+Tensors = tuple[Tensor, ...]
+Types = tuple[str, ...]
 
 
 def whole(op: str, name: str, value: TensorLike, rank: int) -> Tensor:
@@ -65,17 +67,15 @@ def ragged_gather(
     splits = [whole(op, "nested_splits", s, 1) for s in nested]
     x, at = _convert.asarray(values), indexing.integer_tensor(op, "indices", indices)
     if not splits or not x.shape or not at.shape:
-        raise ValueError(
-            f"{op}: there must be splits (got {len(splits)}), and values {x.shape} and "
-            f"indices {at.shape} need an axis each"
-        )
+        rule = f"give splits (got {len(splits)}), and values and indices an axis each"
+        raise misfit(op, rule, x, at)
     *outer, inner = run_many(RAGGED_GATHER, *_convert.together(op, *splits), x, at)
     return tuple(outer), inner
 
 
-def _put_back(
+def _added(
     dys: Sequence[Tensor],
-    params_nested_splits: tuple[Tensor, ...],
+    params_nested_splits: Tensors,
     params_dense_values_spec: Spec,
     indices: Tensor,
 ) -> Tensor:
@@ -87,10 +87,7 @@ def _put_back(
 
 
 gradients(
-    RAGGED_GATHER,
-    params_nested_splits=None,
-    params_dense_values=_put_back,
-    indices=None,
+    RAGGED_GATHER, params_nested_splits=None, params_dense_values=_added, indices=None
 )
 
 
@@ -118,8 +115,7 @@ def ragged_range(
     if xs[0].dtype.kind not in "iuf":
         raise TypeError(f"{op}: there is no range of {named(xs[0].dtype)}")
     if len({x.shape for x in xs} - {()}) > 1 or any(len(x.shape) > 1 for x in xs):
-        listed = ", ".join(str(x.shape) for x in xs)
-        raise ValueError(f"{op}: shapes {listed} must be () or one shape (n,)")
+        raise misfit(op, "shapes must be () or one shape (n,)", *xs)
     splits, values = run_many(RAGGED_RANGE, *xs)
     return splits, values
 
@@ -187,62 +183,50 @@ def ragged_tensor_to_tensor(
     types = tuple(several(op, "row_partition_types", row_partition_types))
     tensors = several(op, "row_partition_tensors", row_partition_tensors)
     parts = _partitions(op, tensors, types)
-    rank = _levels(types) + len(x.shape) - 1
+    levels = _levels(types)
+    rank = levels + len(x.shape) - 1
     if not x.shape or sizes.shape not in ((), (rank,)):
-        raise ValueError(
-            f"{op}: a shape of {sizes.shape} sizes does not fit values {x.shape} under "
-            f"{_levels(types)} axes of rows; give {rank} sizes, or -1"
-        )
-    if geometry.broadcast(op, default.shape, x.shape[1:]) != x.shape[1:]:
-        raise ValueError(
-            f"{op}: default_value {default.shape} is more than one of the values, "
-            f"{x.shape[1:]}"
-        )
-    given = {"row_partition_types": types}
-    return run(RAGGED_TENSOR_TO_TENSOR, sizes, x, default, *parts, **given)
+        rule = f"values [m, ...] under {levels} axes of rows need {rank} sizes, or -1"
+        raise misfit(op, rule, x, sizes)
+    _convert.fitted(op, "default_value", default, x.shape[1:])
+    xs = (sizes, x, default, *parts)
+    return run(RAGGED_TENSOR_TO_TENSOR, *xs, row_partition_types=types)
 
 
-def _partitions(
-    op: str, tensors: list[TensorLike], types: tuple[str, ...]
-) -> list[Tensor]:
+def _partitions(op: str, tensors: list[TensorLike], types: Types) -> list[Tensor]:
     """Return the partitions, of which each has its rank and stands where it may."""
     legal = [kind in (LATER if i else FIRST) for i, kind in enumerate(types)]
     if not types or len(types) != len(tensors) or not all(legal):
-        raise ValueError(
-            f"{op}: {len(tensors)} row_partition_tensors of the types {types}; there "
-            f"must be a type for each, at first one of {FIRST}, then of {LATER}"
-        )
+        given = f"{len(tensors)} row_partition_tensors of the types {types}"
+        known = f"at first one of {FIRST}, then of {LATER}"
+        raise ValueError(f"{op}: {given}; there must be a type for each, {known}")
     pairs = zip(types, tensors, strict=True)
     return [whole(op, kind, part, int(kind != FIRST[0])) for kind, part in pairs]
 
 
-def _levels(types: tuple[str, ...]) -> int:
+def _levels(types: Types) -> int:
     """Return the number of axes that rows make: splits that come first make two."""
     return len(types) + (types[0] != FIRST[0])
 
 
-def _numbered(
-    shape: Tensor, values: Spec, partitions: tuple[Tensor, ...], types: tuple[str, ...]
-) -> Tensor:
+def _numbered(shape: Tensor, values: Spec, parts: Tensors, types: Types) -> Tensor:
     """Return the number of the value that stands at each place, and -1 for none."""
     if shape.shape:
         shape = slicing.along(shape, 0, 0, _levels(types))
-    numbers, none = creation.arange(values.shape[0]), _convert.asarray(-1)
-    given = {"row_partition_types": types}
-    return run(RAGGED_TENSOR_TO_TENSOR, shape, numbers, none, *partitions, **given)
+    xs = (shape, creation.arange(values.shape[0]), _convert.asarray(-1), *parts)
+    return run(RAGGED_TENSOR_TO_TENSOR, *xs, row_partition_types=types)
 
 
 def _taken(
     dy: Tensor,
     shape: Tensor,
     values_spec: Spec,
-    row_partition_tensors: tuple[Tensor, ...],
-    row_partition_types: tuple[str, ...],
+    row_partition_tensors: Tensors,
+    row_partition_types: Types,
 ) -> Tensor:
     numbers = _numbered(shape, values_spec, row_partition_tensors, row_partition_types)
-    size = numbers.size
-    rows = run(shapes.RESHAPE, dy, shape=(size, *values_spec.shape[1:]))
-    ids = run(shapes.RESHAPE, numbers, shape=(size,))
+    ids = run(shapes.RESHAPE, numbers, shape=(numbers.size,))
+    rows = run(shapes.RESHAPE, dy, shape=(numbers.size, *values_spec.shape[1:]))
     return scatter._sums(rows, ids, values_spec.shape[0])  # -1 is left out
 
 
@@ -251,14 +235,13 @@ def _blank(
     shape: Tensor,
     values_spec: Spec,
     default_value_spec: Spec,
-    row_partition_tensors: tuple[Tensor, ...],
-    row_partition_types: tuple[str, ...],
+    row_partition_tensors: Tensors,
+    row_partition_types: Types,
 ) -> Tensor:
     numbers = _numbered(shape, values_spec, row_partition_tensors, row_partition_types)
     rest = (1,) * (len(values_spec.shape) - 1)
     numbers = run(shapes.RESHAPE, numbers, shape=(*numbers.shape, *rest))
-    dy = compare.where(numbers < 0, dy, 0)
-    return reduce.sum_to(dy, default_value_spec.shape)
+    return reduce.sum_to(compare.where(numbers < 0, dy, 0), default_value_spec.shape)
 
 
 gradients(

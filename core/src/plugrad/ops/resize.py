@@ -13,25 +13,14 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import choice, flag
+from plugrad._arguments import choice, flag, misfit
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import Resizing, Sizes
+from plugrad.geometry import Resizing, Shape, Sizes
 
-from . import (
-    _convert,
-    _sampling,
-    _windows,
-    conv,
-    creation,
-    gather,
-    indexing,
-    shape,
-    slicing,
-)
+from . import _convert, _sampling, _windows, conv, gather, indexing, shape, slicing
 
-Shape = tuple[int, ...]
 Method = Literal["bilinear", "nearest"]
 FillMode = Literal["constant", "reflect", "wrap", "nearest"]
 
@@ -39,11 +28,7 @@ FillMode = Literal["constant", "reflect", "wrap", "nearest"]
 
 
 def _resizing(
-    op: str,
-    shape: Shape,
-    size: Sizes,
-    align_corners: bool = False,
-    half_pixel_centers: bool = False,
+    op: str, shape: Shape, size: Sizes, align_corners: bool, half_pixel_centers: bool
 ) -> Resizing:
     """Return how images of ``shape`` become ``size`` high and wide."""
     sizes = geometry._each(op, "size", size, 2)
@@ -83,10 +68,9 @@ def _back(
     half_pixel_centers: bool = False,
 ) -> dict[str, Any]:
     """Do so for a transpose; the size is that of ``dy``."""
-    shape = images.shape if images else tuple(in_shape)
-    options = (align_corners, half_pixel_centers)
-    found = _resizing("run_kernel", shape, dy.shape[1:3], *options)
-    return conv.checked(dy, {"geometry": found})
+    x = images or Spec(tuple(in_shape), dy.dtype)
+    options = {"align_corners": align_corners, "half_pixel_centers": half_pixel_centers}
+    return conv.checked(dy, _of(x, size=dy.shape[1:3], **options))
 
 
 def _resized(images: Spec, *, geometry: Resizing) -> Spec:
@@ -100,18 +84,12 @@ def _unresized(images: Spec | None, dy: Spec, *, geometry: Resizing) -> Spec:
 _TO: Any = {"normalize": _of, "out": _resized}
 _FROM: Any = {"normalize": _back, "out": _unresized}
 
-RESIZE_BILINEAR = Kernel(
-    "ResizeBilinear(images; geometry)", op="image.resize_bilinear", **_TO
-)
-RESIZE_BILINEAR_GRAD = Kernel(
-    "ResizeBilinearGrad(images?, dy; geometry) -> dx", **_FROM
-)
-RESIZE_NEAREST_NEIGHBOR = Kernel(
+BILINEAR = Kernel("ResizeBilinear(images; geometry)", op="image.resize_bilinear", **_TO)
+BILINEAR_GRAD = Kernel("ResizeBilinearGrad(images?, dy; geometry) -> dx", **_FROM)
+NEAREST = Kernel(
     "ResizeNearestNeighbor(images; geometry)", op="image.resize_nearest_neighbor", **_TO
 )
-RESIZE_NEAREST_NEIGHBOR_GRAD = Kernel(
-    "ResizeNearestNeighborGrad(images?, dy; geometry) -> dx", **_FROM
-)
+NEAREST_GRAD = Kernel("ResizeNearestNeighborGrad(images?, dy; geometry) -> dx", **_FROM)
 
 
 def resize_bilinear(
@@ -140,7 +118,7 @@ def resize_bilinear(
     op = "image.resize_bilinear"
     x, back = _windows.channels_last(op, _convert.floating(op, images, "f"), 2, "NHWC")
     new = _resizing(op, x.shape, size, align_corners, half_pixel_centers)
-    return back(run(RESIZE_BILINEAR, x, geometry=new))
+    return back(run(BILINEAR, x, geometry=new))
 
 
 def resize_nearest_neighbor(
@@ -159,10 +137,10 @@ def resize_nearest_neighbor(
     op = "image.resize_nearest_neighbor"
     x, back = _windows.channels_last(op, _convert.asarray(images), 2, "NHWC")
     new = _resizing(op, x.shape, size, align_corners, half_pixel_centers)
-    return back(run(RESIZE_NEAREST_NEIGHBOR, x, geometry=new))
+    return back(run(NEAREST, x, geometry=new))
 
 
-@decomposition(RESIZE_BILINEAR)
+@decomposition(BILINEAR)
 def _(images: Tensor, *, geometry: Resizing) -> Tensor:
     for axis, (low, high, share) in enumerate(geometry.linear, 1):
         if geometry.in_shape[axis] != geometry.out_shape[axis]:
@@ -172,7 +150,7 @@ def _(images: Tensor, *, geometry: Resizing) -> Tensor:
     return images
 
 
-@decomposition(RESIZE_BILINEAR_GRAD)
+@decomposition(BILINEAR_GRAD)
 def _(images: Tensor | None, dy: Tensor, *, geometry: Resizing) -> Tensor:
     for axis, (low, high, share) in enumerate(geometry.linear, 1):
         if geometry.in_shape[axis] != geometry.out_shape[axis]:
@@ -182,11 +160,10 @@ def _(images: Tensor | None, dy: Tensor, *, geometry: Resizing) -> Tensor:
     return dy
 
 
-def _weights(axis: int, share: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+def _weights(axis: int, share: Any, x: Tensor) -> list[Tensor]:
     """Return the shares of the pixels before and behind, along an axis."""
-    column = share.reshape(-1, *(1,) * (3 - axis))
-    before, behind = (w.astype(x.dtype) for w in (1 - column, column))
-    return _convert.asarray(before, copy=False), _convert.asarray(behind, copy=False)
+    behind = share.reshape(-1, *(1,) * (3 - axis))
+    return [_sampling.constant(w, x.dtype) for w in (1 - behind, behind)]
 
 
 def _put(dy: Tensor, rows: Any, axis: int, geometry: Resizing) -> Tensor:
@@ -196,48 +173,36 @@ def _put(dy: Tensor, rows: Any, axis: int, geometry: Resizing) -> Tensor:
     return gather._gather_gradient(dy, indices, old, axis, 0)
 
 
-@decomposition(RESIZE_NEAREST_NEIGHBOR)
+@decomposition(NEAREST)
 def _(images: Tensor, *, geometry: Resizing) -> Tensor:
     for axis, rows in enumerate(geometry.nearest, 1):
         images = gather.gather(images, rows, axis=axis)
     return images
 
 
-@decomposition(RESIZE_NEAREST_NEIGHBOR_GRAD)
+@decomposition(NEAREST_GRAD)
 def _(images: Tensor | None, dy: Tensor, *, geometry: Resizing) -> Tensor:
     for axis, rows in enumerate(geometry.nearest, 1):
         dy = _put(dy, rows, axis, geometry)
     return dy
 
 
-gradients(
-    RESIZE_BILINEAR,
-    images=lambda dy, geometry: run(RESIZE_BILINEAR_GRAD, None, dy, geometry=geometry),
-)
-gradients(
-    RESIZE_BILINEAR_GRAD,
-    images=None,  # it tells a shape
-    dy=lambda ddx, geometry: run(RESIZE_BILINEAR, ddx, geometry=geometry),
-)
-gradients(
-    RESIZE_NEAREST_NEIGHBOR,
-    images=lambda dy, geometry: run(
-        RESIZE_NEAREST_NEIGHBOR_GRAD, None, dy, geometry=geometry
-    ),
-)
-gradients(
-    RESIZE_NEAREST_NEIGHBOR_GRAD,
-    images=None,
-    dy=lambda ddx, geometry: run(RESIZE_NEAREST_NEIGHBOR, ddx, geometry=geometry),
-)
+def _transposes(to: Kernel, back: Kernel) -> None:
+    """Register the gradients of a resizing and its transpose: each other."""
+    gradients(to, images=lambda dy, geometry: run(back, None, dy, geometry=geometry))
+    gradients(back, images=None)  # it tells a shape
+    gradients(back, dy=lambda ddx, geometry: run(to, ddx, geometry=geometry))
+
+
+_transposes(BILINEAR, BILINEAR_GRAD)
+_transposes(NEAREST, NEAREST_GRAD)
 
 
 # --- boxes -----------------------------------------------------------------------
 
 
-def _cropped(image: Spec, boxes: Spec, box_ind: Spec, **given: Any) -> Spec:
-    new = (boxes.shape[0], *given["crop_size"], image.shape[3])
-    return Spec(new, image.dtype)
+def _cropped(image: Spec, boxes: Spec, *_: Spec, crop_size: Shape, **__: Any) -> Spec:
+    return Spec((boxes.shape[0], *crop_size, image.shape[3]), image.dtype)
 
 
 CROP_AND_RESIZE = Kernel(
@@ -280,16 +245,10 @@ def crop_and_resize(
 
     """
     op = "image.crop_and_resize"
-    image = _convert.floating(op, image, "f")
-    boxes = _sampling.coordinates(op, boxes, image)
+    image, boxes = _sampling.arguments(op, image, boxes)
     box_ind = indexing.integer_tensor(op, "box_ind", box_ind)
-    _sampling.pixels(op, image)
-    k = boxes.shape[0] if boxes.shape else 0
-    if boxes.shape != (k, 4) or box_ind.shape != (k,):
-        raise ValueError(
-            f"{op}: boxes and box_ind must have shapes (n, 4) and (n,), got "
-            f"{boxes.shape} and {box_ind.shape}"
-        )
+    if len(box_ind.shape) != 1 or boxes.shape != (*box_ind.shape, 4):
+        raise misfit(op, "boxes and box_ind must be (n, 4) and (n,)", boxes, box_ind)
     attrs = {
         "crop_size": geometry._each(op, "crop_size", crop_size, 2),
         "method": choice(op, "method", method, *get_args(Method)),
@@ -308,35 +267,34 @@ def _(
     method: str,
     extrapolation_value: float,
 ) -> Tensor:
-    grid = _sampling.box_grid(boxes, box_ind, image.shape, crop_size)
+    grid = _sampling.box_grid(image, boxes, box_ind, crop_size)
     return _sampling.sampled(image, grid, method, extrapolation_value)
+
+
+def _crop_gradient(
+    dy: Tensor, boxes: Tensor, box_ind: Tensor, image_spec: Spec, method: str
+) -> Tensor:
+    grid = _sampling.box_grid(image_spec, boxes, box_ind, dy.shape[1:3])
+    return _sampling.to_image(dy, grid, method)
 
 
 def _boxes_gradient(
     dy: Tensor, image: Tensor, boxes: Tensor, box_ind: Tensor, method: str
 ) -> Tensor:
     if method == "nearest":
-        return creation.zeros_like(boxes)
-    grid = _sampling.box_grid(boxes, box_ind, image.shape, dy.shape[1:3])
+        return boxes.zeros_like()
+    grid = _sampling.box_grid(image, boxes, box_ind, dy.shape[1:3])
     return _sampling.to_boxes(*_sampling.to_places(dy, image, grid, 0), grid)
 
 
-gradients(
-    CROP_AND_RESIZE,
-    image=lambda dy, boxes, box_ind, image_spec, method: _sampling.to_image(
-        dy, _sampling.box_grid(boxes, box_ind, image_spec.shape, dy.shape[1:3]), method
-    ),
-    boxes=_boxes_gradient,
-    box_ind=None,
-)
+gradients(CROP_AND_RESIZE, image=_crop_gradient, boxes=_boxes_gradient, box_ind=None)
 
 
 # --- transforms ------------------------------------------------------------------
 
 
-def _transformed(image: Spec, transforms: Spec, **given: Any) -> Spec:
-    b, _, _, c = image.shape
-    return Spec((b, *given["output_shape"], c), image.dtype)
+def _transformed(image: Spec, *_: Spec, output_shape: Shape, **__: Any) -> Spec:
+    return Spec((image.shape[0], *output_shape, image.shape[3]), image.dtype)
 
 
 TRANSFORM = Kernel(
@@ -382,14 +340,9 @@ def transform(
 
     """
     op = "image.transform"
-    image = _convert.floating(op, image, "f")
-    transforms = _sampling.coordinates(op, transforms, image)
-    _sampling.pixels(op, image)
+    image, transforms = _sampling.arguments(op, image, transforms)
     if transforms.shape not in ((1, 8), (image.shape[0], 8)):
-        raise ValueError(
-            f"{op}: transforms must have shape (1, 8), or (batch, 8) for a batch of "
-            f"{image.shape[0]}, got {transforms.shape}"
-        )
+        raise misfit(op, "transforms must be (1, 8) or (batch, 8)", transforms, image)
     size = image.shape[1:3] if output_shape is None else output_shape
     attrs = {
         "interpolation": choice(op, "interpolation", interpolation, *get_args(Method)),
@@ -410,15 +363,14 @@ def _(
     fill_value: float,
     output_shape: Shape,
 ) -> Tensor:
-    grid = _sampling.transform_grid(transforms, image.shape, fill_mode, output_shape)
+    grid = _sampling.transform_grid(image, transforms, fill_mode, output_shape)
     return _sampling.sampled(image, grid, interpolation, fill_value)
 
 
 def _image_gradient(
     dy: Tensor, transforms: Tensor, image_spec: Spec, interpolation: str, fill_mode: str
 ) -> Tensor:
-    sizes, size = image_spec.shape, dy.shape[1:3]
-    grid = _sampling.transform_grid(transforms, sizes, fill_mode, size)
+    grid = _sampling.transform_grid(image_spec, transforms, fill_mode, dy.shape[1:3])
     return _sampling.to_image(dy, grid, interpolation)
 
 
@@ -431,9 +383,8 @@ def _transforms_gradient(
     fill_value: float,
 ) -> Tensor:
     if interpolation == "nearest":
-        return creation.zeros_like(transforms)
-    size = dy.shape[1:3]
-    grid = _sampling.transform_grid(transforms, image.shape, fill_mode, size)
+        return transforms.zeros_like()
+    grid = _sampling.transform_grid(image, transforms, fill_mode, dy.shape[1:3])
     places = _sampling.to_places(dy, image, grid, fill_value)
     return _sampling.to_transforms(*places, transforms, grid, fill_mode)
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
-from plugrad._arguments import choice, flag
+from plugrad._arguments import choice, flag, misfit
 from plugrad._dtypes import BOOL, INT32
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
 
 from . import _convert, binary, compare, creation, cumulative, gather, indexing, sorting
 from . import shape as shapes
@@ -25,12 +26,12 @@ from . import shape as shapes
 Side = Literal["left", "right"]
 
 
-def _placed(sorted_sequence: Spec, values: Spec, **_: object) -> Spec:
+def _ints(sorted_sequence: Spec, values: Spec, **_: object) -> Spec:
     return Spec(values.shape, INT32)
 
 
 SEARCH_SORTED = Kernel(
-    "SearchSorted(sorted_sequence, values; side)", out=_placed, op="searchsorted"
+    "SearchSorted(sorted_sequence, values; side)", out=_ints, op="searchsorted"
 )
 
 
@@ -64,10 +65,8 @@ def searchsorted(
         x1 = _convert.asarray(x1)
         sorter = indexing.integer_tensor("searchsorted", "sorter", sorter)
         if sorter.shape != x1.shape:
-            raise ValueError(
-                f"searchsorted: sorter {sorter.shape} must have the shape of x1 "
-                f"{x1.shape}, an index for each element"
-            )
+            rule = "sorter must have the shape of x1, an index for each element"
+            raise misfit("searchsorted", rule, sorter, x1)
         x1 = gather.take_along_axis(x1, sorter, axis=-1)
     return _look_up(SEARCH_SORTED, x1, x2, side=side)
 
@@ -78,10 +77,8 @@ def _look_up(kernel: Kernel, x1: TensorLike, x2: TensorLike, **side: Side) -> Te
     x1, x2 = _convert.together(op, x1, x2)
     lead = x1.shape[:-1]
     if not x1.shape or (lead and (not x2.shape or x2.shape[:-1] != lead)):
-        raise ValueError(
-            f"{op}: x1 {x1.shape} must have one axis, or the shape of x2 {x2.shape} "
-            "but for the last axis"
-        )
+        rule = "x1 must have one axis, or the shape of x2 but for the last axis"
+        raise misfit(op, rule, x1, x2)
     batch = math.prod(lead)
     rows = run(shapes.RESHAPE, _convert.real(op, x1), shape=(batch, x1.shape[-1]))
     count = x2.shape[-1] if lead else x2.size
@@ -101,8 +98,7 @@ def _(sorted_sequence: Tensor, values: Tensor, *, side: str) -> Tensor:
         x = run(gather.GATHER_V2, sorted_sequence, probe, axis=1, batch_dims=1)
         go = before(x, values)
         if nan is not None:  # the greatest
-            past = True if side == "right" else compare.equal(x, x)
-            go = compare.where(nan, past, go)
+            go = compare.where(nan, side == "right" or compare.equal(x, x), go)
         base = compare.where(go, base + half, base)
         left -= half
     return base
@@ -111,9 +107,7 @@ def _(sorted_sequence: Tensor, values: Tensor, *, side: str) -> Tensor:
 gradients(SEARCH_SORTED, sorted_sequence=None, values=None)
 
 
-LOWER_BOUND = Kernel(
-    "LowerBound(sorted_sequence, values)", out=_placed, op="lower_bound"
-)
+LOWER_BOUND = Kernel("LowerBound(sorted_sequence, values)", out=_ints, op="lower_bound")
 
 
 def lower_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
@@ -132,9 +126,7 @@ def _(sorted_sequence: Tensor, values: Tensor) -> Tensor:
 gradients(LOWER_BOUND, sorted_sequence=None, values=None)
 
 
-UPPER_BOUND = Kernel(
-    "UpperBound(sorted_sequence, values)", out=_placed, op="upper_bound"
-)
+UPPER_BOUND = Kernel("UpperBound(sorted_sequence, values)", out=_ints, op="upper_bound")
 
 
 def upper_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
@@ -159,9 +151,8 @@ def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
     NaN is nowhere, as it equals nothing. Both are real numbers.
     """
     invert, (x1, x2) = flag("isin", "invert", invert), _convert.together("isin", x1, x2)
-    among = sorting.sort(
-        run(shapes.RESHAPE, _convert.real("isin", x2), shape=(x2.size,))
-    )
+    among = run(shapes.RESHAPE, _convert.real("isin", x2), shape=(x2.size,))
+    among = sorting.sort(among)
     if not among.size:
         return creation.full(x1.shape, invert)
     at = binary.minimum(searchsorted(among, x1), among.size - 1)
@@ -204,7 +195,7 @@ def unique_values(x: TensorLike, /, *, axis: int | None = None) -> Tensor:
     With ``axis`` the distinct slices along it. NaN equals nothing, so that each stays.
     Of any dtype; elements that are equal share the gradient.
     """
-    return _unique("unique_values", x, axis)[1]
+    return _unique("unique_values", x, axis)[0]
 
 
 def unique_inverse(x: TensorLike, /, *, axis: int | None = None) -> UniqueInverse:
@@ -213,8 +204,7 @@ def unique_inverse(x: TensorLike, /, *, axis: int | None = None) -> UniqueInvers
     So that ``take(values, inverse_indices, axis=axis or 0)`` is ``x``: the indices,
     int32, have its shape, or that of ``axis``. Otherwise as ``unique_values``.
     """
-    x, values, inverse, axis = _unique("unique_inverse", x, axis)
-    sizes = x.shape if axis is None else inverse.shape
+    values, inverse, _, sizes = _unique("unique_inverse", x, axis)
     return UniqueInverse(values, run(shapes.RESHAPE, inverse, shape=sizes))
 
 
@@ -223,8 +213,8 @@ def unique_counts(x: TensorLike, /, *, axis: int | None = None) -> UniqueCounts:
 
     Otherwise as ``unique_values``.
     """
-    _, values, inverse, axis = _unique("unique_counts", x, axis)
-    return UniqueCounts(values, _counts(values, inverse, axis or 0))
+    values, inverse, along, _ = _unique("unique_counts", x, axis)
+    return UniqueCounts(values, _counts(values, inverse, along))
 
 
 def unique_all(x: TensorLike, /, *, axis: int | None = None) -> UniqueAll:
@@ -233,29 +223,30 @@ def unique_all(x: TensorLike, /, *, axis: int | None = None) -> UniqueAll:
     And how often it is there: ``values``, ``indices`` (into flattened ``x``, or along
     ``axis``), ``inverse_indices`` as from ``unique_inverse``, ``counts``; int32.
     """
-    x, values, inverse, axis = _unique("unique_all", x, axis)
-    counts = _counts(values, inverse, axis or 0)
+    values, inverse, along, sizes = _unique("unique_all", x, axis)
+    counts = _counts(values, inverse, along)
     starts = cumulative.cumulative_sum(counts, exclusive=True)
-    first = run(
-        gather.GATHER_V2, sorting.argsort(inverse), starts, axis=0, batch_dims=0
-    )
-    sizes = x.shape if axis is None else inverse.shape
+    order = sorting.argsort(inverse)
+    first = run(gather.GATHER_V2, order, starts, axis=0, batch_dims=0)
     inverse = run(shapes.RESHAPE, inverse, shape=sizes)
     return UniqueAll(values, first, inverse, counts)
 
 
 def _unique(
     op: str, x: TensorLike, axis: int | None
-) -> tuple[Tensor, Tensor, Tensor, int | None]:
-    """Return ``x``, distinct values, their numbers along one axis, and that axis."""
+) -> tuple[Tensor, Tensor, int, Shape]:
+    """Return distinct values, their numbers along one axis, that axis, and a shape.
+
+    It is the shape in which the user gets the numbers.
+    """
     x = _convert.asarray(x)
     if axis is None:
-        flat = run(shapes.RESHAPE, x, shape=(x.size,))
-        values, inverse = run_many(UNIQUE, flat, axis=0)
+        along, sizes, x = 0, x.shape, run(shapes.RESHAPE, x, shape=(x.size,))
     else:
-        axis = shapes._axis(op, axis, len(x.shape))
-        values, inverse = run_many(UNIQUE, x, axis=axis)
-    return x, values, inverse, axis
+        along = shapes._axis(op, axis, len(x.shape))
+        sizes = x.shape[along : along + 1]
+    values, inverse = run_many(UNIQUE, x, axis=along)
+    return values, inverse, along, sizes
 
 
 def _counts(values: Tensor | Spec, inverse: Tensor, axis: int) -> Tensor:
@@ -285,9 +276,7 @@ def setdiff1d(x: TensorLike, y: TensorLike, /) -> tuple[Tensor, Tensor]:
     x, y = _convert.together("setdiff1d", x, y)
     x = _convert.real("setdiff1d", x)
     if len(x.shape) != 1 or len(y.shape) != 1:
-        raise ValueError(
-            f"setdiff1d: x and y must have one axis, got shapes {x.shape} and {y.shape}"
-        )
+        raise misfit("setdiff1d", "x and y must have one axis", x, y)
     (indices,) = nonzero(isin(x, y, invert=True))
     return run(gather.GATHER_V2, x, indices, axis=0, batch_dims=0), indices
 
@@ -303,8 +292,7 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
     x = _convert.asarray(x)
     if not x.shape:
         raise ValueError("nonzero: x has no axes, so that there are no indices")
-    found = x.numpy().nonzero()
-    return tuple([_convert.asarray(i, dtype=INT32) for i in found])
+    return tuple([_convert.asarray(i, dtype=INT32) for i in x.numpy().nonzero()])
 
 
 def boolean_mask(x: TensorLike, mask: TensorLike, /, *, axis: int = 0) -> Tensor:
@@ -318,8 +306,6 @@ def boolean_mask(x: TensorLike, mask: TensorLike, /, *, axis: int = 0) -> Tensor
         raise TypeError(f"boolean_mask: mask must be bool, got {mask.dtype}")
     axis = shapes._axis("boolean_mask", axis, len(x.shape))
     if not mask.shape or x.shape[axis : axis + len(mask.shape)] != mask.shape:
-        raise ValueError(
-            f"boolean_mask: mask {mask.shape} must have the axes of shape {x.shape} "
-            f"from axis {axis} on, one or more"
-        )
+        rule = f"mask must have the axes of x from axis {axis} on, one or more"
+        raise misfit("boolean_mask", rule, mask, x)
     return indexing.select("boolean_mask", x, (*[slice(None)] * axis, mask))

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from plugrad._arguments import choice, flag, integer
+from plugrad._arguments import choice, flag, integer, misfit
 from plugrad._dtypes import BOOL, INT32, DType
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
@@ -21,6 +21,7 @@ from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, gather, indexing, reduce, slicing, unary
 from . import shape as shapes
+from .reduce import Axis
 
 # --- the largest elements --------------------------------------------------------
 
@@ -44,37 +45,30 @@ def top_k(x: TensorLike, /, k: int, *, sorted: bool = True) -> tuple[Tensor, Ten
 
     """
     x = _convert.real("top_k", x)
-    count = _count("top_k", x, k)
-    values, indices = _top(x, count, flag("top_k", "sorted", sorted))
-    return values, indices
+    return _top(x, _count("top_k", x, k), flag("top_k", "sorted", sorted))
 
 
 def _count(op: str, x: Tensor, k: int) -> int:
     """Return ``k`` if so many can be chosen along the last axis."""
     count = integer(op, "k", k)
     if not x.shape or not 0 <= count <= x.shape[-1]:
-        raise ValueError(
-            f"{op}: k {count} must be from 0 to the size of the last axis of shape "
-            f"{x.shape}"
-        )
+        raise misfit(op, f"k {count} must be from 0 to the size of the last axis", x)
     return count
 
 
-def _top(x: Tensor, k: int, sorted: bool) -> tuple[Tensor, ...]:
+def _top(x: Tensor, k: int, sorted: bool) -> tuple[Tensor, Tensor]:
     """Run ``TopK``, which knows numbers only."""
     y = creation.astype(x, INT32) if x.dtype is BOOL else x
     values, indices = run_many(TOP_K, y, k=k, sorted=sorted)
     return creation.astype(values, x.dtype), indices
 
 
-def _top_k_gradient(
-    dy: Tensor, dindices: Tensor, indices: Tensor, x_spec: Spec
-) -> Tensor:
+def _put_back(dy: Tensor, dindices: Tensor, indices: Tensor, x_spec: Spec) -> Tensor:
     last = len(x_spec.shape) - 1
     return gather._gather_gradient(dy, indices, x_spec, last, last)
 
 
-gradients(TOP_K, x=_top_k_gradient)
+gradients(TOP_K, x=_put_back)
 
 
 def in_top_k(predictions: TensorLike, targets: TensorLike, /, k: int) -> Tensor:
@@ -87,14 +81,11 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, /, k: int) -> Tensor:
     scores = _convert.real("in_top_k", predictions)
     classes = indexing.integer_tensor("in_top_k", "targets", targets)
     if not scores.shape or scores.shape[:-1] != classes.shape:
-        raise ValueError(
-            f"in_top_k: targets {classes.shape} must have the shape of predictions "
-            f"{scores.shape} less the last axis"
-        )
+        rule = "targets must have the shape of predictions less the last axis"
+        raise misfit("in_top_k", rule, classes, scores)
     _, best = _top(scores, _count("in_top_k", scores, k), False)
-    return reduce.any(
-        compare.equal(best, shapes.expand_dims(classes, axis=-1)), axis=-1
-    )
+    hits = compare.equal(best, shapes.expand_dims(classes, axis=-1))
+    return reduce.any(hits, axis=-1)
 
 
 # --- sorting ---------------------------------------------------------------------
@@ -114,9 +105,8 @@ def sort(
     return run(SORT, x, axis=axis, descending=flag("sort", "descending", descending))
 
 
-@decomposition(SORT)  # and no gradient: it is that of TopK, which knows the places
-def _(x: Tensor, *, axis: int, descending: bool) -> Tensor:
-    return _in_order(x, axis, descending, 0)
+# And no gradient: it is that of TopK, which knows the places.
+decomposition(SORT, lambda x, axis, descending: _in_order(x, axis, descending, 0))
 
 
 def argsort(
@@ -128,8 +118,7 @@ def argsort(
     """
     x = _convert.real("argsort", x)
     axis = shapes._axis("argsort", axis, len(x.shape))
-    descending = flag("argsort", "descending", descending)
-    indices = _in_order(x, axis, descending, 1)
+    indices = _in_order(x, axis, flag("argsort", "descending", descending), 1)
     return indices if descending else (x.shape[axis] - 1) - indices
 
 
@@ -151,6 +140,7 @@ def _in_order(x: Tensor, axis: int, descending: bool, output: int) -> Tensor:
 # --- what is found by rank -------------------------------------------------------
 
 Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
+Shares = np.ndarray[Any, DType]
 
 # From where a quantile would lie among the sorted elements to where it is looked up.
 _PLACES: dict[str, Callable[[Any], Any]] = {
@@ -162,9 +152,7 @@ _PLACES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def median(
-    x: TensorLike, /, *, axis: reduce.Axis = None, keepdims: bool = False
-) -> Tensor:
+def median(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the median over ``axis``: of an even number, the mean of the middle two.
 
     Integers give float32; NaN where there is one among the elements. Of none it is a
@@ -175,10 +163,10 @@ def median(
 
 def quantile(
     x: TensorLike,
-    q: float | Sequence[float] | np.ndarray[Any, DType],
+    q: float | Sequence[float] | Shares,
     /,
     *,
-    axis: reduce.Axis = None,
+    axis: Axis = None,
     keepdims: bool = False,
     method: Method = "linear",
 ) -> Tensor:
@@ -212,12 +200,7 @@ def quantile(
 
 
 def _quantile(
-    op: str,
-    x: TensorLike,
-    q: np.ndarray[Any, DType],
-    axis: reduce.Axis,
-    keepdims: bool,
-    method: str,
+    op: str, x: TensorLike, q: Shares, axis: Axis, keepdims: bool, method: str
 ) -> Tensor:
     keepdims = flag(op, "keepdims", keepdims)
     x, axes = reduce._ordered(op, _convert.floating(op, x, "f"), axis)

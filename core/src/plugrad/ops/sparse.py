@@ -12,34 +12,19 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
-from plugrad import geometry
-from plugrad._arguments import Ints, integer, sizes
+from plugrad._arguments import Ints, integer, misfit, sizes
 from plugrad._dtypes import BOOL, INT32, STRING, check_range
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape, reshaped
 
-from . import (
-    _convert,
-    binary,
-    compare,
-    creation,
-    gather,
-    indexing,
-    ragged,
-    reduce,
-    scatter,
-)
+from . import _convert, binary, compare, creation, gather, indexing, reduce, scatter
 from . import shape as shapes
-from .ragged import ragged_gather, ragged_range, ragged_tensor_to_tensor
+from .ragged import ragged_gather, ragged_range, ragged_tensor_to_tensor, whole
 
-__all__ = ["fill_empty_rows", "ragged_gather", "ragged_range"]
-__all__ += ["ragged_tensor_to_tensor", "reshape", "segment_mean", "segment_sum"]
-__all__ += ["to_dense"]
-
-Shape = tuple[int, ...]
+__all__ = ["ragged_gather", "ragged_range", "ragged_tensor_to_tensor"]
+__all__ += ["fill_empty_rows", "reshape", "segment_mean", "segment_sum", "to_dense"]
 
 # --- coordinates -----------------------------------------------------------------
 
@@ -77,28 +62,22 @@ def to_dense(
     op, shape = "sparse.to_dense", sizes("sparse.to_dense", shape)
     at = indexing.integer_tensor(op, "indices", indices)
     if len(at.shape) < 2:
-        at = run(shapes.RESHAPE, at, shape=(math.prod(at.shape), 1))
+        at = run(shapes.RESHAPE, at, shape=(at.size, 1))
     if default_value is None:
         values = _convert.asarray(values)
         default_value = b"" if values.dtype is STRING else False
     values, default = _convert.together(op, values, default_value)
     fits = at.shape[1:] == (len(shape),) and values.shape in ((), at.shape[:1])
     if not fits or default.shape:
-        raise ValueError(
-            f"{op}: indices {at.shape}, values {values.shape}, default_value "
-            f"{default.shape} and shape {shape} do not fit; [n, k], [n], [] and k sizes"
-        )
+        rule = f"indices [n, k], values [n], default_value [] must fit shape {shape}"
+        raise misfit(op, rule, at, values, default)
     values = shapes.broadcast_to(values, at.shape[:1])
     return run(SPARSE_TO_DENSE, at, values, default, shape=shape)
 
 
 @decomposition(SPARSE_TO_DENSE)  # and no gradient: it is that of the parts
 def _(
-    sparse_indices: Tensor,
-    sparse_values: Tensor,
-    default_value: Tensor,
-    *,
-    shape: Shape,
+    sparse_indices: Tensor, sparse_values: Tensor, default_value: Tensor, shape: Shape
 ) -> Tensor:
     blank = run(shapes.BROADCAST_TO, default_value, shape=shape)
     return run(scatter.TENSOR_SCATTER_UPDATE, blank, sparse_indices, sparse_values)
@@ -132,33 +111,26 @@ def reshape(
 
     """
     op = "sparse.reshape"
-    at = ragged.whole(op, "indices", indices, 2)
-    old = ragged.whole(op, "input_shape", input_shape, 1)
-    new = ragged.whole(op, "new_shape", new_shape, 1)
+    at = whole(op, "indices", indices, 2)
+    old = whole(op, "input_shape", input_shape, 1)
+    new = whole(op, "new_shape", new_shape, 1)
     if at.shape[1:] != old.shape:
-        raise ValueError(
-            f"{op}: indices {at.shape} and input_shape {old.shape} do not fit; [n, k] "
-            "and [k]"
-        )
+        raise misfit(op, "indices [n, k] and input_shape [k] must fit", at, old)
     places, sizes = run_many(SPARSE_RESHAPE, *_convert.together(op, at, old, new))
     return places, sizes
 
 
 @decomposition(SPARSE_RESHAPE)
-def _(
-    input_indices: Tensor, input_shape: Tensor, new_shape: Tensor
-) -> tuple[Tensor, Tensor]:
+def _(input_indices: Tensor, input_shape: Tensor, new_shape: Tensor) -> list[Tensor]:
     lead = tuple(input_shape.numpy().tolist())
-    sizes = geometry.reshaped(lead, new_shape.numpy().tolist())
+    sizes = list(reshaped(lead, new_shape.numpy().tolist()))
     dtype = input_indices.dtype
     check_range("sparse.reshape", max(sizes, default=0), dtype)
-    flat = scatter._row_numbers(input_indices, lead)
+    flat = shapes.expand_dims(scatter._row_numbers(input_indices, lead), axis=1)
     steps = [max(math.prod(sizes[i + 1 :]), 1) for i in range(len(sizes))]
-    here = [np.asarray(s, flat.dtype) for s in (steps, sizes)]
-    step, size = (_convert.asarray(s, copy=False) for s in here)
-    places = shapes.expand_dims(flat, axis=1) // step % size
-    told = _convert.asarray(np.asarray(sizes, dtype), copy=False)
-    return creation.astype(places, dtype), told
+    step, size = (_convert.asarray(s, dtype=flat.dtype) for s in (steps, sizes))
+    places = creation.astype(flat // step % size, dtype)
+    return [places, _convert.asarray(sizes, dtype=dtype)]
 
 
 class FilledRows(NamedTuple):
@@ -203,26 +175,21 @@ def fill_empty_rows(
 
     """
     op = "sparse.fill_empty_rows"
-    at = ragged.whole(op, "indices", indices, 2)
-    sizes = ragged.whole(op, "dense_shape", dense_shape, 1)
+    at = whole(op, "indices", indices, 2)
+    sizes = whole(op, "dense_shape", dense_shape, 1)
     values, default = _convert.together(op, values, default_value)
     if values.shape != at.shape[:1] or sizes.shape != at.shape[1:] or default.shape:
-        raise ValueError(
-            f"{op}: indices {at.shape}, values {values.shape}, dense_shape "
-            f"{sizes.shape} and default_value {default.shape} do not fit; [n, k], [n], "
-            "[k] and []"
-        )
+        rule = "indices [n, k], values [n], dense_shape [k], default_value [] must fit"
+        raise misfit(op, rule, at, values, sizes, default)
     if not at.shape[1]:
         raise ValueError(f"{op}: a tensor without axes has no rows")
     return FilledRows(*run_many(SPARSE_FILL_EMPTY_ROWS, at, values, sizes, default))
 
 
-def _filled(
-    di: Tensor, dy: Tensor, de: Tensor, dr: Tensor, reverse_index_map: Tensor
-) -> Tensor:
+def _new(dy: Tensor, places: Tensor) -> Tensor:
     """Sum up the cotangents of the values that have been filled in."""
-    ones = creation.ones(reverse_index_map.shape, dtype=INT32)
-    hits = scatter._sums(ones, reverse_index_map, dy.shape[0])
+    ones = creation.ones(places.shape, dtype=INT32)
+    hits = scatter._sums(ones, places, dy.shape[0])
     return reduce.sum(compare.where(compare.equal(hits, 0), dy, 0))
 
 
@@ -235,7 +202,7 @@ gradients(
     indices=None,
     values=lambda di, dy, de, dr, reverse_index_map: _rows(dy, reverse_index_map),
     dense_shape=None,
-    default_value=_filled,
+    default_value=lambda di, dy, de, dr, reverse_index_map: _new(dy, reverse_index_map),
 )
 
 
@@ -246,18 +213,13 @@ def _summed(data: Spec, indices: Spec, ids: Spec, *, num_segments: int) -> Spec:
     return Spec((num_segments, *data.shape[1:]), data.dtype)
 
 
-SPARSE_SEGMENT_SUM = Kernel(
-    "SparseSegmentSum(data, indices, segment_ids; num_segments)",
-    out=_summed,
-    checks="indices",
-    op="sparse.segment_sum",
-)
-SPARSE_SEGMENT_MEAN = Kernel(
-    "SparseSegmentMean(data, indices, segment_ids; num_segments)",
-    out=_summed,
-    checks="indices",
-    op="sparse.segment_mean",
-)
+def _segments(name: str, op: str) -> Kernel:
+    signature = f"{name}(data, indices, segment_ids; num_segments)"
+    return Kernel(signature, out=_summed, checks="indices", op=op)
+
+
+SPARSE_SEGMENT_SUM = _segments("SparseSegmentSum", "sparse.segment_sum")
+SPARSE_SEGMENT_MEAN = _segments("SparseSegmentMean", "sparse.segment_mean")
 
 
 def segment_sum(
@@ -309,39 +271,29 @@ def _by_id(
     kernel: Kernel, x: Tensor, indices: TensorLike, ids: TensorLike, count: int | None
 ) -> Tensor:
     """Check the ids, count the segments unless their number is given, and run."""
-    op, at = kernel.op, ragged.whole(kernel.op, "indices", indices, 1)
-    ids = ragged.whole(op, "segment_ids", ids, 1)
+    op, at = kernel.op, whole(kernel.op, "indices", indices, 1)
+    ids = whole(op, "segment_ids", ids, 1)
     if not x.shape or at.shape != ids.shape:
-        raise ValueError(
-            f"{op}: data {x.shape} must have rows, and indices {at.shape} as many "
-            f"elements as segment_ids {ids.shape}"
-        )
+        rule = "data must have rows, and indices as many elements as segment_ids"
+        raise misfit(op, rule, x, at, ids)
     if count is None:
         known = ids.numpy()
         if known.size and (known[0] < 0 or (known[1:] < known[:-1]).any()):
-            raise ValueError(
-                f"{op}: segment_ids must not be negative or decrease; sort them, and "
-                "the indices with them"
-            )
+            hint = "sort them, and the indices with them"
+            raise ValueError(f"{op}: segment_ids are negative or decrease; {hint}")
         count = int(known[-1]) + 1 if known.size else 0
     return run(kernel, x, at, ids, num_segments=integer(op, "num_segments", count, 0))
 
 
 @decomposition(SPARSE_SEGMENT_SUM)  # and no gradient: it is that of the parts
-def _(
-    data: Tensor, indices: Tensor, segment_ids: Tensor, *, num_segments: int
-) -> Tensor:
+def _(data: Tensor, indices: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
     return scatter._sums(_rows(data, indices), segment_ids, num_segments)
 
 
 @decomposition(SPARSE_SEGMENT_MEAN)  # and no gradient: it is that of the parts
-def _(
-    data: Tensor, indices: Tensor, segment_ids: Tensor, *, num_segments: int
-) -> Tensor:
+def _(data: Tensor, indices: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
     rows = reduce.widened(_rows(data, indices))
-    ones = creation.ones(indices.shape, dtype=INT32)
+    ones = creation.ones((rows.shape[0], *[1] * (len(rows.shape) - 1)), dtype=INT32)
     counts = binary.maximum(scatter._sums(ones, segment_ids, num_segments), 1)
-    rest = (1,) * (len(rows.shape) - 1)
-    counts = run(shapes.RESHAPE, counts, shape=(num_segments, *rest))
     means = scatter._sums(rows, segment_ids, num_segments) / counts
     return creation.astype(means, data.dtype)

@@ -60,8 +60,7 @@ def to_hash_bucket_fast(x: TensorLike, /, num_buckets: int) -> Tensor:
     count = integer(op, "num_buckets", num_buckets)
     if not 1 <= count <= 2**63:
         raise ValueError(f"{op}: num_buckets {count} must be from 1 to 2**63")
-    x = _text(op, "x", x)
-    return run(STRING_TO_HASH_BUCKET_FAST, x, num_buckets=count)
+    return run(STRING_TO_HASH_BUCKET_FAST, _text(op, "x", x), num_buckets=count)
 
 
 STATIC_REGEX_REPLACE = Kernel(
@@ -91,18 +90,16 @@ def regex_replace(
     for given in (pattern, rewrite):
         if not isinstance(given, str):
             raise TypeError(f"{op}: pattern and rewrite must be str, got {given!r}")
-    replace_global = flag(op, "replace_global", replace_global)
+    everywhere = flag(op, "replace_global", replace_global)
     one_digit = lambda m: rf"\g<{m[1]}>" if m[1].isdigit() else m[0]
     template = re.sub(r"\\(\\|[0-9])", one_digit, rewrite)
     try:
         re.compile(pattern).sub(template, "")
     except (re.error, IndexError) as error:
-        raise ValueError(
-            f"{op}: {pattern!r} or its rewrite {rewrite!r} cannot be read: {error}"
-        ) from None
-    x = _text(op, "x", x)
-    attrs = {"pattern": pattern, "rewrite": template}
-    return run(STATIC_REGEX_REPLACE, x, **attrs, replace_global=replace_global)
+        why = f"{pattern!r} or its rewrite {rewrite!r} cannot be read: {error}"
+        raise ValueError(f"{op}: {why}") from None
+    how = {"pattern": pattern, "rewrite": template, "replace_global": everywhere}
+    return run(STATIC_REGEX_REPLACE, _text(op, "x", x), **how)
 
 
 # --- pieces ----------------------------------------------------------------------
@@ -187,10 +184,8 @@ def ngrams(
     widths = integers(op, "ngram_widths", ngram_widths)
     pad = integer(op, "pad_width", pad_width)
     if min(widths, default=0) < 1 or pad < -1:
-        raise ValueError(
-            f"{op}: ngram_widths {widths} must be positive, and pad_width {pad} a "
-            "number from 0, or -1"
-        )
+        rule = f"ngram_widths {widths} must be positive, pad_width {pad} from 0, or -1"
+        raise ValueError(f"{op}: {rule}")
     texts = {"separator": separator, "left_pad": left_pad, "right_pad": right_pad}
     for name, text in texts.items():
         if not isinstance(text, str | bytes):

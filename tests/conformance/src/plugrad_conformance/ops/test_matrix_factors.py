@@ -250,8 +250,14 @@ def test_vectors_of_equal_values_have_none(backend):
 def test_what_is_not_unique_has_no_gradient(backend):
     x = RNG.random((4, 2), np.float32)
     for f, message in (
-        (lambda x: linalg.qr(x, mode="complete").Q, "the last 2 columns of Q, of sha"),
-        (lambda x: linalg.svd(x).U, "what is beyond the first 2 is any that fits"),
+        (
+            lambda x: linalg.qr(x, mode="complete").Q,
+            r"columns of Q beyond the first 2 .* \(4, 4\)",
+        ),
+        (
+            lambda x: linalg.svd(x).U,
+            "vectors of U and Vh beyond the first 2 are any that fit",
+        ),
         (lambda x: linalg.svd(pg.matrix_transpose(x)).Vh, "beyond the first 2"),
     ):
         y = f(pg.asarray(x))
@@ -407,33 +413,37 @@ ERRORS = [
         ValueError,
         r"cholesky: matrix \[1\] is not positive definite",
     ),
-    (lambda: linalg.cholesky(A), ValueError, r"cholesky: shape \(2, 3\) is not that"),
-    (lambda: linalg.eigh(A), ValueError, r"eigh: shape \(2, 3\) is not that of square"),
-    (lambda: linalg.eigvalsh(A[0]), ValueError, r"eigvalsh: shape \(3,\)"),
-    (lambda: linalg.qr(A[0]), ValueError, r"qr: shape \(3,\) is not that of matrices"),
+    (lambda: linalg.cholesky(A), ValueError, r"cholesky: takes .* shape \(2, 3\)"),
+    (lambda: linalg.eigh(A), ValueError, r"eigh: takes square .* shape \(2, 3\)"),
+    (lambda: linalg.eigvalsh(A[0]), ValueError, r"eigvalsh: takes .* shape \(3,\)"),
+    (lambda: linalg.qr(A[0]), ValueError, r"qr: takes matrices.* shape \(3,\)"),
     (lambda: linalg.qr(A, mode="raw"), ValueError, "qr: mode 'raw': use 'reduced' or"),
-    (lambda: linalg.svd(A[0]), ValueError, r"svd: shape \(3,\)"),
-    (lambda: linalg.svdvals(1.0), ValueError, r"svdvals: shape \(\)"),
-    (lambda: linalg.pinv(1.0), ValueError, r"pinv: shape \(\)"),
+    (lambda: linalg.svd(A[0]), ValueError, r"svd: takes .* shape \(3,\)"),
+    (lambda: linalg.svdvals(1.0), ValueError, r"svdvals: takes .* shape \(\)"),
+    (lambda: linalg.pinv(1.0), ValueError, r"pinv: takes .* shape \(\)"),
     (lambda: linalg.pinv(A, rtol=1j), TypeError, "complex"),
     (
         lambda: linalg.pinv(A, rtol=np.ones(3)),
         ValueError,
-        r"pinv: rtol of shape \(3,\) must broadcast to the stack of matrices of shape",
+        r"pinv: rtol, one a matrix, must broadcast to \(\); got shape \(3,\)",
     ),
-    (lambda: linalg.matrix_rank(A[0]), ValueError, "matrix_rank: shape"),
-    (lambda: linalg.cond(A, ord=1), ValueError, r"cond: shape \(2, 3\)"),
+    (lambda: linalg.matrix_rank(A[0]), ValueError, "matrix_rank: takes matrices"),
+    (lambda: linalg.cond(A, ord=1), ValueError, r"cond: takes .* shape \(2, 3\)"),
     (lambda: linalg.cond(ONES, ord=1), ValueError, "the matrix is singular"),
     (lambda: linalg.cond(np.ones((0, 3))), ValueError, "cond: an empty matrix"),
-    (lambda: linalg.lstsq(A, A[0]), ValueError, r"lstsq: b of shape \(3,\) must be"),
-    (lambda: linalg.lstsq(A, 1.0), ValueError, r"lstsq: b of shape \(\) must be"),
+    (lambda: linalg.lstsq(A, A[0]), ValueError, r"lstsq: b must be .* \(3,\)"),
+    (lambda: linalg.lstsq(A, 1.0), ValueError, r"lstsq: b must be .* \(\)"),
     (
         lambda: linalg.gram_schmidt(A.T),
         ValueError,
         "gram_schmidt: 3 vectors of 2 elements are not independent",
     ),
     (lambda: linalg.gram_schmidt([]), ValueError, "there is nothing to join"),
-    (lambda: linalg.gram_schmidt(A[0]), ValueError, r"gram_schmidt: shape \(3,\)"),
+    (
+        lambda: linalg.gram_schmidt(A[0]),
+        ValueError,
+        r"gram_schmidt: takes .* shape \(3,\)",
+    ),
 ]
 
 

@@ -230,9 +230,9 @@ dense = lambda shape, parts, types, x=X, d=0.0: sparse.ragged_tensor_to_tensor(
     shape, x, d, parts, types.split()
 )
 ERRORS = [
-    (lambda: gather([], X, [0]), ValueError, "ragged_gather: there must be splits"),
-    (lambda: gather([[0, 9]], 1.0, [0]), ValueError, "values () and indices (1,) need"),
-    (lambda: gather([[0, 9]], X, 0), ValueError, "indices () need an axis"),
+    (lambda: gather([], X, [0]), ValueError, "ragged_gather: give splits (got 0), and"),
+    (lambda: gather([[0, 9]], 1.0, [0]), ValueError, "each; got shapes () and (1,)"),
+    (lambda: gather([[0, 9]], X, 0), ValueError, "indices an axis each; got shapes (9"),
     (lambda: gather([[[0, 9]]], X, [0]), ValueError, "nested_splits must have rank 1"),
     (lambda: gather([[0.0, 9.0]], X, [0]), TypeError, "must be integers, got float32"),
     (lambda: gather([[0, 3, 2, 9]], X, [0]), ValueError, "must begin with 0, not decr"),
@@ -245,12 +245,12 @@ ERRORS = [
     (
         lambda: sparse.ragged_range([1, 2], [3, 4, 5]),
         ValueError,
-        "shapes (2,), (3,), () must be",
+        "shapes must be () or one shape (n,); got shapes (2,) and (3,) and ()",
     ),
     (
         lambda: sparse.ragged_range([[1]], 2),
         ValueError,
-        "shapes (1, 1), (), () must be",
+        "shapes must be () or one shape (n,); got shapes (1, 1) and () and ()",
     ),
     (lambda: sparse.ragged_range(0, 5, 0), ValueError, "a delta is 0"),
     (lambda: sparse.ragged_range(0, 5, [1, 0]), ValueError, "a delta is 0"),
@@ -274,8 +274,8 @@ ERRORS = [
         "FIRST_DIM_SIZE must have rank 0",
     ),
     (lambda: dense(-1, [4, 5], ROWS), ValueError, "VALUE_ROWIDS must have rank 1"),
-    (lambda: dense((4, 4, 1), [4, IDS], ROWS), ValueError, "give 2 sizes, or -1"),
-    (lambda: dense(-1, [9], FIRST, 1.0), ValueError, "does not fit values ()"),
+    (lambda: dense((4, 4, 1), [4, IDS], ROWS), ValueError, "need 2 sizes, or -1"),
+    (lambda: dense(-1, [9], FIRST, 1.0), ValueError, "-1; got shapes () and ()"),
     (lambda: dense(7, [4, IDS], ROWS), ValueError, "shape 7 does not fit"),
     (lambda: dense((-2, 4), [4, IDS], ROWS), ValueError, "shape [-2, 4] does not fit"),
     (
@@ -286,7 +286,7 @@ ERRORS = [
     (
         lambda: dense(-1, [4, IDS], ROWS, d=np.zeros(2)),
         ValueError,
-        "default_value (2,) is more than one of the values, ()",
+        "default_value must broadcast to (); got shape (2,)",
     ),
     (
         lambda: dense(-1, [4, IDS], ROWS, np.ones((9, 2)), np.zeros(3)),

@@ -517,8 +517,8 @@ MORE = [
         "method 'linear': use 'bilinear' or 'nearest'",
     ),
     (lambda: pg.image.transform(X[0], np.zeros((1, 8))), "image must be "),
-    (lambda: pg.image.transform(X, np.zeros((1, 9))), r"must have shape \(1, 8\)"),
-    (lambda: pg.image.transform(X, np.zeros((3, 8))), "for a batch of 1"),
+    (lambda: pg.image.transform(X, np.zeros((1, 9))), r"must be \(1, 8\) or"),
+    (lambda: pg.image.transform(X, np.zeros((3, 8))), r"got shapes \(3, 8\) and \(1, "),
     (
         lambda: pg.image.transform(X, np.zeros((1, 8)), fill_mode="mirror"),
         "fill_mode 'mirror': use 'constant', 'reflect', 'wrap' or 'nearest'",

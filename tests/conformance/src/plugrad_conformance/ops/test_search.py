@@ -253,9 +253,13 @@ ERRORS = [
         ValueError,
         "side 'up': use 'left'",
     ),
-    (lambda: pg.searchsorted(X, [1.0]), ValueError, r"searchsorted: x1 \(2, 3\) must"),
-    (lambda: pg.searchsorted(X, 1.0), ValueError, r"shape of x2 \(\)"),
-    (lambda: pg.searchsorted(1.0, [1.0]), ValueError, r"searchsorted: x1 \(\) must"),
+    (
+        lambda: pg.searchsorted(X, [1.0]),
+        ValueError,
+        r"searchsorted: x1 must have one axis, or .* shapes \(2, 3\) and \(1,\)",
+    ),
+    (lambda: pg.searchsorted(X, 1.0), ValueError, r"shape of x2 .* and \(\)"),
+    (lambda: pg.searchsorted(1.0, [1.0]), ValueError, r"x1 must have .* \(\) and \(1,"),
     (lambda: pg.searchsorted([1j], [1j]), TypeError, "searchsorted: complex numbers"),
     (lambda: pg.lower_bound(X, [1.0]), ValueError, "lower_bound: x1"),
     (lambda: pg.upper_bound([1j], [1j]), TypeError, "upper_bound: complex numbers"),
@@ -268,7 +272,7 @@ ERRORS = [
     (
         lambda: pg.searchsorted([2.0, 1.0], [1.0], sorter=[1]),
         ValueError,
-        r"searchsorted: sorter \(1,\) must have the shape of x1 \(2,\)",
+        r"searchsorted: sorter must have the shape of x1, .* \(1,\) and \(2,\)",
     ),
     (
         lambda: pg.searchsorted([2.0, 1.0], [1.0], sorter=[1.0, 0.0]),
@@ -277,8 +281,12 @@ ERRORS = [
     ),
     (lambda: pg.nonzero(1.0), ValueError, "nonzero: x has no axes"),
     (lambda: pg.boolean_mask(X, [1, 0]), TypeError, "mask must be bool, got int32"),
-    (lambda: pg.boolean_mask(X, [True]), ValueError, r"boolean_mask: mask \(1,\) must"),
-    (lambda: pg.boolean_mask(X, True), ValueError, r"boolean_mask: mask \(\) must"),
+    (
+        lambda: pg.boolean_mask(X, [True]),
+        ValueError,
+        r"boolean_mask: mask must .* \(1,",
+    ),
+    (lambda: pg.boolean_mask(X, True), ValueError, r"boolean_mask: mask must .* \(\)"),
     (lambda: pg.boolean_mask(X, X > 0, axis=1), ValueError, "from axis 1 on"),
     (lambda: pg.boolean_mask(X, [True], axis=2), ValueError, "boolean_mask: axis 2 is"),
 ]

@@ -210,7 +210,7 @@ ERRORS = [
     (lambda: ngrams(["a"], [0.0, 1.0]), TypeError, "data_splits must be integers"),
     (lambda: ngrams(["a"], [0, 1], ngram_widths=0), ValueError, r"ngram_widths \(0,\)"),
     (lambda: ngrams(["a"], [0, 1], ngram_widths=()), ValueError, r"widths \(\) must"),
-    (lambda: ngrams(["a"], [0, 1], pad_width=-2), ValueError, "pad_width -2 a number"),
+    (lambda: ngrams(["a"], [0, 1], pad_width=-2), ValueError, "pad_width -2 from 0"),
     (lambda: ngrams(["a"], [0, 2]), ValueError, "end with 1"),
     (lambda: ngrams(["a"], [0, 1, 0]), ValueError, "must begin with 0, not decrease"),
     (lambda: ngrams(["a"], []), ValueError, "splits .* must begin with 0"),
