@@ -16,25 +16,14 @@ from plugrad import geometry
 from plugrad._arguments import flag, misfit
 from plugrad._compiled import compiled
 from plugrad._context import state, tell
-from plugrad._dtypes import (
-    FLOAT32,
-    STRING,
-    DType,
-    canonical,
-    check_range,
-    dtype_of,
-    named,
-    promote,
-    weak,
-)
+from plugrad._dtypes import STRING, DType, canonical, check_range, promote, weak
 from plugrad._engine import active, run
 from plugrad._kernel import Kernel
 from plugrad._tensor import Tensor, TensorLike
 
 from . import creation, variable
 
-_KINDS = {"b": "bool", "i": "integers", "f": "floating", "c": "complex numbers"}
-_KINDS |= {"O": "strings"}
+_KINDS = dict(b="bool", i="integers", f="floating", c="complex numbers", O="strings")
 SCALARS = (bool, int, float, complex, np.number, np.bool_)
 
 
@@ -104,20 +93,16 @@ def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
     elif given.dtype.kind not in "biufcO":
         raise TypeError(f"asarray: cannot make a tensor of {type(value).__name__}")
     text = given.dtype is STRING
-    if dtype is not None:
-        wanted = canonical(dtype)
-    else:
-        wanted = STRING if text else dtype_of(given.dtype.type().item())
+    own = STRING if text else type(given.dtype.type().item())
+    wanted = canonical(own if dtype is None else dtype)
     if text or wanted is STRING:
         return _text(given, wanted)
     if given.dtype.kind == "c" and wanted.kind != "c":
-        raise TypeError(f"asarray: {named(wanted)} cannot hold complex numbers")
-    finite = (
-        given[np.isfinite(given)] if given.dtype.kind in "iuf" else given.ravel()[:0]
-    )
-    if finite.size:
-        for limit in (finite.min().item(), finite.max().item()):
-            check_range("asarray", limit, wanted)
+        raise TypeError(f"asarray: {wanted} cannot hold complex numbers")
+    if given.dtype.kind in "iuf":
+        finite = given[np.isfinite(given)]
+        for limit in (finite.min(), finite.max()) if finite.size else ():
+            check_range("asarray", limit.item(), wanted)
     return given.astype(wanted)
 
 
@@ -149,8 +134,7 @@ def _no_tensors_in(values: Any, depth: int) -> None:
             _no_tensors_in(value, depth + 1)
         elif isinstance(value, Tensor | variable.Variable):
             raise TypeError(
-                "asarray: a list that holds tensors would lose their gradients; use "
-                "stack or concat"
+                "asarray: a list of tensors would lose gradients; use stack or concat"
             )
 
 
@@ -181,28 +165,21 @@ def elementwise(
     ``kinds`` are the kinds of dtypes (letters of NumPy) for which the op is defined, if
     not for all numbers.
     """
-    if not (
-        type(a) is Tensor
-        and type(b) is Tensor
-        and a.dtype is b.dtype
-        and a.shape == b.shape
-    ):
+    if type(a) is not Tensor or type(b) is not Tensor or a.dtype is not b.dtype:
         a, b = alike(kernel.op, a, b)
-    if kinds:
-        if a.dtype.kind not in kinds:
-            raise _refused(kernel, a.dtype, kinds)
-    elif a.dtype is STRING and kernel.name not in _OF_ALL:
-        raise _refused(kernel, a.dtype, "biufc")
+    elif a.shape and b.shape and a.shape != b.shape:
+        geometry.broadcast(kernel.op, a.shape, b.shape)
+    kinds = kinds or "biufc"
+    if a.dtype.kind not in kinds:
+        raise refused(kernel, a.dtype, kinds)
     return run(kernel, a, b)
 
 
-_OF_ALL = ("Equal", "NotEqual")  # kernels that take strings as well as numbers
-
-
-def _refused(kernel: Kernel, dtype: DType, kinds: str) -> TypeError:
+def refused(kernel: Kernel, dtype: DType, kinds: str) -> TypeError:
+    """Return an error: the op is defined for ``kinds``, and not for ``dtype``."""
     known = ", ".join(name for kind, name in _KINDS.items() if kind in kinds)
-    cast = "" if dtype is STRING else "; cast with astype"
-    return TypeError(f"{kernel.op}: is defined for {known}, got {named(dtype)}{cast}")
+    got = "string" if dtype is STRING else f"{dtype}; cast with astype"
+    return TypeError(f"{kernel.op}: is defined for {known}, got {got}")
 
 
 @compiled
@@ -210,8 +187,7 @@ def reduction(
     kernel: Kernel, x: Tensor, axis: tuple[int, ...], keepdims: bool
 ) -> Tensor:
     """Run a reduction; ``axis`` is sorted and not negative."""
-    keepdims = flag(kernel.op, "keepdims", keepdims)
-    return run(kernel, x, axis=axis, keepdims=keepdims)
+    return run(kernel, x, axis=axis, keepdims=flag(kernel.op, "keepdims", keepdims))
 
 
 # --- convert ---------------------------------------------------------------------
@@ -224,7 +200,7 @@ def floating(op: str, value: TensorLike, kinds: str = "fc") -> Tensor:
         return x
     if x.dtype.kind == "c":
         raise TypeError(f"{op}: there is no {op} of complex numbers ({x.dtype})")
-    return creation.astype(numbers(op, x), FLOAT32)
+    return creation.astype(numbers(op, x), "float32")
 
 
 def numbers(op: str, value: TensorLike) -> Tensor:
@@ -255,24 +231,19 @@ def together(op: str, *values: TensorLike) -> list[Tensor]:
     tensors = [v for v in values if type(v) is Tensor]
     if len(tensors) == len(values) and len({x.dtype for x in tensors}) == 1:
         return tensors
-    weaklings = [isinstance(v, SCALARS) for v in values]
-    if all(weaklings):
-        weaklings = [False for _ in values]
-    xs: list[Any] = [
-        v if is_weak else asarray(v)
-        for v, is_weak in zip(values, weaklings, strict=True)
-    ]
-    strong = [x for x, is_weak in zip(xs, weaklings, strict=True) if not is_weak]
+    known: list[Any] = [v if isinstance(v, SCALARS) else asarray(v) for v in values]
+    strong = [x for x in known if isinstance(x, Tensor)]
+    if not strong:  # scalars alone are as strong as tensors
+        known = strong = [asarray(v) for v in values]
     dtype = strong[0].dtype
     for x in strong[1:]:
-        if x.dtype is not dtype:
-            dtype = promote(op, dtype, x.dtype)
-    for x, is_weak in zip(xs, weaklings, strict=True):
-        if is_weak:
-            dtype = promote(op, dtype, weak(op, x, dtype))
+        dtype = promote(op, dtype, x.dtype)
+    for v in known:
+        if not isinstance(v, Tensor):
+            dtype = promote(op, dtype, weak(op, v, dtype))
     return [
-        scalar(op, x, dtype) if is_weak else creation.astype(x, dtype)
-        for x, is_weak in zip(xs, weaklings, strict=True)
+        creation.astype(v, dtype) if isinstance(v, Tensor) else scalar(op, v, dtype)
+        for v in known
     ]
 
 
@@ -286,9 +257,7 @@ def alike(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
         other = scalar(op, a, b.dtype)
         if other.dtype is b.dtype:
             return other, b
-    if type(b) is Tensor:
-        a, b = _beside(op, a, b)
-    elif not isinstance(b, SCALARS):
+    if type(b) is Tensor or not isinstance(b, SCALARS):
         a, b = _beside(op, a, asarray(b))
     elif not isinstance(a, SCALARS):
         b, a = _beside(op, b, asarray(a))
@@ -301,16 +270,11 @@ def alike(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
 
 def _beside(op: str, value: TensorLike, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return ``value`` and ``x`` as tensors of one dtype; a scalar is weak."""
-    if isinstance(value, SCALARS):
-        other = scalar(op, value, x.dtype)
-        dtype = other.dtype
-    else:
-        other = asarray(value)
-        dtype = other.dtype
-        if dtype is not x.dtype:
-            dtype = promote(op, dtype, x.dtype)
-            other = creation.astype(other, dtype)
-    return other, x if x.dtype is dtype else creation.astype(x, dtype)
+    other = scalar(op, value, x.dtype) if isinstance(value, SCALARS) else asarray(value)
+    if other.dtype is x.dtype:
+        return other, x
+    dtype = promote(op, other.dtype, x.dtype)
+    return creation.astype(other, dtype), creation.astype(x, dtype)
 
 
 def scalar(op: str, value: complex | np.generic, beside: DType) -> Tensor:
@@ -321,12 +285,12 @@ def scalar(op: str, value: complex | np.generic, beside: DType) -> Tensor:
     backend = active()
     plain = cast("complex", value)
     key = (plain, type(value), beside.num)
-    found = backend.scalars.get(key)
-    if found is None or (not plain and copysign(1.0, plain.real) < 0):
+    negative_zero = not plain and copysign(1.0, plain.real) < 0
+    found = None if negative_zero else backend.scalars.get(key)
+    if found is None:
         array = np.asarray(value, weak(op, value, beside))
         found = Tensor(backend.upload(array), backend)
-        common = plain == plain and (plain or copysign(1.0, plain.real) > 0)
-        if common:
+        if plain == plain and not negative_zero:
             if len(backend.scalars) >= 4096:  # a rate that decays, say
                 backend.scalars = {}
             backend.scalars[key] = found

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from plugrad._arguments import misfit
 from plugrad._engine import run
 from plugrad._kernel import Kernel, broadcasted, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
@@ -77,11 +78,8 @@ def multiply(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _convert.elementwise(MULTIPLY, a, b)
 
 
-gradients(
-    MULTIPLY,
-    a=lambda dy, b: dy * complexes.conj(b),
-    b=lambda dy, a: dy * complexes.conj(a),
-)
+gradients(MULTIPLY, a=lambda dy, b: dy * complexes.conj(b))
+gradients(MULTIPLY, b=lambda dy, a: dy * complexes.conj(a))
 
 
 ADD_N = Kernel("AddN(*xs)", out=same, op="add_n")
@@ -102,19 +100,11 @@ def add_n(xs: Sequence[TensorLike], /) -> Tensor:
     tensors = _convert.together("add_n", *xs)
     _convert.numbers("add_n", tensors[0])
     if len({x.shape for x in tensors}) != 1:
-        shapes = ", ".join(str(x.shape) for x in tensors)
-        raise ValueError(f"add_n: shapes {shapes} differ; use add, which broadcasts")
+        raise misfit("add_n", "shapes differ; use add, which broadcasts", *tensors)
     return run(ADD_N, *tensors)
 
 
-@decomposition(ADD_N)
-def _(*xs: Tensor) -> Tensor:
-    total = xs[0]
-    for x in xs[1:]:
-        total = total + x
-    return total
-
-
+decomposition(ADD_N, lambda *xs: sum(xs[1:], xs[0]))
 gradients(ADD_N, xs=lambda dy, xs_spec: [dy] * len(xs_spec))
 
 
@@ -131,17 +121,9 @@ def squared_difference(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _convert.elementwise(SQUARED_DIFFERENCE, a, b, "iuf")
 
 
-@decomposition(SQUARED_DIFFERENCE)
-def _(a: Tensor, b: Tensor) -> Tensor:
-    difference = a - b
-    return difference * difference
-
-
-gradients(
-    SQUARED_DIFFERENCE,
-    a=lambda dy, a, b: dy * ((a - b) * 2),
-    b=lambda dy, a, b: dy * ((b - a) * 2),
-)
+decomposition(SQUARED_DIFFERENCE, lambda a, b: unary.square(a - b))
+gradients(SQUARED_DIFFERENCE, a=lambda dy, a, b: dy * ((a - b) * 2))
+gradients(SQUARED_DIFFERENCE, b=lambda dy, a, b: dy * ((b - a) * 2))
 
 
 # --- division --------------------------------------------------------------------
@@ -151,24 +133,15 @@ REAL_DIV = Kernel("RealDiv(a, b)", out=broadcasted, broadcasts=True, op="divide"
 
 def divide(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``a / b``; integers give float32. Division by zero gives ±inf or NaN."""
-    if (
-        type(a) is Tensor
-        and a.dtype.kind in "fc"
-        and (
-            b.dtype is a.dtype
-            if type(b) is Tensor
-            else type(b) is float or type(b) is int
-        )
-    ):
-        return _convert.elementwise(REAL_DIV, a, b)
+    if type(a) is Tensor and a.dtype.kind in "fc":
+        beside = b.dtype if type(b) is Tensor else type(b)
+        if beside is a.dtype or beside is float or beside is int:
+            return _convert.elementwise(REAL_DIV, a, b)
     return run(REAL_DIV, *floats("divide", a, b))
 
 
-gradients(
-    REAL_DIV,
-    a=lambda dy, b: dy / complexes.conj(b),
-    b=lambda dy, b, y: -dy * complexes.conj(y) / complexes.conj(b),
-)
+gradients(REAL_DIV, a=lambda dy, b: dy / complexes.conj(b))
+gradients(REAL_DIV, b=lambda dy, b, y: -dy * complexes.conj(y) / complexes.conj(b))
 
 
 def divide_no_nan(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -283,11 +256,8 @@ def maximum(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _convert.elementwise(MAXIMUM, a, b, "biuf")
 
 
-gradients(
-    MAXIMUM,
-    a=lambda dy, a, b: compare.where(a >= b, dy, 0),
-    b=lambda dy, a, b: compare.where(a < b, dy, 0),
-)
+gradients(MAXIMUM, a=lambda dy, a, b: compare.where(a >= b, dy, 0))
+gradients(MAXIMUM, b=lambda dy, a, b: compare.where(a < b, dy, 0))
 
 
 MINIMUM = Kernel("Minimum(a, b)", out=broadcasted, broadcasts=True, op="minimum")
@@ -302,11 +272,8 @@ def minimum(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _convert.elementwise(MINIMUM, a, b, "biuf")
 
 
-gradients(
-    MINIMUM,
-    a=lambda dy, a, b: compare.where(a <= b, dy, 0),
-    b=lambda dy, a, b: compare.where(a > b, dy, 0),
-)
+gradients(MINIMUM, a=lambda dy, a, b: compare.where(a <= b, dy, 0))
+gradients(MINIMUM, b=lambda dy, a, b: compare.where(a > b, dy, 0))
 
 
 # --- the plane -------------------------------------------------------------------
@@ -342,11 +309,8 @@ def _angle(dy: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return over * u / s, over * v / s
 
 
-gradients(
-    ATAN2,
-    a=lambda dy, a, b: _angle(dy, a, b)[1],
-    b=lambda dy, a, b: -_angle(dy, a, b)[0],
-)
+gradients(ATAN2, a=lambda dy, a, b: _angle(dy, a, b)[1])
+gradients(ATAN2, b=lambda dy, a, b: -_angle(dy, a, b)[0])
 
 
 def hypot(a: TensorLike, b: TensorLike, /) -> Tensor:

@@ -10,28 +10,26 @@ Map: comparisons; ``where``; logic; bits; nearness.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from plugrad import geometry
 from plugrad._arguments import flag
 from plugrad._dtypes import BOOL, DTYPES, named
 from plugrad._engine import active, run
-from plugrad._kernel import (
-    Kernel,
-    Spec,
-    broadcasted,
-    compared,
-    decomposition,
-    gradients,
-    same,
-)
+from plugrad._kernel import Kernel, broadcasted, compared, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, binary, creation, reduce, unary
 
+# Contracts of two inputs that broadcast: those that give bool, and those of bits.
+_predicate = partial(Kernel, out=compared, broadcasts=True)
+_bitwise = partial(Kernel, out=broadcasted, broadcasts=True)
+
 # --- comparisons -----------------------------------------------------------------
 
-EQUAL = Kernel("Equal(a, b)", out=compared, broadcasts=True, op="equal")
+EQUAL = _predicate("Equal(a, b)", op="equal")
 
 
 def equal(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -39,25 +37,25 @@ def equal(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Of numbers that meet in one dtype, or of strings; the shapes broadcast.
     """
-    return _convert.elementwise(EQUAL, a, b)
+    return _convert.elementwise(EQUAL, a, b, "biufcO")
 
 
 gradients(EQUAL, a=None, b=None)
 
 
-NOT_EQUAL = Kernel("NotEqual(a, b)", out=compared, broadcasts=True, op="not_equal")
+NOT_EQUAL = _predicate("NotEqual(a, b)", op="not_equal")
 
 
 def not_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return whether ``a ≠ b``; NaN differs from everything. See ``equal``."""
-    return _convert.elementwise(NOT_EQUAL, a, b)
+    return _convert.elementwise(NOT_EQUAL, a, b, "biufcO")
 
 
 decomposition(NOT_EQUAL, lambda a, b: logical_not(run(EQUAL, a, b)))
 gradients(NOT_EQUAL, a=None, b=None)
 
 
-GREATER = Kernel("Greater(a, b)", out=compared, broadcasts=True, op="greater")
+GREATER = _predicate("Greater(a, b)", op="greater")
 
 
 def greater(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -69,9 +67,7 @@ decomposition(GREATER, lambda a, b: run(LESS, b, a))
 gradients(GREATER, a=None, b=None)
 
 
-GREATER_EQUAL = Kernel(
-    "GreaterEqual(a, b)", out=compared, broadcasts=True, op="greater_equal"
-)
+GREATER_EQUAL = _predicate("GreaterEqual(a, b)", op="greater_equal")
 
 
 def greater_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -83,7 +79,7 @@ decomposition(GREATER_EQUAL, lambda a, b: run(LESS_EQUAL, b, a))
 gradients(GREATER_EQUAL, a=None, b=None)
 
 
-LESS: Kernel = Kernel("Less(a, b)", out=compared, broadcasts=True, op="less")
+LESS: Kernel = _predicate("Less(a, b)", op="less")
 
 
 def less(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -97,9 +93,7 @@ def less(a: TensorLike, b: TensorLike, /) -> Tensor:
 gradients(LESS, a=None, b=None)
 
 
-LESS_EQUAL: Kernel = Kernel(
-    "LessEqual(a, b)", out=compared, broadcasts=True, op="less_equal"
-)
+LESS_EQUAL: Kernel = _predicate("LessEqual(a, b)", op="less_equal")
 
 
 def less_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -107,11 +101,8 @@ def less_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _convert.elementwise(LESS_EQUAL, a, b, "biufO")
 
 
-@decomposition(LESS_EQUAL)  # "not greater" would be True for NaN
-def _(a: Tensor, b: Tensor) -> Tensor:
-    return logical_or(run(LESS, a, b), run(EQUAL, a, b))
-
-
+# "Not greater" would be True for NaN.
+decomposition(LESS_EQUAL, lambda a, b: logical_or(run(LESS, a, b), run(EQUAL, a, b)))
 gradients(LESS_EQUAL, a=None, b=None)
 
 
@@ -119,7 +110,7 @@ gradients(LESS_EQUAL, a=None, b=None)
 
 SELECT = Kernel(
     "Select(condition, t, e)",
-    out=lambda condition, t, e: Spec(compared(condition, t, e).shape, t.dtype),
+    out=lambda condition, t, e: broadcasted(t, e, condition),
     broadcasts=True,
     op="where",
 )
@@ -139,10 +130,8 @@ def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
     if type(condition) is not Tensor:
         condition = _convert.asarray(condition)
     if condition.dtype is not BOOL:
-        raise TypeError(
-            f"where: condition must be bool, got {named(condition.dtype)}; compare it, "
-            "x != 0"
-        )
+        got = named(condition.dtype)
+        raise TypeError(f"where: condition must be bool, got {got}; compare it, x != 0")
     if type(x1) is not Tensor or type(x2) is not Tensor or x1.dtype is not x2.dtype:
         x1, x2 = _convert.alike("where", x1, x2)
     if len({condition.shape, x1.shape, x2.shape, ()}) > 2:
@@ -150,12 +139,8 @@ def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
     return run(SELECT, condition, x1, x2)
 
 
-gradients(
-    SELECT,
-    condition=None,
-    t=lambda dy, condition: where(condition, dy, 0),
-    e=lambda dy, condition: where(condition, 0, dy),
-)
+gradients(SELECT, condition=None, t=lambda dy, condition: where(condition, dy, 0))
+gradients(SELECT, e=lambda dy, condition: where(condition, 0, dy))
 
 
 # --- logic -----------------------------------------------------------------------
@@ -170,9 +155,7 @@ def _logical(kernel: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
     return run(kernel, creation.astype(a, BOOL), creation.astype(b, BOOL))
 
 
-LOGICAL_AND = Kernel(
-    "LogicalAnd(a, b)", out=compared, broadcasts=True, op="logical_and"
-)
+LOGICAL_AND = _predicate("LogicalAnd(a, b)", op="logical_and")
 
 
 def logical_and(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -183,7 +166,7 @@ def logical_and(a: TensorLike, b: TensorLike, /) -> Tensor:
 decomposition(LOGICAL_AND, lambda a, b: where(a, b, False))
 
 
-LOGICAL_OR = Kernel("LogicalOr(a, b)", out=compared, broadcasts=True, op="logical_or")
+LOGICAL_OR = _predicate("LogicalOr(a, b)", op="logical_or")
 
 
 def logical_or(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -194,9 +177,7 @@ def logical_or(a: TensorLike, b: TensorLike, /) -> Tensor:
 decomposition(LOGICAL_OR, lambda a, b: where(a, True, b))
 
 
-LOGICAL_XOR = Kernel(
-    "LogicalXor(a, b)", out=compared, broadcasts=True, op="logical_xor"
-)
+LOGICAL_XOR = _predicate("LogicalXor(a, b)", op="logical_xor")
 
 
 def logical_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -207,7 +188,7 @@ def logical_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
 decomposition(LOGICAL_XOR, lambda a, b: run(NOT_EQUAL, a, b))
 
 
-LOGICAL_NOT = Kernel("LogicalNot(x)", out=same, op="logical_not")
+LOGICAL_NOT = Kernel("LogicalNot(x)", out=compared, op="logical_not")
 
 
 def logical_not(x: TensorLike, /) -> Tensor:
@@ -231,9 +212,7 @@ def _bits(kernel: Kernel, logical: Kernel, a: TensorLike, b: TensorLike) -> Tens
     return _convert.elementwise(kernel, a, b, "biu")
 
 
-BITWISE_AND = Kernel(
-    "BitwiseAnd(a, b)", out=broadcasted, broadcasts=True, op="bitwise_and"
-)
+BITWISE_AND = _bitwise("BitwiseAnd(a, b)", op="bitwise_and")
 
 
 def bitwise_and(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -241,9 +220,7 @@ def bitwise_and(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _bits(BITWISE_AND, LOGICAL_AND, a, b)
 
 
-BITWISE_OR = Kernel(
-    "BitwiseOr(a, b)", out=broadcasted, broadcasts=True, op="bitwise_or"
-)
+BITWISE_OR = _bitwise("BitwiseOr(a, b)", op="bitwise_or")
 
 
 def bitwise_or(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -258,9 +235,7 @@ def _(a: Tensor, b: Tensor) -> Tensor:
     return a + (b - run(BITWISE_AND, a, b))
 
 
-BITWISE_XOR = Kernel(
-    "BitwiseXor(a, b)", out=broadcasted, broadcasts=True, op="bitwise_xor"
-)
+BITWISE_XOR = _bitwise("BitwiseXor(a, b)", op="bitwise_xor")
 
 
 def bitwise_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -276,7 +251,7 @@ def _(a: Tensor, b: Tensor) -> Tensor:
     return (a - common) + (b - common)
 
 
-BITWISE_NOT = Kernel("BitwiseNot(x)", out=same, op="bitwise_invert")
+BITWISE_NOT = Kernel("BitwiseNot(x)", out=broadcasted, op="bitwise_invert")
 
 
 def bitwise_invert(x: TensorLike, /) -> Tensor:
@@ -285,10 +260,7 @@ def bitwise_invert(x: TensorLike, /) -> Tensor:
     if x.dtype is BOOL:
         return run(LOGICAL_NOT, x)
     if x.dtype.kind not in "iu":
-        raise TypeError(
-            "bitwise_invert: is defined for bool, integers, got "
-            f"{named(x.dtype)}; cast with astype"
-        )
+        raise _convert.refused(BITWISE_NOT, x.dtype, "biu")
     return run(BITWISE_NOT, x)
 
 
@@ -300,9 +272,7 @@ def _(x: Tensor) -> Tensor:
     return ones - x
 
 
-LEFT_SHIFT = Kernel(
-    "LeftShift(a, b)", out=broadcasted, broadcasts=True, op="bitwise_left_shift"
-)
+LEFT_SHIFT = _bitwise("LeftShift(a, b)", op="bitwise_left_shift")
 
 
 def bitwise_left_shift(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -320,9 +290,7 @@ def _(a: Tensor, b: Tensor) -> Tensor:
     return a * power * rest
 
 
-RIGHT_SHIFT = Kernel(
-    "RightShift(a, b)", out=broadcasted, broadcasts=True, op="bitwise_right_shift"
-)
+RIGHT_SHIFT = _bitwise("RightShift(a, b)", op="bitwise_right_shift")
 
 
 def bitwise_right_shift(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -367,11 +335,10 @@ def isclose(
     if x1.dtype.kind not in "fc":  # the difference of two integers may not fit
         widest = "float64" if DTYPES["float64"] in active().dtypes else "float32"
         x1, x2 = creation.astype(x1, widest), creation.astype(x2, widest)
-    size = unary.abs(x2)
-    near = logical_and(unary.abs(x1 - x2) <= size * rtol + atol, unary.isfinite(x2))
-    near = logical_or(near, equal(x1, x2))
+    near = unary.abs(x1 - x2) <= unary.abs(x2) * rtol + atol
+    near = (near & unary.isfinite(x2)) | equal(x1, x2)
     if flag("isclose", "equal_nan", equal_nan):
-        near = logical_or(near, logical_and(unary.isnan(x1), unary.isnan(x2)))
+        near = near | (unary.isnan(x1) & unary.isnan(x2))
     return near
 
 
@@ -385,5 +352,4 @@ def allclose(
     equal_nan: bool = False,
 ) -> Tensor:
     """Return whether all elements are close, as ``isclose`` has it: a bool scalar."""
-    near = isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan)
-    return reduce.all(near)
+    return reduce.all(isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan))

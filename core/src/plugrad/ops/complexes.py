@@ -7,7 +7,7 @@ derivative f' passes on ``dy · conj(f')``. ``abs`` is in ``unary``.
 
 from __future__ import annotations
 
-from plugrad._dtypes import DTYPES, FLOAT32
+from plugrad._dtypes import COMPLEX64, DTYPES, FLOAT32
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
@@ -15,10 +15,7 @@ from plugrad._tensor import Tensor, TensorLike
 from . import _convert, binary, compare, creation, shape, unary
 
 # The dtype of the parts of a complex number, and the other way round.
-PARTS = {
-    DTYPES["complex64"]: DTYPES["float32"],
-    DTYPES["complex128"]: DTYPES["float64"],
-}
+PARTS = {COMPLEX64: FLOAT32, DTYPES["complex128"]: DTYPES["float64"]}
 WHOLES = {part: whole for whole, part in PARTS.items()}
 
 
@@ -40,9 +37,8 @@ def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
         ValueError: The shapes do not broadcast.
 
     """
-    a, b = (
-        _convert.numbers("complex", x) for x in _convert.alike("complex", real, imag)
-    )
+    parts = _convert.alike("complex", real, imag)
+    a, b = (_convert.numbers("complex", x) for x in parts)
     if a.dtype.kind == "c":
         raise TypeError(f"complex: the parts must be real, got {a.dtype}; take real(x)")
     if a.dtype not in WHOLES:
@@ -60,7 +56,7 @@ def whole(x: Tensor) -> Tensor:
     """Return a floating tensor as a complex one; float16 becomes complex64."""
     if x.dtype.kind == "c":
         return x
-    return creation.astype(x, WHOLES.get(x.dtype, "complex64"))
+    return creation.astype(x, WHOLES.get(x.dtype, COMPLEX64))
 
 
 def _part(x: Spec) -> Spec:

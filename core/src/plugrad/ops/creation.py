@@ -14,9 +14,7 @@ import numpy as np
 
 from plugrad._arguments import Ints, choice, flag, integer, number, real, sizes
 from plugrad._dtypes import (
-    COMPLEX64,
     FLOAT32,
-    INT32,
     STRING,
     DType,
     canonical,
@@ -32,6 +30,7 @@ from . import _convert, compare
 from . import shape as shapes
 
 Number = complex | np.generic
+Value = Number | str | bytes
 
 # --- conversion ------------------------------------------------------------------
 
@@ -94,9 +93,7 @@ FILL = Kernel(
 )
 
 
-def full(
-    shape: Ints, fill_value: Number | str | bytes, /, *, dtype: Any = None
-) -> Tensor:
+def full(shape: Ints, fill_value: Value, /, *, dtype: Any = None) -> Tensor:
     """Return ``fill_value`` in every place of ``shape``.
 
     The dtype is float32, int32, bool, complex64 or string, after the value, unless
@@ -152,9 +149,7 @@ def _numeric(op: str, dtype: Any) -> DType:
 # --- constants like a tensor -----------------------------------------------------
 
 
-def full_like(
-    x: TensorLike, fill_value: Number | str | bytes, /, *, dtype: Any = None
-) -> Tensor:
+def full_like(x: TensorLike, fill_value: Value, /, *, dtype: Any = None) -> Tensor:
     """Return ``fill_value`` in the shape, and unless given the dtype, of ``x``."""
     x = _convert.asarray(x)
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype)
@@ -191,26 +186,22 @@ decomposition(ONES_LIKE, lambda x: ones(x.shape, dtype=x.dtype))
 # --- sequences -------------------------------------------------------------------
 
 
-def _range_attrs(
-    *, start: float, stop: float, step: float, dtype: DType | str
-) -> dict[str, Any]:
+def _sized(*, start: float, stop: float, step: float, dtype: Any) -> dict[str, Any]:
     """Turn ``stop`` into a size, worked out once for all backends."""
     if step == 0 or not all(map(math.isfinite, (start, stop, step))):
         raise ValueError(
             f"arange: from {start} to {stop} by {step} is no sequence; all must be "
             "finite and the step not 0"
         )
-    if all(isinstance(n, int) for n in (start, stop, step)):
-        size = -((start - stop) // step)
-    else:
-        size = math.ceil((stop - start) / step)
-    size = max(int(size), 0)
+    whole = all(isinstance(n, int) for n in (start, stop, step))
+    steps = -((start - stop) // step) if whole else math.ceil((stop - start) / step)
+    size = max(int(steps), 0)
     return {"start": start, "step": step, "size": size, "dtype": canonical(dtype)}
 
 
 RANGE = Kernel(
     "Range(; start, step, size, dtype)",
-    normalize=_range_attrs,
+    normalize=_sized,
     out=lambda start, step, size, dtype: Spec((size,), dtype),
     op="arange",
 )
@@ -233,16 +224,13 @@ def arange(
 
     """
     first, last = (0, start) if stop is None else (start, stop)
-    begin, end, by = (
-        real("arange", "start", first),
-        real("arange", "stop", last),
-        real("arange", "step", step),
-    )
-    usual = INT32 if all(isinstance(n, int) for n in (begin, end, by)) else FLOAT32
-    wanted = _held("arange", usual if dtype is None else canonical(dtype))
+    begin, end = real("arange", "start", first), real("arange", "stop", last)
+    by = real("arange", "step", step)
+    usual = "int32" if all(isinstance(n, int) for n in (begin, end, by)) else "float32"
+    wanted = _held("arange", canonical(usual if dtype is None else dtype))
     if wanted.kind not in "iuf":
         raise TypeError(f"arange: there is no sequence of {named(wanted)}; use astype")
-    attrs = _range_attrs(start=begin, stop=end, step=by, dtype=wanted)
+    attrs = _sized(start=begin, stop=end, step=by, dtype=wanted)
     sizes("arange", attrs["size"], "size")
     for place in (0, attrs["size"] - 1) if attrs["size"] else ():
         value = begin + place * by
@@ -251,10 +239,9 @@ def arange(
 
 
 @decomposition(RANGE)
-def _(*, start: float, step: float, size: int, dtype: DType) -> Tensor:
+def _(start: float, step: float, size: int, dtype: DType) -> Tensor:
     if isinstance(start, int) and isinstance(step, int):
-        whole = range(start, start + size * step, step)
-        values = np.fromiter(whole, dtype, size)
+        values = np.fromiter(range(start, start + size * step, step), dtype, size)
     else:
         values = (start + np.arange(size) * step).astype(dtype)
     return _convert.asarray(values, copy=False)
@@ -262,13 +249,9 @@ def _(*, start: float, step: float, size: int, dtype: DType) -> Tensor:
 
 LIN_SPACE = Kernel(
     "LinSpace(; start, stop, num, endpoint, dtype)",
-    normalize=lambda *, start, stop, num, endpoint=True, dtype="float32": {
-        "start": start,
-        "stop": stop,
-        "num": num,
-        "endpoint": endpoint,
-        "dtype": canonical(dtype),
-    },
+    normalize=lambda *, start, stop, num, endpoint=True, dtype="float32": dict(
+        start=start, stop=stop, num=num, endpoint=endpoint, dtype=canonical(dtype)
+    ),
     out=lambda start, stop, num, endpoint, dtype: Spec((num,), dtype),
     op="linspace",
 )
@@ -299,8 +282,8 @@ def linspace(
     """
     ends = number("linspace", "start", start), number("linspace", "stop", stop)
     kinds = "c" if any(isinstance(end, complex) for end in ends) else "fc"
-    usual = COMPLEX64 if kinds == "c" else FLOAT32
-    wanted = _held("linspace", usual if dtype is None else canonical(dtype))
+    usual = "complex64" if kinds == "c" else "float32"
+    wanted = _held("linspace", canonical(usual if dtype is None else dtype))
     if wanted.kind not in kinds:
         raise TypeError(
             f"linspace: {named(wanted)} cannot hold numbers from {ends[0]} to "
@@ -309,21 +292,15 @@ def linspace(
     for end in ends:
         check_range("linspace", end, wanted)
     begin, end = (n if isinstance(n, complex) else float(n) for n in ends)
-    count = integer("linspace", "num", num, 0)
+    num = integer("linspace", "num", num, 0)
+    endpoint = flag("linspace", "endpoint", endpoint)
     return run(
-        LIN_SPACE,
-        start=begin,
-        stop=end,
-        num=count,
-        endpoint=flag("linspace", "endpoint", endpoint),
-        dtype=wanted,
+        LIN_SPACE, start=begin, stop=end, num=num, endpoint=endpoint, dtype=wanted
     )
 
 
 @decomposition(LIN_SPACE)
-def _(
-    *, start: complex, stop: complex, num: int, endpoint: bool, dtype: DType
-) -> Tensor:
+def _(start: complex, stop: complex, num: int, endpoint: bool, dtype: DType) -> Tensor:
     steps = max(num - 1 if endpoint else num, 1)
     with np.errstate(all="ignore"):
         values = start + np.arange(num) * ((stop - start) / steps)
@@ -342,10 +319,14 @@ def eye(n: int, m: int | None = None, /, *, k: int = 0, dtype: Any = None) -> Te
     dtype is float32 unless given; a negative size is a ValueError.
     """
     rows, columns = sizes("eye", (n, n if m is None else m))
-    k = max(-rows, min(integer("eye", "k", k), columns))
-    on = arange(k, rows + k)
-    hit = shapes.reshape(on, (rows, 1)) == arange(columns)
+    hit = _diagonal("eye", rows, columns, k) == arange(columns)
     return astype(hit, FLOAT32 if dtype is None else dtype)
+
+
+def _diagonal(op: str, rows: int, columns: int, k: int) -> Tensor:
+    """Return, as a column, in which place of each row diagonal ``k`` lies."""
+    k = max(-rows, min(integer(op, "k", k), columns))
+    return shapes.reshape(arange(k, rows + k), (rows, 1))
 
 
 def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
@@ -371,8 +352,7 @@ def _above(op: str, x: Tensor, k: int) -> Tensor:
     if len(x.shape) < 2:
         raise ValueError(f"{op}: x must have two axes or more, got shape {x.shape}")
     rows, columns = x.shape[-2:]
-    k = max(-rows, min(integer(op, "k", k), columns))
-    return arange(columns) > shapes.reshape(arange(k, rows + k), (rows, 1))
+    return arange(columns) > _diagonal(op, rows, columns, k)
 
 
 def meshgrid(*xs: TensorLike, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
@@ -388,16 +368,12 @@ def meshgrid(*xs: TensorLike, indexing: Literal["xy", "ij"] = "xy") -> list[Tens
     for x in vectors:
         if len(x.shape) > 1:
             raise ValueError(f"meshgrid: expected vectors, got shape {x.shape}")
-    places = list(range(len(vectors)))
-    if indexing == "xy" and len(vectors) > 1:
-        places[:2] = 1, 0
-    grid = [1] * len(vectors)
-    for place, x in zip(places, vectors, strict=True):
-        grid[place] = x.size
-    return [
-        shapes.broadcast_to(
-            shapes.reshape(x, [-1 if i == place else 1 for i in range(len(grid))]),
-            tuple(grid),
-        )
-        for place, x in zip(places, vectors, strict=True)
+    axes = list(range(len(vectors)))  # of each vector, and the vector of each axis
+    if indexing == "xy":
+        axes[:2] = reversed(axes[:2])
+    grid = tuple(vectors[axis].size for axis in axes)
+    columns = [
+        shapes.reshape(x, (-1, *[1] * (len(axes) - axis - 1)))
+        for axis, x in zip(axes, vectors, strict=True)
     ]
+    return [shapes.broadcast_to(x, grid) for x in columns]

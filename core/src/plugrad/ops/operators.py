@@ -7,36 +7,17 @@ with the tensor on the right (``__rsub__``) get their arguments in reverse.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from plugrad._arguments import misfit
 from plugrad._dtypes import STRING
 from plugrad._engine import to
 from plugrad._tensor import Tensor
 
-from . import (
-    activation,
-    binary,
-    blocks,
-    compare,
-    conv,
-    creation,
-    cumulative,
-    depthwise,
-    gather,
-    indexing,
-    linalg,
-    norm,
-    pool,
-    reduce,
-    search,
-    shape,
-    slicing,
-    sorting,
-    trigonometry,
-    unary,
-)
+from . import binary, compare, indexing, linalg, unary
 from .variable import Variable
 
 COMPARABLE = (Tensor, Variable, int, float, complex, np.generic, list, tuple)
@@ -49,19 +30,14 @@ def _known(a: Any, b: object) -> bool:
     return isinstance(b, str | bytes) and a.dtype is STRING
 
 
-def _equal(a: Any, b: Any) -> Any:
-    return compare.equal(a, b) if _known(a, b) else NotImplemented
-
-
-def _not_equal(a: Any, b: Any) -> Any:
-    return compare.not_equal(a, b) if _known(a, b) else NotImplemented
+def _if_known(op: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``op``, which gives NotImplemented where ``b`` cannot be compared."""
+    return lambda a, b: op(a, b) if _known(a, b) else NotImplemented
 
 
 def _transposed(x: Tensor) -> Tensor:
     if len(x.shape) != 2:
-        raise ValueError(
-            f"T: is for matrices, got shape {x.shape}; use mT or permute_dims"
-        )
+        raise misfit("T", "is for matrices; use mT or permute_dims", x)
     return linalg.matrix_transpose(x)
 
 
@@ -90,8 +66,8 @@ BINARY = {
 }
 
 OTHERS = {
-    "__eq__": _equal,
-    "__ne__": _not_equal,
+    "__eq__": _if_known(compare.equal),
+    "__ne__": _if_known(compare.not_equal),
     "__lt__": compare.less,
     "__le__": compare.less_equal,
     "__gt__": compare.greater,
@@ -108,35 +84,35 @@ OTHERS = {
 }
 
 METHODS = {
-    activation: (
+    "activation": (
         "clip elu leaky_relu log_sigmoid prelu relu relu6 selu sigmoid softplus step"
     ),
-    binary: (
+    "binary": (
         "add atan2 divide divide_no_nan floor_divide maximum minimum multiply pow "
         "remainder squared_difference subtract"
     ),
-    blocks: "batch_to_space_nd depth_to_space space_to_batch_nd",
-    compare: (
+    "blocks": "batch_to_space_nd depth_to_space space_to_batch_nd",
+    "compare": (
         "equal greater greater_equal less less_equal logical_and logical_not "
         "logical_or logical_xor not_equal"
     ),
-    conv: "conv1d conv2d conv2d_transpose",
-    creation: "astype ones_like zeros_like",
-    cumulative: "cumulative_prod cumulative_sum",
-    depthwise: "depthwise_conv2d separable_conv2d",
-    gather: "gather one_hot take unsorted_segment_sum",
-    linalg: "matmul",
-    norm: "batch_norm local_response_normalization log_softmax softmax",
-    pool: "avg_pool max_pool pool",
-    reduce: "all any argmax argmin logsumexp max mean min prod std sum var",
-    search: "unique_values",
-    shape: (
+    "conv": "conv1d conv2d conv2d_transpose",
+    "creation": "astype ones_like zeros_like",
+    "cumulative": "cumulative_prod cumulative_sum",
+    "depthwise": "depthwise_conv2d separable_conv2d",
+    "gather": "gather one_hot take unsorted_segment_sum",
+    "linalg": "matmul",
+    "norm": "batch_norm local_response_normalization log_softmax softmax",
+    "pool": "avg_pool max_pool pool",
+    "reduce": "all any argmax argmin logsumexp max mean min prod std sum var",
+    "search": "unique_values",
+    "shape": (
         "broadcast_to expand_dims flip permute_dims reshape split squeeze tile unstack"
     ),
-    slicing: "pad slice strided_slice",
-    sorting: "top_k",
-    trigonometry: "acos acosh asin asinh atan atanh cos cosh sin sinh tan tanh",
-    unary: (
+    "slicing": "pad slice strided_slice",
+    "sorting": "top_k",
+    "trigonometry": "acos acosh asin asinh atan atanh cos cosh sin sinh tan tanh",
+    "unary": (
         "abs ceil erf exp expm1 floor isfinite isinf isnan log log1p negative "
         "reciprocal round rsqrt sign sqrt square"
     ),
@@ -147,17 +123,12 @@ def _reversed(op: Callable[..., Any]) -> Callable[..., Any]:
     return lambda b, a: op(a, b)
 
 
-def _attach(name: str, op: Any) -> None:
+TABLE: dict[str, Any] = {f"__{name}__": op for name, op in BINARY.items()} | OTHERS
+TABLE |= {f"__r{name}__": _reversed(op) for name, op in BINARY.items()}
+for family, names in METHODS.items():
+    module = import_module(f"{__package__}.{family}")
+    TABLE |= {name: getattr(module, name) for name in names.split()}
+for name, op in TABLE.items():
     setattr(Tensor, name, op)
     setattr(Variable, name, op)
-
-
-for name, op in BINARY.items():
-    _attach(f"__{name}__", op)
-    _attach(f"__r{name}__", _reversed(op))
-for name, other in OTHERS.items():
-    _attach(name, other)
-for family, names in METHODS.items():
-    for name in names.split():
-        _attach(name, getattr(family, name))
 Tensor.to = to

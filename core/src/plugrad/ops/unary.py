@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from plugrad._dtypes import BOOL, FLOAT32, STRING
+from plugrad._dtypes import BOOL, FLOAT32
 from plugrad._engine import run
 from plugrad._kernel import Kernel, compared, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
@@ -60,16 +60,11 @@ def negative(x: TensorLike, /) -> Tensor:
     x = x if type(x) is Tensor else _convert.asarray(x)
     if x.dtype is BOOL:
         raise TypeError("negative: is not defined for bool; use logical_not, or astype")
-    if x.dtype is STRING:
-        raise TypeError("negative: there is no negative of strings")
-    return _convert.unary(NEG, x)
+    return _convert.floating_unary(NEG, x, NUMBERS)
 
 
-@decomposition(NEG)
-def _(x: Tensor) -> Tensor:
-    return x * -1 if x.dtype.kind == "f" else 0 - x  # 0 - 0.0 is not -0.0
-
-
+# 0 - 0.0 is not -0.0.
+decomposition(NEG, lambda x: x * -1 if x.dtype.kind == "f" else 0 - x)
 gradients(NEG, x=lambda dy: -dy)
 
 
@@ -168,12 +163,8 @@ def round(x: TensorLike, /) -> Tensor:
 
 @decomposition(ROUND)
 def _(x: Tensor) -> Tensor:
-    if x.dtype.kind != "c":
-        return _to_even(x)
-    return complexes.complex(_to_even(complexes.real(x)), _to_even(complexes.imag(x)))
-
-
-def _to_even(x: Tensor) -> Tensor:
+    if x.dtype.kind == "c":
+        return complexes.complex(round(complexes.real(x)), round(complexes.imag(x)))
     low = floor(x)
     rest, half = x - low, low * 0.5
     odd = compare.logical_and(compare.equal(rest, 0.5), half > floor(half))
@@ -203,9 +194,7 @@ def isfinite(x: TensorLike, /) -> Tensor:
 
 @decomposition(IS_FINITE)
 def _(x: Tensor) -> Tensor:
-    if x.dtype.kind in "fc":
-        return compare.equal(x - x, 0)
-    return compare.equal(x, x)
+    return compare.equal(x - x, 0) if x.dtype.kind in "fc" else compare.equal(x, x)
 
 
 gradients(IS_FINITE, x=None)

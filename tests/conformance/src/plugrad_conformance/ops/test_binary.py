@@ -404,7 +404,7 @@ ERRORS = [
     (lambda t: t.mask**-1, ValueError, "pow: bool to the negative power -1"),
     (lambda t: pg.add_n(t.n), TypeError, "add_n: expected a list .* got Tensor"),
     (lambda t: pg.add_n([]), ValueError, "add_n: the list is empty"),
-    (lambda t: pg.add_n([t.n, 1]), ValueError, r"shapes \(1,\), \(\) differ; use add"),
+    (lambda t: pg.add_n([t.n, 1]), ValueError, r"shapes differ; use add,.* \(1,\) and"),
     (lambda t: t.n + "1", TypeError, "no dtype holds both int32 and string"),
     (lambda t: None * t.n, TypeError, "cannot make a tensor of NoneType"),
     (

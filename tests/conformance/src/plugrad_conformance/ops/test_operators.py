@@ -144,7 +144,7 @@ def test_transposes_as_attributes(backend):
     x = pg.reshape(pg.arange(6), (2, 3))
     assert x.T.tolist() == x.mT.tolist() == [[0, 3], [1, 4], [2, 5]]
     assert pg.ones((4, 2, 3)).mT.shape == (4, 3, 2)
-    with pytest.raises(ValueError, match=r"T: is for matrices, got shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"T: is for matrices; .* got shape \(2,\)"):
         _ = pg.ones((2,)).T
 
 
