@@ -1,37 +1,64 @@
 """What convolutions and pooling share: layouts, and windows in terms of other ops.
 
-Map: ``FORMATS`` and ``channels_last``; ``taps`` and ``spread``, the two ways through
-windows; ``of_winners`` and ``to_winners``, the same for one tap in each; ``columns``
-and the like, which make matrices of them.
+Map: what ops and kernels are told; ``FORMATS`` and ``channels_last``; ``taps`` and
+``spread``, the two ways through windows; ``of_winners`` and ``to_winners``, the same
+for one tap in each; ``columns`` and the like, which make matrices of them.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from plugrad._arguments import choice
+from plugrad._arguments import choice, misfit
 from plugrad._dtypes import BOOL, INT32
 from plugrad._engine import run
+from plugrad._kernel import Spec
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import Shape, Windows
+from plugrad.geometry import Padding, Pair, Shape, Sizes, Windows
 
 from . import _convert, binary, compare, creation, shape, slicing
 
-FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
+Options = dict[str, Any]
+
+# --- what ops and kernels are told -----------------------------------------------
 
 # From which windows are made: attributes of ops and of run_kernel, and what dy tells.
 OPTIONS = ("strides", "pad", "dilations", "dim_rounding_mode", "groups", "places")
 
 
-def options(given: dict[str, Any]) -> dict[str, Any]:
-    """Take what speaks of windows out of ``given``."""
-    return {name: given.pop(name) for name in OPTIONS if name in given}
+def given(
+    strides: Sizes, pad: Padding, dilations: Sizes, mode: str | None, groups: int = 1
+) -> Options:
+    """Return what an op was given, as arguments of ``geometry.windows``."""
+    told: Options = {"strides": strides, "pad": pad, "dilations": dilations}
+    return told | {"dim_rounding_mode": mode, "groups": groups}
+
+
+def attributes(given: Options, rule: Callable[..., Windows], *of: Any) -> Options:
+    """Turn attributes of a user, such as strides and pad, into the contract's.
+
+    ``rule`` is that of ``geometry`` for the windows, which takes ``of`` before them.
+    """
+    told = {name: given.pop(name) for name in OPTIONS if name in given}
+    return {"geometry": rule("run_kernel", *of, **told), **given}
+
+
+def out_spec(x: Spec, *_: Spec | None, geometry: Windows, **__: Any) -> Spec:
+    """Give the output one element a window."""
+    return Spec(geometry.out_shape, x.dtype)
+
+
+def in_spec(dy: Spec, *_: Spec | None, geometry: Windows) -> Spec:
+    """Give the output the shape of what the windows lie over."""
+    return Spec(geometry.in_shape, dy.dtype)
 
 
 # --- layouts ---------------------------------------------------------------------
+
+FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 
 
 def channels_last(
@@ -40,20 +67,17 @@ def channels_last(
     """Return ``x`` with a batch and channels last, and what takes results back."""
     last, first = FORMATS[spatial]
     choice(op, "data_format", data_format, last, first)
-    if len(x.shape) not in (spatial + 1, spatial + 2):
-        raise ValueError(
-            f"{op}: x must have rank {spatial + 2}, or {spatial + 1} without a batch, "
-            f"got shape {x.shape}"
-        )
-    single = len(x.shape) == spatial + 1
+    full, single = spatial + 2, len(x.shape) == spatial + 1
+    if len(x.shape) != full and not single:
+        raise misfit(op, f"x must have rank {full}, or {full - 1} without a batch", x)
     if single:
         x = shape.reshape(x, (1, *x.shape))
     if data_format == first:
-        x = shape.permute_dims(x, (0, *range(2, spatial + 2), 1))
+        x = shape.permute_dims(x, (0, *range(2, full), 1))
 
     def back(y: Tensor) -> Tensor:
         if data_format == first:
-            y = shape.permute_dims(y, (0, spatial + 1, *range(1, spatial + 1)))
+            y = shape.permute_dims(y, (0, full - 1, *range(1, full - 1)))
         return shape.reshape(y, y.shape[1:]) if single else y
 
     return x, back
@@ -74,11 +98,11 @@ def fits(op: str, what: str, got: Shape, wanted: Shape) -> None:
 # --- through the windows ---------------------------------------------------------
 
 
-def padded(x: Tensor, windows: Windows, value: float = 0) -> Tensor:
-    """Return ``x`` with its padding, which is ``value``."""
-    if not any(map(any, windows.padding)):
+def padded(x: Tensor, padding: Sequence[Pair], value: float = 0) -> Tensor:
+    """Return ``x`` with ``padding`` at its spatial axes, which is ``value``."""
+    if not any(map(any, padding)):
         return x
-    return slicing.pad(x, [(0, 0), *windows.padding, (0, 0)], constant_values=value)
+    return slicing.pad(x, [(0, 0), *padding, (0, 0)], constant_values=value)
 
 
 def taps(x: Tensor, windows: Windows, value: float = 0) -> list[Tensor]:
@@ -86,7 +110,7 @@ def taps(x: Tensor, windows: Windows, value: float = 0) -> list[Tensor]:
 
     Around ``x`` there is ``value``.
     """
-    x = padded(x, windows, value)
+    x = padded(x, windows.padding, value)
     size = (x.shape[0], *windows.out_shape[1:-1], x.shape[-1])
     strides = (1, *windows.strides, 1)
     return [part(x, (0, *tap, 0), size, strides) for tap in windows.taps]
@@ -120,9 +144,7 @@ def spread(dy: Tensor, windows: Windows) -> Tensor:
         sizes.append(size)
         paddings.append((before, reach - before - size))
     dy = part(dy, (0, *begins, 0), (n, *sizes, c), (1,) * len(dy.shape))
-    if any(map(any, paddings)):
-        dy = slicing.pad(dy, [(0, 0), *paddings, (0, 0)])
-    return dy
+    return padded(dy, paddings)
 
 
 # Winners are the taps, counted from 1, that count in each window; 0 where none does.

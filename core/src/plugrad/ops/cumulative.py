@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad import _arguments
-from plugrad._arguments import flag, integer, sizes
+from plugrad._arguments import flag, integer, misfit, sizes
 from plugrad._dtypes import BOOL, INT32, DType
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
@@ -69,16 +68,14 @@ def _cumulative(
     reverse: bool,
 ) -> Tensor:
     op = kernel.op
-    x = reduce._summand(_convert.numbers(op, x), dtype, op)
+    x = reduce._summand(x, dtype, op)
     if axis is None and len(x.shape) != 1:
         raise ValueError(f"{op}: shape {x.shape} has not one axis; say which, axis=")
     axis = shapes._axis(op, 0 if axis is None else axis, len(x.shape))
     include_initial = flag(op, "include_initial", include_initial)
     exclusive, reverse = flag(op, "exclusive", exclusive), flag(op, "reverse", reverse)
     if include_initial and exclusive:
-        raise ValueError(
-            f"{op}: include_initial and exclusive both begin with nothing; use one"
-        )
+        raise ValueError(f"{op}: include_initial and exclusive begin empty; use one")
     if include_initial:
         x = _padded(x, axis, 0 if kernel is CUMSUM else 1, 1, reverse)
     return run(kernel, x, axis=axis, exclusive=exclusive, reverse=reverse)
@@ -91,44 +88,38 @@ def _padded(x: Tensor, axis: int, value: int, count: int, behind: bool) -> Tenso
     return slicing.pad(x, pairs, constant_values=value)
 
 
-def _scan(
-    combine: Callable[[Tensor, Tensor], Tensor],
-    nothing: int,
-    x: Tensor,
-    axis: int,
-    exclusive: bool,
-    reverse: bool,
-) -> Tensor:
-    """Combine with the element 1, 2, 4, … before: log2(n) rounds.
+def _scan(combine: Kernel, nothing: int) -> Callable[..., Tensor]:
+    """Return what combines with the element 1, 2, 4, … before: log2(n) rounds.
 
     Sums of 2, 4, … neighbours may overflow though no sum from the beginning does.
     """
-    n, step = x.shape[axis], 1
-    y = reduce.widened(x)
 
-    def moved(y: Tensor, by: int) -> Tensor:
-        y = _padded(y, axis, nothing, by, reverse)
-        return slicing.along(y, axis, by if reverse else 0, n)
+    def scan(x: Tensor, *, axis: int, exclusive: bool, reverse: bool) -> Tensor:
+        n, step = x.shape[axis], 1
+        y = reduce.widened(x)
 
-    if exclusive:
-        y = moved(y, 1)
-    while step < n:
-        y = combine(y, moved(y, step))
-        step *= 2
-    return creation.astype(y, x.dtype)
+        def moved(y: Tensor, by: int) -> Tensor:
+            y = _padded(y, axis, nothing, by, reverse)
+            return slicing.along(y, axis, by if reverse else 0, n)
+
+        if exclusive:
+            y = moved(y, 1)
+        while step < n:
+            y = run(combine, y, moved(y, step))
+            step *= 2
+        return creation.astype(y, x.dtype)
+
+    return scan
 
 
-@decomposition(CUMSUM)
-def _(x: Tensor, *, axis: int, exclusive: bool, reverse: bool) -> Tensor:
-    return _scan(binary.add, 0, x, axis, exclusive, reverse)
+decomposition(CUMSUM, _scan(binary.ADD, 0))
 
 
-gradients(
-    CUMSUM,
-    x=lambda dy, axis, exclusive, reverse: run(
-        CUMSUM, dy, axis=axis, exclusive=exclusive, reverse=not reverse
-    ),
-)
+def _sum_back(dy: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
+    return run(CUMSUM, dy, axis=axis, exclusive=exclusive, reverse=not reverse)
+
+
+gradients(CUMSUM, x=_sum_back)
 
 
 CUMPROD = Kernel("Cumprod(x; axis, exclusive, reverse)", out=same, op="cumulative_prod")
@@ -152,9 +143,8 @@ def cumulative_prod(
     return _cumulative(CUMPROD, x, axis, dtype, include_initial, exclusive, reverse)
 
 
-@decomposition(CUMPROD)  # and no gradient: that of the parts never divides
-def _(x: Tensor, *, axis: int, exclusive: bool, reverse: bool) -> Tensor:
-    return _scan(binary.multiply, 1, x, axis, exclusive, reverse)
+# And no gradient: that of the parts never divides
+decomposition(CUMPROD, _scan(binary.MULTIPLY, 1))
 
 
 # --- differences -----------------------------------------------------------------
@@ -182,9 +172,8 @@ def diff(
     if y.dtype is BOOL:
         raise TypeError("diff: is not defined for bool; use not_equal, or astype")
     for _ in range(min(times, y.shape[axis])):  # then there is nothing left
-        size = max(y.shape[axis] - 1, 0)
-        first = min(y.shape[axis], 1)
-        y = slicing.along(y, axis, first, size) - slicing.along(y, axis, 0, size)
+        size = y.shape[axis] - 1
+        y = slicing.along(y, axis, 1, size) - slicing.along(y, axis, 0, size)
     return y
 
 
@@ -198,6 +187,10 @@ def _dtype(weights: Spec | Tensor | None) -> DType:
 
 def _summed(x: Spec, weights: Spec | None, *, size: int) -> Spec:
     return Spec((size,), _dtype(weights))
+
+
+def _by_row(x: Spec, weights: Spec | None, *, size: int, **_: bool) -> Spec:
+    return Spec((*x.shape[:-1], size), _dtype(weights))
 
 
 BINCOUNT = Kernel("Bincount(x, weights?; size)", out=_summed, op="bincount")
@@ -222,8 +215,7 @@ def bincount(
     weigh = _weights("bincount", weights, ids)
     if size is None:
         size = max(int(reduce.max(ids).item()) + 1, 0) if ids.size else 0
-    count = _arguments.integer("bincount", "size", size, 0)
-    return run(BINCOUNT, ids, weigh, size=count)
+    return run(BINCOUNT, ids, weigh, size=integer("bincount", "size", size, 0))
 
 
 def _weights(op: str, weights: TensorLike | None, x: Tensor) -> Tensor | None:
@@ -238,18 +230,13 @@ def _weights(op: str, weights: TensorLike | None, x: Tensor) -> Tensor | None:
 @decomposition(BINCOUNT)  # and no gradients: they are those of the parts
 def _(x: Tensor, weights: Tensor | None, *, size: int) -> Tensor:
     ids = run(shapes.RESHAPE, x, shape=(x.size,))
-    if weights is None:
-        weights = creation.ones(ids.shape, dtype=INT32)
-    each = run(shapes.RESHAPE, weights, shape=ids.shape)
+    each = creation.ones(ids.shape, dtype=INT32) if weights is None else weights
+    each = run(shapes.RESHAPE, each, shape=ids.shape)
     return run(gather.UNSORTED_SEGMENT_SUM, each, ids, num_segments=size)
 
 
 DENSE_BINCOUNT = Kernel(
-    "DenseBincount(x, weights?; size, binary_output)",
-    out=lambda x, weights, size, binary_output: Spec(
-        (*x.shape[:-1], size), _dtype(weights)
-    ),
-    op="dense_bincount",
+    "DenseBincount(x, weights?; size, binary_output)", out=_by_row, op="dense_bincount"
 )
 
 
@@ -271,7 +258,7 @@ def dense_bincount(
     if not ids.shape:
         raise ValueError("dense_bincount: x has no axes; it needs one or more")
     weigh = _weights("dense_bincount", weights, ids)
-    count = _arguments.integer("dense_bincount", "size", size, 0)
+    count = integer("dense_bincount", "size", size, 0)
     binary_output = flag("dense_bincount", "binary_output", binary_output)
     return run(DENSE_BINCOUNT, ids, weigh, size=count, binary_output=binary_output)
 
@@ -282,9 +269,8 @@ def _(x: Tensor, weights: Tensor | None, *, size: int, binary_output: bool) -> T
     rows = math.prod(lead)
     kind = INT32 if rows * size < 2**31 else indexing.INT64
     starts = (np.arange(rows) * size).astype(kind).reshape(*lead, 1)
-    inside = compare.logical_and(x >= 0, x < size)
     ids = creation.astype(x, kind) + _convert.asarray(starts, copy=False)
-    ids = compare.where(inside, ids, -1)
+    ids = compare.where((x >= 0) & (x < size), ids, -1)
     y = run(BINCOUNT, ids, None if binary_output else weights, size=rows * size)
     if binary_output:
         y = creation.astype(binary.minimum(y, 1), _dtype(weights))
@@ -314,10 +300,8 @@ def confusion_matrix(
     rows = indexing.integer_tensor(op, "labels", labels)
     columns = indexing.integer_tensor(op, "predictions", predictions)
     if len(rows.shape) != 1 or rows.shape != columns.shape:
-        raise ValueError(
-            f"{op}: labels {rows.shape} and predictions {columns.shape} must have one "
-            "axis of one size"
-        )
+        rule = "labels and predictions must have one axis of one size"
+        raise misfit(op, rule, rows, columns)
     n, _ = sizes(op, (num_classes, num_classes), "num_classes")
     outside = [compare.logical_or(i < 0, i >= n) for i in (rows, columns)]
     kind = INT32 if n * n < 2**31 else indexing.INT64
@@ -357,14 +341,10 @@ def moving_average(
     """
     v, x = binary.floats("moving_average", v, x)
     if v.shape != x.shape:
-        raise ValueError(
-            f"moving_average: shapes {v.shape} of v and {x.shape} of x must be equal"
-        )
+        raise misfit("moving_average", "v and x must have the same shape", v, x)
     zero_debias = flag("moving_average", "zero_debias", zero_debias)
     if zero_debias and step is None:
-        raise ValueError(
-            "moving_average: zero_debias needs step, the number of values up to now"
-        )
+        raise ValueError("moving_average: zero_debias needs step, the count of values")
     keep, count = _number(decay), None if step is None else _number(step)
     change = (x - v) * (1 - keep)
     return v + (change / (1 - keep**count) if zero_debias else change)

@@ -6,9 +6,8 @@ many groups as there are channels, which is what they decompose into.
 
 from __future__ import annotations
 
-import functools
-
 from plugrad import geometry
+from plugrad._arguments import misfit
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition
 from plugrad._tensor import Tensor, TensorLike
@@ -22,23 +21,17 @@ def _filter_shape(windows: Windows) -> Shape:
     return (*windows.window, c, k // c)
 
 
+_FORWARD, _INPUT, _FILTER = conv.rules(
+    geometry.depthwise, lambda x, dy, geometry: Spec(_filter_shape(geometry), x.dtype)
+)
 DEPTHWISE_CONV2D = Kernel(
-    "DepthwiseConv2dNative(x, filter; geometry)",
-    normalize=functools.partial(conv.of, geometry.depthwise),
-    out=lambda x, filter, geometry: Spec(geometry.out_shape, x.dtype),
-    op="depthwise_conv2d",
+    "DepthwiseConv2dNative(x, filter; geometry)", op="depthwise_conv2d", **_FORWARD
 )
-
 DEPTHWISE_CONV2D_INPUT = Kernel(
-    "DepthwiseConv2dNativeBackpropInput(dy, filter; geometry) -> dx",
-    normalize=functools.partial(conv.back_to_x, geometry.depthwise),
-    out=lambda dy, filter, geometry: Spec(geometry.in_shape, dy.dtype),
+    "DepthwiseConv2dNativeBackpropInput(dy, filter; geometry) -> dx", **_INPUT
 )
-
 DEPTHWISE_CONV2D_FILTER = Kernel(
-    "DepthwiseConv2dNativeBackpropFilter(x, dy; geometry) -> dfilter",
-    normalize=functools.partial(conv.back_to_filter, geometry.depthwise),
-    out=lambda x, dy, geometry: Spec(_filter_shape(geometry), x.dtype),
+    "DepthwiseConv2dNativeBackpropFilter(x, dy; geometry) -> dfilter", **_FILTER
 )
 
 
@@ -76,18 +69,9 @@ def depthwise_conv2d(
         TypeError: The dtypes of x and filter do not meet, or are strings.
 
     """
-    x, filter = _windows.numbers("depthwise_conv2d", x, filter)
-    x, back = _windows.channels_last("depthwise_conv2d", x, 2, data_format)
-    windows = geometry.depthwise(
-        "depthwise_conv2d",
-        x.shape,
-        filter.shape,
-        strides=strides,
-        pad=pad,
-        dilations=dilations,
-        dim_rounding_mode=dim_rounding_mode,
-    )
-    return back(run(DEPTHWISE_CONV2D, x, filter, geometry=windows))
+    given = _windows.given(strides, pad, dilations, dim_rounding_mode)
+    kernel, rule = DEPTHWISE_CONV2D, geometry.depthwise
+    return conv.convolved(kernel, rule, 2, data_format, given, x, filter)
 
 
 @decomposition(DEPTHWISE_CONV2D)
@@ -145,21 +129,12 @@ def separable_conv2d(
     """
     op = "separable_conv2d"
     x, first, second = _windows.numbers(op, x, depthwise_filter, pointwise_filter)
-    if len(first.shape) != 4:
-        raise ValueError(f"{op}: depthwise_filter must have rank 4, got {first.shape}")
+    geometry.rank(op, "depthwise_filter", first.shape, 2)
     between = first.shape[2] * first.shape[3]
     if len(second.shape) != 4 or second.shape[:3] != (1, 1, between):
-        raise ValueError(
-            f"{op}: pointwise_filter must have shape (1, 1, {between}, out_channels) "
-            f"after a depthwise_filter of shape {first.shape}, got {second.shape}"
-        )
-    y = depthwise_conv2d(
-        x,
-        first,
-        strides=strides,
-        pad=pad,
-        dilations=dilations,
-        data_format=data_format,
-        dim_rounding_mode=dim_rounding_mode,
-    )
+        wanted = f"pointwise_filter must have shape (1, 1, {between}, out_channels)"
+        raise misfit(op, f"{wanted} after depthwise_filter", second, first)
+    given = _windows.given(strides, pad, dilations, dim_rounding_mode)
+    kernel, rule = DEPTHWISE_CONV2D, geometry.depthwise
+    y = conv.convolved(kernel, rule, 2, data_format, given, x, first)
     return conv.conv2d(y, second, data_format=data_format)

@@ -15,24 +15,14 @@ import math
 from typing import Any
 
 from plugrad import geometry
+from plugrad._arguments import misfit
 from plugrad._dtypes import INT32
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Padding, Shape, Sizes, Windows
 
-from . import (
-    _convert,
-    _windows,
-    binary,
-    compare,
-    conv,
-    creation,
-    pool,
-    reduce,
-    shape,
-    slicing,
-)
+from . import _convert, _windows, binary, compare, conv, creation, pool, reduce, shape
 
 # --- contracts -------------------------------------------------------------------
 
@@ -41,29 +31,19 @@ def _over(op: str, x: Shape, filter: Shape, **given: Any) -> Windows:
     """Return the windows of ``filter`` (window, channels) over ``x``."""
     geometry.rank(op, "the input", x, 2)
     if len(filter) != 3 or filter[-1] != x[-1]:
-        raise ValueError(
-            f"{op}: filter must have shape (height, width, {x[-1]}), with the channels "
-            f"of the input, got {filter} for {x}"
-        )
+        rule = f"filter must have shape (height, width, {x[-1]}), with channels of x"
+        raise misfit(op, rule, filter, x)
     return geometry.windows(op, x, filter[:-1], **given)
-
-
-def _of(x: Spec, filter: Spec, **given: Any) -> dict[str, Any]:
-    """Turn attributes of a user, such as strides and pad, into the contract's."""
-    told = _windows.options(given)
-    return {"geometry": _over("run_kernel", x.shape, filter.shape, **told), **given}
-
-
-def _back(x: Spec, filter: Spec, dy: Spec, **given: Any) -> dict[str, Any]:
-    return conv.checked(dy, _of(x, filter, places=dy.shape[1:-1], **given))
 
 
 DILATION2D = Kernel(
     "Dilation2D(x, filter; geometry)",
-    normalize=_of,
-    out=lambda x, filter, geometry: Spec(geometry.out_shape, x.dtype),
+    normalize=functools.partial(conv.of, _over),
+    out=_windows.out_spec,
     op="dilation2d",
 )
+
+_back = functools.partial(conv.back, _over)
 
 DILATION2D_INPUT = Kernel(
     "Dilation2DBackpropInput(x, filter, dy; geometry) -> dx",
@@ -113,12 +93,10 @@ def dilation2d(
         TypeError: Elements without order, complex or bool.
 
     """
-    op = "dilation2d"
+    op, given = "dilation2d", _windows.given(strides, pad, dilations, None)
     x, filter = _convert.together(op, x, filter)
-    x, back = _windows.channels_last(op, pool._ordered(op, x), 2, data_format)
-    windows = _over(
-        op, x.shape, filter.shape, strides=strides, pad=pad, dilations=dilations
-    )
+    x, back = _windows.channels_last(op, pool.ordered(op, x), 2, data_format)
+    windows = _over(op, x.shape, filter.shape, **given)
     return back(run(DILATION2D, x, filter, geometry=windows))
 
 
@@ -126,36 +104,26 @@ def dilation2d(
 
 
 def _pairs(x: Tensor, filter: Tensor, windows: Windows) -> list[tuple[Tensor, Tensor]]:
-    """Return what each tap adds: ``[batch, *places, channels]`` and ``[1, channels]``.
+    """Return what each tap adds: ``[batch, *places, channels]`` and ``[channels]``.
 
     Around ``x`` is NaN, where there is one.
     """
-    count = len(windows.taps)
-    rows = shape.reshape(filter, (count, x.shape[-1]))
     seen = _windows.taps(x, windows, math.nan if x.dtype.kind == "f" else 0)
-    return [(seen[i], slicing.along(rows, 0, i, 1)) for i in range(count)]
+    return list(zip(seen, _rows(filter, windows), strict=True))
 
 
-def _kept(i: int, condition: Tensor | None, x: Tensor, windows: Windows) -> Any:
-    """Return where tap ``i`` counts: on elements of ``x``, and as ``condition`` says.
-
-    None stands for everywhere. NaN tells what padding is, among floating numbers.
-    """
-    if x.dtype.kind == "f" or not any(map(any, windows.padding)):
-        return condition
-    inside = _convert.asarray(pool._inside(windows, i))
-    return inside if condition is None else compare.logical_and(condition, inside)
+def _rows(filter: Tensor, windows: Windows) -> tuple[Tensor, ...]:
+    """Return what ``filter`` has at each tap: ``[channels]``."""
+    return shape.unstack(shape.reshape(filter, (len(windows.taps), filter.shape[-1])))
 
 
 @decomposition(DILATION2D)
 def _(x: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
-    sums = []
-    for i, (a, b) in enumerate(_pairs(x, filter, geometry)):
-        y = binary.add(a, b)
-        counts = compare.equal(y, y) if x.dtype.kind == "f" else None
-        counts = _kept(i, counts, x, geometry)
-        least = pool._least(x.dtype)
-        sums.append(y if counts is None else compare.where(counts, y, least))
+    sums, least = [], pool.least(x.dtype)
+    for tap, (a, b) in enumerate(_pairs(x, filter, geometry)):
+        y = a + b
+        counts = pool.kept(tap, compare.equal(y, y), y, geometry)
+        sums.append(compare.where(counts, y, least))
     return functools.reduce(binary.maximum, sums)
 
 
@@ -166,27 +134,22 @@ def _winners(x: Tensor, filter: Tensor, windows: Windows) -> Tensor:
     """
     y = run(DILATION2D, x, filter, geometry=windows)
     found = creation.zeros(y.shape, dtype=INT32)
-    exact = x.dtype.kind != "f"
-    most = None if exact else creation.full(y.shape, -math.inf, dtype=y.dtype)
-    pairs = _pairs(x, filter, windows)
-    for i in reversed(range(len(pairs))):
-        a, b = pairs[i]
-        total = binary.add(a, b)
-        hit = _kept(i, compare.equal(total, y), x, windows)
+    most = creation.full_like(y, -math.inf) if x.dtype.kind == "f" else None
+    for tap, (a, b) in reversed(list(enumerate(_pairs(x, filter, windows)))):
+        total = a + b
+        hit = pool.kept(tap, compare.equal(total, y), y, windows)
         if most is not None:
             error = _error(a, b, total)
-            less = compare.less(error, most)
-            hit = compare.logical_and(hit, compare.logical_not(less))
+            hit = compare.logical_and(hit, compare.logical_not(error < most))
             most = compare.where(hit, error, most)
-        found = compare.where(hit, i + 1, found)
+        found = compare.where(hit, tap + 1, found)
     return found
 
 
 def _error(a: Tensor, b: Tensor, total: Tensor) -> Tensor:
     """Return what rounding took from ``a + b`` (Knuth); NaN where it is infinite."""
-    part = binary.subtract(total, a)
-    lost = binary.subtract(a, binary.subtract(total, part))
-    return binary.add(lost, binary.subtract(b, part))
+    part = total - a
+    return (a - (total - part)) + (b - part)
 
 
 @decomposition(DILATION2D_INPUT)
@@ -196,9 +159,8 @@ def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
 
 @decomposition(DILATION2D_FILTER)
 def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
-    winners = _winners(x, filter, geometry)
-    taps = range(1, len(geometry.taps) + 1)
-    mine = [_windows.mine(winners, i, dy) for i in taps]
+    winners, taps = _winners(x, filter, geometry), range(1, len(geometry.taps) + 1)
+    mine = [_windows.mine(winners, tap, dy) for tap in taps]
     rows = [run(reduce.SUM, part, axis=(0, 1, 2), keepdims=False) for part in mine]
     return shape.reshape(shape.stack(rows), filter.shape)
 
@@ -212,9 +174,8 @@ def _seen(ddx: Tensor, x: Tensor, filter: Tensor, geometry: Windows) -> Tensor:
 
 def _added(ddf: Tensor, x: Tensor, filter: Tensor, geometry: Windows) -> Tensor:
     """Return, for each window, what ``ddf`` has at the tap of the largest sum."""
-    winners = _winners(x, filter, geometry)
-    rows = shape.unstack(shape.reshape(ddf, (len(geometry.taps), ddf.shape[-1])))
-    parts = [_windows.mine(winners, i, row) for i, row in enumerate(rows, 1)]
+    winners, rows = _winners(x, filter, geometry), _rows(ddf, geometry)
+    parts = [_windows.mine(winners, tap, row) for tap, row in enumerate(rows, 1)]
     return functools.reduce(binary.add, parts)
 
 

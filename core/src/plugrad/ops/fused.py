@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, cast, get_args
 
-from plugrad import _arguments, geometry
+from plugrad import geometry
+from plugrad._arguments import choice, flag, misfit, real
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition
 from plugrad._tensor import Tensor, TensorLike
@@ -19,23 +20,18 @@ from plugrad.geometry import Padding, Rounding, Shape, Sizes, Windows
 
 from . import _convert, _windows, conv, depthwise, linalg, shape
 from . import activation as activations
+from ._windows import Options
 
 Activation = Literal["linear", "relu", "relu6", "elu", "prelu", "leaky_relu", "sigmoid"]
 ACTIVATIONS = get_args(Activation)
+Maybe = Tensor | None
+Inputs = tuple[Tensor, Tensor, Maybe, Maybe]
 
 
-# --- contracts -------------------------------------------------------------------
+# --- contracts and decompositions ------------------------------------------------
 
-
-def _normal(part: Kernel, defaults: dict[str, Any]) -> Any:
-    """Return what completes the attributes of a user, as ``part`` understands them."""
-    defaults = {"activation": "linear", "leaky_relu_alpha": 0.2, **defaults}
-
-    def normalize(*xs: Spec, **given: Any) -> dict[str, Any]:
-        given = defaults | given
-        return given if part.normalize is None else part.normalize(*xs, **given)
-
-    return normalize
+_LINEAR: Options = {"activation": "linear", "leaky_relu_alpha": 0.2}
+_UNTURNED: Options = {"transpose_a": False, "transpose_b": False, **_LINEAR}
 
 
 def _product(a: Spec, b: Spec, *_: Spec | None, **attrs: Any) -> Spec:
@@ -43,37 +39,80 @@ def _product(a: Spec, b: Spec, *_: Spec | None, **attrs: Any) -> Spec:
     return cast("Spec", cast("Any", linalg.BATCH_MATMUL.out)(a, b, **turn))
 
 
-def _convolved(x: Spec, *_: Spec | None, geometry: Windows, **__: Any) -> Spec:
-    return Spec(geometry.out_shape, x.dtype)
-
-
 FUSED_MATMUL = Kernel(
     "_FusedMatMul(a, b, bias?, prelu_activation_weights?; transpose_a, transpose_b, "
     "activation, leaky_relu_alpha)",
     fused=True,
-    normalize=_normal(
-        linalg.BATCH_MATMUL, {"transpose_a": False, "transpose_b": False}
-    ),
+    normalize=lambda *_, **given: _UNTURNED | given,
     out=_product,
     op="fused.matmul",
 )
 
-_OF_WINDOWS: dict[str, Any] = {"fused": True, "out": _convolved}
-_GIVEN = "x, filter, bias?, prelu_activation_weights?"
-_GIVEN += "; geometry, activation, leaky_relu_alpha"
 
-FUSED_CONV2D = Kernel(
-    f"FusedConv2D({_GIVEN})",
-    normalize=_normal(conv.CONV2D, {}),
-    op="fused.conv2d",
-    **_OF_WINDOWS,
-)
+@decomposition(FUSED_MATMUL)
+def _(
+    a: Tensor,
+    b: Tensor,
+    bias: Maybe,
+    prelu_activation_weights: Maybe,
+    *,
+    transpose_a: bool,
+    transpose_b: bool,
+    activation: Activation,
+    leaky_relu_alpha: float,
+) -> Tensor:
+    y = linalg.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+    return _activated(y, bias, prelu_activation_weights, activation, leaky_relu_alpha)
 
-FUSED_DEPTHWISE_CONV2D = Kernel(
-    f"FusedDepthwiseConv2D({_GIVEN})",
-    normalize=_normal(depthwise.DEPTHWISE_CONV2D, {}),
-    op="fused.depthwise_conv2d",
-    **_OF_WINDOWS,
+
+def _convolution(name: str, part: Kernel, rule: Any) -> Kernel:
+    """Return the contract of ``part`` with an activation, decomposition included.
+
+    ``rule`` is that of ``geometry`` for the windows.
+    """
+    kernel = Kernel(
+        f"{name}(x, filter, bias?, prelu_activation_weights?; geometry, activation, "
+        "leaky_relu_alpha)",
+        fused=True,
+        normalize=lambda *xs, **given: conv.of(rule, *xs, **_LINEAR | given),
+        out=_windows.out_spec,
+        op=f"fused.{part.op}",
+    )
+
+    @decomposition(kernel)
+    def _(
+        x: Tensor,
+        filter: Tensor,
+        bias: Maybe,
+        prelu_activation_weights: Maybe,
+        *,
+        geometry: Windows,
+        activation: Activation,
+        leaky_relu_alpha: float,
+    ) -> Tensor:
+        y, slopes = run(part, x, filter, geometry=geometry), prelu_activation_weights
+        return _activated(y, bias, slopes, activation, leaky_relu_alpha)
+
+    return kernel
+
+
+def _activated(
+    y: Tensor, bias: Maybe, slopes: Maybe, activation: Activation, alpha: float
+) -> Tensor:
+    y = y if bias is None else y + bias
+    match activation:
+        case "relu" | "relu6" | "elu" | "sigmoid":
+            return cast("Tensor", getattr(activations, activation)(y))
+        case "prelu":
+            return activations.prelu(y, cast("Tensor", slopes))
+        case "leaky_relu":
+            return activations.leaky_relu(y, alpha=alpha)
+    return y
+
+
+FUSED_CONV2D = _convolution("FusedConv2D", conv.CONV2D, conv.IN_2D)
+FUSED_DEPTHWISE_CONV2D = _convolution(
+    "FusedDepthwiseConv2D", depthwise.DEPTHWISE_CONV2D, geometry.depthwise
 )
 
 
@@ -112,33 +151,22 @@ def matmul(
 
     """
     op = "fused.matmul"
-    _check(op, activation, prelu_weights)
-    turned = (("transpose_a", transpose_a), ("transpose_b", transpose_b))
-    transpose_a, transpose_b = (_arguments.flag(op, *one) for one in turned)
+    acts = _acts(op, activation, leaky_relu_alpha, prelu_weights)
+    turn_a = flag(op, "transpose_a", transpose_a)
+    turn_b = flag(op, "transpose_b", transpose_b)
     a, b, bias, weights = _floats(op, a, b, bias, prelu_weights)
     if len(a.shape) < 2 or len(b.shape) < 2:
-        raise ValueError(
-            f"{op}: shapes {a.shape} and {b.shape} must have 2 axes or more"
-        )
-    inner = a.shape[-1 - transpose_a], b.shape[-2 + transpose_b]
-    if inner[0] != inner[1]:
-        raise ValueError(
-            f"{op}: inner sizes {inner[0]} and {inner[1]} of shapes {a.shape} and "
-            f"{b.shape} differ (transpose_a={transpose_a}, transpose_b={transpose_b})"
-        )
+        raise misfit(op, "a and b must have 2 axes or more", a, b)
+    columns, rows = a.shape[-1 - turn_a], b.shape[-2 + turn_b]
+    if columns != rows:
+        turns = f"transpose_a={turn_a}, transpose_b={turn_b}"
+        raise misfit(op, f"inner sizes {columns} and {rows} differ ({turns})", a, b)
     batch = geometry.broadcast(op, a.shape[:-2], b.shape[:-2])
-    out = (*batch, a.shape[-2 + transpose_a], b.shape[-1 - transpose_b])
-    return run(
-        FUSED_MATMUL,
-        a,
-        b,
-        _beside(op, "bias", bias, out),
-        _beside(op, "prelu_weights", weights, out),
-        transpose_a=transpose_a,
-        transpose_b=transpose_b,
-        activation=activation,
-        leaky_relu_alpha=_arguments.real(op, "leaky_relu_alpha", leaky_relu_alpha),
-    )
+    out = (*batch, a.shape[-2 + turn_a], b.shape[-1 - turn_b])
+    bias = _beside(op, "bias", bias, out)
+    weights = _beside(op, "prelu_weights", weights, out)
+    acts |= {"transpose_a": turn_a, "transpose_b": turn_b}
+    return run(FUSED_MATMUL, a, b, bias, weights, **acts)
 
 
 def conv2d(
@@ -178,11 +206,10 @@ def conv2d(
         TypeError: Complex numbers or strings.
 
     """
-    given: dict[str, Any] = {"strides": strides, "pad": pad, "dilations": dilations}
-    given |= {"dim_rounding_mode": dim_rounding_mode, "groups": groups, "spatial": 2}
-    acts = {"activation": activation, "leaky_relu_alpha": leaky_relu_alpha}
+    given = _windows.given(strides, pad, dilations, dim_rounding_mode, groups)
+    acts = _acts("fused.conv2d", activation, leaky_relu_alpha, prelu_weights)
     xs = (x, filter, bias, prelu_weights)
-    return _fused(FUSED_CONV2D, geometry.convolution, xs, data_format, given, acts)
+    return _fused(FUSED_CONV2D, conv.IN_2D, data_format, given, acts, xs)
 
 
 def depthwise_conv2d(
@@ -204,26 +231,17 @@ def depthwise_conv2d(
 
     ``filter`` is ``[height, width, channels, multiplier]``; all else as in ``conv2d``.
     """
-    given: dict[str, Any] = {"strides": strides, "pad": pad, "dilations": dilations}
-    given |= {"dim_rounding_mode": dim_rounding_mode}
-    acts = {"activation": activation, "leaky_relu_alpha": leaky_relu_alpha}
-    xs, kernel = (x, filter, bias, prelu_weights), FUSED_DEPTHWISE_CONV2D
-    return _fused(kernel, geometry.depthwise, xs, data_format, given, acts)
+    given = _windows.given(strides, pad, dilations, dim_rounding_mode)
+    acts = _acts("fused.depthwise_conv2d", activation, leaky_relu_alpha, prelu_weights)
+    xs, rule = (x, filter, bias, prelu_weights), geometry.depthwise
+    return _fused(FUSED_DEPTHWISE_CONV2D, rule, data_format, given, acts, xs)
 
 
 def _fused(
-    kernel: Kernel,
-    rule: Any,
-    values: tuple[TensorLike | None, ...],
-    data_format: str,
-    given: dict[str, Any],
-    acts: dict[str, Any],
+    kernel: Kernel, rule: Any, data_format: str, given: Options, acts: Options, xs: Any
 ) -> Tensor:
     op = kernel.op
-    _check(op, acts["activation"], values[3])
-    alpha = _arguments.real(op, "leaky_relu_alpha", acts["leaky_relu_alpha"])
-    acts = acts | {"leaky_relu_alpha": alpha}
-    x, filter, bias, weights = _floats(op, *values)
+    x, filter, bias, weights = _floats(op, *xs)
     x, back = _windows.channels_last(op, x, 2, data_format)
     windows = rule(op, x.shape, filter.shape, **given)
     first, out = data_format == "NCHW", windows.out_shape
@@ -232,27 +250,24 @@ def _fused(
     return back(run(kernel, x, filter, bias, weights, geometry=windows, **acts))
 
 
-def _check(op: str, activation: str, weights: object) -> None:
-    _arguments.choice(op, "activation", activation, *ACTIVATIONS)
+def _acts(op: str, activation: str, alpha: float, weights: object) -> Options:
+    """Return the attributes of an activation; only "prelu" has weights."""
+    choice(op, "activation", activation, *ACTIVATIONS)
     if (activation == "prelu") != (weights is not None):
-        raise ValueError(
-            f"{op}: activation 'prelu' needs prelu_weights, and no other has any"
-        )
+        raise ValueError(f"{op}: prelu_weights go with 'prelu' alone, which needs them")
+    alpha = real(op, "leaky_relu_alpha", alpha)
+    return {"activation": activation, "leaky_relu_alpha": alpha}
 
 
-def _floats(
-    op: str, *values: Any
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+def _floats(op: str, *values: Any) -> Inputs:
     """Return all in one dtype of real floating numbers; None stays."""
     more = [v for v in values[2:] if v is not None]
     found = iter(_convert.together(op, *values[:2], *more))
     xs = [v if v is None else _convert.floating(op, next(found), "f") for v in values]
-    return cast("tuple[Tensor, Tensor, Tensor | None, Tensor | None]", tuple(xs))
+    return cast("Inputs", tuple(xs))
 
 
-def _beside(
-    op: str, name: str, x: Tensor | None, out: Shape, first: bool = False
-) -> Tensor | None:
+def _beside(op: str, name: str, x: Maybe, out: Shape, first: bool = False) -> Maybe:
     """Return ``x`` so that it broadcasts to ``out``, whose channels come last.
 
     ``first`` tells that those of ``x`` come first, if it has axes other than channels.
@@ -262,79 +277,4 @@ def _beside(
     if first and 1 < len(x.shape) < 5:
         x = shape.reshape(x, ((1,) * (4 - len(x.shape)) + x.shape))
         x = shape.permute_dims(x, (0, 2, 3, 1))
-    if geometry.broadcast(op, out, x.shape) != out:
-        raise ValueError(f"{op}: {name} of shape {x.shape} does not broadcast to {out}")
-    return x
-
-
-# --- decompositions --------------------------------------------------------------
-
-
-def _activated(
-    y: Tensor,
-    bias: Tensor | None,
-    weights: Tensor | None,
-    activation: Activation,
-    leaky_relu_alpha: float,
-) -> Tensor:
-    y = y if bias is None else y + bias
-    match activation:
-        case "relu":
-            return activations.relu(y)
-        case "relu6":
-            return activations.relu6(y)
-        case "elu":
-            return activations.elu(y)
-        case "prelu":
-            return activations.prelu(y, cast("Tensor", weights))
-        case "leaky_relu":
-            return activations.leaky_relu(y, alpha=leaky_relu_alpha)
-        case "sigmoid":
-            return activations.sigmoid(y)
-    return y
-
-
-@decomposition(FUSED_MATMUL)
-def _(
-    a: Tensor,
-    b: Tensor,
-    bias: Tensor | None,
-    prelu_activation_weights: Tensor | None,
-    *,
-    transpose_a: bool,
-    transpose_b: bool,
-    activation: Activation,
-    leaky_relu_alpha: float,
-) -> Tensor:
-    y = linalg.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
-    return _activated(y, bias, prelu_activation_weights, activation, leaky_relu_alpha)
-
-
-@decomposition(FUSED_CONV2D)
-def _(
-    x: Tensor,
-    filter: Tensor,
-    bias: Tensor | None,
-    prelu_activation_weights: Tensor | None,
-    *,
-    geometry: Windows,
-    activation: Activation,
-    leaky_relu_alpha: float,
-) -> Tensor:
-    y = run(conv.CONV2D, x, filter, geometry=geometry)
-    return _activated(y, bias, prelu_activation_weights, activation, leaky_relu_alpha)
-
-
-@decomposition(FUSED_DEPTHWISE_CONV2D)
-def _(
-    x: Tensor,
-    filter: Tensor,
-    bias: Tensor | None,
-    prelu_activation_weights: Tensor | None,
-    *,
-    geometry: Windows,
-    activation: Activation,
-    leaky_relu_alpha: float,
-) -> Tensor:
-    y = run(depthwise.DEPTHWISE_CONV2D, x, filter, geometry=geometry)
-    return _activated(y, bias, prelu_activation_weights, activation, leaky_relu_alpha)
+    return _convert.fitted(op, name, x, out)

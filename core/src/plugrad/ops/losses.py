@@ -18,46 +18,27 @@ from __future__ import annotations
 import math
 from typing import Literal, get_args
 
-from plugrad import geometry
-from plugrad._arguments import choice, real
+from plugrad._arguments import choice, misfit, real
 from plugrad._tensor import Tensor, TensorLike
 
-from . import (
-    _convert,
-    activation,
-    binary,
-    compare,
-    creation,
-    gather,
-    norm,
-    reduce,
-    shape,
-    unary,
-)
+from . import _convert, activation, binary, compare, creation, gather, norm, reduce
 
+Weights = TensorLike | None
 Reduction = Literal["none", "sum", "mean", "sum_by_nonzero_weights"]
 DEFAULT: Reduction = "sum_by_nonzero_weights"
 REDUCTIONS = get_args(Reduction)
 
 
-def _alike(op: str, labels: TensorLike, others: TensorLike) -> tuple[Tensor, Tensor]:
+def _alike(op: str, labels: TensorLike, given: TensorLike) -> tuple[Tensor, Tensor]:
     """Return labels and predictions in one floating dtype; shapes must be equal."""
-    xs = _convert.together(op, labels, others)
-    a, b = [_convert.floating(op, x, "f") for x in xs]
+    a, b = [_convert.floating(op, x, "f") for x in _convert.together(op, labels, given)]
     if a.shape != b.shape:
-        raise ValueError(
-            f"{op}: labels of shape {a.shape} and predictions of shape {b.shape} must "
-            "have the same shape"
-        )
+        raise misfit(op, "labels and predictions must have the same shape", a, b)
     return a, b
 
 
 def compute_weighted_loss(
-    losses: TensorLike,
-    weights: TensorLike | None = None,
-    /,
-    *,
-    reduction: Reduction = DEFAULT,
+    losses: TensorLike, weights: Weights = None, /, *, reduction: Reduction = DEFAULT
 ) -> Tensor:
     """Return ``losses · weights``, reduced as the module says.
 
@@ -71,7 +52,7 @@ def compute_weighted_loss(
 
 
 def _weighted(
-    op: str, losses: TensorLike, weights: TensorLike | None, reduction: Reduction
+    op: str, losses: TensorLike, weights: Weights, reduction: Reduction
 ) -> Tensor:
     losses = _convert.floating(op, losses, "f")
     choice(op, "reduction", reduction, *REDUCTIONS)
@@ -80,14 +61,9 @@ def _weighted(
             return losses
         total = reduction == "sum" or not losses.size
         return reduce.sum(losses) if total else reduce.mean(losses)
-    losses, weights = (
-        _convert.floating(op, x, "f") for x in _convert.together(op, losses, weights)
-    )
-    if geometry.broadcast(op, losses.shape, weights.shape) != losses.shape:
-        raise ValueError(
-            f"{op}: weights of shape {weights.shape} do not broadcast to losses of "
-            f"shape {losses.shape}"
-        )
+    xs = _convert.together(op, losses, weights)
+    losses, weights = [_convert.floating(op, x, "f") for x in xs]
+    _convert.fitted(op, "weights", weights, losses.shape)
     if reduction == "none":
         return losses * weights
     dtype, weights = losses.dtype, reduce.widened(weights)
@@ -103,20 +79,20 @@ def _weighted(
 def absolute_difference(
     labels: TensorLike,
     predictions: TensorLike,
-    weights: TensorLike | None = None,
+    weights: Weights = None,
     /,
     *,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:
     """Return ``|labels - predictions|``, weighted and reduced."""
     a, b = _alike("absolute_difference", labels, predictions)
-    return _weighted("absolute_difference", unary.abs(a - b), weights, reduction)
+    return _weighted("absolute_difference", abs(a - b), weights, reduction)
 
 
 def mean_squared_error(
     labels: TensorLike,
     predictions: TensorLike,
-    weights: TensorLike | None = None,
+    weights: Weights = None,
     /,
     *,
     reduction: Reduction = DEFAULT,
@@ -130,7 +106,7 @@ def mean_squared_error(
 def huber_loss(
     labels: TensorLike,
     predictions: TensorLike,
-    weights: TensorLike | None = None,
+    weights: Weights = None,
     /,
     *,
     delta: float = 1.0,
@@ -143,8 +119,8 @@ def huber_loss(
     """
     a, b = _alike("huber_loss", labels, predictions)
     error, delta = a - b, real("huber_loss", "delta", delta)
-    size = unary.abs(error)
-    near = compare.less_equal(size, delta)
+    size = abs(error)
+    near = size <= delta
     inside = compare.where(near, error, 0.0)  # a square of inf outside would be NaN
     losses = compare.where(near, 0.5 * inside * inside, delta * (size - 0.5 * delta))
     return _weighted("huber_loss", losses, weights, reduction)
@@ -153,7 +129,7 @@ def huber_loss(
 def hinge_loss(
     labels: TensorLike,
     predictions: TensorLike,
-    weights: TensorLike | None = None,
+    weights: Weights = None,
     /,
     *,
     reduction: Reduction = DEFAULT,
@@ -170,7 +146,7 @@ def hinge_loss(
 def log_loss(
     labels: TensorLike,
     predictions: TensorLike,
-    weights: TensorLike | None = None,
+    weights: Weights = None,
     /,
     *,
     epsilon: float = 1e-7,
@@ -183,14 +159,14 @@ def log_loss(
     """
     a, p = _alike("log_loss", labels, predictions)
     epsilon = real("log_loss", "epsilon", epsilon)
-    losses = -a * unary.log(p + epsilon) - (1 - a) * unary.log(1 - p + epsilon)
+    losses = -a * (p + epsilon).log() - (1 - a) * (1 - p + epsilon).log()
     return _weighted("log_loss", losses, weights, reduction)
 
 
 def cosine_distance(
     labels: TensorLike,
     predictions: TensorLike,
-    weights: TensorLike | None = None,
+    weights: Weights = None,
     /,
     *,
     axis: int,
@@ -207,17 +183,18 @@ def cosine_distance(
     return _weighted("cosine_distance", losses, weights, reduction)
 
 
-def _smoothing(op: str, given: float) -> float:
-    found = real(op, "label_smoothing", given)
-    if not 0 <= found <= 1:
-        raise ValueError(f"{op}: label_smoothing must be from 0 to 1, got {found}")
-    return found
+def _smoothed(op: str, labels: Tensor, smoothing: float, classes: int) -> Tensor:
+    """Return labels of which all classes have an equal share of ``smoothing``."""
+    share = real(op, "label_smoothing", smoothing)
+    if not 0 <= share <= 1:
+        raise ValueError(f"{op}: label_smoothing must be from 0 to 1, got {share}")
+    return labels * (1 - share) + share / classes if share else labels
 
 
 def sigmoid_cross_entropy(
     labels: TensorLike,
     logits: TensorLike,
-    weights: TensorLike | None = None,
+    weights: Weights = None,
     /,
     *,
     label_smoothing: float = 0.0,
@@ -230,8 +207,7 @@ def sigmoid_cross_entropy(
     the labels.
     """
     a, x = _alike("sigmoid_cross_entropy", labels, logits)
-    if smoothing := _smoothing("sigmoid_cross_entropy", label_smoothing):
-        a = a * (1 - smoothing) + 0.5 * smoothing
+    a = _smoothed("sigmoid_cross_entropy", a, label_smoothing, 2)
     # both terms are positive: nothing cancels, and the gradient is right at 0 too
     losses = a * activation.softplus(-x) + (1 - a) * activation.softplus(x)
     return _weighted("sigmoid_cross_entropy", losses, weights, reduction)
@@ -240,7 +216,7 @@ def sigmoid_cross_entropy(
 def softmax_cross_entropy(
     labels: TensorLike,
     logits: TensorLike,
-    weights: TensorLike | None = None,
+    weights: Weights = None,
     /,
     *,
     label_smoothing: float = 0.0,
@@ -255,8 +231,7 @@ def softmax_cross_entropy(
     a, x = _alike("softmax_cross_entropy", labels, logits)
     if not x.shape or not x.shape[-1]:
         raise ValueError(f"softmax_cross_entropy: shape {x.shape} holds no classes")
-    if smoothing := _smoothing("softmax_cross_entropy", label_smoothing):
-        a = a * (1 - smoothing) + smoothing / x.shape[-1]
+    a = _smoothed("softmax_cross_entropy", a, label_smoothing, x.shape[-1])
     logs = norm.log_softmax(x)
     never = compare.logical_and(compare.equal(a, 0), compare.equal(logs, -math.inf))
     losses = -reduce.sum(a * compare.where(never, 0.0, logs), axis=-1)
@@ -266,7 +241,7 @@ def softmax_cross_entropy(
 def sparse_softmax_cross_entropy(
     labels: TensorLike,
     logits: TensorLike,
-    weights: TensorLike | None = None,
+    weights: Weights = None,
     /,
     *,
     reduction: Reduction = DEFAULT,
@@ -290,11 +265,8 @@ def sparse_softmax_cross_entropy(
     if classes.dtype.kind not in "iu":
         raise TypeError(f"{op}: labels must be integers, got {classes.dtype}")
     if not x.shape or classes.shape != x.shape[:-1]:
-        raise ValueError(
-            f"{op}: labels of shape {classes.shape} and logits of shape {x.shape}: "
-            "there must be one label a row of logits"
-        )
-    rows = shape.reshape(norm.log_softmax(x), (classes.size, x.shape[-1]))
-    places = shape.reshape(classes, (classes.size, 1))
+        raise misfit(op, "there must be one label a row of logits", classes, x)
+    rows = norm.log_softmax(x).reshape((classes.size, x.shape[-1]))
+    places = classes.reshape((classes.size, 1))
     found = gather.gather(rows, places, axis=1, batch_dims=1)
-    return _weighted(op, -shape.reshape(found, classes.shape), weights, reduction)
+    return _weighted(op, -found.reshape(classes.shape), weights, reduction)

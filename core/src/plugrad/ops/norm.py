@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from plugrad import geometry
-from plugrad._arguments import Ints, integer, real
+from plugrad._arguments import Ints, integer, misfit, real
 from plugrad._engine import run
 from plugrad._kernel import Kernel, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape, axes
 
 from . import _convert, binary, creation, reduce, shape, slicing, unary
+
+Maybe = Tensor | None  # a scale or an offset
 
 # --- softmax ---------------------------------------------------------------------
 
@@ -105,11 +107,9 @@ def batch_norm(
         TypeError: Complex numbers.
 
     """
-    x, inputs = _affine(
-        "batch_norm", x, mean=mean, variance=variance, scale=scale, offset=offset
-    )
-    epsilon = real("batch_norm", "epsilon", epsilon)
-    return run(FUSED_BATCH_NORM, x, *inputs, epsilon=epsilon)
+    op = "batch_norm"
+    x, inputs = _affine(op, x, mean=mean, variance=variance, scale=scale, offset=offset)
+    return run(FUSED_BATCH_NORM, x, *inputs, epsilon=real(op, "epsilon", epsilon))
 
 
 @decomposition(FUSED_BATCH_NORM)  # and no gradient: the parts share what they compute
@@ -117,39 +117,28 @@ def _(
     x: Tensor,
     mean: Tensor,
     variance: Tensor,
-    scale: Tensor | None,
-    offset: Tensor | None,
+    scale: Maybe,
+    offset: Maybe,
     *,
     epsilon: float,
 ) -> Tensor:
-    factor = unary.rsqrt(reduce.widened(variance) + epsilon)
-    if scale is not None:
-        factor = factor * reduce.widened(scale)
-    y = (reduce.widened(x) - reduce.widened(mean)) * factor
-    if offset is not None:
-        y = y + reduce.widened(offset)
+    factor = _scaled(unary.rsqrt(reduce.widened(variance) + epsilon), scale)
+    y = _scaled((reduce.widened(x) - mean) * factor, offset=offset)
     return creation.astype(y, x.dtype)
 
 
-def _affine(
-    op: str, x: TensorLike, **others: Any
-) -> tuple[Tensor, list[Tensor | None]]:
+def _affine(op: str, x: TensorLike, **others: Any) -> tuple[Tensor, list[Maybe]]:
     """Return ``x`` and the others, None where they are, in one floating dtype."""
     optional = ("scale", "offset")
     given = {n: t for n, t in others.items() if t is not None or n not in optional}
     x, *found = _convert.together(op, x, *given.values())
     x = _convert.floating(op, x, "f")
-    for name, other in zip(given, found, strict=True):
-        if geometry.broadcast(op, x.shape, other.shape) != x.shape:
-            raise ValueError(
-                f"{op}: {name} of shape {other.shape} does not broadcast to x of shape "
-                f"{x.shape}; give it the shape of x, or of its last axes"
-            )
-    cast = (creation.astype(t, x.dtype) for t in found)
-    return x, [t if t is None else next(cast) for t in others.values()]
+    for name, t in zip(given, found, strict=True):
+        others[name] = creation.astype(_convert.fitted(op, name, t, x.shape), x.dtype)
+    return x, list(others.values())
 
 
-def _scaled(y: Tensor, scale: Tensor | None, offset: Tensor | None) -> Tensor:
+def _scaled(y: Tensor, scale: Maybe = None, offset: Maybe = None) -> Tensor:
     y = y if scale is None else y * scale
     return y if offset is None else y + offset
 
@@ -178,20 +167,13 @@ def layer_norm(
     ``x``. dtypes and errors are those of ``batch_norm``.
     """
     x, inputs = _affine("layer_norm", x, scale=scale, offset=offset)
-    axes = geometry.axes("layer_norm", axis, len(x.shape))
+    axis = axes("layer_norm", axis, len(x.shape))
     epsilon = real("layer_norm", "epsilon", epsilon)
-    return run(LAYER_NORM, x, *inputs, axis=axes, epsilon=epsilon)
+    return run(LAYER_NORM, x, *inputs, axis=axis, epsilon=epsilon)
 
 
 @decomposition(LAYER_NORM)
-def _(
-    x: Tensor,
-    scale: Tensor | None,
-    offset: Tensor | None,
-    *,
-    axis: tuple[int, ...],
-    epsilon: float,
-) -> Tensor:
+def _(x: Tensor, scale: Maybe, offset: Maybe, *, axis: Shape, epsilon: float) -> Tensor:
     wide = reduce.widened(x)
     wide = wide - run(reduce.MEAN, wide, axis=axis, keepdims=True)
     variance = run(reduce.MEAN, unary.square(wide), axis=axis, keepdims=True)
@@ -226,46 +208,38 @@ def group_norm(
         TypeError: Complex numbers.
 
     """
+    op = "group_norm"
     x = _convert.asarray(x)
-    at = reduce.one_axis("group_norm", axis, len(x.shape))
-    channels = x.shape[at]
+    at = reduce.one_axis(op, axis, len(x.shape))
     if at == 0:
-        raise ValueError(f"group_norm: axis {axis} of shape {x.shape} is the batch's")
-    groups = integer("group_norm", "groups", groups, 1)
+        raise misfit(op, f"axis {axis} is the batch's, not that of the channels", x)
+    channels, behind = x.shape[at], x.shape[at + 1 :]
+    groups = integer(op, "groups", groups, 1)
     if channels % groups:
-        raise ValueError(
-            f"group_norm: {groups} groups do not divide {channels} channels (axis "
-            f"{axis} of shape {x.shape})"
-        )
-    line = (channels, *[1] * (len(x.shape) - at - 1))
-    rows = [None if t is None else _row(t, line) for t in (scale, offset)]
-    x, inputs = _affine("group_norm", x, scale=rows[0], offset=rows[1])
-    sizes = (*x.shape[:at], groups, channels // groups, *x.shape[at + 1 :])
-    axes = tuple(i for i in range(1, len(sizes)) if i != at)
-    parts = run(shape.RESHAPE, x, shape=sizes)
-    epsilon = real("group_norm", "epsilon", epsilon)
-    y = run(LAYER_NORM, parts, None, None, axis=axes, epsilon=epsilon)
+        rule = f"{groups} groups do not divide {channels} channels (axis {axis})"
+        raise misfit(op, rule, x)
+    line = (channels, *[1] * len(behind))
+    rows = [None if t is None else _row(op, t, line) for t in (scale, offset)]
+    x, inputs = _affine(op, x, scale=rows[0], offset=rows[1])
+    sizes = (*x.shape[:at], groups, channels // groups, *behind)
+    rest = tuple(i for i in range(1, len(sizes)) if i != at)
+    y = run(shape.RESHAPE, x, shape=sizes)
+    y = run(LAYER_NORM, y, None, None, axis=rest, epsilon=real(op, "epsilon", epsilon))
     return _scaled(run(shape.RESHAPE, y, shape=x.shape), *inputs)
 
 
-def _row(t: TensorLike, line: tuple[int, ...]) -> Tensor:
+def _row(op: str, t: TensorLike, line: Shape) -> Tensor:
     t = _convert.asarray(t)
     if t.shape != line[:1]:
-        raise ValueError(
-            f"group_norm: scale and offset must have shape {line[:1]}, one number a "
-            f"channel, got {t.shape}"
-        )
+        raise misfit(op, f"scale and offset are {line[:1]}, one number a channel", t)
     return run(shape.RESHAPE, t, shape=line)
 
 
 # --- local response normalization ------------------------------------------------
 
 
-LRN = Kernel(
-    "LRN(x; depth_radius, bias, alpha, beta)",
-    out=same,
-    op="local_response_normalization",
-)
+RESPONSE = "local_response_normalization"
+LRN = Kernel("LRN(x; depth_radius, bias, alpha, beta)", out=same, op=RESPONSE)
 
 
 def local_response_normalization(
@@ -283,29 +257,22 @@ def local_response_normalization(
     the channels at most ``depth_radius`` away, and the channel itself. Integers give
     float32; another rank is a ValueError.
     """
-    x = _convert.floating("local_response_normalization", x, "f")
+    x = _convert.floating(RESPONSE, x, "f")
     if len(x.shape) not in (3, 4):
-        raise ValueError(
-            "local_response_normalization: x must have rank 3 or 4, got shape "
-            f"{x.shape}; reshape it"
-        )
+        raise misfit(RESPONSE, "x must have rank 3 or 4; reshape it", x)
     attrs = {"bias": bias, "alpha": alpha, "beta": beta}
-    attrs = {name: real(LRN.op, name, value) for name, value in attrs.items()}
-    radius = integer(LRN.op, "depth_radius", depth_radius, 0)
+    attrs = {name: real(RESPONSE, name, value) for name, value in attrs.items()}
+    radius = integer(RESPONSE, "depth_radius", depth_radius, 0)
     return run(LRN, x, depth_radius=min(radius, x.shape[-1]), **attrs)
 
 
 def _band(x: Tensor, radius: int) -> Tensor:
     """Sum over the neighbouring channels, by shifted slices of the padded tensor."""
-    radius = min(radius, max(x.shape[-1] - 1, 0))
-    lead = [(0, 0)] * (len(x.shape) - 1)
-    padded = slicing.pad(x, [*lead, (radius, radius)])
-    total = x
-    for shift in range(2 * radius + 1):
-        if shift != radius:
-            begin = [0] * len(lead) + [shift]
-            total = total + slicing.slice(padded, begin, x.shape)
-    return total
+    axis, channels = len(x.shape) - 1, x.shape[-1]
+    radius = min(radius, max(channels - 1, 0))
+    padded = slicing.pad(x, [*[(0, 0)] * axis, (radius, radius)])
+    shifts = [shift for shift in range(2 * radius + 1) if shift != radius]
+    return sum((slicing.along(padded, axis, i, channels) for i in shifts), start=x)
 
 
 def _norm(x: Tensor, radius: int, bias: float, alpha: float) -> Tensor:
@@ -322,9 +289,7 @@ def _(
 
 
 LRN_GRAD = Kernel(
-    "LRNGrad(x, y, dy; depth_radius, bias, alpha, beta) -> dx",
-    out=same,
-    op="local_response_normalization",
+    "LRNGrad(x, y, dy; depth_radius, bias, alpha, beta) -> dx", out=same, op=RESPONSE
 )
 
 
@@ -346,17 +311,9 @@ def _(
     return creation.astype(dx, x.dtype)
 
 
-def _lrn_gradient(
-    dy: Tensor,
-    x: Tensor,
-    y: Tensor,
-    depth_radius: int,
-    bias: float,
-    alpha: float,
-    beta: float,
-) -> Tensor:
-    attrs = {"bias": bias, "alpha": alpha, "beta": beta}
-    return run(LRN_GRAD, x, y, dy, depth_radius=depth_radius, **attrs)
-
-
-gradients(LRN, x=_lrn_gradient)
+gradients(
+    LRN,
+    x=lambda dy, x, y, depth_radius, bias, alpha, beta: run(
+        LRN_GRAD, x, y, dy, depth_radius=depth_radius, bias=bias, alpha=alpha, beta=beta
+    ),
+)

@@ -20,66 +20,53 @@ from typing import Any, Literal
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import choice, flag
+from plugrad._arguments import choice, flag, misfit
 from plugrad._dtypes import INT32, DType
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Padding, Rounding, Sizes, Windows
 
-from . import _convert, _windows, binary, compare, conv, creation, gather
+from . import _convert, _windows, binary, compare, conv, creation, gather, slicing
+from ._windows import Options
 
 # --- contracts -------------------------------------------------------------------
 
 
-def _of(spatial: int, x: Spec, *, filter_size: Sizes, **given: Any) -> dict[str, Any]:
+def _of(spatial: int, x: Spec, *, filter_size: Sizes, **given: Any) -> Options:
     """Turn attributes of a user, such as strides and pad, into the contract's."""
-    told = _windows.options(given)
     geometry.rank("run_kernel", "the input", x.shape, spatial)
-    found = geometry.windows("run_kernel", x.shape, filter_size, **told)
-    return {"geometry": found, **given}
+    return _windows.attributes(given, geometry.windows, x.shape, filter_size)
 
 
 def _back(
     spatial: int, dy: Spec, input: Spec | None, *_: Spec, filter_size: Sizes, **o: Any
-) -> dict[str, Any]:
+) -> Options:
     """Do so for the gradient of a pooling; the rounding is found from ``dy``."""
     x = input or Spec(tuple(o.pop("in_shape", ())), dy.dtype)
     o |= {"filter_size": filter_size, "places": dy.shape[1:-1]}
     return conv.checked(dy, _of(spatial, x, **o))
 
 
-def _pooled(x: Spec, *, geometry: Windows) -> Spec:
-    return Spec(geometry.out_shape, x.dtype)
-
-
-def _unpooled(dy: Spec, *_: Spec | None, geometry: Windows) -> Spec:
-    return Spec(geometry.in_shape, dy.dtype)
-
-
 def _with_argmax(x: Spec, *, geometry: Windows, **_: Any) -> tuple[Spec, Spec]:
     return Spec(geometry.out_shape, x.dtype), Spec(geometry.out_shape, INT32)
 
 
-_2D, _3D = functools.partial(_of, 2), functools.partial(_of, 3)
+_2D: Any = {"out": _windows.out_spec, "normalize": functools.partial(_of, 2)}
+_3D: Any = {"out": _windows.out_spec, "normalize": functools.partial(_of, 3)}
 
-MAX_POOL = Kernel("MaxPool(x; geometry)", normalize=_2D, out=_pooled, op="max_pool")
-MAX_POOL_3D = Kernel(
-    "MaxPool3D(x; geometry)", normalize=_3D, out=_pooled, op="max_pool"
-)
+MAX_POOL = Kernel("MaxPool(x; geometry)", op="max_pool", **_2D)
+MAX_POOL_3D = Kernel("MaxPool3D(x; geometry)", op="max_pool", **_3D)
 MAX_POOL_WITH_ARGMAX = Kernel(
     "MaxPoolWithArgmax(x; geometry, include_batch_in_index) -> y, indices",
-    normalize=_2D,
-    out=_with_argmax,
     op="max_pool_with_argmax",
+    **_2D | {"out": _with_argmax},
 )
-AVG_POOL = Kernel("AvgPool(x; geometry)", normalize=_2D, out=_pooled, op="avg_pool")
-AVG_POOL_3D = Kernel(
-    "AvgPool3D(x; geometry)", normalize=_3D, out=_pooled, op="avg_pool"
-)
+AVG_POOL = Kernel("AvgPool(x; geometry)", op="avg_pool", **_2D)
+AVG_POOL_3D = Kernel("AvgPool3D(x; geometry)", op="avg_pool", **_3D)
 
-_B2: Any = {"out": _unpooled, "normalize": functools.partial(_back, 2)}
-_B3: Any = {"out": _unpooled, "normalize": functools.partial(_back, 3)}
+_B2: Any = {"out": _windows.in_spec, "normalize": functools.partial(_back, 2)}
+_B3: Any = {"out": _windows.in_spec, "normalize": functools.partial(_back, 3)}
 
 MAX_POOL_GRAD = Kernel("MaxPoolGrad(dy, input, output; geometry) -> dx", **_B2)
 MAX_POOL_3D_GRAD = Kernel("MaxPool3DGrad(dy, input, output; geometry) -> dx", **_B3)
@@ -123,9 +110,9 @@ def max_pool(
         TypeError: Elements without order: complex numbers, bool or strings.
 
     """
-    x = _ordered("max_pool", x)
+    x = ordered("max_pool", x)
     given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
-    return _pool(MAXIMA, "max_pool", x, filter_size, data_format, given)
+    return _pool(MAXIMA, "max_pool", x, data_format, given)
 
 
 def avg_pool(
@@ -146,7 +133,7 @@ def avg_pool(
     """
     x = _convert.floating("avg_pool", x)
     given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
-    return _pool(AVERAGES, "avg_pool", x, filter_size, data_format, given)
+    return _pool(AVERAGES, "avg_pool", x, data_format, given)
 
 
 def pool(
@@ -167,47 +154,32 @@ def pool(
     """
     given = _given(window_shape, strides, pad, dilations, dim_rounding_mode)
     if choice("pool", "pooling_type", pooling_type, "max", "avg") == "max":
-        return _pool(
-            MAXIMA, "pool", _ordered("pool", x), window_shape, data_format, given
-        )
-    x = _convert.floating("pool", x)
-    return _pool(AVERAGES, "pool", x, window_shape, data_format, given)
+        return _pool(MAXIMA, "pool", ordered("pool", x), data_format, given)
+    return _pool(AVERAGES, "pool", _convert.floating("pool", x), data_format, given)
 
 
 def _given(
-    size: Sizes,
-    strides: Sizes | None,
-    pad: Padding,
-    dilations: Sizes,
-    rounding: Rounding | None,
-) -> dict[str, Any]:
+    window: Sizes, strides: Sizes | None, pad: Padding, dilations: Sizes, mode: Any
+) -> Options:
     """Return the arguments of ``geometry.windows``; strides default to the window."""
-    strides = size if strides is None else strides
-    given = {"strides": strides, "pad": pad, "dilations": dilations}
-    return {**given, "dim_rounding_mode": rounding}
+    strides = window if strides is None else strides
+    given = {"window": window, "strides": strides, "pad": pad, "dilations": dilations}
+    return given | {"dim_rounding_mode": mode}
 
 
 MAXIMA, AVERAGES = {2: MAX_POOL, 3: MAX_POOL_3D}, {2: AVG_POOL, 3: AVG_POOL_3D}
 
 
 def _pool(
-    kernels: dict[int, Kernel],
-    op: str,
-    x: Tensor,
-    size: Sizes,
-    data_format: str | None,
-    given: dict[str, Any],
+    kernels: dict[int, Kernel], op: str, x: Tensor, data_format: str | None, given: Any
 ) -> Tensor:
     spatial = 3 if len(x.shape) == 5 else 2
     if len(x.shape) not in (3, 4, 5):
-        raise ValueError(
-            f"{op}: x must have rank 4, or 3 without a batch, or 5 for three spatial "
-            f"axes, got shape {x.shape}"
-        )
+        raise misfit(op, "x must have rank 4, or 3 without a batch, or 5 in 3D", x)
     if data_format is None:
         data_format = _windows.FORMATS[spatial][0]
     x, back = _windows.channels_last(op, x, spatial, data_format)
-    windows = geometry.windows(op, x.shape, size, **given)
+    windows = geometry.windows(op, x.shape, **given)
     return back(run(kernels[spatial], x, geometry=windows))
 
 
@@ -242,20 +214,18 @@ def max_pool_with_argmax(
         ValueError, TypeError: As of ``max_pool``.
 
     """
-    x = _ordered("max_pool_with_argmax", x)
-    if len(x.shape) != 4:
-        raise ValueError(
-            f"max_pool_with_argmax: x must have rank 4, got shape {x.shape}"
-        )
+    op, name = "max_pool_with_argmax", "include_batch_in_index"
+    x = ordered(op, x)
+    geometry.rank(op, "x", x.shape, 2)
     given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
-    windows = geometry.windows("max_pool_with_argmax", x.shape, filter_size, **given)
-    kernel, name = MAX_POOL_WITH_ARGMAX, "include_batch_in_index"
-    attrs = {name: flag(kernel.op, name, include_batch_in_index)}
-    y, indices = run_many(kernel, x, geometry=windows, **attrs)
+    windows = geometry.windows(op, x.shape, **given)
+    attrs = {name: flag(op, name, include_batch_in_index)}
+    y, indices = run_many(MAX_POOL_WITH_ARGMAX, x, geometry=windows, **attrs)
     return y, indices
 
 
-def _ordered(op: str, value: TensorLike) -> Tensor:
+def ordered(op: str, value: TensorLike) -> Tensor:
+    """Return ``value`` as a tensor of numbers that have an order."""
     x = _convert.real(op, value)
     if x.dtype.kind == "b":
         raise TypeError(f"{op}: bool has no order; cast to a number")
@@ -267,32 +237,27 @@ def _ordered(op: str, value: TensorLike) -> Tensor:
 
 def _reduced(op: Any, x: Tensor, windows: Windows, value: float) -> Tensor:
     """Combine what each window sees, axis by axis; ``op`` does not notice ``value``."""
-    x = _windows.padded(x, windows, value)
-    for i, count in enumerate(windows.window, 1):
-        size, strides = list(x.shape), [1] * len(x.shape)
-        size[i], strides[i] = windows.out_shape[i], windows.strides[i - 1]
-        begin = [0] * len(x.shape)
-        parts = []
-        for a in range(count):
-            begin[i] = a * windows.dilations[i - 1]
-            parts.append(_windows.part(x, tuple(begin), tuple(size), tuple(strides)))
-        x = functools.reduce(op, parts)
+    x = _windows.padded(x, windows.padding, value)
+    for i, count in enumerate(windows.window):
+        gap, rest = windows.dilations[i], (windows.out_shape[i + 1], windows.strides[i])
+        if count > 1 or rest[0] < x.shape[i + 1]:
+            parts = [slicing.along(x, i + 1, a * gap, *rest) for a in range(count)]
+            x = functools.reduce(op, parts)
     return x
 
 
-def _least(dtype: DType) -> float:
+def least(dtype: DType) -> float:
+    """Return what no number of a dtype is less than."""
     return -math.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
 
 
 def _counts(windows: Windows) -> np.ndarray[Any, DType]:
     """Return how many elements of the input each window sees: ``[*places, 1]``."""
-    return _outer([np.sum(axis, axis=1) for axis in windows.inside])
+    return _outer([np.array([sum(row) for row in a]) for a in windows.inside])
 
 
 def _outer(axes: list[Any]) -> np.ndarray[Any, DType]:
-    product = np.ones((), np.int64)
-    for axis in axes:
-        product = np.multiply.outer(product, np.asarray(axis))
+    product: np.ndarray[Any, DType] = functools.reduce(np.multiply.outer, axes)
     return product[..., None]
 
 
@@ -307,10 +272,10 @@ def _share(x: Tensor, windows: Windows, least: int) -> Tensor:
 @decomposition(MAX_POOL_3D)
 @decomposition(MAX_POOL)
 def _(x: Tensor, *, geometry: Windows) -> Tensor:
-    least = _least(x.dtype)
+    lowest = least(x.dtype)
     if x.dtype.kind == "f":
-        x = compare.where(compare.equal(x, x), x, least)
-    return _reduced(binary.maximum, x, geometry, least)
+        x = compare.where(compare.equal(x, x), x, lowest)
+    return _reduced(binary.maximum, x, geometry, lowest)
 
 
 @decomposition(AVG_POOL_3D)
@@ -331,33 +296,30 @@ def _winners(x: Tensor, y: Tensor, windows: Windows) -> Tensor:
 
     Counted from 1; 0 where none has, in windows of NaN and padding alone.
     """
-    padding = any(map(any, windows.padding))
-    value = math.nan if x.dtype.kind == "f" else _least(x.dtype)
-    seen = _windows.taps(x, windows, value)
+    seen = _windows.taps(x, windows, math.nan if x.dtype.kind == "f" else 0)
     found = creation.zeros(y.shape, dtype=INT32)
-    for i in reversed(range(len(seen))):
-        hit = compare.equal(seen[i], y)
-        if padding and x.dtype.kind != "f":
-            inside = _convert.asarray(_inside(windows, i))
-            hit = compare.logical_and(hit, inside)
-        found = compare.where(hit, i + 1, found)
+    for tap in reversed(range(len(seen))):
+        hit = kept(tap, compare.equal(seen[tap], y), x, windows)
+        found = compare.where(hit, tap + 1, found)
     return found
 
 
-def _inside(windows: Windows, tap: int) -> np.ndarray[Any, DType]:
-    """Return whether the tap lies in the input, for each window: ``[*places, 1]``."""
-    at = np.unravel_index(tap, windows.window)
-    axes = [
-        [row[a] for row in axis] for axis, a in zip(windows.inside, at, strict=True)
-    ]
-    return _outer(axes).astype(bool)
+def kept(tap: int, hit: Tensor, x: Tensor, windows: Windows) -> Tensor:
+    """Return ``hit`` where a tap lies in the input, and else False.
+
+    NaN tells what padding is, among floating numbers like ``x``.
+    """
+    if x.dtype.kind == "f" or not any(map(any, windows.padding)):
+        return hit
+    at = zip(windows.inside, np.unravel_index(tap, windows.window), strict=True)
+    inside = _outer([[row[a] for row in axis] for axis, a in at])
+    return compare.logical_and(hit, _convert.asarray(inside.astype(bool)))
 
 
 @decomposition(MAX_POOL_3D_GRAD)
 @decomposition(MAX_POOL_GRAD)
 def _(dy: Tensor, input: Tensor, output: Tensor, *, geometry: Windows) -> Tensor:
-    winners = _winners(input, output, geometry)
-    return _windows.to_winners(dy, winners, geometry)
+    return _windows.to_winners(dy, _winners(input, output, geometry), geometry)
 
 
 @decomposition(MAX_POOL_WITH_ARGMAX)
@@ -376,14 +338,11 @@ def _addresses(windows: Windows, batch: bool) -> tuple[Any, Any]:
     n, height, width, c = windows.in_shape
     steps = [0, *((h * width + w) * c for h, w in windows.taps)]
     (top, _), (left, _) = windows.padding
-    h, w = (
-        np.arange(places) * stride
-        for places, stride in zip(windows.out_shape[1:-1], windows.strides, strict=True)
-    )
-    origins = ((h[:, None] - top) * width + w - left)[..., None] * c + np.arange(c)
-    images = np.arange(n)[:, None, None, None] * (height * width * c)
-    origins = origins + images if batch else origins[None]
-    return np.asarray(steps, np.int32), origins.astype(np.int32)
+    h = np.arange(windows.out_shape[1]) * windows.strides[0] - top
+    w = np.arange(windows.out_shape[2]) * windows.strides[1] - left
+    origins = (h[:, None] * width + w)[..., None] * c + np.arange(c)
+    images = np.arange(n if batch else 1)[:, None, None, None] * (height * width * c)
+    return np.asarray(steps, np.int32), (images + origins).astype(np.int32)
 
 
 # --- gradients -------------------------------------------------------------------
@@ -393,44 +352,32 @@ def _collected(ddx: Tensor, input: Tensor, output: Tensor, geometry: Windows) ->
     return _windows.of_winners(ddx, _winners(input, output, geometry), geometry)
 
 
-def _averages(y: Tensor, windows: Windows) -> Tensor:
-    """Return ``y`` with zeros for the averages of nothing, which nothing moves."""
-    seen = _counts(windows) > 0
-    return y if seen.all() else compare.where(_convert.asarray(seen), y, 0)
+def _maximal(pool: Kernel, back: Kernel) -> None:
+    """Register the gradients of a maximum and of its gradient ``back``."""
+    gradients(pool, x=lambda dy, x, y, geometry: run(back, dy, x, y, geometry=geometry))
+    # Who wins changes in steps, so that there is no derivative in ``input`` and
+    # ``output``.
+    gradients(back, dy=_collected, input=None, output=None)
 
 
-gradients(
-    MAX_POOL,
-    x=lambda dy, x, y, geometry: run(MAX_POOL_GRAD, dy, x, y, geometry=geometry),
-)
-gradients(
-    MAX_POOL_3D,
-    x=lambda dy, x, y, geometry: run(MAX_POOL_3D_GRAD, dy, x, y, geometry=geometry),
-)
+def _average(pool: Kernel, back: Kernel) -> None:
+    """Register the gradients of an average and of its gradient ``back``."""
+
+    def averages(ddx: Tensor, geometry: Windows) -> Tensor:
+        """Return averages, with zeros for those of nothing, which nothing moves."""
+        y, seen = run(pool, ddx, geometry=geometry), _counts(geometry) > 0
+        return y if seen.all() else compare.where(_convert.asarray(seen), y, 0)
+
+    gradients(pool, x=lambda dy, geometry: run(back, dy, None, geometry=geometry))
+    gradients(back, dy=averages, input=None)
+
+
+_maximal(MAX_POOL, MAX_POOL_GRAD)
+_maximal(MAX_POOL_3D, MAX_POOL_3D_GRAD)
+_average(AVG_POOL, AVG_POOL_GRAD)
+_average(AVG_POOL_3D, AVG_POOL_3D_GRAD)
+
 gradients(
     MAX_POOL_WITH_ARGMAX,
     x=lambda dy, _, x, y, geometry: run(MAX_POOL_GRAD, dy, x, y, geometry=geometry),
-)
-# Who wins changes in steps, so that there is no derivative in ``input`` and ``output``.
-gradients(MAX_POOL_GRAD, dy=_collected, input=None, output=None)
-gradients(MAX_POOL_3D_GRAD, dy=_collected, input=None, output=None)
-
-gradients(
-    AVG_POOL, x=lambda dy, geometry: run(AVG_POOL_GRAD, dy, None, geometry=geometry)
-)
-gradients(
-    AVG_POOL_3D,
-    x=lambda dy, geometry: run(AVG_POOL_3D_GRAD, dy, None, geometry=geometry),
-)
-gradients(
-    AVG_POOL_GRAD,
-    dy=lambda ddx, geometry: _averages(run(AVG_POOL, ddx, geometry=geometry), geometry),
-    input=None,
-)
-gradients(
-    AVG_POOL_3D_GRAD,
-    dy=lambda ddx, geometry: _averages(
-        run(AVG_POOL_3D, ddx, geometry=geometry), geometry
-    ),
-    input=None,
 )

@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from plugrad import geometry
-from plugrad._arguments import Ints, flag, real
-from plugrad._dtypes import BOOL, DTYPES, FLOAT32, INT32, canonical
+from plugrad._arguments import Ints, flag, misfit, real
+from plugrad._dtypes import BOOL, DTYPES, FLOAT32, INT32, DType, canonical
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, reduced
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape, axes
 
 from . import _convert, binary, compare, creation, shape, unary
 
 Axis = Ints | None
-Axes = tuple[int, ...]
+OneAxis = int | None
 
 FLOAT16 = DTYPES["float16"]
 SUMMED_AS = {DTYPES[name]: INT32 for name in ("bool", "int8", "int16")}
@@ -39,7 +39,7 @@ def widened(x: Tensor) -> Tensor:
 
 def one_axis(op: str, axis: int, rank: int) -> int:
     """Return ``axis`` as the one non-negative axis that it must name."""
-    found = geometry.axes(op, axis, rank)
+    found = axes(op, axis, rank)
     if len(found) != 1:
         raise ValueError(f"{op}: axis {axis} must be one int")
     return found[0]
@@ -54,7 +54,7 @@ def _summand(x: TensorLike, dtype: Any, op: str = "sum") -> Tensor:
     return creation.astype(x, wanted)
 
 
-def _kept(y: Tensor, x: Tensor | Spec, axis: Axes, keepdims: bool) -> Tensor:
+def _kept(y: Tensor, x: Tensor | Spec, axis: Shape, keepdims: bool) -> Tensor:
     """Give what a reduction of ``x`` has left the axes of size 1 that it has dropped.
 
     Where no axis is left there is no need: a scalar broadcasts.
@@ -65,7 +65,7 @@ def _kept(y: Tensor, x: Tensor | Spec, axis: Axes, keepdims: bool) -> Tensor:
     return run(shape.RESHAPE, y, shape=sizes)
 
 
-def _spread(dy: Tensor, x_spec: Spec, axis: Axes, keepdims: bool) -> Tensor:
+def _spread(dy: Tensor, x_spec: Spec, axis: Shape, keepdims: bool) -> Tensor:
     """Repeat ``dy`` along the axes that a reduction of ``x`` has dropped."""
     dy = _kept(dy, x_spec, axis, keepdims)
     return run(shape.BROADCAST_TO, dy, shape=x_spec.shape)
@@ -87,8 +87,7 @@ def sum(
     """
     if type(x) is not Tensor or dtype is not None or x.dtype.kind not in "fc":
         x = _summand(x, dtype)
-    axis = geometry.axes("sum", axis, len(x.shape))
-    return _convert.reduction(SUM, x, axis, keepdims)
+    return _convert.reduction(SUM, x, axes("sum", axis, len(x.shape)), keepdims)
 
 
 gradients(SUM, x=_spread)
@@ -110,21 +109,20 @@ MEAN = Kernel("Mean(x; axis, keepdims)", out=reduced, op="mean")
 def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the mean over ``axis``; integers give float32, nothing gives NaN."""
     x = _convert.floating("mean", x)
-    axis = geometry.axes("mean", axis, len(x.shape))
-    return _convert.reduction(MEAN, x, axis, keepdims)
+    return _convert.reduction(MEAN, x, axes("mean", axis, len(x.shape)), keepdims)
 
 
 @decomposition(MEAN)
-def _(x: Tensor, *, axis: Axes, keepdims: bool) -> Tensor:
+def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
     total = run(SUM, widened(x), axis=axis, keepdims=keepdims)
     return creation.astype(total / _count(x, axis), x.dtype)
 
 
-def _count(x: Tensor | Spec, axis: Axes) -> int:
+def _count(x: Tensor | Spec, axis: Shape) -> int:
     return math.prod([x.shape[i] for i in axis])
 
 
-def _mean_gradient(dy: Tensor, x_spec: Spec, axis: Axes, keepdims: bool) -> Tensor:
+def _mean_gradient(dy: Tensor, x_spec: Spec, axis: Shape, keepdims: bool) -> Tensor:
     share = 1 / builtins.max(_count(x_spec, axis), 1)
     return _spread(dy * share, x_spec, axis, keepdims)
 
@@ -135,26 +133,22 @@ gradients(MEAN, x=_mean_gradient)
 # --- maximum and minimum ---------------------------------------------------------
 
 
-def _ordered(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Axes]:
+def _ordered(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Shape]:
     """Convert what has a maximum over ``axis``."""
     x = _convert.real(op, x)
-    axis = geometry.axes(op, axis, len(x.shape))
+    axis = axes(op, axis, len(x.shape))
     if 0 in x.shape:
         _something(op, x, axis)
     return x, axis
 
 
-def _something(op: str, x: Tensor, axis: Axes) -> None:
+def _something(op: str, x: Tensor, axis: Shape) -> None:
     if not _count(x, axis):
-        raise ValueError(
-            f"{op}: shape {x.shape} has nothing along axis {axis}, and nothing has no "
-            f"{op}; make sure that there are elements"
-        )
+        rule = f"there is nothing along axis {axis}, and nothing has no {op}"
+        raise misfit(op, f"{rule}; make sure that there are elements", x)
 
 
-def _extreme_gradient(
-    dy: Tensor, x: Tensor, y: Tensor, axis: Axes, keepdims: bool
-) -> Tensor:
+def _shared(dy: Tensor, x: Tensor, y: Tensor, axis: Shape, keepdims: bool) -> Tensor:
     """Share ``dy`` equally among the elements that attain the extreme; NaN has none."""
     y, dy = _kept(y, x, axis, keepdims), _kept(dy, x, axis, keepdims)
     hit = creation.astype(compare.equal(x, y), dy.dtype)
@@ -174,7 +168,7 @@ def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
     return _convert.reduction(ANY if x.dtype is BOOL else MAX, x, axis, keepdims)
 
 
-gradients(MAX, x=_extreme_gradient)
+gradients(MAX, x=_shared)
 
 
 MIN = Kernel("Min(x; axis, keepdims)", out=reduced, op="min")
@@ -190,7 +184,7 @@ def min(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
 
 
 @decomposition(MIN)
-def _(x: Tensor, *, axis: Axes, keepdims: bool) -> Tensor:
+def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
     return _reversed(run(MAX, _reversed(x), axis=axis, keepdims=keepdims))
 
 
@@ -201,36 +195,32 @@ def _reversed(x: Tensor) -> Tensor:
     return (-1 if x.dtype.kind == "i" else int(np.iinfo(x.dtype).max)) - x
 
 
-gradients(MIN, x=_extreme_gradient)
+gradients(MIN, x=_shared)
 
 
 def _place(x: Spec, *, axis: int) -> Spec:
     return Spec((*x.shape[:axis], *x.shape[axis + 1 :]), INT32)
 
 
-def _argument(kernel: Kernel, x: TensorLike, axis: int | None, keep: bool) -> Tensor:
+def _argument(kernel: Kernel, x: TensorLike, axis: OneAxis, keepdims: bool) -> Tensor:
     """Run ``ArgMax`` or ``ArgMin``; no axis means the place among all elements."""
     op = kernel.op
     x = _convert.real(op, x)
-    sizes = [1] * len(x.shape) if axis is None else list(x.shape)
     if axis is None:
+        kept = (1,) * len(x.shape)
         x, axis = run(shape.RESHAPE, x, shape=(x.size,)), 0
     else:
         axis = one_axis(op, axis, len(x.shape))
-        sizes[axis] = 1
+        kept = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     _something(op, x, (axis,))
-    x = creation.astype(x, INT32) if x.dtype is BOOL else x
-    y = run(kernel, x, axis=axis)
-    keep = flag(op, "keepdims", keep)
-    return run(shape.RESHAPE, y, shape=tuple(sizes)) if keep else y
+    y = run(kernel, creation.astype(x, INT32) if x.dtype is BOOL else x, axis=axis)
+    return run(shape.RESHAPE, y, shape=kept) if flag(op, "keepdims", keepdims) else y
 
 
 ARG_MAX = Kernel("ArgMax(x; axis)", out=_place, op="argmax")
 
 
-def argmax(
-    x: TensorLike, /, *, axis: int | None = None, keepdims: bool = False
-) -> Tensor:
+def argmax(x: TensorLike, /, *, axis: OneAxis = None, keepdims: bool = False) -> Tensor:
     """Return the index of the maximum along ``axis``, int32; the first of several.
 
     Without ``axis`` it counts through all elements in row-major order. NaN is passed
@@ -242,7 +232,7 @@ def argmax(
 @decomposition(ARG_MAX)
 def _(x: Tensor, *, axis: int) -> Tensor:
     size = x.shape[axis]
-    line = [size if i == axis else 1 for i in range(len(x.shape))]
+    line = (size, *[1] * (len(x.shape) - axis - 1))
     places = _convert.asarray(np.arange(size, dtype=np.int32).reshape(line))
     numbers = x
     if x.dtype.kind == "f":
@@ -259,9 +249,7 @@ gradients(ARG_MAX, x=None)
 ARG_MIN = Kernel("ArgMin(x; axis)", out=_place, op="argmin")
 
 
-def argmin(
-    x: TensorLike, /, *, axis: int | None = None, keepdims: bool = False
-) -> Tensor:
+def argmin(x: TensorLike, /, *, axis: OneAxis = None, keepdims: bool = False) -> Tensor:
     """Return the index of the minimum along ``axis``, int32; see ``argmax``."""
     return _argument(ARG_MIN, x, axis, keepdims)
 
@@ -284,12 +272,11 @@ def prod(
     dtypes are those of ``sum``. Zeros among the elements do no harm to the gradient.
     """
     x = _summand(x, dtype, "prod")
-    axis = geometry.axes("prod", axis, len(x.shape))
-    return _convert.reduction(PROD, x, axis, keepdims)
+    return _convert.reduction(PROD, x, axes("prod", axis, len(x.shape)), keepdims)
 
 
 @decomposition(PROD)  # and no gradient: that of the parts never divides
-def _(x: Tensor, *, axis: Axes, keepdims: bool) -> Tensor:
+def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
     sizes = reduced(Spec(x.shape, x.dtype), axis=axis, keepdims=keepdims).shape
     if not _count(x, axis):
         return creation.full(sizes, 1, dtype=x.dtype)
@@ -306,17 +293,15 @@ def _product(x: Tensor, axis: int) -> Tensor:
         sizes = [size // 2, size // 2, *[1] * (size % 2)]
         a, b, *odd = shape.split(x, sizes, axis=axis)
         x, waiting = a * b, waiting + odd
-    for one in waiting:
-        x = x * one
-    return x
+    return math.prod(waiting, start=x)
 
 
 # --- logic -----------------------------------------------------------------------
 
 
-def _truth(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Axes]:
+def _truth(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Shape]:
     x = creation.astype(_convert.numbers(op, x), BOOL)
-    return x, geometry.axes(op, axis, len(x.shape))
+    return x, axes(op, axis, len(x.shape))
 
 
 ALL = Kernel("All(x; axis, keepdims)", out=reduced, op="all")
@@ -324,14 +309,10 @@ ALL = Kernel("All(x; axis, keepdims)", out=reduced, op="all")
 
 def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return whether all elements along ``axis`` are true, that is not 0; bool."""
-    x, axis = _truth("all", x, axis)
-    return _convert.reduction(ALL, x, axis, keepdims)
+    return _convert.reduction(ALL, *_truth("all", x, axis), keepdims)
 
 
-@decomposition(ALL)
-def _(x: Tensor, *, axis: Axes, keepdims: bool) -> Tensor:
-    wrong = run(ANY, compare.equal(x, False), axis=axis, keepdims=keepdims)
-    return compare.equal(wrong, False)
+decomposition(ALL, lambda x, axis, keepdims: ~(~x).any(axis=axis, keepdims=keepdims))
 
 
 ANY = Kernel("Any(x; axis, keepdims)", out=reduced, op="any")
@@ -339,12 +320,11 @@ ANY = Kernel("Any(x; axis, keepdims)", out=reduced, op="any")
 
 def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return whether any element along ``axis`` is true, that is not 0; bool."""
-    x, axis = _truth("any", x, axis)
-    return _convert.reduction(ANY, x, axis, keepdims)
+    return _convert.reduction(ANY, *_truth("any", x, axis), keepdims)
 
 
 @decomposition(ANY)
-def _(x: Tensor, *, axis: Axes, keepdims: bool) -> Tensor:
+def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
     ones = creation.astype(x, INT32)  # the sum of nothing is 0, its maximum is not
     return creation.astype(run(SUM, ones, axis=axis, keepdims=keepdims), BOOL)
 
@@ -356,10 +336,9 @@ def count_nonzero(
     x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
 ) -> Tensor:
     """Return the number of elements along ``axis`` that are not 0, int32."""
-    x = creation.astype(_convert.numbers("count_nonzero", x), BOOL)
-    axis = geometry.axes("count_nonzero", axis, len(x.shape))
+    x, axis = _truth("count_nonzero", x, axis)
     keepdims = flag("count_nonzero", "keepdims", keepdims)
-    return _convert.reduction(SUM, creation.astype(x, INT32), axis, keepdims)
+    return run(SUM, creation.astype(x, INT32), axis=axis, keepdims=keepdims)
 
 
 def root(x: Tensor, /) -> Tensor:
@@ -368,16 +347,17 @@ def root(x: Tensor, /) -> Tensor:
     return compare.where(zero, 0.0, unary.sqrt(compare.where(zero, 1.0, x)))
 
 
-def _squares(
-    op: str, x: TensorLike, axis: Axis, keepdims: bool
-) -> tuple[Tensor, Tensor, Tensor, Axes]:
-    """Return converted ``x``, its mean (axes kept), and the sum of ``(x - mean)²``."""
+def _moments(
+    op: str, x: TensorLike, axis: Axis, correction: float, keepdims: bool
+) -> tuple[Tensor, Tensor, DType]:
+    """Return mean (axes kept) and variance, both wide, and the dtype to narrow to."""
     x = _convert.floating(op, x, "f")
-    axis = geometry.axes(op, axis, len(x.shape))
+    axis = axes(op, axis, len(x.shape))
     wide, keepdims = widened(x), flag(op, "keepdims", keepdims)
     middle = run(MEAN, wide, axis=axis, keepdims=True)
     total = run(SUM, unary.square(wide - middle), axis=axis, keepdims=keepdims)
-    return x, middle, total, axis
+    freedom = builtins.max(_count(x, axis) - real(op, "correction", correction), 0)
+    return middle, total / freedom, x.dtype
 
 
 def var(
@@ -393,9 +373,8 @@ def var(
     ``correction=1`` gives the unbiased estimate. Integers give float32; NaN or inf
     where ``n`` is not larger than ``correction``.
     """
-    x, _, total, axis = _squares("var", x, axis, keepdims)
-    freedom = builtins.max(_count(x, axis) - real("var", "correction", correction), 0)
-    return creation.astype(total / freedom, x.dtype)
+    _, variance, dtype = _moments("var", x, axis, correction, keepdims)
+    return creation.astype(variance, dtype)
 
 
 def std(
@@ -410,19 +389,17 @@ def std(
 
     Arguments are those of ``var``. Where all elements are equal its gradient is 0.
     """
-    x, _, total, axis = _squares("std", x, axis, keepdims)
-    freedom = builtins.max(_count(x, axis) - real("std", "correction", correction), 0)
-    return creation.astype(root(total / freedom), x.dtype)
+    _, variance, dtype = _moments("std", x, axis, correction, keepdims)
+    return creation.astype(root(variance), dtype)
 
 
 def moments(
     x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return mean and variance (``correction=0``) over ``axis``, as ``mean, var``."""
-    x, middle, total, axis = _squares("moments", x, axis, keepdims)
-    middle = run(shape.RESHAPE, middle, shape=total.shape)
-    variance = total / _count(x, axis)
-    return creation.astype(middle, x.dtype), creation.astype(variance, x.dtype)
+    middle, variance, dtype = _moments("moments", x, axis, 0.0, keepdims)
+    middle = run(shape.RESHAPE, middle, shape=variance.shape)
+    return creation.astype(middle, dtype), creation.astype(variance, dtype)
 
 
 def logsumexp(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -431,7 +408,7 @@ def logsumexp(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) ->
     Integers give float32.
     """
     x = _convert.floating("logsumexp", x, "f")
-    axis = geometry.axes("logsumexp", axis, len(x.shape))
+    axis = axes("logsumexp", axis, len(x.shape))
     wide, keepdims = widened(x), flag("logsumexp", "keepdims", keepdims)
     if not _count(x, axis):
         return unary.log(run(SUM, x, axis=axis, keepdims=keepdims))

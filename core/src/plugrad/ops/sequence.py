@@ -11,9 +11,8 @@ from plugrad import geometry
 from plugrad._arguments import flag, misfit, several
 from plugrad._dtypes import BOOL, LIMITS
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import Shape
 
-from . import _convert, activation, compare, creation, linalg, norm, shape, trigonometry
+from . import _convert, compare, creation, linalg, norm, shape
 
 # --- recurrent cells -------------------------------------------------------------
 
@@ -52,17 +51,17 @@ def basic_lstm_cell(
     if len(data.shape) != 2 or len(c.shape) != 2:
         raise misfit(op, "data is [batch, inputs], c [batch, units]", data, c)
     (batch, inputs), units = data.shape, c.shape[1]
-    given = [forget, kernel, bias, c, h]
-    wanted = [(), (inputs + units, 4 * units), (4 * units,), *[(batch, units)] * 2]
-    if [x.shape for x in given] != wanted:
-        shapes = " and ".join(map(str, wanted))
-        rule = f"forget_bias, lstm_kernel, lstm_bias, c and h must have shapes {shapes}"
-        raise misfit(op, f"for data {data.shape} {rule}", *given)
+    wanted = {"forget_bias": (), "lstm_kernel": (inputs + units, 4 * units)}
+    wanted |= {"lstm_bias": (4 * units,), "c": (batch, units), "h": (batch, units)}
+    weights = (forget, kernel, bias, c, h)
+    for (name, sizes), x in zip(wanted.items(), weights, strict=True):
+        if x.shape != sizes:
+            rule = f"{name} must have shape {sizes} beside data and c"
+            raise misfit(op, rule, x, data, c)
     y = linalg.matmul(shape.concat([data, h], axis=1), kernel) + bias
     i, j, f, o = shape.split(y, 4, axis=1)
-    added = activation.sigmoid(i) * trigonometry.tanh(j)
-    c = added + activation.sigmoid(f + forget) * c
-    return c, activation.sigmoid(o) * trigonometry.tanh(c)
+    state = i.sigmoid() * j.tanh() + (f + forget).sigmoid() * c
+    return state, o.sigmoid() * state.tanh()
 
 
 Cell = Callable[[Tensor, Tensor, Tensor], Sequence[Tensor]]
@@ -91,10 +90,8 @@ def multi_rnn_cell(
     given = (("lstm_cells", lstm_cells), ("c", c), ("h", h))
     cells, c, h = (several("multi_rnn_cell", *one) for one in given)
     if not len(cells) == len(c) == len(h) or not all(map(callable, cells)):
-        raise ValueError(
-            f"multi_rnn_cell: {len(cells)} cells need as many c and h, got {len(c)} "
-            f"and {len(h)}; cells are functions"
-        )
+        rule = f"{len(cells)} cells need as many c and h, got {len(c)} and {len(h)}"
+        raise ValueError(f"multi_rnn_cell: {rule}; cells are functions")
     x, states, outputs = _convert.asarray(data), [], []
     for cell, state, output in zip(cells, c, h, strict=True):
         state, x = cell(x, _convert.asarray(state), _convert.asarray(output))
@@ -147,8 +144,7 @@ def scaled_dot_product_attention(
     scores = linalg.matmul(q * factor, k, transpose_b=True)
     allowed = None
     if mask is not None:
-        more, allowed = _mask(op, mask, scores.shape)
-        scores = scores if more is None else scores + creation.astype(more, q.dtype)
+        scores, allowed = _masked(op, scores, mask)
     if flag(op, "is_causal", is_causal):
         past = _convert.asarray(np.tri(*scores.shape[-2:], dtype=bool), copy=False)
         allowed = past if allowed is None else compare.logical_and(allowed, past)
@@ -161,9 +157,9 @@ def scaled_dot_product_attention(
     return linalg.matmul(weights, v)
 
 
-def _mask(op: str, mask: TensorLike, sizes: Shape) -> tuple[Tensor | None, Tensor]:
-    """Return what to add to the scores, if anything, and where they are allowed."""
-    mask = _convert.asarray(mask)
+def _masked(op: str, scores: Tensor, mask: TensorLike) -> tuple[Tensor, Tensor]:
+    """Return the scores, with what the mask adds, and where they are allowed."""
+    mask, sizes = _convert.asarray(mask), scores.shape
     if mask.dtype.kind not in "bf":
         raise TypeError(
             f"{op}: mask must be bool or floating, got {mask.dtype}; say mask != 0"
@@ -171,5 +167,6 @@ def _mask(op: str, mask: TensorLike, sizes: Shape) -> tuple[Tensor | None, Tenso
     if geometry.broadcast(op, sizes, mask.shape)[-2:] != sizes[-2:]:
         raise misfit(op, f"mask must broadcast to {sizes[-2:]}, queries and keys", mask)
     if mask.dtype is BOOL:
-        return None, mask
-    return mask, compare.not_equal(mask, -math.inf)  # not of NaN, which is to be seen
+        return scores, mask
+    allowed = compare.not_equal(mask, -math.inf)  # not of NaN, which is to be seen
+    return scores + creation.astype(mask, scores.dtype), allowed

@@ -135,7 +135,7 @@ def _combined(op: np.ufunc, x: Array, windows: Windows) -> Array:
 @functools.lru_cache(maxsize=256)
 def _counts(windows: Windows, least: int, dtype: np.dtype) -> Array:
     """Return how many elements each window sees: ``[*places, 1]``, or one number."""
-    axes = [np.sum(axis, axis=1) for axis in windows.inside]
+    axes = [np.array([sum(row) for row in axis]) for axis in windows.inside]
     counts = functools.reduce(np.multiply.outer, [*axes, np.ones(1, int)])
     counts = np.maximum(counts, least).astype(dtype)
     return counts if any(map(any, windows.padding)) else counts.max(initial=1)

@@ -123,6 +123,6 @@ def _tiled(geometry: Windows) -> bool:
 @functools.lru_cache(256)
 def _counts(device: Device, windows: Windows, dtype: DType) -> ClArray:
     """Return how many elements each window sees, and 1 for none."""
-    axes = [np.sum(axis, axis=1) for axis in windows.inside]
+    axes = [np.array([sum(row) for row in axis]) for axis in windows.inside]
     counts = functools.reduce(np.multiply.outer, [*axes, np.ones(1, np.int64)])
     return cast("ClArray", ClArrays(device).upload(np.maximum(counts, 1).astype(dtype)))

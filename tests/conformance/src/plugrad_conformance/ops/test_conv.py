@@ -273,7 +273,7 @@ def test_run_kernel_checks_what_comes_back(backend):
 # --- errors ----------------------------------------------------------------------
 
 ERRORS = [
-    ({"x": (2, 5)}, r"conv2d: x must have rank 4, or 3 without a batch, got shape"),
+    ({"x": (2, 5)}, r"conv2d: x must have rank 4, or 3 without a batch; got shape"),
     ({"filter": (3, 2, 3)}, r"conv2d: filter must have rank 4, got shape \(3, 2, 3\)"),
     ({"filter": (3, 2, 5, 4)}, "conv2d: input has 3 channels but filter expects 5"),
     ({"groups": 2}, "3 channels but filter expects 3 and gives 4 cut into 2 groups"),

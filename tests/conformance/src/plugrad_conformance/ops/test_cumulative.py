@@ -296,7 +296,7 @@ ERRORS = [
     (
         lambda: pg.cumulative_sum([1], include_initial=True, exclusive=True),
         ValueError,
-        "include_initial and exclusive both begin",
+        "include_initial and exclusive begin empty; use one",
     ),
     (lambda: pg.diff([True, False]), TypeError, "diff: is not defined for bool"),
     (lambda: pg.diff([1], n=-1), ValueError, "diff: n -1 must be 0 or more"),
@@ -319,7 +319,7 @@ ERRORS = [
     (
         lambda: pg.confusion_matrix([[1]], [1], 2),
         ValueError,
-        r"confusion_matrix: labels \(1, 1\) and predictions \(1,\) must have one axis",
+        r"confusion_matrix: labels and .* have one axis .* \(1, 1\) and \(1,\)",
     ),
     (lambda: pg.confusion_matrix([1, 0], [1], 2), ValueError, "of one size"),
     (lambda: pg.confusion_matrix([1.0], [1], 2), TypeError, "labels must be integers"),
@@ -332,12 +332,12 @@ ERRORS = [
     (
         lambda: pg.moving_average([1.0], [1.0, 2.0], 0.5, step=1),
         ValueError,
-        "moving_average: shapes",
+        r"moving_average: v and x must have the same shape; got .* \(2,\)",
     ),
     (
         lambda: pg.moving_average([[1.0, 2.0]], [[1.0], [2.0]], 0.5, step=1),
         ValueError,
-        r"shapes \(1, 2\) of v and \(2, 1\) of x must be equal",
+        r"moving_average: v and x .* got shapes \(1, 2\) and \(2, 1\)",
     ),
     (
         lambda: pg.moving_average([1.0], [1.0], 0.5),

@@ -187,7 +187,7 @@ def test_errors(given, message, backend):
         ((2, 2, 3), (1, 1, 6, 4), "depthwise_filter must have rank 4"),
         ((2, 2, 3, 2), (1, 1, 5, 4), r"must have shape \(1, 1, 6, out_channels\)"),
         ((2, 2, 3, 2), (2, 1, 6, 4), r"must have shape \(1, 1, 6, out_channels\)"),
-        ((2, 2, 3, 2), (1, 6, 4), r"got \(1, 6, 4\)"),
+        ((2, 2, 3, 2), (1, 6, 4), r"got shapes \(1, 6, 4\) and \(2, 2, 3, 2\)"),
     ],
 )
 def test_errors_of_separable(first, second, message, backend):

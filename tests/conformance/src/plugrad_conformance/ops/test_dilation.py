@@ -203,9 +203,9 @@ def test_long_sums_are_accurate(backend):
 # --- reached by name, and errors -------------------------------------------------
 
 ERRORS = [
-    ({"x": (3, 3)}, "dilation2d: x must have rank 4, or 3 without a batch, got shape"),
-    ({"filter": (2, 2)}, r"filter must have shape \(height, width, 3\), with the"),
-    ({"filter": (2, 2, 2)}, r"of the input, got \(2, 2, 2\) for \(2, 5, 6, 3\)"),
+    ({"x": (3, 3)}, "dilation2d: x must have rank 4, or 3 without a batch; got shape"),
+    ({"filter": (2, 2)}, r"filter must have shape \(height, width, 3\), with channels"),
+    ({"filter": (2, 2, 2)}, r"of x; got shapes \(2, 2, 2\) and \(2, 5, 6, 3\)"),
     ({"filter": (7, 2, 3)}, "dilation2d: a window of 7 does not fit into 5 elements"),
     ({"filter": (0, 2, 3)}, "dilation2d: the window must be a positive integer, or 2"),
     ({"strides": 0}, "dilation2d: strides must be a positive integer, or 2 of them"),

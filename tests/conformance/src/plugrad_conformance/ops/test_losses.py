@@ -228,7 +228,7 @@ A, B = np.ones((2, 3), np.float32), np.ones((3, 3), np.float32)
 
 def test_shapes_that_differ(case, backend):
     name = case.op.__name__
-    message = rf"{name}: labels of shape \(2, 3\) and predictions of shape \(3, 3\)"
+    message = rf"{name}: labels and predictions .* got shapes \(2, 3\) and \(3, 3\)"
     with pytest.raises(ValueError, match=message):
         case.op(A, B, **case.how)
     with pytest.raises(ValueError, match=f"{name}: .* broadcast"):
@@ -245,7 +245,7 @@ ERRORS = [
     (
         lambda: losses.compute_weighted_loss(A, B),
         ValueError,
-        r"compute_weighted_loss: shapes \(2, 3\) and \(3, 3\) do not broadcast",
+        r"compute_weighted_loss: shapes \(3, 3\) and \(2, 3\) do not broadcast",
     ),
     (
         lambda: losses.cosine_distance(A, A, axis=2),

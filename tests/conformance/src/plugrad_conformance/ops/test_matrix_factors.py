@@ -250,14 +250,8 @@ def test_vectors_of_equal_values_have_none(backend):
 def test_what_is_not_unique_has_no_gradient(backend):
     x = RNG.random((4, 2), np.float32)
     for f, message in (
-        (
-            lambda x: linalg.qr(x, mode="complete").Q,
-            r"columns of Q beyond the first 2 .* \(4, 4\)",
-        ),
-        (
-            lambda x: linalg.svd(x).U,
-            "vectors of U and Vh beyond the first 2 are any that fit",
-        ),
+        (lambda x: linalg.qr(x, mode="complete").Q, r"beyond the first 2 .*\(4, 4\)"),
+        (lambda x: linalg.svd(x).U, "vectors of U and Vh beyond the first 2 are any"),
         (lambda x: linalg.svd(pg.matrix_transpose(x)).Vh, "beyond the first 2"),
     ):
         y = f(pg.asarray(x))
@@ -439,11 +433,7 @@ ERRORS = [
         "gram_schmidt: 3 vectors of 2 elements are not independent",
     ),
     (lambda: linalg.gram_schmidt([]), ValueError, "there is nothing to join"),
-    (
-        lambda: linalg.gram_schmidt(A[0]),
-        ValueError,
-        r"gram_schmidt: takes .* shape \(3,\)",
-    ),
+    (lambda: linalg.gram_schmidt(A[0]), ValueError, r"schmidt: takes .* \(3,\)"),
 ]
 
 

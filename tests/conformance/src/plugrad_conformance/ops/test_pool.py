@@ -133,6 +133,15 @@ def test_channels_first_and_no_batch(backend):
 # --- what is special -------------------------------------------------------------
 
 
+@pytest.mark.parametrize("op", [pg.max_pool, pg.avg_pool])
+@pytest.mark.parametrize("sizes", [(2, 0, 3, 1), (2, 3, 0, 1), (0, 3, 3, 1)])
+def test_nothing_to_pool(op, sizes, backend):
+    pooled = lambda x: op(x, 2, pad="same")
+    n, h, w, c = sizes
+    assert pooled(pg.ones(sizes)).shape == (n, -(-h // 2), -(-w // 2), c)
+    assert pg.grad(lambda x: pg.sum(pooled(x)))(pg.ones(sizes)).shape == sizes
+
+
 def image(*rows):
     return np.asarray(rows, "float32")[..., None]
 

@@ -179,7 +179,7 @@ ERRORS = [
     (lambda op: op(X, (3, 4), **HALF, **ALIGN), "or half_pixel_centers, not both"),
     (lambda op: op(X, (3, 4, 5)), r"size must be a positive integer, or 2 of them"),
     (lambda op: op(X, (0, 4)), r"size must be a positive .* got \(0, 4\)"),
-    (lambda op: op(X[0, 0], 4), r"must have rank 4, or 3 without a batch, got shape"),
+    (lambda op: op(X[0, 0], 4), r"must have rank 4, or 3 without a batch; got shape"),
     (lambda op: op(X[:, :0], 4), r"images of shape \(1, 0, 4, 2\) have no pixels"),
 ]
 
