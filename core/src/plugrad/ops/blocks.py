@@ -7,19 +7,17 @@ of the parts, which only move elements.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Literal
 
 from plugrad import geometry
-from plugrad._arguments import Ints, choice, integer, integers
+from plugrad._arguments import Ints, choice, integer, integers, misfit
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
 
 from . import _convert, shape, slicing
-
-Shape = tuple[int, ...]
-Pairs = tuple[tuple[int, int], ...]
+from .slicing import Margins, Pairs
 
 
 def _deep_to_wide(x: Spec | Tensor, *, block_size: int, data_format: str) -> Spec:
@@ -51,15 +49,12 @@ def depth_to_space(
             does not divide the channels.
 
     """
-    x = _convert.asarray(x)
-    b = integer("depth_to_space", "block_size", block_size)
-    choice("depth_to_space", "data_format", data_format, "NHWC", "NCHW")
-    channels = 3 if data_format == "NHWC" else 1
-    if len(x.shape) != 4 or b < 2 or x.shape[channels] % b**2:
-        raise ValueError(
-            f"depth_to_space: shape {x.shape} must have rank 4, block_size {b} must be "
-            f"2 or more, and its square divide the channels ({data_format})"
-        )
+    op, x = "depth_to_space", _convert.asarray(x)
+    b = integer(op, "block_size", block_size)
+    choice(op, "data_format", data_format, "NHWC", "NCHW")
+    if len(x.shape) != 4 or b < 2 or x.shape[data_format.index("C")] % b**2:
+        rule = f"x must have rank 4, block_size {b} must be 2 or more"
+        raise misfit(op, f"{rule}, its square divide the channels ({data_format})", x)
     return run(DEPTH_TO_SPACE, x, block_size=b, data_format=data_format)
 
 
@@ -68,13 +63,10 @@ def _(x: Tensor, *, block_size: int, data_format: str) -> Tensor:
     b = block_size
     out = _deep_to_wide(x, block_size=b, data_format=data_format).shape
     if data_format == "NCHW":
-        n, c, h, w = x.shape
-        x = run(shape.RESHAPE, x, shape=(n, b, b, c // b**2, h, w))
-        x = run(shape.TRANSPOSE, x, axes=(0, 3, 4, 1, 5, 2))
+        cut, axes = (out[0], b, b, out[1], *x.shape[2:]), (0, 3, 4, 1, 5, 2)
     else:
-        n, h, w, c = x.shape
-        x = run(shape.RESHAPE, x, shape=(n, h, w, b, b, c // b**2))
-        x = run(shape.TRANSPOSE, x, axes=(0, 1, 3, 2, 4, 5))
+        cut, axes = (*x.shape[:3], b, b, out[3]), (0, 1, 3, 2, 4, 5)
+    x = run(shape.TRANSPOSE, run(shape.RESHAPE, x, shape=cut), axes=axes)
     return run(shape.RESHAPE, x, shape=out)
 
 
@@ -90,9 +82,7 @@ SPACE_TO_BATCH_ND = Kernel(
 )
 
 
-def space_to_batch_nd(
-    x: TensorLike, /, block_shape: Ints, paddings: Sequence[Sequence[int]]
-) -> Tensor:
+def space_to_batch_nd(x: TensorLike, /, block_shape: Ints, paddings: Margins) -> Tensor:
     """Return ``x`` [batch, *space, *rest] with the places of each block in the batch.
 
     ``y[(i·b + j)·batch + n, p, q] = padded[n, a·p + i, b·q + j]`` for a ``block_shape``
@@ -110,25 +100,21 @@ def space_to_batch_nd(
         ValueError: A block does not divide the padded space, or shapes do not fit.
 
     """
-    x = _convert.asarray(x)
-    blocks = _blocks("space_to_batch_nd", x, block_shape)
-    pads = geometry.pairs("space_to_batch_nd", "paddings", paddings, len(blocks))
+    op, x = "space_to_batch_nd", _convert.asarray(x)
+    blocks = _blocks(op, x, block_shape)
+    pads = geometry.pairs(op, "paddings", paddings, len(blocks))
     for n, b, padding in zip(x.shape[1:], blocks, pads, strict=False):
         if (n + sum(padding)) % b:
-            raise ValueError(
-                f"space_to_batch_nd: size {n} with paddings {padding} is not divisible "
-                f"by a block of {b}"
-            )
+            rule = f"block size {b} must divide size {n} with paddings {padding}"
+            raise misfit(op, rule, x)
     return run(SPACE_TO_BATCH_ND, x, block_shape=blocks, paddings=pads)
 
 
 def _blocks(op: str, x: Tensor, block_shape: Ints) -> Shape:
     blocks = integers(op, "block_shape", block_shape)
     if len(x.shape) <= len(blocks) or min(blocks, default=1) < 1:
-        raise ValueError(
-            f"{op}: block_shape {blocks} does not fit shape {x.shape}; positive sizes "
-            "for fewer axes than x has"
-        )
+        rule = f"block_shape {blocks} must be positive sizes for fewer axes than x has"
+        raise misfit(op, rule, x)
     return blocks
 
 
@@ -144,7 +130,7 @@ def _(x: Tensor, *, block_shape: Shape, paddings: Pairs) -> Tensor:
     return run(shape.RESHAPE, run(shape.TRANSPOSE, x, axes=order), shape=out)
 
 
-def _to_space(x: Spec, *, block_shape: Shape, crops: Pairs) -> Spec:
+def _to_space(x: Spec | Tensor, *, block_shape: Shape, crops: Pairs) -> Spec:
     batch, rest = x.shape[0] // math.prod(block_shape), x.shape[len(block_shape) + 1 :]
     axes = zip(x.shape[1:], block_shape, crops, strict=False)
     return Spec((batch, *[n * b - sum(crop) for n, b, crop in axes], *rest), x.dtype)
@@ -155,9 +141,7 @@ BATCH_TO_SPACE_ND = Kernel(
 )
 
 
-def batch_to_space_nd(
-    x: TensorLike, /, block_shape: Ints, crops: Sequence[Sequence[int]]
-) -> Tensor:
+def batch_to_space_nd(x: TensorLike, /, block_shape: Ints, crops: Margins) -> Tensor:
     """Return the inverse of ``space_to_batch_nd``: blocks from the batch, cropped.
 
     ``crops`` are cut off, a pair (before, after) for each axis of space, where that one
@@ -169,34 +153,27 @@ def batch_to_space_nd(
             than there is, or shapes do not fit.
 
     """
-    x = _convert.asarray(x)
-    blocks = _blocks("batch_to_space_nd", x, block_shape)
-    cuts = geometry.pairs("batch_to_space_nd", "crops", crops, len(blocks))
-    if x.shape[0] % math.prod(blocks):
-        raise ValueError(
-            f"batch_to_space_nd: the batch of {x.shape[0]} is not divisible by the "
-            f"{math.prod(blocks)} places of a block {blocks}"
-        )
+    op, x = "batch_to_space_nd", _convert.asarray(x)
+    blocks = _blocks(op, x, block_shape)
+    cuts = geometry.pairs(op, "crops", crops, len(blocks))
+    if x.shape[0] % (places := math.prod(blocks)):
+        rule = f"the {places} places of a block {blocks} must divide the batch"
+        raise misfit(op, rule, x)
     for n, b, crop in zip(x.shape[1:], blocks, cuts, strict=False):
         if sum(crop) > n * b:
-            raise ValueError(
-                f"batch_to_space_nd: crops {crop} are more than there is, {n * b}"
-            )
+            raise misfit(op, f"crops {crop} are more than there is, {n * b}", x)
     return run(BATCH_TO_SPACE_ND, x, block_shape=blocks, crops=cuts)
 
 
 @decomposition(BATCH_TO_SPACE_ND)
 def _(x: Tensor, *, block_shape: Shape, crops: Pairs) -> Tensor:
     m = len(block_shape)
-    batch, rest = x.shape[0] // math.prod(block_shape), x.shape[m + 1 :]
-    space = x.shape[1 : m + 1]
-    x = run(shape.RESHAPE, x, shape=(*block_shape, batch, *space, *rest))
+    out = _to_space(x, block_shape=block_shape, crops=crops).shape
+    space, rest = x.shape[1 : m + 1], x.shape[m + 1 :]
+    x = run(shape.RESHAPE, x, shape=(*block_shape, out[0], *space, *rest))
     mixed = [i for axis in range(m) for i in (m + 1 + axis, axis)]
     x = run(shape.TRANSPOSE, x, axes=(m, *mixed, *range(2 * m + 1, len(x.shape))))
     wide = [n * b for n, b in zip(space, block_shape, strict=True)]
-    x = run(shape.RESHAPE, x, shape=(batch, *wide, *rest))
+    x = run(shape.RESHAPE, x, shape=(out[0], *wide, *rest))
     begin = (0, *[before for before, _ in crops], *[0] * len(rest))
-    kept = [n - sum(crop) for n, crop in zip(wide, crops, strict=True)]
-    ones = (1,) * len(begin)
-    part = {"begin": begin, "size": (batch, *kept, *rest), "strides": ones}
-    return run(slicing.STRIDED_SLICE, x, **part)
+    return run(slicing.SLICE, x, begin=begin, size=out)

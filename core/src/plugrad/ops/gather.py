@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from plugrad import _arguments, geometry
-from plugrad._arguments import integer
+from plugrad import geometry
+from plugrad._arguments import integer, misfit
 from plugrad._dtypes import BOOL, INT32, DType, canonical
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
@@ -24,16 +24,12 @@ from . import _convert, binary, compare, creation, indexing, shape, slicing
 # --- indices ---------------------------------------------------------------------
 
 
-def _gathered(x: Spec, indices: Spec, *, axis: int, batch_dims: int) -> Spec:
-    middle = indices.shape[batch_dims:]
-    return Spec((*x.shape[:axis], *middle, *x.shape[axis + 1 :]), x.dtype)
+def _taken(x: Spec, indices: Spec, *, axis: int, batch_dims: int) -> Spec:
+    return Spec(shape._with(x.shape, axis, *indices.shape[batch_dims:]), x.dtype)
 
 
 GATHER_V2 = Kernel(
-    "GatherV2(x, indices; axis, batch_dims)",
-    out=_gathered,
-    checks="indices",
-    op="gather",
+    "GatherV2(x, indices; axis, batch_dims)", out=_taken, checks="indices", op="gather"
 )
 
 
@@ -52,22 +48,16 @@ def gather(
         ValueError: ``axis`` or ``batch_dims`` is out of range, or the batches differ.
 
     """
-    x = _convert.asarray(x)
-    indices = indexing.integer_tensor("gather", "indices", indices)
-    axis = shape._axis("gather", axis, len(x.shape))
-    batch = integer("gather", "batch_dims", batch_dims)
-    rank = len(indices.shape)
-    if not -rank <= batch <= rank or (batch + rank if batch < 0 else batch) > axis:
-        raise ValueError(
-            f"gather: batch_dims {batch} must be at most axis {axis} and the rank of "
-            f"indices, {rank}"
-        )
-    batch = batch + rank if batch < 0 else batch
+    op, x = "gather", _convert.asarray(x)
+    indices = indexing.integer_tensor(op, "indices", indices)
+    axis = shape._axis(op, axis, len(x.shape))
+    given, rank = integer(op, "batch_dims", batch_dims), len(indices.shape)
+    batch = given + rank if given < 0 else given
+    if not 0 <= batch <= min(axis, rank):
+        rule = f"batch_dims {given} must be at most axis {axis} and the rank of indices"
+        raise misfit(op, rule, indices)
     if x.shape[:batch] != indices.shape[:batch]:
-        raise ValueError(
-            f"gather: shapes {x.shape} and {indices.shape} differ in their first "
-            f"{batch} axes (batch_dims)"
-        )
+        raise misfit(op, f"the first {batch} axes (batch_dims) must agree", x, indices)
     return run(GATHER_V2, x, indices, axis=axis, batch_dims=batch)
 
 
@@ -88,9 +78,8 @@ def _gather_gradient(
         dy = run(shape.TRANSPOSE, dy, axes=order)
     if b:
         kind = INT32 if count * size < 2**31 else indexing.INT64
-        starts = (np.arange(count) * size).astype(kind)
-        ids = run(shape.RESHAPE, indices, shape=(count, math.prod(indices.shape[b:])))
-        indices = creation.astype(ids, kind) + _convert.asarray(starts[:, None])
+        starts = (np.arange(count) * size).astype(kind).reshape(*batch, *[1] * k)
+        indices = creation.astype(indices, kind) + _convert.asarray(starts)
     ids = run(shape.RESHAPE, indices, shape=(math.prod(indices.shape),))
     rest = dy.shape[b + k :]
     rows = run(shape.RESHAPE, dy, shape=(*ids.shape, *rest))
@@ -143,16 +132,12 @@ def take_along_axis(x: TensorLike, indices: TensorLike, /, *, axis: int = -1) ->
     axis = shape._axis("take_along_axis", axis, rank)
     indices = indexing.counted_from_0("take_along_axis", indices, x.shape[axis], axis)
     if len(indices.shape) != rank:
-        raise ValueError(
-            f"take_along_axis: shapes {x.shape} and {indices.shape} differ in rank"
-        )
+        raise misfit("take_along_axis", "the ranks must be equal", x, indices)
     last = (*[i for i in range(rank) if i != axis], axis)
-    x, indices = (run(shape.TRANSPOSE, t, axes=last) for t in (x, indices))
-    batch = geometry.broadcast("take_along_axis", x.shape[:-1], indices.shape[:-1])
-    x, indices = (
-        run(shape.BROADCAST_TO, t, shape=(*batch, t.shape[-1])) for t in (x, indices)
-    )
-    y = run(GATHER_V2, x, indices, axis=rank - 1, batch_dims=rank - 1)
+    both = [run(shape.TRANSPOSE, t, axes=last) for t in (x, indices)]
+    batch = geometry.broadcast("take_along_axis", *[t.shape[:-1] for t in both])
+    both = [run(shape.BROADCAST_TO, t, shape=(*batch, t.shape[-1])) for t in both]
+    y = run(GATHER_V2, *both, axis=rank - 1, batch_dims=rank - 1)
     return shape.moveaxis(y, -1, axis)
 
 
@@ -160,9 +145,7 @@ def take_along_axis(x: TensorLike, indices: TensorLike, /, *, axis: int = -1) ->
 
 UNSORTED_SEGMENT_SUM: Kernel = Kernel(
     "UnsortedSegmentSum(x, segment_ids; num_segments)",
-    out=lambda x, segment_ids, num_segments: Spec(
-        (num_segments, *x.shape[1:]), x.dtype
-    ),
+    out=lambda x, _, num_segments: Spec((num_segments, *x.shape[1:]), x.dtype),
     op="unsorted_segment_sum",
 )
 
@@ -185,12 +168,10 @@ def unsorted_segment_sum(
     x = _convert.numbers(op, x)
     x = creation.astype(x, INT32) if x.dtype is BOOL else x
     ids = indexing.integer_tensor(op, "segment_ids", segment_ids)
-    count = _arguments.integer(op, "num_segments", num_segments, 0)
+    count = integer(op, "num_segments", num_segments, 0)
     rank = len(ids.shape)
     if not rank or x.shape[:rank] != ids.shape:
-        raise ValueError(
-            f"{op}: segment_ids {ids.shape} must be the first axes of shape {x.shape}"
-        )
+        raise misfit(op, "segment_ids must have the first axes of x", ids, x)
     if rank > 1:
         x = run(shape.RESHAPE, x, shape=(math.prod(ids.shape), *x.shape[rank:]))
         ids = run(shape.RESHAPE, ids, shape=(math.prod(ids.shape),))
@@ -210,15 +191,7 @@ gradients(UNSORTED_SEGMENT_SUM, x=_segment_of, segment_ids=None)
 # --- one-hot ---------------------------------------------------------------------
 
 
-def _hot(
-    indices: Spec,
-    *,
-    depth: int,
-    on_value: complex,
-    off_value: complex,
-    axis: int,
-    dtype: DType,
-) -> Spec:
+def _hot(indices: Spec, *, depth: int, axis: int, dtype: DType, **_: object) -> Spec:
     return Spec((*indices.shape[:axis], depth, *indices.shape[axis:]), dtype)
 
 
@@ -249,7 +222,7 @@ def one_hot(
 
     """
     indices = indexing.integer_tensor("one_hot", "indices", indices)
-    size = _arguments.integer("one_hot", "depth", depth, 0)
+    size = integer("one_hot", "depth", depth, 0)
     axis = shape._axis("one_hot", axis, len(indices.shape) + 1)
     wanted = creation._held("one_hot", canonical(dtype))
     on, off = (slicing.constant("one_hot", v, wanted) for v in (on_value, off_value))
@@ -259,13 +232,7 @@ def one_hot(
 
 @decomposition(ONE_HOT)
 def _(
-    indices: Tensor,
-    *,
-    depth: int,
-    on_value: complex,
-    off_value: complex,
-    axis: int,
-    dtype: DType,
+    indices: Tensor, *, depth: int, on_value: Any, off_value: Any, axis: int, dtype: Any
 ) -> Tensor:
     places = np.arange(depth, dtype=indices.dtype)
     places = places.reshape(depth, *[1] * (len(indices.shape) - axis))

@@ -22,20 +22,10 @@ from plugrad import geometry
 from plugrad._dtypes import BOOL, DTYPES, INT32, DType, named
 from plugrad._engine import run
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
 
-from . import (
-    _convert,
-    binary,
-    compare,
-    creation,
-    gather,
-    scatter,
-    shape,
-    slicing,
-    variable,
-)
+from . import _convert, compare, creation, gather, scatter, shape, slicing, variable
 
-Shape = tuple[int, ...]
 INT64 = DTYPES["int64"]
 ALL = slice(None)
 
@@ -84,7 +74,7 @@ def select(op: str, x: Tensor, key: Any) -> Tensor:
     y = x
     if read.source != x.shape:
         y = run(shape.RESHAPE, y, shape=read.source)
-    if read.size != read.source or read.backwards:
+    if read.size != read.source or min(read.strides, default=1) < 0:
         part = {"begin": read.begin, "size": read.size, "strides": read.strides}
         y = run(slicing.STRIDED_SLICE, y, **part)
     if read.view != read.size:
@@ -103,7 +93,6 @@ class _Reading(NamedTuple):
         view: The shape behind the slice, less the axes of numbers, plus new ones.
         arrays: The index arrays, by their axis in ``view``.
         apart: Whether something stands between index arrays, or numbers beside them.
-        backwards: Whether a stride is negative.
 
     """
 
@@ -114,41 +103,35 @@ class _Reading(NamedTuple):
     view: Shape
     arrays: dict[int, Tensor]
     apart: bool
-    backwards: bool
 
 
 def _read(op: str, shape: Shape, key: tuple[Any, ...]) -> _Reading:
-    parts, view, arrays, at, kinds, backwards = [], [], {}, 0, "", False
-    for entry in _entries(op, shape, key):
+    parts, view, arrays, at, places = [], [], {}, 0, []
+    for place, entry in enumerate(_entries(op, shape, key)):
         if isinstance(entry, int):
             n = shape[at]
             if not -n <= entry < n:
-                raise IndexError(
-                    f"{op}: index {entry} is out of range for axis {at}, size {n}"
-                )
+                raise _outside(op, entry, at, n)
             parts.append((n, entry + n if entry < 0 else entry, 1, 1))
+            places.append(place)
             at += 1
-            kinds += "a"
         elif isinstance(entry, slice):
             parts.append(_range(op, entry, shape[at]))
             view.append(parts[-1][2])
-            backwards |= parts[-1][3] < 0
             at += 1
-            kinds += " "
-        elif entry is None or entry is Ellipsis:
-            view += [1] if entry is None else []
-            kinds += " "
-        else:
-            rank = len(entry.shape) if entry.dtype == BOOL else 1
-            n = math.prod(shape[at : at + rank])
-            arrays[len(view)] = _array(op, entry, at, shape[at : at + rank])
+        elif entry is None:
+            view.append(1)
+        elif entry is not Ellipsis:
+            sizes = shape[at : at + _width(entry)]
+            n = math.prod(sizes)
+            arrays[len(view)] = _array(op, entry, at, sizes)
             parts.append((n, 0, n, 1))
             view.append(n)
-            at += rank
-            kinds += "a"
+            places.append(place)
+            at += len(sizes)
     source, begin, size, strides = zip(*parts, strict=True) if parts else ((),) * 4
-    apart = " " in kinds.strip()
-    return _Reading(source, begin, size, strides, (*view,), arrays, apart, backwards)
+    apart = bool(places) and places[-1] - places[0] >= len(places)
+    return _Reading(source, begin, size, strides, (*view,), arrays, apart)
 
 
 def _range(op: str, entry: slice, n: int) -> tuple[int, int, int, int]:
@@ -158,9 +141,8 @@ def _range(op: str, entry: slice, n: int) -> tuple[int, int, int, int]:
     except ValueError:
         raise ValueError(f"{op}: the step of a slice must not be 0") from None
     except TypeError:
-        raise TypeError(
-            f"{op}: the ends of a slice must be integers or None, got {entry}"
-        ) from None
+        rule = "the ends of a slice must be integers or None"
+        raise TypeError(f"{op}: {rule}, got {entry}") from None
     size = len(range(start, stop, step))
     return n, start if size else 0, size, step if size > 1 else 1
 
@@ -179,27 +161,27 @@ def _array(op: str, entry: Any, axis: int, sizes: Shape) -> Tensor:
 
 def _entries(op: str, shape: Shape, key: tuple[Any, ...]) -> list[Any]:
     """Return the entries of a key, with slices for the axes that it does not name."""
-    entries, dots, rest = [], -1, len(shape)
-    for i, one in enumerate(key):
+    entries, named, behind_dots = [], 0, 0
+    for one in key:
         entry = one if type(one) is int or type(one) is slice else _entry(op, one)
         entries.append(entry)
+        named += _width(entry)
         if entry is Ellipsis:
-            if dots >= 0:
+            if behind_dots:
                 raise IndexError(f"{op}: a key has at most one ellipsis (...)")
-            dots = i
-        elif isinstance(entry, int | slice):
-            rest -= 1
-        elif entry is not None:
-            rest -= len(entry.shape) if entry.dtype == BOOL else 1
-    if rest < 0:
-        raise IndexError(
-            f"{op}: {len(shape) - rest} indices are too many for a tensor of rank "
-            f"{len(shape)}, shape {shape}"
-        )
-    if dots < 0:
-        return entries + [ALL] * rest
-    entries[dots + 1 : dots + 1] = [ALL] * rest
+            behind_dots = len(entries)
+    if named > len(shape):
+        raise IndexError(f"{op}: {named} indices are too many for shape {shape}")
+    at = behind_dots or len(entries)
+    entries[at:at] = [ALL] * (len(shape) - named)
     return entries  # with the dots: even of no axis, they stand between others
+
+
+def _width(entry: Any) -> int:
+    """Return how many axes an entry of a key stands for."""
+    if hasattr(entry, "dtype"):
+        return len(entry.shape) if entry.dtype == BOOL else 1
+    return 0 if entry is None or entry is Ellipsis else 1
 
 
 def _entry(op: str, entry: Any) -> Any:
@@ -216,9 +198,8 @@ def _entry(op: str, entry: Any) -> Any:
         entry = np.asarray(entry)
     if isinstance(entry, Tensor | np.ndarray):
         if entry.dtype.kind not in "biu":
-            raise TypeError(
-                f"{op}: an index must be integers or bool, not {entry.dtype}; cast it"
-            )
+            rule = "an index must be integers or bool"
+            raise TypeError(f"{op}: {rule}, not {entry.dtype}; cast it")
         number = entry.dtype != BOOL and not entry.shape
         return int(entry) if number and isinstance(entry, np.ndarray) else entry
     try:
@@ -287,10 +268,8 @@ def on_host(op: str, name: str, value: Any) -> np.ndarray[Any, DType] | None:
     if array.dtype.kind not in "iu":
         raise _no_integers(op, name, array.dtype)
     if array.dtype != INT32:
-        limits = np.iinfo(INT32)
-        low, high = array.min(initial=0), array.max(initial=0)
-        narrow = low >= limits.min and high <= limits.max
-        array = array.astype(INT32 if narrow else INT64)
+        narrow = array.astype(INT32)
+        array = narrow if (narrow == array).all() else array.astype(INT64)
     return array
 
 
@@ -304,6 +283,10 @@ def _no_integers(op: str, name: str, dtype: DType) -> TypeError:
     return TypeError(f"{what}, got {named(dtype)}; cast with astype")
 
 
+def _outside(op: str, index: int, axis: int, n: int) -> IndexError:
+    return IndexError(f"{op}: index {index} is out of range for axis {axis}, size {n}")
+
+
 def counted_from_0(op: str, indices: TensorLike, size: int, axis: int) -> Tensor:
     """Return indices of which negative ones have counted from the end.
 
@@ -315,12 +298,8 @@ def counted_from_0(op: str, indices: TensorLike, size: int, axis: int) -> Tensor
     known = on_host(op, "indices", indices)
     if known is None:
         x = integer_tensor(op, "indices", indices)
-        zero, n = (_convert.scalar(op, value, x.dtype) for value in (0, size))
-        below = run(compare.LESS, x, zero)
-        return run(compare.SELECT, below, run(binary.ADD, x, n), x)
+        return run(compare.SELECT, x < 0, x + _convert.scalar(op, size, x.dtype), x)
     bad = known[(known < -size) | (known >= size)]
     if bad.size:
-        raise IndexError(
-            f"{op}: index {bad.flat[0]} is out of range for axis {axis}, size {size}"
-        )
+        raise _outside(op, bad.flat[0], axis, size)
     return _convert.asarray(np.where(known < 0, known + size, known), copy=False)

@@ -11,16 +11,15 @@ import math
 
 import numpy as np
 
-from plugrad._arguments import Ints, sizes
+from plugrad._arguments import Ints, misfit, sizes
 from plugrad._dtypes import BOOL, INT32
 from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
+from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
 
 from . import _convert, compare, creation, gather, indexing, reduce
 from . import shape as shapes
-
-Shape = tuple[int, ...]
 
 
 def _spread(params: Spec, indices: Spec) -> Spec:
@@ -46,20 +45,16 @@ def gather_nd(x: TensorLike, indices: TensorLike, /) -> Tensor:
     x = _convert.asarray(x)
     indices = indexing.integer_tensor("gather_nd", "indices", indices)
     if not x.shape or not indices.shape or indices.shape[-1] > len(x.shape):
-        raise ValueError(
-            f"gather_nd: shapes {x.shape} and {indices.shape} do not fit; indices are "
-            "[..., k], with k no more than the rank of x, and that 1 or more"
-        )
+        rule = "indices must be [..., k], k at most the rank of x, which is 1 or more"
+        raise misfit("gather_nd", rule, x, indices)
     return run(GATHER_ND, x, indices)
 
 
 @decomposition(GATHER_ND)
 def _(params: Tensor, indices: Tensor) -> Tensor:
-    depth = indices.shape[-1]
-    lead, rest = params.shape[:depth], params.shape[depth:]
-    rows = run(shapes.RESHAPE, params, shape=(math.prod(lead), *rest))
-    numbers = _row_numbers(indices, lead)
-    return run(gather.GATHER_V2, rows, numbers, axis=0, batch_dims=0)
+    lead = params.shape[: indices.shape[-1]]
+    x = run(shapes.RESHAPE, params, shape=(math.prod(lead), *params.shape[len(lead) :]))
+    return run(gather.GATHER_V2, x, _row_numbers(indices, lead), axis=0, batch_dims=0)
 
 
 def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
@@ -72,20 +67,19 @@ def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
     return run(reduce.SUM, steps, axis=(len(indices.shape) - 1,), keepdims=False)
 
 
-gradients(
-    GATHER_ND,
-    params=lambda dy, indices, params_spec: run(
-        SCATTER_ND, indices, dy, shape=params_spec.shape
-    ),
-    indices=None,
-)
+def _scattered(dy: Tensor, indices: Tensor, params_spec: Spec) -> Tensor:
+    return run(SCATTER_ND, indices, dy, shape=params_spec.shape)
 
 
-SCATTER_ND: Kernel = Kernel(
-    "ScatterNd(indices, updates; shape)",
-    out=lambda indices, updates, shape: Spec(shape, updates.dtype),
-    checks="indices",
-    op="scatter_nd",
+gradients(GATHER_ND, params=_scattered, indices=None)
+
+
+def _into(indices: Spec, updates: Spec, *, shape: Shape) -> Spec:
+    return Spec(shape, updates.dtype)
+
+
+SCATTER_ND = Kernel(
+    "ScatterNd(indices, updates; shape)", out=_into, checks="indices", op="scatter_nd"
 )
 
 
@@ -110,21 +104,16 @@ def _places(op: str, indices: TensorLike, updates: Shape, sizes: Shape) -> Tenso
         found = run(shapes.RESHAPE, found, shape=(*found.shape, 1))
     depth = found.shape[-1] if found.shape else len(sizes) + 1
     if depth > len(sizes) or updates != found.shape[:-1] + sizes[depth:]:
-        raise ValueError(
-            f"{op}: indices {found.shape}, updates {updates} and the result {sizes} do "
-            "not fit; [..., k], [..., *rest] and [k sizes, *rest]"
-        )
+        rule = "indices must be [..., k], updates [..., *rest], result [k sizes, *rest]"
+        raise misfit(op, rule, found, updates, sizes)
     return found
 
 
 def _rows(updates: Tensor, lead: Shape, indices: Tensor) -> tuple[Tensor, Tensor]:
     """Return the updates as rows, and the numbers of the rows that they go to."""
-    depth = len(lead)
-    count = math.prod(indices.shape[:-1])
-    flat = run(shapes.RESHAPE, indices, shape=(count, depth))
-    rest = updates.shape[len(indices.shape) - 1 :]
+    count, rest = math.prod(indices.shape[:-1]), updates.shape[len(indices.shape) - 1 :]
     rows = run(shapes.RESHAPE, updates, shape=(count, math.prod(rest)))
-    return rows, _row_numbers(flat, lead)
+    return rows, run(shapes.RESHAPE, _row_numbers(indices, lead), shape=(count,))
 
 
 @decomposition(SCATTER_ND)
@@ -143,7 +132,7 @@ gradients(
 
 TENSOR_SCATTER_UPDATE = Kernel(
     "TensorScatterUpdate(tensor, indices, updates)",
-    out=lambda tensor, indices, updates: tensor,
+    out=same,
     checks="indices",
     op="tensor_scatter_update",
 )
@@ -170,13 +159,10 @@ def _(tensor: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
         return tensor
     count, total = ids.shape[0], math.prod(lead)
     at = compare.where(_last(ids, total), ids, -1)  # the others are dropped
-    hit = _sums(creation.ones((count,), dtype=INT32), at, total) > 0
-    new = _sums(creation.arange(count), at, total)
-    new = run(gather.GATHER_V2, rows, new, axis=0, batch_dims=0)
+    hit = _sums(creation.ones((count, 1), dtype=INT32), at, total) > 0
+    new = gather.gather(rows, _sums(creation.arange(count), at, total))
     old = run(shapes.RESHAPE, tensor, shape=(total, rows.shape[1]))
-    hit = run(shapes.RESHAPE, hit, shape=(total, 1))
-    y = run(compare.SELECT, hit, new, old)
-    return run(shapes.RESHAPE, y, shape=tensor.shape)
+    return run(shapes.RESHAPE, run(compare.SELECT, hit, new, old), shape=tensor.shape)
 
 
 def _sums(x: Tensor, ids: Tensor, count: int) -> Tensor:
@@ -196,8 +182,7 @@ def _last(ids: Tensor, total: int) -> Tensor:
         high = _convert.asarray(numbers >> bit & 1, dtype=BOOL)
         mine = compare.logical_and(left, high)
         some = _sums(creation.astype(mine, INT32), ids, total) > 0
-        some = run(gather.GATHER_V2, some, ids, axis=0, batch_dims=0)
-        left = compare.where(some, mine, left)
+        left = compare.where(gather.gather(some, ids), mine, left)
     return left
 
 
@@ -211,14 +196,13 @@ def _stayed(dy: Tensor, indices: Tensor, tensor_spec: Spec) -> Tensor:
 
     Which one stayed is seen by writing the numbers of the updates.
     """
-    count, depth = math.prod(indices.shape[:-1]), indices.shape[-1]
-    numbers = creation.arange(count)
-    flat = run(shapes.RESHAPE, indices, shape=(count, depth))
+    *lead, depth = indices.shape
+    numbers = run(shapes.RESHAPE, creation.arange(math.prod(lead)), shape=tuple(lead))
     blank = creation.zeros(tensor_spec.shape[:depth], dtype=INT32)
-    written = run(TENSOR_SCATTER_UPDATE, blank, flat, numbers)
-    hit = compare.equal(run(GATHER_ND, written, flat), numbers)
-    rest = (1,) * (len(tensor_spec.shape) - depth)
-    hit = run(shapes.RESHAPE, hit, shape=(*indices.shape[:-1], *rest))
+    written = run(TENSOR_SCATTER_UPDATE, blank, indices, numbers)
+    hit = compare.equal(run(GATHER_ND, written, indices), numbers)
+    rest = [1] * (len(tensor_spec.shape) - depth)
+    hit = run(shapes.RESHAPE, hit, shape=(*lead, *rest))
     return compare.where(hit, run(GATHER_ND, dy, indices), 0)
 
 

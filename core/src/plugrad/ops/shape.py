@@ -17,14 +17,13 @@ from itertools import accumulate
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import Ints, entries, integer, integers, several, sizes
+from plugrad._arguments import Ints, entries, integer, integers, misfit, several, sizes
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
 
 from . import _convert, compare, gather, indexing, reduce, slicing
-
-Shape = tuple[int, ...]
 
 # --- new shapes of the same elements ---------------------------------------------
 
@@ -52,11 +51,11 @@ def reshape(x: TensorLike, /, shape: Ints, *, copy: bool | None = None) -> Tenso
 gradients(RESHAPE, x=lambda dy, x_spec: run(RESHAPE, dy, shape=x_spec.shape))
 
 
-def _with_one(x: Spec, *, axis: int) -> Spec:
-    return Spec((*x.shape[:axis], 1, *x.shape[axis:]), x.dtype)
+def _stacked(*xs: Spec | Tensor, axis: int) -> Spec:
+    return Spec((*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]), xs[0].dtype)
 
 
-EXPAND_DIMS = Kernel("ExpandDims(input; axis)", out=_with_one, op="expand_dims")
+EXPAND_DIMS = Kernel("ExpandDims(input; axis)", out=_stacked, op="expand_dims")
 
 
 def expand_dims(x: TensorLike, /, *, axis: int = 0) -> Tensor:
@@ -67,8 +66,7 @@ def expand_dims(x: TensorLike, /, *, axis: int = 0) -> Tensor:
 
 @decomposition(EXPAND_DIMS)
 def _(input: Tensor, *, axis: int) -> Tensor:
-    shape = (*input.shape[:axis], 1, *input.shape[axis:])
-    return run(RESHAPE, input, shape=shape)
+    return run(RESHAPE, input, shape=_stacked(input, axis=axis).shape)
 
 
 gradients(
@@ -85,12 +83,12 @@ def squeeze(x: TensorLike, /, axis: Ints | None = None) -> Tensor:
     """Return ``x`` without the axes ``axis``, all of size 1 (default: all of these)."""
     x = _convert.asarray(x)
     if axis is None:
-        gone = tuple(i for i, n in enumerate(x.shape) if n == 1)
+        gone = tuple([i for i, n in enumerate(x.shape) if n == 1])
     else:
         gone = geometry.axes("squeeze", axis, len(x.shape))
     for i in gone:
         if x.shape[i] != 1:
-            raise ValueError(f"squeeze: axis {i} of shape {x.shape} has not size 1")
+            raise misfit("squeeze", f"axis {i} must have size 1", x)
     left = tuple([n for i, n in enumerate(x.shape) if i not in gone])
     return run(RESHAPE, x, shape=left)
 
@@ -104,10 +102,8 @@ def ensure_shape(x: TensorLike, /, shape: Sequence[int | None]) -> Tensor:
     """
     x, given = _convert.asarray(x), several("ensure_shape", "shape", shape)
     integers("ensure_shape", "shape", [n for n in given if n is not None])
-    fits = len(given) == len(x.shape) and all(
-        wanted is None or wanted == n for wanted, n in zip(given, x.shape, strict=True)
-    )
-    if not fits:
+    wanted = [m if n is None else n for n, m in zip(given, x.shape, strict=False)]
+    if len(given) != len(x.shape) or tuple(wanted) != x.shape:
         raise ValueError(f"ensure_shape: shape {x.shape} is not {tuple(given)}")
     return x
 
@@ -121,8 +117,7 @@ def broadcast_to(x: TensorLike, /, shape: Ints) -> Tensor:
     """Return ``x`` repeated along axes of size 1 until it has ``shape``."""
     x = x if type(x) is Tensor else _convert.asarray(x)
     shape = integers("broadcast_to", "shape", shape)
-    if geometry.broadcast("broadcast_to", x.shape, shape) != shape:
-        raise ValueError(f"broadcast_to: shape {x.shape} does not broadcast to {shape}")
+    x = _convert.fitted("broadcast_to", "x", x, shape)
     return run(BROADCAST_TO, x, shape=shape)
 
 
@@ -136,11 +131,12 @@ def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:
     return [run(BROADCAST_TO, x, shape=shape) for x in tensors]
 
 
+def _longer(s0: Spec, s1: Spec) -> Spec:
+    return max(s0, s1, key=lambda s: s.shape)
+
+
 BROADCAST_ARGS = Kernel(
-    "BroadcastArgs(s0, s1)",
-    out=lambda s0, s1: max(s0, s1, key=lambda s: s.shape[0]),
-    checks="s0",
-    op="broadcast_args",
+    "BroadcastArgs(s0, s1)", out=_longer, checks="s0", op="broadcast_args"
 )
 
 
@@ -151,9 +147,7 @@ def broadcast_args(s0: TensorLike, s1: TensorLike, /) -> Tensor:
     """
     s0, s1 = (indexing.integer_tensor("broadcast_args", "shapes", s) for s in (s0, s1))
     if len(s0.shape) != 1 or len(s1.shape) != 1:
-        raise ValueError(
-            f"broadcast_args: shapes must be of rank 1, got {s0.shape} and {s1.shape}"
-        )
+        raise misfit("broadcast_args", "shapes must be of rank 1", s0, s1)
     return run(BROADCAST_ARGS, *_convert.together("broadcast_args", s0, s1))
 
 
@@ -197,9 +191,7 @@ def _(x: Tensor, *, repetitions: Shape) -> Tensor:
     return run(RESHAPE, y, shape=tuple(r * n for r, n in pairs))
 
 
-def repeat(
-    x: TensorLike, repeats: int | TensorLike, /, *, axis: int | None = None
-) -> Tensor:
+def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) -> Tensor:
     """Return each element ``repeats`` times in a row along ``axis`` (None: flattened).
 
     ``repeats`` is one number, or one number an element along the axis; a tensor is
@@ -220,19 +212,23 @@ def repeat(
     if counts.size != 1:
         where = np.repeat(np.arange(size, dtype=np.int32), counts)
         return gather.gather(x, where, axis=axis)
-    before, after = x.shape[:axis], x.shape[axis + 1 :]
-    count = counts.item()
-    x = run(RESHAPE, x, shape=(*before, size, 1, *after))
-    x = run(BROADCAST_TO, x, shape=(*before, size, count, *after))
-    return run(RESHAPE, x, shape=(*before, size * count, *after))
+    old, count = x.shape, counts.item()
+    x = run(RESHAPE, x, shape=_with(old, axis, size, 1))
+    x = run(BROADCAST_TO, x, shape=_with(old, axis, size, count))
+    return run(RESHAPE, x, shape=_with(old, axis, size * count))
 
 
 # --- joining and cutting ---------------------------------------------------------
 
 
+def _with(shape: Shape, axis: int, *sizes: int) -> Shape:
+    """Return ``shape`` with ``sizes``, none or several, in the place of one axis."""
+    return shape[:axis] + sizes + shape[axis + 1 :]
+
+
 def _joined(*xs: Spec, axis: int) -> Spec:
     size = sum(x.shape[axis] for x in xs)
-    return Spec((*xs[0].shape[:axis], size, *xs[0].shape[axis + 1 :]), xs[0].dtype)
+    return Spec(_with(xs[0].shape, axis, size), xs[0].dtype)
 
 
 CONCAT = Kernel("Concat(*xs; axis)", out=_joined, op="concat")
@@ -248,14 +244,9 @@ def concat(xs: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
         flat = [run(RESHAPE, t, shape=(math.prod(t.shape),)) for t in tensors]
         return run(CONCAT, *flat, axis=0)
     axis = _axis("concat", axis, len(tensors[0].shape))
-    if len({(len(t.shape), _less(t.shape, axis)) for t in tensors}) != 1:
-        shapes = ", ".join(str(t.shape) for t in tensors)
-        raise ValueError(f"concat: shapes {shapes} differ outside axis {axis}")
+    if len({(len(t.shape), _with(t.shape, axis)) for t in tensors}) != 1:
+        raise misfit("concat", f"shapes must agree outside axis {axis}", *tensors)
     return run(CONCAT, *tensors, axis=axis)
-
-
-def _less(shape: Shape, axis: int) -> Shape:
-    return shape[:axis] + shape[axis + 1 :]
 
 
 def _several(op: str, xs: Sequence[TensorLike]) -> list[Tensor]:
@@ -265,16 +256,12 @@ def _several(op: str, xs: Sequence[TensorLike]) -> list[Tensor]:
     return _convert.together(op, *given)
 
 
-gradients(
-    CONCAT,
-    xs=lambda dy, xs_spec, axis: run_many(
-        SPLIT_V, dy, sizes=tuple([x.shape[axis] for x in xs_spec]), axis=axis
-    ),
-)
+def _cut(dy: Tensor, xs_spec: tuple[Spec, ...], axis: int) -> tuple[Tensor, ...]:
+    sizes = tuple([x.shape[axis] for x in xs_spec])
+    return run_many(SPLIT_V, dy, sizes=sizes, axis=axis)
 
 
-def _stacked(*xs: Spec, axis: int) -> Spec:
-    return Spec((*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]), xs[0].dtype)
+gradients(CONCAT, xs=_cut)
 
 
 PACK = Kernel("Pack(*xs; axis)", out=_stacked, op="stack")
@@ -287,23 +274,20 @@ def stack(xs: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
     """
     tensors = _several("stack", xs)
     if len({t.shape for t in tensors}) != 1:
-        shapes = ", ".join(str(t.shape) for t in tensors)
-        raise ValueError(f"stack: shapes {shapes} differ; use concat, or broadcast_to")
+        raise misfit("stack", "shapes differ; use concat, or broadcast_to", *tensors)
     return run(PACK, *tensors, axis=_axis("stack", axis, len(tensors[0].shape) + 1))
 
 
 @decomposition(PACK)
 def _(*xs: Tensor, axis: int) -> Tensor:
-    shape = (*xs[0].shape[:axis], 1, *xs[0].shape[axis:])
-    return run(CONCAT, *[run(RESHAPE, x, shape=shape) for x in xs], axis=axis)
+    return run(CONCAT, *[run(EXPAND_DIMS, x, axis=axis) for x in xs], axis=axis)
 
 
 gradients(PACK, xs=lambda dy, axis: run_many(UNPACK, dy, axis=axis))
 
 
 def _pieces(x: Spec, *, sizes: Shape, axis: int) -> tuple[Spec, ...]:
-    before, after = x.shape[:axis], x.shape[axis + 1 :]
-    return tuple(Spec((*before, size, *after), x.dtype) for size in sizes)
+    return tuple(Spec(_with(x.shape, axis, size), x.dtype) for size in sizes)
 
 
 SPLIT_V: Kernel = Kernel("SplitV(x; sizes, axis) -> *ys", out=_pieces, op="split")
@@ -322,11 +306,10 @@ def split(x: TensorLike, /, sizes: Ints, *, axis: int = 0) -> list[Tensor]:
         if count < 1 or n % count:
             raise ValueError(f"split: size {n} does not divide into {count} pieces")
         given = (n // count,) * count
-    known = sum(size for size in given if size != -1)
-    free = given.count(-1)
-    if min(given, default=0) < -1 or free > 1 or (known > n if free else known != n):
+    rest = n - sum(size for size in given if size != -1)
+    wanted = tuple(rest if size == -1 else size for size in given)
+    if given.count(-1) > 1 or min(wanted, default=0) < 0 or sum(wanted) != n:
         raise ValueError(f"split: sizes {given} do not add up to {n}")
-    wanted = tuple(n - known if size == -1 else size for size in given)
     return list(run_many(SPLIT_V, x, sizes=wanted, axis=axis))
 
 
@@ -340,7 +323,7 @@ gradients(SPLIT_V, x=lambda dys, axis: run(CONCAT, *dys, axis=axis))
 
 
 def _rows(value: Spec, *, axis: int) -> tuple[Spec, ...]:
-    return (Spec(_less(value.shape, axis), value.dtype),) * value.shape[axis]
+    return (Spec(_with(value.shape, axis), value.dtype),) * value.shape[axis]
 
 
 UNPACK: Kernel = Kernel("Unpack(value; axis) -> *ys", out=_rows, op="unstack")
@@ -355,7 +338,7 @@ def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
 @decomposition(UNPACK)
 def _(value: Tensor, *, axis: int) -> list[Tensor]:
     rows = [slicing.along(value, axis, i, 1) for i in range(value.shape[axis])]
-    return [run(RESHAPE, row, shape=_less(value.shape, axis)) for row in rows]
+    return [run(RESHAPE, row, shape=_with(value.shape, axis)) for row in rows]
 
 
 gradients(UNPACK, value=lambda dys, axis: run(PACK, *dys, axis=axis))
@@ -363,11 +346,12 @@ gradients(UNPACK, value=lambda dys, axis: run(PACK, *dys, axis=axis))
 
 # --- orders of axes and elements -------------------------------------------------
 
-TRANSPOSE = Kernel(
-    "Transpose(x; axes)",
-    out=lambda x, axes: Spec(tuple(x.shape[i] for i in axes), x.dtype),
-    op="permute_dims",
-)
+
+def _ordered(x: Spec, *, axes: Shape) -> Spec:
+    return Spec(tuple(x.shape[i] for i in axes), x.dtype)
+
+
+TRANSPOSE = Kernel("Transpose(x; axes)", out=_ordered, op="permute_dims")
 
 
 def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
@@ -376,10 +360,7 @@ def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
     rank, given = len(x.shape), integers("permute_dims", "axes", axes)
     order = tuple([i + rank if i < 0 else i for i in given])
     if sorted(order) != list(range(rank)):
-        raise ValueError(
-            f"permute_dims: axes {axes} must name each of the {rank} axes of shape "
-            f"{x.shape} once"
-        )
+        raise misfit("permute_dims", f"axes {axes} must name each axis once", x)
     return run(TRANSPOSE, x, axes=order)
 
 
@@ -391,13 +372,17 @@ def _transposed_back(dy: Tensor, axes: Shape) -> Tensor:
 gradients(TRANSPOSE, x=_transposed_back)
 
 
+def _each(op: str, name: str, given: Ints, rank: int) -> list[int]:
+    """Return the axes that an op takes in an order, as numbers from 0."""
+    return [geometry.axes(op, i, rank)[0] for i in integers(op, name, given)]
+
+
 def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
     """Return ``x`` with axes ``source`` at places ``destination``, others in order."""
     x = _convert.asarray(x)
     rank = len(x.shape)
-    sources = [_axis("moveaxis", i, rank) for i in integers("moveaxis", "axes", source)]
-    places = integers("moveaxis", "places", destination)
-    places = tuple([_axis("moveaxis", i, rank) for i in places])
+    sources = _each("moveaxis", "axes", source, rank)
+    places = _each("moveaxis", "places", destination, rank)
     if not len(sources) == len({*sources}) == len(places) == len({*places}):
         raise ValueError(
             f"moveaxis: source {source} and destination {destination} must name as "
@@ -420,9 +405,8 @@ def flip(x: TensorLike, /, *, axis: Ints | None = None) -> Tensor:
 
 @decomposition(REVERSE)
 def _(x: Tensor, *, axis: Shape) -> Tensor:
-    turned = [i in axis and n > 0 for i, n in enumerate(x.shape)]
-    begin = tuple(n - 1 if t else 0 for t, n in zip(turned, x.shape, strict=True))
-    strides = tuple(-1 if t else 1 for t in turned)
+    begin = tuple(n - 1 if i in axis and n else 0 for i, n in enumerate(x.shape))
+    strides = tuple(-1 if i in axis and n else 1 for i, n in enumerate(x.shape))
     return run(slicing.STRIDED_SLICE, x, begin=begin, size=x.shape, strides=strides)
 
 

@@ -8,28 +8,31 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Literal
-
-import numpy as np
+from typing import Any, Literal
 
 from plugrad import geometry
-from plugrad._arguments import Ints, choice, integers
+from plugrad._arguments import Ints, choice, integers, misfit, number
 from plugrad._dtypes import STRING, DType, weak
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
 
 from . import _convert, indexing, shape
 
-Shape = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
+Margins = Sequence[Sequence[int]]
 
 # --- parts -----------------------------------------------------------------------
 
+
+def _sized(x: Spec, *, size: Shape, **_: object) -> Spec:
+    return Spec(size, x.dtype)
+
+
+SLICE = Kernel("Slice(x; begin, size)", out=_sized, op="slice")
 STRIDED_SLICE = Kernel(
-    "StridedSlice(x; begin, size, strides)",
-    out=lambda x, begin, size, strides: Spec(size, x.dtype),
-    op="strided_slice",
+    "StridedSlice(x; begin, size, strides)", out=_sized, op="strided_slice"
 )
 
 
@@ -58,19 +61,17 @@ def strided_slice(
             several are all axes that no entry names.
 
     """
-    starts = integers("strided_slice", "begin", begin)
-    ends = integers("strided_slice", "end", end)
-    steps = (1,) * len(starts)
-    steps = steps if strides is None else integers("strided_slice", "strides", strides)
-    if not len(starts) == len(ends) == len(steps):
-        raise ValueError(
-            f"strided_slice: begin {starts}, end {ends} and strides {steps} differ in "
-            "length"
-        )
+    op = "strided_slice"
+    starts, ends = integers(op, "begin", begin), integers(op, "end", end)
+    steps = (1,) * len(starts) if strides is None else integers(op, "strides", strides)
+    parts = (starts, ends, steps)
+    if len({*map(len, parts)}) > 1:
+        lists = f"begin {starts}, end {ends} and strides {steps}"
+        raise ValueError(f"{op}: {lists} must have one length")
     masks = (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
-    integers("strided_slice", "the masks", masks)
+    integers(op, "the masks", masks)
     key: list[object] = []
-    for i, (b, e, s) in enumerate(zip(starts, ends, steps, strict=True)):
+    for i, (b, e, s) in enumerate(zip(*parts, strict=True)):
         bit = 1 << i
         if ellipsis_mask & bit:
             key.append(Ellipsis)
@@ -81,7 +82,7 @@ def strided_slice(
         else:
             first = None if begin_mask & bit else b
             key.append(builtins.slice(first, None if end_mask & bit else e, s))
-    return indexing.select("strided_slice", _convert.asarray(x), tuple(key))
+    return indexing.select(op, _convert.asarray(x), tuple(key))
 
 
 def _put_back(
@@ -105,12 +106,9 @@ def _put_back(
             long.append(n * s)
         dy = pad(run(shape.RESHAPE, dy, shape=tuple(wide)), gaps)
         dy = run(shape.RESHAPE, dy, shape=tuple(long))
-        rest = {"begin": (0,) * len(size), "strides": (1,) * len(size)}
-        dy = run(STRIDED_SLICE, dy, size=spans, **rest)
-    lows = [
-        b + (n - 1) * s if s < 0 and n > 1 else b if n else 0
-        for b, n, s in zip(begin, size, strides, strict=True)
-    ]
+        dy = run(SLICE, dy, begin=(0,) * len(size), size=spans)
+    read = zip(begin, size, strides, strict=True)
+    lows = [b + (n - 1) * min(s, 0) if n else 0 for b, n, s in read]
     room = zip(lows, x_spec.shape, spans, strict=True)
     paddings = tuple([(low, n - low - span) for low, n, span in room])
     return run(PAD_V2, dy, paddings=paddings, constant_values=0)
@@ -121,19 +119,10 @@ gradients(STRIDED_SLICE, x=_put_back)
 
 def along(x: Tensor, axis: int, begin: int, size: int, stride: int = 1) -> Tensor:
     """Return ``size`` elements of one axis and all of the others."""
-    rank = len(x.shape)
-    return run(
-        STRIDED_SLICE,
-        x,
-        begin=(*(0,) * axis, begin, *(0,) * (rank - 1 - axis)),
-        size=(*x.shape[:axis], size, *x.shape[axis + 1 :]),
-        strides=(*(1,) * axis, stride, *(1,) * (rank - 1 - axis)),
-    )
-
-
-SLICE = Kernel(
-    "Slice(x; begin, size)", out=lambda x, begin, size: Spec(size, x.dtype), op="slice"
-)
+    begins, sizes, strides = [0] * len(x.shape), [*x.shape], [1] * len(x.shape)
+    begins[axis], sizes[axis], strides[axis] = begin, size, stride
+    part = {"begin": tuple(begins), "size": tuple(sizes), "strides": tuple(strides)}
+    return run(STRIDED_SLICE, x, **part)
 
 
 def slice(x: TensorLike, /, begin: Ints, size: Ints | None = None) -> Tensor:
@@ -147,20 +136,15 @@ def slice(x: TensorLike, /, begin: Ints, size: Ints | None = None) -> Tensor:
     sizes = () if size is None else integers("slice", "size", size)
     rank = len(x.shape)
     if len(starts) > rank or len(sizes) > rank:
-        raise ValueError(
-            f"slice: begin {starts} and size {sizes} are longer than shape {x.shape}"
-        )
+        raise misfit("slice", f"begin {starts} or size {sizes} is too long", x)
     starts += (0,) * (rank - len(starts))
     sizes += (-1,) * (rank - len(sizes))
-    wanted = tuple(
-        n - b if k == -1 else k for b, k, n in zip(starts, sizes, x.shape, strict=True)
-    )
+    given = zip(starts, sizes, x.shape, strict=True)
+    wanted = tuple([n - b if k == -1 else k for b, k, n in given])
     for b, k, n in zip(starts, wanted, x.shape, strict=True):
-        if b < 0 or k < 0 or b + k > n:
-            raise ValueError(
-                f"slice: begin {starts} and size {sizes} do not lie inside of shape "
-                f"{x.shape}; begin counts from 0"
-            )
+        if not 0 <= b <= b + k <= n:
+            rule = f"begin {starts}, from 0, and size {sizes} must lie inside"
+            raise misfit("slice", rule, x)
     return run(SLICE, x, begin=starts, size=wanted)
 
 
@@ -169,12 +153,11 @@ def _(x: Tensor, *, begin: Shape, size: Shape) -> Tensor:
     return run(STRIDED_SLICE, x, begin=begin, size=size, strides=(1,) * len(size))
 
 
-gradients(
-    SLICE,
-    x=lambda dy, x_spec, begin, size: _put_back(
-        dy, x_spec, begin, size, (1,) * len(size)
-    ),
-)
+def _placed(dy: Tensor, x_spec: Spec, begin: Shape, size: Shape) -> Tensor:
+    return _put_back(dy, x_spec, begin, size, (1,) * len(size))
+
+
+gradients(SLICE, x=_placed)
 
 
 def roll(x: TensorLike, /, shift: Ints, *, axis: Ints | None = None) -> Tensor:
@@ -187,10 +170,7 @@ def roll(x: TensorLike, /, shift: Ints, *, axis: Ints | None = None) -> Tensor:
     if axis is None:
         flat = run(shape.RESHAPE, x, shape=(math.prod(x.shape),))
         return run(shape.RESHAPE, roll(flat, sum(shifts), axis=0), shape=x.shape)
-    axes = [
-        geometry.axes("roll", i, len(x.shape))[0]
-        for i in integers("roll", "axis", axis)
-    ]
+    axes = shape._each("roll", "axis", axis, len(x.shape))
     shifts = shifts * len(axes) if len(shifts) == 1 else shifts
     if len(shifts) != len(axes):
         raise ValueError(f"roll: {len(shifts)} shifts do not fit {len(axes)} axes")
@@ -218,7 +198,7 @@ MIRROR_PAD = Kernel("MirrorPad(x; paddings, mode)", out=_padded, op="pad")
 def pad(
     x: TensorLike,
     /,
-    paddings: Sequence[Sequence[int]],
+    paddings: Margins,
     *,
     mode: Literal["constant", "reflect", "symmetric"] = "constant",
     constant_values: complex | str | bytes = 0,
@@ -236,49 +216,39 @@ def pad(
         return run(PAD_V2, x, paddings=found, constant_values=value)
     for n, padding in zip(x.shape, found, strict=True):
         if max(padding) > max(n - (mode == "reflect"), 0):
-            raise ValueError(
-                f"pad: an axis of size {n} has no {padding} elements to mirror ({mode})"
-            )
+            rule = f"an axis of size {n} has no {padding} elements to mirror ({mode})"
+            raise misfit("pad", rule, x)
     return run(MIRROR_PAD, x, paddings=found, mode=mode)
 
 
-def constant(op: str, value: object, dtype: DType) -> complex | bytes:
+def constant(op: str, value: Any, dtype: DType) -> complex | bytes:
     """Return a number for an attribute as one of Python that ``dtype`` can hold.
 
     Strings are bytes, and 0 stands for the empty one.
     """
-    plain = value.item() if isinstance(value, np.generic) else value
-    if dtype is STRING and (isinstance(plain, str | bytes) or plain == 0):
-        return plain.encode() if isinstance(plain, str) else plain or b""
-    if not isinstance(plain, int | float | complex):
-        raise TypeError(f"{op}: expected a number, got {type(value).__name__}")
+    if dtype is STRING and (isinstance(value, str | bytes) or value == 0):
+        return value.encode() if isinstance(value, str) else bytes(value or b"")
+    plain = number(op, "the value", value)
     if weak(op, plain, dtype) is not dtype and plain not in (0, 1):
         raise TypeError(f"{op}: {plain} does not fit into {dtype}; cast the tensor")
     return plain
 
 
-gradients(
-    PAD_V2,
-    x=lambda dy, x_spec, paddings: run(
-        STRIDED_SLICE,
-        dy,
-        begin=tuple([before for before, _ in paddings]),
-        size=x_spec.shape,
-        strides=(1,) * len(paddings),
-    ),
-)
+def _inside(dy: Tensor, x_spec: Spec, paddings: Pairs) -> Tensor:
+    begin = tuple([before for before, _ in paddings])
+    return run(SLICE, dy, begin=begin, size=x_spec.shape)
+
+
+gradients(PAD_V2, x=_inside)
 
 
 @decomposition(MIRROR_PAD)  # and no gradient: it is that of the parts
 def _(x: Tensor, *, paddings: Pairs, mode: str) -> Tensor:
     skip = 1 if mode == "reflect" else 0
     for axis, (before, after) in enumerate(paddings):
-        n = x.shape[axis]
-        parts = [x]
-        if before:
-            parts.insert(0, along(x, axis, skip + before - 1, before, -1))
-        if after:
-            parts.append(along(x, axis, n - 1 - skip, after, -1))
+        last = x.shape[axis] - 1 - skip
+        front = [along(x, axis, skip + before - 1, before, -1)] if before else []
+        back = [along(x, axis, last, after, -1)] if after else []
         if before or after:
-            x = run(shape.CONCAT, *parts, axis=axis)
+            x = run(shape.CONCAT, *front, x, *back, axis=axis)
     return x

@@ -122,13 +122,17 @@ ERRORS = [
     (lambda: pg.depth_to_space(X[0], 2), ValueError, "must have rank 4"),
     (lambda: pg.depth_to_space(X, 2, data_format="CHWN"), ValueError, "'NHWC' or"),
     (lambda: pg.space_to_batch_nd(X, [2, 2], [[0, 0]]), ValueError, "2 pairs"),
-    (lambda: pg.space_to_batch_nd(X, [3], [[0, 0]]), ValueError, "not divisible by a"),
+    (
+        lambda: pg.space_to_batch_nd(X, [3], [[0, 0]]),
+        ValueError,
+        "block size 3 must divide size 2",
+    ),
     (lambda: pg.space_to_batch_nd(X, [0], [[0, 0]]), ValueError, "positive sizes"),
     (lambda: pg.space_to_batch_nd(X, [1] * 4, [[0, 0]] * 4), ValueError, "fewer axes"),
     (
         lambda: pg.batch_to_space_nd(X, [2], [[0, 0]]),
         ValueError,
-        "the batch of 1 is no",
+        r"the 2 places of a block \(2,\) must divide the batch; got shape \(1",
     ),
     (lambda: pg.batch_to_space_nd(X, [1], [[2, 1]]), ValueError, "crops .2, 1. are mo"),
 ]

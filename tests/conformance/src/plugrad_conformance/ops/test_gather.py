@@ -272,7 +272,7 @@ ERRORS = [
     (
         lambda: pg.gather(X, [[0]], axis=1, batch_dims=1),
         ValueError,
-        "their first 1 axe",
+        "the first 1 axes",
     ),
     (lambda: pg.take(X, [0]), ValueError, r"take: shape \(2, 3\) has not one axis"),
     (
@@ -280,14 +280,18 @@ ERRORS = [
         IndexError,
         "take: index 5 is out of range for a",
     ),
-    (lambda: pg.take_along_axis(X, [0]), ValueError, "differ in rank"),
+    (lambda: pg.take_along_axis(X, [0]), ValueError, "the ranks must be equal"),
     (
         lambda: pg.take_along_axis(X, X.T.astype(int) * 0, axis=0),
         ValueError,
         "broadcast",
     ),
-    (lambda: pg.unsorted_segment_sum(X, [0], 2), ValueError, "must be the first axes"),
-    (lambda: pg.unsorted_segment_sum(X, 0, 2), ValueError, "must be the first axes"),
+    (
+        lambda: pg.unsorted_segment_sum(X, [0], 2),
+        ValueError,
+        "must have the first axes",
+    ),
+    (lambda: pg.unsorted_segment_sum(X, 0, 2), ValueError, "must have the first axes"),
     (lambda: pg.unsorted_segment_sum(X, [0, 1], -1), ValueError, "-1 must be 0 or"),
     (
         lambda: pg.unsorted_segment_sum(X, [0, 1], 2.5),

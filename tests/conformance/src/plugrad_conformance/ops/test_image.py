@@ -362,7 +362,7 @@ def test_what_is_no_number(backend):
         ({"radians": math.inf}, ValueError, "radians inf must be finite"),
         ({"radians": 1, "center": (1, 2, 3)}, ValueError, r"center \(1, 2, 3\) a num"),
         ({"radians": 1, "center": "ab"}, TypeError, "center must be a number, got 'a"),
-        ({"radians": 1, "fill_value": [None] * 4}, TypeError, "expected a number"),
+        ({"radians": 1, "fill_value": [None] * 4}, TypeError, "must be a number, got"),
     ):
         with pytest.raises(error, match=f"image.rotate_with_offset: .*{message}"):
             pg.image.rotate_with_offset(X, given.pop("radians"), **given)

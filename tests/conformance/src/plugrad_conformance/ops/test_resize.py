@@ -540,7 +540,7 @@ def test_errors(call, message, backend):
 def test_types_that_do_not_fit(backend):
     with pytest.raises(TypeError, match="box_ind must be integers"):
         pg.image.crop_and_resize(X, [[0] * 4], [0.0], 2)
-    with pytest.raises(TypeError, match="crop_and_resize: expected a number"):
+    with pytest.raises(TypeError, match=r"crop_and_resize: .* must be a number"):
         pg.image.crop_and_resize(X, [[0] * 4], [0], 2, extrapolation_value="0")
     with pytest.raises(TypeError, match=r"image\.transform: there is no"):
         pg.image.transform(X.astype("complex64"), np.zeros((1, 8)))

@@ -132,17 +132,17 @@ def test_what_is_not_contiguous_is_read_too(backend):
 
 X = sample((2, 3))
 ERRORS = [
-    (lambda: pg.gather_nd(X, [[0, 0, 0]]), ValueError, "gather_nd: shapes"),
-    (lambda: pg.gather_nd(1.0, [[0]]), ValueError, "gather_nd: shapes"),
-    (lambda: pg.gather_nd(X, 0), ValueError, "gather_nd: shapes"),
+    (lambda: pg.gather_nd(X, [[0, 0, 0]]), ValueError, "gather_nd: indices must be"),
+    (lambda: pg.gather_nd(1.0, [[0]]), ValueError, "gather_nd: indices must be"),
+    (lambda: pg.gather_nd(X, 0), ValueError, "gather_nd: indices must be"),
     (lambda: pg.gather_nd(X, [[0.5]]), TypeError, "indices must be integers"),
     (
         lambda: pg.scatter_nd([[0]], X, (3, 3)),
         ValueError,
-        r"scatter_nd: indices \(1, 1",
+        r"scatter_nd: indices .* \(1, 1\) and \(2, 3\) and \(3, 3",
     ),
-    (lambda: pg.scatter_nd(0, X, (3, 3)), ValueError, "do not fit"),
-    (lambda: pg.scatter_nd([[0, 1, 2]], [1.0], (3, 3)), ValueError, "do not fit"),
+    (lambda: pg.scatter_nd(0, X, (3, 3)), ValueError, "indices must be"),
+    (lambda: pg.scatter_nd([[0, 1, 2]], [1.0], (3, 3)), ValueError, "indices must be"),
     (lambda: pg.scatter_nd([[0]], [1.0], (-3,)), ValueError, "must not be negative"),
     (lambda: pg.scatter_nd([[0]], [1.0], (3.5,)), TypeError, "shape must be integers"),
     (

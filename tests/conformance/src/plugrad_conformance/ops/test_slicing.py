@@ -154,12 +154,20 @@ def test_minus_zero_is_padded_as_it_is(backend):
 
 X = sample((2, 3))
 ERRORS = [
-    (lambda: pg.slice(X, [-1, 1], [1, 1]), ValueError, "slice: begin .* counts from 0"),
-    (lambda: pg.slice(X, [1, 1], [1, 3]), ValueError, r"do not lie inside of shape"),
-    (lambda: pg.slice(X, [3], [-1]), ValueError, "do not lie inside"),
-    (lambda: pg.slice(X, [0, 0, 0]), ValueError, "longer than shape"),
+    (
+        lambda: pg.slice(X, [-1, 1], [1, 1]),
+        ValueError,
+        r"slice: begin \(-1, 1\), from 0",
+    ),
+    (
+        lambda: pg.slice(X, [1, 1], [1, 3]),
+        ValueError,
+        r"must lie inside; got shape \(2, 3\)",
+    ),
+    (lambda: pg.slice(X, [3], [-1]), ValueError, "must lie inside"),
+    (lambda: pg.slice(X, [0, 0, 0]), ValueError, r"too long; got shape \(2, 3\)"),
     (lambda: pg.slice(X, 0.5), TypeError, "slice: begin must be integers"),
-    (lambda: pg.strided_slice(X, [0], [1, 2]), ValueError, "differ in length"),
+    (lambda: pg.strided_slice(X, [0], [1, 2]), ValueError, "must have one length"),
     (lambda: pg.strided_slice(X, [0], [1], [0]), ValueError, "must not be 0"),
     (lambda: pg.strided_slice(X, [0] * 3, [1] * 3), IndexError, "3 indices are too"),
     (
@@ -176,7 +184,7 @@ ERRORS = [
     (
         lambda: pg.pad(X, [(2, 0), (0, 0)], mode="reflect"),
         ValueError,
-        "pad: an axis of",
+        r"pad: an axis of size 2 has no \(2, 0\) elements to mirror",
     ),
     (lambda: pg.pad(X, [(0, 0), (0, 4)], mode="symmetric"), ValueError, "size 3"),
     (lambda: pg.pad([1], [(1, 1)], constant_values=2.5), TypeError, "2.5 does not fit"),

@@ -190,7 +190,7 @@ ERRORS = [
     (lambda x: pg.zeros_like(x), TypeError, "zeros: strings are no numbers"),
     (lambda x: pg.ones_like(x), TypeError, "ones: strings are no numbers"),
     (lambda x: pg.pad(x, [(1, 1)], constant_values=1), TypeError, "both int32 and str"),
-    (lambda x: pg.pad([1], [(1, 1)], constant_values="a"), TypeError, "expected a num"),
+    (lambda x: pg.pad([1], [(1, 1)], constant_values="a"), TypeError, "must be a num"),
     (lambda x: x + "a", TypeError, "add: is defined for .* complex numbers, got strin"),
     (lambda x: x * x, TypeError, "multiply: is defined for .* got string$"),
     (lambda x: x - x, TypeError, "subtract: is defined for .* got string$"),
