@@ -18,14 +18,16 @@ import itertools
 import os
 from collections.abc import Callable
 from math import factorial, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
-if TYPE_CHECKING:  # numpy.random takes 10 ms to import: at the first draw is soon
-    Stream = np.random.Philox
+Array = np.ndarray[Any, Any]
+Transform = Callable[[Words], Floats]
+# In quotes: numpy.random takes 10 ms to import, and at the first draw is soon enough.
+Stream: TypeAlias = "np.random.Philox"
 
 CHUNK = 1 << 14  # numbers at a time, so that they stay in the cache; even
 
@@ -99,17 +101,18 @@ def below(stream: Stream, count: int, n: int) -> Words:
     The words beyond the last multiple of ``n`` are drawn again.
     """
     words = stream.random_raw(count)
-    surplus = 2**64 % n
-    if surplus:
-        last = np.uint64(2**64 - surplus - 1)
-        while (over := np.flatnonzero(words > last)).size:
-            words[over] = stream.random_raw(over.size)
+    last = np.uint64(2**64 - 2**64 % n - 1)
+    while (over := np.flatnonzero(words > last)).size:
+        words[over] = stream.random_raw(over.size)
     return words % np.uint64(n) if n < 2**64 else words
 
 
-def uniform(
-    stream: Stream, count: int, low: float, high: float, dtype: Any
-) -> np.ndarray[Any, Any]:
+def integers(stream: Stream, count: int, low: int, high: int, dtype: Any) -> Array:
+    """Return integers from ``low`` to below ``high``."""
+    return (below(stream, count, high - low) + np.uint64(low % 2**64)).astype(dtype)
+
+
+def uniform(stream: Stream, count: int, low: float, high: float, dtype: Any) -> Array:
     """Return numbers from ``low`` to below ``high``, of 24 bits, or 53 for float64."""
     y = np.empty(count, dtype)
     for at in range(0, count, CHUNK):
@@ -220,9 +223,7 @@ def _signed(z: Floats, words: Words) -> Floats:
 # --- distributions ---------------------------------------------------------------
 
 
-def filled(
-    stream: Stream, count: int, transform: Callable[[Words], Floats], dtype: Any
-) -> np.ndarray[Any, Any]:
+def filled(stream: Stream, count: int, transform: Transform, dtype: Any) -> Array:
     """Return what a transform makes of ``count`` words."""
     y = np.empty(count, dtype)
     for at in range(0, count, CHUNK):
@@ -257,8 +258,8 @@ def gumbel(words: Words) -> Floats:
     return -log(exponential(words))
 
 
-def gamma(stream: Stream, count: int, alpha: float) -> Floats:
-    """Return positive numbers with density in proportion to ``x^(alpha-1) exp(-x)``.
+def gamma(stream: Stream, count: int, alpha: float, beta: float, dtype: Any) -> Floats:
+    """Return positive numbers, density in proportion to ``x^(alpha-1) exp(-beta x)``.
 
     G. Marsaglia and W. W. Tsang, A Simple Method for Generating Gamma Variables, ACM
     Transactions on Mathematical Software 26 (2000). Fewer than 5 of 100 are rejected.
@@ -277,35 +278,34 @@ def gamma(stream: Stream, count: int, alpha: float) -> Floats:
         left = left[~good]
     if alpha < 1:
         y *= exp(log(inside(stream.random_raw(count))) / alpha)
-    return y
+    return (y / beta).astype(dtype)
 
 
 # --- order and choice ------------------------------------------------------------
 
 
-def order(stream: Stream, n: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+def order(stream: Stream, n: int) -> Array:
     """Return 0 to ``n - 1`` in random order."""
     return np.argsort(stream.random_raw(n), kind="stable").astype(np.int32)
 
 
 def chosen(
     stream: Stream, count: int, n: int, weights: Floats | None, replace: bool
-) -> np.ndarray[Any, Any]:
+) -> Array:
     """Return ``count`` of 0 to ``n - 1``; there are as many whose weight is not 0.
 
     By weight and without replacement the shortest waiting times win, as in P. S.
     Efraimidis and P. G. Spirakis, Weighted Random Sampling with a Reservoir (2006).
     """
     if weights is None:
-        if replace:
-            return below(stream, count, max(n, 1))
-        return order(stream, n)[:count]
-    if not replace:
+        found = below(stream, count, max(n, 1)) if replace else order(stream, n)[:count]
+    elif replace:
+        ends = np.add.accumulate(weights)
+        at = half_open(stream.random_raw(count)) * ends[-1:].sum()
+        found = np.searchsorted(ends, at, side="right")
+        found = np.minimum(found, np.flatnonzero(weights)[-1:])
+    else:
         waits = exponential(stream.random_raw(n))
         with np.errstate(divide="ignore", over="ignore"):
-            return np.argsort(waits / weights, kind="stable")[:count]
-    ends = np.add.accumulate(weights)
-    found = np.searchsorted(
-        ends, half_open(stream.random_raw(count)) * ends[-1:].sum(), side="right"
-    )
-    return np.minimum(found, np.flatnonzero(weights)[-1]) if count else found
+            found = np.argsort(waits / weights, kind="stable")[:count]
+    return found.astype(np.int32)

@@ -51,9 +51,7 @@ def relu6(x: TensorLike, /) -> Tensor:
 
 
 decomposition(RELU6, lambda x: binary.minimum(binary.maximum(x, 0), 6))
-gradients(
-    RELU6, x=lambda dy, x: compare.where(compare.logical_and(x > 0, x <= 6), dy, 0)
-)
+gradients(RELU6, x=lambda dy, x: compare.where((x > 0) & (x <= 6), dy, 0))
 
 
 LEAKY_RELU = Kernel("LeakyRelu(x; alpha)", out=same, op="leaky_relu")
@@ -84,11 +82,8 @@ def prelu(x: TensorLike, alpha: TensorLike, /) -> Tensor:
 
 
 decomposition(PRELU, lambda x, alpha: compare.where(x < 0, x * alpha, x))
-gradients(
-    PRELU,
-    x=lambda dy, x, alpha: compare.where(x > 0, dy, dy * alpha),
-    alpha=lambda dy, x: compare.where(x > 0, 0, dy * x),
-)
+gradients(PRELU, x=lambda dy, x, alpha: compare.where(x > 0, dy, dy * alpha))
+gradients(PRELU, alpha=lambda dy, x: compare.where(x > 0, 0, dy * x))
 
 
 # --- steps and limits ------------------------------------------------------------
@@ -105,11 +100,7 @@ def step(x: TensorLike, /, *, alpha: float = 0.0) -> Tensor:
     return run(STEP, x, alpha=_arguments.real("step", "alpha", alpha))
 
 
-@decomposition(STEP)
-def _(x: Tensor, *, alpha: float) -> Tensor:
-    return compare.where(x > 0, 1, compare.where(compare.equal(x, x), alpha, x))
-
-
+decomposition(STEP, lambda x, alpha: compare.where(x <= 0, alpha, unary.sign(x)))
 gradients(STEP, x=lambda dy: creation.zeros_like(dy))
 
 
@@ -143,10 +134,9 @@ def clip(
             x = creation.astype(x, weak("clip", bound, x.dtype))
         return run(CLIP_BY_VALUE, x, min=low, max=high)
     y = x
-    if low is not None:
-        y = run(binary.MAXIMUM, *_convert.alike("clip", y, low))
-    if high is not None:
-        y = run(binary.MINIMUM, *_convert.alike("clip", y, high))
+    for kernel, limit in ((binary.MAXIMUM, low), (binary.MINIMUM, high)):
+        if limit is not None:
+            y = run(kernel, *_convert.alike("clip", y, limit))
     if y is x:
         return creation.identity(x)
     return creation.astype(y, x.dtype) if y.dtype.kind == x.dtype.kind else y
@@ -166,7 +156,7 @@ def _(x: Tensor, *, min: float, max: float) -> Tensor:
 
 
 def _clip_gradient(dy: Tensor, x: Tensor, min: float, max: float) -> Tensor:
-    return compare.where(compare.logical_and(x >= min, x <= max), dy, 0)
+    return compare.where((x >= min) & (x <= max), dy, 0)
 
 
 gradients(CLIP_BY_VALUE, x=_clip_gradient)
@@ -193,15 +183,13 @@ ELU_GRAD = Kernel("EluGrad(dy, y) -> dx", out=same)
 
 decomposition(ELU_GRAD, lambda dy, y: dy * (binary.minimum(y, 0) + 1))
 gradients(ELU, x=lambda dy, y: run(ELU_GRAD, dy, y))
-gradients(
-    ELU_GRAD,
-    dy=lambda ddx, y: run(ELU_GRAD, ddx, y),
-    y=lambda ddx, dy, y: compare.where(y < 0, ddx * dy, 0),
-)
+gradients(ELU_GRAD, dy=lambda ddx, y: run(ELU_GRAD, ddx, y))
+gradients(ELU_GRAD, y=lambda ddx, dy, y: compare.where(y < 0, ddx * dy, 0))
 
 
 SELU = Kernel("Selu(x)", out=same, op="selu")
-_SELU, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+_ABOVE = 1.0507009873554805
+_BELOW = _ABOVE * 1.6732632423543772
 
 
 def selu(x: TensorLike, /) -> Tensor:
@@ -213,18 +201,13 @@ def selu(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(SELU, x, "f")
 
 
-@decomposition(SELU)
-def _(x: Tensor) -> Tensor:
-    below = run(unary.EXPM1, x) * (_SELU * _SELU_ALPHA)
-    return compare.where(x < 0, below, x * _SELU)
-
-
 def _selu_gradient(dy: Tensor, x: Tensor) -> Tensor:
     """Give ``exp`` no number to overflow at: its gradient would be 0 · inf."""
-    below = run(unary.EXP, binary.minimum(x, 0)) * (_SELU * _SELU_ALPHA)
-    return dy * compare.where(x > 0, _SELU, below)
+    below = run(unary.EXP, binary.minimum(x, 0)) * _BELOW
+    return dy * compare.where(x > 0, _ABOVE, below)
 
 
+decomposition(SELU, lambda x: compare.where(x < 0, unary.expm1(x) * _BELOW, x * _ABOVE))
 gradients(SELU, x=_selu_gradient)
 
 
@@ -253,12 +236,7 @@ def softplus(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(SOFTPLUS, x, "f")
 
 
-@decomposition(SOFTPLUS)
-def _(x: Tensor) -> Tensor:
-    e = run(unary.EXP, -unary.abs(x))
-    return binary.maximum(x, 0) + run(unary.LOG1P, e)
-
-
+decomposition(SOFTPLUS, lambda x: relu(x) + unary.log1p(unary.exp(-unary.abs(x))))
 gradients(SOFTPLUS, x=lambda dy, x: dy * run(SIGMOID, x))
 
 
@@ -270,8 +248,7 @@ def log_sigmoid(x: TensorLike, /) -> Tensor:
 
     Nothing overflows. Integers give float32.
     """
-    x = _convert.floating("log_sigmoid", x, "f")
-    return -run(SOFTPLUS, -x)
+    return -run(SOFTPLUS, -_convert.floating("log_sigmoid", x, "f"))
 
 
 def silu(x: TensorLike, /) -> Tensor:
@@ -293,8 +270,8 @@ def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
     off by 5e-4 at most (Hendrycks and Gimpel, 2016). Integers give float32.
     """
     x = _convert.floating("gelu", x, "f")
-    approximate = _arguments.flag("gelu", "approximate", approximate)
-    if approximate:  # tanh of 10 is 1 already, and its gradient 0: no cube overflows
+    if _arguments.flag("gelu", "approximate", approximate):
+        # tanh of 10 is 1 already, and its gradient 0: no cube overflows
         near = run(CLIP_BY_VALUE, x, min=-10, max=10)
         cubic = near * (near * near * 0.044715 + 1) * math.sqrt(2 / math.pi)
         middle = run(trigonometry.TANH, cubic)

@@ -23,8 +23,8 @@ from typing import Any, Literal
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import Ints, choice, integer, integers, real, sizes
-from plugrad._dtypes import FLOAT32, DType, canonical
+from plugrad._arguments import Ints, choice, integer, integers, misfit, real, sizes
+from plugrad._dtypes import FLOAT32, canonical
 from plugrad._engine import run
 from plugrad._kernel import Kernel, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
@@ -40,11 +40,8 @@ FFT = Kernel("FFT(input)", out=same, op="fft.fft")
 
 @decomposition(FFT)
 def _(input: Tensor) -> Tensor:
-    flat = (math.prod(input.shape[:-1]), input.shape[-1])
-    parts = run(complexes.REAL, input), run(complexes.IMAG, input)
-    re, im = _dft(_each(parts, lambda v: run(shape.RESHAPE, v, shape=flat)))
-    y = _each((re, im), lambda v: run(shape.RESHAPE, v, shape=input.shape))
-    return run(complexes.COMPLEX, *y)
+    z = _reshaped(_parts(input), math.prod(input.shape[:-1]), input.shape[-1])
+    return run(complexes.COMPLEX, *_reshaped(_dft(z), *input.shape))
 
 
 gradients(FFT, input=lambda dy: run(IFFT, dy) * dy.shape[-1])
@@ -55,11 +52,9 @@ IFFT: Kernel = Kernel("IFFT(input)", out=same, op="fft.ifft")
 
 @decomposition(IFFT)  # the transform of numbers whose parts have changed places
 def _(input: Tensor) -> Tensor:
-    re, im = run(complexes.REAL, input), run(complexes.IMAG, input)
-    y = run(FFT, run(complexes.COMPLEX, im, re))
-    im, re = run(complexes.REAL, y), run(complexes.IMAG, y)
-    n = input.shape[-1]
-    return run(complexes.COMPLEX, re / n, im / n)
+    re, im = _parts(input)
+    im, re = _parts(run(FFT, run(complexes.COMPLEX, im, re)))
+    return run(complexes.COMPLEX, re / input.shape[-1], im / input.shape[-1])
 
 
 gradients(IFFT, input=lambda dy: run(FFT, dy) * (1 / dy.shape[-1]))
@@ -68,7 +63,7 @@ gradients(IFFT, input=lambda dy: run(FFT, dy) * (1 / dy.shape[-1]))
 # --- what they mean in real numbers ----------------------------------------------
 
 Pair = tuple[Tensor, Tensor]  # real and imaginary parts, [batch, n]
-Parts = tuple[np.ndarray[Any, DType], np.ndarray[Any, DType]]
+Numbers = np.ndarray[Any, Any]
 
 DIRECT = 64  # up to so many, a product with the matrix of the transform is cheapest
 
@@ -81,19 +76,18 @@ def _dft(z: Pair) -> Pair:
     """
     batch, n = z[0].shape
     if n <= DIRECT:
-        return _times(z, _sent(_circle(n, n, n, z[0].dtype)), linalg.matmul)
+        return _times(z, _sent(_circle(n, n, n), z), linalg.matmul)
     factors = [f for f in range(2, DIRECT + 1) if n % f == 0]
     if not factors:
         return _chirped(z)
     f = min(factors, key=lambda f: f + n // f)
     m = n // f
-    z = _each(z, lambda v: run(shape.RESHAPE, v, shape=(batch, m, f)))
+    z = _reshaped(z, batch, m, f)
     z = _each(z, lambda v: run(shape.TRANSPOSE, v, axes=(0, 2, 1)))
-    z = _dft(_each(z, lambda v: run(shape.RESHAPE, v, shape=(batch * f, m))))
-    z = _each(z, lambda v: run(shape.RESHAPE, v, shape=(batch, f, m)))
-    z = _times(z, _sent(_circle(f, m, n, z[0].dtype)), binary.multiply)
-    z = _times(_sent(_circle(f, f, f, z[0].dtype)), z, linalg.matmul)
-    return _each(z, lambda v: run(shape.RESHAPE, v, shape=(batch, n)))
+    z = _reshaped(_dft(_reshaped(z, batch * f, m)), batch, f, m)
+    z = _times(z, _sent(_circle(f, m, n), z), binary.multiply)
+    z = _times(_sent(_circle(f, f, f), z), z, linalg.matmul)
+    return _reshaped(z, batch, n)
 
 
 def _chirped(z: Pair) -> Pair:
@@ -103,7 +97,7 @@ def _chirped(z: Pair) -> Pair:
     a product after transforms of a power of two.
     """
     n = z[0].shape[1]
-    chirp, spectrum = (_sent(parts) for parts in _chirps(n, z[0].dtype))
+    chirp, spectrum = (_sent(numbers, z) for numbers in _chirps(n))
     size = spectrum[0].shape[0]
     z = _times(z, chirp, binary.multiply)
     z = _each(z, lambda v: slicing.pad(v, [(0, 0), (0, size - n)]))
@@ -113,8 +107,16 @@ def _chirped(z: Pair) -> Pair:
     return _times(z, chirp, binary.multiply)
 
 
+def _parts(z: Tensor) -> Pair:
+    return run(complexes.REAL, z), run(complexes.IMAG, z)
+
+
 def _each(z: Pair, f: Callable[[Tensor], Tensor]) -> Pair:
     return f(z[0]), f(z[1])
+
+
+def _reshaped(z: Pair, *sizes: int) -> Pair:
+    return _each(z, lambda v: run(shape.RESHAPE, v, shape=sizes))
 
 
 def _times(a: Pair, b: Pair, product: Callable[[Tensor, Tensor], Tensor]) -> Pair:
@@ -122,34 +124,27 @@ def _times(a: Pair, b: Pair, product: Callable[[Tensor, Tensor], Tensor]) -> Pai
     return re, product(a[0], b[1]) + product(a[1], b[0])
 
 
-def _sent(parts: Parts) -> Pair:
-    """Return constants as tensors of the active backend."""
-    re, im = parts
+def _sent(numbers: Numbers, z: Pair) -> Pair:
+    """Return complex constants as tensors of the active backend, in the dtype of z."""
+    re, im = (part.astype(z[0].dtype) for part in (numbers.real, numbers.imag))
     return _convert.asarray(re, copy=False), _convert.asarray(im, copy=False)
 
 
-def _split(z: np.ndarray[Any, Any], dtype: DType) -> Parts:
-    re, im = z.real.astype(dtype), z.imag.astype(dtype)
-    re.flags.writeable = im.flags.writeable = False
-    return re, im
-
-
 @functools.lru_cache(maxsize=64)
-def _circle(rows: int, columns: int, n: int, dtype: DType) -> Parts:
+def _circle(rows: int, columns: int, n: int) -> Numbers:
     """Return ``e^(-2πi · row · column / n)``."""
     turns = np.outer(np.arange(rows), np.arange(columns)) % n
-    return _split(np.exp(-2j * np.pi / n * turns), dtype)
+    return np.exp(-2j * np.pi / n * turns)
 
 
 @functools.lru_cache(maxsize=16)
-def _chirps(n: int, dtype: DType) -> tuple[Parts, Parts]:
+def _chirps(n: int) -> tuple[Numbers, Numbers]:
     """Return ``c = e^(-πi t²/n)`` and the transform of conj(c), over its size."""
     chirp = np.exp(-1j * np.pi / n * (np.arange(n) ** 2 % (2 * n)))
     size = 1 << (2 * n - 2).bit_length()
-    ring = np.zeros(size, complex)
-    ring[:n] = chirp.conj()
-    ring[size - n + 1 :] = ring[n - 1 : 0 : -1]
-    return _split(chirp, dtype), _split(np.fft.fft(ring) / size, dtype)
+    back = chirp.conj()
+    ring = np.concatenate([back, np.zeros(size - 2 * n + 1), back[:0:-1]])
+    return chirp, np.fft.fft(ring) / size
 
 
 # --- complex signals -------------------------------------------------------------
@@ -220,15 +215,13 @@ def _transformed(
     op: str, kernel: Kernel, x: TensorLike, s: Axes, axes: Axes, norm: Norm
 ) -> Tensor:
     x = complexes.whole(_convert.floating(op, x))
-    steps = _steps(op, x.shape, s, axes)
+    steps = _steps(op, x.shape, s, axes, half=False)
     return _scaled(op, _along(kernel, x, steps), norm, steps, kernel is IFFT)
 
 
-def _steps(
-    op: str, there: tuple[int, ...], s: Axes, axes: Axes, *, half: bool = False
-) -> Steps:
+def _steps(op: str, there: geometry.Shape, s: Axes, axes: Axes, half: bool) -> Steps:
     """Return axes and sizes in the order given; ``half`` of the last one is there."""
-    rank, one = len(there), isinstance(axes, int | np.integer)
+    rank, name = len(there), "n" if isinstance(axes, int | np.integer) else "s"
     if axes is None and s is not None:
         raise ValueError(f"{op}: s {s} needs axes, to say whose sizes these are")
     given = tuple(range(rank)) if axes is None else integers(op, "axes", axes)
@@ -237,16 +230,13 @@ def _steps(
     usual = [there[axis] for axis in order]
     if half:
         usual[-1:] = [2 * (n - 1) for n in usual[-1:]]
-    wanted = usual if s is None else list(integers(op, "n" if one else "s", s))
+    wanted = usual if s is None else list(integers(op, name, s))
     if len(wanted) != len(order):
         raise ValueError(f"{op}: s {s} and axes {axes} differ in length")
-    if not one:
+    if name == "s":
         wanted = [m if n == -1 else n for n, m in zip(wanted, usual, strict=True)]
     if min(wanted, default=1) < 1:
-        raise ValueError(
-            f"{op}: the size of a transform must be positive, got {min(wanted)} for "
-            f"shape {there}; say which one with {'n' if one else 's'}"
-        )
+        raise misfit(op, f"the size {min(wanted)} is not positive; give {name}", there)
     return list(zip(order, sizes(op, wanted, "the size of a transform"), strict=True))
 
 
@@ -264,13 +254,14 @@ def _along(kernel: Kernel, x: Tensor, steps: Steps) -> Tensor:
     return x
 
 
-def _resized(x: Tensor, axis: int, n: int) -> Tensor:
-    """Return ``x`` with an axis cropped or padded at its end to size ``n``."""
+def _resized(x: Tensor, axis: int, n: int, value: complex = 0) -> Tensor:
+    """Return ``x`` with an axis cropped to size ``n``, or padded at its end."""
     size = x.shape[axis]
     if n <= size:
         return x if n == size else slicing.along(x, axis, 0, n)
     paddings = tuple([(0, n - size if i == axis else 0) for i in range(len(x.shape))])
-    return run(slicing.PAD_V2, x, paddings=paddings, constant_values=0)
+    filler = slicing.constant("pad", value, x.dtype)
+    return run(slicing.PAD_V2, x, paddings=paddings, constant_values=filler)
 
 
 _POWERS = {"backward": 0.0, "ortho": 0.5, "forward": 1.0}
@@ -364,9 +355,8 @@ def _real(op: str, x: TensorLike) -> Tensor:
 
 def _halved(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
     x = complexes.whole(_real(op, x))
-    steps = _steps(op, x.shape, s, axes)
-    _something(op, steps)
-    axis, n = steps[-1]
+    steps = _steps(op, x.shape, s, axes, half=False)
+    axis, n = _last(op, steps)
     y = slicing.along(_along(FFT, x, steps[-1:]), axis, 0, n // 2 + 1)
     return _scaled(op, _along(FFT, y, steps[:-1]), norm, steps, False)
 
@@ -375,8 +365,7 @@ def _doubled(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
     """Return the real part of the inverse of a half; what has a twin counts twice."""
     x = complexes.whole(_convert.floating(op, x))
     steps = _steps(op, x.shape, s, axes, half=True)
-    _something(op, steps)
-    axis, n = steps[-1]
+    axis, n = _last(op, steps)
     x = _resized(_along(IFFT, x, steps[:-1]), axis, n // 2 + 1)
     twins = np.full(n // 2 + 1, 2, x.dtype)
     twins[0] = twins[n - n // 2 :] = 1
@@ -385,9 +374,10 @@ def _doubled(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
     return _scaled(op, run(complexes.REAL, y), norm, steps, True)
 
 
-def _something(op: str, steps: Steps) -> None:
+def _last(op: str, steps: Steps) -> tuple[int, int]:
     if not steps:
         raise ValueError(f"{op}: there is no axis to transform; axes must name one")
+    return steps[-1]
 
 
 # --- frequencies -----------------------------------------------------------------
@@ -419,13 +409,17 @@ def _frequencies(op: str, n: int, d: float, dtype: Any, half: bool) -> Tensor:
     size, d = integer(op, "n", n, 1), real(op, "d", d)
     if not d:
         raise ValueError(f"{op}: d {d} must be a distance that is not 0")
+    middle, places = size // 2, np.arange(size)
+    places = places[: middle + 1] if half else (places + middle) % size - middle
+    return _floats(op, places / (size * d), dtype)
+
+
+def _floats(op: str, values: Numbers, dtype: Any) -> Tensor:
+    """Return values as a tensor, by default of float32."""
     wanted = creation._held(op, FLOAT32 if dtype is None else canonical(dtype))
     if wanted.kind != "f":
-        raise TypeError(f"{op}: frequencies are real floating numbers, not {wanted}")
-    places = (np.arange(size) + size // 2) % size - size // 2
-    if half:
-        places = np.arange(size // 2 + 1)
-    return _convert.asarray((places / (size * d)).astype(wanted), copy=False)
+        raise TypeError(f"{op}: gives real floating numbers, not {wanted}")
+    return _convert.asarray(values.astype(wanted), copy=False)
 
 
 def fftshift(x: TensorLike, /, *, axes: Axes = None) -> Tensor:

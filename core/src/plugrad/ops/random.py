@@ -22,20 +22,23 @@ from typing import Any
 
 import numpy as np
 
-from plugrad import _arguments, geometry
-from plugrad._arguments import Ints
+from plugrad import _arguments
+from plugrad._arguments import Ints, misfit
 from plugrad._dtypes import FLOAT32, INT32, LIMITS, DType, canonical
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape, broadcast
 
 from . import _convert, _draws, compare, creation, gather, reduce, shape, unary
 from .creation import Number
 
-Shape = Ints
+Seed = int | None
+NoiseShape = Sequence[int | None] | None
+Draw = Callable[..., _draws.Array]
 
 
-def seed(n: int | None = None, /) -> None:
+def seed(n: Seed = None, /) -> None:
     """Begin the numbers of this process anew: calls without ``seed=`` repeat.
 
     None begins where the operating system says. Threads share the sequence of calls:
@@ -44,45 +47,33 @@ def seed(n: int | None = None, /) -> None:
     _draws.reseed(_checked("seed", n))
 
 
-def _checked(op: str, n: int | None) -> int | None:
-    if n is None:
-        return None
-    number = _arguments.integer(op, "seed", n)
-    if not 0 <= number < 2**64:
+def _checked(op: str, n: Seed) -> Seed:
+    number = None if n is None else _arguments.integer(op, "seed", n)
+    if number is not None and not 0 <= number < 2**64:
         raise ValueError(f"{op}: a seed is from 0 to below 2**64, got {number}")
     return number
 
 
-def _stream(op: str, seed: int | None) -> _draws.Stream:
-    return _draws.stream(_checked(op, seed))
-
-
-def _uploaded(values: np.ndarray[Any, Any], sizes: tuple[int, ...]) -> Tensor:
+def _drawn(op: str, seed: Seed, sizes: Shape, draw: Draw, *attrs: Any) -> Tensor:
+    """Return ``draw(stream, count, *attrs)`` in the shape ``sizes``."""
+    stream = _draws.stream(_checked(op, seed))
+    values = draw(stream, math.prod(sizes), *attrs)
     return _convert.asarray(values.reshape(sizes), copy=False)
 
 
 def _floating(op: str, dtype: Any) -> DType:
     wanted = FLOAT32 if dtype is None else creation._held(op, canonical(dtype))
     if wanted.kind != "f":
-        raise TypeError(
-            f"{op}: draws floating numbers, not {wanted}; for others there are "
-            "uniform_int and bernoulli"
-        )
+        raise TypeError(f"{op}: {wanted} is not floating; use uniform_int or bernoulli")
     return wanted
 
 
-def _finite(op: str, name: str, value: Number) -> float:
+def _finite(op: str, name: str, value: Number, *, positive: bool = False) -> float:
     """Return a parameter as a finite float."""
     number = float(_arguments.real(op, name, value))
-    if not math.isfinite(number):
-        raise ValueError(f"{op}: {name} must be finite, got {number}")
-    return number
-
-
-def _positive(op: str, name: str, value: Number) -> float:
-    number = _finite(op, name, value)
-    if number <= 0:
-        raise ValueError(f"{op}: {name} must be positive, got {number}")
+    if not math.isfinite(number) or (positive and number <= 0):
+        rule = "positive and finite" if positive else "finite"
+        raise ValueError(f"{op}: {name} must be {rule}, got {number}")
     return number
 
 
@@ -90,13 +81,13 @@ def _positive(op: str, name: str, value: Number) -> float:
 
 
 def uniform(
-    shape: Shape,
+    shape: Ints,
     /,
     *,
     minval: Number = 0.0,
     maxval: Number = 1.0,
     dtype: Any = None,
-    seed: int | None = None,
+    seed: Seed = None,
 ) -> Tensor:
     """Return numbers from ``minval`` to below ``maxval``, all equally likely.
 
@@ -107,26 +98,16 @@ def uniform(
 
     """
     sizes, wanted = _arguments.sizes("uniform", shape), _floating("uniform", dtype)
-    ends = _finite("uniform", "minval", minval), _finite("uniform", "maxval", maxval)
+    a, b = _finite("uniform", "minval", minval), _finite("uniform", "maxval", maxval)
     with np.errstate(over="ignore"):
-        low, high = map(float, np.asarray(ends, wanted))
+        low, high = map(float, np.asarray((a, b), wanted))
     if not (low < high and math.isfinite(high - low)):
-        raise ValueError(
-            f"uniform: from minval {ends[0]} to below maxval {ends[1]} there is no "
-            f"range of {wanted}"
-        )
-    stream = _stream("uniform", seed)
-    return _uploaded(_draws.uniform(stream, math.prod(sizes), low, high, wanted), sizes)
+        raise ValueError(f"uniform: minval {a} to maxval {b} is no range of {wanted}")
+    return _drawn("uniform", seed, sizes, _draws.uniform, low, high, wanted)
 
 
 def uniform_int(
-    shape: Shape,
-    /,
-    minval: int,
-    maxval: int,
-    *,
-    dtype: Any = "int32",
-    seed: int | None = None,
+    shape: Ints, /, minval: int, maxval: int, *, dtype: Any = "int32", seed: Seed = None
 ) -> Tensor:
     """Return integers from ``minval`` to below ``maxval``, all equally likely.
 
@@ -145,11 +126,10 @@ def uniform_int(
     least, most = LIMITS[wanted]
     if low < least or high - 1 > most:
         raise OverflowError(f"{op}: {wanted} does not hold {low} to {high - 1}")
-    numbers = _draws.below(_stream(op, seed), math.prod(sizes), high - low)
-    return _uploaded((numbers + np.uint64(low % 2**64)).astype(wanted), sizes)
+    return _drawn(op, seed, sizes, _draws.integers, low, high, wanted)
 
 
-def bernoulli(shape: Shape, /, p: Number = 0.5, *, seed: int | None = None) -> Tensor:
+def bernoulli(shape: Ints, /, p: Number = 0.5, *, seed: Seed = None) -> Tensor:
     """Return bool, True with probability ``p`` (of many: ``uniform(p.shape) < p``).
 
     Raises:
@@ -159,92 +139,84 @@ def bernoulli(shape: Shape, /, p: Number = 0.5, *, seed: int | None = None) -> T
     sizes, chance = _arguments.sizes("bernoulli", shape), _finite("bernoulli", "p", p)
     if not 0 <= chance <= 1:
         raise ValueError(f"bernoulli: p must be from 0 to 1, got {chance}")
-    stream = _stream("bernoulli", seed)
-    return _uploaded(_draws.true(stream, math.prod(sizes), chance), sizes)
+    return _drawn("bernoulli", seed, sizes, _draws.true, chance)
 
 
 # --- normal ----------------------------------------------------------------------
 
 
-def _drawn(
-    op: str,
-    transform: Callable[[_draws.Words], _draws.Floats],
-    shape: Shape,
-    mean: Number,
-    stddev: Number,
-    dtype: Any,
-    seed: int | None,
+def _transformed(
+    draw: Draw, shape: Ints, mean: Number, stddev: Number, dtype: Any, seed: Seed
 ) -> Tensor:
     """Draw numbers that are known for mean 0 and standard deviation 1."""
+    op = draw.__name__
     sizes, wanted = _arguments.sizes(op, shape), _floating(op, dtype)
     middle, scale = _finite(op, "mean", mean), _finite(op, "stddev", stddev)
     if scale < 0:
         raise ValueError(f"{op}: stddev must not be negative, got {scale}")
 
     def scaled(words: _draws.Words) -> _draws.Floats:
-        z = transform(words)
+        z = draw(words)
         z *= scale
         z += middle
         return z
 
     with np.errstate(over="ignore"):
-        values = _draws.filled(_stream(op, seed), math.prod(sizes), scaled, wanted)
-    return _uploaded(values, sizes)
+        return _drawn(op, seed, sizes, _draws.filled, scaled, wanted)
 
 
 def normal(
-    shape: Shape,
+    shape: Ints,
     /,
     *,
     mean: Number = 0.0,
     stddev: Number = 1.0,
     dtype: Any = None,
-    seed: int | None = None,
+    seed: Seed = None,
 ) -> Tensor:
     """Return normal numbers of this mean and this standard deviation.
 
     Their density is in proportion to ``exp(-((x - mean) / stddev)² / 2)``. None is
     further than 8.3 standard deviations from the mean. ``stddev`` may be 0.
     """
-    return _drawn("normal", _draws.normal, shape, mean, stddev, dtype, seed)
+    return _transformed(_draws.normal, shape, mean, stddev, dtype, seed)
 
 
 def truncated_normal(
-    shape: Shape,
+    shape: Ints,
     /,
     *,
     mean: Number = 0.0,
     stddev: Number = 1.0,
     dtype: Any = None,
-    seed: int | None = None,
+    seed: Seed = None,
 ) -> Tensor:
     """Return normal numbers of those within two standard deviations of the mean.
 
     ``stddev`` is that before truncation; the numbers have 0.8796 times as much.
     """
-    transform = _draws.truncated_normal
-    return _drawn("truncated_normal", transform, shape, mean, stddev, dtype, seed)
+    return _transformed(_draws.truncated_normal, shape, mean, stddev, dtype, seed)
 
 
 # --- gamma -----------------------------------------------------------------------
 
 
 def exponential(
-    shape: Shape, /, *, rate: Number = 1.0, dtype: Any = None, seed: int | None = None
+    shape: Ints, /, *, rate: Number = 1.0, dtype: Any = None, seed: Seed = None
 ) -> Tensor:
     """Return positive numbers with density ``rate · exp(-rate · x)``: mean 1 / rate."""
-    scale = 1 / _positive("exponential", "rate", rate)
-    return _drawn("exponential", _draws.exponential, shape, 0.0, scale, dtype, seed)
+    scale = 1 / _finite("exponential", "rate", rate, positive=True)
+    return _transformed(_draws.exponential, shape, 0.0, scale, dtype, seed)
 
 
 def gamma(
-    shape: Shape,
+    shape: Ints,
     /,
     alpha: Number,
     beta: Number = 1.0,
     *,
     dtype: Any = None,
-    seed: int | None = None,
+    seed: Seed = None,
 ) -> Tensor:
     """Return positive numbers, density in proportion to ``x^(alpha-1) · exp(-beta x)``.
 
@@ -252,38 +224,38 @@ def gamma(
     are so small that they are 0.
     """
     sizes, wanted = _arguments.sizes("gamma", shape), _floating("gamma", dtype)
-    form, rate = _positive("gamma", "alpha", alpha), _positive("gamma", "beta", beta)
-    values = _draws.gamma(_stream("gamma", seed), math.prod(sizes), form)
+    form = _finite("gamma", "alpha", alpha, positive=True)
+    rate = _finite("gamma", "beta", beta, positive=True)
     with np.errstate(over="ignore"):
-        return _uploaded((values / rate).astype(wanted), sizes)
+        return _drawn("gamma", seed, sizes, _draws.gamma, form, rate, wanted)
 
 
 # --- order and choice ------------------------------------------------------------
 
 
-def permutation(n: int, /, *, seed: int | None = None) -> Tensor:
+def permutation(n: int, /, *, seed: Seed = None) -> Tensor:
     """Return 0 to ``n - 1`` in random order, int32; all orders are equally likely."""
     size = _arguments.integer("permutation", "n", n, 0)
-    return _uploaded(_draws.order(_stream("permutation", seed), size), (size,))
+    return _drawn("permutation", seed, (size,), _draws.order)
 
 
-def shuffle(x: TensorLike, /, *, axis: int = 0, seed: int | None = None) -> Tensor:
+def shuffle(x: TensorLike, /, *, axis: int = 0, seed: Seed = None) -> Tensor:
     """Return the slices of ``x`` along ``axis`` in random order."""
     x = _convert.asarray(x)
     axis = reduce.one_axis("shuffle", axis, len(x.shape))
-    order = _draws.order(_stream("shuffle", seed), x.shape[axis])
-    return gather.take(x, order, axis=axis)
+    order = _drawn("shuffle", seed, (x.shape[axis],), _draws.order)
+    return run(gather.GATHER_V2, x, order, axis=axis, batch_dims=0)
 
 
 def choice(
     x: TensorLike,
     /,
-    shape: Shape = (),
+    shape: Ints = (),
     *,
     replace: bool = True,
     p: TensorLike | None = None,
     axis: int = 0,
-    seed: int | None = None,
+    seed: Seed = None,
 ) -> Tensor:
     """Return slices of ``x`` along ``axis``, chosen at random.
 
@@ -310,15 +282,11 @@ def choice(
     weights = None if p is None else _weights(p, n)
     count, there = math.prod(sizes), n if weights is None else np.count_nonzero(weights)
     if (count and not there) if replace else count > there:
-        raise ValueError(
-            f"choice: cannot choose {count} of {there} (replace={replace})"
-        )
-    stream = _stream("choice", seed)
-    places = _draws.chosen(stream, count, n, weights, replace)
-    places = places.astype(INT32).reshape(sizes)
+        raise ValueError(f"choice: cannot choose {count} of {there} ({replace=})")
+    places = _drawn("choice", seed, sizes, _draws.chosen, n, weights, replace)
     if isinstance(x, int | np.integer):
-        return _convert.asarray(places, copy=False)
-    return gather.take(x, places, axis=axis)
+        return places
+    return run(gather.GATHER_V2, x, places, axis=axis, batch_dims=0)
 
 
 def _weights(p: TensorLike, n: int) -> _draws.Floats:
@@ -347,7 +315,7 @@ def multinomial(
     num_samples: int,
     *,
     normalized: bool = False,
-    seed: int | None = None,
+    seed: Seed = None,
 ) -> Tensor:
     """Return classes, int32, drawn with probability ``softmax(logits)``.
 
@@ -372,14 +340,14 @@ def multinomial(
     *batch, classes = x.shape
     rows = math.prod(batch)
     table = run(shape.RESHAPE, x, shape=(rows, classes))
-    stream, parts = _stream("multinomial", seed), []
+    stream, parts = _draws.stream(_checked("multinomial", seed)), []
     step = max(NOISE // max(rows * classes, 1), 1)
     normalized = _arguments.flag("multinomial", "normalized", normalized)
     draw = _draws.race if normalized else _draws.gumbel
     for at in range(0, max(count, 1), step):
         sizes = (min(step, count - at), rows, classes)
         noise = _draws.filled(stream, math.prod(sizes), draw, x.dtype)
-        noisy = _uploaded(noise, sizes)
+        noisy = _convert.asarray(noise.reshape(sizes), copy=False)
         parts.append(run(MULTINOMIAL, table, noisy, normalized=normalized))
     y = run(shape.CONCAT, *parts, axis=1) if len(parts) > 1 else parts[0]
     return run(shape.RESHAPE, y, shape=(*batch, count))
@@ -391,8 +359,7 @@ def _(logits: Tensor, noise: Tensor, *, normalized: bool) -> Tensor:
         score = logits * noise
     else:
         top = reduce.max(logits, axis=1, keepdims=True)
-        near = compare.where(unary.isfinite(top), logits - top, logits)
-        score = near + noise
+        score = compare.where(unary.isfinite(top), logits - top, logits) + noise
     return run(shape.TRANSPOSE, run(reduce.ARG_MAX, score, axis=2), axes=(1, 0))
 
 
@@ -403,12 +370,7 @@ gradients(MULTINOMIAL, logits=None, noise=None)
 
 
 def dropout(
-    x: TensorLike,
-    /,
-    rate: Number,
-    *,
-    noise_shape: Sequence[int | None] | None = None,
-    seed: int | None = None,
+    x: TensorLike, /, rate: Number, *, noise_shape: NoiseShape = None, seed: Seed = None
 ) -> Tensor:
     """Return ``x / (1 - rate)``, with each element 0 with probability ``rate``.
 
@@ -427,16 +389,12 @@ def dropout(
     if noise_shape is not None:
         entries = _arguments.entries(noise_shape) or [noise_shape]
         lead = len(x.shape) - len(entries)
-        given: list[Any] = [
-            x.shape[lead + i] if n is None and lead >= 0 else n
-            for i, n in enumerate(entries)
-        ]
+        axes = enumerate(entries, lead)
+        given = [x.shape[i] if n is None and lead >= 0 else n for i, n in axes]
         sizes = _arguments.sizes("dropout", given, "noise_shape")
-        if geometry.broadcast("dropout", x.shape, sizes) != x.shape:
-            raise ValueError(
-                f"dropout: noise_shape {sizes} does not broadcast to shape {x.shape}"
-            )
+        if broadcast("dropout", x.shape, sizes) != x.shape:
+            raise misfit("dropout", f"noise_shape must broadcast to {x.shape}", sizes)
     if not chance:
         return x
-    kept = _draws.true(_stream("dropout", seed), math.prod(sizes), 1 - chance)
-    return compare.where(_uploaded(kept, sizes), x * (1 / (1 - chance)), 0.0)
+    kept = _drawn("dropout", seed, sizes, _draws.true, 1 - chance)
+    return compare.where(kept, x * (1 / (1 - chance)), 0.0)

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from plugrad import _arguments
-from plugrad._arguments import flag, integer, real
-from plugrad._dtypes import BOOL, FLOAT32, INT32, DType, canonical
+from plugrad._arguments import flag, integer, misfit, real
+from plugrad._dtypes import BOOL, INT32, DType
 from plugrad._engine import run
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert, compare, creation, fft, gather, indexing, reduce, shape, slicing
+from . import _convert, compare, creation, fft, gather, indexing, reduce, shape
 
 Window = Callable[[int], TensorLike]
 
@@ -70,18 +69,13 @@ def hamming_window(
 def _cosine(
     op: str, length: int, a: float, b: float, periodic: bool | None, dtype: Any
 ) -> Tensor:
-    size = _arguments.integer(op, "window_length", length, 0)
+    size = integer(op, "window_length", length, 0)
     a, b = real(op, "a", a), real(op, "b", b)
-    wanted = creation._held(op, FLOAT32 if dtype is None else canonical(dtype))
-    if wanted.kind != "f":
-        raise TypeError(f"{op}: a window is real and floating, not {wanted}")
     if size == 1:
-        values = np.asarray([a + b])
-    else:
-        around = size % 2 == 0 if periodic is None else flag(op, "periodic", periodic)
-        m = size if around else size - 1
-        values = a - b * np.cos(2 * np.pi / max(m, 1) * np.arange(size))
-    return _convert.asarray(values.astype(wanted), copy=False)
+        return fft._floats(op, np.asarray([a + b]), dtype)
+    around = size % 2 == 0 if periodic is None else flag(op, "periodic", periodic)
+    turn = 2 * np.pi / max(size if around else size - 1, 1)
+    return fft._floats(op, a - b * np.cos(turn * np.arange(size)), dtype)
 
 
 def _window(op: str, window_fn: Window | None, length: int, dtype: DType) -> Tensor:
@@ -94,10 +88,7 @@ def _window(op: str, window_fn: Window | None, length: int, dtype: DType) -> Ten
         return window_fn(length, dtype=dtype)
     window = fft._real(op, window_fn(length))
     if window.shape != (length,):
-        raise ValueError(
-            f"{op}: window_fn has given shape {window.shape} for a length of {length}; "
-            f"it must give {(length,)}"
-        )
+        raise misfit(op, f"window_fn must give shape {(length,)}", window)
     return creation.astype(window, dtype)
 
 
@@ -135,12 +126,8 @@ def frame(
     pad_end = flag("frame", "pad_end", pad_end)
     *batch, size = x.shape
     count = -(-size // step) if pad_end else max((size - length) // step + 1, 0)
-    cover = (count - 1) * step + length if count else 0
-    if cover > size:
-        paddings = [*[(0, 0)] * len(batch), (0, cover - size)]
-        x = slicing.pad(x, paddings, constant_values=pad_value)
-    x = fft._resized(x, len(batch), cover)
-    ids, rows, size = _rows(math.prod(batch), count, length, step)
+    ids, rows, size, cover = _rows(math.prod(batch), count, length, step)
+    x = fft._resized(x, len(batch), cover, pad_value)
     x = run(shape.RESHAPE, x, shape=(rows, size))
     ids = _convert.asarray(ids, copy=False)
     y = run(gather.GATHER_V2, x, ids, axis=0, batch_dims=0)
@@ -157,31 +144,30 @@ def overlap_and_add(frames: TensorLike, /, frame_step: int) -> Tensor:
     x, length, step = _checked("overlap_and_add", frames, 2, None, frame_step)
     x = creation.astype(x, INT32) if x.dtype is BOOL else x
     *batch, count, _ = x.shape
-    ids, rows, size = _rows(math.prod(batch), count, length, step)
+    ids, rows, size, cover = _rows(math.prod(batch), count, length, step)
     x = run(shape.RESHAPE, x, shape=(len(ids), size))
     ids = _convert.asarray(ids, copy=False)
     y = run(gather.UNSORTED_SEGMENT_SUM, x, ids, num_segments=rows)
-    cover = (count - 1) * step + length if count else 0
     return run(shape.RESHAPE, y, shape=(*batch, cover))
 
 
 @functools.lru_cache(maxsize=8)
-def _rows(batch: int, count: int, length: int, step: int) -> tuple[Any, int, int]:
+def _rows(batch: int, count: int, length: int, step: int) -> tuple[Any, int, int, int]:
     """Cut signals into rows such that pieces begin and end with them.
 
     Returns:
         The rows that the pieces consist of, one after the other; how many rows there
-        are, and their size.
+        are, and their size; how many samples of each signal the pieces cover.
 
     """
+    cover = (count - 1) * step + length if count else 0
     size = math.gcd(length, step)
-    each = ((count - 1) * step + length) // size if count else 0
-    first = np.arange(batch)[:, None, None] * each
-    first = first + np.arange(count)[:, None] * (step // size)
-    ids = (first + np.arange(length // size)).reshape(-1)
+    each = cover // size
+    first = np.add.outer(np.arange(batch) * each, np.arange(count) * (step // size))
+    ids = np.add.outer(first, np.arange(length // size)).ravel()
     ids = ids.astype(INT32 if batch * each < 2**31 else indexing.INT64)
     ids.flags.writeable = False
-    return ids, batch * each, size
+    return ids, batch * each, size, cover
 
 
 def _checked(
@@ -190,7 +176,7 @@ def _checked(
     """Return converted arguments; by default the length is that of the last axis."""
     x = _convert.asarray(x)
     if len(x.shape) < rank:
-        raise ValueError(f"{op}: expected {rank} axes or more, got shape {x.shape}")
+        raise misfit(op, f"expected {rank} axes or more", x)
     size = integer(op, "frame_length", x.shape[-1] if length is None else length, 1)
     return x, size, integer(op, "frame_step", step, 1)
 
@@ -234,9 +220,7 @@ def stft(
     x, length, step = _checked("stft", x, 1, frame_length, frame_step)
     n = enclosing_power_of_two(length) if fft_length is None else fft_length
     n = integer("stft", "fft_length", n, 1)
-    x = frame(x, length, step)
-    if window_fn is not None:
-        x = x * _window("stft", window_fn, length, x.dtype)
+    x = frame(x, length, step) * _window("stft", window_fn, length, x.dtype)
     return fft.rfft(x, n=n)
 
 
@@ -275,20 +259,16 @@ def istft(
     n = enclosing_power_of_two(size) if fft_length is None else fft_length
     n = integer("istft", "fft_length", n, 1)
     *_, count, bins = x.shape
-    if bins != n // 2 + 1:
-        raise ValueError(
-            f"istft: spectra of {bins} elements do not belong to an fft_length of {n}, "
-            f"which gives {n // 2 + 1}; give the one of stft"
-        )
+    half = n // 2 + 1
+    if bins != half:
+        raise misfit("istft", f"fft_length {n} gives {half} bins; give that of stft", x)
     kept = min(size, n)
     x = fft._resized(fft.irfft(x, n=n), len(x.shape) - 1, kept)
-    window = _window("istft", window_fn, size, x.dtype)
-    window = fft._resized(window, 0, kept)
+    window = fft._resized(_window("istft", window_fn, size, x.dtype), 0, kept)
     squares = run(shape.BROADCAST_TO, window * window, shape=(count, kept))
     weight = overlap_and_add(squares, step)
     seen = weight > 1e-10
     y = overlap_and_add(x * window, step) / compare.where(seen, weight, 1)
     y = compare.where(seen, y, 0)
-    if length is None:
-        return y
-    return fft._resized(y, len(y.shape) - 1, integer("istft", "length", length, 1))
+    samples = y.shape[-1] if length is None else integer("istft", "length", length, 1)
+    return fft._resized(y, len(y.shape) - 1, samples)

@@ -4,12 +4,13 @@ Kernels: ``Acos Acosh Asin Asinh Atan Atanh Cos Cosh Sin Sinh Tan Tanh``. All ar
 floating: integers and bool become float32. Complex numbers have them too, in C's
 branches, where the sign of a zero tells the sides of a cut apart.
 
-Map: angles, in radians; hyperbolic functions; inverse ones of complex numbers.
+Map: inverse functions of complex numbers; angles, in radians; hyperbolic functions.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -18,6 +19,94 @@ from plugrad._kernel import Kernel, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, complexes, creation, unary
+
+# --- inverse functions of complex numbers, in terms of their parts ---------------
+
+# W. Kahan, "Branch Cuts for Complex Elementary Functions or Much Ado About Nothing's
+# Sign Bit", 1987: the roots know the side of the cut, and no sum of products cancels.
+
+_Parts = tuple[Tensor, Tensor]
+_Rule = Callable[[Tensor, Tensor, Tensor], _Parts]
+
+
+def _inverse(kernel: Kernel, rule: _Rule, real: Callable[[Tensor], Tensor]) -> None:
+    """Say what a kernel means: a rule for the parts of complex numbers, and for reals.
+
+    The rule takes what ``_bounded`` returns and gives the parts of the result.
+    """
+
+    @decomposition(kernel)
+    def _(x: Tensor) -> Tensor:
+        if x.dtype.kind == "c":
+            return run(complexes.COMPLEX, *rule(*_bounded(x)))
+        return real(x)
+
+
+def _parts(z: Tensor) -> _Parts:
+    return run(complexes.REAL, z), run(complexes.IMAG, z)
+
+
+def _root(x: Tensor, y: Tensor) -> _Parts:
+    return _parts(run(unary.SQRT, run(complexes.COMPLEX, x, y)))
+
+
+def _bounded(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return both parts, and inf where one is infinite, else 1.
+
+    There they are made huge, or 0 if finite: then angles are right, and what grows with
+    both is multiplied by the third.
+    """
+    x, y = _parts(z)
+    huge = float(np.finfo(x.dtype).max) / 8
+    one = creation.ones_like(x)
+    growth = compare.where(unary.isinf(x) | unary.isinf(y), math.inf, one)
+
+    def near(v: Tensor) -> Tensor:
+        return compare.where(unary.isinf(v), unary.sign(v) * huge, v / growth)
+
+    return near(x), near(y), growth
+
+
+def _asin(x: Tensor, y: Tensor, growth: Tensor) -> _Parts:
+    (a, b), (c, d) = _root(1 - x, -y), _root(1 + x, y)
+    return run(binary.ATAN2, x, a * c - b * d), run(ASINH, a * d - b * c) * growth
+
+
+def _acos(x: Tensor, y: Tensor, growth: Tensor) -> _Parts:
+    (a, b), (c, d) = _root(1 - x, -y), _root(1 + x, y)
+    return run(binary.ATAN2, a, c) * 2, run(ASINH, b * c - a * d) * growth
+
+
+def _acosh(x: Tensor, y: Tensor, growth: Tensor) -> _Parts:
+    (a, b), (c, d) = _root(x - 1, y), _root(x + 1, y)
+    return run(ASINH, a * c + b * d) * growth, run(binary.ATAN2, b, c) * 2
+
+
+def _atanh(x: Tensor, y: Tensor, growth: Tensor) -> _Parts:
+    """From ``log((1 + z) / (1 - z)) / 2`` for positive parts, and then their signs."""
+    a, b = unary.abs(x), unary.abs(y)
+    away = binary.hypot(1 - a, b)  # from the pole, beside which 1 is nothing
+    near = run(unary.LOG, a) * 0.25 + (math.log(2) - run(unary.LOG, away)) * 0.5
+    real = run(unary.LOG1P, a / away / away * 4) * 0.25 / growth
+    real = compare.where(away < float(np.finfo(x.dtype).eps) ** 0.5, near, real)
+    imag = run(binary.ATAN2, b * 2, (1 - a) * (1 + a) - b * b) * 0.5
+    return _signed(real, x), _signed(imag, y)
+
+
+def _asinh(x: Tensor, y: Tensor, growth: Tensor) -> _Parts:  # i asin(-iz)
+    u, v = _asin(y, -x, growth)
+    return -v, u
+
+
+def _atan(x: Tensor, y: Tensor, growth: Tensor) -> _Parts:  # -i atanh(iz)
+    u, v = _atanh(-y, x, growth)
+    return v, -u
+
+
+def _signed(size: Tensor, x: Tensor) -> Tensor:
+    """Return ``size`` with the sign of ``x``, be it of a zero."""
+    return compare.where(binary.atan2(x, -1) < 0, -size, size)
+
 
 # --- angles ----------------------------------------------------------------------
 
@@ -67,13 +156,7 @@ def asin(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(ASIN, x)
 
 
-@decomposition(ASIN)
-def _(x: Tensor) -> Tensor:
-    if x.dtype.kind == "c":
-        return run(complexes.COMPLEX, *_asin(*_parts(x)))
-    return binary.atan2(x, unary.sqrt((1 - x) * (1 + x)))
-
-
+_inverse(ASIN, _asin, lambda x: binary.atan2(x, unary.sqrt((1 - x) * (1 + x))))
 gradients(ASIN, x=lambda dy, x: unary.times(dy, unary.rsqrt((1 - x) * (1 + x))))
 
 
@@ -85,13 +168,7 @@ def acos(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(ACOS, x)
 
 
-@decomposition(ACOS)
-def _(x: Tensor) -> Tensor:
-    if x.dtype.kind == "c":
-        return run(complexes.COMPLEX, *_acos(*_parts(x)))
-    return binary.atan2(unary.sqrt((1 - x) * (1 + x)), x)
-
-
+_inverse(ACOS, _acos, lambda x: binary.atan2(unary.sqrt((1 - x) * (1 + x)), x))
 gradients(ACOS, x=lambda dy, x: unary.times(-dy, unary.rsqrt((1 - x) * (1 + x))))
 
 
@@ -103,15 +180,7 @@ def atan(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(ATAN, x)
 
 
-@decomposition(ATAN)
-def _(x: Tensor) -> Tensor:
-    if x.dtype.kind == "c":  # -i atanh(ix)
-        a, b = _parts(x)
-        u, v = _atanh(-b, a)
-        return run(complexes.COMPLEX, v, -u)
-    return binary.atan2(x, 1)
-
-
+_inverse(ATAN, _atan, lambda x: binary.atan2(x, 1))
 gradients(ATAN, x=lambda dy, x: unary.over(dy, x * x + 1))
 
 
@@ -187,19 +256,14 @@ def asinh(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(ASINH, x)
 
 
-@decomposition(ASINH)
-def _(x: Tensor) -> Tensor:
-    if x.dtype.kind == "c":  # i asin(-ix)
-        a, b = _parts(x)
-        u, v = _asin(b, -a)
-        return run(complexes.COMPLEX, -v, u)
+def _real_asinh(x: Tensor) -> Tensor:
     a = unary.abs(x)
     near = run(unary.LOG1P, a + a * a / (1 + unary.sqrt(a * a + 1)))
-    return unary.odd(
-        x, compare.where(a < _far(x), near, run(unary.LOG, a) + math.log(2))
-    )
+    far = run(unary.LOG, a) + math.log(2)
+    return unary.odd(x, compare.where(a < _far(x), near, far))
 
 
+_inverse(ASINH, _asinh, _real_asinh)
 gradients(ASINH, x=lambda dy, y: unary.over(dy, run(COSH, y)))
 
 
@@ -211,15 +275,13 @@ def acosh(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(ACOSH, x)
 
 
-@decomposition(ACOSH)
-def _(x: Tensor) -> Tensor:
-    if x.dtype.kind == "c":
-        return run(complexes.COMPLEX, *_acosh(*_parts(x)))
+def _real_acosh(x: Tensor) -> Tensor:
     t = x - 1
     near = run(unary.LOG1P, t + unary.sqrt(t) * unary.sqrt(t + 2))
     return compare.where(x > _far(x), run(unary.LOG, x) + math.log(2), near)
 
 
+_inverse(ACOSH, _acosh, _real_acosh)
 gradients(ACOSH, x=lambda dy, y: unary.over(dy, run(SINH, y)))
 
 
@@ -231,79 +293,10 @@ def atanh(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(ATANH, x)
 
 
-@decomposition(ATANH)
-def _(x: Tensor) -> Tensor:
-    if x.dtype.kind == "c":
-        return run(complexes.COMPLEX, *_atanh(*_parts(x)))
+def _real_atanh(x: Tensor) -> Tensor:
     a = unary.abs(x)
     return unary.odd(x, run(unary.LOG1P, 2 * a / (1 - a)) * 0.5)
 
 
+_inverse(ATANH, _atanh, _real_atanh)
 gradients(ATANH, x=lambda dy, x: unary.over(dy, (1 - x) * (1 + x)))
-
-
-# --- inverse functions of complex numbers, in terms of their parts ---------------
-
-# W. Kahan, "Branch Cuts for Complex Elementary Functions or Much Ado About Nothing's
-# Sign Bit", 1987: the roots know the side of the cut, and no sum of products cancels.
-
-_Parts = tuple[Tensor, Tensor]
-
-
-def _parts(z: Tensor) -> _Parts:
-    return run(complexes.REAL, z), run(complexes.IMAG, z)
-
-
-def _root(x: Tensor, y: Tensor) -> _Parts:
-    return _parts(run(unary.SQRT, run(complexes.COMPLEX, x, y)))
-
-
-def _bounded(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return both, and inf where one is infinite, else 1.
-
-    There they are made huge, or 0 if finite: then angles are right, and what grows with
-    both is multiplied by the third.
-    """
-    huge = float(np.finfo(x.dtype).max) / 8
-    far = compare.logical_or(unary.isinf(x), unary.isinf(y))
-    growth = creation.astype(compare.where(far, math.inf, 1.0), x.dtype)
-    x, y = (
-        compare.where(unary.isinf(v), run(unary.SIGN, v) * huge, v / growth)
-        for v in (x, y)
-    )
-    return x, y, growth
-
-
-def _asin(x: Tensor, y: Tensor) -> _Parts:
-    x, y, growth = _bounded(x, y)
-    (a, b), (c, d) = _root(1 - x, -y), _root(1 + x, y)
-    return run(binary.ATAN2, x, a * c - b * d), run(ASINH, a * d - b * c) * growth
-
-
-def _acos(x: Tensor, y: Tensor) -> _Parts:
-    x, y, growth = _bounded(x, y)
-    (a, b), (c, d) = _root(1 - x, -y), _root(1 + x, y)
-    return run(binary.ATAN2, a, c) * 2, run(ASINH, b * c - a * d) * growth
-
-
-def _acosh(x: Tensor, y: Tensor) -> _Parts:
-    x, y, growth = _bounded(x, y)
-    (a, b), (c, d) = _root(x - 1, y), _root(x + 1, y)
-    return run(ASINH, a * c + b * d) * growth, run(binary.ATAN2, b, c) * 2
-
-
-def _atanh(x: Tensor, y: Tensor) -> _Parts:
-    """From ``log((1 + z) / (1 - z)) / 2`` for positive parts, and then their signs."""
-    x, y, growth = _bounded(x, y)
-    a, b = unary.abs(x), unary.abs(y)
-    away = binary.hypot(1 - a, b)  # from the pole, beside which 1 is nothing
-    near = run(unary.LOG, a) * 0.25 + (math.log(2) - run(unary.LOG, away)) * 0.5
-    real = run(unary.LOG1P, a / away / away * 4) * 0.25 / growth
-    real = compare.where(away < float(np.finfo(x.dtype).eps) ** 0.5, near, real)
-    imag = run(binary.ATAN2, b * 2, (1 - a) * (1 + a) - b * b) * 0.5
-    return _signed(real, x), _signed(imag, y)
-
-
-def _signed(size: Tensor, x: Tensor) -> Tensor:
-    """Return ``size`` with the sign of ``x``, be it of a zero."""
-    return compare.where(binary.atan2(x, -1) < 0, -size, size)

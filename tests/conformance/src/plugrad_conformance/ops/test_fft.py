@@ -195,16 +195,20 @@ ERRORS = [
     (
         lambda x: fft.fft(x, n=0),
         ValueError,
-        "fft: the size .* positive, got 0 .*with n",
+        "fft: the size 0 is not positive; give n",
     ),
-    (lambda x: fft.fft(x, n=-1), ValueError, "fft: the size of a transform must be"),
-    (lambda x: fft.fft(x[:, :0]), ValueError, r"fft: .* got 0 for shape \(2, 0\)"),
+    (lambda x: fft.fft(x, n=-1), ValueError, "fft: the size -1 is not positive"),
+    (lambda x: fft.fft(x[:, :0]), ValueError, r"fft: the size 0 .* got shape \(2, 0\)"),
     (lambda x: fft.fft(x, n=1.5), TypeError, "fft: n must be integers, got 1.5"),
     (lambda x: fft.fft(x, axis=2), ValueError, "fft: axis 2 is out of range for rank"),
     (lambda x: fft.fft(1.0), ValueError, "fft: axis -1 is out of range for rank 0"),
     (lambda x: fft.ifft(x, norm="none"), ValueError, "ifft: norm 'none': use 'backwa"),
     (lambda x: fft.hfft(x, norm="none"), ValueError, "hfft: norm 'none': use 'backwa"),
-    (lambda x: fft.irfft(x[:, :1]), ValueError, r"irfft: .* got 0 for shape \(2, 1\)"),
+    (
+        lambda x: fft.irfft(x[:, :1]),
+        ValueError,
+        r"irfft: the size 0 .* got shape \(2, 1\)",
+    ),
     (lambda x: fft.rfft(x), TypeError, "rfft: takes real numbers, got complex64; use"),
     (lambda x: fft.ihfft(x), TypeError, "ihfft: takes real numbers"),
     (lambda x: fft.fftn(x, s=(1, 2)), ValueError, r"fftn: s \(1, 2\) needs axes"),
@@ -217,7 +221,11 @@ ERRORS = [
     (lambda x: fft.rfftn(1.0), ValueError, "rfftn: there is no axis to transform"),
     (lambda x: fft.irfftn(x, axes=()), ValueError, "irfftn: there is no axis to"),
     (lambda x: fft.fftfreq(0), ValueError, "fftfreq: n 0 must be 1 or more"),
-    (lambda x: fft.rfftfreq(2, dtype="int32"), TypeError, "rfftfreq: frequencies are"),
+    (
+        lambda x: fft.rfftfreq(2, dtype="int32"),
+        TypeError,
+        "rfftfreq: gives real floating",
+    ),
     (lambda x: fft.fftshift(x, axes=2), ValueError, "fftshift: axis 2 is out of range"),
 ]
 

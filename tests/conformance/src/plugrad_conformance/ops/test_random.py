@@ -599,17 +599,17 @@ ERRORS = [
     (
         lambda: random.uniform(3, minval=1, maxval=1),
         ValueError,
-        "uniform: from minval 1.0 to below maxval 1.0 there is no range of float32",
+        "uniform: minval 1.0 to maxval 1.0 is no range of float32",
     ),
     (
         lambda: random.uniform(3, minval=1, maxval=1 + 1e-9),
         ValueError,
-        "there is no range of float32",
+        "is no range of float32",
     ),
     (
         lambda: random.uniform(3, maxval=1e39),
         ValueError,
-        "there is no range of float32",
+        "is no range of float32",
     ),
     (
         lambda: random.uniform(3, maxval=math.inf),
@@ -619,12 +619,12 @@ ERRORS = [
     (
         lambda: random.uniform(3, dtype="int32"),
         TypeError,
-        "uniform: draws floating numbers, not int32; for others there are uniform_int",
+        "uniform: int32 is not floating; use uniform_int or bernoulli",
     ),
     (
         lambda: random.normal(3, dtype="complex64"),
         TypeError,
-        "normal: draws floating numbers, not complex64",
+        "normal: complex64 is not floating",
     ),
     (
         lambda: random.uniform_int(3, 0, 4, dtype="float32"),
@@ -669,10 +669,10 @@ ERRORS = [
     (
         lambda: random.exponential(3, rate=0),
         ValueError,
-        "exponential: rate must be positive, got 0.0",
+        "exponential: rate must be positive and finite, got 0.0",
     ),
     (lambda: random.gamma(3, -1), ValueError, "gamma: alpha must be positive"),
-    (lambda: random.gamma(3, 1, 0), ValueError, "gamma: beta must be positive, got 0"),
+    (lambda: random.gamma(3, 1, 0), ValueError, "gamma: beta must be positive .*got 0"),
     (
         lambda: random.permutation(-1),
         ValueError,
@@ -727,7 +727,7 @@ ERRORS = [
     (
         lambda: pg.dropout(pg.ones((3,)), 0.5, noise_shape=(2, 3)),
         ValueError,
-        r"dropout: noise_shape \(2, 3\) does not broadcast to shape \(3,\)",
+        r"dropout: noise_shape must broadcast to \(3,\); got shape \(2, 3\)",
     ),
     (
         lambda: pg.dropout(pg.ones((3,)), 0.5, noise_shape=(2,)),
