@@ -18,7 +18,14 @@ from plugrad import geometry
 from plugrad._arguments import flag
 from plugrad._dtypes import BOOL, DTYPES, named
 from plugrad._engine import active, run
-from plugrad._kernel import Kernel, broadcasted, compared, decomposition, gradients
+from plugrad._kernel import (
+    Kernel,
+    broadcasted,
+    compared,
+    decomposition,
+    gradients,
+    same,
+)
 from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, binary, creation, reduce, unary
@@ -188,7 +195,7 @@ def logical_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
 decomposition(LOGICAL_XOR, lambda a, b: run(NOT_EQUAL, a, b))
 
 
-LOGICAL_NOT = Kernel("LogicalNot(x)", out=compared, op="logical_not")
+LOGICAL_NOT = Kernel("LogicalNot(x)", out=same, op="logical_not")
 
 
 def logical_not(x: TensorLike, /) -> Tensor:
@@ -251,7 +258,7 @@ def _(a: Tensor, b: Tensor) -> Tensor:
     return (a - common) + (b - common)
 
 
-BITWISE_NOT = Kernel("BitwiseNot(x)", out=broadcasted, op="bitwise_invert")
+BITWISE_NOT = Kernel("BitwiseNot(x)", out=same, op="bitwise_invert")
 
 
 def bitwise_invert(x: TensorLike, /) -> Tensor:
