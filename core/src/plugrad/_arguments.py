@@ -59,10 +59,12 @@ def several(op: str, name: str, given: Any) -> list[Any]:
 
 
 def integer(op: str, name: str, given: Any, least: int | None = None) -> int:
-    """Return one integer, ``least`` or more."""
+    """Return one integer, ``least`` or more; a list of one is none."""
     try:
-        (found,) = (given,) if type(given) is int else integers(op, name, given)
-    except (TypeError, ValueError):
+        if type(given) in _TRUTH:
+            raise TypeError
+        found = operator.index(given)
+    except (TypeError, ValueError):  # the latter of a tensor that is no index
         raise TypeError(f"{op}: {name} must be an integer, got {given!r}") from None
     if least is not None and found < least:
         raise ValueError(f"{op}: {name} {found} must be {least} or more")

@@ -285,7 +285,10 @@ def scalar(op: str, value: complex | np.generic, beside: DType) -> Tensor:
     backend = active()
     plain = cast("complex", value)
     key = (plain, type(value), beside.num)
-    negative_zero = not plain and copysign(1.0, plain.real) < 0
+    negative_zero = not plain and -1 in (
+        copysign(1, plain.real),
+        copysign(1, plain.imag),
+    )
     found = None if negative_zero else backend.scalars.get(key)
     if found is None:
         array = np.asarray(value, weak(op, value, beside))

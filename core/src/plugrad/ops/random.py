@@ -340,9 +340,9 @@ def multinomial(
     *batch, classes = x.shape
     rows = math.prod(batch)
     table = run(shape.RESHAPE, x, shape=(rows, classes))
+    normalized = _arguments.flag("multinomial", "normalized", normalized)
     stream, parts = _draws.stream(_checked("multinomial", seed)), []
     step = max(NOISE // max(rows * classes, 1), 1)
-    normalized = _arguments.flag("multinomial", "normalized", normalized)
     draw = _draws.race if normalized else _draws.gumbel
     for at in range(0, max(count, 1), step):
         sizes = (min(step, count - at), rows, classes)
@@ -387,9 +387,10 @@ def dropout(
         raise ValueError(f"dropout: rate must be from 0 to below 1, got {chance}")
     sizes = x.shape
     if noise_shape is not None:
-        entries = _arguments.entries(noise_shape) or [noise_shape]
-        lead = len(x.shape) - len(entries)
-        axes = enumerate(entries, lead)
+        told = _arguments.entries(noise_shape)
+        told = [noise_shape] if told is None else told
+        lead = len(x.shape) - len(told)
+        axes = enumerate(told, lead)
         given = [x.shape[i] if n is None and lead >= 0 else n for i, n in axes]
         sizes = _arguments.sizes("dropout", given, "noise_shape")
         if broadcast("dropout", x.shape, sizes) != x.shape:

@@ -71,9 +71,9 @@ def _cosine(
 ) -> Tensor:
     size = integer(op, "window_length", length, 0)
     a, b = real(op, "a", a), real(op, "b", b)
+    around = size % 2 == 0 if periodic is None else flag(op, "periodic", periodic)
     if size == 1:
         return fft._floats(op, np.asarray([a + b]), dtype)
-    around = size % 2 == 0 if periodic is None else flag(op, "periodic", periodic)
     turn = 2 * np.pi / max(size if around else size - 1, 1)
     return fft._floats(op, a - b * np.cos(turn * np.arange(size)), dtype)
 

@@ -82,6 +82,14 @@ def test_complex_of_scalars_and_of_nothing(backend):
     assert pg.complex(np.empty((0, 3)), 0).shape == (0, 3)
 
 
+def test_scalars_keep_the_signs_of_their_zeros(backend):
+    held(backend, "complex64")
+    for scalar in (0j, complex(0, -0.0), complex(-0.0, 0), 0j):
+        y = pg.where([True], scalar, pg.asarray([1j])).numpy()[0]
+        assert np.signbit(y.real) == np.signbit(scalar.real)
+        assert np.signbit(y.imag) == np.signbit(scalar.imag)
+
+
 def test_no_part_touches_the_other(backend):
     held(backend, "complex64")
     parts = [0.0, -0.0, INF, -INF, NAN, 1e-45, 3e38]

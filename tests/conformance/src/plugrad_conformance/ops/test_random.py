@@ -564,12 +564,23 @@ def test_what_is_dropped_leaves_no_trace(backend):
     np.testing.assert_array_equal(dx, np.where(y == 0, 0, 2))
 
 
-@pytest.mark.parametrize("noise", [(4, 1), (4, None), (1, 3), (3,), (None,), (1, 1)])
+@pytest.mark.parametrize(
+    "noise", [(4, 1), (4, None), (1, 3), (3,), (None,), (1, 1), ()]
+)
 def test_noise_shape_of_dropout(noise, backend):
     y = pg.dropout(pg.ones((4, 3)), 0.5, noise_shape=noise, seed=2).numpy()
     sizes = {(4, None): (4, 3), (None,): (3,)}.get(noise, noise)
     expected = random.bernoulli(sizes, 0.5, seed=2).numpy() * 2.0
     np.testing.assert_array_equal(y, np.broadcast_to(expected, (4, 3)))
+
+
+def test_a_call_that_fails_draws_nothing(backend):
+    random.seed(5)
+    expected = random.uniform((2,)).tolist()
+    random.seed(5)
+    with pytest.raises(TypeError, match="normalized must be True or False"):
+        random.multinomial([1.0, 2.0], 3, normalized="no")
+    assert random.uniform((2,)).tolist() == expected
 
 
 def test_gradients_of_dropout(backend):

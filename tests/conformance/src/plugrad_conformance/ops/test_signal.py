@@ -213,6 +213,11 @@ def test_errors(call, message, backend):
         call(pg.ones((8,)))
 
 
+def test_periodic_is_a_truth_value_of_every_length(backend):
+    with pytest.raises(TypeError, match="periodic must be True or False, got 'x'"):
+        signal.hann_window(1, periodic="x")
+
+
 def test_errors_of_dtypes(backend):
     held(backend, "complex64")
     with pytest.raises(TypeError, match=r"overlap_and_add: .* of strings"):

@@ -262,6 +262,7 @@ def test_indices_have_no_gradient(backend):
 # --- errors ----------------------------------------------------------------------
 
 ERRORS = [
+    (lambda: pg.top_k([1.0, 2.0], [1]), TypeError, r"k must be an integer, got \[1\]"),
     (
         lambda: pg.top_k([1.0, 2.0], 3),
         ValueError,
