@@ -259,11 +259,12 @@ def _parsed(signature: Any) -> tuple[str, Words, Words, Words]:
             "'Name(x, bias?; axis) -> y'"
         )
     name, *groups = found.groups(default="")
-    inputs, attrs, outputs = (
-        tuple(word.strip() for word in group.split(",")) if group.strip() else ()
-        for group in groups
-    )
+    inputs, attrs, outputs = map(_words, groups)
     return name, inputs, attrs, outputs or ("y",)
+
+
+def _words(text: str) -> Words:
+    return tuple(map(str.strip, text.split(","))) if text.strip() else ()
 
 
 # --- meaning and gradient --------------------------------------------------------
