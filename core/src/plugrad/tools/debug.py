@@ -12,10 +12,12 @@ import linecache
 import operator
 import sys
 import weakref
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from traceback import walk_stack, walk_tb
 from types import CodeType, FrameType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,18 +25,20 @@ from plugrad import _autodiff, _context, _engine
 from plugrad._arguments import function, integer, real
 from plugrad._context import Run, state
 from plugrad._dtypes import canonical
+from plugrad._entries import Function
 from plugrad._kernel import Kernel, Spec, origin
 from plugrad._nest import flatten
 from plugrad._registry import registry
-from plugrad._tape import Node, spec, specs
+from plugrad._tape import Outputs, spec, specs
 from plugrad._tensor import Tensor, Token
 from plugrad.ops import complexes, reduce
 from plugrad.ops._convert import asarray
 from plugrad.ops.variable import Variable
 
-from .memory import owner
+from .memory import Inputs, brief, owner
 
 Array = np.ndarray[Any, Any]
+Where = tuple[str, str, str]  # the kernel, the backend, the user's line
 
 
 class DebugError(AssertionError):
@@ -47,7 +51,7 @@ class Debug:
     def __init__(self, *, finite: bool, leaks: bool) -> None:
         self._finite, self._leaks = finite, leaks
         self._lines: dict[Token, str] = {}  # where tapes have recorded what
-        self._made: dict[int, tuple[weakref.ref[Any], tuple[str, str, str], int]] = {}
+        self._made: dict[int, tuple[weakref.ref[Any], Where, int]] = {}
         self._kept: list[weakref.ref[Any]] = []
 
     def __enter__(self) -> Debug:
@@ -56,70 +60,55 @@ class Debug:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: object, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._scope.__exit__(kind, error, trace)
         if error is not None:
-            note = self._gradient(_frames(trace))
+            note = self._gradient(reversed(list(walk_tb(trace))))
             if note and note not in str(error):
                 error.add_note(f"debug: {note}")
         elif self._leaks and (left := self.left()):
             total = sum(size for *_, size in left)
-            lines = [
-                f"  {count} x {kernel} on {backend!r}, {size:,} bytes, made at {line}"
+            rows = [
+                f"\n  {count} x {kernel} on {backend!r}, {size:,} bytes, made at {line}"
                 for kernel, backend, line, count, size in left
             ]
             raise DebugError(
                 f"debug: {total:,} bytes that were made in the block are still held; "
-                "drop the handles and pullbacks that hold them, use tidy, or say "
-                "keep:\n" + "\n".join(lines)
+                "drop the handles and pullbacks that hold them, use tidy, or say keep:"
+                + "".join(rows)
             )
 
     def __call__(
-        self,
-        kernel: Kernel,
-        inputs: tuple[Tensor | None, ...],
-        attrs: dict[str, Any],
-        outputs: tuple[Tensor, ...],
+        self, kernel: Kernel, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs
     ) -> None:
         """Check a run that has just ended."""
         run = state.run
         assert run is not None  # the engine calls observers in a run
-        wrong = _broken(kernel, inputs, attrs, outputs, run)
-        if wrong:
-            raise DebugError(self._said(kernel, inputs, run, wrong))
+        if wrong := _broken(run, inputs, attrs, outputs):
+            raise DebugError(self._said(run, inputs, wrong))
         if run.parent is None:  # what a decomposition hides in a branch is its own
             if self._finite and (wrong := _not_finite(inputs, attrs, outputs)):
-                raise FloatingPointError(self._said(kernel, inputs, run, wrong))
+                raise FloatingPointError(self._said(run, inputs, wrong))
             if self._leaks:
-                self._note(kernel, inputs, outputs, run)
-        line = ""
-        for y in outputs:
-            if y._token is not None:
-                line = line or _line()
-                self._lines[y._token] = line
+                self._note(run, inputs, outputs)
+        if tokens := [y._token for y in outputs if y._token is not None]:
+            self._lines |= dict.fromkeys(tokens, _line())
 
     def failed(self, error: Exception) -> None:
         """Note on an error where it comes from; the innermost run speaks."""
         run = state.run
         known = getattr(error, "__notes__", ())
         if run is not None and not any(n.startswith("debug: ") for n in known):
-            error.add_note(
-                f"debug: in {run.kernel.name} on {run.where.name!r}, called at "
-                f"{_line()}{self._within()}"
-            )
+            place = f"{run.kernel.name} on {run.where.name!r}"
+            error.add_note(f"debug: in {place}, {self._called()}")
 
     # --- memory ------------------------------------------------------------------
 
     def keep(self, x: Tensor) -> None:
         """Take it for no leak that the memory of ``x`` is held."""
-        try:
+        with suppress(TypeError):  # NumPy's scalars
             self._kept.append(weakref.ref(owner(x._data)))
-        except TypeError:  # NumPy's scalars
-            return
 
     def left(self) -> list[tuple[str, str, str, int, int]]:
         """Return the memory made in the block that is still held, the largest first.
@@ -129,57 +118,44 @@ class Debug:
         """
         gc.collect()
         kept = {id(x) for ref in self._kept if (x := ref()) is not None}
-        counts: Counter[tuple[str, str, str]] = Counter()
-        sizes: Counter[tuple[str, str, str]] = Counter()
+        sizes: defaultdict[Where, list[int]] = defaultdict(list)
         for key, (ref, who, size) in self._made.items():
             if ref() is not None and key not in kept:
-                counts[who] += 1
-                sizes[who] += size
-        return [(*who, counts[who], size) for who, size in sizes.most_common()]
+                sizes[who].append(size)
+        rows = [(*who, len(each), sum(each)) for who, each in sizes.items()]
+        return sorted(rows, key=operator.itemgetter(-1), reverse=True)
 
-    def _note(
-        self,
-        kernel: Kernel,
-        inputs: tuple[Tensor | None, ...],
-        outputs: tuple[Tensor, ...],
-        run: Run,
-    ) -> None:
+    def _note(self, run: Run, inputs: Inputs, outputs: Outputs) -> None:
         before = {id(owner(x._data)) for x in inputs if x is not None}
         for y in outputs:
             held, home = owner(y._data), y._home
             known = self._made.get(id(held))
             if id(held) in before or (known is not None and known[0]() is not None):
                 continue  # a view
-            try:
-                ref = weakref.ref(held)
-            except TypeError:
-                continue
+            who = run.kernel.name, home.name, _line()
             size = home.runtime.arrays.nbytes(held)
-            self._made[id(held)] = ref, (kernel.name, home.name, _line()), size
+            with suppress(TypeError):  # NumPy's scalars
+                self._made[id(held)] = weakref.ref(held), who, size
 
     # --- messages ----------------------------------------------------------------
 
-    def _said(
-        self, kernel: Kernel, inputs: tuple[Tensor | None, ...], run: Run, wrong: str
-    ) -> str:
-        given = ", ".join("none" if x is None else _brief(x) for x in inputs)
+    def _said(self, run: Run, inputs: Inputs, wrong: str) -> str:
+        kernel, given = run.kernel, ", ".join(map(brief, inputs)) or "none"
         return (
             f"{kernel.op}: {kernel.name} on {run.where.name!r}, the {run.how} of "
-            f"{_origin(kernel, run)}, {wrong}; inputs: {given or 'none'}; called at "
-            f"{_line()}{self._within()}"
+            f"{_origin(run)}, {wrong}; inputs: {given}; {self._called()}"
         )
 
-    def _within(self) -> str:
-        note = self._gradient(_stack())
-        return f", in the {note}" if note else ""
+    def _called(self) -> str:
+        note = self._gradient(walk_stack(sys._getframe()))
+        return f"called at {_line()}" + (f", in the {note}" if note else "")
 
-    def _gradient(self, frames: Iterator[FrameType]) -> str:
+    def _gradient(self, frames: Iterable[tuple[FrameType, int]]) -> str:
         """Return which gradient one of the frames is working at, innermost first."""
-        for frame in frames:
+        for frame, _ in frames:
             if frame.f_code is _PULL_BACK and "step" in frame.f_locals:
                 node, step = frame.f_locals["node"], frame.f_locals["step"]
-                where = [self._lines.get(token) for token in Node(*node).outputs]
-                line = where[0] if where and where[0] else "a line outside of debug"
+                line = self._lines.get(node.outputs[0], "a line outside of debug")
                 return f"{_autodiff._of(node.plan.kernel, step)}, of the run at {line}"
         return ""
 
@@ -190,14 +166,9 @@ _PULL_BACK: CodeType = _autodiff._pull_back.__code__
 # --- the checks ------------------------------------------------------------------
 
 
-def _broken(
-    kernel: Kernel,
-    inputs: tuple[Tensor | None, ...],
-    attrs: dict[str, Any],
-    outputs: tuple[Tensor, ...],
-    run: Run,
-) -> str:
+def _broken(run: Run, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
     """Return what a run has done against its contract, or nothing."""
+    kernel = run.kernel
     if not kernel.variadic_outputs and len(outputs) != len(kernel.outputs):
         return f"returned {len(outputs)} outputs, and {kernel} has other"
     home = attrs["backend"] if kernel.name == "plugrad.To" else run.backend.name
@@ -218,77 +189,50 @@ def _broken(
         told = kernel.out(*specs(inputs), **attrs)
         expected = (told,) if isinstance(told, Spec) else tuple(told)
         if tuple(map(spec, outputs)) != expected:
-            said = ", ".join(map(_brief, expected))
-            got = ", ".join(map(_brief, outputs))
+            got, said = (", ".join(map(brief, xs)) for xs in (outputs, expected))
             return f"returned {got}, and its contract says {said}"
     return ""
 
 
-def _not_finite(
-    inputs: tuple[Tensor | None, ...],
-    attrs: dict[str, Any],
-    outputs: tuple[Tensor, ...],
-) -> str:
+def _not_finite(inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
     """Return where an output is not finite though all that went in is, or nothing."""
     for y in outputs:
-        if y.dtype.kind not in "fc":
-            continue
-        values = np.asarray(y.numpy())
-        finite = np.isfinite(values)
-        if not finite.all():
+        if len(places := _infinite(y)):
             numbers = [v for v in attrs.values() if isinstance(v, float | complex)]
-            if not all(map(np.isfinite, numbers)) or any(map(_has_infinite, inputs)):
+            if not np.isfinite(numbers).all() or any(len(_infinite(x)) for x in inputs):
                 return ""
-            at = tuple(map(int, np.argwhere(~finite)[0]))
-            count = finite.size - np.count_nonzero(finite)
+            at, more = tuple(map(int, places[0])), len(places) - 1
             return (
-                f"returned {values[at]} at {at} and {count - 1} more values that are "
-                "not finite, from inputs that are (debug(finite=False) lets them pass)"
+                f"returned {y.numpy()[at]} at {at} and {more} more values that are not "
+                "finite, from inputs that are (debug(finite=False) lets them pass)"
             )
     return ""
 
 
-def _has_infinite(x: Tensor | None) -> bool:
+def _infinite(x: Tensor | None) -> Array:
+    """Return where values are not finite: the indices of each are a row."""
     if x is None or x.dtype.kind not in "fc":
-        return False
-    return not np.isfinite(x.numpy()).all()
+        return np.empty((0, 0))
+    return np.argwhere(~np.isfinite(x.numpy()))
 
 
 # --- what messages say -----------------------------------------------------------
 
 
-def _brief(x: Tensor | Spec) -> str:
-    return f"{x.dtype}[{','.join(map(str, x.shape))}]"
-
-
-def _origin(kernel: Kernel, run: Run) -> str:
+def _origin(run: Run) -> str:
     """Return who wrote what ran, and where."""
-    layers = registry.kernels.get((kernel.name, run.where.name))
+    kernel = run.kernel
     if run.how == "decomposition" and kernel.decomposition is not None:
         return origin(kernel.decomposition, "the contract")
+    layers = registry.kernels.get((kernel.name, run.where.name))
     return origin(layers[0].function, str(layers[0].owner)) if layers else "plugrad"
-
-
-def _stack() -> Iterator[FrameType]:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
-    frames = []
-    while trace is not None:
-        frames.append(trace.tb_frame)
-        trace = trace.tb_next
-    return reversed(frames)
 
 
 def _line() -> str:
     """Return the user's line: that of the first frame outside of plugrad."""
-    for frame in _stack():
+    for frame, number in walk_stack(sys._getframe()):
         if frame.f_globals.get("__name__", "").partition(".")[0] != "plugrad":
-            file, number = frame.f_code.co_filename, frame.f_lineno
+            file = frame.f_code.co_filename
             text = linecache.getline(file, number, frame.f_globals).strip()
             return f"{file}:{number}" + (f" `{text}`" if text else "")
     return "nowhere"
@@ -298,11 +242,7 @@ def _line() -> str:
 
 
 def check_gradients(
-    f: Callable[..., Any],
-    xs: Sequence[Any],
-    order: int,
-    eps: float | None,
-    rtol: float | None,
+    f: Function, xs: Sequence[Any], order: int, eps: float | None, rtol: float | None
 ) -> None:
     """Compare the gradients of ``f`` with finite differences; complain if they differ.
 
@@ -313,105 +253,95 @@ def check_gradients(
         raise ValueError(f"check_gradients: order is 1 or 2, got {order}")
     held = _engine.active().dtypes
     double = all(_wide(x, True).dtype in held for x in xs)
-    usual = (1e-6, 1e-5) if double else (1e-2, 2e-2)
-    eps = real("check_gradients", "eps", usual[0] if eps is None else eps)
-    rtol = real("check_gradients", "rtol", usual[1] if rtol is None else rtol)
+    step, near, atol = (1e-6, 1e-5, 1e-7) if double else (1e-2, 2e-2, 1e-3)
+    eps = real("check_gradients", "eps", step if eps is None else eps)
+    rtol = real("check_gradients", "rtol", near if rtol is None else rtol)
     if not (eps > 0 and rtol > 0):
         raise ValueError(f"check_gradients: eps {eps} and rtol {rtol} must be positive")
-    atol = 1e-7 if double else 1e-3
     arrays = [_wide(x, double) for x in xs]
     rng = np.random.default_rng(1)
     vs = [_like(x, rng) for x in arrays]
-    ys = _leaves(f(*map(asarray, arrays)))
+    ys = _values(f, arrays)
     if not any(y.dtype.kind in "fc" for y in ys):
-        raise TypeError(
-            "check_gradients: f must return floating tensors, got "
-            f"{' and '.join(str(y.dtype) for y in ys) or 'none'}"
-        )
+        got = " and ".join(str(y.dtype) for y in ys) or "none"
+        raise TypeError(f"check_gradients: f must return floating tensors, got {got}")
     dys = [_like(y, rng) for y in ys]
-    _compare(f, arrays, vs, dys, eps, (rtol, atol), "order 1")
+    check = _Check(f, arrays, vs, dys, eps, rtol, atol)
+    check.compare("order 1")
     if order == 2:
-
-        def along(*xs: Tensor) -> Tensor:
-            return _along(f, xs, vs, dys)
-
-        ys = [np.ones_like(y) for y in _leaves(along(*map(asarray, arrays)))]
-        tolerance = max(rtol, 1e-4), atol
-        _compare(along, arrays, vs, ys, eps, tolerance, "order 2")
+        ones = [np.ones_like(y) for y in _values(check.along, arrays)]
+        again = check._replace(f=check.along, dys=ones, rtol=max(rtol, 1e-4))
+        again.compare("order 2")
 
 
-def _compare(
-    f: Callable[..., Any],
-    xs: list[Array],
-    vs: list[Array],
-    dys: list[Array],
-    eps: float,
-    tolerance: tuple[float, float],
-    what: str,
-) -> None:
-    def numeric(vs: list[Array]) -> float:
+class _Check(NamedTuple):
+    """How ``dys`` of the results of ``f`` move as ``xs`` move along ``vs``."""
+
+    f: Function
+    xs: list[Array]
+    vs: list[Array]
+    dys: list[Array]
+    eps: float
+    rtol: float
+    atol: float
+
+    def compare(self, what: str) -> None:
+        """Complain if gradients and finite differences do not agree."""
+        dxs = [dx.numpy() for dx in self.pulled(*map(asarray, self.xs))]
+        exact = sum(_dot(dx, v) for dx, v in zip(dxs, self.vs, strict=True))
+        if self.off(exact, measured := self.numeric(self.vs)):
+            raise DebugError(
+                f"check_gradients: {what}: along a random direction the gradients give "
+                f"{exact:.9g}, finite differences {measured:.9g} (rtol={self.rtol:g}, "
+                f"atol={self.atol:g}, eps={self.eps:g})" + "".join(self.culprits(dxs))
+            )
+
+    def off(self, a: float, b: float) -> bool:
+        return not abs(a - b) <= self.atol + self.rtol * abs(b)  # NaN is off
+
+    def numeric(self, vs: list[Array]) -> float:
+        """Return the derivative along ``vs`` by finite differences."""
         ends = []
-        for t in (eps, -eps):
-            moved = [asarray(x + t * v) for x, v in zip(xs, vs, strict=True)]
-            ends.append(_leaves(f(*moved)))
-        pairs = zip(dys, *ends, strict=True)
-        return float(sum(_dot(dy, a - b) for dy, a, b in pairs)) / (2 * eps)
+        for t in (self.eps, -self.eps):
+            moved = [x + t * v for x, v in zip(self.xs, vs, strict=True)]
+            ends.append(_values(self.f, moved))
+        pairs = zip(self.dys, *ends, strict=True)
+        return sum(_dot(dy, a - b) for dy, a, b in pairs) / (2 * self.eps)
 
-    def off(a: float, b: float) -> bool:
-        rtol, atol = tolerance
-        return not abs(a - b) <= atol + rtol * abs(b)  # NaN is off
+    def pulled(self, *xs: Tensor) -> list[Tensor]:
+        """Return the cotangents of ``xs``."""
+        value, pull_back = _autodiff.vjp(self.f, *xs)
+        build = flatten(value, _autodiff._no_tensor)[1]
+        return list(pull_back(build([asarray(dy) for dy in self.dys])))
 
-    found = [dx.numpy() for dx in _pulled(f, list(map(asarray, xs)), dys)]
-    exact = sum(_dot(dx, v) for dx, v in zip(found, vs, strict=True))
-    if off(exact, measured := numeric(vs)):
-        raise DebugError(
-            f"check_gradients: {what}: along a random direction the gradients give "
-            f"{exact:.9g}, finite differences {measured:.9g} (rtol={tolerance[0]:g}, "
-            f"atol={tolerance[1]:g}, eps={eps:g})"
-            + "".join(_culprits(found, vs, numeric, off))
-        )
+    def along(self, *xs: Tensor) -> Tensor:
+        """Return the derivative of ``f`` along ``vs``, as a function of ``xs``."""
+        parts = [
+            complexes.real(reduce.sum(complexes.conj(dx) * asarray(v)))
+            for dx, v in zip(self.pulled(*xs), self.vs, strict=True)
+        ]
+        return functools.reduce(operator.add, parts)
 
-
-def _culprits(
-    found: list[Array],
-    vs: list[Array],
-    numeric: Callable[[list[Array]], float],
-    off: Callable[[float, float], bool],
-) -> Iterator[str]:
-    """Give a line for each argument that is wrong, and one for an element of it."""
-    for i, dx in enumerate(found):
-        mine = [v if i == j else np.zeros_like(v) for j, v in enumerate(vs)]
-        if not off(exact := _dot(dx, vs[i]), alone := numeric(mine)):
-            continue
-        yield f"\n  argument {i}: {exact:.9g} against {alone:.9g}"
-        for at in np.ndindex(dx.shape if dx.size <= 1000 else (0,)):
-            unit = [np.zeros_like(v) for v in vs]
-            unit[i][at] = 1.0
-            if off(one := float(dx[at].real), alone := numeric(unit)):
-                yield f"\n    its element {at}: {one:.9g} against {alone:.9g}"
-                break
+    def culprits(self, dxs: list[Array]) -> Iterator[str]:
+        """Give a line for each argument that is wrong, and one for an element of it."""
+        for i, (dx, v) in enumerate(zip(dxs, self.vs, strict=True)):
+            mine = list(map(np.zeros_like, self.vs))
+            mine[i] = v
+            if not self.off(exact := _dot(dx, v), alone := self.numeric(mine)):
+                continue
+            yield f"\n  argument {i}: {exact:.9g} against {alone:.9g}"
+            for at in np.ndindex(dx.shape if dx.size <= 1000 else (0,)):
+                mine[i] = np.zeros_like(v)
+                mine[i][at] = 1.0
+                if self.off(one := float(dx[at].real), alone := self.numeric(mine)):
+                    yield f"\n    its element {at}: {one:.9g} against {alone:.9g}"
+                    break
 
 
-def _pulled(f: Callable[..., Any], xs: Sequence[Any], dys: list[Array]) -> list[Tensor]:
-    """Return the cotangents of ``xs``."""
-    value, pull_back = _autodiff.vjp(f, *xs)
-    build = flatten(value, _autodiff._no_tensor)[1]
-    return list(pull_back(build([asarray(dy) for dy in dys])))
-
-
-def _along(
-    f: Callable[..., Any], xs: Sequence[Any], vs: list[Array], dys: list[Array]
-) -> Tensor:
-    """Return the derivative of ``f`` along ``vs``, as a function of ``xs``."""
-    parts = [
-        complexes.real(reduce.sum(complexes.conj(dx) * asarray(v)))
-        for dx, v in zip(_pulled(f, xs, dys), vs, strict=True)
-    ]
-    return functools.reduce(operator.add, parts)
-
-
-def _leaves(value: Any) -> list[Array]:
-    return [y.numpy() for y in flatten(value, _autodiff._no_tensor)[0]]
+def _values(f: Function, xs: list[Array]) -> list[Array]:
+    """Return the leaves of ``f(*xs)``."""
+    found = f(*map(asarray, xs))
+    return [y.numpy() for y in flatten(found, _autodiff._no_tensor)[0]]
 
 
 def _wide(x: Any, double: bool) -> Array:

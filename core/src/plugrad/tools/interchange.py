@@ -35,41 +35,34 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Tensor:
     """
     if isinstance(x, Tensor | Variable):
         return asarray(x)
+    kind = type(x).__name__
     if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
-        raise TypeError(
-            f"from_dlpack: {type(x).__name__} has no __dlpack__; use asarray"
-        )
+        raise TypeError(f"from_dlpack: {kind} has no __dlpack__; use asarray")
     copy = None if copy is None else flag("from_dlpack", "copy", copy)
     backend = active()
     take = None if copy else getattr(backend.runtime.arrays, "from_dlpack", None)
     try:
         native = NotImplemented if take is None else take(x)
         if native is NotImplemented:
+            device = tuple(x.__dlpack_device__())
             if copy is False:
                 raise BufferError(
                     f"from_dlpack: backend {backend.name!r} cannot share memory of "
-                    f"device {tuple(x.__dlpack_device__())} with {type(x).__name__}; "
-                    "allow a copy"
+                    f"device {device} with {kind}; allow a copy"
                 )
-            host = _on_host(x)
+            # From elsewhere its library copies.
+            host = np.from_dlpack(x, device=None if device == HOST else "cpu")
             native = backend.upload(np.array(host, _known(host.dtype), copy=copy))
     except RuntimeError as error:  # NumPy's for what it has no dtype for
         raise TypeError(
-            f"from_dlpack: {type(x).__name__} of dtype {getattr(x, 'dtype', '?')}: "
-            f"{error}; cast it first"
+            f"from_dlpack: {kind} of dtype {getattr(x, 'dtype', '?')}: {error}; cast "
+            "it first"
         ) from error
     if _known(native.dtype) not in backend.dtypes:
         raise TypeError(
             f"from_dlpack: backend {backend.name!r} has no {native.dtype}; cast first"
         )
     return made(Tensor(native, backend))
-
-
-def _on_host(x: Any) -> np.ndarray[Any, DType]:
-    """Return an array of NumPy that shares the memory of ``x``, if it is the host's."""
-    if tuple(x.__dlpack_device__()) == HOST:
-        return np.from_dlpack(x)
-    return np.from_dlpack(x, device="cpu")  # its library copies
 
 
 def _known(dtype: DType) -> DType:

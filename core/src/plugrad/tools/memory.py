@@ -3,26 +3,31 @@
 Nothing is counted while ops run. ``memory`` asks Python's garbage collector for the
 tensors there are; ``tidy`` observes the runs inside its block.
 
-Map: ``Tidy``; ``dispose``; ``Memory`` and how it is gathered; ``owner`` of memory.
+Map: ``Tidy``; ``dispose``; ``Memory`` and how it is gathered; ``owner`` of
+memory, and ``brief``, what is said of a tensor.
 """
 
 from __future__ import annotations
 
 import gc
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, field
 from itertools import chain, compress, repeat, starmap
 from operator import is_
-from types import TracebackType
 from typing import Any, TypeVar
 
 from plugrad import _arguments, _context
 from plugrad._entries import OpenBackend
+from plugrad._kernel import Spec
 from plugrad._tensor import NOWHERE, Native, Tensor
 from plugrad.ops.variable import Variable
 
 Thing = TypeVar("Thing")
+Inputs = tuple[Tensor | None, ...]
+
+ROW = "{:12} {:>8} {:>8} {:>8} {:>14} {:>14}"
 
 # --- disposing -------------------------------------------------------------------
 
@@ -73,7 +78,7 @@ class Tidy:
         self._made, self._kept = Weak(), Weak()
 
     def __call__(
-        self, kernel: object, inputs: tuple[Any, ...], attrs: object, outputs: Any
+        self, kernel: object, inputs: Inputs, attrs: object, outputs: Any
     ) -> None:
         """Note what a run has made."""
         for y in outputs:
@@ -92,13 +97,8 @@ class Tidy:
         self._scope = _context.observing(self)
         self._scope.__enter__()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._scope.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._scope.__exit__(*error)
         made, kept = self._made.alive(), self._kept.alive()
         for x in [x for key, x in made.items() if key not in kept]:
             x.dispose()
@@ -169,31 +169,33 @@ class Memory:
         return sum(b.bytes for b in self.backends.values())
 
     def __str__(self) -> str:
-        head = f"{'backend':12} {'tensors':>8} {'replicas':>8} {'buffers':>8}"
-        lines = [f"{head} {'bytes':>14} {'peak':>14}"]
+        rows = [["backend", "tensors", "replicas", "buffers", "bytes", "peak"]]
         for name, b in self.backends.items():
-            peak = "" if b.peak is None else f"{b.peak:,}"
-            lines.append(
-                f"{name:12} {b.tensors:8,} {b.replicas:8,} {b.buffers:8,} "
-                f"{b.bytes:14,} {peak:>14}".rstrip()
-            )
-        return "\n".join(lines)
+            rows.append([name, *("" if n is None else f"{n:,}" for n in astuple(b))])
+        return "\n".join(ROW.format(*row).rstrip() for row in rows)
 
 
+@dataclass
 class _Tally:
-    """What has been found on one backend so far."""
+    """What has been found on one backend so far, by ids: held, so that none is reused.
 
-    def __init__(self) -> None:
-        self.tensors = 0
-        self.replicas: set[int] = set()
-        self.sizes: dict[int, int] = {}  # of the owners of memory, by id
-        self.held: list[Native] = []  # so that no id is used again
+    ``owners`` are those of memory, each with its bytes.
+    """
+
+    peak: Callable[[], int] | None = None
+    tensors: int = 0
+    replicas: dict[int, Native] = field(default_factory=dict)
+    owners: dict[int, tuple[Native, int]] = field(default_factory=dict)
 
     def add(self, native: Native, home: OpenBackend) -> None:
         held = owner(native)
-        if id(held) not in self.sizes:
-            self.held.append(held)
-            self.sizes[id(held)] = home.runtime.arrays.nbytes(held)
+        if id(held) not in self.owners:
+            self.owners[id(held)] = held, home.runtime.arrays.nbytes(held)
+
+    def told(self) -> OfBackend:
+        sizes = [size for _, size in self.owners.values()]
+        peak = self.peak() if self.peak else None
+        return OfBackend(self.tensors, len(self.replicas), len(sizes), sum(sizes), peak)
 
 
 def memory(opened: Mapping[str, OpenBackend]) -> Memory:
@@ -201,13 +203,13 @@ def memory(opened: Mapping[str, OpenBackend]) -> Memory:
 
     What still lives on a backend that has been removed is under ``"name (removed)"``.
     """
-    tallies = {home: _Tally() for home in opened.values()}
-    gone: dict[str, _Tally] = {}  # several of one name may have been removed
+    names = {home: home.name for home in opened.values()}
+    tallies: defaultdict[str, _Tally] = defaultdict(_Tally)
+    for backend, name in names.items():
+        tallies[name].peak = getattr(backend.runtime.arrays, "peak", None)
 
-    def of(home: OpenBackend) -> _Tally:
-        if home in tallies:
-            return tallies[home]
-        return gone.setdefault(f"{home.name} (removed)", _Tally())
+    def of(home: OpenBackend) -> _Tally:  # several of one name may have been removed
+        return tallies[names.get(home) or f"{home.name} (removed)"]
 
     for x in living(Tensor):
         home: Any = getattr(x, "_home", NOWHERE)  # another thread is making it
@@ -221,10 +223,8 @@ def memory(opened: Mapping[str, OpenBackend]) -> Memory:
             if other is not home:
                 tally = of(other)
                 tally.add(native, other)
-                tally.held.append(native)
-                tally.replicas.add(id(native))
-    found = {home.name: _of(home, tally) for home, tally in tallies.items()}
-    return Memory(found | {name: _of(None, tally) for name, tally in gone.items()})
+                tally.replicas[id(native)] = native
+    return Memory({name: tally.told() for name, tally in tallies.items()})
 
 
 def living(kind: type[Thing]) -> list[Thing]:
@@ -243,15 +243,9 @@ def living(kind: type[Thing]) -> list[Thing]:
     )
 
 
-def _of(home: OpenBackend | None, tally: _Tally) -> OfBackend:
-    peak = None if home is None else getattr(home.runtime.arrays, "peak", None)
-    return OfBackend(
-        tally.tensors,
-        len(tally.replicas),
-        len(tally.sizes),
-        sum(tally.sizes.values()),
-        None if peak is None else peak(),
-    )
+def brief(x: Tensor | Spec | None) -> str:
+    """Return what messages and tables say of a tensor: ``float32[2,3]``."""
+    return "none" if x is None else f"{x.dtype}[{','.join(map(str, x.shape))}]"
 
 
 def owner(native: Native) -> Native:

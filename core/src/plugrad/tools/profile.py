@@ -10,10 +10,13 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -22,11 +25,11 @@ from plugrad._context import Move, Run, state
 from plugrad._entries import OpenBackend
 from plugrad._kernel import Kernel, Spec
 from plugrad._registry import registry
-from plugrad._tape import specs
-from plugrad._tensor import Native, Tensor
+from plugrad._tape import Outputs, specs
+from plugrad._tensor import Home, Native
 
 from .device import Clock, synchronize, wait
-from .memory import owner
+from .memory import Inputs, brief, owner
 
 ROW = "{:22} {:10} {:14} {:>7} {:>9} {:>9} {:>9} {:>5} {:>11} {:>11}  {}"
 TITLES = ["kernel", "backend", "how", "calls", "self ms", "total ms", "device ms", "%"]
@@ -103,7 +106,7 @@ class Alive:
         self._known: dict[int, weakref.ref[Any]] = {}
         self._lock = threading.RLock()  # the last handle may go in any thread
 
-    def add(self, native: Native, home: OpenBackend) -> None:
+    def add(self, native: Native, home: Home) -> None:
         """Count the memory of ``native`` until it is freed."""
         held = owner(native)
         with self._lock:
@@ -111,12 +114,10 @@ class Alive:
                 return
             size = home.runtime.arrays.nbytes(held)
             gone = partial(self._gone, id(held), size)
-            try:
+            with suppress(TypeError):  # NumPy's scalars, whose end nobody is told
                 self._known[id(held)] = weakref.ref(held, gone)
-            except TypeError:  # NumPy's scalars, whose end nobody is told
-                return
-            self.now += size
-            self.peak = max(self.peak, self.now)
+                self.now += size
+                self.peak = max(self.peak, self.now)
 
     def _gone(self, key: int, size: int, _: object) -> None:
         with self._lock:
@@ -151,7 +152,7 @@ class Profile:
     @property
     def kernel_seconds(self) -> float:
         """The seconds spent in kernels, decompositions and moves."""
-        return sum(record.own for record in self.records)
+        return _own(self.records)
 
     @property
     def device_seconds(self) -> float | None:
@@ -169,7 +170,7 @@ class Profile:
     @property
     def moved(self) -> int:
         """The bytes that were moved between backends."""
-        return sum(move.bytes for record in self.records for move in record.moves)
+        return _moved(self.records)
 
     def __enter__(self) -> Profile:
         if self._since:
@@ -191,11 +192,7 @@ class Profile:
             self.seconds = perf_counter() - self._since
 
     def __call__(
-        self,
-        kernel: Kernel,
-        inputs: tuple[Tensor | None, ...],
-        attrs: dict[str, Any],
-        outputs: tuple[Tensor, ...],
+        self, kernel: Kernel, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs
     ) -> None:
         """Note a run that has just ended."""
         run = state.run
@@ -203,30 +200,15 @@ class Profile:
         for move in run.moves:  # which are noted with the run
             self._forget(move.start - self._since, move.seconds)
         waited, device = self._finish(run.where)
-        size = 0
         for y in outputs:
-            home: Any = y._home
-            size += home.runtime.arrays.nbytes(y._data)
-            self._alive.add(y._data, home)
-        self.records.append(
-            Record(
-                kernel.name,
-                kernel.op,
-                run.where.name,
-                run.how,
-                _depth(run),
-                run.start - self._since,
-                run.seconds + waited,
-                run.seconds + waited - run.inner,
-                device,
-                specs(inputs),
-                attrs,
-                specs(outputs),
-                size,
-                self._alive.now,
-                tuple(run.moves),
-            )
-        )
+            self._alive.add(y._data, y._home)
+        what = kernel.name, kernel.op, run.where.name, run.how, _depth(run)
+        seconds = run.seconds + waited
+        times = run.start - self._since, seconds, seconds - run.inner, device
+        values = specs(inputs), attrs, specs(outputs)
+        size = sum(y._home.runtime.arrays.nbytes(y._data) for y in outputs)
+        memory = size, self._alive.now, tuple(run.moves)
+        self.records.append(Record(*what, *times, *values, *memory))
 
     def _finish(self, backend: OpenBackend) -> tuple[float, float | None]:
         """Wait for a run; return how long that took, and its time on the device."""
@@ -253,63 +235,53 @@ class Profile:
     ) -> None:
         """Note an upload or a download of this thread."""
         if threading.current_thread() is self._thread:
-            seconds = perf_counter() - start
+            times = start - self._since, perf_counter() - start
             self._time(backend)  # it may have opened in the block
             size = backend.runtime.arrays.nbytes(native)
             values = Spec(native.shape, native.dtype)
-            self.transfers.append(
-                Transfer(what, backend.name, values, size, start - self._since, seconds)
-            )
+            self.transfers.append(Transfer(what, backend.name, values, size, *times))
 
     def _forget(self, start: float, seconds: float) -> None:
         """Drop the transfers that a move consists of."""
-        first = len(self.transfers)
-        while first and self.transfers[first - 1].start >= start:
-            first -= 1
-        late = [t for t in self.transfers[first:] if t.start > start + seconds]
-        self.transfers[first:] = late
+        begins = attrgetter("start")
+        first = bisect_left(self.transfers, start, key=begins)
+        last = bisect_right(self.transfers, start + seconds, key=begins)
+        del self.transfers[first:last]
 
     # --- the table ---------------------------------------------------------------
 
     def __str__(self) -> str:
-        groups: dict[tuple[str, str, str], list[Record]] = {}
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield ROW.format(*TITLES)
+        groups: defaultdict[tuple[str, ...], list[Record]] = defaultdict(list)
         for r in self.records:
-            groups.setdefault((r.kernel, r.backend, r.how), []).append(r)
-        own = {key: sum(r.own for r in found) for key, found in groups.items()}
+            groups[r.kernel, r.backend, r.how].append(r)
         total = self.kernel_seconds
-        lines = [ROW.format(*TITLES)]
-        for key in sorted(groups, key=lambda key: -own[key]):
-            found = groups[key]
-            moved = sum(move.bytes for r in found for move in r.moves)
-            longest = max(found, key=lambda r: r.own)
-            lines.append(
-                ROW.format(
-                    *key,
-                    len(found),
-                    _ms(own[key]),
-                    _ms(sum(r.seconds for r in found)),
-                    _ms(_on_devices(found)),
-                    f"{100 * own[key] / total if total else 0:.1f}",
-                    f"{sum(r.bytes for r in found):,}",
-                    f"{moved:,}",
-                    " ".join(map(_short, longest.inputs)) or "none",
-                )
+        for key, found in sorted(groups.items(), key=lambda group: -_own(group[1])):
+            own, longest = _own(found), max(found, key=attrgetter("own"))
+            times = own, sum(r.seconds for r in found), _on_devices(found)
+            yield ROW.format(
+                *key,
+                len(found),
+                *map(_ms, times),
+                f"{100 * own / total if total else 0:.1f}",
+                f"{sum(r.bytes for r in found):,}",
+                f"{_moved(found):,}",
+                " ".join(map(brief, longest.inputs)) or "none",
             )
-        on_devices = f"{_ms(self.device_seconds)} ms on devices"
-        if self.device_seconds is None:
-            on_devices = "device time unknown"
-        lines.append(
+        busy = self.device_seconds
+        device = "device time unknown" if busy is None else f"{_ms(busy)} ms on devices"
+        yield (
             f"{len(self.records):,} runs: {_ms(total)} ms in kernels of "
-            f"{_ms(self.seconds)} ms, {on_devices}; at most {self.peak:,} bytes at "
-            f"once, {self.moved:,} moved"
+            f"{_ms(self.seconds)} ms, {device}; at most {self.peak:,} bytes at once, "
+            f"{self.moved:,} moved"
         )
         for what in ("upload", "download"):
             if some := [t for t in self.transfers if t.what == what]:
-                lines.append(
-                    f"{len(some):,} {what}s: {sum(t.bytes for t in some):,} bytes in "
-                    f"{_ms(sum(t.seconds for t in some))} ms"
-                )
-        return "\n".join(lines)
+                size, spent = sum(t.bytes for t in some), sum(t.seconds for t in some)
+                yield f"{len(some):,} {what}s: {size:,} bytes in {_ms(spent)} ms"
 
     # --- the trace ---------------------------------------------------------------
 
@@ -320,55 +292,53 @@ class Profile:
         belong to; a counter shows the bytes that results held.
         """
         where = {"pid": os.getpid(), "tid": self._thread.native_id or 0}
-        events: list[dict[str, Any]] = [
-            {"ph": "M", "name": "process_name", **where, "args": {"name": "plugrad"}},
-            {
-                "ph": "M",
-                "name": "thread_name",
-                **where,
-                "args": {"name": self._thread.name},
-            },
-        ]
-        for r in sorted(self.records, key=lambda r: (r.start, r.depth)):
-            events.append({**where, **_span(r.kernel, r.how, r.start, r.seconds)})
-            events[-1]["args"] = {
-                "op": r.op,
-                "backend": r.backend,
-                "inputs": " ".join(map(_short, r.inputs)),
-                "outputs": " ".join(map(_short, r.outputs)),
-                **{name: repr(value) for name, value in r.attrs.items()},
-                "device ms": r.device and r.device * 1e3,
-                "bytes": r.bytes,
-            }
-            for m in r.moves:
-                name, start = f"{m.source} to {m.target}", m.start - self._since
-                events.append({**where, **_span(name, "move", start, m.seconds)})
-                events[-1]["args"] = {"bytes": m.bytes}
-        for t in self.transfers:
-            name = f"{t.what} {t.backend}"
-            events.append({**where, **_span(name, t.what, t.start, t.seconds)})
-            events[-1]["args"] = {"values": _short(t.values), "bytes": t.bytes}
-        for r in self.records:
-            count = {"ph": "C", "name": "bytes of results", **where}
-            ends = (r.start + r.seconds) * 1e6
-            events.append({**count, "ts": ends, "args": {"bytes": r.alive}})
+        events = [where | event for event in self._events()]
         place = _arguments.path("to_chrome_trace", path)
         with open(place, "w", encoding="utf-8") as file:
             json.dump({"traceEvents": events, "displayTimeUnit": "ns"}, file)
 
+    def _events(self) -> Iterator[dict[str, Any]]:
+        yield {"ph": "M", "name": "process_name", "args": {"name": "plugrad"}}
+        yield {"ph": "M", "name": "thread_name", "args": {"name": self._thread.name}}
+        for r in sorted(self.records, key=attrgetter("start", "depth")):
+            args = {
+                "op": r.op,
+                "backend": r.backend,
+                "inputs": " ".join(map(brief, r.inputs)),
+                "outputs": " ".join(map(brief, r.outputs)),
+                **{name: repr(value) for name, value in r.attrs.items()},
+                "device ms": r.device and r.device * 1e3,
+                "bytes": r.bytes,
+            }
+            yield _span(r.kernel, r.how, r.start, r.seconds, args)
+            for m in r.moves:
+                name, start = f"{m.source} to {m.target}", m.start - self._since
+                yield _span(name, "move", start, m.seconds, {"bytes": m.bytes})
+        for t in self.transfers:
+            args = {"values": brief(t.values), "bytes": t.bytes}
+            yield _span(f"{t.what} {t.backend}", t.what, t.start, t.seconds, args)
+        for r in self.records:
+            count = {"ts": (r.start + r.seconds) * 1e6, "args": {"bytes": r.alive}}
+            yield {"ph": "C", "name": "bytes of results", **count}
 
-def _span(name: str, kind: str, start: float, seconds: float) -> dict[str, Any]:
-    spent = {"ts": start * 1e6, "dur": seconds * 1e6}
+
+def _span(
+    name: str, kind: str, start: float, seconds: float, args: dict[str, Any]
+) -> dict[str, Any]:
+    spent = {"ts": start * 1e6, "dur": seconds * 1e6, "args": args}
     return {"ph": "X", "name": name, "cat": kind, **spent}
-
-
-def _short(x: Spec | None) -> str:
-    """Return ``float32[2,3]``."""
-    return "none" if x is None else f"{x.dtype}[{','.join(map(str, x.shape))}]"
 
 
 def _ms(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1e3:.3f}"
+
+
+def _own(records: Iterable[Record]) -> float:
+    return sum(r.own for r in records)
+
+
+def _moved(records: Iterable[Record]) -> int:
+    return sum(move.bytes for r in records for move in r.moves)
 
 
 def _on_devices(records: Iterable[Record]) -> float | None:
@@ -377,10 +347,7 @@ def _on_devices(records: Iterable[Record]) -> float | None:
 
 
 def _depth(run: Run) -> int:
-    depth = 0
-    while run.parent is not None:
-        run, depth = run.parent, depth + 1
-    return depth
+    return 0 if run.parent is None else 1 + _depth(run.parent)
 
 
 # --- time ------------------------------------------------------------------------
@@ -405,9 +372,9 @@ class Timing:
 
     def __str__(self) -> str:
         return (
-            f"{self.seconds * 1e3:.3f} ms (mean {self.mean * 1e3:.3f}), of the first "
-            f"call {self.kernel_seconds * 1e3:.3f} ms in kernels; at most "
-            f"{self.peak:,} bytes at once"
+            f"{_ms(self.seconds)} ms (mean {_ms(self.mean)}), of the first call "
+            f"{_ms(self.kernel_seconds)} ms in kernels; at most {self.peak:,} bytes at "
+            "once"
         )
 
 
