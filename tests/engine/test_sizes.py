@@ -64,7 +64,7 @@ def code_lines(path):
 
 # A room that is over its limit, and why; it fails here once it is under it again.
 OVER = {
-    "tools": "some 1,830 lines, as decision 0004 says",
+    "tools": "some 1,600 lines, as decision 0004 says",
     "wasm": "some 2,600 lines, as decision 0004 says",
     "opencl": "some 3,200 lines, as decision 0004 says",
 }

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from plugrad.tools import installed
+from plugrad.tools.doctor import _text
 
 BACKEND = """
 from plugrad.plugin import Backend, Extension, Runtime, hookimpl
@@ -166,6 +167,21 @@ def test_distributions_that_are_there_twice(site, doctor, tmp_path):
     assert any("as an interrupted update leaves it" in x for x in data["distributions"])
 
 
+def test_every_entry_of_a_plugin_says_what_is_wrong_with_it():
+    entries = [
+        {"entry": f"backend {name}", "phase": "failed", "reason": name, "remarks": []}
+        for name in ("too hot", "too cold")
+    ]
+    plugin = {"state": "broken", "distribution": "d", "version": "1", "name": ""}
+    plugin |= {"seconds": 0.0, "phase": "opened", "reason": "", "entries": entries}
+    plugin |= {"needs": [], "notes": [], "advice": ""}
+    head = ("plugrad", "python", "numpy", "platform", "fast paths", "without C")
+    data = dict.fromkeys(head, "") | {"environment": [], "distributions": []}
+    text = _text(data | {"plugins": [plugin]})
+    assert "backend too hot failed: too hot\n" in text
+    assert text.endswith("backend too cold failed: too cold")
+
+
 MEETS = {  # version, clause, whether the one meets the other
     ("1.2.3", ">=1.2"): True,
     ("1.2.3", ">= 1.10"): False,
@@ -174,6 +190,7 @@ MEETS = {  # version, clause, whether the one meets the other
     ("1.2.3", "!=1.2.*"): False,
     ("1.3", "==1.2.*"): False,
     ("1.4.5", "~=1.4.2"): True,
+    ("1.4", "~=1.4.0"): True,
     ("1.5", "~=1.4.2"): False,
     ("1.4.1", "~=1.4.2"): False,
     ("2", "<2.0"): False,

@@ -6,8 +6,11 @@ import functools
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from plugrad._entries import Plugin
 
 Row = dict[str, Any]
 
@@ -18,6 +21,16 @@ class Answer(NamedTuple):
     data: Any
     text: str
     well: bool
+
+
+def about(plugin: Plugin, *names: str) -> Row:
+    """Return attributes of a plugin, as text."""
+    return {name: str(getattr(plugin, name)) for name in names}
+
+
+def trace(plugin: Plugin) -> str:
+    """Return the traceback of what a plugin has raised, or nothing."""
+    return "".join(traceback.format_exception(plugin.error)) if plugin.error else ""
 
 
 def where(function: Any) -> str:

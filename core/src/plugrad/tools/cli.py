@@ -13,19 +13,18 @@ import contextlib
 import json
 import os
 import sys
-import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from plugrad import _discovery, _engine
-from plugrad._entries import BackendUnavailable, Entry, OpenBackend, Plugin
+from plugrad._entries import BackendUnavailable, Entry, OpenBackend
 from plugrad._hooks import Backend
 from plugrad._kernel import Kernel
 from plugrad._registry import registry
 
-from .answer import Answer, Row, cell, table
+from .answer import Answer, Row, about, cell, table, trace
 from .doctor import doctor
 from .why import differentiates, why
 
@@ -93,47 +92,40 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def add(command: Callable[[Any], Answer]) -> argparse.ArgumentParser:
-        about = (command.__doc__ or "").partition("\n")[0]
-        added = commands.add_parser(command.__name__, help=about, description=about)
-        added.add_argument("--json", action="store_true", help="print JSON")
+    json_ = {"--json": _flag("print JSON")}
+    for command, arguments in _commands().items():
+        help_ = (command.__doc__ or "").partition("\n")[0]
+        added = commands.add_parser(command.__name__, help=help_, description=help_)
         added.set_defaults(command=command, no_open=False)
-        return added
-
-    _add_commands(add)
+        for name, options in (json_ | arguments).items():
+            added.add_argument(name, **options)
     return parser
 
 
-def _add_commands(add: Callable[[Callable[[Any], Answer]], Any]) -> None:
-    for command in (plugins, backends):
-        add(command).add_argument(
-            "--no-open",
-            action="store_true",
-            help="do not open the backends; what fails only then goes unseen",
-        )
-    add(kernels).add_argument(
-        "--markdown", action="store_true", help="print docs/kernels.md"
-    )
-    asking = add(why)
-    asking.add_argument("kernel", metavar="KERNEL", help="its name, such as Conv2D")
-    asking.add_argument("--backend", help="a backend; default: the active one")
-    asking.add_argument(
-        "--grad", action="store_true", help="how it differentiates, not how it runs"
-    )
-    examining = add(doctor)
-    examining.add_argument(
-        "--timeout",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
-        help="how long the plugins may take together; default: 60",
-    )
-    examining.add_argument(
-        "--in-process",
-        action="store_true",
-        help="start no process for them; one that crashes takes doctor down",
-    )
+def _flag(about: str) -> Row:
+    return {"action": "store_true", "help": about}
+
+
+def _commands() -> dict[Callable[[Any], Answer], dict[str, Row]]:
+    """Return the arguments of each command, with what argparse is to know of them."""
+    unopened = "do not open the backends; what fails only then goes unseen"
+    patience = "how long the plugins may take together; default: 60"
+    inside = "start no process for them; one that crashes takes doctor down"
+    seconds = {"type": float, "default": 60.0, "metavar": "SECONDS"}
+    return {
+        plugins: {"--no-open": _flag(unopened)},
+        backends: {"--no-open": _flag(unopened)},
+        kernels: {"--markdown": _flag("print docs/kernels.md")},
+        why: {
+            "kernel": {"metavar": "KERNEL", "help": "its name, such as Conv2D"},
+            "--backend": {"help": "a backend; default: the active one"},
+            "--grad": _flag("how it differentiates, not how it runs"),
+        },
+        doctor: {
+            "--timeout": seconds | {"help": patience},
+            "--in-process": _flag(inside),
+        },
+    }
 
 
 # --- commands --------------------------------------------------------------------
@@ -142,42 +134,21 @@ def _add_commands(add: Callable[[Callable[[Any], Answer]], Any]) -> None:
 def plugins(options: argparse.Namespace) -> Answer:
     """List the plugins that are installed, how far each got, and why."""
     _open_all(options)
-    rows = [
-        {
-            "distribution": plugin.distribution,
-            "version": plugin.version,
-            "name": plugin.name,
-            "phase": str(plugin.phase),
-            "reason": plugin.reason,
-        }
+    names = "distribution", "version", "name", "phase", "reason"
+    rows = [about(plugin, *names) for plugin in registry.plugins]
+    data = [
+        about(plugin, *names, "module") | {"traceback": trace(plugin)}
         for plugin in registry.plugins
     ]
-    data = [
-        row | {"module": plugin.module, "traceback": _traceback(plugin)}
-        for row, plugin in zip(rows, registry.plugins, strict=True)
-    ]
     text = table(rows) or "no plugin is installed; try `pip install plugrad-cpu`"
-    failed = [plugin for plugin in registry.plugins if plugin.error is not None]
-    return Answer(data, text, not failed)
+    return Answer(data, text, not any(row["traceback"] for row in data))
 
 
 def backends(options: argparse.Namespace) -> Answer:
     """List the backends, best first, with their owner, state and dtypes."""
     errors = _open_all(options)
     active = _active(options)
-    rows: list[Row] = []
-    for entry in registry.claimed():
-        opened = registry.opened.get(entry.value.name) if entry.usable else None
-        rows.append(
-            {
-                "name": entry.value.name,
-                "priority": entry.value.priority,
-                "owner": str(entry.owner),
-                "state": _state(entry, opened, errors),
-                "active": entry.value.name == active and entry.usable,
-                "dtypes": sorted(d.name for d in opened.dtypes) if opened else [],
-            }
-        )
+    rows = [_backend(entry, active, errors) for entry in registry.claimed()]
     lines = [table(rows) or "no backend is installed; try `pip install plugrad-cpu`"]
     if out := [str(plugin) for plugin in registry.plugins if not plugin.usable]:
         lines.append(f"left out: {', '.join(out)}; see `python -m plugrad plugins`")
@@ -194,14 +165,15 @@ def kernels(options: argparse.Namespace) -> Answer:
         | {"gradient": differentiates(kernel, opened)}
         for name, kernel in sorted(registry.contracts.items())
     ]
+    data = {"kernels": rows, "closed": errors}
     if options.markdown:
-        return Answer({"kernels": rows, "closed": errors}, _markdown(rows), not errors)
+        return Answer(data, _markdown(rows), not errors)
     lines = [table(rows), ""]
     for backend in opened:
         counts = Counter(row[backend.name] for row in rows).most_common()
         lines.append(f"{backend.name}: " + ", ".join(f"{n} {how}" for how, n in counts))
     lines += [f"{name} does not open: {error}" for name, error in errors.items()]
-    return Answer({"kernels": rows, "closed": errors}, "\n".join(lines), not errors)
+    return Answer(data, "\n".join(lines), not errors)
 
 
 def _how(kernel: Kernel, backend: OpenBackend) -> str:
@@ -219,10 +191,8 @@ def _how(kernel: Kernel, backend: OpenBackend) -> str:
 def _open_all(options: argparse.Namespace) -> dict[str, str]:
     """Open every backend that anyone claims; return why the others do not open."""
     errors = {}
-    names = (
-        () if options.no_open else sorted({e.value.name for e in registry.claimed()})
-    )
-    for name in names:
+    claimed = () if options.no_open else registry.claimed()
+    for name in sorted({entry.value.name for entry in claimed}):
         try:
             registry.open(name)
         except BackendUnavailable as error:
@@ -242,20 +212,23 @@ def _active(options: argparse.Namespace) -> str | None:
             return None
 
 
-def _state(
-    entry: Entry[Backend], opened: OpenBackend | None, errors: dict[str, str]
-) -> str:
+def _backend(entry: Entry[Backend], active: str | None, errors: dict[str, str]) -> Row:
+    """Return what there is to say of a backend that somebody claims."""
+    name, out = entry.value.name, entry if entry.phase.out else entry.owner
+    state = f"closed: {errors[name]}" if name in errors else "closed"
+    opened = registry.opened.get(name) if entry.usable else None
     if opened is not None:
-        return "open"
-    out = entry if entry.phase.out else entry.owner
-    if out.phase.out:
-        return f"{out.phase}: {out.reason}"
-    name = entry.value.name
-    return f"closed: {errors[name]}" if name in errors else "closed"
-
-
-def _traceback(plugin: Plugin) -> str:
-    return "".join(traceback.format_exception(plugin.error)) if plugin.error else ""
+        state = "open"
+    elif out.phase.out:
+        state = f"{out.phase}: {out.reason}"
+    return {
+        "name": name,
+        "priority": entry.value.priority,
+        "owner": str(entry.owner),
+        "state": state,
+        "active": name == active and entry.usable,
+        "dtypes": sorted(d.name for d in opened.dtypes) if opened else [],
+    }
 
 
 # --- the page ---------------------------------------------------------------------
@@ -263,13 +236,12 @@ def _traceback(plugin: Plugin) -> str:
 
 def _markdown(rows: Sequence[Row]) -> str:
     """Return the page ``docs/kernels.md``: what the words mean, and the table."""
-    core = [registry.contracts[row["kernel"]] for row in rows]
-    lines = [
-        {"kernel": f"`{kernel.name}`", "op": f"`{kernel.op}`"}
-        | {"decomposes": cell(kernel.decomposition is not None)}
-        | {name: how for name, how in row.items() if name != "kernel"}
-        for kernel, row in zip(core, rows, strict=True)
-        if "." not in kernel.name
-    ]
-    cells = [[*lines[0]], ["---"] * len(lines[0]), *(row.values() for row in lines)]
-    return "\n".join([PAGE, *(f"| {' | '.join(line)} |" for line in cells)])
+    columns = ["kernel", "op", "decomposes", *[*rows[0]][1:]]
+    lines = [columns, ["---"] * len(columns)]
+    for row in rows:
+        kernel = registry.contracts[row["kernel"]]
+        shown = row | {"kernel": f"`{kernel.name}`", "op": f"`{kernel.op}`"}
+        shown["decomposes"] = cell(kernel.decomposition is not None)
+        if "." not in kernel.name:
+            lines.append([shown[column] for column in columns])
+    return "\n".join([PAGE, *(f"| {' | '.join(line)} |" for line in lines)])

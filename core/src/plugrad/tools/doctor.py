@@ -20,32 +20,24 @@ import re
 import signal
 import subprocess
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from plugrad import _compiled, _context, _discovery
+from plugrad import _compiled, _context, _discovery, _entries
 from plugrad._autodiff import grad
 from plugrad._deprecation import PlugradDeprecationWarning
-from plugrad._entries import (
-    BackendUnavailable,
-    Entry,
-    Phase,
-    Plugin,
-    described,
-    running,
-    turns,
-)
+from plugrad._entries import BackendUnavailable, Entry, Phase, Plugin, running
 from plugrad._hooks import GROUP, Backend, Extension
 from plugrad._kernel import suggest
 from plugrad._registry import registry
+from plugrad._tensor import Tensor
 from plugrad.ops import linalg, reduce
 from plugrad.ops._convert import asarray
 
-from .answer import Answer, Row
+from .answer import Answer, Row, about, trace
 from .installed import internals, shadows, unmet
 
 SLOW = 0.1  # seconds for a light module, beyond which doctor says something
@@ -93,14 +85,15 @@ def _tried(timeout: float, without: Iterable[str]) -> tuple[Row | None, str, str
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as late:
-        how = f"did not come back within {timeout:g} s"
-        return None, how, _last(late.stderr or b"")
-    try:
-        return json.loads(done.stdout), "", ""
-    except ValueError:
-        code = done.returncode
-        how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        return None, f"ended the process with {how}", _last(done.stderr)
+        how, said = f"did not come back within {timeout:g} s", late.stderr or b""
+    else:
+        with contextlib.suppress(ValueError):
+            return json.loads(done.stdout), "", ""
+        code, said = done.returncode, done.stderr
+        end = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        how = f"ended the process with {end}"
+    _, mark, rest = said.decode(errors="replace").rpartition(f"\n{MARK}")
+    return None, how, rest.partition("\n")[0] if mark else ""
 
 
 MARK = "doctor: in "  # on stderr, before a name: whose code runs now
@@ -109,11 +102,6 @@ MARK = "doctor: in "  # on stderr, before a name: whose code runs now
 def _mark() -> None:
     who = running[-1].distribution if running else ""
     print(f"\n{MARK}{who}", file=sys.stderr, flush=True)
-
-
-def _last(stderr: bytes) -> str:
-    """Return whose code ran when a process ended."""
-    return stderr.decode(errors="replace").rpartition(f"\n{MARK}")[2].partition("\n")[0]
 
 
 # --- the examination -------------------------------------------------------------
@@ -125,10 +113,8 @@ def examine() -> Row:
         _discovery.load()
         for plugin in registry.plugins:
             if plugin.seconds > SLOW:
-                plugin.note(
-                    f"takes {plugin.seconds:.2f} s to load; what is slow belongs "
-                    "behind `open`"
-                )
+                took = f"takes {plugin.seconds:.2f} s to load"
+                plugin.note(f"{took}; what is slow belongs behind `open`")
         tests = {e: _tested(e) for p in registry.plugins for e in p.entries}
     return {
         "plugrad": registry.core.version,
@@ -151,29 +137,19 @@ def _row(plugin: Plugin, tests: dict[Entry[Any], tuple[bool, list[str]]]) -> Row
     if plugin.phase in (Phase.REGISTERED, Phase.OPENED):
         for line in internals(plugin.module.partition(":")[0].partition(".")[0]):
             plugin.note(f"{line}, which is private and may change in any version")
-    error = plugin.error
     return {
         "state": state,
-        "distribution": plugin.distribution,
-        "version": plugin.version,
-        "name": plugin.name,
-        "module": plugin.module,
-        "phase": str(plugin.phase),
-        "reason": plugin.reason,
+        **about(plugin, "distribution", "version", "name", "module", "phase", "reason"),
         "advice": "" if state == "works" else _advice(plugin),
         "needs": unmet(plugin.distribution) if plugin.module else [],
         "seconds": round(plugin.seconds, 3),
         "notes": plugin.notes,
         "entries": [
-            {
-                "entry": str(entry),
-                "phase": str(entry.phase),
-                "reason": entry.reason,
-                "remarks": tests[entry][1],
-            }
+            {"entry": str(entry), "phase": str(entry.phase)}
+            | {"reason": entry.reason, "remarks": tests[entry][1]}
             for entry in plugin.entries
         ],
-        "traceback": "".join(traceback.format_exception(error)) if error else "",
+        "traceback": trace(plugin),
     }
 
 
@@ -194,15 +170,12 @@ def _environment() -> list[str]:
 
 A, B = np.array([[1.0, 2.0], [3.0, -4.0]], "float32"), np.full((2, 2), 0.5, "float32")
 # What every backend can do, each against NumPy.
-TESTS: dict[str, tuple[Callable[[], Any], Any]] = {
-    "upload and download": (lambda: asarray(A), A),
-    "Add": (lambda: asarray(A) + asarray(B), A + B),
-    "Sum": (lambda: reduce.sum(asarray(A), axis=0), A.sum(0)),
-    "BatchMatMul": (lambda: linalg.matmul(asarray(A), asarray(B)), A @ B),
-    "a gradient": (
-        lambda: grad(lambda x: reduce.sum(x * x * x))(asarray(A)),
-        3 * A * A,
-    ),
+TESTS: dict[str, tuple[Callable[[Tensor, Tensor], Any], Any]] = {
+    "upload and download": (lambda a, b: a, A),
+    "Add": (lambda a, b: a + b, A + B),
+    "Sum": (lambda a, b: reduce.sum(a, axis=0), A.sum(0)),
+    "BatchMatMul": (linalg.matmul, A @ B),
+    "a gradient": (lambda a, b: grad(lambda x: reduce.sum(x * x * x))(a), 3 * A * A),
 }
 
 
@@ -225,10 +198,8 @@ def _tested(entry: Entry[Any]) -> tuple[bool, list[str]]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        if entry.phase is Phase.FAILED:
-            return False, []  # it says why
-        remarks.append(described(error))
-        return False, remarks
+        told = entry.phase is Phase.FAILED  # by its reason
+        return False, [] if told else [_entries.described(error)]
     return entry.usable, remarks
 
 
@@ -237,7 +208,7 @@ def _self_test(name: str) -> list[str]:
     backend = registry.open(name)
     with _context.Scope(backend=backend):
         for what, (run, expected) in TESTS.items():
-            found = run().numpy()
+            found = run(asarray(A), asarray(B)).numpy()
             if found.shape != expected.shape or not np.allclose(found, expected, 1e-5):
                 raise ArithmeticError(
                     f"{what} gives {found.tolist()}, not {expected.tolist()}"
@@ -266,15 +237,14 @@ def _watched() -> Iterator[None]:
         if running and isinstance(message, PlugradDeprecationWarning):
             running[-1].note(f"uses what will go: {message}")
 
-    with warnings.catch_warnings(), contextlib.redirect_stdout(_Ear()):
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(_Ear()):
         warnings.simplefilter("always", PlugradDeprecationWarning)
         warnings.showwarning = note
-        turns.append(_mark)
+        _entries.turns.append(_mark)
         try:
             yield
         finally:
-            turns.remove(_mark)
+            _entries.turns.remove(_mark)
 
 
 # --- advice ----------------------------------------------------------------------
@@ -317,11 +287,12 @@ def _text(data: Row) -> str:
         who = f"{row['distribution']} {row['version']}".rstrip()
         name = f" ({row['name']})" if row["name"] else ""
         lines += ["", f"{row['state']:8}  {who}{name}, {row['seconds']:.2f} s"]
-        told = [row["reason"]] if row["phase"] not in ("registered", "opened") else []
+        out = row["phase"] not in ("registered", "opened")
+        told = [row["reason"]] * out
         for entry in row["entries"]:
-            said = [entry["reason"], *entry["remarks"]] if not told else []
-            told_ = "; ".join(filter(None, said))
-            told.append(f"{entry['entry']} {entry['phase']}{': ' * bool(told_)}{told_}")
+            said = [] if out else [entry["reason"], *entry["remarks"]]
+            why = "; ".join(filter(None, said))
+            told.append(f"{entry['entry']} {entry['phase']}{': ' * bool(why)}{why}")
         told += [f"needs {need}" for need in row["needs"]]
         told += [f"note: it {note}" for note in row["notes"]]
         told += [f"to do: {row['advice']}"] if row["advice"] else []

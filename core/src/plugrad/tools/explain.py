@@ -8,6 +8,7 @@ gradients that were in force.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from plugrad import _context, _engine
@@ -18,7 +19,10 @@ from plugrad._tape import Node, Step, Tape
 from plugrad._tensor import Tensor, Token
 
 from .answer import Row, short, table, where
+from .debug import Debug
 from .memory import living
+
+_CUSTOM = "plugrad.CustomGradient"
 
 
 @dataclass(frozen=True)
@@ -41,14 +45,12 @@ class Explanation:
         return {"rows": self.rows}
 
     def __repr__(self) -> str:
-        once = ("run", "kernel", "output", "backend", "how", "by", "at", "line")
-        lines, last = [], None
-        for row in self.rows:
-            again, last = row["run"] == last, row["run"]
-            line = {k: "" if again and k in once else v for k, v in row.items()}
-            lines.append(
-                line | {k: short(line[k]) for k in ("at", "rule") if k in line}
-            )
+        once = {"run", "kernel", "output", "backend", "how", "by", "at", "line"}
+        lines = []
+        for last, row in pairwise([{"run": 0}, *self.rows]):
+            again = once & row.keys() if row["run"] == last["run"] else ()
+            places = {name: short(row[name]) for name in ("at", "rule")}
+            lines.append(row | places | dict.fromkeys(again, ""))
         return table(lines)
 
 
@@ -56,34 +58,25 @@ def explain(x: Tensor) -> Explanation:
     """Return the kernels and gradients behind ``x``."""
     if not isinstance(x, Tensor):
         raise TypeError(f"explain: expected a Tensor, got {type(x).__name__}")
-    nodes = _behind(x._token, _nodes(x._token))
-    numbers: dict[Token, int] = {}
+    sources: dict[Token | None, str] = {}  # the numbers of the runs that made them
     known = _lines()
     rows: list[Row] = []
     number = 0
-    for node in nodes:
+    for node in _behind(x._token, _nodes(x._token)):
         if node.plan is _engine._SAME:  # another name for the same tensor
-            numbers |= {
-                y: numbers[t] for y in node.outputs for t in node.inputs if t in numbers
-            }
+            sources[node.outputs[0]] = sources.get(node.inputs[0], "argument")
             continue
         number += 1
-        found = _rows(number, node, numbers)
-        if known is not None:
-            line = {"line": known.get(node.outputs[0], "")}
-            found = [row | line for row in found]
-        rows += found
-        numbers |= dict.fromkeys(node.outputs, number)
+        line = {"line": known.get(node.outputs[0], "")} if known else {}
+        rows += [row | line for row in _rows(number, node, sources)]
+        sources |= dict.fromkeys(node.outputs, str(number))
     return Explanation(rows)
 
 
 def _nodes(token: Token | None) -> list[Node]:
     """Return what the tape that knows most of a tensor has recorded."""
-    tapes = [
-        tape.nodes
-        for tape in living(Tape)
-        if any(token in node.outputs for node in tape.nodes)
-    ]
+    tapes = [tape.nodes for tape in living(Tape)]
+    tapes = [nodes for nodes in tapes if any(token in node.outputs for node in nodes)]
     if token is None or not tapes:
         raise ValueError(
             "explain: no tape has recorded this tensor; call it on a result inside the "
@@ -93,14 +86,10 @@ def _nodes(token: Token | None) -> list[Node]:
     return [Node(*node) for node in max(tapes, key=len)]
 
 
-def _lines() -> dict[Token, str] | None:
-    """Return the lines that the ``debug`` block of this thread has noted, if any."""
-    if not _context.state.context.observers:
-        return None
-    from .debug import Debug
-
+def _lines() -> dict[Token, str]:
+    """Return the lines that the ``debug`` blocks of this thread have noted."""
     blocks = [o for o in _context.state.context.observers if isinstance(o, Debug)]
-    return {t: line for block in blocks for t, line in block._lines.items()} or None
+    return {t: line for block in blocks for t, line in block._lines.items()}
 
 
 def _behind(token: Token | None, nodes: list[Node]) -> list[Node]:
@@ -108,34 +97,24 @@ def _behind(token: Token | None, nodes: list[Node]) -> list[Node]:
     wanted, found = {token}, []
     for node in reversed(nodes):
         if not wanted.isdisjoint(node.outputs):
-            wanted |= {t for t in node.inputs if t is not None}
+            wanted |= {*node.inputs} - {None}
             found.append(node)
     return found[::-1]
 
 
-def _rows(number: int, node: Node, numbers: dict[Token, int]) -> list[Row]:
+def _rows(number: int, node: Node, sources: dict[Token | None, str]) -> list[Row]:
     kernel, backend = node.plan.kernel, node.backend
+    outputs = " ".join(map(_spec, node.outputs))
+    run = {"run": number, "kernel": kernel.name, "output": outputs}
     how, by, at = _how(kernel, backend)
-    run = {
-        "run": number,
-        "kernel": kernel.name,
-        "output": " ".join(_spec(token) for token in node.outputs),
-        "backend": backend.name,
-        "how": how,
-        "by": by,
-        "at": at,
-    }
+    run |= {"backend": backend.name, "how": how, "by": by, "at": at}
     steps = {step.name: step for step in node.plan.steps}
     rows = []
-    for name, place in kernel.places(len(node.inputs)).items():
-        if name not in kernel.inputs:
-            continue
-        span = node.inputs[
-            slice(*place) if isinstance(place, tuple) else slice(place, place + 1)
-        ]
-        of = [str(numbers.get(t, "argument")) for t in span if t is not None]
-        gradient, rule = _gradient(kernel, steps.get(name))
+    for name, given in kernel.bind(node.inputs).items():
+        tokens = given if name == kernel.variadic else [given]
+        of = [sources.get(t, "argument") for t in tokens if t is not None]
         row = run | {"input": name, "of": ", ".join(of) or "constant"}
+        gradient, rule = _gradient(kernel, steps.get(name))
         rows.append(row | {"gradient": gradient, "rule": rule})
     return rows
 
@@ -150,15 +129,12 @@ def _how(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
     As things are now: a node does not note it. Where a backend has an implementation
     and has also been seen to go round it, both are named.
     """
-    if kernel.name == "plugrad.CustomGradient":
+    if kernel.name == _CUSTOM:
         return "custom_grad", "user", ""
-    layers = registry.kernels.get((kernel.name, backend.name))
-    detours = [
-        how
-        for name, of, how in _engine.detours
-        if (name, of) == (kernel.name, backend.name)
-    ]
-    how = " or ".join([*(["implementation"] if layers else []), *sorted(detours)])
+    key = kernel.name, backend.name
+    layers = registry.kernels.get(key)
+    detours = sorted(how for *of, how in _engine.detours if tuple(of) == key)
+    how = " or ".join(["implementation", *detours] if layers else detours)
     if layers:
         return how, str(layers[0].owner), where(layers[0].function)
     if kernel.decomposition is not None:
@@ -172,12 +148,9 @@ def _gradient(kernel: Kernel, step: Step | None) -> tuple[str, str]:
     """Return who wrote the gradient of an input, and where."""
     if step is None:
         return "", ""  # nothing is differentiated there
-    if step.rule is None:
+    if (rule := step.rule) is None:
         return "GradientNotFound", ""
-    owner = step.rule.owner
-    if not owner.partition(" ")[2] and owner != "user":  # it came with the contract
+    owner = rule.owner
+    if " " not in owner and owner != "user":  # it came with the contract
         owner = str(registry.owners.get(kernel.name, owner))
-    place = where(step.rule.function)
-    if kernel.name == "plugrad.CustomGradient":
-        place = step.rule.origin
-    return owner, place
+    return owner, rule.origin if kernel.name == _CUSTOM else where(rule.function)

@@ -11,10 +11,19 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from itertools import zip_longest
+from operator import eq, ge, gt, le, lt, ne
+from pathlib import Path
 
 import importlib_metadata as metadata
 
 from plugrad import _discovery
+
+_REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^;)]*)\)?\s*(;?)")
+_CLAUSE = re.compile(r"\s*(===|==|!=|~=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?")
+_COMPARISONS = {"==": eq, "===": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+# Dotted names in plugrad that are not for others; those with two underscores are.
+_PRIVATE = re.compile(r"plugrad\.(?:(?:ops|tools)\b|(?:\w+\.)*_(?!_))")
 
 
 def shadows() -> list[str]:
@@ -54,47 +63,32 @@ def unmet(distribution: str) -> list[str]:
     """
     missing = []
     for requirement in metadata.distribution(distribution).requires or ():
-        match = re.match(
-            r"([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^;)]*)\)?\s*(;?)", requirement
-        )
+        match = _REQUIREMENT.match(requirement)
         if match is None or match[3]:
             continue
         name, wanted = match[1], match[2].strip()
         version = _discovery.version(name)
         if not version:
             missing.append(f"{name}{wanted}, which is not installed")
-            continue
-        if not all(_meets(version, part) for part in wanted.split(",") if part.strip()):
+        elif not all(_meets(version, clause) for clause in wanted.split(",")):
             missing.append(f"{name}{wanted}, and {version} is installed")
     return missing
 
 
 def _meets(version: str, clause: str) -> bool:
-    match = re.match(r"\s*(===|==|!=|~=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?", clause)
-    have = _release(version)
+    match, have = _CLAUSE.match(clause), _release(version)
     if match is None or not have:
         return True  # a form that is not read here: no verdict
-    operator, text, any_ = match.groups()
+    sign, text, star = match.groups()
     wanted = _release(text)
-    if any_ or operator == "~=":
-        head = wanted if any_ else wanted[:-1]
-        begins = (*have, *[0] * len(head))[: len(head)] == head
-        return (
-            not begins
-            if operator == "!="
-            else begins and (bool(any_) or have >= wanted)
-        )
-    size = max(len(have), len(wanted))
-    a, b = ((*v, *[0] * (size - len(v))) for v in (have, wanted))
-    return {
-        "==": a == b,
-        "===": a == b,
-        "!=": a != b,
-        "<": a < b,
-        "<=": a <= b,
-        ">": a > b,
-        ">=": a >= b,
-    }[operator]
+    a, b = zip(*zip_longest(have, wanted, fillvalue=0), strict=True)
+    if star or sign == "~=":
+        head = len(wanted) if star else len(wanted) - 1
+        begins = a[:head] == b[:head]
+        if sign == "!=":
+            return not begins
+        return begins and (bool(star) or a >= b)
+    return _COMPARISONS[sign](a, b)
 
 
 def _release(version: str) -> tuple[int, ...]:
@@ -107,27 +101,16 @@ def internals(package: str) -> Iterator[str]:
     for name, module in sorted(sys.modules.items()):
         path = getattr(module, "__file__", None) or ""
         if name.partition(".")[0] == package and path.endswith(".py"):
-            with open(path, encoding="utf-8") as file:
-                tree = ast.parse(file.read())
-            for node in ast.walk(tree):
-                for imported in _imported(node):
-                    if _private(imported):
-                        yield f"{name} imports {imported} ({path}:{node.lineno})"  # type: ignore[attr-defined]
+            for node in ast.walk(ast.parse(Path(path).read_text("utf-8"))):
+                for imported, line in _imported(node):
+                    if _PRIVATE.match(imported):
+                        yield f"{name} imports {imported} ({path}:{line})"
 
 
-def _imported(node: ast.AST) -> list[str]:
+def _imported(node: ast.AST) -> list[tuple[str, int]]:
+    """Return the dotted names that a statement imports, each with its line."""
     if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom) and not node.level and node.module:
-        return [f"{node.module}.{alias.name}" for alias in node.names]
+        return [(alias.name, node.lineno) for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        return [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
     return []
-
-
-def _private(name: str) -> bool:
-    """Return whether a dotted name is in plugrad, and not for others."""
-    top, *parts = name.split(".")
-    if top != "plugrad" or not parts:
-        return False
-    return parts[0] in ("ops", "tools") or any(
-        part.startswith("_") and not part.startswith("__") for part in parts
-    )

@@ -25,17 +25,9 @@ Path = str | os.PathLike[str]
 
 _CODES = {  # the format's names of dtypes: ours
     "BOOL": "bool",
-    "I8": "int8",
-    "I16": "int16",
-    "I32": "int32",
-    "I64": "int64",
-    "U8": "uint8",
-    "U16": "uint16",
-    "U32": "uint32",
-    "U64": "uint64",
-    "F16": "float16",
-    "F32": "float32",
-    "F64": "float64",
+    **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+    **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
     "C64": "complex64",
 }
 _HELD = frozenset(DTYPES[name] for name in _CODES.values())
@@ -64,8 +56,7 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
     arrays = {_name(name): _values(name, x) for name, x in tensors.items()}
     target = os.path.realpath(path)  # not in the place of a link
     draft = f"{target}.{os.urandom(4).hex()}.tmp"
-    with open(draft, "xb"):  # tells what is wrong with the place, and the mode of files
-        pass
+    open(draft, "xb").close()  # tells what is wrong there, and the mode of files
     try:
         like = os.stat(target if os.path.exists(target) else draft)
         package.numpy.save_file(arrays, draft)
@@ -92,21 +83,20 @@ def load(path: Path, /) -> dict[str, Tensor]:
 
     """
     package, path = _package("load"), _arguments.path("load", path)
-    with open(path, "rb"):  # tells what is wrong with the place
-        pass
+    open(path, "rb").close()  # tells what is wrong with the place
     try:
         with package.safe_open(path, framework="np") as file:
-            for name in file.keys():  # noqa: SIM118 - the file is no mapping
-                code = file.get_slice(name).get_dtype()
-                if code not in _CODES:
+            names = file.keys()
+            for name in names:
+                if (code := file.get_slice(name).get_dtype()) not in _CODES:
                     raise TypeError(
-                        f"load: {name!r} in {os.fspath(path)} is {code}, which plugrad "
-                        f"lacks; it reads {', '.join(_CODES)}"
+                        f"load: {name!r} in {path} is {code}, which plugrad lacks; it "
+                        f"reads {', '.join(_CODES)}"
                     )
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            arrays = {name: file.get_tensor(name) for name in names}
     except package.SafetensorError as error:
         raise ValueError(
-            f"load: {os.fspath(path)} is no whole safetensors file: {error}"
+            f"load: {path} is no whole safetensors file: {error}"
         ) from error
     return {name: _made(name, values) for name, values in arrays.items()}
 

@@ -10,23 +10,16 @@ import contextlib
 import os
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 from plugrad import _context, _engine
-from plugrad._entries import (
-    EXTENSION,
-    OWNER,
-    USER,
-    BackendUnavailable,
-    OpenBackend,
-    Plugin,
-)
+from plugrad._entries import EXTENSION, OWNER, USER, BackendUnavailable, OpenBackend
 from plugrad._kernel import Kernel, Rules, suggest
 from plugrad._registry import registry
 
 from .answer import Answer, Row, table, where
 
 LAYERS = {USER: "user", EXTENSION: "extension", OWNER: "owner"}
+FIRST, UNDER = "always", "once the one above is removed"
 
 
 def why(options: argparse.Namespace) -> Answer:
@@ -39,10 +32,8 @@ def why(options: argparse.Namespace) -> Answer:
             backend = _engine.active()
     ways, rules = _ways(kernel, backend), _rules(kernel, backend)
     gradient = differentiates(kernel, [backend])
-    data = {
-        "kernel": kernel.name,
-        "contract": str(kernel),
-        "op": kernel.op,
+    data: Row = {"kernel": kernel.name, "contract": str(kernel), "op": kernel.op}
+    data |= {
         "backend": backend.name,
         "ways": ways,
         "gradient": gradient,
@@ -51,28 +42,23 @@ def why(options: argparse.Namespace) -> Answer:
     if not options.grad:
         text = table(ways) or f"{kernel.name} cannot run here: KernelNotFound"
         text += f"\n\ngradient: {gradient}"
-    elif rules:
-        text = table(rules)
-    elif kernel.decomposition is not None:
+    elif kernel.decomposition is not None and not rules:
         text = (
             "no gradient of its own: where one is taken, the decomposition runs and "
             f"its parts are recorded: {where(kernel.decomposition)}"
         )
     else:
-        text = "no gradient: GradientNotFound in backward"
-    title = f"{kernel} on {backend.name}"
-    if kernel.op != kernel.name:
-        title += f", from the op {kernel.op}"
-    return Answer(data, f"{title}\n\n{text}", bool(ways))
+        text = table(rules) or "no gradient: GradientNotFound in backward"
+    op = f", from the op {kernel.op}" if kernel.op != kernel.name else ""
+    return Answer(data, f"{kernel} on {backend.name}{op}\n\n{text}", bool(ways))
 
 
 def _kernel(name: str) -> Kernel:
     """Return a contract; someone who names the op learns the kernel."""
     known = registry.contracts
     if name not in known:
-        of_op = [kernel.name for kernel in known.values() if kernel.op == name]
-        hint = f"; the op {name} runs {' and '.join(of_op)}" if of_op else ""
-        hint = hint or suggest(name, known)
+        run = " and ".join(k.name for k in known.values() if k.op == name)
+        hint = f"; the op {name} runs {run}" if run else suggest(name, known)
         raise ValueError(f"why: unknown kernel {name!r}{hint}")
     return known[name]
 
@@ -81,24 +67,14 @@ def _ways(kernel: Kernel, backend: OpenBackend) -> list[Row]:
     """Return everything that could run a kernel, in the order in which it is tried."""
     ways: list[Row] = []
 
-    def add(way: str, owner: Plugin, function: Any, when: str) -> None:
-        ways.append(
-            {
-                "way": way,
-                "distribution": owner.distribution,
-                "version": owner.version,
-                "when": when,
-                "where": where(function),
-            }
-        )
+    def add(way: str, owner: object, function: object, when: str) -> None:
+        ways.append({"way": way} | _written(str(owner), when, where(function)))
 
     for layer in registry.kernels.get((kernel.name, backend.name), []):
-        when = "once the one above is removed" if ways else "always"
-        add(LAYERS[layer.rank], layer.owner, layer.function, when)
-    when = "if the first returns NotImplemented" if ways else "always"
-    if kernel.decomposition is not None:
-        author = registry.owners[kernel.name]
-        add("decomposition", author, kernel.decomposition, when)
+        add(LAYERS[layer.rank], layer.owner, layer.function, UNDER if ways else FIRST)
+    when = "if the first returns NotImplemented" if ways else FIRST
+    if (parts := kernel.decomposition) is not None:
+        add("decomposition", registry.owners[kernel.name], parts, when)
         return ways
     how, names = "host", [backend.runtime.host]
     if kernel.name not in backend.runtime.host_kernels:
@@ -115,18 +91,24 @@ def _ways(kernel: Kernel, backend: OpenBackend) -> list[Row]:
     return ways
 
 
+def _written(owner: str, when: str, at: str) -> Row:
+    """Return the end of a row: by whom it is written, when it is used, and where."""
+    distribution, _, version = owner.partition(" ")
+    by = {"distribution": distribution, "version": version}
+    return by | {"when": when, "where": at}
+
+
 def differentiates(kernel: Kernel, opened: Sequence[OpenBackend]) -> str:
     """Return whether a kernel has a gradient of its own, or on which backends."""
-    backends = [backend.name for backend in opened]
-    tables = {name: registry.rule_layers(kernel, name) for name in backends}
-    having = [name for name in backends if tables[name]]
+    names = [backend.name for backend in opened]
+    found = {name: registry.rule_layers(kernel, name) for name in names}
+    having = [name for name in names if found[name]]
     if not (kernel.gradient or having):
         return "through its parts" if kernel.decomposition is not None else "none"
-    if len(having) < len(backends):
+    if len(having) < len(names):
         return f"on {', '.join(having)}"
-    layers = [kernel.gradient, *(layer for b in having for _, layer in tables[b])]
-    rules = [rule for layer in layers for rule in layer.values()]
-    return "yes" if any(rules) else "no derivative"
+    tables = [kernel.gradient, *(rules for name in having for _, rules in found[name])]
+    return "yes" if any(any(rules.values()) for rules in tables) else "no derivative"
 
 
 def _rules(kernel: Kernel, backend: OpenBackend) -> list[Row]:
@@ -138,30 +120,18 @@ def _rules(kernel: Kernel, backend: OpenBackend) -> list[Row]:
         if kernel.name in layer and only in (None, backend.name)
     ]
     layers += reversed(registry.rule_layers(kernel, backend.name))
-    owners = {
-        "core": str(registry.owners.get(kernel.name, registry.user)),
-        "backend": str(backend.owner),
-        "user": "user",
-    }
+    core = str(registry.owners.get(kernel.name, registry.user))
+    owners = {"core": core, "backend": str(backend.owner), "user": "user"}
     rows: list[Row] = []
     for name in kernel.inputs if layers else ():
         found = [(layer, table[name]) for layer, table in layers if name in table]
-        for layer, rule in found:
-            again = bool(rows) and rows[-1]["input"] == name
+        for i, (layer, rule) in enumerate(found):
             owner = owners.get(layer) or (rule.owner if rule else "user")
             owner, _, pack = owner.partition(", ")
-            distribution, _, version = owner.partition(" ")
-            row = {
-                "input": name,
-                "layer": f"{layer}, {pack}" if pack else layer,
-                "distribution": distribution,
-                "version": version,
-                "when": "once the one above is removed" if again else "always",
-                "where": where(rule.function) if rule else "declared to have none",
-            }
-            rows.append(row)
+            row = {"input": name, "layer": f"{layer}, {pack}" if pack else layer}
+            at = where(rule.function) if rule else "declared to have none"
+            rows.append(row | _written(owner, UNDER if i else FIRST, at))
         if not found:
-            nobody = dict.fromkeys(("distribution", "version", "when"), "")
-            where_ = {"where": "GradientNotFound in backward"}
-            rows.append({"input": name, "layer": "none"} | nobody | where_)
+            row = {"input": name, "layer": "none"}
+            rows.append(row | _written("", "", "GradientNotFound in backward"))
     return rows
