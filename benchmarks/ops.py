@@ -36,6 +36,7 @@ SLOWER = {
     "FromPixels": "the op copies the bytes, which the caller may overwrite",
     "Log": "within 3 ulp: by double precision, as NumPy's own is off by 4",
     "ResizeBilinearGrad": "the formula knows that the factor is 2",
+    "ResizeNearestNeighbor": "the formula knows that the factor is 2",
     "Tan": "within 3 ulp: a quotient of sine and cosine, as NumPy's own is off by 4",
 }
 # Nothing to compare with: the formula would be the kernel, or there is no work.
