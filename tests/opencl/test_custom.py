@@ -306,6 +306,8 @@ def test_definitions_that_do_not_fit():
         elementwise_kernel("own.None(x)", "y == x")
     with pytest.raises(ValueError, match="needs a dotted name"):
         elementwise_kernel("Swish(x)", "y = x")
+    with pytest.raises(TypeError, match=r"expected a signature or a Kernel, got \[3\]"):
+        elementwise_kernel([3], "y = x")
     with pytest.raises(ValueError, match=r"no kernel 'own\.Swish'; say what .* takes"):
         elementwise_kernel("own.Swish", "y = x")
     with pytest.raises(TypeError, match="unknown dtype 'float'"):

@@ -59,6 +59,14 @@ def whole(x: Tensor) -> Tensor:
     return creation.astype(x, WHOLES.get(x.dtype, COMPLEX64))
 
 
+Pair = tuple[Tensor, Tensor]  # real and imaginary parts
+
+
+def parts(z: Tensor) -> Pair:
+    """Return both parts of complex numbers, that are known to be such."""
+    return run(REAL, z), run(IMAG, z)
+
+
 def _part(x: Spec) -> Spec:
     return Spec(x.shape, PARTS[x.dtype])
 

@@ -30,6 +30,7 @@ from plugrad._kernel import Kernel, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, binary, complexes, creation, linalg, shape, slicing
+from .complexes import Pair
 
 Norm = Literal["backward", "ortho", "forward"]
 
@@ -40,7 +41,7 @@ FFT = Kernel("FFT(input)", out=same, op="fft.fft")
 
 @decomposition(FFT)
 def _(input: Tensor) -> Tensor:
-    z = _reshaped(_parts(input), math.prod(input.shape[:-1]), input.shape[-1])
+    z = _reshaped(complexes.parts(input), math.prod(input.shape[:-1]), input.shape[-1])
     return run(complexes.COMPLEX, *_reshaped(_dft(z), *input.shape))
 
 
@@ -52,8 +53,8 @@ IFFT: Kernel = Kernel("IFFT(input)", out=same, op="fft.ifft")
 
 @decomposition(IFFT)  # the transform of numbers whose parts have changed places
 def _(input: Tensor) -> Tensor:
-    re, im = _parts(input)
-    im, re = _parts(run(FFT, run(complexes.COMPLEX, im, re)))
+    re, im = complexes.parts(input)
+    im, re = complexes.parts(run(FFT, run(complexes.COMPLEX, im, re)))
     return run(complexes.COMPLEX, re / input.shape[-1], im / input.shape[-1])
 
 
@@ -62,14 +63,13 @@ gradients(IFFT, input=lambda dy: run(FFT, dy) * (1 / dy.shape[-1]))
 
 # --- what they mean in real numbers ----------------------------------------------
 
-Pair = tuple[Tensor, Tensor]  # real and imaginary parts, [batch, n]
 Numbers = np.ndarray[Any, Any]
 
 DIRECT = 64  # up to so many, a product with the matrix of the transform is cheapest
 
 
 def _dft(z: Pair) -> Pair:
-    """Transform the last axis.
+    """Transform the last axis of both parts, ``[batch, n]``.
 
     Small ones by a matrix. Of ``n = f·m`` (Cooley and Tukey) with t = f·t' + t″ and
     k = m·k' + k″: transform t' to k″, multiply by w^(t″k″), transform t″ to k'.
@@ -105,10 +105,6 @@ def _chirped(z: Pair) -> Pair:
     im, re = _dft((im, re))  # the inverse, as that of IFFT
     z = _each((re, im), lambda v: slicing.along(v, 1, 0, n))
     return _times(z, chirp, binary.multiply)
-
-
-def _parts(z: Tensor) -> Pair:
-    return run(complexes.REAL, z), run(complexes.IMAG, z)
 
 
 def _each(z: Pair, f: Callable[[Tensor], Tensor]) -> Pair:

@@ -19,14 +19,14 @@ from plugrad._kernel import Kernel, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, complexes, creation, unary
+from .complexes import Pair
 
 # --- inverse functions of complex numbers, in terms of their parts ---------------
 
 # W. Kahan, "Branch Cuts for Complex Elementary Functions or Much Ado About Nothing's
 # Sign Bit", 1987: the roots know the side of the cut, and no sum of products cancels.
 
-_Parts = tuple[Tensor, Tensor]
-_Rule = Callable[[Tensor, Tensor, Tensor], _Parts]
+_Rule = Callable[[Tensor, Tensor, Tensor], Pair]
 
 
 def _inverse(kernel: Kernel, rule: _Rule, real: Callable[[Tensor], Tensor]) -> None:
@@ -42,12 +42,8 @@ def _inverse(kernel: Kernel, rule: _Rule, real: Callable[[Tensor], Tensor]) -> N
         return real(x)
 
 
-def _parts(z: Tensor) -> _Parts:
-    return run(complexes.REAL, z), run(complexes.IMAG, z)
-
-
-def _root(x: Tensor, y: Tensor) -> _Parts:
-    return _parts(run(unary.SQRT, run(complexes.COMPLEX, x, y)))
+def _root(x: Tensor, y: Tensor) -> Pair:
+    return complexes.parts(run(unary.SQRT, run(complexes.COMPLEX, x, y)))
 
 
 def _bounded(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -56,7 +52,7 @@ def _bounded(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     There they are made huge, or 0 if finite: then angles are right, and what grows with
     both is multiplied by the third.
     """
-    x, y = _parts(z)
+    x, y = complexes.parts(z)
     huge = float(np.finfo(x.dtype).max) / 8
     one = creation.ones_like(x)
     growth = compare.where(unary.isinf(x) | unary.isinf(y), math.inf, one)
@@ -67,22 +63,22 @@ def _bounded(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return near(x), near(y), growth
 
 
-def _asin(x: Tensor, y: Tensor, growth: Tensor) -> _Parts:
+def _asin(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
     (a, b), (c, d) = _root(1 - x, -y), _root(1 + x, y)
     return run(binary.ATAN2, x, a * c - b * d), run(ASINH, a * d - b * c) * growth
 
 
-def _acos(x: Tensor, y: Tensor, growth: Tensor) -> _Parts:
+def _acos(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
     (a, b), (c, d) = _root(1 - x, -y), _root(1 + x, y)
     return run(binary.ATAN2, a, c) * 2, run(ASINH, b * c - a * d) * growth
 
 
-def _acosh(x: Tensor, y: Tensor, growth: Tensor) -> _Parts:
+def _acosh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
     (a, b), (c, d) = _root(x - 1, y), _root(x + 1, y)
     return run(ASINH, a * c + b * d) * growth, run(binary.ATAN2, b, c) * 2
 
 
-def _atanh(x: Tensor, y: Tensor, growth: Tensor) -> _Parts:
+def _atanh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
     """From ``log((1 + z) / (1 - z)) / 2`` for positive parts, and then their signs."""
     a, b = unary.abs(x), unary.abs(y)
     away = binary.hypot(1 - a, b)  # from the pole, beside which 1 is nothing
@@ -93,12 +89,12 @@ def _atanh(x: Tensor, y: Tensor, growth: Tensor) -> _Parts:
     return _signed(real, x), _signed(imag, y)
 
 
-def _asinh(x: Tensor, y: Tensor, growth: Tensor) -> _Parts:  # i asin(-iz)
+def _asinh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:  # i asin(-iz)
     u, v = _asin(y, -x, growth)
     return -v, u
 
 
-def _atan(x: Tensor, y: Tensor, growth: Tensor) -> _Parts:  # -i atanh(iz)
+def _atan(x: Tensor, y: Tensor, growth: Tensor) -> Pair:  # -i atanh(iz)
     u, v = _atanh(-y, x, growth)
     return v, -u
 

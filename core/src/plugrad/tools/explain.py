@@ -20,7 +20,7 @@ from plugrad._tensor import Tensor, Token
 
 from .answer import Row, short, table, where
 from .debug import Debug
-from .memory import living
+from .memory import brief, living
 
 _CUSTOM = "plugrad.CustomGradient"
 
@@ -104,7 +104,7 @@ def _behind(token: Token | None, nodes: list[Node]) -> list[Node]:
 
 def _rows(number: int, node: Node, sources: dict[Token | None, str]) -> list[Row]:
     kernel, backend = node.plan.kernel, node.backend
-    outputs = " ".join(map(_spec, node.outputs))
+    outputs = " ".join(map(brief, node.outputs))
     run = {"run": number, "kernel": kernel.name, "output": outputs}
     how, by, at = _how(kernel, backend)
     run |= {"backend": backend.name, "how": how, "by": by, "at": at}
@@ -117,10 +117,6 @@ def _rows(number: int, node: Node, sources: dict[Token | None, str]) -> list[Row
         gradient, rule = _gradient(kernel, steps.get(name))
         rows.append(row | {"gradient": gradient, "rule": rule})
     return rows
-
-
-def _spec(token: Token) -> str:
-    return f"{token.dtype}[{','.join(map(str, token.shape))}]"
 
 
 def _how(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from plugrad import _arguments, _context
 from plugrad._entries import OpenBackend
 from plugrad._kernel import Spec
-from plugrad._tensor import NOWHERE, Native, Tensor
+from plugrad._tensor import NOWHERE, Native, Tensor, Token
 from plugrad.ops.variable import Variable
 
 Thing = TypeVar("Thing")
@@ -243,7 +243,7 @@ def living(kind: type[Thing]) -> list[Thing]:
     )
 
 
-def brief(x: Tensor | Spec | None) -> str:
+def brief(x: Tensor | Token | Spec | None) -> str:
     """Return what messages and tables say of a tensor: ``float32[2,3]``."""
     return "none" if x is None else f"{x.dtype}[{','.join(map(str, x.shape))}]"
 

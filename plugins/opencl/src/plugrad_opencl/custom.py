@@ -273,6 +273,8 @@ def _contract(
     """
     if isinstance(kernel, Kernel):
         contract = kernel
+    elif not isinstance(kernel, str):
+        raise TypeError(f"{who}: expected a signature or a Kernel, got {kernel!r}")
     elif kernel in plugin.contracts():
         contract = plugin.contracts()[kernel]
     elif "(" not in kernel:
