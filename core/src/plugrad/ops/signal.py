@@ -220,7 +220,9 @@ def stft(
     x, length, step = _checked("stft", x, 1, frame_length, frame_step)
     n = enclosing_power_of_two(length) if fft_length is None else fft_length
     n = integer("stft", "fft_length", n, 1)
-    x = frame(x, length, step) * _window("stft", window_fn, length, x.dtype)
+    x = frame(x, length, step)
+    if window_fn is not None:
+        x = x * _window("stft", window_fn, length, x.dtype)
     return fft.rfft(x, n=n)
 
 
