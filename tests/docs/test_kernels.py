@@ -13,11 +13,12 @@ BACKENDS = [path.name for path in sorted((PAGE.parents[1] / "plugins").iterdir()
 
 
 def table(page):
-    """Return the text before the table, and the rows by column."""
+    """Return the text around the table, and its rows by column."""
     lines = page.splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("| kernel "))
-    head, _, *rows = ([c.strip() for c in s.split("|")[1:-1]] for s in lines[start:])
-    return lines[:start], [dict(zip(head, row, strict=True)) for row in rows]
+    found = [line for line in lines if line.startswith("| ")]
+    head, _, *rows = ([c.strip() for c in s.split("|")[1:-1]] for s in found)
+    text = [line for line in lines if not line.startswith("| ")]
+    return text, [dict(zip(head, row, strict=True)) for row in rows]
 
 
 @pytest.fixture(scope="module")

@@ -92,7 +92,7 @@ REGISTRATIONS = [
     (
         lambda: pg.run_kernel("Add", [pg.ones(()), pg.asarray(1)], {}),
         TypeError,
-        "takes inputs of one dtype, got float32 and int32",
+        "Add: .*must be float32, .*got int32; the op add promotes",
     ),
     (lambda: pg.grad(3), TypeError, "grad: expected a function, got 3"),
     (lambda: pg.custom_grad(3), TypeError, "custom_grad: expected a function"),
@@ -145,12 +145,18 @@ REGISTRATIONS = [
     (lambda: pg.use_backend("cpuu"), pg.BackendUnavailable, "did you mean 'cpu'"),
     (lambda: pg.remove_backend("cpuu"), pg.BackendUnavailable, "did you mean 'cpu'"),
     (lambda: pg.use_gradients("guidedd"), ValueError, "unknown pack 'guidedd'"),
-    (lambda: pg.run_kernel("Exp", [1.0], {}), TypeError, "takes tensors, and 'x'"),
+    (lambda: run(Kernel("test.A(x)"), 1.0), TypeError, "'x' must be a Tensor, got fl"),
+    (
+        lambda: pg.run_kernel("Exp", {"y": 1.0}),
+        TypeError,
+        "lacks the input x and has n",
+    ),
+    (lambda: pg.run_kernel("Exp", 1.0), TypeError, "takes a list or a dict of inputs"),
     (lambda: pg.run_kernel("Exp", [], {}), TypeError, "0 inputs do not fit"),
     (
         lambda: pg.run_kernel("Exp", [pg.ones(())], {"axis": 1}),
         TypeError,
-        "lacks nothing, and has no axis",
+        "Exp: has no axis; it is Exp",
     ),
     (lambda: pg.set_backend(["cpu"]), pg.BackendUnavailable, r"unknown .* \['cpu'\]"),
     (lambda: pg.use_backend(np.ones(2)), pg.BackendUnavailable, r"array\(\[1., 1.\]\)"),
@@ -182,9 +188,13 @@ REGISTRATIONS = [
     (
         lambda: Kernel("test.A"),
         ValueError,
-        r"'test.A': .* 'Name\(x, bias\?; axis\) -> y'",
+        r"'test.A': .* 'Name\(x, bias\?; axis: axis\) -> y'",
     ),
-    (lambda: Kernel("test.A(x)", out=3), TypeError, "out and normalize are func"),
+    (
+        lambda: Kernel("test.A(x)", out=3),
+        TypeError,
+        "out and normalize: expected a func",
+    ),
     (lambda: gradients("Exp", x=None), TypeError, "a Kernel, got 'Exp'; by name"),
     (lambda: decomposition("Exp"), TypeError, "expected a Kernel, got 'Exp'"),
     (

@@ -232,7 +232,7 @@ def test_without_twins_everything_is_left_to_python():
 def test_a_twin_is_known_by_the_name_of_its_function():
     with pytest.raises(ValueError, match="there is none of 'nothing'"):
         twin("nothing")
-    assert pg.plugin.run.__doc__ == _engine.run.__wrapped__.__doc__
+    assert _engine.run.__doc__ == _engine.run.__wrapped__.__doc__
     with pytest.raises(AttributeError, match="__name__"):
         _compiled._usual.Twin(object())
     for name in (1.5, b"run", None):

@@ -62,10 +62,10 @@ def test_output_rules_agree_with_the_kernels(run, backend):
         ("AvgPool", 1, {}, "missing.*'filter_size'; give filter_size, or"),
         ("Conv2DBackpropInput", 2, {"pad": 1}, "missing.*'in_shape'; give in_shape"),
         ("ResizeBilinear", 1, {"size": 2, "to": 1}, "'to'; give size, align_corners"),
-        ("Conv2D", 2, {"k": 3}, "lacks nothing, and has no k"),
+        ("Conv2D", 2, {"k": 3}, "has no k"),
     ],
 )
 def test_attributes_that_do_not_fit_are_named(name, inputs, given, message):
     xs = [pg.ones((1, 4, 4, 2)), pg.ones((2, 2, 2, 2))][:inputs]
-    with pytest.raises(TypeError, match=f"run_kernel: {name}.*{message}"):
+    with pytest.raises(TypeError, match=rf"{name}: .*{message}"):
         pg.run_kernel(name, xs, given)

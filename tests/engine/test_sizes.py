@@ -11,10 +11,14 @@ CORE = ROOT / "core/src/plugrad"
 CPU = ROOT / "plugins/cpu/src/plugrad_cpu"
 WASM = ROOT / "plugins/wasm/src/plugrad_wasm"
 OPENCL = ROOT / "plugins/opencl/src/plugrad_opencl"
+CHECKS = {CORE / "_signature.py", CORE / "_canonical.py"}  # no op goes through them
+GEOMETRY = [CORE / "geometry.py", CORE / "_resampling.py"]
+PATH = {*CORE.glob("_[a-z]*.py"), CORE / "plugin.py"} - CHECKS - {*GEOMETRY}
 ROOMS = {
     "ops": (sorted(CORE.glob("ops/*.py")), 7500),
-    "the path of an op": (sorted({*CORE.glob("_[a-z]*.py"), CORE / "plugin.py"}), 3000),
-    "geometry": ([CORE / "geometry.py"], 500),
+    "the path of an op": (sorted(PATH), 3000),
+    "checks of run_kernel": (sorted(CHECKS), 300),
+    "geometry": (GEOMETRY, 500),
     "tools": (sorted(CORE.glob("tools/*.py")), 1300),
     "cpu": (sorted(CPU.rglob("*.py")), 2500),
     "wasm": (sorted(WASM.rglob("*.py")), 2000),
@@ -45,7 +49,10 @@ def way():
 
 
 def code_lines(path):
-    """Return how many lines hold code: neither blank, nor comment, nor docstring."""
+    """Return how many lines hold code: neither blank, nor comment, nor docstring.
+
+    What a contract says in ``doc=`` is its docstring.
+    """
     with tokenize.open(path) as file:
         tokens = list(tokenize.generate_tokens(file.readline))
     lines = {
@@ -59,7 +66,19 @@ def code_lines(path):
         if isinstance(node, kinds) and ast.get_docstring(node) is not None:
             first = node.body[0]
             lines -= set(range(first.lineno, first.end_lineno + 1))
-    return len(lines)
+    return len(lines - contract_docs(path))
+
+
+def contract_docs(path):
+    """Return the numbers of the lines that hold what contracts say in ``doc=``."""
+    return {
+        line
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        for word in node.keywords
+        if word.arg == "doc"
+        for line in range(word.value.lineno, word.value.end_lineno + 1)
+    }
 
 
 # A room that is over its limit, and why; it fails here once it is under it again.
@@ -94,7 +113,8 @@ def test_files_and_functions_are_short(root):
         if "node_modules" in path.parts:
             continue
         text, name = path.read_text(), str(path.relative_to(ROOT))
-        if text.count("\n") > 450 and not name.endswith(tuple(LONG_FILES)):
+        size = text.count("\n") - len(contract_docs(path))
+        if size > 450 and not name.endswith(tuple(LONG_FILES)):
             long_files.append(name)
         for node in ast.walk(ast.parse(text)):
             if not isinstance(node, ast.FunctionDef):

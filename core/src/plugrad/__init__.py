@@ -29,6 +29,7 @@ from ._control import (
     register_kernel,
     remove_backend,
     remove_plugin,
+    run_kernel,
     set_backend,
     unregister_gradient,
     unregister_kernel,
@@ -37,7 +38,6 @@ from ._control import (
 )
 from ._deprecation import PlugradDeprecationWarning
 from ._dtypes import STRING as string
-from ._engine import run_kernel
 from ._entries import BackendUnavailable
 from ._jacobian import hessian, jacobian
 from ._kernel import BackendError, GradientNotFound, KernelNotFound
@@ -165,15 +165,11 @@ from .ops.reduce import (
     argmax,
     argmin,
     count_nonzero,
-    logsumexp,
     max,
     mean,
     min,
-    moments,
     prod,
-    std,
     sum,
-    var,
 )
 from .ops.scatter import gather_nd, scatter_nd, tensor_scatter_update
 from .ops.search import (
@@ -221,6 +217,7 @@ from .ops.sorting import (
     sort,
     top_k,
 )
+from .ops.statistics import logsumexp, moments, std, var
 from .ops.trigonometry import (
     acos,
     acosh,

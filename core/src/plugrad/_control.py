@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _context, _discovery, _engine
+from ._arguments import several
 from ._entries import Plugin
 from ._hooks import Backend
 from ._kernel import Kernel, Rules, suggest
 from ._registry import registry
+from ._tensor import TensorLike
+from .ops import _convert
 
 # --- backends --------------------------------------------------------------------
 
@@ -187,6 +190,65 @@ def copy_registered_kernels(source: str, target: str) -> None:
         register_kernel(name, target, function)
 
 
+def run_kernel(
+    name: str,
+    inputs: Sequence[TensorLike | None] | Mapping[str, Any],
+    attrs: Mapping[str, Any] | None = None,
+) -> Any:
+    """Run a kernel by name on the active backend; it is recorded like any op.
+
+    ``run_kernel("Conv2D", [x, filter], {"strides": 1, "pad": "same"})``.
+
+    Args:
+        name: The name of the kernel.
+        inputs: Its inputs in the order of the contract, or a dict of them by name.
+            Numbers and NumPy arrays become tensors; an optional input may be None, and
+            left out of a dict. In a dict, a variadic input is a list.
+        attrs: Its attributes: those of the contract, or the ones that the op takes
+            (``strides`` and ``pad`` for ``geometry``). Axes may be negative.
+
+    Returns:
+        A tensor, or a tuple where the contract has several outputs.
+
+    Raises:
+        ValueError: The kernel is unknown, an attribute is out of range, or the shapes
+            do not fit.
+        TypeError: Inputs or attributes are missing, unknown, or of another kind or
+            dtype than the contract says. Nothing is promoted.
+
+    """
+    _discovery.load()
+    kernel = registry.contract(name, "run_kernel")
+    given = attrs if attrs is not None else {}
+    if not isinstance(inputs, list | tuple | Mapping) or not isinstance(given, Mapping):
+        raise TypeError(
+            f"run_kernel: {kernel.name} takes a list or a dict of inputs and a dict of "
+            f"attributes, got {inputs!r} and {attrs!r}"
+        )
+    values = _ordered(kernel, inputs) if isinstance(inputs, Mapping) else inputs
+    tensors = [None if x is None else _convert.asarray(x) for x in values]
+    outputs = _engine.run_checked(kernel, tuple(tensors), dict(given))
+    return outputs[0] if kernel.single else outputs
+
+
+def _ordered(kernel: Kernel, inputs: Mapping[str, Any]) -> list[Any]:
+    """Return inputs that are given by name in the order of the contract."""
+    unknown = [str(name) for name in inputs if name not in kernel.inputs]
+    needed = [name for name in kernel.inputs if name not in kernel.optional]
+    lacking = [name for name in needed if name not in inputs]
+    if unknown or lacking:
+        wrong = [f"lacks the input {', '.join(lacking)}"] * bool(lacking)
+        wrong += [f"has no input {', '.join(unknown)}"] * bool(unknown)
+        raise TypeError(f"run_kernel: {kernel.name} {' and '.join(wrong)}: {kernel}")
+    found: list[Any] = []
+    for name in kernel.inputs:
+        if name != kernel.variadic:
+            found.append(inputs.get(name))
+        else:
+            found += several("run_kernel", name, inputs[name])
+    return found
+
+
 # --- gradients -------------------------------------------------------------------
 
 
@@ -311,6 +373,15 @@ class EngineState:
     opened: tuple[str, ...]
     plugins: tuple[Plugin, ...]
     detours: Mapping[tuple[str, str, str], int]
+
+    def run_kernel(
+        self,
+        name: str,
+        inputs: Sequence[TensorLike | None] | Mapping[str, Any],
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run a kernel by name: the same as ``plugrad.run_kernel``."""
+        return run_kernel(name, inputs, attrs)
 
 
 def engine() -> EngineState:

@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any, cast
 
 from . import _discovery
+from ._canonical import canonical
 from ._compiled import compiled
 from ._context import (
     Move,
@@ -111,48 +112,18 @@ def run_many(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Outputs
     return _run(kernel, inputs, attrs)
 
 
-def run_kernel(name: str, inputs: list[Tensor | None], attrs: dict[str, Any]) -> Any:
-    """Run a kernel by name with the contract's attributes or the user's.
-
-    ``run_kernel("Conv2D", [x, filter], {"strides": 1, "pad": "same"})``.
-
-    Returns:
-        A tensor, or a tuple where the contract has several outputs.
-
-    Raises:
-        ValueError: The kernel is unknown.
-        TypeError: Inputs or attributes do not fit its contract.
-
-    """
-    _discovery.load()
-    kernel = registry.contract(name, "run_kernel")
-    _check_given(kernel, inputs, attrs)
-    attrs = kernel.normal(specs(inputs), attrs)
-    numbers = [x for x in inputs if x is not None and x.dtype.kind != "b"]
-    dtypes = {x.dtype for x in numbers} if kernel.broadcasts else set()
-    if len(dtypes) > 1:
-        met = " and ".join(sorted(map(str, dtypes)))
-        raise TypeError(
-            f"run_kernel: {kernel.name} takes inputs of one dtype, got {met}; the op "
-            f"{kernel.op} promotes, a kernel does not"
-        )
-    outputs = _run(kernel, tuple(inputs), attrs)
-    return outputs[0] if kernel.single else outputs
-
-
-def _check_given(kernel: Kernel, inputs: object, attrs: object) -> None:
-    if not isinstance(inputs, list | tuple) or not isinstance(attrs, dict):
-        raise TypeError(
-            f"run_kernel: {kernel.name} takes a list of inputs and a dict of "
-            f"attributes, got {inputs!r} and {attrs!r}"
-        )
+def run_checked(
+    kernel: Kernel, inputs: tuple[Tensor | None, ...], attrs: dict[str, Any]
+) -> Outputs:
+    """Run a kernel for a caller that is no op: everything is checked before it runs."""
     for name, value in kernel.bind(inputs).items():
         for x in value if name == kernel.variadic else (value,):
             if not (isinstance(x, Tensor) or (x is None and name in kernel.optional)):
                 raise TypeError(
-                    f"run_kernel: {kernel.name} takes tensors, and {name!r} is "
+                    f"{kernel.name}: {name!r} must be a Tensor, got "
                     f"{type(x).__name__}; use asarray"
                 )
+    return _run(kernel, inputs, canonical(kernel, specs(inputs), attrs))
 
 
 def _run(

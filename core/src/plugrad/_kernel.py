@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
+
+from . import _arguments, geometry
+from ._signature import parse
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,16 +66,24 @@ def same(x: Spec, *_: Spec, **__: Any) -> Spec:
 
 def broadcasted(*xs: Spec, **_: Any) -> Spec:
     """Broadcast the shapes; the op has made the dtypes equal."""
-    return Spec(np.broadcast_shapes(*(x.shape for x in xs)), xs[0].dtype)
+    shape = geometry.broadcast("output", *(x.shape for x in xs))
+    return Spec(shape, xs[0].dtype)
 
 
 def compared(*xs: Spec, **_: Any) -> Spec:
     """Broadcast the shapes; the output is bool."""
-    return Spec(np.broadcast_shapes(*(x.shape for x in xs)), np.dtype(bool))
+    return broadcasted(*xs)._replace(dtype=np.dtype(bool))
 
 
 def reduced(x: Spec, *, axis: tuple[int, ...], keepdims: bool) -> Spec:
-    """Drop ``axis``, or leave it with size 1."""
+    """Drop ``axis``, or leave it with size 1.
+
+    Raises:
+        ValueError: ``axis`` is not sorted, or out of range.
+
+    """
+    if axis != geometry.axes("output", axis, len(x.shape)):
+        raise ValueError(f"output: axis {axis} must be sorted, and not negative")
     sizes = enumerate(x.shape)
     if keepdims:
         return Spec(tuple(1 if i in axis else n for i, n in sizes), x.dtype)
@@ -87,18 +97,22 @@ class Kernel:
     """A named primitive with named inputs, attributes and outputs.
 
     Args:
-        signature: ``"Name(x, *ys, bias?; axis, keepdims) -> values, indices"``: the
+        signature: ``"Name(x: number, *ys, bias?; axis: axis) -> values, indices"``: the
             inputs, of which ``*ys`` is variadic and ``bias?`` may be None; after a
             semicolon the attributes, plain, immutable, hashable values; the outputs,
             ``*ys`` where their number depends on the run, and ``y`` if none are named.
+            The kinds after the colons are optional: ``run_kernel`` and ``plugin.run``
+            check and canonicalize by them what they are given.
             Names are TensorFlow.js', outside the core dotted ones, ``"mylib.Swish"``.
-        out: Specs of the inputs and attributes -> specs of the outputs; None where
-            the shape depends on data.
+        out: Specs of the inputs and attributes -> specs of the outputs, or None where
+            the shape depends on data. It raises where they do not fit.
         normalize: Specs of the inputs and *user* attributes -> the contract's.
         broadcasts: The engine sums cotangents back to the shape of their input.
         fused: Falls apart under a tape, so that it never has a gradient of its own.
         checks: The input whose values only the kernel can check, ``"indices"``.
         op: The public function that runs it, for messages; the kernel's name if none.
+        doc: What the kernel computes: the formula, and what comes out where the
+            formula does not say (NaN, infinities, ties, overflow).
 
     """
 
@@ -107,9 +121,11 @@ class Kernel:
         "broadcasts",
         "checks",
         "decomposition",
+        "doc",
         "fused",
         "gradient",
         "inputs",
+        "kinds",
         "name",
         "normalize",
         "op",
@@ -125,20 +141,19 @@ class Kernel:
         self,
         signature: str,
         *,
-        out: Callable[..., Specs] | None = None,
+        out: Callable[..., Specs | None] | None = None,
         normalize: Callable[..., dict[str, Any]] | None = None,
         broadcasts: bool = False,
         fused: bool = False,
         checks: str = "",
         op: str = "",
+        doc: str = "",
     ) -> None:
-        self.name, inputs, attrs, outputs = _parsed(signature)
+        self.name, inputs, attrs, outputs, self.kinds = parse(signature)
         for rule in (out, normalize):
-            if rule is not None and not callable(rule):
-                raise TypeError(
-                    f"kernel {self.name}: out and normalize are functions, got {rule!r}"
-                )
-        self.op = op or self.name
+            if rule is not None:
+                _arguments.function(f"kernel {self.name}: out and normalize", rule)
+        self.op, self.doc = op or self.name, inspect.cleandoc(doc)
         self.inputs = tuple(word.strip("*?") for word in inputs)
         self.optional = {word[:-1] for word in inputs if word.endswith("?")}
         starred = [word[1:] for word in inputs if word.startswith("*")]
@@ -199,72 +214,17 @@ class Kernel:
             found |= {name: at + i for i, name in enumerate(self.outputs)}
         return found
 
-    def normal(self, inputs: Iterable[Any], attrs: dict[str, Any]) -> dict[str, Any]:
-        """Return the contract's attributes, made of a user's where it is not they.
-
-        Raises:
-            TypeError: Some are missing, or unknown.
-
-        """
-        if self.normalize is not None and set(attrs) != set(self.attrs):
-            inputs = list(inputs)
-            try:
-                attrs = self.normalize(*inputs, **attrs)
-            except TypeError:
-                self._check_call(self.normalize, inputs, attrs)
-                raise
-        if set(attrs) != set(self.attrs):
-            lacks = ", ".join(a for a in self.attrs if a not in attrs) or "nothing"
-            surplus = ", ".join(a for a in attrs if a not in self.attrs) or "nothing"
-            raise TypeError(f"run_kernel: {self} lacks {lacks}, and has no {surplus}")
-        return attrs
-
-    def _check_call(
-        self, normalize: Callable[..., Any], inputs: list[Any], attrs: dict[str, Any]
-    ) -> None:
-        """Say which attributes ``normalize`` lacks, or does not know, if any."""
-        signature = inspect.signature(normalize)
-        try:
-            signature.bind(*inputs, **attrs)
-        except TypeError as error:
-            takes = signature.parameters.values()
-            named = ", ".join(p.name for p in takes if p.kind is p.KEYWORD_ONLY)
-            raise TypeError(
-                f"run_kernel: {self}: {error}; give {named}, or what the contract "
-                f"has: {', '.join(self.attrs)}"
-            ) from None
-
     def __repr__(self) -> str:
-        inputs = [
-            f"{'*' * (n == self.variadic)}{n}{'?' * (n in self.optional)}"
-            for n in self.inputs
-        ]
-        attrs = f"; {', '.join(self.attrs)}" if self.attrs else ""
+        inputs = ", ".join(map(self._declared, self.inputs))
+        attrs = f"; {', '.join(map(self._declared, self.attrs))}" if self.attrs else ""
         star = "*" if self.variadic_outputs else ""
-        return f"{self.name}({', '.join(inputs)}{attrs}) -> {star}" + ", ".join(
-            self.outputs
-        )
+        return f"{self.name}({inputs}{attrs}) -> {star}{', '.join(self.outputs)}"
 
-
-Words = tuple[str, ...]
-_SIGNATURE = re.compile(r"([^\s();]+)\(([^();]*)(?:;([^();]*))?\)(?: *-> *([^();]+))?")
-
-
-def _parsed(signature: Any) -> tuple[str, Words, Words, Words]:
-    """Return the name, and the words for inputs, attributes and outputs."""
-    found = _SIGNATURE.fullmatch(signature) if isinstance(signature, str) else None
-    if found is None:
-        raise (ValueError if isinstance(signature, str) else TypeError)(
-            f"kernel {signature!r}: a signature is a str such as "
-            "'Name(x, bias?; axis) -> y'"
-        )
-    name, *groups = found.groups(default="")
-    inputs, attrs, outputs = map(_words, groups)
-    return name, inputs, attrs, outputs or ("y",)
-
-
-def _words(text: str) -> Words:
-    return tuple(map(str.strip, text.split(","))) if text.strip() else ()
+    def _declared(self, name: str) -> str:
+        """Return an input or an attribute as a signature declares it."""
+        kind = self.kinds[name]
+        marked = f"{'*' * (name == self.variadic)}{name}{'?' * (name in self.optional)}"
+        return f"{marked}: {kind}" if kind else marked
 
 
 # --- meaning and gradient --------------------------------------------------------

@@ -11,7 +11,7 @@ NAMES = """
     activation binary blocks boxes compare complexes conv creation cumulative depthwise
     dilation einsum fft fused gather image linalg losses matrix matrix_factors norm
     pool ragged random reduce resize scatter search sequence shape signal slicing
-    sorting sparse strings trigonometry unary
+    sorting sparse statistics strings trigonometry unary
 """
 FAMILIES = tuple(import_module(f"{__name__}.{name}") for name in NAMES.split())
 

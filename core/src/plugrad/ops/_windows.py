@@ -48,11 +48,13 @@ def attributes(given: Options, rule: Callable[..., Windows], *of: Any) -> Option
 
 def out_spec(x: Spec, *_: Spec | None, geometry: Windows, **__: Any) -> Spec:
     """Give the output one element a window."""
+    fits("geometry", "x", x.shape, geometry.in_shape)
     return Spec(geometry.out_shape, x.dtype)
 
 
 def in_spec(dy: Spec, *_: Spec | None, geometry: Windows) -> Spec:
     """Give the output the shape of what the windows lie over."""
+    fits("geometry", "dy", dy.shape, geometry.out_shape)
     return Spec(geometry.in_shape, dy.dtype)
 
 

@@ -104,13 +104,14 @@ METHODS = {
     "linalg": "matmul",
     "norm": "batch_norm local_response_normalization log_softmax softmax",
     "pool": "avg_pool max_pool pool",
-    "reduce": "all any argmax argmin logsumexp max mean min prod std sum var",
+    "reduce": "all any argmax argmin max mean min prod sum",
     "search": "unique_values",
     "shape": (
         "broadcast_to expand_dims flip permute_dims reshape split squeeze tile unstack"
     ),
     "slicing": "pad slice strided_slice",
     "sorting": "top_k",
+    "statistics": "logsumexp std var",
     "trigonometry": "acos acosh asin asinh atan atanh cos cosh sin sinh tan tanh",
     "unary": (
         "abs ceil erf exp expm1 floor isfinite isinf isnan log log1p negative "

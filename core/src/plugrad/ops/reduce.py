@@ -1,7 +1,7 @@
 """Reductions. Kernels: ``All Any ArgMax ArgMin Max Mean Min Prod Sum``.
 
-Map: sums and means; maximum, minimum and where they are; products; logic; what is
-made of these (``var std moments logsumexp count_nonzero``).
+Map: sums and means; maximum, minimum and where they are; products; logic;
+``count_nonzero`` and ``root``. ``statistics`` has what is composed of these.
 
 ``axis`` is an int, several, or None for all; ``keepdims`` leaves size 1. In contracts
 ``axis`` is a sorted tuple of non-negative ints.
@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import builtins
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from plugrad._arguments import Ints, flag, misfit, real
-from plugrad._dtypes import BOOL, DTYPES, FLOAT32, INT32, DType, canonical
+from plugrad._arguments import Ints, flag, misfit
+from plugrad._dtypes import BOOL, DTYPES, FLOAT32, INT32, canonical
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, reduced
 from plugrad._tensor import Tensor, TensorLike
@@ -74,7 +75,15 @@ def _spread(dy: Tensor, x_spec: Spec, axis: Shape, keepdims: bool) -> Tensor:
 # --- sums and means --------------------------------------------------------------
 
 
-SUM = Kernel("Sum(x; axis, keepdims)", out=reduced, op="sum")
+SUM = Kernel(
+    "Sum(x: number; axis: axes, keepdims: bool)",
+    out=reduced,
+    op="sum",
+    doc="""``y = Σ x`` over ``axis``, in the dtype of ``x``; 0 where there is nothing.
+
+    Integers wrap. Floating sums are pairwise, or as accurate; float16 is summed in
+    float32. NaN, and infinities of both signs, give NaN.""",
+)
 
 
 def sum(
@@ -103,7 +112,12 @@ def sum_to(x: Tensor, sizes: tuple[int, ...], /) -> Tensor:
     return y if y.shape == sizes else run(shape.RESHAPE, y, shape=sizes)
 
 
-MEAN = Kernel("Mean(x; axis, keepdims)", out=reduced, op="mean")
+MEAN = Kernel(
+    "Mean(x: inexact; axis: axes, keepdims: bool)",
+    out=reduced,
+    op="mean",
+    doc="""``y = Σ x / n`` over ``axis``, summed as by ``Sum``; NaN where n is 0.""",
+)
 
 
 def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -115,15 +129,16 @@ def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tens
 @decomposition(MEAN)
 def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
     total = run(SUM, widened(x), axis=axis, keepdims=keepdims)
-    return creation.astype(total / _count(x, axis), x.dtype)
+    return creation.astype(total / count(x, axis), x.dtype)
 
 
-def _count(x: Tensor | Spec, axis: Shape) -> int:
+def count(x: Tensor | Spec, axis: Shape) -> int:
+    """Return the number of elements that a reduction over ``axis`` takes in."""
     return math.prod([x.shape[i] for i in axis])
 
 
 def _mean_gradient(dy: Tensor, x_spec: Spec, axis: Shape, keepdims: bool) -> Tensor:
-    share = 1 / builtins.max(_count(x_spec, axis), 1)
+    share = 1 / builtins.max(count(x_spec, axis), 1)
     return _spread(dy * share, x_spec, axis, keepdims)
 
 
@@ -142,21 +157,39 @@ def _ordered(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Shape]:
     return x, axis
 
 
-def _something(op: str, x: Tensor, axis: Shape) -> None:
-    if not _count(x, axis):
-        rule = f"there is nothing along axis {axis}, and nothing has no {op}"
-        raise misfit(op, f"{rule}; make sure that there are elements", x)
+def _something(op: str, x: Tensor | Spec, axis: Shape) -> None:
+    if not count(x, axis):
+        raise misfit(op, f"cannot reduce axis {axis} without elements", x)
+
+
+def _not_of_nothing(op: str) -> Callable[..., Spec]:
+    """Return the rule of a reduction that is undefined for no elements."""
+
+    def out(x: Spec, *, axis: Shape, keepdims: bool) -> Spec:
+        found = reduced(x, axis=axis, keepdims=keepdims)
+        _something(op, x, axis)
+        return found
+
+    return out
 
 
 def _shared(dy: Tensor, x: Tensor, y: Tensor, axis: Shape, keepdims: bool) -> Tensor:
     """Share ``dy`` equally among the elements that attain the extreme; NaN has none."""
     y, dy = _kept(y, x, axis, keepdims), _kept(dy, x, axis, keepdims)
     hit = creation.astype(compare.equal(x, y), dy.dtype)
-    count = run(SUM, hit, axis=axis, keepdims=True)
-    return dy / binary.maximum(count, 1) * hit
+    ties = run(SUM, hit, axis=axis, keepdims=True)
+    return dy / binary.maximum(ties, 1) * hit
 
 
-MAX = Kernel("Max(x; axis, keepdims)", out=reduced, op="max")
+MAX = Kernel(
+    "Max(x: integer | floating; axis: axes, keepdims: bool)",
+    out=_not_of_nothing("max"),
+    op="max",
+    doc="""The maximum over ``axis``; NaN where an element is NaN.
+
+    Of zeros with both signs either may come out. It is an error to reduce an axis
+    without elements.""",
+)
 
 
 def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -171,7 +204,15 @@ def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
 gradients(MAX, x=_shared)
 
 
-MIN = Kernel("Min(x; axis, keepdims)", out=reduced, op="min")
+MIN = Kernel(
+    "Min(x: integer | floating; axis: axes, keepdims: bool)",
+    out=_not_of_nothing("min"),
+    op="min",
+    doc="""The minimum over ``axis``; NaN where an element is NaN.
+
+    Of zeros with both signs either may come out. It is an error to reduce an axis
+    without elements.""",
+)
 
 
 def min(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -199,6 +240,7 @@ gradients(MIN, x=_shared)
 
 
 def _place(x: Spec, *, axis: int) -> Spec:
+    _something("argmax", x, (axis,))
     return Spec((*x.shape[:axis], *x.shape[axis + 1 :]), INT32)
 
 
@@ -217,7 +259,14 @@ def _argument(kernel: Kernel, x: TensorLike, axis: OneAxis, keepdims: bool) -> T
     return run(shape.RESHAPE, y, shape=kept) if flag(op, "keepdims", keepdims) else y
 
 
-ARG_MAX = Kernel("ArgMax(x; axis)", out=_place, op="argmax")
+ARG_MAX = Kernel(
+    "ArgMax(x: integer | floating; axis: axis)",
+    out=_place,
+    op="argmax",
+    doc="""The index of the largest element along ``axis``, int32; the first of ties.
+
+    It is an error to reduce an axis without elements.""",
+)
 
 
 def argmax(x: TensorLike, /, *, axis: OneAxis = None, keepdims: bool = False) -> Tensor:
@@ -246,7 +295,14 @@ def _(x: Tensor, *, axis: int) -> Tensor:
 gradients(ARG_MAX, x=None)
 
 
-ARG_MIN = Kernel("ArgMin(x; axis)", out=_place, op="argmin")
+ARG_MIN = Kernel(
+    "ArgMin(x: integer | floating; axis: axis)",
+    out=_place,
+    op="argmin",
+    doc="""The index of the smallest element along ``axis``, int32; the first of ties.
+
+    It is an error to reduce an axis without elements.""",
+)
 
 
 def argmin(x: TensorLike, /, *, axis: OneAxis = None, keepdims: bool = False) -> Tensor:
@@ -261,7 +317,14 @@ gradients(ARG_MIN, x=None)
 # --- products --------------------------------------------------------------------
 
 
-PROD = Kernel("Prod(x; axis, keepdims)", out=reduced, op="prod")
+PROD = Kernel(
+    "Prod(x: number; axis: axes, keepdims: bool)",
+    out=reduced,
+    op="prod",
+    doc="""``y = Π x`` over ``axis``, in the dtype of ``x``; 1 where there is nothing.
+
+    Integers wrap. float16 is multiplied in float32.""",
+)
 
 
 def prod(
@@ -278,7 +341,7 @@ def prod(
 @decomposition(PROD)  # and no gradient: that of the parts never divides
 def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
     sizes = reduced(Spec(x.shape, x.dtype), axis=axis, keepdims=keepdims).shape
-    if not _count(x, axis):
+    if not count(x, axis):
         return creation.full(sizes, 1, dtype=x.dtype)
     y = widened(x)
     for i in axis:
@@ -304,7 +367,12 @@ def _truth(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Shape]:
     return x, axes(op, axis, len(x.shape))
 
 
-ALL = Kernel("All(x; axis, keepdims)", out=reduced, op="all")
+ALL = Kernel(
+    "All(x: bool; axis: axes, keepdims: bool)",
+    out=reduced,
+    op="all",
+    doc="""Whether all elements over ``axis`` are true; True where there is nothing.""",
+)
 
 
 def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -315,7 +383,12 @@ def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
 decomposition(ALL, lambda x, axis, keepdims: ~(~x).any(axis=axis, keepdims=keepdims))
 
 
-ANY = Kernel("Any(x; axis, keepdims)", out=reduced, op="any")
+ANY = Kernel(
+    "Any(x: bool; axis: axes, keepdims: bool)",
+    out=reduced,
+    op="any",
+    doc="""Whether any element over ``axis`` is true; False where there is nothing.""",
+)
 
 
 def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -345,75 +418,3 @@ def root(x: Tensor, /) -> Tensor:
     """Return ``√x``, which at 0 has the derivative 0: that of a norm in its tip."""
     zero = compare.equal(x, 0)
     return compare.where(zero, 0.0, unary.sqrt(compare.where(zero, 1.0, x)))
-
-
-def _moments(
-    op: str, x: TensorLike, axis: Axis, correction: float, keepdims: bool
-) -> tuple[Tensor, Tensor, DType]:
-    """Return mean (axes kept) and variance, both wide, and the dtype to narrow to."""
-    x = _convert.floating(op, x, "f")
-    axis = axes(op, axis, len(x.shape))
-    wide, keepdims = widened(x), flag(op, "keepdims", keepdims)
-    middle = run(MEAN, wide, axis=axis, keepdims=True)
-    total = run(SUM, unary.square(wide - middle), axis=axis, keepdims=keepdims)
-    freedom = builtins.max(_count(x, axis) - real(op, "correction", correction), 0)
-    return middle, total / freedom, x.dtype
-
-
-def var(
-    x: TensorLike,
-    /,
-    *,
-    axis: Axis = None,
-    correction: float = 0.0,
-    keepdims: bool = False,
-) -> Tensor:
-    """Return the variance over ``axis``, ``Σ (x - mean)² / (n - correction)``.
-
-    ``correction=1`` gives the unbiased estimate. Integers give float32; NaN or inf
-    where ``n`` is not larger than ``correction``.
-    """
-    _, variance, dtype = _moments("var", x, axis, correction, keepdims)
-    return creation.astype(variance, dtype)
-
-
-def std(
-    x: TensorLike,
-    /,
-    *,
-    axis: Axis = None,
-    correction: float = 0.0,
-    keepdims: bool = False,
-) -> Tensor:
-    """Return the standard deviation over ``axis``, ``√var(x)``.
-
-    Arguments are those of ``var``. Where all elements are equal its gradient is 0.
-    """
-    _, variance, dtype = _moments("std", x, axis, correction, keepdims)
-    return creation.astype(root(variance), dtype)
-
-
-def moments(
-    x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Return mean and variance (``correction=0``) over ``axis``, as ``mean, var``."""
-    middle, variance, dtype = _moments("moments", x, axis, 0.0, keepdims)
-    middle = run(shape.RESHAPE, middle, shape=variance.shape)
-    return creation.astype(middle, dtype), creation.astype(variance, dtype)
-
-
-def logsumexp(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return ``log Σ exp(x)`` over ``axis``, without overflow; -inf for nothing.
-
-    Integers give float32.
-    """
-    x = _convert.floating("logsumexp", x, "f")
-    axis = axes("logsumexp", axis, len(x.shape))
-    wide, keepdims = widened(x), flag("logsumexp", "keepdims", keepdims)
-    if not _count(x, axis):
-        return unary.log(run(SUM, x, axis=axis, keepdims=keepdims))
-    top = run(MAX, wide, axis=axis, keepdims=True)._sibling()  # a constant to all tapes
-    top = compare.where(unary.isfinite(top), top, 0.0)
-    total = run(SUM, unary.exp(wide - top), axis=axis, keepdims=keepdims)
-    y = unary.log(total) + run(shape.RESHAPE, top, shape=total.shape)
-    return creation.astype(y, x.dtype)

@@ -205,7 +205,7 @@ def _quantile(
     keepdims = flag(op, "keepdims", keepdims)
     x, axes = reduce._ordered(op, _convert.floating(op, x, "f"), axis)
     rest = [i for i in range(len(x.shape)) if i not in axes]
-    sizes, count = tuple([x.shape[i] for i in rest]), reduce._count(x, axes)
+    sizes, count = tuple([x.shape[i] for i in rest]), reduce.count(x, axes)
     y = run(shapes.TRANSPOSE, x, axes=(*rest, *axes))
     y = sort(run(shapes.RESHAPE, y, shape=(*sizes, count)))
     place = _PLACES[method](q.astype(np.float64) * (count - 1))

@@ -50,6 +50,12 @@ Without an implementation a kernel runs if it **decomposes**. As to its gradient
 - **none**: nothing to differentiate
 """
 
+MEANINGS = """## What each kernel computes
+
+The contract of each kernel: its inputs, and after the semicolon its attributes, each
+with its kind; its outputs; and what it computes. An implementation gets attributes in
+canonical form: axes are not negative, shapes are tuples."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, print what it found and return the exit status."""
@@ -244,4 +250,9 @@ def _markdown(rows: Sequence[Row]) -> str:
         shown["decomposes"] = cell(kernel.decomposition is not None)
         if "." not in kernel.name:
             lines.append([shown[column] for column in columns])
-    return "\n".join([PAGE, *(f"| {' | '.join(line)} |" for line in lines)])
+    text = [PAGE, *(f"| {' | '.join(line)} |" for line in lines), "", MEANINGS]
+    for row in rows:
+        kernel = registry.contracts[row["kernel"]]
+        if "." not in kernel.name:
+            text += ["", f"### {kernel.name}", "", f"    {kernel}", "", kernel.doc]
+    return "\n".join(text)

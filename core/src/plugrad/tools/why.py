@@ -34,6 +34,7 @@ def why(options: argparse.Namespace) -> Answer:
     gradient = differentiates(kernel, [backend])
     data: Row = {"kernel": kernel.name, "contract": str(kernel), "op": kernel.op}
     data |= {
+        "doc": kernel.doc,
         "backend": backend.name,
         "ways": ways,
         "gradient": gradient,
@@ -50,7 +51,9 @@ def why(options: argparse.Namespace) -> Answer:
     else:
         text = table(rules) or "no gradient: GradientNotFound in backward"
     op = f", from the op {kernel.op}" if kernel.op != kernel.name else ""
-    return Answer(data, f"{kernel} on {backend.name}{op}\n\n{text}", bool(ways))
+    meaning = f"{kernel.doc}\n\n" if kernel.doc else ""
+    text = f"{kernel} on {backend.name}{op}\n\n{meaning}{text}"
+    return Answer(data, text, bool(ways))
 
 
 def _kernel(name: str) -> Kernel:

@@ -173,6 +173,8 @@ def source_kernel(
         arrays = [x for x in xs if not isinstance(x, ClArrays)]
         specs = [Spec(x.shape, x.dtype) for x in arrays]
         found = contract.out(*specs, **values)  # type: ignore[misc]
+        if found is None:
+            raise ValueError(f"{contract.name}: out= gives no specs for {specs}")
         wanted = [found] if isinstance(found, Spec) else found
         ys = [empty(device, *spec) for spec in wanted]
         count = items(*specs, **values) if items else ys[0].size

@@ -1,0 +1,84 @@
+"""Which pixels images are made of when they are resized or turned.
+
+Public in ``plugrad.geometry``.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Shape = tuple[int, ...]
+Table = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Resizing:
+    """Where the pixels of resized images lie between those that they are made of.
+
+    Shapes are batch, height, width, channels. There is a table for the rows and one for
+    the columns. Places are fractions of integers, so that none is rounded.
+    """
+
+    in_shape: Shape
+    out_shape: Shape
+    align_corners: bool
+    half_pixel_centers: bool
+
+    @functools.cached_property
+    def _places(self) -> list[tuple[int, Table, int]]:
+        """The old size, and places as numerators and their denominator."""
+        found = []
+        for n, m in zip(self.in_shape[1:3], self.out_shape[1:3], strict=True):
+            p, d = np.arange(m) * n, m
+            if self.align_corners and m > 1:
+                p, d = np.arange(m) * (n - 1), m - 1
+            elif self.half_pixel_centers:
+                p, d = np.arange(n - m, 2 * m * n + n - m, 2 * n), 2 * m
+            found.append((n, p, d))
+        return found
+
+    @functools.cached_property
+    def nearest(self) -> list[Table]:
+        """Which pixel is taken: the nearest, or by default the one before; int32."""
+        up = int(self.align_corners or self.half_pixel_centers)
+        return [
+            np.minimum((2 * p + d * up) // (2 * d), n - 1).astype(np.int32)
+            for n, p, d in self._places
+        ]
+
+    @functools.cached_property
+    def linear(self) -> list[tuple[Table, Table, Table]]:
+        """The pixels before and behind, int32, and the share of the latter, float64."""
+        found = []
+        for n, p, d in self._places:
+            low, high = np.maximum(p // d, 0), np.minimum(-(-p // d), n - 1)
+            # On a pixel, half of that twice: infinite ones are not multiplied by 0.
+            share = np.where(low == high, 0.5, (p - low * d) / d)
+            found.append((low.astype(np.int32), high.astype(np.int32), share))
+        return found
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """Which pixel each one of a turned image shows; ``center`` is (x, y) in pixels."""
+
+    height: int
+    width: int
+    radians: float
+    center: tuple[float, float]
+
+    @functools.cached_property
+    def table(self) -> Table:
+        """The number of the pixel, row by row, or -1 for one outside; int32."""
+        h, w, (right, down) = self.height, self.width, self.center
+        sin, cos = math.sin(self.radians), math.cos(self.radians)
+        x, y = np.arange(w) - right, np.arange(h)[:, None] - down
+        column = np.floor(x * cos - y * sin + right + 0.5)
+        row = np.floor(x * sin + y * cos + down + 0.5)
+        inside = (row >= 0) & (row < h) & (column >= 0) & (column < w)
+        return np.where(inside, row * w + column, -1).astype(np.int32).ravel()

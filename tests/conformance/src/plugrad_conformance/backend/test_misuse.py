@@ -1,0 +1,76 @@
+"""A kernel that is called in a wrong way gives what it gives on cpu, or a clear error.
+
+A call by ``run_kernel`` is checked before any kernel runs; what depends on values, such
+as an index, is checked by kernels. Nothing crashes, hangs or reads out of bounds.
+``--plugrad-thorough`` runs all wrong calls; else each backend but cpu has a share.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.plugin import contracts
+
+from ..misuse import Outcome, misused, outcome, right_calls
+
+CATALOG = sorted(kernel for kernel in contracts() if "." not in kernel)
+
+
+def test_every_kernel_has_a_call() -> None:
+    """A row for each in ``misuse/rows``."""
+    assert sorted(right_calls()) == CATALOG
+
+
+@pytest.mark.parametrize("kernel", sorted(right_calls()))
+def test_right_calls_run(kernel: str, backend: str) -> None:
+    """What the wrong calls are made of is right."""
+    right = right_calls()[kernel]
+    found = pg.run_kernel(kernel, right.inputs, right.attrs)
+    inputs = dict(zip(contracts()[kernel].inputs, right.inputs, strict=False))
+    if contracts()[kernel].variadic is None:
+        by_name = pg.run_kernel(kernel, inputs, right.attrs)
+        for y, z in zip(_tuple(found), _tuple(by_name), strict=True):
+            np.testing.assert_array_equal(y.numpy(), z.numpy())
+
+
+@pytest.mark.parametrize("kernel", sorted(right_calls()))
+def test_wrong_calls_are_refused_or_harmless(
+    kernel: str, backend: str, request: pytest.FixtureRequest
+) -> None:
+    """The outcome is that of cpu, or an error that says what does not fit."""
+    share = 1 if backend == "cpu" or request.config.getoption("plugrad_thorough") else 8
+    complaints = []
+    for i, wrong in enumerate(misused(kernel)):
+        if (i + zlib.crc32(kernel.encode())) % share:
+            continue
+        found = outcome(kernel, wrong)
+        complaint = found.complaint
+        if found.values is not None and backend != "cpu" and "cpu" in pg.backends():
+            with pg.use_backend("cpu"):
+                complaint = _difference(found, outcome(kernel, wrong))
+        if complaint:
+            complaints.append(f"{wrong.what}: {complaint}: {found.error!r}")
+    assert not complaints, "\n".join(complaints)
+
+
+def _tuple(found: object) -> tuple[pg.Tensor, ...]:
+    return found if isinstance(found, tuple) else (found,)  # type: ignore[return-value]
+
+
+def _difference(found: Outcome, expected: Outcome) -> str:
+    """Return how what ran on a backend differs from what cpu says, or nothing."""
+    if expected.values is None:
+        return f"runs, and is refused on cpu ({expected.error})"
+    assert found.values is not None
+    for y, z in zip(found.values, expected.values, strict=True):
+        if (y.shape, y.dtype) != (z.shape, z.dtype):
+            return f"gives {y.shape} {y.dtype}, and {z.shape} {z.dtype} on cpu"
+        if y.dtype == object or y.dtype.kind in "biu":
+            if not np.array_equal(y, z):
+                return f"gives {y.tolist()}, and {z.tolist()} on cpu"
+        elif not np.allclose(y, z, rtol=1e-3, atol=1e-5, equal_nan=True):
+            return f"gives {y.tolist()}, and {z.tolist()} on cpu"
+    return ""

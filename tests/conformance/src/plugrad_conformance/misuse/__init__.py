@@ -1,0 +1,207 @@
+"""Calls of kernels that are right, and all the ways in which they can be wrong.
+
+``rows/<family>.py`` has one right call of each kernel. ``misused`` makes wrong ones of
+it: each attribute is replaced by values that are out of range, negative, huge, of
+another kind or another length; each input by one of another rank, shape, dtype or size.
+Some of them turn out to be right. ``outcome`` runs one, and tells what came of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import plugrad as pg
+from plugrad.plugin import Kernel, Spec, contracts
+
+Array = np.ndarray[Any, Any]
+
+
+class Call(NamedTuple):
+    """The inputs of a kernel, and the attributes that a user would give."""
+
+    inputs: list[Array | None]
+    attrs: dict[str, Any]
+
+
+def call(*inputs: Array | None, **attrs: Any) -> Call:
+    """Return a right call."""
+    return Call(list(inputs), attrs)
+
+
+def floats(*shape: int) -> Array:
+    """Return an input of distinct numbers between 0 and 1, float32."""
+    count = int(np.prod(shape))
+    values = (np.arange(count) * 7 % max(count, 1) + 0.5) / max(count, 1)
+    return values.astype(np.float32).reshape(shape)
+
+
+def ints(*shape: int, below: int = 2) -> Array:
+    """Return an input of int32 from 0 to ``below - 1``."""
+    return (np.arange(int(np.prod(shape))) % below).astype(np.int32).reshape(shape)
+
+
+def bools(*shape: int) -> Array:
+    """Return an input of both truth values."""
+    return ints(*shape).astype(bool)
+
+
+def complexes(*shape: int) -> Array:
+    """Return an input of complex64."""
+    return (floats(*shape) + 1j * floats(*shape)[..., ::-1]).astype(np.complex64)
+
+
+def strings(*values: bytes | str) -> Array:
+    """Return a vector of strings."""
+    return np.array(values, object)
+
+
+@functools.cache
+def right_calls() -> dict[str, Call]:
+    """Return one right call of each kernel."""
+    found: dict[str, Call] = {}
+    package = importlib.import_module(f"{__name__}.rows")
+    for module in pkgutil.iter_modules(package.__path__):
+        found |= importlib.import_module(f"{package.__name__}.{module.name}").CALLS
+    return found
+
+
+# --- wrong calls -----------------------------------------------------------------
+
+NUMBERS = (-1, 0, 1, 5, -7, 2**31, 2**40, 2**63, -(2**70), 1.5, float("nan"), 1j)
+OTHERS = (True, None, "x", b"x", object(), (), [1], (-1,), (0, 0), (5,), {"a": 1}, [[]])
+DTYPES = ("bool", "int32", "int64", "uint8", "float32", "float64", "complex64")
+
+
+class Wrong(NamedTuple):
+    """A call that may be wrong, and what was done to it."""
+
+    what: str
+    inputs: list[Any]
+    attrs: dict[str, Any]
+
+
+def misused(name: str) -> Iterator[Wrong]:
+    """Yield calls of a kernel that are most likely wrong."""
+    kernel, right = contracts()[name], right_calls()[name]
+    yield Wrong("no inputs", [], right.attrs)
+    yield Wrong("one input more", [*right.inputs, floats(2)], right.attrs)
+    yield Wrong("an unknown attribute", right.inputs, right.attrs | {"nonsense": 1})
+    for attr in right.attrs:
+        fewer = {k: v for k, v in right.attrs.items() if k != attr}
+        yield Wrong(f"without {attr}", right.inputs, fewer)
+    for attrs in (right.attrs, _canonical(kernel, right)):
+        for attr, value in attrs.items():
+            for other in _instead(value):
+                what = f"{attr}={other!r}"
+                yield Wrong(what, right.inputs, attrs | {attr: other})
+        for i, x in enumerate(right.inputs):
+            for what, other in _other_inputs(x):
+                inputs = [*right.inputs[:i], other, *right.inputs[i + 1 :]]
+                yield Wrong(f"input {i}: {what}", inputs, attrs)
+
+
+def _canonical(kernel: Kernel, right: Call) -> dict[str, Any]:
+    """Return the attributes as implementations get them, where a user's differ."""
+    if kernel.normalize is None or {*right.attrs} == {*kernel.attrs}:
+        return {}
+    specs = [x if x is None else Spec(x.shape, x.dtype) for x in right.inputs]
+    return kernel.normalize(*specs, **right.attrs)
+
+
+def _instead(value: Any) -> Iterator[Any]:
+    """Yield what may stand in the place of an attribute."""
+    yield from NUMBERS
+    yield from OTHERS
+    if isinstance(value, tuple | list) and value:
+        yield value[:-1]
+        yield (*value, value[-1])
+        for i in range(len(value)):
+            for other in (*NUMBERS, None, "x", (), (-1, -1), (2**40, 2**40)):
+                yield (*value[:i], other, *value[i + 1 :])
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from _forged(value)
+
+
+def _forged(value: Any) -> Iterator[Any]:
+    """Yield geometries with one field replaced, as far as they can be made at all."""
+    for field in dataclasses.fields(value):
+        for other in _instead(getattr(value, field.name)):
+            try:
+                yield dataclasses.replace(value, **{field.name: other})
+            except (ValueError, TypeError, OverflowError):
+                continue  # refused when it is made
+
+
+def _other_inputs(x: Array | None) -> Iterator[tuple[str, Any]]:
+    """Yield what may stand in the place of an input."""
+    yield "None", None
+    yield "text", "x"
+    yield "an object", object()
+    if x is None:
+        return
+    yield "one axis more", x[None]
+    yield "no axes", x.ravel()[:1].reshape(())
+    if x.ndim:
+        yield "one axis less", x[0]
+    for axis in range(x.ndim):
+        yield f"nothing along axis {axis}", np.take(x, [], axis)
+        yield f"one less along axis {axis}", np.delete(x, -1, axis)
+        longer = np.concatenate([x, np.take(x, [0], axis)], axis)
+        yield f"one more along axis {axis}", longer
+    for name in DTYPES:
+        if x.dtype != name and x.dtype != object:
+            with np.errstate(all="ignore"):
+                yield name, np.real(x).astype(name)
+    if x.dtype.kind == "i":
+        for number in (-1, 7, 2**31 - 1, -(2**31)):
+            yield f"values {number}", np.full_like(x, number)
+    if x.dtype.kind == "f":
+        for value in (np.nan, np.inf, -1.0, 1e30):
+            yield f"values {value}", np.full_like(x, value)
+
+
+# --- what comes of one -----------------------------------------------------------
+
+# What Python and NumPy say by themselves: no message of ours has these words.
+_RAW = re.compile(
+    r"unpack|has no attribute|not subscriptable|not iterable|unsupported operand|"
+    r"operands could not be|index out of range|cannot reshape array|"
+    r"takes \d+ positional|unexpected keyword|must be real number|ufunc '"
+)
+REFUSED = (ValueError, TypeError, IndexError, OverflowError, MemoryError)
+
+
+class Outcome(NamedTuple):
+    """The values that came out, or the error, and what is wrong with its message."""
+
+    values: list[Array] | None
+    error: BaseException | None
+    complaint: str
+
+
+def outcome(name: str, wrong: Wrong) -> Outcome:
+    """Run a call on the active backend; an error must be one of ours."""
+    try:
+        found = pg.run_kernel(name, wrong.inputs, wrong.attrs)
+        outputs = found if isinstance(found, tuple) else (found,)
+        return Outcome([y.numpy() for y in outputs], None, "")
+    except REFUSED as error:
+        return Outcome(None, error, _complaint(str(error)))
+    except (NotImplementedError, pg.BackendError) as error:
+        return Outcome(None, error, "")
+
+
+def _complaint(message: str) -> str:
+    """Return what is wrong with a message: it names no op, or is Python's own."""
+    if not re.match(r"[\w.]+: ", message):
+        return "the message does not begin with the name of a kernel or an op"
+    if raw := _RAW.search(message):
+        return f"the message is Python's own ({raw[0]!r})"
+    return ""

@@ -1,0 +1,1 @@
+"""One right call of each kernel, by family: small, with attributes as a user's."""
