@@ -4,13 +4,17 @@
 
 /* Return what the rule of a step makes of `dy` and the saved values that it wants. */
 static PyObject *by_rule(PyObject *step, PyObject *dy, PyObject *saved) {
-    PyObject *args[1 + MOST] = {dy}, *wants = PyTuple_GET_ITEM(step, 2);
-    Py_ssize_t n = PyTuple_GET_SIZE(wants);
-    for (Py_ssize_t i = 0; i < n; i++) {
-        Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(wants, i));
-        args[1 + i] = PyList_GET_ITEM(saved, at);
+    PyObject *args[1 + MOST] = {dy}, *wants = FIELD(step, Step, saved), *dx = NULL;
+    Py_ssize_t n = 0;
+    for (; n < PyTuple_GET_SIZE(wants); n++) { /* owned: the rule may clear the list */
+        Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(wants, n));
+        args[1 + n] = Py_XNewRef(PyList_GetItem(saved, at));
+        if (args[1 + n] == NULL) break;
     }
-    return PyObject_Vectorcall(PyTuple_GET_ITEM(step, 1), args, (size_t)n + 1, NULL);
+    if (n == PyTuple_GET_SIZE(wants))
+        dx = PyObject_Vectorcall(FIELD(step, Step, function), args, (size_t)n + 1, NULL);
+    while (n > 0) Py_DECREF(args[n--]);
+    return dx;
 }
 
 /* Tell whether two are equal, which are borrowed: comparing may run any code. */
@@ -53,21 +57,22 @@ static int add(PyObject *cotangents, PyObject *token, PyObject *dx) {
 
 /* Tell whether a node has one output and ran on the backend. */
 static int is_plain(PyObject *node, PyObject *backend) {
-    if (!IS(node, Node) || PyTuple_GET_ITEM(node, 1) != backend) return 0;
-    PyObject *plan = PyTuple_GET_ITEM(node, 0), *steps = PyTuple_GET_ITEM(plan, 3);
-    if (!IS(PyTuple_GET_ITEM(plan, 0), Kernel)) return 0;
+    if (!IS(node, Node) || FIELD(node, Node, backend) != backend) return 0;
+    PyObject *plan = FIELD(node, Node, plan);
+    if (!IS(plan, Plan) || !IS(FIELD(plan, Plan, kernel), Kernel)) return 0;
+    PyObject *steps = FIELD(plan, Plan, steps);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); i++) {
-        PyObject *wants = PyTuple_GET_ITEM(PyTuple_GET_ITEM(steps, i), 2);
+        PyObject *wants = FIELD(PyTuple_GET_ITEM(steps, i), Step, saved);
         if (PyTuple_GET_SIZE(wants) > MOST) return 0;
     }
-    return PyList_GET_SIZE(PyTuple_GET_ITEM(node, 3)) == 1;
+    return PyList_GET_SIZE(FIELD(node, Node, outputs)) == 1;
 }
 
 /* Tell whether nobody watches but one tape; -1 with an error. */
 static int is_quiet(void) {
     PyObject *context = context_now();
     if (context == NULL) return PyErr_Occurred() ? -1 : 0;
-    int quiet = SLOT(context, Context, ready) != Py_None ||
+    int quiet = SLOT(context, Context, quiet) == Py_True ||
                 SLOT(context, Context, tape) != Py_None;
     Py_DECREF(context);
     return quiet;
@@ -76,27 +81,31 @@ static int is_quiet(void) {
 /* Add what a rule gives for one input: 0, or -1 with an error. */
 static int to_one(PyObject *node, PyObject *step, PyObject *dy, PyObject *tracked,
                   PyObject *cotangents) {
-    Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(step, 0));
-    PyObject *token = PyList_GET_ITEM(PyTuple_GET_ITEM(node, 2), at);
-    PyObject *kernel = PyTuple_GET_ITEM(PyTuple_GET_ITEM(node, 0), 0);
+    Py_ssize_t at = PyLong_AsSsize_t(FIELD(step, Step, where));
+    PyObject *token = Py_XNewRef(PyList_GetItem(FIELD(node, Node, inputs), at));
+    if (token == NULL) return -1;
+    PyObject *kernel = FIELD(FIELD(node, Node, plan), Plan, kernel);
     int found = PySet_Contains(tracked, token); /* None never is */
-    if (found <= 0) return found;
-    PyObject *dx = by_rule(step, dy, PyTuple_GET_ITEM(node, 4));
-    return add(cotangents, token, fitting(dx, token, kernel, step));
+    if (found > 0) {
+        PyObject *dx = by_rule(step, dy, FIELD(node, Node, saved));
+        found = add(cotangents, token, fitting(dx, token, kernel, step));
+    }
+    Py_DECREF(token);
+    return found;
 }
 
 /* Add what a rule gives for a variadic input: 0, or -1 with an error. */
 static int to_several(PyObject *node, PyObject *step, PyObject *dy, PyObject *tracked,
                       PyObject *cotangents) {
-    PyObject *where = PyTuple_GET_ITEM(step, 0);
+    PyObject *where = FIELD(step, Step, where);
     Py_ssize_t start = PyLong_AsSsize_t(PyTuple_GET_ITEM(where, 0));
     Py_ssize_t stop = PyLong_AsSsize_t(PyTuple_GET_ITEM(where, 1));
-    PyObject *tokens = PyList_GetSlice(PyTuple_GET_ITEM(node, 2), start, stop);
-    PyObject *kernel = PyTuple_GET_ITEM(PyTuple_GET_ITEM(node, 0), 0), *done = NULL;
+    PyObject *tokens = PyList_GetSlice(FIELD(node, Node, inputs), start, stop);
+    PyObject *kernel = FIELD(FIELD(node, Node, plan), Plan, kernel), *done = NULL;
     int found = tokens == NULL ? -1 : 0;
     for (Py_ssize_t i = 0; found == 0 && i < PyList_GET_SIZE(tokens); i++)
         found = PySet_Contains(tracked, PyList_GET_ITEM(tokens, i));
-    PyObject *dxs = found > 0 ? by_rule(step, dy, PyTuple_GET_ITEM(node, 4)) : NULL;
+    PyObject *dxs = found > 0 ? by_rule(step, dy, FIELD(node, Node, saved)) : NULL;
     if (dxs != NULL)
         done = PyObject_CallFunctionObjArgs(_arrive, dxs, tokens, tracked, cotangents,
                                             kernel, step, NULL);
@@ -110,14 +119,14 @@ static int to_several(PyObject *node, PyObject *step, PyObject *dy, PyObject *tr
 /* Add what `dy` owes to each tracked input: 0, or -1 with an error. */
 static int pull_back(PyObject *node, PyObject *tracked, PyObject *dy,
                      PyObject *cotangents) {
-    PyObject *plan = PyTuple_GET_ITEM(node, 0), *steps = PyTuple_GET_ITEM(plan, 3);
-    PyObject *kernel = PyTuple_GET_ITEM(plan, 0);
+    PyObject *plan = FIELD(node, Node, plan), *steps = FIELD(plan, Plan, steps);
+    PyObject *kernel = FIELD(plan, Plan, kernel);
     int variadic = SLOT(kernel, Kernel, variadic_outputs) == Py_True, done = 0;
     dy = variadic ? Py_BuildValue("[O]", dy) : Py_NewRef(dy);
     if (dy == NULL) return -1;
     for (Py_ssize_t i = 0; done == 0 && i < PyTuple_GET_SIZE(steps); i++) {
         PyObject *step = PyTuple_GET_ITEM(steps, i);
-        if (PyLong_CheckExact(PyTuple_GET_ITEM(step, 0)))
+        if (PyLong_CheckExact(FIELD(step, Step, where)))
             done = to_one(node, step, dy, tracked, cotangents);
         else
             done = to_several(node, step, dy, tracked, cotangents);
@@ -132,13 +141,15 @@ PyObject *through_twin(CALL) {
         args[5] != Py_False || !is_plain(args[0], args[4]) || is_quiet() != 1)
         return unusual(self, args, nargsf, names);
     PyObject *node = args[0], *cotangents = args[2];
-    PyObject *y = PyList_GET_ITEM(PyTuple_GET_ITEM(node, 3), 0);
-    PyObject *dy = PyDict_GetItemWithError(cotangents, y);
-    if (dy == NULL) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
-    Py_INCREF(dy);
-    int done = PySequence_Contains(args[3], y);
-    if (done == 0) done = PyDict_DelItem(cotangents, y);
-    if (done >= 0) done = pull_back(node, args[1], dy, cotangents);
-    Py_DECREF(dy);
+    PyObject *y = Py_XNewRef(PyList_GetItem(FIELD(node, Node, outputs), 0));
+    PyObject *dy = y ? Py_XNewRef(PyDict_GetItemWithError(cotangents, y)) : NULL;
+    int done = PyErr_Occurred() ? -1 : 0;
+    if (dy != NULL) {
+        done = PySequence_Contains(args[3], y);
+        if (done == 0) done = PyDict_DelItem(cotangents, y);
+        if (done >= 0) done = pull_back(node, args[1], dy, cotangents);
+    }
+    Py_XDECREF(dy);
+    Py_XDECREF(y);
     return done < 0 ? NULL : Py_NewRef(Py_None);
 }

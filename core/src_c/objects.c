@@ -38,13 +38,31 @@ static Py_ssize_t offset(PyObject *class, const char *name) {
     return found;
 }
 
+/* Check that a field of a named tuple stands where the code reads it. */
+static int check_field(PyObject *class, Py_ssize_t at, const char *name,
+                       Py_ssize_t count) {
+    PyObject *fields = PyObject_GetAttrString(class, "_fields");
+    if (fields == NULL) return -1;
+    int there = PyTuple_Check(fields) && PyTuple_GET_SIZE(fields) == count &&
+                PyUnicode_Check(PyTuple_GET_ITEM(fields, at)) &&
+                PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(fields, at), name) == 0;
+    if (!there)
+        PyErr_Format(PyExc_TypeError, "%R has other fields than %s at %zd: %R", class,
+                     name, at, fields);
+    Py_DECREF(fields);
+    return there ? 0 : -1;
+}
+
 int import_objects(void) {
 #define IMPORT(name, module)                                                             \
     if (name == NULL && (name = imported("plugrad." module, #name)) == NULL) return -1;
 #define FIND(class, name)                                                                \
     if ((class##_##name = offset(class, #name)) < 0) return -1;
+#define CHECK(class, name)                                                               \
+    if (check_field(class, class##_##name, #name, class##_count) < 0) return -1;
     OBJECTS(IMPORT)
     SLOTS(FIND)
+    FIELDS(CHECK)
     return 0;
 }
 
@@ -116,18 +134,19 @@ PyObject *attribute_of(PyObject *borrowed, PyObject *name) {
 }
 
 PyObject *context_now(void) {
-    return enabled ? PyObject_GetAttr(state, n_context) : NULL;
+    PyObject *found = NULL;
+    if (enabled && PyContextVar_Get(_current, NULL, &found) == 0 &&
+        !IS(found, Context)) {
+        PyErr_Format(PyExc_TypeError, "expected a Context of plugrad, got %R", found);
+        Py_CLEAR(found);
+    }
+    return found;
 }
 
 PyObject *active(PyObject *context) {
     PyObject *backend = SLOT(context, Context, backend);
-    if (backend != Py_None) return Py_NewRef(backend);
-    PyObject *process = PyObject_GetAttr(State, n_context);
-    if (process == NULL) return NULL;
-    backend = SLOT(process, Context, backend);
-    backend = backend == Py_None ? NULL : Py_NewRef(backend);
-    Py_DECREF(process);
-    return backend;
+    if (backend == Py_None) backend = SLOT(PROCESS, Context, backend);
+    return backend == Py_None ? NULL : Py_NewRef(backend);
 }
 
 PyObject *look_up(PyObject *object, PyObject *attribute, PyObject *key) {

@@ -10,8 +10,8 @@ typedef struct {
     Py_ssize_t count;
     PyObject *attrs;  /* their names, a tuple, or NULL */
     Args values;      /* and their values */
-    PyObject *context, *backend;
-    PyObject *tracked; /* by the tape; NULL without one */
+    PyObject *context, *backend;   /* owned */
+    PyObject *tape, *tracked;      /* owned; NULL without a tape */
     PyObject *given[2 * MOST]; /* what the kernel gets: arrays (owned), then values */
     Py_ssize_t owned;
 } Run;
@@ -77,7 +77,7 @@ static PyObject *other(const Run *run, PyObject *want, PyObject *y) {
 
 /* What the plan tells to save, in its order. */
 static PyObject *saved(const Run *run, PyObject *plan, PyObject *y) {
-    PyObject *tensors = PyTuple_GET_ITEM(plan, 1), *others = PyTuple_GET_ITEM(plan, 2);
+    PyObject *tensors = FIELD(plan, Plan, tensors), *others = FIELD(plan, Plan, others);
     Py_ssize_t n = PyTuple_GET_SIZE(tensors), all = n + PyTuple_GET_SIZE(others);
     PyObject *values = PyList_New(all);
     for (Py_ssize_t i = 0; values != NULL && i < all; i++) /* others may see the list */
@@ -113,17 +113,16 @@ static int note(const Run *run, PyObject *plan, PyObject *y) {
     }
     PyList_SET_ITEM(outputs, 0, token);
     PyObject *marks = marks_of(run), *values = marks ? saved(run, plan, y) : NULL;
-    PyObject *node = values ? NEW(Node, 5) : NULL;
+    PyObject *node = values ? NEW(Node, Node_count) : NULL;
     int done = -1;
     if (node != NULL) {
-        PyTuple_SET_ITEM(node, 0, Py_NewRef(plan));
-        PyTuple_SET_ITEM(node, 1, Py_NewRef(run->backend));
-        PyTuple_SET_ITEM(node, 2, Py_NewRef(marks));
-        PyTuple_SET_ITEM(node, 3, Py_NewRef(outputs));
-        PyTuple_SET_ITEM(node, 4, Py_NewRef(values));
-        PyObject *tape = SLOT(run->context, Context, tape);
+        PyTuple_SET_ITEM(node, Node_plan, Py_NewRef(plan));
+        PyTuple_SET_ITEM(node, Node_backend, Py_NewRef(run->backend));
+        PyTuple_SET_ITEM(node, Node_inputs, Py_NewRef(marks));
+        PyTuple_SET_ITEM(node, Node_outputs, Py_NewRef(outputs));
+        PyTuple_SET_ITEM(node, Node_saved, Py_NewRef(values));
         done = PySet_Add(run->tracked, token);
-        if (done == 0) done = PyList_Append(SLOT(tape, Tape, nodes), node);
+        if (done == 0) done = PyList_Append(SLOT(run->tape, Tape, nodes), node);
     }
     Py_XDECREF(node);
     Py_XDECREF(values);
@@ -183,6 +182,21 @@ static int collect(Run *run) {
     return 1;
 }
 
+/* Return what Python makes of a run whose kernel has declined: it is not called again. */
+static PyObject *elsewhere(const Run *run) {
+    PyObject *inputs = PyTuple_New(run->count), *attrs = PyDict_New(), *y = NULL;
+    int done = inputs != NULL && attrs != NULL ? 0 : -1;
+    for (Py_ssize_t i = 0; done == 0 && i < run->count; i++)
+        PyTuple_SET_ITEM(inputs, i, Py_NewRef(run->inputs[i]));
+    for (Py_ssize_t i = 0; done == 0 && i < attrs_of(run); i++)
+        done = PyDict_SetItem(attrs, PyTuple_GET_ITEM(run->attrs, i), run->values[i]);
+    if (done == 0)
+        y = PyObject_CallFunctionObjArgs(declined, run->kernel, inputs, attrs, NULL);
+    Py_XDECREF(attrs);
+    Py_XDECREF(inputs);
+    return y;
+}
+
 /* Run on the backend; NULL without an error if something is not as usual. */
 static PyObject *carry_out(Run *run) {
     PyObject *plan = NULL, *result = NULL, *y = NULL;
@@ -192,11 +206,13 @@ static PyObject *carry_out(Run *run) {
         result = PyObject_Vectorcall(function, run->given, (size_t)run->count, run->attrs);
         Py_LeaveRecursiveCall();
     }
-    if (result == Py_NotImplemented)
+    if (result == Py_NotImplemented) {
         Py_DECREF(result);
-    else
+        y = elsewhere(run);
+    } else {
         y = tensor(result, run->backend);
-    if (y != NULL && plan != NULL && note(run, plan, y) < 0) Py_CLEAR(y);
+        if (y != NULL && plan != NULL && note(run, plan, y) < 0) Py_CLEAR(y);
+    }
     Py_XDECREF(plan);
     Py_XDECREF(function);
     return y;
@@ -207,16 +223,18 @@ static PyObject *usual(Run *run) {
     if (!IS(run->kernel, Kernel) || !SLOT(run->kernel, Kernel, name)) return NULL;
     if (run->count > MOST || attrs_of(run) > MOST) return NULL;
     PyObject *tape = SLOT(run->context, Context, tape), *y = NULL;
-    PyObject *ready = SLOT(run->context, Context, ready);
-    if (ready != Py_None) {
-        run->backend = Py_NewRef(ready);
+    if (SLOT(run->context, Context, quiet) == Py_True) {
+        run->backend = active(run->context);
     } else if (tape != Py_None && SLOT(run->context, Context, overrides) == Py_None &&
                SLOT(run->kernel, Kernel, single) == Py_True) {
         run->backend = active(run->context);
-        run->tracked = SLOT(tape, Tape, tracked);
+        run->tape = Py_NewRef(tape); /* the context may be changed by another thread */
+        run->tracked = Py_NewRef(SLOT(tape, Tape, tracked));
     }
     if (run->backend != NULL) y = carry_out(run);
     for (Py_ssize_t i = 0; i < run->owned; i++) Py_DECREF(run->given[i]);
+    Py_XDECREF(run->tracked);
+    Py_XDECREF(run->tape);
     Py_XDECREF(run->backend);
     return y;
 }

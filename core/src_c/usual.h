@@ -42,7 +42,7 @@ typedef struct {
 
 /* Attributes that are looked up by name, and the kinds of dtypes that are floating. */
 #define NAMES(X)                                                                         \
-    X(context) X(dtype) X(fc) X(kind) X(num) X(plans) X(scalars) X(shape) X(table)
+    X(dtype) X(fc) X(kind) X(num) X(plans) X(scalars) X(shape) X(table)
 
 /* Objects of plugrad's modules; all are NULL until `enable`. */
 #define OBJECTS(X)                                                                       \
@@ -54,14 +54,17 @@ typedef struct {
     X(Token, "_tensor")                                                                  \
     X(registry, "_registry")                                                             \
     X(Node, "_tape")                                                                     \
+    X(Plan, "_tape")                                                                     \
+    X(Step, "_tape")                                                                     \
     X(Tape, "_tape")                                                                     \
     X(ATTRIBUTE, "_tape")                                                                \
     X(SPEC, "_tape")                                                                     \
     X(TENSOR, "_tape")                                                                   \
     X(save, "_tape")                                                                     \
     X(Context, "_context")                                                               \
-    X(State, "_context")                                                                 \
-    X(state, "_context")                                                                 \
+    X(PROCESS, "_context")                                                               \
+    X(_current, "_context")                                                              \
+    X(declined, "_engine")                                                               \
     X(native, "_engine")                                                                 \
     X(_arrive, "_autodiff")                                                               \
     X(_fitted, "_autodiff")
@@ -81,10 +84,23 @@ typedef struct {
     X(Kernel, variadic_outputs)                                                          \
     X(Context, backend)                                                                  \
     X(Context, overrides)                                                                \
-    X(Context, ready)                                                                    \
+    X(Context, quiet)                                                                    \
     X(Context, tape)                                                                     \
     X(Tape, nodes)                                                                       \
     X(Tape, tracked)
+
+/* Fields of named tuples by their index, all of them and in order: (class, name). */
+#define FIELDS(X)                                                                        \
+    X(Plan, kernel) X(Plan, tensors) X(Plan, others) X(Plan, steps)                      \
+    X(Step, where) X(Step, function) X(Step, saved) X(Step, name) X(Step, rule)          \
+    X(Node, plan) X(Node, backend) X(Node, inputs) X(Node, outputs) X(Node, saved)
+
+enum { Plan_kernel, Plan_tensors, Plan_others, Plan_steps, Plan_count };
+enum { Step_where, Step_function, Step_saved, Step_name, Step_rule, Step_count };
+enum { Node_plan, Node_backend, Node_inputs, Node_outputs, Node_saved, Node_count };
+
+/* A field, borrowed: the tuple holds it. */
+#define FIELD(tuple, class, name) PyTuple_GET_ITEM(tuple, class##_##name)
 
 #define DECLARE_NAME(name) extern PyObject *n_##name;
 #define DECLARE_OBJECT(name, module) extern PyObject *name;
@@ -112,7 +128,7 @@ int kind_is_in(PyObject *dtype, PyObject *kinds); /* -1 with an error */
 
 /* An attribute of what its own code could free. */
 PyObject *attribute_of(PyObject *borrowed, PyObject *name);
-/* The context of this thread; NULL without an error where twins are not enabled. */
+/* The context of the caller; NULL without an error where twins are not enabled. */
 PyObject *context_now(void);
 /* The active backend; NULL without an error if none has been chosen. */
 PyObject *active(PyObject *context);

@@ -1,6 +1,5 @@
 """Bad input to the engine and to gradients: each a clear error, nothing half done."""
 
-import threading
 
 import numpy as np
 import plugrad as pg
@@ -276,29 +275,6 @@ def test_nothing_is_set_up_for_a_kernel_that_does_not_fit(backend):
         with pytest.raises(ValueError, match="register_kernel: "):
             pg.register_kernel(name, backend, function, setup=calls.append)
     assert not calls
-
-
-def test_scopes_left_in_the_wrong_order_or_by_another_thread(backend):
-    a, b = pg.use_backend(backend), pg.use_backend(backend)
-    a.__enter__()
-    b.__enter__()
-    with pytest.raises(RuntimeError, match="must be left in the reverse order"):
-        a.__exit__(None, None, None)
-    found = []
-
-    def leave():
-        try:
-            b.__exit__(None, None, None)
-        except RuntimeError as error:
-            found.append(str(error))
-
-    thread = threading.Thread(target=leave)
-    thread.start()
-    thread.join()
-    assert "by the same thread" in found[0]
-    b.__exit__(None, None, None)
-    a.__exit__(None, None, None)
-    assert pg.get_backend() == backend
 
 
 def test_an_error_inside_f_leaves_no_tape_behind(backend):

@@ -275,7 +275,7 @@ def test_no_reference_is_kept_or_lost():
     for _ in range(50):
         work()
     shared = [unary.EXP, binary.ADD, np.dtype("float32"), Tensor, _tape.Token]
-    shared += [_tape.Node, _engine.active(), _context.state, _context.State.context]
+    shared += [_tape.Node, _engine.active(), _context.current(), _context.PROCESS]
     gc.collect()
     counts, objects = [sys.getrefcount(x) for x in shared], len(gc.get_objects())
     for _ in range(2000):

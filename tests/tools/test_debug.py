@@ -75,7 +75,7 @@ def test_what_is_right_passes(backend):
         x.to("cpu")
         del x, y, pull_back
         assert d.left() == []
-    assert _context.state.context.observers == ()
+    assert _context.current().observers == ()
 
 
 def test_a_decomposition_that_breaks_its_contract(backend):
@@ -178,7 +178,7 @@ def test_an_error_inside_a_kernel_is_noted():
     assert error.value.__notes__ == [
         f"debug: in Exp on 'toy', called at {where}`pg.softmax(pg.asarray(X))`"
     ]
-    assert _context.state.run is None
+    assert _context.running() is None
 
 
 # --- memory left behind ----------------------------------------------------------

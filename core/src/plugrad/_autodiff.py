@@ -271,7 +271,7 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
         found = _context.call(watching[:-1], f, inputs) if watching else f(*inputs)
         value, grad_func, several = _unpack(found, name)
         outputs = tuple([y._sibling() for y in value])
-        for y in outputs if _context.state.context.observers else ():
+        for y in outputs if _context.current().observers else ():
             _convert.made(y)  # no run makes these handles
         tapes, mask = concerned(watching, inputs)
         if mask:

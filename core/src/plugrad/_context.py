@@ -1,21 +1,32 @@
 """What is in force: the active backend, tapes, observers and overrides, by scopes.
 
+It is kept in a context variable of Python: threads do not see the scopes of each other,
+and a task of asyncio sees those that it was created in and its own. To run a function
+elsewhere inside the present scopes, run it in a copy of the context:
+``executor.submit(contextvars.copy_context().run, function)``.
+
 Map: ``Run`` (what observers may ask); ``Context`` and where it is kept; ``Scope``,
 which changes it for a block; telling observers.
 """
 
 from __future__ import annotations
 
-import threading
+import functools
+import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
+from . import _arguments
 from ._entries import OpenBackend
 from ._kernel import Kernel, Rules
 from ._registry import registry
 from ._tape import Outputs, Plan, Tape
 from ._tensor import Tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Move(NamedTuple):
@@ -29,7 +40,7 @@ class Move(NamedTuple):
 
 
 class Run:
-    """A run that somebody observes; ``state.run`` while it goes on.
+    """A run that is observed; ``running()`` returns it while it goes on.
 
     Attributes:
         kernel: Its contract; ``plugrad.To`` for ``x.to(backend)``.
@@ -66,109 +77,203 @@ class Run:
         self.start = perf_counter()
 
 
+Layer = tuple[str | None, Mapping[str, Rules]]  # for one backend, or for all (None)
+
+
+class Override:
+    """The layer of gradients that one scope puts over all others."""
+
+    __slots__ = ("last", "layer")
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+        self.last: tuple[Overrides | None, Overrides] | None = None
+
+    def over(self, outer: Overrides | None) -> Overrides:
+        """Return the layers of ``outer`` and this one; the same ones each time."""
+        last = self.last
+        if last is None or last[0] is not outer:
+            layers = outer.layers if outer else ()
+            self.last = last = (outer, Overrides((*layers, self.layer)))
+        return last[1]
+
+
 class Overrides:
-    """The gradients that the scopes of a thread put over all others, inner last.
+    """The gradients that scopes put over all others, inner last."""
 
-    Each layer holds for one backend, or for all of them (None).
-    """
-
-    def __init__(
-        self, layers: tuple[tuple[str | None, Mapping[str, Rules]], ...]
-    ) -> None:
+    def __init__(self, layers: tuple[Layer, ...]) -> None:
         self.layers = layers
         self.plans: dict[tuple[Any, ...], Plan | None] = {}
         self.under = registry.plans  # another object once a gradient has changed
 
 
 class Context:
-    """What scopes decide, for a thread or, outside of all scopes, for the process.
+    """What is in force at one place of the program: the scopes that it is inside of.
+
+    A context never changes, but for ``PROCESS``, the outermost one of all.
 
     Attributes:
-        backend: The active backend; None leaves the choice to the process' default.
+        backend: The active backend; None leaves the choice to ``PROCESS``.
         tapes: They record runs, outermost first.
         observers: Called after a run with its kernel, inputs, attributes and outputs;
-            ``state.run`` tells more. Methods ``made``, ``keep`` and ``failed``, if any,
+            ``running()`` tells more. Methods ``made``, ``keep`` and ``failed``, if any,
             are told what no run has made, what outlives its block, a run's error.
         overrides: Gradients over all others.
-        ready: The active backend while nobody watches, else None: for fast paths.
-        tape: The tape, if there is one and nobody else watches: for the fast path.
+        quiet: Whether nothing watches: no tape, and no observer. For fast paths.
+        tape: The tape, if there is one and nothing else watches: for the fast path.
+        under: The context that the innermost scope was entered in.
+        changes: What that scope changes in it; the object stands for the scope.
 
     """
 
-    __slots__ = ("backend", "observers", "overrides", "ready", "tape", "tapes")
+    __slots__ = (
+        "backend",
+        "changes",
+        "observers",
+        "overrides",
+        "quiet",
+        "tape",
+        "tapes",
+        "under",
+    )
 
-    def __init__(
-        self,
-        backend: OpenBackend | None = None,
-        tapes: tuple[Tape, ...] = (),
-        observers: tuple[Callable[..., None], ...] = (),
-        overrides: Overrides | None = None,
-    ) -> None:
-        self.backend = backend
-        self.tapes = tapes
-        self.observers = observers
-        self.overrides = overrides
-        self.ready = self.tape = None
-        if not tapes and not observers:
-            self.ready = backend or State.context.backend
-        elif len(tapes) == 1 and not observers:
-            self.tape = tapes[0]
+    def __init__(self, under: Context, changes: Mapping[str, Any]) -> None:
+        self.under, self.changes = under, changes
+        self.backend: OpenBackend | None = changes.get("backend", under.backend)
+        self.tapes: tuple[Tape, ...] = changes.get("tapes", under.tapes)
+        self.observers: tuple[Callable[..., None], ...] = under.observers
+        if "observer" in changes:
+            self.observers += (changes["observer"],)
+        self.overrides: Overrides | None = under.overrides
+        if "override" in changes:
+            self.overrides = changes["override"].over(under.overrides)
+        self._see_who_watches()
+
+    def _see_who_watches(self) -> None:
+        self.quiet = not self.tapes and not self.observers
+        one = len(self.tapes) == 1 and not self.observers
+        self.tape = self.tapes[0] if one else None
+
+    def without(self, other: Context) -> Context | None:
+        """Return this context as if the scope that made ``other`` had not been entered.
+
+        None if it is not inside of that scope.
+        """
+        if self.changes is other.changes:
+            return self.under
+        under = None if self is PROCESS else self.under.without(other)
+        return None if under is None else Context(under, self.changes)
+
+    def undo(self) -> None:
+        """Take the changes back in place: the scope was left in another thread."""
+        for name in ("backend", "tapes", "observers", "overrides", "quiet", "tape"):
+            setattr(self, name, getattr(self.under, name))
+        self.changes = {}
 
 
-class State(threading.local):
-    """The context of each thread; that of the class is the process' default.
+PROCESS = Context.__new__(Context)  # outside of all scopes: the process' default
+PROCESS.backend, PROCESS.overrides, PROCESS.under = None, None, PROCESS
+PROCESS.tapes, PROCESS.observers, PROCESS.changes = (), (), {}
+PROCESS._see_who_watches()
 
-    ``run`` is the run that this thread is in, as far as anybody observes it.
-    """
-
-    context: Context
-    run: Run | None = None
-
-
-state = State()
-State.context = Context.__new__(Context)  # whose __init__ asks for the default
-State.context.__init__()  # type: ignore[misc]
+# A context variable: threads and tasks of asyncio have contexts of their own.
+_current: ContextVar[Context] = ContextVar("plugrad", default=PROCESS)
+_running: ContextVar[Run | None] = ContextVar("plugrad.run", default=None)
+current = _current.get  # the context of the caller
+running = _running.get  # the run that the caller is in, as far as one is observed
 
 
 def make_default(backend: OpenBackend | None) -> None:
-    """Make ``backend`` the process' default; None leaves the choice open."""
-    State.context = Context()  # the old default must not come in its place
-    State.context = Context(backend)
+    """Make ``backend`` the default of the process; None leaves the choice open."""
+    PROCESS.backend = backend
 
 
 class Scope:
-    """Change some of the context, in this thread, inside the ``with`` block."""
+    """Change some of the context inside the ``with`` block.
 
-    __slots__ = ("before", "changes", "inside")
+    The change is seen by the thread, or the task of asyncio, that enters the block.
+    Each scope takes its own change back, in whichever order scopes are left.
+    """
+
+    __slots__ = ("changes", "inside")
 
     def __init__(self, **changes: Any) -> None:
         self.changes = changes
+        self.inside: Context | None = None
 
     def __enter__(self) -> None:
-        self.before = vars(state).get("context")
-        now, changes = state.context, self.changes
-        self.inside = state.context = Context(
-            changes.get("backend", now.backend if self.before else None),
-            changes.get("tapes", now.tapes),
-            changes.get("observers", now.observers),
-            changes.get("overrides", now.overrides),
-        )
+        if self.inside is not None:
+            raise RuntimeError(
+                "this scope of plugrad (use_backend, override_gradient, ...) is entered "
+                "already; make another one for a block inside"
+            )
+        self.inside = Context(current(), self.changes)
+        _current.set(self.inside)
 
     def __exit__(self, *_: object) -> None:
-        if state.context is not self.inside:
-            raise RuntimeError(
-                "scopes of plugrad (use_backend, override_gradient, ...) must be left "
-                "in the reverse order in which they were entered, by the same thread"
-            )
-        if self.before is None:
-            del state.context
+        inside, self.inside = self.inside, None
+        if inside is None:
+            raise RuntimeError("this scope of plugrad has not been entered")
+        now = current()
+        if now is inside:
+            _current.set(inside.under)
+        elif (rest := now.without(inside)) is not None:
+            _current.set(rest)  # an inner scope is left later: a suspended generator
         else:
-            state.context = self.before
+            inside.undo()
+
+
+class UserScope(Scope):
+    """A scope that users make: also a decorator, and it warns if it is never entered.
+
+    As a decorator it holds while the function runs, ``async`` ones included.
+    """
+
+    __slots__ = ("__weakref__", "entered", "what")
+
+    def __init__(self, what: str, **changes: Any) -> None:
+        self.what, self.entered = what, False
+        super().__init__(**changes)
+
+    def __enter__(self) -> None:
+        self.entered = True
+        super().__enter__()
+
+    def __call__(self, function: F) -> F:
+        """Return ``function``, which runs inside this scope."""
+        self.entered = True
+        _arguments.function(self.what, function)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(
+                f"{self.what}: a generator is left and entered again while the scope "
+                "is in force; use `with` inside of it, around what does not yield"
+            )
+
+        @functools.wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with Scope(**self.changes):
+                return function(*args, **kwargs)
+
+        @functools.wraps(function)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            with Scope(**self.changes):
+                return await function(*args, **kwargs)
+
+        return cast("F", awaited if inspect.iscoroutinefunction(function) else inside)
+
+    def __del__(self) -> None:
+        if not getattr(self, "entered", True):  # True: __init__ has not come so far
+            warnings.warn(
+                f"{self.what}(...) changes nothing by itself; write `with "
+                f"{self.what}(...):`, or use it as a decorator",
+                RuntimeWarning,
+                stacklevel=2,  # where the last reference goes: at its own line
+            )
 
 
 def tapes() -> tuple[Tape, ...]:
-    """Return the tapes of this thread, outermost first."""
-    return state.context.tapes
+    """Return the tapes in force, outermost first."""
+    return current().tapes
 
 
 def taping(tapes: tuple[Tape, ...]) -> Scope:
@@ -177,23 +282,22 @@ def taping(tapes: tuple[Tape, ...]) -> Scope:
 
 
 def call(tapes: tuple[Tape, ...], f: Callable[..., Any], xs: Sequence[Any]) -> Any:
-    """Return ``f(*xs)``, run inside ``taping(tapes)``; half the price of the scope."""
-    before, now = vars(state).get("context"), state.context
-    backend = now.backend if before else None
-    inside = Context(backend, tapes, now.observers, now.overrides)
-    state.context = inside
+    """Return ``f(*xs)``, run inside ``taping(tapes)``."""
+    before = current()
+    inside = Context(before, {"tapes": tapes})
+    _current.set(inside)
     try:
         return f(*xs)
     finally:
-        if before is None:
-            del state.context
-        else:
-            state.context = before
+        if current() is inside:
+            _current.set(before)
+        else:  # f has left a scope open, in a generator say
+            _current.set(current().without(inside) or before)
 
 
 def observing(observer: Callable[..., None]) -> Scope:
     """Call ``observer`` after every run inside the block."""
-    return Scope(observers=(*state.context.observers, observer))
+    return Scope(observer=observer)
 
 
 def observed_run(
@@ -204,8 +308,9 @@ def observed_run(
     attrs: dict[str, Any],
 ) -> Outputs:
     """Return ``work(kernel, inputs, attrs, True)``, and tell the observers."""
-    parent = state.run
-    state.run = run = Run(kernel, backend, parent)
+    parent = running()
+    run = Run(kernel, backend, parent)
+    _running.set(run)
     try:
         outputs = work(kernel, inputs, attrs, True)
         run.seconds = perf_counter() - run.start
@@ -213,24 +318,24 @@ def observed_run(
         tell("failed", error)
         raise
     else:
-        for observer in state.context.observers:
+        for observer in current().observers:
             observer(kernel, inputs, attrs, outputs)
     finally:
-        state.run = parent
+        _running.set(parent)
         if parent is not None:
             parent.inner += perf_counter() - run.start
     return outputs
 
 
 def keep(x: Tensor) -> Tensor:
-    """Tell the observers of this thread that ``x`` outlives their blocks."""
+    """Tell the observers in force that ``x`` outlives their blocks."""
     tell("keep", x)
     return x
 
 
 def tell(what: str, value: object) -> None:
-    """Call the method ``what`` of the observers of this thread that have one."""
-    for observer in state.context.observers:
+    """Call the method ``what`` of the observers in force that have one."""
+    for observer in current().observers:
         told = getattr(observer, what, None)
         if told is not None:
             told(value)

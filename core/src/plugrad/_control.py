@@ -32,7 +32,7 @@ def set_backend(name: str) -> None:
     _context.make_default(registry.open(name, "set_backend"))
 
 
-def use_backend(name: str) -> _context.Scope:
+def use_backend(name: str) -> _context.UserScope:
     """Make the backend ``name`` active in this thread inside the ``with`` block.
 
     Raises:
@@ -40,7 +40,8 @@ def use_backend(name: str) -> _context.Scope:
 
     """
     _discovery.load(name)
-    return _context.Scope(backend=registry.open(name, "use_backend"))
+    backend = registry.open(name, "use_backend")
+    return _context.UserScope("use_backend", backend=backend)
 
 
 def get_backend() -> str:
@@ -79,7 +80,7 @@ def remove_backend(name: str) -> None:
     """
     _discovery.load()
     registry.known(name, "remove_backend")
-    default = _context.State.context.backend
+    default = _context.PROCESS.backend
     if default is not None and default.name == name:
         _context.make_default(None)
     registry.close(name)
@@ -313,7 +314,7 @@ def override_gradient(
     backend: str | None = None,
     linear: bool = True,
     **functions: Callable[..., Any] | None,
-) -> _context.Scope:
+) -> _context.UserScope:
     """Replace gradient functions of ``kernel`` inside the ``with`` block.
 
     What is recorded inside keeps the replacement, whenever it is pulled back. The
@@ -326,7 +327,7 @@ def override_gradient(
 
 def use_gradients(
     pack: str, *, kernels: Sequence[str] | None = None, backend: str | None = None
-) -> _context.Scope:
+) -> _context.UserScope:
     """Use a gradient pack of a plugin inside the ``with`` block.
 
     Args:
@@ -386,7 +387,7 @@ class EngineState:
 
 def engine() -> EngineState:
     """Return what the engine is doing; nothing is opened for the answer."""
-    active = _context.state.context.backend or _context.State.context.backend
+    active = _context.current().backend or _context.PROCESS.backend
     return EngineState(
         None if active is None else active.name,
         tuple(registry.opened),

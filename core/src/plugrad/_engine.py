@@ -4,7 +4,7 @@
 and for a run under one tape. What follows is the slow path, in the order in which it is
 tried: observers, tapes, implementation, decomposition, host, fallback.
 
-Map: the active backend; ``run``; ``_find_a_way``; moving; which gradient is in force.
+Map: the active backend; ``run``; the other ways to run; moving; which gradient is in force.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from . import _discovery
 from ._canonical import canonical
 from ._compiled import compiled
 from ._context import (
+    PROCESS,
     Move,
-    Overrides,
-    Scope,
-    State,
+    Override,
+    UserScope,
+    current,
     make_default,
     observed_run,
-    state,
+    running,
     tapes,
     taping,
 )
@@ -51,8 +52,8 @@ detours: Counter[tuple[str, str, str]] = Counter()
 
 
 def active() -> OpenBackend:
-    """Return the active backend of this thread, chosen now if nobody has."""
-    return state.context.backend or State.context.backend or _choose()
+    """Return the active backend, chosen now if it has not been before."""
+    return current().backend or PROCESS.backend or _choose()
 
 
 def _choose() -> OpenBackend:
@@ -89,8 +90,9 @@ def _choose() -> OpenBackend:
 @compiled
 def run(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Tensor:
     """Run a kernel of one output on the active backend."""
-    backend = state.context.ready
-    if backend is not None:
+    context = current()
+    backend = context.backend or PROCESS.backend
+    if backend is not None and context.quiet:
         function = backend.table.get(kernel.name)
         if function is not None:
             natives = []
@@ -104,7 +106,15 @@ def run(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Tensor:
             result = function(*natives, **attrs)
             if result is not NotImplemented:
                 return Tensor(result, backend)
+            return declined(kernel, inputs, attrs)
     return _run(kernel, inputs, attrs)[0]  # everything special
+
+
+def declined(
+    kernel: Kernel, inputs: tuple[Tensor | None, ...], attrs: dict[str, Any]
+) -> Tensor:
+    """Run a kernel whose implementation has just returned ``NotImplemented``."""
+    return _run(kernel, inputs, attrs, implemented=False)[0]
 
 
 def run_many(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Outputs:
@@ -116,6 +126,13 @@ def run_checked(
     kernel: Kernel, inputs: tuple[Tensor | None, ...], attrs: dict[str, Any]
 ) -> Outputs:
     """Run a kernel for a caller that is no op: everything is checked before it runs."""
+    return _run(kernel, inputs, checked(kernel, inputs, attrs))
+
+
+def checked(
+    kernel: Kernel, inputs: tuple[Tensor | None, ...], attrs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the canonical attributes of a run, all of which the contract allows."""
     for name, value in kernel.bind(inputs).items():
         for x in value if name == kernel.variadic else (value,):
             if not (isinstance(x, Tensor) or (x is None and name in kernel.optional)):
@@ -123,7 +140,7 @@ def run_checked(
                     f"{kernel.name}: {name!r} must be a Tensor, got "
                     f"{type(x).__name__}; use asarray"
                 )
-    return _run(kernel, inputs, canonical(kernel, specs(inputs), attrs))
+    return canonical(kernel, specs(inputs), attrs)
 
 
 def _run(
@@ -131,27 +148,33 @@ def _run(
     inputs: tuple[Any, ...],
     attrs: dict[str, Any],
     observed: bool = False,
+    implemented: bool = True,
 ) -> Outputs:
-    """Run under whatever watches: one decision, made now, for all tapes."""
-    context, backend = state.context, active()
+    """Run under whatever watches: one decision, made now, for all tapes.
+
+    ``implemented=False`` says that the implementation has declined already.
+    """
+    context, backend = current(), active()
     if context.observers and not observed:
         return observed_run(_run, kernel, backend, inputs, attrs)
     recording, mask = concerned(context.tapes, inputs)
     way = _plan(kernel, backend, mask, len(inputs)) if mask else None
     if mask and way is None:
         return _decompose(kernel, inputs, attrs, backend)  # the parts are recorded
-    outputs = _find_a_way(kernel, inputs, attrs, backend)
+    outputs = None
+    if implemented:
+        outputs = _implementation(kernel, inputs, attrs, backend)
+    if outputs is None:
+        outputs = _without_implementation(kernel, inputs, attrs, backend)
     if way is not None:
         record(recording, way, backend, inputs, attrs, outputs)
     return outputs
 
 
-def _find_a_way(
+def _without_implementation(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs:
-    outputs = _implementation(kernel, inputs, attrs, backend)
-    if outputs is not None:
-        return outputs
+    """Run the decomposition, or on the host, or where a fallback is allowed."""
     if kernel.decomposition is not None:
         with taping(()):  # it is one node, not its parts
             outputs = _decompose(kernel, inputs, attrs, backend)
@@ -195,9 +218,9 @@ def _detour(
 ) -> None:
     """Note that something other than an implementation of ``backend`` runs."""
     detours[kernel.name, backend.name, how] += 1
-    if state.run is not None:
-        state.run.how = how
-        state.run.where = where or backend
+    if (run := running()) is not None:
+        run.how = how
+        run.where = where or backend
 
 
 def _elsewhere(
@@ -265,10 +288,10 @@ def native(x: Any, backend: OpenBackend) -> Native:
     if found is None:
         start = perf_counter()
         found = x._replicas[backend] = backend.upload(home.download(x._data))
-        if state.run is not None:
+        if (run := running()) is not None:
             size = backend.runtime.arrays.nbytes(found)
             spent = perf_counter() - start
-            state.run.moves.append(Move(home.name, backend.name, size, start, spent))
+            run.moves.append(Move(home.name, backend.name, size, start, spent))
     return found
 
 
@@ -278,7 +301,7 @@ def to(x: Tensor, backend: str, /) -> Tensor:
     there = registry.open(backend)
     if x._alive() is there:
         return x
-    if state.context.observers:
+    if current().observers:
         run = observed_run(_moved, _TO, active(), (x,), {"backend": backend})
         return run[0]
     return _moved(_TO, (x,), {"backend": backend})[0]
@@ -315,12 +338,11 @@ _SAME = plan(
 # --- which gradient --------------------------------------------------------------
 
 
-def override(layer: Mapping[str, Rules], backend: str | None, who: str) -> Scope:
-    """Put rules over all others, in this thread, inside the block."""
+def override(layer: Mapping[str, Rules], backend: str | None, who: str) -> UserScope:
+    """Put rules over all others inside the block."""
     if backend is not None:
         registry.known(backend, who)
-    outer = state.context.overrides.layers if state.context.overrides else ()
-    return Scope(overrides=Overrides((*outer, (backend, layer))))
+    return UserScope(who, override=Override((backend, layer)))
 
 
 def rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, Rule | None]:
@@ -328,7 +350,8 @@ def rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, Rule | Non
     found: dict[str, Rule | None] = {}
     for _, table in registry.rule_layers(kernel, backend.name):
         found.update(table)
-    scopes = state.context.overrides.layers if state.context.overrides else ()
+    overrides = current().overrides
+    scopes = overrides.layers if overrides else ()
     for only, layer in scopes:
         if only in (None, backend.name):
             found.update(layer.get(kernel.name, {}))
@@ -337,7 +360,7 @@ def rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, Rule | Non
 
 def _plan(kernel: Kernel, backend: OpenBackend, mask: int, count: int) -> Plan | None:
     """Return how to record a run; None if its decomposition is recorded instead."""
-    overrides = state.context.overrides
+    overrides = current().overrides
     if overrides is None:
         plans = registry.plans
     else:

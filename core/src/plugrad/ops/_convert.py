@@ -15,7 +15,7 @@ import numpy as np
 from plugrad import geometry
 from plugrad._arguments import flag, misfit
 from plugrad._compiled import compiled
-from plugrad._context import state, tell
+from plugrad._context import current, tell
 from plugrad._dtypes import STRING, DType, canonical, check_range, promote, weak
 from plugrad._engine import active, run
 from plugrad._kernel import Kernel
@@ -67,7 +67,7 @@ def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Te
     if array.dtype is STRING and STRING not in backend.dtypes:
         raise TypeError(f"asarray: backend {backend.name!r} has no strings")
     x = Tensor(backend.upload(array), backend)
-    return made(x) if state.context.observers else x
+    return made(x) if current().observers else x
 
 
 def made(x: Tensor) -> Tensor:

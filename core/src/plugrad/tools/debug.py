@@ -23,7 +23,7 @@ import numpy as np
 
 from plugrad import _autodiff, _context, _engine
 from plugrad._arguments import function, integer, real
-from plugrad._context import Run, state
+from plugrad._context import Run, running
 from plugrad._dtypes import canonical
 from plugrad._entries import Function
 from plugrad._kernel import Kernel, Spec, origin
@@ -83,7 +83,7 @@ class Debug:
         self, kernel: Kernel, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs
     ) -> None:
         """Check a run that has just ended."""
-        run = state.run
+        run = running()
         assert run is not None  # the engine calls observers in a run
         if wrong := _broken(run, inputs, attrs, outputs):
             raise DebugError(self._said(run, inputs, wrong))
@@ -97,7 +97,7 @@ class Debug:
 
     def failed(self, error: Exception) -> None:
         """Note on an error where it comes from; the innermost run speaks."""
-        run = state.run
+        run = running()
         known = getattr(error, "__notes__", ())
         if run is not None and not any(n.startswith("debug: ") for n in known):
             place = f"{run.kernel.name} on {run.where.name!r}"

@@ -88,7 +88,7 @@ def _nodes(token: Token | None) -> list[Node]:
 
 def _lines() -> dict[Token, str]:
     """Return the lines that the ``debug`` blocks of this thread have noted."""
-    blocks = [o for o in _context.state.context.observers if isinstance(o, Debug)]
+    blocks = [o for o in _context.current().observers if isinstance(o, Debug)]
     return {t: line for block in blocks for t, line in block._lines.items()}
 
 

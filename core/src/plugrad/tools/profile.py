@@ -21,7 +21,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from plugrad import _arguments, _context, _entries
-from plugrad._context import Move, Run, state
+from plugrad._context import Move, Run, running
 from plugrad._entries import OpenBackend
 from plugrad._kernel import Kernel, Spec
 from plugrad._registry import registry
@@ -195,7 +195,7 @@ class Profile:
         self, kernel: Kernel, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs
     ) -> None:
         """Note a run that has just ended."""
-        run = state.run
+        run = running()
         assert run is not None  # the engine calls observers in a run
         for move in run.moves:  # which are noted with the run
             self._forget(move.start - self._since, move.seconds)

@@ -116,7 +116,7 @@ def differentiates(kernel: Kernel, opened: Sequence[OpenBackend]) -> str:
 
 def _rules(kernel: Kernel, backend: OpenBackend) -> list[Row]:
     """Return the gradients of each input, the one in force first."""
-    overrides = _context.state.context.overrides
+    overrides = _context.current().overrides
     layers: list[tuple[str, Rules]] = [
         ("scope", layer[kernel.name])
         for only, layer in reversed(overrides.layers if overrides else ())

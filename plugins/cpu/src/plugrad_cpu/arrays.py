@@ -68,7 +68,17 @@ _local = _Quiet()
 
 
 def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``function`` without floating-point warnings."""
+    """Return ``function`` without floating-point warnings.
+
+    A function that is not of this package or NumPy's may read context variables (so do
+    ops that it runs), and stays in the context of its caller.
+    """
+    inner = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    home = getattr(inner, "__module__", None) or "numpy"
+    if home.partition(".")[0] not in (__package__, "numpy"):
+        return functools.wraps(function)(functools.partial(_here, function))
 
     def call(*arrays: Any, **attrs: Any) -> Any:
         try:
@@ -118,5 +128,10 @@ def _again(
     """
     if not str(error).startswith("cannot enter context"):
         raise error
+    return _here(function, *arrays, **attrs)
+
+
+def _here(function: Callable[..., Any], *arrays: Any, **attrs: Any) -> Any:
+    """Return the result of ``function`` in the context of the caller."""
     with np.errstate(all="ignore"):
         return function(*arrays, **attrs)
