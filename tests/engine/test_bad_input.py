@@ -1,6 +1,5 @@
 """Bad input to the engine and to gradients: each a clear error, nothing half done."""
 
-
 import numpy as np
 import plugrad as pg
 import pytest

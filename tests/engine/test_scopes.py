@@ -2,7 +2,6 @@
 
 import asyncio
 import contextvars
-import gc
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -194,7 +193,7 @@ def test_set_backend_shows_inside_of_scopes_that_choose_no_backend():
 def test_a_scope_cannot_be_entered_while_it_is_in_force():
     scope = scale(2.0)
     with scope:
-        with pytest.raises(RuntimeError, match="is entered already"), scope:
+        with pytest.raises(RuntimeError, match="entered already"), scope:
             pass
         assert slope() == 2.0
     with scope:  # again, after it was left
@@ -214,7 +213,6 @@ def test_a_scope_cannot_be_entered_while_it_is_in_force():
 def test_a_scope_that_is_never_entered_warns_where_it_was_made(make, name):
     with pytest.warns(RuntimeWarning, match=f"write `with {name}") as found:
         make()
-        gc.collect()
     assert found[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -238,7 +236,7 @@ def test_scopes_are_decorators():
     assert decorated.__name__ == "decorated"
     with pytest.raises(TypeError, match="a generator is left and entered again"):
         scale(2.0)(_inside)
-    with pytest.raises(TypeError, match="override_gradient: expected a function, got 3"):
+    with pytest.raises(TypeError, match="override_gradient: expected a function"):
         scale(2.0)(3)
     with scale(3.0):
         assert decorated(0) == 4.0

@@ -41,17 +41,6 @@ from ._dtypes import STRING as string
 from ._entries import BackendUnavailable
 from ._jacobian import hessian, jacobian
 from ._kernel import BackendError, GradientNotFound, KernelNotFound
-from ._observe import (
-    check_gradients,
-    debug,
-    dispose,
-    explain,
-    keep,
-    memory,
-    profile,
-    tidy,
-    time,
-)
 from ._tensor import Tensor, TensorLike
 from .ops import fft, fused, image, linalg, losses, random, signal, sparse, strings
 from .ops._convert import asarray
@@ -260,10 +249,27 @@ from .ops.unary import (
 from .ops.variable import Variable
 
 if TYPE_CHECKING:
+    from .tools.debug import check_gradients, debug
+    from .tools.explain import explain
     from .tools.interchange import from_dlpack
     from .tools.io import load, save
+    from .tools.memory import dispose, keep, memory, tidy
+    from .tools.profile import profile, time
 
-_TOOLS = {"from_dlpack": "interchange", "load": "io", "save": "io"}
+_TOOLS = {
+    "check_gradients": "debug",
+    "debug": "debug",
+    "dispose": "memory",
+    "explain": "explain",
+    "from_dlpack": "interchange",
+    "keep": "memory",
+    "load": "io",
+    "memory": "memory",
+    "profile": "profile",
+    "save": "io",
+    "tidy": "memory",
+    "time": "profile",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -204,8 +204,8 @@ class Scope:
     def __enter__(self) -> None:
         if self.inside is not None:
             raise RuntimeError(
-                "this scope of plugrad (use_backend, override_gradient, ...) is entered "
-                "already; make another one for a block inside"
+                "this scope of plugrad (use_backend, override_gradient, ...) has been "
+                "entered already; make another one for a block inside"
             )
         self.inside = Context(current(), self.changes)
         _current.set(self.inside)
@@ -243,7 +243,8 @@ class UserScope(Scope):
         """Return ``function``, which runs inside this scope."""
         self.entered = True
         _arguments.function(self.what, function)
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        kinds = inspect.isgeneratorfunction, inspect.isasyncgenfunction
+        if any(is_kind(function) for is_kind in kinds):
             raise TypeError(
                 f"{self.what}: a generator is left and entered again while the scope "
                 "is in force; use `with` inside of it, around what does not yield"

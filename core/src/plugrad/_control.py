@@ -228,8 +228,8 @@ def run_kernel(
         )
     values = _ordered(kernel, inputs) if isinstance(inputs, Mapping) else inputs
     tensors = [None if x is None else _convert.asarray(x) for x in values]
-    outputs = _engine.run_checked(kernel, tuple(tensors), dict(given))
-    return outputs[0] if kernel.single else outputs
+    run = _engine.run if kernel.single else _engine.run_many
+    return run(kernel, *tensors, **_engine.checked(kernel, tuple(tensors), dict(given)))
 
 
 def _ordered(kernel: Kernel, inputs: Mapping[str, Any]) -> list[Any]:

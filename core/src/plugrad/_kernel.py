@@ -117,6 +117,7 @@ class Kernel:
     """
 
     __slots__ = (
+        "_calls",
         "attrs",
         "broadcasts",
         "checks",
@@ -170,6 +171,7 @@ class Kernel:
         self.checks = checks
         self.decomposition: Callable[..., Any] | None = None
         self.gradient: Rules = {}
+        self._calls: dict[Any, dict[str, Any]] = {}  # checked by the engine
         names = self.inputs + self.outputs + self.attrs
         if len(starred) > 1 or (self.variadic_outputs and len(self.outputs) > 1):
             raise ValueError(f"kernel {self}: only one input, or all outputs, may vary")

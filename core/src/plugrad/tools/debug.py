@@ -13,7 +13,7 @@ import operator
 import sys
 import weakref
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from traceback import walk_stack, walk_tb
 from types import CodeType, FrameType, TracebackType
@@ -241,12 +241,58 @@ def _line() -> str:
 # --- gradients against finite differences ----------------------------------------
 
 
-def check_gradients(
-    f: Function, xs: Sequence[Any], order: int, eps: float | None, rtol: float | None
-) -> None:
-    """Compare the gradients of ``f`` with finite differences; complain if they differ.
+def debug(*, finite: bool = True, leaks: bool = False) -> Debug:
+    """Return a block in which every run of this thread is checked.
 
-    Along one random direction v the result moves by the sum of Re(conj(dx) v).
+    Shapes, dtypes and homes of all results are compared with the contract. Messages
+    name the op, the kernel, the backend, who wrote the implementation and the user's
+    line; in a backward pass also the gradient and the line that it belongs to. The
+    values are read after each run: expect it to be slow.
+
+    Args:
+        finite: Whether infinities and NaN that come from finite inputs are an error.
+            What a decomposition has inside is not looked at, only what it returns.
+        leaks: Whether it is an error if memory that was made in the block is still held
+            at its end, and neither ``keep`` nor a variable was given it. Views, and
+            what tapes have saved, count as what they hold. ``left()`` of the block
+            then lists the memory by kernel and line at any time.
+
+    Raises:
+        AssertionError: A result breaks the contract, or memory is left.
+        FloatingPointError: A result is not finite.
+
+    """
+    return Debug(finite=finite, leaks=leaks)
+
+
+def check_gradients(
+    f: Function,
+    /,
+    *xs: Any,
+    order: int = 2,
+    eps: float | None = None,
+    rtol: float | None = None,
+) -> None:
+    """Compare the gradients of ``f`` at ``xs`` with finite differences.
+
+    ``f`` takes tensors and returns tensors, of any shape; it must be smooth at ``xs``.
+    Real arguments, integers too, become float64, complex ones complex128; float32 and
+    complex64 where the active backend has no float64. All are moved along one random
+    direction, the same every time.
+
+    Args:
+        f: The function, with whatever gradient is to be checked inside.
+        xs: Arrays, tensors, variables, numbers or lists.
+        order: 2 checks the gradients of the gradients too.
+        eps: How far to move; 1e-6, or 1e-2 in float32.
+        rtol: The relative tolerance; 1e-5, or 2e-2 in float32. 1e-4 in second order if
+            that is more.
+
+    Raises:
+        AssertionError: They differ; says by how much, for which argument and element.
+        ValueError: ``order`` is neither 1 nor 2, ``eps`` or ``rtol`` not positive.
+        TypeError: ``xs`` hold no numbers, or ``f`` returns nothing floating.
+
     """
     function("check_gradients", f)
     if integer("check_gradients", "order", order) not in (1, 2):

@@ -54,8 +54,19 @@ class Explanation:
         return table(lines)
 
 
-def explain(x: Tensor) -> Explanation:
-    """Return the kernels and gradients behind ``x``."""
+def explain(x: Tensor, /) -> Explanation:
+    """Return the kernels and gradients behind ``x``, which a tape has recorded.
+
+    Inside the function that ``grad`` differentiates this is any result; outside of it,
+    the value of ``vjp`` while its pullback is there. ``print`` shows a table, ``rows``
+    and ``to_dict()`` have the same for programs: each run with kernel, backend, how it
+    ran and who wrote that, and for each input the gradient that was in force when it
+    ran, with its author, file and line. Inside ``debug`` it knows your lines, too.
+
+    Raises:
+        ValueError: No tape has recorded ``x``.
+
+    """
     if not isinstance(x, Tensor):
         raise TypeError(f"explain: expected a Tensor, got {type(x).__name__}")
     sources: dict[Token | None, str] = {}  # the numbers of the runs that made them

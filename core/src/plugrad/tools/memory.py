@@ -16,14 +16,16 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import astuple, dataclass, field
 from itertools import chain, compress, repeat, starmap
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from plugrad import _arguments, _context
 from plugrad._entries import OpenBackend
 from plugrad._kernel import Spec
+from plugrad._registry import registry
 from plugrad._tensor import NOWHERE, Native, Tensor, Token
 from plugrad.ops.variable import Variable
 
+T = TypeVar("T")
 Thing = TypeVar("Thing")
 Inputs = tuple[Tensor | None, ...]
 
@@ -45,8 +47,42 @@ def tensors_in(tree: Any) -> list[Tensor]:
     return []
 
 
-def dispose(tree: Any) -> None:
-    """Empty the handles in ``tree``."""
+@overload
+def tidy() -> Tidy: ...
+@overload
+def tidy(f: Callable[[], T], /) -> T: ...
+def tidy(f: Callable[[], Any] | None = None, /) -> Any:
+    """Return ``f()`` and dispose everything else that has been made inside.
+
+    Without ``f`` it is a context manager: ``with tidy(): ...``.
+
+    What is returned, in nested dicts, lists and tuples, stays; so does what ``keep``
+    has been told, and what a variable was given. Blocks nest: what an inner one leaves
+    belongs to the outer one. An error disposes too. Only handles are emptied: views,
+    and what a tape has saved, stay valid. The tensors of other threads are left to
+    Python, which frees every tensor when its last handle goes.
+
+    Raises:
+        TypeError: ``f`` returned a generator or a coroutine.
+
+    """
+    return Tidy() if f is None else Tidy().run(f)
+
+
+def keep(tree: T, /) -> T:
+    """Return ``tree``; no ``tidy`` that this thread is in will dispose its tensors."""
+    for x in tensors_in(tree):
+        _context.keep(x)
+    return tree
+
+
+def dispose(tree: Any, /) -> None:
+    """Empty the tensors and variables in nested dicts, lists and tuples.
+
+    Other handles on the same values, views, and what a tape saved stay valid; the
+    memory is free when the last of them is gone. Twice is once, and what is no tensor
+    is left alone.
+    """
     for x in tensors_in(tree):
         x.dispose()
 
@@ -198,12 +234,21 @@ class _Tally:
         return OfBackend(self.tensors, len(self.replicas), len(sizes), sum(sizes), peak)
 
 
-def memory(opened: Mapping[str, OpenBackend]) -> Memory:
-    """Return what all tensors hold that the garbage collector knows.
+def memory() -> Memory:
+    """Return what tensors hold now: tensors, replicas, buffers and bytes, by backend.
 
+    ``tensors`` counts handles that have not been disposed, those that tapes and plugrad
+    itself hold included; ``buffers`` counts the memory that several may share, and
+    ``bytes`` is exact for them (a view keeps the whole of what it views). Not counted:
+    what kernels need while they run, what a backend keeps for reuse, and objects that
+    ``gc.freeze`` has hidden. ``peak`` is there where the backend knows it;
+    ``profile`` finds it for a block.
+
+    It looks at every object of the process, so it takes milliseconds; nothing is
+    counted while ops run.
     What still lives on a backend that has been removed is under ``"name (removed)"``.
     """
-    names = {home: home.name for home in opened.values()}
+    names = {home: home.name for home in registry.opened.values()}
     tallies: defaultdict[str, _Tally] = defaultdict(_Tally)
     for backend, name in names.items():
         tallies[name].peak = getattr(backend.runtime.arrays, "peak", None)

@@ -378,8 +378,34 @@ class Timing:
         )
 
 
-def time(f: Callable[[], object], repeat: int) -> Timing:
-    """Return how long ``f()`` takes, called ``1 + repeat`` times."""
+def profile() -> Profile:
+    """Return a block that notes every run in it, as ``p`` of ``with ... as p:``.
+
+    It notes the kernel, the backend, how it ran (implementation, decomposition, host,
+    fallback), shapes, dtypes, times, bytes and moves of each run in this thread, and
+    the peak of what the results held. ``print(p)`` shows a table, costly kernels first;
+    ``p.to_chrome_trace(path)`` writes a file for https://ui.perfetto.dev;
+    ``p.records`` has everything. A run inside a decomposition has a ``depth``. Where
+    arrays of a backend have ``synchronize()``, each run is waited for.
+    ``p.transfers`` are the uploads (``asarray``, constants that ops need) and downloads
+    (``numpy()``, ``item()``), which are no runs. ``p.device_seconds`` and ``device`` of
+    each record are how long kernels were at work on the device; None where the backend
+    cannot tell, as cpu and wasm.
+    """
+    return Profile()
+
+
+def time(f: Callable[[], object], /, *, repeat: int = 1) -> Timing:
+    """Return how long ``f()`` takes, in seconds, and how much of that in kernels.
+
+    ``f`` is called once under ``profile``, which also warms up, and then ``repeat``
+    times with nobody watching; the best of these is ``seconds``. Backends that work
+    asynchronously are waited for.
+
+    Raises:
+        ValueError: ``repeat`` is less than 1.
+
+    """
     repeat = _arguments.integer("time", "repeat", repeat, 1)
     _arguments.function("time", f)
     with Profile() as p:
