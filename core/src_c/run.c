@@ -131,13 +131,13 @@ static int note(const Run *run, PyObject *plan, PyObject *y) {
     return done;
 }
 
-/* Which inputs the tape tracks, a bit each; 0 if not as usual, -1 with an error. */
+/* Which inputs the tape tracks, a bit each; -2 if not as usual, -1 with an error. */
 static long tracked_of(const Run *run) {
     long mask = 0;
     for (Py_ssize_t i = 0; i < run->count; i++) {
         PyObject *x = run->inputs[i];
         if (x == Py_None) continue;
-        if (!is_tensor(x)) return 0;
+        if (!is_tensor(x)) return -2;
         int found = PySet_Contains(run->tracked, SLOT(x, Tensor, _token));
         if (found < 0) return -1;
         mask |= (long)found << i;
@@ -146,9 +146,8 @@ static long tracked_of(const Run *run) {
 }
 
 /* The plan for the tracked inputs; NULL without an error if there is none. */
-static PyObject *plan_of(const Run *run) {
-    long bits = tracked_of(run);
-    if (bits <= 0) return NULL;
+static PyObject *plan_of(const Run *run, long bits) {
+    if (!IS(run->tape, Tape)) return NULL; /* a Guard refuses to record */
     PyObject *mask = PyLong_FromLong(bits), *key = NULL, *found = NULL;
     PyObject *count = PyLong_FromLong(1L << run->count);
     if (mask != NULL && count != NULL)
@@ -201,8 +200,9 @@ static PyObject *elsewhere(const Run *run) {
 static PyObject *carry_out(Run *run) {
     PyObject *plan = NULL, *result = NULL, *y = NULL;
     PyObject *function = look_up(run->backend, n_table, SLOT(run->kernel, Kernel, name));
-    if (function != NULL && (run->tracked == NULL || (plan = plan_of(run)) != NULL) &&
-        collect(run) > 0 && Py_EnterRecursiveCall(" in a kernel") == 0) {
+    long bits = function != NULL && run->tracked != NULL ? tracked_of(run) : 0;
+    if (function != NULL && bits >= 0 &&
+        (bits == 0 || (plan = plan_of(run, bits)) != NULL) && collect(run) > 0 && Py_EnterRecursiveCall(" in a kernel") == 0) {
         result = PyObject_Vectorcall(function, run->given, (size_t)run->count, run->attrs);
         Py_LeaveRecursiveCall();
     }

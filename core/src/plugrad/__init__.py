@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import _compiled, _discovery
 from ._autodiff import (
-    custom_grad,
     grad,
     grads,
     jvp,
@@ -126,6 +125,7 @@ from .ops.cumulative import (
     diff,
     moving_average,
 )
+from .ops.custom import custom_grad
 from .ops.depthwise import depthwise_conv2d, separable_conv2d
 from .ops.dilation import dilation2d
 from .ops.einsum import einsum

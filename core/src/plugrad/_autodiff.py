@@ -3,13 +3,12 @@
 Gradients are ops, so that outer tapes record them and every order works. Arguments
 and results may be nested dicts, lists and tuples of tensors.
 
-Map: ``grad`` and its relatives; ``variable_grads``; ``vjp``, ``jvp``; ``custom_grad``,
+Map: ``grad`` and its relatives; ``variable_grads``; ``vjp`` and ``jvp``;
 ``stop_gradient``; backward itself.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,12 +17,13 @@ from ._arguments import function
 from ._compiled import compiled
 from ._dtypes import differentiable
 from ._entries import OpenBackend
-from ._kernel import Kernel, Rule
+from ._kernel import Kernel
 from ._nest import Build, flatten
-from ._tape import ATTRIBUTE, Node, Plan, Step, Tape, concerned, record, spec
+from ._tape import Node, Step, Tape, spec
 from ._tensor import Tensor, TensorLike, Token
 from .ops import _convert, creation, reduce
 from .ops._convert import asarray
+from .ops.custom import CUSTOM
 from .ops.variable import Variable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -244,69 +244,6 @@ def _seed(value: Any) -> Tensor:
     return _convert.scalar("grad", 1, value.dtype)._sibling()  # it may be disposed of
 
 
-# --- gradients by hand -----------------------------------------------------------
-
-
-def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``f`` with a gradient of its own: ``f(*xs)`` gives (value, grad_func).
-
-    ``grad_func(*dys)`` returns one gradient an argument, None where it is zero. The
-    innermost tape does not see inside ``f``; outer ones do, so that what ``grad_func``
-    captures has a history and every order of derivative is right.
-    """
-    function("custom_grad", f)
-    name = getattr(f, "__qualname__", repr(f))
-    pull_back = lambda dys, grad_func: _listed(grad_func(*dys))
-    rule = Rule(pull_back, (), "user", origin=f"custom_grad of {name}")
-
-    @functools.cache
-    def way(count: int) -> Plan:
-        step = Step((0, count), pull_back, (0,), "xs", rule)
-        return Plan(_CUSTOM, (), ((ATTRIBUTE, "f"),), (step,))
-
-    @functools.wraps(f)
-    def g(*xs: Any) -> Any:
-        inputs = tuple([x if type(x) is Tensor else asarray(x) for x in xs])
-        watching = _context.tapes()
-        found = _context.call(watching[:-1], f, inputs) if watching else f(*inputs)
-        value, grad_func, several = _unpack(found, name)
-        outputs = tuple([y._sibling() for y in value])
-        for y in outputs if _context.current().observers else ():
-            _convert.made(y)  # no run makes these handles
-        tapes, mask = concerned(watching, inputs)
-        if mask:
-            plan, attrs = way(len(inputs)), {"f": grad_func}
-            record(tapes, plan, _engine.active(), inputs, attrs, outputs)
-        return outputs if several else outputs[0]
-
-    return g
-
-
-_CUSTOM = Kernel("plugrad.CustomGradient(*xs; f) -> *ys")
-
-
-def _unpack(found: Any, name: str) -> tuple[tuple[Tensor, ...], Any, bool]:
-    """Check what the function given to ``custom_grad`` returned."""
-    if not (isinstance(found, tuple) and len(found) == 2 and callable(found[1])):
-        raise TypeError(
-            f"custom_grad: {name} must return (value, grad_func), got {found!r}"
-        )
-    if type(found[0]) is Tensor:
-        return (found[0],), found[1], False
-    several = isinstance(found[0], tuple | list)
-    values = tuple(found[0]) if several else (found[0],)
-    for value in values:
-        if not isinstance(value, Tensor):
-            raise TypeError(
-                f"custom_grad: {name} must return tensors, got {type(value).__name__}"
-            )
-    return values, found[1], several
-
-
-def _listed(found: Any) -> list[Tensor | None]:
-    return list(found) if isinstance(found, list | tuple) else [found]
-
-
 # --- backward --------------------------------------------------------------------
 
 
@@ -394,7 +331,7 @@ def _arrive(
     for token, dx in zip(tokens, dxs, strict=True):
         if token is None or token not in tracked:
             continue
-        if dx is not None or kernel is not _CUSTOM:
+        if dx is not None or kernel is not CUSTOM:
             dx = _fitted(dx, token, kernel, step)
             cotangents[token] = cotangents[token] + dx if token in cotangents else dx
 
@@ -433,7 +370,7 @@ def _count(n: int) -> str:
 
 def _of(kernel: Kernel, step: Step) -> str:
     origin = step.rule.origin if step.rule else "nobody"
-    if kernel is _CUSTOM:
+    if kernel is CUSTOM:
         return origin
     return f"gradient of {kernel.name} for {step.name!r}, from {origin}"
 

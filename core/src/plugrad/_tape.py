@@ -10,7 +10,7 @@ Map: ``Plan`` and how it is made; ``Tape``, ``Node`` and ``record``; small helpe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from ._entries import OpenBackend
 from ._kernel import GradientNotFound, Kernel, Rule, Rules, Spec
@@ -142,6 +142,32 @@ class Tape:
         return x._token
 
 
+class Guard(Tape):
+    """Stands for the innermost tape while a function of ``custom_grad`` runs.
+
+    That function is not differentiated, so what it reads of the tensors that the tape
+    tracks has to be an argument: else their gradient would be lost.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, tape: Tape, name: str) -> None:
+        self.nodes, self.tracked, self.name = [], tape.tracked, name
+        self.variables = None if tape.variables is None else {}
+
+    def watch(self, x: Tensor) -> Token:
+        """Refuse a variable that is read, and would be differentiated in."""
+        self.refuse("a variable")
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise the error about something that is no argument."""
+        raise TypeError(
+            f"custom_grad: {self.name} reads a tensor that is being differentiated and "
+            f"is not an argument ({what}), so its gradient would be lost; pass it as "
+            "an argument, or read stop_gradient of it"
+        )
+
+
 def concerned(
     tapes: tuple[Tape, ...], inputs: tuple[Tensor | None, ...]
 ) -> tuple[tuple[Tape, ...], int]:
@@ -171,6 +197,9 @@ def record(
     """Put one node on all tapes concerned; integer and bool outputs end the path."""
     if all([y.dtype.kind not in "fc" for y in outputs]):
         return
+    for tape in tapes:
+        if type(tape) is Guard:
+            tape.refuse(f"an input of {plan.kernel.name}")
     tokens: list[Token] = []
     for y in outputs:
         token = Token()

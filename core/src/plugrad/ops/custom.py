@@ -1,0 +1,227 @@
+"""``custom_grad``: functions whose gradient is written by hand. No kernels.
+
+Map: ``custom_grad``; its arguments, its value, and the gradients that come back.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from plugrad import _context, _engine
+from plugrad._arguments import function
+from plugrad._kernel import Kernel, Rule
+from plugrad._nest import flatten
+from plugrad._tape import ATTRIBUTE, Guard, Plan, Step, Tape, concerned, record
+from plugrad._tensor import Tensor, Token
+
+from . import _convert
+from .variable import Variable
+
+CUSTOM = Kernel("plugrad.CustomGradient(*xs; f) -> *ys")
+
+
+def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``f`` with a gradient of its own: ``f(*xs)`` gives (value, grad_func).
+
+    ``grad_func(*dys)`` takes one cotangent for each output and returns one gradient for
+    each argument, of the same structure; None stands for zero. Arguments may be nested
+    dicts, lists and tuples of tensors, and may be given by name. Numbers with a decimal
+    point and arrays become tensors; ``int``, ``bool``, ``str``, ``None`` and all other
+    objects reach ``f`` as they are, and have no gradient: leave them out, or return
+    None in their place. The value is a tensor, or a nested structure of tensors.
+
+    The derivatives of every order are right, because ``grad_func`` is made of ops::
+
+        @pg.custom_grad
+        def clip_gradient(x, limit: int):
+            return x, lambda dy: pg.clip(dy, -limit, limit)
+
+        pg.grad(lambda x: clip_gradient(x * 10.0, limit=1))(2.0)  # 10.0
+
+    ``f`` is not differentiated, and so may read tensors that are being differentiated
+    only as arguments.
+
+    Raises:
+        TypeError: ``f`` is no function, does not return (value, grad_func), or reads a
+            tensor that is being differentiated and is not an argument.
+        ValueError: ``grad_func`` returns gradients of another number, structure, shape
+            or dtype than the arguments have.
+
+    """
+    function("custom_grad", f)
+    name = getattr(f, "__qualname__", repr(f))
+    rule = Rule(_pull, (), "user", origin=f"custom_grad of {name}")
+
+    @functools.cache
+    def plan(count: int) -> Plan:
+        step = Step((0, count), _pull, (0,), "xs", rule)
+        return Plan(CUSTOM, (), ((ATTRIBUTE, "f"),), (step,))
+
+    @functools.wraps(f)
+    def g(*args: Any, **named: Any) -> Any:
+        if named:
+            args = _positional(f, name, args, named)
+        context = _context.current()
+        leaves, build = flatten(args, _leaf)
+        inputs = tuple([x for x in leaves if type(x) is Tensor])
+        if context.tapes:
+            guard = Guard(context.tapes[-1], name)
+            given = _aliases(leaves, context.tapes[:-1], guard.tracked)
+            tapes = (*context.tapes[:-1], guard)  # outer ones see inside of f
+            found = _context.call(tapes, f, build(given))
+        else:
+            found = f(*build(leaves))
+        value, grad_func = _unpacked(found, name)
+        ys, build_value = _outputs(value, name)
+        if context.tapes and any([y._token in guard.tracked for y in ys]):
+            guard.refuse("its value")
+        outputs = tuple([y._sibling() for y in ys])
+        for y in outputs if context.observers else ():
+            _convert.made(y)  # no run makes these handles
+        recording, mask = concerned(context.tapes, inputs)
+        if mask:
+            plain = len(inputs) == len(args) and type(value) is Tensor
+            pull = functools.partial(_listed, grad_func)
+            if not plain:
+                pull = functools.partial(_gradients, grad_func, build_value, args, name)
+            backend, attrs = _engine.active(), {"f": pull}
+            record(recording, plan(len(inputs)), backend, inputs, attrs, outputs)
+        return build_value(list(outputs))
+
+    return g
+
+
+def _aliases(
+    leaves: list[Any], outer: tuple[Tape, ...], tracked: set[Token | None]
+) -> list[Any]:
+    """Return what is tracked under identities that only the outer tapes know."""
+    given: list[Any] = []
+    for x in leaves:
+        if type(x) is not Tensor or x._token not in tracked:
+            given.append(x)
+        elif outer:
+            given.append(_context.call(outer, _engine.handle, (x,)))
+        else:
+            given.append(x._sibling())
+    return given
+
+
+def _pull(dys: list[Tensor], pull: Callable[..., Any]) -> Any:
+    return pull(dys)
+
+
+# --- arguments and values --------------------------------------------------------
+
+
+def _leaf(value: Any) -> Any:
+    """Return a tensor for what may have a gradient, and all else as it is."""
+    numeric = isinstance(value, float | complex | Variable)
+    if numeric or hasattr(value, "__array__"):
+        return _convert.asarray(value)
+    return value
+
+
+def _positional(
+    f: Callable[..., Any], name: str, args: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Return arguments that are given by name in the places where ``f`` has them."""
+    try:
+        bound = inspect.signature(f).bind(*args, **named)
+    except TypeError as error:
+        raise TypeError(f"custom_grad: {name}: {error}") from None
+    if bound.kwargs:
+        raise TypeError(
+            f"custom_grad: {name} has keyword-only parameters "
+            f"({', '.join(bound.kwargs)}), and gradients are returned by position; "
+            "remove the * before them"
+        )
+    return bound.args
+
+
+def _unpacked(found: Any, name: str) -> tuple[Any, Any]:
+    """Return value and gradient function, or complain about ``found``."""
+    if isinstance(found, tuple) and len(found) == 2 and callable(found[1]):
+        return found
+    raise TypeError(
+        f"custom_grad: {name} must return (value, grad_func), got {found!r}"
+    )
+
+
+def _outputs(value: Any, name: str) -> tuple[list[Tensor], Callable[[list[Any]], Any]]:
+    """Return the tensors in a value, and what builds the value from others."""
+
+    def refuse(leaf: Any) -> Any:
+        raise TypeError(
+            f"custom_grad: {name} must return tensors, got {type(leaf).__name__}"
+        )
+
+    return flatten(value, refuse)
+
+
+# --- gradients -------------------------------------------------------------------
+
+
+def _listed(grad_func: Callable[..., Any], dys: list[Tensor]) -> list[Any]:
+    """Return the gradients where all arguments are tensors, and so is the value."""
+    found = grad_func(*dys)
+    return list(found) if isinstance(found, list | tuple) else [found]
+
+
+def _gradients(
+    grad_func: Callable[..., Any],
+    build: Callable[[list[Any]], Any],
+    args: tuple[Any, ...],
+    name: str,
+    dys: list[Tensor],
+) -> list[Tensor | None]:
+    """Return one gradient for each tensor among the arguments."""
+    built = build(dys)
+    several = isinstance(built, tuple | list)
+    found = grad_func(*built) if several else grad_func(built)
+    active = [_has_tensors(x) for x in args]
+    wanted = [x for x, has in zip(args, active, strict=True) if has]
+    grads = list(found) if isinstance(found, tuple | list) else [found]
+    if len(wanted) == 1 and isinstance(wanted[0], tuple | list) and len(grads) != 1:
+        grads = [found]  # the structure of the one argument
+    if len(grads) == len(args):
+        for dx, has in zip(grads, active, strict=True):
+            if dx is not None and not has:
+                raise ValueError(
+                    f"custom_grad of {name}: an argument without tensors has no "
+                    f"gradient, got {dx!r}; return None"
+                )
+        grads = [dx for dx, has in zip(grads, active, strict=True) if has]
+    if len(grads) != len(wanted):
+        raise ValueError(
+            f"custom_grad of {name}: got {len(grads)} cotangents for "
+            f"{len(wanted)} inputs"
+        )
+    pairs = zip(wanted, grads, strict=True)
+    return [dx for x, grad in pairs for dx in _beside(x, grad, name)]
+
+
+def _has_tensors(tree: Any) -> bool:
+    return any(type(x) is Tensor for x in flatten(tree, _leaf)[0])
+
+
+def _beside(tree: Any, grad: Any, name: str) -> Iterator[Tensor | None]:
+    """Yield the gradient of each tensor in ``tree``; None stands for zero."""
+    if isinstance(tree, dict | list | tuple):
+        keys = list(tree) if isinstance(tree, dict) else [*range(len(tree))]
+        fits = grad is None
+        if isinstance(grad, dict) and isinstance(tree, dict):
+            fits = grad.keys() == tree.keys()
+        elif isinstance(grad, list | tuple) and not isinstance(tree, dict):
+            fits = len(grad) == len(tree)
+        if not fits:
+            raise ValueError(
+                f"custom_grad of {name}: a gradient must have the structure of its "
+                f"argument, {type(tree).__name__} of {len(tree)}, got {grad!r}"
+            )
+        for key in keys:
+            yield from _beside(tree[key], None if grad is None else grad[key], name)
+    elif type(_leaf(tree)) is Tensor:
+        yield grad
