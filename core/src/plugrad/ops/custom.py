@@ -53,12 +53,7 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """
     function("custom_grad", f)
     name = getattr(f, "__qualname__", repr(f))
-    rule = Rule(_pull, (), "user", origin=f"custom_grad of {name}")
-
-    @functools.cache
-    def plan(count: int) -> Plan:
-        step = Step((0, count), _pull, (0,), "xs", rule)
-        return Plan(CUSTOM, (), ((ATTRIBUTE, "f"),), (step,))
+    plans = _plans(name)
 
     @functools.wraps(f)
     def g(*args: Any, **named: Any) -> Any:
@@ -83,15 +78,26 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
             _convert.made(y)  # no run makes these handles
         recording, mask = concerned(context.tapes, inputs)
         if mask:
-            plain = len(inputs) == len(args) and type(value) is Tensor
-            pull = functools.partial(_listed, grad_func)
-            if not plain:
-                pull = functools.partial(_gradients, grad_func, build_value, args, name)
-            backend, attrs = _engine.active(), {"f": pull}
-            record(recording, plan(len(inputs)), backend, inputs, attrs, outputs)
+            pull = functools.partial(_gradients, grad_func, build_value, args, name)
+            if type(value) is Tensor and all([type(x) is Tensor for x in args]):
+                pull = functools.partial(_listed, grad_func)
+            plan = plans(len(inputs))
+            record(recording, plan, _engine.active(), inputs, {"f": pull}, outputs)
         return build_value(list(outputs))
 
     return g
+
+
+def _plans(name: str) -> Callable[[int], Plan]:
+    """Return what gives the plan to record a call with so many tensors."""
+    rule = Rule(_pull, (), "user", origin=f"custom_grad of {name}")
+
+    @functools.cache
+    def plan(count: int) -> Plan:
+        step = Step((0, count), _pull, (0,), "xs", rule)
+        return Plan(CUSTOM, (), ((ATTRIBUTE, "f"),), (step,))
+
+    return plan
 
 
 def _aliases(

@@ -1,0 +1,165 @@
+"""custom_grad: arguments of every kind, any order, and nothing lost in silence."""
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+
+@pg.custom_grad
+def clip_gradient(x, limit=1, note="kept"):
+    assert type(limit) is int
+    assert type(note) is str
+    return x, lambda dy: pg.clip(dy, -limit, limit)
+
+
+@pg.custom_grad
+def dense(params, x, activate):
+    """Return a layer; its value and its arguments are nested structures."""
+    y = x @ params["w"] + params["b"][0]
+    z = pg.tanh(y) if activate else y
+
+    def grad_func(dys):
+        dy = dys["z"] * (1 - z * z) if activate else dys["z"]
+        return {"w": x.T @ dy, "b": [pg.sum(dy, axis=0)]}, dy @ params["w"].T
+
+    return {"z": z, "untouched": (x,)}, grad_func
+
+
+def _layer(params, x, activate):
+    y = x @ params["w"] + params["b"][0]
+    return pg.tanh(y) if activate else y
+
+
+@pytest.mark.parametrize("how", ["position", "name", "default"])
+def test_static_arguments_stay_what_they_are(how, backend):
+    f = {
+        "position": lambda x: clip_gradient(10.0 * x, 1, "kept"),
+        "name": lambda x: clip_gradient(10.0 * x, note="kept", limit=1),
+        "default": lambda x: clip_gradient(10.0 * x),
+    }[how]
+    assert pg.value_and_grad(f)(2.0)[0].item() == 20.0
+    assert pg.grad(f)(2.0).item() == 10.0
+    scaled = lambda x: f(x) * 5.0
+    assert pg.grad(scaled)(2.0).item() == 10.0  # 5 is clipped to 1
+
+
+@pytest.mark.parametrize("activate", [True, False])
+@pytest.mark.parametrize("order", [1, 2])
+def test_nested_structures(activate, order, backend):
+    rng = np.random.default_rng(0)
+    params = {"w": rng.normal(size=(3, 2)), "b": [rng.normal(size=2)]}
+    params = {
+        "w": params["w"].astype(np.float32),
+        "b": [params["b"][0].astype(np.float32)],
+    }
+    x = rng.normal(size=(4, 3)).astype(np.float32)
+    by_hand = lambda p, x: pg.sum(pg.square(dense(p, x, activate)["z"]))
+    plain = lambda p, x: pg.sum(pg.square(_layer(p, x, activate)))
+    if order == 2:
+        twice = lambda f: lambda p, x: pg.sum(pg.square(pg.grads(f)(p, x)[0]["w"]))
+        by_hand, plain = twice(by_hand), twice(plain)
+    found, wanted = pg.grads(by_hand)(params, x), pg.grads(plain)(params, x)
+    for a, b in [
+        (found[0]["w"], wanted[0]["w"]),
+        (found[0]["b"][0], wanted[0]["b"][0]),
+        (found[1], wanted[1]),
+    ]:
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_one_argument_that_is_a_list(backend):
+    @pg.custom_grad
+    def first(xs):
+        return xs[0] * 1.0, lambda dy: [dy * 3.0, None]
+
+    grads = pg.grad(lambda xs: first(xs))([2.0, 5.0])
+    assert [g.item() for g in grads] == [3.0, 0.0]
+
+
+def test_several_outputs_take_one_cotangent_each(backend):
+    @pg.custom_grad
+    def split(x):
+        return (x * 1.0, [x * 2.0]), lambda a, b: a + 2.0 * b[0]
+
+    f = lambda x: (lambda y, z: y * 3.0 + z[0])(*split(x))
+    assert pg.grad(f)(1.0).item() == 5.0
+
+
+READS = {
+    "a tensor": lambda w: pg.custom_grad(lambda x: (x * w, lambda dy: dy * w)),
+    "a plain value": lambda w: pg.custom_grad(lambda x: (w, lambda dy: dy)),
+    "inside of another": lambda w: pg.custom_grad(
+        lambda x: (pg.custom_grad(lambda y: (y * w, lambda dy: dy))(x), lambda dy: dy)
+    ),
+}
+
+
+@pytest.mark.parametrize("what", READS)
+def test_a_tensor_that_is_no_argument_is_refused(what, backend):
+    with pytest.raises(TypeError, match="is not an argument"):
+        pg.grads(lambda x, w: READS[what](w)(x))(2.0, 3.0)
+    assert pg.exp(1.0)._token is None
+
+
+def test_a_variable_that_is_no_argument_is_refused(backend):
+    w = pg.Variable(3.0)
+    layer = pg.custom_grad(lambda x: (x * w.value, lambda dy: dy * w.value))
+    for before in (0.0, 1.0):  # read for the first time inside, and before
+        with pytest.raises(
+            TypeError, match=r"reads a tensor .* pass it as an argument"
+        ):
+            pg.variable_grads(lambda b=before: w * b + layer(2.0) if b else layer(2.0))
+    assert layer(2.0).item() == 6.0  # nothing is differentiated
+
+
+def test_what_is_not_differentiated_may_be_read(backend):
+    w = pg.asarray(3.0)
+    layer = lambda w: pg.custom_grad(
+        lambda x: (x * pg.stop_gradient(w), lambda dy: dy * pg.stop_gradient(w))
+    )
+    assert pg.grad(lambda x: layer(w)(x))(2.0).item() == 3.0
+    assert [g.item() for g in pg.grads(lambda x, w: layer(w)(x))(2.0, 3.0)] == [
+        3.0,
+        0.0,
+    ]
+
+
+def test_grad_func_may_read_what_an_outer_tape_tracks(backend):
+    """The derivative in ``w`` of the derivative in ``x`` of ``x * w`` is 1."""
+
+    def slope(w):
+        times_w = pg.custom_grad(lambda x: (x * w, lambda dy: dy * w))
+        return pg.grad(times_w)(2.0)
+
+    assert pg.grad(slope)(3.0).item() == 1.0
+
+
+WRONG = [
+    (lambda x: (x, lambda dy: (dy, dy)), "got 2 cotangents for 1 inputs"),
+    (lambda x, n: (x, lambda dy: (dy, dy)), "an argument without tensors"),
+    (lambda x, n: (x, lambda dy: (dy, None, dy)), "got 3 cotangents for 1 inputs"),
+]
+
+
+@pytest.mark.parametrize(("f", "message"), WRONG)
+def test_gradients_that_do_not_fit(f, message, backend):
+    static = f.__code__.co_argcount - 1
+    with pytest.raises(ValueError, match=message):
+        pg.grad(lambda x: pg.custom_grad(f)(x, *[3] * static))(1.0)
+
+
+def test_other_structures_are_refused(backend):
+    for wrong in ({"b": 1.0}, (1.0,), 1.0):
+        f = pg.custom_grad(lambda p, w=wrong: (p["a"] * 1.0, lambda dy: w))
+        with pytest.raises(ValueError, match="must have the structure of its argument"):
+            pg.grad(lambda p, f=f: f(p))({"a": 2.0})
+
+
+def test_arguments_that_f_does_not_take_are_refused(backend):
+    with pytest.raises(
+        TypeError, match=r"custom_grad: .*clip_gradient: got an unexpected"
+    ):
+        clip_gradient(1.0, limits=2)
+    keyword_only = pg.custom_grad(lambda x, *, n: (x * n, lambda dy: dy * n))
+    with pytest.raises(TypeError, match=r"keyword-only parameters \(n\)"):
+        keyword_only(1.0, n=2)
