@@ -42,5 +42,7 @@ def ops():
     return {
         name: value
         for name, value in public().items()
-        if inspect.isfunction(value) and value.__module__.startswith("plugrad.ops")
+        if inspect.isfunction(value)
+        and value.__module__.startswith("plugrad.ops")
+        and value is not pg.custom_grad
     }

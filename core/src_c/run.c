@@ -152,7 +152,7 @@ static PyObject *plan_of(const Run *run, long bits) {
     PyObject *count = PyLong_FromLong(1L << run->count);
     if (mask != NULL && count != NULL)
         key = PyTuple_Pack(4, run->kernel, run->backend, mask, count);
-    if (key != NULL) found = look_up(registry, n_plans, key);
+    if (key != NULL) found = look_up(gradient_registry, n_plans, key);
     if (found == Py_None) Py_CLEAR(found); /* its decomposition is recorded */
     Py_XDECREF(key);
     Py_XDECREF(count);

@@ -52,7 +52,7 @@ typedef struct {
     X(NOWHERE, "_tensor")                                                                \
     X(Tensor, "_tensor")                                                                 \
     X(Token, "_tensor")                                                                  \
-    X(registry, "_registry")                                                             \
+    X(gradient_registry, "_registry")                                                             \
     X(Node, "_tape")                                                                     \
     X(Plan, "_tape")                                                                     \
     X(Step, "_tape")                                                                     \

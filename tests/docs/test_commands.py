@@ -16,6 +16,7 @@ COMMANDS = {
     "kernels": "kernel .* cpu .*gradient",
     "kernels --markdown": "# Kernels",
     "why Conv2D": r"Conv2D\(x, filter; .*\) -> y on cpu",
+    "why gelu": "the op gelu runs these kernels:",
     "why Relu": r"Relu\(x\) -> y on cpu, from the op relu",
     "why Relu --backend cpu --grad": r"Relu\(x\) -> y on cpu, from the op relu",
     "why Softmax": r"Softmax\(logits; axis\) -> .* on cpu",

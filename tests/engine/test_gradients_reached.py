@@ -32,7 +32,7 @@ def reached():
         return call
 
     with pytest.MonkeyPatch.context() as patch, pg.use_backend("cpu"):
-        patch.setattr(registry, "plans", {})
+        patch.setattr(registry.gradients, "plans", {})
         for name, contract in registry.contracts.items():
             rules = {
                 i: rule and noted(f"{name}.{i}", rule)

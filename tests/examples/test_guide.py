@@ -45,7 +45,7 @@ def as_it_was(backend, monkeypatch):
     seen = lambda: (
         pg.backends(),
         pg.get_kernels_for_backend("cpu"),
-        list(registry._user_gradients),
+        list(registry.gradients._user),
         pg.get_backend(),
     )
     before = seen()

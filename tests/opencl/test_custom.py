@@ -42,7 +42,7 @@ def opencl(monkeypatch):
     for name, backend in [key for key in registry.kernels if key[0].startswith(mine)]:
         while registry.kernels[name, backend]:
             pg.unregister_kernel(name, backend)
-    for name, backend, _ in [*registry._user_gradients]:
+    for name, backend, _ in [*registry.gradients._user]:
         if name.startswith(mine):
             pg.unregister_gradient(name, backend=backend)
 

@@ -269,11 +269,39 @@ def test_why_points_at_the_parts_of_a_composite(told):
     assert "plugrad/ops/fused.py:" in lines[-1]
 
 
+@pytest.mark.parametrize("op", ["divide", "RealDiv"])
+def test_why_takes_the_name_of_an_op_that_runs_one_kernel(op, told):
+    status, lines, data = told("why", op)
+    assert (status, data["kernel"]) == (0, "RealDiv")
+    assert lines[0].startswith("RealDiv(")
+
+
+@pytest.mark.parametrize(
+    ("op", "kernels"),
+    [
+        ("gelu", ["Multiply", "Erf", "Add"]),
+        ("std", ["Mean", "Sub", "Square", "Sum", "RealDiv", "Select", "Sqrt"]),
+        ("dropout", ["Multiply", "Select"]),
+        ("max_pool", ["MaxPool", "MaxPool3D"]),
+    ],
+)
+def test_why_names_the_kernels_of_what_is_composed(op, kernels, told):
+    status, lines, data = told("why", op)
+    assert (status, data["op"], data["kernels"]) == (0, op, kernels)
+    assert lines[0] == f"the op {op} runs these kernels:"
+    assert any(line.startswith(kernels[-1]) for line in lines)
+
+
+def test_why_prints_what_a_kernel_computes(told):
+    _, lines, data = told("why", "Sum")
+    assert data["doc"].splitlines()[0] in lines
+
+
 @pytest.mark.parametrize(
     ("command", "status", "message"),
     [
         (["why", "Conv2d"], 2, "why: unknown kernel 'Conv2d'; did you mean 'Conv2D'?"),
-        (["why", "divide"], 2, "unknown kernel 'divide'; the op divide runs RealDiv"),
+        (["why", "dividee"], 2, "why: unknown kernel 'dividee'"),
         (["why", "Add", "--backend", "cup"], 1, "'cup'; did you mean 'cpu'?"),
     ],
 )

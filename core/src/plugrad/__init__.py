@@ -19,27 +19,31 @@ from ._control import (
     copy_registered_kernels,
     engine,
     get_backend,
-    get_gradient,
     get_kernel,
     get_kernels_for_backend,
-    override_gradient,
     register_backend,
-    register_gradient,
     register_kernel,
     remove_backend,
     remove_plugin,
     run_kernel,
     set_backend,
-    unregister_gradient,
     unregister_kernel,
     use_backend,
-    use_gradients,
 )
 from ._deprecation import PlugradDeprecationWarning
 from ._dtypes import STRING as string
 from ._entries import BackendUnavailable
 from ._jacobian import hessian, jacobian
 from ._kernel import BackendError, GradientNotFound, KernelNotFound
+from ._overrides import (
+    get_gradient,
+    gradient_packs,
+    override_gradient,
+    register_gradient,
+    set_gradients,
+    unregister_gradient,
+    use_gradients,
+)
 from ._tensor import Tensor, TensorLike
 from .ops import fft, fused, image, linalg, losses, random, signal, sparse, strings
 from .ops._convert import asarray
@@ -387,6 +391,7 @@ __all__ = [
     "get_kernel",
     "get_kernels_for_backend",
     "grad",
+    "gradient_packs",
     "grads",
     "greater",
     "greater_equal",
@@ -485,6 +490,7 @@ __all__ = [
     "selu",
     "separable_conv2d",
     "set_backend",
+    "set_gradients",
     "setdiff1d",
     "sigmoid",
     "sign",

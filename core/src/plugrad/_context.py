@@ -104,7 +104,9 @@ class Overrides:
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self.layers = layers
         self.plans: dict[tuple[Any, ...], Plan | None] = {}
-        self.under = registry.plans  # another object once a gradient has changed
+        self.under = (
+            registry.gradients.plans
+        )  # another object once a gradient has changed
 
 
 class Context:

@@ -1,6 +1,6 @@
-"""What users choose, register and ask for: backends, kernels and gradients.
+"""What users choose, register and ask for: backends and kernels.
 
-Map: backends; kernels; gradients; ``engine``.
+Map: backends; kernels; ``engine``. Gradients are in ``_overrides``.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import _context, _discovery, _engine
-from ._arguments import several
+from . import _arguments, _context, _discovery, _engine
 from ._entries import Plugin
 from ._hooks import Backend
-from ._kernel import Kernel, Rules, suggest
+from ._kernel import Kernel
 from ._registry import registry
 from ._tensor import TensorLike
 from .ops import _convert
@@ -246,112 +245,8 @@ def _ordered(kernel: Kernel, inputs: Mapping[str, Any]) -> list[Any]:
         if name != kernel.variadic:
             found.append(inputs.get(name))
         else:
-            found += several("run_kernel", name, inputs[name])
+            found += _arguments.several("run_kernel", name, inputs[name])
     return found
-
-
-# --- gradients -------------------------------------------------------------------
-
-
-def register_gradient(
-    kernel: str,
-    *,
-    backend: str | None = None,
-    linear: bool = True,
-    **functions: Callable[..., Any] | None,
-) -> None:
-    """Put gradient functions over those of ``kernel``, for the whole process.
-
-    Args:
-        kernel: Its name.
-        backend: Only for what runs on this backend.
-        linear: Whether the functions are linear in the cotangent; if not, there is no
-            ``jvp`` through them.
-        functions: One an input: the cotangents, then any inputs, outputs, attributes
-            and ``<name>_spec`` by name. None declares an input without derivative.
-
-    Raises:
-        ValueError: The kernel is unknown or fused, no function is given, or a parameter
-            names nothing of the kernel.
-        TypeError: What should be a function is none.
-        BackendUnavailable: The backend is unknown.
-
-    """
-    _discovery.load()
-    table = registry.user_rules("register_gradient", kernel, functions, linear)
-    registry.add_gradient(kernel, backend, table)
-
-
-def unregister_gradient(kernel: str, *, backend: str | None = None) -> None:
-    """Remove your last gradient of ``kernel``; what was under it shows again.
-
-    ``backend`` is that with which it was registered.
-
-    Raises:
-        ValueError: The kernel is unknown, or you have registered no such gradient.
-
-    """
-    registry.drop_gradient(kernel, backend)
-
-
-def get_gradient(kernel: str) -> Rules:
-    """Return the rules in force for ``kernel``, by input, each with its origin.
-
-    They are those of this thread, on the active backend.
-
-    Raises:
-        ValueError: The kernel is unknown.
-
-    """
-    _discovery.load()
-    contract = registry.contract(kernel, "get_gradient")
-    return _engine.rules_in_force(contract, _engine.active())
-
-
-def override_gradient(
-    kernel: str,
-    *,
-    backend: str | None = None,
-    linear: bool = True,
-    **functions: Callable[..., Any] | None,
-) -> _context.UserScope:
-    """Replace gradient functions of ``kernel`` inside the ``with`` block.
-
-    What is recorded inside keeps the replacement, whenever it is pulled back. The
-    arguments and errors are those of ``register_gradient``.
-    """
-    _discovery.load()
-    rules = registry.user_rules("override_gradient", kernel, functions, linear)
-    return _engine.override({kernel: rules}, backend, "override_gradient")
-
-
-def use_gradients(
-    pack: str, *, kernels: Sequence[str] | None = None, backend: str | None = None
-) -> _context.UserScope:
-    """Use a gradient pack of a plugin inside the ``with`` block.
-
-    Args:
-        pack: Its name.
-        kernels: Only its gradients of these kernels.
-        backend: Only for what runs on this backend.
-
-    Raises:
-        ValueError: There is no such pack, or it has nothing for one of the kernels.
-        BackendUnavailable: The backend is unknown.
-
-    """
-    _discovery.load(pack)
-    layer = registry.pack(pack)
-    if kernels is not None:
-        wanted = (kernels,) if isinstance(kernels, str) else tuple(kernels)
-        for kernel in wanted:
-            if kernel not in layer:
-                raise ValueError(
-                    f"use_gradients: pack {pack!r} has no gradient of {kernel!r}"
-                    f"{suggest(str(kernel), layer)}; it has {', '.join(layer)}"
-                )
-        layer = {kernel: layer[kernel] for kernel in wanted}
-    return _engine.override(layer, backend, "use_gradients")
 
 
 # --- the engine ------------------------------------------------------------------

@@ -27,7 +27,7 @@ from ._entries import Phase, Plugin, normal, running
 from ._kernel import suggest
 from ._registry import registry
 
-VARIABLES = ("BACKEND", "PLUGINS", "BLOCK", "FALLBACK", "COMPILED")
+VARIABLES = ("BACKEND", "PLUGINS", "BLOCK", "GRADIENTS", "FALLBACK", "COMPILED")
 PATIENCE = 60.0  # seconds that a thread waits while another one loads plugins
 HOOKS = ("plugrad_backends", "plugrad_kernels", "plugrad_gradients")
 

@@ -32,7 +32,7 @@ from ._context import (
     taping,
 )
 from ._entries import BackendUnavailable, OpenBackend
-from ._kernel import Kernel, KernelNotFound, Rule, Rules, same
+from ._kernel import Kernel, KernelNotFound, Rule, Rules, over, same
 from ._registry import registry
 from ._tape import (
     Outputs,
@@ -358,14 +358,16 @@ def override(layer: Mapping[str, Rules], backend: str | None, who: str) -> UserS
 
 def rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, Rule | None]:
     """Return the rule of each input: of the innermost scope, the user's, and so on."""
-    found: dict[str, Rule | None] = {}
-    for _, table in registry.rule_layers(kernel, backend.name):
-        found.update(table)
+    layers = [table for _, table in registry.gradients.layers(kernel, backend.name)]
     overrides = current().overrides
     scopes = overrides.layers if overrides else ()
     for only, layer in scopes:
         if only in (None, backend.name):
-            found.update(layer.get(kernel.name, {}))
+            layers.append(layer.get(kernel.name, {}))
+    found: dict[str, Rule | None] = {}
+    for table in layers:
+        for name, rule in table.items():
+            found[name] = rule and over(kernel, name, rule, found.get(name))
     return found
 
 
@@ -373,10 +375,10 @@ def _plan(kernel: Kernel, backend: OpenBackend, mask: int, count: int) -> Plan |
     """Return how to record a run; None if its decomposition is recorded instead."""
     overrides = current().overrides
     if overrides is None:
-        plans = registry.plans
+        plans = registry.gradients.plans
     else:
-        if overrides.under is not registry.plans:
-            overrides.plans, overrides.under = {}, registry.plans
+        if overrides.under is not registry.gradients.plans:
+            overrides.plans, overrides.under = {}, registry.gradients.plans
         plans = overrides.plans
     key = (kernel, backend, mask, 1 << count)
     try:

@@ -13,10 +13,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import pluggy
 
-from ._kernel import Kernel
+from ._kernel import Functions, Kernel
 
 F = TypeVar("F", bound=Callable[..., Any])
-Functions = Mapping[str, Callable[..., Any] | None]
 
 GROUP = "plugrad.v1"  # the major version of this file: others are never imported
 hookspec = pluggy.HookspecMarker("plugrad")
@@ -129,16 +128,22 @@ class Backend:
 
 @dataclass(frozen=True)
 class Extension:
-    """Kernels for a backend that someone else owns; opened when that backend is."""
+    """Kernels for a backend that someone else owns; opened when that backend is.
+
+    ``gradients`` returns, by kernel, gradient functions for this backend alone: the
+    same mathematics in other code. They come before those of the backend itself.
+    """
 
     backend: str
     _: KW_ONLY
     open: Callable[[], Mapping[str, Callable[..., Any]]]
     contracts: Sequence[Kernel] = ()
+    gradients: Callable[[], Mapping[str, Functions]] = dict
 
     def __post_init__(self) -> None:
         _backend_name("Extension", self.backend)
         _callable(f"Extension of {self.backend!r}", self.open, "open")
+        _callable(f"Extension of {self.backend!r}", self.gradients, "gradients")
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ gradients differentiate it. Declaring one registers nothing::
 
     CONV2D = Kernel("Conv2D(x, filter; geometry)", out=...)
 
-Map: ``Spec`` and the rules for outputs; ``Kernel`` with its grammar; ``Rule`` and
-``gradients``, ``decomposition``, which hang a meaning and a gradient on a contract;
-the errors about kernels, and ``suggest`` for every name that is not known.
+Map: the errors about kernels, and ``suggest`` for every name that is not known;
+``Kernel``; ``Rule`` and ``gradients``, ``decomposition``, which hang a meaning and a
+gradient on a contract. Rules for outputs are in ``_specs``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar, overload
 
-import numpy as np
-
-from . import _arguments, geometry
+from . import _arguments
 from ._signature import parse
+from ._specs import Spec as Spec
+from ._specs import Specs as Specs
+from ._specs import broadcasted as broadcasted
+from ._specs import compared as compared
+from ._specs import reduced as reduced
+from ._specs import same as same
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,50 +48,6 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
-
-
-# --- outputs ---------------------------------------------------------------------
-
-
-class Spec(NamedTuple):
-    """What is known of a tensor without its values."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-
-Specs = Spec | tuple[Spec, ...]
-
-
-def same(x: Spec, *_: Spec, **__: Any) -> Spec:
-    """Give the output the spec of the first input."""
-    return x
-
-
-def broadcasted(*xs: Spec, **_: Any) -> Spec:
-    """Broadcast the shapes; the op has made the dtypes equal."""
-    shape = geometry.broadcast("output", *(x.shape for x in xs))
-    return Spec(shape, xs[0].dtype)
-
-
-def compared(*xs: Spec, **_: Any) -> Spec:
-    """Broadcast the shapes; the output is bool."""
-    return broadcasted(*xs)._replace(dtype=np.dtype(bool))
-
-
-def reduced(x: Spec, *, axis: tuple[int, ...], keepdims: bool) -> Spec:
-    """Drop ``axis``, or leave it with size 1.
-
-    Raises:
-        ValueError: ``axis`` is not sorted, or out of range.
-
-    """
-    if axis != geometry.axes("output", axis, len(x.shape)):
-        raise ValueError(f"output: axis {axis} must be sorted, and not negative")
-    sizes = enumerate(x.shape)
-    if keepdims:
-        return Spec(tuple(1 if i in axis else n for i, n in sizes), x.dtype)
-    return Spec(tuple(n for i, n in sizes if i not in axis), x.dtype)
 
 
 # --- contracts -------------------------------------------------------------------
@@ -247,6 +207,57 @@ class Rule(NamedTuple):
 
 # Input -> rule; None declares "no derivative"; a missing name is an error in backward.
 Rules = Mapping[str, Rule | None]
+Functions = Mapping[str, Callable[..., Any] | None]
+ORIGINAL = "original"  # the parameter that gets the gradient which a rule replaces
+
+
+def collected(
+    who: str, named: Functions | None, functions: Functions, **options: Any
+) -> dict[str, Callable[..., Any] | None]:
+    """Return gradient functions that are given in a dict and by keyword.
+
+    Raises:
+        TypeError: An option got a function: there is an input of its name.
+        ValueError: An input has two functions.
+
+    """
+    for name, value in options.items():
+        if callable(value):
+            raise TypeError(
+                f"{who}: {name}= is an option, and got a function; give that of an "
+                f"input called {name!r} in a dict: {who}(kernel, {{{name!r}: ...}})"
+            )
+    if named is not None and not isinstance(named, Mapping):
+        raise TypeError(f"{who}: expected a dict of functions, got {named!r}")
+    if twice := set(named or ()) & set(functions):
+        raise ValueError(f"{who}: got two functions for {', '.join(sorted(twice))}")
+    return {**(named or {}), **functions}
+
+
+def over(kernel: Kernel, name: str, rule: Rule, under: Rule | None) -> Rule:
+    """Return ``rule`` with its parameter ``original`` bound to the rule under it."""
+    if ORIGINAL not in rule.wants:
+        return rule
+    at, split = rule.wants.index(ORIGINAL), len(kernel.outputs)
+    own = tuple(want for want in rule.wants if want != ORIGINAL)
+
+    def call(*values: Any) -> Any:
+        saved = values[split:]
+
+        def original(*dys: Any) -> Any:
+            if under is None:
+                raise GradientNotFound(
+                    f"{kernel.name}: there is no gradient for input {name!r} under the "
+                    f"one of {rule.origin}, which calls it as {ORIGINAL!r}"
+                )
+            return under.function(*dys, *saved[len(own) :])
+
+        mine = saved[: len(own)]
+        return rule.function(*values[:split], *mine[:at], original, *mine[at:])
+
+    wants = own + (under.wants if under else ())
+    linear = rule.linear and (under is None or under.linear)
+    return rule._replace(function=call, wants=wants, linear=linear)
 
 
 def origin(function: Callable[..., Any], owner: str) -> str:
@@ -258,7 +269,7 @@ def origin(function: Callable[..., Any], owner: str) -> str:
 
 def rules(
     kernel: Kernel,
-    functions: Mapping[str, Callable[..., Any] | None],
+    functions: Functions,
     owner: str,
     *,
     linear: bool = True,
@@ -295,6 +306,7 @@ def _rule(kernel: Kernel, what: str, function: Callable[..., Any], owner: str) -
     legal = kernel.inputs + kernel.attrs
     legal += () if kernel.variadic_outputs else kernel.outputs
     legal += tuple(f"{n}_spec" for n in legal if n not in kernel.attrs)
+    legal += () if ORIGINAL in legal else (ORIGINAL,)
     names = _parameters(function)
     count = len(kernel.outputs)
     dys, wants = names[:count], names[count:]
@@ -332,7 +344,12 @@ def _by_position(
 
 
 def gradients(
-    kernel: Kernel, *, linear: bool = True, **functions: Callable[..., Any] | None
+    kernel: Kernel,
+    named: Functions | None = None,
+    /,
+    *,
+    linear: bool = True,
+    **functions: Callable[..., Any] | None,
 ) -> None:
     """Give ``kernel`` its gradient: one function an input, None for no derivative.
 
@@ -340,8 +357,11 @@ def gradients(
     inputs, outputs, attributes or ``<name>_spec``, and exactly those are saved::
 
         gradients(SQRT, x=lambda dy, y: dy / (y * 2))
+
+    The functions of inputs called ``linear`` come in a dict: ``{"linear": ...}``.
     """
     _check_kernel("gradients", kernel)
+    functions = collected("gradients", named, functions, linear=linear)
     first = next((f for f in functions.values() if f is not None), None)
     owner = getattr(first, "__module__", "?").partition(".")[0]
     kernel.gradient = {

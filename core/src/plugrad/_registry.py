@@ -5,8 +5,8 @@ extensions over the owner. ``kernel -> rules``: the user's over the backend's ov
 core's. Writers hold the lock, check everything and then commit; readers take no lock,
 because every table they read is replaced and never changed.
 
-Map of ``Registry``: contracts, plugins, opening, kernels, gradients. The entries that
-it keeps are in ``_entries``.
+Map of ``Registry``: contracts, plugins, opening, kernels. The entries that it keeps are
+in ``_entries``, gradients in ``_gradients``.
 """
 
 from __future__ import annotations
@@ -30,8 +30,12 @@ from ._entries import (
     Phase,
     Plugin,
 )
-from ._hooks import Backend, Extension, Functions, GradientPack, Runtime
-from ._kernel import Kernel, Rules, rules, suggest
+from ._gradients import GradientRegistry
+from ._hooks import Backend, Extension, GradientPack, Runtime
+from ._kernel import Kernel, Rules, suggest
+
+# An extension, its kernels, and its gradients.
+Opened = tuple[Entry[Extension], Mapping[str, Function], dict[str, Rules]]
 
 
 class Registry:
@@ -45,17 +49,13 @@ class Registry:
         self.contracts: dict[str, Kernel] = {}
         self.opened: dict[str, OpenBackend] = {}
         self.kernels: dict[tuple[str, str], list[Layer]] = {}
-        # Plans of recorded runs, made by the engine; a new one when a gradient changes.
-        self.plans: dict[tuple[Any, ...], Any] = {}
         self.owners: dict[str, Plugin] = {}  # who declared a contract
         self._backends: Claims[Backend] = Claims(
             "backend", BackendUnavailable, "none; try `pip install plugrad-cpu`"
         )
-        self._packs: Claims[GradientPack] = Claims("pack", ValueError, "none")
         self._extensions: list[Entry[Extension]] = []
         self._opening: list[Entry[Backend]] = []
-        self._user_gradients: list[tuple[str, str | None, Rules]] = []
-        self._own_gradients: dict[tuple[str, str], Rules] = {}
+        self.gradients = GradientRegistry(self.lock, self.contract, self.known)
 
     # --- contracts ---------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class Registry:
             for backend in backends:
                 self._backends.add(Entry(backend, owner))
             for pack in packs:
-                self._packs.add(Entry(pack, owner))
+                self.gradients.packs.add(Entry(pack, owner))
             self._extensions += [Entry(extension, owner) for extension in extensions]
 
     def adopt(self, backend: Backend) -> None:
@@ -138,11 +138,11 @@ class Registry:
         """Decide whose the names are that several plugins claim."""
         with self.lock:
             self._backends.settle(self.plugins)
-            self._packs.settle(self.plugins)
+            self.gradients.packs.settle(self.plugins)
 
     def knows(self, name: Any) -> bool:
         """Return whether a backend, a pack or a plugin has this name."""
-        known = [*self._backends.entries, *self._packs.entries]
+        known = [*self._backends.entries, *self.gradients.packs.entries]
         known += [n for p in self.plugins for n in (p.name, p.distribution)]
         return isinstance(name, str) and name in known
 
@@ -223,10 +223,7 @@ class Registry:
                 for key in [key for key in self.kernels if key[1] == name]
                 for layer in self.kernels.pop(key)
             ]
-            for own in [key for key in self._own_gradients if key[1] == name]:
-                del self._own_gradients[own]
-            self._user_gradients = [g for g in self._user_gradients if g[1] != name]
-            self.plans = {}
+            self.gradients.close(name)
         with contextlib.ExitStack() as stack:  # each is called, whatever others raise
             if opened is not None:
                 opened.table, opened.scalars = {}, {}
@@ -246,20 +243,20 @@ class Registry:
         if runtime.host is not None:
             self.known(runtime.host, f"host of {backend.name!r}, from {owner}")
         self.check(runtime.kernels, f"kernels of {owner}")
-        own = {
-            (name, backend.name): rules(
-                self.contract(name, f"gradients of {owner}"), functions, str(owner)
-            )
-            for name, functions in runtime.gradients.items()
-        }
+        own = self.gradients.rules_of(runtime.gradients, f"{owner}")
         layers = {
             name: list(found)  # the user's, who may have been here first
             for (name, of), found in self.kernels.items()
             if of == backend.name
         }
-        extensions = self._open_extensions(backend.name)
-        for name, (function, entry) in extensions.items():
-            layers.setdefault(name, []).append(Layer(EXTENSION, function, entry.owner))
+        entries: list[Entry[Extension]] = []
+        more: list[dict[str, Rules]] = []
+        for entry, table, gradients in self._open_extensions(backend.name):
+            entries.append(entry)
+            more.append(gradients)
+            for name, function in table.items():
+                layer = Layer(EXTENSION, function, entry.owner)
+                layers.setdefault(name, []).append(layer)
         for name, function in runtime.kernels.items():
             layers.setdefault(name, []).append(Layer(OWNER, function, owner))
         table = {
@@ -267,42 +264,42 @@ class Registry:
         }
         opened.table = table  # all is checked: from here on nothing raises
         self.kernels.update({(n, backend.name): found for n, found in layers.items()})
-        self._own_gradients.update(own)
-        self.plans = {}
-        for _, entry in extensions.values():
+        self.gradients.open(backend.name, [own, *more])
+        for entry in entries:
             entry.opened()
         return opened
 
-    def _open_extensions(
-        self, backend: str
-    ) -> dict[str, tuple[Function, Entry[Extension]]]:
-        """Return the kernels of extensions; a broken one takes only itself down."""
-        tables: list[tuple[Mapping[str, Function], Entry[Extension]]] = []
+    def _open_extensions(self, backend: str) -> list[Opened]:
+        """Return what extensions bring; a broken one takes only itself down."""
+        found: list[Opened] = []
         for entry in self.extensions(backend):
             if entry.usable:
                 try:
                     table = entry.owner.call(entry.value.open)
                     self.check(table, f"kernels of {entry.owner}")
-                    tables.append((table, entry))
+                    given = entry.owner.call(entry.value.gradients)
+                    gradients = self.gradients.rules_of(given, f"{entry.owner}")
+                    found.append((entry, table, gradients))
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:
                     entry.fail(error)
-        merged: dict[str, tuple[Function, Entry[Extension]]] = {}
-        for table, entry in tables:
-            others = [
-                (t, e) for t, e in tables if e is not entry and set(t) & set(table)
-            ]
-            if others:
-                names = {name for t, _ in others for name in t if name in table}
+        alone: list[Opened] = []
+        for entry, table, gradients in found:
+            names, rivals = set(), []
+            for other, kernels, theirs in found:
+                both = (set(table) & set(kernels)) | (set(gradients) & set(theirs))
+                if other is not entry and both:
+                    names |= both
+                    rivals.append(str(other.owner))
+            if names:
                 entry.block(
                     f"{', '.join(sorted(names))} on {backend!r} is also extended by "
-                    f"{' and '.join(str(e.owner) for _, e in others)}; set "
-                    "PLUGRAD_BLOCK to all but one of them"
+                    f"{' and '.join(rivals)}; set PLUGRAD_BLOCK to all but one of them"
                 )
             else:
-                merged |= {name: (function, entry) for name, function in table.items()}
-        return merged
+                alone.append((entry, table, gradients))
+        return alone
 
     def check(self, table: Mapping[str, Function], who: str) -> None:
         """Raise unless every function fits the contract that it is to implement."""
@@ -355,79 +352,9 @@ class Registry:
                 table[name] = opened.runtime.wrap(layers[0].function)
             opened.table = table
 
-    # --- gradients ---------------------------------------------------------------
-
-    def add_gradient(self, name: str, backend: str | None, table: Rules) -> None:
-        """Put the user's rules on top."""
-        with self.lock:
-            if backend is not None:
-                self.known(backend, "register_gradient")
-            self._user_gradients.append((name, backend, table))
-            self.plans = {}
-
-    def drop_gradient(self, name: str, backend: str | None) -> None:
-        """Remove the user's last rules; what was under them shows again."""
-        with self.lock:
-            self.contract(name, "unregister_gradient")
-            for i, (kernel, of, _) in reversed([*enumerate(self._user_gradients)]):
-                if (kernel, of) == (name, backend):
-                    del self._user_gradients[i]
-                    self.plans = {}
-                    return
-        where = f" for {backend!r}" if backend is not None else ""
-        raise ValueError(
-            f"unregister_gradient: no gradient of {name!r}{where} is registered by you"
-        )
-
-    def rule_layers(self, kernel: Kernel, backend: str) -> list[tuple[str, Rules]]:
-        """Return whose rules apply, "core" first and the last of the "user" last."""
-        with self.lock:
-            layers = [
-                ("core", kernel.gradient),
-                ("backend", self._own_gradients.get((kernel.name, backend), {})),
-                *(
-                    ("user", table)
-                    for name, of, table in self._user_gradients
-                    if name == kernel.name and of in (None, backend)
-                ),
-            ]
-        return [(whose, table) for whose, table in layers if table]
-
-    def pack(self, name: str) -> dict[str, Rules]:
-        """Return the rules of a gradient pack by kernel."""
-        with self.lock:
-            entry = self._packs.find(name, "use_gradients")
-            if entry.phase is Phase.OPENED:
-                return entry.content
-            try:
-                found = self._rules(entry.value, entry.owner)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                entry.fail(error)
-                raise self._packs.unavailable(name, entry) from error
-            entry.opened(found)
-            return found
-
-    def _rules(self, pack: GradientPack, owner: Plugin) -> dict[str, Rules]:
-        who = f"{owner}, pack {pack.name!r}"
-        return {
-            name: rules(self.contract(name, who), functions, who, linear=pack.linear)
-            for name, functions in owner.call(pack.open).items()
-        }
-
-    def user_rules(
-        self, who: str, name: str, functions: Functions, linear: bool
-    ) -> Rules:
-        """Check the user's gradient functions."""
-        kernel = self.contract(name, who)
-        if not functions:
-            inputs = ", ".join(kernel.inputs)
-            raise ValueError(f"{who}: no function is given for {kernel}; name {inputs}")
-        return rules(kernel, functions, "user", linear=linear)
-
 
 registry = Registry()
+gradient_registry = registry.gradients  # for the accelerators
 
 
 def _fits(kernel: Kernel, function: Function, who: str) -> None:

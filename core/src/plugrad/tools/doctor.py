@@ -194,7 +194,7 @@ def _tested(entry: Entry[Any]) -> tuple[bool, list[str]]:
             registry.open(value.name)
             remarks += entry.owner.call(_self_test, value.name)
         else:
-            registry.pack(value.name)
+            registry.gradients.pack(value.name, "doctor")
     except KeyboardInterrupt:
         raise
     except BaseException as error:

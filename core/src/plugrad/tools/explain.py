@@ -84,6 +84,13 @@ def explain(x: Tensor, /) -> Explanation:
     return Explanation(rows)
 
 
+def kernels_behind(x: Tensor) -> list[str]:
+    """Return the kernels that a tape has recorded behind ``x``, in order."""
+    nodes = _behind(x._token, _nodes(x._token))
+    names = [node.plan.kernel.name for node in nodes if node.plan is not _engine._SAME]
+    return list(dict.fromkeys(names))
+
+
 def _nodes(token: Token | None) -> list[Node]:
     """Return what the tape that knows most of a tensor has recorded."""
     tapes = [tape.nodes for tape in living(Tape)]

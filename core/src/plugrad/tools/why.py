@@ -1,6 +1,6 @@
 """``python -m plugrad why KERNEL``: what runs for a kernel, or differentiates it.
 
-Map: ``why``; the ways to run it; the layers of its gradient.
+Map: ``why``; ops in place of kernels; the ways to run it; the layers of its gradient.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import os
 import warnings
 from collections.abc import Sequence
+from typing import Any, cast
 
 from plugrad import _context, _engine
 from plugrad._entries import EXTENSION, OWNER, USER, BackendUnavailable, OpenBackend
@@ -17,6 +18,7 @@ from plugrad._kernel import Kernel, Rules, suggest
 from plugrad._registry import registry
 
 from .answer import Answer, Row, table, where
+from .composition import find, kernels_of
 
 LAYERS = {USER: "user", EXTENSION: "extension", OWNER: "owner"}
 FIRST, UNDER = "always", "once the one above is removed"
@@ -24,7 +26,13 @@ FIRST, UNDER = "always", "once the one above is removed"
 
 def why(options: argparse.Namespace) -> Answer:
     """Say what runs for a kernel, or differentiates it, and where that is written."""
-    kernel = _kernel(options.kernel)
+    name = options.kernel
+    if name not in registry.contracts:
+        kernels = _of_op(name)
+        if len(kernels) != 1:
+            return _composed(name, kernels)
+        name = kernels[0]
+    kernel = registry.contracts[name]
     if options.backend is not None:
         backend = registry.open(options.backend)
     else:
@@ -56,14 +64,32 @@ def why(options: argparse.Namespace) -> Answer:
     return Answer(data, text, bool(ways))
 
 
-def _kernel(name: str) -> Kernel:
-    """Return a contract; someone who names the op learns the kernel."""
-    known = registry.contracts
-    if name not in known:
-        run = " and ".join(k.name for k in known.values() if k.op == name)
-        hint = f"; the op {name} runs {run}" if run else suggest(name, known)
-        raise ValueError(f"why: unknown kernel {name!r}{hint}")
-    return known[name]
+def _of_op(name: str) -> list[str]:
+    """Return the kernels of an op: its own, or those of what it is composed of.
+
+    Raises:
+        ValueError: There is neither a kernel nor an op of this name.
+
+    """
+    own = [kernel.name for kernel in registry.contracts.values() if kernel.op == name]
+    op = find(name)
+    if not own and op is None:
+        raise ValueError(
+            f"why: unknown kernel {name!r}{suggest(name, registry.contracts)}"
+        )
+    return own or kernels_of(cast("Any", op))
+
+
+def _composed(name: str, parts: list[str]) -> Answer:
+    """Return what is said of an op that has no kernel of its own, or several."""
+    rows: list[Row] = [
+        {"kernel": part, "contract": str(registry.contracts[part])} for part in parts
+    ]
+    text = f"the op {name} is composed of other ops"
+    if rows:
+        text = f"the op {name} runs these kernels:\n\n{table(rows)}\n\n"
+        text += f"python -m plugrad why {parts[0]} tells more of the first"
+    return Answer({"op": name, "kernels": parts}, text, True)
 
 
 def _ways(kernel: Kernel, backend: OpenBackend) -> list[Row]:
@@ -104,7 +130,7 @@ def _written(owner: str, when: str, at: str) -> Row:
 def differentiates(kernel: Kernel, opened: Sequence[OpenBackend]) -> str:
     """Return whether a kernel has a gradient of its own, or on which backends."""
     names = [backend.name for backend in opened]
-    found = {name: registry.rule_layers(kernel, name) for name in names}
+    found = {name: registry.gradients.layers(kernel, name) for name in names}
     having = [name for name in names if found[name]]
     if not (kernel.gradient or having):
         return "through its parts" if kernel.decomposition is not None else "none"
@@ -122,14 +148,15 @@ def _rules(kernel: Kernel, backend: OpenBackend) -> list[Row]:
         for only, layer in reversed(overrides.layers if overrides else ())
         if kernel.name in layer and only in (None, backend.name)
     ]
-    layers += reversed(registry.rule_layers(kernel, backend.name))
+    layers += reversed(registry.gradients.layers(kernel, backend.name))
     core = str(registry.owners.get(kernel.name, registry.user))
     owners = {"core": core, "backend": str(backend.owner), "user": "user"}
     rows: list[Row] = []
     for name in kernel.inputs if layers else ():
         found = [(layer, table[name]) for layer, table in layers if name in table]
         for i, (layer, rule) in enumerate(found):
-            owner = owners.get(layer) or (rule.owner if rule else "user")
+            brought = rule is not None and layer in ("backend", "process", "scope")
+            owner = rule.owner if rule and brought else owners.get(layer, "user")
             owner, _, pack = owner.partition(", ")
             row = {"input": name, "layer": f"{layer}, {pack}" if pack else layer}
             at = where(rule.function) if rule else "declared to have none"
