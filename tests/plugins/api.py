@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from types import FunctionType
 
-from plugrad import _hooks, plugin
+from plugrad import _hooks, geometry, plugin
 from plugrad.plugin import GROUP
 
 ROOT = Path(__file__).parents[2]
@@ -19,8 +19,10 @@ RELEASED = Path(__file__).with_name("api.txt")
 def surface():
     """Return every promised item with its form, as it is now."""
     found = {"GROUP": repr(GROUP)}
-    for name in plugin.__all__:
-        value = inspect.unwrap(getattr(plugin, name))
+    items = {name: getattr(plugin, name) for name in plugin.__all__}
+    items |= {f"geometry.{name}": value for name, value in own(geometry)}
+    for name, value in items.items():
+        value = inspect.unwrap(value)
         if inspect.isclass(value):
             found |= dict(_of_class(name, value))
         elif isinstance(value, FunctionType):
@@ -31,6 +33,13 @@ def surface():
         if hasattr(value, "plugrad_spec"):
             found[name] = _signature(value)
     return found
+
+
+def own(module):
+    """Yield the public classes and functions that a module defines, by name."""
+    for name, value in vars(module).items():
+        if name[0] != "_" and getattr(value, "__module__", "") == module.__name__:
+            yield name, value
 
 
 def _of_class(name, value):
@@ -85,7 +94,7 @@ def write():
     """Write the surface down, under the version of the core."""
     project = (ROOT / "core" / "pyproject.toml").read_text()
     version = re.search(r'^version = "(.*)"', project, re.M)[1]
-    lines = [f"# plugrad.plugin of {version}, written by python -m tests.plugins.api"]
+    lines = [f"# The surface of {version}, written by python -m tests.plugins.api"]
     lines += [f"{name}: {form}" for name, form in sorted(surface().items())]
     RELEASED.write_text("\n".join(lines) + "\n")
 

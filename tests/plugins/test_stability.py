@@ -24,7 +24,7 @@ def test_what_is_written_down_is_of_the_last_release():
         r"^## \[(\d[^]]*)\]", (api.ROOT / "CHANGELOG.md").read_text(), re.M
     )
     first = api.RELEASED.read_text().splitlines()[0]
-    assert f"plugrad.plugin of {versions[0] if versions else '0.1.0'}," in first
+    assert f"surface of {versions[0] if versions else '0.1.0'}," in first
 
 
 CHANGES = {  # what happens to an item: before, after
@@ -48,13 +48,17 @@ def test_the_surface_is_all_that_authors_use():
     items = api.surface()
     for item in ("Runtime.host", "Arrays.upload", "Kernel", "plugrad_backends", "run"):
         assert item in items
+    for item in ("windows", "Windows.padding", "Resizing.nearest", "Rotation.table"):
+        assert f"geometry.{item}" in items
+    assert not [item for item in items if re.search(r"\b_(?!_call__)", item)]
     assert "fused: 'bool' = False" in items["Kernel"]
     assert " at 0x" not in str(items)
 
 
 def test_the_page_names_what_is_there():
     named = set(re.findall(r"`([A-Za-z_.]+)`", PAGE.split("## What is not")[0]))
-    exported = {name for name in api.surface() if "." not in name}
+    items = {name.removeprefix("geometry.") for name in api.surface()}
+    exported = {name for name in items if "." not in name}
     missing = exported - named - {"Spec", "Tensor", "TensorLike"}
     assert not missing
 
