@@ -277,12 +277,15 @@ _TOOLS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a tool when it is first asked for."""
-    if name not in _TOOLS:
+    """Import a tool, or read the version, when it is first asked for."""
+    if name == "__version__":
+        value = _discovery.version("plugrad") or "unknown"
+    elif name in _TOOLS:
+        value = getattr(import_module(f".tools.{_TOOLS[name]}", __name__), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    tool = getattr(import_module(f".tools.{_TOOLS[name]}", __name__), name)
-    globals()[name] = tool
-    return tool
+    globals()[name] = value
+    return value
 
 
 _compiled.start()

@@ -33,7 +33,7 @@ HOOKS = ("plugrad_backends", "plugrad_kernels", "plugrad_gradients")
 
 manager = pluggy.PluginManager("plugrad")
 manager.add_hookspecs(_hooks)
-_pending: list[Plugin] = []
+_pending: list[Plugin] = [registry.core]  # which needs nothing but its version
 
 
 # --- discovery -------------------------------------------------------------------

@@ -8,3 +8,12 @@ take a number, and belong to one place of a model, are functions here.
 from .ops import clip_gradient, reverse_gradient
 
 __all__ = ["clip_gradient", "reverse_gradient"]
+
+
+def __getattr__(name: str) -> str:
+    """Read the version from the metadata, which takes too long for every import."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import version
+
+    return version("plugrad-gradient-packs")

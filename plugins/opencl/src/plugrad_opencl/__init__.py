@@ -23,7 +23,11 @@ def devices() -> tuple[DeviceInfo, ...]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``custom`` for one of its functions: it brings pyopencl along."""
+    """Read the version, or import ``custom``, which brings pyopencl along."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("plugrad-opencl")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .environment import prepare

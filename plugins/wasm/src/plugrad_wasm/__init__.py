@@ -65,3 +65,12 @@ def load_kernel(
 def get_include() -> str:
     """Return the folder of ``plugrad_kernel.h``, for a compiler's option ``-I``."""
     return str(Path(__file__).parent / "include")
+
+
+def __getattr__(name: str) -> str:
+    """Read the version from the metadata, which takes too long for every import."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import version
+
+    return version("plugrad-wasm")
