@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 from plugrad.tools import installed
 from plugrad.tools.doctor import _text
+
+from tests.plugins.sources import GOOD
 
 BACKEND = """
 from plugrad.plugin import Backend, Extension, Runtime, hookimpl
@@ -105,6 +108,75 @@ def test_right_variables(doctor):
     right = {"PLUGRAD_FALLBACK": "warn", "PLUGRAD_BACKEND": "cpu"}
     status, data, _ = doctor(**right, PLUGRAD_CPU_ANYTHING="1")
     assert (status, data["environment"]) == (0, [])
+
+
+PARTIAL = BACKEND.replace("kernels=KERNELS,", "kernels={kernels}, {more}")
+SOME = '{"Add": KERNELS["Add"]}'
+PARTS = {  # what a backend has: what doctor says of it
+    (f"{SOME}", ""): [
+        "works in part: no BatchMatMul, ",
+        "upload and download, Add: as NumPy; cannot run: Sum, BatchMatMul, a gradient",
+    ],
+    ("{k: f for k, f in KERNELS.items() if k != 'Cast'}", "dtypes=['float32'],"): [
+        "works in part: no Cast",
+        "upload and download, Add, Sum, BatchMatMul, a gradient: as NumPy",
+    ],
+    ("KERNELS", "dtypes=['int32'],"): ["it has no float32, so that no op was tried"],
+    ("{**KERNELS, 'Sum': lambda x, axis, keepdims: NotImplemented}", ""): [
+        "upload and download, Add, BatchMatMul: as NumPy; cannot run: Sum, a gradient"
+    ],
+}
+
+
+@pytest.mark.parametrize("policy", ["error", "allow"])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_backend_may_be_partial(part, policy, site, doctor):
+    kernels, more = part
+    source = PARTIAL.format(test="return []", kernels=kernels, more=more)
+    site("plugrad-it", source)
+    status, _, rows = doctor(PLUGRAD_FALLBACK=policy)
+    assert (status, rows["it"]["state"], rows["it"]["advice"]) == (0, "works", "")
+    (entry,) = rows["it"]["entries"]
+    for remark, expected in zip(entry["remarks"], PARTS[part], strict=True):
+        assert remark.startswith(expected), remark
+
+
+def test_long_lists_of_missing_kernels_are_cut(site, doctor):
+    source = PARTIAL.format(test="return []", kernels=SOME, more="")
+    site("plugrad-it", source)
+    _, _, rows = doctor()
+    remark, _ = rows["it"]["entries"][0]["remarks"]
+    names, _, rest = remark.partition(" and ")
+    assert len(names.split(",")) == 6
+    assert re.fullmatch(r"\d\d more, see `python -m plugrad kernels`", rest)
+
+
+def test_kernels_of_op_libraries_are_missed_on_no_backend(site, doctor):
+    site("plugrad-toy", GOOD)  # with a kernel on cpu, and no decomposition
+    site("plugrad-it", BACKEND.format(test="return []"))
+    _, _, rows = doctor()
+    (remark,) = rows["it"]["entries"][0]["remarks"]
+    assert remark.endswith("as NumPy")
+
+
+def test_a_plugin_that_brings_nothing(site, doctor):
+    site("plugrad-it", EXTENSION.replace('[Extension("cup", open=dict)]', "[]"))
+    status, _, rows = doctor()
+    assert (status, rows["it"]["state"]) == (0, "works")
+    assert rows["it"]["notes"] == ["brings nothing: its hooks return empty lists"]
+
+
+def test_a_host_that_is_not_there_is_what_to_install(site, doctor, tmp_path):
+    hosted = PARTIAL.format(
+        test="return []", kernels="KERNELS", more="host='far', host_kernels=['Unique'],"
+    )
+    site("plugrad-it", hosted)
+    needs = "Name: plugrad-it\nVersion: 1.0\nRequires-Dist: plugrad-far==1.0\n"
+    (tmp_path / "plugrad_it-1.0.dist-info" / "METADATA").write_text(needs)
+    status, _, rows = doctor()
+    assert (status, rows["it"]["state"]) == (1, "broken")
+    assert rows["it"]["needs"] == ["plugrad-far==1.0, which is not installed"]
+    assert rows["it"]["advice"] == "pip install plugrad-far"
 
 
 def test_an_extension_of_nobody_is_a_remark(site, doctor):
@@ -218,8 +290,10 @@ def test_requirements(site, monkeypatch, tmp_path):
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     low, absent = installed.unmet("plugrad-it")
-    assert low.startswith("plugrad>=99, and ")
-    assert absent == "nonsense-of-dreams>=2, which is not installed"
+    assert str(low).startswith("plugrad>=99, and ")
+    assert str(absent) == "nonsense-of-dreams>=2, which is not installed"
+    assert low.argument == "'plugrad>=99'"
+    assert absent.argument == "nonsense-of-dreams"
 
 
 PRIVATE = {  # an import: whether it is of something private

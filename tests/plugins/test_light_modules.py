@@ -29,6 +29,11 @@ ENTRIES = {  # the value of the entry point, the module, the start of the reason
         CLAIMS_CPU.replace("return [", "return iter([").replace("99)]", "99)])"),
         "TypeError: plugrad_backends must return a list",
     ),
+    "nothing": (
+        "plugrad_it",
+        CLAIMS_CPU.replace("return [", "return None and ["),
+        "TypeError: plugrad_backends must return a list, got None",
+    ),
     "twice": (
         "plugrad_it",
         CLAIMS_CPU.replace("return [", "return 2 * ["),
@@ -58,3 +63,62 @@ def test_an_entry_point_may_name_an_object(site, python):
     source = f"{head}\nclass Hooks:\n{method}\nhooks = Hooks()\n"
     site("plugrad-toy", source, "[plugrad.v1]\ntoy = plugrad_toy:hooks\n")
     assert python("import plugrad as pg; print(pg.backends())") == "['cpu', 'toy']"
+
+
+EMPTY = CLAIMS_CPU.replace("[Backend", "[] and [Backend")
+
+
+def test_who_asks_for_a_plugin_that_brings_nothing_is_told_so(site, python):
+    site("plugrad-it", EMPTY)
+    out = python("""
+        import plugrad as pg
+        try:
+            pg.set_backend("it")
+        except pg.BackendUnavailable as error:
+            print(error)
+    """)
+    assert out == (
+        "set_backend: plugrad-it 1.0 brings no backend 'it', nor anything else: its "
+        "hooks return empty lists"
+    )
+
+
+OPENS = """
+from plugrad.plugin import Backend, Extension, GradientPack, hookimpl
+
+@hookimpl
+def plugrad_backends():
+    return [Backend("it", open=lambda: None)]
+
+@hookimpl
+def plugrad_kernels():
+    return [Extension("cpu", open=lambda: [("Relu", abs)])]
+
+@hookimpl
+def plugrad_gradients():
+    return [GradientPack("rules", open=lambda: None)]
+"""
+
+
+def test_what_open_may_not_return_is_named(site, python):
+    site("plugrad-it", OPENS)
+    out = python("""
+        import plugrad as pg
+        from plugrad._registry import registry
+        pg.set_backend("cpu")
+        for ask, name in ((pg.set_backend, "it"), (pg.use_gradients, "rules")):
+            try:
+                ask(name)
+            except (pg.BackendUnavailable, ValueError) as error:
+                print(error)
+        (extension,) = registry.extensions("cpu")
+        print(extension.reason)
+    """)
+    assert out.splitlines() == [
+        "backend 'it' of plugrad-it 1.0 has failed: TypeError: open of backend 'it' "
+        "must return a Runtime, got None",
+        "pack 'rules' of plugrad-it 1.0 has failed: TypeError: open of pack 'rules' "
+        "must return a Mapping, got None",
+        "TypeError: open of extension of 'cpu' must return a Mapping, got [('Relu', "
+        "<built-in function abs>)]",
+    ]

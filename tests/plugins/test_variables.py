@@ -1,5 +1,7 @@
 """The variables of the environment that choose plugins."""
 
+import pytest
+
 from tests.plugins.sources import GOOD, PHASES
 
 
@@ -58,3 +60,78 @@ def test_names_in_variables_are_compared_as_indexes_do(site, python):
     assert python(ask, **told) == "['cpu', 'my_toy']"
     for name in ("my_toy", "my-toy", "Plugrad_My.Toy"):
         assert python(ask, PLUGRAD_BLOCK=name, **told) == "['cpu']"
+
+
+ASKED = {  # what PLUGRAD_BACKEND says: what the first op answers
+    "cup": "PLUGRAD_BACKEND: unknown backend 'cup'; did you mean 'cpu'?",
+    "toy": "toy",
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_backend_that_is_not_there_is_blamed_on_its_variable(name, site, python):
+    site("plugrad-toy", GOOD)
+    out = python(
+        """
+        import plugrad as pg
+        try:
+            print(pg.asarray(1.0).backend)
+        except pg.BackendUnavailable as error:
+            print(error)
+        """,
+        PLUGRAD_BACKEND=name,
+    )
+    assert out.startswith(ASKED[name])
+
+
+def test_an_error_names_the_backends_that_may_have_the_kernel(site, python):
+    site("plugrad-toy", GOOD)
+    site(
+        "plugrad-two",
+        GOOD.replace('"toy"', '"two"').split("@hookimpl\ndef plugrad_k")[0],
+    )
+    out = python("""
+        import plugrad as pg
+        for opened in ("toy", "cpu"):
+            pg.set_backend(opened)
+            try:
+                with pg.use_backend("toy"):
+                    pg.exp(pg.asarray(0.0))
+            except pg.KernelNotFound as error:
+                print(str(error).split("; ")[1:-1])
+        for name in ("cpu", "two"):
+            pg.remove_backend(name)
+        try:
+            pg.exp(pg.asarray(0.0, dtype="float32"))
+        except pg.KernelNotFound as error:
+            print(str(error).split("; ")[1:-1])
+    """)
+    assert out.splitlines() == [
+        "['perhaps on cpu, two (not opened yet)']",
+        "['implemented on cpu', 'perhaps on two (not opened yet)']",
+        "['no other backend implements it']",
+    ]
+
+
+def test_a_warning_points_at_the_users_line(site, python):
+    site("plugrad-bad", "import nonsense_")
+    site("plugrad-toy", GOOD)
+    out = python(
+        """
+        import warnings, plugrad as pg
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            pg.ones((2,))  # line 5: a plugin is skipped
+            with pg.use_backend("toy"):
+                x = pg.asarray(0.0)
+                pg.exp(x)  # line 8: a kernel is missing
+        for w in caught:
+            print(w.filename, w.lineno, str(w.message).split(";")[0])
+        """,
+        PLUGRAD_FALLBACK="warn",
+    )
+    assert out.splitlines() == [
+        "<string> 5 skipped plugin plugrad-bad 1.0: ModuleNotFoundError: No module "
+        "named 'nonsense_'",
+        "<string> 8 Exp is missing on 'toy' and runs on 'cpu'",
+    ]

@@ -312,7 +312,45 @@ def test_wrong_names(command, status, message, refused):
     assert message in said
 
 
-@pytest.mark.parametrize("command", [[], ["plugin"], ["why"], ["kernels", "Add"]])
+def test_without_a_command_it_helps(capsys):
+    assert cli.main([]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("usage: python -m plugrad")
+    assert "exit status:" in out
+    assert err == ""
+
+
+def test_the_version(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--version"])
+    version = importlib.metadata.version("plugrad")
+    assert capsys.readouterr().out == f"plugrad {version}\n"
+
+
+ROOMS = {  # package: distribution
+    "plugrad": "plugrad",
+    "plugrad_conformance": "plugrad-conformance",
+    "plugrad_cpu": "plugrad-cpu",
+    "plugrad_gradient_packs": "plugrad-gradient-packs",
+    "plugrad_opencl": "plugrad-opencl",
+    "plugrad_wasm": "plugrad-wasm",
+}
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_every_distribution_has_its_version(package):
+    module = pytest.importorskip(package, reason=f"{package} is not installed")
+    assert module.__version__ == importlib.metadata.version(ROOMS[package])
+    with pytest.raises(AttributeError, match=f"'{package}' has no attribute 'versoin"):
+        module.versoin  # noqa: B018
+
+
+def test_the_import_of_a_distribution_reads_no_metadata():
+    code = "import sys, plugrad_cpu; print('importlib.metadata' in sys.modules)"
+    assert python("-c", code).stdout == "False\n"
+
+
+@pytest.mark.parametrize("command", [["plugin"], ["why"], ["kernels", "Add"]])
 def test_wrong_command_lines(command, capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.main(command)

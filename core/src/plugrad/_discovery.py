@@ -216,7 +216,7 @@ def _staged(plugin: Plugin) -> list[list[Any]]:
             raise TypeError(f"{plugin.module}: {name} needs the decorator @hookimpl")
     if not marked:
         raise TypeError(f"{plugin.module} has no hook; there are {', '.join(HOOKS)}")
-    return [_call(hook, module) for hook in HOOKS]
+    return [_call(hook, module) if hook in marked else [] for hook in HOOKS]
 
 
 def _key(plugin: Plugin) -> str:
@@ -226,12 +226,11 @@ def _key(plugin: Plugin) -> str:
 def _call(hook: str, module: object) -> list[Any]:
     """Call one hook of one plugin; pluggy would stop at the first that raises."""
     others = [plugin for plugin in manager.get_plugins() if plugin is not module]
-    values: list[Any] = []
-    for result in manager.subset_hook_caller(hook, others)():
+    results = manager.subset_hook_caller(hook, others)()
+    for result in results or [None]:  # pluggy leaves None out
         if not isinstance(result, list | tuple):
             raise TypeError(f"{hook} must return a list, got {result!r}")
-        values += result
-    return values
+    return [value for result in results for value in result]
 
 
 # --- the environment -------------------------------------------------------------

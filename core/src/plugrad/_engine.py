@@ -31,7 +31,8 @@ from ._context import (
     tapes,
     taping,
 )
-from ._entries import BackendUnavailable, OpenBackend
+from ._deprecation import outside
+from ._entries import BackendUnavailable, OpenBackend, printable
 from ._kernel import Kernel, KernelNotFound, Rule, Rules, over, same
 from ._registry import registry
 from ._tape import (
@@ -60,7 +61,7 @@ def _choose() -> OpenBackend:
     """Open the backend that PLUGRAD_BACKEND names, or the best that works."""
     _discovery.load()
     name = os.environ.get("PLUGRAD_BACKEND")
-    chosen = registry.open(name) if name else None
+    chosen = registry.open(name, "PLUGRAD_BACKEND") if name else None
     for name in registry.backends() if chosen is None else ():
         try:
             chosen = registry.open(name)
@@ -69,11 +70,11 @@ def _choose() -> OpenBackend:
         break
     failed = [plugin for plugin in registry.plugins if plugin.error is not None]
     for plugin in failed:
-        warnings.warn(
+        text = (
             f"skipped plugin {plugin}: {plugin.reason}; to silence this, set "
-            f"PLUGRAD_BLOCK={plugin.name or plugin.distribution}",
-            stacklevel=2,
+            f"PLUGRAD_BLOCK={plugin.name or plugin.distribution}"
         )
+        warnings.warn(printable(text), stacklevel=outside())
     if chosen is None:
         raise BackendUnavailable(
             "no backend works; see `python -m plugrad plugins`"
@@ -261,7 +262,7 @@ def _elsewhere(
                 warnings.warn(
                     f"{kernel.name} is missing on {backend.name!r} and runs on "
                     f"{other.name!r}",
-                    stacklevel=2,
+                    stacklevel=outside(),
                 )
             return tuple(Tensor(native(y, backend), backend) for y in outputs)
     raise _not_found(kernel, backend)
@@ -270,13 +271,16 @@ def _elsewhere(
 def _not_found(kernel: Kernel, backend: OpenBackend) -> KernelNotFound:
     if registry.opened.get(backend.name) is not backend:
         return KernelNotFound(f"{kernel.name}: {backend.name!r} has been removed")
-    have = [name for name, b in registry.opened.items() if kernel.name in b.table]
-    who = f"open backends that have it: {', '.join(have)}" if have else "nobody has it"
-    if closed := [n for n in registry.backends() if n not in registry.opened]:
-        who += f"; not opened yet: {', '.join(closed)}"
+    opened = registry.opened
+    others = [name for name in registry.backends() if name != backend.name]
+    have = [n for n in others if n in opened and kernel.name in opened[n].table]
+    closed = [n for n in others if n not in opened]
+    who = [f"implemented on {', '.join(have)}"] if have else []
+    who += [f"perhaps on {', '.join(closed)} (not opened yet)"] if closed else []
     return KernelNotFound(
         f"{kernel.op}: backend {backend.name!r} does not implement {kernel} for "
-        f"these inputs, and it has no decomposition; {who}; use_backend, "
+        "these inputs, and it has no decomposition; "
+        f"{'; '.join(who) or 'no other backend implements it'}; use_backend, "
         "register_kernel, or set PLUGRAD_FALLBACK=warn"
     )
 

@@ -7,9 +7,10 @@ its transfers; ``Layer`` (one implementation among several).
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -55,6 +56,7 @@ STATES = {phase: f"is {phase}" for phase in Phase} | {Phase.FAILED: "has failed"
 # Whose code the registry is calling, innermost last; it holds the lock meanwhile.
 running: list[Plugin] = []
 turns: list[Callable[[], None]] = []  # called whenever that changes; by doctor
+_skipping = False  # whether a KeyboardInterrupt ends no more than the plugin it meets
 
 
 @dataclass(eq=False)
@@ -106,6 +108,10 @@ class Plugin:
             turn()
         try:
             return context.run(function, *values)
+        except KeyboardInterrupt as error:
+            if not _skipping:
+                raise
+            raise RuntimeError("KeyboardInterrupt while its code ran") from error
         finally:
             running.pop()
             for turn in turns:
@@ -126,9 +132,32 @@ class Plugin:
         return f"{self.distribution} {self.version}".rstrip()
 
 
+@contextlib.contextmanager
+def skipping() -> Iterator[None]:
+    """Take a KeyboardInterrupt in a plugin's code, in the block, for its failure.
+
+    A command goes on with the other plugins, whether the plugin has raised it or a user
+    has no patience with it.
+    """
+    global _skipping
+    before, _skipping = _skipping, True
+    try:
+        yield
+    finally:
+        _skipping = before
+
+
 def described(error: BaseException) -> str:
     """Return what a reason says of an error."""
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with what a terminal would obey instead of showing as escapes.
+
+    Names, versions and messages of plugins come from others. Lines stay lines.
+    """
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 @dataclass(eq=False)
@@ -151,6 +180,16 @@ class Entry(Generic[V]):
     def usable(self) -> bool:
         """Whether it counts."""
         return not self.phase.out and self.owner.usable
+
+    def open(self) -> Any:
+        """Return what ``open`` of the value gives, which is of the right kind."""
+        kind = Runtime if isinstance(self.value, Backend) else Mapping
+        found = self.owner.call(self.value.open)
+        if not isinstance(found, kind):
+            raise TypeError(
+                f"open of {self} must return a {kind.__name__}, got {found!r}"
+            )
+        return found
 
     def opened(self, content: Any = None) -> None:
         """Note that it is in use."""
@@ -234,6 +273,11 @@ class Claims(Generic[N]):
             plugin for plugin in plugins if plugin.name == name and not plugin.entries
         ]
         out += [entry if entry.phase.out else entry.owner for entry in claims]
+        if out and out[0].phase is Phase.REGISTERED:
+            raise self.error(
+                f"{who}: {out[0]} brings no {self.kind} {name!r}, nor anything else: "
+                "its hooks return empty lists"
+            )
         if out:
             raise self.unavailable(name, out[0]) from _owner(out[0]).error
         raise self.unknown(name, who)

@@ -74,10 +74,9 @@ class GradientRegistry:
         return {kernel: layer[kernel] for kernel in wanted}
 
     def _open_pack(self, entry: Entry[GradientPack]) -> None:
-        pack, owner = entry.value, entry.owner
-        who = f"{owner}, pack {pack.name!r}"
+        who, pack = f"{entry.owner}, {entry}", entry.value
         try:
-            found = self.rules_of(owner.call(pack.open), who, linear=pack.linear)
+            found = self.rules_of(entry.open(), who, linear=pack.linear)
         except KeyboardInterrupt:
             raise
         except BaseException as error:

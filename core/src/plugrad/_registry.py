@@ -31,7 +31,7 @@ from ._entries import (
     Plugin,
 )
 from ._gradients import GradientRegistry
-from ._hooks import Backend, Extension, GradientPack, Runtime
+from ._hooks import Backend, Extension, GradientPack
 from ._kernel import Kernel, Rules, suggest
 
 # An extension, its kernels, and its gradients.
@@ -199,7 +199,7 @@ class Registry:
                 )
             self._opening.append(entry)
             try:
-                opened = self._open(entry.value, entry.owner)
+                opened = self._open(entry)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # SystemExit, too: it must not end us
@@ -231,12 +231,8 @@ class Registry:
             for layer in dropped:
                 stack.callback(layer.dispose or (lambda: None))
 
-    def _open(self, backend: Backend, owner: Plugin) -> OpenBackend:
-        runtime = owner.call(backend.open)
-        if not isinstance(runtime, Runtime):
-            raise TypeError(
-                f"open of {backend.name!r} must return a Runtime: {runtime!r}"
-            )
+    def _open(self, entry: Entry[Backend]) -> OpenBackend:
+        backend, owner, runtime = entry.value, entry.owner, entry.open()
         opened = OpenBackend(backend.name, owner, runtime)
         for name in runtime.host_kernels:
             self.contract(name, f"host kernels of {owner}")
@@ -251,11 +247,11 @@ class Registry:
         }
         entries: list[Entry[Extension]] = []
         more: list[dict[str, Rules]] = []
-        for entry, table, gradients in self._open_extensions(backend.name):
-            entries.append(entry)
+        for by, kernels, gradients in self._open_extensions(backend.name):
+            entries.append(by)
             more.append(gradients)
-            for name, function in table.items():
-                layer = Layer(EXTENSION, function, entry.owner)
+            for name, function in kernels.items():
+                layer = Layer(EXTENSION, function, by.owner)
                 layers.setdefault(name, []).append(layer)
         for name, function in runtime.kernels.items():
             layers.setdefault(name, []).append(Layer(OWNER, function, owner))
@@ -265,8 +261,8 @@ class Registry:
         opened.table = table  # all is checked: from here on nothing raises
         self.kernels.update({(n, backend.name): found for n, found in layers.items()})
         self.gradients.open(backend.name, [own, *more])
-        for entry in entries:
-            entry.opened()
+        for by in entries:
+            by.opened()
         return opened
 
     def _open_extensions(self, backend: str) -> list[Opened]:
@@ -275,7 +271,7 @@ class Registry:
         for entry in self.extensions(backend):
             if entry.usable:
                 try:
-                    table = entry.owner.call(entry.value.open)
+                    table = entry.open()
                     self.check(table, f"kernels of {entry.owner}")
                     given = entry.owner.call(entry.value.gradients)
                     gradients = self.gradients.rules_of(given, f"{entry.owner}")

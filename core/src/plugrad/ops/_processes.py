@@ -18,6 +18,7 @@ import numpy as np
 
 from plugrad import _discovery
 from plugrad._context import Scope
+from plugrad._deprecation import outside
 from plugrad._entries import BackendUnavailable
 from plugrad._registry import registry
 from plugrad._tensor import Tensor
@@ -42,7 +43,7 @@ def restored(values: object, backend: object) -> Tensor:
         try:
             home = registry.open(backend)
         except BackendUnavailable as error:
-            warnings.warn(f"a tensor in a pickle moves: {error}", stacklevel=2)
+            warnings.warn(f"a tensor in a pickle moves: {error}", stacklevel=outside())
         else:
             with Scope(backend=home):
                 return asarray(values, copy=False)

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from plugrad._entries import Plugin
+from plugrad._entries import Plugin, printable
 
 Row = dict[str, Any]
 
@@ -69,4 +69,4 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else ""
     text = " ".join(value) if isinstance(value, list) else str(value)
-    return " ".join(text.split())  # reasons may have several lines
+    return printable(" ".join(text.split()))  # reasons may have several lines

@@ -19,14 +19,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from plugrad import _discovery, _engine
-from plugrad._entries import BackendUnavailable, Entry, OpenBackend
+from plugrad._dtypes import named
+from plugrad._entries import (
+    BackendUnavailable,
+    Entry,
+    printable,
+    skipping,
+)
 from plugrad._hooks import Backend
-from plugrad._kernel import Kernel
 from plugrad._registry import registry
 
 from .answer import Answer, Row, about, cell, table, trace
 from .doctor import doctor
-from .why import differentiates, why
+from .why import differentiates, how, why
 
 STATUS = """exit status:
   0  all is well
@@ -59,17 +64,25 @@ canonical form: axes are not negative, shapes are tuples."""
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, print what it found and return the exit status."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return 0
     try:
-        with _stdout_aside():
+        with _stdout_aside(), skipping():
             if options.command is not doctor:  # which loads them in its own way
                 _discovery.load()
             answer: Answer = options.command(options)
     except (ValueError, BackendUnavailable) as error:
-        print(f"plugrad: {error}", file=sys.stderr)
+        print(f"plugrad: {printable(str(error))}", file=sys.stderr)
         return 1 if isinstance(error, BackendUnavailable) else 2
+    except KeyboardInterrupt:
+        print("plugrad: interrupted", file=sys.stderr)
+        return 130  # as shells have it: 128 and the number of SIGINT
+    text = json.dumps(answer.data, indent=2) if options.json else printable(answer.text)
     try:
-        print(json.dumps(answer.data, indent=2) if options.json else answer.text)
+        print(text)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever reads has seen enough: | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -97,7 +110,10 @@ def _parser() -> argparse.ArgumentParser:
         epilog=STATUS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    version = _discovery.version("plugrad") or "of an unknown version"
+    parser.add_argument("--version", action="version", version=f"plugrad {version}")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(metavar="COMMAND")
     json_ = {"--json": _flag("print JSON")}
     for command, arguments in _commands().items():
         help_ = (command.__doc__ or "").partition("\n")[0]
@@ -167,7 +183,7 @@ def kernels(options: argparse.Namespace) -> Answer:
     opened = [registry.opened[n] for n in registry.backends() if n in registry.opened]
     rows = [
         {"kernel": name}
-        | {backend.name: _how(kernel, backend) for backend in opened}
+        | {backend.name: how(kernel, backend) for backend in opened}
         | {"gradient": differentiates(kernel, opened)}
         for name, kernel in sorted(registry.contracts.items())
     ]
@@ -180,15 +196,6 @@ def kernels(options: argparse.Namespace) -> Answer:
         lines.append(f"{backend.name}: " + ", ".join(f"{n} {how}" for how, n in counts))
     lines += [f"{name} does not open: {error}" for name, error in errors.items()]
     return Answer(data, "\n".join(lines), not errors)
-
-
-def _how(kernel: Kernel, backend: OpenBackend) -> str:
-    """Return what the engine tries first for a kernel, in one word."""
-    if kernel.name in backend.table:
-        return "implemented"
-    if kernel.decomposition is not None:
-        return "decomposed"
-    return "host" if kernel.name in backend.runtime.host_kernels else "missing"
 
 
 # --- opening ---------------------------------------------------------------------
@@ -233,7 +240,7 @@ def _backend(entry: Entry[Backend], active: str | None, errors: dict[str, str]) 
         "owner": str(entry.owner),
         "state": state,
         "active": name == active and entry.usable,
-        "dtypes": sorted(d.name for d in opened.dtypes) if opened else [],
+        "dtypes": sorted(map(named, opened.dtypes)) if opened else [],
     }
 
 

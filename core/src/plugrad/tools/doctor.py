@@ -21,7 +21,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,16 +29,24 @@ import numpy as np
 from plugrad import _compiled, _context, _discovery, _entries
 from plugrad._autodiff import grad
 from plugrad._deprecation import PlugradDeprecationWarning
-from plugrad._entries import BackendUnavailable, Entry, Phase, Plugin, running
+from plugrad._entries import (
+    BackendUnavailable,
+    Entry,
+    OpenBackend,
+    Phase,
+    Plugin,
+    running,
+)
 from plugrad._hooks import GROUP, Backend, Extension
-from plugrad._kernel import suggest
+from plugrad._kernel import KernelNotFound, suggest
 from plugrad._registry import registry
 from plugrad._tensor import Tensor
 from plugrad.ops import linalg, reduce
 from plugrad.ops._convert import asarray
 
 from .answer import Answer, Row, about, trace
-from .installed import internals, shadows, unmet
+from .installed import Need, internals, shadows, unmet
+from .why import how
 
 SLOW = 0.1  # seconds for a light module, beyond which doctor says something
 
@@ -115,6 +123,8 @@ def examine() -> Row:
             if plugin.seconds > SLOW:
                 took = f"takes {plugin.seconds:.2f} s to load"
                 plugin.note(f"{took}; what is slow belongs behind `open`")
+            if plugin.phase is Phase.REGISTERED and not plugin.entries:
+                plugin.note("brings nothing: its hooks return empty lists")
         tests = {e: _tested(e) for p in registry.plugins for e in p.entries}
     return {
         "plugrad": registry.core.version,
@@ -130,6 +140,7 @@ def examine() -> Row:
 
 
 def _row(plugin: Plugin, tests: dict[Entry[Any], tuple[bool, list[str]]]) -> Row:
+    needs = unmet(plugin.distribution) if plugin.module else []
     by_user = plugin.phase is Phase.BLOCKED and not plugin.entries
     out = plugin.phase.out or any(entry.phase.out for entry in plugin.entries)
     failed = not all(tests[entry][0] for entry in plugin.entries)
@@ -140,8 +151,8 @@ def _row(plugin: Plugin, tests: dict[Entry[Any], tuple[bool, list[str]]]) -> Row
     return {
         "state": state,
         **about(plugin, "distribution", "version", "name", "module", "phase", "reason"),
-        "advice": "" if state == "works" else _advice(plugin),
-        "needs": unmet(plugin.distribution) if plugin.module else [],
+        "advice": "" if state == "works" else _advice(plugin, needs),
+        "needs": [str(need) for need in needs],
         "seconds": round(plugin.seconds, 3),
         "notes": plugin.notes,
         "entries": [
@@ -169,7 +180,8 @@ def _environment() -> list[str]:
 # --- tests -----------------------------------------------------------------------
 
 A, B = np.array([[1.0, 2.0], [3.0, -4.0]], "float32"), np.full((2, 2), 0.5, "float32")
-# What every backend can do, each against NumPy.
+SHOWN = 6  # names of missing kernels
+# What a backend can do that has the kernels for it, each against NumPy.
 TESTS: dict[str, tuple[Callable[[Tensor, Tensor], Any], Any]] = {
     "upload and download": (lambda a, b: a, A),
     "Add": (lambda a, b: a + b, A + B),
@@ -206,15 +218,52 @@ def _tested(entry: Entry[Any]) -> tuple[bool, list[str]]:
 def _self_test(name: str) -> list[str]:
     """Run a few ops on a backend, and what it has to test itself; return remarks."""
     backend = registry.open(name)
-    with _context.Scope(backend=backend):
+    own = backend.runtime.self_test
+    return [*_lacks(backend), *_ops(backend), *(own() if own is not None else ())]
+
+
+def _lacks(backend: OpenBackend) -> list[str]:
+    """Return a remark on the core's kernels that cannot run there, if there are any."""
+    core = [kernel for name, kernel in registry.contracts.items() if "." not in name]
+    names = [kernel.name for kernel in core if how(kernel, backend) == "missing"]
+    names.sort(key=lambda name: (name not in TESTS, name))  # what is best known first
+    if not names:
+        return []
+    more = len(names) - SHOWN
+    rest = f" and {more} more, see `python -m plugrad kernels`" if more > 0 else ""
+    return [f"works in part: no {', '.join(names[:SHOWN])}{rest}"]
+
+
+def _ops(backend: OpenBackend) -> list[str]:
+    """Run what the backend has kernels for; return remarks, or raise."""
+    if A.dtype not in backend.dtypes:
+        return [f"it has no {A.dtype}, so that no op was tried"]
+    ran = []
+    with _context.Scope(backend=backend), _no_fallback():
         for what, (run, expected) in TESTS.items():
-            found = run(asarray(A), asarray(B)).numpy()
+            try:
+                found = run(asarray(A), asarray(B)).numpy()
+            except KernelNotFound:
+                continue
             if found.shape != expected.shape or not np.allclose(found, expected, 1e-5):
                 raise ArithmeticError(
                     f"{what} gives {found.tolist()}, not {expected.tolist()}"
                 )
-    own = backend.runtime.self_test
-    return [f"{', '.join(TESTS)}: as NumPy", *(own() if own is not None else ())]
+            ran.append(what)
+    untried = [what for what in TESTS if what not in ran]
+    without = f"; cannot run: {', '.join(untried)}" if untried else ""
+    return [f"{', '.join(ran)}: as NumPy{without}"]
+
+
+@contextlib.contextmanager
+def _no_fallback() -> Iterator[None]:
+    """Keep ``PLUGRAD_FALLBACK`` from testing another backend than is asked for."""
+    policy = os.environ.pop("PLUGRAD_FALLBACK", None)
+    try:
+        yield
+    finally:
+        if policy is not None:
+            os.environ["PLUGRAD_FALLBACK"] = policy
 
 
 # --- what plugins do that they should not ----------------------------------------
@@ -250,7 +299,7 @@ def _watched() -> Iterator[None]:
 # --- advice ----------------------------------------------------------------------
 
 
-def _advice(plugin: Plugin) -> str:
+def _advice(plugin: Plugin, needs: Sequence[Need]) -> str:
     """Return what to do about a plugin that does not work."""
     who, error = plugin.distribution, plugin.error
     if plugin.phase is Phase.INCOMPATIBLE:
@@ -259,10 +308,12 @@ def _advice(plugin: Plugin) -> str:
         return f"pip install --upgrade {'plugrad' if newer else who}"
     if plugin.phase is Phase.BLOCKED and not plugin.entries:
         return "change that variable to load it"
-    if isinstance(error, ModuleNotFoundError):
-        return f"install what has the module {error.name!r}; {who} needs it"
     if error is None and "PLUGRAD_BLOCK" in plugin.reason:
         return f"if it is {who} that you can do without: PLUGRAD_BLOCK={plugin.name}"
+    if needs:
+        return f"pip install {' '.join(need.argument for need in needs)}"
+    if isinstance(error, ModuleNotFoundError):
+        return f"install what has the module {error.name!r}; {who} needs it"
     return _to_block(who, plugin.name)
 
 
@@ -279,8 +330,8 @@ def _to_block(distribution: str, name: str) -> str:
 def _text(data: Row) -> str:
     """Return what people read: one paragraph a plugin."""
     lines = [
-        f"plugrad {data['plugrad']}, Python {data['python']}, NumPy {data['numpy']}, "
-        f"{data['platform']}, fast paths in {data['fast paths']}"
+        f"plugrad {data['plugrad'] or 'without metadata'}, Python {data['python']}, "
+        f"NumPy {data['numpy']}, {data['platform']}, fast paths in {data['fast paths']}"
         f"{' (' + data['without C'] + ')' if data['without C'] else ''}"
     ]
     for row in data["plugins"]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
+from typing import NamedTuple
 
 import importlib_metadata as metadata
 
@@ -56,7 +57,24 @@ def shadows() -> list[str]:
     return told
 
 
-def unmet(distribution: str) -> list[str]:
+class Need(NamedTuple):
+    """A requirement that is not met: of what, the versions, and the one there is."""
+
+    name: str
+    wanted: str
+    have: str
+
+    def __str__(self) -> str:
+        there = f"and {self.have} is" if self.have else "which is not"
+        return f"{self.name}{self.wanted}, {there} installed"
+
+    @property
+    def argument(self) -> str:
+        """What pip is to install."""
+        return f"'{self.name}{self.wanted}'" if self.have else self.name
+
+
+def unmet(distribution: str) -> list[Need]:
     """Return the requirements that are not met; those with markers are not looked at.
 
     Versions are compared by their release numbers; ``1.0rc1`` counts as ``1.0``.
@@ -67,11 +85,9 @@ def unmet(distribution: str) -> list[str]:
         if match is None or match[3]:
             continue
         name, wanted = match[1], match[2].strip()
-        version = _discovery.version(name)
-        if not version:
-            missing.append(f"{name}{wanted}, which is not installed")
-        elif not all(_meets(version, clause) for clause in wanted.split(",")):
-            missing.append(f"{name}{wanted}, and {version} is installed")
+        have = _discovery.version(name)
+        if not (have and all(_meets(have, clause) for clause in wanted.split(","))):
+            missing.append(Need(name, wanted, have))
     return missing
 
 

@@ -1,6 +1,7 @@
 """``python -m plugrad why KERNEL``: what runs for a kernel, or differentiates it.
 
-Map: ``why``; ops in place of kernels; the ways to run it; the layers of its gradient.
+Map: ``why``; ops in place of kernels; the ways to run it; ``how`` and
+``differentiates``, in a word; the layers of its gradient.
 """
 
 from __future__ import annotations
@@ -125,6 +126,15 @@ def _written(owner: str, when: str, at: str) -> Row:
     distribution, _, version = owner.partition(" ")
     by = {"distribution": distribution, "version": version}
     return by | {"when": when, "where": at}
+
+
+def how(kernel: Kernel, backend: OpenBackend) -> str:
+    """Return what the engine tries first for a kernel, in one word."""
+    if kernel.name in backend.table:
+        return "implemented"
+    if kernel.decomposition is not None:
+        return "decomposed"
+    return "host" if kernel.name in backend.runtime.host_kernels else "missing"
 
 
 def differentiates(kernel: Kernel, opened: Sequence[OpenBackend]) -> str:

@@ -1,0 +1,172 @@
+"""What commands do with plugins that misbehave at the terminal: escapes, interrupts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from plugrad._entries import printable
+
+from tests.plugins.conftest import OTHERS
+
+COMMANDS = ["plugins", "backends", "kernels", "doctor"]
+ESCAPES = "\x1b]0;title\x07\x1b[2J\u202e"
+HOSTILE = f"""
+from plugrad.plugin import Backend, hookimpl
+
+def open_it():
+    raise OSError("no {ESCAPES} device")
+
+@hookimpl
+def plugrad_backends():
+    return [Backend("it", open=open_it, priority=9)]
+"""
+
+
+@pytest.fixture
+def plugrad(tmp_path):
+    """Run ``python -m plugrad`` with cpu and the fake distributions."""
+
+    def run(*arguments):
+        path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+        return subprocess.run(
+            [sys.executable, "-m", "plugrad", *arguments],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            env={"PYTHONPATH": path, "PLUGRAD_BLOCK": ",".join(OTHERS)},
+        )
+
+    return run
+
+
+# --- what a terminal would obey --------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_a_terminal_would_obey_is_shown_as_escapes(
+    command, site, plugrad, tmp_path
+):
+    site("plugrad-it", HOSTILE, f"[plugrad.v1]\nit{ESCAPES} = plugrad_it\n")
+    metadata = tmp_path / "plugrad_it-1.0.dist-info" / "METADATA"
+    metadata.write_text(f"Name: plugrad-it\nVersion: 1.0{ESCAPES}\n")
+    done = plugrad(command)
+    assert done.returncode == 1
+    assert "plugrad-cpu" in done.stdout or command == "kernels"
+    assert r"no \x1b]0;title\x07\x1b[2J\u202e device" in done.stdout
+    for c in done.stdout + done.stderr:
+        assert c.isprintable() or c == "\n", repr(c)
+    data = json.loads(plugrad(command, "--json").stdout)
+    assert f"no {ESCAPES} device" in _texts(data)  # programs get what there is
+
+
+def _texts(data):
+    """Return all strings in nested lists and dicts, joined."""
+    if isinstance(data, str):
+        return data
+    inside = data.values() if isinstance(data, dict) else data
+    return " ".join(map(_texts, inside)) if isinstance(data, dict | list) else ""
+
+
+def test_the_warning_about_a_skipped_plugin_is_clean(site, python):
+    site("plugrad-it", HOSTILE)
+    out = python("""
+        import warnings, plugrad as pg
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            pg.ones((2,))
+        print(caught[0].message)
+    """)
+    assert r"OSError: no \x1b]0;title\x07\x1b[2J\u202e device; to silence" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("zwei Zeilen\nübereinander", "zwei Zeilen\nübereinander"),
+        ("\t\r\x7f\x9b\ud800", r"\t\r\x7f\x9b\ud800"),
+        (r"C:\new", r"C:\new"),
+    ],
+)
+def test_what_is_printable(text, shown):
+    assert printable(text) == shown
+
+
+# --- interrupts ------------------------------------------------------------------
+
+INTERRUPTED = "RuntimeError: KeyboardInterrupt while its code ran"
+RAISING = "raise KeyboardInterrupt"
+WHERE = {  # where a plugin raises it: its light module
+    "importing": RAISING,
+    "opening": f"""
+from plugrad.plugin import Backend, hookimpl
+
+def open_it():
+    {RAISING}
+
+@hookimpl
+def plugrad_backends():
+    return [Backend("it", open=open_it, priority=9)]
+""",
+    "extending": f"""
+from plugrad.plugin import Extension, hookimpl
+
+def open_it():
+    {RAISING}
+
+@hookimpl
+def plugrad_kernels():
+    return [Extension("cpu", open=open_it)]
+""",
+}
+
+
+@pytest.mark.parametrize("place", WHERE)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_plugin_that_interrupts_ends_no_command(command, place, site, plugrad):
+    site("plugrad-it", WHERE[place])
+    done = plugrad(command)
+    assert "Traceback" not in done.stderr
+    assert "cpu" in done.stdout
+    if command in ("plugins", "doctor"):
+        assert done.returncode == 1
+        assert INTERRUPTED in done.stdout
+    if command == "doctor":
+        assert "works     plugrad-cpu" in done.stdout
+        assert "broken    plugrad-it" in done.stdout
+
+
+HANGING = """
+import time
+
+from plugrad.plugin import Backend, hookimpl
+
+def open_it():
+    print("hanging", flush=True)
+    time.sleep(60)
+
+@hookimpl
+def plugrad_backends():
+    return [Backend("it", open=open_it, priority=9)]
+"""
+
+
+def test_the_users_interrupt_ends_what_hangs_and_no_more(site, tmp_path):
+    site("plugrad-it", HANGING)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen(
+        [sys.executable, "-m", "plugrad", "plugins", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": path, "PLUGRAD_BLOCK": ",".join(OTHERS)},
+    ) as running:
+        assert running.stderr.readline() == "hanging\n"
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=30)
+    rows = {row["name"]: row for row in json.loads(out)}
+    assert (running.returncode, err) == (1, "")
+    assert rows["it"]["reason"] == INTERRUPTED
+    assert rows["cpu"]["phase"] == "opened"
