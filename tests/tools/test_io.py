@@ -1,5 +1,6 @@
 """Files of named tensors: what comes back, and what is refused."""
 
+import errno
 import os
 import stat
 import sys
@@ -159,6 +160,28 @@ def test_a_damaged_file_is_refused(damage, path, backend):
     path.write_bytes(damage(data))
     with pytest.raises(ValueError, match=r"load: .* is no whole safetensors file"):
         pg.load(path)
+
+
+@pytest.fixture
+def full():
+    """Let no file grow beyond 10,000 bytes, as a disk that is full."""
+    resource = pytest.importorskip("resource", reason="limits of files are POSIX's")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_an_error_of_the_system(path, full):
+    pg.save(path, {"x": np.ones(3, np.float32)})
+    with pytest.raises(OSError, match="save: .*(?i:too large)") as caught:
+        pg.save(path, {"x": np.ones(100_000, np.float32)})
+    assert caught.value.errno == errno.EFBIG
+    assert caught.value.filename == os.path.realpath(path)
+    assert os.listdir(path.parent) == [path.name]
+    assert pg.load(path)["x"].shape == (3,)
 
 
 def test_dtypes_that_are_not_ours(path):

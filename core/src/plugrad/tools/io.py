@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
@@ -59,7 +60,7 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
     open(draft, "xb").close()  # tells what is wrong there, and the mode of files
     try:
         like = os.stat(target if os.path.exists(target) else draft)
-        package.numpy.save_file(arrays, draft)
+        _write(package, arrays, draft, target)
         os.chmod(draft, stat.S_IMODE(like.st_mode))
         with open(draft, "rb+") as file:
             os.fsync(file.fileno())
@@ -68,6 +69,20 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
         with suppress(OSError):
             os.unlink(draft)
         raise
+
+
+def _write(
+    package: ModuleType, arrays: Mapping[str, Any], draft: str, target: str
+) -> None:
+    """Write a file; what the package's Rust says of the system becomes an OSError."""
+    try:
+        package.numpy.save_file(arrays, draft)
+    except package.SafetensorError as error:
+        code = re.search(r"\(os error (\d+)\)", str(error))
+        if code is None:
+            raise
+        number = int(code[1])  # of Windows there, which OSError translates
+        raise OSError(number, f"save: {error}", target, number) from error
 
 
 def load(path: Path, /) -> dict[str, Tensor]:
