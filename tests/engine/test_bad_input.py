@@ -229,6 +229,11 @@ REGISTRATIONS = [
         ValueError,
         "bad name 'Bad Name'",
     ),
+    (
+        lambda: pg.register_backend(Backend("nowhere", open=dict)),
+        ValueError,
+        "plugrad uses the name 'nowhere' itself; take another",
+    ),
 ]
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import pytest
+from plugrad._hooks import RESERVED
 from plugrad_conformance.__main__ import main
 from plugrad_conformance.new import KINDS, LONGEST, OURS
 from plugrad_conformance.primitives import DATA_DEPENDENT, HOST, PRIMITIVES
@@ -173,7 +174,7 @@ def test_a_bad_name_is_refused(name, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("command", "name", "whose"),
     [
-        *(("new", name, "plugrad's own") for name in OURS),
+        *(("new", name, "plugrad's own") for name in (*OURS, *RESERVED)),
         ("new-ops", "json", "a module of Python's"),
         ("new-ops", "numpy", "that of numpy, which is installed"),
         ("new-gradients", "pytest", "that of pytest, which is installed"),

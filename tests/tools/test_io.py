@@ -176,7 +176,7 @@ def full():
 
 def test_a_full_disk_is_an_error_of_the_system(path, full):
     pg.save(path, {"x": np.ones(3, np.float32)})
-    with pytest.raises(OSError, match="save: .*(?i:too large)") as caught:
+    with pytest.raises(OSError, match=r"save: .*(?i:too large)") as caught:
         pg.save(path, {"x": np.ones(100_000, np.float32)})
     assert caught.value.errno == errno.EFBIG
     assert caught.value.filename == os.path.realpath(path)

@@ -17,6 +17,9 @@ from ._kernel import Functions, Kernel
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# No backend has these names: disposed tensors are "nowhere", and the others are columns
+# beside the backends in what ``python -m plugrad kernels`` answers.
+RESERVED = ("nowhere", "kernel", "op", "decomposes", "gradient")
 GROUP = "plugrad.v1"  # the major version of this file: others are never imported
 hookspec = pluggy.HookspecMarker("plugrad")
 hookimpl = pluggy.HookimplMarker("plugrad")
@@ -168,6 +171,8 @@ def _backend_name(who: str, name: object) -> None:
         raise ValueError(
             f"{who}: bad name {name!r}; use letters, all lower-case, digits, - and _"
         )
+    if name in RESERVED:
+        raise ValueError(f"{who}: plugrad uses the name {name!r} itself; take another")
 
 
 def _pack_name(name: object) -> None:

@@ -22,11 +22,15 @@ from string import Template
 from typing import NamedTuple
 
 import plugrad as pg
-from plugrad.plugin import GROUP
+from plugrad.plugin import GROUP, Backend
 
 TEMPLATES = Path(__file__).parent / "templates"
 LONGEST = 20  # letters of a name, so that the lines it is in stay under 88 columns
-OURS = ("conformance", "core", "cpu", "opencl", "plugrad", "wasm")
+# Of plugrad's distributions, and of the backends that the tests make for themselves.
+OURS = (
+    *("conformance", "core", "cpu", "gradient_packs", "opencl", "plugrad", "wasm"),
+    *("plain", "primitives", "toy"),
+)
 
 
 class Kind(NamedTuple):
@@ -102,7 +106,7 @@ def _check_name(command: str, name: str) -> None:
 def _check_free(command: str, name: str, distribution: str, module: str) -> None:
     """Raise if somebody has the name: plugrad itself, a plugin, or a module."""
     taken = ""
-    if name in OURS:
+    if name in OURS or (command == "new" and not _allowed(name)):
         taken = "plugrad's own"
     elif found := _installed(name, distribution):
         taken = f"that of {found}, which is installed"
@@ -114,6 +118,15 @@ def _check_free(command: str, name: str, distribution: str, module: str) -> None
         taken = "that of a backend here"
     if taken:
         raise ValueError(f"{command}: the name {name!r} is {taken}; take another")
+
+
+def _allowed(name: str) -> bool:
+    """Return whether the core takes a backend of that name."""
+    try:
+        Backend(name, open=dict)  # type: ignore[arg-type]
+    except ValueError:
+        return False
+    return True
 
 
 def _installed(name: str, distribution: str) -> str:
