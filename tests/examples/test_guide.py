@@ -1,10 +1,11 @@
 """The guide to custom ops, kernels and gradients: its files run and make the text."""
 
+import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from plugrad._registry import registry
 from plugrad_conformance.check import check_gradients
 
 from tests.docs.blocks import blocks, promised
+from tests.plugins.wheels import install
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "examples" / "guide"
@@ -21,6 +23,7 @@ TEXT = (ROOT / "docs" / "guide.md").read_text()
 PROGRAMS = {
     path.stem: path for path in [*GUIDE.glob("*.py"), GUIDE / "plugin" / "program.py"]
 }
+LITTER = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
 SECTIONS = [
     "Op",
     "Kernel",
@@ -139,24 +142,17 @@ def test_cross_entropy_to_the_second_order(as_it_was):
 
 
 def test_the_plugin(tmp_path):
-    """Install it without building a wheel: its module and what a wheel would say."""
-    table = tomllib.loads((GUIDE / "plugin" / "pyproject.toml").read_text())
-    project = table["project"]
-    ((group, points),) = project["entry-points"].items()
-    info = tmp_path / f"guide_plugin-{project['version']}.dist-info"
-    info.mkdir()
-    head = f"Name: {project['name']}\nVersion: {project['version']}\n"
-    (info / "METADATA").write_text(head)
-    lines = [f"[{group}]", *(f"{name} = {module}" for name, module in points.items())]
-    (info / "entry_points.txt").write_text("\n".join(lines))
-    for module in points.values():
-        source = (GUIDE / "plugin" / f"{module}.py").read_text()
-        (tmp_path / f"{module}.py").write_text(source)
+    """Install it as the guide says, and run the program without the folder's files."""
+    folder, target = tmp_path / "plugin", tmp_path / "site"
+    shutil.copytree(GUIDE / "plugin", folder, ignore=LITTER)
+    install(folder, target)
+    assert not (target / "program.py").exists()
+    path = os.pathsep.join([str(target), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-W", "error", PROGRAMS["program"]],
+        [sys.executable, "-P", "-W", "error", folder / "program.py"],
         capture_output=True,
         text=True,
-        env={"PYTHONPATH": str(tmp_path)},
+        env={"PYTHONPATH": path},
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == promised(PROGRAMS["program"].read_text())

@@ -46,6 +46,12 @@ def run(*command):
     return done.stdout.strip()
 
 
+def install(folder, target):
+    """Install the distribution in a folder, with what is here alone."""
+    alone = ("--no-index", "--no-deps", "--no-build-isolation", "--target", str(target))
+    run(*PIP, "install", *alone, str(folder))
+
+
 def written_wheel(folder, name, source, entry_points, requires=()):
     """Write a wheel of one module, as a build would; return its path."""
     module = name.replace("-", "_")
