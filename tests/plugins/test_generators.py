@@ -18,7 +18,14 @@ from plugrad_conformance.new import KINDS, LONGEST, OURS
 from plugrad_conformance.primitives import DATA_DEPENDENT, HOST, PRIMITIVES
 
 from tests.docs.blocks import blocks, promised
-from tests.plugins.wheels import ROOT, Environment, clean, downloaded, run
+from tests.plugins.wheels import (
+    ROOT,
+    Environment,
+    clean,
+    downloaded,
+    run,
+    written_wheel,
+)
 
 NEEDS = [
     f"{name}=={importlib.metadata.version(name)}" for name in ("pytest", "hypothesis")
@@ -57,21 +64,21 @@ class Workshop:
         command = (*TOOL, "build", "--wheel", "--no-isolation")
         run(*command, "--outdir", str(self.house), str(source))
 
-    def __call__(self, distribution, *command):
+    def __call__(self, distribution, *command, **variables):
         """Run a command in the folder of a package; return what it prints."""
         done = subprocess.run(
             command,
             capture_output=True,
             text=True,
-            env=clean(),
+            env=clean() | variables,
             cwd=self.folder / distribution,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def pytest(self, distribution, *arguments):
+    def pytest(self, distribution, *arguments, **variables):
         command = (self.environment.python, "-m", "pytest", "-p", "no:cacheprovider")
-        return self(distribution, *command, *arguments)
+        return self(distribution, *command, *arguments, **variables)
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +92,46 @@ def workshop(tmp_path_factory, wheelhouse):
 @pytest.mark.parametrize("distribution", [d for _, d in PACKAGES.values()])
 def test_it_passes_its_own_tests(distribution, workshop):
     assert re.search(r"\d+ passed", workshop.pytest(distribution))
+
+
+NO_DEVICE = """
+from plugrad.plugin import Backend, hookimpl
+
+def open_it():
+    raise OSError("no device")
+
+@hookimpl
+def plugrad_backends():
+    return [Backend("deviceless", open=open_it)]
+"""
+
+
+@pytest.fixture(scope="module")
+def among_others(workshop):
+    """Install a backend of ten kernels, and one that does not open, beside cpu."""
+    entry = "[plugrad.v1]\ndeviceless = plugrad_deviceless\n"
+    written_wheel(workshop.house, "plugrad-deviceless", NO_DEVICE, entry)
+    with workshop.environment.having("plugrad-mine", "plugrad-deviceless"):
+        yield workshop
+
+
+CHOSEN = [{}, {"PLUGRAD_BACKEND": "mine"}, {"PLUGRAD_FALLBACK": "warn"}]
+
+
+@pytest.mark.parametrize("variables", CHOSEN, ids=str)
+@pytest.mark.parametrize("distribution", ["mylib", "my-pack"])
+def test_it_passes_beside_a_backend_that_lacks_kernels(
+    distribution, variables, among_others
+):
+    told = among_others.pytest(distribution, "-v", **variables)
+    by_backend = {
+        name: re.findall(rf"\[{name}.*\] (\w+)", told)
+        for name in ("cpu", "mine", "deviceless")
+    }
+    assert {*by_backend["cpu"]} == {"PASSED"}
+    assert "SKIPPED" in by_backend["mine"]
+    assert {*by_backend["mine"]} <= {"PASSED", "SKIPPED"}
+    assert {*by_backend["deviceless"]} == {"SKIPPED"}
 
 
 @pytest.mark.parametrize("distribution", [d for _, d in PACKAGES.values()])

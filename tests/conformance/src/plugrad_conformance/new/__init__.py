@@ -1,6 +1,6 @@
 """Start a plugin: write a package that works, for its author to change.
 
-``templates/<kind>/`` holds the files of each kind of package as they will be, filled
+``templates/`` holds the files of each kind of package as they will be, filled
 with ``string.Template``: ``$name`` is what the author said, ``$module`` the package to
 import and ``$distribution`` the one to install. ``_module_`` in a path stands for the
 module, ``dot_`` for a leading dot, and ``.tmpl`` at the end keeps tools away.
@@ -34,17 +34,19 @@ OURS = (
 
 
 class Kind(NamedTuple):
-    """A kind of package: what it is, and how it is called."""
+    """A kind of package: what it is, how it is called, and what else it is made of."""
 
     what: str
     distribution: str
     module: str
+    parts: tuple[str, ...] = ("common",)  # templates beside its own
 
 
+ON_EACH = ("common", "each-backend")
 KINDS = {
     "new": Kind("a backend", "plugrad-$dashed", "plugrad_$name"),
-    "new-gradients": Kind("a pack of gradients", "$dashed", "$name"),
-    "new-ops": Kind("a library of ops", "$dashed", "$name"),
+    "new-gradients": Kind("a pack of gradients", "$dashed", "$name", ON_EACH),
+    "new-ops": Kind("a library of ops", "$dashed", "$name", ON_EACH),
 }
 
 
@@ -71,8 +73,8 @@ def write(command: str, name: str, into: Path, author: str = "") -> Path:
         raise FileExistsError(
             f"{command}: {folder} is there already; remove it, or say --into elsewhere"
         )
-    for kind_or_all in ("common", command):
-        for path, text in _filled(TEMPLATES / kind_or_all, words):
+    for part in (*kind.parts, command):
+        for path, text in _filled(TEMPLATES / part, words):
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
