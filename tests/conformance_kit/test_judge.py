@@ -119,6 +119,49 @@ def test_what_is_wrong_fails(
         judge(case, row, None)
 
 
+ASKS = [  # a case that is not answered, and what its note says
+    (
+        replace(VALUES, attrs={"axis": [0, 1], "name": None}),
+        [
+            "the case Square-0000000000000000 of kernels:",
+            "  x = float32[3] [ 1., -2.,  3.]",
+            "  axis = [0, 1]",
+            "  name = None",
+        ],
+    ),
+    (
+        replace(SLOPES, inputs={"x": np.zeros((30, 2), np.int32)}),
+        [
+            "the case Square-0000000000000000 of gradients:",
+            "  x = int32[30, 2] [[0, 0], [0, 0], [0, 0], ..., [0, 0], [0, 0], [0, 0]]",
+            "  dy 0 = float32[3] [ 1. ,  0.5, -1. ]",
+        ],
+    ),
+    (
+        replace(LISTS, inputs=[X[:1], X[:0]]),
+        [
+            "the case Unpack-0000000000000000 of kernels:",
+            "  inputs = [float32[1] [1.], float32[0] []]",
+        ],
+    ),
+    (
+        replace(FAILS, args=[{"x": np.array([b"a b"], object)}, 2]),
+        [
+            "the case Square-0000000000000000 of errors:",
+            "  argument 0 = {'x': object[1] [b'a b']}",
+            "  argument 1 = 2",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "lines"), ASKS)
+def test_a_failure_shows_what_was_asked(case: Case, lines: list[str]) -> None:
+    with pytest.raises(AssertionError) as caught:
+        judge(case, None if case.handle.kind != "errors" else lambda *_: X, None)
+    assert "\n".join(caught.value.__notes__).splitlines() == lines
+
+
 @pytest.mark.parametrize(
     ("actual", "expected", "agree"),
     [

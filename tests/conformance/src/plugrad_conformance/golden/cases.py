@@ -2,7 +2,8 @@
 
 A file is read when a kernel is first asked for, a case decoded when it is first used.
 
-Map: ``Handle``, all that collecting tests needs; ``Case``; decoding; ``close``.
+Map: ``Handle``, all that collecting tests needs; ``Case``; decoding; ``shown``;
+``close``.
 """
 
 from __future__ import annotations
@@ -230,6 +231,35 @@ def _tensor(shape: list[int], dtype: str, data: list[Any] | None = None) -> Arra
         parts = "float32" if dtype == "complex64" else dtype
         array = np.array([SPECIAL.get(v, v) for v in data], parts)
     return array.view(dtype).reshape(shape)
+
+
+# --- showing ---------------------------------------------------------------------
+
+
+def shown(case: Case) -> str:
+    """Return what a case asks, for people: a line an input, an attribute, a cotangent.
+
+    Large arrays are cut.
+    """
+    given = case.inputs if isinstance(case.inputs, dict) else {"inputs": case.inputs}
+    if case.args is not None:
+        given = {f"argument {i}": value for i, value in enumerate(case.args)}
+    cotangents = {f"dy {i}": dy for i, dy in enumerate(case.dys)}
+    parts = {**given, **case.attrs, **cotangents}
+    lines = [f"{name} = {_value(value)}" for name, value in parts.items()]
+    return "\n  ".join([f"the case {case.handle} of {case.handle.kind}:", *lines])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        text = np.array2string(value, threshold=24, edgeitems=3, separator=", ")
+        sizes = ", ".join(map(str, value.shape))
+        return f"{value.dtype}[{sizes}] {text}".replace("\n", "")
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{k!r}: {_value(v)}' for k, v in value.items())}}}"
+    return repr(value)
 
 
 # --- comparing -------------------------------------------------------------------

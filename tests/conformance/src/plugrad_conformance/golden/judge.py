@@ -21,7 +21,7 @@ import numpy as np
 import plugrad as pg
 
 from . import instead as checks
-from .cases import EXACT, KINDS, Array, Case, Handle, close, handles, names
+from .cases import EXACT, KINDS, Array, Case, Handle, close, handles, names, shown
 
 Row = Callable[..., Any]
 
@@ -408,7 +408,18 @@ DEMANDS = {"kernels": values, "gradients": gradients, "errors": errors}
 
 
 def judge(case: Case, row: Row | None, entry: Departure | None) -> None:
-    """Raise unless plugrad answers as TensorFlow.js does, or as an exception says."""
+    """Raise unless plugrad answers as TensorFlow.js does, or as an exception says.
+
+    What is raised shows the inputs and attributes of the case in a note.
+    """
+    try:
+        _judge(case, row, entry)
+    except Exception as error:
+        error.add_note(shown(case))
+        raise
+
+
+def _judge(case: Case, row: Row | None, entry: Departure | None) -> None:
     demand = DEMANDS[case.handle.kind]
     if entry is None:
         assert row is not None, "nothing reaches this case"
