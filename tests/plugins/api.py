@@ -8,6 +8,7 @@ import inspect
 import re
 from pathlib import Path
 from types import FunctionType
+from typing import get_origin
 
 from plugrad import _hooks, geometry, plugin
 from plugrad.plugin import GROUP
@@ -20,26 +21,21 @@ def surface():
     """Return every promised item with its form, as it is now."""
     found = {"GROUP": repr(GROUP)}
     items = {name: getattr(plugin, name) for name in plugin.__all__}
-    items |= {f"geometry.{name}": value for name, value in own(geometry)}
+    items |= {f"geometry.{name}": getattr(geometry, name) for name in geometry.__all__}
     for name, value in items.items():
         value = inspect.unwrap(value)
         if inspect.isclass(value):
             found |= dict(_of_class(name, value))
         elif isinstance(value, FunctionType):
             found[name] = _signature(value)
+        elif get_origin(value) is not None:
+            found[name] = "alias"  # every version of Python writes types otherwise
         else:
             found.setdefault(name, type(value).__name__)
     for name, value in vars(_hooks).items():
         if hasattr(value, "plugrad_spec"):
             found[name] = _signature(value)
     return found
-
-
-def own(module):
-    """Yield the public classes and functions that a module defines, by name."""
-    for name, value in vars(module).items():
-        if name[0] != "_" and getattr(value, "__module__", "") == module.__name__:
-            yield name, value
 
 
 def _of_class(name, value):

@@ -92,6 +92,20 @@ def test_the_core_alone_says_what_to_install(environment):
         shown = environment.run("-m", "plugrad", command)
         assert shown.returncode == 0
         assert "try `pip install plugrad-cpu`" in shown.stdout
+    version = environment.prints("import plugrad; print(plugrad.__version__)")
+    assert (
+        environment.run("-m", "plugrad", "--version").stdout == f"plugrad {version}\n"
+    )
+    doctor = environment.run("-m", "plugrad", "doctor")
+    assert doctor.stdout.startswith(f"plugrad {version}, Python 3.")
+    assert doctor.stdout.endswith(
+        "no plugin is installed; try `pip install plugrad-cpu`\n"
+    )
+    assert doctor.returncode == 0
+    misspelt = environment.run(
+        "-c", "import plugrad as pg; pg.backends()", PLUGRAD_BLOK=""
+    )
+    assert "did you mean 'PLUGRAD_BLOCK'?" in misspelt.stderr
     assert environment.told("kernels")[1] == 0
     asked = environment.run("-m", "plugrad", "why", "Add")
     assert asked.returncode == 1
