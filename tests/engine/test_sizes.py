@@ -14,8 +14,10 @@ OPENCL = ROOT / "plugins/opencl/src/plugrad_opencl"
 CHECKS = {CORE / "_signature.py", CORE / "_canonical.py"}  # no op goes through them
 GEOMETRY = [CORE / "geometry.py", CORE / "_resampling.py"]
 REST = {*CORE.glob("_[a-z]*.py"), CORE / "plugin.py"} - CHECKS - {*GEOMETRY}
-ENGINE = """arguments autodiff compiled context dtypes engine jacobian kernel methods nest
-    specs tape tensor"""
+ENGINE = (
+    "arguments autodiff compiled context dtypes engine jacobian kernel methods nest "
+    "specs tape tensor"
+)
 PATH = {CORE / f"_{name}.py" for name in ENGINE.split()}
 ROOMS = {
     "ops": (sorted(CORE.glob("ops/*.py")), 7500),

@@ -135,3 +135,15 @@ def test_a_warning_points_at_the_users_line(site, python):
         "named 'nonsense_'",
         "<string> 8 Exp is missing on 'toy' and runs on 'cpu'",
     ]
+
+
+def test_the_list_of_backends_says_why_none_is_active(python):
+    out = python(
+        """
+        from plugrad.tools import cli
+        print(cli.main(["backends"]))
+        """,
+        PLUGRAD_BACKEND="cup",
+    )
+    assert "\nnone is active: PLUGRAD_BACKEND: unknown backend 'cup'; did" in out
+    assert out.endswith("\n1")

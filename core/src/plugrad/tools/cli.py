@@ -169,12 +169,14 @@ def plugins(options: argparse.Namespace) -> Answer:
 def backends(options: argparse.Namespace) -> Answer:
     """List the backends, best first, with their owner, state and dtypes."""
     errors = _open_all(options)
-    active = _active(options)
+    active, none = _active(options)
     rows = [_backend(entry, active, errors) for entry in registry.claimed()]
     lines = [table(rows) or "no backend is installed; try `pip install plugrad-cpu`"]
+    if rows and none:
+        lines.append(f"none is active: {none}")
     if out := [str(plugin) for plugin in registry.plugins if not plugin.usable]:
         lines.append(f"left out: {', '.join(out)}; see `python -m plugrad plugins`")
-    return Answer(rows, "\n".join(lines), not errors)
+    return Answer(rows, "\n".join(lines), not (errors or (rows and none)))
 
 
 def kernels(options: argparse.Namespace) -> Answer:
@@ -213,19 +215,19 @@ def _open_all(options: argparse.Namespace) -> dict[str, str]:
     return errors
 
 
-def _active(options: argparse.Namespace) -> str | None:
-    """Return the backend on which ops run, or would run, if there is any."""
+def _active(options: argparse.Namespace) -> tuple[str, str]:
+    """Return the backend on which ops run, or would run, or why there is none."""
     if options.no_open:
-        best = next(iter(registry.backends()), None)
-        return os.environ.get("PLUGRAD_BACKEND") or best
+        best = next(iter(registry.backends()), "")
+        return os.environ.get("PLUGRAD_BACKEND") or best, ""
     with warnings.catch_warnings(action="ignore"):  # about broken plugins
         try:
-            return _engine.active().name
-        except BackendUnavailable:
-            return None
+            return _engine.active().name, ""
+        except BackendUnavailable as error:
+            return "", str(error)
 
 
-def _backend(entry: Entry[Backend], active: str | None, errors: dict[str, str]) -> Row:
+def _backend(entry: Entry[Backend], active: str, errors: dict[str, str]) -> Row:
     """Return what there is to say of a backend that somebody claims."""
     name, out = entry.value.name, entry if entry.phase.out else entry.owner
     state = f"closed: {errors[name]}" if name in errors else "closed"
