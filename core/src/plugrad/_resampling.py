@@ -16,6 +16,15 @@ Shape = tuple[int, ...]
 Table = np.ndarray[Any, Any]
 
 
+def _image_shape(shape: Shape) -> Shape:
+    """Return a shape if it is one of images, whose places an int32 can tell."""
+    if type(shape) is not tuple or [*map(type, shape)] != [int] * 4:
+        raise TypeError(f"geometry: {shape!r} must be a tuple of 4 int")
+    if min(shape) < 0 or max(shape) >= 2**31:
+        raise ValueError(f"geometry: {shape} must be sizes from 0 to {2**31 - 1}")
+    return shape
+
+
 @dataclass(frozen=True)
 class Resizing:
     """Where the pixels of resized images lie between those that they are made of.
@@ -28,6 +37,18 @@ class Resizing:
     out_shape: Shape
     align_corners: bool
     half_pixel_centers: bool
+
+    def __post_init__(self) -> None:
+        """Raise unless there are pixels to take, for each image: kernels rely on it."""
+        (n, *size, c), (m, *new, k) = map(_image_shape, (self.in_shape, self.out_shape))
+        flags = (self.align_corners, self.half_pixel_centers)
+        if not all(type(flag) is bool for flag in flags):
+            raise TypeError(f"Resizing: {self} must have flags that are bool")
+        if (n, c) != (m, k) or not all(size + new) or all(flags):
+            raise ValueError(
+                f"Resizing: {self} must keep batch and channels, have pixels, and one "
+                "of the flags at most"
+            )
 
     @functools.cached_property
     def _places(self) -> list[tuple[int, Table, int]]:
@@ -71,6 +92,17 @@ class Rotation:
     width: int
     radians: float
     center: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        """Raise unless these are sizes and finite numbers."""
+        _image_shape((0, self.height, self.width, 0))
+        numbers = (self.radians, *(self.center if type(self.center) is tuple else ()))
+        if len(numbers) != 3 or not all(
+            type(v) is float and math.isfinite(v) for v in numbers
+        ):
+            raise ValueError(
+                f"Rotation: {self} must have a finite angle and a center (x, y), float"
+            )
 
     @functools.cached_property
     def table(self) -> Table:

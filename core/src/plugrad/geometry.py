@@ -87,12 +87,19 @@ class Windows:
             and type(self.groups) is int
             and self.groups > 0
             and not self.in_shape[-1] % self.groups
+            and not self.out_shape[-1] % self.groups
         )
         for i in range(axes if fits else 0):
             before, after = self.padding[i]
             size, count = self.in_shape[i + 1], self.out_shape[i + 1]
             end = (count - 1) * self.strides[i] + self.extents[i]
-            fits = fits and (count == 0 or end <= before + size + after)
+            span = before + size + after
+            fits = fits and (count == 0 or end <= span)
+            if max(span, self.extents[i], self.strides[i]) >= 2**31:
+                raise ValueError(
+                    f"Windows: {self} must span less than 2**31 elements of each axis, "
+                    "padding included: kernels' integers do not count further"
+                )
         if not fits:
             raise ValueError(f"Windows: {self} do not lie in their input")
 
@@ -201,6 +208,8 @@ def windows(
 
     """
     n = len(shape) - 2
+    if places is not None and len(places) != n:
+        raise ValueError(f"{op}: the output must have rank {n + 2}, as {shape} has")
     if groups < 1 or shape[-1] % groups:
         raise ValueError(
             f"{op}: {shape[-1]} channels do not divide into {groups} groups"

@@ -8,7 +8,7 @@ all other ops; weak scalars.
 from __future__ import annotations
 
 from math import copysign
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -18,11 +18,12 @@ from plugrad._compiled import compiled
 from plugrad._context import current, tell
 from plugrad._dtypes import STRING, DType, canonical, check_range, promote, weak
 from plugrad._engine import active, run
-from plugrad._kernel import Kernel
+from plugrad._kernel import Kernel, Spec
 from plugrad._tensor import Tensor, TensorLike
 
 from . import creation, variable
 
+Shaped = TypeVar("Shaped", Tensor, Spec)
 _KINDS = dict(b="bool", i="integers", f="floating", c="complex numbers", O="strings")
 SCALARS = (bool, int, float, complex, np.number, np.bool_)
 
@@ -219,7 +220,7 @@ def real(op: str, value: TensorLike) -> Tensor:
     return x
 
 
-def fitted(op: str, name: str, x: Tensor, wanted: geometry.Shape) -> Tensor:
+def fitted(op: str, name: str, x: Shaped, wanted: geometry.Shape) -> Shaped:
     """Return ``x``, called ``name`` in messages, if it broadcasts to ``wanted``."""
     if geometry.broadcast(op, x.shape, wanted) != wanted:
         raise misfit(op, f"{name} must broadcast to {wanted}", x)

@@ -63,11 +63,16 @@ def arguments(op: str, image: TensorLike, places: TensorLike) -> tuple[Tensor, T
     The latter are as exact as the image, and float32 at least.
     """
     image, places = (_convert.floating(op, x, "f") for x in (image, places))
-    rule = "image must be [batch, height, width, channels] and have pixels"
-    if len(image.shape) != 4 or 0 in image.shape[1:3]:
-        raise misfit(op, rule, image)
+    check_image(op, image)
     dtype = np.result_type(places.dtype, image.dtype, np.float32)
     return image, creation.astype(places, dtype)
+
+
+def check_image(op: str, image: Shaped) -> None:
+    """Raise unless these are images that show something."""
+    if len(image.shape) != 4 or 0 in image.shape[1:3]:
+        rule = "image must be [batch, height, width, channels] and have pixels"
+        raise misfit(op, rule, image)
 
 
 def constant(values: Any, dtype: DType) -> Tensor:

@@ -1,8 +1,9 @@
 """What convolutions and pooling share: layouts, and windows in terms of other ops.
 
-Map: what ops and kernels are told; ``FORMATS`` and ``channels_last``; ``taps`` and
-``spread``, the two ways through windows; ``of_winners`` and ``to_winners``, the same
-for one tap in each; ``columns`` and the like, which make matrices of them.
+Map: what ops and kernels are told, and what contracts check; ``FORMATS`` and
+``channels_last``; ``taps`` and ``spread``, the two ways through windows; ``of_winners``
+and ``to_winners``, the same for one tap in each; ``columns`` and the like, which make
+matrices of them.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from plugrad._arguments import choice, misfit
+from plugrad._arguments import choice, integer, misfit
 from plugrad._dtypes import BOOL, INT32
 from plugrad._engine import run
 from plugrad._kernel import Spec
 from plugrad._tensor import Tensor, TensorLike
-from plugrad.geometry import Padding, Pair, Shape, Sizes, Windows
+from plugrad.geometry import Padding, Pair, Shape, Sizes, Windows, rank
 
 from . import _convert, binary, compare, creation, shape, slicing
 
@@ -25,8 +26,8 @@ Options = dict[str, Any]
 
 # --- what ops and kernels are told -----------------------------------------------
 
-# From which windows are made: attributes of ops and of run_kernel, and what dy tells.
-OPTIONS = ("strides", "pad", "dilations", "dim_rounding_mode", "groups", "places")
+# From which windows are made: attributes of ops and of run_kernel.
+OPTIONS = ("strides", "pad", "dilations", "dim_rounding_mode", "groups")
 
 
 def given(
@@ -37,25 +38,46 @@ def given(
     return told | {"dim_rounding_mode": mode, "groups": groups}
 
 
-def attributes(given: Options, rule: Callable[..., Windows], *of: Any) -> Options:
+def attributes(
+    given: Options, rule: Callable[..., Windows], *of: Any, dy: Spec | None = None
+) -> Options:
     """Turn attributes of a user, such as strides and pad, into the contract's.
 
     ``rule`` is that of ``geometry`` for the windows, which takes ``of`` before them.
+    ``dy`` tells how many windows there are.
     """
     told = {name: given.pop(name) for name in OPTIONS if name in given}
-    return {"geometry": rule("run_kernel", *of, **told), **given}
+    if "groups" in told:
+        told["groups"] = integer("run_kernel", "groups", told["groups"], 1)
+    places = {} if dy is None else {"places": dy.shape[1:-1]}
+    windows = rule("run_kernel", *of, **told, **places)
+    if told.get("groups", windows.groups) != windows.groups:
+        wanted = f"must be {windows.groups}; leave it out"
+        raise ValueError(f"run_kernel: groups {told['groups']} {wanted}")
+    return {"geometry": windows, **given}
 
 
-def out_spec(x: Spec, *_: Spec | None, geometry: Windows, **__: Any) -> Spec:
-    """Give the output one element a window."""
-    fits("geometry", "x", x.shape, geometry.in_shape)
-    return Spec(geometry.out_shape, x.dtype)
+def check(
+    windows: Windows, spatial: int, *rows: tuple[str, Spec | None, Shape]
+) -> None:
+    """Raise unless there are ``spatial`` axes, and tensors have the shapes of windows.
+
+    ``rows`` are names, specs (None of an optional input) and the shapes to have.
+    """
+    rank("geometry", "the input", windows.in_shape, spatial)
+    for name, x, wanted in rows:
+        if x is not None:
+            fits("geometry", name, x.shape, wanted)
 
 
-def in_spec(dy: Spec, *_: Spec | None, geometry: Windows) -> Spec:
-    """Give the output the shape of what the windows lie over."""
-    fits("geometry", "dy", dy.shape, geometry.out_shape)
-    return Spec(geometry.in_shape, dy.dtype)
+def check_channels(windows: Windows) -> None:
+    """Raise unless windows take each channel by itself, as those of pooling do."""
+    c, k = windows.in_shape[-1], windows.out_shape[-1]
+    if windows.groups != 1 or c != k:
+        raise ValueError(
+            f"geometry: there must be one group, and as many channels out as in, got "
+            f"{windows.groups}, {c} in and {k} out"
+        )
 
 
 # --- layouts ---------------------------------------------------------------------

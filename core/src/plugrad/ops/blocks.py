@@ -29,8 +29,25 @@ def _deep_to_wide(x: Spec | Tensor, *, block_size: int, data_format: str) -> Spe
     return Spec((n, h * b, w * b, c // b**2), x.dtype)
 
 
+def _check_depth(x: Spec | Tensor, b: int, data_format: str) -> None:
+    if len(x.shape) != 4 or b < 2 or x.shape[data_format.index("C")] % b**2:
+        rule = f"x must have rank 4, block_size {b} must be 2 or more"
+        rule += f", its square divide the channels ({data_format})"
+        raise misfit("depth_to_space", rule, x)
+
+
+def _spread(x: Spec, *, block_size: int, data_format: str) -> Spec:
+    _check_depth(x, block_size, data_format)
+    return _deep_to_wide(x, block_size=block_size, data_format=data_format)
+
+
 DEPTH_TO_SPACE = Kernel(
-    "DepthToSpace(x; block_size, data_format)", out=_deep_to_wide, op="depth_to_space"
+    "DepthToSpace(x; block_size: int, data_format: 'NHWC' | 'NCHW')",
+    out=_spread,
+    op="depth_to_space",
+    doc="""``y[n, b·h + i, b·w + j, k] = x[n, h, w, (b·i + j)·c + k]`` for a
+    ``block_size`` of b and c channels of y. "NCHW" has the channels second, in x and
+    y.""",
 )
 
 
@@ -52,9 +69,7 @@ def depth_to_space(
     op, x = "depth_to_space", _convert.asarray(x)
     b = integer(op, "block_size", block_size)
     choice(op, "data_format", data_format, "NHWC", "NCHW")
-    if len(x.shape) != 4 or b < 2 or x.shape[data_format.index("C")] % b**2:
-        rule = f"x must have rank 4, block_size {b} must be 2 or more"
-        raise misfit(op, f"{rule}, its square divide the channels ({data_format})", x)
+    _check_depth(x, b, data_format)
     return run(DEPTH_TO_SPACE, x, block_size=b, data_format=data_format)
 
 
@@ -77,8 +92,30 @@ def _to_batch(x: Spec | Tensor, *, block_shape: Shape, paddings: Pairs) -> Spec:
     return Spec((batch, *space, *rest), x.dtype)
 
 
+def _cut(x: Spec | Tensor, block_shape: Ints, paddings: Margins) -> tuple[Shape, Pairs]:
+    """Return block sizes and paddings that fit ``x``."""
+    op = "space_to_batch_nd"
+    blocks = _blocks(op, x, block_shape)
+    pads = geometry.pairs(op, "paddings", paddings, len(blocks))
+    for n, b, padding in zip(x.shape[1:], blocks, pads, strict=False):
+        if (n + sum(padding)) % b:
+            rule = f"block size {b} must divide size {n} with paddings {padding}"
+            raise misfit(op, rule, x)
+    return blocks, pads
+
+
+def _checked_to_batch(x: Spec, *, block_shape: Shape, paddings: Pairs) -> Spec:
+    _cut(x, block_shape, paddings)
+    return _to_batch(x, block_shape=block_shape, paddings=paddings)
+
+
 SPACE_TO_BATCH_ND = Kernel(
-    "SpaceToBatchND(x; block_shape, paddings)", out=_to_batch, op="space_to_batch_nd"
+    "SpaceToBatchND(x; block_shape: ints, paddings: pairs)",
+    out=_checked_to_batch,
+    op="space_to_batch_nd",
+    doc="""``y[(i·b + j)·batch + n, p, q] = padded[n, a·p + i, b·q + j]`` for a
+    ``block_shape`` of (a, b), and alike for other numbers of axes. ``paddings`` are
+    False, 0, or empty strings.""",
 )
 
 
@@ -100,17 +137,12 @@ def space_to_batch_nd(x: TensorLike, /, block_shape: Ints, paddings: Margins) ->
         ValueError: A block does not divide the padded space, or shapes do not fit.
 
     """
-    op, x = "space_to_batch_nd", _convert.asarray(x)
-    blocks = _blocks(op, x, block_shape)
-    pads = geometry.pairs(op, "paddings", paddings, len(blocks))
-    for n, b, padding in zip(x.shape[1:], blocks, pads, strict=False):
-        if (n + sum(padding)) % b:
-            rule = f"block size {b} must divide size {n} with paddings {padding}"
-            raise misfit(op, rule, x)
+    x = _convert.asarray(x)
+    blocks, pads = _cut(x, block_shape, paddings)
     return run(SPACE_TO_BATCH_ND, x, block_shape=blocks, paddings=pads)
 
 
-def _blocks(op: str, x: Tensor, block_shape: Ints) -> Shape:
+def _blocks(op: str, x: Spec | Tensor, block_shape: Ints) -> Shape:
     blocks = integers(op, "block_shape", block_shape)
     if len(x.shape) <= len(blocks) or min(blocks, default=1) < 1:
         rule = f"block_shape {blocks} must be positive sizes for fewer axes than x has"
@@ -136,8 +168,31 @@ def _to_space(x: Spec | Tensor, *, block_shape: Shape, crops: Pairs) -> Spec:
     return Spec((batch, *[n * b - sum(crop) for n, b, crop in axes], *rest), x.dtype)
 
 
+def _joined(x: Spec | Tensor, block_shape: Ints, crops: Margins) -> tuple[Shape, Pairs]:
+    """Return block sizes and crops that fit ``x``."""
+    op = "batch_to_space_nd"
+    blocks = _blocks(op, x, block_shape)
+    cuts = geometry.pairs(op, "crops", crops, len(blocks))
+    if x.shape[0] % (places := math.prod(blocks)):
+        rule = f"the {places} places of a block {blocks} must divide the batch"
+        raise misfit(op, rule, x)
+    for n, b, crop in zip(x.shape[1:], blocks, cuts, strict=False):
+        if sum(crop) > n * b:
+            raise misfit(op, f"crops {crop} are more than there is, {n * b}", x)
+    return blocks, cuts
+
+
+def _checked_to_space(x: Spec, *, block_shape: Shape, crops: Pairs) -> Spec:
+    _joined(x, block_shape, crops)
+    return _to_space(x, block_shape=block_shape, crops=crops)
+
+
 BATCH_TO_SPACE_ND = Kernel(
-    "BatchToSpaceND(x; block_shape, crops)", out=_to_space, op="batch_to_space_nd"
+    "BatchToSpaceND(x; block_shape: ints, crops: pairs)",
+    out=_checked_to_space,
+    op="batch_to_space_nd",
+    doc="""The inverse of ``SpaceToBatchND``, whose ``paddings`` are ``crops`` here:
+    ``y[n, a·p + i - top, b·q + j - left] = x[(i·b + j)·batch + n, p, q]``.""",
 )
 
 
@@ -153,15 +208,8 @@ def batch_to_space_nd(x: TensorLike, /, block_shape: Ints, crops: Margins) -> Te
             than there is, or shapes do not fit.
 
     """
-    op, x = "batch_to_space_nd", _convert.asarray(x)
-    blocks = _blocks(op, x, block_shape)
-    cuts = geometry.pairs(op, "crops", crops, len(blocks))
-    if x.shape[0] % (places := math.prod(blocks)):
-        rule = f"the {places} places of a block {blocks} must divide the batch"
-        raise misfit(op, rule, x)
-    for n, b, crop in zip(x.shape[1:], blocks, cuts, strict=False):
-        if sum(crop) > n * b:
-            raise misfit(op, f"crops {crop} are more than there is, {n * b}", x)
+    x = _convert.asarray(x)
+    blocks, cuts = _joined(x, block_shape, crops)
     return run(BATCH_TO_SPACE_ND, x, block_shape=blocks, crops=cuts)
 
 

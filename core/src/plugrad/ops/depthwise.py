@@ -9,7 +9,7 @@ from __future__ import annotations
 from plugrad import geometry
 from plugrad._arguments import misfit
 from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition
+from plugrad._kernel import Kernel, decomposition
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Padding, Rounding, Shape, Sizes, Windows
 
@@ -21,17 +21,35 @@ def _filter_shape(windows: Windows) -> Shape:
     return (*windows.window, c, k // c)
 
 
-_FORWARD, _INPUT, _FILTER = conv.rules(
-    geometry.depthwise, lambda x, dy, geometry: Spec(_filter_shape(geometry), x.dtype)
-)
+def filter_shape(windows: Windows) -> Shape:
+    """Return the shape of the filter of windows, which take each channel by itself."""
+    if windows.groups != windows.in_shape[-1]:
+        raise ValueError(
+            f"geometry: each of {windows.in_shape[-1]} channels must be a group, got "
+            f"{windows.groups} groups"
+        )
+    return _filter_shape(windows)
+
+
+_FORWARD, _INPUT, _FILTER = conv.rules(geometry.depthwise, 2, filter_shape)
 DEPTHWISE_CONV2D = Kernel(
-    "DepthwiseConv2dNative(x, filter; geometry)", op="depthwise_conv2d", **_FORWARD
+    "DepthwiseConv2dNative(x: number, filter: x; geometry: Windows)",
+    op="depthwise_conv2d",
+    doc="""``y[n, p, q, c·multiplier + m] = Σ x[n, i, j, c] filter[h, w, c, m]`` over h
+    and w, with i and j as in ``Conv2D``, and in all else as there.""",
+    **_FORWARD,
 )
 DEPTHWISE_CONV2D_INPUT = Kernel(
-    "DepthwiseConv2dNativeBackpropInput(dy, filter; geometry) -> dx", **_INPUT
+    "DepthwiseConv2dNativeBackpropInput(dy: number, filter: dy; geometry: Windows) "
+    "-> dx",
+    doc="""``Conv2DBackpropInput`` with a group for each channel.""",
+    **_INPUT,
 )
 DEPTHWISE_CONV2D_FILTER = Kernel(
-    "DepthwiseConv2dNativeBackpropFilter(x, dy; geometry) -> dfilter", **_FILTER
+    "DepthwiseConv2dNativeBackpropFilter(x: number, dy: x; geometry: Windows) "
+    "-> dfilter",
+    doc="""``Conv2DBackpropFilter`` with a group for each channel.""",
+    **_FILTER,
 )
 
 

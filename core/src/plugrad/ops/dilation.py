@@ -36,25 +36,63 @@ def _over(op: str, x: Shape, filter: Shape, **given: Any) -> Windows:
     return geometry.windows(op, x, filter[:-1], **given)
 
 
+def _check(x: Spec, filter: Spec, dy: Spec | None, windows: Windows) -> None:
+    rows = ("x", x, windows.in_shape), ("dy", dy, windows.out_shape)
+    of_filter = "filter", filter, (*windows.window, windows.in_shape[-1])
+    _windows.check(windows, 2, *rows, of_filter)
+    _windows.check_channels(windows)
+
+
+def _dilated(x: Spec, filter: Spec, *, geometry: Windows) -> Spec:
+    _check(x, filter, None, geometry)
+    return Spec(geometry.out_shape, x.dtype)
+
+
+def _like_x(x: Spec, filter: Spec, dy: Spec, *, geometry: Windows) -> Spec:
+    _check(x, filter, dy, geometry)
+    return x
+
+
+def _like_filter(x: Spec, filter: Spec, dy: Spec, *, geometry: Windows) -> Spec:
+    _check(x, filter, dy, geometry)
+    return filter
+
+
 DILATION2D = Kernel(
-    "Dilation2D(x, filter; geometry)",
+    "Dilation2D(x: integer | floating, filter: x; geometry: Windows)",
     normalize=functools.partial(conv.of, _over),
-    out=_windows.out_spec,
+    out=_dilated,
     op="dilation2d",
+    doc="""``y[n, p, q, c] = max (x[n, i, j, c] + filter[h, w, c])`` over h and w, where
+    ``i = s·p + d·h - top`` and ``j = s·q + d·w - left``, with strides s and dilations
+    d.
+
+    Padding and sums that are NaN are passed over; a window of nothing else gives -inf,
+    or the least integer of the dtype. Integers wrap. Of zeros with both signs either
+    may come out.""",
 )
 
 _back = functools.partial(conv.back, _over)
 
 DILATION2D_INPUT = Kernel(
-    "Dilation2DBackpropInput(x, filter, dy; geometry) -> dx",
+    "Dilation2DBackpropInput(x: integer | floating, filter: x, dy: x; "
+    "geometry: Windows) -> dx",
     normalize=_back,
-    out=lambda x, filter, dy, geometry: Spec(x.shape, dy.dtype),
+    out=_like_x,
+    doc="""``dy`` of each window is added to the element of ``x`` whose sum with
+    ``filter`` is the largest: of equal ones the first, row by row.
+
+    Sums are compared as if they were not rounded. A window of padding and NaN alone
+    adds nothing.""",
 )
 
 DILATION2D_FILTER = Kernel(
-    "Dilation2DBackpropFilter(x, filter, dy; geometry) -> dfilter",
+    "Dilation2DBackpropFilter(x: integer | floating, filter: x, dy: x; "
+    "geometry: Windows) -> dfilter",
     normalize=_back,
-    out=lambda x, filter, dy, geometry: Spec(filter.shape, dy.dtype),
+    out=_like_filter,
+    doc="""``dy`` of each window is added to the element of ``filter`` whose sum with
+    ``x`` is the largest, which is found as by ``Dilation2DBackpropInput``.""",
 )
 
 

@@ -9,6 +9,7 @@ Under a tape a fused kernel falls apart into its decomposition, so that an overr
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Literal, cast, get_args
 
 from plugrad import geometry
@@ -26,6 +27,7 @@ Activation = Literal["linear", "relu", "relu6", "elu", "prelu", "leaky_relu", "s
 ACTIVATIONS = get_args(Activation)
 Maybe = Tensor | None
 Inputs = tuple[Tensor, Tensor, Maybe, Maybe]
+Shaped = Tensor | Spec
 
 
 # --- contracts and decompositions ------------------------------------------------
@@ -34,18 +36,67 @@ _LINEAR: Options = {"activation": "linear", "leaky_relu_alpha": 0.2}
 _UNTURNED: Options = {"transpose_a": False, "transpose_b": False, **_LINEAR}
 
 
-def _product(a: Spec, b: Spec, *_: Spec | None, **attrs: Any) -> Spec:
-    turn = {name: attrs[name] for name in ("transpose_a", "transpose_b")}
-    return cast("Spec", cast("Any", linalg.BATCH_MATMUL.out)(a, b, **turn))
+_MORE = "bias?: {0}, prelu_activation_weights?: {0}"
+_ACTIVATION = "activation: {}, leaky_relu_alpha: float".format(
+    " | ".join(map(repr, ACTIVATIONS))
+)
+
+
+def _product(a: Shaped, b: Shaped, transpose_a: bool, transpose_b: bool) -> Shape:
+    """Return the shape of a product, or say what does not fit."""
+    op = "fused.matmul"
+    if len(a.shape) < 2 or len(b.shape) < 2:
+        raise misfit(op, "a and b must have 2 axes or more", a, b)
+    columns, rows = a.shape[-1 - transpose_a], b.shape[-2 + transpose_b]
+    if columns != rows:
+        turns = f"transpose_a={transpose_a}, transpose_b={transpose_b}"
+        raise misfit(op, f"inner sizes {columns} and {rows} differ ({turns})", a, b)
+    batch = geometry.broadcast(op, a.shape[:-2], b.shape[:-2])
+    return (*batch, a.shape[-2 + transpose_a], b.shape[-1 - transpose_b])
+
+
+def _check_end(
+    op: str, bias: Spec | None, weights: Spec | None, activation: str, out: Shape
+) -> None:
+    """Raise unless bias and slopes broadcast to ``out``, and are for the activation."""
+    _check_weights(op, activation, weights)
+    for name, x in (("bias", bias), ("prelu_activation_weights", weights)):
+        if x is not None:
+            _convert.fitted(op, name, x, out)
+
+
+def _check_weights(op: str, activation: str, weights: object) -> None:
+    if (activation == "prelu") != (weights is not None):
+        raise ValueError(f"{op}: prelu_weights go with 'prelu' alone, which needs them")
+
+
+def _multiplied(
+    a: Spec,
+    b: Spec,
+    bias: Spec | None,
+    weights: Spec | None,
+    *,
+    transpose_a: bool,
+    transpose_b: bool,
+    activation: str,
+    **_: Any,
+) -> Spec:
+    out = _product(a, b, transpose_a, transpose_b)
+    _check_end("fused.matmul", bias, weights, activation, out)
+    return Spec(out, a.dtype)
 
 
 FUSED_MATMUL = Kernel(
-    "_FusedMatMul(a, b, bias?, prelu_activation_weights?; transpose_a, transpose_b, "
-    "activation, leaky_relu_alpha)",
+    f"_FusedMatMul(a: floating, b: a, {_MORE.format('a')}; transpose_a: bool, "
+    f"transpose_b: bool, {_ACTIVATION})",
     fused=True,
     normalize=lambda *_, **given: _UNTURNED | given,
-    out=_product,
+    out=_multiplied,
     op="fused.matmul",
+    doc="""``activation(BatchMatMul(a, b) + bias)``, each part as by its own kernel.
+
+    ``prelu_activation_weights`` are the slopes of "prelu", and are there for it alone;
+    ``leaky_relu_alpha`` is that of "leaky_relu".""",
 )
 
 
@@ -65,18 +116,36 @@ def _(
     return _activated(y, bias, prelu_activation_weights, activation, leaky_relu_alpha)
 
 
+def _convolved(
+    part: Kernel,
+    x: Spec,
+    filter: Spec,
+    bias: Spec | None,
+    weights: Spec | None,
+    *,
+    geometry: Windows,
+    activation: str,
+    **_: Any,
+) -> Spec:
+    y: Spec = cast("Any", part.out)(x, filter, geometry=geometry)
+    _check_end(f"fused.{part.op}", bias, weights, activation, y.shape)
+    return y
+
+
 def _convolution(name: str, part: Kernel, rule: Any) -> Kernel:
     """Return the contract of ``part`` with an activation, decomposition included.
 
     ``rule`` is that of ``geometry`` for the windows.
     """
     kernel = Kernel(
-        f"{name}(x, filter, bias?, prelu_activation_weights?; geometry, activation, "
-        "leaky_relu_alpha)",
+        f"{name}(x: floating, filter: x, {_MORE.format('x')}; geometry: Windows, "
+        f"{_ACTIVATION})",
         fused=True,
         normalize=lambda *xs, **given: conv.of(rule, *xs, **_LINEAR | given),
-        out=_windows.out_spec,
+        out=functools.partial(_convolved, part),
         op=f"fused.{part.op}",
+        doc=f"""``activation({part.name}(x, filter) + bias)``, each part as by its own
+        kernel. Slopes are those of ``_FusedMatMul``.""",
     )
 
     @decomposition(kernel)
@@ -155,14 +224,7 @@ def matmul(
     turn_a = flag(op, "transpose_a", transpose_a)
     turn_b = flag(op, "transpose_b", transpose_b)
     a, b, bias, weights = _floats(op, a, b, bias, prelu_weights)
-    if len(a.shape) < 2 or len(b.shape) < 2:
-        raise misfit(op, "a and b must have 2 axes or more", a, b)
-    columns, rows = a.shape[-1 - turn_a], b.shape[-2 + turn_b]
-    if columns != rows:
-        turns = f"transpose_a={turn_a}, transpose_b={turn_b}"
-        raise misfit(op, f"inner sizes {columns} and {rows} differ ({turns})", a, b)
-    batch = geometry.broadcast(op, a.shape[:-2], b.shape[:-2])
-    out = (*batch, a.shape[-2 + turn_a], b.shape[-1 - turn_b])
+    out = _product(a, b, turn_a, turn_b)
     bias = _beside(op, "bias", bias, out)
     weights = _beside(op, "prelu_weights", weights, out)
     acts |= {"transpose_a": turn_a, "transpose_b": turn_b}
@@ -253,8 +315,7 @@ def _fused(
 def _acts(op: str, activation: str, alpha: float, weights: object) -> Options:
     """Return the attributes of an activation; only "prelu" has weights."""
     choice(op, "activation", activation, *ACTIVATIONS)
-    if (activation == "prelu") != (weights is not None):
-        raise ValueError(f"{op}: prelu_weights go with 'prelu' alone, which needs them")
+    _check_weights(op, activation, weights)
     alpha = real(op, "leaky_relu_alpha", alpha)
     return {"activation": activation, "leaky_relu_alpha": alpha}
 

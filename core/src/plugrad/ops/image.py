@@ -17,11 +17,21 @@ from plugrad import geometry
 from plugrad._arguments import choice, entries, flag, integer, misfit, real
 from plugrad._dtypes import DTYPES, INT32
 from plugrad._engine import active, run
-from plugrad._kernel import Kernel, Spec, decomposition, same
+from plugrad._kernel import Kernel, Spec, decomposition
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Rotation
 
-from . import _convert, compare, creation, gather, reduce, shape, slicing, unary
+from . import (
+    _convert,
+    _windows,
+    compare,
+    creation,
+    gather,
+    reduce,
+    shape,
+    slicing,
+    unary,
+)
 from .boxes import (
     non_max_suppression,
     non_max_suppression_padded,
@@ -37,10 +47,20 @@ __all__ += ["threshold", "to_pixels", "transform"]
 
 # --- pixels ----------------------------------------------------------------------
 
+
+def _taken(pixels: Spec, *, num_channels: int) -> Spec:
+    *size, channels = pixels.shape if len(pixels.shape) == 3 else (0, 0)
+    if not 1 <= num_channels <= channels:
+        rule = f"pixels must have rank 3, and {num_channels} channels or more"
+        raise misfit("image.from_pixels", rule, pixels)
+    return Spec((*size, num_channels), INT32)
+
+
 FROM_PIXELS = Kernel(
-    "FromPixels(pixels; num_channels)",
-    out=lambda pixels, num_channels: Spec((*pixels.shape[:2], num_channels), INT32),
+    "FromPixels(pixels: integer; num_channels: int)",
+    out=_taken,
     op="image.from_pixels",
+    doc="""The first ``num_channels`` channels, as by ``Cast`` to int32.""",
 )
 
 
@@ -93,7 +113,18 @@ def _drawn(op: str, name: str, image: Any) -> None:
         raise misfit(op, rule, image)
 
 
-DRAW = Kernel("Draw(image)", out=lambda x: Spec(x.shape, INT32), op="image.to_pixels")
+def _pixels_of(image: Spec) -> Spec:
+    _drawn("image.to_pixels", "image", image)
+    return image._replace(dtype=INT32)
+
+
+DRAW = Kernel(
+    "Draw(image: integer | floating)",
+    out=_pixels_of,
+    op="image.to_pixels",
+    doc="""Floating values times 255, rounded, a half to the even number; integers as by
+    ``Cast`` to int32. All are clipped to 0 and 255; NaN gives 0.""",
+)
 
 
 def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -134,7 +165,24 @@ def _(image: Tensor) -> Tensor:
 
 # --- turning ---------------------------------------------------------------------
 
-FLIP_LEFT_RIGHT = Kernel("FlipLeftRight(image)", out=same, op="image.flip_left_right")
+
+def _check_rank(op: str, x: Tensor | Spec, rank: int, channels: int = 0) -> None:
+    if len(x.shape) < rank or (channels and x.shape[-1] != channels):
+        wanted = f" with {channels} channels" if channels else ""
+        raise misfit(op, f"image must have rank {rank} or more{wanted}", x)
+
+
+def _flipped(image: Spec) -> Spec:
+    _check_rank("image.flip_left_right", image, 3)
+    return image
+
+
+FLIP_LEFT_RIGHT = Kernel(
+    "FlipLeftRight(image)",
+    out=_flipped,
+    op="image.flip_left_right",
+    doc="""``y[..., i, c] = image[..., width - 1 - i, c]``.""",
+)
 
 
 def flip_left_right(image: TensorLike, /) -> Tensor:
@@ -159,12 +207,11 @@ def flip_up_down(image: TensorLike, /) -> Tensor:
 
 def _images(op: str, image: TensorLike, rank: int, channels: int = 0) -> Tensor:
     x = _convert.asarray(image)
-    if len(x.shape) < rank or (channels and x.shape[-1] != channels):
-        wanted = f" with {channels} channels" if channels else ""
-        raise misfit(op, f"image must have rank {rank} or more{wanted}", x)
+    _check_rank(op, x, rank, channels)
     return x
 
 
+ROTATE = "image.rotate_with_offset"
 _rotation = functools.lru_cache(maxsize=16)(Rotation)  # whose tables are large
 
 
@@ -176,31 +223,46 @@ def _turned(
     center: float | Sequence[float] = 0.5,
 ) -> dict[str, Any]:
     """Turn attributes of a user into the contract's."""
-    op = "image.rotate_with_offset"
-    geometry.rank(op, "image", image.shape, 2)
+    geometry.rank(ROTATE, "image", image.shape, 2)
     _, h, w, c = image.shape
-    angle = float(real(op, "radians", radians))
-    places = [float(real(op, "center", v)) for v in entries(center) or (center, center)]
+    angle = float(real(ROTATE, "radians", radians))
+    given = entries(center) or (center, center)
+    places = [float(real(ROTATE, "center", v)) for v in given]
     if len(places) != 2 or not all(map(math.isfinite, (angle, *places))):
         raise ValueError(
-            f"{op}: radians {radians} must be finite, center {center} a number or x, y"
+            f"{ROTATE}: radians {radians} must be finite, center {center} a number or "
+            "x, y"
         )
     x, y = places
-    if (listed := entries(fill_value)) is None:
-        fill: Any = slicing.constant(op, fill_value, image.dtype)
-    else:
-        listed += [255] if len(listed) == 3 and c == 4 else []
-        if len(listed) != c:
-            raise ValueError(f"{op}: fill_value {fill_value} is not for {c} channels")
-        fill = tuple([slicing.constant(op, v, image.dtype) for v in listed])
+    listed = entries(fill_value) or ()
+    opaque = [*listed, 255] if len(listed) == 3 and c == 4 else fill_value
+    fill = _fill(opaque, image)
     return {"geometry": _rotation(h, w, angle, (x * w, y * h)), "fill_value": fill}
 
 
+def _fill(value: Any, image: Spec | Tensor) -> Any:
+    """Return what comes in from outside: a number, or a tuple of one a channel."""
+    if (listed := entries(value)) is None:
+        return slicing.constant(ROTATE, value, image.dtype)
+    if len(listed) != (c := image.shape[-1]):
+        raise ValueError(f"{ROTATE}: fill_value {value} is not for {c} channels")
+    return tuple([slicing.constant(ROTATE, v, image.dtype) for v in listed])
+
+
+def _rotated(image: Spec, *, geometry: Rotation, fill_value: Any) -> Spec:
+    wanted = (*image.shape[:1], geometry.height, geometry.width, *image.shape[-1:])
+    _windows.fits("geometry", "image", image.shape, wanted)
+    _fill(fill_value, image)
+    return image
+
+
 ROTATE_WITH_OFFSET = Kernel(
-    "RotateWithOffset(image; geometry, fill_value)",
+    "RotateWithOffset(image; geometry: Rotation, fill_value)",
     normalize=_turned,
-    out=same,
-    op="image.rotate_with_offset",
+    out=_rotated,
+    op=ROTATE,
+    doc="""``y[n, i, c] = image[n, geometry.table[i], c]``, with pixels i counted row by
+    row; ``fill_value``, or that of c, where the table has -1.""",
 )
 
 

@@ -5,11 +5,12 @@ Kernels: ``FusedBatchNorm LRN LRNGrad LayerNorm LogSoftmax Softmax``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from plugrad._arguments import Ints, integer, misfit, real
 from plugrad._engine import run
-from plugrad._kernel import Kernel, decomposition, gradients, same
+from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Shape, axes
 
@@ -20,7 +21,21 @@ Maybe = Tensor | None  # a scale or an offset
 # --- softmax ---------------------------------------------------------------------
 
 
-SOFTMAX = Kernel("Softmax(logits; axis)", out=same, op="softmax")
+def _along(logits: Spec, *, axis: int) -> Spec:
+    reduce._something("softmax", logits, (axis,))
+    return logits
+
+
+SOFTMAX = Kernel(
+    "Softmax(logits: floating; axis: axis)",
+    out=_along,
+    op="softmax",
+    doc="""``exp(logits - m) / Σ exp(logits - m)`` along ``axis``, of which m is the
+    maximum, so that nothing overflows. The axis is not empty.
+
+    NaN, inf, or nothing but -inf along the axis makes all of it NaN. float16 is
+    computed in float32.""",
+)
 
 
 def softmax(logits: TensorLike, /, *, axis: int = -1) -> Tensor:
@@ -49,7 +64,13 @@ def _softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
 gradients(SOFTMAX, logits=_softmax_gradient)
 
 
-LOG_SOFTMAX = Kernel("LogSoftmax(logits; axis)", out=same, op="log_softmax")
+LOG_SOFTMAX = Kernel(
+    "LogSoftmax(logits: floating; axis: axis)",
+    out=_along,
+    op="log_softmax",
+    doc="""``logits - m - log Σ exp(logits - m)`` along ``axis``, of which m is the
+    maximum. NaN, empty axes and float16 are as in ``Softmax``.""",
+)
 
 
 def log_softmax(logits: TensorLike, /, *, axis: int = -1) -> Tensor:
@@ -80,10 +101,27 @@ gradients(LOG_SOFTMAX, logits=_log_softmax_gradient)
 # --- normalization by given or found moments -------------------------------------
 
 
+def _beside(op: str, *names: str) -> Callable[..., Spec]:
+    """Return the rule of a kernel whose other inputs, ``names``, broadcast to ``x``."""
+
+    def out(x: Spec, *others: Spec | None, **_: Any) -> Spec:
+        for name, t in zip(names, others, strict=True):
+            if t is not None:
+                _convert.fitted(op, name, t, x.shape)
+        return x
+
+    return out
+
+
 FUSED_BATCH_NORM = Kernel(
-    "FusedBatchNorm(x, mean, variance, scale?, offset?; epsilon)",
-    out=same,
+    "FusedBatchNorm(x: floating, mean: x, variance: x, scale?: x, offset?: x; "
+    "epsilon: float)",
+    out=_beside("batch_norm", "mean", "variance", "scale", "offset"),
     op="batch_norm",
+    doc="""``(x - mean) / √(variance + epsilon) · scale + offset``; all broadcast to x.
+
+    Division by a root of 0 gives inf or NaN; the root of a negative number is NaN.
+    float16 is computed in float32.""",
 )
 
 
@@ -144,10 +182,16 @@ def _scaled(y: Tensor, scale: Maybe = None, offset: Maybe = None) -> Tensor:
 
 
 LAYER_NORM = Kernel(
-    "LayerNorm(x, scale?, offset?; axis, epsilon)",
-    out=same,
+    "LayerNorm(x: floating, scale?: x, offset?: x; axis: axes, epsilon: float)",
+    out=_beside("layer_norm", "scale", "offset"),
     fused=True,
     op="layer_norm",
+    doc="""``(x - mean) / √(variance + epsilon) · scale + offset``, with the mean of x
+    over ``axis``, and the mean of ``(x - mean)²``. ``scale`` and ``offset`` broadcast
+    to x.
+
+    NaN or inf makes all that it is averaged with NaN. float16 is computed in
+    float32.""",
 )
 
 
@@ -239,7 +283,31 @@ def _row(op: str, t: TensorLike, line: Shape) -> Tensor:
 
 
 RESPONSE = "local_response_normalization"
-LRN = Kernel("LRN(x; depth_radius, bias, alpha, beta)", out=same, op=RESPONSE)
+_NEIGHBOURS = "depth_radius: size, bias: float, alpha: float, beta: float"
+
+
+def _check_images(x: Tensor | Spec) -> None:
+    if len(x.shape) not in (3, 4):
+        raise misfit(RESPONSE, "x must have rank 3 or 4; reshape it", x)
+
+
+def _responses(x: Spec, *others: Spec, **_: Any) -> Spec:
+    _check_images(x)
+    if any(t.shape != x.shape for t in others):
+        raise misfit(RESPONSE, "x, y and dy must have one shape", x, *others)
+    return x
+
+
+LRN = Kernel(
+    f"LRN(x: floating; {_NEIGHBOURS})",
+    out=_responses,
+    op=RESPONSE,
+    doc="""``y = x · norm^-beta``, ``norm = bias + alpha · Σ x²``, summed over the
+    channels at most ``depth_radius`` away.
+
+    The power is that of ``Pow``, NaN for a negative ``norm`` unless ``beta`` is whole.
+    float16 is computed in float32.""",
+)
 
 
 def local_response_normalization(
@@ -258,8 +326,7 @@ def local_response_normalization(
     float32; another rank is a ValueError.
     """
     x = _convert.floating(RESPONSE, x, "f")
-    if len(x.shape) not in (3, 4):
-        raise misfit(RESPONSE, "x must have rank 3 or 4; reshape it", x)
+    _check_images(x)
     attrs = {"bias": bias, "alpha": alpha, "beta": beta}
     attrs = {name: real(RESPONSE, name, value) for name, value in attrs.items()}
     radius = integer(RESPONSE, "depth_radius", depth_radius, 0)
@@ -289,7 +356,11 @@ def _(
 
 
 LRN_GRAD = Kernel(
-    "LRNGrad(x, y, dy; depth_radius, bias, alpha, beta) -> dx", out=same, op=RESPONSE
+    f"LRNGrad(x: floating, y: x, dy: x; {_NEIGHBOURS}) -> dx",
+    out=_responses,
+    op=RESPONSE,
+    doc="""``dx = dy · norm^-beta - 2 · alpha · beta · x · Σ (dy · y / norm)``, with sum
+    and ``norm`` as in ``LRN``, and its ``y``. float16 is computed in float32.""",
 )
 
 

@@ -20,14 +20,14 @@ from typing import Any, Literal
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import choice, flag, misfit
+from plugrad._arguments import choice, flag, misfit, sizes
 from plugrad._dtypes import INT32, DType
 from plugrad._engine import run, run_many
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Padding, Rounding, Sizes, Windows
 
-from . import _convert, _windows, binary, compare, conv, creation, gather, slicing
+from . import _convert, _windows, binary, compare, creation, gather, reduce, slicing
 from ._windows import Options
 
 # --- contracts -------------------------------------------------------------------
@@ -43,36 +43,119 @@ def _back(
     spatial: int, dy: Spec, input: Spec | None, *_: Spec, filter_size: Sizes, **o: Any
 ) -> Options:
     """Do so for the gradient of a pooling; the rounding is found from ``dy``."""
-    x = input or Spec(tuple(o.pop("in_shape", ())), dy.dtype)
-    o |= {"filter_size": filter_size, "places": dy.shape[1:-1]}
-    return conv.checked(dy, _of(spatial, x, **o))
+    shape = sizes("run_kernel", o.pop("in_shape", ()), "in_shape") if not input else ()
+    x = input or Spec(shape, dy.dtype)
+    geometry.rank("run_kernel", "the input", x.shape, spatial)
+    return _windows.attributes(o, geometry.windows, x.shape, filter_size, dy=dy)
 
 
-def _with_argmax(x: Spec, *, geometry: Windows, **_: Any) -> tuple[Spec, Spec]:
-    return Spec(geometry.out_shape, x.dtype), Spec(geometry.out_shape, INT32)
+def _pooled(spatial: int, x: Spec, *, geometry: Windows) -> Spec:
+    _windows.check(geometry, spatial, ("x", x, geometry.in_shape))
+    _windows.check_channels(geometry)
+    return Spec(geometry.out_shape, x.dtype)
 
 
-_2D: Any = {"out": _windows.out_spec, "normalize": functools.partial(_of, 2)}
-_3D: Any = {"out": _windows.out_spec, "normalize": functools.partial(_of, 3)}
+def _with_argmax(
+    x: Spec, *, geometry: Windows, include_batch_in_index: bool
+) -> tuple[Spec, Spec]:
+    y = _pooled(2, x, geometry=geometry)
+    return y, y._replace(dtype=INT32)
 
-MAX_POOL = Kernel("MaxPool(x; geometry)", op="max_pool", **_2D)
-MAX_POOL_3D = Kernel("MaxPool3D(x; geometry)", op="max_pool", **_3D)
+
+def _unpooled(
+    spatial: int,
+    dy: Spec,
+    input: Spec | None,
+    output: Spec | None = None,
+    *,
+    geometry: Windows,
+) -> Spec:
+    rows = ("dy", dy, geometry.out_shape), ("output", output, geometry.out_shape)
+    _windows.check(geometry, spatial, *rows, ("input", input, geometry.in_shape))
+    _windows.check_channels(geometry)
+    return Spec(geometry.in_shape, dy.dtype)
+
+
+def _rules(out: Any, normalize: Any, spatial: int) -> dict[str, Any]:
+    parts = {"out": out, "normalize": normalize}
+    return {name: functools.partial(part, spatial) for name, part in parts.items()}
+
+
+_2D, _3D = (_rules(_pooled, _of, spatial) for spatial in (2, 3))
+
+MAX_POOL = Kernel(
+    "MaxPool(x: integer | floating; geometry: Windows)",
+    op="max_pool",
+    doc="""The largest element of ``x`` in each window.
+
+    Padding and NaN are passed over; a window of nothing else gives -inf, or the least
+    integer of the dtype. Of zeros with both signs either may come out.""",
+    **_2D,
+)
+MAX_POOL_3D = Kernel(
+    "MaxPool3D(x: integer | floating; geometry: Windows)",
+    op="max_pool",
+    doc="""``MaxPool`` with three spatial axes.""",
+    **_3D,
+)
 MAX_POOL_WITH_ARGMAX = Kernel(
-    "MaxPoolWithArgmax(x; geometry, include_batch_in_index) -> y, indices",
+    "MaxPoolWithArgmax(x: integer | floating; geometry: Windows, "
+    "include_batch_in_index: bool) -> y, indices",
     op="max_pool_with_argmax",
+    doc="""``MaxPool``, and where it finds the first of equal elements, row by row:
+    int32 ``(h · width + w) · channels + c``, counted from the first image with
+    ``include_batch_in_index``, else from that of the window.
+
+    The index is -1 in a window of padding and NaN alone.""",
     **_2D | {"out": _with_argmax},
 )
-AVG_POOL = Kernel("AvgPool(x; geometry)", op="avg_pool", **_2D)
-AVG_POOL_3D = Kernel("AvgPool3D(x; geometry)", op="avg_pool", **_3D)
+AVG_POOL = Kernel(
+    "AvgPool(x: inexact; geometry: Windows)",
+    op="avg_pool",
+    doc="""The sum of the elements of ``x`` in each window, divided by their number.
 
-_B2: Any = {"out": _windows.in_spec, "normalize": functools.partial(_back, 2)}
-_B3: Any = {"out": _windows.in_spec, "normalize": functools.partial(_back, 3)}
+    Padding is not counted; a window of padding alone gives NaN. float16 is summed in
+    float32.""",
+    **_2D,
+)
+AVG_POOL_3D = Kernel(
+    "AvgPool3D(x: inexact; geometry: Windows)",
+    op="avg_pool",
+    doc="""``AvgPool`` with three spatial axes.""",
+    **_3D,
+)
 
-MAX_POOL_GRAD = Kernel("MaxPoolGrad(dy, input, output; geometry) -> dx", **_B2)
-MAX_POOL_3D_GRAD = Kernel("MaxPool3DGrad(dy, input, output; geometry) -> dx", **_B3)
+_B2, _B3 = (_rules(_unpooled, _back, spatial) for spatial in (2, 3))
+
+MAX_POOL_GRAD = Kernel(
+    "MaxPoolGrad(dy: floating, input: dy, output: dy; geometry: Windows) -> dx",
+    doc="""``dy`` of each window is added to the first element of ``input`` in it, row
+    by row, that is equal to ``output``.
+
+    A window of padding and NaN alone adds nothing. ``output`` is that of ``MaxPool``;
+    with another one the result is not defined.""",
+    **_B2,
+)
+MAX_POOL_3D_GRAD = Kernel(
+    "MaxPool3DGrad(dy: floating, input: dy, output: dy; geometry: Windows) -> dx",
+    doc="""``MaxPoolGrad`` with three spatial axes.""",
+    **_B3,
+)
 # An average does not depend on what it is of: no tape need keep ``input``.
-AVG_POOL_GRAD = Kernel("AvgPoolGrad(dy, input?; geometry) -> dx", **_B2)
-AVG_POOL_3D_GRAD = Kernel("AvgPool3DGrad(dy, input?; geometry) -> dx", **_B3)
+AVG_POOL_GRAD = Kernel(
+    "AvgPoolGrad(dy: inexact, input?; geometry: Windows) -> dx",
+    doc="""``dy`` of each window, divided by the number of elements of the input in it,
+    is added to each of these.
+
+    A window of padding alone adds nothing. float16 is summed in float32. ``input`` only
+    tells a shape.""",
+    **_B2,
+)
+AVG_POOL_3D_GRAD = Kernel(
+    "AvgPool3DGrad(dy: inexact, input?; geometry: Windows) -> dx",
+    doc="""``AvgPoolGrad`` with three spatial axes.""",
+    **_B3,
+)
 
 
 # --- ops -------------------------------------------------------------------------
@@ -281,14 +364,16 @@ def _(x: Tensor, *, geometry: Windows) -> Tensor:
 @decomposition(AVG_POOL_3D)
 @decomposition(AVG_POOL)
 def _(x: Tensor, *, geometry: Windows) -> Tensor:
-    return _share(_reduced(binary.add, x, geometry, 0), geometry, 0)
+    total = _reduced(binary.add, reduce.widened(x), geometry, 0)
+    return creation.astype(_share(total, geometry, 0), x.dtype)
 
 
 @decomposition(AVG_POOL_3D_GRAD)
 @decomposition(AVG_POOL_GRAD)
 def _(dy: Tensor, input: Tensor | None, *, geometry: Windows) -> Tensor:
-    dy = _windows.spread(_share(dy, geometry, 1), geometry)
-    return _reduced(binary.add, dy, geometry.transposed, 0)
+    shares = _windows.spread(_share(reduce.widened(dy), geometry, 1), geometry)
+    dx = _reduced(binary.add, shares, geometry.transposed, 0)
+    return creation.astype(dx, dy.dtype)
 
 
 def _winners(x: Tensor, y: Tensor, windows: Windows) -> Tensor:

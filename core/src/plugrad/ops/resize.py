@@ -13,13 +13,14 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import choice, flag, misfit
+from plugrad._arguments import Ints, choice, flag, misfit, sizes
+from plugrad._dtypes import INT32
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Resizing, Shape, Sizes
 
-from . import _convert, _sampling, _windows, conv, gather, indexing, shape, slicing
+from . import _convert, _sampling, _windows, gather, indexing, shape, slicing
 
 Method = Literal["bilinear", "nearest"]
 FillMode = Literal["constant", "reflect", "wrap", "nearest"]
@@ -31,7 +32,7 @@ def _resizing(
     op: str, shape: Shape, size: Sizes, align_corners: bool, half_pixel_centers: bool
 ) -> Resizing:
     """Return how images of ``shape`` become ``size`` high and wide."""
-    sizes = geometry._each(op, "size", size, 2)
+    height, width = geometry._each(op, "size", size, 2)
     align_corners = flag(op, "align_corners", align_corners)
     half_pixel_centers = flag(op, "half_pixel_centers", half_pixel_centers)
     if align_corners and half_pixel_centers:
@@ -39,7 +40,7 @@ def _resizing(
     geometry.rank(op, "images", shape, 2)
     if 0 in shape[1:3]:
         raise ValueError(f"{op}: images of shape {shape} have no pixels to take")
-    new = (shape[0], *sizes, shape[3])
+    new = (shape[0], height, width, shape[3])
     return _kept(shape, new, align_corners, half_pixel_centers)
 
 
@@ -62,34 +63,63 @@ def _back(
     images: Spec | None,
     dy: Spec,
     *,
-    size: Sizes = (),
-    in_shape: Shape = (),
+    in_shape: Ints = (),
     align_corners: bool = False,
     half_pixel_centers: bool = False,
 ) -> dict[str, Any]:
     """Do so for a transpose; the size is that of ``dy``."""
-    x = images or Spec(tuple(in_shape), dy.dtype)
+    x = images or Spec(sizes("run_kernel", in_shape, "in_shape"), dy.dtype)
     options = {"align_corners": align_corners, "half_pixel_centers": half_pixel_centers}
-    return conv.checked(dy, _of(x, size=dy.shape[1:3], **options))
+    return _of(x, size=dy.shape[1:3], **options)
 
 
 def _resized(images: Spec, *, geometry: Resizing) -> Spec:
+    _windows.fits("geometry", "images", images.shape, geometry.in_shape)
     return Spec(geometry.out_shape, images.dtype)
 
 
 def _unresized(images: Spec | None, dy: Spec, *, geometry: Resizing) -> Spec:
+    if images is not None:
+        _windows.fits("geometry", "images", images.shape, geometry.in_shape)
+    _windows.fits("geometry", "dy", dy.shape, geometry.out_shape)
     return Spec(geometry.in_shape, dy.dtype)
 
 
 _TO: Any = {"normalize": _of, "out": _resized}
 _FROM: Any = {"normalize": _back, "out": _unresized}
 
-BILINEAR = Kernel("ResizeBilinear(images; geometry)", op="image.resize_bilinear", **_TO)
-BILINEAR_GRAD = Kernel("ResizeBilinearGrad(images?, dy; geometry) -> dx", **_FROM)
-NEAREST = Kernel(
-    "ResizeNearestNeighbor(images; geometry)", op="image.resize_nearest_neighbor", **_TO
+BILINEAR = Kernel(
+    "ResizeBilinear(images: floating; geometry: Resizing)",
+    op="image.resize_bilinear",
+    doc="""Each axis is read at ``i · old / new``; with ``align_corners`` at
+    ``i · (old - 1) / (new - 1)``, or at 0 if ``new`` is 1; with ``half_pixel_centers``
+    at ``(i + 1/2) · old / new - 1/2``. A place before the first pixel, or behind the
+    last, is moved to it.
+
+    Between two pixels they are mixed by their distances, ``geometry.linear``. On a
+    pixel no other one counts, be it infinite or NaN.""",
+    **_TO,
 )
-NEAREST_GRAD = Kernel("ResizeNearestNeighborGrad(images?, dy; geometry) -> dx", **_FROM)
+BILINEAR_GRAD = Kernel(
+    "ResizeBilinearGrad(images?, dy: floating; geometry: Resizing) -> dx",
+    doc="""The transpose of ``ResizeBilinear``: each ``dy``, times the weight of a
+    pixel, is added to it. ``images`` only tells a shape.""",
+    **_FROM,
+)
+NEAREST = Kernel(
+    "ResizeNearestNeighbor(images; geometry: Resizing)",
+    op="image.resize_nearest_neighbor",
+    doc="""The pixel nearest to the place of ``ResizeBilinear``, of two as near the
+    later one; with neither option the one at or before the place:
+    ``geometry.nearest``.""",
+    **_TO,
+)
+NEAREST_GRAD = Kernel(
+    "ResizeNearestNeighborGrad(images?, dy: inexact; geometry: Resizing) -> dx",
+    doc="""The transpose of ``ResizeNearestNeighbor``: each ``dy`` is added to the pixel
+    that was read. ``images`` only tells a shape.""",
+    **_FROM,
+)
 
 
 def resize_bilinear(
@@ -201,15 +231,44 @@ _transposes(NEAREST, NEAREST_GRAD)
 # --- boxes -----------------------------------------------------------------------
 
 
-def _cropped(image: Spec, boxes: Spec, *_: Spec, crop_size: Shape, **__: Any) -> Spec:
-    return Spec((boxes.shape[0], *crop_size, image.shape[3]), image.dtype)
+CROP = "image.crop_and_resize"
+
+
+def _check_boxes(boxes: Tensor | Spec, box_ind: Tensor | Spec) -> None:
+    if len(box_ind.shape) != 1 or boxes.shape != (*box_ind.shape, 4):
+        raise misfit(CROP, "boxes and box_ind must be (n, 4) and (n,)", boxes, box_ind)
+
+
+def _cropped(
+    image: Spec,
+    boxes: Spec,
+    box_ind: Spec,
+    *,
+    crop_size: Shape,
+    method: str,
+    extrapolation_value: float,
+) -> Spec:
+    _sampling.check_image(CROP, image)
+    _check_boxes(boxes, box_ind)
+    slicing.constant(CROP, extrapolation_value, image.dtype)
+    size = geometry._each(CROP, "crop_size", crop_size, 2)
+    return Spec((boxes.shape[0], *size, image.shape[3]), image.dtype)
 
 
 CROP_AND_RESIZE = Kernel(
-    "CropAndResize(image, boxes, box_ind; crop_size, method, extrapolation_value)",
+    "CropAndResize(image: floating, boxes: floating, box_ind: integer; "
+    "crop_size: ints, method: 'bilinear' | 'nearest', extrapolation_value: float)",
     out=_cropped,
     checks="box_ind",
-    op="image.crop_and_resize",
+    op=CROP,
+    doc="""Row i of m is read at
+    ``(y1 · (m - 1 - i) + y2 · i) · (height - 1) / (m - 1)`` of image ``box_ind``, for a
+    box (y1, x1, y2, x2); a single row at ``(y1 + y2) · (height - 1) / 2``. Columns
+    likewise.
+
+    "bilinear" mixes the pixels around; those of weight 0 do not count, be they infinite
+    or NaN. "nearest" takes the nearest one, and a half goes up. A place before the
+    first pixel, behind the last, or NaN, gives ``extrapolation_value``.""",
 )
 
 
@@ -244,15 +303,13 @@ def crop_and_resize(
         ValueError: Shapes or attributes do not fit.
 
     """
-    op = "image.crop_and_resize"
-    image, boxes = _sampling.arguments(op, image, boxes)
-    box_ind = indexing.integer_tensor(op, "box_ind", box_ind)
-    if len(box_ind.shape) != 1 or boxes.shape != (*box_ind.shape, 4):
-        raise misfit(op, "boxes and box_ind must be (n, 4) and (n,)", boxes, box_ind)
+    image, boxes = _sampling.arguments(CROP, image, boxes)
+    box_ind = indexing.integer_tensor(CROP, "box_ind", box_ind)
+    _check_boxes(boxes, box_ind)
     attrs = {
-        "crop_size": geometry._each(op, "crop_size", crop_size, 2),
-        "method": choice(op, "method", method, *get_args(Method)),
-        "extrapolation_value": slicing.constant(op, extrapolation_value, image.dtype),
+        "crop_size": geometry._each(CROP, "crop_size", crop_size, 2),
+        "method": choice(CROP, "method", method, *get_args(Method)),
+        "extrapolation_value": slicing.constant(CROP, extrapolation_value, image.dtype),
     }
     return run(CROP_AND_RESIZE, image, boxes, box_ind, **attrs)
 
@@ -267,6 +324,8 @@ def _(
     method: str,
     extrapolation_value: float,
 ) -> Tensor:
+    images = _sampling.constant(np.arange(image.shape[0]), INT32)
+    box_ind = gather.gather(images, box_ind)  # which says if there is no such image
     grid = _sampling.box_grid(image, boxes, box_ind, crop_size)
     return _sampling.sampled(image, grid, method, extrapolation_value)
 
@@ -293,14 +352,36 @@ gradients(CROP_AND_RESIZE, image=_crop_gradient, boxes=_boxes_gradient, box_ind=
 # --- transforms ------------------------------------------------------------------
 
 
-def _transformed(image: Spec, *_: Spec, output_shape: Shape, **__: Any) -> Spec:
-    return Spec((image.shape[0], *output_shape, image.shape[3]), image.dtype)
+def _check_transforms(image: Tensor | Spec, transforms: Tensor | Spec) -> None:
+    if transforms.shape not in ((1, 8), (image.shape[0], 8)):
+        rule = "transforms must be (1, 8) or (batch, 8)"
+        raise misfit("image.transform", rule, transforms, image)
+
+
+def _transformed(
+    image: Spec, transforms: Spec, *, fill_value: float, output_shape: Shape, **_: Any
+) -> Spec:
+    _sampling.check_image("image.transform", image)
+    _check_transforms(image, transforms)
+    slicing.constant("image.transform", fill_value, image.dtype)
+    size = geometry._each("image.transform", "output_shape", output_shape, 2)
+    return Spec((image.shape[0], *size, image.shape[3]), image.dtype)
 
 
 TRANSFORM = Kernel(
-    "Transform(image, transforms; interpolation, fill_mode, fill_value, output_shape)",
+    "Transform(image: floating, transforms: floating; "
+    "interpolation: 'bilinear' | 'nearest', "
+    "fill_mode: 'constant' | 'reflect' | 'wrap' | 'nearest', fill_value: float, "
+    "output_shape: ints)",
     out=_transformed,
     op="image.transform",
+    doc="""Pixel (x, y) is read at ``((a·x + b·y + c) / k, (d·x + e·y + f) / k)``,
+    ``k = g·x + h·y + 1``, for a transform (a, b, ..., h); "bilinear" and "nearest" are
+    those of ``CropAndResize``. Places that are not finite give ``fill_value``.
+
+    Around the image (a b c d) lies: "constant", ``fill_value``, with which "bilinear"
+    mixes up to a pixel away; "reflect", (d c b a | a b c d | d c b a); "wrap", (a b c d
+    | a b c d | a b c d); "nearest", (a a a a | a b c d | d d d d).""",
 )
 
 
@@ -341,8 +422,7 @@ def transform(
     """
     op = "image.transform"
     image, transforms = _sampling.arguments(op, image, transforms)
-    if transforms.shape not in ((1, 8), (image.shape[0], 8)):
-        raise misfit(op, "transforms must be (1, 8) or (batch, 8)", transforms, image)
+    _check_transforms(image, transforms)
     size = image.shape[1:3] if output_shape is None else output_shape
     attrs = {
         "interpolation": choice(op, "interpolation", interpolation, *get_args(Method)),

@@ -30,8 +30,8 @@ def space_to_batch(x: Array, *, block_shape: Sizes, paddings: Pairs) -> Array:
     """Cut each axis of space into blocks; what is inside goes in front."""
     m = len(block_shape)
     if any(map(any, paddings)):
-        rest = ((0, 0),) * (x.ndim - 1 - m)
-        x = pad(x, paddings=((0, 0), *paddings, *rest), constant_values=0)
+        pairs = ((0, 0), *paddings, *[(0, 0)] * (x.ndim - 1 - m))
+        x = pad(x, paddings=pairs, constant_values=b"" if x.dtype.hasobject else 0)
     space = [n // b for n, b in zip(x.shape[1:], block_shape, strict=False)]
     cut = [p for pair in zip(space, block_shape, strict=True) for p in pair]
     y = x.reshape(x.shape[0], *cut, *x.shape[m + 1 :])

@@ -78,9 +78,8 @@ def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
     shape, strides = geometry.in_shape, (1, *geometry.strides, 1)
     if not math.prod(shape) or not dy.shape[-1]:
         return filled(dy.device, shape, 0, dy.dtype)
-    around = tuple([(2 - before, 0) for before, _ in geometry.padding])
-    there = replace(geometry, in_shape=dy.shape, out_shape=shape, padding=around)
-    if winograd.suits(dy, there):  # what has seen an element is seen by a turned filter
+    there = _turned(geometry)
+    if there is not None and winograd.suits(dy, there):
         axes = (0, 1, 3, 2)
         turned = transpose(reverse(filter, axis=(0, 1)), axes=axes)
         return winograd.conv(dy, turned, there, None)
@@ -98,6 +97,24 @@ def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
             start = sum(map(math.prod, zip(phase.first, order[1:], strict=False)))
             put(y, dx, y.shape, steps(y.shape), apart, 0, start)
     return dx
+
+
+@functools.lru_cache(256)
+def _turned(windows: Windows) -> Windows | None:
+    """Return the windows of a turned filter, 3 x 3, that see what has seen an element.
+
+    None where there are none: they would begin inside of ``dy``, or end there.
+    """
+    if windows.window != (3, 3) or max(windows.strides + windows.dilations) > 1:
+        return None
+    sizes = zip(
+        windows.in_shape[1:], windows.out_shape[1:], windows.padding, strict=False
+    )
+    around = tuple([(2 - before, n + before - m) for n, m, (before, _) in sizes])
+    if min(map(min, around)) < 0:
+        return None
+    there, back = windows.in_shape, windows.out_shape
+    return replace(windows, in_shape=back, out_shape=there, padding=around)
 
 
 def _of_phase(dy: ClArray, filter: ClArray, windows: Windows, phase: _Phase) -> ClArray:

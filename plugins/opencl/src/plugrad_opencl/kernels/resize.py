@@ -63,6 +63,8 @@ def resize_bilinear(images: ClArray, *, geometry: Resizing) -> Any:
 
 
 @kernels("ResizeNearestNeighbor")
-def resize_nearest_neighbor(images: ClArray, *, geometry: Resizing) -> ClArray:
-    """Of any dtype."""
+def resize_nearest_neighbor(images: ClArray, *, geometry: Resizing) -> Any:
+    """Of any dtype but strings, which live on the host."""
+    if images.dtype.hasobject:
+        return NotImplemented
     return _resized(images, geometry, True)

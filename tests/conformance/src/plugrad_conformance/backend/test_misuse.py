@@ -7,6 +7,7 @@ as an index, is checked by kernels. Nothing crashes, hangs or reads out of bound
 
 from __future__ import annotations
 
+import re
 import zlib
 
 import numpy as np
@@ -42,13 +43,14 @@ def test_wrong_calls_are_refused_or_harmless(
 ) -> None:
     """The outcome is that of cpu, or an error that says what does not fit."""
     share = 1 if backend == "cpu" or request.config.getoption("plugrad_thorough") else 8
-    complaints = []
+    complaints, undefined = [], right_calls()[kernel].undefined
     for i, wrong in enumerate(misused(kernel)):
         if (i + zlib.crc32(kernel.encode())) % share:
             continue
         found = outcome(kernel, wrong)
         complaint = found.complaint
-        if found.values is not None and backend != "cpu" and "cpu" in pg.backends():
+        compared = backend != "cpu" and not re.search(undefined, wrong.what)
+        if found.values is not None and compared and "cpu" in pg.backends():
             with pg.use_backend("cpu"):
                 complaint = _difference(found, outcome(kernel, wrong))
         if complaint:

@@ -24,15 +24,22 @@ Array = np.ndarray[Any, Any]
 
 
 class Call(NamedTuple):
-    """The inputs of a kernel, and the attributes that a user would give."""
+    """The inputs of a kernel, and the attributes that a user would give.
+
+    Attributes:
+        undefined: Matches what may be done to it so that the contract leaves values
+            open: backends may differ.
+
+    """
 
     inputs: list[Array | None]
     attrs: dict[str, Any]
+    undefined: str = "$^"
 
 
-def call(*inputs: Array | None, **attrs: Any) -> Call:
+def call(*inputs: Array | None, undefined: str = "$^", **attrs: Any) -> Call:
     """Return a right call."""
-    return Call(list(inputs), attrs)
+    return Call(list(inputs), attrs, undefined)
 
 
 def floats(*shape: int) -> Array:
@@ -173,7 +180,7 @@ def _other_inputs(x: Array | None) -> Iterator[tuple[str, Any]]:
 _RAW = re.compile(
     r"unpack|has no attribute|not subscriptable|not iterable|unsupported operand|"
     r"operands could not be|index out of range|cannot reshape array|"
-    r"takes \d+ positional|unexpected keyword|must be real number|ufunc '"
+    r"takes \d+ positional|\(\) got an unexpected keyword|must be real number|ufunc '"
 )
 REFUSED = (ValueError, TypeError, IndexError, OverflowError, MemoryError)
 

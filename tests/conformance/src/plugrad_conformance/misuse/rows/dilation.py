@@ -1,0 +1,12 @@
+"""Right calls of grey-scale dilation."""
+
+from .. import call, floats
+
+_GIVEN = {"strides": (1, 2), "pad": 1}
+_PAIR = floats(2, 5, 6, 3), floats(2, 4, 3)
+
+CALLS = {
+    "Dilation2D": call(*_PAIR, **_GIVEN),
+    "Dilation2DBackpropInput": call(*_PAIR, floats(2, 6, 3, 3), **_GIVEN),
+    "Dilation2DBackpropFilter": call(*_PAIR, floats(2, 6, 3, 3), **_GIVEN),
+}
