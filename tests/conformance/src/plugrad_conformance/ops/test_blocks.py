@@ -115,6 +115,11 @@ def test_there_and_back(backend):
     np.testing.assert_array_equal(back.numpy(), x)
 
 
+def test_strings_are_padded_with_empty_ones(backend):
+    y = pg.space_to_batch_nd(pg.asarray([["a", "b"]]), [3], [(0, 1)])
+    assert y.tolist() == [[b"a"], [b"b"], [b""]]
+
+
 X = sample((1, 2, 2, 4))
 ERRORS = [
     (lambda: pg.depth_to_space(X, 3), ValueError, "its square divide the channels"),

@@ -270,6 +270,33 @@ def test_run_kernel_checks_what_comes_back(backend):
         )
 
 
+IN_2D = geometry.windows("test", (2, 5, 6, 3), (2, 2), channels=4)
+IN_3D = geometry.windows("test", (2, 5, 6, 7, 3), (2, 2, 2), channels=4)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shapes", "attrs", "message"),
+    [
+        ("Conv2D", [X, (2, 2, 5, 4)], {"geometry": IN_2D}, "filter must have shape"),
+        ("Conv2D", [X, (2, 2, 3, 5)], {"geometry": IN_2D}, "filter must have shape"),
+        ("Conv2D", [IN_3D.in_shape, IN_3D.filter_shape], {"geometry": IN_3D}, "rank 4"),
+        ("Conv3D", [IN_2D.in_shape, IN_2D.filter_shape], {"geometry": IN_2D}, "rank 5"),
+        ("Conv2DBackpropInput", [X, F], {"in_shape": 5}, r"rank 4, got shape \(5,\)"),
+        ("Conv2DBackpropInput", [X[:2], F], {"in_shape": X}, "output must have rank 4"),
+        ("Conv2DBackpropFilter", [X, X], {"filter_shape": "x"}, "must be integers"),
+        ("DepthwiseConv2dNative", [X, F], {"groups": 2}, "groups 2 must be 3"),
+        ("DepthwiseConv2dNative", [X, F], {"geometry": IN_2D}, "channels must be a gr"),
+        ("MaxPool", [X], {"filter_size": 2, "groups": 3}, "must be one group"),
+        ("MaxPool", [X], {"geometry": IN_2D}, "must be one group"),
+        ("Dilation2D", [X, (2, 2, 4)], {"geometry": IN_2D}, "filter must have shape"),
+    ],
+    ids=str,
+)
+def test_run_kernel_asks_the_geometry(kernel, shapes, attrs, message, backend):
+    with pytest.raises((ValueError, TypeError), match=message):
+        pg.run_kernel(kernel, [pg.ones(shape) for shape in shapes], attrs)
+
+
 # --- errors ----------------------------------------------------------------------
 
 ERRORS = [

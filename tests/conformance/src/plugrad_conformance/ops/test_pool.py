@@ -6,6 +6,7 @@ import pytest
 
 from ..check import check_gradients
 from ..toy import toy
+from .moves import decomposed
 from .test_conv import held
 
 RNG = np.random.default_rng(0)
@@ -276,6 +277,29 @@ def test_padding_is_not_the_least_integer(without):
     with toy(without=without), pg.use_backend("toy"):
         _, indices = pg.max_pool_with_argmax(x, 2, strides=1, pad=[(2, 0), (1, 0)])
         assert indices.numpy()[0, ..., 0].tolist() == [[-1, -1], [0, 0], [0, 0]]
+
+
+def test_float16_is_averaged_in_float32(backend):
+    held(backend, "float16")
+    dy = np.ones((1, 1, 301, 1), "float16")
+    options = {"filter_size": (1, 300), "strides": 1}
+    seen = [min(i, 599 - i, 299) + 1 for i in range(600)]  # in so many windows
+    for name, inputs, more, expected in (
+        ("AvgPool", [np.full((1, 1, 300, 1), 60000, "float16")], {}, [60000]),
+        ("AvgPoolGrad", [dy, None], {"in_shape": (1, 1, 600, 1)}, np.divide(seen, 300)),
+    ):
+        y = pg.run_kernel(name, inputs, options | more)
+        with decomposed(name):
+            z = pg.run_kernel(name, inputs, options | more)
+        for found in (y, z):
+            assert found.dtype == "float16"
+            np.testing.assert_allclose(found.numpy().ravel(), expected, rtol=1e-3)
+
+
+def test_padding_beyond_what_kernels_count(backend):
+    """The places would be numbers of more than 32 bits."""
+    with pytest.raises(ValueError, match=r"span less than 2\*\*31 elements"):
+        pg.max_pool(np.ones((1, 2, 2, 1), "f"), 1, strides=2**30, pad=2**40)
 
 
 def test_gradient_of_the_maxima_with_argmax(backend):

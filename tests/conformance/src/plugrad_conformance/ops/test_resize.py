@@ -202,6 +202,12 @@ def test_more_errors_of_resizing(backend):
     assert y.dtype == np.complex64
 
 
+def test_strings_are_resized(backend):
+    x = pg.asarray(np.array([b"a", b"b"], object).reshape(1, 1, 2, 1))
+    y = pg.image.resize_nearest_neighbor(x, (1, 3))
+    assert y.numpy().ravel().tolist() == [b"a", b"a", b"b"]
+
+
 # --- crops -----------------------------------------------------------------------
 
 
@@ -336,9 +342,9 @@ def test_what_lies_outside_has_no_gradient(backend):
 
 
 def test_images_that_do_not_exist():
-    x = np.zeros((2, 3, 3, 1), "float32")
+    x = np.zeros((2, 2, 2, 1), "float32")
     with pg.use_backend("cpu"):
-        for bad in (2, -1):
+        for bad in (2, -1, 2**31 - 1, -(2**31)):  # times 4 pixels these are 0 or so
             with pytest.raises(IndexError, match=f"index {bad} is out of range for a"):
                 pg.image.crop_and_resize(x, [[5, 5, 6, 6]], pg.asarray([bad]), 2)
             with decomposed("CropAndResize"), pytest.raises(IndexError):
@@ -544,6 +550,17 @@ def test_types_that_do_not_fit(backend):
         pg.image.crop_and_resize(X, [[0] * 4], [0], 2, extrapolation_value="0")
     with pytest.raises(TypeError, match=r"image\.transform: there is no"):
         pg.image.transform(X.astype("complex64"), np.zeros((1, 8)))
+
+
+def test_what_is_read_outside_fits_the_image(backend):
+    crop = {"crop_size": (2, 2), "method": "nearest", "extrapolation_value": 1e300}
+    xs = [X, np.zeros((1, 4), "float32"), np.zeros(1, "int32")]
+    with pytest.raises(OverflowError, match=r"1e\+300 does not fit into float32"):
+        pg.run_kernel("CropAndResize", xs, crop)
+    turn = {"interpolation": "nearest", "fill_mode": "constant", "fill_value": 1e300}
+    xs = [X, np.zeros((1, 8), "float32")]
+    with pytest.raises(OverflowError, match=r"1e\+300 does not fit into float32"):
+        pg.run_kernel("Transform", xs, turn | {"output_shape": (2, 2)})
 
 
 def test_only_box_ind_is_checked_by_kernels():

@@ -1,0 +1,51 @@
+"""What kernels rely on is checked when a geometry is made: no field can be forged."""
+
+import dataclasses
+import math
+
+import pytest
+from plugrad.geometry import Resizing, Rotation, Windows
+
+WINDOWS = Windows((2, 5, 6, 4), (2, 4, 3, 6), (2, 3), (1, 2), (1, 1), ((0, 0), (1, 0)))
+RESIZING = Resizing((2, 5, 6, 3), (2, 4, 7, 3), True, False)
+ROTATION = Rotation(5, 6, 0.5, (1.5, 2.0))
+
+
+@pytest.fixture(autouse=True)
+def way():
+    """Nothing runs here that has twins."""
+
+
+@pytest.mark.parametrize(
+    ("geometry", "field", "value", "message"),
+    [
+        (WINDOWS, "out_shape", (2, 5, 3, 6), "do not lie in their input"),
+        (WINDOWS, "strides", (0, 1), "do not lie in their input"),
+        (WINDOWS, "groups", 3, "do not lie in their input"),
+        (WINDOWS, "groups", 4, "do not lie in their input"),  # 6 channels out
+        (WINDOWS, "window", (2, 3.0), "tuples of sizes"),
+        (WINDOWS, "padding", ((2**31, 0), (1, 0)), "less than 2.*31 elements"),
+        (WINDOWS, "in_shape", (2, 5, 2**31 - 1, 4), "less than 2.*31 elements"),
+        (RESIZING, "in_shape", (2, 0, 6, 3), "have pixels"),
+        (RESIZING, "out_shape", (2, 4, 0, 3), "have pixels"),
+        (RESIZING, "out_shape", (1, 4, 7, 3), "keep batch and channels"),
+        (RESIZING, "out_shape", (2, 4, 7, 1), "keep batch and channels"),
+        (RESIZING, "in_shape", (2, 5, 6), "tuple of 4 int"),
+        (RESIZING, "in_shape", [2, 5, 6, 3], "tuple of 4 int"),
+        (RESIZING, "in_shape", (2, -5, 6, 3), "sizes from 0 to"),
+        (RESIZING, "out_shape", (2, 4, 2**31, 3), "sizes from 0 to"),
+        (RESIZING, "half_pixel_centers", True, "one of the flags"),
+        (RESIZING, "align_corners", 1, "flags that are bool"),
+        (ROTATION, "height", 5.0, "tuple of 4 int"),
+        (ROTATION, "width", -1, "sizes from 0 to"),
+        (ROTATION, "radians", math.inf, "finite angle"),
+        (ROTATION, "radians", "0", "finite angle"),
+        (ROTATION, "center", (0.5,), "center"),
+        (ROTATION, "center", (0.5, math.nan), "center"),
+        (ROTATION, "center", 0.5, "center"),
+    ],
+    ids=str,
+)
+def test_fields_that_do_not_fit(geometry, field, value, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        dataclasses.replace(geometry, **{field: value})
