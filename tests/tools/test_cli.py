@@ -185,8 +185,9 @@ def test_why_shows_the_layers_of_kernels(told):
     assert owner["when"] == "once the one above is removed"
     assert "plugrad/ops/" in parts["where"]
     assert parts["when"] == "if the first returns NotImplemented"
-    assert lines[0].startswith("Softmax(logits; axis) -> y on cpu")
-    assert [line.split()[0] for line in lines[3:6]] == ["user", "owner", parts["way"]]
+    assert lines[0].startswith("Softmax(logits: floating; axis: axis) -> y on cpu")
+    table = lines[[line.split(" ")[0] for line in lines].index("way") :]
+    assert [line.split()[0] for line in table[1:4]] == ["user", "owner", parts["way"]]
     assert lines[-1] == "gradient: yes"
 
 
