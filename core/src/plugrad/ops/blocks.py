@@ -85,7 +85,7 @@ def _(x: Tensor, *, block_size: int, data_format: str) -> Tensor:
     return run(shape.RESHAPE, x, shape=out)
 
 
-def _to_batch(x: Spec | Tensor, *, block_shape: Shape, paddings: Pairs) -> Spec:
+def _to_batch(x: Spec | Tensor, block_shape: Shape, paddings: Pairs) -> Spec:
     batch, rest = x.shape[0] * math.prod(block_shape), x.shape[len(block_shape) + 1 :]
     axes = zip(x.shape[1:], block_shape, paddings, strict=False)
     space = [(before + n + after) // b for n, b, (before, after) in axes]
@@ -104,14 +104,9 @@ def _cut(x: Spec | Tensor, block_shape: Ints, paddings: Margins) -> tuple[Shape,
     return blocks, pads
 
 
-def _checked_to_batch(x: Spec, *, block_shape: Shape, paddings: Pairs) -> Spec:
-    _cut(x, block_shape, paddings)
-    return _to_batch(x, block_shape=block_shape, paddings=paddings)
-
-
 SPACE_TO_BATCH_ND = Kernel(
     "SpaceToBatchND(x; block_shape: ints, paddings: pairs)",
-    out=_checked_to_batch,
+    out=lambda x, block_shape, paddings: _to_batch(x, *_cut(x, block_shape, paddings)),
     op="space_to_batch_nd",
     doc="""``y[(i·b + j)·batch + n, p, q] = padded[n, a·p + i, b·q + j]`` for a
     ``block_shape`` of (a, b), and alike for other numbers of axes. ``paddings`` are
@@ -153,7 +148,7 @@ def _blocks(op: str, x: Spec | Tensor, block_shape: Ints) -> Shape:
 @decomposition(SPACE_TO_BATCH_ND)
 def _(x: Tensor, *, block_shape: Shape, paddings: Pairs) -> Tensor:
     m = len(block_shape)
-    out = _to_batch(x, block_shape=block_shape, paddings=paddings).shape
+    out = _to_batch(x, block_shape, paddings).shape
     x = slicing.pad(x, ((0, 0), *paddings, *((0, 0),) * (len(x.shape) - 1 - m)))
     cut = [p for pair in zip(out[1:], block_shape, strict=False) for p in pair]
     x = run(shape.RESHAPE, x, shape=(x.shape[0], *cut, *x.shape[m + 1 :]))
@@ -162,7 +157,7 @@ def _(x: Tensor, *, block_shape: Shape, paddings: Pairs) -> Tensor:
     return run(shape.RESHAPE, run(shape.TRANSPOSE, x, axes=order), shape=out)
 
 
-def _to_space(x: Spec | Tensor, *, block_shape: Shape, crops: Pairs) -> Spec:
+def _to_space(x: Spec | Tensor, block_shape: Shape, crops: Pairs) -> Spec:
     batch, rest = x.shape[0] // math.prod(block_shape), x.shape[len(block_shape) + 1 :]
     axes = zip(x.shape[1:], block_shape, crops, strict=False)
     return Spec((batch, *[n * b - sum(crop) for n, b, crop in axes], *rest), x.dtype)
@@ -182,14 +177,9 @@ def _joined(x: Spec | Tensor, block_shape: Ints, crops: Margins) -> tuple[Shape,
     return blocks, cuts
 
 
-def _checked_to_space(x: Spec, *, block_shape: Shape, crops: Pairs) -> Spec:
-    _joined(x, block_shape, crops)
-    return _to_space(x, block_shape=block_shape, crops=crops)
-
-
 BATCH_TO_SPACE_ND = Kernel(
     "BatchToSpaceND(x; block_shape: ints, crops: pairs)",
-    out=_checked_to_space,
+    out=lambda x, block_shape, crops: _to_space(x, *_joined(x, block_shape, crops)),
     op="batch_to_space_nd",
     doc="""The inverse of ``SpaceToBatchND``, whose ``paddings`` are ``crops`` here:
     ``y[n, a·p + i - top, b·q + j - left] = x[(i·b + j)·batch + n, p, q]``.""",
@@ -216,7 +206,7 @@ def batch_to_space_nd(x: TensorLike, /, block_shape: Ints, crops: Margins) -> Te
 @decomposition(BATCH_TO_SPACE_ND)
 def _(x: Tensor, *, block_shape: Shape, crops: Pairs) -> Tensor:
     m = len(block_shape)
-    out = _to_space(x, block_shape=block_shape, crops=crops).shape
+    out = _to_space(x, block_shape, crops).shape
     space, rest = x.shape[1 : m + 1], x.shape[m + 1 :]
     x = run(shape.RESHAPE, x, shape=(*block_shape, out[0], *space, *rest))
     mixed = [i for axis in range(m) for i in (m + 1 + axis, axis)]

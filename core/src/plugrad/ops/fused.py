@@ -55,12 +55,10 @@ def _product(a: Shaped, b: Shaped, transpose_a: bool, transpose_b: bool) -> Shap
     return (*batch, a.shape[-2 + transpose_a], b.shape[-1 - transpose_b])
 
 
-def _check_end(
-    op: str, bias: Spec | None, weights: Spec | None, activation: str, out: Shape
-) -> None:
+def _check_end(op: str, activation: str, out: Shape, *end: Spec | None) -> None:
     """Raise unless bias and slopes broadcast to ``out``, and are for the activation."""
-    _check_weights(op, activation, weights)
-    for name, x in (("bias", bias), ("prelu_activation_weights", weights)):
+    _check_weights(op, activation, end[1])
+    for name, x in zip(("bias", "prelu_activation_weights"), end, strict=True):
         if x is not None:
             _convert.fitted(op, name, x, out)
 
@@ -70,19 +68,9 @@ def _check_weights(op: str, activation: str, weights: object) -> None:
         raise ValueError(f"{op}: prelu_weights go with 'prelu' alone, which needs them")
 
 
-def _multiplied(
-    a: Spec,
-    b: Spec,
-    bias: Spec | None,
-    weights: Spec | None,
-    *,
-    transpose_a: bool,
-    transpose_b: bool,
-    activation: str,
-    **_: Any,
-) -> Spec:
-    out = _product(a, b, transpose_a, transpose_b)
-    _check_end("fused.matmul", bias, weights, activation, out)
+def _multiplied(a: Spec, b: Spec, *end: Any, activation: str, **more: Any) -> Spec:
+    out = _product(a, b, more["transpose_a"], more["transpose_b"])
+    _check_end("fused.matmul", activation, out, *end)
     return Spec(out, a.dtype)
 
 
@@ -117,18 +105,10 @@ def _(
 
 
 def _convolved(
-    part: Kernel,
-    x: Spec,
-    filter: Spec,
-    bias: Spec | None,
-    weights: Spec | None,
-    *,
-    geometry: Windows,
-    activation: str,
-    **_: Any,
+    part: Any, x: Spec, f: Spec, *end: Any, geometry: Any, activation: str, **_: Any
 ) -> Spec:
-    y: Spec = cast("Any", part.out)(x, filter, geometry=geometry)
-    _check_end(f"fused.{part.op}", bias, weights, activation, y.shape)
+    y: Spec = part.out(x, f, geometry=geometry)
+    _check_end(f"fused.{part.op}", activation, y.shape, *end)
     return y
 
 

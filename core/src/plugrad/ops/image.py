@@ -21,17 +21,8 @@ from plugrad._kernel import Kernel, Spec, decomposition
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Rotation
 
-from . import (
-    _convert,
-    _windows,
-    compare,
-    creation,
-    gather,
-    reduce,
-    shape,
-    slicing,
-    unary,
-)
+from . import _convert, compare, creation, gather, reduce, shape, slicing, unary
+from ._windows import fits
 from .boxes import (
     non_max_suppression,
     non_max_suppression_padded,
@@ -251,7 +242,7 @@ def _fill(value: Any, image: Spec | Tensor) -> Any:
 
 def _rotated(image: Spec, *, geometry: Rotation, fill_value: Any) -> Spec:
     wanted = (*image.shape[:1], geometry.height, geometry.width, *image.shape[-1:])
-    _windows.fits("geometry", "image", image.shape, wanted)
+    fits("geometry", "image", image.shape, wanted)
     _fill(fill_value, image)
     return image
 

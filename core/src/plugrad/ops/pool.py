@@ -62,16 +62,10 @@ def _with_argmax(
     return y, y._replace(dtype=INT32)
 
 
-def _unpooled(
-    spatial: int,
-    dy: Spec,
-    input: Spec | None,
-    output: Spec | None = None,
-    *,
-    geometry: Windows,
-) -> Spec:
-    rows = ("dy", dy, geometry.out_shape), ("output", output, geometry.out_shape)
-    _windows.check(geometry, spatial, *rows, ("input", input, geometry.in_shape))
+def _unpooled(spatial: int, *given: Spec, geometry: Windows) -> Spec:
+    shapes, dy = (geometry.out_shape, geometry.in_shape, geometry.out_shape), given[0]
+    rows = zip(("dy", "input", "output"), given, shapes, strict=False)
+    _windows.check(geometry, spatial, *rows)
     _windows.check_channels(geometry)
     return Spec(geometry.in_shape, dy.dtype)
 

@@ -240,17 +240,11 @@ def _check_boxes(boxes: Tensor | Spec, box_ind: Tensor | Spec) -> None:
 
 
 def _cropped(
-    image: Spec,
-    boxes: Spec,
-    box_ind: Spec,
-    *,
-    crop_size: Shape,
-    method: str,
-    extrapolation_value: float,
+    image: Spec, boxes: Spec, box_ind: Spec, *, crop_size: Shape, **more: Any
 ) -> Spec:
     _sampling.check_image(CROP, image)
     _check_boxes(boxes, box_ind)
-    slicing.constant(CROP, extrapolation_value, image.dtype)
+    slicing.constant(CROP, more["extrapolation_value"], image.dtype)
     size = geometry._each(CROP, "crop_size", crop_size, 2)
     return Spec((boxes.shape[0], *size, image.shape[3]), image.dtype)
 
