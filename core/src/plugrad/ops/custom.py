@@ -60,7 +60,8 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
         if named:
             args = _positional(f, name, args, named)
         context = _context.current()
-        leaves, build = flatten(args, _leaf)
+        flat = not any([isinstance(x, dict | list | tuple) for x in args])
+        leaves, build = (list(map(_leaf, args)), list) if flat else flatten(args, _leaf)
         inputs = tuple([x for x in leaves if type(x) is Tensor])
         if context.tapes:
             guard = Guard(context.tapes[-1], name)
@@ -79,8 +80,9 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
         recording, mask = concerned(context.tapes, inputs)
         if mask:
             pull = functools.partial(_gradients, grad_func, build_value, args, name)
-            if type(value) is Tensor and all([type(x) is Tensor for x in args]):
-                pull = functools.partial(_listed, grad_func)
+            if flat and type(value) is Tensor:
+                active = [type(x) is Tensor for x in leaves]
+                pull = functools.partial(_listed, grad_func, active, name)
             plan = plans(len(inputs))
             record(recording, plan, _engine.active(), inputs, {"f": pull}, outputs)
         return build_value(list(outputs))
@@ -121,9 +123,13 @@ def _pull(dys: list[Tensor], pull: Callable[..., Any]) -> Any:
 
 # --- arguments and values --------------------------------------------------------
 
+_AS_THEY_ARE = frozenset({Tensor, int, bool, str, type(None)})
+
 
 def _leaf(value: Any) -> Any:
     """Return a tensor for what may have a gradient, and all else as it is."""
+    if type(value) in _AS_THEY_ARE:
+        return value
     numeric = isinstance(value, float | complex | Variable)
     if numeric or hasattr(value, "__array__"):
         return _convert.asarray(value)
@@ -170,10 +176,26 @@ def _outputs(value: Any, name: str) -> tuple[list[Tensor], Callable[[list[Any]],
 # --- gradients -------------------------------------------------------------------
 
 
-def _listed(grad_func: Callable[..., Any], dys: list[Tensor]) -> list[Any]:
-    """Return the gradients where all arguments are tensors, and so is the value."""
+def _listed(
+    grad_func: Callable[..., Any], active: list[bool], name: str, dys: list[Tensor]
+) -> list[Any]:
+    """Return the gradients where no argument is nested, and the value is a tensor."""
     found = grad_func(*dys)
-    return list(found) if isinstance(found, list | tuple) else [found]
+    grads = list(found) if isinstance(found, list | tuple) else [found]
+    return grads if False not in active else _of_active(grads, active, name)
+
+
+def _of_active(grads: list[Any], active: list[bool], name: str) -> list[Any]:
+    """Return gradients without those of arguments that hold no tensors: None."""
+    if len(grads) != len(active):
+        return grads
+    for dx, has in zip(grads, active, strict=True):
+        if dx is not None and not has:
+            raise ValueError(
+                f"custom_grad of {name}: an argument without tensors has no "
+                f"gradient, got {dx!r}; return None"
+            )
+    return [dx for dx, has in zip(grads, active, strict=True) if has]
 
 
 def _gradients(
@@ -192,14 +214,7 @@ def _gradients(
     grads = list(found) if isinstance(found, tuple | list) else [found]
     if len(wanted) == 1 and isinstance(wanted[0], tuple | list) and len(grads) != 1:
         grads = [found]  # the structure of the one argument
-    if len(grads) == len(args):
-        for dx, has in zip(grads, active, strict=True):
-            if dx is not None and not has:
-                raise ValueError(
-                    f"custom_grad of {name}: an argument without tensors has no "
-                    f"gradient, got {dx!r}; return None"
-                )
-        grads = [dx for dx, has in zip(grads, active, strict=True) if has]
+    grads = _of_active(grads, active, name)
     if len(grads) != len(wanted):
         raise ValueError(
             f"custom_grad of {name}: got {len(grads)} cotangents for "

@@ -16,12 +16,25 @@ are real (TypeError); shapes or a reduction that do not fit are a ValueError.
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from plugrad._arguments import choice, misfit, real
+from plugrad._engine import run
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert, activation, binary, compare, creation, gather, norm, reduce
+from . import (
+    _convert,
+    activation,
+    binary,
+    compare,
+    creation,
+    gather,
+    norm,
+    reduce,
+    shape,
+    unary,
+)
+from .custom import custom_grad
 
 Weights = TensorLike | None
 Reduction = Literal["none", "sum", "mean", "sum_by_nonzero_weights"]
@@ -232,10 +245,31 @@ def softmax_cross_entropy(
     if not x.shape or not x.shape[-1]:
         raise ValueError(f"softmax_cross_entropy: shape {x.shape} holds no classes")
     a = _smoothed("softmax_cross_entropy", a, label_smoothing, x.shape[-1])
-    logs = norm.log_softmax(x)
-    never = compare.logical_and(compare.equal(a, 0), compare.equal(logs, -math.inf))
-    losses = -reduce.sum(a * compare.where(never, 0.0, logs), axis=-1)
+    losses = _cross_entropy(a, x, a._token is None)
     return _weighted("softmax_cross_entropy", losses, weights, reduction)
+
+
+@custom_grad
+def _cross_entropy(labels: Tensor, logits: Tensor, fixed: bool) -> Any:
+    """Return the losses of rows; ``fixed`` labels are not differentiated.
+
+    The derivative in the logits, ``softmax(logits) · Σ labels - labels``, is written by
+    hand: it needs one array of the size of the logits, where the gradients of the parts
+    keep four and run twice as many kernels.
+    """
+    logs = norm.log_softmax(logits)
+    is_minus_infinity = compare.equal(logs, -math.inf)
+    never = compare.logical_and(compare.equal(labels, 0), is_minus_infinity)
+    finite = compare.where(never, 0.0, logs)
+
+    def grad_func(dy: Tensor) -> tuple[Tensor | None, Tensor]:
+        dy = run(shape.RESHAPE, dy, shape=(*dy.shape, 1))
+        total = run(reduce.SUM, labels, axis=last, keepdims=True)
+        dlogits = dy * (unary.exp(logs) * total - labels)
+        return None if fixed else -dy * finite, dlogits
+
+    last = (len(logits.shape) - 1,)
+    return -run(reduce.SUM, labels * finite, axis=last, keepdims=False), grad_func
 
 
 def sparse_softmax_cross_entropy(
