@@ -60,8 +60,17 @@ def test_plugins(told):
     assert (cpu["name"], cpu["phase"], cpu["traceback"]) == ("cpu", "opened", "")
     assert cpu["module"] == "plugrad_cpu.plugin"
     assert lines[0].split() == ["distribution", "version", "name", "phase", "reason"]
-    assert len(lines) == len(rows) + 1
+    assert lines.index("") == len(rows) + 1
     assert status == any(row["phase"] == "failed" for row in rows)
+
+
+def test_plugins_lists_the_gradient_packs(told):
+    _, lines, rows = told("plugins")
+    packs = by(by(rows, "distribution")["plugrad-gradient-packs"]["packs"], "pack")
+    assert packs["guided"]["overrides"] == "Relu (x), Relu6 (x)"
+    assert any(line.split()[:1] == ["guided"] for line in lines)
+    _, _, unopened = told("plugins", "--no-open")
+    assert not any(row["packs"] for row in unopened)
 
 
 def test_backends(told):

@@ -26,6 +26,7 @@ from plugrad._entries import (
     printable,
     skipping,
 )
+from plugrad._gradients import PackInfo
 from plugrad._hooks import Backend
 from plugrad._registry import registry
 
@@ -154,16 +155,29 @@ def _commands() -> dict[Callable[[Any], Answer], dict[str, Row]]:
 
 
 def plugins(options: argparse.Namespace) -> Answer:
-    """List the plugins that are installed, how far each got, and why."""
+    """List the plugins that are installed, how far each got, and their packs."""
     _open_all(options)
+    found = () if options.no_open else registry.gradients.described()
+    packs = [_pack(pack) for pack in found]
     names = "distribution", "version", "name", "phase", "reason"
     rows = [about(plugin, *names) for plugin in registry.plugins]
     data = [
-        about(plugin, *names, "module") | {"traceback": trace(plugin)}
+        about(plugin, *names, "module")
+        | {"packs": [pack for pack in packs if pack["of"] == str(plugin)]}
+        | {"traceback": trace(plugin)}
         for plugin in registry.plugins
     ]
     text = table(rows) or "no plugin is installed; try `pip install plugrad-cpu`"
+    if packs:
+        text += f"\n\ngradient packs, for use_gradients:\n\n{table(packs)}"
     return Answer(data, text, not any(row["traceback"] for row in data))
+
+
+def _pack(pack: PackInfo) -> Row:
+    """Return a gradient pack, and what it overrides: inputs by kernel."""
+    told = [f"{kernel} ({', '.join(xs)})" for kernel, xs in pack.overrides.items()]
+    overrides = ", ".join(told) or f"left out: {pack.reason}"
+    return {"pack": pack.name, "of": pack.owner, "overrides": overrides}
 
 
 def backends(options: argparse.Namespace) -> Answer:
