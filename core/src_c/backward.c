@@ -33,8 +33,8 @@ static PyObject *fitting(PyObject *dx, PyObject *token, PyObject *kernel,
     if (dx == NULL) return NULL;
     PyObject *found = NULL;
     int fits = is_tensor(dx) && IS(token, Token) &&
-               SLOT(dx, Tensor, dtype) == SLOT(token, Token, dtype);
-    if (fits) fits = are_equal(SLOT(dx, Tensor, shape), SLOT(token, Token, shape));
+               SLOT(dx, Tensor, _dtype) == SLOT(token, Token, dtype);
+    if (fits) fits = are_equal(SLOT(dx, Tensor, _shape), SLOT(token, Token, shape));
     if (fits > 0) return dx;
     if (fits == 0)
         found = PyObject_CallFunctionObjArgs(_fitted, dx, token, kernel, step, NULL);

@@ -115,6 +115,7 @@ static PyObject *is_enabled(PyObject *module, PyObject *nothing) {
 
 static PyMethodDef methods[] = {
     {"enable", enable, METH_O, "Have twins do the usual case, or leave all to Python."},
+    {"fix_members", fix_members, METH_VARARGS, "Let C read shape and dtype of Tensor."},
     {"enabled", is_enabled, METH_NOARGS, "Tell whether twins do the usual case."},
     {NULL, NULL, 0, NULL},
 };

@@ -71,16 +71,58 @@ int import_objects(void) {
 /* Tell whether all slots are filled, too: one may be deleted, or never set. */
 int is_tensor(PyObject *x) {
     return IS(x, Tensor) && SLOT(x, Tensor, _data) && SLOT(x, Tensor, _home) &&
-           SLOT(x, Tensor, dtype) && SLOT(x, Tensor, shape) &&
+           SLOT(x, Tensor, _dtype) && SLOT(x, Tensor, _shape) &&
            SLOT(x, Tensor, _token) && SLOT(x, Tensor, _replicas);
+}
+
+/* The members of a tensor that cannot be assigned, and where their slots are. */
+static struct {
+    Py_ssize_t offset;
+    const char *slot;
+} members[] = {{0, "_shape"}, {0, "_dtype"}};
+static PyObject *assigned; /* what is said of assigning them */
+
+static PyObject *get_member(PyObject *x, void *closure) {
+    PyObject *found = *(PyObject **)((char *)x + *(Py_ssize_t *)closure);
+    if (found == NULL) PyErr_SetString(PyExc_AttributeError, "a tensor without values");
+    return Py_XNewRef(found);
+}
+
+static int set_member(PyObject *x, PyObject *value, void *closure) {
+    (void)x, (void)value, (void)closure;
+    PyErr_SetObject(PyExc_AttributeError, assigned);
+    return -1;
+}
+
+static PyGetSetDef member_definitions[] = {
+    {"shape", get_member, set_member, "The sizes of the axes, a tuple of int.",
+     &members[0].offset},
+    {"dtype", get_member, set_member, "The dtype, a ``numpy.dtype``.",
+     &members[1].offset},
+};
+
+PyObject *fix_members(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *class, *message;
+    if (!PyArg_ParseTuple(args, "O!U", &PyType_Type, &class, &message)) return NULL;
+    Py_XSETREF(assigned, Py_NewRef(message));
+    for (int i = 0; i < 2; i++) {
+        PyGetSetDef *definition = &member_definitions[i];
+        if ((members[i].offset = offset(class, members[i].slot)) < 0) return NULL;
+        PyObject *member = PyDescr_NewGetSet((PyTypeObject *)class, definition);
+        int done = member ? PyObject_SetAttrString(class, definition->name, member) : -1;
+        Py_XDECREF(member);
+        if (done < 0) return NULL;
+    }
+    return Py_NewRef(Py_None);
 }
 
 static void fill(PyObject *y, PyObject *data, PyObject *home, PyObject *dtype,
                  PyObject *shape, PyObject *token, PyObject *replicas) {
     SLOT(y, Tensor, _data) = Py_NewRef(data);
     SLOT(y, Tensor, _home) = Py_NewRef(home);
-    SLOT(y, Tensor, dtype) = Py_NewRef(dtype);
-    SLOT(y, Tensor, shape) = Py_NewRef(shape);
+    SLOT(y, Tensor, _dtype) = Py_NewRef(dtype);
+    SLOT(y, Tensor, _shape) = Py_NewRef(shape);
     SLOT(y, Tensor, _token) = Py_NewRef(token);
     SLOT(y, Tensor, _replicas) = Py_NewRef(replicas);
 }
@@ -100,8 +142,8 @@ PyObject *tensor(PyObject *data, PyObject *home) {
 PyObject *handle_on(PyObject *x) {
     PyObject *y = NEW(Tensor, 0); /* before x is read: garbage collected may dispose it */
     if (y != NULL && is_tensor(x) && SLOT(x, Tensor, _home) != NOWHERE)
-        fill(y, SLOT(x, Tensor, _data), SLOT(x, Tensor, _home), SLOT(x, Tensor, dtype),
-             SLOT(x, Tensor, shape), SLOT(x, Tensor, _token), SLOT(x, Tensor, _replicas));
+        fill(y, SLOT(x, Tensor, _data), SLOT(x, Tensor, _home), SLOT(x, Tensor, _dtype),
+             SLOT(x, Tensor, _shape), SLOT(x, Tensor, _token), SLOT(x, Tensor, _replicas));
     else
         Py_CLEAR(y);
     return y;
@@ -110,8 +152,8 @@ PyObject *handle_on(PyObject *x) {
 PyObject *token_of(PyObject *y) {
     PyObject *token = NEW(Token, 0);
     if (token == NULL) return NULL;
-    SLOT(token, Token, dtype) = Py_NewRef(SLOT(y, Tensor, dtype));
-    SLOT(token, Token, shape) = Py_NewRef(SLOT(y, Tensor, shape));
+    SLOT(token, Token, dtype) = Py_NewRef(SLOT(y, Tensor, _dtype));
+    SLOT(token, Token, shape) = Py_NewRef(SLOT(y, Tensor, _shape));
     Py_SETREF(SLOT(y, Tensor, _token), Py_NewRef(token));
     return token;
 }

@@ -103,7 +103,7 @@ static PyObject *marks_of(const Run *run) {
 
 /* Put the node of a run on the tape: 0, or -1 with an error. */
 static int note(const Run *run, PyObject *plan, PyObject *y) {
-    PyObject *dtype = SLOT(y, Tensor, dtype);
+    PyObject *dtype = SLOT(y, Tensor, _dtype);
     int floating = dtype == FLOAT32 ? 1 : kind_is_in(dtype, n_fc);
     if (floating <= 0) return floating; /* integers and bool end the path */
     PyObject *token = token_of(y), *outputs = token ? PyList_New(1) : NULL;
@@ -181,6 +181,16 @@ static int collect(Run *run) {
     return 1;
 }
 
+/* Replace the error about a result that is no array by one that names the kernel. */
+static void refuse(const Run *run, PyObject *result) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return;
+    PyErr_Clear();
+    PyObject *error = PyObject_CallFunctionObjArgs(no_array, run->kernel, run->backend,
+                                                   result, NULL);
+    if (error != NULL) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+    Py_XDECREF(error);
+}
+
 /* Return what Python makes of a run whose kernel has declined: it is not called again. */
 static PyObject *elsewhere(const Run *run) {
     PyObject *inputs = PyTuple_New(run->count), *attrs = PyDict_New(), *y = NULL;
@@ -210,7 +220,9 @@ static PyObject *carry_out(Run *run) {
         Py_DECREF(result);
         y = elsewhere(run);
     } else {
-        y = tensor(result, run->backend);
+        y = tensor(Py_XNewRef(result), run->backend);
+        if (result != NULL && y == NULL) refuse(run, result);
+        Py_XDECREF(result);
         if (y != NULL && plan != NULL && note(run, plan, y) < 0) Py_CLEAR(y);
     }
     Py_XDECREF(plan);
@@ -280,7 +292,7 @@ PyObject *floating_unary_twin(CALL) {
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     if (!enabled || names != NULL || n < 2 || n > 3 || !is_tensor(args[1]))
         return unusual(self, args, nargsf, names);
-    PyObject *dtype = SLOT(args[1], Tensor, dtype);
+    PyObject *dtype = SLOT(args[1], Tensor, _dtype);
     if (n == 2 ? dtype != FLOAT32 : !takes(args[2], dtype))
         return unusual(self, args, nargsf, names);
     Run run = {.kernel = args[0], .inputs = args + 1, .count = 1};
@@ -328,7 +340,7 @@ static PyObject *scalar(PyObject *context, PyObject *number, PyObject *x) {
     } else if (!PyLong_CheckExact(number)) {
         return NULL;
     }
-    PyObject *backend = active(context), *dtype = SLOT(x, Tensor, dtype), *found = NULL;
+    PyObject *backend = active(context), *dtype = SLOT(x, Tensor, _dtype), *found = NULL;
     PyObject *num = backend ? attribute_of(dtype, n_num) : NULL;
     PyObject *key = num ? PyTuple_Pack(3, number, Py_TYPE(number), num) : NULL;
     if (key != NULL) found = look_up(backend, n_scalars, key);
@@ -341,9 +353,9 @@ static PyObject *scalar(PyObject *context, PyObject *number, PyObject *x) {
 /* Tell whether both are tensors of one dtype, of the given kinds, that broadcast. */
 static int alike(PyObject *a, PyObject *b, PyObject *kinds) {
     if (!is_tensor(a) || !is_tensor(b)) return 0;
-    PyObject *dtype = SLOT(a, Tensor, dtype);
-    if (SLOT(b, Tensor, dtype) != dtype) return 0;
-    if (!broadcasts(SLOT(a, Tensor, shape), SLOT(b, Tensor, shape))) return 0;
+    PyObject *dtype = SLOT(a, Tensor, _dtype);
+    if (SLOT(b, Tensor, _dtype) != dtype) return 0;
+    if (!broadcasts(SLOT(a, Tensor, _shape), SLOT(b, Tensor, _shape))) return 0;
     return kinds == NULL ? dtype != STRING : takes(kinds, dtype);
 }
 

@@ -65,6 +65,7 @@ typedef struct {
     X(PROCESS, "_context")                                                               \
     X(_current, "_context")                                                              \
     X(declined, "_engine")                                                               \
+    X(no_array, "_engine")                                                               \
     X(native, "_engine")                                                                 \
     X(_arrive, "_autodiff")                                                               \
     X(_fitted, "_autodiff")
@@ -75,8 +76,8 @@ typedef struct {
     X(Tensor, _home)                                                                     \
     X(Tensor, _replicas)                                                                 \
     X(Tensor, _token)                                                                    \
-    X(Tensor, dtype)                                                                     \
-    X(Tensor, shape)                                                                     \
+    X(Tensor, _dtype)                                                                    \
+    X(Tensor, _shape)                                                                    \
     X(Token, dtype)                                                                      \
     X(Token, shape)                                                                      \
     X(Kernel, name)                                                                      \
@@ -121,6 +122,8 @@ int intern_names(void);   /* 0, or -1 with an error */
 int import_objects(void); /* 0, or -1 with an error */
 
 int is_tensor(PyObject *x);
+/* fix_members(Tensor, message): let C read shape and dtype, and refuse to assign them */
+PyObject *fix_members(PyObject *module, PyObject *args);
 PyObject *tensor(PyObject *data, PyObject *home); /* takes `data`; NULL hands on */
 PyObject *handle_on(PyObject *x); /* the same to tapes; NULL without an error if gone */
 PyObject *token_of(PyObject *y);                  /* y gets it, too */

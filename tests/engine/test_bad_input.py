@@ -320,3 +320,26 @@ def test_numbers_that_only_one_element_has(backend):
         3,
         False,
     )
+
+
+@pytest.mark.parametrize("name", ["shape", "dtype"])
+def test_shape_and_dtype_cannot_be_assigned(name, backend):
+    x = pg.ones((2, 3))
+    for change in (lambda: setattr(x, name, (3, 2)), lambda: delattr(x, name)):
+        with pytest.raises(AttributeError, match=r"use reshape\(x, shape\) or astype"):
+            change()
+    assert (x.shape, x.dtype.name) == ((2, 3), "float32")
+
+
+@pytest.mark.parametrize("under", [lambda f: f, pg.grad], ids=["plain", "tape"])
+@pytest.mark.parametrize("y", [None, 3.0, [1.0]])
+def test_a_kernel_that_returns_no_array_is_named(y, under, backend):
+    kernel = lambda v: y
+    pg.register_kernel("Relu", backend, kernel)
+    try:
+        with pytest.raises(
+            TypeError, match=r"Relu.*from user.*test_bad_input.*returned"
+        ):
+            under(pg.relu)(pg.asarray(1.0))
+    finally:
+        pg.unregister_kernel("Relu", backend)

@@ -148,7 +148,7 @@ def _saved(node):
 
 def _deleted():
     x = f32(2)
-    del x.dtype
+    del x._dtype
     return x
 
 

@@ -21,8 +21,8 @@ ENGINE = (
 PATH = {CORE / f"_{name}.py" for name in ENGINE.split()}
 ROOMS = {
     "ops": (sorted(CORE.glob("ops/*.py")), 7500),
-    "the path of an op": (sorted(PATH), 1900),
-    "registries and plugins": (sorted(REST - PATH), 1300),
+    "the path of an op": (sorted(PATH), 1920),
+    "registries and plugins": (sorted(REST - PATH), 1280),
     "checks of run_kernel": (sorted(CHECKS), 300),
     "geometry": (GEOMETRY, 500),
     "tools": (sorted(CORE.glob("tools/*.py")), 1300),

@@ -34,6 +34,12 @@ def compiled(f: F) -> F:
     return cast("F", functools.update_wrapper(_usual.Twin(f), f))
 
 
+def fix_members(tensor: type, message: str) -> None:
+    """Have C read ``shape`` and ``dtype`` of ``Tensor``: in half of the time."""
+    if _usual is not None:
+        _usual.fix_members(tensor, message)
+
+
 def enable(on: bool) -> None:
     """Have the twins do the usual case, or leave everything to Python."""
     if _usual is not None:

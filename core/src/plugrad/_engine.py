@@ -33,7 +33,7 @@ from ._context import (
 )
 from ._deprecation import outside
 from ._entries import BackendUnavailable, OpenBackend, printable
-from ._kernel import Kernel, KernelNotFound, Rule, Rules, over, same
+from ._kernel import Kernel, KernelNotFound, Rule, Rules, origin, over, same
 from ._registry import registry
 from ._tape import (
     Outputs,
@@ -105,9 +105,12 @@ def run(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Tensor:
             if not natives:
                 natives.append(backend.runtime.arrays)
             result = function(*natives, **attrs)
-            if result is not NotImplemented:
+            if result is NotImplemented:
+                return declined(kernel, inputs, attrs)
+            try:
                 return Tensor(result, backend)
-            return declined(kernel, inputs, attrs)
+            except AttributeError:
+                raise no_array(kernel, backend, result) from None
     return _run(kernel, inputs, attrs)[0]  # everything special
 
 
@@ -210,9 +213,22 @@ def _implementation(
     result = function(*natives, **attrs) if attrs else function(*natives)
     if result is NotImplemented:
         return None
-    if kernel.single:
-        return (Tensor(result, backend),)
-    return tuple([Tensor(y, backend) for y in result])
+    try:
+        results = (result,) if kernel.single else result
+        return tuple([Tensor(y, backend) for y in results])
+    except (AttributeError, TypeError):
+        raise no_array(kernel, backend, result) from None
+
+
+def no_array(kernel: Kernel, backend: OpenBackend, result: object) -> TypeError:
+    """Return the error about an implementation that did not return its outputs."""
+    layer = registry.kernels[kernel.name, backend.name][0]
+    wanted = "an array" if kernel.single else f"arrays for {', '.join(kernel.outputs)}"
+    where = f"on {backend.name!r}, from {origin(layer.function, str(layer.owner))}"
+    return TypeError(
+        f"{kernel.name}: the implementation {where}, returned {repr(result)[:80]}, and "
+        f"not {wanted}; does it lack a return?"
+    )
 
 
 def _decompose(

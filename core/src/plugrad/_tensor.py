@@ -9,10 +9,12 @@ Map: where disposed tensors live; ``Token``; ``Tensor``; what ops accept for one
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, Protocol
 
 import numpy as np
 
+from ._compiled import fix_members
 from ._dtypes import DType, named
 from ._methods import Methods
 
@@ -53,22 +55,16 @@ class Token:
 
 
 class Tensor(Methods):
-    """An n-dimensional array. Python's operators and NumPy's conversions work.
-
-    Attributes:
-        shape: The sizes of the axes, a tuple of int.
-        dtype: A ``numpy.dtype``.
-
-    """
+    """An n-dimensional array. Python's operators and NumPy's conversions work."""
 
     __slots__ = (
         "__weakref__",
         "_data",
+        "_dtype",
         "_home",
         "_replicas",
+        "_shape",
         "_token",
-        "dtype",
-        "shape",
     )
     __array_ufunc__ = None  # else ndarray * tensor is an ndarray and loses its gradient
     __array_priority__ = 1000
@@ -77,10 +73,20 @@ class Tensor(Methods):
     def __init__(self, data: Native, home: Home) -> None:
         self._data = data
         self._home = home
-        self.dtype: DType = data.dtype
-        self.shape: tuple[int, ...] = data.shape
+        self._dtype: DType = data.dtype
+        self._shape: tuple[int, ...] = data.shape
         self._token: Token | None = None
         self._replicas: dict[Home, Native] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes, a tuple of int."""
+        return self._shape
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype, a ``numpy.dtype``."""
+        return self._dtype
 
     @property
     def backend(self) -> str:
@@ -242,6 +248,20 @@ class Tensor(Methods):
         )
         dtype, home = named(self.dtype), self._home.name
         return f"Tensor({values}, dtype={dtype}, backend={home!r})"
+
+
+def _refuse(x: Tensor, value: object = None) -> None:
+    raise AttributeError(ASSIGNED)
+
+
+ASSIGNED = (
+    "a tensor is immutable: its shape and dtype cannot be assigned; use "
+    "reshape(x, shape) or astype(x, dtype), which return another tensor"
+)
+for _name in ("shape", "dtype"):
+    _get, _doc = attrgetter(f"_{_name}"), vars(Tensor)[_name].__doc__
+    setattr(Tensor, _name, property(_get, _refuse, _refuse, _doc))
+fix_members(Tensor, ASSIGNED)
 
 
 def _exportable(
