@@ -15,7 +15,7 @@ EVERY(UNARY_SMALL, UNARY_PQ, f64)
 EVERY(UNARY, UNARY_PQ, i32)
 
 #define FLOATING(BINARY, T)                                                              \
-    UNARY_PQ(leaky_relu_##T, T, a > 0 ? a : a != a ? a : a * p)                          \
+    UNARY_PQ(leaky_relu_##T, T, a < 0 ? a * p : a)                                       \
     UNARY_PQ(step_##T, T, a != a ? a : a > 0 ? 1 : p)                                    \
     BINARY(prelu_##T, T, T, GRAIN, p >= 0 || p != p ? p : p * q)                       \
     BINARY(elu_grad_##T, T, T, GRAIN, q < 0 ? p *(q + 1) : q != q ? q : p)

@@ -63,10 +63,9 @@ def clip_by_value(x: Array, *, min: float, max: float) -> Array:
 
 @kernels("LeakyRelu")
 def leaky_relu(x: Array, *, alpha: float) -> Array:
-    """With the usual slopes it is a maximum."""
-    if 0 < alpha <= 1:
-        return np.maximum(x, x * x.dtype.type(alpha))
-    return _above(x) + _below(x) * x.dtype.type(alpha)
+    """With the usual slopes it is a maximum; else it is Prelu."""
+    slope = x.dtype.type(alpha)  # which may be 0 where alpha is not
+    return np.maximum(x, x * slope) if 0 < slope <= 1 else prelu(x, slope)
 
 
 @kernels("Prelu")
@@ -80,9 +79,11 @@ def prelu(x: Array, alpha: Array) -> Array:
 @kernels("Step")
 def step(x: Array, *, alpha: float) -> Array:
     """One of two terms is 0; NaN is neither positive nor not."""
-    y = (x > 0).astype(x.dtype)
-    if alpha:
-        y += (x <= 0) * x.dtype.type(alpha)
+    y, low = (x > 0).astype(x.dtype), x.dtype.type(alpha)
+    if not np.isfinite(low):
+        y = np.where(x > 0, y, low)
+    elif low:
+        y += (x <= 0) * low
     if np.isnan(np.min(x, initial=0)):
         return np.where(np.isnan(x), x, y)
     return y

@@ -244,6 +244,10 @@ def test_slopes_do_not_matter_where_x_is_positive(backend):
     x = pg.asarray([2.0, INF, 0.0])
     for alpha in (NAN, INF, [0.5, NAN, -INF]):
         assert pg.prelu(x, alpha).tolist() == [2.0, INF, 0.0]
+    for alpha in (NAN, INF, -INF, 1e-50):
+        assert pg.leaky_relu(x, alpha=alpha).tolist() == [2.0, INF, 0.0]
+        y = pg.step([2.0, INF, -1.0], alpha=alpha).numpy()
+        np.testing.assert_allclose(y, np.asarray([1.0, 1.0, alpha], np.float32))
     assert pg.prelu([1, -2], 0.5).dtype == np.float32
     assert pg.prelu([1, -2], [2, 3]).tolist() == [1.0, -6.0]
 

@@ -223,6 +223,12 @@ def test_errors(args, error, message, backend):
         pg.einsum(*args)
 
 
+def test_there_may_be_many_operands(backend):
+    x = np.asarray([1.0, -1.0, 1.01], np.float32)
+    y = pg.einsum(",".join(["a"] * 70) + "->a", *[x] * 70).numpy()
+    np.testing.assert_allclose(y, [1, 1, 1.01**70], rtol=1e-4)
+
+
 def test_there_are_only_so_many_letters(backend):
     equation = "...,abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY->"
     x = np.ones((1,) * 51, np.float32)
