@@ -24,6 +24,7 @@ from ._specs import Spec as Spec
 from ._specs import Specs as Specs
 from ._specs import broadcasted as broadcasted
 from ._specs import compared as compared
+from ._specs import one_shape as one_shape
 from ._specs import reduced as reduced
 from ._specs import same as same
 

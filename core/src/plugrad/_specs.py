@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import geometry
+from . import _arguments, geometry
 
 
 class Spec(NamedTuple):
@@ -22,6 +22,13 @@ Specs = Spec | tuple[Spec, ...]
 def same(x: Spec, *_: Spec, **__: Any) -> Spec:
     """Give the output the spec of the first input."""
     return x
+
+
+def one_shape(*xs: Spec) -> Spec:
+    """Give the output the spec of the inputs, which have one shape."""
+    if len({x.shape for x in xs}) != 1:
+        raise _arguments.misfit("output", "inputs must be of one shape", *xs)
+    return xs[0]
 
 
 def broadcasted(*xs: Spec, **_: Any) -> Spec:

@@ -10,18 +10,46 @@ Map: straight lines; steps and limits; exponentials; compositions.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 from plugrad import _arguments
-from plugrad._dtypes import weak
+from plugrad._dtypes import check_range, named, weak
 from plugrad._engine import run
-from plugrad._kernel import Kernel, broadcasted, decomposition, gradients, same
+from plugrad._kernel import (
+    Kernel,
+    Spec,
+    broadcasted,
+    decomposition,
+    gradients,
+    one_shape,
+    same,
+)
 from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, trigonometry, unary
 
+# Contracts of one input, whose spec the output has.
+_elementwise = partial(Kernel, out=same)
+
+
+def _with_alpha(op: str) -> Callable[..., Spec]:
+    """Return the rule of a kernel with a number that the dtype must hold."""
+
+    def out(x: Spec, *, alpha: float) -> Spec:
+        check_range(op, alpha, x.dtype)
+        return x
+
+    return out
+
+
 # --- straight lines --------------------------------------------------------------
 
-RELU = Kernel("Relu(x)", out=same, op="relu")
+RELU = _elementwise(
+    "Relu(x: integer | floating)",
+    op="relu",
+    doc="``max(x, 0)``; NaN for NaN.",
+)
 
 
 def relu(x: TensorLike, /) -> Tensor:
@@ -39,7 +67,11 @@ decomposition(RELU, lambda x: binary.maximum(x, 0))
 gradients(RELU, x=lambda dy, y: compare.where(y > 0, dy, y))
 
 
-RELU6 = Kernel("Relu6(x)", out=same, op="relu6")
+RELU6 = _elementwise(
+    "Relu6(x: integer | floating)",
+    op="relu6",
+    doc="``min(max(x, 0), 6)``; NaN for NaN.",
+)
 
 
 def relu6(x: TensorLike, /) -> Tensor:
@@ -54,7 +86,14 @@ decomposition(RELU6, lambda x: binary.minimum(binary.maximum(x, 0), 6))
 gradients(RELU6, x=lambda dy, x: compare.where((x > 0) & (x <= 6), dy, 0))
 
 
-LEAKY_RELU = Kernel("LeakyRelu(x; alpha)", out=same, op="leaky_relu")
+LEAKY_RELU = Kernel(
+    "LeakyRelu(x: floating; alpha: float)",
+    out=_with_alpha("leaky_relu"),
+    op="leaky_relu",
+    doc="""``alpha · x`` where ``x < 0``, elsewhere ``x``; NaN for NaN.
+
+    ``alpha`` may be negative, infinite or NaN, and does not matter where ``x ≥ 0``.""",
+)
 
 
 def leaky_relu(x: TensorLike, /, *, alpha: float = 0.2) -> Tensor:
@@ -70,7 +109,15 @@ decomposition(LEAKY_RELU, lambda x, alpha: compare.where(x < 0, x * alpha, x))
 gradients(LEAKY_RELU, x=lambda dy, x, alpha: compare.where(x > 0, dy, dy * alpha))
 
 
-PRELU = Kernel("Prelu(x, alpha)", out=broadcasted, broadcasts=True, op="prelu")
+PRELU = Kernel(
+    "Prelu(x: floating, alpha: x)",
+    out=broadcasted,
+    broadcasts=True,
+    op="prelu",
+    doc="""``alpha · x`` where ``x < 0``, elsewhere ``x``; NaN for NaN.
+
+    ``alpha`` may be infinite or NaN, and does not matter where ``x ≥ 0``.""",
+)
 
 
 def prelu(x: TensorLike, alpha: TensorLike, /) -> Tensor:
@@ -88,7 +135,14 @@ gradients(PRELU, alpha=lambda dy, x: compare.where(x > 0, 0, dy * x))
 
 # --- steps and limits ------------------------------------------------------------
 
-STEP = Kernel("Step(x; alpha)", out=same, op="step")
+STEP = Kernel(
+    "Step(x: floating; alpha: float)",
+    out=_with_alpha("step"),
+    op="step",
+    doc="""1 where ``x > 0``, elsewhere ``alpha``; NaN for NaN.
+
+    ``alpha`` may be infinite or NaN, and does not matter where ``x > 0``.""",
+)
 
 
 def step(x: TensorLike, /, *, alpha: float = 0.0) -> Tensor:
@@ -104,7 +158,28 @@ decomposition(STEP, lambda x, alpha: compare.where(x <= 0, alpha, unary.sign(x))
 gradients(STEP, x=lambda dy: creation.zeros_like(dy))
 
 
-CLIP_BY_VALUE = Kernel("ClipByValue(x; min, max)", out=same, op="clip")
+def _clipped(x: Spec, *, min: float, max: float) -> Spec:
+    for bound in (min, max):
+        if weak("clip", bound, x.dtype) is not x.dtype:
+            raise TypeError(f"clip: {named(x.dtype)} cannot hold {bound}; cast x")
+    _not_crossed(min, max)
+    return x
+
+
+CLIP_BY_VALUE = Kernel(
+    "ClipByValue(x: bool | integer | floating; min: number, max: number)",
+    out=_clipped,
+    op="clip",
+    doc="""``min`` where ``x < min``, ``max`` where ``x > max``, else ``x``; NaN stays.
+
+    Bounds may be infinite, and NaN as a bound gives NaN. The dtype of ``x`` holds
+    them, and ``min`` is not more than ``max``.""",
+)
+
+
+def _not_crossed(min: float, max: float) -> None:
+    if min > max:
+        raise ValueError(f"clip: min {min} is more than max {max}; swap them")
 
 
 def clip(
@@ -128,8 +203,7 @@ def clip(
     x = _convert.real("clip", x)
     low, high = _bound("min", min), _bound("max", max)
     if isinstance(low, int | float) and isinstance(high, int | float):
-        if low > high:
-            raise ValueError(f"clip: min {low} is more than max {high}; swap them")
+        _not_crossed(low, high)
         for bound in (low, high):
             x = creation.astype(x, weak("clip", bound, x.dtype))
         return run(CLIP_BY_VALUE, x, min=low, max=high)
@@ -164,7 +238,13 @@ gradients(CLIP_BY_VALUE, x=_clip_gradient)
 
 # --- exponentials ----------------------------------------------------------------
 
-ELU = Kernel("Elu(x)", out=same, op="elu")
+ELU = _elementwise(
+    "Elu(x: floating)",
+    op="elu",
+    doc="""``e^x - 1`` where ``x < 0``, without cancelling next to 0; elsewhere ``x``.
+
+    NaN for NaN, and -1 for -inf. Within 3 ulp in float32.""",
+)
 
 
 def elu(x: TensorLike, /) -> Tensor:
@@ -178,7 +258,13 @@ def elu(x: TensorLike, /) -> Tensor:
 decomposition(ELU, lambda x: compare.where(x < 0, run(unary.EXPM1, x), x))
 
 
-ELU_GRAD = Kernel("EluGrad(dy, y) -> dx", out=same)
+ELU_GRAD = Kernel(
+    "EluGrad(dy: floating, y: dy) -> dx",
+    out=one_shape,
+    doc="""``dy · (y + 1)`` where ``y < 0``, else ``dy``; ``y`` is what ``Elu`` gave.
+
+    NaN where ``y`` is. The shapes are equal.""",
+)
 
 
 decomposition(ELU_GRAD, lambda dy, y: dy * (binary.minimum(y, 0) + 1))
@@ -187,7 +273,14 @@ gradients(ELU_GRAD, dy=lambda ddx, y: run(ELU_GRAD, ddx, y))
 gradients(ELU_GRAD, y=lambda ddx, dy, y: compare.where(y < 0, ddx * dy, 0))
 
 
-SELU = Kernel("Selu(x)", out=same, op="selu")
+SELU = _elementwise(
+    "Selu(x: floating)",
+    op="selu",
+    doc="""``λ · x`` where ``x > 0``, elsewhere ``λα · (e^x - 1)``, without cancelling.
+
+    λ = 1.0507009873554805, α = 1.6732632423543772. NaN for NaN, -λα for -inf, and inf
+    where ``λ · x`` overflows. Within 3 ulp in float32.""",
+)
 _ABOVE = 1.0507009873554805
 _BELOW = _ABOVE * 1.6732632423543772
 
@@ -211,7 +304,13 @@ decomposition(SELU, lambda x: compare.where(x < 0, unary.expm1(x) * _BELOW, x * 
 gradients(SELU, x=_selu_gradient)
 
 
-SIGMOID = Kernel("Sigmoid(x)", out=same, op="sigmoid")
+SIGMOID = _elementwise(
+    "Sigmoid(x: floating)",
+    op="sigmoid",
+    doc="""``1 / (1 + e^-x)``, without overflow on the way.
+
+    1 for inf, 0 for -inf, NaN for NaN. Within 3 ulp in float32.""",
+)
 
 
 def sigmoid(x: TensorLike, /) -> Tensor:
@@ -228,7 +327,13 @@ def _(x: Tensor) -> Tensor:
 gradients(SIGMOID, x=lambda dy, y: dy * (y * (1 - y)))
 
 
-SOFTPLUS = Kernel("Softplus(x)", out=same, op="softplus")
+SOFTPLUS = _elementwise(
+    "Softplus(x: floating)",
+    op="softplus",
+    doc="""``log(1 + e^x)``, without overflow on the way.
+
+    inf for inf, 0 for -inf, NaN for NaN. Within 3 ulp in float32.""",
+)
 
 
 def softplus(x: TensorLike, /) -> Tensor:

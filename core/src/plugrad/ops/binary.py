@@ -11,15 +11,25 @@ the smaller; the plane: angles, lengths, logarithms of sums.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from plugrad._arguments import misfit
 from plugrad._engine import run
-from plugrad._kernel import Kernel, broadcasted, decomposition, gradients, same
+from plugrad._kernel import (
+    Kernel,
+    broadcasted,
+    decomposition,
+    gradients,
+    one_shape,
+)
 from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, activation, compare, complexes, creation, unary
+
+# Contracts of two inputs that broadcast.
+_broadcasting = partial(Kernel, out=broadcasted, broadcasts=True)
 
 # --- which dtypes ----------------------------------------------------------------
 
@@ -38,7 +48,13 @@ def floats(
 
 # --- sums and products -----------------------------------------------------------
 
-ADD = Kernel("Add(a, b)", out=broadcasted, broadcasts=True, op="add")
+ADD = _broadcasting(
+    "Add(a: bool | number, b: a)",
+    op="add",
+    doc="""``a + b``.
+
+    Integers wrap; of bool it is ``a or b``.""",
+)
 
 
 def add(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -59,7 +75,13 @@ def add(a: TensorLike, b: TensorLike, /) -> Tensor:
 gradients(ADD, a=lambda dy: dy, b=lambda dy: dy)
 
 
-SUB = Kernel("Sub(a, b)", out=broadcasted, broadcasts=True, op="subtract")
+SUB = _broadcasting(
+    "Sub(a: number, b: a)",
+    op="subtract",
+    doc="""``a - b``.
+
+    Integers wrap.""",
+)
 
 
 def subtract(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -70,7 +92,13 @@ def subtract(a: TensorLike, b: TensorLike, /) -> Tensor:
 gradients(SUB, a=lambda dy: dy, b=lambda dy: -dy)
 
 
-MULTIPLY = Kernel("Multiply(a, b)", out=broadcasted, broadcasts=True, op="multiply")
+MULTIPLY = _broadcasting(
+    "Multiply(a: bool | number, b: a)",
+    op="multiply",
+    doc="""``a · b``.
+
+    Integers wrap; of bool it is ``a and b``.""",
+)
 
 
 def multiply(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -82,7 +110,14 @@ gradients(MULTIPLY, a=lambda dy, b: dy * complexes.conj(b))
 gradients(MULTIPLY, b=lambda dy, a: dy * complexes.conj(a))
 
 
-ADD_N = Kernel("AddN(*xs)", out=same, op="add_n")
+ADD_N = Kernel(
+    "AddN(*xs: bool | number)",
+    out=one_shape,
+    op="add_n",
+    doc="""``xs[0] + xs[1] + …``, in this order; the shapes are equal.
+
+    Integers wrap; of bool it is ``or``. Each sum is rounded to the dtype.""",
+)
 
 
 def add_n(xs: Sequence[TensorLike], /) -> Tensor:
@@ -108,8 +143,12 @@ decomposition(ADD_N, lambda *xs: sum(xs[1:], xs[0]))
 gradients(ADD_N, xs=lambda dy, xs_spec: [dy] * len(xs_spec))
 
 
-SQUARED_DIFFERENCE = Kernel(
-    "SquaredDifference(a, b)", out=broadcasted, broadcasts=True, op="squared_difference"
+SQUARED_DIFFERENCE = _broadcasting(
+    "SquaredDifference(a: integer | floating, b: a)",
+    op="squared_difference",
+    doc="""``(a - b) · (a - b)``.
+
+    Integers wrap.""",
 )
 
 
@@ -128,7 +167,13 @@ gradients(SQUARED_DIFFERENCE, b=lambda dy, a, b: dy * ((b - a) * 2))
 
 # --- division --------------------------------------------------------------------
 
-REAL_DIV = Kernel("RealDiv(a, b)", out=broadcasted, broadcasts=True, op="divide")
+REAL_DIV = _broadcasting(
+    "RealDiv(a: inexact, b: a)",
+    op="divide",
+    doc="""``a / b``.
+
+    A real number by ±0 is ±inf, with the product of the signs; 0 by 0 is NaN.""",
+)
 
 
 def divide(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -154,8 +199,14 @@ def divide_no_nan(a: TensorLike, b: TensorLike, /) -> Tensor:
     return compare.where(null, 0, a / compare.where(null, 1, b))
 
 
-FLOOR_DIV = Kernel(
-    "FloorDiv(a, b)", out=broadcasted, broadcasts=True, op="floor_divide"
+FLOOR_DIV = _broadcasting(
+    "FloorDiv(a: integer | floating, b: a)",
+    op="floor_divide",
+    doc="""``⌊a / b⌋``, of the exact quotient.
+
+    Integers: by 0 it is 0; the least one by -1 wraps to itself. Floating numbers: by ±0
+    ±inf, or NaN for 0; by ±inf ±0 with the sign of the quotient; of ±inf by a finite
+    number ±inf, by ±inf NaN.""",
 )
 
 
@@ -181,7 +232,14 @@ gradients(
 )
 
 
-MOD = Kernel("Mod(a, b)", out=broadcasted, broadcasts=True, op="remainder")
+MOD = _broadcasting(
+    "Mod(a: integer | floating, b: a)",
+    op="remainder",
+    doc="""``a - b·⌊a / b⌋``, exactly; with the sign of ``b``, also where it is 0.
+
+    By 0, integers give 0 and floating numbers NaN. By ±inf it is ``a``, or ``b`` where
+    the signs differ; of ±inf it is NaN.""",
+)
 
 
 def remainder(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -202,7 +260,15 @@ gradients(MOD, a=lambda dy: dy, b=lambda dy, a, b: -dy * run(FLOOR_DIV, a, b))
 
 # --- powers ----------------------------------------------------------------------
 
-POW = Kernel("Pow(a, b)", out=broadcasted, broadcasts=True, op="pow")
+POW = _broadcasting(
+    "Pow(a: number, b: a)",
+    op="pow",
+    doc="""``a`` to the power of ``b``; 1 where ``b`` is 0, also for ``a = 0`` and NaN.
+
+    Floating numbers: NaN where ``a`` is negative and finite and ``b`` finite and not
+    whole; ±0 to a negative power is inf, or -inf for -0.0 and odd ``b``. Integers wrap;
+    to a negative power they give 0, unless ``a`` is ±1. Within 3 ulp in float32.""",
+)
 
 
 def pow(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -244,7 +310,13 @@ gradients(POW, a=_pow_base, b=_pow_exponent)
 
 # --- the greater and the smaller -------------------------------------------------
 
-MAXIMUM = Kernel("Maximum(a, b)", out=broadcasted, broadcasts=True, op="maximum")
+MAXIMUM = _broadcasting(
+    "Maximum(a: bool | integer | floating, b: a)",
+    op="maximum",
+    doc="""The greater of ``a`` and ``b``; NaN where one is.
+
+    Of zeros with both signs either may come out.""",
+)
 
 
 def maximum(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -260,7 +332,13 @@ gradients(MAXIMUM, a=lambda dy, a, b: compare.where(a >= b, dy, 0))
 gradients(MAXIMUM, b=lambda dy, a, b: compare.where(a < b, dy, 0))
 
 
-MINIMUM = Kernel("Minimum(a, b)", out=broadcasted, broadcasts=True, op="minimum")
+MINIMUM = _broadcasting(
+    "Minimum(a: bool | integer | floating, b: a)",
+    op="minimum",
+    doc="""The smaller of ``a`` and ``b``; NaN where one is.
+
+    Of zeros with both signs either may come out.""",
+)
 
 
 def minimum(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -278,7 +356,15 @@ gradients(MINIMUM, b=lambda dy, a, b: compare.where(a > b, dy, 0))
 
 # --- the plane -------------------------------------------------------------------
 
-ATAN2 = Kernel("Atan2(a, b)", out=broadcasted, broadcasts=True, op="atan2")
+ATAN2 = _broadcasting(
+    "Atan2(a: floating, b: a)",
+    op="atan2",
+    doc="""The angle of the point (x = ``b``, y = ``a``), in [-π, π].
+
+    It has the sign of ``a``. Signed zeros and infinities are those of C: (±0, +0) gives
+    ±0, (±0, -0) gives ±π, two infinities odd multiples of π/4. NaN where one is.
+    Within 3 ulp in float32.""",
+)
 
 
 def atan2(a: TensorLike, b: TensorLike, /) -> Tensor:

@@ -36,7 +36,13 @@ _bitwise = partial(Kernel, out=broadcasted, broadcasts=True)
 
 # --- comparisons -----------------------------------------------------------------
 
-EQUAL = _predicate("Equal(a, b)", op="equal")
+EQUAL = _predicate(
+    "Equal(a: bool | number | string, b: a)",
+    op="equal",
+    doc="""Whether ``a = b``; NaN equals nothing, and 0.0 equals -0.0.
+
+    Complex numbers are equal if both parts are; strings if all bytes are.""",
+)
 
 
 def equal(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -50,7 +56,11 @@ def equal(a: TensorLike, b: TensorLike, /) -> Tensor:
 gradients(EQUAL, a=None, b=None)
 
 
-NOT_EQUAL = _predicate("NotEqual(a, b)", op="not_equal")
+NOT_EQUAL = _predicate(
+    "NotEqual(a: bool | number | string, b: a)",
+    op="not_equal",
+    doc="Whether ``a ≠ b``, the opposite of ``Equal``: True where one is NaN.",
+)
 
 
 def not_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -62,7 +72,13 @@ decomposition(NOT_EQUAL, lambda a, b: logical_not(run(EQUAL, a, b)))
 gradients(NOT_EQUAL, a=None, b=None)
 
 
-GREATER = _predicate("Greater(a, b)", op="greater")
+GREATER = _predicate(
+    "Greater(a: bool | integer | floating | string, b: a)",
+    op="greater",
+    doc="""Whether ``a > b``; False where one is NaN.
+
+    False is less than True; strings are compared byte by byte, as in Python.""",
+)
 
 
 def greater(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -74,7 +90,13 @@ decomposition(GREATER, lambda a, b: run(LESS, b, a))
 gradients(GREATER, a=None, b=None)
 
 
-GREATER_EQUAL = _predicate("GreaterEqual(a, b)", op="greater_equal")
+GREATER_EQUAL = _predicate(
+    "GreaterEqual(a: bool | integer | floating | string, b: a)",
+    op="greater_equal",
+    doc="""Whether ``a ≥ b``; False where one is NaN.
+
+    False is less than True; strings are compared byte by byte, as in Python.""",
+)
 
 
 def greater_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -86,7 +108,13 @@ decomposition(GREATER_EQUAL, lambda a, b: run(LESS_EQUAL, b, a))
 gradients(GREATER_EQUAL, a=None, b=None)
 
 
-LESS: Kernel = _predicate("Less(a, b)", op="less")
+LESS: Kernel = _predicate(
+    "Less(a: bool | integer | floating | string, b: a)",
+    op="less",
+    doc="""Whether ``a < b``; False where one is NaN.
+
+    False is less than True; strings are compared byte by byte, as in Python.""",
+)
 
 
 def less(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -100,7 +128,13 @@ def less(a: TensorLike, b: TensorLike, /) -> Tensor:
 gradients(LESS, a=None, b=None)
 
 
-LESS_EQUAL: Kernel = _predicate("LessEqual(a, b)", op="less_equal")
+LESS_EQUAL: Kernel = _predicate(
+    "LessEqual(a: bool | integer | floating | string, b: a)",
+    op="less_equal",
+    doc="""Whether ``a ≤ b``; False where one is NaN.
+
+    False is less than True; strings are compared byte by byte, as in Python.""",
+)
 
 
 def less_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -116,10 +150,14 @@ gradients(LESS_EQUAL, a=None, b=None)
 # --- choice ----------------------------------------------------------------------
 
 SELECT = Kernel(
-    "Select(condition, t, e)",
+    "Select(condition: bool, t, e: t)",
     out=lambda condition, t, e: broadcasted(t, e, condition),
     broadcasts=True,
     op="where",
+    doc="""``t`` where ``condition`` is True, ``e`` where it is False.
+
+    Values are copied: signs of zeros, NaN and strings stay what they are. What is not
+    chosen does not matter, be it NaN.""",
 )
 
 
@@ -162,7 +200,11 @@ def _logical(kernel: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
     return run(kernel, creation.astype(a, BOOL), creation.astype(b, BOOL))
 
 
-LOGICAL_AND = _predicate("LogicalAnd(a, b)", op="logical_and")
+LOGICAL_AND = _predicate(
+    "LogicalAnd(a: bool, b: a)",
+    op="logical_and",
+    doc="Whether both are True.",
+)
 
 
 def logical_and(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -173,7 +215,11 @@ def logical_and(a: TensorLike, b: TensorLike, /) -> Tensor:
 decomposition(LOGICAL_AND, lambda a, b: where(a, b, False))
 
 
-LOGICAL_OR = _predicate("LogicalOr(a, b)", op="logical_or")
+LOGICAL_OR = _predicate(
+    "LogicalOr(a: bool, b: a)",
+    op="logical_or",
+    doc="Whether one is True, or both.",
+)
 
 
 def logical_or(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -184,7 +230,11 @@ def logical_or(a: TensorLike, b: TensorLike, /) -> Tensor:
 decomposition(LOGICAL_OR, lambda a, b: where(a, True, b))
 
 
-LOGICAL_XOR = _predicate("LogicalXor(a, b)", op="logical_xor")
+LOGICAL_XOR = _predicate(
+    "LogicalXor(a: bool, b: a)",
+    op="logical_xor",
+    doc="Whether just one is True.",
+)
 
 
 def logical_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -195,7 +245,12 @@ def logical_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
 decomposition(LOGICAL_XOR, lambda a, b: run(NOT_EQUAL, a, b))
 
 
-LOGICAL_NOT = Kernel("LogicalNot(x)", out=same, op="logical_not")
+LOGICAL_NOT = Kernel(
+    "LogicalNot(x: bool)",
+    out=same,
+    op="logical_not",
+    doc="Whether ``x`` is False.",
+)
 
 
 def logical_not(x: TensorLike, /) -> Tensor:
@@ -219,7 +274,11 @@ def _bits(kernel: Kernel, logical: Kernel, a: TensorLike, b: TensorLike) -> Tens
     return _convert.elementwise(kernel, a, b, "biu")
 
 
-BITWISE_AND = _bitwise("BitwiseAnd(a, b)", op="bitwise_and")
+BITWISE_AND = _bitwise(
+    "BitwiseAnd(a: bool | integer, b: a)",
+    op="bitwise_and",
+    doc="The bits that both have; of bool, ``a and b``.",
+)
 
 
 def bitwise_and(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -227,7 +286,11 @@ def bitwise_and(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _bits(BITWISE_AND, LOGICAL_AND, a, b)
 
 
-BITWISE_OR = _bitwise("BitwiseOr(a, b)", op="bitwise_or")
+BITWISE_OR = _bitwise(
+    "BitwiseOr(a: bool | integer, b: a)",
+    op="bitwise_or",
+    doc="The bits that one has, or both; of bool, ``a or b``.",
+)
 
 
 def bitwise_or(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -242,7 +305,11 @@ def _(a: Tensor, b: Tensor) -> Tensor:
     return a + (b - run(BITWISE_AND, a, b))
 
 
-BITWISE_XOR = _bitwise("BitwiseXor(a, b)", op="bitwise_xor")
+BITWISE_XOR = _bitwise(
+    "BitwiseXor(a: bool | integer, b: a)",
+    op="bitwise_xor",
+    doc="The bits that just one has; of bool, whether just one is True.",
+)
 
 
 def bitwise_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -258,7 +325,12 @@ def _(a: Tensor, b: Tensor) -> Tensor:
     return (a - common) + (b - common)
 
 
-BITWISE_NOT = Kernel("BitwiseNot(x)", out=same, op="bitwise_invert")
+BITWISE_NOT = Kernel(
+    "BitwiseNot(x: bool | integer)",
+    out=same,
+    op="bitwise_invert",
+    doc="All bits flipped: ``-1 - x`` if signed; of bool, ``not x``.",
+)
 
 
 def bitwise_invert(x: TensorLike, /) -> Tensor:
@@ -279,7 +351,13 @@ def _(x: Tensor) -> Tensor:
     return ones - x
 
 
-LEFT_SHIFT = _bitwise("LeftShift(a, b)", op="bitwise_left_shift")
+LEFT_SHIFT = _bitwise(
+    "LeftShift(a: integer, b: a)",
+    op="bitwise_left_shift",
+    doc="""The bits of ``a`` moved up by ``b`` places, ``a · 2^b``; what leaves is lost.
+
+    0 where ``b`` is negative or the width of the type or more.""",
+)
 
 
 def bitwise_left_shift(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -297,7 +375,13 @@ def _(a: Tensor, b: Tensor) -> Tensor:
     return a * power * rest
 
 
-RIGHT_SHIFT = _bitwise("RightShift(a, b)", op="bitwise_right_shift")
+RIGHT_SHIFT = _bitwise(
+    "RightShift(a: integer, b: a)",
+    op="bitwise_right_shift",
+    doc="""The bits of ``a`` moved down by ``b`` places, ``⌊a / 2^b⌋``.
+
+    0, or -1 if ``a < 0``, where ``b`` is negative or the width of the type or more.""",
+)
 
 
 def bitwise_right_shift(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -315,8 +399,10 @@ def _(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _powers_of_two(b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return two factors of ``2^b``, or of ``2^width`` if ``b`` is more, that fit."""
+    """Return two factors that fit of ``2^b``, of ``2^width`` if ``b`` is out of it."""
     width = 8 * b.dtype.itemsize
+    if b.dtype.kind == "i":
+        b = where(b < 0, width, b)
     most = binary.minimum(b, width - 2)
     return 2**most, 2 ** binary.minimum(b - most, 2)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from plugrad._dtypes import COMPLEX64, DTYPES, FLOAT32
 from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
+from plugrad._kernel import Kernel, Spec, decomposition, gradients, one_shape
 from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, shape, unary
@@ -20,10 +20,18 @@ WHOLES = {part: whole for whole, part in PARTS.items()}
 
 
 def _joined(real: Spec, imag: Spec) -> Spec:
-    return Spec(real.shape, WHOLES[real.dtype])
+    return Spec(one_shape(real, imag).shape, WHOLES[real.dtype])
 
 
-COMPLEX = Kernel("Complex(real, imag)", out=_joined, op="complex")
+COMPLEX = Kernel(
+    "Complex(real: float32 | float64, imag: real)",
+    out=_joined,
+    op="complex",
+    doc="""``real + i · imag``, complex64 of float32 and complex128 of float64.
+
+    The shapes are equal. Both parts are copied, so that signs of zeros, NaN and
+    infinities of one leave the other as it is.""",
+)
 
 
 def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
@@ -71,7 +79,12 @@ def _part(x: Spec) -> Spec:
     return Spec(x.shape, PARTS[x.dtype])
 
 
-REAL: Kernel = Kernel("Real(input)", out=_part, op="real")
+REAL: Kernel = Kernel(
+    "Real(input: complexfloating)",
+    out=_part,
+    op="real",
+    doc="The real part, float32 of complex64 and float64 of complex128.",
+)
 
 
 def real(x: TensorLike, /) -> Tensor:
@@ -83,7 +96,12 @@ def real(x: TensorLike, /) -> Tensor:
 gradients(REAL, input=lambda dy, input_spec: creation.astype(dy, input_spec.dtype))
 
 
-IMAG: Kernel = Kernel("Imag(input)", out=_part, op="imag")
+IMAG: Kernel = Kernel(
+    "Imag(input: complexfloating)",
+    out=_part,
+    op="imag",
+    doc="The imaginary part, float32 of complex64 and float64 of complex128.",
+)
 
 
 def imag(x: TensorLike, /) -> Tensor:
@@ -114,7 +132,14 @@ def angle(x: TensorLike, /) -> Tensor:
     return binary.atan2(imag(x), real(x))
 
 
-COMPLEX_ABS = Kernel("ComplexAbs(x)", out=_part, op="abs")
+COMPLEX_ABS = Kernel(
+    "ComplexAbs(x: complexfloating)",
+    out=_part,
+    op="abs",
+    doc="""``√(Re² + Im²)``, without overflow on the way; real.
+
+    Infinite where a part is, even beside NaN; else NaN where a part is.""",
+)
 
 
 decomposition(COMPLEX_ABS, lambda x: binary.hypot(run(REAL, x), run(IMAG, x)))

@@ -16,7 +16,7 @@ import numpy as np
 from plugrad._arguments import flag, integer, misfit, sizes
 from plugrad._dtypes import BOOL, INT32, DType
 from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
+from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, gather, indexing, reduce, slicing
@@ -24,7 +24,28 @@ from . import shape as shapes
 
 # --- cumulative sums and products ------------------------------------------------
 
-CUMSUM = Kernel("Cumsum(x; axis, exclusive, reverse)", out=same, op="cumulative_sum")
+
+def _along(op: str) -> Callable[..., Spec]:
+    """Return the rule of a kernel that goes along one axis."""
+
+    def out(x: Spec, *, axis: int, **_: bool) -> Spec:
+        if axis not in range(len(x.shape)):
+            raise misfit(op, f"there is no axis {axis}", x)
+        return x
+
+    return out
+
+
+CUMSUM = Kernel(
+    "Cumsum(x: number; axis: axis, exclusive: bool, reverse: bool)",
+    out=_along("cumulative_sum"),
+    op="cumulative_sum",
+    doc="""``y[i] = x[0] + … + x[i]`` along ``axis``, in the dtype of ``x``.
+
+    ``exclusive`` leaves ``x[i]`` out: the first sum is 0. ``reverse`` sums from the
+    end, ``x[i] + … + x[n-1]``. Integers wrap. NaN, and infinities of both signs, make
+    all later sums NaN. float16 is summed in float32, or in a wider dtype.""",
+)
 
 
 def cumulative_sum(
@@ -122,7 +143,16 @@ def _sum_back(dy: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
 gradients(CUMSUM, x=_sum_back)
 
 
-CUMPROD = Kernel("Cumprod(x; axis, exclusive, reverse)", out=same, op="cumulative_prod")
+CUMPROD = Kernel(
+    "Cumprod(x: number; axis: axis, exclusive: bool, reverse: bool)",
+    out=_along("cumulative_prod"),
+    op="cumulative_prod",
+    doc="""``y[i] = x[0] · … · x[i]`` along ``axis``, in the dtype of ``x``.
+
+    ``exclusive`` leaves ``x[i]`` out: the first product is 1. ``reverse`` multiplies
+    from the end. Integers wrap. NaN makes all later products NaN. float16 is multiplied
+    in float32, or in a wider dtype.""",
+)
 
 
 def cumulative_prod(
@@ -185,15 +215,39 @@ def _dtype(weights: Spec | Tensor | None) -> DType:
     return INT32 if weights is None else weights.dtype
 
 
+def _fitting(op: str, x: Tensor | Spec, weights: Tensor | Spec | None) -> None:
+    """Raise a ValueError unless there is one weight an element."""
+    if weights is not None and weights.shape != x.shape:
+        rule = f"weights {weights.shape} must have the shape of x, {x.shape}"
+        raise ValueError(f"{op}: {rule}")
+
+
+def _of_rows(x: Tensor | Spec) -> None:
+    if not x.shape:
+        raise ValueError("dense_bincount: x has no axes; it needs one or more")
+
+
 def _summed(x: Spec, weights: Spec | None, *, size: int) -> Spec:
+    _fitting("bincount", x, weights)
     return Spec((size,), _dtype(weights))
 
 
 def _by_row(x: Spec, weights: Spec | None, *, size: int, **_: bool) -> Spec:
+    _of_rows(x)
+    _fitting("dense_bincount", x, weights)
     return Spec((*x.shape[:-1], size), _dtype(weights))
 
 
-BINCOUNT = Kernel("Bincount(x, weights?; size)", out=_summed, op="bincount")
+BINCOUNT = Kernel(
+    "Bincount(x: int32 | int64, weights?: number; size: size)",
+    out=_summed,
+    op="bincount",
+    doc="""How often 0, 1, …, ``size - 1`` are in ``x``; int32.
+
+    With ``weights``, of the shape of ``x``, the sums of the weights of each number, in
+    their dtype: integers wrap, and numbers that are not there give 0. Numbers that are
+    negative, or ``size`` or more, are left out.""",
+)
 
 
 def bincount(
@@ -222,8 +276,7 @@ def _weights(op: str, weights: TensorLike | None, x: Tensor) -> Tensor | None:
     if weights is None:
         return None
     w = _convert.numbers(op, weights)
-    if w.shape != x.shape:
-        raise ValueError(f"{op}: weights {w.shape} must have the shape of x, {x.shape}")
+    _fitting(op, x, w)
     return creation.astype(w, INT32) if w.dtype is BOOL else w
 
 
@@ -236,7 +289,14 @@ def _(x: Tensor, weights: Tensor | None, *, size: int) -> Tensor:
 
 
 DENSE_BINCOUNT = Kernel(
-    "DenseBincount(x, weights?; size, binary_output)", out=_by_row, op="dense_bincount"
+    "DenseBincount(x: int32 | int64, weights?: number; "
+    "size: size, binary_output: bool)",
+    out=_by_row,
+    op="dense_bincount",
+    doc="""``Bincount`` of each row of ``x``, its last axis: (…, ``size``).
+
+    With ``binary_output`` 1 for numbers that are in the row and 0 for the others, in
+    the dtype of the weights, or int32.""",
 )
 
 
@@ -255,8 +315,7 @@ def dense_bincount(
     are those of ``bincount``.
     """
     ids = indexing.integer_tensor("dense_bincount", "x", x)
-    if not ids.shape:
-        raise ValueError("dense_bincount: x has no axes; it needs one or more")
+    _of_rows(ids)
     weigh = _weights("dense_bincount", weights, ids)
     count = integer("dense_bincount", "size", size, 0)
     binary_output = flag("dense_bincount", "binary_output", binary_output)

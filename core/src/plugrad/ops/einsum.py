@@ -101,13 +101,30 @@ def _sizes(
 
 
 def _summed(*tensors: Spec, equation: str) -> Spec:
+    given = tuple([x.shape for x in tensors])
+    plain = _plain(equation, given)
+    if plain != (equation, given):
+        raise ValueError(
+            f"einsum: {equation!r} of shapes {given} is not in plain form; use the op, "
+            f"or run the kernel with {plain[0]!r} and shapes {plain[1]}"
+        )
     terms, output = _terms(equation)
     pairs = zip(terms, tensors, strict=True)
     sizes = {c: n for term, x in pairs for c, n in zip(term, x.shape, strict=True)}
     return Spec(tuple([sizes[c] for c in output]), tensors[0].dtype)
 
 
-EINSUM = Kernel("Einsum(*tensors; equation)", out=_summed, op="einsum")
+EINSUM = Kernel(
+    "Einsum(*tensors: number; equation: str)",
+    out=_summed,
+    op="einsum",
+    doc="""The sum of products that ``equation`` says, in the dtype of the tensors.
+
+    Each tensor has a term of letters, one an axis; ``->`` and the output follow. A
+    letter stands for one index and one size: twice in a term it is a diagonal, and what
+    the output lacks is summed. The op turns spaces, ``...`` and an output that is left
+    out into this form. Integers wrap, and float16 is summed in float32.""",
+)
 
 
 def einsum(equation: str, /, *operands: TensorLike) -> Tensor:

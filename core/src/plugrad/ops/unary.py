@@ -13,15 +13,19 @@ and logarithm; the error function.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from plugrad._dtypes import BOOL, FLOAT32
 from plugrad._engine import run
 from plugrad._kernel import Kernel, compared, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, complexes, creation
+from . import _convert, _erf, binary, compare, complexes, creation
 
 NUMBERS = "biufc"  # every kind of dtype but strings
+
+# Contracts of one input, whose spec the output has.
+_elementwise = partial(Kernel, out=same)
 
 # --- tools -----------------------------------------------------------------------
 
@@ -52,7 +56,13 @@ def odd(x: Tensor, y: Tensor) -> Tensor:
 
 # --- sign and size ---------------------------------------------------------------
 
-NEG = Kernel("Neg(x)", out=same, op="negative")
+NEG = _elementwise(
+    "Neg(x: number)",
+    op="negative",
+    doc="""``y = -x``; of 0.0 it is -0.0.
+
+    Integers wrap.""",
+)
 
 
 def negative(x: TensorLike, /) -> Tensor:
@@ -63,8 +73,13 @@ def negative(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(NEG, x, NUMBERS)
 
 
-# 0 - 0.0 is not -0.0.
-decomposition(NEG, lambda x: x * -1 if x.dtype.kind == "f" else 0 - x)
+@decomposition(NEG)
+def _(x: Tensor) -> Tensor:
+    if x.dtype.kind == "f":  # 0 - 0.0 is not -0.0
+        return x * -1
+    return (complex(-0.0, -0.0) if x.dtype.kind == "c" else 0) - x
+
+
 gradients(NEG, x=lambda dy: -dy)
 
 
@@ -73,7 +88,13 @@ def positive(x: TensorLike, /) -> Tensor:
     return creation.identity(_convert.numbers("positive", x))
 
 
-SIGN = Kernel("Sign(x)", out=same, op="sign")
+SIGN = _elementwise(
+    "Sign(x: number)",
+    op="sign",
+    doc="""-1, 0 or 1 as ``x`` is less than, equal to or more than 0; NaN for NaN.
+
+    Of a complex number ``x / |x|``, also where ``|x|²`` overflows; 0 for 0.""",
+)
 
 
 def sign(x: TensorLike, /) -> Tensor:
@@ -104,7 +125,13 @@ def _sign_gradient(dy: Tensor, x: Tensor) -> Tensor:
 gradients(SIGN, x=_sign_gradient)
 
 
-ABS = Kernel("Abs(x)", out=same, op="abs")
+ABS = _elementwise(
+    "Abs(x: integer | floating)",
+    op="abs",
+    doc="""``|x|``; of -0.0 it is 0.0.
+
+    The least integer wraps to itself.""",
+)
 
 
 def abs(x: TensorLike, /) -> Tensor:
@@ -124,7 +151,13 @@ gradients(ABS, x=lambda dy, x: dy * run(SIGN, x))
 
 # --- whole numbers ---------------------------------------------------------------
 
-FLOOR = Kernel("Floor(x)", out=same, op="floor")
+FLOOR = _elementwise(
+    "Floor(x: floating)",
+    op="floor",
+    doc="""``⌊x⌋``, the greatest whole number that is not above ``x``.
+
+    NaN, infinities and -0.0 stay what they are.""",
+)
 
 
 def floor(x: TensorLike, /) -> Tensor:
@@ -138,7 +171,13 @@ def floor(x: TensorLike, /) -> Tensor:
 gradients(FLOOR, x=lambda dy: creation.zeros_like(dy))
 
 
-CEIL = Kernel("Ceil(x)", out=same, op="ceil")
+CEIL = _elementwise(
+    "Ceil(x: floating)",
+    op="ceil",
+    doc="""``⌈x⌉``, the least whole number that is not below ``x``.
+
+    NaN, infinities and -0.0 stay what they are; between -1 and 0 it is -0.0.""",
+)
 
 
 def ceil(x: TensorLike, /) -> Tensor:
@@ -150,7 +189,14 @@ decomposition(CEIL, lambda x: -floor(-x))
 gradients(CEIL, x=lambda dy: creation.zeros_like(dy))
 
 
-ROUND = Kernel("Round(x)", out=same, op="round")
+ROUND = _elementwise(
+    "Round(x: inexact)",
+    op="round",
+    doc="""The nearest whole number; of two that are equally near, the even one.
+
+    NaN, infinities and -0.0 stay what they are; from -0.5 to 0 it is -0.0. Real and
+    imaginary parts of complex numbers are rounded separately.""",
+)
 
 
 def round(x: TensorLike, /) -> Tensor:
@@ -184,7 +230,14 @@ def trunc(x: TensorLike, /) -> Tensor:
 
 # --- what is finite --------------------------------------------------------------
 
-IS_FINITE = Kernel("IsFinite(x)", out=compared, op="isfinite")
+IS_FINITE = Kernel(
+    "IsFinite(x: bool | number)",
+    out=compared,
+    op="isfinite",
+    doc="""Whether ``x``, or each part of a complex number, is neither infinite nor NaN.
+
+    True for bool and integers.""",
+)
 
 
 def isfinite(x: TensorLike, /) -> Tensor:
@@ -200,7 +253,14 @@ def _(x: Tensor) -> Tensor:
 gradients(IS_FINITE, x=None)
 
 
-IS_INF = Kernel("IsInf(x)", out=compared, op="isinf")
+IS_INF = Kernel(
+    "IsInf(x: bool | number)",
+    out=compared,
+    op="isinf",
+    doc="""Whether ``x``, or a part of a complex number, is infinite, even beside NaN.
+
+    False for bool and integers.""",
+)
 
 
 def isinf(x: TensorLike, /) -> Tensor:
@@ -218,7 +278,14 @@ def _(x: Tensor) -> Tensor:
 gradients(IS_INF, x=None)
 
 
-IS_NAN = Kernel("IsNan(x)", out=compared, op="isnan")
+IS_NAN = Kernel(
+    "IsNan(x: bool | number)",
+    out=compared,
+    op="isnan",
+    doc="""Whether ``x``, or a part of a complex number, is NaN.
+
+    False for bool and integers.""",
+)
 
 
 def isnan(x: TensorLike, /) -> Tensor:
@@ -232,7 +299,13 @@ gradients(IS_NAN, x=None)
 
 # --- powers and roots ------------------------------------------------------------
 
-SQUARE = Kernel("Square(x)", out=same, op="square")
+SQUARE = _elementwise(
+    "Square(x: number)",
+    op="square",
+    doc="""``y = x · x``.
+
+    Integers wrap.""",
+)
 
 
 def square(x: TensorLike, /) -> Tensor:
@@ -244,7 +317,14 @@ decomposition(SQUARE, lambda x: x * x)
 gradients(SQUARE, x=lambda dy, x: times(dy, x * 2))
 
 
-SQRT = Kernel("Sqrt(x)", out=same, op="sqrt")
+SQRT = _elementwise(
+    "Sqrt(x: inexact)",
+    op="sqrt",
+    doc="""``√x``; NaN where ``x < 0``, and -0.0 for -0.0.
+
+    Of a complex number the root with real part ≥ 0; where the real part is 0, the sign
+    of the imaginary part is that of ``Im x``, be it of a zero.""",
+)
 
 
 def sqrt(x: TensorLike, /) -> Tensor:
@@ -258,7 +338,13 @@ def sqrt(x: TensorLike, /) -> Tensor:
 gradients(SQRT, x=lambda dy, y: over(dy, y * 2))
 
 
-RSQRT = Kernel("Rsqrt(x)", out=same, op="rsqrt")
+RSQRT = _elementwise(
+    "Rsqrt(x: inexact)",
+    op="rsqrt",
+    doc="""``1 / √x``; NaN where ``x < 0``, ±inf for ±0, and 0 for inf.
+
+    Of complex numbers but 0, the reciprocal of ``Sqrt``.""",
+)
 
 
 def rsqrt(x: TensorLike, /) -> Tensor:
@@ -270,7 +356,13 @@ decomposition(RSQRT, lambda x: 1 / run(SQRT, x))
 gradients(RSQRT, x=lambda dy, x, y: over(times(dy, y), x * -2))
 
 
-RECIPROCAL = Kernel("Reciprocal(x)", out=same, op="reciprocal")
+RECIPROCAL = _elementwise(
+    "Reciprocal(x: inexact)",
+    op="reciprocal",
+    doc="""``1 / x``.
+
+    Of real numbers ±0 gives ±inf, and ±inf gives ±0.""",
+)
 
 
 def reciprocal(x: TensorLike, /) -> Tensor:
@@ -284,7 +376,13 @@ gradients(RECIPROCAL, x=lambda dy, y: times(times(-dy, y), y))
 
 # --- exponential and logarithm ---------------------------------------------------
 
-EXP = Kernel("Exp(x)", out=same, op="exp")
+EXP = _elementwise(
+    "Exp(x: inexact)",
+    op="exp",
+    doc="""``e^x``; 0 for -inf, and inf where it overflows.
+
+    Within 3 ulp in float32.""",
+)
 
 
 def exp(x: TensorLike, /) -> Tensor:
@@ -295,7 +393,13 @@ def exp(x: TensorLike, /) -> Tensor:
 gradients(EXP, x=lambda dy, y: times(dy, y))
 
 
-EXPM1 = Kernel("Expm1(x)", out=same, op="expm1")
+EXPM1 = _elementwise(
+    "Expm1(x: inexact)",
+    op="expm1",
+    doc="""``e^x - 1``, without cancelling next to 0; -1 for -inf, and -0.0 for -0.0.
+
+    Within 3 ulp in float32.""",
+)
 
 
 def expm1(x: TensorLike, /) -> Tensor:
@@ -311,7 +415,14 @@ def exp2(x: TensorLike, /) -> Tensor:
     return binary.pow(2, _convert.floating("exp2", x))
 
 
-LOG = Kernel("Log(x)", out=same, op="log")
+LOG = _elementwise(
+    "Log(x: inexact)",
+    op="log",
+    doc="""The natural logarithm; NaN where ``x < 0``, and -inf for ±0.
+
+    Of a complex number the one with the imaginary part in [-π, π], which has the sign
+    of ``Im x``, be it of a zero. Within 3 ulp in float32.""",
+)
 
 
 def log(x: TensorLike, /) -> Tensor:
@@ -326,7 +437,13 @@ def log(x: TensorLike, /) -> Tensor:
 gradients(LOG, x=lambda dy, x: over(dy, x))
 
 
-LOG1P = Kernel("Log1p(x)", out=same, op="log1p")
+LOG1P = _elementwise(
+    "Log1p(x: inexact)",
+    op="log1p",
+    doc="""``log(1 + x)``, without cancelling next to 0; -0.0 for -0.0.
+
+    -inf for -1, and NaN below. Within 3 ulp in float32.""",
+)
 
 
 def log1p(x: TensorLike, /) -> Tensor:
@@ -352,7 +469,13 @@ def log10(x: TensorLike, /) -> Tensor:
 
 # --- the error function ----------------------------------------------------------
 
-ERF = Kernel("Erf(x)", out=same, op="erf")
+ERF = _elementwise(
+    "Erf(x: floating)",
+    op="erf",
+    doc="""The error function, ``2/√π · ∫ e^(-t²) dt`` from 0 to ``x``; ±1 for ±inf.
+
+    -0.0 for -0.0. Within 3 ulp in float32.""",
+)
 
 
 def erf(x: TensorLike, /) -> Tensor:
@@ -360,46 +483,13 @@ def erf(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(ERF, x, "f")
 
 
-# Minimax polynomials, highest power first: erf(x)/x - 1 in x² for |x| < 1, and beyond
-# log(1 - erf x) in x, up to where erf rounds to 1; erf is exact to 1e-9 or 1e-17.
-_INNER32 = (
-    *(7.889119072e-5, -8.020841518e-4, 5.189535425e-3, -2.685444468e-2),
-    *(1.128360018e-1, -3.761262714e-1, 1.283791659e-1),
-)
-_OUTER32 = (
-    *(1.855712965e-4, -2.939580992e-3, 2.180521428e-2, -1.030371540e-1),
-    *(-6.382259214e-1, -1.127039891, -3.537546911e-4),
-)
-_INNER64 = (
-    *(-7.801188874097751e-10, 1.3722976265924504e-08, -1.6209175911748696e-07),
-    *(1.6447517677871873e-06, -1.4924744663335489e-05, 0.00012055295320494294),
-    *(-0.0008548325989696758, 0.005223977607423468, -0.02686617064327622),
-    *(0.11283791670945253, -0.3761263890318355, 0.12837916709551256),
-)
-_OUTER64 = (
-    *(-4.8653036146992094e-12, 2.0204202447143395e-10, -3.890150708232215e-09),
-    *(4.5934715054282496e-08, -3.6957674109698616e-07, 2.1148618123443585e-06),
-    *(-8.579036799493762e-06, 2.253368148755925e-05, -1.9524830219078924e-05),
-    *(-0.00013655225745193793, 0.0007730402077688685, -0.001918942294676361),
-    *(0.0004135336009249529, 0.018988044025058142, -0.10270229076741853),
-    *(-0.6366440547765997, -1.128373991776822, -5.132353128429367e-07),
-)
-
-
-def _polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
-    y = x * coefficients[0]
-    for c in coefficients[1:-1]:
-        y = (y + c) * x
-    return y + coefficients[-1]
-
-
 @decomposition(ERF)
 def _(x: Tensor) -> Tensor:
     fine = x.dtype.itemsize == 8
-    inner, outer = (_INNER64, _OUTER64) if fine else (_INNER32, _OUTER32)
+    inner, outer = _erf.DOUBLE if fine else _erf.SINGLE
     a = abs(x)
-    far = 1 - run(EXP, _polynomial(outer, binary.minimum(a, 6 if fine else 4)))
-    near = x + x * _polynomial(inner, x * x)
+    far = 1 - run(EXP, _erf.polynomial(outer, binary.minimum(a, 6 if fine else 4)))
+    near = x + x * _erf.polynomial(inner, x * x)
     return compare.where(a < 1, near, odd(x, far))
 
 

@@ -8,9 +8,11 @@ Some of them turn out to be right. ``outcome`` runs one, and tells what came of 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
+import math
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -182,6 +184,7 @@ _RAW = re.compile(
     r"operands could not be|index out of range|cannot reshape array|"
     r"takes \d+ positional|\(\) got an unexpected keyword|must be real number|ufunc '"
 )
+LARGE = 2**24  # elements
 REFUSED = (ValueError, TypeError, IndexError, OverflowError, MemoryError)
 
 
@@ -196,13 +199,33 @@ class Outcome(NamedTuple):
 def outcome(name: str, wrong: Wrong) -> Outcome:
     """Run a call on the active backend; an error must be one of ours."""
     try:
-        found = pg.run_kernel(name, wrong.inputs, wrong.attrs)
+        with _limited(contracts()[name]):
+            found = pg.run_kernel(name, wrong.inputs, wrong.attrs)
         outputs = found if isinstance(found, tuple) else (found,)
         return Outcome([y.numpy() for y in outputs], None, "")
     except REFUSED as error:
         return Outcome(None, error, _complaint(str(error)))
     except (NotImplementedError, pg.BackendError) as error:
         return Outcome(None, error, "")
+
+
+@contextlib.contextmanager
+def _limited(kernel: Kernel) -> Iterator[None]:
+    """Refuse outputs that are right, but so large that they would take gigabytes."""
+    rule = kernel.out
+
+    def out(*inputs: Spec | None, **attrs: Any) -> Any:
+        found = rule(*inputs, **attrs) if rule else None
+        outputs = [found] if isinstance(found, Spec) else found or ()
+        if any(math.prod(y.shape) > LARGE for y in outputs):
+            raise MemoryError(f"{kernel.name}: too large to be tried")
+        return found
+
+    kernel.out = out
+    try:
+        yield
+    finally:
+        kernel.out = rule
 
 
 def _complaint(message: str) -> str:

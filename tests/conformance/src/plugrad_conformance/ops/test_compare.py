@@ -281,7 +281,7 @@ def test_decompositions(op, _, dtype):
 def test_decompositions_of_bits(dtype):
     rng = np.random.default_rng(0)
     a, b = (rng.integers(0, 250, size).astype(dtype) for size in ((4, 5), 5))
-    shift = np.asarray([[0], [1], [7], [8 * b.itemsize - 1], [120]], dtype)
+    shift = np.asarray([[0], [1], [7], [8 * b.itemsize - 1], [120], [-1]]).astype(dtype)
     calls = [
         *[lambda a, b, shift, op=op: op(a, b) for op, _ in BITS],
         lambda a, b, shift: pg.bitwise_invert(a),

@@ -302,6 +302,18 @@ def test_complex_decompositions(kernel):
         np.testing.assert_allclose(run(op, z), expected, rtol=1e-14)
 
 
+def test_negative_complex_zeros():
+    zeros = [0.0, -0.0, INF]
+    z = np.asarray([complex(a, b) for a in zeros for b in zeros])
+    for backend in ("cpu", "toy"):
+        with without("Neg"), pg.use_backend(backend):
+            found = run(pg.negative, z)
+        np.testing.assert_array_equal(found.view(float), -z.view(float))
+        np.testing.assert_array_equal(
+            np.signbit(found.view(float)), ~np.signbit(z.view(float))
+        )
+
+
 def test_complex_numbers_that_are_not_finite(backend):
     check.held(backend, "complex64")
     z = np.asarray([1 + 1j, complex(INF, 0), complex(0, NAN), complex(NAN, INF)])

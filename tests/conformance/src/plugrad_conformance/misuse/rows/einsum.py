@@ -1,0 +1,5 @@
+"""A right call of Einstein summation."""
+
+from .. import call, floats
+
+CALLS = {"Einsum": call(floats(2, 3, 4), floats(4, 3), equation="abc,cb->ba")}
