@@ -22,7 +22,7 @@ PATH = {CORE / f"_{name}.py" for name in ENGINE.split()}
 ROOMS = {
     "ops": (sorted(CORE.glob("ops/*.py")), 7500),
     "the path of an op": (sorted(PATH), 1920),
-    "registries and plugins": (sorted(REST - PATH), 1280),
+    "registries and plugins": (sorted(REST - PATH), 1300),
     "checks of run_kernel": (sorted(CHECKS), 300),
     "geometry": (GEOMETRY, 500),
     "tools": (sorted(CORE.glob("tools/*.py")), 1300),
