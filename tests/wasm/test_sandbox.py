@@ -259,6 +259,12 @@ def test_an_infinite_start_ends_too():
         load(OK, "(func $s (loop $l (br $l))) (start $s)", time_limit=0.1)
 
 
+def test_a_rule_that_tells_no_outputs_is_named(native):
+    kernel = load(OK, kernel=Kernel("sandbox.Silent(x)", out=lambda x: None))
+    with pytest.raises(ValueError, match=r"sandbox\.Silent.*: out= gives no specs for"):
+        kernel(native([1.0]))
+
+
 def test_memory_ends_at_its_bound(native):
     """Growing beyond it fails inside the module, which may go on."""
     grown = word(0, "(memory.grow (i32.const 100))", "f32.convert_i32_s")

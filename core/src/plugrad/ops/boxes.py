@@ -17,23 +17,74 @@ from plugrad._kernel import Kernel, Spec, gradients
 from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, gather, slicing
+from ._convert import Shaped
 
-_GIVEN = "boxes, scores; max_output_size, iou_threshold, score_threshold"
+_GIVEN = (
+    "boxes: floating, scores: floating; max_output_size: size, iou_threshold: float, "
+    "score_threshold: float"
+)
+
+
+def _check(op: str, boxes: Shaped, scores: Shaped, iou: float, score: float) -> None:
+    """Raise unless boxes, scores and thresholds fit each other."""
+    if len(scores.shape) != 1 or boxes.shape != (*scores.shape, 4):
+        raise misfit(op, "boxes and scores must be (n, 4) and (n,)", boxes, scores)
+    if not 0 <= iou <= 1:
+        raise ValueError(f"{op}: iou_threshold {iou} must be in [0, 1]")
+    if math.isnan(score):
+        raise ValueError(f"{op}: score_threshold {score} must be a number")
+
+
+def _deviation(op: str, sigma: float) -> float:
+    if not sigma >= 0:
+        raise ValueError(f"{op}: soft_nms_sigma must not be negative, got {sigma}")
+    return sigma
+
+
+def _chosen(boxes: Spec, scores: Spec, **how: float) -> None:
+    op = "image.non_max_suppression"
+    _check(op, boxes, scores, how["iou_threshold"], how["score_threshold"])
+
+
+def _padded(
+    boxes: Spec, scores: Spec, *, max_output_size: int, **how: float
+) -> tuple[Spec, Spec]:
+    _chosen(boxes, scores, **how)
+    return Spec((max_output_size,), INT32), Spec((), INT32)
+
+
+def _scored(boxes: Spec, scores: Spec, *, soft_nms_sigma: float, **how: float) -> None:
+    _chosen(boxes, scores, **how)
+    _deviation("image.non_max_suppression_with_score", soft_nms_sigma)
+
 
 NON_MAX_SUPPRESSION_V3 = Kernel(
-    f"NonMaxSuppressionV3({_GIVEN}) -> indices", op="image.non_max_suppression"
+    f"NonMaxSuppressionV3({_GIVEN}) -> indices",
+    out=_chosen,
+    op="image.non_max_suppression",
+    doc="""The indices of at most ``max_output_size`` boxes, int32, by falling score.
+
+    Candidates have a score above ``score_threshold``, which NaN is not. The best is
+    taken, of ties the first; all that share ``iou_threshold`` or more of the union with
+    it are dropped; and so on. A box without area, or with NaN, shares 0. Corners and
+    areas are float64.""",
 )
 NON_MAX_SUPPRESSION_V4 = Kernel(
     f"NonMaxSuppressionV4({_GIVEN}) -> indices, count",
-    out=lambda boxes, scores, max_output_size, **_: (
-        Spec((max_output_size,), INT32),
-        Spec((), INT32),
-    ),
+    out=_padded,
     op="image.non_max_suppression_padded",
+    doc="""The indices of ``NonMaxSuppressionV3``, zeros behind, and their number.""",
 )
 NON_MAX_SUPPRESSION_V5 = Kernel(
-    f"NonMaxSuppressionV5({_GIVEN}, soft_nms_sigma) -> indices, selected_scores",
+    f"NonMaxSuppressionV5({_GIVEN}, soft_nms_sigma: float) -> indices, selected_scores",
+    out=_scored,
     op="image.non_max_suppression_with_score",
+    doc="""The indices of ``NonMaxSuppressionV3``, and the scores of these boxes.
+
+    If sigma is not 0, each box taken multiplies the scores of the others by
+    ``exp(-iou² / (2·sigma))``, in float64. Those no longer above ``score_threshold``
+    are dropped, and the best is the one with the largest new score, which is
+    returned.""",
 )
 
 
@@ -93,9 +144,7 @@ def non_max_suppression_with_score(
     """
     op = "image.non_max_suppression_with_score"
     given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
-    sigma = float(real(op, "soft_nms_sigma", soft_nms_sigma))
-    if not sigma >= 0:
-        raise ValueError(f"{op}: soft_nms_sigma must not be negative, got {sigma}")
+    sigma = _deviation(op, float(real(op, "soft_nms_sigma", soft_nms_sigma)))
     boxes, scores, attrs = given
     if not sigma:  # taken as they are, and differentiated so
         indices = run(NON_MAX_SUPPRESSION_V3, boxes, scores, **attrs)
@@ -133,15 +182,10 @@ def _rated(
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
     """Return boxes, scores and attributes that fit each other."""
     boxes, scores = (_convert.floating(op, x, "f") for x in (boxes, scores))
-    if len(scores.shape) != 1 or boxes.shape != (*scores.shape, 4):
-        raise misfit(op, "boxes and scores must be (n, 4) and (n,)", boxes, scores)
     size = integer(op, "max_output_size", size, 0)
     iou = float(real(op, "iou_threshold", iou))
     score = float(real(op, "score_threshold", score))
-    if not 0 <= iou <= 1:
-        raise ValueError(f"{op}: iou_threshold {iou} must be in [0, 1]")
-    if math.isnan(score):
-        raise ValueError(f"{op}: score_threshold {score} must be a number")
+    _check(op, boxes, scores, iou, score)
     attrs = {"max_output_size": size, "iou_threshold": iou, "score_threshold": score}
     return boxes, scores, attrs
 

@@ -26,17 +26,33 @@ from plugrad import geometry
 from plugrad._arguments import Ints, choice, integer, integers, misfit, real, sizes
 from plugrad._dtypes import FLOAT32, canonical
 from plugrad._engine import run
-from plugrad._kernel import Kernel, decomposition, gradients, same
+from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, binary, complexes, creation, linalg, shape, slicing
 from .complexes import Pair
 
 Norm = Literal["backward", "ortho", "forward"]
+Numbers = np.ndarray[Any, Any]
+DIRECT = 64  # up to so many, a product with the matrix of the transform is cheapest
 
 # --- kernels ---------------------------------------------------------------------
 
-FFT = Kernel("FFT(input)", out=same, op="fft.fft")
+
+def _complete(op: str, input: Spec) -> Spec:
+    if not input.shape or not input.shape[-1]:
+        raise misfit(op, "its kernel takes a last axis of size 1 or more", input)
+    return input
+
+
+FFT = Kernel(
+    "FFT(input: complexfloating)",
+    out=functools.partial(_complete, "fft"),
+    op="fft.fft",
+    doc="""``y[..., k] = Σ input[..., t] · e^(-2πi kt/n)``, n the size of the last axis.
+
+    Of a row with NaN or an infinity no element is finite.""",
+)
 
 
 @decomposition(FFT)
@@ -48,7 +64,12 @@ def _(input: Tensor) -> Tensor:
 gradients(FFT, input=lambda dy: run(IFFT, dy) * dy.shape[-1])
 
 
-IFFT: Kernel = Kernel("IFFT(input)", out=same, op="fft.ifft")
+IFFT: Kernel = Kernel(
+    "IFFT(input: complexfloating)",
+    out=functools.partial(_complete, "ifft"),
+    op="fft.ifft",
+    doc="""``y[..., t] = 1/n · Σ input[..., k] · e^(2πi kt/n)``; else as ``FFT``.""",
+)
 
 
 @decomposition(IFFT)  # the transform of numbers whose parts have changed places
@@ -62,10 +83,6 @@ gradients(IFFT, input=lambda dy: run(FFT, dy) * (1 / dy.shape[-1]))
 
 
 # --- what they mean in real numbers ----------------------------------------------
-
-Numbers = np.ndarray[Any, Any]
-
-DIRECT = 64  # up to so many, a product with the matrix of the transform is cheapest
 
 
 def _dft(z: Pair) -> Pair:

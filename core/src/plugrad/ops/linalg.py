@@ -1,4 +1,4 @@
-"""Products of vectors and matrices, norms of vectors. Kernels: ``BatchMatMul``.
+"""Products and norms of vectors and matrices. Kernels: ``BatchMatMul``.
 
 Public at the top level where the array API standard has them there (``matmul
 matrix_transpose tensordot vecdot``), all others as ``plugrad.linalg``, which shows what
@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from typing import Any, Literal
 
 from plugrad import geometry
 from plugrad._arguments import entries, flag, integer, integers, misfit, real
@@ -23,17 +21,18 @@ from plugrad._kernel import Kernel, Spec, gradients
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
 
-from . import _convert, compare, complexes, creation, reduce, shape, slicing, unary
-from .matrix import (
-    band_part,
-    det,
-    inv,
-    matrix_norm,
-    matrix_power,
-    slogdet,
-    solve,
-    triangular_solve,
+from . import (
+    _convert,
+    compare,
+    complexes,
+    creation,
+    matrix,
+    reduce,
+    shape,
+    slicing,
+    unary,
 )
+from .matrix import band_part, det, inv, slogdet, solve, triangular_solve
 from .matrix_factors import (
     cholesky,
     cond,
@@ -69,16 +68,21 @@ def _factors(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
 
 
 def _product(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    rows, columns = a.shape[-1 - (not transpose_a)], b.shape[-1 - transpose_b]
-    return Spec((*batch, rows, columns), a.dtype)
+    if min(len(a.shape), len(b.shape)) < 2:
+        raise misfit("matmul", "its kernel takes matrices; reshape vectors", a, b)
+    return Spec(_fitted(a.shape, b.shape, transpose_a, transpose_b)[2], a.dtype)
 
 
 BATCH_MATMUL = Kernel(
-    "BatchMatMul(a, b; transpose_a, transpose_b)",
+    "BatchMatMul(a: number, b: a; transpose_a: bool, transpose_b: bool)",
     out=_product,
     broadcasts=True,
     op="matmul",
+    doc="""``y[..., i, j] = Σ a[..., i, k] · b[..., k, j]``; the first axes broadcast.
+
+    ``transpose_a`` says that ``a`` is ``[..., k, i]``, ``transpose_b`` that ``b`` is
+    ``[..., j, k]``; complex numbers are not conjugated. The sum of nothing is 0.
+    Integers wrap. Sums are in any order, those of float16 in float32.""",
 )
 
 
@@ -250,6 +254,25 @@ def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
     return run(shape.RESHAPE, a, shape=(*a.shape, 1)) * b
 
 
+def matrix_power(x: TensorLike, n: int, /) -> Tensor:
+    """Return the product of ``n`` times the matrix ``x``; of its inverse if ``n < 0``.
+
+    Integers stay integers where ``n`` is not negative, and wrap; bool gives int32.
+    ``n = 0`` gives ones on the diagonal.
+    """
+    x, n = _matrices("matrix_power", x), integer("matrix_power", "n", n)
+    x, _ = _factors("matrix_power", x, x)
+    if n < 0 or x.shape[-1] != x.shape[-2]:  # which is refused
+        x, n = run(matrix.INVERSE, matrix.matrices("matrix_power", x)), -n
+    if n == 0:
+        return matrix.one(x)
+    y = creation.identity(x)
+    for bit in f"{n:b}"[1:]:
+        y = matmul(y, y)
+        y = matmul(y, x) if bit == "1" else y
+    return y
+
+
 def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the Kronecker product: ``b`` as often as ``a`` has elements, times each.
 
@@ -369,3 +392,35 @@ def _power(x: Tensor, n: float) -> Tensor:
     zero = compare.equal(x, 0)
     y = compare.where(zero, 1.0, x) ** n
     return compare.where(zero, 0.0 if n > 0 else math.inf, y)
+
+
+Order = float | Literal["fro", "nuc"]
+
+
+def matrix_norm(
+    x: TensorLike, /, *, keepdims: bool = False, ord: Order = "fro"
+) -> Tensor:
+    """Return the norm of each matrix (the last two axes).
+
+    ``"fro"`` is ``√Σ |x|²``, 1 the largest sum of a column and -1 the smallest, inf and
+    -inf the same of rows; 2 is the largest singular value, -2 the smallest, and
+    ``"nuc"`` their sum. The result is real. An unknown ``ord`` is a ValueError, as is
+    the largest or smallest of none; float16 is refused where singular values are asked.
+    """
+    x = _matrices("matrix_norm", _convert.floating("matrix_norm", x))
+    ord = ord if isinstance(ord, str) else real("matrix_norm", "ord", ord)
+    if ord == "fro":
+        return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
+    if ord in (2, -2, "nuc"):
+        parts = svdvals(matrix.matrices("matrix_norm", x, square=False))
+    elif ord in (1, -1, math.inf, -math.inf):
+        parts = abs(x).sum(axis=-2 if abs(ord) == 1 else -1)
+    else:
+        raise ValueError(f"matrix_norm: ord {ord!r}: use 'fro', 'nuc', ±1, ±2 or ±inf")
+    pick = Tensor.sum if ord == "nuc" else Tensor.max if ord > 0 else Tensor.min
+    y = pick(parts, axis=-1)
+    return (
+        matrix.column(matrix.column(y))
+        if flag("matrix_norm", "keepdims", keepdims)
+        else y
+    )

@@ -10,26 +10,30 @@ become float32, and float16 is refused. A matrix with NaN gives NaN, a singular 
 where it must not be is an error that says which. ``ᴴ`` is the conjugate transpose.
 
 Map: what the families of matrices share; diagonals and bands; systems of equations;
-determinants; norms.
+determinants.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import flag, integer, misfit, real
+from plugrad._arguments import flag, misfit
 from plugrad._dtypes import DTYPES, INT32, DType
 from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
+from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
 
 from . import _convert, compare, complexes, creation, indexing, linalg, shape, slicing
+from ._convert import Shaped
 
 # --- what the families of matrices share -----------------------------------------
+
+LAPACK = "float32 | float64 | complex64 | complex128"
 
 
 def matrices(op: str, x: TensorLike, *, square: bool = True) -> Tensor:
@@ -37,6 +41,11 @@ def matrices(op: str, x: TensorLike, *, square: bool = True) -> Tensor:
     x = _convert.floating(op, x)
     if x.dtype is DTYPES["float16"]:
         raise TypeError(f"{op}: float16 is too narrow; cast with astype")
+    return stacked(op, x, square=square)
+
+
+def stacked(op: str, x: Shaped, *, square: bool = True) -> Shaped:
+    """Return ``x`` if its last two axes are those of matrices."""
     if len(x.shape) < 2 or (square and x.shape[-1] != x.shape[-2]):
         kind = "square matrices, [..., n, n]" if square else "matrices, [..., m, n]"
         raise misfit(op, f"takes {kind}; reshape or slice", x)
@@ -82,7 +91,12 @@ def column(x: Tensor) -> Tensor:
 
 # --- diagonals and bands ---------------------------------------------------------
 
-DIAG = Kernel("Diag(x)", out=lambda x: Spec(x.shape * 2, x.dtype), op="diag")
+DIAG = Kernel(
+    "Diag(x: bool | number)",
+    out=lambda x: Spec(x.shape * 2, x.dtype),
+    op="diag",
+    doc="""``y[i, i] = x[i]``, 0 elsewhere; ``i`` is as many indices as ``x`` has.""",
+)
 
 
 def diag(x: TensorLike, /) -> Tensor:
@@ -91,7 +105,7 @@ def diag(x: TensorLike, /) -> Tensor:
     ``i`` stands for as many indices as ``x`` has. See ``linalg.diagonal`` for the way
     back.
     """
-    return run(DIAG, _convert.asarray(x))
+    return run(DIAG, _convert.numbers("diag", x))
 
 
 @decomposition(DIAG)  # and no gradient: it is that of the parts
@@ -103,8 +117,21 @@ def _(x: Tensor) -> Tensor:
     return run(shape.RESHAPE, slicing.along(y, 0, 0, n * n), shape=x.shape * 2)
 
 
+def _banded(input: Spec, num_lower: Spec, num_upper: Spec) -> Spec:
+    if num_lower.shape or num_upper.shape:
+        rule = "num_lower and num_upper must be one number each"
+        raise misfit("band_part", rule, num_lower, num_upper)
+    return stacked("band_part", input, square=False)
+
+
 MATRIX_BAND_PART = Kernel(
-    "MatrixBandPart(input, num_lower, num_upper)", out=same, op="linalg.band_part"
+    "MatrixBandPart(input: bool | number, num_lower: int32 | int64, "
+    "num_upper: int32 | int64)",
+    out=_banded,
+    op="linalg.band_part",
+    doc="""``input[..., i, j]`` where ``-num_upper <= i - j <= num_lower``, else 0.
+
+    A negative number is no limit. Outside the band NaN and infinities become 0 too.""",
 )
 
 
@@ -116,7 +143,7 @@ def band_part(
     The band is the main diagonal, ``num_lower`` diagonals below and ``num_upper`` above
     it; -1 is for all of them. A number that is more than the size is a ValueError.
     """
-    x = linalg._matrices("band_part", x)
+    x = stacked("band_part", _convert.numbers("band_part", x), square=False)
     lower = _width("num_lower", num_lower, x, -2)
     return run(MATRIX_BAND_PART, x, lower, _width("num_upper", num_upper, x, -1))
 
@@ -156,14 +183,30 @@ def band(x: Tensor, lower: int, upper: int) -> Tensor:
 # --- systems of equations --------------------------------------------------------
 
 
-def _solution(a: Spec, b: Spec, **_: bool) -> Spec:
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+def _solution(op: str, a: Spec, b: Spec, **_: bool) -> Spec:
+    batch = _with_rows(op, stacked(op, a), b)
+    if len(b.shape) < 2:
+        raise misfit(op, "its kernel takes b as [..., n, k]; reshape a vector", b)
     return Spec((*batch, *b.shape[-2:]), b.dtype)
 
 
-_SYSTEM: Any = {"out": _solution, "broadcasts": True, "checks": "a"}
+def _with_rows(op: str, a: Tensor | Spec, b: Tensor | Spec) -> Shape:
+    """Return the axes before those of matrices, if ``b`` has the rows of ``a``."""
+    if not b.shape or b.shape[-2:][0] != a.shape[-2]:
+        raise misfit(op, "b must be [m] or [..., m, k], with the m rows of a", b, a)
+    return geometry.broadcast(op, a.shape[:-2], b.shape[:-2])
 
-SOLVE = Kernel("Solve(a, b)", op="linalg.solve", **_SYSTEM)
+
+SOLVE = Kernel(
+    f"Solve(a: {LAPACK}, b: a)",
+    out=partial(_solution, "solve"),
+    broadcasts=True,
+    checks="a",
+    op="linalg.solve",
+    doc="""``y`` with ``a·y = b``, by LU with partial pivots; the first axes broadcast.
+
+    A pivot of a finite matrix that is 0 is a ValueError: the matrix is singular.""",
+)
 
 
 def solve(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -186,9 +229,7 @@ def sides(
     """Return both sides of ``a·y = b``; a vector ``b`` stays one."""
     a, b = _convert.together(op, a, b)
     a, b = matrices(op, a, square=square), _convert.floating(op, b)
-    if not b.shape or b.shape[-2:][0] != a.shape[-2]:
-        raise misfit(op, "b must be [m] or [..., m, k], with the m rows of a", b, a)
-    geometry.broadcast(op, a.shape[:-2], b.shape[:-2])
+    _with_rows(op, a, b)
     return a, b
 
 
@@ -207,7 +248,15 @@ gradients(
 
 
 TRIANGULAR_SOLVE = Kernel(
-    "TriangularSolve(a, b; upper)", op="linalg.triangular_solve", **_SYSTEM
+    f"TriangularSolve(a: {LAPACK}, b: a; upper: bool)",
+    out=partial(_solution, "triangular_solve"),
+    broadcasts=True,
+    checks="a",
+    op="linalg.triangular_solve",
+    doc="""``y`` with ``a·y = b``, of one triangle of ``a``; the other is not looked at.
+
+    The first axes broadcast. A 0 on the diagonal, in a finite matrix, is a ValueError.
+    """,
 )
 
 
@@ -221,7 +270,14 @@ def triangular_solve(a: TensorLike, b: TensorLike, /, *, upper: bool = False) ->
     return _solved(TRIANGULAR_SOLVE, *sides("triangular_solve", a, b), upper=upper)
 
 
-decomposition(TRIANGULAR_SOLVE, lambda a, b, upper: run(SOLVE, _triangle(a, upper), b))
+@decomposition(TRIANGULAR_SOLVE)
+def _(a: Tensor, b: Tensor, *, upper: bool) -> Tensor:
+    """Turn lower triangles around: an upper one is its own LU decomposition."""
+    a = _triangle(a, upper)
+    if upper:
+        return run(SOLVE, a, b)
+    y = run(SOLVE, shape.flip(a, axis=(-2, -1)), shape.flip(b, axis=-2))
+    return shape.flip(y, axis=-2)
 
 
 def _triangle(x: Tensor, upper: bool) -> Tensor:
@@ -239,7 +295,15 @@ gradients(
 )
 
 
-INVERSE = Kernel("Inverse(x)", out=same, checks="x", op="linalg.inv")
+INVERSE = Kernel(
+    f"Inverse(x: {LAPACK})",
+    out=partial(stacked, "inv"),
+    checks="x",
+    op="linalg.inv",
+    doc="""The inverse of each matrix, by LU with partial pivots.
+
+    A pivot of a finite matrix that is 0 is a ValueError: the matrix is singular.""",
+)
 
 
 def inv(x: TensorLike, /) -> Tensor:
@@ -250,43 +314,31 @@ def inv(x: TensorLike, /) -> Tensor:
     return run(INVERSE, matrices("inv", x))
 
 
-def _one(x: Tensor) -> Tensor:
+def one(x: Tensor) -> Tensor:
     """Return, for each matrix, that with ones on the diagonal."""
     one = creation.eye(x.shape[-1], dtype=x.dtype)
     return run(shape.BROADCAST_TO, one, shape=x.shape)
 
 
-decomposition(INVERSE, lambda x: run(SOLVE, x, _one(x)))
+decomposition(INVERSE, lambda x: run(SOLVE, x, one(x)))
 gradients(INVERSE, x=lambda dy, y: -of(y, by(dy, y)))
-
-
-def matrix_power(x: TensorLike, n: int, /) -> Tensor:
-    """Return the product of ``n`` times the matrix ``x``; of its inverse if ``n < 0``.
-
-    Integers stay integers where ``n`` is not negative, and wrap; bool gives int32.
-    ``n = 0`` gives ones on the diagonal.
-    """
-    x, n = linalg._matrices("matrix_power", x), integer("matrix_power", "n", n)
-    x, _ = linalg._factors("matrix_power", x, x)
-    if n < 0 or x.shape[-1] != x.shape[-2]:  # which is refused
-        x, n = run(INVERSE, matrices("matrix_power", x)), -n
-    if n == 0:
-        return _one(x)
-    y = creation.identity(x)
-    for bit in f"{n:b}"[1:]:
-        y = linalg.matmul(y, y)
-        y = linalg.matmul(y, x) if bit == "1" else y
-    return y
 
 
 # --- determinants ----------------------------------------------------------------
 
 
-def _number(x: Spec) -> Spec:
-    return Spec(x.shape[:-2], x.dtype)
+def _number(op: str, x: Spec) -> Spec:
+    return Spec(stacked(op, x).shape[:-2], x.dtype)
 
 
-DET = Kernel("Det(x)", out=_number, op="linalg.det")
+DET = Kernel(
+    f"Det(x: {LAPACK})",
+    out=partial(_number, "det"),
+    op="linalg.det",
+    doc="""The determinant of each matrix, by LU with partial pivots; 1 of an empty one.
+
+    A matrix with NaN gives NaN.""",
+)
 
 
 def det(x: TensorLike, /) -> Tensor:
@@ -307,7 +359,12 @@ def _(x: Tensor) -> Tensor:
 gradients(DET, x=lambda dy, x: column(column(dy)) * complexes.conj(run(COFACTOR, x)))
 
 
-COFACTOR: Kernel = Kernel("Cofactor(x)", out=same, op="linalg.det")
+COFACTOR: Kernel = Kernel(
+    f"Cofactor(x: {LAPACK})",
+    out=partial(stacked, "det"),
+    op="linalg.det",
+    doc="""``y[..., i, j] = ∂det(x) / ∂x[..., i, j]``, of singular matrices too.""",
+)
 
 
 @decomposition(COFACTOR)
@@ -359,10 +416,18 @@ gradients(COFACTOR, x=_cofactor_gradient)
 
 
 def _numbers(x: Spec) -> tuple[Spec, Spec]:
-    return _number(x), Spec(x.shape[:-2], magnitude(x.dtype))
+    y = _number("slogdet", x)
+    return y, y._replace(dtype=magnitude(x.dtype))
 
 
-SLOGDET = Kernel("Slogdet(x) -> sign, logabsdet", out=_numbers, op="linalg.slogdet")
+SLOGDET = Kernel(
+    f"Slogdet(x: {LAPACK}) -> sign, logabsdet",
+    out=_numbers,
+    op="linalg.slogdet",
+    doc="""``det / |det|`` and ``log |det|`` of each matrix, by LU with partial pivots.
+
+    Of a singular matrix they are 0 and -inf, of an empty one 1 and 0.""",
+)
 
 
 class SlogdetResult(NamedTuple):
@@ -389,34 +454,3 @@ def _slogdet_gradient(dsign: Tensor, dsize: Tensor, x: Tensor, sign: Tensor) -> 
 
 
 gradients(SLOGDET, x=_slogdet_gradient)
-
-
-# --- norms -----------------------------------------------------------------------
-
-
-Order = float | Literal["fro", "nuc"]
-
-
-def matrix_norm(
-    x: TensorLike, /, *, keepdims: bool = False, ord: Order = "fro"
-) -> Tensor:
-    """Return the norm of each matrix (the last two axes).
-
-    ``"fro"`` is ``√Σ |x|²``, 1 the largest sum of a column and -1 the smallest, inf and
-    -inf the same of rows; 2 is the largest singular value, -2 the smallest, and
-    ``"nuc"`` their sum. The result is real. An unknown ``ord`` is a ValueError, as is
-    the largest or smallest of none; float16 is refused where singular values are asked.
-    """
-    x = linalg._matrices("matrix_norm", _convert.floating("matrix_norm", x))
-    ord = ord if isinstance(ord, str) else real("matrix_norm", "ord", ord)
-    if ord == "fro":
-        return linalg.vector_norm(x, axis=(-2, -1), keepdims=keepdims)
-    if ord in (2, -2, "nuc"):
-        parts = linalg.svdvals(matrices("matrix_norm", x, square=False))
-    elif ord in (1, -1, math.inf, -math.inf):
-        parts = abs(x).sum(axis=-2 if abs(ord) == 1 else -1)
-    else:
-        raise ValueError(f"matrix_norm: ord {ord!r}: use 'fro', 'nuc', ±1, ±2 or ±inf")
-    pick = Tensor.sum if ord == "nuc" else Tensor.max if ord > 0 else Tensor.min
-    y = pick(parts, axis=-1)
-    return column(column(y)) if flag("matrix_norm", "keepdims", keepdims) else y

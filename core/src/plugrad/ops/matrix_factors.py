@@ -13,6 +13,7 @@ Map: Cholesky and QR; eigenvalues; singular values; what these are good for.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from plugrad._arguments import choice, flag, misfit, real
 from plugrad._context import tapes
 from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
+from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tape import concerned
 from plugrad._tensor import Tensor, TensorLike
 
@@ -60,7 +61,16 @@ def _unused(op: str, what: str, k: int, hint: str, dys: list[Tensor], *xs: Any) 
 
 # --- Cholesky and QR -------------------------------------------------------------
 
-CHOLESKY = Kernel("Cholesky(x)", out=same, checks="x", op="linalg.cholesky")
+CHOLESKY = Kernel(
+    f"Cholesky(x: {matrix.LAPACK})",
+    out=partial(matrix.stacked, "cholesky"),
+    checks="x",
+    op="linalg.cholesky",
+    doc="""The lower triangular ``y`` with ``y·yᴴ = x`` and a positive diagonal.
+
+    Only the lower triangle of ``x`` is looked at. A matrix that is not positive
+    definite is a ValueError.""",
+)
 
 
 def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
@@ -89,12 +99,20 @@ gradients(CHOLESKY, x=_cholesky_gradient)
 
 
 def _factors(x: Spec, *, mode: str) -> tuple[Spec, Spec]:
-    *batch, m, n = x.shape
+    *batch, m, n = matrix.stacked("qr", x, square=False).shape
     k = m if mode == "complete" else min(m, n)
     return Spec((*batch, m, k), x.dtype), Spec((*batch, k, n), x.dtype)
 
 
-QR = Kernel("Qr(x; mode) -> q, r", out=_factors, op="linalg.qr")
+QR = Kernel(
+    f"Qr(x: {matrix.LAPACK}; mode: 'reduced' | 'complete') -> q, r",
+    out=_factors,
+    op="linalg.qr",
+    doc="""``q·r = x``, the columns of ``q`` orthonormal, ``r`` upper triangular.
+
+    Of ``[..., m, n]`` and with ``k = min(m, n)`` they are ``[..., m, k]`` and
+    ``[..., k, n]``; in mode "complete" ``k = m``. The sign of a column is free.""",
+)
 
 
 class QRResult(NamedTuple):
@@ -164,13 +182,21 @@ def gram_schmidt(xs: TensorLike | Sequence[TensorLike], /) -> Tensor | list[Tens
 # --- eigenvalues -----------------------------------------------------------------
 
 
-def _values(x: Spec, **_: bool) -> Spec:
+def _values(x: Spec) -> Spec:
     *batch, m, n = x.shape
     return Spec((*batch, min(m, n)), matrix.magnitude(x.dtype))
 
 
 EIGH = Kernel(
-    "Eigh(x) -> w, v", out=lambda x: (_values(x), x), checks="x", op="linalg.eigh"
+    f"Eigh(x: {matrix.LAPACK}) -> w, v",
+    out=lambda x: (_values(matrix.stacked("eigh", x)), x),
+    checks="x",
+    op="linalg.eigh",
+    doc="""The eigenvalues of Hermitian matrices, real and ascending, and as columns
+    orthonormal vectors: ``x·v = v·diag(w)``.
+
+    Only the lower triangle of ``x`` is looked at. Vectors may have any sign, or phase;
+    of equal values they are any that fit.""",
 )
 
 
@@ -202,7 +228,15 @@ def _eigh_gradient(dw: Tensor, dv: Tensor, w: Tensor, v: Tensor) -> Tensor:
 gradients(EIGH, x=_eigh_gradient)
 
 
-EIGVALSH = Kernel("Eigvalsh(x)", out=_values, checks="x", op="linalg.eigvalsh")
+EIGVALSH = Kernel(
+    f"Eigvalsh(x: {matrix.LAPACK})",
+    out=lambda x: _values(matrix.stacked("eigvalsh", x)),
+    checks="x",
+    op="linalg.eigvalsh",
+    doc="""The eigenvalues of Hermitian matrices, real and ascending.
+
+    Only the lower triangle of ``x`` is looked at.""",
+)
 
 
 def eigvalsh(x: TensorLike, /) -> Tensor:
@@ -218,7 +252,7 @@ decomposition(EIGVALSH, lambda x: run_many(EIGH, x)[0])
 
 
 def _parts(x: Spec, *, full_matrices: bool) -> tuple[Spec, Spec, Spec]:
-    *batch, m, n = x.shape
+    *batch, m, n = matrix.stacked("svd", x, square=False).shape
     k = min(m, n)
     rows, columns = (m, n) if full_matrices else (k, k)
     u, vh = Spec((*batch, m, rows), x.dtype), Spec((*batch, columns, n), x.dtype)
@@ -226,7 +260,16 @@ def _parts(x: Spec, *, full_matrices: bool) -> tuple[Spec, Spec, Spec]:
 
 
 SVD = Kernel(
-    "Svd(x; full_matrices) -> u, s, vh", out=_parts, checks="x", op="linalg.svd"
+    f"Svd(x: {matrix.LAPACK}; full_matrices: bool) -> u, s, vh",
+    out=_parts,
+    checks="x",
+    op="linalg.svd",
+    doc="""``u·diag(s)·vh = x``, ``s`` real and descending, the columns of ``u`` and the
+    rows of ``vh`` orthonormal.
+
+    Of ``[..., m, n]`` and with ``k = min(m, n)`` they are ``[..., m, k]``, ``[..., k]``
+    and ``[..., k, n]``; ``full_matrices`` makes ``u`` and ``vh`` square. A pair of
+    vectors may have any sign, or phase.""",
 )
 
 
@@ -282,7 +325,13 @@ def _svd_gradient(
 gradients(SVD, x=_svd_gradient)
 
 
-SVDVALS = Kernel("Svdvals(x)", out=_values, checks="x", op="linalg.svdvals")
+SVDVALS = Kernel(
+    f"Svdvals(x: {matrix.LAPACK})",
+    out=lambda x: _values(matrix.stacked("svdvals", x, square=False)),
+    checks="x",
+    op="linalg.svdvals",
+    doc="""The singular values of each matrix, real and descending.""",
+)
 
 
 def svdvals(x: TensorLike, /) -> Tensor:
@@ -325,7 +374,7 @@ def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> 
     return reduce.count_nonzero(s > limit, axis=-1)
 
 
-def cond(x: TensorLike, /, *, ord: matrix.Order = 2) -> Tensor:
+def cond(x: TensorLike, /, *, ord: linalg.Order = 2) -> Tensor:
     """Return the condition of each matrix: its norm times that of its inverse.
 
     ``ord`` is one of ``matrix_norm``. With 2, the largest singular value divided by the
@@ -336,7 +385,7 @@ def cond(x: TensorLike, /, *, ord: matrix.Order = 2) -> Tensor:
     ord = ord if isinstance(ord, str) else real("cond", "ord", ord)
     if ord not in (2, -2):
         x = matrix.matrices("cond", x)
-        both = [matrix.matrix_norm(y, ord=ord) for y in (x, matrix.inv(x))]
+        both = [linalg.matrix_norm(y, ord=ord) for y in (x, matrix.inv(x))]
         return both[0] * both[1]
     s = run(SVDVALS, matrix.matrices("cond", x, square=False))
     if not s.shape[-1]:
@@ -348,10 +397,23 @@ def cond(x: TensorLike, /, *, ord: matrix.Order = 2) -> Tensor:
 
 
 def _transposed(x: Spec, rtol: Spec) -> Spec:
-    return Spec((*x.shape[:-2], *x.shape[:-3:-1]), x.dtype)
+    *batch, m, n = matrix.stacked("pinv", x, square=False).shape
+    wanted = matrix.magnitude(x.dtype)
+    if rtol.dtype is not wanted:
+        raise TypeError(f"pinv: rtol must be {wanted} for {x.dtype}, got {rtol.dtype}")
+    _convert.fitted("pinv", "rtol, one a matrix,", rtol, tuple(batch))
+    return Spec((*batch, n, m), x.dtype)
 
 
-PINV = Kernel("Pinv(x, rtol)", out=_transposed, op="linalg.pinv")
+PINV = Kernel(
+    f"Pinv(x: {matrix.LAPACK}, rtol: float32 | float64)",
+    out=_transposed,
+    op="linalg.pinv",
+    doc="""``v·diag(1 / s)·uᴴ`` of the singular values ``s`` above ``rtol · max(s)``.
+
+    The others count as 0, and their inverse too. ``rtol`` broadcasts to the axes before
+    those of matrices; NaN leaves no value.""",
+)
 
 
 def pinv(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:

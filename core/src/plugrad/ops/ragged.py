@@ -22,6 +22,7 @@ from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, indexing, reduce, scatter, slicing
 from . import shape as shapes
+from ._convert import Shaped
 
 Tensors = tuple[Tensor, ...]
 Types = tuple[str, ...]
@@ -37,10 +38,31 @@ def whole(op: str, name: str, value: TensorLike, rank: int) -> Tensor:
 
 # --- rows ------------------------------------------------------------------------
 
+
+def _rows(*inputs: Spec) -> None:
+    *splits, values, indices = inputs
+    if any(len(s.shape) != 1 for s in splits):
+        raise misfit("sparse.ragged_gather", "splits must have rank 1", *splits)
+    _leveled(len(splits), values, indices)
+
+
+def _leveled(levels: int, values: Shaped, indices: Shaped) -> None:
+    if not levels or not values.shape or not indices.shape:
+        rule = f"give splits (got {levels}), and values and indices an axis each"
+        raise misfit("sparse.ragged_gather", rule, values, indices)
+
+
 RAGGED_GATHER = Kernel(
-    "RaggedGather(*params_nested_splits, params_dense_values, indices) -> *ys",
+    "RaggedGather(*params_nested_splits: int32 | int64, params_dense_values, "
+    "indices: int32 | int64) -> *ys",
+    out=_rows,
     checks="indices",
     op="sparse.ragged_gather",
+    doc="""The rows ``indices`` of a ragged tensor: splits of each level, and values.
+
+    All axes of ``indices`` but the last become levels with rows of one length, outside
+    of the others. Splits must begin with 0, not decrease, and end with the number of
+    rows below, or it is a ValueError; an index out of range is an IndexError.""",
 )
 
 
@@ -66,9 +88,7 @@ def ragged_gather(
     nested = several(op, "nested_splits", nested_splits)
     splits = [whole(op, "nested_splits", s, 1) for s in nested]
     x, at = _convert.asarray(values), indexing.integer_tensor(op, "indices", indices)
-    if not splits or not x.shape or not at.shape:
-        rule = f"give splits (got {len(splits)}), and values and indices an axis each"
-        raise misfit(op, rule, x, at)
+    _leveled(len(splits), x, at)
     *outer, inner = run_many(RAGGED_GATHER, *_convert.together(op, *splits), x, at)
     return tuple(outer), inner
 
@@ -91,10 +111,25 @@ gradients(
 )
 
 
+def _of_one_length(*xs: Shaped) -> None:
+    if len({x.shape for x in xs} - {()}) > 1 or any(len(x.shape) > 1 for x in xs):
+        rule = "shapes must be () or one shape (n,)"
+        raise misfit("sparse.ragged_range", rule, *xs)
+
+
 RAGGED_RANGE = Kernel(
-    "RaggedRange(starts, limits, deltas) -> splits, values",
+    "RaggedRange(starts: integer | floating, limits: starts, deltas: starts) -> "
+    "splits, values",
+    out=_of_one_length,
     checks="deltas",
     op="sparse.ragged_range",
+    doc="""Rows ``start + i · delta`` for i below ``(limit - start) / delta``, each
+    argument ``[n]`` or one for all; splits are int32. Without arguments ``[n]`` there
+    is one row.
+
+    Floating values are computed in float64; distances of integers do not overflow. A
+    limit on the wrong side gives no values, nor does a start or limit that is NaN. A
+    delta of 0 or NaN, and 2³¹ values or more, are a ValueError.""",
 )
 
 
@@ -106,7 +141,7 @@ def ragged_range(
     Each argument is ``[n]``, or one number for all rows. The splits are int32.
 
     Raises:
-        ValueError: A delta is 0, or there are more than 2³¹ - 1 values.
+        ValueError: A delta is 0 or NaN, or there are more than 2³¹ - 1 values.
         TypeError: Complex numbers or strings.
 
     """
@@ -114,8 +149,7 @@ def ragged_range(
     xs = _convert.together(op, starts, limits, deltas)
     if xs[0].dtype.kind not in "iuf":
         raise TypeError(f"{op}: there is no range of {named(xs[0].dtype)}")
-    if len({x.shape for x in xs} - {()}) > 1 or any(len(x.shape) > 1 for x in xs):
-        raise misfit(op, "shapes must be () or one shape (n,)", *xs)
+    _of_one_length(*xs)
     splits, values = run_many(RAGGED_RANGE, *xs)
     return splits, values
 
@@ -143,14 +177,66 @@ gradients(
 
 # --- dense ones ------------------------------------------------------------------
 
-RAGGED_TENSOR_TO_TENSOR = Kernel(
-    "RaggedTensorToTensor(shape, values, default_value, *row_partition_tensors; "
-    "row_partition_types)",
-    checks="row_partition_tensors",
-    op="sparse.ragged_tensor_to_tensor",
-)
 # The types of a partition: of the first one, and of the others.
 FIRST, LATER = ("FIRST_DIM_SIZE", "ROW_SPLITS"), ("ROW_SPLITS", "VALUE_ROWIDS")
+
+
+def _rectangle(
+    shape: Spec,
+    values: Spec,
+    default_value: Spec,
+    *row_partition_tensors: Spec,
+    row_partition_types: Types,
+) -> None:
+    op, types = "sparse.ragged_tensor_to_tensor", row_partition_types
+    if not isinstance(types, tuple):
+        raise TypeError(f"{op}: row_partition_types must be a tuple, got {types!r}")
+    _known(op, len(row_partition_tensors), types)
+    for kind, part in zip(types, row_partition_tensors, strict=True):
+        if len(part.shape) != _rank(kind):
+            raise misfit(op, f"{kind} must have rank {_rank(kind)}", part)
+    _filled(op, shape, values, default_value, types)
+
+
+def _known(op: str, count: int, types: Types) -> None:
+    """Raise unless there are ``count`` types that may follow each other."""
+    legal = [kind in (LATER if i else FIRST) for i, kind in enumerate(types)]
+    if not types or len(types) != count or not all(legal):
+        given = f"{count} row_partition_tensors of the types {types}"
+        known = f"at first one of {FIRST}, then of {LATER}"
+        raise ValueError(f"{op}: {given}; there must be a type for each, {known}")
+
+
+def _rank(kind: str) -> int:
+    return int(kind != FIRST[0])
+
+
+def _filled(
+    op: str, shape: Shaped, values: Shaped, default: Shaped, types: Types
+) -> None:
+    """Raise unless sizes and the default fit the values."""
+    levels = _levels(types)
+    rank = levels + len(values.shape) - 1
+    if not values.shape or shape.shape not in ((), (rank,)):
+        rule = f"values [m, ...] under {levels} axes of rows need {rank} sizes, or -1"
+        raise misfit(op, rule, values, shape)
+    _convert.fitted(op, "default_value", default, values.shape[1:])
+
+
+RAGGED_TENSOR_TO_TENSOR = Kernel(
+    "RaggedTensorToTensor(shape: int32 | int64, values, default_value: values, "
+    "*row_partition_tensors: int32 | int64; row_partition_types)",
+    out=_rectangle,
+    checks="row_partition_tensors",
+    op="sparse.ragged_tensor_to_tensor",
+    doc="""Rows as a dense tensor of ``shape``, cut off or filled up with
+    ``default_value``; a size -1, or -1 for ``shape``, is that of the longest row.
+
+    A partition says which row each element below is in, the outermost first:
+    "ROW_SPLITS" ``[n + 1]``, where rows begin; "VALUE_ROWIDS" ``[m]``, the row of each,
+    not decreasing; the first may be "FIRST_DIM_SIZE" ``[]``, the number of rows. What
+    does not fit is a ValueError.""",
+)
 
 
 def ragged_tensor_to_tensor(
@@ -182,26 +268,12 @@ def ragged_tensor_to_tensor(
     x, default = _convert.together(op, values, default_value)
     types = tuple(several(op, "row_partition_types", row_partition_types))
     tensors = several(op, "row_partition_tensors", row_partition_tensors)
-    parts = _partitions(op, tensors, types)
-    levels = _levels(types)
-    rank = levels + len(x.shape) - 1
-    if not x.shape or sizes.shape not in ((), (rank,)):
-        rule = f"values [m, ...] under {levels} axes of rows need {rank} sizes, or -1"
-        raise misfit(op, rule, x, sizes)
-    _convert.fitted(op, "default_value", default, x.shape[1:])
+    _known(op, len(tensors), types)
+    pairs = zip(types, tensors, strict=True)
+    parts = [whole(op, kind, part, _rank(kind)) for kind, part in pairs]
+    _filled(op, sizes, x, default, types)
     xs = (sizes, x, default, *parts)
     return run(RAGGED_TENSOR_TO_TENSOR, *xs, row_partition_types=types)
-
-
-def _partitions(op: str, tensors: list[TensorLike], types: Types) -> list[Tensor]:
-    """Return the partitions, of which each has its rank and stands where it may."""
-    legal = [kind in (LATER if i else FIRST) for i, kind in enumerate(types)]
-    if not types or len(types) != len(tensors) or not all(legal):
-        given = f"{len(tensors)} row_partition_tensors of the types {types}"
-        known = f"at first one of {FIRST}, then of {LATER}"
-        raise ValueError(f"{op}: {given}; there must be a type for each, {known}")
-    pairs = zip(types, tensors, strict=True)
-    return [whole(op, kind, part, int(kind != FIRST[0])) for kind, part in pairs]
 
 
 def _levels(types: Types) -> int:

@@ -301,10 +301,23 @@ def _weights(p: TensorLike, n: int) -> _draws.Floats:
     return weights / (weights.max(initial=0.0) or 1.0)
 
 
+def _drawn_from(logits: Spec, noise: Spec, **_: bool) -> Spec:
+    fits = len(noise.shape) == 3 and noise.shape[1:] == logits.shape
+    if not fits or not logits.shape[1]:
+        rule = "logits [rows, classes] and noise [samples, rows, classes] must fit"
+        raise misfit("multinomial", rule, logits, noise)
+    return Spec(noise.shape[1::-1], INT32)
+
+
 MULTINOMIAL = Kernel(
-    "Multinomial(logits, noise; normalized)",
-    out=lambda logits, noise, normalized: Spec(noise.shape[1::-1], INT32),
+    "Multinomial(logits: float32 | float64, noise: logits; normalized: bool)",
+    out=_drawn_from,
     op="random.multinomial",
+    doc="""``y[i, s]``, the class of the largest ``logits[i] + noise[s, i]``, or
+    ``logits[i] · noise[s, i]`` if ``normalized``; the first of ties.
+
+    Where the maximum of a row of logits is finite it is subtracted from them first.
+    Each operation is rounded to the dtype by itself.""",
 )
 NOISE = 1 << 20  # numbers to a run
 

@@ -10,6 +10,7 @@ its values ``[n]`` and its shape ``[k]``.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 from plugrad._arguments import Ints, integer, misfit, sizes
@@ -21,6 +22,7 @@ from plugrad.geometry import Shape, reshaped
 
 from . import _convert, binary, compare, creation, gather, indexing, reduce, scatter
 from . import shape as shapes
+from ._convert import Shaped
 from .ragged import ragged_gather, ragged_range, ragged_tensor_to_tensor, whole
 
 __all__ = ["ragged_gather", "ragged_range", "ragged_tensor_to_tensor"]
@@ -28,11 +30,29 @@ __all__ += ["fill_empty_rows", "reshape", "segment_mean", "segment_sum", "to_den
 
 # --- coordinates -----------------------------------------------------------------
 
+
+def _dense(indices: Spec, values: Spec, default: Spec, *, shape: Shape) -> Spec:
+    _placed(indices, values, default, shape)
+    return Spec(shape, values.dtype)
+
+
+def _placed(indices: Shaped, values: Shaped, default: Shaped, shape: Shape) -> None:
+    fits = indices.shape[1:] == (len(shape),) and values.shape == indices.shape[:1]
+    if not fits or default.shape:
+        rule = f"indices [n, k], values [n], default_value [] must fit shape {shape}"
+        raise misfit("sparse.to_dense", rule, indices, values, default)
+
+
 SPARSE_TO_DENSE = Kernel(
-    "SparseToDense(sparse_indices, sparse_values, default_value; shape)",
-    out=lambda i, values, default, shape: Spec(shape, values.dtype),
+    "SparseToDense(sparse_indices: int32 | int64, sparse_values, default_value: "
+    "sparse_values; shape: shape)",
+    out=_dense,
     checks="sparse_indices",
     op="sparse.to_dense",
+    doc="""``y[sparse_indices[i]] = sparse_values[i]``, and ``default_value`` elsewhere.
+
+    ``sparse_indices`` are ``[n, k]``, k coordinates from 0 each. Of several values for
+    one place the last stays. A coordinate out of range is an IndexError.""",
 )
 
 
@@ -67,11 +87,9 @@ def to_dense(
         values = _convert.asarray(values)
         default_value = b"" if values.dtype is STRING else False
     values, default = _convert.together(op, values, default_value)
-    fits = at.shape[1:] == (len(shape),) and values.shape in ((), at.shape[:1])
-    if not fits or default.shape:
-        rule = f"indices [n, k], values [n], default_value [] must fit shape {shape}"
-        raise misfit(op, rule, at, values, default)
-    values = shapes.broadcast_to(values, at.shape[:1])
+    if not values.shape:
+        values = run(shapes.BROADCAST_TO, values, shape=at.shape[:1])
+    _placed(at, values, default, shape)
     return run(SPARSE_TO_DENSE, at, values, default, shape=shape)
 
 
@@ -83,12 +101,30 @@ def _(
     return run(scatter.TENSOR_SCATTER_UPDATE, blank, sparse_indices, sparse_values)
 
 
+def _moved(indices: Spec, old: Spec, new: Spec) -> tuple[Spec, Spec]:
+    _coordinates(indices, old, new)
+    return Spec((indices.shape[0], new.shape[0]), indices.dtype), new
+
+
+def _coordinates(indices: Shaped, old: Shaped, new: Shaped) -> None:
+    fits = len(indices.shape) == 2 and indices.shape[1:] == old.shape
+    if not fits or len(new.shape) != 1:
+        rule = "indices [n, k], input_shape [k] and new_shape [m] must fit"
+        raise misfit("sparse.reshape", rule, indices, old, new)
+
+
 SPARSE_RESHAPE = Kernel(
-    "SparseReshape(input_indices, input_shape, new_shape) -> output_indices, "
-    "output_shape",
-    out=lambda i, old, new: (Spec((i.shape[0], new.shape[0]), i.dtype), new),
+    "SparseReshape(input_indices: int32 | int64, input_shape: input_indices, "
+    "new_shape: input_indices) -> output_indices, output_shape",
+    out=_moved,
     checks="input_indices",
     op="sparse.reshape",
+    doc="""The coordinates ``[n, k]`` in ``input_shape`` as those of the same places, in
+    row-major order, in ``new_shape``; and that shape, with its -1 worked out.
+
+    A coordinate out of range is an IndexError. Shapes whose numbers of elements differ,
+    or are 2⁶³ and more, are a ValueError; a size that the dtype does not hold is an
+    OverflowError.""",
 )
 
 
@@ -105,7 +141,8 @@ def reshape(
         new_shape: The sizes, of which one may be -1 and is worked out.
 
     Raises:
-        ValueError: The shapes have not the same number of elements.
+        ValueError: The shapes have not the same number of elements, or it is not below
+            2⁶³; or ``input_shape`` is negative.
         IndexError: A coordinate does not lie in ``input_shape``.
         OverflowError: A size does not fit into int32, and no argument is int64.
 
@@ -114,8 +151,7 @@ def reshape(
     at = whole(op, "indices", indices, 2)
     old = whole(op, "input_shape", input_shape, 1)
     new = whole(op, "new_shape", new_shape, 1)
-    if at.shape[1:] != old.shape:
-        raise misfit(op, "indices [n, k] and input_shape [k] must fit", at, old)
+    _coordinates(at, old, new)
     places, sizes = run_many(SPARSE_RESHAPE, *_convert.together(op, at, old, new))
     return places, sizes
 
@@ -123,6 +159,9 @@ def reshape(
 @decomposition(SPARSE_RESHAPE)
 def _(input_indices: Tensor, input_shape: Tensor, new_shape: Tensor) -> list[Tensor]:
     lead = tuple(input_shape.numpy().tolist())
+    if min(lead, default=0) < 0 or math.prod(lead) >= 2**63:
+        rule = "must not be negative, and have fewer than 2**63 elements"
+        raise ValueError(f"sparse.reshape: input_shape {lead} {rule}")
     sizes = list(reshaped(lead, new_shape.numpy().tolist()))
     dtype = input_indices.dtype
     check_range("sparse.reshape", max(sizes, default=0), dtype)
@@ -142,11 +181,31 @@ class FilledRows(NamedTuple):
     reverse_index_map: Tensor
 
 
+def _lines(indices: Shaped, values: Shaped, sizes: Shaped, default: Shaped) -> None:
+    """Raise unless this is a sparse tensor with rows, and a scalar."""
+    op, n, k = "sparse.fill_empty_rows", indices.shape[:1], indices.shape[1:]
+    fits = len(k) == 1 and values.shape == n and sizes.shape == k
+    if not fits or default.shape:
+        rule = "indices [n, k], values [n], dense_shape [k], default_value [] must fit"
+        raise misfit(op, rule, indices, values, sizes, default)
+    if not k[0]:
+        raise ValueError(f"{op}: a tensor without axes has no rows")
+
+
 SPARSE_FILL_EMPTY_ROWS = Kernel(
-    "SparseFillEmptyRows(indices, values, dense_shape, default_value) -> "
-    "output_indices, output_values, empty_row_indicator, reverse_index_map",
+    "SparseFillEmptyRows(indices: int32 | int64, values, dense_shape: int32 | int64, "
+    "default_value: values) -> output_indices, output_values, empty_row_indicator, "
+    "reverse_index_map",
+    out=_lines,
     checks="indices",
     op="sparse.fill_empty_rows",
+    doc="""The elements sorted by row, ``indices[:, 0]``, those of one row in their
+    order; each of the ``dense_shape[0]`` rows without any gets ``default_value``, at
+    (row, 0, …).
+
+    ``empty_row_indicator``: which rows these are, bool. ``reverse_index_map``: where
+    each element has gone, in the dtype of ``indices``. A row out of range is an
+    IndexError; other coordinates are not looked at.""",
 )
 
 
@@ -170,7 +229,7 @@ def fill_empty_rows(
         row; ``reverse_index_map`` ``[n]``, which tells where each element has gone.
 
     Raises:
-        ValueError: The shapes do not fit.
+        ValueError: The shapes do not fit, or the number of rows is negative.
         IndexError: A row is out of range; the other coordinates are not looked at.
 
     """
@@ -178,11 +237,7 @@ def fill_empty_rows(
     at = whole(op, "indices", indices, 2)
     sizes = whole(op, "dense_shape", dense_shape, 1)
     values, default = _convert.together(op, values, default_value)
-    if values.shape != at.shape[:1] or sizes.shape != at.shape[1:] or default.shape:
-        rule = "indices [n, k], values [n], dense_shape [k], default_value [] must fit"
-        raise misfit(op, rule, at, values, sizes, default)
-    if not at.shape[1]:
-        raise ValueError(f"{op}: a tensor without axes has no rows")
+    _lines(at, values, sizes, default)
     return FilledRows(*run_many(SPARSE_FILL_EMPTY_ROWS, at, values, sizes, default))
 
 
@@ -209,17 +264,41 @@ gradients(
 # --- segments --------------------------------------------------------------------
 
 
-def _summed(data: Spec, indices: Spec, ids: Spec, *, num_segments: int) -> Spec:
+def _check_rows(op: str, data: Shaped, indices: Shaped, ids: Shaped) -> None:
+    if not data.shape or len(ids.shape) != 1 or indices.shape != ids.shape:
+        rule = "data must have rows, and indices as many elements as segment_ids"
+        raise misfit(op, rule, data, indices, ids)
+
+
+def _summed(
+    op: str, data: Spec, indices: Spec, ids: Spec, *, num_segments: int
+) -> Spec:
+    _check_rows(op, data, indices, ids)
     return Spec((num_segments, *data.shape[1:]), data.dtype)
 
 
-def _segments(name: str, op: str) -> Kernel:
-    signature = f"{name}(data, indices, segment_ids; num_segments)"
-    return Kernel(signature, out=_summed, checks="indices", op=op)
+SPARSE_SEGMENT_SUM = Kernel(
+    "SparseSegmentSum(data: number, indices: int32 | int64, segment_ids: "
+    "int32 | int64; num_segments: size)",
+    out=partial(_summed, "sparse.segment_sum"),
+    checks="indices",
+    op="sparse.segment_sum",
+    doc="""``y[s] = Σ data[indices[i]]`` over all i with ``segment_ids[i] = s``, in any
+    order of ids; 0 where there is none.
 
+    Negative ids, and those from ``num_segments`` on, are left out. An index out of
+    range is an IndexError. Integers wrap.""",
+)
+SPARSE_SEGMENT_MEAN = Kernel(
+    "SparseSegmentMean(data: inexact, indices: int32 | int64, segment_ids: "
+    "int32 | int64; num_segments: size)",
+    out=partial(_summed, "sparse.segment_mean"),
+    checks="indices",
+    op="sparse.segment_mean",
+    doc="""``SparseSegmentSum`` divided by the numbers of rows; 0 where there is none.
 
-SPARSE_SEGMENT_SUM = _segments("SparseSegmentSum", "sparse.segment_sum")
-SPARSE_SEGMENT_MEAN = _segments("SparseSegmentMean", "sparse.segment_mean")
+    The sums of float16 are kept in float32 or wider.""",
+)
 
 
 def segment_sum(
@@ -273,9 +352,7 @@ def _by_id(
     """Check the ids, count the segments unless their number is given, and run."""
     op, at = kernel.op, whole(kernel.op, "indices", indices, 1)
     ids = whole(op, "segment_ids", ids, 1)
-    if not x.shape or at.shape != ids.shape:
-        rule = "data must have rows, and indices as many elements as segment_ids"
-        raise misfit(op, rule, x, at, ids)
+    _check_rows(op, x, at, ids)
     if count is None:
         known = ids.numpy()
         if known.size and (known[0] < 0 or (known[1:] < known[:-1]).any()):

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from plugrad._arguments import Ints, flag, integer, integers
+from plugrad._arguments import Ints, flag, integer, integers, misfit
 from plugrad._dtypes import DTYPES, INT32, STRING, named
 from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec, same
+from plugrad._kernel import Kernel, Spec
 from plugrad._tensor import Tensor, TensorLike
 
 from . import _convert, ragged
@@ -35,13 +35,24 @@ def _text(op: str, name: str, value: TensorLike, rank: int | None = None) -> Ten
 
 
 def _buckets(input: Spec, *, num_buckets: int) -> Spec:
-    return Spec(input.shape, INT32 if num_buckets <= 2**31 else DTYPES["int64"])
+    count = _counted("strings.to_hash_bucket_fast", num_buckets)
+    return Spec(input.shape, INT32 if count <= 2**31 else DTYPES["int64"])
+
+
+def _counted(op: str, num_buckets: int) -> int:
+    count = integer(op, "num_buckets", num_buckets)
+    if not 1 <= count <= 2**63:
+        raise ValueError(f"{op}: num_buckets {count} must be from 1 to 2**63")
+    return count
 
 
 STRING_TO_HASH_BUCKET_FAST = Kernel(
-    "StringToHashBucketFast(input; num_buckets)",
+    "StringToHashBucketFast(input: string; num_buckets)",  # of 64 bits, unsigned
     out=_buckets,
     op="strings.to_hash_bucket_fast",
+    doc="""FarmHash's fingerprint of each string, 64 bits, modulo ``num_buckets``.
+
+    int32, or int64 if there are more than 2³¹ buckets.""",
 )
 
 
@@ -57,16 +68,34 @@ def to_hash_bucket_fast(x: TensorLike, /, num_buckets: int) -> Tensor:
 
     """
     op = "strings.to_hash_bucket_fast"
-    count = integer(op, "num_buckets", num_buckets)
-    if not 1 <= count <= 2**63:
-        raise ValueError(f"{op}: num_buckets {count} must be from 1 to 2**63")
+    count = _counted(op, num_buckets)
     return run(STRING_TO_HASH_BUCKET_FAST, _text(op, "x", x), num_buckets=count)
 
 
+def _replaced(x: Spec, *, pattern: str, rewrite: str, replace_global: bool) -> Spec:
+    _readable("strings.regex_replace", pattern, rewrite)
+    return x
+
+
+def _readable(op: str, pattern: str, rewrite: str) -> None:
+    """Raise unless ``re`` takes both."""
+    try:
+        re.compile(pattern).sub(rewrite, "")
+        rewrite.encode(errors="surrogateescape")
+    except (re.error, IndexError, OverflowError, UnicodeError) as error:
+        why = f"{pattern!r} or its rewrite {rewrite!r} cannot be read: {error}"
+        raise ValueError(f"{op}: {why}") from None
+
+
 STATIC_REGEX_REPLACE = Kernel(
-    "StaticRegexReplace(x; pattern, rewrite, replace_global)",
-    out=same,
+    "StaticRegexReplace(x: string; pattern: str, rewrite: str, replace_global: bool)",
+    out=_replaced,
     op="strings.regex_replace",
+    doc="""Each string with its matches of ``pattern``, or the first one only unless
+    ``replace_global``, replaced by ``rewrite``; both as ``re.sub`` reads them.
+
+    Strings are read as UTF-8. A byte that is none stands for a character of its own
+    (``surrogateescape``), and comes through as it is.""",
 )
 
 
@@ -93,20 +122,31 @@ def regex_replace(
     everywhere = flag(op, "replace_global", replace_global)
     one_digit = lambda m: rf"\g<{m[1]}>" if m[1].isdigit() else m[0]
     template = re.sub(r"\\(\\|[0-9])", one_digit, rewrite)
-    try:
-        re.compile(pattern).sub(template, "")
-    except (re.error, IndexError) as error:
-        why = f"{pattern!r} or its rewrite {rewrite!r} cannot be read: {error}"
-        raise ValueError(f"{op}: {why}") from None
+    _readable(op, pattern, template)
     how = {"pattern": pattern, "rewrite": template, "replace_global": everywhere}
     return run(STATIC_REGEX_REPLACE, _text(op, "x", x), **how)
 
 
 # --- pieces ----------------------------------------------------------------------
 
+
+def _split(input: Spec, delimiter: Spec, *, skip_empty: bool) -> None:
+    if len(input.shape) != 1 or delimiter.shape:
+        rule = "strings must be [n], and the delimiter one string"
+        raise misfit("strings.split", rule, input, delimiter)
+
+
 STRING_SPLIT = Kernel(
-    "StringSplit(input, delimiter; skip_empty) -> indices, values, shape",
+    "StringSplit(input: string, delimiter: string; skip_empty: bool) -> indices, "
+    "values, shape",
+    out=_split,
     op="strings.split",
+    doc="""The pieces between any of the bytes of ``delimiter``, and every byte if there
+    are none: ``values``, of all strings one after the other.
+
+    ``indices`` ``[m, 2]``: the string of each piece, and its number there. ``shape``: n
+    and the largest number of pieces. int32. An empty string has no pieces.
+    ``skip_empty`` leaves out empty ones.""",
 )
 
 
@@ -140,11 +180,46 @@ def split(
     return Pieces(*run_many(STRING_SPLIT, x, delimiter, skip_empty=skip_empty))
 
 
+def _grams(
+    data: Spec,
+    data_splits: Spec,
+    *,
+    ngram_widths: tuple[int, ...],
+    pad_width: int,
+    preserve_short_sequences: bool,
+    **texts: bytes,
+) -> None:
+    op = "strings.ngrams"
+    if len(data.shape) != 1 or len(data_splits.shape) != 1:
+        raise misfit(op, "data and data_splits must have rank 1", data, data_splits)
+    _widths(op, ngram_widths, pad_width)
+    for name, text in texts.items():
+        if not isinstance(text, bytes):
+            raise TypeError(f"{op}: {name} must be bytes, got {text!r}; encode it")
+
+
+def _widths(op: str, widths: tuple[int, ...], pad: int) -> None:
+    if not widths or min(widths) < 1 or pad < -1 or max(*widths, pad) >= 2**31:
+        rule = f"ngram_widths {widths} must be from 1, pad_width {pad} from 0, or -1"
+        raise ValueError(f"{op}: {rule}; all below 2**31")
+
+
 STRING_N_GRAMS = Kernel(
-    "StringNGrams(data, data_splits; separator, ngram_widths, left_pad, right_pad, "
-    "pad_width, preserve_short_sequences) -> ngrams, ngrams_splits",
+    "StringNGrams(data: string, data_splits: int32 | int64; separator, ngram_widths: "
+    "ints, left_pad, right_pad, pad_width: int, preserve_short_sequences: bool) -> "
+    "ngrams, ngrams_splits",
+    out=_grams,
     checks="data_splits",
     op="strings.ngrams",
+    doc="""The strings of each row, ``data[splits[i] : splits[i + 1]]``, joined by
+    ``separator`` in windows of each width, those of the first width first.
+
+    Before, a row gets ``left_pad`` in front and ``right_pad`` behind, ``pad_width``
+    times but at most width - 1; -1 is for width - 1. ``preserve_short_sequences``: a
+    row that has strings and no window gives one of all, with ``pad_width`` pads (-1:
+    none).
+    Splits that do not begin with 0, decrease or do not end with the size of ``data``
+    are a ValueError; without splits and data there are no rows and no splits.""",
 )
 
 
@@ -183,9 +258,7 @@ def ngrams(
     splits = ragged.whole(op, "data_splits", data_splits, 1)
     widths = integers(op, "ngram_widths", ngram_widths)
     pad = integer(op, "pad_width", pad_width)
-    if min(widths, default=0) < 1 or pad < -1:
-        rule = f"ngram_widths {widths} must be positive, pad_width {pad} from 0, or -1"
-        raise ValueError(f"{op}: {rule}")
+    _widths(op, widths, pad)
     texts = {"separator": separator, "left_pad": left_pad, "right_pad": right_pad}
     for name, text in texts.items():
         if not isinstance(text, str | bytes):

@@ -146,8 +146,8 @@ class SandboxedKernel:
         self, specs: tuple[Spec | None, ...], attrs: dict[str, Any]
     ) -> tuple[Spec, ...]:
         """Return what the contract's rule says, if memory can be made of it."""
-        rule: Any = self._contract.out
-        found = rule(*specs, **attrs)
+        if (found := self._contract.out(*specs, **attrs)) is None:  # type: ignore[misc]
+            raise ValueError(f"{self._who()}: out= gives no specs for {specs}")
         outputs = (found,) if isinstance(found, Spec) else tuple(found)
         for shape, dtype in outputs:
             most = max(prod(shape) * dtype.itemsize, *shape, 0)

@@ -21,10 +21,15 @@ def _known(function: Any, x: Array) -> Any:
     return function(x)
 
 
+def _low(op: str, problem: str, function: Any) -> Any:
+    """Return a kernel that looks at the lower triangle alone, for NaN too."""
+    return lambda x: lapack(op, problem, function, np.tril(x))
+
+
 kernels = KernelTable(
-    Cholesky=partial(lapack, "cholesky", "not positive definite", np.linalg.cholesky),
-    Eigh=partial(lapack, "eigh", ENDLESS, partial(_known, np.linalg.eigh)),
-    Eigvalsh=partial(lapack, "eigvalsh", ENDLESS, partial(_known, np.linalg.eigvalsh)),
+    Cholesky=_low("cholesky", "not positive definite", np.linalg.cholesky),
+    Eigh=_low("eigh", ENDLESS, partial(_known, np.linalg.eigh)),
+    Eigvalsh=_low("eigvalsh", ENDLESS, partial(_known, np.linalg.eigvalsh)),
     Qr=np.linalg.qr,
     Svdvals=partial(lapack, "svdvals", ENDLESS, np.linalg.svdvals),
 )

@@ -54,8 +54,8 @@ def ragged_range(starts: Array, limits: Array, deltas: Array) -> tuple[Array, Ar
     op, dtype = "sparse.ragged_range", starts.dtype
     wide = np.dtype(np.float64 if dtype.kind == "f" else np.uint64)
     start, limit, delta = np.broadcast_arrays(*np.atleast_1d(starts, limits, deltas))
-    if not delta.all():
-        raise ValueError(f"{op}: a delta is 0; each row needs steps")
+    if not delta.all() or np.isnan(delta).any():
+        raise ValueError(f"{op}: a delta is 0 or NaN; each row needs steps")
     up = delta > 0
     going = np.where(up, start < limit, start > limit)
     first, last, by = (x.astype(wide) for x in (start, limit, delta))
@@ -89,6 +89,8 @@ def ragged_tensor_to_tensor(
     kinds = [*zip(row_partition_types, partitions, strict=True)]
     if row_partition_types[0] == "FIRST_DIM_SIZE":
         count = int(kinds.pop(0)[1])
+        if count < 0:
+            raise ValueError(f"{op}: FIRST_DIM_SIZE {count} must not be negative")
     else:
         count = len(partitions[0]) - 1
     natural, levels = [count], []
@@ -102,14 +104,15 @@ def ragged_tensor_to_tensor(
             f"{op}: there are {len(values)} values, and places for {count} in the rows"
         )
     sizes = _sizes(op, shape, (*natural, *values.shape[1:]), values.ndim - 1)
-    at = np.arange(natural[0])
-    at[sizes[0] :] = -1
+    at = np.arange(min(natural[0], sizes[0] + 1))
+    at[sizes[0] :] = -1  # one place for all rows that are cut off
     for (rows, places), size in zip(levels, sizes[1:], strict=False):
-        above = at[rows]
+        above = at[np.minimum(rows, len(at) - 1)]
         at = np.where((above < 0) | (places >= size), -1, above * size + places)
     y = np.empty((math.prod(sizes[: len(natural)]), *values.shape[1:]), values.dtype)
     y[...] = default_value
-    y[at[at >= 0]] = values[at >= 0]
+    kept = np.flatnonzero(at >= 0)
+    y[at[kept]] = values[kept]
     return y.reshape(sizes)
 
 

@@ -1,5 +1,7 @@
 """Sparse tensors: coordinates, and sums of rows."""
 
+import math
+
 import numpy as np
 from plugrad import geometry
 from plugrad.plugin import KernelTable
@@ -30,6 +32,11 @@ def sparse_reshape(
 ) -> tuple[Array, Array]:
     """Go by the place in row-major order."""
     old = tuple(input_shape.tolist())
+    if min(old, default=0) < 0 or math.prod(old) >= 2**63:
+        raise ValueError(
+            f"sparse.reshape: input_shape {old} must not be negative, and have fewer "
+            "than 2**63 elements"
+        )
     sizes = geometry.reshaped(old, new_shape.tolist())
     if max(sizes, default=0) > np.iinfo(new_shape.dtype).max:
         raise OverflowError(
@@ -49,6 +56,8 @@ def sparse_fill_empty_rows(
 ) -> tuple[Array, Array, Array, Array]:
     """Give each row its elements in their order, or one place where it has none."""
     rows, count = indices[:, 0], dense_shape[0].item()
+    if count < 0:
+        raise ValueError(f"sparse.fill_empty_rows: {count} rows must not be negative")
     if rows.size and (rows.min() < 0 or rows.max() >= count):
         raise out_of_range("sparse.fill_empty_rows", rows, 0, count)
     counts = np.bincount(rows, minlength=count)

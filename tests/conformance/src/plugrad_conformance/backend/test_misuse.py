@@ -73,6 +73,11 @@ def _difference(found: Outcome, expected: Outcome) -> str:
         if y.dtype == object or y.dtype.kind in "biu":
             if not np.array_equal(y, z):
                 return f"gives {y.tolist()}, and {z.tolist()} on cpu"
-        elif not np.allclose(y, z, rtol=1e-3, atol=1e-5, equal_nan=True):
+        elif not np.allclose(y, z, rtol=1e-3, atol=1e-5 * _scale(z), equal_nan=True):
             return f"gives {y.tolist()}, and {z.tolist()} on cpu"
     return ""
+
+
+def _scale(z: np.ndarray) -> float:
+    """Return the largest number, to which sums round what cancels out; at least 1."""
+    return float(np.max(np.abs(z), initial=1.0, where=np.isfinite(z)))

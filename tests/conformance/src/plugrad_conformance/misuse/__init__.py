@@ -85,6 +85,8 @@ def right_calls() -> dict[str, Call]:
 
 NUMBERS = (-1, 0, 1, 5, -7, 2**31, 2**40, 2**63, -(2**70), 1.5, float("nan"), 1j)
 OTHERS = (True, None, "x", b"x", object(), (), [1], (-1,), (0, 0), (5,), {"a": 1}, [[]])
+# Right calls whose outputs take gigabytes, which no rule for outputs tells.
+HUGE = {("SparseFillEmptyRows", "input 2: values 2147483647")}
 DTYPES = ("bool", "int32", "int64", "uint8", "float32", "float64", "complex64")
 
 
@@ -113,7 +115,8 @@ def misused(name: str) -> Iterator[Wrong]:
         for i, x in enumerate(right.inputs):
             for what, other in _other_inputs(x):
                 inputs = [*right.inputs[:i], other, *right.inputs[i + 1 :]]
-                yield Wrong(f"input {i}: {what}", inputs, attrs)
+                if (name, f"input {i}: {what}") not in HUGE:
+                    yield Wrong(f"input {i}: {what}", inputs, attrs)
 
 
 def _canonical(kernel: Kernel, right: Call) -> dict[str, Any]:

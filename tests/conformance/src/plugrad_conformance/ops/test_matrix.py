@@ -67,6 +67,12 @@ def test_band_part(lower, upper, shape, backend):
     assert linalg.band_part(x.astype("i4"), lower, upper).dtype == np.int32
 
 
+def test_a_band_of_very_many_diagonals(backend):
+    held(backend, "int64")
+    x, most = np.ones((2, 3), np.float32), pg.asarray(2**63 - 1, dtype="int64")
+    np.testing.assert_array_equal(linalg.band_part(x, most, most).numpy(), x)
+
+
 def test_bands_hide_what_is_not_finite(backend):
     x = np.full((2, 2), np.nan, np.float32)
     assert linalg.band_part(x, 0, 0).numpy()[0, 1] == 0
@@ -122,6 +128,14 @@ def test_large_triangular_systems(upper, backend):
     y = linalg.triangular_solve(a, b, upper=upper)
     expected = np.linalg.solve(np.triu(a) if upper else np.tril(a), b)
     close(y, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_infinite_triangles(upper, backend):
+    """What comes second is ``(1 - inf · 0) / inf``."""
+    x = np.full((3, 3), np.inf, np.float32)
+    y = linalg.triangular_solve(x, np.ones((3, 1), np.float32), upper=upper)
+    assert np.isnan(y.numpy()).any()
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (4, 4), (3, 2, 2), (0, 0), (0, 2, 2)])
@@ -273,6 +287,8 @@ def test_a_system_with_nan_beside_zeros(backend):
 
 A = np.ones((2, 3), np.float32)
 ONES = np.ones((2, 2), np.float32)
+# Elimination with pivots leaves some 1e-17 of the 0 on the diagonal.
+ROUNDED = np.array([[0.2, 0, 0], [-0.4, 0, 0], [0.7, -0.5, -1.6]], np.float32)
 ERRORS = [
     (lambda: linalg.solve(ONES, [1, 2]), ValueError, "solve: the matrix is singular"),
     (
@@ -322,7 +338,18 @@ ERRORS = [
         ValueError,
         "triangular_solve: b must be",
     ),
-    (lambda: linalg.band_part([1.0], 0, 0), ValueError, "band_part: shape"),
+    (
+        lambda: linalg.band_part([1.0], 0, 0),
+        ValueError,
+        r"band_part: takes matrices, .* got shape \(1,\)",
+    ),
+    (lambda: linalg.band_part([["a"]], 0, 0), TypeError, "no band_part of strings"),
+    (lambda: pg.diag(["a", "b"]), TypeError, "no diag of strings"),
+    (
+        lambda: linalg.triangular_solve(ROUNDED, np.ones(3, np.float32)),
+        ValueError,
+        "triangular_solve: the matrix is singular",
+    ),
     (
         lambda: linalg.band_part(A, 3, 0),
         ValueError,

@@ -214,6 +214,13 @@ def test_gradients_of_ragged_tensor_to_tensor(
         check_gradients(f, np.cos(sample((9, *inner))), 0.7)
 
 
+def test_rows_that_are_cut_off_take_no_memory(backend):
+    types = ["FIRST_DIM_SIZE", "VALUE_ROWIDS"]
+    parts = [2**31 - 1, [0, 0, 2**31 - 2]]
+    y = sparse.ragged_tensor_to_tensor((1, 3), [1, 2, 3], 0, parts, types)
+    assert y.tolist() == [[1, 2, 0]]
+
+
 def test_ragged_to_dense_promotes_and_takes_text(backend):
     y = sparse.ragged_tensor_to_tensor(-1, [1, 2, 3], 0.5, [[0, 1, 3]], [SPLITS])
     assert (y.dtype, y.tolist()) == (np.float32, [[1, 0.5], [2, 3]])
@@ -254,6 +261,7 @@ ERRORS = [
     ),
     (lambda: sparse.ragged_range(0, 5, 0), ValueError, "a delta is 0"),
     (lambda: sparse.ragged_range(0, 5, [1, 0]), ValueError, "a delta is 0"),
+    (lambda: sparse.ragged_range(0, 5, np.nan), ValueError, "a delta is 0 or NaN"),
     (lambda: sparse.ragged_range(0.0, 1e10, 1e-10), ValueError, "within 2147483647"),
     (lambda: sparse.ragged_range(0.0, np.inf, 1), ValueError, "the rows do not end"),
     (lambda: sparse.ragged_range(0, [2**31 - 1] * 2), ValueError, "rows do not end"),
@@ -304,7 +312,8 @@ ERRORS = [
         ValueError,
         "do not fit 3 row",
     ),
-    (lambda: dense(-1, [-1, []], ROWS), ValueError, "places for 0"),
+    (lambda: dense(-1, [-1, []], ROWS), ValueError, "FIRST_DIM_SIZE -1 must not"),
+    (lambda: dense((2, 2), [-1, []], ROWS, []), ValueError, "must not be negative"),
 ]
 
 

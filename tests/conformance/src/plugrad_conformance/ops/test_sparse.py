@@ -263,6 +263,7 @@ def test_a_mean_in_half_precision_does_not_overflow(parts):
 # --- errors ----------------------------------------------------------------------
 
 X = sample((3, 2))
+HUGE = np.full(3, 2**31)
 ERRORS = [
     (
         lambda: sparse.to_dense([[0, 1]], [1], (3,)),
@@ -282,7 +283,22 @@ ERRORS = [
     (lambda: sparse.reshape([[0]], [3, 1], [3]), ValueError, "shapes (1, 1) and (2,)"),
     (lambda: sparse.reshape([[0]], [3], [2]), ValueError, "shape (3,) has 3 elements"),
     (lambda: sparse.reshape([[0]], [3], [-1, -1]), ValueError, "3 elements, (-1, -1)"),
+    (
+        lambda: sparse.reshape(np.zeros((0, 2), int), [-1, -1], [1]),
+        ValueError,
+        "sparse.reshape: input_shape (-1, -1) must not be negative",
+    ),
+    (
+        lambda: sparse.reshape([[2**30, 1, 5]], HUGE, HUGE),
+        ValueError,
+        "fewer than 2**63 elements",
+    ),
     (lambda: sparse.fill_empty_rows([0], [1], [1], 0), ValueError, "indices must have"),
+    (
+        lambda: sparse.fill_empty_rows(np.zeros((0, 2), int), [], [-4, 2], 0),
+        ValueError,
+        "sparse.fill_empty_rows: -4 rows must not be negative",
+    ),
     (
         lambda: sparse.fill_empty_rows([[0]], [1, 2], [1], 0),
         ValueError,
