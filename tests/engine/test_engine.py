@@ -91,6 +91,23 @@ def test_a_dtype_the_backend_lacks_is_an_error():
         pg.asarray(X.astype(np.float64)).to("toy")
 
 
+@pytest.mark.parametrize(
+    ("kernel", "inputs", "attrs"),
+    [
+        ("Cast", [X], {}),
+        ("Fill", [], {"shape": 2, "value": 0}),
+        ("Range", [], {"start": 0, "step": 1, "size": 2}),
+        ("LinSpace", [], {"start": 0, "stop": 1, "num": 2}),
+    ],
+)
+def test_a_kernel_by_name_makes_no_dtype_that_the_backend_lacks(kernel, inputs, attrs):
+    attrs |= {"dtype": "float64"}
+    assert pg.run_kernel(kernel, inputs, attrs).dtype == "float64"  # and remembers it
+    refused = pytest.raises(TypeError, match=f"{kernel}: backend 'toy' has no float64")
+    with toy(dtypes=["float32"]), pg.use_backend("toy"), refused:
+        pg.run_kernel(kernel, inputs, attrs)
+
+
 def test_threads_have_their_own_backend_and_no_tapes():
     with toy():
         seen = {}

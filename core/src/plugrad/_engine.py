@@ -32,6 +32,7 @@ from ._context import (
     taping,
 )
 from ._deprecation import outside
+from ._dtypes import DType, named
 from ._entries import BackendUnavailable, OpenBackend, printable
 from ._kernel import Kernel, KernelNotFound, Rule, Rules, origin, over, same
 from ._registry import registry
@@ -85,6 +86,14 @@ def _choose() -> OpenBackend:
     return chosen
 
 
+def held(who: str, dtype: DType) -> DType:
+    """Return ``dtype`` if the active backend holds it."""
+    backend = active()
+    if dtype not in backend.dtypes:
+        raise TypeError(f"{who}: backend {backend.name!r} has no {named(dtype)}")
+    return dtype
+
+
 # --- running ---------------------------------------------------------------------
 
 
@@ -129,7 +138,17 @@ def run_many(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Outputs
 def checked(
     kernel: Kernel, inputs: tuple[Tensor | None, ...], attrs: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the canonical attributes of a run that no op has checked.
+    """Return the canonical attributes of a run that no op has checked."""
+    found = _checked_once(kernel, inputs, attrs)
+    if kernel.kinds.get("dtype") == "dtype":
+        held(kernel.name, found["dtype"])
+    return found
+
+
+def _checked_once(
+    kernel: Kernel, inputs: tuple[Tensor | None, ...], attrs: dict[str, Any]
+) -> dict[str, Any]:
+    """Check a run, whatever the backend, and return its canonical attributes.
 
     What was right once is right again: a kernel remembers the calls by what they look
     like, so that a loop pays for the checks once.

@@ -188,6 +188,19 @@ def _float(who: str, name: str, value: Any, _: Any) -> float:
         ) from None
 
 
+def _scalar(who: str, name: str, value: Any, _: Any) -> complex | bytes:
+    if isinstance(value, str | bytes):
+        return value.encode() if isinstance(value, str) else bytes(value)
+    return number(who, name, value)
+
+
+def _dtype(who: str, name: str, value: Any, _: Any) -> DType:
+    try:
+        return canonical(value)
+    except TypeError as error:
+        raise TypeError(f"{who}: {name}: {error}") from None
+
+
 def _str(who: str, name: str, value: Any, _: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{who}: {name} must be a str, got {value!r}")
@@ -236,8 +249,9 @@ KINDS: dict[str, Callable[[str, str, Any, Sequence[int]], Any]] = {
     "size": lambda who, name, value, _: integer(who, name, value, 0),
     "float": _float,
     "number": lambda who, name, value, _: number(who, name, value),
+    "scalar": _scalar,
     "str": _str,
-    "dtype": lambda who, name, value, _: canonical(value),
+    "dtype": _dtype,
     "axis": lambda who, name, value, shape: _one_axis(who, name, value, len(shape)),
     "axes": lambda who, name, value, shape: geometry.axes(who, value, len(shape)),
     "new_axis": lambda who, name, v, shape: _one_axis(who, name, v, len(shape) + 1),
