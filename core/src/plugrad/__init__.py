@@ -107,16 +107,12 @@ from .ops.conv import conv1d, conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from .ops.creation import (
     arange,
     astype,
-    eye,
     full,
     full_like,
     identity,
     linspace,
-    meshgrid,
     ones,
     ones_like,
-    tril,
-    triu,
     zeros,
     zeros_like,
 )
@@ -140,6 +136,7 @@ from .ops.gather import (
     take_along_axis,
     unsorted_segment_sum,
 )
+from .ops.grids import eye, meshgrid, tril, triu
 from .ops.linalg import matmul, matrix_transpose, tensordot, vecdot
 from .ops.matrix import diag
 from .ops.norm import (
@@ -152,6 +149,7 @@ from .ops.norm import (
 )
 from .ops.pool import avg_pool, max_pool, max_pool_with_argmax, pool
 from .ops.random import dropout
+from .ops.rearrange import broadcast_arrays, ensure_shape, moveaxis, repeat, roll
 from .ops.reduce import (
     all,
     any,
@@ -185,15 +183,11 @@ from .ops.sequence import (
 )
 from .ops.shape import (
     broadcast_args,
-    broadcast_arrays,
     broadcast_to,
     concat,
-    ensure_shape,
     expand_dims,
     flip,
-    moveaxis,
     permute_dims,
-    repeat,
     reshape,
     split,
     squeeze,
@@ -201,7 +195,7 @@ from .ops.shape import (
     tile,
     unstack,
 )
-from .ops.slicing import pad, roll, slice, strided_slice
+from .ops.slicing import pad, slice, strided_slice
 from .ops.sorting import (
     argsort,
     in_top_k,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ._arguments import choice, function
 from ._autodiff import grad, jvp, vjp
 from ._tensor import Tensor
-from .ops import creation, shape
+from .ops import creation, grids, shape
 from .ops._convert import asarray
 
 Mode = Literal["reverse", "forward"]
@@ -57,7 +57,7 @@ def _argument(x: Any) -> Tensor:
 
 def _units(like: Tensor) -> list[Tensor]:
     """Return the tensors that are 1 in one place and 0 in all others."""
-    every = creation.eye(like.size, dtype=like.dtype)
+    every = grids.eye(like.size, dtype=like.dtype)
     return list(shape.unstack(shape.reshape(every, (like.size, *like.shape))))
 
 

@@ -12,7 +12,7 @@ from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, one_shape
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, creation, shape, unary
+from . import _convert, binary, compare, creation, rearrange, unary
 
 # The dtype of the parts of a complex number, and the other way round.
 PARTS = {COMPLEX64: FLOAT32, DTYPES["complex128"]: DTYPES["float64"]}
@@ -53,7 +53,7 @@ def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
         a, b = creation.astype(a, FLOAT32), creation.astype(b, FLOAT32)
     creation._held("complex", WHOLES[a.dtype])
     if a.shape != b.shape:
-        a, b = shape.broadcast_arrays(a, b)
+        a, b = rearrange.broadcast_arrays(a, b)
     return run(COMPLEX, a, b)
 
 

@@ -2,17 +2,18 @@
 
 Kernels: ``Cast Fill Identity LinSpace OnesLike Range ZerosLike``.
 
-Map: conversion; constants; constants like a tensor; sequences; matrices and grids.
+Map: conversion; constants; constants like a tensor; sequences. ``grids`` has what is
+composed of these.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from plugrad._arguments import Ints, choice, flag, integer, number, real, sizes
+from plugrad._arguments import Ints, flag, integer, number, real, sizes
 from plugrad._dtypes import (
     FLOAT32,
     STRING,
@@ -22,19 +23,45 @@ from plugrad._dtypes import (
     dtype_of,
     named,
 )
-from plugrad._engine import active, run
+from plugrad._engine import held, run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert, compare
+from . import _convert
 from . import shape as shapes
 
 Number = complex | np.generic
 Value = Number | str | bytes
+_held = held
 
 # --- conversion ------------------------------------------------------------------
 
-CAST = Kernel("Cast(x; dtype)", out=lambda x, dtype: Spec(x.shape, dtype), op="astype")
+
+def _converted(x: Spec, *, dtype: DType) -> Spec:
+    _check_numbers(x.dtype, dtype)
+    return Spec(x.shape, dtype)
+
+
+def _check_numbers(old: DType, new: DType) -> None:
+    if old is STRING or new is STRING:
+        raise TypeError(
+            f"astype: {named(old)} does not become {named(new)}; strings and numbers "
+            "are converted on the host"
+        )
+
+
+CAST = Kernel(
+    "Cast(x: bool | number; dtype: dtype)",
+    out=_converted,
+    op="astype",
+    doc="""The elements of ``x`` in another dtype.
+
+    To integers: floating numbers are truncated towards zero, what is then out of range
+    wraps as in two's complement, NaN and infinities give 0; other integers wrap. To
+    floating numbers: rounded to nearest, ties to even; what is too large becomes
+    infinite. To bool: whether it is not 0; NaN is True. From bool: 0 and 1. From
+    complex to real: the real part.""",
+)
 
 
 def astype(x: TensorLike, dtype: Any, /) -> Tensor:
@@ -53,26 +80,19 @@ def astype(x: TensorLike, dtype: Any, /) -> Tensor:
     dtype = canonical(dtype)
     if x.dtype is dtype:
         return x
-    if x.dtype is STRING or dtype is STRING:
-        raise TypeError(
-            f"astype: {named(x.dtype)} does not become {named(dtype)}; strings and "
-            "numbers are converted on the host"
-        )
+    _check_numbers(x.dtype, dtype)
     return run(CAST, x, dtype=_held("astype", dtype))
 
 
 gradients(CAST, x=lambda dy, x_spec: astype(dy, x_spec.dtype))
 
 
-def _held(op: str, dtype: DType) -> DType:
-    """Return ``dtype`` if the active backend holds it."""
-    backend = active()
-    if dtype not in backend.dtypes:
-        raise TypeError(f"{op}: backend {backend.name!r} has no {named(dtype)}")
-    return dtype
-
-
-IDENTITY = Kernel("Identity(x)", out=same, op="identity")
+IDENTITY = Kernel(
+    "Identity(x)",
+    out=same,
+    op="identity",
+    doc="""The elements of ``x``; the memory may be the same.""",
+)
 
 
 def identity(x: TensorLike, /) -> Tensor:
@@ -86,10 +106,40 @@ gradients(IDENTITY, x=lambda dy: dy)
 
 # --- constants -------------------------------------------------------------------
 
+
+def _filled(*, shape: tuple[int, ...], value: complex | bytes, dtype: DType) -> Spec:
+    if isinstance(value, bytes) is not (dtype is STRING):
+        raise TypeError(f"full: {named(dtype)} cannot hold {value!r}")
+    if not isinstance(value, bytes):
+        _check_fits("full", value, dtype)
+    return Spec(shape, dtype)
+
+
+def _check_fits(op: str, value: complex, dtype: DType) -> None:
+    """Raise unless ``dtype`` holds a number; integers hold no float."""
+    if dtype.kind in "iu" and isinstance(value, float):
+        raise TypeError(f"{op}: {dtype} cannot hold {value}; give an int")
+    if dtype.kind in "iuf" and not isinstance(value, int | float):
+        raise TypeError(f"{op}: {dtype} cannot hold the complex number {value}")
+    check_range(op, value, dtype)
+
+
+def _truncated(op: str, value: complex, dtype: DType) -> complex:
+    """Return a number without its fraction, if ``dtype`` is of integers."""
+    if not isinstance(value, float) or dtype.kind not in "iu":
+        return value
+    if not math.isfinite(value):
+        raise OverflowError(f"{op}: {dtype} cannot hold {value}")
+    return int(value)
+
+
 FILL = Kernel(
-    "Fill(; shape, value, dtype)",
-    out=lambda shape, value, dtype: Spec(shape, dtype),
+    "Fill(; shape: shape, value: scalar, dtype: dtype)",
+    out=_filled,
     op="full",
+    doc="""``value``, a Python number that ``dtype`` holds, or bytes, in every place.
+
+    For integers it is an int. The sign of -0.0 stays; bool is True for all but 0.""",
 )
 
 
@@ -115,13 +165,8 @@ def full(shape: Ints, fill_value: Value, /, *, dtype: Any = None) -> Tensor:
         return run(FILL, shape=shape, value=text, dtype=_held("full", wanted))
     value = number("full", "fill_value", fill_value)
     wanted = dtype_of(value) if dtype is None else _numeric("full", dtype)
-    if isinstance(value, complex) and wanted.kind in "iuf":
-        raise TypeError(f"full: {wanted} cannot hold the complex number {value}")
-    if isinstance(value, float) and wanted.kind in "iu":
-        if not math.isfinite(value):
-            raise OverflowError(f"full: {wanted} cannot hold {value}")
-        value = int(value)
-    check_range("full", value, wanted)
+    value = _truncated("full", value, wanted)
+    _check_fits("full", value, wanted)
     shape = sizes("full", shape)
     return run(FILL, shape=shape, value=value, dtype=_held("full", wanted))
 
@@ -155,7 +200,12 @@ def full_like(x: TensorLike, fill_value: Value, /, *, dtype: Any = None) -> Tens
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype)
 
 
-ZEROS_LIKE = Kernel("ZerosLike(x)", out=same, op="zeros_like")
+ZEROS_LIKE = Kernel(
+    "ZerosLike(x: bool | number)",
+    out=same,
+    op="zeros_like",
+    doc="""0 in the shape and dtype of ``x``; False for bool.""",
+)
 
 
 def zeros_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
@@ -169,7 +219,12 @@ def zeros_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
 decomposition(ZEROS_LIKE, lambda x: zeros(x.shape, dtype=x.dtype))
 
 
-ONES_LIKE = Kernel("OnesLike(x)", out=same, op="ones_like")
+ONES_LIKE = Kernel(
+    "OnesLike(x: bool | number)",
+    out=same,
+    op="ones_like",
+    doc="""1 in the shape and dtype of ``x``; True for bool.""",
+)
 
 
 def ones_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
@@ -186,8 +241,8 @@ decomposition(ONES_LIKE, lambda x: ones(x.shape, dtype=x.dtype))
 # --- sequences -------------------------------------------------------------------
 
 
-def _sized(*, start: float, stop: float, step: float, dtype: Any) -> dict[str, Any]:
-    """Turn ``stop`` into a size, worked out once for all backends."""
+def _steps(start: float, stop: float, step: float) -> int:
+    """Return how many steps there are, worked out once for all backends."""
     if step == 0 or not all(map(math.isfinite, (start, stop, step))):
         raise ValueError(
             f"arange: from {start} to {stop} by {step} is no sequence; all must be "
@@ -195,15 +250,46 @@ def _sized(*, start: float, stop: float, step: float, dtype: Any) -> dict[str, A
         )
     whole = all(isinstance(n, int) for n in (start, stop, step))
     steps = -((start - stop) // step) if whole else math.ceil((stop - start) / step)
-    size = max(int(steps), 0)
-    return {"start": start, "step": step, "size": size, "dtype": canonical(dtype)}
+    return max(int(steps), 0)
+
+
+def _counted(*, start: float, step: float, size: int, dtype: DType) -> Spec:
+    _steps(real("arange", "start", start), start, real("arange", "step", step))
+    _check_sequence(start, step, size, dtype)
+    return Spec((size,), dtype)
+
+
+def _check_sequence(start: float, step: float, size: int, dtype: DType) -> None:
+    """Raise unless ``dtype`` holds the elements of a sequence."""
+    if dtype.kind not in "iuf":
+        raise TypeError(f"arange: there is no sequence of {named(dtype)}; use astype")
+    sizes("arange", size, "size")
+    for place in (0, size - 1) if size else ():
+        value = _truncated("arange", start + place * step, dtype)
+        check_range("arange", value, dtype)
+
+
+def _with_size(*, start: Any, stop: Any, step: Any, dtype: Any) -> dict[str, Any]:
+    """Turn ``stop`` into a size."""
+    given = {"start": start, "stop": stop, "step": step}
+    begin, end, by = (real("arange", name, n) for name, n in given.items())
+    return {
+        "start": start,
+        "step": step,
+        "size": _steps(begin, end, by),
+        "dtype": dtype,
+    }
 
 
 RANGE = Kernel(
-    "Range(; start, step, size, dtype)",
-    normalize=_sized,
-    out=lambda start, step, size, dtype: Spec((size,), dtype),
+    "Range(; start: number, step: number, size: size, dtype: dtype)",
+    normalize=_with_size,
+    out=_counted,
     op="arange",
+    doc="""``start + i * step`` for i below ``size``; ``dtype`` is integer or floating.
+
+    If ``start`` and ``step`` are int and ``dtype`` is integer, it is exact. Else it is
+    computed in float64, and converted as by ``Cast``. ``dtype`` holds all elements.""",
 )
 
 
@@ -228,32 +314,51 @@ def arange(
     by = real("arange", "step", step)
     usual = "int32" if all(isinstance(n, int) for n in (begin, end, by)) else "float32"
     wanted = _held("arange", canonical(usual if dtype is None else dtype))
-    if wanted.kind not in "iuf":
-        raise TypeError(f"arange: there is no sequence of {named(wanted)}; use astype")
-    attrs = _sized(start=begin, stop=end, step=by, dtype=wanted)
-    sizes("arange", attrs["size"], "size")
-    for place in (0, attrs["size"] - 1) if attrs["size"] else ():
-        value = begin + place * by
-        check_range("arange", int(value) if wanted.kind in "iu" else value, wanted)
-    return run(RANGE, **attrs)
+    size = _steps(begin, end, by)
+    _check_sequence(begin, by, size, wanted)
+    return run(RANGE, start=begin, step=by, size=size, dtype=wanted)
 
 
 @decomposition(RANGE)
 def _(start: float, step: float, size: int, dtype: DType) -> Tensor:
-    if isinstance(start, int) and isinstance(step, int):
+    if isinstance(start, int) and isinstance(step, int) and dtype.kind in "iu":
         values = np.fromiter(range(start, start + size * step, step), dtype, size)
     else:
-        values = (start + np.arange(size) * step).astype(dtype)
+        values = (start + np.arange(size) * float(step)).astype(dtype)
     return _convert.asarray(values, copy=False)
 
 
+def _spaced(
+    *, start: complex, stop: complex, num: int, endpoint: bool, dtype: DType
+) -> Spec:
+    _check_ends(start, stop, dtype)
+    return Spec((num,), dtype)
+
+
+def _check_ends(start: complex, stop: complex, dtype: DType) -> None:
+    """Raise unless ``dtype`` is floating, and holds both ends."""
+    kinds = "fc" if all(isinstance(n, int | float) for n in (start, stop)) else "c"
+    if dtype.kind not in kinds:
+        raise TypeError(
+            f"linspace: {named(dtype)} cannot hold numbers from {start} to {stop}; use "
+            "arange for integers"
+        )
+    for end in (start, stop):
+        check_range("linspace", end, dtype)
+
+
 LIN_SPACE = Kernel(
-    "LinSpace(; start, stop, num, endpoint, dtype)",
+    "LinSpace(; start: number, stop: number, num: size, endpoint: bool, dtype: dtype)",
     normalize=lambda *, start, stop, num, endpoint=True, dtype="float32": dict(
-        start=start, stop=stop, num=num, endpoint=endpoint, dtype=canonical(dtype)
+        start=start, stop=stop, num=num, endpoint=endpoint, dtype=dtype
     ),
-    out=lambda start, stop, num, endpoint, dtype: Spec((num,), dtype),
+    out=_spaced,
     op="linspace",
+    doc="""``start + i * (stop - start) / n`` for i below ``num``.
+
+    n is ``num - 1`` with ``endpoint``, of which the last element is ``stop``, else
+    ``num``. A single element is ``start``. Computed in double precision, and rounded to
+    ``dtype``, which is floating or complex.""",
 )
 
 
@@ -281,16 +386,9 @@ def linspace(
 
     """
     ends = number("linspace", "start", start), number("linspace", "stop", stop)
-    kinds = "c" if any(isinstance(end, complex) for end in ends) else "fc"
-    usual = "complex64" if kinds == "c" else "float32"
+    usual = "complex64" if any(isinstance(n, complex) for n in ends) else "float32"
     wanted = _held("linspace", canonical(usual if dtype is None else dtype))
-    if wanted.kind not in kinds:
-        raise TypeError(
-            f"linspace: {named(wanted)} cannot hold numbers from {ends[0]} to "
-            f"{ends[1]}; use arange for integers"
-        )
-    for end in ends:
-        check_range("linspace", end, wanted)
+    _check_ends(*ends, wanted)
     begin, end = (n if isinstance(n, complex) else float(n) for n in ends)
     num = integer("linspace", "num", num, 0)
     endpoint = flag("linspace", "endpoint", endpoint)
@@ -307,73 +405,3 @@ def _(start: complex, stop: complex, num: int, endpoint: bool, dtype: DType) -> 
     if endpoint and num > 1:
         values[-1] = stop
     return _convert.asarray(values.astype(dtype), copy=False)
-
-
-# --- matrices and grids ----------------------------------------------------------
-
-
-def eye(n: int, m: int | None = None, /, *, k: int = 0, dtype: Any = None) -> Tensor:
-    """Return ``n`` rows and ``m`` (default ``n``) columns with ones on a diagonal.
-
-    ``k`` is the diagonal: 0 the main one, above it if positive, below if negative. The
-    dtype is float32 unless given; a negative size is a ValueError.
-    """
-    rows, columns = sizes("eye", (n, n if m is None else m))
-    hit = _diagonal("eye", rows, columns, k) == arange(columns)
-    return astype(hit, FLOAT32 if dtype is None else dtype)
-
-
-def _diagonal(op: str, rows: int, columns: int, k: int) -> Tensor:
-    """Return, as a column, in which place of each row diagonal ``k`` lies."""
-    k = max(-rows, min(integer(op, "k", k), columns))
-    return shapes.reshape(arange(k, rows + k), (rows, 1))
-
-
-def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
-    """Return ``x`` with zeros above diagonal ``k`` of its last two axes.
-
-    ``k`` is that of ``eye``. Fewer than two axes are a ValueError.
-    """
-    x = _convert.numbers("tril", x)
-    return compare.where(_above("tril", x, k), False, x)
-
-
-def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
-    """Return ``x`` with zeros below diagonal ``k`` of its last two axes.
-
-    ``k`` is that of ``eye``. Fewer than two axes are a ValueError.
-    """
-    x = _convert.numbers("triu", x)
-    return compare.where(_above("triu", x, integer("triu", "k", k) - 1), x, False)
-
-
-def _above(op: str, x: Tensor, k: int) -> Tensor:
-    """Return where the last two axes are above diagonal ``k``."""
-    if len(x.shape) < 2:
-        raise ValueError(f"{op}: x must have two axes or more, got shape {x.shape}")
-    rows, columns = x.shape[-2:]
-    return arange(columns) > _diagonal(op, rows, columns, k)
-
-
-def meshgrid(*xs: TensorLike, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
-    """Return each of the vectors ``xs``, repeated over the grid that they span.
-
-    ``indexing="ij"`` gives shape (n_0, n_1, …), axis i belonging to ``xs[i]``; "xy"
-    swaps the first two axes, so that those of a picture are rows and columns. Each has
-    the dtype of its vector; a scalar is a vector of one element, and more than one axis
-    is a ValueError.
-    """
-    choice("meshgrid", "indexing", indexing, "xy", "ij")
-    vectors = [_convert.asarray(x) for x in xs]
-    for x in vectors:
-        if len(x.shape) > 1:
-            raise ValueError(f"meshgrid: expected vectors, got shape {x.shape}")
-    axes = list(range(len(vectors)))  # of each vector, and the vector of each axis
-    if indexing == "xy":
-        axes[:2] = reversed(axes[:2])
-    grid = tuple(vectors[axis].size for axis in axes)
-    columns = [
-        shapes.reshape(x, (-1, *[1] * (len(axes) - axis - 1)))
-        for axis, x in zip(axes, vectors, strict=True)
-    ]
-    return [shapes.broadcast_to(x, grid) for x in columns]

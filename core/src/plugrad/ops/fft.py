@@ -29,7 +29,7 @@ from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert, binary, complexes, creation, linalg, shape, slicing
+from . import _convert, binary, complexes, creation, linalg, rearrange, shape, slicing
 from .complexes import Pair
 
 Norm = Literal["backward", "ortho", "forward"]
@@ -451,4 +451,4 @@ def ifftshift(x: TensorLike, /, *, axes: Axes = None) -> Tensor:
 def _rolled(op: str, x: TensorLike, axes: Axes, sign: int) -> Tensor:
     x = _convert.asarray(x)
     found = geometry.axes(op, axes, len(x.shape))
-    return slicing.roll(x, [x.shape[i] // 2 * sign for i in found], axis=found)
+    return rearrange.roll(x, [x.shape[i] // 2 * sign for i in found], axis=found)

@@ -13,23 +13,46 @@ from typing import Any
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import integer, misfit
+from plugrad._arguments import integer, misfit, sizes
 from plugrad._dtypes import BOOL, INT32, DType, canonical
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, creation, indexing, shape, slicing
+from . import _convert, binary, compare, creation, indexing, rearrange, shape, slicing
 
 # --- indices ---------------------------------------------------------------------
 
 
 def _taken(x: Spec, indices: Spec, *, axis: int, batch_dims: int) -> Spec:
+    shape.check_axis("gather", axis, len(x.shape))
+    if not 0 <= batch_dims <= min(axis, len(indices.shape)):
+        raise _too_many("gather", batch_dims, axis, indices)
+    _check_batch("gather", x, indices, batch_dims)
     return Spec(shape._with(x.shape, axis, *indices.shape[batch_dims:]), x.dtype)
 
 
+def _too_many(op: str, batch_dims: int, axis: int, indices: Any) -> ValueError:
+    rule = f"batch_dims {batch_dims} must be at most axis {axis} and the rank of"
+    return misfit(op, f"{rule} indices", indices)
+
+
+def _check_batch(op: str, x: Spec | Tensor, indices: Spec | Tensor, batch: int) -> None:
+    if x.shape[:batch] != indices.shape[:batch]:
+        raise misfit(op, f"the first {batch} axes (batch_dims) must agree", x, indices)
+
+
 GATHER_V2 = Kernel(
-    "GatherV2(x, indices; axis, batch_dims)", out=_taken, checks="indices", op="gather"
+    "GatherV2(x, indices: integer; axis: axis, batch_dims: size)",
+    out=_taken,
+    checks="indices",
+    op="gather",
+    doc="""The slices of ``x`` along ``axis`` at ``indices``, whose axes take its place.
+
+    The first ``batch_dims`` axes belong to both, so that ``y[b, o, k, r]`` is
+    ``x[b, o, indices[b, k], r]``, where b, o, k and r are any number of axes. Indices
+    count from 0. One that is negative or too large is an IndexError, at once, or when
+    an asynchronous backend is next read; if the result is empty, it may pass.""",
 )
 
 
@@ -54,10 +77,8 @@ def gather(
     given, rank = integer(op, "batch_dims", batch_dims), len(indices.shape)
     batch = given + rank if given < 0 else given
     if not 0 <= batch <= min(axis, rank):
-        rule = f"batch_dims {given} must be at most axis {axis} and the rank of indices"
-        raise misfit(op, rule, indices)
-    if x.shape[:batch] != indices.shape[:batch]:
-        raise misfit(op, f"the first {batch} axes (batch_dims) must agree", x, indices)
+        raise _too_many(op, given, axis, indices)
+    _check_batch(op, x, indices, batch)
     return run(GATHER_V2, x, indices, axis=axis, batch_dims=batch)
 
 
@@ -138,15 +159,34 @@ def take_along_axis(x: TensorLike, indices: TensorLike, /, *, axis: int = -1) ->
     batch = geometry.broadcast("take_along_axis", *[t.shape[:-1] for t in both])
     both = [run(shape.BROADCAST_TO, t, shape=(*batch, t.shape[-1])) for t in both]
     y = run(GATHER_V2, *both, axis=rank - 1, batch_dims=rank - 1)
-    return shape.moveaxis(y, -1, axis)
+    return rearrange.moveaxis(y, -1, axis)
 
 
 # --- segments --------------------------------------------------------------------
 
+
+def _summed(x: Spec, segment_ids: Spec, *, num_segments: int) -> Spec:
+    op = "unsorted_segment_sum"
+    if len(segment_ids.shape) != 1:
+        raise misfit(op, "segment_ids must have one axis", segment_ids)
+    _check_ids(op, x, segment_ids)
+    return Spec(sizes(op, (num_segments, *x.shape[1:]), "the result"), x.dtype)
+
+
+def _check_ids(op: str, x: Spec | Tensor, ids: Spec | Tensor) -> None:
+    rank = len(ids.shape)
+    if not rank or x.shape[:rank] != ids.shape:
+        raise misfit(op, "segment_ids must have the first axes of x", ids, x)
+
+
 UNSORTED_SEGMENT_SUM: Kernel = Kernel(
-    "UnsortedSegmentSum(x, segment_ids; num_segments)",
-    out=lambda x, _, num_segments: Spec((num_segments, *x.shape[1:]), x.dtype),
+    "UnsortedSegmentSum(x: number, segment_ids: integer; num_segments: size)",
+    out=_summed,
     op="unsorted_segment_sum",
+    doc="""``y[i] = Σ x[j]`` over j with ``segment_ids[j] == i``; 0 if there is none.
+
+    Slices whose id is negative or too large are left out. Integers wrap; float16 is
+    summed in float32 or wider.""",
 )
 
 
@@ -169,9 +209,8 @@ def unsorted_segment_sum(
     x = creation.astype(x, INT32) if x.dtype is BOOL else x
     ids = indexing.integer_tensor(op, "segment_ids", segment_ids)
     count = integer(op, "num_segments", num_segments, 0)
+    _check_ids(op, x, ids)
     rank = len(ids.shape)
-    if not rank or x.shape[:rank] != ids.shape:
-        raise misfit(op, "segment_ids must have the first axes of x", ids, x)
     if rank > 1:
         x = run(shape.RESHAPE, x, shape=(math.prod(ids.shape), *x.shape[rank:]))
         ids = run(shape.RESHAPE, ids, shape=(math.prod(ids.shape),))
@@ -180,6 +219,8 @@ def unsorted_segment_sum(
 
 def _segment_of(dy: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
     """Return the slice of ``dy`` for each id: zeros, on both sides, if out of range."""
+    if segment_ids.dtype is not INT32:  # a narrow one may not hold the numbers below
+        segment_ids = indexing.integer_tensor(UNSORTED_SEGMENT_SUM.op, "", segment_ids)
     dy = slicing.pad(dy, [(1, 1), *[(0, 0)] * (len(dy.shape) - 1)])
     inside = binary.minimum(binary.maximum(segment_ids, -1), num_segments)
     return run(GATHER_V2, dy, inside + 1, axis=0, batch_dims=0)
@@ -191,12 +232,25 @@ gradients(UNSORTED_SEGMENT_SUM, x=_segment_of, segment_ids=None)
 # --- one-hot ---------------------------------------------------------------------
 
 
-def _hot(indices: Spec, *, depth: int, axis: int, dtype: DType, **_: object) -> Spec:
-    return Spec((*indices.shape[:axis], depth, *indices.shape[axis:]), dtype)
+def _hot(
+    indices: Spec, *, depth: int, on_value: Any, off_value: Any, axis: int, dtype: DType
+) -> Spec:
+    shape.check_axis("one_hot", axis, len(indices.shape) + 1)
+    for value in (on_value, off_value):
+        slicing.check_constant("one_hot", value, dtype)
+    wide = (*indices.shape[:axis], depth, *indices.shape[axis:])
+    return Spec(sizes("one_hot", wide, "the result"), dtype)
 
 
 ONE_HOT = Kernel(
-    "OneHot(indices; depth, on_value, off_value, axis, dtype)", out=_hot, op="one_hot"
+    "OneHot(indices: int32 | int64; depth: size, on_value: scalar, off_value: scalar, "
+    "axis: new_axis, dtype: dtype)",
+    out=_hot,
+    op="one_hot",
+    doc="""``on_value`` where the place along the new axis ``axis`` is the index.
+
+    All else is ``off_value``, and so is the whole axis for an index that is negative or
+    not below ``depth``, the size of the axis.""",
 )
 
 

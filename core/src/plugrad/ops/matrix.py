@@ -28,7 +28,17 @@ from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
 
-from . import _convert, compare, complexes, creation, indexing, linalg, shape, slicing
+from . import (
+    _convert,
+    compare,
+    complexes,
+    creation,
+    grids,
+    indexing,
+    linalg,
+    shape,
+    slicing,
+)
 from ._convert import Shaped
 
 # --- what the families of matrices share -----------------------------------------
@@ -316,7 +326,7 @@ def inv(x: TensorLike, /) -> Tensor:
 
 def one(x: Tensor) -> Tensor:
     """Return, for each matrix, that with ones on the diagonal."""
-    one = creation.eye(x.shape[-1], dtype=x.dtype)
+    one = grids.eye(x.shape[-1], dtype=x.dtype)
     return run(shape.BROADCAST_TO, one, shape=x.shape)
 
 
@@ -403,7 +413,7 @@ def _cofactor_gradient(dy: Tensor, x: Tensor) -> Tensor:
     the element (j, i) is ``-q[i, j]``, that of (i, i) in (j, j) is ``q[i, j]``.
     """
     u, s, vh, sign = _turned(x)
-    main = creation.eye(s.shape[-1], dtype=bool)
+    main = grids.eye(s.shape[-1], dtype=bool)
     q = compare.where(main, 0, _others(compare.where(main, 1, row(s))))
     turned = by(of(complexes.conj(u), dy), complexes.conj(vh))
     turned = complexes.conj(sign) * turned

@@ -25,7 +25,7 @@ from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tape import concerned
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert, compare, creation, linalg, matrix, reduce, shape, slicing
+from . import _convert, compare, creation, grids, linalg, matrix, reduce, shape, slicing
 
 
 def _skew(x: Tensor) -> Tensor:
@@ -220,7 +220,7 @@ def _eigh_gradient(dw: Tensor, dv: Tensor, w: Tensor, v: Tensor) -> Tensor:
     dx = matrix.by(v * matrix.row(dw), v)
     if idle(dv):
         return dx
-    gaps = matrix.row(w) - matrix.column(w) + creation.eye(w.shape[-1], dtype=w.dtype)
+    gaps = matrix.row(w) - matrix.column(w) + grids.eye(w.shape[-1], dtype=w.dtype)
     inner = _skew(matrix.of(v, dv)) / (gaps * 2)
     return dx + matrix.by(matrix.product(v, inner), v)
 
@@ -305,7 +305,7 @@ def _svd_gradient(
     if idle(du, dvh):
         return dx
     across, down = matrix.row(s), matrix.column(s)
-    one = creation.eye(k, dtype=s.dtype)
+    one = grids.eye(k, dtype=s.dtype)
     left, right = _skew(matrix.of(u, du)), _skew(matrix.by(vh, dvh))
     inner = (left * across + down * right) / ((across - down) * (across + down) + one)
     if u.dtype.kind == "c":

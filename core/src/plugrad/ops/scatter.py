@@ -14,7 +14,7 @@ import numpy as np
 from plugrad._arguments import Ints, misfit, sizes
 from plugrad._dtypes import BOOL, INT32
 from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
+from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
 
@@ -23,12 +23,27 @@ from . import shape as shapes
 
 
 def _spread(params: Spec, indices: Spec) -> Spec:
+    _check_depth(params, indices)
     depth = indices.shape[-1]
     return Spec((*indices.shape[:-1], *params.shape[depth:]), params.dtype)
 
 
+def _check_depth(x: Spec | Tensor, indices: Spec | Tensor) -> None:
+    if not x.shape or not indices.shape or indices.shape[-1] > len(x.shape):
+        rule = "indices must be [..., k], k at most the rank of x, which is 1 or more"
+        raise misfit("gather_nd", rule, x, indices)
+
+
 GATHER_ND = Kernel(
-    "GatherNd(params, indices)", out=_spread, checks="indices", op="gather_nd"
+    "GatherNd(params, indices: int32 | int64)",
+    out=_spread,
+    checks="indices",
+    op="gather_nd",
+    doc="""``y[i] = params[indices[i, 0], ..., indices[i, k - 1]]``.
+
+    ``indices`` is ``[..., k]``, the result ``[..., *params.shape[k:]]``, and i stands
+    for all axes of ``indices`` but the last. Where k is 0, y[i] is ``params``. Indices
+    are checked as by ``GatherV2``, axis by axis.""",
 )
 
 
@@ -44,9 +59,7 @@ def gather_nd(x: TensorLike, indices: TensorLike, /) -> Tensor:
     """
     x = _convert.asarray(x)
     indices = indexing.integer_tensor("gather_nd", "indices", indices)
-    if not x.shape or not indices.shape or indices.shape[-1] > len(x.shape):
-        rule = "indices must be [..., k], k at most the rank of x, which is 1 or more"
-        raise misfit("gather_nd", rule, x, indices)
+    _check_depth(x, indices)
     return run(GATHER_ND, x, indices)
 
 
@@ -75,11 +88,20 @@ gradients(GATHER_ND, params=_scattered, indices=None)
 
 
 def _into(indices: Spec, updates: Spec, *, shape: Shape) -> Spec:
+    _check_places("scatter_nd", indices, updates.shape, shape)
     return Spec(shape, updates.dtype)
 
 
 SCATTER_ND = Kernel(
-    "ScatterNd(indices, updates; shape)", out=_into, checks="indices", op="scatter_nd"
+    "ScatterNd(indices: int32 | int64, updates: bool | number; shape: shape)",
+    out=_into,
+    checks="indices",
+    op="scatter_nd",
+    doc="""Zeros of ``shape``, to which ``updates[i]`` is added at place ``indices[i]``.
+
+    ``indices`` is ``[..., k]`` and ``updates`` ``[..., *shape[k:]]``. Updates of the
+    same place add up as by ``UnsortedSegmentSum``, and those of bool by or. Indices are
+    checked as by ``GatherV2``, axis by axis.""",
 )
 
 
@@ -102,11 +124,17 @@ def _places(op: str, indices: TensorLike, updates: Shape, sizes: Shape) -> Tenso
     found = indexing.integer_tensor(op, "indices", indices)
     if len(found.shape) == 1:
         found = run(shapes.RESHAPE, found, shape=(*found.shape, 1))
-    depth = found.shape[-1] if found.shape else len(sizes) + 1
-    if depth > len(sizes) or updates != found.shape[:-1] + sizes[depth:]:
-        rule = "indices must be [..., k], updates [..., *rest], result [k sizes, *rest]"
-        raise misfit(op, rule, found, updates, sizes)
+    _check_places(op, found, updates, sizes)
     return found
+
+
+def _check_places(
+    op: str, indices: Spec | Tensor, updates: Shape, sizes: Shape
+) -> None:
+    depth = indices.shape[-1] if indices.shape else len(sizes) + 1
+    if depth > len(sizes) or updates != indices.shape[:-1] + sizes[depth:]:
+        rule = "indices must be [..., k], updates [..., *rest], result [k sizes, *rest]"
+        raise misfit(op, rule, indices, updates, sizes)
 
 
 def _rows(updates: Tensor, lead: Shape, indices: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,11 +158,21 @@ gradients(
 )
 
 
+def _over(tensor: Spec, indices: Spec, updates: Spec) -> Spec:
+    _check_places("tensor_scatter_update", indices, updates.shape, tensor.shape)
+    return tensor
+
+
 TENSOR_SCATTER_UPDATE = Kernel(
-    "TensorScatterUpdate(tensor, indices, updates)",
-    out=same,
+    "TensorScatterUpdate(tensor, indices: int32 | int64, updates: tensor)",
+    out=_over,
     checks="indices",
     op="tensor_scatter_update",
+    doc="""``tensor``, whose slice at place ``indices[i]`` becomes ``updates[i]``.
+
+    ``indices`` is ``[..., k]`` and ``updates`` ``[..., *tensor.shape[k:]]``. Of updates
+    of the same place the last one, in row-major order, stays. Indices are checked as by
+    ``GatherV2``, axis by axis.""",
 )
 
 

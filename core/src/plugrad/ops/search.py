@@ -9,6 +9,7 @@ values, for which they wait.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from plugrad._arguments import choice, flag, misfit
@@ -26,12 +27,29 @@ from . import shape as shapes
 Side = Literal["left", "right"]
 
 
-def _ints(sorted_sequence: Spec, values: Spec, **_: object) -> Spec:
-    return Spec(values.shape, INT32)
+def _places(op: str) -> Callable[..., Spec]:
+    """Return the rule of a kernel that looks up rows in rows."""
+
+    def out(sorted_sequence: Spec, values: Spec, **_: object) -> Spec:
+        rows = [x.shape[:1] for x in (sorted_sequence, values) if len(x.shape) == 2]
+        if len(rows) != 2 or rows[0] != rows[1]:
+            rule = "there must be rows [batch, n] and values [batch, m]"
+            raise misfit(op, rule, sorted_sequence, values)
+        return Spec(values.shape, INT32)
+
+    return out
 
 
+_SORTED = "sorted_sequence: bool | integer | floating, values: sorted_sequence"
 SEARCH_SORTED = Kernel(
-    "SearchSorted(sorted_sequence, values; side)", out=_ints, op="searchsorted"
+    f"SearchSorted({_SORTED}; side: 'left' | 'right')",
+    out=_places("searchsorted"),
+    op="searchsorted",
+    doc="""How many elements of row i are less than ``values[i, j]``, or not greater.
+
+    The former if ``side`` is ``'left'``, the latter if it is ``'right'``; int32. The
+    rows are ascending, with NaN, which is the greatest and equals NaN, at their end.
+    Of a row that is not ascending, the counts are any numbers from 0 to its size.""",
 )
 
 
@@ -107,7 +125,12 @@ def _(sorted_sequence: Tensor, values: Tensor, *, side: str) -> Tensor:
 gradients(SEARCH_SORTED, sorted_sequence=None, values=None)
 
 
-LOWER_BOUND = Kernel("LowerBound(sorted_sequence, values)", out=_ints, op="lower_bound")
+LOWER_BOUND = Kernel(
+    f"LowerBound({_SORTED})",
+    out=_places("lower_bound"),
+    op="lower_bound",
+    doc="""``SearchSorted`` with the side ``'left'``.""",
+)
 
 
 def lower_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
@@ -126,7 +149,12 @@ def _(sorted_sequence: Tensor, values: Tensor) -> Tensor:
 gradients(LOWER_BOUND, sorted_sequence=None, values=None)
 
 
-UPPER_BOUND = Kernel("UpperBound(sorted_sequence, values)", out=_ints, op="upper_bound")
+UPPER_BOUND = Kernel(
+    f"UpperBound({_SORTED})",
+    out=_places("upper_bound"),
+    op="upper_bound",
+    doc="""``SearchSorted`` with the side ``'right'``.""",
+)
 
 
 def upper_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
@@ -186,7 +214,21 @@ class UniqueAll(NamedTuple):
     counts: Tensor
 
 
-UNIQUE = Kernel("Unique(x; axis) -> values, indices", op="unique_inverse")
+def _known_later(x: Spec, *, axis: int) -> None:
+    """Check; how many distinct slices there are depends on the values."""
+    shapes.check_axis("unique_inverse", axis, len(x.shape))
+
+
+UNIQUE = Kernel(
+    "Unique(x; axis: axis) -> values, indices",
+    out=_known_later,
+    op="unique_inverse",
+    doc="""The distinct slices along ``axis``, and which of them each slice of ``x`` is.
+
+    They stand in the order in which they first appear. ``indices``, int32, has the size
+    of ``axis``. NaN equals nothing, so that each stays; -0.0 equals 0.0, and the one
+    that appears first stays.""",
+)
 
 
 def unique_values(x: TensorLike, /, *, axis: int | None = None) -> Tensor:

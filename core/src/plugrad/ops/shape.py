@@ -4,7 +4,7 @@ Kernels: ``BroadcastArgs BroadcastTo Concat ExpandDims Pack Reshape Reverse Spli
 Transpose Unpack``.
 
 Map: new shapes of the same elements; repeating; joining and cutting; orders of axes and
-elements.
+elements. ``rearrange`` has what is composed of these.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ import operator
 from collections.abc import Sequence
 from itertools import accumulate
 
-import numpy as np
-
 from plugrad import geometry
 from plugrad._arguments import Ints, entries, integer, integers, misfit, several, sizes
 from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
+from plugrad._kernel import Kernel, Spec, decomposition, gradients, reduced
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
 
-from . import _convert, compare, gather, indexing, reduce, slicing
+from . import _convert, compare, indexing, reduce, slicing
 
 # --- new shapes of the same elements ---------------------------------------------
 
 
-def _given(x: Spec, *, shape: Shape) -> Spec:
-    return Spec(shape, x.dtype)
+def _reshaped(x: Spec, *, shape: Shape) -> Spec:
+    return Spec(geometry.reshaped(x.shape, shape), x.dtype)
 
 
-RESHAPE = Kernel("Reshape(x; shape)", out=_given, op="reshape")
+RESHAPE = Kernel(
+    "Reshape(x; shape: shape)",
+    out=_reshaped,
+    op="reshape",
+    doc="""The elements of ``x`` in row-major order, under another shape.""",
+)
 
 
 def reshape(x: TensorLike, /, shape: Ints, *, copy: bool | None = None) -> Tensor:
@@ -51,11 +54,24 @@ def reshape(x: TensorLike, /, shape: Ints, *, copy: bool | None = None) -> Tenso
 gradients(RESHAPE, x=lambda dy, x_spec: run(RESHAPE, dy, shape=x_spec.shape))
 
 
-def _stacked(*xs: Spec | Tensor, axis: int) -> Spec:
-    return Spec((*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]), xs[0].dtype)
+def _widened(input: Spec | Tensor, *, axis: int) -> Spec:
+    shape = input.shape
+    check_axis("expand_dims", axis, len(shape) + 1)
+    return Spec((*shape[:axis], 1, *shape[axis:]), input.dtype)
 
 
-EXPAND_DIMS = Kernel("ExpandDims(input; axis)", out=_stacked, op="expand_dims")
+def check_axis(op: str, axis: int, rank: int) -> None:
+    """Raise unless ``axis`` is one of ``rank`` axes, in canonical form."""
+    if not 0 <= axis < rank:
+        raise ValueError(f"{op}: axis {axis} must be from 0 to below the rank, {rank}")
+
+
+EXPAND_DIMS = Kernel(
+    "ExpandDims(input; axis: new_axis)",
+    out=_widened,
+    op="expand_dims",
+    doc="""The elements of ``input``, with a new axis ``axis`` of size 1.""",
+)
 
 
 def expand_dims(x: TensorLike, /, *, axis: int = 0) -> Tensor:
@@ -66,7 +82,7 @@ def expand_dims(x: TensorLike, /, *, axis: int = 0) -> Tensor:
 
 @decomposition(EXPAND_DIMS)
 def _(input: Tensor, *, axis: int) -> Tensor:
-    return run(RESHAPE, input, shape=_stacked(input, axis=axis).shape)
+    return run(RESHAPE, input, shape=_widened(input, axis=axis).shape)
 
 
 gradients(
@@ -93,24 +109,19 @@ def squeeze(x: TensorLike, /, axis: Ints | None = None) -> Tensor:
     return run(RESHAPE, x, shape=left)
 
 
-def ensure_shape(x: TensorLike, /, shape: Sequence[int | None]) -> Tensor:
-    """Return ``x`` itself if it has ``shape``, in which None stands for any size.
-
-    Raises:
-        ValueError: It has not.
-
-    """
-    x, given = _convert.asarray(x), several("ensure_shape", "shape", shape)
-    integers("ensure_shape", "shape", [n for n in given if n is not None])
-    wanted = [m if n is None else n for n, m in zip(given, x.shape, strict=False)]
-    if len(given) != len(x.shape) or tuple(wanted) != x.shape:
-        raise ValueError(f"ensure_shape: shape {x.shape} is not {tuple(given)}")
-    return x
-
-
 # --- repeating -------------------------------------------------------------------
 
-BROADCAST_TO = Kernel("BroadcastTo(x; shape)", out=_given, op="broadcast_to")
+
+def _repeated(x: Spec, *, shape: Shape) -> Spec:
+    return Spec(shape, _convert.fitted("broadcast_to", "x", x, shape).dtype)
+
+
+BROADCAST_TO = Kernel(
+    "BroadcastTo(x; shape: shape)",
+    out=_repeated,
+    op="broadcast_to",
+    doc="""``x``, repeated along new axes in front and along those of size 1.""",
+)
 
 
 def broadcast_to(x: TensorLike, /, shape: Ints) -> Tensor:
@@ -124,19 +135,25 @@ def broadcast_to(x: TensorLike, /, shape: Ints) -> Tensor:
 gradients(BROADCAST_TO, x=lambda dy, x_spec: reduce.sum_to(dy, x_spec.shape))
 
 
-def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:
-    """Return all tensors broadcast to their common shape; dtypes stay."""
-    tensors = [_convert.asarray(x) for x in xs]
-    shape = geometry.broadcast("broadcast_arrays", *(x.shape for x in tensors))
-    return [run(BROADCAST_TO, x, shape=shape) for x in tensors]
-
-
 def _longer(s0: Spec, s1: Spec) -> Spec:
+    _check_vectors(s0, s1)
     return max(s0, s1, key=lambda s: s.shape)
 
 
+def _check_vectors(s0: Spec | Tensor, s1: Spec | Tensor) -> None:
+    if len(s0.shape) != 1 or len(s1.shape) != 1:
+        raise misfit("broadcast_args", "shapes must be of rank 1", s0, s1)
+
+
 BROADCAST_ARGS = Kernel(
-    "BroadcastArgs(s0, s1)", out=_longer, checks="s0", op="broadcast_args"
+    "BroadcastArgs(s0: int32 | int64, s1: s0)",
+    out=_longer,
+    checks="s0",
+    op="broadcast_args",
+    doc="""The shape to which the shapes ``s0`` and ``s1`` broadcast.
+
+    They are aligned at the end, the shorter one gets ones in front, and 1 gives way to
+    the other size. Sizes that differ, neither of them 1, are a ValueError.""",
 )
 
 
@@ -146,8 +163,7 @@ def broadcast_args(s0: TensorLike, s1: TensorLike, /) -> Tensor:
     That there is one is seen by backends that look at the values at once.
     """
     s0, s1 = (indexing.integer_tensor("broadcast_args", "shapes", s) for s in (s0, s1))
-    if len(s0.shape) != 1 or len(s1.shape) != 1:
-        raise misfit("broadcast_args", "shapes must be of rank 1", s0, s1)
+    _check_vectors(s0, s1)
     return run(BROADCAST_ARGS, *_convert.together("broadcast_args", s0, s1))
 
 
@@ -160,10 +176,19 @@ def _(s0: Tensor, s1: Tensor) -> Tensor:
 
 
 def _tiled(x: Spec, *, repetitions: Shape) -> Spec:
-    return Spec(tuple(map(operator.mul, repetitions, x.shape)), x.dtype)
+    if len(repetitions) != len(x.shape):
+        rule = f"repetitions {repetitions} must be one number an axis"
+        raise misfit("tile", rule, x)
+    shape = tuple(map(operator.mul, repetitions, x.shape))
+    return Spec(sizes("tile", shape, "the result"), x.dtype)
 
 
-TILE = Kernel("Tile(x; repetitions)", out=_tiled, op="tile")
+TILE = Kernel(
+    "Tile(x; repetitions: shape)",
+    out=_tiled,
+    op="tile",
+    doc="""``repetitions[i]`` copies of ``x``, 0 or more, end to end along axis i.""",
+)
 
 
 def tile(x: TensorLike, repetitions: Ints, /) -> Tensor:
@@ -191,33 +216,6 @@ def _(x: Tensor, *, repetitions: Shape) -> Tensor:
     return run(RESHAPE, y, shape=tuple(r * n for r, n in pairs))
 
 
-def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) -> Tensor:
-    """Return each element ``repeats`` times in a row along ``axis`` (None: flattened).
-
-    ``repeats`` is one number, or one number an element along the axis; a tensor is
-    read on the host, as the shape depends on its values.
-    """
-    x = _convert.asarray(x)
-    if axis is None:
-        x = run(RESHAPE, x, shape=(math.prod(x.shape),))
-    axis = _axis("repeat", 0 if axis is None else axis, len(x.shape))
-    size = x.shape[axis]
-    counts = indexing.on_host("repeat", "repeats", repeats)
-    if counts is None:
-        counts = indexing.integer_tensor("repeat", "repeats", repeats).numpy()
-    if counts.shape not in ((), (1,), (size,)) or counts.min(initial=0) < 0:
-        raise ValueError(
-            f"repeat: expected one number or {size}, none negative, got {repeats!r}"
-        )
-    if counts.size != 1:
-        where = np.repeat(np.arange(size, dtype=np.int32), counts)
-        return gather.gather(x, where, axis=axis)
-    old, count = x.shape, counts.item()
-    x = run(RESHAPE, x, shape=_with(old, axis, size, 1))
-    x = run(BROADCAST_TO, x, shape=_with(old, axis, size, count))
-    return run(RESHAPE, x, shape=_with(old, axis, size * count))
-
-
 # --- joining and cutting ---------------------------------------------------------
 
 
@@ -227,11 +225,24 @@ def _with(shape: Shape, axis: int, *sizes: int) -> Shape:
 
 
 def _joined(*xs: Spec, axis: int) -> Spec:
+    _check_some("concat", xs)
+    check_axis("concat", axis, len(xs[0].shape))
+    _check_alike(xs, axis)
     size = sum(x.shape[axis] for x in xs)
     return Spec(_with(xs[0].shape, axis, size), xs[0].dtype)
 
 
-CONCAT = Kernel("Concat(*xs; axis)", out=_joined, op="concat")
+def _check_alike(xs: Sequence[Spec | Tensor], axis: int) -> None:
+    if len({(len(x.shape), _with(x.shape, axis)) for x in xs}) != 1:
+        raise misfit("concat", f"shapes must agree outside axis {axis}", *xs)
+
+
+CONCAT = Kernel(
+    "Concat(*xs; axis: axis)",
+    out=_joined,
+    op="concat",
+    doc="""All ``xs``, of which there is one or more, end to end along ``axis``.""",
+)
 
 
 def concat(xs: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
@@ -244,16 +255,19 @@ def concat(xs: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
         flat = [run(RESHAPE, t, shape=(math.prod(t.shape),)) for t in tensors]
         return run(CONCAT, *flat, axis=0)
     axis = _axis("concat", axis, len(tensors[0].shape))
-    if len({(len(t.shape), _with(t.shape, axis)) for t in tensors}) != 1:
-        raise misfit("concat", f"shapes must agree outside axis {axis}", *tensors)
+    _check_alike(tensors, axis)
     return run(CONCAT, *tensors, axis=axis)
 
 
 def _several(op: str, xs: Sequence[TensorLike]) -> list[Tensor]:
     given = several(op, "xs", xs)
-    if not given:
-        raise ValueError(f"{op}: there is nothing to join; give at least one tensor")
+    _check_some(op, given)
     return _convert.together(op, *given)
+
+
+def _check_some(op: str, xs: Sequence[object]) -> None:
+    if not xs:
+        raise ValueError(f"{op}: there is nothing to join; give at least one tensor")
 
 
 def _cut(dy: Tensor, xs_spec: tuple[Spec, ...], axis: int) -> tuple[Tensor, ...]:
@@ -264,7 +278,25 @@ def _cut(dy: Tensor, xs_spec: tuple[Spec, ...], axis: int) -> tuple[Tensor, ...]
 gradients(CONCAT, xs=_cut)
 
 
-PACK = Kernel("Pack(*xs; axis)", out=_stacked, op="stack")
+def _stacked(*xs: Spec, axis: int) -> Spec:
+    _check_some("stack", xs)
+    shape = xs[0].shape
+    check_axis("stack", axis, len(shape) + 1)
+    _check_equal(xs)
+    return Spec((*shape[:axis], len(xs), *shape[axis:]), xs[0].dtype)
+
+
+def _check_equal(xs: Sequence[Spec | Tensor]) -> None:
+    if len({x.shape for x in xs}) != 1:
+        raise misfit("stack", "shapes differ; use concat, or broadcast_to", *xs)
+
+
+PACK = Kernel(
+    "Pack(*xs; axis: new_axis)",
+    out=_stacked,
+    op="stack",
+    doc="""``y[..., i, ...] = xs[i]``, where i counts along the new axis ``axis``.""",
+)
 
 
 def stack(xs: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
@@ -273,8 +305,7 @@ def stack(xs: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
     dtypes are promoted.
     """
     tensors = _several("stack", xs)
-    if len({t.shape for t in tensors}) != 1:
-        raise misfit("stack", "shapes differ; use concat, or broadcast_to", *tensors)
+    _check_equal(tensors)
     return run(PACK, *tensors, axis=_axis("stack", axis, len(tensors[0].shape) + 1))
 
 
@@ -287,10 +318,22 @@ gradients(PACK, xs=lambda dy, axis: run_many(UNPACK, dy, axis=axis))
 
 
 def _pieces(x: Spec, *, sizes: Shape, axis: int) -> tuple[Spec, ...]:
+    check_axis("split", axis, len(x.shape))
+    if sum(sizes) != x.shape[axis]:
+        raise _does_not_add_up(sizes, x.shape[axis])
     return tuple(Spec(_with(x.shape, axis, size), x.dtype) for size in sizes)
 
 
-SPLIT_V: Kernel = Kernel("SplitV(x; sizes, axis) -> *ys", out=_pieces, op="split")
+def _does_not_add_up(sizes: Shape, n: int) -> ValueError:
+    return ValueError(f"split: sizes {sizes} do not add up to {n}")
+
+
+SPLIT_V: Kernel = Kernel(
+    "SplitV(x; sizes: shape, axis: axis) -> *ys",
+    out=_pieces,
+    op="split",
+    doc="""``x``, cut along ``axis`` into pieces of ``sizes``; some may be 0.""",
+)
 
 
 def split(x: TensorLike, /, sizes: Ints, *, axis: int = 0) -> list[Tensor]:
@@ -309,7 +352,7 @@ def split(x: TensorLike, /, sizes: Ints, *, axis: int = 0) -> list[Tensor]:
     rest = n - sum(size for size in given if size != -1)
     wanted = tuple(rest if size == -1 else size for size in given)
     if given.count(-1) > 1 or min(wanted, default=0) < 0 or sum(wanted) != n:
-        raise ValueError(f"split: sizes {given} do not add up to {n}")
+        raise _does_not_add_up(given, n)
     return list(run_many(SPLIT_V, x, sizes=wanted, axis=axis))
 
 
@@ -323,10 +366,16 @@ gradients(SPLIT_V, x=lambda dys, axis: run(CONCAT, *dys, axis=axis))
 
 
 def _rows(value: Spec, *, axis: int) -> tuple[Spec, ...]:
+    check_axis("unstack", axis, len(value.shape))
     return (Spec(_with(value.shape, axis), value.dtype),) * value.shape[axis]
 
 
-UNPACK: Kernel = Kernel("Unpack(value; axis) -> *ys", out=_rows, op="unstack")
+UNPACK: Kernel = Kernel(
+    "Unpack(value; axis: axis) -> *ys",
+    out=_rows,
+    op="unstack",
+    doc="""``ys[i] = value[..., i, ...]``, where i counts along ``axis``.""",
+)
 
 
 def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
@@ -348,10 +397,21 @@ gradients(UNPACK, value=lambda dys, axis: run(PACK, *dys, axis=axis))
 
 
 def _ordered(x: Spec, *, axes: Shape) -> Spec:
+    _check_order(axes, x)
     return Spec(tuple(x.shape[i] for i in axes), x.dtype)
 
 
-TRANSPOSE = Kernel("Transpose(x; axes)", out=_ordered, op="permute_dims")
+def _check_order(axes: Shape, x: Spec | Tensor) -> None:
+    if sorted(axes) != list(range(len(x.shape))):
+        raise misfit("permute_dims", f"axes {axes} must name each axis once", x)
+
+
+TRANSPOSE = Kernel(
+    "Transpose(x; axes: permutation)",
+    out=_ordered,
+    op="permute_dims",
+    doc="""The elements of ``x``; axis i of ``y`` is axis ``axes[i]`` of ``x``.""",
+)
 
 
 def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
@@ -359,8 +419,7 @@ def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
     x = x if type(x) is Tensor else _convert.asarray(x)
     rank, given = len(x.shape), integers("permute_dims", "axes", axes)
     order = tuple([i + rank if i < 0 else i for i in given])
-    if sorted(order) != list(range(rank)):
-        raise misfit("permute_dims", f"axes {axes} must name each axis once", x)
+    _check_order(order, x)
     return run(TRANSPOSE, x, axes=order)
 
 
@@ -372,29 +431,17 @@ def _transposed_back(dy: Tensor, axes: Shape) -> Tensor:
 gradients(TRANSPOSE, x=_transposed_back)
 
 
-def _each(op: str, name: str, given: Ints, rank: int) -> list[int]:
-    """Return the axes that an op takes in an order, as numbers from 0."""
-    return [geometry.axes(op, i, rank)[0] for i in integers(op, name, given)]
+def _flipped(x: Spec, *, axis: Shape) -> Spec:
+    reduced(x, axis=axis, keepdims=True)  # which checks the axes
+    return x
 
 
-def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
-    """Return ``x`` with axes ``source`` at places ``destination``, others in order."""
-    x = _convert.asarray(x)
-    rank = len(x.shape)
-    sources = _each("moveaxis", "axes", source, rank)
-    places = _each("moveaxis", "places", destination, rank)
-    if not len(sources) == len({*sources}) == len(places) == len({*places}):
-        raise ValueError(
-            f"moveaxis: source {source} and destination {destination} must name as "
-            "many axes, none twice"
-        )
-    order = [i for i in range(rank) if i not in sources]
-    for place, axis in sorted(zip(places, sources, strict=True)):
-        order.insert(place, axis)
-    return run(TRANSPOSE, x, axes=tuple(order))
-
-
-REVERSE = Kernel("Reverse(x; axis)", out=same, op="flip")
+REVERSE = Kernel(
+    "Reverse(x; axis: axes)",
+    out=_flipped,
+    op="flip",
+    doc="""The elements of ``x`` in reverse order along each of the axes ``axis``.""",
+)
 
 
 def flip(x: TensorLike, /, *, axis: Ints | None = None) -> Tensor:

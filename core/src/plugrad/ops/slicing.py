@@ -6,13 +6,12 @@ Python's ``x[...]`` is in ``indexing``.
 from __future__ import annotations
 
 import builtins
-import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from plugrad import geometry
+from plugrad import _arguments, geometry
 from plugrad._arguments import Ints, choice, integers, misfit, number
-from plugrad._dtypes import STRING, DType, weak
+from plugrad._dtypes import STRING, DType, named, weak
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
@@ -26,13 +25,48 @@ Margins = Sequence[Sequence[int]]
 # --- parts -----------------------------------------------------------------------
 
 
-def _sized(x: Spec, *, size: Shape, **_: object) -> Spec:
+def _sliced(x: Spec, *, begin: Shape, size: Shape) -> Spec:
+    if len(begin) != len(x.shape) or len(size) != len(x.shape):
+        raise misfit("slice", f"begin {begin} and size {size} must name each axis", x)
+    _check_inside(x, begin, size)
     return Spec(size, x.dtype)
 
 
-SLICE = Kernel("Slice(x; begin, size)", out=_sized, op="slice")
+def _check_inside(x: Spec | Tensor, begin: Shape, size: Shape) -> None:
+    for b, k, n in zip(begin, size, x.shape, strict=True):
+        if not 0 <= b <= b + k <= n:
+            rule = f"begin {begin}, from 0, and size {size} must lie inside"
+            raise misfit("slice", rule, x)
+
+
+SLICE = Kernel(
+    "Slice(x; begin: shape, size: shape)",
+    out=_sliced,
+    op="slice",
+    doc="""``x[begin[0] : begin[0] + size[0], ...]``, which lies inside of ``x``.""",
+)
+
+
+def _stepped(x: Spec, *, begin: Shape, size: Shape, strides: Shape) -> Spec:
+    rank = len(x.shape)
+    if not len(begin) == len(size) == len(strides) == rank:
+        rule = f"begin {begin}, size {size} and strides {strides} must name each axis"
+        raise misfit("strided_slice", rule, x)
+    for b, k, s, n in zip(begin, size, strides, x.shape, strict=True):
+        last, room = (b + (k - 1) * s, n) if k else (b, n + 1)
+        if not (0 <= b < room and 0 <= last < room and 0 < abs(s) < 2**31):
+            rule = f"begin {begin}, size {size} and strides {strides}, which are not 0,"
+            raise misfit("strided_slice", f"{rule} must lie inside", x)
+    return Spec(size, x.dtype)
+
+
 STRIDED_SLICE = Kernel(
-    "StridedSlice(x; begin, size, strides)", out=_sized, op="strided_slice"
+    "StridedSlice(x; begin: shape, size: shape, strides: ints)",
+    out=_stepped,
+    op="strided_slice",
+    doc="""``y[i, ...] = x[begin[0] + i * strides[0], ...]`` for i below ``size[0]``.
+
+    Strides may be negative. All that is read lies inside of ``x``.""",
 )
 
 
@@ -141,10 +175,7 @@ def slice(x: TensorLike, /, begin: Ints, size: Ints | None = None) -> Tensor:
     sizes += (-1,) * (rank - len(sizes))
     given = zip(starts, sizes, x.shape, strict=True)
     wanted = tuple([n - b if k == -1 else k for b, k, n in given])
-    for b, k, n in zip(starts, wanted, x.shape, strict=True):
-        if not 0 <= b <= b + k <= n:
-            rule = f"begin {starts}, from 0, and size {sizes} must lie inside"
-            raise misfit("slice", rule, x)
+    _check_inside(x, starts, wanted)
     return run(SLICE, x, begin=starts, size=wanted)
 
 
@@ -160,39 +191,55 @@ def _placed(dy: Tensor, x_spec: Spec, begin: Shape, size: Shape) -> Tensor:
 gradients(SLICE, x=_placed)
 
 
-def roll(x: TensorLike, /, shift: Ints, *, axis: Ints | None = None) -> Tensor:
-    """Return the elements moved on by ``shift`` places along ``axis``, end to start.
-
-    ``axis=None`` rolls the elements in row-major order. One shift goes with every axis.
-    """
-    x = _convert.asarray(x)
-    shifts = integers("roll", "shift", shift)
-    if axis is None:
-        flat = run(shape.RESHAPE, x, shape=(math.prod(x.shape),))
-        return run(shape.RESHAPE, roll(flat, sum(shifts), axis=0), shape=x.shape)
-    axes = shape._each("roll", "axis", axis, len(x.shape))
-    shifts = shifts * len(axes) if len(shifts) == 1 else shifts
-    if len(shifts) != len(axes):
-        raise ValueError(f"roll: {len(shifts)} shifts do not fit {len(axes)} axes")
-    for i, step in zip(axes, shifts, strict=True):
-        n = x.shape[i]
-        cut = -step % n if n else 0
-        if cut:
-            ends = along(x, i, cut, n - cut), along(x, i, 0, cut)
-            x = run(shape.CONCAT, *ends, axis=i)
-    return x
-
-
 # --- padding ---------------------------------------------------------------------
 
 
-def _padded(x: Spec, *, paddings: Pairs, **_: object) -> Spec:
-    sizes = zip(x.shape, paddings, strict=True)
-    return Spec(tuple(before + n + after for n, (before, after) in sizes), x.dtype)
+def _wider(x: Spec, paddings: Pairs) -> Spec:
+    paddings = geometry.pairs("pad", "paddings", paddings, len(x.shape))
+    each = zip(x.shape, paddings, strict=True)
+    shape = tuple([before + n + after for n, (before, after) in each])
+    return Spec(_arguments.sizes("pad", shape, "the result"), x.dtype)
 
 
-PAD_V2 = Kernel("PadV2(x; paddings, constant_values)", out=_padded, op="pad")
-MIRROR_PAD = Kernel("MirrorPad(x; paddings, mode)", out=_padded, op="pad")
+def _padded(x: Spec, *, paddings: Pairs, constant_values: complex | bytes) -> Spec:
+    check_constant("pad", constant_values, x.dtype)
+    return _wider(x, paddings)
+
+
+PAD_V2 = Kernel(
+    "PadV2(x; paddings: pairs, constant_values: scalar)",
+    out=_padded,
+    op="pad",
+    doc="""``x`` between ``before`` and ``after`` elements along each axis.
+
+    ``paddings`` has a pair (before, after) for each axis, neither negative. The
+    elements are ``constant_values``: a number that the dtype holds, or bytes.""",
+)
+
+
+def _mirrored(x: Spec, *, paddings: Pairs, mode: str) -> Spec:
+    found = _wider(x, paddings)
+    _check_mirrors(x, paddings, mode)
+    return found
+
+
+def _check_mirrors(x: Spec | Tensor, paddings: Pairs, mode: str) -> None:
+    for n, padding in zip(x.shape, paddings, strict=True):
+        if max(padding) > max(n - (mode == "reflect"), 0):
+            rule = f"an axis of size {n} has no {padding} elements to mirror ({mode})"
+            raise misfit("pad", rule, x)
+
+
+MIRROR_PAD = Kernel(
+    "MirrorPad(x; paddings: pairs, mode: 'reflect' | 'symmetric')",
+    out=_mirrored,
+    op="pad",
+    doc="""``x`` between mirror images of itself along each axis, of sizes ``paddings``.
+
+    ``'reflect'`` mirrors at the first and the last element: 1 2 3 becomes 3 2 1 2 3 2 1
+    with 2 at both ends. ``'symmetric'`` repeats them: 2 1 1 2 3 3 2. There is never
+    more padding than there are elements to mirror.""",
+)
 
 
 def pad(
@@ -214,10 +261,7 @@ def pad(
     if choice("pad", "mode", mode, "constant", "reflect", "symmetric") == "constant":
         value = constant("pad", constant_values, x.dtype)
         return run(PAD_V2, x, paddings=found, constant_values=value)
-    for n, padding in zip(x.shape, found, strict=True):
-        if max(padding) > max(n - (mode == "reflect"), 0):
-            rule = f"an axis of size {n} has no {padding} elements to mirror ({mode})"
-            raise misfit("pad", rule, x)
+    _check_mirrors(x, found, mode)
     return run(MIRROR_PAD, x, paddings=found, mode=mode)
 
 
@@ -229,9 +273,18 @@ def constant(op: str, value: Any, dtype: DType) -> complex | bytes:
     if dtype is STRING and (isinstance(value, str | bytes) or value == 0):
         return value.encode() if isinstance(value, str) else bytes(value or b"")
     plain = number(op, "the value", value)
-    if weak(op, plain, dtype) is not dtype and plain not in (0, 1):
+    if weak(op, plain, dtype) is dtype:
+        return plain
+    if plain not in (0, 1):
         raise TypeError(f"{op}: {plain} does not fit into {dtype}; cast the tensor")
-    return plain
+    return int(plain.real)
+
+
+def check_constant(op: str, value: complex | bytes, dtype: DType) -> None:
+    """Raise unless ``value`` is what ``constant`` gives for ``dtype``."""
+    found = constant(op, value, dtype)
+    if type(found) is not type(value):
+        raise TypeError(f"{op}: {named(dtype)} takes {found!r}, got {value!r}")
 
 
 def _inside(dy: Tensor, x_spec: Spec, paddings: Pairs) -> Tensor:

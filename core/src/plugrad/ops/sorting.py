@@ -16,10 +16,20 @@ import numpy as np
 from plugrad._arguments import choice, flag, integer, misfit
 from plugrad._dtypes import BOOL, INT32, DType
 from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
+from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 
-from . import _convert, compare, creation, gather, indexing, reduce, slicing, unary
+from . import (
+    _convert,
+    compare,
+    creation,
+    gather,
+    indexing,
+    rearrange,
+    reduce,
+    slicing,
+    unary,
+)
 from . import shape as shapes
 from .reduce import Axis
 
@@ -27,11 +37,21 @@ from .reduce import Axis
 
 
 def _largest(x: Spec, *, k: int, sorted: bool) -> tuple[Spec, Spec]:
+    _count("top_k", x, k)
     sizes = (*x.shape[:-1], k)
     return Spec(sizes, x.dtype), Spec(sizes, INT32)
 
 
-TOP_K = Kernel("TopK(x; k, sorted) -> values, indices", out=_largest, op="top_k")
+TOP_K = Kernel(
+    "TopK(x: integer | floating; k: size, sorted: bool) -> values, indices",
+    out=_largest,
+    op="top_k",
+    doc="""The ``k`` largest elements along the last axis, and their indices, int32.
+
+    NaN is larger than every number, and -0.0 equals 0.0. Of equal elements the one with
+    the lower index is taken, and comes, first. If not ``sorted``, they come in the
+    order of their indices.""",
+)
 
 
 def top_k(x: TensorLike, /, k: int, *, sorted: bool = True) -> tuple[Tensor, Tensor]:
@@ -48,7 +68,7 @@ def top_k(x: TensorLike, /, k: int, *, sorted: bool = True) -> tuple[Tensor, Ten
     return _top(x, _count("top_k", x, k), flag("top_k", "sorted", sorted))
 
 
-def _count(op: str, x: Tensor, k: int) -> int:
+def _count(op: str, x: Spec | Tensor, k: int) -> int:
     """Return ``k`` if so many can be chosen along the last axis."""
     count = integer(op, "k", k)
     if not x.shape or not 0 <= count <= x.shape[-1]:
@@ -90,7 +110,21 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, /, k: int) -> Tensor:
 
 # --- sorting ---------------------------------------------------------------------
 
-SORT = Kernel("Sort(x; axis, descending)", out=same, op="sort")
+
+def _in_place(x: Spec, *, axis: int, descending: bool) -> Spec:
+    shapes.check_axis("sort", axis, len(x.shape))
+    return x
+
+
+SORT = Kernel(
+    "Sort(x: bool | integer | floating; axis: axis, descending: bool)",
+    out=_in_place,
+    op="sort",
+    doc="""The elements along ``axis`` in ascending, or ``descending``, order.
+
+    NaN is larger than every number. Equal elements, such as 0.0 and -0.0, stay in the
+    order in which they are in ``x``.""",
+)
 
 
 def sort(
@@ -218,6 +252,6 @@ def _quantile(
     last = slicing.along(y, len(rest), count - 1, 1)  # NaN if there is one
     last = run(shapes.RESHAPE, last, shape=(*sizes, *[1] * q.ndim))
     y = compare.where(compare.equal(last, last), between, last)
-    y = shapes.moveaxis(y, range(len(rest), len(y.shape)), range(q.ndim))
+    y = rearrange.moveaxis(y, range(len(rest), len(y.shape)), range(q.ndim))
     kept = [1 if i in axes else n for i, n in enumerate(x.shape)]
     return run(shapes.RESHAPE, y, shape=(*q.shape, *kept)) if keepdims else y

@@ -52,7 +52,7 @@ _SHAPE = "the shape of the result depends on the values"
 _STRINGS = "strings live on the host"
 _LAPACK = "a factorization: LAPACK's, on the host"
 
-# Without a rule for the outputs: their shape depends on data.
+# The rule for the outputs gives None, or there is none: their shape depends on data.
 DATA_DEPENDENT: dict[str, str] = {
     "NonMaxSuppressionV3": _LOOP,
     "NonMaxSuppressionV5": _LOOP,

@@ -120,5 +120,5 @@ def linspace(
     endpoint: bool,
     dtype: np.dtype,
 ) -> Array:
-    """In double precision, and then rounded."""
-    return np.linspace(start, stop, num, endpoint).astype(dtype)
+    """In double precision, and then rounded; a large int would make objects."""
+    return np.linspace(start * 1.0, stop * 1.0, num, endpoint).astype(dtype)

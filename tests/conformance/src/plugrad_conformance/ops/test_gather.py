@@ -144,6 +144,19 @@ def test_unsigned_indices_do_not_wrap():
                     pg.gather(x, given)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint32", "int64"])
+def test_a_kernel_by_name_takes_indices_of_every_integer_dtype(dtype, backend):
+    at = pg.asarray(np.array([2, 0, 2], dtype))
+    read = {"axis": 0, "batch_dims": 0}
+    loss = lambda x: pg.sum(pg.run_kernel("GatherV2", [x, at], read) ** 3)
+    twice = pg.grad(lambda x: pg.sum(pg.grad(loss)(x)))(pg.ones(300))
+    assert twice[:4].tolist() == [6, 0, 12, 0]
+    loss = lambda x: pg.sum(
+        pg.run_kernel("UnsortedSegmentSum", [x, at], {"num_segments": 300}) ** 2
+    )
+    assert pg.grad(loss)(pg.asarray([1.0, 2.0, 3.0])).tolist() == [8, 4, 8]
+
+
 def test_negative_small_integers_are_not_taken_for_large_ones():
     with pg.use_backend("cpu"):
         x, last = pg.asarray(np.arange(300.0)), pg.asarray(np.array([-1], np.int8))

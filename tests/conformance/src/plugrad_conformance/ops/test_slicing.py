@@ -148,6 +148,13 @@ def test_what_is_padded(dtype, value, backend):
     assert pg.pad(np.ones(1, dtype), [(1, 0)], constant_values=np.float32(1)).size == 2
 
 
+def test_zero_and_one_are_numbers_of_every_dtype(backend):
+    for zero in (0, 0.0, 0j, False):
+        y = pg.pad(np.ones(1, np.float32), [(1, 0)], constant_values=zero)
+        assert y.tolist() == [0, 1]
+        assert pg.one_hot([1], 2, on_value=1 + 0j, off_value=zero).tolist() == [[0, 1]]
+
+
 def test_minus_zero_is_padded_as_it_is(backend):
     assert np.signbit(pg.pad([1.0], [(1, 0)], constant_values=-0.0)[0].item())
 

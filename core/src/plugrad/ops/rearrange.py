@@ -1,0 +1,109 @@
+"""Changes of shape and of places that are composed of other ops. No kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._arguments import Ints, integers, several
+from plugrad._engine import run
+from plugrad._tensor import Tensor, TensorLike
+
+from . import _convert, gather, indexing, shape, slicing
+
+
+def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
+    """Return ``x`` with axes ``source`` at places ``destination``, others in order."""
+    x = _convert.asarray(x)
+    rank = len(x.shape)
+    sources = _each("moveaxis", "axes", source, rank)
+    places = _each("moveaxis", "places", destination, rank)
+    if not len(sources) == len({*sources}) == len(places) == len({*places}):
+        raise ValueError(
+            f"moveaxis: source {source} and destination {destination} must name as "
+            "many axes, none twice"
+        )
+    order = [i for i in range(rank) if i not in sources]
+    for place, axis in sorted(zip(places, sources, strict=True)):
+        order.insert(place, axis)
+    return run(shape.TRANSPOSE, x, axes=tuple(order))
+
+
+def _each(op: str, name: str, given: Ints, rank: int) -> list[int]:
+    """Return the axes that an op takes in an order, as numbers from 0."""
+    return [geometry.axes(op, i, rank)[0] for i in integers(op, name, given)]
+
+
+def roll(x: TensorLike, /, shift: Ints, *, axis: Ints | None = None) -> Tensor:
+    """Return the elements moved on by ``shift`` places along ``axis``, end to start.
+
+    ``axis=None`` rolls the elements in row-major order. One shift goes with every axis.
+    """
+    x = _convert.asarray(x)
+    shifts = integers("roll", "shift", shift)
+    if axis is None:
+        flat = run(shape.RESHAPE, x, shape=(math.prod(x.shape),))
+        return run(shape.RESHAPE, roll(flat, sum(shifts), axis=0), shape=x.shape)
+    axes = _each("roll", "axis", axis, len(x.shape))
+    shifts = shifts * len(axes) if len(shifts) == 1 else shifts
+    if len(shifts) != len(axes):
+        raise ValueError(f"roll: {len(shifts)} shifts do not fit {len(axes)} axes")
+    for i, step in zip(axes, shifts, strict=True):
+        n = x.shape[i]
+        cut = -step % n if n else 0
+        if cut:
+            ends = slicing.along(x, i, cut, n - cut), slicing.along(x, i, 0, cut)
+            x = run(shape.CONCAT, *ends, axis=i)
+    return x
+
+
+def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) -> Tensor:
+    """Return each element ``repeats`` times in a row along ``axis`` (None: flattened).
+
+    ``repeats`` is one number, or one number an element along the axis; a tensor is
+    read on the host, as the shape depends on its values.
+    """
+    x = _convert.asarray(x)
+    if axis is None:
+        x = run(shape.RESHAPE, x, shape=(math.prod(x.shape),))
+    axis = shape._axis("repeat", 0 if axis is None else axis, len(x.shape))
+    size = x.shape[axis]
+    counts = indexing.on_host("repeat", "repeats", repeats)
+    if counts is None:
+        counts = indexing.integer_tensor("repeat", "repeats", repeats).numpy()
+    if counts.shape not in ((), (1,), (size,)) or counts.min(initial=0) < 0:
+        raise ValueError(
+            f"repeat: expected one number or {size}, none negative, got {repeats!r}"
+        )
+    if counts.size != 1:
+        where = np.repeat(np.arange(size, dtype=np.int32), counts)
+        return gather.gather(x, where, axis=axis)
+    old, count = x.shape, counts.item()
+    x = run(shape.RESHAPE, x, shape=shape._with(old, axis, size, 1))
+    x = run(shape.BROADCAST_TO, x, shape=shape._with(old, axis, size, count))
+    return run(shape.RESHAPE, x, shape=shape._with(old, axis, size * count))
+
+
+def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:
+    """Return all tensors broadcast to their common shape; dtypes stay."""
+    tensors = [_convert.asarray(x) for x in xs]
+    sizes = geometry.broadcast("broadcast_arrays", *(x.shape for x in tensors))
+    return [run(shape.BROADCAST_TO, x, shape=sizes) for x in tensors]
+
+
+def ensure_shape(x: TensorLike, /, shape: Sequence[int | None]) -> Tensor:
+    """Return ``x`` itself if it has ``shape``, in which None stands for any size.
+
+    Raises:
+        ValueError: It has not.
+
+    """
+    x, given = _convert.asarray(x), several("ensure_shape", "shape", shape)
+    integers("ensure_shape", "shape", [n for n in given if n is not None])
+    wanted = [m if n is None else n for n, m in zip(given, x.shape, strict=False)]
+    if len(given) != len(x.shape) or tuple(wanted) != x.shape:
+        raise ValueError(f"ensure_shape: shape {x.shape} is not {tuple(given)}")
+    return x

@@ -1,0 +1,221 @@
+"""What ``doc`` of a contract says beyond the formula: rows of what comes in and out.
+
+Signs of zeros count; NaN equals NaN. An error stands for outputs where there are none.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.plugin import runtime
+
+NAN, INF, TOP = np.nan, np.inf, 2**31 - 1
+
+
+class Row(NamedTuple):
+    """A run by name, with inputs and outputs as (dtype, values)."""
+
+    kernel: str
+    inputs: list[tuple[str, Any]]
+    attrs: dict[str, Any]
+    outputs: list[tuple[str, Any]] | type[Exception]
+
+
+def cast(old: str, values: Any, new: str, wanted: Any) -> Row:
+    return Row("Cast", [(old, values)], {"dtype": new}, [(new, wanted)])
+
+
+def top_k(values: Any, k: int, ordered: bool, found: Any, places: Any) -> Row:
+    outputs = [("float32", found), ("int32", places)]
+    return Row("TopK", [("float32", values)], {"k": k, "sorted": ordered}, outputs)
+
+
+def search(side: str, wanted: Any) -> Row:
+    ends = [[-INF, -0.0, 0.0, 1, INF, NAN, NAN]], [[NAN, INF, -0.0, 2]]
+    inputs = [("float32", x) for x in ends]
+    return Row("SearchSorted", inputs, {"side": side}, [("int32", wanted)])
+
+
+def summed(dtype: str, values: Any, ids: Any, wanted: Any) -> Row:
+    attrs = {"num_segments": len(wanted)}
+    inputs = [(dtype, values), ("int32", ids)]
+    return Row("UnsortedSegmentSum", inputs, attrs, [(dtype, wanted)])
+
+
+def numbers(kernel: str, dtype: str, wanted: Any, **attrs: Any) -> Row:
+    outputs = wanted if isinstance(wanted, type) else [(dtype, wanted)]
+    return Row(kernel, [], {"dtype": dtype, **attrs}, outputs)
+
+
+def mirrored(mode: str, wanted: Any) -> Row:
+    attrs = {"paddings": ((2, 2),), "mode": mode}
+    return Row("MirrorPad", [("int32", [1, 2, 3])], attrs, [("int32", wanted)])
+
+
+def outside(place: int) -> list[Row]:
+    """Return runs that read or write at ``place`` of an axis of size 3."""
+    x, at = ("float32", np.ones((3, 3))), ("int32", [[0, place]])
+    one = ("float32", [1.0])
+    return [
+        Row("GatherV2", [x, at], {"axis": 1, "batch_dims": 0}, IndexError),
+        Row("GatherNd", [x, at], {}, IndexError),
+        Row("ScatterNd", [at, one], {"shape": (3, 3)}, IndexError),
+        Row("TensorScatterUpdate", [x, at, one], {}, IndexError),
+    ]
+
+
+SIGNS = [0.0, -0.0, NAN, -1, -0.0, INF, 0.0, -INF]
+MIXED = [1, NAN, 3, -0.0, 0.0, 3, -INF, NAN, INF]
+TWICE: list[tuple[str, Any]] = [("int32", [[1], [1], [0]])]
+
+ROWS = [
+    # creation
+    cast("float32", [1.9, -1.9, NAN, INF, -INF], "int32", [1, -1, 0, 0, 0]),
+    cast("float32", [3e9, -3e9, 2**31], "int32", [-1294967296, 1294967296, -(2**31)]),
+    cast("float32", [300.7, -1.0], "uint8", [44, 255]),
+    cast("int32", [300, -1, 128], "int8", [44, -1, -128]),
+    cast("int32", [16777217, 16777219], "float32", [16777216, 16777220]),
+    cast("float64", [3.5e38, -1e300, 0.1], "float32", [INF, -INF, np.float32(0.1)]),
+    cast("float32", [2049, 2051, 65520], "float16", [2048, 2052, INF]),
+    cast("float32", [NAN, -0.0, 0.1], "bool", [True, False, True]),
+    cast("complex64", [2j, 0j, 1 + 2j], "bool", [True, False, True]),
+    cast("complex64", [2j, -3.5 + 1j], "int32", [0, -3]),
+    cast("bool", [True, False], "float32", [1, 0]),
+    numbers("Fill", "float32", [-0.0, -0.0], shape=2, value=-0.0),
+    numbers("Fill", "bool", [True], shape=1, value=2.5),
+    numbers("Fill", "int32", TypeError, shape=1, value=1.5),
+    numbers("Fill", "int32", OverflowError, shape=1, value=2**31),
+    numbers("Range", "int32", [3, 2, 1], start=3, step=-1, size=3),
+    numbers("Range", "int64", [2**53, 2**53 + 1], start=2**53, step=1, size=2),
+    numbers("Range", "float64", [2**53] * 2, start=2**53 + 1, step=1, size=2),
+    numbers("Range", "int32", [-1, 0, 0, 1], start=-1.5, step=1, size=4),
+    numbers("Range", "uint8", OverflowError, start=250, step=3, size=3),
+    numbers("LinSpace", "float32", [0, 0.5, 1], start=0, stop=1, num=3, endpoint=True),
+    numbers("LinSpace", "float32", [0, 0.5], start=0, stop=1, num=2, endpoint=False),
+    numbers("LinSpace", "float32", [2], start=2, stop=3, num=1, endpoint=True),
+    numbers("LinSpace", "float32", [], start=2, stop=3, num=0, endpoint=True),
+    Row("ZerosLike", [("bool", [True])], {}, [("bool", [False])]),
+    Row("OnesLike", [("complex64", [2j])], {}, [("complex64", [1])]),
+    # shape and slicing
+    Row("BroadcastArgs", [("int32", [2, 0]), ("int32", [1])], {}, [("int32", [2, 0])]),
+    Row("BroadcastArgs", [("int32", [2]), ("int32", [3])], {}, ValueError),
+    Row("Concat", [], {"axis": 0}, ValueError),
+    Row("Pack", [], {"axis": 0}, ValueError),
+    Row("Tile", [("int32", [[1, 2]])], {"repetitions": (2, 0)}, [("int32", [[], []])]),
+    Row(
+        "SplitV",
+        [("int32", [1, 2])],
+        {"sizes": (0, 2), "axis": 0},
+        [("int32", []), ("int32", [1, 2])],
+    ),
+    Row(
+        "StridedSlice",
+        [("int32", [1, 2, 3, 4])],
+        {"begin": (3,), "size": (2,), "strides": (-2,)},
+        [("int32", [4, 2])],
+    ),
+    Row(
+        "PadV2",
+        [("float32", [1])],
+        {"paddings": ((1, 0),), "constant_values": -0.0},
+        [("float32", [-0.0, 1])],
+    ),
+    mirrored("reflect", [3, 2, 1, 2, 3, 2, 1]),
+    mirrored("symmetric", [2, 1, 1, 2, 3, 3, 2]),
+    # gather and scatter
+    *[row for place in (-1, 3, TOP, -TOP - 1) for row in outside(place)],
+    summed("float32", [1, 2, 3, 4], [-1, 0, 0, 7], [5, 0]),
+    summed("float32", [INF, -INF, NAN], [0, 0, 1], [NAN, NAN]),
+    summed("int32", [TOP, 1], [0, 0], [-TOP - 1]),
+    summed("uint8", [200, 100], [0, 0], [44]),
+    summed("float16", [60000, 60000, -60000], [0, 0, 0], [60000]),
+    summed("float16", [1] * 5000, [0] * 5000, [5000]),
+    Row(
+        "OneHot",
+        [("int32", [1, -1, 2])],
+        {"depth": 2, "on_value": 5, "off_value": -1, "axis": 1, "dtype": "int32"},
+        [("int32", [[-1, 5], [-1, -1], [-1, -1]])],
+    ),
+    Row(
+        "GatherNd",
+        [("int32", [1, 2]), ("int32", np.zeros((2, 0)))],
+        {},
+        [("int32", [[1, 2], [1, 2]])],
+    ),
+    Row(
+        "ScatterNd",
+        [*TWICE, ("bool", [True, True, False])],
+        {"shape": (3,)},
+        [("bool", [False, True, False])],
+    ),
+    Row(
+        "TensorScatterUpdate",
+        [("float32", [0, 0, 0]), *TWICE, ("float32", [1, 2, 3])],
+        {},
+        [("float32", [3, 2, 0])],
+    ),
+    # sorting and search
+    top_k(MIXED, 3, True, [NAN, NAN, INF], [1, 7, 8]),
+    top_k(MIXED, 5, True, [NAN, NAN, INF, 3, 3], [1, 7, 8, 2, 5]),
+    top_k(MIXED, 5, False, [NAN, 3, 3, NAN, INF], [1, 2, 5, 7, 8]),
+    top_k([-0.0, 0.0, -1, -0.0], 2, True, [-0.0, 0.0], [0, 1]),
+    *[
+        Row(
+            "Sort",
+            [("float32", SIGNS)],
+            {"axis": 0, "descending": descending},
+            [("float32", wanted)],
+        )
+        for descending, wanted in (
+            (False, [-INF, -1, 0.0, -0.0, -0.0, 0.0, INF, NAN]),
+            (True, [NAN, INF, 0.0, -0.0, -0.0, 0.0, -1, -INF]),
+        )
+    ],
+    search("left", [[5, 4, 1, 4]]),
+    search("right", [[7, 5, 3, 4]]),
+    Row(
+        "Unique",
+        [("float32", [-0.0, 0.0, NAN, 1, NAN])],
+        {"axis": 0},
+        [("float32", [-0.0, NAN, 1, NAN]), ("int32", [0, 0, 1, 2, 3])],
+    ),
+    Row(
+        "Unique",
+        [("float32", [[-0.0, NAN], [0.0, NAN], [0.0, 1], [-0.0, 1]])],
+        {"axis": 0},
+        [("float32", [[-0.0, NAN], [0.0, NAN], [0.0, 1]]), ("int32", [0, 1, 2, 2])],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "row", ROWS, ids=[f"{i}-{row.kernel}" for i, row in enumerate(ROWS)]
+)
+def test_what_a_contract_says_holds(row: Row, backend: str) -> None:
+    outputs = row.outputs if isinstance(row.outputs, list) else []
+    for name in {dtype for dtype, _ in row.inputs + outputs}:
+        if name not in runtime(backend).dtypes:
+            pytest.skip(f"{backend} has no {name}")
+    with np.errstate(all="ignore"):
+        inputs = [np.array(values).astype(dtype) for dtype, values in row.inputs]
+    if isinstance(row.outputs, type):
+        with pytest.raises(row.outputs, match=r"^\w+: "):
+            _ran(row, inputs)
+        return
+    for y, (dtype, values) in zip(_ran(row, inputs), row.outputs, strict=True):
+        wanted = np.array(values).astype(dtype)
+        assert y.dtype == wanted.dtype
+        np.testing.assert_array_equal(y, wanted)
+        if y.dtype.kind == "f":
+            zeros = wanted == 0
+            np.testing.assert_array_equal(
+                np.signbit(y)[zeros], np.signbit(wanted)[zeros]
+            )
+
+
+def _ran(row: Row, inputs: list[Any]) -> list[Any]:
+    found = pg.run_kernel(row.kernel, inputs, row.attrs)
+    return [y.numpy() for y in (found if isinstance(found, tuple) else (found,))]

@@ -1,0 +1,11 @@
+"""Right calls of what reads and writes at places of several coordinates."""
+
+from .. import call, floats, ints
+
+PLACES = ints(4, 2)
+
+CALLS = {
+    "GatherNd": call(floats(2, 3, 5), PLACES),
+    "ScatterNd": call(PLACES, floats(4, 5), shape=(2, 3, 5)),
+    "TensorScatterUpdate": call(floats(2, 3, 5), PLACES, floats(4, 5)),
+}
