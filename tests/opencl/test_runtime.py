@@ -78,6 +78,31 @@ def test_a_bad_index_is_an_error_at_the_next_wait():
     assert x.tolist() == [1.0, 2.0, 3.0]  # and it is told once
 
 
+NINE = np.arange(1.0, 10, dtype="float32").reshape(3, 3)
+BESIDE = np.array([[0, 5], [-1, 3], [1, 1]], np.int32)  # the last one is a place
+INSTEAD = {
+    "gather": (lambda: pg.gather(NINE[0], np.array([3, -1, 1], np.int32)), [0, 0, 2]),
+    "gather_nd": (lambda: pg.gather_nd(NINE, BESIDE), [0, 0, 5]),
+    "scatter_nd": (
+        lambda: pg.scatter_nd(BESIDE, [7.0, 8.0, 9.0], (3, 3)),
+        [[0, 0, 0], [0, 9, 0], [0, 0, 0]],
+    ),
+    "tensor_scatter_update": (
+        lambda: pg.tensor_scatter_update(NINE, BESIDE, [0.0, 0.0, 50.0]),
+        [[1, 2, 3], [4, 50, 6], [7, 8, 9]],
+    ),
+}
+
+
+@pytest.mark.parametrize("op", INSTEAD)
+def test_a_bad_index_reads_zeros_and_writes_nothing(op):
+    call, expected = INSTEAD[op]
+    y = call()
+    with pytest.raises(IndexError, match=f"^{op}: index -?[0-9] is out of range"):
+        y.numpy()
+    assert y.tolist() == expected
+
+
 def test_the_error_names_the_op_that_was_wrong():
     x = pg.asarray(np.ones((4, 5), np.float32))
     pg.gather(x, np.array([3], np.int32))
@@ -87,9 +112,10 @@ def test_the_error_names_the_op_that_was_wrong():
         bad.numpy()
 
 
-def test_under_debug_it_is_an_error_at_once():
-    x = pg.asarray([1.0, 2.0])
-    with pg.debug(), pytest.raises(IndexError, match="index 9"):
+@pytest.mark.parametrize("finite", [True, False])
+@pytest.mark.parametrize("x", [[1.0, 2.0], [1, 2]], ids=str)
+def test_under_debug_it_is_an_error_at_once(x, finite):
+    with pg.debug(finite=finite), pytest.raises(IndexError, match="index 9"):
         pg.gather(x, np.array([9], np.int32))
 
 

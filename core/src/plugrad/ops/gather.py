@@ -2,12 +2,15 @@
 
 Kernels: ``GatherV2 OneHot UnsortedSegmentSum``. Reading and adding up are each other's
 transposes, so every order of derivative is one of the two. Kernels count indices from
-0, and a backend that works at once raises IndexError for one that is out of range.
+0. For one that is out of range every backend raises IndexError: at once, or, if it
+works asynchronously, at the next read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -114,6 +117,33 @@ def _gather_gradient(
 
 
 gradients(GATHER_V2, x=_gather_gradient, indices=None)
+
+
+def bad_index(op: str, indices: Tensor, sizes: geometry.Shape) -> IndexError | None:
+    """Return an error for the first index that is out of range; the values are read.
+
+    ``indices`` ``[..., k]`` are places in axes of ``sizes``.
+    """
+    known = indices.numpy()
+    for axis, n in enumerate(sizes):
+        at = known.reshape(-1, len(sizes))[:, axis]
+        bad = at[(at < 0) | (at >= n)]
+        if bad.size:
+            where = f"axis {axis} with size {n}"
+            return IndexError(f"{op}: index {bad[0]} is out of range for {where}")
+    return None
+
+
+@contextlib.contextmanager
+def range_errors(op: str, indices: Tensor, sizes: geometry.Shape) -> Iterator[None]:
+    """Where a part of a decomposition refuses an index, say which one of ``op`` it was.
+
+    Other IndexErrors, such as those of earlier ops on an asynchronous backend, stay.
+    """
+    try:
+        yield
+    except IndexError as error:
+        raise bad_index(op, indices, sizes) or error from None
 
 
 def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> Tensor:

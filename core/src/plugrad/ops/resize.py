@@ -321,7 +321,8 @@ def _(
     images = _sampling.constant(np.arange(image.shape[0]), INT32)
     box_ind = gather.gather(images, box_ind)  # which says if there is no such image
     grid = _sampling.box_grid(image, boxes, box_ind, crop_size)
-    return _sampling.sampled(image, grid, method, extrapolation_value)
+    with gather.range_errors("image.crop_and_resize", box_ind, image.shape[:1]):
+        return _sampling.sampled(image, grid, method, extrapolation_value)
 
 
 def _crop_gradient(

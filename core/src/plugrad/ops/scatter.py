@@ -1,8 +1,9 @@
 """Reading and writing slices at places of several coordinates.
 
 Kernels: ``GatherNd ScatterNd TensorScatterUpdate``. Each place is a row of an index
-tensor ``[..., k]``, integers that count from 0 in the first k axes; a backend that
-works at once raises IndexError for one that is out of range.
+tensor ``[..., k]``, integers that count from 0 in the first k axes. For a place that is
+out of range in any axis, every backend raises IndexError: at once, or, if it works
+asynchronously, at the next read. No other row is read or written in its stead.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from plugrad._kernel import Kernel, Spec, decomposition, gradients
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
 
-from . import _convert, compare, creation, gather, indexing, reduce
+from . import _convert, binary, compare, creation, gather, indexing, reduce
 from . import shape as shapes
 
 
@@ -54,7 +55,8 @@ def gather_nd(x: TensorLike, indices: TensorLike, /) -> Tensor:
 
     Raises:
         ValueError: Shapes do not fit.
-        IndexError: A place is out of range; nothing counts from the end.
+        IndexError: A place is out of range in one of its axes; nothing counts from the
+            end. An asynchronous backend raises it when the result is read.
 
     """
     x = _convert.asarray(x)
@@ -67,17 +69,35 @@ def gather_nd(x: TensorLike, indices: TensorLike, /) -> Tensor:
 def _(params: Tensor, indices: Tensor) -> Tensor:
     lead = params.shape[: indices.shape[-1]]
     x = run(shapes.RESHAPE, params, shape=(math.prod(lead), *params.shape[len(lead) :]))
-    return run(gather.GATHER_V2, x, _row_numbers(indices, lead), axis=0, batch_dims=0)
+    with gather.range_errors("gather_nd", indices, lead):
+        if len(lead) == 1:  # GatherV2 checks the range itself
+            rows = run(shapes.RESHAPE, indices, shape=indices.shape[:-1])
+        else:
+            rows = _row_numbers(indices, lead)
+        return run(gather.GATHER_V2, x, rows, axis=0, batch_dims=0)
 
 
 def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
-    """Return places in the axes ``lead`` as places in the one that they flatten to."""
-    if len(lead) == 1:
-        return run(shapes.RESHAPE, indices, shape=indices.shape[:-1])
-    kind = indexing.INT64 if math.prod(lead) >= 2**31 else indices.dtype
-    strides = [math.prod(lead[i + 1 :]) for i in range(len(lead))]
-    steps = creation.astype(indices, kind) * _convert.asarray(np.array(strides, kind))
+    """Return places in the axes ``lead`` as places in the one that they flatten to.
+
+    The number of a place that is out of range in any axis is negative.
+    """
+    full = [max(n, 1) for n in lead]
+    total = math.prod(full)
+    kind = indexing.INT64 if total * max(len(lead), 1) >= 2**31 else indices.dtype
+    strides = [math.prod(full[i + 1 :]) for i in range(len(full))]
+    at = creation.astype(indices, kind)
+    size, stride = (_convert.asarray(np.array(v, kind)) for v in (lead, strides))
+    inside = compare.logical_and(at >= 0, at < size)
+    steps = compare.where(inside, at * stride, -total)  # the others add up to less
     return run(reduce.SUM, steps, axis=(len(indices.shape) - 1,), keepdims=False)
+
+
+def _checked(rows: Tensor) -> Tensor:
+    """Return numbers of rows, of which none may be negative: GatherV2 checks that."""
+    zero = creation.zeros((1,), dtype=rows.dtype)
+    at = binary.minimum(rows, 0)
+    return rows + run(gather.GATHER_V2, zero, at, axis=0, batch_dims=0)
 
 
 def _scattered(dy: Tensor, indices: Tensor, params_spec: Spec) -> Tensor:
@@ -137,17 +157,21 @@ def _check_places(
         raise misfit(op, rule, indices, updates, sizes)
 
 
-def _rows(updates: Tensor, lead: Shape, indices: Tensor) -> tuple[Tensor, Tensor]:
+def _rows(
+    op: str, updates: Tensor, lead: Shape, indices: Tensor
+) -> tuple[Tensor, Tensor]:
     """Return the updates as rows, and the numbers of the rows that they go to."""
     count, rest = math.prod(indices.shape[:-1]), updates.shape[len(indices.shape) - 1 :]
     rows = run(shapes.RESHAPE, updates, shape=(count, math.prod(rest)))
-    return rows, run(shapes.RESHAPE, _row_numbers(indices, lead), shape=(count,))
+    with gather.range_errors(op, indices, lead):
+        ids = _checked(_row_numbers(indices, lead))
+    return rows, run(shapes.RESHAPE, ids, shape=(count,))
 
 
 @decomposition(SCATTER_ND)
 def _(indices: Tensor, updates: Tensor, *, shape: Shape) -> Tensor:
     lead = shape[: indices.shape[-1]]
-    rows, ids = _rows(updates, lead, indices)
+    rows, ids = _rows("scatter_nd", updates, lead, indices)
     rows = creation.astype(rows, INT32) if rows.dtype is BOOL else rows
     y = run(gather.UNSORTED_SEGMENT_SUM, rows, ids, num_segments=math.prod(lead))
     return creation.astype(run(shapes.RESHAPE, y, shape=shape), updates.dtype)
@@ -192,7 +216,7 @@ def tensor_scatter_update(
 @decomposition(TENSOR_SCATTER_UPDATE)
 def _(tensor: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     lead = tensor.shape[: indices.shape[-1]]
-    rows, ids = _rows(updates, lead, indices)
+    rows, ids = _rows("tensor_scatter_update", updates, lead, indices)
     if not rows.size:
         return tensor
     count, total = ids.shape[0], math.prod(lead)

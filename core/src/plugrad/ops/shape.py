@@ -14,6 +14,8 @@ import operator
 from collections.abc import Sequence
 from itertools import accumulate
 
+import numpy as np
+
 from plugrad import geometry
 from plugrad._arguments import Ints, entries, integer, integers, misfit, several, sizes
 from plugrad._engine import run, run_many
@@ -21,7 +23,7 @@ from plugrad._kernel import Kernel, Spec, decomposition, gradients, reduced
 from plugrad._tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
 
-from . import _convert, compare, indexing, reduce, slicing
+from . import _convert, indexing, reduce, slicing
 
 # --- new shapes of the same elements ---------------------------------------------
 
@@ -160,7 +162,10 @@ BROADCAST_ARGS = Kernel(
 def broadcast_args(s0: TensorLike, s1: TensorLike, /) -> Tensor:
     """Return the shape to which shapes ``s0`` and ``s1``, given as tensors, broadcast.
 
-    That there is one is seen by backends that look at the values at once.
+    Raises:
+        TypeError: The shapes are not integers.
+        ValueError: They are not of rank 1, or do not broadcast.
+
     """
     s0, s1 = (indexing.integer_tensor("broadcast_args", "shapes", s) for s in (s0, s1))
     _check_vectors(s0, s1)
@@ -169,10 +174,9 @@ def broadcast_args(s0: TensorLike, s1: TensorLike, /) -> Tensor:
 
 @decomposition(BROADCAST_ARGS)
 def _(s0: Tensor, s1: Tensor) -> Tensor:
-    short = len(s0) - len(s1)
-    s0 = slicing.pad(s0, [(max(-short, 0), 0)], constant_values=1)
-    s1 = slicing.pad(s1, [(max(short, 0), 0)], constant_values=1)
-    return compare.where(compare.equal(s0, 1), s1, s0)
+    known = [tuple(s.numpy().tolist()) for s in (s0, s1)]  # a few numbers
+    sizes = geometry.broadcast("broadcast_args", *known)
+    return _convert.asarray(np.array(sizes, s0.dtype))
 
 
 def _tiled(x: Spec, *, repetitions: Shape) -> Spec:

@@ -98,7 +98,8 @@ def _(
     sparse_indices: Tensor, sparse_values: Tensor, default_value: Tensor, shape: Shape
 ) -> Tensor:
     blank = run(shapes.BROADCAST_TO, default_value, shape=shape)
-    return run(scatter.TENSOR_SCATTER_UPDATE, blank, sparse_indices, sparse_values)
+    with gather.range_errors("sparse.to_dense", sparse_indices, shape):
+        return run(scatter.TENSOR_SCATTER_UPDATE, blank, sparse_indices, sparse_values)
 
 
 def _moved(indices: Spec, old: Spec, new: Spec) -> tuple[Spec, Spec]:
@@ -165,6 +166,8 @@ def _(input_indices: Tensor, input_shape: Tensor, new_shape: Tensor) -> list[Ten
     sizes = list(reshaped(lead, new_shape.numpy().tolist()))
     dtype = input_indices.dtype
     check_range("sparse.reshape", max(sizes, default=0), dtype)
+    if error := gather.bad_index("sparse.reshape", input_indices, lead):
+        raise error
     flat = shapes.expand_dims(scatter._row_numbers(input_indices, lead), axis=1)
     steps = [max(math.prod(sizes[i + 1 :]), 1) for i in range(len(sizes))]
     step, size = (_convert.asarray(s, dtype=flat.dtype) for s in (steps, sizes))
@@ -362,14 +365,20 @@ def _by_id(
     return run(kernel, x, at, ids, num_segments=integer(op, "num_segments", count, 0))
 
 
+def _read(op: str, data: Tensor, indices: Tensor) -> Tensor:
+    with gather.range_errors(op, indices, data.shape[:1]):
+        return _rows(data, indices)
+
+
 @decomposition(SPARSE_SEGMENT_SUM)  # and no gradient: it is that of the parts
 def _(data: Tensor, indices: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
-    return scatter._sums(_rows(data, indices), segment_ids, num_segments)
+    rows = _read("sparse.segment_sum", data, indices)
+    return scatter._sums(rows, segment_ids, num_segments)
 
 
 @decomposition(SPARSE_SEGMENT_MEAN)  # and no gradient: it is that of the parts
 def _(data: Tensor, indices: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
-    rows = reduce.widened(_rows(data, indices))
+    rows = reduce.widened(_read("sparse.segment_mean", data, indices))
     ones = creation.ones((rows.shape[0], *[1] * (len(rows.shape) - 1)), dtype=INT32)
     counts = binary.maximum(scatter._sums(ones, segment_ids, num_segments), 1)
     means = scatter._sums(rows, segment_ids, num_segments) / counts

@@ -35,6 +35,7 @@ from plugrad.ops import complexes, reduce
 from plugrad.ops._convert import asarray
 from plugrad.ops.variable import Variable
 
+from .device import wait
 from .memory import Inputs, brief, owner
 
 Array = np.ndarray[Any, Any]
@@ -85,6 +86,8 @@ class Debug:
         """Check a run that has just ended."""
         run = running()
         assert run is not None  # the engine calls observers in a run
+        if kernel.checks:  # by the device, which says so when it is waited for
+            wait(run.where)
         if wrong := _broken(run, inputs, attrs, outputs):
             raise DebugError(self._said(run, inputs, wrong))
         if run.parent is None:  # what a decomposition hides in a branch is its own

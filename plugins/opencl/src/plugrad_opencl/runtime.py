@@ -73,7 +73,7 @@ class Device:
         self._programs: dict[tuple[str, int], Any] = {}
         self._launches: dict[tuple[str, str], Launch] = {}
         self._checks: list[str] = []
-        self._flag = cl.Buffer(
+        self.flag = cl.Buffer(
             self.context,
             READ_WRITE | cl.mem_flags.COPY_HOST_PTR,
             hostbuf=np.zeros(4, np.int64),
@@ -201,14 +201,14 @@ class Device:
             if len(self._checks) >= CHECKS:
                 self.synchronize()
             self._checks.append(what)
-            return self._flag, len(self._checks)
+            return self.flag, len(self._checks)
 
     def _check(self) -> None:
         found = np.zeros(4, np.int64)
-        self._do(cl.enqueue_copy, self.quick, found, self._flag)
+        self._do(cl.enqueue_copy, self.quick, found, self.flag)
         checks, self._checks = self._checks, []
         if found[0]:
-            self._do(cl.enqueue_copy, self.quick, self._flag, np.zeros(4, np.int64))
+            self._do(cl.enqueue_copy, self.quick, self.flag, np.zeros(4, np.int64))
             raise IndexError(checks[found[0] - 1].format(f"index {found[1]}"))
 
     # --- timing --------------------------------------------------------------------

@@ -1,5 +1,5 @@
-// y[b, o, k, :] = x[b, o, index[b, k], :]. A bad index is put into the flag; the first
-// row is read in its place.
+// y[b, o, k, :] = x[b, o, index[b, k], :], and zeros for a bad index, which is put into
+// the flag; if check is 0, another kernel has done so.
 typedef $type S;
 typedef $integer N;
 __kernel GROUPED void gather(__global const S *restrict x, __global const N *restrict index,
@@ -16,14 +16,14 @@ __kernel GROUPED void gather(__global const S *restrict x, __global const N *res
     const long line = row / places, k = row - line * places;
     const N found = index[line / outer * places + k];
     const int good = found >= 0 && (ulong)found < (ulong)n;
-    if (!good) flag[1] = found, flag[0] = check;  // whichever comes last
+    if (!good && check) flag[1] = found, flag[0] = check;  // whichever comes last
     __global const S *restrict from = x + (line * n + (good ? (long)found : 0)) * width;
     __global S *restrict to = y + row * width;
 #if CPU
-    for (long j = 0; j < width; j++) to[j] = from[j];
+    for (long j = 0; j < width; j++) to[j] = good ? from[j] : (S)0;
 #else
     const long j = item - row * width;
-    to[j] = from[j];
+    to[j] = good ? from[j] : (S)0;
 #endif
   }
 }

@@ -33,13 +33,24 @@ def _program(
 @kernels("GatherV2")
 def gather(x: ClArray, indices: ClArray, *, axis: int, batch_dims: int) -> Any:
     """Copy rows; IndexError comes when the device is next waited for."""
+    n = x.shape[axis]
+    what = f"gather: {{}} is out of range for axis {axis} with size {n}"
+    if not n and indices.size:
+        raise IndexError(what.format("every index"))
+    return rows(x, indices, axis, batch_dims, x.device.check(what))
+
+
+def rows(
+    x: ClArray, indices: ClArray, axis: int, batch_dims: int, check: tuple[Any, int]
+) -> ClArray:
+    """Copy rows; of an index that is out of range, ``check`` is told.
+
+    Its number is 0 if it has been told.
+    """
     batch, outer, rest = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis:]
     middle = indices.shape[batch_dims:]
     y = empty(x.device, (*batch, *outer, *middle, *rest[1:]), x.dtype)
     n, width, places = rest[0], math.prod(rest[1:]), math.prod(middle)
-    what = f"gather: {{}} is out of range for axis {axis} with size {n}"
-    if not n and indices.size:
-        raise IndexError(what.format("every index"))
     if not y.size:
         return y
     cpu, type_ = x.device.style == "cpu", source.RAW[x.dtype.itemsize]
@@ -47,9 +58,8 @@ def gather(x: ClArray, indices: ClArray, *, axis: int, batch_dims: int) -> Any:
     launch = _program(x.device, "gather", type_, indices.dtype, items)
     count = y.size // width
     grid = -(-count // items) if cpu else launch.items(y.size)
-    flag, check = x.device.check(what)
     sizes = (n, math.prod(outer), places, width, count)
-    launch(y.size, grid, x.buffer, indices.buffer, y.buffer, flag, check, *sizes)
+    launch(y.size, grid, x.buffer, indices.buffer, y.buffer, *check, *sizes)
     return y
 
 

@@ -1,4 +1,7 @@
-"""Writing rows by index: the same every time, whatever the order of work."""
+"""Reading, adding up and writing rows at places of several coordinates.
+
+The results are the same every time, whatever the order of work.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,12 @@ from .. import source
 from ..arrays import ClArray, DType, empty
 from ..products import table
 from ..runtime import Device, Launch
+from . import gather
 from .creation import filled
 
 kernels = KernelTable()
 
-INT32 = np.dtype(np.int32)
+INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 
 def _run(
@@ -37,6 +41,54 @@ def _program(
     return source.kernel(device, "scatter", name, ITEMS=items, type=raw, integer=c)
 
 
+def _what(op: str, indices: ClArray, lead: tuple[int, ...]) -> str:
+    """Return what is said of a bad index; at once if no index can be in range."""
+    what = f"{op}: {{}} is out of range for axes of sizes {lead}"
+    if indices.size and not math.prod(lead):
+        raise IndexError(what.format("every index"))
+    return what
+
+
+def _places(op: str, indices: ClArray, lead: tuple[int, ...]) -> ClArray:
+    """Return places in the axes ``lead`` as places in the one that they flatten to.
+
+    -1 stands for one that is out of range; IndexError comes at the next wait.
+    """
+    device, depth = indices.device, indices.shape[-1]
+    y = empty(device, indices.shape[:-1], INT64)
+    if y.size:
+        flag, check = device.check(_what(op, indices, lead))
+        buffers = (indices.buffer, y.buffer, table(device, lead or (1,)).buffer, flag)
+        more = (check, y.size, depth)
+        _run(device, 8, indices.dtype, "places", y.size, 1, *buffers, *more)
+    return y
+
+
+@kernels("GatherNd")
+def gather_nd(params: ClArray, indices: ClArray) -> Any:
+    """Copy rows by their numbers."""
+    depth = indices.shape[-1]
+    lead, rest = params.shape[:depth], params.shape[depth:]
+    if math.prod(lead) >= 2**31:
+        return NotImplemented
+    places = _places("gather_nd", indices, lead)
+    x = params.view((math.prod(lead), *rest))
+    return gather.rows(x, places, 0, 0, (params.device.flag, 0))
+
+
+@kernels("ScatterNd")
+def scatter_nd(indices: ClArray, updates: ClArray, *, shape: tuple[int, ...]) -> Any:
+    """Add up rows by their numbers; those of -1 are left out."""
+    lead = shape[: indices.shape[-1]]
+    if updates.dtype.kind == "b" or math.prod(lead) >= 2**31:
+        return NotImplemented
+    places = _places("scatter_nd", indices, lead)
+    x = updates.view((places.size, math.prod(shape[len(lead) :])))
+    ids = places.view((places.size,))
+    y = gather.unsorted_segment_sum(x, ids, num_segments=math.prod(lead))
+    return y.view(shape)
+
+
 @kernels("TensorScatterUpdate")
 def tensor_scatter_update(x: ClArray, indices: ClArray, updates: ClArray) -> Any:
     """Find the last update of each place; IndexError comes at the next wait."""
@@ -44,10 +96,9 @@ def tensor_scatter_update(x: ClArray, indices: ClArray, updates: ClArray) -> Any
     lead, width = x.shape[:depth], math.prod(x.shape[depth:])
     count, places = math.prod(indices.shape[:-1]), math.prod(lead)
     if not updates.size:
+        _places("tensor_scatter_update", indices, lead)
         return x
-    what = f"tensor_scatter_update: {{}} is out of range for axes of sizes {lead}"
-    if not places:
-        raise IndexError(what.format("every index"))
+    what = _what("tensor_scatter_update", indices, lead)
     if max(count, places) >= 2**31:
         return NotImplemented
     winner = filled(device, (places,), 0, INT32)

@@ -3,8 +3,10 @@
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad.plugin import runtime
 
 from ..check import check_gradients
+from ..toy import toy
 from .moves import DTYPES, decomposed, sample
 
 # the shape of the tensor, and places in it; the last ones have duplicates
@@ -159,19 +161,99 @@ def test_errors(call, error, message, backend):
         call()
 
 
-OUT_OF_RANGE = [
-    (
-        lambda at: pg.gather_nd(X, at),
-        [[0, 3]],
-        "gather_nd: index 3 .* axis 1 with size",
+NINE = np.arange(1.0, 10, dtype="float32").reshape(3, 3)
+INT32 = lambda *indices: pg.asarray([*indices], dtype="int32")
+OUT_OF_RANGE = {
+    "gather_nd": [
+        (NINE, [[0, 3]], "index 3 .* axis 1 with size 3"),
+        (NINE, [[-1, 5]], "index -1 .* axis 0"),
+        (NINE, [[0, 0], [3, -3]], "index 3 .* axis 0"),
+        (NINE, [[[1]], [[3]]], "index 3 .* axis 0"),
+        (NINE.reshape(1, 3, 3), [[0, -1, 4]], "index -1 .* axis 1"),
+        (NINE[:0], [[0, 2]], "index 0 .* axis 0 with size 0"),
+        (NINE[:, :0], [[2, 0]], "index 0 .* axis 1 with size 0"),
+        (NINE[:, :0], [[3]], "index 3 .* axis 0"),
+    ],
+    "scatter_nd": [
+        ((3, 3), [[0, 7]], [1.0], "index 7 .* axis 1"),
+        ((3, 3), [[1, 1], [2, -4]], [1.0, 1.0], "index -4 .* axis 1"),
+        ((3,), [[5]], [1.0], "index 5 .* axis 0 with size 3"),
+        ((3,), [[-1]], [1.0], "index -1 .* axis 0"),
+        ((3, 2), [[3]], [[1.0, 2.0]], "index 3 .* axis 0"),
+        ((3, 3), [[0, 7]], [True], "index 7 .* axis 1"),
+        ((0, 5), [[0, 4]], [1.0], "index 0 .* axis 0 with size 0"),
+        ((3, 0), [[3]], np.zeros((1, 0)), "index 3 .* axis 0"),
+    ],
+    "tensor_scatter_update": [
+        (NINE, [[0, 5]], [1.0], "index 5 .* axis 1"),
+        (NINE, [[0, 0], [-1, 3]], [1.0, 1.0], "index -1 .* axis 0"),
+        (NINE, [[3]], [[1.0, 2.0, 3.0]], "index 3 .* axis 0"),
+        (NINE[:, :0], [[3]], np.zeros((1, 0)), "index 3 .* axis 0"),
+    ],
+}
+CALLS = {
+    "gather_nd": lambda x, at: pg.gather_nd(x, at),
+    "scatter_nd": lambda shape, at, u: pg.scatter_nd(at, u, shape),
+    "tensor_scatter_update": lambda x, at, u: pg.tensor_scatter_update(x, at, u),
+}
+BAD = [(op, *row) for op, rows in OUT_OF_RANGE.items() for row in rows]
+
+
+@pytest.mark.parametrize("row", BAD, ids=lambda row: f"{row[0]}-{row[2]}")
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_a_place_out_of_range_is_never_another_row(row, dtype, backend):
+    """Asynchronous backends raise when the result is read, or at once in debug mode."""
+    op, first, places, *rest, _ = row
+    at = pg.asarray(places, dtype=dtype)
+    call = lambda: CALLS[op](first, at, *rest)
+    with pytest.raises(IndexError):
+        call().numpy()
+    with pg.debug(), pytest.raises(IndexError):
+        call()
+
+
+@pytest.mark.parametrize("row", BAD, ids=lambda row: f"{row[0]}-{row[2]}")
+@pytest.mark.parametrize("parts", [False, True], ids=["kernel", "decomposition"])
+def test_the_error_says_which_place_it_was(row, parts):
+    op, first, places, *rest, message = row
+    without = ("GatherNd", "ScatterNd", "TensorScatterUpdate") if parts else ()
+    with toy(without=without, dtypes=runtime("cpu").dtypes), pg.use_backend("toy"):
+        at = pg.asarray(places, dtype="int32")
+        with pytest.raises(IndexError, match=f"^{op}: {message}") as caught:
+            CALLS[op](first, at, *rest)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+ELSEWHERE = {
+    "getitem": lambda: pg.asarray(NINE)[INT32(0), INT32(5)],
+    "getitem, from the end": lambda: pg.asarray(NINE)[INT32(0), INT32(-4)],
+    "the gradient of gather_nd": lambda: pg.grad(
+        lambda x: pg.sum(pg.gather_nd(x, INT32([0, 7])))
+    )(pg.asarray(NINE)),
+    "the gradient of scatter_nd": lambda: pg.grad(
+        lambda u: pg.sum(pg.scatter_nd(INT32([0, 7]), u, (3, 3)))
+    )(pg.asarray([1.0])),
+    "the kernel of that gradient": lambda: pg.run_kernel(
+        "ScatterNd", [INT32([0, 7]), pg.asarray([1.0])], {"shape": (3, 3)}
     ),
-    (lambda at: pg.gather_nd(X, at), [[-1, 0]], "gather_nd: index -1 .* axis 0"),
-    (lambda at: pg.scatter_nd(at, [1.0], (2, 3)), [[1, -2]], "scatter_nd: index -2"),
-    (lambda at: pg.tensor_scatter_update(X, at, [1.0]), [[2, 0]], "index 2 is out of"),
-]
+}
 
 
-@pytest.mark.parametrize(("op", "places", "message"), OUT_OF_RANGE)
-def test_places_out_of_range(op, places, message):
-    with pg.use_backend("cpu"), pytest.raises(IndexError, match=message):
-        op(places)
+@pytest.mark.parametrize("call", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_nor_is_it_where_these_are_parts(call, backend):
+    with pytest.raises(IndexError):
+        call().numpy()
+
+
+@pytest.mark.parametrize("call", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_nor_is_it_in_a_decomposition(call):
+    with decomposed("GatherNd", "ScatterNd"), pytest.raises(IndexError, match="_nd: "):
+        call()
+
+
+def test_numbers_of_rows_fit_where_int32_is_too_narrow():
+    """Of a sparse shape: nobody has tensors of so many elements here."""
+    at, sizes = np.array([[70_000, 70_000]]), [100_000, 100_000]
+    with decomposed("SparseReshape"):
+        found, _ = pg.sparse.reshape(at, sizes, np.array([10_000_000_000]))
+        assert found.tolist() == [[70_000 * 100_000 + 70_000]]

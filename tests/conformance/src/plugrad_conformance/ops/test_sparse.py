@@ -3,9 +3,11 @@
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad.plugin import runtime
 
 from ..check import check_gradients
-from .moves import DTYPES, decomposed, sample
+from ..toy import toy
+from .moves import DTYPES, decomposed, listed, sample
 
 sparse = pg.sparse
 
@@ -370,7 +372,32 @@ OUT_OF_RANGE = [
 ]
 
 
-@pytest.mark.parametrize(("call", "message"), OUT_OF_RANGE, ids=range(6))
-def test_out_of_range(call, message):
-    with pg.use_backend("cpu"), pytest.raises(IndexError, match=message):
+OUT_OF_RANGE += [
+    (lambda: sparse.to_dense([[0, 7]], [1.0], (3, 3)), "to_dense: index 7 .* axis 1"),
+    (
+        lambda: sparse.reshape([[0, 7]], [3, 3], [9]),
+        "sparse.reshape: index 7 is out of range for axis 1",
+    ),
+    (lambda: sparse.reshape([[1, -1]], [3, 3], [9]), "index -1 .* for axis 1"),
+]
+EACH_BAD = pytest.mark.parametrize(
+    ("call", "message"), OUT_OF_RANGE, ids=range(len(OUT_OF_RANGE))
+)
+
+
+@EACH_BAD
+def test_out_of_range(call, message, backend):
+    """Asynchronous backends raise when a result is read."""
+    with pytest.raises(IndexError):
+        _ = [y.numpy() for y in listed(call())]
+
+
+PARTS = ("SparseToDense", "SparseReshape", "SparseSegmentSum", "SparseSegmentMean")
+
+
+@EACH_BAD
+@pytest.mark.parametrize("without", [(), PARTS], ids=["kernel", "decomposition"])
+def test_the_error_says_which_index_it_was(call, message, without):
+    dtypes, error = runtime("cpu").dtypes, pytest.raises(IndexError, match=message)
+    with toy(without=without, dtypes=dtypes), pg.use_backend("toy"), error:
         call()
