@@ -117,11 +117,33 @@ def _limits(dtype: DType) -> tuple[float, float]:
 LIMITS = {dtype: _limits(dtype) for dtype in DTYPES.values()}
 
 
-def check_range(op: str, value: complex, dtype: DType) -> None:
-    """Raise OverflowError where ``dtype`` has no place for a finite Python number."""
+def _rounding(dtype: DType) -> tuple[float, float]:
+    """Return the least and the greatest number that rounds to a finite one."""
     low, high = LIMITS[dtype]
+    if dtype.kind not in "fc":
+        return low, high
+    info = np.finfo(dtype)
+    half = math.ldexp(float(info.eps), info.maxexp - 2)  # of the last bit of ``high``
+    high = math.nextafter(high + half, 0)
+    return -high, high
+
+
+_ROUNDING = {dtype: _rounding(dtype) for dtype in DTYPES.values()}
+
+
+def check_range(op: str, value: complex, dtype: DType) -> None:
+    """Raise OverflowError where ``dtype`` has no place for a Python number.
+
+    Integers take a floating number without its fraction, and neither NaN nor
+    infinities; a floating dtype takes all that does not round to infinity.
+    """
+    low, high = _ROUNDING[dtype]
+    whole = dtype.kind in "iu"
     for part in (value.real, value.imag):
-        if not low <= part <= high and part - part == 0:  # neither NaN nor infinite
+        if part - part:  # NaN, also where it is infinite
+            if whole:
+                raise OverflowError(f"{op}: {dtype} cannot hold {part}")
+        elif not low <= (int(part) if whole else part) <= high:
             raise OverflowError(
                 f"{op}: {value} does not fit into {dtype}; ask for a wider dtype"
             )

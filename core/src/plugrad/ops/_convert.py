@@ -7,7 +7,7 @@ all other ops; weak scalars.
 
 from __future__ import annotations
 
-from math import copysign
+from math import copysign, isfinite
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -16,7 +16,7 @@ from plugrad import geometry
 from plugrad._arguments import flag, misfit
 from plugrad._compiled import compiled
 from plugrad._context import current, tell
-from plugrad._dtypes import STRING, DType, canonical, check_range, promote, weak
+from plugrad._dtypes import LIMITS, STRING, DType, canonical, check_range, promote, weak
 from plugrad._engine import active, run
 from plugrad._kernel import Kernel, Spec
 from plugrad._tensor import Tensor, TensorLike
@@ -37,15 +37,18 @@ def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Te
             ``bytes`` in their place.
         dtype: By default Python's numbers become float32, int32, bool or complex64,
             and NumPy arrays keep theirs. Text becomes ``plugrad.string``: bytes in
-            UTF-8.
+            UTF-8. What has a dtype, a tensor, an array or a scalar of NumPy's, is
+            converted as ``astype`` does; Python's numbers have none, and must fit.
+            Integers take them without their fraction.
         copy: Whether to copy an array; ``copy=False`` shares its memory where the
             backend can, and promises that nobody writes to it.
 
     Raises:
-        TypeError: The dtype is unknown or missing, a list holds tensors, or strings
-            stand among numbers.
+        TypeError: The dtype is unknown or missing, a list holds tensors, strings stand
+            among numbers, Python's complex numbers are to be real, or an array has
+            masked elements.
         ValueError: The lists are not all of one length.
-        OverflowError: A number that its dtype cannot hold.
+        OverflowError: A Python number that its dtype cannot hold.
 
     """
     if isinstance(value, Tensor):
@@ -54,15 +57,14 @@ def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Te
         return asarray(value.value, dtype=dtype)
     backend = active()
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
-        given = np.asarray(value)
+        given = array_of("asarray", value)
         text = given.dtype.kind in "SUTO"
         own = STRING if text else given.dtype
         wanted = canonical(own if dtype is None else dtype)
         if text or wanted is STRING:
             array = _text(given, wanted)
         else:
-            with np.errstate(all="ignore"):
-                array = np.array(given, dtype=wanted, copy=True if copy else None)
+            array = _cast(given, wanted, copy)
     else:
         array = _parsed(value, dtype)
     if array.dtype is STRING and STRING not in backend.dtypes:
@@ -75,6 +77,35 @@ def made(x: Tensor) -> Tensor:
     """Return ``x``, which no run has made; observers are told of it."""
     tell("made", x)
     return x
+
+
+def array_of(op: str, value: Any) -> np.ndarray[Any, DType]:
+    """Return ``value``, which NumPy takes for an array, as one; none that is masked."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        hint = "fill them, x.filled(0), and keep the mask beside them"
+        raise TypeError(f"{op}: a tensor has no masked elements; {hint}")
+    return np.asarray(value)
+
+
+def _cast(given: np.ndarray[Any, Any], wanted: DType, copy: bool) -> Any:
+    """Return an array with another dtype, as the kernel Cast would convert a tensor."""
+    with np.errstate(all="ignore"):
+        if given.dtype.kind == "c" and wanted.kind not in "cb":
+            given = given.real
+        if given.dtype.kind == "f" and wanted.kind in "iu":
+            return _truncated(given, wanted)
+        return np.array(given, dtype=wanted, copy=True if copy else None)
+
+
+def _truncated(given: np.ndarray[Any, Any], wanted: DType) -> Any:
+    """Return integers; what is out of range NumPy would leave to the processor."""
+    x = np.trunc(given.astype(np.float64))
+    low, high = LIMITS[wanted]
+    if ((x >= low) & (x < float(high + 1))).all():
+        return x.astype(wanted)
+    x = np.where(np.isfinite(x), np.fmod(x, 2.0**64), 0)
+    x = np.where(x >= 2.0**63, x - 2.0**64, x)
+    return np.where(x < -(2.0**63), x + 2.0**64, x).astype(np.int64).astype(wanted)
 
 
 def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
@@ -100,11 +131,18 @@ def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
         return _text(given, wanted)
     if given.dtype.kind == "c" and wanted.kind != "c":
         raise TypeError(f"asarray: {wanted} cannot hold complex numbers")
-    if given.dtype.kind in "iuf":
-        finite = given[np.isfinite(given)]
-        for limit in (finite.min(), finite.max()) if finite.size else ():
-            check_range("asarray", limit.item(), wanted)
+    for end in _ends(given.reshape(-1).view(given.real.dtype)) if given.size else ():
+        check_range("asarray", end, wanted)
     return given.astype(wanted)
+
+
+def _ends(x: np.ndarray[Any, Any]) -> list[float]:
+    """Return the least and the greatest number, and those that are finite."""
+    ends = [x.min().item(), x.max().item()]
+    if all(map(isfinite, ends)):
+        return ends
+    finite = x[np.isfinite(x)]
+    return ends + ([finite.min().item(), finite.max().item()] if finite.size else [])
 
 
 def _text(given: np.ndarray[Any, Any], wanted: DType) -> np.ndarray[Any, DType]:

@@ -68,8 +68,10 @@ def astype(x: TensorLike, dtype: Any, /) -> Tensor:
     """Return the elements converted to ``dtype``; ``x`` itself where it has it.
 
     On the way to integers floating numbers are truncated towards zero, what is out of
-    range wraps, NaN and infinities give 0. To bool, anything but zero is True. Complex
-    numbers lose their imaginary part on the way to real ones.
+    range wraps (modulo 2 to the number of bits), NaN and infinities give 0, on every
+    backend and processor. A floating number that is too large becomes infinite. To
+    bool, anything but zero is True. Complex numbers lose their imaginary part on the
+    way to real ones.
 
     Raises:
         TypeError: The dtype is unknown, the backend has none such, or one of the two is

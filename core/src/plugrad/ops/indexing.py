@@ -195,7 +195,7 @@ def _entry(op: str, entry: Any) -> Any:
     elif isinstance(entry, variable.Variable):
         entry = entry.value
     elif not isinstance(entry, Tensor) and hasattr(entry, "__array__"):
-        entry = np.asarray(entry)
+        entry = _convert.array_of(op, entry)
     if isinstance(entry, Tensor | np.ndarray):
         if entry.dtype.kind not in "biu":
             rule = "an index must be integers or bool"
@@ -264,7 +264,8 @@ def on_host(op: str, name: str, value: Any) -> np.ndarray[Any, DType] | None:
     """Return integers that are known here and now, None for a tensor."""
     if isinstance(value, Tensor | variable.Variable):
         return None
-    array = np.asarray(value) if hasattr(value, "dtype") else _listed(value)
+    known = hasattr(value, "dtype")
+    array = _convert.array_of(op, value) if known else _listed(value)
     if array.dtype.kind not in "iu":
         raise _no_integers(op, name, array.dtype)
     if array.dtype != INT32:

@@ -8,7 +8,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from ..check import check_gradients
+from ..check import check_gradients, held
 from ..toy import toy
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -49,6 +49,91 @@ def test_floating_numbers_become_integers(of, to, backend):
     assert found.tolist() == expected
     singly = [pg.astype(pg.asarray(v), to).item() for v in x]
     assert singly == expected
+
+
+@pytest.mark.parametrize("to", INTEGERS)
+@pytest.mark.parametrize("of", FLOATS)
+def test_arrays_become_integers_as_tensors_do(of, to, backend):
+    """``of`` need not be a dtype of the backend: arrays are converted on the host."""
+    held(backend, to)
+    with warnings.catch_warnings(action="ignore"):
+        x = np.asarray(EDGES, of)
+    expected = [wrapped(v, to) for v in x.tolist()]
+    for copy in (True, False):
+        assert pg.asarray(x, dtype=to, copy=copy).tolist() == expected
+    assert pg.asarray(x[::-1], dtype=to).tolist() == expected[::-1]
+    assert [pg.asarray(v, dtype=to).item() for v in x] == expected  # NumPy's scalars
+
+
+@pytest.mark.parametrize("to", [d for d in DTYPES if not d.startswith("complex")])
+def test_complex_arrays_become_real_as_tensors_do(to, backend):
+    held(backend, to, "complex64")
+    z = np.array([1.5 + 2j, -3j, 0, complex(2, math.nan)], "complex64")
+    expected = [True, True, False, True] if to == "bool" else [1.5, 0, 0, 2]
+    found = pg.asarray(z, dtype=to)
+    assert found.tolist() == np.asarray(expected).astype(to).tolist()
+    assert pg.astype(pg.asarray(z), to).tolist() == found.tolist()
+
+
+NEAR = 2.0**128 - 2.0**103  # half a unit above the largest float32
+PYTHONS = [
+    (math.nextafter(NEAR, 0), "float32", 2.0**128 - 2.0**104),
+    (-3.402823466385289e38, "float32", -(2.0**128) + 2.0**104),
+    (65519.9, "float16", 65504.0),
+    (math.inf, "float32", math.inf),
+    (255.9, "uint8", 255),
+    (-0.9, "uint8", 0),
+    (-128.9, "int8", -128),
+    (2.0**31 - 0.5, "int32", 2**31 - 1),
+    (2**63 - 1, "int64", 2**63 - 1),
+    (math.nan, "bool", True),
+    (-3.402823466385289e38j, "complex64", (-(2.0**128) + 2.0**104) * 1j),
+    (NEAR, "float32", "does not fit"),
+    (-NEAR, "float32", "does not fit"),
+    (65520, "float16", "does not fit"),
+    (NEAR * 1j, "complex64", "does not fit"),
+    (256, "uint8", "does not fit"),
+    (-1.0, "uint8", "does not fit"),
+    (2.0**31, "int32", "does not fit"),
+    (2.0**63, "int64", "does not fit"),
+    (math.nan, "int32", "cannot hold nan"),
+    (-math.inf, "uint8", "cannot hold -inf"),
+]
+
+
+@pytest.mark.parametrize(("value", "dtype", "expected"), PYTHONS, ids=str)
+def test_numbers_of_python_must_fit(value, dtype, expected, backend):
+    held(backend, dtype)
+    ways = [
+        lambda: pg.asarray(value, dtype=dtype),
+        lambda: pg.asarray([value, 0, math.nan if dtype[0] == "f" else 0], dtype=dtype),
+        lambda: pg.full((3,), value, dtype=dtype),
+    ]
+    for op, call in zip(("asarray", "asarray", "full"), ways, strict=True):
+        if isinstance(expected, str):
+            with pytest.raises(OverflowError, match=f"{op}: .*{expected}"):
+                call()
+        else:
+            assert call().numpy().flat[0] == expected
+
+
+def test_python_s_complex_numbers_stay_complex(backend):
+    for value in (1j, [1 + 0j, 2]):
+        with pytest.raises(TypeError, match="asarray: float32 cannot hold complex"):
+            pg.asarray(value, dtype="float32")
+
+
+def test_masks_are_not_lost(backend):
+    masked = np.ma.array([1.0, 2.0], mask=[False, True])
+    for call in (
+        lambda: pg.asarray(masked),
+        lambda: pg.zeros((2,)) + masked,
+        lambda: pg.zeros((2,))[masked.astype(int) - 1],
+        lambda: pg.take(pg.zeros((2,)), masked.astype(int) - 1),
+    ):
+        with pytest.raises(TypeError, match="has no masked elements; fill them"):
+            call()
+    assert pg.asarray(np.ma.array([1.0, 2.0])).tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("to", INTEGERS)
