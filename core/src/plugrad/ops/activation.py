@@ -4,6 +4,10 @@ Kernels: ``ClipByValue Elu EluGrad LeakyRelu Prelu Relu Relu6 Selu Sigmoid Softp
 Step``. None has an order of complex numbers to work with: they raise TypeError.
 Integers and bool become float32, but for those that say that the dtype is kept.
 
+The value at NaN is NaN, and so is the derivative, with these exceptions: ``leaky_relu``
+and ``prelu`` have ``alpha`` there, as in TensorFlow.js and PyTorch, and ``step`` and
+``clip`` have 0.
+
 Map: straight lines; steps and limits; exponentials; compositions.
 """
 
@@ -83,7 +87,9 @@ def relu6(x: TensorLike, /) -> Tensor:
 
 
 decomposition(RELU6, lambda x: binary.minimum(binary.maximum(x, 0), 6))
-gradients(RELU6, x=lambda dy, x: compare.where((x > 0) & (x <= 6), dy, 0))
+
+# Where y is a number, y * 0 is 0.
+gradients(RELU6, x=lambda dy, x, y: compare.where((x > 0) & (x <= 6), dy, y * 0))
 
 
 LEAKY_RELU = Kernel(

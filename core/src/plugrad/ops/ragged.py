@@ -40,16 +40,16 @@ def whole(op: str, name: str, value: TensorLike, rank: int) -> Tensor:
 
 
 def _rows(*inputs: Spec) -> None:
-    *splits, values, indices = inputs
+    *splits, values, _ = inputs
     if any(len(s.shape) != 1 for s in splits):
         raise misfit("sparse.ragged_gather", "splits must have rank 1", *splits)
-    _leveled(len(splits), values, indices)
+    _leveled(len(splits), values)
 
 
-def _leveled(levels: int, values: Shaped, indices: Shaped) -> None:
-    if not levels or not values.shape or not indices.shape:
-        rule = f"give splits (got {levels}), and values and indices an axis each"
-        raise misfit("sparse.ragged_gather", rule, values, indices)
+def _leveled(levels: int, values: Shaped) -> None:
+    if not levels or not values.shape:
+        rule = f"give splits (got {levels}), and values with an axis"
+        raise misfit("sparse.ragged_gather", rule, values)
 
 
 RAGGED_GATHER = Kernel(
@@ -61,7 +61,7 @@ RAGGED_GATHER = Kernel(
     doc="""The rows ``indices`` of a ragged tensor: splits of each level, and values.
 
     All axes of ``indices`` but the last become levels with rows of one length, outside
-    of the others. Splits must begin with 0, not decrease, and end with the number of
+    of the others; one index gives its row, which has a level less. Splits must begin with 0, not decrease, and end with the number of
     rows below, or it is a ValueError; an index out of range is an IndexError.""",
 )
 
@@ -77,7 +77,8 @@ def ragged_gather(
             of the values.
         values: ``[m, …]``.
         indices: ``[…]``, rows of the outermost level. All of its axes but the last are
-            further levels of the result, outside of all others.
+            further levels of the result, outside of all others. For one number the
+            result is that row, which has a level less.
 
     Raises:
         ValueError: Splits are not as they must be.
@@ -88,7 +89,7 @@ def ragged_gather(
     nested = several(op, "nested_splits", nested_splits)
     splits = [whole(op, "nested_splits", s, 1) for s in nested]
     x, at = _convert.asarray(values), indexing.integer_tensor(op, "indices", indices)
-    _leveled(len(splits), x, at)
+    _leveled(len(splits), x)
     *outer, inner = run_many(RAGGED_GATHER, *_convert.together(op, *splits), x, at)
     return tuple(outer), inner
 

@@ -6,6 +6,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
+from .. import check
 from ..check import check_gradients
 from .elementwise import (
     INF,
@@ -160,7 +161,7 @@ def test_gradients_of_waves(op, reference, backend):
 
 AT = [
     (pg.relu, [0.0, -0.0, 1e-30, INF, NAN], [0, 0, 1, 1, NAN]),
-    (pg.relu6, [0.0, 3.0, 6.0, 7.0, -INF], [0, 1, 1, 0, 0]),
+    (pg.relu6, [0.0, 3.0, 6.0, 7.0, -INF, INF], [0, 1, 1, 0, 0, 0]),
     (pg.leaky_relu, [0.0, 2.0, -INF, NAN], [0.2, 1, 0.2, 0.2]),
     (pg.elu, [0.0, 1000.0, -1000.0, -INF, NAN], [1, 1, 0, 0, NAN]),
     (pg.selu, [1000.0, -1000.0, INF, -INF], [SCALE, 0, SCALE, 0]),
@@ -170,6 +171,26 @@ AT = [
     (pg.log_sigmoid, [-1000.0, 1000.0, 0.0], [1, 0, 0.5]),
     (pg.step, [0.0, 1.0, NAN], [0, 0, 0]),
 ]
+
+
+AT_NAN = {
+    NAN: [pg.relu, pg.relu6, pg.elu, pg.selu, pg.sigmoid, pg.softplus, pg.log_sigmoid],
+    0.25: [
+        lambda x: pg.leaky_relu(x, alpha=0.25),
+        lambda x: pg.prelu(x, 0.25),
+    ],
+    0.0: [pg.step, lambda x: pg.clip(x, 0, 6)],
+}
+AT_NAN[NAN] += [pg.gelu, pg.silu, lambda alpha: pg.prelu(NAN, alpha)]
+
+
+@pytest.mark.parametrize(("slope", "op"), [(s, op) for s in AT_NAN for op in AT_NAN[s]])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_slopes_at_nan(op, slope, dtype, backend):
+    check.held(backend, dtype)
+    x = pg.asarray(np.array([NAN, -1.0, 2.0], dtype))
+    dx = pg.grad(op)(x, dy=pg.ones((3,), dtype=dtype)).numpy()
+    np.testing.assert_array_equal(dx[0], slope)
 
 
 @pytest.mark.parametrize(("op", "x", "slope"), AT, ids=range(len(AT)))
