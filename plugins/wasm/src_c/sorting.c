@@ -178,7 +178,7 @@ TOP_K_64(i64)
 
 /* --- values alone ---------------------------------------------------------------- */
 
-/* Keys rise here. -0 comes before 0, and all NaN are one. */
+/* Keys rise here. -0 comes before 0, which is put right behind; all NaN are one. */
 INLINE u32 rise_i32(i32 x) { return (u32)x ^ 0x80000000u; }
 INLINE i32 back_i32(u32 key) { return (i32)(key ^ 0x80000000u); }
 INLINE u32 rise_f32(f32 x) {
@@ -189,6 +189,16 @@ INLINE f32 back_f32(u32 key) {
     union { u32 bits; f32 x; } u = {key >> 31 ? key ^ 0x80000000u : ~key};
     return u.x;
 }
+
+/* Puts zeros of both signs, which are equal, in the order in which they stand in x. */
+static void put_zeros_f32(const f32 *x, f32 *y, u32 n) {
+    for (u32 i = 0, j = 0; i < n; i++) {
+        if (x[i] != 0) continue;
+        while (y[j] != 0) j++;
+        y[j++] = x[i];
+    }
+}
+#define put_zeros_i32(x, y, n) /* are all the same */
 
 enum { WIDEST = 11 };
 
@@ -231,6 +241,7 @@ static u32 *sort_keys(u32 *from, u32 *to, u32 n) {
                 for (u32 i = 0; i < n; i++) y[i] = back_##T(p[n - 1 - i]);               \
             else                                                                         \
                 for (u32 i = 0; i < n; i++) y[i] = back_##T(p[i]);                       \
+            put_zeros_##T(x, y, n);                                                      \
         }                                                                                \
     }                                                                                    \
     EXPORT("sort_" #T)                                                                   \

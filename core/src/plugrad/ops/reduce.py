@@ -273,7 +273,8 @@ def argmax(x: TensorLike, /, *, axis: OneAxis = None, keepdims: bool = False) ->
     """Return the index of the maximum along ``axis``, int32; the first of several.
 
     Without ``axis`` it counts through all elements in row-major order. NaN is passed
-    over; where there is nothing else, the index is 0. Of none it is a ValueError.
+    over, as in TensorFlow.js, while ``max`` returns it, as the array API has it; where
+    there is nothing else, the index is 0. Of none it is a ValueError.
     """
     return _argument(ARG_MAX, x, axis, keepdims)
 
@@ -306,7 +307,10 @@ ARG_MIN = Kernel(
 
 
 def argmin(x: TensorLike, /, *, axis: OneAxis = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the minimum along ``axis``, int32; see ``argmax``."""
+    """Return the index of the minimum along ``axis``, int32; see ``argmax``.
+
+    NaN is passed over, too.
+    """
     return _argument(ARG_MIN, x, axis, keepdims)
 
 

@@ -132,7 +132,8 @@ def sort(
 ) -> Tensor:
     """Return the elements in ascending order along ``axis``, NaN last.
 
-    ``descending`` puts the greatest, and NaN before it, first. It is always ``stable``.
+    ``descending`` puts the greatest, and NaN before it, first. It is always ``stable``:
+    -0.0 and 0.0 are equal, and stay in the order in which they stand in ``x``.
     """
     x = _convert.real("sort", x)
     axis = shapes._axis("sort", axis, len(x.shape))

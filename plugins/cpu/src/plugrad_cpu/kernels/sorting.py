@@ -71,6 +71,16 @@ def _falling(x: Array) -> Array:
 
 @kernels("Sort")
 def sort(x: Array, *, axis: int, descending: bool) -> Array:
-    """What descends is a view from behind."""
+    """What descends is a view from behind.
+
+    Of equal elements only zeros differ, by their sign: a row has as many before and
+    after, so that they are put back in the order in which they were.
+    """
     y = np.sort(x, axis)
-    return np.flip(y, axis) if descending else y
+    y = np.flip(y, axis) if descending else y
+    if x.dtype.kind == "f":
+        bits = x.view(f"i{x.itemsize}")
+        if (bits == np.iinfo(bits.dtype).min).any():  # there is -0.0
+            rows, found = np.moveaxis(x, axis, -1), np.moveaxis(y, axis, -1)
+            found[found == 0] = rows[rows == 0]
+    return y

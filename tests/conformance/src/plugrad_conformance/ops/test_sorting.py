@@ -127,6 +127,28 @@ def test_nan_counts_as_the_greatest(backend):
     assert pg.top_k(x, 2)[1].tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_zeros_of_both_signs_are_equal(dtype, descending, axis, backend):
+    """They stay in order, as ``argsort`` says."""
+    held(backend, dtype)
+    rng = np.random.default_rng(0)
+    values = np.array([-0.0, 0.0, 1, -1, np.nan, np.inf], dtype)
+    for n in (3, 40, 9000):
+        shape = [2, 3, 2]
+        shape[axis] = n
+        x = rng.choice(values, shape)
+        y = pg.sort(x, axis=axis, descending=descending).numpy()
+        places = pg.argsort(x, axis=axis, descending=descending).numpy()
+        expected = np.take_along_axis(x, places, axis)
+        np.testing.assert_array_equal(y, expected)
+        zero = y == 0
+        np.testing.assert_array_equal(np.signbit(y[zero]), np.signbit(expected[zero]))
+    y = pg.sort(pg.zeros((3,), dtype=dtype) * -1)
+    assert np.signbit(y.numpy()).all()
+
+
 def test_in_top_k(backend):
     scores = [[0.1, 0.9, 0.9, 0.2], [4.0, 3.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0]]
     for k, targets, expected in [
