@@ -7,7 +7,7 @@ A ``conftest.py`` that imports both names has it for the tests beside it::
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import plugrad as pg
 import pytest
@@ -28,8 +28,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that asks for ``backend`` once on each, however many ask for it."""
     if "backend" not in metafunc.fixturenames or _DONE in metafunc.definition.stash:
         return
+    parametrized(metafunc, "backend", backends(metafunc.config))
+
+
+def parametrized(metafunc: pytest.Metafunc, names: str, rows: Sequence[object]) -> None:
+    """Parametrize a test once, in ``backend`` and whatever else is among the names."""
     metafunc.definition.stash[_DONE] = True
-    metafunc.parametrize("backend", backends(metafunc.config), indirect=True)
+    metafunc.parametrize(names, rows, indirect=["backend"])
 
 
 @pytest.fixture

@@ -96,6 +96,13 @@ class Case:
         _collect([self.inputs, self.args, self.outputs], found)
         return found
 
+    @property
+    def given(self) -> list[Array]:
+        """Every array among the inputs."""
+        found: list[Array] = []
+        _collect(self.inputs, found)
+        return found
+
 
 def _collect(value: Any, into: list[Array]) -> None:
     if isinstance(value, np.ndarray):
