@@ -45,9 +45,7 @@ def ragged_gather(*inputs: Array) -> tuple[Array, ...]:
         ends = np.cumsum(counts, dtype=dtype)
         found.append(np.concatenate([np.zeros(1, dtype), ends]))
         rows = np.arange(counts.sum()) + np.repeat(begin - (ends - counts), counts)
-    if not indices.ndim:  # a row, and no rows
-        del found[0]
-    return (*found, values[rows])
+    return (*found[0 if indices.ndim else 1 :], values[rows])
 
 
 @kernels("RaggedRange")

@@ -78,9 +78,7 @@ def sort(x: Array, *, axis: int, descending: bool) -> Array:
     """
     y = np.sort(x, axis)
     y = np.flip(y, axis) if descending else y
-    if x.dtype.kind == "f":
-        bits = x.view(f"i{x.itemsize}")
-        if (bits == np.iinfo(bits.dtype).min).any():  # there is -0.0
-            rows, found = np.moveaxis(x, axis, -1), np.moveaxis(y, axis, -1)
-            found[found == 0] = rows[rows == 0]
+    if x.dtype.kind == "f" and (np.signbit(x) & (x == 0)).any():
+        rows, found = np.moveaxis(x, axis, -1), np.moveaxis(y, axis, -1)
+        found[found == 0] = rows[rows == 0]
     return y
