@@ -42,7 +42,7 @@ def test_a_quick_run_tells_everything(tmp_path):
     us = report["us"]
     assert set(us["add_8"]) == {"cpu", "numpy"}
     assert set(us["mlp_train"]) == {"cpu"}  # NumPy has no gradients
-    assert 0 < us["add_8"]["numpy"] < us["mlp_train"]["cpu"]
+    assert min(time for times in us.values() for time in times.values()) > 0
     ratio = us["add_8"]["numpy"] / us["add_8"]["cpu"]
     assert report["ratios"]["cpu"]["numpy"] == {"add_8": pytest.approx(ratio)}
     assert report["geometric_means"]["cpu"]["numpy"] == pytest.approx(ratio)

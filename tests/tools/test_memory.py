@@ -1,6 +1,5 @@
 """``tidy``, ``keep``, ``dispose`` and ``memory``."""
 
-import contextlib
 import gc
 import threading
 import weakref
@@ -17,10 +16,10 @@ def is_gone(x):
     return repr(x).startswith("<disposed")
 
 
-def held():
-    """Return tensors, replicas, buffers and bytes of all backends."""
+def held(backend=None):
+    """Return tensors, replicas, buffers and bytes of a backend, or of all."""
     gc.collect()
-    m = pg.memory()
+    m = pg.memory() if backend is None else pg.memory().backends[backend]
     return np.array([m.tensors, m.replicas, m.buffers, m.bytes])
 
 
@@ -233,18 +232,18 @@ def test_dispose_empties_a_tree(backend):
 
 
 def test_tensors_buffers_and_bytes(backend):
-    before = held()
+    before, here = held(), held(backend)
     x = pg.asarray(np.ones((8, 4), np.float32))
     y = x + x
     np.testing.assert_array_equal(held() - before, [2, 0, 2, 256])
+    np.testing.assert_array_equal(held(backend) - here, [2, 0, 2, 256])
     twin = pg.stop_gradient(y)
     np.testing.assert_array_equal(held() - before, [3, 0, 2, 256])
     pg.dispose(y)
     np.testing.assert_array_equal(held() - before, [2, 0, 2, 256])
     del twin, x
     np.testing.assert_array_equal(held() - before, [0, 0, 0, 0])
-    m = pg.memory().backends[backend]
-    assert min(m.tensors, m.replicas, m.buffers, m.bytes) >= 0
+    np.testing.assert_array_equal(held(backend), here)
 
 
 def test_views_share_a_buffer_on_cpu():
@@ -287,22 +286,29 @@ def test_a_backend_may_tell_its_peak():
 
 
 def test_a_report_while_others_compute(backend):
-    done = threading.Event()
+    pg.asarray(X) + 1.0  # so that 1.0 is on the backend
+    before, done, started = held(backend), threading.Event(), threading.Barrier(3)
 
     def compute():
-        with contextlib.suppress(KeyError):
+        with pg.use_backend(backend):
             x = pg.asarray(X)
+            started.wait()
             while not done.is_set():
                 x = pg.tanh(x + 1.0)
 
     threads = [threading.Thread(target=compute) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for _ in range(5):
-        assert pg.memory().tensors >= 0
+    mine = [pg.asarray(X) for _ in range(9)]
+    started.wait()
+    for _ in range(5):  # each thread holds a tensor, and one or two that it makes
+        found = pg.memory().backends[backend].tensors - before[0]
+        assert len(mine) + 2 <= found <= len(mine) + 2 * 4
     done.set()
     for thread in threads:
         thread.join()
+    del mine
+    np.testing.assert_array_equal(held(backend), before)
 
 
 def test_a_report_disturbs_no_other_thread():
