@@ -41,8 +41,14 @@ def canonical(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str,
         name: canonical_attribute(kernel.name, name, value, kernel.kinds[name], shape)
         for name, value in attrs.items()
     }
-    if kernel.out is not None:
-        kernel.out(*inputs, **attrs)
+    try:
+        if kernel.out is not None:
+            kernel.out(*inputs, **attrs)
+    except ValueError as error:
+        rule, colon, text = str(error).partition(": ")
+        if rule != "output" or not colon:
+            raise
+        raise ValueError(f"{kernel.name}: {text}") from None
     return attrs
 
 

@@ -61,8 +61,9 @@ RAGGED_GATHER = Kernel(
     doc="""The rows ``indices`` of a ragged tensor: splits of each level, and values.
 
     All axes of ``indices`` but the last become levels with rows of one length, outside
-    of the others; one index gives its row, which has a level less. Splits must begin with 0, not decrease, and end with the number of
-    rows below, or it is a ValueError; an index out of range is an IndexError.""",
+    of the others; one index gives its row, which has a level less. Splits must begin
+    with 0, not decrease, and end with the number of rows below, or it is a ValueError;
+    an index out of range is an IndexError.""",
 )
 
 
