@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad.plugin import runtime
 from plugrad_conformance.golden.cases import (
     Case,
     Handle,
@@ -107,8 +108,8 @@ def test_what_is_right_passes(case: Case, row: Row, backend: str) -> None:
         (FAILS, lambda x: x.nothing, "AttributeError is no answer"),
         (FAILS, lambda x: np.add(X, X[:2]), "from outside"),
         (FAILS, lambda x: untyped.exp(x, x), "from outside"),
-        (FAILS, lambda x: pg.run_kernel("Add", [x, pg.asarray(X[:2])], {}),
-         "ValueError by accident|ValueError from outside"),
+        (FAILS, lambda x: runtime("cpu").wrap(np.add)(X, X[:2]),
+         "ValueError by accident"),
         (replace(FAILS, inputs={}, args=[X]), pg.square, "no ValueError or"),
     ],
 )  # fmt: skip
