@@ -77,6 +77,7 @@ class Kit:
         parts = [a for a in arguments if a.split(".")[0] in ("", *PARTS)]
         rest = [a for a in arguments if a not in parts]
         modules = [f"plugrad_conformance.{part}".rstrip(".") for part in parts]
+        path = os.pathsep.join([str(self.folder), os.environ.get("PYTHONPATH", "")])
         return subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
@@ -85,7 +86,7 @@ class Kit:
                 *("--pyargs", *modules, *rest),
             ],
             cwd=self.folder,
-            env=os.environ | {"PYTHONPATH": str(self.folder), "COLUMNS": "200"},
+            env=os.environ | {"PYTHONPATH": path, "COLUMNS": "200"},
             capture_output=True,
             text=True,
             timeout=300,

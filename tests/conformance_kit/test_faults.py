@@ -138,6 +138,17 @@ FAULTS = [
         "Mismatched elements",
     ),
     Fault(
+        "a dtype that it does not declare, made by a gradient",
+        """
+        wide = lambda dy, y: pg.astype(pg.astype(dy, "float64") * y, "float32")
+        more["gradients"] = {"Exp": {"x": wide}}
+        more["dtypes"] = ("bool", "int32", "float32")
+        """,
+        ("golden.test_golden", "-k", "gradient and (Exp- or Log-)"),
+        r"golden/test_golden.py::test_gradient\[faulty-Exp-.*\]",
+        "backend 'faulty' has no float64",
+    ),
+    Fault(
         "a gradient of its own that is wrong",
         'more["gradients"] = {"Exp": {"x": lambda dy: dy}}',
         ("golden.test_golden", "-k", "gradient and (Exp- or Log-)"),

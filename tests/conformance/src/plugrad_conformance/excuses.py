@@ -1,28 +1,103 @@
-"""What is no fault of a backend: a dtype that it never declared, no cpu beside it."""
+"""What is no fault of a backend: a dtype that it never declared, no cpu beside it.
+
+A dtype excuses a test only if the test itself asks for it: one of its parameters names
+it, or an argument of the call that failed does. Where an op makes it of other dtypes,
+the op is wrong, and the test fails.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
+import numpy as np
 import plugrad as pg
 from plugrad.plugin import runtime
 
-_LACKS = re.compile(r"backend \\?'([^'\\]+)\\?' has no (\w+)")
+PACKAGE = str(Path(__file__).parent)
+_LACKS = re.compile(r"backend '([^']+)' has no (\w+)")
+_VARIADIC = 4 | 8  # CO_VARARGS, CO_VARKEYWORDS
 
 
-def excuse(error: BaseException, backend: str) -> str:
+def excuse(error: BaseException, backend: str, parameters: object) -> str:
     """Return why a test that raised ``error`` cannot run on ``backend``, or ""."""
     for cause in _causes(error):
-        told = isinstance(cause, TypeError | AssertionError)  # the other error's text
-        found = _LACKS.search(str(cause)) if told else None
-        if found and found[1] == backend:
-            dtype = found[2].replace("strings", "string")
-            if dtype not in runtime(backend).dtypes:
-                return f"{backend} has no {dtype}"
+        dtype = _lacking(cause, backend)
+        if dtype and (names(parameters, dtype) or names(_arguments(cause), dtype)):
+            return f"{backend} has no {dtype}"
         if _asked_for_cpu(cause) and runtime(backend).host != "cpu":
             return "needs plugrad-cpu, the reference"
     return ""
+
+
+def names(value: object, dtype: str) -> bool:
+    """Tell whether a value has a dtype or is its name, or holds one that has or is.
+
+    Text stands for ``string``, Python's complex numbers for complex64, and integers of
+    more than 32 bits for int64.
+    """
+    match value:
+        case np.ndarray() | np.generic() | pg.Tensor() | np.dtype():
+            known = value if isinstance(value, np.dtype) else value.dtype
+            return dtype == ("string" if known.kind in "OSUT" else known.name)
+        case str():
+            return dtype in ("string", value) or np.dtype(_spelled(dtype)).char == value
+        case bytes():
+            return dtype == "string"
+        case bool():
+            return False
+        case int():
+            return dtype == "int64" and value.bit_length() > 31
+        case complex():
+            return dtype == "complex64"
+        case type():
+            return value is np.dtype(_spelled(dtype)).type
+        case dict():
+            return names([*value, *value.values()], dtype)
+        case list() | tuple() | set():
+            return any(names(part, dtype) for part in value)
+    if dataclasses.is_dataclass(value):
+        fields = [getattr(value, field.name) for field in dataclasses.fields(value)]
+        return names(fields, dtype)
+    return hasattr(value, "__array__") and names(np.asarray(value), dtype)
+
+
+def _spelled(dtype: str) -> str:
+    return "object" if dtype == "string" else dtype
+
+
+def _lacking(error: BaseException, backend: str) -> str:
+    """Return the dtype for whose want a TypeError was raised, or ""."""
+    found = _LACKS.search(str(error)) if isinstance(error, TypeError) else None
+    if found is None or found[1] != backend:
+        return ""
+    dtype = found[2].replace("strings", "string")
+    return "" if dtype in runtime(backend).dtypes else dtype
+
+
+def _arguments(error: BaseException) -> list[Any]:
+    """Return the arguments of the call outside of this package that led to an error."""
+    frames = [*_frames(error)]
+    places = [frame.f_code.co_filename for frame in frames]
+    ours = [i for i, p in enumerate(places) if p == "<string>" or p.startswith(PACKAGE)]
+    if not ours or ours[-1] + 1 == len(frames):
+        return []
+    frame = frames[ours[-1] + 1]
+    code = frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += (code.co_flags & _VARIADIC).bit_count()
+    return [frame.f_locals.get(name) for name in code.co_varnames[:count]]
+
+
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace.tb_frame
+        trace = trace.tb_next
 
 
 def _asked_for_cpu(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from . import expected, levels
+from . import expected, levels, skips
 from .scorecard import Scorecard
 
 pytest.register_assert_rewrite(
@@ -61,6 +61,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="TOML: failures that are expected, each with a reason and a link",
     )
+    parser.addini(
+        "plugrad_skips",
+        "TOML: how many tests of which backend are skipped, by reason",
+        type="paths",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,7 +75,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[ENTRIES] = expected.read(path) if path else []
     except ValueError as error:
         raise pytest.UsageError(f"--plugrad-xfail: {error}") from None
-    config.stash[CARD] = Scorecard(config.getoption("plugrad_report"))
+    pinned: dict[str, skips.Pinned] = {}
+    try:
+        for file in config.getini("plugrad_skips"):
+            pinned |= skips.read(file)
+    except ValueError as error:
+        raise pytest.UsageError(f"plugrad_skips: {error}") from None
+    config.stash[CARD] = Scorecard(config.getoption("plugrad_report"), pinned)
     config.pluginmanager.register(config.stash[CARD], "plugrad-scorecard")
 
 
@@ -113,7 +124,7 @@ def pytest_collection_modifyitems(
     if unused:
         raise pytest.UsageError(f"--plugrad-xfail: no test matches {', '.join(unused)}")
     asked = [item for item in mine if _wanted(item, config)]
-    config.stash[CARD].collected(asked, whole)
+    config.stash[CARD].collected({item.nodeid: _backend(item) for item in asked}, whole)
     dropped = {*mine} - {*asked}
     if dropped:
         config.hook.pytest_deselected(items=[*dropped])
@@ -134,8 +145,7 @@ def _wanted(item: pytest.Item, config: pytest.Config) -> bool:
 
 def _about(item: pytest.Item, file: str) -> dict[str, str]:
     """Return what the scorecard needs to know of a test."""
-    callspec = getattr(item, "callspec", None)
-    params = dict(callspec.params) if callspec else {}
+    params = _parameters(item)
     case, row = params.get("case"), params.get("row")
     if file == "golden/test_golden" and case is not None:
         from .golden import reach
@@ -151,6 +161,11 @@ def _about(item: pytest.Item, file: str) -> dict[str, str]:
         "level": level,
         "kernel": str(kernel or ""),
     }
+
+
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    callspec = getattr(item, "callspec", None)
+    return dict(callspec.params) if callspec else {}
 
 
 def _name(path: Path) -> str:
@@ -203,6 +218,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
             item.user_properties.append(("plugrad-detours", ran))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note of a skip whether it follows from the parameters of the test."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple) and _backend(item):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if skips.follows(reason, _parameters(item)):
+            report.user_properties.append((skips.FOLLOWS, True))
+    return report
+
+
 def _excused(item: pytest.Item) -> Generator[None, Any, Any]:
     try:
         return (yield)
@@ -210,6 +238,6 @@ def _excused(item: pytest.Item) -> Generator[None, Any, Any]:
         if backend := _backend(item):
             from .excuses import excuse
 
-            if reason := excuse(error, backend):
+            if reason := excuse(error, backend, _parameters(item)):
                 pytest.skip(reason)
         raise

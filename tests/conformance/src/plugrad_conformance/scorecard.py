@@ -10,13 +10,14 @@ from __future__ import annotations
 import importlib.metadata
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from .levels import LEVELS
+from .skips import FOLLOWS, Pinned, changes
 
 OUTCOMES = ("passed", "failed", "expected", "skipped")
 
@@ -26,27 +27,33 @@ class Scorecard:
 
     Attributes:
         path: Where the JSON goes, or None.
-        partial: Whether only a part of the tests was run, by ``-k`` or after an error.
+        pinned: How many tests of each backend are to be skipped, as far as it is said.
+        partial: Whether only a part of the package was collected, or the run ended.
+        thinned: The backends of which tests were dropped, by ``-k`` or the like.
         results: What became of each test.
+        changed: What differs from ``pinned`` where a backend has run all its tests.
 
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, pinned: Mapping[str, Pinned]) -> None:
+        self.path, self.pinned = path, pinned
         self.partial = False
+        self.thinned: set[str] = set()
         self.results: dict[str, dict[str, Any]] = {}
-        self._asked: set[str] = set()
+        self.changed: list[str] = []
+        self._asked: dict[str, str] = {}
 
     # --- listening ---------------------------------------------------------------
 
-    def collected(self, items: Iterable[pytest.Item], whole: bool) -> None:
-        """Note what is asked for, and whether that is all of the package."""
-        self._asked = {item.nodeid for item in items}
+    def collected(self, asked: Mapping[str, str], whole: bool) -> None:
+        """Note the tests asked for, with backends, and whether all were collected."""
+        self._asked = {**asked}
         self.partial = not whole
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """See whether ``-k``, ``-m`` or their like have dropped any of it."""
-        self.partial |= bool(self._asked - {item.nodeid for item in session.items})
+        dropped = {*self._asked} - {item.nodeid for item in session.items}
+        self.thinned |= {self._asked[test] for test in dropped}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a test of this package; one that fails in any phase has failed."""
@@ -64,16 +71,27 @@ class Scorecard:
             result["why"] = report.longrepr[2].removeprefix("Skipped: ")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """See whether the run was cut short; tell the process that shows the result."""
+        """See whether the run was cut short; tell the process that shows the result.
+
+        That one counts what was skipped, and fails if it is not what it is to be.
+        """
         self.partial |= bool(session.shouldfail or session.shouldstop)
         output = getattr(session.config, "workeroutput", None)  # of pytest-xdist
         if output is not None:
             output["plugrad_partial"] = self.partial
+            output["plugrad_thinned"] = sorted(self.thinned)
+            return
+        if session.config.getoption("plugrad_level") == LEVELS[-1]:
+            self.changed = self.changes()
+        if self.changed and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Take over what a process of pytest-xdist knows."""
-        self.partial |= getattr(node, "workeroutput", {}).get("plugrad_partial", True)
+        told = getattr(node, "workeroutput", {})
+        self.partial |= told.get("plugrad_partial", True)
+        self.thinned |= {*told.get("plugrad_thinned", ())}
 
     # --- telling -----------------------------------------------------------------
 
@@ -86,7 +104,22 @@ class Scorecard:
             if name := result["plugrad"]["backend"]:
                 by_backend.setdefault(name, []).append(result)
         found = {n: r for n, r in by_backend.items() if refusal(n) is None}
-        return [Score(n, results, self.partial) for n, results in found.items()]
+        part = {n: self.partial or n in self.thinned for n in found}
+        return [Score(n, results, part[n]) for n, results in found.items()]
+
+    def changes(self) -> list[str]:
+        """Return what differs from ``pinned``, for the backends that ran everything."""
+        return [
+            line
+            for score in self.scores()
+            if score.backend in self.pinned and not score.partial
+            for line in changes(
+                score.backend,
+                score.dtypes,
+                score.skips(unexplained=True),
+                self.pinned[score.backend],
+            )
+        ]
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter
@@ -97,6 +130,10 @@ class Scorecard:
             terminalreporter.section(f"plugrad conformance: {score}")
             for line in score.lines():
                 terminalreporter.write_line(line)
+        if self.changed:
+            terminalreporter.section("other tests are skipped than plugrad_skips says")
+        for line in self.changed:
+            terminalreporter.write_line(line, red=True)
         if self.path is not None:
             made = {
                 "plugrad": importlib.metadata.version("plugrad"),
@@ -170,9 +207,13 @@ class Score:
             for r in found
         ]
 
-    def skips(self) -> Counter[str]:
-        """Return how many tests were skipped, by reason."""
-        return Counter(r["why"] for r in self.results if r["outcome"] == "skipped")
+    def skips(self, *, unexplained: bool = False) -> Counter[str]:
+        """Return how many tests were skipped, by reason.
+
+        With ``unexplained``, leave out those of dtypes that their parameters name.
+        """
+        skipped = [r for r in self.results if r["outcome"] == "skipped"]
+        return Counter(r["why"] for r in skipped if not (unexplained and FOLLOWS in r))
 
     def as_json(self) -> dict[str, Any]:
         """Return everything, as ``--plugrad-report`` writes it."""

@@ -1,5 +1,6 @@
 """Ragged tensors: values against lists of lists, gradients."""
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -324,6 +325,5 @@ ERRORS = [
 
 @pytest.mark.parametrize(("call", "error", "message"), ERRORS, ids=range(len(ERRORS)))
 def test_errors(call, error, message, backend):
-    with pytest.raises(error) as raised:
+    with pytest.raises(error, match=re.escape(message)):
         call()
-    assert message in str(raised.value)

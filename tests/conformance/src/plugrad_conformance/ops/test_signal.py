@@ -194,7 +194,7 @@ ERRORS = [
     (lambda x: signal.stft(x, 3, 0), "stft: frame_step 0 must be 1 or more"),
     (lambda x: signal.stft(x, 3, 1, fft_length=0), "stft: fft_length 0 must be 1"),
     (
-        lambda x: signal.stft(x, 3, 1, window_fn=lambda n: np.ones(n + 1)),
+        lambda x: signal.stft(x, 3, 1, window_fn=lambda n: pg.ones(n + 1)),
         r"stft: window_fn must give shape \(3,\); got shape \(4,\)",
     ),
     (
