@@ -1,14 +1,17 @@
 """What has to be in order before OpenCL is asked: folders, linker, devices."""
 
 import dataclasses
+import hashlib
 import importlib.util
+import json
 import os
 import shutil
+import subprocess
 import sys
 
 import plugrad_opencl
 import pytest
-from plugrad_opencl import environment
+from plugrad_opencl import _devices, environment
 
 from .processes import output, python
 
@@ -18,6 +21,8 @@ pg.set_backend("opencl")
 print((pg.ones(2) + 1.5).tolist())
 """
 ADDED = "[2.5, 2.5]\n"
+DOCTOR = "import runpy, sys; sys.argv = ['', 'doctor']; "
+DOCTOR += "runpy.run_module('plugrad', run_name='__main__')"
 
 
 def test_devices():
@@ -34,8 +39,6 @@ def test_pyopencl_is_imported_when_the_backend_opens():
 
 
 def test_a_device_that_is_skipped_is_named(monkeypatch):
-    from plugrad_opencl import _devices
-
     (first, *_) = _devices.devices()
     both = (first, dataclasses.replace(first, index=1))
     monkeypatch.setattr(_devices, "devices", lambda: both)
@@ -59,11 +62,118 @@ def test_a_cache_that_cannot_be_written():
     assert output(ADD, **variables) == ADDED
 
 
-def test_a_damaged_cache(tmp_path):
-    output(ADD, XDG_CACHE_HOME=str(tmp_path))
-    for file in (*tmp_path.glob("*/programs/*"), *tmp_path.glob("*/verdicts/*")):
+DAMAGE = {
+    "nothing": lambda data: b"",
+    "text": lambda data: b"damaged",
+    "its beginning": lambda data: data[:100],
+    "half": lambda data: data[: len(data) // 2],
+    "zeros at the end": lambda data: data[:-200] + bytes(200),
+    "another byte": lambda data: data[:500] + bytes([data[500] ^ 1]) + data[501:],
+    "no hash": lambda data: data[32:],  # as version 0.1 wrote it
+}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Return a cache folder in which everything for ``ADD`` is."""
+    folder = tmp_path_factory.mktemp("cache")
+    assert output(ADD, XDG_CACHE_HOME=str(folder)) == ADDED
+    return folder
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_program_is_compiled_again(damage, cache):
+    programs = [*cache.glob("*/programs/*.bin")]
+    assert programs
+    before = [file.read_bytes() for file in programs]
+    for file, data in zip(programs, before, strict=True):
+        file.write_bytes(DAMAGE[damage](data))
+    assert output(ADD, XDG_CACHE_HOME=str(cache)) == ADDED
+    assert {*cache.glob("*/programs/*")} == {*programs}  # nothing is left over
+    for file in programs:
+        data = file.read_bytes()
+        assert data[:32] == hashlib.sha256(data[32:]).digest()
+
+
+def test_a_damaged_cache_of_pyopencls(cache):
+    """It keeps one of its own, in a database, unless it is told not to."""
+    for file in cache.glob("pytools/*"):
         file.write_bytes(b"damaged")
-    assert output(ADD, XDG_CACHE_HOME=str(tmp_path)) == ADDED
+    (cache / "pytools").mkdir(exist_ok=True)
+    assert output(ADD, XDG_CACHE_HOME=str(cache), PYOPENCL_NO_CACHE=None) == ADDED
+    assert not [*cache.glob("pytools/*")]
+
+
+SAID = '"reason": "it is slow"'
+VERDICTS = {
+    "text": "damaged",
+    "not UTF-8": b"\xff\xfe{",
+    "a list": "[]",
+    "null": "null",
+    "a number": "17",
+    "a word": '"works"',
+    "deep": "[" * 100_000,
+    "empty": "{}",
+    "numbers": '{"works": 1, "reason": 2, "when": 3}',
+    "works for a reason": f'{{"works": true, {SAID}}}',
+    "no time": f'{{"works": false, {SAID}}}',
+    "no number": f'{{"works": false, {SAID}, "when": "today"}}',
+    "not a number": f'{{"works": false, {SAID}, "when": NaN}}',
+    "the future": f'{{"works": false, {SAID}, "when": 1e300}}',
+    "far too large": f'{{"works": false, {SAID}, "when": 1{"0" * 400}}}',
+    "long ago": f'{{"works": false, {SAID}, "when": 0}}',
+}
+
+
+@pytest.mark.parametrize("content", VERDICTS)
+def test_a_damaged_verdict_is_none(content, tmp_path):
+    file = tmp_path / "verdict.json"
+    text = VERDICTS[content]
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert _devices._known(file) is None
+
+
+def test_a_damaged_verdict_is_written_again(cache):
+    (file,) = cache.glob("*/verdicts/*")
+    file.write_text("[]")
+    done = python(ADD, XDG_CACHE_HOME=str(cache))
+    assert (done.returncode, done.stdout) == (0, ADDED)
+    assert "plugrad-opencl: trying" in done.stderr
+    assert json.loads(file.read_text())["works"] is True
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    file = tmp_path / "new" / "file"
+    environment.save(file, b"one")
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda n: (fsync(n), synced.append(n)))
+    replace = environment.Path.replace
+
+    def replaced(self, target):
+        assert synced, "renamed before it is on the disk"
+        assert file.read_bytes() == b"one"
+        return replace(self, target)
+
+    monkeypatch.setattr(environment.Path, "replace", replaced)
+    environment.save(file, b"two", mode=0o755)
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"two", 0o755)
+    assert [*file.parent.iterdir()] == [file]
+
+
+def test_a_relative_cache_folder_is_ignored(tmp_path):
+    variables = {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": "relative"}
+    code = f"import os; os.chdir({str(tmp_path)!r})\n{ADD}"
+    assert output(code, **variables) == ADDED
+    assert {path.name for path in tmp_path.iterdir()} == {"home"}
+    assert [*tmp_path.glob("home/.cache/plugrad-opencl/programs/*")]
+
+
+def test_a_style_that_is_none():
+    done = python(ADD, PLUGRAD_OPENCL_STYLE="x")
+    assert done.returncode == 1
+    assert "PLUGRAD_OPENCL_STYLE=x: give cpu or gpu, or unset it" in done.stderr
+    doctor = python(DOCTOR, PLUGRAD_OPENCL_STYLE="x")
+    assert "PLUGRAD_OPENCL_STYLE=x: give cpu or gpu" in doctor.stdout
 
 
 @pytest.mark.skipif(
@@ -120,7 +230,8 @@ import plugrad_opencl._devices as d, subprocess, sys
 run, runs = subprocess.run, []
 def crash(command, **more):
     runs.append(command)
-    return run([sys.executable, "-c", "import os; os.abort()"], **more)
+    code = f"import os; print({d.BEGUN!r}, flush=True); os.abort()"
+    return run([sys.executable, "-c", code], **more)
 subprocess.run = crash
 for _ in range(2):
     try:
@@ -129,6 +240,71 @@ for _ in range(2):
         print(len(runs), "ended with -6" in str(error))
 """
     assert output(code, XDG_CACHE_HOME=str(tmp_path)) == "1 True\n1 True\n"
+
+
+# What ``sys`` says where Python is embedded or frozen, and what doctor says of it.
+PROGRAMS = {
+    "frozen": ("sys.frozen = True", "a frozen program has no interpreter"),
+    "none": ("sys.executable = None", "there is no interpreter"),
+    "empty": ("sys.executable = ''", "there is no interpreter"),
+    "missing": ("sys.executable = '/no/such/file'", "'/no/such/file' does not start"),
+    "not executable": ("sys.executable = __file__", "does not start: Permission"),
+    "other": ("sys.executable = '/bin/true'", "'/bin/true' does not run modules"),
+    "itself": ("sys.executable = sys.argv[1]", "does not run modules of Python"),
+}
+PROGRAM = """
+import os, sys
+with open(sys.argv[0] + ".starts", "a") as file:
+    file.write("started\\n")
+{setting}
+import plugrad as pg
+pg.set_backend("opencl")
+print((pg.ones(2) + 1.5).tolist())
+from plugrad.plugin import runtime
+print(runtime("opencl").self_test())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="starts a shell script")
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_that_is_no_interpreter(program, tmp_path, cache):
+    """It is not started again and again, and opencl can be used, untried."""
+    shutil.copytree(cache, tmp_path / "cache")
+    shutil.rmtree(tmp_path / "cache" / "plugrad-opencl" / "verdicts")
+    setting, remark = PROGRAMS[program]
+    file, starter = tmp_path / "program.py", tmp_path / "program"
+    file.write_text(PROGRAM.format(setting=setting))
+    starter.write_text(f"#!/bin/sh\nexec {sys.executable} {file} {starter}\n")
+    starter.chmod(0o755)
+    for _ in range(2):
+        done = subprocess.run(
+            [str(starter)],
+            env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(ADDED)
+        assert remark in done.stdout
+    starts = len(file.with_suffix(".py.starts").read_text().splitlines())
+    assert starts == (3 if program == "itself" else 2)
+
+
+def test_the_linker_needs_no_interpreter(tmp_path, monkeypatch):
+    """A frozen program that is asked for a linker would be started instead."""
+    pytest.importorskip("ziglang")
+    monkeypatch.setattr(environment, "has_linker", lambda: False)
+    monkeypatch.setattr(environment, "folder", lambda: tmp_path)
+    monkeypatch.setattr(sys, "executable", None)
+    monkeypatch.setenv("PATH", "")
+    shim = tmp_path / "bin" / "ld"
+    for damaged in (None, b"", b"\xff\xfe"):
+        if damaged is not None:
+            shim.write_bytes(damaged)
+        environment._find_linker()
+        assert shim.read_bytes().endswith(b'zig ld.lld "$@"\n')
+        assert shim.stat().st_mode & 0o111
 
 
 def test_several_devices_are_several_backends():
@@ -185,10 +361,8 @@ d.refusal = lambda x: refusal(x) if x.index else "a test of it ended with -6"
 
 def test_doctor_shows_what_is_skipped_and_where_things_are(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(QUANTUM)
-    doctor = "import runpy, sys; sys.argv = ['', 'doctor']; "
-    doctor += "runpy.run_module('plugrad', run_name='__main__')"
     nowhere = dict.fromkeys(("HOME", "XDG_CACHE_HOME"), "/proc/no/such/folder")
-    said = output(doctor, PYTHONPATH=str(tmp_path), **nowhere)
+    said = output(DOCTOR, PYTHONPATH=str(tmp_path), **nowhere)
     assert "runs on 1: " in said
     assert "skipped 0: Quantum 9000 (gpu, " in said
     assert "a test of it ended with -6" in said

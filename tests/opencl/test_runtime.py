@@ -2,9 +2,11 @@
 
 import gc
 import threading
+import time
 
 import numpy as np
 import plugrad as pg
+import pyopencl as cl
 import pytest
 
 from .processes import output, python
@@ -119,6 +121,27 @@ def test_under_debug_it_is_an_error_at_once(x, finite):
         pg.gather(x, np.array([9], np.int32))
 
 
+def test_a_bad_index_is_told_however_others_wait_meanwhile(device):
+    """Another thread waits between the number and the launch, and finds nothing yet."""
+    with device.check("here: {} is bad") as (flag, number):
+        device.synchronize()
+        device.write(flag, np.array([number, 9, 0, 0]))
+        device.synchronize()  # launched, but not known
+    with pytest.raises(IndexError, match="here: index 9 is bad"):
+        device.synchronize()
+    device.synchronize()
+
+
+def test_many_bad_indices_are_looked_for_in_between(monkeypatch):
+    from plugrad_opencl import runtime
+
+    monkeypatch.setattr(runtime, "CHECKS", 3)
+    x = pg.asarray([1.0, 2.0])
+    with pytest.raises(IndexError, match="index 7"):
+        [pg.gather(x, np.array([7], np.int32)) for _ in range(4)]
+    assert x.tolist() == [1.0, 2.0]
+
+
 def test_nothing_to_gather_from():
     with pytest.raises(IndexError, match="with size 0"):
         pg.gather(pg.zeros((0, 3)), np.array([0], np.int32))
@@ -156,6 +179,105 @@ def test_a_kernel_that_does_not_compile(device):
     launch = device.kernel("__kernel void wrong( {", "wrong", [])
     with pytest.raises(pg.BackendError, match="does not compile"):
         launch(1, 1)
+
+
+# --- finalizers that run ops --------------------------------------------------------
+
+
+class Interrupted:
+    """A compiled kernel; once, ``before`` or ``after`` enqueueing, something else runs.
+
+    A collection may strike there, and finalizers run ops.
+    """
+
+    def __init__(self, kernel, before=None, after=None):
+        self.kernel, self.before, self.after = kernel, before, after
+
+    def once(self, name):
+        work = getattr(self, name)
+        setattr(self, name, None)
+        if work is not None:
+            work()
+
+    def __call__(self, queue, items, group, *args):
+        self.kernel.set_args(*args)  # as pyopencl does
+        self.once("before")
+        event = cl.enqueue_nd_range_kernel(queue, self.kernel, items, group)
+        self.once("after")
+        return event
+
+
+@pytest.fixture
+def interrupt(device):
+    """Return a function: of what runs during the next launch of Exp."""
+    found = []
+
+    def prepare(**works):
+        for launch in device._launches.values():
+            if launch._name == "Exp" and any(launch._kernels):
+                found.append(launch)
+                pairs = [k and Interrupted(k, **works) for k in launch._kernels]
+                launch._kernels = pairs
+        assert found
+
+    yield prepare
+    for launch in found:
+        launch._kernels = [None] * len(device.queues)
+
+
+@pytest.mark.parametrize("size", [8, BIG])
+def test_a_launch_within_a_launch_has_arguments_of_its_own(size, interrupt):
+    x, other, found = pg.zeros(size), pg.ones(size), []
+    pg.exp(other * 2.0)  # what is in the memory that comes next is none of the results
+    interrupt(before=lambda: found.append(pg.exp(other)))
+    y = pg.exp(x)
+    assert (y.numpy() == 1).all()
+    np.testing.assert_allclose(found[0].numpy(), np.e, rtol=1e-6)
+
+
+def test_what_a_launch_within_a_launch_leaves_is_waited_for(interrupt):
+    """Small work goes to another queue as soon as the first one seems to be idle."""
+    x, many, found = pg.ones(BIG), pg.ones(1 << 22), []
+
+    def work():
+        y = many
+        for _ in range(30):
+            y = pg.tanh(y)
+        found.append(y)
+
+    work()
+    expected = found.pop().numpy()[:8]
+    pg.exp(x)
+    interrupt(after=work)
+    pg.exp(x)
+    time.sleep(0.02)  # enough for the outer one, not for the inner ones
+    np.testing.assert_array_equal((found[0][:8] * 1.0).numpy(), expected)
+
+
+def test_no_kernel_gets_memory_that_is_back_in_the_pool(device, monkeypatch):
+    """Tables are held by a cache alone, which another thread may empty at any time."""
+    from plugrad_opencl import windows
+    from plugrad_opencl.runtime import Launch
+
+    given, plain = [], Launch.__call__
+
+    def launch(self, size, items, *args):
+        assert not any(a is buffer for a in args for buffer in given), self._name
+        plain(self, size, items, *args)
+
+    x = pg.asarray(np.arange(96, dtype=np.float32).reshape(1, 4, 6, 4))
+    filters = pg.ones((3, 3, 4, 1))
+    conv = lambda x, f: pg.sum(pg.depthwise_conv2d(x, f, strides=1, pad="same"))
+    pool = lambda x: pg.sum(pg.max_pool(x, 2, strides=1, pad="same"))
+    monkeypatch.setattr(windows, "table", windows.table.__wrapped__)
+    monkeypatch.setattr(device.pool, "give", given.append)
+    monkeypatch.setattr(Launch, "__call__", launch)
+    pg.grad(lambda both: conv(*both))((x, filters))
+    pg.grad(pool)(x)
+    monkeypatch.undo()
+    assert given
+    for buffer in given:
+        device.pool.give(buffer)
 
 
 # --- in processes of their own ------------------------------------------------------

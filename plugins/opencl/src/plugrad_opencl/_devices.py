@@ -6,6 +6,7 @@ process with them; the verdict is kept in the cache folder.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -15,11 +16,13 @@ import sys
 import time
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from . import environment
 
 RETRY = 600  # seconds until a device that did not work is tried again
+PATIENCE = 120  # seconds that a trial may take
 
 
 @dataclass(frozen=True)
@@ -166,48 +169,101 @@ def remarks(used: DeviceInfo) -> list[str]:
         reason = refusal(device)
         if reason is not None:
             found.append(f"skipped {device}: {reason}")
+        elif untried := verdict(device).untried:
+            found.append(
+                f"did not try {device}: {untried}; a compiler that crashes will end "
+                "this program"
+            )
     return found + environment.remarks()
 
 
 # --- trying ----------------------------------------------------------------------
 
+TRIAL = "PLUGRAD_OPENCL_TRIAL"  # set in the process of a trial, and in all it starts
+BEGUN = "plugrad-opencl: the trial begins"  # its first line
+
+
+class Verdict(NamedTuple):
+    """What a trial has found.
+
+    Attributes:
+        reason: Why the device is of no use; None if it works, or was not tried.
+        untried: Why there was no trial; nothing if there was one.
+
+    """
+
+    reason: str | None
+    untried: str = ""
+
 
 def refusal(device: DeviceInfo) -> str | None:
-    """Return why a device is of no use; None if it works."""
+    """Return why a device is of no use; None if it works, or cannot be tried."""
     pocl = device.platform == "Portable Computing Language"
     if pocl and not environment.has_linker():
         return "PoCL needs a linker; install binutils, or the package ziglang"
-    verdicts = environment.folder() / "verdicts"
-    file = verdicts / f"{device.key}.json"
-    try:
-        verdict = json.loads(file.read_text())
-        if verdict["works"] or time.time() - verdict["when"] < RETRY:
-            reason: str | None = verdict["reason"]
-            return reason
-    except (OSError, ValueError, KeyError):
-        pass  # it has not been tried, or the file is damaged
+    return verdict(device).reason
+
+
+def verdict(device: DeviceInfo) -> Verdict:
+    """Return what is known of a device, which is tried if nothing is."""
+    file = environment.folder() / "verdicts" / f"{device.key}.json"
+    known = _known(file)
+    if known is not None:
+        return known
+    if TRIAL in os.environ:  # this is no Python, but a program that a trial has started
+        return Verdict(f"this process was started to try it ({TRIAL} is set)")
+    if getattr(sys, "frozen", False):
+        return Verdict(None, "a frozen program has no interpreter to try it in")
+    if not sys.executable:
+        return Verdict(None, "there is no interpreter to try it in")
     print(
         f"plugrad-opencl: trying {device.name} (once for this driver)",
         file=sys.stderr,
         flush=True,
     )
-    reason = _try(device)
-    verdict = {"works": reason is None, "reason": reason, "when": time.time()}
-    verdicts.mkdir(exist_ok=True)
-    made = file.with_suffix(f".{os.getpid()}")
-    made.write_text(json.dumps(verdict | {"device": str(device)}))
-    made.replace(file)
-    return reason
+    found = _try(device)
+    works = found.reason is None
+    about = {"device": str(device), "program": sys.executable, "when": time.time()}
+    text = json.dumps({"works": works, **found._asdict(), **about})
+    with contextlib.suppress(OSError):  # then it is tried again next time
+        environment.save(file, text.encode())
+    return found
 
 
-def _try(device: DeviceInfo) -> str | None:
-    command = [sys.executable, "-m", "plugrad_opencl._trial", device.key]
+def _known(file: Path) -> Verdict | None:
+    """Return the verdict in a file; None if it is too old, of others, or damaged."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    except subprocess.TimeoutExpired:
-        return "a test of it did not end in 120 seconds"
-    if done.returncode == 0:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
         return None
-    said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    match found:
+        case {"works": True, "untried": str(why), "program": program} if why:
+            return Verdict(None, why) if program == sys.executable else None
+        case {"works": True, "reason": None}:
+            return Verdict(None)
+        case {"works": False, "reason": str(reason), "when": int() | float() as when}:
+            now = time.time()
+            return Verdict(reason) if now - RETRY < when <= now else None
+    return None
+
+
+def _try(device: DeviceInfo) -> Verdict:
+    """Run ``_trial`` in a process, which may turn out to be another program's."""
+    command = [sys.executable, "-m", "plugrad_opencl._trial", device.key]
+    how: dict[str, Any] = {"env": os.environ | {TRIAL: "1"}, "timeout": PATIENCE}
+    how |= {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    try:
+        done = subprocess.run(command, **how)
+    except OSError as error:
+        return Verdict(None, f"{sys.executable!r} does not start: {error.strerror}")
+    except subprocess.TimeoutExpired as late:
+        if BEGUN not in str(late.stdout):
+            return Verdict(None, f"{sys.executable!r} does not run modules of Python")
+        return Verdict(f"a test of it did not end in {PATIENCE} seconds")
+    if BEGUN not in done.stdout:
+        return Verdict(None, f"{sys.executable!r} does not run modules of Python")
+    if done.returncode == 0:
+        return Verdict(None)
+    said = done.stderr.strip() or done.stdout.partition(BEGUN)[2].strip()
     ended = f"ended with {done.returncode}"
-    return f"a test of it {ended}: {' | '.join(said[-2:])[-400:]}"
+    return Verdict(f"a test of it {ended}: {' | '.join(said.splitlines()[-2:])[-400:]}")

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from ._devices import devices
+from ._devices import BEGUN, devices
 
 SOURCE = """
 typedef float T __attribute__((ext_vector_type(8), aligned(4)));
@@ -24,6 +24,7 @@ def main(key: str) -> None:
     PoCL's two have one compiler and one processor, and each takes 0.3 s to load its
     functions: only the one that gets small work is tried.
     """
+    print(BEGUN, flush=True)
     import pyopencl as cl
 
     (info,) = [device for device in devices() if device.key == key]

@@ -16,6 +16,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+import threading
 from typing import Any
 
 Path = pathlib.Path
@@ -32,7 +33,21 @@ def folder() -> Path:
 
 
 def _home() -> str:
-    return os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    """Return the user's folder for caches; by XDG's rule a relative one is ignored."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    return given if os.path.isabs(given) else os.path.expanduser("~/.cache")
+
+
+def save(file: Path, data: bytes, mode: int = 0o644) -> None:
+    """Write a file in one step: others, and a loss of power, see all of it or none."""
+    file.parent.mkdir(exist_ok=True)
+    made = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}")
+    with made.open("wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    made.chmod(mode)
+    made.replace(file)
 
 
 def _writable(path: Path) -> bool:
@@ -63,8 +78,9 @@ def prepare() -> None:
         cache = folder() / f"pocl-{processor() or 'own'}"
         cache.mkdir(exist_ok=True)
         os.environ["POCL_CACHE_DIR"] = str(cache)
-    if folder().parent != Path(_home()):  # pyopencl would raise
-        os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    # Pyopencl would raise where its cache is damaged, or cannot be written; nothing is
+    # faster with it.
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     os.environ.setdefault("POCL_DEVICES", "basic pthread")
     _find_linker()
     _add_intel()
@@ -80,16 +96,16 @@ def has_linker() -> bool:
 
 def _find_linker() -> None:
     """Put an ``ld`` on PATH where there is none: that of the package ziglang."""
-    if has_linker() or importlib.util.find_spec("ziglang") is None:
+    found = importlib.util.find_spec("ziglang")
+    if has_linker() or found is None or found.origin is None:
+        return
+    zig = Path(found.origin).with_name("zig")  # no Python: a frozen program has none
+    if not os.access(zig, os.X_OK):
         return
     shim = folder() / "bin" / "ld"
-    text = _SHIM.format(python=shlex.quote(sys.executable))
-    shim.parent.mkdir(exist_ok=True)
-    if not shim.exists() or shim.read_text() != text:
-        made = shim.with_name(f"ld-{os.getpid()}")
-        made.write_text(text)
-        made.chmod(0o755)
-        made.replace(shim)  # in one step: another process may be about to run it
+    text = _SHIM.format(zig=shlex.quote(str(zig))).encode()
+    if not shim.exists() or shim.read_bytes() != text:
+        save(shim, text, mode=0o755)
     os.environ["PATH"] = f"{shim.parent}{os.pathsep}{os.environ.get('PATH', '')}"
 
 
@@ -103,7 +119,7 @@ for argument; do
     *) set -- "$@" "$argument" ;;
   esac
 done
-exec {python} -m ziglang ld.lld "$@"
+exec {zig} ld.lld "$@"
 """
 
 

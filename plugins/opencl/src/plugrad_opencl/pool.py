@@ -1,8 +1,12 @@
 """Device memory, kept for reuse: pages that are not new save 4 to 9 times the time.
 
 Buffers of one size class are interchangeable. One goes back when the native array that
-owns it is dropped, while kernels that use it may still wait in the queue: whoever takes
-it next comes after them in that queue.
+owns it is dropped, while kernels that use it may still wait in the queue: whatever
+takes it next comes after them in that queue.
+
+Arrays are dropped by finalizers, and those run at any allocation of Python's, in any
+thread, also inside of these functions: no step relies on what an earlier one has seen,
+the lock may be taken again by its owner, and ``give`` never waits for it.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-MARGIN = 256 << 20  # bytes of the host's memory that stay free
+MARGIN = 256 << 20  # bytes that stay free
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -25,7 +29,10 @@ class Pool:
         finish: Waits for the device.
         limit: The most bytes that idle buffers may hold.
         largest: The most bytes of one buffer.
-        shared: Whether the memory is the host's.
+        total: The most bytes of all buffers.
+        left: Returns the bytes that the system has left for the device.
+        lock: A lock that its owner may take again. That of the device: with two of
+            them, two threads could each wait for the one that the other holds.
 
     """
 
@@ -40,14 +47,18 @@ class Pool:
         *,
         limit: int,
         largest: int,
-        shared: bool,
+        total: int,
+        left: Callable[[], int],
+        lock: Any = None,
     ) -> None:
         self._allocate, self._finish = allocate, finish
-        self.limit, self.largest, self.shared = limit, largest, shared
+        self.limit, self.largest, self.total, self._left = limit, largest, total, left
         self._idle: dict[int, list[Any]] = {}
-        self._lock: Any = threading.Lock()
+        self.lock = lock or threading.RLock()
         self.held = 0  # bytes of all buffers there are, idle or not
         self.peak = 0
+        self._promised = 0  # bytes of buffers that nothing may have written to yet
+        self._unasked = 0  # bytes of new buffers since the system was asked
 
     def take(self, nbytes: int) -> Any:
         """Return a buffer of at least ``nbytes``, whose contents are arbitrary."""
@@ -60,19 +71,21 @@ class Pool:
         """Take a buffer back; called by finalizers, so from anywhere."""
         size = buffer.size
         self._idle.setdefault(size, []).append(buffer)
-        if size >= self.large and self._lock.acquire(blocking=False):
-            try:  # if another thread has the lock, it looks after the limit, too
-                self._trim(self.limit)
-            finally:
-                self._lock.release()
+        if size >= self.large:
+            # Another thread that has the lock may be past its look: so look again.
+            while self.idle() > self.limit and self.lock.acquire(blocking=False):
+                try:
+                    self._trim(self.limit)
+                finally:
+                    self.lock.release()
 
     def idle(self) -> int:
         """Return the bytes that wait for reuse."""
-        return sum(size * len(found) for size, found in [*self._idle.items()])
+        return sum([size * len(self._idle[size]) for size in list(self._idle)])
 
     def empty(self) -> None:
         """Give all idle buffers back to the device."""
-        with self._lock:
+        with self.lock:
             self._trim(0)
 
     def _new(self, size: int) -> Any:
@@ -81,62 +94,69 @@ class Pool:
                 f"opencl: {size:,} bytes are more than the device gives at once, "
                 f"{self.largest:,}; use smaller tensors, or another backend"
             )
-        with self._lock:
-            try:
-                buffer = self._allocated(size, self.limit)
-            except MemoryError:
-                buffer = self._allocated(size, 0)
-            self.held += size
-            self.peak = max(self.peak, self.held)
+        with self.lock:
+            for prepare in (self._usual, self._written, self._emptied):
+                prepare()
+                try:
+                    return self._granted(size)
+                except MemoryError as error:
+                    why = error
+            raise MemoryError(
+                f"opencl: no memory for {size:,} bytes beside the {self.held:,} in use "
+                f"({why}); drop tensors, or use smaller ones"
+            )
+
+    def _usual(self) -> None:
+        self._trim(self.limit)
+
+    def _written(self) -> None:
+        """Let the kernels run, so that the system knows what is in use."""
+        self._finish()
+        self._promised = 0
+
+    def _emptied(self) -> None:
+        """Release all that is idle; kernels that waited would keep it."""
+        self._trim(0)
+        self._written()
+
+    def _granted(self, size: int) -> Any:
+        """Return a new buffer, if there is the memory for it.
+
+        The system grants what it has not, and then kills the process for using it. So
+        what was promised and may not be in use yet counts as taken.
+        """
+        spare = MARGIN if size >= self.large else MARGIN // 4  # so that work goes on
+        if size > self.total - spare - self.held:
+            raise MemoryError(f"there are {self.total:,} in all")
+        promised, unasked = self._promised + size, self._unasked + size
+        if unasked >= self.large:
+            left, unasked = self._left(), 0
+            if promised > left - spare:
+                raise MemoryError(f"the system has {left:,} bytes left")
+        buffer = self._allocate(size)
+        self._promised, self._unasked = promised, unasked
+        self.held += size
+        self.peak = max(self.peak, self.held)
         return buffer
 
-    def _allocated(self, size: int, limit: int) -> Any:
-        """Return a buffer; idle ones are released down to ``limit`` bytes before."""
-        self._trim(limit)
-        try:
-            self._check(size)
-            return self._allocate(size)
-        except MemoryError as error:
-            raise MemoryError(
-                f"opencl: no memory for {size:,} bytes beside the {self.held:,}"
-                f" in use ({error}); drop tensors, or use smaller ones"
-            ) from None
-
     def _trim(self, limit: int) -> None:
-        """Release idle buffers, the largest first, down to ``limit`` bytes."""
-        idle = self.idle()
-        if idle <= limit:
-            return
-        self._finish()  # no kernel that waits must lose its memory
-        for size in sorted(self._idle, reverse=True):
-            found = self._idle[size]
-            while idle > limit and found:
-                found.pop().release()
-                idle -= size
-                self.held -= size
+        """Release idle buffers, the largest first, down to ``limit`` bytes.
 
-    def _check(self, size: int) -> None:
-        """Refuse what the system would grant, and then kill the process for using."""
-        if self.shared and size >= self.large and size + MARGIN > _available():
-            raise MemoryError(f"the system has {_available():,} bytes left")
+        OpenCL keeps the memory until the kernels have run that wait for it.
+        """
+        for size in sorted(self._idle, reverse=True):
+            for _ in range(-(-(self.idle() - limit) // size)):
+                try:
+                    self._idle[size].pop().release()
+                except IndexError:
+                    break  # another thread has taken it
+                self.held -= size
 
 
 def _class(nbytes: int) -> int:
     """Round up to one of eight steps an octave, 256 bytes at least: never nothing."""
     step = 1 << max((nbytes - 1).bit_length() - 3, 8)
     return -(-nbytes // step) * step or step
-
-
-def _available() -> int:
-    """Return the bytes that the host can give without swapping."""
-    try:
-        with open("/proc/meminfo") as file:
-            for line in file:
-                if line.startswith("MemAvailable"):
-                    return int(line.split()[1]) << 10
-    except OSError:
-        pass  # not Linux: the allocation itself has to fail
-    return 1 << 62
 
 
 def limit(total: int) -> int:

@@ -1,29 +1,28 @@
 """A device at work: queues, kernels, what they left to be checked, and the end.
 
-Map: ``Device`` (launching, moving, waiting, timing); ``Launch``, a compiled kernel;
-programs and their cache; forks.
+Map: ``Device`` (launching, moving, waiting, memory, timing); ``Launch``, a compiled
+kernel; forks.
 """
 
 from __future__ import annotations
 
 import atexit
-import hashlib
+import contextlib
+import itertools
 import os
-import re
 import sys
 import threading
 import time
-import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import plugrad as pg
 import pyopencl as cl
 
-from . import environment, pool
+from . import memory, pool, programs
 from ._devices import DeviceInfo
 from .source import BLOCK
 from .timing import Timed, Timer
@@ -53,26 +52,20 @@ class Device:
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
-        style = os.environ.get("PLUGRAD_OPENCL_STYLE") or info.kind
-        self.style = "cpu" if style == "cpu" else "gpu"
+        self.style = _style(info)
         handle = info.handles[0]
         self.context = cl.Context(list(info.handles))
         self._open_queues(timed=False)
         self.units = handle.max_compute_units
         self.double = bool(handle.double_fp_config)
-        self.pool = pool.Pool(
-            self._allocate,
-            self._finish,
-            limit=pool.limit(handle.global_mem_size),
-            largest=handle.max_mem_alloc_size,
-            shared=bool(handle.host_unified_memory),
-        )
         self.lock: Any = threading.RLock()  # around setting arguments and enqueueing
+        self.pool = self._pool(handle)
         self.pending: Any = None  # the last event of the wide queue, if it may be busy
         self.recent: deque[str] = deque(maxlen=4)  # names of the last kernels
         self._programs: dict[tuple[str, int], Any] = {}
         self._launches: dict[tuple[str, str], Launch] = {}
-        self._checks: list[str] = []
+        self._checks: dict[int, str] = {}  # of kernels that have been launched
+        self._numbers = itertools.count()
         self.flag = cl.Buffer(
             self.context,
             READ_WRITE | cl.mem_flags.COPY_HOST_PTR,
@@ -105,19 +98,30 @@ class Device:
 
     def _busy(self) -> bool:
         """Tell whether the wide queue has work; with the lock."""
-        if self.pending is None:
-            return False
-        if self.pending.command_execution_status == 0:  # complete
+        event = self.pending
+        complete = event is None or event.command_execution_status == 0
+        if complete and self.pending is event:
             self.pending = None
-            return False
-        return True
+        return self.pending is not None
+
+    def sent(self, event: Any, before: Any) -> None:
+        """Note the last event of the wide queue; with the lock.
+
+        A finalizer that runs ops may have launched meanwhile, in this thread: then
+        ``pending`` is not what it was ``before``, and nobody knows which came last.
+        """
+        if self.pending is before:
+            self.pending = event
+        else:
+            self.wide.finish()
 
     def program(self, source: str, which: int) -> Any:
         """Return a compiled program; with the lock."""
         found = self._programs.get((source, which))
         if found is None:
             start = time.perf_counter()
-            found = self._programs[source, which] = _program(self, source, which)
+            found = programs.load(self.context, self.info, source, which)
+            self._programs[source, which] = found
             if not self._announced and time.perf_counter() - start > SLOW:
                 self._announced = True
                 print(
@@ -139,22 +143,19 @@ class Device:
         """Put ``value``, of 1 to 16 bytes, everywhere."""
         with self.lock:
             quick = nbytes <= SMALL * 4 and not self._busy()
-            queue = self.quick if quick else self.wide
+            queue, before = self.quick if quick else self.wide, self.pending
             event = self._do(self._fill, queue, buffer, value, 0, nbytes)
             if queue is not self.quick:
-                self.pending = event
+                self.sent(event, before)
 
     def read(self, values: np.ndarray[Any, Any], buffer: Any) -> None:
         """Wait for the device, and copy from it; raises what went wrong meanwhile."""
         with self.lock:
             queue = self.wide if self._busy() else self.quick
             if values.size:
-                self._do(cl.enqueue_copy, queue, values, buffer)
+                self._wait(cl.enqueue_copy, queue, values, buffer)
             else:
-                self._do(queue.finish)
-            self.pending = None
-            if self._checks:
-                self._check()
+                self._wait(queue.finish)
 
     @property
     def gone(self) -> bool:
@@ -164,24 +165,50 @@ class Device:
     def synchronize(self) -> None:
         """Wait for the device, and raise what went wrong meanwhile."""
         with self.lock:
-            self._do(self._finish)
-            if self._checks:
-                self._check()
+            self._wait(self._finish)
 
     def _finish(self) -> None:
         for queue in self.queues:
             queue.finish()
-        self.pending = None
 
     def _do(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Return ``work(*args)``; failures name the last kernels."""
+        """Return ``work(*args)``, which enqueues or waits."""
         try:
             return work(*args)
         except cl.Error as error:
-            names = ", ".join(self.recent) or "none"
-            raise BackendError(
-                f"opencl: {self.info.name} failed: {error}; its last kernels: {names}"
-            ) from error
+            return self.recover(error, work, *args)
+
+    def recover(self, error: Exception, work: Callable[..., Any], *args: Any) -> Any:
+        """Do it once more if it was for want of memory; else say what was running."""
+        names = ", ".join(self.recent) or "none"
+        if isinstance(error, cl.MemoryError):
+            self._finish()
+            self.pool.empty()
+            try:
+                return work(*args)
+            except cl.MemoryError as again:
+                raise MemoryError(
+                    f"opencl: no memory for kernels to run ({again}; the last ones: "
+                    f"{names}); drop tensors, or use smaller ones"
+                ) from None
+        raise BackendError(
+            f"opencl: {self.info.name} failed: {error}; its last kernels: {names}"
+        ) from error
+
+    # --- memory --------------------------------------------------------------------
+
+    def _pool(self, handle: Any) -> pool.Pool:
+        """Return the pool of memory: that of the host, or that of a device apart."""
+        shared, own = bool(handle.host_unified_memory), handle.global_mem_size
+        return pool.Pool(
+            self._allocate,
+            self._finish,
+            limit=pool.limit(own),
+            largest=handle.max_mem_alloc_size,
+            total=memory.total() if shared else own,
+            left=memory.left if shared else lambda: memory.PLENTY,
+            lock=self.lock,
+        )
 
     def _allocate(self, size: int) -> Any:
         try:
@@ -191,25 +218,39 @@ class Device:
 
     # --- checking indices ----------------------------------------------------------
 
-    def check(self, what: str) -> tuple[Any, int]:
-        """Return a flag and a number for a kernel to put there with a bad index.
+    @contextlib.contextmanager
+    def check(self, what: str) -> Iterator[tuple[Any, int]]:
+        """Give a flag and a number to a kernel, which puts it there with a bad index.
 
-        It is looked at when the device is next waited for, and IndexError raised:
-        ``what`` says of what, as in "gather: {} is out of range for axis 0 with size 3"
+        The kernel is launched inside. The flag is looked at when the device is next
+        waited for, and IndexError raised: ``what`` says of what, as in "gather: {} is
+        out of range for axis 0 with size 3".
         """
-        with self.lock:
-            if len(self._checks) >= CHECKS:
-                self.synchronize()
-            self._checks.append(what)
-            return self.flag, len(self._checks)
+        if len(self._checks) >= CHECKS:
+            self.synchronize()
+        number = 1 + next(self._numbers) % (2**31 - 1)  # an int of kernels, not 0
+        yield self.flag, number
+        self._checks[number] = what  # only now: others may wait before it is launched
 
-    def _check(self) -> None:
+    def _wait(self, work: Callable[..., Any], *args: Any) -> None:
+        """Do ``work``, which waits; then look for bad indices; with the lock."""
+        checks, self._checks = self._checks, {}
+        try:
+            self._do(work, *args)
+        except BaseException:
+            self._checks = checks | self._checks
+            raise
+        if checks:
+            self._look(checks)
+
+    def _look(self, checks: dict[int, str]) -> None:
+        """Raise if there is a bad index of these ``checks``."""
         found = np.zeros(4, np.int64)
         self._do(cl.enqueue_copy, self.quick, found, self.flag)
-        checks, self._checks = self._checks, []
-        if found[0]:
+        what = checks.get(int(found[0]))
+        if what is not None:
             self._do(cl.enqueue_copy, self.quick, self.flag, np.zeros(4, np.int64))
-            raise IndexError(checks[found[0] - 1].format(f"index {found[1]}"))
+            raise IndexError(what.format(f"index {found[1]}"))
 
     # --- timing --------------------------------------------------------------------
 
@@ -278,57 +319,58 @@ class Launch:
         self.device, self._source, self._name = device, source, name
         self.items = blocks if group == 1 else _grouped(group)
         self._scalars, self._group = scalars, (group,)
-        self._kernels: list[Any] = [None, None]
+        self._kernels: list[Any] = [None] * len(device.queues)
 
     def __call__(self, size: int, items: int, *args: Any) -> None:
-        """Enqueue it."""
-        device = self.device
+        """Enqueue it.
+
+        Its kernel is put away meanwhile: a finalizer that runs ops may launch, too,
+        between the setting of arguments and the enqueueing, and makes another one.
+        """
+        if items < 1:
+            raise ValueError(
+                f"opencl: {self._name}: {items} work items; there must be at least one"
+            )
+        device, kernels = self.device, self._kernels
         with device.lock:
             if size <= SMALL and (device.pending is None or not device._busy()):
                 which, queue = -1, device.quick
             else:
                 which, queue = 0, device.wide
-            kernel = self._kernels[which] or self._compiled(which)
+            before = device.pending
+            kernel, kernels[which] = kernels[which], None
+            if kernel is None:
+                kernel = self._compiled(which)
             device.recent.append(self._name)
             try:
                 event = kernel(queue, (items,), self._group, *args)
             except cl.Error as error:
-                event = self._again(error, kernel, queue, items, args)
+                again = (queue, (items,), self._group, *args)
+                event = device.recover(error, kernel, *again)
+            kernels[which] = kernel
             if queue is not device.quick:
-                device.pending = event
-
-    def _again(
-        self, error: Exception, kernel: Any, queue: Any, items: int, args: Any
-    ) -> Any:
-        """Launch once more if it was for want of memory."""
-        if not isinstance(error, cl.MemoryError):
-            return self.device._do(_raise, error)
-        self.device._finish()
-        self.device.pool.empty()
-        try:
-            return kernel(queue, (items,), self._group, *args)
-        except cl.MemoryError as again:
-            raise MemoryError(
-                f"opencl: no memory to run {self._name} ({again}); drop tensors, or "
-                "use smaller ones"
-            ) from None
+                device.sent(event, before)
 
     def _compiled(self, which: int) -> Any:
-        program = self.device.program(self._source, which)
-        compiled = cl.Kernel(program, self._name)
+        program = self.device.program(self._source, which % len(self._kernels))
+        compiled = self.device._do(cl.Kernel, program, self._name)
         compiled.set_scalar_arg_dtypes(self._scalars)
-        self._kernels[which] = kernel = self.device.timed(compiled)
-        if len(self.device.queues) == 1:
-            self._kernels = [kernel, kernel]
-        return kernel
+        return self.device.timed(compiled)
 
     def renew(self) -> None:
         """Launch with or without a timer, as the device does now; with its lock."""
         self._kernels = [k and self.device.timed(k) for k in self._kernels]
 
 
-def _raise(error: Exception) -> None:
-    raise error
+def _style(info: DeviceInfo) -> str:
+    """Return which kernels to take: those for CPUs, or those for GPUs."""
+    given = os.environ.get("PLUGRAD_OPENCL_STYLE", "")
+    if given not in ("", "cpu", "gpu"):
+        raise ValueError(
+            f"PLUGRAD_OPENCL_STYLE={given}: give cpu or gpu, or unset it for the one "
+            "that fits the device"
+        )
+    return given or ("cpu" if info.kind == "cpu" else "gpu")
 
 
 def blocks(n: int) -> int:
@@ -341,69 +383,17 @@ def _grouped(group: int) -> Callable[[int], int]:
     return lambda n: -(-n // group) * group
 
 
-# --- programs --------------------------------------------------------------------
-
-
-def _program(device: Device, source: str, which: int) -> Any:
-    """Return a program from the cache, or compiled and put there.
-
-    From its binary it is ready in 2 ms; from source PoCL needs 30 even for what it has
-    in its own cache.
-    """
-    handle = device.info.handles[which]
-    parts = (source, handle.name, device.info.key, cl.VERSION_TEXT)
-    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
-    file = environment.folder() / "programs" / f"{key}.bin"
-    try:
-        return _built(cl.Program(device.context, [handle], [file.read_bytes()]))
-    except (OSError, cl.Error):
-        pass  # it is new, or the driver does not know its own binary
-    try:
-        built = _built(cl.Program(device.context, source), handle)
-    except cl.Error as error:
-        raise BackendError(
-            f"opencl: {handle.name} does not compile {_name(source)}:\n{_log(error)}"
-        ) from error
-    (binary,) = [b for b in built.binaries if b]
-    try:
-        file.parent.mkdir(exist_ok=True)
-        made = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-        made.write_bytes(binary)
-        made.replace(file)
-        return _built(cl.Program(device.context, [handle], [binary]))
-    except (OSError, cl.Error):
-        return built  # it works without the cache
-
-
-def _name(source: str) -> str:
-    """Return what it is: the file that ``#line`` names, or its kernels."""
-    found = re.findall(r'^#line 1 "(.*)"', source, re.MULTILINE)
-    found = found or re.findall(r"void (\w+)\(__global", source)
-    return ", ".join(dict.fromkeys(found))
-
-
-def _log(error: Exception) -> str:
-    """Return what the compiler says, without what pyopencl puts around it."""
-    around = ("Build on ", "====", "(options:", "(source saved")
-    said = str(error).partition("Build on ")[2].splitlines()[1:]
-    lines = [line for line in said if line and not line.startswith(around)]
-    return "\n".join(lines) or str(error)
-
-
-def _built(program: Any, *handles: Any) -> Any:
-    """Return the program, compiled; what compilers have to say is for our tests."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", cl.CompilerWarning)
-        return program.build(["-w"], devices=list(handles) or None)
-
-
 # --- forks and the end -------------------------------------------------------------
 
 _DEVICES: weakref.WeakSet[Device] = weakref.WeakSet()
 
 
 class _Gone:
-    """The lock of a device after a fork: whoever wants it learns why not."""
+    """The lock of a device after a fork: it says why there is nothing behind it."""
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Return False: finalizers, which do not wait for it, go on without."""
+        return False
 
     def __enter__(self) -> None:
         raise BackendError(
@@ -420,7 +410,7 @@ _KEPT: list[Any] = []  # what a forked child must not release
 
 def _forked() -> None:
     for device in _DEVICES:
-        device.lock = device.pool._lock = _Gone()
+        device.lock = device.pool.lock = _Gone()
         _KEPT.append(device)
 
 

@@ -32,7 +32,8 @@ class Timer:
     def _add_up(self) -> None:
         events, self._events = self._events, []
         for thread, event in events:
-            self._worked[thread] += (event.profile.end - event.profile.start) * 1e-9
+            seconds = (event.profile.end - event.profile.start) * 1e-9
+            self._worked[thread] += seconds
 
 
 class Timed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from plugrad.geometry import Windows
@@ -60,6 +60,7 @@ def look(
     if count:
         bias, activation, alpha = finish or Finish()
         launch = _launch(device, "window", x.dtype, shape[-1], body, activation)
+        sizes = _sizes(device, geometry)
         launch(
             count * len(geometry.taps),
             _items(launch, shape),
@@ -68,7 +69,7 @@ def look(
             y.buffer,
             found.buffer,
             (bias or x).buffer,
-            _sizes(device, geometry),
+            sizes.buffer,
             *(shape[0], shape[-1], counts, alpha),
         )
     return y, found
@@ -83,8 +84,10 @@ def look_back(
     if dx.size:
         launch = _launch(device, "back", dy.dtype, channels, Body(back=body.back))
         buffers = [(x or dy).buffer for x in (dy, more, dx, index)]
-        sizes = (_sizes(device, g), g.in_shape[0], channels)
-        launch(dx.size * len(g.taps), _items(launch, dx.shape), *buffers, *sizes)
+        sizes = _sizes(device, g)
+        numbers = (g.in_shape[0], channels)
+        work, items = dx.size * len(g.taps), _items(launch, dx.shape)
+        launch(work, items, *buffers, sizes.buffer, *numbers)
     return dx
 
 
@@ -98,8 +101,9 @@ def filters(x: ClArray, dy: ClArray, g: Windows) -> ClArray:
     items = launch.items(df.size)
     if device.style == "cpu":
         items = parts * taps * -(-channels // (4 * _width(x.dtype, channels)))
-    sizes = (_sizes(device, g), g.in_shape[0], channels, parts)
-    launch(dy.size * taps, items, x.buffer, dy.buffer, df.buffer, *sizes)
+    sizes, numbers = _sizes(device, g), (g.in_shape[0], channels, parts)
+    buffers = [array.buffer for array in (x, dy, df, sizes)]
+    launch(dy.size * taps, items, *buffers, *numbers)
     return df
 
 
@@ -111,13 +115,13 @@ def _items(launch: Launch, shape: Shape) -> int:
     return math.prod(shape[:-2])
 
 
-def _sizes(device: Device, g: Windows) -> Any:
-    """Return the buffer of sizes, of three axes."""
+def _sizes(device: Device, g: Windows) -> ClArray:
+    """Return the sizes of three axes; hold them until the kernel is launched."""
     while len(g.window) < 3:
         g = g.raised()
     before = tuple([pair[0] for pair in g.padding])
     sides = (g.in_shape[1:-1], g.out_shape[1:-1], g.window, g.strides, g.dilations)
-    return table(device, tuple([n for side in (*sides, before) for n in side])).buffer
+    return table(device, tuple([n for side in (*sides, before) for n in side]))
 
 
 def _width(dtype: DType, channels: int) -> int:

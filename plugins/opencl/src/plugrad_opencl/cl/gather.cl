@@ -4,7 +4,7 @@ typedef $type S;
 typedef $integer N;
 __kernel GROUPED void gather(__global const S *restrict x, __global const N *restrict index,
                              __global S *restrict y, __global long *restrict flag,
-                             int check, long n, long outer, long places, long width,
+                             long check, long n, long outer, long places, long width,
                              long count) {
 #if CPU
   const long first = (long)get_global_id(0) * ITEMS, last = min(first + ITEMS, count);

@@ -37,7 +37,7 @@ __kernel GROUPED void places(__global const N *restrict index, __global long *re
 __kernel GROUPED void number(__global const N *restrict index,
                              volatile __global int *restrict winner,
                              __global const int *restrict sizes,
-                             __global long *restrict flag, int check, long count,
+                             __global long *restrict flag, long check, long count,
                              int depth) {
 #if CPU
   const long first = (long)get_global_id(0) * ITEMS, last = min(first + ITEMS, count);

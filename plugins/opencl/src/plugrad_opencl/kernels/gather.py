@@ -37,7 +37,8 @@ def gather(x: ClArray, indices: ClArray, *, axis: int, batch_dims: int) -> Any:
     what = f"gather: {{}} is out of range for axis {axis} with size {n}"
     if not n and indices.size:
         raise IndexError(what.format("every index"))
-    return rows(x, indices, axis, batch_dims, x.device.check(what))
+    with x.device.check(what) as check:
+        return rows(x, indices, axis, batch_dims, check)
 
 
 def rows(
@@ -66,6 +67,11 @@ def rows(
 @kernels("UnsortedSegmentSum")
 def unsorted_segment_sum(x: ClArray, segment_ids: ClArray, *, num_segments: int) -> Any:
     """Leave out what is out of range."""
+    if segment_ids.shape != x.shape[:1]:
+        raise ValueError(
+            f"opencl: {segment_ids.shape} segment ids are not one for each row of an "
+            f"array of shape {x.shape}"
+        )
     rows, rest = x.shape[0], x.shape[1:]
     y = empty(x.device, (num_segments, *rest), x.dtype)
     if not y.size:

@@ -57,10 +57,10 @@ def _places(op: str, indices: ClArray, lead: tuple[int, ...]) -> ClArray:
     device, depth = indices.device, indices.shape[-1]
     y = empty(device, indices.shape[:-1], INT64)
     if y.size:
-        flag, check = device.check(_what(op, indices, lead))
-        buffers = (indices.buffer, y.buffer, table(device, lead or (1,)).buffer, flag)
-        more = (check, y.size, depth)
-        _run(device, 8, indices.dtype, "places", y.size, 1, *buffers, *more)
+        buffers = (indices.buffer, y.buffer, table(device, lead or (1,)).buffer)
+        with device.check(_what(op, indices, lead)) as check:
+            more = (*check, y.size, depth)
+            _run(device, 8, indices.dtype, "places", y.size, 1, *buffers, *more)
     return y
 
 
@@ -103,11 +103,11 @@ def tensor_scatter_update(x: ClArray, indices: ClArray, updates: ClArray) -> Any
         return NotImplemented
     winner = filled(device, (places,), 0, INT32)
     y = empty(device, x.shape, x.dtype)
-    flag, check = device.check(what)
     run = functools.partial(_run, device, x.dtype.itemsize, indices.dtype)
     sizes = table(device, lead or (1,))
-    buffers = (indices.buffer, winner.buffer, sizes.buffer, flag)
-    run("number", count, 1, *buffers, check, count, depth)
+    buffers = (indices.buffer, winner.buffer, sizes.buffer)
+    with device.check(what) as (flag, number):
+        run("number", count, 1, *buffers, flag, number, count, depth)
     arrays = (x, updates, winner, y)
     run("settle", places, width, *[a.buffer for a in arrays], places, width)
     return y

@@ -1,0 +1,119 @@
+"""How much memory the host has, and how much of it is left to this process.
+
+Three things may set the limit: the machine, the limits of the process (``ulimit -v``)
+and its control groups, by which containers are limited. PoCL reserves memory at the
+first use, and Linux grants more than there is: past a limit the process is killed, or
+PoCL crashes. So the pool asks here before it promises a buffer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PLENTY = 1 << 62  # bytes, where nothing sets a limit
+COMPILER = 512 << 20  # bytes of addresses for compilers, which crash without them
+_ROOT = Path("/")
+
+
+class Bound(NamedTuple):
+    """Bytes that are there in all, and those that are left."""
+
+    total: int
+    left: int
+
+
+def total(root: Path = _ROOT) -> int:
+    """Return the most bytes that arrays can ever take; to be asked at the start."""
+    return min([bound.total for bound in _bounds(root)], default=PLENTY)
+
+
+def left(root: Path = _ROOT) -> int:
+    """Return the bytes that this process can still take without swapping."""
+    return min([bound.left for bound in _bounds(root)], default=PLENTY)
+
+
+def _bounds(root: Path) -> Iterator[Bound]:
+    yield from _machine(root)
+    yield from _process(root)
+    yield from _groups(root)
+
+
+def _machine(root: Path) -> Iterator[Bound]:
+    found = _numbers(root / "proc/meminfo", ":")
+    if "MemTotal" in found and "MemAvailable" in found:
+        yield Bound(found["MemTotal"] << 10, found["MemAvailable"] << 10)
+
+
+def _process(root: Path) -> Iterator[Bound]:
+    """Yield the limits of addresses and of data, as far as they are set."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    words = _text(root / "proc/self/statm").split()
+    for which, place in ((resource.RLIMIT_AS, 0), (resource.RLIMIT_DATA, 5)):
+        limit, _ = resource.getrlimit(which)
+        if limit != resource.RLIM_INFINITY and len(words) > place:
+            used = int(words[place]) * resource.getpagesize()
+            yield Bound(limit - used - COMPILER, limit - used)
+
+
+class _Version(NamedTuple):
+    """Where a version of control groups has its files, and what it calls them."""
+
+    folder: str
+    limit: str
+    usage: str
+    prefix: str  # of what counts the groups below, too
+
+
+_V2 = _Version("", "memory.max", "memory.current", "")
+_V1 = _Version("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+
+
+def _groups(root: Path) -> Iterator[Bound]:
+    """Yield the limits of the control groups of this process, and of those around it.
+
+    In a container the path may be that of the host, which cannot be seen there: the
+    topmost folder is then the container's own.
+    """
+    mount = root / "sys/fs/cgroup"
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        version = _V1 if controllers else _V2
+        top = mount / version.folder
+        group = top / path.strip("/")
+        for folder in (group, *group.parents):
+            yield from _group(folder, version)
+            if folder == top:
+                break
+
+
+def _group(folder: Path, version: _Version) -> Iterator[Bound]:
+    """Yield the limit of a group; what was read from files can be dropped any time."""
+    limit, usage = (_text(folder / name) for name in version[1:3])
+    if limit.strip().isdecimal() and usage.strip().isdecimal():
+        found = _numbers(folder / "memory.stat")
+        files = [found.get(f"{version.prefix}{n}_file", 0) for n in _LISTS]
+        yield Bound(int(limit), int(limit) - int(usage) + sum(files))
+
+
+_LISTS = ("active", "inactive")
+
+
+def _numbers(file: Path, end: str = "") -> dict[str, int]:
+    """Return the numbers of a file by the word in front of them."""
+    rows = [line.split() for line in _text(file).splitlines()]
+    return {row[0].removesuffix(end): int(row[1]) for row in rows if len(row) > 1}
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:
+        return ""  # another system, or nothing is limited there
