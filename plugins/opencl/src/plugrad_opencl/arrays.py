@@ -1,6 +1,6 @@
 """Native arrays: row-major, contiguous, on a device; views differ in shape alone.
 
-Strings are NumPy's object arrays: they stay on the host.
+Strings are NumPy's object arrays, read-only: they stay on the host.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from .runtime import Device
 Shape = tuple[int, ...]
 DType = np.dtype[Any]
 Strings = np.ndarray[Any, DType]
+
+AXES = 64  # as in NumPy, to which they go
 
 
 class ClArray:
@@ -31,22 +33,23 @@ class ClArray:
     __slots__ = ("__weakref__", "base", "buffer", "device", "dtype", "shape", "size")
 
     def __init__(self, device: Device, shape: Shape, dtype: DType, size: int) -> None:
+        if size < 0 or len(shape) > AXES:
+            raise _refused(shape)
         self.buffer = device.pool.take(size * dtype.itemsize)
         self.device = device
         self.shape = shape
         self.dtype = dtype
         self.size = size
-        self.base: ClArray | None = None
+        self.base: ClArray | None = None  # last: from now on there is memory to return
 
     def __del__(self) -> None:
-        try:
-            if self.base is None:
-                self.device.pool.give(self.buffer)
-        except AttributeError:  # there was no memory to be had
-            pass
+        if getattr(self, "base", self) is None:
+            self.device.pool.give(self.buffer)
 
     def view(self, shape: Shape) -> ClArray:
         """Return the same memory under another shape."""
+        if math.prod(shape) != self.size or len(shape) > AXES:
+            raise _refused(shape, self.shape)
         y = ClArray.__new__(ClArray)
         y.buffer, y.device, y.dtype = self.buffer, self.device, self.dtype
         y.shape, y.size, y.base = shape, self.size, self.base or self
@@ -56,6 +59,17 @@ class ClArray:
     def nbytes(self) -> int:
         """The bytes of the elements."""
         return self.size * self.dtype.itemsize
+
+
+def _refused(shape: Shape, given: Shape | None = None) -> ValueError:
+    """Return the error for a shape that an array cannot have."""
+    if len(shape) > AXES:
+        return ValueError(
+            f"opencl: {len(shape)} axes are more than the {AXES} that an array can "
+            "have; join some with reshape"
+        )
+    whose = "" if given is None else f" for the elements of {given}"
+    return ValueError(f"opencl: there is no shape {shape}{whose}; sizes must fit")
 
 
 def empty(device: Device, shape: Shape, dtype: DType) -> ClArray:
@@ -70,10 +84,18 @@ class ClArrays:
         self.device = device
 
     def upload(self, values: np.ndarray[Any, DType]) -> ClArray | Strings:
-        """Return a copy on the device; strings are passed on."""
+        """Return a copy on the device; of strings, a view that cannot be written to.
+
+        True is the byte 1 there, whatever it is in ``values``: kernels compute with it.
+        """
         if values.dtype.hasobject:
+            values = values.view()
+            values.flags.writeable = False
             return values
         values = np.asarray(values, order="C")
+        if values.dtype == bool:
+            raw = values.view(np.uint8)
+            values = raw != 0 if raw.max(initial=0) > 1 else values
         y = ClArray(self.device, values.shape, values.dtype, values.size)
         if values.size:
             self.device.write(y.buffer, values)

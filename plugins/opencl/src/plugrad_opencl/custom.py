@@ -97,7 +97,7 @@ def _broadcasted(dtype: DType | None) -> Outputs:
     """Return the rule for an output of that dtype, or of the deciding input's."""
 
     def out(*xs: Spec, **_: Any) -> Spec:
-        shape = np.broadcast_shapes(*[x.shape for x in xs])
+        shape = geometry.broadcast("elementwise_kernel", *[x.shape for x in xs])
         return Spec(shape, dtype or deciding([x.dtype for x in xs]))
 
     return out

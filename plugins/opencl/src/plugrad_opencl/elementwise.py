@@ -18,6 +18,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from plugrad.geometry import broadcast
 
 from . import source
 from .arrays import ClArray, DType, Shape
@@ -242,9 +243,9 @@ def layout(*shapes: Shape) -> tuple[Shape, str, int, tuple[int, ...]]:
     ``rank`` others. The sizes: of a row, of axes 1 and on of those before, and then for
     each input by how much each of these advances it.
     """
-    shape = np.broadcast_shapes(*shapes)
+    shape = broadcast("opencl", *shapes)
     *outer, (m, *last) = joined(shape, *[tuple(spread(s, len(shape))) for s in shapes])
     pattern, rank = "".join("1" if s else "0" for s in last), len(outer)
     sizes = [m] * (rank > 0) + [axis[0] for axis in outer[1:]]
     sizes += [axis[1 + i] for i in range(len(shapes)) for axis in outer]
-    return tuple(shape), pattern, rank, tuple(sizes)
+    return shape, pattern, rank, tuple(sizes)

@@ -29,6 +29,13 @@ def steps(shape: Shape) -> list[int]:
     return found[::-1]
 
 
+def around(x: ClArray, axis: int) -> tuple[int, int, int]:
+    """Return the sizes of ``x`` before an axis, along it and after it, as products."""
+    if not 0 <= axis < len(x.shape):
+        raise ValueError(f"opencl: axis {axis} is not an axis of shape {x.shape}")
+    return math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
+
+
 def spread(shape: Shape, rank: int) -> list[int]:
     """Return the steps by which an array is broadcast to ``rank`` axes."""
     order = [0 if n == 1 else s for n, s in zip(shape, steps(shape), strict=True)]
@@ -51,11 +58,20 @@ def put(
     x_start: int = 0,
     y_start: int = 0,
 ) -> None:
-    """Write ``shape`` elements of ``x`` into ``y``, which nobody else has seen yet."""
+    """Write ``shape`` elements of ``x`` into ``y``, which nobody else has seen yet.
+
+    Raises:
+        ValueError: Some of them are outside of ``x``, or of ``y``.
+
+    """
+    from_, to = tuple(x_order), tuple(y_order)
     n = math.prod(shape)
+    _within(x, shape, from_, x_start)
+    if n != y.size:
+        _within(y, shape, to, y_start)
     if not n:
         return
-    axes = joined(shape, tuple(x_order), tuple(y_order))
+    axes = joined(shape, from_, to)
     crossing = _crossing(axes)
     if crossing is not None:
         rows, columns, outer = crossing
@@ -72,6 +88,29 @@ def put(
         n, x_start, y_start = n // wide, x_start // wide, y_start // wide
         items, sizes = launch.items(n), (*axes[-1], *_sizes(axes[:-1]))
         launch(n, items, x.buffer, y.buffer, n, x_start, y_start, *sizes)
+
+
+def _within(x: ClArray, shape: Shape, order: Shape, start: int) -> None:
+    """Raise unless all elements of an order are in ``x``: kernels do not look."""
+    low, high = _range(shape, order)
+    if low <= high and not 0 <= start + low <= start + high < x.size:
+        raise ValueError(
+            f"opencl: {shape} elements, {order} apart from {start} on, are not all in "
+            f"an array of shape {x.shape}"
+        )
+
+
+@functools.lru_cache(4096)
+def _range(shape: Shape, order: Shape) -> tuple[int, int]:
+    """Return the least and the greatest place of an order that starts at 0."""
+    if any(n < 0 for n in shape):
+        raise ValueError(
+            f"opencl: there is no shape {shape}; sizes must not be negative"
+        )
+    if 0 in shape:
+        return 0, -1
+    ends = [(n - 1) * step for n, step in zip(shape, order, strict=True)]
+    return sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
 
 
 # --- kernels ---------------------------------------------------------------------

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
 
 from plugrad.plugin import KernelTable
 
 from .. import source
 from ..arrays import ClArray, DType, empty
 from ..elementwise import Function
+from ..moves import around
 from ..runtime import Device, Launch
 
 STRIP = 64  # lines side by side that an item on a CPU does
@@ -43,9 +43,8 @@ def _program(device: Device, dtype: DType, product: bool) -> Launch:
 
 def _cumulative(product: bool) -> Function:
     def kernel(x: ClArray, *, axis: int, exclusive: bool, reverse: bool) -> ClArray:
-        y, n = empty(x.device, x.shape, x.dtype), x.shape[axis]
+        (a, n, m), y = around(x, axis), empty(x.device, x.shape, x.dtype)
         if x.size:
-            a, m = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
             launch = _program(x.device, x.dtype, product)
             items = a * -(-m // STRIP)
             if x.device.style == "gpu":

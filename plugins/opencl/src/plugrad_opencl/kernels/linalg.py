@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
+from plugrad.geometry import broadcast
 from plugrad.plugin import KernelTable
 
 from ..arrays import ClArray, Shape
@@ -27,10 +27,11 @@ def batch_matmul(
     finish: Finish | None = None,
 ) -> ClArray:
     """Transposes are steps; batches that are not alike are copied until they are."""
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    (m, k), n = a.shape[-2:], b.shape[-2] if transpose_b else b.shape[-1]
-    if transpose_a:
-        m, k = k, m
+    batch = broadcast("matmul", a.shape[:-2], b.shape[:-2])
+    m, k = a.shape[-2:][::-1] if transpose_a else a.shape[-2:]
+    rows, n = b.shape[-2:][::-1] if transpose_b else b.shape[-2:]
+    if k != rows:
+        raise ValueError(f"matmul: {k} columns do not fit {rows} rows; both must be k")
     shape, z = (*batch, m, n), math.prod(batch)
     if math.prod(b.shape[:-2]) == 1 and not transpose_a:  # one matrix, of all rows
         a, b, z, m = a.view((z * m, k)), b.view(b.shape[-2:]), 1, z * m

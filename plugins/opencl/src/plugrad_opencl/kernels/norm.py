@@ -11,6 +11,7 @@ from plugrad.plugin import KernelTable
 from .. import source
 from ..arrays import ClArray, DType, empty
 from ..elementwise import elementwise
+from ..moves import around
 from ..runtime import Device, Launch
 from .binary import kernels as binary
 from .shape import transpose
@@ -46,6 +47,7 @@ def _by_rows(launch: Launch, work: int, x: ClArray, n: int, *more: Any) -> ClArr
 
 def _softmax(x: ClArray, axis: int, log: bool) -> ClArray:
     """Bring the axis to the end; it is not empty."""
+    _, n, _ = around(x, axis)
     last = len(x.shape) - 1
     if axis != last:
         axes = [*range(last + 1)]
@@ -53,7 +55,7 @@ def _softmax(x: ClArray, axis: int, log: bool) -> ClArray:
         y = _softmax(transpose(x, axes=tuple(axes)), last, log)
         return transpose(y, axes=tuple(axes))
     launch = _program(x.device, x.dtype, "softmax", LOG=log)
-    return _by_rows(launch, 4, x, x.shape[-1])
+    return _by_rows(launch, 4, x, n)
 
 
 @kernels("Softmax")

@@ -15,6 +15,7 @@ from plugrad.plugin import KernelTable
 from .. import source
 from ..arrays import ClArray, DType, Shape, empty
 from ..elementwise import Function, elementwise
+from ..moves import around
 from ..runtime import Device, Launch
 from .creation import cast, filled
 
@@ -98,6 +99,8 @@ def _parts(device: Device, a: int, n: int, m: int) -> int:
 
 def along(name: str, x: ClArray, axis: Shape, keepdims: bool) -> Any:
     """Return a reduction over ``axis``; of nothing, what changes nothing."""
+    if any(not 0 <= i < len(x.shape) for i in axis):
+        raise ValueError(f"opencl: {axis} are not all axes of shape {x.shape}")
     kept = [1 if i in axis else n for i, n in enumerate(x.shape)]
     shape = tuple([n for i, n in enumerate(kept) if keepdims or i not in axis])
     if _reducer(x.device, name, x.dtype, True) is NotImplemented:
@@ -165,9 +168,11 @@ def _finder(device: Device, sign: str, dtype: DType, items: int) -> Launch:
 
 
 def _place(sign: str, x: ClArray, axis: int) -> ClArray:
+    _, n, m = around(x, axis)
     y = empty(x.device, (*x.shape[:axis], *x.shape[axis + 1 :]), np.dtype(np.int32))
     if y.size:
-        n, m = x.shape[axis], math.prod(x.shape[axis + 1 :])
+        if not n:
+            raise ValueError(f"opencl: axis {axis} of shape {x.shape} is empty")
         items = source.share(x.device, n)
         launch = _finder(x.device, sign, x.dtype, items)
         cpu = x.device.style == "cpu"

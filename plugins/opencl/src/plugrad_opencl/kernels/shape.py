@@ -8,7 +8,7 @@ from itertools import accumulate
 from plugrad.plugin import KernelTable
 
 from ..arrays import ClArray, Shape, empty
-from ..moves import move, put, spread, steps
+from ..moves import around, move, put, spread, steps
 
 kernels = KernelTable()
 
@@ -36,13 +36,15 @@ def tile(x: ClArray, *, repetitions: Shape) -> ClArray:
     """Put an axis of repetitions before each axis."""
     sizes = [*zip(repetitions, x.shape, steps(x.shape), strict=True)]
     wide = tuple([m for r, n, _ in sizes for m in (r, n)])
-    y = move(x, wide, [m for *_, s in sizes for m in (0, s)])
-    return y.view(tuple([r * n for r, n, _ in sizes]))
+    y = empty(x.device, tuple([r * n for r, n, _ in sizes]), x.dtype)
+    put(x, y, wide, [m for *_, s in sizes for m in (0, s)], steps(wide))
+    return y
 
 
 @kernels("Concat")
 def concat(*xs: ClArray, axis: int) -> ClArray:
     """Put each behind those before it."""
+    around(xs[0], axis)
     ends = [*accumulate([x.shape[axis] for x in xs])]
     shape = (*xs[0].shape[:axis], ends[-1], *xs[0].shape[axis + 1 :])
     y, order = empty(xs[0].device, shape, xs[0].dtype), steps(shape)

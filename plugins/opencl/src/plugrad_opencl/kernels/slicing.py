@@ -47,6 +47,8 @@ def _padder(device: Device, dtype: DType, items: int) -> Launch:
 @kernels("PadV2")
 def pad(x: ClArray, *, paddings: Pairs, constant_values: complex) -> ClArray:
     """Row by row; axes behind the last padded one belong to its rows."""
+    if any(n < 0 for pair in paddings for n in pair):
+        raise ValueError(f"opencl: paddings {paddings} must not be negative")
     sizes = zip(x.shape, paddings, strict=True)
     shape = tuple([before + n + after for n, (before, after) in sizes])
     if not x.size:

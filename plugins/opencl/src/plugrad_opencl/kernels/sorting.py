@@ -33,6 +33,8 @@ def _program(device: Device, dtype: DType) -> Launch:
 @kernels("TopK")
 def top_k(x: ClArray, *, k: int, sorted: bool) -> tuple[ClArray, ClArray]:
     """Sort the places in each row, a row an item."""
+    if not 0 <= k <= x.shape[-1]:
+        raise ValueError(f"opencl: there are no {k} largest in rows of {x.shape[-1]}")
     n, rows, shape = x.shape[-1], math.prod(x.shape[:-1]), (*x.shape[:-1], k)
     values, places = empty(x.device, shape, x.dtype), empty(x.device, shape, INT32)
     if values.size:
