@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from ._dtypes import DType, canonical
+from ._dtypes import DType, canonical, named
 from ._hooks import Backend, Extension, GradientPack, Runtime
 from ._kernel import suggest
 from ._tensor import Native, Tensor
@@ -323,7 +323,7 @@ class OpenBackend:
         """Return a native array, never of another dtype than ``values``."""
         dtype = values.dtype
         if dtype not in self.dtypes:
-            have = ", ".join(sorted(d.name for d in self.dtypes))
+            have = ", ".join(sorted(map(named, self.dtypes)))
             raise TypeError(
                 f"backend {self.name!r} has no {dtype}; pass dtype= one of {have}"
             )
