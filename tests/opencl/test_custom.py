@@ -335,7 +335,7 @@ def test_calls_that_do_not_fit():
         op(pg.ones(3), s=1)
     with pytest.raises(ValueError, match="do not broadcast"):
         op(pg.ones(3), pg.ones(2), s=1)
-    with pytest.raises(TypeError, match="lacks s, and has no t"):
+    with pytest.raises(TypeError, match="lacks s and has no t"):
         op(pg.ones(3), 1.0, t=1)
     with pytest.raises(TypeError, match="s='a' is no number of type float"):
         op(pg.ones(3), 1.0, s="a")

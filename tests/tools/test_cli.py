@@ -79,7 +79,7 @@ def test_plugins_lists_the_gradient_packs(told):
 
 
 def test_backends(told):
-    with toy(dtypes=("float32", "bool")):
+    with toy(dtypes=("float32", "string", "bool")):
         _, lines, rows = told("backends")
         closed = by(told("backends", "--no-open")[2], "name")
     rows = by(rows, "name")
@@ -89,7 +89,7 @@ def test_backends(told):
         "owner": "user",
         "state": "open",
         "active": False,
-        "dtypes": ["bool", "float32"],
+        "dtypes": ["bool", "float32", "string"],
     }
     assert rows["cpu"]["owner"].startswith("plugrad-cpu ")
     assert [name for name, row in rows.items() if row["active"]] == [pg.get_backend()]
