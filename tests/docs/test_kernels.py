@@ -1,5 +1,6 @@
 """docs/kernels.md is what ``make docs`` writes, where all backends are installed."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -15,9 +16,10 @@ BACKENDS = [path.name for path in sorted((PAGE.parents[1] / "plugins").iterdir()
 def table(page):
     """Return the text around the table, and its rows by column."""
     lines = page.splitlines()
-    found = [line for line in lines if line.startswith("| ")]
+    start = next(i for i, line in enumerate(lines) if line.startswith("| kernel "))
+    found = list(itertools.takewhile(lambda s: s.startswith("|"), lines[start:]))
     head, _, *rows = ([c.strip() for c in s.split("|")[1:-1]] for s in found)
-    text = [line for line in lines if not line.startswith("| ")]
+    text = lines[:start] + lines[start + len(found) :]
     return text, [dict(zip(head, row, strict=True)) for row in rows]
 
 

@@ -21,7 +21,7 @@ ENGINE = (
 PATH = {CORE / f"_{name}.py" for name in ENGINE.split()}
 ROOMS = {
     "ops": (sorted(CORE.glob("ops/*.py")), 7500),
-    "the path of an op": (sorted(PATH), 1920),
+    "the path of an op": (sorted(PATH), 1950),
     "registries and plugins": (sorted(REST - PATH), 1300),
     "checks of run_kernel": (sorted(CHECKS), 300),
     "geometry": (GEOMETRY, 500),
@@ -87,7 +87,7 @@ def contract_docs(path):
 
 # The rooms that are over their limit, as decision 0004 says, and the ceiling of each. A
 # room that is under its limit again fails here, and one that is far below its ceiling.
-OVER = {"tools": 1700, "wasm": 2650, "opencl": 3300}
+OVER = {"ops": 8600, "cpu": 2600, "tools": 1900, "wasm": 2650, "opencl": 3600}
 SLACK = 150
 
 

@@ -56,7 +56,7 @@ def follows(reason: str, parameters: object) -> bool:
     """Tell whether a test is skipped for want of a dtype that its parameters name."""
     from .excuses import names  # which imports plugrad
 
-    found = re.fullmatch(r"\S+ has no (\w+)", reason)
+    found = re.fullmatch(r"\S+ has no (bool|string|[a-z]+\d+)", reason)
     return found is not None and names(parameters, found[1])
 
 

@@ -85,7 +85,7 @@ def test_what_is_read_cannot_change_the_tensor(
     backend: str,
 ) -> None:
     if other == b"z" and "string" not in runtime(backend).dtypes:
-        pytest.skip(f"{backend} has no strings")
+        pytest.skip(f"{backend} has no string")
     y = pg.asarray(values)
     for tensor in (y, pg.reshape(y, (3, 1)), pg.concat([y, y])):
         back = read(tensor)
