@@ -63,7 +63,13 @@ class Kernel:
             semicolon the attributes, plain, immutable, hashable values; the outputs,
             ``*ys`` where their number depends on the run, and ``y`` if none are named.
             The kinds after the colons are optional: ``run_kernel`` and ``plugin.run``
-            check and canonicalize by them what they are given.
+            check and canonicalize by them what they are given. Inputs: a dtype such as
+            ``int32``, or ``bool integer floating complexfloating inexact number
+            string``, several of them joined by ``|``, or the name of an input to the
+            left, for its dtype. Attributes: ``bool int size float number scalar str
+            dtype axis axes new_axis permutation shape ints pairs``, ``Windows Resizing
+            Rotation`` of ``plugrad.geometry``, words in quotes joined by ``|``; with a
+            question mark behind, None is one, too.
             Names are TensorFlow.js', outside the core dotted ones, ``"mylib.Swish"``.
         out: Specs of the inputs and attributes -> specs of the outputs, or None where
             the shape depends on data. It raises where they do not fit.

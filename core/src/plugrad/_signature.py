@@ -88,8 +88,8 @@ def _declared(
     name, kind = name.strip(), " ".join(kind.split())
     if not known(kind, kinds):
         raise ValueError(
-            f"kernel {signature!r}: {name!r} has the unknown kind {kind!r}; see "
-            "the module plugrad.plugin for the kinds of inputs and attributes"
+            f"kernel {signature!r}: {name!r} has the unknown kind {kind!r}; "
+            "help(plugrad.plugin.Kernel) lists the kinds of inputs and attributes"
         )
     kinds[name.strip("*?")] = kind
     return name
