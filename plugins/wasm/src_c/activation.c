@@ -1,4 +1,5 @@
-/* Activation functions. Comparisons are such that NaN stays NaN. */
+/* Activation functions. Comparisons are such that NaN stays NaN, and that of the two
+   zeros max(x, 0) is the positive one. */
 #include "elementwise.h"
 #include "mathematics.h"
 
@@ -6,8 +7,8 @@
 #define ALPHA 1.6732632423543772
 
 #define EVERY(UNARY, UNARY_PQ, T)                                                        \
-    UNARY(relu_##T, T, T, GRAIN, a < 0 ? 0 : a)                                          \
-    UNARY(relu6_##T, T, T, GRAIN, a < 0 ? 0 : a > 6 ? 6 : a)                             \
+    UNARY(relu_##T, T, T, GRAIN, a <= 0 ? 0 : a)                                         \
+    UNARY(relu6_##T, T, T, GRAIN, a <= 0 ? 0 : a > 6 ? 6 : a)                            \
     UNARY_PQ(clip_##T, T, a < p || p != p ? (p > q || q != q ? q : p)                 \
                                          : a > q || q != q ? q : a)
 EVERY(UNARY, UNARY_PQ, f32)

@@ -152,7 +152,8 @@ INLINE v4 turned(v4 x, i32 quarters) {
     c = ADD(FMA(MUL(z, z), c, MUL(z, SPLAT(-0.5f))), SPLAT(1));
     v4 odd = wasm_i32x4_shr(wasm_i32x4_shl(sum, 31), 31);
     v4 minus = wasm_i32x4_shl(wasm_u32x4_shr(sum, 1), 31);
-    return wasm_v128_xor(WHERE(odd, c, s), minus);
+    v4 y = wasm_v128_xor(WHERE(odd, c, s), minus);
+    return quarters ? y : WHERE(wasm_f32x4_eq(x, SPLAT(0)), x, y); /* -0 */
 }
 
 #define TURN(NAME, LIBRARY, QUARTERS)                                                    \

@@ -59,12 +59,13 @@ RELU = _elementwise(
 def relu(x: TensorLike, /) -> Tensor:
     """Return ``max(x, 0)``; the derivative at 0 is 0.
 
-    Integers and bool keep their dtype.
+    Of -0.0 it is 0.0. Integers and bool keep their dtype.
     """
     return unary.kept(RELU, x, "iuf")
 
 
-decomposition(RELU, lambda x: binary.maximum(x, 0))
+# Which of two zeros is the larger one is left to the backend; -0.0 + 0.0 is 0.0.
+decomposition(RELU, lambda x: binary.maximum(x, 0) + 0)
 
 
 # Where y is not positive it is 0, or NaN, which stays; dy may be infinite there.
@@ -81,12 +82,12 @@ RELU6 = _elementwise(
 def relu6(x: TensorLike, /) -> Tensor:
     """Return ``min(max(x, 0), 6)``; the derivative at 0 is 0, at 6 it is 1.
 
-    Integers and bool keep their dtype.
+    Of -0.0 it is 0.0. Integers and bool keep their dtype.
     """
     return unary.kept(RELU6, x, "iuf")
 
 
-decomposition(RELU6, lambda x: binary.minimum(binary.maximum(x, 0), 6))
+decomposition(RELU6, lambda x: binary.minimum(binary.maximum(x, 0) + 0, 6))
 
 # Where y is a number, y * 0 is 0.
 gradients(RELU6, x=lambda dy, x, y: compare.where((x > 0) & (x <= 6), dy, y * 0))

@@ -46,13 +46,18 @@ def _below(x: Array) -> Array:
     return np.clip(x, -inf, 0) if x.size > MANY else np.minimum(x, 0)
 
 
-kernels["Relu"] = _above
+def _no_negative_zero(y: Array) -> Array:
+    y += y.dtype.type(0)
+    return y
+
+
+kernels["Relu"] = lambda x: _no_negative_zero(_above(x))
 
 
 @kernels("Relu6")
 def relu6(x: Array) -> Array:
     """Of integers too."""
-    return _limited(x, 0, 6)
+    return _no_negative_zero(_limited(x, 0, 6))
 
 
 @kernels("ClipByValue")

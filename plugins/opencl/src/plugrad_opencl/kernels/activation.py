@@ -13,11 +13,11 @@ _CLIP = """
 """
 
 kernels = KernelTable(
-    Relu=elementwise("Relu", "x", fi="WHERE(x < (S)0, (S)0, x)", ub="x"),
+    Relu=elementwise("Relu", "x", fi="WHERE(x <= (S)0, (S)0, x)", ub="x"),
     Relu6=elementwise(
         "Relu6",
         "x",
-        fi="WHERE(x < (S)0, (S)0, WHERE(x > (S)6, (S)6, x))",
+        fi="WHERE(x <= (S)0, (S)0, WHERE(x > (S)6, (S)6, x))",
         u="WHERE(x > (S)6, (S)6, x)",
     ),
     ClipByValue=elementwise(

@@ -116,6 +116,15 @@ def check_special_values(row, backend):
         assert_near(run(row.op, x), row.truth(x), max(row.ulp, row.loose))
 
 
+def check_signs_of_zero(op, expected):
+    """Of -0.0 and 0.0, whether the sign is set, in small arrays and in large ones."""
+    for dtype in held(["float16", "float32", "float64"]):
+        for count in (1, 3, 5000):
+            y = run(op, np.asarray([-0.0, 0.0] * count, dtype))
+            assert not y.any()
+            assert np.signbit(y).tolist() == expected * count, (dtype, count)
+
+
 def check_the_whole_range(row, backend):
     """Compare float32 from end to end: no early overflow, no cancellation."""
     ulp = row.ulp if backend == "cpu" else row.loose

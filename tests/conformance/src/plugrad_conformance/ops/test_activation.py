@@ -18,6 +18,7 @@ from .elementwise import (
     check_decomposition,
     check_gradient,
     check_integers,
+    check_signs_of_zero,
     check_special_values,
     check_the_whole_range,
     check_values,
@@ -298,6 +299,11 @@ def test_clip(shape, dtype, backend):
     assert_near(pg.clip(x, 20).numpy(), np.maximum(x, 20).astype(dtype), 0)
     assert_near(pg.clip(x, max=70).numpy(), np.minimum(x, 70).astype(dtype), 0)
     assert_near(pg.clip(x).numpy(), x, 0)
+
+
+@pytest.mark.parametrize("op", [pg.relu, pg.relu6], ids=lambda f: f.__name__)
+def test_the_larger_of_two_zeros_is_the_positive_one(op, backend):
+    check_signs_of_zero(op, [False, False])
 
 
 @pytest.mark.parametrize("op", [pg.relu, pg.relu6], ids=lambda f: f.__name__)

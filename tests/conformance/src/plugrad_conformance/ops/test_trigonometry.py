@@ -13,6 +13,7 @@ from .elementwise import (
     check_decomposition,
     check_gradient,
     check_integers,
+    check_signs_of_zero,
     check_special_values,
     check_the_whole_range,
     check_values,
@@ -62,6 +63,14 @@ def test_integers_become_float32(row, backend):
 @every(ROWS)
 def test_gradients(row, backend):
     check_gradient(row)
+
+
+ODD = [row for row in ROWS if row.kernel not in ("Cos", "Acos", "Cosh", "Acosh")]
+
+
+@every(ODD)
+def test_odd_functions_keep_the_sign_of_zero(row, backend):
+    check_signs_of_zero(row.op, [True, False])
 
 
 @every(DECOMPOSED)

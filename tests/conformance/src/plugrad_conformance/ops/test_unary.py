@@ -19,6 +19,7 @@ from .elementwise import (
     check_decomposition,
     check_gradient,
     check_integers,
+    check_signs_of_zero,
     check_special_values,
     check_the_whole_range,
     check_values,
@@ -137,6 +138,11 @@ def test_what_rounds_to_zero_keeps_its_sign(backend):
         assert np.signbit(run(op, np.asarray([-0.3, -0.0, 0.0]))).tolist() == [1, 1, 0]
     for op in (pg.abs, pg.sign):
         assert not np.signbit(run(op, np.asarray([-0.0, 0.0]))).any()
+
+
+@pytest.mark.parametrize("op", [pg.expm1, pg.log1p, pg.erf, pg.sqrt], **by_name)
+def test_zero_keeps_its_sign(op, backend):
+    check_signs_of_zero(op, [True, False])
 
 
 def test_nothing_is_written_to(backend):
