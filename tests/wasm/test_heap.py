@@ -2,6 +2,8 @@
 
 import itertools
 import random
+import sys
+import threading
 
 import pytest
 
@@ -13,21 +15,23 @@ LIMIT = 1 << 24
 class Blocks:
     """A heap of 16 MiB, and the blocks that are in use."""
 
-    def __init__(self, base=1000):
-        self.end = 0
-        self.heap = heap.Heap(base, self.grow)
-        self.used = {}
+    def __init__(self, limit=LIMIT):
+        self.end, self.limit = 0, limit
+        self.heap = heap.Heap(1000, self.grow)
+        self.used, self.blocks = {}, {}
 
     def grow(self, end):
-        if end > LIMIT:
-            raise MemoryError(f"no more than {LIMIT}")
+        if end > self.limit:
+            raise MemoryError(f"no more than {self.limit}")
         self.end = max(self.end, end)
 
     def take(self, nbytes):
-        address = self.heap.take(nbytes)
+        self.heap.fill(nbytes)
+        block = self.heap.bin(nbytes).pop()
+        address = block.pointer
         assert address % heap.ALIGNMENT == 0
         assert 1000 <= address <= self.end - nbytes
-        self.used[address] = nbytes
+        self.used[address], self.blocks[address] = nbytes, block
         return address
 
     def take_all(self, nbytes):
@@ -35,10 +39,17 @@ class Blocks:
             self.take(nbytes)
 
     def free(self, address):
-        self.heap.bin(self.used.pop(address)).append(address)
+        del self.used[address]
+        self.blocks.pop(address).free()
 
-    def apart(self):
-        ends = sorted((a, a + n) for a, n in self.used.items())
+    def free_extents(self):
+        """What is free: in bins, and in extents."""
+        bins = self.heap._bins.items()
+        found = [(b.pointer, b.pointer + size) for size, blocks in bins for b in blocks]
+        return [*found, *self.heap._extents.free]
+
+    def apart(self, others=()):
+        ends = sorted([*((a, a + n) for a, n in self.used.items()), *others])
         return all(end <= begin for (_, end), (begin, _) in itertools.pairwise(ends))
 
 
@@ -113,3 +124,111 @@ def test_trim_joins_neighbours():
     blocks.heap.trim()
     blocks.take(8 << 20)
     assert blocks.heap.size() == size
+
+
+# --- in the middle of the heap -----------------------------------------------------
+
+
+class Stop(Exception):
+    """What a signal handler raises."""
+
+
+def stop(blocks):
+    raise Stop
+
+
+def free_some(blocks):
+    for address in list(blocks.used)[::2]:
+        blocks.free(address)
+
+
+def take_and_free(blocks):
+    blocks.take(3000)
+    for nbytes in (3000, 20_000, 50_000):
+        blocks.free(blocks.take(nbytes))
+
+
+def gather(blocks):
+    blocks.heap.trim()
+
+
+def during(function, action, at):
+    """Run a function, and an action at its event number ``at`` in the heap's code.
+
+    Events are all calls, lines and results, but for what comes behind the call of
+    ``_commit``, where CPython runs nothing else. Returns whether there were as many.
+    """
+
+    def event(frame, what, value):
+        nonlocal at
+        if frame.f_code.co_filename != heap.__file__:
+            return None
+        at -= 1
+        if at == 0:
+            sys.settrace(None)
+            action()
+        return None if frame.f_code.co_name == "_commit" else event
+
+    try:
+        sys.settrace(event)
+        function()
+    except (Stop, MemoryError):
+        pass  # after the action there may be no room
+    finally:
+        sys.settrace(None)
+    return at <= 0
+
+
+def in_disorder():
+    """Return blocks of a small heap, of which nearly all are free."""
+    blocks = Blocks(limit=1 << 20)
+    for nbytes in (300, 5000, 16384, 20_000, 70_000):
+        for _ in range(5):
+            blocks.take(nbytes)
+    for address in list(blocks.used)[1:-1]:
+        blocks.free(address)
+    return blocks
+
+
+@pytest.mark.parametrize("action", [stop, free_some, take_and_free, gather])
+@pytest.mark.parametrize("nbytes", [1000, 100_000, 500_000])
+def test_anything_may_happen_in_the_middle_of_it(nbytes, action):
+    """A handler or a finalizer raises, takes or frees: nothing is lost, or used twice.
+
+    Of a chunk, of what there is behind the top, and of what has to be gathered.
+    """
+    at, struck = 0, True
+    while struck:
+        at += 1
+        blocks = in_disorder()
+        assert not blocks.heap.bin(nbytes)
+        struck = during(
+            lambda heap=blocks.heap: heap.fill(nbytes),
+            lambda blocks=blocks: action(blocks),
+            at,
+        )
+        assert blocks.heap.used() == sum(map(in_heap, blocks.used.values()))
+        assert blocks.apart(blocks.free_extents())
+        if action is not take_and_free:
+            blocks.take(nbytes)
+            assert blocks.apart(blocks.free_extents())
+    assert at > 20
+
+
+def in_heap(nbytes):
+    return heap.rounded(nbytes, heap.ALIGNMENT if nbytes <= heap.SMALL else heap.PAGE)
+
+
+def test_what_is_told_while_another_thread_makes_bins():
+    blocks, stopped = Blocks(), threading.Event()
+
+    def tell():
+        while not stopped.is_set():
+            blocks.heap.used()
+
+    thread = threading.Thread(target=tell)
+    thread.start()
+    for nbytes in range(20_000, 4 << 30, 400_000):
+        blocks.heap.bin(nbytes)
+    stopped.set()
+    thread.join()

@@ -11,16 +11,12 @@ import numpy as np
 import plugrad as pg
 import pytest
 
+from .processes import run
+
 pytest.importorskip("plugrad_wasm", reason="plugrad-wasm is not installed")
 
 FLOAT32 = np.dtype(np.float32)
 THREADS = [1, 2, 3]
-COUNT = """
-    def count():
-        x = upload(np.zeros(1000, np.uint32))
-        machine.kernel("test_count")(x.pointer, 1000, 10)
-        return download(x).tolist() == list(range(1000))
-"""
 
 
 @pytest.fixture
@@ -30,32 +26,6 @@ def runtime():
         from plugrad_wasm import arrays, runtime
 
         return runtime, arrays
-
-
-def run(threads, code, timeout=60, **environment):
-    """Run code in a new process that has a machine; return what it prints."""
-    head = """
-        import os, signal, sys, threading, time
-        import numpy as np
-        import plugrad as pg
-        from plugrad import BackendError
-        pg.set_backend("wasm")
-        pg.zeros(())
-        from plugrad_wasm.arrays import download, empty, upload
-        from plugrad_wasm.runtime import machine
-    """
-    quiet = "ignore:This process"  # is multi-threaded, says Python 3.12 of every fork
-    code = "".join(map(textwrap.dedent, (head, COUNT, code)))
-    done = subprocess.run(
-        [sys.executable, "-W", quiet, "-c", code],
-        env={**os.environ, "PLUGRAD_WASM_THREADS": str(threads), **environment},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not done.stderr, done.stderr
-    return done.stdout.split()
 
 
 # --- threads ---------------------------------------------------------------------
@@ -129,6 +99,22 @@ def test_values_come_back_as_they_went(dtype, runtime):
             assert (native.shape, native.dtype) == (values.shape, values.dtype)
             assert native.pointer % 64 == 0
             np.testing.assert_array_equal(arrays.download(native), values)
+
+
+def test_any_byte_of_a_bool_but_zero_is_one(runtime):
+    """As files and buffers of others may have them."""
+    _, arrays = runtime
+    x = np.frombuffer(b"\7\0\xff\1\0\200", bool).reshape(2, 3)
+    for values in (x, x.T, x[:, ::-1], x[0, 0]):
+        found = arrays.download(arrays.upload(values))
+        truth = values.view(np.uint8) != 0
+        np.testing.assert_array_equal(found.view(np.uint8), truth.view(np.uint8))
+    with pg.use_backend("wasm"):
+        t = pg.asarray(x[0])
+        assert (t == pg.asarray([True, False, True])).tolist() == [True] * 3
+        assert (~t).tolist() == [False, True, False]
+        assert pg.sum(pg.astype(t, "int32")).item() == pg.count_nonzero(t).item() == 2
+        assert (t * 1.0).tolist() == [1, 0, 1]
 
 
 def test_what_is_downloaded_shares_and_holds_the_memory(runtime):
@@ -340,6 +326,25 @@ def test_other_signals_are_handled_while_a_kernel_runs():
         """,
     )
     assert found == ["signal", "True"]
+
+
+def test_a_kernel_within_another_is_refused(runtime):
+    """Also before it starts, where it would put its arguments over the other's."""
+    machine, arrays = runtime[0].machine, runtime[1]
+    x, y = (arrays.upload(np.zeros(9, np.uint32)) for _ in range(2))
+    kernel = machine.kernel("test_count")
+    kernel(x.pointer, 9, 1)
+
+    class Nested:
+        def __index__(self):
+            kernel(y.pointer, 9, 1)
+            return 9
+
+    with pytest.raises(pg.BackendError, match="while another one was running"):
+        kernel(x.pointer, Nested(), 1)
+    assert not arrays.download(y).any()
+    kernel(x.pointer, 9, 1)
+    assert arrays.download(x).tolist() == [2 * i for i in range(9)]
 
 
 # --- processes -------------------------------------------------------------------

@@ -11,24 +11,26 @@
    and then `work` again; the caller fails when all the others have finished. */
 #include "plugrad.h"
 
-/* Python's, called on the first thread now and then: runs the signal handlers, does not
-   return if one of them raises, and sets `until_poll` anew. */
+/* Python's, called on the first thread now and then: runs the signal handlers, sets
+   `interrupted` if one of them raises, and `until_poll` anew. */
 __attribute__((import_module("plugrad"), import_name("poll"))) void host_poll(void);
 /* Does not return: the kernel ends with an error, without a signal of the processor. */
 __attribute__((import_module("plugrad"), import_name("fail"))) void host_fail(void);
 
 typedef struct {
-    u32 until_poll; /* runtime.py knows where these two are */
+    u32 until_poll; /* runtime.py knows where these three are */
     const char *failure;
+    u32 interrupted;
     const void *module; /* whose `body` is */
     void (*body)(u32, u32, void *);
     void *ctx;
     u32 n, grain;
     u32 threads, epoch, open, inside, sleeping;
-    u32 stop, failed, quit;
+    u32 stop, quit;
     u32 next[MAX_THREADS]; /* pieces: a share for each thread, from here on */
 } Pool;
 #define pool (*(Pool *)64) /* below the stacks; memory begins with zeros */
+#define STACK_TOP (1 << 20) /* of the first thread; as in hatch_build.py */
 
 #ifdef THREADS
 #define GET(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
@@ -44,10 +46,33 @@ u32 thread_id(void) { return me; }
 u32 thread_id(void) { return 0; }
 #endif
 
-_Noreturn void fail(const char *message) {
-    pool.failure = message;
+/* After this nobody is in a body any more. Whoever comes later finds nothing open. */
+static void settle_all(void) {
+#ifdef THREADS
+    SET(pool.open, 0);
+    if (GET(pool.inside)) SET(pool.stop, 1);
+    for (u32 left; (left = GET(pool.inside));)
+        __builtin_wasm_memory_atomic_wait32((int *)&pool.inside, left, 1000000);
+    SET(pool.stop, 0);
+#endif
+}
+
+/* The first thread leaves everything in order, so that Python has nothing to do that a
+   further signal could keep it from. */
+_Noreturn static void end(void) {
+    if (thread_id() == 0) {
+        settle_all();
+        __asm__ volatile(".globaltype __stack_pointer, i32\n"
+                         "i32.const %0\n"
+                         "global.set __stack_pointer" ::"i"(STACK_TOP));
+    }
     host_fail();
     __builtin_trap();
+}
+
+_Noreturn void fail(const char *message) {
+    pool.failure = message;
+    end();
 }
 
 #ifdef PLUGRAD_DEBUG
@@ -58,8 +83,16 @@ bool in_memory(const void *p, u64 bytes) {
 }
 #endif
 
+static void run_signal_handlers(void) {
+    pool.until_poll = 256; /* in case that Python does not set it */
+    host_poll();
+    if (!pool.interrupted) return;
+    pool.interrupted = 0;
+    end();
+}
+
 static void poll(void) {
-    if (--pool.until_poll == 0) host_poll();
+    if (--pool.until_poll == 0) run_signal_handlers();
 }
 
 #ifdef THREADS
@@ -67,7 +100,7 @@ void poll_cancel(void) {
     if (me == 0)
         poll();
     else if (GET(pool.stop))
-        fail("stopped");
+        end();
 }
 
 /* Where the share of a thread begins. Neighbouring pieces go to one thread, the same in
@@ -120,7 +153,6 @@ EXPORT("work") const void *work(u32 id, u32 seen) {
 /* A body has trapped in a worker. Returns the epoch that it has done by that. */
 EXPORT("worker_failed") u32 worker_failed(void) {
     u32 now = GET(pool.epoch);
-    SET(pool.failed, 1);
     SET(pool.stop, 1);
     leave();
     return now;
@@ -131,6 +163,7 @@ void parallel_for(void (*body)(u32, u32, void *), void *ctx, u32 n, u32 grain) {
         if (n) body(0, n, ctx);
         return;
     }
+    if (GET(pool.open) || GET(pool.stop)) settle_all(); /* Python was kept from it */
     pool.module = &this_module;
     pool.body = body, pool.ctx = ctx, pool.n = n, pool.grain = grain;
     for (u32 t = 0; t < pool.threads; t++) SET(pool.next[t], share(t));
@@ -145,20 +178,12 @@ void parallel_for(void (*body)(u32, u32, void *), void *ctx, u32 n, u32 grain) {
             spin--;
         else if (__builtin_wasm_memory_atomic_wait32((int *)&pool.inside, left,
                                                      20000000) == 2)
-            host_poll();
+            run_signal_handlers();
     if (GET(pool.stop)) fail(pool.failure);
 }
 
-/* After a trap of the caller: wait until no worker is in a body any more. Returns
-   whether one of them has trapped by itself. */
-EXPORT("settle") u32 settle(void) {
-    SET(pool.open, 0);
-    if (GET(pool.inside)) SET(pool.stop, 1);
-    for (u32 left; (left = GET(pool.inside));)
-        __builtin_wasm_memory_atomic_wait32((int *)&pool.inside, left, 1000000);
-    SET(pool.stop, 0);
-    return __atomic_exchange_n(&pool.failed, 0, __ATOMIC_SEQ_CST);
-}
+/* After a trap of the caller by the processor: see `settle_all`. */
+EXPORT("settle") void settle(void) { settle_all(); }
 
 EXPORT("start") u32 start(u32 threads) {
     pool.threads = threads;

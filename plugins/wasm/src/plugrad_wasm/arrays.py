@@ -7,17 +7,21 @@ makes its result; ``WasmArrays``, which moves values.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from math import prod
+from types import MethodType
 from typing import Any
 
 import numpy as np
 
-from .heap import SMALL, Bin
+from . import guard
+from .heap import SMALL
 from .runtime import machine
 
 DType = np.dtype[Any]
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
+MOST_AXES = 64  # of NumPy's arrays; as MAX_RANK in elementwise.h
 DTYPES = [
     "bool",
     "int8",
@@ -77,21 +81,32 @@ class WasmArray:
 
     def view(self, shape: Shape, first: int = 0) -> WasmArray:
         """Return the elements from number ``first`` on, in another shape."""
+        check_axes(shape)
         pointer = self.pointer + first * self.dtype.itemsize
         return WasmArray(shape, self.dtype, pointer, self.base or self)
 
 
+def check_axes(shape: Sequence[int]) -> None:
+    """Check that there are not more axes than NumPy has."""
+    if len(shape) > MOST_AXES:
+        raise ValueError(
+            f"wasm: an array has at most {MOST_AXES} axes, as NumPy's have; this one "
+            f"has {len(shape)}"
+        )
+
+
 class WasmOwner(WasmArray):
-    """An array with a block of its own, which goes back to its bin; see ``empty``."""
+    """An array with a block of its own, which goes back to its bin; see ``empty``.
 
-    __slots__ = ("bin",)
-    bin: Bin
+    The finalizer of each is ``free`` of its block. One that an exception has kept from
+    getting a block has none.
+    """
 
-    def __del__(self) -> None:
-        self.bin.append(self.pointer)
+    __slots__ = ("__del__",)
+    __del__: MethodType
 
 
-_small, _bin, _take = machine.heap.small, machine.heap.bin, machine.take
+_small, _bin, _fill = machine.heap.small, machine.heap.bin, machine.fill
 _new = object.__new__  # __init__ would be one more call, for each result of a kernel
 
 
@@ -99,19 +114,48 @@ def empty(shape: Shape, dtype: DType) -> WasmArray:
     """Return a new array whose elements are not set."""
     size = prod(shape)
     nbytes = size * dtype.itemsize
-    bin = _small[(nbytes + 63) >> 6] if nbytes <= SMALL else _bin(nbytes)
-    try:
-        pointer = bin.pop()
-    except IndexError:
-        pointer = _take(nbytes)
     y = _new(WasmOwner)
     y.shape = shape
     y.size = size
     y.dtype = dtype
-    y.pointer = pointer
     y.base = None
-    y.bin = bin
+    bin = _small[(nbytes + 63) >> 6] if nbytes <= SMALL else _bin(nbytes)
+    while not bin:
+        _fill(nbytes)
+    # From here on nothing is called, so that no other thread, no signal handler and no
+    # finalizer runs before the block has its owner.
+    block = bin[-1]
+    y.pointer = block.pointer
+    y.__del__ = block.free
+    del bin[-1]
     return y
+
+
+class GuardedArray(WasmArray):
+    """An array between guard zones, which are checked when it goes; see ``guard``."""
+
+    __slots__ = ("owner",)
+    owner: WasmArray
+
+    def __del__(self) -> None:
+        assert machine.guards is not None
+        machine.guards.leave(self.pointer)
+
+
+def _guarded(shape: Shape, dtype: DType) -> WasmArray:
+    """Return a new array that has guard zones, and is filled with their pattern."""
+    assert machine.guards is not None
+    nbytes = prod(shape) * dtype.itemsize
+    owner = _empty((nbytes + 2 * guard.ZONE,), np.dtype(np.uint8))
+    y = GuardedArray(shape, dtype, owner.pointer + guard.ZONE, None)
+    y.owner = owner
+    machine.guards.enter(y.pointer, nbytes)
+    return y
+
+
+_empty = empty
+if machine.guards is not None:
+    empty = _guarded
 
 
 def upload(values: Array) -> Any:
@@ -119,6 +163,8 @@ def upload(values: Array) -> Any:
     dtype = values.dtype
     if dtype.hasobject:
         return values
+    if dtype.kind == "b":  # bytes of any value become 0 and 1
+        values = values.view(np.uint8) != 0
     native = empty(values.shape, dtype)
     np.ndarray(values.shape, dtype, machine.whole, native.pointer)[...] = values
     return native

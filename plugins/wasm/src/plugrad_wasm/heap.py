@@ -1,25 +1,32 @@
 """Blocks of linear memory: size classes, on top of extents that coalesce.
 
-A free block lies in the *bin* of its size, a list that whoever allocates pops from and
-whoever frees appends to. Both are atomic, so that neither needs a lock, and a finalizer
-may free a block in any thread and in the middle of anything.
+A free block lies in the *bin* of its size, a list: ``arrays.empty`` takes the last one,
+and the finalizer of an array appends it again, both without a lock.
 
-Map: ``Heap.take`` (the fast path is in ``arrays.empty``), where bins are filled from,
-what is done when there is nothing left, and what is told.
+At any call, at any jump back and at any allocation of a container another thread, a
+signal handler or a finalizer may run, and free blocks, take blocks, or raise. So what
+is free is a value, ``Extents``. A change is worked out beside it and put in place by
+``Heap._commit``, in which nothing else can run; if anything has changed meanwhile, it
+is worked out again. Whatever raises on the way, no block is lost.
+
+Map: ``Block``; ``Extents``; ``Heap.fill``; where bins are filled from; what is done
+when there is nothing left; what is told.
 """
 
 from __future__ import annotations
 
-import functools
-from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import MethodType
+from typing import NamedTuple
 
 ALIGNMENT = 64
 SMALL = 16384  # bytes; more than that has an extent of its own
 PAGE = 4096  # extents are a multiple of it
 CHUNK = 65536  # small blocks of one size are cut from chunks of this size and alignment
+TRIES = 8  # to gather a bin's blocks, while other threads take and free some
 
-Bin = list[int]
+Extent = tuple[int, int]  # begin, end
+_ALL = slice(None)
 
 
 def rounded(nbytes: int, unit: int) -> int:
@@ -29,6 +36,80 @@ def rounded(nbytes: int, unit: int) -> int:
     """
     step = min(max(unit, 1 << max((nbytes - 1).bit_length() - 3, 0)), 1 << 20)
     return -(-max(nbytes, 1) // step) * step
+
+
+class Block:
+    """A piece of memory, of one array after the other.
+
+    Attributes:
+        pointer: Where it begins.
+        free: Puts it back into its bin. This is C alone, so that as a finalizer it
+            cannot be kept from it by the handler of a signal.
+
+    """
+
+    __slots__ = ("free", "pointer")
+
+    def __init__(self, pointer: int, bin: Bin) -> None:
+        self.pointer = pointer
+        self.free = MethodType(bin.append, self)
+
+
+Bin = list[Block]
+
+
+class Extents(NamedTuple):
+    """How linear memory is divided; what is in no free extent is cut into blocks.
+
+    Attributes:
+        top: Where the memory that is in use ends, a multiple of ``CHUNK``.
+        free: The free extents, sorted; no two touch.
+        chunks: The number of chunks, by the size of their blocks.
+
+    """
+
+    top: int
+    free: tuple[Extent, ...]
+    chunks: dict[int, int]
+
+    def fit(self, size: int, alignment: int) -> tuple[Extents, int] | None:
+        """Cut from the smallest free extent that has room; return the address, too."""
+        best: tuple[int, int, int] | None = None
+        for i, (begin, end) in enumerate(self.free):
+            if -(-begin // alignment) * alignment + size <= end and (
+                best is None or end - begin < best[0]
+            ):
+                best = (end - begin, i, -(-begin // alignment) * alignment)
+        if best is None:
+            return None
+        _, i, at = best
+        begin, end = self.free[i]
+        rest = [e for e in ((begin, at), (at + size, end)) if e[0] < e[1]]
+        return self._replace(free=(*self.free[:i], *rest, *self.free[i + 1 :])), at
+
+    def extended(self, size: int, alignment: int) -> tuple[Extents, int]:
+        """Cut from behind the top, and from the free extent that ends there, if any."""
+        begin, free = self.top, self.free
+        if free and free[-1][1] == begin and alignment != CHUNK:
+            begin, free = free[-1][0], free[:-1]
+        end = -(-(begin + size) // CHUNK) * CHUNK
+        rest = [(begin + size, end)] if begin + size < end else []
+        return self._replace(top=end, free=(*free, *rest)), begin
+
+    def joined(self, extents: Iterable[Extent]) -> Extents:
+        """Return these with more free extents."""
+        free: list[Extent] = []
+        for begin, end in sorted([*self.free, *extents]):
+            if free and free[-1][1] == begin:
+                free[-1] = (free[-1][0], end)
+            else:
+                free.append((begin, end))
+        return self._replace(free=tuple(free))
+
+    def counting(self, size: int, chunks: int) -> Extents:
+        """Return these with more chunks (or fewer) of blocks of a size."""
+        count = self.chunks.get(size, 0) + chunks
+        return self._replace(chunks=self.chunks | {size: count})
 
 
 class Heap:
@@ -46,145 +127,145 @@ class Heap:
     """
 
     def __init__(self, base: int, grow: Callable[[int], None]) -> None:
-        self._base = self._top = -(-base // CHUNK) * CHUNK
+        self._base = -(-base // CHUNK) * CHUNK
         self._grow = grow
+        self._extents = Extents(self._base, (), {})
         self._bins: dict[int, Bin] = {}
-        self._free: list[tuple[int, int]] = []  # extents (begin, end), sorted, apart
-        self._chunks: dict[int, int] = {}  # of small blocks: begin -> size of a block
         self.peak = 0
         classes = [rounded(n, ALIGNMENT) for n in range(0, SMALL + 1, ALIGNMENT)]
         self.small = [self._bins.setdefault(size, []) for size in classes]
 
     def bin(self, nbytes: int) -> Bin:
-        """Return the bin to pop from, which may be empty, and to append to."""
+        """Return the bin to take from, which may be empty, and to append to."""
         if nbytes <= SMALL:
             return self.small[(nbytes + ALIGNMENT - 1) // ALIGNMENT]
         return self._bins.setdefault(rounded(nbytes, PAGE), [])
 
-    def take(self, nbytes: int) -> int:
-        """Return the address of a block; call it under a lock.
+    def fill(self, nbytes: int) -> None:
+        """Put blocks into the bin for ``nbytes`` if it is empty; call it under a lock.
 
         Raises:
             MemoryError: There is no room, with the figures.
 
         """
         found = self.bin(nbytes)
-        try:
-            return found.pop()
-        except IndexError:
-            pass
-        if nbytes > SMALL:
-            address = self._extent(rounded(nbytes, PAGE))
-        else:
-            size = rounded(nbytes, ALIGNMENT)
-            chunk = self._extent(CHUNK, CHUNK)
-            self._chunks[chunk] = size
-            found.extend(range(chunk + size, chunk + CHUNK - size + 1, size))
-            address = chunk
+        if found:
+            return
+        while not found:
+            if nbytes > SMALL:
+                before, after, at = self._cut(rounded(nbytes, PAGE), PAGE)
+                begins = range(at, at + 1)
+            else:
+                size = rounded(nbytes, ALIGNMENT)
+                before, after, at = self._cut(CHUNK, CHUNK)
+                after = after.counting(size, 1)
+                begins = range(at, at + CHUNK - size + 1, size)
+            blocks = [Block(begin, found) for begin in begins]
+            self._commit(found, [], blocks, before, after)
         self.peak = max(self.peak, self.used())
-        return address
+
+    def _commit(
+        self, found: Bin, old: Bin, new: Bin, before: Extents, after: Extents
+    ) -> bool:
+        """Replace a bin and the extents, if they still are what they were.
+
+        Nothing else runs between the comparisons and the end: there is no call, no
+        jump back and no allocation of a container.
+        """
+        if found != old or self._extents is not before:
+            return False
+        found[_ALL] = new
+        self._extents = after
+        return True
 
     # --- extents -----------------------------------------------------------------
 
-    def _extent(self, size: int, alignment: int = PAGE) -> int:
-        """Cut ``size`` bytes from what is free, or from the end of the memory."""
-        find = functools.partial(self._fit, size, alignment)
-        at = find()
-        if at is None:
+    def _cut(self, size: int, alignment: int) -> tuple[Extents, Extents, int]:
+        """Return the extents, what is left without ``size`` bytes, and their place."""
+        before = self._extents
+        cut = before.fit(size, alignment)
+        if cut is None:
             self._gather_large()
-            at = find()
-        if at is None:
-            at = self._extend(size)
-        if at is None:
+            before = self._extents
+            cut = before.fit(size, alignment) or self._enlarge(before, size, alignment)
+        if cut is None:
             self._gather_small()
-            at = find()
-        if at is not None:
-            return at
-        raise MemoryError(
-            f"wasm: no room for {size:,} bytes: {self.used():,} are in use, of "
-            f"{self._top - self._base:,} in all, and linear memory does not grow any "
-            "further (it ends at 4 GiB); drop or dispose tensors that are not needed"
-        ) from None
+            before = self._extents
+            cut = before.fit(size, alignment)
+        if cut is None:
+            raise MemoryError(
+                f"wasm: no room for {size:,} bytes: {self.used():,} are in use, of "
+                f"{self.size():,} in all, and linear memory does not grow any further "
+                "(it ends at 4 GiB); drop or dispose tensors that are not needed"
+            )
+        return before, *cut
 
-    def _fit(self, size: int, alignment: int) -> int | None:
-        """Cut from the smallest free extent that has room."""
-        best: tuple[int, int, int] | None = None
-        for i, (begin, end) in enumerate(self._free):
-            if -(-begin // alignment) * alignment + size <= end and (
-                best is None or end - begin < best[0]
-            ):
-                best = (end - begin, i, -(-begin // alignment) * alignment)
-        if best is None:
-            return None
-        _, i, at = best
-        begin, end = self._free[i]
-        self._free[i : i + 1] = [
-            piece for piece in ((begin, at), (at + size, end)) if piece[0] < piece[1]
-        ]
-        return at
-
-    def _extend(self, size: int) -> int | None:
-        """Take it from behind the end, which is a multiple of ``CHUNK``."""
-        begin = self._top
-        if self._free and self._free[-1][1] == begin and size != CHUNK:
-            begin = self._free[-1][0]
-        end = -(-(begin + size) // CHUNK) * CHUNK
+    def _enlarge(
+        self, before: Extents, size: int, alignment: int
+    ) -> tuple[Extents, int] | None:
+        after, at = before.extended(size, alignment)
         try:
-            self._grow(end)
+            self._grow(after.top)
         except MemoryError:
             return None
-        if begin < self._top:
-            self._free.pop()
-        self._top = end
-        self._release(begin + size, end)
-        return begin
-
-    def _release(self, begin: int, end: int) -> None:
-        """Put an extent among the free ones and join it with its neighbours."""
-        if begin == end:
-            return
-        i = bisect_left(self._free, (begin, end))
-        if i < len(self._free) and self._free[i][0] == end:
-            end = self._free.pop(i)[1]
-        if i and self._free[i - 1][1] == begin:
-            begin = self._free.pop(i - 1)[0]
-        insort(self._free, (begin, end))
+        return after, at
 
     def _gather_large(self) -> None:
         """Make extents of all free large blocks."""
-        for size, found in list(self._bins.items()):
-            while size > SMALL and found:
-                address = found.pop()
-                self._release(address, address + size)
+        for size in list(self._bins):
+            if size > SMALL:
+                self._gather(size)
 
     def _gather_small(self) -> None:
         """Make extents of the chunks of which all blocks are free."""
-        for size in {*self._chunks.values()}:
-            found, free = self._bins[size], dict[int, list[int]]()
-            for _ in range(len(found)):
-                address = found.pop()
-                free.setdefault(address // CHUNK * CHUNK, []).append(address)
-            for chunk, addresses in free.items():
-                if len(addresses) == CHUNK // size:
-                    del self._chunks[chunk]
-                    self._release(chunk, chunk + CHUNK)
-                else:
-                    found.extend(addresses)
+        for size in self._extents.chunks:
+            self._gather(size)
+
+    def _gather(self, size: int) -> None:
+        """Make extents of what is free of the blocks of a size."""
+        found = self._bins[size]
+        for _ in range(TRIES):
+            before, old = self._extents, found[_ALL]
+            if not old:
+                return
+            if size > SMALL:
+                gone, rest = old, []
+                after = before.joined([(b.pointer, b.pointer + size) for b in gone])
+            else:
+                whole = _whole_chunks(old, size)
+                gone = [b for b in old if b.pointer // CHUNK in whole]
+                rest = [b for b in old if b.pointer // CHUNK not in whole]
+                after = before.joined([(c * CHUNK, (c + 1) * CHUNK) for c in whole])
+                after = after.counting(size, -len(whole))
+            if self._commit(found, old, rest, before, after):
+                for block in gone:
+                    del block.free  # which holds the block
+                return
 
     # --- what is told ------------------------------------------------------------
 
     def used(self) -> int:
         """Return the bytes of the blocks that are in use."""
-        tails = sum(CHUNK % size for size in self._chunks.values())
-        binned = sum(size * len(found) for size, found in self._bins.items())
-        free = sum(end - begin for begin, end in self._free)
-        return self._top - self._base - free - tails - binned
+        top, extents, chunks = self._extents
+        tails = sum([count * (CHUNK % size) for size, count in chunks.items()])
+        binned = sum([size * len(self._bins[size]) for size in list(self._bins)])
+        free = sum([end - begin for begin, end in extents])
+        return top - self._base - free - tails - binned
 
     def size(self) -> int:
         """Return the bytes that have been cut from linear memory; they never shrink."""
-        return self._top - self._base
+        return self._extents.top - self._base
 
     def trim(self) -> None:
         """Join all that is free."""
         self._gather_large()
         self._gather_small()
+
+
+def _whole_chunks(blocks: Bin, size: int) -> set[int]:
+    """Return the numbers of the chunks of which all blocks are among these."""
+    count: dict[int, int] = {}
+    for block in blocks:
+        chunk = block.pointer // CHUNK
+        count[chunk] = count.get(chunk, 0) + 1
+    return {chunk for chunk, n in count.items() if n == CHUNK // size}

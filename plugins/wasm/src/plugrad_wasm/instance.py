@@ -3,9 +3,9 @@
 ``wasmtime.Func.__call__`` costs 60 us. Here the arguments are packed into the slots
 from which wasmtime takes them, and the C function behind is called: 0.9 us.
 
-Map: ``engine`` (the compiler); ``host_function``; ``Instance`` (``prepare`` a call, or
-``invoke`` one that is rare); ``Library`` and ``Program``, our own modules; errors;
-memories.
+Map: ``engine`` (the compiler); ``HostFunction``; ``on_large_stack``; ``Instance``
+(``prepare`` a call, or ``invoke`` one that is rare); ``Library`` and ``Program``, our
+own modules; errors; memories.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import ctypes
 import functools
 import json
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import wasmtime
 from wasmtime import _ffi as ffi
@@ -29,10 +30,15 @@ _POINTER = ctypes.c_void_p
 _call = ctypes.CFUNCTYPE(_POINTER)(
     ctypes.cast(ffi.dll.wasmtime_func_call_unchecked, _POINTER).value or 0
 )
+_delete_trap = ctypes.CFUNCTYPE(None, _POINTER)(
+    ctypes.cast(ffi.dll.wasm_trap_delete, _POINTER).value or 0
+)
 _new_host_function = ctypes.CFUNCTYPE(None, *[_POINTER] * 6)(
     ctypes.cast(ffi.dll.wasmtime_func_new, _POINTER).value or 0
 )
-callback = ctypes.CFUNCTYPE(_POINTER, _POINTER)  # what it is called with besides: lost
+# What wasmtime calls for a host function: it returns a trap or nothing, and leaves the
+# arguments where they are.
+_host = ctypes.CFUNCTYPE(_POINTER)
 
 
 @functools.cache
@@ -64,18 +70,86 @@ def new_engine(configure: Callable[[wasmtime.Config], None]) -> wasmtime.Engine:
     raise refused
 
 
-def host_function(store: wasmtime.Store, callback: Any) -> wasmtime.Func:
-    """Return a function of Python, without arguments, for a module to import."""
-    found, kind = ffi.wasmtime_func_t(), wasmtime.FuncType([], [])
-    _new_host_function(
-        ctypes.cast(store._context(), _POINTER),
-        ctypes.cast(kind.ptr(), _POINTER),
-        ctypes.cast(callback, _POINTER),
-        None,
-        None,
-        ctypes.addressof(found),
-    )
-    return wasmtime.Func._from_raw(found)
+class HostFunction:
+    """What a module imports as a function without arguments and results.
+
+    Args:
+        address: Of a function of C. It may return a trap, which wasmtime then owns.
+        first: Its first argument, as a number.
+        keep: What has to live as long.
+
+    """
+
+    def __init__(self, address: int, first: int = 0, keep: object = None) -> None:
+        self._address, self._first, self._keep = address, first, keep
+
+    @classmethod
+    def calling(cls, function: Callable[[], object]) -> HostFunction:
+        """Return one that calls a function of Python.
+
+        If it raises, the inner callback says so and goes on; it has no result. The
+        outer one would leave none either, and wasmtime would take what lies in its
+        place for a trap: so that one runs no code of Python, which could raise.
+        """
+        outer = _host(ctypes.PYFUNCTYPE(None)(function))
+        return cls(ctypes.cast(outer, _POINTER).value or 0, keep=outer)
+
+    @classmethod
+    def failing(cls) -> HostFunction:
+        """Return one that ends in a trap, without a signal of the processor."""
+        address = ctypes.cast(ffi.dll.wasmtime_trap_new_code, _POINTER).value or 0
+        return cls(address, wasmtime.TrapCode.INTERRUPT.value)
+
+    def within(self, store: wasmtime.Store) -> wasmtime.Func:
+        """Return it as a function of a store."""
+        found, kind = ffi.wasmtime_func_t(), wasmtime.FuncType([], [])
+        _new_host_function(
+            ctypes.cast(store._context(), _POINTER),
+            ctypes.cast(kind.ptr(), _POINTER),
+            self._address,
+            self._first,
+            None,
+            ctypes.addressof(found),
+        )
+        return wasmtime.Func._from_raw(found)
+
+
+LARGE = 1 << 23  # bytes of a stack, as of a first thread
+_sizes = threading.Lock()
+T = TypeVar("T")
+
+
+def on_large_stack(function: Callable[[], T]) -> T:
+    """Call a function where the stack is large, and return what it returns.
+
+    The compiler needs 100 KiB and more, and a module may use 512 KiB before it is told
+    that the stack is exhausted; a thread of Python may have 32. What does not fit ends
+    the process. The first thread has enough; others wait for one of known size.
+    """
+    if threading.current_thread() is threading.main_thread():
+        return function()
+    found: list[T] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(function())
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="plugrad-wasm-stack")
+    with _sizes:  # another thread that begins meanwhile has a large one, too
+        usual = threading.stack_size()
+        if 0 < usual < LARGE:  # 0: what the system gives
+            threading.stack_size(LARGE)
+        try:
+            thread.start()
+        finally:
+            threading.stack_size(usual)
+    thread.join()
+    if raised:
+        raise raised[0]
+    return found[0]
 
 
 class _Trap(_POINTER):
@@ -151,7 +225,7 @@ class Instance:
 # --- our own modules -------------------------------------------------------------
 
 PAGES = 65535  # of 64 KiB: the most that the linker lets a memory have
-STACK_TOP = 1 << 20  # of the first thread; as in hatch_build.py
+STACK_TOP = 1 << 20  # of the first thread; as in hatch_build.py and runtime.c
 TLS = 64  # bytes of a thread's own data, at most
 
 
@@ -177,7 +251,9 @@ class Library:
         """Return a module in machine code."""
         if name not in self._modules:
             content = (self._folder / f"{name}.wasm").read_bytes()
-            self._modules[name] = wasmtime.Module(self.engine, content)
+            self._modules[name] = on_large_stack(
+                lambda: wasmtime.Module(self.engine, content)
+            )
         return self._modules[name]
 
     def memory_type(self, shared: bool) -> wasmtime.MemoryType:
@@ -219,20 +295,25 @@ class Program:
         store = self.store or wasmtime.Store(self._library.engine)
         hosts = self._library.hosts
         externs = [
-            self.memory if i.name == "memory" else host_function(store, hosts[i.name])
+            self.memory if i.name == "memory" else hosts[i.name].within(store)
             for i in module.imports
         ]
-        found = self.instances[name] = Instance(store, module, externs)
+        found = Instance(store, module, externs)
         if self._block:
-            found.invoke("__wasm_init_tls", self._block[0] + TLS * len(self.instances))
-            self.reset(name)
+            data = self._block[0] + TLS * (1 + len(self.instances))
+            found.invoke("__wasm_init_tls", data)
+            self._reset(found)
         elif not self.store:
             self._library.names[found.value("this_module")] = name
+        self.instances[name] = found  # only now: a signal may have ended it before
         return found
 
     def reset(self, name: str) -> None:
         """Put the stack of a module where it begins, as after a trap."""
-        found, top = self.instances[name], self._block[1] if self._block else STACK_TOP
+        self._reset(self.instances[name])
+
+    def _reset(self, found: Instance) -> None:
+        top = self._block[1] if self._block else STACK_TOP
         found.export("__stack_pointer").set_value(found.store, top)
 
 
@@ -248,9 +329,14 @@ def taken(error: int | None, trap: Any) -> Exception:
     return wasmtime.Trap._from_ptr(trapped)
 
 
-def new_trap(message: str) -> int | None:
-    """Return a trap for wasmtime to own."""
-    return ctypes.cast(wasmtime.Trap(message)._consume(), _POINTER).value
+def drop(trap: Any) -> None:
+    """Give a trap back to wasmtime, if there is one, without an object for it.
+
+    Such an object has a finalizer in Python, at which signals strike, too.
+    """
+    left, trap.value = trap.value, None
+    if left:
+        _delete_trap(_POINTER(left))
 
 
 # --- memories --------------------------------------------------------------------

@@ -16,8 +16,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from plugrad.geometry import broadcast
 
-from .arrays import DType, Shape, WasmArray, describe, download, empty, upload
+from .arrays import (
+    DType,
+    Shape,
+    WasmArray,
+    check_axes,
+    describe,
+    download,
+    empty,
+    upload,
+)
 from .runtime import Caller, machine
 
 Kernel = Callable[..., Any]
@@ -124,7 +134,7 @@ def wider(
 @functools.lru_cache(maxsize=4096)
 def operands(*shapes: Shape) -> tuple[Shape, WasmArray]:
     """Return the shape to which all broadcast, and what ``broadcast`` in C takes."""
-    shape = np.broadcast_shapes(*shapes)
+    shape = broadcast("elementwise", *shapes)
     strides = []
     for own in shapes:
         padded = (1,) * (len(shape) - len(own)) + own
@@ -144,6 +154,7 @@ def contiguous(shape: Shape) -> list[int]:
 
 def rows(shape: Sequence[int], *strides: Sequence[int]) -> tuple[int, ...]:
     """Return rank, sizes and strides, with as few axes as will do, but one at least."""
+    check_axes(shape)
     axes: list[tuple[int, ...]] = []
     for n, *steps in zip(shape, *strides, strict=True):
         if n == 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import functools
 import os
 import threading
 import weakref
@@ -20,17 +21,18 @@ import numpy as np
 import wasmtime
 from plugrad import BackendError
 
+from . import guard
 from .heap import Heap
 from .instance import (
     PAGES,
+    HostFunction,
     Instance,
     Library,
     OwnMemory,
     Program,
     SharedMemory,
-    callback,
+    drop,
     engine,
-    new_trap,
     taken,
 )
 
@@ -38,7 +40,7 @@ Caller = Callable[..., None]
 VARIABLE = "PLUGRAD_WASM_THREADS"
 MOST_THREADS = 64  # as in plugrad.h
 STACK = 1 << 18  # bytes, of a worker
-UNTIL_POLL = 64  # its address, as in runtime.c; behind it is `failure`
+POOL = 64  # the address of what runtime.c shares: until_poll, failure, interrupted
 POLL = 0.05  # seconds between two looks for signals
 
 
@@ -54,12 +56,20 @@ def threads_asked_for() -> int:
     return int(text)
 
 
+class _Poll:
+    """Calls what it is given, in C alone: there may be no room for one more frame."""
+
+    __slots__ = ("__call__",)
+    __call__: Callable[[], None]
+
+
 class Machine:
     """What runs kernels for this process, and all that belongs to it.
 
     Attributes:
         threads: How many take part, this one included.
         heap: The blocks of linear memory.
+        guards: The guard zones around them, None where nobody has asked for them.
         lock: Held while a kernel runs or memory is cut.
 
     """
@@ -67,24 +77,30 @@ class Machine:
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self.lock = threading.RLock()
+        self._running = False  # from before a kernel gets its arguments to its end
         self._interrupt: BaseException | None = None
-        self._watch: Any = self._watching()
-        next(self._watch)
+        self._poll = _Poll()
+        self._watch: Any = self._watch_anew()
         self._hosts = {
-            "poll": callback(self._watch.send),
-            "fail": callback(lambda _: new_trap("failed")),
+            "poll": HostFunction.calling(self._poll),
+            "fail": HostFunction.failing(),
         }
         self._workers: list[threading.Thread] = []
+        self._numbers: dict[int, int] = {}  # of workers, and which thread has it
         self._closed = False  # they are not wanted
         self._troubles: list[Exception] = []  # theirs
         self._open()
-        self._until_poll = ctypes.c_uint32.from_address(self.address + UNTIL_POLL)
-        self._failure = ctypes.c_uint32.from_address(self.address + UNTIL_POLL + 4)
+        self._until_poll, self._failure, self._interrupted = (
+            ctypes.c_uint32.from_address(self.address + POOL + at) for at in (0, 4, 8)
+        )
         self._until_poll.value = 256
         self._tail = self._library.heap  # workers' stacks
         room = STACK * (threads - 1)
         self._grow(self._tail + room)
-        self.heap = Heap(self._tail + room, self._grow)
+        self.heap: Heap = Heap(self._tail + room, self._grow)
+        self.guards: guard.Guards | None = None
+        if guard.asked_for():
+            self.guards = guard.Guards(self.whole)
         _register(self)
 
     # --- opening -----------------------------------------------------------------
@@ -150,23 +166,34 @@ class Machine:
         """
         if not self.has(name):
             raise KeyError(f"wasm: no kernel is exported as {name!r}")
-        lock, watch, ended = self.lock, self._watch, self._ended
+        lock, ended = self.lock, self._ended
         unknown: Any = None  # until the first call: it takes 70 us, 300 times
         pack = start = trap = unknown
 
         def run(*args: float) -> None:
             nonlocal pack, start, trap
             with lock:
-                if watch.gi_running:
-                    raise BackendError(_REENTERED)
-                if pack is None:
-                    pack, start, _, trap = self._prepare(name)
-                pack(*args)
-                error = start()
-                if error or trap.value:
-                    ended(name, error, trap)
+                if self._running or self._watch.gi_frame is None:
+                    self._look()
+                self._running = True
+                try:
+                    if pack is None:
+                        pack, start, _, trap = self._prepare(name)
+                    pack(*args)
+                    error = start()
+                    if error or trap.value:
+                        ended(name, error, trap)
+                except BaseException as late:  # it may be a signal's, behind `start`
+                    if trap is not None:
+                        drop(trap)
+                    if self._interrupt is not late:
+                        late.__context__ = self._interrupt or late.__context__
+                    raise
+                finally:
+                    self._interrupt = None
+                    self._running = False
 
-        return run
+        return self.guards.around(name, run) if self.guards else run
 
     def _prepare(self, name: str) -> Any:
         """Return what a call takes; bring its module in, and start the workers."""
@@ -179,10 +206,10 @@ class Machine:
         """Tell whether C exports a kernel as ``name``."""
         return name in self._library.owners
 
-    def take(self, nbytes: int) -> int:
-        """Return the address of a block of memory, to be given back to its bin."""
+    def fill(self, nbytes: int) -> None:
+        """Put blocks of memory into the bin for ``nbytes`` if it is empty."""
         with self.lock:
-            return self.heap.take(nbytes)
+            self.heap.fill(nbytes)
 
     def view(self, shape: tuple[int, ...], dtype: Any, address: int) -> Any:
         """Return the memory at an address as an array, which does not hold it."""
@@ -190,40 +217,74 @@ class Machine:
 
     # --- a kernel that ends early --------------------------------------------------
 
-    def _watching(self) -> Generator[int | None]:
+    def _watching(self) -> Generator[None]:
         """Let signal handlers run in the middle of a kernel, every ``POLL`` seconds.
 
-        The module calls ``send`` of this generator. A function would meet the signal
-        at its first instruction, where nothing of its own can catch what is raised;
-        a generator is resumed inside of its ``try``.
+        A function would meet the signal at its first instruction, where nothing of its
+        own can catch what is raised; a generator is resumed inside of its ``try``.
+
+        A handler may run at every call and at every jump back. So the handling of an
+        exception calls nothing, and as it ends in a jump back, where the handler of a
+        second signal may raise, it stands within another ``try``. Python 3.11 counts
+        such a jump to what stands before its target: a line of that ``try``, too.
         """
-        then, polls, answer = 0.0, 256, None
+        polls = 256
         while True:
             try:
-                yield answer
-                answer = None
+                then = perf_counter()
+                while True:
+                    try:
+                        then = perf_counter()
+                        while True:
+                            yield
+                            now = perf_counter()
+                            factor = POLL / max(now - then, 1e-6)
+                            polls = int(polls * min(max(factor, 0.5), 2))
+                            polls = min(max(polls, 16), 1 << 16)
+                            self._until_poll.value = polls
+                            then = now
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:
+                        self._interrupt, self._interrupted.value = error, 1
+            except GeneratorExit:
+                return
             except BaseException as error:
-                self._interrupt, answer = error, new_trap("interrupted")
-            now = perf_counter()
-            factor = POLL / max(now - then, 1e-6)
-            polls = int(min(max(polls * min(max(factor, 0.5), 2), 16), 1 << 16))
-            self._until_poll.value = polls
-            then = now
+                self._interrupt, self._interrupted.value = error, 1
+
+    def _watch_anew(self) -> Generator[None]:
+        watch = self._watching()
+        next(watch)
+        self._poll.__call__ = functools.partial(next, watch, None)
+        return watch
+
+    def _look(self) -> None:
+        """See to what keeps a kernel from beginning.
+
+        Raises:
+            BackendError: Another one is running.
+
+        """
+        if self._running:
+            raise BackendError(_REENTERED)
+        # It has ended, as by a RecursionError where no frame was left to resume it.
+        self._watch = self._watch_anew()
 
     def _ended(self, name: str, error: int | None, trap: Any) -> None:
         """Bring everything into order, and raise what ended the kernel ``name``."""
+        if self._interrupt is not None:  # C has brought everything into order
+            del self._troubles[:]
+            raise self._interrupt
         cause = taken(error, trap)
         module = self._library.owners[name]
         self._main.reset(module)
         where = ""
-        if self._workers and self._main.instance(module).invoke("settle"):
+        if self._workers:
+            self._main.instance(module).invoke("settle")
+        if self._troubles:
             where, cause = " in a worker", self._troubles[-1]
             self._troubles.clear()
-        interrupt, self._interrupt = self._interrupt, None
-        message = self._message()
-        if interrupt is not None:
-            raise interrupt
-        reason = message or str(cause).strip().splitlines()[-1].strip()
+        reason = self._message() or str(cause).strip().splitlines()[-1].strip()
         raise BackendError(
             f"wasm: the kernel {name} failed{where}: {reason}"
         ) from cause
@@ -235,21 +296,29 @@ class Machine:
     # --- workers -----------------------------------------------------------------
 
     def _start_workers(self, instance: Instance) -> None:
+        """Start them; once more, if a signal has ended this before all were running."""
         epoch = instance.invoke("start", self.threads)
-        for i in range(1, self.threads):
-            end = self._tail + STACK * i
-            program = Program(self._library, self._shared, (end - STACK, end))
-            thread = threading.Thread(
+        address = instance.value("this_module")
+        workers = [
+            threading.Thread(
                 target=self._work,
-                args=(program, i, epoch, instance.value("this_module")),
+                args=(i, epoch, address),
+                name=f"plugrad-wasm-{i}",
                 daemon=True,
             )
-            thread.name = f"plugrad-wasm-{i}"
+            for i in range(1, self.threads)
+        ]
+        for thread in workers:
             thread.start()
-            self._workers.append(thread)
+        self._workers = workers
 
-    def _work(self, program: Program, number: int, epoch: int, address: int) -> None:
+    def _work(self, number: int, epoch: int, address: int) -> None:
         """Be a worker; a kernel that fails here is the caller's to tell."""
+        me = threading.get_ident()
+        if self._numbers.setdefault(number, me) != me:
+            return  # another one has this number, and its stack
+        end = self._tail + STACK * number
+        program = Program(self._library, self._shared, (end - STACK, end))
         calls: dict[int, Any] = {}
         while address:  # of the module that goes on
             name = self._library.names[address]
@@ -264,6 +333,7 @@ class Machine:
                 epoch = program.instance(name).invoke("worker_failed")
             else:
                 address = slots[0] & 0xFFFFFFFF
+        del self._numbers[number]
 
     def close(self) -> None:
         """Stop the workers; kernels go on to run on one thread."""
@@ -289,7 +359,7 @@ class Machine:
         """Go on in the child on one thread: no others are left."""
         self._closed = True
         if self._workers:
-            self._workers = []
+            self._workers, self._numbers = [], {}
             self._any().invoke("start", 1)
         self.lock.release()
 

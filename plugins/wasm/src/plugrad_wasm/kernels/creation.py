@@ -6,7 +6,15 @@ from typing import Any
 import numpy as np
 from plugrad.plugin import KernelTable
 
-from ..arrays import DType, Shape, WasmArray, WasmArrays, empty, upload
+from ..arrays import (
+    DType,
+    Shape,
+    WasmArray,
+    WasmArrays,
+    check_axes,
+    empty,
+    upload,
+)
 from ..launch import FLOAT64, INT64, cast, on_host
 from ..runtime import machine
 
@@ -32,6 +40,7 @@ _FILL = {size: machine.kernel(f"fill_{size}") for size in (1, 2, 4, 8, 16)}
 
 def filled(shape: Shape, value: Any, dtype: DType) -> Any:
     """Return ``value`` everywhere, from one element that is uploaded."""
+    check_axes(shape)
     y = empty(shape, dtype)
     element = upload(np.asarray(value).astype(dtype))
     _FILL[dtype.itemsize](element.pointer, y.pointer, prod(shape))

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from plugrad.geometry import broadcast
 from plugrad.plugin import KernelTable
 
 from ..arrays import Shape, WasmArray, describe, empty, writable
@@ -59,7 +60,7 @@ def _plan(
     """Return the shape of the product, m, n, k, the batches and where they begin."""
     m, k = a[-2:][::-1] if turn_a else a[-2:]
     n = b[-2] if turn_b else b[-1]
-    batch = np.broadcast_shapes(a[:-2], b[:-2])
+    batch = broadcast("matmul", a[:-2], b[:-2])
     shape = (*batch, m, n)
     if prod(b[:-2]) == 1 and not turn_a:  # one product of a large matrix
         return shape, m * prod(batch), n, k, 1, None

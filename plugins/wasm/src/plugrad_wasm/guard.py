@@ -1,0 +1,89 @@
+"""Guard zones around blocks, to find kernels that leave their arrays.
+
+With PLUGRAD_WASM_GUARD=1 in the environment, each block has a zone before and behind
+it. Zones and new blocks are filled with a pattern that is NaN in float32 and float64
+and far out of range as an index. A kernel that writes outside of its arrays damages a
+zone and is named in a BackendError; what one reads outside of them shows in its result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from plugrad import BackendError
+
+VARIABLE = "PLUGRAD_WASM_GUARD"
+ZONE = 1024  # bytes, a multiple of the alignment of blocks
+PATTERN = b"\x5a\x5a\xfa\xff"
+
+
+def asked_for() -> bool:
+    """Tell whether the environment asks for guard zones."""
+    return os.environ.get(VARIABLE, "0") not in ("", "0")
+
+
+class Guards:
+    """The zones around the blocks that are in use.
+
+    Args:
+        memory: All of linear memory, as an array of bytes.
+
+    """
+
+    def __init__(self, memory: Any) -> None:
+        self._memory = memoryview(memory).cast("B")
+        self._blocks: dict[int, int] = {}  # where they begin, and their bytes
+        self._found: list[str] = []  # damage, until it is told
+
+    def enter(self, begin: int, nbytes: int) -> None:
+        """Fill a block, and its zones, which lie in memory that is its own."""
+        size = nbytes + 2 * ZONE
+        filling = (PATTERN * (size // len(PATTERN) + 1))[:size]
+        self._memory[begin - ZONE : begin + nbytes + ZONE] = filling
+        self._blocks[begin] = nbytes
+
+    def leave(self, begin: int) -> None:
+        """Check the zones of a block for the last time."""
+        self._look(begin, self._blocks.pop(begin), "a kernel")
+
+    def around(self, name: str, call: Callable[..., None]) -> Callable[..., None]:
+        """Return a call of the kernel ``name`` that checks all zones afterwards."""
+
+        def checked(*args: float) -> None:
+            call(*args)
+            self.check(f"the kernel {name}")
+
+        return checked
+
+    def check(self, who: str = "a kernel") -> None:
+        """Check the zones of all blocks.
+
+        Raises:
+            BackendError: ``who`` has written into one, or another kernel has into that
+                of a block that is free by now.
+
+        """
+        for begin, nbytes in self._blocks.copy().items():
+            self._look(begin, nbytes, who)
+        if self._found:
+            found, self._found = self._found, []
+            raise BackendError("wasm: " + "; ".join(found))
+
+    def _look(self, begin: int, nbytes: int, who: str) -> None:
+        for at, phase, side in (
+            (begin - ZONE, 0, "before"),
+            (begin + nbytes, nbytes % len(PATTERN), "behind"),
+        ):
+            zone = self._memory[at : at + ZONE]
+            whole = (PATTERN * (ZONE // len(PATTERN) + 1))[phase : phase + ZONE]
+            if zone == whole:
+                continue
+            hit = [i for i in range(ZONE) if zone[i] != whole[i]]
+            zone[:] = whole  # told once
+            far = ZONE - hit[-1] if side == "before" else hit[0] + 1
+            self._found.append(
+                f"{who} wrote outside of its arrays: into byte {far} {side} an array "
+                f"of {nbytes} bytes at {begin:#x}"
+            )

@@ -1,0 +1,39 @@
+"""Python in a process of its own, with the backend open."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+COUNT = """
+    def count():
+        x = upload(np.zeros(1000, np.uint32))
+        machine.kernel("test_count")(x.pointer, 1000, 10)
+        return download(x).tolist() == list(range(1000))
+"""
+
+
+def run(threads, code, timeout=60, **environment):
+    """Run code in a new process that has a machine; return what it prints."""
+    head = """
+        import os, signal, sys, threading, time
+        import numpy as np
+        import plugrad as pg
+        from plugrad import BackendError
+        pg.set_backend("wasm")
+        pg.zeros(())
+        from plugrad_wasm.arrays import download, empty, upload
+        from plugrad_wasm.runtime import machine
+    """
+    quiet = "ignore:This process"  # is multi-threaded, says Python 3.12 of every fork
+    code = "".join(map(textwrap.dedent, (head, COUNT, code)))
+    done = subprocess.run(
+        [sys.executable, "-W", quiet, "-c", code],
+        env={**os.environ, "PLUGRAD_WASM_THREADS": str(threads), **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not done.stderr, done.stderr
+    return done.stdout.split()

@@ -1,0 +1,221 @@
+"""Signal handlers that raise, anywhere: no crash, no wrong value, no memory lost."""
+
+import gc
+import sys
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from .processes import run
+
+pytest.importorskip("plugrad_wasm", reason="plugrad-wasm is not installed")
+
+# Raises a signal inside of what Python does between two pieces of a kernel: at the n-th
+# call of the clock there, of which there are three before the kernel goes on.
+INJECT = """
+    from plugrad_wasm import runtime
+
+    class Stop({base}): pass
+    class Second({base}): pass
+
+    def stop(number, frame):
+        raise Stop if number == signal.SIGUSR1 else Second
+
+    signal.signal(signal.SIGUSR1, stop)
+    signal.signal(signal.SIGUSR2, stop)
+    real, left = time.perf_counter, [0]
+
+    def clock():
+        left[0] -= 1
+        if left[0] == 0:
+            for number in {signals}:
+                signal.raise_signal(number)
+        return real()
+
+    runtime.perf_counter = clock
+    x, ended = upload(np.zeros(4, np.uint32)), []
+    for left[0] in (1, 2, 3, 4, 5) * 3:
+        try:
+            machine.kernel("test_forever")(x.pointer, {tiles})
+        except (Stop, Second) as error:
+            ended.append(error)
+    print(len(ended), count())
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("tiles", [0, 1 << 22])
+@pytest.mark.parametrize("base", ["Exception", "KeyboardInterrupt"])
+@pytest.mark.parametrize(
+    "signals", ["[signal.SIGUSR1]", "[signal.SIGUSR1, signal.SIGUSR2]"]
+)
+def test_an_interrupt_between_two_pieces(threads, tiles, base, signals):
+    """Two at once: the handler of the second runs while the first is being handled."""
+    code = INJECT.format(base=base, signals=signals, tiles=tiles)
+    assert run(threads, code) == ["15", "True"]
+
+
+def test_no_frame_is_left_for_the_look_at_signals():
+    """Long kernels at every depth of a recursion, up to the last one that has room."""
+    found = run(
+        1,
+        """
+        x = upload(np.zeros(4, np.uint32))
+        kernel = machine.kernel("test_count")
+
+        def deep():
+            machine._until_poll.value = 1
+            kernel(x.pointer, 4, 1)
+            deep()
+
+        sys.unraisablehook = lambda _: None  # that it could not look is told
+        for limit in range(100, 110):
+            sys.setrecursionlimit(limit)
+            try:
+                deep()
+            except RecursionError:
+                print(limit)
+        sys.setrecursionlimit(1000)
+
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGUSR1, stop)
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        try:
+            machine.kernel("test_forever")(x.pointer, 0)
+        except KeyboardInterrupt:
+            print(count())
+        """,
+    )
+    assert found == [*map(str, range(100, 110)), "True"]
+
+
+HAMMER = """
+    import gc, random
+
+    class Stop({base}): pass
+    rng, on, strikes, done = random.Random(1), False, 0, 0
+
+    def strike(*_):
+        global strikes
+        if on:
+            strikes += 1
+            signal.setitimer(signal.ITIMER_REAL, 5e-5 + rng.expovariate(100))
+            raise Stop
+
+    def work():
+        global done
+        while strikes < {strikes}:
+            assert ((a @ a).numpy() == square).all()
+            assert ((a + a).numpy() == double).all()
+            done += 1
+
+    def main():
+        global on
+        while strikes < {strikes}:
+            try:
+                on = True
+                work()
+            except Stop:
+                pass
+
+    signal.signal(signal.SIGALRM, strike)
+    a = pg.asarray(np.random.default_rng(0).normal(size=(300, 300)), dtype="float32")
+    square, double = np.array(a @ a), np.array(a + a)
+    gc.collect()
+    used = machine.heap.used()
+    signal.setitimer(signal.ITIMER_REAL, 1e-3)
+    while True:
+        try:
+            main()
+            on = False
+            break
+        except Stop:
+            pass
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    assert ((a @ a).numpy() == square).all()
+    gc.collect()
+    print(machine.heap.used() - used, count(), done > 0)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no timers by signals")
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("base", ["Exception", "KeyboardInterrupt"])
+def test_thousands_of_interrupts(threads, base, request):
+    """Of products of 300x300; all that was in use is free again."""
+    strikes = 20_000 if request.config.getoption("all") else 400
+    code = HAMMER.format(base=base, strikes=strikes)
+    assert run(threads, code, timeout=600) == ["0", "True", "True"]
+
+
+# --- a block and its owner -------------------------------------------------------
+
+
+class Stop(Exception):
+    """What a handler raises."""
+
+
+@pytest.fixture
+def arrays():
+    with pg.use_backend("wasm"):
+        pg.zeros(())
+        from plugrad_wasm import arrays
+
+        return arrays
+
+
+def interrupted(function, at):
+    """Run a function up to its event number ``at``, there raise; return whether it did.
+
+    The events are the beginnings of functions and the ends of those of C: where CPython
+    runs signal handlers, jumps back apart.
+    """
+
+    def event(frame, what, value):
+        nonlocal at
+        if what in ("call", "c_return"):
+            at -= 1
+            if at == 0:
+                raise Stop
+
+    try:
+        sys.setprofile(event)
+        function()
+    except Stop:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+@pytest.mark.parametrize("size", [10, 5000, 500_000])
+def test_no_block_is_lost_wherever_an_interrupt_strikes(size, arrays):
+    """While an array is made, with a block that is free or a new one, and dropped."""
+    heap, dtype = arrays.machine.heap, np.dtype("float32")
+
+    def make_and_drop():
+        held = [arrays.empty((size,), dtype) for _ in range(3)]
+        held.clear()
+
+    make_and_drop()
+    gc.collect()
+    used = heap.used()
+    for before in (lambda: None, heap.trim):
+        at = 1
+        before()
+        while interrupted(make_and_drop, at):
+            assert heap.used() == used, at
+            at += 1
+            before()
+        assert at > 10
+
+
+def test_an_array_without_a_block_has_nothing_to_give_back(arrays):
+    """As an exception leaves it that strikes before; the finalizer says nothing."""
+    used = arrays.machine.heap.used()
+    object.__new__(arrays.WasmOwner)
+    gc.collect()
+    assert arrays.machine.heap.used() == used
