@@ -354,7 +354,29 @@ BAD = {
     "export= is needed; it exports g, f": ('(func (export "g") (param i32))', OK, {}),
     "no function 'h'; it exports f": ("", OK, {"export": "h"}),
     "no function 'memory'": ("", OK, {"export": "memory"}),
-    "memory=100: give 65536 bytes or more": ("", OK, {"memory": 100}),
+    "memory=100: give bytes from 65536 to 4294967296": ("", OK, {"memory": 100}),
+    "memory=8589934592: give bytes from 65536": ("", OK, {"memory": 1 << 33}),
+    "memory=65536.0: give bytes from": ("", OK, {"memory": 65536.0}),
+    r"a module has [\d]+ bytes, more than module_size=20; if": (
+        "",
+        OK,
+        {"module_size": 20},
+    ),
+    r"_initialize is \(i32\) -> \(\); it is called when": (
+        '(func (export "_initialize") (param i32))',
+        OK,
+        {},
+    ),
+    r"_initialize is \(\) -> \(f64\); it": (
+        '(func (export "_initialize") (result f64) unreachable)',
+        OK,
+        {},
+    ),
+    "_initialize is a global; it is called": (
+        '(global (export "_initialize") i32 (i32.const 0))',
+        OK,
+        {},
+    ),
     "time_limit=0: give seconds": ("", OK, {"time_limit": 0}),
     "time_limit=inf: give seconds": ("", OK, {"time_limit": math.inf}),
 }

@@ -24,6 +24,7 @@ def load_kernel(
     export: str | None = None,
     memory: int = 1 << 28,
     time_limit: float | None = None,
+    module_size: int = 1 << 18,
 ) -> Callable[..., Any]:
     """Return a function of a WebAssembly module as a kernel for the backend ``wasm``.
 
@@ -41,15 +42,19 @@ def load_kernel(
         kernel: The contract, or the name of one that is known. It must have an ``out``
             rule, by which the outputs are made.
         export: The name of the function; it may be left out if there is one alone.
-        memory: The most bytes that the module's memory may have; inputs and outputs
-            have to fit into it.
+        memory: The most bytes that the module's memory may have, up to 4 GiB; inputs
+            and outputs have to fit into it.
         time_limit: The most seconds that a call may take; it makes long loops up to
-            twice as slow. Without it, even Ctrl-C waits for the end.
+            twice as slow. Without it, even Ctrl-C waits for the end. It does not hold
+            for compiling.
+        module_size: The most bytes that the module itself may have. Nothing interrupts
+            the compiler: of a module that is made to be slow it takes 10 s and 1.5 GB
+            for each MiB.
 
     Raises:
         ValueError: The module is malformed, imports anything but a memory, exports no
-            such function or one of other types, or needs more memory; or the contract
-            has no ``out`` rule. The message says which.
+            such function or one of other types, needs more memory or is too large; or
+            the contract has no ``out`` rule. The message says which.
         TypeError: The kernel is neither a contract nor a name; or later an attribute is
             neither numbers nor text.
         OSError: The file cannot be read.
@@ -59,7 +64,7 @@ def load_kernel(
     """
     from .sandbox import SandboxedKernel
 
-    return SandboxedKernel(source, kernel, export, memory, time_limit)
+    return SandboxedKernel(source, kernel, export, memory, time_limit, module_size)
 
 
 def get_include() -> str:

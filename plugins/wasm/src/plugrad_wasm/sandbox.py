@@ -4,38 +4,42 @@ The module gets a ``plugrad_call`` (include/plugrad_kernel.h) and all that it po
 in pages behind those that it has used so far. What it writes into its memory is never
 believed: results are read from where the outputs were placed.
 
-Map: ``SandboxedKernel``: loading, a call, its end; ``Clock``; ``numbers`` and
-``layout``, which make the bytes of a call; what a module may have; forks.
+Map: ``SandboxedKernel``: loading, a call, its end; ``Clock``; results; forks. What a
+module may have is in ``checks``, the bytes of a call are made in ``layout``.
 """
 
 from __future__ import annotations
 
 import ctypes
-import dataclasses
-import functools
 import os
-import struct
 import threading
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import wasmtime
 from plugrad import BackendError
-from plugrad.plugin import Kernel, Spec, contracts
+from plugrad.plugin import Kernel, Spec
 
 from .arrays import download, empty, writable
-from .instance import Instance, new_engine, taken
-from .launch import NUMBERS
+from .checks import (
+    MESSAGE,
+    PAGE,
+    checked,
+    compiled,
+    contract,
+    limits,
+    printable,
+    reason,
+)
+from .instance import Instance, new_engine, on_large_stack, taken
+from .layout import layout, numbers
 
-VERSION = 1  # PLUGRAD_VERSION
-PAGE = 1 << 16
 NOT_IMPLEMENTED = 1  # a result
-MESSAGE = 1000  # bytes that are read of one, at most
 
 
 class SandboxedKernel:
@@ -48,28 +52,18 @@ class SandboxedKernel:
         export: str | None,
         memory: int,
         time_limit: float | None,
+        module_size: int,
     ) -> None:
-        self._contract = _contract(kernel)
+        self._contract = contract(kernel)
         if isinstance(source, bytes | bytearray):
             data, self._name = bytes(source), "a module"
         else:
-            data, self._name = Path(source).read_bytes(), Path(source).name
-        if memory < PAGE:
-            raise ValueError(f"load_kernel: memory={memory}: give {PAGE} bytes or more")
-        if time_limit is not None and not 0 < time_limit <= threading.TIMEOUT_MAX:
-            raise ValueError(
-                f"load_kernel: time_limit={time_limit}: give seconds or None"
-            )
+            data, self._name = Path(source).read_bytes(), printable(Path(source).name)
+        limits(memory, time_limit)
         self._limit, self._time_limit = memory, time_limit
-        engine = new_engine(self._configure)
-        try:
-            self._module = wasmtime.Module(engine, data)
-        except wasmtime.WasmtimeError as error:
-            raise ValueError(
-                f"load_kernel: {self._name} cannot be compiled: {_reason(error)}"
-            ) from error
-        self._engine = engine
-        self._export = _checked(self._module, self._name, export)
+        self._engine = new_engine(self._configure)
+        self._module = compiled(self._engine, data, self._name, module_size)
+        self._export = checked(self._module, self._name, export)
         self._forked()
         self._open()
         _loaded.add(self)
@@ -86,7 +80,7 @@ class SandboxedKernel:
         config.epoch_interruption = self._time_limit is not None
 
     def __repr__(self) -> str:
-        return f"<kernel {self._contract.name}: {self._export} of {self._name}>"
+        return f"<kernel {self._contract.name}: {self._of()}>"
 
     def _forked(self) -> None:
         """Begin anew: at first, and in a child, where others may have been inside."""
@@ -103,15 +97,17 @@ class SandboxedKernel:
             try:
                 kinds: Any = [i.type for i in self._module.imports]
                 externs = [wasmtime.Memory(store, kind) for kind in kinds]
-                instance = Instance(store, self._module, list(externs))
+                instance = on_large_stack(
+                    lambda: Instance(store, self._module, list(externs))
+                )
                 if instance.export("_initialize") is not None:
-                    instance.invoke("_initialize")
+                    on_large_stack(lambda: instance.invoke("_initialize"))
             except wasmtime.Trap as trap:
                 raise self._failed(trap, "its start") from trap
             except wasmtime.WasmtimeError as error:
                 raise ValueError(
                     f"load_kernel: {self._name} does not fit into "
-                    f"memory={self._limit:,} bytes: {_reason(error)}"
+                    f"memory={self._limit:,} bytes: {reason(error)}"
                 ) from error
         self._memory = externs[0] if externs else instance.export("memory")
         self._begin = self._end = self._memory.data_len(store)
@@ -138,6 +134,11 @@ class SandboxedKernel:
             self._busy = True
             try:
                 ys = self._run(inputs, specs, outputs, values)
+            except BackendError:
+                raise
+            except BaseException:  # as of a signal, anywhere
+                self._instance = None  # its state is anything
+                raise
             finally:
                 self._busy = False
         return ys[0] if isinstance(ys, tuple) and contract.single else ys
@@ -179,7 +180,7 @@ class SandboxedKernel:
         pack, start, slots, trap = self._call
         pack(self._begin)
         with self._clock.running(instance.store):
-            error = start()
+            error = on_large_stack(start)
         if error or trap.value:
             self._instance = None  # its state is anything
             raise self._failed(taken(error, trap), self._export)
@@ -225,15 +226,18 @@ class SandboxedKernel:
     # --- its end ---------------------------------------------------------------------
 
     def _who(self) -> str:
-        return f"wasm: the kernel {self._contract.name}, {self._export} of {self._name}"
+        return f"wasm: the kernel {self._contract.name}, {self._of()}"
+
+    def _of(self) -> str:
+        return f"{printable(self._export)} of {self._name}"
 
     def _failed(self, cause: Exception, where: str) -> BackendError:
         code = cause.trap_code if isinstance(cause, wasmtime.Trap) else None
-        what = _reason(cause)
+        what = reason(cause)
         if code is wasmtime.TrapCode.INTERRUPT:
             what = f"it took longer than time_limit={self._time_limit} s"
         error = BackendError(
-            f"wasm: the kernel {self._contract.name} failed in {where} of "
+            f"wasm: the kernel {self._contract.name} failed in {printable(where)} of "
             f"{self._name}: {what}"
         )
         error.__cause__ = cause
@@ -246,7 +250,7 @@ class Clock:
     def __init__(self, engine: wasmtime.Engine, seconds: float | None) -> None:
         self._engine, self._seconds = engine, seconds
         self._lock = threading.Lock()
-        self._run = 0
+        self._run: object = None
 
     @contextmanager
     def running(self, store: wasmtime.Store) -> Generator[None]:
@@ -254,114 +258,29 @@ class Clock:
         if self._seconds is None:
             yield
             return
-        store.set_epoch_deadline(1)
-        timer = threading.Timer(self._seconds, self._over, (self._run,))
+        run = object()
+        timer = threading.Timer(self._seconds, self._over, (run,))
         timer.daemon = True
-        timer.start()
         try:
+            self._enter(run)
+            store.set_epoch_deadline(1)
+            timer.start()
             yield
         finally:
-            with self._lock:
-                self._run += 1
+            self._enter(None)
             timer.cancel()
 
-    def _over(self, run: int) -> None:
+    def _enter(self, run: object) -> None:
         with self._lock:
-            if run == self._run:  # and not a later one
+            self._run = run
+
+    def _over(self, run: object) -> None:
+        with self._lock:
+            if run is self._run:  # and not a later one
                 self._engine.increment_epoch()
 
 
-# --- the bytes of a call ---------------------------------------------------------
-
-
-def numbers(kernel: str, name: str, value: Any) -> tuple[bytes, bytes | None]:
-    """Return an attribute as doubles, and as a text if it is one.
-
-    Raises:
-        TypeError: It is neither numbers nor text, or an integer that no double holds.
-
-    """
-    if isinstance(value, str):
-        return b"", value.encode() + b"\0"
-    flat: list[float] = []
-
-    def add(part: Any) -> None:
-        if isinstance(part, bool | int | float | np.number | np.bool):
-            if float(part) != part and part == part:
-                raise TypeError(f"{kernel}: {name}={value!r}: {part} is no float64")
-            flat.append(float(part))
-        elif isinstance(part, np.dtype):
-            flat.append(NUMBERS[part])
-        elif isinstance(part, tuple | list):
-            for each in part:
-                add(each)
-        elif dataclasses.is_dataclass(part) and not isinstance(part, type):
-            for field in dataclasses.fields(part):
-                add(getattr(part, field.name))
-        elif part is not None:
-            raise TypeError(
-                f"{kernel}: {name}={value!r}: a WebAssembly kernel takes numbers, "
-                f"dtypes, tuples of these, or one str"
-            )
-
-    add(value)
-    return struct.pack(f"<{len(flat)}d", *flat), None
-
-
-class Layout(NamedTuple):
-    """What is written at the beginning, and where the elements of each tensor lie."""
-
-    head: bytes
-    places: tuple[int, ...]
-    zeros: int  # the outputs begin here
-    end: int
-
-
-@functools.lru_cache(maxsize=1024)
-def layout(
-    begin: int,
-    inputs: tuple[Spec | None, ...],
-    outputs: tuple[Spec, ...],
-    values: tuple[tuple[bytes, bytes | None], ...],
-) -> Layout:
-    """Return the bytes of a ``plugrad_call`` at the address ``begin``."""
-    tensors = [*inputs, *outputs]
-    first_attr = 28 + 20 * len(tensors)
-    head = bytearray(first_attr + 12 * len(values))
-
-    def place(data: bytes, unit: int) -> int:
-        head.extend(bytes(-len(head) % unit))
-        head.extend(data)
-        return begin + len(head) - len(data)
-
-    for i, (doubles, text) in enumerate(values):
-        at, count = place(doubles, 8), len(doubles) // 8
-        words = (at, count, 0 if text is None else place(text, 1))
-        struct.pack_into("<3I", head, first_attr + 12 * i, *words)
-    shapes = [
-        place(struct.pack(f"<{len(t.shape)}I", *t.shape), 4) if t else 0
-        for t in tensors
-    ]
-    at = zeros = _aligned(begin + len(head))
-    places = []
-    for i, (tensor, shape) in enumerate(zip(tensors, shapes, strict=True)):
-        if i == len(inputs):
-            zeros = at
-        places.append(at)
-        if tensor is None:
-            continue
-        size = prod(tensor.shape)
-        record = (at, shape, len(tensor.shape), size, NUMBERS[tensor.dtype])
-        struct.pack_into("<5I", head, 28 + 20 * i, *record)
-        at = _aligned(at + size * tensor.dtype.itemsize)
-    counts = (VERSION, len(inputs), len(outputs), len(values))
-    pointers = (28, 28 + 20 * len(inputs), first_attr)
-    struct.pack_into("<7I", head, 0, *counts, *[begin + p for p in pointers])
-    return Layout(bytes(head), tuple(places), zeros if outputs else at, at)
-
-
-def _aligned(address: int) -> int:
-    return -(-address // 16) * 16
+# --- results ---------------------------------------------------------------------
 
 
 def _copied(whole: Any, spec: Spec, at: int) -> Any:
@@ -375,65 +294,8 @@ def _copied(whole: Any, spec: Spec, at: int) -> Any:
 
 def _message(whole: Any, address: int) -> str:
     text = bytes(whole[address : address + MESSAGE]).partition(b"\0")[0]
-    return text.decode(errors="replace") or f"it returned {address}, which is no text"
-
-
-# --- what a module may have ------------------------------------------------------
-
-
-def _contract(kernel: str | Kernel) -> Kernel:
-    if isinstance(kernel, str):
-        known = contracts()
-        if kernel not in known:
-            raise ValueError(
-                f"load_kernel: unknown kernel {kernel!r}; give its contract, a Kernel"
-            )
-        kernel = known[kernel]
-    elif not isinstance(kernel, Kernel):
-        raise TypeError(f"load_kernel: expected a Kernel or a name, got {kernel!r}")
-    if kernel.out is None:
-        raise ValueError(
-            f"load_kernel: {kernel} has no out rule, by which the outputs are made; "
-            "give the contract out="
-        )
-    return kernel
-
-
-def _checked(module: wasmtime.Module, name: str, export: str | None) -> str:
-    """Return the name of the function, after a look at imports and exports."""
-    for i in module.imports:
-        if not isinstance(i.type, wasmtime.MemoryType):
-            raise ValueError(
-                f"load_kernel: {name} imports {i.module}.{i.name}; only a memory may "
-                "be imported: link what it needs into the module"
-            )
-    exports = {e.name: e.type for e in module.exports}
-    own = isinstance(exports.get("memory"), wasmtime.MemoryType)
-    if not module.imports and not own:
-        raise ValueError(f"load_kernel: {name} exports no memory as 'memory'")
-    functions = {n: t for n, t in exports.items() if isinstance(t, wasmtime.FuncType)}
-    names = [n for n in functions if not n.startswith("_")]
-    if export is None and len(names) == 1:
-        export = names[0]
-    if export is None or export not in functions:
-        asked = "export= is needed" if export is None else f"no function {export!r}"
-        raise ValueError(
-            f"load_kernel: {name}: {asked}; it exports {', '.join(names) or 'none'}"
-        )
-    kind = functions[export]
-    params, results = [str(p) for p in kind.params], [str(r) for r in kind.results]
-    if (params, results) != (["i32"], ["i32"]):
-        raise ValueError(
-            f"load_kernel: {name}: {export} is ({', '.join(params)}) -> "
-            f"({', '.join(results)}); a kernel is (i32) -> (i32), see plugrad_kernel.h"
-        )
-    return export
-
-
-def _reason(error: Exception) -> str:
-    """Return what a message of wasmtime says: the cause, or what stands first."""
-    lines = str(error).strip().splitlines()
-    return lines[-1 if "Caused by:" in lines else 0].strip()
+    told = printable(text.decode(errors="replace"))
+    return told or f"it returned {address}, which is no text"
 
 
 # --- forks -----------------------------------------------------------------------
