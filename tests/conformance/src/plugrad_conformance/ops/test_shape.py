@@ -269,3 +269,47 @@ def test_shapes_that_do_not_broadcast_are_seen_in_their_values(backend):
     message = r"broadcast_args: shapes .1, 2. and .1, 3. do not broadcast"
     with pytest.raises(ValueError, match=message):
         pg.broadcast_args([1, 2], [1, 3]).numpy()
+
+
+# Of x, which has 4 elements on its first axis, and its number of axes.
+OF_MANY_AXES = {
+    "add": lambda x, n: x + 1.0,
+    "broadcast": lambda x, n: x + pg.reshape(pg.ones((3,)), (1,) * (n - 1) + (3,)),
+    "where": lambda x, n: pg.where(x > 0.0, x, 0.0),
+    "sum": lambda x, n: pg.sum(x, axis=0),
+    "permute_dims": lambda x, n: pg.permute_dims(x, tuple(range(n))[::-1]),
+    "broadcast_to": lambda x, n: pg.broadcast_to(pg.ones((3,)), (1,) * (n - 1) + (3,)),
+    "stack": lambda x, n: pg.stack([pg.reshape(x, x.shape[:-1])] * 2),
+    "concat": lambda x, n: pg.concat([x, x]),
+    "matmul": lambda x, n: pg.ones((1,) * (n - 2) + (2, 3)) @ pg.ones((3, 4)),
+    "take": lambda x, n: pg.take(x, pg.asarray([0, 1]), axis=0),
+    "pad": lambda x, n: pg.pad(x, [(1, 1)] + [(0, 0)] * (n - 1)),
+    "slice": lambda x, n: x[1:3],
+    "gradient": lambda x, n: pg.grad(lambda x: pg.sum(x * 2.0))(x),
+}
+
+
+@pytest.mark.parametrize("axes", [33, 64])
+@pytest.mark.parametrize("name", OF_MANY_AXES)
+def test_as_many_axes_as_numpy_has(name, axes, backend):
+    shape = (4,) + (1,) * (axes - 1)
+    found = OF_MANY_AXES[name](pg.reshape(pg.ones((4,)), shape), axes)
+    with pg.use_backend("cpu"):
+        expected = OF_MANY_AXES[name](pg.reshape(pg.ones((4,)), shape), axes)
+    np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: pg.reshape(pg.ones((4,)), (4,) + (1,) * 64),
+        lambda: pg.zeros((1,) * 65),
+        lambda: pg.ones((1,) * 64)[None],
+        lambda: pg.stack([pg.ones((1,) * 64)] * 2),
+        lambda: pg.broadcast_to(pg.ones((3,)), (1,) * 64 + (3,)),
+    ],
+)
+def test_one_axis_more_than_numpy_has(make, backend):
+    """It is refused, if not by the backend then when the values are wanted."""
+    with pytest.raises(ValueError, match="64"):
+        make().numpy()
