@@ -52,7 +52,7 @@ def _with_alpha(op: str) -> Callable[..., Spec]:
 RELU = _elementwise(
     "Relu(x: integer | floating)",
     op="relu",
-    doc="``max(x, 0)``; NaN for NaN.",
+    doc="``max(x, 0)``; NaN for NaN, 0 for -0.0.",
 )
 
 
@@ -75,7 +75,7 @@ gradients(RELU, x=lambda dy, y: compare.where(y > 0, dy, y))
 RELU6 = _elementwise(
     "Relu6(x: integer | floating)",
     op="relu6",
-    doc="``min(max(x, 0), 6)``; NaN for NaN.",
+    doc="``min(max(x, 0), 6)``; NaN for NaN, 0 for -0.0.",
 )
 
 
