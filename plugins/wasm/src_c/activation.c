@@ -19,9 +19,19 @@ EVERY(UNARY, UNARY_PQ, i32)
     UNARY_PQ(leaky_relu_##T, T, a < 0 ? a * p : a)                                       \
     UNARY_PQ(step_##T, T, a != a ? a : a > 0 ? 1 : p)                                    \
     BINARY(prelu_##T, T, T, GRAIN, p >= 0 || p != p ? p : p * q)                       \
-    BINARY(elu_grad_##T, T, T, GRAIN, q < 0 ? p *(q + 1) : q != q ? q : p)
+    BINARY(elu_grad_##T, T, T, GRAIN, q < 0 ? p *(q + 1) : q != q ? q : p)               \
+    BINARY(relu_grad_##T, T, T, GRAIN, q > 0 ? p : q)                                    \
+    BINARY(tanh_grad_##T, T, T, GRAIN, p *(1 - q * q))                                   \
+    BINARY(sigmoid_grad_##T, T, T, GRAIN, p *(q * (1 - q)))
 FLOATING(BINARY, f32)
 FLOATING(BINARY_SMALL, f64)
+
+#define SLOPE_OF_ERF 1.1283791670955126 /* at 0: 2 / sqrt(pi) */
+INLINE v4 erf_grad4(v4 dy, v4 x) {
+    return MUL(dy, MUL(exp4(MUL(x, wasm_f32x4_neg(x))), SPLAT((f32)SLOPE_OF_ERF)));
+}
+BINARY4(erf_grad_f32, erf_grad4)
+BINARY_SMALL(erf_grad_f64, f64, f64, SLOW, p *(exp(-(q * q)) * SLOPE_OF_ERF))
 
 INLINE v4 elu4(v4 x) { return WHERE(wasm_f32x4_gt(x, SPLAT(0)), x, expm1_4(x)); }
 INLINE v4 selu4(v4 x) {

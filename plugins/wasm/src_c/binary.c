@@ -118,17 +118,7 @@ INLINE v4 pow4(v4 x, v4 y) {
     return wasm_i32x4_add(z, wasm_i32x4_shl(wasm_i32x4_relaxed_trunc_f32x4(n), 23));
 }
 
-static void pow_f32_row(const Operands *o, void *to, u32 n) {
-    const f32 *restrict a = o->in[0], *restrict b = o->in[1];
-    f32 *restrict y = to, p[4] = {1, 1, 1, 1}, q[4] = {1, 1, 1, 1};
-    u32 da = o->step[0], db = o->step[1], i = 0;
-    for (; i + 4 <= n; i += 4)
-        STORE(y + i, pow4(da ? LOAD(a + i) : SPLAT(*a), db ? LOAD(b + i) : SPLAT(*b)));
-    if (i == n) return;
-    for (u32 k = 0; k < n - i; k++) p[k] = a[(i + k) * da], q[k] = b[(i + k) * db];
-    store_few(y + i, pow4(LOAD(p), LOAD(q)), n - i);
-}
-BINARY_EXPORT(pow_f32, f32, f32, SLOW)
+BINARY4(pow_f32, pow4)
 BINARY_SMALL(pow_f64, f64, f64, SLOW, pow(p, q))
 
 #define BITS(T)                                                                          \

@@ -1,6 +1,7 @@
 /* Loops over elements, from an expression: UNARY and BINARY, which clang vectorizes, and
    UNARY_SMALL and BINARY_SMALL, which it is told not to: a tenth of the code, for dtypes
-   and functions that gain nothing by it. UNARY4 takes a function of four float32.
+   and functions that gain nothing by it. UNARY4 and BINARY4 take a function of four
+   float32.
 
    Rows of broadcast operands have a step of 1, or of 0 where one element serves all;
    rows that are only moved may have any, negative ones too. */
@@ -123,3 +124,19 @@ void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
             NAME##_by(o->in[0], o->in[1], y, n, 0, 1);                                   \
     }                                                                                    \
     BINARY_EXPORT(NAME, X, Y, GRAIN)
+/* NAME(a, b, y, n, shape) of float32, by a function of four and four. Behind the end of
+   a row there are ones. */
+#define BINARY4(NAME, FUNCTION)                                                          \
+    static void NAME##_row(const Operands *o, void *to, u32 n) {                         \
+        const f32 *restrict a = o->in[0], *restrict b = o->in[1];                        \
+        f32 *restrict y = to, p[4] = {1, 1, 1, 1}, q[4] = {1, 1, 1, 1};                  \
+        u32 da = o->step[0], db = o->step[1], i = 0;                                     \
+        for (; i + 4 <= n; i += 4) {                                                     \
+            v4 left = da ? LOAD(a + i) : SPLAT(*a), right = db ? LOAD(b + i) : SPLAT(*b);\
+            STORE(y + i, FUNCTION(left, right));                                         \
+        }                                                                                \
+        if (i == n) return;                                                              \
+        for (u32 k = 0; k < n - i; k++) p[k] = a[(i + k) * da], q[k] = b[(i + k) * db];  \
+        store_few(y + i, FUNCTION(LOAD(p), LOAD(q)), n - i);                             \
+    }                                                                                    \
+    BINARY_EXPORT(NAME, f32, f32, SLOW)

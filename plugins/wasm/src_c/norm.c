@@ -1,10 +1,12 @@
-/* Softmax, its logarithm, and normalization by given moments and by those of rows. */
+/* Softmax, its logarithm, normalization by given moments and by those of rows, and what
+   softmax and its logarithm hand back. */
 #include "mathematics.h"
 
 typedef struct {
     const void *x;
     void *y;
     u32 n, inner, log;
+    const void *dy;
 } Task;
 
 /* --- softmax ---------------------------------------------------------------------- */
@@ -132,7 +134,7 @@ static void columns(u32 begin, u32 end, void *ctx) {
 /* Along the middle one of three axes, [outer, n, inner]. */
 EXPORT("softmax_f32")
 void softmax_f32(const f32 *x, f32 *y, u32 outer, u32 n, u32 inner, u32 log) {
-    Task s = {x, y, n, inner, log};
+    Task s = {x, y, n, inner, log, 0};
     INSIDE(x, (u64)outer * n * inner * sizeof(f32));
     INSIDE(y, (u64)outer * n * inner * sizeof(f32));
     u32 grain = MAX(1, 16384 / n);
@@ -159,7 +161,7 @@ static void doubles(u32 begin, u32 end, void *ctx) {
 
 EXPORT("softmax_f64")
 void softmax_f64(const f64 *x, f64 *y, u32 outer, u32 n, u32 inner, u32 log) {
-    Task s = {x, y, n, inner, log};
+    Task s = {x, y, n, inner, log, 0};
     INSIDE(x, (u64)outer * n * inner * sizeof(f64));
     INSIDE(y, (u64)outer * n * inner * sizeof(f64));
     parallel_for(doubles, &s, outer * inner, MAX(1, 2048 / n));
@@ -253,3 +255,45 @@ BATCH_NORM(f64, __builtin_sqrt, SMALL)
 
 LAYER_NORM(f32, WIDE)
 LAYER_NORM(f64, SMALL)
+
+/* --- gradients of softmax --------------------------------------------------------- */
+
+static void exp_f32_row(const f32 *x, f32 *restrict y, u32 n) {
+    u32 i = 0;
+    for (; i + 4 <= n; i += 4) STORE(y + i, exp4(LOAD(x + i)));
+    if (i < n) store_few(y + i, exp4(load_few(x + i, n - i)), n - i);
+}
+
+static void exp_f64_row(const f64 *x, f64 *restrict y, u32 n) {
+    SMALL for (u32 i = 0; i < n; i++) y[i] = exp(x[i]);
+}
+
+/* dx = dy y - y sum(dy y), or of the logarithm dy - e^y sum(dy), along rows of `n`. */
+#define SOFTMAX_GRAD(T, HOW)                                                           \
+    static void back_##T(u32 begin, u32 end, void *ctx) {                              \
+        const Task *s = ctx;                                                           \
+        for (u32 row = begin, n = s->n; row < end; row++) {                            \
+            const T *dy = (const T *)s->dy + row * n, *y = (const T *)s->x + row * n;  \
+            T *restrict dx = (T *)s->y + row * n, total;                               \
+            if (s->log) {                                                              \
+                exp_##T##_row(y, dx, n);                                               \
+                total = sum_##T(dy, n, 0, false);                                      \
+                HOW for (u32 j = 0; j < n; j++) dx[j] = dy[j] - dx[j] * total;         \
+            } else {                                                                   \
+                HOW for (u32 j = 0; j < n; j++) dx[j] = dy[j] * y[j];                  \
+                total = sum_##T(dx, n, 0, false);                                      \
+                HOW for (u32 j = 0; j < n; j++) dx[j] -= y[j] * total;                 \
+            }                                                                          \
+        }                                                                              \
+    }                                                                                  \
+    EXPORT("softmax_grad_" #T)                                                         \
+    void softmax_grad_##T(const T *dy, const T *y, T *dx, u32 rows, u32 n, u32 log) {  \
+        Task s = {y, dx, n, 1, log, dy};                                               \
+        INSIDE(dy, (u64)rows * n * sizeof(T));                                         \
+        INSIDE(y, (u64)rows * n * sizeof(T));                                          \
+        INSIDE(dx, (u64)rows * n * sizeof(T));                                         \
+        parallel_for(back_##T, &s, rows, MAX(1, 16384 / n));                           \
+    }
+
+SOFTMAX_GRAD(f32, WIDE)
+SOFTMAX_GRAD(f64, SMALL)

@@ -8,6 +8,7 @@ from plugrad.plugin import Runtime
 
 from ._devices import choose, remarks
 from .arrays import ClArrays
+from .gradients import GRADIENTS
 from .kernels import KERNELS
 from .runtime import Device
 from .strings import with_strings
@@ -32,6 +33,7 @@ def runtime(wanted: str = "") -> Runtime:
     return Runtime(
         arrays=arrays,
         kernels=with_strings(KERNELS, arrays),
+        gradients=GRADIENTS,
         dtypes=dtypes,
         host="cpu",
         host_kernels=HOST_KERNELS.split(),

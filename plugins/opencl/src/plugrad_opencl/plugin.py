@@ -13,6 +13,8 @@ import sys
 
 from plugrad.plugin import Backend, Runtime, hookimpl
 
+from .gradients import CONTRACTS
+
 NODES = ("/dev/nvidia[0-9]*", "/dev/dri/renderD*", "/dev/kfd")
 DRIVERS = "/etc/OpenCL/vendors/*.icd"
 
@@ -49,6 +51,7 @@ def plugrad_backends() -> list[Backend]:
             f"opencl-{place}" if place else "opencl",
             open=functools.partial(open_opencl, place),
             priority=priority - place,
+            contracts=CONTRACTS,
         )
         for place in range(len(_wanted()))
     ]

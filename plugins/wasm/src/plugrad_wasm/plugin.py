@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from plugrad.plugin import Backend, Runtime, hookimpl
 
+from .gradients import CONTRACTS, GRADIENTS
+
 
 def open_wasm() -> Runtime:
     """Return the WebAssembly backend in working order."""
@@ -15,6 +17,7 @@ def open_wasm() -> Runtime:
     return Runtime(
         arrays=WasmArrays(),
         kernels=KERNELS,
+        gradients=GRADIENTS,
         dtypes=DTYPES,
         host="cpu",
         host_kernels=HOST_KERNELS,
@@ -25,4 +28,4 @@ def open_wasm() -> Runtime:
 @hookimpl
 def plugrad_backends() -> list[Backend]:
     """Return the one backend."""
-    return [Backend("wasm", open=open_wasm, priority=0)]
+    return [Backend("wasm", open=open_wasm, priority=0, contracts=CONTRACTS)]

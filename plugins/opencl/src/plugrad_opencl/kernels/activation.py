@@ -43,3 +43,9 @@ kernels = KernelTable(
     Sigmoid=elementwise("Sigmoid", "x", f="f_sigmoid(x)"),
     Softplus=elementwise("Softplus", "x", f="f_softplus(x)"),
 )
+kernels["plugrad_opencl.ReluGrad"] = elementwise(
+    "ReluGrad", "dy y", f="WHERE(y > (S)0, dy, y)"
+)
+kernels["plugrad_opencl.SigmoidGrad"] = elementwise(
+    "SigmoidGrad", "dy y", f="dy * (y * ((S)1 - y))"
+)

@@ -18,3 +18,6 @@ kernels = KernelTable(
     Acosh=elementwise("Acosh", "x", f="acosh(x)"),
     Atanh=elementwise("Atanh", "x", f="atanh(x)"),
 )
+kernels["plugrad_opencl.TanhGrad"] = elementwise(
+    "TanhGrad", "dy y", f="dy * ((S)1 - y * y)"
+)

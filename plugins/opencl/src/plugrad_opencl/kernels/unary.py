@@ -31,3 +31,6 @@ _unary("Expm1", f="f_expm1(x)", c="c_expm1(x)")
 _unary("Log", f="f_log(x)", c="c_log(x)")
 _unary("Log1p", f="f_log1p(x)", c="c_log1p(x)")
 _unary("Erf", f="f_erf(x)")
+kernels["plugrad_opencl.ErfGrad"] = elementwise(
+    "ErfGrad", "dy x", f="dy * (f_exp(-(x * x)) * (S)1.1283791670955126)"
+)

@@ -15,6 +15,8 @@ kernels = KernelTable(
     Sigmoid=unary("sigmoid"),
     Softplus=unary("softplus"),
 )
+kernels["plugrad_wasm.ReluGrad"] = binary("relu_grad")
+kernels["plugrad_wasm.SigmoidGrad"] = binary("sigmoid_grad")
 _clip, _leaky_relu, _step = map(unary, ("clip", "leaky_relu", "step"))
 
 

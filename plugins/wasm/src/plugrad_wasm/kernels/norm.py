@@ -12,7 +12,7 @@ from ..launch import FLOAT32, Calls, cast, wider
 
 kernels = KernelTable()
 _softmax, _batch_norm = Calls("softmax"), Calls("batch_norm")
-_layer_norm = Calls("layer_norm")
+_layer_norm, _softmax_grad = Calls("layer_norm"), Calls("softmax_grad")
 
 
 @kernels("Softmax")
@@ -37,6 +37,29 @@ def _along(x: WasmArray, axis: int, log: int) -> Any:
     if n:
         call(x.pointer, y.pointer, outer, n, inner, log)
     return y
+
+
+@kernels("plugrad_wasm.SoftmaxGrad")
+def softmax_grad(dy: WasmArray, y: WasmArray) -> Any:
+    """Along the last axis."""
+    return _back(dy, y, 0)
+
+
+@kernels("plugrad_wasm.LogSoftmaxGrad")
+def log_softmax_grad(dy: WasmArray, y: WasmArray) -> Any:
+    """Along the last axis."""
+    return _back(dy, y, 1)
+
+
+def _back(dy: WasmArray, y: WasmArray, log: int) -> Any:
+    call = _softmax_grad[y.dtype]
+    if call is None:
+        return wider(lambda dy, y: _back(dy, y, log), None, (dy, y))
+    dx = empty(y.shape, y.dtype)
+    if dx.size:
+        n = y.shape[-1]
+        call(dy.pointer, y.pointer, dx.pointer, dx.size // n, n, log)
+    return dx
 
 
 @kernels("FusedBatchNorm")

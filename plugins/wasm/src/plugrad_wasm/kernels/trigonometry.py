@@ -2,7 +2,7 @@
 
 from plugrad.plugin import KernelTable
 
-from ..launch import unary
+from ..launch import binary, unary
 
 kernels = KernelTable(
     Acos=unary("acos"),
@@ -18,3 +18,4 @@ kernels = KernelTable(
     Tan=unary("tan"),
     Tanh=unary("tanh"),
 )
+kernels["plugrad_wasm.TanhGrad"] = binary("tanh_grad")

@@ -3,7 +3,7 @@
 from plugrad.plugin import KernelTable
 
 from ..arrays import WasmArray
-from ..launch import BOOL, Kernel, unary
+from ..launch import BOOL, Kernel, binary, unary
 from .complexes import parts
 
 kernels = KernelTable(
@@ -18,6 +18,7 @@ kernels = KernelTable(
     Sqrt=unary("sqrt"),
     Square=unary("square", bits=True),
 )
+kernels["plugrad_wasm.ErfGrad"] = binary("erf_grad")
 
 
 def whole(name: str) -> Kernel:
