@@ -18,6 +18,16 @@ class Fault(NamedTuple):
 
 
 PRIMITIVES = "backend.test_primitives"
+OWN_GRADIENTS = {
+    "is right at first order alone": (
+        '"Exp": {"x": lambda dy, y: dy * pg.stop_gradient(y)}'
+    ),
+    "loses NaN": '"Relu": {"x": lambda dy, y: pg.where(y > 0, dy, 0.0)}',
+    "is of the last axis alone": (
+        '"LogSoftmax": {"logits": lambda dy, y: '
+        "dy - pg.exp(y) * pg.sum(dy, axis=-1, keepdims=True)}"
+    ),
+}
 FAULTS = [
     Fault(
         "a function that is a little wrong",
@@ -155,6 +165,17 @@ FAULTS = [
         r"golden/test_golden.py::test_gradient\[faulty-Exp-.*\]",
         "the gradient of x differs",
     ),
+    *[
+        Fault(
+            f"a gradient of its own that {what}",
+            f'more["gradients"] = {{{gradient}}}',
+            ("backend.test_own_gradients",),
+            r"backend/test_own_gradients.py::test_they_are_the_derivatives_of_the_core"
+            r"\[faulty-.*\]",
+            "the gradient that the backend brings is not the core's",
+        )
+        for what, gradient in OWN_GRADIENTS.items()
+    ],
 ]  # fmt: skip
 
 

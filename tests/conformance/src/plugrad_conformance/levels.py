@@ -24,6 +24,7 @@ RARE = (
 TABLE = (
     ("backend/test_(arrays|imports|life|primitives)", "", "primitives"),
     ("backend/test_(huge|kernels|leaks|reference)", "", "inference"),
+    ("backend/test_own_gradients", "", "training"),
     ("backend/.*", "", "everything"),
     (f"ops/test_({RARE})", "", "everything"),
     ("ops/.*", "errors?|refused|variables?|threads?", "everything"),
