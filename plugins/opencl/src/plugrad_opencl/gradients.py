@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import plugrad as pg
 from plugrad.plugin import Kernel, Spec, Tensor, decomposition, run
 
+Function = Callable[..., Any]
+CONTRACTS: list[Kernel] = []
 
-def _alike(dy: Spec, other: Spec) -> Spec:
-    if dy.shape != other.shape:
-        raise ValueError(
-            f"gradient: dy has shape {dy.shape} and the other input {other.shape}; "
-            "they must be equal"
-        )
+
+def _alike(dy: Spec, x: Spec) -> Spec:
+    if dy.shape != x.shape:
+        raise ValueError(f"gradient: shapes {dy.shape} and {x.shape} must be equal")
     return dy
 
 
@@ -29,75 +30,59 @@ def _rows(dy: Spec, y: Spec) -> Spec:
 
 
 def _kernel(
-    signature: str,
-    doc: str,
-    meaning: Callable[..., Tensor],
-    out: Callable[..., Spec] = _alike,
+    signature: str, parts: Function, doc: str, out: Function = _alike
 ) -> Kernel:
-    """Return a contract, with what it means in other ops."""
+    """Add a contract, of which ``parts`` is the decomposition."""
     kernel = Kernel(f"plugrad_opencl.{signature} -> dx", out=out, doc=doc)
-    decomposition(kernel, meaning)
+    decomposition(kernel, parts)
+    CONTRACTS.append(kernel)
     return kernel
 
 
 RELU_GRAD = _kernel(
     "ReluGrad(dy: floating, y: dy)",
-    "``dy`` where y > 0, else ``y``: of the output of Relu 0 or NaN.",
     lambda dy, y: pg.where(y > 0, dy, y),
+    doc="``dy`` where y > 0, else ``y``, which is 0 or NaN: y is the output of Relu.",
 )
 TANH_GRAD = _kernel(
     "TanhGrad(dy: inexact, y: dy)",
-    "``dy · conj(1 - y²)``, y is the output of Tanh.",
     lambda dy, y: dy * pg.conj(1 - y * y),
+    doc="``dy · conj(1 - y²)``; y is the output of Tanh.",
 )
 SIGMOID_GRAD = _kernel(
     "SigmoidGrad(dy: floating, y: dy)",
-    "``dy · y · (1 - y)``, y is the output of Sigmoid.",
     lambda dy, y: dy * (y * (1 - y)),
+    doc="``dy · y · (1 - y)``; y is the output of Sigmoid.",
 )
 ERF_GRAD = _kernel(
     "ErfGrad(dy: floating, x: dy)",
-    "``dy · 2/√π · e^(-x²)``",
     lambda dy, x: dy * (pg.exp(-(x * x)) * (2 / math.sqrt(math.pi))),
+    doc="``dy · 2/√π · e^(-x²)``; x is the input of Erf.",
 )
-
-
-def _softmax_grad(dy: Tensor, y: Tensor) -> Tensor:
-    part = dy * y
-    return part - y * pg.sum(part, axis=-1, keepdims=True)
-
-
 SOFTMAX_GRAD = _kernel(
     "SoftmaxGrad(dy: floating, y: dy)",
-    "``dy · y - y · Σ dy · y`` along the last axis, y is the output of Softmax.",
-    _softmax_grad,
-    _rows,
+    lambda dy, y: (part := dy * y) - y * pg.sum(part, axis=-1, keepdims=True),
+    doc="``dy · y - y · Σ dy · y`` along the last axis; y is the output of Softmax.",
+    out=_rows,
 )
 LOG_SOFTMAX_GRAD = _kernel(
     "LogSoftmaxGrad(dy: floating, y: dy)",
-    "``dy - e^y · Σ dy`` along the last axis, y is the output of LogSoftmax.",
     lambda dy, y: dy - pg.exp(y) * pg.sum(dy, axis=-1, keepdims=True),
-    _rows,
-)
-
-CONTRACTS = (
-    *(RELU_GRAD, TANH_GRAD, SIGMOID_GRAD, ERF_GRAD),
-    *(SOFTMAX_GRAD, LOG_SOFTMAX_GRAD),
+    doc="``dy - e^y · Σ dy`` along the last axis; y is the output of LogSoftmax.",
+    out=_rows,
 )
 
 
-def _along_rows(kernel: Kernel) -> Callable[..., Tensor]:
+def _along_rows(kernel: Kernel) -> Function:
     """Return a gradient that runs ``kernel``, or the core's for axes but the last."""
 
-    def gradient(
-        dy: Tensor, y: Tensor, axis: int, original: Callable[[Tensor], Tensor]
-    ) -> Tensor:
+    def gradient(dy: Tensor, y: Tensor, axis: int, original: Function) -> Any:
         return run(kernel, dy, y) if axis == len(y.shape) - 1 else original(dy)
 
     return gradient
 
 
-GRADIENTS: dict[str, dict[str, Callable[..., Tensor]]] = {
+GRADIENTS: dict[str, dict[str, Function]] = {
     "Relu": {"x": lambda dy, y: run(RELU_GRAD, dy, y)},
     "Tanh": {"x": lambda dy, y: run(TANH_GRAD, dy, y)},
     "Sigmoid": {"x": lambda dy, y: run(SIGMOID_GRAD, dy, y)},

@@ -71,20 +71,13 @@ def log_softmax(logits: ClArray, *, axis: int) -> ClArray:
 
 
 def _back(dy: ClArray, y: ClArray, log: bool) -> ClArray:
+    """Of softmax or its logarithm, along the last axis."""
     launch = _program(y.device, y.dtype, "softmax_grad", LOG=log)
     return _by_rows(launch, 2, y, y.shape[-1], dy.buffer)
 
 
-@kernels("plugrad_opencl.SoftmaxGrad")
-def softmax_grad(dy: ClArray, y: ClArray) -> ClArray:
-    """Along the last axis."""
-    return _back(dy, y, False)
-
-
-@kernels("plugrad_opencl.LogSoftmaxGrad")
-def log_softmax_grad(dy: ClArray, y: ClArray) -> ClArray:
-    """Along the last axis."""
-    return _back(dy, y, True)
+kernels["plugrad_opencl.SoftmaxGrad"] = lambda dy, y: _back(dy, y, False)
+kernels["plugrad_opencl.LogSoftmaxGrad"] = lambda dy, y: _back(dy, y, True)
 
 
 _factor = elementwise(

@@ -39,27 +39,19 @@ def _along(x: WasmArray, axis: int, log: int) -> Any:
     return y
 
 
-@kernels("plugrad_wasm.SoftmaxGrad")
-def softmax_grad(dy: WasmArray, y: WasmArray) -> Any:
-    """Along the last axis."""
-    return _back(dy, y, 0)
-
-
-@kernels("plugrad_wasm.LogSoftmaxGrad")
-def log_softmax_grad(dy: WasmArray, y: WasmArray) -> Any:
-    """Along the last axis."""
-    return _back(dy, y, 1)
-
-
 def _back(dy: WasmArray, y: WasmArray, log: int) -> Any:
+    """Of softmax or its logarithm, along the last axis."""
     call = _softmax_grad[y.dtype]
     if call is None:
         return wider(lambda dy, y: _back(dy, y, log), None, (dy, y))
-    dx = empty(y.shape, y.dtype)
+    dx, n = empty(y.shape, y.dtype), y.shape[-1]
     if dx.size:
-        n = y.shape[-1]
         call(dy.pointer, y.pointer, dx.pointer, dx.size // n, n, log)
     return dx
+
+
+kernels["plugrad_wasm.SoftmaxGrad"] = lambda dy, y: _back(dy, y, 0)
+kernels["plugrad_wasm.LogSoftmaxGrad"] = lambda dy, y: _back(dy, y, 1)
 
 
 @kernels("FusedBatchNorm")
