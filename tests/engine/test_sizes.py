@@ -87,7 +87,7 @@ def contract_docs(path):
 
 # The rooms that are over their limit, as decision 0004 says, and the ceiling of each. A
 # room that is under its limit again fails here, and one that is far below its ceiling.
-OVER = {"ops": 8600, "cpu": 2600, "tools": 1900, "wasm": 2900, "opencl": 3600}
+OVER = {"ops": 8600, "cpu": 2600, "tools": 1900, "wasm": 2990, "opencl": 3600}
 SLACK = 150
 
 
