@@ -88,6 +88,11 @@ CASES = {
         )
     ],
     "softmax": lambda: [pg.softmax(draw(5, 1003)), pg.softmax(draw(20, 3, 5), axis=0)],
+    "own gradients": lambda: [
+        y
+        for op in (pg.softmax, pg.log_softmax, pg.relu, pg.tanh, pg.sigmoid, pg.erf)
+        for y in both_ways(op, draw(5, 1003, scale=1.0))
+    ],
     "log_softmax": lambda: [pg.log_softmax(draw(5, 1003))],
     "layer_norm": lambda: [
         pg.layer_norm(draw(5, 1003), *more)
