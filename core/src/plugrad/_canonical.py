@@ -67,10 +67,11 @@ def _check_dtypes(kernel: Kernel, inputs: Given) -> None:
                 like = "the other inputs"
             wanted = dtypes.setdefault(like, x.dtype)
             if x.dtype is not wanted:
+                op = f"the op {kernel.op} promotes" if kernel.op != kernel.name else ""
                 raise TypeError(
                     f"{kernel.name}: {name!r} must be {named(wanted)}, the dtype of "
-                    f"{like}, got {named(x.dtype)}; the op {kernel.op} promotes, a "
-                    "kernel does not"
+                    f"{like}, got {named(x.dtype)}; {op or 'cast one'}, kernels promote "
+                    "nothing"
                 )
             dtypes[name] = x.dtype
 
