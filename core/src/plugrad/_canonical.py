@@ -70,8 +70,8 @@ def _check_dtypes(kernel: Kernel, inputs: Given) -> None:
                 op = f"the op {kernel.op} promotes" if kernel.op != kernel.name else ""
                 raise TypeError(
                     f"{kernel.name}: {name!r} must be {named(wanted)}, the dtype of "
-                    f"{like}, got {named(x.dtype)}; {op or 'cast one'}, kernels promote "
-                    "nothing"
+                    f"{like}, got {named(x.dtype)}; {op or 'cast one'}, kernels do "
+                    "not promote"
                 )
             dtypes[name] = x.dtype
 
