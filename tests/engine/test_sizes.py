@@ -13,14 +13,15 @@ WASM = ROOT / "plugins/wasm/src/plugrad_wasm"
 OPENCL = ROOT / "plugins/opencl/src/plugrad_opencl"
 CHECKS = {CORE / "_signature.py", CORE / "_canonical.py"}  # no op goes through them
 GEOMETRY = [CORE / "geometry.py", CORE / "_resampling.py"]
-REST = {*CORE.glob("_[a-z]*.py"), CORE / "plugin.py"} - CHECKS - {*GEOMETRY}
+BACKWARD = CORE / "_backward_kernels.py"
+REST = {*CORE.glob("_[a-z]*.py"), CORE / "plugin.py"} - CHECKS - {*GEOMETRY, BACKWARD}
 ENGINE = (
     "arguments autodiff compiled context dtypes engine jacobian kernel methods nest "
     "specs tape tensor"
 )
 PATH = {CORE / f"_{name}.py" for name in ENGINE.split()}
 ROOMS = {
-    "ops": (sorted(CORE.glob("ops/*.py")), 7500),
+    "ops": ([*sorted(CORE.glob("ops/*.py")), BACKWARD], 7500),
     "the path of an op": (sorted(PATH), 1950),
     "registries and plugins": (sorted(REST - PATH), 1300),
     "checks of run_kernel": (sorted(CHECKS), 300),

@@ -13,7 +13,7 @@ import sys
 
 from plugrad.plugin import Backend, Runtime, hookimpl
 
-from .gradients import CONTRACTS
+from .gradients import KERNELS
 
 NODES = ("/dev/nvidia[0-9]*", "/dev/dri/renderD*", "/dev/kfd")
 DRIVERS = "/etc/OpenCL/vendors/*.icd"
@@ -51,7 +51,7 @@ def plugrad_backends() -> list[Backend]:
             f"opencl-{place}" if place else "opencl",
             open=functools.partial(open_opencl, place),
             priority=priority - place,
-            contracts=CONTRACTS,
+            contracts=[*KERNELS.values()],
         )
         for place in range(len(_wanted()))
     ]

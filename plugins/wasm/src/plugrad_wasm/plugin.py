@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plugrad.plugin import Backend, Runtime, hookimpl
 
-from .gradients import CONTRACTS, GRADIENTS
+from .gradients import GRADIENTS, KERNELS
 
 
 def open_wasm() -> Runtime:
@@ -28,4 +28,4 @@ def open_wasm() -> Runtime:
 @hookimpl
 def plugrad_backends() -> list[Backend]:
     """Return the one backend."""
-    return [Backend("wasm", open=open_wasm, priority=0, contracts=CONTRACTS)]
+    return [Backend("wasm", open=open_wasm, priority=0, contracts=[*KERNELS.values()])]
