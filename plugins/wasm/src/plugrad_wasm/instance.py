@@ -329,14 +329,13 @@ def taken(error: int | None, trap: Any) -> Exception:
     return wasmtime.Trap._from_ptr(trapped)
 
 
-def drop(trap: Any) -> None:
+def drop(trap: int | None) -> None:
     """Give a trap back to wasmtime, if there is one, without an object for it.
 
     Such an object has a finalizer in Python, at which signals strike, too.
     """
-    left, trap.value = trap.value, None
-    if left:
-        _delete_trap(_POINTER(left))
+    if trap:
+        _delete_trap(_POINTER(trap))
 
 
 # --- memories --------------------------------------------------------------------

@@ -184,10 +184,12 @@ class Machine:
                     if error or trap.value:
                         ended(name, error, trap)
                 except BaseException as late:  # it may be a signal's, behind `start`
-                    if trap is not None:
-                        drop(trap)
+                    left = None
+                    if trap is not None:  # first of all, and without a call
+                        left, trap.value = trap.value, None
                     if self._interrupt is not late:
                         late.__context__ = self._interrupt or late.__context__
+                    drop(left)
                     raise
                 finally:
                     self._interrupt = None
@@ -231,10 +233,10 @@ class Machine:
         polls = 256
         while True:
             try:
-                then = perf_counter()
+                then = 0.0
                 while True:
                     try:
-                        then = perf_counter()
+                        then = 0.0
                         while True:
                             yield
                             now = perf_counter()
