@@ -152,9 +152,9 @@ class Context:
         self._see_who_watches()
 
     def _see_who_watches(self) -> None:
-        self.quiet = not self.tapes and not self.observers
-        one = len(self.tapes) == 1 and not self.observers
-        self.tape = self.tapes[0] if one else None
+        tapes, observers = self.tapes, self.observers
+        self.quiet = not tapes and not observers
+        self.tape = tapes[0] if len(tapes) == 1 and not observers else None
 
     def without(self, other: Context) -> Context | None:
         """Return this context as if the scope that made ``other`` had not been entered.
@@ -284,10 +284,20 @@ def taping(tapes: tuple[Tape, ...]) -> Scope:
     return Scope(tapes=tapes)
 
 
+def _taped(under: Context, tapes: tuple[Tape, ...]) -> Context:
+    """Return ``Context(under, {"tapes": tapes})``, in half of the time."""
+    inside = Context.__new__(Context)
+    inside.under, inside.changes = under, {"tapes": tapes}
+    inside.backend, inside.overrides = under.backend, under.overrides
+    inside.tapes, inside.observers = tapes, under.observers
+    inside._see_who_watches()
+    return inside
+
+
 def call(tapes: tuple[Tape, ...], f: Callable[..., Any], xs: Sequence[Any]) -> Any:
     """Return ``f(*xs)``, run inside ``taping(tapes)``."""
     before = current()
-    inside = Context(before, {"tapes": tapes})
+    inside = _taped(before, tapes)
     _current.set(inside)
     try:
         return f(*xs)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ._tensor import Tensor
 
-Build = Callable[[list[Any]], Any]
+Build = Callable[[Any], Any]
 
 
 def flatten(tree: Any, leaf: Callable[[Any], Tensor]) -> tuple[list[Tensor], Build]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from plugrad import _context, _engine
@@ -60,8 +61,8 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
         if named:
             args = _positional(f, name, args, named)
         context = _context.current()
-        flat = not any([isinstance(x, dict | list | tuple) for x in args])
-        leaves, build = (list(map(_leaf, args)), list) if flat else flatten(args, _leaf)
+        flat = _AS_THEY_ARE.issuperset(map(type, args))
+        leaves, build = (args, tuple) if flat else flatten(args, _leaf)
         inputs = tuple([x for x in leaves if type(x) is Tensor])
         if context.tapes:
             guard = Guard(context.tapes[-1], name)
@@ -71,7 +72,8 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
         else:
             found = f(*build(leaves))
         value, grad_func = _unpacked(found, name)
-        ys, build_value = _outputs(value, name)
+        plain = type(value) is Tensor
+        ys, build_value = ([value], _FIRST) if plain else _outputs(value, name)
         if context.tapes and any([y._token in guard.tracked for y in ys]):
             guard.refuse("its value")
         outputs = tuple([y._sibling() for y in ys])
@@ -79,13 +81,11 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
             _convert.made(y)  # no run makes these handles
         recording, mask = concerned(context.tapes, inputs)
         if mask:
-            pull = functools.partial(_gradients, grad_func, build_value, args, name)
-            if flat and type(value) is Tensor:
-                active = [type(x) is Tensor for x in leaves]
-                pull = functools.partial(_listed, grad_func, active, name)
-            plan = plans(len(inputs))
-            record(recording, plan, _engine.active(), inputs, {"f": pull}, outputs)
-        return build_value(list(outputs))
+            plain = plain and flat and len(inputs) == len(args)
+            attrs = {"f": (grad_func, None if plain else (build_value, args, name))}
+            plan, backend = plans(len(inputs)), _engine.active()
+            record(recording, plan, backend, inputs, attrs, outputs)
+        return build_value(outputs)
 
     return g
 
@@ -103,9 +103,11 @@ def _plans(name: str) -> Callable[[int], Plan]:
 
 
 def _aliases(
-    leaves: list[Any], outer: tuple[Tape, ...], tracked: set[Token | None]
+    leaves: Sequence[Any], outer: tuple[Tape, ...], tracked: set[Token | None]
 ) -> list[Any]:
     """Return what is tracked under identities that only the outer tapes know."""
+    if len(leaves) == 1 and type(x := leaves[0]) is Tensor and not outer:
+        return [x._sibling() if x._token in tracked else x]
     given: list[Any] = []
     for x in leaves:
         if type(x) is not Tensor or x._token not in tracked:
@@ -117,12 +119,18 @@ def _aliases(
     return given
 
 
-def _pull(dys: list[Tensor], pull: Callable[..., Any]) -> Any:
-    return pull(dys)
+def _pull(dys: list[Tensor], saved: tuple[Any, Any]) -> Any:
+    """Return one gradient for each tensor among the arguments."""
+    grad_func, structure = saved
+    if structure is not None:
+        return _gradients(grad_func, dys, *structure)
+    found = grad_func(*dys)  # all arguments are tensors, and so is the value
+    return found if isinstance(found, list | tuple) else (found,)
 
 
 # --- arguments and values --------------------------------------------------------
 
+_FIRST: Callable[[Any], Any] = itemgetter(0)
 _AS_THEY_ARE = frozenset({Tensor, int, bool, str, type(None)})
 
 
@@ -162,7 +170,7 @@ def _unpacked(found: Any, name: str) -> tuple[Any, Any]:
     )
 
 
-def _outputs(value: Any, name: str) -> tuple[list[Tensor], Callable[[list[Any]], Any]]:
+def _outputs(value: Any, name: str) -> tuple[list[Tensor], Callable[[Any], Any]]:
     """Return the tensors in a value, and what builds the value from others."""
 
     def refuse(leaf: Any) -> Any:
@@ -174,15 +182,6 @@ def _outputs(value: Any, name: str) -> tuple[list[Tensor], Callable[[list[Any]],
 
 
 # --- gradients -------------------------------------------------------------------
-
-
-def _listed(
-    grad_func: Callable[..., Any], active: list[bool], name: str, dys: list[Tensor]
-) -> list[Any]:
-    """Return the gradients where no argument is nested, and the value is a tensor."""
-    found = grad_func(*dys)
-    grads = list(found) if isinstance(found, list | tuple) else [found]
-    return grads if False not in active else _of_active(grads, active, name)
 
 
 def _of_active(grads: list[Any], active: list[bool], name: str) -> list[Any]:
@@ -200,12 +199,12 @@ def _of_active(grads: list[Any], active: list[bool], name: str) -> list[Any]:
 
 def _gradients(
     grad_func: Callable[..., Any],
-    build: Callable[[list[Any]], Any],
+    dys: list[Tensor],
+    build: Callable[[Any], Any],
     args: tuple[Any, ...],
     name: str,
-    dys: list[Tensor],
 ) -> list[Tensor | None]:
-    """Return one gradient for each tensor among the arguments."""
+    """Return one gradient for each tensor among nested or static arguments."""
     built = build(dys)
     several = isinstance(built, tuple | list)
     found = grad_func(*built) if several else grad_func(built)
