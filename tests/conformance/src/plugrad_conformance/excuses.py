@@ -18,6 +18,7 @@ import numpy as np
 import plugrad as pg
 from plugrad.plugin import runtime
 
+SMALL = ("uint8", "uint16")
 PACKAGE = str(Path(__file__).parent)
 _LACKS = re.compile(r"backend '([^']+)' has no (\w+)")
 _VARIADIC = 4 | 8  # CO_VARARGS, CO_VARKEYWORDS
@@ -38,12 +39,14 @@ def names(value: object, dtype: str) -> bool:
     """Tell whether a value has a dtype or is its name, or holds one that has or is.
 
     Text stands for ``string``, Python's complex numbers for complex64, and integers of
-    more than 32 bits for int64.
+    more than 32 bits for int64. Small unsigned integers ask for uint32, too: their sums
+    are of it.
     """
     match value:
         case np.ndarray() | np.generic() | pg.Tensor() | np.dtype():
             known = value if isinstance(value, np.dtype) else value.dtype
-            return dtype == ("string" if known.kind in "OSUT" else known.name)
+            own = "string" if known.kind in "OSUT" else known.name
+            return dtype == own or (own in SMALL and dtype == "uint32")
         case str():
             return dtype in ("string", value) or np.dtype(_spelled(dtype)).char == value
         case bytes():

@@ -1,0 +1,153 @@
+"""Calls every public function and method with arguments of every kind, in a process.
+
+``python -m tests.soak.abuse BACKEND CALLS SEED`` makes that many calls of each. It
+writes what it is about to call into ``abuse.log`` in the working directory, so that the
+last line names the call that ended the process, and prints the counts. A call that
+takes longer than ``PATIENCE`` counts as hanging.
+
+Not called: what changes the registry or the process for good, on purpose.
+"""
+
+import faulthandler
+import inspect
+import itertools
+import random
+import signal
+import sys
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import plugrad as pg
+
+from tests.surface import public
+
+PATIENCE = 20  # seconds
+LASTING = {
+    "copy_registered_kernels",
+    "register_backend",
+    "register_gradient",
+    "register_kernel",
+    "remove_backend",
+    "remove_plugin",
+    "set_backend",
+    "set_gradients",
+    "unregister_gradient",
+    "unregister_kernel",
+    "random.seed",
+}
+NUMBERS = [-1, 0, 1, 2, 3, -7, 10**6, 2**40, 2**63, -(2**70), 0.5, -1.5, 1e39, 2j]
+NUMBERS += [float("nan"), float("inf"), np.float32(0.5), np.int64(2), np.bool_(True)]
+WORDS = ["", "x", "same", "valid", "float32", "int32", "bool", "string", "sum", "ij,jk"]
+OTHERS = [
+    None,
+    True,
+    False,
+    b"x",
+    object(),
+    Ellipsis,
+    slice(1, 2),
+    print,
+    {},
+    {"a": 1.0},
+]
+LISTS = [(), [], (0,), (1, 2), (-1, 5), [(0, 1), (2, 0)], [1.0, [2.0]], ["a"], (2**40,)]
+LISTS += [(0, 0), [[1.0, 2.0], [3.0, 4.0]], ((1, 1),) * 4, range(3), {1, 2}, [None]]
+SHAPES = [(), (1,), (3,), (0,), (2, 3), (3, 3), (2, 0, 3), (1, 4, 4, 2), (1,) * 40]
+DTYPES = ["float32", "float32", "int32", "bool", "complex64", "float64", "int64"]
+
+
+def pool():
+    """Return one argument of each kind, tensors of the active backend among them."""
+    found = [*NUMBERS, *WORDS, *OTHERS, *LISTS]
+    held = set(pg.plugin.runtime(pg.get_backend()).dtypes)
+    for shape, dtype in itertools.product(SHAPES, dict.fromkeys(DTYPES)):
+        values = (np.arange(int(np.prod(shape))) - 1).reshape(shape).astype(dtype)
+        found.append(values)
+        if dtype in held:
+            found.append(pg.asarray(values))
+    gone = pg.ones((2,)) + 1.0
+    gone.dispose()
+    found += [gone, pg.Variable(2.0), pg.asarray(["a", "bc"]), np.array(["a"])]
+    found += [lambda x: x, lambda *xs: pg.sum(xs[0]), pg.relu, np.ones((2, 2))[::-1]]
+    return found
+
+
+def targets():
+    """Return every public function, class and method by name."""
+    found = {n: f for n, f in public().items() if n not in LASTING and callable(f)}
+    for kind in (pg.Tensor, pg.Variable):
+        for name in dir(kind):
+            method = getattr(kind, name)
+            if callable(method) and not name.startswith("__"):
+                found[f"{kind.__name__}.{name}"] = method
+    for name in ("__getitem__", "__matmul__", "__pow__", "__format__", "__dlpack__"):
+        found[f"Tensor.{name}"] = getattr(pg.Tensor, name)
+    return found
+
+
+def options(function):
+    """Return the names of the parameters that can be given by keyword."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    kinds = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return [p.name for p in parameters if p.kind in kinds]
+
+
+def call(function, args, kwargs):
+    """Return what came of a call: the name of an error, or "ran"."""
+    signal.alarm(PATIENCE)
+    try:
+        found = function(*args, **kwargs)
+        if isinstance(found, pg.Tensor):
+            found.numpy()  # where an asynchronous backend computes
+        return "ran"
+    except TimeoutError:
+        return "hangs"
+    except Exception as error:
+        return type(error).__name__
+    finally:
+        signal.alarm(0)
+
+
+def stop(*_):
+    """Take a call that hangs out of it."""
+    raise TimeoutError("the call takes too long")
+
+
+def main(backend, calls, seed):
+    """Make the calls and print the counts; return whether one hung."""
+    faulthandler.enable()
+    warnings.simplefilter("ignore")
+    signal.signal(signal.SIGALRM, stop)
+    draw = random.Random(seed)
+    counts, slow = Counter(), []
+    with pg.use_backend(backend), Path("abuse.log").open("w") as log:
+        values = pool()
+        tensors = [v for v in values if isinstance(v, pg.Tensor)]
+        for name, function in sorted(targets().items()):
+            names = options(function)
+            for _ in range(calls):
+                args = [draw.choice(values) for _ in range(draw.randint(0, 3))]
+                if name.startswith("Tensor.") or draw.random() < 0.5:
+                    args = [draw.choice(tensors), *args]
+                given = draw.sample(names, min(len(names), draw.randint(0, 2)))
+                kwargs = {option: draw.choice(values) for option in given}
+                shown = [getattr(v, "shape", v) for v in (*args, kwargs)]
+                log.write(f"{name}{repr(shown)[:200]}\n".replace("\n", " ") + "\n")
+                log.flush()
+                outcome = call(function, args, kwargs)
+                counts[outcome] += 1
+                if outcome == "hangs":
+                    slow.append(f"{name}{repr(shown)[:200]}")
+        assert pg.exp(0.0).item() == 1.0  # the backend can be used afterwards
+    print(f"{backend}: {sum(counts.values())} calls: {dict(counts.most_common())}")
+    print("\n".join(slow))
+    return bool(slow)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

@@ -1,0 +1,30 @@
+"""Nothing in the public surface ends the process, or hangs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_no_call_ends_the_process(backend, request, tmp_path, record_property):
+    if backend == "primitives":
+        pytest.skip("cpu's arrays and kernels: cpu is tried")
+    calls = 100 if request.config.getoption("--all") else 5
+    command = [sys.executable, "-m", "tests.soak.abuse", backend, str(calls), "1"]
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    last = (tmp_path / "abuse.log").read_text().splitlines()[-1]
+    assert done.returncode == 0, f"{last}\n{done.stdout}{done.stderr}"
+    record_property("calls", done.stdout)
+    assert int(done.stdout.split()[1]) > 500 * calls
