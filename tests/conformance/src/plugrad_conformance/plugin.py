@@ -239,5 +239,6 @@ def _excused(item: pytest.Item) -> Generator[None, Any, Any]:
             from .excuses import excuse
 
             if reason := excuse(error, backend, _parameters(item)):
+                item.user_properties.append((skips.FOLLOWS, True))
                 pytest.skip(reason)
         raise

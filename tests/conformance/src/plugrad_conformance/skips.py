@@ -6,9 +6,10 @@ The ini option ``plugrad_skips`` names a TOML file with a table for each backend
     dtypes = "bool float32 int32"
     skipped = {"such a size needs too much memory" = 3}
 
-Dtypes that the parameters of a test name explain themselves: these skips follow from
-the list of dtypes, and are not counted here. A table holds for a backend with its
-dtypes, in a run of all its tests; then each difference is a failure.
+Dtypes that a test asks for, by its parameters or by what it calls ops with, explain
+themselves: these skips follow from the list of dtypes, and are not counted here. A table
+holds for a backend with its dtypes, in a run of all its tests; then each difference is a
+failure.
 """
 
 from __future__ import annotations

@@ -110,13 +110,13 @@ def test_it_is_removed(backend: str) -> None:
 def test_its_hosts_are_declared(backend: str) -> None:
     """What runs on the host, all of it or what an implementation declines, is there."""
     opened = runtime(backend)
-    for kernel in opened.host_kernels:
-        assert kernel in contracts()
-    if opened.host_kernels:
-        assert opened.host is not None, "host_kernels without a host"
-        there = pg.get_kernels_for_backend(opened.host)
-        missing = [kernel for kernel in opened.host_kernels if kernel not in there]
-        assert not missing, f"{opened.host} does not have them either"
+    if not opened.host_kernels:
+        pytest.skip(f"{backend} leaves nothing to a host")
+    assert {*opened.host_kernels} <= {*contracts()}
+    assert opened.host is not None, "host_kernels without a host"
+    there = pg.get_kernels_for_backend(opened.host)
+    missing = [kernel for kernel in opened.host_kernels if kernel not in there]
+    assert not missing, f"{opened.host} does not have them either"
 
 
 def test_its_distribution_depends_on_the_host(backend: str) -> None:
@@ -125,9 +125,10 @@ def test_its_distribution_depends_on_the_host(backend: str) -> None:
 
     distribution, version = distribution_of(backend)
     host = runtime(backend).host
-    if host is None or not version:
-        assert host is None or not version  # nothing to depend on, or not installed
-        return
+    if host is None:
+        pytest.skip(f"{backend} names no host")
+    if not version:
+        pytest.skip(f"{backend} has no entry point")
     needs = importlib.metadata.requires(distribution) or []
     names = [re.split(r"[^\w.-]", need)[0].lower().replace("_", "-") for need in needs]
     assert distribution_of(host)[0] in names

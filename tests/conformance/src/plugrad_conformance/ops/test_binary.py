@@ -465,6 +465,7 @@ def test_promotion(a, b, backend):
         with pytest.raises(TypeError, match=f"add: no dtype holds both {a} and {b}"):
             x + y
         return
+    held(backend, both)
     assert (x + y).dtype == pg.where(x == y, x, y).dtype == both
     assert (x == y).tolist() == [True, True]
 

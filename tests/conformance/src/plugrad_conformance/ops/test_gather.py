@@ -199,11 +199,13 @@ def test_segment_sums(shape, ids, count, dtype, backend):
         np.testing.assert_array_equal(y.numpy(), summed(x, ids, count), strict=True)
 
 
-@pytest.mark.parametrize(("shape", "ids", "count"), SEGMENTS, ids=str)
+SMALL = [row for row in SEGMENTS if np.prod(row[0]) < 10000]
+
+
+@pytest.mark.parametrize(("shape", "ids", "count"), SMALL, ids=str)
 def test_gradients_of_segment_sums(shape, ids, count, backend):
-    if np.prod(shape) < 10000:
-        op = lambda x: pg.square(pg.unsorted_segment_sum(x, ids, count))
-        check_gradients(op, np.sin(sample(shape)), rtol=1e-4)
+    op = lambda x: pg.square(pg.unsorted_segment_sum(x, ids, count))
+    check_gradients(op, np.sin(sample(shape)), rtol=1e-4)
 
 
 def test_many_small_numbers_add_up():
