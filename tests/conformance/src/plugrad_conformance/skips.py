@@ -7,9 +7,9 @@ The ini option ``plugrad_skips`` names a TOML file with a table for each backend
     skipped = {"such a size needs too much memory" = 3}
 
 Dtypes that a test asks for, by its parameters or by what it calls ops with, explain
-themselves: these skips follow from the list of dtypes, and are not counted here. A table
-holds for a backend with its dtypes, in a run of all its tests; then each difference is a
-failure.
+themselves: these skips follow from the list of dtypes, and are not counted here. A
+table holds for a backend with its dtypes, in a run of all its tests; then each
+difference is a failure.
 """
 
 from __future__ import annotations
