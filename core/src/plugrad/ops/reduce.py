@@ -265,7 +265,8 @@ ARG_MAX = Kernel(
     op="argmax",
     doc="""The index of the largest element along ``axis``, int32; the first of ties.
 
-    It is an error to reduce an axis without elements.""",
+    NaN is passed over; where there is nothing else, the index is 0. It is an error to
+    reduce an axis without elements.""",
 )
 
 
@@ -302,7 +303,8 @@ ARG_MIN = Kernel(
     op="argmin",
     doc="""The index of the smallest element along ``axis``, int32; the first of ties.
 
-    It is an error to reduce an axis without elements.""",
+    NaN is passed over; where there is nothing else, the index is 0. It is an error to
+    reduce an axis without elements.""",
 )
 
 
