@@ -69,7 +69,7 @@ class Machine:
     Attributes:
         threads: How many take part, this one included.
         heap: The blocks of linear memory.
-        guards: The guard zones around them, None where nobody has asked for them.
+        guards: The guard zones around them; None without PLUGRAD_WASM_GUARD=1.
         lock: Held while a kernel runs or memory is cut.
 
     """
