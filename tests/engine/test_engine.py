@@ -1,5 +1,6 @@
 """Where a kernel runs: decomposition, host, fallback, replicas, threads."""
 
+import contextlib
 import threading
 
 import numpy as np
@@ -154,3 +155,26 @@ def test_a_backend_registers_all_or_nothing():
     assert isinstance(caught.value.__cause__, ValueError)
     with pytest.raises(ValueError, match="already registered"):
         pg.register_backend(Backend("cpu", open=dict))
+
+
+@pytest.mark.parametrize("under", ["nothing", "tape", "profile", "override"])
+def test_a_kernel_that_declines_is_called_once(under, backend):
+    calls = []
+
+    def decline(*xs, **attrs):
+        calls.append(xs)
+        return NotImplemented
+
+    runs = {
+        "nothing": pg.relu6,
+        "tape": pg.grad(pg.relu6),
+        "profile": pg.relu6,
+        "override": pg.override_gradient("Relu6", x=lambda dy: dy)(pg.grad(pg.relu6)),
+    }
+    pg.register_kernel("Relu6", backend, decline)
+    try:
+        with pg.profile() if under == "profile" else contextlib.nullcontext():
+            runs[under](pg.asarray(2.0))
+    finally:
+        pg.unregister_kernel("Relu6", backend)
+    assert len(calls) == 1
