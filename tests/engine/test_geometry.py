@@ -13,7 +13,7 @@ ROTATION = Rotation(5, 6, 0.5, (1.5, 2.0))
 
 @pytest.fixture(autouse=True)
 def way():
-    """Nothing runs here that has twins."""
+    """Run once: nothing here has an accelerator in C."""
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ LONG_FUNCTIONS: dict[str, str] = {}  # name: reason
 
 @pytest.fixture(autouse=True)
 def way():
-    """Nothing runs here that has twins."""
+    """Run once: nothing here has an accelerator in C."""
 
 
 def code_lines(path):

@@ -228,7 +228,7 @@ def interrupt(device):
 @pytest.mark.parametrize("size", [8, BIG])
 def test_a_launch_within_a_launch_has_arguments_of_its_own(size, interrupt):
     x, other, found = pg.zeros(size), pg.ones(size), []
-    pg.exp(other * 2.0)  # what is in the memory that comes next is none of the results
+    pg.exp(other * 2.0)  # the next memory holds other values
     interrupt(before=lambda: found.append(pg.exp(other)))
     y = pg.exp(x)
     assert (y.numpy() == 1).all()

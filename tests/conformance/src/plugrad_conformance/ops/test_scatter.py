@@ -252,7 +252,7 @@ def test_nor_is_it_in_a_decomposition(call):
 
 
 def test_numbers_of_rows_fit_where_int32_is_too_narrow():
-    """Of a sparse shape: nobody has tensors of so many elements here."""
+    """The sparse shape has more elements than a test can hold as a tensor."""
     at, sizes = np.array([[70_000, 70_000]]), [100_000, 100_000]
     with decomposed("SparseReshape"):
         found, _ = pg.sparse.reshape(at, sizes, np.array([10_000_000_000]))
