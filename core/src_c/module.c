@@ -14,6 +14,8 @@ static const struct {
     {"elementwise", elementwise_twin},
     {"reduction", reduction_twin},
     {"_through", through_twin},
+    {"alias", alias_twin},
+    {"record", record_twin},
 };
 
 PyObject *unusual(CALL) {

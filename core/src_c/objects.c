@@ -149,6 +149,22 @@ PyObject *handle_on(PyObject *x) {
     return y;
 }
 
+/* alias(x, token=None) */
+PyObject *alias_twin(CALL) {
+    Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+    if (!enabled || names != NULL || n < 1 || n > 2 || !is_tensor(args[0]))
+        return unusual(self, args, nargsf, names);
+    if (SLOT(args[0], Tensor, _replicas) == Py_None) {
+        PyObject *replicas = PyDict_New(); /* shared from now on */
+        if (replicas == NULL) return NULL;
+        Py_SETREF(SLOT(args[0], Tensor, _replicas), replicas);
+    }
+    PyObject *y = handle_on(args[0]);
+    if (y == NULL) return unusual(self, args, nargsf, names);
+    Py_SETREF(SLOT(y, Tensor, _token), Py_NewRef(n == 2 ? args[1] : Py_None));
+    return y;
+}
+
 PyObject *token_of(PyObject *y) {
     PyObject *token = NEW(Token, 0);
     if (token == NULL) return NULL;

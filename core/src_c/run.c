@@ -131,6 +131,38 @@ static int note(const Run *run, PyObject *plan, PyObject *y) {
     return done;
 }
 
+/* record(tapes, plan, backend, inputs, attrs, outputs): one tape, and one output */
+PyObject *record_twin(CALL) {
+    if (!enabled || names != NULL || PyVectorcall_NARGS(nargsf) != 6)
+        return unusual(self, args, nargsf, names);
+    PyObject *tapes = args[0], *plan = args[1], *inputs = args[3], *outputs = args[5];
+    PyObject *attrs = args[4], *name, *values[MOST];
+    if (!PyTuple_CheckExact(tapes) || PyTuple_GET_SIZE(tapes) != 1 ||
+        !IS(PyTuple_GET_ITEM(tapes, 0), Tape) || !IS(plan, Plan) ||
+        !PyTuple_CheckExact(inputs) || PyTuple_GET_SIZE(inputs) > MOST ||
+        !PyDict_CheckExact(attrs) || PyDict_GET_SIZE(attrs) > MOST ||
+        !PyTuple_CheckExact(outputs) || PyTuple_GET_SIZE(outputs) != 1 ||
+        !is_tensor(PyTuple_GET_ITEM(outputs, 0)))
+        return unusual(self, args, nargsf, names);
+    Run run = {.inputs = &PyTuple_GET_ITEM(inputs, 0), .backend = args[2]};
+    run.count = PyTuple_GET_SIZE(inputs);
+    for (Py_ssize_t i = 0; i < run.count; i++)
+        if (run.inputs[i] != Py_None && !is_tensor(run.inputs[i]))
+            return unusual(self, args, nargsf, names);
+    Py_ssize_t at = 0, n = 0;
+    run.attrs = PyTuple_New(PyDict_GET_SIZE(attrs));
+    if (run.attrs == NULL) return NULL;
+    while (PyDict_Next(attrs, &at, &name, &values[n]))
+        PyTuple_SET_ITEM(run.attrs, n++, Py_NewRef(name));
+    run.values = values;
+    run.tape = PyTuple_GET_ITEM(tapes, 0);
+    run.tracked = Py_NewRef(SLOT(run.tape, Tape, tracked));
+    int done = note(&run, plan, PyTuple_GET_ITEM(outputs, 0));
+    Py_DECREF(run.tracked);
+    Py_DECREF(run.attrs);
+    return done < 0 ? NULL : Py_NewRef(Py_None);
+}
+
 /* Which inputs the tape tracks, a bit each; -2 if not as usual, -1 with an error. */
 static long tracked_of(const Run *run) {
     long mask = 0;

@@ -146,6 +146,8 @@ PyObject *floating_unary_twin(CALL);
 PyObject *elementwise_twin(CALL);
 PyObject *reduction_twin(CALL);
 PyObject *through_twin(CALL);
+PyObject *alias_twin(CALL);
+PyObject *record_twin(CALL);
 
 /* Call the Python function, unless there is an error. */
 PyObject *unusual(CALL);

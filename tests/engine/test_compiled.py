@@ -16,8 +16,8 @@ from types import SimpleNamespace
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad import _autodiff, _compiled, _context, _engine, _tape
-from plugrad._kernel import Kernel
+from plugrad import _autodiff, _compiled, _context, _engine, _tape, _tensor
+from plugrad._kernel import Kernel, Rule, same
 from plugrad._tensor import Tensor
 from plugrad.ops import _convert, binary, reduce, shape, trigonometry, unary
 
@@ -339,6 +339,79 @@ def test_backward_out_of_memory_is_an_error_and_nothing_worse():
     assert _fails_without_memory(call)
     call()
     np.testing.assert_array_equal(owed[x._token].numpy(), [2.0, 8.0])
+
+
+# --- aliases and recording by hand ------------------------------------------------
+
+
+def recorded(record, tape, x, y):
+    """Record a run of ReLU with its attributes by hand; return its node."""
+    rule = Rule(lambda dy, *_: dy, ("x", "y", "x_spec", "slope"), "test")
+    contract = Kernel("test.Slope(x; slope)", out=same)
+    plan = _tape.plan(contract, {"x": rule}, 1, 1)
+    record((tape,), plan, _engine.active(), (x,), {"slope": 0.5}, (y,))
+    return tape.nodes[-1]
+
+
+def test_record_notes_what_python_notes():
+    ours, theirs = _tape.Tape(), _tape.Tape()
+    x = f32(2)
+    assert ours.watch(x) is theirs.watch(x)
+    for record, tape in ((twin("record"), ours), (_tape.record.__wrapped__, theirs)):
+        y = f32(2)
+        node = recorded(record, tape, x, y)
+        assert node.inputs == [x._token]
+        assert node.outputs == [y._token]
+        assert tape.tracked == {x._token, y._token}
+        kept_x, kept_y, spec, slope = node.saved
+        assert (kept_x._token, kept_y._token) == (x._token, y._token)
+        assert (spec, slope) == (x._token, 0.5)
+    assert ours.nodes[0].plan.steps[0].saved == theirs.nodes[0].plan.steps[0].saved
+
+
+def test_an_alias_has_the_values_and_another_identity():
+    x = f32(3)
+    token = _tape.Tape().watch(x)
+    for alias in (twin("alias"), _tensor.alias.__wrapped__):
+        for args, expected in (((x,), None), ((x, token), token)):
+            y = alias(*args)
+            assert y is not x
+            assert y._token is expected
+            assert y._data is x._data
+            assert y._replicas is x._replicas is not None
+
+
+def test_aliases_and_records_that_are_unusual_are_left_to_python():
+    x, y, tape = f32(2), f32(2), _tape.Tape()
+    gone = f32(2)
+    gone.dispose()
+    for args in ((gone,), (1,), (), (x, None, None)):
+        with pytest.raises(Unusual):
+            twin("alias")(*args)
+    tape.watch(x)
+    with pytest.raises(Unusual):
+        recorded(twin("record"), _tape.Guard(tape, "f"), x, y)
+    with pytest.raises(Unusual):
+        recorded(twin("record"), tape, 1, y)
+    with pytest.raises(Unusual):
+        recorded(twin("record"), tape, x, None)
+    assert tape.nodes == []
+    assert y._token is None
+
+
+def test_aliases_and_records_out_of_memory_are_errors():
+    x, tape = f32(2), _tape.Tape()
+    tape.watch(x)
+    alias, record = twin("alias"), twin("record")
+    assert _fails_without_memory(lambda: alias(x))
+    recorded(record, tape, x, f32(2))
+    node = tape.nodes.pop()
+    y = f32(2)
+    args = ((tape,), node.plan, node.backend, (x,), {"slope": 0.5}, (y,))
+    assert _fails_without_memory(lambda: record(*args))
+    for node in tape.nodes:  # what failed is not there, what is there is complete
+        assert len(node) == 5
+        assert len(node.saved) == 4
 
 
 # --- the sources ------------------------------------------------------------------

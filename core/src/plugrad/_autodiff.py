@@ -20,7 +20,7 @@ from ._entries import OpenBackend
 from ._kernel import Kernel
 from ._nest import Build, flatten
 from ._tape import Node, Step, Tape, spec
-from ._tensor import Tensor, TensorLike, Token
+from ._tensor import Tensor, TensorLike, Token, alias
 from .ops import _convert, creation, reduce
 from .ops._convert import asarray
 from .ops.custom import CUSTOM
@@ -157,7 +157,7 @@ def jvp(f: Callable[..., Any], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[An
 
 def stop_gradient(x: TensorLike, /) -> Tensor:
     """Return ``x`` as a constant: a new handle on the same array."""
-    return asarray(x)._sibling()
+    return alias(asarray(x))
 
 
 class _Forward(NamedTuple):
@@ -241,7 +241,7 @@ def _seed(value: Any) -> Tensor:
             f"grad: f must return a floating scalar, got {value.dtype}; integers and "
             "bool have no derivative"
         )
-    return _convert.scalar("grad", 1, value.dtype)._sibling()  # it may be disposed of
+    return alias(_convert.scalar("grad", 1, value.dtype))  # it may be disposed of
 
 
 # --- backward --------------------------------------------------------------------

@@ -44,7 +44,7 @@ from ._tape import (
     record,
     specs,
 )
-from ._tensor import NOWHERE, Native, Tensor
+from ._tensor import NOWHERE, Native, Tensor, alias
 
 # How often something other than an implementation ran: (kernel, backend, how).
 detours: Counter[tuple[str, str, str]] = Counter()
@@ -212,7 +212,7 @@ def _without_implementation(
     if kernel.decomposition is not None:
         with taping(()):  # it is one node, not its parts
             outputs = _decompose(kernel, inputs, attrs, backend)
-        return tuple([y._sibling() for y in outputs])
+        return tuple([alias(y) for y in outputs])
     return _elsewhere(kernel, inputs, attrs, backend)
 
 
@@ -372,7 +372,7 @@ _TO = Kernel("plugrad.To(x; backend)", out=same)
 
 def handle(x: Tensor) -> Tensor:
     """Return ``x`` under a new identity, which the tapes know to equal ``x``."""
-    twin = x._sibling()
+    twin = alias(x)
     if x._token is not None:
         recording, mask = concerned(tapes(), (x,))
         if mask:

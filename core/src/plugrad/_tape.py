@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn
 
+from ._compiled import compiled
 from ._entries import OpenBackend
 from ._kernel import GradientNotFound, Kernel, Rule, Rules, Spec
-from ._tensor import Tensor, Token
+from ._tensor import Tensor, Token, alias
 
 Outputs = tuple[Tensor, ...]
 # Where the inputs, and after them the outputs, of a run stand: the index of one, or
@@ -186,6 +187,7 @@ def concerned(
     return found, mask
 
 
+@compiled
 def record(
     tapes: tuple[Tape, ...],
     plan: Plan,
@@ -231,7 +233,7 @@ def save(kind: int, where: Where, values: tuple[Any, ...]) -> Any:
     if x is None:
         return None
     if kind == TENSOR:
-        return x._sibling(token=x._token)
+        return alias(x, x._token)
     return x._token or Spec(x.shape, x.dtype)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ._compiled import fix_members
+from ._compiled import compiled, fix_members
 from ._dtypes import DType, named
 from ._methods import Methods
 
@@ -140,15 +140,6 @@ class Tensor(Methods):
             )
         return self._home
 
-    def _sibling(self, *, token: Token | None = None) -> Tensor:
-        """Return another handle on the same values; replicas are shared."""
-        twin = Tensor(self._data, self._alive())
-        if self._replicas is None:
-            self._replicas = {}
-        twin._replicas = self._replicas
-        twin._token = token
-        return twin
-
     def __array__(
         self, dtype: Any = None, copy: bool | None = None
     ) -> np.ndarray[Any, DType]:
@@ -201,7 +192,7 @@ class Tensor(Methods):
         )
 
     def __copy__(self) -> Tensor:
-        return self._sibling(token=self._token)
+        return alias(self, self._token)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         home = self._alive()
@@ -262,6 +253,20 @@ for _name in ("shape", "dtype"):
     _get, _doc = attrgetter(f"_{_name}"), vars(Tensor)[_name].__doc__
     setattr(Tensor, _name, property(_get, _refuse, _refuse, _doc))
 fix_members(Tensor, ASSIGNED)
+
+
+@compiled
+def alias(x: Tensor, token: Token | None = None) -> Tensor:
+    """Return another tensor of the same values; no tape takes it for ``x``.
+
+    Values that ``x`` has on other backends are shared.
+    """
+    y = Tensor(x._data, x._alive())
+    if x._replicas is None:
+        x._replicas = {}
+    y._replicas = x._replicas
+    y._token = token
+    return y
 
 
 def _exportable(

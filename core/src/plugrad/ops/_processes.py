@@ -21,7 +21,7 @@ from plugrad._context import Scope
 from plugrad._deprecation import outside
 from plugrad._entries import BackendUnavailable
 from plugrad._registry import registry
-from plugrad._tensor import Tensor
+from plugrad._tensor import Tensor, alias
 
 from ._convert import asarray
 from .variable import Variable
@@ -52,7 +52,7 @@ def restored(values: object, backend: object) -> Tensor:
 
 def restored_variable(value: Tensor, trainable: bool, name: str) -> Variable:
     """Return a variable from a pickle or a copy, with a tensor of its own."""
-    return Variable(value._sibling(), trainable=trainable, name=name)
+    return Variable(alias(value), trainable=trainable, name=name)
 
 
 def _reduced(x: Tensor) -> tuple[Any, ...]:

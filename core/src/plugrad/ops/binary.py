@@ -24,7 +24,7 @@ from plugrad._kernel import (
     gradients,
     one_shape,
 )
-from plugrad._tensor import Tensor, TensorLike
+from plugrad._tensor import Tensor, TensorLike, alias
 
 from . import _convert, activation, compare, complexes, creation, unary
 
@@ -383,7 +383,7 @@ def _scaled(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     size = maximum(unary.abs(a), unary.abs(b))
     usual = compare.logical_and(size > 0, size < float("inf"))
-    s = compare.where(usual, size, 1)._sibling()
+    s = alias(compare.where(usual, size, 1))
     return a / s, b / s, s
 
 

@@ -16,7 +16,7 @@ from plugrad._arguments import function
 from plugrad._kernel import Kernel, Rule
 from plugrad._nest import flatten
 from plugrad._tape import ATTRIBUTE, Guard, Plan, Step, Tape, concerned, record
-from plugrad._tensor import Tensor, Token
+from plugrad._tensor import Tensor, Token, alias
 
 from . import _convert
 from .variable import Variable
@@ -76,7 +76,7 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
         ys, build_value = ([value], _FIRST) if plain else _outputs(value, name)
         if context.tapes and any([y._token in guard.tracked for y in ys]):
             guard.refuse("its value")
-        outputs = tuple([y._sibling() for y in ys])
+        outputs = tuple([alias(y) for y in ys])
         for y in outputs if context.observers else ():
             _convert.made(y)  # no run makes these handles
         recording, mask = concerned(context.tapes, inputs)
@@ -107,7 +107,7 @@ def _aliases(
 ) -> list[Any]:
     """Return what is tracked under identities that only the outer tapes know."""
     if len(leaves) == 1 and type(x := leaves[0]) is Tensor and not outer:
-        return [x._sibling() if x._token in tracked else x]
+        return [alias(x) if x._token in tracked else x]
     given: list[Any] = []
     for x in leaves:
         if type(x) is not Tensor or x._token not in tracked:
@@ -115,7 +115,7 @@ def _aliases(
         elif outer:
             given.append(_context.call(outer, _engine.handle, (x,)))
         else:
-            given.append(x._sibling())
+            given.append(alias(x))
     return given
 
 

@@ -18,7 +18,7 @@ from plugrad._arguments import entries, flag, integer, integers, misfit, real
 from plugrad._dtypes import BOOL, INT32, STRING
 from plugrad._engine import run
 from plugrad._kernel import Kernel, Spec, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad._tensor import Tensor, TensorLike, alias
 from plugrad.geometry import Shape
 
 from . import (
@@ -374,7 +374,7 @@ def vector_norm(
 
 def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Tensor:
     """Divide by the largest first; it is a constant, as the norm is homogeneous."""
-    top = run(reduce.MAX, sizes, axis=axes, keepdims=True)._sibling()
+    top = alias(run(reduce.MAX, sizes, axis=axes, keepdims=True))
     top = compare.where((top > 0) & unary.isfinite(top), top, 1.0)
     # a power of x and not of |x| where it is the same: its second derivative at 0 is
     parts = (x if ord % 2 == 0 and x.dtype.kind == "f" else sizes) / top

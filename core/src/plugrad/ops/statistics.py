@@ -8,7 +8,7 @@ from __future__ import annotations
 from plugrad._arguments import flag, real
 from plugrad._dtypes import DType
 from plugrad._engine import run
-from plugrad._tensor import Tensor, TensorLike
+from plugrad._tensor import Tensor, TensorLike, alias
 from plugrad.geometry import axes
 
 from . import _convert, compare, creation, reduce, shape, unary
@@ -82,7 +82,7 @@ def logsumexp(
     if not reduce.count(x, axis):
         return unary.log(run(reduce.SUM, x, axis=axis, keepdims=keepdims))
     top = run(reduce.MAX, wide, axis=axis, keepdims=True)
-    top = top._sibling()  # a constant to all tapes
+    top = alias(top)  # a constant to all tapes
     top = compare.where(unary.isfinite(top), top, 0.0)
     total = run(reduce.SUM, unary.exp(wide - top), axis=axis, keepdims=keepdims)
     y = unary.log(total) + run(shape.RESHAPE, top, shape=total.shape)
