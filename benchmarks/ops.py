@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 from numpy.lib.stride_tricks import sliding_window_view as windows
-from plugrad import _discovery
-from plugrad._registry import registry
+from plugrad.registry import discovery
+from plugrad.registry.registry import registry
 
 Array = np.ndarray[Any, Any]
 Sizes = Callable[[bool], tuple[Array, ...]]
@@ -856,7 +856,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="KERNEL", choices=TABLE)
     parser.add_argument("--seconds", type=float, default=0.1, help="for each case")
     given = parser.parse_args()
-    _discovery.load()
+    discovery.load()
     pg.set_backend("cpu")
     found = {}
     if not given.json:

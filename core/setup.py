@@ -24,9 +24,9 @@ setup(
     setup_requires=["ziglang"] if missing and not packaged else [],
     ext_modules=[
         Extension(
-            "plugrad._usual",
+            "plugrad._speedups",
             sorted(glob("src_c/*.c")),
-            depends=["src_c/usual.h"],
+            depends=["src_c/speedups.h"],
             optional=True,
         )
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import models
 import numpy as np
 import plugrad as pg
-from plugrad._registry import registry
+from plugrad.registry.registry import registry
 from serve import Case, Cases, serve
 
 Tensor = pg.Tensor

@@ -1,6 +1,6 @@
 /* One step of backward: what the output of a run owes to its inputs. */
 
-#include "usual.h"
+#include "speedups.h"
 
 /* Return what the rule of a step makes of `dy` and the saved values that it wants. */
 static PyObject *by_rule(PyObject *step, PyObject *dy, PyObject *saved) {

@@ -1,6 +1,6 @@
 /* The type of twins, and the module. */
 
-#include "usual.h"
+#include "speedups.h"
 
 /* --- twins ----------------------------------------------------------------------- */
 
@@ -94,7 +94,7 @@ static PyType_Slot twin_slots[] = {
 };
 
 static PyType_Spec twin_spec = {
-    .name = "plugrad._usual.Twin",
+    .name = "plugrad._speedups.Twin",
     .basicsize = sizeof(Twin),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .slots = twin_slots,
@@ -124,13 +124,13 @@ static PyMethodDef methods[] = {
 
 static struct PyModuleDef definition = {
     .m_base = PyModuleDef_HEAD_INIT,
-    .m_name = "plugrad._usual",
+    .m_name = "plugrad._speedups",
     .m_doc = "The usual case of the engine's hottest functions.",
     .m_size = -1,
     .m_methods = methods,
 };
 
-PyMODINIT_FUNC PyInit__usual(void) {
+PyMODINIT_FUNC PyInit__speedups(void) {
     if (intern_names() < 0) return NULL;
     PyObject *module = PyModule_Create(&definition), *twin = NULL;
     if (module != NULL) twin = PyType_FromSpec(&twin_spec);

@@ -1,6 +1,6 @@
 /* What the engine's objects look like: names, slots, tensors, the context. */
 
-#include "usual.h"
+#include "speedups.h"
 
 #define DEFINE_NAME(name) PyObject *n_##name;
 #define DEFINE_OBJECT(name, module) PyObject *name;

@@ -1,6 +1,6 @@
 /* `run` and its relatives: a run that nobody watches, and one under a single tape. */
 
-#include "usual.h"
+#include "speedups.h"
 
 #include <math.h>
 

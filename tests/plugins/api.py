@@ -10,8 +10,9 @@ from pathlib import Path
 from types import FunctionType
 from typing import get_origin
 
-from plugrad import _hooks, geometry, plugin
+from plugrad import geometry, plugin
 from plugrad.plugin import GROUP
+from plugrad.registry import hooks
 
 ROOT = Path(__file__).parents[2]
 RELEASED = Path(__file__).with_name("api.txt")
@@ -32,7 +33,7 @@ def surface():
             found[name] = "alias"  # every version of Python writes types otherwise
         else:
             found.setdefault(name, type(value).__name__)
-    for name, value in vars(_hooks).items():
+    for name, value in vars(hooks).items():
         if hasattr(value, "plugrad_spec"):
             found[name] = _signature(value)
     return found

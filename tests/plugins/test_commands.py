@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from plugrad._entries import printable
+from plugrad.registry.entries import printable
 
 from tests.plugins.conftest import OTHERS
 

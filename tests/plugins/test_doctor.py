@@ -205,13 +205,13 @@ def test_malformed_metadata_of_a_plugin(site, doctor):
 
 
 def test_a_deprecation_is_noted(site, doctor):
-    warns = "from plugrad._deprecation import warn_deprecated as w\n"
+    warns = "from plugrad.registry.deprecation import warn_deprecated as w\n"
     warns += "w('it', since='0.2', until='0.4', use='that')\n"
     site("plugrad-it", warns + BACKEND.format(test="return []"))
     _, _, rows = doctor()
     notes = rows["it"]["notes"]
     assert "uses what will go: it is deprecated since plugrad 0.2" in notes[0]
-    assert "imports plugrad._deprecation.warn_deprecated" in notes[1]
+    assert "imports plugrad.registry.deprecation.warn_deprecated" in notes[1]
 
 
 def test_distributions_that_are_there_twice(site, doctor, tmp_path):
@@ -302,7 +302,7 @@ PRIVATE = {  # an import: whether it is of something private
     "from plugrad import linalg, geometry": False,
     "from plugrad.plugin import Kernel": False,
     "from plugrad import __version__": False,
-    "import plugrad._engine": True,
+    "import plugrad.engine.dispatch": True,
     "from plugrad import _engine": True,
     "from plugrad.ops import unary": True,
     "from plugrad.tools.cli import main": True,

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from plugrad._hooks import RESERVED
+from plugrad.registry.hooks import RESERVED
 from plugrad_conformance.__main__ import main
 from plugrad_conformance.new import KINDS, LONGEST, OURS
 from plugrad_conformance.primitives import DATA_DEPENDENT, HOST, PRIMITIVES

@@ -59,7 +59,7 @@ def opening(name, line):
 
 
 PANIC = "class Panic(BaseException): pass\nraise Panic('of rust')"
-PRIVATE = "from plugrad._engine import active"
+PRIVATE = "from plugrad.engine.dispatch import active"
 # Name of the plugin: its module, what doctor says of it, and words from its row there.
 PLUGINS = {
     "metal-a": (working("metal"), "broken", "claimed by plugrad-metal-a 1.0 and plu"),
@@ -85,7 +85,11 @@ PLUGINS = {
         "works",
         "sets NumPy's error state, which has been restored",
     ),
-    "private": (working("private", PRIVATE), "works", "imports plugrad._engine.active"),
+    "private": (
+        working("private", PRIVATE),
+        "works",
+        "imports plugrad.engine.dispatch.active",
+    ),
     "reentering": (
         working("reentering", "import plugrad; plugrad.ones((2,))"),
         "broken",

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad import _entries
-from plugrad._context import current
-from plugrad._registry import registry
+from plugrad.engine.context import current
+from plugrad.registry import entries
+from plugrad.registry.registry import registry
 from plugrad_conformance.toy import toy
 
 from tests.soak.players import play
@@ -64,7 +64,7 @@ def test_soak(seconds, backends, request, record_property):
     for seed in itertools.count(first):
         play(seed, backends)
         assert held() == before, f"memory after --soak-seed={seed}"
-        assert current().observers == _entries.watchers == ()
+        assert current().observers == entries.watchers == ()
         sizes.append(resident())
         if time.monotonic() > end:
             break

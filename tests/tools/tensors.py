@@ -2,9 +2,9 @@
 
 import numpy as np
 import plugrad as pg
-from plugrad import _dtypes
+from plugrad.tensor import dtypes
 
-DTYPES = [name for name in _dtypes.DTYPES if name != "string"]
+DTYPES = [name for name in dtypes.DTYPES if name != "string"]
 LAYOUTS = {
     "0-d": lambda x: x[1, 2],
     "1-d": lambda x: x[0],

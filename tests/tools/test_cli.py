@@ -7,10 +7,10 @@ import sys
 
 import plugrad as pg
 import pytest
-from plugrad import _engine
-from plugrad._kernel import rules
-from plugrad._registry import registry
+from plugrad.engine import dispatch
 from plugrad.plugin import Backend, Kernel
+from plugrad.registry.contract import rules
+from plugrad.registry.registry import registry
 from plugrad.tools import cli
 from plugrad_conformance.toy import toy
 
@@ -253,7 +253,7 @@ def test_why_names_the_pack_of_a_scope_and_the_owner_of_a_backend(told):
     pack = rules(relu, {"x": straight_through}, "mypacks 1.2, pack 'guided'")
     with (
         toy(gradients={"Relu": {"x": lambda dy, x: dy}}),
-        _engine.override({"Relu": pack}, "toy", "test"),
+        dispatch.override({"Relu": pack}, "toy", "test"),
     ):
         _, lines, data = told("why", "Relu", "--backend", "toy", "--grad")
         _, _, elsewhere = told("why", "Relu", "--backend", "cpu", "--grad")

@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad import _context
+from plugrad.engine import context
 from plugrad.plugin import Kernel, broadcasted, gradients, run, same
 from plugrad_conformance.check import held
 from plugrad_conformance.toy import toy
@@ -75,7 +75,7 @@ def test_what_is_right_passes(backend):
         x.to("cpu")
         del x, y, pull_back
         assert d.left() == []
-    assert _context.current().observers == ()
+    assert context.current().observers == ()
 
 
 def test_a_decomposition_that_breaks_its_contract(backend):
@@ -178,7 +178,7 @@ def test_an_error_inside_a_kernel_is_noted():
     assert error.value.__notes__ == [
         f"debug: in Exp on 'toy', called at {where}`pg.softmax(pg.asarray(X))`"
     ]
-    assert _context.running() is None
+    assert context.running() is None
 
 
 # --- memory left behind ----------------------------------------------------------

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad._dtypes import DTYPES
+from plugrad.tensor.dtypes import DTYPES
 from plugrad_conformance.toy import toy
 
 reason = "needs safetensors, of the extra: pip install plugrad[io]"

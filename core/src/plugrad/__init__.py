@@ -3,8 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import _compiled, _discovery
-from ._autodiff import (
+from .autodiff.jacobian import hessian, jacobian
+from .autodiff.reverse import (
     grad,
     grads,
     jvp,
@@ -14,10 +14,10 @@ from ._autodiff import (
     variable_grads,
     vjp,
 )
-from ._control import (
+from .engine import accelerated
+from .engine.control import (
     backends,
     copy_registered_kernels,
-    engine,
     get_backend,
     get_kernel,
     get_kernels_for_backend,
@@ -25,17 +25,11 @@ from ._control import (
     register_kernel,
     remove_backend,
     remove_plugin,
-    run_kernel,
     set_backend,
     unregister_kernel,
     use_backend,
 )
-from ._deprecation import PlugradDeprecationWarning
-from ._dtypes import STRING as string
-from ._entries import BackendUnavailable
-from ._jacobian import hessian, jacobian
-from ._kernel import BackendError, GradientNotFound, KernelNotFound
-from ._overrides import (
+from .engine.overrides import (
     get_gradient,
     gradient_packs,
     override_gradient,
@@ -44,7 +38,6 @@ from ._overrides import (
     unregister_gradient,
     use_gradients,
 )
-from ._tensor import Tensor, TensorLike
 from .ops import fft, fused, image, linalg, losses, random, signal, sparse, strings
 from .ops._convert import asarray
 from .ops.activation import (
@@ -81,6 +74,7 @@ from .ops.binary import (
     subtract,
 )
 from .ops.blocks import batch_to_space_nd, depth_to_space, space_to_batch_nd
+from .ops.by_name import engine, run_kernel
 from .ops.compare import (
     allclose,
     bitwise_and,
@@ -245,6 +239,12 @@ from .ops.unary import (
     trunc,
 )
 from .ops.variable import Variable
+from .registry import discovery
+from .registry.contract import BackendError, GradientNotFound, KernelNotFound
+from .registry.deprecation import PlugradDeprecationWarning
+from .registry.entries import BackendUnavailable
+from .tensor.dtypes import STRING as string
+from .tensor.tensor import Tensor, TensorLike
 
 if TYPE_CHECKING:
     from .tools.debug import check_gradients, debug
@@ -273,7 +273,7 @@ _TOOLS = {
 def __getattr__(name: str) -> Any:
     """Import a tool, or read the version, when it is first asked for."""
     if name == "__version__":
-        value = _discovery.version("plugrad") or "unknown"
+        value = discovery.version("plugrad") or "unknown"
     elif name in _TOOLS:
         value = getattr(import_module(f".tools.{_TOOLS[name]}", __name__), name)
     else:
@@ -282,8 +282,8 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-_compiled.start()
-_discovery.discover()
+accelerated.start()
+discovery.discover()
 
 __all__ = [
     "BackendError",

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from ._arguments import Ints, choice, entries, integer, integers, sizes
 from ._resampling import Resizing, Rotation
+from .tensor.arguments import Ints, choice, entries, integer, integers, sizes
 
 __all__ = [
     "Padding",

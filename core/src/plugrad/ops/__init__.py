@@ -2,8 +2,8 @@
 
 from importlib import import_module
 
-from plugrad._kernel import Kernel
-from plugrad._registry import registry
+from plugrad.registry.contract import Kernel
+from plugrad.registry.registry import registry
 
 from . import _processes, operators
 

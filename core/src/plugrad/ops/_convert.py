@@ -13,13 +13,21 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import flag, misfit
-from plugrad._compiled import compiled
-from plugrad._context import current, tell
-from plugrad._dtypes import LIMITS, STRING, DType, canonical, check_range, promote, weak
-from plugrad._engine import active, run
-from plugrad._kernel import Kernel, Spec
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.accelerated import compiled
+from plugrad.engine.context import current, tell
+from plugrad.engine.dispatch import active, run
+from plugrad.registry.contract import Kernel, Spec
+from plugrad.tensor.arguments import flag, misfit
+from plugrad.tensor.dtypes import (
+    LIMITS,
+    STRING,
+    DType,
+    canonical,
+    check_range,
+    promote,
+    weak,
+)
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import creation, variable
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plugrad._tensor import Tensor
+from plugrad.tensor.tensor import Tensor
 
 # Minimax polynomials, highest power first: erf(x)/x - 1 in x² for |x| < 1, and beyond
 # log(1 - erf x) in x, up to where erf rounds to 1; erf is exact to 1e-9 or 1e-17.

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from plugrad import _discovery
-from plugrad._context import Scope
-from plugrad._deprecation import outside
-from plugrad._entries import BackendUnavailable
-from plugrad._registry import registry
-from plugrad._tensor import Tensor, alias
+from plugrad.engine.context import Scope
+from plugrad.engine.tape import alias
+from plugrad.registry import discovery
+from plugrad.registry.deprecation import outside
+from plugrad.registry.entries import BackendUnavailable
+from plugrad.registry.registry import registry
+from plugrad.tensor.tensor import Tensor
 
 from ._convert import asarray
 from .variable import Variable
@@ -38,7 +39,7 @@ def restored(values: object, backend: object) -> Tensor:
             "a Tensor in a pickle is an array and the name of a backend, got "
             f"{type(values).__name__} and {type(backend).__name__}"
         )
-    _discovery.load()
+    discovery.load()
     if backend in registry.backends():
         try:
             home = registry.open(backend)

@@ -16,12 +16,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from plugrad._arguments import misfit
-from plugrad._dtypes import INT32, DType
-from plugrad._engine import run
-from plugrad._kernel import Spec
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
+from plugrad.registry.contract import Spec
+from plugrad.tensor.arguments import misfit
+from plugrad.tensor.dtypes import INT32, DType
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, gather, indexing, reduce, shape, slicing
 

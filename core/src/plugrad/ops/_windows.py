@@ -13,12 +13,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from plugrad._arguments import choice, integer, misfit
-from plugrad._dtypes import BOOL, INT32
-from plugrad._engine import run
-from plugrad._kernel import Spec
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
 from plugrad.geometry import Padding, Pair, Shape, Sizes, Windows, rank
+from plugrad.registry.contract import Spec
+from plugrad.tensor.arguments import choice, integer, misfit
+from plugrad.tensor.dtypes import BOOL, INT32
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, shape, slicing
 

@@ -17,10 +17,8 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from plugrad import _arguments
-from plugrad._dtypes import check_range, named, weak
-from plugrad._engine import run
-from plugrad._kernel import (
+from plugrad.engine.dispatch import run
+from plugrad.registry.contract import (
     Kernel,
     Spec,
     broadcasted,
@@ -29,7 +27,9 @@ from plugrad._kernel import (
     one_shape,
     same,
 )
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.tensor import arguments
+from plugrad.tensor.dtypes import check_range, named, weak
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, trigonometry, unary
 
@@ -109,7 +109,7 @@ def leaky_relu(x: TensorLike, /, *, alpha: float = 0.2) -> Tensor:
     The derivative at 0 is ``alpha``. Integers give float32.
     """
     x = _convert.floating("leaky_relu", x, "f")
-    return run(LEAKY_RELU, x, alpha=_arguments.real("leaky_relu", "alpha", alpha))
+    return run(LEAKY_RELU, x, alpha=arguments.real("leaky_relu", "alpha", alpha))
 
 
 decomposition(LEAKY_RELU, lambda x, alpha: compare.where(x < 0, x * alpha, x))
@@ -158,7 +158,7 @@ def step(x: TensorLike, /, *, alpha: float = 0.0) -> Tensor:
     Integers give float32. The derivative is 0.
     """
     x = _convert.floating("step", x, "f")
-    return run(STEP, x, alpha=_arguments.real("step", "alpha", alpha))
+    return run(STEP, x, alpha=arguments.real("step", "alpha", alpha))
 
 
 decomposition(STEP, lambda x, alpha: compare.where(x <= 0, alpha, unary.sign(x)))
@@ -227,7 +227,7 @@ def _bound(name: str, value: TensorLike | None) -> Tensor | float | None:
     if value is None:
         return None
     if isinstance(value, _convert.SCALARS):
-        return _arguments.real("clip", name, value)
+        return arguments.real("clip", name, value)
     return _convert.real("clip", value)
 
 
@@ -382,7 +382,7 @@ def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
     off by 5e-4 at most (Hendrycks and Gimpel, 2016). Integers give float32.
     """
     x = _convert.floating("gelu", x, "f")
-    if _arguments.flag("gelu", "approximate", approximate):
+    if arguments.flag("gelu", "approximate", approximate):
         # tanh of 10 is 1 already, and its gradient 0: no cube overflows
         near = run(CLIP_BY_VALUE, x, min=-10, max=10)
         cubic = near * (near * near * 0.044715 + 1) * math.sqrt(2 / math.pi)

@@ -15,16 +15,17 @@ from functools import partial
 
 import numpy as np
 
-from plugrad._arguments import misfit
-from plugrad._engine import run
-from plugrad._kernel import (
+from plugrad.engine.dispatch import run
+from plugrad.engine.tape import alias
+from plugrad.registry.contract import (
     Kernel,
     broadcasted,
     decomposition,
     gradients,
     one_shape,
 )
-from plugrad._tensor import Tensor, TensorLike, alias
+from plugrad.tensor.arguments import misfit
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, activation, compare, complexes, creation, unary
 

@@ -10,11 +10,11 @@ import math
 from typing import Literal
 
 from plugrad import geometry
-from plugrad._arguments import Ints, choice, integer, integers, misfit
-from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
+from plugrad.registry.contract import Kernel, Spec, decomposition
+from plugrad.tensor.arguments import Ints, choice, integer, integers, misfit
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, shape, slicing
 from .slicing import Margins, Pairs

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from plugrad._arguments import flag, integer, misfit, real
-from plugrad._dtypes import INT32
-from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run, run_many
+from plugrad.registry.contract import Kernel, Spec, gradients
+from plugrad.tensor.arguments import flag, integer, misfit, real
+from plugrad.tensor.dtypes import INT32
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, gather, slicing
 from ._convert import Shaped

@@ -15,10 +15,8 @@ from functools import partial
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import flag
-from plugrad._dtypes import BOOL, DTYPES, named
-from plugrad._engine import active, run
-from plugrad._kernel import (
+from plugrad.engine.dispatch import active, run
+from plugrad.registry.contract import (
     Kernel,
     broadcasted,
     compared,
@@ -26,7 +24,9 @@ from plugrad._kernel import (
     gradients,
     same,
 )
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.tensor.arguments import flag
+from plugrad.tensor.dtypes import BOOL, DTYPES, named
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, creation, reduce, unary
 

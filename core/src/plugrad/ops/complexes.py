@@ -7,10 +7,10 @@ derivative f' passes on ``dy · conj(f')``. ``abs`` is in ``unary``.
 
 from __future__ import annotations
 
-from plugrad._dtypes import COMPLEX64, DTYPES, FLOAT32
-from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients, one_shape
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients, one_shape
+from plugrad.tensor.dtypes import COMPLEX64, DTYPES, FLOAT32
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, rearrange, unary
 

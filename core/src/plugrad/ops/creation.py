@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from plugrad._arguments import Ints, flag, integer, number, real, sizes
-from plugrad._dtypes import (
+from plugrad.engine.dispatch import held, run
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients, same
+from plugrad.tensor.arguments import Ints, flag, integer, number, real, sizes
+from plugrad.tensor.dtypes import (
     FLOAT32,
     STRING,
     DType,
@@ -23,9 +25,7 @@ from plugrad._dtypes import (
     dtype_of,
     named,
 )
-from plugrad._engine import held, run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients, same
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert
 from . import shape as shapes

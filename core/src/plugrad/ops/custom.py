@@ -11,12 +11,22 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
-from plugrad import _context, _engine
-from plugrad._arguments import function
-from plugrad._kernel import Kernel, Rule
-from plugrad._nest import flatten
-from plugrad._tape import ATTRIBUTE, Guard, Plan, Step, Tape, concerned, record
-from plugrad._tensor import Tensor, Token, alias
+from plugrad.engine import dispatch
+from plugrad.engine.context import call, current
+from plugrad.engine.tape import (
+    ATTRIBUTE,
+    Guard,
+    Plan,
+    Step,
+    Tape,
+    alias,
+    concerned,
+    record,
+)
+from plugrad.registry.contract import Kernel, Rule
+from plugrad.tensor.arguments import function
+from plugrad.tensor.tensor import Tensor, Token
+from plugrad.tensor.tree import flatten
 
 from . import _convert
 from .variable import Variable
@@ -60,7 +70,7 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     def g(*args: Any, **named: Any) -> Any:
         if named:
             args = _positional(f, name, args, named)
-        context = _context.current()
+        context = current()
         flat = _AS_THEY_ARE.issuperset(map(type, args))
         leaves, build = (args, tuple) if flat else flatten(args, _leaf)
         inputs = tuple([x for x in leaves if type(x) is Tensor])
@@ -68,7 +78,7 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
             guard = Guard(context.tapes[-1], name)
             given = _aliases(leaves, context.tapes[:-1], guard.tracked)
             tapes = (*context.tapes[:-1], guard)  # outer ones see inside of f
-            found = _context.call(tapes, f, build(given))
+            found = call(tapes, f, build(given))
         else:
             found = f(*build(leaves))
         value, grad_func = _unpacked(found, name)
@@ -83,7 +93,7 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
         if mask:
             plain = plain and flat and len(inputs) == len(args)
             attrs = {"f": (grad_func, None if plain else (build_value, args, name))}
-            plan, backend = plans(len(inputs)), _engine.active()
+            plan, backend = plans(len(inputs)), dispatch.active()
             record(recording, plan, backend, inputs, attrs, outputs)
         return build_value(outputs)
 
@@ -113,7 +123,7 @@ def _aliases(
         if type(x) is not Tensor or x._token not in tracked:
             given.append(x)
         elif outer:
-            given.append(_context.call(outer, _engine.handle, (x,)))
+            given.append(call(outer, dispatch.handle, (x,)))
         else:
             given.append(alias(x))
     return given

@@ -7,11 +7,11 @@ many groups as there are channels, which is what they decompose into.
 from __future__ import annotations
 
 from plugrad import geometry
-from plugrad._arguments import misfit
-from plugrad._engine import run
-from plugrad._kernel import Kernel, decomposition
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
 from plugrad.geometry import Padding, Rounding, Shape, Sizes, Windows
+from plugrad.registry.contract import Kernel, decomposition
+from plugrad.tensor.arguments import misfit
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _windows, conv, shape
 

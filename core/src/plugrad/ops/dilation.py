@@ -15,12 +15,12 @@ import math
 from typing import Any
 
 from plugrad import geometry
-from plugrad._arguments import misfit
-from plugrad._dtypes import INT32
-from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
 from plugrad.geometry import Padding, Shape, Sizes, Windows
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad.tensor.arguments import misfit
+from plugrad.tensor.dtypes import INT32
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _windows, binary, compare, conv, creation, pool, reduce, shape
 

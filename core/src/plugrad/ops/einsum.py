@@ -15,12 +15,12 @@ import string
 
 import numpy as np
 
-from plugrad._arguments import misfit
-from plugrad._dtypes import BOOL, INT32
-from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
+from plugrad.registry.contract import Kernel, Spec, decomposition
+from plugrad.tensor.arguments import misfit
+from plugrad.tensor.dtypes import BOOL, INT32
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, creation, linalg, reduce, shape
 

@@ -23,11 +23,19 @@ from typing import Any, Literal
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import Ints, choice, integer, integers, misfit, real, sizes
-from plugrad._dtypes import FLOAT32, canonical
-from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad.tensor.arguments import (
+    Ints,
+    choice,
+    integer,
+    integers,
+    misfit,
+    real,
+    sizes,
+)
+from plugrad.tensor.dtypes import FLOAT32, canonical
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, complexes, creation, linalg, rearrange, shape, slicing
 from .complexes import Pair

@@ -13,11 +13,11 @@ import functools
 from typing import Any, Literal, cast, get_args
 
 from plugrad import geometry
-from plugrad._arguments import choice, flag, misfit, real
-from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
 from plugrad.geometry import Padding, Rounding, Shape, Sizes, Windows
+from plugrad.registry.contract import Kernel, Spec, decomposition
+from plugrad.tensor.arguments import choice, flag, misfit, real
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _windows, conv, depthwise, linalg, shape
 from . import activation as activations

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import integer, misfit, sizes
-from plugrad._dtypes import BOOL, INT32, DType, canonical
-from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad.tensor.arguments import integer, misfit, sizes
+from plugrad.tensor.dtypes import BOOL, INT32, DType, canonical
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, indexing, rearrange, shape, slicing
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from plugrad._arguments import choice, integer, sizes
-from plugrad._dtypes import FLOAT32
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.tensor.arguments import choice, integer, sizes
+from plugrad.tensor.dtypes import FLOAT32
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare
 from . import shape as shapes

@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import choice, entries, flag, integer, misfit, real
-from plugrad._dtypes import DTYPES, INT32
-from plugrad._engine import active, run
-from plugrad._kernel import Kernel, Spec, decomposition
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import active, run
 from plugrad.geometry import Rotation
+from plugrad.registry.contract import Kernel, Spec, decomposition
+from plugrad.tensor.arguments import choice, entries, flag, integer, misfit, real
+from plugrad.tensor.dtypes import DTYPES, INT32
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, gather, reduce, shape, slicing, unary
 from ._windows import fits

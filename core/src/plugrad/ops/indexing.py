@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plugrad import geometry
-from plugrad._dtypes import BOOL, DTYPES, INT32, DType, named
-from plugrad._engine import run
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
+from plugrad.tensor.dtypes import BOOL, DTYPES, INT32, DType, named
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, gather, scatter, shape, slicing, variable
 

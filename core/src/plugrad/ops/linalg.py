@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from plugrad import geometry
-from plugrad._arguments import entries, flag, integer, integers, misfit, real
-from plugrad._dtypes import BOOL, INT32, STRING
-from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, gradients
-from plugrad._tensor import Tensor, TensorLike, alias
+from plugrad.engine.dispatch import run
+from plugrad.engine.tape import alias
 from plugrad.geometry import Shape
+from plugrad.registry.contract import Kernel, Spec, gradients
+from plugrad.tensor.arguments import entries, flag, integer, integers, misfit, real
+from plugrad.tensor.dtypes import BOOL, INT32, STRING
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
     _convert,

@@ -18,9 +18,9 @@ from __future__ import annotations
 import math
 from typing import Any, Literal, get_args
 
-from plugrad._arguments import choice, misfit, real
-from plugrad._engine import run
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
+from plugrad.tensor.arguments import choice, misfit, real
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
     _convert,

@@ -21,12 +21,12 @@ from typing import NamedTuple
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import flag, misfit
-from plugrad._dtypes import DTYPES, INT32, DType
-from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run, run_many
 from plugrad.geometry import Shape
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad.tensor.arguments import flag, misfit
+from plugrad.tensor.dtypes import DTYPES, INT32, DType
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
     _convert,

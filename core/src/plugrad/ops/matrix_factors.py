@@ -18,12 +18,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from plugrad._arguments import choice, flag, misfit, real
-from plugrad._context import tapes
-from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
-from plugrad._tape import concerned
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.context import tapes
+from plugrad.engine.dispatch import run, run_many
+from plugrad.engine.tape import concerned
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad.tensor.arguments import choice, flag, misfit, real
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, grids, linalg, matrix, reduce, shape, slicing
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from plugrad._arguments import Ints, integer, misfit, real
-from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape, axes
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad.tensor.arguments import Ints, integer, misfit, real
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, creation, reduce, shape, slicing, unary
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from plugrad._arguments import misfit
-from plugrad._dtypes import STRING
-from plugrad._engine import to
-from plugrad._tensor import Tensor
+from plugrad.engine.dispatch import to
+from plugrad.tensor.arguments import misfit
+from plugrad.tensor.dtypes import STRING
+from plugrad.tensor.tensor import Tensor
 
 from . import binary, compare, indexing, linalg, unary
 from .variable import Variable

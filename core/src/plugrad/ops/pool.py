@@ -20,12 +20,12 @@ from typing import Any, Literal
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import choice, flag, misfit, sizes
-from plugrad._dtypes import INT32, DType
-from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run, run_many
 from plugrad.geometry import Padding, Rounding, Sizes, Windows
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad.tensor.arguments import choice, flag, misfit, sizes
+from plugrad.tensor.dtypes import INT32, DType
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _windows, binary, compare, creation, gather, reduce, slicing
 from ._windows import Options

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from plugrad._arguments import misfit, several
-from plugrad._dtypes import named
-from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run, run_many
+from plugrad.registry.contract import Kernel, Spec, gradients
+from plugrad.tensor.arguments import misfit, several
+from plugrad.tensor.dtypes import named
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, indexing, reduce, scatter, slicing
 from . import shape as shapes

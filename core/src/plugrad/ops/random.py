@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from plugrad import _arguments
-from plugrad._arguments import Ints, misfit
-from plugrad._dtypes import FLOAT32, INT32, LIMITS, DType, canonical
-from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape, broadcast
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad.tensor import arguments
+from plugrad.tensor.arguments import Ints, misfit
+from plugrad.tensor.dtypes import FLOAT32, INT32, LIMITS, DType, canonical
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _draws, compare, creation, gather, reduce, shape, unary
 from .creation import Number
@@ -48,7 +48,7 @@ def seed(n: Seed = None, /) -> None:
 
 
 def _checked(op: str, n: Seed) -> Seed:
-    number = None if n is None else _arguments.integer(op, "seed", n)
+    number = None if n is None else arguments.integer(op, "seed", n)
     if number is not None and not 0 <= number < 2**64:
         raise ValueError(f"{op}: a seed is from 0 to below 2**64, got {number}")
     return number
@@ -70,7 +70,7 @@ def _floating(op: str, dtype: Any) -> DType:
 
 def _finite(op: str, name: str, value: Number, *, positive: bool = False) -> float:
     """Return a parameter as a finite float."""
-    number = float(_arguments.real(op, name, value))
+    number = float(arguments.real(op, name, value))
     if not math.isfinite(number) or (positive and number <= 0):
         rule = "positive and finite" if positive else "finite"
         raise ValueError(f"{op}: {name} must be {rule}, got {number}")
@@ -97,7 +97,7 @@ def uniform(
         ValueError: There is nothing between, or the dtype cannot hold the ends.
 
     """
-    sizes, wanted = _arguments.sizes("uniform", shape), _floating("uniform", dtype)
+    sizes, wanted = arguments.sizes("uniform", shape), _floating("uniform", dtype)
     a, b = _finite("uniform", "minval", minval), _finite("uniform", "maxval", maxval)
     with np.errstate(over="ignore"):
         low, high = map(float, np.asarray((a, b), wanted))
@@ -117,10 +117,10 @@ def uniform_int(
 
     """
     op = "uniform_int"
-    sizes, wanted = _arguments.sizes(op, shape), creation._held(op, canonical(dtype))
+    sizes, wanted = arguments.sizes(op, shape), creation._held(op, canonical(dtype))
     if wanted.kind not in "iu":
         raise TypeError(f"{op}: draws integers, not {wanted}; cast with astype")
-    low, high = _arguments.integers(op, "minval and maxval", (minval, maxval))
+    low, high = arguments.integers(op, "minval and maxval", (minval, maxval))
     if low >= high:
         raise ValueError(f"{op}: there is no integer from {low} to below {high}")
     least, most = LIMITS[wanted]
@@ -136,7 +136,7 @@ def bernoulli(shape: Ints, /, p: Number = 0.5, *, seed: Seed = None) -> Tensor:
         ValueError: ``p``, of which 32 bits count, is not from 0 to 1.
 
     """
-    sizes, chance = _arguments.sizes("bernoulli", shape), _finite("bernoulli", "p", p)
+    sizes, chance = arguments.sizes("bernoulli", shape), _finite("bernoulli", "p", p)
     if not 0 <= chance <= 1:
         raise ValueError(f"bernoulli: p must be from 0 to 1, got {chance}")
     return _drawn("bernoulli", seed, sizes, _draws.true, chance)
@@ -150,7 +150,7 @@ def _transformed(
 ) -> Tensor:
     """Draw numbers that are known for mean 0 and standard deviation 1."""
     op = draw.__name__
-    sizes, wanted = _arguments.sizes(op, shape), _floating(op, dtype)
+    sizes, wanted = arguments.sizes(op, shape), _floating(op, dtype)
     middle, scale = _finite(op, "mean", mean), _finite(op, "stddev", stddev)
     if scale < 0:
         raise ValueError(f"{op}: stddev must not be negative, got {scale}")
@@ -223,7 +223,7 @@ def gamma(
     Their mean is ``alpha / beta``: ``beta`` is a rate. For ``alpha`` far below 1 most
     are so small that they are 0.
     """
-    sizes, wanted = _arguments.sizes("gamma", shape), _floating("gamma", dtype)
+    sizes, wanted = arguments.sizes("gamma", shape), _floating("gamma", dtype)
     form = _finite("gamma", "alpha", alpha, positive=True)
     rate = _finite("gamma", "beta", beta, positive=True)
     with np.errstate(over="ignore"):
@@ -235,7 +235,7 @@ def gamma(
 
 def permutation(n: int, /, *, seed: Seed = None) -> Tensor:
     """Return 0 to ``n - 1`` in random order, int32; all orders are equally likely."""
-    size = _arguments.integer("permutation", "n", n, 0)
+    size = arguments.integer("permutation", "n", n, 0)
     return _drawn("permutation", seed, (size,), _draws.order)
 
 
@@ -271,10 +271,10 @@ def choice(
         ValueError: There are fewer than are wanted, or the weights do not fit.
 
     """
-    sizes = _arguments.sizes("choice", shape)
-    replace = _arguments.flag("choice", "replace", replace)
+    sizes = arguments.sizes("choice", shape)
+    replace = arguments.flag("choice", "replace", replace)
     if isinstance(x, int | np.integer):
-        n = _arguments.integer("choice", "x", x, 0)
+        n = arguments.integer("choice", "x", x, 0)
     else:
         x = _convert.asarray(x)
         axis = reduce.one_axis("choice", axis, len(x.shape))
@@ -347,13 +347,13 @@ def multinomial(
 
     """
     x = reduce.widened(_convert.floating("multinomial", logits, "f"))
-    count = _arguments.integer("multinomial", "num_samples", num_samples, 0)
+    count = arguments.integer("multinomial", "num_samples", num_samples, 0)
     if not x.shape or not x.shape[-1]:
         raise ValueError(f"multinomial: logits of shape {x.shape} hold no classes")
     *batch, classes = x.shape
     rows = math.prod(batch)
     table = run(shape.RESHAPE, x, shape=(rows, classes))
-    normalized = _arguments.flag("multinomial", "normalized", normalized)
+    normalized = arguments.flag("multinomial", "normalized", normalized)
     stream, parts = _draws.stream(_checked("multinomial", seed)), []
     step = max(NOISE // max(rows * classes, 1), 1)
     draw = _draws.race if normalized else _draws.gumbel
@@ -400,12 +400,12 @@ def dropout(
         raise ValueError(f"dropout: rate must be from 0 to below 1, got {chance}")
     sizes = x.shape
     if noise_shape is not None:
-        told = _arguments.entries(noise_shape)
+        told = arguments.entries(noise_shape)
         told = [noise_shape] if told is None else told
         lead = len(x.shape) - len(told)
         axes = enumerate(told, lead)
         given = [x.shape[i] if n is None and lead >= 0 else n for i, n in axes]
-        sizes = _arguments.sizes("dropout", given, "noise_shape")
+        sizes = arguments.sizes("dropout", given, "noise_shape")
         if broadcast("dropout", x.shape, sizes) != x.shape:
             raise misfit("dropout", f"noise_shape must broadcast to {x.shape}", sizes)
     if not chance:

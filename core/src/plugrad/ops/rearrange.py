@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import Ints, integers, several
-from plugrad._engine import run
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
+from plugrad.tensor.arguments import Ints, integers, several
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, gather, indexing, shape, slicing
 

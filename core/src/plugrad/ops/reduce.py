@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from plugrad._arguments import Ints, flag, misfit
-from plugrad._dtypes import BOOL, DTYPES, FLOAT32, INT32, canonical
-from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients, reduced
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape, axes
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients, reduced
+from plugrad.tensor.arguments import Ints, flag, misfit
+from plugrad.tensor.dtypes import BOOL, DTYPES, FLOAT32, INT32, canonical
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, shape, unary
 

@@ -13,12 +13,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import Ints, choice, flag, misfit, sizes
-from plugrad._dtypes import INT32
-from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
 from plugrad.geometry import Resizing, Shape, Sizes
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad.tensor.arguments import Ints, choice, flag, misfit, sizes
+from plugrad.tensor.dtypes import INT32
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _sampling, _windows, gather, indexing, shape, slicing
 

@@ -12,12 +12,12 @@ import math
 
 import numpy as np
 
-from plugrad._arguments import Ints, misfit, sizes
-from plugrad._dtypes import BOOL, INT32
-from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad.tensor.arguments import Ints, misfit, sizes
+from plugrad.tensor.dtypes import BOOL, INT32
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, gather, indexing, reduce
 from . import shape as shapes

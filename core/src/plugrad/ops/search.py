@@ -12,12 +12,12 @@ import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from plugrad._arguments import choice, flag, misfit
-from plugrad._dtypes import BOOL, INT32
-from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run, run_many
 from plugrad.geometry import Shape
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad.tensor.arguments import choice, flag, misfit
+from plugrad.tensor.dtypes import BOOL, INT32
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, cumulative, gather, indexing, sorting
 from . import shape as shapes

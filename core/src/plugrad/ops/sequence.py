@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import flag, misfit, several
-from plugrad._dtypes import BOOL, LIMITS
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.tensor.arguments import flag, misfit, several
+from plugrad.tensor.dtypes import BOOL, LIMITS
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, linalg, norm, shape
 

@@ -17,11 +17,19 @@ from itertools import accumulate
 import numpy as np
 
 from plugrad import geometry
-from plugrad._arguments import Ints, entries, integer, integers, misfit, several, sizes
-from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec, decomposition, gradients, reduced
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run, run_many
 from plugrad.geometry import Shape
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients, reduced
+from plugrad.tensor.arguments import (
+    Ints,
+    entries,
+    integer,
+    integers,
+    misfit,
+    several,
+    sizes,
+)
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, indexing, reduce, slicing
 

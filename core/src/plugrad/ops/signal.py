@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from plugrad._arguments import flag, integer, misfit, real
-from plugrad._dtypes import BOOL, INT32, DType
-from plugrad._engine import run
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
+from plugrad.tensor.arguments import flag, integer, misfit, real
+from plugrad.tensor.dtypes import BOOL, INT32, DType
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, fft, gather, indexing, reduce, shape
 

@@ -9,13 +9,14 @@ import builtins
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from plugrad import _arguments, geometry
-from plugrad._arguments import Ints, choice, integers, misfit, number
-from plugrad._dtypes import STRING, DType, named, weak
-from plugrad._engine import run
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad import geometry
+from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad.tensor import arguments
+from plugrad.tensor.arguments import Ints, choice, integers, misfit, number
+from plugrad.tensor.dtypes import STRING, DType, named, weak
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, indexing, shape
 
@@ -198,7 +199,7 @@ def _wider(x: Spec, paddings: Pairs) -> Spec:
     paddings = geometry.pairs("pad", "paddings", paddings, len(x.shape))
     each = zip(x.shape, paddings, strict=True)
     shape = tuple([before + n + after for n, (before, after) in each])
-    return Spec(_arguments.sizes("pad", shape, "the result"), x.dtype)
+    return Spec(arguments.sizes("pad", shape, "the result"), x.dtype)
 
 
 def _padded(x: Spec, *, paddings: Pairs, constant_values: complex | bytes) -> Spec:

@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from plugrad._arguments import choice, flag, integer, misfit
-from plugrad._dtypes import BOOL, INT32, DType
-from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run, run_many
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad.tensor.arguments import choice, flag, integer, misfit
+from plugrad.tensor.dtypes import BOOL, INT32, DType
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
     _convert,

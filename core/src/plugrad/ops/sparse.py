@@ -13,12 +13,12 @@ import math
 from functools import partial
 from typing import NamedTuple
 
-from plugrad._arguments import Ints, integer, misfit, sizes
-from plugrad._dtypes import BOOL, INT32, STRING, check_range
-from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec, decomposition, gradients
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run, run_many
 from plugrad.geometry import Shape, reshaped
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad.tensor.arguments import Ints, integer, misfit, sizes
+from plugrad.tensor.dtypes import BOOL, INT32, STRING, check_range
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, gather, indexing, reduce, scatter
 from . import shape as shapes

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from plugrad._arguments import flag, real
-from plugrad._dtypes import DType
-from plugrad._engine import run
-from plugrad._tensor import Tensor, TensorLike, alias
+from plugrad.engine.dispatch import run
+from plugrad.engine.tape import alias
 from plugrad.geometry import axes
+from plugrad.tensor.arguments import flag, real
+from plugrad.tensor.dtypes import DType
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, reduce, shape, unary
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from plugrad._arguments import Ints, flag, integer, integers, misfit
-from plugrad._dtypes import DTYPES, INT32, STRING, named
-from plugrad._engine import run, run_many
-from plugrad._kernel import Kernel, Spec
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run, run_many
+from plugrad.registry.contract import Kernel, Spec
+from plugrad.tensor.arguments import Ints, flag, integer, integers, misfit
+from plugrad.tensor.dtypes import DTYPES, INT32, STRING, named
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, ragged
 

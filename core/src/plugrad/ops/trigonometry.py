@@ -15,9 +15,9 @@ from functools import partial
 
 import numpy as np
 
-from plugrad._engine import run
-from plugrad._kernel import Kernel, decomposition, gradients, same
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
+from plugrad.registry.contract import Kernel, decomposition, gradients, same
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, complexes, creation, unary
 from .complexes import Pair

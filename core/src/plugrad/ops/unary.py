@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from plugrad._dtypes import BOOL, FLOAT32
-from plugrad._engine import run
-from plugrad._kernel import Kernel, compared, decomposition, gradients, same
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.dispatch import run
+from plugrad.registry.contract import Kernel, compared, decomposition, gradients, same
+from plugrad.tensor.dtypes import BOOL, FLOAT32
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _erf, binary, compare, complexes, creation
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from plugrad._context import keep, tapes
-from plugrad._dtypes import DType, differentiable
-from plugrad._engine import handle
-from plugrad._tensor import Tensor, TensorLike
+from plugrad.engine.context import keep, tapes
+from plugrad.engine.dispatch import handle
+from plugrad.tensor.dtypes import DType, differentiable
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert
 

@@ -18,17 +18,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from plugrad import _discovery, _engine
-from plugrad._dtypes import named
-from plugrad._entries import (
-    BackendUnavailable,
-    Entry,
-    printable,
-    skipping,
-)
-from plugrad._gradients import PackInfo
-from plugrad._hooks import Backend
-from plugrad._registry import registry
+from plugrad.engine import dispatch
+from plugrad.registry import discovery
+from plugrad.registry.entries import BackendUnavailable, Entry, printable, skipping
+from plugrad.registry.gradients import PackInfo
+from plugrad.registry.hooks import Backend
+from plugrad.registry.registry import registry
+from plugrad.tensor.dtypes import named
 
 from .answer import Answer, Row, about, cell, table, trace
 from .doctor import doctor
@@ -73,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _stdout_aside(), skipping():
             if options.command is not doctor:  # which loads them in its own way
-                _discovery.load()
+                discovery.load()
             answer: Answer = options.command(options)
     except (ValueError, BackendUnavailable) as error:
         print(f"plugrad: {printable(str(error))}", file=sys.stderr)
@@ -111,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=STATUS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    version = _discovery.version("plugrad") or "of an unknown version"
+    version = discovery.version("plugrad") or "of an unknown version"
     parser.add_argument("--version", action="version", version=f"plugrad {version}")
     parser.set_defaults(command=None)
     commands = parser.add_subparsers(metavar="COMMAND")
@@ -236,7 +232,7 @@ def _active(options: argparse.Namespace) -> tuple[str, str]:
         return os.environ.get("PLUGRAD_BACKEND") or best, ""
     with warnings.catch_warnings(action="ignore"):  # about broken plugins
         try:
-            return _engine.active().name, ""
+            return dispatch.active().name, ""
         except BackendUnavailable as error:
             return "", str(error)
 

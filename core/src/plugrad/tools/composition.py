@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 import plugrad
-from plugrad import _autodiff
-from plugrad._kernel import suggest
-from plugrad._nest import flatten
-from plugrad._registry import registry
+from plugrad.autodiff import reverse
 from plugrad.ops import _convert
+from plugrad.registry.contract import suggest
+from plugrad.registry.registry import registry
+from plugrad.tensor.tree import flatten
 
 from .explain import kernels_behind
 
@@ -86,7 +86,7 @@ def kernels_of(op: Callable[..., Any]) -> list[str]:
     """
     for xs, options in _examples(op):
         try:
-            value, _pull = _autodiff.vjp(lambda *xs, o=options: op(*xs, **o), *xs)
+            value, _pull = reverse.vjp(lambda *xs, o=options: op(*xs, **o), *xs)
             leaves = flatten(value, _convert.asarray)[0]
             found = [name for y in leaves for name in kernels_behind(y)]
         except (ValueError, TypeError, IndexError, NotImplementedError, RuntimeError):

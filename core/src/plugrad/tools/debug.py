@@ -21,19 +21,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plugrad import _autodiff, _context, _engine
-from plugrad._arguments import function, integer, real
-from plugrad._context import Run, running
-from plugrad._dtypes import canonical
-from plugrad._entries import Function
-from plugrad._kernel import Kernel, Spec, origin
-from plugrad._nest import flatten
-from plugrad._registry import registry
-from plugrad._tape import Outputs, spec, specs
-from plugrad._tensor import Tensor, Token
+from plugrad.autodiff import reverse
+from plugrad.engine import context, dispatch
+from plugrad.engine.context import Run, running
+from plugrad.engine.tape import Outputs, spec, specs
 from plugrad.ops import complexes, reduce
 from plugrad.ops._convert import asarray
 from plugrad.ops.variable import Variable
+from plugrad.registry.contract import Kernel, Spec, origin
+from plugrad.registry.entries import Function
+from plugrad.registry.registry import registry
+from plugrad.tensor.arguments import function, integer, real
+from plugrad.tensor.dtypes import canonical
+from plugrad.tensor.tensor import Tensor, Token
+from plugrad.tensor.tree import flatten
 
 from .device import wait
 from .memory import Inputs, brief, owner
@@ -56,7 +57,7 @@ class Debug:
         self._kept: list[weakref.ref[Any]] = []
 
     def __enter__(self) -> Debug:
-        self._scope = _context.observing(self)
+        self._scope = context.observing(self)
         self._scope.__enter__()
         return self
 
@@ -159,11 +160,11 @@ class Debug:
             if frame.f_code is _PULL_BACK and "step" in frame.f_locals:
                 node, step = frame.f_locals["node"], frame.f_locals["step"]
                 line = self._lines.get(node.outputs[0], "a line outside of debug")
-                return f"{_autodiff._of(node.plan.kernel, step)}, of the run at {line}"
+                return f"{reverse._of(node.plan.kernel, step)}, of the run at {line}"
         return ""
 
 
-_PULL_BACK: CodeType = _autodiff._pull_back.__code__
+_PULL_BACK: CodeType = reverse._pull_back.__code__
 
 
 # --- the checks ------------------------------------------------------------------
@@ -300,7 +301,7 @@ def check_gradients(
     function("check_gradients", f)
     if integer("check_gradients", "order", order) not in (1, 2):
         raise ValueError(f"check_gradients: order is 1 or 2, got {order}")
-    held = _engine.active().dtypes
+    held = dispatch.active().dtypes
     double = all(_wide(x, True).dtype in held for x in xs)
     step, near, atol = (1e-6, 1e-5, 1e-7) if double else (1e-2, 2e-2, 1e-3)
     eps = real("check_gradients", "eps", step if eps is None else eps)
@@ -359,8 +360,8 @@ class _Check(NamedTuple):
 
     def pulled(self, *xs: Tensor) -> list[Tensor]:
         """Return the cotangents of ``xs``."""
-        value, pull_back = _autodiff.vjp(self.f, *xs)
-        build = flatten(value, _autodiff._no_tensor)[1]
+        value, pull_back = reverse.vjp(self.f, *xs)
+        build = flatten(value, reverse._no_tensor)[1]
         return list(pull_back(build([asarray(dy) for dy in self.dys])))
 
     def along(self, *xs: Tensor) -> Tensor:
@@ -390,7 +391,7 @@ class _Check(NamedTuple):
 def _values(f: Function, xs: list[Array]) -> list[Array]:
     """Return the leaves of ``f(*xs)``."""
     found = f(*map(asarray, xs))
-    return [y.numpy() for y in flatten(found, _autodiff._no_tensor)[0]]
+    return [y.numpy() for y in flatten(found, reverse._no_tensor)[0]]
 
 
 def _wide(x: Any, double: bool) -> Array:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, ClassVar
 
-from plugrad._entries import OpenBackend
-from plugrad._registry import registry
+from plugrad.registry.entries import OpenBackend
+from plugrad.registry.registry import registry
 
 
 def wait(backend: OpenBackend) -> None:

@@ -26,10 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from plugrad import _compiled, _context, _discovery, _entries
-from plugrad._autodiff import grad
-from plugrad._deprecation import PlugradDeprecationWarning
-from plugrad._entries import (
+from plugrad.autodiff.reverse import grad
+from plugrad.engine import accelerated, context
+from plugrad.ops import linalg, reduce
+from plugrad.ops._convert import asarray
+from plugrad.registry import discovery, entries
+from plugrad.registry.contract import KernelNotFound, suggest
+from plugrad.registry.deprecation import PlugradDeprecationWarning
+from plugrad.registry.entries import (
     BackendUnavailable,
     Entry,
     OpenBackend,
@@ -37,12 +41,9 @@ from plugrad._entries import (
     Plugin,
     running,
 )
-from plugrad._hooks import GROUP, Backend, Extension
-from plugrad._kernel import KernelNotFound, suggest
-from plugrad._registry import registry
-from plugrad._tensor import Tensor
-from plugrad.ops import linalg, reduce
-from plugrad.ops._convert import asarray
+from plugrad.registry.hooks import GROUP, Backend, Extension
+from plugrad.registry.registry import registry
+from plugrad.tensor.tensor import Tensor
 
 from .answer import Answer, Row, about, trace
 from .installed import Need, internals, shadows, unmet
@@ -118,7 +119,7 @@ def _mark() -> None:
 def examine() -> Row:
     """Load, open and test everything that is installed; return what was found."""
     with _watched():
-        _discovery.load()
+        discovery.load()
         for plugin in registry.plugins:
             if plugin.seconds > SLOW:
                 took = f"takes {plugin.seconds:.2f} s to load"
@@ -131,8 +132,8 @@ def examine() -> Row:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "platform": f"{platform.system()} {platform.machine()}",
-        "fast paths": _compiled.how(),
-        "without C": _compiled.missing,
+        "fast paths": accelerated.how(),
+        "without C": accelerated.missing,
         "plugins": [_row(plugin, tests) for plugin in registry.plugins],
         "environment": _environment(),
         "distributions": shadows(),
@@ -166,7 +167,7 @@ def _row(plugin: Plugin, tests: dict[Entry[Any], tuple[bool, list[str]]]) -> Row
 
 def _environment() -> list[str]:
     """Return what is wrong with the variables of the environment."""
-    found = _discovery.mistakes()
+    found = discovery.mistakes()
     policy = os.environ.get("PLUGRAD_FALLBACK", "error")
     if policy not in ("error", "warn", "allow"):
         found.append(f"PLUGRAD_FALLBACK={policy}: use error, warn or allow")
@@ -211,7 +212,7 @@ def _tested(entry: Entry[Any]) -> tuple[bool, list[str]]:
         raise
     except BaseException as error:
         told = entry.phase is Phase.FAILED  # by its reason
-        return False, [] if told else [_entries.described(error)]
+        return False, [] if told else [entries.described(error)]
     return entry.usable, remarks
 
 
@@ -239,7 +240,7 @@ def _ops(backend: OpenBackend) -> list[str]:
     if A.dtype not in backend.dtypes:
         return [f"it has no {A.dtype}, so that no op was tried"]
     ran = []
-    with _context.Scope(backend=backend), _no_fallback():
+    with context.Scope(backend=backend), _no_fallback():
         for what, (run, expected) in TESTS.items():
             try:
                 found = run(asarray(A), asarray(B)).numpy()
@@ -289,11 +290,11 @@ def _watched() -> Iterator[None]:
     with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(_Ear()):
         warnings.simplefilter("always", PlugradDeprecationWarning)
         warnings.showwarning = note
-        _entries.turns.append(_mark)
+        entries.turns.append(_mark)
         try:
             yield
         finally:
-            _entries.turns.remove(_mark)
+            entries.turns.remove(_mark)
 
 
 # --- advice ----------------------------------------------------------------------

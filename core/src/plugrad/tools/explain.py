@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from plugrad import _context, _engine
-from plugrad._entries import OpenBackend
-from plugrad._kernel import Kernel
-from plugrad._registry import registry
-from plugrad._tape import Node, Step, Tape
-from plugrad._tensor import Tensor, Token
+from plugrad.engine import context, dispatch
+from plugrad.engine.tape import Node, Step, Tape
+from plugrad.registry.contract import Kernel
+from plugrad.registry.entries import OpenBackend
+from plugrad.registry.registry import registry
+from plugrad.tensor.tensor import Tensor, Token
 
 from .answer import Row, short, table, where
 from .debug import Debug
@@ -74,7 +74,7 @@ def explain(x: Tensor, /) -> Explanation:
     rows: list[Row] = []
     number = 0
     for node in _behind(x._token, _nodes(x._token)):
-        if node.plan is _engine._SAME:  # another name for the same tensor
+        if node.plan is dispatch._SAME:  # another name for the same tensor
             sources[node.outputs[0]] = sources.get(node.inputs[0], "argument")
             continue
         number += 1
@@ -87,7 +87,7 @@ def explain(x: Tensor, /) -> Explanation:
 def kernels_behind(x: Tensor) -> list[str]:
     """Return the kernels that a tape has recorded behind ``x``, in order."""
     nodes = _behind(x._token, _nodes(x._token))
-    names = [node.plan.kernel.name for node in nodes if node.plan is not _engine._SAME]
+    names = [node.plan.kernel.name for node in nodes if node.plan is not dispatch._SAME]
     return list(dict.fromkeys(names))
 
 
@@ -106,7 +106,7 @@ def _nodes(token: Token | None) -> list[Node]:
 
 def _lines() -> dict[Token, str]:
     """Return the lines that the ``debug`` blocks of this thread have noted."""
-    blocks = [o for o in _context.current().observers if isinstance(o, Debug)]
+    blocks = [o for o in context.current().observers if isinstance(o, Debug)]
     return {t: line for block in blocks for t, line in block._lines.items()}
 
 
@@ -147,7 +147,7 @@ def _how(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
         return "custom_grad", "user", ""
     key = kernel.name, backend.name
     layers = registry.kernels.get(key)
-    detours = sorted(how for *of, how in _engine.detours if tuple(of) == key)
+    detours = sorted(how for *of, how in dispatch.detours if tuple(of) == key)
     how = " or ".join(["implementation", *detours] if layers else detours)
     if layers:
         return how, str(layers[0].owner), where(layers[0].function)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import importlib_metadata as metadata
 
-from plugrad import _discovery
+from plugrad.registry import discovery
 
 _REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^;)]*)\)?\s*(;?)")
 _CLAUSE = re.compile(r"\s*(===|==|!=|~=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?")
@@ -33,7 +33,7 @@ def shadows() -> list[str]:
     The same version in two folders is how an editable installation looks.
     """
     found: dict[str, list[tuple[str, str]]] = {}
-    for name, version, files in _discovery.announced():
+    for name, version, files in discovery.announced():
         found.setdefault(name, []).append((version, str(files.locate_file(""))))
     told = []
     for name, ((counts, first), *others) in found.items():
@@ -85,7 +85,7 @@ def unmet(distribution: str) -> list[Need]:
         if match is None or match[3]:
             continue
         name, wanted = match[1], match[2].strip()
-        have = _discovery.version(name)
+        have = discovery.version(name)
         if not (have and all(_meets(have, clause) for clause in wanted.split(","))):
             missing.append(Need(name, wanted, have))
     return missing

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from plugrad._arguments import flag
-from plugrad._dtypes import DType, canonical
-from plugrad._engine import active
-from plugrad._tensor import HOST, Tensor
+from plugrad.engine.dispatch import active
 from plugrad.ops._convert import asarray, made
 from plugrad.ops.variable import Variable
+from plugrad.tensor.arguments import flag
+from plugrad.tensor.dtypes import DType, canonical
+from plugrad.tensor.tensor import HOST, Tensor
 
 
 def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Tensor:

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from plugrad import _arguments
-from plugrad._dtypes import DTYPES, DType, named
-from plugrad._tensor import Tensor, TensorLike
 from plugrad.ops._convert import asarray
+from plugrad.tensor import arguments
+from plugrad.tensor.dtypes import DTYPES, DType, named
+from plugrad.tensor.tensor import Tensor, TensorLike
 
 Path = str | os.PathLike[str]
 
@@ -49,7 +49,7 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
         OSError: The file cannot be written; one that was there is left as it was.
 
     """
-    package, path = _package("save"), _arguments.path("save", path)
+    package, path = _package("save"), arguments.path("save", path)
     if not isinstance(tensors, Mapping):
         raise TypeError(
             f"save: takes a mapping from name to tensor, got {type(tensors).__name__}"
@@ -97,7 +97,7 @@ def load(path: Path, /) -> dict[str, Tensor]:
         TypeError: It holds a dtype that plugrad or the active backend lacks.
 
     """
-    package, path = _package("load"), _arguments.path("load", path)
+    package, path = _package("load"), arguments.path("load", path)
     open(path, "rb").close()  # tells what is wrong with the place
     try:
         with package.safe_open(path, framework="np") as file:

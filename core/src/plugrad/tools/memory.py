@@ -18,12 +18,13 @@ from itertools import chain, compress, repeat, starmap
 from operator import is_
 from typing import Any, TypeVar, overload
 
-from plugrad import _arguments, _context
-from plugrad._entries import OpenBackend
-from plugrad._kernel import Spec
-from plugrad._registry import registry
-from plugrad._tensor import NOWHERE, Native, Tensor, Token
+from plugrad.engine import context
 from plugrad.ops.variable import Variable
+from plugrad.registry.contract import Spec
+from plugrad.registry.entries import OpenBackend
+from plugrad.registry.registry import registry
+from plugrad.tensor import arguments
+from plugrad.tensor.tensor import NOWHERE, Native, Tensor, Token
 
 T = TypeVar("T")
 Thing = TypeVar("Thing")
@@ -72,7 +73,7 @@ def tidy(f: Callable[[], Any] | None = None, /) -> Any:
 def keep(tree: T, /) -> T:
     """Return ``tree``; no ``tidy`` that this thread is in will dispose its tensors."""
     for x in tensors_in(tree):
-        _context.keep(x)
+        context.keep(x)
     return tree
 
 
@@ -130,7 +131,7 @@ class Tidy:
         self._kept.add(x)
 
     def __enter__(self) -> None:
-        self._scope = _context.observing(self)
+        self._scope = context.observing(self)
         self._scope.__enter__()
 
     def __exit__(self, *error: object) -> None:
@@ -141,7 +142,7 @@ class Tidy:
 
     def run(self, f: Callable[[], Any]) -> Any:
         """Return ``f()``, which is left alone at the end."""
-        _arguments.function("tidy", f)
+        arguments.function("tidy", f)
         with self:
             result = f()
             if isinstance(result, Generator | Coroutine):

@@ -20,13 +20,15 @@ from operator import attrgetter
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from plugrad import _arguments, _context, _entries
-from plugrad._context import Move, Run, running
-from plugrad._entries import OpenBackend
-from plugrad._kernel import Kernel, Spec
-from plugrad._registry import registry
-from plugrad._tape import Outputs, specs
-from plugrad._tensor import Home, Native
+from plugrad.engine import context
+from plugrad.engine.context import Move, Run, running
+from plugrad.engine.tape import Outputs, specs
+from plugrad.registry import entries
+from plugrad.registry.contract import Kernel, Spec
+from plugrad.registry.entries import OpenBackend
+from plugrad.registry.registry import registry
+from plugrad.tensor import arguments
+from plugrad.tensor.tensor import Home, Native
 
 from .device import Clock, synchronize, wait
 from .memory import Inputs, brief, owner
@@ -176,10 +178,10 @@ class Profile:
         if self._since:
             raise RuntimeError("profile: a block is entered once; call profile() again")
         with ExitStack() as self._stack:
-            self._stack.enter_context(_context.observing(self))
+            self._stack.enter_context(context.observing(self))
             synchronize()
-            _entries.watch(self._transferred)
-            self._stack.callback(_entries.unwatch, self._transferred)
+            entries.watch(self._transferred)
+            self._stack.callback(entries.unwatch, self._transferred)
             for backend in registry.opened.values():
                 self._time(backend)
             self._stack = self._stack.pop_all()
@@ -293,7 +295,7 @@ class Profile:
         """
         where = {"pid": os.getpid(), "tid": self._thread.native_id or 0}
         events = [where | event for event in self._events()]
-        place = _arguments.path("to_chrome_trace", path)
+        place = arguments.path("to_chrome_trace", path)
         with open(place, "w", encoding="utf-8") as file:
             json.dump({"traceEvents": events, "displayTimeUnit": "ns"}, file)
 
@@ -406,8 +408,8 @@ def time(f: Callable[[], object], /, *, repeat: int = 1) -> Timing:
         ValueError: ``repeat`` is less than 1.
 
     """
-    repeat = _arguments.integer("time", "repeat", repeat, 1)
-    _arguments.function("time", f)
+    repeat = arguments.integer("time", "repeat", repeat, 1)
+    arguments.function("time", f)
     with Profile() as p:
         f()
     spent = []

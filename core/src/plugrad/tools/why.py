@@ -13,10 +13,16 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, cast
 
-from plugrad import _context, _engine
-from plugrad._entries import EXTENSION, OWNER, USER, BackendUnavailable, OpenBackend
-from plugrad._kernel import Kernel, Rules, suggest
-from plugrad._registry import registry
+from plugrad.engine import context, dispatch
+from plugrad.registry.contract import Kernel, Rules, suggest
+from plugrad.registry.entries import (
+    EXTENSION,
+    OWNER,
+    USER,
+    BackendUnavailable,
+    OpenBackend,
+)
+from plugrad.registry.registry import registry
 
 from .answer import Answer, Row, table, where
 from .composition import find, kernels_of
@@ -38,7 +44,7 @@ def why(options: argparse.Namespace) -> Answer:
         backend = registry.open(options.backend)
     else:
         with warnings.catch_warnings(action="ignore"):  # about broken plugins
-            backend = _engine.active()
+            backend = dispatch.active()
     ways, rules = _ways(kernel, backend), _rules(kernel, backend)
     gradient = differentiates(kernel, [backend])
     data: Row = {"kernel": kernel.name, "contract": str(kernel), "op": kernel.op}
@@ -152,7 +158,7 @@ def differentiates(kernel: Kernel, opened: Sequence[OpenBackend]) -> str:
 
 def _rules(kernel: Kernel, backend: OpenBackend) -> list[Row]:
     """Return the gradients of each input, the one in force first."""
-    overrides = _context.current().overrides
+    overrides = context.current().overrides
     layers: list[tuple[str, Rules]] = [
         ("scope", layer[kernel.name])
         for only, layer in reversed(overrides.layers if overrides else ())

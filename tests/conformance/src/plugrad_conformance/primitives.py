@@ -1,6 +1,6 @@
 """What a backend must bring, and what it may leave to the host; each with the reason.
 
-``tests/engine/test_catalog.py`` proves that everything else decomposes into these.
+``tests/core/ops/test_catalog.py`` proves that everything else decomposes into these.
 """
 
 # At most 40. A backend with these and a host runs everything.

@@ -1,0 +1,1 @@
+"""Derivatives: reverse mode, Jacobians and Hessians."""

@@ -1,0 +1,95 @@
+"""Kernels for gradients that a backend may compute in one go: public in ``plugin``.
+
+The core's gradients of these kernels run two to five kernels each. Every contract is
+decomposed into what the core's gradient does, so that derivatives of higher order are
+recorded as the core's are, and dtypes without code are computed as there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from plugrad.ops import compare, complexes, reduce, unary
+from plugrad.registry.contract import Kernel, decomposition
+from plugrad.registry.specs import Spec, one_shape
+from plugrad.tensor.tensor import Tensor
+
+
+def backward_kernels(package: str) -> dict[str, Kernel]:
+    """Return contracts of kernels that compute a gradient in one go, by plain name.
+
+    ``ReluGrad TanhGrad SigmoidGrad ErfGrad SoftmaxGrad LogSoftmaxGrad``. Declare them
+    as ``contracts`` of your ``Backend``, implement ``"plugrad_mine.TanhGrad"`` and so
+    on, and pass the gradients that run them to ``Runtime``::
+
+        KERNELS = backward_kernels("plugrad_mine")
+        TANH_GRAD = KERNELS["TanhGrad"]
+        GRADIENTS = {"Tanh": {"x": lambda dy, y: run(TANH_GRAD, dy, y)}}
+
+    Args:
+        package: The name of your package, which the names of the kernels begin with.
+
+    """
+    found: dict[str, Kernel] = {}
+    for signature, parts, out, doc in CONTRACTS:
+        kernel = Kernel(f"{package}.{signature} -> dx", out=out, doc=doc)
+        decomposition(kernel, parts)
+        found[kernel.name.removeprefix(f"{package}.")] = kernel
+    return found
+
+
+def _rows(dy: Spec, y: Spec) -> Spec:
+    if not dy.shape:
+        raise ValueError("output: dy has rank 0, and no axis to sum over; reshape it")
+    return one_shape(dy, y)
+
+
+def _softmax(dy: Tensor, y: Tensor) -> Tensor:
+    part = dy * y
+    return part - y * reduce.sum(part, axis=-1, keepdims=True)
+
+
+def _log_softmax(dy: Tensor, y: Tensor) -> Tensor:
+    return dy - unary.exp(y) * reduce.sum(dy, axis=-1, keepdims=True)
+
+
+CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
+    (
+        "ReluGrad(dy: floating, y: dy)",
+        lambda dy, y: compare.where(y > 0, dy, y),
+        one_shape,
+        "``dy`` where y > 0, else ``y``, which is 0 or NaN: y is the output of Relu.",
+    ),
+    (
+        "TanhGrad(dy: inexact, y: dy)",
+        lambda dy, y: dy * complexes.conj(1 - y * y),
+        one_shape,
+        "``dy · conj(1 - y²)``; y is the output of Tanh.",
+    ),
+    (
+        "SigmoidGrad(dy: floating, y: dy)",
+        lambda dy, y: dy * (y * (1 - y)),
+        one_shape,
+        "``dy · y · (1 - y)``; y is the output of Sigmoid.",
+    ),
+    (
+        "ErfGrad(dy: floating, x: dy)",
+        lambda dy, x: dy * (unary.exp(-(x * x)) * (2 / math.sqrt(math.pi))),
+        one_shape,
+        "``dy · 2/√π · e^(-x²)``; x is the input of Erf.",
+    ),
+    (
+        "SoftmaxGrad(dy: floating, y: dy)",
+        _softmax,
+        _rows,
+        "``dy · y - y · Σ dy · y`` along the last axis; y is the output of Softmax.",
+    ),
+    (
+        "LogSoftmaxGrad(dy: floating, y: dy)",
+        _log_softmax,
+        _rows,
+        "``dy - e^y · Σ dy`` along the last axis; y is the output of LogSoftmax.",
+    ),
+]

@@ -1,0 +1,85 @@
+"""``jacobian`` and ``hessian``: all derivatives at once, by ``vjp`` and ``jvp``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from plugrad.ops import creation, grids, shape
+from plugrad.ops._convert import asarray
+from plugrad.tensor.arguments import choice, function
+from plugrad.tensor.tensor import Tensor
+
+from .reverse import grad, jvp, vjp
+
+Mode = Literal["reverse", "forward"]
+
+
+def jacobian(f: Callable[..., Any], *, mode: Mode = "reverse") -> Callable[..., Tensor]:
+    """Return ``g(x, *rest)``: ``∂f(x)/∂x``, of shape ``(*f(x).shape, *x.shape)``.
+
+    The modes agree on real numbers. On complex ones ``"reverse"`` gives gradients as
+    ``grad`` has them, so that ``z²`` has the conjugate of ``2z``, and ``"forward"``
+    derivatives along the real axis.
+
+    Args:
+        f: Maps a floating tensor (and what else it is given) to a floating tensor.
+        mode: ``"reverse"`` pulls back once an element of the result, ``"forward"``
+            pushes forward once an element of ``x``: choose the smaller of the two.
+
+    Raises:
+        TypeError: ``x`` or the result is no floating tensor.
+        ValueError: The mode is neither of the two.
+
+    """
+    function("jacobian", f)
+    choice("jacobian", "mode", mode, "reverse", "forward")
+    by_parts = _rows if mode == "reverse" else _columns
+    return lambda x, *rest: by_parts(lambda x: f(x, *rest), _argument(x))
+
+
+def hessian(f: Callable[..., Any]) -> Callable[..., Tensor]:
+    """Return ``g(x, *rest)``: ``∂²f(x)/∂x∂x``, of shape ``(*x.shape, *x.shape)``.
+
+    ``f`` returns a floating scalar; anything else is a ValueError or TypeError, as of
+    ``grad``.
+    """
+    return jacobian(grad(f))
+
+
+def _argument(x: Any) -> Tensor:
+    if isinstance(x, dict | list | tuple):
+        raise TypeError(
+            f"jacobian: x must be one tensor, got a {type(x).__name__}; take one "
+            "argument at a time"
+        )
+    return asarray(x)
+
+
+def _units(like: Tensor) -> list[Tensor]:
+    """Return the tensors that are 1 in one place and 0 in all others."""
+    every = grids.eye(like.size, dtype=like.dtype)
+    return list(shape.unstack(shape.reshape(every, (like.size, *like.shape))))
+
+
+def _rows(f: Callable[[Tensor], Any], x: Tensor) -> Tensor:
+    value, pullback = vjp(f, x)
+    if not isinstance(value, Tensor) or value.dtype.kind not in "fc":
+        kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
+        raise TypeError(f"jacobian: f must return a floating tensor, got {kind}")
+    rows = [pullback(unit)[0] for unit in _units(value)]
+    return _assembled(rows, value.shape, x)
+
+
+def _columns(f: Callable[[Tensor], Any], x: Tensor) -> Tensor:
+    columns = [jvp(f, [x], [unit])[1] for unit in _units(x)]
+    if not columns:
+        return _rows(f, x)
+    together = shape.stack(columns, axis=-1)
+    return shape.reshape(together, (*columns[0].shape, *x.shape))
+
+
+def _assembled(rows: list[Tensor], outer: tuple[int, ...], x: Tensor) -> Tensor:
+    if not rows:
+        return creation.zeros((*outer, *x.shape), dtype=x.dtype)
+    return shape.reshape(shape.stack(rows), (*outer, *x.shape))

@@ -1,0 +1,355 @@
+"""What is in force: the active backend, tapes, observers and overrides, by scopes.
+
+It is kept in a context variable of Python: threads do not see the scopes of each other,
+and a task of asyncio sees those that it was created in and its own. To run a function
+elsewhere inside the present scopes, run it in a copy of the context:
+``executor.submit(contextvars.copy_context().run, function)``.
+
+Map: ``Run`` (what observers may ask); ``Context`` and where it is kept; ``Scope``,
+which changes it for a block; telling observers.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from time import perf_counter
+from typing import Any, NamedTuple, TypeVar, cast
+
+from plugrad.registry.contract import Kernel, Rules
+from plugrad.registry.entries import OpenBackend
+from plugrad.registry.registry import registry
+from plugrad.tensor import arguments
+from plugrad.tensor.tensor import Tensor
+
+from .tape import Outputs, Plan, Tape
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Move(NamedTuple):
+    """Values that went from one backend to another."""
+
+    source: str
+    target: str
+    bytes: int
+    start: float
+    seconds: float
+
+
+class Run:
+    """A run that is observed; ``running()`` returns it while it goes on.
+
+    Attributes:
+        kernel: Its contract; ``plugrad.To`` for ``x.to(backend)``.
+        backend: The active one.
+        parent: The run in whose decomposition this one happens, or None.
+        how: "implementation", "decomposition", "host" or "fallback".
+        where: The backend that did the work.
+        start: In seconds of ``perf_counter``.
+        seconds: From start to end, with the runs inside.
+        inner: The seconds of those, their observers included.
+        moves: The values that had to be moved for it.
+
+    """
+
+    __slots__ = (
+        "backend",
+        "how",
+        "inner",
+        "kernel",
+        "moves",
+        "parent",
+        "seconds",
+        "start",
+        "where",
+    )
+
+    def __init__(self, kernel: Kernel, backend: OpenBackend, parent: Run | None):
+        self.kernel = kernel
+        self.backend = self.where = backend
+        self.parent = parent
+        self.how = "implementation"
+        self.moves: list[Move] = []
+        self.seconds = self.inner = 0.0
+        self.start = perf_counter()
+
+
+Layer = tuple[str | None, Mapping[str, Rules]]  # for one backend, or for all (None)
+
+
+class Override:
+    """The layer of gradients that one scope puts over all others."""
+
+    __slots__ = ("last", "layer")
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+        self.last: tuple[Overrides | None, Overrides] | None = None
+
+    def over(self, outer: Overrides | None) -> Overrides:
+        """Return the layers of ``outer`` and this one; the same ones each time."""
+        last = self.last
+        if last is None or last[0] is not outer:
+            layers = outer.layers if outer else ()
+            self.last = last = (outer, Overrides((*layers, self.layer)))
+        return last[1]
+
+
+class Overrides:
+    """The gradients that scopes put over all others, inner last."""
+
+    def __init__(self, layers: tuple[Layer, ...]) -> None:
+        self.layers = layers
+        self.plans: dict[tuple[Any, ...], Plan | None] = {}
+        self.under = (
+            registry.gradients.plans
+        )  # another object once a gradient has changed
+
+
+class Context:
+    """What is in force at one place of the program: the scopes that it is inside of.
+
+    A context never changes, but for ``PROCESS``, the outermost one of all.
+
+    Attributes:
+        backend: The active backend; None leaves the choice to ``PROCESS``.
+        tapes: They record runs, outermost first.
+        observers: Called after a run with its kernel, inputs, attributes and outputs;
+            ``running()`` tells more. Methods ``made``, ``keep`` and ``failed``, if any,
+            are told what no run has made, what outlives its block, a run's error.
+        overrides: Gradients over all others.
+        quiet: Whether nothing watches: no tape, and no observer. For fast paths.
+        tape: The tape, if there is one and nothing else watches: for the fast path.
+        under: The context that the innermost scope was entered in.
+        changes: What that scope changes in it; the object stands for the scope.
+
+    """
+
+    __slots__ = (
+        "backend",
+        "changes",
+        "observers",
+        "overrides",
+        "quiet",
+        "tape",
+        "tapes",
+        "under",
+    )
+
+    def __init__(self, under: Context, changes: Mapping[str, Any]) -> None:
+        self.under, self.changes = under, changes
+        self.backend: OpenBackend | None = changes.get("backend", under.backend)
+        self.tapes: tuple[Tape, ...] = changes.get("tapes", under.tapes)
+        self.observers: tuple[Callable[..., None], ...] = under.observers
+        if "observer" in changes:
+            self.observers += (changes["observer"],)
+        self.overrides: Overrides | None = under.overrides
+        if "override" in changes:
+            self.overrides = changes["override"].over(under.overrides)
+        self._see_who_watches()
+
+    def _see_who_watches(self) -> None:
+        tapes, observers = self.tapes, self.observers
+        self.quiet = not tapes and not observers
+        self.tape = tapes[0] if len(tapes) == 1 and not observers else None
+
+    def without(self, other: Context) -> Context | None:
+        """Return this context as if the scope that made ``other`` had not been entered.
+
+        None if it is not inside of that scope.
+        """
+        if self.changes is other.changes:
+            return self.under
+        under = None if self is PROCESS else self.under.without(other)
+        return None if under is None else Context(under, self.changes)
+
+    def undo(self) -> None:
+        """Take the changes back in place: the scope was left in another thread."""
+        for name in ("backend", "tapes", "observers", "overrides", "quiet", "tape"):
+            setattr(self, name, getattr(self.under, name))
+        self.changes = {}
+
+
+PROCESS = Context.__new__(Context)  # outside of all scopes: the process' default
+PROCESS.backend, PROCESS.overrides, PROCESS.under = None, None, PROCESS
+PROCESS.tapes, PROCESS.observers, PROCESS.changes = (), (), {}
+PROCESS._see_who_watches()
+
+# A context variable: threads and tasks of asyncio have contexts of their own.
+_current: ContextVar[Context] = ContextVar("plugrad", default=PROCESS)
+_running: ContextVar[Run | None] = ContextVar("plugrad.run", default=None)
+current = _current.get  # the context of the caller
+running = _running.get  # the run that the caller is in, as far as one is observed
+
+
+def make_default(backend: OpenBackend | None) -> None:
+    """Make ``backend`` the default of the process; None leaves the choice open."""
+    PROCESS.backend = backend
+
+
+class Scope:
+    """Change some of the context inside the ``with`` block.
+
+    The change is seen by the thread, or the task of asyncio, that enters the block.
+    Each scope takes its own change back, in whichever order scopes are left.
+    """
+
+    __slots__ = ("changes", "inside")
+
+    def __init__(self, **changes: Any) -> None:
+        self.changes = changes
+        self.inside: Context | None = None
+
+    def __enter__(self) -> None:
+        if self.inside is not None:
+            raise RuntimeError(
+                "this scope of plugrad (use_backend, override_gradient, ...) has been "
+                "entered already; make another one for a block inside"
+            )
+        self.inside = Context(current(), self.changes)
+        _current.set(self.inside)
+
+    def __exit__(self, *_: object) -> None:
+        inside, self.inside = self.inside, None
+        if inside is None:
+            raise RuntimeError("this scope of plugrad has not been entered")
+        now = current()
+        if now is inside:
+            _current.set(inside.under)
+        elif (rest := now.without(inside)) is not None:
+            _current.set(rest)  # an inner scope is left later: a suspended generator
+        else:
+            inside.undo()
+
+
+class UserScope(Scope):
+    """A scope that users make: also a decorator, and it warns if it is never entered.
+
+    As a decorator it holds while the function runs, ``async`` ones included.
+    """
+
+    __slots__ = ("__weakref__", "entered", "what")
+
+    def __init__(self, what: str, **changes: Any) -> None:
+        self.what, self.entered = what, False
+        super().__init__(**changes)
+
+    def __enter__(self) -> None:
+        self.entered = True
+        super().__enter__()
+
+    def __call__(self, function: F) -> F:
+        """Return ``function``, which runs inside this scope."""
+        self.entered = True
+        arguments.function(self.what, function)
+        kinds = inspect.isgeneratorfunction, inspect.isasyncgenfunction
+        if any(is_kind(function) for is_kind in kinds):
+            raise TypeError(
+                f"{self.what}: a generator is left and entered again while the scope "
+                "is in force; use `with` inside of it, around what does not yield"
+            )
+
+        @functools.wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with Scope(**self.changes):
+                return function(*args, **kwargs)
+
+        @functools.wraps(function)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            with Scope(**self.changes):
+                return await function(*args, **kwargs)
+
+        return cast("F", awaited if inspect.iscoroutinefunction(function) else inside)
+
+    def __del__(self) -> None:
+        if not getattr(self, "entered", True):  # True: __init__ has not come so far
+            warnings.warn(
+                f"{self.what}(...) changes nothing by itself; write `with "
+                f"{self.what}(...):`, or use it as a decorator",
+                RuntimeWarning,
+                stacklevel=2,  # where the last reference goes: at its own line
+            )
+
+
+def tapes() -> tuple[Tape, ...]:
+    """Return the tapes in force, outermost first."""
+    return current().tapes
+
+
+def taping(tapes: tuple[Tape, ...]) -> Scope:
+    """Record on exactly these tapes inside the block; observers go on."""
+    return Scope(tapes=tapes)
+
+
+def _taped(under: Context, tapes: tuple[Tape, ...]) -> Context:
+    """Return ``Context(under, {"tapes": tapes})``, in half of the time."""
+    inside = Context.__new__(Context)
+    inside.under, inside.changes = under, {"tapes": tapes}
+    inside.backend, inside.overrides = under.backend, under.overrides
+    inside.tapes, inside.observers = tapes, under.observers
+    inside._see_who_watches()
+    return inside
+
+
+def call(tapes: tuple[Tape, ...], f: Callable[..., Any], xs: Sequence[Any]) -> Any:
+    """Return ``f(*xs)``, run inside ``taping(tapes)``."""
+    before = current()
+    inside = _taped(before, tapes)
+    _current.set(inside)
+    try:
+        return f(*xs)
+    finally:
+        if current() is inside:
+            _current.set(before)
+        else:  # f has left a scope open, in a generator say
+            _current.set(current().without(inside) or before)
+
+
+def observing(observer: Callable[..., None]) -> Scope:
+    """Call ``observer`` after every run inside the block."""
+    return Scope(observer=observer)
+
+
+def observed_run(
+    work: Callable[..., Outputs],
+    kernel: Kernel,
+    backend: OpenBackend,
+    inputs: tuple[Any, ...],
+    attrs: dict[str, Any],
+) -> Outputs:
+    """Return ``work(kernel, inputs, attrs, True)``, and tell the observers."""
+    parent = running()
+    run = Run(kernel, backend, parent)
+    _running.set(run)
+    try:
+        outputs = work(kernel, inputs, attrs, True)
+        run.seconds = perf_counter() - run.start
+    except Exception as error:
+        tell("failed", error)
+        raise
+    else:
+        for observer in current().observers:
+            observer(kernel, inputs, attrs, outputs)
+    finally:
+        _running.set(parent)
+        if parent is not None:
+            parent.inner += perf_counter() - run.start
+    return outputs
+
+
+def keep(x: Tensor) -> Tensor:
+    """Tell the observers in force that ``x`` outlives their blocks."""
+    tell("keep", x)
+    return x
+
+
+def tell(what: str, value: object) -> None:
+    """Call the method ``what`` of the observers in force that have one."""
+    for observer in current().observers:
+        told = getattr(observer, what, None)
+        if told is not None:
+            told(value)

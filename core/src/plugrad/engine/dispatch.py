@@ -1,0 +1,431 @@
+"""The engine: run a kernel on the active backend, and record it for those who watch.
+
+``run`` has a fast path, down to the line "everything special", and a twin in C for that
+and for a run under one tape. What follows is the slow path, in the order in which it is
+tried: observers, tapes, implementation, decomposition, host, fallback.
+
+Map: the active backend; ``run``; the other ways to run; moving; gradients in force.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any, cast
+
+from plugrad.registry import discovery
+from plugrad.registry.canonical import canonical
+from plugrad.registry.contract import (
+    Kernel,
+    KernelNotFound,
+    Rule,
+    Rules,
+    origin,
+    over,
+    same,
+)
+from plugrad.registry.deprecation import outside
+from plugrad.registry.entries import BackendUnavailable, OpenBackend, printable
+from plugrad.registry.registry import registry
+from plugrad.tensor.dtypes import DType, named
+from plugrad.tensor.tensor import NOWHERE, Native, Tensor
+
+from .accelerated import compiled
+from .context import (
+    PROCESS,
+    Move,
+    Override,
+    UserScope,
+    current,
+    make_default,
+    observed_run,
+    running,
+    tapes,
+    taping,
+)
+from .tape import Outputs, Plan, alias, concerned, plan, record, specs
+
+# How often something other than an implementation ran: (kernel, backend, how).
+detours: Counter[tuple[str, str, str]] = Counter()
+
+
+# --- the active backend ----------------------------------------------------------
+
+
+def active() -> OpenBackend:
+    """Return the active backend, chosen now if it has not been before."""
+    return current().backend or PROCESS.backend or _choose()
+
+
+def _choose() -> OpenBackend:
+    """Open the backend that PLUGRAD_BACKEND names, or the best that works."""
+    discovery.load()
+    name = os.environ.get("PLUGRAD_BACKEND")
+    chosen = registry.open(name, "PLUGRAD_BACKEND") if name else None
+    for name in registry.backends() if chosen is None else ():
+        try:
+            chosen = registry.open(name)
+        except BackendUnavailable:  # its plugin is failed now, and named below
+            continue
+        break
+    failed = [plugin for plugin in registry.plugins if plugin.error is not None]
+    for plugin in failed:
+        text = (
+            f"skipped plugin {plugin}: {plugin.reason}; to silence this, set "
+            f"PLUGRAD_BLOCK={plugin.name or plugin.distribution}"
+        )
+        warnings.warn(printable(text), stacklevel=outside())
+    if chosen is None:
+        raise BackendUnavailable(
+            "no backend works; see `python -m plugrad plugins`"
+            if failed
+            else "no backend is installed; try `pip install plugrad-cpu`"
+        )
+    make_default(chosen)
+    return chosen
+
+
+def held(who: str, dtype: DType) -> DType:
+    """Return ``dtype`` if the active backend holds it."""
+    backend = active()
+    if dtype not in backend.dtypes:
+        raise TypeError(f"{who}: backend {backend.name!r} has no {named(dtype)}")
+    return dtype
+
+
+# --- running ---------------------------------------------------------------------
+
+
+@compiled
+def run(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Tensor:
+    """Run a kernel of one output on the active backend."""
+    context = current()
+    backend = context.backend or PROCESS.backend
+    if backend is not None and context.quiet:
+        function = backend.table.get(kernel.name)
+        if function is not None:
+            natives = []
+            for x in inputs:
+                if type(x) is Tensor and x._home is backend:
+                    natives.append(x._data)
+                else:
+                    natives.append(native(x, backend))
+            if not natives:
+                natives.append(backend.runtime.arrays)
+            result = function(*natives, **attrs)
+            if result is NotImplemented:
+                return declined(kernel, inputs, attrs)
+            try:
+                return Tensor(result, backend)
+            except AttributeError:
+                raise no_array(kernel, backend, result) from None
+    return _run(kernel, inputs, attrs)[0]  # everything special
+
+
+def declined(
+    kernel: Kernel, inputs: tuple[Tensor | None, ...], attrs: dict[str, Any]
+) -> Tensor:
+    """Run a kernel whose implementation has just returned ``NotImplemented``."""
+    return _run(kernel, inputs, attrs, implemented=False)[0]
+
+
+def run_many(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Outputs:
+    """Run a kernel of several outputs, or of a number that depends on the run."""
+    return _run(kernel, inputs, attrs)
+
+
+def checked(
+    kernel: Kernel, inputs: tuple[Tensor | None, ...], attrs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the canonical attributes of a run that no op has checked."""
+    found = _checked_once(kernel, inputs, attrs)
+    if kernel.kinds.get("dtype") == "dtype":
+        held(kernel.name, found["dtype"])
+    return found
+
+
+def _checked_once(
+    kernel: Kernel, inputs: tuple[Tensor | None, ...], attrs: dict[str, Any]
+) -> dict[str, Any]:
+    """Check a run, whatever the backend, and return its canonical attributes.
+
+    What was right once is right again: a kernel remembers the calls by what they look
+    like, so that a loop pays for the checks once.
+    """
+    key: Any = None
+    try:
+        looks = [None if x is None else (type(x), x.shape, x.dtype) for x in inputs]
+        key = (*looks, *attrs.items(), *map(type, attrs.values()))
+        return kernel._calls[key]
+    except KeyError:
+        pass  # the first one of its kind
+    except (TypeError, AttributeError):
+        key = None  # a list among the attributes, or what is refused below
+    for name, value in kernel.bind(inputs).items():
+        for x in value if name == kernel.variadic else (value,):
+            if not (isinstance(x, Tensor) or (x is None and name in kernel.optional)):
+                raise TypeError(
+                    f"{kernel.name}: {name!r} must be a Tensor, got "
+                    f"{type(x).__name__}; use asarray"
+                )
+    found = canonical(kernel, specs(inputs), attrs)
+    if key is not None:
+        if len(kernel._calls) >= 1024:
+            kernel._calls = {}
+        kernel._calls[key] = found
+    return found
+
+
+def _run(
+    kernel: Kernel,
+    inputs: tuple[Any, ...],
+    attrs: dict[str, Any],
+    observed: bool = False,
+    implemented: bool = True,
+) -> Outputs:
+    """Run under whatever watches: one decision, made now, for all tapes.
+
+    ``implemented=False`` says that the implementation has declined already.
+    """
+    context, backend = current(), active()
+    if context.observers and not observed:
+        return observed_run(_run, kernel, backend, inputs, attrs)
+    recording, mask = concerned(context.tapes, inputs)
+    way = _plan(kernel, backend, mask, len(inputs)) if mask else None
+    if mask and way is None:
+        return _decompose(kernel, inputs, attrs, backend)  # the parts are recorded
+    outputs = None
+    if implemented:
+        outputs = _implementation(kernel, inputs, attrs, backend)
+    if outputs is None:
+        outputs = _without_implementation(kernel, inputs, attrs, backend)
+    if way is not None:
+        record(recording, way, backend, inputs, attrs, outputs)
+    return outputs
+
+
+def _without_implementation(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
+) -> Outputs:
+    """Run the decomposition, or on the host, or where a fallback is allowed."""
+    if kernel.decomposition is not None:
+        with taping(()):  # it is one node, not its parts
+            outputs = _decompose(kernel, inputs, attrs, backend)
+        return tuple([alias(y) for y in outputs])
+    return _elsewhere(kernel, inputs, attrs, backend)
+
+
+def _implementation(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
+) -> Outputs | None:
+    """Run the backend's own implementation; None where it has none for this."""
+    function = backend.table.get(kernel.name)
+    if function is None:
+        return None
+    natives: list[Any] = []
+    for x in inputs:
+        there = x is None or x._home is not backend
+        natives.append(native(x, backend) if there else x._data)
+    if not inputs:
+        natives.append(backend.runtime.arrays)
+    result = function(*natives, **attrs) if attrs else function(*natives)
+    if result is NotImplemented:
+        return None
+    try:
+        results = (result,) if kernel.single else result
+        return tuple([Tensor(y, backend) for y in results])
+    except (AttributeError, TypeError):
+        raise no_array(kernel, backend, result) from None
+
+
+def no_array(kernel: Kernel, backend: OpenBackend, result: object) -> TypeError:
+    """Return the error about an implementation that did not return its outputs."""
+    layer = registry.kernels[kernel.name, backend.name][0]
+    wanted = "an array" if kernel.single else f"arrays for {', '.join(kernel.outputs)}"
+    where = f"on {backend.name!r}, from {origin(layer.function, str(layer.owner))}"
+    return TypeError(
+        f"{kernel.name}: the implementation {where}, returned {repr(result)[:80]}, and "
+        f"not {wanted}; does it lack a return?"
+    )
+
+
+def _decompose(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
+) -> Outputs:
+    """Run the decomposition; an input that it hands on comes to ``backend``."""
+    _detour(kernel, backend, "decomposition")
+    result = cast("Callable[..., Any]", kernel.decomposition)(*inputs, **attrs)
+    outputs = (result,) if kernel.single else tuple(result)
+    return tuple([y if y._home is backend else to(y, backend.name) for y in outputs])
+
+
+def _detour(
+    kernel: Kernel, backend: OpenBackend, how: str, where: OpenBackend | None = None
+) -> None:
+    """Note that something other than an implementation of ``backend`` runs."""
+    detours[kernel.name, backend.name, how] += 1
+    if (run := running()) is not None:
+        run.how = how
+        run.where = where or backend
+
+
+def _elsewhere(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
+) -> Outputs:
+    """Run on the host, or where ``PLUGRAD_FALLBACK`` allows; results come home."""
+    runtime, policy = backend.runtime, os.environ.get("PLUGRAD_FALLBACK", "error")
+    if policy not in ("error", "warn", "allow"):
+        raise ValueError(f"PLUGRAD_FALLBACK={policy}: use error, warn or allow")
+    if kernel.name in runtime.host_kernels and runtime.host is not None:
+        names, how = [runtime.host], "host"
+    elif policy != "error":
+        names, how = [n for n in registry.backends() if n != backend.name], "fallback"
+    else:
+        raise _not_found(kernel, backend)
+    for name in names:
+        try:
+            other = registry.open(name)
+        except BackendUnavailable:
+            if how == "host":
+                raise
+            continue  # a fallback that does not open is none; `plugins` shows why
+        outputs = _implementation(kernel, inputs, attrs, other)
+        if outputs is not None:
+            _detour(kernel, backend, how, other)
+            if how == "fallback" and policy == "warn":
+                warnings.warn(
+                    f"{kernel.name} is missing on {backend.name!r} and runs on "
+                    f"{other.name!r}",
+                    stacklevel=outside(),
+                )
+            return tuple(Tensor(native(y, backend), backend) for y in outputs)
+    raise _not_found(kernel, backend)
+
+
+def _not_found(kernel: Kernel, backend: OpenBackend) -> KernelNotFound:
+    if registry.opened.get(backend.name) is not backend:
+        return KernelNotFound(f"{kernel.name}: {backend.name!r} has been removed")
+    opened = registry.opened
+    others = [name for name in registry.backends() if name != backend.name]
+    have = [n for n in others if n in opened and kernel.name in opened[n].table]
+    closed = [n for n in others if n not in opened]
+    who = [f"implemented on {', '.join(have)}"] if have else []
+    who += [f"perhaps on {', '.join(closed)} (not opened yet)"] if closed else []
+    return KernelNotFound(
+        f"{kernel.op}: backend {backend.name!r} does not implement {kernel} for "
+        "these inputs, and it has no decomposition; "
+        f"{'; '.join(who) or 'no other backend implements it'}; use_backend, "
+        "register_kernel, or set PLUGRAD_FALLBACK=warn"
+    )
+
+
+# --- moving ----------------------------------------------------------------------
+
+
+def native(x: Any, backend: OpenBackend) -> Native:
+    """Return the values of ``x`` on ``backend``; a replica is kept as long as ``x``."""
+    if x is None:  # an optional input
+        return None
+    home = x._home
+    if home is backend:
+        return x._data
+    if home is NOWHERE:
+        x._alive()
+    if x._replicas is None:
+        x._replicas = {}
+    found = x._replicas.get(backend)
+    if found is None:
+        start = perf_counter()
+        found = x._replicas[backend] = backend.upload(home.download(x._data))
+        if (run := running()) is not None:
+            size = backend.runtime.arrays.nbytes(found)
+            spent = perf_counter() - start
+            run.moves.append(Move(home.name, backend.name, size, start, spent))
+    return found
+
+
+def to(x: Tensor, backend: str, /) -> Tensor:
+    """Return ``x`` at home on ``backend``: the same tensor on every tape."""
+    discovery.load()
+    there = registry.open(backend)
+    if x._alive() is there:
+        return x
+    if current().observers:
+        run = observed_run(_moved, _TO, active(), (x,), {"backend": backend})
+        return run[0]
+    return _moved(_TO, (x,), {"backend": backend})[0]
+
+
+def _moved(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], _: bool = False
+) -> Outputs:
+    (x,), there = inputs, registry.open(attrs["backend"])
+    moved = Tensor(native(x, there), there)
+    moved._token = x._token
+    moved._replicas = {x._home: x._data}
+    return (moved,)
+
+
+_TO = Kernel("plugrad.To(x; backend)", out=same)
+
+
+def handle(x: Tensor) -> Tensor:
+    """Return ``x`` under a new identity, which the tapes know to equal ``x``."""
+    twin = alias(x)
+    if x._token is not None:
+        recording, mask = concerned(tapes(), (x,))
+        if mask:
+            record(recording, _SAME, active(), (x,), {}, (twin,))
+    return twin
+
+
+_SAME = plan(
+    Kernel("plugrad.Handle(x)"), {"x": Rule(lambda dy: dy, (), "plugrad")}, 1, 1
+)
+
+
+# --- which gradient --------------------------------------------------------------
+
+
+def override(layer: Mapping[str, Rules], backend: str | None, who: str) -> UserScope:
+    """Put rules over all others inside the block."""
+    if backend is not None:
+        registry.known(backend, who)
+    return UserScope(who, override=Override((backend, layer)))
+
+
+def rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, Rule | None]:
+    """Return the rule of each input: of the innermost scope, the user's, and so on."""
+    layers = [table for _, table in registry.gradients.layers(kernel, backend.name)]
+    overrides = current().overrides
+    scopes = overrides.layers if overrides else ()
+    for only, layer in scopes:
+        if only in (None, backend.name):
+            layers.append(layer.get(kernel.name, {}))
+    found: dict[str, Rule | None] = {}
+    for table in layers:
+        for name, rule in table.items():
+            found[name] = rule and over(kernel, name, rule, found.get(name))
+    return found
+
+
+def _plan(kernel: Kernel, backend: OpenBackend, mask: int, count: int) -> Plan | None:
+    """Return how to record a run; None if its decomposition is recorded instead."""
+    overrides = current().overrides
+    if overrides is None:
+        plans = registry.gradients.plans
+    else:
+        if overrides.under is not registry.gradients.plans:
+            overrides.plans, overrides.under = {}, registry.gradients.plans
+        plans = overrides.plans
+    key = (kernel, backend, mask, 1 << count)
+    try:
+        return cast("Plan | None", plans[key])
+    except KeyError:
+        rules = rules_in_force(kernel, backend)
+        decomposed = not rules and kernel.decomposition is not None
+        plans[key] = found = None if decomposed else plan(kernel, rules, mask, count)
+        return found

@@ -1,0 +1,261 @@
+"""Tapes: what ran, in order, and all that backward needs to know of it.
+
+Nodes point to tokens and never to tensors, so that a tape keeps alive exactly what
+gradients have asked for by name. What can be known before a run is in a ``Plan``, made
+once for a kernel, a backend and the set of inputs that are tracked.
+
+Map: ``Plan`` and how it is made; ``Tape``, ``Node`` and ``record``; small helpers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, NoReturn
+
+from plugrad.registry.contract import GradientNotFound, Kernel, Rule, Rules, Spec
+from plugrad.registry.entries import OpenBackend
+from plugrad.tensor.tensor import Tensor, Token
+
+from .accelerated import compiled
+
+Outputs = tuple[Tensor, ...]
+# Where the inputs, and after them the outputs, of a run stand: the index of one, or
+# start and stop of a variadic one.
+Where = int | tuple[int, int]
+
+TENSOR, SPEC, ATTRIBUTE = range(3)  # the kinds of things that a tape saves
+
+
+class Step(NamedTuple):
+    """How one input gets its cotangent."""
+
+    where: Where
+    function: Callable[..., Any]  # of the rule; where there is none, it raises
+    saved: tuple[int, ...]  # which of the saved values the function takes
+    name: str
+    rule: Rule | None
+
+
+class Plan(NamedTuple):
+    """What to save when a kernel runs, and how to go back through it."""
+
+    kernel: Kernel
+    # The inputs to save, and the outputs counted from the end; before all other keeps.
+    tensors: tuple[int, ...]
+    others: tuple[tuple[int, Any], ...]  # (kind, where) or (ATTRIBUTE, name)
+    steps: tuple[Step, ...]
+
+
+def plan(kernel: Kernel, rules: Rules, mask: int, count: int) -> Plan:
+    """Return the plan of a run with ``count`` inputs, of which ``mask`` are tracked.
+
+    ``mask`` has one bit an input of the run, the lowest for the first.
+    """
+    places = kernel.places(count)
+    in_force: list[tuple[str, Rule | None]] = []
+    for name in kernel.inputs:
+        if mask & _bits(places[name]):
+            if name not in rules:
+                in_force.append((name, None))
+            elif rules[name] is not None:  # else: declared without derivative
+                in_force.append((name, rules[name]))
+    wants = [want for _, rule in in_force if rule for want in rule.wants]
+    keeps = {want: _keep(kernel, places, want) for want in wants}
+    tensors = [w for w in keeps if keeps[w][0] == TENSOR and type(keeps[w][1]) is int]
+    others = [want for want in keeps if want not in tensors]
+    order, ends = [*tensors, *others], len(kernel.outputs)
+    steps = [
+        Step(
+            places[name],
+            rule.function if rule else _nobody(kernel, name),
+            tuple(map(order.index, rule.wants if rule else ())),
+            name,
+            rule,
+        )
+        for name, rule in in_force
+    ]
+    return Plan(
+        kernel,
+        tuple(i if (i := keeps[w][1]) < count else i - count - ends for w in tensors),
+        tuple(keeps[want] for want in others),
+        tuple(steps),
+    )
+
+
+def _nobody(kernel: Kernel, name: str) -> Callable[..., Any]:
+    """Return what stands for a gradient that is missing, and is never zero."""
+
+    def missing(*_: Any) -> Any:
+        raise GradientNotFound(
+            f"{kernel.name}: nobody has written its gradient for input {name!r} "
+            f"({kernel}); register_gradient({kernel.name!r}, {name}=...)"
+        )
+
+    return missing
+
+
+def _keep(kernel: Kernel, places: dict[str, Where], want: str) -> tuple[int, Any]:
+    if want in kernel.attrs:
+        return ATTRIBUTE, want
+    if want in places:
+        return TENSOR, places[want]
+    return SPEC, places[want.removesuffix("_spec")]
+
+
+def _bits(where: Where) -> int:
+    return 1 << where if isinstance(where, int) else sum(1 << i for i in range(*where))
+
+
+class Node(NamedTuple):
+    """One run: tokens of what went in and came out, and what gradients asked for."""
+
+    plan: Plan
+    backend: OpenBackend
+    inputs: list[Token | None]
+    outputs: list[Token]
+    saved: list[Any]
+
+
+new_node = tuple.__new__  # half the price of calling the class of a named tuple
+
+
+class Tape:
+    """The runs that depend on the watched tensors, in order.
+
+    Args:
+        variables: Where to note the variables that are read while the tape records;
+            None if the tape takes no notice of them.
+
+    """
+
+    __slots__ = ("nodes", "tracked", "variables")
+
+    def __init__(self, variables: dict[Any, Token] | None = None) -> None:
+        self.nodes: list[Node] = []
+        self.tracked: set[Token | None] = set()  # None never is: no test is needed
+        self.variables = variables
+
+    def watch(self, x: Tensor) -> Token:
+        """Track ``x`` from now on; return its token."""
+        if x._token is None:
+            x._token = token = Token()
+            token.shape, token.dtype = x.shape, x.dtype
+        self.tracked.add(x._token)
+        return x._token
+
+
+class Guard(Tape):
+    """Stands for the innermost tape while a function of ``custom_grad`` runs.
+
+    That function is not differentiated, so what it reads of the tensors that the tape
+    tracks has to be an argument: else their gradient would be lost.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, tape: Tape, name: str) -> None:
+        self.nodes, self.tracked, self.name = [], tape.tracked, name
+        self.variables = None if tape.variables is None else {}
+
+    def watch(self, x: Tensor) -> Token:
+        """Refuse a variable that is read, and would be differentiated in."""
+        self.refuse("a variable")
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise the error about something that is no argument."""
+        raise TypeError(
+            f"custom_grad: {self.name} reads a tensor that is being differentiated and "
+            f"is not an argument ({what}), so its gradient would be lost; pass it as "
+            "an argument, or read stop_gradient of it"
+        )
+
+
+def concerned(
+    tapes: tuple[Tape, ...], inputs: tuple[Tensor | None, ...]
+) -> tuple[tuple[Tape, ...], int]:
+    """Return the tapes that track an input, and the bits of the tracked inputs."""
+    found: tuple[Tape, ...] = ()
+    mask = 0
+    for tape in tapes:
+        tracked, mine, bit = tape.tracked, 0, 1
+        for x in inputs:
+            if x is not None and x._token in tracked:
+                mine |= bit
+            bit += bit
+        if mine:
+            mask |= mine
+            found += (tape,)
+    return found, mask
+
+
+@compiled
+def record(
+    tapes: tuple[Tape, ...],
+    plan: Plan,
+    backend: OpenBackend,
+    inputs: tuple[Any, ...],
+    attrs: dict[str, Any],
+    outputs: Outputs,
+) -> None:
+    """Put one node on all tapes concerned; integer and bool outputs end the path."""
+    if all([y.dtype.kind not in "fc" for y in outputs]):
+        return
+    for tape in tapes:
+        if type(tape) is Guard:
+            tape.refuse(f"an input of {plan.kernel.name}")
+    tokens: list[Token] = []
+    for y in outputs:
+        token = Token()
+        token.shape = y.shape
+        token.dtype = y.dtype
+        tokens.append(token)
+        if y.dtype.kind in "fc":
+            y._token = token
+            for tape in tapes:
+                tape.tracked.add(token)
+    marks = [None if x is None else x._token for x in inputs]
+    values = inputs + outputs
+    saved = [save(TENSOR, i, values) for i in plan.tensors]
+    for kind, where in plan.others:
+        saved.append(attrs[where] if kind == ATTRIBUTE else save(kind, where, values))
+    node = new_node(Node, (plan, backend, marks, tokens, saved))
+    for tape in tapes:
+        tape.nodes.append(node)
+
+
+@compiled
+def alias(x: Tensor, token: Token | None = None) -> Tensor:
+    """Return another tensor of the same values, with this identity for tapes."""
+    return x._alias(token)
+
+
+def save(kind: int, where: Where, values: tuple[Any, ...]) -> Any:
+    """Return an input or output under the identity that it has now, or its spec.
+
+    A token does for a spec: it has the shape and the dtype.
+    """
+    if isinstance(where, tuple):
+        return tuple([save(kind, i, values) for i in range(*where)])
+    x = values[where]
+    if x is None:
+        return None
+    if kind == TENSOR:
+        return alias(x, x._token)
+    return x._token or Spec(x.shape, x.dtype)
+
+
+def spec(x: Tensor) -> Spec:
+    """Return the shape and dtype."""
+    return Spec(x.shape, x.dtype)
+
+
+def each(function: Callable[[Any], Any], x: Any) -> Any:
+    """Apply ``function`` to one value, to each of a tuple, or not at all to None."""
+    if x is None:
+        return None
+    return tuple(map(function, x)) if isinstance(x, tuple) else function(x)
+
+
+def specs(xs: Iterable[Tensor | None]) -> tuple[Spec | None, ...]:
+    """Return the specs of the inputs of a run; None for an optional one."""
+    return tuple([None if x is None else Spec(x.shape, x.dtype) for x in xs])

@@ -1,0 +1,123 @@
+"""Run a kernel by its name, as any op does; and what the engine is doing.
+
+Map: ``run_kernel``; ``engine``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from plugrad.engine import context, dispatch
+from plugrad.registry import discovery
+from plugrad.registry.contract import Kernel
+from plugrad.registry.entries import Plugin
+from plugrad.registry.registry import registry
+from plugrad.tensor import arguments
+from plugrad.tensor.tensor import TensorLike
+
+from . import _convert
+
+
+def run_kernel(
+    name: str,
+    inputs: Sequence[TensorLike | None] | Mapping[str, Any],
+    attrs: Mapping[str, Any] | None = None,
+) -> Any:
+    """Run a kernel by name on the active backend; it is recorded like any op.
+
+    ``run_kernel("Conv2D", [x, filter], {"strides": 1, "pad": "same"})``.
+
+    Args:
+        name: The name of the kernel.
+        inputs: Its inputs in the order of the contract, or a dict of them by name.
+            Numbers and NumPy arrays become tensors; an optional input may be None, and
+            left out of a dict. In a dict, a variadic input is a list.
+        attrs: Its attributes: those of the contract, or the ones that the op takes
+            (``strides`` and ``pad`` for ``geometry``). Axes may be negative.
+
+    Returns:
+        A tensor, or a tuple where the contract has several outputs.
+
+    Raises:
+        ValueError: The kernel is unknown, an attribute is out of range, or the shapes
+            do not fit.
+        TypeError: Inputs or attributes are missing, unknown, or of another kind or
+            dtype than the contract says. Nothing is promoted.
+
+    """
+    discovery.load()
+    kernel = registry.contract(name, "run_kernel")
+    given = attrs if attrs is not None else {}
+    if not isinstance(inputs, list | tuple | Mapping) or not isinstance(given, Mapping):
+        raise TypeError(
+            f"run_kernel: {kernel.name} takes a list or a dict of inputs and a dict of "
+            f"attributes, got {inputs!r} and {attrs!r}"
+        )
+    values = _ordered(kernel, inputs) if isinstance(inputs, Mapping) else inputs
+    tensors = [None if x is None else _convert.asarray(x) for x in values]
+    run = dispatch.run if kernel.single else dispatch.run_many
+    return run(
+        kernel, *tensors, **dispatch.checked(kernel, tuple(tensors), dict(given))
+    )
+
+
+def _ordered(kernel: Kernel, inputs: Mapping[str, Any]) -> list[Any]:
+    """Return inputs that are given by name in the order of the contract."""
+    unknown = [str(name) for name in inputs if name not in kernel.inputs]
+    needed = [name for name in kernel.inputs if name not in kernel.optional]
+    lacking = [name for name in needed if name not in inputs]
+    if unknown or lacking:
+        wrong = [f"lacks the input {', '.join(lacking)}"] * bool(lacking)
+        wrong += [f"has no input {', '.join(unknown)}"] * bool(unknown)
+        raise TypeError(f"run_kernel: {kernel.name} {' and '.join(wrong)}: {kernel}")
+    found: list[Any] = []
+    for name in kernel.inputs:
+        if name != kernel.variadic:
+            found.append(inputs.get(name))
+        else:
+            found += arguments.several("run_kernel", name, inputs[name])
+    return found
+
+
+# --- the engine ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """What the engine is doing, at one moment.
+
+    Attributes:
+        backend: The active backend of this thread; None before the first op.
+        opened: The backends that have been opened.
+        plugins: Every plugin that was discovered, with its phase and the reason for it.
+        detours: How often something other than an implementation ran, by kernel,
+            backend and "decomposition", "host" or "fallback".
+
+    """
+
+    backend: str | None
+    opened: tuple[str, ...]
+    plugins: tuple[Plugin, ...]
+    detours: Mapping[tuple[str, str, str], int]
+
+    def run_kernel(
+        self,
+        name: str,
+        inputs: Sequence[TensorLike | None] | Mapping[str, Any],
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run a kernel by name: the same as ``plugrad.run_kernel``."""
+        return run_kernel(name, inputs, attrs)
+
+
+def engine() -> EngineState:
+    """Return what the engine is doing; nothing is opened for the answer."""
+    active = context.current().backend or context.PROCESS.backend
+    return EngineState(
+        None if active is None else active.name,
+        tuple(registry.opened),
+        tuple(registry.plugins),
+        dict(dispatch.detours),
+    )

@@ -1,0 +1,1 @@
+"""Contracts, kernels, gradients, backends and plugins: what is registered, and how."""

@@ -1,0 +1,427 @@
+"""Contracts: what a kernel is called, takes, gives, means, and how it differentiates.
+
+A ``Kernel`` is the noun of the system: ops run it, backends implement it by name,
+gradients differentiate it. Declaring one registers nothing::
+
+    CONV2D = Kernel("Conv2D(x, filter; geometry)", out=...)
+
+Map: the errors about kernels, and ``suggest`` for every name that is not known;
+``Kernel``; ``Rule`` and ``gradients``, ``decomposition``, which hang a meaning and a
+gradient on a contract. Rules for outputs are in ``_specs``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FunctionType
+from typing import Any, NamedTuple, TypeVar, overload
+
+from plugrad.tensor import arguments
+
+from .signature import parse
+from .specs import Spec as Spec
+from .specs import Specs as Specs
+from .specs import broadcasted as broadcasted
+from .specs import compared as compared
+from .specs import one_shape as one_shape
+from .specs import reduced as reduced
+from .specs import same as same
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class KernelNotFound(NotImplementedError):
+    """No way to run a kernel on the active backend."""
+
+
+class GradientNotFound(NotImplementedError):
+    """A cotangent reached an input whose gradient nobody has written."""
+
+
+class BackendError(RuntimeError):
+    """A device failed at work that it had taken on earlier; backends raise it."""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'Conv2D'?"``, or nothing where no name is close."""
+    import difflib  # for an error alone: it would be 2 ms of every import of plugrad
+
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+# --- contracts -------------------------------------------------------------------
+
+
+class Kernel:
+    """A named primitive with named inputs, attributes and outputs.
+
+    Args:
+        signature: ``"Name(x: number, *ys, bias?; axis: axis) -> values, indices"``: the
+            inputs, of which ``*ys`` is variadic and ``bias?`` may be None; after a
+            semicolon the attributes, plain, immutable, hashable values; the outputs,
+            ``*ys`` where their number depends on the run, and ``y`` if none are named.
+            The kinds after the colons are optional: ``run_kernel`` and ``plugin.run``
+            check and canonicalize by them what they are given. Inputs: a dtype such as
+            ``int32``, or ``bool integer floating complexfloating inexact number
+            string``, several of them joined by ``|``, or the name of an input to the
+            left, for its dtype. Attributes: ``bool int size float number scalar str
+            dtype axis axes new_axis permutation shape ints pairs``, ``Windows Resizing
+            Rotation`` of ``plugrad.geometry``, words in quotes joined by ``|``; with a
+            question mark behind, None is one, too.
+            Names are TensorFlow.js', outside the core dotted ones, ``"mylib.Swish"``.
+        out: Specs of the inputs and attributes -> specs of the outputs, or None where
+            the shape depends on data. It raises where they do not fit.
+        normalize: Specs of the inputs and *user* attributes -> the contract's.
+        broadcasts: The engine sums cotangents back to the shape of their input.
+        fused: Falls apart under a tape, so that it never has a gradient of its own.
+        checks: The input whose values only the kernel can check, ``"indices"``.
+        op: The public function that runs it, for messages; the kernel's name if none.
+        doc: What the kernel computes: the formula, and what comes out where the
+            formula does not say (NaN, infinities, ties, overflow).
+
+    """
+
+    __slots__ = (
+        "_calls",
+        "attrs",
+        "broadcasts",
+        "checks",
+        "decomposition",
+        "doc",
+        "fused",
+        "gradient",
+        "inputs",
+        "kinds",
+        "name",
+        "normalize",
+        "op",
+        "optional",
+        "out",
+        "outputs",
+        "single",
+        "variadic",
+        "variadic_outputs",
+    )
+
+    def __init__(
+        self,
+        signature: str,
+        *,
+        out: Callable[..., Specs | None] | None = None,
+        normalize: Callable[..., dict[str, Any]] | None = None,
+        broadcasts: bool = False,
+        fused: bool = False,
+        checks: str = "",
+        op: str = "",
+        doc: str = "",
+    ) -> None:
+        self.name, inputs, attrs, outputs, self.kinds = parse(signature)
+        for rule in (out, normalize):
+            if rule is not None:
+                arguments.function(f"kernel {self.name}: out and normalize", rule)
+        self.op, self.doc = op or self.name, inspect.cleandoc(doc)
+        self.inputs = tuple(word.strip("*?") for word in inputs)
+        self.optional = {word[:-1] for word in inputs if word.endswith("?")}
+        starred = [word[1:] for word in inputs if word.startswith("*")]
+        self.variadic = starred[0] if starred else None
+        self.attrs = attrs
+        self.outputs = tuple(word.lstrip("*") for word in outputs)
+        self.variadic_outputs = outputs[0].startswith("*")
+        # Whether a run gives one tensor, and not a tuple.
+        self.single = len(self.outputs) == 1 and not self.variadic_outputs
+        self.out = out
+        self.normalize = normalize
+        self.broadcasts = broadcasts
+        self.fused = fused
+        self.checks = checks
+        self.decomposition: Callable[..., Any] | None = None
+        self.gradient: Rules = {}
+        self._calls: dict[Any, dict[str, Any]] = {}  # checked by the engine
+        names = self.inputs + self.outputs + self.attrs
+        if len(starred) > 1 or (self.variadic_outputs and len(self.outputs) > 1):
+            raise ValueError(f"kernel {self}: only one input, or all outputs, may vary")
+        if len(set(names)) < len(names) or not all(n.isidentifier() for n in names):
+            raise ValueError(f"kernel {self}: names must be identifiers and differ")
+
+    @property
+    def contract(self) -> tuple[object, ...]:
+        """What two distributions that declare one kernel have to agree about."""
+        return str(self), self.broadcasts, self.fused, self.checks
+
+    def bind(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Return positional inputs by name; those of a variadic one are a tuple."""
+        fixed = len(self.inputs) - (self.variadic is not None)
+        surplus = len(values) - fixed
+        if surplus < 0 or (surplus and self.variadic is None):
+            raise TypeError(f"{self.op}: {len(values)} inputs do not fit {self}")
+        bound, rest = {}, list(values)
+        for name in self.inputs:
+            take = surplus if name == self.variadic else 1
+            taken, rest = rest[:take], rest[take:]
+            bound[name] = tuple(taken) if name == self.variadic else taken[0]
+        return bound
+
+    def places(self, count: int) -> dict[str, int | tuple[int, int]]:
+        """Return where each input, and after them each output, of a run stands.
+
+        Args:
+            count: How many inputs the run has.
+
+        Returns:
+            An index, or (start, stop) for a variadic one. The number of variadic
+            outputs is not known before the run; no gradient may ask for them.
+
+        """
+        found: dict[str, int | tuple[int, int]] = {}
+        at, surplus = 0, count - len(self.inputs) + 1
+        for name in self.inputs:
+            found[name] = (at, at + surplus) if name == self.variadic else at
+            at += surplus if name == self.variadic else 1
+        if not self.variadic_outputs:
+            found |= {name: at + i for i, name in enumerate(self.outputs)}
+        return found
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(self._declared, self.inputs))
+        attrs = f"; {', '.join(map(self._declared, self.attrs))}" if self.attrs else ""
+        star = "*" if self.variadic_outputs else ""
+        return f"{self.name}({inputs}{attrs}) -> {star}{', '.join(self.outputs)}"
+
+    def _declared(self, name: str) -> str:
+        """Return an input or an attribute as a signature declares it."""
+        kind = self.kinds[name]
+        marked = f"{'*' * (name == self.variadic)}{name}{'?' * (name in self.optional)}"
+        return f"{marked}: {kind}" if kind else marked
+
+
+# --- meaning and gradient --------------------------------------------------------
+
+
+class Rule(NamedTuple):
+    """How one input gets its cotangent. ``wants`` is also what a tape saves for it.
+
+    ``function`` takes the cotangents and then what it wants, all by position.
+    """
+
+    function: Callable[..., Any]
+    wants: tuple[str, ...]
+    owner: str
+    linear: bool = True
+    origin: str = ""
+
+
+# Input -> rule; None declares "no derivative"; a missing name is an error in backward.
+Rules = Mapping[str, Rule | None]
+Functions = Mapping[str, Callable[..., Any] | None]
+ORIGINAL = "original"  # the parameter that gets the gradient which a rule replaces
+
+
+def collected(
+    who: str, named: Functions | None, functions: Functions, **options: Any
+) -> dict[str, Callable[..., Any] | None]:
+    """Return gradient functions that are given in a dict and by keyword.
+
+    Raises:
+        TypeError: An option got a function: there is an input of its name.
+        ValueError: An input has two functions.
+
+    """
+    for name, value in options.items():
+        if callable(value):
+            raise TypeError(
+                f"{who}: {name}= is an option, and got a function; give that of an "
+                f"input called {name!r} in a dict: {who}(kernel, {{{name!r}: ...}})"
+            )
+    if named is not None and not isinstance(named, Mapping):
+        raise TypeError(f"{who}: expected a dict of functions, got {named!r}")
+    if twice := set(named or ()) & set(functions):
+        raise ValueError(f"{who}: got two functions for {', '.join(sorted(twice))}")
+    return {**(named or {}), **functions}
+
+
+def over(kernel: Kernel, name: str, rule: Rule, under: Rule | None) -> Rule:
+    """Return ``rule`` with its parameter ``original`` bound to the rule under it."""
+    if ORIGINAL not in rule.wants:
+        return rule
+    at, split = rule.wants.index(ORIGINAL), len(kernel.outputs)
+    own = tuple(want for want in rule.wants if want != ORIGINAL)
+
+    def call(*values: Any) -> Any:
+        saved = values[split:]
+
+        def original(*dys: Any) -> Any:
+            if under is None:
+                raise GradientNotFound(
+                    f"{kernel.name}: there is no gradient for input {name!r} under the "
+                    f"one of {rule.origin}, which calls it as {ORIGINAL!r}"
+                )
+            return under.function(*dys, *saved[len(own) :])
+
+        mine = saved[: len(own)]
+        return rule.function(*values[:split], *mine[:at], original, *mine[at:])
+
+    wants = own + (under.wants if under else ())
+    linear = rule.linear and (under is None or under.linear)
+    return rule._replace(function=call, wants=wants, linear=linear)
+
+
+def origin(function: Callable[..., Any], owner: str) -> str:
+    """Return who wrote a function, and where: ``plugrad (plugrad.ops.unary:58)``."""
+    code = getattr(function, "__code__", None)
+    line = f":{code.co_firstlineno}" if code else ""
+    return f"{owner} ({getattr(function, '__module__', None) or '?'}{line})"
+
+
+def rules(
+    kernel: Kernel,
+    functions: Functions,
+    owner: str,
+    *,
+    linear: bool = True,
+) -> Rules:
+    """Check gradient functions against their kernel and return them as rules."""
+    what = f"gradient of {kernel}, from {owner}"
+    if kernel.fused:
+        raise ValueError(
+            f"{what}: a fused kernel falls apart under a tape and has no gradient; "
+            "register one for a kernel inside it"
+        )
+    checked: dict[str, Rule | None] = {}
+    for name, function in functions.items():
+        if name not in kernel.inputs:
+            hint = suggest(name, kernel.inputs)
+            known = ", ".join(kernel.inputs) or "none"
+            raise ValueError(
+                f"{what}: there is no input {name!r}{hint}; there is {known}"
+            )
+        if function is None:
+            checked[name] = None
+        elif callable(function):
+            checked[name] = _rule(kernel, f"{what}, for {name!r}", function, owner)
+        else:
+            raise TypeError(
+                f"{what}, for {name!r}: expected a function, got {function!r}"
+            )
+    if not linear:
+        checked = {n: r and r._replace(linear=False) for n, r in checked.items()}
+    return checked
+
+
+def _rule(kernel: Kernel, what: str, function: Callable[..., Any], owner: str) -> Rule:
+    legal = kernel.inputs + kernel.attrs
+    legal += () if kernel.variadic_outputs else kernel.outputs
+    legal += tuple(f"{n}_spec" for n in legal if n not in kernel.attrs)
+    legal += () if ORIGINAL in legal else (ORIGINAL,)
+    names = _parameters(function)
+    count = len(kernel.outputs)
+    dys, wants = names[:count], names[count:]
+    if len(dys) < count or set(dys) & set(legal):
+        raise ValueError(
+            f"{what}: the first {count} parameters take cotangents and have names of "
+            f"their own, such as 'dy' or 'ddx'; got ({', '.join(names)})"
+        )
+    for want in wants:
+        if want not in legal:
+            raise ValueError(
+                f"{what}: {want!r} is none of {', '.join(legal)}{suggest(want, legal)}"
+            )
+    return Rule(
+        _by_position(function, wants), wants, owner, origin=origin(function, owner)
+    )
+
+
+def _by_position(
+    function: Callable[..., Any], wants: tuple[str, ...]
+) -> Callable[..., Any]:
+    """Return ``function`` as one that takes all of its parameters by position."""
+    code = getattr(function, "__code__", None)
+    if code is not None and not code.co_kwonlyargcount:
+        return function
+
+    @functools.wraps(function)  # it is asked for file and line
+    def call(*values: Any) -> Any:
+        split = len(values) - len(wants)
+        return function(
+            *values[:split], **dict(zip(wants, values[split:], strict=True))
+        )
+
+    return call
+
+
+def gradients(
+    kernel: Kernel,
+    named: Functions | None = None,
+    /,
+    *,
+    linear: bool = True,
+    **functions: Callable[..., Any] | None,
+) -> None:
+    """Give ``kernel`` its gradient: one function an input, None for no derivative.
+
+    The first parameters, one an output, take the cotangents; all further ones name
+    inputs, outputs, attributes or ``<name>_spec``, and exactly those are saved::
+
+        gradients(SQRT, x=lambda dy, y: dy / (y * 2))
+
+    The functions of inputs called ``linear`` come in a dict: ``{"linear": ...}``.
+    """
+    _check_kernel("gradients", kernel)
+    functions = collected("gradients", named, functions, linear=linear)
+    first = next((f for f in functions.values() if f is not None), None)
+    owner = getattr(first, "__module__", "?").partition(".")[0]
+    kernel.gradient = {
+        **kernel.gradient,
+        **rules(kernel, functions, owner, linear=linear),
+    }
+
+
+@overload
+def decomposition(kernel: Kernel) -> Callable[[F], F]: ...
+@overload
+def decomposition(kernel: Kernel, function: F) -> F: ...
+def decomposition(kernel: Kernel, function: Any = None) -> Any:
+    """Say what ``kernel`` means in other ops: inputs positional, attributes by name.
+
+    A decorator, or with a ``function``, a lambda say, done at once.
+    """
+    _check_kernel("decomposition", kernel)
+    attach = functools.partial(_decomposed, kernel)
+    return attach if function is None else attach(function)
+
+
+def _decomposed(kernel: Kernel, function: F) -> F:
+    names = _parameters(function)
+    if names != kernel.inputs + kernel.attrs:
+        raise ValueError(f"decomposition of {kernel}: takes {', '.join(names)}")
+    kernel.decomposition = function
+    return function
+
+
+def _check_kernel(who: str, kernel: object) -> None:
+    if not isinstance(kernel, Kernel):
+        raise TypeError(
+            f"{who}: expected a Kernel, got {kernel!r}; by name, register_gradient and "
+            "override_gradient replace gradients"
+        )
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of the parameters; the code object is 50 times faster to ask."""
+    if isinstance(function, FunctionType):
+        code = function.__code__
+        starred = bool(code.co_flags & inspect.CO_VARARGS)
+        count = code.co_argcount + code.co_kwonlyargcount + starred
+        names = code.co_varnames[:count]
+        if starred:  # the code object lists *xs last
+            at = code.co_argcount
+            names = (*names[:at], names[-1], *names[at:-1])
+        return names
+    try:
+        return tuple(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"expected a function whose parameters have names, got {function!r}"
+        ) from None

@@ -1,0 +1,384 @@
+"""What the registry keeps: plugins and their phases, open backends, layers of kernels.
+
+Map: ``Plugin`` (who registers something) and ``Entry`` (one thing that it brings);
+``Claims`` (whose a name is); ``OpenBackend`` (what the engine reads) and who watches
+its transfers; ``Layer`` (one implementation among several).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from enum import StrEnum
+from time import perf_counter
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from plugrad.tensor.dtypes import DType, canonical, named
+from plugrad.tensor.tensor import Native, Tensor
+
+from .contract import suggest
+from .hooks import Backend, Extension, GradientPack, Runtime
+
+Function = Callable[..., Any]
+T = TypeVar("T")
+V = TypeVar("V", bound=Backend | Extension | GradientPack)
+N = TypeVar("N", bound=Backend | GradientPack)
+
+
+class BackendUnavailable(RuntimeError):
+    """A backend that is unknown, blocked or broken; the cause is the original error."""
+
+
+class Phase(StrEnum):
+    """How far a plugin got, or one thing that it brings."""
+
+    DISCOVERED = "discovered"
+    IMPORTED = "imported"
+    REGISTERED = "registered"
+    OPENED = "opened"
+    BLOCKED = "blocked"
+    INCOMPATIBLE = "incompatible"
+    FAILED = "failed"
+
+    @property
+    def out(self) -> bool:
+        """Whether what is in this phase does not count."""
+        return self in (Phase.BLOCKED, Phase.INCOMPATIBLE, Phase.FAILED)
+
+
+# How messages say in which phase something is.
+STATES = {phase: f"is {phase}" for phase in Phase} | {Phase.FAILED: "has failed"}
+# Whose code the registry is calling, innermost last; it holds the lock meanwhile.
+running: list[Plugin] = []
+turns: list[Callable[[], None]] = []  # called whenever that changes; by doctor
+_skipping = False  # whether a KeyboardInterrupt ends no more than the plugin it meets
+
+
+@dataclass(eq=False)
+class Plugin:
+    """Who registers something: an installed plugin, the core, or the user.
+
+    Attributes:
+        phase: How far it got. Where several things come from one plugin, each has a
+            phase of its own, and the plugin counts as long as one of them does.
+        reason: Why it is left out, or a part of it.
+        error: What was raised, with its traceback.
+        seconds: How long its code has taken, to load and to open.
+        notes: What its code did that it should not; everybody else was spared it.
+
+    """
+
+    distribution: str
+    version: str = ""
+    name: str = ""
+    module: str = ""
+    phase: Phase = Phase.DISCOVERED
+    reason: str = ""
+    error: BaseException | None = None
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+    entries: list[Entry[Any]] = field(default_factory=list, repr=False)
+
+    @property
+    def usable(self) -> bool:
+        """Whether what it registers counts."""
+        return not self.phase.out
+
+    def block(self, reason: str) -> None:
+        """Leave it out for a reason that is no error."""
+        self.phase, self.reason = Phase.BLOCKED, reason
+
+    def fail(self, error: BaseException) -> None:
+        """Leave it out and keep the error with its traceback."""
+        self.phase, self.error, self.reason = Phase.FAILED, error, described(error)
+
+    def call(self, function: Callable[..., T], *values: Any) -> T:
+        """Call code of the plugin; what it sets in its context does not last.
+
+        That is NumPy's error state first of all, with which the program would go on.
+        """
+        context, before, start = copy_context(), np.geterr(), perf_counter()
+        running.append(self)
+        for turn in turns:
+            turn()
+        try:
+            return context.run(function, *values)
+        except KeyboardInterrupt as error:
+            if not _skipping:
+                raise
+            raise RuntimeError("KeyboardInterrupt while its code ran") from error
+        finally:
+            running.pop()
+            for turn in turns:
+                turn()
+            self.seconds += perf_counter() - start
+            if context.run(np.geterr) != before:
+                self.note(
+                    "sets NumPy's error state, which has been restored; use "
+                    "np.errstate around what needs it"
+                )
+
+    def note(self, text: str) -> None:
+        """Remember what its code did, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}".rstrip()
+
+
+@contextlib.contextmanager
+def skipping() -> Iterator[None]:
+    """Take a KeyboardInterrupt in a plugin's code, in the block, for its failure.
+
+    A command goes on with the other plugins, whether the plugin has raised it or a user
+    has no patience with it.
+    """
+    global _skipping
+    before, _skipping = _skipping, True
+    try:
+        yield
+    finally:
+        _skipping = before
+
+
+def described(error: BaseException) -> str:
+    """Return what a reason says of an error."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with what a terminal would obey instead of showing as escapes.
+
+    Names, versions and messages of plugins come from others. Lines stay lines.
+    """
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+@dataclass(eq=False)
+class Entry(Generic[V]):
+    """One thing that a plugin brings; where it fails, the others do not.
+
+    ``content`` is what opening it gave, as far as that is kept here.
+    """
+
+    value: V
+    owner: Plugin
+    phase: Phase = Phase.REGISTERED
+    reason: str = ""
+    content: Any = None
+
+    def __post_init__(self) -> None:
+        self.owner.entries.append(self)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it counts."""
+        return not self.phase.out and self.owner.usable
+
+    def open(self) -> Any:
+        """Return what ``open`` of the value gives, which is of the right kind."""
+        kind = Runtime if isinstance(self.value, Backend) else Mapping
+        found = self.owner.call(self.value.open)
+        if not isinstance(found, kind):
+            raise TypeError(
+                f"open of {self} must return a {kind.__name__}, got {found!r}"
+            )
+        return found
+
+    def opened(self, content: Any = None) -> None:
+        """Note that it is in use."""
+        self.content = content
+        self.phase = self.owner.phase = Phase.OPENED
+
+    def block(self, reason: str) -> None:
+        """Leave it out for a reason that is no error."""
+        self._leave(Phase.BLOCKED, reason, None)
+
+    def fail(self, error: BaseException) -> None:
+        """Leave it out and keep the error with its traceback."""
+        self._leave(Phase.FAILED, described(error), error)
+
+    def _leave(self, phase: Phase, reason: str, error: BaseException | None) -> None:
+        self.phase, self.reason, owner = phase, reason, self.owner
+        owner.error = error or owner.error
+        if all(entry.phase.out for entry in owner.entries):
+            owner.phase, owner.reason = phase, reason
+        else:
+            owner.reason = f"{self} {STATES[phase]}: {reason}"
+
+    def __str__(self) -> str:
+        if isinstance(self.value, Extension):
+            return f"extension of {self.value.backend!r}"
+        kind = "backend" if isinstance(self.value, Backend) else "pack"
+        return f"{kind} {self.value.name!r}"
+
+
+class Claims(Generic[N]):
+    """Who brings the backends, or the gradient packs, by name.
+
+    A name belongs to the distribution ``plugrad-<name>``. Where several others claim
+    it, nobody has it until one of them is blocked.
+    """
+
+    def __init__(self, kind: str, error: type[Exception], none: str) -> None:
+        self.kind, self.error, self.none = kind, error, none
+        self.entries: dict[str, list[Entry[N]]] = {}
+
+    def add(self, entry: Entry[N]) -> None:
+        """Note who claims what."""
+        self.entries.setdefault(entry.value.name, []).append(entry)
+
+    def settle(self, plugins: Iterable[Plugin]) -> None:
+        """Leave one owner to each name, or none."""
+        plugins = list(plugins)
+        for name, claims in self.entries.items():
+            at_home = [
+                p for p in plugins if p.distribution == normal(f"plugrad-{name}")
+            ]
+            own = [entry for entry in claims if entry.owner in at_home]
+            home = [entry.owner for entry in own] or [
+                plugin  # nobody knows what it would have brought
+                for plugin in at_home
+                if plugin.phase in (Phase.FAILED, Phase.INCOMPATIBLE)
+                and not plugin.entries
+            ]
+            rivals = own if home else claims
+            names = " and ".join(str(entry.owner) for entry in rivals)
+            for entry in claims:
+                if entry.phase is not Phase.REGISTERED:
+                    continue  # it is in use, or out already
+                if entry not in rivals:
+                    entry.block(f"{self.kind} {name!r} belongs to {home[0]}")
+                elif len(rivals) > 1:
+                    entry.block(
+                        f"{self.kind} {name!r} is claimed by {names}; set "
+                        "PLUGRAD_BLOCK to all but one of them"
+                    )
+
+    def find(self, name: Any, who: str, plugins: Iterable[Plugin] = ()) -> Entry[N]:
+        """Return whose a name is; ``who`` asks, for messages."""
+        if not isinstance(name, str):
+            raise self.unknown(name, who)
+        claims = self.entries.get(name, [])
+        for entry in claims:
+            if entry.usable:
+                return entry
+        out: list[Plugin | Entry[N]] = [
+            plugin for plugin in plugins if plugin.name == name and not plugin.entries
+        ]
+        out += [entry if entry.phase.out else entry.owner for entry in claims]
+        if out and out[0].phase is Phase.REGISTERED:
+            raise self.error(
+                f"{who}: {out[0]} brings no {self.kind} {name!r}, nor anything else: "
+                "its hooks return empty lists"
+            )
+        if out:
+            raise self.unavailable(name, out[0]) from _owner(out[0]).error
+        raise self.unknown(name, who)
+
+    def unavailable(self, name: str, out: Plugin | Entry[N]) -> Exception:
+        """Return the error about a name whose owner is left out."""
+        return self.error(
+            f"{self.kind} {name!r} of {_owner(out)} {STATES[out.phase]}: {out.reason}"
+        )
+
+    def unknown(self, name: object, who: str) -> Exception:
+        """Return the error about a name that nobody claims."""
+        hint, names = suggest(str(name), self.entries), ", ".join(self.usable())
+        return self.error(
+            f"{who}: unknown {self.kind} {name!r}{hint}; installed: "
+            f"{names or self.none}"
+        )
+
+    def usable(self) -> list[str]:
+        """Return the names that somebody has."""
+        return sorted(n for n, es in self.entries.items() if any(e.usable for e in es))
+
+
+def _owner(of: Plugin | Entry[Any]) -> Plugin:
+    return of if isinstance(of, Plugin) else of.owner
+
+
+def normal(distribution: str) -> str:
+    """Return the name of a distribution as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+class OpenBackend:
+    """A backend in use, and the flat table that the engine reads."""
+
+    def __init__(self, name: str, owner: Plugin, runtime: Runtime) -> None:
+        self.name, self.owner, self.runtime = name, owner, runtime
+        self.dtypes = frozenset(canonical(name) for name in runtime.dtypes)
+        self.table: Mapping[str, Function] = {}
+        self.scalars: dict[tuple[object, ...], Tensor] = {}  # weak ones, uploaded
+
+    def upload(self, values: np.ndarray[Any, Any]) -> Native:
+        """Return a native array, never of another dtype than ``values``."""
+        dtype = values.dtype
+        if dtype not in self.dtypes:
+            have = ", ".join(sorted(map(named, self.dtypes)))
+            raise TypeError(
+                f"backend {self.name!r} has no {dtype}; pass dtype= one of {have}"
+            )
+        one = canonical(dtype)  # unpickled arrays bring equal, other objects
+        values = values if dtype is one else values.view(one)
+        if not watchers:
+            return self.runtime.arrays.upload(values)
+        start = perf_counter()
+        native = self.runtime.arrays.upload(values)
+        self._tell("upload", native, start)
+        return native
+
+    def download(self, native: Native) -> np.ndarray[Any, DType]:
+        """Return the values of a native array."""
+        if not watchers:
+            return self.runtime.arrays.download(native)
+        start = perf_counter()
+        values = self.runtime.arrays.download(native)
+        self._tell("download", native, start)
+        return values
+
+    def _tell(self, what: str, native: Native, start: float) -> None:
+        for watcher in watchers:
+            watcher(what, self, native, start)
+
+
+# Called after each upload and download of the process, in its thread, with the time at
+# which it began; replaced and never changed.
+Watcher = Callable[[str, OpenBackend, Native, float], None]
+watchers: tuple[Watcher, ...] = ()
+_watching = threading.Lock()
+
+
+def watch(watcher: Watcher) -> None:
+    """Tell ``watcher`` of every upload and download from now on."""
+    global watchers
+    with _watching:
+        watchers = (*watchers, watcher)
+
+
+def unwatch(watcher: Watcher) -> None:
+    """Tell ``watcher`` no more."""
+    global watchers
+    with _watching:
+        watchers = tuple(w for w in watchers if w != watcher)
+
+
+class Layer(NamedTuple):
+    """One implementation among those for a kernel and a backend; low rank wins."""
+
+    rank: int
+    function: Function
+    owner: Plugin
+    dispose: Callable[[], None] | None = None
+
+
+USER, EXTENSION, OWNER = range(3)

@@ -1,0 +1,197 @@
+"""Which gradients hold: the backend's over the core's, the user's over both, packs.
+
+Map of ``GradientRegistry``: packs; what backends bring; what the user registers; the
+layers of a kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .contract import Functions, Kernel, Rules, rules, suggest
+from .entries import Claims, Entry, Phase
+from .hooks import GradientPack
+
+
+class PackInfo(NamedTuple):
+    """What a gradient pack overrides, or why it cannot be used.
+
+    Attributes:
+        name: For ``use_gradients`` and ``set_gradients``.
+        owner: The distribution that brings it, with its version.
+        overrides: The inputs whose gradients it replaces, by kernel.
+        reason: Why it is left out; empty if it works.
+
+    """
+
+    name: str
+    owner: str
+    overrides: Mapping[str, tuple[str, ...]]
+    reason: str
+
+
+class GradientRegistry:
+    """The gradients of all kernels, in layers."""
+
+    def __init__(
+        self,
+        lock: Any,
+        contract: Callable[[str, str], Kernel],
+        known: Callable[[Any, str], None],
+    ) -> None:
+        self.lock = lock
+        self._contract, self._known = contract, known
+        self.packs: Claims[GradientPack] = Claims("pack", ValueError, "none")
+        # Plans of recorded runs, made by the engine; a new one when a gradient changes.
+        self.plans: dict[tuple[Any, ...], Any] = {}
+        self._user: list[tuple[str, str | None, Rules]] = []
+        self._of_backends: dict[tuple[str, str], Rules] = {}
+        # The packs of the process; None before PLUGRAD_GRADIENTS has been read.
+        self._process: list[tuple[str | None, Mapping[str, Rules]]] | None = None
+
+    # --- packs -------------------------------------------------------------------
+
+    def pack(
+        self, name: str, who: str, kernels: Sequence[str] | str | None = None
+    ) -> Mapping[str, Rules]:
+        """Return the rules of a gradient pack by kernel; of some kernels, if named."""
+        with self.lock:
+            entry = self.packs.find(name, who)
+            if entry.phase is not Phase.OPENED:
+                self._open_pack(entry)
+        layer: dict[str, Rules] = entry.content
+        if kernels is None:
+            return layer
+        wanted = (kernels,) if isinstance(kernels, str) else tuple(kernels)
+        for kernel in wanted:
+            if kernel not in layer:
+                raise ValueError(
+                    f"{who}: pack {name!r} has no gradient of {kernel!r}"
+                    f"{suggest(str(kernel), layer)}; it has {', '.join(layer)}"
+                )
+        return {kernel: layer[kernel] for kernel in wanted}
+
+    def _open_pack(self, entry: Entry[GradientPack]) -> None:
+        who, pack = f"{entry.owner}, {entry}", entry.value
+        try:
+            found = self.rules_of(entry.open(), who, linear=pack.linear)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            entry.fail(error)
+            raise self.packs.unavailable(pack.name, entry) from error
+        entry.opened(found)
+
+    def rules_of(
+        self, table: Mapping[str, Functions], who: str, *, linear: bool = True
+    ) -> dict[str, Rules]:
+        """Return the gradient functions of a plugin as rules, by kernel."""
+        return {
+            name: rules(self._contract(name, who), functions, who, linear=linear)
+            for name, functions in table.items()
+        }
+
+    def described(self) -> list[PackInfo]:
+        """Return all packs by name; each is opened to see what it overrides."""
+        found = []
+        for name, claims in sorted(self.packs.entries.items()):
+            for entry in claims:
+                table: Mapping[str, Rules] = {}
+                try:
+                    if entry.usable:
+                        table = self.pack(name, "gradient_packs")
+                except ValueError as error:
+                    reason = entry.reason or str(error)
+                else:
+                    reason = entry.reason or entry.owner.reason if not table else ""
+                overrides = {kernel: tuple(rules) for kernel, rules in table.items()}
+                found.append(PackInfo(name, str(entry.owner), overrides, reason))
+        return found
+
+    def set_process(
+        self, packs: Iterable[Mapping[str, Rules]], backend: str | None, who: str
+    ) -> None:
+        """Put packs over what the user has registered, in place of those before."""
+        with self.lock:
+            if backend is not None:
+                self._known(backend, who)
+            self._process = [(backend, layer) for layer in packs]
+            self.plans = {}
+
+    def _of_process(self) -> list[tuple[str | None, Mapping[str, Rules]]]:
+        if self._process is None:
+            names = os.environ.get("PLUGRAD_GRADIENTS", "").split(",")
+            packs = [name.strip() for name in names if name.strip()]
+            layers = [self.pack(name, "PLUGRAD_GRADIENTS") for name in packs]
+            self._process = [(None, layer) for layer in layers]
+        return self._process
+
+    # --- backends ----------------------------------------------------------------
+
+    def open(self, backend: str, layers: Iterable[Mapping[str, Rules]]) -> None:
+        """Add what a backend brings, and then what extensions bring for it."""
+        with self.lock:
+            for layer in layers:
+                for name, table in layer.items():
+                    under = self._of_backends.get((name, backend), {})
+                    self._of_backends[name, backend] = {**under, **table}
+            self.plans = {}
+
+    def close(self, backend: str) -> None:
+        """Forget everything that has been brought for a backend."""
+        with self.lock:
+            kept = {k: v for k, v in self._of_backends.items() if k[1] != backend}
+            self._of_backends = kept
+            self._user = [g for g in self._user if g[1] != backend]
+            self.plans = {}
+
+    # --- the user's --------------------------------------------------------------
+
+    def checked(self, who: str, name: str, functions: Functions, linear: bool) -> Rules:
+        """Check the user's gradient functions, and return them as rules."""
+        kernel = self._contract(name, who)
+        if not functions:
+            inputs = ", ".join(kernel.inputs)
+            raise ValueError(f"{who}: no function is given for {kernel}; name {inputs}")
+        return rules(kernel, functions, "user", linear=linear)
+
+    def add(self, name: str, backend: str | None, table: Rules) -> None:
+        """Put the user's rules on top."""
+        with self.lock:
+            if backend is not None:
+                self._known(backend, "register_gradient")
+            self._user.append((name, backend, table))
+            self.plans = {}
+
+    def drop(self, name: str, backend: str | None) -> None:
+        """Remove the user's last rules; what was under them shows again."""
+        with self.lock:
+            self._contract(name, "unregister_gradient")
+            for i, (kernel, of, _) in reversed([*enumerate(self._user)]):
+                if (kernel, of) == (name, backend):
+                    del self._user[i]
+                    self.plans = {}
+                    return
+        where = f" for {backend!r}" if backend is not None else ""
+        raise ValueError(
+            f"unregister_gradient: no gradient of {name!r}{where} is registered by you"
+        )
+
+    # --- layers ------------------------------------------------------------------
+
+    def layers(self, kernel: Kernel, backend: str) -> list[tuple[str, Rules]]:
+        """Return what applies: "core", "backend", "user", "process", the last wins."""
+        with self.lock:
+            layers = [
+                ("core", kernel.gradient),
+                ("backend", self._of_backends.get((kernel.name, backend), {})),
+            ]
+            for name, of, table in self._user:
+                if name == kernel.name and of in (None, backend):
+                    layers.append(("user", table))
+            for of, pack in self._of_process():
+                if of in (None, backend):
+                    layers.append(("process", pack.get(kernel.name, {})))
+        return [(whose, table) for whose, table in layers if table]

@@ -1,0 +1,200 @@
+"""What hooks return: descriptors that are cheap to make and open lazily.
+
+Authors import these from ``plugrad.plugin``, which adds what op libraries need.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pluggy
+
+from .contract import Functions, Kernel
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# No backend has these names: disposed tensors are "nowhere", and the others are columns
+# beside the backends in what ``python -m plugrad kernels`` answers.
+RESERVED = ("nowhere", "kernel", "op", "decomposes", "gradient")
+GROUP = "plugrad.v1"  # the major version of this file: others are never imported
+hookspec = pluggy.HookspecMarker("plugrad")
+hookimpl = pluggy.HookimplMarker("plugrad")
+
+
+class Arrays(Protocol):
+    """How a backend moves values in and out of its own array type.
+
+    What it may have besides: ``synchronize()`` waits for what a device has taken on,
+    ``peak()`` gives the most bytes it has held, ``to_dlpack(native)`` and
+    ``from_dlpack(x)`` share memory with others. A native array with a ``base`` is a
+    view of it, for ``plugrad.memory``.
+
+    For ``plugrad.profile``, both or neither of: ``time_device(on)``, after which the
+    device measures its work (``True``) or does not (``False``); calls alternate,
+    whoever profiles. ``device_seconds()`` waits, and gives how long kernels that the
+    calling thread has launched since then were at work on the device, without transfers
+    from and to the host; where threads cannot be told apart, those of all.
+    """
+
+    def upload(self, values: np.ndarray[Any, Any]) -> Any:
+        """Return a native copy of ``values``, or ``values`` where they are native."""
+
+    def download(self, native: Any) -> np.ndarray[Any, Any]:
+        """Return the values of a native array."""
+
+    def nbytes(self, native: Any) -> int:
+        """Return the memory that a native array holds."""
+
+
+class KernelTable(dict[str, Callable[..., Any]]):
+    """Kernels by name; use it as a decorator to add one."""
+
+    def __call__(self, name: str) -> Callable[[F], F]:
+        """Add the decorated function as the kernel ``name``."""
+
+        def add(function: F) -> F:
+            if name in self:
+                raise ValueError(f"kernel {name!r} is defined twice in this table")
+            self[name] = function
+            return function
+
+        return add
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A backend in working order: what ``Backend.open`` returns.
+
+    Args:
+        arrays: Moves values.
+        kernels: Implementations by kernel name.
+        gradients: Same mathematics, other code, for this backend alone.
+        dtypes: Names of the dtypes it has; others are a TypeError.
+        host: The backend that runs ``host_kernels`` for this one.
+        host_kernels: Kernels this backend leaves to the host for good.
+        wrap: Applied to every implementation for this backend, whoever wrote it.
+        close: Called when the backend is removed.
+        self_test: Called by ``python -m plugrad doctor``; returns remarks for people,
+            such as devices that were left out, and raises if something is broken.
+
+    """
+
+    _: KW_ONLY
+    arrays: Arrays
+    kernels: Mapping[str, Callable[..., Any]]
+    gradients: Mapping[str, Functions] = field(default_factory=dict)
+    dtypes: Sequence[str] = ("bool", "int32", "float32")
+    host: str | None = None
+    host_kernels: Sequence[str] = ()
+    wrap: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function
+    close: Callable[[], None] | None = None
+    self_test: Callable[[], Sequence[str]] | None = None
+
+    def __post_init__(self) -> None:
+        for method in ("upload", "download", "nbytes"):
+            _callable("Runtime: arrays", getattr(self.arrays, method, None), method)
+        for name in ("dtypes", "host_kernels"):
+            if isinstance(names := getattr(self, name), str):
+                raise TypeError(f"Runtime: {name} must be a list of names: {names!r}")
+        if self.host_kernels and self.host is None:
+            raise ValueError(
+                "Runtime: host_kernels need host=, the backend that runs them"
+            )
+        _callable("Runtime", self.wrap, "wrap")
+        for name in ("close", "self_test"):
+            if getattr(self, name) is not None:
+                _callable("Runtime", getattr(self, name), name)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A backend by name; the highest priority is chosen when the user chooses none."""
+
+    name: str
+    _: KW_ONLY
+    open: Callable[[], Runtime]
+    priority: int = 0
+    contracts: Sequence[Kernel] = ()
+
+    def __post_init__(self) -> None:
+        _backend_name("Backend", self.name)
+        _callable(f"Backend {self.name!r}", self.open, "open")
+        if not isinstance(self.priority, int):
+            raise TypeError(
+                f"Backend {self.name!r}: priority must be an int, got {self.priority!r}"
+            )
+
+
+@dataclass(frozen=True)
+class Extension:
+    """Kernels for a backend that someone else owns; opened when that backend is.
+
+    ``gradients`` returns, by kernel, gradient functions for this backend alone: the
+    same mathematics in other code. They come before those of the backend itself.
+    """
+
+    backend: str
+    _: KW_ONLY
+    open: Callable[[], Mapping[str, Callable[..., Any]]]
+    contracts: Sequence[Kernel] = ()
+    gradients: Callable[[], Mapping[str, Functions]] = dict
+
+    def __post_init__(self) -> None:
+        _backend_name("Extension", self.backend)
+        _callable(f"Extension of {self.backend!r}", self.open, "open")
+        _callable(f"Extension of {self.backend!r}", self.gradients, "gradients")
+
+
+@dataclass(frozen=True)
+class GradientPack:
+    """Other mathematics under a name, for ``use_gradients``; not active by itself.
+
+    ``linear=False`` says that a gradient is not linear in ``dy`` (guided ReLU).
+    """
+
+    name: str
+    _: KW_ONLY
+    open: Callable[[], Mapping[str, Functions]]
+    linear: bool = True
+
+    def __post_init__(self) -> None:
+        _pack_name(self.name)
+        _callable(f"GradientPack {self.name!r}", self.open, "open")
+
+
+def _backend_name(who: str, name: object) -> None:
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
+        raise ValueError(
+            f"{who}: bad name {name!r}; use letters, all lower-case, digits, - and _"
+        )
+    if name in RESERVED:
+        raise ValueError(f"{who}: plugrad uses the name {name!r} itself; take another")
+
+
+def _pack_name(name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"GradientPack: the name must be a str, got {name!r}")
+
+
+def _callable(who: str, value: object, name: str) -> None:
+    if not callable(value):
+        raise TypeError(f"{who}: {name} must be a function, got {value!r}")
+
+
+@hookspec
+def plugrad_backends() -> list[Backend]:  # type: ignore[empty-body]
+    """Return the backends this plugin owns."""
+
+
+@hookspec
+def plugrad_kernels() -> list[Extension]:  # type: ignore[empty-body]
+    """Return kernels for the backends of others."""
+
+
+@hookspec
+def plugrad_gradients() -> list[GradientPack]:  # type: ignore[empty-body]
+    """Return named packs of gradients."""

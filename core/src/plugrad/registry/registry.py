@@ -1,0 +1,373 @@
+"""The process-wide registry: contracts, backends, kernels and gradients, in layers.
+
+``(kernel name, backend name) -> implementations``, best first: the user's over
+extensions over the owner. ``kernel -> rules``: the user's over the backend's over the
+core's. Writers hold the lock, check everything and then commit; readers take no lock,
+because every table they read is replaced and never changed.
+
+Map of ``Registry``: contracts, plugins, opening, kernels. The entries that it keeps are
+in ``_entries``, gradients in ``_gradients``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from .contract import Kernel, Rules, suggest
+from .entries import (
+    EXTENSION,
+    OWNER,
+    USER,
+    BackendUnavailable,
+    Claims,
+    Entry,
+    Function,
+    Layer,
+    OpenBackend,
+    Phase,
+    Plugin,
+)
+from .gradients import GradientRegistry
+from .hooks import Backend, Extension, GradientPack
+
+# An extension, its kernels, and its gradients.
+Opened = tuple[Entry[Extension], Mapping[str, Function], dict[str, Rules]]
+
+
+class Registry:
+    """Everything that is registered; ``registry`` is the only instance in use."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.core = Plugin("plugrad", phase=Phase.REGISTERED)
+        self.user = Plugin("user", phase=Phase.REGISTERED)
+        self.plugins: list[Plugin] = []
+        self.contracts: dict[str, Kernel] = {}
+        self.opened: dict[str, OpenBackend] = {}
+        self.kernels: dict[tuple[str, str], list[Layer]] = {}
+        self.owners: dict[str, Plugin] = {}  # who declared a contract
+        self._backends: Claims[Backend] = Claims(
+            "backend", BackendUnavailable, "none; try `pip install plugrad-cpu`"
+        )
+        self._extensions: list[Entry[Extension]] = []
+        self._opening: list[Entry[Backend]] = []
+        self.gradients = GradientRegistry(self.lock, self.contract, self.known)
+
+    # --- contracts ---------------------------------------------------------------
+
+    def declare(self, kernels: Iterable[Kernel], owner: Plugin, who: str = "") -> None:
+        """Add contracts, all or none; ``who`` asks, for messages."""
+        with self.lock:
+            who = who or str(owner)
+            new: dict[str, Kernel] = {}
+            for kernel in kernels:
+                if not isinstance(kernel, Kernel):
+                    raise TypeError(f"{who}: contracts must be Kernels, got {kernel!r}")
+                if owner is not self.core and "." not in kernel.name:
+                    raise ValueError(
+                        f"{who}: kernel {kernel.name!r} from outside the core needs "
+                        f"a dotted name, such as 'mylib.{kernel.name}'"
+                    )
+                known = self.contracts.get(kernel.name) or new.setdefault(
+                    kernel.name, kernel
+                )
+                if known.contract != kernel.contract:
+                    raise ValueError(
+                        f"{who}: {kernel} is already declared as {known}, with other "
+                        "inputs, attributes or flags; give yours another name"
+                    )
+            self.contracts = {**self.contracts, **new}
+            self.owners |= dict.fromkeys(new, owner)
+
+    def contract(self, name: str, who: str) -> Kernel:
+        """Return a contract by name, or raise with a suggestion."""
+        try:
+            return self.contracts[name]
+        except (KeyError, TypeError):
+            hint = suggest(str(name), self.contracts)
+            raise ValueError(f"{who}: unknown kernel {name!r}{hint}") from None
+
+    # --- plugins -----------------------------------------------------------------
+
+    def register(
+        self,
+        owner: Plugin,
+        backends: Sequence[Backend] = (),
+        extensions: Sequence[Extension] = (),
+        packs: Sequence[GradientPack] = (),
+    ) -> None:
+        """Add what hooks returned, all or nothing."""
+        groups = (backends, Backend), (extensions, Extension), (packs, GradientPack)
+        for values, kind in groups:
+            for value in values:
+                if not isinstance(value, kind):
+                    raise TypeError(
+                        f"{owner}: a hook must return a list of {kind.__name__}, "
+                        f"got {value!r} in it"
+                    )
+        for named in (backends, packs):
+            names = [value.name for value in named]
+            if twice := {name for name in names if names.count(name) > 1}:
+                raise ValueError(f"{owner}: brings {', '.join(sorted(twice))} twice")
+        with self.lock:
+            contracts = [kernel for b in backends for kernel in b.contracts]
+            contracts += [kernel for e in extensions for kernel in e.contracts]
+            self.declare(contracts, owner)
+            for backend in backends:
+                self._backends.add(Entry(backend, owner))
+            for pack in packs:
+                self.gradients.packs.add(Entry(pack, owner))
+            self._extensions += [Entry(extension, owner) for extension in extensions]
+
+    def adopt(self, backend: Backend) -> None:
+        """Add a backend of the user's, who may have several; each fails alone."""
+        with self.lock:
+            if backend.name in self._backends.entries:
+                raise ValueError(
+                    f"backend {backend.name!r} is already registered; remove_backend "
+                    "it first, or choose another name"
+                )
+            owner = Plugin("user", name=backend.name, phase=Phase.REGISTERED)
+            self.register(owner, [backend])
+
+    def settle(self) -> None:
+        """Decide whose the names are that several plugins claim."""
+        with self.lock:
+            self._backends.settle(self.plugins)
+            self.gradients.packs.settle(self.plugins)
+
+    def knows(self, name: Any) -> bool:
+        """Return whether a backend, a pack or a plugin has this name."""
+        known = [*self._backends.entries, *self.gradients.packs.entries]
+        known += [n for p in self.plugins for n in (p.name, p.distribution)]
+        return isinstance(name, str) and name in known
+
+    def plugin(self, name: Any, who: str) -> Plugin:
+        """Return a plugin by its name or distribution, or raise with a suggestion."""
+        for plugin in self.plugins:
+            if isinstance(name, str) and name in (plugin.name, plugin.distribution):
+                return plugin
+        names = [plugin.name or plugin.distribution for plugin in self.plugins]
+        raise ValueError(
+            f"{who}: unknown plugin {name!r}{suggest(str(name), names)}; installed: "
+            f"{', '.join(names) or 'none'}"
+        )
+
+    def backends(self) -> list[str]:
+        """Return the names of usable backends, best first."""
+        usable = [e.value for e in self.claimed() if e.usable]
+        return [backend.name for backend in usable]
+
+    def claimed(self) -> list[Entry[Backend]]:
+        """Return all backends that anyone claims, usable or not, best first."""
+        claims = [e for claims in self._backends.entries.values() for e in claims]
+        return sorted(claims, key=lambda e: (-e.value.priority, e.value.name))
+
+    def extensions(self, backend: str) -> list[Entry[Extension]]:
+        """Return what plugins bring for the backend of another, usable or not."""
+        return [entry for entry in self._extensions if entry.value.backend == backend]
+
+    def unload(self, plugin: Plugin) -> None:
+        """Take out what a plugin brought; its open backends are closed by then."""
+        with self.lock:
+            plugin.block("removed with remove_plugin")
+            for (name, backend), layers in [*self.kernels.items()]:
+                left = [layer for layer in layers if layer.owner is not plugin]
+                if len(left) < len(layers):
+                    self.kernels[name, backend] = left
+                    self._refresh(name, backend)
+
+    # --- opening -----------------------------------------------------------------
+
+    def open(self, name: Any, who: str = "backend") -> OpenBackend:
+        """Return a backend, opened at its first use; ``who`` asks, for messages."""
+        found = self.opened.get(name) if isinstance(name, str) else None
+        if found is not None:
+            return found
+        with self.lock:
+            if isinstance(name, str) and name in self.opened:
+                return self.opened[name]
+            entry = self._backends.find(name, who, self.plugins)
+            if entry in self._opening:
+                raise RuntimeError(
+                    f"backend {name!r} of {entry.owner} is used by its own `open`; run "
+                    "ops there inside use_backend of another backend, or none"
+                )
+            self._opening.append(entry)
+            try:
+                opened = self._open(entry)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # SystemExit, too: it must not end us
+                entry.fail(error)
+                raise self._backends.unavailable(name, entry) from error
+            finally:
+                self._opening.pop()
+            self.opened = {**self.opened, name: opened}
+            entry.opened()
+            return opened
+
+    def close(self, name: str) -> None:
+        """Forget a backend and everything that anyone brought for it."""
+        with self.lock:
+            self.known(name, "remove_backend")
+            del self._backends.entries[name]
+            opened = self.opened.get(name)
+            self.opened = {n: b for n, b in self.opened.items() if n != name}
+            dropped = [
+                layer
+                for key in [key for key in self.kernels if key[1] == name]
+                for layer in self.kernels.pop(key)
+            ]
+            self.gradients.close(name)
+        with contextlib.ExitStack() as stack:  # each is called, whatever others raise
+            if opened is not None:
+                opened.table, opened.scalars = {}, {}
+                stack.callback(opened.runtime.close or (lambda: None))
+            for layer in dropped:
+                stack.callback(layer.dispose or (lambda: None))
+
+    def _open(self, entry: Entry[Backend]) -> OpenBackend:
+        backend, owner, runtime = entry.value, entry.owner, entry.open()
+        opened = OpenBackend(backend.name, owner, runtime)
+        for name in runtime.host_kernels:
+            self.contract(name, f"host kernels of {owner}")
+        if runtime.host is not None:
+            self.known(runtime.host, f"host of {backend.name!r}, from {owner}")
+        self.check(runtime.kernels, f"kernels of {owner}")
+        own = self.gradients.rules_of(runtime.gradients, f"{owner}")
+        layers = {
+            name: list(found)  # the user's, who may have been here first
+            for (name, of), found in self.kernels.items()
+            if of == backend.name
+        }
+        entries: list[Entry[Extension]] = []
+        more: list[dict[str, Rules]] = []
+        for by, kernels, gradients in self._open_extensions(backend.name):
+            entries.append(by)
+            more.append(gradients)
+            for name, function in kernels.items():
+                layer = Layer(EXTENSION, function, by.owner)
+                layers.setdefault(name, []).append(layer)
+        for name, function in runtime.kernels.items():
+            layers.setdefault(name, []).append(Layer(OWNER, function, owner))
+        table = {
+            n: runtime.wrap(found[0].function) for n, found in layers.items() if found
+        }
+        opened.table = table  # all is checked: from here on nothing raises
+        self.kernels.update({(n, backend.name): found for n, found in layers.items()})
+        self.gradients.open(backend.name, [own, *more])
+        for by in entries:
+            by.opened()
+        return opened
+
+    def _open_extensions(self, backend: str) -> list[Opened]:
+        """Return what extensions bring; a broken one takes only itself down."""
+        found: list[Opened] = []
+        for entry in self.extensions(backend):
+            if entry.usable:
+                try:
+                    table = entry.open()
+                    self.check(table, f"kernels of {entry.owner}")
+                    given = entry.owner.call(entry.value.gradients)
+                    gradients = self.gradients.rules_of(given, f"{entry.owner}")
+                    found.append((entry, table, gradients))
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:
+                    entry.fail(error)
+        alone: list[Opened] = []
+        for entry, table, gradients in found:
+            names, rivals = set(), []
+            for other, kernels, theirs in found:
+                both = (set(table) & set(kernels)) | (set(gradients) & set(theirs))
+                if other is not entry and both:
+                    names |= both
+                    rivals.append(str(other.owner))
+            if names:
+                entry.block(
+                    f"{', '.join(sorted(names))} on {backend!r} is also extended by "
+                    f"{' and '.join(rivals)}; set PLUGRAD_BLOCK to all but one of them"
+                )
+            else:
+                alone.append((entry, table, gradients))
+        return alone
+
+    def check(self, table: Mapping[str, Function], who: str) -> None:
+        """Raise unless every function fits the contract that it is to implement."""
+        for name, function in table.items():
+            _fits(self.contract(name, who), function, who)
+
+    # --- kernels -----------------------------------------------------------------
+
+    def add_kernel(
+        self,
+        name: str,
+        backend: str,
+        function: Function,
+        dispose: Callable[[], None] | None = None,
+    ) -> None:
+        """Add the user's implementation over all others."""
+        with self.lock:
+            _fits(self.contract(name, "register_kernel"), function, "register_kernel")
+            self.known(backend, "register_kernel")
+            layer = Layer(USER, function, self.user, dispose)
+            under = self.kernels.get((name, backend), [])
+            self.kernels[name, backend] = [layer, *under]
+            self._refresh(name, backend)
+
+    def drop_kernel(self, name: str, backend: str) -> None:
+        """Remove the user's last implementation; what was under it shows again."""
+        with self.lock:
+            self.contract(name, "unregister_kernel")
+            self.known(backend, "unregister_kernel")
+            layers = self.kernels.get((name, backend))
+            if not layers or layers[0].rank != USER:
+                raise ValueError(
+                    f"unregister_kernel: {name!r} on {backend!r} was not registered by "
+                    "you with register_kernel"
+                )
+            self.kernels[name, backend] = layers[1:]
+            self._refresh(name, backend)
+        if layers[0].dispose is not None:
+            layers[0].dispose()
+
+    def known(self, backend: Any, who: str) -> None:
+        """Raise unless there is a backend of this name, open or not."""
+        if not isinstance(backend, str) or backend not in self._backends.entries:
+            raise self._backends.unknown(backend, who)
+
+    def _refresh(self, name: str, backend: str) -> None:
+        if opened := self.opened.get(backend):
+            table = {k: f for k, f in opened.table.items() if k != name}
+            if layers := self.kernels[name, backend]:
+                table[name] = opened.runtime.wrap(layers[0].function)
+            opened.table = table
+
+
+registry = Registry()
+gradient_registry = registry.gradients  # for the accelerators
+
+
+def _fits(kernel: Kernel, function: Function, who: str) -> None:
+    """Raise unless ``function`` can be called as ``kernel`` is run."""
+    if not callable(function):
+        raise TypeError(f"{who}: {kernel} needs a function, got {function!r}")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return  # some built-in functions have none
+    positional = len(kernel.inputs) or 1  # without inputs: the backend's Arrays
+    takes = getattr(function, "nin", positional)  # a ufunc's outputs look like inputs
+    if takes != positional and kernel.variadic is None:
+        raise ValueError(f"{who}: {function!r} takes {takes} inputs, not as {kernel}")
+    try:
+        signature.bind(*[None] * positional, **dict.fromkeys(kernel.attrs))
+    except TypeError as error:
+        raise ValueError(
+            f"{who}: {function!r} does not fit {kernel}: {error}"
+        ) from None

@@ -1,0 +1,298 @@
+"""``Tensor``: an immutable handle on a native array that some backend owns.
+
+Several handles may share one array, and share an identity: replicas on other
+backends and what a tape saves are the same tensor. A handle has no number; the
+first tape that watches it gives it a token.
+
+Map: where disposed tensors live; ``Token``; ``Tensor``; what ops accept for one.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, Protocol
+
+import numpy as np
+
+from .dtypes import DType, named
+from .methods import Methods
+
+Native = Any  # whatever a backend computes with: it has ``.shape`` and ``.dtype``
+
+
+class Home(Protocol):
+    """The backend that a tensor lives on, as far as a tensor knows it."""
+
+    name: str
+    runtime: Any  # whose ``arrays`` may have ``to_dlpack``
+
+    def download(self, native: Native) -> np.ndarray[Any, DType]:
+        """Return the values."""
+
+
+class _Nowhere:
+    """Where disposed tensors are at home, so that no path takes one for its own."""
+
+    name = "nowhere"
+    runtime = None
+
+    def download(self, native: Native) -> np.ndarray[Any, DType]:
+        raise ValueError("this tensor has been disposed; its values are gone")
+
+
+NOWHERE: Home = _Nowhere()
+HOST = (1, 0)  # the device of the host's memory, in DLPack's words
+
+
+class Token:
+    """Who a tensor is, for tapes, and what it looks like; never reused while held."""
+
+    __slots__ = ("dtype", "shape")  # set by who makes one: __init__ is too slow
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+
+class Tensor(Methods):
+    """An n-dimensional array. Python's operators and NumPy's conversions work."""
+
+    __slots__ = (
+        "__weakref__",
+        "_data",
+        "_dtype",
+        "_home",
+        "_replicas",
+        "_shape",
+        "_token",
+    )
+    __array_ufunc__ = None  # else ndarray * tensor is an ndarray and loses its gradient
+    __array_priority__ = 1000
+    __hash__ = object.__hash__
+
+    def __init__(self, data: Native, home: Home) -> None:
+        self._data = data
+        self._home = home
+        self._dtype: DType = data.dtype
+        self._shape: tuple[int, ...] = data.shape
+        self._token: Token | None = None
+        self._replicas: dict[Home, Native] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes, a tuple of int."""
+        return self._shape
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype, a ``numpy.dtype``."""
+        return self._dtype
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend where the values are at home."""
+        return self._alive().name
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        size = 1
+        for n in self.shape:
+            size *= n
+        return size
+
+    def numpy(self) -> np.ndarray[Any, DType]:
+        """Return the values, read-only where they are shared."""
+        return self._alive().download(self._data)
+
+    def item(self) -> Any:
+        """Return the one element as a Python number, or bytes.
+
+        Raises:
+            ValueError: There is more than one element, or none.
+
+        """
+        if self.size != 1:
+            raise ValueError(
+                f"item: a tensor of shape {self.shape} has {self.size} elements, not "
+                "one; index it, or use tolist()"
+            )
+        return self.numpy().item()
+
+    def tolist(self) -> Any:
+        """Return the values as nested lists; without axes, the one value itself."""
+        return self.numpy().tolist()
+
+    def dispose(self) -> None:
+        """Empty this handle; other handles and what a tape saved stay valid."""
+        self._home, self._data, self._replicas = NOWHERE, None, None
+
+    def _alive(self) -> Home:
+        if self._home is NOWHERE:
+            raise ValueError(
+                f"this tensor of shape {self.shape} and dtype {self.dtype} has been "
+                "disposed; keep another handle on it, or dispose it later"
+            )
+        return self._home
+
+    def _alias(self, token: Token | None = None) -> Tensor:
+        """Return another tensor of the same values; copies elsewhere are shared."""
+        y = Tensor(self._data, self._alive())
+        if self._replicas is None:
+            self._replicas = {}
+        y._replicas = self._replicas
+        y._token = token
+        return y
+
+    def __array__(
+        self, dtype: Any = None, copy: bool | None = None
+    ) -> np.ndarray[Any, DType]:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        lend = getattr(self._alive().runtime.arrays, "to_dlpack", None)
+        return HOST if lend is None else lend(self._data).__dlpack_device__()
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a DLPack capsule of the values, without their gradient.
+
+        It shares the memory where the backend lends it (``Arrays.to_dlpack``), and
+        holds a copy on the host elsewhere. Memory of the host is marked read-only for
+        whoever asks for DLPack 1.0. Nobody may write to what is shared.
+        """
+        if self.dtype.hasobject:
+            raise BufferError("__dlpack__: DLPack has no strings; use numpy()")
+        home = self._alive()
+        lend = getattr(home.runtime.arrays, "to_dlpack", None)
+        values = None if lend is None else lend(self._data)
+        lent = values is not None
+        if values is None or (dl_device == HOST != values.__dlpack_device__()):
+            if copy is False:
+                raise BufferError(
+                    f"__dlpack__: backend {home.name!r} does not share its memory with "
+                    f"device {dl_device or HOST}; allow a copy"
+                )
+            values = home.download(self._data)
+            if values.flags.writeable:  # nobody else's
+                lent, copy = False, None
+        if type(values) is np.ndarray:
+            if dl_device not in (None, HOST):
+                raise BufferError(
+                    f"__dlpack__: backend {home.name!r} does not copy to device "
+                    f"{dl_device}; ask for {HOST}, the host"
+                )
+            told = max_version is not None and max_version[0] >= 1
+            values = _exportable(values, copy, told, lent)
+            copy = None if copy else copy  # done
+        return values.__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
+
+    def __copy__(self) -> Tensor:
+        return self._alias(self._token)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        home = self._alive()
+        values = np.array(home.download(self._data), self.dtype)
+        twin = Tensor(home.runtime.arrays.upload(values), home)
+        twin._token = self._token
+        return twin
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(
+                f"the truth of a tensor of shape {self.shape} is ambiguous; use any() "
+                "or all()"
+            )
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu":
+            raise TypeError(f"only an integer tensor is an index, not {self.dtype}")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a tensor without axes")
+        return self.shape[0]
+
+    def __format__(self, form: str) -> str:
+        return format(self.item() if form else repr(self), form)
+
+    def __repr__(self) -> str:
+        if self._home is NOWHERE:
+            return f"<disposed Tensor shape={self.shape} dtype={named(self.dtype)}>"
+        values = np.array2string(
+            self.numpy(), separator=", ", threshold=20, prefix="Tensor("
+        )
+        dtype, home = named(self.dtype), self._home.name
+        return f"Tensor({values}, dtype={dtype}, backend={home!r})"
+
+
+def _refuse(x: Tensor, value: object = None) -> None:
+    raise AttributeError(ASSIGNED)
+
+
+ASSIGNED = (
+    "a tensor is immutable: its shape and dtype cannot be assigned; use "
+    "reshape(x, shape) or astype(x, dtype), which return another tensor"
+)
+for _name in ("shape", "dtype"):
+    _get, _doc = attrgetter(f"_{_name}"), vars(Tensor)[_name].__doc__
+    setattr(Tensor, _name, property(_get, _refuse, _refuse, _doc))
+
+
+def _exportable(
+    values: np.ndarray[Any, DType], copy: bool | None, told: bool, lent: bool
+) -> np.ndarray[Any, DType]:
+    """Return what to export: ``values``, read-only if they are lent, or a copy.
+
+    DLPack tells of read-only memory since 1.0; PyTorch takes no reversed axes.
+    """
+    fits = (told or values.flags.writeable) and min(values.strides, default=0) >= 0
+    if copy or (copy is None and not fits):
+        return values.copy()
+    if told and lent:
+        values = values.view()
+        values.flags.writeable = False
+    return values
+
+
+class Holder(Protocol):
+    """Something that holds a tensor: ``plugrad.Variable``."""
+
+    @property
+    def value(self) -> Tensor:
+        """The tensor held at this moment."""
+
+
+TensorLike = (
+    Tensor
+    | Holder
+    | np.ndarray[Any, Any]
+    | complex
+    | str
+    | bytes
+    | list[Any]
+    | np.generic
+)

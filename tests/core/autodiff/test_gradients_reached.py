@@ -1,0 +1,79 @@
+"""The rows of ``test_gradients_everywhere`` leave no gradient function uncalled."""
+
+import plugrad as pg
+import pytest
+from plugrad.engine.context import observing, tapes
+from plugrad.registry import discovery
+from plugrad.registry.registry import registry
+from plugrad_conformance.ops.test_gradients_everywhere import CONSTANT, DISCRETE, ROWS
+
+# --- nothing is left -------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def reached():
+    """Run all rows; return the gradient functions called, and what fell apart."""
+    discovery.load()
+    called, apart = set(), set()
+
+    def noted(name, rule):
+        def function(*values):
+            called.add(name)
+            return rule.function(*values)
+
+        return rule._replace(function=function)
+
+    def traced(name, function):
+        def call(*inputs, **attrs):
+            if tapes():
+                apart.add(name)
+            return function(*inputs, **attrs)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch, pg.use_backend("cpu"):
+        patch.setattr(registry.gradients, "plans", {})
+        for name, contract in registry.contracts.items():
+            rules = {
+                i: rule and noted(f"{name}.{i}", rule)
+                for i, rule in contract.gradient.items()
+            }
+            patch.setattr(contract, "gradient", rules)
+            if (whole := contract.decomposition) is not None:
+                patch.setattr(contract, "decomposition", traced(name, whole))
+        for row in ROWS:
+            y, pullback = pg.vjp(row.op, *map(pg.asarray, row.arrays()))
+            pullback(pg.ones(y.shape, dtype=y.dtype))
+    return called, apart
+
+
+def test_every_gradient_function_is_called(reached):
+    there = {
+        f"{name}.{input_}"
+        for name, contract in registry.contracts.items()
+        for input_, rule in contract.gradient.items()
+        if rule is not None and "." not in name
+    }
+    assert sorted(there - reached[0]) == []
+
+
+def test_every_kernel_without_one_is_differentiated_through_its_parts(reached):
+    there = {
+        name
+        for name, contract in registry.contracts.items()
+        if not contract.gradient and contract.decomposition is not None
+        if contract.inputs and "." not in name
+    }
+    assert sorted(there - reached[1]) == sorted([*DISCRETE.split(), *CONSTANT.split()])
+
+
+def test_every_row_is_about_its_kernel():
+    idle, ran = [], set()
+    for row in ROWS:
+        ran.clear()
+        look = lambda kernel, *_: ran.add(kernel.name)
+        with pg.use_backend("cpu"), observing(look):
+            row.op(*map(pg.asarray, row.arrays()))
+        if row.kernel not in ran:
+            idle.append(str(row))
+    assert not idle

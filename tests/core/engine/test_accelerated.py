@@ -1,0 +1,431 @@
+"""The twins in C: they do the usual case, and leave all else to Python, undone.
+
+What kernels, gradients and finalizers do to them is in test_accelerated_abused.py.
+"""
+
+import copy
+import gc
+import pickle
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.autodiff import reverse
+from plugrad.engine import accelerated, context, dispatch
+from plugrad.engine import tape as _tape
+from plugrad.ops import _convert, binary, reduce, shape, trigonometry, unary
+from plugrad.registry.contract import Kernel, Rule, same
+from plugrad.tensor import tensor
+from plugrad.tensor.tensor import Tensor
+
+SOURCES = Path(__file__).parents[3] / "core/src_c"
+PYTHON = {
+    "run": dispatch.run,
+    "unary": _convert.unary,
+    "floating_unary": _convert.floating_unary,
+    "elementwise": _convert.elementwise,
+    "reduction": _convert.reduction,
+    "_through": reverse._through,
+}
+
+
+class Unusual(Exception):
+    """Raised where a twin hands on to Python."""
+
+
+@pytest.fixture(autouse=True)
+def way():  # in place of the folder's: these tests compare the two themselves
+    if accelerated._speedups is None:
+        pytest.skip("plugrad was installed where nothing compiles its twins in C")
+    accelerated.enable(True)
+    with pg.use_backend("cpu"):
+        pg.zeros(1)  # the backend is open
+        yield
+
+
+def twin(name):
+    """Return a twin of which the Python function raises."""
+
+    def python(*_, **__):
+        raise Unusual(name)
+
+    python.__name__ = name
+    return accelerated._speedups.Twin(python)
+
+
+def f32(*sizes, dtype="float32"):
+    count = np.prod(sizes, dtype=int)
+    return pg.asarray(np.arange(1, 1 + count).reshape(sizes), dtype=dtype)
+
+
+def taped(work, *xs):
+    """Return what ``work`` returns under a tape that watches ``xs``, and the tape."""
+    tape = _tape.Tape()
+    for x in xs:
+        tape.watch(x)
+    with context.taping((tape,)):
+        return work(), tape
+
+
+# What is usual: (twin, arguments, attributes), each with and without a tape.
+USUAL = {
+    "run": ("run", lambda: (unary.EXP, f32(2, 3)), {}),
+    "run, attributes": ("run", lambda: (shape.RESHAPE, f32(2, 3)), {"shape": (3, 2)}),
+    "run, variadic": ("run", lambda: (shape.CONCAT, f32(2), f32(3)), {"axis": 0}),
+    "run, int": ("run", lambda: (unary.NEG, f32(2, dtype="int32")), {}),
+    "unary": ("unary", lambda: (unary.ABS, f32(2, dtype="int64")), {}),
+    "floating": ("floating_unary", lambda: (trigonometry.TANH, f32(2, 3)), {}),
+    "floating, kinds": (
+        "floating_unary",
+        lambda: (unary.ERF, f32(2, dtype="float64"), "f"),
+        {},
+    ),
+    "elementwise": ("elementwise", lambda: (binary.ADD, f32(2, 3), f32(2, 3)), {}),
+    "elementwise, broadcast": (
+        "elementwise",
+        lambda: (binary.MULTIPLY, f32(4, 1, 3), f32(2, 1)),
+        {},
+    ),
+    "elementwise, kinds": (
+        "elementwise",
+        lambda: (binary.ADD, f32(2, dtype="float64"), f32(2, dtype="float64"), "f"),
+        {},
+    ),
+    "elementwise, scalar": ("elementwise", lambda: (binary.SUB, f32(2), 2.0), {}),
+    "elementwise, int first": ("elementwise", lambda: (binary.SUB, 2, f32(2)), {}),
+    "reduction": ("reduction", lambda: (reduce.SUM, f32(2, 3), (1,), False), {}),
+}
+
+
+@pytest.mark.parametrize("under_tape", [False, True])
+@pytest.mark.parametrize("case", USUAL)
+def test_the_usual_case_is_done_as_python_does_it(case, under_tape):
+    name, make, attrs = USUAL[case]
+    arguments = make()
+    xs = [x for x in arguments if isinstance(x, Tensor)]
+    python = PYTHON[name].__wrapped__
+    call = lambda f: lambda: f(*arguments, **attrs)
+    if not under_tape:
+        expected = python(*arguments, **attrs)  # a scalar is known from here on
+        found = twin(name)(*arguments, **attrs)
+    else:
+        accelerated.enable(False)
+        expected, theirs = taped(call(python), *xs)
+        taped(call(python), *xs)  # plans are made
+        accelerated.enable(True)
+        found, ours = taped(call(twin(name)), *xs)
+        assert len(ours.nodes) == len(theirs.nodes)
+        for mine, other in zip(ours.nodes, theirs.nodes, strict=True):
+            assert type(mine) is _tape.Node
+            assert mine[:3] == other[:3]
+            assert [(t.shape, t.dtype) for t in mine.outputs] == [
+                (t.shape, t.dtype) for t in other.outputs
+            ]
+            assert _saved(mine) == _saved(other)
+            assert mine.outputs == [found._token]
+            assert found._token in ours.tracked
+    assert type(found) is Tensor
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+def _saved(node):
+    """Return what can be compared of the values that a node has saved."""
+
+    def looks(value):
+        if isinstance(value, Tensor):
+            who = value._token if value._token in node.inputs else "the output"
+            return who, value._home, value.numpy().tolist()
+        if isinstance(value, _tape.Token):
+            return value.shape, value.dtype
+        return value
+
+    return [looks(value) for value in node.saved]
+
+
+def _deleted():
+    x = f32(2)
+    del x._dtype
+    return x
+
+
+def _disposed():
+    x = f32(2)
+    x.dispose()
+    return x
+
+
+UNUSUAL = {
+    "no input": ("run", lambda: (unary.EXP,)),
+    "no kernel": ("run", lambda: ("Exp", f32(2))),
+    "a kernel that nobody has": ("run", lambda: (Kernel("t.Nobody(x)"), f32(2))),
+    "an empty kernel": ("run", lambda: (Kernel.__new__(Kernel), f32(2))),
+    "an array": ("run", lambda: (unary.EXP, np.ones(2, np.float32))),
+    "many inputs": ("run", lambda: (shape.CONCAT, *[f32(1)] * 17)),
+    "an empty tensor object": ("run", lambda: (unary.EXP, Tensor.__new__(Tensor))),
+    "a deleted slot": ("run", lambda: (unary.EXP, _deleted())),
+    "integers, where floats belong": (
+        "floating_unary",
+        lambda: (unary.EXP, f32(2, dtype="int32")),
+    ),
+    "a kind that is refused": (
+        "floating_unary",
+        lambda: (unary.ERF, pg.asarray([1j]), "f"),
+    ),
+    "kinds that are no text": ("floating_unary", lambda: (unary.ERF, f32(1), 1)),
+    "two dtypes": ("elementwise", lambda: (binary.ADD, f32(2), f32(2, dtype="int32"))),
+    "shapes that differ": ("elementwise", lambda: (binary.ADD, f32(2), f32(3))),
+    "a new scalar": ("elementwise", lambda: (binary.ADD, f32(2), 0.123456)),
+    "NaN": ("elementwise", lambda: (binary.ADD, f32(2), float("nan"))),
+    "-0.0": ("elementwise", lambda: (binary.ADD, f32(2), -0.0)),
+    "a bool": ("elementwise", lambda: (binary.ADD, f32(2), True)),
+    "strings": (
+        "elementwise",
+        lambda: (binary.ADD, pg.asarray(["a"]), pg.asarray(["b"])),
+    ),
+    "an empty list": ("elementwise", lambda: (binary.ADD, [], [])),
+    "too few": ("elementwise", lambda: (binary.ADD, f32(2))),
+    "an axis too few": ("reduction", lambda: (reduce.SUM, f32(2), (0,))),
+    "no node": ("_through", lambda: (None, set(), {}, [], None, False)),
+}
+
+
+@pytest.mark.parametrize("case", UNUSUAL)
+def test_whatever_is_unusual_is_left_to_python(case):
+    name, make = UNUSUAL[case]
+    arguments = make()
+    with pytest.raises(Unusual):
+        twin(name)(*arguments)
+    with pytest.raises(Unusual):
+        taped(lambda: twin(name)(*arguments), f32(1))
+
+
+def test_an_error_of_moving_an_input_comes_through():
+    with pytest.raises(ValueError, match="has been disposed"):
+        twin("run")(unary.EXP, _disposed())
+
+
+def test_whoever_watches_is_left_to_python():
+    x = f32(2)
+    with context.observing(lambda *_: None), pytest.raises(Unusual):
+        twin("run")(unary.EXP, x)
+    two = _tape.Tape(), _tape.Tape()
+    with context.taping(two), pytest.raises(Unusual):
+        twin("run")(unary.EXP, x)
+    with (
+        pg.override_gradient("Exp", x=lambda dy: dy),
+        pytest.raises(Unusual),
+    ):
+        taped(lambda: twin("run")(unary.EXP, x), x)
+
+
+def test_without_twins_everything_is_left_to_python():
+    accelerated.enable(False)
+    assert accelerated.how() == "Python"
+    with pytest.raises(Unusual):
+        twin("run")(unary.EXP, f32(2))
+
+
+def test_a_twin_is_known_by_the_name_of_its_function():
+    with pytest.raises(ValueError, match="there is none of 'nothing'"):
+        twin("nothing")
+    assert dispatch.run.__doc__ == dispatch.run.__wrapped__.__doc__
+    with pytest.raises(AttributeError, match="__name__"):
+        accelerated._speedups.Twin(object())
+    for name in (1.5, b"run", None):
+        with pytest.raises(ValueError, match="there is none of"):
+            accelerated._speedups.Twin(SimpleNamespace(__name__=name))
+    with pytest.raises(TypeError):
+        accelerated._speedups.Twin()
+
+
+def test_a_twin_is_pickled_and_copied_as_a_function_is():
+    for same_one in (copy.copy, copy.deepcopy, lambda f: pickle.loads(pickle.dumps(f))):
+        assert same_one(dispatch.run) is dispatch.run
+
+
+def test_nothing_is_moved_to_a_backend_that_lacks_the_kernel():
+    x = f32(2)
+    runtime = pg.plugin.Runtime(arrays=dispatch.active().runtime.arrays, kernels={})
+    pg.register_backend(pg.plugin.Backend("bare", open=lambda: runtime))
+    try:
+        with pg.use_backend("bare"), pytest.raises(Unusual):
+            twin("run")(unary.EXP, x)
+    finally:
+        pg.remove_backend("bare")
+    assert x._replicas is None
+
+
+# --- memory -----------------------------------------------------------------------
+
+
+def _gradients():
+    """Do all that twins do."""
+    x = f32(2, 3)
+    f = lambda x: pg.sum(pg.tanh(x * x + x + 1.0) * pg.concat([x, x])[:2])
+    double = pg.custom_grad(lambda x: (x * 2, lambda dy: dy * 2))
+    return lambda: (pg.grad(f)(x), pg.grad(lambda x: pg.sum(double(x)))(x), x + x)
+
+
+def test_no_reference_is_kept_or_lost():
+    work = _gradients()
+    for _ in range(50):
+        work()
+    shared = [unary.EXP, binary.ADD, np.dtype("float32"), Tensor, _tape.Token]
+    shared += [_tape.Node, dispatch.active(), context.current(), context.PROCESS]
+    gc.collect()
+    counts, objects = [sys.getrefcount(x) for x in shared], len(gc.get_objects())
+    for _ in range(2000):
+        work()
+    gc.collect()
+    after = [sys.getrefcount(x) for x in shared]
+    assert max(abs(a - b) for a, b in zip(counts, after, strict=True)) < 50
+    assert len(gc.get_objects()) - objects < 50
+
+
+def _fails_without_memory(call):
+    """Run ``call`` with ever more memory; return how often it was too little.
+
+    Only twins run without memory: Python's own code does not survive it everywhere.
+    """
+    testcapi = pytest.importorskip("_testcapi", reason="this Python is without it")
+    failed = 0
+    for allocations in range(300):
+        testcapi.set_nomemory(allocations)
+        try:
+            call()
+        except MemoryError:
+            failed += 1
+        finally:
+            testcapi.remove_mem_hooks()
+    return failed
+
+
+@pytest.mark.parametrize("case", USUAL)
+def test_out_of_memory_is_an_error_and_nothing_worse(case):
+    name, make, attrs = USUAL[case]
+    arguments = make()
+    run_twin = twin(name)
+    call = lambda: run_twin(*arguments, **attrs)
+    PYTHON[name](*arguments, **attrs)
+    assert _fails_without_memory(call)
+    xs = [x for x in arguments if isinstance(x, Tensor)]
+    taped(call_python := lambda: PYTHON[name](*arguments, **attrs), *xs)
+    _, tape = taped(lambda: _fails_without_memory(call), *xs)
+    expected, theirs = taped(call_python, *xs)
+    assert bool(tape.nodes) == bool(theirs.nodes)
+    for node in tape.nodes:  # what failed is not there, what is there is complete
+        assert len(node) == 5
+        assert len(node.saved) == len(theirs.nodes[0].saved)
+    np.testing.assert_array_equal(call().numpy(), expected.numpy())
+
+
+def test_backward_out_of_memory_is_an_error_and_nothing_worse():
+    x = f32(2)
+    y, tape = taped(lambda: binary.multiply(x, x), x)
+    (node,) = tape.nodes
+    dy, through = f32(2), twin("_through")
+    owed = {}
+
+    def call():
+        owed.clear()
+        owed[y._token] = dy
+        through(node, tape.tracked, owed, (), node.backend, False)
+
+    call()
+    assert _fails_without_memory(call)
+    call()
+    np.testing.assert_array_equal(owed[x._token].numpy(), [2.0, 8.0])
+
+
+# --- aliases and recording by hand ------------------------------------------------
+
+
+def recorded(record, tape, x, y):
+    """Record a run of ReLU with its attributes by hand; return its node."""
+    rule = Rule(lambda dy, *_: dy, ("x", "y", "x_spec", "slope"), "test")
+    contract = Kernel("test.Slope(x; slope)", out=same)
+    plan = _tape.plan(contract, {"x": rule}, 1, 1)
+    record((tape,), plan, dispatch.active(), (x,), {"slope": 0.5}, (y,))
+    return tape.nodes[-1]
+
+
+def test_record_notes_what_python_notes():
+    ours, theirs = _tape.Tape(), _tape.Tape()
+    x = f32(2)
+    assert ours.watch(x) is theirs.watch(x)
+    for record, tape in ((twin("record"), ours), (_tape.record.__wrapped__, theirs)):
+        y = f32(2)
+        node = recorded(record, tape, x, y)
+        assert node.inputs == [x._token]
+        assert node.outputs == [y._token]
+        assert tape.tracked == {x._token, y._token}
+        kept_x, kept_y, spec, slope = node.saved
+        assert (kept_x._token, kept_y._token) == (x._token, y._token)
+        assert (spec, slope) == (x._token, 0.5)
+    assert ours.nodes[0].plan.steps[0].saved == theirs.nodes[0].plan.steps[0].saved
+
+
+def test_an_alias_has_the_values_and_another_identity():
+    x = f32(3)
+    token = _tape.Tape().watch(x)
+    for alias in (twin("alias"), _tape.alias.__wrapped__):
+        for args, expected in (((x,), None), ((x, token), token)):
+            y = alias(*args)
+            assert y is not x
+            assert y._token is expected
+            assert y._data is x._data
+            assert y._replicas is x._replicas is not None
+
+
+def test_aliases_and_records_that_are_unusual_are_left_to_python():
+    x, y, tape = f32(2), f32(2), _tape.Tape()
+    gone = f32(2)
+    gone.dispose()
+    for args in ((gone,), (1,), (), (x, None, None)):
+        with pytest.raises(Unusual):
+            twin("alias")(*args)
+    tape.watch(x)
+    with pytest.raises(Unusual):
+        recorded(twin("record"), _tape.Guard(tape, "f"), x, y)
+    with pytest.raises(Unusual):
+        recorded(twin("record"), tape, 1, y)
+    with pytest.raises(Unusual):
+        recorded(twin("record"), tape, x, None)
+    assert tape.nodes == []
+    assert y._token is None
+
+
+def test_aliases_and_records_out_of_memory_are_errors():
+    x, tape = f32(2), _tape.Tape()
+    tape.watch(x)
+    alias, record = twin("alias"), twin("record")
+    assert _fails_without_memory(lambda: alias(x))
+    recorded(record, tape, x, f32(2))
+    node = tape.nodes.pop()
+    y = f32(2)
+    args = ((tape,), node.plan, node.backend, (x,), {"slope": 0.5}, (y,))
+    assert _fails_without_memory(lambda: record(*args))
+    for node in tape.nodes:  # what failed is not there, what is there is complete
+        assert len(node) == 5
+        assert len(node.saved) == 4
+
+
+# --- the sources ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", sorted(SOURCES.glob("*.c")), ids=lambda p: p.name)
+def test_the_compiler_has_nothing_to_say(file):
+    if shutil.which("cc") is None:
+        pytest.skip("there is no cc")
+    include = sysconfig.get_path("include")
+    flags = "-std=c11 -fsyntax-only -Wall -Wextra -Wshadow -Wconversion -Werror"
+    command = ["cc", *flags.split(), "-isystem", include, str(file)]
+    told = subprocess.run(command, capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr

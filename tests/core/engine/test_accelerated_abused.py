@@ -1,0 +1,226 @@
+"""The twins in C under kernels, gradients and finalizers that do what they should not.
+
+Whatever these do, a twin ends as its Python function does, and nothing worse.
+"""
+
+import gc
+from contextlib import contextmanager
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.engine import accelerated, context, dispatch
+from plugrad.engine import tape as _tape
+from plugrad.ops import binary
+from plugrad.registry.contract import Kernel, same
+from plugrad.tensor.tensor import Tensor
+
+from tests.core.engine.test_accelerated import Unusual, f32, taped, twin, way
+
+__all__ = ["way"]  # pytest finds it
+
+
+@contextmanager
+def registered(contract, kernel, **gradient):
+    """Have a kernel, and its gradient, inside the block."""
+    pg.register_kernel(contract, "cpu", kernel)
+    if gradient:
+        pg.register_gradient(contract.name, **gradient)
+    try:
+        yield
+    finally:
+        if gradient:
+            pg.unregister_gradient(contract.name)
+        pg.unregister_kernel(contract.name, "cpu")
+
+
+def both_ways(work):
+    """Return what ``work`` gives, or raises, twice with the twins and without."""
+    found = []
+    for on in (False, True, True):  # plans are made by Python
+        accelerated.enable(on)
+        try:
+            found.append(work().numpy().tolist())
+        except Exception as error:
+            found.append((type(error), str(error)))
+    without, *with_twins = found
+    assert with_twins == [without] * 2
+    return without
+
+
+@pytest.mark.parametrize("inputs", ["a", "a, b", "a, b, c", "a, b, c, d, e"])
+@pytest.mark.parametrize("given", [1, 2, 4])
+def test_too_few_or_many_inputs_are_as_bad_as_in_python(inputs, given):
+    contract = Kernel(f"t.Few{len(inputs)}({inputs}; p)", out=same)
+    x, few = f32(2), [f32(2)] * (given - 1)
+    with registered(contract, lambda *xs, p: 2 * xs[0], a=lambda dy, y, p: dy * y * p):
+        f = lambda x: pg.sum(dispatch.run(contract, x, *few, p=3.0))
+        found = both_ways(lambda: pg.grad(f)(x))
+    if given == len(inputs.split(", ")):
+        assert found == [6.0, 12.0]
+
+
+def test_of_several_outputs_a_tape_gets_all():
+    contract = Kernel("t.Two(x) -> y, z")
+    with registered(contract, lambda x: (x, 3 * x), x=lambda dy, dz, z: dy * z + dz):
+        f = lambda x: pg.sum(dispatch.run(contract, x))
+        assert both_ways(lambda: pg.grad(f)(f32(2))) == [3.0, 6.0]
+
+
+@pytest.mark.parametrize("spoil", [Tensor.dispose, lambda x: delattr(x, "_replicas")])
+def test_an_input_that_its_kernel_spoils_is_an_error(spoil):
+    contract, victim = Kernel("t.Spoil(x)", out=same), []
+
+    def kernel(x):
+        spoil(victim.pop())
+        return 2 * x
+
+    def work():
+        victim.append(f32(2))
+        return taped(lambda: dispatch.run(contract, victim[0]), victim[0])[0]
+
+    with registered(contract, kernel, x=lambda dy, x: dy * x):
+        error, _ = both_ways(work)
+    assert error in (ValueError, AttributeError)
+
+
+def test_a_finalizer_that_disposes_an_input_does_no_harm():
+    contract, victim = Kernel("t.Garbage(x)", out=same), []
+
+    class Garbage:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            victim[0].dispose()
+
+    def kernel(x):
+        gc.collect()
+        Garbage()  # until Python 3.12, the collector runs in any allocation
+        gc.set_threshold(next(limits))
+        return 2 * x
+
+    before, limits, done = gc.get_threshold(), iter(range(1, 100)), 0
+    work = lambda: dispatch.run(contract, victim[0])
+    with registered(contract, kernel, x=lambda dy, x: dy * x):
+        for _ in range(60):
+            victim[:] = [f32(2)]
+            victim[0]._replicas = {}  # which nobody else holds
+            try:
+                y, tape = taped(work, victim[0])
+            except ValueError:
+                continue  # it was disposed before it was saved
+            finally:
+                gc.set_threshold(*before)
+            assert y.numpy().tolist() == [2.0, 4.0]
+            held = [node.saved[0]._replicas for node in tape.nodes]
+            fresh = [{} for _ in range(100)]  # would be memory that is held no more
+            assert not any(a is b for a in held for b in fresh)
+            done += 1
+    assert done
+
+
+def test_endless_recursion_through_c_alone_is_an_error():
+    contract = Kernel("t.Endless(x)", out=same)
+    x, cpu = f32(2), dispatch.active()
+    upload, nbytes = lambda array: Tensor(array, cpu), lambda x: 0
+    arrays = SimpleNamespace(upload=upload, download=Tensor.numpy, nbytes=nbytes)
+    runtime = pg.plugin.Runtime(arrays=arrays, kernels={})
+    pg.register_backend(pg.plugin.Backend("endless", open=lambda: runtime))
+    pg.register_kernel(contract, "endless", partial(dispatch.run, contract))
+    try:
+        with pg.use_backend("endless"), pytest.raises(RecursionError):
+            dispatch.run(contract, x)
+    finally:
+        pg.remove_backend("endless")
+
+
+class Odd:
+    """A native array that is none."""
+
+    def __init__(self, shape, dtype):
+        self.shape, self.dtype = shape, dtype
+
+
+class Kindless:
+    kind = 3
+
+
+NATIVES = {
+    "nothing": (None, "does it lack a return"),
+    "no dtype": (Odd((2,), None), "'NoneType' object has no attribute 'kind'"),
+    "a kind that is no text": (
+        Odd((2,), Kindless()),
+        "requires string",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NATIVES)
+@pytest.mark.parametrize("on", [True, False])
+def test_a_kernel_that_returns_nonsense_is_an_error_on_the_tape(case, on):
+    native, message = NATIVES[case]
+    contract = Kernel("t.Odd(x)", out=same)
+    pg.register_kernel(contract, "cpu", lambda x: x)
+    pg.register_gradient("t.Odd", x=lambda dy: dy)
+    x = f32(2)
+    try:
+        taped(lambda: dispatch.run(contract, x), x)  # there is a plan
+        pg.unregister_kernel("t.Odd", "cpu")
+        pg.register_kernel(contract, "cpu", lambda x: native)
+        accelerated.enable(on)
+        with pytest.raises((AttributeError, TypeError), match=message):
+            taped(lambda: dispatch.run(contract, x), x)
+    finally:
+        pg.unregister_gradient("t.Odd")
+        pg.unregister_kernel("t.Odd", "cpu")
+
+
+@pytest.mark.parametrize(
+    "odd", [Odd([2], np.dtype("float32")), Odd((2.0,), np.dtype("float32"))]
+)
+def test_shapes_that_are_no_tuples_of_int_are_left_to_python(odd):
+    x = f32(2)
+    y = Tensor(odd, x._home)
+    y._dtype = x.dtype
+    with pytest.raises(Unusual):
+        twin("elementwise")(binary.ADD, x, y)
+
+
+def test_an_error_in_a_kernel_comes_through_and_leaves_no_node():
+    contract = Kernel("t.Fails(x)", out=same)
+    fails = [False]
+
+    def kernel(x):
+        if fails[0]:
+            raise ZeroDivisionError("on purpose")
+        return x
+
+    pg.register_kernel(contract, "cpu", kernel)
+    pg.register_gradient("t.Fails", x=lambda dy: dy)
+    x, tape = f32(2), _tape.Tape()
+    tape.watch(x)
+    try:
+        taped(lambda: dispatch.run(contract, x), x)
+        fails[0] = True
+        with context.taping((tape,)):
+            for _ in range(3):
+                with pytest.raises(ZeroDivisionError, match="on purpose"):
+                    twin("run")(contract, x)
+    finally:
+        pg.unregister_gradient("t.Fails")
+        pg.unregister_kernel("t.Fails", "cpu")
+    assert tape.nodes == []
+
+
+def test_an_error_in_a_gradient_comes_through():
+    def fails(dy):
+        raise ZeroDivisionError("on purpose")
+
+    with (
+        pg.override_gradient("Exp", x=fails),
+        pytest.raises(ZeroDivisionError, match="on purpose"),
+    ):
+        pg.grad(lambda x: pg.sum(pg.exp(x)))(f32(2))

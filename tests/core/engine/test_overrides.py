@@ -1,0 +1,269 @@
+"""Gradients of the user's: names, inputs of any name, the original, packs."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.plugin import Extension, GradientPack, Kernel, gradients, run, same
+from plugrad.registry.entries import Phase, Plugin
+from plugrad.registry.registry import registry
+from plugrad_conformance.toy import toy
+
+
+def slope(op=pg.relu, x=3.0):
+    """Return the derivative of an op."""
+    return pg.grad(op)(x).item()
+
+
+# --- names of ops ----------------------------------------------------------------
+
+NAMES = [
+    ("relu", "the op relu runs the kernel Relu; name 'Relu'"),
+    ("gelu", "the op gelu runs Multiply, Erf, Add; name one of these kernels"),
+    ("max_pool", "the op max_pool runs the kernels MaxPool, MaxPool3D; name one"),
+    ("image.resize_bilinear", "runs the kernel ResizeBilinear"),
+    ("Reluu", "unknown kernel 'Reluu'; did you mean 'Relu'"),
+    (pg.std, "the op std runs Mean, Sub, Square"),
+    (pg.max_pool, "the op max_pool runs the kernels MaxPool, MaxPool3D"),
+    (print, "unknown kernel <built-in function print>"),
+    (3, "unknown kernel 3"),
+]
+ASKED = {
+    "override_gradient": lambda name: pg.override_gradient(name, x=lambda dy: dy),
+    "register_gradient": lambda name: pg.register_gradient(name, x=lambda dy: dy),
+    "unregister_gradient": pg.unregister_gradient,
+    "get_gradient": pg.get_gradient,
+}
+
+
+@pytest.mark.parametrize("who", ASKED)
+@pytest.mark.parametrize(("name", "message"), NAMES)
+def test_the_kernels_of_an_op_are_named(name, message, who):
+    with pytest.raises(ValueError, match=f"{who}: .*{message}"):
+        ASKED[who](name)
+
+
+def test_an_op_stands_for_its_one_kernel(backend):
+    with pg.override_gradient(pg.relu, x=lambda dy: dy * 7.0):
+        assert slope() == 7.0
+        assert "test_overrides" in pg.get_gradient(pg.relu)["x"].origin
+    pg.register_gradient(pg.image.resize_bilinear, images=None)
+    pg.unregister_gradient(pg.image.resize_bilinear)
+
+
+# --- inputs of any name ----------------------------------------------------------
+
+ODD = Kernel("test.Odd(kernel, backend, linear)", out=same)
+
+
+@pytest.fixture
+def odd():
+    """Return an op whose inputs are called as the options are."""
+    pg.register_kernel(ODD, "cpu", lambda a, b, c: a * b * c)
+    with pg.use_backend("cpu"):
+        yield lambda a, b, c: run(ODD, *map(pg.asarray, (a, b, c)))
+    pg.unregister_kernel("test.Odd", "cpu")
+
+
+FUNCTIONS = {
+    "kernel": lambda dy, backend, linear: dy * backend * linear,
+    "backend": lambda dy, kernel, linear: dy * kernel * linear,
+    "linear": lambda dy, kernel, backend: dy * kernel * backend,
+}
+
+
+def test_inputs_that_are_called_like_options_have_gradients(odd):
+    with pg.override_gradient("test.Odd", FUNCTIONS):
+        assert [g.item() for g in pg.grads(odd)(2.0, 3.0, 5.0)] == [15.0, 10.0, 6.0]
+    rest = {name: f for name, f in FUNCTIONS.items() if name != "kernel"}
+    pg.register_gradient("test.Odd", rest, kernel=FUNCTIONS["kernel"], backend="cpu")
+    assert [g.item() for g in pg.grads(odd)(2.0, 3.0, 5.0)] == [15.0, 10.0, 6.0]
+    pg.unregister_gradient("test.Odd", backend="cpu")
+    contract = Kernel("test.Other(kernel, backend, linear)", out=same)
+    gradients(contract, FUNCTIONS)
+    assert {*contract.gradient} == {"kernel", "backend", "linear"}
+
+
+def test_a_function_is_never_taken_for_an_option(odd):
+    f = FUNCTIONS["linear"]
+    for give in (
+        lambda: gradients(ODD, linear=f),
+        lambda: pg.register_gradient("test.Odd", linear=f),
+        lambda: pg.override_gradient("test.Odd", backend=f),
+    ):
+        with pytest.raises(TypeError, match=r"is an option, and got a function.*dict"):
+            give()
+    with pytest.raises(ValueError, match="got two functions for kernel"):
+        pg.override_gradient("test.Odd", FUNCTIONS, kernel=f)
+    with pytest.raises(TypeError, match="linear must be True or False, got 3"):
+        pg.override_gradient("Relu", x=lambda dy: dy, linear=3)
+    assert ODD.gradient == {}
+
+
+# --- the original ----------------------------------------------------------------
+
+
+def test_an_override_calls_the_gradient_that_it_replaces(backend):
+    twice = lambda dy, original: 2 * original(dy)
+    with pg.override_gradient("Relu", x=twice):
+        assert (slope(x=3.0), slope(x=-3.0)) == (2.0, 0.0)
+        with pg.override_gradient("Relu", x=lambda dy, x, original: original(dy) + x):
+            assert slope(x=3.0) == 5.0  # twice the derivative, and x
+    with pg.use_gradients("guided"), pg.override_gradient("Relu", x=twice):
+        assert pg.grad(lambda x: -pg.relu(x))(3.0).item() == 0.0
+        with pytest.raises(TypeError, match="not linear in dy"):
+            pg.jvp(pg.relu, [pg.asarray(1.0)], [pg.asarray(1.0)])
+    with pg.override_gradient("Square", x=twice):
+        assert pg.grad(pg.grad(pg.square))(3.0).item() == 4.0
+        assert pg.jvp(pg.square, [3.0], [1.0])[1].item() == 12.0
+
+
+def test_the_original_broadcasts_and_takes_several_cotangents(backend):
+    twice = lambda dy, original: 2 * original(dy)
+    with pg.override_gradient("Multiply", a=twice):
+        da, db = pg.grads(lambda a, b: pg.sum(a * b))(np.float32([1, 2]), 3.0)
+        assert (da.tolist(), db.item()) == ([6.0, 6.0], 3.0)
+    both = lambda dvalues, dindices, original: 2 * original(dvalues, dindices)
+    with pg.override_gradient("TopK", x=both):
+        f = lambda x: pg.sum(pg.top_k(x, k=1)[0])
+        assert pg.grad(f)(np.float32([1, 2])).tolist() == [0.0, 2.0]
+
+
+def test_without_an_original_the_error_says_so(backend):
+    with (
+        pg.override_gradient("Prod", x=lambda dy, original: original(dy)),
+        pytest.raises(pg.GradientNotFound, match="no gradient for input 'x' under"),
+    ):
+        pg.grad(pg.prod)(1.0)
+
+
+# --- packs -----------------------------------------------------------------------
+
+
+def test_packs_are_listed_with_what_they_override():
+    found = {pack.name: pack for pack in pg.gradient_packs()}
+    assert found["guided"].overrides["Relu"] == ("x",)
+    assert found["guided"].owner.startswith("plugrad-gradient-packs ")
+    assert found["guided"].reason == ""
+
+
+def test_packs_hold_for_the_process(backend):
+    minus = lambda x: -pg.relu(x)
+    pg.register_gradient("Relu", x=lambda dy: dy * 9)
+    try:
+        assert slope(minus) == -9.0
+        pg.set_gradients("deconvnet", "guided")
+        assert slope(minus) == 0.0
+        with pg.override_gradient("Relu", x=lambda dy: dy * 3):
+            assert slope(minus) == -3.0  # scopes win
+        pg.set_gradients("guided", kernels=["Relu6"])
+        assert slope(minus) == -9.0
+        with toy():
+            pg.set_gradients("guided", backend="toy")
+            assert slope(minus) == -9.0
+            with pg.use_backend("toy"):
+                assert slope(minus) == 0.0
+    finally:
+        pg.set_gradients()
+        pg.unregister_gradient("Relu")
+    assert slope(minus) == -1.0
+
+
+def test_set_gradients_changes_nothing_if_it_raises():
+    pg.set_gradients("guided")
+    try:
+        for wrong in (
+            lambda: pg.set_gradients("deconvnet", "guidedd"),
+            lambda: pg.set_gradients("guided", kernels=["Sign"]),
+        ):
+            with pytest.raises(ValueError, match="set_gradients: "):
+                wrong()
+        with pytest.raises(pg.BackendUnavailable, match="set_gradients: unknown"):
+            pg.set_gradients("guided", backend="gpu9")
+        assert slope(lambda x: -pg.relu(x)) == 0.0
+    finally:
+        pg.set_gradients()
+
+
+def _child(variable):
+    code = "import plugrad as pg; print(pg.grad(lambda x: -pg.relu(x))(3.0).item())"
+    env = {"PLUGRAD_GRADIENTS": variable, "PLUGRAD_BACKEND": "cpu"}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        env=os.environ | env,
+    )
+
+
+def test_the_environment_turns_packs_on():
+    assert _child("deconvnet, guided").stdout == "0.0\n"
+    assert _child("").stdout == "-1.0\n"
+    wrong = _child("guidedd")
+    assert "PLUGRAD_GRADIENTS: unknown pack 'guidedd'" in wrong.stderr
+
+
+def test_a_pack_that_breaks_is_listed_with_the_reason():
+    def broken():
+        raise OSError("gone")
+
+    owner = Plugin("plugrad-test", "1.0", phase=Phase.REGISTERED)
+    registry.register(owner, packs=[GradientPack("test-broken", open=broken)])
+    try:
+        found = {pack.name: pack for pack in pg.gradient_packs()}["test-broken"]
+        assert (found.overrides, "OSError: gone" in found.reason) == ({}, True)
+    finally:
+        del registry.gradients.packs.entries["test-broken"]
+
+
+# --- extensions ------------------------------------------------------------------
+
+
+@pytest.fixture
+def extended():
+    """Return what registers extensions of the backend "toy", which opens after that."""
+    before = list(registry._extensions)
+    owners = []
+
+    def extend(name, **gradients):
+        owner = Plugin(f"plugrad-{name}", "1.0", phase=Phase.REGISTERED)
+        brought = lambda: {k: {"x": f} for k, f in gradients.items()}
+        extension = Extension("toy", open=dict, gradients=brought)
+        registry.register(owner, extensions=[extension])
+        owners.append(owner)
+        return owner
+
+    yield extend
+    registry._extensions = before
+
+
+def test_an_extension_brings_gradients_for_the_backend_of_another(extended):
+    extended("one", Relu=lambda dy, original: 2 * original(dy))
+    with toy(), pg.use_backend("toy"):
+        assert slope() == 2.0
+        assert "plugrad-one 1.0" in pg.get_gradient("Relu")["x"].owner
+    assert slope() == 1.0
+
+
+def test_two_extensions_that_bring_the_same_gradient_are_blocked(extended):
+    one = extended("one", Relu=lambda dy: 2 * dy)
+    two = extended("two", Relu=lambda dy: 3 * dy, Relu6=lambda dy: 3 * dy)
+    three = extended("three", Sign=lambda dy: dy)
+    with toy(), pg.use_backend("toy"):
+        assert (slope(), slope(pg.sign)) == (1.0, 1.0)
+    assert [p.phase for p in (one, two, three)] == [
+        Phase.BLOCKED,
+        Phase.BLOCKED,
+        Phase.OPENED,
+    ]
+    assert "Relu on 'toy' is also extended by plugrad-two 1.0" in one.reason
+
+
+def test_an_extension_whose_gradients_are_wrong_fails_alone(extended):
+    bad = extended("bad", Relu=lambda dy, nothing: dy)
+    with toy(), pg.use_backend("toy"):
+        assert slope() == 1.0
+    assert "'nothing' is none of" in bad.reason

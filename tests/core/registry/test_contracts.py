@@ -1,0 +1,222 @@
+"""The grammar of contracts, and rules for outputs against what kernels return."""
+
+import re
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.engine.context import observing
+from plugrad.engine.tape import spec
+from plugrad.plugin import Kernel, Spec, run
+from plugrad.registry.canonical import canonical
+from plugrad.registry.registry import registry
+
+
+def test_the_grammar():
+    norm = Kernel("test.Norm(x, mean, scale?, offset?; epsilon)")
+    assert repr(norm) == "test.Norm(x, mean, scale?, offset?; epsilon) -> y"
+    assert norm.optional == {"scale", "offset"}
+    ragged = Kernel("test.Ragged(*splits, values) -> *ys")
+    assert repr(ragged) == "test.Ragged(*splits, values) -> *ys"
+    assert ragged.bind([1, 2, 3]) == {"splits": (1, 2), "values": 3}
+    with pytest.raises(TypeError, match="3 inputs do not fit"):
+        norm.bind([1, 2, 3])
+
+
+@pytest.mark.parametrize("words", ["x, y", "x, x", "x y", "x,,z", "3"])
+def test_names_are_disjoint(words):
+    with pytest.raises(ValueError, match="names must be identifiers and differ"):
+        Kernel(f"test.Clash({words})")
+
+
+def test_declaring_registers_nothing_and_two_must_agree():
+    Kernel("test.Ghost(x)")
+    with pytest.raises(ValueError, match=r"unknown kernel 'test\.Ghost'"):
+        pg.run_kernel("test.Ghost", [], {})
+    pg.register_kernel(Kernel("test.Twice(x)"), "cpu", np.exp)
+    with pytest.raises(ValueError, match="is already declared as"):
+        pg.register_kernel(Kernel("test.Twice(a, b)"), "cpu", np.add)
+    with pytest.raises(ValueError, match="needs a dotted name"):
+        pg.register_kernel(Kernel("Swish(x)"), "cpu", np.exp)
+
+
+RUNS = [
+    lambda x: pg.softmax(x) / 2 > x,
+    lambda x: pg.max(x, axis=0, keepdims=True) == pg.mean(x, axis=1),
+    lambda x: pg.split(pg.concat([x, x], axis=1), [2, 4], axis=1),
+    lambda x: pg.astype(pg.broadcast_to(pg.reshape(x, (9, 1)), (9, 2)), "int32"),
+    lambda x: pg.fused.conv2d(pg.reshape(x, (1, 3, 3, 1)), np.ones((2, 2, 1, 1))),
+]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_output_rules_agree_with_the_kernels(run, backend):
+    def check(kernel, inputs, attrs, outputs):
+        expected = kernel.out(*(x if x is None else spec(x) for x in inputs), **attrs)
+        expected = (expected,) if kernel.single else expected
+        assert tuple(map(spec, outputs)) == expected, kernel
+
+    with observing(check):
+        run(pg.asarray(np.ones((3, 3))))
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "given", "message"),
+    [
+        ("AvgPool", 1, {}, "missing.*'filter_size'; give filter_size, or"),
+        ("Conv2DBackpropInput", 2, {"pad": 1}, "missing.*'in_shape'; give in_shape"),
+        ("ResizeBilinear", 1, {"size": 2, "to": 1}, "'to'; give size, align_corners"),
+        ("Conv2D", 2, {"k": 3}, "has no k"),
+    ],
+)
+def test_attributes_that_do_not_fit_are_named(name, inputs, given, message):
+    xs = [pg.ones((1, 4, 4, 2)), pg.ones((2, 2, 2, 2))][:inputs]
+    with pytest.raises(TypeError, match=rf"{name}: .*{message}"):
+        pg.run_kernel(name, xs, given)
+
+
+# --- kinds -----------------------------------------------------------------------
+
+SHAPE = (2, 3, 4)  # of the first input
+CANONICAL = [  # kind, what is given, what a kernel gets
+    ("bool", 1, True),
+    ("int", np.int64(3), 3),
+    ("size", 0, 0),
+    ("float", 2, 2.0),
+    ("number", 2, 2),
+    ("scalar", b"a", b"a"),
+    ("str", "a", "a"),
+    ("dtype", "float32", np.dtype("float32")),
+    ("dtype", float, np.dtype("float32")),
+    ("axis", -1, 2),
+    ("axes", (-1, 0), (0, 2)),
+    ("axes", None, (0, 1, 2)),
+    ("axes", 1, (1,)),
+    ("new_axis", -1, 3),
+    ("permutation", (-1, 0, 1), (2, 0, 1)),
+    ("shape", [2, 3], (2, 3)),
+    ("shape", 4, (4,)),
+    ("ints", np.array([1, -2]), (1, -2)),
+    ("pairs", [[0, 1], [2, 0]], ((0, 1), (2, 0))),
+    ("'a' | 'b'", "b", "b"),
+    ("int?", None, None),
+    ("int?", 3, 3),
+]
+REFUSED = [  # kind, what is given, the error and its message
+    ("bool", 2, TypeError, "a must be True or False"),
+    ("int", 1.0, TypeError, "a must be an integer"),
+    ("int", 2**63, ValueError, "does not fit into 64 bits"),
+    ("size", -1, ValueError, "a -1 must be 0 or more"),
+    ("float", 1j, TypeError, "a must be real"),
+    ("float", 10**400, OverflowError, "a 1000"),
+    ("number", "x", TypeError, "a must be a number"),
+    ("scalar", [1], TypeError, "a must be"),
+    ("str", 1, TypeError, "a must be a str"),
+    ("dtype", "float33", TypeError, "float33"),
+    ("axis", 3, ValueError, "a 3 is out of range for rank 3: -3..2"),
+    ("axis", True, TypeError, "a must be an integer"),
+    ("axes", (0, 0), ValueError, "names one axis twice"),
+    ("axes", (5,), ValueError, "axis 5 is out of range for rank 3"),
+    ("new_axis", 4, ValueError, "a 4 is out of range for rank 4"),
+    ("permutation", (0, 1), ValueError, "must name each of the 3 axes once"),
+    ("permutation", (0, 1, 1), ValueError, "must name each of the 3 axes once"),
+    ("shape", (-1,), ValueError, "must not be negative"),
+    ("shape", (2**40, 2**40), ValueError, "more than any memory holds"),
+    ("ints", (2**70,), ValueError, "does not fit into 64 bits"),
+    ("pairs", [(1, 2, 3)], ValueError, "pairs"),
+    ("'a' | 'b'", "c", ValueError, "a 'c': use 'a' or 'b'"),
+    ("Windows", 3, TypeError, "a must be plugrad.geometry.Windows, got 3"),
+    ("", [1], TypeError, "a must be hashable"),
+]
+
+
+@pytest.fixture
+def kept():
+    """Return what runs a kernel with one attribute of a kind, and gives it back."""
+    seen = []
+
+    def keep(x, *, a):
+        seen.append(a)
+        return x
+
+    def call(kind, given):
+        kernel = Kernel(f"test.Kept(x; a: {kind})" if kind else "test.Kept(x; a)")
+        pg.register_kernel(kernel, "cpu", keep)
+        try:
+            with pg.use_backend("cpu"):
+                run(kernel, pg.ones(SHAPE), a=given)
+        finally:
+            pg.unregister_kernel("test.Kept", "cpu")
+            del registry.contracts["test.Kept"]
+        return seen[-1]
+
+    return call
+
+
+@pytest.mark.parametrize(("kind", "given", "wanted"), CANONICAL)
+def test_attributes_reach_kernels_in_canonical_form(kind, given, wanted, kept):
+    found = kept(kind, given)
+    assert (found, type(found)) == (wanted, type(wanted))
+
+
+@pytest.mark.parametrize(("kind", "given", "error", "message"), REFUSED)
+def test_attributes_of_another_kind_are_refused(kind, given, error, message, kept):
+    with pytest.raises(error, match=rf"^test.Kept: .*{message}"):
+        kept(kind, given)
+
+
+@pytest.mark.parametrize(
+    "signature",
+    ["test.A(x: numbr)", "test.A(x; a: axs)", "test.A(x: y, y)", "test.A(x: int33)"],
+)
+def test_unknown_kinds_are_refused(signature):
+    with pytest.raises(ValueError, match="has the unknown kind"):
+        Kernel(signature)
+
+
+DTYPES = [  # signature, dtypes of the inputs, what is wrong
+    ("test.D(x: number)", ["float32"], ""),
+    ("test.D(x: number)", ["bool"], "'x' must be number, got bool"),
+    ("test.D(x: bool | integer)", ["int8"], ""),
+    ("test.D(x: int32 | int64)", ["int8"], "'x' must be int32 | int64, got int8"),
+    ("test.D(x, b: x)", ["int32", "int32"], ""),
+    ("test.D(x, b: x)", ["int32", "int64"], "'b' must be int32, the dtype of x"),
+    ("test.D(*xs: number)", ["int32", "float32"], "'xs' must be int32, the dtype of"),
+    ("test.D(*xs: number, b: xs)", ["int32", "int32", "int8"], "'b' must be int32"),
+    ("test.D(x, b)", ["int32", "float32"], ""),
+]
+
+
+@pytest.mark.parametrize(("signature", "dtypes", "message"), DTYPES)
+def test_dtypes_of_inputs(signature, dtypes, message):
+    inputs = [Spec((2,), np.dtype(name)) for name in dtypes]
+    if not message:
+        assert canonical(Kernel(signature), inputs, {}) == {}
+        return
+    with pytest.raises(TypeError, match=re.escape(message)):
+        canonical(Kernel(signature), inputs, {})
+
+
+def test_a_call_is_checked_once_and_a_wrong_one_always():
+    asked = []
+
+    def out(x, *, a):
+        asked.append(a)
+        if a > 1:
+            raise ValueError("test.Once: a is too large")
+        return x
+
+    kernel = Kernel("test.Once(x; a: int)", out=out)
+    pg.register_kernel(kernel, "cpu", lambda x, a: x)
+    x = pg.ones((2,))
+    with pg.use_backend("cpu"):
+        for _ in range(3):
+            run(kernel, x, a=1)
+        for _ in range(2):
+            with pytest.raises(ValueError, match="a is too large"):
+                run(kernel, x, a=2)
+        run(kernel, pg.ones((3,)), a=1)
+        with pytest.raises(TypeError, match="a must be an integer, got True"):
+            run(kernel, x, a=True)  # which equals 1
+    assert asked == [1, 2, 2, 1]
+    pg.unregister_kernel("test.Once", "cpu")
