@@ -21,7 +21,6 @@ from plugrad.engine import accelerated, context, dispatch
 from plugrad.engine import tape as _tape
 from plugrad.ops import _convert, binary, reduce, shape, trigonometry, unary
 from plugrad.registry.contract import Kernel, Rule, same
-from plugrad.tensor import tensor
 from plugrad.tensor.tensor import Tensor
 
 SOURCES = Path(__file__).parents[3] / "core/src_c"
