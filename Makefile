@@ -24,7 +24,7 @@ ROOMS := $(patsubst %/pyproject.toml,%,$(wildcard \
 	core/pyproject.toml plugins/*/pyproject.toml tests/conformance/pyproject.toml \
 	examples/gradient_packs/pyproject.toml))
 
-TWINS := core/build/.twins
+ACCELERATORS := core/build/.accelerators
 WASM := plugins/wasm/src/plugrad_wasm/modules/plain/index.json
 
 # The stamp says where it was made: the scripts of a moved .venv run the old checkout.
@@ -59,7 +59,7 @@ test-examples: .cache/third_party_backend/.installed
 	$(THIRD_RUN) -m pip --quiet install $(THIRD_ROOMS:%=--editable %)
 	@touch $@
 
-check: $(STAMP) $(WASM) $(TWINS)
+check: $(STAMP) $(WASM) $(ACCELERATORS)
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
@@ -77,11 +77,11 @@ $(STAMP): pyproject.toml $(ROOMS:%=%/pyproject.toml)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade "pip>=25.1"
 	$(PIP) install $(ROOMS:%=--editable %) --group dev
-	@mkdir -p $(dir $(TWINS)) && touch $(TWINS)
+	@mkdir -p $(dir $(ACCELERATORS)) && touch $(ACCELERATORS)
 	@echo "$(CURDIR)" > $@
 
-# The twins in C are compiled when the core is installed, and when they change.
-$(TWINS): $(wildcard core/src_c/*) core/setup.py | $(STAMP)
+# The accelerators in C are compiled when the core is installed, and when they change.
+$(ACCELERATORS): $(wildcard core/src_c/*) core/setup.py | $(STAMP)
 	cd core && $(CURDIR)/$(RUN) setup.py --quiet build_ext --inplace
 	@touch $@
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 # A light module that brings one of each.
 PLUGIN = """
-from plugrad.plugin import Backend, Extension, GradientPack, Kernel, hookimpl
+from plugrad.plugin import Backend, KernelPack, GradientPack, Kernel, hookimpl
 
 SWISH = Kernel("{name}.Swish(x)", out=lambda x: x)
 
@@ -21,7 +21,7 @@ def plugrad_backends():
 @hookimpl
 def plugrad_kernels():
     kernels = {{"{name}.Swish": lambda x: x}}
-    return [Extension("cpu", open=lambda: kernels, contracts=[SWISH])]
+    return [KernelPack("cpu", open=lambda: kernels, contracts=[SWISH])]
 
 
 @hookimpl
@@ -49,7 +49,7 @@ def neighbours(site: Path, count: int) -> None:
 
 
 def plugins(site: Path, count: int) -> None:
-    """Install plugins, each with a backend, an extension of cpu and a gradient pack."""
+    """Install plugins, each with a backend, a kernel pack and a gradient pack."""
     for i in range(count):
         name = f"bench{i}"
         (site / f"plugrad_{name}.py").write_text(PLUGIN.format(name=name))

@@ -72,7 +72,7 @@ int import_objects(void) {
 int is_tensor(PyObject *x) {
     return IS(x, Tensor) && SLOT(x, Tensor, _data) && SLOT(x, Tensor, _home) &&
            SLOT(x, Tensor, _dtype) && SLOT(x, Tensor, _shape) &&
-           SLOT(x, Tensor, _token) && SLOT(x, Tensor, _replicas);
+           SLOT(x, Tensor, _tape_id) && SLOT(x, Tensor, _cached_copies);
 }
 
 /* The members of a tensor that cannot be assigned, and where their slots are. */
@@ -118,16 +118,16 @@ PyObject *fix_members(PyObject *module, PyObject *args) {
 }
 
 static void fill(PyObject *y, PyObject *data, PyObject *home, PyObject *dtype,
-                 PyObject *shape, PyObject *token, PyObject *replicas) {
+                 PyObject *shape, PyObject *tape_id, PyObject *copies) {
     SLOT(y, Tensor, _data) = Py_NewRef(data);
     SLOT(y, Tensor, _home) = Py_NewRef(home);
     SLOT(y, Tensor, _dtype) = Py_NewRef(dtype);
     SLOT(y, Tensor, _shape) = Py_NewRef(shape);
-    SLOT(y, Tensor, _token) = Py_NewRef(token);
-    SLOT(y, Tensor, _replicas) = Py_NewRef(replicas);
+    SLOT(y, Tensor, _tape_id) = Py_NewRef(tape_id);
+    SLOT(y, Tensor, _cached_copies) = Py_NewRef(copies);
 }
 
-PyObject *tensor(PyObject *data, PyObject *home) {
+PyObject *new_tensor(PyObject *data, PyObject *home) {
     if (data == NULL) return NULL;
     PyObject *y = NULL, *dtype = PyObject_GetAttr(data, n_dtype);
     PyObject *shape = dtype ? PyObject_GetAttr(data, n_shape) : NULL;
@@ -139,39 +139,40 @@ PyObject *tensor(PyObject *data, PyObject *home) {
     return y;
 }
 
-PyObject *handle_on(PyObject *x) {
+PyObject *alias_of(PyObject *x) {
     PyObject *y = NEW(Tensor, 0); /* before x is read: garbage collected may dispose it */
     if (y != NULL && is_tensor(x) && SLOT(x, Tensor, _home) != NOWHERE)
         fill(y, SLOT(x, Tensor, _data), SLOT(x, Tensor, _home), SLOT(x, Tensor, _dtype),
-             SLOT(x, Tensor, _shape), SLOT(x, Tensor, _token), SLOT(x, Tensor, _replicas));
+             SLOT(x, Tensor, _shape), SLOT(x, Tensor, _tape_id),
+             SLOT(x, Tensor, _cached_copies));
     else
         Py_CLEAR(y);
     return y;
 }
 
-/* alias(x, token=None) */
-PyObject *alias_twin(CALL) {
+/* alias(x, tape_id=None) */
+PyObject *call_alias(CALL) {
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     if (!enabled || names != NULL || n < 1 || n > 2 || !is_tensor(args[0]))
-        return unusual(self, args, nargsf, names);
-    if (SLOT(args[0], Tensor, _replicas) == Py_None) {
-        PyObject *replicas = PyDict_New(); /* shared from now on */
-        if (replicas == NULL) return NULL;
-        Py_SETREF(SLOT(args[0], Tensor, _replicas), replicas);
+        return slow_path(self, args, nargsf, names);
+    if (SLOT(args[0], Tensor, _cached_copies) == Py_None) {
+        PyObject *copies = PyDict_New(); /* shared from now on */
+        if (copies == NULL) return NULL;
+        Py_SETREF(SLOT(args[0], Tensor, _cached_copies), copies);
     }
-    PyObject *y = handle_on(args[0]);
-    if (y == NULL) return unusual(self, args, nargsf, names);
-    Py_SETREF(SLOT(y, Tensor, _token), Py_NewRef(n == 2 ? args[1] : Py_None));
+    PyObject *y = alias_of(args[0]);
+    if (y == NULL) return slow_path(self, args, nargsf, names);
+    Py_SETREF(SLOT(y, Tensor, _tape_id), Py_NewRef(n == 2 ? args[1] : Py_None));
     return y;
 }
 
-PyObject *token_of(PyObject *y) {
-    PyObject *token = NEW(Token, 0);
-    if (token == NULL) return NULL;
-    SLOT(token, Token, dtype) = Py_NewRef(SLOT(y, Tensor, _dtype));
-    SLOT(token, Token, shape) = Py_NewRef(SLOT(y, Tensor, _shape));
-    Py_SETREF(SLOT(y, Tensor, _token), Py_NewRef(token));
-    return token;
+PyObject *new_tape_id(PyObject *y) {
+    PyObject *tape_id = NEW(TapeId, 0);
+    if (tape_id == NULL) return NULL;
+    SLOT(tape_id, TapeId, dtype) = Py_NewRef(SLOT(y, Tensor, _dtype));
+    SLOT(tape_id, TapeId, shape) = Py_NewRef(SLOT(y, Tensor, _shape));
+    Py_SETREF(SLOT(y, Tensor, _tape_id), Py_NewRef(tape_id));
+    return tape_id;
 }
 
 int kind_is_in(PyObject *dtype, PyObject *kinds) {
@@ -191,7 +192,7 @@ PyObject *attribute_of(PyObject *borrowed, PyObject *name) {
     return found;
 }
 
-PyObject *context_now(void) {
+PyObject *current_context(void) {
     PyObject *found = NULL;
     if (enabled && PyContextVar_Get(_current, NULL, &found) == 0 &&
         !IS(found, Context)) {
@@ -201,7 +202,7 @@ PyObject *context_now(void) {
     return found;
 }
 
-PyObject *active(PyObject *context) {
+PyObject *active_backend(PyObject *context) {
     PyObject *backend = SLOT(context, Context, backend);
     if (backend == Py_None) backend = SLOT(PROCESS, Context, backend);
     return backend == Py_None ? NULL : Py_NewRef(backend);

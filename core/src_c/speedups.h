@@ -1,16 +1,17 @@
-/* The usual case of the engine's hottest functions, in C.
+/* Accelerators in C of the engine's hottest functions (as in PEP 399).
 
-Every function in TWINS is the twin of a Python function of that name, with the same
-arguments. The Python function says what is done, completely. Its twin does the same
-where all is as usual - tensors, a backend that implements the kernel, nobody watching
-but one tape - and where anything is not, it calls the Python function before it has done
-anything. So a twin decides nothing and raises nothing of its own.
+Each function in the table ACCELERATED of module.c has the name and the arguments of a
+Python function, which says completely what is done. The accelerator does the same on the
+fast path: tensors, a backend that implements the kernel, no observer, at most one tape.
+On the slow path - everything else - it calls the Python function before it has changed
+anything. So an accelerator decides nothing and raises nothing of its own.
 
-Files: objects.c (what the engine's objects look like), run.c (`run` and its relatives),
-backward.c (one step of backward), module.c (the type of twins, the module).
+Files: objects.c (the engine's objects: names, slots, tensors, the context), run.c (a run
+of a kernel, and the functions that start one), backward.c (one node of backward),
+module.c (the type of accelerated functions, the module).
 
 Functions that return a PyObject return a new reference, or NULL; where NULL may also
-stand for "not as usual", without an error, they say so.
+stand for "take the slow path", without an error, they say so.
 */
 
 #ifndef PLUGRAD_SPEEDUPS_H
@@ -21,10 +22,10 @@ stand for "not as usual", without an error, they say so.
 #include <structmember.h>
 
 #ifdef Py_GIL_DISABLED
-#error "twins rely on the GIL; without it plugrad runs its Python functions"
+#error "the accelerators rely on the GIL; without it plugrad runs its Python functions"
 #endif
 
-/* Inputs and attributes of a run, and what a gradient is given: more is not usual. */
+/* Inputs and attributes of a run, and arguments of a gradient: more is the slow path. */
 enum { MOST = 16 };
 
 typedef PyObject *const *Args;
@@ -36,7 +37,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *python, *dict, *weak;
     vectorcallfunc call;
-} Twin;
+} Accelerated;
 
 /* --- objects.c ------------------------------------------------------------------ */
 
@@ -51,11 +52,11 @@ typedef struct {
     X(Kernel, "registry.contract")                                                       \
     X(NOWHERE, "tensor.tensor")                                                          \
     X(Tensor, "tensor.tensor")                                                           \
-    X(Token, "tensor.tensor")                                                            \
+    X(TapeId, "tensor.tensor")                                                           \
     X(gradient_registry, "registry.registry")                                            \
     X(Node, "engine.tape")                                                               \
     X(Plan, "engine.tape")                                                               \
-    X(Step, "engine.tape")                                                               \
+    X(VJPStep, "engine.tape")                                                            \
     X(Tape, "engine.tape")                                                               \
     X(ATTRIBUTE, "engine.tape")                                                          \
     X(SPEC, "engine.tape")                                                               \
@@ -67,19 +68,19 @@ typedef struct {
     X(declined, "engine.dispatch")                                                       \
     X(no_array, "engine.dispatch")                                                       \
     X(native, "engine.dispatch")                                                         \
-    X(_arrive, "autodiff.reverse")                                                       \
-    X(_fitted, "autodiff.reverse")
+    X(_accumulate, "autodiff.reverse")                                                   \
+    X(_unbroadcast, "autodiff.reverse")
 
 /* Slots, which are read like fields of a struct: (class, name). */
 #define SLOTS(X)                                                                         \
     X(Tensor, _data)                                                                     \
     X(Tensor, _home)                                                                     \
-    X(Tensor, _replicas)                                                                 \
-    X(Tensor, _token)                                                                    \
+    X(Tensor, _cached_copies)                                                            \
+    X(Tensor, _tape_id)                                                                  \
     X(Tensor, _dtype)                                                                    \
     X(Tensor, _shape)                                                                    \
-    X(Token, dtype)                                                                      \
-    X(Token, shape)                                                                      \
+    X(TapeId, dtype)                                                                     \
+    X(TapeId, shape)                                                                     \
     X(Kernel, name)                                                                      \
     X(Kernel, single)                                                                    \
     X(Kernel, variadic_outputs)                                                          \
@@ -93,11 +94,19 @@ typedef struct {
 /* Fields of named tuples by their index, all of them and in order: (class, name). */
 #define FIELDS(X)                                                                        \
     X(Plan, kernel) X(Plan, tensors) X(Plan, others) X(Plan, steps)                      \
-    X(Step, where) X(Step, function) X(Step, saved) X(Step, name) X(Step, rule)          \
+    X(VJPStep, where) X(VJPStep, function) X(VJPStep, saved)                             \
+    X(VJPStep, name) X(VJPStep, rule)                                                    \
     X(Node, plan) X(Node, backend) X(Node, inputs) X(Node, outputs) X(Node, saved)
 
 enum { Plan_kernel, Plan_tensors, Plan_others, Plan_steps, Plan_count };
-enum { Step_where, Step_function, Step_saved, Step_name, Step_rule, Step_count };
+enum {
+    VJPStep_where,
+    VJPStep_function,
+    VJPStep_saved,
+    VJPStep_name,
+    VJPStep_rule,
+    VJPStep_count
+};
 enum { Node_plan, Node_backend, Node_inputs, Node_outputs, Node_saved, Node_count };
 
 /* A field, borrowed: the tuple holds it. */
@@ -121,35 +130,36 @@ extern int enabled;
 int intern_names(void);   /* 0, or -1 with an error */
 int import_objects(void); /* 0, or -1 with an error */
 
-int is_tensor(PyObject *x);
+int is_tensor(PyObject *x); /* all slots are filled, too */
 /* fix_members(Tensor, message): let C read shape and dtype, and refuse to assign them */
 PyObject *fix_members(PyObject *module, PyObject *args);
-PyObject *tensor(PyObject *data, PyObject *home); /* takes `data`; NULL hands on */
-PyObject *handle_on(PyObject *x); /* the same to tapes; NULL without an error if gone */
-PyObject *token_of(PyObject *y);                  /* y gets it, too */
+PyObject *new_tensor(PyObject *data, PyObject *home); /* takes `data`; NULL hands on */
+/* A tensor of the same values and identity; NULL without an error if `x` is disposed. */
+PyObject *alias_of(PyObject *x);
+PyObject *new_tape_id(PyObject *y);               /* y gets it, too */
 int kind_is_in(PyObject *dtype, PyObject *kinds); /* -1 with an error */
 
-/* An attribute of what its own code could free. */
+/* An attribute of an object that the attribute's own code could free. */
 PyObject *attribute_of(PyObject *borrowed, PyObject *name);
-/* The context of the caller; NULL without an error where twins are not enabled. */
-PyObject *context_now(void);
+/* The context of the caller; NULL without an error if accelerators are disabled. */
+PyObject *current_context(void);
 /* The active backend; NULL without an error if none has been chosen. */
-PyObject *active(PyObject *context);
-/* What the dict in an attribute holds; NULL without an error if nothing. */
+PyObject *active_backend(PyObject *context);
+/* The item of the dict in an attribute; NULL without an error if it is missing. */
 PyObject *look_up(PyObject *object, PyObject *attribute, PyObject *key);
 
 /* --- run.c, backward.c, module.c ------------------------------------------------- */
 
-PyObject *run_twin(CALL);
-PyObject *unary_twin(CALL);
-PyObject *floating_unary_twin(CALL);
-PyObject *elementwise_twin(CALL);
-PyObject *reduction_twin(CALL);
-PyObject *through_twin(CALL);
-PyObject *alias_twin(CALL);
-PyObject *record_twin(CALL);
+PyObject *call_run(CALL);
+PyObject *call_unary(CALL);
+PyObject *call_floating_unary(CALL);
+PyObject *call_elementwise(CALL);
+PyObject *call_reduction(CALL);
+PyObject *call_record(CALL);
+PyObject *call_alias(CALL);
+PyObject *call_backward_node(CALL);
 
 /* Call the Python function, unless there is an error. */
-PyObject *unusual(CALL);
+PyObject *slow_path(CALL);
 
 #endif

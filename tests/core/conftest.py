@@ -1,15 +1,15 @@
-"""Everything in this folder runs twice: with the twins in C, and without them."""
+"""All tests in this folder run twice: with the accelerators in C, and without them."""
 
 import pytest
 from plugrad.engine import accelerated
 
 
 @pytest.fixture(autouse=True, params=["C", "Python"])
-def way(request):
-    """Who does the usual case."""
+def accelerators(request):
+    """Which code takes the fast paths."""
     before = accelerated.how()
     accelerated.enable(request.param == "C")
     if accelerated.how() != request.param:
-        pytest.skip("plugrad was installed where nothing compiles its twins in C")
+        pytest.skip("the core was built without its accelerators in C")
     yield request.param
     accelerated.enable(before == "C")

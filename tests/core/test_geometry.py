@@ -12,7 +12,7 @@ ROTATION = Rotation(5, 6, 0.5, (1.5, 2.0))
 
 
 @pytest.fixture(autouse=True)
-def way():
+def accelerators():
     """Run once: nothing here has an accelerator in C."""
 
 

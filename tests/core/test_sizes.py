@@ -58,7 +58,7 @@ LONG_FUNCTIONS: dict[str, str] = {}  # name: reason
 
 
 @pytest.fixture(autouse=True)
-def way():
+def accelerators():
     """Run once: nothing here has an accelerator in C."""
 
 
@@ -107,7 +107,7 @@ def wrapped_imports(path):
 
 # The rooms that are over their limit, as decision 0004 says, and the ceiling of each. A
 # room that is under its limit again fails here, and one that is far below its ceiling.
-OVER = {"ops": 8600, "tools": 1900, "wasm": 2900, "opencl": 3500}
+OVER = {"ops": 8620, "tools": 1900, "wasm": 2900, "opencl": 3500}
 SLACK = 150
 
 

@@ -1,7 +1,7 @@
 """Light modules that several tests install, and what tells how far plugins got."""
 
 GOOD = """
-from plugrad.plugin import Backend, Extension, GradientPack, Kernel, Runtime, hookimpl
+from plugrad.plugin import Backend, KernelPack, GradientPack, Kernel, Runtime, hookimpl
 
 SWISH = Kernel("mylib.Swish(x)", out=lambda x: x)
 
@@ -17,7 +17,7 @@ def plugrad_backends():
 @hookimpl
 def plugrad_kernels():
     swish = {"mylib.Swish": lambda x: x / 2}
-    return [Extension("cpu", open=lambda: swish, contracts=[SWISH])]
+    return [KernelPack("cpu", open=lambda: swish, contracts=[SWISH])]
 
 @hookimpl
 def plugrad_gradients():

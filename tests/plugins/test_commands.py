@@ -111,14 +111,14 @@ def plugrad_backends():
     return [Backend("it", open=open_it, priority=9)]
 """,
     "extending": f"""
-from plugrad.plugin import Extension, hookimpl
+from plugrad.plugin import KernelPack, hookimpl
 
 def open_it():
     {RAISING}
 
 @hookimpl
 def plugrad_kernels():
-    return [Extension("cpu", open=open_it)]
+    return [KernelPack("cpu", open=open_it)]
 """,
 }
 

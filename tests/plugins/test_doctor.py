@@ -13,7 +13,7 @@ from plugrad.tools.doctor import _text
 from tests.plugins.sources import GOOD
 
 BACKEND = """
-from plugrad.plugin import Backend, Extension, Runtime, hookimpl
+from plugrad.plugin import Backend, KernelPack, Runtime, hookimpl
 
 def open_it():
     from plugrad_cpu.arrays import NumpyArrays
@@ -27,12 +27,12 @@ def self_test():
 def plugrad_backends():
     return [Backend("it", open=open_it)]
 """
-EXTENSION = """
-from plugrad.plugin import Extension, hookimpl
+KERNEL_PACK = """
+from plugrad.plugin import KernelPack, hookimpl
 
 @hookimpl
 def plugrad_kernels():
-    return [Extension("cup", open=dict)]
+    return [KernelPack("cup", open=dict)]
 """
 
 
@@ -160,7 +160,7 @@ def test_kernels_of_op_libraries_are_missed_on_no_backend(site, doctor):
 
 
 def test_a_plugin_that_brings_nothing(site, doctor):
-    site("plugrad-it", EXTENSION.replace('[Extension("cup", open=dict)]', "[]"))
+    site("plugrad-it", KERNEL_PACK.replace('[KernelPack("cup", open=dict)]', "[]"))
     status, _, rows = doctor()
     assert (status, rows["it"]["state"]) == (0, "works")
     assert rows["it"]["notes"] == ["brings nothing: its hooks return empty lists"]
@@ -180,7 +180,7 @@ def test_a_host_that_is_not_there_is_what_to_install(site, doctor, tmp_path):
 
 
 def test_an_extension_of_nobody_is_a_remark(site, doctor):
-    site("plugrad-it", EXTENSION)
+    site("plugrad-it", KERNEL_PACK)
     status, _, rows = doctor()
     assert (status, rows["it"]["state"]) == (0, "works")
     assert rows["it"]["entries"][0]["remarks"] == [

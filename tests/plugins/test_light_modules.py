@@ -84,7 +84,7 @@ def test_who_asks_for_a_plugin_that_brings_nothing_is_told_so(site, python):
 
 
 OPENS = """
-from plugrad.plugin import Backend, Extension, GradientPack, hookimpl
+from plugrad.plugin import Backend, KernelPack, GradientPack, hookimpl
 
 @hookimpl
 def plugrad_backends():
@@ -92,7 +92,7 @@ def plugrad_backends():
 
 @hookimpl
 def plugrad_kernels():
-    return [Extension("cpu", open=lambda: [("Relu", abs)])]
+    return [KernelPack("cpu", open=lambda: [("Relu", abs)])]
 
 @hookimpl
 def plugrad_gradients():
@@ -111,14 +111,14 @@ def test_what_open_may_not_return_is_named(site, python):
                 ask(name)
             except (pg.BackendUnavailable, ValueError) as error:
                 print(error)
-        (extension,) = registry.extensions("cpu")
-        print(extension.reason)
+        (kernel_pack,) = registry.kernel_packs("cpu")
+        print(kernel_pack.reason)
     """)
     assert out.splitlines() == [
         "backend 'it' of plugrad-it 1.0 has failed: TypeError: open of backend 'it' "
         "must return a Runtime, got None",
         "pack 'rules' of plugrad-it 1.0 has failed: TypeError: open of pack 'rules' "
         "must return a Mapping, got None",
-        "TypeError: open of extension of 'cpu' must return a Mapping, got [('Relu', "
+        "TypeError: open of kernel pack of 'cpu' must return a Mapping, got [('Relu', "
         "<built-in function abs>)]",
     ]

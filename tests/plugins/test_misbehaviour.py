@@ -35,10 +35,10 @@ def open_it():
     return Runtime(arrays=Arrays(), kernels=kernels)
 """
 EXTENDING = """
-from plugrad.plugin import Extension, hookimpl
+from plugrad.plugin import KernelPack, hookimpl
 @hookimpl
 def plugrad_kernels():
-    return [Extension("cpu", open=lambda: {"Relu": lambda x: x * 0})]
+    return [KernelPack("cpu", open=lambda: {"Relu": lambda x: x * 0})]
 """
 PACK = """
 from plugrad.plugin import GradientPack, hookimpl

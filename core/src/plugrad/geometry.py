@@ -53,7 +53,7 @@ class Windows:
     """Where the windows of a convolution or a pooling lie, for any number of axes.
 
     Shapes are channels last: batch, spatial axes, channels. Everything else has one
-    entry a spatial axis. A window has ``window`` taps, ``dilations`` apart, and the
+    entry a spatial axis. A window has ``window`` elements, ``dilations`` apart, and the
     next begins ``strides`` later.
 
     Attributes:
@@ -116,20 +116,20 @@ class Windows:
         )
 
     @functools.cached_property
-    def taps(self) -> tuple[Shape, ...]:
-        """Where in the padded input the taps of the first window lie, row by row."""
-        places = (
+    def kernel_positions(self) -> tuple[Shape, ...]:
+        """The places of the first window's elements in the padded input, row by row."""
+        offsets = (
             range(0, k * d, d) for k, d in zip(self.window, self.dilations, strict=True)
         )
-        return tuple(itertools.product(*places))
+        return tuple(itertools.product(*offsets))
 
     @functools.cached_property
     def inside(self) -> tuple[tuple[Shape, ...], ...]:
-        """For every axis and window, which of its taps lie in the input, as 0 and 1."""
+        """For each axis and window, which of its elements lie in the input: 0 or 1."""
         found = []
         for i, n in enumerate(self.in_shape[1:-1]):
             before, stride, d = self.padding[i][0], self.strides[i], self.dilations[i]
-            begins = (place * stride - before for place in range(self.out_shape[i + 1]))
+            begins = (i * stride - before for i in range(self.out_shape[i + 1]))
             found.append(
                 tuple(
                     tuple(int(0 <= b + a * d < n) for a in range(self.window[i]))
@@ -140,7 +140,7 @@ class Windows:
 
     @functools.cached_property
     def transposed(self) -> Windows:
-        """The windows of stride 1 that carry cotangents back from ``spread`` places.
+        """The windows of stride 1 that carry cotangents back.
 
         Each input element sees, through one window, all windows that see it: those lie
         where the padding of ``in_shape`` says, ``strides`` apart.
@@ -161,7 +161,7 @@ class Windows:
         (*x, c), (*y, k), g = self.in_shape, self.out_shape, self.groups
         return replace(self, in_shape=(*x, c // g), out_shape=(*y, k // g), groups=1)
 
-    def raised(self) -> Self:
+    def with_leading_axis(self) -> Self:
         """Return the same windows with one more spatial axis, of size 1, in front."""
         return replace(
             self,
@@ -185,30 +185,30 @@ def windows(
     dim_rounding_mode: Rounding | None = None,
     channels: int | None = None,
     groups: int = 1,
-    places: Sequence[int] | None = None,
+    output_sizes: Sequence[int] | None = None,
 ) -> Windows:
     """Return the windows over a channels-last ``shape``, or say what does not fit.
 
     Args:
         op: Who asks, for messages.
         shape: Batch, spatial axes, channels.
-        window: Taps of a window, for each axis or for all.
+        window: The number of elements of a window, for each axis or for all.
         strides: Steps between the beginnings of neighbouring windows.
         pad: ``"same"`` gives ``ceil(size / stride)`` windows, odd padding behind;
             ``"valid"`` pads nothing; a number pads all ends; pairs (before, after) pad
             each axis.
-        dilations: Steps between neighbouring taps of one window.
+        dilations: Steps between neighbouring elements of one window.
         dim_rounding_mode: What becomes of a last step that is cut off, with a number
             or pairs as ``pad``: ``"floor"`` (the default) leaves it out, ``"ceil"``
             takes it in, ``"round"`` takes it in from one half on.
         channels: Of the output; by default those of ``shape``.
         groups: See ``Windows``.
-        places: The number of windows on each axis, where the output is given; the
+        output_sizes: The number of windows on each axis, where the output is given; the
             rounding that leads there is found.
 
     """
     n = len(shape) - 2
-    if places is not None and len(places) != n:
+    if output_sizes is not None and len(output_sizes) != n:
         raise ValueError(f"{op}: the output must have rank {n + 2}, as {shape} has")
     if groups < 1 or shape[-1] % groups:
         raise ValueError(
@@ -224,7 +224,7 @@ def windows(
         _rounding(op, dim_rounding_mode, pad),
         shape[-1] if channels is None else channels,
         groups,
-        None if places is None else tuple(places),
+        None if output_sizes is None else tuple(output_sizes),
     )
 
 
@@ -283,7 +283,7 @@ def _windows(
     rounding: str | None,
     channels: int,
     groups: int,
-    places: Shape | None,
+    output_sizes: Shape | None,
 ) -> Windows:
     counts, padding = [], []
     for i, size in enumerate(shape[1:-1]):
@@ -293,7 +293,7 @@ def _windows(
             before = max((count - 1) * stride + extent - size, 0) // 2
         else:
             ends = (0, 0) if pad == "valid" else pad[i]
-            wanted = None if places is None else places[i]
+            wanted = None if output_sizes is None else output_sizes[i]
             room = ends[0] + size + ends[1] - extent
             count, before = _steps(room, stride, rounding, wanted) + 1, ends[0]
             if count < 1:
@@ -305,10 +305,10 @@ def _windows(
         reach = (count - 1) * stride + extent - before - size
         counts.append(count)
         padding.append((before, max(reach, 0) if count else 0))
-    if places is not None and tuple(counts) != places:
+    if output_sizes is not None and tuple(counts) != output_sizes:
         raise ValueError(
-            f"{op}: the output has {places} windows, but {tuple(counts)} lie over "
-            f"{shape}; see to strides, pad and dim_rounding_mode"
+            f"{op}: the output has {output_sizes} windows, but {tuple(counts)} fit "
+            f"over {shape}; check strides, pad and dim_rounding_mode"
         )
     y = sizes(op, (shape[0], *counts, channels), "the output")
     return Windows(shape, y, window, strides, dilations, tuple(padding), groups)

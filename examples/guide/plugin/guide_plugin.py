@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from plugrad.plugin import Extension, GradientPack, hookimpl
+from plugrad.plugin import GradientPack, KernelPack, hookimpl
 
 
 def open_kernels() -> dict[str, Callable[..., Any]]:
@@ -28,9 +28,9 @@ def open_gradients() -> dict[str, dict[str, Callable[..., Any]]]:
 
 
 @hookimpl
-def plugrad_kernels() -> list[Extension]:
+def plugrad_kernels() -> list[KernelPack]:
     """Return what the engine asks for when it first needs a kernel."""
-    return [Extension("cpu", open=open_kernels)]
+    return [KernelPack("cpu", open=open_kernels)]
 
 
 @hookimpl

@@ -98,7 +98,7 @@ READS = {
 def test_a_tensor_that_is_no_argument_is_refused(what, backend):
     with pytest.raises(TypeError, match="is not an argument"):
         pg.grads(lambda x, w: READS[what](w)(x))(2.0, 3.0)
-    assert pg.exp(1.0)._token is None
+    assert pg.exp(1.0)._tape_id is None
 
 
 def test_a_variable_that_is_no_argument_is_refused(backend):

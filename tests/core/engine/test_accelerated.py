@@ -1,4 +1,4 @@
-"""The twins in C: they do the usual case, and leave all else to Python, undone.
+"""The accelerators in C: they do the fast path, and leave all else to Python, undone.
 
 What kernels, gradients and finalizers do to them is in test_accelerated_abused.py.
 """
@@ -20,7 +20,7 @@ from plugrad.autodiff import reverse
 from plugrad.engine import accelerated, context, dispatch
 from plugrad.engine import tape as _tape
 from plugrad.ops import _convert, binary, reduce, shape, trigonometry, unary
-from plugrad.registry.contract import Kernel, Rule, same
+from plugrad.registry.contract import VJP, Kernel, same
 from plugrad.tensor.tensor import Tensor
 
 SOURCES = Path(__file__).parents[3] / "core/src_c"
@@ -30,32 +30,32 @@ PYTHON = {
     "floating_unary": _convert.floating_unary,
     "elementwise": _convert.elementwise,
     "reduction": _convert.reduction,
-    "_through": reverse._through,
+    "_backward_node": reverse._backward_node,
 }
 
 
-class Unusual(Exception):
-    """Raised where a twin hands on to Python."""
+class SlowPath(Exception):
+    """Raised where a accelerator hands on to Python."""
 
 
 @pytest.fixture(autouse=True)
-def way():  # in place of the folder's: these tests compare the two themselves
+def accelerators():  # in place of the folder's: these tests compare the two
     if accelerated._speedups is None:
-        pytest.skip("plugrad was installed where nothing compiles its twins in C")
+        pytest.skip("the core was built without its accelerators in C")
     accelerated.enable(True)
     with pg.use_backend("cpu"):
         pg.zeros(1)  # the backend is open
         yield
 
 
-def twin(name):
-    """Return a twin of which the Python function raises."""
+def accelerator(name):
+    """Return a accelerator of which the Python function raises."""
 
     def python(*_, **__):
-        raise Unusual(name)
+        raise SlowPath(name)
 
     python.__name__ = name
-    return accelerated._speedups.Twin(python)
+    return accelerated._speedups.Accelerated(python)
 
 
 def f32(*sizes, dtype="float32"):
@@ -72,8 +72,8 @@ def taped(work, *xs):
         return work(), tape
 
 
-# What is usual: (twin, arguments, attributes), each with and without a tape.
-USUAL = {
+# What takes the fast path: (accelerator, arguments, attributes), with a tape or none.
+FAST = {
     "run": ("run", lambda: (unary.EXP, f32(2, 3)), {}),
     "run, attributes": ("run", lambda: (shape.RESHAPE, f32(2, 3)), {"shape": (3, 2)}),
     "run, variadic": ("run", lambda: (shape.CONCAT, f32(2), f32(3)), {"axis": 0}),
@@ -103,22 +103,22 @@ USUAL = {
 
 
 @pytest.mark.parametrize("under_tape", [False, True])
-@pytest.mark.parametrize("case", USUAL)
-def test_the_usual_case_is_done_as_python_does_it(case, under_tape):
-    name, make, attrs = USUAL[case]
+@pytest.mark.parametrize("case", FAST)
+def test_the_fast_path_does_what_python_does(case, under_tape):
+    name, make, attrs = FAST[case]
     arguments = make()
     xs = [x for x in arguments if isinstance(x, Tensor)]
     python = PYTHON[name].__wrapped__
     call = lambda f: lambda: f(*arguments, **attrs)
     if not under_tape:
         expected = python(*arguments, **attrs)  # a scalar is known from here on
-        found = twin(name)(*arguments, **attrs)
+        found = accelerator(name)(*arguments, **attrs)
     else:
         accelerated.enable(False)
         expected, theirs = taped(call(python), *xs)
         taped(call(python), *xs)  # plans are made
         accelerated.enable(True)
-        found, ours = taped(call(twin(name)), *xs)
+        found, ours = taped(call(accelerator(name)), *xs)
         assert len(ours.nodes) == len(theirs.nodes)
         for mine, other in zip(ours.nodes, theirs.nodes, strict=True):
             assert type(mine) is _tape.Node
@@ -127,8 +127,8 @@ def test_the_usual_case_is_done_as_python_does_it(case, under_tape):
                 (t.shape, t.dtype) for t in other.outputs
             ]
             assert _saved(mine) == _saved(other)
-            assert mine.outputs == [found._token]
-            assert found._token in ours.tracked
+            assert mine.outputs == [found._tape_id]
+            assert found._tape_id in ours.tracked
     assert type(found) is Tensor
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
     np.testing.assert_array_equal(found.numpy(), expected.numpy())
@@ -139,9 +139,9 @@ def _saved(node):
 
     def looks(value):
         if isinstance(value, Tensor):
-            who = value._token if value._token in node.inputs else "the output"
+            who = value._tape_id if value._tape_id in node.inputs else "the output"
             return who, value._home, value.numpy().tolist()
-        if isinstance(value, _tape.Token):
+        if isinstance(value, _tape.TapeId):
             return value.shape, value.dtype
         return value
 
@@ -160,7 +160,7 @@ def _disposed():
     return x
 
 
-UNUSUAL = {
+SLOW = {
     "no input": ("run", lambda: (unary.EXP,)),
     "no kernel": ("run", lambda: ("Exp", f32(2))),
     "a kernel that nobody has": ("run", lambda: (Kernel("t.Nobody(x)"), f32(2))),
@@ -191,60 +191,60 @@ UNUSUAL = {
     "an empty list": ("elementwise", lambda: (binary.ADD, [], [])),
     "too few": ("elementwise", lambda: (binary.ADD, f32(2))),
     "an axis too few": ("reduction", lambda: (reduce.SUM, f32(2), (0,))),
-    "no node": ("_through", lambda: (None, set(), {}, [], None, False)),
+    "no node": ("_backward_node", lambda: (None, set(), {}, [], None, False)),
 }
 
 
-@pytest.mark.parametrize("case", UNUSUAL)
+@pytest.mark.parametrize("case", SLOW)
 def test_whatever_is_unusual_is_left_to_python(case):
-    name, make = UNUSUAL[case]
+    name, make = SLOW[case]
     arguments = make()
-    with pytest.raises(Unusual):
-        twin(name)(*arguments)
-    with pytest.raises(Unusual):
-        taped(lambda: twin(name)(*arguments), f32(1))
+    with pytest.raises(SlowPath):
+        accelerator(name)(*arguments)
+    with pytest.raises(SlowPath):
+        taped(lambda: accelerator(name)(*arguments), f32(1))
 
 
 def test_an_error_of_moving_an_input_comes_through():
     with pytest.raises(ValueError, match="has been disposed"):
-        twin("run")(unary.EXP, _disposed())
+        accelerator("run")(unary.EXP, _disposed())
 
 
 def test_whoever_watches_is_left_to_python():
     x = f32(2)
-    with context.observing(lambda *_: None), pytest.raises(Unusual):
-        twin("run")(unary.EXP, x)
+    with context.observing(lambda *_: None), pytest.raises(SlowPath):
+        accelerator("run")(unary.EXP, x)
     two = _tape.Tape(), _tape.Tape()
-    with context.taping(two), pytest.raises(Unusual):
-        twin("run")(unary.EXP, x)
+    with context.taping(two), pytest.raises(SlowPath):
+        accelerator("run")(unary.EXP, x)
     with (
         pg.override_gradient("Exp", x=lambda dy: dy),
-        pytest.raises(Unusual),
+        pytest.raises(SlowPath),
     ):
-        taped(lambda: twin("run")(unary.EXP, x), x)
+        taped(lambda: accelerator("run")(unary.EXP, x), x)
 
 
 def test_without_twins_everything_is_left_to_python():
     accelerated.enable(False)
     assert accelerated.how() == "Python"
-    with pytest.raises(Unusual):
-        twin("run")(unary.EXP, f32(2))
+    with pytest.raises(SlowPath):
+        accelerator("run")(unary.EXP, f32(2))
 
 
-def test_a_twin_is_known_by_the_name_of_its_function():
-    with pytest.raises(ValueError, match="there is none of 'nothing'"):
-        twin("nothing")
+def test_an_accelerator_is_known_by_the_name_of_its_function():
+    with pytest.raises(ValueError, match="there is no accelerator of 'nothing'"):
+        accelerator("nothing")
     assert dispatch.run.__doc__ == dispatch.run.__wrapped__.__doc__
     with pytest.raises(AttributeError, match="__name__"):
-        accelerated._speedups.Twin(object())
+        accelerated._speedups.Accelerated(object())
     for name in (1.5, b"run", None):
-        with pytest.raises(ValueError, match="there is none of"):
-            accelerated._speedups.Twin(SimpleNamespace(__name__=name))
+        with pytest.raises(ValueError, match="there is no accelerator of"):
+            accelerated._speedups.Accelerated(SimpleNamespace(__name__=name))
     with pytest.raises(TypeError):
-        accelerated._speedups.Twin()
+        accelerated._speedups.Accelerated()
 
 
-def test_a_twin_is_pickled_and_copied_as_a_function_is():
+def test_an_accelerator_is_pickled_and_copied_as_a_function_is():
     for same_one in (copy.copy, copy.deepcopy, lambda f: pickle.loads(pickle.dumps(f))):
         assert same_one(dispatch.run) is dispatch.run
 
@@ -254,18 +254,18 @@ def test_nothing_is_moved_to_a_backend_that_lacks_the_kernel():
     runtime = pg.plugin.Runtime(arrays=dispatch.active().runtime.arrays, kernels={})
     pg.register_backend(pg.plugin.Backend("bare", open=lambda: runtime))
     try:
-        with pg.use_backend("bare"), pytest.raises(Unusual):
-            twin("run")(unary.EXP, x)
+        with pg.use_backend("bare"), pytest.raises(SlowPath):
+            accelerator("run")(unary.EXP, x)
     finally:
         pg.remove_backend("bare")
-    assert x._replicas is None
+    assert x._cached_copies is None
 
 
 # --- memory -----------------------------------------------------------------------
 
 
 def _gradients():
-    """Do all that twins do."""
+    """Do all that accelerators do."""
     x = f32(2, 3)
     f = lambda x: pg.sum(pg.tanh(x * x + x + 1.0) * pg.concat([x, x])[:2])
     double = pg.custom_grad(lambda x: (x * 2, lambda dy: dy * 2))
@@ -276,7 +276,7 @@ def test_no_reference_is_kept_or_lost():
     work = _gradients()
     for _ in range(50):
         work()
-    shared = [unary.EXP, binary.ADD, np.dtype("float32"), Tensor, _tape.Token]
+    shared = [unary.EXP, binary.ADD, np.dtype("float32"), Tensor, _tape.TapeId]
     shared += [_tape.Node, dispatch.active(), context.current(), context.PROCESS]
     gc.collect()
     counts, objects = [sys.getrefcount(x) for x in shared], len(gc.get_objects())
@@ -291,7 +291,7 @@ def test_no_reference_is_kept_or_lost():
 def _fails_without_memory(call):
     """Run ``call`` with ever more memory; return how often it was too little.
 
-    Only twins run without memory: Python's own code does not survive it everywhere.
+    Only accelerators run without memory: not all of Python's own code survives it.
     """
     testcapi = pytest.importorskip("_testcapi", reason="this Python is without it")
     failed = 0
@@ -306,12 +306,12 @@ def _fails_without_memory(call):
     return failed
 
 
-@pytest.mark.parametrize("case", USUAL)
+@pytest.mark.parametrize("case", FAST)
 def test_out_of_memory_is_an_error_and_nothing_worse(case):
-    name, make, attrs = USUAL[case]
+    name, make, attrs = FAST[case]
     arguments = make()
-    run_twin = twin(name)
-    call = lambda: run_twin(*arguments, **attrs)
+    run_in_c = accelerator(name)
+    call = lambda: run_in_c(*arguments, **attrs)
     PYTHON[name](*arguments, **attrs)
     assert _fails_without_memory(call)
     xs = [x for x in arguments if isinstance(x, Tensor)]
@@ -329,18 +329,18 @@ def test_backward_out_of_memory_is_an_error_and_nothing_worse():
     x = f32(2)
     y, tape = taped(lambda: binary.multiply(x, x), x)
     (node,) = tape.nodes
-    dy, through = f32(2), twin("_through")
+    dy, through = f32(2), accelerator("_backward_node")
     owed = {}
 
     def call():
         owed.clear()
-        owed[y._token] = dy
+        owed[y._tape_id] = dy
         through(node, tape.tracked, owed, (), node.backend, False)
 
     call()
     assert _fails_without_memory(call)
     call()
-    np.testing.assert_array_equal(owed[x._token].numpy(), [2.0, 8.0])
+    np.testing.assert_array_equal(owed[x._tape_id].numpy(), [2.0, 8.0])
 
 
 # --- aliases and recording by hand ------------------------------------------------
@@ -348,7 +348,7 @@ def test_backward_out_of_memory_is_an_error_and_nothing_worse():
 
 def recorded(record, tape, x, y):
     """Record a run of ReLU with its attributes by hand; return its node."""
-    rule = Rule(lambda dy, *_: dy, ("x", "y", "x_spec", "slope"), "test")
+    rule = VJP(lambda dy, *_: dy, ("x", "y", "x_spec", "slope"), "test")
     contract = Kernel("test.Slope(x; slope)", out=same)
     plan = _tape.plan(contract, {"x": rule}, 1, 1)
     record((tape,), plan, dispatch.active(), (x,), {"slope": 0.5}, (y,))
@@ -359,52 +359,55 @@ def test_record_notes_what_python_notes():
     ours, theirs = _tape.Tape(), _tape.Tape()
     x = f32(2)
     assert ours.watch(x) is theirs.watch(x)
-    for record, tape in ((twin("record"), ours), (_tape.record.__wrapped__, theirs)):
+    for record, tape in (
+        (accelerator("record"), ours),
+        (_tape.record.__wrapped__, theirs),
+    ):
         y = f32(2)
         node = recorded(record, tape, x, y)
-        assert node.inputs == [x._token]
-        assert node.outputs == [y._token]
-        assert tape.tracked == {x._token, y._token}
+        assert node.inputs == [x._tape_id]
+        assert node.outputs == [y._tape_id]
+        assert tape.tracked == {x._tape_id, y._tape_id}
         kept_x, kept_y, spec, slope = node.saved
-        assert (kept_x._token, kept_y._token) == (x._token, y._token)
-        assert (spec, slope) == (x._token, 0.5)
+        assert (kept_x._tape_id, kept_y._tape_id) == (x._tape_id, y._tape_id)
+        assert (spec, slope) == (x._tape_id, 0.5)
     assert ours.nodes[0].plan.steps[0].saved == theirs.nodes[0].plan.steps[0].saved
 
 
 def test_an_alias_has_the_values_and_another_identity():
     x = f32(3)
-    token = _tape.Tape().watch(x)
-    for alias in (twin("alias"), _tape.alias.__wrapped__):
-        for args, expected in (((x,), None), ((x, token), token)):
+    tape_id = _tape.Tape().watch(x)
+    for alias in (accelerator("alias"), _tape.alias.__wrapped__):
+        for args, expected in (((x,), None), ((x, tape_id), tape_id)):
             y = alias(*args)
             assert y is not x
-            assert y._token is expected
+            assert y._tape_id is expected
             assert y._data is x._data
-            assert y._replicas is x._replicas is not None
+            assert y._cached_copies is x._cached_copies is not None
 
 
-def test_aliases_and_records_that_are_unusual_are_left_to_python():
+def test_aliases_and_records_on_the_slow_path_are_left_to_python():
     x, y, tape = f32(2), f32(2), _tape.Tape()
     gone = f32(2)
     gone.dispose()
     for args in ((gone,), (1,), (), (x, None, None)):
-        with pytest.raises(Unusual):
-            twin("alias")(*args)
+        with pytest.raises(SlowPath):
+            accelerator("alias")(*args)
     tape.watch(x)
-    with pytest.raises(Unusual):
-        recorded(twin("record"), _tape.Guard(tape, "f"), x, y)
-    with pytest.raises(Unusual):
-        recorded(twin("record"), tape, 1, y)
-    with pytest.raises(Unusual):
-        recorded(twin("record"), tape, x, None)
+    with pytest.raises(SlowPath):
+        recorded(accelerator("record"), _tape.Guard(tape, "f"), x, y)
+    with pytest.raises(SlowPath):
+        recorded(accelerator("record"), tape, 1, y)
+    with pytest.raises(SlowPath):
+        recorded(accelerator("record"), tape, x, None)
     assert tape.nodes == []
-    assert y._token is None
+    assert y._tape_id is None
 
 
 def test_aliases_and_records_out_of_memory_are_errors():
     x, tape = f32(2), _tape.Tape()
     tape.watch(x)
-    alias, record = twin("alias"), twin("record")
+    alias, record = accelerator("alias"), accelerator("record")
     assert _fails_without_memory(lambda: alias(x))
     recorded(record, tape, x, f32(2))
     node = tape.nodes.pop()

@@ -1,6 +1,6 @@
-"""The twins in C under kernels, gradients and finalizers that do what they should not.
+"""The accelerators in C under kernels, gradients and finalizers that misbehave.
 
-Whatever these do, a twin ends as its Python function does, and nothing worse.
+Whatever these do, an accelerator ends as its Python function does, and nothing worse.
 """
 
 import gc
@@ -17,9 +17,15 @@ from plugrad.ops import binary
 from plugrad.registry.contract import Kernel, same
 from plugrad.tensor.tensor import Tensor
 
-from tests.core.engine.test_accelerated import Unusual, f32, taped, twin, way
+from tests.core.engine.test_accelerated import (
+    SlowPath,
+    accelerator,
+    accelerators,
+    f32,
+    taped,
+)
 
-__all__ = ["way"]  # pytest finds it
+__all__ = ["accelerators"]  # pytest finds it
 
 
 @contextmanager
@@ -37,7 +43,7 @@ def registered(contract, kernel, **gradient):
 
 
 def both_ways(work):
-    """Return what ``work`` gives, or raises, twice with the twins and without."""
+    """Return what ``work`` gives, or raises, with the accelerators and without."""
     found = []
     for on in (False, True, True):  # plans are made by Python
         accelerated.enable(on)
@@ -69,7 +75,9 @@ def test_of_several_outputs_a_tape_gets_all():
         assert both_ways(lambda: pg.grad(f)(f32(2))) == [3.0, 6.0]
 
 
-@pytest.mark.parametrize("spoil", [Tensor.dispose, lambda x: delattr(x, "_replicas")])
+@pytest.mark.parametrize(
+    "spoil", [Tensor.dispose, lambda x: delattr(x, "_cached_copies")]
+)
 def test_an_input_that_its_kernel_spoils_is_an_error(spoil):
     contract, victim = Kernel("t.Spoil(x)", out=same), []
 
@@ -107,7 +115,7 @@ def test_a_finalizer_that_disposes_an_input_does_no_harm():
     with registered(contract, kernel, x=lambda dy, x: dy * x):
         for _ in range(60):
             victim[:] = [f32(2)]
-            victim[0]._replicas = {}  # which nobody else holds
+            victim[0]._cached_copies = {}  # which nobody else holds
             try:
                 y, tape = taped(work, victim[0])
             except ValueError:
@@ -115,7 +123,7 @@ def test_a_finalizer_that_disposes_an_input_does_no_harm():
             finally:
                 gc.set_threshold(*before)
             assert y.numpy().tolist() == [2.0, 4.0]
-            held = [node.saved[0]._replicas for node in tape.nodes]
+            held = [node.saved[0]._cached_copies for node in tape.nodes]
             fresh = [{} for _ in range(100)]  # would be memory that is held no more
             assert not any(a is b for a in held for b in fresh)
             done += 1
@@ -185,8 +193,8 @@ def test_shapes_that_are_no_tuples_of_int_are_left_to_python(odd):
     x = f32(2)
     y = Tensor(odd, x._home)
     y._dtype = x.dtype
-    with pytest.raises(Unusual):
-        twin("elementwise")(binary.ADD, x, y)
+    with pytest.raises(SlowPath):
+        accelerator("elementwise")(binary.ADD, x, y)
 
 
 def test_an_error_in_a_kernel_comes_through_and_leaves_no_node():
@@ -208,7 +216,7 @@ def test_an_error_in_a_kernel_comes_through_and_leaves_no_node():
         with context.taping((tape,)):
             for _ in range(3):
                 with pytest.raises(ZeroDivisionError, match="on purpose"):
-                    twin("run")(contract, x)
+                    accelerator("run")(contract, x)
     finally:
         pg.unregister_gradient("t.Fails")
         pg.unregister_kernel("t.Fails", "cpu")

@@ -191,7 +191,7 @@ REGISTRATIONS = [
     (
         lambda: Kernel("test.A(x)", out=3),
         TypeError,
-        "out and normalize: expected a func",
+        "out and canonicalize: expected a func",
     ),
     (lambda: gradients("Exp", x=None), TypeError, "a Kernel, got 'Exp'; by name"),
     (lambda: decomposition("Exp"), TypeError, "expected a Kernel, got 'Exp'"),
@@ -288,7 +288,7 @@ def test_an_error_inside_f_leaves_no_tape_behind(backend):
 
     with pytest.raises(KeyError, match="mine"):
         pg.grad(f)(1.0)
-    assert pg.exp(1.0)._token is None
+    assert pg.exp(1.0)._tape_id is None
 
 
 ASARRAY = [

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.plugin import Extension, GradientPack, Kernel, gradients, run, same
+from plugrad.plugin import GradientPack, Kernel, KernelPack, gradients, run, same
 from plugrad.registry.entries import Phase, Plugin
 from plugrad.registry.registry import registry
 from plugrad_conformance.toy import toy
@@ -219,25 +219,25 @@ def test_a_pack_that_breaks_is_listed_with_the_reason():
         del registry.gradients.packs.entries["test-broken"]
 
 
-# --- extensions ------------------------------------------------------------------
+# --- kernel packs ----------------------------------------------------------------
 
 
 @pytest.fixture
 def extended():
-    """Return what registers extensions of the backend "toy", which opens after that."""
-    before = list(registry._extensions)
+    """Return a function that registers kernel packs of "toy", which opens later."""
+    before = list(registry._kernel_packs)
     owners = []
 
     def extend(name, **gradients):
         owner = Plugin(f"plugrad-{name}", "1.0", phase=Phase.REGISTERED)
         brought = lambda: {k: {"x": f} for k, f in gradients.items()}
-        extension = Extension("toy", open=dict, gradients=brought)
-        registry.register(owner, extensions=[extension])
+        kernel_pack = KernelPack("toy", open=dict, gradients=brought)
+        registry.register(owner, kernel_packs=[kernel_pack])
         owners.append(owner)
         return owner
 
     yield extend
-    registry._extensions = before
+    registry._kernel_packs = before
 
 
 def test_an_extension_brings_gradients_for_the_backend_of_another(extended):

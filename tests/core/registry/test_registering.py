@@ -150,7 +150,7 @@ def test_the_engine_says_what_it_is_doing():
         state = pg.engine()
     assert state.backend == "toy"
     assert {"cpu", "toy"} <= set(state.opened)
-    assert state.detours["Softmax", "toy", "decomposition"] >= 1
+    assert state.fallback_counts["Softmax", "toy", "decomposition"] >= 1
     assert any(str(plugin).startswith("plugrad-cpu") for plugin in state.plugins)
 
 

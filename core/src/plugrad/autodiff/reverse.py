@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from plugrad.engine import context, dispatch
-from plugrad.engine.accelerated import compiled
-from plugrad.engine.tape import Node, Step, Tape, alias, spec
+from plugrad.engine.accelerated import accelerated
+from plugrad.engine.tape import Node, Tape, VJPStep, alias, spec
 from plugrad.ops import _convert, creation, reduce
 from plugrad.ops._convert import asarray
 from plugrad.ops.custom import CUSTOM
@@ -23,11 +23,11 @@ from plugrad.registry.contract import Kernel
 from plugrad.registry.entries import OpenBackend
 from plugrad.tensor.arguments import function
 from plugrad.tensor.dtypes import differentiable
-from plugrad.tensor.tensor import Tensor, TensorLike, Token
+from plugrad.tensor.tensor import TapeId, Tensor, TensorLike
 from plugrad.tensor.tree import Build, flatten
 
 F = TypeVar("F", bound=Callable[..., Any])
-Cotangents = dict[Token, Tensor]
+Cotangents = dict[TapeId, Tensor]
 
 
 # --- gradients of functions ------------------------------------------------------
@@ -63,7 +63,7 @@ def value_and_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     def g(x: Any, *others: Any, dy: Any = None, **rest: Any) -> Any:
         of_x = (lambda x: f(x, *others, **rest)) if others or rest else f
         run = _forward(of_x, (x,))
-        return run.value, run.pull_back(run.seeds(dy))[0]
+        return run.value, run.backward(run.seeds(dy))[0]
 
     return g
 
@@ -74,7 +74,7 @@ def value_and_grads(f: Callable[..., Any]) -> Callable[..., Any]:
 
     def g(*xs: Any, dy: Any = None, **rest: Any) -> Any:
         run = _forward((lambda *xs: f(*xs, **rest)) if rest else f, xs)
-        return run.value, run.pull_back(run.seeds(dy))
+        return run.value, run.backward(run.seeds(dy))
 
     return g
 
@@ -115,9 +115,9 @@ def variable_grads(
             "the variables to differentiate in"
         )
     one = _seed(value)
-    seeds = {} if value._token is None else {value._token: one}
+    seeds = {} if value._tape_id is None else {value._tape_id: one}
     cotangents = _backward(tape, seeds, found.values())
-    return value, {v: _result(token, cotangents) for v, token in found.items()}
+    return value, {v: _result(tape_id, cotangents) for v, tape_id in found.items()}
 
 
 def vjp(f: Callable[..., Any], *xs: Any) -> tuple[Any, Callable[[Any], Any]]:
@@ -127,7 +127,7 @@ def vjp(f: Callable[..., Any], *xs: Any) -> tuple[Any, Callable[[Any], Any]]:
     """
     function("vjp", f)
     run = _forward(f, xs)
-    return run.value, lambda dy: run.pull_back(run.seeds_of(dy))
+    return run.value, lambda dy: run.backward(run.seeds_of(dy))
 
 
 def jvp(f: Callable[..., Any], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[Any, Any]:
@@ -148,9 +148,9 @@ def jvp(f: Callable[..., Any], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[An
     run = _forward(f, tuple(xs))
     _, build = flatten(run.value, asarray)
     zeros = build([creation.zeros(y.shape, dtype=y.dtype) for y in run.outputs])
-    pull_back = lambda dy: run.pull_back(run.seeds_of(dy), linear_only=True)
-    transpose = _forward(pull_back, (zeros,))
-    return run.value, transpose.pull_back(
+    backward = lambda dy: run.backward(run.seeds_of(dy), linear_only=True)
+    transpose = _forward(backward, (zeros,))
+    return run.value, transpose.backward(
         transpose.seeds_of(tuple(vs), "jvp: vs, beside xs")
     )[0]
 
@@ -166,15 +166,15 @@ class _Forward(NamedTuple):
     value: Any
     outputs: list[Tensor]  # the leaves of the value
     tape: Tape
-    wanted: list[Token | None]  # of the arguments; None for integers
+    wanted: list[TapeId | None]  # of the arguments; None for integers
     build: Build  # the arguments from their leaves
 
     def seeds(self, dy: Any) -> Cotangents:
         """Return the cotangents of the results; by default that of a scalar, one."""
         if dy is not None:
             return self.seeds_of(dy)
-        one, token = _seed(self.value), self.value._token
-        return {} if token is None else {token: one}
+        one, tape_id = _seed(self.value), self.value._tape_id
+        return {} if tape_id is None else {tape_id: one}
 
     def seeds_of(self, dy: Any, what: str = "dy, beside the result of f") -> Cotangents:
         """Return the cotangents of the results, checked against them."""
@@ -186,13 +186,15 @@ class _Forward(NamedTuple):
         found: Cotangents = {}
         for y, part in zip(self.outputs, dys, strict=True):
             if spec(part) != spec(y):
-                raise ValueError(f"{what}: expected {_seen(y)}, got {_seen(part)}")
-            if y._token is not None:
-                have = found.get(y._token)
-                found[y._token] = part if have is None else have + part
+                raise ValueError(
+                    f"{what}: expected {_spec_of(y)}, got {_spec_of(part)}"
+                )
+            if y._tape_id is not None:
+                have = found.get(y._tape_id)
+                found[y._tape_id] = part if have is None else have + part
         return found
 
-    def pull_back(self, seeds: Cotangents, *, linear_only: bool = False) -> Any:
+    def backward(self, seeds: Cotangents, *, linear_only: bool = False) -> Any:
         """Return the cotangents of the arguments, in their structure."""
         cotangents = _backward(self.tape, seeds, self.wanted, linear_only)
         return self.build(
@@ -203,10 +205,10 @@ class _Forward(NamedTuple):
 def _forward(f: Callable[..., Any], xs: tuple[Any, ...]) -> _Forward:
     leaves, build = flatten(xs, asarray)
     tape = Tape()
-    wanted: list[Token | None] = []
+    wanted: list[TapeId | None] = []
     sources = []
     for x in leaves:
-        source = dispatch.handle(x)  # so that what f closes over stays apart
+        source = dispatch.tracked_alias(x)  # so that what f closes over stays apart
         sources.append(source)
         wanted.append(tape.watch(source) if x.dtype.kind in "fc" else None)
     if not tape.tracked:
@@ -250,22 +252,22 @@ def _seed(value: Any) -> Tensor:
 def _backward(
     tape: Tape,
     cotangents: Cotangents,
-    wanted: Collection[Token | None],
+    wanted: Collection[TapeId | None],
     linear_only: bool = False,
 ) -> Cotangents:
-    """Return the cotangents of the wanted tokens, from those of the results."""
+    """Return the cotangents of the wanted tape_ids, from those of the results."""
     backend, tracked = dispatch.active(), tape.tracked
     for node in reversed(tape.nodes):
-        _through(node, tracked, cotangents, wanted, backend, linear_only)
+        _backward_node(node, tracked, cotangents, wanted, backend, linear_only)
     return cotangents
 
 
-@compiled
-def _through(
+@accelerated
+def _backward_node(
     node: Node,
-    tracked: set[Token | None],
+    tracked: set[TapeId | None],
     cotangents: Cotangents,
-    wanted: Collection[Token | None],
+    wanted: Collection[TapeId | None],
     backend: OpenBackend,
     linear_only: bool,
 ) -> None:
@@ -278,15 +280,15 @@ def _through(
         if y not in wanted:
             cotangents.pop(y, None)
     if node.backend is backend:
-        _pull_back(node, tracked, dys, cotangents, linear_only)
+        _apply_vjps(node, tracked, dys, cotangents, linear_only)
     else:
         with context.Scope(backend=node.backend):
-            _pull_back(node, tracked, dys, cotangents, linear_only)
+            _apply_vjps(node, tracked, dys, cotangents, linear_only)
 
 
-def _pull_back(
+def _apply_vjps(
     node: Node,
-    tracked: set[Token | None],
+    tracked: set[TapeId | None],
     dys: tuple[Any, ...],
     cotangents: Cotangents,
     linear_only: bool,
@@ -296,70 +298,74 @@ def _pull_back(
     if kernel.variadic_outputs:
         dys = (list(dys),)
     for step in steps:
-        where, function, wants, _, _ = step
+        where, function, residuals, _, _ = step
         if isinstance(where, int):
-            token = inputs[where]
-            if token is None or token not in tracked:
+            tape_id = inputs[where]
+            if tape_id is None or tape_id not in tracked:
                 continue
             if linear_only:
                 _check_linear(step)
-            dx = function(*dys, *[values[i] for i in wants])
-            dx = _fitted(dx, token, kernel, step)
-            have = cotangents.get(token)
-            cotangents[token] = dx if have is None else have + dx
-        elif not tracked.isdisjoint(tokens := inputs[where[0] : where[1]]):
+            dx = function(*dys, *[values[i] for i in residuals])
+            dx = _unbroadcast(dx, tape_id, kernel, step)
+            have = cotangents.get(tape_id)
+            cotangents[tape_id] = dx if have is None else have + dx
+        elif not tracked.isdisjoint(tape_ids := inputs[where[0] : where[1]]):
             if linear_only:
                 _check_linear(step)
-            dxs = function(*dys, *[values[i] for i in wants])
-            _arrive(dxs, tokens, tracked, cotangents, kernel, step)
+            dxs = function(*dys, *[values[i] for i in residuals])
+            _accumulate(dxs, tape_ids, tracked, cotangents, kernel, step)
 
 
-def _arrive(
+def _accumulate(
     dxs: Any,
-    tokens: list[Token | None],
-    tracked: set[Token | None],
+    tape_ids: list[TapeId | None],
+    tracked: set[TapeId | None],
     cotangents: Cotangents,
     kernel: Kernel,
-    step: Step,
+    step: VJPStep,
 ) -> None:
     """Add the cotangents of a variadic input."""
-    if not isinstance(dxs, list | tuple) or len(dxs) != len(tokens):
+    if not isinstance(dxs, list | tuple) or len(dxs) != len(tape_ids):
         got = len(dxs) if isinstance(dxs, list | tuple) else type(dxs).__name__
         raise ValueError(
-            f"{_of(kernel, step)}: got {got} cotangents for {len(tokens)} inputs"
+            f"{_describe(kernel, step)}: got {got} cotangents for {len(tape_ids)} "
+            "inputs"
         )
-    for token, dx in zip(tokens, dxs, strict=True):
-        if token is None or token not in tracked:
+    for tape_id, dx in zip(tape_ids, dxs, strict=True):
+        if tape_id is None or tape_id not in tracked:
             continue
         if dx is not None or kernel is not CUSTOM:
-            dx = _fitted(dx, token, kernel, step)
-            cotangents[token] = cotangents[token] + dx if token in cotangents else dx
+            dx = _unbroadcast(dx, tape_id, kernel, step)
+            cotangents[tape_id] = (
+                cotangents[tape_id] + dx if tape_id in cotangents else dx
+            )
 
 
-def _check_linear(step: Step) -> None:
+def _check_linear(step: VJPStep) -> None:
     if step.rule is not None and not step.rule.linear:
         raise TypeError(
             f"jvp: {step.rule.origin} is not linear in dy; there is no jvp of it"
         )
 
 
-def _fitted(dx: Any, token: Token, kernel: Kernel, step: Step) -> Tensor:
+def _unbroadcast(dx: Any, tape_id: TapeId, kernel: Kernel, step: VJPStep) -> Tensor:
     """Return ``dx`` summed back to what was broadcast; complain if it still differs."""
-    if type(dx) is Tensor and dx.shape == token.shape and dx.dtype == token.dtype:
+    if type(dx) is Tensor and dx.shape == tape_id.shape and dx.dtype == tape_id.dtype:
         return dx
-    if kernel.broadcasts and isinstance(dx, Tensor) and dx.dtype == token.dtype:
-        lead = len(dx.shape) - len(token.shape)
+    if kernel.broadcasts and isinstance(dx, Tensor) and dx.dtype == tape_id.dtype:
+        lead = len(dx.shape) - len(tape_id.shape)
         if lead >= 0 and all(
-            n in (1, m) for n, m in zip(token.shape, dx.shape[lead:], strict=True)
+            n in (1, m) for n, m in zip(tape_id.shape, dx.shape[lead:], strict=True)
         ):
-            return reduce.sum_to(dx, token.shape)
-    got = _seen(dx) if isinstance(dx, Tensor) else type(dx).__name__
+            return reduce.sum_to(dx, tape_id.shape)
+    got = _spec_of(dx) if isinstance(dx, Tensor) else type(dx).__name__
     raise ValueError(
-        f"{_of(kernel, step)}: expected {_seen(token)}, like the input, got {got}"
+        f"{_describe(kernel, step)}: expected {_spec_of(tape_id)}, like the input, "
+        f"got {got}"
     )
 
 
-def _seen(x: Tensor | Token) -> str:
+def _spec_of(x: Tensor | TapeId) -> str:
     """Return what a message says of a tensor."""
     return f"shape {x.shape} {x.dtype}"
 
@@ -368,16 +374,16 @@ def _count(n: int) -> str:
     return f"{n} tensor{'s' * (n != 1)}"
 
 
-def _of(kernel: Kernel, step: Step) -> str:
+def _describe(kernel: Kernel, step: VJPStep) -> str:
     origin = step.rule.origin if step.rule else "nobody"
     if kernel is CUSTOM:
         return origin
     return f"gradient of {kernel.name} for {step.name!r}, from {origin}"
 
 
-def _result(token: Token, cotangents: Cotangents) -> Tensor:
+def _result(tape_id: TapeId, cotangents: Cotangents) -> Tensor:
     """Return the cotangent; zeros where nobody supplied one."""
-    found = cotangents.get(token)
+    found = cotangents.get(tape_id)
     if found is None:
-        return creation.zeros(token.shape, dtype=token.dtype)
+        return creation.zeros(tape_id.shape, dtype=tape_id.dtype)
     return found

@@ -1,8 +1,9 @@
-"""Twins in C of the engine's hottest functions, where a compiler has made them.
+"""Accelerators in C of the engine's hottest functions, where they have been compiled.
 
-A function under ``@compiled`` says what is done. Its twin in ``core/src_c`` does the
-same in the usual case, and calls it in every other: nothing depends on whether there is
-one, but time. ``PLUGRAD_COMPILED=0`` leaves all to Python.
+A function under ``@accelerated`` says completely what is done. Its accelerator in
+``core/src_c`` does the same on the fast path, and calls the function on the slow path:
+nothing but the time depends on it, as PEP 399 asks. ``PLUGRAD_COMPILED=0`` disables
+the accelerators.
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ from plugrad.tensor.tensor import ASSIGNED, Tensor
 F = TypeVar("F", bound=Callable[..., Any])
 
 _speedups: Any = None
-missing = ""  # why there are no twins, if there are none
+missing = ""  # why there are no accelerators, if there are none
 try:
     _speedups = import_module("plugrad._speedups")
 except ImportError as error:
     missing = str(error)
-else:  # a twin is pickled and copied by its name, as a function is
-    copyreg.pickle(_speedups.Twin, attrgetter("__qualname__"))
+else:  # pickled and copied by its name, as a function is
+    copyreg.pickle(_speedups.Accelerated, attrgetter("__qualname__"))
 
 
-def compiled(f: F) -> F:
-    """Return the twin of ``f``, or ``f`` where there is none."""
+def accelerated(f: F) -> F:
+    """Return ``f`` with its accelerator, or ``f`` where there is none."""
     if _speedups is None:
         return f
-    return cast("F", functools.update_wrapper(_speedups.Twin(f), f))
+    return cast("F", functools.update_wrapper(_speedups.Accelerated(f), f))
 
 
 def enable(on: bool) -> None:
-    """Have the twins do the usual case, or leave everything to Python."""
+    """Take the fast paths in C, or leave everything to Python."""
     if _speedups is not None:
         _speedups.enable(on)
 
@@ -50,5 +51,5 @@ def start() -> None:
 
 
 def how() -> str:
-    """Return what does the usual case: "C" or "Python"."""
+    """Return which code takes the fast paths: "C" or "Python"."""
     return "C" if _speedups is not None and _speedups.enabled() else "Python"

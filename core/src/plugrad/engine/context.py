@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar, cast
 
-from plugrad.registry.contract import Kernel, Rules
+from plugrad.registry.contract import Kernel, VJPs
 from plugrad.registry.entries import OpenBackend
 from plugrad.registry.registry import registry
 from plugrad.tensor import arguments
@@ -78,7 +78,7 @@ class Run:
         self.start = perf_counter()
 
 
-Layer = tuple[str | None, Mapping[str, Rules]]  # for one backend, or for all (None)
+Layer = tuple[str | None, Mapping[str, VJPs]]  # for one backend, or for all (None)
 
 
 class Override:

@@ -1,6 +1,6 @@
 """The engine: run a kernel on the active backend, and record it for those who watch.
 
-``run`` has a fast path, down to the line "everything special", and a twin in C for that
+``run`` has a fast path, down to the line "everything special", and a y in C for that
 and for a run under one tape. What follows is the slow path, in the order in which it is
 tried: observers, tapes, implementation, decomposition, host, fallback.
 
@@ -19,10 +19,10 @@ from typing import Any, cast
 from plugrad.registry import discovery
 from plugrad.registry.canonical import canonical
 from plugrad.registry.contract import (
+    VJP,
     Kernel,
     KernelNotFound,
-    Rule,
-    Rules,
+    VJPs,
     origin,
     over,
     same,
@@ -33,7 +33,7 @@ from plugrad.registry.registry import registry
 from plugrad.tensor.dtypes import DType, named
 from plugrad.tensor.tensor import NOWHERE, Native, Tensor
 
-from .accelerated import compiled
+from .accelerated import accelerated
 from .context import (
     PROCESS,
     Move,
@@ -46,10 +46,10 @@ from .context import (
     tapes,
     taping,
 )
-from .tape import Outputs, Plan, alias, concerned, plan, record, specs
+from .tape import Outputs, Plan, alias, plan, record, specs, tapes_tracking
 
 # How often something other than an implementation ran: (kernel, backend, how).
-detours: Counter[tuple[str, str, str]] = Counter()
+fallback_counts: Counter[tuple[str, str, str]] = Counter()
 
 
 # --- the active backend ----------------------------------------------------------
@@ -99,7 +99,7 @@ def held(who: str, dtype: DType) -> DType:
 # --- running ---------------------------------------------------------------------
 
 
-@compiled
+@accelerated
 def run(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Tensor:
     """Run a kernel of one output on the active backend."""
     context = current()
@@ -193,7 +193,7 @@ def _run(
     context, backend = current(), active()
     if context.observers and not observed:
         return observed_run(_run, kernel, backend, inputs, attrs)
-    recording, mask = concerned(context.tapes, inputs)
+    recording, mask = tapes_tracking(context.tapes, inputs)
     way = _plan(kernel, backend, mask, len(inputs)) if mask else None
     if mask and way is None:
         return _decompose(kernel, inputs, attrs, backend)  # the parts are recorded
@@ -215,7 +215,7 @@ def _without_implementation(
         with taping(()):  # it is one node, not its parts
             outputs = _decompose(kernel, inputs, attrs, backend)
         return tuple([alias(y) for y in outputs])
-    return _elsewhere(kernel, inputs, attrs, backend)
+    return _run_on_host_or_fallback(kernel, inputs, attrs, backend)
 
 
 def _implementation(
@@ -256,23 +256,23 @@ def _decompose(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs:
     """Run the decomposition; an input that it hands on comes to ``backend``."""
-    _detour(kernel, backend, "decomposition")
+    _note_fallback(kernel, backend, "decomposition")
     result = cast("Callable[..., Any]", kernel.decomposition)(*inputs, **attrs)
     outputs = (result,) if kernel.single else tuple(result)
     return tuple([y if y._home is backend else to(y, backend.name) for y in outputs])
 
 
-def _detour(
+def _note_fallback(
     kernel: Kernel, backend: OpenBackend, how: str, where: OpenBackend | None = None
 ) -> None:
     """Note that something other than an implementation of ``backend`` runs."""
-    detours[kernel.name, backend.name, how] += 1
+    fallback_counts[kernel.name, backend.name, how] += 1
     if (run := running()) is not None:
         run.how = how
         run.where = where or backend
 
 
-def _elsewhere(
+def _run_on_host_or_fallback(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs:
     """Run on the host, or where ``PLUGRAD_FALLBACK`` allows; results come home."""
@@ -294,7 +294,7 @@ def _elsewhere(
             continue  # a fallback that does not open is none; `plugins` shows why
         outputs = _implementation(kernel, inputs, attrs, other)
         if outputs is not None:
-            _detour(kernel, backend, how, other)
+            _note_fallback(kernel, backend, how, other)
             if how == "fallback" and policy == "warn":
                 warnings.warn(
                     f"{kernel.name} is missing on {backend.name!r} and runs on "
@@ -334,12 +334,12 @@ def native(x: Any, backend: OpenBackend) -> Native:
         return x._data
     if home is NOWHERE:
         x._alive()
-    if x._replicas is None:
-        x._replicas = {}
-    found = x._replicas.get(backend)
+    if x._cached_copies is None:
+        x._cached_copies = {}
+    found = x._cached_copies.get(backend)
     if found is None:
         start = perf_counter()
-        found = x._replicas[backend] = backend.upload(home.download(x._data))
+        found = x._cached_copies[backend] = backend.upload(home.download(x._data))
         if (run := running()) is not None:
             size = backend.runtime.arrays.nbytes(found)
             spent = perf_counter() - start
@@ -364,40 +364,38 @@ def _moved(
 ) -> Outputs:
     (x,), there = inputs, registry.open(attrs["backend"])
     moved = Tensor(native(x, there), there)
-    moved._token = x._token
-    moved._replicas = {x._home: x._data}
+    moved._tape_id = x._tape_id
+    moved._cached_copies = {x._home: x._data}
     return (moved,)
 
 
 _TO = Kernel("plugrad.To(x; backend)", out=same)
 
 
-def handle(x: Tensor) -> Tensor:
+def tracked_alias(x: Tensor) -> Tensor:
     """Return ``x`` under a new identity, which the tapes know to equal ``x``."""
-    twin = alias(x)
-    if x._token is not None:
-        recording, mask = concerned(tapes(), (x,))
+    y = alias(x)
+    if x._tape_id is not None:
+        recording, mask = tapes_tracking(tapes(), (x,))
         if mask:
-            record(recording, _SAME, active(), (x,), {}, (twin,))
-    return twin
+            record(recording, _SAME, active(), (x,), {}, (y,))
+    return y
 
 
-_SAME = plan(
-    Kernel("plugrad.Handle(x)"), {"x": Rule(lambda dy: dy, (), "plugrad")}, 1, 1
-)
+_SAME = plan(Kernel("plugrad.Alias(x)"), {"x": VJP(lambda dy: dy, (), "plugrad")}, 1, 1)
 
 
 # --- which gradient --------------------------------------------------------------
 
 
-def override(layer: Mapping[str, Rules], backend: str | None, who: str) -> UserScope:
+def override(layer: Mapping[str, VJPs], backend: str | None, who: str) -> UserScope:
     """Put rules over all others inside the block."""
     if backend is not None:
         registry.known(backend, who)
     return UserScope(who, override=Override((backend, layer)))
 
 
-def rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, Rule | None]:
+def rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, VJP | None]:
     """Return the rule of each input: of the innermost scope, the user's, and so on."""
     layers = [table for _, table in registry.gradients.layers(kernel, backend.name)]
     overrides = current().overrides
@@ -405,7 +403,7 @@ def rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, Rule | Non
     for only, layer in scopes:
         if only in (None, backend.name):
             layers.append(layer.get(kernel.name, {}))
-    found: dict[str, Rule | None] = {}
+    found: dict[str, VJP | None] = {}
     for table in layers:
         for name, rule in table.items():
             found[name] = rule and over(kernel, name, rule, found.get(name))

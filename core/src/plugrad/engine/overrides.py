@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from plugrad.registry import discovery
-from plugrad.registry.contract import Functions, Rules, collected
+from plugrad.registry.contract import Functions, VJPs, collected
 from plugrad.registry.gradients import PackInfo
 from plugrad.registry.registry import registry
 from plugrad.tensor import arguments
@@ -62,7 +62,7 @@ def _checked(
     functions: Functions,
     backend: object,
     linear: object,
-) -> tuple[str, Rules]:
+) -> tuple[str, VJPs]:
     """Return the name of a kernel, and gradient functions for it as rules."""
     discovery.load()
     name = _kernel_name(kernel, who)
@@ -98,7 +98,7 @@ def unregister_gradient(kernel: KernelName, *, backend: str | None = None) -> No
     registry.gradients.drop(_kernel_name(kernel, "unregister_gradient"), backend)
 
 
-def get_gradient(kernel: KernelName) -> Rules:
+def get_gradient(kernel: KernelName) -> VJPs:
     """Return the rules in force for ``kernel``, by input, each with its origin.
 
     They are those of the caller, on the active backend.

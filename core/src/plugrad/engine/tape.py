@@ -1,6 +1,6 @@
 """Tapes: what ran, in order, and all that backward needs to know of it.
 
-Nodes point to tokens and never to tensors, so that a tape keeps alive exactly what
+Nodes point to tape_ids and never to tensors, so that a tape keeps alive exactly what
 gradients have asked for by name. What can be known before a run is in a ``Plan``, made
 once for a kernel, a backend and the set of inputs that are tracked.
 
@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn
 
-from plugrad.registry.contract import GradientNotFound, Kernel, Rule, Rules, Spec
+from plugrad.registry.contract import VJP, GradientNotFound, Kernel, Spec, VJPs
 from plugrad.registry.entries import OpenBackend
-from plugrad.tensor.tensor import Tensor, Token
+from plugrad.tensor.tensor import TapeId, Tensor
 
-from .accelerated import compiled
+from .accelerated import accelerated
 
 Outputs = tuple[Tensor, ...]
 # Where the inputs, and after them the outputs, of a run stand: the index of one, or
@@ -26,14 +26,14 @@ Where = int | tuple[int, int]
 TENSOR, SPEC, ATTRIBUTE = range(3)  # the kinds of things that a tape saves
 
 
-class Step(NamedTuple):
+class VJPStep(NamedTuple):
     """How one input gets its cotangent."""
 
     where: Where
     function: Callable[..., Any]  # of the rule; where there is none, it raises
     saved: tuple[int, ...]  # which of the saved values the function takes
     name: str
-    rule: Rule | None
+    rule: VJP | None
 
 
 class Plan(NamedTuple):
@@ -43,32 +43,34 @@ class Plan(NamedTuple):
     # The inputs to save, and the outputs counted from the end; before all other keeps.
     tensors: tuple[int, ...]
     others: tuple[tuple[int, Any], ...]  # (kind, where) or (ATTRIBUTE, name)
-    steps: tuple[Step, ...]
+    steps: tuple[VJPStep, ...]
 
 
-def plan(kernel: Kernel, rules: Rules, mask: int, count: int) -> Plan:
+def plan(kernel: Kernel, rules: VJPs, mask: int, count: int) -> Plan:
     """Return the plan of a run with ``count`` inputs, of which ``mask`` are tracked.
 
     ``mask`` has one bit an input of the run, the lowest for the first.
     """
     places = kernel.places(count)
-    in_force: list[tuple[str, Rule | None]] = []
+    in_force: list[tuple[str, VJP | None]] = []
     for name in kernel.inputs:
         if mask & _bits(places[name]):
             if name not in rules:
                 in_force.append((name, None))
             elif rules[name] is not None:  # else: declared without derivative
                 in_force.append((name, rules[name]))
-    wants = [want for _, rule in in_force if rule for want in rule.wants]
-    keeps = {want: _keep(kernel, places, want) for want in wants}
+    residuals = [
+        residual for _, rule in in_force if rule for residual in rule.residuals
+    ]
+    keeps = {residual: _keep(kernel, places, residual) for residual in residuals}
     tensors = [w for w in keeps if keeps[w][0] == TENSOR and type(keeps[w][1]) is int]
-    others = [want for want in keeps if want not in tensors]
+    others = [residual for residual in keeps if residual not in tensors]
     order, ends = [*tensors, *others], len(kernel.outputs)
     steps = [
-        Step(
+        VJPStep(
             places[name],
             rule.function if rule else _nobody(kernel, name),
-            tuple(map(order.index, rule.wants if rule else ())),
+            tuple(map(order.index, rule.residuals if rule else ())),
             name,
             rule,
         )
@@ -77,7 +79,7 @@ def plan(kernel: Kernel, rules: Rules, mask: int, count: int) -> Plan:
     return Plan(
         kernel,
         tuple(i if (i := keeps[w][1]) < count else i - count - ends for w in tensors),
-        tuple(keeps[want] for want in others),
+        tuple(keeps[residual] for residual in others),
         tuple(steps),
     )
 
@@ -94,12 +96,12 @@ def _nobody(kernel: Kernel, name: str) -> Callable[..., Any]:
     return missing
 
 
-def _keep(kernel: Kernel, places: dict[str, Where], want: str) -> tuple[int, Any]:
-    if want in kernel.attrs:
-        return ATTRIBUTE, want
-    if want in places:
-        return TENSOR, places[want]
-    return SPEC, places[want.removesuffix("_spec")]
+def _keep(kernel: Kernel, places: dict[str, Where], residual: str) -> tuple[int, Any]:
+    if residual in kernel.attrs:
+        return ATTRIBUTE, residual
+    if residual in places:
+        return TENSOR, places[residual]
+    return SPEC, places[residual.removesuffix("_spec")]
 
 
 def _bits(where: Where) -> int:
@@ -107,12 +109,12 @@ def _bits(where: Where) -> int:
 
 
 class Node(NamedTuple):
-    """One run: tokens of what went in and came out, and what gradients asked for."""
+    """One run: tape_ids of what went in and came out, and what gradients asked for."""
 
     plan: Plan
     backend: OpenBackend
-    inputs: list[Token | None]
-    outputs: list[Token]
+    inputs: list[TapeId | None]
+    outputs: list[TapeId]
     saved: list[Any]
 
 
@@ -130,18 +132,18 @@ class Tape:
 
     __slots__ = ("nodes", "tracked", "variables")
 
-    def __init__(self, variables: dict[Any, Token] | None = None) -> None:
+    def __init__(self, variables: dict[Any, TapeId] | None = None) -> None:
         self.nodes: list[Node] = []
-        self.tracked: set[Token | None] = set()  # None never is: no test is needed
+        self.tracked: set[TapeId | None] = set()  # None never is: no test is needed
         self.variables = variables
 
-    def watch(self, x: Tensor) -> Token:
-        """Track ``x`` from now on; return its token."""
-        if x._token is None:
-            x._token = token = Token()
-            token.shape, token.dtype = x.shape, x.dtype
-        self.tracked.add(x._token)
-        return x._token
+    def watch(self, x: Tensor) -> TapeId:
+        """Track ``x`` from now on; return its tape_id."""
+        if x._tape_id is None:
+            x._tape_id = tape_id = TapeId()
+            tape_id.shape, tape_id.dtype = x.shape, x.dtype
+        self.tracked.add(x._tape_id)
+        return x._tape_id
 
 
 class Guard(Tape):
@@ -157,7 +159,7 @@ class Guard(Tape):
         self.nodes, self.tracked, self.name = [], tape.tracked, name
         self.variables = None if tape.variables is None else {}
 
-    def watch(self, x: Tensor) -> Token:
+    def watch(self, x: Tensor) -> TapeId:
         """Refuse a variable that is read, and would be differentiated in."""
         self.refuse("a variable")
 
@@ -170,7 +172,7 @@ class Guard(Tape):
         )
 
 
-def concerned(
+def tapes_tracking(
     tapes: tuple[Tape, ...], inputs: tuple[Tensor | None, ...]
 ) -> tuple[tuple[Tape, ...], int]:
     """Return the tapes that track an input, and the bits of the tracked inputs."""
@@ -179,7 +181,7 @@ def concerned(
     for tape in tapes:
         tracked, mine, bit = tape.tracked, 0, 1
         for x in inputs:
-            if x is not None and x._token in tracked:
+            if x is not None and x._tape_id in tracked:
                 mine |= bit
             bit += bit
         if mine:
@@ -188,7 +190,7 @@ def concerned(
     return found, mask
 
 
-@compiled
+@accelerated
 def record(
     tapes: tuple[Tape, ...],
     plan: Plan,
@@ -203,36 +205,36 @@ def record(
     for tape in tapes:
         if type(tape) is Guard:
             tape.refuse(f"an input of {plan.kernel.name}")
-    tokens: list[Token] = []
+    tape_ids: list[TapeId] = []
     for y in outputs:
-        token = Token()
-        token.shape = y.shape
-        token.dtype = y.dtype
-        tokens.append(token)
+        tape_id = TapeId()
+        tape_id.shape = y.shape
+        tape_id.dtype = y.dtype
+        tape_ids.append(tape_id)
         if y.dtype.kind in "fc":
-            y._token = token
+            y._tape_id = tape_id
             for tape in tapes:
-                tape.tracked.add(token)
-    marks = [None if x is None else x._token for x in inputs]
+                tape.tracked.add(tape_id)
+    marks = [None if x is None else x._tape_id for x in inputs]
     values = inputs + outputs
     saved = [save(TENSOR, i, values) for i in plan.tensors]
     for kind, where in plan.others:
         saved.append(attrs[where] if kind == ATTRIBUTE else save(kind, where, values))
-    node = new_node(Node, (plan, backend, marks, tokens, saved))
+    node = new_node(Node, (plan, backend, marks, tape_ids, saved))
     for tape in tapes:
         tape.nodes.append(node)
 
 
-@compiled
-def alias(x: Tensor, token: Token | None = None) -> Tensor:
+@accelerated
+def alias(x: Tensor, tape_id: TapeId | None = None) -> Tensor:
     """Return another tensor of the same values, with this identity for tapes."""
-    return x._alias(token)
+    return x._alias(tape_id)
 
 
 def save(kind: int, where: Where, values: tuple[Any, ...]) -> Any:
     """Return an input or output under the identity that it has now, or its spec.
 
-    A token does for a spec: it has the shape and the dtype.
+    A tape_id does for a spec: it has the shape and the dtype.
     """
     if isinstance(where, tuple):
         return tuple([save(kind, i, values) for i in range(*where)])
@@ -240,8 +242,8 @@ def save(kind: int, where: Where, values: tuple[Any, ...]) -> Any:
     if x is None:
         return None
     if kind == TENSOR:
-        return alias(x, x._token)
-    return x._token or Spec(x.shape, x.dtype)
+        return alias(x, x._tape_id)
+    return x._tape_id or Spec(x.shape, x.dtype)
 
 
 def spec(x: Tensor) -> Spec:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from plugrad import geometry
-from plugrad.engine.accelerated import compiled
+from plugrad.engine.accelerated import accelerated
 from plugrad.engine.context import current, tell
 from plugrad.engine.dispatch import active, run
 from plugrad.registry.contract import Kernel, Spec
@@ -78,10 +78,10 @@ def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Te
     if array.dtype is STRING and STRING not in backend.dtypes:
         raise TypeError(f"asarray: backend {backend.name!r} has no strings")
     x = Tensor(backend.upload(array), backend)
-    return made(x) if current().observers else x
+    return notify_created(x) if current().observers else x
 
 
-def made(x: Tensor) -> Tensor:
+def notify_created(x: Tensor) -> Tensor:
     """Return ``x``, which no run has made; observers are told of it."""
     tell("made", x)
     return x
@@ -188,13 +188,13 @@ def _no_tensors_in(values: Any, depth: int) -> None:
 # --- convert and run -------------------------------------------------------------
 
 
-@compiled
+@accelerated
 def unary(kernel: Kernel, x: TensorLike) -> Tensor:
     """Run a kernel of one argument of any dtype."""
     return run(kernel, asarray(x))
 
 
-@compiled
+@accelerated
 def floating_unary(kernel: Kernel, x: TensorLike, kinds: str = "fc") -> Tensor:
     """Run a kernel of one floating argument; integers become float32.
 
@@ -203,7 +203,7 @@ def floating_unary(kernel: Kernel, x: TensorLike, kinds: str = "fc") -> Tensor:
     return run(kernel, floating(kernel.op, x, kinds))
 
 
-@compiled
+@accelerated
 def elementwise(
     kernel: Kernel, a: TensorLike, b: TensorLike, kinds: str = ""
 ) -> Tensor:
@@ -213,7 +213,7 @@ def elementwise(
     not for all numbers.
     """
     if type(a) is not Tensor or type(b) is not Tensor or a.dtype is not b.dtype:
-        a, b = alike(kernel.op, a, b)
+        a, b = promote_and_broadcast(kernel.op, a, b)
     elif a.shape and b.shape and a.shape != b.shape:
         geometry.broadcast(kernel.op, a.shape, b.shape)
     kinds = kinds or "biufc"
@@ -229,7 +229,7 @@ def refused(kernel: Kernel, dtype: DType, kinds: str) -> TypeError:
     return TypeError(f"{kernel.op}: is defined for {known}, got {got}")
 
 
-@compiled
+@accelerated
 def reduction(
     kernel: Kernel, x: Tensor, axis: tuple[int, ...], keepdims: bool
 ) -> Tensor:
@@ -266,14 +266,14 @@ def real(op: str, value: TensorLike) -> Tensor:
     return x
 
 
-def fitted(op: str, name: str, x: Shaped, wanted: geometry.Shape) -> Shaped:
+def check_broadcast(op: str, name: str, x: Shaped, wanted: geometry.Shape) -> Shaped:
     """Return ``x``, called ``name`` in messages, if it broadcasts to ``wanted``."""
     if geometry.broadcast(op, x.shape, wanted) != wanted:
         raise misfit(op, f"{name} must broadcast to {wanted}", x)
     return x
 
 
-def together(op: str, *values: TensorLike) -> list[Tensor]:
+def promote_all(op: str, *values: TensorLike) -> list[Tensor]:
     """Return all as tensors of the one dtype in which they meet; scalars are weak."""
     tensors = [v for v in values if type(v) is Tensor]
     if len(tensors) == len(values) and len({x.dtype for x in tensors}) == 1:
@@ -294,7 +294,9 @@ def together(op: str, *values: TensorLike) -> list[Tensor]:
     ]
 
 
-def alike(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
+def promote_and_broadcast(
+    op: str, a: TensorLike, b: TensorLike
+) -> tuple[Tensor, Tensor]:
     """Return both as tensors of one dtype whose shapes broadcast."""
     if type(a) is Tensor and (type(b) is float or type(b) is int):
         other = scalar(op, b, a.dtype)
@@ -305,17 +307,17 @@ def alike(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
         if other.dtype is b.dtype:
             return other, b
     if type(b) is Tensor or not isinstance(b, SCALARS):
-        a, b = _beside(op, a, asarray(b))
+        a, b = promote_pair(op, a, asarray(b))
     elif not isinstance(a, SCALARS):
-        b, a = _beside(op, b, asarray(a))
+        b, a = promote_pair(op, b, asarray(a))
     else:
-        a, b = together(op, a, b)
+        a, b = promote_all(op, a, b)
     if a.shape and b.shape and a.shape != b.shape:
         geometry.broadcast(op, a.shape, b.shape)
     return a, b
 
 
-def _beside(op: str, value: TensorLike, x: Tensor) -> tuple[Tensor, Tensor]:
+def promote_pair(op: str, value: TensorLike, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return ``value`` and ``x`` as tensors of one dtype; a scalar is weak."""
     other = scalar(op, value, x.dtype) if isinstance(value, SCALARS) else asarray(value)
     if other.dtype is x.dtype:

@@ -1,9 +1,9 @@
 """What convolutions and pooling share: layouts, and windows in terms of other ops.
 
 Map: what ops and kernels are told, and what contracts check; ``FORMATS`` and
-``channels_last``; ``taps`` and ``spread``, the two ways through windows; ``of_winners``
-and ``to_winners``, the same for one tap in each; ``columns`` and the like, which make
-matrices of them.
+``channels_last``; ``window_values`` and ``spread``, which read and write windows;
+``of_winners`` and ``to_winners``, which read and write one position of each window;
+``columns`` and the like, which make matrices of windows.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def attributes(
     told = {name: given.pop(name) for name in OPTIONS if name in given}
     if "groups" in told:
         told["groups"] = integer("run_kernel", "groups", told["groups"], 1)
-    places = {} if dy is None else {"places": dy.shape[1:-1]}
-    windows = rule("run_kernel", *of, **told, **places)
+    sizes = {} if dy is None else {"output_sizes": dy.shape[1:-1]}
+    windows = rule("run_kernel", *of, **told, **sizes)
     if told.get("groups", windows.groups) != windows.groups:
         wanted = f"must be {windows.groups}; leave it out"
         raise ValueError(f"run_kernel: groups {told['groups']} {wanted}")
@@ -109,7 +109,7 @@ def channels_last(
 
 def numbers(op: str, *values: TensorLike) -> list[Tensor]:
     """Return tensors of one dtype; sums of bool are int32, as in ``matmul``."""
-    xs = [_convert.numbers(op, x) for x in _convert.together(op, *values)]
+    xs = [_convert.numbers(op, x) for x in _convert.promote_all(op, *values)]
     return [creation.astype(x, INT32) if x.dtype is BOOL else x for x in xs]
 
 
@@ -129,15 +129,16 @@ def padded(x: Tensor, padding: Sequence[Pair], value: float = 0) -> Tensor:
     return slicing.pad(x, [(0, 0), *padding, (0, 0)], constant_values=value)
 
 
-def taps(x: Tensor, windows: Windows, value: float = 0) -> list[Tensor]:
-    """Return, for each tap, what the windows see there: ``[batch, *places, channels]``.
+def window_values(x: Tensor, windows: Windows, value: float = 0) -> list[Tensor]:
+    """Return the element of all windows at each kernel position.
 
-    Around ``x`` there is ``value``.
+    Each tensor has the shape ``[batch, *output_sizes, channels]``; ``x`` is padded with
+    ``value``.
     """
     x = padded(x, windows.padding, value)
     size = (x.shape[0], *windows.out_shape[1:-1], x.shape[-1])
     strides = (1, *windows.strides, 1)
-    return [part(x, (0, *tap, 0), size, strides) for tap in windows.taps]
+    return [part(x, (0, *tap, 0), size, strides) for tap in windows.kernel_positions]
 
 
 def part(x: Tensor, begin: Shape, size: Shape, strides: Shape) -> Tensor:
@@ -171,24 +172,24 @@ def spread(dy: Tensor, windows: Windows) -> Tensor:
     return padded(dy, paddings)
 
 
-# Winners are the taps, counted from 1, that count in each window; 0 where none does.
+# The winner of a window is the number of its kernel position, from 1; 0 if none is.
 
 
 def mine(winners: Tensor, tap: int, value: Tensor) -> Tensor:
-    """Return ``value`` where the tap has won, and else 0."""
+    """Return ``value`` where kernel position ``tap`` is the winner, and 0 elsewhere."""
     return compare.where(compare.equal(winners, tap), value, 0)
 
 
 def of_winners(x: Tensor, winners: Tensor, windows: Windows) -> Tensor:
-    """Return, for each window, what ``x`` has at the tap that has won."""
-    seen = enumerate(taps(x, windows), 1)
+    """Return the element of ``x`` at the winning position of each window."""
+    seen = enumerate(window_values(x, windows), 1)
     return functools.reduce(binary.add, [mine(winners, i, part) for i, part in seen])
 
 
 def to_winners(dy: Tensor, winners: Tensor, windows: Windows) -> Tensor:
     """Return the transpose: each element looks at the windows in which it has won."""
     there = windows.transposed
-    dys, who = (taps(spread(x, windows), there) for x in (dy, winners))
+    dys, who = (window_values(spread(x, windows), there) for x in (dy, winners))
     rows = zip(who, range(len(dys), 0, -1), dys, strict=True)
     return functools.reduce(binary.add, [mine(*row) for row in rows])
 
@@ -197,9 +198,9 @@ def to_winners(dy: Tensor, winners: Tensor, windows: Windows) -> Tensor:
 
 
 def columns(x: Tensor, windows: Windows) -> Tensor:
-    """Return what each window sees: ``[groups, batch · places, taps · channels]``."""
-    y = shape.concat(taps(x, windows), axis=-1)
-    g, k, count = windows.groups, len(windows.taps), math.prod(y.shape[:-1])
+    """Return a row for each window: ``[groups, windows, positions · channels]``."""
+    y = shape.concat(window_values(x, windows), axis=-1)
+    g, k, count = windows.groups, len(windows.kernel_positions), math.prod(y.shape[:-1])
     c = x.shape[-1] // g
     if g > 1:
         y = shape.permute_dims(shape.reshape(y, (count, k, g, c)), (2, 0, 1, 3))

@@ -61,7 +61,7 @@ def relu(x: TensorLike, /) -> Tensor:
 
     Of -0.0 it is 0.0. Integers and bool keep their dtype.
     """
-    return unary.kept(RELU, x, "iuf")
+    return unary.run_or_identity(RELU, x, "iuf")
 
 
 # Which of two zeros is the larger one is left to the backend; -0.0 + 0.0 is 0.0.
@@ -84,7 +84,7 @@ def relu6(x: TensorLike, /) -> Tensor:
 
     Of -0.0 it is 0.0. Integers and bool keep their dtype.
     """
-    return unary.kept(RELU6, x, "iuf")
+    return unary.run_or_identity(RELU6, x, "iuf")
 
 
 decomposition(RELU6, lambda x: binary.minimum(binary.maximum(x, 0) + 0, 6))
@@ -217,7 +217,7 @@ def clip(
     y = x
     for kernel, limit in ((binary.MAXIMUM, low), (binary.MINIMUM, high)):
         if limit is not None:
-            y = run(kernel, *_convert.alike("clip", y, limit))
+            y = run(kernel, *_convert.promote_and_broadcast("clip", y, limit))
     if y is x:
         return creation.identity(x)
     return creation.astype(y, x.dtype) if y.dtype.kind == x.dtype.kind else y

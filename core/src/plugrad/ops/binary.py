@@ -43,7 +43,7 @@ def floats(
         a = _convert.floating(op, a, kinds)
     elif isinstance(a, _convert.SCALARS):
         b = _convert.floating(op, b, kinds)
-    a, b = _convert.alike(op, a, b)
+    a, b = _convert.promote_and_broadcast(op, a, b)
     return _convert.floating(op, a, kinds), _convert.floating(op, b, kinds)
 
 
@@ -133,7 +133,7 @@ def add_n(xs: Sequence[TensorLike], /) -> Tensor:
         raise TypeError(f"add_n: expected a list of tensors, got {type(xs).__name__}")
     if not xs:
         raise ValueError("add_n: the list is empty; a sum needs at least one tensor")
-    tensors = _convert.together("add_n", *xs)
+    tensors = _convert.promote_all("add_n", *xs)
     _convert.numbers("add_n", tensors[0])
     if len({x.shape for x in tensors}) != 1:
         raise misfit("add_n", "shapes differ; use add, which broadcasts", *tensors)

@@ -92,15 +92,15 @@ class EngineState:
         backend: The active backend of this thread; None before the first op.
         opened: The backends that have been opened.
         plugins: Every plugin that was discovered, with its phase and the reason for it.
-        detours: How often something other than an implementation ran, by kernel,
-            backend and "decomposition", "host" or "fallback".
+        fallback_counts: How often something other than a kernel function of the backend
+            ran, by kernel, backend and "decomposition", "host" or "fallback".
 
     """
 
     backend: str | None
     opened: tuple[str, ...]
     plugins: tuple[Plugin, ...]
-    detours: Mapping[tuple[str, str, str], int]
+    fallback_counts: Mapping[tuple[str, str, str], int]
 
     def run_kernel(
         self,
@@ -119,5 +119,5 @@ def engine() -> EngineState:
         None if active is None else active.name,
         tuple(registry.opened),
         tuple(registry.plugins),
-        dict(dispatch.detours),
+        dict(dispatch.fallback_counts),
     )

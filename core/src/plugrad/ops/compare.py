@@ -178,7 +178,7 @@ def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
         got = named(condition.dtype)
         raise TypeError(f"where: condition must be bool, got {got}; compare it, x != 0")
     if type(x1) is not Tensor or type(x2) is not Tensor or x1.dtype is not x2.dtype:
-        x1, x2 = _convert.alike("where", x1, x2)
+        x1, x2 = _convert.promote_and_broadcast("where", x1, x2)
     if len({condition.shape, x1.shape, x2.shape, ()}) > 2:
         geometry.broadcast("where", condition.shape, x1.shape, x2.shape)
     return run(SELECT, condition, x1, x2)
@@ -268,7 +268,7 @@ decomposition(LOGICAL_NOT, lambda x: equal(x, False))
 def _bits(kernel: Kernel, logical: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
     """Run a kernel of two integer arguments, or its like for two bool ones."""
     if type(a) is not Tensor or type(b) is not Tensor or a.dtype is not b.dtype:
-        a, b = _convert.alike(kernel.op, a, b)
+        a, b = _convert.promote_and_broadcast(kernel.op, a, b)
     if a.dtype is BOOL:
         return _convert.elementwise(logical, a, b)
     return _convert.elementwise(kernel, a, b, "biu")
@@ -424,7 +424,10 @@ def isclose(
     Infinities are close to themselves alone, NaN to NaN if ``equal_nan``. Integers
     count as float64, or as float32 where the backend has no other. Shapes broadcast.
     """
-    x1, x2 = (_convert.numbers("isclose", x) for x in _convert.alike("isclose", x1, x2))
+    x1, x2 = (
+        _convert.numbers("isclose", x)
+        for x in _convert.promote_and_broadcast("isclose", x1, x2)
+    )
     if x1.dtype.kind not in "fc":  # the difference of two integers may not fit
         widest = "float64" if DTYPES["float64"] in active().dtypes else "float32"
         x1, x2 = creation.astype(x1, widest), creation.astype(x2, widest)

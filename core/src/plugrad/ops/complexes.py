@@ -45,7 +45,7 @@ def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
         ValueError: The shapes do not broadcast.
 
     """
-    parts = _convert.alike("complex", real, imag)
+    parts = _convert.promote_and_broadcast("complex", real, imag)
     a, b = (_convert.numbers("complex", x) for x in parts)
     if a.dtype.kind == "c":
         raise TypeError(f"complex: the parts must be real, got {a.dtype}; take real(x)")

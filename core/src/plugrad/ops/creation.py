@@ -285,7 +285,7 @@ def _with_size(*, start: Any, stop: Any, step: Any, dtype: Any) -> dict[str, Any
 
 RANGE = Kernel(
     "Range(; start: number, step: number, size: size, dtype: dtype)",
-    normalize=_with_size,
+    canonicalize=_with_size,
     out=_counted,
     op="arange",
     doc="""``start + i * step`` for i below ``size``; ``dtype`` is integer or floating.
@@ -351,7 +351,7 @@ def _check_ends(start: complex, stop: complex, dtype: DType) -> None:
 
 LIN_SPACE = Kernel(
     "LinSpace(; start: number, stop: number, num: size, endpoint: bool, dtype: dtype)",
-    normalize=lambda *, start, stop, num, endpoint=True, dtype="float32": dict(
+    canonicalize=lambda *, start, stop, num, endpoint=True, dtype="float32": dict(
         start=start, stop=stop, num=num, endpoint=endpoint, dtype=dtype
     ),
     out=_spaced,

@@ -17,15 +17,15 @@ from plugrad.engine.tape import (
     ATTRIBUTE,
     Guard,
     Plan,
-    Step,
     Tape,
+    VJPStep,
     alias,
-    concerned,
     record,
+    tapes_tracking,
 )
-from plugrad.registry.contract import Kernel, Rule
+from plugrad.registry.contract import VJP, Kernel
 from plugrad.tensor.arguments import function
-from plugrad.tensor.tensor import Tensor, Token
+from plugrad.tensor.tensor import TapeId, Tensor
 from plugrad.tensor.tree import flatten
 
 from . import _convert
@@ -84,12 +84,12 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
         value, grad_func = _unpacked(found, name)
         plain = type(value) is Tensor
         ys, build_value = ([value], _FIRST) if plain else _outputs(value, name)
-        if context.tapes and any([y._token in guard.tracked for y in ys]):
+        if context.tapes and any([y._tape_id in guard.tracked for y in ys]):
             guard.refuse("its value")
         outputs = tuple([alias(y) for y in ys])
         for y in outputs if context.observers else ():
-            _convert.made(y)  # no run makes these handles
-        recording, mask = concerned(context.tapes, inputs)
+            _convert.notify_created(y)  # no run makes these handles
+        recording, mask = tapes_tracking(context.tapes, inputs)
         if mask:
             plain = plain and flat and len(inputs) == len(args)
             attrs = {"f": (grad_func, None if plain else (build_value, args, name))}
@@ -102,28 +102,28 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def _plans(name: str) -> Callable[[int], Plan]:
     """Return what gives the plan to record a call with so many tensors."""
-    rule = Rule(_pull, (), "user", origin=f"custom_grad of {name}")
+    rule = VJP(_pull, (), "user", origin=f"custom_grad of {name}")
 
     @functools.cache
     def plan(count: int) -> Plan:
-        step = Step((0, count), _pull, (0,), "xs", rule)
+        step = VJPStep((0, count), _pull, (0,), "xs", rule)
         return Plan(CUSTOM, (), ((ATTRIBUTE, "f"),), (step,))
 
     return plan
 
 
 def _aliases(
-    leaves: Sequence[Any], outer: tuple[Tape, ...], tracked: set[Token | None]
+    leaves: Sequence[Any], outer: tuple[Tape, ...], tracked: set[TapeId | None]
 ) -> list[Any]:
     """Return what is tracked under identities that only the outer tapes know."""
     if len(leaves) == 1 and type(x := leaves[0]) is Tensor and not outer:
-        return [alias(x) if x._token in tracked else x]
+        return [alias(x) if x._tape_id in tracked else x]
     given: list[Any] = []
     for x in leaves:
-        if type(x) is not Tensor or x._token not in tracked:
+        if type(x) is not Tensor or x._tape_id not in tracked:
             given.append(x)
         elif outer:
-            given.append(call(outer, dispatch.handle, (x,)))
+            given.append(call(outer, dispatch.tracked_alias, (x,)))
         else:
             given.append(alias(x))
     return given

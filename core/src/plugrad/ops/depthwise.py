@@ -74,7 +74,7 @@ def depthwise_conv2d(
         filter: ``[height, width, channels, multiplier]``.
         strides: See ``conv2d``, as for all that follows.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
-        dilations: Steps between taps.
+        dilations: Steps between neighbouring elements of one window.
         data_format: "NHWC" or "NCHW".
         dim_rounding_mode: "floor", "ceil" or "round".
 
@@ -133,7 +133,7 @@ def separable_conv2d(
         pointwise_filter: ``[1, 1, channels · multiplier, out_channels]``.
         strides: Of the depthwise part, as are all that follow; see ``conv2d``.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
-        dilations: Steps between taps.
+        dilations: Steps between neighbouring elements of one window.
         data_format: "NHWC" or "NCHW".
         dim_rounding_mode: "floor", "ceil" or "round".
 

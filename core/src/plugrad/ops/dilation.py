@@ -60,7 +60,7 @@ def _like_filter(x: Spec, filter: Spec, dy: Spec, *, geometry: Windows) -> Spec:
 
 DILATION2D = Kernel(
     "Dilation2D(x: integer | floating, filter: x; geometry: Windows)",
-    normalize=functools.partial(conv.of, _over),
+    canonicalize=functools.partial(conv.of, _over),
     out=_dilated,
     op="dilation2d",
     doc="""``y[n, p, q, c] = max (x[n, i, j, c] + filter[h, w, c])`` over h and w, where
@@ -77,7 +77,7 @@ _back = functools.partial(conv.back, _over)
 DILATION2D_INPUT = Kernel(
     "Dilation2DBackpropInput(x: integer | floating, filter: x, dy: x; "
     "geometry: Windows) -> dx",
-    normalize=_back,
+    canonicalize=_back,
     out=_like_x,
     doc="""``dy`` of each window is added to the element of ``x`` whose sum with
     ``filter`` is the largest: of equal ones the first, row by row.
@@ -89,7 +89,7 @@ DILATION2D_INPUT = Kernel(
 DILATION2D_FILTER = Kernel(
     "Dilation2DBackpropFilter(x: integer | floating, filter: x, dy: x; "
     "geometry: Windows) -> dfilter",
-    normalize=_back,
+    canonicalize=_back,
     out=_like_filter,
     doc="""``dy`` of each window is added to the element of ``filter`` whose sum with
     ``x`` is the largest, which is found as by ``Dilation2DBackpropInput``.""",
@@ -120,7 +120,7 @@ def dilation2d(
         filter: ``[height, width, channels]``; zeros make it a ``max_pool``.
         strides: Steps between neighbouring windows, one for both axes or one each.
         pad: As in ``conv2d``, "same", "valid", a number or pairs.
-        dilations: Steps between neighbouring taps of one window.
+        dilations: Steps between neighbouring elements of one window.
         data_format: "NHWC"; "NCHW" is for x and the result, not the filter.
 
     Returns:
@@ -132,7 +132,7 @@ def dilation2d(
 
     """
     op, given = "dilation2d", _windows.given(strides, pad, dilations, None)
-    x, filter = _convert.together(op, x, filter)
+    x, filter = _convert.promote_all(op, x, filter)
     x, back = _windows.channels_last(op, pool.ordered(op, x), 2, data_format)
     windows = _over(op, x.shape, filter.shape, **given)
     return back(run(DILATION2D, x, filter, geometry=windows))
@@ -146,13 +146,15 @@ def _pairs(x: Tensor, filter: Tensor, windows: Windows) -> list[tuple[Tensor, Te
 
     Around ``x`` is NaN, where there is one.
     """
-    seen = _windows.taps(x, windows, math.nan if x.dtype.kind == "f" else 0)
+    seen = _windows.window_values(x, windows, math.nan if x.dtype.kind == "f" else 0)
     return list(zip(seen, _rows(filter, windows), strict=True))
 
 
 def _rows(filter: Tensor, windows: Windows) -> tuple[Tensor, ...]:
     """Return what ``filter`` has at each tap: ``[channels]``."""
-    return shape.unstack(shape.reshape(filter, (len(windows.taps), filter.shape[-1])))
+    return shape.unstack(
+        shape.reshape(filter, (len(windows.kernel_positions), filter.shape[-1]))
+    )
 
 
 @decomposition(DILATION2D)
@@ -197,7 +199,10 @@ def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
 
 @decomposition(DILATION2D_FILTER)
 def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
-    winners, taps = _winners(x, filter, geometry), range(1, len(geometry.taps) + 1)
+    winners, taps = (
+        _winners(x, filter, geometry),
+        range(1, len(geometry.kernel_positions) + 1),
+    )
     mine = [_windows.mine(winners, tap, dy) for tap in taps]
     rows = [run(reduce.SUM, part, axis=(0, 1, 2), keepdims=False) for part in mine]
     return shape.reshape(shape.stack(rows), filter.shape)

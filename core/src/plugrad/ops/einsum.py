@@ -153,7 +153,9 @@ def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
         usual = "an equation and then operands, as in einsum('ij,jk->ik', a, b)"
         found = f"{type(given).__name__} and {len(operands)} operands"
         raise TypeError(f"einsum: expected {usual}; got {found}")
-    xs = [_convert.numbers("einsum", x) for x in _convert.together("einsum", *operands)]
+    xs = [
+        _convert.numbers("einsum", x) for x in _convert.promote_all("einsum", *operands)
+    ]
     if xs[0].dtype is BOOL:
         xs = [creation.astype(x, INT32) for x in xs]
     plain, shapes = _plain(equation, tuple([x.shape for x in xs]))

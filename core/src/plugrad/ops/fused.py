@@ -60,7 +60,7 @@ def _check_end(op: str, activation: str, out: Shape, *end: Spec | None) -> None:
     _check_weights(op, activation, end[1])
     for name, x in zip(("bias", "prelu_activation_weights"), end, strict=True):
         if x is not None:
-            _convert.fitted(op, name, x, out)
+            _convert.check_broadcast(op, name, x, out)
 
 
 def _check_weights(op: str, activation: str, weights: object) -> None:
@@ -78,7 +78,7 @@ FUSED_MATMUL = Kernel(
     f"_FusedMatMul(a: floating, b: a, {_MORE.format('a')}; transpose_a: bool, "
     f"transpose_b: bool, {_ACTIVATION})",
     fused=True,
-    normalize=lambda *_, **given: _UNTURNED | given,
+    canonicalize=lambda *_, **given: _UNTURNED | given,
     out=_multiplied,
     op="fused.matmul",
     doc="""``activation(BatchMatMul(a, b) + bias)``, each part as by its own kernel.
@@ -121,7 +121,7 @@ def _convolution(name: str, part: Kernel, rule: Any) -> Kernel:
         f"{name}(x: floating, filter: x, {_MORE.format('x')}; geometry: Windows, "
         f"{_ACTIVATION})",
         fused=True,
-        normalize=lambda *xs, **given: conv.of(rule, *xs, **_LINEAR | given),
+        canonicalize=lambda *xs, **given: conv.of(rule, *xs, **_LINEAR | given),
         out=functools.partial(_convolved, part),
         op=f"fused.{part.op}",
         doc=f"""``activation({part.name}(x, filter) + bias)``, each part as by its own
@@ -236,7 +236,7 @@ def conv2d(
         prelu_weights: The slopes of activation "prelu", in shapes like those of bias.
         strides: As of ``plugrad.conv2d``, like all that follow.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
-        dilations: Steps between taps.
+        dilations: Steps between neighbouring elements of one window.
         data_format: "NHWC" or "NCHW".
         dim_rounding_mode: "floor", "ceil" or "round".
         groups: Parts of the channels.
@@ -303,7 +303,7 @@ def _acts(op: str, activation: str, alpha: float, weights: object) -> Options:
 def _floats(op: str, *values: Any) -> Inputs:
     """Return all in one dtype of real floating numbers; None stays."""
     more = [v for v in values[2:] if v is not None]
-    found = iter(_convert.together(op, *values[:2], *more))
+    found = iter(_convert.promote_all(op, *values[:2], *more))
     xs = [v if v is None else _convert.floating(op, next(found), "f") for v in values]
     return cast("Inputs", tuple(xs))
 
@@ -318,4 +318,4 @@ def _beside(op: str, name: str, x: Maybe, out: Shape, first: bool = False) -> Ma
     if first and 1 < len(x.shape) < 5:
         x = shape.reshape(x, ((1,) * (4 - len(x.shape)) + x.shape))
         x = shape.permute_dims(x, (0, 2, 3, 1))
-    return _convert.fitted(op, name, x, out)
+    return _convert.check_broadcast(op, name, x, out)

@@ -249,7 +249,7 @@ def _rotated(image: Spec, *, geometry: Rotation, fill_value: Any) -> Spec:
 
 ROTATE_WITH_OFFSET = Kernel(
     "RotateWithOffset(image; geometry: Rotation, fill_value)",
-    normalize=_turned,
+    canonicalize=_turned,
     out=_rotated,
     op=ROTATE,
     doc="""``y[n, i, c] = image[n, geometry.table[i], c]``, with pixels i counted row by

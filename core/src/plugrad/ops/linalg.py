@@ -60,7 +60,7 @@ __all__ += ["svd", "svdvals", "trace", "triangular_solve", "vector_norm"]
 def _factors(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
     """Return both in one dtype; products of bool are summed as int32."""
     if not (type(a) is Tensor and type(b) is Tensor and a.dtype is b.dtype):
-        a, b = _convert.together(op, a, b)
+        a, b = _convert.promote_all(op, a, b)
     if a.dtype is BOOL:
         return creation.astype(a, INT32), creation.astype(b, INT32)
     if a.dtype is STRING:

@@ -44,7 +44,9 @@ REDUCTIONS = get_args(Reduction)
 
 def _alike(op: str, labels: TensorLike, given: TensorLike) -> tuple[Tensor, Tensor]:
     """Return labels and predictions in one floating dtype; shapes must be equal."""
-    a, b = [_convert.floating(op, x, "f") for x in _convert.together(op, labels, given)]
+    a, b = [
+        _convert.floating(op, x, "f") for x in _convert.promote_all(op, labels, given)
+    ]
     if a.shape != b.shape:
         raise misfit(op, "labels and predictions must have the same shape", a, b)
     return a, b
@@ -74,9 +76,9 @@ def _weighted(
             return losses
         total = reduction == "sum" or not losses.size
         return reduce.sum(losses) if total else reduce.mean(losses)
-    xs = _convert.together(op, losses, weights)
+    xs = _convert.promote_all(op, losses, weights)
     losses, weights = [_convert.floating(op, x, "f") for x in xs]
-    _convert.fitted(op, "weights", weights, losses.shape)
+    _convert.check_broadcast(op, "weights", weights, losses.shape)
     if reduction == "none":
         return losses * weights
     dtype, weights = losses.dtype, reduce.widened(weights)
@@ -245,7 +247,7 @@ def softmax_cross_entropy(
     if not x.shape or not x.shape[-1]:
         raise ValueError(f"softmax_cross_entropy: shape {x.shape} holds no classes")
     a = _smoothed("softmax_cross_entropy", a, label_smoothing, x.shape[-1])
-    losses = _cross_entropy(a, x, a._token is None)
+    losses = _cross_entropy(a, x, a._tape_id is None)
     return _weighted("softmax_cross_entropy", losses, weights, reduction)
 
 

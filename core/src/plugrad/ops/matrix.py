@@ -237,7 +237,7 @@ def sides(
     op: str, a: TensorLike, b: TensorLike, *, square: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Return both sides of ``a·y = b``; a vector ``b`` stays one."""
-    a, b = _convert.together(op, a, b)
+    a, b = _convert.promote_all(op, a, b)
     a, b = matrices(op, a, square=square), _convert.floating(op, b)
     _with_rows(op, a, b)
     return a, b

@@ -20,7 +20,7 @@ import numpy as np
 
 from plugrad.engine.context import tapes
 from plugrad.engine.dispatch import run, run_many
-from plugrad.engine.tape import concerned
+from plugrad.engine.tape import tapes_tracking
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import choice, flag, misfit, real
 from plugrad.tensor.tensor import Tensor, TensorLike
@@ -34,7 +34,9 @@ def _skew(x: Tensor) -> Tensor:
 
 def idle(*dys: Tensor) -> bool:
     """Tell whether cotangents are constants of zeros: nobody has used the outputs."""
-    return not concerned(tapes(), dys)[1] and not any(dy.numpy().any() for dy in dys)
+    return not tapes_tracking(tapes(), dys)[1] and not any(
+        dy.numpy().any() for dy in dys
+    )
 
 
 def _mirrored(x: Tensor) -> Tensor:
@@ -359,7 +361,7 @@ def _tolerance(op: str, x: Tensor, rtol: Any) -> Tensor:
     if isinstance(rtol, _convert.SCALARS):
         return _convert.scalar(op, rtol, dtype)
     rtol = creation.astype(_convert.real(op, rtol), dtype)
-    return _convert.fitted(op, "rtol, one a matrix,", rtol, x.shape[:-2])
+    return _convert.check_broadcast(op, "rtol, one a matrix,", rtol, x.shape[:-2])
 
 
 def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
@@ -401,7 +403,7 @@ def _transposed(x: Spec, rtol: Spec) -> Spec:
     wanted = matrix.magnitude(x.dtype)
     if rtol.dtype is not wanted:
         raise TypeError(f"pinv: rtol must be {wanted} for {x.dtype}, got {rtol.dtype}")
-    _convert.fitted("pinv", "rtol, one a matrix,", rtol, tuple(batch))
+    _convert.check_broadcast("pinv", "rtol, one a matrix,", rtol, tuple(batch))
     return Spec((*batch, n, m), x.dtype)
 
 

@@ -107,7 +107,7 @@ def _beside(op: str, *names: str) -> Callable[..., Spec]:
     def out(x: Spec, *others: Spec | None, **_: Any) -> Spec:
         for name, t in zip(names, others, strict=True):
             if t is not None:
-                _convert.fitted(op, name, t, x.shape)
+                _convert.check_broadcast(op, name, t, x.shape)
         return x
 
     return out
@@ -169,10 +169,12 @@ def _affine(op: str, x: TensorLike, **others: Any) -> tuple[Tensor, list[Maybe]]
     """Return ``x`` and the others, None where they are, in one floating dtype."""
     optional = ("scale", "offset")
     given = {n: t for n, t in others.items() if t is not None or n not in optional}
-    x, *found = _convert.together(op, x, *given.values())
+    x, *found = _convert.promote_all(op, x, *given.values())
     x = _convert.floating(op, x, "f")
     for name, t in zip(given, found, strict=True):
-        others[name] = creation.astype(_convert.fitted(op, name, t, x.shape), x.dtype)
+        others[name] = creation.astype(
+            _convert.check_broadcast(op, name, t, x.shape), x.dtype
+        )
     return x, list(others.values())
 
 

@@ -70,8 +70,8 @@ def _unpooled(spatial: int, *given: Spec, geometry: Windows) -> Spec:
     return Spec(geometry.in_shape, dy.dtype)
 
 
-def _rules(out: Any, normalize: Any, spatial: int) -> dict[str, Any]:
-    parts = {"out": out, "normalize": normalize}
+def _rules(out: Any, canonicalize: Any, spatial: int) -> dict[str, Any]:
+    parts = {"out": out, "canonicalize": canonicalize}
     return {name: functools.partial(part, spatial) for name, part in parts.items()}
 
 
@@ -375,7 +375,7 @@ def _winners(x: Tensor, y: Tensor, windows: Windows) -> Tensor:
 
     Counted from 1; 0 where none has, in windows of NaN and padding alone.
     """
-    seen = _windows.taps(x, windows, math.nan if x.dtype.kind == "f" else 0)
+    seen = _windows.window_values(x, windows, math.nan if x.dtype.kind == "f" else 0)
     found = creation.zeros(y.shape, dtype=INT32)
     for tap in reversed(range(len(seen))):
         hit = kept(tap, compare.equal(seen[tap], y), x, windows)
@@ -415,7 +415,7 @@ def _(
 def _addresses(windows: Windows, batch: bool) -> tuple[Any, Any]:
     """Return how far each tap, counted from 1, is from the first; and where that is."""
     n, height, width, c = windows.in_shape
-    steps = [0, *((h * width + w) * c for h, w in windows.taps)]
+    steps = [0, *((h * width + w) * c for h, w in windows.kernel_positions)]
     (top, _), (left, _) = windows.padding
     h = np.arange(windows.out_shape[1]) * windows.strides[0] - top
     w = np.arange(windows.out_shape[2]) * windows.strides[1] - left

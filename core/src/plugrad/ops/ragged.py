@@ -91,7 +91,7 @@ def ragged_gather(
     splits = [whole(op, "nested_splits", s, 1) for s in nested]
     x, at = _convert.asarray(values), indexing.integer_tensor(op, "indices", indices)
     _leveled(len(splits), x)
-    *outer, inner = run_many(RAGGED_GATHER, *_convert.together(op, *splits), x, at)
+    *outer, inner = run_many(RAGGED_GATHER, *_convert.promote_all(op, *splits), x, at)
     return tuple(outer), inner
 
 
@@ -148,7 +148,7 @@ def ragged_range(
 
     """
     op = "sparse.ragged_range"
-    xs = _convert.together(op, starts, limits, deltas)
+    xs = _convert.promote_all(op, starts, limits, deltas)
     if xs[0].dtype.kind not in "iuf":
         raise TypeError(f"{op}: there is no range of {named(xs[0].dtype)}")
     _of_one_length(*xs)
@@ -222,7 +222,7 @@ def _filled(
     if not values.shape or shape.shape not in ((), (rank,)):
         rule = f"values [m, ...] under {levels} axes of rows need {rank} sizes, or -1"
         raise misfit(op, rule, values, shape)
-    _convert.fitted(op, "default_value", default, values.shape[1:])
+    _convert.check_broadcast(op, "default_value", default, values.shape[1:])
 
 
 RAGGED_TENSOR_TO_TENSOR = Kernel(
@@ -267,7 +267,7 @@ def ragged_tensor_to_tensor(
     """
     op = "sparse.ragged_tensor_to_tensor"
     sizes = indexing.integer_tensor(op, "shape", shape)
-    x, default = _convert.together(op, values, default_value)
+    x, default = _convert.promote_all(op, values, default_value)
     types = tuple(several(op, "row_partition_types", row_partition_types))
     tensors = several(op, "row_partition_tensors", row_partition_tensors)
     _known(op, len(tensors), types)

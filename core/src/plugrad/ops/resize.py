@@ -85,8 +85,8 @@ def _unresized(images: Spec | None, dy: Spec, *, geometry: Resizing) -> Spec:
     return Spec(geometry.in_shape, dy.dtype)
 
 
-_TO: Any = {"normalize": _of, "out": _resized}
-_FROM: Any = {"normalize": _back, "out": _unresized}
+_TO: Any = {"canonicalize": _of, "out": _resized}
+_FROM: Any = {"canonicalize": _back, "out": _unresized}
 
 BILINEAR = Kernel(
     "ResizeBilinear(images: floating; geometry: Resizing)",

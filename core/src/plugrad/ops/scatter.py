@@ -208,7 +208,7 @@ def tensor_scatter_update(
     Shapes are those of ``scatter_nd``. Of updates of the same place the last one stays,
     and has the gradient. dtypes are promoted; errors are those of ``gather_nd``.
     """
-    x, updates = _convert.together("tensor_scatter_update", x, updates)
+    x, updates = _convert.promote_all("tensor_scatter_update", x, updates)
     places = _places("tensor_scatter_update", indices, updates.shape, x.shape)
     return run(TENSOR_SCATTER_UPDATE, x, places, updates)
 

@@ -92,7 +92,7 @@ def searchsorted(
 def _look_up(kernel: Kernel, x1: TensorLike, x2: TensorLike, **side: Side) -> Tensor:
     """Run a kernel on rows ``[batch, n]`` and what to look for, ``[batch, m]``."""
     op = kernel.op
-    x1, x2 = _convert.together(op, x1, x2)
+    x1, x2 = _convert.promote_all(op, x1, x2)
     lead = x1.shape[:-1]
     if not x1.shape or (lead and (not x2.shape or x2.shape[:-1] != lead)):
         rule = "x1 must have one axis, or the shape of x2 but for the last axis"
@@ -178,7 +178,10 @@ def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
 
     NaN is nowhere, as it equals nothing. Both are real numbers.
     """
-    invert, (x1, x2) = flag("isin", "invert", invert), _convert.together("isin", x1, x2)
+    invert, (x1, x2) = (
+        flag("isin", "invert", invert),
+        _convert.promote_all("isin", x1, x2),
+    )
     among = run(shapes.RESHAPE, _convert.real("isin", x2), shape=(x2.size,))
     among = sorting.sort(among)
     if not among.size:
@@ -315,7 +318,7 @@ def setdiff1d(x: TensorLike, y: TensorLike, /) -> tuple[Tensor, Tensor]:
     In the order of ``x``, as often as there. Both have one axis and real numbers. Which
     they are is read on the host, as the shape depends on it.
     """
-    x, y = _convert.together("setdiff1d", x, y)
+    x, y = _convert.promote_all("setdiff1d", x, y)
     x = _convert.real("setdiff1d", x)
     if len(x.shape) != 1 or len(y.shape) != 1:
         raise misfit("setdiff1d", "x and y must have one axis", x, y)

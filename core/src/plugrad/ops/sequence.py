@@ -46,7 +46,7 @@ def basic_lstm_cell(
 
     """
     op = "basic_lstm_cell"
-    given = _convert.together(op, forget_bias, lstm_kernel, lstm_bias, data, c, h)
+    given = _convert.promote_all(op, forget_bias, lstm_kernel, lstm_bias, data, c, h)
     forget, kernel, bias, data, c, h = (_convert.floating(op, x, "f") for x in given)
     if len(data.shape) != 2 or len(c.shape) != 2:
         raise misfit(op, "data is [batch, inputs], c [batch, units]", data, c)
@@ -134,7 +134,7 @@ def scaled_dot_product_attention(
 
     """
     op = "scaled_dot_product_attention"
-    q, k, v = (_convert.floating(op, x, "f") for x in _convert.together(op, q, k, v))
+    q, k, v = (_convert.floating(op, x, "f") for x in _convert.promote_all(op, q, k, v))
     ranks = min(len(x.shape) for x in (q, k, v))
     if ranks < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
         rule = "q is [..., queries, size], k [..., keys, size] and v [..., keys, width]"

@@ -123,7 +123,7 @@ def squeeze(x: TensorLike, /, axis: Ints | None = None) -> Tensor:
 
 
 def _repeated(x: Spec, *, shape: Shape) -> Spec:
-    return Spec(shape, _convert.fitted("broadcast_to", "x", x, shape).dtype)
+    return Spec(shape, _convert.check_broadcast("broadcast_to", "x", x, shape).dtype)
 
 
 BROADCAST_TO = Kernel(
@@ -138,7 +138,7 @@ def broadcast_to(x: TensorLike, /, shape: Ints) -> Tensor:
     """Return ``x`` repeated along axes of size 1 until it has ``shape``."""
     x = x if type(x) is Tensor else _convert.asarray(x)
     shape = integers("broadcast_to", "shape", shape)
-    x = _convert.fitted("broadcast_to", "x", x, shape)
+    x = _convert.check_broadcast("broadcast_to", "x", x, shape)
     return run(BROADCAST_TO, x, shape=shape)
 
 
@@ -177,7 +177,7 @@ def broadcast_args(s0: TensorLike, s1: TensorLike, /) -> Tensor:
     """
     s0, s1 = (indexing.integer_tensor("broadcast_args", "shapes", s) for s in (s0, s1))
     _check_vectors(s0, s1)
-    return run(BROADCAST_ARGS, *_convert.together("broadcast_args", s0, s1))
+    return run(BROADCAST_ARGS, *_convert.promote_all("broadcast_args", s0, s1))
 
 
 @decomposition(BROADCAST_ARGS)
@@ -274,7 +274,7 @@ def concat(xs: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
 def _several(op: str, xs: Sequence[TensorLike]) -> list[Tensor]:
     given = several(op, "xs", xs)
     _check_some(op, given)
-    return _convert.together(op, *given)
+    return _convert.promote_all(op, *given)
 
 
 def _check_some(op: str, xs: Sequence[object]) -> None:

@@ -86,7 +86,7 @@ def to_dense(
     if default_value is None:
         values = _convert.asarray(values)
         default_value = b"" if values.dtype is STRING else False
-    values, default = _convert.together(op, values, default_value)
+    values, default = _convert.promote_all(op, values, default_value)
     if not values.shape:
         values = run(shapes.BROADCAST_TO, values, shape=at.shape[:1])
     _placed(at, values, default, shape)
@@ -153,7 +153,7 @@ def reshape(
     old = whole(op, "input_shape", input_shape, 1)
     new = whole(op, "new_shape", new_shape, 1)
     _coordinates(at, old, new)
-    places, sizes = run_many(SPARSE_RESHAPE, *_convert.together(op, at, old, new))
+    places, sizes = run_many(SPARSE_RESHAPE, *_convert.promote_all(op, at, old, new))
     return places, sizes
 
 
@@ -239,7 +239,7 @@ def fill_empty_rows(
     op = "sparse.fill_empty_rows"
     at = whole(op, "indices", indices, 2)
     sizes = whole(op, "dense_shape", dense_shape, 1)
-    values, default = _convert.together(op, values, default_value)
+    values, default = _convert.promote_all(op, values, default_value)
     _lines(at, values, sizes, default)
     return FilledRows(*run_many(SPARSE_FILL_EMPTY_ROWS, at, values, sizes, default))
 

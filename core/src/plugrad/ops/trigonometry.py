@@ -138,8 +138,8 @@ def cos(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(COS, x)
 
 
-gradients(SIN, x=lambda dy, x: unary.times(dy, run(COS, x)))
-gradients(COS, x=lambda dy, x: unary.times(-dy, run(SIN, x)))
+gradients(SIN, x=lambda dy, x: unary.chain(dy, run(COS, x)))
+gradients(COS, x=lambda dy, x: unary.chain(-dy, run(SIN, x)))
 
 
 TAN = _elementwise(
@@ -163,7 +163,7 @@ def _(x: Tensor) -> Tensor:
     return run(SIN, x) / run(COS, x)
 
 
-gradients(TAN, x=lambda dy, y: unary.times(dy, y * y + 1))
+gradients(TAN, x=lambda dy, y: unary.chain(dy, y * y + 1))
 
 
 ASIN = _elementwise(
@@ -183,7 +183,7 @@ def asin(x: TensorLike, /) -> Tensor:
 
 
 _inverse(ASIN, _asin, lambda x: binary.atan2(x, unary.sqrt((1 - x) * (1 + x))))
-gradients(ASIN, x=lambda dy, x: unary.times(dy, unary.rsqrt((1 - x) * (1 + x))))
+gradients(ASIN, x=lambda dy, x: unary.chain(dy, unary.rsqrt((1 - x) * (1 + x))))
 
 
 ACOS = _elementwise(
@@ -202,7 +202,7 @@ def acos(x: TensorLike, /) -> Tensor:
 
 
 _inverse(ACOS, _acos, lambda x: binary.atan2(unary.sqrt((1 - x) * (1 + x)), x))
-gradients(ACOS, x=lambda dy, x: unary.times(-dy, unary.rsqrt((1 - x) * (1 + x))))
+gradients(ACOS, x=lambda dy, x: unary.chain(-dy, unary.rsqrt((1 - x) * (1 + x))))
 
 
 ATAN = _elementwise(
@@ -222,7 +222,7 @@ def atan(x: TensorLike, /) -> Tensor:
 
 
 _inverse(ATAN, _atan, lambda x: binary.atan2(x, 1))
-gradients(ATAN, x=lambda dy, x: unary.over(dy, x * x + 1))
+gradients(ATAN, x=lambda dy, x: unary.chain_inverse(dy, x * x + 1))
 
 
 # --- hyperbolic functions --------------------------------------------------------
@@ -263,7 +263,7 @@ def _(x: Tensor) -> Tensor:
         return small
     size = unary.abs(x)
     half = _half_of_exp(size)
-    return compare.where(size < 1, small, unary.odd(x, half - 0.25 / half))
+    return compare.where(size < 1, small, unary.odd_extension(x, half - 0.25 / half))
 
 
 COSH = _elementwise(
@@ -286,8 +286,8 @@ def _(x: Tensor) -> Tensor:
     return half + 0.25 / half
 
 
-gradients(SINH, x=lambda dy, x: unary.times(dy, run(COSH, x)))
-gradients(COSH, x=lambda dy, x: unary.times(dy, run(SINH, x)))
+gradients(SINH, x=lambda dy, x: unary.chain(dy, run(COSH, x)))
+gradients(COSH, x=lambda dy, x: unary.chain(dy, run(SINH, x)))
 
 
 TANH = _elementwise(
@@ -304,7 +304,7 @@ def tanh(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(TANH, x)
 
 
-gradients(TANH, x=lambda dy, y: unary.times(dy, 1 - y * y))
+gradients(TANH, x=lambda dy, y: unary.chain(dy, 1 - y * y))
 
 
 ASINH = _elementwise(
@@ -325,11 +325,11 @@ def _real_asinh(x: Tensor) -> Tensor:
     a = unary.abs(x)
     near = run(unary.LOG1P, a + a * a / (1 + unary.sqrt(a * a + 1)))
     far = run(unary.LOG, a) + math.log(2)
-    return unary.odd(x, compare.where(a < _far(x), near, far))
+    return unary.odd_extension(x, compare.where(a < _far(x), near, far))
 
 
 _inverse(ASINH, _asinh, _real_asinh)
-gradients(ASINH, x=lambda dy, y: unary.over(dy, run(COSH, y)))
+gradients(ASINH, x=lambda dy, y: unary.chain_inverse(dy, run(COSH, y)))
 
 
 ACOSH = _elementwise(
@@ -354,7 +354,7 @@ def _real_acosh(x: Tensor) -> Tensor:
 
 
 _inverse(ACOSH, _acosh, _real_acosh)
-gradients(ACOSH, x=lambda dy, y: unary.over(dy, run(SINH, y)))
+gradients(ACOSH, x=lambda dy, y: unary.chain_inverse(dy, run(SINH, y)))
 
 
 ATANH = _elementwise(
@@ -374,8 +374,8 @@ def atanh(x: TensorLike, /) -> Tensor:
 
 def _real_atanh(x: Tensor) -> Tensor:
     a = unary.abs(x)
-    return unary.odd(x, run(unary.LOG1P, 2 * a / (1 - a)) * 0.5)
+    return unary.odd_extension(x, run(unary.LOG1P, 2 * a / (1 - a)) * 0.5)
 
 
 _inverse(ATANH, _atanh, _real_atanh)
-gradients(ATANH, x=lambda dy, x: unary.over(dy, (1 - x) * (1 + x)))
+gradients(ATANH, x=lambda dy, x: unary.chain_inverse(dy, (1 - x) * (1 + x)))

@@ -30,7 +30,7 @@ _elementwise = partial(Kernel, out=same)
 # --- tools -----------------------------------------------------------------------
 
 
-def kept(kernel: Kernel, x: TensorLike, kinds: str) -> Tensor:
+def run_or_identity(kernel: Kernel, x: TensorLike, kinds: str) -> Tensor:
     """Run a kernel on some kinds of dtypes; all others are their own result."""
     if type(x) is not Tensor:
         x = _convert.asarray(x)
@@ -39,17 +39,17 @@ def kept(kernel: Kernel, x: TensorLike, kinds: str) -> Tensor:
     return creation.identity(_convert.floating(kernel.op, x, "biuf"))
 
 
-def times(dy: Tensor, slope: Tensor) -> Tensor:
+def chain(dy: Tensor, slope: Tensor) -> Tensor:
     """Return the cotangent of a function with the derivative ``slope``."""
     return dy * complexes.conj(slope)
 
 
-def over(dy: Tensor, slope: Tensor) -> Tensor:
+def chain_inverse(dy: Tensor, slope: Tensor) -> Tensor:
     """Return the cotangent of a function with the derivative ``1 / slope``."""
     return dy / complexes.conj(slope)
 
 
-def odd(x: Tensor, y: Tensor) -> Tensor:
+def odd_extension(x: Tensor, y: Tensor) -> Tensor:
     """Return ``f(x)`` of an odd function from ``y = f(|x|)``; ``f(-0.0)`` is -0.0."""
     return compare.where(x > 0, y, compare.where(x < 0, -y, x))
 
@@ -102,7 +102,7 @@ def sign(x: TensorLike, /) -> Tensor:
 
     Of a complex number ``x / |x|``, and 0 for 0.
     """
-    return kept(SIGN, x, "iufc")
+    return run_or_identity(SIGN, x, "iufc")
 
 
 @decomposition(SIGN)
@@ -142,7 +142,7 @@ def abs(x: TensorLike, /) -> Tensor:
     x = x if type(x) is Tensor else _convert.asarray(x)
     if x.dtype.kind == "c":
         return _convert.unary(complexes.COMPLEX_ABS, x)
-    return kept(ABS, x, "if")
+    return run_or_identity(ABS, x, "if")
 
 
 decomposition(ABS, lambda x: compare.where(x > 0, x, 0 - x))
@@ -165,7 +165,7 @@ def floor(x: TensorLike, /) -> Tensor:
 
     Integers are returned as they are. The gradient is 0, as of ``ceil`` and ``round``.
     """
-    return kept(FLOOR, x, "f")
+    return run_or_identity(FLOOR, x, "f")
 
 
 gradients(FLOOR, x=lambda dy: creation.zeros_like(dy))
@@ -182,7 +182,7 @@ CEIL = _elementwise(
 
 def ceil(x: TensorLike, /) -> Tensor:
     """Return ``⌈x⌉``, the least whole number that is not below ``x``."""
-    return kept(CEIL, x, "f")
+    return run_or_identity(CEIL, x, "f")
 
 
 decomposition(CEIL, lambda x: -floor(-x))
@@ -204,7 +204,7 @@ def round(x: TensorLike, /) -> Tensor:
 
     Real and imaginary parts of complex numbers are rounded each.
     """
-    return kept(ROUND, x, "fc")
+    return run_or_identity(ROUND, x, "fc")
 
 
 @decomposition(ROUND)
@@ -310,11 +310,11 @@ SQUARE = _elementwise(
 
 def square(x: TensorLike, /) -> Tensor:
     """Return the square of each element, ``x²``. Integers wrap."""
-    return kept(SQUARE, x, "iufc")
+    return run_or_identity(SQUARE, x, "iufc")
 
 
 decomposition(SQUARE, lambda x: x * x)
-gradients(SQUARE, x=lambda dy, x: times(dy, x * 2))
+gradients(SQUARE, x=lambda dy, x: chain(dy, x * 2))
 
 
 SQRT = _elementwise(
@@ -335,7 +335,7 @@ def sqrt(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(SQRT, x)
 
 
-gradients(SQRT, x=lambda dy, y: over(dy, y * 2))
+gradients(SQRT, x=lambda dy, y: chain_inverse(dy, y * 2))
 
 
 RSQRT = _elementwise(
@@ -353,7 +353,7 @@ def rsqrt(x: TensorLike, /) -> Tensor:
 
 
 decomposition(RSQRT, lambda x: 1 / run(SQRT, x))
-gradients(RSQRT, x=lambda dy, x, y: over(times(dy, y), x * -2))
+gradients(RSQRT, x=lambda dy, x, y: chain_inverse(chain(dy, y), x * -2))
 
 
 RECIPROCAL = _elementwise(
@@ -371,7 +371,7 @@ def reciprocal(x: TensorLike, /) -> Tensor:
 
 
 decomposition(RECIPROCAL, lambda x: 1 / x)
-gradients(RECIPROCAL, x=lambda dy, y: times(times(-dy, y), y))
+gradients(RECIPROCAL, x=lambda dy, y: chain(chain(-dy, y), y))
 
 
 # --- exponential and logarithm ---------------------------------------------------
@@ -390,7 +390,7 @@ def exp(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(EXP, x)
 
 
-gradients(EXP, x=lambda dy, y: times(dy, y))
+gradients(EXP, x=lambda dy, y: chain(dy, y))
 
 
 EXPM1 = _elementwise(
@@ -407,7 +407,7 @@ def expm1(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(EXPM1, x)
 
 
-gradients(EXPM1, x=lambda dy, x: times(dy, run(EXP, x)))
+gradients(EXPM1, x=lambda dy, x: chain(dy, run(EXP, x)))
 
 
 def exp2(x: TensorLike, /) -> Tensor:
@@ -434,7 +434,7 @@ def log(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(LOG, x)
 
 
-gradients(LOG, x=lambda dy, x: over(dy, x))
+gradients(LOG, x=lambda dy, x: chain_inverse(dy, x))
 
 
 LOG1P = _elementwise(
@@ -451,7 +451,7 @@ def log1p(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(LOG1P, x)
 
 
-gradients(LOG1P, x=lambda dy, x: over(dy, x + 1))
+gradients(LOG1P, x=lambda dy, x: chain_inverse(dy, x + 1))
 
 
 def log2(x: TensorLike, /) -> Tensor:
@@ -490,7 +490,7 @@ def _(x: Tensor) -> Tensor:
     a = abs(x)
     far = 1 - run(EXP, _erf.polynomial(outer, binary.minimum(a, 6 if fine else 4)))
     near = x + x * _erf.polynomial(inner, x * x)
-    return compare.where(a < 1, near, odd(x, far))
+    return compare.where(a < 1, near, odd_extension(x, far))
 
 
 gradients(ERF, x=lambda dy, x: dy * (run(EXP, -(x * x)) * (2 / math.sqrt(math.pi))))

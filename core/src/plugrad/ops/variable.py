@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.engine.context import keep, tapes
-from plugrad.engine.dispatch import handle
+from plugrad.engine.dispatch import tracked_alias
 from plugrad.tensor.dtypes import DType, differentiable
 from plugrad.tensor.tensor import Tensor, TensorLike
 
@@ -33,7 +33,7 @@ class Variable:
     def __init__(
         self, value: TensorLike, /, *, trainable: bool = True, name: str = ""
     ) -> None:
-        self._value = keep(handle(_convert.asarray(value)))
+        self._value = keep(tracked_alias(_convert.asarray(value)))
         self.trainable = trainable
         self.name = name
 
@@ -69,7 +69,7 @@ class Variable:
             raise ValueError(f"assign: {self!r} cannot hold shape {new.shape}")
         if new.dtype != self.dtype:
             raise TypeError(f"assign: {self!r} cannot hold {new.dtype}; cast it")
-        self._value = keep(handle(new))
+        self._value = keep(tracked_alias(new))
 
     def numpy(self) -> np.ndarray[Any, DType]:
         """Return the values."""

@@ -3,7 +3,7 @@
 An op checks its arguments and runs a kernel with attributes in canonical form: a
 non-negative ``axis``, tuples, objects of ``plugrad.geometry``. A run from outside, by
 ``run_kernel`` or ``plugrad.plugin.run``, gets the same guarantee here, from what the
-contract says: the kinds of inputs and attributes, ``normalize`` and ``out``. So no
+contract says: the kinds of inputs and attributes, ``canonicalize`` and ``out``. So no
 implementation ever sees values that it is not made for.
 """
 
@@ -27,7 +27,7 @@ def canonical(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str,
     Args:
         kernel: The contract.
         inputs: The specs of the inputs; None for an optional one.
-        attrs: The attributes of the contract, or those that ``normalize`` takes.
+        attrs: The attributes of the contract, or those that ``canonicalize`` takes.
 
     Raises:
         TypeError: An attribute is missing, unknown or of another kind, or an input has
@@ -79,9 +79,9 @@ def _check_dtypes(kernel: Kernel, inputs: Given) -> None:
 
 def _named(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str, Any]:
     """Return the contract's attributes, made of a user's where they are others."""
-    if kernel.normalize is not None and set(attrs) != set(kernel.attrs):
+    if kernel.canonicalize is not None and set(attrs) != set(kernel.attrs):
         try:
-            attrs = kernel.normalize(*inputs, **attrs)
+            attrs = kernel.canonicalize(*inputs, **attrs)
         except TypeError:
             _check_call(kernel, inputs, attrs)
             raise
@@ -95,9 +95,9 @@ def _named(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str, An
 
 
 def _check_call(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> None:
-    """Say which attributes ``normalize`` lacks, or does not know, if any."""
-    assert kernel.normalize is not None
-    signature = inspect.signature(kernel.normalize)
+    """Say which attributes ``canonicalize`` lacks, or does not know, if any."""
+    assert kernel.canonicalize is not None
+    signature = inspect.signature(kernel.canonicalize)
     try:
         signature.bind(*inputs, **attrs)
     except TypeError as error:

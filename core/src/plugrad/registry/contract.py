@@ -6,8 +6,8 @@ gradients differentiate it. Declaring one registers nothing::
     CONV2D = Kernel("Conv2D(x, filter; geometry)", out=...)
 
 Map: the errors about kernels, and ``suggest`` for every name that is not known;
-``Kernel``; ``Rule`` and ``gradients``, ``decomposition``, which hang a meaning and a
-gradient on a contract. Rules for outputs are in ``_specs``.
+``Kernel``; ``VJP`` and ``gradients``, ``decomposition``, which hang a meaning and a
+gradient on a contract. VJPs for outputs are in ``_specs``.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Kernel:
             Names are TensorFlow.js', outside the core dotted ones, ``"mylib.Swish"``.
         out: Specs of the inputs and attributes -> specs of the outputs, or None where
             the shape depends on data. It raises where they do not fit.
-        normalize: Specs of the inputs and *user* attributes -> the contract's.
+        canonicalize: Specs of the inputs and *user* attributes -> the contract's.
         broadcasts: The engine sums cotangents back to the shape of their input.
         fused: Falls apart under a tape, so that it never has a gradient of its own.
         checks: The input whose values only the kernel can check, ``"indices"``.
@@ -88,6 +88,7 @@ class Kernel:
         "_calls",
         "attrs",
         "broadcasts",
+        "canonicalize",
         "checks",
         "decomposition",
         "doc",
@@ -96,7 +97,6 @@ class Kernel:
         "inputs",
         "kinds",
         "name",
-        "normalize",
         "op",
         "optional",
         "out",
@@ -111,7 +111,7 @@ class Kernel:
         signature: str,
         *,
         out: Callable[..., Specs | None] | None = None,
-        normalize: Callable[..., dict[str, Any]] | None = None,
+        canonicalize: Callable[..., dict[str, Any]] | None = None,
         broadcasts: bool = False,
         fused: bool = False,
         checks: str = "",
@@ -119,9 +119,9 @@ class Kernel:
         doc: str = "",
     ) -> None:
         self.name, inputs, attrs, outputs, self.kinds = parse(signature)
-        for rule in (out, normalize):
+        for rule in (out, canonicalize):
             if rule is not None:
-                arguments.function(f"kernel {self.name}: out and normalize", rule)
+                arguments.function(f"kernel {self.name}: out and canonicalize", rule)
         self.op, self.doc = op or self.name, inspect.cleandoc(doc)
         self.inputs = tuple(word.strip("*?") for word in inputs)
         self.optional = {word[:-1] for word in inputs if word.endswith("?")}
@@ -133,12 +133,12 @@ class Kernel:
         # Whether a run gives one tensor, and not a tuple.
         self.single = len(self.outputs) == 1 and not self.variadic_outputs
         self.out = out
-        self.normalize = normalize
+        self.canonicalize = canonicalize
         self.broadcasts = broadcasts
         self.fused = fused
         self.checks = checks
         self.decomposition: Callable[..., Any] | None = None
-        self.gradient: Rules = {}
+        self.gradient: VJPs = {}
         self._calls: dict[Any, dict[str, Any]] = {}  # checked by the engine
         names = self.inputs + self.outputs + self.attrs
         if len(starred) > 1 or (self.variadic_outputs and len(self.outputs) > 1):
@@ -200,21 +200,21 @@ class Kernel:
 # --- meaning and gradient --------------------------------------------------------
 
 
-class Rule(NamedTuple):
-    """How one input gets its cotangent. ``wants`` is also what a tape saves for it.
+class VJP(NamedTuple):
+    """How one input gets its cotangent. ``residuals`` is also what a tape saves for it.
 
-    ``function`` takes the cotangents and then what it wants, all by position.
+    ``function`` takes the cotangents and then what it residuals, all by position.
     """
 
     function: Callable[..., Any]
-    wants: tuple[str, ...]
+    residuals: tuple[str, ...]
     owner: str
     linear: bool = True
     origin: str = ""
 
 
 # Input -> rule; None declares "no derivative"; a missing name is an error in backward.
-Rules = Mapping[str, Rule | None]
+VJPs = Mapping[str, VJP | None]
 Functions = Mapping[str, Callable[..., Any] | None]
 ORIGINAL = "original"  # the parameter that gets the gradient which a rule replaces
 
@@ -242,12 +242,12 @@ def collected(
     return {**(named or {}), **functions}
 
 
-def over(kernel: Kernel, name: str, rule: Rule, under: Rule | None) -> Rule:
+def over(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJP:
     """Return ``rule`` with its parameter ``original`` bound to the rule under it."""
-    if ORIGINAL not in rule.wants:
+    if ORIGINAL not in rule.residuals:
         return rule
-    at, split = rule.wants.index(ORIGINAL), len(kernel.outputs)
-    own = tuple(want for want in rule.wants if want != ORIGINAL)
+    at, split = rule.residuals.index(ORIGINAL), len(kernel.outputs)
+    own = tuple(residual for residual in rule.residuals if residual != ORIGINAL)
 
     def call(*values: Any) -> Any:
         saved = values[split:]
@@ -263,9 +263,9 @@ def over(kernel: Kernel, name: str, rule: Rule, under: Rule | None) -> Rule:
         mine = saved[: len(own)]
         return rule.function(*values[:split], *mine[:at], original, *mine[at:])
 
-    wants = own + (under.wants if under else ())
+    residuals = own + (under.residuals if under else ())
     linear = rule.linear and (under is None or under.linear)
-    return rule._replace(function=call, wants=wants, linear=linear)
+    return rule._replace(function=call, residuals=residuals, linear=linear)
 
 
 def origin(function: Callable[..., Any], owner: str) -> str:
@@ -281,7 +281,7 @@ def rules(
     owner: str,
     *,
     linear: bool = True,
-) -> Rules:
+) -> VJPs:
     """Check gradient functions against their kernel and return them as rules."""
     what = f"gradient of {kernel}, from {owner}"
     if kernel.fused:
@@ -289,7 +289,7 @@ def rules(
             f"{what}: a fused kernel falls apart under a tape and has no gradient; "
             "register one for a kernel inside it"
         )
-    checked: dict[str, Rule | None] = {}
+    checked: dict[str, VJP | None] = {}
     for name, function in functions.items():
         if name not in kernel.inputs:
             hint = suggest(name, kernel.inputs)
@@ -310,31 +310,35 @@ def rules(
     return checked
 
 
-def _rule(kernel: Kernel, what: str, function: Callable[..., Any], owner: str) -> Rule:
+def _rule(kernel: Kernel, what: str, function: Callable[..., Any], owner: str) -> VJP:
     legal = kernel.inputs + kernel.attrs
     legal += () if kernel.variadic_outputs else kernel.outputs
     legal += tuple(f"{n}_spec" for n in legal if n not in kernel.attrs)
     legal += () if ORIGINAL in legal else (ORIGINAL,)
     names = _parameters(function)
     count = len(kernel.outputs)
-    dys, wants = names[:count], names[count:]
+    dys, residuals = names[:count], names[count:]
     if len(dys) < count or set(dys) & set(legal):
         raise ValueError(
             f"{what}: the first {count} parameters take cotangents and have names of "
             f"their own, such as 'dy' or 'ddx'; got ({', '.join(names)})"
         )
-    for want in wants:
-        if want not in legal:
+    for residual in residuals:
+        if residual not in legal:
             raise ValueError(
-                f"{what}: {want!r} is none of {', '.join(legal)}{suggest(want, legal)}"
+                f"{what}: {residual!r} is none of {', '.join(legal)}"
+                f"{suggest(residual, legal)}"
             )
-    return Rule(
-        _by_position(function, wants), wants, owner, origin=origin(function, owner)
+    return VJP(
+        _by_position(function, residuals),
+        residuals,
+        owner,
+        origin=origin(function, owner),
     )
 
 
 def _by_position(
-    function: Callable[..., Any], wants: tuple[str, ...]
+    function: Callable[..., Any], residuals: tuple[str, ...]
 ) -> Callable[..., Any]:
     """Return ``function`` as one that takes all of its parameters by position."""
     code = getattr(function, "__code__", None)
@@ -343,9 +347,9 @@ def _by_position(
 
     @functools.wraps(function)  # it is asked for file and line
     def call(*values: Any) -> Any:
-        split = len(values) - len(wants)
+        split = len(values) - len(residuals)
         return function(
-            *values[:split], **dict(zip(wants, values[split:], strict=True))
+            *values[:split], **dict(zip(residuals, values[split:], strict=True))
         )
 
     return call

@@ -197,7 +197,7 @@ def _register(plugin: Plugin) -> None:
 
 
 def _staged(plugin: Plugin) -> list[list[Any]]:
-    """Import a plugin and return what its hooks do: backends, extensions and packs."""
+    """Import a plugin and return what its hooks return: a list for each hook."""
     name, _, attribute = plugin.module.partition(":")
     module: Any = importlib.import_module(name)
     for part in filter(None, attribute.split(".")):

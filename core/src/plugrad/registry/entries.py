@@ -23,11 +23,11 @@ from plugrad.tensor.dtypes import DType, canonical, named
 from plugrad.tensor.tensor import Native, Tensor
 
 from .contract import suggest
-from .hooks import Backend, Extension, GradientPack, Runtime
+from .hooks import Backend, GradientPack, KernelPack, Runtime
 
 Function = Callable[..., Any]
 T = TypeVar("T")
-V = TypeVar("V", bound=Backend | Extension | GradientPack)
+V = TypeVar("V", bound=Backend | KernelPack | GradientPack)
 N = TypeVar("N", bound=Backend | GradientPack)
 
 
@@ -214,8 +214,8 @@ class Entry(Generic[V]):
             owner.reason = f"{self} {STATES[phase]}: {reason}"
 
     def __str__(self) -> str:
-        if isinstance(self.value, Extension):
-            return f"extension of {self.value.backend!r}"
+        if isinstance(self.value, KernelPack):
+            return f"kernel pack of {self.value.backend!r}"
         kind = "backend" if isinstance(self.value, Backend) else "pack"
         return f"{kind} {self.value.name!r}"
 
@@ -381,4 +381,4 @@ class Layer(NamedTuple):
     dispose: Callable[[], None] | None = None
 
 
-USER, EXTENSION, OWNER = range(3)
+USER, KERNEL_PACK, OWNER = range(3)

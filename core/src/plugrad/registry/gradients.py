@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .contract import Functions, Kernel, Rules, rules, suggest
+from .contract import Functions, Kernel, VJPs, rules, suggest
 from .entries import Claims, Entry, Phase
 from .hooks import GradientPack
 
@@ -46,22 +46,22 @@ class GradientRegistry:
         self.packs: Claims[GradientPack] = Claims("pack", ValueError, "none")
         # Plans of recorded runs, made by the engine; a new one when a gradient changes.
         self.plans: dict[tuple[Any, ...], Any] = {}
-        self._user: list[tuple[str, str | None, Rules]] = []
-        self._of_backends: dict[tuple[str, str], Rules] = {}
+        self._user: list[tuple[str, str | None, VJPs]] = []
+        self._of_backends: dict[tuple[str, str], VJPs] = {}
         # The packs of the process; None before PLUGRAD_GRADIENTS has been read.
-        self._process: list[tuple[str | None, Mapping[str, Rules]]] | None = None
+        self._process: list[tuple[str | None, Mapping[str, VJPs]]] | None = None
 
     # --- packs -------------------------------------------------------------------
 
     def pack(
         self, name: str, who: str, kernels: Sequence[str] | str | None = None
-    ) -> Mapping[str, Rules]:
+    ) -> Mapping[str, VJPs]:
         """Return the rules of a gradient pack by kernel; of some kernels, if named."""
         with self.lock:
             entry = self.packs.find(name, who)
             if entry.phase is not Phase.OPENED:
                 self._open_pack(entry)
-        layer: dict[str, Rules] = entry.content
+        layer: dict[str, VJPs] = entry.content
         if kernels is None:
             return layer
         wanted = (kernels,) if isinstance(kernels, str) else tuple(kernels)
@@ -86,7 +86,7 @@ class GradientRegistry:
 
     def rules_of(
         self, table: Mapping[str, Functions], who: str, *, linear: bool = True
-    ) -> dict[str, Rules]:
+    ) -> dict[str, VJPs]:
         """Return the gradient functions of a plugin as rules, by kernel."""
         return {
             name: rules(self._contract(name, who), functions, who, linear=linear)
@@ -98,7 +98,7 @@ class GradientRegistry:
         found = []
         for name, claims in sorted(self.packs.entries.items()):
             for entry in claims:
-                table: Mapping[str, Rules] = {}
+                table: Mapping[str, VJPs] = {}
                 try:
                     if entry.usable:
                         table = self.pack(name, "gradient_packs")
@@ -111,7 +111,7 @@ class GradientRegistry:
         return found
 
     def set_process(
-        self, packs: Iterable[Mapping[str, Rules]], backend: str | None, who: str
+        self, packs: Iterable[Mapping[str, VJPs]], backend: str | None, who: str
     ) -> None:
         """Put packs over what the user has registered, in place of those before."""
         with self.lock:
@@ -120,7 +120,7 @@ class GradientRegistry:
             self._process = [(backend, layer) for layer in packs]
             self.plans = {}
 
-    def _of_process(self) -> list[tuple[str | None, Mapping[str, Rules]]]:
+    def _of_process(self) -> list[tuple[str | None, Mapping[str, VJPs]]]:
         if self._process is None:
             names = os.environ.get("PLUGRAD_GRADIENTS", "").split(",")
             packs = [name.strip() for name in names if name.strip()]
@@ -130,8 +130,8 @@ class GradientRegistry:
 
     # --- backends ----------------------------------------------------------------
 
-    def open(self, backend: str, layers: Iterable[Mapping[str, Rules]]) -> None:
-        """Add what a backend brings, and then what extensions bring for it."""
+    def open(self, backend: str, layers: Iterable[Mapping[str, VJPs]]) -> None:
+        """Add what a backend brings, and then what kernel packs bring for it."""
         with self.lock:
             for layer in layers:
                 for name, table in layer.items():
@@ -149,7 +149,7 @@ class GradientRegistry:
 
     # --- the user's --------------------------------------------------------------
 
-    def checked(self, who: str, name: str, functions: Functions, linear: bool) -> Rules:
+    def checked(self, who: str, name: str, functions: Functions, linear: bool) -> VJPs:
         """Check the user's gradient functions, and return them as rules."""
         kernel = self._contract(name, who)
         if not functions:
@@ -157,7 +157,7 @@ class GradientRegistry:
             raise ValueError(f"{who}: no function is given for {kernel}; name {inputs}")
         return rules(kernel, functions, "user", linear=linear)
 
-    def add(self, name: str, backend: str | None, table: Rules) -> None:
+    def add(self, name: str, backend: str | None, table: VJPs) -> None:
         """Put the user's rules on top."""
         with self.lock:
             if backend is not None:
@@ -181,7 +181,7 @@ class GradientRegistry:
 
     # --- layers ------------------------------------------------------------------
 
-    def layers(self, kernel: Kernel, backend: str) -> list[tuple[str, Rules]]:
+    def layers(self, kernel: Kernel, backend: str) -> list[tuple[str, VJPs]]:
         """Return what applies: "core", "backend", "user", "process", the last wins."""
         with self.lock:
             layers = [

@@ -130,7 +130,7 @@ class Backend:
 
 
 @dataclass(frozen=True)
-class Extension:
+class KernelPack:
     """Kernels for a backend that someone else owns; opened when that backend is.
 
     ``gradients`` returns, by kernel, gradient functions for this backend alone: the
@@ -144,9 +144,9 @@ class Extension:
     gradients: Callable[[], Mapping[str, Functions]] = dict
 
     def __post_init__(self) -> None:
-        _backend_name("Extension", self.backend)
-        _callable(f"Extension of {self.backend!r}", self.open, "open")
-        _callable(f"Extension of {self.backend!r}", self.gradients, "gradients")
+        _backend_name("KernelPack", self.backend)
+        _callable(f"KernelPack of {self.backend!r}", self.open, "open")
+        _callable(f"KernelPack of {self.backend!r}", self.gradients, "gradients")
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def plugrad_backends() -> list[Backend]:  # type: ignore[empty-body]
 
 
 @hookspec
-def plugrad_kernels() -> list[Extension]:  # type: ignore[empty-body]
+def plugrad_kernels() -> list[KernelPack]:  # type: ignore[empty-body]
     """Return kernels for the backends of others."""
 
 

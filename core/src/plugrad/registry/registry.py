@@ -1,7 +1,7 @@
 """The process-wide registry: contracts, backends, kernels and gradients, in layers.
 
 ``(kernel name, backend name) -> implementations``, best first: the user's over
-extensions over the owner. ``kernel -> rules``: the user's over the backend's over the
+kernel packs over the owner. ``kernel -> rules``: the user's over the backend's over the
 core's. Writers hold the lock, check everything and then commit; readers take no lock,
 because every table they read is replaced and never changed.
 
@@ -17,9 +17,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .contract import Kernel, Rules, suggest
+from .contract import Kernel, VJPs, suggest
 from .entries import (
-    EXTENSION,
+    KERNEL_PACK,
     OWNER,
     USER,
     BackendUnavailable,
@@ -32,10 +32,10 @@ from .entries import (
     Plugin,
 )
 from .gradients import GradientRegistry
-from .hooks import Backend, Extension, GradientPack
+from .hooks import Backend, GradientPack, KernelPack
 
-# An extension, its kernels, and its gradients.
-Opened = tuple[Entry[Extension], Mapping[str, Function], dict[str, Rules]]
+# A kernel pack, its kernels, and its gradients.
+Opened = tuple[Entry[KernelPack], Mapping[str, Function], dict[str, VJPs]]
 
 
 class Registry:
@@ -53,7 +53,7 @@ class Registry:
         self._backends: Claims[Backend] = Claims(
             "backend", BackendUnavailable, "none; try `pip install plugrad-cpu`"
         )
-        self._extensions: list[Entry[Extension]] = []
+        self._kernel_packs: list[Entry[KernelPack]] = []
         self._opening: list[Entry[Backend]] = []
         self.gradients = GradientRegistry(self.lock, self.contract, self.known)
 
@@ -97,11 +97,11 @@ class Registry:
         self,
         owner: Plugin,
         backends: Sequence[Backend] = (),
-        extensions: Sequence[Extension] = (),
+        kernel_packs: Sequence[KernelPack] = (),
         packs: Sequence[GradientPack] = (),
     ) -> None:
         """Add what hooks returned, all or nothing."""
-        groups = (backends, Backend), (extensions, Extension), (packs, GradientPack)
+        groups = (backends, Backend), (kernel_packs, KernelPack), (packs, GradientPack)
         for values, kind in groups:
             for value in values:
                 if not isinstance(value, kind):
@@ -115,13 +115,15 @@ class Registry:
                 raise ValueError(f"{owner}: brings {', '.join(sorted(twice))} twice")
         with self.lock:
             contracts = [kernel for b in backends for kernel in b.contracts]
-            contracts += [kernel for e in extensions for kernel in e.contracts]
+            contracts += [kernel for e in kernel_packs for kernel in e.contracts]
             self.declare(contracts, owner)
             for backend in backends:
                 self._backends.add(Entry(backend, owner))
             for pack in packs:
                 self.gradients.packs.add(Entry(pack, owner))
-            self._extensions += [Entry(extension, owner) for extension in extensions]
+            self._kernel_packs += [
+                Entry(kernel_pack, owner) for kernel_pack in kernel_packs
+            ]
 
     def adopt(self, backend: Backend) -> None:
         """Add a backend of the user's, who may have several; each fails alone."""
@@ -167,9 +169,9 @@ class Registry:
         claims = [e for claims in self._backends.entries.values() for e in claims]
         return sorted(claims, key=lambda e: (-e.value.priority, e.value.name))
 
-    def extensions(self, backend: str) -> list[Entry[Extension]]:
+    def kernel_packs(self, backend: str) -> list[Entry[KernelPack]]:
         """Return what plugins bring for the backend of another, usable or not."""
-        return [entry for entry in self._extensions if entry.value.backend == backend]
+        return [entry for entry in self._kernel_packs if entry.value.backend == backend]
 
     def unload(self, plugin: Plugin) -> None:
         """Take out what a plugin brought; its open backends are closed by then."""
@@ -245,13 +247,13 @@ class Registry:
             for (name, of), found in self.kernels.items()
             if of == backend.name
         }
-        entries: list[Entry[Extension]] = []
-        more: list[dict[str, Rules]] = []
-        for by, kernels, gradients in self._open_extensions(backend.name):
+        entries: list[Entry[KernelPack]] = []
+        more: list[dict[str, VJPs]] = []
+        for by, kernels, gradients in self._open_kernel_packs(backend.name):
             entries.append(by)
             more.append(gradients)
             for name, function in kernels.items():
-                layer = Layer(EXTENSION, function, by.owner)
+                layer = Layer(KERNEL_PACK, function, by.owner)
                 layers.setdefault(name, []).append(layer)
         for name, function in runtime.kernels.items():
             layers.setdefault(name, []).append(Layer(OWNER, function, owner))
@@ -265,10 +267,10 @@ class Registry:
             by.opened()
         return opened
 
-    def _open_extensions(self, backend: str) -> list[Opened]:
-        """Return what extensions bring; a broken one takes only itself down."""
+    def _open_kernel_packs(self, backend: str) -> list[Opened]:
+        """Return what kernel packs bring; a broken one takes only itself down."""
         found: list[Opened] = []
-        for entry in self.extensions(backend):
+        for entry in self.kernel_packs(backend):
             if entry.usable:
                 try:
                     table = entry.open()

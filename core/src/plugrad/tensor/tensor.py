@@ -2,9 +2,9 @@
 
 Several handles may share one array, and share an identity: replicas on other
 backends and what a tape saves are the same tensor. A handle has no number; the
-first tape that watches it gives it a token.
+first tape that watches it gives it a tape_id.
 
-Map: where disposed tensors live; ``Token``; ``Tensor``; what ops accept for one.
+Map: where disposed tensors live; ``TapeId``; ``Tensor``; what ops accept for one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NOWHERE: Home = _Nowhere()
 HOST = (1, 0)  # the device of the host's memory, in DLPack's words
 
 
-class Token:
+class TapeId:
     """Who a tensor is, for tapes, and what it looks like; never reused while held."""
 
     __slots__ = ("dtype", "shape")  # set by who makes one: __init__ is too slow
@@ -58,12 +58,12 @@ class Tensor(Methods):
 
     __slots__ = (
         "__weakref__",
+        "_cached_copies",
         "_data",
         "_dtype",
         "_home",
-        "_replicas",
         "_shape",
-        "_token",
+        "_tape_id",
     )
     __array_ufunc__ = None  # else ndarray * tensor is an ndarray and loses its gradient
     __array_priority__ = 1000
@@ -74,8 +74,8 @@ class Tensor(Methods):
         self._home = home
         self._dtype: DType = data.dtype
         self._shape: tuple[int, ...] = data.shape
-        self._token: Token | None = None
-        self._replicas: dict[Home, Native] | None = None
+        self._tape_id: TapeId | None = None
+        self._cached_copies: dict[Home, Native] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -129,7 +129,7 @@ class Tensor(Methods):
 
     def dispose(self) -> None:
         """Empty this handle; other handles and what a tape saved stay valid."""
-        self._home, self._data, self._replicas = NOWHERE, None, None
+        self._home, self._data, self._cached_copies = NOWHERE, None, None
 
     def _alive(self) -> Home:
         if self._home is NOWHERE:
@@ -139,13 +139,13 @@ class Tensor(Methods):
             )
         return self._home
 
-    def _alias(self, token: Token | None = None) -> Tensor:
+    def _alias(self, tape_id: TapeId | None = None) -> Tensor:
         """Return another tensor of the same values; copies elsewhere are shared."""
         y = Tensor(self._data, self._alive())
-        if self._replicas is None:
-            self._replicas = {}
-        y._replicas = self._replicas
-        y._token = token
+        if self._cached_copies is None:
+            self._cached_copies = {}
+        y._cached_copies = self._cached_copies
+        y._tape_id = tape_id
         return y
 
     def __array__(
@@ -200,13 +200,13 @@ class Tensor(Methods):
         )
 
     def __copy__(self) -> Tensor:
-        return self._alias(self._token)
+        return self._alias(self._tape_id)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         home = self._alive()
         values = np.array(home.download(self._data), self.dtype)
         twin = Tensor(home.runtime.arrays.upload(values), home)
-        twin._token = self._token
+        twin._tape_id = self._tape_id
         return twin
 
     def __bool__(self) -> bool:

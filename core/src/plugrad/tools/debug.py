@@ -33,7 +33,7 @@ from plugrad.registry.entries import Function
 from plugrad.registry.registry import registry
 from plugrad.tensor.arguments import function, integer, real
 from plugrad.tensor.dtypes import canonical
-from plugrad.tensor.tensor import Tensor, Token
+from plugrad.tensor.tensor import TapeId, Tensor
 from plugrad.tensor.tree import flatten
 
 from .device import wait
@@ -52,7 +52,7 @@ class Debug:
 
     def __init__(self, *, finite: bool, leaks: bool) -> None:
         self._finite, self._leaks = finite, leaks
-        self._lines: dict[Token, str] = {}  # where tapes have recorded what
+        self._lines: dict[TapeId, str] = {}  # where tapes have recorded what
         self._made: dict[int, tuple[weakref.ref[Any], Where, int]] = {}
         self._kept: list[weakref.ref[Any]] = []
 
@@ -96,8 +96,8 @@ class Debug:
                 raise FloatingPointError(self._said(run, inputs, wrong))
             if self._leaks:
                 self._note(run, inputs, outputs)
-        if tokens := [y._token for y in outputs if y._token is not None]:
-            self._lines |= dict.fromkeys(tokens, _line())
+        if tape_ids := [y._tape_id for y in outputs if y._tape_id is not None]:
+            self._lines |= dict.fromkeys(tape_ids, _line())
 
     def failed(self, error: Exception) -> None:
         """Note on an error where it comes from; the innermost run speaks."""
@@ -157,14 +157,16 @@ class Debug:
     def _gradient(self, frames: Iterable[tuple[FrameType, int]]) -> str:
         """Return which gradient one of the frames is working at, innermost first."""
         for frame, _ in frames:
-            if frame.f_code is _PULL_BACK and "step" in frame.f_locals:
+            if frame.f_code is _APPLY_VJPS and "step" in frame.f_locals:
                 node, step = frame.f_locals["node"], frame.f_locals["step"]
                 line = self._lines.get(node.outputs[0], "a line outside of debug")
-                return f"{reverse._of(node.plan.kernel, step)}, of the run at {line}"
+                return (
+                    f"{reverse._describe(node.plan.kernel, step)}, of the run at {line}"
+                )
         return ""
 
 
-_PULL_BACK: CodeType = reverse._pull_back.__code__
+_APPLY_VJPS: CodeType = reverse._apply_vjps.__code__
 
 
 # --- the checks ------------------------------------------------------------------

@@ -41,7 +41,7 @@ from plugrad.registry.entries import (
     Plugin,
     running,
 )
-from plugrad.registry.hooks import GROUP, Backend, Extension
+from plugrad.registry.hooks import GROUP, Backend, KernelPack
 from plugrad.registry.registry import registry
 from plugrad.tensor.tensor import Tensor
 
@@ -196,7 +196,7 @@ def _tested(entry: Entry[Any]) -> tuple[bool, list[str]]:
     """Return whether one thing that a plugin brings works, and remarks."""
     value, remarks = entry.value, []
     try:
-        if isinstance(value, Extension):
+        if isinstance(value, KernelPack):
             if value.backend not in registry.backends():
                 hint = suggest(value.backend, registry.backends())
                 return True, [f"there is no usable backend {value.backend!r}{hint}"]

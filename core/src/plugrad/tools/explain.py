@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import Any
 
 from plugrad.engine import context, dispatch
-from plugrad.engine.tape import Node, Step, Tape
+from plugrad.engine.tape import Node, Tape, VJPStep
 from plugrad.registry.contract import Kernel
 from plugrad.registry.entries import OpenBackend
 from plugrad.registry.registry import registry
-from plugrad.tensor.tensor import Tensor, Token
+from plugrad.tensor.tensor import TapeId, Tensor
 
 from .answer import Row, short, table, where
 from .debug import Debug
@@ -69,11 +69,11 @@ def explain(x: Tensor, /) -> Explanation:
     """
     if not isinstance(x, Tensor):
         raise TypeError(f"explain: expected a Tensor, got {type(x).__name__}")
-    sources: dict[Token | None, str] = {}  # the numbers of the runs that made them
+    sources: dict[TapeId | None, str] = {}  # the numbers of the runs that made them
     known = _lines()
     rows: list[Row] = []
     number = 0
-    for node in _behind(x._token, _nodes(x._token)):
+    for node in _behind(x._tape_id, _nodes(x._tape_id)):
         if node.plan is dispatch._SAME:  # another name for the same tensor
             sources[node.outputs[0]] = sources.get(node.inputs[0], "argument")
             continue
@@ -86,16 +86,16 @@ def explain(x: Tensor, /) -> Explanation:
 
 def kernels_behind(x: Tensor) -> list[str]:
     """Return the kernels that a tape has recorded behind ``x``, in order."""
-    nodes = _behind(x._token, _nodes(x._token))
+    nodes = _behind(x._tape_id, _nodes(x._tape_id))
     names = [node.plan.kernel.name for node in nodes if node.plan is not dispatch._SAME]
     return list(dict.fromkeys(names))
 
 
-def _nodes(token: Token | None) -> list[Node]:
+def _nodes(tape_id: TapeId | None) -> list[Node]:
     """Return what the tape that knows most of a tensor has recorded."""
     tapes = [tape.nodes for tape in living(Tape)]
-    tapes = [nodes for nodes in tapes if any(token in node.outputs for node in nodes)]
-    if token is None or not tapes:
+    tapes = [nodes for nodes in tapes if any(tape_id in node.outputs for node in nodes)]
+    if tape_id is None or not tapes:
         raise ValueError(
             "explain: no tape has recorded this tensor; call it on a result inside the "
             "function that grad differentiates, or on the value of vjp while its "
@@ -104,15 +104,15 @@ def _nodes(token: Token | None) -> list[Node]:
     return [Node(*node) for node in max(tapes, key=len)]
 
 
-def _lines() -> dict[Token, str]:
+def _lines() -> dict[TapeId, str]:
     """Return the lines that the ``debug`` blocks of this thread have noted."""
     blocks = [o for o in context.current().observers if isinstance(o, Debug)]
     return {t: line for block in blocks for t, line in block._lines.items()}
 
 
-def _behind(token: Token | None, nodes: list[Node]) -> list[Node]:
+def _behind(tape_id: TapeId | None, nodes: list[Node]) -> list[Node]:
     """Return the nodes on which a tensor depends, in order."""
-    wanted, found = {token}, []
+    wanted, found = {tape_id}, []
     for node in reversed(nodes):
         if not wanted.isdisjoint(node.outputs):
             wanted |= {*node.inputs} - {None}
@@ -120,7 +120,7 @@ def _behind(token: Token | None, nodes: list[Node]) -> list[Node]:
     return found[::-1]
 
 
-def _rows(number: int, node: Node, sources: dict[Token | None, str]) -> list[Row]:
+def _rows(number: int, node: Node, sources: dict[TapeId | None, str]) -> list[Row]:
     kernel, backend = node.plan.kernel, node.backend
     outputs = " ".join(map(brief, node.outputs))
     run = {"run": number, "kernel": kernel.name, "output": outputs}
@@ -129,8 +129,8 @@ def _rows(number: int, node: Node, sources: dict[Token | None, str]) -> list[Row
     steps = {step.name: step for step in node.plan.steps}
     rows = []
     for name, given in kernel.bind(node.inputs).items():
-        tokens = given if name == kernel.variadic else [given]
-        of = [sources.get(t, "argument") for t in tokens if t is not None]
+        tape_ids = given if name == kernel.variadic else [given]
+        of = [sources.get(t, "argument") for t in tape_ids if t is not None]
         row = run | {"input": name, "of": ", ".join(of) or "constant"}
         gradient, rule = _gradient(kernel, steps.get(name))
         rows.append(row | {"gradient": gradient, "rule": rule})
@@ -147,8 +147,12 @@ def _how(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
         return "custom_grad", "user", ""
     key = kernel.name, backend.name
     layers = registry.kernels.get(key)
-    detours = sorted(how for *of, how in dispatch.detours if tuple(of) == key)
-    how = " or ".join(["implementation", *detours] if layers else detours)
+    fallback_counts = sorted(
+        how for *of, how in dispatch.fallback_counts if tuple(of) == key
+    )
+    how = " or ".join(
+        ["implementation", *fallback_counts] if layers else fallback_counts
+    )
     if layers:
         return how, str(layers[0].owner), where(layers[0].function)
     if kernel.decomposition is not None:
@@ -158,7 +162,7 @@ def _how(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
     return (how, str(host[0].owner), where(host[0].function)) if host else (how, "", "")
 
 
-def _gradient(kernel: Kernel, step: Step | None) -> tuple[str, str]:
+def _gradient(kernel: Kernel, step: VJPStep | None) -> tuple[str, str]:
     """Return who wrote the gradient of an input, and where."""
     if step is None:
         return "", ""  # nothing is differentiated there

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.engine.dispatch import active
-from plugrad.ops._convert import asarray, made
+from plugrad.ops._convert import asarray, notify_created
 from plugrad.ops.variable import Variable
 from plugrad.tensor.arguments import flag
 from plugrad.tensor.dtypes import DType, canonical
@@ -62,7 +62,7 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Tensor:
         raise TypeError(
             f"from_dlpack: backend {backend.name!r} has no {native.dtype}; cast first"
         )
-    return made(Tensor(native, backend))
+    return notify_created(Tensor(native, backend))
 
 
 def _known(dtype: DType) -> DType:

@@ -24,7 +24,7 @@ from plugrad.registry.contract import Spec
 from plugrad.registry.entries import OpenBackend
 from plugrad.registry.registry import registry
 from plugrad.tensor import arguments
-from plugrad.tensor.tensor import NOWHERE, Native, Tensor, Token
+from plugrad.tensor.tensor import NOWHERE, Native, TapeId, Tensor
 
 T = TypeVar("T")
 Thing = TypeVar("Thing")
@@ -259,7 +259,7 @@ def memory() -> Memory:
 
     for x in living(Tensor):
         home: Any = getattr(x, "_home", NOWHERE)  # another thread is making it
-        data, replicas = getattr(x, "_data", None), getattr(x, "_replicas", None)
+        data, replicas = getattr(x, "_data", None), getattr(x, "_cached_copies", None)
         if home is NOWHERE or data is None:
             continue
         tally = of(home)
@@ -289,7 +289,7 @@ def living(kind: type[Thing]) -> list[Thing]:
     )
 
 
-def brief(x: Tensor | Token | Spec | None) -> str:
+def brief(x: Tensor | TapeId | Spec | None) -> str:
     """Return what messages and tables say of a tensor: ``float32[2,3]``."""
     return "none" if x is None else f"{x.dtype}[{','.join(map(str, x.shape))}]"
 

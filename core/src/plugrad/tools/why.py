@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from plugrad.engine import context, dispatch
-from plugrad.registry.contract import Kernel, Rules, suggest
+from plugrad.registry.contract import Kernel, VJPs, suggest
 from plugrad.registry.entries import (
-    EXTENSION,
+    KERNEL_PACK,
     OWNER,
     USER,
     BackendUnavailable,
@@ -27,7 +27,7 @@ from plugrad.registry.registry import registry
 from .answer import Answer, Row, table, where
 from .composition import find, kernels_of
 
-LAYERS = {USER: "user", EXTENSION: "extension", OWNER: "owner"}
+LAYERS = {USER: "user", KERNEL_PACK: "kernel pack", OWNER: "owner"}
 FIRST, UNDER = "always", "once the one above is removed"
 
 
@@ -159,7 +159,7 @@ def differentiates(kernel: Kernel, opened: Sequence[OpenBackend]) -> str:
 def _rules(kernel: Kernel, backend: OpenBackend) -> list[Row]:
     """Return the gradients of each input, the one in force first."""
     overrides = context.current().overrides
-    layers: list[tuple[str, Rules]] = [
+    layers: list[tuple[str, VJPs]] = [
         ("scope", layer[kernel.name])
         for only, layer in reversed(overrides.layers if overrides else ())
         if kernel.name in layer and only in (None, backend.name)

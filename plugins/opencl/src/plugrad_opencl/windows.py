@@ -62,7 +62,7 @@ def look(
         launch = _launch(device, "window", x.dtype, shape[-1], body, activation)
         sizes = _sizes(device, geometry)
         launch(
-            count * len(geometry.taps),
+            count * len(geometry.kernel_positions),
             _items(launch, shape),
             x.buffer,
             (filter or x).buffer,
@@ -86,14 +86,14 @@ def look_back(
         buffers = [(x or dy).buffer for x in (dy, more, dx, index)]
         sizes = _sizes(device, g)
         numbers = (g.in_shape[0], channels)
-        work, items = dx.size * len(g.taps), _items(launch, dx.shape)
+        work, items = dx.size * len(g.kernel_positions), _items(launch, dx.shape)
         launch(work, items, *buffers, sizes.buffer, *numbers)
     return dx
 
 
 def filters(x: ClArray, dy: ClArray, g: Windows) -> ClArray:
     """Return ``[parts, taps, channels]``, to be added up."""
-    device, channels, taps = x.device, dy.shape[-1], len(g.taps)
+    device, channels, taps = x.device, dy.shape[-1], len(g.kernel_positions)
     rows = dy.size // (channels * g.out_shape[-2])
     parts = max(1, min(rows, 64 * device.units // taps, dy.size >> 12))
     df = empty(device, (parts, taps, channels), x.dtype)
@@ -118,7 +118,7 @@ def _items(launch: Launch, shape: Shape) -> int:
 def _sizes(device: Device, g: Windows) -> ClArray:
     """Return the sizes of three axes; hold them until the kernel is launched."""
     while len(g.window) < 3:
-        g = g.raised()
+        g = g.with_leading_axis()
     before = tuple([pair[0] for pair in g.padding])
     sides = (g.in_shape[1:-1], g.out_shape[1:-1], g.window, g.strides, g.dilations)
     return table(device, tuple([n for side in (*sides, before) for n in side]))

@@ -28,7 +28,7 @@ def load_kernel(
 ) -> Callable[..., Any]:
     """Return a function of a WebAssembly module as a kernel for the backend ``wasm``.
 
-    To be registered, or returned by an ``Extension``::
+    To be registered, or returned by an ``KernelPack``::
 
         pg.register_kernel(SWISH, "wasm", load_kernel("swish.wasm", SWISH))
 

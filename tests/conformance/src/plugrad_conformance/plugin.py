@@ -205,17 +205,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     import plugrad as pg
 
-    before = pg.engine().detours
+    before = pg.engine().fallback_counts
     try:
         return (yield from _excused(item))
     finally:
         ran = [
             [kernel, how, count - before.get((kernel, name, how), 0)]
-            for (kernel, name, how), count in pg.engine().detours.items()
+            for (kernel, name, how), count in pg.engine().fallback_counts.items()
             if name == backend and count > before.get((kernel, name, how), 0)
         ]
         if ran:
-            item.user_properties.append(("plugrad-detours", ran))
+            item.user_properties.append(("plugrad-fallback_counts", ran))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -184,7 +184,7 @@ class Score:
             self.kernels[about["kernel"]][outcome] += 1
         if "golden" in result:
             self.golden.setdefault(result["golden"], Counter())[outcome] += 1
-        for kernel, how, count in result.get("plugrad-detours", ()):
+        for kernel, how, count in result.get("plugrad-fallback_counts", ()):
             self.ran.setdefault(kernel, Counter())[how] += count
         self.imports = result.get("plugrad-imports", self.imports)
 

@@ -24,8 +24,8 @@ def conv(x: Array, filter: Array, *, geometry: Windows) -> Array:
     for part in batches(y):
         seeing, into = padded(_repeated(x[part], geometry), geometry), y[part]
         product = np.empty_like(into)
-        for i, (row, tap) in enumerate(zip(rows, geometry.taps, strict=True)):
-            some = read(seeing, seen(geometry, tap), product)
+        for i, tap in enumerate(geometry.kernel_positions):
+            row, some = rows[i], read(seeing, seen(geometry, tap), product)
             np.multiply(some, row, out=product if i else into)
             if i:
                 np.add(into, product, out=into)
@@ -44,7 +44,7 @@ def backprop_input(dy: Array, filter: Array, *, geometry: Windows) -> Array:
     for part in batches(dy):
         given, onto = dy[part], dx[part]
         product, room = np.empty((2, *given.shape), dy.dtype)
-        for row, tap in zip(rows, geometry.taps, strict=True):
+        for row, tap in zip(rows, geometry.kernel_positions, strict=True):
             np.multiply(given, row, out=product)
             add(onto, seen(geometry, tap), product, room)
     dx = dx[core(geometry)]
@@ -56,13 +56,13 @@ def backprop_input(dy: Array, filter: Array, *, geometry: Windows) -> Array:
 def backprop_filter(x: Array, dy: Array, *, geometry: Windows) -> Array:
     """``nptc, npcm -> tcm``; BLAS does the sums."""
     k = dy.shape[-1]
-    dfilter = np.zeros((len(geometry.taps), k), dy.dtype)
+    dfilter = np.zeros((len(geometry.kernel_positions), k), dy.dtype)
     for part in batches(dy):
         seeing, given = padded(_repeated(x[part], geometry), geometry), dy[part]
         product = np.empty(given.shape, dy.dtype)
         matrix = flat(product)
         ones = np.ones(len(matrix), dy.dtype)
-        for row, tap in zip(dfilter, geometry.taps, strict=True):
+        for row, tap in zip(dfilter, geometry.kernel_positions, strict=True):
             some = read(seeing, seen(geometry, tap), product)
             np.multiply(some, given, out=product)
             row += ones @ matrix
@@ -72,7 +72,7 @@ def backprop_filter(x: Array, dy: Array, *, geometry: Windows) -> Array:
 
 def _rows(filter: Array, windows: Windows) -> Array:
     """Return the filter of each tap, ``[t, q, cm]``, repeated along the last places."""
-    rows = filter.reshape(len(windows.taps), 1, windows.out_shape[-1])
+    rows = filter.reshape(len(windows.kernel_positions), 1, windows.out_shape[-1])
     return np.repeat(rows, windows.out_shape[-2], 1)
 
 

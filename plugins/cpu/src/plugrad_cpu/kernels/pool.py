@@ -38,7 +38,7 @@ def max_pool_grad(dy: Array, x: Array, y: Array, *, geometry: Windows) -> Array:
         seeing, onto = padded(x[part], geometry, np.nan), dx[part]
         top, left = y[part], dy[part].copy().view(f"i{dy.itemsize}")
         some, into = np.empty(top.shape, x.dtype), np.empty(top.shape, dy.dtype)
-        for tap in geometry.taps:
+        for tap in geometry.kernel_positions:
             place = seen(geometry, tap)
             mine = (read(seeing, place, some) == top).astype(left.dtype)
             np.multiply(mine, left, out=mine)
@@ -103,7 +103,7 @@ def max_pool_with_argmax(
     seeing = padded(x, geometry, least)
     indices, some = np.full(y.shape, -1, np.int32), np.empty(y.shape, x.dtype)
     there = np.empty((images, *y.shape[1:]), np.int32)
-    for tap in reversed(geometry.taps):
+    for tap in reversed(geometry.kernel_positions):
         place = seen(geometry, tap)
         hit = (read(seeing, place, some) == y) & inside[place]
         mask = np.negative(hit, dtype=np.int32)  # choose by bits: see Select

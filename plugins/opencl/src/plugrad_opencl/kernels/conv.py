@@ -35,7 +35,7 @@ def conv(
     """``[places, tc] [tc, k]``."""
     y, g = geometry.out_shape, geometry.groups
     (c, k), places = geometry.group.filter_shape[-2:], math.prod(y[:-1])
-    taps, all_k = len(geometry.taps), y[-1]
+    taps, all_k = len(geometry.kernel_positions), y[-1]
     if not math.prod(y) or not taps * c:
         return filled(x.device, y, 0, x.dtype)
     if winograd.suits(x, geometry):
@@ -58,7 +58,7 @@ def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
     """``[tc, places] [places, k]``."""
     shape, g = geometry.filter_shape, geometry.groups
     (c, k), places = geometry.group.filter_shape[-2:], math.prod(dy.shape[:-1])
-    taps, all_k = len(geometry.taps), dy.shape[-1]
+    taps, all_k = len(geometry.kernel_positions), dy.shape[-1]
     if not math.prod(shape) or not places:
         return filled(x.device, shape, 0, x.dtype)
     x = framed(x, geometry.padding)

@@ -51,7 +51,7 @@ def backward(windows: Windows) -> WasmArray:
 
 def _raised(windows: Windows) -> Windows:
     while len(windows.window) < 3:
-        windows = windows.raised()
+        windows = windows.with_leading_axis()
     return windows
 
 

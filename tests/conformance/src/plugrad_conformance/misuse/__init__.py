@@ -121,10 +121,10 @@ def misused(name: str) -> Iterator[Wrong]:
 
 def _canonical(kernel: Kernel, right: Call) -> dict[str, Any]:
     """Return the attributes as implementations get them, where a user's differ."""
-    if kernel.normalize is None or {*right.attrs} == {*kernel.attrs}:
+    if kernel.canonicalize is None or {*right.attrs} == {*kernel.attrs}:
         return {}
     specs = [x if x is None else Spec(x.shape, x.dtype) for x in right.inputs]
-    return kernel.normalize(*specs, **right.attrs)
+    return kernel.canonicalize(*specs, **right.attrs)
 
 
 def _instead(value: Any) -> Iterator[Any]:

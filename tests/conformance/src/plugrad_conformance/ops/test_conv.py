@@ -336,7 +336,7 @@ def test_sizes_are_integers(backend):
 
 
 WRONG_OUTPUTS = [
-    ((2, 9, 6, 3), r"the output has \(3, 5\) windows, but \(7, 5\) lie over"),
+    ((2, 9, 6, 3), r"the output has \(3, 5\) windows, but \(7, 5\) fit over"),
     ((1, 5, 6, 3), r"x must have shape \(1, 3, 5, 4\), got \(2, 3, 5, 4\)"),
     ((2, 5, 6, 2), "input has 2 channels but filter expects 3"),
     ((5, 6, 3), r"output_shape \(5, 6, 3\) must have the rank of x"),
