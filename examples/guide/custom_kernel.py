@@ -1,4 +1,4 @@
-"""A custom kernel: somebody else makes an op fast on one backend."""
+"""Custom kernel functions: two authors implement a kernel of a third author."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from plugrad.plugin import Backend, Kernel, Runtime, Spec, decomposition, run
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# --- one author: a contract, its op, and what the kernel means -------------------
+# --- author A: a kernel contract, its op, and its decomposition ------------------
 
 
 def _shortened(x: Spec, *, window: int) -> Spec:
@@ -19,32 +19,32 @@ AVERAGE = Kernel("guide.MovingAverage(x; window)", out=_shortened)
 
 
 def moving_average(x: pg.Tensor, /, *, window: int) -> pg.Tensor:
-    """Return the mean of every ``window`` neighbours along the last axis."""
+    """Return the means of ``window`` adjacent elements along the last axis."""
     return run(AVERAGE, pg.asarray(x), window=window)
 
 
 @decomposition(AVERAGE)
 def _(x: pg.Tensor, *, window: int) -> pg.Tensor:
-    places = x.shape[-1] - window + 1
-    return pg.add_n([x[..., i : i + places] for i in range(window)]) / window
+    size = x.shape[-1] - window + 1
+    return pg.add_n([x[..., i : i + size] for i in range(window)]) / window
 
 
-# --- another author: an implementation for the backend "cpu" ---------------------
+# --- author B: a kernel function for the backend "cpu" ---------------------------
 
 
 def by_windows(x: Array, *, window: int) -> Array:
-    """Return it by one call of NumPy; kernels see native arrays, never tensors."""
+    """Average all windows at once; kernel functions get native arrays, not tensors."""
     windows = np.lib.stride_tricks.sliding_window_view(x, window, axis=-1)
     return windows.mean(axis=-1, dtype=x.dtype)
 
 
 pg.register_kernel(AVERAGE, "cpu", by_windows)
 
-# --- a third: another implementation, for a backend of their own -----------------
+# --- author C: a kernel function for a new backend -------------------------------
 
 
 class Copies:
-    """How values move in and out of a backend whose native arrays are NumPy's."""
+    """Move values into and out of a backend whose native arrays are NumPy's."""
 
     def upload(self, values: Array) -> Array:
         """Return a native copy."""
@@ -55,12 +55,12 @@ class Copies:
         return native.copy()
 
     def nbytes(self, native: Array) -> int:
-        """Return the memory that it holds."""
+        """Return the size of a native array in bytes."""
         return native.nbytes
 
 
 def by_sums(x: Array, *, window: int) -> Array:
-    """Return it from differences of running sums: fast, and less exact."""
+    """Subtract cumulative sums: fast, but less exact."""
     sums = np.cumsum(x, axis=-1, dtype=np.float64)
     sums[..., window:] -= sums[..., :-window].copy()
     return (sums[..., window - 1 :] / window).astype(x.dtype)
@@ -69,7 +69,7 @@ def by_sums(x: Array, *, window: int) -> Array:
 runtime = Runtime(arrays=Copies(), kernels={"guide.MovingAverage": by_sums})
 pg.register_backend(Backend("summing", open=lambda: runtime, priority=-1))
 
-# --- everybody: the op, on whatever backend is active ----------------------------
+# --- users: call the op; it runs on the active backend ---------------------------
 
 x = pg.asarray([1.0, 2.0, 6.0, 1.0])
 print(pg.get_kernel("guide.MovingAverage", "cpu") is by_windows)  # True
@@ -83,5 +83,5 @@ with pg.use_backend("summing"):
 pg.remove_backend("summing")
 pg.unregister_kernel("guide.MovingAverage", "cpu")
 print(pg.get_kernel("guide.MovingAverage", "cpu"))  # None
-with pg.use_backend("cpu"):  # by the decomposition now
+with pg.use_backend("cpu"):  # now the decomposition runs
     print(moving_average(x, window=2).tolist())  # [1.5, 4.0, 3.5]

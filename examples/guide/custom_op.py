@@ -1,18 +1,18 @@
-"""A custom op: a moving average, made of other ops."""
+"""A custom op: a moving average, composed of other ops."""
 
 import plugrad as pg
 
 
 def moving_average(x: pg.Tensor, /, *, window: int) -> pg.Tensor:
-    """Return the mean of every ``window`` neighbours along the last axis."""
+    """Return the means of ``window`` adjacent elements along the last axis."""
     x = pg.asarray(x)
     if not x.shape or not 1 <= window <= x.shape[-1]:
         raise ValueError(
             f"moving_average: window {window} does not fit shape {x.shape}; it must be "
             "from 1 to the size of the last axis"
         )
-    places = x.shape[-1] - window + 1
-    return pg.add_n([x[..., i : i + places] for i in range(window)]) / window
+    size = x.shape[-1] - window + 1
+    return pg.add_n([x[..., i : i + size] for i in range(window)]) / window
 
 
 x = pg.asarray([1.0, 2.0, 6.0, 1.0])

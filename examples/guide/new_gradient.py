@@ -1,4 +1,4 @@
-"""A custom gradient where there is none: the inverse of a matrix."""
+"""A custom gradient for a kernel that has none: the inverse of a matrix."""
 
 import numpy as np
 import plugrad as pg
@@ -14,7 +14,7 @@ def inverse(x: pg.Tensor, /) -> pg.Tensor:
 
 
 def inverse_gradient(dy: pg.Tensor, y: pg.Tensor) -> pg.Tensor:
-    """Return ``-yᵀ dy yᵀ``, since d(x⁻¹) = -x⁻¹ dx x⁻¹; ``y`` is the output."""
+    """Return ``-yᵀ dy yᵀ``, because d(x⁻¹) = -x⁻¹ dx x⁻¹; ``y`` is the output."""
     t = pg.matrix_transpose(y)
     return -(t @ dy @ t)
 
@@ -30,7 +30,7 @@ with pg.use_backend("cpu"):
     pg.register_gradient("guide.Inverse", x=inverse_gradient)
     print(pg.grad(total)(x).tolist())  # [[-0.25, -0.125], [-0.125, -0.0625]]
 
-    # Gradients are made of ops, so they have gradients, too: (1/x)'' = 2/x³
+    # Gradients are composed of ops, so they have gradients: (1/x)'' = 2/x³
     reciprocal = lambda x: pg.sum(inverse(pg.reshape(x, (1, 1))))
     print(pg.grad(pg.grad(reciprocal))(2.0).item())  # 0.25
 

@@ -63,6 +63,11 @@ class Page:
 
 PAGES = [
     Page("README.md", 4, "plugins/test_wheels.py"),
+    Page(
+        "docs/glossary.md",
+        1,
+        shows="register_kernel get_kernel register_gradient override_gradient vjp",
+    ),
     Page("docs/guide.md", elsewhere="examples/test_guide.py"),
     Page("docs/interchange.md", 5, shows="from_dlpack save load"),
     Page("docs/override.md", 6, shows="override_gradient check_gradients"),

@@ -1,13 +1,13 @@
-"""A plugin: a kernel for somebody else's backend, and a pack of gradients."""
+"""A plugin: a kernel function for an existing backend, and a gradient pack."""
 
 from collections.abc import Callable
 from typing import Any
 
-from plugrad.plugin import GradientPack, KernelPack, hookimpl
+from plugrad.plugin import KernelPack, GradientPack, hookimpl
 
 
 def open_kernels() -> dict[str, Callable[..., Any]]:
-    """Return them when "cpu" opens; heavy imports belong here."""
+    """Return the kernel functions when "cpu" opens; import heavy modules here."""
     import numpy as np
 
     def softmax(logits: Any, *, axis: int) -> Any:
@@ -18,7 +18,7 @@ def open_kernels() -> dict[str, Callable[..., Any]]:
 
 
 def open_gradients() -> dict[str, dict[str, Callable[..., Any]]]:
-    """Return them when somebody uses the pack."""
+    """Return the gradients when a program first uses the pack."""
     import plugrad as pg
 
     def guided(dy: pg.Tensor, y: pg.Tensor) -> pg.Tensor:
@@ -29,11 +29,11 @@ def open_gradients() -> dict[str, dict[str, Callable[..., Any]]]:
 
 @hookimpl
 def plugrad_kernels() -> list[KernelPack]:
-    """Return what the engine asks for when it first needs a kernel."""
+    """Return the kernel packs; plugrad calls this before it runs the first op."""
     return [KernelPack("cpu", open=open_kernels)]
 
 
 @hookimpl
 def plugrad_gradients() -> list[GradientPack]:
-    """Return what the engine asks for when it first needs a gradient."""
+    """Return the gradient packs; plugrad calls this at the same time."""
     return [GradientPack("guided_relu", open=open_gradients, linear=False)]

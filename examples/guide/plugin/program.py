@@ -1,4 +1,4 @@
-"""A program that somebody runs who has installed the plugin."""
+"""A program that uses the installed plugin."""
 
 import plugrad as pg
 
