@@ -151,8 +151,8 @@ p.to_chrome_trace("step.json")  # for https://ui.perfetto.dev
 
 The pictures show the trace: the runs from left to right (forward, backward, Adam), the
 nested runs below each run, and the bytes held by results at the bottom. `docs/tools.md`
-explains the columns of the tables. The profiler adds some 10 microseconds to each run and
-waits for an asynchronous backend after each run; the *device* column excludes both.
+explains the columns of the tables. The profiler adds some 10 microseconds to each run
+and waits for an asynchronous backend after each run; the *device* column excludes both.
 """
 PART = """
 ## {backend}
