@@ -10,7 +10,7 @@ SWISH = Kernel("{name}.Swish(x)", out=lambda x: x)
 
 
 def open_it():
-    raise OSError("nobody opens it")
+    raise OSError("the benchmark does not open it")
 
 
 @hookimpl
