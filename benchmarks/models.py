@@ -31,7 +31,7 @@ def cnn(w: Sequence[Any], x: pg.Tensor) -> pg.Tensor:
 
 
 def sgd(loss: Loss, rate: float = 0.01) -> pg.Tensor:
-    """Move the variables that ``loss`` reads against their gradients; return it."""
+    """Move the variables of ``loss`` against their gradients; return the loss."""
     value, gradients = pg.variable_grads(loss)
     for v, dv in gradients.items():
         v.assign(v.value - rate * dv)
@@ -46,9 +46,9 @@ def mobilenet(
     weights: Mapping[str, pg.Tensor],
     x: pg.Tensor,
 ) -> pg.Tensor:
-    """Return the logits of images; ``weights`` has a ``w<i>`` and a ``b<i>`` a layer.
+    """Return the logits of images; layer ``i`` has the weights ``w<i>`` and ``b<i>``.
 
-    Batch norm is folded into weights and biases, so that a layer is one kernel.
+    The weights and biases include batch norm, so each layer is one kernel.
     """
     skip = x
     for i, layer in enumerate(layers):

@@ -1,8 +1,8 @@
-"""Fill an environment: distributions that have nothing to do with us, and plugins."""
+"""Fill an environment with unrelated distributions and with plugins."""
 
 from pathlib import Path
 
-# A light module that brings one of each.
+# An entry-point module with one plugin of each kind.
 PLUGIN = """
 from plugrad.plugin import Backend, KernelPack, GradientPack, Kernel, hookimpl
 
@@ -10,7 +10,7 @@ SWISH = Kernel("{name}.Swish(x)", out=lambda x: x)
 
 
 def open_it():
-    raise OSError("nobody opens it")
+    raise OSError("the benchmark does not open it")
 
 
 @hookimpl
@@ -32,7 +32,7 @@ DESCRIPTION = "A long description.\n" * 200
 
 
 def distribution(site: Path, name: str, entry_points: str) -> None:
-    """Write what an installed distribution has beside its modules."""
+    """Write the metadata of an installed distribution."""
     info = site / f"{name.replace('-', '_')}-1.0.dist-info"
     info.mkdir()
     head = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n\n"
@@ -49,7 +49,7 @@ def neighbours(site: Path, count: int) -> None:
 
 
 def plugins(site: Path, count: int) -> None:
-    """Install plugins, each with a backend, a kernel pack and a gradient pack."""
+    """Install plugins, each with a backend, kernels for cpu and a gradient pack."""
     for i in range(count):
         name = f"bench{i}"
         (site / f"plugrad_{name}.py").write_text(PLUGIN.format(name=name))

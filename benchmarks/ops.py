@@ -1,12 +1,13 @@
-"""Print what every kernel costs on cpu, through its op, beside a short NumPy formula.
+"""Print the cost of every kernel on cpu, through its op, beside a NumPy formula.
 
-At two sizes: some 8x8 elements, where only overhead counts, and about a million. Minima
-of interleaved rounds. Kernels that take more than 1.3 times as long as the formula when
-they are large are marked, with the reason if there is one::
+Each case has two sizes: about 8x8 elements, where the overhead dominates, and about a
+million. Each figure is the minimum of interleaved rounds. The table marks kernels that
+take more than 1.3 times as long as the formula at the large size, with the reason if
+there is one::
 
     python benchmarks/ops.py [--json] [--only Conv2D Softmax]
 
-Map: inputs; the table, a row a kernel; measuring; printing.
+Map: inputs; the table, one row for each kernel; measuring; printing.
 """
 
 import argparse
@@ -26,20 +27,20 @@ Array = np.ndarray[Any, Any]
 Sizes = Callable[[bool], tuple[Array, ...]]
 
 LIMIT = 1.3
-VIEW = 20  # microseconds: what is faster has not touched a million elements
-# More than 1.3 times as long, because the formula does less.
+VIEW = 20  # microseconds: a faster case has not read a million elements
+# Kernels that may take more than 1.3 times as long: the formula does less.
 SLOWER = {
-    "ArgMax": "NaN counts as missing, and has to be looked for among what was found",
-    "ArgMin": "NaN counts as missing, and has to be looked for among what was found",
-    "Cast": "what is out of range wraps, on every processor: looks for the extremes",
-    "Draw": "the formula does not look whether there is something to clip",
+    "ArgMax": "NaN counts as missing: the kernel searches the result for NaN",
+    "ArgMin": "NaN counts as missing: the kernel searches the result for NaN",
+    "Cast": "wraps out-of-range values on every processor: computes the extremes",
+    "Draw": "the formula does not check whether to clip",
     "FromPixels": "the op copies the bytes, which the caller may overwrite",
-    "Log": "within 3 ulp: by double precision, as NumPy's own is off by 4",
+    "Log": "within 3 ulp, in double precision: NumPy's own is off by 4",
     "ResizeBilinearGrad": "the formula knows that the factor is 2",
     "ResizeNearestNeighbor": "the formula knows that the factor is 2",
-    "Tan": "within 3 ulp: a quotient of sine and cosine, as NumPy's own is off by 4",
+    "Tan": "within 3 ulp, as sine by cosine: NumPy's own is off by 4",
 }
-# Nothing to compare with: the formula would be the kernel, or there is no work.
+# Kernels without a formula: it would repeat the kernel, or there is no work.
 _IMAGES = "a page of indexing in NumPy"
 _RAGGED = "loops over rows or strings; NumPy has nothing shorter"
 WITHOUT = {
@@ -68,7 +69,7 @@ WITHOUT = {
 
 
 def draw(shape: tuple[int, ...], dtype: str = "float32") -> Array:
-    """Return numbers that suit all functions: floating ones are in (0.2, 0.9)."""
+    """Return numbers in the domain of all functions: floating ones in (0.2, 0.9)."""
     rng = np.random.default_rng(math.prod(shape))
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
@@ -99,7 +100,7 @@ def volumes(*more: tuple[int, ...]) -> Sizes:
 
 
 def pairs(cut: int, spatial: int = 2) -> Sizes:
-    """Return images or volumes, and others that are smaller by ``cut`` on each axis."""
+    """Return images or volumes, and smaller ones, by ``cut`` on each axis."""
 
     def make(large: bool) -> tuple[Array, ...]:
         (x,) = (images() if spatial == 2 else volumes())(large)
@@ -129,7 +130,7 @@ def stacks(large: bool) -> tuple[Array, ...]:
 
 
 def rows(count: int) -> Sizes:
-    """Return a matrix and the numbers of some of its rows."""
+    """Return a matrix and some of its row numbers."""
 
     def make(large: bool) -> tuple[Array, ...]:
         (x,) = square("float32")(large)
@@ -141,14 +142,14 @@ def rows(count: int) -> Sizes:
 
 
 def updates(large: bool) -> tuple[Array, ...]:
-    """Return a matrix, the numbers of all of its rows mixed, and new rows."""
+    """Return a matrix, its row numbers in random order, and new rows."""
     (x,) = square("float32")(large)
     places = np.random.default_rng(0).permutation(len(x)).astype(np.int32)
     return x, places[:, None], draw(x.shape)
 
 
 def segments(large: bool) -> tuple[Array, ...]:
-    """Return a matrix, the numbers of all of its rows mixed, and segments of 8."""
+    """Return a matrix, its row numbers in random order, and segments of 8."""
     x, places, _ = updates(large)
     return x, places[:, 0], (np.arange(len(x)) // 8).astype(np.int32)
 
@@ -161,7 +162,7 @@ def vectors(large: bool) -> tuple[Array, ...]:
 
 # --- formulas --------------------------------------------------------------------
 
-WITHIN = {2: (2, 4), 3: (2, 4, 6)}  # the axes of ``blocks`` that are inside
+WITHIN = {2: (2, 4), 3: (2, 4, 6)}  # the inner axes of ``blocks``
 
 
 def blocks(x: Array) -> Array:
@@ -171,7 +172,7 @@ def blocks(x: Array) -> Array:
 
 
 def spread(y: Array) -> Array:
-    """Return each element as often as its window has places."""
+    """Return each element once for every position of its window."""
     for axis in range(1, y.ndim - 1):
         y = np.repeat(y, 2, axis)
     return y
@@ -185,7 +186,7 @@ def conv(x: Array, f: Array) -> Array:
 
 
 def conv_filter(x: Array, dy: Array) -> Array:
-    """Return its transpose with regard to the filter, of 3 along each axis."""
+    """Return the gradient of a convolution for the filter, of 3 along each axis."""
     n = x.ndim - 2
     seen = windows(x, (3,) * n, tuple(range(1, n + 1)))
     y = np.tensordot(seen, dy, ([*range(n + 1)], [*range(n + 1)]))
@@ -193,7 +194,7 @@ def conv_filter(x: Array, dy: Array) -> Array:
 
 
 def conv_input(dy: Array, f: Array) -> Array:
-    """Return its transpose with regard to the input."""
+    """Return the gradient of a convolution for the input."""
     n = f.ndim - 2
     edge = [(0, 0), *[(2, 2)] * n, (0, 0)]
     return conv(np.pad(dy, edge), np.flip(f, range(n)).swapaxes(-1, -2))
@@ -206,7 +207,7 @@ def depthwise(x: Array, f: Array) -> Array:
 
 
 def depthwise_input(dy: Array, f: Array) -> Array:
-    """Return its transpose with regard to the input, for one filter a channel."""
+    """Return its gradient for the input, with one filter for each channel."""
     return depthwise(np.pad(dy, [(0, 0), (2, 2), (2, 2), (0, 0)]), np.flip(f, (0, 1)))
 
 
@@ -219,7 +220,7 @@ def erf(x: Array) -> Array:
 
 
 def counted(x: Array, places: Array) -> Array:
-    """Return the sums of rows that go to one place."""
+    """Return the sums of rows with the same index."""
     y = np.zeros((8, x.shape[1]), x.dtype)
     np.add.at(y, places, x)
     return y
@@ -233,7 +234,7 @@ def put(x: Array, places: Array, new: Array) -> Array:
 
 
 def added(y: Array, places: Array, new: Array) -> Array:
-    """Return ``y`` with some rows added to, none of them twice."""
+    """Return ``y`` with rows added at distinct indices."""
     y[places[:, 0]] += new
     return y
 
@@ -245,7 +246,7 @@ def softmax(x: Array) -> Array:
 
 
 def log_softmax(x: Array) -> Array:
-    """Return its logarithm."""
+    """Return the logarithm of the softmax of rows."""
     y = x - x.max(-1, keepdims=True)
     return y - np.log(np.exp(y).sum(-1, keepdims=True))
 
@@ -263,7 +264,7 @@ def lrn_grad(x: Array, y: Array, dy: Array) -> Array:
 
 
 def doubled(x: Array) -> Array:
-    """Return an image of twice the size, between its pixels linear."""
+    """Return an image of twice the size, by linear interpolation."""
     for axis in (1, 2):
         at = np.arange(2 * x.shape[axis]) / 2
         low = at.astype(int)
@@ -275,7 +276,7 @@ def doubled(x: Array) -> Array:
 
 
 def halved(dy: Array) -> Array:
-    """Return its transpose."""
+    """Return the transpose of doubling the size."""
     for axis in (1, 2):
         dy = np.moveaxis(dy, axis, 0)
         even, odd = dy[::2], dy[1::2] / 2
@@ -293,7 +294,7 @@ def unique(x: Array) -> Array:
 
 
 def runs(ids: Array) -> Array:
-    """Return where segments begin."""
+    """Return the starts of segments."""
     return np.flatnonzero(np.diff(ids, prepend=-1))
 
 
@@ -303,7 +304,7 @@ def half(dy: Array) -> dict[str, Any]:
 
 
 def kernel(name: str, **attrs: Any) -> Callable[..., Any]:
-    """Reach a kernel that has no op."""
+    """Return a function that runs a kernel without an op."""
     return lambda *xs: pg.run_kernel(name, list(xs), attrs)
 
 
@@ -827,7 +828,7 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
 
 
 def cases(name: str, large: bool) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """Return the op and the formula on the same arrays, once they agree."""
+    """Return the op and the formula on the same arrays; check that they agree."""
     op, formula, inputs = TABLE[name]
     arrays = inputs(large)
     tensors = [pg.asarray(x) for x in arrays]
@@ -864,7 +865,7 @@ def main() -> None:
     for name in given.only or TABLE:
         small = measure(name, False, given.seconds)
         large = measure(name, True, given.seconds)
-        for _ in range(4):  # who is slow by chance is not so again and again
+        for _ in range(4):  # a kernel that is slow by chance is fast in another round
             if large[0] <= LIMIT * large[1]:
                 break
             again = measure(name, True, given.seconds)

@@ -1,8 +1,8 @@
-"""Print what one op costs with no further plugin installed, and with 20.
+"""Print the cost of one op without further plugins, and with 20 of them.
 
-``a + b`` of 8x8 float32 on cpu, and a gradient, in fresh processes that take turns; the
-best of many short rounds in each. The two columns should differ by noise alone, since
-an op reads one flat table, however many plugins filled it::
+The benchmark times ``a + b`` of 8x8 float32 on cpu, and a gradient, in fresh processes
+that take turns; the best of many short rounds in each counts. The two columns should
+differ only by noise, because an op reads one flat table for any number of plugins::
 
     python benchmarks/plugins.py [--rounds 5]
 """

@@ -1,8 +1,8 @@
-"""Print how much longer ops take while ``tidy``, ``profile`` or ``debug`` look on.
+"""Print how much longer ops take inside ``tidy``, ``profile`` or ``debug``.
 
-On 8x8 float32, where only overhead counts, and beside it with nobody looking, which the
-tools must not change: ``benchmarks/dispatch.py`` compares that with PyTorch. Minima of
-short interleaved rounds::
+All arrays are 8x8 float32, where the overhead dominates. The benchmark also measures
+ops outside the tools, whose time the tools must not change; ``benchmarks/dispatch.py``
+compares that time with PyTorch. Figures are minima of short interleaved rounds::
 
     python benchmarks/tools.py [--backend wasm] [--json]
 """
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 
-NUMBER = 200  # of calls in a round
+NUMBER = 200  # calls in a round
 
 Block = Callable[[], AbstractContextManager[Any]]
 BLOCKS: dict[str, Block] = {
@@ -33,7 +33,7 @@ BLOCKS: dict[str, Block] = {
 
 
 def cases() -> dict[str, Callable[[], object]]:
-    """Return what is timed: an op, a gradient, an upload and a download."""
+    """Return the cases: an op, a gradient, an upload and a download."""
     array = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
     x = pg.asarray(array)
     gradient = pg.grad(lambda x: pg.sum(pg.tanh(x * x + x)))

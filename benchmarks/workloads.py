@@ -1,24 +1,23 @@
 """Time the workloads on backends of plugrad and, in the same run, on other libraries.
 
 Every contestant is a process that stays open. All prepare one workload, then they take
-turns, round after round, and the best time of each counts: a busy machine slows all
-alike. Their results are compared, so that nothing wrong can win. A ratio is the time of
-a peer over ours: above 1, plugrad is faster::
+turns, and the best time of each counts, so a busy machine affects all alike. The
+benchmark compares the results and gives a wrong one no ratio. A ratio is the time of a
+peer divided by the time of plugrad: above 1, plugrad is faster::
 
     python benchmarks/workloads.py --backend cpu --peers numpy,autograd
     make peers  # installs torch, jax, autograd and TensorFlow.js
     python benchmarks/workloads.py --backend wasm --peers tfjs --json wasm.json
     python benchmarks/workloads.py --list
 
-Peers: torch; jax (what is about eagerness is not compiled; jax-jit compiles all);
-numpy; autograd; tfjs (its backend wasm in Node, which has one thread; tfjs-cpu is the
-one in JavaScript).
-Of a contestant alone nothing is compared.
+Peers: torch; jax (without compilation for workloads that measure eager execution;
+jax-jit compiles all); numpy; autograd; tfjs (its wasm backend in Node, with one thread;
+tfjs-cpu is its backend in JavaScript). With one contestant, there is no comparison.
 
-``--clock cpu`` counts the time that a process has worked, not that which has passed:
-the way to compare single threads on a machine that others use too.
+``--clock cpu`` counts CPU time instead of wall-clock time. Use it to compare single
+threads on a busy machine.
 
-Map: contestants; measuring; comparing; what is printed; the command line.
+Map: contestants; measuring; comparing; printing; the command line.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ from peers import definitions
 from peers.definitions import WORKLOADS, Array
 
 HERE = Path(__file__).parent
-Times = dict[str, dict[str, float]]  # of a workload, by contestant
-PATIENCE = 600  # seconds until a contestant that does not answer is given up
-TOLERANCE = 2e-3  # of the largest number of each array; float32 through deep networks
-SLICE = 0.004  # seconds of one turn: short enough to run undisturbed, sometimes
+Times = dict[str, dict[str, float]]  # by workload and contestant
+PATIENCE = 600  # seconds to wait for the answer of a contestant
+TOLERANCE = 2e-3  # relative to an array's largest number; for deep float32 networks
+SLICE = 0.004  # seconds of a turn: short enough that some turns are undisturbed
 TURNS = 3  # at least
 
 # --- contestants -----------------------------------------------------------------
@@ -56,9 +55,9 @@ KNOWN = ("torch", "jax", "jax-jit", "numpy", "autograd", "tfjs", "tfjs-cpu")
 
 
 def command(name: str, threads: int, python: str) -> list[str]:
-    """Return how to start a contestant; whatever is no peer is a backend of ours.
+    """Return the command of a contestant; unknown names are backends of plugrad.
 
-    ``python`` is the interpreter of peers.
+    ``python`` is the interpreter of the peers.
     """
     if name.startswith("tfjs"):
         kind = name.partition("-")[2] or "wasm"
@@ -72,7 +71,7 @@ def command(name: str, threads: int, python: str) -> list[str]:
 
 
 def environment(name: str, threads: int) -> dict[str, str]:
-    """Return the variables that give a contestant this number of threads."""
+    """Return an environment that limits a contestant to this number of threads."""
     count = str(threads)
     pools = ("OMP", "OPENBLAS", "MKL", "VECLIB")
     found = {f"{pool}_NUM_THREADS": count for pool in pools}
@@ -85,7 +84,7 @@ def environment(name: str, threads: int) -> dict[str, str]:
 
 
 class Contestant:
-    """A process that runs workloads when it is asked; ``error`` says why it is not."""
+    """A process that runs workloads on request; ``error`` is why it cannot."""
 
     def __init__(self, name: str, threads: int, python: str) -> None:
         self.name, self.error = name, ""
@@ -105,11 +104,11 @@ class Contestant:
         self.versions = self._answer().get("versions", {})
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """Return the answer to a request; ``error`` is in it if there is none."""
+        """Return the answer to a request; it has ``error`` if the request failed."""
         if self.error:
             return {"error": self.error}
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # the answer says why
+        with contextlib.suppress(BrokenPipeError):  # the answer gives the reason
             self._process.stdin.write(json.dumps(request) + "\n")
         return self._answer()
 
@@ -128,13 +127,13 @@ class Contestant:
             return dict(json.loads(line))
         else:
             self._log.seek(0)
-            lines = self._log.read().strip().splitlines() or ["it ended without a word"]
+            lines = self._log.read().strip().splitlines() or ["it ended without output"]
             self.error = next((x for x in lines if x.startswith("Error")), lines[-1])
         return {"error": self.error}
 
 
 def _processors(threads: int) -> set[int]:
-    """Return as many processors as there are threads; none if there are no more."""
+    """Return one processor for each thread; none if there are no more processors."""
     if not hasattr(os, "sched_getaffinity"):
         return set()
     mine = sorted(os.sched_getaffinity(0))
@@ -144,7 +143,7 @@ def _processors(threads: int) -> set[int]:
 def start(
     backends: Sequence[str], peers: Sequence[str], threads: int, python: str
 ) -> list[Contestant]:
-    """Return the contestants; a peer that does not start is left out, and named."""
+    """Return the contestants; report and omit peers that do not start."""
     found = []
     for name in [*backends, *peers]:
         if name.startswith("tfjs") and shutil.which("node") is None:
@@ -171,7 +170,7 @@ def start(
 def run(
     name: str, contestants: Sequence[Contestant], budget: float, clock: str
 ) -> dict[str, Any]:
-    """Return the times of one workload in microseconds, and what went wrong.
+    """Return the times of one workload in microseconds, and errors.
 
     ``budget`` is in seconds, for each contestant.
     """
@@ -199,7 +198,7 @@ def _take_turns(
     us: dict[str, float],
     errors: dict[str, str],
 ) -> None:
-    """Fill ``us`` with the best times, ``errors`` with whoever cannot go on."""
+    """Fill ``us`` with the best times, and ``errors`` with failures."""
     spent = dict.fromkeys((one.name for one in able), 0.0)
     turns = 0
     while able := [
@@ -219,7 +218,7 @@ def _take_turns(
 
 
 def _result(name: str, inputs: Mapping[str, Array], folder: Path) -> list[Array]:
-    """Return what a contestant has written: of training, how far the weights moved."""
+    """Return the result of a contestant; after training, the change of the weights."""
     found = np.fromfile(folder / "result.bin", np.float32)
     if not WORKLOADS[name].trains:
         return [found]
@@ -235,10 +234,10 @@ def _result(name: str, inputs: Mapping[str, Array], folder: Path) -> list[Array]
 
 
 def differing(name: str, results: Mapping[str, list[Array]]) -> dict[str, float]:
-    """Return who disagrees with most of the others, and by how much.
+    """Return the contestants that disagree with most others, and their distances.
 
     The distance is the largest over the arrays of a result, each in units of its
-    largest number. Of two contestants nobody knows who is wrong: both are returned.
+    largest number. If there are only two contestants, the function returns both.
     """
     most = 0.0 if WORKLOADS[name].exact else TOLERANCE
     found = {}
@@ -261,7 +260,7 @@ def _distance(mine: list[Array], other: list[Array]) -> float:
 def ratios(
     us: Times, backends: Iterable[str], peers: Iterable[str]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the time of each peer over ours: by backend, peer and workload."""
+    """Return peer time / plugrad time, by backend, peer and workload."""
     peers = list(peers)
     return {
         ours: {
@@ -277,16 +276,16 @@ def ratios(
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """Return the mean of ratios, if there are any."""
+    """Return the geometric mean; None without values."""
     logs = [math.log(x) for x in values]
     return math.exp(sum(logs) / len(logs)) if logs else None
 
 
-# --- what is printed -------------------------------------------------------------
+# --- printing --------------------------------------------------------------------
 
 
 def machine(threads: int) -> dict[str, Any]:
-    """Return what the figures were measured on."""
+    """Return a description of the machine."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -302,12 +301,12 @@ def machine(threads: int) -> dict[str, Any]:
         "system": platform.platform(),
         "python": platform.python_version(),
         "threads": threads,
-        "load": os.getloadavg()[0],  # of what else it has to do
+        "load": os.getloadavg()[0],  # of all processes
     }
 
 
 def table(report: Mapping[str, Any]) -> str:
-    """Return the times, then a column of ratios for each pair of backend and peer."""
+    """Return the times, and a column of ratios for each pair of backend and peer."""
     names = list(report["contestants"])
     pairs = [(ours, peer) for ours, of in report["ratios"].items() for peer in of]
     heads = [f"{peer}/{ours}" for ours, peer in pairs]
@@ -345,7 +344,7 @@ def _cell(us: float | None, wrong: bool) -> str:
 
 
 def measure(given: argparse.Namespace) -> dict[str, Any]:
-    """Return everything that is known after a run; see the keys."""
+    """Run the workloads and return the report; see its keys."""
     budget = given.seconds / 10 if given.quick else given.seconds
     contestants = start(given.backend, given.peers, given.threads, given.python)
     found: dict[str, dict[str, Any]] = {}
@@ -380,7 +379,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _right(us: Times, differ: Times) -> Times:
-    """Return the times of those whose results are right."""
+    """Return the times of the contestants with correct results."""
     return {
         name: {one: time for one, time in of.items() if one not in differ[name]}
         for name, of in us.items()
@@ -403,9 +402,9 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1.0, help="for each pair")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
     parser.add_argument("--quick", action="store_true", help="a tenth of the time")
-    parser.add_argument("--python", default=sys.executable, help="that has the peers")
-    parser.add_argument("--json", type=Path, help="where to write everything")
-    parser.add_argument("--list", action="store_true", help="print what is computed")
+    parser.add_argument("--python", default=sys.executable, help="of the peers")
+    parser.add_argument("--json", type=Path, help="write the report to this file")
+    parser.add_argument("--list", action="store_true", help="describe the workloads")
     given = parser.parse_args(arguments)
     for kind, chosen, known in (
         ("workload", given.only, WORKLOADS),

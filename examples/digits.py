@@ -1,9 +1,9 @@
-"""Train a network on handwritten digits, then look at what it looks at.
+"""Train a network on handwritten digits, then draw its saliency maps.
 
-The data are the 1,797 real digits of 8x8 pixels that come with scikit-learn; a fifth
-of them is held out. The network trains on whatever backend is active. Afterwards a
-block that overrides the gradient of one kernel, Relu, turns plain saliency maps into
-guided ones (Springenberg et al., 2015), and nothing of the network changes for it::
+The data are the 1,797 digits of 8x8 pixels in scikit-learn; a fifth of them is held
+out. The network trains on the active backend. Afterwards, a block overrides the
+gradient of one kernel, Relu. This turns plain saliency maps into guided ones
+(Springenberg et al., 2015), without a change to the network::
 
     python examples/digits.py --seed 1 --epochs 30 --backend cpu --out digits.png
 
@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import plugrad as pg
 
-# scikit-learn, tqdm and matplotlib are imported where they are needed, so that the
-# rest can be imported and tested without them.
+# Functions import scikit-learn, tqdm and matplotlib when they need them, so that tests
+# can import this module without them.
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Weights = Mapping[str, pg.Variable]
@@ -57,7 +57,7 @@ def load(seed: int) -> Split:
 
 
 def shifted(images: Array, rng: np.random.Generator) -> Array:
-    """Return the images, each moved by up to one pixel: it is still the same digit."""
+    """Return the images, each shifted by up to one pixel."""
     count, height, width, _ = images.shape
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)))
     down, right = rng.integers(0, 3, (2, count, 1, 1))
@@ -92,7 +92,7 @@ def classify(weights: Weights, images: pg.Tensor) -> pg.Tensor:
 
 
 def loss_of(weights: Weights, images: pg.Tensor, labels: pg.Tensor) -> pg.Tensor:
-    """Return the mean cross-entropy between the labels and what the network says."""
+    """Return the mean cross-entropy between the labels and the logits."""
     logits = classify(weights, images)
     return pg.losses.sparse_softmax_cross_entropy(labels, logits)
 
@@ -101,7 +101,7 @@ def loss_of(weights: Weights, images: pg.Tensor, labels: pg.Tensor) -> pg.Tensor
 
 
 class Adam:
-    """Adam (Kingma and Ba, 2015): steps of about ``rate``, however steep the loss."""
+    """Adam (Kingma and Ba, 2015): steps of about ``rate`` for any scale of the loss."""
 
     def __init__(self, variables: Iterable[pg.Variable]) -> None:
         self.mean = {v: pg.zeros_like(v) for v in variables}
@@ -130,7 +130,7 @@ def train(
 ) -> Iterator[tuple[int, float]]:
     """Train; yield the number of images and the loss of each batch.
 
-    Every epoch sees all images, in another order and newly shifted. The rate falls
+    Every epoch uses all images, in a new order and with new shifts. The rate decreases
     linearly to zero.
     """
     optimizer = Adam(weights.values())
@@ -149,7 +149,7 @@ def train(
 
 
 def accuracy(weights: Weights, images: Array, labels: Array) -> float:
-    """Return how many of the images are classified right, from 0 to 1."""
+    """Return the accuracy on the images, from 0 to 1."""
     classes = pg.argmax(classify(weights, pg.asarray(images)), axis=-1)
     return float(np.mean(classes.numpy() == labels))
 
@@ -158,18 +158,18 @@ def accuracy(weights: Weights, images: Array, labels: Array) -> float:
 
 
 def saliency(weights: Weights, images: Array) -> Array:
-    """Return the gradient of the winning logit in each pixel, ``[n, 8, 8]``."""
+    """Return the gradient of the largest logit for each pixel, ``[n, 8, 8]``."""
     winning = lambda x: pg.sum(pg.max(classify(weights, x), axis=-1))
     return pg.grad(winning)(images).numpy()[..., 0]
 
 
 def guided(dy: pg.Tensor, y: pg.Tensor) -> pg.Tensor:
-    """Let through what was active (``y > 0``) and speaks for the class (``dy > 0``)."""
+    """Pass ``dy`` if the unit was active (``y > 0``) and ``dy`` is positive."""
     return dy * (dy > 0) * (y > 0)
 
 
 def guided_saliency(weights: Weights, images: Array) -> Array:
-    """Return ``saliency`` with another gradient of Relu, in this block alone."""
+    """Return ``saliency`` with the guided gradient of Relu, only in this block."""
     with pg.override_gradient("Relu", x=guided, linear=False):
         return saliency(weights, images)
 
@@ -178,12 +178,12 @@ def guided_saliency(weights: Weights, images: Array) -> Array:
 
 
 def one_of_each(labels: Array) -> Array:
-    """Return where the first image of each class is."""
+    """Return the index of the first image of each class."""
     return np.unique(labels, return_index=True)[1]
 
 
 def draw(weights: Weights, images: Array, labels: Array, path: Path) -> None:
-    """Write a PNG: digits, their plain and their guided saliency maps."""
+    """Write a PNG of digits with their plain and guided saliency maps."""
     from matplotlib.figure import Figure
 
     chances = pg.softmax(classify(weights, pg.asarray(images))).numpy()
@@ -206,7 +206,7 @@ def draw(weights: Weights, images: Array, labels: Array, path: Path) -> None:
             axis.spines[:].set_color("lightgray")
             if name == "digit":
                 axis.imshow(values, cmap="gray_r", vmin=0, vmax=1)
-            else:  # every map on its own scale, and zero always white
+            else:  # each map has its own scale; zero is white
                 most = np.abs(values).max() or 1
                 shown = axis.imshow(values / most, cmap="RdBu_r", vmin=-1, vmax=1)
                 outline(axis, digit)
@@ -222,8 +222,8 @@ def draw(weights: Weights, images: Array, labels: Array, path: Path) -> None:
 
 
 def outline(axis: Any, digit: Array) -> None:
-    """Draw the edge of a digit over its map."""
-    sharp = np.pad(np.kron(digit > 0.4, np.ones((8, 8))), 1)  # 8 x 8 dots a pixel
+    """Draw the outline of a digit over its map."""
+    sharp = np.pad(np.kron(digit > 0.4, np.ones((8, 8))), 1)  # 8 x 8 dots per pixel
     places = (np.arange(len(sharp)) - 0.5) / 8 - 0.5
     axis.contour(places, places, sharp, [0.5], colors="black", linewidths=0.9)
 
@@ -232,7 +232,7 @@ def outline(axis: Any, digit: Array) -> None:
 
 
 def main(arguments: list[str] | None = None) -> float:
-    """Read the options and learn; return the accuracy."""
+    """Read the options and train; return the accuracy."""
     parser = argparse.ArgumentParser(description="Learn to read handwritten digits.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=30)
@@ -244,7 +244,7 @@ def main(arguments: list[str] | None = None) -> float:
 
 
 def learn(seed: int, epochs: int, out: Path) -> float:
-    """Train, tell how good it is, draw; return the accuracy on held-out digits."""
+    """Train, print the accuracy and draw; return the accuracy on held-out digits."""
     from tqdm import tqdm
 
     rng = np.random.default_rng(seed)

@@ -1,8 +1,8 @@
 """Profile one training step of the demo on every installed backend, and draw it.
 
-For each backend the table of ``print(p)`` and a picture of the trace, as Perfetto would
-show it: runs from left to right, below them what they consist of, and the bytes that
-results held. This wrote ``docs/profile.md``::
+For each backend, the page has the table of ``print(p)`` and a picture of the trace as
+Perfetto shows it: the runs from left to right, nested runs below them, and the bytes
+held by results. This command wrote ``docs/profile.md``::
 
     make .venv/.group-demo
     OPENBLAS_NUM_THREADS=1 .venv/bin/python examples/profile_step.py --out docs
@@ -57,7 +57,7 @@ OTHER = "#999999"
 
 
 def rows(spans: Sequence[Event]) -> list[int]:
-    """Return in how many others each span lies; they are sorted by their beginning."""
+    """Return the nesting depth of each span; spans are sorted by start."""
     found, open_until = [], []
     for e in spans:
         while open_until and open_until[-1] <= e["ts"]:
@@ -68,7 +68,7 @@ def rows(spans: Sequence[Event]) -> list[int]:
 
 
 def colours(spans: Sequence[Event]) -> dict[str, str]:
-    """Return a colour for each of the kernels that take longest."""
+    """Return a colour for each of the most expensive kernels."""
     spent: dict[str, float] = {}
     for e in spans:
         if e["cat"] not in TRANSFERS:
@@ -103,7 +103,7 @@ def draw(events: Sequence[Event], title: str, path: Path) -> None:
 
 
 def draw_runs(axis: Any, spans: Sequence[Event], colour: Mapping[str, str]) -> None:
-    """Draw a bar for each span, with its name where there is room."""
+    """Draw a bar for each span, with its name if the bar is wide enough."""
     from matplotlib.patheffects import withStroke
 
     begin, end = spans[0]["ts"], max(e["ts"] + e["dur"] for e in spans)
@@ -120,7 +120,7 @@ def draw_runs(axis: Any, spans: Sequence[Event], colour: Mapping[str, str]) -> N
 
 
 def legend(colour: Mapping[str, str], kinds: set[str]) -> list[Any]:
-    """Return what the colours mean, and the hatching."""
+    """Return the legend of the colours and the hatching."""
     from matplotlib.patches import Patch
 
     keys = [Patch(color=fill, label=name) for name, fill in colour.items()]
@@ -138,9 +138,9 @@ def legend(colour: Mapping[str, str], kinds: set[str]) -> list[Any]:
 PAGE = """\
 # One training step, profiled
 
-A step of `make demo`: 32 images of 8x8, two convolutions, pooling, a dense layer, the
-gradient and Adam; the fastest of 120. `examples/profile_step.py` has written this page,
-on {machine}, with one thread for cpu.
+This page shows the fastest of 120 training steps of `make demo`: 32 images of 8x8, two
+convolutions, pooling, a dense layer, the gradient and Adam. `examples/profile_step.py`
+wrote this page on {machine}; cpu used one thread.
 
 ```python
 with pg.profile() as p:
@@ -149,11 +149,10 @@ print(p)
 p.to_chrome_trace("step.json")  # for https://ui.perfetto.dev
 ```
 
-Each picture is drawn from the trace: the runs from left to right, forward, backward and
-Adam; under a run what it consists of; below, what its results held. `docs/tools.md`
-says what the columns of the tables mean. A step that is observed takes longer than
-others, by some 10 microseconds a run, and a backend that works asynchronously is waited
-for after each; *device* is without that.
+The pictures show the trace: the runs from left to right (forward, backward, Adam), the
+nested runs below each run, and the bytes held by results at the bottom. `docs/tools.md`
+explains the columns of the tables. The profiler adds some 10 microseconds to each run
+and waits for an asynchronous backend after each run; the *device* column excludes both.
 """
 PART = """
 ## {backend}

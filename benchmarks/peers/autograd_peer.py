@@ -1,4 +1,4 @@
-"""HIPS autograd's side of the workloads: gradients of NumPy's functions."""
+"""The workloads in HIPS autograd: gradients of NumPy's functions."""
 
 from __future__ import annotations
 

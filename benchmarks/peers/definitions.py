@@ -1,7 +1,7 @@
-"""The workloads: what each computes and on which data, alike for all contestants.
+"""The workloads: the computation and the data of each, the same for all contestants.
 
-All arrays are float32 of seed 0, images are NHWC. What is random is drawn here, once,
-and handed to every contestant in a file, so that their results can be compared.
+All arrays are float32 of seed 0, images are NHWC. This module draws all random numbers
+once, and writes them to a file for every contestant, so that results are comparable.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Workload(NamedTuple):
     """One row of the table.
 
     Attributes:
-        what: What is computed.
+        what: A description of the computation.
         inputs: Draws the data, by name.
-        exact: Whether values are only moved, so that all results are equal.
+        exact: Whether the workload only moves values, so that results must be equal.
         trains: Whether the result is the weights after the first step, in the order of
-            those inputs whose names begin with ``w``.
-        layers: What a network is made of, besides its weights.
+            the inputs whose names begin with ``w``.
+        layers: The layers of a network, without their weights.
 
     """
 
@@ -74,7 +74,7 @@ def cnn(f: Draw) -> Inputs:
     return inputs | {f"w{i}": w for i, w in enumerate(weights)}
 
 
-# MobileNetV2 of width 1.0 (Sandler et al., 2018, table 2): the factor of expansion,
+# MobileNetV2 of width 1.0 (Sandler et al., 2018, table 2): the expansion factor,
 # channels, repeats and the stride of the first.
 BLOCKS = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2)]
 BLOCKS += [(6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
@@ -83,8 +83,8 @@ BLOCKS += [(6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
 def mobilenet_layers() -> Layers:
     """Return the layers in order, with the shapes of their weights.
 
-    ``skip`` is "from" where a shortcut leaves, before the layer, and "to" where it is
-    added, behind it. The last layer takes the means over each image.
+    ``skip`` is "from" if a shortcut starts before the layer, and "to" if it ends after
+    the layer. The last layer takes the means over each image.
     """
     layers: Layers = []
 
@@ -111,7 +111,7 @@ def mobilenet_layers() -> Layers:
 
 
 def mobilenet(f: Draw) -> Inputs:
-    """Return one image, and a weight ``w<i>`` and a bias ``b<i>`` a layer."""
+    """Return one image, and a weight ``w<i>`` and a bias ``b<i>`` for each layer."""
     inputs = {"x": f(1, 224, 224, 3)}
     for i, layer in enumerate(mobilenet_layers()):
         *window, n, m = layer["shape"]
@@ -228,7 +228,7 @@ WORKLOADS = {
 
 
 def write(name: str, folder: Path) -> Inputs:
-    """Write the inputs of a workload: a file of numbers, and one that tells of them."""
+    """Write the inputs of a workload: a file of numbers, and a JSON description."""
     workload = WORKLOADS[name]
     inputs = workload.inputs(Draw())
     form = [[key, str(x.dtype), x.shape] for key, x in inputs.items()]
@@ -242,7 +242,7 @@ def write(name: str, folder: Path) -> Inputs:
 
 
 def read(folder: Path) -> tuple[Inputs, Layers]:
-    """Return the inputs of the workload that was written last, and its layers."""
+    """Return the inputs and the layers of the last written workload."""
     form = json.loads((folder / "inputs.json").read_text())
     inputs, offset = {}, 0
     for key, dtype, shape in form["inputs"]:

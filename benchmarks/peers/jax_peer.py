@@ -1,6 +1,6 @@
-"""JAX's side of the workloads: compiled, but for the three that are about eagerness.
+"""The workloads in JAX: compiled, except for three that measure eager execution.
 
-With the argument ``jit`` those are compiled too.
+With the argument ``jit`` these are compiled, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def ready(f: Callable[..., Any], *xs: Any) -> Case:
 
 
 def eager(f: Callable[..., Any], *xs: Any) -> Case:
-    """Return a case that is not compiled, unless everything is."""
+    """Return a case that is compiled only with the argument ``jit``."""
     return ready(jax.jit(f) if EVERYTHING else f, *xs)
 
 
@@ -165,7 +165,7 @@ def cnn(w: list[Array], x: Array) -> Array:
 
 
 def training(model: Callable[..., Array]) -> Callable[..., Case]:
-    """Return what makes a step of gradient descent."""
+    """Return a function that makes a step of gradient descent."""
 
     def make(x: Array, labels: Array, **weights: Array) -> Case:
         def loss(w: list[Array]) -> Array:

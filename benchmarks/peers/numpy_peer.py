@@ -1,4 +1,4 @@
-"""NumPy's side of the workloads: what it can do in a line or two."""
+"""The workloads in NumPy, as far as a line or two can do them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""plugrad's side of the workloads, on the backend that is given as argument."""
+"""The workloads in plugrad; the argument is the backend."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ cases = Cases()
 
 
 def main(backend: str) -> None:
-    """Serve on a backend; one that is asynchronous is waited for after each call."""
+    """Serve on a backend; wait after each call if it is asynchronous."""
     pg.set_backend(backend)
     opened = registry.opened[backend]
     wait = getattr(opened.runtime.arrays, "synchronize", None)
@@ -107,7 +107,7 @@ def _(x: Tensor) -> Case:
 @cases("transpose")
 def _(x: Tensor) -> Case:
     turned = lambda: pg.permute_dims(x, (2, 0, 1))
-    if not turned().numpy().flags.c_contiguous:  # a view: nothing has been moved
+    if not turned().numpy().flags.c_contiguous:  # a view: it has moved nothing
         return lambda: pg.asarray(np.ascontiguousarray(turned().numpy()), copy=False)
     return turned
 

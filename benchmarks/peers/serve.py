@@ -1,12 +1,12 @@
-"""What every contestant in Python does: read a request a line, answer in a line.
+"""The server of every contestant in Python: one request and one answer for each line.
 
-The requests, in JSON, as for ``tfjs.mjs``:
+The requests in JSON, which are the same for ``tfjs.mjs``:
 
 - ``{"load": name, "folder": path}`` prepares a workload of ``definitions``, runs it
-  once and writes the result to the folder as ``result.bin``, all of it in float32.
-- ``{"time": seconds, "clock": "wall"}`` calls it for about so long, after a call that
-  nobody times, and answers with the microseconds of one call; ``"cpu"`` counts those
-  that all threads of the process have worked.
+  once and writes the result to the folder as ``result.bin``, all in float32.
+- ``{"time": seconds, "clock": "wall"}`` calls it once to warm up, then for about this
+  long, and answers with the microseconds of one call. ``"cpu"`` counts the CPU time of
+  all threads of the process instead.
 
 The first line, before any request, is ``{"versions": {...}}``.
 """
@@ -28,16 +28,16 @@ import definitions
 import numpy as np
 
 Case = Callable[[], Any]
-Make = Callable[..., Any]  # of the inputs by name: a case, or one and its ``arrays``
+Make = Callable[..., Any]  # inputs by name -> a case, or a case and ``arrays``
 
 
 class Cases(dict[str, Make]):
-    """What a contestant can do, by workload; use it as a decorator to add one.
+    """The workloads that a contestant supports; use it as a decorator to add one.
 
-    The decorated function gets the inputs by name, ``layers`` too if it asks for them,
-    each turned into what the contestant computes with. It returns a case, whose result
-    is complete when it returns; or the case and what turns its result into arrays,
-    where that is special.
+    The decorated function takes the converted inputs by name, and ``layers`` if it has
+    this parameter. It returns a case, whose result is complete when the call returns.
+    If the result needs a special conversion to arrays, it returns the case and the
+    function that converts.
     """
 
     def __call__(self, name: str) -> Callable[[Make], Make]:
@@ -57,25 +57,25 @@ def serve(
     arrays: Callable[[Any], Any] = np.asarray,
     wait: Callable[[], None] | None = None,
 ) -> None:
-    """Answer requests until there are no more.
+    """Answer requests until the input ends.
 
     Args:
         cases: The workloads.
-        packages: The distributions whose versions are told.
-        convert: Makes an input of an array.
-        arrays: Makes an array of a result.
-        wait: Is called after each call of a case, where results may not be complete.
+        packages: The distributions whose versions the first line reports.
+        convert: Converts an array to an input.
+        arrays: Converts a result to an array.
+        wait: Waits for the result after each call of a case; None if calls block.
 
     """
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # the output of libraries must not mix with answers
     answers.write(json.dumps({"versions": {p: version(p) for p in packages}}) + "\n")
     case: Case = list
     for line in sys.stdin:
         request = json.loads(line)
         try:
             if "load" in request:
-                case = list  # the memory of the last one goes first
+                case = list  # free the memory of the last case first
                 folder = Path(request["folder"])
                 case, answer = _load(cases, request["load"], folder, convert, arrays)
                 case = case if wait is None else _waiting(case, wait)
@@ -122,7 +122,7 @@ def _waiting(case: Case, wait: Callable[[], None]) -> Case:
 def _time(case: Case, seconds: float, clock: Callable[[], float]) -> float:
     timer = timeit.Timer(case, timer=clock)
     once = timer.timeit(1)
-    if once < seconds:  # a first call may have to wake up threads, and fill caches
+    if once < seconds:  # the first call may wake up threads and fill caches
         once = timer.timeit(1)
     number = max(1, int(seconds / max(once, 1e-7)))
     return (timer.timeit(number) / number if once < seconds else once) * 1e6

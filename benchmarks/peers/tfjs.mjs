@@ -1,6 +1,6 @@
-// TensorFlow.js' side of the workloads, in Node: node tfjs.mjs wasm|cpu
-// Requests and answers are those of serve.py.  `make peers` installs the packages.
-// It has one thread, whatever the others have: its threaded build is for browsers.
+// The workloads in TensorFlow.js, in Node: node tfjs.mjs wasm|cpu
+// The requests and answers are those of serve.py.  `make peers` installs the packages.
+// It always has one thread, because its threaded build is for browsers.
 import { createRequire } from 'node:module';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
@@ -9,7 +9,7 @@ import path from 'node:path';
 const require = createRequire(import.meta.url);
 const [backend = 'wasm'] = process.argv.slice(2);
 const answer = (value) => process.stdout.write(JSON.stringify(value) + '\n');
-console.log = console.info = console.warn = console.error;  // what libraries print is no answer
+console.log = console.info = console.warn = console.error;  // the output of libraries must not mix with answers
 const tf = require('@tensorflow/tfjs');
 
 if (backend === 'wasm') {
@@ -17,7 +17,7 @@ if (backend === 'wasm') {
   wasm.setWasmPaths(path.dirname(require.resolve('@tensorflow/tfjs-backend-wasm/package.json')) + '/dist/');
   tf.env().set('WASM_HAS_MULTITHREAD_SUPPORT', false);
 }
-if (!await tf.setBackend(backend)) {  // it would go on with another one
+if (!await tf.setBackend(backend)) {  // else it uses another backend silently
   throw new Error(`TensorFlow.js does not open its backend ${backend}`);
 }
 

@@ -1,6 +1,6 @@
-"""PyTorch's side of the workloads, eager; the argument is the number of threads.
+"""The workloads in eager PyTorch; the argument is the number of threads.
 
-Images and filters lie as PyTorch wants them, NCHW and OIHW, before the clock starts.
+Images and filters have PyTorch's layouts, NCHW and OIHW, before the clock starts.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ forward = torch.inference_mode
 
 
 def nchw(x: Tensor) -> Tensor:
-    """Return images of NHWC as NCHW."""
+    """Convert images from NHWC to NCHW."""
     return x.permute(0, 3, 1, 2).contiguous()
 
 
 def nhwc(x: Tensor) -> Any:
-    """Return the arrays of images of NCHW."""
+    """Convert images from NCHW to arrays in NHWC."""
     return x.permute(0, 2, 3, 1).numpy()
 
 
 def oihw(w: Tensor) -> Tensor:
-    """Return a filter of HWIO as OIHW."""
+    """Convert a filter from HWIO to OIHW."""
     return w.permute(3, 2, 0, 1).contiguous()
 
 
 def per_channel(w: Tensor) -> Tensor:
-    """Return a depthwise filter of HWC1 as C1HW."""
+    """Convert a depthwise filter from HWC1 to C1HW."""
     return w.permute(2, 3, 0, 1).contiguous()
 
 
@@ -57,7 +57,7 @@ def _(x: Tensor) -> Case:
 
 
 class Square(torch.autograd.Function):
-    """The user's op; ``torch.library.custom_op`` takes three times as long."""
+    """A custom op; ``torch.library.custom_op`` takes three times as long."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -153,7 +153,7 @@ def _(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Case:
 
 @cases("gather")
 def _(x: Tensor, indices: Tensor) -> Case:
-    indices = indices.long()  # its own type of index
+    indices = indices.long()  # PyTorch's index type
     return lambda: x[indices]
 
 
@@ -198,7 +198,7 @@ def _(x: Tensor, labels: Tensor, **weights: Tensor) -> Case:
 def _(x: Tensor, labels: Tensor, **weights: Tensor) -> Any:
     w = list(weights.values())
     w[0], w[2] = oihw(w[0]), oihw(w[2])
-    rows = w[4].reshape(7, 7, 32, 10)  # of a picture that is flattened as NHWC
+    rows = w[4].reshape(7, 7, 32, 10)  # for images that were flattened as NHWC
     w[4] = rows.permute(2, 0, 1, 3).reshape(1568, 10).contiguous()
 
     def finish(v: Tensor) -> Any:
@@ -231,7 +231,7 @@ def _(layers: Any, x: Tensor, **weights: Tensor) -> Case:
             if layer["skip"] == "from":
                 skip = x
             stride, pad = layer["stride"], w.shape[-1] // 2
-            if stride == 2:  # "same" is one pixel, behind
+            if stride == 2:  # "same" adds one pixel at the end
                 x, pad = F.pad(x, (0, 1, 0, 1)), 0
             groups = x.shape[1] if layer["kind"] == "depthwise" else 1
             x = F.conv2d(x, w, b, stride, pad, groups=groups)

@@ -1,8 +1,8 @@
-"""Draw what three gradients of one network show: the derivative and two packs.
+"""Draw saliency maps by three gradients of one network: the derivative and two packs.
 
-A small convolutional network learns to read digits (the UCI digits that scikit-learn
-brings, 8x8 pixels, enlarged to 32x32). Then the gradient of the winning logit is taken
-in the pixels, three times, with nothing changed but ``plugrad.use_gradients``::
+A small convolutional network learns to read digits (the UCI digits of scikit-learn, 8x8
+pixels, enlarged to 32x32). Then the program computes the gradient of the largest logit
+for the pixels three times. Only ``plugrad.use_gradients`` differs::
 
     pip install scikit-learn matplotlib
     python saliency.py [--out saliency.png]
@@ -21,7 +21,7 @@ import plugrad as pg
 Array = np.ndarray[Any, np.dtype[Any]]
 Weights = list[pg.Variable]
 
-SIZE = 32  # pixels a side
+SIZE = 32  # pixels on each side
 ROWS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "derivative": contextlib.nullcontext,
     "“deconvnet”": lambda: pg.use_gradients("deconvnet"),
@@ -83,7 +83,7 @@ def saliency(weights: Weights, images: Array) -> Array:
 
 
 def draw(images: Array, maps: dict[str, Array], path: Path) -> None:
-    """Write the images and, below each, its maps; each map on its own scale."""
+    """Write the images, and below each its maps; each map has its own scale."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1.3 * len(images) + 1.3, 5.6), layout="constrained")

@@ -4,7 +4,7 @@ import plugrad as pg
 from plugrad.plugin import Spec
 from plugrad_opencl import elementwise_kernel, source_kernel
 
-# --- the same for each element ---------------------------------------------------
+# --- an elementwise kernel -------------------------------------------------------
 
 swish = elementwise_kernel(
     "example.Swish(x; beta)",
@@ -17,13 +17,13 @@ swish = elementwise_kernel(
     decomposition=lambda x, *, beta: x * pg.sigmoid(beta * x),  # for other backends
 )
 
-# --- squared distances of all pairs of rows, without an array of all differences ---
+# --- squared distances of all pairs of rows --------------------------------------
 
 DISTANCES = """
 __kernel void distances(__global const T *a, __global const T *b, __global T *y,
                         long y_size, long b_shape0, long a_shape1) {
   const long item = get_global_id(0);
-  if (item >= y_size) return;  // there are whole groups of items
+  if (item >= y_size) return;  // OpenCL runs whole groups of items
   const long i = item / b_shape0, j = item % b_shape0;
   T total = 0;
   for (long k = 0; k < a_shape1; k++) {
@@ -48,8 +48,8 @@ _distances = source_kernel(
 def distances(a: pg.TensorLike, b: pg.TensorLike, /) -> pg.Tensor:
     """Return ``|a[i] - b[j]|**2`` for all rows i and j.
 
-    Nobody but the op checks what the kernel relies on: it reads ``b`` by the size of
-    the rows of ``a``.
+    The kernel does not check its inputs: it reads the rows of ``b`` with the length of
+    the rows of ``a``. So the op checks the shapes.
     """
     a, b = pg.asarray(a), pg.asarray(b)
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1] or a.dtype != b.dtype:
@@ -60,7 +60,7 @@ def distances(a: pg.TensorLike, b: pg.TensorLike, /) -> pg.Tensor:
     return _distances(a, b)
 
 
-# --- both are ops like any other -------------------------------------------------
+# --- how to use them -------------------------------------------------------------
 
 if __name__ == "__main__":
     pg.set_backend("opencl")
@@ -74,9 +74,9 @@ if __name__ == "__main__":
     slope = pg.grad(lambda a: pg.sum(distances(a, b)))(a)
     print(slope.tolist())  # [[-2.0, -2.0], [4.0, 0.0]]
 
-    pg.check_gradients(lambda x: swish(x, beta=1.5), x)  # to the second order
+    pg.check_gradients(lambda x: swish(x, beta=1.5), x)  # first and second order
     pg.check_gradients(distances, a, b)
 
-    with pg.use_backend("cpu"):  # by the decomposition
+    with pg.use_backend("cpu"):  # runs the decomposition
         y = swish([-1.0, 0.0, 2.0], beta=1.5)
         print(pg.round(y * 1000).tolist())  # [-182.0, 0.0, 1905.0]

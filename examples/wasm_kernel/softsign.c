@@ -1,4 +1,4 @@
-/* mylib.Softsign: y = x / (scale + |x|), of float32. */
+/* mylib.Softsign: y = x / (scale + |x|), for float32. */
 #include "plugrad_kernel.h"
 
 PLUGRAD_KERNEL(softsign) {

@@ -1,7 +1,7 @@
 """A kernel in C for the backend "wasm", in a sandbox, and its gradient.
 
-It needs ``pip install ziglang``, a clang that compiles to WebAssembly anywhere; whoever
-gets the module that comes out needs no compiler.
+It needs ``pip install ziglang``, a clang that compiles to WebAssembly on any platform.
+Users of the compiled module need no compiler.
 """
 
 import subprocess
@@ -14,7 +14,7 @@ from plugrad import BackendError
 from plugrad.plugin import Kernel, decomposition, gradients, run, same
 from plugrad_wasm import get_include, load_kernel
 
-# --- the contract, its op, what it means, and its gradient -----------------------
+# --- the contract, its op, its decomposition, and its gradient -------------------
 
 SOFTSIGN = Kernel("mylib.Softsign(x; scale)", out=same)
 
@@ -29,20 +29,20 @@ def _(x: pg.Tensor, *, scale: float) -> pg.Tensor:
     return x / (scale + pg.abs(x))
 
 
-# It is written with ops, and so can be differentiated in turn.
+# The gradient is composed of ops, so plugrad can differentiate it again.
 gradients(
     SOFTSIGN,
     x=lambda dy, x, scale: dy * scale / pg.square(scale + pg.abs(x)),
 )
 
-# --- the implementation ----------------------------------------------------------
+# --- the kernel function ---------------------------------------------------------
 
 ZIG = [sys.executable, "-m", "ziglang", "cc"]
 FLAGS = "-target wasm32-freestanding -O3 -msimd128 -nostdlib -s -Wl,--no-entry"
 
 
 def compiled(source: Path) -> bytes:
-    """Return the module that clang makes of a file in C."""
+    """Compile a file in C with clang; return the module."""
     with tempfile.TemporaryDirectory() as folder:
         module = Path(folder, source.stem + ".wasm")
         subprocess.run(
@@ -60,7 +60,7 @@ pg.register_kernel(
     load_kernel(module, SOFTSIGN, memory=16 << 20, time_limit=1.0),
 )
 
-# --- everybody -------------------------------------------------------------------
+# --- how to use it ---------------------------------------------------------------
 
 with pg.use_backend("wasm"):
     x = pg.asarray([-3.0, 1.0, 3.0])
@@ -74,7 +74,7 @@ with pg.use_backend("wasm"):
     except BackendError as error:
         print(str(error).rpartition(": ")[2])  # scale must be positive
 
-    doubles = pg.asarray(x, dtype="float64")  # it declines them: the decomposition runs
+    doubles = pg.asarray(x, dtype="float64")  # declined, so the decomposition runs
     print(softsign(doubles).tolist())  # [-0.75, 0.5, 0.75]
     pg.unregister_kernel("mylib.Softsign", "wasm")
     print(softsign(x).tolist())  # [-0.75, 0.5, 0.75]

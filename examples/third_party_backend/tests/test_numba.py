@@ -1,4 +1,4 @@
-"""What is this backend's own; what all have in common is conformance's."""
+"""Tests specific to this backend; plugrad-conformance has those common to all."""
 
 import numpy as np
 import plugrad as pg

@@ -1,8 +1,8 @@
 """Gradients other than the derivative, as packs for ``plugrad.use_gradients``.
 
 The packs are ``clipped``, ``deconvnet``, ``guided``, ``reversed`` and
-``straight_through``; ``plugrad_gradient_packs.rules`` has what is in them. Two that
-take a number, and belong to one place of a model, are functions here.
+``straight_through``; ``plugrad_gradient_packs.rules`` contains their rules. This module
+has two functions for gradients that take a number and apply at one position in a model.
 """
 
 from .ops import clip_gradient, reverse_gradient
@@ -11,7 +11,7 @@ __all__ = ["clip_gradient", "reverse_gradient"]
 
 
 def __getattr__(name: str) -> str:
-    """Read the version from the metadata, which takes too long for every import."""
+    """Read the version from the metadata on demand: it is too slow for every import."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib.metadata import version

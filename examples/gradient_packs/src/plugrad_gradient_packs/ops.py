@@ -1,7 +1,7 @@
-"""Gradients with a number of their own, at one place of a model.
+"""Gradients with a parameter, for one position in a model.
 
-Each is an identity whose gradient is overridden while it is recorded: that is all it
-takes, on every backend.
+Each function is an identity that overrides its gradient while it is recorded. It works
+on every backend.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plugrad.plugin import TensorLike
 
 
 def clip_gradient(x: TensorLike, /, *, limit: float) -> Tensor:
-    """Return ``x``; the gradient is cut off at ``-limit`` and ``limit``, by element.
+    """Return ``x``; clip each element of the gradient to ``[-limit, limit]``.
 
     Raises:
         ValueError: ``limit`` is not a positive number.
@@ -30,8 +30,8 @@ def clip_gradient(x: TensorLike, /, *, limit: float) -> Tensor:
 def reverse_gradient(x: TensorLike, /, *, scale: float = 1.0) -> Tensor:
     """Return ``x``; the gradient is ``-scale · dy`` (Ganin and Lempitsky, 2015).
 
-    What comes before learns to make what comes after worse: features from which a
-    domain cannot be told.
+    The layers before it learn to worsen the loss of the layers after it: for example,
+    they learn features that do not reveal the domain.
 
     Raises:
         ValueError: ``scale`` is not finite.

@@ -1,4 +1,4 @@
-"""The light module: names the packs, and imports nothing until one is used."""
+"""The entry-point module: names the packs, and imports their rules at first use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pack(name: str, *, linear: bool) -> GradientPack:
 
 @hookimpl
 def plugrad_gradients() -> list[GradientPack]:
-    """Return the packs; whether a rule is linear in the cotangent decides on jvp."""
+    """Return the packs; jvp works only with rules that are linear in the cotangent."""
     return [
         pack("clipped", linear=False),
         pack("deconvnet", linear=False),

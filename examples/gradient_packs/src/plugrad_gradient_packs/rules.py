@@ -1,4 +1,4 @@
-"""The rules of the packs: functions of the cotangent ``dy`` and of what they name.
+"""The rules of the packs: functions of the cotangent ``dy`` and of residuals.
 
 ========================  ================  ==========================================
 pack                      kernels           gradient
@@ -7,7 +7,7 @@ guided                    Relu Relu6        dy where dy > 0 and the unit was act
 deconvnet                 Relu Relu6        dy where dy > 0, active or not
 straight_through          Round Floor Ceil  dy
 straight_through          Sign              dy where ``|x| <= 1``
-clipped                   Identity          dy, cut off at -1 and 1
+clipped                   Identity          dy, clipped to [-1, 1]
 reversed                  Identity          -dy
 ========================  ================  ==========================================
 
@@ -25,7 +25,7 @@ from plugrad import Tensor
 
 
 def positive(dy: Tensor) -> Tensor:
-    """Return what of the cotangent speaks for the result: ``dy`` where it is > 0."""
+    """Return the positive part of the cotangent."""
     return pg.where(dy > 0, dy, 0.0)
 
 
@@ -45,17 +45,17 @@ def straight(dy: Tensor) -> Tensor:
 
 
 def straight_sign(dy: Tensor, x: Tensor) -> Tensor:
-    """Return the gradient of ``clip(x, -1, 1)``, the nearest thing to a sign."""
+    """Return the gradient of ``clip(x, -1, 1)``, which approximates a sign."""
     return pg.where(pg.abs(x) <= 1, dy, 0.0)
 
 
 def clipped(dy: Tensor) -> Tensor:
-    """Return each element of the cotangent, cut off at -1 and 1."""
+    """Return the cotangent, each element clipped to [-1, 1]."""
     return pg.clip(dy, -1.0, 1.0)
 
 
 def reversed_(dy: Tensor) -> Tensor:
-    """Return the cotangent of the opposite aim."""
+    """Return the negated cotangent."""
     return -dy
 
 

@@ -1,7 +1,7 @@
-"""What Numba compiles, at the first use with a dtype, and keeps on disk.
+"""Kernels that Numba compiles at their first use with a dtype, and caches on disk.
 
-Functions of numbers become ufuncs, which broadcast and take any strides, so that one
-machine code serves arrays of every shape and layout.
+Functions of numbers become ufuncs, which broadcast and accept any strides, so the same
+machine code works for arrays of every shape and layout.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Pair = tuple[int, ...]
 
 
 def elementwise(function: Function, gives: str = "") -> Function:
-    """Return the kernel of a function of one number, or of several that broadcast.
+    """Return the kernel function for a function of numbers; inputs broadcast.
 
-    ``gives`` is the dtype of the result where it is not that of the arguments.
+    ``gives`` is the dtype of the result if it differs from that of the arguments.
     """
     arity = function.__code__.co_argcount
 
@@ -39,12 +39,12 @@ def elementwise(function: Function, gives: str = "") -> Function:
 
 
 def only(kinds: str, kernel: Function) -> Function:
-    """Return a kernel that leaves dtypes of other kinds to the host."""
+    """Return a kernel function that leaves dtypes of other kinds to the host."""
     return lambda *xs: kernel(*xs) if xs[0].dtype.kind in kinds else NotImplemented
 
 
-# The primitives among them, and some kernels that would run as several of these: here
-# each is one pass over memory. NumPy's functions stand for what Numba makes of them.
+# The elementwise primitives, and kernels that would otherwise run as several of them;
+# here each is one pass over memory. Numba compiles the calls of NumPy's functions.
 kernels = KernelTable(
     Add=elementwise(lambda a, b: np.add(a, b)),
     Atan2=elementwise(lambda a, b: np.arctan2(a, b)),
@@ -63,7 +63,7 @@ kernels = KernelTable(
     RealDiv=elementwise(lambda a, b: np.true_divide(a, b)),
     Sqrt=elementwise(lambda x: np.sqrt(x)),
     Sub=elementwise(lambda a, b: np.subtract(a, b)),
-    # no primitives:
+    # not primitives:
     Erf=elementwise(lambda x: math.erf(x)),
     Neg=elementwise(lambda x: np.negative(x)),
     Rsqrt=elementwise(lambda x: 1 / np.sqrt(x)),
@@ -73,7 +73,7 @@ kernels = KernelTable(
 
 @kernels("Cast")
 def cast(x: Array, *, dtype: np.dtype[Any]) -> Any:
-    """Leave fractions that become integers to the host, which wraps them."""
+    """Cast; leave casts from fractions to integers to the host, which wraps them."""
     if x.dtype.kind in "fc" and dtype.kind in "iu":
         return NotImplemented
     return np.asarray(x if dtype.kind in "bc" else x.real).astype(dtype)
@@ -96,7 +96,7 @@ def _depthwise(
 
 @kernels("DepthwiseConv2dNative")
 def depthwise(x: Array, filter: Array, *, geometry: Windows) -> Array:
-    """Read each place where it lies; the decomposition would copy it for each tap."""
+    """Read windows in place; the decomposition would copy the input for each tap."""
     y: Array = np.zeros((*geometry.out_shape[:-1], *filter.shape[2:]), x.dtype)
     before = tuple(first for first, _ in geometry.padding)
     contiguous = np.ascontiguousarray(x), np.ascontiguousarray(filter)

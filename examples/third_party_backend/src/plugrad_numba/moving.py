@@ -1,6 +1,6 @@
-"""What NumPy does as well as Numba could, or better: moving, reducing, sorting, BLAS.
+"""Kernels that NumPy runs as fast as Numba: moving, reducing, sorting, BLAS.
 
-Native arrays are NumPy's, on which Numba's functions work.
+Native arrays are NumPy arrays, which Numba's functions accept.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Shape = tuple[int, ...]
 
 
 class Arrays:
-    """Moving is copying, so that nobody else can write to a native array."""
+    """Uploads and downloads copy, so other code cannot write to a native array."""
 
     def upload(self, values: Array) -> Array:
         """Return a native copy."""
         return values.copy()
 
     def download(self, native: Array) -> Array:
-        """Return a copy; where NumPy has returned a scalar, as an array."""
+        """Return a copy as an array, also of a NumPy scalar."""
         return np.array(native)
 
     def nbytes(self, native: Array) -> int:
@@ -32,7 +32,7 @@ class Arrays:
 
 
 def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype in which many are added up."""
+    """Return the dtype for sums."""
     return np.promote_types(dtype, np.float64) if dtype.kind in "fc" else dtype
 
 
@@ -44,7 +44,7 @@ kernels = KernelTable(
     Fill=lambda arrays, shape, value, dtype: np.full(shape, value, dtype),
     Imag=np.imag,
     Max=lambda x, axis, keepdims: x.max(axis, keepdims=keepdims),
-    Mod=np.remainder,  # exact, as Numba's is not
+    Mod=np.remainder,  # exact, unlike Numba's
     PadV2=lambda x, paddings, constant_values: (
         np.pad(x, paddings, constant_values=constant_values) if paddings else x
     ),
@@ -62,7 +62,7 @@ kernels = KernelTable(
 
 @kernels("Complex")
 def complex_(real: Array, imag: Array) -> Array:
-    """Fill in both parts; ``real + 1j * imag`` would make NaN of infinities."""
+    """Set both parts; ``real + 1j * imag`` would turn infinities into NaN."""
     y: Array = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
     y.real, y.imag = real, imag
     return y
@@ -73,14 +73,14 @@ def strided_slice(x: Array, *, begin: Shape, size: Shape, strides: Shape) -> Arr
     """Return a view."""
     places = []
     for b, n, s in zip(begin, size, strides, strict=True):
-        end = b + n * s  # below 0 where a slice runs backwards to the start
+        end = b + n * s  # negative if a slice runs backwards to the start
         places.append(slice(b, end if end >= 0 else None, s) if n else slice(0, 0))
     return x[(*places, ...)]
 
 
 @kernels("GatherV2")
 def gather(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Any:
-    """Read along ``axis``; leave batches to the host."""
+    """Gather along ``axis``; leave batches to the host."""
     bad = indices[(indices < 0) | (indices >= x.shape[axis])]
     if bad.size:
         where = f"for axis {axis} with size {x.shape[axis]}"
@@ -90,7 +90,7 @@ def gather(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Any:
 
 @kernels("UnsortedSegmentSum")
 def unsorted_segment_sum(x: Array, segment_ids: Array, *, num_segments: int) -> Array:
-    """Add up rows by id; leave out what is out of range."""
+    """Add up rows by id; ignore ids out of range."""
     inside = (segment_ids >= 0) & (segment_ids < num_segments)
     y = np.zeros((num_segments, *x.shape[1:]), wide(x.dtype))
     np.add.at(y, segment_ids[inside], x[inside])
@@ -99,7 +99,7 @@ def unsorted_segment_sum(x: Array, segment_ids: Array, *, num_segments: int) -> 
 
 @kernels("TopK")
 def top_k(x: Array, *, k: int, sorted: bool) -> tuple[Array, Array]:
-    """Return the largest, NaN above all, and of equal ones the first."""
+    """Return the largest, with NaN as the largest; of equal ones, the first."""
     rising = x[..., ::-1].argsort(-1, kind="stable")
     places = x.shape[-1] - 1 - rising[..., ::-1][..., :k]
     if not sorted:
@@ -109,7 +109,7 @@ def top_k(x: Array, *, k: int, sorted: bool) -> tuple[Array, Array]:
 
 @kernels("BatchMatMul")
 def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Array:
-    """By BLAS."""
+    """Multiply with BLAS."""
     a = a.swapaxes(-1, -2) if transpose_a else a
     b = b.swapaxes(-1, -2) if transpose_b else b
     return np.matmul(a, b)

@@ -1,4 +1,4 @@
-"""The light module: Numba itself is imported when the backend opens."""
+"""The entry-point module; it imports Numba only when the backend opens."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from plugrad.plugin import Backend, Runtime, hookimpl
 WHOLE = ("bool", "uint8", "int32", "int64")
 FRACTIONS = ("float32", "float64", "complex64", "complex128")
 
-# What is no composition of primitives runs on the host, and so does what the kernels
-# of this backend decline by returning NotImplemented.
+# Kernels that are not compositions of primitives run on the host. So do the calls that
+# kernel functions of this backend decline by returning NotImplemented.
 DECLINED = ("Cast", "FloorDiv", "GatherV2", "Log1p", "Pow")
 FACTORIZATIONS = ("Cholesky", "Eigh", "Qr", "Slogdet", "Solve", "Svd")
 LOOPS = ("NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5")
@@ -19,7 +19,7 @@ HOST_KERNELS = FACTORIZATIONS + LOOPS + RAGGED + SHAPED_BY_VALUES + TEXT
 
 
 def open_numba() -> Runtime:
-    """Return the backend in working order."""
+    """Import the kernels and return the open backend."""
     import numpy as np
 
     from .compiled import kernels as compiled
@@ -38,5 +38,5 @@ def open_numba() -> Runtime:
 
 @hookimpl
 def plugrad_backends() -> list[Backend]:
-    """Return the one backend."""
+    """Return the backend of this plugin."""
     return [Backend("numba", open=open_numba, priority=-1)]
