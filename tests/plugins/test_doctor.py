@@ -303,7 +303,7 @@ PRIVATE = {  # an import: whether it is of something private
     "from plugrad.plugin import Kernel": False,
     "from plugrad import __version__": False,
     "import plugrad.engine.dispatch": True,
-    "from plugrad import _engine": True,
+    "from plugrad.engine import dispatch": True,
     "from plugrad.ops import unary": True,
     "from plugrad.tools.cli import main": True,
     "from plugrad.plugin import _hidden": True,

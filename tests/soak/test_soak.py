@@ -14,7 +14,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad.engine.context import current
-from plugrad.registry import entries
+from plugrad.registry import backend as open_backends
 from plugrad.registry.registry import registry
 from plugrad_conformance.toy import toy
 
@@ -64,7 +64,7 @@ def test_soak(seconds, backends, request, record_property):
     for seed in itertools.count(first):
         play(seed, backends)
         assert held() == before, f"memory after --soak-seed={seed}"
-        assert current().observers == entries.watchers == ()
+        assert current().observers == open_backends.watchers == ()
         sizes.append(resident())
         if time.monotonic() > end:
             break

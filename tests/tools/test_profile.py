@@ -10,7 +10,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad.engine.context import current, running
-from plugrad.registry import entries
+from plugrad.registry import backend as backends
 from plugrad_conformance.toy import toy
 
 X = np.arange(1.0, 5.0, dtype=np.float32)
@@ -140,7 +140,7 @@ def test_uploads_and_downloads(tmp_path, backend):
         {"values": "float32[2,3]", "bytes": 24},
     )
     assert len(spans) == 3
-    assert entries.watchers == ()
+    assert backends.watchers == ()
 
 
 def test_a_move_is_no_upload_and_no_download():
@@ -417,7 +417,7 @@ def test_a_device_that_fails_at_the_end_leaves_nothing_on():
         with pytest.raises(pg.BackendError, match="is gone"), p:
             arrays.synchronize = fail
     assert current().observers == ()
-    assert entries.watchers == ()
+    assert backends.watchers == ()
 
 
 def test_a_backend_that_opens_inside_is_timed_from_its_first_upload():

@@ -239,10 +239,10 @@ from .ops.unary import (
     trunc,
 )
 from .ops.variable import Variable
-from .registry import discovery
+from .registry import discovery, loading
+from .registry.backend import BackendUnavailable
 from .registry.contract import BackendError, GradientNotFound, KernelNotFound
 from .registry.deprecation import PlugradDeprecationWarning
-from .registry.entries import BackendUnavailable
 from .tensor.dtypes import STRING as string
 from .tensor.tensor import Tensor, TensorLike
 
@@ -283,7 +283,7 @@ def __getattr__(name: str) -> Any:
 
 
 accelerated.start()
-discovery.discover()
+loading.start()
 
 __all__ = [
     "BackendError",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from plugrad.plugin import KernelPack, GradientPack, hookimpl
+from plugrad.plugin import GradientPack, KernelPack, hookimpl
 
 
 def open_kernels() -> dict[str, Callable[..., Any]]:

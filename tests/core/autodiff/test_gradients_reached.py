@@ -3,7 +3,6 @@
 import plugrad as pg
 import pytest
 from plugrad.engine.context import observing, tapes
-from plugrad.registry import discovery
 from plugrad.registry.registry import registry
 from plugrad_conformance.ops.test_gradients_everywhere import CONSTANT, DISCRETE, ROWS
 
@@ -13,7 +12,7 @@ from plugrad_conformance.ops.test_gradients_everywhere import CONSTANT, DISCRETE
 @pytest.fixture(scope="module")
 def reached():
     """Run all rows; return the gradient functions called, and what fell apart."""
-    discovery.load()
+    registry.load()
     called, apart = set(), set()
 
     def noted(name, rule):

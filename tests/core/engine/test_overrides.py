@@ -8,7 +8,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad.plugin import GradientPack, Kernel, KernelPack, gradients, run, same
-from plugrad.registry.entries import Phase, Plugin
+from plugrad.registry.plugins import Phase, Plugin
 from plugrad.registry.registry import registry
 from plugrad_conformance.toy import toy
 

@@ -19,7 +19,6 @@ import plugrad as pg
 import pytest
 from plugrad.engine.context import observing
 from plugrad.engine.tape import spec
-from plugrad.registry import discovery
 from plugrad.registry.registry import registry
 from plugrad_conformance.golden import cases, judge, reach
 from plugrad_conformance.primitives import DATA_DEPENDENT, HOST, PRIMITIVES
@@ -121,7 +120,7 @@ RUNS = {
 @functools.cache
 def contracts():
     """Return the contracts of the core; those of others have dotted names."""
-    discovery.load()
+    registry.load()
     return {n: k for n, k in registry.contracts.items() if "." not in n}
 
 

@@ -19,8 +19,8 @@ from plugrad.ops import _convert, creation, reduce
 from plugrad.ops._convert import asarray
 from plugrad.ops.custom import CUSTOM
 from plugrad.ops.variable import Variable
+from plugrad.registry.backend import OpenBackend
 from plugrad.registry.contract import Kernel
-from plugrad.registry.entries import OpenBackend
 from plugrad.tensor.arguments import function
 from plugrad.tensor.dtypes import differentiable
 from plugrad.tensor.tensor import TapeId, Tensor, TensorLike

@@ -19,8 +19,8 @@ from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar, cast
 
+from plugrad.registry.backend import OpenBackend
 from plugrad.registry.contract import Kernel, VJPs
-from plugrad.registry.entries import OpenBackend
 from plugrad.registry.registry import registry
 from plugrad.tensor import arguments
 from plugrad.tensor.tensor import Tensor

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from plugrad.registry import discovery
 from plugrad.registry.contract import Kernel
 from plugrad.registry.hooks import Backend
 from plugrad.registry.registry import registry
@@ -25,7 +24,6 @@ def set_backend(name: str) -> None:
         BackendUnavailable: It is unknown, blocked or broken; the cause is attached.
 
     """
-    discovery.load(name)
     context.make_default(registry.open(name, "set_backend"))
 
 
@@ -36,7 +34,6 @@ def use_backend(name: str) -> context.UserScope:
         BackendUnavailable: It is unknown, blocked or broken; the cause is attached.
 
     """
-    discovery.load(name)
     backend = registry.open(name, "use_backend")
     return context.UserScope("use_backend", backend=backend)
 
@@ -48,7 +45,6 @@ def get_backend() -> str:
 
 def backends() -> list[str]:
     """Return the names of the usable backends, best first."""
-    discovery.load()
     return registry.backends()
 
 
@@ -60,7 +56,6 @@ def register_backend(backend: Backend) -> None:
         TypeError: It is no ``plugrad.plugin.Backend``.
 
     """
-    discovery.load()
     if not isinstance(backend, Backend):
         raise TypeError(
             f"register_backend: expected a plugrad.plugin.Backend, got {backend!r}"
@@ -75,7 +70,6 @@ def remove_backend(name: str) -> None:
         BackendUnavailable: There is none of that name.
 
     """
-    discovery.load()
     registry.known(name, "remove_backend")
     default = context.PROCESS.backend
     if default is not None and default.name == name:
@@ -93,7 +87,6 @@ def remove_plugin(name: str) -> None:
         ValueError: There is none of that name.
 
     """
-    discovery.load()
     plugin = registry.plugin(name, "remove_plugin")
     for backend in [n for n, b in registry.opened.items() if b.owner is plugin]:
         remove_backend(backend)
@@ -126,7 +119,6 @@ def register_kernel(
         BackendUnavailable: The backend is unknown, or ``setup`` needs it and it fails.
 
     """
-    discovery.load()
     for name, given in (("setup", setup), ("dispose", dispose)):
         if given is not None and not callable(given):
             raise TypeError(
@@ -159,7 +151,6 @@ def get_kernel(kernel: str, backend: str) -> Callable[..., Any] | None:
         BackendUnavailable: The backend is unknown, blocked or broken.
 
     """
-    discovery.load()
     registry.contract(kernel, "get_kernel")
     registry.open(backend, "get_kernel")
     layers = registry.kernels.get((kernel, backend))
@@ -173,7 +164,6 @@ def get_kernels_for_backend(backend: str) -> dict[str, Callable[..., Any]]:
         BackendUnavailable: The backend is unknown, blocked or broken.
 
     """
-    discovery.load()
     registry.open(backend, "get_kernels_for_backend")
     return {
         name: layers[0].function

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, cast
 
-from plugrad.registry import discovery
+from plugrad.registry.backend import BackendUnavailable, OpenBackend
 from plugrad.registry.canonical import canonical
 from plugrad.registry.contract import (
     VJP,
@@ -28,7 +28,7 @@ from plugrad.registry.contract import (
     same,
 )
 from plugrad.registry.deprecation import outside
-from plugrad.registry.entries import BackendUnavailable, OpenBackend, printable
+from plugrad.registry.plugins import printable
 from plugrad.registry.registry import registry
 from plugrad.tensor.dtypes import DType, named
 from plugrad.tensor.tensor import NOWHERE, Native, Tensor
@@ -62,7 +62,6 @@ def active() -> OpenBackend:
 
 def _choose() -> OpenBackend:
     """Open the backend that PLUGRAD_BACKEND names, or the best that works."""
-    discovery.load()
     name = os.environ.get("PLUGRAD_BACKEND")
     chosen = registry.open(name, "PLUGRAD_BACKEND") if name else None
     for name in registry.backends() if chosen is None else ():
@@ -349,7 +348,6 @@ def native(x: Any, backend: OpenBackend) -> Native:
 
 def to(x: Tensor, backend: str, /) -> Tensor:
     """Return ``x`` at home on ``backend``: the same tensor on every tape."""
-    discovery.load()
     there = registry.open(backend)
     if x._alive() is there:
         return x

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from plugrad.registry import discovery
 from plugrad.registry.contract import Functions, VJPs, collected
 from plugrad.registry.gradients import PackInfo
 from plugrad.registry.registry import registry
@@ -64,7 +63,6 @@ def _checked(
     linear: object,
 ) -> tuple[str, VJPs]:
     """Return the name of a kernel, and gradient functions for it as rules."""
-    discovery.load()
     name = _kernel_name(kernel, who)
     given = collected(who, named, functions, backend=backend, linear=linear)
     linear = arguments.flag(who, "linear", linear)
@@ -107,7 +105,6 @@ def get_gradient(kernel: KernelName) -> VJPs:
         ValueError: The kernel is unknown.
 
     """
-    discovery.load()
     contract = registry.contracts[_kernel_name(kernel, "get_gradient")]
     return dispatch.rules_in_force(contract, dispatch.active())
 
@@ -148,7 +145,6 @@ def use_gradients(
         BackendUnavailable: The backend is unknown.
 
     """
-    discovery.load(pack)
     layer = registry.gradients.pack(pack, "use_gradients", kernels)
     return dispatch.override(layer, backend, "use_gradients")
 
@@ -163,9 +159,6 @@ def set_gradients(
     ``PLUGRAD_GRADIENTS``, names with commas between them, does it from outside. The
     arguments and errors are those of ``use_gradients``.
     """
-    for pack in packs:
-        discovery.load(pack)
-    discovery.load()
     who = "set_gradients"
     layers = [registry.gradients.pack(pack, who, kernels) for pack in packs]
     registry.gradients.set_process(layers, backend, who)
@@ -173,5 +166,4 @@ def set_gradients(
 
 def gradient_packs() -> list[PackInfo]:
     """Return the gradient packs that plugins bring, and what each overrides."""
-    discovery.load()
     return registry.gradients.described()

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn
 
+from plugrad.registry.backend import OpenBackend
 from plugrad.registry.contract import VJP, GradientNotFound, Kernel, Spec, VJPs
-from plugrad.registry.entries import OpenBackend
 from plugrad.tensor.tensor import TapeId, Tensor
 
 from .accelerated import accelerated

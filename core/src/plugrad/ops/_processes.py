@@ -18,9 +18,8 @@ import numpy as np
 
 from plugrad.engine.context import Scope
 from plugrad.engine.tape import alias
-from plugrad.registry import discovery
+from plugrad.registry.backend import BackendUnavailable
 from plugrad.registry.deprecation import outside
-from plugrad.registry.entries import BackendUnavailable
 from plugrad.registry.registry import registry
 from plugrad.tensor.tensor import Tensor
 
@@ -39,7 +38,6 @@ def restored(values: object, backend: object) -> Tensor:
             "a Tensor in a pickle is an array and the name of a backend, got "
             f"{type(values).__name__} and {type(backend).__name__}"
         )
-    discovery.load()
     if backend in registry.backends():
         try:
             home = registry.open(backend)

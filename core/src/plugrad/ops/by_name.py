@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from plugrad.engine import context, dispatch
-from plugrad.registry import discovery
 from plugrad.registry.contract import Kernel
-from plugrad.registry.entries import Plugin
+from plugrad.registry.plugins import Plugin
 from plugrad.registry.registry import registry
 from plugrad.tensor import arguments
 from plugrad.tensor.tensor import TensorLike
@@ -47,7 +46,6 @@ def run_kernel(
             dtype than the contract says. Nothing is promoted.
 
     """
-    discovery.load()
     kernel = registry.contract(name, "run_kernel")
     given = attrs if attrs is not None else {}
     if not isinstance(inputs, list | tuple | Mapping) or not isinstance(given, Mapping):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .contract import Functions, Kernel, VJPs, rules, suggest
-from .entries import Claims, Entry, Phase
 from .hooks import GradientPack
+from .plugins import Claims, Entry, Phase
 
 
 class PackInfo(NamedTuple):
@@ -40,9 +40,10 @@ class GradientRegistry:
         lock: Any,
         contract: Callable[[str, str], Kernel],
         known: Callable[[Any, str], None],
+        load: Callable[[Any], None],
     ) -> None:
         self.lock = lock
-        self._contract, self._known = contract, known
+        self._contract, self._known, self._load = contract, known, load
         self.packs: Claims[GradientPack] = Claims("pack", ValueError, "none")
         # Plans of recorded runs, made by the engine; a new one when a gradient changes.
         self.plans: dict[tuple[Any, ...], Any] = {}
@@ -57,6 +58,7 @@ class GradientRegistry:
         self, name: str, who: str, kernels: Sequence[str] | str | None = None
     ) -> Mapping[str, VJPs]:
         """Return the rules of a gradient pack by kernel; of some kernels, if named."""
+        self._load(name)
         with self.lock:
             entry = self.packs.find(name, who)
             if entry.phase is not Phase.OPENED:

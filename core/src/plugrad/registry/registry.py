@@ -17,22 +17,19 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .contract import Kernel, VJPs, suggest
-from .entries import (
+from .backend import (
     KERNEL_PACK,
     OWNER,
     USER,
     BackendUnavailable,
-    Claims,
-    Entry,
     Function,
     Layer,
     OpenBackend,
-    Phase,
-    Plugin,
 )
+from .contract import Kernel, VJPs, suggest
 from .gradients import GradientRegistry
 from .hooks import Backend, GradientPack, KernelPack
+from .plugins import Claims, Entry, Phase, Plugin
 
 # A kernel pack, its kernels, and its gradients.
 Opened = tuple[Entry[KernelPack], Mapping[str, Function], dict[str, VJPs]]
@@ -55,7 +52,13 @@ class Registry:
         )
         self._kernel_packs: list[Entry[KernelPack]] = []
         self._opening: list[Entry[Backend]] = []
-        self.gradients = GradientRegistry(self.lock, self.contract, self.known)
+        self.gradients = GradientRegistry(
+            self.lock, self.contract, self.known, self.load
+        )
+        # Plugins that have been found and not been loaded, and what loads them, which
+        # ``loading`` sets. The core needs nothing but its version.
+        self.pending: list[Plugin] = [self.core]
+        self.loader: Callable[[str | None], None] = lambda name: None
 
     # --- contracts ---------------------------------------------------------------
 
@@ -63,6 +66,8 @@ class Registry:
         """Add contracts, all or none; ``who`` asks, for messages."""
         with self.lock:
             who = who or str(owner)
+            if owner is self.user:
+                self.load()
             new: dict[str, Kernel] = {}
             for kernel in kernels:
                 if not isinstance(kernel, Kernel):
@@ -85,6 +90,7 @@ class Registry:
 
     def contract(self, name: str, who: str) -> Kernel:
         """Return a contract by name, or raise with a suggestion."""
+        self.load()
         try:
             return self.contracts[name]
         except (KeyError, TypeError):
@@ -92,6 +98,17 @@ class Registry:
             raise ValueError(f"{who}: unknown kernel {name!r}{hint}") from None
 
     # --- plugins -----------------------------------------------------------------
+
+    def load(self, name: Any = None) -> None:
+        """Load the plugins; every question does so, and the first one finds some.
+
+        If nothing has the ``name`` that is asked for, look for plugins that have been
+        installed meanwhile.
+        """
+        if self.pending:
+            self.loader(None)
+        if isinstance(name, str) and not self._knows(name):
+            self.loader(name)
 
     def register(
         self,
@@ -127,6 +144,7 @@ class Registry:
 
     def adopt(self, backend: Backend) -> None:
         """Add a backend of the user's, who may have several; each fails alone."""
+        self.load()
         with self.lock:
             if backend.name in self._backends.entries:
                 raise ValueError(
@@ -142,14 +160,15 @@ class Registry:
             self._backends.settle(self.plugins)
             self.gradients.packs.settle(self.plugins)
 
-    def knows(self, name: Any) -> bool:
+    def _knows(self, name: str) -> bool:
         """Return whether a backend, a pack or a plugin has this name."""
         known = [*self._backends.entries, *self.gradients.packs.entries]
         known += [n for p in self.plugins for n in (p.name, p.distribution)]
-        return isinstance(name, str) and name in known
+        return name in known
 
     def plugin(self, name: Any, who: str) -> Plugin:
         """Return a plugin by its name or distribution, or raise with a suggestion."""
+        self.load()
         for plugin in self.plugins:
             if isinstance(name, str) and name in (plugin.name, plugin.distribution):
                 return plugin
@@ -165,7 +184,8 @@ class Registry:
         return [backend.name for backend in usable]
 
     def claimed(self) -> list[Entry[Backend]]:
-        """Return all backends that anyone claims, usable or not, best first."""
+        """Return all backends that plugins claim, usable or not, best first."""
+        self.load()
         claims = [e for claims in self._backends.entries.values() for e in claims]
         return sorted(claims, key=lambda e: (-e.value.priority, e.value.name))
 
@@ -190,6 +210,7 @@ class Registry:
         found = self.opened.get(name) if isinstance(name, str) else None
         if found is not None:
             return found
+        self.load(name)
         with self.lock:
             if isinstance(name, str) and name in self.opened:
                 return self.opened[name]
@@ -340,6 +361,7 @@ class Registry:
 
     def known(self, backend: Any, who: str) -> None:
         """Raise unless there is a backend of this name, open or not."""
+        self.load()
         if not isinstance(backend, str) or backend not in self._backends.entries:
             raise self._backends.unknown(backend, who)
 

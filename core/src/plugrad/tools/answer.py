@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from plugrad.registry.entries import Plugin, printable
+from plugrad.registry.plugins import Plugin, printable
 
 Row = dict[str, Any]
 

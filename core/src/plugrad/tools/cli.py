@@ -20,9 +20,10 @@ from typing import Any
 
 from plugrad.engine import dispatch
 from plugrad.registry import discovery
-from plugrad.registry.entries import BackendUnavailable, Entry, printable, skipping
+from plugrad.registry.backend import BackendUnavailable
 from plugrad.registry.gradients import PackInfo
 from plugrad.registry.hooks import Backend
+from plugrad.registry.plugins import Entry, printable, skipping
 from plugrad.registry.registry import registry
 from plugrad.tensor.dtypes import named
 
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _stdout_aside(), skipping():
             if options.command is not doctor:  # which loads them in its own way
-                discovery.load()
+                registry.load()
             answer: Answer = options.command(options)
     except (ValueError, BackendUnavailable) as error:
         print(f"plugrad: {printable(str(error))}", file=sys.stderr)

@@ -28,8 +28,8 @@ from plugrad.engine.tape import Outputs, spec, specs
 from plugrad.ops import complexes, reduce
 from plugrad.ops._convert import asarray
 from plugrad.ops.variable import Variable
+from plugrad.registry.backend import Function
 from plugrad.registry.contract import Kernel, Spec, origin
-from plugrad.registry.entries import Function
 from plugrad.registry.registry import registry
 from plugrad.tensor.arguments import function, integer, real
 from plugrad.tensor.dtypes import canonical

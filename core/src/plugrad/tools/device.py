@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, ClassVar
 
-from plugrad.registry.entries import OpenBackend
+from plugrad.registry.backend import OpenBackend
 from plugrad.registry.registry import registry
 
 

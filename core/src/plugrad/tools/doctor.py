@@ -30,18 +30,12 @@ from plugrad.autodiff.reverse import grad
 from plugrad.engine import accelerated, context
 from plugrad.ops import linalg, reduce
 from plugrad.ops._convert import asarray
-from plugrad.registry import discovery, entries
+from plugrad.registry import loading, plugins
+from plugrad.registry.backend import BackendUnavailable, OpenBackend
 from plugrad.registry.contract import KernelNotFound, suggest
 from plugrad.registry.deprecation import PlugradDeprecationWarning
-from plugrad.registry.entries import (
-    BackendUnavailable,
-    Entry,
-    OpenBackend,
-    Phase,
-    Plugin,
-    running,
-)
 from plugrad.registry.hooks import GROUP, Backend, KernelPack
+from plugrad.registry.plugins import Entry, Phase, Plugin, running
 from plugrad.registry.registry import registry
 from plugrad.tensor.tensor import Tensor
 
@@ -119,7 +113,7 @@ def _mark() -> None:
 def examine() -> Row:
     """Load, open and test everything that is installed; return what was found."""
     with _watched():
-        discovery.load()
+        registry.load()
         for plugin in registry.plugins:
             if plugin.seconds > SLOW:
                 took = f"takes {plugin.seconds:.2f} s to load"
@@ -167,7 +161,7 @@ def _row(plugin: Plugin, tests: dict[Entry[Any], tuple[bool, list[str]]]) -> Row
 
 def _environment() -> list[str]:
     """Return what is wrong with the variables of the environment."""
-    found = discovery.mistakes()
+    found = loading.mistakes()
     policy = os.environ.get("PLUGRAD_FALLBACK", "error")
     if policy not in ("error", "warn", "allow"):
         found.append(f"PLUGRAD_FALLBACK={policy}: use error, warn or allow")
@@ -212,7 +206,7 @@ def _tested(entry: Entry[Any]) -> tuple[bool, list[str]]:
         raise
     except BaseException as error:
         told = entry.phase is Phase.FAILED  # by its reason
-        return False, [] if told else [entries.described(error)]
+        return False, [] if told else [plugins.described(error)]
     return entry.usable, remarks
 
 
@@ -290,11 +284,11 @@ def _watched() -> Iterator[None]:
     with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(_Ear()):
         warnings.simplefilter("always", PlugradDeprecationWarning)
         warnings.showwarning = note
-        entries.turns.append(_mark)
+        plugins.turns.append(_mark)
         try:
             yield
         finally:
-            entries.turns.remove(_mark)
+            plugins.turns.remove(_mark)
 
 
 # --- advice ----------------------------------------------------------------------

@@ -13,8 +13,8 @@ from typing import Any
 
 from plugrad.engine import context, dispatch
 from plugrad.engine.tape import Node, Tape, VJPStep
+from plugrad.registry.backend import OpenBackend
 from plugrad.registry.contract import Kernel
-from plugrad.registry.entries import OpenBackend
 from plugrad.registry.registry import registry
 from plugrad.tensor.tensor import TapeId, Tensor
 

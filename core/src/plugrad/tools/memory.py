@@ -20,8 +20,8 @@ from typing import Any, TypeVar, overload
 
 from plugrad.engine import context
 from plugrad.ops.variable import Variable
+from plugrad.registry.backend import OpenBackend
 from plugrad.registry.contract import Spec
-from plugrad.registry.entries import OpenBackend
 from plugrad.registry.registry import registry
 from plugrad.tensor import arguments
 from plugrad.tensor.tensor import NOWHERE, Native, TapeId, Tensor

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 from plugrad.engine import context
 from plugrad.engine.context import Move, Run, running
 from plugrad.engine.tape import Outputs, specs
-from plugrad.registry import entries
+from plugrad.registry import backend as backends
+from plugrad.registry.backend import OpenBackend
 from plugrad.registry.contract import Kernel, Spec
-from plugrad.registry.entries import OpenBackend
 from plugrad.registry.registry import registry
 from plugrad.tensor import arguments
 from plugrad.tensor.tensor import Home, Native
@@ -180,8 +180,8 @@ class Profile:
         with ExitStack() as self._stack:
             self._stack.enter_context(context.observing(self))
             synchronize()
-            entries.watch(self._transferred)
-            self._stack.callback(entries.unwatch, self._transferred)
+            backends.watch(self._transferred)
+            self._stack.callback(backends.unwatch, self._transferred)
             for backend in registry.opened.values():
                 self._time(backend)
             self._stack = self._stack.pop_all()

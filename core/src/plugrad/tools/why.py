@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from plugrad.engine import context, dispatch
-from plugrad.registry.contract import Kernel, VJPs, suggest
-from plugrad.registry.entries import (
+from plugrad.registry.backend import (
     KERNEL_PACK,
     OWNER,
     USER,
     BackendUnavailable,
     OpenBackend,
 )
+from plugrad.registry.contract import Kernel, VJPs, suggest
 from plugrad.registry.registry import registry
 
 from .answer import Answer, Row, table, where

@@ -1,0 +1,98 @@
+"""Open backends: what the engine reads of them, and who watches their transfers.
+
+Map: ``OpenBackend``; ``watch``; ``Layer``, one kernel function among several.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plugrad.tensor.dtypes import DType, canonical, named
+from plugrad.tensor.tensor import Native, Tensor
+
+from .hooks import Runtime
+from .plugins import Plugin
+
+Function = Callable[..., Any]
+
+
+class BackendUnavailable(RuntimeError):
+    """A backend that is unknown, blocked or broken; the cause is the original error."""
+
+
+class OpenBackend:
+    """A backend in use, and the flat table that the engine reads."""
+
+    def __init__(self, name: str, owner: Plugin, runtime: Runtime) -> None:
+        self.name, self.owner, self.runtime = name, owner, runtime
+        self.dtypes = frozenset(canonical(name) for name in runtime.dtypes)
+        self.table: Mapping[str, Function] = {}
+        self.scalars: dict[tuple[object, ...], Tensor] = {}  # weak ones, uploaded
+
+    def upload(self, values: np.ndarray[Any, Any]) -> Native:
+        """Return a native array, never of another dtype than ``values``."""
+        dtype = values.dtype
+        if dtype not in self.dtypes:
+            have = ", ".join(sorted(map(named, self.dtypes)))
+            raise TypeError(
+                f"backend {self.name!r} has no {dtype}; pass dtype= one of {have}"
+            )
+        one = canonical(dtype)  # unpickled arrays bring equal, other objects
+        values = values if dtype is one else values.view(one)
+        if not watchers:
+            return self.runtime.arrays.upload(values)
+        start = perf_counter()
+        native = self.runtime.arrays.upload(values)
+        self._tell("upload", native, start)
+        return native
+
+    def download(self, native: Native) -> np.ndarray[Any, DType]:
+        """Return the values of a native array."""
+        if not watchers:
+            return self.runtime.arrays.download(native)
+        start = perf_counter()
+        values = self.runtime.arrays.download(native)
+        self._tell("download", native, start)
+        return values
+
+    def _tell(self, what: str, native: Native, start: float) -> None:
+        for watcher in watchers:
+            watcher(what, self, native, start)
+
+
+# Called after each upload and download of the process, in its thread, with the time at
+# which it began; replaced and never changed.
+Watcher = Callable[[str, OpenBackend, Native, float], None]
+watchers: tuple[Watcher, ...] = ()
+_watching = threading.Lock()
+
+
+def watch(watcher: Watcher) -> None:
+    """Tell ``watcher`` of every upload and download from now on."""
+    global watchers
+    with _watching:
+        watchers = (*watchers, watcher)
+
+
+def unwatch(watcher: Watcher) -> None:
+    """Tell ``watcher`` no more."""
+    global watchers
+    with _watching:
+        watchers = tuple(w for w in watchers if w != watcher)
+
+
+class Layer(NamedTuple):
+    """One implementation among those for a kernel and a backend; low rank wins."""
+
+    rank: int
+    function: Function
+    owner: Plugin
+    dispose: Callable[[], None] | None = None
+
+
+USER, KERNEL_PACK, OWNER = range(3)

@@ -1,0 +1,203 @@
+"""From an installed plugin to one that is registered; what a plugin does stays with it.
+
+``discovery`` has found the plugins. ``load`` is called by the registry at its first
+question, and takes these steps for one plugin at a time: import it, ask its hooks,
+check what they return and register it. In the end it settles who owns each name. The
+registry opens a backend at its first use.
+
+Whatever a plugin raises is kept with its phase: it cannot break the import of plugrad,
+other plugins or the user's program. ``load_setuptools_entrypoints`` of pluggy would do
+none of this.
+
+Map: ``load``; the steps of one plugin; the variables of the environment.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+from typing import Any
+
+import pluggy
+
+from . import discovery, hooks
+from .contract import suggest
+from .deprecation import outside
+from .plugins import Phase, Plugin, normal, running
+from .registry import registry
+
+VARIABLES = ("BACKEND", "PLUGINS", "BLOCK", "GRADIENTS", "FALLBACK", "COMPILED")
+PATIENCE = 60.0  # seconds that a thread waits while another one loads plugins
+HOOKS = ("plugrad_backends", "plugrad_kernels", "plugrad_gradients")
+
+manager = pluggy.PluginManager("plugrad")
+manager.add_hookspecs(hooks)
+
+
+def start() -> None:
+    """Find the plugins; the registry loads them at its first question."""
+    registry.loader = load
+    discovery.discover()
+
+
+def load(name: str | None = None) -> None:
+    """Register the plugins that have been found and not yet been loaded.
+
+    Args:
+        name: Nothing that is registered has this name; look for plugins that have been
+            installed since the last search.
+
+    """
+    if registry.pending:
+        _load()
+    if name is not None:
+        with registry.lock:
+            importlib.invalidate_caches()
+            discovery.discover()
+        _load()
+
+
+def _load() -> None:
+    if not registry.lock.acquire(timeout=PATIENCE):
+        raise RuntimeError(
+            f"{running[-1] if running else 'plugrad'} has been loading in another "
+            f"thread for {PATIENCE:g} s; if it waits for a module that this thread is "
+            "importing, run no ops while that is imported"
+        )
+    try:
+        if not registry.pending:
+            return  # another thread has done it
+        if running:
+            raise RuntimeError(
+                f"{running[-1]} uses plugrad's engine while it is loaded; an "
+                "entry-point module returns descriptors, and what needs tensors goes "
+                "into `open`"
+            )
+        allowed, blocked = names_in("PLUGRAD_PLUGINS"), names_in("PLUGRAD_BLOCK")
+        for plugin in registry.pending:
+            if plugin.phase is not Phase.DISCOVERED:
+                continue  # left out, or loaded before an interrupt
+            if blocked & _names(plugin):
+                plugin.block("named in PLUGRAD_BLOCK")
+            elif allowed and not allowed & _names(plugin):
+                plugin.block("not named in PLUGRAD_PLUGINS")
+            else:
+                _load_plugin(plugin)
+        if not registry.core.version:
+            registry.core.version = discovery.version("plugrad")
+        registry.settle()
+        registry.pending.clear()  # last: other threads read it as "all is loaded"
+    finally:
+        registry.lock.release()
+    for message in mistakes():
+        warnings.warn(message, stacklevel=outside())
+
+
+# --- one plugin ------------------------------------------------------------------
+
+
+def _load_plugin(plugin: Plugin) -> None:
+    """Import, ask, check and register a plugin; an error leaves nothing behind."""
+    try:
+        registry.register(plugin, *plugin.call(_imported_and_asked, plugin))
+        plugin.phase = Phase.REGISTERED
+    except BaseException as error:
+        known = manager.get_plugin(_key(plugin))
+        if known is not None:
+            manager.unregister(known)
+        if isinstance(error, KeyboardInterrupt):
+            plugin.phase = Phase.DISCOVERED  # it is loaded at the next question
+            raise
+        plugin.fail(error)  # SystemExit, too: a plugin must not end the program
+
+
+def _imported_and_asked(plugin: Plugin) -> list[list[Any]]:
+    """Return what each hook of a plugin returns; runs the plugin's own code."""
+    module = _import(plugin)
+    plugin.phase = Phase.IMPORTED
+    marked = _marked_hooks(plugin, module)
+    manager.register(module, _key(plugin))
+    return [_ask(hook, module) if hook in marked else [] for hook in HOOKS]
+
+
+def _import(plugin: Plugin) -> Any:
+    """Import what an entry point names: ``module`` or ``module:attribute``."""
+    name, _, attribute = plugin.module.partition(":")
+    found: Any = importlib.import_module(name)
+    for part in filter(None, attribute.split(".")):
+        found = getattr(found, part)
+    return found
+
+
+def _marked_hooks(plugin: Plugin, module: Any) -> list[str]:
+    """Return the hooks that a module implements; raise if one is not as it should."""
+    found = {name: getattr(module, name, None) for name in dir(module)}
+    marked = [name for name, value in found.items() if hasattr(value, "plugrad_impl")]
+    for name in marked:
+        if name not in HOOKS:
+            raise TypeError(
+                f"{plugin.module}: unknown hook {name}{suggest(name, HOOKS)}"
+            )
+    for name in HOOKS:
+        if callable(found.get(name)) and name not in marked:
+            raise TypeError(f"{plugin.module}: {name} needs the decorator @hookimpl")
+    if not marked:
+        raise TypeError(f"{plugin.module} has no hook; there are {', '.join(HOOKS)}")
+    return marked
+
+
+def _ask(hook: str, module: object) -> list[Any]:
+    """Call one hook of one plugin.
+
+    pluggy calls a hook of all plugins together, and stops at the first that raises.
+    Here one plugin is called at a time, through a caller without all the others, so
+    that an error belongs to the plugin that raised it.
+    """
+    others = [plugin for plugin in manager.get_plugins() if plugin is not module]
+    results = manager.subset_hook_caller(hook, others)()
+    for result in results or [None]:  # pluggy leaves None out
+        if not isinstance(result, list | tuple):
+            raise TypeError(f"{hook} must return a list, got {result!r}")
+    return [value for result in results for value in result]
+
+
+def _key(plugin: Plugin) -> str:
+    return f"{plugin.distribution}:{plugin.name}"
+
+
+# --- the environment -------------------------------------------------------------
+
+
+def names_in(variable: str) -> set[str]:
+    """Return the comma-separated names in an environment variable."""
+    return {normal(n.strip()) for n in os.environ.get(variable, "").split(",")} - {""}
+
+
+def _names(plugin: Plugin) -> set[str]:
+    return {normal(plugin.name), plugin.distribution}
+
+
+def mistakes() -> list[str]:
+    """Return what is wrong with the variables; ``PLUGRAD_<NAME>_*`` is a backend's."""
+    known = [f"PLUGRAD_{name}" for name in VARIABLES]
+    backends = {plugin.name for plugin in registry.plugins}
+    backends |= {entry.value.name for entry in registry.claimed()}
+    prefixes = tuple(f"PLUGRAD_{n.upper().replace('-', '_')}_" for n in backends if n)
+    found = [
+        f"{variable} is not used by plugrad{suggest(variable, known)}"
+        for variable in sorted(os.environ)
+        if variable.startswith("PLUGRAD_")
+        and variable not in known
+        and not variable.startswith(prefixes)
+    ]
+    if (compiled := os.environ.get("PLUGRAD_COMPILED", "1")) not in ("0", "1"):
+        found.append(f"PLUGRAD_COMPILED={compiled}: use 0 or 1")
+    names = {name for plugin in registry.plugins for name in _names(plugin)} - {""}
+    for variable in ("PLUGRAD_PLUGINS", "PLUGRAD_BLOCK"):
+        found += [
+            f"{variable} names {name!r}, and no such plugin is installed"
+            f"{suggest(name, names)}"
+            for name in sorted(names_in(variable) - names)
+        ]
+    return found
