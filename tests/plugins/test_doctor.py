@@ -304,6 +304,8 @@ PRIVATE = {  # an import: whether it is of something private
     "from plugrad import __version__": False,
     "import plugrad.engine.dispatch": True,
     "from plugrad.engine import dispatch": True,
+    "from plugrad.tensor.dtypes import DType": True,
+    "from plugrad import engine, Tensor": False,
     "from plugrad.ops import unary": True,
     "from plugrad.tools.cli import main": True,
     "from plugrad.plugin import _hidden": True,

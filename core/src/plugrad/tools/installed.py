@@ -11,20 +11,20 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from itertools import zip_longest
-from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
 from typing import NamedTuple
 
 import importlib_metadata as metadata
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion
 
 from plugrad.registry import discovery
 
-_REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^;)]*)\)?\s*(;?)")
-_CLAUSE = re.compile(r"\s*(===|==|!=|~=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?")
-_COMPARISONS = {"==": eq, "===": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 # Dotted names in plugrad that are not for others; those with two underscores are.
-_PRIVATE = re.compile(r"plugrad\.(?:(?:ops|tools)\b|(?:\w+\.)*_(?!_))")
+# ``plugrad.engine`` alone is a function; its module is private as the others are.
+_PRIVATE = re.compile(
+    r"plugrad\.(?:(?:autodiff|ops|registry|tensor|tools)\b|engine\.|(?:\w+\.)*_(?!_))"
+)
 
 
 def shadows() -> list[str]:
@@ -75,41 +75,22 @@ class Need(NamedTuple):
 
 
 def unmet(distribution: str) -> list[Need]:
-    """Return the requirements that are not met; those with markers are not looked at.
+    """Return the requirements of a distribution that this environment does not meet.
 
-    Versions are compared by their release numbers; ``1.0rc1`` counts as ``1.0``.
+    Requirements of extras, and for other platforms, are not looked at.
     """
     missing = []
-    for requirement in metadata.distribution(distribution).requires or ():
-        match = _REQUIREMENT.match(requirement)
-        if match is None or match[3]:
-            continue
-        name, wanted = match[1], match[2].strip()
-        have = discovery.version(name)
-        if not (have and all(_meets(have, clause) for clause in wanted.split(","))):
-            missing.append(Need(name, wanted, have))
+    for text in metadata.distribution(distribution).requires or ():
+        try:
+            needed = Requirement(text)
+            if needed.marker is not None and not needed.marker.evaluate({"extra": ""}):
+                continue
+            have = discovery.version(needed.name)
+            if not have or not needed.specifier.contains(have, prereleases=True):
+                missing.append(Need(needed.name, str(needed.specifier), have))
+        except (InvalidRequirement, InvalidVersion):
+            continue  # pip did not read it either: no verdict
     return missing
-
-
-def _meets(version: str, clause: str) -> bool:
-    match, have = _CLAUSE.match(clause), _release(version)
-    if match is None or not have:
-        return True  # a form that is not read here: no verdict
-    sign, text, star = match.groups()
-    wanted = _release(text)
-    a, b = zip(*zip_longest(have, wanted, fillvalue=0), strict=True)
-    if star or sign == "~=":
-        head = len(wanted) if star else len(wanted) - 1
-        begins = a[:head] == b[:head]
-        if sign == "!=":
-            return not begins
-        return begins and (bool(star) or a >= b)
-    return _COMPARISONS[sign](a, b)
-
-
-def _release(version: str) -> tuple[int, ...]:
-    match = re.match(r"(?:\d+!)?(\d+(?:\.\d+)*)", version)
-    return tuple(map(int, match[1].split("."))) if match else ()
 
 
 def internals(package: str) -> Iterator[str]:
