@@ -42,7 +42,7 @@ endif
 test: check
 	$(PYTEST) $(ARGS)
 
-test-all: check test-examples wheels
+test-all: check test-examples $(if $(filter Linux,$(shell uname -s)),wheels)
 	PLUGRAD_COMPILED=0 $(PYTEST) tests/conformance --plugrad-backend cpu
 	$(PYTEST) --all $(ARGS)
 
@@ -74,19 +74,18 @@ ARCH := $(shell uname -m)
 GLIBC := 2.17
 ZIG := $(CURDIR)/$(RUN) -m ziglang cc -target $(ARCH)-linux-gnu.$(GLIBC)
 MANYLINUX := manylinux_$(subst .,_,$(GLIBC))_$(ARCH)
+BUILD := $(RUN) -m build --quiet --outdir dist
 AUDITWHEEL := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(RUN) -m auditwheel
 
 wheels: $(VENV)/.group-release
 	rm -rf dist build/wheels
-	$(RUN) -m build --sdist --outdir dist core
+	$(BUILD) --sdist core
 	for python in $(PYTHONS); do \
 		CC="$(ZIG)" $(PIP) --python "$$python" wheel --no-deps \
 			--wheel-dir build/wheels dist/plugrad-*.tar.gz || exit; \
 	done
 	$(AUDITWHEEL) repair --plat $(MANYLINUX) --only-plat --wheel-dir dist build/wheels/*
-	for room in $(filter-out core,$(ROOMS)); do \
-		$(RUN) -m build --outdir dist "$$room" || exit; \
-	done
+	for room in $(filter-out core,$(ROOMS)); do $(BUILD) "$$room" || exit; done
 	for wheel in dist/plugrad-*.whl; do $(AUDITWHEEL) show "$$wheel" || exit; done
 	$(RUN) -m twine check --strict dist/*
 

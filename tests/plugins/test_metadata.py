@@ -48,6 +48,8 @@ def test_wheel_and_sdist_say_what_they_are(room, tmp_path):
     assert what_is_wrong(metadata) == []
     c_sources = {f"src_c/{path.name}" for path in (source / "src_c").glob("*.[ch]")}
     assert {"LICENSE", "README.md", *SOURCES.get(room, ()), *c_sources} <= {*names}
+    typed = "Typing :: Typed" in metadata.get_all("Classifier")
+    assert any(name.endswith("/py.typed") for name in names) == typed
 
 
 # --- versions ----------------------------------------------------------------------
