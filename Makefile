@@ -68,11 +68,12 @@ check: $(STAMP) $(WASM) $(ACCELERATORS)
 	$(VENV)/bin/lint-imports --no-logo
 
 # The C accelerators of the core are compiled for an old glibc, with clang out of ziglang,
-# once for each of PYTHONS. auditwheel refuses a wheel that needs a newer glibc.
+# once for each of PYTHONS. auditwheel refuses a wheel that needs a newer glibc, or that
+# has no accelerators. -I: pip's isolation hides ziglang, and is not meant for it.
 PYTHONS ?= $(RUN)
 ARCH := $(shell uname -m)
 GLIBC := 2.17
-ZIG := $(CURDIR)/$(RUN) -m ziglang cc -target $(ARCH)-linux-gnu.$(GLIBC)
+ZIG := $(CURDIR)/$(RUN) -I -m ziglang cc -target $(ARCH)-linux-gnu.$(GLIBC)
 MANYLINUX := manylinux_$(subst .,_,$(GLIBC))_$(ARCH)
 BUILD := $(RUN) -m build --quiet --outdir dist
 AUDITWHEEL := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(RUN) -m auditwheel
