@@ -7,6 +7,8 @@
 #   make test-all             the same with every case, soaks and fuzz
 #   make test ARGS="-k relu"  further arguments of pytest; JOBS=0 runs one process
 #   make test-examples        the backend over Numba, in an environment of its own
+#   make wheels               build what is uploaded into dist/: see CONTRIBUTING.md
+#   make version NEW=0.2.0    write the version into every distribution
 #   make docs                 write docs/kernels.md anew
 #   make peers                install what benchmarks/workloads.py --peers compares with
 #   make clean                remove whatever these targets have made
@@ -34,13 +36,13 @@ $(STAMP): moved
 endif
 endif
 
-.PHONY: demo test test-all test-examples check clean docs moved peers
+.PHONY: demo test test-all test-examples check clean docs moved peers version wheels
 .DELETE_ON_ERROR:
 
 test: check
 	$(PYTEST) $(ARGS)
 
-test-all: check test-examples
+test-all: check test-examples $(if $(filter Linux,$(shell uname -s)),wheels)
 	PLUGRAD_COMPILED=0 $(PYTEST) tests/conformance --plugrad-backend cpu
 	$(PYTEST) --all $(ARGS)
 
@@ -64,6 +66,35 @@ check: $(STAMP) $(WASM) $(ACCELERATORS)
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
+
+# The C accelerators of the core are compiled for an old glibc, with clang out of ziglang,
+# once for each of PYTHONS. auditwheel refuses a wheel that needs a newer glibc, or that
+# has no accelerators. -I: pip's isolation hides ziglang, and is not meant for it.
+PYTHONS ?= $(RUN)
+ARCH := $(shell uname -m)
+GLIBC := 2.17
+ZIG := $(CURDIR)/$(RUN) -I -m ziglang cc -target $(ARCH)-linux-gnu.$(GLIBC)
+MANYLINUX := manylinux_$(subst .,_,$(GLIBC))_$(ARCH)
+BUILD := $(RUN) -m build --quiet --outdir dist
+AUDITWHEEL := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(RUN) -m auditwheel
+
+wheels: $(VENV)/.group-release
+	rm -rf dist build/wheels
+	$(BUILD) --sdist core
+	for python in $(PYTHONS); do \
+		CC="$(ZIG)" $(PIP) --python "$$python" wheel --no-deps \
+			--wheel-dir build/wheels dist/plugrad-*.tar.gz || exit; \
+	done
+	$(AUDITWHEEL) repair --plat $(MANYLINUX) --only-plat --wheel-dir dist build/wheels/*
+	for room in $(filter-out core,$(ROOMS)); do $(BUILD) "$$room" || exit; done
+	for wheel in dist/plugrad-*.whl; do $(AUDITWHEEL) show "$$wheel" || exit; done
+	$(RUN) -m twine check --strict dist/*
+
+version:
+	$(if $(NEW),,$(error make version: say which, as in make version NEW=0.2.0))
+	sed -i.old -E -e 's/^version = .*/version = "$(NEW)"/' \
+		-e 's/"(plugrad[a-z-]*)==[^"]*"/"\1==$(NEW)"/' $(ROOMS:%=%/pyproject.toml)
+	rm $(ROOMS:%=%/pyproject.toml.old)
 
 docs: $(STAMP)
 	$(RUN) -m plugrad kernels --markdown > docs/kernels.md

@@ -68,6 +68,7 @@ PAGES = [
         1,
         shows="register_kernel get_kernel register_gradient override_gradient vjp",
     ),
+    Page("core/README.md", 1, shows="asarray square grad"),
     Page("docs/guide.md", elsewhere="examples/test_guide.py"),
     Page("docs/interchange.md", 5, shows="from_dlpack save load"),
     Page("docs/override.md", 6, shows="override_gradient check_gradients"),
@@ -79,6 +80,7 @@ PAGES = [
         shows="tidy keep memory profile debug check_gradients explain",
     ),
     Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
+    Page("plugins/cpu/README.md", 1, shows="set_backend softmax"),
     Page("plugins/opencl/README.md", 3, "docs/test_excerpts.py", backend="opencl"),
     Page(
         "plugins/wasm/README.md",

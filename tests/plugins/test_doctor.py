@@ -5,10 +5,12 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 
 import pytest
+from plugrad.engine import accelerated
 from plugrad.tools import installed
-from plugrad.tools.doctor import _text
+from plugrad.tools.doctor import _accelerators, _text, _told_accelerators
 
 from tests.plugins.sources import GOOD
 
@@ -247,11 +249,42 @@ def test_every_entry_of_a_plugin_says_what_is_wrong_with_it():
     plugin = {"state": "broken", "distribution": "d", "version": "1", "name": ""}
     plugin |= {"seconds": 0.0, "phase": "opened", "reason": "", "entries": entries}
     plugin |= {"needs": [], "notes": [], "advice": ""}
-    head = ("plugrad", "python", "numpy", "platform", "fast paths", "without C")
+    head = ("plugrad", "python", "numpy", "platform")
     data = dict.fromkeys(head, "") | {"environment": [], "distributions": []}
+    data["accelerators"] = {"in use": True}
     text = _text(data | {"plugins": [plugin]})
     assert "backend too hot failed: too hot\n" in text
     assert text.endswith("backend too cold failed: too cold")
+
+
+ACCELERATORS = {  # why they are missing, what does the work, without the GIL: the text
+    ("", "C", 0): ["C accelerators: in use"],
+    ("", "Python", 0): [
+        "C accelerators: not in use, PLUGRAD_COMPILED=0 is in the environment; "
+        "everything works, only slower",
+        "          to do: unset PLUGRAD_COMPILED",
+    ],
+    ("undefined symbol: x", "Python", 0): [
+        "C accelerators: not in use, undefined symbol: x; "
+        "everything works, only slower",
+        "          to do: install a wheel of plugrad, or install a C compiler and "
+        "Python's headers and reinstall plugrad with `--force-reinstall "
+        "--no-cache-dir`",
+    ],
+    ("they were not compiled", "Python", 1): [
+        "C accelerators: not in use, they need CPython with its GIL; "
+        "everything works, only slower",
+    ],
+}
+
+
+@pytest.mark.parametrize("case", ACCELERATORS)
+def test_accelerators(case, monkeypatch):
+    missing, how, without_gil = case
+    monkeypatch.setattr(accelerated, "missing", missing)
+    monkeypatch.setattr(accelerated, "how", lambda: how)
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda name: without_gil)
+    assert _told_accelerators(_accelerators()) == ACCELERATORS[case]
 
 
 MEETS = {  # version, clause, whether the one meets the other

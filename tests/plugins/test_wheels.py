@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.plugins.metadata import read_wheel, what_is_wrong
 from tests.plugins.wheels import PROGRAM, written_wheel
 
 BROKEN = {  # what is wrong: the light module, the error, what it says
@@ -73,6 +74,7 @@ def broken(wheelhouse):
 def test_a_wheel_is_complete(wheelhouse):
     for package in ("plugrad", "plugrad_cpu"):
         (wheel,) = wheelhouse.glob(f"{package}-*.whl")
+        assert what_is_wrong(read_wheel(wheel)) == []
         names = zipfile.ZipFile(wheel).namelist()
         assert f"{package}/py.typed" in names
         assert [name for name in names if name.endswith("licenses/LICENSE")]

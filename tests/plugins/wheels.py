@@ -39,9 +39,10 @@ def clean():
     return {k: v for k, v in os.environ.items() if not k.startswith(ours)}
 
 
-def run(*command):
+def run(*command, **environment):
     """Run a command that must succeed; its errors are shown."""
-    done = subprocess.run(command, capture_output=True, text=True, env=clean())
+    env = clean() | environment
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
 
@@ -50,6 +51,24 @@ def install(folder, target):
     """Install the distribution in a folder, with what is here alone."""
     alone = ("--no-index", "--no-deps", "--no-build-isolation", "--target", str(target))
     run(*PIP, "install", *alone, str(folder))
+
+
+def copied(room, folder):
+    """Copy the sources of a distribution, without what builds have left there."""
+    litter = shutil.ignore_patterns(
+        "build", "dist", "*.egg-info", "__pycache__", "*.so"
+    )
+    return Path(shutil.copytree(ROOT / room, folder, ignore=litter))
+
+
+def package(source, folder, *, kind="wheel", **environment):
+    """Build a wheel or an sdist with what is installed here; return its path."""
+    command = [sys.executable, "-m", "build", f"--{kind}", "--no-isolation"]
+    command += ["--outdir", str(folder), str(source)]
+    before = {*folder.glob("*")}
+    run(*command, **environment)
+    (made,) = {*folder.glob("*")} - before
+    return made
 
 
 def written_wheel(folder, name, source, entry_points, requires=()):
@@ -94,14 +113,12 @@ def build(house, sources):
     """Put the wheels of the core, of cpu and of the README's backend into a folder."""
     for wheel in downloaded().iterdir():
         (house / wheel.name).symlink_to(wheel)
-    litter = shutil.ignore_patterns("build", "dist", "*.egg-info", "__pycache__")
-    shutil.copytree(ROOT / "core", sources / "core", ignore=litter)
-    shutil.copytree(ROOT / "plugins" / "cpu", sources / "cpu", ignore=litter)
+    copied("core", sources / "core")
+    copied("plugins/cpu", sources / "cpu")
     (sources / "mine").mkdir()
     published_backend(sources / "mine")
     for name in ("core", "cpu", "mine"):
-        command = (sys.executable, "-m", "build", "--wheel", "--no-isolation")
-        run(*command, "--outdir", str(house), str(sources / name))
+        package(sources / name, house)
 
 
 class Environment:

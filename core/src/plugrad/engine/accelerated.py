@@ -24,6 +24,8 @@ _speedups: Any = None
 missing = ""  # why there are no accelerators, if there are none
 try:
     _speedups = import_module("plugrad._speedups")
+except ModuleNotFoundError:
+    missing = "they were not compiled when plugrad was installed"
 except ImportError as error:
     missing = str(error)
 else:  # pickled and copied by its name, as a function is

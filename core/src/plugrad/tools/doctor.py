@@ -20,6 +20,7 @@ import re
 import signal
 import subprocess
 import sys
+import sysconfig
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -126,8 +127,7 @@ def examine() -> Row:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "platform": f"{platform.system()} {platform.machine()}",
-        "fast paths": accelerated.how(),
-        "without C": accelerated.missing,
+        "accelerators": _accelerators(),
         "plugins": [_row(plugin, tests) for plugin in registry.plugins],
         "environment": _environment(),
         "distributions": shadows(),
@@ -157,6 +157,24 @@ def _row(plugin: Plugin, tests: dict[Entry[Any], tuple[bool, list[str]]]) -> Row
         ],
         "traceback": trace(plugin),
     }
+
+
+def _accelerators() -> Row:
+    """Return whether the C accelerators are in use, if not why, and what to do."""
+    reason = advice = ""
+    gil = not sysconfig.get_config_var("Py_GIL_DISABLED")
+    if accelerated.missing and not (gil and sys.implementation.name == "cpython"):
+        reason = "they need CPython with its GIL"
+    elif accelerated.missing:
+        reason = accelerated.missing
+        advice = (
+            "install a wheel of plugrad, or install a C compiler and Python's headers "
+            "and reinstall plugrad with `--force-reinstall --no-cache-dir`"
+        )
+    elif accelerated.how() == "Python":
+        reason = "PLUGRAD_COMPILED=0 is in the environment"
+        advice = "unset PLUGRAD_COMPILED"
+    return {"in use": not reason, "reason": reason, "advice": advice}
 
 
 def _environment() -> list[str]:
@@ -326,9 +344,9 @@ def _text(data: Row) -> str:
     """Return what people read: one paragraph a plugin."""
     lines = [
         f"plugrad {data['plugrad'] or 'without metadata'}, Python {data['python']}, "
-        f"NumPy {data['numpy']}, {data['platform']}, fast paths in {data['fast paths']}"
-        f"{' (' + data['without C'] + ')' if data['without C'] else ''}"
+        f"NumPy {data['numpy']}, {data['platform']}"
     ]
+    lines += _told_accelerators(data["accelerators"])
     for row in data["plugins"]:
         who = f"{row['distribution']} {row['version']}".rstrip()
         name = f" ({row['name']})" if row["name"] else ""
@@ -348,3 +366,11 @@ def _text(data: Row) -> str:
     for title in ("environment", "distributions"):
         lines += ["", *(f"{title}: {line}" for line in data[title])] * bool(data[title])
     return "\n".join(lines)
+
+
+def _told_accelerators(found: Row) -> list[str]:
+    if found["in use"]:
+        return ["C accelerators: in use"]
+    without = f"not in use, {found['reason']}; everything works, only slower"
+    todo = [f"{'':10}to do: {found['advice']}"] if found["advice"] else []
+    return [f"C accelerators: {without}", *todo]

@@ -1,0 +1,135 @@
+"""What is uploaded: metadata, versions, sdists, and a core without a C compiler.
+
+No wheel but one of the core is built here; `make wheels` builds all of them.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from build.util import project_wheel_metadata
+from plugrad_conformance.__main__ import main
+from plugrad_conformance.new import KINDS
+
+from tests.plugins.metadata import read_sdist, what_is_wrong
+from tests.plugins.wheels import PROGRAM, ROOT, clean, copied, package, run
+
+WORKSPACE = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]
+ROOMS = [
+    str(path.parent.relative_to(ROOT))
+    for pattern in WORKSPACE["workspace"]["members"]
+    for path in sorted(ROOT.glob(f"{pattern}/pyproject.toml"))
+]
+# What a build needs besides Python, and no rule of the build backend brings by itself.
+SOURCES = {
+    "core": {"setup.py"},
+    "plugins/wasm": {"hatch_build.py"},
+    "plugins/opencl": {"src/plugrad_opencl/cl/math.cl"},
+}
+
+
+def project(folder):
+    return tomllib.loads((Path(folder) / "pyproject.toml").read_text())["project"]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_wheel_and_sdist_say_what_they_are(room, tmp_path):
+    source = copied(room, tmp_path / "source")
+    assert what_is_wrong(project_wheel_metadata(source, isolated=False)) == []
+    (tmp_path / "dist").mkdir()
+    metadata, names = read_sdist(package(source, tmp_path / "dist", kind="sdist"))
+    assert what_is_wrong(metadata) == []
+    c_sources = {f"src_c/{path.name}" for path in (source / "src_c").glob("*.[ch]")}
+    assert {"LICENSE", "README.md", *SOURCES.get(room, ()), *c_sources} <= {*names}
+    typed = "Typing :: Typed" in metadata.get_all("Classifier")
+    assert any(name.endswith("/py.typed") for name in names) == typed
+
+
+# --- versions ----------------------------------------------------------------------
+
+
+def versions(folder):
+    """Return the versions of all distributions, and those that they require."""
+    found = [project(folder / room) for room in ROOMS]
+    needs = "\n".join(need for table in found for need in table["dependencies"])
+    pins = re.findall(r"^plugrad[a-z-]*==(.*)$", needs, re.M)
+    assert len(pins) == 7
+    return {table["version"] for table in found}, {*pins}
+
+
+def test_one_version_is_everywhere():
+    version = project(ROOT / "core")["version"]
+    assert versions(ROOT) == ({version}, {version})
+
+
+def test_make_version_writes_it_everywhere(tmp_path):
+    if shutil.which("make") is None:
+        pytest.skip("there is no make")
+    for path in ("Makefile", *(f"{room}/pyproject.toml" for room in ROOMS)):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, tmp_path / path)
+    run("make", "-C", str(tmp_path), "version", "NEW=7.8.9")
+    assert versions(tmp_path) == ({"7.8.9"}, {"7.8.9"})
+    assert not [*tmp_path.rglob("*.old")]
+    refused = subprocess.run(
+        ["make", "-C", str(tmp_path), "version"], capture_output=True, text=True
+    )
+    assert refused.returncode == 2
+    assert "make version NEW=0.2.0" in refused.stderr
+
+
+# --- templates ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", KINDS)
+def test_a_generated_package_shows_where_license_and_urls_go(command, tmp_path):
+    assert main([command, "something", "--into", str(tmp_path)]) == 0
+    (folder,) = tmp_path.iterdir()
+    path = folder / "pyproject.toml"
+    assert {"license", "urls"}.isdisjoint(project(folder))
+    path.write_text(re.sub(r"^# ", "", path.read_text(), flags=re.M))
+    table = project(folder)
+    assert (table["license"], table["license-files"]) == ("MIT", ["LICENSE"])
+    assert {*table["urls"]} == {"Homepage", "Changelog", "Issues"}
+
+
+# --- without a C compiler ----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def uncompiled(tmp_path_factory):
+    """Return a folder with the core as it is installed without a C compiler."""
+    folder = tmp_path_factory.mktemp("uncompiled")
+    source = copied("core", folder / "source")
+    (folder / "dist").mkdir()
+    wheel = package(source, folder / "dist", CC="no-such-compiler", PATH=str(folder))
+    zipfile.ZipFile(wheel).extractall(folder / "site")
+    return folder / "site"
+
+
+def test_without_a_compiler_the_core_has_no_accelerators(uncompiled):
+    assert not [*uncompiled.rglob("*.so"), *uncompiled.rglob("*.pyd")]
+
+
+def test_without_a_compiler_everything_works(uncompiled):
+    path = os.pathsep.join([str(uncompiled), os.environ.get("PYTHONPATH", "")])
+    env = clean() | {"PYTHONPATH": path, "PLUGRAD_PLUGINS": "cpu"}
+
+    def prints(*arguments):
+        command = [sys.executable, "-W", "error", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, env=env)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert prints("-c", PROGRAM) == "[0.5, 0.5] cpu"
+    told = json.loads(prints("-m", "plugrad", "doctor", "--json"))["accelerators"]
+    assert not told["in use"]
+    assert told["reason"] == "they were not compiled when plugrad was installed"
+    assert told["advice"].startswith("install a wheel of plugrad, or install a C comp")
