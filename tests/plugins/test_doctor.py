@@ -287,46 +287,22 @@ def test_accelerators(case, monkeypatch):
     assert _told_accelerators(_accelerators()) == ACCELERATORS[case]
 
 
-MEETS = {  # version, clause, whether the one meets the other
-    ("1.2.3", ">=1.2"): True,
-    ("1.2.3", ">= 1.10"): False,
-    ("1.2", "==1.2.0"): True,
-    ("1.2.3", "==1.2.*"): True,
-    ("1.2.3", "!=1.2.*"): False,
-    ("1.3", "==1.2.*"): False,
-    ("1.4.5", "~=1.4.2"): True,
-    ("1.4", "~=1.4.0"): True,
-    ("1.5", "~=1.4.2"): False,
-    ("1.4.1", "~=1.4.2"): False,
-    ("2", "<2.0"): False,
-    ("2", "<=2.0"): True,
-    ("2.0.1", ">2"): True,
-    ("2", "!=2.0"): False,
-    ("1!2.0", "==2"): True,
-    ("1.0rc1", ">=1.0"): True,
-    ("1.0", "@ file:somewhere"): True,
-    ("unknown", ">=1"): True,
-}
-
-
-@pytest.mark.parametrize(("case", "expected"), MEETS.items())
-def test_versions_are_compared(case, expected):
-    assert installed._meets(*case) == expected
-
-
 def test_requirements(site, monkeypatch, tmp_path):
     site("plugrad-it")
     (tmp_path / "plugrad_it-1.0.dist-info" / "METADATA").write_text(
         "Name: plugrad-it\nVersion: 1.0\nRequires-Dist: numpy (>=1.0,<99)\n"
         "Requires-Dist: plugrad>=99\nRequires-Dist: nonsense-of-dreams[gpu]>=2\n"
         'Requires-Dist: absent; extra == "more"\nRequires-Dist: pluggy\n'
+        'Requires-Dist: absent; python_version < "3"\nRequires-Dist: @@nonsense\n'
+        "Requires-Dist: wanted-here; python_version >= '3'\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    low, absent = installed.unmet("plugrad-it")
+    low, absent, here = installed.unmet("plugrad-it")
     assert str(low).startswith("plugrad>=99, and ")
     assert str(absent) == "nonsense-of-dreams>=2, which is not installed"
     assert low.argument == "'plugrad>=99'"
     assert absent.argument == "nonsense-of-dreams"
+    assert str(here) == "wanted-here, which is not installed"
 
 
 PRIVATE = {  # an import: whether it is of something private

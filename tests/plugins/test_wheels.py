@@ -87,7 +87,7 @@ def test_the_core_alone_says_what_to_install(environment):
     assert done.returncode == 1
     last = done.stderr.strip().split("\n")[-1]
     assert last == (
-        "plugrad.registry.entries.BackendUnavailable: no backend is installed; "
+        "plugrad.registry.backend.BackendUnavailable: no backend is installed; "
         "try `pip install plugrad-cpu`"
     )
     for command in ("plugins", "backends"):
