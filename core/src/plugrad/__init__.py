@@ -131,7 +131,6 @@ from .ops.gather import (
     unsorted_segment_sum,
 )
 from .ops.grids import eye, meshgrid, tril, triu
-from .ops.linalg import matmul, matrix_transpose, tensordot, vecdot
 from .ops.matrix import diag
 from .ops.norm import (
     batch_norm,
@@ -142,6 +141,7 @@ from .ops.norm import (
     softmax,
 )
 from .ops.pool import avg_pool, max_pool, max_pool_with_argmax, pool
+from .ops.products import matmul, matrix_transpose, tensordot, vecdot
 from .ops.random import dropout
 from .ops.rearrange import broadcast_arrays, ensure_shape, moveaxis, repeat, roll
 from .ops.reduce import (
