@@ -6,7 +6,6 @@ for singular matrices too, by way of singular values, which ``matrix_factors`` h
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 from plugrad.engine.dispatch import run, run_many
@@ -18,21 +17,33 @@ from . import (
     complexes,
     creation,
     grids,
-    matrix,
     matrix_factors,
     products,
     shape,
     slicing,
 )
+from .matrix import (
+    INVERSE,
+    LAPACK,
+    adjoint,
+    by,
+    column,
+    magnitude,
+    matrices,
+    of,
+    product,
+    row,
+    stacked,
+)
 
 
 def _number(op: str, x: Spec) -> Spec:
-    return Spec(matrix.stacked(op, x).shape[:-2], x.dtype)
+    return Spec(stacked(op, x).shape[:-2], x.dtype)
 
 
 DET = Kernel(
-    f"Det(x: {matrix.LAPACK})",
-    out=partial(_number, "det"),
+    f"Det(x: {LAPACK})",
+    out=lambda x: _number("det", x),
     op="linalg.det",
     doc="""The determinant of each matrix, by LU with partial pivots; 1 of an empty one.
 
@@ -46,7 +57,7 @@ def det(x: TensorLike, /) -> Tensor:
     The first and second derivatives are right for singular matrices too, the third for
     those whose singular values differ, and else NaN.
     """
-    return run(DET, matrix.matrices("det", x))
+    return run(DET, matrices("det", x))
 
 
 @decomposition(DET)
@@ -55,15 +66,12 @@ def _(x: Tensor) -> Tensor:
     return sign * size.exp()
 
 
-gradients(
-    DET,
-    x=lambda dy, x: matrix.column(matrix.column(dy)) * complexes.conj(run(COFACTOR, x)),
-)
+gradients(DET, x=lambda dy, x: column(column(dy)) * complexes.conj(run(COFACTOR, x)))
 
 
 COFACTOR: Kernel = Kernel(
-    f"Cofactor(x: {matrix.LAPACK})",
-    out=partial(matrix.stacked, "det"),
+    f"Cofactor(x: {LAPACK})",
+    out=lambda x: stacked("det", x),
     op="linalg.det",
     doc="""``y[..., i, j] = ∂det(x) / ∂x[..., i, j]``, of singular matrices too.""",
 )
@@ -73,14 +81,14 @@ COFACTOR: Kernel = Kernel(
 def _(x: Tensor) -> Tensor:
     """Return ``∂det(x) / ∂x``; cofactors of a product are the product of cofactors."""
     u, s, vh, sign = _turned(x)
-    return sign * complexes.conj(matrix.product(u * matrix.row(_others(s)), vh))
+    return sign * complexes.conj(product(u * row(_others(s)), vh))
 
 
 def _turned(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the singular value decomposition, and the determinant of its rotations."""
     u, s, vh = matrix_factors.svd(x, full_matrices=False)
     sign = run_many(SLOGDET, u)[0] * run_many(SLOGDET, vh)[0]
-    return u, s, vh, matrix.column(matrix.column(sign))
+    return u, s, vh, column(column(sign))
 
 
 def _others(x: Tensor) -> Tensor:
@@ -106,13 +114,11 @@ def _cofactor_gradient(dy: Tensor, x: Tensor) -> Tensor:
     """
     u, s, vh, sign = _turned(x)
     main = grids.eye(s.shape[-1], dtype=bool)
-    q = compare.where(main, 0, _others(compare.where(main, 1, matrix.row(s))))
-    turned = matrix.by(matrix.of(complexes.conj(u), dy), complexes.conj(vh))
-    turned = complexes.conj(sign) * turned
-    along = (q * matrix.column(products.diagonal(turned))).sum(axis=-2)
+    q = compare.where(main, 0, _others(compare.where(main, 1, row(s))))
+    turned = complexes.conj(sign) * by(of(complexes.conj(u), dy), complexes.conj(vh))
+    along = (q * column(products.diagonal(turned))).sum(axis=-2)
     across = -products.matrix_transpose(q * turned)
-    inner = compare.where(main, matrix.row(along), across)
-    return matrix.product(matrix.product(u, inner), vh)
+    return product(product(u, compare.where(main, row(along), across)), vh)
 
 
 gradients(COFACTOR, x=_cofactor_gradient)
@@ -120,11 +126,11 @@ gradients(COFACTOR, x=_cofactor_gradient)
 
 def _numbers(x: Spec) -> tuple[Spec, Spec]:
     y = _number("slogdet", x)
-    return y, y._replace(dtype=matrix.magnitude(x.dtype))
+    return y, y._replace(dtype=magnitude(x.dtype))
 
 
 SLOGDET = Kernel(
-    f"Slogdet(x: {matrix.LAPACK}) -> sign, logabsdet",
+    f"Slogdet(x: {LAPACK}) -> sign, logabsdet",
     out=_numbers,
     op="linalg.slogdet",
     doc="""``det / |det|`` and ``log |det|`` of each matrix, by LU with partial pivots.
@@ -145,7 +151,7 @@ def slogdet(x: TensorLike, /) -> SlogdetResult:
 
     Of a singular matrix they are 0 and -inf, and the derivative is an error.
     """
-    return SlogdetResult(*run_many(SLOGDET, matrix.matrices("slogdet", x)))
+    return SlogdetResult(*run_many(SLOGDET, matrices("slogdet", x)))
 
 
 def _slogdet_gradient(dsign: Tensor, dsize: Tensor, x: Tensor, sign: Tensor) -> Tensor:
@@ -153,7 +159,7 @@ def _slogdet_gradient(dsign: Tensor, dsize: Tensor, x: Tensor, sign: Tensor) -> 
     if sign.dtype.kind == "c":
         turn = complexes.conj(dsign) * sign
         dsize = dsize + (complexes.conj(turn) - turn) / 2
-    return matrix.column(matrix.column(dsize)) * matrix.adjoint(run(matrix.INVERSE, x))
+    return column(column(dsize)) * adjoint(run(INVERSE, x))
 
 
 gradients(SLOGDET, x=_slogdet_gradient)

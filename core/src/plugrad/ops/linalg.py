@@ -43,16 +43,16 @@ from .matrix_factors import (
     svdvals,
 )
 from .products import cross, diagonal, kron, outer, trace
-from .products import matmul as matmul  # these four too, as in the standard
-from .products import matrix_transpose as matrix_transpose
-from .products import tensordot as tensordot
-from .products import vecdot as vecdot
 from .reduce import Axis
 
 __all__ = ["band_part", "cholesky", "cond", "cross", "det", "diagonal", "eigh"]
 __all__ += ["eigvalsh", "gram_schmidt", "inv", "kron", "lstsq", "matrix_norm"]
 __all__ += ["matrix_power", "matrix_rank", "outer", "pinv", "qr", "slogdet", "solve"]
 __all__ += ["svd", "svdvals", "trace", "triangular_solve", "vector_norm"]
+
+# Public at the top level, and known by these names too, as in the array API standard.
+matmul, matrix_transpose = products.matmul, products.matrix_transpose
+tensordot, vecdot = products.tensordot, products.vecdot
 
 # --- powers ----------------------------------------------------------------------
 
@@ -71,8 +71,8 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
         return matrix.one(x)
     y = creation.identity(x)
     for bit in f"{n:b}"[1:]:
-        y = products.matmul(y, y)
-        y = products.matmul(y, x) if bit == "1" else y
+        y = matmul(y, y)
+        y = matmul(y, x) if bit == "1" else y
     return y
 
 
@@ -80,7 +80,12 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
 
 
 def vector_norm(
-    x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2
+    x: TensorLike,
+    /,
+    *,
+    axis: Axis = None,
+    keepdims: bool = False,
+    ord: float = 2,
 ) -> Tensor:
     """Return ``(Σ |x|^ord)^(1/ord)`` over ``axis``, without overflow on the way.
 
@@ -95,19 +100,17 @@ def vector_norm(
     axes = geometry.axes("vector_norm", axis, len(x.shape))
     wide = reduce.widened(x)
     sizes = unary.abs(wide)
-    dtype = sizes.dtype if x.dtype.kind == "c" else x.dtype
-    empty = not math.prod([x.shape[i] for i in axes])
     if ord == 0:
         y = reduce.count_nonzero(wide, axis=axes, keepdims=keepdims)
     elif ord == -math.inf:
         y = reduce.min(sizes, axis=axes, keepdims=keepdims)
-    elif ord == 1 or empty:
+    elif ord == 1 or not math.prod([x.shape[i] for i in axes]):
         y = run(reduce.SUM, sizes, axis=axes, keepdims=keepdims)
     elif ord == math.inf:
         y = run(reduce.MAX, sizes, axis=axes, keepdims=keepdims)
     else:
         y = _p_norm(wide, sizes, axes, keepdims, ord)
-    return creation.astype(y, dtype)
+    return creation.astype(y, matrix.magnitude(x.dtype))
 
 
 def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Tensor:
@@ -117,8 +120,7 @@ def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Te
     # a power of x and not of |x| where it is the same: its second derivative at 0 is
     parts = (x if ord % 2 == 0 and x.dtype.kind == "f" else sizes) / top
     if ord == 2:
-        total = run(reduce.SUM, unary.square(parts), axis=axes, keepdims=keep)
-        y = reduce.root(total)
+        y = reduce.root(run(reduce.SUM, unary.square(parts), axis=axes, keepdims=keep))
     else:
         powers = _power(parts, ord) if ord < 1 else parts**ord
         y = _power(run(reduce.SUM, powers, axis=axes, keepdims=keep), 1 / ord)
@@ -156,12 +158,8 @@ def matrix_norm(
     else:
         raise ValueError(f"matrix_norm: ord {ord!r}: use 'fro', 'nuc', ±1, ±2 or ±inf")
     pick = Tensor.sum if ord == "nuc" else Tensor.max if ord > 0 else Tensor.min
-    y = pick(parts, axis=-1)
-    return (
-        matrix.column(matrix.column(y))
-        if flag("matrix_norm", "keepdims", keepdims)
-        else y
-    )
+    y, keep = pick(parts, axis=-1), flag("matrix_norm", "keepdims", keepdims)
+    return matrix.column(matrix.column(y)) if keep else y
 
 
 # --- the condition ---------------------------------------------------------------
@@ -178,8 +176,7 @@ def cond(x: TensorLike, /, *, ord: Order = 2) -> Tensor:
     ord = ord if isinstance(ord, str) else real("cond", "ord", ord)
     if ord not in (2, -2):
         x = matrix.matrices("cond", x)
-        both = [matrix_norm(y, ord=ord) for y in (x, matrix.inv(x))]
-        return both[0] * both[1]
+        return matrix_norm(x, ord=ord) * matrix_norm(inv(x), ord=ord)
     s = run(matrix_factors.SVDVALS, matrix.matrices("cond", x, square=False))
     if not s.shape[-1]:
         raise ValueError("cond: an empty matrix has no singular values")

@@ -20,14 +20,12 @@ import numpy as np
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
-from plugrad.geometry import Shape
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import flag, misfit
 from plugrad.tensor.dtypes import DTYPES, INT32, DType
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, compare, complexes, grids, indexing, products, shape, slicing
-from ._convert import Shaped
+from . import _convert, compare, complexes, grids, products, shape, slicing
 
 # --- what the families of matrices share -----------------------------------------
 
@@ -42,7 +40,7 @@ def matrices(op: str, x: TensorLike, *, square: bool = True) -> Tensor:
     return stacked(op, x, square=square)
 
 
-def stacked(op: str, x: Shaped, *, square: bool = True) -> Shaped:
+def stacked(op: str, x: _convert.Shaped, *, square: bool = True) -> _convert.Shaped:
     """Return ``x`` if its last two axes are those of matrices."""
     if len(x.shape) < 2 or (square and x.shape[-1] != x.shape[-2]):
         kind = "square matrices, [..., n, n]" if square else "matrices, [..., m, n]"
@@ -148,8 +146,8 @@ def band_part(
 
 def _width(name: str, given: int | TensorLike, x: Tensor, axis: int) -> Tensor:
     """Return a number of diagonals of ``x``; one in a tensor is not looked at."""
-    known = indexing.on_host("band_part", name, given)
-    count = indexing.integer_tensor("band_part", name, given)
+    known = _convert.on_host("band_part", name, given)
+    count = _convert.integer_tensor("band_part", name, given)
     if count.shape or (known is not None and known > x.shape[axis]):
         rule = f"must be one number, at most {x.shape[axis]}; -1 is for all"
         raise misfit("band_part", f"{name} {given!r} {rule}", x)
@@ -188,7 +186,7 @@ def _solution(op: str, a: Spec, b: Spec, **_: bool) -> Spec:
     return Spec((*batch, *b.shape[-2:]), b.dtype)
 
 
-def _with_rows(op: str, a: Tensor | Spec, b: Tensor | Spec) -> Shape:
+def _with_rows(op: str, a: Tensor | Spec, b: Tensor | Spec) -> geometry.Shape:
     """Return the axes before those of matrices, if ``b`` has the rows of ``a``."""
     if not b.shape or b.shape[-2:][0] != a.shape[-2]:
         raise misfit(op, "b must be [m] or [..., m, k], with the m rows of a", b, a)
@@ -314,8 +312,7 @@ def inv(x: TensorLike, /) -> Tensor:
 
 def one(x: Tensor) -> Tensor:
     """Return, for each matrix, that with ones on the diagonal."""
-    one = grids.eye(x.shape[-1], dtype=x.dtype)
-    return run(shape.BROADCAST_TO, one, shape=x.shape)
+    return run(shape.BROADCAST_TO, grids.eye(x.shape[-1], dtype=x.dtype), shape=x.shape)
 
 
 decomposition(INVERSE, lambda x: run(SOLVE, x, one(x)))

@@ -44,9 +44,8 @@ def _skew(x: Tensor) -> Tensor:
 
 def idle(*dys: Tensor) -> bool:
     """Tell whether cotangents are constants of zeros: nobody has used the outputs."""
-    return not tapes_tracking(tapes(), dys)[1] and not any(
-        dy.numpy().any() for dy in dys
-    )
+    tracked = tapes_tracking(tapes(), dys)[1]
+    return not tracked and not any(dy.numpy().any() for dy in dys)
 
 
 def _mirrored(x: Tensor) -> Tensor:

@@ -101,15 +101,16 @@ METHODS = {
     "cumulative": "cumulative_prod cumulative_sum",
     "depthwise": "depthwise_conv2d separable_conv2d",
     "gather": "gather one_hot take unsorted_segment_sum",
-    "linalg": "matmul",
+    "indexing": "strided_slice",
     "norm": "batch_norm local_response_normalization log_softmax softmax",
     "pool": "avg_pool max_pool pool",
+    "products": "matmul",
     "reduce": "all any argmax argmin max mean min prod sum",
     "search": "unique_values",
     "shape": (
         "broadcast_to expand_dims flip permute_dims reshape split squeeze tile unstack"
     ),
-    "slicing": "pad slice strided_slice",
+    "slicing": "pad slice",
     "sorting": "top_k",
     "statistics": "logsumexp std var",
     "trigonometry": "acos acosh asin asinh atan atanh cos cosh sin sinh tan tanh",
