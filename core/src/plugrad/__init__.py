@@ -131,7 +131,7 @@ from .ops.gather import (
     unsorted_segment_sum,
 )
 from .ops.grids import eye, meshgrid, tril, triu
-from .ops.linalg import matmul, matrix_transpose, tensordot, vecdot
+from .ops.indexing import strided_slice
 from .ops.matrix import diag
 from .ops.norm import (
     batch_norm,
@@ -142,8 +142,16 @@ from .ops.norm import (
     softmax,
 )
 from .ops.pool import avg_pool, max_pool, max_pool_with_argmax, pool
+from .ops.products import matmul, matrix_transpose, tensordot, vecdot
 from .ops.random import dropout
-from .ops.rearrange import broadcast_arrays, ensure_shape, moveaxis, repeat, roll
+from .ops.rearrange import (
+    broadcast_args,
+    broadcast_arrays,
+    ensure_shape,
+    moveaxis,
+    repeat,
+    roll,
+)
 from .ops.reduce import (
     all,
     any,
@@ -176,7 +184,6 @@ from .ops.sequence import (
     scaled_dot_product_attention,
 )
 from .ops.shape import (
-    broadcast_args,
     broadcast_to,
     concat,
     expand_dims,
@@ -189,7 +196,7 @@ from .ops.shape import (
     tile,
     unstack,
 )
-from .ops.slicing import pad, slice, strided_slice
+from .ops.slicing import pad, slice
 from .ops.sorting import (
     argsort,
     in_top_k,

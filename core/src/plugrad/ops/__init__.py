@@ -9,9 +9,10 @@ from . import _processes, operators
 
 NAMES = """
     activation binary blocks boxes compare complexes conv creation cumulative depthwise
-    dilation einsum fft fused gather grids image linalg losses matrix matrix_factors
-    norm pool ragged random rearrange reduce resize scatter search sequence shape signal
-    slicing sorting sparse statistics strings trigonometry unary
+    determinants dilation einsum fft fused gather grids image linalg losses matrix
+    matrix_factors norm pool products ragged random rearrange reduce resize scatter
+    search sequence shape signal slicing sorting sparse statistics strings trigonometry
+    unary
 """
 FAMILIES = tuple(import_module(f"{__name__}.{name}") for name in NAMES.split())
 

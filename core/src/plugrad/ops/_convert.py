@@ -1,8 +1,8 @@
 """Turning arguments into tensors and promoting dtypes, in one place.
 
 Map: ``asarray``; ``unary``, ``floating_unary``, ``elementwise``, ``reduction``, which
-convert and run in one go and have twins in C; ``floating``, ``real``, ``together`` for
-all other ops; weak scalars.
+convert and run in one go and have accelerators in C; ``floating``, ``real``,
+``integer_tensor``, ``promote_all`` for all other ops; weak scalars.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from plugrad.engine.dispatch import active, run
 from plugrad.registry.contract import Kernel, Spec
 from plugrad.tensor.arguments import flag, misfit
 from plugrad.tensor.dtypes import (
+    DTYPES,
+    INT32,
     LIMITS,
     STRING,
     DType,
     canonical,
     check_range,
+    named,
     promote,
     weak,
 )
@@ -33,6 +36,7 @@ from . import creation, variable
 
 Shaped = TypeVar("Shaped", Tensor, Spec)
 _KINDS = dict(b="bool", i="integers", f="floating", c="complex numbers", O="strings")
+INT64 = DTYPES["int64"]
 SCALARS = (bool, int, float, complex, np.number, np.bool_)
 
 
@@ -264,6 +268,46 @@ def real(op: str, value: TensorLike) -> Tensor:
     if x.dtype.kind == "c":
         raise TypeError(f"{op}: complex numbers have no order ({x.dtype})")
     return x
+
+
+def integer_tensor(op: str, name: str, value: TensorLike) -> Tensor:
+    """Return ``value`` as a tensor of int32, or int64 where it is, or must be, so wide.
+
+    Raises:
+        TypeError: It does not hold integers.
+
+    """
+    known = on_host(op, name, value)
+    x = asarray(value if known is None else known, copy=False)
+    if x.dtype is INT32 or x.dtype is INT64:
+        return x
+    if x.dtype.kind not in "iu":
+        raise _no_integers(op, name, x.dtype)
+    return creation.astype(x, INT32 if np.can_cast(x.dtype, INT32) else INT64)
+
+
+def on_host(op: str, name: str, value: Any) -> np.ndarray[Any, DType] | None:
+    """Return integers that are known here and now, None for a tensor."""
+    if isinstance(value, Tensor | variable.Variable):
+        return None
+    array = array_of(op, value) if hasattr(value, "dtype") else listed(value)
+    if array.dtype.kind not in "iu":
+        raise _no_integers(op, name, array.dtype)
+    if array.dtype != INT32:
+        narrow = array.astype(INT32)
+        array = narrow if (narrow == array).all() else array.astype(INT64)
+    return array
+
+
+def listed(value: Any) -> np.ndarray[Any, DType]:
+    """Return an array of Python numbers; an empty list is one of int32."""
+    array = _parsed(value, None)
+    return array if array.size else array.astype(INT32)
+
+
+def _no_integers(op: str, name: str, dtype: DType) -> TypeError:
+    what = f"{op}: {name} must be integers"
+    return TypeError(f"{what}, got {named(dtype)}; cast with astype")
 
 
 def check_broadcast(op: str, name: str, x: Shaped, wanted: geometry.Shape) -> Shaped:

@@ -23,7 +23,7 @@ from plugrad.tensor.arguments import misfit
 from plugrad.tensor.dtypes import INT32, DType
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, compare, creation, gather, indexing, reduce, shape, slicing
+from . import _convert, compare, creation, gather, reduce, shape, slicing
 
 Shaped = Tensor | Spec
 
@@ -160,7 +160,7 @@ def _numbers(grid: Grid, row: Tensor, column: Tensor) -> Tensor:
 def _index(v: Tensor, grid: Grid) -> Tensor:
     """Return whole coordinates as indices, wide enough for all images."""
     many = math.prod(_wide(grid)[:3]) >= 2**31
-    at = creation.astype(v, indexing.INT64 if many else INT32)
+    at = creation.astype(v, _convert.INT64 if many else INT32)
     return at + 1 if grid.rim else at
 
 

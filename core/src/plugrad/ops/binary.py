@@ -27,7 +27,7 @@ from plugrad.registry.contract import (
 from plugrad.tensor.arguments import misfit
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, activation, compare, complexes, creation, unary
+from . import _convert, compare, complexes, creation, unary
 
 # Contracts of two inputs that broadcast.
 _broadcasting = partial(Kernel, out=broadcasted, broadcasts=True)
@@ -424,4 +424,4 @@ def logaddexp(a: TensorLike, b: TensorLike, /) -> Tensor:
     first = a >= b  # each of a tie is one of high and low, so that each has its half
     high, low = compare.where(first, a, b), compare.where(first, b, a)
     even = compare.logical_and(unary.isinf(high), compare.equal(low, high))
-    return high + activation.softplus(compare.where(even, 0, low - high))
+    return high + unary.log1p(unary.exp(compare.where(even, 0, low - high)))

@@ -7,12 +7,13 @@ derivative f' passes on ``dy · conj(f')``. ``abs`` is in ``unary``.
 
 from __future__ import annotations
 
+from plugrad import geometry
 from plugrad.engine.dispatch import run
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients, one_shape
 from plugrad.tensor.dtypes import COMPLEX64, DTYPES, FLOAT32
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, creation, rearrange, unary
+from . import _convert, binary, compare, creation, shape, unary
 
 # The dtype of the parts of a complex number, and the other way round.
 PARTS = {COMPLEX64: FLOAT32, DTYPES["complex128"]: DTYPES["float64"]}
@@ -53,7 +54,8 @@ def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
         a, b = creation.astype(a, FLOAT32), creation.astype(b, FLOAT32)
     creation._held("complex", WHOLES[a.dtype])
     if a.shape != b.shape:
-        a, b = rearrange.broadcast_arrays(a, b)
+        sizes = geometry.broadcast("complex", a.shape, b.shape)
+        a, b = (run(shape.BROADCAST_TO, x, shape=sizes) for x in (a, b))
     return run(COMPLEX, a, b)
 
 

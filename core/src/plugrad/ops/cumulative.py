@@ -19,7 +19,7 @@ from plugrad.tensor.arguments import flag, integer, misfit, sizes
 from plugrad.tensor.dtypes import BOOL, INT32, DType
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, creation, gather, indexing, reduce, slicing
+from . import _convert, binary, compare, creation, gather, reduce, slicing
 from . import shape as shapes
 
 # --- cumulative sums and products ------------------------------------------------
@@ -265,7 +265,7 @@ def bincount(
         ValueError: Shapes differ, or ``size`` is negative.
 
     """
-    ids = indexing.integer_tensor("bincount", "x", x)
+    ids = _convert.integer_tensor("bincount", "x", x)
     weigh = _weights("bincount", weights, ids)
     if size is None:
         size = max(int(reduce.max(ids).item()) + 1, 0) if ids.size else 0
@@ -314,7 +314,7 @@ def dense_bincount(
     the dtype of the weights, or int32. ``x`` without axes is a ValueError; other errors
     are those of ``bincount``.
     """
-    ids = indexing.integer_tensor("dense_bincount", "x", x)
+    ids = _convert.integer_tensor("dense_bincount", "x", x)
     _of_rows(ids)
     weigh = _weights("dense_bincount", weights, ids)
     count = integer("dense_bincount", "size", size, 0)
@@ -326,7 +326,7 @@ def dense_bincount(
 def _(x: Tensor, weights: Tensor | None, *, size: int, binary_output: bool) -> Tensor:
     lead = x.shape[:-1]
     rows = math.prod(lead)
-    kind = INT32 if rows * size < 2**31 else indexing.INT64
+    kind = INT32 if rows * size < 2**31 else _convert.INT64
     starts = (np.arange(rows) * size).astype(kind).reshape(*lead, 1)
     ids = creation.astype(x, kind) + _convert.asarray(starts, copy=False)
     ids = compare.where((x >= 0) & (x < size), ids, -1)
@@ -356,14 +356,14 @@ def confusion_matrix(
 
     """
     op = "confusion_matrix"
-    rows = indexing.integer_tensor(op, "labels", labels)
-    columns = indexing.integer_tensor(op, "predictions", predictions)
+    rows = _convert.integer_tensor(op, "labels", labels)
+    columns = _convert.integer_tensor(op, "predictions", predictions)
     if len(rows.shape) != 1 or rows.shape != columns.shape:
         rule = "labels and predictions must have one axis of one size"
         raise misfit(op, rule, rows, columns)
     n, _ = sizes(op, (num_classes, num_classes), "num_classes")
     outside = [compare.logical_or(i < 0, i >= n) for i in (rows, columns)]
-    kind = INT32 if n * n < 2**31 else indexing.INT64
+    kind = INT32 if n * n < 2**31 else _convert.INT64
     ids = creation.astype(rows, kind) * n + creation.astype(columns, kind)
     ids = compare.where(compare.logical_or(*outside), -1, ids)
     counts = run(BINCOUNT, ids, _weights(op, weights, ids), size=n * n)

@@ -22,7 +22,7 @@ from plugrad.tensor.arguments import misfit
 from plugrad.tensor.dtypes import BOOL, INT32
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, creation, linalg, reduce, shape
+from . import _convert, creation, products, reduce, shape
 
 # --- equations -------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ def _alone(x: Tensor, term: str, kept: str) -> Part:
         while term.count(letter) > 1:
             i, j = term.index(letter), term.rindex(letter)
             rest = [k for k in range(len(term)) if k not in (i, j)]
-            x = linalg.diagonal(_transposed(x, (*rest, i, j)))
+            x = products.diagonal(_transposed(x, (*rest, i, j)))
             term = "".join([term[k] for k in rest]) + letter
     gone = tuple([i for i, letter in enumerate(term) if letter not in kept])
     if gone:
@@ -228,7 +228,7 @@ def _product(a: Part, b: Part, kept: str) -> Part:
     sizes = dict(zip(left + right, x.shape + y.shape, strict=True))
     x, turn_x = _stacked(x, left, (batch, rows, inner), sizes)
     y, turn_y = _stacked(y, right, (batch, inner, columns), sizes)
-    z = run(linalg.BATCH_MATMUL, x, y, transpose_a=turn_x, transpose_b=turn_y)
+    z = run(products.BATCH_MATMUL, x, y, transpose_a=turn_x, transpose_b=turn_y)
     term = [*batch, *rows, *columns]
     return run(shape.RESHAPE, z, shape=tuple([sizes[c] for c in term])), "".join(term)
 

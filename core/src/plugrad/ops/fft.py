@@ -37,7 +37,16 @@ from plugrad.tensor.arguments import (
 from plugrad.tensor.dtypes import FLOAT32, canonical
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, binary, complexes, creation, linalg, rearrange, shape, slicing
+from . import (
+    _convert,
+    binary,
+    complexes,
+    creation,
+    products,
+    rearrange,
+    shape,
+    slicing,
+)
 from .complexes import Pair
 
 Norm = Literal["backward", "ortho", "forward"]
@@ -101,7 +110,7 @@ def _dft(z: Pair) -> Pair:
     """
     batch, n = z[0].shape
     if n <= DIRECT:
-        return _times(z, _sent(_circle(n, n, n), z), linalg.matmul)
+        return _times(z, _sent(_circle(n, n, n), z), products.matmul)
     factors = [f for f in range(2, DIRECT + 1) if n % f == 0]
     if not factors:
         return _chirped(z)
@@ -111,7 +120,7 @@ def _dft(z: Pair) -> Pair:
     z = _each(z, lambda v: run(shape.TRANSPOSE, v, axes=(0, 2, 1)))
     z = _reshaped(_dft(_reshaped(z, batch * f, m)), batch, f, m)
     z = _times(z, _sent(_circle(f, m, n), z), binary.multiply)
-    z = _times(_sent(_circle(f, f, f), z), z, linalg.matmul)
+    z = _times(_sent(_circle(f, f, f), z), z, products.matmul)
     return _reshaped(z, batch, n)
 
 

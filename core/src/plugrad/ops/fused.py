@@ -19,7 +19,7 @@ from plugrad.registry.contract import Kernel, Spec, decomposition
 from plugrad.tensor.arguments import choice, flag, misfit, real
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, _windows, conv, depthwise, linalg, shape
+from . import _convert, _windows, conv, depthwise, products, shape
 from . import activation as activations
 from ._windows import Options
 
@@ -100,7 +100,7 @@ def _(
     activation: Activation,
     leaky_relu_alpha: float,
 ) -> Tensor:
-    y = linalg.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+    y = products.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
     return _activated(y, bias, prelu_activation_weights, activation, leaky_relu_alpha)
 
 

@@ -22,7 +22,7 @@ from plugrad.tensor.arguments import integer, misfit, sizes
 from plugrad.tensor.dtypes import BOOL, INT32, DType, canonical
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, creation, indexing, rearrange, shape, slicing
+from . import _convert, binary, compare, creation, shape, slicing
 
 # --- indices ---------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ def gather(
 
     """
     op, x = "gather", _convert.asarray(x)
-    indices = indexing.integer_tensor(op, "indices", indices)
+    indices = _convert.integer_tensor(op, "indices", indices)
     axis = shape._axis(op, axis, len(x.shape))
     given, rank = integer(op, "batch_dims", batch_dims), len(indices.shape)
     batch = given + rank if given < 0 else given
@@ -101,7 +101,7 @@ def _gather_gradient(
         order = (*range(b), *back, *range(b + o + k, len(dy.shape)))
         dy = run(shape.TRANSPOSE, dy, axes=order)
     if b:
-        kind = INT32 if count * size < 2**31 else indexing.INT64
+        kind = INT32 if count * size < 2**31 else _convert.INT64
         starts = (np.arange(count) * size).astype(kind).reshape(*batch, *[1] * k)
         indices = creation.astype(indices, kind) + _convert.asarray(starts)
     ids = run(shape.RESHAPE, indices, shape=(math.prod(indices.shape),))
@@ -146,6 +146,29 @@ def range_errors(op: str, indices: Tensor, sizes: geometry.Shape) -> Iterator[No
         raise bad_index(op, indices, sizes) or error from None
 
 
+def out_of_range(op: str, index: int, axis: int, n: int) -> IndexError:
+    """Return an error for an index that an axis of size ``n`` does not have."""
+    return IndexError(f"{op}: index {index} is out of range for axis {axis}, size {n}")
+
+
+def counted_from_0(op: str, indices: TensorLike, size: int, axis: int) -> Tensor:
+    """Return indices of which negative ones have counted from the end.
+
+    Raises:
+        IndexError: Numbers that are known here and now are out of range; the values of
+            a tensor are up to the kernel.
+
+    """
+    known = _convert.on_host(op, "indices", indices)
+    if known is None:
+        x = _convert.integer_tensor(op, "indices", indices)
+        return run(compare.SELECT, x < 0, x + _convert.scalar(op, size, x.dtype), x)
+    bad = known[(known < -size) | (known >= size)]
+    if bad.size:
+        raise out_of_range(op, bad.flat[0], axis, size)
+    return _convert.asarray(np.where(known < 0, known + size, known), copy=False)
+
+
 def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> Tensor:
     """Return the slices of ``x`` along ``axis`` at ``indices``.
 
@@ -162,7 +185,7 @@ def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> T
     if axis is None and len(x.shape) != 1:
         raise ValueError(f"take: shape {x.shape} has not one axis; say which, axis=")
     axis = shape._axis("take", 0 if axis is None else axis, len(x.shape))
-    found = indexing.counted_from_0("take", indices, x.shape[axis], axis)
+    found = counted_from_0("take", indices, x.shape[axis], axis)
     return run(GATHER_V2, x, found, axis=axis, batch_dims=0)
 
 
@@ -181,7 +204,7 @@ def take_along_axis(x: TensorLike, indices: TensorLike, /, *, axis: int = -1) ->
     x = _convert.asarray(x)
     rank = len(x.shape)
     axis = shape._axis("take_along_axis", axis, rank)
-    indices = indexing.counted_from_0("take_along_axis", indices, x.shape[axis], axis)
+    indices = counted_from_0("take_along_axis", indices, x.shape[axis], axis)
     if len(indices.shape) != rank:
         raise misfit("take_along_axis", "the ranks must be equal", x, indices)
     last = (*[i for i in range(rank) if i != axis], axis)
@@ -189,7 +212,7 @@ def take_along_axis(x: TensorLike, indices: TensorLike, /, *, axis: int = -1) ->
     batch = geometry.broadcast("take_along_axis", *[t.shape[:-1] for t in both])
     both = [run(shape.BROADCAST_TO, t, shape=(*batch, t.shape[-1])) for t in both]
     y = run(GATHER_V2, *both, axis=rank - 1, batch_dims=rank - 1)
-    return rearrange.moveaxis(y, -1, axis)
+    return shape._transposed_back(y, last)
 
 
 # --- segments --------------------------------------------------------------------
@@ -237,7 +260,7 @@ def unsorted_segment_sum(
     op = "unsorted_segment_sum"
     x = _convert.numbers(op, x)
     x = creation.astype(x, INT32) if x.dtype is BOOL else x
-    ids = indexing.integer_tensor(op, "segment_ids", segment_ids)
+    ids = _convert.integer_tensor(op, "segment_ids", segment_ids)
     count = integer(op, "num_segments", num_segments, 0)
     _check_ids(op, x, ids)
     rank = len(ids.shape)
@@ -250,7 +273,7 @@ def unsorted_segment_sum(
 def _segment_of(dy: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
     """Return the slice of ``dy`` for each id: zeros, on both sides, if out of range."""
     if segment_ids.dtype is not INT32:  # a narrow one may not hold the numbers below
-        segment_ids = indexing.integer_tensor(UNSORTED_SEGMENT_SUM.op, "", segment_ids)
+        segment_ids = _convert.integer_tensor(UNSORTED_SEGMENT_SUM.op, "", segment_ids)
     dy = slicing.pad(dy, [(1, 1), *[(0, 0)] * (len(dy.shape) - 1)])
     inside = binary.minimum(binary.maximum(segment_ids, -1), num_segments)
     return run(GATHER_V2, dy, inside + 1, axis=0, batch_dims=0)
@@ -305,7 +328,7 @@ def one_hot(
         OverflowError: ``dtype`` cannot hold a value.
 
     """
-    indices = indexing.integer_tensor("one_hot", "indices", indices)
+    indices = _convert.integer_tensor("one_hot", "indices", indices)
     size = integer("one_hot", "depth", depth, 0)
     axis = shape._axis("one_hot", axis, len(indices.shape) + 1)
     wanted = creation._held("one_hot", canonical(dtype))

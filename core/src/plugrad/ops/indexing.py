@@ -1,12 +1,12 @@
-"""Python's ``x[...]``, with NumPy's meaning, made of a few kernels. No kernels.
+"""Python's ``x[...]``, with NumPy's meaning, and ``strided_slice``. No kernels.
 
 A key goes through three steps, of which most keys need one or two: a strided slice for
 ranges and numbers, a reshape for axes that go and come, a gather for index arrays. What
 is known on the host, numbers and lists and arrays, is checked at once and counted from
 the end where it is negative. A mask is read on the host, as the shape depends on it.
 
-Map: ``getitem``, iteration and ``in``; ``_read``, which says what a key means for a
-shape; index arrays; index tensors for all ops.
+Map: ``getitem``, iteration and ``in``; ``strided_slice``; ``_read``, which says what a
+key means for a shape; index arrays.
 """
 
 from __future__ import annotations
@@ -21,12 +21,21 @@ import numpy as np
 from plugrad import geometry
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
-from plugrad.tensor.dtypes import BOOL, DTYPES, INT32, DType, named
+from plugrad.tensor.arguments import Ints, integers
+from plugrad.tensor.dtypes import BOOL
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, compare, creation, gather, scatter, shape, slicing, variable
+from . import (
+    _convert,
+    compare,
+    creation,
+    gather,
+    scatter,
+    shape,
+    slicing,
+    variable,
+)
 
-INT64 = DTYPES["int64"]
 ALL = slice(None)
 
 
@@ -84,6 +93,55 @@ def select(op: str, x: Tensor, key: Any) -> Tensor:
     return creation.identity(x) if y is x else y
 
 
+def strided_slice(
+    x: TensorLike,
+    /,
+    begin: Ints,
+    end: Ints,
+    strides: Ints | None = None,
+    *,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+) -> Tensor:
+    """Return ``x[begin:end:strides]`` axis by axis, as TensorFlow spells it.
+
+    Bit ``i`` of a mask is about entry ``i``: from the start, to the end, all axes that
+    no entry names (which wins), a new axis of size 1, or one place whose axis goes.
+    ``x[...]`` is easier to read. The kernel knows no masks and no ends but sizes.
+
+    Raises:
+        ValueError: ``begin``, ``end``, ``strides`` differ in length, or a stride is 0.
+        IndexError: A single place is out of range, there are more entries than axes, or
+            several are all axes that no entry names.
+
+    """
+    op = "strided_slice"
+    starts, ends = integers(op, "begin", begin), integers(op, "end", end)
+    steps = (1,) * len(starts) if strides is None else integers(op, "strides", strides)
+    parts = (starts, ends, steps)
+    if len({*map(len, parts)}) > 1:
+        lists = f"begin {starts}, end {ends} and strides {steps}"
+        raise ValueError(f"{op}: {lists} must have one length")
+    masks = (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
+    integers(op, "the masks", masks)
+    key: list[object] = []
+    for i, (b, e, s) in enumerate(zip(*parts, strict=True)):
+        bit = 1 << i
+        if ellipsis_mask & bit:
+            key.append(Ellipsis)
+        elif new_axis_mask & bit:
+            key.append(None)
+        elif shrink_axis_mask & bit:
+            key.append(b)
+        else:
+            first = None if begin_mask & bit else b
+            key.append(slice(first, None if end_mask & bit else e, s))
+    return select(op, _convert.asarray(x), tuple(key))
+
+
 class _Reading(NamedTuple):
     """What a key means for a shape.
 
@@ -111,7 +169,7 @@ def _read(op: str, shape: Shape, key: tuple[Any, ...]) -> _Reading:
         if isinstance(entry, int):
             n = shape[at]
             if not -n <= entry < n:
-                raise _outside(op, entry, at, n)
+                raise gather.out_of_range(op, entry, at, n)
             parts.append((n, entry + n if entry < 0 else entry, 1, 1))
             places.append(place)
             at += 1
@@ -150,13 +208,13 @@ def _range(op: str, entry: slice, n: int) -> tuple[int, int, int, int]:
 def _array(op: str, entry: Any, axis: int, sizes: Shape) -> Tensor:
     """Return an index array, or the places of a mask, as indices from 0."""
     if entry.dtype != BOOL:
-        return counted_from_0(op, entry, sizes[0], axis)
+        return gather.counted_from_0(op, entry, sizes[0], axis)
     if entry.shape != sizes:
         raise IndexError(
             f"{op}: a mask of shape {entry.shape} does not fit axes of shape {sizes}"
         )
     mask = entry.numpy() if isinstance(entry, Tensor) else entry
-    return integer_tensor(op, "indices", np.flatnonzero(mask))
+    return _convert.integer_tensor(op, "indices", np.flatnonzero(mask))
 
 
 def _entries(op: str, shape: Shape, key: tuple[Any, ...]) -> list[Any]:
@@ -191,7 +249,7 @@ def _entry(op: str, entry: Any) -> Any:
     if isinstance(entry, bool | np.bool_):
         return np.asarray(entry)
     if isinstance(entry, list | tuple):
-        entry = _listed(entry)
+        entry = _convert.listed(entry)
     elif isinstance(entry, variable.Variable):
         entry = entry.value
     elif not isinstance(entry, Tensor) and hasattr(entry, "__array__"):
@@ -237,70 +295,3 @@ def _gathered(op: str, x: Tensor, read: _Reading) -> Tensor:
     rest = [*range(at), *range(at + wide, len(y.shape))]
     order = (*rest[:goal], *range(at, at + wide), *rest[goal:])
     return run(shape.TRANSPOSE, y, axes=order)
-
-
-# --- index tensors ---------------------------------------------------------------
-
-
-def integer_tensor(op: str, name: str, value: TensorLike) -> Tensor:
-    """Return ``value`` as a tensor of int32, or int64 where it is, or must be, so wide.
-
-    Raises:
-        TypeError: It does not hold integers.
-
-    """
-    known = on_host(op, name, value)
-    if known is not None:
-        return _convert.asarray(known, copy=False)
-    x = _convert.asarray(value)
-    if x.dtype is INT32 or x.dtype is INT64:
-        return x
-    if x.dtype.kind not in "iu":
-        raise _no_integers(op, name, x.dtype)
-    return creation.astype(x, INT32 if np.can_cast(x.dtype, INT32) else INT64)
-
-
-def on_host(op: str, name: str, value: Any) -> np.ndarray[Any, DType] | None:
-    """Return integers that are known here and now, None for a tensor."""
-    if isinstance(value, Tensor | variable.Variable):
-        return None
-    known = hasattr(value, "dtype")
-    array = _convert.array_of(op, value) if known else _listed(value)
-    if array.dtype.kind not in "iu":
-        raise _no_integers(op, name, array.dtype)
-    if array.dtype != INT32:
-        narrow = array.astype(INT32)
-        array = narrow if (narrow == array).all() else array.astype(INT64)
-    return array
-
-
-def _listed(value: Any) -> np.ndarray[Any, DType]:
-    array = _convert._parsed(value, None)
-    return array if array.size else array.astype(INT32)
-
-
-def _no_integers(op: str, name: str, dtype: DType) -> TypeError:
-    what = f"{op}: {name} must be integers"
-    return TypeError(f"{what}, got {named(dtype)}; cast with astype")
-
-
-def _outside(op: str, index: int, axis: int, n: int) -> IndexError:
-    return IndexError(f"{op}: index {index} is out of range for axis {axis}, size {n}")
-
-
-def counted_from_0(op: str, indices: TensorLike, size: int, axis: int) -> Tensor:
-    """Return indices of which negative ones have counted from the end.
-
-    Raises:
-        IndexError: Numbers that are known here and now are out of range; the values of
-            a tensor are up to the kernel.
-
-    """
-    known = on_host(op, "indices", indices)
-    if known is None:
-        x = integer_tensor(op, "indices", indices)
-        return run(compare.SELECT, x < 0, x + _convert.scalar(op, size, x.dtype), x)
-    bad = known[(known < -size) | (known >= size)]
-    if bad.size:
-        raise _outside(op, bad.flat[0], axis, size)
-    return _convert.asarray(np.where(known < 0, known + size, known), copy=False)

@@ -1,42 +1,37 @@
-"""Products and norms of vectors and matrices. Kernels: ``BatchMatMul``.
+"""What is public as ``plugrad.linalg``; powers, norms and conditions. No kernels.
 
-Public at the top level where the array API standard has them there (``matmul
-matrix_transpose tensordot vecdot``), all others as ``plugrad.linalg``, which shows what
-``matrix`` and ``matrix_factors`` define too.
+``products``, ``matrix``, ``matrix_factors`` and ``determinants`` define the rest of it.
 
-Map: what is public here; products; parts and transposes; norms.
+Map: what is public here; powers; norms; the condition.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
 from plugrad.engine.tape import alias
 from plugrad.geometry import Shape
-from plugrad.registry.contract import Kernel, Spec, gradients
-from plugrad.tensor.arguments import entries, flag, integer, integers, misfit, real
-from plugrad.tensor.dtypes import BOOL, INT32, STRING
+from plugrad.tensor.arguments import flag, integer, real
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
     _convert,
     compare,
-    complexes,
     creation,
     matrix,
+    matrix_factors,
+    products,
     reduce,
     shape,
-    slicing,
     unary,
 )
-from .matrix import band_part, det, inv, slogdet, solve, triangular_solve
+from .determinants import det, slogdet
+from .matrix import band_part, inv, solve, triangular_solve
 from .matrix_factors import (
     cholesky,
-    cond,
     eigh,
     eigvalsh,
     gram_schmidt,
@@ -47,6 +42,7 @@ from .matrix_factors import (
     svd,
     svdvals,
 )
+from .products import cross, diagonal, kron, outer, trace
 from .reduce import Axis
 
 __all__ = ["band_part", "cholesky", "cond", "cross", "det", "diagonal", "eigh"]
@@ -54,205 +50,11 @@ __all__ += ["eigvalsh", "gram_schmidt", "inv", "kron", "lstsq", "matrix_norm"]
 __all__ += ["matrix_power", "matrix_rank", "outer", "pinv", "qr", "slogdet", "solve"]
 __all__ += ["svd", "svdvals", "trace", "triangular_solve", "vector_norm"]
 
-# --- products --------------------------------------------------------------------
+# Public at the top level, and known by these names too, as in the array API standard.
+matmul, matrix_transpose = products.matmul, products.matrix_transpose
+tensordot, vecdot = products.tensordot, products.vecdot
 
-
-def _factors(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return both in one dtype; products of bool are summed as int32."""
-    if not (type(a) is Tensor and type(b) is Tensor and a.dtype is b.dtype):
-        a, b = _convert.promote_all(op, a, b)
-    if a.dtype is BOOL:
-        return creation.astype(a, INT32), creation.astype(b, INT32)
-    if a.dtype is STRING:
-        _convert.numbers(op, a)
-    return a, b
-
-
-def _product(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
-    if min(len(a.shape), len(b.shape)) < 2:
-        raise misfit("matmul", "its kernel takes matrices; reshape vectors", a, b)
-    return Spec(_fitted(a.shape, b.shape, transpose_a, transpose_b)[2], a.dtype)
-
-
-BATCH_MATMUL = Kernel(
-    "BatchMatMul(a: number, b: a; transpose_a: bool, transpose_b: bool)",
-    out=_product,
-    broadcasts=True,
-    op="matmul",
-    doc="""``y[..., i, j] = Σ a[..., i, k] · b[..., k, j]``; the first axes broadcast.
-
-    ``transpose_a`` says that ``a`` is ``[..., k, i]``, ``transpose_b`` that ``b`` is
-    ``[..., j, k]``; complex numbers are not conjugated. The sum of nothing is 0.
-    Integers wrap. Sums are in any order, those of float16 in float32.""",
-)
-
-
-def matmul(
-    a: TensorLike,
-    b: TensorLike,
-    /,
-    *,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-) -> Tensor:
-    """Return the matrix product, ``y[..., i, j] = Σ a[..., i, k] · b[..., k, j]``.
-
-    A vector ``a`` is a row and a vector ``b`` a column, whose axis the result lacks.
-    All axes before the last two broadcast. Integers keep their dtype and wrap; bool
-    gives int32.
-
-    Args:
-        a: ``[..., i, k]`` or ``[k]``.
-        b: ``[..., k, j]`` or ``[k]``.
-        transpose_a: Whether ``a`` is ``[..., k, i]``.
-        transpose_b: Whether ``b`` is ``[..., j, k]``.
-
-    Raises:
-        ValueError: A scalar, or shapes that do not fit.
-        TypeError: No dtype holds both, or strings.
-
-    """
-    a, b = _factors("matmul", a, b)
-    if transpose_a is not False or transpose_b is not False:
-        transpose_a = flag("matmul", "transpose_a", transpose_a)
-        transpose_b = flag("matmul", "transpose_b", transpose_b)
-    how = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-    plain = len(a.shape) == 2 == len(b.shape)
-    if plain and a.shape[1 - transpose_a] == b.shape[transpose_b]:
-        return run(BATCH_MATMUL, a, b, **how)
-    left, right, sizes = _fitted(a.shape, b.shape, transpose_a, transpose_b)
-    a = a if a.shape == left else run(shape.RESHAPE, a, shape=left)
-    b = b if b.shape == right else run(shape.RESHAPE, b, shape=right)
-    y = run(BATCH_MATMUL, a, b, **how)
-    return y if y.shape == sizes else run(shape.RESHAPE, y, shape=sizes)
-
-
-def _fitted(a: Shape, b: Shape, turn_a: bool, turn_b: bool) -> tuple[Shape, ...]:
-    """Return the shapes to give ``a``, ``b`` and their product.
-
-    Many matrices times one are one product of a large matrix, and one in backward.
-    """
-    if not a or not b or (turn_a and len(a) == 1) or (turn_b and len(b) == 1):
-        rule = "a scalar is no matrix, multiply it; a vector is not transposed"
-        raise misfit("matmul", rule, a, b)
-    left, right = a if len(a) > 1 else (1, *a), b if len(b) > 1 else (*b, 1)
-    inner, other = left[-1 - turn_a], right[-2 + turn_b]
-    if inner != other:
-        turned = " and ".join(["a"] * turn_a + ["b"] * turn_b)
-        turned = f" ({turned} transposed)" if turned else ""
-        rule = f"inner sizes {inner} and {other}{turned} must be equal"
-        raise misfit("matmul", rule, a, b)
-    batch = left[:-2]
-    if len(right) > 2:
-        batch = geometry.broadcast("matmul", batch, right[:-2])
-    rows = () if len(a) == 1 else (left[-2 + turn_a],)
-    columns = () if len(b) == 1 else (right[-1 - turn_b],)
-    sizes = (*batch, *rows, *columns)
-    if len(left) > 2 and len(right) == 2 and not turn_a:
-        left = (math.prod(left[:-1]), left[-1])
-    return left, right, sizes
-
-
-def _gradient_a(dy: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
-    b = complexes.conj(b)
-    if transpose_a:
-        return run(BATCH_MATMUL, b, dy, transpose_a=transpose_b, transpose_b=True)
-    return run(BATCH_MATMUL, dy, b, transpose_a=False, transpose_b=not transpose_b)
-
-
-def _gradient_b(dy: Tensor, a: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
-    a = complexes.conj(a)
-    if transpose_b:
-        return run(BATCH_MATMUL, dy, a, transpose_a=True, transpose_b=transpose_a)
-    return run(BATCH_MATMUL, a, dy, transpose_a=not transpose_a, transpose_b=False)
-
-
-gradients(BATCH_MATMUL, a=_gradient_a, b=_gradient_b)
-
-
-def _vectors(
-    op: str, a: TensorLike, b: TensorLike, axis: int
-) -> tuple[Tensor, Tensor, int]:
-    """Return both in one dtype, and the axis of their vectors, from the end."""
-    a, b = _factors(op, a, b)
-    rank, axis = min(len(a.shape), len(b.shape)), integer(op, "axis", axis)
-    if axis >= 0 and len(a.shape) != len(b.shape):
-        rule = f"axis {axis} is ambiguous where ranks differ; count from the end"
-        raise misfit(op, rule, a, b)
-    return a, b, geometry.axes(op, axis, rank)[0] - rank
-
-
-def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
-    """Return the inner products along ``axis``, ``Σ conj(a) · b``; dtypes as in matmul.
-
-    The sizes along ``axis``, which counts from the end unless ranks are equal, must
-    agree (ValueError); the other axes broadcast.
-    """
-    a, b, at = _vectors("vecdot", a, b, axis)
-    if a.shape[at] != b.shape[at]:
-        raise misfit("vecdot", f"sizes along axis {axis} must be equal", a, b)
-    y = complexes.conj(a) * b
-    return run(reduce.SUM, y, axis=(len(y.shape) + at,), keepdims=False)
-
-
-Axes = int | tuple[Sequence[int], Sequence[int]]
-
-
-def tensordot(a: TensorLike, b: TensorLike, /, *, axes: Axes = 2) -> Tensor:
-    """Return the sum of products over several axes at once.
-
-    Args:
-        a: Any shape.
-        b: Any shape.
-        axes: So many last axes of ``a`` with the first of ``b``, or two sequences: the
-            axes of ``a``, and those of ``b`` in the same order. Sizes must agree.
-
-    Returns:
-        The other axes of ``a``, then those of ``b``. The dtype is as in ``matmul``.
-
-    Raises:
-        ValueError: Axes are out of range, or their sizes or numbers differ.
-
-    """
-    a, b = _factors("tensordot", a, b)
-    ours, theirs = _pairs(axes, len(a.shape), len(b.shape))
-    mine, yours = [a.shape[i] for i in ours], [b.shape[i] for i in theirs]
-    if mine != yours:
-        rule = f"sizes {mine} and {yours} of axes {axes} must be equal"
-        raise misfit("tensordot", rule, a, b)
-    rows = [i for i in range(len(a.shape)) if i not in ours]
-    columns = [i for i in range(len(b.shape)) if i not in theirs]
-    left, right = [a.shape[i] for i in rows], [b.shape[i] for i in columns]
-    m, inner, n = math.prod(left), math.prod(mine), math.prod(right)
-    a = run(shape.RESHAPE, shape.permute_dims(a, rows + ours), shape=(m, inner))
-    b = run(shape.RESHAPE, shape.permute_dims(b, theirs + columns), shape=(inner, n))
-    y = run(BATCH_MATMUL, a, b, transpose_a=False, transpose_b=False)
-    return run(shape.RESHAPE, y, shape=(*left, *right))
-
-
-def _pairs(axes: Any, rank: int, other: int) -> tuple[list[int], list[int]]:
-    """Return the axes of both arguments, in order and not negative."""
-    given = entries(axes)
-    if given is None:
-        axes = integer("tensordot", "axes", axes)
-        if not 0 <= axes <= min(rank, other):
-            raise ValueError(f"tensordot: ranks {rank} and {other} have no {axes} axes")
-        return list(range(rank - axes, rank)), list(range(axes))
-    given = [integers("tensordot", "axes", one) for one in given]
-    if len(given) != 2 or len(given[0]) != len(given[1]):
-        rule = "must be an int or two sequences of one length"
-        raise ValueError(f"tensordot: axes {axes} {rule}")
-    for one, n in zip(given, (rank, other), strict=True):
-        geometry.axes("tensordot", one, n)
-    return [i % rank for i in given[0]], [i % other for i in given[1]]
-
-
-def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return all products of two vectors, ``y[i, j] = a[i] · b[j]``."""
-    a, b = _factors("outer", a, b)
-    if len(a.shape) != 1 or len(b.shape) != 1:
-        raise misfit("outer", "takes vectors; reshape, or use tensordot(axes=0)", a, b)
-    return run(shape.RESHAPE, a, shape=(*a.shape, 1)) * b
+# --- powers ----------------------------------------------------------------------
 
 
 def matrix_power(x: TensorLike, n: int, /) -> Tensor:
@@ -261,8 +63,8 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
     Integers stay integers where ``n`` is not negative, and wrap; bool gives int32.
     ``n = 0`` gives ones on the diagonal.
     """
-    x, n = _matrices("matrix_power", x), integer("matrix_power", "n", n)
-    x, _ = _factors("matrix_power", x, x)
+    x, n = products.as_matrices("matrix_power", x), integer("matrix_power", "n", n)
+    x, _ = products.factors("matrix_power", x, x)
     if n < 0 or x.shape[-1] != x.shape[-2]:  # which is refused
         x, n = run(matrix.INVERSE, matrix.matrices("matrix_power", x)), -n
     if n == 0:
@@ -274,76 +76,16 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
     return y
 
 
-def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the Kronecker product: ``b`` as often as ``a`` has elements, times each.
-
-    The one of lower rank gets axes of size 1 in front; sizes multiply, axis by axis.
-    """
-    a, b = _factors("kron", a, b)
-    rank = max(len(a.shape), len(b.shape))
-    left = [1] * (rank - len(a.shape)) + list(a.shape)
-    right = [1] * (rank - len(b.shape)) + list(b.shape)
-    coarse = tuple([size for n in left for size in (n, 1)])
-    fine = tuple([size for n in right for size in (1, n)])
-    a, b = run(shape.RESHAPE, a, shape=coarse), run(shape.RESHAPE, b, shape=fine)
-    sizes = tuple([n * m for n, m in zip(left, right, strict=True)])
-    return run(shape.RESHAPE, a * b, shape=sizes)
-
-
-def cross(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
-    """Return the cross product of vectors of three along ``axis``.
-
-    The other axes broadcast; ``axis`` counts from the end, unless ranks are equal.
-    """
-    a, b, at = _vectors("cross", a, b, axis)
-    if not a.shape[at] == b.shape[at] == 3:
-        raise misfit("cross", f"axis {axis} must have size 3", a, b)
-    x, y, z = shape.split(a, [1, 1, 1], axis=at)
-    u, v, w = shape.split(b, [1, 1, 1], axis=at)
-    return shape.concat([y * w - z * v, z * u - x * w, x * v - y * u], axis=at)
-
-
-# --- parts and transposes --------------------------------------------------------
-
-
-def _matrices(op: str, x: TensorLike) -> Tensor:
-    x = _convert.asarray(x)
-    if len(x.shape) < 2:
-        raise ValueError(f"{op}: shape {x.shape} is not that of matrices; reshape")
-    return x
-
-
-def matrix_transpose(x: TensorLike, /) -> Tensor:
-    """Return each matrix transposed: the last two axes change places."""
-    x = _matrices("matrix_transpose", x)
-    *batch, row, column = range(len(x.shape))
-    return shape.permute_dims(x, [*batch, column, row])
-
-
-def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
-    """Return the diagonal of each matrix, ``y[..., i] = x[..., i, i + offset]``.
-
-    A negative ``offset`` is below the main one; one outside the matrix has no elements.
-    """
-    x, offset = _matrices("diagonal", x), integer("diagonal", "offset", offset)
-    *batch, rows, columns = x.shape
-    size = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
-    start = (offset if offset >= 0 else -offset * columns) if size else 0
-    flat = run(shape.RESHAPE, x, shape=(*batch, rows * columns))
-    return slicing.along(flat, len(batch), start, size, columns + 1)
-
-
-def trace(x: TensorLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
-    """Return each matrix's trace, ``Σ x[..., i, i + offset]``; dtypes as in ``sum``."""
-    x = diagonal(_matrices("trace", x), offset=offset)
-    return reduce.sum(x, axis=-1, dtype=dtype)
-
-
 # --- norms -----------------------------------------------------------------------
 
 
 def vector_norm(
-    x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2
+    x: TensorLike,
+    /,
+    *,
+    axis: Axis = None,
+    keepdims: bool = False,
+    ord: float = 2,
 ) -> Tensor:
     """Return ``(Σ |x|^ord)^(1/ord)`` over ``axis``, without overflow on the way.
 
@@ -358,19 +100,17 @@ def vector_norm(
     axes = geometry.axes("vector_norm", axis, len(x.shape))
     wide = reduce.widened(x)
     sizes = unary.abs(wide)
-    dtype = sizes.dtype if x.dtype.kind == "c" else x.dtype
-    empty = not math.prod([x.shape[i] for i in axes])
     if ord == 0:
         y = reduce.count_nonzero(wide, axis=axes, keepdims=keepdims)
     elif ord == -math.inf:
         y = reduce.min(sizes, axis=axes, keepdims=keepdims)
-    elif ord == 1 or empty:
+    elif ord == 1 or not math.prod([x.shape[i] for i in axes]):
         y = run(reduce.SUM, sizes, axis=axes, keepdims=keepdims)
     elif ord == math.inf:
         y = run(reduce.MAX, sizes, axis=axes, keepdims=keepdims)
     else:
         y = _p_norm(wide, sizes, axes, keepdims, ord)
-    return creation.astype(y, dtype)
+    return creation.astype(y, matrix.magnitude(x.dtype))
 
 
 def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Tensor:
@@ -380,8 +120,7 @@ def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Te
     # a power of x and not of |x| where it is the same: its second derivative at 0 is
     parts = (x if ord % 2 == 0 and x.dtype.kind == "f" else sizes) / top
     if ord == 2:
-        total = run(reduce.SUM, unary.square(parts), axis=axes, keepdims=keep)
-        y = reduce.root(total)
+        y = reduce.root(run(reduce.SUM, unary.square(parts), axis=axes, keepdims=keep))
     else:
         powers = _power(parts, ord) if ord < 1 else parts**ord
         y = _power(run(reduce.SUM, powers, axis=axes, keepdims=keep), 1 / ord)
@@ -408,7 +147,7 @@ def matrix_norm(
     ``"nuc"`` their sum. The result is real. An unknown ``ord`` is a ValueError, as is
     the largest or smallest of none; float16 is refused where singular values are asked.
     """
-    x = _matrices("matrix_norm", _convert.floating("matrix_norm", x))
+    x = products.as_matrices("matrix_norm", _convert.floating("matrix_norm", x))
     ord = ord if isinstance(ord, str) else real("matrix_norm", "ord", ord)
     if ord == "fro":
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
@@ -419,9 +158,29 @@ def matrix_norm(
     else:
         raise ValueError(f"matrix_norm: ord {ord!r}: use 'fro', 'nuc', ±1, ±2 or ±inf")
     pick = Tensor.sum if ord == "nuc" else Tensor.max if ord > 0 else Tensor.min
-    y = pick(parts, axis=-1)
-    return (
-        matrix.column(matrix.column(y))
-        if flag("matrix_norm", "keepdims", keepdims)
-        else y
-    )
+    y, keep = pick(parts, axis=-1), flag("matrix_norm", "keepdims", keepdims)
+    return matrix.column(matrix.column(y)) if keep else y
+
+
+# --- the condition ---------------------------------------------------------------
+
+
+def cond(x: TensorLike, /, *, ord: Order = 2) -> Tensor:
+    """Return the condition of each matrix: its norm times that of its inverse.
+
+    ``ord`` is one of ``matrix_norm``. With 2, the largest singular value divided by the
+    smallest, and -2, its inverse, matrices may be singular and not square: with 2 that
+    gives inf, or some 1 / epsilon and more where rounding leaves one. With any other a
+    singular matrix is a ValueError.
+    """
+    ord = ord if isinstance(ord, str) else real("cond", "ord", ord)
+    if ord not in (2, -2):
+        x = matrix.matrices("cond", x)
+        return matrix_norm(x, ord=ord) * matrix_norm(inv(x), ord=ord)
+    s = run(matrix_factors.SVDVALS, matrix.matrices("cond", x, square=False))
+    if not s.shape[-1]:
+        raise ValueError("cond: an empty matrix has no singular values")
+    first, last = s[..., 0], s[..., -1]
+    if ord == -2:
+        return last / first
+    return compare.where(compare.equal(last, 0), float("inf"), first / last)

@@ -1,45 +1,31 @@
-"""Structure of matrices, systems of equations, determinants; public in ``linalg``.
+"""Structure of matrices, and systems of equations; public in ``linalg``.
 
-Kernels: ``Cofactor Det Diag Inverse MatrixBandPart Slogdet Solve TriangularSolve``. Of
-these ``Slogdet Solve`` are LAPACK's work and have no decomposition: a backend without
-them leaves them to its host, as it does with ``Cholesky Eigh Qr Svd`` of
-``matrix_factors``.
+Kernels: ``Diag Inverse MatrixBandPart Solve TriangularSolve``. Of these ``Solve`` is
+LAPACK's work and has no decomposition: a backend without it leaves it to its host, as
+it does with ``Cholesky Eigh Qr Svd`` of ``matrix_factors`` and ``Slogdet`` of
+``determinants``.
 
 All take stacks of matrices, the last two axes, of real or complex numbers; integers
 become float32, and float16 is refused. A matrix with NaN gives NaN, a singular one
 where it must not be is an error that says which. ``ᴴ`` is the conjugate transpose.
 
-Map: what the families of matrices share; diagonals and bands; systems of equations;
-determinants.
+Map: what the families of matrices share; diagonals and bands; systems of equations.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from plugrad import geometry
-from plugrad.engine.dispatch import run, run_many
-from plugrad.geometry import Shape
+from plugrad.engine.dispatch import run
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import flag, misfit
 from plugrad.tensor.dtypes import DTYPES, INT32, DType
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import (
-    _convert,
-    compare,
-    complexes,
-    creation,
-    grids,
-    indexing,
-    linalg,
-    shape,
-    slicing,
-)
-from ._convert import Shaped
+from . import _convert, compare, complexes, grids, products, shape, slicing
 
 # --- what the families of matrices share -----------------------------------------
 
@@ -54,7 +40,7 @@ def matrices(op: str, x: TensorLike, *, square: bool = True) -> Tensor:
     return stacked(op, x, square=square)
 
 
-def stacked(op: str, x: Shaped, *, square: bool = True) -> Shaped:
+def stacked(op: str, x: _convert.Shaped, *, square: bool = True) -> _convert.Shaped:
     """Return ``x`` if its last two axes are those of matrices."""
     if len(x.shape) < 2 or (square and x.shape[-1] != x.shape[-2]):
         kind = "square matrices, [..., n, n]" if square else "matrices, [..., m, n]"
@@ -69,24 +55,24 @@ def magnitude(dtype: DType) -> DType:
 
 def product(a: Tensor, b: Tensor) -> Tensor:
     """Return ``a·b``."""
-    return run(linalg.BATCH_MATMUL, a, b, transpose_a=False, transpose_b=False)
+    return run(products.BATCH_MATMUL, a, b, transpose_a=False, transpose_b=False)
 
 
 def of(a: Tensor, b: Tensor) -> Tensor:
     """Return ``aᴴ·b``."""
     a = complexes.conj(a)
-    return run(linalg.BATCH_MATMUL, a, b, transpose_a=True, transpose_b=False)
+    return run(products.BATCH_MATMUL, a, b, transpose_a=True, transpose_b=False)
 
 
 def by(a: Tensor, b: Tensor) -> Tensor:
     """Return ``a·bᴴ``."""
     b = complexes.conj(b)
-    return run(linalg.BATCH_MATMUL, a, b, transpose_a=False, transpose_b=True)
+    return run(products.BATCH_MATMUL, a, b, transpose_a=False, transpose_b=True)
 
 
 def adjoint(x: Tensor) -> Tensor:
     """Return ``xᴴ``."""
-    return complexes.conj(linalg.matrix_transpose(x))
+    return complexes.conj(products.matrix_transpose(x))
 
 
 def row(x: Tensor) -> Tensor:
@@ -160,8 +146,8 @@ def band_part(
 
 def _width(name: str, given: int | TensorLike, x: Tensor, axis: int) -> Tensor:
     """Return a number of diagonals of ``x``; one in a tensor is not looked at."""
-    known = indexing.on_host("band_part", name, given)
-    count = indexing.integer_tensor("band_part", name, given)
+    known = _convert.on_host("band_part", name, given)
+    count = _convert.integer_tensor("band_part", name, given)
     if count.shape or (known is not None and known > x.shape[axis]):
         rule = f"must be one number, at most {x.shape[axis]}; -1 is for all"
         raise misfit("band_part", f"{name} {given!r} {rule}", x)
@@ -200,7 +186,7 @@ def _solution(op: str, a: Spec, b: Spec, **_: bool) -> Spec:
     return Spec((*batch, *b.shape[-2:]), b.dtype)
 
 
-def _with_rows(op: str, a: Tensor | Spec, b: Tensor | Spec) -> Shape:
+def _with_rows(op: str, a: Tensor | Spec, b: Tensor | Spec) -> geometry.Shape:
     """Return the axes before those of matrices, if ``b`` has the rows of ``a``."""
     if not b.shape or b.shape[-2:][0] != a.shape[-2]:
         raise misfit(op, "b must be [m] or [..., m, k], with the m rows of a", b, a)
@@ -326,141 +312,8 @@ def inv(x: TensorLike, /) -> Tensor:
 
 def one(x: Tensor) -> Tensor:
     """Return, for each matrix, that with ones on the diagonal."""
-    one = grids.eye(x.shape[-1], dtype=x.dtype)
-    return run(shape.BROADCAST_TO, one, shape=x.shape)
+    return run(shape.BROADCAST_TO, grids.eye(x.shape[-1], dtype=x.dtype), shape=x.shape)
 
 
 decomposition(INVERSE, lambda x: run(SOLVE, x, one(x)))
 gradients(INVERSE, x=lambda dy, y: -of(y, by(dy, y)))
-
-
-# --- determinants ----------------------------------------------------------------
-
-
-def _number(op: str, x: Spec) -> Spec:
-    return Spec(stacked(op, x).shape[:-2], x.dtype)
-
-
-DET = Kernel(
-    f"Det(x: {LAPACK})",
-    out=partial(_number, "det"),
-    op="linalg.det",
-    doc="""The determinant of each matrix, by LU with partial pivots; 1 of an empty one.
-
-    A matrix with NaN gives NaN.""",
-)
-
-
-def det(x: TensorLike, /) -> Tensor:
-    """Return the determinant of each matrix.
-
-    The first and second derivatives are right for singular matrices too, the third for
-    those whose singular values differ, and else NaN.
-    """
-    return run(DET, matrices("det", x))
-
-
-@decomposition(DET)
-def _(x: Tensor) -> Tensor:
-    sign, size = run_many(SLOGDET, x)
-    return sign * size.exp()
-
-
-gradients(DET, x=lambda dy, x: column(column(dy)) * complexes.conj(run(COFACTOR, x)))
-
-
-COFACTOR: Kernel = Kernel(
-    f"Cofactor(x: {LAPACK})",
-    out=partial(stacked, "det"),
-    op="linalg.det",
-    doc="""``y[..., i, j] = ∂det(x) / ∂x[..., i, j]``, of singular matrices too.""",
-)
-
-
-@decomposition(COFACTOR)
-def _(x: Tensor) -> Tensor:
-    """Return ``∂det(x) / ∂x``; cofactors of a product are the product of cofactors."""
-    u, s, vh, sign = _turned(x)
-    return sign * complexes.conj(product(u * row(_others(s)), vh))
-
-
-def _turned(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the singular value decomposition, and the determinant of its rotations."""
-    u, s, vh = linalg.svd(x, full_matrices=False)
-    sign = run_many(SLOGDET, u)[0] * run_many(SLOGDET, vh)[0]
-    return u, s, vh, column(column(sign))
-
-
-def _others(x: Tensor) -> Tensor:
-    """Return, for each element of the last axis, the product of all others.
-
-    Each half gets its pairs' others from the products of the pairs: no division.
-    """
-    n = x.shape[-1]
-    if n < 2:
-        return creation.ones_like(x)
-    last = [(0, 0)] * (len(x.shape) - 1)
-    even = slicing.pad(x, [*last, (0, n % 2)], constant_values=1)
-    a, b = shape.split(even, 2, axis=-1)
-    rest = _others(a * b)
-    return slicing.along(shape.concat([rest * b, rest * a], axis=-1), len(last), 0, n)
-
-
-def _cofactor_gradient(dy: Tensor, x: Tensor) -> Tensor:
-    """Turn ``x`` into diagonal form, where second derivatives are products again.
-
-    With ``q[i, j]`` the product of all ``s`` but two: that of the cofactor (i, j) in
-    the element (j, i) is ``-q[i, j]``, that of (i, i) in (j, j) is ``q[i, j]``.
-    """
-    u, s, vh, sign = _turned(x)
-    main = grids.eye(s.shape[-1], dtype=bool)
-    q = compare.where(main, 0, _others(compare.where(main, 1, row(s))))
-    turned = by(of(complexes.conj(u), dy), complexes.conj(vh))
-    turned = complexes.conj(sign) * turned
-    along = (q * column(linalg.diagonal(turned))).sum(axis=-2)
-    across = -linalg.matrix_transpose(q * turned)
-    return product(product(u, compare.where(main, row(along), across)), vh)
-
-
-gradients(COFACTOR, x=_cofactor_gradient)
-
-
-def _numbers(x: Spec) -> tuple[Spec, Spec]:
-    y = _number("slogdet", x)
-    return y, y._replace(dtype=magnitude(x.dtype))
-
-
-SLOGDET = Kernel(
-    f"Slogdet(x: {LAPACK}) -> sign, logabsdet",
-    out=_numbers,
-    op="linalg.slogdet",
-    doc="""``det / |det|`` and ``log |det|`` of each matrix, by LU with partial pivots.
-
-    Of a singular matrix they are 0 and -inf, of an empty one 1 and 0.""",
-)
-
-
-class SlogdetResult(NamedTuple):
-    """What ``slogdet`` returns."""
-
-    sign: Tensor
-    logabsdet: Tensor
-
-
-def slogdet(x: TensorLike, /) -> SlogdetResult:
-    """Return ``det / |det|`` and ``log |det|``, which neither overflow nor vanish.
-
-    Of a singular matrix they are 0 and -inf, and the derivative is an error.
-    """
-    return SlogdetResult(*run_many(SLOGDET, matrices("slogdet", x)))
-
-
-def _slogdet_gradient(dsign: Tensor, dsize: Tensor, x: Tensor, sign: Tensor) -> Tensor:
-    """Real signs do not change; a complex one turns with the imaginary part."""
-    if sign.dtype.kind == "c":
-        turn = complexes.conj(dsign) * sign
-        dsize = dsize + (complexes.conj(turn) - turn) / 2
-    return column(column(dsize)) * adjoint(run(INVERSE, x))
-
-
-gradients(SLOGDET, x=_slogdet_gradient)

@@ -22,10 +22,20 @@ from plugrad.engine.context import tapes
 from plugrad.engine.dispatch import run, run_many
 from plugrad.engine.tape import tapes_tracking
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
-from plugrad.tensor.arguments import choice, flag, misfit, real
+from plugrad.tensor.arguments import choice, flag, misfit
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, compare, creation, grids, linalg, matrix, reduce, shape, slicing
+from . import (
+    _convert,
+    compare,
+    creation,
+    grids,
+    matrix,
+    products,
+    reduce,
+    shape,
+    slicing,
+)
 
 
 def _skew(x: Tensor) -> Tensor:
@@ -34,9 +44,8 @@ def _skew(x: Tensor) -> Tensor:
 
 def idle(*dys: Tensor) -> bool:
     """Tell whether cotangents are constants of zeros: nobody has used the outputs."""
-    return not tapes_tracking(tapes(), dys)[1] and not any(
-        dy.numpy().any() for dy in dys
-    )
+    tracked = tapes_tracking(tapes(), dys)[1]
+    return not tracked and not any(dy.numpy().any() for dy in dys)
 
 
 def _mirrored(x: Tensor) -> Tensor:
@@ -176,8 +185,8 @@ def gram_schmidt(xs: TensorLike | Sequence[TensorLike], /) -> Tensor | list[Tens
     if m > n:
         rule = f"{m} vectors of {n} elements are not independent; give at most {n}"
         raise misfit("gram_schmidt", rule, x)
-    q, r = run_many(QR, linalg.matrix_transpose(x), mode="reduced")
-    y = linalg.matrix_transpose(q * matrix.row(linalg.diagonal(r).sign()))
+    q, r = run_many(QR, products.matrix_transpose(x), mode="reduced")
+    y = products.matrix_transpose(q * matrix.row(products.diagonal(r).sign()))
     return list(shape.unstack(y)) if several else y
 
 
@@ -345,7 +354,7 @@ def svdvals(x: TensorLike, /) -> Tensor:
 decomposition(SVDVALS, lambda x: run_many(SVD, x, full_matrices=False)[1])
 
 
-# --- rank, condition, pseudo-inverse, least squares ------------------------------
+# --- rank, pseudo-inverse, least squares -----------------------------------------
 
 
 def _largest(s: Tensor) -> Tensor:
@@ -374,28 +383,6 @@ def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> 
     s = run(SVDVALS, x)
     limit = matrix.column(_tolerance("matrix_rank", x, rtol)) * _largest(s)
     return reduce.count_nonzero(s > limit, axis=-1)
-
-
-def cond(x: TensorLike, /, *, ord: linalg.Order = 2) -> Tensor:
-    """Return the condition of each matrix: its norm times that of its inverse.
-
-    ``ord`` is one of ``matrix_norm``. With 2, the largest singular value divided by the
-    smallest, and -2, its inverse, matrices may be singular and not square: with 2 that
-    gives inf, or some 1 / epsilon and more where rounding leaves one. With any other a
-    singular matrix is a ValueError.
-    """
-    ord = ord if isinstance(ord, str) else real("cond", "ord", ord)
-    if ord not in (2, -2):
-        x = matrix.matrices("cond", x)
-        both = [linalg.matrix_norm(y, ord=ord) for y in (x, matrix.inv(x))]
-        return both[0] * both[1]
-    s = run(SVDVALS, matrix.matrices("cond", x, square=False))
-    if not s.shape[-1]:
-        raise ValueError("cond: an empty matrix has no singular values")
-    first, last = s[..., 0], s[..., -1]
-    if ord == -2:
-        return last / first
-    return compare.where(compare.equal(last, 0), float("inf"), first / last)
 
 
 def _transposed(x: Spec, rtol: Spec) -> Spec:
@@ -457,4 +444,4 @@ def lstsq(
     ``b`` is ``[m]`` or ``[..., m, k]``, as in ``matmul``, ``rtol`` that of ``pinv``.
     """
     a, b = matrix.sides("lstsq", a, b, square=False)
-    return linalg.matmul(run(PINV, a, _tolerance("lstsq", a, rtol)), b)
+    return products.matmul(run(PINV, a, _tolerance("lstsq", a, rtol)), b)

@@ -17,7 +17,7 @@ from plugrad.tensor.arguments import misfit
 from plugrad.tensor.dtypes import STRING
 from plugrad.tensor.tensor import Tensor
 
-from . import binary, compare, indexing, linalg, unary
+from . import binary, compare, indexing, products, unary
 from .variable import Variable
 
 COMPARABLE = (Tensor, Variable, int, float, complex, np.generic, list, tuple)
@@ -38,7 +38,7 @@ def _if_known(op: Callable[..., Any]) -> Callable[..., Any]:
 def _transposed(x: Tensor) -> Tensor:
     if len(x.shape) != 2:
         raise misfit("T", "is for matrices; use mT or permute_dims", x)
-    return linalg.matrix_transpose(x)
+    return products.matrix_transpose(x)
 
 
 def _no_assignment(x: Any, key: Any, value: Any) -> None:
@@ -57,7 +57,7 @@ BINARY = {
     "floordiv": binary.floor_divide,
     "mod": binary.remainder,
     "pow": binary.pow,
-    "matmul": linalg.matmul,
+    "matmul": products.matmul,
     "and": compare.bitwise_and,
     "or": compare.bitwise_or,
     "xor": compare.bitwise_xor,
@@ -80,7 +80,7 @@ OTHERS = {
     "__iter__": indexing.iterate,
     "__contains__": indexing.contains,
     "T": property(_transposed),
-    "mT": property(linalg.matrix_transpose),
+    "mT": property(products.matrix_transpose),
 }
 
 METHODS = {
@@ -101,15 +101,16 @@ METHODS = {
     "cumulative": "cumulative_prod cumulative_sum",
     "depthwise": "depthwise_conv2d separable_conv2d",
     "gather": "gather one_hot take unsorted_segment_sum",
-    "linalg": "matmul",
+    "indexing": "strided_slice",
     "norm": "batch_norm local_response_normalization log_softmax softmax",
     "pool": "avg_pool max_pool pool",
+    "products": "matmul",
     "reduce": "all any argmax argmin max mean min prod sum",
     "search": "unique_values",
     "shape": (
         "broadcast_to expand_dims flip permute_dims reshape split squeeze tile unstack"
     ),
-    "slicing": "pad slice strided_slice",
+    "slicing": "pad slice",
     "sorting": "top_k",
     "statistics": "logsumexp std var",
     "trigonometry": "acos acosh asin asinh atan atanh cos cosh sin sinh tan tanh",

@@ -20,7 +20,7 @@ from plugrad.tensor.arguments import misfit, several
 from plugrad.tensor.dtypes import named
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, compare, creation, indexing, reduce, scatter, slicing
+from . import _convert, compare, creation, reduce, scatter, slicing
 from . import shape as shapes
 from ._convert import Shaped
 
@@ -30,7 +30,7 @@ Types = tuple[str, ...]
 
 def whole(op: str, name: str, value: TensorLike, rank: int) -> Tensor:
     """Return a tensor of integers with so many axes."""
-    x = indexing.integer_tensor(op, name, value)
+    x = _convert.integer_tensor(op, name, value)
     if len(x.shape) != rank:
         raise ValueError(f"{op}: {name} must have rank {rank}, got shape {x.shape}")
     return x
@@ -89,7 +89,7 @@ def ragged_gather(
     op = "sparse.ragged_gather"
     nested = several(op, "nested_splits", nested_splits)
     splits = [whole(op, "nested_splits", s, 1) for s in nested]
-    x, at = _convert.asarray(values), indexing.integer_tensor(op, "indices", indices)
+    x, at = _convert.asarray(values), _convert.integer_tensor(op, "indices", indices)
     _leveled(len(splits), x)
     *outer, inner = run_many(RAGGED_GATHER, *_convert.promote_all(op, *splits), x, at)
     return tuple(outer), inner
@@ -266,7 +266,7 @@ def ragged_tensor_to_tensor(
 
     """
     op = "sparse.ragged_tensor_to_tensor"
-    sizes = indexing.integer_tensor(op, "shape", shape)
+    sizes = _convert.integer_tensor(op, "shape", shape)
     x, default = _convert.promote_all(op, values, default_value)
     types = tuple(several(op, "row_partition_types", row_partition_types))
     tensors = several(op, "row_partition_tensors", row_partition_tensors)

@@ -1,4 +1,4 @@
-"""Changes of shape and of places that are composed of other ops. No kernels."""
+"""Changes of shape and of places composed of other ops. Kernels: ``BroadcastArgs``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
-from plugrad.tensor.arguments import Ints, integers, several
+from plugrad.registry.contract import Kernel, Spec, decomposition
+from plugrad.tensor.arguments import Ints, integers, misfit, several
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, gather, indexing, shape, slicing
+from . import _convert, gather, shape, slicing
 
 
 def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
@@ -71,9 +72,9 @@ def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) ->
         x = run(shape.RESHAPE, x, shape=(math.prod(x.shape),))
     axis = shape._axis("repeat", 0 if axis is None else axis, len(x.shape))
     size = x.shape[axis]
-    counts = indexing.on_host("repeat", "repeats", repeats)
+    counts = _convert.on_host("repeat", "repeats", repeats)
     if counts is None:
-        counts = indexing.integer_tensor("repeat", "repeats", repeats).numpy()
+        counts = _convert.integer_tensor("repeat", "repeats", repeats).numpy()
     if counts.shape not in ((), (1,), (size,)) or counts.min(initial=0) < 0:
         raise ValueError(
             f"repeat: expected one number or {size}, none negative, got {repeats!r}"
@@ -85,6 +86,48 @@ def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) ->
     x = run(shape.RESHAPE, x, shape=shape._with(old, axis, size, 1))
     x = run(shape.BROADCAST_TO, x, shape=shape._with(old, axis, size, count))
     return run(shape.RESHAPE, x, shape=shape._with(old, axis, size * count))
+
+
+def _longer(s0: Spec, s1: Spec) -> Spec:
+    _check_vectors(s0, s1)
+    return max(s0, s1, key=lambda s: s.shape)
+
+
+def _check_vectors(s0: Spec | Tensor, s1: Spec | Tensor) -> None:
+    if len(s0.shape) != 1 or len(s1.shape) != 1:
+        raise misfit("broadcast_args", "shapes must be of rank 1", s0, s1)
+
+
+BROADCAST_ARGS = Kernel(
+    "BroadcastArgs(s0: int32 | int64, s1: s0)",
+    out=_longer,
+    checks="s0",
+    op="broadcast_args",
+    doc="""The shape to which the shapes ``s0`` and ``s1`` broadcast.
+
+    They are aligned at the end, the shorter one gets ones in front, and 1 gives way to
+    the other size. Sizes that differ, neither of them 1, are a ValueError.""",
+)
+
+
+def broadcast_args(s0: TensorLike, s1: TensorLike, /) -> Tensor:
+    """Return the shape to which shapes ``s0`` and ``s1``, given as tensors, broadcast.
+
+    Raises:
+        TypeError: The shapes are not integers.
+        ValueError: They are not of rank 1, or do not broadcast.
+
+    """
+    s0, s1 = (_convert.integer_tensor("broadcast_args", "shapes", s) for s in (s0, s1))
+    _check_vectors(s0, s1)
+    return run(BROADCAST_ARGS, *_convert.promote_all("broadcast_args", s0, s1))
+
+
+@decomposition(BROADCAST_ARGS)
+def _(s0: Tensor, s1: Tensor) -> Tensor:
+    known = [tuple(s.numpy().tolist()) for s in (s0, s1)]  # a few numbers
+    sizes = geometry.broadcast("broadcast_args", *known)
+    return _convert.asarray(np.array(sizes, s0.dtype))
 
 
 def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:

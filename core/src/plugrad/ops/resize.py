@@ -20,7 +20,7 @@ from plugrad.tensor.arguments import Ints, choice, flag, misfit, sizes
 from plugrad.tensor.dtypes import INT32
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, _sampling, _windows, gather, indexing, shape, slicing
+from . import _convert, _sampling, _windows, gather, shape, slicing
 
 Method = Literal["bilinear", "nearest"]
 FillMode = Literal["constant", "reflect", "wrap", "nearest"]
@@ -298,7 +298,7 @@ def crop_and_resize(
 
     """
     image, boxes = _sampling.arguments(CROP, image, boxes)
-    box_ind = indexing.integer_tensor(CROP, "box_ind", box_ind)
+    box_ind = _convert.integer_tensor(CROP, "box_ind", box_ind)
     _check_boxes(boxes, box_ind)
     attrs = {
         "crop_size": geometry._each(CROP, "crop_size", crop_size, 2),

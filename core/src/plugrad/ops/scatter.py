@@ -19,7 +19,7 @@ from plugrad.tensor.arguments import Ints, misfit, sizes
 from plugrad.tensor.dtypes import BOOL, INT32
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, creation, gather, indexing, reduce
+from . import _convert, binary, compare, creation, gather, reduce
 from . import shape as shapes
 
 
@@ -60,7 +60,7 @@ def gather_nd(x: TensorLike, indices: TensorLike, /) -> Tensor:
 
     """
     x = _convert.asarray(x)
-    indices = indexing.integer_tensor("gather_nd", "indices", indices)
+    indices = _convert.integer_tensor("gather_nd", "indices", indices)
     _check_depth(x, indices)
     return run(GATHER_ND, x, indices)
 
@@ -84,7 +84,7 @@ def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
     """
     full = [max(n, 1) for n in lead]
     total = math.prod(full)
-    kind = indexing.INT64 if total * max(len(lead), 1) >= 2**31 else indices.dtype
+    kind = _convert.INT64 if total * max(len(lead), 1) >= 2**31 else indices.dtype
     strides = [math.prod(full[i + 1 :]) for i in range(len(full))]
     at = creation.astype(indices, kind)
     size, stride = (_convert.asarray(np.array(v, kind)) for v in (lead, strides))
@@ -141,7 +141,7 @@ def scatter_nd(indices: TensorLike, updates: TensorLike, /, shape: Ints) -> Tens
 
 def _places(op: str, indices: TensorLike, updates: Shape, sizes: Shape) -> Tensor:
     """Return indices ``[..., k]`` that fit the shapes of updates and of the result."""
-    found = indexing.integer_tensor(op, "indices", indices)
+    found = _convert.integer_tensor(op, "indices", indices)
     if len(found.shape) == 1:
         found = run(shapes.RESHAPE, found, shape=(*found.shape, 1))
     _check_places(op, found, updates, sizes)

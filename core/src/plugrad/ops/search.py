@@ -81,7 +81,7 @@ def searchsorted(
     choice("searchsorted", "side", side, "left", "right")
     if sorter is not None:
         x1 = _convert.asarray(x1)
-        sorter = indexing.integer_tensor("searchsorted", "sorter", sorter)
+        sorter = _convert.integer_tensor("searchsorted", "sorter", sorter)
         if sorter.shape != x1.shape:
             rule = "sorter must have the shape of x1, an index for each element"
             raise misfit("searchsorted", rule, sorter, x1)

@@ -12,7 +12,7 @@ from plugrad.tensor.arguments import flag, misfit, several
 from plugrad.tensor.dtypes import BOOL, LIMITS
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, compare, creation, linalg, norm, shape
+from . import _convert, compare, creation, norm, products, shape
 
 # --- recurrent cells -------------------------------------------------------------
 
@@ -58,7 +58,7 @@ def basic_lstm_cell(
         if x.shape != sizes:
             rule = f"{name} must have shape {sizes} beside data and c"
             raise misfit(op, rule, x, data, c)
-    y = linalg.matmul(shape.concat([data, h], axis=1), kernel) + bias
+    y = products.matmul(shape.concat([data, h], axis=1), kernel) + bias
     i, j, f, o = shape.split(y, 4, axis=1)
     state = i.sigmoid() * j.tanh() + (f + forget).sigmoid() * c
     return state, o.sigmoid() * state.tanh()
@@ -141,7 +141,7 @@ def scaled_dot_product_attention(
         raise misfit(op, rule, q, k, v)
     geometry.broadcast(op, *[x.shape[:-2] for x in (q, k, v)])
     factor = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else scale
-    scores = linalg.matmul(q * factor, k, transpose_b=True)
+    scores = products.matmul(q * factor, k, transpose_b=True)
     allowed = None
     if mask is not None:
         scores, allowed = _masked(op, scores, mask)
@@ -149,12 +149,12 @@ def scaled_dot_product_attention(
         past = _convert.asarray(np.tri(*scores.shape[-2:], dtype=bool), copy=False)
         allowed = past if allowed is None else compare.logical_and(allowed, past)
     if allowed is None:
-        return linalg.matmul(norm.softmax(scores), v)
+        return products.matmul(norm.softmax(scores), v)
     # The least number, not -inf: a query without keys would give NaN, here and backward
     weights = norm.softmax(compare.where(allowed, scores, LIMITS[q.dtype][0]))
     if mask is not None:  # else each query may look at the first key
         weights = compare.where(allowed, weights, 0.0)
-    return linalg.matmul(weights, v)
+    return products.matmul(weights, v)
 
 
 def _masked(op: str, scores: Tensor, mask: TensorLike) -> tuple[Tensor, Tensor]:

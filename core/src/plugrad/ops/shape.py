@@ -1,7 +1,7 @@
 """Ops that change shapes and move elements, without looking at them.
 
-Kernels: ``BroadcastArgs BroadcastTo Concat ExpandDims Pack Reshape Reverse SplitV Tile
-Transpose Unpack``.
+Kernels: ``BroadcastTo Concat ExpandDims Pack Reshape Reverse SplitV Tile Transpose
+Unpack``. The decompositions of ``SplitV Unpack Reverse`` are in ``slicing``.
 
 Map: new shapes of the same elements; repeating; joining and cutting; orders of axes and
 elements. ``rearrange`` has what is composed of these.
@@ -12,9 +12,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from itertools import accumulate
-
-import numpy as np
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run, run_many
@@ -31,7 +28,7 @@ from plugrad.tensor.arguments import (
 )
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, indexing, reduce, slicing
+from . import _convert, reduce
 
 # --- new shapes of the same elements ---------------------------------------------
 
@@ -143,48 +140,6 @@ def broadcast_to(x: TensorLike, /, shape: Ints) -> Tensor:
 
 
 gradients(BROADCAST_TO, x=lambda dy, x_spec: reduce.sum_to(dy, x_spec.shape))
-
-
-def _longer(s0: Spec, s1: Spec) -> Spec:
-    _check_vectors(s0, s1)
-    return max(s0, s1, key=lambda s: s.shape)
-
-
-def _check_vectors(s0: Spec | Tensor, s1: Spec | Tensor) -> None:
-    if len(s0.shape) != 1 or len(s1.shape) != 1:
-        raise misfit("broadcast_args", "shapes must be of rank 1", s0, s1)
-
-
-BROADCAST_ARGS = Kernel(
-    "BroadcastArgs(s0: int32 | int64, s1: s0)",
-    out=_longer,
-    checks="s0",
-    op="broadcast_args",
-    doc="""The shape to which the shapes ``s0`` and ``s1`` broadcast.
-
-    They are aligned at the end, the shorter one gets ones in front, and 1 gives way to
-    the other size. Sizes that differ, neither of them 1, are a ValueError.""",
-)
-
-
-def broadcast_args(s0: TensorLike, s1: TensorLike, /) -> Tensor:
-    """Return the shape to which shapes ``s0`` and ``s1``, given as tensors, broadcast.
-
-    Raises:
-        TypeError: The shapes are not integers.
-        ValueError: They are not of rank 1, or do not broadcast.
-
-    """
-    s0, s1 = (indexing.integer_tensor("broadcast_args", "shapes", s) for s in (s0, s1))
-    _check_vectors(s0, s1)
-    return run(BROADCAST_ARGS, *_convert.promote_all("broadcast_args", s0, s1))
-
-
-@decomposition(BROADCAST_ARGS)
-def _(s0: Tensor, s1: Tensor) -> Tensor:
-    known = [tuple(s.numpy().tolist()) for s in (s0, s1)]  # a few numbers
-    sizes = geometry.broadcast("broadcast_args", *known)
-    return _convert.asarray(np.array(sizes, s0.dtype))
 
 
 def _tiled(x: Spec, *, repetitions: Shape) -> Spec:
@@ -368,12 +323,6 @@ def split(x: TensorLike, /, sizes: Ints, *, axis: int = 0) -> list[Tensor]:
     return list(run_many(SPLIT_V, x, sizes=wanted, axis=axis))
 
 
-@decomposition(SPLIT_V)
-def _(x: Tensor, *, sizes: Shape, axis: int) -> list[Tensor]:
-    ends = zip(accumulate(sizes), sizes, strict=True)
-    return [slicing.along(x, axis, end - size, size) for end, size in ends]
-
-
 gradients(SPLIT_V, x=lambda dys, axis: run(CONCAT, *dys, axis=axis))
 
 
@@ -394,12 +343,6 @@ def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """Return the parts of ``x`` along ``axis``, each without that axis."""
     x = x if type(x) is Tensor else _convert.asarray(x)
     return run_many(UNPACK, x, axis=_axis("unstack", axis, len(x.shape)))
-
-
-@decomposition(UNPACK)
-def _(value: Tensor, *, axis: int) -> list[Tensor]:
-    rows = [slicing.along(value, axis, i, 1) for i in range(value.shape[axis])]
-    return [run(RESHAPE, row, shape=_with(value.shape, axis)) for row in rows]
 
 
 gradients(UNPACK, value=lambda dys, axis: run(PACK, *dys, axis=axis))
@@ -436,6 +379,7 @@ def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
 
 
 def _transposed_back(dy: Tensor, axes: Shape) -> Tensor:
+    """Return ``dy`` with the order of axes that it had before ``axes`` ordered them."""
     back = sorted(range(len(axes)), key=axes.__getitem__)
     return run(TRANSPOSE, dy, axes=tuple(back))
 
@@ -460,13 +404,6 @@ def flip(x: TensorLike, /, *, axis: Ints | None = None) -> Tensor:
     """Return the elements in reverse order along ``axis`` (default: all axes)."""
     x = _convert.asarray(x)
     return run(REVERSE, x, axis=geometry.axes("flip", axis, len(x.shape)))
-
-
-@decomposition(REVERSE)
-def _(x: Tensor, *, axis: Shape) -> Tensor:
-    begin = tuple(n - 1 if i in axis and n else 0 for i, n in enumerate(x.shape))
-    strides = tuple(-1 if i in axis and n else 1 for i, n in enumerate(x.shape))
-    return run(slicing.STRIDED_SLICE, x, begin=begin, size=x.shape, strides=strides)
 
 
 gradients(REVERSE, x=lambda dy, axis: run(REVERSE, dy, axis=axis))

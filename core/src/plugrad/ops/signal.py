@@ -17,7 +17,7 @@ from plugrad.tensor.arguments import flag, integer, misfit, real
 from plugrad.tensor.dtypes import BOOL, INT32, DType
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, compare, creation, fft, gather, indexing, reduce, shape
+from . import _convert, compare, creation, fft, gather, reduce, shape
 
 Window = Callable[[int], TensorLike]
 
@@ -165,7 +165,7 @@ def _rows(batch: int, count: int, length: int, step: int) -> tuple[Any, int, int
     each = cover // size
     first = np.add.outer(np.arange(batch) * each, np.arange(count) * (step // size))
     ids = np.add.outer(first, np.arange(length // size)).ravel()
-    ids = ids.astype(INT32 if batch * each < 2**31 else indexing.INT64)
+    ids = ids.astype(INT32 if batch * each < 2**31 else _convert.INT64)
     ids.flags.writeable = False
     return ids, batch * each, size, cover
 

@@ -1,24 +1,24 @@
 """Parts of tensors, and padding. Kernels: ``MirrorPad PadV2 Slice StridedSlice``.
 
-Python's ``x[...]`` is in ``indexing``.
+Python's ``x[...]`` and the op ``strided_slice`` are in ``indexing``. The decompositions
+of ``SplitV Unpack Reverse``, kernels of ``shape``, are here, as they are slices.
 """
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Literal
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
-from plugrad.tensor import arguments
-from plugrad.tensor.arguments import Ints, choice, integers, misfit, number
+from plugrad.tensor.arguments import Ints, choice, integers, misfit, number, sizes
 from plugrad.tensor.dtypes import STRING, DType, named, weak
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, indexing, shape
+from . import _convert, shape
 
 Pairs = tuple[tuple[int, int], ...]
 Margins = Sequence[Sequence[int]]
@@ -69,55 +69,6 @@ STRIDED_SLICE = Kernel(
 
     Strides may be negative. All that is read lies inside of ``x``.""",
 )
-
-
-def strided_slice(
-    x: TensorLike,
-    /,
-    begin: Ints,
-    end: Ints,
-    strides: Ints | None = None,
-    *,
-    begin_mask: int = 0,
-    end_mask: int = 0,
-    ellipsis_mask: int = 0,
-    new_axis_mask: int = 0,
-    shrink_axis_mask: int = 0,
-) -> Tensor:
-    """Return ``x[begin:end:strides]`` axis by axis, as TensorFlow spells it.
-
-    Bit ``i`` of a mask is about entry ``i``: from the start, to the end, all axes that
-    no entry names (which wins), a new axis of size 1, or one place whose axis goes.
-    ``x[...]`` is easier to read. The kernel knows no masks and no ends but sizes.
-
-    Raises:
-        ValueError: ``begin``, ``end``, ``strides`` differ in length, or a stride is 0.
-        IndexError: A single place is out of range, there are more entries than axes, or
-            several are all axes that no entry names.
-
-    """
-    op = "strided_slice"
-    starts, ends = integers(op, "begin", begin), integers(op, "end", end)
-    steps = (1,) * len(starts) if strides is None else integers(op, "strides", strides)
-    parts = (starts, ends, steps)
-    if len({*map(len, parts)}) > 1:
-        lists = f"begin {starts}, end {ends} and strides {steps}"
-        raise ValueError(f"{op}: {lists} must have one length")
-    masks = (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
-    integers(op, "the masks", masks)
-    key: list[object] = []
-    for i, (b, e, s) in enumerate(zip(*parts, strict=True)):
-        bit = 1 << i
-        if ellipsis_mask & bit:
-            key.append(Ellipsis)
-        elif new_axis_mask & bit:
-            key.append(None)
-        elif shrink_axis_mask & bit:
-            key.append(b)
-        else:
-            first = None if begin_mask & bit else b
-            key.append(builtins.slice(first, None if end_mask & bit else e, s))
-    return indexing.select(op, _convert.asarray(x), tuple(key))
 
 
 def _put_back(
@@ -199,7 +150,7 @@ def _wider(x: Spec, paddings: Pairs) -> Spec:
     paddings = geometry.pairs("pad", "paddings", paddings, len(x.shape))
     each = zip(x.shape, paddings, strict=True)
     shape = tuple([before + n + after for n, (before, after) in each])
-    return Spec(arguments.sizes("pad", shape, "the result"), x.dtype)
+    return Spec(sizes("pad", shape, "the result"), x.dtype)
 
 
 def _padded(x: Spec, *, paddings: Pairs, constant_values: complex | bytes) -> Spec:
@@ -306,3 +257,25 @@ def _(x: Tensor, *, paddings: Pairs, mode: str) -> Tensor:
         if before or after:
             x = run(shape.CONCAT, *front, x, *back, axis=axis)
     return x
+
+
+# --- decompositions of kernels of ``shape`` --------------------------------------
+
+
+@decomposition(shape.SPLIT_V)
+def _(x: Tensor, *, sizes: Shape, axis: int) -> list[Tensor]:
+    ends = zip(accumulate(sizes), sizes, strict=True)
+    return [along(x, axis, end - size, size) for end, size in ends]
+
+
+@decomposition(shape.UNPACK)
+def _(value: Tensor, *, axis: int) -> list[Tensor]:
+    n, left = value.shape[axis], shape._with(value.shape, axis)
+    return [run(shape.RESHAPE, along(value, axis, i, 1), shape=left) for i in range(n)]
+
+
+@decomposition(shape.REVERSE)
+def _(x: Tensor, *, axis: Shape) -> Tensor:
+    begin = tuple(n - 1 if i in axis and n else 0 for i, n in enumerate(x.shape))
+    strides = tuple(-1 if i in axis and n else 1 for i, n in enumerate(x.shape))
+    return run(STRIDED_SLICE, x, begin=begin, size=x.shape, strides=strides)

@@ -24,7 +24,6 @@ from . import (
     compare,
     creation,
     gather,
-    indexing,
     rearrange,
     reduce,
     slicing,
@@ -99,7 +98,7 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, /, k: int) -> Tensor:
     as larger. Errors are those of ``top_k``.
     """
     scores = _convert.real("in_top_k", predictions)
-    classes = indexing.integer_tensor("in_top_k", "targets", targets)
+    classes = _convert.integer_tensor("in_top_k", "targets", targets)
     if not scores.shape or scores.shape[:-1] != classes.shape:
         rule = "targets must have the shape of predictions less the last axis"
         raise misfit("in_top_k", rule, classes, scores)

@@ -20,7 +20,7 @@ from plugrad.tensor.arguments import Ints, integer, misfit, sizes
 from plugrad.tensor.dtypes import BOOL, INT32, STRING, check_range
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, creation, gather, indexing, reduce, scatter
+from . import _convert, binary, compare, creation, gather, reduce, scatter
 from . import shape as shapes
 from ._convert import Shaped
 from .ragged import ragged_gather, ragged_range, ragged_tensor_to_tensor, whole
@@ -80,7 +80,7 @@ def to_dense(
 
     """
     op, shape = "sparse.to_dense", sizes("sparse.to_dense", shape)
-    at = indexing.integer_tensor(op, "indices", indices)
+    at = _convert.integer_tensor(op, "indices", indices)
     if len(at.shape) < 2:
         at = run(shapes.RESHAPE, at, shape=(at.size, 1))
     if default_value is None:

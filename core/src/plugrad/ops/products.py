@@ -1,0 +1,289 @@
+"""Products of vectors and matrices, and their diagonals. Kernels: ``BatchMatMul``.
+
+``matmul matrix_transpose tensordot vecdot`` are public at the top level, where the
+array API standard has them, and all others in ``linalg``.
+
+Map: products; parts and transposes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from plugrad import geometry
+from plugrad.engine.dispatch import run
+from plugrad.geometry import Shape
+from plugrad.registry.contract import Kernel, Spec, gradients
+from plugrad.tensor.arguments import entries, flag, integer, integers, misfit
+from plugrad.tensor.dtypes import BOOL, INT32, STRING
+from plugrad.tensor.tensor import Tensor, TensorLike
+
+from . import _convert, complexes, creation, reduce, shape, slicing
+
+# --- products --------------------------------------------------------------------
+
+
+def factors(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
+    """Return both in one dtype; products of bool are summed as int32."""
+    if not (type(a) is Tensor and type(b) is Tensor and a.dtype is b.dtype):
+        a, b = _convert.promote_all(op, a, b)
+    if a.dtype is BOOL:
+        return creation.astype(a, INT32), creation.astype(b, INT32)
+    if a.dtype is STRING:
+        _convert.numbers(op, a)
+    return a, b
+
+
+def _product(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
+    if min(len(a.shape), len(b.shape)) < 2:
+        raise misfit("matmul", "its kernel takes matrices; reshape vectors", a, b)
+    return Spec(_fitted(a.shape, b.shape, transpose_a, transpose_b)[2], a.dtype)
+
+
+BATCH_MATMUL = Kernel(
+    "BatchMatMul(a: number, b: a; transpose_a: bool, transpose_b: bool)",
+    out=_product,
+    broadcasts=True,
+    op="matmul",
+    doc="""``y[..., i, j] = Σ a[..., i, k] · b[..., k, j]``; the first axes broadcast.
+
+    ``transpose_a`` says that ``a`` is ``[..., k, i]``, ``transpose_b`` that ``b`` is
+    ``[..., j, k]``; complex numbers are not conjugated. The sum of nothing is 0.
+    Integers wrap. Sums are in any order, those of float16 in float32.""",
+)
+
+
+def matmul(
+    a: TensorLike,
+    b: TensorLike,
+    /,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> Tensor:
+    """Return the matrix product, ``y[..., i, j] = Σ a[..., i, k] · b[..., k, j]``.
+
+    A vector ``a`` is a row and a vector ``b`` a column, whose axis the result lacks.
+    All axes before the last two broadcast. Integers keep their dtype and wrap; bool
+    gives int32.
+
+    Args:
+        a: ``[..., i, k]`` or ``[k]``.
+        b: ``[..., k, j]`` or ``[k]``.
+        transpose_a: Whether ``a`` is ``[..., k, i]``.
+        transpose_b: Whether ``b`` is ``[..., j, k]``.
+
+    Raises:
+        ValueError: A scalar, or shapes that do not fit.
+        TypeError: No dtype holds both, or strings.
+
+    """
+    a, b = factors("matmul", a, b)
+    if transpose_a is not False or transpose_b is not False:
+        transpose_a = flag("matmul", "transpose_a", transpose_a)
+        transpose_b = flag("matmul", "transpose_b", transpose_b)
+    how = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    plain = len(a.shape) == 2 == len(b.shape)
+    if plain and a.shape[1 - transpose_a] == b.shape[transpose_b]:
+        return run(BATCH_MATMUL, a, b, **how)
+    left, right, sizes = _fitted(a.shape, b.shape, transpose_a, transpose_b)
+    a = a if a.shape == left else run(shape.RESHAPE, a, shape=left)
+    b = b if b.shape == right else run(shape.RESHAPE, b, shape=right)
+    y = run(BATCH_MATMUL, a, b, **how)
+    return y if y.shape == sizes else run(shape.RESHAPE, y, shape=sizes)
+
+
+def _fitted(a: Shape, b: Shape, turn_a: bool, turn_b: bool) -> tuple[Shape, ...]:
+    """Return the shapes to give ``a``, ``b`` and their product.
+
+    Many matrices times one are one product of a large matrix, and one in backward.
+    """
+    if not a or not b or (turn_a and len(a) == 1) or (turn_b and len(b) == 1):
+        rule = "a scalar is no matrix, multiply it; a vector is not transposed"
+        raise misfit("matmul", rule, a, b)
+    left, right = a if len(a) > 1 else (1, *a), b if len(b) > 1 else (*b, 1)
+    inner, other = left[-1 - turn_a], right[-2 + turn_b]
+    if inner != other:
+        turned = " and ".join(["a"] * turn_a + ["b"] * turn_b)
+        turned = f" ({turned} transposed)" if turned else ""
+        rule = f"inner sizes {inner} and {other}{turned} must be equal"
+        raise misfit("matmul", rule, a, b)
+    batch = left[:-2]
+    if len(right) > 2:
+        batch = geometry.broadcast("matmul", batch, right[:-2])
+    rows = () if len(a) == 1 else (left[-2 + turn_a],)
+    columns = () if len(b) == 1 else (right[-1 - turn_b],)
+    sizes = (*batch, *rows, *columns)
+    if len(left) > 2 and len(right) == 2 and not turn_a:
+        left = (math.prod(left[:-1]), left[-1])
+    return left, right, sizes
+
+
+def _gradient_a(dy: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
+    b = complexes.conj(b)
+    if transpose_a:
+        return run(BATCH_MATMUL, b, dy, transpose_a=transpose_b, transpose_b=True)
+    return run(BATCH_MATMUL, dy, b, transpose_a=False, transpose_b=not transpose_b)
+
+
+def _gradient_b(dy: Tensor, a: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
+    a = complexes.conj(a)
+    if transpose_b:
+        return run(BATCH_MATMUL, dy, a, transpose_a=True, transpose_b=transpose_a)
+    return run(BATCH_MATMUL, a, dy, transpose_a=not transpose_a, transpose_b=False)
+
+
+gradients(BATCH_MATMUL, a=_gradient_a, b=_gradient_b)
+
+
+def _vectors(
+    op: str, a: TensorLike, b: TensorLike, axis: int
+) -> tuple[Tensor, Tensor, int]:
+    """Return both in one dtype, and the axis of their vectors, from the end."""
+    a, b = factors(op, a, b)
+    rank, axis = min(len(a.shape), len(b.shape)), integer(op, "axis", axis)
+    if axis >= 0 and len(a.shape) != len(b.shape):
+        rule = f"axis {axis} is ambiguous where ranks differ; count from the end"
+        raise misfit(op, rule, a, b)
+    return a, b, geometry.axes(op, axis, rank)[0] - rank
+
+
+def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
+    """Return the inner products along ``axis``, ``Σ conj(a) · b``; dtypes as in matmul.
+
+    The sizes along ``axis``, which counts from the end unless ranks are equal, must
+    agree (ValueError); the other axes broadcast.
+    """
+    a, b, at = _vectors("vecdot", a, b, axis)
+    if a.shape[at] != b.shape[at]:
+        raise misfit("vecdot", f"sizes along axis {axis} must be equal", a, b)
+    y = complexes.conj(a) * b
+    return run(reduce.SUM, y, axis=(len(y.shape) + at,), keepdims=False)
+
+
+Axes = int | tuple[Sequence[int], Sequence[int]]
+
+
+def tensordot(a: TensorLike, b: TensorLike, /, *, axes: Axes = 2) -> Tensor:
+    """Return the sum of products over several axes at once.
+
+    Args:
+        a: Any shape.
+        b: Any shape.
+        axes: So many last axes of ``a`` with the first of ``b``, or two sequences: the
+            axes of ``a``, and those of ``b`` in the same order. Sizes must agree.
+
+    Returns:
+        The other axes of ``a``, then those of ``b``. The dtype is as in ``matmul``.
+
+    Raises:
+        ValueError: Axes are out of range, or their sizes or numbers differ.
+
+    """
+    a, b = factors("tensordot", a, b)
+    ours, theirs = _pairs(axes, len(a.shape), len(b.shape))
+    mine, yours = [a.shape[i] for i in ours], [b.shape[i] for i in theirs]
+    if mine != yours:
+        rule = f"sizes {mine} and {yours} of axes {axes} must be equal"
+        raise misfit("tensordot", rule, a, b)
+    rows = [i for i in range(len(a.shape)) if i not in ours]
+    columns = [i for i in range(len(b.shape)) if i not in theirs]
+    left, right = [a.shape[i] for i in rows], [b.shape[i] for i in columns]
+    m, inner, n = math.prod(left), math.prod(mine), math.prod(right)
+    a = run(shape.RESHAPE, shape.permute_dims(a, rows + ours), shape=(m, inner))
+    b = run(shape.RESHAPE, shape.permute_dims(b, theirs + columns), shape=(inner, n))
+    y = run(BATCH_MATMUL, a, b, transpose_a=False, transpose_b=False)
+    return run(shape.RESHAPE, y, shape=(*left, *right))
+
+
+def _pairs(axes: Any, rank: int, other: int) -> tuple[list[int], list[int]]:
+    """Return the axes of both arguments, in order and not negative."""
+    given = entries(axes)
+    if given is None:
+        axes = integer("tensordot", "axes", axes)
+        if not 0 <= axes <= min(rank, other):
+            raise ValueError(f"tensordot: ranks {rank} and {other} have no {axes} axes")
+        return list(range(rank - axes, rank)), list(range(axes))
+    given = [integers("tensordot", "axes", one) for one in given]
+    if len(given) != 2 or len(given[0]) != len(given[1]):
+        rule = "must be an int or two sequences of one length"
+        raise ValueError(f"tensordot: axes {axes} {rule}")
+    for one, n in zip(given, (rank, other), strict=True):
+        geometry.axes("tensordot", one, n)
+    return [i % rank for i in given[0]], [i % other for i in given[1]]
+
+
+def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return all products of two vectors, ``y[i, j] = a[i] · b[j]``."""
+    a, b = factors("outer", a, b)
+    if len(a.shape) != 1 or len(b.shape) != 1:
+        raise misfit("outer", "takes vectors; reshape, or use tensordot(axes=0)", a, b)
+    return run(shape.RESHAPE, a, shape=(*a.shape, 1)) * b
+
+
+def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return the Kronecker product: ``b`` as often as ``a`` has elements, times each.
+
+    The one of lower rank gets axes of size 1 in front; sizes multiply, axis by axis.
+    """
+    a, b = factors("kron", a, b)
+    rank = max(len(a.shape), len(b.shape))
+    left = [1] * (rank - len(a.shape)) + list(a.shape)
+    right = [1] * (rank - len(b.shape)) + list(b.shape)
+    coarse = tuple([size for n in left for size in (n, 1)])
+    fine = tuple([size for n in right for size in (1, n)])
+    a, b = run(shape.RESHAPE, a, shape=coarse), run(shape.RESHAPE, b, shape=fine)
+    sizes = tuple([n * m for n, m in zip(left, right, strict=True)])
+    return run(shape.RESHAPE, a * b, shape=sizes)
+
+
+def cross(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
+    """Return the cross product of vectors of three along ``axis``.
+
+    The other axes broadcast; ``axis`` counts from the end, unless ranks are equal.
+    """
+    a, b, at = _vectors("cross", a, b, axis)
+    if not a.shape[at] == b.shape[at] == 3:
+        raise misfit("cross", f"axis {axis} must have size 3", a, b)
+    x, y, z = shape.split(a, [1, 1, 1], axis=at)
+    u, v, w = shape.split(b, [1, 1, 1], axis=at)
+    return shape.concat([y * w - z * v, z * u - x * w, x * v - y * u], axis=at)
+
+
+# --- parts and transposes --------------------------------------------------------
+
+
+def as_matrices(op: str, x: TensorLike) -> Tensor:
+    """Return ``x`` as a tensor; ValueError if it has no two axes for matrices."""
+    x = _convert.asarray(x)
+    if len(x.shape) < 2:
+        raise ValueError(f"{op}: shape {x.shape} is not that of matrices; reshape")
+    return x
+
+
+def matrix_transpose(x: TensorLike, /) -> Tensor:
+    """Return each matrix transposed: the last two axes change places."""
+    x = as_matrices("matrix_transpose", x)
+    *batch, row, column = range(len(x.shape))
+    return shape.permute_dims(x, [*batch, column, row])
+
+
+def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
+    """Return the diagonal of each matrix, ``y[..., i] = x[..., i, i + offset]``.
+
+    A negative ``offset`` is below the main one; one outside the matrix has no elements.
+    """
+    x, offset = as_matrices("diagonal", x), integer("diagonal", "offset", offset)
+    *batch, rows, columns = x.shape
+    size = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+    start = (offset if offset >= 0 else -offset * columns) if size else 0
+    flat = run(shape.RESHAPE, x, shape=(*batch, rows * columns))
+    return slicing.along(flat, len(batch), start, size, columns + 1)
+
+
+def trace(x: TensorLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
+    """Return each matrix's trace, ``Σ x[..., i, i + offset]``; dtypes as in ``sum``."""
+    x = diagonal(as_matrices("trace", x), offset=offset)
+    return reduce.sum(x, axis=-1, dtype=dtype)
