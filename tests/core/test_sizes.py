@@ -75,12 +75,18 @@ def code_lines(path):
         if token.type not in LAYOUT
         for line in range(token.start[0], token.end[0] + 1)
     }
-    for node in ast.walk(ast.parse(path.read_text())):
-        kinds = ast.Module | ast.ClassDef | ast.FunctionDef
-        if isinstance(node, kinds) and ast.get_docstring(node) is not None:
-            first = node.body[0]
-            lines -= set(range(first.lineno, first.end_lineno + 1))
-    return len(lines - contract_docs(path) - wrapped_imports(path))
+    return len(lines - docstrings(path) - contract_docs(path) - wrapped_imports(path))
+
+
+def docstrings(path):
+    """Return the numbers of the lines of docstrings."""
+    return {
+        line
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if ast.get_docstring(node) is not None
+        for line in range(node.body[0].lineno, node.body[0].end_lineno + 1)
+    }
 
 
 def contract_docs(path):
@@ -136,7 +142,8 @@ def lengths(root):
             continue
         text, name = path.read_text(), str(path.relative_to(ROOT))
         files[name] = text.count("\n")
-        files[name] -= len(contract_docs(path)) + len(wrapped_imports(path))
+        files[name] -= len(contract_docs(path) | wrapped_imports(path))
+        files[name] -= len(docstrings(path))
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 doc = node.body[0] if ast.get_docstring(node) is not None else None

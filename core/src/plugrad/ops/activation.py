@@ -57,9 +57,23 @@ RELU = _elementwise(
 
 
 def relu(x: TensorLike, /) -> Tensor:
-    """Return ``max(x, 0)``; the derivative at 0 is 0.
+    """Return ``max(x, 0)`` for each element.
 
-    Of -0.0 it is 0.0. Integers and bool keep their dtype.
+    The result for -0.0 is 0.0, and NaN stays NaN. The derivative at 0 is 0.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.relu([-1.0, 0.0, 2.0])
+        Tensor([0., 0., 2.], dtype=float32, backend='cpu')
+
     """
     return unary.run_or_identity(RELU, x, "iuf")
 
@@ -104,9 +118,29 @@ LEAKY_RELU = Kernel(
 
 
 def leaky_relu(x: TensorLike, /, *, alpha: float = 0.2) -> Tensor:
-    """Return ``x`` where it is positive, elsewhere ``alpha · x``.
+    """Return ``x`` where it is positive, and ``alpha · x`` elsewhere.
 
-    The derivative at 0 is ``alpha``. Integers give float32.
+    The derivative at 0 is ``alpha``.
+
+    Args:
+        x: A tensor of real numbers.
+        alpha: The slope for negative numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex or holds strings, or ``alpha`` is no number.
+        OverflowError: The dtype cannot represent ``alpha``.
+
+    Example:
+        >>> pg.leaky_relu([-1.0, 2.0], alpha=0.1)
+        Tensor([-0.1,  2. ], dtype=float32, backend='cpu')
+
+    Source:
+        A. L. Maas, A. Y. Hannun and A. Y. Ng, "Rectifier Nonlinearities Improve Neural
+        Network Acoustic Models", 2013.
+
     """
     x = _convert.floating("leaky_relu", x, "f")
     return run(LEAKY_RELU, x, alpha=arguments.real("leaky_relu", "alpha", alpha))

@@ -1,0 +1,116 @@
+"""Every public function has an example in its docstring, which runs as it is shown.
+
+``pytest tests/docs/test_docstrings.py -k relu`` runs one. An example is written on cpu
+and runs on every backend: the name of the backend in ``backend='cpu'`` is replaced, and
+floating numbers are compared to the digits that are shown.
+"""
+
+import doctest
+import inspect
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad import plugin
+
+from tests.surface import public
+
+# Public objects that still lack an example, one a line. The list only shrinks.
+LIST = Path(__file__).with_name("without_example.txt")
+WITHOUT_EXAMPLE = frozenset(LIST.read_text().split())
+NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:e[-+]?\d+)?")
+PARSER = doctest.DocTestParser()
+
+
+def documented():
+    """Return the public functions and classes, and those for authors of plugins."""
+    authors = {f"plugin.{n}": getattr(plugin, n) for n in plugin.__all__}
+    return {
+        name: value
+        for name, value in {**public(), **authors}.items()
+        if inspect.isroutine(value) or inspect.isclass(value) or hasattr(value, "func")
+        if not (inspect.isclass(value) and issubclass(value, BaseException))
+    }
+
+
+class Checker(doctest.OutputChecker):
+    """Compare text as doctest does, and floating numbers to the digits shown."""
+
+    def check_output(self, want, got, optionflags):
+        """Return whether ``got`` is as ``want`` says."""
+        if super().check_output(want, got, optionflags):
+            return True
+        if [*NUMBER.split(want)] != [*NUMBER.split(got)]:
+            return self._of_spaces(want, got)
+        return all(map(close, NUMBER.findall(want), NUMBER.findall(got)))
+
+    def _of_spaces(self, want, got):
+        """Compare without spaces, which NumPy puts where columns are."""
+        want, got = (re.sub(r"\s+", "", text) for text in (want, got))
+        if [*NUMBER.split(want)] != [*NUMBER.split(got)]:
+            return False
+        return all(map(close, NUMBER.findall(want), NUMBER.findall(got)))
+
+
+def close(want, got):
+    """Return whether a number equals the one shown, to the digits shown."""
+    if want == got:
+        return True
+    if not set(".e") & set(want):
+        return False
+    digits = len(want.partition("e")[0].partition(".")[2])
+    exponent = int(want.partition("e")[2] or 0)
+    unit = 10.0 ** (exponent - digits)
+    return math.isclose(float(want), float(got), rel_tol=1e-5, abs_tol=unit)
+
+
+def examples(name, value, backend):
+    text = inspect.getdoc(value) or ""
+    text = text.replace("backend='cpu'", f"backend={backend!r}")
+    return PARSER.get_doctest(text, {"pg": pg, "np": np}, name, None, None)
+
+
+def run(test):
+    """Run a test of doctest; return what it reports of failures."""
+    told = []
+    runner = doctest.DocTestRunner(Checker(), verbose=False)
+    runner.run(test, out=told.append)
+    return "".join(told)
+
+
+@pytest.mark.parametrize("name", sorted(documented()))
+def test_the_example_runs_as_it_is_shown(name, backend):
+    test = examples(name, documented()[name], backend)
+    if name not in WITHOUT_EXAMPLE:
+        assert test.examples, "write an example into its docstring: >>> pg.relu([-1.0])"
+    assert not run(test)
+
+
+def test_the_list_names_objects_without_example():
+    values = documented()
+    assert values.keys() >= WITHOUT_EXAMPLE
+    assert not [n for n in WITHOUT_EXAMPLE if examples(n, values[n], "cpu").examples]
+
+
+@pytest.mark.parametrize(
+    ("want", "got", "equal"),
+    [
+        ("Tensor([1., 2.])", "Tensor([1., 2.])", True),
+        ("Tensor([0.4621, 2.])", "Tensor([0.46211717, 2.0000002])", True),
+        ("Tensor([0.4621, 2.])", "Tensor([0.47211717, 2.])", False),
+        ("[1, 2]", "[1, 3]", False),
+        ("[ 1.,  2.]", "[1., 2.]", True),
+        ("1e-07", "1.5e-07", True),
+        ("(2, 3)", "(2, 3, 1)", False),
+    ],
+)
+def test_numbers_are_compared_to_the_digits_that_are_shown(want, got, equal):
+    assert Checker().check_output(want + "\n", got + "\n", 0) is equal
+
+
+def test_a_wrong_example_is_found():
+    test = PARSER.get_doctest(">>> 1 + 1\n3\n", {}, "wrong", None, None)
+    assert "Expected:\n    3" in run(test)
