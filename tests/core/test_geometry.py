@@ -2,8 +2,10 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import pytest
+from plugrad import geometry
 from plugrad.geometry import Resizing, Rotation, Windows
 
 WINDOWS = Windows((2, 5, 6, 4), (2, 4, 3, 6), (2, 3), (1, 2), (1, 1), ((0, 0), (1, 0)))
@@ -49,3 +51,17 @@ def accelerators():
 def test_fields_that_do_not_fit(geometry, field, value, message):
     with pytest.raises((ValueError, TypeError), match=message):
         dataclasses.replace(geometry, **{field: value})
+
+
+def test_a_call_is_remembered_by_values_and_types():
+    shape, filter = (1, 8, 8, 3), (3, 3, 3, 4)
+    make = partial(geometry.convolution, "conv2d", shape, filter, 2)
+    assert make(strides=2, pad="same") is make(strides=2, pad="same")
+    assert make(strides=(2, 2)) is make(strides=(2, 2))
+    assert make(strides=[2, 2]) == make(strides=(2, 2))
+    assert make(pad=((1, 1), (2, 2))) is make(pad=((1, 1), (2, 2)))
+    for wrong in ({"strides": 2.0}, {"strides": (2.0, 2)}, {"pad": ((1, 1), (2, 2.0))}):
+        with pytest.raises(TypeError):  # equal to a call that is remembered
+            make(**wrong)
+    with pytest.raises(ValueError, match="another"):
+        geometry.convolution("another", shape, (9, 9, 3, 4), 2)

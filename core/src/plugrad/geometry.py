@@ -12,9 +12,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, ParamSpec, Self
 
 from ._resampling import Resizing, Rotation
 from .tensor.arguments import Ints, choice, entries, integer, integers, sizes
@@ -43,6 +43,7 @@ Pair = tuple[int, int]
 Sizes = Ints
 Padding = Literal["same", "valid"] | int | Sequence[Sequence[int]]
 Rounding = Literal["floor", "ceil", "round"]
+P = ParamSpec("P")
 
 
 # --- windows ---------------------------------------------------------------------
@@ -174,6 +175,40 @@ class Windows:
         )
 
 
+def _remembered(function: Callable[P, Windows]) -> Callable[P, Windows]:
+    """Return ``function`` with a memory of its calls, where arguments are hashable.
+
+    It stands above the parsing of arguments, which takes longer than a small
+    convolution. ``1``, ``1.0`` and ``True`` are equal, so the key has their types too.
+    """
+    memory: dict[Any, Windows] = {}
+
+    @functools.wraps(function)
+    def call(*args: P.args, **more: P.kwargs) -> Windows:
+        key = (args, *more.items(), _types(args), _types(tuple(more.values())))
+        try:
+            return memory[key]
+        except KeyError:
+            found = function(*args, **more)
+        except TypeError:  # a list among the arguments
+            return function(*args, **more)
+        if len(memory) >= 4096:
+            memory.clear()
+        memory[key] = found
+        return found
+
+    return call
+
+
+def _types(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the types of the entries; of entries that are tuples, their types."""
+    types = tuple(map(type, values))
+    if tuple not in types:
+        return types
+    return tuple([_types(v) if type(v) is tuple else type(v) for v in values])
+
+
+@_remembered
 def windows(
     op: str,
     shape: Sequence[int],
@@ -228,6 +263,7 @@ def windows(
     )
 
 
+@_remembered
 def convolution(
     op: str, shape: Shape, filter: Shape, spatial: int, *, groups: int = 1, **more: Any
 ) -> Windows:
@@ -248,6 +284,7 @@ def convolution(
     return windows(op, shape, filter[:-2], **more)
 
 
+@_remembered
 def depthwise(op: str, shape: Shape, filter: Shape, **more: Any) -> Windows:
     """Return the windows of ``filter`` (window, channels, multiplier) over ``shape``.
 

@@ -92,6 +92,8 @@ def channels_last(
     last, first = FORMATS[spatial]
     choice(op, "data_format", data_format, last, first)
     full, single = spatial + 2, len(x.shape) == spatial + 1
+    if data_format == last and len(x.shape) == full:
+        return x, _unchanged
     if len(x.shape) != full and not single:
         raise misfit(op, f"x must have rank {full}, or {full - 1} without a batch", x)
     if single:
@@ -107,9 +109,16 @@ def channels_last(
     return x, back
 
 
+def _unchanged(y: Tensor) -> Tensor:
+    return y
+
+
 def numbers(op: str, *values: TensorLike) -> list[Tensor]:
     """Return tensors of one dtype; sums of bool are int32, as in ``matmul``."""
-    xs = [_convert.numbers(op, x) for x in _convert.promote_all(op, *values)]
+    xs = _convert.promote_all(op, *values)
+    if xs[0].dtype.kind in "fiuc":
+        return xs
+    xs = [_convert.numbers(op, x) for x in xs]
     return [creation.astype(x, INT32) if x.dtype is BOOL else x for x in xs]
 
 
