@@ -1,0 +1,48 @@
+"""The drawing of the layers in CONTRIBUTING.md is the import graph."""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import grimp
+import pytest
+
+PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+
+
+@pytest.fixture(autouse=True)
+def accelerators():
+    """Run once: nothing here has an accelerator in C."""
+
+
+def drawn():
+    """Return what each folder of the core imports, as the page draws it."""
+    rows = re.findall(r"^(\w+) +->(.*)$", PAGE.read_text(), re.MULTILINE)
+    return {name: set(imported.split()) for name, imported in rows}
+
+
+def imported():
+    """Return what each folder of the core imports."""
+    graph = grimp.build_graph("plugrad", exclude_type_checking_imports=True)
+    found = defaultdict(set)
+    for module in graph.modules:
+        for other in graph.find_modules_directly_imported_by(module):
+            names = [f"{name}.".split(".")[1] for name in (module, other)]
+            if all(names) and names[0] != names[1]:
+                found[names[0]].add(names[1].replace("_resampling", "geometry"))
+    found["geometry"] -= {"geometry"}
+    return found
+
+
+def test_the_drawing_shows_every_import():
+    found = imported()
+    rows = drawn()
+    assert rows == {name: found[name] for name in rows}
+    assert {*found, "tensor"} - {"__main__", "_resampling"} == set(rows)
+
+
+def test_the_drawing_has_no_circle():
+    seen = set()
+    for name, others in reversed(drawn().items()):
+        assert others <= seen
+        seen.add(name)
