@@ -22,7 +22,7 @@ RUN := $(VENV)/bin/python
 PYTEST := $(RUN) -m pytest --primitives --numprocesses $(JOBS)
 STAMP := $(VENV)/.installed
 PIP := $(RUN) -m pip --quiet --disable-pip-version-check
-ROOMS := $(patsubst %/pyproject.toml,%,$(wildcard \
+PACKAGES := $(patsubst %/pyproject.toml,%,$(wildcard \
 	core/pyproject.toml plugins/*/pyproject.toml tests/conformance/pyproject.toml \
 	examples/gradient_packs/pyproject.toml))
 
@@ -49,16 +49,16 @@ test-all: check test-examples $(if $(filter Linux,$(shell uname -s)),wheels)
 # Numba is large, and lags behind NumPy: it is downloaded for this target alone.
 THIRD := examples/third_party_backend
 THIRD_RUN := $(CURDIR)/.cache/third_party_backend/bin/python
-THIRD_ROOMS := core plugins/cpu tests/conformance $(THIRD)
+THIRD_PACKAGES := core plugins/cpu tests/conformance $(THIRD)
 
 test-examples: .cache/third_party_backend/.installed
 	cd $(THIRD) && $(THIRD_RUN) -m pytest
 	cd $(THIRD) && $(THIRD_RUN) -m pytest --quiet --pyargs plugrad_conformance
 
-.cache/third_party_backend/.installed: $(THIRD_ROOMS:%=%/pyproject.toml)
+.cache/third_party_backend/.installed: $(THIRD_PACKAGES:%=%/pyproject.toml)
 	$(PYTHON) -m venv $(@D)
 	$(THIRD_RUN) -m pip --quiet install --upgrade "pip>=25.1"
-	$(THIRD_RUN) -m pip --quiet install $(THIRD_ROOMS:%=--editable %)
+	$(THIRD_RUN) -m pip --quiet install $(THIRD_PACKAGES:%=--editable %)
 	@touch $@
 
 check: $(STAMP) $(WASM) $(ACCELERATORS)
@@ -86,15 +86,15 @@ wheels: $(VENV)/.group-release
 			--wheel-dir build/wheels dist/plugrad-*.tar.gz || exit; \
 	done
 	$(AUDITWHEEL) repair --plat $(MANYLINUX) --only-plat --wheel-dir dist build/wheels/*
-	for room in $(filter-out core,$(ROOMS)); do $(BUILD) "$$room" || exit; done
+	for package in $(filter-out core,$(PACKAGES)); do $(BUILD) "$$package" || exit; done
 	for wheel in dist/plugrad-*.whl; do $(AUDITWHEEL) show "$$wheel" || exit; done
 	$(RUN) -m twine check --strict dist/*
 
 version:
 	$(if $(NEW),,$(error make version: say which, as in make version NEW=0.2.0))
 	sed -i.old -E -e 's/^version = .*/version = "$(NEW)"/' \
-		-e 's/"(plugrad[a-z-]*)==[^"]*"/"\1==$(NEW)"/' $(ROOMS:%=%/pyproject.toml)
-	rm $(ROOMS:%=%/pyproject.toml.old)
+		-e 's/"(plugrad[a-z-]*)==[^"]*"/"\1==$(NEW)"/' $(PACKAGES:%=%/pyproject.toml)
+	rm $(PACKAGES:%=%/pyproject.toml.old)
 
 docs: $(STAMP)
 	$(RUN) -m plugrad kernels --markdown > docs/kernels.md
@@ -102,12 +102,12 @@ docs: $(STAMP)
 demo: $(VENV)/.group-demo
 	$(RUN) examples/digits.py
 
-$(STAMP): pyproject.toml $(ROOMS:%=%/pyproject.toml)
+$(STAMP): pyproject.toml $(PACKAGES:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 		"plugrad needs Python 3.11 or newer; make PYTHON=python3.12, say")'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade "pip>=25.1"
-	$(PIP) install $(ROOMS:%=--editable %) --group dev
+	$(PIP) install $(PACKAGES:%=--editable %) --group dev
 	@mkdir -p $(dir $(ACCELERATORS)) && touch $(ACCELERATORS)
 	@echo "$(CURDIR)" > $@
 
@@ -137,5 +137,5 @@ moved:
 
 clean:
 	rm -rf $(VENV) $(NPM)/node_modules out .cache .*_cache .hypothesis build dist
-	rm -rf $(foreach room,$(ROOMS),$(room)/build $(room)/dist $(room)/src/*.egg-info)
+	rm -rf $(foreach package,$(PACKAGES),$(package)/build $(package)/dist $(package)/src/*.egg-info)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -22,7 +22,7 @@ from tests.plugins.metadata import read_sdist, what_is_wrong
 from tests.plugins.wheels import PROGRAM, ROOT, clean, copied, package, run
 
 WORKSPACE = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]
-ROOMS = [
+PACKAGES = [
     str(path.parent.relative_to(ROOT))
     for pattern in WORKSPACE["workspace"]["members"]
     for path in sorted(ROOT.glob(f"{pattern}/pyproject.toml"))
@@ -39,15 +39,15 @@ def project(folder):
     return tomllib.loads((Path(folder) / "pyproject.toml").read_text())["project"]
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_wheel_and_sdist_say_what_they_are(room, tmp_path):
-    source = copied(room, tmp_path / "source")
+@pytest.mark.parametrize("folder", PACKAGES)
+def test_wheel_and_sdist_say_what_they_are(folder, tmp_path):
+    source = copied(folder, tmp_path / "source")
     assert what_is_wrong(project_wheel_metadata(source, isolated=False)) == []
     (tmp_path / "dist").mkdir()
     metadata, names = read_sdist(package(source, tmp_path / "dist", kind="sdist"))
     assert what_is_wrong(metadata) == []
     c_sources = {f"src_c/{path.name}" for path in (source / "src_c").glob("*.[ch]")}
-    assert {"LICENSE", "README.md", *SOURCES.get(room, ()), *c_sources} <= {*names}
+    assert {"LICENSE", "README.md", *SOURCES.get(folder, ()), *c_sources} <= {*names}
     typed = "Typing :: Typed" in metadata.get_all("Classifier")
     assert any(name.endswith("/py.typed") for name in names) == typed
 
@@ -57,7 +57,7 @@ def test_wheel_and_sdist_say_what_they_are(room, tmp_path):
 
 def versions(folder):
     """Return the versions of all distributions, and those that they require."""
-    found = [project(folder / room) for room in ROOMS]
+    found = [project(folder / one) for one in PACKAGES]
     needs = "\n".join(need for table in found for need in table["dependencies"])
     pins = re.findall(r"^plugrad[a-z-]*==(.*)$", needs, re.M)
     assert len(pins) == 7
@@ -72,7 +72,7 @@ def test_one_version_is_everywhere():
 def test_make_version_writes_it_everywhere(tmp_path):
     if shutil.which("make") is None:
         pytest.skip("there is no make")
-    for path in ("Makefile", *(f"{room}/pyproject.toml" for room in ROOMS)):
+    for path in ("Makefile", *(f"{one}/pyproject.toml" for one in PACKAGES)):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path)
     run("make", "-C", str(tmp_path), "version", "NEW=7.8.9")

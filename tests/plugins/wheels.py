@@ -53,12 +53,12 @@ def install(folder, target):
     run(*PIP, "install", *alone, str(folder))
 
 
-def copied(room, folder):
+def copied(name, folder):
     """Copy the sources of a distribution, without what builds have left there."""
     litter = shutil.ignore_patterns(
         "build", "dist", "*.egg-info", "__pycache__", "*.so"
     )
-    return Path(shutil.copytree(ROOT / room, folder, ignore=litter))
+    return Path(shutil.copytree(ROOT / name, folder, ignore=litter))
 
 
 def package(source, folder, *, kind="wheel", **environment):

@@ -9,7 +9,7 @@ import plugrad as pg
 import pytest
 from plugrad.engine import dispatch
 from plugrad.plugin import Backend, Kernel
-from plugrad.registry.contract import rules
+from plugrad.registry.contract import vjp_rules
 from plugrad.registry.registry import registry
 from plugrad.tools import cli
 from plugrad_conformance.toy import toy
@@ -250,7 +250,7 @@ def test_why_shows_the_layers_of_gradients(told):
 
 def test_why_names_the_pack_of_a_scope_and_the_owner_of_a_backend(told):
     relu = registry.contracts["Relu"]
-    pack = rules(relu, {"x": straight_through}, "mypacks 1.2, pack 'guided'")
+    pack = vjp_rules(relu, {"x": straight_through}, "mypacks 1.2, pack 'guided'")
     with (
         toy(gradients={"Relu": {"x": lambda dy, x: dy}}),
         dispatch.override({"Relu": pack}, "toy", "test"),

@@ -17,10 +17,10 @@ def is_gone(x):
 
 
 def held(backend=None):
-    """Return tensors, replicas, buffers and bytes of a backend, or of all."""
+    """Return tensors, cached copies, buffers and bytes of a backend, or of all."""
     gc.collect()
     m = pg.memory() if backend is None else pg.memory().backends[backend]
-    return np.array([m.tensors, m.replicas, m.buffers, m.bytes])
+    return np.array([m.tensors, m.cached_copies, m.buffers, m.bytes])
 
 
 # --- tidy ------------------------------------------------------------------------
@@ -258,19 +258,19 @@ def test_views_share_a_buffer_on_cpu():
         np.testing.assert_array_equal(held() - before, [0, 0, 0, 0])
 
 
-def test_replicas_are_counted():
+def test_cached_copies_are_counted():
     with toy(), pg.use_backend("cpu"):
         before = pg.memory().backends
         x = pg.asarray(X)
         with pg.use_backend("toy"):
-            y = pg.stop_gradient(x) + x  # handles share a replica
+            y = pg.stop_gradient(x) + x  # handles share a cached copy
         m = pg.memory()
         assert m.backends["toy"] == type(m.backends["toy"])(1, 1, 2, 32, None)
         assert m.backends["cpu"].tensors - before["cpu"].tensors == 1
-        assert m.replicas >= 1
+        assert m.cached_copies >= 1
         text = str(m).splitlines()
         assert " ".join(text[0].split()) == (
-            "backend tensors replicas buffers bytes peak"
+            "backend tensors copies buffers bytes peak"
         )
         assert ["toy", "1", "1", "2", "32"] in [line.split() for line in text]
         pg.dispose([x, y])

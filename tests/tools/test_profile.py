@@ -94,14 +94,14 @@ def test_fallback(monkeypatch):
     assert "fallback" in str(p)
 
 
-def test_replicas_and_to_are_moves():
+def test_cached_copies_and_to_are_moves():
     with toy():
         with pg.use_backend("cpu"):
             x = pg.asarray(X)
             other = pg.asarray(X)
         with pg.use_backend("toy"), pg.profile() as p:
             x + x
-            x + x  # the replica is there
+            x + x  # the cached copy is there
             other.to("toy")
     assert [len(r.moves) for r in p.records] == [1, 0, 1]
     assert [r.kernel for r in p.records] == ["Add", "Add", "plugrad.To"]

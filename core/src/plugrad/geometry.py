@@ -1,4 +1,4 @@
-"""Shape rules that more than one room needs, as pure functions of shapes.
+"""Shape rules that both ops and backends need, as pure functions of shapes.
 
 An op works a rule out once and hands the result to the kernel as an attribute, so no
 backend ever recomputes (or disagrees about) an output shape.

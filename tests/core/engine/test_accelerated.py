@@ -350,7 +350,7 @@ def recorded(record, tape, x, y):
     """Record a run of ReLU with its attributes by hand; return its node."""
     rule = VJP(lambda dy, *_: dy, ("x", "y", "x_spec", "slope"), "test")
     contract = Kernel("test.Slope(x; slope)", out=same)
-    plan = _tape.plan(contract, {"x": rule}, 1, 1)
+    plan = _tape.make_plan(contract, {"x": rule}, 1, 1)
     record((tape,), plan, dispatch.active(), (x,), {"slope": 0.5}, (y,))
     return tape.nodes[-1]
 

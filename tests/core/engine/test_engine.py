@@ -1,4 +1,4 @@
-"""Where a kernel runs: decomposition, host, fallback, replicas, threads."""
+"""Where a kernel runs: decomposition, host, fallback, cached copies, threads."""
 
 import contextlib
 import threading

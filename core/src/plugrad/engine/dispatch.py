@@ -46,7 +46,7 @@ from .context import (
     tapes,
     taping,
 )
-from .tape import Outputs, Plan, alias, plan, record, specs, tapes_tracking
+from .tape import Outputs, Plan, alias, make_plan, record, specs, tapes_tracking
 
 # How often something other than an implementation ran: (kernel, backend, how).
 fallback_counts: Counter[tuple[str, str, str]] = Counter()
@@ -193,16 +193,16 @@ def _run(
     if context.observers and not observed:
         return observed_run(_run, kernel, backend, inputs, attrs)
     recording, mask = tapes_tracking(context.tapes, inputs)
-    way = _plan(kernel, backend, mask, len(inputs)) if mask else None
-    if mask and way is None:
+    plan = _plan(kernel, backend, mask, len(inputs)) if mask else None
+    if mask and plan is None:
         return _decompose(kernel, inputs, attrs, backend)  # the parts are recorded
     outputs = None
     if implemented:
         outputs = _implementation(kernel, inputs, attrs, backend)
     if outputs is None:
         outputs = _without_implementation(kernel, inputs, attrs, backend)
-    if way is not None:
-        record(recording, way, backend, inputs, attrs, outputs)
+    if plan is not None:
+        record(recording, plan, backend, inputs, attrs, outputs)
     return outputs
 
 
@@ -325,7 +325,7 @@ def _not_found(kernel: Kernel, backend: OpenBackend) -> KernelNotFound:
 
 
 def native(x: Any, backend: OpenBackend) -> Native:
-    """Return the values of ``x`` on ``backend``; a replica is kept as long as ``x``."""
+    """Return the values of ``x`` on ``backend``; a copy is kept as long as ``x``."""
     if x is None:  # an optional input
         return None
     home = x._home
@@ -380,7 +380,9 @@ def tracked_alias(x: Tensor) -> Tensor:
     return y
 
 
-_SAME = plan(Kernel("plugrad.Alias(x)"), {"x": VJP(lambda dy: dy, (), "plugrad")}, 1, 1)
+_SAME = make_plan(
+    Kernel("plugrad.Alias(x)"), {"x": VJP(lambda dy: dy, (), "plugrad")}, 1, 1
+)
 
 
 # --- which gradient --------------------------------------------------------------
@@ -393,7 +395,7 @@ def override(layer: Mapping[str, VJPs], backend: str | None, who: str) -> UserSc
     return UserScope(who, override=Override((backend, layer)))
 
 
-def rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, VJP | None]:
+def vjp_rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, VJP | None]:
     """Return the rule of each input: of the innermost scope, the user's, and so on."""
     layers = [table for _, table in registry.gradients.layers(kernel, backend.name)]
     overrides = current().overrides
@@ -421,7 +423,9 @@ def _plan(kernel: Kernel, backend: OpenBackend, mask: int, count: int) -> Plan |
     try:
         return cast("Plan | None", plans[key])
     except KeyError:
-        rules = rules_in_force(kernel, backend)
+        rules = vjp_rules_in_force(kernel, backend)
         decomposed = not rules and kernel.decomposition is not None
-        plans[key] = found = None if decomposed else plan(kernel, rules, mask, count)
+        plans[key] = found = (
+            None if decomposed else make_plan(kernel, rules, mask, count)
+        )
         return found

@@ -106,7 +106,7 @@ def get_gradient(kernel: KernelName) -> VJPs:
 
     """
     contract = registry.contracts[_kernel_name(kernel, "get_gradient")]
-    return dispatch.rules_in_force(contract, dispatch.active())
+    return dispatch.vjp_rules_in_force(contract, dispatch.active())
 
 
 def override_gradient(

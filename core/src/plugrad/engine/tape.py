@@ -46,7 +46,7 @@ class Plan(NamedTuple):
     steps: tuple[VJPStep, ...]
 
 
-def plan(kernel: Kernel, rules: VJPs, mask: int, count: int) -> Plan:
+def make_plan(kernel: Kernel, rules: VJPs, mask: int, count: int) -> Plan:
     """Return the plan of a run with ``count`` inputs, of which ``mask`` are tracked.
 
     ``mask`` has one bit an input of the run, the lowest for the first.

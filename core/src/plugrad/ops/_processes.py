@@ -1,7 +1,7 @@
 """Tensors and variables in other processes: pickle and fork.
 
 A pickle, which is what goes from process to process, holds the values as a NumPy array
-and the name of the backend, and nothing else: no history on tapes, no replicas.
+and the name of the backend, and nothing else: no history on tapes, no cached copies.
 ``copyreg`` carries it, because ``Tensor`` itself does not know how to get to a backend.
 Pickles name the functions ``restored`` and ``restored_variable``: they stay here.
 """

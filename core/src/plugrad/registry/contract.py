@@ -275,7 +275,7 @@ def origin(function: Callable[..., Any], owner: str) -> str:
     return f"{owner} ({getattr(function, '__module__', None) or '?'}{line})"
 
 
-def rules(
+def vjp_rules(
     kernel: Kernel,
     functions: Functions,
     owner: str,
@@ -378,7 +378,7 @@ def gradients(
     owner = getattr(first, "__module__", "?").partition(".")[0]
     kernel.gradient = {
         **kernel.gradient,
-        **rules(kernel, functions, owner, linear=linear),
+        **vjp_rules(kernel, functions, owner, linear=linear),
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import importlib_metadata as metadata
 
 from . import hooks
-from .plugins import Phase, Plugin, normal
+from .plugins import Phase, Plugin, canonical_name
 from .registry import registry
 
 
@@ -76,7 +76,7 @@ def _named(files: Any) -> tuple[str, str]:
         text = ""
     head = text.partition("\n\n")[0]
     fields = dict(re.findall(r"^(Name|Version): *(\S+)", head, re.MULTILINE))
-    return normal(fields.get("Name", str(files))), fields.get("Version", "")
+    return canonical_name(fields.get("Name", str(files))), fields.get("Version", "")
 
 
 def _read(name: str, version: str, files: Any) -> Iterator[Plugin]:

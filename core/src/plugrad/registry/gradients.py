@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .contract import Functions, Kernel, VJPs, rules, suggest
+from .contract import Functions, Kernel, VJPs, suggest, vjp_rules
 from .hooks import GradientPack
 from .plugins import Claims, Entry, Phase
 
@@ -78,7 +78,7 @@ class GradientRegistry:
     def _open_pack(self, entry: Entry[GradientPack]) -> None:
         who, pack = f"{entry.owner}, {entry}", entry.value
         try:
-            found = self.rules_of(entry.open(), who, linear=pack.linear)
+            found = self.vjp_rules_of(entry.open(), who, linear=pack.linear)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -86,12 +86,12 @@ class GradientRegistry:
             raise self.packs.unavailable(pack.name, entry) from error
         entry.opened(found)
 
-    def rules_of(
+    def vjp_rules_of(
         self, table: Mapping[str, Functions], who: str, *, linear: bool = True
     ) -> dict[str, VJPs]:
         """Return the gradient functions of a plugin as rules, by kernel."""
         return {
-            name: rules(self._contract(name, who), functions, who, linear=linear)
+            name: vjp_rules(self._contract(name, who), functions, who, linear=linear)
             for name, functions in table.items()
         }
 
@@ -157,7 +157,7 @@ class GradientRegistry:
         if not functions:
             inputs = ", ".join(kernel.inputs)
             raise ValueError(f"{who}: no function is given for {kernel}; name {inputs}")
-        return rules(kernel, functions, "user", linear=linear)
+        return vjp_rules(kernel, functions, "user", linear=linear)
 
     def add(self, name: str, backend: str | None, table: VJPs) -> None:
         """Put the user's rules on top."""

@@ -24,7 +24,7 @@ import pluggy
 from . import discovery, hooks
 from .contract import suggest
 from .deprecation import outside
-from .plugins import Phase, Plugin, normal, running
+from .plugins import Phase, Plugin, canonical_name, running
 from .registry import registry
 
 VARIABLES = ("BACKEND", "PLUGINS", "BLOCK", "GRADIENTS", "FALLBACK", "COMPILED")
@@ -171,11 +171,13 @@ def _key(plugin: Plugin) -> str:
 
 def names_in(variable: str) -> set[str]:
     """Return the comma-separated names in an environment variable."""
-    return {normal(n.strip()) for n in os.environ.get(variable, "").split(",")} - {""}
+    return {
+        canonical_name(n.strip()) for n in os.environ.get(variable, "").split(",")
+    } - {""}
 
 
 def _names(plugin: Plugin) -> set[str]:
-    return {normal(plugin.name), plugin.distribution}
+    return {canonical_name(plugin.name), plugin.distribution}
 
 
 def mistakes() -> list[str]:

@@ -230,7 +230,9 @@ class Claims(Generic[N]):
         plugins = list(plugins)
         for name, claims in self.entries.items():
             at_home = [
-                p for p in plugins if p.distribution == normal(f"plugrad-{name}")
+                p
+                for p in plugins
+                if p.distribution == canonical_name(f"plugrad-{name}")
             ]
             own = [entry for entry in claims if entry.owner in at_home]
             home = [entry.owner for entry in own] or [
@@ -296,6 +298,6 @@ def _owner(of: Plugin | Entry[Any]) -> Plugin:
     return of if isinstance(of, Plugin) else of.owner
 
 
-def normal(distribution: str) -> str:
+def canonical_name(distribution: str) -> str:
     """Return the name of a distribution as indexes compare it."""
     return re.sub(r"[-_.]+", "-", distribution).lower()

@@ -262,7 +262,7 @@ class Registry:
         if runtime.host is not None:
             self.known(runtime.host, f"host of {backend.name!r}, from {owner}")
         self.check(runtime.kernels, f"kernels of {owner}")
-        own = self.gradients.rules_of(runtime.gradients, f"{owner}")
+        own = self.gradients.vjp_rules_of(runtime.gradients, f"{owner}")
         layers = {
             name: list(found)  # the user's, who may have been here first
             for (name, of), found in self.kernels.items()
@@ -297,7 +297,7 @@ class Registry:
                     table = entry.open()
                     self.check(table, f"kernels of {entry.owner}")
                     given = entry.owner.call(entry.value.gradients)
-                    gradients = self.gradients.rules_of(given, f"{entry.owner}")
+                    gradients = self.gradients.vjp_rules_of(given, f"{entry.owner}")
                     found.append((entry, table, gradients))
                 except KeyboardInterrupt:
                     raise

@@ -1,6 +1,6 @@
 """``Tensor``: an immutable handle on a native array that some backend owns.
 
-Several handles may share one array, and share an identity: replicas on other
+Several handles may share one array, and share an identity: cached copies on other
 backends and what a tape saves are the same tensor. A handle has no number; the
 first tape that watches it gives it a tape_id.
 

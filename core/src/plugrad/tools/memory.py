@@ -165,7 +165,7 @@ class OfBackend:
 
     Attributes:
         tensors: Handles that are at home here.
-        replicas: Values kept here of tensors that are at home elsewhere.
+        cached_copies: Values kept here of tensors that are at home elsewhere.
         buffers: The pieces of memory that hold them; views share one.
         bytes: How much those hold.
         peak: The most that the backend says it held, None where it does not say.
@@ -173,7 +173,7 @@ class OfBackend:
     """
 
     tensors: int
-    replicas: int
+    cached_copies: int
     buffers: int
     bytes: int
     peak: int | None
@@ -191,9 +191,9 @@ class Memory:
         return sum(b.tensors for b in self.backends.values())
 
     @property
-    def replicas(self) -> int:
-        """The replicas on all backends."""
-        return sum(b.replicas for b in self.backends.values())
+    def cached_copies(self) -> int:
+        """The cached copies on all backends."""
+        return sum(b.cached_copies for b in self.backends.values())
 
     @property
     def buffers(self) -> int:
@@ -206,7 +206,7 @@ class Memory:
         return sum(b.bytes for b in self.backends.values())
 
     def __str__(self) -> str:
-        rows = [["backend", "tensors", "replicas", "buffers", "bytes", "peak"]]
+        rows = [["backend", "tensors", "copies", "buffers", "bytes", "peak"]]
         for name, b in self.backends.items():
             rows.append([name, *("" if n is None else f"{n:,}" for n in astuple(b))])
         return "\n".join(ROW.format(*row).rstrip() for row in rows)
@@ -221,7 +221,7 @@ class _Tally:
 
     peak: Callable[[], int] | None = None
     tensors: int = 0
-    replicas: dict[int, Native] = field(default_factory=dict)
+    cached_copies: dict[int, Native] = field(default_factory=dict)
     owners: dict[int, tuple[Native, int]] = field(default_factory=dict)
 
     def add(self, native: Native, home: OpenBackend) -> None:
@@ -232,11 +232,12 @@ class _Tally:
     def told(self) -> OfBackend:
         sizes = [size for _, size in self.owners.values()]
         peak = self.peak() if self.peak else None
-        return OfBackend(self.tensors, len(self.replicas), len(sizes), sum(sizes), peak)
+        copies = len(self.cached_copies)
+        return OfBackend(self.tensors, copies, len(sizes), sum(sizes), peak)
 
 
 def memory() -> Memory:
-    """Return what tensors hold now: tensors, replicas, buffers and bytes, by backend.
+    """Return what tensors hold now, by backend: tensors, copies, buffers and bytes.
 
     ``tensors`` counts handles that have not been disposed, those that tapes and plugrad
     itself hold included; ``buffers`` counts the memory that several may share, and
@@ -259,17 +260,17 @@ def memory() -> Memory:
 
     for x in living(Tensor):
         home: Any = getattr(x, "_home", NOWHERE)  # another thread is making it
-        data, replicas = getattr(x, "_data", None), getattr(x, "_cached_copies", None)
+        data, copies = getattr(x, "_data", None), getattr(x, "_cached_copies", None)
         if home is NOWHERE or data is None:
             continue
         tally = of(home)
         tally.tensors += 1
         tally.add(data, home)
-        for other, native in (replicas or {}).copy().items():
+        for other, native in (copies or {}).copy().items():
             if other is not home:
                 tally = of(other)
                 tally.add(native, other)
-                tally.replicas[id(native)] = native
+                tally.cached_copies[id(native)] = native
     return Memory({name: tally.told() for name, tally in tallies.items()})
 
 
