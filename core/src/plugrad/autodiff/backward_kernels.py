@@ -64,7 +64,7 @@ CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
     ),
     (
         "TanhGrad(dy: inexact, y: dy)",
-        lambda dy, y: dy * complexes.conj(1 - y * y),
+        lambda dy, y: dy * complexes.conjugate(1 - y * y),
         one_shape,
         "``dy · conj(1 - y²)``; y is the output of Tanh.",
     ),

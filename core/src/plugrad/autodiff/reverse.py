@@ -105,7 +105,7 @@ def variable_grads(
             )
     tape = Tape(variables={} if variables is None else None)
     with context.taping((*context.tapes(), tape)):
-        found = {v: tape.watch(v.value) for v in chosen}
+        found = {v: v.watched_by(tape) for v in chosen}
         value = f()
     if tape.variables is not None:
         found |= tape.variables

@@ -335,10 +335,11 @@ def native(x: Any, backend: OpenBackend) -> Native:
         x._alive()
     if x._cached_copies is None:
         x._cached_copies = {}
-    found = x._cached_copies.get(backend)
+    copies = x._cached_copies  # another dict after x[...] = value
+    found = copies.get(backend)
     if found is None:
         start = perf_counter()
-        found = x._cached_copies[backend] = backend.upload(home.download(x._data))
+        found = copies[backend] = backend.upload(home.download(x._data))
         if (run := running()) is not None:
             size = backend.runtime.arrays.nbytes(found)
             spent = perf_counter() - start

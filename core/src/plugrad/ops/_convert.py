@@ -64,7 +64,7 @@ def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Te
 
     """
     if isinstance(value, Tensor):
-        return value if dtype is None else creation.astype(value, dtype)
+        return value if dtype is None else creation.cast(value, dtype)
     if isinstance(value, variable.Variable):
         return asarray(value.value, dtype=dtype)
     backend = active()
@@ -251,7 +251,7 @@ def floating(op: str, value: TensorLike, kinds: str = "fc") -> Tensor:
         return x
     if x.dtype.kind == "c":
         raise TypeError(f"{op}: there is no {op} of complex numbers ({x.dtype})")
-    return creation.astype(numbers(op, x), "float32")
+    return creation.cast(numbers(op, x), "float32")
 
 
 def numbers(op: str, value: TensorLike) -> Tensor:
@@ -283,7 +283,7 @@ def integer_tensor(op: str, name: str, value: TensorLike) -> Tensor:
         return x
     if x.dtype.kind not in "iu":
         raise _no_integers(op, name, x.dtype)
-    return creation.astype(x, INT32 if np.can_cast(x.dtype, INT32) else INT64)
+    return creation.cast(x, INT32 if np.can_cast(x.dtype, INT32) else INT64)
 
 
 def on_host(op: str, name: str, value: Any) -> np.ndarray[Any, DType] | None:
@@ -333,7 +333,7 @@ def promote_all(op: str, *values: TensorLike) -> list[Tensor]:
         if not isinstance(v, Tensor):
             dtype = promote(op, dtype, weak(op, v, dtype))
     return [
-        creation.astype(v, dtype) if isinstance(v, Tensor) else scalar(op, v, dtype)
+        creation.cast(v, dtype) if isinstance(v, Tensor) else scalar(op, v, dtype)
         for v in known
     ]
 
@@ -367,7 +367,7 @@ def promote_pair(op: str, value: TensorLike, x: Tensor) -> tuple[Tensor, Tensor]
     if other.dtype is x.dtype:
         return other, x
     dtype = promote(op, other.dtype, x.dtype)
-    return creation.astype(other, dtype), creation.astype(x, dtype)
+    return creation.cast(other, dtype), creation.cast(x, dtype)
 
 
 def scalar(op: str, value: complex | np.generic, beside: DType) -> Tensor:

@@ -65,7 +65,7 @@ def arguments(op: str, image: TensorLike, places: TensorLike) -> tuple[Tensor, T
     image, places = (_convert.floating(op, x, "f") for x in (image, places))
     check_image(op, image)
     dtype = np.result_type(places.dtype, image.dtype, np.float32)
-    return image, creation.astype(places, dtype)
+    return image, creation.cast(places, dtype)
 
 
 def check_image(op: str, image: Shaped) -> None:
@@ -125,7 +125,7 @@ def to_places(
     (y0, y1, down), (x0, x1, right) = _around(grid, slope=True)
     corners = (read(i, j) for i in (y0, y1) for j in (x0, x1))
     sums = (reduce.sum(dy * v, axis=-1) for v in corners)
-    a, b, c, d = (creation.astype(v, grid.y.dtype) for v in sums)
+    a, b, c, d = (creation.cast(v, grid.y.dtype) for v in sums)
     to_y = (c - a) * (1 - right) + (d - b) * right
     to_x = (b - a) * (1 - down) + (d - c) * down
     return compare.where(grid.seen, to_y, 0), compare.where(grid.seen, to_x, 0)
@@ -154,13 +154,13 @@ def _reader(image: Tensor, grid: Grid, fill: Any) -> Callable[[Tensor, Tensor], 
 def _numbers(grid: Grid, row: Tensor, column: Tensor) -> Tensor:
     """Return pixels as numbers, counted through all images."""
     _, h, w, _ = _wide(grid)
-    return (creation.astype(grid.batch, row.dtype) * h + row) * w + column
+    return (creation.cast(grid.batch, row.dtype) * h + row) * w + column
 
 
 def _index(v: Tensor, grid: Grid) -> Tensor:
     """Return whole coordinates as indices, wide enough for all images."""
     many = math.prod(_wide(grid)[:3]) >= 2**31
-    at = creation.astype(v, _convert.INT64 if many else INT32)
+    at = creation.cast(v, _convert.INT64 if many else INT32)
     return at + 1 if grid.rim else at
 
 
@@ -190,7 +190,7 @@ def _near(grid: Grid) -> list[Tensor]:
 
 
 def _column(v: Tensor, dtype: DType) -> Tensor:
-    return shape.expand_dims(creation.astype(v, dtype), axis=-1)
+    return shape.expand_dims(creation.cast(v, dtype), axis=-1)
 
 
 def _mix(a: Tensor, b: Tensor, share: Tensor) -> Tensor:
@@ -270,7 +270,7 @@ def _folded(v: Tensor, size: int, mode: str) -> tuple[Tensor, Tensor | None]:
         other = 2 * size - 1 - v
         slope = compare.where(v < other, 1, creation.full_like(v, -1))
         v = v.minimum(other)
-    inside = creation.astype(_on(v, size), v.dtype)
+    inside = creation.cast(_on(v, size), v.dtype)
     v = v.maximum(0).minimum(size - 1)
     return v, inside if slope is None else slope * inside
 

@@ -119,7 +119,7 @@ def numbers(op: str, *values: TensorLike) -> list[Tensor]:
     if xs[0].dtype.kind in "fiuc":
         return xs
     xs = [_convert.numbers(op, x) for x in xs]
-    return [creation.astype(x, INT32) if x.dtype is BOOL else x for x in xs]
+    return [creation.cast(x, INT32) if x.dtype is BOOL else x for x in xs]
 
 
 def fits(op: str, what: str, got: Shape, wanted: Shape) -> None:

@@ -246,7 +246,7 @@ def clip(
     if isinstance(low, int | float) and isinstance(high, int | float):
         _not_crossed(low, high)
         for bound in (low, high):
-            x = creation.astype(x, weak("clip", bound, x.dtype))
+            x = creation.cast(x, weak("clip", bound, x.dtype))
         return run(CLIP_BY_VALUE, x, min=low, max=high)
     y = x
     for kernel, limit in ((binary.MAXIMUM, low), (binary.MINIMUM, high)):
@@ -254,7 +254,7 @@ def clip(
             y = run(kernel, *_convert.promote_and_broadcast("clip", y, limit))
     if y is x:
         return creation.identity(x)
-    return creation.astype(y, x.dtype) if y.dtype.kind == x.dtype.kind else y
+    return creation.cast(y, x.dtype) if y.dtype.kind == x.dtype.kind else y
 
 
 def _bound(name: str, value: TensorLike | None) -> Tensor | float | None:

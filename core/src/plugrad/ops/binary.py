@@ -107,8 +107,8 @@ def multiply(a: TensorLike, b: TensorLike, /) -> Tensor:
     return _convert.elementwise(MULTIPLY, a, b)
 
 
-gradients(MULTIPLY, a=lambda dy, b: dy * complexes.conj(b))
-gradients(MULTIPLY, b=lambda dy, a: dy * complexes.conj(a))
+gradients(MULTIPLY, a=lambda dy, b: dy * complexes.conjugate(b))
+gradients(MULTIPLY, b=lambda dy, a: dy * complexes.conjugate(a))
 
 
 ADD_N = Kernel(
@@ -186,8 +186,10 @@ def divide(a: TensorLike, b: TensorLike, /) -> Tensor:
     return run(REAL_DIV, *floats("divide", a, b))
 
 
-gradients(REAL_DIV, a=lambda dy, b: dy / complexes.conj(b))
-gradients(REAL_DIV, b=lambda dy, b, y: -dy * complexes.conj(y) / complexes.conj(b))
+gradients(REAL_DIV, a=lambda dy, b: dy / complexes.conjugate(b))
+gradients(
+    REAL_DIV, b=lambda dy, b, y: -dy * complexes.conjugate(y) / complexes.conjugate(b)
+)
 
 
 def divide_no_nan(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -297,13 +299,13 @@ def pow(a: TensorLike, b: TensorLike, /) -> Tensor:
 def _pow_base(dy: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Return ``dy · b · a^(b-1)``; where ``a = b = 0`` that is 0, and not 0/0."""
     constant = compare.logical_and(compare.equal(b, 0), compare.equal(a * a, 0))
-    return dy * complexes.conj(b * pow(a, compare.where(constant, 1, b) - 1))
+    return dy * complexes.conjugate(b * pow(a, compare.where(constant, 1, b) - 1))
 
 
 def _pow_exponent(dy: Tensor, a: Tensor, y: Tensor) -> Tensor:
     """Return ``dy · y · log a``; 0 where ``y`` is finite and ``a`` has no logarithm."""
     safe = compare.not_equal(a, 0) if a.dtype.kind == "c" else a > 0
-    return dy * complexes.conj(y * unary.log(compare.where(safe, a, 1)))
+    return dy * complexes.conjugate(y * unary.log(compare.where(safe, a, 1)))
 
 
 gradients(POW, a=_pow_base, b=_pow_exponent)

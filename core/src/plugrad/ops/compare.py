@@ -197,7 +197,7 @@ def _logical(kernel: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
         return _convert.elementwise(kernel, a, b)
     a, b = (_convert.numbers(kernel.op, x) for x in (a, b))
     geometry.broadcast(kernel.op, a.shape, b.shape)
-    return run(kernel, creation.astype(a, BOOL), creation.astype(b, BOOL))
+    return run(kernel, creation.cast(a, BOOL), creation.cast(b, BOOL))
 
 
 LOGICAL_AND = _predicate(
@@ -256,7 +256,7 @@ LOGICAL_NOT = Kernel(
 def logical_not(x: TensorLike, /) -> Tensor:
     """Return ``not x``; numbers count as True unless they are 0."""
     x = _convert.numbers("logical_not", x)
-    return _convert.unary(LOGICAL_NOT, creation.astype(x, BOOL))
+    return _convert.unary(LOGICAL_NOT, creation.cast(x, BOOL))
 
 
 decomposition(LOGICAL_NOT, lambda x: equal(x, False))
@@ -430,7 +430,7 @@ def isclose(
     )
     if x1.dtype.kind not in "fc":  # the difference of two integers may not fit
         widest = "float64" if DTYPES["float64"] in active().dtypes else "float32"
-        x1, x2 = creation.astype(x1, widest), creation.astype(x2, widest)
+        x1, x2 = creation.cast(x1, widest), creation.cast(x2, widest)
     near = unary.abs(x1 - x2) <= unary.abs(x2) * rtol + atol
     near = (near & unary.isfinite(x2)) | equal(x1, x2)
     if flag("isclose", "equal_nan", equal_nan):

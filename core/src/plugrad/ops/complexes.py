@@ -51,7 +51,7 @@ def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
     if a.dtype.kind == "c":
         raise TypeError(f"complex: the parts must be real, got {a.dtype}; take real(x)")
     if a.dtype not in WHOLES:
-        a, b = creation.astype(a, FLOAT32), creation.astype(b, FLOAT32)
+        a, b = creation.cast(a, FLOAT32), creation.cast(b, FLOAT32)
     creation._held("complex", WHOLES[a.dtype])
     if a.shape != b.shape:
         sizes = geometry.broadcast("complex", a.shape, b.shape)
@@ -66,7 +66,7 @@ def whole(x: Tensor) -> Tensor:
     """Return a floating tensor as a complex one; float16 becomes complex64."""
     if x.dtype.kind == "c":
         return x
-    return creation.astype(x, WHOLES.get(x.dtype, COMPLEX64))
+    return creation.cast(x, WHOLES.get(x.dtype, COMPLEX64))
 
 
 Pair = tuple[Tensor, Tensor]  # real and imaginary parts
@@ -90,12 +90,17 @@ REAL: Kernel = Kernel(
 
 
 def real(x: TensorLike, /) -> Tensor:
-    """Return the real part; ``x`` itself where it is real."""
+    """Return the real part."""
     x = _convert.numbers("real", x)
+    return run(REAL, x) if x.dtype.kind == "c" else creation.identity(x)
+
+
+def real_part(x: Tensor) -> Tensor:
+    """Return the real part; ``x`` itself where it is real."""
     return run(REAL, x) if x.dtype.kind == "c" else x
 
 
-gradients(REAL, input=lambda dy, input_spec: creation.astype(dy, input_spec.dtype))
+gradients(REAL, input=lambda dy, input_spec: creation.cast(dy, input_spec.dtype))
 
 
 IMAG: Kernel = Kernel(
@@ -116,8 +121,13 @@ gradients(IMAG, input=lambda dy: run(COMPLEX, creation.zeros_like(dy), dy))
 
 
 def conj(x: TensorLike, /) -> Tensor:
-    """Return the conjugate, ``Re x - i·Im x``; ``x`` itself where it is real."""
+    """Return the conjugate, ``Re x - i·Im x``."""
     x = _convert.numbers("conj", x)
+    return conjugate(x) if x.dtype.kind == "c" else creation.identity(x)
+
+
+def conjugate(x: Tensor) -> Tensor:
+    """Return the conjugate; ``x`` itself where it is real."""
     if x.dtype.kind != "c":
         return x
     return run(COMPLEX, run(REAL, x), run(unary.NEG, run(IMAG, x)))

@@ -64,8 +64,8 @@ CAST = Kernel(
 )
 
 
-def astype(x: TensorLike, dtype: Any, /) -> Tensor:
-    """Return the elements converted to ``dtype``; ``x`` itself where it has it.
+def astype(x: TensorLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
+    """Return the elements converted to ``dtype``, as a new tensor.
 
     On the way to integers floating numbers are truncated towards zero, what is out of
     range wraps (modulo 2 to the number of bits), NaN and infinities give 0, on every
@@ -73,11 +73,20 @@ def astype(x: TensorLike, dtype: Any, /) -> Tensor:
     bool, anything but zero is True. Complex numbers lose their imaginary part on the
     way to real ones.
 
+    ``copy=False`` returns ``x`` itself if it has the dtype.
+
     Raises:
         TypeError: The dtype is unknown, the backend has none such, or one of the two is
             that of strings.
 
     """
+    x = x if type(x) is Tensor else _convert.asarray(x)
+    y = cast(x, dtype)
+    return identity(x) if y is x and flag("astype", "copy", copy) else y
+
+
+def cast(x: TensorLike, dtype: Any) -> Tensor:
+    """Return ``astype(x, dtype, copy=False)``."""
     x = x if type(x) is Tensor else _convert.asarray(x)
     dtype = canonical(dtype)
     if x.dtype is dtype:
@@ -86,7 +95,7 @@ def astype(x: TensorLike, dtype: Any, /) -> Tensor:
     return run(CAST, x, dtype=_held("astype", dtype))
 
 
-gradients(CAST, x=lambda dy, x_spec: astype(dy, x_spec.dtype))
+gradients(CAST, x=lambda dy, x_spec: cast(dy, x_spec.dtype))
 
 
 IDENTITY = Kernel(

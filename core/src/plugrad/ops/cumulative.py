@@ -128,7 +128,7 @@ def _scan(combine: Kernel, nothing: int) -> Callable[..., Tensor]:
         while step < n:
             y = run(combine, y, moved(y, step))
             step *= 2
-        return creation.astype(y, x.dtype)
+        return creation.cast(y, x.dtype)
 
     return scan
 
@@ -204,7 +204,7 @@ def diff(
     for _ in range(min(times, y.shape[axis])):  # then there is nothing left
         size = y.shape[axis] - 1
         y = slicing.along(y, axis, 1, size) - slicing.along(y, axis, 0, size)
-    return y
+    return creation.identity(x) if y is x else y
 
 
 # --- counting --------------------------------------------------------------------
@@ -277,7 +277,7 @@ def _weights(op: str, weights: TensorLike | None, x: Tensor) -> Tensor | None:
         return None
     w = _convert.numbers(op, weights)
     _fitting(op, x, w)
-    return creation.astype(w, INT32) if w.dtype is BOOL else w
+    return creation.cast(w, INT32) if w.dtype is BOOL else w
 
 
 @decomposition(BINCOUNT)  # and no gradients: they are those of the parts
@@ -328,11 +328,11 @@ def _(x: Tensor, weights: Tensor | None, *, size: int, binary_output: bool) -> T
     rows = math.prod(lead)
     kind = INT32 if rows * size < 2**31 else _convert.INT64
     starts = (np.arange(rows) * size).astype(kind).reshape(*lead, 1)
-    ids = creation.astype(x, kind) + _convert.asarray(starts, copy=False)
+    ids = creation.cast(x, kind) + _convert.asarray(starts, copy=False)
     ids = compare.where((x >= 0) & (x < size), ids, -1)
     y = run(BINCOUNT, ids, None if binary_output else weights, size=rows * size)
     if binary_output:
-        y = creation.astype(binary.minimum(y, 1), _dtype(weights))
+        y = creation.cast(binary.minimum(y, 1), _dtype(weights))
     return run(shapes.RESHAPE, y, shape=(*lead, size))
 
 
@@ -364,7 +364,7 @@ def confusion_matrix(
     n, _ = sizes(op, (num_classes, num_classes), "num_classes")
     outside = [compare.logical_or(i < 0, i >= n) for i in (rows, columns)]
     kind = INT32 if n * n < 2**31 else _convert.INT64
-    ids = creation.astype(rows, kind) * n + creation.astype(columns, kind)
+    ids = creation.cast(rows, kind) * n + creation.cast(columns, kind)
     ids = compare.where(compare.logical_or(*outside), -1, ids)
     counts = run(BINCOUNT, ids, _weights(op, weights, ids), size=n * n)
     return run(shapes.RESHAPE, counts, shape=(n, n))

@@ -66,7 +66,9 @@ def _(x: Tensor) -> Tensor:
     return sign * size.exp()
 
 
-gradients(DET, x=lambda dy, x: column(column(dy)) * complexes.conj(run(COFACTOR, x)))
+gradients(
+    DET, x=lambda dy, x: column(column(dy)) * complexes.conjugate(run(COFACTOR, x))
+)
 
 
 COFACTOR: Kernel = Kernel(
@@ -81,7 +83,7 @@ COFACTOR: Kernel = Kernel(
 def _(x: Tensor) -> Tensor:
     """Return ``∂det(x) / ∂x``; cofactors of a product are the product of cofactors."""
     u, s, vh, sign = _turned(x)
-    return sign * complexes.conj(product(u * row(_others(s)), vh))
+    return sign * complexes.conjugate(product(u * row(_others(s)), vh))
 
 
 def _turned(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -115,7 +117,9 @@ def _cofactor_gradient(dy: Tensor, x: Tensor) -> Tensor:
     u, s, vh, sign = _turned(x)
     main = grids.eye(s.shape[-1], dtype=bool)
     q = compare.where(main, 0, _others(compare.where(main, 1, row(s))))
-    turned = complexes.conj(sign) * by(of(complexes.conj(u), dy), complexes.conj(vh))
+    turned = complexes.conjugate(sign) * by(
+        of(complexes.conjugate(u), dy), complexes.conjugate(vh)
+    )
     along = (q * column(products.diagonal(turned))).sum(axis=-2)
     across = -products.matrix_transpose(q * turned)
     return product(product(u, compare.where(main, row(along), across)), vh)
@@ -157,8 +161,8 @@ def slogdet(x: TensorLike, /) -> SlogdetResult:
 def _slogdet_gradient(dsign: Tensor, dsize: Tensor, x: Tensor, sign: Tensor) -> Tensor:
     """Real signs do not change; a complex one turns with the imaginary part."""
     if sign.dtype.kind == "c":
-        turn = complexes.conj(dsign) * sign
-        dsize = dsize + (complexes.conj(turn) - turn) / 2
+        turn = complexes.conjugate(dsign) * sign
+        dsize = dsize + (complexes.conjugate(turn) - turn) / 2
     return column(column(dsize)) * adjoint(run(INVERSE, x))
 
 

@@ -157,7 +157,7 @@ def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
         _convert.numbers("einsum", x) for x in _convert.promote_all("einsum", *operands)
     ]
     if xs[0].dtype is BOOL:
-        xs = [creation.astype(x, INT32) for x in xs]
+        xs = [creation.cast(x, INT32) for x in xs]
     plain, shapes = _plain(equation, tuple([x.shape for x in xs]))
     pairs = zip(xs, shapes, strict=True)
     xs = [x if x.shape == s else run(shape.RESHAPE, x, shape=s) for x, s in pairs]
@@ -179,7 +179,7 @@ def _(*tensors: Tensor, equation: str) -> Tensor:
     y, term = _alone(*parts[0], output)
     y = _transposed(y, tuple(map(term.index, output)))
     y = creation.identity(y) if y is tensors[0] else y
-    return creation.astype(y, tensors[0].dtype)
+    return creation.cast(y, tensors[0].dtype)
 
 
 @functools.lru_cache(maxsize=1024)

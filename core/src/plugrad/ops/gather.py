@@ -103,7 +103,7 @@ def _gather_gradient(
     if b:
         kind = INT32 if count * size < 2**31 else _convert.INT64
         starts = (np.arange(count) * size).astype(kind).reshape(*batch, *[1] * k)
-        indices = creation.astype(indices, kind) + _convert.asarray(starts)
+        indices = creation.cast(indices, kind) + _convert.asarray(starts)
     ids = run(shape.RESHAPE, indices, shape=(math.prod(indices.shape),))
     rest = dy.shape[b + k :]
     rows = run(shape.RESHAPE, dy, shape=(*ids.shape, *rest))
@@ -259,7 +259,7 @@ def unsorted_segment_sum(
     """
     op = "unsorted_segment_sum"
     x = _convert.numbers(op, x)
-    x = creation.astype(x, INT32) if x.dtype is BOOL else x
+    x = creation.cast(x, INT32) if x.dtype is BOOL else x
     ids = _convert.integer_tensor(op, "segment_ids", segment_ids)
     count = integer(op, "num_segments", num_segments, 0)
     _check_ids(op, x, ids)

@@ -10,7 +10,7 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare
 from . import shape as shapes
-from .creation import arange, astype
+from .creation import arange, cast
 
 
 def eye(n: int, m: int | None = None, /, *, k: int = 0, dtype: Any = None) -> Tensor:
@@ -21,7 +21,7 @@ def eye(n: int, m: int | None = None, /, *, k: int = 0, dtype: Any = None) -> Te
     """
     rows, columns = sizes("eye", (n, n if m is None else m))
     hit = _diagonal("eye", rows, columns, k) == arange(columns)
-    return astype(hit, FLOAT32 if dtype is None else dtype)
+    return cast(hit, FLOAT32 if dtype is None else dtype)
 
 
 def _diagonal(op: str, rows: int, columns: int, k: int) -> Tensor:

@@ -94,7 +94,7 @@ def from_pixels(pixels: Any, /, num_channels: int = 3) -> Tensor:
 
 @decomposition(FROM_PIXELS)
 def _(pixels: Tensor, *, num_channels: int) -> Tensor:
-    return creation.astype(slicing.along(pixels, 2, 0, num_channels), INT32)
+    return creation.cast(slicing.along(pixels, 2, 0, num_channels), INT32)
 
 
 def _drawn(op: str, name: str, image: Any) -> None:
@@ -150,8 +150,8 @@ def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
 @decomposition(DRAW)
 def _(image: Tensor) -> Tensor:
     if image.dtype.kind == "f":
-        return creation.astype(unary.round(image.maximum(0).minimum(1) * 255), INT32)
-    return creation.astype(image, INT32).maximum(0).minimum(255)
+        return creation.cast(unary.round(image.maximum(0).minimum(1) * 255), INT32)
+    return creation.cast(image, INT32).maximum(0).minimum(255)
 
 
 # --- turning ---------------------------------------------------------------------
@@ -327,7 +327,7 @@ def rgb_to_grayscale(image: TensorLike, /) -> Tensor:
     op = "image.rgb_to_grayscale"
     x = _convert.real(op, _images(op, image, 2, 3))
     y = _luma(x)
-    return y if x.dtype.kind == "f" else creation.astype(unary.round(y), x.dtype)
+    return y if x.dtype.kind == "f" else creation.cast(unary.round(y), x.dtype)
 
 
 def _luma(image: Tensor) -> Tensor:
@@ -378,7 +378,7 @@ def threshold(
 
 def _otsu(gray: Tensor) -> float:
     """Return the threshold of Otsu (1979), from a histogram that is read here."""
-    levels = shape.reshape(creation.astype(unary.round(gray), INT32), -1)
+    levels = shape.reshape(creation.cast(unary.round(gray), INT32), -1)
     ones = creation.ones(levels.shape, dtype=INT32)
     counts = gather.unsorted_segment_sum(ones, levels, 256).numpy().astype(np.float64)
     dark, mass = counts.cumsum(), (counts * np.arange(256)).cumsum()

@@ -1,12 +1,12 @@
-"""Python's ``x[...]``, with NumPy's meaning, and ``strided_slice``. No kernels.
+"""Python's ``x[...]`` and ``x[...] = y``, and ``strided_slice``. No kernels.
 
 A key goes through three steps, of which most keys need one or two: a strided slice for
 ranges and numbers, a reshape for axes that go and come, a gather for index arrays. What
 is known on the host, numbers and lists and arrays, is checked at once and counted from
 the end where it is negative. A mask is read on the host, as the shape depends on it.
 
-Map: ``getitem``, iteration and ``in``; ``strided_slice``; ``_read``, which says what a
-key means for a shape; index arrays.
+Map: ``getitem``, ``setitem``, iteration and ``in``; ``strided_slice``; ``_read``, which
+says what a key means for a shape; index arrays.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plugrad import geometry
+from plugrad.engine.context import Scope
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
-from plugrad.tensor.arguments import Ints, integers
-from plugrad.tensor.dtypes import BOOL
+from plugrad.tensor.arguments import Ints, integers, misfit
+from plugrad.tensor.dtypes import BOOL, STRING, named
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
@@ -59,6 +60,97 @@ def getitem(x: TensorLike, key: Any, /) -> Tensor:
 
     """
     return select("getitem", _convert.asarray(x), key)
+
+
+def setitem(x: Tensor | variable.Variable, key: Any, value: TensorLike, /) -> None:
+    """Make ``x`` hold the tensor in which ``x[key]`` is ``value``: ``x[key] = value``.
+
+    The name ``x`` stands for a new value afterwards. Everything else keeps the old one:
+    tensors that were made from ``x``, its aliases, and what tapes have saved. So the
+    gradient is right at every order, in ``x`` as it was and in ``value``.
+
+    Args:
+        x: A tensor, or a variable, which is assigned.
+        key: See ``getitem``. Where index arrays name an element several times, the last
+            value counts.
+        value: It is broadcast to the shape of ``x[key]``, and converted to the dtype of
+            ``x``.
+
+    Raises:
+        IndexError: See ``getitem``.
+        ValueError: The value does not broadcast to the shape of ``x[key]``.
+        TypeError: The value is complex or strings, and ``x`` is not.
+        OverflowError: The value is a number that the dtype of ``x`` cannot represent.
+
+    Example:
+        >>> x = pg.asarray([1.0, 2.0, 3.0])
+        >>> y = x * 2.0
+        >>> x[1:] = 0.0
+        >>> x
+        Tensor([1., 0., 0.], dtype=float32, backend='cpu')
+        >>> y
+        Tensor([2., 4., 6.], dtype=float32, backend='cpu')
+
+    """
+    if isinstance(x, variable.Variable):
+        x.assign(_replaced(x.value, key, value))
+        return
+    home: Any = x._alive()
+    with Scope(backend=home):  # the values stay where they are
+        x._rebind(_replaced(x, key, value))
+
+
+def _replaced(x: Tensor, key: Any, value: TensorLike) -> Tensor:
+    """Return ``x`` with ``value`` at ``key``, as a new tensor."""
+    new = _fitting(x, value)
+    if not new.shape and getattr(key, "dtype", None) == BOOL and key.shape:
+        _read("setitem", x.shape, (key,))  # which checks the shape of the mask
+        ones = (1,) * (len(x.shape) - len(key.shape))
+        mask = shape.reshape(_convert.asarray(key), (*key.shape, *ones))
+        return compare.where(mask, new, x)
+    at = _numbers(x.shape, key)
+    if not at.size:
+        return creation.identity(x)
+    lead = len(new.shape) - len(at.shape)
+    if lead > 0 and set(new.shape[:lead]) == {1}:  # as NumPy allows
+        new = shape.reshape(new, new.shape[lead:])
+    if geometry.broadcast("setitem", new.shape, at.shape) != at.shape:
+        raise misfit("setitem", f"the value must broadcast to {at.shape}", new)
+    new = run(shape.BROADCAST_TO, new, shape=at.shape)
+    flat = run(shape.RESHAPE, x, shape=(x.size,))
+    rows = run(shape.RESHAPE, at, shape=(at.size, 1))
+    new = run(shape.RESHAPE, new, shape=(at.size,))
+    y = run(scatter.TENSOR_SCATTER_UPDATE, flat, rows, new)
+    return run(shape.RESHAPE, y, shape=x.shape)
+
+
+def _fitting(x: Tensor, value: TensorLike) -> Tensor:
+    """Return a value to assign in the dtype of ``x``."""
+    if isinstance(value, bool | int | float):
+        return _convert.asarray(value, dtype=x.dtype)
+    new = _convert.asarray(value)
+    real_from_complex = new.dtype.kind == "c" and x.dtype.kind != "c"
+    if real_from_complex or (new.dtype is STRING) != (x.dtype is STRING):
+        raise TypeError(
+            f"setitem: a tensor of {named(x.dtype)} cannot hold {named(new.dtype)}; "
+            "convert the value"
+        )
+    return creation.cast(new, x.dtype)
+
+
+def _numbers(sizes: Shape, key: Any) -> Tensor:
+    """Return the elements that a key selects, counted from 0 in row-major order."""
+    total = math.prod(sizes)
+    kind = np.int32 if total < 2**31 else np.int64
+    read = _read("setitem", sizes, key if isinstance(key, tuple) else (key,))
+    if read.arrays:
+        every = shape.reshape(creation.arange(total, dtype=np.dtype(kind)), sizes)
+        return select("setitem", every, key)
+    at = np.zeros((), kind)
+    steps = zip(read.source, read.begin, read.size, read.strides, strict=True)
+    for n, begin, size, stride in steps:
+        at = at[..., None] * n + (begin + stride * np.arange(size, dtype=kind))
+    return _convert.asarray(at.astype(kind, copy=False).reshape(read.view))
 
 
 def iterate(x: TensorLike, /) -> Iterator[Tensor]:

@@ -85,10 +85,10 @@ def _weighted(
     y = reduce.sum(losses * weights)
     if reduction != "sum":
         if reduction == "sum_by_nonzero_weights":
-            weights = creation.astype(compare.not_equal(weights, 0), weights.dtype)
+            weights = creation.cast(compare.not_equal(weights, 0), weights.dtype)
         repeats = losses.size / max(weights.size, 1)  # of each weight, by broadcasting
         y = binary.divide_no_nan(y, reduce.sum(weights) * repeats)
-    return creation.astype(y, dtype)
+    return creation.cast(y, dtype)
 
 
 def absolute_difference(

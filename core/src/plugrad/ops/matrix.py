@@ -60,19 +60,19 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 def of(a: Tensor, b: Tensor) -> Tensor:
     """Return ``aᴴ·b``."""
-    a = complexes.conj(a)
+    a = complexes.conjugate(a)
     return run(products.BATCH_MATMUL, a, b, transpose_a=True, transpose_b=False)
 
 
 def by(a: Tensor, b: Tensor) -> Tensor:
     """Return ``a·bᴴ``."""
-    b = complexes.conj(b)
+    b = complexes.conjugate(b)
     return run(products.BATCH_MATMUL, a, b, transpose_a=False, transpose_b=True)
 
 
 def adjoint(x: Tensor) -> Tensor:
     """Return ``xᴴ``."""
-    return complexes.conj(products.matrix_transpose(x))
+    return complexes.conjugate(products.matrix_transpose(x))
 
 
 def row(x: Tensor) -> Tensor:

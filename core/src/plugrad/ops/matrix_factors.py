@@ -369,7 +369,7 @@ def _tolerance(op: str, x: Tensor, rtol: Any) -> Tensor:
         rtol = max(x.shape[-2:]) * float(np.finfo(dtype).eps)
     if isinstance(rtol, _convert.SCALARS):
         return _convert.scalar(op, rtol, dtype)
-    rtol = creation.astype(_convert.real(op, rtol), dtype)
+    rtol = creation.cast(_convert.real(op, rtol), dtype)
     return _convert.check_broadcast(op, "rtol, one a matrix,", rtol, x.shape[:-2])
 
 

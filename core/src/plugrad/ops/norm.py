@@ -53,7 +53,7 @@ def _(logits: Tensor, *, axis: int) -> Tensor:
     x = reduce.widened(logits)
     e = unary.exp(x - reduce.max(x, axis=axis, keepdims=True))
     y = e / run(reduce.SUM, e, axis=(axis,), keepdims=True)
-    return creation.astype(y, logits.dtype)
+    return creation.cast(y, logits.dtype)
 
 
 def _softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
@@ -88,7 +88,7 @@ def _(logits: Tensor, *, axis: int) -> Tensor:
     x = reduce.widened(logits)
     x = x - reduce.max(x, axis=axis, keepdims=True)
     total = run(reduce.SUM, unary.exp(x), axis=(axis,), keepdims=True)
-    return creation.astype(x - unary.log(total), logits.dtype)
+    return creation.cast(x - unary.log(total), logits.dtype)
 
 
 def _log_softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
@@ -162,7 +162,7 @@ def _(
 ) -> Tensor:
     factor = _scaled(unary.rsqrt(reduce.widened(variance) + epsilon), scale)
     y = _scaled((reduce.widened(x) - mean) * factor, offset=offset)
-    return creation.astype(y, x.dtype)
+    return creation.cast(y, x.dtype)
 
 
 def _affine(op: str, x: TensorLike, **others: Any) -> tuple[Tensor, list[Maybe]]:
@@ -172,7 +172,7 @@ def _affine(op: str, x: TensorLike, **others: Any) -> tuple[Tensor, list[Maybe]]
     x, *found = _convert.promote_all(op, x, *given.values())
     x = _convert.floating(op, x, "f")
     for name, t in zip(given, found, strict=True):
-        others[name] = creation.astype(
+        others[name] = creation.cast(
             _convert.check_broadcast(op, name, t, x.shape), x.dtype
         )
     return x, list(others.values())
@@ -224,7 +224,7 @@ def _(x: Tensor, scale: Maybe, offset: Maybe, *, axis: Shape, epsilon: float) ->
     wide = wide - run(reduce.MEAN, wide, axis=axis, keepdims=True)
     variance = run(reduce.MEAN, unary.square(wide), axis=axis, keepdims=True)
     y = _scaled(wide * unary.rsqrt(variance + epsilon), scale, offset)
-    return creation.astype(y, x.dtype)
+    return creation.cast(y, x.dtype)
 
 
 def group_norm(
@@ -354,7 +354,7 @@ def _(
 ) -> Tensor:
     wide = reduce.widened(x)
     y = wide * binary.pow(_norm(wide, depth_radius, bias, alpha), -beta)
-    return creation.astype(y, x.dtype)
+    return creation.cast(y, x.dtype)
 
 
 LRN_GRAD = Kernel(
@@ -381,7 +381,7 @@ def _(
     norm = _norm(wide, depth_radius, bias, alpha)
     band = _band(wide_dy * wide_y / norm, depth_radius)
     dx = wide_dy * binary.pow(norm, -beta) - 2 * alpha * beta * wide * band
-    return creation.astype(dx, x.dtype)
+    return creation.cast(dx, x.dtype)
 
 
 gradients(

@@ -41,13 +41,6 @@ def _transposed(x: Tensor) -> Tensor:
     return products.matrix_transpose(x)
 
 
-def _no_assignment(x: Any, key: Any, value: Any) -> None:
-    raise TypeError(
-        f"a tensor does not change: shape {x.shape} at [{key!r}]; make another one, "
-        "with where or tensor_scatter_update, or keep a Variable and assign to it"
-    )
-
-
 # Of two arguments, and in reverse where the tensor stands on the right.
 BINARY = {
     "add": binary.add,
@@ -76,7 +69,7 @@ OTHERS = {
     "__abs__": unary.abs,
     "__invert__": compare.bitwise_invert,
     "__getitem__": indexing.getitem,
-    "__setitem__": _no_assignment,
+    "__setitem__": indexing.setitem,
     "__iter__": indexing.iterate,
     "__contains__": indexing.contains,
     "T": property(_transposed),

@@ -359,7 +359,7 @@ def _(x: Tensor, *, geometry: Windows) -> Tensor:
 @decomposition(AVG_POOL)
 def _(x: Tensor, *, geometry: Windows) -> Tensor:
     total = _reduced(binary.add, reduce.widened(x), geometry, 0)
-    return creation.astype(_share(total, geometry, 0), x.dtype)
+    return creation.cast(_share(total, geometry, 0), x.dtype)
 
 
 @decomposition(AVG_POOL_3D_GRAD)
@@ -367,7 +367,7 @@ def _(x: Tensor, *, geometry: Windows) -> Tensor:
 def _(dy: Tensor, input: Tensor | None, *, geometry: Windows) -> Tensor:
     shares = _windows.spread(_share(reduce.widened(dy), geometry, 1), geometry)
     dx = _reduced(binary.add, shares, geometry.transposed, 0)
-    return creation.astype(dx, dy.dtype)
+    return creation.cast(dx, dy.dtype)
 
 
 def _winners(x: Tensor, y: Tensor, windows: Windows) -> Tensor:

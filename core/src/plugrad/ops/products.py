@@ -30,7 +30,7 @@ def factors(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
     if not (type(a) is Tensor and type(b) is Tensor and a.dtype is b.dtype):
         a, b = _convert.promote_all(op, a, b)
     if a.dtype is BOOL:
-        return creation.astype(a, INT32), creation.astype(b, INT32)
+        return creation.cast(a, INT32), creation.cast(b, INT32)
     if a.dtype is STRING:
         _convert.numbers(op, a)
     return a, b
@@ -122,14 +122,14 @@ def _fitted(a: Shape, b: Shape, turn_a: bool, turn_b: bool) -> tuple[Shape, ...]
 
 
 def _gradient_a(dy: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
-    b = complexes.conj(b)
+    b = complexes.conjugate(b)
     if transpose_a:
         return run(BATCH_MATMUL, b, dy, transpose_a=transpose_b, transpose_b=True)
     return run(BATCH_MATMUL, dy, b, transpose_a=False, transpose_b=not transpose_b)
 
 
 def _gradient_b(dy: Tensor, a: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
-    a = complexes.conj(a)
+    a = complexes.conjugate(a)
     if transpose_b:
         return run(BATCH_MATMUL, dy, a, transpose_a=True, transpose_b=transpose_a)
     return run(BATCH_MATMUL, a, dy, transpose_a=not transpose_a, transpose_b=False)
@@ -159,7 +159,7 @@ def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
     a, b, at = _vectors("vecdot", a, b, axis)
     if a.shape[at] != b.shape[at]:
         raise misfit("vecdot", f"sizes along axis {axis} must be equal", a, b)
-    y = complexes.conj(a) * b
+    y = complexes.conjugate(a) * b
     return run(reduce.SUM, y, axis=(len(y.shape) + at,), keepdims=False)
 
 

@@ -409,6 +409,6 @@ def dropout(
         if broadcast("dropout", x.shape, sizes) != x.shape:
             raise misfit("dropout", f"noise_shape must broadcast to {x.shape}", sizes)
     if not chance:
-        return x
+        return creation.identity(x)
     kept = _drawn("dropout", seed, sizes, _draws.true, 1 - chance)
     return compare.where(kept, x * (1 / (1 - chance)), 0.0)

@@ -35,7 +35,7 @@ SUMMED_AS |= {DTYPES[name]: DTYPES["uint32"] for name in ("uint8", "uint16")}
 
 def widened(x: Tensor) -> Tensor:
     """Return float16 as float32, in which to accumulate."""
-    return creation.astype(x, FLOAT32) if x.dtype is FLOAT16 else x
+    return creation.cast(x, FLOAT32) if x.dtype is FLOAT16 else x
 
 
 def one_axis(op: str, axis: int, rank: int) -> int:
@@ -52,7 +52,7 @@ def _summand(x: TensorLike, dtype: Any, op: str = "sum") -> Tensor:
     wanted = SUMMED_AS.get(x.dtype, x.dtype) if dtype is None else canonical(dtype)
     if wanted is BOOL:
         raise TypeError(f"{op}: there is none in bool; use any, all or count_nonzero")
-    return creation.astype(x, wanted)
+    return creation.cast(x, wanted)
 
 
 def _kept(y: Tensor, x: Tensor | Spec, axis: Shape, keepdims: bool) -> Tensor:
@@ -129,7 +129,7 @@ def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tens
 @decomposition(MEAN)
 def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
     total = run(SUM, widened(x), axis=axis, keepdims=keepdims)
-    return creation.astype(total / count(x, axis), x.dtype)
+    return creation.cast(total / count(x, axis), x.dtype)
 
 
 def count(x: Tensor | Spec, axis: Shape) -> int:
@@ -176,7 +176,7 @@ def _not_of_nothing(op: str) -> Callable[..., Spec]:
 def _shared(dy: Tensor, x: Tensor, y: Tensor, axis: Shape, keepdims: bool) -> Tensor:
     """Share ``dy`` equally among the elements that attain the extreme; NaN has none."""
     y, dy = _kept(y, x, axis, keepdims), _kept(dy, x, axis, keepdims)
-    hit = creation.astype(compare.equal(x, y), dy.dtype)
+    hit = creation.cast(compare.equal(x, y), dy.dtype)
     ties = run(SUM, hit, axis=axis, keepdims=True)
     return dy / binary.maximum(ties, 1) * hit
 
@@ -255,7 +255,7 @@ def _argument(kernel: Kernel, x: TensorLike, axis: OneAxis, keepdims: bool) -> T
         axis = one_axis(op, axis, len(x.shape))
         kept = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     _something(op, x, (axis,))
-    y = run(kernel, creation.astype(x, INT32) if x.dtype is BOOL else x, axis=axis)
+    y = run(kernel, creation.cast(x, INT32) if x.dtype is BOOL else x, axis=axis)
     return run(shape.RESHAPE, y, shape=kept) if flag(op, "keepdims", keepdims) else y
 
 
@@ -352,7 +352,7 @@ def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
     y = widened(x)
     for i in axis:
         y = _product(y, i)
-    return creation.astype(run(shape.RESHAPE, y, shape=sizes), x.dtype)
+    return creation.cast(run(shape.RESHAPE, y, shape=sizes), x.dtype)
 
 
 def _product(x: Tensor, axis: int) -> Tensor:
@@ -369,7 +369,7 @@ def _product(x: Tensor, axis: int) -> Tensor:
 
 
 def _truth(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Shape]:
-    x = creation.astype(_convert.numbers(op, x), BOOL)
+    x = creation.cast(_convert.numbers(op, x), BOOL)
     return x, axes(op, axis, len(x.shape))
 
 
@@ -404,8 +404,8 @@ def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
 
 @decomposition(ANY)
 def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
-    ones = creation.astype(x, INT32)  # the sum of nothing is 0, its maximum is not
-    return creation.astype(run(SUM, ones, axis=axis, keepdims=keepdims), BOOL)
+    ones = creation.cast(x, INT32)  # the sum of nothing is 0, its maximum is not
+    return creation.cast(run(SUM, ones, axis=axis, keepdims=keepdims), BOOL)
 
 
 # --- compositions ----------------------------------------------------------------
@@ -417,7 +417,7 @@ def count_nonzero(
     """Return the number of elements along ``axis`` that are not 0, int32."""
     x, axis = _truth("count_nonzero", x, axis)
     keepdims = flag("count_nonzero", "keepdims", keepdims)
-    return run(SUM, creation.astype(x, INT32), axis=axis, keepdims=keepdims)
+    return run(SUM, creation.cast(x, INT32), axis=axis, keepdims=keepdims)
 
 
 def root(x: Tensor, /) -> Tensor:

@@ -86,7 +86,7 @@ def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
     total = math.prod(full)
     kind = _convert.INT64 if total * max(len(lead), 1) >= 2**31 else indices.dtype
     strides = [math.prod(full[i + 1 :]) for i in range(len(full))]
-    at = creation.astype(indices, kind)
+    at = creation.cast(indices, kind)
     size, stride = (_convert.asarray(np.array(v, kind)) for v in (lead, strides))
     inside = compare.logical_and(at >= 0, at < size)
     steps = compare.where(inside, at * stride, -total)  # the others add up to less
@@ -172,9 +172,9 @@ def _rows(
 def _(indices: Tensor, updates: Tensor, *, shape: Shape) -> Tensor:
     lead = shape[: indices.shape[-1]]
     rows, ids = _rows("scatter_nd", updates, lead, indices)
-    rows = creation.astype(rows, INT32) if rows.dtype is BOOL else rows
+    rows = creation.cast(rows, INT32) if rows.dtype is BOOL else rows
     y = run(gather.UNSORTED_SEGMENT_SUM, rows, ids, num_segments=math.prod(lead))
-    return creation.astype(run(shapes.RESHAPE, y, shape=shape), updates.dtype)
+    return creation.cast(run(shapes.RESHAPE, y, shape=shape), updates.dtype)
 
 
 gradients(
@@ -243,7 +243,7 @@ def _last(ids: Tensor, total: int) -> Tensor:
     for bit in reversed(range((count - 1).bit_length())):
         high = _convert.asarray(numbers >> bit & 1, dtype=BOOL)
         mine = compare.logical_and(left, high)
-        some = _sums(creation.astype(mine, INT32), ids, total) > 0
+        some = _sums(creation.cast(mine, INT32), ids, total) > 0
         left = compare.where(gather.gather(some, ids), mine, left)
     return left
 

@@ -305,7 +305,7 @@ def _unique_gradient(
     rest = (1,) * (len(values_spec.shape) - 1 - axis)
     counts = _counts(values_spec, indices, axis)
     counts = run(shapes.RESHAPE, counts, shape=(*counts.shape, *rest))
-    dy = dy / creation.astype(counts, dy.dtype)
+    dy = dy / creation.cast(counts, dy.dtype)
     return run(gather.GATHER_V2, dy, indices, axis=axis, batch_dims=0)
 
 

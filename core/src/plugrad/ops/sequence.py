@@ -169,4 +169,4 @@ def _masked(op: str, scores: Tensor, mask: TensorLike) -> tuple[Tensor, Tensor]:
     if mask.dtype is BOOL:
         return scores, mask
     allowed = compare.not_equal(mask, -math.inf)  # not of NaN, which is to be seen
-    return scores + creation.astype(mask, scores.dtype), allowed
+    return scores + creation.cast(mask, scores.dtype), allowed

@@ -48,8 +48,8 @@ RESHAPE = Kernel(
 def reshape(x: TensorLike, /, shape: Ints, *, copy: bool | None = None) -> Tensor:
     """Return the same elements under a new shape, in which one -1 is worked out.
 
-    ``copy`` is there for the array API standard's sake: tensors are immutable, so that
-    nobody can tell a copy.
+    ``copy`` is an argument of the array API standard. It makes no difference, because
+    no tensor changes when another one does.
     """
     x = x if type(x) is Tensor else _convert.asarray(x)
     shape = integers("reshape", "shape", shape)

@@ -89,7 +89,7 @@ def _window(op: str, window_fn: Window | None, length: int, dtype: DType) -> Ten
     window = fft._real(op, window_fn(length))
     if window.shape != (length,):
         raise misfit(op, f"window_fn must give shape {(length,)}", window)
-    return creation.astype(window, dtype)
+    return creation.cast(window, dtype)
 
 
 # --- frames ----------------------------------------------------------------------
@@ -142,7 +142,7 @@ def overlap_and_add(frames: TensorLike, /, frame_step: int) -> Tensor:
     """
     frames = _convert.numbers("overlap_and_add", frames)
     x, length, step = _checked("overlap_and_add", frames, 2, None, frame_step)
-    x = creation.astype(x, INT32) if x.dtype is BOOL else x
+    x = creation.cast(x, INT32) if x.dtype is BOOL else x
     *batch, count, _ = x.shape
     ids, rows, size, cover = _rows(math.prod(batch), count, length, step)
     x = run(shape.RESHAPE, x, shape=(len(ids), size))

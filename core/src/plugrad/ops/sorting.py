@@ -77,9 +77,9 @@ def _count(op: str, x: Spec | Tensor, k: int) -> int:
 
 def _top(x: Tensor, k: int, sorted: bool) -> tuple[Tensor, Tensor]:
     """Run ``TopK``, which knows numbers only."""
-    y = creation.astype(x, INT32) if x.dtype is BOOL else x
+    y = creation.cast(x, INT32) if x.dtype is BOOL else x
     values, indices = run_many(TOP_K, y, k=k, sorted=sorted)
-    return creation.astype(values, x.dtype), indices
+    return creation.cast(values, x.dtype), indices
 
 
 def _put_back(dy: Tensor, dindices: Tensor, indices: Tensor, x_spec: Spec) -> Tensor:

@@ -171,7 +171,7 @@ def _(input_indices: Tensor, input_shape: Tensor, new_shape: Tensor) -> list[Ten
     flat = shapes.expand_dims(scatter._row_numbers(input_indices, lead), axis=1)
     steps = [max(math.prod(sizes[i + 1 :]), 1) for i in range(len(sizes))]
     step, size = (_convert.asarray(s, dtype=flat.dtype) for s in (steps, sizes))
-    places = creation.astype(flat // step % size, dtype)
+    places = creation.cast(flat // step % size, dtype)
     return [places, _convert.asarray(sizes, dtype=dtype)]
 
 
@@ -328,7 +328,7 @@ def segment_sum(
 
     """
     x = _convert.numbers("sparse.segment_sum", data)
-    x = creation.astype(x, INT32) if x.dtype is BOOL else x
+    x = creation.cast(x, INT32) if x.dtype is BOOL else x
     return _by_id(SPARSE_SEGMENT_SUM, x, indices, segment_ids, num_segments)
 
 
@@ -382,4 +382,4 @@ def _(data: Tensor, indices: Tensor, segment_ids: Tensor, num_segments: int) -> 
     ones = creation.ones((rows.shape[0], *[1] * (len(rows.shape) - 1)), dtype=INT32)
     counts = binary.maximum(scatter._sums(ones, segment_ids, num_segments), 1)
     means = scatter._sums(rows, segment_ids, num_segments) / counts
-    return creation.astype(means, data.dtype)
+    return creation.cast(means, data.dtype)

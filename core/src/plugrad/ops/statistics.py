@@ -42,7 +42,7 @@ def var(
     where ``n`` is not larger than ``correction``.
     """
     _, variance, dtype = _moments("var", x, axis, correction, keepdims)
-    return creation.astype(variance, dtype)
+    return creation.cast(variance, dtype)
 
 
 def std(
@@ -58,7 +58,7 @@ def std(
     Arguments are those of ``var``. Where all elements are equal its gradient is 0.
     """
     _, variance, dtype = _moments("std", x, axis, correction, keepdims)
-    return creation.astype(reduce.root(variance), dtype)
+    return creation.cast(reduce.root(variance), dtype)
 
 
 def moments(
@@ -67,7 +67,7 @@ def moments(
     """Return mean and variance (``correction=0``) over ``axis``, as ``mean, var``."""
     middle, variance, dtype = _moments("moments", x, axis, 0.0, keepdims)
     middle = run(shape.RESHAPE, middle, shape=variance.shape)
-    return creation.astype(middle, dtype), creation.astype(variance, dtype)
+    return creation.cast(middle, dtype), creation.cast(variance, dtype)
 
 
 def logsumexp(
@@ -87,4 +87,4 @@ def logsumexp(
     top = compare.where(unary.isfinite(top), top, 0.0)
     total = run(reduce.SUM, unary.exp(wide - top), axis=axis, keepdims=keepdims)
     y = unary.log(total) + run(shape.RESHAPE, top, shape=total.shape)
-    return creation.astype(y, x.dtype)
+    return creation.cast(y, x.dtype)

@@ -41,12 +41,12 @@ def run_or_identity(kernel: Kernel, x: TensorLike, kinds: str) -> Tensor:
 
 def chain(dy: Tensor, slope: Tensor) -> Tensor:
     """Return the cotangent of a function with the derivative ``slope``."""
-    return dy * complexes.conj(slope)
+    return dy * complexes.conjugate(slope)
 
 
 def chain_inverse(dy: Tensor, slope: Tensor) -> Tensor:
     """Return the cotangent of a function with the derivative ``1 / slope``."""
-    return dy / complexes.conj(slope)
+    return dy / complexes.conjugate(slope)
 
 
 def odd_extension(x: Tensor, y: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ def sign(x: TensorLike, /) -> Tensor:
 def _(x: Tensor) -> Tensor:
     if x.dtype.kind == "c":
         return complexes.direction(x)
-    y = creation.astype(x > 0, x.dtype) - creation.astype(x < 0, x.dtype)
+    y = creation.cast(x > 0, x.dtype) - creation.cast(x < 0, x.dtype)
     return compare.where(compare.equal(x, x), y, x) if x.dtype.kind == "f" else y
 
 
@@ -118,8 +118,8 @@ def _sign_gradient(dy: Tensor, x: Tensor) -> Tensor:
     if x.dtype.kind != "c":
         return creation.zeros_like(dy)
     y, null = run(SIGN, x), compare.equal(x, 0)
-    size = compare.where(null, 1, x * complexes.conj(y))
-    return compare.where(null, 0, (dy - y * y * complexes.conj(dy)) / (size * 2))
+    size = compare.where(null, 1, x * complexes.conjugate(y))
+    return compare.where(null, 0, (dy - y * y * complexes.conjugate(dy)) / (size * 2))
 
 
 gradients(SIGN, x=_sign_gradient)
@@ -210,7 +210,9 @@ def round(x: TensorLike, /) -> Tensor:
 @decomposition(ROUND)
 def _(x: Tensor) -> Tensor:
     if x.dtype.kind == "c":
-        return complexes.complex(round(complexes.real(x)), round(complexes.imag(x)))
+        return complexes.complex(
+            round(complexes.real_part(x)), round(complexes.imag(x))
+        )
     low = floor(x)
     rest, half = x - low, low * 0.5
     odd = compare.logical_and(compare.equal(rest, 0.5), half > floor(half))

@@ -8,8 +8,9 @@ import numpy as np
 
 from plugrad.engine.context import keep, tapes
 from plugrad.engine.dispatch import tracked_alias
+from plugrad.engine.tape import Tape, alias
 from plugrad.tensor.dtypes import DType, differentiable
-from plugrad.tensor.tensor import Tensor, TensorLike
+from plugrad.tensor.tensor import TapeId, Tensor, TensorLike
 
 from . import _convert
 
@@ -40,11 +41,21 @@ class Variable:
     @property
     def value(self) -> Tensor:
         """The tensor held at this moment; tapes that take notice of variables watch."""
+        self._noticed()
+        # An alias, so that x[...] = value in the tensor does not assign the variable.
+        return alias(self._value, self._value._tape_id)
+
+    def _noticed(self) -> None:
+        """Have the tapes that take notice of variables watch this one."""
         if self.trainable and differentiable(self._value.dtype):
             for tape in tapes():
                 if tape.variables is not None and self not in tape.variables:
                     tape.variables[self] = tape.watch(self._value)
-        return self._value
+
+    def watched_by(self, tape: Tape) -> TapeId:
+        """Have a tape watch the tensor held at this moment; return its identity."""
+        self._noticed()
+        return tape.watch(self._value)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""``Tensor``: an immutable handle on a native array that some backend owns.
+"""``Tensor``: a name for values that some backend holds.
 
 Several handles may share one array, and share an identity: cached copies on other
 backends and what a tape saves are the same tensor. A handle has no number; the
@@ -147,6 +147,11 @@ class Tensor(Methods):
         y._cached_copies = self._cached_copies
         y._tape_id = tape_id
         return y
+
+    def _rebind(self, y: Tensor) -> None:
+        """Hold the values and the identity of ``y``, which is on the same backend."""
+        self._cached_copies = None
+        self._data, self._tape_id = y._data, y._tape_id
 
     def __array__(
         self, dtype: Any = None, copy: bool | None = None

@@ -369,7 +369,7 @@ class _Check(NamedTuple):
     def along(self, *xs: Tensor) -> Tensor:
         """Return the derivative of ``f`` along ``vs``, as a function of ``xs``."""
         parts = [
-            complexes.real(reduce.sum(complexes.conj(dx) * asarray(v)))
+            complexes.real_part(reduce.sum(complexes.conjugate(dx) * asarray(v)))
             for dx, v in zip(self.pulled(*xs), self.vs, strict=True)
         ]
         return functools.reduce(operator.add, parts)

@@ -1,0 +1,156 @@
+"""``x[key] = value``: NumPy's values, on every backend, and right gradients."""
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+A = np.arange(12, dtype=np.float32).reshape(3, 4) - 5.0
+MASK = np.array([True, False, True])
+KEYS = [
+    0,
+    -1,
+    slice(None),
+    slice(1, None, 2),
+    slice(None, None, -1),
+    slice(5, 2),
+    (0, 1),
+    (slice(None), 2),
+    (..., 0),
+    ...,
+    (),
+    None,
+    (None, 1),
+    (slice(None), None, slice(0, 2)),
+    [0, 2, 0],
+    np.array([[0, 1], [2, 0]]),
+    ([0, 1], [1, 2]),
+    (slice(None), [2, 0]),
+    ([0, 0], slice(None), None),
+    MASK,
+    (slice(None), np.array([True, False, True, True])),
+    A > 0,
+]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_values_are_those_of_numpy(key, backend):
+    full = np.linspace(1, 2, A[key].size, dtype=np.float32).reshape(A[key].shape)
+    for value in (2.5, full, full[..., :1] if full.ndim else full):
+        expected, x = A.copy(), pg.asarray(A)
+        expected[key] = value
+        x[key] = pg.asarray(value) if isinstance(value, np.ndarray) else value
+        np.testing.assert_array_equal(x.numpy(), expected)
+        assert x.backend == backend
+
+
+def test_index_tensors(backend):
+    x, i = pg.zeros(4), pg.asarray([3, 1, 3])
+    x[i] = pg.asarray([1.0, 2.0, 3.0])  # of several values the last one counts
+    assert x.tolist() == [0.0, 2.0, 0.0, 3.0]
+    x[x > 2.0] = -1.0
+    assert x.tolist() == [0.0, 2.0, 0.0, -1.0]
+    x[i] += 1.0
+    assert x.tolist() == [0.0, 3.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float32"])
+def test_values_are_converted(dtype, backend):
+    expected, x = np.zeros(3, dtype), pg.zeros(3, dtype=dtype)
+    expected[1:] = np.float32(1.5)
+    x[1:] = pg.asarray(np.float32(1.5))
+    assert x.dtype == dtype
+    np.testing.assert_array_equal(x.numpy(), expected)
+
+
+def test_other_tensors_keep_the_old_values(backend):
+    x = pg.asarray(A)
+    others = [pg.stop_gradient(x), x[0], x * 1.0, pg.reshape(x, (12,)), pg.identity(x)]
+    others += [pg.astype(x, "float32"), pg.conj(x), pg.real(x), pg.dropout(x, rate=0.0)]
+    before = [y.numpy().copy() for y in others]
+    x[...] = 7.0
+    for y, old in zip(others, before, strict=True):
+        np.testing.assert_array_equal(y.numpy(), old)
+    assert pg.asarray(x) is x  # as in NumPy
+
+
+def test_copies_on_other_backends_are_forgotten(backend):
+    x = pg.asarray(A)
+    with pg.use_backend("cpu"):
+        assert (x + 0.0).tolist() == A.tolist()
+    x[0] = 1.0
+    with pg.use_backend("cpu"):
+        assert (x + 0.0)[0].tolist() == [1.0] * 4
+    assert x.backend == backend
+
+
+def overwritten(x, v):
+    """Read ``x`` before and after an element of it is replaced."""
+    before = pg.sum(x * x * x)
+    x[1] = v * v
+    x[2:] *= 3.0
+    return before + pg.sum(x * x)
+
+
+def test_gradients_of_every_order(backend):
+    x, v = pg.asarray([1.0, 2.0, 3.0]), pg.asarray(2.0)
+    # x0^3 + x1^3 + x2^3 + x0^2 + v^4 + 9 x2^2
+    dx, dv = pg.grads(overwritten)(x, v)
+    assert dx.tolist() == [5.0, 12.0, 27.0 + 54.0]
+    assert dv.item() == 4 * 2.0**3
+    second = pg.grad(lambda v: pg.grads(overwritten)(x, v)[1])(v)
+    assert second.item() == 12 * 2.0**2
+    second = pg.grad(lambda x: pg.sum(pg.grads(overwritten)(x, v)[0]))(x)
+    assert second.tolist() == [6.0 + 2.0, 12.0, 18.0 + 18.0]
+    assert x.tolist() == [1.0, 2.0, 3.0]  # what was given to grad is as it was
+
+
+def test_residuals_of_a_tape_are_kept(backend):
+    def f(x):
+        y = pg.exp(x)  # its gradient reads y
+        z = pg.sum(y)
+        y[...] = 0.0
+        return z + pg.sum(y)
+
+    x = pg.asarray([0.0, 1.0])
+    np.testing.assert_allclose(pg.grad(f)(x).numpy(), np.exp([0.0, 1.0]), rtol=1e-6)
+
+
+def test_variables_are_assigned(backend):
+    v = pg.Variable([1.0, 2.0])
+    t = v.value
+    t[0] = 9.0
+    assert v.numpy().tolist() == [1.0, 2.0]  # the tensor that was read is another one
+    v[0] = 5.0
+    assert v.numpy().tolist() == [5.0, 2.0]
+    loss = lambda: pg.sum(v * v)
+    assert pg.variable_grads(loss)[1][v].tolist() == [10.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error", "words"),
+    [
+        (3, 1.0, IndexError, "index 3"),
+        ((0, 0, 0), 1.0, IndexError, "too many"),
+        (0, np.ones(3, np.float32), ValueError, r"setitem: .*broadcast"),
+        (0, np.ones((2, 4), np.float32), ValueError, r"setitem: .*broadcast"),
+        (0, "text", TypeError, "cannot hold string"),
+        (0, 1j, TypeError, "complex"),
+        ("a", 1.0, TypeError, "setitem: an index is"),
+        (np.array([True]), 1.0, IndexError, "a mask of shape"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_refused_and_changes_nothing(
+    key, value, error, words, backend
+):
+    x = pg.asarray(A)
+    with pytest.raises(error, match=words):
+        x[key] = value
+    np.testing.assert_array_equal(x.numpy(), A)
+
+
+def test_a_number_that_the_dtype_does_not_hold(backend):
+    x = pg.zeros(2, dtype="int32")
+    with pytest.raises(OverflowError):
+        x[0] = 2**40
+    assert x.tolist() == [0, 0]
