@@ -12,6 +12,8 @@ from plugrad.tensor.tensor import Tensor
 
 from .reverse import grad, jvp, vjp
 
+__all__ = ["hessian", "jacobian"]
+
 Mode = Literal["reverse", "forward"]
 
 

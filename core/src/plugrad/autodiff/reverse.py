@@ -26,6 +26,17 @@ from plugrad.tensor.dtypes import differentiable
 from plugrad.tensor.tensor import TapeId, Tensor, TensorLike
 from plugrad.tensor.tree import Build, flatten
 
+__all__ = [
+    "grad",
+    "grads",
+    "jvp",
+    "stop_gradient",
+    "value_and_grad",
+    "value_and_grads",
+    "variable_grads",
+    "vjp",
+]
+
 F = TypeVar("F", bound=Callable[..., Any])
 Cotangents = dict[TapeId, Tensor]
 

@@ -31,6 +31,8 @@ from plugrad.tensor.tree import flatten
 from . import _convert
 from .variable import Variable
 
+__all__ = ["custom_grad"]
+
 CUSTOM = Kernel("plugrad.CustomGradient(*xs; f) -> *ys")
 
 

@@ -36,6 +36,8 @@ from . import (
     variable,
 )
 
+__all__ = ["strided_slice"]
+
 ALL = slice(None)
 
 
