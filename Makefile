@@ -9,7 +9,7 @@
 #   make test-examples        the backend over Numba, in an environment of its own
 #   make wheels               build what is uploaded into dist/: see CONTRIBUTING.md
 #   make version NEW=0.2.0    write the version into every distribution
-#   make docs                 write docs/kernels.md anew
+#   make docs                 write what is derived: docs/kernels.md, docs/names.md, types
 #   make peers                install what benchmarks/workloads.py --peers compares with
 #   make clean                remove whatever these targets have made
 
@@ -98,6 +98,7 @@ version:
 
 docs: $(STAMP)
 	$(RUN) -m plugrad kernels --markdown > docs/kernels.md
+	$(RUN) -m tests.docs.derived
 
 demo: $(VENV)/.group-demo
 	$(RUN) examples/digits.py

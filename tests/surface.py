@@ -1,7 +1,7 @@
 """What plugrad offers, as the tests of completeness see it."""
 
 import inspect
-from types import FunctionType, ModuleType
+from types import ModuleType
 
 import plugrad as pg
 
@@ -13,28 +13,13 @@ def namespaces():
 
 
 def public():
-    """Return every public function and class by its dotted name.
-
-    A namespace offers what its ``__all__`` says, or all of its own functions; what is
-    public at the top already is listed there.
-    """
-    found = {
-        name: value
-        for name in pg.__all__
-        if not isinstance(value := getattr(pg, name), ModuleType)
+    """Return every public function and class by its dotted name."""
+    return {
+        f"{space}.{name}".removeprefix("."): value
+        for space, module in namespaces().items()
+        for name in module.__all__
+        if not isinstance(value := getattr(module, name), ModuleType)
     }
-    top = [value for value in found.values() if callable(value)]
-    for space, module in namespaces().items():
-        if space == "":
-            continue
-        listed = hasattr(module, "__all__")
-        for name in getattr(module, "__all__", vars(module)):
-            value = getattr(module, name)
-            own = getattr(value, "__module__", None) == module.__name__
-            public = isinstance(value, FunctionType) and name[0] != "_"
-            if listed or (own and public and not any(value is t for t in top)):
-                found[f"{space}.{name}"] = value
-    return found
 
 
 def ops():
@@ -43,6 +28,6 @@ def ops():
         name: value
         for name, value in public().items()
         if inspect.isfunction(value)
-        and value.__module__.startswith("plugrad.ops")
+        and value.__globals__["__name__"].startswith("plugrad.ops")
         and value not in (pg.custom_grad, pg.engine, pg.run_kernel)
     }

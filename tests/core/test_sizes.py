@@ -65,7 +65,8 @@ def accelerators():
 def code_lines(path):
     """Return how many lines hold code: neither blank, nor comment, nor docstring.
 
-    What a contract says in ``doc=`` is its docstring. An import is one line.
+    What a contract says in ``doc=`` is its docstring. An import is one line, and so is
+    ``__all__``.
     """
     with tokenize.open(path) as file:
         tokens = list(tokenize.generate_tokens(file.readline))
@@ -102,11 +103,12 @@ def contract_docs(path):
 
 
 def wrapped_imports(path):
-    """Return the numbers of the lines of imports, but for the first of each."""
+    """Return the lines of imports and of ``__all__``, but for the first of each."""
     return {
         line
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.ImportFrom)
+        or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
         for line in range(node.lineno + 1, node.end_lineno + 1)
     }
 

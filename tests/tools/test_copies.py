@@ -167,7 +167,7 @@ def test_a_backend_that_does_not_open_gives_way_with_a_warning():
 @pytest.mark.parametrize("parts", [([1.0], "cpu"), (np.zeros(1), 3)])
 def test_a_pickle_of_something_else_is_refused(parts):
     with pytest.raises(pickle.UnpicklingError, match="is an array and the name"):
-        _processes.restored(*parts)
+        _processes._restored(*parts)
 
 
 def test_a_pickle_names_two_functions_of_ours_and_numpys(backend):
@@ -181,8 +181,8 @@ def test_a_pickle_names_two_functions_of_ours_and_numpys(backend):
     Listening(io.BytesIO(pickle.dumps(pg.Variable([1.0], name="w")))).load()
     ours = {name for name in named if name.startswith("plugrad")}
     assert ours == {
-        "plugrad.ops._processes.restored",
-        "plugrad.ops._processes.restored_variable",
+        "plugrad._restored",
+        "plugrad._restored_variable",
     }
     assert all(name.startswith("numpy") for name in named - ours)
 

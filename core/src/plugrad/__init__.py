@@ -3,255 +3,76 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .autodiff.jacobian import hessian, jacobian
-from .autodiff.reverse import (
-    grad,
-    grads,
-    jvp,
-    stop_gradient,
-    value_and_grad,
-    value_and_grads,
-    variable_grads,
-    vjp,
+from . import (
+    autodiff,
+    fft,
+    fused,
+    image,
+    linalg,
+    losses,
+    ops,
+    random,
+    signal,
+    sparse,
+    strings,
 )
+from ._public import publish
+from .autodiff.jacobian import *
+from .autodiff.reverse import *
 from .engine import accelerated
-from .engine.control import (
-    backends,
-    copy_registered_kernels,
-    get_backend,
-    get_kernel,
-    get_kernels_for_backend,
-    register_backend,
-    register_kernel,
-    remove_backend,
-    remove_plugin,
-    set_backend,
-    unregister_kernel,
-    use_backend,
-)
-from .engine.overrides import (
-    get_gradient,
-    gradient_packs,
-    override_gradient,
-    register_gradient,
-    set_gradients,
-    unregister_gradient,
-    use_gradients,
-)
-from .ops import fft, fused, image, linalg, losses, random, signal, sparse, strings
-from .ops._convert import asarray
-from .ops.activation import (
-    clip,
-    elu,
-    gelu,
-    leaky_relu,
-    log_sigmoid,
-    mish,
-    prelu,
-    relu,
-    relu6,
-    selu,
-    sigmoid,
-    silu,
-    softplus,
-    step,
-)
-from .ops.binary import (
-    add,
-    add_n,
-    atan2,
-    divide,
-    divide_no_nan,
-    floor_divide,
-    hypot,
-    logaddexp,
-    maximum,
-    minimum,
-    multiply,
-    pow,
-    remainder,
-    squared_difference,
-    subtract,
-)
-from .ops.blocks import batch_to_space_nd, depth_to_space, space_to_batch_nd
-from .ops.by_name import engine, run_kernel
-from .ops.compare import (
-    allclose,
-    bitwise_and,
-    bitwise_invert,
-    bitwise_left_shift,
-    bitwise_or,
-    bitwise_right_shift,
-    bitwise_xor,
-    equal,
-    greater,
-    greater_equal,
-    isclose,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    not_equal,
-    where,
-)
-from .ops.complexes import angle, complex, conj, imag, real
-from .ops.conv import conv1d, conv2d, conv2d_transpose, conv3d, conv3d_transpose
-from .ops.creation import (
-    arange,
-    astype,
-    full,
-    full_like,
-    identity,
-    linspace,
-    ones,
-    ones_like,
-    zeros,
-    zeros_like,
-)
-from .ops.cumulative import (
-    bincount,
-    confusion_matrix,
-    cumulative_prod,
-    cumulative_sum,
-    dense_bincount,
-    diff,
-    moving_average,
-)
-from .ops.custom import custom_grad
-from .ops.depthwise import depthwise_conv2d, separable_conv2d
-from .ops.dilation import dilation2d
-from .ops.einsum import einsum
-from .ops.gather import (
-    gather,
-    one_hot,
-    take,
-    take_along_axis,
-    unsorted_segment_sum,
-)
-from .ops.grids import eye, meshgrid, tril, triu
-from .ops.indexing import strided_slice
-from .ops.matrix import diag
-from .ops.norm import (
-    batch_norm,
-    group_norm,
-    layer_norm,
-    local_response_normalization,
-    log_softmax,
-    softmax,
-)
-from .ops.pool import avg_pool, max_pool, max_pool_with_argmax, pool
-from .ops.products import matmul, matrix_transpose, tensordot, vecdot
+from .engine import control as _control
+from .engine import overrides as _overrides
+from .engine.control import *
+from .engine.overrides import *
+from .ops._convert import *
+from .ops._processes import _restored as _restored
+from .ops._processes import _restored_variable as _restored_variable
+from .ops.activation import *
+from .ops.binary import *
+from .ops.blocks import *
+from .ops.by_name import *
+from .ops.by_name import EngineState as EngineState
+from .ops.compare import *
+from .ops.complexes import *
+from .ops.conv import *
+from .ops.creation import *
+from .ops.cumulative import *
+from .ops.custom import *
+from .ops.depthwise import *
+from .ops.dilation import *
+from .ops.einsum import *
+from .ops.gather import *
+from .ops.grids import *
+from .ops.indexing import *
+from .ops.matrix import *
+from .ops.norm import *
+from .ops.pool import *
+from .ops.products import *
 from .ops.random import dropout
-from .ops.rearrange import (
-    broadcast_args,
-    broadcast_arrays,
-    ensure_shape,
-    moveaxis,
-    repeat,
-    roll,
-)
-from .ops.reduce import (
-    all,
-    any,
-    argmax,
-    argmin,
-    count_nonzero,
-    max,
-    mean,
-    min,
-    prod,
-    sum,
-)
-from .ops.scatter import gather_nd, scatter_nd, tensor_scatter_update
-from .ops.search import (
-    boolean_mask,
-    isin,
-    lower_bound,
-    nonzero,
-    searchsorted,
-    setdiff1d,
-    unique_all,
-    unique_counts,
-    unique_inverse,
-    unique_values,
-    upper_bound,
-)
-from .ops.sequence import (
-    basic_lstm_cell,
-    multi_rnn_cell,
-    scaled_dot_product_attention,
-)
-from .ops.shape import (
-    broadcast_to,
-    concat,
-    expand_dims,
-    flip,
-    permute_dims,
-    reshape,
-    split,
-    squeeze,
-    stack,
-    tile,
-    unstack,
-)
-from .ops.slicing import pad, slice
-from .ops.sorting import (
-    argsort,
-    in_top_k,
-    median,
-    quantile,
-    sort,
-    top_k,
-)
-from .ops.statistics import logsumexp, moments, std, var
-from .ops.trigonometry import (
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atanh,
-    cos,
-    cosh,
-    sin,
-    sinh,
-    tan,
-    tanh,
-)
-from .ops.unary import (
-    abs,
-    ceil,
-    erf,
-    exp,
-    exp2,
-    expm1,
-    floor,
-    isfinite,
-    isinf,
-    isnan,
-    log,
-    log1p,
-    log2,
-    log10,
-    negative,
-    positive,
-    reciprocal,
-    round,
-    rsqrt,
-    sign,
-    sqrt,
-    square,
-    trunc,
-)
-from .ops.variable import Variable
+from .ops.rearrange import *
+from .ops.reduce import *
+from .ops.scatter import *
+from .ops.search import *
+from .ops.search import UniqueAll as UniqueAll
+from .ops.search import UniqueCounts as UniqueCounts
+from .ops.search import UniqueInverse as UniqueInverse
+from .ops.sequence import *
+from .ops.shape import *
+from .ops.slicing import *
+from .ops.sorting import *
+from .ops.statistics import *
+from .ops.trigonometry import *
+from .ops.unary import *
+from .ops.variable import *
 from .registry import discovery, loading
 from .registry.backend import BackendUnavailable
 from .registry.contract import BackendError, GradientNotFound, KernelNotFound
 from .registry.deprecation import PlugradDeprecationWarning
+from .registry.gradients import PackInfo as PackInfo
 from .tensor.dtypes import STRING as string
 from .tensor.tensor import Tensor, TensorLike
+
+__version__: str
 
 if TYPE_CHECKING:
     from .tools.debug import check_gradients, debug
@@ -277,18 +98,22 @@ _TOOLS = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import a tool, or read the version, when it is first asked for."""
-    if name == "__version__":
-        value = discovery.version("plugrad") or "unknown"
-    elif name in _TOOLS:
-        value = getattr(import_module(f".tools.{_TOOLS[name]}", __name__), name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # or else type checkers would accept every name
+
+    def __getattr__(name: str) -> Any:
+        """Import a tool, or read the version, when it is first asked for."""
+        if name == "__version__":
+            value = discovery.version("plugrad") or "unknown"
+        elif name in _TOOLS:
+            value = getattr(import_module(f".tools.{_TOOLS[name]}", __name__), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        publish({"__name__": __name__, name: value})
+        globals()[name] = value
+        return value
 
 
+publish(globals())
 accelerated.start()
 loading.start()
 
@@ -300,259 +125,62 @@ __all__ = [
     "PlugradDeprecationWarning",
     "Tensor",
     "TensorLike",
-    "Variable",
-    "abs",
-    "acos",
-    "acosh",
-    "add",
-    "add_n",
-    "all",
-    "allclose",
-    "angle",
-    "any",
-    "arange",
-    "argmax",
-    "argmin",
-    "argsort",
-    "asarray",
-    "asin",
-    "asinh",
-    "astype",
-    "atan",
-    "atan2",
-    "atanh",
-    "avg_pool",
-    "backends",
-    "basic_lstm_cell",
-    "batch_norm",
-    "batch_to_space_nd",
-    "bincount",
-    "bitwise_and",
-    "bitwise_invert",
-    "bitwise_left_shift",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "boolean_mask",
-    "broadcast_args",
-    "broadcast_arrays",
-    "broadcast_to",
-    "ceil",
     "check_gradients",
-    "clip",
-    "complex",
-    "concat",
-    "confusion_matrix",
-    "conj",
-    "conv1d",
-    "conv2d",
-    "conv2d_transpose",
-    "conv3d",
-    "conv3d_transpose",
-    "copy_registered_kernels",
-    "cos",
-    "cosh",
-    "count_nonzero",
-    "cumulative_prod",
-    "cumulative_sum",
-    "custom_grad",
     "debug",
-    "dense_bincount",
-    "depth_to_space",
-    "depthwise_conv2d",
-    "diag",
-    "diff",
-    "dilation2d",
     "dispose",
-    "divide",
-    "divide_no_nan",
     "dropout",
-    "einsum",
-    "elu",
-    "engine",
-    "ensure_shape",
-    "equal",
-    "erf",
-    "exp",
-    "exp2",
-    "expand_dims",
     "explain",
-    "expm1",
-    "eye",
     "fft",
-    "flip",
-    "floor",
-    "floor_divide",
     "from_dlpack",
-    "full",
-    "full_like",
     "fused",
-    "gather",
-    "gather_nd",
-    "gelu",
-    "get_backend",
-    "get_gradient",
-    "get_kernel",
-    "get_kernels_for_backend",
-    "grad",
-    "gradient_packs",
-    "grads",
-    "greater",
-    "greater_equal",
-    "group_norm",
-    "hessian",
-    "hypot",
-    "identity",
-    "imag",
     "image",
-    "in_top_k",
-    "isclose",
-    "isfinite",
-    "isin",
-    "isinf",
-    "isnan",
-    "jacobian",
-    "jvp",
     "keep",
-    "layer_norm",
-    "leaky_relu",
-    "less",
-    "less_equal",
     "linalg",
-    "linspace",
     "load",
-    "local_response_normalization",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "log_sigmoid",
-    "log_softmax",
-    "logaddexp",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "logsumexp",
     "losses",
-    "lower_bound",
-    "matmul",
-    "matrix_transpose",
-    "max",
-    "max_pool",
-    "max_pool_with_argmax",
-    "maximum",
-    "mean",
-    "median",
     "memory",
-    "meshgrid",
-    "min",
-    "minimum",
-    "mish",
-    "moments",
-    "moveaxis",
-    "moving_average",
-    "multi_rnn_cell",
-    "multiply",
-    "negative",
-    "nonzero",
-    "not_equal",
-    "one_hot",
-    "ones",
-    "ones_like",
-    "override_gradient",
-    "pad",
-    "permute_dims",
-    "pool",
-    "positive",
-    "pow",
-    "prelu",
-    "prod",
     "profile",
-    "quantile",
     "random",
-    "real",
-    "reciprocal",
-    "register_backend",
-    "register_gradient",
-    "register_kernel",
-    "relu",
-    "relu6",
-    "remainder",
-    "remove_backend",
-    "remove_plugin",
-    "repeat",
-    "reshape",
-    "roll",
-    "round",
-    "rsqrt",
-    "run_kernel",
     "save",
-    "scaled_dot_product_attention",
-    "scatter_nd",
-    "searchsorted",
-    "selu",
-    "separable_conv2d",
-    "set_backend",
-    "set_gradients",
-    "setdiff1d",
-    "sigmoid",
-    "sign",
     "signal",
-    "silu",
-    "sin",
-    "sinh",
-    "slice",
-    "softmax",
-    "softplus",
-    "sort",
-    "space_to_batch_nd",
     "sparse",
-    "split",
-    "sqrt",
-    "square",
-    "squared_difference",
-    "squeeze",
-    "stack",
-    "std",
-    "step",
-    "stop_gradient",
-    "strided_slice",
     "string",
     "strings",
-    "subtract",
-    "sum",
-    "take",
-    "take_along_axis",
-    "tan",
-    "tanh",
-    "tensor_scatter_update",
-    "tensordot",
     "tidy",
-    "tile",
     "time",
-    "top_k",
-    "tril",
-    "triu",
-    "trunc",
-    "unique_all",
-    "unique_counts",
-    "unique_inverse",
-    "unique_values",
-    "unregister_gradient",
-    "unregister_kernel",
-    "unsorted_segment_sum",
-    "unstack",
-    "upper_bound",
-    "use_backend",
-    "use_gradients",
-    "value_and_grad",
-    "value_and_grads",
-    "var",
-    "variable_grads",
-    "vecdot",
-    "vjp",
-    "where",
-    "zeros",
-    "zeros_like",
 ]
+__all__ += autodiff.jacobian.__all__ + autodiff.reverse.__all__
+__all__ += _control.__all__ + _overrides.__all__
+__all__ += ops._convert.__all__
+__all__ += ops.activation.__all__
+__all__ += ops.binary.__all__
+__all__ += ops.blocks.__all__
+__all__ += ops.by_name.__all__
+__all__ += ops.compare.__all__
+__all__ += ops.complexes.__all__
+__all__ += ops.conv.__all__
+__all__ += ops.creation.__all__
+__all__ += ops.cumulative.__all__
+__all__ += ops.custom.__all__
+__all__ += ops.depthwise.__all__
+__all__ += ops.dilation.__all__
+__all__ += ops.einsum.__all__
+__all__ += ops.gather.__all__
+__all__ += ops.grids.__all__
+__all__ += ops.indexing.__all__
+__all__ += ops.matrix.__all__
+__all__ += ops.norm.__all__
+__all__ += ops.pool.__all__
+__all__ += ops.products.__all__
+__all__ += ops.rearrange.__all__
+__all__ += ops.reduce.__all__
+__all__ += ops.scatter.__all__
+__all__ += ops.search.__all__
+__all__ += ops.sequence.__all__
+__all__ += ops.shape.__all__
+__all__ += ops.slicing.__all__
+__all__ += ops.sorting.__all__
+__all__ += ops.statistics.__all__
+__all__ += ops.trigonometry.__all__
+__all__ += ops.unary.__all__
+__all__ += ops.variable.__all__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec
 
 from plugrad.ops import creation, grids, shape
 from plugrad.ops._convert import asarray
@@ -12,10 +12,13 @@ from plugrad.tensor.tensor import Tensor
 
 from .reverse import grad, jvp, vjp
 
+__all__ = ["hessian", "jacobian"]
+
+P = ParamSpec("P")
 Mode = Literal["reverse", "forward"]
 
 
-def jacobian(f: Callable[..., Any], *, mode: Mode = "reverse") -> Callable[..., Tensor]:
+def jacobian(f: Callable[P, Any], *, mode: Mode = "reverse") -> Callable[P, Tensor]:
     """Return ``g(x, *rest)``: ``∂f(x)/∂x``, of shape ``(*f(x).shape, *x.shape)``.
 
     The modes agree on real numbers. On complex ones ``"reverse"`` gives gradients as
@@ -35,10 +38,14 @@ def jacobian(f: Callable[..., Any], *, mode: Mode = "reverse") -> Callable[..., 
     function("jacobian", f)
     choice("jacobian", "mode", mode, "reverse", "forward")
     by_parts = _rows if mode == "reverse" else _columns
-    return lambda x, *rest: by_parts(lambda x: f(x, *rest), _argument(x))
+    call: Callable[..., Any] = f
+    g: Callable[..., Tensor] = lambda x, *rest: by_parts(
+        lambda x: call(x, *rest), _argument(x)
+    )
+    return g
 
 
-def hessian(f: Callable[..., Any]) -> Callable[..., Tensor]:
+def hessian(f: Callable[P, Any]) -> Callable[P, Tensor]:
     """Return ``g(x, *rest)``: ``∂²f(x)/∂x∂x``, of shape ``(*x.shape, *x.shape)``.
 
     ``f`` returns a floating scalar; anything else is a ValueError or TypeError, as of

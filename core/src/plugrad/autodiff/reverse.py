@@ -10,7 +10,7 @@ Map: ``grad`` and its relatives; ``variable_grads``; ``vjp`` and ``jvp``;
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar, TypeVarTuple, cast
 
 from plugrad.engine import context, dispatch
 from plugrad.engine.accelerated import accelerated
@@ -26,14 +26,29 @@ from plugrad.tensor.dtypes import differentiable
 from plugrad.tensor.tensor import TapeId, Tensor, TensorLike
 from plugrad.tensor.tree import Build, flatten
 
-F = TypeVar("F", bound=Callable[..., Any])
+from .signatures import GradientFunction
+
+__all__ = [
+    "grad",
+    "grads",
+    "jvp",
+    "stop_gradient",
+    "value_and_grad",
+    "value_and_grads",
+    "variable_grads",
+    "vjp",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Xs = TypeVarTuple("Xs")
 Cotangents = dict[TapeId, Tensor]
 
 
 # --- gradients of functions ------------------------------------------------------
 
 
-def grad(f: Callable[..., Any]) -> Callable[..., Any]:
+def grad(f: Callable[P, Any]) -> GradientFunction[P, Any]:
     """Return ``g(x, *rest, dy=None)``: the gradient of ``f`` in its first argument.
 
     ``f`` returns one floating scalar, unless ``dy`` is given. ``x`` may be a nested
@@ -50,25 +65,29 @@ def grad(f: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *xs, **rest: value_and_gradient(*xs, **rest)[1]
 
 
-def grads(f: Callable[..., Any]) -> Callable[..., Any]:
+def grads(f: Callable[P, Any]) -> GradientFunction[P, tuple[Any, ...]]:
     """Return ``g(*xs, dy=None)``: the gradients of ``f`` in all arguments, a tuple."""
     value_and_gradients = value_and_grads(f)
     return lambda *xs, **rest: value_and_gradients(*xs, **rest)[1]
 
 
-def value_and_grad(f: Callable[..., Any]) -> Callable[..., Any]:
+def value_and_grad(f: Callable[P, R]) -> GradientFunction[P, tuple[R, Any]]:
     """Return ``g(x, *rest, dy=None)``: the value and the gradient in ``x``."""
     function("grad", f)
 
+    call: Callable[..., Any] = f
+
     def g(x: Any, *others: Any, dy: Any = None, **rest: Any) -> Any:
-        of_x = (lambda x: f(x, *others, **rest)) if others or rest else f
+        of_x = (lambda x: call(x, *others, **rest)) if others or rest else call
         run = _forward(of_x, (x,))
         return run.value, run.backward(run.seeds(dy))[0]
 
-    return g
+    return cast("GradientFunction[P, tuple[R, Any]]", g)
 
 
-def value_and_grads(f: Callable[..., Any]) -> Callable[..., Any]:
+def value_and_grads(
+    f: Callable[P, R],
+) -> GradientFunction[P, tuple[R, tuple[Any, ...]]]:
     """Return ``g(*xs, dy=None)``: the value and the gradients in all ``xs``."""
     function("grads", f)
 
@@ -80,7 +99,7 @@ def value_and_grads(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def variable_grads(
-    f: Callable[[], Any], variables: Iterable[Variable] | None = None
+    f: Callable[[], Tensor], variables: Iterable[Variable] | None = None
 ) -> tuple[Tensor, dict[Variable, Tensor]]:
     """Return ``f()`` and its gradients in the variables that it reads.
 
@@ -120,7 +139,7 @@ def variable_grads(
     return value, {v: _result(tape_id, cotangents) for v, tape_id in found.items()}
 
 
-def vjp(f: Callable[..., Any], *xs: Any) -> tuple[Any, Callable[[Any], Any]]:
+def vjp(f: Callable[[*Xs], R], *xs: *Xs) -> tuple[R, Callable[[Any], tuple[Any, ...]]]:
     """Return ``f(*xs)`` and its pullback: cotangent of the value -> those of ``xs``.
 
     It can be called again, later, in another thread or scope; integers have None.
@@ -130,7 +149,7 @@ def vjp(f: Callable[..., Any], *xs: Any) -> tuple[Any, Callable[[Any], Any]]:
     return run.value, lambda dy: run.backward(run.seeds_of(dy))
 
 
-def jvp(f: Callable[..., Any], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[Any, Any]:
+def jvp(f: Callable[..., R], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[R, R]:
     """Return ``f(*xs)`` and its derivative along ``vs``, None beside integers.
 
     Two vjps: a pullback is linear in ``dy``, and its own pullback is the derivative.

@@ -14,6 +14,21 @@ from plugrad.registry.registry import registry
 
 from . import context, dispatch
 
+__all__ = [
+    "backends",
+    "copy_registered_kernels",
+    "get_backend",
+    "get_kernel",
+    "get_kernels_for_backend",
+    "register_backend",
+    "register_kernel",
+    "remove_backend",
+    "remove_plugin",
+    "set_backend",
+    "unregister_kernel",
+    "use_backend",
+]
+
 # --- backends --------------------------------------------------------------------
 
 

@@ -16,6 +16,16 @@ from plugrad.tensor import arguments
 
 from . import context, dispatch
 
+__all__ = [
+    "get_gradient",
+    "gradient_packs",
+    "override_gradient",
+    "register_gradient",
+    "set_gradients",
+    "unregister_gradient",
+    "use_gradients",
+]
+
 KernelName = str | Callable[..., Any]  # a name, or the op that runs the kernel
 
 

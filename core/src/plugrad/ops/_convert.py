@@ -34,6 +34,8 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import creation, variable
 
+__all__ = ["asarray"]
+
 Shaped = TypeVar("Shaped", Tensor, Spec)
 _KINDS = dict(b="bool", i="integers", f="floating", c="complex numbers", O="strings")
 INT64 = DTYPES["int64"]

@@ -3,7 +3,7 @@
 A pickle, which is what goes from process to process, holds the values as a NumPy array
 and the name of the backend, and nothing else: no history on tapes, no cached copies.
 ``copyreg`` carries it, because ``Tensor`` itself does not know how to get to a backend.
-Pickles name the functions ``restored`` and ``restored_variable``: they stay here.
+Pickles name the functions ``plugrad._restored`` and ``plugrad._restored_variable``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ._convert import asarray
 from .variable import Variable
 
 
-def restored(values: object, backend: object) -> Tensor:
+def _restored(values: object, backend: object) -> Tensor:
     """Return a tensor from a pickle: on its backend, or else on the active one.
 
     A backend that is not installed here gives way without a word, one that is and does
@@ -49,18 +49,18 @@ def restored(values: object, backend: object) -> Tensor:
     return asarray(values, copy=False)
 
 
-def restored_variable(value: Tensor, trainable: bool, name: str) -> Variable:
+def _restored_variable(value: Tensor, trainable: bool, name: str) -> Variable:
     """Return a variable from a pickle or a copy, with a tensor of its own."""
     return Variable(alias(value), trainable=trainable, name=name)
 
 
 def _reduced(x: Tensor) -> tuple[Any, ...]:
-    return restored, (x.numpy(), x.backend)
+    return _restored, (x.numpy(), x.backend)
 
 
 def _reduced_variable(variable: Variable) -> tuple[Any, ...]:
     value = variable._value  # reading ``value`` would tell the tapes
-    return restored_variable, (value, variable.trainable, variable.name)
+    return _restored_variable, (value, variable.trainable, variable.name)
 
 
 copyreg.pickle(Tensor, _reduced)

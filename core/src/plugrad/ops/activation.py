@@ -33,6 +33,23 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, trigonometry, unary
 
+__all__ = [
+    "clip",
+    "elu",
+    "gelu",
+    "leaky_relu",
+    "log_sigmoid",
+    "mish",
+    "prelu",
+    "relu",
+    "relu6",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softplus",
+    "step",
+]
+
 # Contracts of one input, whose spec the output has.
 _elementwise = partial(Kernel, out=same)
 

@@ -29,6 +29,24 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, complexes, creation, unary
 
+__all__ = [
+    "add",
+    "add_n",
+    "atan2",
+    "divide",
+    "divide_no_nan",
+    "floor_divide",
+    "hypot",
+    "logaddexp",
+    "maximum",
+    "minimum",
+    "multiply",
+    "pow",
+    "remainder",
+    "squared_difference",
+    "subtract",
+]
+
 # Contracts of two inputs that broadcast.
 _broadcasting = partial(Kernel, out=broadcasted, broadcasts=True)
 

@@ -13,11 +13,13 @@ from plugrad import geometry
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
 from plugrad.registry.contract import Kernel, Spec, decomposition
-from plugrad.tensor.arguments import Ints, choice, integer, integers, misfit
+from plugrad.tensor.arguments import Ints, Margins, choice, integer, integers, misfit
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, shape, slicing
-from .slicing import Margins, Pairs
+from .slicing import Pairs
+
+__all__ = ["batch_to_space_nd", "depth_to_space", "space_to_batch_nd"]
 
 
 def _deep_to_wide(x: Spec | Tensor, *, block_size: int, data_format: str) -> Spec:

@@ -18,6 +18,8 @@ from plugrad.tensor.tensor import TensorLike
 
 from . import _convert
 
+__all__ = ["engine", "run_kernel"]
+
 
 def run_kernel(
     name: str,

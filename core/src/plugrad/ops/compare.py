@@ -30,6 +30,28 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, creation, reduce, unary
 
+__all__ = [
+    "allclose",
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "equal",
+    "greater",
+    "greater_equal",
+    "isclose",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "not_equal",
+    "where",
+]
+
 # Contracts of two inputs that broadcast: those that give bool, and those of bits.
 _predicate = partial(Kernel, out=compared, broadcasts=True)
 _bitwise = partial(Kernel, out=broadcasted, broadcasts=True)

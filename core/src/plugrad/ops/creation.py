@@ -30,6 +30,19 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 from . import _convert
 from . import shape as shapes
 
+__all__ = [
+    "arange",
+    "astype",
+    "full",
+    "full_like",
+    "identity",
+    "linspace",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]
+
 Number = complex | np.generic
 Value = Number | str | bytes
 _held = held

@@ -22,6 +22,16 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 from . import _convert, binary, compare, creation, gather, reduce, slicing
 from . import shape as shapes
 
+__all__ = [
+    "bincount",
+    "confusion_matrix",
+    "cumulative_prod",
+    "cumulative_sum",
+    "dense_bincount",
+    "diff",
+    "moving_average",
+]
+
 # --- cumulative sums and products ------------------------------------------------
 
 

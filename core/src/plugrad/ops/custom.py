@@ -9,7 +9,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from plugrad.engine import dispatch
 from plugrad.engine.context import call, current
@@ -31,10 +31,14 @@ from plugrad.tensor.tree import flatten
 from . import _convert
 from .variable import Variable
 
+__all__ = ["custom_grad"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 CUSTOM = Kernel("plugrad.CustomGradient(*xs; f) -> *ys")
 
 
-def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
+def custom_grad(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
     """Return ``f`` with a gradient of its own: ``f(*xs)`` gives (value, grad_func).
 
     ``grad_func(*dys)`` takes one cotangent for each output and returns one gradient for
@@ -65,6 +69,7 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     function("custom_grad", f)
     name = getattr(f, "__qualname__", repr(f))
     plans = _plans(name)
+    call_f: Callable[..., Any] = f
 
     @functools.wraps(f)
     def g(*args: Any, **named: Any) -> Any:
@@ -80,7 +85,7 @@ def custom_grad(f: Callable[..., Any]) -> Callable[..., Any]:
             tapes = (*context.tapes[:-1], guard)  # outer ones see inside of f
             found = call(tapes, f, build(given))
         else:
-            found = f(*build(leaves))
+            found = call_f(*build(leaves))
         value, grad_func = _unpacked(found, name)
         plain = type(value) is Tensor
         ys, build_value = ([value], _FIRST) if plain else _outputs(value, name)

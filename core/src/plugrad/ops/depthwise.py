@@ -15,6 +15,8 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _windows, conv, shape
 
+__all__ = ["depthwise_conv2d", "separable_conv2d"]
+
 
 def _filter_shape(windows: Windows) -> Shape:
     c, k = windows.in_shape[-1], windows.out_shape[-1]

@@ -24,6 +24,8 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _windows, binary, compare, conv, creation, pool, reduce, shape
 
+__all__ = ["dilation2d"]
+
 # --- contracts -------------------------------------------------------------------
 
 

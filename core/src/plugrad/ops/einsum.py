@@ -24,6 +24,8 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, creation, products, reduce, shape
 
+__all__ = ["einsum"]
+
 # --- equations -------------------------------------------------------------------
 
 Axes = list[tuple[str, int]]  # the letters and the sizes of a term

@@ -49,6 +49,23 @@ from . import (
 )
 from .complexes import Pair
 
+__all__ = [
+    "fft",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfftn",
+    "rfft",
+    "rfftfreq",
+    "rfftn",
+]
+
 Norm = Literal["backward", "ortho", "forward"]
 Numbers = np.ndarray[Any, Any]
 DIRECT = 64  # up to so many, a product with the matrix of the transform is cheapest

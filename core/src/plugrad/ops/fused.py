@@ -23,6 +23,8 @@ from . import _convert, _windows, conv, depthwise, products, shape
 from . import activation as activations
 from ._windows import Options
 
+__all__ = ["conv2d", "depthwise_conv2d", "matmul"]
+
 Activation = Literal["linear", "relu", "relu6", "elu", "prelu", "leaky_relu", "sigmoid"]
 ACTIVATIONS = get_args(Activation)
 Maybe = Tensor | None

@@ -24,6 +24,8 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, shape, slicing
 
+__all__ = ["gather", "one_hot", "take", "take_along_axis", "unsorted_segment_sum"]
+
 # --- indices ---------------------------------------------------------------------
 
 

@@ -12,6 +12,8 @@ from . import _convert, compare
 from . import shape as shapes
 from .creation import arange, cast
 
+__all__ = ["eye", "meshgrid", "tril", "triu"]
+
 
 def eye(n: int, m: int | None = None, /, *, k: int = 0, dtype: Any = None) -> Tensor:
     """Return ``n`` rows and ``m`` (default ``n``) columns with ones on a diagonal.

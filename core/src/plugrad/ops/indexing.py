@@ -37,6 +37,8 @@ from . import (
     variable,
 )
 
+__all__ = ["strided_slice"]
+
 ALL = slice(None)
 
 

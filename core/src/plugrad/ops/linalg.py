@@ -14,7 +14,7 @@ from plugrad import geometry
 from plugrad.engine.dispatch import run
 from plugrad.engine.tape import alias
 from plugrad.geometry import Shape
-from plugrad.tensor.arguments import flag, integer, real
+from plugrad.tensor.arguments import Axis, flag, integer, real
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
@@ -43,7 +43,6 @@ from .matrix_factors import (
     svdvals,
 )
 from .products import cross, diagonal, kron, outer, trace
-from .reduce import Axis
 
 __all__ = ["band_part", "cholesky", "cond", "cross", "det", "diagonal", "eigh"]
 __all__ += ["eigvalsh", "gram_schmidt", "inv", "kron", "lstsq", "matrix_norm"]

@@ -36,6 +36,19 @@ from . import (
 )
 from .custom import custom_grad
 
+__all__ = [
+    "absolute_difference",
+    "compute_weighted_loss",
+    "cosine_distance",
+    "hinge_loss",
+    "huber_loss",
+    "log_loss",
+    "mean_squared_error",
+    "sigmoid_cross_entropy",
+    "softmax_cross_entropy",
+    "sparse_softmax_cross_entropy",
+]
+
 Weights = TensorLike | None
 Reduction = Literal["none", "sum", "mean", "sum_by_nonzero_weights"]
 DEFAULT: Reduction = "sum_by_nonzero_weights"

@@ -27,6 +27,8 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, complexes, grids, products, shape, slicing
 
+__all__ = ["diag"]
+
 # --- what the families of matrices share -----------------------------------------
 
 LAPACK = "float32 | float64 | complex64 | complex128"

@@ -16,6 +16,15 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, creation, reduce, shape, slicing, unary
 
+__all__ = [
+    "batch_norm",
+    "group_norm",
+    "layer_norm",
+    "local_response_normalization",
+    "log_softmax",
+    "softmax",
+]
+
 Maybe = Tensor | None  # a scale or an offset
 
 # --- softmax ---------------------------------------------------------------------

@@ -76,42 +76,25 @@ OTHERS = {
     "mT": property(products.matrix_transpose),
 }
 
-METHODS = {
-    "activation": (
-        "clip elu leaky_relu log_sigmoid prelu relu relu6 selu sigmoid softplus step"
-    ),
-    "binary": (
-        "add atan2 divide divide_no_nan floor_divide maximum minimum multiply pow "
-        "remainder squared_difference subtract"
-    ),
-    "blocks": "batch_to_space_nd depth_to_space space_to_batch_nd",
-    "compare": (
-        "equal greater greater_equal less less_equal logical_and logical_not "
-        "logical_or logical_xor not_equal"
-    ),
-    "conv": "conv1d conv2d conv2d_transpose",
-    "creation": "astype ones_like zeros_like",
-    "cumulative": "cumulative_prod cumulative_sum",
-    "depthwise": "depthwise_conv2d separable_conv2d",
-    "gather": "gather one_hot take unsorted_segment_sum",
-    "indexing": "strided_slice",
-    "norm": "batch_norm local_response_normalization log_softmax softmax",
-    "pool": "avg_pool max_pool pool",
-    "products": "matmul",
-    "reduce": "all any argmax argmin max mean min prod sum",
-    "search": "unique_values",
-    "shape": (
-        "broadcast_to expand_dims flip permute_dims reshape split squeeze tile unstack"
-    ),
-    "slicing": "pad slice",
-    "sorting": "top_k",
-    "statistics": "logsumexp std var",
-    "trigonometry": "acos acosh asin asinh atan atanh cos cosh sin sinh tan tanh",
-    "unary": (
-        "abs ceil erf exp expm1 floor isfinite isinf isnan log log1p negative "
-        "reciprocal round rsqrt sign sqrt square"
-    ),
-}
+# The ops that are methods, and the families that export them.
+METHODS = """
+    abs acos acosh add all any argmax argmin asin asinh astype atan atan2 atanh avg_pool
+    batch_norm batch_to_space_nd broadcast_to ceil clip conv1d conv2d conv2d_transpose
+    cos cosh cumulative_prod cumulative_sum depth_to_space depthwise_conv2d divide
+    divide_no_nan elu equal erf exp expand_dims expm1 flip floor floor_divide gather
+    greater greater_equal isfinite isinf isnan leaky_relu less less_equal
+    local_response_normalization log log1p log_sigmoid log_softmax logical_and
+    logical_not logical_or logical_xor logsumexp matmul max max_pool maximum mean min
+    minimum multiply negative not_equal one_hot ones_like pad permute_dims pool pow
+    prelu prod reciprocal relu relu6 remainder reshape round rsqrt selu separable_conv2d
+    sigmoid sign sin sinh slice softmax softplus space_to_batch_nd split sqrt square
+    squared_difference squeeze std step strided_slice subtract sum take tan tanh tile
+    top_k unique_values unsorted_segment_sum unstack var zeros_like
+"""
+FAMILIES = """
+    activation binary blocks compare conv creation cumulative depthwise gather indexing
+    norm pool products reduce search shape slicing sorting statistics trigonometry unary
+"""
 
 
 def _reversed(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,9 +103,9 @@ def _reversed(op: Callable[..., Any]) -> Callable[..., Any]:
 
 TABLE: dict[str, Any] = {f"__{name}__": op for name, op in BINARY.items()} | OTHERS
 TABLE |= {f"__r{name}__": _reversed(op) for name, op in BINARY.items()}
-for family, names in METHODS.items():
-    module = import_module(f"{__package__}.{family}")
-    TABLE |= {name: getattr(module, name) for name in names.split()}
+families = [import_module(f"{__package__}.{name}") for name in FAMILIES.split()]
+public = {name: getattr(f, name) for f in families for name in f.__all__}
+TABLE |= {name: public[name] for name in METHODS.split()}
 for name, op in TABLE.items():
     setattr(Tensor, name, op)
     setattr(Variable, name, op)

@@ -30,6 +30,8 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 from . import _convert, _windows, binary, compare, creation, gather, reduce, slicing
 from ._windows import Options
 
+__all__ = ["avg_pool", "max_pool", "max_pool_with_argmax", "pool"]
+
 # --- contracts -------------------------------------------------------------------
 
 

@@ -22,6 +22,8 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, complexes, creation, reduce, shape, slicing
 
+__all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]
+
 # --- products --------------------------------------------------------------------
 
 

@@ -33,6 +33,21 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 from . import _convert, _draws, compare, creation, gather, reduce, shape, unary
 from .creation import Number
 
+__all__ = [
+    "bernoulli",
+    "choice",
+    "exponential",
+    "gamma",
+    "multinomial",
+    "normal",
+    "permutation",
+    "seed",
+    "shuffle",
+    "truncated_normal",
+    "uniform",
+    "uniform_int",
+]
+
 Seed = int | None
 NoiseShape = Sequence[int | None] | None
 Draw = Callable[..., _draws.Array]

@@ -15,6 +15,15 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, creation, gather, shape, slicing
 
+__all__ = [
+    "broadcast_args",
+    "broadcast_arrays",
+    "ensure_shape",
+    "moveaxis",
+    "repeat",
+    "roll",
+]
+
 
 def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
     """Return ``x`` with axes ``source`` at places ``destination``, others in order."""

@@ -19,14 +19,24 @@ import numpy as np
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape, axes
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients, reduced
-from plugrad.tensor.arguments import Ints, flag, misfit
+from plugrad.tensor.arguments import Axis, OneAxis, flag, misfit
 from plugrad.tensor.dtypes import BOOL, DTYPES, FLOAT32, INT32, canonical
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, shape, unary
 
-Axis = Ints | None
-OneAxis = int | None
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "sum",
+]
 
 FLOAT16 = DTYPES["float16"]
 SUMMED_AS = {DTYPES[name]: INT32 for name in ("bool", "int8", "int16")}

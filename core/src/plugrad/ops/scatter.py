@@ -22,6 +22,8 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 from . import _convert, binary, compare, creation, gather, reduce
 from . import shape as shapes
 
+__all__ = ["gather_nd", "scatter_nd", "tensor_scatter_update"]
+
 
 def _spread(params: Spec, indices: Spec) -> Spec:
     _check_depth(params, indices)

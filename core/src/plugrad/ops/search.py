@@ -22,6 +22,20 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 from . import _convert, binary, compare, creation, cumulative, gather, indexing, sorting
 from . import shape as shapes
 
+__all__ = [
+    "boolean_mask",
+    "isin",
+    "lower_bound",
+    "nonzero",
+    "searchsorted",
+    "setdiff1d",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+    "upper_bound",
+]
+
 # --- places in what is sorted ----------------------------------------------------
 
 Side = Literal["left", "right"]

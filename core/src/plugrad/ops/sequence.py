@@ -14,6 +14,8 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, norm, products, shape
 
+__all__ = ["basic_lstm_cell", "multi_rnn_cell", "scaled_dot_product_attention"]
+
 # --- recurrent cells -------------------------------------------------------------
 
 

@@ -30,6 +30,20 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, reduce
 
+__all__ = [
+    "broadcast_to",
+    "concat",
+    "expand_dims",
+    "flip",
+    "permute_dims",
+    "reshape",
+    "split",
+    "squeeze",
+    "stack",
+    "tile",
+    "unstack",
+]
+
 # --- new shapes of the same elements ---------------------------------------------
 
 

@@ -19,6 +19,17 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, fft, gather, reduce, shape
 
+__all__ = [
+    "cosine_window",
+    "enclosing_power_of_two",
+    "frame",
+    "hamming_window",
+    "hann_window",
+    "istft",
+    "overlap_and_add",
+    "stft",
+]
+
 Window = Callable[[int], TensorLike]
 
 # --- windows ---------------------------------------------------------------------

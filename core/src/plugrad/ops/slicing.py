@@ -6,7 +6,6 @@ of ``SplitV Unpack Reverse``, kernels of ``shape``, are here, as they are slices
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -14,14 +13,23 @@ from plugrad import geometry
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
-from plugrad.tensor.arguments import Ints, choice, integers, misfit, number, sizes
+from plugrad.tensor.arguments import (
+    Ints,
+    Margins,
+    choice,
+    integers,
+    misfit,
+    number,
+    sizes,
+)
 from plugrad.tensor.dtypes import STRING, DType, named, weak
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, shape
 
+__all__ = ["pad", "slice"]
+
 Pairs = tuple[tuple[int, int], ...]
-Margins = Sequence[Sequence[int]]
 
 # --- parts -----------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from plugrad.engine.dispatch import run, run_many
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
-from plugrad.tensor.arguments import choice, flag, integer, misfit
+from plugrad.tensor.arguments import Axis, choice, flag, integer, misfit
 from plugrad.tensor.dtypes import BOOL, INT32, DType
 from plugrad.tensor.tensor import Tensor, TensorLike
 
@@ -30,7 +30,8 @@ from . import (
     unary,
 )
 from . import shape as shapes
-from .reduce import Axis
+
+__all__ = ["argsort", "in_top_k", "median", "quantile", "sort", "top_k"]
 
 # --- the largest elements --------------------------------------------------------
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 from plugrad.engine.dispatch import run
 from plugrad.engine.tape import alias
 from plugrad.geometry import axes
-from plugrad.tensor.arguments import flag, real
+from plugrad.tensor.arguments import Axis, flag, real
 from plugrad.tensor.dtypes import DType
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, reduce, shape, unary
 
+__all__ = ["logsumexp", "moments", "std", "var"]
+
 
 def _moments(
-    op: str, x: TensorLike, axis: reduce.Axis, correction: float, keepdims: bool
+    op: str, x: TensorLike, axis: Axis, correction: float, keepdims: bool
 ) -> tuple[Tensor, Tensor, DType]:
     """Return mean (axes kept) and variance, both wide, and the dtype to narrow to."""
     x = _convert.floating(op, x, "f")
@@ -32,7 +34,7 @@ def var(
     x: TensorLike,
     /,
     *,
-    axis: reduce.Axis = None,
+    axis: Axis = None,
     correction: float = 0.0,
     keepdims: bool = False,
 ) -> Tensor:
@@ -49,7 +51,7 @@ def std(
     x: TensorLike,
     /,
     *,
-    axis: reduce.Axis = None,
+    axis: Axis = None,
     correction: float = 0.0,
     keepdims: bool = False,
 ) -> Tensor:
@@ -62,7 +64,7 @@ def std(
 
 
 def moments(
-    x: TensorLike, /, *, axis: reduce.Axis = None, keepdims: bool = False
+    x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return mean and variance (``correction=0``) over ``axis``, as ``mean, var``."""
     middle, variance, dtype = _moments("moments", x, axis, 0.0, keepdims)
@@ -70,9 +72,7 @@ def moments(
     return creation.cast(middle, dtype), creation.cast(variance, dtype)
 
 
-def logsumexp(
-    x: TensorLike, /, *, axis: reduce.Axis = None, keepdims: bool = False
-) -> Tensor:
+def logsumexp(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return ``log Σ exp(x)`` over ``axis``, without overflow; -inf for nothing.
 
     Integers give float32.

@@ -19,6 +19,8 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, ragged
 
+__all__ = ["ngrams", "regex_replace", "split", "to_hash_bucket_fast"]
+
 
 def _text(op: str, name: str, value: TensorLike, rank: int | None = None) -> Tensor:
     """Return a tensor of strings; with so many axes, if ``rank`` says so."""

@@ -22,6 +22,21 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 from . import _convert, binary, compare, complexes, creation, unary
 from .complexes import Pair
 
+__all__ = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "cos",
+    "cosh",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+]
+
 # Contracts of one input, whose spec the output has.
 _elementwise = partial(Kernel, out=same)
 

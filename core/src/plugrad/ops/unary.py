@@ -22,6 +22,32 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _erf, binary, compare, complexes, creation
 
+__all__ = [
+    "abs",
+    "ceil",
+    "erf",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "negative",
+    "positive",
+    "reciprocal",
+    "round",
+    "rsqrt",
+    "sign",
+    "sqrt",
+    "square",
+    "trunc",
+]
+
 NUMBERS = "biufc"  # every kind of dtype but strings
 
 # Contracts of one input, whose spec the output has.

@@ -10,12 +10,15 @@ from plugrad.engine.context import keep, tapes
 from plugrad.engine.dispatch import tracked_alias
 from plugrad.engine.tape import Tape, alias
 from plugrad.tensor.dtypes import DType, differentiable
+from plugrad.tensor.methods import Methods
 from plugrad.tensor.tensor import TapeId, Tensor, TensorLike
 
 from . import _convert
 
+__all__ = ["Variable"]
 
-class Variable:
+
+class Variable(Methods):
     """Something that changes: it holds a tensor, and ops read it when they run.
 
     ``variable_grads`` differentiates with respect to the variables that a function

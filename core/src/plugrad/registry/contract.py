@@ -272,7 +272,10 @@ def origin(function: Callable[..., Any], owner: str) -> str:
     """Return who wrote a function, and where: ``plugrad (plugrad.ops.unary:58)``."""
     code = getattr(function, "__code__", None)
     line = f":{code.co_firstlineno}" if code else ""
-    return f"{owner} ({getattr(function, '__module__', None) or '?'}{line})"
+    home = getattr(function, "__module__", None) or "?"
+    if home.partition(".")[0] == "plugrad":  # the public module, which has no such line
+        home = getattr(function, "__globals__", {}).get("__name__", home)
+    return f"{owner} ({home}{line})"
 
 
 def vjp_rules(

@@ -17,6 +17,9 @@ from typing import Any
 import numpy as np
 
 Ints = int | Sequence[int]
+Axis = Ints | None
+OneAxis = int | None
+Margins = Sequence[Sequence[int]]  # before and after, of each axis
 
 _ONLY_INT, _TRUTH = frozenset({int}), frozenset({bool, np.bool_})
 _MOST = 2**59  # elements: the bytes of the widest dtype are then counted in 64 bits

@@ -9,8 +9,9 @@ Map: where disposed tensors live; ``TapeId``; ``Tensor``; what ops accept for on
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -68,6 +69,8 @@ class Tensor(Methods):
     __array_ufunc__ = None  # else ndarray * tensor is an ndarray and loses its gradient
     __array_priority__ = 1000
     __hash__ = object.__hash__
+
+    to: ClassVar[Callable[[Tensor, str], Tensor]]  # ops/operators.py sets it
 
     def __init__(self, data: Native, home: Home) -> None:
         self._data = data

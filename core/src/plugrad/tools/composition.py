@@ -64,8 +64,10 @@ def find(name: object) -> Callable[..., Any] | None:
         found = attrgetter(name)(plugrad)
     except AttributeError:
         return None
-    is_op = inspect.isfunction(found) and found.__module__.startswith("plugrad.ops.")
-    return found if is_op else None
+    if not inspect.isfunction(found):
+        return None
+    home = found.__globals__["__name__"]  # ``__module__`` is the public place
+    return found if home.startswith("plugrad.ops.") else None
 
 
 def op_name(op: Callable[..., Any]) -> str:

@@ -1,0 +1,25 @@
+"""Public functions and classes carry the name of the module they are imported from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def publish(module: dict[str, Any]) -> None:
+    """Set the ``__module__`` of what a public module has imported from private ones.
+
+    Tracebacks, pickles and ``help`` then show ``plugrad.grad``, which is where users
+    find it. A public module lies directly in ``plugrad``; what another public module
+    has published before keeps its name.
+
+    Args:
+        module: The ``globals()`` of the public module.
+
+    """
+    for value in module.values():
+        if hasattr(value, "__qualname__") and _is_private(value.__module__):
+            value.__module__ = module["__name__"]
+
+
+def _is_private(module: str) -> bool:
+    return module.startswith("plugrad.") and module.count(".") > 1

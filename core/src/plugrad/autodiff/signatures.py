@@ -1,0 +1,25 @@
+"""What type checkers know of the functions that ``grad`` and its relatives return."""
+
+from __future__ import annotations
+
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class GradientFunction(Protocol[P, R_co]):
+    """A function with the parameters of the one it differentiates, and ``dy``.
+
+    A ``ParamSpec`` cannot be extended by a keyword (PEP 612). So there are two
+    signatures: without ``dy`` the arguments are checked against those of the function,
+    and with ``dy`` they are not. The gradient has the structure of the first argument,
+    and None for integers in it: its type is ``Any``. A ``TypeVar`` for the first
+    argument would say more of annotated functions, but pyright then refuses
+    ``grad(lambda x: x * x)``.
+    """
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    @overload
+    def __call__(self, *args: Any, dy: Any, **kwargs: Any) -> R_co: ...

@@ -1,0 +1,167 @@
+"""What follows from the ops: ``tensor/methods.pyi``, and a table of ``docs/names.md``.
+
+``python -m tests.docs.derived``, which ``make docs`` runs, writes both.
+"""
+
+import ast
+import inspect
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from plugrad.ops import operators
+
+from tests.surface import ops
+
+ROOT = Path(__file__).parents[2]
+STUB = ROOT / "core" / "src" / "plugrad" / "tensor" / "methods.pyi"
+NAMES = ROOT / "docs" / "names.md"
+ONLY_HERE, RULE = "## Only in plugrad", "| --- | --- |\n"
+
+# --- methods of tensors and variables ----------------------------------------------
+
+HEAD = '''"""Operators, and ops with the tensor as their first argument.
+
+Written by ``make docs`` from ``ops/operators.py`` and the signatures of the ops.
+"""
+
+'''
+
+OPERATORS = """
+class Methods:
+    __slots__ = ()
+
+    def __eq__(self, b: object, /) -> Tensor: ...  # type: ignore[override]
+    def __ne__(self, b: object, /) -> Tensor: ...  # type: ignore[override]
+    def __hash__(self) -> int: ...
+    @property
+    def T(self) -> Tensor: ...
+    @property
+    def mT(self) -> Tensor: ...
+"""
+NOT_LISTED = {"__eq__", "__ne__", "T", "mT"}  # OPERATORS has them
+
+
+class Signatures:
+    """Writes methods down, and collects what their annotations need to import."""
+
+    def __init__(self):
+        self.imports = defaultdict(set)
+        self.origins = {}
+
+    def method(self, name, op):
+        """Return the line of an op as a method: its first parameter is ``self``."""
+        op = inspect.unwrap(op)
+        signature = inspect.signature(op)
+        first, *rest = signature.parameters.values()
+        assert first.kind is first.POSITIONAL_ONLY, f"{name}: no method, see {first}"
+        if name.startswith("__"):  # operators have no options
+            rest = [p for p in rest if p.kind is p.POSITIONAL_ONLY]
+        rest = [
+            p.replace(
+                annotation=self._annotation(p.annotation, op),
+                default=p.default if _is_literal(p.default) else Text("..."),
+            )
+            for p in rest
+        ]
+        signature = signature.replace(
+            parameters=[inspect.Parameter("self", first.kind), *rest],
+            return_annotation=self._annotation(signature.return_annotation, op),
+        )
+        return f"    def {name}{signature}: ...\n".replace("(self, /) ->", "(self) ->")
+
+    def _annotation(self, text, op):
+        """Return an annotation whose names are imported from where they are defined."""
+        tree = ast.parse(text, mode="eval").body
+        if isinstance(tree, ast.Constant) and isinstance(tree.value, str):
+            tree = ast.parse(tree.value, mode="eval").body  # it was quoted
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id in op.__globals__:
+                origin = _defining(node.id, op.__globals__["__name__"])
+                known = self.origins.setdefault(node.id, origin)
+                assert known == origin, f"{node.id} is of {known} and {origin}: rename"
+                self.imports[origin].add(node.id)
+        return Text(ast.unparse(tree))
+
+    def head(self):
+        """Return the imports."""
+        lines = [
+            f"from {module} import {', '.join(sorted(names))}\n"
+            for module, names in sorted(self.imports.items())
+        ]
+        return HEAD + "".join(lines)
+
+
+class Text(str):
+    """Python code: a signature prints it as it is."""
+
+    __repr__ = str.__str__
+
+
+def _is_literal(value):
+    return value in (None, inspect.Parameter.empty) or isinstance(
+        value, bool | int | float | str
+    )
+
+
+def _defining(name, module):
+    """Return the name of the module from which a module has imported ``name``."""
+    source = inspect.getsource(sys.modules[module])
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ImportFrom) and name in {a.name for a in node.names}:
+            assert not node.level, f"{module}: import {name} by its full path"
+            inside = node.module.startswith("plugrad")
+            return _defining(name, node.module) if inside else node.module
+    return module
+
+
+def methods():
+    """Return the text of ``methods.pyi``."""
+    signatures, body = Signatures(), OPERATORS
+    for name, op in operators.TABLE.items():
+        if name in NOT_LISTED:
+            continue
+        if name.startswith("__r") and (forward := f"__{name[3:]}") in operators.TABLE:
+            op = operators.TABLE[forward]
+        body += signatures.method(name, op)
+    text = signatures.head() + body
+    command = [sys.executable, "-m", "ruff"]
+    for step in (["check", "--select=I", "--fix"], ["format"]):
+        done = subprocess.run(
+            [*command, *step, "--quiet", f"--stdin-filename={STUB}", "-"],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+        )
+        text = done.stdout
+    return text
+
+
+# --- the ops that only plugrad has ---------------------------------------------------
+
+
+def only_here(theirs):
+    """Return the rows of ops that the table of TensorFlow.js does not mention."""
+    for name, op in sorted(ops().items()):
+        if f"`pg.{name}`" not in theirs:
+            first = inspect.getdoc(op).partition("\n")[0].removeprefix("Return ")
+            text = first.replace("|", r"\|").replace("``", "`")
+            yield f"| `pg.{name}` | {text} |\n"
+
+
+def names():
+    """Return the text of ``docs/names.md`` with its second table as it should be."""
+    text = NAMES.read_text()
+    theirs, ours = text.split(ONLY_HERE)
+    head = ours[: ours.index(RULE)] + RULE
+    return theirs + ONLY_HERE + head + "".join(only_here(theirs))
+
+
+FILES = {STUB: methods, NAMES: names}
+
+if __name__ == "__main__":
+    for path, derive in FILES.items():
+        path.write_text(derive())

@@ -1,0 +1,32 @@
+"""Files that ``make docs`` writes from the ops are as it writes them."""
+
+import pytest
+
+from tests.docs.derived import FILES, ROOT, Signatures, only_here
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_file_is_up_to_date(path):
+    assert path.read_text() == FILES[path](), f"{path.relative_to(ROOT)}: run make docs"
+
+
+def several(x: "int", y: "str | None", /, z: "int" = 0, *, k: "bool" = True) -> "bool":
+    """Return ``a|b``, or more."""
+
+
+METHODS = {  # the name of the method: what is written
+    "several": "(self, y: str | None, /, z: int = 0, *, k: bool = True) -> bool",
+    "__add__": "(self, y: str | None, /) -> bool",
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_has_the_signature_of_the_op_without_its_first_parameter(name):
+    line = Signatures().method(name, several)
+    assert line == f"    def {name}{METHODS[name]}: ...\n"
+
+
+def test_a_row_says_the_first_line_of_the_docstring(monkeypatch):
+    monkeypatch.setattr("tests.docs.derived.ops", lambda: {"several": several})
+    assert [*only_here("`pg.relu`")] == ["| `pg.several` | `a\\|b`, or more. |\n"]
+    assert not [*only_here("`pg.several`")]
