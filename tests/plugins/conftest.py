@@ -24,7 +24,8 @@ def wheelhouse(tmp_path_factory):
 
     They are built once, whatever the number of workers of pytest-xdist.
     """
-    house, shared = tmp_path_factory.mktemp("wheelhouse"), tmp_path_factory.getbasetemp()
+    house = tmp_path_factory.mktemp("wheelhouse")
+    shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
     with (shared / "wheels.lock").open("w") as lock:
