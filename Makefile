@@ -3,8 +3,11 @@
 # changes or when the checkout has moved.
 #
 #   make demo                 train a classifier of digits
-#   make test                 style, types, layers and the suite: what CI runs
-#   make test-all             the same with every case, soaks and fuzz
+#   make test                 style, types, layers and the suite: what CI runs; of the
+#                             conformance tests, wasm and opencl run a share
+#   make test-all             everything: all shares, more random examples, longer soaks,
+#                             cpu without the C extension, the backend over Numba
+#   make check                style, types and layers alone
 #   make test ARGS="-k relu"  further arguments of pytest; JOBS=0 runs one process
 #   make test-examples        the backend over Numba, in an environment of its own
 #   make wheels               build what is uploaded into dist/: see CONTRIBUTING.md
@@ -19,7 +22,7 @@ JOBS ?= auto
 
 VENV := .venv
 RUN := $(VENV)/bin/python
-PYTEST := $(RUN) -m pytest --primitives --numprocesses $(JOBS)
+PYTEST := $(RUN) -m pytest --primitives --numprocesses $(JOBS) --dist worksteal
 STAMP := $(VENV)/.installed
 PIP := $(RUN) -m pip --quiet --disable-pip-version-check
 PACKAGES := $(patsubst %/pyproject.toml,%,$(wildcard \
@@ -39,10 +42,17 @@ endif
 .PHONY: demo test test-all test-examples check clean docs moved peers version wheels
 .DELETE_ON_ERROR:
 
-test: check
+# The suite starts hundreds of processes: they need not compile Python anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+BUILT := $(STAMP) $(WASM) $(ACCELERATORS)
+
+# There is a worker for each core: threads of BLAS beside them would only wait.
+test: export OMP_NUM_THREADS := 1
+test: $(BUILT)
 	$(PYTEST) $(ARGS)
 
-test-all: check test-examples $(if $(filter Linux,$(shell uname -s)),wheels)
+test-all: $(BUILT) test-examples $(if $(filter Linux,$(shell uname -s)),wheels)
 	PLUGRAD_COMPILED=0 $(PYTEST) tests/conformance --plugrad-backend cpu
 	$(PYTEST) --all $(ARGS)
 
@@ -61,11 +71,8 @@ test-examples: .cache/third_party_backend/.installed
 	$(THIRD_RUN) -m pip --quiet install $(THIRD_PACKAGES:%=--editable %)
 	@touch $@
 
-check: $(STAMP) $(WASM) $(ACCELERATORS)
-	$(RUN) -m ruff check
-	$(RUN) -m ruff format --check
-	$(RUN) -m mypy
-	$(VENV)/bin/lint-imports --no-logo
+check: $(BUILT)
+	$(RUN) -m pytest tests/test_style.py
 
 # The C accelerators of the core are compiled for an old glibc, with clang out of ziglang,
 # once for each of PYTHONS. auditwheel refuses a wheel that needs a newer glibc, or that

@@ -1,6 +1,7 @@
 """How large the packages may be: docs/decisions/0004-sizes.md."""
 
 import ast
+import functools
 import tokenize
 from pathlib import Path
 
@@ -62,6 +63,11 @@ def accelerators():
     """Run once: nothing here has an accelerator in C."""
 
 
+@functools.cache
+def tree(path):
+    return ast.parse(path.read_text())
+
+
 def code_lines(path):
     """Return how many lines hold code: neither blank, nor comment, nor docstring.
 
@@ -83,7 +89,7 @@ def docstrings(path):
     """Return the numbers of the lines of docstrings."""
     return {
         line
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         if ast.get_docstring(node) is not None
         for line in range(node.body[0].lineno, node.body[0].end_lineno + 1)
@@ -94,7 +100,7 @@ def contract_docs(path):
     """Return the numbers of the lines that hold what contracts say in ``doc=``."""
     return {
         line
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.Call)
         for word in node.keywords
         if word.arg == "doc"
@@ -106,7 +112,7 @@ def wrapped_imports(path):
     """Return the lines of imports and of ``__all__``, but for the first of each."""
     return {
         line
-        for node in ast.parse(path.read_text()).body
+        for node in tree(path).body
         if isinstance(node, ast.ImportFrom)
         or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
         for line in range(node.lineno + 1, node.end_lineno + 1)
@@ -138,6 +144,7 @@ def test_rooms_keep_their_size(package):
         )
 
 
+@functools.cache
 def lengths(root):
     """Return the lines of each file, and of each function, of which some are long."""
     files, functions = {}, {}
@@ -148,7 +155,7 @@ def lengths(root):
         files[name] = text.count("\n")
         files[name] -= len(contract_docs(path) | wrapped_imports(path))
         files[name] -= len(docstrings(path))
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 doc = node.body[0] if ast.get_docstring(node) is not None else None
                 lines = node.end_lineno - node.lineno + 1

@@ -193,7 +193,6 @@ def test_arrays_may_be_dropped_at_any_allocation(work):
     finally:
         gc.set_threshold(*before)
         gc.enable()
-        gc.unfreeze()
 
 
 def ended(work):

@@ -1,5 +1,6 @@
 """What the tests of plugins share: fake distributions, and real ones in wheels."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -19,9 +20,22 @@ OTHERS = sorted(
 
 @pytest.fixture(scope="session")
 def wheelhouse(tmp_path_factory):
-    """Return a folder with the wheels of this repository; tests add their own."""
+    """Return a folder with the wheels of this repository; tests add their own.
+
+    They are built once, whatever the number of workers of pytest-xdist.
+    """
     house = tmp_path_factory.mktemp("wheelhouse")
-    build(house, tmp_path_factory.mktemp("sources"))
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    with (shared / "wheels.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "wheels").exists():
+            made = tmp_path_factory.mktemp("made")
+            build(made, tmp_path_factory.mktemp("sources"))
+            made.rename(shared / "wheels")
+    for wheel in (shared / "wheels").iterdir():
+        (house / wheel.name).symlink_to(wheel.resolve())
     return house
 
 

@@ -22,7 +22,7 @@ from tests.docs.blocks import published_backend
 ROOT = Path(__file__).parents[2]
 NEEDS = [
     f"{name}=={importlib.metadata.version(name)}"
-    for name in ("numpy", "pluggy", "importlib-metadata")
+    for name in ("numpy", "pluggy", "importlib-metadata", "packaging")
 ]
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 

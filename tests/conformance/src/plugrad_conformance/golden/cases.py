@@ -13,7 +13,7 @@ import functools
 import gzip
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -132,17 +132,6 @@ def handles(kind: str, kernel: str) -> list[Handle]:
 def waits(line: str) -> bool:
     """Tell whether a case must wait until plugrad has strings."""
     return '"dtype":"string"' in line and not hasattr(pg, "string")
-
-
-def is_thinned(params: Mapping[str, Any]) -> bool:
-    """Tell whether a test, by its parameters, runs with ``--all`` alone.
-
-    These are two of three golden cases on backends other than cpu.
-    """
-    case, backend = params.get("case"), params.get("backend", "cpu")
-    if not isinstance(case, Handle) or backend in ("cpu", "primitives"):
-        return False
-    return int(case.id, 16) % 3 != 0
 
 
 def unreached(

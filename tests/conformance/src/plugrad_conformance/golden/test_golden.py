@@ -1,7 +1,7 @@
 """Every golden case of every kernel and op that has a row in ``reach``.
 
-``pytest -k Conv2D`` runs one kernel, ``--all`` runs all cases on backends
-other than cpu too. What is not reached is told in the summary at the end.
+``pytest -k Conv2D`` runs one kernel. What is not reached is told in the summary at the
+end.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Resizing against exact fractions; crops and transforms against loops over pixels."""
 
+import functools
 import math
 from fractions import Fraction
 
@@ -30,6 +31,7 @@ def place(i, old, new, align_corners=False, half_pixel_centers=False):
     return (i + middle) * Fraction(old, new) - middle
 
 
+@functools.cache
 def linear(old, new, **options):
     """Return what each old pixel counts in each new one, as a matrix."""
     shares = np.zeros((new, old))
@@ -41,6 +43,7 @@ def linear(old, new, **options):
     return shares
 
 
+@functools.cache
 def nearest(old, new, **options):
     shares = np.zeros((new, old))
     for i in range(new):

@@ -1,0 +1,23 @@
+"""Style, types and layers, beside the other tests: ``make check`` runs these alone."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LAYERS = "from importlinter.cli import lint_imports_command as main; main()"
+CHECKS = {  # the longest first
+    "types": ("-m", "mypy"),
+    "layers": ("-c", LAYERS, "--no-logo"),
+    "style": ("-m", "ruff", "check"),
+    "format": ("-m", "ruff", "format", "--check"),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_the_checkout_has_no_fault(name):
+    command = [sys.executable, *CHECKS[name]]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
