@@ -110,6 +110,16 @@ FAULTS = [
         "name it in host_kernels=",
     ),
     Fault(
+        "a primitive that is left to the host without a word",
+        """
+        del kernels["Tanh"]
+        more["host_kernels"] = None
+        """,
+        ("backend.test_kernels", "-k", "way"),
+        r"backend/test_kernels.py::test_there_is_a_way\[faulty-Tanh\]",
+        "name it in host_kernels=",
+    ),
+    Fault(
         "a host that it does not depend on",
         'more["host"] = more["host"]',
         ("backend.test_life", "-k", "depends or host"),

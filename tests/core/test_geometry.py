@@ -1,12 +1,22 @@
-"""What kernels rely on is checked when a geometry is made: no field can be forged."""
+"""What kernels rely on: checked fields of a geometry, phases and strides."""
 
 import dataclasses
+import doctest
+import itertools
 import math
 from functools import partial
 
+import numpy as np
 import pytest
 from plugrad import geometry
-from plugrad.geometry import Resizing, Rotation, Windows
+from plugrad.geometry import (
+    Resizing,
+    Rotation,
+    Windows,
+    broadcast_strides,
+    collapse_axes,
+    contiguous_strides,
+)
 
 WINDOWS = Windows((2, 5, 6, 4), (2, 4, 3, 6), (2, 3), (1, 2), (1, 1), ((0, 0), (1, 0)))
 RESIZING = Resizing((2, 5, 6, 3), (2, 4, 7, 3), True, False)
@@ -65,3 +75,70 @@ def test_a_call_is_remembered_by_values_and_types():
             make(**wrong)
     with pytest.raises(ValueError, match="another"):
         geometry.convolution("another", shape, (9, 9, 3, 4), 2)
+
+
+PHASES = {  # size, window, stride, dilation, padding before and after
+    "stride 1": (7, 3, 1, 1, (1, 1)),
+    "stride 2": (8, 3, 2, 1, (0, 1)),
+    "positions that miss a phase": (8, 2, 3, 1, (0, 0)),
+    "dilation and stride share a factor": (12, 3, 4, 2, (2, 3)),
+    "strides beyond the input": (2, 1, 5, 1, (0, 0)),
+}
+
+
+@pytest.mark.parametrize("row", PHASES)
+def test_phases_are_the_windows_that_read_each_element(row):
+    size, window, stride, dilation, padding = PHASES[row]
+    count = (size + sum(padding) - (window - 1) * dilation - 1) // stride + 1
+    one = (window,), (stride,), (dilation,), (padding,)
+    (phases,) = Windows((1, size, 1), (1, count, 1), *one).phases
+    found = {
+        (phase.start + i * stride, k, w + i)
+        for phase in phases
+        for i in range(phase.size)
+        for k, w in phase.readers
+        if 0 <= w + i < count
+    }
+    pairs = itertools.product(range(window), range(count))
+    reads = {(w * stride + k * dilation - padding[0], k, w) for k, w in pairs}
+    assert found == {read for read in reads if 0 <= read[0] < size}
+    starts = [phase.start + i * stride for phase in phases for i in range(phase.size)]
+    assert sorted(starts) == [*range(size)]
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (2, 1, 3), (4, 3, 2), (2, 0, 3)])
+def test_contiguous_strides_are_numpys(shape):
+    array = np.zeros(shape, np.int8)
+    if array.size:
+        assert contiguous_strides(shape) == array.strides
+    wide = np.broadcast_to(array, (6, *shape))
+    own = tuple([0 if n == 1 else s for n, s in zip(shape, array.strides, strict=True)])
+    if array.size:
+        assert broadcast_strides(shape, len(wide.shape)) == (0, *own)
+
+
+COLLAPSED = [  # shape, strides, what is left
+    ((), (), ((1, 1),)),
+    ((1, 1), (7, 3), ((1, 1),)),
+    ((2, 3, 4), (12, 4, 1), ((24, 1),)),
+    ((2, 1, 4), (4, 9, 1), ((8, 1),)),
+    ((2, 3), (1, 2), ((2, 1), (3, 2))),
+    ((3, 4), (-4, -1), ((12, -1),)),
+    ((2, 3), (0, 0), ((6, 0),)),
+]
+
+
+@pytest.mark.parametrize(("shape", "strides", "axes"), COLLAPSED)
+def test_axes_collapse_where_the_strides_allow_it(shape, strides, axes):
+    assert collapse_axes(shape, strides) == axes
+
+
+def test_axes_collapse_only_where_all_strides_allow_it():
+    whole, rows = contiguous_strides((2, 3, 4)), (0, 4, 1)
+    assert collapse_axes((2, 3, 4), whole, rows) == ((2, 12, 0), (12, 1, 1))
+
+
+def test_the_examples_are_right():
+    tried = doctest.testmod(geometry)
+    assert tried.attempted >= 6
+    assert not tried.failed

@@ -13,7 +13,7 @@ CPU = ROOT / "plugins/cpu/src/plugrad_cpu"
 WASM = ROOT / "plugins/wasm/src/plugrad_wasm"
 OPENCL = ROOT / "plugins/opencl/src/plugrad_opencl"
 CHECKS = [CORE / f"registry/{name}.py" for name in ("signature", "canonical")]
-GEOMETRY = [CORE / "geometry.py", CORE / "_resampling.py"]
+GEOMETRY = [CORE / f"{n}.py" for n in ("geometry", "_resampling", "_polynomials")]
 BACKWARD = CORE / "autodiff/backward_kernels.py"  # rows of a table of ops
 
 

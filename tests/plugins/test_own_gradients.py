@@ -5,7 +5,7 @@ import json
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.plugin import runtime
+from plugrad.plugin import backward_gradients, backward_kernels, runtime
 from plugrad.tools import cli
 
 BROUGHT = {"Erf", "LogSoftmax", "Relu", "Sigmoid", "Softmax", "Tanh"}
@@ -37,16 +37,23 @@ def test_what_they_bring(on):
 
 
 @pytest.mark.parametrize("kernel", sorted(BROUGHT))
-def test_why_names_the_plugin_and_its_file(kernel, on, capsys):
+def test_why_names_the_plugin_and_the_file(kernel, on, capsys):
     name, *_ = runtime(on).gradients[kernel]
     origin = pg.get_gradient(kernel)[name].origin
     assert origin.startswith(f"plugrad-{on} ")
-    assert f"(plugrad_{on}.gradients:" in origin
+    assert "(plugrad.autodiff.backward_kernels:" in origin
     assert cli.main(["why", kernel, "--backend", on, "--grad", "--json"]) == 0
     own, core = json.loads(capsys.readouterr().out)["rules"]
     assert (own["layer"], own["distribution"]) == ("backend", f"plugrad-{on}")
-    assert f"plugrad_{on}/gradients.py:" in own["where"]
+    assert "plugrad/autodiff/backward_kernels.py:" in own["where"]
     assert (core["layer"], core["distribution"]) == ("core", "plugrad")
+
+
+def test_a_part_of_the_backward_kernels_gives_a_part_of_the_gradients():
+    kernels = backward_kernels("mylib")
+    assert {*backward_gradients(kernels)} == BROUGHT
+    tanh = {"TanhGrad": kernels["TanhGrad"]}
+    assert {*backward_gradients(tanh)} == {"Tanh"}
 
 
 @pytest.mark.parametrize(

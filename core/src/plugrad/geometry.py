@@ -4,7 +4,7 @@ An op works a rule out once and hands the result to the kernel as an attribute, 
 backend ever recomputes (or disagrees about) an output shape.
 
 Map: ``Windows`` of convolutions and pooling, made by ``windows``, ``convolution`` and
-``depthwise``; ``Resizing`` and ``Rotation`` of images; axes; shapes.
+``depthwise``; ``Resizing`` and ``Rotation`` of images; axes; shapes; strides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, ParamSpec, Self
+from typing import Any, Literal, NamedTuple, ParamSpec, Self
 
 from ._resampling import Resizing, Rotation
 from .tensor.arguments import Ints, choice, entries, integer, integers, sizes
@@ -22,6 +22,7 @@ from .tensor.arguments import Ints, choice, entries, integer, integers, sizes
 __all__ = [
     "Padding",
     "Pair",
+    "Phase",
     "Resizing",
     "Rotation",
     "Rounding",
@@ -30,6 +31,9 @@ __all__ = [
     "Windows",
     "axes",
     "broadcast",
+    "broadcast_strides",
+    "collapse_axes",
+    "contiguous_strides",
     "convolution",
     "depthwise",
     "pairs",
@@ -47,6 +51,25 @@ P = ParamSpec("P")
 
 
 # --- windows ---------------------------------------------------------------------
+
+
+class Phase(NamedTuple):
+    """Elements of an input axis that the same kernel positions read.
+
+    They are ``strides`` of the windows apart. See ``Windows.phases``.
+
+    Attributes:
+        start: The index of the first of these elements.
+        size: The number of elements.
+        readers: For each kernel position that reads the first element, in rising order,
+            the position and the index of the window. The index may lie outside of the
+            output. Element ``i`` of the phase is read by the windows ``i`` further on.
+
+    """
+
+    start: int
+    size: int
+    readers: tuple[Pair, ...]
 
 
 @dataclass(frozen=True)
@@ -155,6 +178,24 @@ class Windows:
             strides=(1,) * len(spatial),
             padding=((0, 0),) * len(spatial),
         )
+
+    @functools.cached_property
+    def phases(self) -> tuple[tuple[Phase, ...], ...]:
+        """The phases of each spatial axis: a gradient is one convolution for each.
+
+        The transposed windows of stride ``s`` fall into ``s`` phases. Kernel position
+        ``k`` of window ``w`` reads the element ``w * s + k * dilation - padding``.
+        """
+        found = []
+        for i, n in enumerate(self.in_shape[1:-1]):
+            s, d, before = self.strides[i], self.dilations[i], self.padding[i][0]
+            axis = []
+            for start in range(min(s, n)):
+                origins = [start + before - k * d for k in range(self.window[i])]
+                readers = [(k, at // s) for k, at in enumerate(origins) if at % s == 0]
+                axis.append(Phase(start, -(-(n - start) // s), tuple(readers)))
+            found.append(tuple(axis))
+        return tuple(found)
 
     @functools.cached_property
     def group(self) -> Windows:
@@ -462,3 +503,79 @@ def pairs(op: str, name: str, given: object, count: int) -> tuple[Pair, ...]:
             f"{given}"
         )
     return tuple([(before, after) for before, after in found])
+
+
+# --- strides ---------------------------------------------------------------------
+
+
+def contiguous_strides(shape: Sequence[int]) -> Shape:
+    """Return the strides of a contiguous array in row-major order, in elements.
+
+    Args:
+        shape: The shape of the array.
+
+    Returns:
+        One stride for each axis. An axis of size 0 makes the strides before it 0.
+
+    Example:
+        >>> from plugrad.geometry import contiguous_strides
+        >>> contiguous_strides((2, 3, 4))
+        (12, 4, 1)
+
+    """
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(strides[::-1])
+
+
+def broadcast_strides(shape: Sequence[int], rank: int) -> Shape:
+    """Return the strides by which a contiguous array broadcasts to ``rank`` axes.
+
+    Args:
+        shape: The shape of the array.
+        rank: The number of axes of the result, at least that of ``shape``.
+
+    Returns:
+        One stride for each axis of the result, in elements; 0 where the array repeats.
+
+    Example:
+        >>> from plugrad.geometry import broadcast_strides
+        >>> broadcast_strides((3, 1), 3)
+        (0, 1, 0)
+
+    """
+    own = zip(shape, contiguous_strides(shape), strict=True)
+    return (0,) * (rank - len(shape)) + tuple([s if n != 1 else 0 for n, s in own])
+
+
+def collapse_axes(
+    shape: Sequence[int], *strides: Sequence[int]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the axes of a loop over ``shape``, as few as possible.
+
+    Neighbouring axes become one where all strides allow it; axes of size 1 disappear.
+
+    Args:
+        shape: The sizes of the axes, outermost first.
+        strides: The strides of each array that the loop goes through.
+
+    Returns:
+        At least one axis, each as its size and its stride in each array.
+
+    Example:
+        >>> from plugrad.geometry import collapse_axes
+        >>> collapse_axes((2, 3, 4), (12, 4, 1), (0, 4, 1))
+        ((2, 12, 0), (12, 1, 1))
+
+    """
+    axes: list[tuple[int, ...]] = []
+    for n, *steps in zip(shape, *strides, strict=True):
+        if n == 1:
+            continue
+        if axes and axes[-1][1:] == tuple([step * n for step in steps]):
+            axes[-1] = (axes[-1][0] * n, *steps)
+        else:
+            axes.append((n, *steps))
+    return tuple(axes) or ((1,) * (1 + len(strides)),)

@@ -7,7 +7,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad.engine.dispatch import fallback_counts
-from plugrad.plugin import Backend
+from plugrad.plugin import Backend, Kernel, same
 from plugrad_conformance.check import check_gradients
 from plugrad_conformance.toy import toy
 
@@ -46,6 +46,48 @@ def test_the_declared_host_runs_what_the_backend_leaves_to_it():
         y = pg.exp(X)
         assert y.backend == "toy"
         assert pg.grad(lambda x: pg.sum(pg.exp(x)))(X).tolist() == y.tolist()
+
+
+DECLINES = {"Unique": lambda x, axis: NotImplemented}
+BY_DEFAULT = {"host": "cpu"}
+HOSTED = {  # what the backend lacks or declines; whether the host runs Unique
+    "lacking": ({"without": ["Unique"], **BY_DEFAULT}, True),
+    "declining": ({"extra": DECLINES, **BY_DEFAULT}, True),
+    "no host": ({"without": ["Unique"]}, False),
+    "listed": ({"without": ["Unique"], **BY_DEFAULT, "host_kernels": ["Unique"]}, True),
+    "not listed": ({"without": ["Unique"], **BY_DEFAULT, "host_kernels": []}, False),
+}
+
+
+@pytest.mark.parametrize("row", HOSTED)
+def test_kernels_without_decomposition_run_on_the_host(row):
+    more, hosted = HOSTED[row]
+    with toy(**more), pg.use_backend("toy"):
+        before = fallback_counts["Unique", "toy", "host"]
+        if hosted:
+            values, _ = pg.unique_inverse(pg.asarray([3, 1, 3]))
+            assert values.tolist() == [3, 1]
+        else:
+            with pytest.raises(pg.KernelNotFound, match="Unique"):
+                pg.unique_inverse(pg.asarray([3, 1, 3]))
+        assert fallback_counts["Unique", "toy", "host"] == before + hosted
+
+
+def test_the_host_runs_no_kernel_that_has_a_decomposition_or_is_a_plugins():
+    alone = Kernel("seams.Alone(x: number)", out=same)
+    double = lambda x: x * 2
+    with toy(without=["Softmax"], host="cpu"):
+        pg.register_kernel(alone, "cpu", double)
+        try:
+            with pg.use_backend("toy"):
+                before = fallback_counts["Softmax", "toy", "decomposition"]
+                pg.softmax(X)
+                counted = fallback_counts["Softmax", "toy", "decomposition"]
+                assert counted == before + 1
+                with pytest.raises(pg.KernelNotFound, match=r"seams\.Alone"):
+                    pg.run_kernel("seams.Alone", [X])
+        finally:
+            pg.unregister_kernel("seams.Alone", "cpu")
 
 
 def test_without_host_it_is_an_error_until_a_fallback_is_allowed(monkeypatch):

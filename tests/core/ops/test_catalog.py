@@ -258,7 +258,6 @@ def primitives_only(trace):
         extra={n: trace.kernel(n, cpu.table[n]) for n in PRIMITIVES if n in cpu.table},
         dtypes=cpu.runtime.dtypes,
         host="cpu",
-        host_kernels=[*HOST, *DATA_DEPENDENT],
     )
 
 

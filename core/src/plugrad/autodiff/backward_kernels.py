@@ -8,9 +8,10 @@ recorded as the core's are, and dtypes without code are computed as there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from plugrad.engine.dispatch import run
 from plugrad.ops import compare, complexes, reduce, unary
 from plugrad.registry.contract import Kernel, decomposition
 from plugrad.registry.specs import Spec, one_shape
@@ -22,11 +23,11 @@ def backward_kernels(package: str) -> dict[str, Kernel]:
 
     ``ReluGrad TanhGrad SigmoidGrad ErfGrad SoftmaxGrad LogSoftmaxGrad``. Declare them
     as ``contracts`` of your ``Backend``, implement ``"plugrad_mine.TanhGrad"`` and so
-    on, and pass the gradients that run them to ``Runtime``::
+    on, and pass ``backward_gradients`` of them to ``Runtime``::
 
         KERNELS = backward_kernels("plugrad_mine")
-        TANH_GRAD = KERNELS["TanhGrad"]
-        GRADIENTS = {"Tanh": {"x": lambda dy, y: run(TANH_GRAD, dy, y)}}
+        Backend("mine", open=open_mine, contracts=[*KERNELS.values()])
+        Runtime(gradients=backward_gradients(KERNELS), ...)  # in open_mine
 
     Args:
         package: The name of your package, which the names of the kernels begin with.
@@ -38,6 +39,40 @@ def backward_kernels(package: str) -> dict[str, Kernel]:
         decomposition(kernel, parts)
         found[kernel.name.removeprefix(f"{package}.")] = kernel
     return found
+
+
+def backward_gradients(
+    kernels: Mapping[str, Kernel],
+) -> dict[str, dict[str, Callable[..., Any]]]:
+    """Return the gradients that run ``backward_kernels``, by differentiated kernel.
+
+    Those of ``Softmax`` and ``LogSoftmax`` run the core's gradient where ``axis`` is
+    not the last one.
+
+    Args:
+        kernels: What ``backward_kernels`` has returned, or a part of it.
+
+    Returns:
+        A table for ``Runtime(gradients=...)``, without the kernels that are left out.
+
+    """
+    return {
+        name.removesuffix("Grad"): _gradient(name, kernel)
+        for name, kernel in kernels.items()
+    }
+
+
+def _gradient(name: str, kernel: Kernel) -> dict[str, Callable[..., Any]]:
+    """Return a function that runs ``kernel``, by the input that it is for."""
+
+    def along(dy: Tensor, y: Tensor, axis: int, original: Callable[..., Any]) -> Any:
+        return run(kernel, dy, y) if axis == len(y.shape) - 1 else original(dy)
+
+    if name.endswith("SoftmaxGrad"):
+        return {"logits": along}
+    if "x" in kernel.inputs:
+        return {"x": lambda dy, x: run(kernel, dy, x)}
+    return {"x": lambda dy, y: run(kernel, dy, y)}
 
 
 def _rows(dy: Spec, y: Spec) -> Spec:

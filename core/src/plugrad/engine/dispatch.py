@@ -278,7 +278,7 @@ def _run_on_host_or_fallback(
     runtime, policy = backend.runtime, os.environ.get("PLUGRAD_FALLBACK", "error")
     if policy not in ("error", "warn", "allow"):
         raise ValueError(f"PLUGRAD_FALLBACK={policy}: use error, warn or allow")
-    if kernel.name in runtime.host_kernels and runtime.host is not None:
+    if runtime.host is not None and backend.leaves_to_host(kernel):
         names, how = [runtime.host], "host"
     elif policy != "error":
         names, how = [n for n in registry.backends() if n != backend.name], "fallback"

@@ -15,12 +15,13 @@ from __future__ import annotations
 import math
 from functools import partial
 
+from plugrad._polynomials import erf_polynomials
 from plugrad.engine.dispatch import run
 from plugrad.registry.contract import Kernel, compared, decomposition, gradients, same
 from plugrad.tensor.dtypes import BOOL, FLOAT32
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, _erf, binary, compare, complexes, creation
+from . import _convert, binary, compare, complexes, creation
 
 __all__ = [
     "abs",
@@ -513,12 +514,19 @@ def erf(x: TensorLike, /) -> Tensor:
 
 @decomposition(ERF)
 def _(x: Tensor) -> Tensor:
-    fine = x.dtype.itemsize == 8
-    inner, outer = _erf.DOUBLE if fine else _erf.SINGLE
+    inner, outer, end = erf_polynomials(x.dtype)
     a = abs(x)
-    far = 1 - run(EXP, _erf.polynomial(outer, binary.minimum(a, 6 if fine else 4)))
-    near = x + x * _erf.polynomial(inner, x * x)
+    far = 1 - run(EXP, _polynomial(outer, binary.minimum(a, end)))
+    near = x + x * _polynomial(inner, x * x)
     return compare.where(a < 1, near, odd_extension(x, far))
+
+
+def _polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
+    """Return the polynomial of ``x`` with these coefficients, highest power first."""
+    y = x * coefficients[0]
+    for c in coefficients[1:-1]:
+        y = (y + c) * x
+    return y + coefficients[-1]
 
 
 gradients(ERF, x=lambda dy, x: dy * (run(EXP, -(x * x)) * (2 / math.sqrt(math.pi))))

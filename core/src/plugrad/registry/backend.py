@@ -15,6 +15,7 @@ import numpy as np
 from plugrad.tensor.dtypes import DType, canonical, named
 from plugrad.tensor.tensor import Native, Tensor
 
+from .contract import Kernel
 from .hooks import Runtime
 from .plugins import Plugin
 
@@ -33,6 +34,14 @@ class OpenBackend:
         self.dtypes = frozenset(canonical(name) for name in runtime.dtypes)
         self.table: Mapping[str, Function] = {}
         self.scalars: dict[tuple[object, ...], Tensor] = {}  # weak ones, uploaded
+
+    def leaves_to_host(self, kernel: Kernel) -> bool:
+        """Tell whether the host runs a kernel that this backend lacks or declines."""
+        names = self.runtime.host_kernels
+        if names is not None:
+            return kernel.name in names
+        core = "." not in kernel.name  # a dot is in the names of all others
+        return core and kernel.decomposition is None and self.runtime.host is not None
 
     def upload(self, values: np.ndarray[Any, Any]) -> Native:
         """Return a native array, never of another dtype than ``values``."""

@@ -5,6 +5,8 @@ Authors import these from ``plugrad.plugin``, which adds what op libraries need.
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -64,6 +66,43 @@ class KernelTable(dict[str, Callable[..., Any]]):
 
         return add
 
+    @classmethod
+    def collect(cls, package: str) -> KernelTable:
+        """Return one table with the kernels of all modules of a package.
+
+        Each module has a table named ``kernels``. Modules whose names begin with an
+        underscore are left out. Write it into the ``__init__`` of the package::
+
+            KERNELS = KernelTable.collect(__name__)
+
+        Args:
+            package: The name of the package.
+
+        Raises:
+            ValueError: Two modules define one kernel.
+            TypeError: A module has no table.
+
+        """
+        found = cls()
+        path = importlib.import_module(package).__path__
+        for name in sorted(info.name for info in pkgutil.iter_modules(path)):
+            if name.startswith("_"):
+                continue
+            module = f"{package}.{name}"
+            table = getattr(importlib.import_module(module), "kernels", None)
+            if not isinstance(table, KernelTable):
+                raise TypeError(
+                    f"KernelTable.collect: {module} has no KernelTable named kernels; "
+                    "add one, or begin the name of the module with an underscore"
+                )
+            if twice := sorted(found.keys() & table.keys()):
+                raise ValueError(
+                    f"KernelTable.collect: {module} defines kernels that another "
+                    f"module of {package} defines too: {', '.join(twice)}"
+                )
+            found |= table
+        return found
+
 
 @dataclass(frozen=True)
 class Runtime:
@@ -75,7 +114,8 @@ class Runtime:
         gradients: Same mathematics, other code, for this backend alone.
         dtypes: Names of the dtypes it has; others are a TypeError.
         host: The backend that runs ``host_kernels`` for this one.
-        host_kernels: Kernels this backend leaves to the host for good.
+        host_kernels: The kernels that the host runs where this backend does not. By
+            default they are the kernels of the core that have no decomposition.
         wrap: Applied to every implementation for this backend, whoever wrote it.
         close: Called when the backend is removed.
         self_test: Called by ``python -m plugrad doctor``; returns remarks for people,
@@ -89,7 +129,7 @@ class Runtime:
     gradients: Mapping[str, Functions] = field(default_factory=dict)
     dtypes: Sequence[str] = ("bool", "int32", "float32")
     host: str | None = None
-    host_kernels: Sequence[str] = ()
+    host_kernels: Sequence[str] | None = None
     wrap: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function
     close: Callable[[], None] | None = None
     self_test: Callable[[], Sequence[str]] | None = None

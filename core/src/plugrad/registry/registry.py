@@ -257,7 +257,7 @@ class Registry:
     def _open(self, entry: Entry[Backend]) -> OpenBackend:
         backend, owner, runtime = entry.value, entry.owner, entry.open()
         opened = OpenBackend(backend.name, owner, runtime)
-        for name in runtime.host_kernels:
+        for name in runtime.host_kernels or ():
             self.contract(name, f"host kernels of {owner}")
         if runtime.host is not None:
             self.known(runtime.host, f"host of {backend.name!r}, from {owner}")

@@ -113,7 +113,7 @@ def _ways(kernel: Kernel, backend: OpenBackend) -> list[Row]:
         add("decomposition", registry.owners[kernel.name], parts, when)
         return ways
     how, names = "host", [backend.runtime.host]
-    if kernel.name not in backend.runtime.host_kernels:
+    if not backend.leaves_to_host(kernel):
         allowed = os.environ.get("PLUGRAD_FALLBACK") in ("warn", "allow")
         how, names = "fallback", [*registry.backends()] if allowed else []
     for name in names:
@@ -140,7 +140,7 @@ def how(kernel: Kernel, backend: OpenBackend) -> str:
         return "implemented"
     if kernel.decomposition is not None:
         return "decomposed"
-    return "host" if kernel.name in backend.runtime.host_kernels else "missing"
+    return "host" if backend.leaves_to_host(kernel) else "missing"
 
 
 def differentiates(kernel: Kernel, opened: Sequence[OpenBackend]) -> str:

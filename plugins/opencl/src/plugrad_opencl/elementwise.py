@@ -18,11 +18,11 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from plugrad.geometry import broadcast
+from plugrad.geometry import broadcast, broadcast_strides, collapse_axes
 
 from . import source
 from .arrays import ClArray, DType, Shape
-from .moves import divided, joined, spread
+from .moves import divided
 from .runtime import Device, Launch
 
 Function = Callable[..., Any]
@@ -244,7 +244,8 @@ def layout(*shapes: Shape) -> tuple[Shape, str, int, tuple[int, ...]]:
     each input by how much each of these advances it.
     """
     shape = broadcast("opencl", *shapes)
-    *outer, (m, *last) = joined(shape, *[tuple(spread(s, len(shape))) for s in shapes])
+    strides = [broadcast_strides(own, len(shape)) for own in shapes]
+    *outer, (m, *last) = collapse_axes(shape, *strides)
     pattern, rank = "".join("1" if s else "0" for s in last), len(outer)
     sizes = [m] * (rank > 0) + [axis[0] for axis in outer[1:]]
     sizes += [axis[1 + i] for i in range(len(shapes)) for axis in outer]

@@ -12,21 +12,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from plugrad.geometry import collapse_axes, contiguous_strides
+
 from . import source
 from .arrays import ClArray, DType, Shape, empty
 from .runtime import Device, Launch
 
 TILE = 16  # elements each way
 SHORT = 64  # elements of a row, below which some of them are moved as one
-
-
-def steps(shape: Shape) -> list[int]:
-    """Return by how much each axis advances in a contiguous array."""
-    found, step = [], 1
-    for n in reversed(shape):
-        found.append(step)
-        step *= n
-    return found[::-1]
 
 
 def around(x: ClArray, axis: int) -> tuple[int, int, int]:
@@ -36,16 +29,10 @@ def around(x: ClArray, axis: int) -> tuple[int, int, int]:
     return math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
 
 
-def spread(shape: Shape, rank: int) -> list[int]:
-    """Return the steps by which an array is broadcast to ``rank`` axes."""
-    order = [0 if n == 1 else s for n, s in zip(shape, steps(shape), strict=True)]
-    return [0] * (rank - len(order)) + order
-
-
 def move(x: ClArray, shape: Shape, order: Sequence[int], start: int = 0) -> ClArray:
     """Return an array of ``shape`` whose axes advance in ``x`` by ``order``."""
     y = empty(x.device, shape, x.dtype)
-    put(x, y, shape, order, steps(shape), start)
+    put(x, y, shape, order, contiguous_strides(shape), start)
     return y
 
 
@@ -71,7 +58,7 @@ def put(
         _within(y, shape, to, y_start)
     if not n:
         return
-    axes = joined(shape, from_, to)
+    axes = _collapsed(shape, from_, to)
     crossing = _crossing(axes)
     if crossing is not None:
         rows, columns, outer = crossing
@@ -159,18 +146,7 @@ def _sizes(outer: Sequence[Axis]) -> list[int]:
     return sizes + [x for _, x, _ in outer] + [y for _, _, y in outer]
 
 
-@functools.lru_cache(4096)
-def joined(shape: Shape, *orders: Shape) -> tuple[Axis, ...]:
-    """Return the axes, with the step in each order; those that go on as one are one."""
-    axes: list[Axis] = []
-    for n, *order in zip(shape, *orders, strict=True):
-        if n == 1:
-            continue
-        if axes and axes[-1][1:] == tuple([step * n for step in order]):
-            axes[-1] = (axes[-1][0] * n, *order)
-        else:
-            axes.append((n, *order))
-    return tuple(axes) or ((1,) * (1 + len(orders)),)
+_collapsed = functools.lru_cache(4096)(collapse_axes)
 
 
 @functools.lru_cache(4096)

@@ -11,10 +11,9 @@ import glob
 import os
 import sys
 
-from plugrad.plugin import Backend, Runtime, hookimpl
+from plugrad.plugin import Backend, Runtime, backward_kernels, hookimpl
 
-from .gradients import KERNELS
-
+BACKWARD_KERNELS = backward_kernels("plugrad_opencl")
 NODES = ("/dev/nvidia[0-9]*", "/dev/dri/renderD*", "/dev/kfd")
 DRIVERS = "/etc/OpenCL/vendors/*.icd"
 
@@ -51,7 +50,7 @@ def plugrad_backends() -> list[Backend]:
             f"opencl-{place}" if place else "opencl",
             open=functools.partial(open_opencl, place),
             priority=priority - place,
-            contracts=[*KERNELS.values()],
+            contracts=[*BACKWARD_KERNELS.values()],
         )
         for place in range(len(_wanted()))
     ]

@@ -8,10 +8,12 @@ from __future__ import annotations
 import functools
 import re
 import string
+from collections.abc import Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from plugrad.plugin import erf_polynomials
 
 if TYPE_CHECKING:
     from .runtime import Device, Launch
@@ -75,7 +77,28 @@ def functions(code: str, dtype: np.dtype[Any]) -> str:
         return text("complex")
     if not re.search(r"\bf_", code):
         return ""
-    return f"#define DOUBLE {int(dtype.itemsize == 8)}\n" + text("math")
+    return mathematics(dtype)
+
+
+@functools.cache
+def mathematics(dtype: np.dtype[Any]) -> str:
+    """Return ``cl/math.cl`` for a floating dtype, with the polynomials of erf."""
+    double = dtype.itemsize == 8
+    near, far, end = erf_polynomials(dtype)
+
+    def literal(number: float) -> str:
+        return repr(number) if double else f"{number!r}f"
+
+    def horner(coefficients: Sequence[float]) -> str:
+        first, *rest = map(literal, coefficients)
+        return functools.reduce(lambda y, c: f"({y} * (x) + {c})", rest, first)
+
+    return (
+        f"#define DOUBLE {int(double)}\n"
+        f"#define ERF_NEAR(x) {horner(near)}\n"
+        f"#define ERF_FAR(x) {horner(far)}\n"
+        f"#define ERF_END {literal(end)}\n" + text("math")
+    )
 
 
 def width(dtype: np.dtype[Any]) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from plugrad.geometry import broadcast
+from plugrad.geometry import broadcast, broadcast_strides, collapse_axes
 
 from .arrays import (
     DType,
@@ -135,36 +135,14 @@ def wider(
 def operands(*shapes: Shape) -> tuple[Shape, WasmArray]:
     """Return the shape to which all broadcast, and what ``broadcast`` in C takes."""
     shape = broadcast("elementwise", *shapes)
-    strides = []
-    for own in shapes:
-        padded = (1,) * (len(shape) - len(own)) + own
-        steps = contiguous(padded)
-        strides.append([s if n > 1 else 0 for s, n in zip(steps, padded, strict=True)])
+    strides = [broadcast_strides(own, len(shape)) for own in shapes]
     return shape, describe(rows(shape, *strides))
 
 
-def contiguous(shape: Shape) -> list[int]:
-    """Return the strides, in elements, of an array in row-major order."""
-    steps, step = [], 1
-    for n in reversed(shape):
-        steps.append(step)
-        step *= n
-    return steps[::-1]
-
-
 def rows(shape: Sequence[int], *strides: Sequence[int]) -> tuple[int, ...]:
-    """Return rank, sizes and strides, with as few axes as will do, but one at least."""
+    """Return the rank, sizes and strides of a loop with as few axes as possible."""
     check_axes(shape)
-    axes: list[tuple[int, ...]] = []
-    for n, *steps in zip(shape, *strides, strict=True):
-        if n == 1:
-            continue
-        if axes and all(a == s * n for a, s in zip(axes[-1][1:], steps, strict=True)):
-            axes[-1] = (axes[-1][0] * n, *steps)
-        else:
-            axes.append((n, *steps))
-    if not axes:
-        axes = [(1,) * (1 + len(strides))]
+    axes = collapse_axes(shape, *strides)
     return (
         len(axes),
         *[number for column in zip(*axes, strict=True) for number in column],

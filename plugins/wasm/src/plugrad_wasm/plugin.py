@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from plugrad.plugin import Backend, Runtime, hookimpl
+from plugrad.plugin import (
+    Backend,
+    Runtime,
+    backward_gradients,
+    backward_kernels,
+    hookimpl,
+)
 
-from .gradients import GRADIENTS, KERNELS
+BACKWARD_KERNELS = backward_kernels("plugrad_wasm")
 
 
 def open_wasm() -> Runtime:
     """Return the WebAssembly backend in working order."""
     from .arrays import DTYPES, WasmArrays
-    from .kernels import HOST_KERNELS, KERNELS
+    from .kernels import KERNELS
     from .runtime import machine
 
     machine.open_again()
     return Runtime(
         arrays=WasmArrays(),
         kernels=KERNELS,
-        gradients=GRADIENTS,
+        gradients=backward_gradients(BACKWARD_KERNELS),
         dtypes=DTYPES,
         host="cpu",
-        host_kernels=HOST_KERNELS,
         close=machine.close,
     )
 
@@ -28,4 +33,5 @@ def open_wasm() -> Runtime:
 @hookimpl
 def plugrad_backends() -> list[Backend]:
     """Return the one backend."""
-    return [Backend("wasm", open=open_wasm, priority=0, contracts=[*KERNELS.values()])]
+    contracts = [*BACKWARD_KERNELS.values()]
+    return [Backend("wasm", open=open_wasm, priority=0, contracts=contracts)]

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import plugrad as pg
 from plugrad.plugin import contracts, runtime
 
+from .primitives import DATA_DEPENDENT, HOST
+
 
 @contextlib.contextmanager
 def present(name: str) -> Iterator[None]:
@@ -61,6 +63,9 @@ def ways(name: str) -> dict[str, str]:
         mine, opened = pg.get_kernels_for_backend(name), runtime(name)
         complex_ = any(dtype.startswith("complex") for dtype in opened.dtypes)
         without = () if complex_ else ("Complex", "Imag", "Real")
+        left = opened.host_kernels
+        if left is None:  # a primitive that is missing was forgotten, not left
+            left = [*DATA_DEPENDENT, *HOST] if opened.host else []
         found = {}
         for kernel, contract in sorted(contracts().items()):
             if "." in kernel and kernel not in mine:
@@ -69,7 +74,7 @@ def ways(name: str) -> dict[str, str]:
                 found[kernel] = "implemented"
             elif contract.decomposition is not None:
                 found[kernel] = "decomposed"
-            elif kernel in opened.host_kernels:
+            elif kernel in left:
                 found[kernel] = "host"
             else:
                 found[kernel] = "no dtype" if kernel in without else "missing"

@@ -10,7 +10,7 @@ import numpy as np
 import plugrad as pg
 from plugrad.plugin import Backend, Runtime, runtime
 
-from .primitives import DATA_DEPENDENT, HOST, PRIMITIVES
+from .primitives import PRIMITIVES
 
 Array = np.ndarray[Any, Any]
 
@@ -61,5 +61,4 @@ def only_primitives() -> contextlib.AbstractContextManager[Any]:
         without=set(pg.get_kernels_for_backend("cpu")) - set(PRIMITIVES),
         dtypes=runtime("cpu").dtypes,
         host="cpu",
-        host_kernels=[*DATA_DEPENDENT, *HOST],
     )

@@ -13,12 +13,12 @@ import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from plugrad.geometry import Windows
+from plugrad.geometry import Windows, contiguous_strides
 from plugrad.plugin import KernelTable
 
 from .. import winograd
 from ..arrays import ClArray, Shape
-from ..moves import put, steps
+from ..moves import put
 from ..products import Finish, Matrix, fits, product, table
 from .creation import filled
 from .shape import reverse, transpose
@@ -89,13 +89,13 @@ def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
         return NotImplemented
     if max(strides) == 1:
         return _of_phase(dy, filter, geometry, phases[0])
-    dx, order = filled(dy.device, shape, 0, dy.dtype), steps(shape)
+    dx, order = filled(dy.device, shape, 0, dy.dtype), contiguous_strides(shape)
     apart = [n * s for n, s in zip(order, strides, strict=True)]
     for phase in phases:
-        if phase.taps and 0 not in phase.size:
+        if phase.positions and 0 not in phase.size:
             y = _of_phase(dy, filter, geometry, phase)
-            start = sum(map(math.prod, zip(phase.first, order[1:], strict=False)))
-            put(y, dx, y.shape, steps(y.shape), apart, 0, start)
+            start = sum(map(math.prod, zip(phase.start, order[1:], strict=False)))
+            put(y, dx, y.shape, contiguous_strides(y.shape), apart, 0, start)
     return dx
 
 
@@ -120,14 +120,15 @@ def _turned(windows: Windows) -> Windows | None:
 def _of_phase(dy: ClArray, filter: ClArray, windows: Windows, phase: _Phase) -> ClArray:
     """Return the elements of a phase; ``dy`` is framed."""
     c, k = windows.group.filter_shape[-2:]
-    all_c, all_k, order = windows.in_shape[-1], filter.shape[-1], steps(dy.shape)
+    all_c, all_k = windows.in_shape[-1], filter.shape[-1]
+    order = contiguous_strides(dy.shape)
     places, channels = (dy.shape[0], *phase.size), tuple(range(k))
     axes = [tuple(range(0, n * s, s)) for n, s in zip(places, order, strict=False)]
     seen = [
         sum(map(math.prod, zip(place, order[1:], strict=False)))
-        for _, place in phase.taps
+        for _, place in phase.positions
     ]
-    taps = tuple([tap * c * all_k for tap, _ in phase.taps])
+    taps = tuple([tap * c * all_k for tap, _ in phase.positions])
     rows, within = table(dy.device, *axes), table(dy.device, tuple(seen), channels)
     left = Matrix(dy, batch=k, rows=rows, steps=within)
     there = table(dy.device, taps, channels)
@@ -151,7 +152,7 @@ def framed(x: ClArray, padding: tuple[tuple[int, int], ...]) -> ClArray:
 
 def _seen(x: ClArray, windows: Windows, channels: int) -> tuple[ClArray, ClArray]:
     """Return tables of where windows begin in ``x``, and where in them taps are."""
-    order = steps(x.shape)
+    order = contiguous_strides(x.shape)
     sizes = zip(windows.out_shape, (1, *windows.strides), order, strict=False)
     begins = [tuple(range(0, n * s * o, s * o)) for n, s, o in sizes]
     sizes = zip(windows.window, windows.dilations, order[1:], strict=False)
@@ -161,52 +162,38 @@ def _seen(x: ClArray, windows: Windows, channels: int) -> tuple[ClArray, ClArray
 
 
 class _Phase(NamedTuple):
-    """Elements of the input, ``strides`` apart, that are seen by the same taps.
+    """A ``geometry.Phase`` of each axis.
 
     Attributes:
-        first: Where they begin, on each axis.
-        size: How many there are.
-        taps: Numbers of taps, and where in the framed ``dy`` the window is whose tap
-            the first element is.
+        start: The index of the first element, on each axis.
+        size: The number of elements, on each axis.
+        positions: The numbers of the kernel positions that read the first element, each
+            with the index of the window in the framed ``dy``.
 
     """
 
-    first: Shape
+    start: Shape
     size: Shape
-    taps: list[tuple[int, Shape]]
+    positions: list[tuple[int, Shape]]
 
 
 @functools.lru_cache(256)
 def _phases(windows: Windows) -> tuple[tuple[tuple[int, int], ...], list[_Phase]]:
-    """Return how far beyond ``dy`` elements look for windows, and the phases."""
-    axes, frame = [], []
-    for i, n in enumerate(windows.in_shape[1:-1]):
-        (before, _), stride = windows.padding[i], windows.strides[i]
-        d = windows.dilations[i]
-        phases, reach = [], [0, 0]
-        for first in range(min(stride, n)):
-            found = [
-                (tap, (first + before - tap * d) // stride)
-                for tap in range(windows.window[i])
-                if (first + before - tap * d) % stride == 0
-            ]
-            count = -(-(n - first) // stride)
-            phases.append((first, count, found))
-            places = [place for _, place in found]
-            reach[0] = max(reach[0], -min(places, default=0))
-            end = max(places, default=0) + count
-            reach[1] = max(reach[1], end - windows.out_shape[i + 1])
-        frame.append((reach[0], reach[1]))
-        lead = reach[0]
-        axes.append([(a, b, [(t, p + lead) for t, p in f]) for a, b, f in phases])
-    result = []
-    for each in itertools.product(*axes):
-        begin, size, taps = zip(*each, strict=True)
-        both = []
-        for pairs in itertools.product(*taps):
+    """Return how far beyond ``dy`` the phases read, and the phases."""
+    frame = []
+    for phases, count in zip(windows.phases, windows.out_shape[1:-1], strict=True):
+        reach = [(w, w + p.size) for p in phases for _, w in p.readers]
+        before = -min([0, *[first for first, _ in reach]])
+        frame.append((before, max([count, *[end for _, end in reach]]) - count))
+    found = []
+    for each in itertools.product(*windows.phases):
+        start, size, readers = zip(*each, strict=True)
+        positions = []
+        for pairs in itertools.product(*readers):
             number = 0
-            for n, (tap, _) in zip(windows.window, pairs, strict=True):
-                number = number * n + tap
-            both.append((number, tuple([place for _, place in pairs])))
-        result.append(_Phase(begin, size, both))
-    return tuple(frame), result
+            for n, (k, _) in zip(windows.window, pairs, strict=True):
+                number = number * n + k
+            place = [w + b for (_, w), (b, _) in zip(pairs, frame, strict=True)]
+            positions.append((number, tuple(place)))
+        found.append(_Phase(start, size, positions))
+    return tuple(frame), found

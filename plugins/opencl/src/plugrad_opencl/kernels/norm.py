@@ -26,10 +26,9 @@ def _program(device: Device, dtype: DType, name: str, **flags: bool) -> Launch:
         device,
         name,
         width=source.width(dtype),
-        DOUBLE=dtype.itemsize == 8,
         rows=source.template("rows", type=source.C[dtype]),
         integer=source.SIGNED[dtype.itemsize],
-        functions=source.text("math"),
+        functions=source.mathematics(dtype),
         **flags,
     )
 

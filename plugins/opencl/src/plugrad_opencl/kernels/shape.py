@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from itertools import accumulate
 
+from plugrad.geometry import broadcast_strides, contiguous_strides
 from plugrad.plugin import KernelTable
 
 from ..arrays import ClArray, Shape, empty
-from ..moves import around, move, put, spread, steps
+from ..moves import around, move, put
 
 kernels = KernelTable()
 
@@ -28,16 +29,16 @@ def expand_dims(input: ClArray, *, axis: int) -> ClArray:
 @kernels("BroadcastTo")
 def broadcast_to(x: ClArray, *, shape: Shape) -> ClArray:
     """Stay where an axis of one element is repeated."""
-    return move(x, tuple(shape), spread(x.shape, len(shape)))
+    return move(x, tuple(shape), broadcast_strides(x.shape, len(shape)))
 
 
 @kernels("Tile")
 def tile(x: ClArray, *, repetitions: Shape) -> ClArray:
     """Put an axis of repetitions before each axis."""
-    sizes = [*zip(repetitions, x.shape, steps(x.shape), strict=True)]
+    sizes = [*zip(repetitions, x.shape, contiguous_strides(x.shape), strict=True)]
     wide = tuple([m for r, n, _ in sizes for m in (r, n)])
     y = empty(x.device, tuple([r * n for r, n, _ in sizes]), x.dtype)
-    put(x, y, wide, [m for *_, s in sizes for m in (0, s)], steps(wide))
+    put(x, y, wide, [m for *_, s in sizes for m in (0, s)], contiguous_strides(wide))
     return y
 
 
@@ -47,10 +48,10 @@ def concat(*xs: ClArray, axis: int) -> ClArray:
     around(xs[0], axis)
     ends = [*accumulate([x.shape[axis] for x in xs])]
     shape = (*xs[0].shape[:axis], ends[-1], *xs[0].shape[axis + 1 :])
-    y, order = empty(xs[0].device, shape, xs[0].dtype), steps(shape)
+    y, order = empty(xs[0].device, shape, xs[0].dtype), contiguous_strides(shape)
     for x, end in zip(xs, ends, strict=True):
         start = (end - x.shape[axis]) * order[axis]
-        put(x, y, x.shape, steps(x.shape), order, 0, start)
+        put(x, y, x.shape, contiguous_strides(x.shape), order, 0, start)
     return y
 
 
@@ -63,7 +64,7 @@ def pack(*xs: ClArray, axis: int) -> ClArray:
 @kernels("SplitV")
 def split(x: ClArray, *, sizes: Shape, axis: int) -> tuple[ClArray, ...]:
     """Copy each piece."""
-    order, pieces = steps(x.shape), []
+    order, pieces = contiguous_strides(x.shape), []
     for n, end in zip(sizes, accumulate(sizes), strict=True):
         shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
         pieces.append(move(x, shape, order, (end - n) * order[axis]))
@@ -81,14 +82,14 @@ def unpack(value: ClArray, *, axis: int) -> tuple[ClArray, ...]:
 @kernels("Transpose")
 def transpose(x: ClArray, *, axes: Shape) -> ClArray:
     """Go through the axes in another order."""
-    order = steps(x.shape)
+    order = contiguous_strides(x.shape)
     return move(x, tuple([x.shape[i] for i in axes]), [order[i] for i in axes])
 
 
 @kernels("Reverse")
 def reverse(x: ClArray, *, axis: Shape) -> ClArray:
     """Start at the other end."""
-    order = steps(x.shape)
+    order = contiguous_strides(x.shape)
     start = sum((x.shape[i] - 1) * order[i] for i in axis)
     back = [-s if i in axis else s for i, s in enumerate(order)]
     return move(x, x.shape, back, start) if math.prod(x.shape) else x

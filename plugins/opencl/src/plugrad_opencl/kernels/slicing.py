@@ -6,11 +6,12 @@ import functools
 import math
 
 import numpy as np
+from plugrad.geometry import contiguous_strides
 from plugrad.plugin import KernelTable
 
 from .. import source
 from ..arrays import ClArray, DType, Shape, empty
-from ..moves import move, put, steps
+from ..moves import move, put
 from ..products import table
 from ..runtime import Device, Launch
 from .creation import filled
@@ -23,7 +24,7 @@ Pairs = tuple[tuple[int, int], ...]
 @kernels("Slice")
 def slice_(x: ClArray, *, begin: Shape, size: Shape) -> ClArray:
     """Start at ``begin``."""
-    order = steps(x.shape)
+    order = contiguous_strides(x.shape)
     start = sum(b * s for b, s in zip(begin, order, strict=True))
     return move(x, tuple(size), order, start)
 
@@ -31,7 +32,7 @@ def slice_(x: ClArray, *, begin: Shape, size: Shape) -> ClArray:
 @kernels("StridedSlice")
 def strided_slice(x: ClArray, *, begin: Shape, size: Shape, strides: Shape) -> ClArray:
     """Start at ``begin``, and take longer steps."""
-    order = steps(x.shape)
+    order = contiguous_strides(x.shape)
     start = sum(b * s for b, s in zip(begin, order, strict=True))
     longer = [s * k for s, k in zip(order, strides, strict=True)]
     return move(x, tuple(size), longer, start)
@@ -75,7 +76,7 @@ def pad(x: ClArray, *, paddings: Pairs, constant_values: complex) -> ClArray:
 def mirror_pad(x: ClArray, *, paddings: Pairs, mode: str) -> ClArray:
     """Write into the middle, then mirror axis after axis across its ends."""
     y = pad(x, paddings=paddings, constant_values=0)
-    skip, order = int(mode == "reflect"), steps(y.shape)
+    skip, order = int(mode == "reflect"), contiguous_strides(y.shape)
     for axis, (before, after) in enumerate(paddings):
         end, step = before + x.shape[axis], order[axis]
         back = [-s if i == axis else s for i, s in enumerate(order)]

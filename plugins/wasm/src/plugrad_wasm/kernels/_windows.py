@@ -56,24 +56,16 @@ def _raised(windows: Windows) -> Windows:
 
 
 def _phases(windows: Windows, i: int) -> list[Axis]:
-    """Return the phases of one axis.
-
-    Element e is seen by tap t of window ``(e + before - t·dilation) / stride``, if that
-    is an integer. The last of such taps comes first, so that gaps are positive.
-    """
-    size, places = windows.in_shape[i + 1], windows.out_shape[i + 1]
+    """Return the phases of one axis; the last kernel position comes first in each."""
+    size, count = windows.in_shape[i + 1], windows.out_shape[i + 1]
     stride, dilation = windows.strides[i], windows.dilations[i]
     found: list[Axis] = []
-    for start in range(min(stride, size)):
-        at = start + windows.padding[i][0]
-        every = range(windows.window[i])
-        taps = [t for t in every if (at - t * dilation) % stride == 0]
-        last = taps[-1] if taps else 0
-        apart = taps[1] - taps[0] if len(taps) > 1 else stride
-        first, gap = (at - last * dilation) // stride, apart * dilation // stride
-        own = -(-(size - start) // stride)
-        read = (places, own, 1, first, len(taps), gap)
-        found.append((*read, last, -apart, size, start, stride))
+    for phase in windows.phases[i]:
+        readers = phase.readers
+        last, first = readers[-1] if readers else (0, 0)
+        apart = readers[1][0] - readers[0][0] if len(readers) > 1 else stride
+        read = (count, phase.size, 1, first, len(readers), apart * dilation // stride)
+        found.append((*read, last, -apart, size, phase.start, stride))
     return found
 
 

@@ -3,10 +3,11 @@
 from typing import Any
 
 import numpy as np
+from plugrad.geometry import contiguous_strides
 from plugrad.plugin import KernelTable
 
 from ..arrays import DType, WasmArray, empty
-from ..launch import contiguous, put, take, unary
+from ..launch import put, take, unary
 
 HALF: dict[DType, DType] = {np.dtype("complex64"): np.dtype("float32")}
 HALF[np.dtype("complex128")] = np.dtype("float64")
@@ -19,7 +20,7 @@ def parts(z: WasmArray) -> WasmArray:
 
 
 def _every_other(shape: tuple[int, ...]) -> list[int]:
-    return [2 * step for step in contiguous(shape)]
+    return [2 * step for step in contiguous_strides(shape)]
 
 
 kernels = KernelTable()

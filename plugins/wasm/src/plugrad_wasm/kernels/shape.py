@@ -5,10 +5,11 @@ from math import prod
 from typing import TypeVar
 
 import numpy as np
+from plugrad.geometry import contiguous_strides
 from plugrad.plugin import KernelTable
 
 from ..arrays import Shape, WasmArray, empty, writable
-from ..launch import Kernel, contiguous, or_strings, spread, take
+from ..launch import Kernel, or_strings, spread, take
 from ..runtime import machine
 
 kernels = KernelTable()
@@ -50,7 +51,7 @@ def tile(x: WasmArray, *, repetitions: tuple[int, ...]) -> WasmArray:
     """Copy with an axis of step 0 before each axis, and join the two."""
     pairs = zip(repetitions, x.shape, strict=True)
     wide = tuple([size for pair in pairs for size in pair])
-    steps = [step for own in contiguous(x.shape) for step in (0, own)]
+    steps = [step for own in contiguous_strides(x.shape) for step in (0, own)]
     shape = [r * n for r, n in zip(repetitions, x.shape, strict=True)]
     return take(x, wide, steps).view(tuple(shape))
 
@@ -58,14 +59,14 @@ def tile(x: WasmArray, *, repetitions: tuple[int, ...]) -> WasmArray:
 @mover("Transpose")
 def transpose(x: WasmArray, *, axes: tuple[int, ...]) -> WasmArray:
     """Copy in the other order."""
-    steps = contiguous(x.shape)
+    steps = contiguous_strides(x.shape)
     return take(x, tuple([x.shape[i] for i in axes]), [steps[i] for i in axes])
 
 
 @mover("Reverse")
 def reverse(x: WasmArray, *, axis: tuple[int, ...]) -> WasmArray:
     """Copy from the last on, with negative steps."""
-    steps = contiguous(x.shape)
+    steps = contiguous_strides(x.shape)
     first = sum([steps[i] * (x.shape[i] - 1) for i in axis])
     return take(
         x, x.shape, [-s if i in axis else s for i, s in enumerate(steps)], first

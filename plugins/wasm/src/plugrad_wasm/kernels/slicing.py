@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from plugrad.geometry import contiguous_strides
 from plugrad.plugin import KernelTable
 
 from ..arrays import Shape, WasmArray
-from ..launch import contiguous, or_strings, put, take
+from ..launch import or_strings, put, take
 from .creation import filled
 
 kernels = KernelTable()
@@ -15,7 +16,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 def slice_(x: WasmArray, *, begin: Shape, size: Shape) -> WasmArray:
     """Return a view if what is cut is whole but for the first axis, else a copy."""
-    steps = contiguous(x.shape)
+    steps = contiguous_strides(x.shape)
     first = sum([b * s for b, s in zip(begin, steps, strict=True)])
     if size[1:] == x.shape[1:]:
         return x.view(size, first)
@@ -26,7 +27,7 @@ def strided_slice(x: WasmArray, *, begin: Shape, size: Shape, strides: Shape) ->
     """Copy, but for what ``slice_`` can do."""
     if all([s == 1 for s in strides]):
         return slice_(x, begin=begin, size=size)
-    steps = contiguous(x.shape)
+    steps = contiguous_strides(x.shape)
     first = sum([b * s for b, s in zip(begin, steps, strict=True)])
     jumps = [k * s for k, s in zip(strides, steps, strict=True)]
     return take(x, size, jumps, first)
@@ -36,7 +37,7 @@ def pad(x: WasmArray, *, paddings: Pairs, constant_values: complex) -> WasmArray
     """Write ``x`` into the middle."""
     sizes = zip(x.shape, paddings, strict=True)
     shape = tuple([before + n + after for n, (before, after) in sizes])
-    y, steps = filled(shape, constant_values, x.dtype), contiguous(shape)
+    y, steps = filled(shape, constant_values, x.dtype), contiguous_strides(shape)
     first = sum([b * s for (b, _), s in zip(paddings, steps, strict=True)])
     put(x, y, steps, first)
     return y
