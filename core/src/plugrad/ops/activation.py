@@ -1,12 +1,12 @@
 """Activation functions, and ``clip``.
 
 Kernels: ``ClipByValue Elu EluGrad LeakyRelu Prelu Relu Relu6 Selu Sigmoid Softplus
-Step``. None has an order of complex numbers to work with: they raise TypeError.
-Integers and bool become float32, but for those that say that the dtype is kept.
+Step``. They need an order, so complex numbers raise a TypeError. Integers and bool
+become float32, except in ops whose docstring says that they keep the dtype.
 
 The value at NaN is NaN, and so is the derivative, with these exceptions: ``leaky_relu``
-and ``prelu`` have ``alpha`` there, as in TensorFlow.js and PyTorch, and ``step`` and
-``clip`` have 0.
+and ``prelu`` have the derivative ``alpha`` there, as in TensorFlow.js and PyTorch, and
+``step`` and ``clip`` have 0.
 
 Map: straight lines; steps and limits; exponentials; compositions.
 """
@@ -55,7 +55,7 @@ _elementwise = partial(Kernel, out=same)
 
 
 def _with_alpha(op: str) -> Callable[..., Spec]:
-    """Return the rule of a kernel with a number that the dtype must hold."""
+    """Return the ``out`` rule of a kernel whose dtype must represent ``alpha``."""
 
     def out(x: Spec, *, alpha: float) -> Spec:
         check_range(op, alpha, x.dtype)
@@ -111,9 +111,24 @@ RELU6 = _elementwise(
 
 
 def relu6(x: TensorLike, /) -> Tensor:
-    """Return ``min(max(x, 0), 6)``; the derivative at 0 is 0, at 6 it is 1.
+    """Return ``min(max(x, 0), 6)`` for each element.
 
-    Of -0.0 it is 0.0. Integers and bool keep their dtype.
+    The result for -0.0 is 0.0, and NaN stays NaN. The derivative at 0 is 0, and at 6 it
+    is 1.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.relu6([-1.0, 3.0, 8.0])
+        Tensor([0., 3., 6.], dtype=float32, backend='cpu')
+
     """
     return unary.run_or_identity(RELU6, x, "iuf")
 
@@ -179,9 +194,31 @@ PRELU = Kernel(
 
 
 def prelu(x: TensorLike, alpha: TensorLike, /) -> Tensor:
-    """Return ``x`` where it is positive, elsewhere ``alpha · x``; both broadcast.
+    """Return ``x`` where it is positive, and ``alpha · x`` elsewhere.
 
-    The derivative at ``x = 0`` is ``alpha``. Integers give float32.
+    ``leaky_relu`` with a slope for each element or channel. The derivative in ``x`` at
+    0 is ``alpha``.
+
+    Args:
+        x: A tensor of real numbers.
+        alpha: The slopes for negative numbers; broadcasts with ``x``.
+
+    Returns:
+        A tensor of the broadcast shape, of the promoted dtype; float32 for integers and
+        bool.
+
+    Raises:
+        TypeError: An argument is complex or holds strings.
+        ValueError: The shapes do not broadcast.
+
+    Example:
+        >>> pg.prelu([[-1.0, 2.0], [-4.0, -6.0]], [0.5, 0.25])
+        Tensor([[-0.5,  2. ],
+                [-2. , -1.5]], dtype=float32, backend='cpu')
+
+    Source:
+        K. He, X. Zhang, S. Ren and J. Sun, "Delving Deep into Rectifiers", 2015.
+
     """
     return run(PRELU, *binary.floats("prelu", x, alpha, "f"))
 
@@ -204,9 +241,25 @@ STEP = Kernel(
 
 
 def step(x: TensorLike, /, *, alpha: float = 0.0) -> Tensor:
-    """Return 1 where ``x`` is positive, elsewhere ``alpha``; NaN for NaN.
+    """Return 1 where ``x`` is positive, and ``alpha`` elsewhere.
 
-    Integers give float32. The derivative is 0.
+    NaN stays NaN. The derivative is 0 everywhere.
+
+    Args:
+        x: A tensor of real numbers.
+        alpha: The value for negative numbers and zeros.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex or holds strings, or ``alpha`` is no number.
+        OverflowError: The dtype cannot represent ``alpha``.
+
+    Example:
+        >>> pg.step([-2.0, 0.0, 3.0], alpha=0.5)
+        Tensor([0.5, 0.5, 1. ], dtype=float32, backend='cpu')
+
     """
     x = _convert.floating("step", x, "f")
     return run(STEP, x, alpha=arguments.real("step", "alpha", alpha))
@@ -245,17 +298,36 @@ def clip(
 ) -> Tensor:
     """Return ``x`` within bounds: ``min`` where it is less, ``max`` where it is more.
 
-    The bounds broadcast, None is no bound, and a number is weak. The dtype is that of
-    ``x``, to which the result is cast where tensors as bounds are wider (integers
-    wrap); or the one in which they meet, where a bound is of a higher kind: bool,
-    integer, floating. Of tensors that cross, ``max`` counts. NaN stays, and as a bound
-    gives NaN. The derivative in ``x`` is 1 at a bound too.
+    NaN in ``x`` stays NaN, and NaN in a bound gives NaN. Where bounds that are tensors
+    cross, the result is ``max``. The derivative in ``x`` is 1 within the bounds and at
+    them, and 0 outside.
+
+    Args:
+        x: A tensor of real numbers.
+        min: The lower bound, a number or a tensor that broadcasts with ``x``; None for
+            no bound.
+        max: The upper bound, in the same way.
+
+    Returns:
+        A tensor of the broadcast shape. The dtype is that of ``x``; but if a bound is
+        of a higher kind (bool, integer, floating), it is the promoted dtype. A tensor
+        of a wider dtype of the same kind as bound does not change the dtype: the result
+        is cast, and integers wrap.
 
     Raises:
         ValueError: The number ``min`` is more than the number ``max``, or shapes do not
             broadcast.
-        TypeError: Complex numbers or strings.
-        OverflowError: The dtype cannot hold a number.
+        TypeError: An argument is complex or holds strings.
+        OverflowError: The dtype cannot represent a number given as bound.
+
+    Example:
+        >>> pg.clip([-2.0, 0.5, 7.0], 0, 1)
+        Tensor([0. , 0.5, 1. ], dtype=float32, backend='cpu')
+        >>> pg.clip([1, 5, 9], max=[3, 4, 10])
+        Tensor([1, 4, 9], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
 
     """
     x = _convert.real("clip", x)
@@ -306,9 +378,28 @@ ELU = _elementwise(
 
 
 def elu(x: TensorLike, /) -> Tensor:
-    """Return ``x`` where it is positive, elsewhere ``e^x - 1``.
+    """Return ``x`` where it is positive, and ``e^x - 1`` elsewhere.
 
-    The derivative at 0 is 1. Integers give float32.
+    No precision is lost near 0. NaN stays NaN, and the result for -inf is -1. The
+    derivative at 0 is 1.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.elu([-1.0, 0.0, 2.0])
+        Tensor([-0.6321,  0.    ,  2.    ], dtype=float32, backend='cpu')
+
+    Source:
+        D.-A. Clevert, T. Unterthiner and S. Hochreiter, "Fast and Accurate Deep Network
+        Learning by Exponential Linear Units (ELUs)", 2015.
+
     """
     return _convert.floating_unary(ELU, x, "f")
 
@@ -344,16 +435,34 @@ _BELOW = _ABOVE * 1.6732632423543772
 
 
 def selu(x: TensorLike, /) -> Tensor:
-    """Return ``λx`` where ``x`` is positive, elsewhere ``λα(e^x - 1)``.
+    """Return ``λ · x`` where ``x`` is positive, and ``λα · (e^x - 1)`` elsewhere.
 
-    λ = 1.0507... and α = 1.6732... keep mean 0 and variance 1 from layer to layer
-    (Klambauer et al., Self-Normalizing Neural Networks, 2017). Integers give float32.
+    The constants λ = 1.0507... and α = 1.6732... keep mean 0 and variance 1 from layer
+    to layer. NaN stays NaN. The derivative at 0 is ``λα``.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.selu([-1.0, 0.0, 2.0])
+        Tensor([-1.1113,  0.    ,  2.1014], dtype=float32, backend='cpu')
+
+    Source:
+        G. Klambauer, T. Unterthiner, A. Mayr and S. Hochreiter, "Self-Normalizing
+        Neural Networks", 2017.
+
     """
     return _convert.floating_unary(SELU, x, "f")
 
 
 def _selu_gradient(dy: Tensor, x: Tensor) -> Tensor:
-    """Give ``exp`` no number to overflow at: its gradient would be 0 · inf."""
+    """Limit the argument of ``exp``: an overflow has the gradient 0 · inf."""
     below = run(unary.EXP, binary.minimum(x, 0)) * _BELOW
     return dy * compare.where(x > 0, _ABOVE, below)
 
@@ -372,7 +481,24 @@ SIGMOID = _elementwise(
 
 
 def sigmoid(x: TensorLike, /) -> Tensor:
-    """Return the logistic function, ``1 / (1 + e^-x)``; integers give float32."""
+    """Return the logistic function, ``1 / (1 + e^-x)``, of each element.
+
+    Nothing overflows: the result is 1 for inf and 0 for -inf. NaN stays NaN.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.sigmoid([-1.0, 0.0, 1.0])
+        Tensor([0.2689, 0.5   , 0.7311], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(SIGMOID, x, "f")
 
 
@@ -395,7 +521,25 @@ SOFTPLUS = _elementwise(
 
 
 def softplus(x: TensorLike, /) -> Tensor:
-    """Return ``log(1 + e^x)``, without overflow; integers give float32."""
+    """Return ``log(1 + e^x)`` for each element.
+
+    Nothing overflows: the result is inf only for inf, and 0 for -inf. NaN stays NaN.
+    The derivative is ``sigmoid(x)``.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.softplus([-1.0, 0.0, 100.0])
+        Tensor([  0.3133,   0.6931, 100.    ], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(SOFTPLUS, x, "f")
 
 
@@ -409,28 +553,95 @@ gradients(SOFTPLUS, x=lambda dy, x: dy * run(SIGMOID, x))
 def log_sigmoid(x: TensorLike, /) -> Tensor:
     """Return the logarithm of the logistic function, ``-log(1 + e^-x)``.
 
-    Nothing overflows. Integers give float32.
+    Nothing overflows: the result is ``-softplus(-x)``.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.log_sigmoid([-100.0, 0.0, 1.0])
+        Tensor([-100.    ,   -0.6931,   -0.3133], dtype=float32, backend='cpu')
+
     """
     return -run(SOFTPLUS, -_convert.floating("log_sigmoid", x, "f"))
 
 
 def silu(x: TensorLike, /) -> Tensor:
-    """Return ``x · sigmoid(x)``, also known as swish; integers give float32."""
+    """Return ``x · sigmoid(x)`` for each element, also known as swish.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.silu([-1.0, 0.0, 2.0])
+        Tensor([-0.2689,  0.    ,  1.7616], dtype=float32, backend='cpu')
+
+    Source:
+        P. Ramachandran, B. Zoph and Q. V. Le, "Searching for Activation Functions",
+        2017.
+
+    """
     x = _convert.floating("silu", x, "f")
     return x * run(SIGMOID, x)
 
 
 def mish(x: TensorLike, /) -> Tensor:
-    """Return ``x · tanh(softplus(x))`` (Misra, 2019); integers give float32."""
+    """Return ``x · tanh(softplus(x))`` for each element.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.mish([-1.0, 0.0, 2.0])
+        Tensor([-0.3034,  0.    ,  1.944 ], dtype=float32, backend='cpu')
+
+    Source:
+        D. Misra, "Mish: A Self Regularized Non-Monotonic Activation Function", 2019.
+
+    """
     x = _convert.floating("mish", x, "f")
     return x * run(trigonometry.TANH, run(SOFTPLUS, x))
 
 
 def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
-    """Return ``x`` times the normal distribution, ``x/2 · (1 + erf(x / √2))``.
+    """Return ``x`` times the normal distribution function, ``x/2 · (1 + erf(x / √2))``.
 
-    ``approximate=True`` takes ``tanh(√(2/π) · (x + 0.044715 x³))`` for erf, which is
-    off by 5e-4 at most (Hendrycks and Gimpel, 2016). Integers give float32.
+    Args:
+        x: A tensor of real numbers.
+        approximate: Whether to compute ``tanh(√(2/π) · (x + 0.044715 x³))`` in place of
+            the error function. The result then differs by at most 5e-4.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex or holds strings, or ``approximate`` is no bool.
+
+    Example:
+        >>> pg.gelu([-1.0, 0.0, 2.0])
+        Tensor([-0.1587,  0.    ,  1.9545], dtype=float32, backend='cpu')
+
+    Source:
+        D. Hendrycks and K. Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.
+
     """
     x = _convert.floating("gelu", x, "f")
     if arguments.flag("gelu", "approximate", approximate):

@@ -1,11 +1,11 @@
 """Element-wise ops of two arguments.
 
 Kernels: ``Add AddN Atan2 FloorDiv Maximum Minimum Mod Multiply Pow RealDiv
-SquaredDifference Sub``. All but AddN broadcast; the engine sums cotangents back, so a
-gradient need not.
+SquaredDifference Sub``. All but AddN broadcast; the engine sums the cotangents back to
+the shapes of the inputs, so the gradients here do not.
 
-Map: which dtypes an op takes; sums and products; division; powers; the greater and
-the smaller; the plane: angles, lengths, logarithms of sums.
+Map: conversion to floating dtypes; sums and products; division; powers; maximum and
+minimum; angles, lengths, and logarithms of sums.
 """
 
 from __future__ import annotations
@@ -77,15 +77,32 @@ ADD = _broadcasting(
 
 
 def add(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``a + b``. Integers wrap; the sum of two bool is ``a or b``.
+    """Return ``a + b`` for each pair of elements.
 
-    As in all ops of two tensors, shapes broadcast, and the dtype is the one in which
-    those of ``a`` and ``b`` meet.
+    Integers wrap; the sum of two bool is ``a or b``.
+
+    Args:
+        a: A tensor of numbers or bool.
+        b: A tensor of numbers or bool; the shapes broadcast. A Python number takes the
+            dtype of the other argument, if that has its kind.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype.
 
     Raises:
         ValueError: The shapes do not broadcast.
-        TypeError: Strings, or no dtype holds both.
-        OverflowError: A Python number that the dtype of the tensor cannot hold.
+        TypeError: An argument holds strings, or no dtype can represent both.
+        OverflowError: A Python number does not fit into the dtype of the other one.
+
+    Example:
+        >>> pg.add([[1], [2]], [10, 20])
+        Tensor([[11, 21],
+                [12, 22]], dtype=int32, backend='cpu')
+        >>> pg.add([1, 2], 0.5)
+        Tensor([1.5, 2.5], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
 
     """
     return _convert.elementwise(ADD, a, b)
@@ -104,7 +121,30 @@ SUB = _broadcasting(
 
 
 def subtract(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``a - b``. Integers wrap; two bool have no difference (TypeError)."""
+    """Return ``a - b`` for each pair of elements.
+
+    Integers wrap.
+
+    Args:
+        a: A tensor of numbers.
+        b: A tensor of numbers; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: Both are bool, an argument holds strings, or no dtype can represent
+            both.
+
+    Example:
+        >>> pg.subtract([5.0, 7.0], 2.0)
+        Tensor([3., 5.], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     return _convert.elementwise(SUB, a, b, "iufc")
 
 
@@ -121,7 +161,30 @@ MULTIPLY = _broadcasting(
 
 
 def multiply(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``a · b``. Integers wrap; the product of two bool is ``a and b``."""
+    """Return ``a · b`` for each pair of elements.
+
+    Integers wrap; the product of two bool is ``a and b``.
+
+    Args:
+        a: A tensor of numbers or bool.
+        b: A tensor of numbers or bool; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument holds strings, or no dtype can represent both.
+
+    Example:
+        >>> pg.multiply([1, 2, 3], [[1], [10]])
+        Tensor([[ 1,  2,  3],
+                [10, 20, 30]], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     return _convert.elementwise(MULTIPLY, a, b)
 
 
@@ -140,11 +203,26 @@ ADD_N = Kernel(
 
 
 def add_n(xs: Sequence[TensorLike], /) -> Tensor:
-    """Return the sum ``xs[0] + xs[1] + …`` of tensors of one shape; dtypes as in add.
+    """Return the sum ``xs[0] + xs[1] + …`` of tensors of one shape.
+
+    The tensors are added in this order. Integers wrap; the sum of bool is ``or``.
+
+    Args:
+        xs: A list or tuple of one or more tensors; they do not broadcast.
+
+    Returns:
+        A tensor of their shape and promoted dtype.
 
     Raises:
-        TypeError: ``xs`` is no list or tuple, or of strings.
-        ValueError: It is empty, or the shapes differ.
+        TypeError: ``xs`` is not a list or tuple, or holds tensors of strings.
+        ValueError: ``xs`` is empty, or the shapes differ.
+
+    Example:
+        >>> pg.add_n([[1.0, 2.0], [10.0, 20.0], [100.0, 200.0]])
+        Tensor([111., 222.], dtype=float32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.addN`` in TensorFlow.js.
 
     """
     if not isinstance(xs, list | tuple):
@@ -172,9 +250,25 @@ SQUARED_DIFFERENCE = _broadcasting(
 
 
 def squared_difference(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``(a - b)²``, element by element.
+    """Return ``(a - b)²`` for each pair of elements.
 
-    Integers wrap; there is none of two bool, nor of complex numbers (TypeError).
+    Integers wrap.
+
+    Args:
+        a: A tensor of real numbers.
+        b: A tensor of real numbers; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: Both are bool, or an argument is complex or holds strings.
+
+    Example:
+        >>> pg.squared_difference([1.0, 5.0], [4.0, 3.0])
+        Tensor([9., 4.], dtype=float32, backend='cpu')
+
     """
     return _convert.elementwise(SQUARED_DIFFERENCE, a, b, "iuf")
 
@@ -196,7 +290,32 @@ REAL_DIV = _broadcasting(
 
 
 def divide(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``a / b``; integers give float32. Division by zero gives ±inf or NaN."""
+    """Return the quotient ``a / b`` for each pair of elements.
+
+    A real number divided by zero is ±inf; 0 divided by 0 is NaN.
+
+    Args:
+        a: A tensor of numbers or bool.
+        b: A tensor of numbers or bool; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; float32 for two
+        integers.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument holds strings, or no dtype can represent both.
+
+    Example:
+        >>> pg.divide([1, 2, 3], 2)
+        Tensor([0.5, 1. , 1.5], dtype=float32, backend='cpu')
+        >>> pg.divide([1.0, -1.0, 0.0], 0.0)
+        Tensor([ inf, -inf,  nan], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     if type(a) is Tensor and a.dtype.kind in "fc":
         beside = b.dtype if type(b) is Tensor else type(b)
         if beside is a.dtype or beside is float or beside is int:
@@ -211,9 +330,29 @@ gradients(
 
 
 def divide_no_nan(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``a / b``, and 0 where ``b`` is 0; integers give float32.
+    """Return ``a / b`` where ``b`` is not 0, and 0 where it is.
 
-    The derivatives in both are 0 there.
+    Where ``b`` is 0 both derivatives are 0.
+
+    Args:
+        a: A tensor of numbers or bool.
+        b: A tensor of numbers or bool; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; float32 for two
+        integers.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument holds strings, or no dtype can represent both.
+
+    Example:
+        >>> pg.divide_no_nan([6.0, 5.0], [3.0, 0.0])
+        Tensor([2., 0.], dtype=float32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.divNoNan`` in TensorFlow.js.
+
     """
     a, b = floats("divide_no_nan", a, b)
     null = compare.equal(b, 0)
@@ -232,15 +371,31 @@ FLOOR_DIV = _broadcasting(
 
 
 def floor_divide(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the greatest whole number that is not above ``a / b``, as ``//``.
+    """Return the greatest whole number that is not above ``a / b``, as ``//`` does.
 
-    It has the dtype of the arguments. By zero, integers give 0 and floating numbers
-    ±inf or NaN. The quotient counts as exact: ``1.0 // 0.1`` is 9, since the double 0.1
-    is a little more than a tenth. By ±inf it is ±0, and that of ±inf is ±inf. The
-    derivatives are 0.
+    The quotient is taken as exact: in float64 ``1.0 // 0.1`` is 9, because the number
+    0.1 is stored as a little more than a tenth. Integers divided by zero give 0.
+    Floating numbers divided by ±0 give ±inf, or NaN for 0; a finite number divided by
+    ±inf gives ±0 with the sign of the quotient; ±inf divided by a finite number gives
+    ±inf. Both derivatives are 0.
+
+    Args:
+        a: A tensor of real numbers.
+        b: A tensor of real numbers; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers stay integers.
 
     Raises:
-        TypeError: Two bool, or complex numbers.
+        ValueError: The shapes do not broadcast.
+        TypeError: Both are bool, or an argument is complex or holds strings.
+
+    Example:
+        >>> pg.floor_divide([7, -7, 7], [2, 2, 0])
+        Tensor([ 3, -4,  0], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
 
     """
     return _convert.elementwise(FLOOR_DIV, a, b, "iuf")
@@ -264,13 +419,29 @@ MOD = _broadcasting(
 
 
 def remainder(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``a - b·⌊a / b⌋``, exactly and with the sign of ``b``, as ``%``.
+    """Return ``a - b·⌊a / b⌋``, which has the sign of ``b``, as ``%`` does.
 
-    By zero, integers give 0 and floating numbers NaN. By ±inf it is ``a``, or ``b``
-    where the signs differ; that of ±inf is NaN.
+    The result is exact. Divided by zero, integers give 0 and floating numbers NaN.
+    Divided by ±inf, a finite ``a`` gives ``a``, or ``b`` where the signs differ; ±inf
+    gives NaN. The derivative in ``a`` is 1, and in ``b`` it is ``-⌊a / b⌋``.
+
+    Args:
+        a: A tensor of real numbers.
+        b: A tensor of real numbers; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers stay integers.
 
     Raises:
-        TypeError: Two bool, or complex numbers.
+        ValueError: The shapes do not broadcast.
+        TypeError: Both are bool, or an argument is complex or holds strings.
+
+    Example:
+        >>> pg.remainder([7, -7, 7], [3, 3, 0])
+        Tensor([1, 2, 0], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
 
     """
     return _convert.elementwise(MOD, a, b, "iuf")
@@ -293,15 +464,31 @@ POW = _broadcasting(
 
 
 def pow(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``a`` to the power of ``b``; ``0^0 = 1``.
+    """Return ``a`` to the power of ``b``, element by element.
 
-    NaN where ``a`` is negative and finite and ``b`` is not whole. Integers wrap, and to
-    a negative power give the whole part: 0 unless ``a`` is ±1. The derivative in ``b``
-    is 0 where ``a`` is negative or 0 and the power finite.
+    The result is 1 where ``b`` is 0, also where ``a`` is 0 or NaN, and NaN where ``a``
+    is negative and finite and ``b`` is finite and not whole. Integers wrap; an integer
+    tensor to a negative power, given as a tensor, is 0 unless ``a`` is ±1. The
+    derivative in ``b`` is 0 where ``a`` is negative or 0 and the power is finite.
+
+    Args:
+        a: The base, a tensor of numbers.
+        b: The exponent, a tensor of numbers; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype.
 
     Raises:
-        ValueError: Integers to the power of a negative Python integer.
-        TypeError: Two bool.
+        ValueError: ``a`` holds integers and ``b`` is a negative Python integer, or the
+            shapes do not broadcast.
+        TypeError: Both are bool, or an argument holds strings.
+
+    Example:
+        >>> pg.pow([2.0, 3.0, 4.0], [3.0, 0.0, -0.5])
+        Tensor([8. , 1. , 0.5], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
 
     """
     if isinstance(b, int | np.integer) and b < 0:
@@ -341,10 +528,29 @@ MAXIMUM = _broadcasting(
 
 
 def maximum(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the greater of ``a`` and ``b``, NaN where one is.
+    """Return the greater of ``a`` and ``b``, element by element.
 
-    The cotangent goes to the one returned: of a tie to ``a``, for NaN to neither.
-    Complex numbers have no order (TypeError).
+    The result is NaN where one of them is NaN. The cotangent flows to the argument that
+    is returned: to ``a`` if they are equal, and to neither if one is NaN.
+
+    Args:
+        a: A tensor of real numbers or bool.
+        b: A tensor of real numbers or bool; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> pg.maximum([1.0, 5.0], [3.0, 2.0])
+        Tensor([3., 5.], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return _convert.elementwise(MAXIMUM, a, b, "biuf")
 
@@ -363,10 +569,29 @@ MINIMUM = _broadcasting(
 
 
 def minimum(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the smaller of ``a`` and ``b``, NaN where one is.
+    """Return the smaller of ``a`` and ``b``, element by element.
 
-    The cotangent goes to the one returned: of a tie to ``a``, for NaN to neither.
-    Complex numbers have no order (TypeError).
+    The result is NaN where one of them is NaN. The cotangent flows to the argument that
+    is returned: to ``a`` if they are equal, and to neither if one is NaN.
+
+    Args:
+        a: A tensor of real numbers or bool.
+        b: A tensor of real numbers or bool; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> pg.minimum([1.0, 5.0], [3.0, 2.0])
+        Tensor([1., 2.], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return _convert.elementwise(MINIMUM, a, b, "biuf")
 
@@ -391,16 +616,38 @@ ATAN2 = _broadcasting(
 def atan2(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the angle of the point (x = ``b``, y = ``a``), in radians in [-π, π].
 
-    Integers give float32; complex numbers are a TypeError. The gradient at (0, 0) is 0.
+    Signed zeros and infinities are treated as by C's ``atan2``: (±0, -0) gives ±π, and
+    two infinities give odd multiples of π/4. The result is NaN where an argument is
+    NaN. Both derivatives at (0, 0) are 0.
+
+    Args:
+        a: The y coordinates, a tensor of real numbers.
+        b: The x coordinates, a tensor of real numbers; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; float32 for integers.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> pg.atan2([1.0, 1.0, -1.0], [1.0, -1.0, 0.0])
+        Tensor([ 0.7854,  2.3562, -1.5708], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return run(ATAN2, *floats("atan2", a, b, "f"))
 
 
 def _scaled(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ``a/s, b/s, s``, whose squares neither overflow nor vanish.
+    """Return ``a/s, b/s, s``: the first two have squares that do not overflow.
 
-    ``s`` is the greater of |a| and |b| as a constant: what is made of all three does
-    not depend on it, and derivatives do not either. It is 1 for zeros and infinities.
+    ``s`` is the greater of |a| and |b|, and 1 where that is 0 or infinite. It is
+    treated as a constant: results computed from all three do not depend on it, nor do
+    their derivatives.
     """
     size = maximum(unary.abs(a), unary.abs(b))
     usual = compare.logical_and(size > 0, size < float("inf"))
@@ -421,10 +668,29 @@ gradients(ATAN2, b=lambda dy, a, b: -_angle(dy, a, b)[0])
 
 
 def hypot(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``√(a² + b²)`` without overflow; integers give float32.
+    """Return ``√(a² + b²)`` for each pair of elements.
 
-    Infinite where one argument is, even beside NaN. The gradient at (0, 0) is 0. There
-    is none of complex numbers (TypeError).
+    Squares neither overflow nor vanish on the way. The result is inf where one argument
+    is infinite, even if the other one is NaN. Both derivatives at (0, 0) are 0.
+
+    Args:
+        a: A tensor of real numbers.
+        b: A tensor of real numbers; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; float32 for integers.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> pg.hypot([3.0, 5.0], [4.0, 12.0])
+        Tensor([ 5., 13.], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     a, b = floats("hypot", a, b, "f")
     u, v, s = _scaled(a, b)
@@ -436,9 +702,26 @@ def hypot(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 def logaddexp(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``log(e^a + e^b)`` without overflow; integers give float32.
+    """Return ``log(e^a + e^b)`` for each pair of elements, without overflow on the way.
 
-    There is none of complex numbers (TypeError).
+    Args:
+        a: A tensor of real numbers.
+        b: A tensor of real numbers; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; float32 for integers.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> pg.logaddexp([0.0, 1.0], [0.0, -1.0])
+        Tensor([0.6931, 1.1269], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     a, b = floats("logaddexp", a, b, "f")
     first = a >= b  # each of a tie is one of high and low, so that each has its half

@@ -1,7 +1,7 @@
-"""Blocks of space, moved to and from the batch and the channels.
+"""Blocks of pixels, moved to and from the batch and the channels.
 
-Kernels: ``BatchToSpaceND DepthToSpace SpaceToBatchND``. None has a gradient: it is that
-of the parts, which only move elements.
+Kernels: ``BatchToSpaceND DepthToSpace SpaceToBatchND``. None has a gradient of its own:
+each is differentiated through its decomposition, which only moves elements.
 """
 
 from __future__ import annotations
@@ -56,16 +56,32 @@ DEPTH_TO_SPACE = Kernel(
 def depth_to_space(
     x: TensorLike, /, block_size: int, *, data_format: Literal["NHWC", "NCHW"] = "NHWC"
 ) -> Tensor:
-    """Return images ``x`` with the channels laid out as blocks of pixels.
+    """Return images ``x`` whose channels are moved into blocks of pixels.
 
-    With ``b = block_size``, ``[batch, height, width, b²·c]`` becomes
-    ``[batch, b·height, b·width, c]``, and
-    ``y[n, b·h + i, b·w + j, k] = x[n, h, w, (b·i + j)·c + k]``. "NCHW" has the channels
-    second, in ``x`` and in the result.
+    With ``b = block_size`` and ``c`` channels in the result, ``y[n, b·h + i, b·w + j,
+    k] = x[n, h, w, (b·i + j)·c + k]``.
+
+    Args:
+        x: ``[batch, height, width, b²·c]`` of any dtype; the channels are the second
+            axis for "NCHW".
+        block_size: The height and width of a block, 2 or more.
+        data_format: "NHWC" or "NCHW", for ``x`` and for the result.
+
+    Returns:
+        A tensor ``[batch, b·height, b·width, c]`` of the dtype of ``x``.
 
     Raises:
-        ValueError: ``x`` has not rank 4, ``block_size`` is less than 2, or its square
-            does not divide the channels.
+        ValueError: ``x`` does not have rank 4, ``block_size`` is less than 2, or its
+            square does not divide the channels.
+
+    Example:
+        >>> x = [[[[1, 2, 3, 4]]]]  # one pixel with four channels
+        >>> pg.depth_to_space(x, 2)[0, :, :, 0]
+        Tensor([[1, 2],
+                [3, 4]], dtype=int32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.depthToSpace`` in TensorFlow.js.
 
     """
     op, x = "depth_to_space", _convert.asarray(x)
@@ -117,21 +133,34 @@ SPACE_TO_BATCH_ND = Kernel(
 
 
 def space_to_batch_nd(x: TensorLike, /, block_shape: Ints, paddings: Margins) -> Tensor:
-    """Return ``x`` [batch, *space, *rest] with the places of each block in the batch.
+    """Return ``x`` with the elements of each block of space moved into the batch.
 
-    ``y[(i·b + j)·batch + n, p, q] = padded[n, a·p + i, b·q + j]`` for a ``block_shape``
-    of (a, b), and alike for other numbers of axes.
+    For a ``block_shape`` of (a, b) it is ``y[(i·b + j)·batch + n, p, q] = padded[n, a·p
+    + i, b·q + j]``; other numbers of spatial axes are analogous.
 
     Args:
-        x: As many axes of space as ``block_shape`` has sizes, and any that follow.
-        block_shape: Size of a block along each axis of space; a number is for one axis.
-        paddings: How many zeros to put (before, after) each axis of space.
+        x: ``[batch, *space, *rest]`` of any dtype, with one axis of space for each size
+            in ``block_shape``.
+        block_shape: The sizes of a block along each axis of space; a number is for one
+            axis.
+        paddings: How many zeros to add before and after each axis of space, as pairs.
 
     Returns:
-        ``[batch · places of a block, *(padded space / block_shape), *rest]``.
+        A tensor ``[batch · prod(block_shape), *(padded space / block_shape), *rest]``
+        of the dtype of ``x``.
 
     Raises:
-        ValueError: A block does not divide the padded space, or shapes do not fit.
+        ValueError: A size of a block does not divide the padded size, or shapes do not
+            fit.
+
+    Example:
+        >>> x = [[[1], [2], [3], [4]]]  # [batch, width, channels]
+        >>> y = pg.space_to_batch_nd(x, [2], [(0, 0)])
+        >>> y.shape, y.tolist()
+        ((2, 2, 1), [[[1], [3]], [[2], [4]]])
+
+    Source:
+        The semantics are those of ``tf.spaceToBatchND`` in TensorFlow.js.
 
     """
     x = _convert.asarray(x)
@@ -189,15 +218,34 @@ BATCH_TO_SPACE_ND = Kernel(
 
 
 def batch_to_space_nd(x: TensorLike, /, block_shape: Ints, crops: Margins) -> Tensor:
-    """Return the inverse of ``space_to_batch_nd``: blocks from the batch, cropped.
+    """Return ``x`` with the elements of the batch moved back into blocks of space.
 
-    ``crops`` are cut off, a pair (before, after) for each axis of space, where that one
-    has paddings. ``[batch, *space, *rest]`` becomes ``[batch / places of a block,
-    *(space · block_shape - crops), *rest]``.
+    It undoes ``space_to_batch_nd``; ``crops`` take the place of its ``paddings``.
+
+    Args:
+        x: ``[batch, *space, *rest]`` of any dtype, with one axis of space for each size
+            in ``block_shape``.
+        block_shape: The sizes of a block along each axis of space; a number is for one
+            axis.
+        crops: How many elements to remove from the start and the end of each axis of
+            space, as pairs.
+
+    Returns:
+        A tensor ``[batch / prod(block_shape), *(space · block_shape - crops), *rest]``
+        of the dtype of ``x``.
 
     Raises:
-        ValueError: The batch is not divisible by the places of a block, crops are more
+        ValueError: The elements of a block do not divide the batch, more is cropped
             than there is, or shapes do not fit.
+
+    Example:
+        >>> x = [[[1], [3]], [[2], [4]]]  # [batch, width, channels]
+        >>> y = pg.batch_to_space_nd(x, [2], [(0, 0)])
+        >>> y.shape, y.tolist()
+        ((1, 4, 1), [[[1], [2], [3], [4]]])
+
+    Source:
+        The semantics are those of ``tf.batchToSpaceND`` in TensorFlow.js.
 
     """
     x = _convert.asarray(x)

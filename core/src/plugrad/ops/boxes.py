@@ -1,8 +1,8 @@
-"""Which of many boxes to keep. The ops are in the namespace ``image``.
+"""Non-maximum suppression of boxes. The ops are in the namespace ``image``.
 
 Kernels: ``NonMaxSuppressionV3 V4 V5``. None has a decomposition: each box depends on
-those taken before, which would be thousands of small kernels, so that the loop runs on
-the host where a backend has none.
+those that were selected before it, which would be thousands of small kernels. Where a
+backend has no kernel function, the loop runs on the host.
 """
 
 from __future__ import annotations
@@ -97,27 +97,38 @@ def non_max_suppression(
     iou_threshold: float = 0.5,
     score_threshold: float = -math.inf,
 ) -> Tensor:
-    """Return which boxes to keep: the best, and no other that overlaps it much.
+    """Return the indices of the boxes to keep: the best ones that do not overlap much.
 
-    The box with the highest score is taken (of equal ones the first), those that share
-    too much with it are dropped, and so on with the rest.
+    The box with the highest score is selected (of equal scores the first one), all
+    boxes that overlap it by ``iou_threshold`` or more are dropped, and so on with the
+    rest.
 
     Args:
-        boxes: ``[n, 4]``, rows of (y1, x1, y2, x2), any two opposite corners.
-        scores: ``[n]``; real, as the boxes are.
-        max_output_size: How many boxes to take at most.
-        iou_threshold: From which part of the union of two boxes on, 0 to 1, they share
-            too much. A box without area shares nothing.
-        score_threshold: Up to which score boxes are left out, this one included; so is
-            NaN always.
+        boxes: ``[n, 4]``, rows of (y1, x1, y2, x2): any two opposite corners of each
+            box.
+        scores: ``[n]``, real numbers.
+        max_output_size: The largest number of boxes to select.
+        iou_threshold: The overlap from which on a box is dropped, from 0 to 1: the
+            intersection of two boxes divided by their union. A box without area, or
+            with NaN, overlaps nothing.
+        score_threshold: Boxes are left out unless their score is above it. A score of
+            NaN never is.
 
     Returns:
-        int32 indices, in the order of falling scores.
+        int32 indices, ``[at most max_output_size]``, by descending score.
 
     Raises:
         ValueError: Shapes do not fit, ``max_output_size`` is negative, or a threshold
             is out of range.
-        TypeError: Complex numbers.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.8], [0.0, 5.0, 2.0, 7.0]]
+        >>> pg.image.non_max_suppression(boxes, [0.8, 0.9, 0.7], 3)
+        Tensor([1, 2], dtype=int32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.image.nonMaxSuppression`` in TensorFlow.js.
 
     """
     op = "image.non_max_suppression"
@@ -135,12 +146,41 @@ def non_max_suppression_with_score(
     score_threshold: float = -math.inf,
     soft_nms_sigma: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return ``non_max_suppression`` and the scores of the boxes taken.
+    """Return the indices of the boxes to keep, and their scores.
 
-    With ``soft_nms_sigma`` each box taken lowers the scores of the others by the factor
-    ``exp(-iou² / (2·sigma))`` of what they share (Bodla et al. 2017, Soft-NMS); those
-    from ``iou_threshold`` on are dropped all the same. The scores have a gradient where
-    sigma is 0. A negative one is a ValueError.
+    With ``soft_nms_sigma``, each selected box multiplies the scores of the others by
+    ``exp(-iou² / (2·sigma))``, where iou is their overlap. Boxes that overlap it by
+    ``iou_threshold`` or more are dropped all the same. The scores have a gradient only
+    if sigma is 0.
+
+    Args:
+        boxes: ``[n, 4]``, as in ``non_max_suppression``.
+        scores: ``[n]``, real numbers.
+        max_output_size: The largest number of boxes to select.
+        iou_threshold: The overlap from which on a box is dropped, from 0 to 1.
+        score_threshold: Boxes are left out unless their score, which may have been
+            lowered, is above it.
+        soft_nms_sigma: The width of the decay, 0 or more; 0 does not lower scores.
+
+    Returns:
+        int32 indices and the scores, lowered by sigma, of the selected boxes.
+
+    Raises:
+        ValueError: Shapes do not fit, ``max_output_size`` or sigma is negative, or a
+            threshold is out of range.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 1.0, 2.0, 3.0]]
+        >>> pg.image.non_max_suppression_with_score(
+        ...     boxes, [0.9, 0.8], 2, soft_nms_sigma=0.5
+        ... )[1]
+        Tensor([0.9   , 0.7159], dtype=float32, backend='cpu')
+
+    Source:
+        N. Bodla, B. Singh, R. Chellappa and L. S. Davis, "Soft-NMS: Improving Object
+        Detection With One Line of Code", 2017.
+
     """
     op = "image.non_max_suppression_with_score"
     given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
@@ -164,10 +204,37 @@ def non_max_suppression_padded(
     score_threshold: float = -math.inf,
     pad_to_max_output_size: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Return ``non_max_suppression`` and how many boxes these are, int32.
+    """Return the indices of the boxes to keep, and how many these are.
 
-    With ``pad_to_max_output_size`` indices are followed by zeros, so that the shape,
-    ``[max_output_size]``, does not depend on the boxes.
+    Args:
+        boxes: ``[n, 4]``, as in ``non_max_suppression``.
+        scores: ``[n]``, real numbers.
+        max_output_size: The largest number of boxes to select.
+        iou_threshold: The overlap from which on a box is dropped, from 0 to 1.
+        score_threshold: Boxes are left out unless their score is above it.
+        pad_to_max_output_size: Whether to append zeros to the indices, so that their
+            shape is ``[max_output_size]`` whatever the boxes are.
+
+    Returns:
+        int32 indices, and their number without padding, an int32 scalar.
+
+    Raises:
+        ValueError: Shapes do not fit, ``max_output_size`` is negative, or a threshold
+            is out of range.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 5.0, 2.0, 7.0]]
+        >>> indices, count = pg.image.non_max_suppression_padded(
+        ...     boxes, [0.8, 0.9], 4, pad_to_max_output_size=True
+        ... )
+        >>> indices.tolist(), count.item()
+        ([1, 0, 0, 0], 2)
+
+    Source:
+        The semantics are those of ``tf.image.nonMaxSuppressionPadded`` in
+        TensorFlow.js.
+
     """
     op = "image.non_max_suppression_padded"
     given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)

@@ -1,4 +1,4 @@
-"""Run a kernel by its name, as any op does; and what the engine is doing.
+"""Run a kernel by name, and inspect the engine.
 
 Map: ``run_kernel``; ``engine``.
 """
@@ -26,26 +26,32 @@ def run_kernel(
     inputs: Sequence[TensorLike | None] | Mapping[str, Any],
     attrs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Run a kernel by name on the active backend; it is recorded like any op.
+    """Run a kernel by name on the active backend; tapes record it like any op.
 
-    ``run_kernel("Conv2D", [x, filter], {"strides": 1, "pad": "same"})``.
+    Dtypes must fit the contract of the kernel: nothing is promoted.
 
     Args:
         name: The name of the kernel.
-        inputs: Its inputs in the order of the contract, or a dict of them by name.
-            Numbers and NumPy arrays become tensors; an optional input may be None, and
+        inputs: The inputs in the order of the contract, or a dict of them by name.
+            Numbers and NumPy arrays become tensors. An optional input may be None, or
             left out of a dict. In a dict, a variadic input is a list.
-        attrs: Its attributes: those of the contract, or the ones that the op takes
+        attrs: The attributes: those of the contract, or those that the op takes
             (``strides`` and ``pad`` for ``geometry``). Axes may be negative.
 
     Returns:
-        A tensor, or a tuple where the contract has several outputs.
+        A tensor, or a tuple of tensors if the contract has several outputs.
 
     Raises:
         ValueError: The kernel is unknown, an attribute is out of range, or the shapes
             do not fit.
-        TypeError: Inputs or attributes are missing, unknown, or of another kind or
-            dtype than the contract says. Nothing is promoted.
+        TypeError: Inputs or attributes are missing or unknown, or have another kind or
+            dtype than the contract says.
+
+    Example:
+        >>> pg.run_kernel("Softmax", {"logits": [1.0, 1.0]}, {"axis": -1})
+        Tensor([0.5, 0.5], dtype=float32, backend='cpu')
+        >>> pg.run_kernel("Add", [[1.0, 2.0], [0.5, 0.5]])
+        Tensor([1.5, 2.5], dtype=float32, backend='cpu')
 
     """
     kernel = registry.contract(name, "run_kernel")
@@ -64,7 +70,7 @@ def run_kernel(
 
 
 def _ordered(kernel: Kernel, inputs: Mapping[str, Any]) -> list[Any]:
-    """Return inputs that are given by name in the order of the contract."""
+    """Return inputs given by name, in the order of the contract."""
     unknown = [str(name) for name in inputs if name not in kernel.inputs]
     needed = [name for name in kernel.inputs if name not in kernel.optional]
     lacking = [name for name in needed if name not in inputs]
@@ -86,7 +92,7 @@ def _ordered(kernel: Kernel, inputs: Mapping[str, Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class EngineState:
-    """What the engine is doing, at one moment.
+    """The state of the engine at one moment.
 
     Attributes:
         backend: The active backend of this thread; None before the first op.
@@ -113,7 +119,20 @@ class EngineState:
 
 
 def engine() -> EngineState:
-    """Return what the engine is doing; nothing is opened for the answer."""
+    """Return the state of the engine: its backends, plugins and fallback counts.
+
+    The call opens no backend.
+
+    Returns:
+        A dataclass with the attributes ``backend``, ``opened``, ``plugins`` and
+        ``fallback_counts``. It is a snapshot and does not change.
+
+    Example:
+        >>> x = pg.asarray([1.0, 2.0])
+        >>> pg.engine().backend == x.backend
+        True
+
+    """
     active = context.current().backend or context.PROCESS.backend
     return EngineState(
         None if active is None else active.name,

@@ -1,11 +1,12 @@
-"""Comparison, choice and logic, element by element.
+"""Comparison, selection and logic, element by element.
 
 Kernels: ``BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Equal Greater GreaterEqual
 LeftShift Less LessEqual LogicalAnd LogicalNot LogicalOr LogicalXor NotEqual RightShift
-Select``. All broadcast. What is bool or integer ends every path of derivatives, so only
-Select has a gradient; the others that decompose say None, and stay one kernel.
+Select``. All broadcast. Bool and integer outputs have no derivative, so only Select has
+a gradient. The comparisons with a decomposition declare None as gradient, so that tapes
+do not decompose them.
 
-Map: comparisons; ``where``; logic; bits; nearness.
+Map: comparisons; ``where``; logic; bits; closeness.
 """
 
 from __future__ import annotations
@@ -68,9 +69,30 @@ EQUAL = _predicate(
 
 
 def equal(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether ``a = b``; NaN equals nothing.
+    """Return whether ``a = b`` for each pair of elements.
 
-    Of numbers that meet in one dtype, or of strings; the shapes broadcast.
+    NaN equals nothing, and 0.0 equals -0.0. Complex numbers are equal if both parts
+    are; strings are equal if all bytes are.
+
+    Args:
+        a: A tensor of numbers, bool or strings.
+        b: A tensor like ``a``, numbers or strings; the shapes broadcast.
+
+    Returns:
+        A bool tensor of the broadcast shape.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: One argument holds strings and the other does not, or no dtype can
+            represent both.
+
+    Example:
+        >>> pg.equal([1.0, 2.0, float("nan")], [1.0, 3.0, float("nan")])
+        Tensor([ True, False, False], dtype=bool, backend='cpu')
+
+    Source:
+        The array API standard; strings are an extension.
+
     """
     return _convert.elementwise(EQUAL, a, b, "biufcO")
 
@@ -86,7 +108,30 @@ NOT_EQUAL = _predicate(
 
 
 def not_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether ``a ≠ b``; NaN differs from everything. See ``equal``."""
+    """Return whether ``a ≠ b`` for each pair of elements.
+
+    NaN differs from everything, also from itself. Strings differ if a byte does.
+
+    Args:
+        a: A tensor of numbers, bool or strings.
+        b: A tensor like ``a``, numbers or strings; the shapes broadcast.
+
+    Returns:
+        A bool tensor of the broadcast shape.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: One argument holds strings and the other does not, or no dtype can
+            represent both.
+
+    Example:
+        >>> pg.not_equal([1, 2, 3], 2)
+        Tensor([ True, False,  True], dtype=bool, backend='cpu')
+
+    Source:
+        The array API standard; strings are an extension.
+
+    """
     return _convert.elementwise(NOT_EQUAL, a, b, "biufcO")
 
 
@@ -104,7 +149,31 @@ GREATER = _predicate(
 
 
 def greater(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether ``a > b``; False where one is NaN. See ``less``."""
+    """Return whether ``a > b`` for each pair of elements.
+
+    The result is False where one is NaN. False is less than True; strings are compared
+    byte by byte.
+
+    Args:
+        a: A tensor of real numbers, bool or strings.
+        b: A tensor like ``a``, numbers or strings; the shapes broadcast.
+
+    Returns:
+        A bool tensor of the broadcast shape.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument is complex, one holds strings and the other does not, or
+            no dtype can represent both.
+
+    Example:
+        >>> pg.greater([1.0, 2.0, 3.0], 2.0)
+        Tensor([False, False,  True], dtype=bool, backend='cpu')
+
+    Source:
+        The array API standard; strings are an extension.
+
+    """
     return _convert.elementwise(GREATER, a, b, "biufO")
 
 
@@ -122,7 +191,31 @@ GREATER_EQUAL = _predicate(
 
 
 def greater_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether ``a ≥ b``; False where one is NaN. See ``less``."""
+    """Return whether ``a ≥ b`` for each pair of elements.
+
+    The result is False where one is NaN. False is less than True; strings are compared
+    byte by byte.
+
+    Args:
+        a: A tensor of real numbers, bool or strings.
+        b: A tensor like ``a``, numbers or strings; the shapes broadcast.
+
+    Returns:
+        A bool tensor of the broadcast shape.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument is complex, one holds strings and the other does not, or
+            no dtype can represent both.
+
+    Example:
+        >>> pg.greater_equal([1.0, 2.0, 3.0], 2.0)
+        Tensor([False,  True,  True], dtype=bool, backend='cpu')
+
+    Source:
+        The array API standard; strings are an extension.
+
+    """
     return _convert.elementwise(GREATER_EQUAL, a, b, "biufO")
 
 
@@ -140,9 +233,32 @@ LESS: Kernel = _predicate(
 
 
 def less(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether ``a < b``; False where one is NaN.
+    """Return whether ``a < b`` for each pair of elements.
 
-    Strings are compared byte by byte; complex numbers have no order (TypeError).
+    The result is False where one is NaN. False is less than True; strings are compared
+    byte by byte.
+
+    Args:
+        a: A tensor of real numbers, bool or strings.
+        b: A tensor like ``a``, numbers or strings; the shapes broadcast.
+
+    Returns:
+        A bool tensor of the broadcast shape.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument is complex, one holds strings and the other does not, or
+            no dtype can represent both.
+
+    Example:
+        >>> pg.less([1.0, 2.0, 3.0], 2.0)
+        Tensor([ True, False, False], dtype=bool, backend='cpu')
+        >>> pg.less(["apple", "pear"], ["banana", "fig"])
+        Tensor([ True, False], dtype=bool, backend='cpu')
+
+    Source:
+        The array API standard; strings are an extension.
+
     """
     return _convert.elementwise(LESS, a, b, "biufO")
 
@@ -160,7 +276,31 @@ LESS_EQUAL: Kernel = _predicate(
 
 
 def less_equal(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether ``a ≤ b``; False where one is NaN. See ``less``."""
+    """Return whether ``a ≤ b`` for each pair of elements.
+
+    The result is False where one is NaN. False is less than True; strings are compared
+    byte by byte.
+
+    Args:
+        a: A tensor of real numbers, bool or strings.
+        b: A tensor like ``a``, numbers or strings; the shapes broadcast.
+
+    Returns:
+        A bool tensor of the broadcast shape.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument is complex, one holds strings and the other does not, or
+            no dtype can represent both.
+
+    Example:
+        >>> pg.less_equal([1.0, 2.0, 3.0], 2.0)
+        Tensor([ True,  True, False], dtype=bool, backend='cpu')
+
+    Source:
+        The array API standard; strings are an extension.
+
+    """
     return _convert.elementwise(LESS_EQUAL, a, b, "biufO")
 
 
@@ -186,12 +326,29 @@ SELECT = Kernel(
 def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """Return ``x1`` where ``condition`` is True, and ``x2`` where it is False.
 
-    All three broadcast; the dtype is the one in which ``x1`` and ``x2`` meet. What is
-    not chosen has the cotangent 0.
+    The elements are copied, so NaN in what is not selected does not matter. Elements
+    that are not selected have the cotangent 0.
+
+    Args:
+        condition: A bool tensor.
+        x1: A tensor of any dtype.
+        x2: A tensor of any dtype; all three shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype of ``x1`` and ``x2``.
 
     Raises:
-        TypeError: ``condition`` is not bool, or no dtype holds both.
+        TypeError: ``condition`` is not bool, or no dtype can represent ``x1`` and
+            ``x2``.
         ValueError: The shapes do not broadcast.
+
+    Example:
+        >>> x = pg.asarray([-1.0, 2.0, -3.0])
+        >>> pg.where(x < 0, 0.0, x)
+        Tensor([0., 2., 0.], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
 
     """
     if type(condition) is not Tensor:
@@ -230,7 +387,29 @@ LOGICAL_AND = _predicate(
 
 
 def logical_and(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``a and b``; numbers count as True unless they are 0."""
+    """Return whether both ``a`` and ``b`` are True.
+
+    Numbers count as True unless they are 0; NaN is True.
+
+    Args:
+        a: A tensor of bool or numbers.
+        b: A tensor of bool or numbers; the shapes broadcast.
+
+    Returns:
+        A bool tensor of the broadcast shape.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument holds strings.
+
+    Example:
+        >>> pg.logical_and([False, False, True, True], [False, True, False, True])
+        Tensor([False, False, False,  True], dtype=bool, backend='cpu')
+
+    Source:
+        The array API standard; numbers as in NumPy.
+
+    """
     return _logical(LOGICAL_AND, a, b)
 
 
@@ -245,7 +424,29 @@ LOGICAL_OR = _predicate(
 
 
 def logical_or(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``a or b``; numbers count as True unless they are 0."""
+    """Return whether ``a`` or ``b`` is True, or both.
+
+    Numbers count as True unless they are 0; NaN is True.
+
+    Args:
+        a: A tensor of bool or numbers.
+        b: A tensor of bool or numbers; the shapes broadcast.
+
+    Returns:
+        A bool tensor of the broadcast shape.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument holds strings.
+
+    Example:
+        >>> pg.logical_or([False, False, True, True], [False, True, False, True])
+        Tensor([False,  True,  True,  True], dtype=bool, backend='cpu')
+
+    Source:
+        The array API standard; numbers as in NumPy.
+
+    """
     return _logical(LOGICAL_OR, a, b)
 
 
@@ -260,7 +461,29 @@ LOGICAL_XOR = _predicate(
 
 
 def logical_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return whether just one of both is True; numbers are True unless they are 0."""
+    """Return whether exactly one of ``a`` and ``b`` is True.
+
+    Numbers count as True unless they are 0; NaN is True.
+
+    Args:
+        a: A tensor of bool or numbers.
+        b: A tensor of bool or numbers; the shapes broadcast.
+
+    Returns:
+        A bool tensor of the broadcast shape.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument holds strings.
+
+    Example:
+        >>> pg.logical_xor([False, False, True, True], [False, True, False, True])
+        Tensor([False,  True,  True, False], dtype=bool, backend='cpu')
+
+    Source:
+        The array API standard; numbers as in NumPy.
+
+    """
     return _logical(LOGICAL_XOR, a, b)
 
 
@@ -276,7 +499,27 @@ LOGICAL_NOT = Kernel(
 
 
 def logical_not(x: TensorLike, /) -> Tensor:
-    """Return ``not x``; numbers count as True unless they are 0."""
+    """Return ``not x`` for each element.
+
+    Numbers count as True unless they are 0; NaN is True.
+
+    Args:
+        x: A tensor of bool or numbers.
+
+    Returns:
+        A bool tensor of the shape of ``x``.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.logical_not([True, False])
+        Tensor([False,  True], dtype=bool, backend='cpu')
+
+    Source:
+        The array API standard; numbers as in NumPy.
+
+    """
     x = _convert.numbers("logical_not", x)
     return _convert.unary(LOGICAL_NOT, creation.cast(x, BOOL))
 
@@ -288,7 +531,7 @@ decomposition(LOGICAL_NOT, lambda x: equal(x, False))
 
 
 def _bits(kernel: Kernel, logical: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
-    """Run a kernel of two integer arguments, or its like for two bool ones."""
+    """Run a kernel of two integer arguments, or the logical one if both are bool."""
     if type(a) is not Tensor or type(b) is not Tensor or a.dtype is not b.dtype:
         a, b = _convert.promote_and_broadcast(kernel.op, a, b)
     if a.dtype is BOOL:
@@ -304,7 +547,29 @@ BITWISE_AND = _bitwise(
 
 
 def bitwise_and(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the bits that ``a`` and ``b`` both have; of integers or bool."""
+    """Return the bits that are set in both ``a`` and ``b``.
+
+    Of two bool it is ``logical_and``.
+
+    Args:
+        a: A tensor of integers or bool.
+        b: A tensor of integers or bool; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument is neither integer nor bool.
+
+    Example:
+        >>> pg.bitwise_and([0b1100, 0b1010], 0b0110)
+        Tensor([4, 2], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     return _bits(BITWISE_AND, LOGICAL_AND, a, b)
 
 
@@ -316,7 +581,29 @@ BITWISE_OR = _bitwise(
 
 
 def bitwise_or(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the bits that ``a`` or ``b`` has; of integers or bool."""
+    """Return the bits that are set in ``a`` or in ``b``.
+
+    Of two bool it is ``logical_or``.
+
+    Args:
+        a: A tensor of integers or bool.
+        b: A tensor of integers or bool; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument is neither integer nor bool.
+
+    Example:
+        >>> pg.bitwise_or([0b1100, 0b1010], 0b0110)
+        Tensor([14, 14], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     return _bits(BITWISE_OR, LOGICAL_OR, a, b)
 
 
@@ -335,7 +622,29 @@ BITWISE_XOR = _bitwise(
 
 
 def bitwise_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the bits that just one of ``a`` and ``b`` has; of integers or bool."""
+    """Return the bits that are set in exactly one of ``a`` and ``b``.
+
+    Of two bool it is ``logical_xor``.
+
+    Args:
+        a: A tensor of integers or bool.
+        b: A tensor of integers or bool; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument is neither integer nor bool.
+
+    Example:
+        >>> pg.bitwise_xor([0b1100, 0b1010], 0b0110)
+        Tensor([10, 12], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     return _bits(BITWISE_XOR, LOGICAL_XOR, a, b)
 
 
@@ -356,7 +665,27 @@ BITWISE_NOT = Kernel(
 
 
 def bitwise_invert(x: TensorLike, /) -> Tensor:
-    """Return ``x`` with all bits flipped, ``-1 - x`` if signed; of bool, ``not x``."""
+    """Return ``x`` with all bits flipped.
+
+    For signed integers that is ``-1 - x``, for bool ``not x``.
+
+    Args:
+        x: A tensor of integers or bool.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is neither integer nor bool.
+
+    Example:
+        >>> pg.bitwise_invert([0, 5, -1])
+        Tensor([-1, -6,  0], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     x = _convert.asarray(x)
     if x.dtype is BOOL:
         return run(LOGICAL_NOT, x)
@@ -383,10 +712,29 @@ LEFT_SHIFT = _bitwise(
 
 
 def bitwise_left_shift(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the bits of ``a`` moved up by ``b ≥ 0`` places, ``a · 2^b``; of integers.
+    """Return the bits of ``a`` shifted up by ``b``: ``a · 2^b``.
 
-    What leaves at the upper end is lost, so that ``b`` as large as the width gives 0.
-    There is none of two bool (TypeError).
+    Bits beyond the width of the dtype are lost, so the result is 0 where ``b`` is the
+    width or more. It is also 0 where ``b`` is negative.
+
+    Args:
+        a: A tensor of integers.
+        b: A tensor of integers, 0 or more; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument is not integer, or both are bool.
+
+    Example:
+        >>> pg.bitwise_left_shift([1, 3, 5], [4, 1, 32])
+        Tensor([16,  6,  0], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return _convert.elementwise(LEFT_SHIFT, a, b, "iu")
 
@@ -407,9 +755,29 @@ RIGHT_SHIFT = _bitwise(
 
 
 def bitwise_right_shift(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the bits of ``a`` moved down by ``b ≥ 0`` places, ``⌊a / 2^b⌋``.
+    """Return the bits of ``a`` shifted down by ``b``: ``⌊a / 2^b⌋``.
 
-    Of integers. ``b`` as large as the width gives 0, or -1 where ``a`` is negative.
+    The result is 0, or -1 where ``a`` is negative, where ``b`` is the width of the
+    dtype or more. The same holds where ``b`` is negative.
+
+    Args:
+        a: A tensor of integers.
+        b: A tensor of integers, 0 or more; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument is not integer, or both are bool.
+
+    Example:
+        >>> pg.bitwise_right_shift([16, 7, -7], [4, 1, 1])
+        Tensor([ 1,  3, -4], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return _convert.elementwise(RIGHT_SHIFT, a, b, "iu")
 
@@ -421,7 +789,10 @@ def _(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _powers_of_two(b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return two factors that fit of ``2^b``, of ``2^width`` if ``b`` is out of it."""
+    """Return two factors of ``2^b``, each of which the dtype can represent.
+
+    Where ``b`` is negative or more than the width, they are factors of ``2^width``.
+    """
     width = 8 * b.dtype.itemsize
     if b.dtype.kind == "i":
         b = where(b < 0, width, b)
@@ -441,10 +812,33 @@ def isclose(
     atol: float = 1e-8,
     equal_nan: bool = False,
 ) -> Tensor:
-    """Return whether ``|x1 - x2| ≤ atol + rtol·|x2|``.
+    """Return whether ``|x1 - x2| ≤ atol + rtol·|x2|`` for each pair of elements.
 
-    Infinities are close to themselves alone, NaN to NaN if ``equal_nan``. Integers
-    count as float64, or as float32 where the backend has no other. Shapes broadcast.
+    Infinities are close only to themselves. NaN is close to nothing, or with
+    ``equal_nan`` to NaN. Integers are compared as float64, or as float32 on backends
+    without float64.
+
+    Args:
+        x1: A tensor of numbers or bool.
+        x2: A tensor of numbers or bool; the shapes broadcast.
+        rtol: The tolerance relative to ``|x2|``.
+        atol: The absolute tolerance.
+        equal_nan: Whether two NaN are close.
+
+    Returns:
+        A bool tensor of the broadcast shape.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument holds strings.
+
+    Example:
+        >>> pg.isclose([1.0, 2.0], [1.000001, 2.1])
+        Tensor([ True, False], dtype=bool, backend='cpu')
+
+    Source:
+        The semantics are those of ``numpy.isclose``.
+
     """
     x1, x2 = (
         _convert.numbers("isclose", x)
@@ -469,5 +863,28 @@ def allclose(
     atol: float = 1e-8,
     equal_nan: bool = False,
 ) -> Tensor:
-    """Return whether all elements are close, as ``isclose`` has it: a bool scalar."""
+    """Return whether all elements are close, as defined by ``isclose``.
+
+    Args:
+        x1: A tensor of numbers or bool.
+        x2: A tensor of numbers or bool; the shapes broadcast.
+        rtol: The tolerance relative to ``|x2|``.
+        atol: The absolute tolerance.
+        equal_nan: Whether two NaN are close.
+
+    Returns:
+        A bool scalar tensor.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: An argument holds strings.
+
+    Example:
+        >>> pg.allclose([1.0, 2.0], [1.000001, 2.000001])
+        Tensor(True, dtype=bool, backend='cpu')
+
+    Source:
+        The semantics are those of ``numpy.allclose``, but the result is a tensor.
+
+    """
     return reduce.all(isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan))

@@ -1,7 +1,7 @@
 """Complex numbers and their parts. Kernels: ``Complex ComplexAbs Imag Real``.
 
-The cotangent of a complex z is the one under Re(conj(a)·b), so that a step ``-dz``
-goes downhill: the gradients of real inputs are real, and a function with the complex
+The cotangent of a complex z is the one under Re(conj(a)·b), so that a step ``-dz`` goes
+downhill: the gradients of real inputs are real, and a function with the complex
 derivative f' passes on ``dy · conj(f')``. ``abs`` is in ``unary``.
 """
 
@@ -38,14 +38,30 @@ COMPLEX = Kernel(
 
 
 def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
-    """Return ``real + i·imag``; the two broadcast.
+    """Return the complex number ``real + i·imag`` for each pair of elements.
 
-    float64 gives complex128, everything else complex64.
+    The parts are copied: signs of zeros, NaN and infinities of one do not change the
+    other.
+
+    Args:
+        real: A tensor of real numbers or bool.
+        imag: A tensor of real numbers or bool; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape: complex128 if the promoted dtype is float64,
+        complex64 otherwise.
 
     Raises:
-        TypeError: A part is complex or strings, or the backend has no such complex
-            numbers.
+        TypeError: A part is complex or holds strings, or the backend lacks the complex
+            dtype.
         ValueError: The shapes do not broadcast.
+
+    Example:
+        >>> pg.complex([1.0, 2.0], [0.5, -1.0])
+        Tensor([1.+0.5j, 2.-1.j ], dtype=complex64, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.complex`` in TensorFlow.js.
 
     """
     parts = _convert.promote_and_broadcast("complex", real, imag)
@@ -75,7 +91,7 @@ Pair = tuple[Tensor, Tensor]  # real and imaginary parts
 
 
 def parts(z: Tensor) -> Pair:
-    """Return both parts of complex numbers, that are known to be such."""
+    """Return the real and the imaginary parts of a complex tensor."""
     return run(REAL, z), run(IMAG, z)
 
 
@@ -92,7 +108,25 @@ REAL: Kernel = Kernel(
 
 
 def real(x: TensorLike, /) -> Tensor:
-    """Return the real part."""
+    """Return the real part of each element.
+
+    Args:
+        x: A tensor of numbers or bool.
+
+    Returns:
+        A tensor of the shape of ``x``: float32 for complex64, float64 for complex128.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.real(pg.complex([1.0, 2.0], [0.5, -1.0]))
+        Tensor([1., 2.], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     x = _convert.numbers("real", x)
     return run(REAL, x) if x.dtype.kind == "c" else creation.identity(x)
 
@@ -114,7 +148,26 @@ IMAG: Kernel = Kernel(
 
 
 def imag(x: TensorLike, /) -> Tensor:
-    """Return the imaginary part; zeros of the same dtype where ``x`` is real."""
+    """Return the imaginary part of each element.
+
+    Args:
+        x: A tensor of numbers or bool.
+
+    Returns:
+        A tensor of the shape of ``x``: float32 for complex64, float64 for complex128.
+        For other dtypes it is zeros of the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.imag(pg.complex([1.0, 2.0], [0.5, -1.0]))
+        Tensor([ 0.5, -1. ], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     x = _convert.numbers("imag", x)
     return run(IMAG, x) if x.dtype.kind == "c" else creation.zeros_like(x)
 
@@ -123,7 +176,25 @@ gradients(IMAG, input=lambda dy: run(COMPLEX, creation.zeros_like(dy), dy))
 
 
 def conj(x: TensorLike, /) -> Tensor:
-    """Return the conjugate, ``Re x - i·Im x``."""
+    """Return the complex conjugate, ``Re x - i·Im x``, of each element.
+
+    Args:
+        x: A tensor of numbers or bool.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.conj(pg.complex([1.0, 2.0], [0.5, -1.0]))
+        Tensor([1.-0.5j, 2.+1.j ], dtype=complex64, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     x = _convert.numbers("conj", x)
     return conjugate(x) if x.dtype.kind == "c" else creation.identity(x)
 
@@ -136,10 +207,27 @@ def conjugate(x: Tensor) -> Tensor:
 
 
 def angle(x: TensorLike, /) -> Tensor:
-    """Return the angle of each number in the plane, in radians in [-π, π].
+    """Return the angle of each number in the complex plane, in radians in [-π, π].
 
-    It is 0 or π for real numbers, and 0 for 0, where the derivative is 0 too. Integers
-    give float32, complex numbers the dtype of their parts.
+    The angle of 0 is 0, and its derivative is 0 too. Real numbers have the angle 0 or
+    π.
+
+    Args:
+        x: A tensor of numbers or bool.
+
+    Returns:
+        A tensor of the shape of ``x``. Complex numbers give the dtype of their parts,
+        integers and bool give float32, and floating numbers keep their dtype.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.angle(pg.complex([1.0, 0.0], [1.0, -2.0]))
+        Tensor([ 0.7854, -1.5708], dtype=float32, backend='cpu')
+        >>> pg.angle([2.0, -2.0])
+        Tensor([0.    , 3.1416], dtype=float32, backend='cpu')
+
     """
     x = _convert.floating("angle", x)
     x = compare.where(compare.equal(x, 0), 1, x)
@@ -164,7 +252,7 @@ gradients(COMPLEX_ABS, x=lambda dy, x: dy * run(unary.SIGN, x))
 
 
 def direction(x: Tensor, /) -> Tensor:
-    """Return ``x / |x|`` of complex numbers, and 0 for 0: what Sign means for them."""
+    """Return ``x / |x|`` of complex numbers, and 0 for 0, as ``Sign`` does."""
     u, v, _ = binary._scaled(run(REAL, x), run(IMAG, x))
     size = unary.sqrt(u * u + v * v)
     size = compare.where(compare.equal(size, 0), 1, size)

@@ -1,9 +1,9 @@
-"""Ops that make tensors, and ``astype``.
+"""Ops that create tensors, and ``astype``.
 
 Kernels: ``Cast Fill Identity LinSpace OnesLike Range ZerosLike``.
 
-Map: conversion; constants; constants like a tensor; sequences. ``grids`` has what is
-composed of these.
+Map: conversion; constants; constants like a tensor; sequences. ``grids`` has the ops
+that are composed of these.
 """
 
 from __future__ import annotations
@@ -78,19 +78,32 @@ CAST = Kernel(
 
 
 def astype(x: TensorLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
-    """Return the elements converted to ``dtype``, as a new tensor.
+    """Return the elements of ``x`` converted to ``dtype``.
 
-    On the way to integers floating numbers are truncated towards zero, what is out of
-    range wraps (modulo 2 to the number of bits), NaN and infinities give 0, on every
-    backend and processor. A floating number that is too large becomes infinite. To
-    bool, anything but zero is True. Complex numbers lose their imaginary part on the
-    way to real ones.
+    To integers, floating numbers are truncated towards zero, numbers that are then out
+    of range wrap (modulo 2 to the number of bits), and NaN and infinities give 0; this
+    is the same on every backend. To floating numbers, elements are rounded to the
+    nearest, and those that are too large become infinite. To bool, everything but zero
+    is True. Complex numbers lose their imaginary part when they become real.
 
-    ``copy=False`` returns ``x`` itself if it has the dtype.
+    Args:
+        x: A tensor of numbers or bool.
+        dtype: A dtype of plugrad or NumPy, or its name.
+        copy: False returns ``x`` itself if it has the dtype.
+
+    Returns:
+        A new tensor of the shape of ``x``.
 
     Raises:
-        TypeError: The dtype is unknown, the backend has none such, or one of the two is
-            that of strings.
+        TypeError: The dtype is unknown, the backend lacks it, or one of the two dtypes
+            is that of strings.
+
+    Example:
+        >>> pg.astype([1.9, -1.9, float("nan")], "int32")
+        Tensor([ 1, -1,  0], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard, which leaves out-of-range numbers open.
 
     """
     x = x if type(x) is Tensor else _convert.asarray(x)
@@ -120,7 +133,21 @@ IDENTITY = Kernel(
 
 
 def identity(x: TensorLike, /) -> Tensor:
-    """Return ``x`` as a new tensor; a backend may share the memory."""
+    """Return ``x`` as a new tensor.
+
+    A backend may share the memory with ``x``. The gradient is the cotangent.
+
+    Args:
+        x: A tensor of any dtype.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Example:
+        >>> pg.identity([1.0, 2.0])
+        Tensor([1., 2.], dtype=float32, backend='cpu')
+
+    """
     return _convert.unary(IDENTITY, x)
 
 
@@ -140,7 +167,7 @@ def _filled(*, shape: tuple[int, ...], value: complex | bytes, dtype: DType) -> 
 
 
 def _check_fits(op: str, value: complex, dtype: DType) -> None:
-    """Raise unless ``dtype`` holds a number; integers hold no float."""
+    """Raise unless ``dtype`` can represent a number; integer dtypes accept no float."""
     if dtype.kind in "iu" and isinstance(value, float):
         raise TypeError(f"{op}: {dtype} cannot hold {value}; give an int")
     if dtype.kind in "iuf" and not isinstance(value, int | float):
@@ -149,7 +176,7 @@ def _check_fits(op: str, value: complex, dtype: DType) -> None:
 
 
 def _truncated(op: str, value: complex, dtype: DType) -> complex:
-    """Return a number without its fraction, if ``dtype`` is of integers."""
+    """Return a number without its fraction if ``dtype`` is an integer dtype."""
     if not isinstance(value, float) or dtype.kind not in "iu":
         return value
     if not math.isfinite(value):
@@ -168,16 +195,30 @@ FILL = Kernel(
 
 
 def full(shape: Ints, fill_value: Value, /, *, dtype: Any = None) -> Tensor:
-    """Return ``fill_value`` in every place of ``shape``.
+    """Return a tensor of a shape in which every element is ``fill_value``.
 
-    The dtype is float32, int32, bool, complex64 or string, after the value, unless
-    given; an integer one takes a floating value without its fraction.
+    Args:
+        shape: The shape; 3 is short for (3,).
+        fill_value: A number, str or bytes.
+        dtype: The dtype; None chooses float32, int32, bool, complex64 or string after
+            the value. An integer dtype truncates a floating value.
+
+    Returns:
+        A tensor of ``shape`` and the dtype.
 
     Raises:
         ValueError: A size is negative.
-        TypeError: The value is no number or text, or complex and the dtype is not; a
-            size is no integer; the backend does not have the dtype.
-        OverflowError: The dtype cannot hold the value.
+        TypeError: The value is not a number or text; it is complex and the dtype is
+            not; a size is not an integer; or the backend lacks the dtype.
+        OverflowError: The dtype cannot represent the value.
+
+    Example:
+        >>> pg.full((2, 3), 7)
+        Tensor([[7, 7, 7],
+                [7, 7, 7]], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
 
     """
     if isinstance(fill_value, str | bytes):
@@ -196,19 +237,62 @@ def full(shape: Ints, fill_value: Value, /, *, dtype: Any = None) -> Tensor:
 
 
 def zeros(shape: Ints, /, *, dtype: Any = None) -> Tensor:
-    """Return zeros; float32 unless another dtype is given. Errors are those of full."""
+    """Return a tensor of zeros.
+
+    Args:
+        shape: The shape; 3 is short for (3,).
+        dtype: The dtype; float32 by default.
+
+    Returns:
+        A tensor of ``shape`` and the dtype.
+
+    Raises:
+        ValueError: A size is negative.
+        TypeError: A size is not an integer, the dtype is that of strings, or the
+            backend lacks it.
+
+    Example:
+        >>> pg.zeros((2, 2))
+        Tensor([[0., 0.],
+                [0., 0.]], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     wanted = FLOAT32 if dtype is None else _held("zeros", _numeric("zeros", dtype))
     return run(FILL, shape=sizes("zeros", shape), value=0, dtype=wanted)
 
 
 def ones(shape: Ints, /, *, dtype: Any = None) -> Tensor:
-    """Return ones; float32 unless another dtype is given. Errors are those of full."""
+    """Return a tensor of ones.
+
+    Args:
+        shape: The shape; 3 is short for (3,).
+        dtype: The dtype; float32 by default.
+
+    Returns:
+        A tensor of ``shape`` and the dtype.
+
+    Raises:
+        ValueError: A size is negative.
+        TypeError: A size is not an integer, the dtype is that of strings, or the
+            backend lacks it.
+
+    Example:
+        >>> pg.ones(3, dtype="int32")
+        Tensor([1, 1, 1], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     wanted = FLOAT32 if dtype is None else _held("ones", _numeric("ones", dtype))
     return run(FILL, shape=sizes("ones", shape), value=1, dtype=wanted)
 
 
 def _numeric(op: str, dtype: Any) -> DType:
-    """Return a dtype that holds numbers."""
+    """Return a dtype of numbers."""
     wanted = canonical(dtype)
     if wanted is STRING:
         raise TypeError(f"{op}: strings are no numbers; use full, with str or bytes")
@@ -219,7 +303,29 @@ def _numeric(op: str, dtype: Any) -> DType:
 
 
 def full_like(x: TensorLike, fill_value: Value, /, *, dtype: Any = None) -> Tensor:
-    """Return ``fill_value`` in the shape, and unless given the dtype, of ``x``."""
+    """Return a tensor of the shape of ``x`` in which every element is ``fill_value``.
+
+    Args:
+        x: A tensor of any dtype; only its shape and dtype matter.
+        fill_value: A number, str or bytes.
+        dtype: The dtype; by default that of ``x``.
+
+    Returns:
+        A tensor of the shape of ``x`` and the dtype.
+
+    Raises:
+        TypeError: The value does not have the kind of the dtype, or the backend lacks
+            the dtype.
+        OverflowError: The dtype cannot represent the value.
+
+    Example:
+        >>> pg.full_like([1.0, 2.0], 0.5)
+        Tensor([0.5, 0.5], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     x = _convert.asarray(x)
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype)
 
@@ -233,7 +339,26 @@ ZEROS_LIKE = Kernel(
 
 
 def zeros_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
-    """Return zeros in the shape, and unless given the dtype, of ``x``."""
+    """Return a tensor of zeros of the shape of ``x``.
+
+    Args:
+        x: A tensor; only its shape and dtype matter.
+        dtype: The dtype; by default that of ``x``.
+
+    Returns:
+        A tensor of the shape of ``x`` and the dtype.
+
+    Raises:
+        TypeError: The dtype is that of strings, or the backend lacks it.
+
+    Example:
+        >>> pg.zeros_like([1, 2, 3])
+        Tensor([0, 0, 0], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     x = _convert.asarray(x)
     if dtype is None and x.dtype is not STRING:
         return run(ZEROS_LIKE, x)
@@ -252,7 +377,26 @@ ONES_LIKE = Kernel(
 
 
 def ones_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
-    """Return ones in the shape, and unless given the dtype, of ``x``."""
+    """Return a tensor of ones of the shape of ``x``.
+
+    Args:
+        x: A tensor; only its shape and dtype matter.
+        dtype: The dtype; by default that of ``x``.
+
+    Returns:
+        A tensor of the shape of ``x`` and the dtype.
+
+    Raises:
+        TypeError: The dtype is that of strings, or the backend lacks it.
+
+    Example:
+        >>> pg.ones_like([1, 2, 3])
+        Tensor([1, 1, 1], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     x = _convert.asarray(x)
     if dtype is None and x.dtype is not STRING:
         return run(ONES_LIKE, x)
@@ -266,7 +410,7 @@ decomposition(ONES_LIKE, lambda x: ones(x.shape, dtype=x.dtype))
 
 
 def _steps(start: float, stop: float, step: float) -> int:
-    """Return how many steps there are, worked out once for all backends."""
+    """Return the number of steps, computed once for all backends."""
     if step == 0 or not all(map(math.isfinite, (start, stop, step))):
         raise ValueError(
             f"arange: from {start} to {stop} by {step} is no sequence; all must be "
@@ -284,7 +428,7 @@ def _counted(*, start: float, step: float, size: int, dtype: DType) -> Spec:
 
 
 def _check_sequence(start: float, step: float, size: int, dtype: DType) -> None:
-    """Raise unless ``dtype`` holds the elements of a sequence."""
+    """Raise unless ``dtype`` can represent the elements of a sequence."""
     if dtype.kind not in "iuf":
         raise TypeError(f"arange: there is no sequence of {named(dtype)}; use astype")
     sizes("arange", size, "size")
@@ -294,7 +438,7 @@ def _check_sequence(start: float, step: float, size: int, dtype: DType) -> None:
 
 
 def _with_size(*, start: Any, stop: Any, step: Any, dtype: Any) -> dict[str, Any]:
-    """Turn ``stop`` into a size."""
+    """Replace ``stop`` by a size."""
     given = {"start": start, "stop": stop, "step": step}
     begin, end, by = (real("arange", name, n) for name, n in given.items())
     return {
@@ -320,17 +464,34 @@ RANGE = Kernel(
 def arange(
     start: Number, /, stop: Number | None = None, step: Number = 1, *, dtype: Any = None
 ) -> Tensor:
-    """Return ``start, start + step, …`` as far as before ``stop``.
+    """Return the numbers ``start, start + step, …`` that come before ``stop``.
 
-    ``arange(stop)`` starts at 0. The dtype is int32 if all three are integers, else
-    float32, unless given; elements are computed in float64, if not all are integers,
-    and then cast to it.
+    ``arange(stop)`` starts at 0. If not all arguments are integers, elements are
+    computed in float64 and then cast.
+
+    Args:
+        start: The first number; the end if ``stop`` is None.
+        stop: The end, which is not included.
+        step: The distance of two elements, positive or negative.
+        dtype: The dtype; None is int32 if all arguments are integers, else float32.
+
+    Returns:
+        A tensor with one axis.
 
     Raises:
-        ValueError: The step is 0, or something is not finite.
-        TypeError: The dtype is neither integer nor real floating, or something is no
-            real number.
-        OverflowError: The dtype cannot hold an element.
+        ValueError: The step is 0, or an argument is not finite.
+        TypeError: The dtype is neither integer nor real floating, or an argument is not
+            a real number.
+        OverflowError: The dtype cannot represent an element.
+
+    Example:
+        >>> pg.arange(4)
+        Tensor([0, 1, 2, 3], dtype=int32, backend='cpu')
+        >>> pg.arange(1, 2, 0.25)
+        Tensor([1.  , 1.25, 1.5 , 1.75], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
 
     """
     first, last = (0, start) if stop is None else (start, stop)
@@ -360,7 +521,7 @@ def _spaced(
 
 
 def _check_ends(start: complex, stop: complex, dtype: DType) -> None:
-    """Raise unless ``dtype`` is floating, and holds both ends."""
+    """Raise unless ``dtype`` is floating and can represent both ends."""
     kinds = "fc" if all(isinstance(n, int | float) for n in (start, stop)) else "c"
     if dtype.kind not in kinds:
         raise TypeError(
@@ -395,18 +556,36 @@ def linspace(
     dtype: Any = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """Return ``num`` numbers from ``start`` to ``stop`` at equal distances.
+    """Return ``num`` evenly spaced numbers from ``start`` to ``stop``.
 
-    ``endpoint=False`` leaves ``stop`` out, and makes the distance ``(stop - start) /
-    num``; else both ends are there, and one number is ``start``. The dtype is float32,
-    or complex64 if an end is complex, unless given; elements are computed in double
-    precision and then rounded to it.
+    The distance of two is ``(stop - start) / (num - 1)``, or ``(stop - start) / num``
+    without the endpoint. A single number is ``start``. Elements are computed in double
+    precision and then rounded.
+
+    Args:
+        start: The first number, real or complex.
+        stop: The last number, which is left out if ``endpoint`` is False.
+        num: How many numbers.
+        dtype: The dtype; None is float32, or complex64 if an end is complex.
+        endpoint: Whether ``stop`` is included.
+
+    Returns:
+        A tensor ``[num]``.
 
     Raises:
         ValueError: ``num`` is negative.
-        TypeError: ``num`` is no integer, or the dtype not floating, or real though an
-            end is complex.
-        OverflowError: The dtype cannot hold an end.
+        TypeError: ``num`` is not an integer, or the dtype is not floating, or real
+            though an end is complex.
+        OverflowError: The dtype cannot represent an end.
+
+    Example:
+        >>> pg.linspace(0, 1, 5)
+        Tensor([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32, backend='cpu')
+        >>> pg.linspace(0, 1, 4, endpoint=False)
+        Tensor([0.  , 0.25, 0.5 , 0.75], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
 
     """
     ends = number("linspace", "start", start), number("linspace", "stop", stop)

@@ -1,8 +1,8 @@
-"""Sums and products up to each element, and counting.
+"""Cumulative sums and products, differences, and counting.
 
 Kernels: ``Bincount Cumprod Cumsum DenseBincount``.
 
-Map: cumulative sums and products; differences; counting; running means.
+Map: cumulative sums and products; differences; counting; moving averages.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def _along(op: str) -> Callable[..., Spec]:
-    """Return the rule of a kernel that goes along one axis."""
+    """Return the ``out`` rule of a kernel that works along one axis."""
 
     def out(x: Spec, *, axis: int, **_: bool) -> Spec:
         if axis not in range(len(x.shape)):
@@ -68,22 +68,40 @@ def cumulative_sum(
     exclusive: bool = False,
     reverse: bool = False,
 ) -> Tensor:
-    """Return the sums ``x[0] + … + x[i]`` along ``axis``.
+    """Return the sums ``x[0] + … + x[i]`` along an axis.
 
-    Bool and integers of less than 32 bits give int32 (unsigned ones uint32).
+    NaN makes all later sums NaN, and so do infinities of both signs. Integers wrap;
+    float16 is summed in float32.
 
     Args:
-        x: One axis or more.
-        axis: May be left out where there is only one.
-        dtype: Cast ``x`` to it first; it is then that of the sums, which may wrap.
-        include_initial: Begin with the sum of nothing, 0: one element more.
-        exclusive: Leave ``x[i]`` out of its sum, so that the first one is 0.
-        reverse: Sum from the end: ``x[i] + … + x[n-1]``; what begins is then last.
+        x: A tensor of numbers or bool with at least one axis.
+        axis: The axis; may be None if ``x`` has only one.
+        dtype: The dtype to which ``x`` is cast first, and of the sums. By default that
+            of ``x``; bool and integers of less than 32 bits become int32, unsigned ones
+            uint32.
+        include_initial: Whether to begin with 0, the empty sum: one element more.
+        exclusive: Whether to leave ``x[i]`` out of its sum, so that the first sum is 0.
+        reverse: Whether to sum from the end: ``x[i] + … + x[n-1]``. The initial element
+            is then the last one.
+
+    Returns:
+        A tensor of the shape of ``x``, with one element more along ``axis`` if
+        ``include_initial`` is True.
 
     Raises:
         ValueError: The axis is missing or out of range, or ``include_initial`` and
-            ``exclusive`` are both given.
-        TypeError: Strings.
+            ``exclusive`` are both True.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.cumulative_sum([1, 2, 3, 4])
+        Tensor([ 1,  3,  6, 10], dtype=int32, backend='cpu')
+        >>> pg.cumulative_sum([1, 2, 3, 4], exclusive=True, reverse=True)
+        Tensor([9, 7, 4, 0], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard; ``exclusive`` and ``reverse`` are those of ``tf.cumsum``
+        in TensorFlow.js.
 
     """
     return _cumulative(CUMSUM, x, axis, dtype, include_initial, exclusive, reverse)
@@ -113,14 +131,14 @@ def _cumulative(
 
 
 def _padded(x: Tensor, axis: int, value: int, count: int, behind: bool) -> Tensor:
-    """Add elements along one axis, before or behind it."""
+    """Add elements along one axis, at its end or at its start."""
     pairs = [(0, 0)] * len(x.shape)
     pairs[axis] = (0, count) if behind else (count, 0)
     return slicing.pad(x, pairs, constant_values=value)
 
 
 def _scan(combine: Kernel, nothing: int) -> Callable[..., Tensor]:
-    """Return what combines with the element 1, 2, 4, … before: log2(n) rounds.
+    """Return a decomposition that combines elements 1, 2, 4, … apart: log2(n) rounds.
 
     Sums of 2, 4, … neighbours may overflow though no sum from the beginning does.
     """
@@ -175,10 +193,40 @@ def cumulative_prod(
     exclusive: bool = False,
     reverse: bool = False,
 ) -> Tensor:
-    """Return the products ``x[0] · … · x[i]`` along ``axis``.
+    """Return the products ``x[0] · … · x[i]`` along an axis.
 
-    The product of nothing is 1; all else is as in ``cumulative_sum``. Zeros among the
-    elements do no harm to the gradient.
+    NaN makes all later products NaN. The gradient is right where elements are 0.
+    Integers wrap; float16 is multiplied in float32.
+
+    Args:
+        x: A tensor of numbers or bool with at least one axis.
+        axis: The axis; may be None if ``x`` has only one.
+        dtype: The dtype to which ``x`` is cast first, and of the products. By default
+            that of ``x``; bool and integers of less than 32 bits become int32, unsigned
+            ones uint32.
+        include_initial: Whether to begin with 1, the empty product: one element more.
+        exclusive: Whether to leave ``x[i]`` out of its product, so that the first one
+            is 1.
+        reverse: Whether to multiply from the end: ``x[i] · … · x[n-1]``. The initial
+            element is then the last one.
+
+    Returns:
+        A tensor of the shape of ``x``, with one element more along ``axis`` if
+        ``include_initial`` is True.
+
+    Raises:
+        ValueError: The axis is missing or out of range, or ``include_initial`` and
+            ``exclusive`` are both True.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.cumulative_prod([1, 2, 3, 4])
+        Tensor([ 1,  2,  6, 24], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard; ``exclusive`` and ``reverse`` are those of
+        ``tf.cumprod`` in TensorFlow.js.
+
     """
     return _cumulative(CUMPROD, x, axis, dtype, include_initial, exclusive, reverse)
 
@@ -199,10 +247,34 @@ def diff(
     prepend: TensorLike | None = None,
     append: TensorLike | None = None,
 ) -> Tensor:
-    """Return the differences ``x[i+1] - x[i]`` along ``axis``, ``n`` times over.
+    """Return the differences ``x[i+1] - x[i]`` along an axis, taken ``n`` times.
 
-    ``prepend`` and ``append``, of the rank of ``x``, are joined to it before; each time
-    there is one element less. Integers wrap; bool has no differences (TypeError).
+    Integers wrap.
+
+    Args:
+        x: A tensor of numbers with at least one axis.
+        axis: The axis.
+        n: How many times to take differences; each time there is one element less.
+        prepend: A tensor of the rank of ``x`` to put in front of it first; None for
+            none.
+        append: A tensor of the rank of ``x`` to put behind it first; None for none.
+
+    Returns:
+        A tensor of the promoted dtype.
+
+    Raises:
+        ValueError: ``n`` is negative, the axis is out of range, or shapes do not fit.
+        TypeError: The promoted dtype is bool or that of strings.
+
+    Example:
+        >>> pg.diff([1, 4, 9, 16])
+        Tensor([3, 5, 7], dtype=int32, backend='cpu')
+        >>> pg.diff([1, 4, 9, 16], n=2)
+        Tensor([2, 2], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     x = _convert.asarray(x)
     axis = shapes._axis("diff", axis, len(x.shape))
@@ -226,7 +298,7 @@ def _dtype(weights: Spec | Tensor | None) -> DType:
 
 
 def _fitting(op: str, x: Tensor | Spec, weights: Tensor | Spec | None) -> None:
-    """Raise a ValueError unless there is one weight an element."""
+    """Raise unless ``weights`` have the shape of ``x``."""
     if weights is not None and weights.shape != x.shape:
         rule = f"weights {weights.shape} must have the shape of x, {x.shape}"
         raise ValueError(f"{op}: {rule}")
@@ -263,16 +335,30 @@ BINCOUNT = Kernel(
 def bincount(
     x: TensorLike, /, *, weights: TensorLike | None = None, size: int | None = None
 ) -> Tensor:
-    """Return how often 0, 1, …, ``size - 1`` are in ``x``; int32.
+    """Return how often each of 0, 1, …, ``size - 1`` occurs in ``x``.
 
-    With ``weights``, of the shape of ``x``, return the sum of the weights of each
-    number in their dtype, int32 for bool. Numbers that are negative or too large are
-    left out. Without ``size`` it is one more than the greatest number, read on the
-    host.
+    Numbers that are negative or too large are ignored. Sums of integer weights wrap.
+
+    Args:
+        x: Integers of any shape.
+        weights: A tensor of the shape of ``x``; the result is then the sum of the
+            weights of each number.
+        size: How many numbers to count. None counts to the greatest one, which is read
+            from the device.
+
+    Returns:
+        A tensor ``[size]``: int32 counts, or sums in the dtype of the weights (int32
+        for bool).
 
     Raises:
         TypeError: ``x`` does not hold integers, or the weights are strings.
-        ValueError: Shapes differ, or ``size`` is negative.
+        ValueError: The shapes differ, or ``size`` is negative.
+
+    Example:
+        >>> pg.bincount([1, 1, 3])
+        Tensor([0, 2, 0, 1], dtype=int32, backend='cpu')
+        >>> pg.bincount([1, 1, 3], weights=[0.5, 1.5, 4.0], size=3)
+        Tensor([0., 2., 0.], dtype=float32, backend='cpu')
 
     """
     ids = _convert.integer_tensor("bincount", "x", x)
@@ -318,11 +404,32 @@ def dense_bincount(
     weights: TensorLike | None = None,
     binary_output: bool = False,
 ) -> Tensor:
-    """Return ``bincount`` of each row of ``x``, its last axis: [..., ``size``].
+    """Return ``bincount`` of each row of ``x``, its last axis.
 
-    With ``binary_output`` 1 for the numbers that are there, and 0 for the others, in
-    the dtype of the weights, or int32. ``x`` without axes is a ValueError; other errors
-    are those of ``bincount``.
+    Args:
+        x: Integers ``[..., n]``.
+        size: How many numbers to count; others are ignored.
+        weights: A tensor of the shape of ``x``; the result is then the sum of the
+            weights of each number.
+        binary_output: Whether to return 1 for the numbers that occur and 0 for the
+            others, in the dtype of the weights, or int32.
+
+    Returns:
+        A tensor ``[..., size]``: int32 counts, or sums in the dtype of the weights
+        (int32 for bool).
+
+    Raises:
+        TypeError: ``x`` does not hold integers, or the weights are strings.
+        ValueError: ``x`` has no axis, the shapes differ, or ``size`` is negative.
+
+    Example:
+        >>> pg.dense_bincount([[0, 0, 1], [2, 2, 2]], size=3)
+        Tensor([[2, 1, 0],
+                [0, 0, 3]], dtype=int32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.denseBincount`` in TensorFlow.js.
+
     """
     ids = _convert.integer_tensor("dense_bincount", "x", x)
     _of_rows(ids)
@@ -354,15 +461,33 @@ def confusion_matrix(
     *,
     weights: TensorLike | None = None,
 ) -> Tensor:
-    """Return how often class j was predicted where the label is class i; int32 [i, j].
+    """Return the counts ``[i, j]`` of label i with prediction j.
 
-    ``labels`` and ``predictions`` are classes, integers in one axis; examples of which
-    one is out of range are left out. With ``weights``, one an example, return their
-    sums in their dtype.
+    Examples whose label or prediction is out of range are ignored.
+
+    Args:
+        labels: Integers ``[n]``.
+        predictions: Integers ``[n]``.
+        num_classes: The number of classes.
+        weights: A tensor ``[n]``; the result is then the sum of the weights.
+
+    Returns:
+        A tensor ``[num_classes, num_classes]``: int32 counts, or sums in the dtype of
+        the weights (int32 for bool).
 
     Raises:
-        TypeError: Classes that are not integers, or weights that are strings.
-        ValueError: Shapes differ or have not one axis, or ``num_classes`` is negative.
+        TypeError: Classes are not integers, or weights are strings.
+        ValueError: The shapes differ or do not have one axis, or ``num_classes`` is
+            negative.
+
+    Example:
+        >>> pg.confusion_matrix([0, 1, 1], [0, 1, 0], 2)
+        Tensor([[1, 0],
+                [1, 1]], dtype=int32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.math.confusionMatrix`` in TensorFlow.js, with
+        weights.
 
     """
     op = "confusion_matrix"
@@ -392,20 +517,35 @@ def moving_average(
     step: TensorLike | None = None,
     zero_debias: bool = True,
 ) -> Tensor:
-    """Return the running mean ``v`` with ``x`` taken in: ``v + (x - v)·(1 - decay)``.
+    """Return the moving average ``v`` updated by ``x``: ``v + (x - v)·(1 - decay)``.
 
-    With ``zero_debias`` the change is divided by ``1 - decay^step``, so that a mean
-    that began as 0 does not lean towards it. Integers give float32.
+    With ``zero_debias`` the change is divided by ``1 - decay^step``, so that an average
+    that began as 0 is not biased towards it.
 
     Args:
-        v: The mean up to now.
+        v: The average so far.
         x: The new value, of the same shape.
-        decay: How much of ``v`` stays, from 0 to 1; less than 1 with ``zero_debias``.
-        step: How many values have been taken in, this one included.
-        zero_debias: See above; needs ``step``.
+        decay: The share of ``v`` that stays, from 0 to 1; less than 1 with
+            ``zero_debias``.
+        step: The number of values so far, this one included.
+        zero_debias: Whether to correct the bias; needs ``step``.
+
+    Returns:
+        A tensor of the shape of ``v`` and the promoted dtype; float32 for integers.
 
     Raises:
-        ValueError: The shapes differ, or ``step`` is missing.
+        ValueError: The shapes differ, or ``zero_debias`` is True and ``step`` is
+            missing.
+        TypeError: An argument holds strings.
+
+    Example:
+        >>> pg.moving_average([1.0, 2.0], [3.0, 4.0], 0.75, zero_debias=False)
+        Tensor([1.5, 2.5], dtype=float32, backend='cpu')
+        >>> pg.moving_average([0.0], [3.0], 0.75, step=1)
+        Tensor([3.], dtype=float32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.movingAverage`` in TensorFlow.js.
 
     """
     v, x = binary.floats("moving_average", v, x)
@@ -420,5 +560,5 @@ def moving_average(
 
 
 def _number(value: Any) -> Any:
-    """Return a number of Python's as it is: it is more precise than a tensor."""
+    """Return a Python number as it is, because it is more precise than a tensor."""
     return value if isinstance(value, float | int) else _convert.asarray(value)

@@ -39,31 +39,42 @@ CUSTOM = Kernel("plugrad.CustomGradient(*xs; f) -> *ys")
 
 
 def custom_grad(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
-    """Return ``f`` with a gradient of its own: ``f(*xs)`` gives (value, grad_func).
+    """Return ``f`` with a gradient of its own: ``f(*xs)`` returns (value, grad_func).
 
     ``grad_func(*dys)`` takes one cotangent for each output and returns one gradient for
-    each argument, of the same structure; None stands for zero. Arguments may be nested
-    dicts, lists and tuples of tensors, and may be given by name. Numbers with a decimal
-    point and arrays become tensors; ``int``, ``bool``, ``str``, ``None`` and all other
-    objects reach ``f`` as they are, and have no gradient: leave them out, or return
-    None in their place. The value is a tensor, or a nested structure of tensors.
+    each argument, of the same structure; None stands for zero. Derivatives of every
+    order are right, because ``grad_func`` is composed of ops.
 
-    The derivatives of every order are right, because ``grad_func`` is made of ops::
+    Arguments may be nested dicts, lists and tuples of tensors, and may be given by
+    name. Floats and arrays become tensors. ``int``, ``bool``, ``str``, ``None`` and all
+    other objects reach ``f`` as they are and have no gradient: leave them out, or
+    return None in their place. The value is a tensor, or a nested structure of tensors.
 
-        @pg.custom_grad
-        def clip_gradient(x, limit: int):
-            return x, lambda dy: pg.clip(dy, -limit, limit)
+    ``f`` itself is not differentiated. It may read tensors that are being
+    differentiated only as arguments.
 
-        pg.grad(lambda x: clip_gradient(x * 10.0, limit=1))(2.0)  # 10.0
+    Args:
+        f: A function that returns its value and ``grad_func``.
 
-    ``f`` is not differentiated, and so may read tensors that are being differentiated
-    only as arguments.
+    Returns:
+        A function with the arguments of ``f`` that returns the value.
 
     Raises:
-        TypeError: ``f`` is no function, does not return (value, grad_func), or reads a
-            tensor that is being differentiated and is not an argument.
-        ValueError: ``grad_func`` returns gradients of another number, structure, shape
-            or dtype than the arguments have.
+        TypeError: ``f`` is not a function, does not return (value, grad_func), or reads
+            a tensor that is being differentiated and is not an argument.
+        ValueError: ``grad_func`` returns gradients whose number, structure, shape or
+            dtype is not that of the arguments.
+
+    Example:
+        >>> @pg.custom_grad
+        ... def clip_gradient(x, limit: int):
+        ...     return x, lambda dy: pg.clip(dy, -limit, limit)
+        >>> pg.grad(lambda x: 10.0 * clip_gradient(x, limit=1))(2.0).item()
+        1.0
+
+    Source:
+        ``tf.customGrad`` in TensorFlow.js, whose ``save`` is not needed: ``grad_func``
+        may capture tensors.
 
     """
     function("custom_grad", f)
@@ -106,7 +117,7 @@ def custom_grad(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
 
 
 def _plans(name: str) -> Callable[[int], Plan]:
-    """Return what gives the plan to record a call with so many tensors."""
+    """Return a function that gives the plan to record a call with ``count`` tensors."""
     rule = VJP(_pull, (), "user", origin=f"custom_grad of {name}")
 
     @functools.cache
@@ -120,7 +131,7 @@ def _plans(name: str) -> Callable[[int], Plan]:
 def _aliases(
     leaves: Sequence[Any], outer: tuple[Tape, ...], tracked: set[TapeId | None]
 ) -> list[Any]:
-    """Return what is tracked under identities that only the outer tapes know."""
+    """Return ``leaves``; tracked ones become aliases that only outer tapes track."""
     if len(leaves) == 1 and type(x := leaves[0]) is Tensor and not outer:
         return [alias(x) if x._tape_id in tracked else x]
     given: list[Any] = []
@@ -150,7 +161,7 @@ _AS_THEY_ARE = frozenset({Tensor, int, bool, str, type(None)})
 
 
 def _leaf(value: Any) -> Any:
-    """Return a tensor for what may have a gradient, and all else as it is."""
+    """Return what may have a gradient as a tensor, and everything else as it is."""
     if type(value) in _AS_THEY_ARE:
         return value
     numeric = isinstance(value, float | complex | Variable)
@@ -162,7 +173,7 @@ def _leaf(value: Any) -> Any:
 def _positional(
     f: Callable[..., Any], name: str, args: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """Return arguments that are given by name in the places where ``f`` has them."""
+    """Return all arguments by position, in the order of the parameters of ``f``."""
     try:
         bound = inspect.signature(f).bind(*args, **named)
     except TypeError as error:
@@ -177,7 +188,7 @@ def _positional(
 
 
 def _unpacked(found: Any, name: str) -> tuple[Any, Any]:
-    """Return value and gradient function, or complain about ``found``."""
+    """Return the value and the gradient function, or raise a TypeError."""
     if isinstance(found, tuple) and len(found) == 2 and callable(found[1]):
         return found
     raise TypeError(
@@ -186,7 +197,7 @@ def _unpacked(found: Any, name: str) -> tuple[Any, Any]:
 
 
 def _outputs(value: Any, name: str) -> tuple[list[Tensor], Callable[[Any], Any]]:
-    """Return the tensors in a value, and what builds the value from others."""
+    """Return the tensors in a value, and a function that rebuilds it from others."""
 
     def refuse(leaf: Any) -> Any:
         raise TypeError(
@@ -200,7 +211,7 @@ def _outputs(value: Any, name: str) -> tuple[list[Tensor], Callable[[Any], Any]]
 
 
 def _of_active(grads: list[Any], active: list[bool], name: str) -> list[Any]:
-    """Return gradients without those of arguments that hold no tensors: None."""
+    """Return the gradients of arguments that hold tensors; others must be None."""
     if len(grads) != len(active):
         return grads
     for dx, has in zip(grads, active, strict=True):

@@ -1,7 +1,7 @@
 """Convolutions of each channel by itself.
 
-Kernels: ``DepthwiseConv2dNative`` and its two transposes. They are convolutions in as
-many groups as there are channels, which is what they decompose into.
+Kernels: ``DepthwiseConv2dNative`` and its two transposes. They decompose into
+convolutions with as many groups as there are channels.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _filter_shape(windows: Windows) -> Shape:
 
 
 def filter_shape(windows: Windows) -> Shape:
-    """Return the shape of the filter of windows, which take each channel by itself."""
+    """Return the shape of the filter of windows with one group for each channel."""
     if windows.groups != windows.in_shape[-1]:
         raise ValueError(
             f"geometry: each of {windows.in_shape[-1]} channels must be a group, got "
@@ -66,27 +66,44 @@ def depthwise_conv2d(
     data_format: str = "NHWC",
     dim_rounding_mode: Rounding | None = None,
 ) -> Tensor:
-    """Convolve each channel of ``x`` with filters of its own.
+    """Return the convolution of each channel of ``x`` with filters of its own.
 
     ``y[n, p, q, c·multiplier + m] = Σ x[n, s·p + d·h - top, s·q + d·w - left, c] ·
-    filter[h, w, c, m]`` over h and w; see ``conv2d``.
+    filter[h, w, c, m]`` over h and w, with stride s and dilation d, where ``x`` is zero
+    outside. Integers wrap.
 
     Args:
         x: ``[batch, height, width, channels]``, or without the batch.
         filter: ``[height, width, channels, multiplier]``.
-        strides: See ``conv2d``, as for all that follows.
-        pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
+        strides: Steps between neighbouring windows: one number for both axes or one for
+            each.
+        pad: ``"same"`` adds zeros so that each size becomes ``ceil(size / stride)``;
+            ``"valid"`` adds nothing; a number adds as many zeros at each end; pairs,
+            ``[(top, bottom), (left, right)]``, give the zeros of each end.
         dilations: Steps between neighbouring elements of one window.
-        data_format: "NHWC" or "NCHW".
-        dim_rounding_mode: "floor", "ceil" or "round".
+        data_format: "NHWC" or "NCHW", for ``x`` and the result; the filter has one
+            layout.
+        dim_rounding_mode: What happens to a last step that does not fit, if ``pad`` is
+            a number or pairs: "floor" (also None) drops it, "ceil" keeps it, "round"
+            keeps it from one half on.
 
     Returns:
-        ``[batch, out_height, out_width, channels · multiplier]``, in the format of x;
-        the results of one channel are neighbours.
+        A tensor ``[batch, out_height, out_width, channels · multiplier]`` in the format
+        of ``x``, of the promoted dtype; int32 for bool. The results of one channel are
+        neighbours.
 
     Raises:
         ValueError: Shapes or attributes do not fit each other.
-        TypeError: The dtypes of x and filter do not meet, or are strings.
+        TypeError: An argument holds strings, or no dtype can represent both.
+
+    Example:
+        >>> x = [[[[3.0, 5.0]]]]  # one pixel with two channels
+        >>> filter = [[[[1.0, 2.0], [10.0, 20.0]]]]  # two filters for each of them
+        >>> pg.depthwise_conv2d(x, filter).tolist()
+        [[[[3.0, 6.0, 50.0, 100.0]]]]
+
+    Source:
+        The semantics are those of ``tf.depthwiseConv2d`` in TensorFlow.js.
 
     """
     given = _windows.given(strides, pad, dilations, dim_rounding_mode)
@@ -129,22 +146,41 @@ def separable_conv2d(
 ) -> Tensor:
     """Return ``conv2d(depthwise_conv2d(x, depthwise_filter), pointwise_filter)``.
 
+    The attributes are those of the depthwise convolution.
+
     Args:
         x: ``[batch, height, width, channels]``, or without the batch.
         depthwise_filter: ``[height, width, channels, multiplier]``.
         pointwise_filter: ``[1, 1, channels · multiplier, out_channels]``.
-        strides: Of the depthwise part, as are all that follow; see ``conv2d``.
-        pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
+        strides: Steps between neighbouring windows: one number for both axes or one for
+            each.
+        pad: ``"same"`` adds zeros so that each size becomes ``ceil(size / stride)``;
+            ``"valid"`` adds nothing; a number adds as many zeros at each end; pairs,
+            ``[(top, bottom), (left, right)]``, give the zeros of each end.
         dilations: Steps between neighbouring elements of one window.
-        data_format: "NHWC" or "NCHW".
-        dim_rounding_mode: "floor", "ceil" or "round".
+        data_format: "NHWC" or "NCHW", for ``x`` and the result; the filter has one
+            layout.
+        dim_rounding_mode: What happens to a last step that does not fit, if ``pad`` is
+            a number or pairs: "floor" (also None) drops it, "ceil" keeps it, "round"
+            keeps it from one half on.
 
     Returns:
-        ``[batch, out_height, out_width, out_channels]``, in the format of x.
+        A tensor ``[batch, out_height, out_width, out_channels]`` in the format of
+        ``x``, of the promoted dtype; int32 for bool.
 
     Raises:
         ValueError: Shapes or attributes do not fit each other.
-        TypeError: The dtypes of x and the filters do not meet, or are strings.
+        TypeError: An argument holds strings, or no dtype can represent all.
+
+    Example:
+        >>> depthwise_filter = [[[[1.0, 2.0], [10.0, 20.0]]]]
+        >>> pointwise_filter = pg.ones((1, 1, 4, 1))
+        >>> x = [[[[3.0, 5.0]]]]
+        >>> pg.separable_conv2d(x, depthwise_filter, pointwise_filter).item()
+        159.0
+
+    Source:
+        The semantics are those of ``tf.separableConv2d`` in TensorFlow.js.
 
     """
     op = "separable_conv2d"

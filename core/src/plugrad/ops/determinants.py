@@ -1,7 +1,7 @@
-"""Determinants; public in ``linalg``. Kernels: ``Cofactor Det Slogdet``.
+"""Determinants, public in ``linalg``. Kernels: ``Cofactor Det Slogdet``.
 
-``Slogdet`` is LAPACK's work and has no decomposition. Derivatives of ``Det`` are right
-for singular matrices too, by way of singular values, which ``matrix_factors`` has.
+``Slogdet`` uses LAPACK and has no decomposition. The derivatives of ``Det`` are right
+for singular matrices too: they use singular values, which ``matrix_factors`` computes.
 """
 
 from __future__ import annotations
@@ -54,8 +54,28 @@ DET = Kernel(
 def det(x: TensorLike, /) -> Tensor:
     """Return the determinant of each matrix.
 
-    The first and second derivatives are right for singular matrices too, the third for
-    those whose singular values differ, and else NaN.
+    It is computed by LU decomposition with partial pivoting. The first and second
+    derivatives are right for singular matrices too; the third is right if the singular
+    values differ, and else NaN. The determinant of an empty matrix is 1. A matrix with
+    NaN gives NaN.
+
+    Args:
+        x: ``[..., n, n]``; integers become float32.
+
+    Returns:
+        A tensor ``[...]`` of the dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        ValueError: The matrices are not square.
+        TypeError: ``x`` is float16 or holds strings.
+
+    Example:
+        >>> pg.linalg.det([[3.0, 1.0], [4.0, 2.0]]).item()
+        2.0
+
+    Source:
+        The array API standard.
+
     """
     return run(DET, matrices("det", x))
 
@@ -96,7 +116,8 @@ def _turned(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _others(x: Tensor) -> Tensor:
     """Return, for each element of the last axis, the product of all others.
 
-    Each half gets its pairs' others from the products of the pairs: no division.
+    It pairs the elements of two halves and takes the products of the other pairs, so
+    that it never divides.
     """
     n = x.shape[-1]
     if n < 2:
@@ -109,7 +130,7 @@ def _others(x: Tensor) -> Tensor:
 
 
 def _cofactor_gradient(dy: Tensor, x: Tensor) -> Tensor:
-    """Turn ``x`` into diagonal form, where second derivatives are products again.
+    """Transform ``x`` to diagonal form, where second derivatives are products again.
 
     With ``q[i, j]`` the product of all ``s`` but two: that of the cofactor (i, j) in
     the element (j, i) is ``-q[i, j]``, that of (i, i) in (j, j) is ``q[i, j]``.
@@ -144,22 +165,43 @@ SLOGDET = Kernel(
 
 
 class SlogdetResult(NamedTuple):
-    """What ``slogdet`` returns."""
+    """The result of ``slogdet``: ``sign`` and ``logabsdet``."""
 
     sign: Tensor
     logabsdet: Tensor
 
 
 def slogdet(x: TensorLike, /) -> SlogdetResult:
-    """Return ``det / |det|`` and ``log |det|``, which neither overflow nor vanish.
+    """Return ``det / |det|`` and ``log |det|`` of each matrix.
 
-    Of a singular matrix they are 0 and -inf, and the derivative is an error.
+    Neither overflows nor underflows where the determinant would. A singular matrix
+    gives 0 and -inf, and its derivative raises an error. An empty matrix gives 1 and 0.
+
+    Args:
+        x: ``[..., n, n]``; integers become float32.
+
+    Returns:
+        A named tuple of ``sign``, ``[...]`` of the dtype of ``x``, and the real
+        ``logabsdet``, ``[...]``; float32 for integers and bool.
+
+    Raises:
+        ValueError: The matrices are not square.
+        TypeError: ``x`` is float16 or holds strings.
+
+    Example:
+        >>> sign, logabsdet = pg.linalg.slogdet([[0.0, 2.0], [1.0, 0.0]])
+        >>> sign.item(), logabsdet.exp().item()
+        (-1.0, 2.0)
+
+    Source:
+        The array API standard.
+
     """
     return SlogdetResult(*run_many(SLOGDET, matrices("slogdet", x)))
 
 
 def _slogdet_gradient(dsign: Tensor, dsize: Tensor, x: Tensor, sign: Tensor) -> Tensor:
-    """Real signs do not change; a complex one turns with the imaginary part."""
+    """Return the cotangent of ``x``; only the sign of complex matrices varies."""
     if sign.dtype.kind == "c":
         turn = complexes.conjugate(dsign) * sign
         dsize = dsize + (complexes.conjugate(turn) - turn) / 2

@@ -1,11 +1,11 @@
 """Grey-scale dilation. Kernels: ``Dilation2D``, and a gradient for each input.
 
-The largest of the sums ``x + filter`` in each window. As in pooling, padding is no
-element and NaN is never the largest; a window of nothing else has -inf, or the least
-integer. Gradients go to the first tap, row by row, whose *exact* sum is largest: sums
-that differ may be rounded to one number, and then their rounding errors decide. That
-tap changes in steps, so that the kernels of the gradients, which are linear in ``dy``,
-have no derivative in ``x`` and ``filter``.
+The result is the largest of the sums ``x + filter`` in each window. As in pooling,
+padding is not an element and NaN is never the largest; a window of nothing else gives
+-inf, or the least integer. The cotangent of a window flows to the first position, row
+by row, whose *exact* sum is largest: sums that differ may be rounded to one number, and
+then their rounding errors decide. That position changes in steps, so the kernels of the
+gradients, which are linear in ``dy``, have no derivative in ``x`` and ``filter``.
 """
 
 from __future__ import annotations
@@ -114,23 +114,37 @@ def dilation2d(
     """Return the largest sum of ``x`` and ``filter`` in each window.
 
     ``y[n, p, q, c] = max (x[n, s·p + d·h - top, s·q + d·w - left, c] + filter[h, w,
-    c])`` over h, w, with stride s and dilation d, where x has an element and no sum is
-    NaN; a window of nothing else has -inf, or the least integer. Integers wrap.
+    c])`` over h and w, with stride s and dilation d. Padding and sums that are NaN are
+    ignored; a window of nothing else gives -inf, or the least integer. Integers wrap.
 
     Args:
-        x: ``[batch, height, width, channels]``, or without the batch.
+        x: ``[batch, height, width, channels]``, or without the batch; real numbers.
         filter: ``[height, width, channels]``; zeros make it a ``max_pool``.
-        strides: Steps between neighbouring windows, one for both axes or one each.
-        pad: As in ``conv2d``, "same", "valid", a number or pairs.
+        strides: Steps between neighbouring windows: one number for both axes or one for
+            each.
+        pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``, as in
+            ``conv2d``.
         dilations: Steps between neighbouring elements of one window.
-        data_format: "NHWC"; "NCHW" is for x and the result, not the filter.
+        data_format: "NHWC" or "NCHW", for ``x`` and the result; the filter has one
+            layout.
 
     Returns:
-        ``[batch, out_height, out_width, channels]``, in the format of x.
+        A tensor ``[batch, out_height, out_width, channels]`` in the format of ``x``, of
+        the promoted dtype.
 
     Raises:
         ValueError: Shapes or attributes do not fit each other.
-        TypeError: Elements without order, complex or bool.
+        TypeError: An argument is complex or holds strings, or both are bool.
+
+    Example:
+        >>> x = pg.reshape(pg.arange(9.0), (1, 3, 3, 1))
+        >>> filter = [[[0.0], [10.0]], [[0.0], [0.0]]]
+        >>> pg.dilation2d(x, filter)[0, :, :, 0]
+        Tensor([[11., 12.],
+                [14., 15.]], dtype=float32, backend='cpu')
+
+    Source:
+        The definition is that of ``tf.dilation2d`` in TensorFlow.js.
 
     """
     op, given = "dilation2d", _windows.given(strides, pad, dilations, None)
@@ -144,16 +158,17 @@ def dilation2d(
 
 
 def _pairs(x: Tensor, filter: Tensor, windows: Windows) -> list[tuple[Tensor, Tensor]]:
-    """Return what each tap adds: ``[batch, *places, channels]`` and ``[channels]``.
+    """Return the two summands at each position of the windows.
 
-    Around ``x`` is NaN, where there is one.
+    They are ``[batch, *output_sizes, channels]`` of ``x`` and ``[channels]`` of the
+    filter. The padding of ``x`` is NaN if its dtype has NaN.
     """
     seen = _windows.window_values(x, windows, math.nan if x.dtype.kind == "f" else 0)
     return list(zip(seen, _rows(filter, windows), strict=True))
 
 
 def _rows(filter: Tensor, windows: Windows) -> tuple[Tensor, ...]:
-    """Return what ``filter`` has at each tap: ``[channels]``."""
+    """Return the elements of ``filter`` at each position: ``[channels]``."""
     return shape.unstack(
         shape.reshape(filter, (len(windows.kernel_positions), filter.shape[-1]))
     )
@@ -170,9 +185,9 @@ def _(x: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
 
 
 def _winners(x: Tensor, filter: Tensor, windows: Windows) -> Tensor:
-    """Return which tap of each window is the first to have the largest sum.
+    """Return which position of each window is the first to have the largest sum.
 
-    Counted from 1; 0 where none has, in windows of NaN and padding alone.
+    Positions are counted from 1; 0 stands for windows of NaN and padding alone.
     """
     y = run(DILATION2D, x, filter, geometry=windows)
     found = creation.zeros(y.shape, dtype=INT32)
@@ -189,7 +204,7 @@ def _winners(x: Tensor, filter: Tensor, windows: Windows) -> Tensor:
 
 
 def _error(a: Tensor, b: Tensor, total: Tensor) -> Tensor:
-    """Return what rounding took from ``a + b`` (Knuth); NaN where it is infinite."""
+    """Return the rounding error of ``a + b`` (Knuth); NaN where the sum is infinite."""
     part = total - a
     return (a - (total - part)) + (b - part)
 
@@ -218,7 +233,7 @@ def _seen(ddx: Tensor, x: Tensor, filter: Tensor, geometry: Windows) -> Tensor:
 
 
 def _added(ddf: Tensor, x: Tensor, filter: Tensor, geometry: Windows) -> Tensor:
-    """Return, for each window, what ``ddf`` has at the tap of the largest sum."""
+    """Return the element of ``ddf`` at the largest sum of each window."""
     winners, rows = _winners(x, filter, geometry), _rows(ddf, geometry)
     parts = [_windows.mine(winners, tap, row) for tap, row in enumerate(rows, 1)]
     return functools.reduce(binary.add, parts)

@@ -1,8 +1,8 @@
 """Einstein summation. Kernels: ``Einsum``.
 
-The op turns what a user may write into one plain form, ``"ab,bc->ac"``, which is what
-the kernel sees: letters only, an output, and one size a letter. Under a tape the kernel
-falls apart into products of two, and so backward does as little work as forward.
+The op canonicalizes an equation into one form, ``"ab,bc->ac"``, which the kernel takes:
+letters only, an output, and one size for each letter. Under a tape the kernel is
+decomposed into products of two tensors, so that backward costs as little as forward.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Axes = list[tuple[str, int]]  # the letters and the sizes of a term
 
 
 def _terms(equation: str) -> tuple[list[str], str]:
-    """Return the terms of the inputs and that of the output of a plain equation."""
+    """Return the terms of the inputs and that of the output of a canonical equation."""
     inputs, _, output = equation.partition("->")
     return inputs.split(","), output
 
 
 @functools.lru_cache(maxsize=1024)
 def _plain(equation: str, shapes: tuple[Shape, ...]) -> tuple[str, tuple[Shape, ...]]:
-    """Return the plain form of an equation, and the shapes to give the operands.
+    """Return the canonical form of an equation, and the shapes to give the operands.
 
     The axes of ``...`` get letters of their own, except those of size 1 that broadcast.
     """
@@ -130,24 +130,41 @@ EINSUM = Kernel(
 
 
 def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
-    """Return the sum of products that ``equation`` says: ``"ij,jk->ik"`` is ``a @ b``.
+    """Return the sum of products that ``equation`` describes, as ``"ij,jk->ik"``.
 
-    Each operand has a term, with one letter an axis. What has one letter has one index:
-    twice in a term it is a diagonal (``"ii->i"``), in two terms it goes together, and
-    what the output lacks is summed. Without ``->`` the output has the letters that
-    occur once, in alphabetic order. ``...`` stands for all further axes, which
-    broadcast and, without ``->``, come first.
+    Each operand has a term with one letter for each axis. Axes with the same letter
+    share one index: twice in a term is a diagonal (``"ii->i"``), and in two terms the
+    axes are multiplied element by element. Letters that the output lacks are summed
+    over. Without ``->``, the output has the letters that occur once, in alphabetic
+    order. ``...`` stands for all further axes, which broadcast and, without ``->``,
+    come first.
 
-    Three operands and more are multiplied in pairs, in an order that keeps what is in
-    between small. dtypes are promoted; integers wrap, and bool gives int32.
+    Three or more operands are multiplied in pairs, in an order that keeps intermediate
+    results small. Integers wrap.
 
     Args:
-        equation: Terms separated by commas, and perhaps ``->`` and that of the output.
-        operands: As many tensors as terms.
+        equation: The terms separated by commas, optionally followed by ``->`` and the
+            term of the output. Spaces are ignored.
+        operands: As many tensors of numbers or bool as there are terms.
+
+    Returns:
+        A tensor of the promoted dtype; int32 for bool.
 
     Raises:
         ValueError: The equation is malformed, or does not fit the operands.
-        TypeError: There is no str in front, or no operand; or they are strings.
+        TypeError: The first argument is not a str, there is no operand, or operands
+            hold strings.
+
+    Example:
+        >>> a = [[1.0, 2.0], [3.0, 4.0]]
+        >>> pg.einsum("ij,jk->ik", a, a)
+        Tensor([[ 7., 10.],
+                [15., 22.]], dtype=float32, backend='cpu')
+        >>> pg.einsum("ii", a).item()
+        5.0
+
+    Source:
+        The semantics are those of ``numpy.einsum``.
 
     """
     given: object = equation
@@ -186,7 +203,7 @@ def _(*tensors: Tensor, equation: str) -> Tensor:
 
 @functools.lru_cache(maxsize=1024)
 def _path(equation: str, shapes: tuple[Shape, ...]) -> list[tuple[int, ...]]:
-    """Return which parts to multiply next; the product goes to the end."""
+    """Return which parts to multiply next; each product is appended at the end."""
     if len(shapes) < 3:
         return [(0, 1)] if len(shapes) == 2 else []
     blanks = [np.broadcast_to(np.float32(0), sizes) for sizes in shapes]
@@ -204,7 +221,7 @@ def _transposed(x: Tensor, order: Shape) -> Tensor:
 
 
 def _alone(x: Tensor, term: str, kept: str) -> Part:
-    """Take diagonals of letters that come twice, and sum over those not in ``kept``."""
+    """Take diagonals of repeated letters, and sum over those not in ``kept``."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
             i, j = term.index(letter), term.rindex(letter)
@@ -249,9 +266,9 @@ def _elementwise(x: Tensor, left: str, y: Tensor, right: str) -> Part:
 def _stacked(
     x: Tensor, term: str, groups: tuple[list[str], ...], sizes: dict[str, int]
 ) -> tuple[Tensor, bool]:
-    """Return ``x`` as matrices: a group of letters an axis, and whether it is turned.
+    """Return ``x`` with one axis for each group, and whether it is transposed.
 
-    What lies in memory as matrices already, or as their transposes, is not moved.
+    Matrices that already lie in memory in this order, or transposed, are not moved.
     """
     batch, rows, columns = groups
     turned = list(term) == [*batch, *columns, *rows] and bool(rows and columns)

@@ -1,15 +1,15 @@
 """Discrete Fourier transforms, public as ``plugrad.fft``. Kernels: ``FFT IFFT``.
 
-The kernels transform the last axis of complex tensors; all else is moving axes, padding
-and scaling. With ``w = e^(-2πi/n)`` the transform is ``y[k] = Σ_t x[t] · w^(kt)``, its
-inverse ``x[t] = 1/n · Σ_k y[k] · w^(-kt)``.
+The kernels transform the last axis of complex tensors; the ops move axes, pad and
+scale. With ``w = e^(-2πi/n)`` the transform is ``y[k] = Σ_t x[t] · w^(kt)``, and its
+inverse is ``x[t] = 1/n · Σ_k y[k] · w^(-kt)``.
 
-Common to all: ``n`` (``s`` for several axes) is the size of the transform, to which the
-end of the input is cropped, or padded with zeros. ``norm`` says what is divided by n:
-"backward" the inverse, "forward" the other one, "ortho" both, by √n. float64 gives
+Common to all ops: ``n`` (``s`` for several axes) is the size of the transform, to which
+the end of the input is cropped, or padded with zeros. ``norm`` says what is divided by
+n: "backward" the inverse, "forward" the other one, "ortho" both, by √n. float64 gives
 complex128, other real numbers complex64; where the result is real, float64 and float32.
 
-Map: kernels; what they mean in real numbers; complex signals; real signals;
+Map: kernels; decompositions in real numbers; complex signals; real signals;
 frequencies.
 """
 
@@ -122,8 +122,9 @@ gradients(IFFT, input=lambda dy: run(FFT, dy) * (1 / dy.shape[-1]))
 def _dft(z: Pair) -> Pair:
     """Transform the last axis of both parts, ``[batch, n]``.
 
-    Small ones by a matrix. Of ``n = f·m`` (Cooley and Tukey) with t = f·t' + t″ and
-    k = m·k' + k″: transform t' to k″, multiply by w^(t″k″), transform t″ to k'.
+    Small sizes are transformed by a matrix. Other sizes ``n = f·m`` follow Cooley and
+    Tukey, with t = f·t' + t″ and k = m·k' + k″: transform t' to k″, multiply by
+    w^(t″k″), transform t″ to k'.
     """
     batch, n = z[0].shape
     if n <= DIRECT:
@@ -203,20 +204,33 @@ Steps = list[tuple[int, int]]  # axes from 0, and the sizes that they are to hav
 def fft(
     x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
 ) -> Tensor:
-    """Return the Fourier transform along ``axis``, ``y[k] = Σ x[t] · e^(-2πi kt/n)``.
+    """Return the discrete Fourier transform ``y[k] = Σ x[t] · e^(-2πi kt/n)``.
+
+    It transforms one axis.
 
     Args:
-        x: Any floating numbers; integers become float32.
-        n: The size of the transform; by default that of the axis.
+        x: A tensor of numbers; integers and bool become float32.
+        n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
+            By default the size of the axis.
         axis: The axis to transform.
-        norm: What is divided: "backward" nothing here, the inverse by n; "forward" this
-            by n, the inverse by nothing; "ortho" both by √n.
+        norm: What is divided by n: "backward" the inverse transform, "forward" the
+            other one, "ortho" both, by √n.
 
     Returns:
-        complex128 of float64 and complex128, complex64 of all else.
+        A tensor of the size ``n`` along the axis: complex128 for float64 and
+        complex128, complex64 for all other dtypes.
 
     Raises:
-        ValueError: ``n`` is not positive, the axis out of range, or ``norm`` unknown.
+        ValueError: ``n`` is not positive, the axis is out of range, or ``norm`` is
+            unknown.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.fft.fft([1.0, 2.0, 3.0, 4.0])
+        Tensor([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j], dtype=complex64, backend='cpu')
+
+    Source:
+        The array API standard.
 
     """
     return _transformed("fft", FFT, x, n, axis, norm)
@@ -225,9 +239,34 @@ def fft(
 def ifft(
     x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
 ) -> Tensor:
-    """Return the inverse along ``axis``, ``y[t] = 1/n · Σ x[k] · e^(2πi kt/n)``.
+    """Return the inverse transform ``y[t] = 1/n · Σ x[k] · e^(2πi kt/n)``.
 
-    Arguments and errors are those of ``fft``.
+    It undoes ``fft`` with the same ``norm``.
+
+    Args:
+        x: A tensor of numbers; integers and bool become float32.
+        n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
+            By default the size of the axis.
+        axis: The axis to transform.
+        norm: What is divided by n: "backward" the inverse transform, "forward" the
+            other one, "ortho" both, by √n.
+
+    Returns:
+        A tensor of the size ``n`` along the axis: complex128 for float64 and
+        complex128, complex64 for all other dtypes.
+
+    Raises:
+        ValueError: ``n`` is not positive, the axis is out of range, or ``norm`` is
+            unknown.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.real(pg.fft.ifft(pg.fft.fft([1.0, 2.0, 4.0, 8.0])))
+        Tensor([1., 2., 4., 8.], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return _transformed("ifft", IFFT, x, n, axis, norm)
 
@@ -235,17 +274,34 @@ def ifft(
 def fftn(
     x: TensorLike, /, *, s: Axes = None, axes: Axes = None, norm: Norm = "backward"
 ) -> Tensor:
-    """Return the transform along several axes, one after the other.
+    """Return the discrete Fourier transform along several axes.
+
+    It is ``fft`` along one axis after the other.
 
     Args:
-        x: Any floating numbers; integers become float32.
-        s: The size of the transform along each of ``axes``; -1 is that of the axis.
-        axes: The axes; by default all. ``s`` needs them.
-        norm: That of ``fft``; n is the product of all sizes.
+        x: A tensor of numbers; integers and bool become float32.
+        s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
+            with zeros. -1 is the size of the axis.
+        axes: The axes to transform; by default all. ``s`` needs them.
+        norm: What is divided by the product of all sizes: "backward" the inverse
+            transform, "forward" the other one, "ortho" both, by its square root.
+
+    Returns:
+        A tensor of the sizes ``s``: complex128 for float64 and complex128, complex64
+        for all other dtypes.
 
     Raises:
         ValueError: A size is not positive, ``s`` and ``axes`` differ in length, an axis
-            comes twice or is out of range, or ``norm`` is unknown.
+            is repeated or out of range, or ``norm`` is unknown.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.fft.fftn([[1.0, 2.0], [3.0, 4.0]])
+        Tensor([[10.+0.j, -2.+0.j],
+                [-4.+0.j,  0.+0.j]], dtype=complex64, backend='cpu')
+
+    Source:
+        The array API standard.
 
     """
     return _transformed("fftn", FFT, x, s, axes, norm)
@@ -254,7 +310,36 @@ def fftn(
 def ifftn(
     x: TensorLike, /, *, s: Axes = None, axes: Axes = None, norm: Norm = "backward"
 ) -> Tensor:
-    """Return the inverse of ``fftn``, which has the same arguments."""
+    """Return the inverse of the transform along several axes.
+
+    It undoes ``fftn`` with the same arguments.
+
+    Args:
+        x: A tensor of numbers; integers and bool become float32.
+        s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
+            with zeros. -1 is the size of the axis.
+        axes: The axes to transform; by default all. ``s`` needs them.
+        norm: What is divided by the product of all sizes: "backward" the inverse
+            transform, "forward" the other one, "ortho" both, by its square root.
+
+    Returns:
+        A tensor of the sizes ``s``: complex128 for float64 and complex128, complex64
+        for all other dtypes.
+
+    Raises:
+        ValueError: A size is not positive, ``s`` and ``axes`` differ in length, an axis
+            is repeated or out of range, or ``norm`` is unknown.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.fft.ifftn([[10.0, -2.0], [-4.0, 0.0]])
+        Tensor([[1.+0.j, 2.+0.j],
+                [3.+0.j, 4.+0.j]], dtype=complex64, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     return _transformed("ifftn", IFFT, x, s, axes, norm)
 
 
@@ -267,7 +352,7 @@ def _transformed(
 
 
 def _steps(op: str, there: geometry.Shape, s: Axes, axes: Axes, half: bool) -> Steps:
-    """Return axes and sizes in the order given; ``half`` of the last one is there."""
+    """Return axes and sizes; with ``half`` the last axis is half of a spectrum."""
     rank, name = len(there), "n" if isinstance(axes, int | np.integer) else "s"
     if axes is None and s is not None:
         raise ValueError(f"{op}: s {s} needs axes, to say whose sizes these are")
@@ -288,7 +373,7 @@ def _steps(op: str, there: geometry.Shape, s: Axes, axes: Axes, half: bool) -> S
 
 
 def _along(kernel: Kernel, x: Tensor, steps: Steps) -> Tensor:
-    """Crop or pad axes, and transform them; each changes places with the last one."""
+    """Crop or pad axes and transform them, each swapped with the last one."""
     last = len(x.shape) - 1
     for axis, n in reversed(steps):
         x = _resized(x, axis, n)
@@ -333,8 +418,32 @@ def rfft(
 ) -> Tensor:
     """Return the first ``n // 2 + 1`` elements of the transform of real numbers.
 
-    The others are their conjugates in reverse order. Arguments and errors are those of
-    ``fft``; complex numbers are a TypeError.
+    The other elements are their conjugates in reverse order.
+
+    Args:
+        x: A tensor of real numbers; integers and bool become float32.
+        n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
+            By default the size of the axis.
+        axis: The axis to transform.
+        norm: What is divided by n: "backward" the inverse transform, "forward" the
+            other one, "ortho" both, by √n.
+
+    Returns:
+        A tensor of the size ``n // 2 + 1`` along the axis: complex128 for float64,
+        complex64 for all other dtypes.
+
+    Raises:
+        ValueError: ``n`` is not positive, the axis is out of range, or ``norm`` is
+            unknown.
+        TypeError: ``x`` is complex or holds strings.
+
+    Example:
+        >>> pg.fft.rfft([1.0, 2.0, 3.0, 4.0])
+        Tensor([10.+0.j, -2.+2.j, -2.+0.j], dtype=complex64, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return _halved("rfft", x, n, axis, norm)
 
@@ -344,9 +453,33 @@ def irfft(
 ) -> Tensor:
     """Return the ``n`` real numbers whose transform begins with ``x``.
 
-    ``n`` is twice the size of the axis less 2, unless given: say so if it is odd. Of
-    the first element, and of number n/2, only the real part counts. float64 comes of
-    complex128 and float64, float32 of all else. See ``fft``.
+    It undoes ``rfft``. Only the real part counts of the first element, and of element
+    n/2.
+
+    Args:
+        x: A tensor of numbers; integers and bool become float32.
+        n: The size of the result; by default ``2·(m - 1)``, where m is the size of the
+            axis. Give it if it is odd.
+        axis: The axis to transform.
+        norm: What is divided by n: "backward" the inverse transform, "forward" the
+            other one, "ortho" both, by √n.
+
+    Returns:
+        A tensor of the size ``n`` along the axis: float64 for float64 and complex128,
+        float32 for all other dtypes.
+
+    Raises:
+        ValueError: ``n`` is not positive, the axis is out of range, or ``norm`` is
+            unknown.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.fft.irfft(pg.fft.rfft([1.0, 2.0, 4.0, 8.0]))
+        Tensor([1., 2., 4., 8.], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return _doubled("irfft", x, n, axis, norm)
 
@@ -354,9 +487,34 @@ def irfft(
 def rfftn(
     x: TensorLike, /, *, s: Axes = None, axes: Axes = None, norm: Norm = "backward"
 ) -> Tensor:
-    """Return the transform of real numbers along several axes; see ``fftn``.
+    """Return the transform of real numbers along several axes.
 
-    Of the last one of ``axes`` only the first half, as of ``rfft``.
+    The last of ``axes`` has only the first ``n // 2 + 1`` elements, as in ``rfft``.
+
+    Args:
+        x: A tensor of real numbers; integers and bool become float32.
+        s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
+            with zeros. -1 is the size of the axis.
+        axes: The axes to transform; by default all. ``s`` needs them.
+        norm: What is divided by the product of all sizes: "backward" the inverse
+            transform, "forward" the other one, "ortho" both, by its square root.
+
+    Returns:
+        A tensor: complex128 for float64, complex64 for all other dtypes.
+
+    Raises:
+        ValueError: A size is not positive, ``s`` and ``axes`` differ in length, an axis
+            is repeated or out of range, or ``norm`` is unknown.
+        TypeError: ``x`` is complex or holds strings.
+
+    Example:
+        >>> pg.fft.rfftn([[1.0, 2.0], [3.0, 4.0]])
+        Tensor([[10.+0.j, -2.+0.j],
+                [-4.+0.j,  0.+0.j]], dtype=complex64, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return _halved("rfftn", x, s, axes, norm)
 
@@ -366,7 +524,35 @@ def irfftn(
 ) -> Tensor:
     """Return the real numbers whose transform along several axes is ``x``.
 
-    Of the last one of ``axes`` it is the first half, as of ``irfft``. See ``fftn``.
+    It undoes ``rfftn``: ``x`` has only the first half of the last of ``axes``, as in
+    ``irfft``.
+
+    Args:
+        x: A tensor of numbers; integers and bool become float32.
+        s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
+            with zeros. -1 is the size of the axis. By default the last one is ``2·(m -
+            1)``, where m is the size of the axis: give it if it is odd.
+        axes: The axes to transform; by default all. ``s`` needs them.
+        norm: What is divided by the product of all sizes: "backward" the inverse
+            transform, "forward" the other one, "ortho" both, by its square root.
+
+    Returns:
+        A tensor of the sizes ``s``: float64 for float64 and complex128, float32 for all
+        other dtypes.
+
+    Raises:
+        ValueError: A size is not positive, ``s`` and ``axes`` differ in length, an axis
+            is repeated or out of range, or ``norm`` is unknown.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.fft.irfftn(pg.fft.rfftn([[1.0, 2.0], [3.0, 4.0]]))
+        Tensor([[1., 2.],
+                [3., 4.]], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return _doubled("irfftn", x, s, axes, norm)
 
@@ -374,10 +560,34 @@ def irfftn(
 def hfft(
     x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
 ) -> Tensor:
-    """Return the transform of a signal whose second half mirrors ``x``: real numbers.
+    """Return the real transform of a signal whose second half mirrors ``x``.
 
-    ``x[n-t] = conj(x[t])`` is understood; ``n`` and the dtypes are those of ``irfft``,
-    ``norm`` that of ``fft``.
+    The signal has ``x[n-t] = conj(x[t])``.
+
+    Args:
+        x: A tensor of numbers; integers and bool become float32.
+        n: The size of the result; by default ``2·(m - 1)``, where m is the size of the
+            axis. Give it if it is odd.
+        axis: The axis to transform.
+        norm: What is divided by n: "backward" the inverse transform, "forward" the
+            other one, "ortho" both, by √n.
+
+    Returns:
+        A tensor of the size ``n`` along the axis: float64 for float64 and complex128,
+        float32 for all other dtypes.
+
+    Raises:
+        ValueError: ``n`` is not positive, the axis is out of range, or ``norm`` is
+            unknown.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.fft.hfft([1.0, 2.0, 3.0])
+        Tensor([ 8., -2.,  0., -2.], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return _doubled("hfft", complexes.conj(x), n, axis, _other("hfft", norm))
 
@@ -387,7 +597,32 @@ def ihfft(
 ) -> Tensor:
     """Return the first ``n // 2 + 1`` elements of the inverse of real numbers.
 
-    It undoes ``hfft``. Arguments are those of ``ifft``; see ``rfft``.
+    It undoes ``hfft``.
+
+    Args:
+        x: A tensor of real numbers; integers and bool become float32.
+        n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
+            By default the size of the axis.
+        axis: The axis to transform.
+        norm: What is divided by n: "backward" the inverse transform, "forward" the
+            other one, "ortho" both, by √n.
+
+    Returns:
+        A tensor of the size ``n // 2 + 1`` along the axis: complex128 for float64,
+        complex64 for all other dtypes.
+
+    Raises:
+        ValueError: ``n`` is not positive, the axis is out of range, or ``norm`` is
+            unknown.
+        TypeError: ``x`` is complex or holds strings.
+
+    Example:
+        >>> pg.real(pg.fft.ihfft(pg.fft.hfft([1.0, 2.0, 3.0])))
+        Tensor([1., 2., 3.], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return complexes.conj(_halved("ihfft", x, n, axis, _other("ihfft", norm)))
 
@@ -409,7 +644,10 @@ def _halved(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
 
 
 def _doubled(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
-    """Return the real part of the inverse of a half; what has a twin counts twice."""
+    """Return the real part of the inverse transform of the first half of a spectrum.
+
+    Elements with a conjugate in the second half count twice.
+    """
     x = complexes.whole(_convert.floating(op, x))
     steps = _steps(op, x.shape, s, axes, half=True)
     axis, n = _last(op, steps)
@@ -431,23 +669,59 @@ def _last(op: str, steps: Steps) -> tuple[int, int]:
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None) -> Tensor:
-    """Return the frequency of each element of a transform, ``k / (n·d)``.
+    """Return the frequencies of the elements of ``fft``.
 
-    From the middle on k is negative. ``d`` is the distance of two samples; the unit is
-    one cycle in that of ``d``. float32 unless another real floating dtype is given.
+    They are ``k / (n·d)``, where k is negative from the middle on. The unit is one
+    cycle in the unit of ``d``.
+
+    Args:
+        n: The size of the transform.
+        d: The distance of two samples.
+        dtype: A real floating dtype; float32 by default.
+
+    Returns:
+        A tensor ``[n]`` of the dtype.
 
     Raises:
         ValueError: ``n`` is less than 1, or ``d`` is 0.
-        TypeError: The dtype is not real floating.
+        TypeError: The dtype is not real floating, or the backend lacks it.
+
+    Example:
+        >>> pg.fft.fftfreq(4, d=0.5)
+        Tensor([ 0. ,  0.5, -1. , -0.5], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
 
     """
     return _frequencies("fftfreq", n, d, dtype, False)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None) -> Tensor:
-    """Return the frequency of each element of ``rfft``; see ``fftfreq``.
+    """Return the frequencies of the elements of ``rfft``.
 
-    These are ``n // 2 + 1``, none of them negative.
+    There are ``n // 2 + 1`` of them, none of which is negative: ``k / (n·d)`` for k
+    from 0.
+
+    Args:
+        n: The size of the transform.
+        d: The distance of two samples.
+        dtype: A real floating dtype; float32 by default.
+
+    Returns:
+        A tensor ``[n // 2 + 1]`` of the dtype.
+
+    Raises:
+        ValueError: ``n`` is less than 1, or ``d`` is 0.
+        TypeError: The dtype is not real floating, or the backend lacks it.
+
+    Example:
+        >>> pg.fft.rfftfreq(4, d=0.5)
+        Tensor([0. , 0.5, 1. ], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return _frequencies("rfftfreq", n, d, dtype, True)
 
@@ -470,15 +744,50 @@ def _floats(op: str, values: Numbers, dtype: Any) -> Tensor:
 
 
 def fftshift(x: TensorLike, /, *, axes: Axes = None) -> Tensor:
-    """Return ``x`` rolled so that frequency 0 is in the middle of ``axes`` (all).
+    """Return ``x`` rolled so that frequency 0 is in the middle, at index ``n // 2``.
 
-    That is at place ``n // 2``; dtypes stay.
+    Args:
+        x: A tensor of any dtype.
+        axes: The axes to roll; by default all.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        ValueError: An axis is repeated or out of range.
+
+    Example:
+        >>> pg.fft.fftshift(pg.fft.fftfreq(4))
+        Tensor([-0.5 , -0.25,  0.  ,  0.25], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return _rolled("fftshift", x, axes, 1)
 
 
 def ifftshift(x: TensorLike, /, *, axes: Axes = None) -> Tensor:
-    """Return ``x`` as it was before ``fftshift``."""
+    """Return ``x`` rolled so that frequency 0 is first: the inverse of ``fftshift``.
+
+    Args:
+        x: A tensor of any dtype.
+        axes: The axes to roll; by default all.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        ValueError: An axis is repeated or out of range.
+
+    Example:
+        >>> pg.fft.ifftshift([-0.5, -0.25, 0.0, 0.25])
+        Tensor([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     return _rolled("ifftshift", x, axes, -1)
 
 

@@ -3,8 +3,8 @@
 Kernels: ``_FusedMatMul FusedConv2D FusedDepthwiseConv2D``. They compute with real
 floating numbers; integers become float32.
 
-Under a tape a fused kernel falls apart into its decomposition, so that an override of
-``Relu`` reaches the Relu inside; that is why none has a gradient of its own.
+Under a tape a fused kernel is decomposed, so that an override of ``Relu`` reaches the
+Relu inside; that is why none has a gradient of its own.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ACTIVATION = "activation: {}, leaky_relu_alpha: float".format(
 
 
 def _product(a: Shaped, b: Shaped, transpose_a: bool, transpose_b: bool) -> Shape:
-    """Return the shape of a product, or say what does not fit."""
+    """Return the shape of a product, or raise an error if the shapes do not fit."""
     op = "fused.matmul"
     if len(a.shape) < 2 or len(b.shape) < 2:
         raise misfit(op, "a and b must have 2 axes or more", a, b)
@@ -58,7 +58,7 @@ def _product(a: Shaped, b: Shaped, transpose_a: bool, transpose_b: bool) -> Shap
 
 
 def _check_end(op: str, activation: str, out: Shape, *end: Spec | None) -> None:
-    """Raise unless bias and slopes broadcast to ``out``, and are for the activation."""
+    """Raise unless bias and slopes broadcast to ``out`` and suit the activation."""
     _check_weights(op, activation, end[1])
     for name, x in zip(("bias", "prelu_activation_weights"), end, strict=True):
         if x is not None:
@@ -117,7 +117,7 @@ def _convolved(
 def _convolution(name: str, part: Kernel, rule: Any) -> Kernel:
     """Return the contract of ``part`` with an activation, decomposition included.
 
-    ``rule`` is that of ``geometry`` for the windows.
+    ``rule`` is the function of ``geometry`` that makes the windows.
     """
     kernel = Kernel(
         f"{name}(x: floating, filter: x, {_MORE.format('x')}; geometry: Windows, "
@@ -182,23 +182,37 @@ def matmul(
     activation: Activation = "linear",
     leaky_relu_alpha: float = 0.2,
 ) -> Tensor:
-    """Return ``activation(plugrad.matmul(a, b) + bias)`` of matrices.
+    """Return ``activation(plugrad.matmul(a, b) + bias)``.
 
-    Integers give float32, as in all of the three.
+    Backends may run it as one kernel. Tapes record its parts.
 
     Args:
-        a: ``[..., i, k]``, or transposed.
-        b: ``[..., k, j]``, or transposed.
-        bias: Broadcasts to the product.
-        prelu_weights: The slopes of activation "prelu"; broadcast to the product.
-        transpose_a: Whether ``a`` is ``[..., k, i]``.
-        transpose_b: Whether ``b`` is ``[..., j, k]``.
-        activation: "linear", "relu", "relu6", "elu", "prelu", "leaky_relu", "sigmoid".
-        leaky_relu_alpha: The slope of "leaky_relu" below 0.
+        a: ``[..., i, k]``, or ``[..., k, i]`` if ``transpose_a``.
+        b: ``[..., k, j]``, or ``[..., j, k]`` if ``transpose_b``.
+        bias: A tensor that broadcasts to the product; None for no bias.
+        prelu_weights: The slopes of the activation "prelu", which broadcast to the
+            product; None for other activations.
+        transpose_a: Whether to transpose the last two axes of ``a``.
+        transpose_b: Whether to transpose the last two axes of ``b``.
+        activation: "linear", "relu", "relu6", "elu", "prelu", "leaky_relu" or
+            "sigmoid".
+        leaky_relu_alpha: The slope of "leaky_relu" for negative numbers.
+
+    Returns:
+        A tensor ``[..., i, j]`` of the promoted dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: Shapes do not fit, or the activation is unknown.
-        TypeError: Complex numbers or strings.
+        ValueError: Shapes or attributes do not fit, the activation is unknown, or
+            ``prelu_weights`` are missing for "prelu" or given for another activation.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> x, w = [[1.0, 2.0]], [[1.0, -1.0], [1.0, -1.0]]
+        >>> pg.fused.matmul(x, w, [0.5, 0.5], activation="relu")
+        Tensor([[3.5, 0. ]], dtype=float32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.fused.matMul`` in TensorFlow.js.
 
     """
     op = "fused.matmul"
@@ -231,23 +245,43 @@ def conv2d(
 ) -> Tensor:
     """Return ``activation(plugrad.conv2d(x, filter) + bias)``.
 
+    Backends may run it as one kernel. Tapes record its parts.
+
     Args:
         x: ``[batch, height, width, channels]``, or without the batch.
         filter: ``[height, width, channels / groups, out_channels]``.
-        bias: One a channel; or what broadcasts to the result, in its format.
-        prelu_weights: The slopes of activation "prelu", in shapes like those of bias.
-        strides: As of ``plugrad.conv2d``, like all that follow.
+        bias: A tensor ``[out_channels]``, or one that broadcasts to the result in its
+            format; None for no bias.
+        prelu_weights: The slopes of the activation "prelu", of shapes like those of
+            ``bias``; None for other activations.
+        strides: As for ``plugrad.conv2d``, like the attributes that follow.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
         dilations: Steps between neighbouring elements of one window.
-        data_format: "NHWC" or "NCHW".
+        data_format: "NHWC" or "NCHW", for ``x`` and the result.
         dim_rounding_mode: "floor", "ceil" or "round".
-        groups: Parts of the channels.
-        activation: "linear", "relu", "relu6", "elu", "prelu", "leaky_relu", "sigmoid".
-        leaky_relu_alpha: The slope of "leaky_relu" below 0.
+        groups: The number of parts into which the channels are cut.
+        activation: "linear", "relu", "relu6", "elu", "prelu", "leaky_relu" or
+            "sigmoid".
+        leaky_relu_alpha: The slope of "leaky_relu" for negative numbers.
+
+    Returns:
+        A tensor ``[batch, out_height, out_width, out_channels]`` in the format of
+        ``x``, of the promoted dtype; float32 for integers and bool.
 
     Raises:
-        ValueError: Shapes or attributes do not fit, or the activation is unknown.
-        TypeError: Complex numbers or strings.
+        ValueError: Shapes or attributes do not fit, the activation is unknown, or
+            ``prelu_weights`` are missing for "prelu" or given for another activation.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> x = pg.reshape(pg.arange(9.0), (1, 3, 3, 1))
+        >>> y = pg.fused.conv2d(x, pg.ones((2, 2, 1, 1)), [-15.0], activation="relu")
+        >>> y[0, :, :, 0]
+        Tensor([[0., 0.],
+                [5., 9.]], dtype=float32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.fused.conv2d`` in TensorFlow.js, with groups.
 
     """
     given = _windows.given(strides, pad, dilations, dim_rounding_mode, groups)
@@ -273,7 +307,41 @@ def depthwise_conv2d(
 ) -> Tensor:
     """Return ``activation(plugrad.depthwise_conv2d(x, filter) + bias)``.
 
-    ``filter`` is ``[height, width, channels, multiplier]``; all else as in ``conv2d``.
+    Backends may run it as one kernel. Tapes record its parts.
+
+    Args:
+        x: ``[batch, height, width, channels]``, or without the batch.
+        filter: ``[height, width, channels, multiplier]``.
+        bias: A tensor ``[channels · multiplier]``, or one that broadcasts to the result
+            in its format; None for no bias.
+        prelu_weights: The slopes of the activation "prelu", of shapes like those of
+            ``bias``; None for other activations.
+        strides: As for ``plugrad.depthwise_conv2d``, like the attributes that follow.
+        pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
+        dilations: Steps between neighbouring elements of one window.
+        data_format: "NHWC" or "NCHW", for ``x`` and the result.
+        dim_rounding_mode: "floor", "ceil" or "round".
+        activation: "linear", "relu", "relu6", "elu", "prelu", "leaky_relu" or
+            "sigmoid".
+        leaky_relu_alpha: The slope of "leaky_relu" for negative numbers.
+
+    Returns:
+        A tensor ``[batch, out_height, out_width, channels · multiplier]`` in the format
+        of ``x``, of the promoted dtype; float32 for integers and bool.
+
+    Raises:
+        ValueError: Shapes or attributes do not fit, the activation is unknown, or
+            ``prelu_weights`` are missing for "prelu" or given for another activation.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> x, filter = [[[[3.0, 5.0]]]], [[[[1.0], [-1.0]]]]
+        >>> pg.fused.depthwise_conv2d(x, filter, [1.0, 1.0], activation="relu").tolist()
+        [[[[4.0, 0.0]]]]
+
+    Source:
+        The semantics are those of ``tf.fused.depthwiseConv2d`` in TensorFlow.js.
+
     """
     given = _windows.given(strides, pad, dilations, dim_rounding_mode)
     acts = _acts("fused.depthwise_conv2d", activation, leaky_relu_alpha, prelu_weights)
@@ -303,7 +371,7 @@ def _acts(op: str, activation: str, alpha: float, weights: object) -> Options:
 
 
 def _floats(op: str, *values: Any) -> Inputs:
-    """Return all in one dtype of real floating numbers; None stays."""
+    """Return all in one dtype of real floating numbers; None stays None."""
     more = [v for v in values[2:] if v is not None]
     found = iter(_convert.promote_all(op, *values[:2], *more))
     xs = [v if v is None else _convert.floating(op, next(found), "f") for v in values]
@@ -311,9 +379,9 @@ def _floats(op: str, *values: Any) -> Inputs:
 
 
 def _beside(op: str, name: str, x: Maybe, out: Shape, first: bool = False) -> Maybe:
-    """Return ``x`` so that it broadcasts to ``out``, whose channels come last.
+    """Return ``x`` so that it broadcasts to ``out``, whose channels are last.
 
-    ``first`` tells that those of ``x`` come first, if it has axes other than channels.
+    ``first`` says that the channels of ``x`` are first, if it has other axes.
     """
     if x is None:
         return None

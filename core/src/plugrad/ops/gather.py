@@ -1,9 +1,9 @@
-"""Reading slices by index, adding them up by id, and one-hot.
+"""Gather slices by index, sum them by segment id, and one-hot encoding.
 
-Kernels: ``GatherV2 OneHot UnsortedSegmentSum``. Reading and adding up are each other's
-transposes, so every order of derivative is one of the two. Kernels count indices from
-0. For one that is out of range every backend raises IndexError: at once, or, if it
-works asynchronously, at the next read.
+Kernels: ``GatherV2 OneHot UnsortedSegmentSum``. Gathering and summing by segment are
+each other's transposes, so derivatives of every order are one of the two. Kernels count
+indices from 0. For an index that is out of range every backend raises an IndexError: at
+once, or, if it works asynchronously, at the next read.
 """
 
 from __future__ import annotations
@@ -64,16 +64,37 @@ GATHER_V2 = Kernel(
 def gather(
     x: TensorLike, indices: TensorLike, /, *, axis: int = 0, batch_dims: int = 0
 ) -> Tensor:
-    """Return the slices of ``x`` along ``axis`` at ``indices``, integers from 0.
+    """Return the slices of ``x`` along an axis at ``indices``.
 
-    The axes of ``indices`` take the place of ``axis``. The first ``batch_dims`` axes
-    belong to both and are gone through together: at most ``axis`` of them. A negative
-    number counts from the rank of ``indices``.
+    ``y[b, o, k, r] = x[b, o, indices[b, k], r]``, where b, o, k and r stand for any
+    number of axes. The axes of ``indices`` replace ``axis``. ``take`` also accepts
+    negative indices.
+
+    Args:
+        x: A tensor of any dtype with at least one axis.
+        indices: Integers from 0 to the size of the axis less 1, of any shape.
+        axis: The axis of ``x``.
+        batch_dims: The number of first axes that ``x`` and ``indices`` share, at most
+            ``axis``. A negative number counts from the rank of ``indices``.
+
+    Returns:
+        A tensor of the dtype of ``x`` and of the shape ``x.shape[:axis] +
+        indices.shape[batch_dims:] + x.shape[axis + 1:]``.
 
     Raises:
-        IndexError: An index is out of range, or negative.
+        IndexError: An index is negative or too large.
         TypeError: The indices are not integers.
-        ValueError: ``axis`` or ``batch_dims`` is out of range, or the batches differ.
+        ValueError: ``axis`` or ``batch_dims`` is out of range, or the shared axes
+            differ.
+
+    Example:
+        >>> pg.gather([10.0, 20.0, 30.0], [2, 0, 2])
+        Tensor([30., 10., 30.], dtype=float32, backend='cpu')
+        >>> pg.gather([[1, 2], [3, 4]], [1, 0], axis=1, batch_dims=1)
+        Tensor([2, 3], dtype=int32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.gather`` in TensorFlow.js.
 
     """
     op, x = "gather", _convert.asarray(x)
@@ -90,10 +111,10 @@ def gather(
 def _gather_gradient(
     dy: Tensor, indices: Tensor, x_spec: Spec, axis: int, batch_dims: int
 ) -> Tensor:
-    """Add up the slices of ``dy`` by index.
+    """Sum the slices of ``dy`` by index.
 
-    Axes are batch, outer, k (those of the indices) and inner; k goes in front of outer.
-    With a batch, each has its own range of ids.
+    The axes are batch, outer, k (those of the indices) and inner; k moves in front of
+    outer. With a batch, each of its elements has a range of ids of its own.
     """
     batch, size = x_spec.shape[:batch_dims], x_spec.shape[axis]
     b, o, k = batch_dims, axis - batch_dims, len(indices.shape) - batch_dims
@@ -124,7 +145,7 @@ gradients(GATHER_V2, x=_gather_gradient, indices=None)
 def bad_index(op: str, indices: Tensor, sizes: geometry.Shape) -> IndexError | None:
     """Return an error for the first index that is out of range; the values are read.
 
-    ``indices`` ``[..., k]`` are places in axes of ``sizes``.
+    ``indices`` ``[..., k]`` are positions along axes of ``sizes``.
     """
     known = indices.numpy()
     for axis, n in enumerate(sizes):
@@ -138,7 +159,7 @@ def bad_index(op: str, indices: Tensor, sizes: geometry.Shape) -> IndexError | N
 
 @contextlib.contextmanager
 def range_errors(op: str, indices: Tensor, sizes: geometry.Shape) -> Iterator[None]:
-    """Where a part of a decomposition refuses an index, say which one of ``op`` it was.
+    """Replace an IndexError of a part of a decomposition by one of ``op``.
 
     Other IndexErrors, such as those of earlier ops on an asynchronous backend, stay.
     """
@@ -154,11 +175,11 @@ def out_of_range(op: str, index: int, axis: int, n: int) -> IndexError:
 
 
 def counted_from_0(op: str, indices: TensorLike, size: int, axis: int) -> Tensor:
-    """Return indices of which negative ones have counted from the end.
+    """Return indices in which negative ones are replaced by those counted from 0.
 
     Raises:
-        IndexError: Numbers that are known here and now are out of range; the values of
-            a tensor are up to the kernel.
+        IndexError: Indices that are known on the host are out of range; those in a
+            tensor are checked by the kernel.
 
     """
     known = _convert.on_host(op, "indices", indices)
@@ -172,15 +193,31 @@ def counted_from_0(op: str, indices: TensorLike, size: int, axis: int) -> Tensor
 
 
 def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> Tensor:
-    """Return the slices of ``x`` along ``axis`` at ``indices``.
+    """Return the slices of ``x`` along an axis at ``indices``.
 
-    Negative indices count from the end. Without ``axis``, ``x`` has rank 1. The axes of
-    ``indices``, of any number, take the place of ``axis``.
+    Negative indices count from the end. The axes of ``indices`` replace ``axis``.
+
+    Args:
+        x: A tensor of any dtype with at least one axis.
+        indices: Integers of any shape.
+        axis: The axis of ``x``; may be None if it has only one.
+
+    Returns:
+        A tensor of the dtype of ``x`` and of the shape ``x.shape[:axis] + indices.shape
+        + x.shape[axis + 1:]``.
 
     Raises:
         IndexError: An index is out of range.
         TypeError: The indices are not integers.
         ValueError: The axis is out of range, or missing.
+
+    Example:
+        >>> pg.take([[1, 2, 3], [4, 5, 6]], [-1, 0], axis=1)
+        Tensor([[3, 1],
+                [6, 4]], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard; ``indices`` of any rank and negative ones as in NumPy.
 
     """
     x = _convert.asarray(x)
@@ -192,15 +229,32 @@ def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> T
 
 
 def take_along_axis(x: TensorLike, indices: TensorLike, /, *, axis: int = -1) -> Tensor:
-    """Return the elements of ``x`` along ``axis`` at ``indices``, row by row.
+    """Return the elements of ``x`` along an axis at ``indices``, row by row.
 
-    Both have the same rank, and broadcast outside ``axis``. Negative indices count from
-    the end.
+    ``y[..., k] = x[..., indices[..., k]]`` for the last axis. Negative indices count
+    from the end.
+
+    Args:
+        x: A tensor of any dtype.
+        indices: Integers of the rank of ``x``; the other axes broadcast.
+        axis: The axis.
+
+    Returns:
+        A tensor of the dtype of ``x``. Its size along ``axis`` is that of ``indices``.
 
     Raises:
         IndexError: An index is out of range.
         TypeError: The indices are not integers.
         ValueError: The ranks differ, or shapes do not broadcast.
+
+    Example:
+        >>> x = [[3.0, 1.0, 2.0], [6.0, 5.0, 4.0]]
+        >>> pg.take_along_axis(x, [[1], [2]])
+        Tensor([[1.],
+                [4.]], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
 
     """
     x = _convert.asarray(x)
@@ -248,15 +302,29 @@ UNSORTED_SEGMENT_SUM: Kernel = Kernel(
 def unsorted_segment_sum(
     x: TensorLike, segment_ids: TensorLike, /, num_segments: int
 ) -> Tensor:
-    """Return ``num_segments`` sums of those slices of ``x`` that have the same id.
+    """Return the sums of the slices of ``x`` that have the same segment id.
 
-    The shape of ``segment_ids`` is the first axes of ``x``. Slices whose id is negative
-    or too large are left out; sums of no slice are 0, those of bool are int32. Integers
-    keep their dtype and wrap.
+    ``y[i] = Σ x[j]`` over j with ``segment_ids[j] = i``. Slices whose id is negative or
+    too large are left out; a sum of no slices is 0. Integers wrap.
+
+    Args:
+        x: A tensor of numbers or bool.
+        segment_ids: Integers, whose shape is that of the first axes of ``x``.
+        num_segments: The number of sums.
+
+    Returns:
+        A tensor ``[num_segments, ...]`` of the dtype of ``x``; int32 for bool.
 
     Raises:
-        TypeError: The ids are not integers, or ``x`` is of strings.
+        TypeError: The ids are not integers, or ``x`` holds strings.
         ValueError: ``num_segments`` is negative, or the shapes do not fit.
+
+    Example:
+        >>> pg.unsorted_segment_sum([1.0, 2.0, 3.0, 4.0], [0, 2, 0, 2], 3)
+        Tensor([4., 0., 6.], dtype=float32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.unsortedSegmentSum`` in TensorFlow.js.
 
     """
     op = "unsorted_segment_sum"
@@ -273,7 +341,7 @@ def unsorted_segment_sum(
 
 
 def _segment_of(dy: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
-    """Return the slice of ``dy`` for each id: zeros, on both sides, if out of range."""
+    """Return the slice of ``dy`` for each id; zeros for ids out of range."""
     if segment_ids.dtype is not INT32:  # a narrow one may not hold the numbers below
         segment_ids = _convert.integer_tensor(UNSORTED_SEGMENT_SUM.op, "", segment_ids)
     dy = slicing.pad(dy, [(1, 1), *[(0, 0)] * (len(dy.shape) - 1)])
@@ -319,15 +387,35 @@ def one_hot(
     axis: int = -1,
     dtype: Any = "float32",
 ) -> Tensor:
-    """Return ``on_value`` at each index, along a new axis of size ``depth``.
+    """Return ``on_value`` at each index along a new axis, and ``off_value`` elsewhere.
 
-    All else is ``off_value``; so is everything for an index that is out of range. The
-    new axis is the axis ``axis`` of the result.
+    An index that is out of range gives ``off_value`` everywhere.
+
+    Args:
+        indices: Integers of any shape.
+        depth: The size of the new axis.
+        on_value: The value at the index.
+        off_value: The value of all other elements.
+        axis: The position of the new axis in the result.
+        dtype: The dtype of the result.
+
+    Returns:
+        A tensor of the shape of ``indices`` with the new axis, of ``dtype``.
 
     Raises:
-        TypeError: The indices are not integers, or a value is not of the kind of dtype.
+        TypeError: The indices are not integers, or a value does not have the kind of
+            ``dtype``.
         ValueError: ``depth`` is negative, or the axis is out of range.
-        OverflowError: ``dtype`` cannot hold a value.
+        OverflowError: ``dtype`` cannot represent a value.
+
+    Example:
+        >>> pg.one_hot([0, 2], 3)
+        Tensor([[1., 0., 0.],
+                [0., 0., 1.]], dtype=float32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.oneHot`` in TensorFlow.js, with float32 as the
+        default dtype.
 
     """
     indices = _convert.integer_tensor("one_hot", "indices", indices)

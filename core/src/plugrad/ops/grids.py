@@ -1,4 +1,4 @@
-"""Matrices with diagonals, and grids: composed of other ops. No kernels."""
+"""Matrices with diagonals, and grids, composed of other ops. No kernels."""
 
 from __future__ import annotations
 
@@ -16,10 +16,30 @@ __all__ = ["eye", "meshgrid", "tril", "triu"]
 
 
 def eye(n: int, m: int | None = None, /, *, k: int = 0, dtype: Any = None) -> Tensor:
-    """Return ``n`` rows and ``m`` (default ``n``) columns with ones on a diagonal.
+    """Return a matrix with ones on one diagonal and zeros elsewhere.
 
-    ``k`` is the diagonal: 0 the main one, above it if positive, below if negative. The
-    dtype is float32 unless given; a negative size is a ValueError.
+    Args:
+        n: The number of rows.
+        m: The number of columns; by default ``n``.
+        k: The diagonal: 0 is the main one, positive numbers are above it, negative ones
+            below it.
+        dtype: The dtype; float32 by default.
+
+    Returns:
+        A tensor ``[n, m]``.
+
+    Raises:
+        ValueError: A size is negative.
+        TypeError: A size or ``k`` is not an integer, or the backend lacks the dtype.
+
+    Example:
+        >>> pg.eye(2, 3, k=1)
+        Tensor([[0., 1., 0.],
+                [0., 0., 1.]], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     rows, columns = sizes("eye", (n, n if m is None else m))
     hit = _diagonal("eye", rows, columns, k) == arange(columns)
@@ -27,24 +47,62 @@ def eye(n: int, m: int | None = None, /, *, k: int = 0, dtype: Any = None) -> Te
 
 
 def _diagonal(op: str, rows: int, columns: int, k: int) -> Tensor:
-    """Return, as a column, in which place of each row diagonal ``k`` lies."""
+    """Return a column with the position of diagonal ``k`` in each row."""
     k = max(-rows, min(integer(op, "k", k), columns))
     return shapes.reshape(arange(k, rows + k), (rows, 1))
 
 
 def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
-    """Return ``x`` with zeros above diagonal ``k`` of its last two axes.
+    """Return the lower triangle of each matrix, with zeros above diagonal ``k``.
 
-    ``k`` is that of ``eye``. Fewer than two axes are a ValueError.
+    Args:
+        x: ``[..., n, m]`` of numbers or bool.
+        k: The last diagonal to keep: 0 is the main one, positive numbers are above it,
+            negative ones below it.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes.
+        TypeError: ``x`` holds strings, or ``k`` is not an integer.
+
+    Example:
+        >>> pg.tril([[1, 2], [3, 4]])
+        Tensor([[1, 0],
+                [3, 4]], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     x = _convert.numbers("tril", x)
     return compare.where(_above("tril", x, k), False, x)
 
 
 def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
-    """Return ``x`` with zeros below diagonal ``k`` of its last two axes.
+    """Return the upper triangle of each matrix, with zeros below diagonal ``k``.
 
-    ``k`` is that of ``eye``. Fewer than two axes are a ValueError.
+    Args:
+        x: ``[..., n, m]`` of numbers or bool.
+        k: The first diagonal to keep: 0 is the main one, positive numbers are above it,
+            negative ones below it.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes.
+        TypeError: ``x`` holds strings, or ``k`` is not an integer.
+
+    Example:
+        >>> pg.triu([[1, 2], [3, 4]])
+        Tensor([[1, 2],
+                [0, 4]], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     x = _convert.numbers("triu", x)
     return compare.where(_above("triu", x, integer("triu", "k", k) - 1), x, False)
@@ -59,12 +117,32 @@ def _above(op: str, x: Tensor, k: int) -> Tensor:
 
 
 def meshgrid(*xs: TensorLike, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
-    """Return each of the vectors ``xs``, repeated over the grid that they span.
+    """Return coordinate matrices: each vector repeated over the grid that all span.
 
-    ``indexing="ij"`` gives shape (n_0, n_1, …), axis i belonging to ``xs[i]``; "xy"
-    swaps the first two axes, so that those of a picture are rows and columns. Each has
-    the dtype of its vector; a scalar is a vector of one element, and more than one axis
-    is a ValueError.
+    Args:
+        xs: Vectors of any dtype; a scalar is a vector of one element.
+        indexing: "ij" makes axis i belong to ``xs[i]``; "xy" swaps the first two axes,
+            so that the rows of the grid belong to ``xs[1]`` and the columns to
+            ``xs[0]``.
+
+    Returns:
+        A list of tensors of the shape of the grid, each of the dtype of its vector.
+
+    Raises:
+        ValueError: An argument has more than one axis, or ``indexing`` is unknown.
+
+    Example:
+        >>> x, y = pg.meshgrid([1, 2, 3], [10, 20])
+        >>> x
+        Tensor([[1, 2, 3],
+                [1, 2, 3]], dtype=int32, backend='cpu')
+        >>> y
+        Tensor([[10, 10, 10],
+                [20, 20, 20]], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     choice("meshgrid", "indexing", indexing, "xy", "ij")
     vectors = [_convert.asarray(x) for x in xs]

@@ -1,7 +1,7 @@
-"""Images: pixels in and out, turning, colours.
+"""Images: conversion from and to pixels, flips and rotation, colours.
 
 Kernels: ``Draw FlipLeftRight FromPixels RotateWithOffset``. The namespace ``image``
-holds the ops of ``boxes`` and of ``resize``, too.
+also holds the ops of ``boxes`` and of ``resize``.
 """
 
 from __future__ import annotations
@@ -58,15 +58,27 @@ FROM_PIXELS = Kernel(
 def from_pixels(pixels: Any, /, num_channels: int = 3) -> Tensor:
     """Return an image as an int32 tensor ``[height, width, num_channels]``.
 
+    Gray is copied into red, green and blue. Opacity is 255 if the image has none.
+
     Args:
-        pixels: An image of Pillow, or a uint8 array: ``[height, width]`` or with one
-            channel for shades of gray, three for colours, four for colours and opacity.
-        num_channels: How many of red, green, blue and opacity to take; gray stands for
-            the first three, and all is opaque (255) where nothing else is said.
+        pixels: An image of Pillow, or a uint8 array: ``[height, width]`` or ``[height,
+            width, 1]`` for gray, 3 channels for colours, 4 for colours and opacity.
+        num_channels: How many of red, green, blue and opacity to return, 1 to 4.
+
+    Returns:
+        An int32 tensor ``[height, width, num_channels]`` of values from 0 to 255.
 
     Raises:
-        TypeError: It is no image, or an array that is not uint8.
+        TypeError: ``pixels`` is neither an image nor a uint8 array.
         ValueError: The shape or the number of channels does not fit.
+
+    Example:
+        >>> pg.image.from_pixels(np.array([[0, 128]], np.uint8))
+        Tensor([[[  0,   0,   0],
+                 [128, 128, 128]]], dtype=int32, backend='cpu')
+
+    Source:
+        ``tf.browser.fromPixels`` in TensorFlow.js, for images of Python.
 
     """
     op = "image.from_pixels"
@@ -98,7 +110,7 @@ def _(pixels: Tensor, *, num_channels: int) -> Tensor:
 
 
 def _drawn(op: str, name: str, image: Any) -> None:
-    """Complain unless this has the shape of one image, gray or in colours."""
+    """Raise unless ``image`` has the shape of one image, gray or in colours."""
     if len(image.shape) < 2 or image.shape[2:] not in ((), (1,), (3,), (4,)):
         rule = f"{name} must be [height, width] or [height, width, 1, 3 or 4]"
         raise misfit(op, rule, image)
@@ -119,19 +131,29 @@ DRAW = Kernel(
 
 
 def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Return an image as a uint8 array, ready for Pillow's ``Image.fromarray``.
+    """Return an image as a uint8 array, as ``Image.fromarray`` of Pillow takes it.
+
+    Floating values are multiplied by 255 and rounded, a half to the even number.
 
     Args:
-        image: ``[height, width]`` or with 1, 3 or 4 channels (gray; red, green and
-            blue; these and opacity): floating from 0 to 1, or integers from 0 to 255.
+        image: ``[height, width]``, or with 1, 3 or 4 channels (gray; red, green and
+            blue; these and opacity): floating numbers from 0 to 1, or integers from 0
+            to 255.
 
     Returns:
-        ``[height, width]`` for gray, else ``[height, width, channels]``. Floating
-        values are multiplied by 255 and rounded, a half to the even number.
+        A uint8 NumPy array: ``[height, width]`` for gray, else ``[height, width,
+        channels]``.
 
     Raises:
-        ValueError: The shape does not fit, or a value is out of range, or NaN.
+        ValueError: The shape does not fit, or a value is out of range or NaN.
         TypeError: The dtype is bool, complex or string.
+
+    Example:
+        >>> pg.image.to_pixels([[0.0, 0.2, 1.0]])
+        array([[  0,  51, 255]], dtype=uint8)
+
+    Source:
+        ``tf.browser.toPixels`` in TensorFlow.js, which also adds opacity.
 
     """
     op = "image.to_pixels"
@@ -177,9 +199,24 @@ FLIP_LEFT_RIGHT = Kernel(
 
 
 def flip_left_right(image: TensorLike, /) -> Tensor:
-    """Return images ``[..., height, width, channels]`` with their columns reversed.
+    """Return images with their columns reversed.
 
-    Fewer than three axes are a ValueError.
+    Args:
+        image: ``[..., height, width, channels]`` of any dtype.
+
+    Returns:
+        A tensor of the shape and dtype of ``image``.
+
+    Raises:
+        ValueError: ``image`` has fewer than three axes.
+
+    Example:
+        >>> pg.image.flip_left_right([[[1], [2], [3]]]).tolist()
+        [[[3], [2], [1]]]
+
+    Source:
+        The semantics are those of ``tf.image.flipLeftRight`` in TensorFlow.js.
+
     """
     return run(FLIP_LEFT_RIGHT, _images("image.flip_left_right", image, 3))
 
@@ -189,9 +226,21 @@ decomposition(FLIP_LEFT_RIGHT, lambda image: shape.flip(image, axis=-2))
 
 
 def flip_up_down(image: TensorLike, /) -> Tensor:
-    """Return images ``[..., height, width, channels]`` with their rows reversed.
+    """Return images with their rows reversed.
 
-    Fewer than three axes are a ValueError.
+    Args:
+        image: ``[..., height, width, channels]`` of any dtype.
+
+    Returns:
+        A tensor of the shape and dtype of ``image``.
+
+    Raises:
+        ValueError: ``image`` has fewer than three axes.
+
+    Example:
+        >>> pg.image.flip_up_down([[[1]], [[2]], [[3]]]).tolist()
+        [[[3]], [[2]], [[1]]]
+
     """
     return shape.flip(_images("image.flip_up_down", image, 3), axis=-3)
 
@@ -213,7 +262,7 @@ def _turned(
     fill_value: float | Sequence[float] = 0,
     center: float | Sequence[float] = 0.5,
 ) -> dict[str, Any]:
-    """Turn attributes of a user into the contract's."""
+    """Canonicalize the attributes of the op."""
     geometry.rank(ROTATE, "image", image.shape, 2)
     _, h, w, c = image.shape
     angle = float(real(ROTATE, "radians", radians))
@@ -232,7 +281,7 @@ def _turned(
 
 
 def _fill(value: Any, image: Spec | Tensor) -> Any:
-    """Return what comes in from outside: a number, or a tuple of one a channel."""
+    """Return the value of pixels from outside: a number, or one for each channel."""
     if (listed := entries(value)) is None:
         return slicing.constant(ROTATE, value, image.dtype)
     if len(listed) != (c := image.shape[-1]):
@@ -265,23 +314,34 @@ def rotate_with_offset(
     fill_value: float | Sequence[float] = 0,
     center: float | Sequence[float] = 0.5,
 ) -> Tensor:
-    """Return images turned to the left by an angle; each pixel is the nearest one.
+    """Return images rotated counterclockwise, with nearest-neighbour sampling.
 
     Args:
-        image: ``[batch, height, width, channels]``.
-        radians: The angle; a negative one turns to the right.
-        fill_value: What comes in from outside: a number, or one a channel. Three for
-            four channels leave opacity at 255.
-        center: What stays where it is, as a fraction of the size: a number, or x and y.
-            It is the pixel in column ``x · width`` and row ``y · height``, from 0.
+        image: ``[batch, height, width, channels]`` of any dtype.
+        radians: The angle; a negative one rotates clockwise.
+        fill_value: The value of pixels that come from outside: a number, or one for
+            each channel. Three numbers for four channels leave the opacity at 255.
+        center: The fixed point as a fraction of the size: a number, or x and y. It is
+            the pixel in column ``x · width`` and row ``y · height``, counted from 0.
 
     Returns:
-        The shape and dtype of ``image``.
+        A tensor of the shape and dtype of ``image``.
 
     Raises:
-        ValueError: The rank is not 4, the angle or the center not finite, or
-            ``fill_value`` is not for so many channels.
-        TypeError: The angle or the center is no real number.
+        ValueError: The rank is not 4, the angle or the center is not finite, or
+            ``fill_value`` does not fit the channels.
+        TypeError: The angle or the center is not a real number.
+
+    Example:
+        >>> image = pg.reshape(pg.arange(1, 10), (1, 3, 3, 1))
+        >>> y = pg.image.rotate_with_offset(image, np.pi / 2, center=1 / 3)
+        >>> y[0, :, :, 0]
+        Tensor([[3, 6, 9],
+                [2, 5, 8],
+                [1, 4, 7]], dtype=int32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.image.rotateWithOffset`` in TensorFlow.js.
 
     """
     x = _convert.asarray(image)
@@ -305,23 +365,51 @@ LUMA = (0.2989, 0.587, 0.114)  # of ITU-R BT.601
 
 
 def grayscale_to_rgb(image: TensorLike, /) -> Tensor:
-    """Return ``image`` [..., 1] with its one channel three times, [..., 3].
+    """Return images with their one channel repeated three times.
 
-    Another size of the last axis, or no other axis, is a ValueError.
+    Args:
+        image: ``[..., 1]`` of any dtype with at least two axes.
+
+    Returns:
+        A tensor ``[..., 3]`` of the dtype of ``image``.
+
+    Raises:
+        ValueError: The last axis does not have size 1, or is the only one.
+
+    Example:
+        >>> pg.image.grayscale_to_rgb([[[7], [9]]]).tolist()
+        [[[7, 7, 7], [9, 9, 9]]]
+
+    Source:
+        The semantics are those of ``tf.image.grayscaleToRGB`` in TensorFlow.js.
+
     """
     x = _images("image.grayscale_to_rgb", image, 2, 1)
     return run(shape.BROADCAST_TO, x, shape=(*x.shape[:-1], 3))
 
 
 def rgb_to_grayscale(image: TensorLike, /) -> Tensor:
-    """Return ``0.2989·red + 0.587·green + 0.114·blue`` as the one channel of an image.
+    """Return the brightness of images, ``0.2989·red + 0.587·green + 0.114·blue``.
 
-    ``image`` is ``[..., 3]``, and the result ``[..., 1]``, of the same dtype. Integers
-    are rounded, a half to the even number.
+    Integers are rounded, a half to the even number.
+
+    Args:
+        image: ``[..., 3]`` of real numbers with at least two axes.
+
+    Returns:
+        A tensor ``[..., 1]`` of the dtype of ``image``.
 
     Raises:
-        ValueError: The last axis has not size 3, or is the only one.
-        TypeError: Complex numbers.
+        ValueError: The last axis does not have size 3, or is the only one.
+        TypeError: ``image`` is complex or holds strings.
+
+    Example:
+        >>> pg.image.rgb_to_grayscale([[255, 0, 0], [0, 255, 0]]).tolist()
+        [[76], [150]]
+
+    Source:
+        The semantics are those of ``tf.image.rgbToGrayscale`` in TensorFlow.js. The
+        weights are those of ITU-R BT.601.
 
     """
     op = "image.rgb_to_grayscale"
@@ -346,21 +434,30 @@ def threshold(
 ) -> Tensor:
     """Return 255 where an image is brighter than a threshold, and 0 elsewhere.
 
+    Colours are converted to gray, as by ``rgb_to_grayscale`` without rounding.
+
     Args:
-        image: ``[height, width, 1 or 3]`` of values from 0 to 255; colours are turned
-            into shades of gray, as by ``rgb_to_grayscale`` without rounding.
+        image: ``[height, width, 1]`` or ``[height, width, 3]`` of values from 0 to 255.
         method: "binary" for the threshold ``255 · thresh_value``, "otsu" for the one
-            that sets apart dark and bright pixels best: the largest variance between
-            the two (the first of equals; -1 for an image of one shade).
-        inverted: Whether 255 and 0 are exchanged.
-        thresh_value: From 0 to 1, for "binary".
+            that separates dark and bright pixels with the largest variance between the
+            two (the first one of equals; -1 for an image of one shade).
+        inverted: Whether to exchange 255 and 0.
+        thresh_value: The threshold of "binary", from 0 to 1.
 
     Returns:
-        int32 ``[height, width, 1]``.
+        An int32 tensor ``[height, width, 1]``.
 
     Raises:
         ValueError: The shape does not fit, or the method is unknown.
-        TypeError: Complex numbers.
+        TypeError: ``image`` is complex or holds strings.
+
+    Example:
+        >>> pg.image.threshold([[[10], [100], [200]]]).tolist()
+        [[[0], [0], [255]]]
+
+    Source:
+        The semantics are those of ``tf.image.threshold`` in TensorFlow.js. N. Otsu, "A
+        Threshold Selection Method from Gray-Level Histograms", 1979.
 
     """
     op = "image.threshold"
@@ -377,7 +474,7 @@ def threshold(
 
 
 def _otsu(gray: Tensor) -> float:
-    """Return the threshold of Otsu (1979), from a histogram that is read here."""
+    """Return Otsu's threshold, from a histogram that is read from the device."""
     levels = shape.reshape(creation.cast(unary.round(gray), INT32), -1)
     ones = creation.ones(levels.shape, dtype=INT32)
     counts = gather.unsorted_segment_sum(ones, levels, 256).numpy().astype(np.float64)

@@ -1,9 +1,9 @@
 """Python's ``x[...]`` and ``x[...] = y``, and ``strided_slice``. No kernels.
 
-A key goes through three steps, of which most keys need one or two: a strided slice for
-ranges and numbers, a reshape for axes that go and come, a gather for index arrays. What
-is known on the host, numbers and lists and arrays, is checked at once and counted from
-the end where it is negative. A mask is read on the host, as the shape depends on it.
+A key is applied in three steps, of which most keys need one or two: a strided slice for
+ranges and integers, a reshape for removed and new axes, a gather for index arrays.
+Integers, lists and arrays that are known on the host are checked at once, and negative
+ones are counted from the end. A mask is read on the host, as the shape depends on it.
 
 Map: ``getitem``, ``setitem``, iteration and ``in``; ``strided_slice``; ``_read``, which
 says what a key means for a shape; index arrays.
@@ -49,14 +49,13 @@ def getitem(x: TensorLike, key: Any, /) -> Tensor:
         x: A tensor.
         key: One of these, or a tuple of them: an integer; a slice; ``...``; None, which
             makes a new axis; integers as a tensor, array or list, several of which
-            broadcast together; a mask, bool of the shape of the axes that it stands
-            for. Index arrays that stand side by side leave their axes there, others in
-            front.
+            broadcast; a mask, bool of the shape of the axes that it indexes. The axes
+            of adjacent index arrays stay in their position; otherwise they come first.
 
     Raises:
-        IndexError: There are too many entries, a number is out of range, or a mask does
-            not fit its axes. The values of an index tensor are checked where the
-            backend looks at them.
+        IndexError: There are too many entries, an integer is out of range, or a mask
+            does not fit its axes. The values of an index tensor are checked when the
+            backend reads them.
         ValueError: The step of a slice is 0, or index arrays do not broadcast.
         TypeError: An entry is none of these.
 
@@ -200,16 +199,45 @@ def strided_slice(
     new_axis_mask: int = 0,
     shrink_axis_mask: int = 0,
 ) -> Tensor:
-    """Return ``x[begin:end:strides]`` axis by axis, as TensorFlow spells it.
+    """Return ``x[begin:end:strides]``, with one entry for each axis.
 
-    Bit ``i`` of a mask is about entry ``i``: from the start, to the end, all axes that
-    no entry names (which wins), a new axis of size 1, or one place whose axis goes.
-    ``x[...]`` is easier to read. The kernel knows no masks and no ends but sizes.
+    Bit ``i`` of a mask refers to entry ``i``. ``x[...]`` is easier to read.
+
+    Args:
+        x: A tensor of any dtype.
+        begin: The first index along each axis; negative ones count from the end.
+        end: The end along each axis, which is not included.
+        strides: The steps; 1 by default.
+        begin_mask: Entries that start at the first element, or at the last one for a
+            negative stride.
+        end_mask: Entries that go on to the end.
+        ellipsis_mask: Entries that stand for all axes that no other entry names. This
+            mask takes precedence over the other ones.
+        new_axis_mask: Entries that insert a new axis of size 1.
+        shrink_axis_mask: Entries that take the one element at ``begin`` and remove the
+            axis.
+
+    Returns:
+        A tensor of the dtype of ``x``.
 
     Raises:
-        ValueError: ``begin``, ``end``, ``strides`` differ in length, or a stride is 0.
-        IndexError: A single place is out of range, there are more entries than axes, or
-            several are all axes that no entry names.
+        ValueError: ``begin``, ``end`` and ``strides`` differ in length, or a stride is
+            0.
+        IndexError: A single index is out of range, there are more entries than axes, or
+            there is more than one ellipsis.
+        TypeError: An argument other than ``x`` is not an integer or a sequence of
+            integers.
+
+    Example:
+        >>> x = [[1, 2, 3], [4, 5, 6]]
+        >>> pg.strided_slice(x, [0, 2], [2, 0], [1, -1])
+        Tensor([[3, 2],
+                [6, 5]], dtype=int32, backend='cpu')
+        >>> pg.strided_slice(x, [1, 0], [2, 3], shrink_axis_mask=1)
+        Tensor([4, 5, 6], dtype=int32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.stridedSlice`` in TensorFlow.js.
 
     """
     op = "strided_slice"
@@ -237,14 +265,14 @@ def strided_slice(
 
 
 class _Reading(NamedTuple):
-    """What a key means for a shape.
+    """The meaning of a key for a shape.
 
     Attributes:
         source: The shape with the axes of each mask joined to one.
         begin, size, strides: The strided slice of ``source``.
-        view: The shape behind the slice, less the axes of numbers, plus new ones.
+        view: The shape after the slice, without the axes of integers, with new ones.
         arrays: The index arrays, by their axis in ``view``.
-        apart: Whether something stands between index arrays, or numbers beside them.
+        apart: Whether index arrays, and integers beside them, are not adjacent.
 
     """
 
@@ -300,7 +328,7 @@ def _range(op: str, entry: slice, n: int) -> tuple[int, int, int, int]:
 
 
 def _array(op: str, entry: Any, axis: int, sizes: Shape) -> Tensor:
-    """Return an index array, or the places of a mask, as indices from 0."""
+    """Return an index array, or the positions of a mask, as indices from 0."""
     if entry.dtype != BOOL:
         return gather.counted_from_0(op, entry, sizes[0], axis)
     if entry.shape != sizes:
@@ -330,7 +358,7 @@ def _entries(op: str, shape: Shape, key: tuple[Any, ...]) -> list[Any]:
 
 
 def _width(entry: Any) -> int:
-    """Return how many axes an entry of a key stands for."""
+    """Return how many axes an entry of a key indexes."""
     if hasattr(entry, "dtype"):
         return len(entry.shape) if entry.dtype == BOOL else 1
     return 0 if entry is None or entry is Ellipsis else 1
@@ -367,7 +395,7 @@ def _entry(op: str, entry: Any) -> Any:
 
 
 def _gathered(op: str, x: Tensor, read: _Reading) -> Tensor:
-    """Apply the index arrays of a key to what it has left of ``x``."""
+    """Apply the index arrays of a key to ``x``, which has been sliced."""
     axes, arrays = list(read.arrays), list(read.arrays.values())
     first, rank = axes[0], len(x.shape)
     if len(arrays) == 1:

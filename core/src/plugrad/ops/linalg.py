@@ -1,8 +1,8 @@
-"""What is public as ``plugrad.linalg``; powers, norms and conditions. No kernels.
+"""The namespace ``plugrad.linalg``; matrix powers, norms and condition. No kernels.
 
-``products``, ``matrix``, ``matrix_factors`` and ``determinants`` define the rest of it.
+``products``, ``matrix``, ``matrix_factors`` and ``determinants`` define its other ops.
 
-Map: what is public here; powers; norms; the condition.
+Map: what is public here; powers; norms; the condition number.
 """
 
 from __future__ import annotations
@@ -57,10 +57,31 @@ tensordot, vecdot = products.tensordot, products.vecdot
 
 
 def matrix_power(x: TensorLike, n: int, /) -> Tensor:
-    """Return the product of ``n`` times the matrix ``x``; of its inverse if ``n < 0``.
+    """Return the product of ``n`` copies of each matrix; of its inverse if ``n < 0``.
 
-    Integers stay integers where ``n`` is not negative, and wrap; bool gives int32.
-    ``n = 0`` gives ones on the diagonal.
+    ``n = 0`` gives the identity matrix. Integers wrap.
+
+    Args:
+        x: ``[..., m, m]``.
+        n: The exponent.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``. bool becomes int32; integers become
+        float32 if ``n`` is negative.
+
+    Raises:
+        ValueError: The matrices are not square, or singular and ``n`` is negative.
+        TypeError: ``n`` is not an integer, ``x`` holds strings, or it is float16 and
+            ``n`` is negative.
+
+    Example:
+        >>> pg.linalg.matrix_power([[1, 1], [1, 0]], 5)
+        Tensor([[8, 5],
+                [5, 3]], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     x, n = products.as_matrices("matrix_power", x), integer("matrix_power", "n", n)
     x, _ = products.factors("matrix_power", x, x)
@@ -86,11 +107,36 @@ def vector_norm(
     keepdims: bool = False,
     ord: float = 2,
 ) -> Tensor:
-    """Return ``(Σ |x|^ord)^(1/ord)`` over ``axis``, without overflow on the way.
+    """Return the norm ``(Σ |x|^ord)^(1/ord)`` over one or more axes.
 
-    ``ord`` may be inf (the largest ``|x|``), -inf (the smallest) and 0 (how many are
-    not 0, as a floating number); NaN is a ValueError, and so is the smallest of none.
-    The result is real. Where all elements are 0 the gradient is 0.
+    Powers neither overflow nor underflow on the way. The derivative is 0 where all
+    elements are 0.
+
+    Args:
+        x: A tensor of numbers or bool.
+        axis: The axis or axes; None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+        ord: The order. inf is the largest ``|x|``, -inf the smallest, and 0 the number
+            of elements that are not 0.
+
+    Returns:
+        A real tensor: of the dtype of ``x``, of its parts if it is complex, float32 for
+        integers and bool.
+
+    Raises:
+        ValueError: ``ord`` is NaN, it is -inf and there are no elements, or the axis is
+            out of range.
+        TypeError: ``x`` holds strings, or ``ord`` is not a real number.
+
+    Example:
+        >>> pg.linalg.vector_norm([[3.0, 4.0], [6.0, 8.0]], axis=1)
+        Tensor([ 5., 10.], dtype=float32, backend='cpu')
+        >>> pg.linalg.vector_norm([3.0, -4.0], ord=1).item()
+        7.0
+
+    Source:
+        The array API standard.
+
     """
     x, ord = _convert.floating("vector_norm", x), real("vector_norm", "ord", ord)
     if ord != ord:
@@ -127,7 +173,7 @@ def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Te
 
 
 def _power(x: Tensor, n: float) -> Tensor:
-    """Return ``x^n``, whose derivative at 0 is 0: that of a norm in its tip."""
+    """Return ``x^n`` with the derivative 0 at 0, as for a norm of zeros."""
     zero = compare.equal(x, 0)
     y = compare.where(zero, 1.0, x) ** n
     return compare.where(zero, 0.0 if n > 0 else math.inf, y)
@@ -139,12 +185,32 @@ Order = float | Literal["fro", "nuc"]
 def matrix_norm(
     x: TensorLike, /, *, keepdims: bool = False, ord: Order = "fro"
 ) -> Tensor:
-    """Return the norm of each matrix (the last two axes).
+    """Return the norm of each matrix.
 
-    ``"fro"`` is ``√Σ |x|²``, 1 the largest sum of a column and -1 the smallest, inf and
-    -inf the same of rows; 2 is the largest singular value, -2 the smallest, and
-    ``"nuc"`` their sum. The result is real. An unknown ``ord`` is a ValueError, as is
-    the largest or smallest of none; float16 is refused where singular values are asked.
+    Args:
+        x: ``[..., m, n]``.
+        keepdims: Whether the last two axes stay, with size 1.
+        ord: "fro" is ``√Σ |x|²``; 1 is the largest sum of ``|x|`` along a column, and
+            -1 the smallest; inf and -inf are the same for rows; 2 is the largest
+            singular value, -2 the smallest, and "nuc" their sum.
+
+    Returns:
+        A real tensor ``[...]``: of the dtype of ``x``, of its parts if it is complex,
+        float32 for integers and bool.
+
+    Raises:
+        ValueError: ``ord`` is unknown, ``x`` has fewer than two axes, or there is no
+            largest or smallest because a matrix is empty.
+        TypeError: ``x`` holds strings, or is float16 and ``ord`` needs singular values.
+
+    Example:
+        >>> x = [[3.0, 0.0], [4.0, 0.0]]
+        >>> pg.linalg.matrix_norm(x).item(), pg.linalg.matrix_norm(x, ord=1).item()
+        (5.0, 7.0)
+
+    Source:
+        The array API standard.
+
     """
     x = products.as_matrices("matrix_norm", _convert.floating("matrix_norm", x))
     ord = ord if isinstance(ord, str) else real("matrix_norm", "ord", ord)
@@ -165,12 +231,32 @@ def matrix_norm(
 
 
 def cond(x: TensorLike, /, *, ord: Order = 2) -> Tensor:
-    """Return the condition of each matrix: its norm times that of its inverse.
+    """Return the condition number of each matrix: its norm times that of its inverse.
 
-    ``ord`` is one of ``matrix_norm``. With 2, the largest singular value divided by the
-    smallest, and -2, its inverse, matrices may be singular and not square: with 2 that
-    gives inf, or some 1 / epsilon and more where rounding leaves one. With any other a
-    singular matrix is a ValueError.
+    With ``ord=2`` it is the largest singular value divided by the smallest, and with -2
+    the inverse of that. These allow matrices that are singular or not square; a
+    singular matrix then gives inf, or at least about 1 / epsilon where rounding leaves
+    a small value.
+
+    Args:
+        x: ``[..., m, n]``; square unless ``ord`` is 2 or -2.
+        ord: The norm, as in ``matrix_norm``.
+
+    Returns:
+        A real tensor ``[...]``.
+
+    Raises:
+        ValueError: The matrix is singular and ``ord`` is not 2 or -2, it is empty, or
+            ``ord`` is unknown.
+        TypeError: ``x`` is float16 or holds strings.
+
+    Example:
+        >>> pg.linalg.cond([[4.0, 0.0], [0.0, 0.5]], ord=1).item()
+        8.0
+
+    Source:
+        The semantics are those of ``numpy.linalg.cond``, except for singular matrices.
+
     """
     ord = ord if isinstance(ord, str) else real("cond", "ord", ord)
     if ord not in (2, -2):

@@ -1,16 +1,16 @@
-"""Losses, public as ``plugrad.losses``: compositions of other ops; no kernels.
+"""Losses, public as ``plugrad.losses``: compositions of other ops. No kernels.
 
 All take labels first, then predictions or logits of the same shape, then weights that
-broadcast to the losses. ``reduction`` says what becomes of the weighted losses:
+broadcast to the losses. ``reduction`` determines what is returned:
 
-- ``"none"``: they are returned as they are;
+- ``"none"``: the weighted losses;
 - ``"sum"``: their sum;
 - ``"mean"``: their sum divided by that of the weights;
 - ``"sum_by_nonzero_weights"`` (the default): their sum divided by the number of losses
   whose weight is not 0.
 
-Where there is nothing to divide by the result is 0. Integers become float32. All three
-are real (TypeError); shapes or a reduction that do not fit are a ValueError.
+A division by 0 gives 0. Integers become float32. Complex arguments raise a TypeError;
+shapes or a reduction that do not fit raise a ValueError.
 """
 
 from __future__ import annotations
@@ -68,12 +68,32 @@ def _alike(op: str, labels: TensorLike, given: TensorLike) -> tuple[Tensor, Tens
 def compute_weighted_loss(
     losses: TensorLike, weights: Weights = None, /, *, reduction: Reduction = DEFAULT
 ) -> Tensor:
-    """Return ``losses · weights``, reduced as the module says.
+    """Return ``losses · weights``, reduced to one number.
+
+    A division by 0 gives 0.
+
+    Args:
+        losses: A tensor of real numbers.
+        weights: A tensor that broadcasts to the losses; None for 1.
+        reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
+            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
+            by the number of losses whose weight is not 0.
+
+    Returns:
+        A scalar tensor; the shape of ``losses`` for the reduction "none". The dtype is
+        the promoted one; float32 for integers and bool.
 
     Raises:
         ValueError: The weights do not broadcast to the losses, or the reduction is
             unknown.
-        TypeError: Complex numbers or strings.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> pg.losses.compute_weighted_loss([1.0, 2.0, 6.0], [1.0, 1.0, 0.0]).item()
+        1.5
+
+    Source:
+        The semantics are those of ``tf.losses.computeWeightedLoss`` in TensorFlow.js.
 
     """
     return _weighted("compute_weighted_loss", losses, weights, reduction)
@@ -112,7 +132,32 @@ def absolute_difference(
     *,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:
-    """Return ``|labels - predictions|``, weighted and reduced."""
+    """Return ``|labels - predictions|``, weighted and reduced.
+
+    Args:
+        labels: A tensor of real numbers.
+        predictions: A tensor of the same shape.
+        weights: A tensor that broadcasts to the losses; None for 1.
+        reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
+            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
+            by the number of losses whose weight is not 0.
+
+    Returns:
+        A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
+        the promoted one; float32 for integers and bool.
+
+    Raises:
+        ValueError: The shapes do not fit, or the reduction is unknown.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> pg.losses.absolute_difference([1.0, 2.0], [1.5, 4.0]).item()
+        1.25
+
+    Source:
+        The semantics are those of ``tf.losses.absoluteDifference`` in TensorFlow.js.
+
+    """
     a, b = _alike("absolute_difference", labels, predictions)
     return _weighted("absolute_difference", abs(a - b), weights, reduction)
 
@@ -125,7 +170,32 @@ def mean_squared_error(
     *,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:
-    """Return ``(labels - predictions)²``, weighted and reduced."""
+    """Return ``(labels - predictions)²``, weighted and reduced.
+
+    Args:
+        labels: A tensor of real numbers.
+        predictions: A tensor of the same shape.
+        weights: A tensor that broadcasts to the losses; None for 1.
+        reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
+            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
+            by the number of losses whose weight is not 0.
+
+    Returns:
+        A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
+        the promoted one; float32 for integers and bool.
+
+    Raises:
+        ValueError: The shapes do not fit, or the reduction is unknown.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> pg.losses.mean_squared_error([1.0, 2.0], [1.0, 4.0]).item()
+        2.0
+
+    Source:
+        The semantics are those of ``tf.losses.meanSquaredError`` in TensorFlow.js.
+
+    """
     a, b = _alike("mean_squared_error", labels, predictions)
     losses = binary.squared_difference(a, b)
     return _weighted("mean_squared_error", losses, weights, reduction)
@@ -140,10 +210,36 @@ def huber_loss(
     delta: float = 1.0,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:
-    """Return ``e²/2`` where the error ``|e|`` is at most ``delta``, else linear in it.
+    """Return ``e²/2`` where ``|e| ≤ delta``, else ``delta · (|e| - delta/2)``.
 
-    That is ``delta · (|e| - delta/2)``, which continues the parabola smoothly.
-    ``delta`` is positive. The losses are weighted and reduced.
+    ``e`` is ``labels - predictions``. Both parts have the same value and derivative
+    where they meet. The losses are weighted and reduced.
+
+    Args:
+        labels: A tensor of real numbers.
+        predictions: A tensor of the same shape.
+        weights: A tensor that broadcasts to the losses; None for 1.
+        delta: The error, a positive number, above which the loss is linear.
+        reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
+            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
+            by the number of losses whose weight is not 0.
+
+    Returns:
+        A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
+        the promoted one; float32 for integers and bool.
+
+    Raises:
+        ValueError: The shapes do not fit, or the reduction is unknown.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> pg.losses.huber_loss([0.0, 0.0], [1.0, 3.0], reduction="none")
+        Tensor([0.5, 2.5], dtype=float32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.losses.huberLoss`` in TensorFlow.js. P. J.
+        Huber, "Robust Estimation of a Location Parameter", 1964.
+
     """
     a, b = _alike("huber_loss", labels, predictions)
     error, delta = a - b, real("huber_loss", "delta", delta)
@@ -162,9 +258,31 @@ def hinge_loss(
     *,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:
-    """Return ``max(0, 1 - (2 labels - 1) · predictions)`` for labels 0 or 1.
+    """Return ``max(0, 1 - (2 labels - 1) · predictions)``, weighted and reduced.
 
-    The losses are weighted and reduced.
+    Args:
+        labels: A tensor of 0 and 1.
+        predictions: A tensor of the same shape.
+        weights: A tensor that broadcasts to the losses; None for 1.
+        reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
+            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
+            by the number of losses whose weight is not 0.
+
+    Returns:
+        A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
+        the promoted one; float32 for integers and bool.
+
+    Raises:
+        ValueError: The shapes do not fit, or the reduction is unknown.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> pg.losses.hinge_loss([1.0, 0.0], [0.5, -2.0], reduction="none")
+        Tensor([0.5, 0. ], dtype=float32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.losses.hingeLoss`` in TensorFlow.js.
+
     """
     a, b = _alike("hinge_loss", labels, predictions)
     losses = activation.relu(1 - (2 * a - 1) * b)
@@ -180,10 +298,35 @@ def log_loss(
     epsilon: float = 1e-7,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:
-    """Return ``-labels · log(p + epsilon) - (1 - labels) · log(1 - p + epsilon)``.
+    """Return the cross entropy of labels and probabilities, weighted and reduced.
 
-    The predictions ``p`` are probabilities; for logits see ``sigmoid_cross_entropy``.
-    The losses are weighted and reduced.
+    It is ``-labels · log(p + epsilon) - (1 - labels) · log(1 - p + epsilon)``. For
+    logits use ``sigmoid_cross_entropy``.
+
+    Args:
+        labels: A tensor of numbers from 0 to 1.
+        predictions: The probabilities p, a tensor of the same shape.
+        weights: A tensor that broadcasts to the losses; None for 1.
+        epsilon: A small number that keeps the logarithms finite.
+        reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
+            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
+            by the number of losses whose weight is not 0.
+
+    Returns:
+        A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
+        the promoted one; float32 for integers and bool.
+
+    Raises:
+        ValueError: The shapes do not fit, or the reduction is unknown.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> pg.losses.log_loss([1.0, 0.0], [0.5, 0.5]).item()
+        0.6931
+
+    Source:
+        The semantics are those of ``tf.losses.logLoss`` in TensorFlow.js.
+
     """
     a, p = _alike("log_loss", labels, predictions)
     epsilon = real("log_loss", "epsilon", epsilon)
@@ -200,10 +343,34 @@ def cosine_distance(
     axis: int,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:
-    """Return ``1 - Σ labels · predictions`` along ``axis``, which keeps size 1.
+    """Return ``1 - Σ labels · predictions`` along an axis, weighted and reduced.
 
-    Both must be of unit length along ``axis`` already. The losses are weighted and
-    reduced.
+    It is the cosine distance if both have unit length along the axis.
+
+    Args:
+        labels: A tensor of real numbers.
+        predictions: A tensor of the same shape.
+        weights: A tensor that broadcasts to the losses; None for 1.
+        axis: The axis to sum over; it keeps size 1.
+        reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
+            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
+            by the number of losses whose weight is not 0.
+
+    Returns:
+        A scalar tensor; the shape of ``labels`` with size 1 along ``axis`` for the
+        reduction "none". The dtype is the promoted one; float32 for integers and bool.
+
+    Raises:
+        ValueError: The shapes do not fit, or the reduction is unknown.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> pg.losses.cosine_distance([[1.0, 0.0]], [[0.6, 0.8]], axis=1).item()
+        0.4
+
+    Source:
+        The semantics are those of ``tf.losses.cosineDistance`` in TensorFlow.js.
+
     """
     a, b = _alike("cosine_distance", labels, predictions)
     axis = reduce.one_axis("cosine_distance", axis, len(a.shape))
@@ -212,7 +379,7 @@ def cosine_distance(
 
 
 def _smoothed(op: str, labels: Tensor, smoothing: float, classes: int) -> Tensor:
-    """Return labels of which all classes have an equal share of ``smoothing``."""
+    """Return ``(1 - smoothing)·labels + smoothing / classes``."""
     share = real(op, "label_smoothing", smoothing)
     if not 0 <= share <= 1:
         raise ValueError(f"{op}: label_smoothing must be from 0 to 1, got {share}")
@@ -228,11 +395,38 @@ def sigmoid_cross_entropy(
     label_smoothing: float = 0.0,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:
-    """Return ``-labels · log σ(logits) - (1 - labels) · log σ(-logits)``.
+    """Return the cross entropy of labels and ``σ(logits)``, weighted and reduced.
 
-    One loss an element, weighted and reduced, for classes that do not exclude each
-    other; σ is ``sigmoid``. Smoothing by s, 0 to 1, makes ``(1 - s)·labels + s/2`` of
-    the labels.
+    It is ``-labels · log σ(logits) - (1 - labels) · log σ(-logits)``, one loss for each
+    element, where σ is ``sigmoid``. Use it for classes that do not exclude each other.
+    Nothing overflows.
+
+    Args:
+        labels: A tensor of numbers from 0 to 1.
+        logits: A tensor of the same shape.
+        weights: A tensor that broadcasts to the losses; None for 1.
+        label_smoothing: A number s from 0 to 1; the labels become ``(1 - s)·labels +
+            s/2``.
+        reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
+            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
+            by the number of losses whose weight is not 0.
+
+    Returns:
+        A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
+        the promoted one; float32 for integers and bool.
+
+    Raises:
+        ValueError: The shapes do not fit, or the reduction is unknown.
+            ``label_smoothing`` is out of range.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> pg.losses.sigmoid_cross_entropy([1.0, 0.0], [0.0, 0.0]).item()
+        0.6931
+
+    Source:
+        The semantics are those of ``tf.losses.sigmoidCrossEntropy`` in TensorFlow.js.
+
     """
     a, x = _alike("sigmoid_cross_entropy", labels, logits)
     a = _smoothed("sigmoid_cross_entropy", a, label_smoothing, 2)
@@ -250,11 +444,38 @@ def softmax_cross_entropy(
     label_smoothing: float = 0.0,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:
-    """Return ``-Σ labels · log softmax(logits)`` along the last axis.
+    """Return ``-Σ labels · log softmax(logits)`` along the last axis, reduced.
 
-    One loss a row, weighted and reduced, for classes that exclude each other: labels
-    are one-hot or probabilities. A class with logit -inf and label 0 contributes
-    nothing. Smoothing by s, 0 to 1, makes ``(1 - s)·labels + s/classes`` of the labels.
+    It gives one loss for each row, for classes that exclude each other. A class with
+    logit -inf and label 0 contributes nothing. The losses are weighted and reduced.
+
+    Args:
+        labels: ``[..., classes]``, one-hot or probabilities.
+        logits: A tensor of the same shape.
+        weights: A tensor that broadcasts to the losses; None for 1.
+        label_smoothing: A number s from 0 to 1; the labels become ``(1 - s)·labels +
+            s/classes``.
+        reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
+            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
+            by the number of losses whose weight is not 0.
+
+    Returns:
+        A scalar tensor; ``[...]`` for the reduction "none". The dtype is the promoted
+        one; float32 for integers and bool.
+
+    Raises:
+        ValueError: The shapes do not fit, or the reduction is unknown. There are no
+            classes, or ``label_smoothing`` is out of range.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> labels, logits = [[0.0, 1.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]
+        >>> pg.losses.softmax_cross_entropy(labels, logits, reduction="none")
+        Tensor([0.3133, 1.3133], dtype=float32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.losses.softmaxCrossEntropy`` in TensorFlow.js.
+
     """
     a, x = _alike("softmax_cross_entropy", labels, logits)
     if not x.shape or not x.shape[-1]:
@@ -295,18 +516,37 @@ def sparse_softmax_cross_entropy(
     *,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:
-    """Return ``-log softmax(logits)[label]`` along the last axis.
+    """Return ``-log softmax(logits)[label]`` along the last axis, reduced.
+
+    It gives one loss for each row, for classes that exclude each other. The losses are
+    weighted and reduced.
 
     Args:
-        labels: Integers, ``[...]``: the class of each row.
+        labels: Integers ``[...]``, the class of each row.
         logits: ``[..., classes]``.
-        weights: As many as labels, or fewer that broadcast.
-        reduction: See the module.
+        weights: A tensor that broadcasts to the losses; None for 1.
+        reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
+            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
+            by the number of losses whose weight is not 0.
+
+    Returns:
+        A scalar tensor; ``[...]`` for the reduction "none". The dtype is the promoted
+        one; float32 for integers and bool.
 
     Raises:
-        TypeError: The labels are not integers.
-        ValueError: The shapes do not fit.
-        IndexError: A label is no class.
+        ValueError: The shapes do not fit, or the reduction is unknown.
+        TypeError: The labels are not integers, or another argument is complex or holds
+            strings.
+        IndexError: A label is not a class.
+
+    Example:
+        >>> logits = [[0.0, 1.0], [0.0, 1.0]]
+        >>> pg.losses.sparse_softmax_cross_entropy([1, 0], logits, reduction="none")
+        Tensor([0.3133, 1.3133], dtype=float32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.nn.sparse_softmax_cross_entropy_with_logits`` in
+        TensorFlow, with weights.
 
     """
     op = "sparse_softmax_cross_entropy"

@@ -1,15 +1,15 @@
 """Structure of matrices, and systems of equations; public in ``linalg``.
 
-Kernels: ``Diag Inverse MatrixBandPart Solve TriangularSolve``. Of these ``Solve`` is
-LAPACK's work and has no decomposition: a backend without it leaves it to its host, as
-it does with ``Cholesky Eigh Qr Svd`` of ``matrix_factors`` and ``Slogdet`` of
-``determinants``.
+Kernels: ``Diag Inverse MatrixBandPart Solve TriangularSolve``. Of these ``Solve`` uses
+LAPACK and has no decomposition: a backend without it leaves it to its host, as it does
+with ``Cholesky Eigh Qr Svd`` of ``matrix_factors`` and ``Slogdet`` of ``determinants``.
 
-All take stacks of matrices, the last two axes, of real or complex numbers; integers
-become float32, and float16 is refused. A matrix with NaN gives NaN, a singular one
-where it must not be is an error that says which. ``ᴴ`` is the conjugate transpose.
+All take stacks of matrices, the last two axes, of real or complex numbers. Integers
+become float32, and float16 raises an error. A matrix with NaN gives NaN. A matrix that
+is singular where it must not be raises an error that says which one. ``ᴴ`` is the
+conjugate transpose.
 
-Map: what the families of matrices share; diagonals and bands; systems of equations.
+Map: helpers of all modules of matrices; diagonals and bands; systems of equations.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LAPACK = "float32 | float64 | complex64 | complex128"
 
 
 def matrices(op: str, x: TensorLike, *, square: bool = True) -> Tensor:
-    """Return ``x`` as floating matrices that LAPACK takes."""
+    """Return ``x`` as floating matrices of a dtype that LAPACK supports."""
     x = _convert.floating(op, x)
     if x.dtype is DTYPES["float16"]:
         raise TypeError(f"{op}: float16 is too narrow; cast with astype")
@@ -43,7 +43,7 @@ def matrices(op: str, x: TensorLike, *, square: bool = True) -> Tensor:
 
 
 def stacked(op: str, x: _convert.Shaped, *, square: bool = True) -> _convert.Shaped:
-    """Return ``x`` if its last two axes are those of matrices."""
+    """Return ``x`` if its last two axes are those of matrices; else raise an error."""
     if len(x.shape) < 2 or (square and x.shape[-1] != x.shape[-2]):
         kind = "square matrices, [..., n, n]" if square else "matrices, [..., m, n]"
         raise misfit(op, f"takes {kind}; reshape or slice", x)
@@ -98,10 +98,28 @@ DIAG = Kernel(
 
 
 def diag(x: TensorLike, /) -> Tensor:
-    """Return zeros but for ``y[i, i] = x[i]``; the shape is that of ``x`` twice.
+    """Return a tensor with ``x`` on its diagonal and zeros elsewhere.
 
-    ``i`` stands for as many indices as ``x`` has. See ``linalg.diagonal`` for the way
-    back.
+    ``y[i, i] = x[i]``, where ``i`` stands for as many indices as ``x`` has.
+    ``linalg.diagonal`` undoes it for vectors.
+
+    Args:
+        x: A tensor of numbers or bool.
+
+    Returns:
+        A tensor of the shape ``x.shape + x.shape`` and the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.diag([1, 2])
+        Tensor([[1, 0],
+                [0, 2]], dtype=int32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.diag`` in TensorFlow.js.
+
     """
     return run(DIAG, _convert.numbers("diag", x))
 
@@ -138,8 +156,31 @@ def band_part(
 ) -> Tensor:
     """Return ``x`` with zeros outside a band of each matrix.
 
-    The band is the main diagonal, ``num_lower`` diagonals below and ``num_upper`` above
-    it; -1 is for all of them. A number that is more than the size is a ValueError.
+    The band is the main diagonal, ``num_lower`` diagonals below it and ``num_upper``
+    above it. Outside the band NaN and infinities become 0 too.
+
+    Args:
+        x: ``[..., m, n]`` of numbers or bool.
+        num_lower: The number of diagonals below the main one; -1 for all.
+        num_upper: The number of diagonals above the main one; -1 for all.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        ValueError: A number is more than the size of the matrix, or ``x`` has fewer
+            than two axes.
+        TypeError: ``x`` holds strings, or a number is not an integer.
+
+    Example:
+        >>> pg.linalg.band_part([[1, 2, 3], [4, 5, 6], [7, 8, 9]], 1, 0)
+        Tensor([[1, 0, 0],
+                [4, 5, 0],
+                [0, 8, 9]], dtype=int32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.linalg.bandPart`` in TensorFlow.js.
+
     """
     x = stacked("band_part", _convert.numbers("band_part", x), square=False)
     lower = _width("num_lower", num_lower, x, -2)
@@ -147,7 +188,7 @@ def band_part(
 
 
 def _width(name: str, given: int | TensorLike, x: Tensor, axis: int) -> Tensor:
-    """Return a number of diagonals of ``x``; one in a tensor is not looked at."""
+    """Return a number of diagonals of ``x``; values on the host are checked."""
     known = _convert.on_host("band_part", name, given)
     count = _convert.integer_tensor("band_part", name, given)
     if count.shape or (known is not None and known > x.shape[axis]):
@@ -173,7 +214,7 @@ gradients(MATRIX_BAND_PART, input=_within, num_lower=None, num_upper=None)
 
 
 def band(x: Tensor, lower: int, upper: int) -> Tensor:
-    """Return ``band_part`` for numbers that are right, with less ado."""
+    """Return ``band_part`` for numbers that need no check."""
     counts = [_convert.scalar("band_part", n, INT32) for n in (lower, upper)]
     return run(MATRIX_BAND_PART, x, *counts)
 
@@ -189,7 +230,7 @@ def _solution(op: str, a: Spec, b: Spec, **_: bool) -> Spec:
 
 
 def _with_rows(op: str, a: Tensor | Spec, b: Tensor | Spec) -> geometry.Shape:
-    """Return the axes before those of matrices, if ``b`` has the rows of ``a``."""
+    """Return the batch axes, if ``b`` has the rows of ``a``; else raise an error."""
     if not b.shape or b.shape[-2:][0] != a.shape[-2]:
         raise misfit(op, "b must be [m] or [..., m, k], with the m rows of a", b, a)
     return geometry.broadcast(op, a.shape[:-2], b.shape[:-2])
@@ -208,14 +249,28 @@ SOLVE = Kernel(
 
 
 def solve(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``y`` with ``a·y = b``, by LU with pivots.
+    """Return the solution ``y`` of ``a·y = b`` for each matrix.
+
+    It is computed by LU decomposition with partial pivoting.
 
     Args:
         a: ``[..., n, n]``.
         b: ``[n]``, or ``[..., n, k]`` whose first axes broadcast with those of ``a``.
 
+    Returns:
+        A tensor ``[..., n]`` for a vector ``b``, else ``[..., n, k]``, of the promoted
+        dtype; float32 for integers and bool.
+
     Raises:
         ValueError: A matrix is singular, or shapes do not fit.
+        TypeError: An argument is float16 or holds strings.
+
+    Example:
+        >>> pg.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 2.0])
+        Tensor([1. , 0.5], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
 
     """
     return _solved(SOLVE, *sides("solve", a, b))
@@ -224,7 +279,7 @@ def solve(a: TensorLike, b: TensorLike, /) -> Tensor:
 def sides(
     op: str, a: TensorLike, b: TensorLike, *, square: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Return both sides of ``a·y = b``; a vector ``b`` stays one."""
+    """Return both sides of ``a·y = b`` in one dtype; a vector ``b`` stays a vector."""
     a, b = _convert.promote_all(op, a, b)
     a, b = matrices(op, a, square=square), _convert.floating(op, b)
     _with_rows(op, a, b)
@@ -259,10 +314,27 @@ TRIANGULAR_SOLVE = Kernel(
 
 
 def triangular_solve(a: TensorLike, b: TensorLike, /, *, upper: bool = False) -> Tensor:
-    """Return ``y`` with ``a·y = b`` for triangular ``a``; see ``solve``.
+    """Return the solution ``y`` of ``a·y = b`` for each triangular matrix.
 
-    Only the lower (or upper) triangle of ``a`` is looked at. One with a zero on the
-    diagonal is singular.
+    Only the lower triangle of ``a``, or the upper one, is read.
+
+    Args:
+        a: ``[..., n, n]``.
+        b: ``[n]``, or ``[..., n, k]`` whose first axes broadcast with those of ``a``.
+        upper: Whether ``a`` is upper triangular.
+
+    Returns:
+        A tensor ``[..., n]`` for a vector ``b``, else ``[..., n, k]``, of the promoted
+        dtype; float32 for integers and bool.
+
+    Raises:
+        ValueError: There is a zero on the diagonal of ``a``, or shapes do not fit.
+        TypeError: An argument is float16 or holds strings.
+
+    Example:
+        >>> pg.linalg.triangular_solve([[2.0, 0.0], [1.0, 4.0]], [2.0, 9.0])
+        Tensor([1., 2.], dtype=float32, backend='cpu')
+
     """
     upper = flag("triangular_solve", "upper", upper)
     return _solved(TRIANGULAR_SOLVE, *sides("triangular_solve", a, b), upper=upper)
@@ -305,15 +377,35 @@ INVERSE = Kernel(
 
 
 def inv(x: TensorLike, /) -> Tensor:
-    """Return the inverse of each matrix; a singular one is a ValueError.
+    """Return the inverse of each matrix.
 
-    ``solve(a, b)`` is faster and more accurate than ``inv(a) @ b``.
+    It is computed by LU decomposition with partial pivoting. ``solve(a, b)`` is faster
+    and more accurate than ``inv(a) @ b``.
+
+    Args:
+        x: ``[..., n, n]``.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        ValueError: A matrix is singular or not square.
+        TypeError: ``x`` is float16 or holds strings.
+
+    Example:
+        >>> pg.linalg.inv([[2.0, 0.0], [0.0, 4.0]])
+        Tensor([[0.5 , 0.  ],
+                [0.  , 0.25]], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return run(INVERSE, matrices("inv", x))
 
 
 def one(x: Tensor) -> Tensor:
-    """Return, for each matrix, that with ones on the diagonal."""
+    """Return the identity matrix for each matrix of ``x``."""
     return run(shape.BROADCAST_TO, grids.eye(x.shape[-1], dtype=x.dtype), shape=x.shape)
 
 

@@ -1,13 +1,16 @@
-"""Factors of matrices, and what they are good for; public in ``linalg``.
+"""Decompositions of matrices and their applications; public in ``linalg``.
 
-Kernels: ``Cholesky Eigh Eigvalsh Pinv Qr Svd Svdvals``. ``Cholesky Eigh Qr Svd`` are
-LAPACK's work and have no decomposition: a backend without them leaves them to its host.
+Kernels: ``Cholesky Eigh Eigvalsh Pinv Qr Svd Svdvals``. ``Cholesky Eigh Qr Svd`` use
+LAPACK and have no decomposition into ops: a backend without them leaves them to its
+host.
 
 Eigenvalues and singular values have gradients, even where some are equal. Their vectors
-have none there, as any rotation of them would do: it is inf or NaN. Vectors of complex
-matrices may be turned by any phase, on which a function of them must not depend.
+do not, because any rotation of them is valid there: the gradient is inf or NaN. Vectors
+of complex matrices may be multiplied by any phase, on which a function of them must not
+depend.
 
-Map: Cholesky and QR; eigenvalues; singular values; what these are good for.
+Map: Cholesky and QR; eigenvalues; singular values; rank, pseudo-inverse and least
+squares.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ def _skew(x: Tensor) -> Tensor:
 
 
 def idle(*dys: Tensor) -> bool:
-    """Tell whether cotangents are constants of zeros: nobody has used the outputs."""
+    """Return whether cotangents are constant zeros, so that no output has been used."""
     tracked = tapes_tracking(tapes(), dys)[1]
     return not tracked and not any(dy.numpy().any() for dy in dys)
 
@@ -56,7 +59,7 @@ def _mirrored(x: Tensor) -> Tensor:
 
 
 def _first(x: Tensor, axis: int, size: int) -> tuple[Tensor, list[Tensor]]:
-    """Return the first ``size`` rows or columns, and if there are more, these."""
+    """Return the first ``size`` rows or columns, and a list with the rest, if any."""
     if x.shape[axis] == size:
         return x, []
     rest = slicing.along(x, axis, size, x.shape[axis] - size)
@@ -64,7 +67,7 @@ def _first(x: Tensor, axis: int, size: int) -> tuple[Tensor, list[Tensor]]:
 
 
 def _unused(op: str, what: str, k: int, hint: str, dys: list[Tensor], *xs: Any) -> None:
-    """Raise if somebody has used ``what``, parts of ``xs``, beyond the first ``k``."""
+    """Raise if ``what``, parts of ``xs``, has been used beyond the first ``k``."""
     if not idle(*dys):
         rule = f"{what} beyond the first {k} are any that fit and have no derivative"
         raise misfit(op, f"{rule}; use {hint}", *xs)
@@ -85,13 +88,29 @@ CHOLESKY = Kernel(
 
 
 def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
-    """Return the lower triangular ``l`` with ``l·lᴴ = x``; or ``lᴴ`` if ``upper``.
+    """Return the lower triangular ``l`` with ``l·lᴴ = x``, or ``lᴴ`` if ``upper``.
 
-    ``x`` counts as Hermitian: only its lower triangle is looked at, and the gradient is
-    Hermitian.
+    ``x`` is taken as Hermitian: only its lower triangle is read, and the gradient is
+    Hermitian. The diagonal of the result is positive.
+
+    Args:
+        x: ``[..., n, n]``.
+        upper: Whether to return the upper triangular factor.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        ValueError: A matrix is not positive definite.
+        ValueError: A matrix is not positive definite, or not square.
+        TypeError: ``x`` is float16 or holds strings.
+
+    Example:
+        >>> pg.linalg.cholesky([[4.0, 2.0], [2.0, 5.0]])
+        Tensor([[2., 0.],
+                [1., 2.]], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
 
     """
     y = run(CHOLESKY, matrix.matrices("cholesky", x))
@@ -127,7 +146,7 @@ QR = Kernel(
 
 
 class QRResult(NamedTuple):
-    """What ``qr`` returns."""
+    """The result of ``qr``: ``Q`` and ``R``."""
 
     Q: Tensor
     R: Tensor
@@ -136,11 +155,34 @@ class QRResult(NamedTuple):
 def qr(
     x: TensorLike, /, *, mode: Literal["reduced", "complete"] = "reduced"
 ) -> QRResult:
-    """Return ``q·r = x``, the columns of ``q`` orthonormal, ``r`` upper triangular.
+    """Return the QR decomposition ``q·r = x`` of each matrix.
 
-    Of ``[..., m, n]`` and with ``k = min(m, n)`` they are ``[..., m, k]`` and
-    ``[..., k, n]``; in mode "complete" ``k = m``. The first ``k`` columns of ``x`` must
-    be independent for a gradient, and the columns that "complete" adds have none.
+    The columns of ``q`` are orthonormal, and ``r`` is upper triangular. The sign of a
+    column of ``q`` is free. The first ``min(m, n)`` columns of ``x`` must be
+    independent for a gradient, and the columns that "complete" adds have none.
+
+    Args:
+        x: ``[..., m, n]``.
+        mode: "reduced" or "complete".
+
+    Returns:
+        A named tuple of ``Q``, ``[..., m, k]``, and ``R``, ``[..., k, n]``, of the
+        dtype of ``x``; float32 for integers and bool. ``k`` is ``min(m, n)``, or m in
+        mode "complete".
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes, or ``mode`` is unknown.
+        TypeError: ``x`` is float16 or holds strings.
+
+    Example:
+        >>> q, r = pg.linalg.qr([[3.0, 1.0], [4.0, 2.0]])
+        >>> pg.matmul(q, r)
+        Tensor([[3., 1.],
+                [4., 2.]], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     choice("qr", "mode", mode, "reduced", "complete")
     return QRResult(*run_many(QR, matrix.matrices("qr", x, square=False), mode=mode))
@@ -172,11 +214,32 @@ gradients(QR, x=_qr_gradient)
 
 
 def gram_schmidt(xs: TensorLike | Sequence[TensorLike], /) -> Tensor | list[Tensor]:
-    """Return orthonormal vectors, of which the first ``i`` span the first ``i`` given.
+    """Return orthonormal vectors that span the same spaces as the given ones.
 
-    Each is what is left of its vector at right angles to those before it, and points
-    the same way. They are the rows of a matrix or a list of vectors, and so is the
-    result; they must be independent. More vectors than elements are a ValueError.
+    The first ``i`` vectors span the space of the first ``i`` given ones. Each one is
+    the part of its vector that is orthogonal to those before it, with length 1 and in
+    the same direction. The vectors must be independent.
+
+    Args:
+        xs: ``[..., m, n]`` with the vectors as rows, or a list of vectors; at most as
+            many vectors as they have elements.
+
+    Returns:
+        A tensor of the shape of ``xs``, or a list of vectors if ``xs`` is a list; the
+        dtype is kept, float32 for integers and bool.
+
+    Raises:
+        ValueError: There are more vectors than elements, or shapes do not fit.
+        TypeError: ``xs`` is float16 or holds strings.
+
+    Example:
+        >>> pg.linalg.gram_schmidt(pg.asarray([[2.0, 0.0], [3.0, 5.0]]))
+        Tensor([[1., 0.],
+                [0., 1.]], dtype=float32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.linalg.gramSchmidt`` in TensorFlow.js.
+
     """
     several = isinstance(xs, list | tuple)
     given: Any = shape.stack(xs) if isinstance(xs, list | tuple) else xs
@@ -212,17 +275,42 @@ EIGH = Kernel(
 
 
 class EighResult(NamedTuple):
-    """What ``eigh`` returns."""
+    """The result of ``eigh``: ``eigenvalues`` and ``eigenvectors``."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 def eigh(x: TensorLike, /) -> EighResult:
-    """Return the real ``w``, ascending, and orthonormal ``v`` with ``x·v = v·diag(w)``.
+    """Return the eigenvalues ``w`` and eigenvectors ``v`` of Hermitian matrices.
 
-    ``x`` counts as Hermitian: only its lower triangle is looked at, and the gradient is
-    Hermitian. The columns of ``v`` are the vectors.
+    ``x·v = v·diag(w)``. ``x`` is taken as Hermitian: only its lower triangle is read,
+    and the gradient is Hermitian. Vectors have any sign, or phase; those of equal
+    eigenvalues are not unique and have no gradient.
+
+    Args:
+        x: ``[..., n, n]``.
+
+    Returns:
+        A named tuple of ``eigenvalues``, ``[..., n]``, real and ascending, and
+        ``eigenvectors``, ``[..., n, n]``, orthonormal columns of the dtype of ``x``;
+        float32 for integers and bool.
+
+    Raises:
+        ValueError: The matrices are not square.
+        TypeError: ``x`` is float16 or holds strings.
+
+    Example:
+        >>> w, v = pg.linalg.eigh([[2.0, 1.0], [1.0, 2.0]])
+        >>> w
+        Tensor([1., 3.], dtype=float32, backend='cpu')
+        >>> pg.abs(v)
+        Tensor([[0.7071, 0.7071],
+                [0.7071, 0.7071]], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     return EighResult(*run_many(EIGH, matrix.matrices("eigh", x)))
 
@@ -251,7 +339,29 @@ EIGVALSH = Kernel(
 
 
 def eigvalsh(x: TensorLike, /) -> Tensor:
-    """Return the eigenvalues of Hermitian matrices, ascending; see ``eigh``."""
+    """Return the eigenvalues of Hermitian matrices, real and ascending.
+
+    Only the lower triangle of ``x`` is read. The gradient is right where eigenvalues
+    are equal, too.
+
+    Args:
+        x: ``[..., n, n]``.
+
+    Returns:
+        A real tensor ``[..., n]``; float32 for integers and bool.
+
+    Raises:
+        ValueError: The matrices are not square.
+        TypeError: ``x`` is float16 or holds strings.
+
+    Example:
+        >>> pg.linalg.eigvalsh([[2.0, 1.0], [1.0, 2.0]])
+        Tensor([1., 3.], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     return run(EIGVALSH, matrix.matrices("eigvalsh", x))
 
 
@@ -285,7 +395,7 @@ SVD = Kernel(
 
 
 class SVDResult(NamedTuple):
-    """What ``svd`` returns."""
+    """The result of ``svd``: ``U``, ``S`` and ``Vh``."""
 
     U: Tensor
     S: Tensor
@@ -293,11 +403,37 @@ class SVDResult(NamedTuple):
 
 
 def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVDResult:
-    """Return ``u``, ``s``, ``vh`` with ``u·diag(s)·vh = x``, ``s`` descending.
+    """Return the singular value decomposition ``u·diag(s)·vh = x`` of each matrix.
 
-    Of ``[..., m, n]`` and with ``k = min(m, n)`` they are ``[..., m, k]``, ``[..., k]``
-    and ``[..., k, n]``; ``full_matrices`` makes ``u`` and ``vh`` square. The vectors
-    that it adds are any that fit, and have no gradient.
+    The columns of ``u`` and the rows of ``vh`` are orthonormal; a pair of them has any
+    sign, or phase. The vectors that ``full_matrices`` adds are arbitrary and have no
+    gradient, and neither have vectors of equal singular values.
+
+    Args:
+        x: ``[..., m, n]``.
+        full_matrices: Whether ``u`` and ``vh`` are square.
+
+    Returns:
+        A named tuple with ``k = min(m, n)``: ``U``, ``[..., m, k]``; ``S``, ``[...,
+        k]``, real and descending; ``Vh``, ``[..., k, n]``. With ``full_matrices``,
+        ``U`` is ``[..., m, m]`` and ``Vh`` is ``[..., n, n]``. ``U`` and ``Vh`` have
+        the dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes.
+        TypeError: ``x`` is float16 or holds strings.
+
+    Example:
+        >>> u, s, vh = pg.linalg.svd([[3.0, 0.0], [0.0, -2.0]])
+        >>> s
+        Tensor([3., 2.], dtype=float32, backend='cpu')
+        >>> pg.matmul(u * s, vh)
+        Tensor([[ 3.,  0.],
+                [ 0., -2.]], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
     """
     x = matrix.matrices("svd", x, square=False)
     full_matrices = flag("svd", "full_matrices", full_matrices)
@@ -346,7 +482,28 @@ SVDVALS = Kernel(
 
 
 def svdvals(x: TensorLike, /) -> Tensor:
-    """Return the singular values of each matrix, descending; see ``svd``."""
+    """Return the singular values of each matrix, real and descending.
+
+    The gradient is right where singular values are equal, too.
+
+    Args:
+        x: ``[..., m, n]``.
+
+    Returns:
+        A real tensor ``[..., min(m, n)]``; float32 for integers and bool.
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes.
+        TypeError: ``x`` is float16 or holds strings.
+
+    Example:
+        >>> pg.linalg.svdvals([[3.0, 0.0], [0.0, -2.0]])
+        Tensor([3., 2.], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
     return run(SVDVALS, matrix.matrices("svdvals", x, square=False))
 
 
@@ -363,7 +520,7 @@ def _largest(s: Tensor) -> Tensor:
 
 
 def _tolerance(op: str, x: Tensor, rtol: Any) -> Tensor:
-    """Return ``rtol`` as a tensor; by default what rounding makes of ``x``."""
+    """Return ``rtol`` as a tensor; by default the relative rounding error of ``x``."""
     dtype = matrix.magnitude(x.dtype)
     if rtol is None:
         rtol = max(x.shape[-2:]) * float(np.finfo(dtype).eps)
@@ -374,10 +531,29 @@ def _tolerance(op: str, x: Tensor, rtol: Any) -> Tensor:
 
 
 def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
-    """Return how many singular values are above ``rtol`` times the largest; int32.
+    """Return the number of singular values above ``rtol`` times the largest one.
 
-    ``rtol``, one number or one a matrix, is by default the larger of the sizes times
-    the epsilon of the dtype. Of a matrix with NaN it is 0.
+    A matrix with NaN has rank 0.
+
+    Args:
+        x: ``[..., m, n]``.
+        rtol: A number, or a tensor that broadcasts to ``[...]``; by default ``max(m,
+            n)`` times the epsilon of the dtype.
+
+    Returns:
+        An int32 tensor ``[...]``.
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes, or ``rtol`` does not broadcast.
+        TypeError: ``x`` is float16 or holds strings.
+
+    Example:
+        >>> pg.linalg.matrix_rank([[1.0, 2.0], [2.0, 4.0]]).item()
+        1
+
+    Source:
+        The array API standard.
+
     """
     x = matrix.matrices("matrix_rank", x, square=False)
     s = run(SVDVALS, x)
@@ -406,11 +582,33 @@ PINV = Kernel(
 
 
 def pinv(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
-    """Return the pseudo-inverse: ``v·diag(1/s)·uᴴ``, without the small ``s``.
+    """Return the pseudo-inverse ``v·diag(1/s)·uᴴ`` of each matrix.
 
-    These are up to ``rtol``, one number or one a matrix, times the largest, by default
-    the larger of the sizes times the epsilon of the dtype. The gradient is that at
-    constant rank.
+    Singular values ``s`` that are at most ``rtol`` times the largest one are left out.
+    The gradient is that at constant rank.
+
+    Args:
+        x: ``[..., m, n]``.
+        rtol: A number, or a tensor that broadcasts to ``[...]``; by default ``max(m,
+            n)`` times the epsilon of the dtype.
+
+    Returns:
+        A tensor ``[..., n, m]`` of the dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes, or ``rtol`` does not broadcast.
+        TypeError: ``x`` is float16 or holds strings.
+
+    Example:
+        >>> pg.linalg.pinv([[2.0, 0.0], [0.0, 0.0]])
+        Tensor([[0.5, 0. ],
+                [0. , 0. ]], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard. G. H. Golub and V. Pereyra, "The Differentiation of
+        Pseudo-Inverses and Nonlinear Least Squares Problems Whose Variables Separate",
+        1973.
+
     """
     x = matrix.matrices("pinv", x, square=False)
     return run(PINV, x, _tolerance("pinv", x, rtol))
@@ -425,7 +623,7 @@ def _(x: Tensor, rtol: Tensor) -> Tensor:
 
 
 def _pinv_gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Golub and Pereyra, 1973: of ``x`` and ``y`` alone, whatever the rank."""
+    """Compute the gradient from ``x`` and ``y`` alone (Golub and Pereyra, 1973)."""
     product, of, by, turned = matrix.product, matrix.of, matrix.by, matrix.adjoint(dy)
     left, right = by(product(turned, y), y), of(y, product(y, turned))
     left = left - product(x, product(y, left))
@@ -439,9 +637,27 @@ gradients(PINV, x=_pinv_gradient, rtol=None)
 def lstsq(
     a: TensorLike, b: TensorLike, /, *, rtol: float | TensorLike | None = None
 ) -> Tensor:
-    """Return the shortest ``y`` for which ``|a·y - b|`` is least: ``pinv(a) @ b``.
+    """Return the least-squares solution ``y`` that makes ``|a·y - b|`` smallest.
 
-    ``b`` is ``[m]`` or ``[..., m, k]``, as in ``matmul``, ``rtol`` that of ``pinv``.
+    Of several solutions it is the shortest one, ``pinv(a) @ b``.
+
+    Args:
+        a: ``[..., m, n]``.
+        b: ``[m]``, or ``[..., m, k]`` whose first axes broadcast with those of ``a``.
+        rtol: The tolerance of ``pinv``.
+
+    Returns:
+        A tensor ``[..., n]`` for a vector ``b``, else ``[..., n, k]``, of the promoted
+        dtype; float32 for integers and bool.
+
+    Raises:
+        ValueError: Shapes do not fit.
+        TypeError: An argument is float16 or holds strings.
+
+    Example:
+        >>> pg.linalg.lstsq([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [1.0, 3.0, 5.0])
+        Tensor([1., 2.], dtype=float32, backend='cpu')
+
     """
     a, b = matrix.sides("lstsq", a, b, square=False)
     return products.matmul(run(PINV, a, _tolerance("lstsq", a, rtol)), b)
