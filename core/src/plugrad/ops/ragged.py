@@ -167,7 +167,7 @@ def ragged_range(
     Raises:
         ValueError: A delta is 0 or NaN, there are more than 2³¹ - 1 values, or the
             shapes do not fit.
-        TypeError: An argument is complex, bool, or holds strings.
+        TypeError: The arguments are promoted to complex, bool or strings.
 
     Example:
         >>> splits, values = pg.sparse.ragged_range([0, 5], [3, 7])
@@ -288,17 +288,17 @@ def ragged_tensor_to_tensor(
         default_value: What fills up short rows; it broadcasts to one value, ``[…]``.
         row_partition_tensors: How values form rows, the outermost level first.
         row_partition_types: The kind of each of these tensors. ``"ROW_SPLITS"``: where
-            rows begin. ``"VALUE_ROWIDS"``: the row of each value, not decreasing.
-            ``"FIRST_DIM_SIZE"``: the number of rows, which comes first if
-            ``"VALUE_ROWIDS"`` follows.
+            rows begin. ``"VALUE_ROWIDS"``: the row of each value, not decreasing; it
+            cannot come first. ``"FIRST_DIM_SIZE"``: the number of rows; it only comes
+            first.
 
     Returns:
         A tensor of the dtype to which ``values`` and ``default_value`` are promoted.
 
     Raises:
         ValueError: The partitions do not fit each other, the values or the shape.
-        TypeError: The shape or a partition is not of integers, or no dtype holds values
-            and default.
+        TypeError: The shape or a partition does not hold integers, or no dtype holds
+            values and default.
 
     Example:
         >>> values, splits = [1, 2, 3], [0, 2, 3]

@@ -90,7 +90,9 @@ def multi_rnn_cell(
     h: Sequence[TensorLike],
     /,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the next states and outputs of cells, each fed the output of the last.
+    """Return the next states and outputs of stacked cells.
+
+    Each cell gets the output of the one before it as its data.
 
     Args:
         lstm_cells: Functions of data, c and h that return the next c and h, such as
@@ -99,8 +101,18 @@ def multi_rnn_cell(
         c: The state of each cell.
         h: The last output of each cell.
 
+    Returns:
+        The list of the next states, and that of the next outputs.
+
     Raises:
-        ValueError: There are not as many ``c`` and ``h`` as cells.
+        ValueError: There are not as many ``c`` and ``h`` as cells, or a cell is not a
+            function.
+
+    Example:
+        >>> cell = lambda data, c, h: (c + data, c * data)
+        >>> states, outputs = pg.multi_rnn_cell([cell], 2.0, [3.0], [0.0])
+        >>> outputs
+        [Tensor(6., dtype=float32, backend='cpu')]
 
     """
     given = (("lstm_cells", lstm_cells), ("c", c), ("h", h))

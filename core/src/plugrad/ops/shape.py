@@ -181,7 +181,24 @@ BROADCAST_TO = Kernel(
 
 
 def broadcast_to(x: TensorLike, /, shape: Ints) -> Tensor:
-    """Return ``x`` repeated along axes of size 1 until it has ``shape``."""
+    """Return ``x`` repeated to ``shape``, along axes of size 1 and new axes in front.
+
+    Args:
+        x: A tensor of any dtype.
+        shape: The sizes of the result.
+
+    Returns:
+        A tensor of ``shape`` and the dtype of ``x``.
+
+    Raises:
+        ValueError: ``x`` does not broadcast to ``shape``.
+
+    Example:
+        >>> pg.broadcast_to([1, 2, 3], (2, 3))
+        Tensor([[1, 2, 3],
+                [1, 2, 3]], dtype=int32, backend='cpu')
+
+    """
     x = x if type(x) is Tensor else _convert.asarray(x)
     shape = integers("broadcast_to", "shape", shape)
     x = _convert.check_broadcast("broadcast_to", "x", x, shape)

@@ -189,15 +189,28 @@ def split(
     """Return the pieces of each string between the characters of ``delimiter``.
 
     Args:
-        x: ``[n]``.
-        delimiter: One string, each character of which divides; none, and every
-            character is a piece.
-        skip_empty: Whether to leave out empty pieces. An empty string has none at all.
+        x: ``[n]``, strings.
+        delimiter: One string, of which each character separates pieces; the empty
+            string makes a piece of every character.
+        skip_empty: Whether to leave out empty pieces. An empty string has no pieces in
+            any case.
 
     Returns:
-        ``values``, the pieces of all strings one after the other; ``indices``
-        ``[m, 2]``, the string that each is from and its number there; ``shape``, n and
-        the largest number of pieces. int32.
+        A sparse tensor, as a named tuple: ``indices``, int32 ``[m, 2]``, the string
+        that each piece is from and its number there; ``values``, the pieces of all
+        strings one after the other; ``shape``, int32, n and the largest number of
+        pieces.
+
+    Raises:
+        ValueError: ``x`` does not have rank 1, or ``delimiter`` is not one string.
+        TypeError: An argument does not hold strings.
+
+    Example:
+        >>> pieces = pg.strings.split(["a b", "c"], " ")
+        >>> pieces.values
+        Tensor([b'a', b'b', b'c'], dtype=string, backend='cpu')
+        >>> pieces.indices.tolist()
+        [[0, 0], [0, 1], [1, 0]]
 
     """
     op, skip_empty = "strings.split", flag("strings.split", "skip_empty", skip_empty)

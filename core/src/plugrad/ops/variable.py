@@ -1,4 +1,4 @@
-"""``Variable``: something that changes, for training loops. No kernels."""
+"""``Variable``: a mutable holder of a tensor, for training loops. No kernels."""
 
 from __future__ import annotations
 
@@ -15,15 +15,21 @@ from . import _convert
 
 
 class Variable:
-    """Something that changes: it holds a tensor, and ops read it when they run.
+    """A mutable holder of a tensor: ops read the tensor that it holds when they run.
 
     ``variable_grads`` differentiates with respect to the variables that a function
     reads. Shape and dtype never change.
 
     Args:
         value: The first value.
-        trainable: Whether ``variable_grads`` takes it into account by itself.
-        name: For messages.
+        trainable: Whether ``variable_grads`` includes it by default.
+        name: A name for messages.
+
+    Example:
+        >>> v = pg.Variable([1.0, 2.0])
+        >>> v.assign(v * 3.0)
+        >>> v.value
+        Tensor([3., 6.], dtype=float32, backend='cpu')
 
     """
 
@@ -39,7 +45,7 @@ class Variable:
 
     @property
     def value(self) -> Tensor:
-        """The tensor held at this moment; tapes that take notice of variables watch."""
+        """The tensor that it holds now; tapes that record variables watch it."""
         if self.trainable and differentiable(self._value.dtype):
             for tape in tapes():
                 if tape.variables is not None and self not in tape.variables:
@@ -60,8 +66,8 @@ class Variable:
         """Hold ``value`` from now on.
 
         Raises:
-            ValueError: Its shape is another.
-            TypeError: Its dtype is another.
+            ValueError: Its shape differs.
+            TypeError: Its dtype differs.
 
         """
         new = _convert.asarray(value)
