@@ -1,8 +1,9 @@
-"""Kernels for gradients that a backend may compute in one go: public in ``plugin``.
+"""Kernels that a backend may implement to compute a gradient in one run.
 
-The core's gradients of these kernels run two to five kernels each. Every contract is
-decomposed into what the core's gradient does, so that derivatives of higher order are
-recorded as the core's are, and dtypes without code are computed as there.
+Public in ``plugin``. The core's gradients of these ops run two to five kernels each.
+Every contract is decomposed into the core's gradient, so that derivatives of higher
+order are recorded as the core's are, and dtypes without an implementation are computed
+as there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from plugrad.tensor.tensor import Tensor
 
 
 def backward_kernels(package: str) -> dict[str, Kernel]:
-    """Return contracts of kernels that compute a gradient in one go, by plain name.
+    """Return contracts of kernels that compute a gradient in one run, by plain name.
 
     ``ReluGrad TanhGrad SigmoidGrad ErfGrad SoftmaxGrad LogSoftmaxGrad``. Declare them
     as ``contracts`` of your ``Backend``, implement ``"plugrad_mine.TanhGrad"`` and so
@@ -30,7 +31,15 @@ def backward_kernels(package: str) -> dict[str, Kernel]:
         Runtime(gradients=backward_gradients(KERNELS), ...)  # in open_mine
 
     Args:
-        package: The name of your package, which the names of the kernels begin with.
+        package: The name of your package, which prefixes the names of the kernels.
+
+    Returns:
+        A dict from plain name to contract.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> plugin.backward_kernels("plugrad_mine")["TanhGrad"]
+        plugrad_mine.TanhGrad(dy: inexact, y: dy) -> dx
 
     """
     found: dict[str, Kernel] = {}

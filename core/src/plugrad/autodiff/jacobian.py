@@ -19,20 +19,31 @@ Mode = Literal["reverse", "forward"]
 
 
 def jacobian(f: Callable[P, Any], *, mode: Mode = "reverse") -> Callable[P, Tensor]:
-    """Return ``g(x, *rest)``: ``∂f(x)/∂x``, of shape ``(*f(x).shape, *x.shape)``.
+    """Return ``g(x, *rest)``: the Jacobian ``∂f(x)/∂x``.
 
     The modes agree on real numbers. On complex ones ``"reverse"`` gives gradients as
-    ``grad`` has them, so that ``z²`` has the conjugate of ``2z``, and ``"forward"``
+    ``grad`` does, so that ``z²`` has the conjugate of ``2z``, and ``"forward"`` gives
     derivatives along the real axis.
 
     Args:
-        f: Maps a floating tensor (and what else it is given) to a floating tensor.
-        mode: ``"reverse"`` pulls back once an element of the result, ``"forward"``
-            pushes forward once an element of ``x``: choose the smaller of the two.
+        f: A function from a floating tensor, and any further arguments, to a floating
+            tensor.
+        mode: ``"reverse"`` runs one pullback for each element of the result,
+            ``"forward"`` one ``jvp`` for each element of ``x``: choose the smaller
+            number.
+
+    Returns:
+        A function that takes the arguments of ``f`` and returns a tensor of shape
+        ``(*f(x).shape, *x.shape)``.
 
     Raises:
-        TypeError: ``x`` or the result is no floating tensor.
+        TypeError: ``x`` or the result is not a floating tensor.
         ValueError: The mode is neither of the two.
+
+    Example:
+        >>> pg.jacobian(lambda x: x * x)(pg.asarray([1.0, 2.0]))
+        Tensor([[2., 0.],
+                [0., 4.]], dtype=float32, backend='cpu')
 
     """
     function("jacobian", f)
@@ -46,10 +57,25 @@ def jacobian(f: Callable[P, Any], *, mode: Mode = "reverse") -> Callable[P, Tens
 
 
 def hessian(f: Callable[P, Any]) -> Callable[P, Tensor]:
-    """Return ``g(x, *rest)``: ``∂²f(x)/∂x∂x``, of shape ``(*x.shape, *x.shape)``.
+    """Return ``g(x, *rest)``: the Hessian ``∂²f(x)/∂x∂x``.
 
-    ``f`` returns a floating scalar; anything else is a ValueError or TypeError, as of
-    ``grad``.
+    Args:
+        f: A function from a floating tensor, and any further arguments, to a floating
+            scalar.
+
+    Returns:
+        A function that takes the arguments of ``f`` and returns a tensor of shape
+        ``(*x.shape, *x.shape)``.
+
+    Raises:
+        TypeError: ``x`` or the result is not a floating tensor.
+        ValueError: The result is not a scalar.
+
+    Example:
+        >>> pg.hessian(lambda x: pg.sum(x * x * x))(pg.asarray([1.0, 2.0]))
+        Tensor([[ 6.,  0.],
+                [ 0., 12.]], dtype=float32, backend='cpu')
+
     """
     return jacobian(grad(f))
 
@@ -64,7 +90,7 @@ def _argument(x: Any) -> Tensor:
 
 
 def _units(like: Tensor) -> list[Tensor]:
-    """Return the tensors that are 1 in one place and 0 in all others."""
+    """Return the tensors that are 1 in one element and 0 in all others."""
     every = grids.eye(like.size, dtype=like.dtype)
     return list(shape.unstack(shape.reshape(every, (like.size, *like.shape))))
 

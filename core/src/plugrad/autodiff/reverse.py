@@ -1,7 +1,7 @@
-"""Reverse mode: walk a tape backwards, adding up cotangents.
+"""Reverse mode: walk a tape backwards and accumulate cotangents.
 
-Gradients are ops, so that outer tapes record them and every order works. Arguments
-and results may be nested dicts, lists and tuples of tensors.
+Gradients are ops, so outer tapes record them and every order of derivative works.
+Arguments and results may be nested dicts, lists and tuples of tensors.
 
 Map: ``grad`` and its relatives; ``variable_grads``; ``vjp`` and ``jvp``;
 ``stop_gradient``; backward itself.
@@ -51,14 +51,27 @@ Cotangents = dict[TapeId, Tensor]
 def grad(f: Callable[P, Any]) -> GradientFunction[P, Any]:
     """Return ``g(x, *rest, dy=None)``: the gradient of ``f`` in its first argument.
 
-    ``f`` returns one floating scalar, unless ``dy`` is given. ``x`` may be a nested
-    dict, list or tuple of tensors; the gradient has the same structure, with None for
-    integers. Use the argument inside ``f``, not a tensor from outside.
+    ``x`` may be a nested dict, list or tuple of tensors; the gradient has the same
+    structure, with None for integers. Use the argument inside ``f``: a tensor from
+    outside is a constant.
+
+    Args:
+        f: A function that returns one floating scalar, or any floating tensors if
+            ``dy`` is passed to ``g``: the cotangents of its result.
+
+    Returns:
+        A function that takes the arguments of ``f`` and returns the gradient.
 
     Raises:
-        TypeError: ``x`` holds no floating tensor, or ``f`` returns no floating one.
-        ValueError: ``f`` returns no scalar and there is no ``dy``, or it does not fit.
-        GradientNotFound: A kernel on the way has no gradient.
+        TypeError: ``x`` holds no floating tensor, or ``f`` does not return a floating
+            one.
+        ValueError: ``f`` does not return a scalar and there is no ``dy``, or ``dy``
+            does not fit.
+        GradientNotFound: A kernel that ``f`` runs has no gradient.
+
+    Example:
+        >>> pg.grad(lambda x: pg.sum(x * x))(pg.asarray([1.0, 2.0]))
+        Tensor([2., 4.], dtype=float32, backend='cpu')
 
     """
     value_and_gradient = value_and_grad(f)
@@ -66,13 +79,56 @@ def grad(f: Callable[P, Any]) -> GradientFunction[P, Any]:
 
 
 def grads(f: Callable[P, Any]) -> GradientFunction[P, tuple[Any, ...]]:
-    """Return ``g(*xs, dy=None)``: the gradients of ``f`` in all arguments, a tuple."""
+    """Return ``g(*xs, dy=None)``: the gradients of ``f`` in all arguments.
+
+    Args:
+        f: A function that returns one floating scalar, or any floating tensors if
+            ``dy`` is passed to ``g``.
+
+    Returns:
+        A function that takes the arguments of ``f`` and returns a tuple of gradients,
+        one for each argument.
+
+    Raises:
+        TypeError: No argument holds a floating tensor, or ``f`` does not return one.
+        ValueError: ``f`` does not return a scalar and there is no ``dy``, or ``dy``
+            does not fit.
+        GradientNotFound: A kernel that ``f`` runs has no gradient.
+
+    Example:
+        >>> dx, dy = pg.grads(lambda x, y: x * y)(2.0, 3.0)
+        >>> dx.item(), dy.item()
+        (3.0, 2.0)
+
+    """
     value_and_gradients = value_and_grads(f)
     return lambda *xs, **rest: value_and_gradients(*xs, **rest)[1]
 
 
 def value_and_grad(f: Callable[P, R]) -> GradientFunction[P, tuple[R, Any]]:
-    """Return ``g(x, *rest, dy=None)``: the value and the gradient in ``x``."""
+    """Return ``g(x, *rest, dy=None)``: the value of ``f`` and its gradient in ``x``.
+
+    Args:
+        f: A function that returns one floating scalar, or any floating tensors if
+            ``dy`` is passed to ``g``.
+
+    Returns:
+        A function that takes the arguments of ``f`` and returns the value and the
+        gradient of ``grad``.
+
+    Raises:
+        TypeError: ``x`` holds no floating tensor, or ``f`` does not return a floating
+            one.
+        ValueError: ``f`` does not return a scalar and there is no ``dy``, or ``dy``
+            does not fit.
+        GradientNotFound: A kernel that ``f`` runs has no gradient.
+
+    Example:
+        >>> value, gradient = pg.value_and_grad(lambda x: x * x)(3.0)
+        >>> value.item(), gradient.item()
+        (9.0, 6.0)
+
+    """
     function("grad", f)
 
     call: Callable[..., Any] = f
@@ -88,7 +144,28 @@ def value_and_grad(f: Callable[P, R]) -> GradientFunction[P, tuple[R, Any]]:
 def value_and_grads(
     f: Callable[P, R],
 ) -> GradientFunction[P, tuple[R, tuple[Any, ...]]]:
-    """Return ``g(*xs, dy=None)``: the value and the gradients in all ``xs``."""
+    """Return ``g(*xs, dy=None)``: the value of ``f`` and its gradients in all ``xs``.
+
+    Args:
+        f: A function that returns one floating scalar, or any floating tensors if
+            ``dy`` is passed to ``g``.
+
+    Returns:
+        A function that takes the arguments of ``f`` and returns the value and the
+        gradients of ``grads``.
+
+    Raises:
+        TypeError: No argument holds a floating tensor, or ``f`` does not return one.
+        ValueError: ``f`` does not return a scalar and there is no ``dy``, or ``dy``
+            does not fit.
+        GradientNotFound: A kernel that ``f`` runs has no gradient.
+
+    Example:
+        >>> value, (dx, dy) = pg.value_and_grads(lambda x, y: x * y)(2.0, 3.0)
+        >>> value.item(), dx.item(), dy.item()
+        (6.0, 3.0, 2.0)
+
+    """
     function("grads", f)
 
     def g(*xs: Any, dy: Any = None, **rest: Any) -> Any:
@@ -104,13 +181,25 @@ def variable_grads(
     """Return ``f()`` and its gradients in the variables that it reads.
 
     Args:
-        f: Returns one floating scalar.
+        f: A function without arguments that returns one floating scalar.
         variables: Differentiate in these; by default in all trainable ones that ``f``
-            reads. One that ``f`` does not read has the gradient zero.
+            reads. The gradient in a variable that ``f`` does not read is zero.
 
     Returns:
         The value, and a dict from variable to gradient. If ``f`` assigns a variable
-        that it has read, the gradient is that in the value from before.
+        after reading it, the gradient is that in the value before.
+
+    Raises:
+        TypeError: A variable is not a floating one, or ``f`` does not return a floating
+            tensor.
+        ValueError: ``f`` reads no trainable variable, or does not return a scalar.
+        GradientNotFound: A kernel that ``f`` runs has no gradient.
+
+    Example:
+        >>> v = pg.Variable(3.0)
+        >>> value, gradients = pg.variable_grads(lambda: v * v)
+        >>> gradients[v]
+        Tensor(6., dtype=float32, backend='cpu')
 
     """
     function("variable_grads", f)
@@ -150,12 +239,29 @@ def vjp(f: Callable[[*Xs], R], *xs: *Xs) -> tuple[R, Callable[[Any], tuple[Any, 
 
 
 def jvp(f: Callable[..., R], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[R, R]:
-    """Return ``f(*xs)`` and its derivative along ``vs``, None beside integers.
+    """Return ``f(*xs)`` and its derivative along ``vs``.
 
-    Two vjps: a pullback is linear in ``dy``, and its own pullback is the derivative.
+    It is computed by two vjps: a pullback is linear in ``dy``, and its own pullback is
+    the derivative.
+
+    Args:
+        f: A function that returns floating tensors.
+        xs: A list of its arguments.
+        vs: A list of tangents of the shapes and dtypes of ``xs``; None for integers.
+
+    Returns:
+        The value, and the tangent of the value.
 
     Raises:
-        TypeError: A gradient on the way is not linear in ``dy`` (guided ReLU).
+        TypeError: ``xs`` or ``vs`` is not a list or tuple, or a gradient on the way is
+            not linear in ``dy`` (guided ReLU).
+        ValueError: ``vs`` do not fit ``xs``.
+        GradientNotFound: A kernel that ``f`` runs has no gradient.
+
+    Example:
+        >>> y, dy = pg.jvp(lambda x: x * x, [3.0], [1.0])
+        >>> y.item(), dy.item()
+        (9.0, 6.0)
 
     """
     function("jvp", f)
@@ -175,12 +281,24 @@ def jvp(f: Callable[..., R], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[R, R
 
 
 def stop_gradient(x: TensorLike, /) -> Tensor:
-    """Return ``x`` as a constant: a new handle on the same array."""
+    """Return ``x`` as a constant: an alias of the same values that no tape tracks.
+
+    Args:
+        x: A tensor of any dtype.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Example:
+        >>> pg.grad(lambda x: x * pg.stop_gradient(x))(3.0)
+        Tensor(3., dtype=float32, backend='cpu')
+
+    """
     return alias(asarray(x))
 
 
 class _Forward(NamedTuple):
-    """A function that has run under a tape of its own, ready to be pulled back."""
+    """A function that has run under a tape of its own, ready for backward."""
 
     value: Any
     outputs: list[Tensor]  # the leaves of the value
@@ -189,7 +307,7 @@ class _Forward(NamedTuple):
     build: Build  # the arguments from their leaves
 
     def seeds(self, dy: Any) -> Cotangents:
-        """Return the cotangents of the results; by default that of a scalar, one."""
+        """Return the cotangents of the results; by default one, for a scalar."""
         if dy is not None:
             return self.seeds_of(dy)
         one, tape_id = _seed(self.value), self.value._tape_id
@@ -274,7 +392,7 @@ def _backward(
     wanted: Collection[TapeId | None],
     linear_only: bool = False,
 ) -> Cotangents:
-    """Return the cotangents of the wanted tape_ids, from those of the results."""
+    """Return the cotangents of the wanted tape_ids from those of the results."""
     backend, tracked = dispatch.active(), tape.tracked
     for node in reversed(tape.nodes):
         _backward_node(node, tracked, cotangents, wanted, backend, linear_only)
@@ -290,7 +408,7 @@ def _backward_node(
     backend: OpenBackend,
     linear_only: bool,
 ) -> None:
-    """Go back through one node, on the backend that it ran on."""
+    """Propagate through one node, on the backend that it ran on."""
     outputs = node.outputs
     if cotangents.keys().isdisjoint(outputs):
         return
@@ -312,7 +430,7 @@ def _apply_vjps(
     cotangents: Cotangents,
     linear_only: bool,
 ) -> None:
-    """Add what the outputs of one node owe to its inputs."""
+    """Add the cotangents that the outputs of one node give to its inputs."""
     (kernel, _, _, steps), _, inputs, _, values = node
     if kernel.variadic_outputs:
         dys = (list(dys),)
@@ -368,7 +486,7 @@ def _check_linear(step: VJPStep) -> None:
 
 
 def _unbroadcast(dx: Any, tape_id: TapeId, kernel: Kernel, step: VJPStep) -> Tensor:
-    """Return ``dx`` summed back to what was broadcast; complain if it still differs."""
+    """Return ``dx`` summed to the shape before broadcasting; raise if it differs."""
     if type(dx) is Tensor and dx.shape == tape_id.shape and dx.dtype == tape_id.dtype:
         return dx
     if kernel.broadcasts and isinstance(dx, Tensor) and dx.dtype == tape_id.dtype:
@@ -385,7 +503,7 @@ def _unbroadcast(dx: Any, tape_id: TapeId, kernel: Kernel, step: VJPStep) -> Ten
 
 
 def _spec_of(x: Tensor | TapeId) -> str:
-    """Return what a message says of a tensor."""
+    """Return shape and dtype as messages state them."""
     return f"shape {x.shape} {x.dtype}"
 
 
@@ -401,7 +519,7 @@ def _describe(kernel: Kernel, step: VJPStep) -> str:
 
 
 def _result(tape_id: TapeId, cotangents: Cotangents) -> Tensor:
-    """Return the cotangent; zeros where nobody supplied one."""
+    """Return the cotangent; zeros where there is none."""
     found = cotangents.get(tape_id)
     if found is None:
         return creation.zeros(tape_id.shape, dtype=tape_id.dtype)

@@ -1,6 +1,6 @@
-"""What users register and ask of gradients: for a block, for the process, by packs.
+"""Public functions to register gradients: for the process, for a block, by packs.
 
-Map: what is registered for the process; what holds for a block; packs.
+Map: what is registered for the process; what is in force in a block; packs.
 """
 
 from __future__ import annotations
@@ -38,24 +38,33 @@ def register_gradient(
     linear: bool = True,
     **functions: Callable[..., Any] | None,
 ) -> None:
-    """Put gradient functions over those of ``kernel``, for the whole process.
+    """Register gradient functions of ``kernel``, for the whole process.
+
+    They override the ones of backends and the core, until you unregister them.
 
     Args:
-        kernel: Its name, or the op that runs it and no other kernel: ``pg.relu``.
-        named: Functions of inputs that are called ``backend`` or ``linear``, by name.
-        backend: Only for what runs on this backend.
+        kernel: Its name, or an op that runs this kernel and no other: ``pg.relu``.
+        named: Functions for inputs called ``backend`` or ``linear``, by name.
+        backend: Only for runs on this backend.
         linear: Whether the functions are linear in the cotangent; if not, there is no
             ``jvp`` through them.
-        functions: One an input: the cotangents, then any inputs, outputs, attributes
-            and ``<name>_spec`` by name. None declares an input without derivative. A
-            parameter ``original`` gets the gradient that is replaced, a function of
-            the cotangents: ``x=lambda dy, original: 2 * original(dy)``.
+        functions: One for each input. It takes the cotangents, then any inputs,
+            outputs, attributes and ``<name>_spec`` by name. None declares an input
+            without derivative. A parameter ``original`` gets the gradient that is
+            replaced, a function of the cotangents:
+            ``x=lambda dy, original: 2 * original(dy)``.
 
     Raises:
         ValueError: The kernel is unknown or fused, no function is given, or a parameter
-            names nothing of the kernel.
-        TypeError: What should be a function is none.
+            does not name anything of the kernel.
+        TypeError: An argument that must be a function is not one.
         BackendUnavailable: The backend is unknown.
+
+    Example:
+        >>> pg.register_gradient(pg.relu, x=lambda dy, original: 2.0 * original(dy))
+        >>> pg.grad(pg.relu)(3.0).item()
+        2.0
+        >>> pg.unregister_gradient(pg.relu)
 
     """
     name, table = _checked(
@@ -95,24 +104,44 @@ def _kernel_name(kernel: KernelName, who: str) -> str:
 
 
 def unregister_gradient(kernel: KernelName, *, backend: str | None = None) -> None:
-    """Remove your last gradient of ``kernel``; what was under it shows again.
+    """Remove the gradient you registered last; what it overrode applies again.
 
-    ``backend`` is that with which it was registered.
+    Args:
+        kernel: The name of the kernel, or the op that runs it.
+        backend: The backend for which the gradient was registered, if any.
 
     Raises:
         ValueError: The kernel is unknown, or you have registered no such gradient.
+
+    Example:
+        >>> pg.register_gradient(pg.relu, x=lambda dy: 2.0 * dy)
+        >>> pg.unregister_gradient(pg.relu)
+        >>> pg.grad(pg.relu)(3.0).item()
+        1.0
 
     """
     registry.gradients.drop(_kernel_name(kernel, "unregister_gradient"), backend)
 
 
 def get_gradient(kernel: KernelName) -> VJPs:
-    """Return the rules in force for ``kernel``, by input, each with its origin.
+    """Return the gradients in force for ``kernel``: a rule for each input.
 
-    They are those of the caller, on the active backend.
+    They are those of the calling thread, on the active backend.
+
+    Args:
+        kernel: The name of the kernel, or the op that runs it.
+
+    Returns:
+        A mapping from input to rule. A rule names its ``function``, the ``residuals``
+        that a tape saves for it, its ``owner`` and its ``origin``; None declares an
+        input without derivative.
 
     Raises:
         ValueError: The kernel is unknown.
+
+    Example:
+        >>> pg.get_gradient("Sum")["x"].owner
+        'plugrad'
 
     """
     contract = registry.contracts[_kernel_name(kernel, "get_gradient")]
@@ -130,8 +159,30 @@ def override_gradient(
 ) -> context.UserScope:
     """Replace gradient functions of ``kernel`` inside the ``with`` block.
 
-    It is a decorator, too. What is recorded inside keeps the replacement, whenever it
-    is pulled back. The arguments and errors are those of ``register_gradient``.
+    It is also a decorator. What is recorded inside the block keeps the replacement,
+    also if backward runs later.
+
+    Args:
+        kernel: Its name, or an op that runs this kernel and no other: ``pg.relu``.
+        named: Functions for inputs called ``backend`` or ``linear``, by name.
+        backend: Only for runs on this backend.
+        linear: Whether the functions are linear in the cotangent.
+        functions: One for each input, as in ``register_gradient``.
+
+    Returns:
+        A context manager.
+
+    Raises:
+        ValueError: The kernel is unknown or fused, no function is given, or a parameter
+            does not name anything of the kernel.
+        TypeError: An argument that must be a function is not one.
+        BackendUnavailable: The backend is unknown.
+
+    Example:
+        >>> with pg.override_gradient(pg.relu, x=lambda dy: 2.0 * dy):
+        ...     pg.grad(pg.relu)(-3.0).item()
+        2.0
+
     """
     who = "override_gradient"
     name, rules = _checked(who, kernel, named, functions, backend, linear)
@@ -143,16 +194,24 @@ def use_gradients(
 ) -> context.UserScope:
     """Use a gradient pack of a plugin inside the ``with`` block.
 
-    It is a decorator, too. ``set_gradients`` does the same for the process.
+    It is also a decorator. ``set_gradients`` does the same for the process.
 
     Args:
-        pack: Its name.
-        kernels: Only its gradients of these kernels.
-        backend: Only for what runs on this backend.
+        pack: The name of the pack; ``gradient_packs`` lists them.
+        kernels: Use only its gradients of these kernels.
+        backend: Only for runs on this backend.
+
+    Returns:
+        A context manager.
 
     Raises:
         ValueError: There is no such pack, or it has nothing for one of the kernels.
         BackendUnavailable: The backend is unknown.
+
+    Example:
+        >>> with pg.use_gradients("straight_through"):  # of plugrad-gradient-packs
+        ...     pg.grad(pg.round)(0.3).item()
+        1.0
 
     """
     layer = registry.gradients.pack(pack, "use_gradients", kernels)
@@ -162,12 +221,27 @@ def use_gradients(
 def set_gradients(
     *packs: str, kernels: Sequence[str] | None = None, backend: str | None = None
 ) -> None:
-    """Use gradient packs of plugins in the whole process, in place of those before.
+    """Use gradient packs of plugins in the whole process, replacing those set before.
 
-    ``set_gradients()`` uses none. The last pack wins, over what ``register_gradient``
-    has registered; scopes win over both. The environment variable
-    ``PLUGRAD_GRADIENTS``, names with commas between them, does it from outside. The
-    arguments and errors are those of ``use_gradients``.
+    ``set_gradients()`` uses none. The last pack overrides the others and what
+    ``register_gradient`` has registered; scopes override both. The environment variable
+    ``PLUGRAD_GRADIENTS``, names separated by commas, sets packs from outside.
+
+    Args:
+        packs: The names of the packs.
+        kernels: Use only their gradients of these kernels.
+        backend: Only for runs on this backend.
+
+    Raises:
+        ValueError: There is no such pack, or it has nothing for one of the kernels.
+        BackendUnavailable: The backend is unknown.
+
+    Example:
+        >>> pg.set_gradients("straight_through")  # of plugrad-gradient-packs
+        >>> pg.grad(pg.round)(0.3).item()
+        1.0
+        >>> pg.set_gradients()
+
     """
     who = "set_gradients"
     layers = [registry.gradients.pack(pack, who, kernels) for pack in packs]
@@ -175,5 +249,16 @@ def set_gradients(
 
 
 def gradient_packs() -> list[PackInfo]:
-    """Return the gradient packs that plugins bring, and what each overrides."""
+    """Return the gradient packs that plugins provide, and what each overrides.
+
+    Returns:
+        A list of ``name``, ``owner``, ``overrides`` (inputs by kernel) and ``reason``,
+        which is empty unless the pack cannot be used.
+
+    Example:
+        >>> packs = {pack.name: pack for pack in pg.gradient_packs()}
+        >>> packs["guided"].overrides  # of plugrad-gradient-packs
+        {'Relu': ('x',), 'Relu6': ('x',)}
+
+    """
     return registry.gradients.described()

@@ -1,7 +1,7 @@
-"""Turning arguments into tensors and promoting dtypes, in one place.
+"""Conversion of arguments to tensors, and promotion of dtypes.
 
 Map: ``asarray``; ``unary``, ``floating_unary``, ``elementwise``, ``reduction``, which
-convert and run in one go and have accelerators in C; ``floating``, ``real``,
+convert and run in one call and have accelerators in C; ``floating``, ``real``,
 ``integer_tensor``, ``promote_all`` for all other ops; weak scalars.
 """
 
@@ -45,24 +45,36 @@ SCALARS = (bool, int, float, complex, np.number, np.bool_)
 def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Tensor:
     """Return ``value`` as a tensor on the active backend.
 
+    Without ``dtype``, Python's numbers become float32, int32, bool or complex64, NumPy
+    arrays keep their dtype, and text becomes ``plugrad.string``: bytes in UTF-8. With
+    ``dtype``, values that have a dtype (tensors, NumPy arrays and scalars) are
+    converted as ``astype`` converts; Python's numbers have none, so the dtype must be
+    able to hold them. Converting to integers drops the fraction.
+
     Args:
-        value: A tensor or variable (returned as it is), a number, nested lists of
-            numbers, a NumPy array or anything that NumPy takes for one; or ``str`` and
-            ``bytes`` in their place.
-        dtype: By default Python's numbers become float32, int32, bool or complex64,
-            and NumPy arrays keep theirs. Text becomes ``plugrad.string``: bytes in
-            UTF-8. What has a dtype, a tensor, an array or a scalar of NumPy's, is
-            converted as ``astype`` does; Python's numbers have none, and must fit.
-            Integers take them without their fraction.
-        copy: Whether to copy an array; ``copy=False`` shares its memory where the
-            backend can, and promises that nobody writes to it.
+        value: A tensor or variable (returned unchanged), a number, nested lists of
+            numbers, a NumPy array or an object that NumPy converts to one; or ``str``
+            and ``bytes`` in place of numbers.
+        dtype: The dtype of the result.
+        copy: Whether to copy an array. ``copy=False`` shares its memory where the
+            backend can; do not write to it then.
+
+    Returns:
+        A tensor.
 
     Raises:
-        TypeError: The dtype is unknown or missing, a list holds tensors, strings stand
-            among numbers, Python's complex numbers are to be real, or an array has
-            masked elements.
-        ValueError: The lists are not all of one length.
-        OverflowError: A Python number that its dtype cannot hold.
+        TypeError: The dtype is unknown or the backend lacks it, a list holds tensors,
+            strings are mixed with numbers, Python's complex numbers would become real,
+            or an array has masked elements.
+        ValueError: The nested lists differ in length.
+        OverflowError: The dtype cannot hold a Python number.
+
+    Example:
+        >>> pg.asarray([[1, 2], [3, 4]])
+        Tensor([[1, 2],
+                [3, 4]], dtype=int32, backend='cpu')
+        >>> pg.asarray([1, 2], dtype="float32")
+        Tensor([1., 2.], dtype=float32, backend='cpu')
 
     """
     if isinstance(value, Tensor):
@@ -88,13 +100,13 @@ def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Te
 
 
 def notify_created(x: Tensor) -> Tensor:
-    """Return ``x``, which no run has made; observers are told of it."""
+    """Return ``x``, which was not made by a run, and notify observers of it."""
     tell("made", x)
     return x
 
 
 def array_of(op: str, value: Any) -> np.ndarray[Any, DType]:
-    """Return ``value``, which NumPy takes for an array, as one; none that is masked."""
+    """Return ``value`` as a NumPy array; raise if it has masked elements."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         hint = "fill them, x.filled(0), and keep the mask beside them"
         raise TypeError(f"{op}: a tensor has no masked elements; {hint}")
@@ -102,7 +114,7 @@ def array_of(op: str, value: Any) -> np.ndarray[Any, DType]:
 
 
 def _cast(given: np.ndarray[Any, Any], wanted: DType, copy: bool) -> Any:
-    """Return an array with another dtype, as the kernel Cast would convert a tensor."""
+    """Return an array converted as the kernel Cast converts a tensor."""
     with np.errstate(all="ignore"):
         if given.dtype.kind == "c" and wanted.kind not in "cb":
             given = given.real
@@ -112,7 +124,7 @@ def _cast(given: np.ndarray[Any, Any], wanted: DType, copy: bool) -> Any:
 
 
 def _truncated(given: np.ndarray[Any, Any], wanted: DType) -> Any:
-    """Return integers; what is out of range NumPy would leave to the processor."""
+    """Return integers; out-of-range values wrap, independently of the processor."""
     x = np.trunc(given.astype(np.float64))
     low, high = LIMITS[wanted]
     if ((x >= low) & (x < float(high + 1))).all():
@@ -229,7 +241,7 @@ def elementwise(
 
 
 def refused(kernel: Kernel, dtype: DType, kinds: str) -> TypeError:
-    """Return an error: the op is defined for ``kinds``, and not for ``dtype``."""
+    """Return the error of an op that is defined for ``kinds``, not for ``dtype``."""
     known = ", ".join(name for kind, name in _KINDS.items() if kind in kinds)
     got = "string" if dtype is STRING else f"{dtype}; cast with astype"
     return TypeError(f"{kernel.op}: is defined for {known}, got {got}")
@@ -273,7 +285,7 @@ def real(op: str, value: TensorLike) -> Tensor:
 
 
 def integer_tensor(op: str, name: str, value: TensorLike) -> Tensor:
-    """Return ``value`` as a tensor of int32, or int64 where it is, or must be, so wide.
+    """Return ``value`` as a tensor of int32, or of int64 if its values need it.
 
     Raises:
         TypeError: It does not hold integers.
@@ -289,7 +301,7 @@ def integer_tensor(op: str, name: str, value: TensorLike) -> Tensor:
 
 
 def on_host(op: str, name: str, value: Any) -> np.ndarray[Any, DType] | None:
-    """Return integers that are known here and now, None for a tensor."""
+    """Return integers that are known on the host; None for a tensor."""
     if isinstance(value, Tensor | variable.Variable):
         return None
     array = array_of(op, value) if hasattr(value, "dtype") else listed(value)
@@ -320,7 +332,7 @@ def check_broadcast(op: str, name: str, x: Shaped, wanted: geometry.Shape) -> Sh
 
 
 def promote_all(op: str, *values: TensorLike) -> list[Tensor]:
-    """Return all as tensors of the one dtype in which they meet; scalars are weak."""
+    """Return all as tensors of the dtype that promotion gives; scalars are weak."""
     tensors = [v for v in values if type(v) is Tensor]
     if len(tensors) == len(values) and len({x.dtype for x in tensors}) == 1:
         return tensors
@@ -373,9 +385,10 @@ def promote_pair(op: str, value: TensorLike, x: Tensor) -> tuple[Tensor, Tensor]
 
 
 def scalar(op: str, value: complex | np.generic, beside: DType) -> Tensor:
-    """Return a weak scalar; common ones are uploaded once a backend.
+    """Return a weak scalar; common ones are uploaded once for each backend.
 
-    -0.0 equals 0.0 and would get its tensor, NaN would never be found again.
+    -0.0 is not cached, as it equals 0.0 and would get its tensor; nor is NaN, which
+    would never be found again.
     """
     backend = active()
     plain = cast("complex", value)

@@ -1,12 +1,13 @@
-"""Random numbers on the host, the same for ever; there are no tensors here.
+"""Random numbers on the host, the same in every version; no tensors here.
 
-They come from words of 64 random bits, of NumPy's Philox, whose stream NumPy promises
-never to change. What becomes of a word takes only operations that IEEE 754 rounds in
-one way, each by itself: + - · / √ and the shift of an exponent. So every processor and
+They come from words of 64 random bits of NumPy's Philox, whose stream NumPy promises
+never to change. Words are transformed by operations that IEEE 754 rounds in one way
+only, each by itself: + - · / √ and the shift of an exponent. So every processor and
 every version of NumPy gives the same bits; ``np.log`` and ``np.exp`` do not.
 
-All transforms take one word a number, but ``gamma``, which rejects some, and those of
-32 bits. Any change of a transform, or of the order of the words, breaks the promise.
+All transforms take one word for each number, except ``gamma``, which rejects some
+words, and those of 32 bits. A change of a transform, or of the order of the words,
+breaks the promise.
 
 Map: streams; words to uniform numbers; logarithm and exponential; the normal quantile;
 distributions; order and choice.
@@ -36,10 +37,10 @@ CHUNK = 1 << 14  # numbers at a time, so that they stay in the cache; even
 
 
 class Streams:
-    """The streams of a process: one key, and a counter that tells the calls apart.
+    """The streams of a process: one key, and a counter that numbers the calls.
 
-    A call has its own stream, so that threads share nothing but the next number, and
-    ``next`` of a count is atomic.
+    Each call has its own stream, so threads share only the next number, and ``next`` of
+    a count is atomic.
     """
 
     def __init__(self, key: int | None) -> None:
@@ -48,7 +49,7 @@ class Streams:
         self.calls = itertools.count()
 
     def next(self) -> Stream:
-        """Return the stream of another call; no call with a seed of its own has it."""
+        """Return the stream of another call, which no call with a seed has."""
         counter = next(self.calls) << 192
         return np.random.Philox(key=self.key + (1 << 64), counter=counter)
 
@@ -57,7 +58,7 @@ process = Streams(None)
 
 
 def reseed(key: int | None) -> None:
-    """Begin anew, with a key or, for None, with one from the operating system."""
+    """Restart with a key or, for None, with one from the operating system."""
     global process
     process = Streams(key)
 
@@ -85,7 +86,7 @@ def half_open(words: Words) -> Floats:
 
 
 def inside(words: Words) -> Floats:
-    """Return odd multiples of 2^-53 between 0 and 1, neither of them included."""
+    """Return odd multiples of 2^-53 between 0 and 1, both excluded."""
     return ((words >> 12) + 0.5) * 2.0**-52
 
 
@@ -149,9 +150,9 @@ def _polynomial(coefficients: list[float], x: Floats) -> Floats:
 
 
 def log(x: Floats) -> Floats:
-    """Return the logarithm of normal numbers: ``2 artanh((m - 1) / (m + 1)) + k ln 2``.
+    """Return the logarithm, ``2 artanh((m - 1) / (m + 1)) + k ln 2``.
 
-    With ``x = m 2^k`` and ``m`` within a factor √2 of 1.
+    ``x = m 2^k`` is positive and not subnormal, and ``m`` within a factor √2 of 1.
     """
     m, k = np.frexp(x)
     small = m < sqrt(0.5)
@@ -224,7 +225,7 @@ def _signed(z: Floats, words: Words) -> Floats:
 
 
 def filled(stream: Stream, count: int, transform: Transform, dtype: Any) -> Array:
-    """Return what a transform makes of ``count`` words."""
+    """Return ``count`` words under a transform."""
     y = np.empty(count, dtype)
     for at in range(0, count, CHUNK):
         some = y[at : at + CHUNK]
@@ -238,7 +239,7 @@ def normal(words: Words) -> Floats:
 
 
 def truncated_normal(words: Words) -> Floats:
-    """Return normal numbers of those that are at most 2 away from 0."""
+    """Return normal numbers, restricted to at most 2 away from 0."""
     p = BEYOND_2 + (0.5 - BEYOND_2) * inside(words)
     return _signed(np.minimum(_exceeded(p), 2.0), words)
 
@@ -249,12 +250,12 @@ def exponential(words: Words) -> Floats:
 
 
 def race(words: Words) -> Floats:
-    """Return ``1 / x`` of exponential numbers ``x``: the speed of a racer."""
+    """Return ``1 / x`` of exponential numbers ``x``."""
     return 1 / exponential(words)
 
 
 def gumbel(words: Words) -> Floats:
-    """Return the logarithm of that: it has the distribution ``exp(-exp(-x))``."""
+    """Return the logarithm of ``race``, of the distribution ``exp(-exp(-x))``."""
     return -log(exponential(words))
 
 
@@ -292,10 +293,10 @@ def order(stream: Stream, n: int) -> Array:
 def chosen(
     stream: Stream, count: int, n: int, weights: Floats | None, replace: bool
 ) -> Array:
-    """Return ``count`` of 0 to ``n - 1``; there are as many whose weight is not 0.
+    """Return ``count`` of 0 to ``n - 1``; at least as many have a weight that is not 0.
 
-    By weight and without replacement the shortest waiting times win, as in P. S.
-    Efraimidis and P. G. Spirakis, Weighted Random Sampling with a Reservoir (2006).
+    By weight and without replacement, the shortest waiting times are chosen, as in P.
+    S. Efraimidis and P. G. Spirakis, Weighted Random Sampling with a Reservoir (2006).
     """
     if weights is None:
         found = below(stream, count, max(n, 1)) if replace else order(stream, n)[:count]

@@ -1,9 +1,9 @@
 """Tensors and variables in other processes: pickle and fork.
 
-A pickle, which is what goes from process to process, holds the values as a NumPy array
-and the name of the backend, and nothing else: no history on tapes, no cached copies.
-``copyreg`` carries it, because ``Tensor`` itself does not know how to get to a backend.
-Pickles name the functions ``plugrad._restored`` and ``plugrad._restored_variable``.
+A pickle, which is how values go to another process, holds the values as a NumPy array
+and the name of the backend: no history on tapes, no cached copies. ``copyreg`` makes
+it, because ``Tensor`` itself has no access to backends. Pickles name
+the functions ``plugrad._restored`` and ``plugrad._restored_variable``.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from .variable import Variable
 def _restored(values: object, backend: object) -> Tensor:
     """Return a tensor from a pickle: on its backend, or else on the active one.
 
-    A backend that is not installed here gives way without a word, one that is and does
-    not open with a warning. Nothing but values and a name comes from the pickle.
+    A backend that is not installed here is replaced without a warning, one that does
+    not open with a warning. The pickle holds nothing but values and a name.
     """
     if not isinstance(values, np.ndarray) or not isinstance(backend, str):
         raise pickle.UnpicklingError(

@@ -1,8 +1,8 @@
-"""Reading images at places between pixels: for ``crop_and_resize`` and ``transform``.
+"""Reading images between pixels: for ``crop_and_resize`` and ``transform``.
 
-Each has a grid of places, which follows from tensors, and reads images there; the rest
-is shared. On a pixel, no other one has a say in the value, and the derivative in the
-place is that towards the next one.
+Both compute a grid of coordinates from tensors and read images there; all else is
+shared. At a pixel's center no other pixel contributes to the value, and the derivative
+in the coordinate is that towards the next pixel.
 
 Map: ``Grid``; ``sampled`` and its derivatives, ``to_image`` and ``to_places``; grids of
 boxes, and of transforms, with their derivatives.
@@ -29,15 +29,15 @@ Shaped = Tensor | Spec
 
 
 class Grid(NamedTuple):
-    """Places in images; all tensors broadcast to ``[n, rows, columns]``.
+    """Coordinates in images; all tensors broadcast to ``[n, rows, columns]``.
 
     Attributes:
         sizes: The shape of the images, ``[batch, height, width, channels]``.
-        batch: The number of the image.
-        y, x: The place, in pixels; 0 unless it is ``seen``.
-        seen: Whether there is something to read; other places are filled.
-        edge: What lies around the image: nothing ("clamp"), one pixel to fill ("pad"),
-            the opposite side ("wrap").
+        batch: The index of the image.
+        y, x: The coordinates, in pixels; 0 unless ``seen``.
+        seen: Whether there is a pixel to read; other elements are filled.
+        edge: What surrounds the image: nothing ("clamp"), one pixel of the fill value
+            ("pad"), the opposite side ("wrap").
 
     """
 
@@ -50,7 +50,7 @@ class Grid(NamedTuple):
 
     @property
     def rim(self) -> int:
-        """How many pixels are put around the image."""
+        """The number of pixels added around the image."""
         return 1 if self.edge == "pad" else 0
 
 
@@ -58,9 +58,9 @@ class Grid(NamedTuple):
 
 
 def arguments(op: str, image: TensorLike, places: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return images, if they show something, and coordinates.
+    """Return images, after a check of their shape, and coordinates.
 
-    The latter are as exact as the image, and float32 at least.
+    The dtype of the coordinates is that of the image, but at least float32.
     """
     image, places = (_convert.floating(op, x, "f") for x in (image, places))
     check_image(op, image)
@@ -69,14 +69,14 @@ def arguments(op: str, image: TensorLike, places: TensorLike) -> tuple[Tensor, T
 
 
 def check_image(op: str, image: Shaped) -> None:
-    """Raise unless these are images that show something."""
+    """Raise unless the shape is that of images with pixels."""
     if len(image.shape) != 4 or 0 in image.shape[1:3]:
         rule = "image must be [batch, height, width, channels] and have pixels"
         raise misfit(op, rule, image)
 
 
 def constant(values: Any, dtype: DType) -> Tensor:
-    """Return what is known on the host as a tensor."""
+    """Return a constant that is known on the host as a tensor."""
     return _convert.asarray(np.asarray(values, dtype), copy=False)
 
 
@@ -84,7 +84,7 @@ def constant(values: Any, dtype: DType) -> Tensor:
 
 
 def sampled(image: Tensor, grid: Grid, method: str, fill: Any) -> Tensor:
-    """Return what the images show at the places, ``[n, rows, columns, channels]``."""
+    """Return the images at the coordinates, ``[n, rows, columns, channels]``."""
     read = _reader(image, grid, fill)
     if method == "nearest":
         y = read(*_near(grid))
@@ -132,13 +132,13 @@ def to_places(
 
 
 def _wide(grid: Grid) -> Shape:
-    """Return the shape of the images with what is put around them."""
+    """Return the shape of the images with the pixels added around them."""
     b, h, w, c = grid.sizes
     return b, h + 2 * grid.rim, w + 2 * grid.rim, c
 
 
 def _reader(image: Tensor, grid: Grid, fill: Any) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return what reads pixels by their rows and columns."""
+    """Return a function that reads pixels by their rows and columns."""
     if grid.rim:
         image = image.pad(((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=fill)
     *lead, c = image.shape
@@ -152,7 +152,7 @@ def _reader(image: Tensor, grid: Grid, fill: Any) -> Callable[[Tensor, Tensor], 
 
 
 def _numbers(grid: Grid, row: Tensor, column: Tensor) -> Tensor:
-    """Return pixels as numbers, counted through all images."""
+    """Return the indices of pixels in all images, flattened."""
     _, h, w, _ = _wide(grid)
     return (creation.cast(grid.batch, row.dtype) * h + row) * w + column
 
@@ -165,9 +165,9 @@ def _index(v: Tensor, grid: Grid) -> Tensor:
 
 
 def _around(grid: Grid, *, slope: bool = False) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return for y and x the pixels before and behind, and the share of the latter.
+    """Return for y and x the pixels before and after, and the weight of the latter.
 
-    With ``slope`` there are two even for the last pixel, if the image has two.
+    With ``slope`` the last pixel, too, has a pixel after it, if the image has two.
     """
     found = []
     for v, size in zip((grid.y, grid.x), grid.sizes[1:3], strict=True):
@@ -185,7 +185,7 @@ def _around(grid: Grid, *, slope: bool = False) -> list[tuple[Tensor, Tensor, Te
 
 
 def _near(grid: Grid) -> list[Tensor]:
-    """Return the nearest pixels, along both axes; a half goes up."""
+    """Return the nearest pixels, along both axes; halves round up."""
     return [compare.where(share < 0.5, a, b) for a, b, share in _around(grid)]
 
 
@@ -198,7 +198,7 @@ def _mix(a: Tensor, b: Tensor, share: Tensor) -> Tensor:
 
 
 def _on(v: Tensor, size: int) -> Tensor:
-    """Return whether a coordinate lies on the image; NaN does not."""
+    """Return whether a coordinate is on the image; NaN is not."""
     return compare.logical_and(v >= 0, v <= size - 1)
 
 
@@ -206,7 +206,7 @@ def _on(v: Tensor, size: int) -> Tensor:
 
 
 def _shares(count: int) -> tuple[Any, int]:
-    """Return what start and end of a box count at each step, and both together."""
+    """Return the weights of start and end of a box at each step, and both stacked."""
     if count == 1:
         return np.array([[1], [1]]), 2
     back = np.arange(count)
@@ -214,9 +214,9 @@ def _shares(count: int) -> tuple[Any, int]:
 
 
 def box_grid(image: Shaped, boxes: Tensor, box_ind: Tensor, size: Shape) -> Grid:
-    """Return the places of ``crop_and_resize``: from edge to edge of each box.
+    """Return the coordinates of ``crop_and_resize``: from edge to edge of each box.
 
-    The first step is on the first edge and the last one on the last, without rounding
+    The first step is at the first edge and the last one at the last, without rounding
     if these are 0 and 1; a single step is in the middle.
     """
     sizes, k, places = image.shape, boxes.shape[0], []
@@ -260,7 +260,7 @@ def _projected(transforms: Tensor, output_shape: Shape) -> tuple[Tensor, ...]:
 
 
 def _folded(v: Tensor, size: int, mode: str) -> tuple[Tensor, Tensor | None]:
-    """Return coordinates taken into the image, and their slope in ``v`` unless 1."""
+    """Return coordinates mapped into the image, and their slope in ``v`` unless 1."""
     if mode == "wrap":
         v = v % size  # which may be rounded up to size
         return compare.where(compare.equal(v, size), 0, v), None
@@ -276,7 +276,7 @@ def _folded(v: Tensor, size: int, mode: str) -> tuple[Tensor, Tensor | None]:
 
 
 def transform_grid(image: Shaped, transforms: Tensor, mode: str, size: Shape) -> Grid:
-    """Return the places of ``transform``; those that are not finite are not seen."""
+    """Return the coordinates of ``transform``; those not finite are not ``seen``."""
     b, h, w, _ = image.shape
     x, y, _ = _projected(transforms, size)
     if mode == "constant":
@@ -296,7 +296,8 @@ def to_transforms(
 ) -> Tensor:
     """Return the cotangent of the transforms.
 
-    As matrices of 3 x 3, whose last entry is 1: that of each line times the pixels.
+    As matrices of 3 x 3 with 1 as the last entry: the cotangent of each line times the
+    pixels.
     """
     n, rows, columns = to_x.shape
     *lines, divisor = _projected(transforms, (rows, columns))

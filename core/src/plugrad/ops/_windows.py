@@ -1,6 +1,6 @@
 """What convolutions and pooling share: layouts, and windows in terms of other ops.
 
-Map: what ops and kernels are told, and what contracts check; ``FORMATS`` and
+Map: arguments of ops and kernels, and what contracts check; ``FORMATS`` and
 ``channels_last``; ``window_values`` and ``spread``, which read and write windows;
 ``of_winners`` and ``to_winners``, which read and write one position of each window;
 ``columns`` and the like, which make matrices of windows.
@@ -33,7 +33,7 @@ OPTIONS = ("strides", "pad", "dilations", "dim_rounding_mode", "groups")
 def given(
     strides: Sizes, pad: Padding, dilations: Sizes, mode: str | None, groups: int = 1
 ) -> Options:
-    """Return what an op was given, as arguments of ``geometry.windows``."""
+    """Return the arguments of an op as arguments of ``geometry.windows``."""
     told: Options = {"strides": strides, "pad": pad, "dilations": dilations}
     return told | {"dim_rounding_mode": mode, "groups": groups}
 
@@ -41,10 +41,10 @@ def given(
 def attributes(
     given: Options, rule: Callable[..., Windows], *of: Any, dy: Spec | None = None
 ) -> Options:
-    """Turn attributes of a user, such as strides and pad, into the contract's.
+    """Convert the user's attributes, such as strides and pad, to the contract's.
 
-    ``rule`` is that of ``geometry`` for the windows, which takes ``of`` before them.
-    ``dy`` tells how many windows there are.
+    ``rule`` is the function of ``geometry`` for these windows, which takes ``of``
+    first. The shape of ``dy`` gives the number of windows.
     """
     told = {name: given.pop(name) for name in OPTIONS if name in given}
     if "groups" in told:
@@ -62,7 +62,7 @@ def check(
 ) -> None:
     """Raise unless there are ``spatial`` axes, and tensors have the shapes of windows.
 
-    ``rows`` are names, specs (None of an optional input) and the shapes to have.
+    ``rows`` are names, specs (None for an optional input) and the required shapes.
     """
     rank("geometry", "the input", windows.in_shape, spatial)
     for name, x, wanted in rows:
@@ -71,7 +71,7 @@ def check(
 
 
 def check_channels(windows: Windows) -> None:
-    """Raise unless windows take each channel by itself, as those of pooling do."""
+    """Raise unless each channel has its own windows, as in pooling."""
     c, k = windows.in_shape[-1], windows.out_shape[-1]
     if windows.groups != 1 or c != k:
         raise ValueError(
@@ -88,7 +88,7 @@ FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 def channels_last(
     op: str, x: Tensor, spatial: int, data_format: str
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Return ``x`` with a batch and channels last, and what takes results back."""
+    """Return ``x`` with a batch and channels last, and a function that undoes it."""
     last, first = FORMATS[spatial]
     choice(op, "data_format", data_format, last, first)
     full, single = spatial + 2, len(x.shape) == spatial + 1
@@ -123,7 +123,7 @@ def numbers(op: str, *values: TensorLike) -> list[Tensor]:
 
 
 def fits(op: str, what: str, got: Shape, wanted: Shape) -> None:
-    """Complain about a shape that is not the one of the windows."""
+    """Raise unless a shape is the one of the windows."""
     if got != wanted:
         raise ValueError(f"{op}: {what} must have shape {wanted}, got {got}")
 
@@ -132,7 +132,7 @@ def fits(op: str, what: str, got: Shape, wanted: Shape) -> None:
 
 
 def padded(x: Tensor, padding: Sequence[Pair], value: float = 0) -> Tensor:
-    """Return ``x`` with ``padding`` at its spatial axes, which is ``value``."""
+    """Return ``x`` with ``padding`` of ``value`` at its spatial axes."""
     if not any(map(any, padding)):
         return x
     return slicing.pad(x, [(0, 0), *padding, (0, 0)], constant_values=value)
@@ -158,9 +158,9 @@ def part(x: Tensor, begin: Shape, size: Shape, strides: Shape) -> Tensor:
 
 
 def spread(dy: Tensor, windows: Windows) -> Tensor:
-    """Put ``dy`` where ``windows.transposed`` looks for it, among zeros.
+    """Place ``dy`` among zeros where ``windows.transposed`` reads it.
 
-    One element a window, ``strides`` apart: by reshape, pad and reshape.
+    Its elements are ``strides`` apart: by reshape, pad and reshape.
     """
     n, *places, c = dy.shape
     if max(windows.strides) > 1:
@@ -196,7 +196,7 @@ def of_winners(x: Tensor, winners: Tensor, windows: Windows) -> Tensor:
 
 
 def to_winners(dy: Tensor, winners: Tensor, windows: Windows) -> Tensor:
-    """Return the transpose: each element looks at the windows in which it has won."""
+    """Return the transpose: each element sums the windows in which it has won."""
     there = windows.transposed
     dys, who = (window_values(spread(x, windows), there) for x in (dy, winners))
     rows = zip(who, range(len(dys), 0, -1), dys, strict=True)

@@ -50,7 +50,24 @@ SOFTMAX = Kernel(
 def softmax(logits: TensorLike, /, *, axis: int = -1) -> Tensor:
     """Return ``exp(logits) / Σ exp(logits)`` along ``axis``, without overflow.
 
-    Integers give float32. What holds inf, or nothing but -inf, gives NaN.
+    The results are from 0 to 1 and add up to 1. If the axis holds NaN or inf, or -inf
+    only, all of its results are NaN.
+
+    Args:
+        logits: A tensor of real numbers.
+        axis: The axis that adds up to 1.
+
+    Returns:
+        A tensor of the shape and dtype of ``logits``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``logits`` are complex, or hold strings.
+        ValueError: ``axis`` is out of range.
+
+    Example:
+        >>> pg.softmax([1.0, 2.0, 3.0])
+        Tensor([0.09  , 0.2447, 0.6652], dtype=float32, backend='cpu')
+
     """
     logits = _convert.floating("softmax", logits, "f")
     axis = reduce.one_axis("softmax", axis, len(logits.shape))
@@ -83,9 +100,26 @@ LOG_SOFTMAX = Kernel(
 
 
 def log_softmax(logits: TensorLike, /, *, axis: int = -1) -> Tensor:
-    """Return ``logits - log Σ exp(logits)`` along ``axis``: the log of softmax.
+    """Return ``logits - log Σ exp(logits)`` along ``axis``: the log of ``softmax``.
 
-    Integers give float32, and NaN comes where it does in ``softmax``.
+    It is more accurate than ``log(softmax(logits))``, which is -inf where ``softmax``
+    underflows. NaN is as in ``softmax``.
+
+    Args:
+        logits: A tensor of real numbers.
+        axis: The axis that ``softmax`` normalizes.
+
+    Returns:
+        A tensor of the shape and dtype of ``logits``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``logits`` are complex, or hold strings.
+        ValueError: ``axis`` is out of range.
+
+    Example:
+        >>> pg.log_softmax([1.0, 2.0, 3.0])
+        Tensor([-2.4076, -1.4076, -0.4076], dtype=float32, backend='cpu')
+
     """
     logits = _convert.floating("log_softmax", logits, "f")
     axis = reduce.one_axis("log_softmax", axis, len(logits.shape))
@@ -146,12 +180,34 @@ def batch_norm(
 ) -> Tensor:
     """Return ``(x - mean) / √(variance + epsilon) · scale + offset``.
 
-    All other tensors broadcast to ``x``: of shape ``[channels]``, or as ``x``. dtypes
-    are promoted; integers give float32.
+    Mean and variance are arguments; ``moments`` computes those of a batch.
+
+    Args:
+        x: A tensor of real numbers; the channels are usually the last axis.
+        mean: To subtract. It broadcasts to ``x``, as all further tensors do:
+            ``[channels]``, or the shape of ``x``.
+        variance: Not negative.
+        offset: Added at the end; None for 0.
+        scale: Multiplied after the division; None for 1.
+        epsilon: Added to the variance, so that nothing is divided by 0.
+
+    Returns:
+        A tensor of the shape of ``x``. dtypes are promoted; integers and bool give
+        float32.
 
     Raises:
         ValueError: A tensor does not broadcast to ``x``.
-        TypeError: Complex numbers.
+        TypeError: A tensor is complex, or holds strings.
+
+    Example:
+        >>> x = [[1.0, 10.0], [3.0, 30.0]]
+        >>> pg.batch_norm(x, [2.0, 20.0], [1.0, 100.0], epsilon=0.0)
+        Tensor([[-1., -1.],
+                [ 1.,  1.]], dtype=float32, backend='cpu')
+
+    Source:
+        S. Ioffe and C. Szegedy, "Batch Normalization: Accelerating Deep Network
+        Training by Reducing Internal Covariate Shift", 2015.
 
     """
     op = "batch_norm"
@@ -175,7 +231,7 @@ def _(
 
 
 def _affine(op: str, x: TensorLike, **others: Any) -> tuple[Tensor, list[Maybe]]:
-    """Return ``x`` and the others, None where they are, in one floating dtype."""
+    """Return ``x`` and the others, None where they are None, in one floating dtype."""
     optional = ("scale", "offset")
     given = {n: t for n, t in others.items() if t is not None or n not in optional}
     x, *found = _convert.promote_all(op, x, *given.values())
@@ -217,9 +273,32 @@ def layer_norm(
 ) -> Tensor:
     """Return ``(x - mean) / √(variance + epsilon) · scale + offset``.
 
-    Mean and variance are those of the elements along ``axis``, for each sample anew.
-    ``axis`` is an int, several, or None for all. ``scale`` and ``offset`` broadcast to
-    ``x``. dtypes and errors are those of ``batch_norm``.
+    Mean and variance are those of the elements along ``axis``, computed for each sample
+    separately.
+
+    Args:
+        x: A tensor of real numbers.
+        scale: Multiplied after the division; it broadcasts to ``x``. None for 1.
+        offset: Added at the end; it broadcasts to ``x``. None for 0.
+        axis: The axes to normalize: an int, several, or None for all.
+        epsilon: Added to the variance, so that nothing is divided by 0.
+
+    Returns:
+        A tensor of the shape of ``x``. dtypes are promoted; integers and bool give
+        float32.
+
+    Raises:
+        ValueError: A tensor does not broadcast to ``x``, or an axis is out of range.
+        TypeError: A tensor is complex, or holds strings.
+
+    Example:
+        >>> pg.layer_norm([[1.0, 3.0], [2.0, 6.0]], epsilon=0.0)
+        Tensor([[-1.,  1.],
+                [-1.,  1.]], dtype=float32, backend='cpu')
+
+    Source:
+        J. L. Ba, J. R. Kiros and G. E. Hinton, "Layer Normalization", 2016.
+
     """
     x, inputs = _affine("layer_norm", x, scale=scale, offset=offset)
     axis = axes("layer_norm", axis, len(x.shape))
@@ -246,21 +325,32 @@ def group_norm(
     axis: int = -1,
     epsilon: float = 1e-5,
 ) -> Tensor:
-    """Return ``x`` with mean 0 and variance 1 in each group of channels of a sample.
+    """Return ``x`` with mean 0 and variance 1 in each group of channels of each sample.
 
     Args:
         x: ``[batch, ..., channels]``, or with the channels along another ``axis``.
-        scale: ``[channels]``, to multiply by afterwards.
-        offset: ``[channels]``, to add afterwards.
-        groups: How many; it divides the number of channels. One of each channel is
-            instance normalization.
-        axis: That of the channels; 0 is that of the batch.
-        epsilon: Added to the variance.
+        scale: ``[channels]``, multiplied after the normalization; None for 1.
+        offset: ``[channels]``, added at the end; None for 0.
+        groups: The number of groups, which divides the number of channels. As many
+            groups as channels give instance normalization.
+        axis: The axis of the channels. It cannot be 0, the axis of the batch.
+        epsilon: Added to the variance, so that nothing is divided by 0.
+
+    Returns:
+        A tensor of the shape of ``x``. dtypes are promoted; integers and bool give
+        float32.
 
     Raises:
-        ValueError: Channels do not divide into ``groups``, ``axis`` is that of the
-            batch, or ``scale`` or ``offset`` is not one number a channel.
-        TypeError: Complex numbers.
+        ValueError: ``groups`` does not divide the number of channels, ``axis`` is that
+            of the batch, or ``scale`` or ``offset`` does not have shape ``[channels]``.
+        TypeError: A tensor is complex, or holds strings.
+
+    Example:
+        >>> pg.group_norm([[1.0, 3.0, 2.0, 6.0]], groups=2, epsilon=0.0)
+        Tensor([[-1.,  1., -1.,  1.]], dtype=float32, backend='cpu')
+
+    Source:
+        Y. Wu and K. He, "Group Normalization", 2018.
 
     """
     op = "group_norm"
@@ -332,9 +422,33 @@ def local_response_normalization(
 ) -> Tensor:
     """Return ``x / (bias + alpha · Σ x²)^beta``, summed over neighbouring channels.
 
-    ``x`` is ``[batch, height, width, channels]`` or lacks the batch; neighbours are
-    the channels at most ``depth_radius`` away, and the channel itself. Integers give
-    float32; another rank is a ValueError.
+    The neighbours of a channel are the channels at most ``depth_radius`` away, and the
+    channel itself. ``alpha`` is not divided by the number of neighbours, as in
+    TensorFlow.
+
+    Args:
+        x: ``[batch, height, width, channels]`` or ``[height, width, channels]``.
+        depth_radius: The distance of the farthest neighbours, 0 or more.
+        bias: Keeps the base of the power from 0.
+        alpha: The factor of the sum.
+        beta: The exponent.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        ValueError: ``x`` does not have rank 3 or 4, or ``depth_radius`` is negative.
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> x = [[[1.0, 2.0, 3.0]]]
+        >>> pg.local_response_normalization(x, depth_radius=1, beta=1.0)
+        Tensor([[[0.1667, 0.1333, 0.2143]]], dtype=float32, backend='cpu')
+
+    Source:
+        A. Krizhevsky, I. Sutskever and G. E. Hinton, "ImageNet Classification with Deep
+        Convolutional Neural Networks", 2012.
+
     """
     x = _convert.floating(RESPONSE, x, "f")
     _check_images(x)

@@ -1,7 +1,7 @@
-"""Operators and methods of ``Tensor`` and ``Variable``: the one table to ops.
+"""Operators and methods of ``Tensor`` and ``Variable``: the one table of ops for them.
 
-Ops take the place of methods as they are, without a function in between. The operators
-with the tensor on the right (``__rsub__``) get their arguments in reverse.
+Ops are set as methods directly, without a wrapper. The reflected operators
+(``__rsub__``) get their arguments in reverse.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ COMPARABLE = (Tensor, Variable, int, float, complex, np.generic, list, tuple)
 
 
 def _known(a: Any, b: object) -> bool:
-    """Tell whether ``b`` can be compared; ``tensor == None`` is False, no error."""
+    """Return whether ``b`` can be compared; ``tensor == None`` is False, no error."""
     if isinstance(b, COMPARABLE) or hasattr(b, "__array__"):
         return True
     return isinstance(b, str | bytes) and a.dtype is STRING
 
 
 def _if_known(op: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``op``, which gives NotImplemented where ``b`` cannot be compared."""
+    """Return ``op`` that gives NotImplemented where ``b`` cannot be compared."""
     return lambda a, b: op(a, b) if _known(a, b) else NotImplemented
 
 

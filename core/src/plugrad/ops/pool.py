@@ -1,12 +1,12 @@
-"""Pooling: what is largest in each window, or what it is on average.
+"""Pooling: the maximum or the average of each window.
 
 Kernels: ``MaxPool AvgPool MaxPool3D AvgPool3D``, a gradient kernel for each, and
 ``MaxPoolWithArgmax``. One op serves two and three spatial axes, by the rank of ``x``.
 
-Padding is no element: a maximum does not see it (a window of nothing else has -inf, or
-the least integer), an average does not count it (a window of nothing else has NaN).
-NaN is never the largest. The gradient of a maximum goes to the first element that
-attains it, row by row.
+Padding is not counted as elements: a maximum ignores it (a window of padding alone
+gives -inf, or the least integer), and so does an average (a window of padding alone
+gives NaN). A maximum ignores NaN, too. Its gradient goes to the first element that
+attains it, in row-major order.
 
 Map: contracts; ops; decompositions; gradients.
 """
@@ -36,7 +36,7 @@ __all__ = ["avg_pool", "max_pool", "max_pool_with_argmax", "pool"]
 
 
 def _of(spatial: int, x: Spec, *, filter_size: Sizes, **given: Any) -> Options:
-    """Turn attributes of a user, such as strides and pad, into the contract's."""
+    """Convert the user's attributes, such as strides and pad, to the contract's."""
     geometry.rank("run_kernel", "the input", x.shape, spatial)
     return _windows.attributes(given, geometry.windows, x.shape, filter_size)
 
@@ -44,7 +44,7 @@ def _of(spatial: int, x: Spec, *, filter_size: Sizes, **given: Any) -> Options:
 def _back(
     spatial: int, dy: Spec, input: Spec | None, *_: Spec, filter_size: Sizes, **o: Any
 ) -> Options:
-    """Do so for the gradient of a pooling; the rounding is found from ``dy``."""
+    """Convert attributes for the gradient of a pooling; ``dy`` tells the rounding."""
     shape = sizes("run_kernel", o.pop("in_shape", ()), "in_shape") if not input else ()
     x = input or Spec(shape, dy.dtype)
     geometry.rank("run_kernel", "the input", x.shape, spatial)
@@ -168,25 +168,35 @@ def max_pool(
     data_format: str | None = None,
     dim_rounding_mode: Rounding | None = None,
 ) -> Tensor:
-    """Return the maximum over each window; NaN and padding are passed over.
+    """Return the maximum of each window; NaN and padding are ignored.
 
-    A window of nothing else gives -inf, or the least integer. The gradient goes to the
-    first element that attains the maximum, row by row.
+    A window of nothing but NaN and padding gives -inf, or the least integer. The
+    gradient goes to the first element that attains the maximum, in row-major order.
 
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; for three spatial
             axes ``[batch, depth, height, width, channels]``.
         filter_size: The size of windows, one for all spatial axes or one each.
         strides: Steps between neighbouring windows; by default ``filter_size``.
-        pad: ``"same"`` keeps ``ceil(size / stride)`` places; ``"valid"`` adds nothing;
+        pad: ``"same"`` gives ``ceil(size / stride)`` windows; ``"valid"`` adds nothing;
             a number pads all ends; a pair (before, after) for each spatial axis.
         dilations: Steps between neighbouring elements of one window.
-        data_format: Channels last, unless "NCHW" or "NCDHW".
-        dim_rounding_mode: As in ``conv2d``.
+        data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
+            channels first.
+        dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
+
+    Returns:
+        The maxima, in the layout and dtype of ``x``.
 
     Raises:
         ValueError: Shapes or attributes do not fit each other.
-        TypeError: Elements without order: complex numbers, bool or strings.
+        TypeError: ``x`` is complex, bool, or holds strings, which have no maximum.
+
+    Example:
+        >>> x = pg.reshape(pg.arange(16), (4, 4, 1))
+        >>> pg.max_pool(x, 2).reshape((2, 2))
+        Tensor([[ 5,  7],
+                [13, 15]], dtype=int32, backend='cpu')
 
     """
     x = ordered("max_pool", x)
@@ -205,10 +215,35 @@ def avg_pool(
     data_format: str | None = None,
     dim_rounding_mode: Rounding | None = None,
 ) -> Tensor:
-    """Return the average over each window, of the elements that lie in ``x``.
+    """Return the average of each window, over the elements that lie in ``x``.
 
-    A window of padding alone gives NaN, and so does NaN. Arguments are those of
-    ``max_pool``; integers give float32.
+    Padding is not counted. A window of padding alone gives NaN, and so does a window
+    that holds NaN.
+
+    Args:
+        x: ``[batch, height, width, channels]``, or without the batch; for three spatial
+            axes ``[batch, depth, height, width, channels]``.
+        filter_size: The size of windows, one for all spatial axes or one each.
+        strides: Steps between neighbouring windows; by default ``filter_size``.
+        pad: ``"same"``, ``"valid"``, a number or pairs, as in ``max_pool``.
+        dilations: Steps between neighbouring elements of one window.
+        data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
+            channels first.
+        dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
+
+    Returns:
+        The averages, in the layout and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        ValueError: Shapes or attributes do not fit each other.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> x = pg.reshape(pg.arange(16), (4, 4, 1))
+        >>> pg.avg_pool(x, 2).reshape((2, 2))
+        Tensor([[ 2.5,  4.5],
+                [10.5, 12.5]], dtype=float32, backend='cpu')
+
     """
     x = _convert.floating("avg_pool", x)
     given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
@@ -227,9 +262,33 @@ def pool(
     data_format: str | None = None,
     dim_rounding_mode: Rounding | None = None,
 ) -> Tensor:
-    """Return ``max_pool`` or ``avg_pool``, by default at every place.
+    """Return ``max_pool`` or ``avg_pool`` of ``x``; windows are 1 apart by default.
 
-    ``pooling_type`` is "max" or "avg"; all other arguments are those of ``max_pool``.
+    Args:
+        x: ``[batch, height, width, channels]``, or without the batch; for three spatial
+            axes ``[batch, depth, height, width, channels]``.
+        window_shape: The size of windows, one for all spatial axes or one each.
+        pooling_type: ``"max"`` or ``"avg"``.
+        strides: Steps between neighbouring windows.
+        pad: ``"same"``, ``"valid"``, a number or pairs, as in ``max_pool``.
+        dilations: Steps between neighbouring elements of one window.
+        data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
+            channels first.
+        dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
+
+    Returns:
+        The maxima or averages, as ``max_pool`` and ``avg_pool`` return them.
+
+    Raises:
+        ValueError: Shapes or attributes do not fit each other.
+        TypeError: The pooling does not take the dtype of ``x``.
+
+    Example:
+        >>> x = pg.reshape(pg.arange(9), (3, 3, 1))
+        >>> pg.pool(x, 2, "max").reshape((2, 2))
+        Tensor([[4, 5],
+                [7, 8]], dtype=int32, backend='cpu')
+
     """
     given = _given(window_shape, strides, pad, dilations, dim_rounding_mode)
     if choice("pool", "pooling_type", pooling_type, "max", "avg") == "max":
@@ -273,24 +332,35 @@ def max_pool_with_argmax(
     dim_rounding_mode: Rounding | None = None,
     include_batch_in_index: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Return ``max_pool`` and where each maximum is.
+    """Return ``max_pool`` and the index of each maximum.
 
     Args:
         x: ``[batch, height, width, channels]``.
-        filter_size: See ``max_pool``, as for all but the last.
-        strides: Steps between windows; by default ``filter_size``.
-        pad: "same", "valid", a number or pairs.
-        dilations: Steps between the elements of one window.
-        dim_rounding_mode: "floor", "ceil" or "round".
-        include_batch_in_index: Whether indices count through the batch.
+        filter_size: The size of windows, one for both spatial axes or one each.
+        strides: Steps between neighbouring windows; by default ``filter_size``.
+        pad: ``"same"``, ``"valid"``, a number or pairs, as in ``max_pool``.
+        dilations: Steps between neighbouring elements of one window.
+        dim_rounding_mode: How to round the number of windows: "floor", "ceil" or
+            "round".
+        include_batch_in_index: Whether indices count through the whole batch instead of
+            one image.
 
     Returns:
-        The maxima, and int32 indices of the same shape, of the first element that
-        attains each: ``(h · width + w) · channels + c``, plus the size of an image for
-        each image before it if asked for; -1 in a window of NaN and padding alone.
+        The maxima, and int32 indices of the same shape. An index is that of the first
+        element that attains the maximum: ``(h · width + w) · channels + c``, counted
+        from the start of its image, or of the batch. It is -1 in a window of nothing
+        but NaN and padding.
 
     Raises:
-        ValueError, TypeError: As of ``max_pool``.
+        ValueError: Shapes or attributes do not fit each other.
+        TypeError: ``x`` is complex, bool, or holds strings, which have no maximum.
+
+    Example:
+        >>> x = pg.reshape(pg.arange(16), (1, 4, 4, 1))
+        >>> y, indices = pg.max_pool_with_argmax(x, 2)
+        >>> indices.reshape((2, 2))
+        Tensor([[ 5,  7],
+                [13, 15]], dtype=int32, backend='cpu')
 
     """
     op, name = "max_pool_with_argmax", "include_batch_in_index"
@@ -315,7 +385,7 @@ def ordered(op: str, value: TensorLike) -> Tensor:
 
 
 def _reduced(op: Any, x: Tensor, windows: Windows, value: float) -> Tensor:
-    """Combine what each window sees, axis by axis; ``op`` does not notice ``value``."""
+    """Reduce each window by ``op``, axis by axis; ``value`` is neutral for ``op``."""
     x = _windows.padded(x, windows.padding, value)
     for i, count in enumerate(windows.window):
         gap, rest = windows.dilations[i], (windows.out_shape[i + 1], windows.strides[i])
@@ -326,7 +396,7 @@ def _reduced(op: Any, x: Tensor, windows: Windows, value: float) -> Tensor:
 
 
 def least(dtype: DType) -> float:
-    """Return what no number of a dtype is less than."""
+    """Return the least number of a dtype: -inf, or the least integer."""
     return -math.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
 
 
@@ -373,9 +443,9 @@ def _(dy: Tensor, input: Tensor | None, *, geometry: Windows) -> Tensor:
 
 
 def _winners(x: Tensor, y: Tensor, windows: Windows) -> Tensor:
-    """Return which tap of each window is the first to have the maximum.
+    """Return which position of each window is the first to have the maximum.
 
-    Counted from 1; 0 where none has, in windows of NaN and padding alone.
+    Positions count from 1; 0 stands for none, in windows of NaN and padding alone.
     """
     seen = _windows.window_values(x, windows, math.nan if x.dtype.kind == "f" else 0)
     found = creation.zeros(y.shape, dtype=INT32)
@@ -386,9 +456,10 @@ def _winners(x: Tensor, y: Tensor, windows: Windows) -> Tensor:
 
 
 def kept(tap: int, hit: Tensor, x: Tensor, windows: Windows) -> Tensor:
-    """Return ``hit`` where a tap lies in the input, and else False.
+    """Return ``hit`` where a position of the window lies in the input, else False.
 
-    NaN tells what padding is, among floating numbers like ``x``.
+    In floating dtypes the padding is NaN, which never hits, so ``hit`` is returned as
+    is.
     """
     if x.dtype.kind == "f" or not any(map(any, windows.padding)):
         return hit
@@ -415,7 +486,7 @@ def _(
 
 
 def _addresses(windows: Windows, batch: bool) -> tuple[Any, Any]:
-    """Return how far each tap, counted from 1, is from the first; and where that is."""
+    """Return the offset of each position, from 1, to the first one, and its address."""
     n, height, width, c = windows.in_shape
     steps = [0, *((h * width + w) * c for h, w in windows.kernel_positions)]
     (top, _), (left, _) = windows.padding

@@ -67,9 +67,9 @@ def matmul(
 ) -> Tensor:
     """Return the matrix product, ``y[..., i, j] = Σ a[..., i, k] · b[..., k, j]``.
 
-    A vector ``a`` is a row and a vector ``b`` a column, whose axis the result lacks.
-    All axes before the last two broadcast. Integers keep their dtype and wrap; bool
-    gives int32.
+    A vector ``a`` is taken as a row and a vector ``b`` as a column, and the result
+    lacks that axis. All axes before the last two broadcast. Integers wrap, and the sum
+    over no elements is 0.
 
     Args:
         a: ``[..., i, k]`` or ``[k]``.
@@ -77,9 +77,17 @@ def matmul(
         transpose_a: Whether ``a`` is ``[..., k, i]``.
         transpose_b: Whether ``b`` is ``[..., j, k]``.
 
+    Returns:
+        ``[..., i, j]``, of the dtype to which both are promoted; int32 for bool.
+
     Raises:
-        ValueError: A scalar, or shapes that do not fit.
-        TypeError: No dtype holds both, or strings.
+        ValueError: One is a scalar, or the shapes do not fit.
+        TypeError: No dtype holds both, or they hold strings.
+
+    Example:
+        >>> pg.matmul([[1.0, 2.0], [3.0, 4.0]], [[1.0], [10.0]])
+        Tensor([[21.],
+                [43.]], dtype=float32, backend='cpu')
 
     """
     a, b = factors("matmul", a, b)
@@ -100,7 +108,8 @@ def matmul(
 def _fitted(a: Shape, b: Shape, turn_a: bool, turn_b: bool) -> tuple[Shape, ...]:
     """Return the shapes to give ``a``, ``b`` and their product.
 
-    Many matrices times one are one product of a large matrix, and one in backward.
+    A batch of matrices times one matrix becomes one product of a large matrix, and so
+    does its gradient.
     """
     if not a or not b or (turn_a and len(a) == 1) or (turn_b and len(b) == 1):
         rule = "a scalar is no matrix, multiply it; a vector is not transposed"
@@ -153,10 +162,28 @@ def _vectors(
 
 
 def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
-    """Return the inner products along ``axis``, ``Σ conj(a) · b``; dtypes as in matmul.
+    """Return the inner products of vectors along ``axis``, ``Σ conj(a) · b``.
 
-    The sizes along ``axis``, which counts from the end unless ranks are equal, must
-    agree (ValueError); the other axes broadcast.
+    The other axes broadcast.
+
+    Args:
+        a: A tensor of numbers, conjugated if it is complex.
+        b: A tensor with the same size along ``axis``.
+        axis: The axis of the vectors. It must count from the end (be negative) if the
+            ranks differ.
+
+    Returns:
+        A tensor without ``axis``, of the dtype to which both are promoted; int32 for
+        bool.
+
+    Raises:
+        ValueError: The sizes along ``axis`` differ, or the other axes do not broadcast.
+        TypeError: No dtype holds both, or they hold strings.
+
+    Example:
+        >>> pg.vecdot([[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0])
+        Tensor([21., 43.], dtype=float32, backend='cpu')
+
     """
     a, b, at = _vectors("vecdot", a, b, axis)
     if a.shape[at] != b.shape[at]:
@@ -172,16 +199,23 @@ def tensordot(a: TensorLike, b: TensorLike, /, *, axes: Axes = 2) -> Tensor:
     """Return the sum of products over several axes at once.
 
     Args:
-        a: Any shape.
-        b: Any shape.
-        axes: So many last axes of ``a`` with the first of ``b``, or two sequences: the
-            axes of ``a``, and those of ``b`` in the same order. Sizes must agree.
+        a: A tensor of numbers.
+        b: A tensor of numbers.
+        axes: A number n for the last n axes of ``a`` and the first n of ``b``; or two
+            sequences: the axes of ``a``, and those of ``b`` in the same order. Their
+            sizes must agree.
 
     Returns:
-        The other axes of ``a``, then those of ``b``. The dtype is as in ``matmul``.
+        A tensor with the other axes of ``a``, then those of ``b``, of the dtype to
+        which both are promoted; int32 for bool.
 
     Raises:
         ValueError: Axes are out of range, or their sizes or numbers differ.
+        TypeError: No dtype holds both, or they hold strings.
+
+    Example:
+        >>> pg.tensordot([[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0], axes=1)
+        Tensor([21., 43.], dtype=float32, backend='cpu')
 
     """
     a, b = factors("tensordot", a, b)
@@ -218,7 +252,25 @@ def _pairs(axes: Any, rank: int, other: int) -> tuple[list[int], list[int]]:
 
 
 def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return all products of two vectors, ``y[i, j] = a[i] · b[j]``."""
+    """Return all products of two vectors, ``y[i, j] = a[i] · b[j]``.
+
+    Args:
+        a: ``[m]``, numbers.
+        b: ``[n]``, numbers.
+
+    Returns:
+        ``[m, n]``, of the dtype to which both are promoted; int32 for bool.
+
+    Raises:
+        ValueError: One is not a vector.
+        TypeError: No dtype holds both, or they hold strings.
+
+    Example:
+        >>> pg.linalg.outer([1.0, 2.0], [3.0, 4.0])
+        Tensor([[3., 4.],
+                [6., 8.]], dtype=float32, backend='cpu')
+
+    """
     a, b = factors("outer", a, b)
     if len(a.shape) != 1 or len(b.shape) != 1:
         raise misfit("outer", "takes vectors; reshape, or use tensordot(axes=0)", a, b)
@@ -226,9 +278,26 @@ def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return the Kronecker product: ``b`` as often as ``a`` has elements, times each.
+    """Return the Kronecker product: blocks of ``b``, each times an element of ``a``.
 
-    The one of lower rank gets axes of size 1 in front; sizes multiply, axis by axis.
+    The tensor of lower rank gets axes of size 1 in front.
+
+    Args:
+        a: A tensor of numbers.
+        b: A tensor of numbers.
+
+    Returns:
+        A tensor whose sizes are the products of both, axis by axis, of the dtype to
+        which both are promoted; int32 for bool.
+
+    Raises:
+        TypeError: No dtype holds both, or they hold strings.
+
+    Example:
+        >>> pg.linalg.kron([[1.0, 2.0]], [[1.0, 1.0], [0.0, 1.0]])
+        Tensor([[1., 1., 2., 2.],
+                [0., 1., 0., 2.]], dtype=float32, backend='cpu')
+
     """
     a, b = factors("kron", a, b)
     rank = max(len(a.shape), len(b.shape))
@@ -242,9 +311,29 @@ def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 def cross(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
-    """Return the cross product of vectors of three along ``axis``.
+    """Return the cross product ``a × b`` of vectors of size 3 along ``axis``.
 
-    The other axes broadcast; ``axis`` counts from the end, unless ranks are equal.
+    The other axes broadcast.
+
+    Args:
+        a: A tensor of numbers with size 3 along ``axis``.
+        b: A tensor of numbers with size 3 along ``axis``.
+        axis: The axis of the vectors. It must count from the end (be negative) if the
+            ranks differ.
+
+    Returns:
+        A tensor of the broadcast shape, of the dtype to which both are promoted; int32
+        for bool.
+
+    Raises:
+        ValueError: The size along ``axis`` is not 3, or the other axes do not
+            broadcast.
+        TypeError: No dtype holds both, or they hold strings.
+
+    Example:
+        >>> pg.linalg.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0])
+        Tensor([0., 0., 1.], dtype=float32, backend='cpu')
+
     """
     a, b, at = _vectors("cross", a, b, axis)
     if not a.shape[at] == b.shape[at] == 3:
@@ -258,7 +347,7 @@ def cross(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
 
 
 def as_matrices(op: str, x: TensorLike) -> Tensor:
-    """Return ``x`` as a tensor; ValueError if it has no two axes for matrices."""
+    """Return ``x`` as a tensor; raise ValueError if it has fewer than two axes."""
     x = _convert.asarray(x)
     if len(x.shape) < 2:
         raise ValueError(f"{op}: shape {x.shape} is not that of matrices; reshape")
@@ -266,7 +355,26 @@ def as_matrices(op: str, x: TensorLike) -> Tensor:
 
 
 def matrix_transpose(x: TensorLike, /) -> Tensor:
-    """Return each matrix transposed: the last two axes change places."""
+    """Return each matrix transposed: ``y[..., i, j] = x[..., j, i]``.
+
+    Complex numbers are not conjugated.
+
+    Args:
+        x: ``[..., i, j]``, of any dtype.
+
+    Returns:
+        ``[..., j, i]``, of the dtype of ``x``.
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes.
+
+    Example:
+        >>> pg.matrix_transpose([[1, 2, 3], [4, 5, 6]])
+        Tensor([[1, 4],
+                [2, 5],
+                [3, 6]], dtype=int32, backend='cpu')
+
+    """
     x = as_matrices("matrix_transpose", x)
     *batch, row, column = range(len(x.shape))
     return shape.permute_dims(x, [*batch, column, row])
@@ -275,7 +383,21 @@ def matrix_transpose(x: TensorLike, /) -> Tensor:
 def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
     """Return the diagonal of each matrix, ``y[..., i] = x[..., i, i + offset]``.
 
-    A negative ``offset`` is below the main one; one outside the matrix has no elements.
+    Args:
+        x: ``[..., rows, columns]``, of any dtype.
+        offset: 0 is the main diagonal; a positive one is above it, a negative one
+            below. A diagonal outside of the matrix has no elements.
+
+    Returns:
+        ``[..., size]``, of the dtype of ``x``.
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes.
+
+    Example:
+        >>> pg.linalg.diagonal([[1, 2, 3], [4, 5, 6]], offset=1)
+        Tensor([2, 6], dtype=int32, backend='cpu')
+
     """
     x, offset = as_matrices("diagonal", x), integer("diagonal", "offset", offset)
     *batch, rows, columns = x.shape
@@ -286,6 +408,24 @@ def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
 
 
 def trace(x: TensorLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
-    """Return each matrix's trace, ``Σ x[..., i, i + offset]``; dtypes as in ``sum``."""
+    """Return the sum of the diagonal of each matrix, ``Σ x[..., i, i + offset]``.
+
+    Args:
+        x: ``[..., rows, columns]``, numbers.
+        offset: Which diagonal, as in ``diagonal``.
+        dtype: The dtype in which to sum; by default as in ``sum``.
+
+    Returns:
+        ``[...]``, of the dtype that ``sum`` gives.
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes.
+        TypeError: ``x`` holds strings, or ``dtype`` is bool.
+
+    Example:
+        >>> pg.linalg.trace([[1, 2], [3, 4]])
+        Tensor(5, dtype=int32, backend='cpu')
+
+    """
     x = diagonal(as_matrices("trace", x), offset=offset)
     return reduce.sum(x, axis=-1, dtype=dtype)

@@ -1,11 +1,11 @@
 """Ragged tensors, public in ``plugrad.sparse``: rows that differ in length.
 
 Kernels: ``RaggedGather RaggedRange RaggedTensorToTensor``. The shapes of their results
-depend on values, for which they wait.
+depend on values, so they wait for these.
 
-A ragged tensor is the values of all rows one after the other, and the splits where rows
-begin: row ``i`` is ``values[splits[i] : splits[i + 1]]``. Rows of rows have splits for
-each level.
+A ragged tensor consists of the values of all rows, one after the other, and of row
+splits, which say where rows begin: row ``i`` is ``values[splits[i] : splits[i + 1]]``.
+Rows of rows have splits for each level.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Types = tuple[str, ...]
 
 
 def whole(op: str, name: str, value: TensorLike, rank: int) -> Tensor:
-    """Return a tensor of integers with so many axes."""
+    """Return a tensor of integers; raise unless it has ``rank`` axes."""
     x = _convert.integer_tensor(op, name, value)
     if len(x.shape) != rank:
         raise ValueError(f"{op}: {name} must have rank {rank}, got shape {x.shape}")
@@ -73,17 +73,29 @@ def ragged_gather(
     """Return the rows of a ragged tensor at ``indices``, as splits and values.
 
     Args:
-        nested_splits: The splits of each level, the outermost first. They begin with
-            0, do not decrease, and end with the number of rows of the next level, or
-            of the values.
-        values: ``[m, …]``.
-        indices: ``[…]``, rows of the outermost level. All of its axes but the last are
-            further levels of the result, outside of all others. For one number the
-            result is that row, which has a level less.
+        nested_splits: The row splits of each level, the outermost first. They begin
+            with 0, do not decrease, and end with the number of rows of the next level,
+            or of the values.
+        values: ``[m, …]``, of any dtype.
+        indices: ``[…]``, integers, rows of the outermost level. All of its axes but the
+            last become further levels of the result, outside of all others. A scalar
+            gives its row, which has one level less.
+
+    Returns:
+        A tuple of the splits of each level, and the values.
 
     Raises:
-        ValueError: Splits are not as they must be.
+        ValueError: The splits do not have this form.
         IndexError: An index is out of range.
+        TypeError: Splits or indices are not integers.
+
+    Example:
+        >>> splits, values = pg.sparse.ragged_gather([[0, 2, 3]], [10, 20, 30], [1, 0])
+        >>> splits[0].tolist(), values.tolist()
+        ([0, 1, 3], [30, 10, 20])
+
+    Source:
+        TensorFlow, ``tf.raw_ops.RaggedGather``.
 
     """
     op = "sparse.ragged_gather"
@@ -101,7 +113,7 @@ def _added(
     params_dense_values_spec: Spec,
     indices: Tensor,
 ) -> Tensor:
-    """Add up cotangents by the number of the value that they are of."""
+    """Add up the cotangents of each value that was gathered."""
     count = params_dense_values_spec.shape[0]
     numbers = creation.arange(count)
     *_, taken = run_many(RAGGED_GATHER, *params_nested_splits, numbers, indices)
@@ -138,13 +150,32 @@ RAGGED_RANGE = Kernel(
 def ragged_range(
     starts: TensorLike, limits: TensorLike, deltas: TensorLike = 1, /
 ) -> tuple[Tensor, Tensor]:
-    """Return rows ``start, start + delta, …`` as far as before ``limit``.
+    """Return rows ``start, start + delta, …`` up to, not including, ``limit``.
 
-    Each argument is ``[n]``, or one number for all rows. The splits are int32.
+    Floating values are computed in float64. A limit on the wrong side of the start
+    gives no values, and so does a NaN start or limit.
+
+    Args:
+        starts: The first value: ``[n]``, or one number for all rows.
+        limits: The end, not included: ``[n]``, or one number for all rows.
+        deltas: The steps, not 0: ``[n]``, or one number for all rows.
+
+    Returns:
+        The row splits, int32 ``[n + 1]``, and the values of all rows, in the dtype to
+        which the arguments are promoted.
 
     Raises:
-        ValueError: A delta is 0 or NaN, or there are more than 2³¹ - 1 values.
-        TypeError: Complex numbers or strings.
+        ValueError: A delta is 0 or NaN, there are more than 2³¹ - 1 values, or the
+            shapes do not fit.
+        TypeError: The arguments are promoted to complex, bool or strings.
+
+    Example:
+        >>> splits, values = pg.sparse.ragged_range([0, 5], [3, 7])
+        >>> splits.tolist(), values.tolist()
+        ([0, 3, 5], [0, 1, 2, 5, 6])
+
+    Source:
+        TensorFlow, ``tf.raw_ops.RaggedRange``.
 
     """
     op = "sparse.ragged_range"
@@ -157,7 +188,7 @@ def ragged_range(
 
 
 def _by_row(dy: Tensor, splits: Tensor, x_spec: Spec, steps: bool) -> Tensor:
-    """Add up cotangents by row, or those times the number of steps from the start."""
+    """Add up cotangents by row, or, with ``steps``, times the step number of each."""
     ends = splits.numpy()
     counts = np.diff(ends)
     if steps:
@@ -201,7 +232,7 @@ def _rectangle(
 
 
 def _known(op: str, count: int, types: Types) -> None:
-    """Raise unless there are ``count`` types that may follow each other."""
+    """Raise unless there are ``count`` types, in an order that is allowed."""
     legal = [kind in (LATER if i else FIRST) for i, kind in enumerate(types)]
     if not types or len(types) != count or not all(legal):
         given = f"{count} row_partition_tensors of the types {types}"
@@ -249,20 +280,34 @@ def ragged_tensor_to_tensor(
     /,
     row_partition_types: Sequence[str],
 ) -> Tensor:
-    """Return a ragged tensor as a dense one; what is too long is cut off.
+    """Return a ragged tensor as a dense one; rows are cut off or filled up.
 
     Args:
-        shape: A size for each axis, -1 for one as long as the longest row; or -1 alone.
+        shape: A size for each axis, -1 for that of the longest row; or -1 for all axes.
         values: ``[m, …]``.
-        default_value: What fills the rows up; it broadcasts to one of the values.
-        row_partition_tensors: How rows are made of values, the outermost level first.
-        row_partition_types: Of each of these what it is: ``"ROW_SPLITS"``, where the
-            rows begin; ``"VALUE_ROWIDS"``, the row of each value, which does not
-            decrease; the first one may be ``"FIRST_DIM_SIZE"``, the number of rows,
-            which ids of rows need.
+        default_value: What fills up short rows; it broadcasts to one value, ``[…]``.
+        row_partition_tensors: How values form rows, the outermost level first.
+        row_partition_types: The kind of each of these tensors. ``"ROW_SPLITS"``: where
+            rows begin. ``"VALUE_ROWIDS"``: the row of each value, not decreasing; it
+            cannot come first. ``"FIRST_DIM_SIZE"``: the number of rows; it only comes
+            first.
+
+    Returns:
+        A tensor of the dtype to which ``values`` and ``default_value`` are promoted.
 
     Raises:
-        ValueError: The rows do not fit each other, the values or the shape.
+        ValueError: The partitions do not fit each other, the values or the shape.
+        TypeError: The shape or a partition does not hold integers, or no dtype holds
+            values and default.
+
+    Example:
+        >>> values, splits = [1, 2, 3], [0, 2, 3]
+        >>> pg.sparse.ragged_tensor_to_tensor(-1, values, 0, [splits], ["ROW_SPLITS"])
+        Tensor([[1, 2],
+                [3, 0]], dtype=int32, backend='cpu')
+
+    Source:
+        TensorFlow, ``tf.raw_ops.RaggedTensorToTensor``.
 
     """
     op = "sparse.ragged_tensor_to_tensor"
@@ -284,7 +329,7 @@ def _levels(types: Types) -> int:
 
 
 def _numbered(shape: Tensor, values: Spec, parts: Tensors, types: Types) -> Tensor:
-    """Return the number of the value that stands at each place, and -1 for none."""
+    """Return the number of the value at each position of the result; -1 for none."""
     if shape.shape:
         shape = slicing.along(shape, 0, 0, _levels(types))
     xs = (shape, creation.arange(values.shape[0]), _convert.asarray(-1), *parts)

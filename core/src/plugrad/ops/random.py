@@ -2,16 +2,17 @@
 
 Kernels: ``Multinomial``.
 
-All are drawn on the host (``_draws``) and uploaded: the same seed gives the same
-numbers on every backend and machine, for ever. ``seed=`` gives a call its own numbers;
-calls without one go on from ``random.seed(n)``, or from where the operating system
-lets the process begin, each with numbers of its own in every thread. Two calls with the
-same ``seed=`` use the same random bits, whatever they make of them.
+All numbers are drawn on the host (``_draws``) and uploaded: the same seed gives the
+same numbers on every backend and machine, in every version. A call with ``seed=`` has
+numbers of its own. Calls without it continue the sequence that ``random.seed(n)``, or
+the operating system at the start of the process, has begun; each call in each thread
+gets other numbers. Two calls with the same ``seed=`` use the same random bits, also in
+different distributions.
 
-dtypes are float32 unless another floating one is given. Nothing drawn has a gradient in
-its parameters; ``mean + stddev * normal(shape)`` has.
+The dtype is float32 unless another floating one is given. Nothing drawn has a gradient
+in its parameters; ``mean + stddev * normal(shape)`` has one.
 
-Map: the process's seed; uniform; normal; gamma; order and choice; dropout.
+Map: the seed of the process; uniform; normal; gamma; order and choice; dropout.
 """
 
 from __future__ import annotations
@@ -54,10 +55,26 @@ Draw = Callable[..., _draws.Array]
 
 
 def seed(n: Seed = None, /) -> None:
-    """Begin the numbers of this process anew: calls without ``seed=`` repeat.
+    """Restart the random numbers of this process: calls without ``seed=`` repeat.
 
-    None begins where the operating system says. Threads share the sequence of calls:
-    none gets another's numbers, but who comes first is not determined.
+    Threads share the sequence of calls: no two calls get the same numbers, but the
+    order in which threads draw is not determined.
+
+    Args:
+        n: The seed, from 0 to below 2⁶⁴; None takes one from the operating system.
+
+    Raises:
+        ValueError: ``n`` is out of range.
+        TypeError: ``n`` is not an integer.
+
+    Example:
+        >>> pg.random.seed(7)
+        >>> x = pg.random.uniform((2,))
+        >>> pg.random.seed(7)
+        >>> bool(pg.all(x == pg.random.uniform((2,))))
+        True
+        >>> pg.random.seed()  # unpredictable again
+
     """
     _draws.reseed(_checked("seed", n))
 
@@ -108,8 +125,23 @@ def uniform(
 
     They have 24 random bits, 53 in float64.
 
+    Args:
+        shape: The sizes of the result.
+        minval: The least number, included.
+        maxval: The end, not included.
+        dtype: A real floating dtype; float32 unless given.
+        seed: Fixes the numbers of this call.
+
+    Returns:
+        A tensor of ``shape`` and ``dtype``.
+
     Raises:
-        ValueError: There is nothing between, or the dtype cannot hold the ends.
+        ValueError: ``minval`` is not below ``maxval``, or the dtype cannot hold them.
+        TypeError: The dtype is not a real floating one.
+
+    Example:
+        >>> pg.random.uniform((3,), seed=1)
+        Tensor([0.4585, 0.3036, 0.7295], dtype=float32, backend='cpu')
 
     """
     sizes, wanted = arguments.sizes("uniform", shape), _floating("uniform", dtype)
@@ -126,9 +158,24 @@ def uniform_int(
 ) -> Tensor:
     """Return integers from ``minval`` to below ``maxval``, all equally likely.
 
+    Args:
+        shape: The sizes of the result.
+        minval: The least integer, included.
+        maxval: The end, not included.
+        dtype: A dtype of integers.
+        seed: Fixes the numbers of this call.
+
+    Returns:
+        A tensor of ``shape`` and ``dtype``.
+
     Raises:
-        ValueError: There is none.
-        OverflowError: The dtype, one of integers, does not hold all of them.
+        ValueError: ``minval`` is not below ``maxval``.
+        OverflowError: The dtype cannot hold all of the integers.
+        TypeError: The dtype is not one of integers.
+
+    Example:
+        >>> pg.random.uniform_int((5,), 0, 10, seed=1)
+        Tensor([7, 5, 8, 6, 4], dtype=int32, backend='cpu')
 
     """
     op = "uniform_int"
@@ -145,10 +192,24 @@ def uniform_int(
 
 
 def bernoulli(shape: Ints, /, p: Number = 0.5, *, seed: Seed = None) -> Tensor:
-    """Return bool, True with probability ``p`` (of many: ``uniform(p.shape) < p``).
+    """Return bool, each True with probability ``p``.
+
+    For a tensor of probabilities write ``uniform(p.shape) < p``.
+
+    Args:
+        shape: The sizes of the result.
+        p: The probability, from 0 to 1, rounded to the nearest 2⁻³².
+        seed: Fixes the numbers of this call.
+
+    Returns:
+        A bool tensor of ``shape``.
 
     Raises:
-        ValueError: ``p``, of which 32 bits count, is not from 0 to 1.
+        ValueError: ``p`` is not from 0 to 1.
+
+    Example:
+        >>> pg.random.bernoulli((4,), 0.5, seed=1)
+        Tensor([ True,  True, False, False], dtype=bool, backend='cpu')
 
     """
     sizes, chance = arguments.sizes("bernoulli", shape), _finite("bernoulli", "p", p)
@@ -189,10 +250,28 @@ def normal(
     dtype: Any = None,
     seed: Seed = None,
 ) -> Tensor:
-    """Return normal numbers of this mean and this standard deviation.
+    """Return normal numbers, of density ``∝ exp(-((x - mean) / stddev)² / 2)``.
 
-    Their density is in proportion to ``exp(-((x - mean) / stddev)² / 2)``. None is
-    further than 8.3 standard deviations from the mean. ``stddev`` may be 0.
+    All are within 8.3 standard deviations of the mean.
+
+    Args:
+        shape: The sizes of the result.
+        mean: The mean of the distribution.
+        stddev: The standard deviation, 0 or more.
+        dtype: A real floating dtype; float32 unless given.
+        seed: Fixes the numbers of this call.
+
+    Returns:
+        A tensor of ``shape`` and ``dtype``.
+
+    Raises:
+        ValueError: ``stddev`` is negative, or a parameter is not finite.
+        TypeError: The dtype is not a real floating one.
+
+    Example:
+        >>> pg.random.normal((3,), seed=1)
+        Tensor([-1.0288, -0.1908,  1.4182], dtype=float32, backend='cpu')
+
     """
     return _transformed(_draws.normal, shape, mean, stddev, dtype, seed)
 
@@ -206,9 +285,29 @@ def truncated_normal(
     dtype: Any = None,
     seed: Seed = None,
 ) -> Tensor:
-    """Return normal numbers of those within two standard deviations of the mean.
+    """Return normal numbers within two standard deviations of the mean.
 
-    ``stddev`` is that before truncation; the numbers have 0.8796 times as much.
+    Their own standard deviation is 0.8796 times ``stddev``, which is that before the
+    truncation.
+
+    Args:
+        shape: The sizes of the result.
+        mean: The mean of the distribution.
+        stddev: The standard deviation before the truncation, 0 or more.
+        dtype: A real floating dtype; float32 unless given.
+        seed: Fixes the numbers of this call.
+
+    Returns:
+        A tensor of ``shape`` and ``dtype``.
+
+    Raises:
+        ValueError: ``stddev`` is negative, or a parameter is not finite.
+        TypeError: The dtype is not a real floating one.
+
+    Example:
+        >>> pg.random.truncated_normal((3,), seed=1)
+        Tensor([-0.9636, -0.182 ,  1.2973], dtype=float32, backend='cpu')
+
     """
     return _transformed(_draws.truncated_normal, shape, mean, stddev, dtype, seed)
 
@@ -219,7 +318,26 @@ def truncated_normal(
 def exponential(
     shape: Ints, /, *, rate: Number = 1.0, dtype: Any = None, seed: Seed = None
 ) -> Tensor:
-    """Return positive numbers with density ``rate · exp(-rate · x)``: mean 1 / rate."""
+    """Return positive numbers of density ``rate · exp(-rate · x)``, mean ``1 / rate``.
+
+    Args:
+        shape: The sizes of the result.
+        rate: The rate, positive.
+        dtype: A real floating dtype; float32 unless given.
+        seed: Fixes the numbers of this call.
+
+    Returns:
+        A tensor of ``shape`` and ``dtype``.
+
+    Raises:
+        ValueError: ``rate`` is not positive and finite.
+        TypeError: The dtype is not a real floating one.
+
+    Example:
+        >>> pg.random.exponential((3,), seed=1)
+        Tensor([1.1921, 0.164 , 1.857 ], dtype=float32, backend='cpu')
+
+    """
     scale = 1 / _finite("exponential", "rate", rate, positive=True)
     return _transformed(_draws.exponential, shape, 0.0, scale, dtype, seed)
 
@@ -233,10 +351,33 @@ def gamma(
     dtype: Any = None,
     seed: Seed = None,
 ) -> Tensor:
-    """Return positive numbers, density in proportion to ``x^(alpha-1) · exp(-beta x)``.
+    """Return positive numbers of density ``∝ x^(alpha - 1) · exp(-beta · x)``.
 
-    Their mean is ``alpha / beta``: ``beta`` is a rate. For ``alpha`` far below 1 most
-    are so small that they are 0.
+    Their mean is ``alpha / beta``. For ``alpha`` far below 1 most are so small that
+    they round to 0.
+
+    Args:
+        shape: The sizes of the result.
+        alpha: The shape parameter, positive.
+        beta: The rate, positive.
+        dtype: A real floating dtype; float32 unless given.
+        seed: Fixes the numbers of this call.
+
+    Returns:
+        A tensor of ``shape`` and ``dtype``.
+
+    Raises:
+        ValueError: A parameter is not positive and finite.
+        TypeError: The dtype is not a real floating one.
+
+    Example:
+        >>> pg.random.gamma((3,), 2.0, seed=1)
+        Tensor([0.6601, 1.4323, 4.2498], dtype=float32, backend='cpu')
+
+    Source:
+        G. Marsaglia and W. W. Tsang, "A Simple Method for Generating Gamma Variables",
+        2000.
+
     """
     sizes, wanted = arguments.sizes("gamma", shape), _floating("gamma", dtype)
     form = _finite("gamma", "alpha", alpha, positive=True)
@@ -249,13 +390,46 @@ def gamma(
 
 
 def permutation(n: int, /, *, seed: Seed = None) -> Tensor:
-    """Return 0 to ``n - 1`` in random order, int32; all orders are equally likely."""
+    """Return 0 to ``n - 1`` in random order; all orders are equally likely.
+
+    Args:
+        n: The number of elements, 0 or more.
+        seed: Fixes the order.
+
+    Returns:
+        ``[n]``, int32.
+
+    Raises:
+        ValueError: ``n`` is negative.
+
+    Example:
+        >>> pg.random.permutation(5, seed=1)
+        Tensor([3, 2, 0, 1, 4], dtype=int32, backend='cpu')
+
+    """
     size = arguments.integer("permutation", "n", n, 0)
     return _drawn("permutation", seed, (size,), _draws.order)
 
 
 def shuffle(x: TensorLike, /, *, axis: int = 0, seed: Seed = None) -> Tensor:
-    """Return the slices of ``x`` along ``axis`` in random order."""
+    """Return the slices of ``x`` along ``axis`` in random order.
+
+    Args:
+        x: A tensor of any dtype with at least one axis.
+        axis: The axis to shuffle.
+        seed: Fixes the order.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        ValueError: ``axis`` is out of range.
+
+    Example:
+        >>> pg.random.shuffle([10, 20, 30, 40], seed=1)
+        Tensor([40, 30, 10, 20], dtype=int32, backend='cpu')
+
+    """
     x = _convert.asarray(x)
     axis = reduce.one_axis("shuffle", axis, len(x.shape))
     order = _drawn("shuffle", seed, (x.shape[axis],), _draws.order)
@@ -276,14 +450,23 @@ def choice(
 
     Args:
         x: What to choose from; an int ``n`` stands for the int32 from 0 to ``n - 1``.
-        shape: How many; it takes the place of ``axis``.
-        replace: Whether one may be chosen again.
-        p: How likely each is, or weights in proportion; by default all alike.
-        axis: Along which to choose.
-        seed: Of this call.
+        shape: The sizes that replace ``axis`` in the result.
+        replace: Whether a slice may be chosen several times.
+        p: The probability of each slice, or weights in proportion to it; by default all
+            are equally likely.
+        axis: The axis along which to choose.
+        seed: Fixes the choice.
+
+    Returns:
+        A tensor of the dtype of ``x``, with ``shape`` in place of ``axis``.
 
     Raises:
-        ValueError: There are fewer than are wanted, or the weights do not fit.
+        ValueError: There are fewer slices than are wanted, or the weights do not fit.
+        TypeError: The weights are not numbers.
+
+    Example:
+        >>> pg.random.choice([10, 20, 30, 40], (2,), replace=False, seed=1)
+        Tensor([40, 30], dtype=int32, backend='cpu')
 
     """
     sizes = arguments.sizes("choice", shape)
@@ -345,20 +528,31 @@ def multinomial(
     normalized: bool = False,
     seed: Seed = None,
 ) -> Tensor:
-    """Return classes, int32, drawn with probability ``softmax(logits)``.
+    """Return classes drawn with probability ``softmax(logits)``.
 
-    The largest of ``logits + noise`` wins, where the noise has Gumbel's distribution,
-    or of ``probabilities · noise``, where its inverse has the exponential one. Sums and
-    products are rounded in one way alone: every backend draws the same.
+    A draw is the class of the largest ``logits + noise``, with noise of the Gumbel
+    distribution; or of the largest ``probabilities · noise``, where the inverse of the
+    noise is exponential. Each operation is rounded separately, so every backend draws
+    the same.
 
     Args:
-        logits: ``[..., classes]``; -inf is never drawn but in a row of nothing else.
-        num_samples: How many to draw from each row.
-        normalized: Whether ``logits`` are probabilities, or weights in proportion.
-        seed: Of this call.
+        logits: ``[..., classes]``, real numbers. A class of -inf is never drawn, unless
+            all classes of the row are.
+        num_samples: How many classes to draw from each row.
+        normalized: Whether ``logits`` are probabilities, or weights in proportion to
+            them.
+        seed: Fixes the draws of this call.
 
     Returns:
-        ``[..., num_samples]``.
+        ``[..., num_samples]``, int32.
+
+    Raises:
+        ValueError: There are no classes, or ``num_samples`` is negative.
+        TypeError: ``logits`` are complex or strings.
+
+    Example:
+        >>> pg.random.multinomial([0.1, 0.2, 0.7], 6, normalized=True, seed=1)
+        Tensor([1, 1, 2, 2, 2, 2], dtype=int32, backend='cpu')
 
     """
     x = reduce.widened(_convert.floating("multinomial", logits, "f"))
@@ -400,13 +594,33 @@ gradients(MULTINOMIAL, logits=None, noise=None)
 def dropout(
     x: TensorLike, /, rate: Number, *, noise_shape: NoiseShape = None, seed: Seed = None
 ) -> Tensor:
-    """Return ``x / (1 - rate)``, with each element 0 with probability ``rate``.
+    """Return ``x / (1 - rate)``, with each element set to 0 with probability ``rate``.
 
-    So the mean stays. Elements that share a place of ``noise_shape`` are dropped
-    together: it broadcasts to the shape of ``x``, and None stands for the size there.
+    The mean stays the same. With ``noise_shape``, elements that it broadcasts over are
+    dropped or kept as one.
+
+    Args:
+        x: A tensor of numbers.
+        rate: The probability to drop an element, from 0 to below 1.
+        noise_shape: A shape that broadcasts to that of ``x``; None in it stands for the
+            size there. By default the shape of ``x``: each element is dropped on its
+            own.
+        seed: Fixes which elements are dropped.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
         ValueError: ``rate`` is not from 0 to below 1, or ``noise_shape`` does not fit.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.dropout([1.0, 2.0, 3.0, 4.0], 0.5, seed=1)
+        Tensor([2., 4., 0., 0.], dtype=float32, backend='cpu')
+
+    Source:
+        N. Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from
+        Overfitting", 2014.
 
     """
     x = _convert.floating("dropout", x)

@@ -26,7 +26,27 @@ __all__ = [
 
 
 def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
-    """Return ``x`` with axes ``source`` at places ``destination``, others in order."""
+    """Return ``x`` with the axes ``source`` moved to the positions ``destination``.
+
+    The other axes keep their order.
+
+    Args:
+        x: A tensor of any dtype.
+        source: The axes to move: an int or several.
+        destination: Their positions in the result, as many.
+
+    Returns:
+        A tensor of the dtype of ``x``.
+
+    Raises:
+        ValueError: The numbers of axes differ, or an axis is named twice or out of
+            range.
+
+    Example:
+        >>> pg.moveaxis(pg.zeros((2, 3, 4)), 0, -1).shape
+        (3, 4, 2)
+
+    """
     x = _convert.asarray(x)
     rank = len(x.shape)
     sources = _each("moveaxis", "axes", source, rank)
@@ -43,14 +63,29 @@ def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
 
 
 def _each(op: str, name: str, given: Ints, rank: int) -> list[int]:
-    """Return the axes that an op takes in an order, as numbers from 0."""
+    """Return the axes that an op takes in an order, as non-negative ints."""
     return [geometry.axes(op, i, rank)[0] for i in integers(op, name, given)]
 
 
 def roll(x: TensorLike, /, shift: Ints, *, axis: Ints | None = None) -> Tensor:
-    """Return the elements moved on by ``shift`` places along ``axis``, end to start.
+    """Return the elements shifted along ``axis``, from its end back to its start.
 
-    ``axis=None`` rolls the elements in row-major order. One shift goes with every axis.
+    Args:
+        x: A tensor of any dtype.
+        shift: By how many positions, negative ones towards the start: one number for
+            all axes, or one for each.
+        axis: An axis or several; None shifts the elements in row-major order.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        ValueError: The numbers of shifts and axes differ, or an axis is out of range.
+
+    Example:
+        >>> pg.roll([1, 2, 3, 4], 1)
+        Tensor([4, 1, 2, 3], dtype=int32, backend='cpu')
+
     """
     x = _convert.asarray(x)
     shifts = integers("roll", "shift", shift)
@@ -71,10 +106,25 @@ def roll(x: TensorLike, /, shift: Ints, *, axis: Ints | None = None) -> Tensor:
 
 
 def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) -> Tensor:
-    """Return each element ``repeats`` times in a row along ``axis`` (None: flattened).
+    """Return each element ``repeats`` times in a row along ``axis``.
 
-    ``repeats`` is one number, or one number an element along the axis; a tensor is
-    read on the host, as the shape depends on its values.
+    Args:
+        x: A tensor of any dtype.
+        repeats: How often: one integer, or one for each element along the axis. A
+            tensor is read on the host, as the shape depends on its values.
+        axis: The axis along which to repeat; None flattens ``x`` first.
+
+    Returns:
+        A tensor of the dtype of ``x``.
+
+    Raises:
+        ValueError: ``repeats`` has another number of elements, or negative ones.
+        TypeError: ``repeats`` are not integers.
+
+    Example:
+        >>> pg.repeat([1, 2, 3], 2)
+        Tensor([1, 1, 2, 2, 3, 3], dtype=int32, backend='cpu')
+
     """
     x = _convert.asarray(x)
     if axis is None:
@@ -120,11 +170,22 @@ BROADCAST_ARGS = Kernel(
 
 
 def broadcast_args(s0: TensorLike, s1: TensorLike, /) -> Tensor:
-    """Return the shape to which shapes ``s0`` and ``s1``, given as tensors, broadcast.
+    """Return the shape to which two shapes, given as tensors, broadcast.
+
+    Args:
+        s0: ``[m]``, integers, the sizes of the first shape.
+        s1: ``[n]``, integers, the sizes of the second shape.
+
+    Returns:
+        ``[max(m, n)]``, int32, or int64 if one of the arguments is.
 
     Raises:
         TypeError: The shapes are not integers.
         ValueError: They are not of rank 1, or do not broadcast.
+
+    Example:
+        >>> pg.broadcast_args([2, 1], [5, 1, 3])
+        Tensor([5, 2, 3], dtype=int32, backend='cpu')
 
     """
     s0, s1 = (_convert.integer_tensor("broadcast_args", "shapes", s) for s in (s0, s1))
@@ -140,7 +201,24 @@ def _(s0: Tensor, s1: Tensor) -> Tensor:
 
 
 def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:
-    """Return all tensors broadcast to their common shape; dtypes stay."""
+    """Return all tensors broadcast to their common shape; each keeps its dtype.
+
+    Args:
+        xs: Tensors of any dtype.
+
+    Returns:
+        A list of tensors of one shape.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+
+    Example:
+        >>> a, b = pg.broadcast_arrays([1, 2, 3], [[1.0], [2.0]])
+        >>> a
+        Tensor([[1, 2, 3],
+                [1, 2, 3]], dtype=int32, backend='cpu')
+
+    """
     tensors = [_convert.asarray(x) for x in xs]
     sizes = geometry.broadcast("broadcast_arrays", *(x.shape for x in tensors))
     return [run(shape.BROADCAST_TO, x, shape=sizes) for x in tensors]
@@ -149,8 +227,19 @@ def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:
 def ensure_shape(x: TensorLike, /, shape: Sequence[int | None]) -> Tensor:
     """Return ``x`` itself if it has ``shape``, in which None stands for any size.
 
+    Args:
+        x: A tensor of any dtype.
+        shape: The sizes that ``x`` must have, or None.
+
+    Returns:
+        ``x``.
+
     Raises:
-        ValueError: It has not.
+        ValueError: ``x`` has another shape.
+
+    Example:
+        >>> pg.ensure_shape([[1, 2], [3, 4]], (None, 2)).shape
+        (2, 2)
 
     """
     x, given = _convert.asarray(x), several("ensure_shape", "shape", shape)

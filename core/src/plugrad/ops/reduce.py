@@ -1,10 +1,10 @@
 """Reductions. Kernels: ``All Any ArgMax ArgMin Max Mean Min Prod Sum``.
 
-Map: sums and means; maximum, minimum and where they are; products; logic;
+Map: sums and means; maximum, minimum and their indices; products; logic;
 ``count_nonzero`` and ``root``. ``statistics`` has what is composed of these.
 
-``axis`` is an int, several, or None for all; ``keepdims`` leaves size 1. In contracts
-``axis`` is a sorted tuple of non-negative ints.
+``axis`` is an int, several ints, or None for all axes; ``keepdims`` keeps them with
+size 1. In contracts ``axis`` is a sorted tuple of non-negative ints.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def widened(x: Tensor) -> Tensor:
 
 
 def one_axis(op: str, axis: int, rank: int) -> int:
-    """Return ``axis`` as the one non-negative axis that it must name."""
+    """Return ``axis`` as a non-negative int; raise unless it names one axis."""
     found = axes(op, axis, rank)
     if len(found) != 1:
         raise ValueError(f"{op}: axis {axis} must be one int")
@@ -66,9 +66,9 @@ def _summand(x: TensorLike, dtype: Any, op: str = "sum") -> Tensor:
 
 
 def _kept(y: Tensor, x: Tensor | Spec, axis: Shape, keepdims: bool) -> Tensor:
-    """Give what a reduction of ``x`` has left the axes of size 1 that it has dropped.
+    """Return a reduction of ``x`` with the dropped axes restored, with size 1.
 
-    Where no axis is left there is no need: a scalar broadcasts.
+    A scalar is returned as is: it broadcasts anyway.
     """
     if keepdims or not y.shape:
         return y
@@ -99,10 +99,29 @@ SUM = Kernel(
 def sum(
     x: TensorLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False
 ) -> Tensor:
-    """Return the sum over ``axis``; 0 where there is nothing.
+    """Return the sum over ``axis``; 0 where there are no elements.
 
-    Bool and integers of less than 32 bits give int32 (unsigned ones uint32); ``dtype``
-    casts first. Integers wrap. The error hardly grows with the length, on any axis.
+    Integers wrap. The rounding error hardly grows with the number of elements, on any
+    axis.
+
+    Args:
+        x: A tensor of numbers.
+        axis: The axes to reduce: an int, several, or None for all.
+        dtype: Cast ``x`` to this dtype first. By default bool, int8 and int16 become
+            int32, uint8 and uint16 become uint32, and other dtypes stay.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A tensor of the dtype in which it was summed.
+
+    Raises:
+        TypeError: ``x`` holds strings, or ``dtype`` is bool.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.sum([[1.0, 2.0], [3.0, 4.0]], axis=0)
+        Tensor([4., 6.], dtype=float32, backend='cpu')
+
     """
     if type(x) is not Tensor or dtype is not None or x.dtype.kind not in "fc":
         x = _summand(x, dtype)
@@ -131,7 +150,25 @@ MEAN = Kernel(
 
 
 def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the mean over ``axis``; integers give float32, nothing gives NaN."""
+    """Return the mean over ``axis``, ``Σ x / n``; NaN where there are no elements.
+
+    Args:
+        x: A tensor of numbers.
+        axis: The axes to reduce: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A tensor of the dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.mean([[1.0, 2.0], [3.0, 4.0]], axis=1)
+        Tensor([1.5, 3.5], dtype=float32, backend='cpu')
+
+    """
     x = _convert.floating("mean", x)
     return _convert.reduction(MEAN, x, axes("mean", axis, len(x.shape)), keepdims)
 
@@ -159,7 +196,7 @@ gradients(MEAN, x=_mean_gradient)
 
 
 def _ordered(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Shape]:
-    """Convert what has a maximum over ``axis``."""
+    """Convert an argument of real numbers that has elements to reduce over ``axis``."""
     x = _convert.real(op, x)
     axis = axes(op, axis, len(x.shape))
     if 0 in x.shape:
@@ -184,7 +221,7 @@ def _not_of_nothing(op: str) -> Callable[..., Spec]:
 
 
 def _shared(dy: Tensor, x: Tensor, y: Tensor, axis: Shape, keepdims: bool) -> Tensor:
-    """Share ``dy`` equally among the elements that attain the extreme; NaN has none."""
+    """Share ``dy`` equally among the elements that equal the extreme; NaN gets none."""
     y, dy = _kept(y, x, axis, keepdims), _kept(dy, x, axis, keepdims)
     hit = creation.cast(compare.equal(x, y), dy.dtype)
     ties = run(SUM, hit, axis=axis, keepdims=True)
@@ -203,9 +240,27 @@ MAX = Kernel(
 
 
 def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the maximum over ``axis``; NaN where there is one among the elements.
+    """Return the maximum over ``axis``; NaN where an element is NaN.
 
-    Elements that are equally large share the gradient. Of none it is a ValueError.
+    Elements that equal the maximum share the gradient equally. The maximum of 0.0 and
+    -0.0 is either of the two.
+
+    Args:
+        x: A tensor of real numbers.
+        axis: The axes to reduce: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A tensor of the dtype of ``x``.
+
+    Raises:
+        ValueError: There are no elements to reduce, or an axis is out of range.
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.max([[1.0, 5.0], [3.0, 4.0]], axis=0)
+        Tensor([3., 5.], dtype=float32, backend='cpu')
+
     """
     x, axis = _ordered("max", x, axis)
     return _convert.reduction(ANY if x.dtype is BOOL else MAX, x, axis, keepdims)
@@ -226,9 +281,27 @@ MIN = Kernel(
 
 
 def min(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the minimum over ``axis``; NaN where there is one among the elements.
+    """Return the minimum over ``axis``; NaN where an element is NaN.
 
-    Elements that are equally small share the gradient. Of none it is a ValueError.
+    Elements that equal the minimum share the gradient equally. The minimum of 0.0 and
+    -0.0 is either of the two.
+
+    Args:
+        x: A tensor of real numbers.
+        axis: The axes to reduce: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A tensor of the dtype of ``x``.
+
+    Raises:
+        ValueError: There are no elements to reduce, or an axis is out of range.
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.min([[1.0, 5.0], [3.0, 4.0]], axis=0)
+        Tensor([1., 4.], dtype=float32, backend='cpu')
+
     """
     x, axis = _ordered("min", x, axis)
     return _convert.reduction(ALL if x.dtype is BOOL else MIN, x, axis, keepdims)
@@ -255,7 +328,7 @@ def _place(x: Spec, *, axis: int) -> Spec:
 
 
 def _argument(kernel: Kernel, x: TensorLike, axis: OneAxis, keepdims: bool) -> Tensor:
-    """Run ``ArgMax`` or ``ArgMin``; no axis means the place among all elements."""
+    """Run ``ArgMax`` or ``ArgMin``; without an axis the index counts all elements."""
     op = kernel.op
     x = _convert.real(op, x)
     if axis is None:
@@ -281,11 +354,27 @@ ARG_MAX = Kernel(
 
 
 def argmax(x: TensorLike, /, *, axis: OneAxis = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the maximum along ``axis``, int32; the first of several.
+    """Return the index of the maximum along ``axis``; the first of equal elements.
 
-    Without ``axis`` it counts through all elements in row-major order. NaN is passed
-    over, as in TensorFlow.js, while ``max`` returns it, as the array API has it; where
-    there is nothing else, the index is 0. Of none it is a ValueError.
+    NaN is ignored, as in TensorFlow.js, although ``max`` returns NaN, as the array API
+    standard says. The index is 0 if all elements are NaN.
+
+    Args:
+        x: A tensor of real numbers.
+        axis: The axis to search; None for all elements in row-major order.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        An int32 tensor.
+
+    Raises:
+        ValueError: There are no elements to search, or ``axis`` is out of range.
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.argmax([[1.0, 5.0], [4.0, 3.0]], axis=1)
+        Tensor([1, 0], dtype=int32, backend='cpu')
+
     """
     return _argument(ARG_MAX, x, axis, keepdims)
 
@@ -319,9 +408,26 @@ ARG_MIN = Kernel(
 
 
 def argmin(x: TensorLike, /, *, axis: OneAxis = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the minimum along ``axis``, int32; see ``argmax``.
+    """Return the index of the minimum along ``axis``; the first of equal elements.
 
-    NaN is passed over, too.
+    NaN is ignored, as in ``argmax``. The index is 0 if all elements are NaN.
+
+    Args:
+        x: A tensor of real numbers.
+        axis: The axis to search; None for all elements in row-major order.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        An int32 tensor.
+
+    Raises:
+        ValueError: There are no elements to search, or ``axis`` is out of range.
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.argmin([[1.0, 5.0], [4.0, 3.0]], axis=1)
+        Tensor([0, 1], dtype=int32, backend='cpu')
+
     """
     return _argument(ARG_MIN, x, axis, keepdims)
 
@@ -346,9 +452,28 @@ PROD = Kernel(
 def prod(
     x: TensorLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False
 ) -> Tensor:
-    """Return the product over ``axis``; 1 where there is nothing.
+    """Return the product over ``axis``; 1 where there are no elements.
 
-    dtypes are those of ``sum``. Zeros among the elements do no harm to the gradient.
+    Integers wrap. The gradient does not divide, so it is right where elements are 0.
+
+    Args:
+        x: A tensor of numbers.
+        axis: The axes to reduce: an int, several, or None for all.
+        dtype: Cast ``x`` to this dtype first. By default bool, int8 and int16 become
+            int32, uint8 and uint16 become uint32, and other dtypes stay.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A tensor of the dtype in which it was multiplied.
+
+    Raises:
+        TypeError: ``x`` holds strings, or ``dtype`` is bool.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.prod([[1.0, 2.0], [3.0, 4.0]], axis=0)
+        Tensor([3., 8.], dtype=float32, backend='cpu')
+
     """
     x = _summand(x, dtype, "prod")
     return _convert.reduction(PROD, x, axes("prod", axis, len(x.shape)), keepdims)
@@ -366,7 +491,7 @@ def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
 
 
 def _product(x: Tensor, axis: int) -> Tensor:
-    """Multiply one half of an axis by the other until one is left; odd ones wait."""
+    """Multiply halves of an axis until size 1; odd elements are multiplied last."""
     waiting: list[Tensor] = []
     while (size := x.shape[axis]) > 1:
         sizes = [size // 2, size // 2, *[1] * (size % 2)]
@@ -392,7 +517,27 @@ ALL = Kernel(
 
 
 def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return whether all elements along ``axis`` are true, that is not 0; bool."""
+    """Return whether all elements along ``axis`` are true; True where there are none.
+
+    Every number but 0 counts as true, NaN too.
+
+    Args:
+        x: A tensor of numbers or bool.
+        axis: The axes to reduce: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A bool tensor.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.all([[True, True], [True, False]], axis=1)
+        Tensor([ True, False], dtype=bool, backend='cpu')
+
+    """
     return _convert.reduction(ALL, *_truth("all", x, axis), keepdims)
 
 
@@ -408,7 +553,27 @@ ANY = Kernel(
 
 
 def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return whether any element along ``axis`` is true, that is not 0; bool."""
+    """Return whether any element along ``axis`` is true; False where there are none.
+
+    Every number but 0 counts as true, NaN too.
+
+    Args:
+        x: A tensor of numbers or bool.
+        axis: The axes to reduce: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A bool tensor.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.any([[False, False], [True, False]], axis=1)
+        Tensor([False,  True], dtype=bool, backend='cpu')
+
+    """
     return _convert.reduction(ANY, *_truth("any", x, axis), keepdims)
 
 
@@ -424,13 +589,31 @@ def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
 def count_nonzero(
     x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
 ) -> Tensor:
-    """Return the number of elements along ``axis`` that are not 0, int32."""
+    """Return the number of elements along ``axis`` that are not 0.
+
+    Args:
+        x: A tensor of numbers or bool.
+        axis: The axes to count along: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        An int32 tensor.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.count_nonzero([[1.0, 0.0], [3.0, 4.0]], axis=1)
+        Tensor([1, 2], dtype=int32, backend='cpu')
+
+    """
     x, axis = _truth("count_nonzero", x, axis)
     keepdims = flag("count_nonzero", "keepdims", keepdims)
     return run(SUM, creation.cast(x, INT32), axis=axis, keepdims=keepdims)
 
 
 def root(x: Tensor, /) -> Tensor:
-    """Return ``√x``, which at 0 has the derivative 0: that of a norm in its tip."""
+    """Return ``√x``, with the derivative 0 at 0, as norms and ``std`` need it."""
     zero = compare.equal(x, 0)
     return compare.where(zero, 0.0, unary.sqrt(compare.where(zero, 1.0, x)))

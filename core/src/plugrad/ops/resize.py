@@ -1,8 +1,8 @@
-"""Resizing, cropping and transforming images. Their ops are in the namespace ``image``.
+"""Resizing, cropping and transforming images, public in the namespace ``image``.
 
-Kernels: ``ResizeBilinear ResizeNearestNeighbor``, which are linear, so that a kernel
-for the transpose of each does for every order of derivative; ``CropAndResize
-Transform``, which read images at places that tensors tell, by ``_sampling``.
+Kernels: ``ResizeBilinear ResizeNearestNeighbor``, which are linear, so that one kernel
+for the transpose of each gives derivatives of every order; ``CropAndResize Transform``,
+which read images at coordinates computed from tensors, by ``_sampling``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _of(
     align_corners: bool = False,
     half_pixel_centers: bool = False,
 ) -> dict[str, Any]:
-    """Turn attributes of a user into the contract's."""
+    """Convert the user's attributes to the contract's."""
     options = (align_corners, half_pixel_centers)
     return {"geometry": _resizing("run_kernel", images.shape, size, *options)}
 
@@ -130,19 +130,35 @@ def resize_bilinear(
     align_corners: bool = False,
     half_pixel_centers: bool = False,
 ) -> Tensor:
-    """Return images of ``size``, interpolated between the four pixels around.
+    """Return images of another size, interpolated between the four nearest pixels.
 
     Args:
-        images: ``[batch, height, width, channels]``, or without the batch; integers
-            become float32.
-        size: New height and width, or one number for both.
-        align_corners: Whether the corner pixels stay where they are: pixel i is taken
-            from ``i · (old - 1) / (new - 1)``.
-        half_pixel_centers: Whether what is scaled are squares with pixels in their
-            middle: ``(i + 1/2) · old / new - 1/2``. With neither, ``i · old / new``.
+        images: ``[batch, height, width, channels]``, or without the batch; real
+            numbers.
+        size: The new height and width, or one number for both.
+        align_corners: Whether the centers of the corner pixels are kept: pixel i is
+            read at ``i · (old - 1) / (new - 1)``.
+        half_pixel_centers: Whether pixels are squares with the center at 1/2: pixel i
+            is read at ``(i + 1/2) · old / new - 1/2``. With neither option it is read
+            at ``i · old / new``.
+
+    Returns:
+        ``[batch, *size, channels]``, of the dtype of ``images``; float32 for integers
+        and bool.
 
     Raises:
-        ValueError: Shape or size does not fit, or both options are asked for.
+        ValueError: A shape or size does not fit, or both options are given.
+        TypeError: ``images`` are complex, or hold strings.
+
+    Example:
+        >>> x = pg.reshape([0.0, 1.0, 2.0, 3.0], (2, 2, 1))
+        >>> pg.image.resize_bilinear(x, 3, align_corners=True).reshape((3, 3))
+        Tensor([[0. , 0.5, 1. ],
+                [1. , 1.5, 2. ],
+                [2. , 2.5, 3. ]], dtype=float32, backend='cpu')
+
+    Source:
+        TensorFlow, ``tf.compat.v1.image.resize_bilinear``.
 
     """
     op = "image.resize_bilinear"
@@ -159,10 +175,35 @@ def resize_nearest_neighbor(
     align_corners: bool = False,
     half_pixel_centers: bool = False,
 ) -> Tensor:
-    """Return images of ``size`` of which each pixel is one of the old ones.
+    """Return images of another size, with the value of the nearest pixel.
 
-    Arguments are those of ``resize_bilinear``, of any dtype. The nearest pixel is taken
-    (of two as near the later one), with neither option the one at or before the place.
+    Of two pixels that are equally near the later one is taken. With neither option it
+    is the pixel at or before the coordinate.
+
+    Args:
+        images: ``[batch, height, width, channels]``, or without the batch; of any
+            dtype.
+        size: The new height and width, or one number for both.
+        align_corners: Whether corner pixels are kept, as in ``resize_bilinear``.
+        half_pixel_centers: Whether the center of a pixel is at 1/2, as in
+            ``resize_bilinear``.
+
+    Returns:
+        ``[batch, *size, channels]``, of the dtype of ``images``.
+
+    Raises:
+        ValueError: A shape or size does not fit, or both options are given.
+
+    Example:
+        >>> x = pg.reshape([0, 1, 2, 3], (2, 2, 1))
+        >>> pg.image.resize_nearest_neighbor(x, 3).reshape((3, 3))
+        Tensor([[0, 0, 1],
+                [0, 0, 1],
+                [2, 2, 3]], dtype=int32, backend='cpu')
+
+    Source:
+        TensorFlow, ``tf.compat.v1.image.resize_nearest_neighbor``.
+
     """
     op = "image.resize_nearest_neighbor"
     x, back = _windows.channels_last(op, _convert.asarray(images), 2, "NHWC")
@@ -197,7 +238,7 @@ def _weights(axis: int, share: Any, x: Tensor) -> list[Tensor]:
 
 
 def _put(dy: Tensor, rows: Any, axis: int, geometry: Resizing) -> Tensor:
-    """Add up what was taken from the same row of the old images, or column."""
+    """Add up what was read from the same row of the old images, or column."""
     old = Spec((*dy.shape[:axis], geometry.in_shape[axis]), dy.dtype)
     indices = _convert.asarray(rows, copy=False)
     return gather._gather_gradient(dy, indices, old, axis, 0)
@@ -276,25 +317,38 @@ def crop_and_resize(
     method: Method = "bilinear",
     extrapolation_value: float = 0,
 ) -> Tensor:
-    """Return the parts of images that lie in boxes, all of one size.
+    """Return the parts of images in boxes, resized to one size.
 
     Args:
-        image: ``[batch, height, width, channels]``; integers become float32.
-        boxes: ``[count, 4]``, rows of (y1, x1, y2, x2): 0 is the middle of the first
-            pixel and 1 that of the last. ``y1 > y2`` turns the part upside down.
-        box_ind: ``[count]``, integers: which image each box is in.
+        image: ``[batch, height, width, channels]``, real numbers.
+        boxes: ``[count, 4]``, rows of (y1, x1, y2, x2), where 0 is the center of the
+            first pixel and 1 that of the last. ``y1 > y2`` flips the part upside down.
+        box_ind: ``[count]``, integers: the index of the image for each box.
         crop_size: Height and width of the result, or one number for both.
-        method: How to read between pixels: "bilinear", or "nearest", where one half
-            goes up.
-        extrapolation_value: What is read outside of the image.
+        method: How to read between pixels: ``"bilinear"``, or ``"nearest"``, where
+            halves round up.
+        extrapolation_value: The value outside of the image.
 
     Returns:
-        ``[count, *crop_size, channels]`` in the dtype of ``image``. It has a gradient
-        in ``image`` and, unless for "nearest", in ``boxes``.
+        ``[count, *crop_size, channels]``, of the dtype of ``image``; float32 for
+        integers and bool. It has a gradient in ``image``, and in ``boxes`` for
+        ``"bilinear"``.
 
     Raises:
-        IndexError: There is no image of a number in ``box_ind``.
+        IndexError: An index in ``box_ind`` is out of range.
         ValueError: Shapes or attributes do not fit.
+        TypeError: ``image`` or ``boxes`` are complex or strings, or ``box_ind`` does
+            not hold integers.
+
+    Example:
+        >>> x = pg.reshape(pg.arange(9.0), (1, 3, 3, 1))
+        >>> y = pg.image.crop_and_resize(x, [[0.0, 0.0, 0.5, 0.5]], [0], 2)
+        >>> y.reshape((2, 2))
+        Tensor([[0., 1.],
+                [3., 4.]], dtype=float32, backend='cpu')
+
+    Source:
+        TensorFlow, ``tf.image.crop_and_resize``.
 
     """
     image, boxes = _sampling.arguments(CROP, image, boxes)
@@ -390,29 +444,43 @@ def transform(
     fill_value: float = 0,
     output_shape: Sizes | None = None,
 ) -> Tensor:
-    """Return images under a projective transform.
+    """Return images under projective transforms.
 
-    Pixel (x, y) of the result shows ``((a·x + b·y + c) / k, (d·x + e·y + f) / k)`` of
-    the image, where ``k = g·x + h·y + 1``.
+    Pixel (x, y) of the result is read at ``((a·x + b·y + c) / k, (d·x + e·y + f) / k)``
+    of the image, where ``k = g·x + h·y + 1``.
 
     Args:
-        image: ``[batch, height, width, channels]``; integers become float32.
+        image: ``[batch, height, width, channels]``, real numbers.
         transforms: ``[batch, 8]``, rows of (a, b, c, d, e, f, g, h), or ``[1, 8]`` for
             all images.
-        interpolation: How to read between pixels: "nearest", where one half goes up, or
-            "bilinear".
-        fill_mode: What lies outside of the image: "constant", ``fill_value``;
-            "reflect", its mirror image (d c b a | a b c d | d c b a); "wrap", the image
-            again (a b c d | a b c d | a b c d); "nearest", the pixel at the edge.
-        fill_value: What is read outside of a constant; in all modes where k is 0.
+        interpolation: How to read between pixels: ``"nearest"``, where halves round up,
+            or ``"bilinear"``.
+        fill_mode: The values outside of the image: ``"constant"``, ``fill_value``;
+            ``"reflect"``, the mirrored image (d c b a | a b c d | d c b a); ``"wrap"``,
+            the repeated image (a b c d | a b c d | a b c d); ``"nearest"``, the pixel
+            at the edge (a a a a | a b c d | d d d d).
+        fill_value: The value outside of the image with ``"constant"``; in all modes the
+            value where k is 0.
         output_shape: Height and width of the result; by default those of the image.
 
     Returns:
-        ``[batch, *output_shape, channels]`` in the dtype of ``image``. It has a
-        gradient in ``image`` and, for "bilinear", in ``transforms``.
+        ``[batch, *output_shape, channels]``, of the dtype of ``image``; float32 for
+        integers and bool. It has a gradient in ``image``, and in ``transforms`` for
+        ``"bilinear"``.
 
     Raises:
         ValueError: Shapes or attributes do not fit.
+        TypeError: ``image`` or ``transforms`` are complex or strings.
+
+    Example:
+        >>> x = pg.reshape(pg.arange(4.0), (1, 2, 2, 1))
+        >>> shift = [[1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]]
+        >>> pg.image.transform(x, shift).reshape((2, 2))
+        Tensor([[1., 0.],
+                [3., 0.]], dtype=float32, backend='cpu')
+
+    Source:
+        TensorFlow Addons, ``tfa.image.transform``.
 
     """
     op = "image.transform"

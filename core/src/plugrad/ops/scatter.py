@@ -1,9 +1,9 @@
-"""Reading and writing slices at places of several coordinates.
+"""Reading and writing slices at multi-dimensional indices.
 
-Kernels: ``GatherNd ScatterNd TensorScatterUpdate``. Each place is a row of an index
-tensor ``[..., k]``, integers that count from 0 in the first k axes. For a place that is
-out of range in any axis, every backend raises IndexError: at once, or, if it works
-asynchronously, at the next read. No other row is read or written in its stead.
+Kernels: ``GatherNd ScatterNd TensorScatterUpdate``. Each row of an index tensor
+``[..., k]`` is an index into the first k axes, counting from 0. If it is out of range
+in any axis, every backend raises IndexError: at once, or, if it works asynchronously,
+at the next read. No other slice is read or written in its place.
 """
 
 from __future__ import annotations
@@ -51,14 +51,27 @@ GATHER_ND = Kernel(
 
 
 def gather_nd(x: TensorLike, indices: TensorLike, /) -> Tensor:
-    """Return the slices of ``x`` at the places ``indices`` [..., k].
+    """Return the slices of ``x`` at ``indices``, each an index into the first k axes.
 
-    The result is ``[..., *x.shape[k:]]``.
+    Indices count from 0; a negative one is out of range. The gradient adds up where a
+    slice is read several times.
+
+    Args:
+        x: A tensor of any dtype, of rank 1 or more.
+        indices: ``[..., k]``, integers, where k is at most the rank of ``x``.
+
+    Returns:
+        ``[..., *x.shape[k:]]``, of the dtype of ``x``.
 
     Raises:
-        ValueError: Shapes do not fit.
-        IndexError: A place is out of range in one of its axes; nothing counts from the
-            end. An asynchronous backend raises it when the result is read.
+        ValueError: The shapes do not fit.
+        IndexError: An index is out of range. An asynchronous backend raises it when the
+            result is read.
+        TypeError: ``indices`` are not integers.
+
+    Example:
+        >>> pg.gather_nd([[1, 2], [3, 4]], [[0, 1], [1, 0]])
+        Tensor([2, 3], dtype=int32, backend='cpu')
 
     """
     x = _convert.asarray(x)
@@ -80,9 +93,9 @@ def _(params: Tensor, indices: Tensor) -> Tensor:
 
 
 def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
-    """Return places in the axes ``lead`` as places in the one that they flatten to.
+    """Return indices into the axes ``lead`` as indices into the one they flatten to.
 
-    The number of a place that is out of range in any axis is negative.
+    An index that is out of range in any axis becomes a negative number.
     """
     full = [max(n, 1) for n in lead]
     total = math.prod(full)
@@ -96,7 +109,7 @@ def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
 
 
 def _checked(rows: Tensor) -> Tensor:
-    """Return numbers of rows, of which none may be negative: GatherV2 checks that."""
+    """Return row numbers after a check that none is negative, which GatherV2 makes."""
     zero = creation.zeros((1,), dtype=rows.dtype)
     at = binary.minimum(rows, 0)
     return rows + run(gather.GATHER_V2, zero, at, axis=0, batch_dims=0)
@@ -128,12 +141,29 @@ SCATTER_ND = Kernel(
 
 
 def scatter_nd(indices: TensorLike, updates: TensorLike, /, shape: Ints) -> Tensor:
-    """Return zeros of ``shape`` to which ``updates`` are added at places ``indices``.
+    """Return zeros of ``shape`` to which ``updates`` are added at ``indices``.
 
-    Indices are ``[..., k]``, or ``[n]`` for ``[n, 1]``, and updates
-    ``[..., *shape[k:]]``. Updates of the same place add up.
+    Updates of the same index add up; those of bool combine by or.
 
-    Errors are those of ``gather_nd``.
+    Args:
+        indices: ``[..., k]``, integers, each row an index into the first k axes;
+            ``[n]`` stands for ``[n, 1]``.
+        updates: ``[..., *shape[k:]]``, numbers.
+        shape: The sizes of the result.
+
+    Returns:
+        A tensor of ``shape`` and the dtype of ``updates``.
+
+    Raises:
+        ValueError: The shapes do not fit.
+        IndexError: An index is out of range. An asynchronous backend raises it when the
+            result is read.
+        TypeError: ``indices`` are not integers, or ``updates`` are strings.
+
+    Example:
+        >>> pg.scatter_nd([0, 2, 0], [1, 2, 4], (4,))
+        Tensor([5, 0, 2, 0], dtype=int32, backend='cpu')
+
     """
     shape = sizes("scatter_nd", shape)
     updates = _convert.numbers("scatter_nd", updates)
@@ -205,10 +235,32 @@ TENSOR_SCATTER_UPDATE = Kernel(
 def tensor_scatter_update(
     x: TensorLike, indices: TensorLike, updates: TensorLike, /
 ) -> Tensor:
-    """Return ``x`` with the slices at places ``indices`` replaced by ``updates``.
+    """Return ``x`` with the slices at ``indices`` replaced by ``updates``.
 
-    Shapes are those of ``scatter_nd``. Of updates of the same place the last one stays,
-    and has the gradient. dtypes are promoted; errors are those of ``gather_nd``.
+    Of several updates of the same index the last one, in row-major order, stays and
+    gets the gradient.
+
+    Args:
+        x: A tensor of any dtype.
+        indices: ``[..., k]``, integers, each row an index into the first k axes;
+            ``[n]`` stands for ``[n, 1]``.
+        updates: ``[..., *x.shape[k:]]``.
+
+    Returns:
+        A tensor of the shape of ``x``, of the dtype to which ``x`` and ``updates`` are
+        promoted.
+
+    Raises:
+        ValueError: The shapes do not fit.
+        IndexError: An index is out of range. An asynchronous backend raises it when the
+            result is read.
+        TypeError: ``indices`` are not integers, or no dtype holds ``x`` and
+            ``updates``.
+
+    Example:
+        >>> pg.tensor_scatter_update([1, 2, 3], [0, 2], [10, 30])
+        Tensor([10,  2, 30], dtype=int32, backend='cpu')
+
     """
     x, updates = _convert.promote_all("tensor_scatter_update", x, updates)
     places = _places("tensor_scatter_update", indices, updates.shape, x.shape)
@@ -234,10 +286,10 @@ def _sums(x: Tensor, ids: Tensor, count: int) -> Tensor:
 
 
 def _last(ids: Tensor, total: int) -> Tensor:
-    """Return which ids are the last of their kind, bit by bit of their number.
+    """Return which ids are the last of their kind, found bit by bit of their number.
 
-    From the highest bit on, of the ids of a kind that are left, those without the bit
-    go if there is one with it: log2(n) rounds, and no sorting.
+    From the highest bit on, ids without the bit are dropped if an id of the same kind
+    has it: log2(n) rounds without sorting.
     """
     count = ids.shape[0]
     numbers = np.arange(count, dtype=np.int32)
@@ -256,9 +308,9 @@ def _without(dy: Tensor, indices: Tensor, updates_spec: Spec) -> Tensor:
 
 
 def _stayed(dy: Tensor, indices: Tensor, tensor_spec: Spec) -> Tensor:
-    """Return the slices of ``dy`` at the places whose update stayed, else zeros.
+    """Return the slices of ``dy`` at the indices whose update stayed, else zeros.
 
-    Which one stayed is seen by writing the numbers of the updates.
+    Writing the numbers of the updates in their place shows which one stayed.
     """
     *lead, depth = indices.shape
     numbers = run(shapes.RESHAPE, creation.arange(math.prod(lead)), shape=tuple(lead))

@@ -1,9 +1,9 @@
-"""Finding elements: places in what is sorted, distinct ones, those on a condition.
+"""Searching: positions in sorted sequences, unique elements, elements on a condition.
 
-Kernels: ``LowerBound SearchSorted Unique UpperBound``. NaN counts as greater than every
-number where an order is asked for, and equals nothing where distinct elements are.
-The shapes of ``unique_*``, ``nonzero``, ``boolean_mask`` and ``setdiff1d`` depend on
-values, for which they wait.
+Kernels: ``LowerBound SearchSorted Unique UpperBound``. NaN is greater than every number
+where elements are ordered, and equals nothing where they are compared. The shapes of
+``unique_*``, ``nonzero``, ``boolean_mask`` and ``setdiff1d`` depend on values, so these
+ops wait for them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Side = Literal["left", "right"]
 
 
 def _places(op: str) -> Callable[..., Spec]:
-    """Return the rule of a kernel that looks up rows in rows."""
+    """Return the rule for the output of a kernel that searches rows for values."""
 
     def out(sorted_sequence: Spec, values: Spec, **_: object) -> Spec:
         rows = [x.shape[:1] for x in (sorted_sequence, values) if len(x.shape) == 2]
@@ -75,21 +75,29 @@ def searchsorted(
     side: Side = "left",
     sorter: TensorLike | None = None,
 ) -> Tensor:
-    """Return where in ``x1``, which is ascending, the elements of ``x2`` belong; int32.
+    """Return the indices at which elements of ``x2`` keep ``x1`` sorted if inserted.
 
-    Before all elements that are equal (``"left"``: i with ``x1[i-1] < v <= x1[i]``) or
-    behind them (``"right"``: ``x1[i-1] <= v < x1[i]``). NaN is the greatest.
+    ``"left"`` inserts before equal elements: the index i has ``x1[i-1] < v <= x1[i]``.
+    ``"right"`` inserts after them: ``x1[i-1] <= v < x1[i]``. NaN is the greatest.
 
     Args:
-        x1: One axis, or several of which the last is ascending: then all others are
-            those of ``x2``, row by row.
-        x2: What to look for, of any shape if ``x1`` has one axis.
-        side: See above.
-        sorter: Indices that make ``x1`` ascending, as from ``argsort``.
+        x1: Ascending real numbers ``[n]``; or ``[..., n]`` with the leading axes of
+            ``x2``, to search row by row.
+        x2: What to search for: of any shape if ``x1`` has one axis, else ``[..., m]``.
+        side: ``"left"`` or ``"right"``.
+        sorter: Indices that sort ``x1``, such as ``argsort`` returns, if it is not
+            sorted.
+
+    Returns:
+        An int32 tensor of the shape of ``x2``.
 
     Raises:
         ValueError: The shapes do not fit, or the side is neither of the two.
-        TypeError: Complex numbers or strings.
+        TypeError: One is complex or holds strings.
+
+    Example:
+        >>> pg.searchsorted([1.0, 3.0, 5.0], [0.0, 3.0, 9.0])
+        Tensor([0, 1, 3], dtype=int32, backend='cpu')
 
     """
     choice("searchsorted", "side", side, "left", "right")
@@ -104,7 +112,7 @@ def searchsorted(
 
 
 def _look_up(kernel: Kernel, x1: TensorLike, x2: TensorLike, **side: Side) -> Tensor:
-    """Run a kernel on rows ``[batch, n]`` and what to look for, ``[batch, m]``."""
+    """Run a kernel on rows ``[batch, n]`` and the values to find, ``[batch, m]``."""
     op = kernel.op
     x1, x2 = _convert.promote_all(op, x1, x2)
     lead = x1.shape[:-1]
@@ -148,9 +156,26 @@ LOWER_BOUND = Kernel(
 
 
 def lower_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
-    """Return how many elements of a row of ``x1`` are less than those of ``x2``; int32.
+    """Return how many elements of a row of ``x1`` are less than each of ``x2``.
 
-    Shapes are those of ``searchsorted``, and the rows are ascending.
+    It is ``searchsorted`` with ``side="left"``.
+
+    Args:
+        x1: Ascending real numbers ``[n]``; or ``[..., n]`` with the leading axes of
+            ``x2``, to search row by row.
+        x2: What to search for: of any shape if ``x1`` has one axis, else ``[..., m]``.
+
+    Returns:
+        An int32 tensor of the shape of ``x2``.
+
+    Raises:
+        ValueError: The shapes do not fit.
+        TypeError: One is complex or holds strings.
+
+    Example:
+        >>> pg.lower_bound([1.0, 3.0, 3.0, 5.0], [0.0, 3.0])
+        Tensor([0, 1], dtype=int32, backend='cpu')
+
     """
     return _look_up(LOWER_BOUND, x1, x2)
 
@@ -172,9 +197,26 @@ UPPER_BOUND = Kernel(
 
 
 def upper_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
-    """Return how many elements of a row of ``x1`` do not exceed those of ``x2``; int32.
+    """Return how many elements of a row of ``x1`` are not greater than each of ``x2``.
 
-    Shapes are those of ``searchsorted``, and the rows are ascending.
+    It is ``searchsorted`` with ``side="right"``.
+
+    Args:
+        x1: Ascending real numbers ``[n]``; or ``[..., n]`` with the leading axes of
+            ``x2``, to search row by row.
+        x2: What to search for: of any shape if ``x1`` has one axis, else ``[..., m]``.
+
+    Returns:
+        An int32 tensor of the shape of ``x2``.
+
+    Raises:
+        ValueError: The shapes do not fit.
+        TypeError: One is complex or holds strings.
+
+    Example:
+        >>> pg.upper_bound([1.0, 3.0, 3.0, 5.0], [0.0, 3.0])
+        Tensor([0, 3], dtype=int32, backend='cpu')
+
     """
     return _look_up(UPPER_BOUND, x1, x2)
 
@@ -188,9 +230,25 @@ gradients(UPPER_BOUND, sorted_sequence=None, values=None)
 
 
 def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
-    """Return which elements of ``x1`` are (``invert``: are not) in ``x2``; bool.
+    """Return which elements of ``x1`` are in ``x2``.
 
-    NaN is nowhere, as it equals nothing. Both are real numbers.
+    NaN is never found, as it equals nothing.
+
+    Args:
+        x1: A tensor of real numbers.
+        x2: A tensor of real numbers, of any shape.
+        invert: Whether to return which elements are *not* in ``x2``.
+
+    Returns:
+        A bool tensor of the shape of ``x1``.
+
+    Raises:
+        TypeError: One is complex or holds strings.
+
+    Example:
+        >>> pg.isin([1, 2, 3, 4], [2, 4])
+        Tensor([False,  True, False,  True], dtype=bool, backend='cpu')
+
     """
     invert, (x1, x2) = (
         flag("isin", "invert", invert),
@@ -209,21 +267,21 @@ def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
 
 
 class UniqueCounts(NamedTuple):
-    """What ``unique_counts`` returns."""
+    """The result of ``unique_counts``."""
 
     values: Tensor
     counts: Tensor
 
 
 class UniqueInverse(NamedTuple):
-    """What ``unique_inverse`` returns."""
+    """The result of ``unique_inverse``."""
 
     values: Tensor
     inverse_indices: Tensor
 
 
 class UniqueAll(NamedTuple):
-    """What ``unique_all`` returns."""
+    """The result of ``unique_all``."""
 
     values: Tensor
     indices: Tensor
@@ -232,7 +290,7 @@ class UniqueAll(NamedTuple):
 
 
 def _known_later(x: Spec, *, axis: int) -> None:
-    """Check; how many distinct slices there are depends on the values."""
+    """Check the axis; the number of unique slices depends on the values."""
     shapes.check_axis("unique_inverse", axis, len(x.shape))
 
 
@@ -249,38 +307,100 @@ UNIQUE = Kernel(
 
 
 def unique_values(x: TensorLike, /, *, axis: int | None = None) -> Tensor:
-    """Return the distinct elements of ``x``, in the order in which they first appear.
+    """Return the unique elements of ``x``, in the order of their first appearance.
 
-    With ``axis`` the distinct slices along it. NaN equals nothing, so that each stays.
-    Of any dtype; elements that are equal share the gradient.
+    NaN equals nothing, so each NaN stays. Equal elements share the gradient equally.
+    The number of results depends on the values, so the op waits for them.
+
+    Args:
+        x: A tensor of any dtype.
+        axis: The axis whose slices are compared; None compares all elements.
+
+    Returns:
+        A tensor of the dtype of ``x``, of one axis unless ``axis`` is given.
+
+    Raises:
+        ValueError: ``axis`` is out of range.
+
+    Example:
+        >>> pg.unique_values([3, 1, 3, 2])
+        Tensor([3, 1, 2], dtype=int32, backend='cpu')
+
     """
     return _unique("unique_values", x, axis)[0]
 
 
 def unique_inverse(x: TensorLike, /, *, axis: int | None = None) -> UniqueInverse:
-    """Return distinct elements or slices, and which of them stands where in ``x``.
+    """Return unique elements or slices, and for each element of ``x`` which one it is.
 
-    So that ``take(values, inverse_indices, axis=axis or 0)`` is ``x``: the indices,
-    int32, have its shape, or that of ``axis``. Otherwise as ``unique_values``.
+    ``take(values, inverse_indices, axis=axis or 0)`` is ``x``. The values are those of
+    ``unique_values``.
+
+    Args:
+        x: A tensor of any dtype.
+        axis: The axis whose slices are compared; None compares all elements.
+
+    Returns:
+        A named tuple of ``values``, and ``inverse_indices``, int32, of the shape of
+        ``x``, or ``[x.shape[axis]]`` if ``axis`` is given.
+
+    Raises:
+        ValueError: ``axis`` is out of range.
+
+    Example:
+        >>> pg.unique_inverse([3, 1, 3, 2]).inverse_indices
+        Tensor([0, 1, 0, 2], dtype=int32, backend='cpu')
+
     """
     values, inverse, _, sizes = _unique("unique_inverse", x, axis)
     return UniqueInverse(values, run(shapes.RESHAPE, inverse, shape=sizes))
 
 
 def unique_counts(x: TensorLike, /, *, axis: int | None = None) -> UniqueCounts:
-    """Return distinct elements or slices, and how often each is there, int32.
+    """Return unique elements or slices, and how often each occurs.
 
-    Otherwise as ``unique_values``.
+    The values are those of ``unique_values``.
+
+    Args:
+        x: A tensor of any dtype.
+        axis: The axis whose slices are compared; None compares all elements.
+
+    Returns:
+        A named tuple of ``values``, and ``counts``, int32.
+
+    Raises:
+        ValueError: ``axis`` is out of range.
+
+    Example:
+        >>> pg.unique_counts([3, 1, 3, 2]).counts
+        Tensor([2, 1, 1], dtype=int32, backend='cpu')
+
     """
     values, inverse, along, _ = _unique("unique_counts", x, axis)
     return UniqueCounts(values, _counts(values, inverse, along))
 
 
 def unique_all(x: TensorLike, /, *, axis: int | None = None) -> UniqueAll:
-    """Return distinct elements or slices, where each appears first, where each stands.
+    """Return unique elements or slices, their first indices, the inverse, and counts.
 
-    And how often it is there: ``values``, ``indices`` (into flattened ``x``, or along
-    ``axis``), ``inverse_indices`` as from ``unique_inverse``, ``counts``; int32.
+    The values are those of ``unique_values``.
+
+    Args:
+        x: A tensor of any dtype.
+        axis: The axis whose slices are compared; None compares all elements.
+
+    Returns:
+        A named tuple of ``values``; ``indices`` of their first appearance in flattened
+        ``x``, or along ``axis``; ``inverse_indices`` as in ``unique_inverse``; and
+        ``counts``. All but the values are int32.
+
+    Raises:
+        ValueError: ``axis`` is out of range.
+
+    Example:
+        >>> pg.unique_all([3, 1, 3, 2]).indices
+        Tensor([0, 1, 3], dtype=int32, backend='cpu')
+
     """
     values, inverse, along, sizes = _unique("unique_all", x, axis)
     counts = _counts(values, inverse, along)
@@ -294,9 +414,9 @@ def unique_all(x: TensorLike, /, *, axis: int | None = None) -> UniqueAll:
 def _unique(
     op: str, x: TensorLike, axis: int | None
 ) -> tuple[Tensor, Tensor, int, Shape]:
-    """Return distinct values, their numbers along one axis, that axis, and a shape.
+    """Return unique values, their indices along one axis, that axis, and a shape.
 
-    It is the shape in which the user gets the numbers.
+    The shape is the one in which the user gets the indices.
     """
     x = _convert.asarray(x)
     if axis is None:
@@ -327,10 +447,27 @@ gradients(UNIQUE, x=_unique_gradient)
 
 
 def setdiff1d(x: TensorLike, y: TensorLike, /) -> tuple[Tensor, Tensor]:
-    """Return the elements of ``x`` that are not in ``y``, and their indices, int32.
+    """Return the elements of ``x`` that are not in ``y``, and their indices.
 
-    In the order of ``x``, as often as there. Both have one axis and real numbers. Which
-    they are is read on the host, as the shape depends on it.
+    They keep the order of ``x``, and repeated ones stay. The number of results depends
+    on the values, so the op waits for them.
+
+    Args:
+        x: ``[n]``, real numbers.
+        y: ``[m]``, real numbers.
+
+    Returns:
+        The elements, of the dtype to which both are promoted, and their indices, int32.
+
+    Raises:
+        ValueError: One does not have one axis.
+        TypeError: One is complex or holds strings.
+
+    Example:
+        >>> values, indices = pg.setdiff1d([1, 2, 3, 4], [2, 4])
+        >>> values.tolist(), indices.tolist()
+        ([1, 3], [0, 2])
+
     """
     x, y = _convert.promote_all("setdiff1d", x, y)
     x = _convert.real("setdiff1d", x)
@@ -344,9 +481,25 @@ def setdiff1d(x: TensorLike, y: TensorLike, /) -> tuple[Tensor, Tensor]:
 
 
 def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
-    """Return where elements are not 0: their indices, int32, axis by axis.
+    """Return the indices of the elements that are not 0, a tensor for each axis.
 
-    In row-major order. ``x`` is read on the host, as the shape depends on it.
+    They are in row-major order. Their number depends on the values, so ``x`` is read on
+    the host.
+
+    Args:
+        x: A tensor with at least one axis.
+
+    Returns:
+        A tuple of int32 tensors ``[n]``, one for each axis of ``x``.
+
+    Raises:
+        ValueError: ``x`` has no axes.
+
+    Example:
+        >>> rows, columns = pg.nonzero([[1, 0], [2, 3]])
+        >>> rows.tolist(), columns.tolist()
+        ([0, 1, 1], [0, 0, 1])
+
     """
     x = _convert.asarray(x)
     if not x.shape:
@@ -357,8 +510,25 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
 def boolean_mask(x: TensorLike, mask: TensorLike, /, *, axis: int = 0) -> Tensor:
     """Return the slices of ``x`` for which ``mask`` is True.
 
-    The axes of ``mask``, bool, are those of ``x`` from ``axis`` on, and become one. It
-    is read on the host, as the shape depends on it.
+    Their number depends on the values, so ``mask`` is read on the host.
+
+    Args:
+        x: A tensor of any dtype.
+        mask: A bool tensor, whose shape is that of the axes of ``x`` from ``axis`` on,
+            one or more.
+        axis: The first axis of ``x`` that ``mask`` stands for.
+
+    Returns:
+        A tensor of the dtype of ``x``, with one axis in place of those of ``mask``.
+
+    Raises:
+        TypeError: ``mask`` is not bool.
+        ValueError: The shapes do not fit.
+
+    Example:
+        >>> pg.boolean_mask([1, 2, 3], [True, False, True])
+        Tensor([1, 3], dtype=int32, backend='cpu')
+
     """
     x, mask = _convert.asarray(x), _convert.asarray(mask)
     if mask.dtype is not BOOL:

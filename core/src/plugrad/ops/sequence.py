@@ -28,23 +28,39 @@ def basic_lstm_cell(
     h: TensorLike,
     /,
 ) -> tuple[Tensor, Tensor]:
-    """Return the next state ``c`` and output ``h`` of an LSTM cell.
+    """Return the next state ``c'`` and output ``h'`` of an LSTM cell.
 
-    With ``i, j, f, o`` the parts of ``concat(data, h) · lstm_kernel + lstm_bias``::
+    With ``i, j, f, o`` the four parts of
+    ``concat(data, h) · lstm_kernel + lstm_bias``::
 
         c' = σ(i) · tanh(j) + σ(f + forget_bias) · c
         h' = σ(o) · tanh(c')
 
     Args:
-        forget_bias: A scalar; 1 lets the cell remember at first.
+        forget_bias: A scalar; 1 makes the cell keep its state at the start of training.
         lstm_kernel: ``[inputs + units, 4 · units]``.
         lstm_bias: ``[4 · units]``.
         data: ``[batch, inputs]``.
-        c: ``[batch, units]``.
-        h: ``[batch, units]``.
+        c: The state, ``[batch, units]``.
+        h: The last output, ``[batch, units]``.
+
+    Returns:
+        The next state and output, ``[batch, units]`` each, of the floating dtype to
+        which all arguments are promoted.
 
     Raises:
         ValueError: The shapes do not fit.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> kernel, bias = pg.zeros((3, 4)), pg.zeros((4,))
+        >>> c, h = pg.basic_lstm_cell(1.0, kernel, bias, [[1.0, 2.0]], [[1.0]], [[0.0]])
+        >>> c
+        Tensor([[0.7311]], dtype=float32, backend='cpu')
+
+    Source:
+        S. Hochreiter and J. Schmidhuber, "Long Short-Term Memory", 1997; W. Zaremba, I.
+        Sutskever and O. Vinyals, "Recurrent Neural Network Regularization", 2014.
 
     """
     op = "basic_lstm_cell"
@@ -76,7 +92,9 @@ def multi_rnn_cell(
     h: Sequence[TensorLike],
     /,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the next states and outputs of cells, each fed the output of the last.
+    """Return the next states and outputs of stacked cells.
+
+    Each cell gets the output of the one before it as its data.
 
     Args:
         lstm_cells: Functions of data, c and h that return the next c and h, such as
@@ -85,8 +103,18 @@ def multi_rnn_cell(
         c: The state of each cell.
         h: The last output of each cell.
 
+    Returns:
+        The list of the next states, and that of the next outputs.
+
     Raises:
-        ValueError: There are not as many ``c`` and ``h`` as cells.
+        ValueError: There are not as many ``c`` and ``h`` as cells, or a cell is not a
+            function.
+
+    Example:
+        >>> cell = lambda data, c, h: (c + data, c * data)
+        >>> states, outputs = pg.multi_rnn_cell([cell], 2.0, [3.0], [0.0])
+        >>> outputs
+        [Tensor(6., dtype=float32, backend='cpu')]
 
     """
     given = (("lstm_cells", lstm_cells), ("c", c), ("h", h))
@@ -115,24 +143,34 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Return ``softmax(q · kᵀ · scale) · v``: means of values by likeness of keys.
+    """Return ``softmax(q · kᵀ · scale) · v``, averages of values weighted by attention.
 
     Args:
         q: Queries, ``[..., queries, size]``.
         k: Keys, ``[..., keys, size]``.
         v: Values, ``[..., keys, width]``. All axes before the last two broadcast.
-        mask: ``[..., queries, keys]``, or what broadcasts to it: bool, True where a
-            query may look, or floating numbers to add to the scores; -inf is False.
-        is_causal: Whether query ``i`` may look at keys 0 to ``i`` alone.
+        mask: Which keys each query attends to; it broadcasts to
+            ``[..., queries, keys]``. Bool: True where it does. Floating: added to the
+            scores, so that -inf masks.
+        is_causal: Whether query ``i`` attends to keys 0 to ``i`` only.
         scale: By default ``1 / √size``.
 
     Returns:
-        ``[..., queries, width]``; zeros for a query that may not look at any key. q, k
-        and v are promoted to one dtype; integers give float32.
+        ``[..., queries, width]``; zeros for a query that attends to no key. q, k and v
+        are promoted to one dtype; integers and bool give float32.
 
     Raises:
         ValueError: The shapes do not fit.
-        TypeError: A mask of integers, or complex numbers.
+        TypeError: The mask holds integers, or an argument is complex or holds strings.
+
+    Example:
+        >>> q = k = [[1.0, 0.0], [0.0, 1.0]]
+        >>> pg.scaled_dot_product_attention(q, k, [[1.0], [2.0]], is_causal=True)
+        Tensor([[1.    ],
+                [1.6698]], dtype=float32, backend='cpu')
+
+    Source:
+        A. Vaswani et al., "Attention Is All You Need", 2017.
 
     """
     op = "scaled_dot_product_attention"
@@ -160,7 +198,7 @@ def scaled_dot_product_attention(
 
 
 def _masked(op: str, scores: Tensor, mask: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return the scores, with what the mask adds, and where they are allowed."""
+    """Return the scores plus a floating mask, and where attention is allowed."""
     mask, sizes = _convert.asarray(mask), scores.shape
     if mask.dtype.kind not in "bf":
         raise TypeError(

@@ -1,10 +1,10 @@
-"""Ops that change shapes and move elements, without looking at them.
+"""Ops that change shapes and move elements without reading their values.
 
 Kernels: ``BroadcastTo Concat ExpandDims Pack Reshape Reverse SplitV Tile Transpose
 Unpack``. The decompositions of ``SplitV Unpack Reverse`` are in ``slicing``.
 
-Map: new shapes of the same elements; repeating; joining and cutting; orders of axes and
-elements. ``rearrange`` has what is composed of these.
+Map: new shapes of the same elements; repeating; joining and splitting; orders of axes
+and elements. ``rearrange`` has what is composed of these.
 """
 
 from __future__ import annotations
@@ -60,10 +60,28 @@ RESHAPE = Kernel(
 
 
 def reshape(x: TensorLike, /, shape: Ints, *, copy: bool | None = None) -> Tensor:
-    """Return the same elements under a new shape, in which one -1 is worked out.
+    """Return the same elements, in row-major order, under a new shape.
+
+    Args:
+        x: A tensor of any dtype.
+        shape: The sizes; one of them may be -1 and is computed from the others.
+        copy: Has no effect: tensors are immutable, so a copy cannot be told from a
+            view. The array API standard has this argument.
+
+    Returns:
+        A tensor of the new shape and the dtype of ``x``.
+
+    Raises:
+        ValueError: The shape has another number of elements, or a negative size.
+
+    Example:
+        >>> pg.reshape([1, 2, 3, 4, 5, 6], (2, -1))
+        Tensor([[1, 2, 3],
+                [4, 5, 6]], dtype=int32, backend='cpu')
 
     ``copy`` is an argument of the array API standard. It makes no difference, because
     no tensor changes when another one does.
+
     """
     x = x if type(x) is Tensor else _convert.asarray(x)
     shape = integers("reshape", "shape", shape)
@@ -96,7 +114,23 @@ EXPAND_DIMS = Kernel(
 
 
 def expand_dims(x: TensorLike, /, *, axis: int = 0) -> Tensor:
-    """Return ``x`` with a new axis of size 1, which becomes the axis ``axis``."""
+    """Return ``x`` with a new axis of size 1, which becomes the axis ``axis``.
+
+    Args:
+        x: A tensor of any dtype.
+        axis: The index of the axis in the result; a negative one counts from the end.
+
+    Returns:
+        A tensor of the same elements and dtype, with one more axis.
+
+    Raises:
+        ValueError: ``axis`` is out of range.
+
+    Example:
+        >>> pg.expand_dims([1, 2, 3], axis=1).shape
+        (3, 1)
+
+    """
     x = x if type(x) is Tensor else _convert.asarray(x)
     return run(EXPAND_DIMS, x, axis=_axis("expand_dims", axis, len(x.shape) + 1))
 
@@ -112,12 +146,30 @@ gradients(
 
 
 def _axis(op: str, axis: int, rank: int) -> int:
-    """Return the one axis that an op takes, as a number from 0."""
+    """Return the one axis that an op takes, as a non-negative int."""
     return geometry.axes(op, integer(op, "axis", axis), rank)[0]
 
 
 def squeeze(x: TensorLike, /, axis: Ints | None = None) -> Tensor:
-    """Return ``x`` without the axes ``axis``, all of size 1 (default: all of these)."""
+    """Return ``x`` without axes of size 1.
+
+    Args:
+        x: A tensor of any dtype.
+        axis: The axes to remove: an int, several, or None for all of size 1.
+
+    Returns:
+        A tensor of the same elements and dtype, with fewer axes.
+
+    Raises:
+        ValueError: An axis is out of range, or its size is not 1.
+
+    Example:
+        >>> pg.squeeze([[[1], [2]]]).shape
+        (2,)
+        >>> pg.squeeze([[[1], [2]]], axis=0).shape
+        (2, 1)
+
+    """
     x = _convert.asarray(x)
     if axis is None:
         gone = tuple([i for i, n in enumerate(x.shape) if n == 1])
@@ -146,7 +198,24 @@ BROADCAST_TO = Kernel(
 
 
 def broadcast_to(x: TensorLike, /, shape: Ints) -> Tensor:
-    """Return ``x`` repeated along axes of size 1 until it has ``shape``."""
+    """Return ``x`` repeated to ``shape``, along axes of size 1 and new axes in front.
+
+    Args:
+        x: A tensor of any dtype.
+        shape: The sizes of the result.
+
+    Returns:
+        A tensor of ``shape`` and the dtype of ``x``.
+
+    Raises:
+        ValueError: ``x`` does not broadcast to ``shape``.
+
+    Example:
+        >>> pg.broadcast_to([1, 2, 3], (2, 3))
+        Tensor([[1, 2, 3],
+                [1, 2, 3]], dtype=int32, backend='cpu')
+
+    """
     x = x if type(x) is Tensor else _convert.asarray(x)
     shape = integers("broadcast_to", "shape", shape)
     x = _convert.check_broadcast("broadcast_to", "x", x, shape)
@@ -173,9 +242,24 @@ TILE = Kernel(
 
 
 def tile(x: TensorLike, repetitions: Ints, /) -> Tensor:
-    """Return ``repetitions`` copies of ``x`` end to end along each axis.
+    """Return copies of ``x``, end to end along each axis.
 
-    The shorter of ``repetitions`` and the shape of ``x`` gets ones in front.
+    Args:
+        x: A tensor of any dtype.
+        repetitions: The number of copies along each axis, 0 or more. The shorter of
+            ``repetitions`` and the shape of ``x`` gets ones in front.
+
+    Returns:
+        A tensor of the dtype of ``x`` whose sizes are those of ``x`` times
+        ``repetitions``.
+
+    Raises:
+        ValueError: A number of repetitions is negative.
+
+    Example:
+        >>> pg.tile([1, 2], 3)
+        Tensor([1, 2, 1, 2, 1, 2], dtype=int32, backend='cpu')
+
     """
     x = _convert.asarray(x)
     counts = integers("tile", "repetitions", repetitions)
@@ -201,7 +285,7 @@ def _(x: Tensor, *, repetitions: Shape) -> Tensor:
 
 
 def _with(shape: Shape, axis: int, *sizes: int) -> Shape:
-    """Return ``shape`` with ``sizes``, none or several, in the place of one axis."""
+    """Return ``shape`` with one axis replaced by ``sizes``, none or several."""
     return shape[:axis] + sizes + shape[axis + 1 :]
 
 
@@ -227,9 +311,24 @@ CONCAT = Kernel(
 
 
 def concat(xs: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
-    """Join tensors end to end along ``axis``; all other axes must agree.
+    """Return tensors joined end to end along an existing axis.
 
-    ``axis=None`` joins their elements in row-major order. dtypes are promoted.
+    Args:
+        xs: One or more tensors; their dtypes are promoted, and their sizes along all
+            other axes must agree.
+        axis: The axis along which to join; None joins all elements in row-major order.
+
+    Returns:
+        A tensor of the dtype to which all are promoted.
+
+    Raises:
+        ValueError: There are no tensors, or their shapes do not fit.
+        TypeError: No dtype holds all of them, or ``xs`` is not a sequence.
+
+    Example:
+        >>> pg.concat([[1, 2], [3]])
+        Tensor([1, 2, 3], dtype=int32, backend='cpu')
+
     """
     tensors = _several("concat", xs)
     if axis is None:
@@ -281,9 +380,24 @@ PACK = Kernel(
 
 
 def stack(xs: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
-    """Join tensors of one shape along a new axis, which becomes the axis ``axis``.
+    """Return tensors of one shape joined along a new axis.
 
-    dtypes are promoted.
+    Args:
+        xs: One or more tensors of one shape; their dtypes are promoted.
+        axis: The index of the new axis in the result.
+
+    Returns:
+        A tensor with one more axis, of the dtype to which all are promoted.
+
+    Raises:
+        ValueError: There are no tensors, or their shapes differ.
+        TypeError: No dtype holds all of them, or ``xs`` is not a sequence.
+
+    Example:
+        >>> pg.stack([[1, 2], [3, 4]], axis=1)
+        Tensor([[1, 3],
+                [2, 4]], dtype=int32, backend='cpu')
+
     """
     tensors = _several("stack", xs)
     _check_equal(tensors)
@@ -318,9 +432,26 @@ SPLIT_V: Kernel = Kernel(
 
 
 def split(x: TensorLike, /, sizes: Ints, *, axis: int = 0) -> list[Tensor]:
-    """Cut ``x`` along ``axis`` into pieces of ``sizes``, or into so many equal ones.
+    """Return ``x`` cut along ``axis``, into pieces of given sizes or into equal ones.
 
-    One of the sizes may be -1 and is worked out.
+    Args:
+        x: A tensor of any dtype.
+        sizes: The number of equal pieces, or a sequence with the size of each piece.
+            One size may be -1 and is computed from the others.
+        axis: The axis to cut.
+
+    Returns:
+        A list of tensors of the dtype of ``x``.
+
+    Raises:
+        ValueError: The size does not divide into so many pieces, or the sizes do not
+            add up to it.
+
+    Example:
+        >>> a, b = pg.split([1, 2, 3, 4, 5], [2, -1])
+        >>> b
+        Tensor([3, 4, 5], dtype=int32, backend='cpu')
+
     """
     x = _convert.asarray(x)
     axis = _axis("split", axis, len(x.shape))
@@ -354,7 +485,24 @@ UNPACK: Kernel = Kernel(
 
 
 def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """Return the parts of ``x`` along ``axis``, each without that axis."""
+    """Return the slices of ``x`` along ``axis``, each without that axis.
+
+    Args:
+        x: A tensor of any dtype with at least one axis.
+        axis: The axis along which to take slices.
+
+    Returns:
+        A tuple of tensors of the dtype of ``x``, as many as the size of ``axis``.
+
+    Raises:
+        ValueError: ``axis`` is out of range.
+
+    Example:
+        >>> first, second = pg.unstack([[1, 2], [3, 4]])
+        >>> second
+        Tensor([3, 4], dtype=int32, backend='cpu')
+
+    """
     x = x if type(x) is Tensor else _convert.asarray(x)
     return run_many(UNPACK, x, axis=_axis("unstack", axis, len(x.shape)))
 
@@ -384,7 +532,25 @@ TRANSPOSE = Kernel(
 
 
 def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
-    """Return ``x`` with its axes in the order ``axes``."""
+    """Return ``x`` with its axes in another order: axis i of the result is ``axes[i]``.
+
+    Args:
+        x: A tensor of any dtype.
+        axes: All axes of ``x``, each once; negative ones count from the end.
+
+    Returns:
+        A tensor of the dtype of ``x``.
+
+    Raises:
+        ValueError: ``axes`` does not name each axis once.
+
+    Example:
+        >>> pg.permute_dims([[1, 2, 3], [4, 5, 6]], (1, 0))
+        Tensor([[1, 4],
+                [2, 5],
+                [3, 6]], dtype=int32, backend='cpu')
+
+    """
     x = x if type(x) is Tensor else _convert.asarray(x)
     rank, given = len(x.shape), integers("permute_dims", "axes", axes)
     order = tuple([i + rank if i < 0 else i for i in given])
@@ -393,7 +559,7 @@ def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
 
 
 def _transposed_back(dy: Tensor, axes: Shape) -> Tensor:
-    """Return ``dy`` with the order of axes that it had before ``axes`` ordered them."""
+    """Return ``dy`` with its axes in the order that ``axes`` has permuted."""
     back = sorted(range(len(axes)), key=axes.__getitem__)
     return run(TRANSPOSE, dy, axes=tuple(back))
 
@@ -415,7 +581,24 @@ REVERSE = Kernel(
 
 
 def flip(x: TensorLike, /, *, axis: Ints | None = None) -> Tensor:
-    """Return the elements in reverse order along ``axis`` (default: all axes)."""
+    """Return the elements in reverse order along ``axis``.
+
+    Args:
+        x: A tensor of any dtype.
+        axis: The axes to reverse: an int, several, or None for all.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.flip([[1, 2], [3, 4]], axis=1)
+        Tensor([[2, 1],
+                [4, 3]], dtype=int32, backend='cpu')
+
+    """
     x = _convert.asarray(x)
     return run(REVERSE, x, axis=geometry.axes("flip", axis, len(x.shape)))
 

@@ -1,6 +1,6 @@
-"""Short pieces of long signals, public as ``plugrad.signal``; no kernels.
+"""Short-time transforms of signals, public as ``plugrad.signal``; no kernels.
 
-A signal is the last axis; all others are a batch. Map: windows; frames; spectra.
+The last axis is the signal; all others are a batch. Map: windows; frames; spectra.
 """
 
 from __future__ import annotations
@@ -47,17 +47,24 @@ def cosine_window(
     """Return ``a - b · cos(2πt/m)`` for t from 0 to ``window_length - 1``.
 
     Args:
-        window_length: The number of elements. A single one is ``a + b``.
+        window_length: The number of elements, 0 or more. A single one is ``a + b``.
         a: The mean.
-        b: The swing.
-        periodic: With m = ``window_length`` (True) copies laid end to end go on
-            smoothly; with one less (False) the window is symmetrical. By default
-            periodic if the length is even and symmetrical if it is odd.
-        dtype: A real floating one; float32 unless given.
+        b: The amplitude.
+        periodic: True: m is ``window_length``, and copies end to end continue smoothly.
+            False: m is one less, and the window is symmetric. None: periodic if the
+            length is even, symmetric if it is odd.
+        dtype: A real floating dtype; float32 unless given.
+
+    Returns:
+        ``[window_length]``, of ``dtype``.
 
     Raises:
         ValueError: The length is negative.
-        TypeError: The dtype is another.
+        TypeError: The dtype is not a real floating one.
+
+    Example:
+        >>> pg.signal.cosine_window(4, 0.5, 0.5)
+        Tensor([0. , 0.5, 1. , 0.5], dtype=float32, backend='cpu')
 
     """
     return _cosine("cosine_window", window_length, a, b, periodic, dtype)
@@ -66,14 +73,50 @@ def cosine_window(
 def hann_window(
     window_length: int, /, *, periodic: bool | None = None, dtype: Any = None
 ) -> Tensor:
-    """Return ``½ - ½ cos(2πt/m)``; see ``cosine_window``."""
+    """Return the Hann window, ``0.5 - 0.5 · cos(2πt/m)``.
+
+    Args:
+        window_length: The number of elements, 0 or more.
+        periodic: Which m to take, as in ``cosine_window``.
+        dtype: A real floating dtype; float32 unless given.
+
+    Returns:
+        ``[window_length]``, of ``dtype``.
+
+    Raises:
+        ValueError: The length is negative.
+        TypeError: The dtype is not a real floating one.
+
+    Example:
+        >>> pg.signal.hann_window(4)
+        Tensor([0. , 0.5, 1. , 0.5], dtype=float32, backend='cpu')
+
+    """
     return _cosine("hann_window", window_length, 0.5, 0.5, periodic, dtype)
 
 
 def hamming_window(
     window_length: int, /, *, periodic: bool | None = None, dtype: Any = None
 ) -> Tensor:
-    """Return ``0.54 - 0.46 cos(2πt/m)``; see ``cosine_window``."""
+    """Return the Hamming window, ``0.54 - 0.46 · cos(2πt/m)``.
+
+    Args:
+        window_length: The number of elements, 0 or more.
+        periodic: Which m to take, as in ``cosine_window``.
+        dtype: A real floating dtype; float32 unless given.
+
+    Returns:
+        ``[window_length]``, of ``dtype``.
+
+    Raises:
+        ValueError: The length is negative.
+        TypeError: The dtype is not a real floating one.
+
+    Example:
+        >>> pg.signal.hamming_window(4)
+        Tensor([0.08, 0.54, 1.  , 0.54], dtype=float32, backend='cpu')
+
+    """
     return _cosine("hamming_window", window_length, 0.54, 0.46, periodic, dtype)
 
 
@@ -115,22 +158,27 @@ def frame(
     pad_end: bool = False,
     pad_value: complex = 0,
 ) -> Tensor:
-    """Return pieces of a signal: ``y[..., i, t] = signal[..., i · frame_step + t]``.
+    """Return frames of a signal, ``y[..., i, t] = signal[..., i · frame_step + t]``.
 
     Args:
         signal: ``[..., samples]``, of any dtype.
-        frame_length: The samples of a piece.
-        frame_step: How much later the next one begins.
-        pad_end: Whether pieces that begin inside reach past the end, where there is
-            ``pad_value``; else what does not fill a piece is left out.
+        frame_length: The number of samples of a frame.
+        frame_step: The number of samples from one frame to the next.
+        pad_end: Whether frames that begin inside the signal and end outside are filled
+            with ``pad_value``; else they are left out.
         pad_value: A number that the dtype can hold.
 
     Returns:
-        ``[..., frames, frame_length]``.
+        ``[..., frames, frame_length]``, of the dtype of ``signal``.
 
     Raises:
         ValueError: There is no axis, or length or step is less than 1.
         TypeError: The dtype cannot hold ``pad_value``.
+
+    Example:
+        >>> pg.signal.frame([1, 2, 3, 4, 5], 3, 2)
+        Tensor([[1, 2, 3],
+                [3, 4, 5]], dtype=int32, backend='cpu')
 
     """
     x, length, step = _checked("frame", signal, 1, frame_length, frame_step)
@@ -146,10 +194,24 @@ def frame(
 
 
 def overlap_and_add(frames: TensorLike, /, frame_step: int) -> Tensor:
-    """Return the sum of pieces laid ``frame_step`` apart; the transpose of ``frame``.
+    """Return the sum of frames ``frame_step`` apart, the transpose of ``frame``.
 
-    ``frames`` is ``[..., frames, frame_length]``, and the result ``[..., samples]``
-    with ``samples = (frames - 1) · frame_step + frame_length``. Sums of bool are int32.
+    Args:
+        frames: ``[..., frames, frame_length]``, numbers.
+        frame_step: The number of samples from one frame to the next.
+
+    Returns:
+        ``[..., samples]``, ``samples = (frames - 1) · frame_step + frame_length``, of
+        the dtype of ``frames``; int32 for bool.
+
+    Raises:
+        ValueError: There are fewer than two axes, or the step is less than 1.
+        TypeError: ``frames`` hold strings.
+
+    Example:
+        >>> pg.signal.overlap_and_add([[1, 2, 3], [4, 5, 6]], 2)
+        Tensor([1, 2, 7, 5, 6], dtype=int32, backend='cpu')
+
     """
     frames = _convert.numbers("overlap_and_add", frames)
     x, length, step = _checked("overlap_and_add", frames, 2, None, frame_step)
@@ -164,11 +226,11 @@ def overlap_and_add(frames: TensorLike, /, frame_step: int) -> Tensor:
 
 @functools.lru_cache(maxsize=8)
 def _rows(batch: int, count: int, length: int, step: int) -> tuple[Any, int, int, int]:
-    """Cut signals into rows such that pieces begin and end with them.
+    """Cut signals into rows such that frames begin and end with rows.
 
     Returns:
-        The rows that the pieces consist of, one after the other; how many rows there
-        are, and their size; how many samples of each signal the pieces cover.
+        The rows that the frames consist of, one after the other; the number of rows and
+        their size; the number of samples of each signal that the frames cover.
 
     """
     cover = (count - 1) * step + length if count else 0
@@ -184,7 +246,7 @@ def _rows(batch: int, count: int, length: int, step: int) -> tuple[Any, int, int
 def _checked(
     op: str, x: TensorLike, rank: int, length: int | None, step: int
 ) -> tuple[Tensor, int, int]:
-    """Return converted arguments; by default the length is that of the last axis."""
+    """Return converted arguments; without a length, that of the last axis."""
     x = _convert.asarray(x)
     if len(x.shape) < rank:
         raise misfit(op, f"expected {rank} axes or more", x)
@@ -196,7 +258,22 @@ def _checked(
 
 
 def enclosing_power_of_two(value: int, /) -> int:
-    """Return the least power of two that is not below ``value``, an int from 1."""
+    """Return the least power of two that is not below ``value``.
+
+    Args:
+        value: An int, 1 or more.
+
+    Returns:
+        An int.
+
+    Raises:
+        ValueError: ``value`` is less than 1.
+
+    Example:
+        >>> pg.signal.enclosing_power_of_two(300)
+        512
+
+    """
     return 1 << (integer("enclosing_power_of_two", "value", value, 1) - 1).bit_length()
 
 
@@ -209,22 +286,34 @@ def stft(
     fft_length: int | None = None,
     window_fn: Window | None = hann_window,
 ) -> Tensor:
-    """Return the spectra of the pieces of a real signal, each times a window.
+    """Return the short-time Fourier transform: the spectra of windowed frames.
+
+    It is ``rfft(frame(signal, ...) · window, n=fft_length)``.
 
     Args:
-        signal: ``[..., samples]``, real.
-        frame_length: The samples of a piece; what does not fill one is left out.
-        frame_step: How much later the next one begins.
-        fft_length: The size of the transforms, which crops or pads the pieces; by
-            default the next power of two.
-        window_fn: Gives the window for a length; None is for no window.
+        signal: ``[..., samples]``, real numbers.
+        frame_length: The number of samples of a frame; frames that end outside of the
+            signal are left out.
+        frame_step: The number of samples from one frame to the next.
+        fft_length: The size of the transforms, to which frames are cut off or padded;
+            by default the next power of two.
+        window_fn: A function from a length to a window; None for no window.
 
     Returns:
-        ``[..., frames, fft_length // 2 + 1]``, complex64, or complex128 of float64.
+        ``[..., frames, fft_length // 2 + 1]``, complex64; complex128 for float64.
 
     Raises:
-        ValueError: As of ``frame``, or ``window_fn`` gives another length.
+        ValueError: There is no axis, a length or step is less than 1, or ``window_fn``
+            returns another length.
         TypeError: The signal or the window is complex.
+
+    Example:
+        >>> spectra = pg.signal.stft([1.0, 0.0, -1.0, 0.0, 1.0, 0.0], 4, 2)
+        >>> spectra.shape, spectra.dtype.name
+        ((2, 3), 'complex64')
+
+    Source:
+        TensorFlow, ``tf.signal.stft``.
 
     """
     x = reduce.widened(fft._real("stft", signal))
@@ -247,25 +336,37 @@ def istft(
     window_fn: Window | None = hann_window,
     length: int | None = None,
 ) -> Tensor:
-    """Return the signal whose ``stft`` comes nearest to ``spectra``; the inverse.
+    """Return the signal whose ``stft`` is nearest to ``spectra``, in least squares.
 
-    With windows w laid ``frame_step`` apart it is ``Σ w·x / Σ w²``, x being the inverse
-    transforms. Samples that no window sees (that sum is below 1e-10) are 0: of a Hann
-    window the first one.
+    With windows w that begin ``frame_step`` apart it is ``Σ w·x / Σ w²``, where x are
+    the inverse transforms. Samples at which ``Σ w²`` is below 1e-10 are 0, such as the
+    first one under a Hann window.
 
     Args:
         spectra: ``[..., frames, fft_length // 2 + 1]``.
-        frame_length: As of ``stft``, like all that follow.
-        frame_step: How much later the next piece begins.
-        fft_length: The size of the transforms.
-        window_fn: Gives the window for a length.
-        length: Crop the signal to so many samples, or pad it with zeros.
+        frame_length: The number of samples of a frame, as in ``stft``.
+        frame_step: The number of samples from one frame to the next.
+        fft_length: The size of the transforms; by default the next power of two.
+        window_fn: The window that ``stft`` took; None for no window.
+        length: The number of samples to return, cut off or padded with zeros.
 
     Returns:
-        ``[..., samples]``, real; without ``length`` as many as the pieces cover.
+        ``[..., samples]``, real; without ``length`` as many samples as the frames
+        cover.
 
     Raises:
-        ValueError: As of ``stft``, or ``spectra`` do not belong to ``fft_length``.
+        ValueError: ``spectra`` do not fit ``fft_length``, a length or step is less than
+            1, or ``window_fn`` returns another length.
+        TypeError: The window is complex.
+
+    Example:
+        >>> spectra = pg.signal.stft([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], 4, 2)
+        >>> pg.round(pg.signal.istft(spectra, 4, 2))
+        Tensor([0., 1., 2., 3., 4., 5.], dtype=float32, backend='cpu')
+
+    Source:
+        D. W. Griffin and J. S. Lim, "Signal Estimation from Modified Short-Time Fourier
+        Transform", 1984.
 
     """
     x, size, step = _checked("istft", spectra, 2, frame_length, frame_step)

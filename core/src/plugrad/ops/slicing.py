@@ -82,10 +82,10 @@ STRIDED_SLICE = Kernel(
 def _put_back(
     dy: Tensor, x_spec: Spec, begin: Shape, size: Shape, strides: Shape
 ) -> Tensor:
-    """Put ``dy`` where a slice has read, and zeros elsewhere.
+    """Return zeros of the shape of ``x`` with ``dy`` where a slice has read.
 
-    An axis that was read backwards is turned; a stride of s puts s - 1 zeros behind
-    each element, of which those behind the last are cut off.
+    An axis that was read backwards is reversed; a stride of s puts s - 1 zeros after
+    each element, and those after the last element are cut off.
     """
     turned = tuple(i for i, s in enumerate(strides) if s < 0 and size[i] > 1)
     if turned:
@@ -112,7 +112,7 @@ gradients(STRIDED_SLICE, x=_put_back)
 
 
 def along(x: Tensor, axis: int, begin: int, size: int, stride: int = 1) -> Tensor:
-    """Return ``size`` elements of one axis and all of the others."""
+    """Return ``size`` elements of one axis and all elements of the others."""
     begins, sizes, strides = [0] * len(x.shape), [*x.shape], [1] * len(x.shape)
     begins[axis], sizes[axis], strides[axis] = begin, size, stride
     part = {"begin": tuple(begins), "size": tuple(sizes), "strides": tuple(strides)}
@@ -120,10 +120,24 @@ def along(x: Tensor, axis: int, begin: int, size: int, stride: int = 1) -> Tenso
 
 
 def slice(x: TensorLike, /, begin: Ints, size: Ints | None = None) -> Tensor:
-    """Return ``size`` elements from ``begin`` on along each axis.
+    """Return the block of ``x`` of ``size`` elements from ``begin`` on along each axis.
 
-    -1 as a size means all that follow; axes that are not named are taken whole. What
-    does not lie inside is a ValueError.
+    Args:
+        x: A tensor of any dtype.
+        begin: The first index of each axis, from 0; axes that are not named start at 0.
+        size: The number of elements of each axis; -1, and axes that are not named, take
+            all that follow.
+
+    Returns:
+        A tensor of the dtype of ``x``.
+
+    Raises:
+        ValueError: The block is not inside ``x``, or ``begin`` or ``size`` is too long.
+
+    Example:
+        >>> pg.slice([1, 2, 3, 4, 5], 1, 3)
+        Tensor([2, 3, 4], dtype=int32, backend='cpu')
+
     """
     x = _convert.asarray(x)
     starts = integers("slice", "begin", begin)
@@ -210,11 +224,31 @@ def pad(
     mode: Literal["constant", "reflect", "symmetric"] = "constant",
     constant_values: complex | str | bytes = 0,
 ) -> Tensor:
-    """Return ``x`` with elements added before and behind along each axis.
+    """Return ``x`` with elements added before and after it along each axis.
 
-    ``paddings`` is a pair (before, after) for each axis; ``constant_values`` is one
-    number, or for strings one ``str`` or ``bytes``. ``"reflect"`` mirrors at the first
-    or last element, and ``"symmetric"`` at the edge behind it, so that it comes twice.
+    Args:
+        x: A tensor of any dtype.
+        paddings: A pair (before, after) for each axis, not negative.
+        mode: ``"constant"`` adds ``constant_values``. ``"reflect"`` mirrors at the
+            first and the last element; ``"symmetric"`` mirrors at the edges, so that
+            these elements come twice.
+        constant_values: A number that the dtype of ``x`` can hold, or ``str`` or
+            ``bytes`` for a tensor of strings.
+
+    Returns:
+        A larger tensor of the dtype of ``x``.
+
+    Raises:
+        ValueError: There is not one pair for each axis, one is negative, or the axis
+            has too few elements to mirror.
+        TypeError: The dtype cannot hold ``constant_values``.
+
+    Example:
+        >>> pg.pad([1, 2, 3], [(1, 2)])
+        Tensor([0, 1, 2, 3, 0, 0], dtype=int32, backend='cpu')
+        >>> pg.pad([1, 2, 3], [(1, 2)], mode="reflect")
+        Tensor([2, 1, 2, 3, 2, 1], dtype=int32, backend='cpu')
+
     """
     x = _convert.asarray(x)
     found = geometry.pairs("pad", "paddings", paddings, len(x.shape))
@@ -226,9 +260,9 @@ def pad(
 
 
 def constant(op: str, value: Any, dtype: DType) -> complex | bytes:
-    """Return a number for an attribute as one of Python that ``dtype`` can hold.
+    """Return a number for an attribute as a Python number that ``dtype`` can hold.
 
-    Strings are bytes, and 0 stands for the empty one.
+    For strings it returns bytes; 0 stands for the empty string.
     """
     if dtype is STRING and (isinstance(value, str | bytes) or value == 0):
         return value.encode() if isinstance(value, str) else bytes(value or b"")
@@ -241,7 +275,7 @@ def constant(op: str, value: Any, dtype: DType) -> complex | bytes:
 
 
 def check_constant(op: str, value: complex | bytes, dtype: DType) -> None:
-    """Raise unless ``value`` is what ``constant`` gives for ``dtype``."""
+    """Raise unless ``value`` is what ``constant`` returns for ``dtype``."""
     found = constant(op, value, dtype)
     if type(found) is not type(value):
         raise TypeError(f"{op}: {named(dtype)} takes {found!r}, got {value!r}")

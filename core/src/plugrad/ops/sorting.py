@@ -1,9 +1,9 @@
-"""Putting elements in order. Kernels: ``Sort TopK``.
+"""Sorting elements. Kernels: ``Sort TopK``.
 
 NaN counts as greater than every number; of equal elements the one with the lower index
 comes first.
 
-Map: the largest elements; sorting; what is found by rank (``median quantile``).
+Map: the largest elements; sorting; quantiles (``median quantile``).
 """
 
 from __future__ import annotations
@@ -55,13 +55,29 @@ TOP_K = Kernel(
 
 
 def top_k(x: TensorLike, /, k: int, *, sorted: bool = True) -> tuple[Tensor, Tensor]:
-    """Return the ``k`` largest elements along the last axis, and their indices, int32.
+    """Return the ``k`` largest elements along the last axis, and their indices.
 
-    From the largest on, or if not ``sorted`` in the order in which they stand in ``x``.
-    NaN is the largest, and of equal ones the first.
+    NaN counts as the largest number, and of equal elements the first is taken. The
+    gradient goes to the elements that are returned.
+
+    Args:
+        x: A tensor of real numbers with at least one axis.
+        k: How many elements, from 0 to the size of the last axis.
+        sorted: Whether they come from the largest to the smallest; else in their order
+            in ``x``.
+
+    Returns:
+        The elements, in the dtype of ``x``, and their indices, int32; both
+        ``[..., k]``.
 
     Raises:
-        ValueError: ``k`` is negative, or more than there are.
+        ValueError: ``k`` is negative, or more than there are elements.
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> values, indices = pg.top_k([3.0, 1.0, 4.0, 2.0], 2)
+        >>> values.tolist(), indices.tolist()
+        ([4.0, 3.0], [2, 0])
 
     """
     x = _convert.real("top_k", x)
@@ -69,7 +85,7 @@ def top_k(x: TensorLike, /, k: int, *, sorted: bool = True) -> tuple[Tensor, Ten
 
 
 def _count(op: str, x: Spec | Tensor, k: int) -> int:
-    """Return ``k`` if so many can be chosen along the last axis."""
+    """Return ``k``; raise unless so many can be chosen along the last axis."""
     count = integer(op, "k", k)
     if not x.shape or not 0 <= count <= x.shape[-1]:
         raise misfit(op, f"k {count} must be from 0 to the size of the last axis", x)
@@ -77,7 +93,7 @@ def _count(op: str, x: Spec | Tensor, k: int) -> int:
 
 
 def _top(x: Tensor, k: int, sorted: bool) -> tuple[Tensor, Tensor]:
-    """Run ``TopK``, which knows numbers only."""
+    """Run ``TopK`` on numbers, as which bool is converted."""
     y = creation.cast(x, INT32) if x.dtype is BOOL else x
     values, indices = run_many(TOP_K, y, k=k, sorted=sorted)
     return creation.cast(values, x.dtype), indices
@@ -92,11 +108,29 @@ gradients(TOP_K, x=_put_back)
 
 
 def in_top_k(predictions: TensorLike, targets: TensorLike, /, k: int) -> Tensor:
-    """Return whether each target is among the ``k`` largest predictions; bool.
+    """Return whether each target is among the ``k`` classes of largest prediction.
 
-    ``predictions`` [..., classes] are scores, ``targets`` [...] are classes, integers;
-    of a number that is none it is False. Of equal scores that of the lower class counts
-    as larger. Errors are those of ``top_k``.
+    Of equal predictions that of the lower class counts as larger. The result is False
+    for a target that is not a class.
+
+    Args:
+        predictions: ``[..., classes]``, real numbers.
+        targets: ``[...]``, integers.
+        k: How many classes, from 0 to their number.
+
+    Returns:
+        A bool tensor ``[...]``.
+
+    Raises:
+        ValueError: ``k`` is negative or more than there are classes, or the shapes do
+            not fit.
+        TypeError: ``predictions`` are complex or strings, or ``targets`` are not
+            integers.
+
+    Example:
+        >>> pg.in_top_k([[0.1, 0.6, 0.3], [0.5, 0.3, 0.2]], [2, 2], 2)
+        Tensor([ True, False], dtype=bool, backend='cpu')
+
     """
     scores = _convert.real("in_top_k", predictions)
     classes = _convert.integer_tensor("in_top_k", "targets", targets)
@@ -132,8 +166,27 @@ def sort(
 ) -> Tensor:
     """Return the elements in ascending order along ``axis``, NaN last.
 
-    ``descending`` puts the greatest, and NaN before it, first. It is always ``stable``:
-    -0.0 and 0.0 are equal, and stay in the order in which they stand in ``x``.
+    -0.0 and 0.0 are equal, and stay in the order that they have in ``x``.
+
+    Args:
+        x: A tensor of real numbers.
+        axis: The axis to sort.
+        descending: Whether to sort from the greatest to the least; NaN then comes
+            first.
+        stable: Has no effect: the order of equal elements is always kept. The array API
+            standard has this argument.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        ValueError: ``axis`` is out of range.
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.sort([3.0, 1.0, 2.0])
+        Tensor([1., 2., 3.], dtype=float32, backend='cpu')
+
     """
     x = _convert.real("sort", x)
     axis = shapes._axis("sort", axis, len(x.shape))
@@ -147,9 +200,28 @@ decomposition(SORT, lambda x, axis, descending: _in_order(x, axis, descending, 0
 def argsort(
     x: TensorLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
 ) -> Tensor:
-    """Return the indices, int32, that put ``x`` in order along ``axis``.
+    """Return the indices that sort ``x`` along ``axis``.
 
-    The order is that of ``sort``: always ``stable``, in both directions.
+    Equal elements keep their order, in both directions; NaN is the greatest.
+
+    Args:
+        x: A tensor of real numbers.
+        axis: The axis to sort.
+        descending: Whether to sort from the greatest to the least.
+        stable: Has no effect: the order of equal elements is always kept. The array API
+            standard has this argument.
+
+    Returns:
+        An int32 tensor of the shape of ``x``.
+
+    Raises:
+        ValueError: ``axis`` is out of range.
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.argsort([3.0, 1.0, 2.0])
+        Tensor([1, 2, 0], dtype=int32, backend='cpu')
+
     """
     x = _convert.real("argsort", x)
     axis = shapes._axis("argsort", axis, len(x.shape))
@@ -158,10 +230,10 @@ def argsort(
 
 
 def _in_order(x: Tensor, axis: int, descending: bool, output: int) -> Tensor:
-    """Return values or indices of ``TopK`` along ``axis``.
+    """Return values (output 0) or indices (output 1) of ``TopK`` along ``axis``.
 
-    What descends is ascending if turned around. It is turned before, too, so that equal
-    elements stay in order; then indices count from the end.
+    Reversing what descends gives what ascends. It is reversed before, too, so that
+    equal elements keep their order; indices then count from the end.
     """
     last = len(x.shape) - 1
     order = (*[i for i in range(last + 1) if i != axis], axis)
@@ -188,10 +260,26 @@ _PLACES: dict[str, Callable[[Any], Any]] = {
 
 
 def median(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the median over ``axis``: of an even number, the mean of the middle two.
+    """Return the median over ``axis``; of an even number, the mean of the middle two.
 
-    Integers give float32; NaN where there is one among the elements. Of none it is a
-    ValueError.
+    The result is NaN where an element is NaN.
+
+    Args:
+        x: A tensor of real numbers.
+        axis: The axes to reduce: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A tensor of the dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        ValueError: There are no elements, or an axis is out of range.
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.median([1.0, 2.0, 4.0, 10.0])
+        Tensor(3., dtype=float32, backend='cpu')
+
     """
     return _quantile("median", x, np.asarray(0.5), axis, keepdims, "linear")
 
@@ -205,21 +293,33 @@ def quantile(
     keepdims: bool = False,
     method: Method = "linear",
 ) -> Tensor:
-    """Return what a share ``q`` of the elements over ``axis`` does not exceed.
+    """Return the ``q``-quantile of the elements over ``axis``.
 
-    The n sorted elements lie at the shares 0, 1/(n-1), …, 1. Between two of them
-    ``method`` interpolates, or takes the lower, the higher, the nearest (the even one
-    if both are near) or the mean. Integers give float32; NaN where there is one.
+    The n sorted elements are the quantiles 0, 1/(n-1), …, 1. Between two of them,
+    ``method`` decides. The result is NaN where an element is NaN.
 
     Args:
-        x: Real numbers.
-        q: Numbers from 0 to 1, known here and now. Their axes come first in the result.
-        axis: One, several, or all.
-        keepdims: Whether ``axis`` stays, with size 1.
-        method: See above.
+        x: A tensor of real numbers.
+        q: Numbers from 0 to 1: a Python number, list or NumPy array. Its axes come
+            first in the result.
+        axis: The axes to reduce: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+        method: ``"linear"`` interpolates between the two neighbours, ``"lower"`` and
+            ``"higher"`` take one of them, ``"nearest"`` takes the nearer (that of even
+            index if both are equally near), ``"midpoint"`` takes their mean.
+
+    Returns:
+        A tensor of the dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        ValueError: ``q`` is not from 0 to 1, or there are no elements.
+        ValueError: ``q`` is not from 0 to 1, there are no elements, or an axis is out
+            of range.
+        TypeError: ``q`` does not hold real numbers, or ``x`` is complex or holds
+            strings.
+
+    Example:
+        >>> pg.quantile([1.0, 2.0, 4.0, 10.0], [0.5, 1.0])
+        Tensor([ 3., 10.], dtype=float32, backend='cpu')
 
     """
     try:

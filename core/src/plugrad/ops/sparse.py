@@ -3,8 +3,8 @@
 Kernels: ``SparseFillEmptyRows SparseReshape SparseSegmentMean SparseSegmentSum
 SparseToDense``. Those of ragged tensors are in ``ragged``.
 
-A sparse tensor is spelled out: the coordinates of its elements, integers ``[n, k]``,
-its values ``[n]`` and its shape ``[k]``.
+A sparse tensor consists of three tensors: the coordinates of its elements, integers
+``[n, k]``, its values ``[n]`` and its shape ``[k]``.
 """
 
 from __future__ import annotations
@@ -66,17 +66,29 @@ def to_dense(
 ) -> Tensor:
     """Return a tensor of ``shape`` with ``values`` at coordinates ``indices``.
 
+    Of several values for one place the last stays.
+
     Args:
-        indices: ``[n, k]``, or ``[n]`` for ``[n, 1]``, or one number.
-        values: ``[n]``, or one value for all places. Of several for one place the last
-            one stays.
+        indices: ``[n, k]``, integers; ``[n]`` stands for ``[n, 1]``, and a scalar for
+            ``[1, 1]``.
+        values: ``[n]``, or one value for all places, of any dtype.
         shape: ``k`` sizes.
-        default_value: What stands everywhere else: 0, or "" in a tensor of strings,
-            unless given.
+        default_value: The value of all other elements; by default 0, False or the empty
+            string.
+
+    Returns:
+        A tensor of ``shape``, of the dtype to which ``values`` and ``default_value``
+        are promoted.
 
     Raises:
         ValueError: The shapes do not fit.
         IndexError: A coordinate is out of range.
+        TypeError: ``indices`` are not integers, or no dtype holds values and default.
+
+    Example:
+        >>> pg.sparse.to_dense([[0, 1], [1, 0]], [5, 6], (2, 2))
+        Tensor([[0, 5],
+                [6, 0]], dtype=int32, backend='cpu')
 
     """
     op, shape = "sparse.to_dense", sizes("sparse.to_dense", shape)
@@ -132,20 +144,29 @@ SPARSE_RESHAPE = Kernel(
 def reshape(
     indices: TensorLike, input_shape: TensorLike, new_shape: TensorLike, /
 ) -> tuple[Tensor, Tensor]:
-    """Return the coordinates under a new shape, ``[n, new k]``, and that shape.
+    """Return the coordinates of a sparse tensor under a new shape, and that shape.
 
-    All are int32, or int64 if one of the arguments is.
+    Elements keep their place in row-major order.
 
     Args:
-        indices: ``[n, k]``; elements keep their place in row-major order.
-        input_shape: ``[k]``.
-        new_shape: The sizes, of which one may be -1 and is worked out.
+        indices: ``[n, k]``, integers.
+        input_shape: ``[k]``, integers.
+        new_shape: ``[m]``, integers, of which one may be -1 and is computed from the
+            others.
+
+    Returns:
+        Coordinates ``[n, m]`` and a shape ``[m]``: int32, or int64 if an argument is.
 
     Raises:
-        ValueError: The shapes have not the same number of elements, or it is not below
-            2⁶³; or ``input_shape`` is negative.
-        IndexError: A coordinate does not lie in ``input_shape``.
+        ValueError: The shapes do not have the same number of elements, or it is not
+            below 2⁶³; or ``input_shape`` is negative.
+        IndexError: A coordinate is not inside ``input_shape``.
         OverflowError: A size does not fit into int32, and no argument is int64.
+
+    Example:
+        >>> indices, shape = pg.sparse.reshape([[0, 1], [1, 2]], [2, 3], [3, -1])
+        >>> indices.tolist(), shape.tolist()
+        ([[0, 1], [2, 1]], [3, 2])
 
     """
     op = "sparse.reshape"
@@ -176,7 +197,7 @@ def _(input_indices: Tensor, input_shape: Tensor, new_shape: Tensor) -> list[Ten
 
 
 class FilledRows(NamedTuple):
-    """What ``fill_empty_rows`` returns."""
+    """The result of ``fill_empty_rows``."""
 
     indices: Tensor
     values: Tensor
@@ -185,7 +206,7 @@ class FilledRows(NamedTuple):
 
 
 def _lines(indices: Shaped, values: Shaped, sizes: Shaped, default: Shaped) -> None:
-    """Raise unless this is a sparse tensor with rows, and a scalar."""
+    """Raise unless the arguments are a sparse tensor with rows, and a scalar."""
     op, n, k = "sparse.fill_empty_rows", indices.shape[:1], indices.shape[1:]
     fits = len(k) == 1 and values.shape == n and sizes.shape == k
     if not fits or default.shape:
@@ -219,21 +240,32 @@ def fill_empty_rows(
     default_value: TensorLike,
     /,
 ) -> FilledRows:
-    """Return the sparse tensor with ``default_value`` at the start of each empty row.
+    """Return a sparse tensor with ``default_value`` at the start of each empty row.
 
     Args:
-        indices: ``[n, k]``, the row first.
-        values: ``[n]``.
-        dense_shape: ``[k]``, the number of rows first.
+        indices: ``[n, k]``, integers, the row first.
+        values: ``[n]``, of any dtype.
+        dense_shape: ``[k]``, integers, the number of rows first.
         default_value: One value.
 
     Returns:
-        ``indices`` and ``values`` sorted by row; ``empty_row_indicator``, bool, one a
-        row; ``reverse_index_map`` ``[n]``, which tells where each element has gone.
+        A named tuple. ``indices`` and ``values``, sorted by row;
+        ``empty_row_indicator``, bool, whether each row was empty;
+        ``reverse_index_map``, ``[n]``, the position of each element in the result.
 
     Raises:
         ValueError: The shapes do not fit, or the number of rows is negative.
-        IndexError: A row is out of range; the other coordinates are not looked at.
+        IndexError: A row is out of range; the other coordinates are not checked.
+        TypeError: Indices or shape are not integers, or no dtype holds values and
+            default.
+
+    Example:
+        >>> filled = pg.sparse.fill_empty_rows([[0, 1], [2, 0]], [5, 6], [3, 2], 0)
+        >>> filled.indices.tolist(), filled.values.tolist()
+        ([[0, 1], [1, 0], [2, 0]], [5, 0, 6])
+
+    Source:
+        TensorFlow, ``tf.sparse.fill_empty_rows``.
 
     """
     op = "sparse.fill_empty_rows"
@@ -314,17 +346,30 @@ def segment_sum(
 ) -> Tensor:
     """Return the sums of the rows ``data[indices]`` that have the same id.
 
+    The sum of no row is 0.
+
     Args:
-        data: ``[m, …]``; bool counts as int32.
-        indices: ``[n]``.
-        segment_ids: ``[n]``, from 0 on, and none less than the one before. The sum of
-            no row is 0.
-        num_segments: How many sums there are; rows with other ids are left out. By
-            default one more than the last id: the ids are then read, and checked.
+        data: ``[m, …]``, numbers.
+        indices: ``[n]``, integers, rows of ``data``.
+        segment_ids: ``[n]``, integers from 0, not decreasing: the sum to which each row
+            belongs.
+        num_segments: The number of sums; rows with other ids are left out. By default
+            the last id plus one: the ids are then read on the host and checked.
+
+    Returns:
+        ``[num_segments, …]``, of the dtype of ``data``; int32 for bool.
 
     Raises:
-        ValueError: The ids decrease, or one is negative.
+        ValueError: The ids decrease or are negative, or the shapes do not fit.
         IndexError: An index is out of range.
+        TypeError: ``data`` holds strings, or indices or ids are not integers.
+
+    Example:
+        >>> pg.sparse.segment_sum([1.0, 2.0, 4.0], [0, 2, 1], [0, 0, 1])
+        Tensor([5., 2.], dtype=float32, backend='cpu')
+
+    Source:
+        TensorFlow, ``tf.sparse.segment_sum``.
 
     """
     x = _convert.numbers("sparse.segment_sum", data)
@@ -342,8 +387,31 @@ def segment_mean(
 ) -> Tensor:
     """Return the means of the rows ``data[indices]`` that have the same id.
 
-    The mean of no row is 0; integers give float32. Otherwise as ``segment_sum``, errors
-    too.
+    The mean of no row is 0.
+
+    Args:
+        data: ``[m, …]``, numbers.
+        indices: ``[n]``, integers, rows of ``data``.
+        segment_ids: ``[n]``, integers from 0, not decreasing: the mean to which each
+            row belongs.
+        num_segments: The number of means; rows with other ids are left out. By default
+            the last id plus one: the ids are then read on the host and checked.
+
+    Returns:
+        ``[num_segments, …]``, of the dtype of ``data``; float32 for integers and bool.
+
+    Raises:
+        ValueError: The ids decrease or are negative, or the shapes do not fit.
+        IndexError: An index is out of range.
+        TypeError: ``data`` holds strings, or indices or ids are not integers.
+
+    Example:
+        >>> pg.sparse.segment_mean([1.0, 2.0, 4.0], [0, 2, 1], [0, 0, 1])
+        Tensor([2.5, 2. ], dtype=float32, backend='cpu')
+
+    Source:
+        TensorFlow, ``tf.sparse.segment_mean``.
+
     """
     x = _convert.floating("sparse.segment_mean", data)
     return _by_id(SPARSE_SEGMENT_MEAN, x, indices, segment_ids, num_segments)

@@ -1,6 +1,7 @@
-"""Mean, variance and the like, composed of reductions. No kernels.
+"""Mean, variance and related statistics, composed of reductions. No kernels.
 
-``axis`` is an int, several, or None for all; ``keepdims`` leaves size 1.
+``axis`` is an int, several ints, or None for all axes; ``keepdims`` keeps them with
+size 1.
 """
 
 from __future__ import annotations
@@ -40,8 +41,26 @@ def var(
 ) -> Tensor:
     """Return the variance over ``axis``, ``Σ (x - mean)² / (n - correction)``.
 
-    ``correction=1`` gives the unbiased estimate. Integers give float32; NaN or inf
-    where ``n`` is not larger than ``correction``.
+    The result is NaN or inf where ``n`` is not larger than ``correction``.
+
+    Args:
+        x: A tensor of real numbers.
+        axis: The axes to reduce: an int, several, or None for all.
+        correction: What to subtract from the number of elements; 1 gives the unbiased
+            estimate.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A tensor of the dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.var([1.0, 2.0, 3.0, 6.0])
+        Tensor(3.5, dtype=float32, backend='cpu')
+
     """
     _, variance, dtype = _moments("var", x, axis, correction, keepdims)
     return creation.cast(variance, dtype)
@@ -57,7 +76,26 @@ def std(
 ) -> Tensor:
     """Return the standard deviation over ``axis``, ``√var(x)``.
 
-    Arguments are those of ``var``. Where all elements are equal its gradient is 0.
+    The derivative where all elements are equal is 0.
+
+    Args:
+        x: A tensor of real numbers.
+        axis: The axes to reduce: an int, several, or None for all.
+        correction: What to subtract from the number of elements; 1 gives the root of
+            the unbiased variance.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A tensor of the dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.std([[1.0, 3.0], [2.0, 6.0]], axis=1)
+        Tensor([1., 2.], dtype=float32, backend='cpu')
+
     """
     _, variance, dtype = _moments("std", x, axis, correction, keepdims)
     return creation.cast(reduce.root(variance), dtype)
@@ -66,16 +104,54 @@ def std(
 def moments(
     x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return mean and variance (``correction=0``) over ``axis``, as ``mean, var``."""
+    """Return mean and variance over ``axis``, as ``(mean, variance)``.
+
+    The variance is that of ``var`` with ``correction=0``.
+
+    Args:
+        x: A tensor of real numbers.
+        axis: The axes to reduce: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        Two tensors of the dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> mean, variance = pg.moments([1.0, 2.0, 3.0, 6.0])
+        >>> mean.item(), variance.item()
+        (3.0, 3.5)
+
+    """
     middle, variance, dtype = _moments("moments", x, axis, 0.0, keepdims)
     middle = run(shape.RESHAPE, middle, shape=variance.shape)
     return creation.cast(middle, dtype), creation.cast(variance, dtype)
 
 
 def logsumexp(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return ``log Σ exp(x)`` over ``axis``, without overflow; -inf for nothing.
+    """Return ``log Σ exp(x)`` over ``axis``, without overflow.
 
-    Integers give float32.
+    The result is -inf where there are no elements.
+
+    Args:
+        x: A tensor of real numbers.
+        axis: The axes to reduce: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A tensor of the dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.logsumexp([1000.0, 1000.0])
+        Tensor(1000.6932, dtype=float32, backend='cpu')
+
     """
     x = _convert.floating("logsumexp", x, "f")
     axis = axes("logsumexp", axis, len(x.shape))

@@ -2,8 +2,8 @@
 
 Kernels: ``StaticRegexReplace StringNGrams StringSplit StringToHashBucketFast``.
 
-Strings are bytes, and what is said of characters is meant of bytes, except for
-patterns, which read UTF-8. All of it runs on the host; nothing decomposes.
+Strings are bytes. A character means a byte here, except in patterns, which read UTF-8.
+All kernels run on the host and have no decomposition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["ngrams", "regex_replace", "split", "to_hash_bucket_fast"]
 
 
 def _text(op: str, name: str, value: TensorLike, rank: int | None = None) -> Tensor:
-    """Return a tensor of strings; with so many axes, if ``rank`` says so."""
+    """Return a tensor of strings; raise unless it has ``rank`` axes, if given."""
     listed = isinstance(value, list | tuple) and not value
     x = _convert.asarray(value, dtype=STRING if listed else None)
     if x.dtype is not STRING:
@@ -59,14 +59,29 @@ STRING_TO_HASH_BUCKET_FAST = Kernel(
 
 
 def to_hash_bucket_fast(x: TensorLike, /, num_buckets: int) -> Tensor:
-    """Return a number from 0 to below ``num_buckets`` for each string, always the same.
+    """Return a bucket number from 0 to below ``num_buckets`` for each string.
 
-    It is the remainder of FarmHash's 64-bit fingerprint: int32, or int64 where there
-    are more buckets than it can count. Whoever chooses the strings can make them meet.
+    The number is FarmHash's 64-bit fingerprint modulo ``num_buckets``: always the same
+    for a string. The hash is not cryptographic: strings can be chosen so that they
+    collide.
+
+    Args:
+        x: A tensor of strings.
+        num_buckets: The number of buckets, from 1 to 2⁶³.
+
+    Returns:
+        A tensor of the shape of ``x``: int32, or int64 for more than 2³¹ buckets.
 
     Raises:
-        ValueError: ``num_buckets`` is not from 1 to 2^63.
-        TypeError: ``x`` holds no strings.
+        ValueError: ``num_buckets`` is not from 1 to 2⁶³.
+        TypeError: ``x`` does not hold strings.
+
+    Example:
+        >>> pg.strings.to_hash_bucket_fast(["cat", "dog"], 10)
+        Tensor([6, 2], dtype=int32, backend='cpu')
+
+    Source:
+        TensorFlow, ``tf.strings.to_hash_bucket_fast``.
 
     """
     op = "strings.to_hash_bucket_fast"
@@ -80,7 +95,7 @@ def _replaced(x: Spec, *, pattern: str, rewrite: str, replace_global: bool) -> S
 
 
 def _readable(op: str, pattern: str, rewrite: str) -> None:
-    """Raise unless ``re`` takes both."""
+    """Raise unless ``re`` accepts the pattern and the rewrite."""
     try:
         re.compile(pattern).sub(rewrite, "")
         rewrite.encode(errors="surrogateescape")
@@ -104,17 +119,27 @@ STATIC_REGEX_REPLACE = Kernel(
 def regex_replace(
     x: TensorLike, /, pattern: str, rewrite: str, *, replace_global: bool = True
 ) -> Tensor:
-    r"""Return each string with what matches ``pattern`` replaced by ``rewrite``.
+    r"""Return each string with matches of ``pattern`` replaced by ``rewrite``.
 
     Args:
-        x: Strings, read as UTF-8; other bytes match nothing but ``.`` and its like.
-        pattern: In the language of Python's ``re``.
-        rewrite: Text, in which ``\1`` to ``\9`` stand for the groups and ``\0`` for all
-            that has matched; all else is as in ``re.sub``.
-        replace_global: Whether all matches are replaced, or the first one only.
+        x: Strings, read as UTF-8. A byte that is not UTF-8 only matches ``.`` and
+            similar classes.
+        pattern: A regular expression of Python's ``re``.
+        rewrite: The replacement, in which ``\1`` to ``\9`` stand for the groups and
+            ``\0`` for the whole match; all else is as in ``re.sub``.
+        replace_global: Whether to replace all matches, or the first one only.
+
+    Returns:
+        A tensor of strings of the shape of ``x``.
 
     Raises:
-        ValueError: The pattern or the rewrite is none.
+        ValueError: ``re`` does not accept the pattern or the rewrite.
+        TypeError: ``x`` does not hold strings, or the pattern or rewrite is not
+            ``str``.
+
+    Example:
+        >>> pg.strings.regex_replace(["a-b", "c"], "[-_]", "+")
+        Tensor([b'a+b', b'c'], dtype=string, backend='cpu')
 
     """
     op = "strings.regex_replace"
@@ -153,7 +178,7 @@ STRING_SPLIT = Kernel(
 
 
 class Pieces(NamedTuple):
-    """What ``split`` returns: a sparse tensor."""
+    """A sparse tensor: the result of ``split``."""
 
     indices: Tensor
     values: Tensor
@@ -166,15 +191,28 @@ def split(
     """Return the pieces of each string between the characters of ``delimiter``.
 
     Args:
-        x: ``[n]``.
-        delimiter: One string, each character of which divides; none, and every
-            character is a piece.
-        skip_empty: Whether to leave out empty pieces. An empty string has none at all.
+        x: ``[n]``, strings.
+        delimiter: One string, of which each character separates pieces; the empty
+            string makes a piece of every character.
+        skip_empty: Whether to leave out empty pieces. An empty string has no pieces in
+            any case.
 
     Returns:
-        ``values``, the pieces of all strings one after the other; ``indices``
-        ``[m, 2]``, the string that each is from and its number there; ``shape``, n and
-        the largest number of pieces. int32.
+        A sparse tensor, as a named tuple: ``indices``, int32 ``[m, 2]``, the string
+        that each piece is from and its number there; ``values``, the pieces of all
+        strings one after the other; ``shape``, int32, n and the largest number of
+        pieces.
+
+    Raises:
+        ValueError: ``x`` does not have rank 1, or ``delimiter`` is not one string.
+        TypeError: An argument does not hold strings.
+
+    Example:
+        >>> pieces = pg.strings.split(["a b", "c"], " ")
+        >>> pieces.values
+        Tensor([b'a', b'b', b'c'], dtype=string, backend='cpu')
+        >>> pieces.indices.tolist()
+        [[0, 0], [0, 1], [1, 0]]
 
     """
     op, skip_empty = "strings.split", flag("strings.split", "skip_empty", skip_empty)
@@ -241,18 +279,32 @@ def ngrams(
 
     Args:
         data: ``[m]``, the strings of all rows one after the other.
-        data_splits: Where rows begin, from 0 to m.
-        ngram_widths: How many strings go into an n-gram; of several the n-grams of the
-            first width come first.
+        data_splits: Where rows begin, integers from 0 to m.
+        ngram_widths: How many strings form an n-gram: an int or several. The n-grams of
+            the first width come first.
         separator: Goes between the strings of an n-gram.
-        left_pad: Put before each row,
-        right_pad: and behind it,
-        pad_width: so many times, but at most one less than the width; -1 for that.
-        preserve_short_sequences: Whether a row too short for any n-gram gives one of
-            all that it has, unless that is nothing.
+        left_pad: Put before each row, ``pad_width`` times.
+        right_pad: Put after each row, ``pad_width`` times.
+        pad_width: How often to pad, at most the width less one; -1 for the width less
+            one.
+        preserve_short_sequences: Whether a row that is too short for any n-gram gives
+            one of all its strings, if it has any.
+
+    Returns:
+        The n-grams of all rows one after the other, and their splits, in the dtype of
+        ``data_splits``.
 
     Raises:
-        ValueError: The splits are not those of ``data``, or a width is not positive.
+        ValueError: The splits do not fit ``data``, or a width is not positive.
+        TypeError: ``data`` does not hold strings, or an argument has another type.
+
+    Example:
+        >>> data = ["a", "b", "c", "d", "e"]
+        >>> pg.strings.ngrams(data, [0, 3, 5], ngram_widths=2)[0]
+        Tensor([b'a b', b'b c', b'd e'], dtype=string, backend='cpu')
+
+    Source:
+        TensorFlow, ``tf.raw_ops.StringNGrams``.
 
     """
     op = "strings.ngrams"

@@ -1,8 +1,8 @@
 """Angles and hyperbolic functions, element by element.
 
 Kernels: ``Acos Acosh Asin Asinh Atan Atanh Cos Cosh Sin Sinh Tan Tanh``. All are
-floating: integers and bool become float32. Complex numbers have them too, in C's
-branches, where the sign of a zero tells the sides of a cut apart.
+floating: integers and bool become float32. Complex numbers have the branches of C,
+where the sign of a zero selects the side of a branch cut.
 
 Map: inverse functions of complex numbers; angles, in radians; hyperbolic functions.
 """
@@ -49,9 +49,9 @@ _Rule = Callable[[Tensor, Tensor, Tensor], Pair]
 
 
 def _inverse(kernel: Kernel, rule: _Rule, real: Callable[[Tensor], Tensor]) -> None:
-    """Say what a kernel means: a rule for the parts of complex numbers, and for reals.
+    """Register a decomposition: ``rule`` for complex numbers, ``real`` for real ones.
 
-    The rule takes what ``_bounded`` returns and gives the parts of the result.
+    The rule takes what ``_bounded`` returns and returns the parts of the result.
     """
 
     @decomposition(kernel)
@@ -68,8 +68,9 @@ def _root(x: Tensor, y: Tensor) -> Pair:
 def _bounded(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return both parts, and inf where one is infinite, else 1.
 
-    There they are made huge, or 0 if finite: then angles are right, and what grows with
-    both is multiplied by the third.
+    Where a part is infinite it becomes huge, and a finite one beside it 0, which gives
+    the right angles; a result that grows with both parts is multiplied by the third
+    value.
     """
     x, y = complexes.parts(z)
     huge = float(np.finfo(x.dtype).max) / 8
@@ -119,7 +120,7 @@ def _atan(x: Tensor, y: Tensor, growth: Tensor) -> Pair:  # -i atanh(iz)
 
 
 def _signed(size: Tensor, x: Tensor) -> Tensor:
-    """Return ``size`` with the sign of ``x``, be it of a zero."""
+    """Return ``size`` with the sign of ``x``, also where ``x`` is a zero."""
     return compare.where(binary.atan2(x, -1) < 0, -size, size)
 
 
@@ -135,7 +136,24 @@ SIN = _elementwise(
 
 
 def sin(x: TensorLike, /) -> Tensor:
-    """Return the sine of ``x``, in radians and as large as you like."""
+    """Return the sine of ``x``, which is in radians; NaN for ±inf.
+
+    Large arguments are reduced exactly.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.sin([0.0, 1.0])
+        Tensor([0.    , 0.8415], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(SIN, x)
 
 
@@ -149,7 +167,24 @@ COS = _elementwise(
 
 
 def cos(x: TensorLike, /) -> Tensor:
-    """Return the cosine of ``x``, in radians and as large as you like."""
+    """Return the cosine of ``x``, which is in radians; NaN for ±inf.
+
+    Large arguments are reduced exactly.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.cos([0.0, 1.0])
+        Tensor([1.    , 0.5403], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(COS, x)
 
 
@@ -167,7 +202,22 @@ TAN = _elementwise(
 
 
 def tan(x: TensorLike, /) -> Tensor:
-    """Return the tangent of ``x``, in radians, ``sin x / cos x``."""
+    """Return the tangent of ``x`` in radians, ``sin x / cos x``; NaN for ±inf.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.tan([0.0, 1.0])
+        Tensor([0.    , 1.5574], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(TAN, x)
 
 
@@ -193,7 +243,24 @@ ASIN = _elementwise(
 
 
 def asin(x: TensorLike, /) -> Tensor:
-    """Return the angle in [-π/2, π/2] whose sine is ``x``; NaN where |x| > 1."""
+    """Return the angle in [-π/2, π/2] whose sine is ``x``; NaN where ``|x| > 1``.
+
+    Complex numbers have the branches of C; the cuts are the real axis beyond ±1.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.asin([0.0, 0.5, 1.0])
+        Tensor([0.    , 0.5236, 1.5708], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(ASIN, x)
 
 
@@ -212,7 +279,24 @@ ACOS = _elementwise(
 
 
 def acos(x: TensorLike, /) -> Tensor:
-    """Return the angle in [0, π] whose cosine is ``x``; NaN where |x| > 1."""
+    """Return the angle in [0, π] whose cosine is ``x``; NaN where ``|x| > 1``.
+
+    Complex numbers have the branches of C; the cuts are the real axis beyond ±1.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.acos([-1.0, 0.5, 1.0])
+        Tensor([3.1416, 1.0472, 0.    ], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(ACOS, x)
 
 
@@ -232,7 +316,24 @@ ATAN = _elementwise(
 
 
 def atan(x: TensorLike, /) -> Tensor:
-    """Return the angle in [-π/2, π/2] whose tangent is ``x``."""
+    """Return the angle in [-π/2, π/2] whose tangent is ``x``; ±π/2 for ±inf.
+
+    Complex numbers have the branches of C; the cuts are the imaginary axis beyond ±i.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.atan([0.0, 1.0, np.inf])
+        Tensor([0.    , 0.7854, 1.5708], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(ATAN, x)
 
 
@@ -244,15 +345,15 @@ gradients(ATAN, x=lambda dy, x: unary.chain_inverse(dy, x * x + 1))
 
 
 def _far(x: Tensor) -> float:
-    """Return a number whose square is finite, and beside which 1 is nothing."""
+    """Return a number whose square is finite, and to which adding 1 changes nothing."""
     return 1e9 if x.dtype.itemsize > 2 else 200.0
 
 
 def _half_of_exp(x: Tensor) -> Tensor:
     """Return ``e^x / 2``, which overflows no earlier than cosh and sinh do.
 
-    355/512 is next to log 2, and so short that subtracting it from large numbers is
-    exact.
+    355/512 is close to log 2, and has so few bits that subtracting it from a large
+    number is exact.
     """
     return run(unary.EXP, x - 355 / 512) * (math.exp(355 / 512) / 2)
 
@@ -267,7 +368,22 @@ SINH = _elementwise(
 
 
 def sinh(x: TensorLike, /) -> Tensor:
-    """Return the hyperbolic sine, ``(e^x - e^-x) / 2``."""
+    """Return the hyperbolic sine, ``(e^x - e^-x) / 2``, accurate next to 0 too.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.sinh([0.0, 1.0])
+        Tensor([0.    , 1.1752], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(SINH, x)
 
 
@@ -291,7 +407,22 @@ COSH = _elementwise(
 
 
 def cosh(x: TensorLike, /) -> Tensor:
-    """Return the hyperbolic cosine, ``(e^x + e^-x) / 2``."""
+    """Return the hyperbolic cosine, ``(e^x + e^-x) / 2``.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.cosh([0.0, 1.0])
+        Tensor([1.    , 1.5431], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(COSH, x)
 
 
@@ -315,7 +446,22 @@ TANH = _elementwise(
 
 
 def tanh(x: TensorLike, /) -> Tensor:
-    """Return the hyperbolic tangent, ``(e^x - e^-x) / (e^x + e^-x)``."""
+    """Return the hyperbolic tangent, ``(e^x - e^-x) / (e^x + e^-x)``; ±1 for ±inf.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.tanh([-np.inf, 0.0, 1.0])
+        Tensor([-1.    ,  0.    ,  0.7616], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(TANH, x)
 
 
@@ -332,7 +478,25 @@ ASINH = _elementwise(
 
 
 def asinh(x: TensorLike, /) -> Tensor:
-    """Return the number whose hyperbolic sine is ``x``, ``log(x + √(x² + 1))``."""
+    """Return the number whose hyperbolic sine is ``x``, ``log(x + √(x² + 1))``.
+
+    Nothing overflows on the way; the result for ±inf is ±inf. Complex numbers have the
+    branches of C; the cuts are the imaginary axis beyond ±i.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.asinh([0.0, 1.0])
+        Tensor([0.    , 0.8814], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(ASINH, x)
 
 
@@ -358,7 +522,24 @@ ACOSH = _elementwise(
 
 
 def acosh(x: TensorLike, /) -> Tensor:
-    """Return the number ≥ 0 whose hyperbolic cosine is ``x``; NaN where x < 1."""
+    """Return the number ≥ 0 whose hyperbolic cosine is ``x``; NaN where ``x < 1``.
+
+    Complex numbers have the branches of C; the cut is the real axis below 1.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.acosh([1.0, 2.0])
+        Tensor([0.   , 1.317], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(ACOSH, x)
 
 
@@ -383,7 +564,24 @@ ATANH = _elementwise(
 
 
 def atanh(x: TensorLike, /) -> Tensor:
-    """Return the number whose hyperbolic tangent is ``x``; ±inf for ±1, NaN beyond."""
+    """Return the number whose hyperbolic tangent is ``x``; ±inf for ±1, NaN beyond.
+
+    Complex numbers have the branches of C; the cuts are the real axis beyond ±1.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.atanh([0.0, 0.5, 1.0])
+        Tensor([0.    , 0.5493,    inf], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(ATANH, x)
 
 

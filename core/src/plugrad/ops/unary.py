@@ -3,8 +3,8 @@
 Kernels: ``Abs Ceil Erf Exp Expm1 Floor IsFinite IsInf IsNan Log Log1p Neg Reciprocal
 Round Rsqrt Sign Sqrt Square``. More of them are in ``trigonometry`` and ``activation``.
 
-dtypes stay, and whole numbers are integers' own result; roots, ``exp``, logarithms and
-``erf`` make float32 of integers and bool.
+An op keeps the dtype; ops that round return integers unchanged. Roots, ``exp``,
+logarithms and ``erf`` convert integers and bool to float32.
 
 Map: tools; sign and size; whole numbers; what is finite; powers and roots; exponential
 and logarithm; the error function.
@@ -58,7 +58,7 @@ _elementwise = partial(Kernel, out=same)
 
 
 def run_or_identity(kernel: Kernel, x: TensorLike, kinds: str) -> Tensor:
-    """Run a kernel on some kinds of dtypes; all others are their own result."""
+    """Run a kernel on dtypes of ``kinds``; return other real tensors unchanged."""
     if type(x) is not Tensor:
         x = _convert.asarray(x)
     if x.dtype is FLOAT32 or x.dtype.kind in kinds:
@@ -93,7 +93,25 @@ NEG = _elementwise(
 
 
 def negative(x: TensorLike, /) -> Tensor:
-    """Return ``-x``. Integers wrap; there is none of bool (TypeError)."""
+    """Return ``-x`` for each element. Integers wrap.
+
+    The result for 0.0 is -0.0. Unsigned integers wrap too: -1 becomes the largest
+    number.
+
+    Args:
+        x: A tensor of numbers; for bool use ``logical_not``.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is bool, or holds strings.
+
+    Example:
+        >>> pg.negative([1.0, -2.0])
+        Tensor([-1.,  2.], dtype=float32, backend='cpu')
+
+    """
     x = x if type(x) is Tensor else _convert.asarray(x)
     if x.dtype is BOOL:
         raise TypeError("negative: is not defined for bool; use logical_not, or astype")
@@ -111,7 +129,22 @@ gradients(NEG, x=lambda dy: -dy)
 
 
 def positive(x: TensorLike, /) -> Tensor:
-    """Return ``+x``: the same numbers as a new tensor."""
+    """Return ``+x``: a new tensor with the same elements.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.positive([1.0, -2.0])
+        Tensor([ 1., -2.], dtype=float32, backend='cpu')
+
+    """
     return creation.identity(_convert.numbers("positive", x))
 
 
@@ -127,7 +160,22 @@ SIGN = _elementwise(
 def sign(x: TensorLike, /) -> Tensor:
     """Return -1, 0 or 1 as ``x`` is less than, equal to or more than 0; NaN for NaN.
 
-    Of a complex number ``x / |x|``, and 0 for 0.
+    The result for a complex number is ``x / |x|``, and 0 for 0. The derivative for real
+    numbers is 0.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.sign([-2.0, 0.0, 3.0])
+        Tensor([-1.,  0.,  1.], dtype=float32, backend='cpu')
+
     """
     return run_or_identity(SIGN, x, "iufc")
 
@@ -141,7 +189,7 @@ def _(x: Tensor) -> Tensor:
 
 
 def _sign_gradient(dy: Tensor, x: Tensor) -> Tensor:
-    """Return zeros; of complex numbers, what of ``dy`` is at right angles to ``x``."""
+    """Return zeros; for complex ``x`` the part of ``dy`` at right angles to ``x``."""
     if x.dtype.kind != "c":
         return creation.zeros_like(dy)
     y, null = run(SIGN, x), compare.equal(x, 0)
@@ -162,9 +210,25 @@ ABS = _elementwise(
 
 
 def abs(x: TensorLike, /) -> Tensor:
-    """Return ``|x|``; the derivative at 0 is 0. The least integer wraps to itself.
+    """Return ``|x|`` for each element, and ``√(Re² + Im²)`` for complex numbers.
 
-    Of complex numbers ``√(Re² + Im²)``, which is real.
+    The derivative at 0 is 0. The least integer has no positive counterpart and wraps to
+    itself.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; real for complex numbers: float32 for
+        complex64, float64 for complex128.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.abs([-1.5, 2.0])
+        Tensor([1.5, 2. ], dtype=float32, backend='cpu')
+
     """
     x = x if type(x) is Tensor else _convert.asarray(x)
     if x.dtype.kind == "c":
@@ -190,7 +254,22 @@ FLOOR = _elementwise(
 def floor(x: TensorLike, /) -> Tensor:
     """Return ``⌊x⌋``, the greatest whole number that is not above ``x``.
 
-    Integers are returned as they are. The gradient is 0, as of ``ceil`` and ``round``.
+    NaN, infinities and -0.0 are returned unchanged, and so are integers and bool. The
+    derivative is 0.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.floor([-1.5, 1.5])
+        Tensor([-2.,  1.], dtype=float32, backend='cpu')
+
     """
     return run_or_identity(FLOOR, x, "f")
 
@@ -208,7 +287,25 @@ CEIL = _elementwise(
 
 
 def ceil(x: TensorLike, /) -> Tensor:
-    """Return ``⌈x⌉``, the least whole number that is not below ``x``."""
+    """Return ``⌈x⌉``, the least whole number that is not below ``x``.
+
+    NaN, infinities and -0.0 are returned unchanged, and so are integers and bool;
+    between -1 and 0 the result is -0.0. The derivative is 0.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.ceil([-1.5, 1.5])
+        Tensor([-1.,  2.], dtype=float32, backend='cpu')
+
+    """
     return run_or_identity(CEIL, x, "f")
 
 
@@ -227,9 +324,25 @@ ROUND = _elementwise(
 
 
 def round(x: TensorLike, /) -> Tensor:
-    """Return the nearest whole number, of two the even one: 0.5 gives 0, 1.5 gives 2.
+    """Return the nearest whole number; halves go to the even one.
 
-    Real and imaginary parts of complex numbers are rounded each.
+    0.5 becomes 0 and 1.5 becomes 2. NaN, infinities and -0.0 are returned unchanged,
+    and so are integers and bool. Real and imaginary parts of complex numbers are
+    rounded separately. The derivative is 0.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.round([0.5, 1.5, 2.6])
+        Tensor([0., 2., 3.], dtype=float32, backend='cpu')
+
     """
     return run_or_identity(ROUND, x, "fc")
 
@@ -250,7 +363,24 @@ gradients(ROUND, x=lambda dy: creation.zeros_like(dy))
 
 
 def trunc(x: TensorLike, /) -> Tensor:
-    """Return ``x`` without its fraction: the next whole number towards 0."""
+    """Return ``x`` without its fraction: the next whole number towards 0.
+
+    Integers and bool are returned unchanged. The derivative is 0.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.trunc([-1.5, 1.5])
+        Tensor([-1.,  1.], dtype=float32, backend='cpu')
+
+    """
     x = _convert.real("trunc", x)
     if x.dtype.kind != "f":
         return creation.identity(x)
@@ -270,7 +400,24 @@ IS_FINITE = Kernel(
 
 
 def isfinite(x: TensorLike, /) -> Tensor:
-    """Return where ``x`` is neither infinite nor NaN, as bool."""
+    """Return where ``x`` is neither infinite nor NaN.
+
+    A complex number is finite if both of its parts are. Integers and bool are finite.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A bool tensor of the shape of ``x``.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.isfinite([1.0, np.inf, np.nan])
+        Tensor([ True, False, False], dtype=bool, backend='cpu')
+
+    """
     return _convert.floating_unary(IS_FINITE, x, NUMBERS)
 
 
@@ -293,7 +440,24 @@ IS_INF = Kernel(
 
 
 def isinf(x: TensorLike, /) -> Tensor:
-    """Return where ``x``, or a part of it if it is complex, is ±infinity, as bool."""
+    """Return where ``x`` is infinite, of either sign.
+
+    A complex number is infinite if a part is, even if the other part is NaN.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A bool tensor of the shape of ``x``.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.isinf([1.0, -np.inf, np.nan])
+        Tensor([False,  True, False], dtype=bool, backend='cpu')
+
+    """
     return _convert.floating_unary(IS_INF, x, NUMBERS)
 
 
@@ -318,7 +482,22 @@ IS_NAN = Kernel(
 
 
 def isnan(x: TensorLike, /) -> Tensor:
-    """Return where ``x``, or a part of it if it is complex, is NaN, as bool."""
+    """Return where ``x`` is NaN; for complex numbers, where a part is.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A bool tensor of the shape of ``x``.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.isnan([1.0, np.inf, np.nan])
+        Tensor([False, False,  True], dtype=bool, backend='cpu')
+
+    """
     return _convert.floating_unary(IS_NAN, x, NUMBERS)
 
 
@@ -338,7 +517,22 @@ SQUARE = _elementwise(
 
 
 def square(x: TensorLike, /) -> Tensor:
-    """Return the square of each element, ``x²``. Integers wrap."""
+    """Return ``x²`` for each element. Integers wrap.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.square([-2.0, 3.0])
+        Tensor([4., 9.], dtype=float32, backend='cpu')
+
+    """
     return run_or_identity(SQUARE, x, "iufc")
 
 
@@ -357,9 +551,25 @@ SQRT = _elementwise(
 
 
 def sqrt(x: TensorLike, /) -> Tensor:
-    """Return the square root of each element, ``√x``; NaN where x < 0.
+    """Return the square root of each element, ``√x``; NaN where ``x < 0``.
 
-    Of a complex number the root with real part ≥ 0. Integers give float32.
+    The root of a complex number is the one with real part ≥ 0; where that is 0, the
+    imaginary part has the sign of ``Im x``. The root of -0.0 is -0.0, and the
+    derivative at 0 is infinite.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.sqrt([0.0, 4.0, -1.0])
+        Tensor([ 0.,  2., nan], dtype=float32, backend='cpu')
+
     """
     return _convert.floating_unary(SQRT, x)
 
@@ -377,7 +587,22 @@ RSQRT = _elementwise(
 
 
 def rsqrt(x: TensorLike, /) -> Tensor:
-    """Return ``1 / √x``; ±inf for ±0, NaN where x < 0."""
+    """Return ``1 / √x`` for each element; ±inf for ±0, 0 for inf, NaN where ``x < 0``.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.rsqrt([0.25, 4.0])
+        Tensor([2. , 0.5], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(RSQRT, x)
 
 
@@ -395,7 +620,22 @@ RECIPROCAL = _elementwise(
 
 
 def reciprocal(x: TensorLike, /) -> Tensor:
-    """Return ``1 / x``; ±inf for ±0. Integers give float32."""
+    """Return ``1 / x`` for each element; ±inf for ±0, and ±0 for ±inf.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.reciprocal([0.5, -4.0])
+        Tensor([ 2.  , -0.25], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(RECIPROCAL, x)
 
 
@@ -415,7 +655,22 @@ EXP = _elementwise(
 
 
 def exp(x: TensorLike, /) -> Tensor:
-    """Return ``e`` to the power of each element, ``e^x``; integers give float32."""
+    """Return ``e^x`` for each element; 0 for -inf, and inf where it overflows.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.exp([0.0, 1.0])
+        Tensor([1.    , 2.7183], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(EXP, x)
 
 
@@ -432,7 +687,22 @@ EXPM1 = _elementwise(
 
 
 def expm1(x: TensorLike, /) -> Tensor:
-    """Return ``e^x - 1``, accurate next to 0 too."""
+    """Return ``e^x - 1`` for each element, accurate next to 0 too; -1 for -inf.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.expm1(1e-7)
+        Tensor(1.e-07, dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(EXPM1, x)
 
 
@@ -440,7 +710,22 @@ gradients(EXPM1, x=lambda dy, x: chain(dy, run(EXP, x)))
 
 
 def exp2(x: TensorLike, /) -> Tensor:
-    """Return ``2^x``; integers give float32."""
+    """Return ``2^x`` for each element.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.exp2([-1.0, 3.0])
+        Tensor([0.5, 8. ], dtype=float32, backend='cpu')
+
+    """
     return binary.pow(2, _convert.floating("exp2", x))
 
 
@@ -455,10 +740,23 @@ LOG = _elementwise(
 
 
 def log(x: TensorLike, /) -> Tensor:
-    """Return the natural logarithm; -inf for 0, NaN where x < 0.
+    """Return the natural logarithm; -inf for 0, NaN where ``x < 0``.
 
-    Of a complex number the one whose imaginary part is in [-π, π]. Integers give
-    float32.
+    The logarithm of a complex number is the one whose imaginary part is in [-π, π].
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.log([1.0, 10.0])
+        Tensor([0.    , 2.3026], dtype=float32, backend='cpu')
+
     """
     return _convert.floating_unary(LOG, x)
 
@@ -476,7 +774,22 @@ LOG1P = _elementwise(
 
 
 def log1p(x: TensorLike, /) -> Tensor:
-    """Return ``log(1 + x)``, accurate next to 0 too; -inf for -1, NaN below."""
+    """Return ``log(1 + x)``, accurate next to 0 too; -inf for -1, NaN below.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.log1p(1e-7)
+        Tensor(1.e-07, dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(LOG1P, x)
 
 
@@ -484,15 +797,48 @@ gradients(LOG1P, x=lambda dy, x: chain_inverse(dy, x + 1))
 
 
 def log2(x: TensorLike, /) -> Tensor:
-    """Return the logarithm to the base 2, ``log x / log 2``.
+    """Return the logarithm to base 2, ``log(x) / log(2)``.
 
-    It is rounded twice: next to a whole number for a power of 2, not always on it.
+    The quotient is rounded twice, so the result for a power of 2 may differ from a
+    whole number by a rounding error.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.log2([1.0, 8.0])
+        Tensor([0., 3.], dtype=float32, backend='cpu')
+
     """
     return log(_convert.floating("log2", x)) / math.log(2)
 
 
 def log10(x: TensorLike, /) -> Tensor:
-    """Return the logarithm to the base 10, ``log x / log 10``; rounded as ``log2``."""
+    """Return the logarithm to base 10, ``log(x) / log(10)``.
+
+    The quotient is rounded twice, so the result for a power of 10 may differ from a
+    whole number by a rounding error.
+
+    Args:
+        x: A tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.log10([1.0, 1000.0])
+        Tensor([0., 3.], dtype=float32, backend='cpu')
+
+    """
     return log(_convert.floating("log10", x)) / math.log(10)
 
 
@@ -508,7 +854,22 @@ ERF = _elementwise(
 
 
 def erf(x: TensorLike, /) -> Tensor:
-    """Return ``2/√π · ∫ e^(-t²) dt`` from 0 to ``x``, between -1 and 1."""
+    """Return the error function, ``2/√π · ∫ e^(-t²) dt`` from 0 to ``x``; ±1 for ±inf.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.erf([-1.0, 0.0, 1.0])
+        Tensor([-0.8427,  0.    ,  0.8427], dtype=float32, backend='cpu')
+
+    """
     return _convert.floating_unary(ERF, x, "f")
 
 

@@ -1,4 +1,4 @@
-"""``Variable``: something that changes, for training loops. No kernels."""
+"""``Variable``: a mutable holder of a tensor, for training loops. No kernels."""
 
 from __future__ import annotations
 
@@ -19,15 +19,21 @@ __all__ = ["Variable"]
 
 
 class Variable(Methods):
-    """Something that changes: it holds a tensor, and ops read it when they run.
+    """A mutable holder of a tensor: ops read the tensor that it holds when they run.
 
     ``variable_grads`` differentiates with respect to the variables that a function
     reads. Shape and dtype never change.
 
     Args:
         value: The first value.
-        trainable: Whether ``variable_grads`` takes it into account by itself.
-        name: For messages.
+        trainable: Whether ``variable_grads`` includes it by default.
+        name: A name for messages.
+
+    Example:
+        >>> v = pg.Variable([1.0, 2.0])
+        >>> v.assign(v * 3.0)
+        >>> v.value
+        Tensor([3., 6.], dtype=float32, backend='cpu')
 
     """
 
@@ -43,7 +49,7 @@ class Variable(Methods):
 
     @property
     def value(self) -> Tensor:
-        """The tensor held at this moment; tapes that take notice of variables watch."""
+        """The tensor that it holds now; tapes that record variables watch it."""
         self._noticed()
         # An alias, so that x[...] = value in the tensor does not assign the variable.
         return alias(self._value, self._value._tape_id)
@@ -74,8 +80,8 @@ class Variable(Methods):
         """Hold ``value`` from now on.
 
         Raises:
-            ValueError: Its shape is another.
-            TypeError: Its dtype is another.
+            ValueError: Its shape differs.
+            TypeError: Its dtype differs.
 
         """
         new = _convert.asarray(value)

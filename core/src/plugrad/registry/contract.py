@@ -1,13 +1,13 @@
-"""Contracts: what a kernel is called, takes, gives, means, and how it differentiates.
+"""Contracts: the name of a kernel, its inputs and outputs, its meaning and gradient.
 
-A ``Kernel`` is the noun of the system: ops run it, backends implement it by name,
-gradients differentiate it. Declaring one registers nothing::
+Ops run kernels, backends implement them by name, and gradients differentiate them.
+Declaring a ``Kernel`` registers nothing::
 
     CONV2D = Kernel("Conv2D(x, filter; geometry)", out=...)
 
-Map: the errors about kernels, and ``suggest`` for every name that is not known;
-``Kernel``; ``VJP`` and ``gradients``, ``decomposition``, which hang a meaning and a
-gradient on a contract. VJPs for outputs are in ``_specs``.
+Map: the errors about kernels, and ``suggest`` for names that are not known; ``Kernel``;
+``VJP`` and ``gradients``, ``decomposition``, which give a contract a gradient and a
+meaning. Rules for outputs are in ``specs``.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class KernelNotFound(NotImplementedError):
-    """No way to run a kernel on the active backend."""
+    """A kernel cannot run on the active backend."""
 
 
 class GradientNotFound(NotImplementedError):
-    """A cotangent reached an input whose gradient nobody has written."""
+    """A cotangent reached an input for which there is no gradient."""
 
 
 class BackendError(RuntimeError):
-    """A device failed at work that it had taken on earlier; backends raise it."""
+    """A device failed at work that it had queued earlier; backends raise it."""
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -58,29 +58,48 @@ def suggest(name: str, known: Iterable[str]) -> str:
 class Kernel:
     """A named primitive with named inputs, attributes and outputs.
 
+    The signature declares inputs, after a semicolon attributes, and outputs:
+    ``"Name(x: number, *ys, bias?; axis: axis) -> values, indices"``. ``*ys`` is
+    variadic, and ``bias?`` may be None. Attributes are plain, immutable, hashable
+    values. The output is ``y`` if none is named, and ``*ys`` if their number depends on
+    the run. Names of kernels are those of TensorFlow.js; outside the core they are
+    dotted, ``"mylib.Swish"``.
+
+    The kinds after the colons are optional; ``run_kernel`` and ``plugin.run`` check and
+    canonicalize inputs and attributes by them. The kind of an input is a dtype such as
+    ``int32``, or one of
+    ``bool integer floating complexfloating inexact number string``, several of them
+    joined by ``|``, or the name of an input to its left, whose dtype it then has. The
+    kind of an attribute is one of ``bool int size float number scalar str dtype axis
+    axes new_axis permutation shape ints pairs``, one of ``Windows Resizing
+    Rotation`` of ``plugrad.geometry``, or words in quotes joined by ``|``; a question
+    mark after it allows None.
+
     Args:
-        signature: ``"Name(x: number, *ys, bias?; axis: axis) -> values, indices"``: the
-            inputs, of which ``*ys`` is variadic and ``bias?`` may be None; after a
-            semicolon the attributes, plain, immutable, hashable values; the outputs,
-            ``*ys`` where their number depends on the run, and ``y`` if none are named.
-            The kinds after the colons are optional: ``run_kernel`` and ``plugin.run``
-            check and canonicalize by them what they are given. Inputs: a dtype such as
-            ``int32``, or ``bool integer floating complexfloating inexact number
-            string``, several of them joined by ``|``, or the name of an input to the
-            left, for its dtype. Attributes: ``bool int size float number scalar str
-            dtype axis axes new_axis permutation shape ints pairs``, ``Windows Resizing
-            Rotation`` of ``plugrad.geometry``, words in quotes joined by ``|``; with a
-            question mark behind, None is one, too.
-            Names are TensorFlow.js', outside the core dotted ones, ``"mylib.Swish"``.
-        out: Specs of the inputs and attributes -> specs of the outputs, or None where
-            the shape depends on data. It raises where they do not fit.
-        canonicalize: Specs of the inputs and *user* attributes -> the contract's.
-        broadcasts: The engine sums cotangents back to the shape of their input.
-        fused: Falls apart under a tape, so that it never has a gradient of its own.
+        signature: The name, inputs, attributes and outputs.
+        out: A function from the specs of the inputs and the attributes to those of the
+            outputs, or to None if their shape depends on data. It raises if the
+            arguments do not fit.
+        canonicalize: A function from the specs of the inputs and the *user's*
+            attributes to the attributes of the contract.
+        broadcasts: Whether the engine sums cotangents to the shape of their input.
+        fused: Whether the kernel is always decomposed under a tape, so that it has no
+            gradient of its own.
         checks: The input whose values only the kernel can check, ``"indices"``.
-        op: The public function that runs it, for messages; the kernel's name if none.
-        doc: What the kernel computes: the formula, and what comes out where the
-            formula does not say (NaN, infinities, ties, overflow).
+        op: The public function that runs it, for messages; by default the name of the
+            kernel.
+        doc: What the kernel computes: the formula, and the result where the formula
+            does not define it (NaN, infinities, ties, overflow).
+
+    Raises:
+        TypeError: The signature is not a string, or a rule not a function.
+        ValueError: The signature does not follow the grammar.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> double = plugin.Kernel("mylib.Double(x: number)", out=plugin.same)
+        >>> double.name, double.inputs, double.outputs
+        ('mylib.Double', ('x',), ('y',))
 
     """
 
@@ -148,7 +167,7 @@ class Kernel:
 
     @property
     def contract(self) -> tuple[object, ...]:
-        """What two distributions that declare one kernel have to agree about."""
+        """What two distributions that declare the same kernel must agree on."""
         return str(self), self.broadcasts, self.fused, self.checks
 
     def bind(self, values: Sequence[Any]) -> dict[str, Any]:
@@ -165,14 +184,14 @@ class Kernel:
         return bound
 
     def places(self, count: int) -> dict[str, int | tuple[int, int]]:
-        """Return where each input, and after them each output, of a run stands.
+        """Return the index of each input, and after them of each output, of a run.
 
         Args:
-            count: How many inputs the run has.
+            count: The number of inputs of the run.
 
         Returns:
-            An index, or (start, stop) for a variadic one. The number of variadic
-            outputs is not known before the run; no gradient may ask for them.
+            An index, or (start, stop) for a variadic input. The number of variadic
+            outputs is not known before the run, so no gradient can ask for them.
 
         """
         found: dict[str, int | tuple[int, int]] = {}
@@ -201,9 +220,9 @@ class Kernel:
 
 
 class VJP(NamedTuple):
-    """How one input gets its cotangent. ``residuals`` is also what a tape saves for it.
+    """How one input gets its cotangent; a tape saves the ``residuals`` for it.
 
-    ``function`` takes the cotangents and then what it residuals, all by position.
+    ``function`` takes the cotangents and then the residuals, all by position.
     """
 
     function: Callable[..., Any]
@@ -225,7 +244,7 @@ def collected(
     """Return gradient functions that are given in a dict and by keyword.
 
     Raises:
-        TypeError: An option got a function: there is an input of its name.
+        TypeError: An option got a function, as an input has its name.
         ValueError: An input has two functions.
 
     """
@@ -243,7 +262,7 @@ def collected(
 
 
 def over(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJP:
-    """Return ``rule`` with its parameter ``original`` bound to the rule under it."""
+    """Return ``rule`` with its parameter ``original`` bound to the rule it replaces."""
     if ORIGINAL not in rule.residuals:
         return rule
     at, split = rule.residuals.index(ORIGINAL), len(kernel.outputs)
@@ -269,7 +288,7 @@ def over(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJP:
 
 
 def origin(function: Callable[..., Any], owner: str) -> str:
-    """Return who wrote a function, and where: ``plugrad (plugrad.ops.unary:58)``."""
+    """Return the owner and place of a function: ``plugrad (plugrad.ops.unary:58)``."""
     code = getattr(function, "__code__", None)
     line = f":{code.co_firstlineno}" if code else ""
     home = getattr(function, "__module__", None) or "?"
@@ -390,9 +409,27 @@ def decomposition(kernel: Kernel) -> Callable[[F], F]: ...
 @overload
 def decomposition(kernel: Kernel, function: F) -> F: ...
 def decomposition(kernel: Kernel, function: Any = None) -> Any:
-    """Say what ``kernel`` means in other ops: inputs positional, attributes by name.
+    """Set the meaning of ``kernel`` in other ops.
 
-    A decorator, or with a ``function``, a lambda say, done at once.
+    Without ``function`` it returns a decorator.
+
+    Args:
+        kernel: The contract.
+        function: Takes the inputs by position and the attributes by name.
+
+    Raises:
+        TypeError: ``kernel`` is not a ``Kernel``.
+        ValueError: The parameters are not those of the contract.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> double = plugin.Kernel("mylib.Double(x: number)", out=plugin.same)
+        >>> @plugin.decomposition(double)
+        ... def _(x):
+        ...     return x + x
+        >>> plugin.run(double, pg.asarray([1.0, 2.0]))
+        Tensor([2., 4.], dtype=float32, backend='cpu')
+
     """
     _check_kernel("decomposition", kernel)
     attach = functools.partial(_decomposed, kernel)

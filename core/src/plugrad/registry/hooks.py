@@ -1,6 +1,6 @@
-"""What hooks return: descriptors that are cheap to make and open lazily.
+"""What hooks return: descriptors that are cheap to create and open lazily.
 
-Authors import these from ``plugrad.plugin``, which adds what op libraries need.
+Plugin authors import these from ``plugrad.plugin``, which adds what op libraries need.
 """
 
 from __future__ import annotations
@@ -30,33 +30,62 @@ hookimpl = pluggy.HookimplMarker("plugrad")
 class Arrays(Protocol):
     """How a backend moves values in and out of its own array type.
 
-    What it may have besides: ``synchronize()`` waits for what a device has taken on,
-    ``peak()`` gives the most bytes it has held, ``to_dlpack(native)`` and
-    ``from_dlpack(x)`` share memory with others. A native array with a ``base`` is a
-    view of it, for ``plugrad.memory``.
+    Optional methods: ``synchronize()`` waits for the work that a device has queued,
+    ``peak()`` returns the most bytes it has held, ``to_dlpack(native)`` and
+    ``from_dlpack(x)`` share memory with other libraries. A native array with a ``base``
+    is a view of it, for ``plugrad.memory``.
 
-    For ``plugrad.profile``, both or neither of: ``time_device(on)``, after which the
-    device measures its work (``True``) or does not (``False``); calls alternate,
-    whoever profiles. ``device_seconds()`` waits, and gives how long kernels that the
-    calling thread has launched since then were at work on the device, without transfers
-    from and to the host; where threads cannot be told apart, those of all.
+    For ``plugrad.profile`` implement both or neither of these. ``time_device(on)``:
+    after ``True`` the device measures its work, after ``False`` it does not; calls
+    alternate, however many profiles there are. ``device_seconds()``: waits, and returns
+    how long kernels launched by the calling thread since the last call have run on the
+    device, without transfers from and to the host. If the device cannot tell threads
+    apart, it counts the kernels of all.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> class NumPyArrays:
+        ...     def upload(self, values):
+        ...         return values.copy()
+        ...     def download(self, native):
+        ...         return native
+        ...     def nbytes(self, native):
+        ...         return native.nbytes
+        >>> runtime = plugin.Runtime(arrays=NumPyArrays(), kernels={"Neg": np.negative})
+
     """
 
     def upload(self, values: np.ndarray[Any, Any]) -> Any:
-        """Return a native copy of ``values``, or ``values`` where they are native."""
+        """Return a native copy of ``values``, or ``values`` if they are native."""
 
     def download(self, native: Any) -> np.ndarray[Any, Any]:
         """Return the values of a native array."""
 
     def nbytes(self, native: Any) -> int:
-        """Return the memory that a native array holds."""
+        """Return the number of bytes that a native array holds."""
 
 
 class KernelTable(dict[str, Callable[..., Any]]):
-    """Kernels by name; use it as a decorator to add one."""
+    """A dict of kernel functions by name; call it as a decorator to add one.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> kernels = plugin.KernelTable()
+        >>> @kernels("Neg")
+        ... def neg(x):
+        ...     return -x
+        >>> list(kernels)
+        ['Neg']
+
+    """
 
     def __call__(self, name: str) -> Callable[[F], F]:
-        """Add the decorated function as the kernel ``name``."""
+        """Add the decorated function as the kernel ``name``.
+
+        Raises:
+            ValueError: The table has this kernel already.
+
+        """
 
         def add(function: F) -> F:
             if name in self:
@@ -106,20 +135,32 @@ class KernelTable(dict[str, Callable[..., Any]]):
 
 @dataclass(frozen=True)
 class Runtime:
-    """A backend in working order: what ``Backend.open`` returns.
+    """An open backend: what ``Backend.open`` returns.
 
     Args:
-        arrays: Moves values.
+        arrays: Moves values to and from the backend.
         kernels: Implementations by kernel name.
-        gradients: Same mathematics, other code, for this backend alone.
-        dtypes: Names of the dtypes it has; others are a TypeError.
+        gradients: Gradients for this backend, by kernel and input, that compute the
+            same mathematics in another way.
+        dtypes: The names of the dtypes it has; others are a TypeError.
         host: The backend that runs ``host_kernels`` for this one.
         host_kernels: The kernels that the host runs where this backend does not. By
             default they are the kernels of the core that have no decomposition.
-        wrap: Applied to every implementation for this backend, whoever wrote it.
+        wrap: Applied to every implementation for this backend, also those of others.
         close: Called when the backend is removed.
-        self_test: Called by ``python -m plugrad doctor``; returns remarks for people,
+        self_test: Called by ``python -m plugrad doctor``; returns remarks for the user,
             such as devices that were left out, and raises if something is broken.
+
+    Raises:
+        TypeError: A method of ``arrays`` is missing, an argument is not a function, or
+            a list of names is a string.
+        ValueError: There are ``host_kernels`` and no ``host``.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> arrays = plugin.runtime("cpu").arrays
+        >>> plugin.Runtime(arrays=arrays, kernels={"Neg": np.negative}).dtypes
+        ('bool', 'int32', 'float32')
 
     """
 
@@ -152,7 +193,26 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Backend:
-    """A backend by name; the highest priority is chosen when the user chooses none."""
+    """A backend by name; the one of highest priority is the default.
+
+    Args:
+        name: Lower-case letters, digits, ``-`` and ``_``.
+        open: Returns the runtime; called at the first use of the backend.
+        priority: The higher it is, the earlier the backend is chosen as the default.
+        contracts: Kernels of its own that it declares, with dotted names.
+
+    Raises:
+        ValueError: The name is not allowed.
+        TypeError: ``open`` is not a function, or ``priority`` not an int.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> arrays, kernels = plugin.runtime("cpu").arrays, {"Neg": np.negative}
+        >>> runtime = plugin.Runtime(arrays=arrays, kernels=kernels)
+        >>> plugin.Backend("mine", open=lambda: runtime, priority=-1).name
+        'mine'
+
+    """
 
     name: str
     _: KW_ONLY
@@ -171,10 +231,25 @@ class Backend:
 
 @dataclass(frozen=True)
 class KernelPack:
-    """Kernels for a backend that someone else owns; opened when that backend is.
+    """Kernels for the backend of another owner; opened when that backend is.
 
-    ``gradients`` returns, by kernel, gradient functions for this backend alone: the
-    same mathematics in other code. They come before those of the backend itself.
+    Args:
+        backend: The name of the backend.
+        open: Returns implementations by kernel name.
+        contracts: Kernels of its own that it declares, with dotted names.
+        gradients: Returns, by kernel, gradient functions for this backend that compute
+            the same mathematics in another way. They override those of the backend.
+
+    Raises:
+        ValueError: The name is not allowed.
+        TypeError: ``open`` or ``gradients`` is not a function.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> pack = plugin.KernelPack("cpu", open=lambda: {"Neg": np.negative})
+        >>> pack.backend
+        'cpu'
+
     """
 
     backend: str
@@ -191,9 +266,22 @@ class KernelPack:
 
 @dataclass(frozen=True)
 class GradientPack:
-    """Other mathematics under a name, for ``use_gradients``; not active by itself.
+    """A named set of gradients of other mathematics, which ``use_gradients`` activates.
 
-    ``linear=False`` says that a gradient is not linear in ``dy`` (guided ReLU).
+    Args:
+        name: The name for ``use_gradients`` and ``set_gradients``.
+        open: Returns gradient functions by kernel and input.
+        linear: Whether they are linear in ``dy``; guided ReLU is not.
+
+    Raises:
+        TypeError: The name is not a string, or ``open`` not a function.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> gradients = {"Round": {"x": lambda dy: dy}}
+        >>> plugin.GradientPack("straight_through", open=lambda: gradients).name
+        'straight_through'
+
     """
 
     name: str
@@ -227,14 +315,14 @@ def _callable(who: str, value: object, name: str) -> None:
 
 @hookspec
 def plugrad_backends() -> list[Backend]:  # type: ignore[empty-body]
-    """Return the backends this plugin owns."""
+    """Return the backends that this plugin owns."""
 
 
 @hookspec
 def plugrad_kernels() -> list[KernelPack]:  # type: ignore[empty-body]
-    """Return kernels for the backends of others."""
+    """Return kernels for the backends of other owners."""
 
 
 @hookspec
 def plugrad_gradients() -> list[GradientPack]:  # type: ignore[empty-body]
-    """Return named packs of gradients."""
+    """Return named gradient packs."""
