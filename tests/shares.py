@@ -1,4 +1,4 @@
-"""The share of the kit's tests that runs on wasm and on opencl: another in each commit.
+"""The share of the kit's tests that runs on a backend: another one in each commit.
 
 The tests of such a backend are dealt into as many shares as ``SHARES`` says, by their
 names. A commit runs the share of its number, so that as many commits in a row run all.
@@ -8,7 +8,8 @@ import subprocess
 import zlib
 from pathlib import Path
 
-SHARES = {"wasm": 3, "opencl": 12}  # opencl compiles each kernel: a fifth of a second
+# opencl compiles each kernel, which takes a fifth of a second.
+SHARES = {"primitives": 3, "wasm": 3, "opencl": 12}
 
 
 def number_of_commit(folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""The shares of wasm and opencl are dealt out whole, and another one in each commit."""
+"""The shares of backends are dealt out whole, and another one in each commit."""
 
 import subprocess
 
@@ -21,13 +21,14 @@ def test_each_test_runs_once_in_as_many_commits_as_there_are_shares(name):
     assert all(fair / 2 < len(share) < fair * 2 for share in shares)
 
 
-@pytest.mark.parametrize("name", ["cpu", "primitives", "mine", None])
+@pytest.mark.parametrize("name", ["cpu", "mine", None])
 def test_others_run_all(name):
     assert all(runs(name, test, 5) for test in NAMES)
 
 
 def test_the_header_says_how_to_run_them_again():
-    assert described(14) == "shares: 3/3 on wasm, 3/12 on opencl (again: --share 14)"
+    expected = "3/3 on primitives, 3/3 on wasm, 3/12 on opencl (again: --share 14)"
+    assert described(14) == f"shares: {expected}"
 
 
 @pytest.fixture

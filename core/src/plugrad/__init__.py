@@ -45,6 +45,7 @@ from .ops.gather import *
 from .ops.grids import *
 from .ops.indexing import *
 from .ops.matrix import *
+from .ops.namespace import *
 from .ops.norm import *
 from .ops.pool import *
 from .ops.products import *
@@ -58,6 +59,7 @@ from .ops.search import UniqueCounts as UniqueCounts
 from .ops.search import UniqueInverse as UniqueInverse
 from .ops.sequence import *
 from .ops.shape import *
+from .ops.signs import *
 from .ops.slicing import *
 from .ops.sorting import *
 from .ops.statistics import *
@@ -169,6 +171,7 @@ __all__ += ops.gather.__all__
 __all__ += ops.grids.__all__
 __all__ += ops.indexing.__all__
 __all__ += ops.matrix.__all__
+__all__ += ops.namespace.__all__
 __all__ += ops.norm.__all__
 __all__ += ops.pool.__all__
 __all__ += ops.products.__all__
@@ -178,6 +181,7 @@ __all__ += ops.scatter.__all__
 __all__ += ops.search.__all__
 __all__ += ops.sequence.__all__
 __all__ += ops.shape.__all__
+__all__ += ops.signs.__all__
 __all__ += ops.slicing.__all__
 __all__ += ops.sorting.__all__
 __all__ += ops.statistics.__all__

@@ -8,11 +8,11 @@ from plugrad.registry.registry import registry
 from . import _processes, operators
 
 NAMES = """
-    activation binary blocks boxes compare complexes conv creation cumulative depthwise
-    determinants dilation einsum fft fused gather grids image linalg losses matrix
-    matrix_factors norm pool products ragged random rearrange reduce resize scatter
-    search sequence shape signal slicing sorting sparse statistics strings trigonometry
-    unary
+    activation binary blocks boxes compare complexes conv creation cumulative
+    depthwise determinants dilation einsum fft fused gather grids image linalg losses
+    matrix matrix_factors namespace norm pool products ragged random rearrange reduce
+    resize scatter search sequence shape signal signs slicing sorting sparse statistics
+    strings trigonometry unary
 """
 FAMILIES = tuple(import_module(f"{__name__}.{name}") for name in NAMES.split())
 

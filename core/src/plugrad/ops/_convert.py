@@ -7,6 +7,7 @@ convert and run in one call and have accelerators in C; ``floating``, ``real``,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import copysign, isfinite
 from typing import Any, TypeVar, cast
 
@@ -14,9 +15,10 @@ import numpy as np
 
 from plugrad import geometry
 from plugrad.engine.accelerated import accelerated
-from plugrad.engine.context import current, tell
+from plugrad.engine.context import Scope, current, tell
 from plugrad.engine.dispatch import active, run
 from plugrad.registry.contract import Kernel, Spec
+from plugrad.registry.registry import registry
 from plugrad.tensor.arguments import flag, misfit
 from plugrad.tensor.dtypes import (
     DTYPES,
@@ -42,7 +44,14 @@ INT64 = DTYPES["int64"]
 SCALARS = (bool, int, float, complex, np.number, np.bool_)
 
 
-def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Tensor:
+def asarray(
+    value: TensorLike,
+    /,
+    *,
+    dtype: Any = None,
+    device: str | None = None,
+    copy: bool | None = None,
+) -> Tensor:
     """Return ``value`` as a tensor on the active backend.
 
     Without ``dtype``, Python's numbers become float32, int32, bool or complex64, NumPy
@@ -56,8 +65,10 @@ def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Te
             numbers, a NumPy array or an object that NumPy converts to one; or ``str``
             and ``bytes`` in place of numbers.
         dtype: The dtype of the result.
-        copy: Whether to copy an array. ``copy=False`` shares its memory where the
-            backend can; do not write to it then.
+        copy: None returns a tensor as it is, and copies an array; True copies both;
+            False shares the memory of an array where the backend can: do not write to
+            it then.
+        device: Where the tensor is made, a backend; by default the active one.
 
     Returns:
         A tensor.
@@ -77,10 +88,13 @@ def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Te
         Tensor([1., 2.], dtype=float32, backend='cpu')
 
     """
-    if isinstance(value, Tensor):
-        return value if dtype is None else creation.cast(value, dtype)
+    if device is not None:
+        return placed(device, asarray, value, dtype=dtype, copy=copy)
     if isinstance(value, variable.Variable):
-        return asarray(value.value, dtype=dtype)
+        value = value.value
+    if isinstance(value, Tensor):
+        y = value if dtype is None else creation.cast(value, dtype)
+        return creation.identity(y) if y is value and copy else y
     backend = active()
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
         given = array_of("asarray", value)
@@ -90,13 +104,21 @@ def asarray(value: TensorLike, /, *, dtype: Any = None, copy: bool = True) -> Te
         if text or wanted is STRING:
             array = _text(given, wanted)
         else:
-            array = _cast(given, wanted, copy)
+            array = _cast(given, wanted, copy is not False)
     else:
         array = _parsed(value, dtype)
     if array.dtype is STRING and STRING not in backend.dtypes:
         raise TypeError(f"asarray: backend {backend.name!r} has no strings")
     x = Tensor(backend.upload(array), backend)
     return notify_created(x) if current().observers else x
+
+
+def placed(
+    device: str, make: Callable[..., Tensor], *args: Any, **named: Any
+) -> Tensor:
+    """Return what an op makes on a device, which is the name of a backend."""
+    with Scope(backend=registry.open(device, f"{make.__name__}: device")):
+        return make(*args, **named)
 
 
 def notify_created(x: Tensor) -> Tensor:

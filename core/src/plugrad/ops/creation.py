@@ -33,6 +33,8 @@ from . import shape as shapes
 __all__ = [
     "arange",
     "astype",
+    "empty",
+    "empty_like",
     "full",
     "full_like",
     "identity",
@@ -77,7 +79,9 @@ CAST = Kernel(
 )
 
 
-def astype(x: TensorLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
+def astype(
+    x: TensorLike, dtype: Any, /, *, copy: bool = True, device: str | None = None
+) -> Tensor:
     """Return the elements of ``x`` converted to ``dtype``.
 
     To integers, floating numbers are truncated towards zero, numbers that are then out
@@ -90,6 +94,7 @@ def astype(x: TensorLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
         x: A tensor of numbers or bool.
         dtype: A dtype of plugrad or NumPy, or its name.
         copy: False returns ``x`` itself if it has the dtype.
+        device: Where the tensor is made, a backend; by default the active one.
 
     Returns:
         A new tensor of the shape of ``x``.
@@ -106,6 +111,8 @@ def astype(x: TensorLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
         The array API standard, which leaves out-of-range numbers open.
 
     """
+    if device is not None:
+        return _convert.placed(device, astype, x, dtype, copy=copy)
     x = x if type(x) is Tensor else _convert.asarray(x)
     y = cast(x, dtype)
     return identity(x) if y is x and flag("astype", "copy", copy) else y
@@ -194,7 +201,9 @@ FILL = Kernel(
 )
 
 
-def full(shape: Ints, fill_value: Value, /, *, dtype: Any = None) -> Tensor:
+def full(
+    shape: Ints, fill_value: Value, *, dtype: Any = None, device: str | None = None
+) -> Tensor:
     """Return a tensor of a shape in which every element is ``fill_value``.
 
     Args:
@@ -202,6 +211,7 @@ def full(shape: Ints, fill_value: Value, /, *, dtype: Any = None) -> Tensor:
         fill_value: A number, str or bytes.
         dtype: The dtype; None chooses float32, int32, bool, complex64 or string after
             the value. An integer dtype truncates a floating value.
+        device: Where the tensor is made, a backend; by default the active one.
 
     Returns:
         A tensor of ``shape`` and the dtype.
@@ -221,6 +231,8 @@ def full(shape: Ints, fill_value: Value, /, *, dtype: Any = None) -> Tensor:
         The array API standard.
 
     """
+    if device is not None:
+        return _convert.placed(device, full, shape, fill_value, dtype=dtype)
     if isinstance(fill_value, str | bytes):
         text = fill_value.encode() if isinstance(fill_value, str) else bytes(fill_value)
         wanted = STRING if dtype is None else canonical(dtype)
@@ -236,12 +248,13 @@ def full(shape: Ints, fill_value: Value, /, *, dtype: Any = None) -> Tensor:
     return run(FILL, shape=shape, value=value, dtype=_held("full", wanted))
 
 
-def zeros(shape: Ints, /, *, dtype: Any = None) -> Tensor:
+def zeros(shape: Ints, *, dtype: Any = None, device: str | None = None) -> Tensor:
     """Return a tensor of zeros.
 
     Args:
         shape: The shape; 3 is short for (3,).
         dtype: The dtype; float32 by default.
+        device: Where the tensor is made, a backend; by default the active one.
 
     Returns:
         A tensor of ``shape`` and the dtype.
@@ -260,16 +273,19 @@ def zeros(shape: Ints, /, *, dtype: Any = None) -> Tensor:
         The array API standard.
 
     """
+    if device is not None:
+        return _convert.placed(device, zeros, shape, dtype=dtype)
     wanted = FLOAT32 if dtype is None else _held("zeros", _numeric("zeros", dtype))
     return run(FILL, shape=sizes("zeros", shape), value=0, dtype=wanted)
 
 
-def ones(shape: Ints, /, *, dtype: Any = None) -> Tensor:
+def ones(shape: Ints, *, dtype: Any = None, device: str | None = None) -> Tensor:
     """Return a tensor of ones.
 
     Args:
         shape: The shape; 3 is short for (3,).
         dtype: The dtype; float32 by default.
+        device: Where the tensor is made, a backend; by default the active one.
 
     Returns:
         A tensor of ``shape`` and the dtype.
@@ -287,6 +303,8 @@ def ones(shape: Ints, /, *, dtype: Any = None) -> Tensor:
         The array API standard.
 
     """
+    if device is not None:
+        return _convert.placed(device, ones, shape, dtype=dtype)
     wanted = FLOAT32 if dtype is None else _held("ones", _numeric("ones", dtype))
     return run(FILL, shape=sizes("ones", shape), value=1, dtype=wanted)
 
@@ -299,16 +317,73 @@ def _numeric(op: str, dtype: Any) -> DType:
     return wanted
 
 
+def empty(shape: Ints, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """Return a tensor whose elements you are going to replace: zeros.
+
+    Args:
+        shape: The shape; 3 is short for (3,).
+        dtype: The dtype; float32 by default.
+        device: Where the tensor is made, a backend; by default the active one.
+
+    Returns:
+        A tensor of ``shape`` and the dtype.
+
+    Raises:
+        ValueError: A size is negative.
+        TypeError: A size is not an integer, the dtype is that of strings, or the
+            backend lacks it.
+
+    Example:
+        >>> pg.empty((2, 3)).shape
+        (2, 3)
+
+    Source:
+        The array API standard.
+
+    """
+    return zeros(shape, dtype=dtype, device=device)
+
+
+def empty_like(
+    x: TensorLike, /, *, dtype: Any = None, device: str | None = None
+) -> Tensor:
+    """Return a tensor like ``x`` whose elements you are going to replace: zeros.
+
+    Args:
+        x: A tensor; only its shape and dtype matter.
+        dtype: The dtype; by default that of ``x``.
+        device: Where the tensor is made, a backend; by default the active one.
+
+    Returns:
+        A tensor of the shape of ``x`` and the dtype.
+
+    Raises:
+        TypeError: The dtype is that of strings, or the backend lacks it.
+
+    Example:
+        >>> pg.empty_like([1, 2, 3]).dtype
+        dtype('int32')
+
+    Source:
+        The array API standard.
+
+    """
+    return zeros_like(x, dtype=dtype, device=device)
+
+
 # --- constants like a tensor -----------------------------------------------------
 
 
-def full_like(x: TensorLike, fill_value: Value, /, *, dtype: Any = None) -> Tensor:
+def full_like(
+    x: TensorLike, /, fill_value: Value, *, dtype: Any = None, device: str | None = None
+) -> Tensor:
     """Return a tensor of the shape of ``x`` in which every element is ``fill_value``.
 
     Args:
         x: A tensor of any dtype; only its shape and dtype matter.
         fill_value: A number, str or bytes.
         dtype: The dtype; by default that of ``x``.
+        device: Where the tensor is made, a backend; by default the active one.
 
     Returns:
         A tensor of the shape of ``x`` and the dtype.
@@ -326,6 +401,8 @@ def full_like(x: TensorLike, fill_value: Value, /, *, dtype: Any = None) -> Tens
         The array API standard.
 
     """
+    if device is not None:
+        return _convert.placed(device, full_like, x, fill_value, dtype=dtype)
     x = _convert.asarray(x)
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype)
 
@@ -338,12 +415,15 @@ ZEROS_LIKE = Kernel(
 )
 
 
-def zeros_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
+def zeros_like(
+    x: TensorLike, /, *, dtype: Any = None, device: str | None = None
+) -> Tensor:
     """Return a tensor of zeros of the shape of ``x``.
 
     Args:
         x: A tensor; only its shape and dtype matter.
         dtype: The dtype; by default that of ``x``.
+        device: Where the tensor is made, a backend; by default the active one.
 
     Returns:
         A tensor of the shape of ``x`` and the dtype.
@@ -359,6 +439,8 @@ def zeros_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
         The array API standard.
 
     """
+    if device is not None:
+        return _convert.placed(device, zeros_like, x, dtype=dtype)
     x = _convert.asarray(x)
     if dtype is None and x.dtype is not STRING:
         return run(ZEROS_LIKE, x)
@@ -376,12 +458,15 @@ ONES_LIKE = Kernel(
 )
 
 
-def ones_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
+def ones_like(
+    x: TensorLike, /, *, dtype: Any = None, device: str | None = None
+) -> Tensor:
     """Return a tensor of ones of the shape of ``x``.
 
     Args:
         x: A tensor; only its shape and dtype matter.
         dtype: The dtype; by default that of ``x``.
+        device: Where the tensor is made, a backend; by default the active one.
 
     Returns:
         A tensor of the shape of ``x`` and the dtype.
@@ -397,6 +482,8 @@ def ones_like(x: TensorLike, /, *, dtype: Any = None) -> Tensor:
         The array API standard.
 
     """
+    if device is not None:
+        return _convert.placed(device, ones_like, x, dtype=dtype)
     x = _convert.asarray(x)
     if dtype is None and x.dtype is not STRING:
         return run(ONES_LIKE, x)
@@ -462,7 +549,13 @@ RANGE = Kernel(
 
 
 def arange(
-    start: Number, /, stop: Number | None = None, step: Number = 1, *, dtype: Any = None
+    start: Number,
+    /,
+    stop: Number | None = None,
+    step: Number = 1,
+    *,
+    dtype: Any = None,
+    device: str | None = None,
 ) -> Tensor:
     """Return the numbers ``start, start + step, …`` that come before ``stop``.
 
@@ -474,6 +567,7 @@ def arange(
         stop: The end, which is not included.
         step: The distance of two elements, positive or negative.
         dtype: The dtype; None is int32 if all arguments are integers, else float32.
+        device: Where the tensor is made, a backend; by default the active one.
 
     Returns:
         A tensor with one axis.
@@ -494,6 +588,8 @@ def arange(
         The array API standard.
 
     """
+    if device is not None:
+        return _convert.placed(device, arange, start, stop, step, dtype=dtype)
     first, last = (0, start) if stop is None else (start, stop)
     begin, end = real("arange", "start", first), real("arange", "stop", last)
     by = real("arange", "step", step)
@@ -554,6 +650,7 @@ def linspace(
     num: int,
     *,
     dtype: Any = None,
+    device: str | None = None,
     endpoint: bool = True,
 ) -> Tensor:
     """Return ``num`` evenly spaced numbers from ``start`` to ``stop``.
@@ -568,6 +665,7 @@ def linspace(
         num: How many numbers.
         dtype: The dtype; None is float32, or complex64 if an end is complex.
         endpoint: Whether ``stop`` is included.
+        device: Where the tensor is made, a backend; by default the active one.
 
     Returns:
         A tensor ``[num]``.
@@ -588,6 +686,9 @@ def linspace(
         The array API standard.
 
     """
+    if device is not None:
+        more = {"dtype": dtype, "endpoint": endpoint}
+        return _convert.placed(device, linspace, start, stop, num, **more)
     ends = number("linspace", "start", start), number("linspace", "stop", stop)
     usual = "complex64" if any(isinstance(n, complex) for n in ends) else "float32"
     wanted = _held("linspace", canonical(usual if dtype is None else dtype))

@@ -668,7 +668,9 @@ def _last(op: str, steps: Steps) -> tuple[int, int]:
 # --- frequencies -----------------------------------------------------------------
 
 
-def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None) -> Tensor:
+def fftfreq(
+    n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None = None
+) -> Tensor:
     """Return the frequencies of the elements of ``fft``.
 
     They are ``k / (n·d)``, where k is negative from the middle on. The unit is one
@@ -678,6 +680,7 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None) -> Tensor:
         n: The size of the transform.
         d: The distance of two samples.
         dtype: A real floating dtype; float32 by default.
+        device: Where the tensor is made, a backend; by default the active one.
 
     Returns:
         A tensor ``[n]`` of the dtype.
@@ -694,10 +697,14 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None) -> Tensor:
         The array API standard.
 
     """
+    if device is not None:
+        return _convert.placed(device, fftfreq, n, d=d, dtype=dtype)
     return _frequencies("fftfreq", n, d, dtype, False)
 
 
-def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None) -> Tensor:
+def rfftfreq(
+    n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None = None
+) -> Tensor:
     """Return the frequencies of the elements of ``rfft``.
 
     There are ``n // 2 + 1`` of them, none of which is negative: ``k / (n·d)`` for k
@@ -707,6 +714,7 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None) -> Tensor:
         n: The size of the transform.
         d: The distance of two samples.
         dtype: A real floating dtype; float32 by default.
+        device: Where the tensor is made, a backend; by default the active one.
 
     Returns:
         A tensor ``[n // 2 + 1]`` of the dtype.
@@ -723,6 +731,8 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None) -> Tensor:
         The array API standard.
 
     """
+    if device is not None:
+        return _convert.placed(device, rfftfreq, n, d=d, dtype=dtype)
     return _frequencies("rfftfreq", n, d, dtype, True)
 
 

@@ -15,7 +15,15 @@ from .creation import arange, cast
 __all__ = ["eye", "meshgrid", "tril", "triu"]
 
 
-def eye(n: int, m: int | None = None, /, *, k: int = 0, dtype: Any = None) -> Tensor:
+def eye(
+    n: int,
+    m: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: Any = None,
+    device: str | None = None,
+) -> Tensor:
     """Return a matrix with ones on one diagonal and zeros elsewhere.
 
     Args:
@@ -24,6 +32,7 @@ def eye(n: int, m: int | None = None, /, *, k: int = 0, dtype: Any = None) -> Te
         k: The diagonal: 0 is the main one, positive numbers are above it, negative ones
             below it.
         dtype: The dtype; float32 by default.
+        device: Where the tensor is made, a backend; by default the active one.
 
     Returns:
         A tensor ``[n, m]``.
@@ -41,6 +50,8 @@ def eye(n: int, m: int | None = None, /, *, k: int = 0, dtype: Any = None) -> Te
         The array API standard.
 
     """
+    if device is not None:
+        return _convert.placed(device, eye, n, m, k=k, dtype=dtype)
     rows, columns = sizes("eye", (n, n if m is None else m))
     hit = _diagonal("eye", rows, columns, k) == arange(columns)
     return cast(hit, FLOAT32 if dtype is None else dtype)

@@ -66,6 +66,7 @@ OTHERS = {
     "__gt__": compare.greater,
     "__ge__": compare.greater_equal,
     "__neg__": unary.negative,
+    "__pos__": unary.positive,
     "__abs__": unary.abs,
     "__invert__": compare.bitwise_invert,
     "__getitem__": indexing.getitem,

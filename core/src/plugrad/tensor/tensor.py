@@ -10,7 +10,9 @@ Map: where disposed tensors live; ``TapeId``; ``Tensor``; what ops accept for on
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from operator import attrgetter
+from types import ModuleType
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -42,6 +44,7 @@ class _Nowhere:
 
 
 NOWHERE: Home = _Nowhere()
+VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")  # of the standard
 HOST = (1, 0)  # the device of the host's memory, in DLPack's words
 
 
@@ -94,6 +97,34 @@ class Tensor(Methods):
     def backend(self) -> str:
         """The name of the backend where the values are at home."""
         return self._alive().name
+
+    @property
+    def device(self) -> str:
+        """The device, in the words of the array API standard: the backend's name."""
+        return self.backend
+
+    def to_device(self, device: str, /, *, stream: None = None) -> Tensor:
+        """Return the tensor on a device: ``x.to(device)``.
+
+        Raises:
+            BackendUnavailable: There is no such device.
+            ValueError: A stream is given; plugrad has none.
+
+        """
+        if stream is not None:
+            raise ValueError(
+                f"to_device: plugrad has no streams, got {stream!r}; leave it out"
+            )
+        return self.to(device)
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType:
+        """Return ``plugrad``, which is a namespace of the array API standard."""
+        if api_version is not None and api_version not in VERSIONS:
+            raise ValueError(
+                f"__array_namespace__: unknown api_version {api_version!r}; plugrad "
+                f"follows {', '.join(VERSIONS)}"
+            )
+        return import_module("plugrad")
 
     @property
     def ndim(self) -> int:

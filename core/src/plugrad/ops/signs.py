@@ -1,0 +1,126 @@
+"""The sign bit, and neighbouring floating numbers. No kernels.
+
+Map: ``signbit`` and ``copysign``; ``nextafter``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from plugrad.engine.tape import alias
+from plugrad.tensor.dtypes import DType
+from plugrad.tensor.tensor import Tensor, TensorLike
+
+from . import _convert, compare, creation, unary
+
+__all__ = ["copysign", "nextafter", "signbit"]
+
+
+def signbit(x: TensorLike, /) -> Tensor:
+    """Return whether the sign of each number is negative; that of -0.0 is.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A bool tensor of the shape of ``x``. NaN gives False: backends do not keep the
+        sign of NaN.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.signbit([-2.0, -0.0, 0.0])
+        Tensor([ True,  True, False], dtype=bool, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
+    x = _convert.real("signbit", x)
+    if x.dtype.kind != "f":
+        return compare.less(x, 0)
+    zero = compare.equal(x, 0)
+    inverse = unary.reciprocal(compare.where(zero, x, 1.0))  # -inf of -0.0
+    return compare.logical_or(x < 0, compare.logical_and(zero, inverse < 0))
+
+
+def copysign(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return ``|a|`` with the sign of ``b``.
+
+    Args:
+        a: A tensor of real numbers.
+        b: A tensor of real numbers that broadcasts with ``a``.
+
+    Returns:
+        A floating tensor of the broadcast shape; integers give float32.
+
+    Raises:
+        TypeError: A tensor is complex, or holds strings.
+        ValueError: The shapes do not broadcast.
+
+    Example:
+        >>> pg.copysign([1.0, -2.0], [-0.0, 3.0])
+        Tensor([-1.,  2.], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
+    both = _convert.promote_and_broadcast("copysign", a, b)
+    a, b = (_convert.floating("copysign", x, "f") for x in both)
+    return compare.where(compare.equal(signbit(a), signbit(b)), a, -a)
+
+
+def nextafter(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return the floating number next to ``a`` in the direction of ``b``.
+
+    It is ``b`` where the two are equal, and NaN where one is NaN. The derivative in
+    ``a`` is 1.
+
+    Args:
+        a: A tensor of real numbers.
+        b: A tensor of real numbers that broadcasts with ``a``.
+
+    Returns:
+        A floating tensor of the broadcast shape; integers give float32.
+
+    Raises:
+        TypeError: A tensor is complex, or holds strings.
+        ValueError: The shapes do not broadcast.
+
+    Example:
+        >>> (pg.nextafter(1.0, 2.0) - 1.0).item() == float(np.finfo("float32").eps)
+        True
+
+    Source:
+        The array API standard. S. M. Rump, P. Zimmermann, S. Boldo and G. Melquiond,
+        "Computing predecessor and successor in rounding to nearest", 2009.
+
+    """
+    both = _convert.promote_and_broadcast("nextafter", a, b)
+    a, b = (_convert.floating("nextafter", x, "f") for x in both)
+    c = alias(a)
+    up = c < b
+    size = compare.where(up, c, -c)  # step up from here
+    step = _successor(size, c.dtype)
+    moved = compare.where(up, step, -step)
+    y = a + alias(moved - c)  # the derivative is that of a
+    y = compare.where(compare.equal(y, moved), y, moved)
+    y = compare.where(compare.equal(c, b), b, y)
+    return compare.where(compare.logical_or(unary.isnan(c), unary.isnan(b)), c + b, y)
+
+
+def _successor(c: Tensor, dtype: DType) -> Tensor:
+    """Return the next larger number; by additions that round to nearest."""
+    info = np.finfo(dtype)
+    u, tiny = float(info.eps) / 2, float(info.smallest_subnormal)
+    phi = u * (1 + 2 * u)
+    size = unary.abs(c)
+    normal = c + size * phi
+    scaled = c * (1 / u)
+    middle = (scaled + unary.abs(scaled) * phi) * u  # near the subnormal numbers
+    y = compare.where(size >= 0.5 / u / u * tiny, normal, middle)
+    y = compare.where(size < tiny / u, c + tiny, y)
+    least = creation.full((), -float(info.max), dtype=dtype)
+    return compare.where(compare.equal(c, float("-inf")), least, y)
