@@ -39,7 +39,8 @@ $(STAMP): moved
 endif
 endif
 
-.PHONY: demo test test-all test-examples check clean docs moved peers version wheels
+.PHONY: demo test test-all test-array-api test-examples check clean docs moved peers
+.PHONY: version wheels
 .DELETE_ON_ERROR:
 
 # The suite starts hundreds of processes: they need not compile Python anew.
@@ -70,6 +71,19 @@ test-examples: .cache/third_party_backend/.installed
 	$(THIRD_RUN) -m pip --quiet install --upgrade "pip>=25.1"
 	$(THIRD_RUN) -m pip --quiet install $(THIRD_PACKAGES:%=--editable %)
 	@touch $@
+
+# The tests of the array API consortium: make test-array-api SUITE=../array-api-tests
+SUITE ?=
+BACKEND ?= cpu
+EXAMPLES ?= 100
+
+test-array-api: $(BUILT) $(VENV)/.group-array-api
+	@test -d "$(SUITE)/array_api_tests" || \
+	{ echo "SUITE= must be the path of a checkout of array-api-tests"; exit 2; }
+	cd $(SUITE) && ARRAY_API_TESTS_MODULE=plugrad PLUGRAD_BACKEND=$(BACKEND) \
+	$(CURDIR)/$(RUN) -m pytest array_api_tests -q -p no:plugrad_conformance \
+	--numprocesses $(JOBS) --max-examples $(EXAMPLES) -W ignore \
+	--xfails-file $(CURDIR)/tests/array_api/xfails.txt $(ARGS)
 
 check: $(BUILT)
 	$(RUN) -m pytest tests/test_style.py

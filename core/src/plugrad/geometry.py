@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, ParamSpec, Self
 
+import numpy as np
+
 from ._resampling import Resizing, Rotation
 from .tensor.arguments import Ints, choice, entries, integer, integers, sizes
 
@@ -450,7 +452,7 @@ def axes(op: str, axis: Ints | None, rank: int) -> tuple[int, ...]:
     for one in given:
         if not -rank <= one < rank:
             room = f"{-rank}..{rank - 1}" if rank else "none"
-            raise ValueError(
+            raise np.exceptions.AxisError(  # a ValueError, and an IndexError
                 f"{op}: axis {one} is out of range for rank {rank}; use {room}"
             )
     found = tuple(sorted({one % rank for one in given}))

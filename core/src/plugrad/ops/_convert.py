@@ -16,7 +16,7 @@ import numpy as np
 from plugrad import geometry
 from plugrad.engine.accelerated import accelerated
 from plugrad.engine.context import Scope, current, tell
-from plugrad.engine.dispatch import active, run
+from plugrad.engine.dispatch import active, run, to
 from plugrad.registry.contract import Kernel, Spec
 from plugrad.registry.registry import registry
 from plugrad.tensor.arguments import flag, misfit
@@ -34,7 +34,7 @@ from plugrad.tensor.dtypes import (
 )
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import creation, variable
+from . import creation, shape, variable
 
 __all__ = ["asarray"]
 
@@ -61,9 +61,10 @@ def asarray(
     able to hold them. Converting to integers drops the fraction.
 
     Args:
-        value: A tensor or variable (returned unchanged), a number, nested lists of
-            numbers, a NumPy array or an object that NumPy converts to one; or ``str``
-            and ``bytes`` in place of numbers.
+        value: A tensor or variable (returned unchanged); a number; nested lists of
+            numbers and tensors, which are stacked with their gradients; a NumPy array
+            or an object that NumPy converts to one; or ``str`` and ``bytes`` in place
+            of numbers.
         dtype: The dtype of the result.
         copy: None returns a tensor as it is, and copies an array; True copies both;
             False shares the memory of an array where the backend can: do not write to
@@ -74,9 +75,9 @@ def asarray(
         A tensor.
 
     Raises:
-        TypeError: The dtype is unknown or the backend lacks it, a list holds tensors,
-            strings are mixed with numbers, Python's complex numbers would become real,
-            or an array has masked elements.
+        TypeError: The dtype is unknown or the backend lacks it, strings are mixed with
+            numbers, Python's complex numbers would become real, or an array has masked
+            elements.
         ValueError: The nested lists differ in length.
         OverflowError: The dtype cannot hold a Python number.
 
@@ -105,6 +106,8 @@ def asarray(
             array = _text(given, wanted)
         else:
             array = _cast(given, wanted, copy is not False)
+    elif isinstance(value, list | tuple) and _has_tensors(value):
+        return _stacked(value, dtype)
     else:
         array = _parsed(value, dtype)
     if array.dtype is STRING and STRING not in backend.dtypes:
@@ -117,8 +120,9 @@ def placed(
     device: str, make: Callable[..., Tensor], *args: Any, **named: Any
 ) -> Tensor:
     """Return what an op makes on a device, which is the name of a backend."""
-    with Scope(backend=registry.open(device, f"{make.__name__}: device")):
-        return make(*args, **named)
+    backend = registry.open(device, f"{make.__name__}: device")
+    with Scope(backend=backend):
+        return to(make(*args, **named), backend.name)  # it may be the argument itself
 
 
 def notify_created(x: Tensor) -> Tensor:
@@ -158,8 +162,6 @@ def _truncated(given: np.ndarray[Any, Any], wanted: DType) -> Any:
 
 def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
     """Return an array of a Python number or of nested lists of them."""
-    if isinstance(value, list | tuple):
-        _no_tensors_in(value, 1)
     try:
         given = np.asarray(value)
     except UnicodeDecodeError:  # there are bytes beside str
@@ -213,16 +215,29 @@ def _text(given: np.ndarray[Any, Any], wanted: DType) -> np.ndarray[Any, DType]:
     return array.reshape(given.shape)
 
 
-def _no_tensors_in(values: Any, depth: int) -> None:
-    if depth > 64:  # as many axes has NumPy, and so deep may a list hold itself
+def _has_tensors(values: Any, depth: int = 1) -> bool:
+    if depth > 64:  # NumPy has at most 64 axes; a list may hold itself
         raise ValueError("asarray: lists are nested more than 64 deep")
-    for value in values:
-        if isinstance(value, list | tuple):
-            _no_tensors_in(value, depth + 1)
-        elif isinstance(value, Tensor | variable.Variable):
-            raise TypeError(
-                "asarray: a list of tensors would lose gradients; use stack or concat"
-            )
+    return any(
+        _has_tensors(value, depth + 1)
+        if isinstance(value, list | tuple)
+        else isinstance(value, Tensor | variable.Variable)
+        for value in values
+    )
+
+
+def _stacked(values: Any, dtype: Any) -> Tensor:
+    """Return nested lists that hold tensors as one tensor, with their gradients."""
+    kinds = (bool, int, float, complex)  # weak, as in an operation
+    parts = [v if isinstance(v, kinds) else asarray(v, dtype=dtype) for v in values]
+    tensors = promote_all("asarray", *parts)
+    if len({x.shape for x in tensors}) > 1:
+        shapes = ", ".join(str(x.shape) for x in tensors)
+        raise ValueError(
+            f"asarray: a list of tensors must have one shape, got {shapes}; use concat"
+        )
+    y = shape.stack(tensors)
+    return y if dtype is None else creation.cast(y, dtype)
 
 
 # --- convert and run -------------------------------------------------------------

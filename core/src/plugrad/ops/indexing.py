@@ -331,10 +331,10 @@ def _array(op: str, entry: Any, axis: int, sizes: Shape) -> Tensor:
     """Return an index array, or the positions of a mask, as indices from 0."""
     if entry.dtype != BOOL:
         return gather.counted_from_0(op, entry, sizes[0], axis)
-    if entry.shape != sizes:
+    if any(m not in (0, n) for m, n in zip(entry.shape, sizes, strict=True)):
         raise IndexError(
             f"{op}: a mask of shape {entry.shape} does not fit axes of shape {sizes}"
-        )
+        )  # an axis of size 0 selects nothing
     mask = entry.numpy() if isinstance(entry, Tensor) else entry
     return _convert.integer_tensor(op, "indices", np.flatnonzero(mask))
 

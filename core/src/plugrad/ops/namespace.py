@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -121,8 +121,19 @@ def isdtype(dtype: Any, kind: Any) -> builtins.bool:
     return dtype.kind in kinds[choice("isdtype", "kind", kind, *kinds)]
 
 
-def finfo(type: Any, /) -> np.finfo[Any]:
-    """Return the limits of a floating dtype: those of NumPy.
+class Limits(NamedTuple):
+    """The limits of a floating dtype, as Python numbers."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: DType
+
+
+def finfo(type: Any, /) -> Limits:
+    """Return the limits of a floating dtype.
 
     Args:
         type: A floating or complex dtype, or a tensor.
@@ -147,7 +158,10 @@ def finfo(type: Any, /) -> np.finfo[Any]:
         raise TypeError(
             f"finfo: {named(dtype)} is not floating; use iinfo for integers"
         )
-    return np.finfo(dtype)
+    info = np.finfo(dtype)
+    numbers = (info.eps, info.max, info.min, info.smallest_normal)
+    eps, high, low, normal = map(float, numbers)
+    return Limits(info.bits, eps, high, low, normal, canonical(info.dtype))
 
 
 def iinfo(type: Any, /) -> np.iinfo[Any]:

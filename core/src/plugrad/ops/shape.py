@@ -113,7 +113,7 @@ EXPAND_DIMS = Kernel(
 )
 
 
-def expand_dims(x: TensorLike, /, *, axis: int = 0) -> Tensor:
+def expand_dims(x: TensorLike, /, axis: int = 0) -> Tensor:
     """Return ``x`` with a new axis of size 1, which becomes the axis ``axis``.
 
     Args:
@@ -124,7 +124,7 @@ def expand_dims(x: TensorLike, /, *, axis: int = 0) -> Tensor:
         A tensor of the same elements and dtype, with one more axis.
 
     Raises:
-        ValueError: ``axis`` is out of range.
+        ValueError: ``axis`` is out of range; the error is an IndexError, too.
 
     Example:
         >>> pg.expand_dims([1, 2, 3], axis=1).shape

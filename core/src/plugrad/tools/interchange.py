@@ -10,19 +10,22 @@ from typing import Any
 import numpy as np
 
 from plugrad.engine.dispatch import active
-from plugrad.ops._convert import asarray, notify_created
+from plugrad.ops._convert import asarray, notify_created, placed
 from plugrad.ops.variable import Variable
 from plugrad.tensor.arguments import flag
 from plugrad.tensor.dtypes import DType, canonical
 from plugrad.tensor.tensor import HOST, Tensor
 
 
-def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Tensor:
+def from_dlpack(
+    x: Any, /, *, device: str | None = None, copy: bool | None = None
+) -> Tensor:
     """Return the array of another library as a tensor on the active backend.
 
     Args:
         x: Anything with ``__dlpack__``: of NumPy, PyTorch, JAX, CuPy... A tensor or
             variable of plugrad is returned as it is, with its gradient.
+        device: Where the tensor is, a backend; by default the active one.
         copy: None shares memory where the backend can (on cpu it does), and copies
             elsewhere. Whoever shares promises that nobody writes to it.
             True copies in any case, False never.
@@ -33,8 +36,10 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Tensor:
             library does not export it (PyTorch: detach it first).
 
     """
+    if device is not None:
+        return placed(device, from_dlpack, x, copy=copy)
     if isinstance(x, Tensor | Variable):
-        return asarray(x)
+        return asarray(x, copy=copy)
     kind = type(x).__name__
     if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
         raise TypeError(f"from_dlpack: {kind} has no __dlpack__; use asarray")
@@ -44,14 +49,14 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Tensor:
     try:
         native = NotImplemented if take is None else take(x)
         if native is NotImplemented:
-            device = tuple(x.__dlpack_device__())
+            place = tuple(x.__dlpack_device__())
             if copy is False:
                 raise BufferError(
                     f"from_dlpack: backend {backend.name!r} cannot share memory of "
-                    f"device {device} with {kind}; allow a copy"
+                    f"device {place} with {kind}; allow a copy"
                 )
             # From elsewhere its library copies.
-            host = np.from_dlpack(x, device=None if device == HOST else "cpu")
+            host = np.from_dlpack(x, device=None if place == HOST else "cpu")
             native = backend.upload(np.array(host, _known(host.dtype), copy=copy))
     except RuntimeError as error:  # NumPy's for what it has no dtype for
         raise TypeError(
