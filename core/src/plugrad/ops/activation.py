@@ -95,11 +95,11 @@ def relu(x: TensorLike, /) -> Tensor:
     return unary.run_or_identity(RELU, x, "iuf")
 
 
-# Which of two zeros is the larger one is left to the backend; -0.0 + 0.0 is 0.0.
+# A backend may return either zero of maximum(-0.0, 0); adding 0.0 makes it 0.0.
 decomposition(RELU, lambda x: binary.maximum(x, 0) + 0)
 
 
-# Where y is not positive it is 0, or NaN, which stays; dy may be infinite there.
+# Where y is not positive it is 0 or NaN; dy may be infinite there.
 gradients(RELU, x=lambda dy, y: compare.where(y > 0, dy, y))
 
 
@@ -645,7 +645,7 @@ def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
     """
     x = _convert.floating("gelu", x, "f")
     if arguments.flag("gelu", "approximate", approximate):
-        # tanh of 10 is 1 already, and its gradient 0: no cube overflows
+        # tanh(10) rounds to 1, with gradient 0: the clip avoids overflow in x³
         near = run(CLIP_BY_VALUE, x, min=-10, max=10)
         cubic = near * (near * near * 0.044715 + 1) * math.sqrt(2 / math.pi)
         middle = run(trigonometry.TANH, cubic)

@@ -495,8 +495,8 @@ def pow(a: TensorLike, b: TensorLike, /) -> Tensor:
         a = _convert.asarray(a)
         if a.dtype.kind not in "fc":
             raise ValueError(
-                f"pow: {a.dtype} to the negative power {b} is no integer; make the "
-                f"base or the exponent floating: {float(b)}"
+                f"pow: {a.dtype} to the negative power {b} is not an integer; make "
+                f"the base or the exponent floating: {float(b)}"
             )
     return _convert.elementwise(POW, a, b, "iufc")
 
@@ -724,7 +724,7 @@ def logaddexp(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     """
     a, b = floats("logaddexp", a, b, "f")
-    first = a >= b  # each of a tie is one of high and low, so that each has its half
+    first = a >= b  # of equals one is high and one is low: each gets half of dy
     high, low = compare.where(first, a, b), compare.where(first, b, a)
     even = compare.logical_and(unary.isinf(high), compare.equal(low, high))
     return high + unary.log1p(unary.exp(compare.where(even, 0, low - high)))

@@ -34,7 +34,7 @@ def _deep_to_wide(x: Spec | Tensor, *, block_size: int, data_format: str) -> Spe
 def _check_depth(x: Spec | Tensor, b: int, data_format: str) -> None:
     if len(x.shape) != 4 or b < 2 or x.shape[data_format.index("C")] % b**2:
         rule = f"x must have rank 4, block_size {b} must be 2 or more"
-        rule += f", its square divide the channels ({data_format})"
+        rule += f", and its square must divide the channels ({data_format})"
         raise misfit("depth_to_space", rule, x)
 
 
@@ -143,7 +143,8 @@ def space_to_batch_nd(x: TensorLike, /, block_shape: Ints, paddings: Margins) ->
             in ``block_shape``.
         block_shape: The sizes of a block along each axis of space; a number is for one
             axis.
-        paddings: How many zeros to add before and after each axis of space, as pairs.
+        paddings: How many zeros to add before and after each axis of space, as pairs;
+            False for bool, and empty strings for strings.
 
     Returns:
         A tensor ``[batch · prod(block_shape), *(padded space / block_shape), *rest]``
@@ -200,11 +201,11 @@ def _joined(x: Spec | Tensor, block_shape: Ints, crops: Margins) -> tuple[Shape,
     blocks = _blocks(op, x, block_shape)
     cuts = geometry.pairs(op, "crops", crops, len(blocks))
     if x.shape[0] % (places := math.prod(blocks)):
-        rule = f"the {places} places of a block {blocks} must divide the batch"
+        rule = f"the {places} elements of a block {blocks} must divide the batch"
         raise misfit(op, rule, x)
     for n, b, crop in zip(x.shape[1:], blocks, cuts, strict=False):
         if sum(crop) > n * b:
-            raise misfit(op, f"crops {crop} are more than there is, {n * b}", x)
+            raise misfit(op, f"crops {crop} remove more than size {n * b}", x)
     return blocks, cuts
 
 

@@ -186,7 +186,7 @@ def non_max_suppression_with_score(
     given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
     sigma = _deviation(op, float(real(op, "soft_nms_sigma", soft_nms_sigma)))
     boxes, scores, attrs = given
-    if not sigma:  # taken as they are, and differentiated so
+    if not sigma:  # the scores do not change, and have a gradient
         indices = run(NON_MAX_SUPPRESSION_V3, boxes, scores, **attrs)
         return indices, gather.gather(scores, indices)
     attrs |= {"soft_nms_sigma": sigma}

@@ -17,7 +17,7 @@ from . import _convert, binary, compare, creation, shape, unary
 
 __all__ = ["angle", "complex", "conj", "imag", "real"]
 
-# The dtype of the parts of a complex number, and the other way round.
+# The dtype of the parts of each complex dtype, and the reverse.
 PARTS = {COMPLEX64: FLOAT32, DTYPES["complex128"]: DTYPES["float64"]}
 WHOLES = {part: whole for whole, part in PARTS.items()}
 

@@ -69,7 +69,7 @@ DILATION2D = Kernel(
     ``i = s·p + d·h - top`` and ``j = s·q + d·w - left``, with strides s and dilations
     d.
 
-    Padding and sums that are NaN are passed over; a window of nothing else gives -inf,
+    Padding and sums that are NaN are ignored; a window of nothing else gives -inf,
     or the least integer of the dtype. Integers wrap. Of zeros with both signs either
     may come out.""",
 )
@@ -84,7 +84,7 @@ DILATION2D_INPUT = Kernel(
     doc="""``dy`` of each window is added to the element of ``x`` whose sum with
     ``filter`` is the largest: of equal ones the first, row by row.
 
-    Sums are compared as if they were not rounded. A window of padding and NaN alone
+    Sums are compared exactly, without rounding. A window of padding and NaN alone
     adds nothing.""",
 )
 

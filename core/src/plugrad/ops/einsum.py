@@ -77,10 +77,10 @@ def _well_formed(equation: str, terms: list[str], count: int) -> None:
     for term in terms:
         if not re.fullmatch(r"[A-Za-z]*(\.\.\.[A-Za-z]*)?", term):
             hint = "write letters, and ... for further axes, as in 'ij,jk->ik'"
-            raise ValueError(f"einsum: {term!r} in {equation!r} is no term; {hint}")
+            raise ValueError(f"einsum: {term!r} in {equation!r} is not a term; {hint}")
     if len(terms) - 1 != count:
         what = f"{len(terms) - 1} operands, got {count}; separate their terms by commas"
-        raise ValueError(f"einsum: {equation!r} is for {what}")
+        raise ValueError(f"einsum: {equation!r} needs {what}")
 
 
 def _sizes(
@@ -107,7 +107,7 @@ def _summed(*tensors: Spec, equation: str) -> Spec:
     plain = _plain(equation, given)
     if plain != (equation, given):
         raise ValueError(
-            f"einsum: {equation!r} of shapes {given} is not in plain form; use the op, "
+            f"einsum: {equation!r} of shapes {given} is not canonical; use the op, "
             f"or run the kernel with {plain[0]!r} and shapes {plain[1]}"
         )
     terms, output = _terms(equation)
@@ -183,7 +183,7 @@ def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
     return run(EINSUM, *xs, equation=plain)
 
 
-@decomposition(EINSUM)  # and no gradient: that of the parts does no work twice
+@decomposition(EINSUM)  # differentiated through it, which repeats no work
 def _(*tensors: Tensor, equation: str) -> Tensor:
     terms, output = _terms(equation)
     parts = list(zip(map(reduce.widened, tensors), terms, strict=True))

@@ -68,14 +68,14 @@ __all__ = [
 
 Norm = Literal["backward", "ortho", "forward"]
 Numbers = np.ndarray[Any, Any]
-DIRECT = 64  # up to so many, a product with the matrix of the transform is cheapest
+DIRECT = 64  # up to this size, a product with the matrix is cheapest
 
 # --- kernels ---------------------------------------------------------------------
 
 
 def _complete(op: str, input: Spec) -> Spec:
     if not input.shape or not input.shape[-1]:
-        raise misfit(op, "its kernel takes a last axis of size 1 or more", input)
+        raise misfit(op, "the kernel needs a last axis of size 1 or more", input)
     return input
 
 
@@ -106,7 +106,7 @@ IFFT: Kernel = Kernel(
 )
 
 
-@decomposition(IFFT)  # the transform of numbers whose parts have changed places
+@decomposition(IFFT)  # the transform of numbers with swapped parts
 def _(input: Tensor) -> Tensor:
     re, im = complexes.parts(input)
     im, re = complexes.parts(run(FFT, run(complexes.COMPLEX, im, re)))
@@ -154,7 +154,7 @@ def _chirped(z: Pair) -> Pair:
     z = _times(z, chirp, binary.multiply)
     z = _each(z, lambda v: slicing.pad(v, [(0, 0), (0, size - n)]))
     re, im = _times(_dft(z), spectrum, binary.multiply)
-    im, re = _dft((im, re))  # the inverse, as that of IFFT
+    im, re = _dft((im, re))  # the inverse, as in the decomposition of IFFT
     z = _each((re, im), lambda v: slicing.along(v, 1, 0, n))
     return _times(z, chirp, binary.multiply)
 
@@ -198,7 +198,7 @@ def _chirps(n: int) -> tuple[Numbers, Numbers]:
 # --- complex signals -------------------------------------------------------------
 
 Axes = Ints | None
-Steps = list[tuple[int, int]]  # axes from 0, and the sizes that they are to have
+Steps = list[tuple[int, int]]  # axes, counted from 0, and the sizes of their transforms
 
 
 def fft(
@@ -355,7 +355,7 @@ def _steps(op: str, there: geometry.Shape, s: Axes, axes: Axes, half: bool) -> S
     """Return axes and sizes; with ``half`` the last axis is half of a spectrum."""
     rank, name = len(there), "n" if isinstance(axes, int | np.integer) else "s"
     if axes is None and s is not None:
-        raise ValueError(f"{op}: s {s} needs axes, to say whose sizes these are")
+        raise ValueError(f"{op}: s {s} needs axes; give one for each size")
     given = tuple(range(rank)) if axes is None else integers(op, "axes", axes)
     geometry.axes(op, given, rank)
     order = [axis % rank for axis in given]
@@ -739,7 +739,7 @@ def rfftfreq(
 def _frequencies(op: str, n: int, d: float, dtype: Any, half: bool) -> Tensor:
     size, d = integer(op, "n", n, 1), real(op, "d", d)
     if not d:
-        raise ValueError(f"{op}: d {d} must be a distance that is not 0")
+        raise ValueError(f"{op}: d {d} must not be 0")
     middle, places = size // 2, np.arange(size)
     places = places[: middle + 1] if half else (places + middle) % size - middle
     return _floats(op, places / (size * d), dtype)
@@ -749,7 +749,7 @@ def _floats(op: str, values: Numbers, dtype: Any) -> Tensor:
     """Return values as a tensor, by default of float32."""
     wanted = creation._held(op, FLOAT32 if dtype is None else canonical(dtype))
     if wanted.kind != "f":
-        raise TypeError(f"{op}: gives real floating numbers, not {wanted}")
+        raise TypeError(f"{op}: dtype must be real floating, got {wanted}")
     return _convert.asarray(values.astype(wanted), copy=False)
 
 

@@ -67,7 +67,7 @@ def _check_end(op: str, activation: str, out: Shape, *end: Spec | None) -> None:
 
 def _check_weights(op: str, activation: str, weights: object) -> None:
     if (activation == "prelu") != (weights is not None):
-        raise ValueError(f"{op}: prelu_weights go with 'prelu' alone, which needs them")
+        raise ValueError(f"{op}: give prelu_weights for 'prelu', and only for it")
 
 
 def _multiplied(a: Spec, b: Spec, *end: Any, activation: str, **more: Any) -> Spec:

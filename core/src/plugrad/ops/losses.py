@@ -245,7 +245,7 @@ def huber_loss(
     error, delta = a - b, real("huber_loss", "delta", delta)
     size = abs(error)
     near = size <= delta
-    inside = compare.where(near, error, 0.0)  # a square of inf outside would be NaN
+    inside = compare.where(near, error, 0.0)  # inf² outside would make the gradient NaN
     losses = compare.where(near, 0.5 * inside * inside, delta * (size - 0.5 * delta))
     return _weighted("huber_loss", losses, weights, reduction)
 
@@ -430,7 +430,7 @@ def sigmoid_cross_entropy(
     """
     a, x = _alike("sigmoid_cross_entropy", labels, logits)
     a = _smoothed("sigmoid_cross_entropy", a, label_smoothing, 2)
-    # both terms are positive: nothing cancels, and the gradient is right at 0 too
+    # Both terms are positive, so nothing cancels, and the gradient is right at 0.
     losses = a * activation.softplus(-x) + (1 - a) * activation.softplus(x)
     return _weighted("sigmoid_cross_entropy", losses, weights, reduction)
 
@@ -479,7 +479,7 @@ def softmax_cross_entropy(
     """
     a, x = _alike("softmax_cross_entropy", labels, logits)
     if not x.shape or not x.shape[-1]:
-        raise ValueError(f"softmax_cross_entropy: shape {x.shape} holds no classes")
+        raise ValueError(f"softmax_cross_entropy: shape {x.shape} has no classes")
     a = _smoothed("softmax_cross_entropy", a, label_smoothing, x.shape[-1])
     losses = _cross_entropy(a, x, a._tape_id is None)
     return _weighted("softmax_cross_entropy", losses, weights, reduction)
@@ -554,7 +554,7 @@ def sparse_softmax_cross_entropy(
     if classes.dtype.kind not in "iu":
         raise TypeError(f"{op}: labels must be integers, got {classes.dtype}")
     if not x.shape or classes.shape != x.shape[:-1]:
-        raise misfit(op, "there must be one label a row of logits", classes, x)
+        raise misfit(op, "there must be one label for each row of logits", classes, x)
     rows = norm.log_softmax(x).reshape((classes.size, x.shape[-1]))
     places = classes.reshape((classes.size, 1))
     found = gather.gather(rows, places, axis=1, batch_dims=1)
