@@ -127,8 +127,8 @@ SPACE_TO_BATCH_ND = Kernel(
     out=lambda x, block_shape, paddings: _to_batch(x, *_cut(x, block_shape, paddings)),
     op="space_to_batch_nd",
     doc="""``y[(i·b + j)·batch + n, p, q] = padded[n, a·p + i, b·q + j]`` for a
-    ``block_shape`` of (a, b), and alike for other numbers of axes. ``paddings`` are
-    False, 0, or empty strings.""",
+    ``block_shape`` of (a, b); other numbers of axes are analogous. The elements that
+    ``paddings`` add are False, 0, or empty strings.""",
 )
 
 

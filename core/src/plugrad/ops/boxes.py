@@ -62,18 +62,18 @@ NON_MAX_SUPPRESSION_V3 = Kernel(
     f"NonMaxSuppressionV3({_GIVEN}) -> indices",
     out=_chosen,
     op="image.non_max_suppression",
-    doc="""The indices of at most ``max_output_size`` boxes, int32, by falling score.
+    doc="""The indices of at most ``max_output_size`` boxes, int32, by descending score.
 
     Candidates have a score above ``score_threshold``, which NaN is not. The best is
-    taken, of ties the first; all that share ``iou_threshold`` or more of the union with
-    it are dropped; and so on. A box without area, or with NaN, shares 0. Corners and
-    areas are float64.""",
+    selected, of equal ones the first. All boxes whose overlap with it, intersection
+    over union, is ``iou_threshold`` or more are dropped, and so on. The overlap of a
+    box without area, or with NaN, is 0. Corners and areas are float64.""",
 )
 NON_MAX_SUPPRESSION_V4 = Kernel(
     f"NonMaxSuppressionV4({_GIVEN}) -> indices, count",
     out=_padded,
     op="image.non_max_suppression_padded",
-    doc="""The indices of ``NonMaxSuppressionV3``, zeros behind, and their number.""",
+    doc="""The indices of ``NonMaxSuppressionV3``, then zeros, and their number.""",
 )
 NON_MAX_SUPPRESSION_V5 = Kernel(
     f"NonMaxSuppressionV5({_GIVEN}, soft_nms_sigma: float) -> indices, selected_scores",
@@ -81,7 +81,7 @@ NON_MAX_SUPPRESSION_V5 = Kernel(
     op="image.non_max_suppression_with_score",
     doc="""The indices of ``NonMaxSuppressionV3``, and the scores of these boxes.
 
-    If sigma is not 0, each box taken multiplies the scores of the others by
+    If sigma is not 0, each selected box multiplies the scores of the others by
     ``exp(-iou² / (2·sigma))``, in float64. Those no longer above ``score_threshold``
     are dropped, and the best is the one with the largest new score, which is
     returned.""",

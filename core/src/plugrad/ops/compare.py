@@ -309,7 +309,7 @@ decomposition(LESS_EQUAL, lambda a, b: logical_or(run(LESS, a, b), run(EQUAL, a,
 gradients(LESS_EQUAL, a=None, b=None)
 
 
-# --- choice ----------------------------------------------------------------------
+# --- where -----------------------------------------------------------------------
 
 SELECT = Kernel(
     "Select(condition: bool, t, e: t)",
@@ -542,7 +542,7 @@ def _bits(kernel: Kernel, logical: Kernel, a: TensorLike, b: TensorLike) -> Tens
 BITWISE_AND = _bitwise(
     "BitwiseAnd(a: bool | integer, b: a)",
     op="bitwise_and",
-    doc="The bits that are set in both; of bool, ``a and b``.",
+    doc="The bits that are set in both; for bool, ``a and b``.",
 )
 
 
@@ -576,7 +576,7 @@ def bitwise_and(a: TensorLike, b: TensorLike, /) -> Tensor:
 BITWISE_OR = _bitwise(
     "BitwiseOr(a: bool | integer, b: a)",
     op="bitwise_or",
-    doc="The bits that are set in one or both; of bool, ``a or b``.",
+    doc="The bits that are set in one or both; for bool, ``a or b``.",
 )
 
 
@@ -617,7 +617,7 @@ def _(a: Tensor, b: Tensor) -> Tensor:
 BITWISE_XOR = _bitwise(
     "BitwiseXor(a: bool | integer, b: a)",
     op="bitwise_xor",
-    doc="The bits that are set in just one; of bool, whether just one is True.",
+    doc="The bits that are set in just one; for bool, whether just one is True.",
 )
 
 
@@ -660,7 +660,7 @@ BITWISE_NOT = Kernel(
     "BitwiseNot(x: bool | integer)",
     out=same,
     op="bitwise_invert",
-    doc="All bits flipped: ``-1 - x`` if signed; of bool, ``not x``.",
+    doc="All bits flipped: ``-1 - x`` if signed; for bool, ``not x``.",
 )
 
 
@@ -800,7 +800,7 @@ def _powers_of_two(b: Tensor) -> tuple[Tensor, Tensor]:
     return 2**most, 2 ** binary.minimum(b - most, 2)
 
 
-# --- nearness --------------------------------------------------------------------
+# --- closeness -------------------------------------------------------------------
 
 
 def isclose(

@@ -240,7 +240,8 @@ COMPLEX_ABS = Kernel(
     op="abs",
     doc="""``√(Re² + Im²)``, without overflow on the way; real.
 
-    Infinite where a part is, even beside NaN; else NaN where a part is.""",
+    Infinite where a part is infinite, even if the other one is NaN; else NaN where a
+    part is NaN.""",
 )
 
 

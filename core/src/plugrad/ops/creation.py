@@ -71,9 +71,9 @@ CAST = Kernel(
     op="astype",
     doc="""The elements of ``x`` in another dtype.
 
-    To integers: floating numbers are truncated towards zero, what is then out of range
-    wraps as in two's complement, NaN and infinities give 0; other integers wrap. To
-    floating numbers: rounded to nearest, ties to even; what is too large becomes
+    To integers: floating numbers are truncated towards zero, those then out of range
+    wrap as in two's complement, NaN and infinities give 0; other integers wrap. To
+    floating numbers: rounded to nearest, ties to even; those too large become
     infinite. To bool: whether it is not 0; NaN is True. From bool: 0 and 1. From
     complex to real: the real part.""",
 )

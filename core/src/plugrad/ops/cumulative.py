@@ -324,10 +324,10 @@ BINCOUNT = Kernel(
     "Bincount(x: int32 | int64, weights?: number; size: size)",
     out=_summed,
     op="bincount",
-    doc="""How often 0, 1, …, ``size - 1`` are in ``x``; int32.
+    doc="""How often 0, 1, …, ``size - 1`` occur in ``x``; int32.
 
     With ``weights``, of the shape of ``x``, the sums of the weights of each number, in
-    their dtype: integers wrap, and numbers that are not there give 0. Numbers that are
+    their dtype: integers wrap, and numbers that do not occur give 0. Numbers that are
     negative, or ``size`` or more, are left out.""",
 )
 
@@ -391,7 +391,7 @@ DENSE_BINCOUNT = Kernel(
     op="dense_bincount",
     doc="""``Bincount`` of each row of ``x``, its last axis: (…, ``size``).
 
-    With ``binary_output`` 1 for numbers that are in the row and 0 for the others, in
+    With ``binary_output``, 1 for numbers that occur in the row and 0 for the others, in
     the dtype of the weights, or int32.""",
 )
 
@@ -505,7 +505,7 @@ def confusion_matrix(
     return run(shapes.RESHAPE, counts, shape=(n, n))
 
 
-# --- running means ---------------------------------------------------------------
+# --- moving averages -------------------------------------------------------------
 
 
 def moving_average(

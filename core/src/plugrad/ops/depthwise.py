@@ -38,7 +38,7 @@ DEPTHWISE_CONV2D = Kernel(
     "DepthwiseConv2dNative(x: number, filter: x; geometry: Windows)",
     op="depthwise_conv2d",
     doc="""``y[n, p, q, c·multiplier + m] = Σ x[n, i, j, c] filter[h, w, c, m]`` over h
-    and w, with i and j as in ``Conv2D``, and in all else as there.""",
+    and w, with i, j and everything else as in ``Conv2D``.""",
     **_FORWARD,
 )
 DEPTHWISE_CONV2D_INPUT = Kernel(

@@ -70,8 +70,8 @@ DILATION2D = Kernel(
     d.
 
     Padding and sums that are NaN are ignored; a window of nothing else gives -inf,
-    or the least integer of the dtype. Integers wrap. Of zeros with both signs either
-    may come out.""",
+    or the least integer of the dtype. Integers wrap. For zeros of different
+    signs the result may be either.""",
 )
 
 _back = functools.partial(conv.back, _over)

@@ -120,12 +120,13 @@ EINSUM = Kernel(
     "Einsum(*tensors: number; equation: str)",
     out=_summed,
     op="einsum",
-    doc="""The sum of products that ``equation`` says, in the dtype of the tensors.
+    doc="""The sum of products that ``equation`` describes, in the dtype of the tensors.
 
-    Each tensor has a term of letters, one an axis; ``->`` and the output follow. A
-    letter stands for one index and one size: twice in a term it is a diagonal, and what
-    the output lacks is summed. The op turns spaces, ``...`` and an output that is left
-    out into this form. Integers wrap, and float16 is summed in float32.""",
+    Each tensor has a term of letters, one for each axis; ``->`` and the term of the
+    output follow. A letter stands for one index and one size: twice in a term it is a
+    diagonal, and letters that the output lacks are summed over. The op converts spaces,
+    ``...`` and a missing output into this form. Integers wrap, and float16 is summed in
+    float32.""",
 )
 
 

@@ -85,7 +85,7 @@ FFT = Kernel(
     op="fft.fft",
     doc="""``y[..., k] = Σ input[..., t] · e^(-2πi kt/n)``, n the size of the last axis.
 
-    Of a row with NaN or an infinity no element is finite.""",
+    The result of a row with NaN or an infinity has no finite element.""",
 )
 
 
@@ -102,7 +102,7 @@ IFFT: Kernel = Kernel(
     "IFFT(input: complexfloating)",
     out=functools.partial(_complete, "ifft"),
     op="fft.ifft",
-    doc="""``y[..., t] = 1/n · Σ input[..., k] · e^(2πi kt/n)``; else as ``FFT``.""",
+    doc="""``y[..., t] = 1/n · Σ input[..., k] · e^(2πi kt/n)``, like ``FFT``.""",
 )
 
 
@@ -116,7 +116,7 @@ def _(input: Tensor) -> Tensor:
 gradients(IFFT, input=lambda dy: run(FFT, dy) * (1 / dy.shape[-1]))
 
 
-# --- what they mean in real numbers ----------------------------------------------
+# --- decompositions in real numbers ----------------------------------------------
 
 
 def _dft(z: Pair) -> Pair:

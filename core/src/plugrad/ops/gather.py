@@ -372,8 +372,8 @@ ONE_HOT = Kernel(
     op="one_hot",
     doc="""``on_value`` where the position along the new axis ``axis`` is the index.
 
-    All else is ``off_value``, and so is the whole axis for an index that is negative or
-    not below ``depth``, the size of the axis.""",
+    All other elements are ``off_value``, and so is the whole axis for an index that is
+    negative or not below ``depth``, the size of the axis.""",
 )
 
 

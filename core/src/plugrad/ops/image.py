@@ -176,7 +176,7 @@ def _(image: Tensor) -> Tensor:
     return creation.cast(image, INT32).maximum(0).minimum(255)
 
 
-# --- turning ---------------------------------------------------------------------
+# --- flips and rotation ----------------------------------------------------------
 
 
 def _check_rank(op: str, x: Tensor | Spec, rank: int, channels: int = 0) -> None:

@@ -227,7 +227,7 @@ def matrix_norm(
     return matrix.column(matrix.column(y)) if keep else y
 
 
-# --- the condition ---------------------------------------------------------------
+# --- the condition number --------------------------------------------------------
 
 
 def cond(x: TensorLike, /, *, ord: Order = 2) -> Tensor:

@@ -29,7 +29,7 @@ from . import _convert, compare, complexes, grids, products, shape, slicing
 
 __all__ = ["diag"]
 
-# --- what the families of matrices share -----------------------------------------
+# --- helpers of all modules of matrices ------------------------------------------
 
 LAPACK = "float32 | float64 | complex64 | complex128"
 
@@ -242,9 +242,10 @@ SOLVE = Kernel(
     broadcasts=True,
     checks="a",
     op="linalg.solve",
-    doc="""``y`` with ``a·y = b``, by LU with partial pivots; the first axes broadcast.
+    doc="""``y`` with ``a·y = b``, by LU with partial pivoting.
 
-    A pivot of a finite matrix that is 0 is a ValueError: the matrix is singular.""",
+    The first axes broadcast. A pivot of a finite matrix that is 0 is a ValueError: the
+    matrix is singular.""",
 )
 
 
@@ -306,7 +307,7 @@ TRIANGULAR_SOLVE = Kernel(
     broadcasts=True,
     checks="a",
     op="linalg.triangular_solve",
-    doc="""``y`` with ``a·y = b``, of one triangle of ``a``; the other is not read.
+    doc="""``y`` with ``a·y = b`` for one triangle of ``a``; the other one is not read.
 
     The first axes broadcast. A 0 on the diagonal, in a finite matrix, is a ValueError.
     """,
@@ -370,7 +371,7 @@ INVERSE = Kernel(
     out=partial(stacked, "inv"),
     checks="x",
     op="linalg.inv",
-    doc="""The inverse of each matrix, by LU with partial pivots.
+    doc="""The inverse of each matrix, by LU with partial pivoting.
 
     A pivot of a finite matrix that is 0 is a ValueError: the matrix is singular.""",
 )
