@@ -309,10 +309,9 @@ def clip(
         max: The upper bound, in the same way.
 
     Returns:
-        A tensor of the broadcast shape. The dtype is that of ``x``; but if a bound is
-        of a higher kind (bool, integer, floating), it is the promoted dtype. A tensor
-        of a wider dtype of the same kind as bound does not change the dtype: the result
-        is cast, and integers wrap.
+        A tensor of the broadcast shape. The dtype is that of ``x``, even if a bound has
+        a wider dtype of the same kind: the result is then cast, and integers wrap. If a
+        bound has a higher kind (bool, integer, floating), it is the promoted dtype.
 
     Raises:
         ValueError: The number ``min`` is more than the number ``max``, or shapes do not

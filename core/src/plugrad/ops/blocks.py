@@ -58,8 +58,8 @@ def depth_to_space(
 ) -> Tensor:
     """Return images ``x`` whose channels are moved into blocks of pixels.
 
-    With ``b = block_size`` and ``c`` channels in the result, ``y[n, b·h + i, b·w + j,
-    k] = x[n, h, w, (b·i + j)·c + k]``.
+    With ``b = block_size`` and ``c`` channels in the result,
+    ``y[n, b·h + i, b·w + j, k] = x[n, h, w, (b·i + j)·c + k]``.
 
     Args:
         x: ``[batch, height, width, b²·c]`` of any dtype; the channels are the second
@@ -135,8 +135,9 @@ SPACE_TO_BATCH_ND = Kernel(
 def space_to_batch_nd(x: TensorLike, /, block_shape: Ints, paddings: Margins) -> Tensor:
     """Return ``x`` with the elements of each block of space moved into the batch.
 
-    For a ``block_shape`` of (a, b) it is ``y[(i·b + j)·batch + n, p, q] = padded[n, a·p
-    + i, b·q + j]``; other numbers of spatial axes are analogous.
+    For a ``block_shape`` of (a, b) it is
+    ``y[(i·b + j)·batch + n, p, q] = padded[n, a·p + i, b·q + j]``; other numbers of
+    spatial axes are analogous.
 
     Args:
         x: ``[batch, *space, *rest]`` of any dtype, with one axis of space for each size

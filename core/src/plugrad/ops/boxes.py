@@ -108,7 +108,7 @@ def non_max_suppression(
             box.
         scores: ``[n]``, real numbers.
         max_output_size: The largest number of boxes to select.
-        iou_threshold: The overlap from which on a box is dropped, from 0 to 1: the
+        iou_threshold: The overlap at which a box is dropped, from 0 to 1: the
             intersection of two boxes divided by their union. A box without area, or
             with NaN, overlaps nothing.
         score_threshold: Boxes are left out unless their score is above it. A score of
@@ -157,7 +157,7 @@ def non_max_suppression_with_score(
         boxes: ``[n, 4]``, as in ``non_max_suppression``.
         scores: ``[n]``, real numbers.
         max_output_size: The largest number of boxes to select.
-        iou_threshold: The overlap from which on a box is dropped, from 0 to 1.
+        iou_threshold: The overlap at which a box is dropped, from 0 to 1.
         score_threshold: Boxes are left out unless their score, which may have been
             lowered, is above it.
         soft_nms_sigma: The width of the decay, 0 or more; 0 does not lower scores.
@@ -210,7 +210,7 @@ def non_max_suppression_padded(
         boxes: ``[n, 4]``, as in ``non_max_suppression``.
         scores: ``[n]``, real numbers.
         max_output_size: The largest number of boxes to select.
-        iou_threshold: The overlap from which on a box is dropped, from 0 to 1.
+        iou_threshold: The overlap at which a box is dropped, from 0 to 1.
         score_threshold: Boxes are left out unless their score is above it.
         pad_to_max_output_size: Whether to append zeros to the indices, so that their
             shape is ``[max_output_size]`` whatever the boxes are.

@@ -113,9 +113,10 @@ def dilation2d(
 ) -> Tensor:
     """Return the largest sum of ``x`` and ``filter`` in each window.
 
-    ``y[n, p, q, c] = max (x[n, s·p + d·h - top, s·q + d·w - left, c] + filter[h, w,
-    c])`` over h and w, with stride s and dilation d. Padding and sums that are NaN are
-    ignored; a window of nothing else gives -inf, or the least integer. Integers wrap.
+    ``y[n, p, q, c] = max (x[n, i, j, c] + filter[h, w, c])`` over h and w, where
+    ``i = s·p + d·h - top`` and ``j = s·q + d·w - left``, with stride s and dilation d.
+    Padding and sums that are NaN are ignored; a window of nothing else gives -inf, or
+    the least integer. Integers wrap.
 
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; real numbers.

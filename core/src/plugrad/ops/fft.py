@@ -453,13 +453,13 @@ def irfft(
 ) -> Tensor:
     """Return the ``n`` real numbers whose transform begins with ``x``.
 
-    It undoes ``rfft``. Only the real part counts of the first element, and of element
-    n/2.
+    It undoes ``rfft``. Only the real parts of the first element and of element n/2 are
+    used.
 
     Args:
         x: A tensor of numbers; integers and bool become float32.
         n: The size of the result; by default ``2·(m - 1)``, where m is the size of the
-            axis. Give it if it is odd.
+            axis. Give ``n`` if it is odd.
         axis: The axis to transform.
         norm: What is divided by n: "backward" the inverse transform, "forward" the
             other one, "ortho" both, by √n.
@@ -530,8 +530,8 @@ def irfftn(
     Args:
         x: A tensor of numbers; integers and bool become float32.
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
-            with zeros. -1 is the size of the axis. By default the last one is ``2·(m -
-            1)``, where m is the size of the axis: give it if it is odd.
+            with zeros. -1 is the size of the axis. By default the last one is
+            ``2·(m - 1)``, where m is the size of the axis: give it if it is odd.
         axes: The axes to transform; by default all. ``s`` needs them.
         norm: What is divided by the product of all sizes: "backward" the inverse
             transform, "forward" the other one, "ortho" both, by its square root.
@@ -567,7 +567,7 @@ def hfft(
     Args:
         x: A tensor of numbers; integers and bool become float32.
         n: The size of the result; by default ``2·(m - 1)``, where m is the size of the
-            axis. Give it if it is odd.
+            axis. Give ``n`` if it is odd.
         axis: The axis to transform.
         norm: What is divided by n: "backward" the inverse transform, "forward" the
             other one, "ortho" both, by √n.

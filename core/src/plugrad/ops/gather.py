@@ -78,8 +78,8 @@ def gather(
             ``axis``. A negative number counts from the rank of ``indices``.
 
     Returns:
-        A tensor of the dtype of ``x`` and of the shape ``x.shape[:axis] +
-        indices.shape[batch_dims:] + x.shape[axis + 1:]``.
+        A tensor of the dtype of ``x`` and of the shape
+        ``x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis + 1:]``.
 
     Raises:
         IndexError: An index is negative or too large.
@@ -203,8 +203,8 @@ def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> T
         axis: The axis of ``x``; may be None if it has only one.
 
     Returns:
-        A tensor of the dtype of ``x`` and of the shape ``x.shape[:axis] + indices.shape
-        + x.shape[axis + 1:]``.
+        A tensor of the dtype of ``x`` and of the shape
+        ``x.shape[:axis] + indices.shape + x.shape[axis + 1:]``.
 
     Raises:
         IndexError: An index is out of range.

@@ -61,8 +61,9 @@ def from_pixels(pixels: Any, /, num_channels: int = 3) -> Tensor:
     Gray is copied into red, green and blue. Opacity is 255 if the image has none.
 
     Args:
-        pixels: An image of Pillow, or a uint8 array: ``[height, width]`` or ``[height,
-            width, 1]`` for gray, 3 channels for colours, 4 for colours and opacity.
+        pixels: An image of Pillow, or a uint8 array: ``[height, width]`` or
+            ``[height, width, 1]`` for gray, 3 channels for colours, 4 for colours and
+            opacity.
         num_channels: How many of red, green, blue and opacity to return, 1 to 4.
 
     Returns:
@@ -141,8 +142,8 @@ def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
             to 255.
 
     Returns:
-        A uint8 NumPy array: ``[height, width]`` for gray, else ``[height, width,
-        channels]``.
+        A uint8 NumPy array: ``[height, width]`` for gray, else
+        ``[height, width, channels]``.
 
     Raises:
         ValueError: The shape does not fit, or a value is out of range or NaN.

@@ -405,8 +405,8 @@ def sigmoid_cross_entropy(
         labels: A tensor of numbers from 0 to 1.
         logits: A tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None for 1.
-        label_smoothing: A number s from 0 to 1; the labels become ``(1 - s)·labels +
-            s/2``.
+        label_smoothing: A number s from 0 to 1; the labels become
+            ``(1 - s)·labels + s/2``.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by that of the weights; "sum_by_nonzero_weights" their sum divided
             by the number of losses whose weight is not 0.
@@ -453,8 +453,8 @@ def softmax_cross_entropy(
         labels: ``[..., classes]``, one-hot or probabilities.
         logits: A tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None for 1.
-        label_smoothing: A number s from 0 to 1; the labels become ``(1 - s)·labels +
-            s/classes``.
+        label_smoothing: A number s from 0 to 1; the labels become
+            ``(1 - s)·labels + s/classes``.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by that of the weights; "sum_by_nonzero_weights" their sum divided
             by the number of losses whose weight is not 0.

@@ -414,10 +414,10 @@ def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVDResult:
         full_matrices: Whether ``u`` and ``vh`` are square.
 
     Returns:
-        A named tuple with ``k = min(m, n)``: ``U``, ``[..., m, k]``; ``S``, ``[...,
-        k]``, real and descending; ``Vh``, ``[..., k, n]``. With ``full_matrices``,
-        ``U`` is ``[..., m, m]`` and ``Vh`` is ``[..., n, n]``. ``U`` and ``Vh`` have
-        the dtype of ``x``; float32 for integers and bool.
+        A named tuple with ``k = min(m, n)``: ``U``, ``[..., m, k]``; ``S``,
+        ``[..., k]``, real and descending; ``Vh``, ``[..., k, n]``. With
+        ``full_matrices``, ``U`` is ``[..., m, m]`` and ``Vh`` is ``[..., n, n]``. ``U``
+        and ``Vh`` have the dtype of ``x``; float32 for integers and bool.
 
     Raises:
         ValueError: ``x`` has fewer than two axes.
@@ -537,8 +537,8 @@ def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> 
 
     Args:
         x: ``[..., m, n]``.
-        rtol: A number, or a tensor that broadcasts to ``[...]``; by default ``max(m,
-            n)`` times the epsilon of the dtype.
+        rtol: A number, or a tensor that broadcasts to ``[...]``; by default
+            ``max(m, n)`` times the epsilon of the dtype.
 
     Returns:
         An int32 tensor ``[...]``.
@@ -589,8 +589,8 @@ def pinv(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
 
     Args:
         x: ``[..., m, n]``.
-        rtol: A number, or a tensor that broadcasts to ``[...]``; by default ``max(m,
-            n)`` times the epsilon of the dtype.
+        rtol: A number, or a tensor that broadcasts to ``[...]``; by default
+            ``max(m, n)`` times the epsilon of the dtype.
 
     Returns:
         A tensor ``[..., n, m]`` of the dtype of ``x``; float32 for integers and bool.
