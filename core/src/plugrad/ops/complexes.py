@@ -115,6 +115,7 @@ def real(x: TensorLike, /) -> Tensor:
 
     Returns:
         A tensor of the shape of ``x``: float32 for complex64, float64 for complex128.
+        Other dtypes stay.
 
     Raises:
         TypeError: ``x`` holds strings.
