@@ -162,7 +162,7 @@ def leaky_relu(x: TensorLike, /, *, alpha: float = 0.2) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex or holds strings, or ``alpha`` is no number.
+        TypeError: ``x`` is complex or holds strings, or ``alpha`` is not a number.
         OverflowError: The dtype cannot represent ``alpha``.
 
     Example:
@@ -253,7 +253,7 @@ def step(x: TensorLike, /, *, alpha: float = 0.0) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex or holds strings, or ``alpha`` is no number.
+        TypeError: ``x`` is complex or holds strings, or ``alpha`` is not a number.
         OverflowError: The dtype cannot represent ``alpha``.
 
     Example:
@@ -632,7 +632,7 @@ def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex or holds strings, or ``approximate`` is no bool.
+        TypeError: ``x`` is complex or holds strings, or ``approximate`` is not a bool.
 
     Example:
         >>> pg.gelu([-1.0, 0.0, 2.0])

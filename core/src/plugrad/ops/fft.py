@@ -213,7 +213,7 @@ def fft(
         n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
             By default the size of the axis.
         axis: The axis to transform.
-        norm: What is divided by n: "backward" the inverse transform, "forward" the
+        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
             other one, "ortho" both, by √n.
 
     Returns:
@@ -248,7 +248,7 @@ def ifft(
         n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
             By default the size of the axis.
         axis: The axis to transform.
-        norm: What is divided by n: "backward" the inverse transform, "forward" the
+        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
             other one, "ortho" both, by √n.
 
     Returns:
@@ -283,8 +283,8 @@ def fftn(
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
             with zeros. -1 is the size of the axis.
         axes: The axes to transform; by default all. ``s`` needs them.
-        norm: What is divided by the product of all sizes: "backward" the inverse
-            transform, "forward" the other one, "ortho" both, by its square root.
+        norm: Which transform is divided by the product of all sizes: "backward" the
+            inverse one, "forward" the other one, "ortho" both, by its square root.
 
     Returns:
         A tensor of the sizes ``s``: complex128 for float64 and complex128, complex64
@@ -319,8 +319,8 @@ def ifftn(
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
             with zeros. -1 is the size of the axis.
         axes: The axes to transform; by default all. ``s`` needs them.
-        norm: What is divided by the product of all sizes: "backward" the inverse
-            transform, "forward" the other one, "ortho" both, by its square root.
+        norm: Which transform is divided by the product of all sizes: "backward" the
+            inverse one, "forward" the other one, "ortho" both, by its square root.
 
     Returns:
         A tensor of the sizes ``s``: complex128 for float64 and complex128, complex64
@@ -425,7 +425,7 @@ def rfft(
         n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
             By default the size of the axis.
         axis: The axis to transform.
-        norm: What is divided by n: "backward" the inverse transform, "forward" the
+        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
             other one, "ortho" both, by √n.
 
     Returns:
@@ -461,7 +461,7 @@ def irfft(
         n: The size of the result; by default ``2·(m - 1)``, where m is the size of the
             axis. Give ``n`` if it is odd.
         axis: The axis to transform.
-        norm: What is divided by n: "backward" the inverse transform, "forward" the
+        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
             other one, "ortho" both, by √n.
 
     Returns:
@@ -496,8 +496,8 @@ def rfftn(
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
             with zeros. -1 is the size of the axis.
         axes: The axes to transform; by default all. ``s`` needs them.
-        norm: What is divided by the product of all sizes: "backward" the inverse
-            transform, "forward" the other one, "ortho" both, by its square root.
+        norm: Which transform is divided by the product of all sizes: "backward" the
+            inverse one, "forward" the other one, "ortho" both, by its square root.
 
     Returns:
         A tensor: complex128 for float64, complex64 for all other dtypes.
@@ -533,8 +533,8 @@ def irfftn(
             with zeros. -1 is the size of the axis. By default the last one is
             ``2·(m - 1)``, where m is the size of the axis: give it if it is odd.
         axes: The axes to transform; by default all. ``s`` needs them.
-        norm: What is divided by the product of all sizes: "backward" the inverse
-            transform, "forward" the other one, "ortho" both, by its square root.
+        norm: Which transform is divided by the product of all sizes: "backward" the
+            inverse one, "forward" the other one, "ortho" both, by its square root.
 
     Returns:
         A tensor of the sizes ``s``: float64 for float64 and complex128, float32 for all
@@ -569,7 +569,7 @@ def hfft(
         n: The size of the result; by default ``2·(m - 1)``, where m is the size of the
             axis. Give ``n`` if it is odd.
         axis: The axis to transform.
-        norm: What is divided by n: "backward" the inverse transform, "forward" the
+        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
             other one, "ortho" both, by √n.
 
     Returns:
@@ -604,7 +604,7 @@ def ihfft(
         n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
             By default the size of the axis.
         axis: The axis to transform.
-        norm: What is divided by n: "backward" the inverse transform, "forward" the
+        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
             other one, "ortho" both, by √n.
 
     Returns:

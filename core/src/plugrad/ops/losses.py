@@ -5,7 +5,7 @@ broadcast to the losses. ``reduction`` determines what is returned:
 
 - ``"none"``: the weighted losses;
 - ``"sum"``: their sum;
-- ``"mean"``: their sum divided by that of the weights;
+- ``"mean"``: their sum divided by the sum of the weights;
 - ``"sum_by_nonzero_weights"`` (the default): their sum divided by the number of losses
   whose weight is not 0.
 
@@ -76,8 +76,8 @@ def compute_weighted_loss(
         losses: A tensor of real numbers.
         weights: A tensor that broadcasts to the losses; None for 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``losses`` for the reduction "none". The dtype is
@@ -139,8 +139,8 @@ def absolute_difference(
         predictions: A tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None for 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
@@ -177,8 +177,8 @@ def mean_squared_error(
         predictions: A tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None for 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
@@ -221,8 +221,8 @@ def huber_loss(
         weights: A tensor that broadcasts to the losses; None for 1.
         delta: The error, a positive number, above which the loss is linear.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
@@ -265,8 +265,8 @@ def hinge_loss(
         predictions: A tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None for 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
@@ -309,8 +309,8 @@ def log_loss(
         weights: A tensor that broadcasts to the losses; None for 1.
         epsilon: A small number that keeps the logarithms finite.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
@@ -353,8 +353,8 @@ def cosine_distance(
         weights: A tensor that broadcasts to the losses; None for 1.
         axis: The axis to sum over; it keeps size 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``labels`` with size 1 along ``axis`` for the
@@ -408,8 +408,8 @@ def sigmoid_cross_entropy(
         label_smoothing: A number s from 0 to 1; the labels become
             ``(1 - s)·labels + s/2``.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
@@ -456,8 +456,8 @@ def softmax_cross_entropy(
         label_smoothing: A number s from 0 to 1; the labels become
             ``(1 - s)·labels + s/classes``.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; ``[...]`` for the reduction "none". The dtype is the promoted
@@ -526,8 +526,8 @@ def sparse_softmax_cross_entropy(
         logits: ``[..., classes]``.
         weights: A tensor that broadcasts to the losses; None for 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; ``[...]`` for the reduction "none". The dtype is the promoted
