@@ -95,11 +95,11 @@ def relu(x: TensorLike, /) -> Tensor:
     return unary.run_or_identity(RELU, x, "iuf")
 
 
-# Which of two zeros is the larger one is left to the backend; -0.0 + 0.0 is 0.0.
+# A backend may return either zero of maximum(-0.0, 0); adding 0.0 makes it 0.0.
 decomposition(RELU, lambda x: binary.maximum(x, 0) + 0)
 
 
-# Where y is not positive it is 0, or NaN, which stays; dy may be infinite there.
+# Where y is not positive it is 0 or NaN; dy may be infinite there.
 gradients(RELU, x=lambda dy, y: compare.where(y > 0, dy, y))
 
 
@@ -162,7 +162,7 @@ def leaky_relu(x: TensorLike, /, *, alpha: float = 0.2) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex or holds strings, or ``alpha`` is no number.
+        TypeError: ``x`` is complex or holds strings, or ``alpha`` is not a number.
         OverflowError: The dtype cannot represent ``alpha``.
 
     Example:
@@ -253,7 +253,7 @@ def step(x: TensorLike, /, *, alpha: float = 0.0) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex or holds strings, or ``alpha`` is no number.
+        TypeError: ``x`` is complex or holds strings, or ``alpha`` is not a number.
         OverflowError: The dtype cannot represent ``alpha``.
 
     Example:
@@ -309,10 +309,9 @@ def clip(
         max: The upper bound, in the same way.
 
     Returns:
-        A tensor of the broadcast shape. The dtype is that of ``x``; but if a bound is
-        of a higher kind (bool, integer, floating), it is the promoted dtype. A tensor
-        of a wider dtype of the same kind as bound does not change the dtype: the result
-        is cast, and integers wrap.
+        A tensor of the broadcast shape. The dtype is that of ``x``, even if a bound has
+        a wider dtype of the same kind: the result is then cast, and integers wrap. If a
+        bound has a higher kind (bool, integer, floating), it is the promoted dtype.
 
     Raises:
         ValueError: The number ``min`` is more than the number ``max``, or shapes do not
@@ -633,7 +632,7 @@ def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        TypeError: ``x`` is complex or holds strings, or ``approximate`` is no bool.
+        TypeError: ``x`` is complex or holds strings, or ``approximate`` is not a bool.
 
     Example:
         >>> pg.gelu([-1.0, 0.0, 2.0])
@@ -645,7 +644,7 @@ def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
     """
     x = _convert.floating("gelu", x, "f")
     if arguments.flag("gelu", "approximate", approximate):
-        # tanh of 10 is 1 already, and its gradient 0: no cube overflows
+        # tanh(10) rounds to 1, with gradient 0: the clip avoids overflow in x³
         near = run(CLIP_BY_VALUE, x, min=-10, max=10)
         cubic = near * (near * near * 0.044715 + 1) * math.sqrt(2 / math.pi)
         middle = run(trigonometry.TANH, cubic)

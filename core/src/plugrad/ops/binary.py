@@ -50,7 +50,7 @@ __all__ = [
 # Contracts of two inputs that broadcast.
 _broadcasting = partial(Kernel, out=broadcasted, broadcasts=True)
 
-# --- which dtypes ----------------------------------------------------------------
+# --- conversion to floating dtypes -----------------------------------------------
 
 
 def floats(
@@ -72,7 +72,7 @@ ADD = _broadcasting(
     op="add",
     doc="""``a + b``.
 
-    Integers wrap; of bool it is ``a or b``.""",
+    Integers wrap; for bool it is ``a or b``.""",
 )
 
 
@@ -156,7 +156,7 @@ MULTIPLY = _broadcasting(
     op="multiply",
     doc="""``a · b``.
 
-    Integers wrap; of bool it is ``a and b``.""",
+    Integers wrap; for bool it is ``a and b``.""",
 )
 
 
@@ -198,7 +198,7 @@ ADD_N = Kernel(
     op="add_n",
     doc="""``xs[0] + xs[1] + …``, in this order; the shapes are equal.
 
-    Integers wrap; of bool it is ``or``. Each sum is rounded to the dtype.""",
+    Integers wrap; for bool it is ``or``. Each sum is rounded to the dtype.""",
 )
 
 
@@ -285,7 +285,8 @@ REAL_DIV = _broadcasting(
     op="divide",
     doc="""``a / b``.
 
-    A real number by ±0 is ±inf, with the product of the signs; 0 by 0 is NaN.""",
+    A real number divided by ±0 is ±inf, with the product of the signs; 0 divided by 0
+    is NaN.""",
 )
 
 
@@ -364,20 +365,21 @@ FLOOR_DIV = _broadcasting(
     op="floor_divide",
     doc="""``⌊a / b⌋``, of the exact quotient.
 
-    Integers: by 0 it is 0; the least one by -1 wraps to itself. Floating numbers: by ±0
-    ±inf, or NaN for 0; by ±inf ±0 with the sign of the quotient; of ±inf by a finite
-    number ±inf, by ±inf NaN.""",
+    Integers divided by 0 give 0; the least one divided by -1 wraps to itself. Floating
+    numbers divided by ±0 give ±inf, or NaN for 0. A finite number divided by ±inf gives
+    ±0 with the sign of the quotient. ±inf divided by a finite number gives ±inf, and
+    divided by ±inf NaN.""",
 )
 
 
 def floor_divide(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the greatest whole number that is not above ``a / b``, as ``//`` does.
 
-    The quotient is taken as exact: in float64 ``1.0 // 0.1`` is 9, because the number
-    0.1 is stored as a little more than a tenth. Integers divided by zero give 0.
+    The quotient is taken as exact: ``1.0 // 0.1`` is 9, because the floating number 0.1
+    is a little more than a tenth. Integers divided by zero give 0.
     Floating numbers divided by ±0 give ±inf, or NaN for 0; a finite number divided by
     ±inf gives ±0 with the sign of the quotient; ±inf divided by a finite number gives
-    ±inf. Both derivatives are 0.
+    ±inf, and divided by ±inf NaN. Both derivatives are 0.
 
     Args:
         a: A tensor of real numbers.
@@ -413,8 +415,8 @@ MOD = _broadcasting(
     op="remainder",
     doc="""``a - b·⌊a / b⌋``, exactly; with the sign of ``b``, also where it is 0.
 
-    By 0, integers give 0 and floating numbers NaN. By ±inf it is ``a``, or ``b`` where
-    the signs differ; of ±inf it is NaN.""",
+    Divided by 0, integers give 0 and floating numbers NaN. Divided by ±inf, a finite
+    ``a`` gives ``a``, or ``b`` where the signs differ; ±inf gives NaN.""",
 )
 
 
@@ -495,8 +497,8 @@ def pow(a: TensorLike, b: TensorLike, /) -> Tensor:
         a = _convert.asarray(a)
         if a.dtype.kind not in "fc":
             raise ValueError(
-                f"pow: {a.dtype} to the negative power {b} is no integer; make the "
-                f"base or the exponent floating: {float(b)}"
+                f"pow: {a.dtype} to the negative power {b} is not an integer; make "
+                f"the base or the exponent floating: {float(b)}"
             )
     return _convert.elementwise(POW, a, b, "iufc")
 
@@ -516,14 +518,14 @@ def _pow_exponent(dy: Tensor, a: Tensor, y: Tensor) -> Tensor:
 gradients(POW, a=_pow_base, b=_pow_exponent)
 
 
-# --- the greater and the smaller -------------------------------------------------
+# --- maximum and minimum ---------------------------------------------------------
 
 MAXIMUM = _broadcasting(
     "Maximum(a: bool | integer | floating, b: a)",
     op="maximum",
-    doc="""The greater of ``a`` and ``b``; NaN where one is.
+    doc="""The greater of ``a`` and ``b``; NaN where one is NaN.
 
-    Of zeros with both signs either may come out.""",
+    For zeros of different signs the result may be either.""",
 )
 
 
@@ -562,9 +564,9 @@ gradients(MAXIMUM, b=lambda dy, a, b: compare.where(a < b, dy, 0))
 MINIMUM = _broadcasting(
     "Minimum(a: bool | integer | floating, b: a)",
     op="minimum",
-    doc="""The smaller of ``a`` and ``b``; NaN where one is.
+    doc="""The smaller of ``a`` and ``b``; NaN where one is NaN.
 
-    Of zeros with both signs either may come out.""",
+    For zeros of different signs the result may be either.""",
 )
 
 
@@ -600,7 +602,7 @@ gradients(MINIMUM, a=lambda dy, a, b: compare.where(a <= b, dy, 0))
 gradients(MINIMUM, b=lambda dy, a, b: compare.where(a > b, dy, 0))
 
 
-# --- the plane -------------------------------------------------------------------
+# --- angles, lengths, and logarithms of sums -------------------------------------
 
 ATAN2 = _broadcasting(
     "Atan2(a: floating, b: a)",
@@ -608,7 +610,7 @@ ATAN2 = _broadcasting(
     doc="""The angle of the point (x = ``b``, y = ``a``), in [-π, π].
 
     It has the sign of ``a``. Signed zeros and infinities are those of C: (±0, +0) gives
-    ±0, (±0, -0) gives ±π, two infinities odd multiples of π/4. NaN where one is.
+    ±0, (±0, -0) gives ±π, two infinities odd multiples of π/4. NaN where one is NaN.
     Within 3 ulp in float32.""",
 )
 
@@ -724,7 +726,7 @@ def logaddexp(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     """
     a, b = floats("logaddexp", a, b, "f")
-    first = a >= b  # each of a tie is one of high and low, so that each has its half
+    first = a >= b  # of equals one is high and one is low: each gets half of dy
     high, low = compare.where(first, a, b), compare.where(first, b, a)
     even = compare.logical_and(unary.isinf(high), compare.equal(low, high))
     return high + unary.log1p(unary.exp(compare.where(even, 0, low - high)))

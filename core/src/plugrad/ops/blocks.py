@@ -34,7 +34,7 @@ def _deep_to_wide(x: Spec | Tensor, *, block_size: int, data_format: str) -> Spe
 def _check_depth(x: Spec | Tensor, b: int, data_format: str) -> None:
     if len(x.shape) != 4 or b < 2 or x.shape[data_format.index("C")] % b**2:
         rule = f"x must have rank 4, block_size {b} must be 2 or more"
-        rule += f", its square divide the channels ({data_format})"
+        rule += f", and its square must divide the channels ({data_format})"
         raise misfit("depth_to_space", rule, x)
 
 
@@ -58,8 +58,8 @@ def depth_to_space(
 ) -> Tensor:
     """Return images ``x`` whose channels are moved into blocks of pixels.
 
-    With ``b = block_size`` and ``c`` channels in the result, ``y[n, b·h + i, b·w + j,
-    k] = x[n, h, w, (b·i + j)·c + k]``.
+    With ``b = block_size`` and ``c`` channels in the result,
+    ``y[n, b·h + i, b·w + j, k] = x[n, h, w, (b·i + j)·c + k]``.
 
     Args:
         x: ``[batch, height, width, b²·c]`` of any dtype; the channels are the second
@@ -127,23 +127,25 @@ SPACE_TO_BATCH_ND = Kernel(
     out=lambda x, block_shape, paddings: _to_batch(x, *_cut(x, block_shape, paddings)),
     op="space_to_batch_nd",
     doc="""``y[(i·b + j)·batch + n, p, q] = padded[n, a·p + i, b·q + j]`` for a
-    ``block_shape`` of (a, b), and alike for other numbers of axes. ``paddings`` are
-    False, 0, or empty strings.""",
+    ``block_shape`` of (a, b); other numbers of axes are analogous. The elements that
+    ``paddings`` add are False, 0, or empty strings.""",
 )
 
 
 def space_to_batch_nd(x: TensorLike, /, block_shape: Ints, paddings: Margins) -> Tensor:
     """Return ``x`` with the elements of each block of space moved into the batch.
 
-    For a ``block_shape`` of (a, b) it is ``y[(i·b + j)·batch + n, p, q] = padded[n, a·p
-    + i, b·q + j]``; other numbers of spatial axes are analogous.
+    For a ``block_shape`` of (a, b) it is
+    ``y[(i·b + j)·batch + n, p, q] = padded[n, a·p + i, b·q + j]``; other numbers of
+    spatial axes are analogous.
 
     Args:
         x: ``[batch, *space, *rest]`` of any dtype, with one axis of space for each size
             in ``block_shape``.
         block_shape: The sizes of a block along each axis of space; a number is for one
             axis.
-        paddings: How many zeros to add before and after each axis of space, as pairs.
+        paddings: How many zeros to add before and after each axis of space, as pairs;
+            False for bool, and empty strings for strings.
 
     Returns:
         A tensor ``[batch · prod(block_shape), *(padded space / block_shape), *rest]``
@@ -200,11 +202,11 @@ def _joined(x: Spec | Tensor, block_shape: Ints, crops: Margins) -> tuple[Shape,
     blocks = _blocks(op, x, block_shape)
     cuts = geometry.pairs(op, "crops", crops, len(blocks))
     if x.shape[0] % (places := math.prod(blocks)):
-        rule = f"the {places} places of a block {blocks} must divide the batch"
+        rule = f"the {places} elements of a block {blocks} must divide the batch"
         raise misfit(op, rule, x)
     for n, b, crop in zip(x.shape[1:], blocks, cuts, strict=False):
         if sum(crop) > n * b:
-            raise misfit(op, f"crops {crop} are more than there is, {n * b}", x)
+            raise misfit(op, f"crops {crop} remove more than size {n * b}", x)
     return blocks, cuts
 
 

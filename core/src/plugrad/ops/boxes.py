@@ -62,18 +62,18 @@ NON_MAX_SUPPRESSION_V3 = Kernel(
     f"NonMaxSuppressionV3({_GIVEN}) -> indices",
     out=_chosen,
     op="image.non_max_suppression",
-    doc="""The indices of at most ``max_output_size`` boxes, int32, by falling score.
+    doc="""The indices of at most ``max_output_size`` boxes, int32, by descending score.
 
     Candidates have a score above ``score_threshold``, which NaN is not. The best is
-    taken, of ties the first; all that share ``iou_threshold`` or more of the union with
-    it are dropped; and so on. A box without area, or with NaN, shares 0. Corners and
-    areas are float64.""",
+    selected, of equal ones the first. All boxes whose overlap with it, intersection
+    over union, is ``iou_threshold`` or more are dropped, and so on. The overlap of a
+    box without area, or with NaN, is 0. Corners and areas are float64.""",
 )
 NON_MAX_SUPPRESSION_V4 = Kernel(
     f"NonMaxSuppressionV4({_GIVEN}) -> indices, count",
     out=_padded,
     op="image.non_max_suppression_padded",
-    doc="""The indices of ``NonMaxSuppressionV3``, zeros behind, and their number.""",
+    doc="""The indices of ``NonMaxSuppressionV3``, then zeros, and their number.""",
 )
 NON_MAX_SUPPRESSION_V5 = Kernel(
     f"NonMaxSuppressionV5({_GIVEN}, soft_nms_sigma: float) -> indices, selected_scores",
@@ -81,7 +81,7 @@ NON_MAX_SUPPRESSION_V5 = Kernel(
     op="image.non_max_suppression_with_score",
     doc="""The indices of ``NonMaxSuppressionV3``, and the scores of these boxes.
 
-    If sigma is not 0, each box taken multiplies the scores of the others by
+    If sigma is not 0, each selected box multiplies the scores of the others by
     ``exp(-iou² / (2·sigma))``, in float64. Those no longer above ``score_threshold``
     are dropped, and the best is the one with the largest new score, which is
     returned.""",
@@ -108,7 +108,7 @@ def non_max_suppression(
             box.
         scores: ``[n]``, real numbers.
         max_output_size: The largest number of boxes to select.
-        iou_threshold: The overlap from which on a box is dropped, from 0 to 1: the
+        iou_threshold: The overlap at which a box is dropped, from 0 to 1: the
             intersection of two boxes divided by their union. A box without area, or
             with NaN, overlaps nothing.
         score_threshold: Boxes are left out unless their score is above it. A score of
@@ -157,7 +157,7 @@ def non_max_suppression_with_score(
         boxes: ``[n, 4]``, as in ``non_max_suppression``.
         scores: ``[n]``, real numbers.
         max_output_size: The largest number of boxes to select.
-        iou_threshold: The overlap from which on a box is dropped, from 0 to 1.
+        iou_threshold: The overlap at which a box is dropped, from 0 to 1.
         score_threshold: Boxes are left out unless their score, which may have been
             lowered, is above it.
         soft_nms_sigma: The width of the decay, 0 or more; 0 does not lower scores.
@@ -186,7 +186,7 @@ def non_max_suppression_with_score(
     given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
     sigma = _deviation(op, float(real(op, "soft_nms_sigma", soft_nms_sigma)))
     boxes, scores, attrs = given
-    if not sigma:  # taken as they are, and differentiated so
+    if not sigma:  # the scores do not change, and have a gradient
         indices = run(NON_MAX_SUPPRESSION_V3, boxes, scores, **attrs)
         return indices, gather.gather(scores, indices)
     attrs |= {"soft_nms_sigma": sigma}
@@ -210,7 +210,7 @@ def non_max_suppression_padded(
         boxes: ``[n, 4]``, as in ``non_max_suppression``.
         scores: ``[n]``, real numbers.
         max_output_size: The largest number of boxes to select.
-        iou_threshold: The overlap from which on a box is dropped, from 0 to 1.
+        iou_threshold: The overlap at which a box is dropped, from 0 to 1.
         score_threshold: Boxes are left out unless their score is above it.
         pad_to_max_output_size: Whether to append zeros to the indices, so that their
             shape is ``[max_output_size]`` whatever the boxes are.

@@ -53,7 +53,7 @@ __all__ = [
     "where",
 ]
 
-# Contracts of two inputs that broadcast: those that give bool, and those of bits.
+# Contracts of two inputs that broadcast, with bool outputs and of bits.
 _predicate = partial(Kernel, out=compared, broadcasts=True)
 _bitwise = partial(Kernel, out=broadcasted, broadcasts=True)
 
@@ -309,7 +309,7 @@ decomposition(LESS_EQUAL, lambda a, b: logical_or(run(LESS, a, b), run(EQUAL, a,
 gradients(LESS_EQUAL, a=None, b=None)
 
 
-# --- choice ----------------------------------------------------------------------
+# --- where -----------------------------------------------------------------------
 
 SELECT = Kernel(
     "Select(condition: bool, t, e: t)",
@@ -318,8 +318,8 @@ SELECT = Kernel(
     op="where",
     doc="""``t`` where ``condition`` is True, ``e`` where it is False.
 
-    Values are copied: signs of zeros, NaN and strings stay what they are. What is not
-    chosen does not matter, be it NaN.""",
+    Values are copied: signs of zeros, NaN and strings stay what they are. Elements
+    that are not selected do not matter, even NaN.""",
 )
 
 
@@ -355,7 +355,7 @@ def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
         condition = _convert.asarray(condition)
     if condition.dtype is not BOOL:
         got = named(condition.dtype)
-        raise TypeError(f"where: condition must be bool, got {got}; compare it, x != 0")
+        raise TypeError(f"where: condition must be bool, got {got}; use x != 0")
     if type(x1) is not Tensor or type(x2) is not Tensor or x1.dtype is not x2.dtype:
         x1, x2 = _convert.promote_and_broadcast("where", x1, x2)
     if len({condition.shape, x1.shape, x2.shape, ()}) > 2:
@@ -456,7 +456,7 @@ decomposition(LOGICAL_OR, lambda a, b: where(a, True, b))
 LOGICAL_XOR = _predicate(
     "LogicalXor(a: bool, b: a)",
     op="logical_xor",
-    doc="Whether just one is True.",
+    doc="Whether exactly one is True.",
 )
 
 
@@ -542,7 +542,7 @@ def _bits(kernel: Kernel, logical: Kernel, a: TensorLike, b: TensorLike) -> Tens
 BITWISE_AND = _bitwise(
     "BitwiseAnd(a: bool | integer, b: a)",
     op="bitwise_and",
-    doc="The bits that both have; of bool, ``a and b``.",
+    doc="The bits that are set in both; for bool, ``a and b``.",
 )
 
 
@@ -576,7 +576,7 @@ def bitwise_and(a: TensorLike, b: TensorLike, /) -> Tensor:
 BITWISE_OR = _bitwise(
     "BitwiseOr(a: bool | integer, b: a)",
     op="bitwise_or",
-    doc="The bits that one has, or both; of bool, ``a or b``.",
+    doc="The bits that are set in one or both; for bool, ``a or b``.",
 )
 
 
@@ -617,7 +617,7 @@ def _(a: Tensor, b: Tensor) -> Tensor:
 BITWISE_XOR = _bitwise(
     "BitwiseXor(a: bool | integer, b: a)",
     op="bitwise_xor",
-    doc="The bits that just one has; of bool, whether just one is True.",
+    doc="The bits that are set in just one; for bool, whether just one is True.",
 )
 
 
@@ -660,7 +660,7 @@ BITWISE_NOT = Kernel(
     "BitwiseNot(x: bool | integer)",
     out=same,
     op="bitwise_invert",
-    doc="All bits flipped: ``-1 - x`` if signed; of bool, ``not x``.",
+    doc="All bits flipped: ``-1 - x`` if signed; for bool, ``not x``.",
 )
 
 
@@ -705,7 +705,7 @@ def _(x: Tensor) -> Tensor:
 LEFT_SHIFT = _bitwise(
     "LeftShift(a: integer, b: a)",
     op="bitwise_left_shift",
-    doc="""The bits of ``a`` moved up by ``b`` places, ``a · 2^b``; what leaves is lost.
+    doc="""The bits of ``a`` shifted up by ``b``, ``a · 2^b``; higher bits are lost.
 
     0 where ``b`` is negative or the width of the type or more.""",
 )
@@ -748,7 +748,7 @@ def _(a: Tensor, b: Tensor) -> Tensor:
 RIGHT_SHIFT = _bitwise(
     "RightShift(a: integer, b: a)",
     op="bitwise_right_shift",
-    doc="""The bits of ``a`` moved down by ``b`` places, ``⌊a / 2^b⌋``.
+    doc="""The bits of ``a`` shifted down by ``b``, ``⌊a / 2^b⌋``.
 
     0, or -1 if ``a < 0``, where ``b`` is negative or the width of the type or more.""",
 )
@@ -800,7 +800,7 @@ def _powers_of_two(b: Tensor) -> tuple[Tensor, Tensor]:
     return 2**most, 2 ** binary.minimum(b - most, 2)
 
 
-# --- nearness --------------------------------------------------------------------
+# --- closeness -------------------------------------------------------------------
 
 
 def isclose(

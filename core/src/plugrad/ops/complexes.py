@@ -17,7 +17,7 @@ from . import _convert, binary, compare, creation, shape, unary
 
 __all__ = ["angle", "complex", "conj", "imag", "real"]
 
-# The dtype of the parts of a complex number, and the other way round.
+# The dtype of the parts of each complex dtype, and the reverse.
 PARTS = {COMPLEX64: FLOAT32, DTYPES["complex128"]: DTYPES["float64"]}
 WHOLES = {part: whole for whole, part in PARTS.items()}
 
@@ -115,6 +115,7 @@ def real(x: TensorLike, /) -> Tensor:
 
     Returns:
         A tensor of the shape of ``x``: float32 for complex64, float64 for complex128.
+        Other dtypes stay.
 
     Raises:
         TypeError: ``x`` holds strings.
@@ -240,7 +241,8 @@ COMPLEX_ABS = Kernel(
     op="abs",
     doc="""``√(Re² + Im²)``, without overflow on the way; real.
 
-    Infinite where a part is, even beside NaN; else NaN where a part is.""",
+    Infinite where a part is infinite, even if the other one is NaN; else NaN where a
+    part is NaN.""",
 )
 
 

@@ -60,8 +60,8 @@ def _converted(x: Spec, *, dtype: DType) -> Spec:
 def _check_numbers(old: DType, new: DType) -> None:
     if old is STRING or new is STRING:
         raise TypeError(
-            f"astype: {named(old)} does not become {named(new)}; strings and numbers "
-            "are converted on the host"
+            f"astype: cannot cast {named(old)} to {named(new)}; convert strings and "
+            "numbers on the host"
         )
 
 
@@ -71,9 +71,9 @@ CAST = Kernel(
     op="astype",
     doc="""The elements of ``x`` in another dtype.
 
-    To integers: floating numbers are truncated towards zero, what is then out of range
-    wraps as in two's complement, NaN and infinities give 0; other integers wrap. To
-    floating numbers: rounded to nearest, ties to even; what is too large becomes
+    To integers: floating numbers are truncated towards zero, those then out of range
+    wrap as in two's complement, NaN and infinities give 0; other integers wrap. To
+    floating numbers: rounded to nearest, ties to even; those too large become
     infinite. To bool: whether it is not 0; NaN is True. From bool: 0 and 1. From
     complex to real: the real part.""",
 )
@@ -195,7 +195,7 @@ FILL = Kernel(
     "Fill(; shape: shape, value: scalar, dtype: dtype)",
     out=_filled,
     op="full",
-    doc="""``value``, a Python number that ``dtype`` holds, or bytes, in every place.
+    doc="""``value``, a Python number that ``dtype`` holds, or bytes, in every element.
 
     For integers it is an int. The sign of -0.0 stays; bool is True for all but 0.""",
 )
@@ -313,7 +313,7 @@ def _numeric(op: str, dtype: Any) -> DType:
     """Return a dtype of numbers."""
     wanted = canonical(dtype)
     if wanted is STRING:
-        raise TypeError(f"{op}: strings are no numbers; use full, with str or bytes")
+        raise TypeError(f"{op}: dtype must not be string; use full with str or bytes")
     return wanted
 
 
@@ -500,8 +500,8 @@ def _steps(start: float, stop: float, step: float) -> int:
     """Return the number of steps, computed once for all backends."""
     if step == 0 or not all(map(math.isfinite, (start, stop, step))):
         raise ValueError(
-            f"arange: from {start} to {stop} by {step} is no sequence; all must be "
-            "finite and the step not 0"
+            f"arange: start {start}, stop {stop} and step {step} must be finite, and "
+            "step not 0"
         )
     whole = all(isinstance(n, int) for n in (start, stop, step))
     steps = -((start - stop) // step) if whole else math.ceil((stop - start) / step)
@@ -517,7 +517,7 @@ def _counted(*, start: float, step: float, size: int, dtype: DType) -> Spec:
 def _check_sequence(start: float, step: float, size: int, dtype: DType) -> None:
     """Raise unless ``dtype`` can represent the elements of a sequence."""
     if dtype.kind not in "iuf":
-        raise TypeError(f"arange: there is no sequence of {named(dtype)}; use astype")
+        raise TypeError(f"arange: is not defined for {named(dtype)}; use astype")
     sizes("arange", size, "size")
     for place in (0, size - 1) if size else ():
         value = _truncated("arange", start + place * step, dtype)

@@ -119,12 +119,12 @@ def _cumulative(
     op = kernel.op
     x = reduce._summand(x, dtype, op)
     if axis is None and len(x.shape) != 1:
-        raise ValueError(f"{op}: shape {x.shape} has not one axis; say which, axis=")
+        raise ValueError(f"{op}: x of shape {x.shape} must have one axis; give axis")
     axis = shapes._axis(op, 0 if axis is None else axis, len(x.shape))
     include_initial = flag(op, "include_initial", include_initial)
     exclusive, reverse = flag(op, "exclusive", exclusive), flag(op, "reverse", reverse)
     if include_initial and exclusive:
-        raise ValueError(f"{op}: include_initial and exclusive begin empty; use one")
+        raise ValueError(f"{op}: include_initial and exclusive are both True; use one")
     if include_initial:
         x = _padded(x, axis, 0 if kernel is CUMSUM else 1, 1, reverse)
     return run(kernel, x, axis=axis, exclusive=exclusive, reverse=reverse)
@@ -231,7 +231,7 @@ def cumulative_prod(
     return _cumulative(CUMPROD, x, axis, dtype, include_initial, exclusive, reverse)
 
 
-# And no gradient: that of the parts never divides
+# No gradient: the gradients of the decomposition never divide.
 decomposition(CUMPROD, _scan(binary.MULTIPLY, 1))
 
 
@@ -283,7 +283,7 @@ def diff(
     y = shapes.concat(parts, axis=axis) if len(parts) > 1 else x
     if y.dtype is BOOL:
         raise TypeError("diff: is not defined for bool; use not_equal, or astype")
-    for _ in range(min(times, y.shape[axis])):  # then there is nothing left
+    for _ in range(min(times, y.shape[axis])):  # the axis is then empty
         size = y.shape[axis] - 1
         y = slicing.along(y, axis, 1, size) - slicing.along(y, axis, 0, size)
     return creation.identity(x) if y is x else y
@@ -324,10 +324,10 @@ BINCOUNT = Kernel(
     "Bincount(x: int32 | int64, weights?: number; size: size)",
     out=_summed,
     op="bincount",
-    doc="""How often 0, 1, …, ``size - 1`` are in ``x``; int32.
+    doc="""How often 0, 1, …, ``size - 1`` occur in ``x``; int32.
 
     With ``weights``, of the shape of ``x``, the sums of the weights of each number, in
-    their dtype: integers wrap, and numbers that are not there give 0. Numbers that are
+    their dtype: integers wrap, and numbers that do not occur give 0. Numbers that are
     negative, or ``size`` or more, are left out.""",
 )
 
@@ -376,7 +376,7 @@ def _weights(op: str, weights: TensorLike | None, x: Tensor) -> Tensor | None:
     return creation.cast(w, INT32) if w.dtype is BOOL else w
 
 
-@decomposition(BINCOUNT)  # and no gradients: they are those of the parts
+@decomposition(BINCOUNT)  # differentiated through it
 def _(x: Tensor, weights: Tensor | None, *, size: int) -> Tensor:
     ids = run(shapes.RESHAPE, x, shape=(x.size,))
     each = creation.ones(ids.shape, dtype=INT32) if weights is None else weights
@@ -391,7 +391,7 @@ DENSE_BINCOUNT = Kernel(
     op="dense_bincount",
     doc="""``Bincount`` of each row of ``x``, its last axis: (…, ``size``).
 
-    With ``binary_output`` 1 for numbers that are in the row and 0 for the others, in
+    With ``binary_output``, 1 for numbers that occur in the row and 0 for the others, in
     the dtype of the weights, or int32.""",
 )
 
@@ -439,7 +439,7 @@ def dense_bincount(
     return run(DENSE_BINCOUNT, ids, weigh, size=count, binary_output=binary_output)
 
 
-@decomposition(DENSE_BINCOUNT)  # and no gradients: they are those of the parts
+@decomposition(DENSE_BINCOUNT)  # differentiated through it
 def _(x: Tensor, weights: Tensor | None, *, size: int, binary_output: bool) -> Tensor:
     lead = x.shape[:-1]
     rows = math.prod(lead)
@@ -505,7 +505,7 @@ def confusion_matrix(
     return run(shapes.RESHAPE, counts, shape=(n, n))
 
 
-# --- running means ---------------------------------------------------------------
+# --- moving averages -------------------------------------------------------------
 
 
 def moving_average(

@@ -93,7 +93,7 @@ def custom_grad(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
         if context.tapes:
             guard = Guard(context.tapes[-1], name)
             given = _aliases(leaves, context.tapes[:-1], guard.tracked)
-            tapes = (*context.tapes[:-1], guard)  # outer ones see inside of f
+            tapes = (*context.tapes[:-1], guard)  # outer tapes record inside f
             found = call(tapes, f, build(given))
         else:
             found = call_f(*build(leaves))
@@ -104,7 +104,7 @@ def custom_grad(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
             guard.refuse("its value")
         outputs = tuple([alias(y) for y in ys])
         for y in outputs if context.observers else ():
-            _convert.notify_created(y)  # no run makes these handles
+            _convert.notify_created(y)  # dispatch has not created these tensors
         recording, mask = tapes_tracking(context.tapes, inputs)
         if mask:
             plain = plain and flat and len(inputs) == len(args)
@@ -150,7 +150,7 @@ def _pull(dys: list[Tensor], saved: tuple[Any, Any]) -> Any:
     grad_func, structure = saved
     if structure is not None:
         return _gradients(grad_func, dys, *structure)
-    found = grad_func(*dys)  # all arguments are tensors, and so is the value
+    found = grad_func(*dys)  # all arguments and the value are tensors
     return found if isinstance(found, list | tuple) else (found,)
 
 

@@ -38,7 +38,7 @@ DEPTHWISE_CONV2D = Kernel(
     "DepthwiseConv2dNative(x: number, filter: x; geometry: Windows)",
     op="depthwise_conv2d",
     doc="""``y[n, p, q, c·multiplier + m] = Σ x[n, i, j, c] filter[h, w, c, m]`` over h
-    and w, with i and j as in ``Conv2D``, and in all else as there.""",
+    and w, with i, j and everything else as in ``Conv2D``.""",
     **_FORWARD,
 )
 DEPTHWISE_CONV2D_INPUT = Kernel(
@@ -68,9 +68,9 @@ def depthwise_conv2d(
 ) -> Tensor:
     """Return the convolution of each channel of ``x`` with filters of its own.
 
-    ``y[n, p, q, c·multiplier + m] = Σ x[n, s·p + d·h - top, s·q + d·w - left, c] ·
-    filter[h, w, c, m]`` over h and w, with stride s and dilation d, where ``x`` is zero
-    outside. Integers wrap.
+    ``y[n, p, q, c·multiplier + m] = Σ x[n, i, j, c] · filter[h, w, c, m]`` over h and
+    w, where ``i = s·p + d·h - top`` and ``j = s·q + d·w - left``, with stride s and
+    dilation d; ``x`` is zero outside. Integers wrap.
 
     Args:
         x: ``[batch, height, width, channels]``, or without the batch.

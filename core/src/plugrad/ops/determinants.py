@@ -45,9 +45,9 @@ DET = Kernel(
     f"Det(x: {LAPACK})",
     out=lambda x: _number("det", x),
     op="linalg.det",
-    doc="""The determinant of each matrix, by LU with partial pivots; 1 of an empty one.
+    doc="""The determinant of each matrix, by LU with partial pivoting.
 
-    A matrix with NaN gives NaN.""",
+    An empty matrix gives 1, and a matrix with NaN gives NaN.""",
 )
 
 
@@ -95,7 +95,7 @@ COFACTOR: Kernel = Kernel(
     f"Cofactor(x: {LAPACK})",
     out=lambda x: stacked("det", x),
     op="linalg.det",
-    doc="""``y[..., i, j] = ∂det(x) / ∂x[..., i, j]``, of singular matrices too.""",
+    doc="""``y[..., i, j] = ∂det(x) / ∂x[..., i, j]``, for singular matrices too.""",
 )
 
 
@@ -158,9 +158,10 @@ SLOGDET = Kernel(
     f"Slogdet(x: {LAPACK}) -> sign, logabsdet",
     out=_numbers,
     op="linalg.slogdet",
-    doc="""``det / |det|`` and ``log |det|`` of each matrix, by LU with partial pivots.
+    doc="""``det / |det|`` and ``log |det|`` of each matrix.
 
-    Of a singular matrix they are 0 and -inf, of an empty one 1 and 0.""",
+    They are computed by LU with partial pivoting. A singular matrix gives 0 and -inf,
+    an empty one 1 and 0.""",
 )
 
 

@@ -69,9 +69,9 @@ DILATION2D = Kernel(
     ``i = s·p + d·h - top`` and ``j = s·q + d·w - left``, with strides s and dilations
     d.
 
-    Padding and sums that are NaN are passed over; a window of nothing else gives -inf,
-    or the least integer of the dtype. Integers wrap. Of zeros with both signs either
-    may come out.""",
+    Padding and sums that are NaN are ignored; a window of nothing else gives -inf,
+    or the least integer of the dtype. Integers wrap. For zeros of different
+    signs the result may be either.""",
 )
 
 _back = functools.partial(conv.back, _over)
@@ -84,7 +84,7 @@ DILATION2D_INPUT = Kernel(
     doc="""``dy`` of each window is added to the element of ``x`` whose sum with
     ``filter`` is the largest: of equal ones the first, row by row.
 
-    Sums are compared as if they were not rounded. A window of padding and NaN alone
+    Sums are compared exactly, without rounding. A window of padding and NaN alone
     adds nothing.""",
 )
 
@@ -113,9 +113,10 @@ def dilation2d(
 ) -> Tensor:
     """Return the largest sum of ``x`` and ``filter`` in each window.
 
-    ``y[n, p, q, c] = max (x[n, s·p + d·h - top, s·q + d·w - left, c] + filter[h, w,
-    c])`` over h and w, with stride s and dilation d. Padding and sums that are NaN are
-    ignored; a window of nothing else gives -inf, or the least integer. Integers wrap.
+    ``y[n, p, q, c] = max (x[n, i, j, c] + filter[h, w, c])`` over h and w, where
+    ``i = s·p + d·h - top`` and ``j = s·q + d·w - left``, with stride s and dilation d.
+    Padding and sums that are NaN are ignored; a window of nothing else gives -inf, or
+    the least integer. Integers wrap.
 
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; real numbers.

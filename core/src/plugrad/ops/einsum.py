@@ -77,10 +77,10 @@ def _well_formed(equation: str, terms: list[str], count: int) -> None:
     for term in terms:
         if not re.fullmatch(r"[A-Za-z]*(\.\.\.[A-Za-z]*)?", term):
             hint = "write letters, and ... for further axes, as in 'ij,jk->ik'"
-            raise ValueError(f"einsum: {term!r} in {equation!r} is no term; {hint}")
+            raise ValueError(f"einsum: {term!r} in {equation!r} is not a term; {hint}")
     if len(terms) - 1 != count:
         what = f"{len(terms) - 1} operands, got {count}; separate their terms by commas"
-        raise ValueError(f"einsum: {equation!r} is for {what}")
+        raise ValueError(f"einsum: {equation!r} needs {what}")
 
 
 def _sizes(
@@ -107,7 +107,7 @@ def _summed(*tensors: Spec, equation: str) -> Spec:
     plain = _plain(equation, given)
     if plain != (equation, given):
         raise ValueError(
-            f"einsum: {equation!r} of shapes {given} is not in plain form; use the op, "
+            f"einsum: {equation!r} of shapes {given} is not canonical; use the op, "
             f"or run the kernel with {plain[0]!r} and shapes {plain[1]}"
         )
     terms, output = _terms(equation)
@@ -120,12 +120,13 @@ EINSUM = Kernel(
     "Einsum(*tensors: number; equation: str)",
     out=_summed,
     op="einsum",
-    doc="""The sum of products that ``equation`` says, in the dtype of the tensors.
+    doc="""The sum of products that ``equation`` describes, in the dtype of the tensors.
 
-    Each tensor has a term of letters, one an axis; ``->`` and the output follow. A
-    letter stands for one index and one size: twice in a term it is a diagonal, and what
-    the output lacks is summed. The op turns spaces, ``...`` and an output that is left
-    out into this form. Integers wrap, and float16 is summed in float32.""",
+    Each tensor has a term of letters, one for each axis; ``->`` and the term of the
+    output follow. A letter stands for one index and one size: twice in a term it is a
+    diagonal, and letters that the output lacks are summed over. The op converts spaces,
+    ``...`` and a missing output into this form. Integers wrap, and float16 is summed in
+    float32.""",
 )
 
 
@@ -183,7 +184,7 @@ def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
     return run(EINSUM, *xs, equation=plain)
 
 
-@decomposition(EINSUM)  # and no gradient: that of the parts does no work twice
+@decomposition(EINSUM)  # differentiated through it, which repeats no work
 def _(*tensors: Tensor, equation: str) -> Tensor:
     terms, output = _terms(equation)
     parts = list(zip(map(reduce.widened, tensors), terms, strict=True))

@@ -68,14 +68,14 @@ __all__ = [
 
 Norm = Literal["backward", "ortho", "forward"]
 Numbers = np.ndarray[Any, Any]
-DIRECT = 64  # up to so many, a product with the matrix of the transform is cheapest
+DIRECT = 64  # up to this size, a product with the matrix is cheapest
 
 # --- kernels ---------------------------------------------------------------------
 
 
 def _complete(op: str, input: Spec) -> Spec:
     if not input.shape or not input.shape[-1]:
-        raise misfit(op, "its kernel takes a last axis of size 1 or more", input)
+        raise misfit(op, "the kernel needs a last axis of size 1 or more", input)
     return input
 
 
@@ -85,7 +85,7 @@ FFT = Kernel(
     op="fft.fft",
     doc="""``y[..., k] = Σ input[..., t] · e^(-2πi kt/n)``, n the size of the last axis.
 
-    Of a row with NaN or an infinity no element is finite.""",
+    The result of a row with NaN or an infinity has no finite element.""",
 )
 
 
@@ -102,11 +102,11 @@ IFFT: Kernel = Kernel(
     "IFFT(input: complexfloating)",
     out=functools.partial(_complete, "ifft"),
     op="fft.ifft",
-    doc="""``y[..., t] = 1/n · Σ input[..., k] · e^(2πi kt/n)``; else as ``FFT``.""",
+    doc="""``y[..., t] = 1/n · Σ input[..., k] · e^(2πi kt/n)``, like ``FFT``.""",
 )
 
 
-@decomposition(IFFT)  # the transform of numbers whose parts have changed places
+@decomposition(IFFT)  # the transform of numbers with swapped parts
 def _(input: Tensor) -> Tensor:
     re, im = complexes.parts(input)
     im, re = complexes.parts(run(FFT, run(complexes.COMPLEX, im, re)))
@@ -116,7 +116,7 @@ def _(input: Tensor) -> Tensor:
 gradients(IFFT, input=lambda dy: run(FFT, dy) * (1 / dy.shape[-1]))
 
 
-# --- what they mean in real numbers ----------------------------------------------
+# --- decompositions in real numbers ----------------------------------------------
 
 
 def _dft(z: Pair) -> Pair:
@@ -154,7 +154,7 @@ def _chirped(z: Pair) -> Pair:
     z = _times(z, chirp, binary.multiply)
     z = _each(z, lambda v: slicing.pad(v, [(0, 0), (0, size - n)]))
     re, im = _times(_dft(z), spectrum, binary.multiply)
-    im, re = _dft((im, re))  # the inverse, as that of IFFT
+    im, re = _dft((im, re))  # the inverse, as in the decomposition of IFFT
     z = _each((re, im), lambda v: slicing.along(v, 1, 0, n))
     return _times(z, chirp, binary.multiply)
 
@@ -198,7 +198,7 @@ def _chirps(n: int) -> tuple[Numbers, Numbers]:
 # --- complex signals -------------------------------------------------------------
 
 Axes = Ints | None
-Steps = list[tuple[int, int]]  # axes from 0, and the sizes that they are to have
+Steps = list[tuple[int, int]]  # axes, counted from 0, and the sizes of their transforms
 
 
 def fft(
@@ -213,7 +213,7 @@ def fft(
         n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
             By default the size of the axis.
         axis: The axis to transform.
-        norm: What is divided by n: "backward" the inverse transform, "forward" the
+        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
             other one, "ortho" both, by √n.
 
     Returns:
@@ -248,7 +248,7 @@ def ifft(
         n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
             By default the size of the axis.
         axis: The axis to transform.
-        norm: What is divided by n: "backward" the inverse transform, "forward" the
+        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
             other one, "ortho" both, by √n.
 
     Returns:
@@ -283,8 +283,8 @@ def fftn(
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
             with zeros. -1 is the size of the axis.
         axes: The axes to transform; by default all. ``s`` needs them.
-        norm: What is divided by the product of all sizes: "backward" the inverse
-            transform, "forward" the other one, "ortho" both, by its square root.
+        norm: Which transform is divided by the product of all sizes: "backward" the
+            inverse one, "forward" the other one, "ortho" both, by its square root.
 
     Returns:
         A tensor of the sizes ``s``: complex128 for float64 and complex128, complex64
@@ -319,8 +319,8 @@ def ifftn(
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
             with zeros. -1 is the size of the axis.
         axes: The axes to transform; by default all. ``s`` needs them.
-        norm: What is divided by the product of all sizes: "backward" the inverse
-            transform, "forward" the other one, "ortho" both, by its square root.
+        norm: Which transform is divided by the product of all sizes: "backward" the
+            inverse one, "forward" the other one, "ortho" both, by its square root.
 
     Returns:
         A tensor of the sizes ``s``: complex128 for float64 and complex128, complex64
@@ -355,7 +355,7 @@ def _steps(op: str, there: geometry.Shape, s: Axes, axes: Axes, half: bool) -> S
     """Return axes and sizes; with ``half`` the last axis is half of a spectrum."""
     rank, name = len(there), "n" if isinstance(axes, int | np.integer) else "s"
     if axes is None and s is not None:
-        raise ValueError(f"{op}: s {s} needs axes, to say whose sizes these are")
+        raise ValueError(f"{op}: s {s} needs axes; give one for each size")
     given = tuple(range(rank)) if axes is None else integers(op, "axes", axes)
     geometry.axes(op, given, rank)
     order = [axis % rank for axis in given]
@@ -425,7 +425,7 @@ def rfft(
         n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
             By default the size of the axis.
         axis: The axis to transform.
-        norm: What is divided by n: "backward" the inverse transform, "forward" the
+        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
             other one, "ortho" both, by √n.
 
     Returns:
@@ -453,15 +453,15 @@ def irfft(
 ) -> Tensor:
     """Return the ``n`` real numbers whose transform begins with ``x``.
 
-    It undoes ``rfft``. Only the real part counts of the first element, and of element
-    n/2.
+    It undoes ``rfft``. Only the real parts of the first element and of element n/2 are
+    used.
 
     Args:
         x: A tensor of numbers; integers and bool become float32.
         n: The size of the result; by default ``2·(m - 1)``, where m is the size of the
-            axis. Give it if it is odd.
+            axis. Give ``n`` if it is odd.
         axis: The axis to transform.
-        norm: What is divided by n: "backward" the inverse transform, "forward" the
+        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
             other one, "ortho" both, by √n.
 
     Returns:
@@ -496,8 +496,8 @@ def rfftn(
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
             with zeros. -1 is the size of the axis.
         axes: The axes to transform; by default all. ``s`` needs them.
-        norm: What is divided by the product of all sizes: "backward" the inverse
-            transform, "forward" the other one, "ortho" both, by its square root.
+        norm: Which transform is divided by the product of all sizes: "backward" the
+            inverse one, "forward" the other one, "ortho" both, by its square root.
 
     Returns:
         A tensor: complex128 for float64, complex64 for all other dtypes.
@@ -530,11 +530,11 @@ def irfftn(
     Args:
         x: A tensor of numbers; integers and bool become float32.
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
-            with zeros. -1 is the size of the axis. By default the last one is ``2·(m -
-            1)``, where m is the size of the axis: give it if it is odd.
+            with zeros. -1 is the size of the axis. By default the last one is
+            ``2·(m - 1)``, where m is the size of the axis: give it if it is odd.
         axes: The axes to transform; by default all. ``s`` needs them.
-        norm: What is divided by the product of all sizes: "backward" the inverse
-            transform, "forward" the other one, "ortho" both, by its square root.
+        norm: Which transform is divided by the product of all sizes: "backward" the
+            inverse one, "forward" the other one, "ortho" both, by its square root.
 
     Returns:
         A tensor of the sizes ``s``: float64 for float64 and complex128, float32 for all
@@ -567,9 +567,9 @@ def hfft(
     Args:
         x: A tensor of numbers; integers and bool become float32.
         n: The size of the result; by default ``2·(m - 1)``, where m is the size of the
-            axis. Give it if it is odd.
+            axis. Give ``n`` if it is odd.
         axis: The axis to transform.
-        norm: What is divided by n: "backward" the inverse transform, "forward" the
+        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
             other one, "ortho" both, by √n.
 
     Returns:
@@ -604,7 +604,7 @@ def ihfft(
         n: The size of the transform: ``x`` is cropped or padded with zeros at its end.
             By default the size of the axis.
         axis: The axis to transform.
-        norm: What is divided by n: "backward" the inverse transform, "forward" the
+        norm: Which transform is divided by n: "backward" the inverse one, "forward" the
             other one, "ortho" both, by √n.
 
     Returns:
@@ -739,7 +739,7 @@ def rfftfreq(
 def _frequencies(op: str, n: int, d: float, dtype: Any, half: bool) -> Tensor:
     size, d = integer(op, "n", n, 1), real(op, "d", d)
     if not d:
-        raise ValueError(f"{op}: d {d} must be a distance that is not 0")
+        raise ValueError(f"{op}: d {d} must not be 0")
     middle, places = size // 2, np.arange(size)
     places = places[: middle + 1] if half else (places + middle) % size - middle
     return _floats(op, places / (size * d), dtype)
@@ -749,7 +749,7 @@ def _floats(op: str, values: Numbers, dtype: Any) -> Tensor:
     """Return values as a tensor, by default of float32."""
     wanted = creation._held(op, FLOAT32 if dtype is None else canonical(dtype))
     if wanted.kind != "f":
-        raise TypeError(f"{op}: gives real floating numbers, not {wanted}")
+        raise TypeError(f"{op}: dtype must be real floating, got {wanted}")
     return _convert.asarray(values.astype(wanted), copy=False)
 
 

@@ -67,7 +67,7 @@ def _check_end(op: str, activation: str, out: Shape, *end: Spec | None) -> None:
 
 def _check_weights(op: str, activation: str, weights: object) -> None:
     if (activation == "prelu") != (weights is not None):
-        raise ValueError(f"{op}: prelu_weights go with 'prelu' alone, which needs them")
+        raise ValueError(f"{op}: give prelu_weights for 'prelu', and only for it")
 
 
 def _multiplied(a: Spec, b: Spec, *end: Any, activation: str, **more: Any) -> Spec:
@@ -83,9 +83,9 @@ FUSED_MATMUL = Kernel(
     canonicalize=lambda *_, **given: _UNTURNED | given,
     out=_multiplied,
     op="fused.matmul",
-    doc="""``activation(BatchMatMul(a, b) + bias)``, each part as by its own kernel.
+    doc="""``activation(BatchMatMul(a, b) + bias)``, as by the kernels of the parts.
 
-    ``prelu_activation_weights`` are the slopes of "prelu", and are there for it alone;
+    ``prelu_activation_weights`` are the slopes of "prelu", given only for it;
     ``leaky_relu_alpha`` is that of "leaky_relu".""",
 )
 
@@ -126,8 +126,8 @@ def _convolution(name: str, part: Kernel, rule: Any) -> Kernel:
         canonicalize=lambda *xs, **given: conv.of(rule, *xs, **_LINEAR | given),
         out=functools.partial(_convolved, part),
         op=f"fused.{part.op}",
-        doc=f"""``activation({part.name}(x, filter) + bias)``, each part as by its own
-        kernel. Slopes are those of ``_FusedMatMul``.""",
+        doc=f"""``activation({part.name}(x, filter) + bias)``, as by the kernels of
+        the parts. Slopes are those of ``_FusedMatMul``.""",
     )
 
     @decomposition(kernel)

@@ -78,8 +78,8 @@ def gather(
             ``axis``. A negative number counts from the rank of ``indices``.
 
     Returns:
-        A tensor of the dtype of ``x`` and of the shape ``x.shape[:axis] +
-        indices.shape[batch_dims:] + x.shape[axis + 1:]``.
+        A tensor of the dtype of ``x`` and of the shape
+        ``x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis + 1:]``.
 
     Raises:
         IndexError: An index is negative or too large.
@@ -203,8 +203,8 @@ def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> T
         axis: The axis of ``x``; may be None if it has only one.
 
     Returns:
-        A tensor of the dtype of ``x`` and of the shape ``x.shape[:axis] + indices.shape
-        + x.shape[axis + 1:]``.
+        A tensor of the dtype of ``x`` and of the shape
+        ``x.shape[:axis] + indices.shape + x.shape[axis + 1:]``.
 
     Raises:
         IndexError: An index is out of range.
@@ -222,7 +222,7 @@ def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> T
     """
     x = _convert.asarray(x)
     if axis is None and len(x.shape) != 1:
-        raise ValueError(f"take: shape {x.shape} has not one axis; say which, axis=")
+        raise ValueError(f"take: x of shape {x.shape} must have one axis; give axis")
     axis = shape._axis("take", 0 if axis is None else axis, len(x.shape))
     found = counted_from_0("take", indices, x.shape[axis], axis)
     return run(GATHER_V2, x, found, axis=axis, batch_dims=0)
@@ -342,7 +342,7 @@ def unsorted_segment_sum(
 
 def _segment_of(dy: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
     """Return the slice of ``dy`` for each id; zeros for ids out of range."""
-    if segment_ids.dtype is not INT32:  # a narrow one may not hold the numbers below
+    if segment_ids.dtype is not INT32:  # a narrow dtype may not represent num_segments
         segment_ids = _convert.integer_tensor(UNSORTED_SEGMENT_SUM.op, "", segment_ids)
     dy = slicing.pad(dy, [(1, 1), *[(0, 0)] * (len(dy.shape) - 1)])
     inside = binary.minimum(binary.maximum(segment_ids, -1), num_segments)
@@ -370,10 +370,10 @@ ONE_HOT = Kernel(
     "axis: new_axis, dtype: dtype)",
     out=_hot,
     op="one_hot",
-    doc="""``on_value`` where the place along the new axis ``axis`` is the index.
+    doc="""``on_value`` where the position along the new axis ``axis`` is the index.
 
-    All else is ``off_value``, and so is the whole axis for an index that is negative or
-    not below ``depth``, the size of the axis.""",
+    All other elements are ``off_value``, and so is the whole axis for an index that is
+    negative or not below ``depth``, the size of the axis.""",
 )
 
 

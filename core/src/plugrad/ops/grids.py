@@ -160,7 +160,7 @@ def meshgrid(*xs: TensorLike, indexing: Literal["xy", "ij"] = "xy") -> list[Tens
     for x in vectors:
         if len(x.shape) > 1:
             raise ValueError(f"meshgrid: expected vectors, got shape {x.shape}")
-    axes = list(range(len(vectors)))  # of each vector, and the vector of each axis
+    axes = list(range(len(vectors)))  # of each vector; its own inverse
     if indexing == "xy":
         axes[:2] = reversed(axes[:2])
     grid = tuple(vectors[axis].size for axis in axes)

@@ -61,8 +61,9 @@ def from_pixels(pixels: Any, /, num_channels: int = 3) -> Tensor:
     Gray is copied into red, green and blue. Opacity is 255 if the image has none.
 
     Args:
-        pixels: An image of Pillow, or a uint8 array: ``[height, width]`` or ``[height,
-            width, 1]`` for gray, 3 channels for colours, 4 for colours and opacity.
+        pixels: An image of Pillow, or a uint8 array: ``[height, width]`` or
+            ``[height, width, 1]`` for gray, 3 channels for colours, 4 for colours and
+            opacity.
         num_channels: How many of red, green, blue and opacity to return, 1 to 4.
 
     Returns:
@@ -85,10 +86,10 @@ def from_pixels(pixels: Any, /, num_channels: int = 3) -> Tensor:
     channels = integer(op, "num_channels", num_channels)
     if not 1 <= channels <= 4:
         raise ValueError(f"{op}: num_channels must be 1 to 4, got {channels}")
-    if hasattr(pixels, "convert") and hasattr(pixels, "getbands"):  # Pillow's
+    if hasattr(pixels, "convert") and hasattr(pixels, "getbands"):  # an image of Pillow
         pixels = pixels.convert("RGBA")
     if not hasattr(pixels, "__array__") and not hasattr(pixels, "__array_interface__"):
-        raise TypeError(f"{op}: {type(pixels).__name__} is no image or uint8 array")
+        raise TypeError(f"{op}: {type(pixels).__name__} is not an image or uint8 array")
     given = np.asarray(pixels)
     if given.dtype != np.uint8:
         raise TypeError(f"{op}: pixels must be uint8, got {given.dtype}; cast them")
@@ -141,8 +142,8 @@ def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
             to 255.
 
     Returns:
-        A uint8 NumPy array: ``[height, width]`` for gray, else ``[height, width,
-        channels]``.
+        A uint8 NumPy array: ``[height, width]`` for gray, else
+        ``[height, width, channels]``.
 
     Raises:
         ValueError: The shape does not fit, or a value is out of range or NaN.
@@ -159,7 +160,7 @@ def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
     op = "image.to_pixels"
     x = _convert.real(op, image)
     if x.dtype.kind not in "iuf":
-        raise TypeError(f"{op}: {x.dtype} is no colour; cast to float32 or int32")
+        raise TypeError(f"{op}: is not defined for {x.dtype}; cast to float32 or int32")
     _drawn(op, "image", x)
     top = 1 if x.dtype.kind == "f" else 255
     low, high = (reduce.min(x).item(), reduce.max(x).item()) if x.size else (0, 0)
@@ -176,7 +177,7 @@ def _(image: Tensor) -> Tensor:
     return creation.cast(image, INT32).maximum(0).minimum(255)
 
 
-# --- turning ---------------------------------------------------------------------
+# --- flips and rotation ----------------------------------------------------------
 
 
 def _check_rank(op: str, x: Tensor | Spec, rank: int, channels: int = 0) -> None:
@@ -221,7 +222,7 @@ def flip_left_right(image: TensorLike, /) -> Tensor:
     return run(FLIP_LEFT_RIGHT, _images("image.flip_left_right", image, 3))
 
 
-# No gradient: it is that of the parts.
+# No gradient: it is differentiated through its decomposition.
 decomposition(FLIP_LEFT_RIGHT, lambda image: shape.flip(image, axis=-2))
 
 
@@ -252,7 +253,7 @@ def _images(op: str, image: TensorLike, rank: int, channels: int = 0) -> Tensor:
 
 
 ROTATE = "image.rotate_with_offset"
-_rotation = functools.lru_cache(maxsize=16)(Rotation)  # whose tables are large
+_rotation = functools.lru_cache(maxsize=16)(Rotation)  # few, as tables are large
 
 
 def _turned(
@@ -270,8 +271,8 @@ def _turned(
     places = [float(real(ROTATE, "center", v)) for v in given]
     if len(places) != 2 or not all(map(math.isfinite, (angle, *places))):
         raise ValueError(
-            f"{ROTATE}: radians {radians} must be finite, center {center} a number or "
-            "x, y"
+            f"{ROTATE}: radians {radians} must be finite, and center {center} a finite "
+            "number or a pair (x, y)"
         )
     x, y = places
     listed = entries(fill_value) or ()
@@ -285,7 +286,7 @@ def _fill(value: Any, image: Spec | Tensor) -> Any:
     if (listed := entries(value)) is None:
         return slicing.constant(ROTATE, value, image.dtype)
     if len(listed) != (c := image.shape[-1]):
-        raise ValueError(f"{ROTATE}: fill_value {value} is not for {c} channels")
+        raise ValueError(f"{ROTATE}: fill_value {value} does not fit {c} channels")
     return tuple([slicing.constant(ROTATE, v, image.dtype) for v in listed])
 
 
@@ -349,7 +350,7 @@ def rotate_with_offset(
     return run(ROTATE_WITH_OFFSET, x, **_turned(x, **given))
 
 
-@decomposition(ROTATE_WITH_OFFSET)  # and no gradient: it is that of the parts
+@decomposition(ROTATE_WITH_OFFSET)  # differentiated through it
 def _(image: Tensor, *, geometry: Rotation, fill_value: Any) -> Tensor:
     b, h, w, c = image.shape
     pixels = shape.reshape(image, (b, h * w, c))

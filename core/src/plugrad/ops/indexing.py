@@ -158,7 +158,7 @@ def iterate(x: TensorLike, /) -> Iterator[Tensor]:
     """Return an iterator over the first axis; TypeError if there is none."""
     x = _convert.asarray(x)
     if not x.shape:
-        raise TypeError("iter: a tensor without axes has no elements to go through")
+        raise TypeError("iter: cannot iterate over a tensor without axes")
     return iter(shape.unstack(x))
 
 
@@ -354,7 +354,7 @@ def _entries(op: str, shape: Shape, key: tuple[Any, ...]) -> list[Any]:
         raise IndexError(f"{op}: {named} indices are too many for shape {shape}")
     at = behind_dots or len(entries)
     entries[at:at] = [ALL] * (len(shape) - named)
-    return entries  # with the dots: even of no axis, they stand between others
+    return entries  # with the ellipsis, which separates others even if it has no axis
 
 
 def _width(entry: Any) -> int:
@@ -410,7 +410,7 @@ def _gathered(op: str, x: Tensor, read: _Reading) -> Tensor:
             rest = [i for i in range(rank) if i not in axes]
             x = run(shape.TRANSPOSE, x, axes=(*axes, *rest))
         y, at = run(scatter.GATHER_ND, x, shape.stack(arrays, axis=-1)), 0
-    wide = len(y.shape) - rank + len(axes)  # so many axes have the index arrays
+    wide = len(y.shape) - rank + len(axes)  # the number of axes of the index arrays
     goal = 0 if read.apart else first
     if at == goal or not wide:
         return y

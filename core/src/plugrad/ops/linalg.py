@@ -49,7 +49,7 @@ __all__ += ["eigvalsh", "gram_schmidt", "inv", "kron", "lstsq", "matrix_norm"]
 __all__ += ["matrix_power", "matrix_rank", "outer", "pinv", "qr", "slogdet", "solve"]
 __all__ += ["svd", "svdvals", "trace", "triangular_solve", "vector_norm"]
 
-# Public at the top level, and known by these names too, as in the array API standard.
+# Public at the top level; the array API standard has them in linalg, too.
 matmul, matrix_transpose = products.matmul, products.matrix_transpose
 tensordot, vecdot = products.tensordot, products.vecdot
 
@@ -85,7 +85,7 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
     """
     x, n = products.as_matrices("matrix_power", x), integer("matrix_power", "n", n)
     x, _ = products.factors("matrix_power", x, x)
-    if n < 0 or x.shape[-1] != x.shape[-2]:  # which is refused
+    if n < 0 or x.shape[-1] != x.shape[-2]:  # which matrices() refuses
         x, n = run(matrix.INVERSE, matrix.matrices("matrix_power", x)), -n
     if n == 0:
         return matrix.one(x)
@@ -159,10 +159,10 @@ def vector_norm(
 
 
 def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Tensor:
-    """Divide by the largest first; it is a constant, as the norm is homogeneous."""
+    """Divide by the largest first: a constant, because the norm is homogeneous."""
     top = alias(run(reduce.MAX, sizes, axis=axes, keepdims=True))
     top = compare.where((top > 0) & unary.isfinite(top), top, 1.0)
-    # a power of x and not of |x| where it is the same: its second derivative at 0 is
+    # Use x and not |x| for even powers: its second derivative at 0 is right.
     parts = (x if ord % 2 == 0 and x.dtype.kind == "f" else sizes) / top
     if ord == 2:
         y = reduce.root(run(reduce.SUM, unary.square(parts), axis=axes, keepdims=keep))
@@ -227,7 +227,7 @@ def matrix_norm(
     return matrix.column(matrix.column(y)) if keep else y
 
 
-# --- the condition ---------------------------------------------------------------
+# --- the condition number --------------------------------------------------------
 
 
 def cond(x: TensorLike, /, *, ord: Order = 2) -> Tensor:

@@ -5,7 +5,7 @@ broadcast to the losses. ``reduction`` determines what is returned:
 
 - ``"none"``: the weighted losses;
 - ``"sum"``: their sum;
-- ``"mean"``: their sum divided by that of the weights;
+- ``"mean"``: their sum divided by the sum of the weights;
 - ``"sum_by_nonzero_weights"`` (the default): their sum divided by the number of losses
   whose weight is not 0.
 
@@ -76,8 +76,8 @@ def compute_weighted_loss(
         losses: A tensor of real numbers.
         weights: A tensor that broadcasts to the losses; None for 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``losses`` for the reduction "none". The dtype is
@@ -139,8 +139,8 @@ def absolute_difference(
         predictions: A tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None for 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
@@ -177,8 +177,8 @@ def mean_squared_error(
         predictions: A tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None for 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
@@ -221,8 +221,8 @@ def huber_loss(
         weights: A tensor that broadcasts to the losses; None for 1.
         delta: The error, a positive number, above which the loss is linear.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
@@ -245,7 +245,7 @@ def huber_loss(
     error, delta = a - b, real("huber_loss", "delta", delta)
     size = abs(error)
     near = size <= delta
-    inside = compare.where(near, error, 0.0)  # a square of inf outside would be NaN
+    inside = compare.where(near, error, 0.0)  # inf² outside would make the gradient NaN
     losses = compare.where(near, 0.5 * inside * inside, delta * (size - 0.5 * delta))
     return _weighted("huber_loss", losses, weights, reduction)
 
@@ -265,8 +265,8 @@ def hinge_loss(
         predictions: A tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None for 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
@@ -309,8 +309,8 @@ def log_loss(
         weights: A tensor that broadcasts to the losses; None for 1.
         epsilon: A small number that keeps the logarithms finite.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
@@ -353,8 +353,8 @@ def cosine_distance(
         weights: A tensor that broadcasts to the losses; None for 1.
         axis: The axis to sum over; it keeps size 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``labels`` with size 1 along ``axis`` for the
@@ -405,11 +405,11 @@ def sigmoid_cross_entropy(
         labels: A tensor of numbers from 0 to 1.
         logits: A tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None for 1.
-        label_smoothing: A number s from 0 to 1; the labels become ``(1 - s)·labels +
-            s/2``.
+        label_smoothing: A number s from 0 to 1; the labels become
+            ``(1 - s)·labels + s/2``.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
@@ -430,7 +430,7 @@ def sigmoid_cross_entropy(
     """
     a, x = _alike("sigmoid_cross_entropy", labels, logits)
     a = _smoothed("sigmoid_cross_entropy", a, label_smoothing, 2)
-    # both terms are positive: nothing cancels, and the gradient is right at 0 too
+    # Both terms are positive, so nothing cancels, and the gradient is right at 0.
     losses = a * activation.softplus(-x) + (1 - a) * activation.softplus(x)
     return _weighted("sigmoid_cross_entropy", losses, weights, reduction)
 
@@ -453,11 +453,11 @@ def softmax_cross_entropy(
         labels: ``[..., classes]``, one-hot or probabilities.
         logits: A tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None for 1.
-        label_smoothing: A number s from 0 to 1; the labels become ``(1 - s)·labels +
-            s/classes``.
+        label_smoothing: A number s from 0 to 1; the labels become
+            ``(1 - s)·labels + s/classes``.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; ``[...]`` for the reduction "none". The dtype is the promoted
@@ -479,7 +479,7 @@ def softmax_cross_entropy(
     """
     a, x = _alike("softmax_cross_entropy", labels, logits)
     if not x.shape or not x.shape[-1]:
-        raise ValueError(f"softmax_cross_entropy: shape {x.shape} holds no classes")
+        raise ValueError(f"softmax_cross_entropy: shape {x.shape} has no classes")
     a = _smoothed("softmax_cross_entropy", a, label_smoothing, x.shape[-1])
     losses = _cross_entropy(a, x, a._tape_id is None)
     return _weighted("softmax_cross_entropy", losses, weights, reduction)
@@ -526,8 +526,8 @@ def sparse_softmax_cross_entropy(
         logits: ``[..., classes]``.
         weights: A tensor that broadcasts to the losses; None for 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
-            divided by that of the weights; "sum_by_nonzero_weights" their sum divided
-            by the number of losses whose weight is not 0.
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
 
     Returns:
         A scalar tensor; ``[...]`` for the reduction "none". The dtype is the promoted
@@ -554,7 +554,7 @@ def sparse_softmax_cross_entropy(
     if classes.dtype.kind not in "iu":
         raise TypeError(f"{op}: labels must be integers, got {classes.dtype}")
     if not x.shape or classes.shape != x.shape[:-1]:
-        raise misfit(op, "there must be one label a row of logits", classes, x)
+        raise misfit(op, "there must be one label for each row of logits", classes, x)
     rows = norm.log_softmax(x).reshape((classes.size, x.shape[-1]))
     places = classes.reshape((classes.size, 1))
     found = gather.gather(rows, places, axis=1, batch_dims=1)

@@ -29,7 +29,7 @@ from . import _convert, compare, complexes, grids, products, shape, slicing
 
 __all__ = ["diag"]
 
-# --- what the families of matrices share -----------------------------------------
+# --- helpers of all modules of matrices ------------------------------------------
 
 LAPACK = "float32 | float64 | complex64 | complex128"
 
@@ -38,7 +38,7 @@ def matrices(op: str, x: TensorLike, *, square: bool = True) -> Tensor:
     """Return ``x`` as floating matrices of a dtype that LAPACK supports."""
     x = _convert.floating(op, x)
     if x.dtype is DTYPES["float16"]:
-        raise TypeError(f"{op}: float16 is too narrow; cast with astype")
+        raise TypeError(f"{op}: is not defined for float16; cast with astype")
     return stacked(op, x, square=square)
 
 
@@ -124,12 +124,12 @@ def diag(x: TensorLike, /) -> Tensor:
     return run(DIAG, _convert.numbers("diag", x))
 
 
-@decomposition(DIAG)  # and no gradient: it is that of the parts
+@decomposition(DIAG)  # differentiated through it
 def _(x: Tensor) -> Tensor:
     n = x.size
     y = run(shape.RESHAPE, x, shape=(n, 1))
     y = run(slicing.PAD_V2, y, paddings=((0, 0), (0, n)), constant_values=0)
-    y = run(shape.RESHAPE, y, shape=(n * (n + 1),))  # every (n + 1)th is of x
+    y = run(shape.RESHAPE, y, shape=(n * (n + 1),))  # x at a distance of n + 1
     return run(shape.RESHAPE, slicing.along(y, 0, 0, n * n), shape=x.shape * 2)
 
 
@@ -225,7 +225,7 @@ def band(x: Tensor, lower: int, upper: int) -> Tensor:
 def _solution(op: str, a: Spec, b: Spec, **_: bool) -> Spec:
     batch = _with_rows(op, stacked(op, a), b)
     if len(b.shape) < 2:
-        raise misfit(op, "its kernel takes b as [..., n, k]; reshape a vector", b)
+        raise misfit(op, "the kernel needs b as [..., n, k]; reshape a vector", b)
     return Spec((*batch, *b.shape[-2:]), b.dtype)
 
 
@@ -242,9 +242,10 @@ SOLVE = Kernel(
     broadcasts=True,
     checks="a",
     op="linalg.solve",
-    doc="""``y`` with ``a·y = b``, by LU with partial pivots; the first axes broadcast.
+    doc="""``y`` with ``a·y = b``, by LU with partial pivoting.
 
-    A pivot of a finite matrix that is 0 is a ValueError: the matrix is singular.""",
+    The first axes broadcast. A pivot of a finite matrix that is 0 is a ValueError: the
+    matrix is singular.""",
 )
 
 
@@ -306,7 +307,7 @@ TRIANGULAR_SOLVE = Kernel(
     broadcasts=True,
     checks="a",
     op="linalg.triangular_solve",
-    doc="""``y`` with ``a·y = b``, of one triangle of ``a``; the other is not looked at.
+    doc="""``y`` with ``a·y = b`` for one triangle of ``a``; the other one is not read.
 
     The first axes broadcast. A 0 on the diagonal, in a finite matrix, is a ValueError.
     """,
@@ -342,7 +343,7 @@ def triangular_solve(a: TensorLike, b: TensorLike, /, *, upper: bool = False) ->
 
 @decomposition(TRIANGULAR_SOLVE)
 def _(a: Tensor, b: Tensor, *, upper: bool) -> Tensor:
-    """Turn lower triangles around: an upper one is its own LU decomposition."""
+    """Flip lower triangles: an upper one is its own LU decomposition."""
     a = _triangle(a, upper)
     if upper:
         return run(SOLVE, a, b)
@@ -370,7 +371,7 @@ INVERSE = Kernel(
     out=partial(stacked, "inv"),
     checks="x",
     op="linalg.inv",
-    doc="""The inverse of each matrix, by LU with partial pivots.
+    doc="""The inverse of each matrix, by LU with partial pivoting.
 
     A pivot of a finite matrix that is 0 is a ValueError: the matrix is singular.""",
 )

@@ -69,7 +69,7 @@ def _first(x: Tensor, axis: int, size: int) -> tuple[Tensor, list[Tensor]]:
 def _unused(op: str, what: str, k: int, hint: str, dys: list[Tensor], *xs: Any) -> None:
     """Raise if ``what``, parts of ``xs``, has been used beyond the first ``k``."""
     if not idle(*dys):
-        rule = f"{what} beyond the first {k} are any that fit and have no derivative"
+        rule = f"{what} beyond the first {k} are arbitrary and have no derivative"
         raise misfit(op, f"{rule}; use {hint}", *xs)
 
 
@@ -82,7 +82,7 @@ CHOLESKY = Kernel(
     op="linalg.cholesky",
     doc="""The lower triangular ``y`` with ``y·yᴴ = x`` and a positive diagonal.
 
-    Only the lower triangle of ``x`` is looked at. A matrix that is not positive
+    Only the lower triangle of ``x`` is read. A matrix that is not positive
     definite is a ValueError.""",
 )
 
@@ -197,7 +197,7 @@ def _qr_gradient(dq: Tensor, dr: Tensor, x: Tensor, q: Tensor, r: Tensor) -> Ten
         _unused("qr", "columns of Q", n, "mode='reduced'", spare, (m, m))
     if m >= n:
         return _tall_gradient(dq, dr, q, r)
-    # The columns beyond the square are qᴴ times those of x.
+    # The last n - m columns of r are qᴴ times those of x.
     rest = slicing.along(x, last, m, n - m)
     (dr, ds), (r, _) = (shape.split(t, [m, n - m], axis=-1) for t in (dr, r))
     first = _tall_gradient(dq + matrix.by(rest, ds), dr, q, r)
@@ -269,8 +269,8 @@ EIGH = Kernel(
     doc="""The eigenvalues of Hermitian matrices, real and ascending, and as columns
     orthonormal vectors: ``x·v = v·diag(w)``.
 
-    Only the lower triangle of ``x`` is looked at. Vectors may have any sign, or phase;
-    of equal values they are any that fit.""",
+    Only the lower triangle of ``x`` is read. Vectors may have any sign, or phase;
+    of equal values they are arbitrary.""",
 )
 
 
@@ -334,7 +334,7 @@ EIGVALSH = Kernel(
     op="linalg.eigvalsh",
     doc="""The eigenvalues of Hermitian matrices, real and ascending.
 
-    Only the lower triangle of ``x`` is looked at.""",
+    Only the lower triangle of ``x`` is read.""",
 )
 
 
@@ -365,7 +365,7 @@ def eigvalsh(x: TensorLike, /) -> Tensor:
     return run(EIGVALSH, matrix.matrices("eigvalsh", x))
 
 
-# And no gradient, which needs the vectors.
+# No gradient: the decomposition computes the vectors that it needs.
 decomposition(EIGVALSH, lambda x: run_many(EIGH, x)[0])
 
 
@@ -414,10 +414,10 @@ def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVDResult:
         full_matrices: Whether ``u`` and ``vh`` are square.
 
     Returns:
-        A named tuple with ``k = min(m, n)``: ``U``, ``[..., m, k]``; ``S``, ``[...,
-        k]``, real and descending; ``Vh``, ``[..., k, n]``. With ``full_matrices``,
-        ``U`` is ``[..., m, m]`` and ``Vh`` is ``[..., n, n]``. ``U`` and ``Vh`` have
-        the dtype of ``x``; float32 for integers and bool.
+        A named tuple with ``k = min(m, n)``: ``U``, ``[..., m, k]``; ``S``,
+        ``[..., k]``, real and descending; ``Vh``, ``[..., k, n]``. With
+        ``full_matrices``, ``U`` is ``[..., m, m]`` and ``Vh`` is ``[..., n, n]``. ``U``
+        and ``Vh`` have the dtype of ``x``; float32 for integers and bool.
 
     Raises:
         ValueError: ``x`` has fewer than two axes.
@@ -458,7 +458,7 @@ def _svd_gradient(
     if u.dtype.kind == "c":
         inner = inner + matrix.band(left, 0, 0) / (across * 2)
     outer = matrix.product(u, inner)
-    if u.shape[-2] > k and not idle(du):  # else 0/0 where a value is 0
+    if u.shape[-2] > k and not idle(du):  # else 0/0 where s is 0
         rest = du / across
         outer = outer + (rest - matrix.product(u, matrix.of(u, rest)))
     dx = dx + matrix.product(outer, vh)
@@ -507,7 +507,7 @@ def svdvals(x: TensorLike, /) -> Tensor:
     return run(SVDVALS, matrix.matrices("svdvals", x, square=False))
 
 
-# And no gradient, which needs the vectors.
+# No gradient: the decomposition computes the vectors that it needs.
 decomposition(SVDVALS, lambda x: run_many(SVD, x, full_matrices=False)[1])
 
 
@@ -527,7 +527,7 @@ def _tolerance(op: str, x: Tensor, rtol: Any) -> Tensor:
     if isinstance(rtol, _convert.SCALARS):
         return _convert.scalar(op, rtol, dtype)
     rtol = creation.cast(_convert.real(op, rtol), dtype)
-    return _convert.check_broadcast(op, "rtol, one a matrix,", rtol, x.shape[:-2])
+    return _convert.check_broadcast(op, "rtol", rtol, x.shape[:-2])
 
 
 def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
@@ -537,8 +537,8 @@ def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> 
 
     Args:
         x: ``[..., m, n]``.
-        rtol: A number, or a tensor that broadcasts to ``[...]``; by default ``max(m,
-            n)`` times the epsilon of the dtype.
+        rtol: A number, or a tensor that broadcasts to ``[...]``; by default
+            ``max(m, n)`` times the epsilon of the dtype.
 
     Returns:
         An int32 tensor ``[...]``.
@@ -566,7 +566,7 @@ def _transposed(x: Spec, rtol: Spec) -> Spec:
     wanted = matrix.magnitude(x.dtype)
     if rtol.dtype is not wanted:
         raise TypeError(f"pinv: rtol must be {wanted} for {x.dtype}, got {rtol.dtype}")
-    _convert.check_broadcast("pinv", "rtol, one a matrix,", rtol, tuple(batch))
+    _convert.check_broadcast("pinv", "rtol", rtol, tuple(batch))
     return Spec((*batch, n, m), x.dtype)
 
 
@@ -576,8 +576,8 @@ PINV = Kernel(
     op="linalg.pinv",
     doc="""``v·diag(1 / s)·uᴴ`` of the singular values ``s`` above ``rtol · max(s)``.
 
-    The others count as 0, and their inverse too. ``rtol`` broadcasts to the axes before
-    those of matrices; NaN leaves no value.""",
+    The others count as 0, and so do their inverses. ``rtol`` broadcasts to the axes
+    before those of matrices; NaN leaves no value.""",
 )
 
 
@@ -589,8 +589,8 @@ def pinv(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
 
     Args:
         x: ``[..., m, n]``.
-        rtol: A number, or a tensor that broadcasts to ``[...]``; by default ``max(m,
-            n)`` times the epsilon of the dtype.
+        rtol: A number, or a tensor that broadcasts to ``[...]``; by default
+            ``max(m, n)`` times the epsilon of the dtype.
 
     Returns:
         A tensor ``[..., n, m]`` of the dtype of ``x``; float32 for integers and bool.

@@ -333,7 +333,7 @@ FOUND = [
     (lambda: pg.batch_norm(X, None, 1.0), TypeError, "NoneType"),
     (lambda: fused.conv2d(None, FILTER), TypeError, "NoneType"),
     (lambda: pg.moving_average(X, X, None, step=1), TypeError, "NoneType"),
-    (lambda: fft.fftfreq(4, d=0), ValueError, "fftfreq: d 0 must be a distance"),
+    (lambda: fft.fftfreq(4, d=0), ValueError, "fftfreq: d 0 must not be 0"),
     (lambda: pg.astype(X, None), TypeError, "dtype None is not supported"),
     (lambda: pg.astype(X, np), TypeError, "dtype <module .* is not supported"),
     (lambda: pg.quantile(X, [[0.1], [0.2, 0.3]]), TypeError, "q must be real numbers"),

@@ -224,7 +224,7 @@ ERRORS = [
     (
         lambda x: fft.rfftfreq(2, dtype="int32"),
         TypeError,
-        "rfftfreq: gives real floating",
+        "rfftfreq: dtype must be real floating",
     ),
     (lambda x: fft.fftshift(x, axes=2), ValueError, "fftshift: axis 2 is out of range"),
 ]

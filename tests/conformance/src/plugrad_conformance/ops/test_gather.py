@@ -289,7 +289,7 @@ ERRORS = [
         ValueError,
         "the first 1 axes",
     ),
-    (lambda: pg.take(X, [0]), ValueError, r"take: shape \(2, 3\) has not one axis"),
+    (lambda: pg.take(X, [0]), ValueError, r"take: x of shape \(2, 3\) must have one"),
     (
         lambda: pg.take(X, [5], axis=0),
         IndexError,

@@ -136,11 +136,11 @@ def test_errors_of_to_pixels(image, message, backend):
 
 
 def test_more_errors_of_pixels(backend):
-    with pytest.raises(TypeError, match="to_pixels: bool is no colour"):
+    with pytest.raises(TypeError, match="to_pixels: is not defined for bool"):
         pg.image.to_pixels([[True]])
     with pytest.raises(TypeError, match="complex"):
         pg.image.to_pixels([[1j]])
-    with pytest.raises(TypeError, match="from_pixels: int is no image or uint8 array"):
+    with pytest.raises(TypeError, match="from_pixels: int is not an image or uint8 ar"):
         pg.image.from_pixels(5)
     with pytest.raises(TypeError, match="pixels must be uint8, got float64"):
         pg.image.from_pixels(np.zeros((2, 2)))
@@ -345,7 +345,7 @@ ERRORS = [
     (lambda: pg.image.rotate_with_offset(X[0], 1), "image must have rank 4, got shape"),
     (
         lambda: pg.image.rotate_with_offset(X, 1, fill_value=(1, 2)),
-        r"fill_value \(1, 2\) is not for 4 channels",
+        r"fill_value \(1, 2\) does not fit 4 channels",
     ),
 ]
 
@@ -360,7 +360,7 @@ def test_what_is_no_number(backend):
     for given, error, message in (
         ({"radians": "a"}, TypeError, "radians must be a number, got 'a'"),
         ({"radians": math.inf}, ValueError, "radians inf must be finite"),
-        ({"radians": 1, "center": (1, 2, 3)}, ValueError, r"center \(1, 2, 3\) a num"),
+        ({"radians": 1, "center": (1, 2, 3)}, ValueError, r"center \(1, 2, 3\) a fin"),
         ({"radians": 1, "center": "ab"}, TypeError, "center must be a number, got 'a"),
         ({"radians": 1, "fill_value": [None] * 4}, TypeError, "must be a number, got"),
     ):

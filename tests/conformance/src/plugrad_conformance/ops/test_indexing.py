@@ -166,7 +166,7 @@ def test_iteration(backend):
     assert (a.item(), b.item()) == (-3.0, -2.0)
     assert [row.tolist() for row in reversed(x)] == x.tolist()[::-1]
     assert list(pg.asarray(np.zeros((0, 2)))) == []
-    with pytest.raises(TypeError, match="iter: a tensor without axes"):
+    with pytest.raises(TypeError, match="iter: cannot iterate"):
         iter(pg.asarray(1.0))
     dx = pg.grad(lambda x: sum(pg.sum(row * i) for i, row in enumerate(x)))(x)
     assert dx.tolist() == [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]

@@ -255,7 +255,7 @@ ERRORS = [
     (
         lambda: losses.softmax_cross_entropy(1.0, 1.0),
         ValueError,
-        "softmax_cross_entropy: .* holds no classes",
+        "softmax_cross_entropy: .* has no classes",
     ),
     (
         lambda: losses.sparse_softmax_cross_entropy(A[:, 0], A),
@@ -265,7 +265,7 @@ ERRORS = [
     (
         lambda: losses.sparse_softmax_cross_entropy([1], A),
         ValueError,
-        "there must be one label a row",
+        "there must be one label for each row",
     ),
     (
         lambda: losses.sparse_softmax_cross_entropy([1, 3], A),

@@ -254,7 +254,7 @@ def test_what_is_not_unique_has_no_gradient(backend):
     x = RNG.random((4, 2), np.float32)
     for f, message in (
         (lambda x: linalg.qr(x, mode="complete").Q, r"beyond the first 2 .*\(4, 4\)"),
-        (lambda x: linalg.svd(x).U, "vectors of U and Vh beyond the first 2 are any"),
+        (lambda x: linalg.svd(x).U, "vectors of U and Vh beyond the first 2 are arb"),
         (lambda x: linalg.svd(pg.matrix_transpose(x)).Vh, "beyond the first 2"),
     ):
         y = f(pg.asarray(x))
@@ -366,7 +366,7 @@ def test_dtypes(name, dtype, backend):
 @pytest.mark.parametrize("name", OPS)
 def test_float16_is_refused(name, backend):
     held(backend, "float16")
-    with pytest.raises(TypeError, match=f"{name}: float16 is too narrow"):
+    with pytest.raises(TypeError, match=f"{name}: is not defined for float16"):
         OPS[name](np.eye(2, dtype=np.float16))
 
 
@@ -422,7 +422,7 @@ ERRORS = [
     (
         lambda: linalg.pinv(A, rtol=np.ones(3)),
         ValueError,
-        r"pinv: rtol, one a matrix, must broadcast to \(\); got shape \(3,\)",
+        r"pinv: rtol must broadcast to \(\); got shape \(3,\)",
     ),
     (lambda: linalg.matrix_rank(A[0]), ValueError, "matrix_rank: takes matrices"),
     (lambda: linalg.cond(A, ord=1), ValueError, r"cond: takes .* shape \(2, 3\)"),
