@@ -37,7 +37,7 @@ x + None  # error: operator
 None - x  # error: operator
 v @ None  # error: operator
 x < {}  # error: operator
-x[0] = 1.0  # error: index
+x[0] = None  # error: assignment
 x.shape = (2,)  # error: misc
 number: float = x.sum()  # error: assignment
 number = v + 1  # error: assignment
