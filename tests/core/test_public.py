@@ -3,6 +3,7 @@
 import pickle
 import pickletools
 import re
+import sys
 import traceback
 from importlib import import_module
 
@@ -43,6 +44,19 @@ def test_names_without_a_module_of_their_own():
     assert rfft is pg.fft.rfft
     assert pg.linalg.matmul is pg.matmul  # known by both names, of the first
     assert pg.matmul.__module__ == "plugrad"
+
+
+@pytest.mark.parametrize(
+    "family", sorted(f for f in sys.modules if f.startswith("plugrad.ops."))
+)
+def test_what_a_family_exports_is_public(family):
+    module, name = sys.modules[family], family.rpartition(".")[2]
+    space = getattr(pg, name) if name in namespaces() else pg
+    lacking = {*getattr(module, "__all__", [])} - {*space.__all__}
+    assert not lacking, (
+        f"add `from .ops.{name} import *` and `__all__ += ops.{name}.__all__` to "
+        f"core/src/plugrad/__init__.py: {lacking}"
+    )
 
 
 PICKLED = {
