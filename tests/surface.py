@@ -3,7 +3,10 @@
 import inspect
 from types import ModuleType
 
+import numpy as np
 import plugrad as pg
+
+CONSTANT = np.dtype | float | str | None  # pg.float32, pg.pi, pg.newaxis
 
 
 def namespaces():
@@ -13,12 +16,12 @@ def namespaces():
 
 
 def public():
-    """Return every public function and class by its dotted name."""
+    """Return every public function, class and type by its dotted name."""
     return {
         f"{space}.{name}".removeprefix("."): value
         for space, module in namespaces().items()
         for name in module.__all__
-        if not isinstance(value := getattr(module, name), ModuleType)
+        if not isinstance(value := getattr(module, name), ModuleType | CONSTANT)
     }
 
 

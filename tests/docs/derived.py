@@ -19,7 +19,7 @@ STUB = ROOT / "core" / "src" / "plugrad" / "tensor" / "methods.pyi"
 NAMES = ROOT / "docs" / "names.md"
 ONLY_HERE, RULE = "## Only in plugrad", "| --- | --- |\n"
 
-# --- methods of tensors and variables ----------------------------------------------
+# --- methods of tensors and variables --------------------------------------------
 
 HEAD = '''"""Operators, and ops with the tensor as their first argument.
 
@@ -140,7 +140,7 @@ def methods():
     return text
 
 
-# --- the ops that only plugrad has ---------------------------------------------------
+# --- the ops that only plugrad has -----------------------------------------------
 
 
 def only_here(theirs):

@@ -34,7 +34,7 @@ def test_the_page_is_up_to_date(made):
     """A backend that is not installed here keeps its column; run ``make docs``."""
     said, kept = table(PAGE.read_text())
     told, rows = table(made)
-    assert said == told
+    assert said == told, "run `make docs`"
     assert [row["kernel"] for row in kept] == [row["kernel"] for row in rows]
     for name in rows[0]:
         if name in kept[0] or name in BACKENDS:  # else: someone else's

@@ -116,6 +116,8 @@ if not TYPE_CHECKING:  # or else type checkers would accept every name
 
 
 publish(globals())
+for _namespace in (fft, fused, image, linalg, losses, random, signal, sparse, strings):
+    publish(vars(_namespace))
 accelerated.start()
 loading.start()
 

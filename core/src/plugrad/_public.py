@@ -22,4 +22,5 @@ def publish(module: dict[str, Any]) -> None:
 
 
 def _is_private(module: str) -> bool:
-    return module.startswith("plugrad.") and module.count(".") > 1
+    first, *inner = module.split(".")
+    return first == "plugrad" and (len(inner) > 1 or "_" in [n[:1] for n in inner])

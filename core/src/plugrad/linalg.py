@@ -1,6 +1,5 @@
 from typing import TYPE_CHECKING
 
-from ._public import publish
 from .ops.determinants import SlogdetResult as SlogdetResult
 from .ops.linalg import *
 from .ops.linalg import __doc__ as __doc__
@@ -14,5 +13,3 @@ from .ops.products import vecdot as vecdot
 
 if not TYPE_CHECKING:  # mypy takes names from literal lists only
     from .ops.linalg import __all__ as __all__
-
-publish(globals())

@@ -21,7 +21,9 @@ CATALOG = sorted(kernel for kernel in contracts() if "." not in kernel)
 
 
 def test_every_kernel_has_a_call() -> None:
-    """A row for each in ``misuse/rows``."""
+    """A row for each in ``misuse/rows``, as ``"LRN": call(floats(1, 2, 2, 5))``."""
+    lacking = sorted({*CATALOG} - {*right_calls()})
+    assert not lacking, f"add a right call to misuse/rows/<family>.py: {lacking}"
     assert sorted(right_calls()) == CATALOG
 
 

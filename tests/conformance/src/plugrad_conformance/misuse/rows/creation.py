@@ -5,9 +5,6 @@ from .. import call, floats
 CALLS = {
     "Cast": call(floats(2, 3), dtype="int32"),
     "Fill": call(shape=(2, 3), value=1.5, dtype="float32"),
-    "Identity": call(floats(2, 3)),
     "LinSpace": call(start=0.5, stop=2, num=4, endpoint=True, dtype="float32"),
-    "OnesLike": call(floats(2, 3)),
     "Range": call(start=1, step=2, size=4, dtype="int32"),
-    "ZerosLike": call(floats(2, 3)),
 }

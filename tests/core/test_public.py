@@ -1,0 +1,108 @@
+"""Public objects name public modules: in tracebacks, pickles and ``help``."""
+
+import pickle
+import pickletools
+import re
+import sys
+import traceback
+from importlib import import_module
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad import plugin
+from plugrad.registry.contract import origin
+
+from tests.surface import namespaces, public
+
+MODULES = ["plugrad", "plugrad.plugin", "plugrad.geometry"]
+MODULES += [f"plugrad.{name}" for name in namespaces() if name]
+OBJECTS = {f"pg.{name}": value for name, value in public().items()}
+OBJECTS |= {f"plugin.{name}": getattr(plugin, name) for name in plugin.__all__}
+OBJECTS = {n: v for n, v in OBJECTS.items() if hasattr(v, "__qualname__")}
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTS))
+def test_a_public_object_is_found_where_it_says(name):
+    value = OBJECTS[name]
+    assert value.__module__ in MODULES
+    assert getattr(import_module(value.__module__), value.__name__) is value
+
+
+@pytest.mark.parametrize("name", [name for name in namespaces() if name])
+def test_a_namespace_is_a_module(name):
+    module = import_module(f"plugrad.{name}")
+    assert module is getattr(pg, name)
+    assert module.__all__
+    assert module.__doc__
+    assert {getattr(module, n).__module__ for n in module.__all__} == {module.__name__}
+
+
+def test_names_without_a_module_of_their_own():
+    from plugrad.fft import rfft
+
+    assert rfft is pg.fft.rfft
+    assert pg.linalg.matmul is pg.matmul  # known by both names, of the first
+    assert pg.matmul.__module__ == "plugrad"
+
+
+@pytest.mark.parametrize(
+    "family", sorted(f for f in sys.modules if f.startswith("plugrad.ops."))
+)
+def test_what_a_family_exports_is_public(family):
+    module, name = sys.modules[family], family.rpartition(".")[2]
+    space = getattr(pg, name) if name in namespaces() else pg
+    lacking = {*getattr(module, "__all__", [])} - {*space.__all__}
+    assert not lacking, (
+        f"add `from .ops.{name} import *` and `__all__ += ops.{name}.__all__` to "
+        f"core/src/plugrad/__init__.py: {lacking}"
+    )
+
+
+PICKLED = {
+    "tensor": lambda: pg.asarray([1.0, 2.0]),
+    "variable": lambda: pg.Variable([1.0], name="w"),
+    "spec": lambda: plugin.Spec((2, 3), np.dtype("float32")),
+    "svd": lambda: pg.linalg.svd(pg.eye(2)),
+    "slogdet": lambda: pg.linalg.slogdet(pg.eye(2)),
+    "unique": lambda: pg.unique_all([1, 1, 2]),
+    "filled rows": lambda: pg.sparse.fill_empty_rows([[0, 0]], [1.0], [2, 2], 0.0),
+    "pieces": lambda: pg.strings.split(["a b"], " "),
+    "packs": lambda: pg.gradient_packs(),
+    "error": lambda: pg.KernelNotFound("no kernel"),
+    "backend error": lambda: pg.BackendUnavailable("no backend"),
+    "op": lambda: pg.relu,
+    "op of a namespace": lambda: pg.image.resize_bilinear,
+    "function": lambda: pg.grad,
+    "tool": lambda: pg.save,
+    "function of plugins": lambda: plugin.run,
+    "class": lambda: pg.Tensor,
+}
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 5])
+@pytest.mark.parametrize("name", PICKLED)
+def test_a_pickle_names_no_private_module(name, protocol):
+    with pg.use_backend("cpu"):
+        value = PICKLED[name]()
+        data = pickle.dumps(value, protocol)
+        again = pickle.loads(data)
+    assert type(again) is type(value)
+    assert repr(again) == repr(value) or name == "variable"
+    words = [arg for _, arg, _ in pickletools.genops(data) if isinstance(arg, str)]
+    first = {word.split(" ")[0] for word in words}
+    named = {word for word in first if re.fullmatch(r"plugrad(\.\w+)*", word)}
+    assert named <= {*MODULES}
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in pg.__all__ if n.endswith(("Error", "Unavailable", "NotFound"))]
+)
+def test_a_traceback_shows_the_public_name(name):
+    (line,) = traceback.format_exception_only(getattr(pg, name)("why"))
+    assert line == f"plugrad.{name}: why\n"
+
+
+def test_the_origin_of_a_gradient_is_the_module_that_has_the_line():
+    line = pg.negative.__code__.co_firstlineno
+    assert origin(pg.negative, "user") == f"user (plugrad.ops.unary:{line})"
