@@ -229,9 +229,32 @@ def variable_grads(
 
 
 def vjp(f: Callable[[*Xs], R], *xs: *Xs) -> tuple[R, Callable[[Any], tuple[Any, ...]]]:
-    """Return ``f(*xs)`` and its pullback: cotangent of the value -> those of ``xs``.
+    """Return ``f(*xs)`` and a pullback from its cotangents to those of ``xs``.
 
-    It can be called again, later, in another thread or scope; integers have None.
+    The pullback can be called several times, later, and in another thread or scope.
+
+    Args:
+        f: A function that returns floating tensors.
+        xs: Its arguments: tensors, or nested dicts, lists and tuples of tensors.
+
+    Returns:
+        The value, and a function that takes a cotangent of the value and returns a
+        tuple of cotangents, one for each argument; None for integers.
+
+    Raises:
+        TypeError: No argument holds a floating tensor, or ``f`` does not return
+            tensors.
+        ValueError: The cotangent does not have the structure, shape and dtype of the
+            value; raised by the pullback.
+        GradientNotFound: A kernel that ``f`` runs has no gradient; raised by the
+            pullback.
+
+    Example:
+        >>> y, pullback = pg.vjp(lambda x: x * x, pg.asarray([1.0, 2.0]))
+        >>> (dx,) = pullback(pg.asarray([1.0, 10.0]))
+        >>> dx
+        Tensor([ 2., 40.], dtype=float32, backend='cpu')
+
     """
     function("vjp", f)
     run = _forward(f, xs)

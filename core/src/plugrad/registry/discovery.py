@@ -23,10 +23,10 @@ class Announcement(NamedTuple):
 
 
 def discover() -> None:
-    """Read the entry points of all distributions; imports nothing.
+    """Read the entry points of all distributions, without importing any.
 
     Of several distributions of one name the first on ``sys.path`` counts, as it does
-    for imports. Called again, it adds what has been installed meanwhile.
+    for imports. A further call adds what has been installed since.
     """
     seen = {plugin.distribution for plugin in registry.plugins}
     found: list[Plugin] = []
@@ -51,13 +51,13 @@ def announced() -> Iterator[Announcement]:
 
 
 def version(distribution: str) -> str:
-    """Return the version that is installed, or nothing."""
+    """Return the version that is installed, or an empty string."""
     found = next(_distributions(name=distribution), None)
     return "" if found is None else _named(found)[1]
 
 
 def _distributions(**what: str) -> Iterator[Any]:
-    """Yield what is installed, with the name or all of it, finder by finder."""
+    """Yield the installed distributions, of one name or all, finder by finder."""
     context = metadata.DistributionFinder.Context(**what)  # type: ignore[no-untyped-call]
     for finder in sys.meta_path:
         find = getattr(finder, "find_distributions", lambda _: ())
@@ -69,7 +69,7 @@ def _distributions(**what: str) -> Iterator[Any]:
 
 
 def _named(files: Any) -> tuple[str, str]:
-    """Return name and version; parsing all of the metadata takes a hundred times it."""
+    """Return name and version; parsing all of the metadata takes 100 times as long."""
     try:
         text = files.read_text("METADATA") or files.read_text("PKG-INFO") or ""
     except Exception:

@@ -1,11 +1,11 @@
 """``python -m plugrad doctor``: whether every plugin works, why not, and what to do.
 
 The plugins are loaded, opened and tested in a process of their own, because one may
-crash or hang. That process says whose code runs; if it ends, the rest is tried again
-without the guilty one.
+crash or hang. That process prints whose code runs; if it ends, the test is repeated
+without that plugin.
 
 Map: ``doctor`` and the process; ``examine``, which that process runs; the test of a
-backend; what plugins do that they should not; advice; the text.
+backend; what plugins do that they must not do; advice; the text.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def doctor(options: argparse.Namespace) -> Answer:
 
 
 def _examined(timeout: float) -> Row:
-    """Return what ``examine`` finds in another process, whatever becomes of it."""
+    """Return the findings of ``examine`` in another process, however that ends."""
     guilty: dict[str, str] = {}
     while True:
         data, how, last = _tried(timeout, guilty)
@@ -76,7 +76,7 @@ def _examined(timeout: float) -> Row:
 
 
 def _tried(timeout: float, without: Iterable[str]) -> tuple[Row | None, str, str]:
-    """Return what a new process finds, or how it ended and in whose code."""
+    """Return the findings of a new process, or how it ended and in whose code."""
     blocked = ",".join([os.environ.get("PLUGRAD_BLOCK", ""), *without])
     flags = ["-I"] if sys.flags.isolated else []
     command = ["-m", "plugrad", "doctor", "--in-process", "--json"]
@@ -112,7 +112,7 @@ def _mark() -> None:
 
 
 def examine() -> Row:
-    """Load, open and test everything that is installed; return what was found."""
+    """Load, open and test everything that is installed; return the findings."""
     with _watched():
         registry.load()
         for plugin in registry.plugins:
@@ -205,7 +205,7 @@ TESTS: dict[str, tuple[Callable[[Tensor, Tensor], Any], Any]] = {
 
 
 def _tested(entry: Entry[Any]) -> tuple[bool, list[str]]:
-    """Return whether one thing that a plugin brings works, and remarks."""
+    """Return whether one entry of a plugin works, and remarks."""
     value, remarks = entry.value, []
     try:
         if isinstance(value, KernelPack):
@@ -229,7 +229,7 @@ def _tested(entry: Entry[Any]) -> tuple[bool, list[str]]:
 
 
 def _self_test(name: str) -> list[str]:
-    """Run a few ops on a backend, and what it has to test itself; return remarks."""
+    """Run a few ops on a backend, and its own test; return remarks."""
     backend = registry.open(name)
     own = backend.runtime.self_test
     return [*_lacks(backend), *_ops(backend), *(own() if own is not None else ())]
@@ -248,7 +248,7 @@ def _lacks(backend: OpenBackend) -> list[str]:
 
 
 def _ops(backend: OpenBackend) -> list[str]:
-    """Run what the backend has kernels for; return remarks, or raise."""
+    """Run the ops for which the backend has kernels; return remarks, or raise."""
     if A.dtype not in backend.dtypes:
         return [f"it has no {A.dtype}, so that no op was tried"]
     ran = []
@@ -283,7 +283,7 @@ def _no_fallback() -> Iterator[None]:
 
 
 class _Ear(io.TextIOBase):
-    """A standard output that notes who prints."""
+    """A standard output that records who prints."""
 
     def write(self, text: str, /) -> int:
         if running and text.strip():
@@ -293,7 +293,7 @@ class _Ear(io.TextIOBase):
 
 @contextlib.contextmanager
 def _watched() -> Iterator[None]:
-    """Note what plugins print, and what they use that is deprecated."""
+    """Record what plugins print, and which deprecated features they use."""
 
     def note(message: Warning | str, *_: Any, **__: Any) -> None:
         if running and isinstance(message, PlugradDeprecationWarning):
@@ -341,7 +341,7 @@ def _to_block(distribution: str, name: str) -> str:
 
 
 def _text(data: Row) -> str:
-    """Return what people read: one paragraph a plugin."""
+    """Return the text for people: one paragraph for each plugin."""
     lines = [
         f"plugrad {data['plugrad'] or 'without metadata'}, Python {data['python']}, "
         f"NumPy {data['numpy']}, {data['platform']}"

@@ -21,16 +21,23 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Tensor:
     """Return the array of another library as a tensor on the active backend.
 
     Args:
-        x: Anything with ``__dlpack__``: of NumPy, PyTorch, JAX, CuPy... A tensor or
-            variable of plugrad is returned as it is, with its gradient.
-        copy: None shares memory where the backend can (on cpu it does), and copies
-            elsewhere. Whoever shares promises that nobody writes to it.
-            True copies in any case, False never.
+        x: An object with ``__dlpack__``, of NumPy, PyTorch, JAX, CuPy... A tensor or
+            variable of plugrad is returned unchanged, with its gradient.
+        copy: None shares memory where the backend can (cpu does), and copies elsewhere;
+            do not write to shared memory. True always copies, False never does.
+
+    Returns:
+        A tensor.
 
     Raises:
-        TypeError: ``x`` has no ``__dlpack__``, or a dtype that plugrad lacks.
-        BufferError: The memory is out of reach and ``copy`` is False, or the other
-            library does not export it (PyTorch: detach it first).
+        TypeError: ``x`` has no ``__dlpack__``, or a dtype that plugrad or the backend
+            lacks.
+        BufferError: The backend cannot share the memory and ``copy`` is False, or the
+            other library does not export it (PyTorch: detach the tensor first).
+
+    Example:
+        >>> pg.from_dlpack(np.asarray([1.0, 2.0], np.float32))
+        Tensor([1., 2.], dtype=float32, backend='cpu')
 
     """
     if isinstance(x, Tensor | Variable):
