@@ -251,7 +251,7 @@ class UserScope(Scope):
         if any(is_kind(function) for is_kind in kinds):
             raise TypeError(
                 f"{self.what}: a generator is left and entered again while the scope "
-                "is in force; use `with` inside of it, around what does not yield"
+                "is in force; use `with` inside of it, around code without yield"
             )
 
         @functools.wraps(function)
@@ -267,12 +267,12 @@ class UserScope(Scope):
         return cast("F", awaited if inspect.iscoroutinefunction(function) else inside)
 
     def __del__(self) -> None:
-        if not getattr(self, "entered", True):  # True: __init__ has not come so far
+        if not getattr(self, "entered", True):  # True: __init__ has failed before
             warnings.warn(
                 f"{self.what}(...) changes nothing by itself; write `with "
                 f"{self.what}(...):`, or use it as a decorator",
                 RuntimeWarning,
-                stacklevel=2,  # where the last reference goes: at its own line
+                stacklevel=2,  # at the line that drops the last reference
             )
 
 

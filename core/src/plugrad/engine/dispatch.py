@@ -67,7 +67,7 @@ def _choose() -> OpenBackend:
     for name in registry.backends() if chosen is None else ():
         try:
             chosen = registry.open(name)
-        except BackendUnavailable:  # its plugin is failed now, and named below
+        except BackendUnavailable:  # its plugin is marked as failed, and named below
             continue
         break
     failed = [plugin for plugin in registry.plugins if plugin.error is not None]
@@ -162,7 +162,7 @@ def _checked_once(
     except KeyError:
         pass  # the first one of its kind
     except (TypeError, AttributeError):
-        key = None  # a list among the attributes, or what is refused below
+        key = None  # a list among the attributes, or refused below
     for name, value in kernel.bind(inputs).items():
         for x in value if name == kernel.variadic else (value,):
             if not (isinstance(x, Tensor) or (x is None and name in kernel.optional)):
@@ -290,7 +290,7 @@ def _run_on_host_or_fallback(
         except BackendUnavailable:
             if how == "host":
                 raise
-            continue  # a fallback that does not open is none; `plugins` shows why
+            continue  # a backend that does not open is skipped; `plugins` shows why
         outputs = _implementation(kernel, inputs, attrs, other)
         if outputs is not None:
             _note_fallback(kernel, backend, how, other)

@@ -89,7 +89,7 @@ def _nobody(kernel: Kernel, name: str) -> Callable[..., Any]:
 
     def missing(*_: Any) -> Any:
         raise GradientNotFound(
-            f"{kernel.name}: nobody has written its gradient for input {name!r} "
+            f"{kernel.name}: there is no gradient for input {name!r} "
             f"({kernel}); register_gradient({kernel.name!r}, {name}=...)"
         )
 

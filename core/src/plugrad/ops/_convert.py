@@ -214,7 +214,7 @@ def _text(given: np.ndarray[Any, Any], wanted: DType) -> np.ndarray[Any, DType]:
 
 
 def _no_tensors_in(values: Any, depth: int) -> None:
-    if depth > 64:  # as many axes has NumPy, and so deep may a list hold itself
+    if depth > 64:  # NumPy has at most 64 axes; a list may contain itself
         raise ValueError("asarray: lists are nested more than 64 deep")
     for value in values:
         if isinstance(value, list | tuple):
@@ -424,7 +424,7 @@ def scalar(op: str, value: complex | np.generic, beside: DType) -> Tensor:
         array = np.asarray(value, weak(op, value, beside))
         found = Tensor(backend.upload(array), backend)
         if plain == plain and not negative_zero:
-            if len(backend.scalars) >= 4096:  # a rate that decays, say
+            if len(backend.scalars) >= 4096:  # such as a decaying rate
                 backend.scalars = {}
             backend.scalars[key] = found
     return found

@@ -137,7 +137,7 @@ MAX_POOL_3D_GRAD = Kernel(
     doc="""``MaxPoolGrad`` with three spatial axes.""",
     **_B3,
 )
-# An average does not depend on what it is of: no tape need keep ``input``.
+# The gradient does not depend on the values of ``input``: no tape saves them.
 AVG_POOL_GRAD = Kernel(
     "AvgPoolGrad(dy: inexact, input?; geometry: Windows) -> dx",
     doc="""``dy`` of each window, divided by the number of elements of the input in it,
@@ -507,7 +507,7 @@ def _collected(ddx: Tensor, input: Tensor, output: Tensor, geometry: Windows) ->
 def _maximal(pool: Kernel, back: Kernel) -> None:
     """Register the gradients of a maximum and of its gradient ``back``."""
     gradients(pool, x=lambda dy, x, y, geometry: run(back, dy, x, y, geometry=geometry))
-    # Who wins changes in steps, so that there is no derivative in ``input`` and
+    # The winner changes in steps, so there is no derivative in ``input`` and
     # ``output``.
     gradients(back, dy=_collected, input=None, output=None)
 

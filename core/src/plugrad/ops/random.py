@@ -82,7 +82,7 @@ def seed(n: Seed = None, /) -> None:
 def _checked(op: str, n: Seed) -> Seed:
     number = None if n is None else arguments.integer(op, "seed", n)
     if number is not None and not 0 <= number < 2**64:
-        raise ValueError(f"{op}: a seed is from 0 to below 2**64, got {number}")
+        raise ValueError(f"{op}: a seed must be from 0 to below 2**64, got {number}")
     return number
 
 

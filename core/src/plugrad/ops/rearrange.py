@@ -225,14 +225,14 @@ def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:
 
 
 def ensure_shape(x: TensorLike, /, shape: Sequence[int | None]) -> Tensor:
-    """Return ``x`` itself if it has ``shape``, in which None stands for any size.
+    """Return ``x``, after a check that it has ``shape``; None stands for any size.
 
     Args:
         x: A tensor of any dtype.
         shape: The sizes that ``x`` must have, or None.
 
     Returns:
-        ``x``.
+        A tensor of the same elements.
 
     Raises:
         ValueError: ``x`` has another shape.

@@ -61,7 +61,7 @@ def _summand(x: TensorLike, dtype: Any, op: str = "sum") -> Tensor:
     x = _convert.numbers(op, x)
     wanted = SUMMED_AS.get(x.dtype, x.dtype) if dtype is None else canonical(dtype)
     if wanted is BOOL:
-        raise TypeError(f"{op}: there is none in bool; use any, all or count_nonzero")
+        raise TypeError(f"{op}: is not defined in bool; use any, all or count_nonzero")
     return creation.cast(x, wanted)
 
 
@@ -579,7 +579,7 @@ def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
 
 @decomposition(ANY)
 def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
-    ones = creation.cast(x, INT32)  # the sum of nothing is 0, its maximum is not
+    ones = creation.cast(x, INT32)  # no elements have a sum, and no maximum
     return creation.cast(run(SUM, ones, axis=axis, keepdims=keepdims), BOOL)
 
 

@@ -261,7 +261,7 @@ def _(images: Tensor | None, dy: Tensor, *, geometry: Resizing) -> Tensor:
 def _transposes(to: Kernel, back: Kernel) -> None:
     """Register the gradients of a resizing and its transpose: each other."""
     gradients(to, images=lambda dy, geometry: run(back, None, dy, geometry=geometry))
-    gradients(back, images=None)  # it tells a shape
+    gradients(back, images=None)  # only its shape is used
     gradients(back, dy=lambda ddx, geometry: run(to, ddx, geometry=geometry))
 
 
@@ -373,7 +373,7 @@ def _(
     extrapolation_value: float,
 ) -> Tensor:
     images = _sampling.constant(np.arange(image.shape[0]), INT32)
-    box_ind = gather.gather(images, box_ind)  # which says if there is no such image
+    box_ind = gather.gather(images, box_ind)  # raises if there is no such image
     grid = _sampling.box_grid(image, boxes, box_ind, crop_size)
     with gather.range_errors("image.crop_and_resize", box_ind, image.shape[:1]):
         return _sampling.sampled(image, grid, method, extrapolation_value)

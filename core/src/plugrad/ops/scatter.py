@@ -104,7 +104,7 @@ def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
     at = creation.cast(indices, kind)
     size, stride = (_convert.asarray(np.array(v, kind)) for v in (lead, strides))
     inside = compare.logical_and(at >= 0, at < size)
-    steps = compare.where(inside, at * stride, -total)  # the others add up to less
+    steps = compare.where(inside, at * stride, -total)  # the other steps add up to less
     return run(reduce.SUM, steps, axis=(len(indices.shape) - 1,), keepdims=False)
 
 

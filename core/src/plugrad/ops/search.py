@@ -133,7 +133,7 @@ def _(sorted_sequence: Tensor, values: Tensor, *, side: str) -> Tensor:
     nan = compare.not_equal(values, values) if values.dtype.kind == "f" else None
     before = compare.less if side == "left" else compare.less_equal
     while left:
-        half = (left + 1) // 2  # of which the last one decides
+        half = (left + 1) // 2  # of which the last one is compared
         probe = base + (half - 1)
         x = run(gather.GATHER_V2, sorted_sequence, probe, axis=1, batch_dims=1)
         go = before(x, values)

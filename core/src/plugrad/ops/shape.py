@@ -224,7 +224,7 @@ gradients(BROADCAST_TO, x=lambda dy, x_spec: reduce.sum_to(dy, x_spec.shape))
 
 def _tiled(x: Spec, *, repetitions: Shape) -> Spec:
     if len(repetitions) != len(x.shape):
-        rule = f"repetitions {repetitions} must be one number an axis"
+        rule = f"repetitions {repetitions} must be one number for each axis"
         raise misfit("tile", rule, x)
     shape = tuple(map(operator.mul, repetitions, x.shape))
     return Spec(sizes("tile", shape, "the result"), x.dtype)

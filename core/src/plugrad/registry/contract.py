@@ -308,8 +308,8 @@ def vjp_rules(
     what = f"gradient of {kernel}, from {owner}"
     if kernel.fused:
         raise ValueError(
-            f"{what}: a fused kernel falls apart under a tape and has no gradient; "
-            "register one for a kernel inside it"
+            f"{what}: a fused kernel is decomposed under a tape and has no gradient; "
+            "register one for a kernel of its decomposition"
         )
     checked: dict[str, VJP | None] = {}
     for name, function in functions.items():
@@ -348,7 +348,7 @@ def _rule(kernel: Kernel, what: str, function: Callable[..., Any], owner: str) -
     for residual in residuals:
         if residual not in legal:
             raise ValueError(
-                f"{what}: {residual!r} is none of {', '.join(legal)}"
+                f"{what}: {residual!r} is not one of {', '.join(legal)}"
                 f"{suggest(residual, legal)}"
             )
     return VJP(

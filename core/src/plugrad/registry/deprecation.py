@@ -41,7 +41,8 @@ def warn_deprecated(what: str, *, since: str, until: str, use: str) -> None:
 
     """
     warnings.warn(
-        f"{what} is deprecated since plugrad {since} and goes in {until}; use {use}",
+        f"{what} is deprecated since plugrad {since} and will be removed in {until}; "
+        f"use {use}",
         PlugradDeprecationWarning,
         stacklevel=outside(),
     )

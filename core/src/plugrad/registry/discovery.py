@@ -44,9 +44,9 @@ def announced() -> Iterator[Announcement]:
     for files in _distributions():
         try:
             text = files.read_text("entry_points.txt") or ""
-        except Exception:  # unreadable, and so nobody's plugin
+        except Exception:  # unreadable, so not a plugin
             continue
-        if "[plugrad." in text:  # the files of most neighbours are never parsed
+        if "[plugrad." in text:  # most other distributions are never parsed
             yield Announcement(*_named(files), files)
 
 
@@ -63,7 +63,7 @@ def _distributions(**what: str) -> Iterator[Any]:
         find = getattr(finder, "find_distributions", lambda _: ())
         try:
             distributions = [*find(context)]
-        except Exception:  # the finder of a stranger: what it knows, nobody does
+        except Exception:  # a foreign finder: its names are not known
             continue
         yield from distributions
 

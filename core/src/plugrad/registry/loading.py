@@ -71,8 +71,8 @@ def _load() -> None:
         if running:
             raise RuntimeError(
                 f"{running[-1]} uses plugrad's engine while it is loaded; an "
-                "entry-point module returns descriptors, and what needs tensors goes "
-                "into `open`"
+                "entry-point module returns descriptors; move code that needs "
+                "tensors into `open`"
             )
         allowed, blocked = names_in("PLUGRAD_PLUGINS"), names_in("PLUGRAD_BLOCK")
         for plugin in registry.pending:
@@ -107,7 +107,7 @@ def _load_plugin(plugin: Plugin) -> None:
         if known is not None:
             manager.unregister(known)
         if isinstance(error, KeyboardInterrupt):
-            plugin.phase = Phase.DISCOVERED  # it is loaded at the next question
+            plugin.phase = Phase.DISCOVERED  # loaded at the next question
             raise
         plugin.fail(error)  # SystemExit, too: a plugin must not end the program
 

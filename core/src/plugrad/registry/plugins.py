@@ -47,7 +47,7 @@ STATES = {phase: f"is {phase}" for phase in Phase} | {Phase.FAILED: "has failed"
 # Whose code the registry is calling, innermost last; it holds the lock meanwhile.
 running: list[Plugin] = []
 turns: list[Callable[[], None]] = []  # called whenever that changes; by doctor
-_skipping = False  # whether a KeyboardInterrupt ends no more than the plugin it meets
+_skipping = False  # whether a KeyboardInterrupt ends only the plugin
 
 
 @dataclass(eq=False)
@@ -111,7 +111,7 @@ class Plugin:
             if context.run(np.geterr) != before:
                 self.note(
                     "sets NumPy's error state, which has been restored; use "
-                    "np.errstate around what needs it"
+                    "np.errstate around the code that needs it"
                 )
 
     def note(self, text: str) -> None:
@@ -236,7 +236,7 @@ class Claims(Generic[N]):
             ]
             own = [entry for entry in claims if entry.owner in at_home]
             home = [entry.owner for entry in own] or [
-                plugin  # nobody knows what it would have brought
+                plugin  # its entries are not known
                 for plugin in at_home
                 if plugin.phase in (Phase.FAILED, Phase.INCOMPATIBLE)
                 and not plugin.entries

@@ -226,7 +226,7 @@ class Registry:
                 opened = self._open(entry)
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # SystemExit, too: it must not end us
+            except BaseException as error:  # SystemExit, too: do not exit
                 entry.fail(error)
                 raise self._backends.unavailable(name, entry) from error
             finally:
@@ -265,7 +265,7 @@ class Registry:
         self.check(runtime.kernels, f"kernels of {owner}")
         own = self.gradients.vjp_rules_of(runtime.gradients, f"{owner}")
         layers = {
-            name: list(found)  # the user's, who may have been here first
+            name: list(found)  # the user's, which may be registered already
             for (name, of), found in self.kernels.items()
             if of == backend.name
         }

@@ -121,7 +121,7 @@ def path(op: str, given: Any) -> Any:
         return os.fspath(given)
     except TypeError:
         raise TypeError(
-            f"{op}: a path is a str or an os.PathLike, got {given!r}"
+            f"{op}: a path must be a str or an os.PathLike, got {given!r}"
         ) from None
 
 

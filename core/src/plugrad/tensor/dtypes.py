@@ -140,7 +140,7 @@ def check_range(op: str, value: complex, dtype: DType) -> None:
     low, high = _ROUNDING[dtype]
     whole = dtype.kind in "iu"
     for part in (value.real, value.imag):
-        if part - part:  # NaN, also where it is infinite
+        if part - part:  # true for NaN and infinities
             if whole:
                 raise OverflowError(f"{op}: {dtype} cannot hold {part}")
         elif not low <= (int(part) if whole else part) <= high:

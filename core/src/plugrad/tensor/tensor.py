@@ -52,7 +52,7 @@ HOST = (1, 0)  # the device of the host's memory, in DLPack's words
 class TapeId:
     """The identity of a tensor for tapes, with its spec; never reused while held."""
 
-    __slots__ = ("dtype", "shape")  # set by who makes one: __init__ is too slow
+    __slots__ = ("dtype", "shape")  # set by the caller: __init__ is too slow
 
     shape: tuple[int, ...]
     dtype: DType
@@ -240,7 +240,7 @@ class Tensor(Methods):
                     f"device {dl_device or HOST}; allow a copy"
                 )
             values = home.download(self._data)
-            if values.flags.writeable:  # nobody else's
+            if values.flags.writeable:  # not shared
                 lent, copy = False, None
         if type(values) is np.ndarray:
             if dl_device not in (None, HOST):

@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         print(text)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has seen enough: | head
+    except BrokenPipeError:  # the reader has closed the pipe: | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0 if answer.well else 1
 
@@ -128,9 +128,9 @@ def _flag(about: str) -> Row:
 
 def _commands() -> dict[Callable[[Any], Answer], dict[str, Row]]:
     """Return the arguments of each command, with their options for argparse."""
-    unopened = "do not open the backends; what fails only then goes unseen"
+    unopened = "do not open the backends, which may miss errors"
     patience = "how long the plugins may take together; default: 60"
-    inside = "start no process for them; one that crashes takes doctor down"
+    inside = "test in this process; a plugin that crashes ends it"
     seconds = {"type": float, "default": 60.0, "metavar": "SECONDS"}
     return {
         plugins: {"--no-open": _flag(unopened)},

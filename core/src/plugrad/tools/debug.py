@@ -77,7 +77,7 @@ class Debug:
             ]
             raise DebugError(
                 f"debug: {total:,} bytes that were made in the block are still held; "
-                "drop the handles and pullbacks that hold them, use tidy, or say keep:"
+                "drop the handles and pullbacks that hold them, use tidy, or use keep:"
                 + "".join(rows)
             )
 

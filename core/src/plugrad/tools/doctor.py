@@ -118,9 +118,9 @@ def examine() -> Row:
         for plugin in registry.plugins:
             if plugin.seconds > SLOW:
                 took = f"takes {plugin.seconds:.2f} s to load"
-                plugin.note(f"{took}; what is slow belongs behind `open`")
+                plugin.note(f"{took}; move slow work into `open`")
             if plugin.phase is Phase.REGISTERED and not plugin.entries:
-                plugin.note("brings nothing: its hooks return empty lists")
+                plugin.note("registers nothing: its hooks return empty lists")
         tests = {e: _tested(e) for p in registry.plugins for e in p.entries}
     return {
         "plugrad": registry.core.version,
@@ -297,7 +297,7 @@ def _watched() -> Iterator[None]:
 
     def note(message: Warning | str, *_: Any, **__: Any) -> None:
         if running and isinstance(message, PlugradDeprecationWarning):
-            running[-1].note(f"uses what will go: {message}")
+            running[-1].note(f"uses a deprecated feature: {message}")
 
     with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(_Ear()):
         warnings.simplefilter("always", PlugradDeprecationWarning)
@@ -322,11 +322,11 @@ def _advice(plugin: Plugin, needs: Sequence[Need]) -> str:
     if plugin.phase is Phase.BLOCKED and not plugin.entries:
         return "change that variable to load it"
     if error is None and "PLUGRAD_BLOCK" in plugin.reason:
-        return f"if it is {who} that you can do without: PLUGRAD_BLOCK={plugin.name}"
+        return f"to leave out the one of {who}, set PLUGRAD_BLOCK={plugin.name}"
     if needs:
         return f"pip install {' '.join(need.argument for need in needs)}"
     if isinstance(error, ModuleNotFoundError):
-        return f"install what has the module {error.name!r}; {who} needs it"
+        return f"install a package with the module {error.name!r}; {who} needs it"
     return _to_block(who, plugin.name)
 
 

@@ -57,10 +57,10 @@ def from_dlpack(x: Any, /, *, copy: bool | None = None) -> Tensor:
                     f"from_dlpack: backend {backend.name!r} cannot share memory of "
                     f"device {device} with {kind}; allow a copy"
                 )
-            # From elsewhere its library copies.
+            # The other library copies from its device.
             host = np.from_dlpack(x, device=None if device == HOST else "cpu")
             native = backend.upload(np.array(host, _known(host.dtype), copy=copy))
-    except RuntimeError as error:  # NumPy's for what it has no dtype for
+    except RuntimeError as error:  # NumPy's for a dtype that it lacks
         raise TypeError(
             f"from_dlpack: {kind} of dtype {getattr(x, 'dtype', '?')}: {error}; cast "
             "it first"

@@ -66,7 +66,7 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
     arrays = {_name(name): _values(name, x) for name, x in tensors.items()}
     target = os.path.realpath(path)  # not in the place of a link
     draft = f"{target}.{os.urandom(4).hex()}.tmp"
-    open(draft, "xb").close()  # tells what is wrong there, and the mode of files
+    open(draft, "xb").close()  # raises if it cannot be written; takes the default mode
     try:
         like = os.stat(target if os.path.exists(target) else draft)
         _write(package, arrays, draft, target)
@@ -121,7 +121,7 @@ def load(path: Path, /) -> dict[str, Tensor]:
 
     """
     package, path = _package("load"), arguments.path("load", path)
-    open(path, "rb").close()  # tells what is wrong with the place
+    open(path, "rb").close()  # raises if it cannot be read
     try:
         with package.safe_open(path, framework="np") as file:
             names = file.keys()
@@ -134,7 +134,7 @@ def load(path: Path, /) -> dict[str, Tensor]:
             arrays = {name: file.get_tensor(name) for name in names}
     except package.SafetensorError as error:
         raise ValueError(
-            f"load: {path} is no whole safetensors file: {error}"
+            f"load: {path} is not a complete safetensors file: {error}"
         ) from error
     return {name: _made(name, values) for name, values in arrays.items()}
 
@@ -151,7 +151,7 @@ def _package(who: str) -> ModuleType:
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"save: a name is a str, got {name!r}")
+        raise TypeError(f"save: a name must be a str, got {name!r}")
     if name in ("", "__metadata__"):
         raise ValueError(f"save: a tensor cannot be named {name!r}; choose another")
     return name
@@ -162,8 +162,8 @@ def _values(name: str, x: TensorLike) -> np.ndarray[Any, DType]:
     values = asarray(x).numpy()
     if values.dtype not in _HELD:
         raise TypeError(
-            f"save: {name!r} is {named(values.dtype)}, which safetensors has no place "
-            "for; save its parts, or cast it"
+            f"save: {name!r} is {named(values.dtype)}, which safetensors does not "
+            "support; save its parts, or cast it"
         )
     return np.asarray(values, order="C")
 

@@ -116,7 +116,7 @@ class Alive:
                 return
             size = home.runtime.arrays.nbytes(held)
             gone = partial(self._gone, id(held), size)
-            with suppress(TypeError):  # NumPy's scalars, whose end nobody is told
+            with suppress(TypeError):  # NumPy's scalars have no weak references
                 self._known[id(held)] = weakref.ref(held, gone)
                 self.now += size
                 self.peak = max(self.peak, self.now)
@@ -218,7 +218,7 @@ class Profile:
         start = perf_counter()
         try:
             wait(backend)
-        finally:  # what turns out to have failed has its lap, too
+        finally:  # a run that failed has its lap, too
             waited = perf_counter() - start
             worked = clock.lap() if clock else None
         self._time(backend)
