@@ -98,7 +98,7 @@ REGISTRATIONS = [
     (
         lambda: pg.jvp(pg.exp, [1.0], [1.0, 2.0]),
         ValueError,
-        "jvp: vs, beside xs: expected 1 tensor, got 2 tensors",
+        "jvp: vs must match xs: expected 1 tensor, got 2 tensors",
     ),
     (lambda: pg.set_backend(3), pg.BackendUnavailable, "set_backend: unknown .* 3"),
     (lambda: pg.register_backend("a"), TypeError, "expected a plugrad.plugin.Backend"),

@@ -209,7 +209,7 @@ def variable_grads(
     for v in chosen:
         if not isinstance(v, Variable) or not differentiable(v.dtype):
             raise TypeError(
-                f"variable_grads: {v!r} is no floating Variable; make it of floats"
+                f"variable_grads: {v!r} is not a floating Variable; make it of floats"
             )
     tape = Tape(variables={} if variables is None else None)
     with context.taping((*context.tapes(), tape)):
@@ -299,7 +299,7 @@ def jvp(f: Callable[..., R], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[R, R
     backward = lambda dy: run.backward(run.seeds_of(dy), linear_only=True)
     transpose = _forward(backward, (zeros,))
     return run.value, transpose.backward(
-        transpose.seeds_of(tuple(vs), "jvp: vs, beside xs")
+        transpose.seeds_of(tuple(vs), "jvp: vs must match xs")
     )[0]
 
 
@@ -336,7 +336,7 @@ class _Forward(NamedTuple):
         one, tape_id = _seed(self.value), self.value._tape_id
         return {} if tape_id is None else {tape_id: one}
 
-    def seeds_of(self, dy: Any, what: str = "dy, beside the result of f") -> Cotangents:
+    def seeds_of(self, dy: Any, what: str = "dy must match f(x)") -> Cotangents:
         """Return the cotangents of the results, checked against them."""
         dys, _ = flatten(dy, asarray)
         if len(dys) != len(self.outputs):
@@ -535,7 +535,7 @@ def _count(n: int) -> str:
 
 
 def _describe(kernel: Kernel, step: VJPStep) -> str:
-    origin = step.rule.origin if step.rule else "nobody"
+    origin = step.rule.origin if step.rule else "?"
     if kernel is CUSTOM:
         return origin
     return f"gradient of {kernel.name} for {step.name!r}, from {origin}"

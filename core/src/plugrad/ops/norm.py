@@ -257,7 +257,7 @@ LAYER_NORM = Kernel(
     over ``axis``, and the mean of ``(x - mean)²``. ``scale`` and ``offset`` broadcast
     to x.
 
-    NaN or inf makes all that it is averaged with NaN. float16 is computed in
+    NaN or inf makes all elements that share its mean NaN. float16 is computed in
     float32.""",
 )
 

@@ -84,8 +84,8 @@ MAX_POOL = Kernel(
     op="max_pool",
     doc="""The largest element of ``x`` in each window.
 
-    Padding and NaN are passed over; a window of nothing else gives -inf, or the least
-    integer of the dtype. Of zeros with both signs either may come out.""",
+    Padding and NaN are ignored; a window of nothing else gives -inf, or the least
+    integer of the dtype. The maximum of 0.0 and -0.0 is either of them.""",
     **_2D,
 )
 MAX_POOL_3D = Kernel(
@@ -143,8 +143,8 @@ AVG_POOL_GRAD = Kernel(
     doc="""``dy`` of each window, divided by the number of elements of the input in it,
     is added to each of these.
 
-    A window of padding alone adds nothing. float16 is summed in float32. ``input`` only
-    tells a shape.""",
+    A window of padding alone adds nothing. float16 is summed in float32. Only the shape
+    of ``input`` is used.""",
     **_B2,
 )
 AVG_POOL_3D_GRAD = Kernel(

@@ -164,8 +164,8 @@ BROADCAST_ARGS = Kernel(
     op="broadcast_args",
     doc="""The shape to which the shapes ``s0`` and ``s1`` broadcast.
 
-    They are aligned at the end, the shorter one gets ones in front, and 1 gives way to
-    the other size. Sizes that differ, neither of them 1, are a ValueError.""",
+    They are aligned at the end, the shorter one gets ones in front, and a size of 1
+    becomes the other one. Sizes that differ, neither of them 1, are a ValueError.""",
 )
 
 

@@ -300,7 +300,7 @@ UNIQUE = Kernel(
     op="unique_inverse",
     doc="""The distinct slices along ``axis``, and which of them each slice of ``x`` is.
 
-    They stand in the order in which they first appear. ``indices``, int32, has the size
+    They come in the order in which they first appear. ``indices``, int32, has the size
     of ``axis``. NaN equals nothing, so that each stays; -0.0 equals 0.0, and the one
     that appears first stays.""",
 )
