@@ -26,7 +26,7 @@ BAD_DY = [
     (
         pg.ones((3,)),
         ValueError,
-        r"dy, .*shape \(2,\) float32, got shape \(3,\)",
+        r"dy must match .*shape \(2,\) float32, got shape \(3,\)",
     ),
     (
         pg.ones((2,), dtype="int32"),

@@ -213,7 +213,7 @@ ERRORS = [
     (
         lambda: pg.basic_lstm_cell(1.0, *ONES[:2], ONES[2][0], *ONES[3:]),
         ValueError,
-        r"basic_lstm_cell: data is \[batch, inputs\], .* \(2,\) and \(2, 1\)",
+        r"basic_lstm_cell: data must be \[batch, inputs\], .* \(2,\) and \(2, 1\)",
     ),
     (
         lambda: pg.basic_lstm_cell(1.0, pg.ones((4, 4)), *ONES[1:]),
