@@ -322,7 +322,7 @@ def observed_run(
     inputs: tuple[Any, ...],
     attrs: dict[str, Any],
 ) -> Outputs:
-    """Return ``work(kernel, inputs, attrs, True)``, and tell the observers."""
+    """Return ``work(kernel, inputs, attrs, True)``, and notify the observers."""
     parent = running()
     run = Run(kernel, backend, parent)
     _running.set(run)

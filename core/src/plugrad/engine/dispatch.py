@@ -56,7 +56,7 @@ fallback_counts: Counter[tuple[str, str, str]] = Counter()
 
 
 def active() -> OpenBackend:
-    """Return the active backend, chosen now if it has not been before."""
+    """Return the active backend; choose one if there is none yet."""
     return current().backend or PROCESS.backend or _choose()
 
 
@@ -264,7 +264,7 @@ def _decompose(
 def _note_fallback(
     kernel: Kernel, backend: OpenBackend, how: str, where: OpenBackend | None = None
 ) -> None:
-    """Note that something other than an implementation of ``backend`` runs."""
+    """Record that something other than an implementation of ``backend`` runs."""
     fallback_counts[kernel.name, backend.name, how] += 1
     if (run := running()) is not None:
         run.how = how
@@ -397,7 +397,7 @@ def override(layer: Mapping[str, VJPs], backend: str | None, who: str) -> UserSc
 
 
 def vjp_rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, VJP | None]:
-    """Return the rule of each input: of the innermost scope, the user's, and so on."""
+    """Return the rule of each input, of the innermost layer that has one."""
     layers = [table for _, table in registry.gradients.layers(kernel, backend.name)]
     overrides = current().overrides
     scopes = overrides.layers if overrides else ()

@@ -185,7 +185,7 @@ def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
 
 
 def _ends(x: np.ndarray[Any, Any]) -> list[float]:
-    """Return the least and the greatest number, and those that are finite."""
+    """Return the least and the greatest number, also of the finite ones."""
     ends = [x.min().item(), x.max().item()]
     if all(map(isfinite, ends)):
         return ends
@@ -238,7 +238,7 @@ def unary(kernel: Kernel, x: TensorLike) -> Tensor:
 def floating_unary(kernel: Kernel, x: TensorLike, kinds: str = "fc") -> Tensor:
     """Run a kernel of one floating argument; integers become float32.
 
-    ``kinds="f"`` refuses complex numbers.
+    ``kinds="f"`` rejects complex numbers.
     """
     return run(kernel, floating(kernel.op, x, kinds))
 

@@ -516,7 +516,7 @@ def _average(pool: Kernel, back: Kernel) -> None:
     """Register the gradients of an average and of its gradient ``back``."""
 
     def averages(ddx: Tensor, geometry: Windows) -> Tensor:
-        """Return averages, with zeros for those of nothing, which nothing moves."""
+        """Return averages; zeros for windows without elements."""
         y, seen = run(pool, ddx, geometry=geometry), _counts(geometry) > 0
         return y if seen.all() else compare.where(_convert.asarray(seen), y, 0)
 

@@ -224,7 +224,7 @@ def bernoulli(shape: Ints, /, p: Number = 0.5, *, seed: Seed = None) -> Tensor:
 def _transformed(
     draw: Draw, shape: Ints, mean: Number, stddev: Number, dtype: Any, seed: Seed
 ) -> Tensor:
-    """Draw numbers that are known for mean 0 and standard deviation 1."""
+    """Draw numbers of mean 0 and standard deviation 1, then scale and shift them."""
     op = draw.__name__
     sizes, wanted = arguments.sizes(op, shape), _floating(op, dtype)
     middle, scale = _finite(op, "mean", mean), _finite(op, "stddev", stddev)

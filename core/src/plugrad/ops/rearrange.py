@@ -1,4 +1,4 @@
-"""Changes of shape and of places composed of other ops. Kernels: ``BroadcastArgs``."""
+"""Changes of shape and positions, composed of other ops. Kernels: ``BroadcastArgs``."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
 
 
 def count(x: Tensor | Spec, axis: Shape) -> int:
-    """Return the number of elements that a reduction over ``axis`` takes in."""
+    """Return the number of elements that a reduction over ``axis`` combines."""
     return math.prod([x.shape[i] for i in axis])
 
 
@@ -313,7 +313,7 @@ def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
 
 
 def _reversed(x: Tensor) -> Tensor:
-    """Turn the order of the numbers around; ``-x`` would overflow for integers."""
+    """Reverse the order of numbers; ``-x`` would overflow for integers."""
     if x.dtype.kind == "f":
         return unary.negative(x)
     return (-1 if x.dtype.kind == "i" else int(np.iinfo(x.dtype).max)) - x

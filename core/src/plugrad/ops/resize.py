@@ -67,7 +67,7 @@ def _back(
     align_corners: bool = False,
     half_pixel_centers: bool = False,
 ) -> dict[str, Any]:
-    """Do so for a transpose; the size is that of ``dy``."""
+    """Convert the user's attributes for a transpose; the size is that of ``dy``."""
     x = images or Spec(sizes("run_kernel", in_shape, "in_shape"), dy.dtype)
     options = {"align_corners": align_corners, "half_pixel_centers": half_pixel_centers}
     return _of(x, size=dy.shape[1:3], **options)
@@ -232,7 +232,7 @@ def _(images: Tensor | None, dy: Tensor, *, geometry: Resizing) -> Tensor:
 
 
 def _weights(axis: int, share: Any, x: Tensor) -> list[Tensor]:
-    """Return the shares of the pixels before and behind, along an axis."""
+    """Return the weights of the pixels before and after, along an axis."""
     behind = share.reshape(-1, *(1,) * (3 - axis))
     return [_sampling.constant(w, x.dtype) for w in (1 - behind, behind)]
 

@@ -192,7 +192,7 @@ def _check_places(
 def _rows(
     op: str, updates: Tensor, lead: Shape, indices: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the updates as rows, and the numbers of the rows that they go to."""
+    """Return the updates as rows, and the indices of the rows that they go to."""
     count, rest = math.prod(indices.shape[:-1]), updates.shape[len(indices.shape) - 1 :]
     rows = run(shapes.RESHAPE, updates, shape=(count, math.prod(rest)))
     with gather.range_errors(op, indices, lead):

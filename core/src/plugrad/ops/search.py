@@ -435,7 +435,7 @@ def _counts(values: Tensor | Spec, inverse: Tensor, axis: int) -> Tensor:
 def _unique_gradient(
     dy: Tensor, dindices: Tensor, indices: Tensor, values_spec: Spec, axis: int
 ) -> Tensor:
-    """Share ``dy`` among the elements that are equal."""
+    """Share ``dy`` equally among the elements that are equal."""
     rest = (1,) * (len(values_spec.shape) - 1 - axis)
     counts = _counts(values_spec, indices, axis)
     counts = run(shapes.RESHAPE, counts, shape=(*counts.shape, *rest))

@@ -1,4 +1,4 @@
-"""Cells of recurrent networks, and attention: compositions of other ops; no kernels."""
+"""Recurrent cells and attention, composed of other ops; no kernels."""
 
 from __future__ import annotations
 

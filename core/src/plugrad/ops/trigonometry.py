@@ -99,7 +99,7 @@ def _acosh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
 
 
 def _atanh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
-    """From ``log((1 + z) / (1 - z)) / 2`` for positive parts, and then their signs."""
+    """Compute ``log((1 + z) / (1 - z)) / 2`` of positive parts, then set the signs."""
     a, b = unary.abs(x), unary.abs(y)
     away = binary.hypot(1 - a, b)  # the distance from the pole
     near = run(unary.LOG, a) * 0.25 + (math.log(2) - run(unary.LOG, away)) * 0.5

@@ -36,7 +36,7 @@ class OpenBackend:
         self.scalars: dict[tuple[object, ...], Tensor] = {}  # weak ones, uploaded
 
     def leaves_to_host(self, kernel: Kernel) -> bool:
-        """Tell whether the host runs a kernel that this backend lacks or declines."""
+        """Return whether the host runs a kernel that this backend lacks or declines."""
         names = self.runtime.host_kernels
         if names is not None:
             return kernel.name in names

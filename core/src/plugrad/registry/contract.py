@@ -45,7 +45,7 @@ class BackendError(RuntimeError):
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'Conv2D'?"``, or nothing where no name is close."""
+    """Return ``"; did you mean 'Conv2D'?"``, or an empty string if no name is close."""
     import difflib  # for an error alone: it would be 2 ms of every import of plugrad
 
     close = difflib.get_close_matches(name, list(known), n=1)

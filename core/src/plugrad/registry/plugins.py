@@ -299,5 +299,5 @@ def _owner(of: Plugin | Entry[Any]) -> Plugin:
 
 
 def canonical_name(distribution: str) -> str:
-    """Return the name of a distribution as indexes compare it."""
+    """Return the normalized name of a distribution, as package indexes compare it."""
     return re.sub(r"[-_.]+", "-", distribution).lower()

@@ -88,12 +88,12 @@ def dtype_of(value: object) -> DType:
 
 
 def weak(op: str, value: complex | np.generic, beside: DType) -> DType:
-    """Return the dtype a scalar takes beside a tensor of dtype ``beside``.
+    """Return the dtype of a scalar in an op with a tensor of dtype ``beside``.
 
-    A float beside integers gives float32, a complex number beside floats complex64.
+    A float with integers gives float32, a complex number with floats complex64.
 
     Raises:
-        OverflowError: A number that the dtype cannot hold.
+        OverflowError: The dtype cannot hold the number.
 
     """
     plain = value.item() if isinstance(value, np.generic) else value

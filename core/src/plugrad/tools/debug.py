@@ -155,7 +155,7 @@ class Debug:
         return f"called at {_line()}" + (f", in the {note}" if note else "")
 
     def _gradient(self, frames: Iterable[tuple[FrameType, int]]) -> str:
-        """Return which gradient one of the frames is working at, innermost first."""
+        """Return which gradient one of the frames computes, innermost first."""
         for frame, _ in frames:
             if frame.f_code is _APPLY_VJPS and "step" in frame.f_locals:
                 node, step = frame.f_locals["node"], frame.f_locals["step"]
@@ -173,7 +173,7 @@ _APPLY_VJPS: CodeType = reverse._apply_vjps.__code__
 
 
 def _broken(run: Run, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
-    """Return what a run has done against its contract, or nothing."""
+    """Return how a run breaks its contract, or an empty string."""
     kernel = run.kernel
     if not kernel.variadic_outputs and len(outputs) != len(kernel.outputs):
         return f"returned {len(outputs)} outputs, and {kernel} has other"
@@ -201,7 +201,7 @@ def _broken(run: Run, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -
 
 
 def _not_finite(inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
-    """Return where an output is not finite though all that went in is, or nothing."""
+    """Return where an output is not finite from finite inputs, or an empty string."""
     for y in outputs:
         if len(places := _infinite(y)):
             numbers = [v for v in attrs.values() if isinstance(v, float | complex)]
@@ -216,7 +216,7 @@ def _not_finite(inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
 
 
 def _infinite(x: Tensor | None) -> Array:
-    """Return where values are not finite: the indices of each are a row."""
+    """Return where values are not finite, as a row of indices for each."""
     if x is None or x.dtype.kind not in "fc":
         return np.empty((0, 0))
     return np.argwhere(~np.isfinite(x.numpy()))
@@ -226,7 +226,7 @@ def _infinite(x: Tensor | None) -> Array:
 
 
 def _origin(run: Run) -> str:
-    """Return who wrote what ran, and where."""
+    """Return the owner and the place of the code that ran."""
     kernel = run.kernel
     if run.how == "decomposition" and kernel.decomposition is not None:
         return origin(kernel.decomposition, "the contract")
@@ -354,7 +354,7 @@ class _Check(NamedTuple):
     atol: float
 
     def compare(self, what: str) -> None:
-        """Complain if gradients and finite differences do not agree."""
+        """Raise if gradients and finite differences do not agree."""
         dxs = [dx.numpy() for dx in self.pulled(*map(asarray, self.xs))]
         exact = sum(_dot(dx, v) for dx, v in zip(dxs, self.vs, strict=True))
         if self.off(exact, measured := self.numeric(self.vs)):
@@ -391,7 +391,7 @@ class _Check(NamedTuple):
         return functools.reduce(operator.add, parts)
 
     def culprits(self, dxs: list[Array]) -> Iterator[str]:
-        """Give a line for each argument that is wrong, and one for an element of it."""
+        """Yield a line for each wrong argument, and one for a wrong element of it."""
         for i, (dx, v) in enumerate(zip(dxs, self.vs, strict=True)):
             mine = list(map(np.zeros_like, self.vs))
             mine[i] = v

@@ -48,7 +48,7 @@ SLOW = 0.1  # seconds for a light module, beyond which doctor says something
 
 
 def doctor(options: argparse.Namespace) -> Answer:
-    """Try every plugin; say whether it works, why not, and what to do."""
+    """Test every plugin: whether it works, why not, and what to do."""
     data = examine() if options.in_process else _examined(options.timeout)
     broken = any(row["state"] == "broken" for row in data["plugins"])
     return Answer(data, _text(data), not (broken or data["environment"]))
@@ -270,7 +270,7 @@ def _ops(backend: OpenBackend) -> list[str]:
 
 @contextlib.contextmanager
 def _no_fallback() -> Iterator[None]:
-    """Keep ``PLUGRAD_FALLBACK`` from testing another backend than is asked for."""
+    """Prevent ``PLUGRAD_FALLBACK`` from testing another backend than asked for."""
     policy = os.environ.pop("PLUGRAD_FALLBACK", None)
     try:
         yield

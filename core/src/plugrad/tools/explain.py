@@ -151,10 +151,10 @@ def _rows(number: int, node: Node, sources: dict[TapeId | None, str]) -> list[Ro
 
 
 def _how(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
-    """Return how a run of a kernel went, who wrote what ran, and where that is.
+    """Return how a kernel ran, and the owner and the place of the code.
 
-    As things are now: a node does not note it. Where a backend has an implementation
-    and has also been seen to go round it, both are named.
+    It reflects the present state: a node does not record it. If a backend has an
+    implementation, but has also run the kernel in another way, both are named.
     """
     if kernel.name == _CUSTOM:
         return "custom_grad", "user", ""
@@ -176,7 +176,7 @@ def _how(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
 
 
 def _gradient(kernel: Kernel, step: VJPStep | None) -> tuple[str, str]:
-    """Return who wrote the gradient of an input, and where."""
+    """Return the owner and the place of the gradient of an input."""
     if step is None:
         return "", ""  # nothing is differentiated there
     if (rule := step.rule) is None:

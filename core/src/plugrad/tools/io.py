@@ -158,7 +158,7 @@ def _name(name: object) -> str:
 
 
 def _values(name: str, x: TensorLike) -> np.ndarray[Any, DType]:
-    """Return the values in C order, which is how the package takes any array."""
+    """Return the values in C order, as the package expects them."""
     values = asarray(x).numpy()
     if values.dtype not in _HELD:
         raise TypeError(

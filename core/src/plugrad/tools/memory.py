@@ -228,7 +228,7 @@ class Memory:
 
     @property
     def cached_copies(self) -> int:
-        """The cached copies on all backends."""
+        """The number of cached copies on all backends."""
         return sum(b.cached_copies for b in self.backends.values())
 
     @property

@@ -80,13 +80,13 @@ class Record:
 
 
 class Transfer(NamedTuple):
-    """Values that went from the host to a backend, or back.
+    """Values that were moved from the host to a backend, or back.
 
     Attributes:
         what: "upload" or "download".
         backend: Its name.
         values: Their shape and dtype.
-        bytes: What they hold on the backend.
+        bytes: Their size on the backend.
         start: Seconds since the block began.
         seconds: How long it took.
 
@@ -225,7 +225,7 @@ class Profile:
         return waited, worked
 
     def _time(self, backend: OpenBackend) -> None:
-        """Have the work of a device measured from now on, if its backend can."""
+        """Measure the work of a device from now on, if its backend can."""
         arrays = backend.runtime.arrays
         if backend not in self._clocks and hasattr(arrays, "time_device"):
             clock = self._stack.enter_context(Clock(backend))
@@ -235,7 +235,7 @@ class Profile:
     def _transferred(
         self, what: str, backend: OpenBackend, native: Native, start: float
     ) -> None:
-        """Note an upload or a download of this thread."""
+        """Record an upload or a download of this thread."""
         if threading.current_thread() is self._thread:
             times = start - self._since, perf_counter() - start
             self._time(backend)  # it may have opened in the block

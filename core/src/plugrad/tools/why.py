@@ -135,7 +135,7 @@ def _written(owner: str, when: str, at: str) -> Row:
 
 
 def how(kernel: Kernel, backend: OpenBackend) -> str:
-    """Return what the engine tries first for a kernel, in one word."""
+    """Return in one word what the engine tries first for a kernel."""
     if kernel.name in backend.table:
         return "implemented"
     if kernel.decomposition is not None:
