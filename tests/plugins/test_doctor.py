@@ -165,7 +165,7 @@ def test_a_plugin_that_brings_nothing(site, doctor):
     site("plugrad-it", KERNEL_PACK.replace('[KernelPack("cup", open=dict)]', "[]"))
     status, _, rows = doctor()
     assert (status, rows["it"]["state"]) == (0, "works")
-    assert rows["it"]["notes"] == ["brings nothing: its hooks return empty lists"]
+    assert rows["it"]["notes"] == ["registers nothing: its hooks return empty lists"]
 
 
 def test_a_host_that_is_not_there_is_what_to_install(site, doctor, tmp_path):
@@ -194,7 +194,7 @@ def test_a_missing_module_is_what_to_install(site, doctor):
     site("plugrad-it", "import nonsense_")
     _, _, rows = doctor()
     assert rows["it"]["advice"] == (
-        "install what has the module 'nonsense_'; plugrad-it needs it"
+        "install a package with the module 'nonsense_'; plugrad-it needs it"
     )
     assert "ModuleNotFoundError" in rows["it"]["traceback"]
 
@@ -212,7 +212,7 @@ def test_a_deprecation_is_noted(site, doctor):
     site("plugrad-it", warns + BACKEND.format(test="return []"))
     _, _, rows = doctor()
     notes = rows["it"]["notes"]
-    assert "uses what will go: it is deprecated since plugrad 0.2" in notes[0]
+    assert "uses a deprecated feature: it is deprecated since plugrad 0.2" in notes[0]
     assert "imports plugrad.registry.deprecation.warn_deprecated" in notes[1]
 
 

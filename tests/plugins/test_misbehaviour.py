@@ -191,7 +191,7 @@ def test_the_automatic_choice_works_and_names_the_guilty(crowded):
 ASKED = {  # what somebody asks for: the end of the error, and of a block that helps
     "pg.set_backend('metal')": ("set PLUGRAD_BLOCK to all but one of them", "metal-b"),
     "pg.use_gradients('guided')": ("set PLUGRAD_BLOCK to all but one", "guided-a"),
-    "pg.set_backend('reentering')": ("what needs tensors goes into `open`", None),
+    "pg.set_backend('reentering')": ("move code that needs tensors into `open`", None),
     "pg.set_backend('reopening')": ("of another backend, or none", None),
     "pg.set_backend('exiting')": (
         "backend 'exiting' of plugrad-exiting 1.0 has fai",
@@ -236,7 +236,7 @@ def test_doctor_says_more_of_all(told):
     rows = {row["name"]: row for row in data["plugins"]}
     assert rows["cpu"]["state"] == "works"
     assert rows["sleeping"]["seconds"] >= 0.3
-    assert "what is slow belongs behind `open`" in rows["sleeping"]["notes"][0]
+    assert "move slow work into `open`" in rows["sleeping"]["notes"][0]
     assert "plugrad_private.py:1)" in rows["private"]["notes"][0]
     assert rows["future"]["advice"] == "pip install --upgrade plugrad"
     assert rows["past"]["advice"] == "pip install --upgrade plugrad-past"

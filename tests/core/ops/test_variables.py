@@ -67,7 +67,7 @@ def test_what_does_not_fit_is_refused_and_nothing_changes(backend):
     with pytest.raises(TypeError, match="cannot hold int32; cast it"):
         v.assign([1])
     assert v.value.tolist() == [1.0]
-    with pytest.raises(TypeError, match="is no floating Variable"):
+    with pytest.raises(TypeError, match="is not a floating Variable"):
         pg.variable_grads(lambda: pg.sum(v), [pg.Variable(1)])
     with pytest.raises(ValueError, match="f has read no trainable variable"):
         pg.variable_grads(lambda: pg.ones(()))

@@ -59,10 +59,16 @@ def backward_gradients(
     not the last one.
 
     Args:
-        kernels: What ``backward_kernels`` has returned, or a part of it.
+        kernels: The dict that ``backward_kernels`` has returned, or a part of it.
 
     Returns:
         A table for ``Runtime(gradients=...)``, without the kernels that are left out.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> kernels = plugin.backward_kernels("plugrad_mine")
+        >>> sorted(plugin.backward_gradients(kernels))
+        ['Erf', 'LogSoftmax', 'Relu', 'Sigmoid', 'Softmax', 'Tanh']
 
     """
     return {

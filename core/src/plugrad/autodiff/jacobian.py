@@ -1,4 +1,4 @@
-"""``jacobian`` and ``hessian``: all derivatives at once, by ``vjp`` and ``jvp``."""
+"""``jacobian`` and ``hessian``: all partial derivatives, by ``vjp`` and ``jvp``."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def variable_grads(
     for v in chosen:
         if not isinstance(v, Variable) or not differentiable(v.dtype):
             raise TypeError(
-                f"variable_grads: {v!r} is no floating Variable; make it of floats"
+                f"variable_grads: {v!r} is not a floating Variable; make it of floats"
             )
     tape = Tape(variables={} if variables is None else None)
     with context.taping((*context.tapes(), tape)):
@@ -229,9 +229,32 @@ def variable_grads(
 
 
 def vjp(f: Callable[[*Xs], R], *xs: *Xs) -> tuple[R, Callable[[Any], tuple[Any, ...]]]:
-    """Return ``f(*xs)`` and its pullback: cotangent of the value -> those of ``xs``.
+    """Return ``f(*xs)`` and a pullback from its cotangents to those of ``xs``.
 
-    It can be called again, later, in another thread or scope; integers have None.
+    The pullback can be called several times, later, and in another thread or scope.
+
+    Args:
+        f: A function that returns floating tensors.
+        xs: Its arguments: tensors, or nested dicts, lists and tuples of tensors.
+
+    Returns:
+        The value, and a function that takes a cotangent of the value and returns a
+        tuple of cotangents, one for each argument; None for integers.
+
+    Raises:
+        TypeError: No argument holds a floating tensor, or ``f`` does not return
+            tensors.
+        ValueError: The cotangent does not have the structure, shape and dtype of the
+            value; raised by the pullback.
+        GradientNotFound: A kernel that ``f`` runs has no gradient; raised by the
+            pullback.
+
+    Example:
+        >>> y, pullback = pg.vjp(lambda x: x * x, pg.asarray([1.0, 2.0]))
+        >>> (dx,) = pullback(pg.asarray([1.0, 10.0]))
+        >>> dx
+        Tensor([ 2., 40.], dtype=float32, backend='cpu')
+
     """
     function("vjp", f)
     run = _forward(f, xs)
@@ -276,7 +299,7 @@ def jvp(f: Callable[..., R], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[R, R
     backward = lambda dy: run.backward(run.seeds_of(dy), linear_only=True)
     transpose = _forward(backward, (zeros,))
     return run.value, transpose.backward(
-        transpose.seeds_of(tuple(vs), "jvp: vs, beside xs")
+        transpose.seeds_of(tuple(vs), "jvp: vs must match xs")
     )[0]
 
 
@@ -313,7 +336,7 @@ class _Forward(NamedTuple):
         one, tape_id = _seed(self.value), self.value._tape_id
         return {} if tape_id is None else {tape_id: one}
 
-    def seeds_of(self, dy: Any, what: str = "dy, beside the result of f") -> Cotangents:
+    def seeds_of(self, dy: Any, what: str = "dy must match f(x)") -> Cotangents:
         """Return the cotangents of the results, checked against them."""
         dys, _ = flatten(dy, asarray)
         if len(dys) != len(self.outputs):
@@ -512,7 +535,7 @@ def _count(n: int) -> str:
 
 
 def _describe(kernel: Kernel, step: VJPStep) -> str:
-    origin = step.rule.origin if step.rule else "nobody"
+    origin = step.rule.origin if step.rule else "?"
     if kernel is CUSTOM:
         return origin
     return f"gradient of {kernel.name} for {step.name!r}, from {origin}"

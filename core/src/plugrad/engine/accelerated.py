@@ -1,9 +1,9 @@
-"""Accelerators in C of the engine's hottest functions, where they have been compiled.
+"""C accelerators of the engine's most frequent functions, if they are compiled.
 
-A function under ``@accelerated`` says completely what is done. Its accelerator in
+A function under ``@accelerated`` is the complete definition. Its accelerator in
 ``core/src_c`` does the same on the fast path, and calls the function on the slow path:
-nothing but the time depends on it, as PEP 399 asks. ``PLUGRAD_COMPILED=0`` disables
-the accelerators.
+only the time differs, as PEP 399 requires. ``PLUGRAD_COMPILED=0`` disables the
+accelerators.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def accelerated(f: F) -> F:
 
 
 def enable(on: bool) -> None:
-    """Take the fast paths in C, or leave everything to Python."""
+    """Use the fast paths in C, or only Python."""
     if _speedups is not None:
         _speedups.enable(on)
 
@@ -53,5 +53,5 @@ def start() -> None:
 
 
 def how() -> str:
-    """Return which code takes the fast paths: "C" or "Python"."""
+    """Return what runs the fast paths: "C" or "Python"."""
     return "C" if _speedups is not None and _speedups.enabled() else "Python"

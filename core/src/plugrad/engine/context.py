@@ -1,12 +1,12 @@
-"""What is in force: the active backend, tapes, observers and overrides, by scopes.
+"""Scopes: the active backend, tapes, observers and overrides in force.
 
-It is kept in a context variable of Python: threads do not see the scopes of each other,
-and a task of asyncio sees those that it was created in and its own. To run a function
+They are kept in a context variable of Python: threads do not see each other's scopes,
+and a task of asyncio sees those in which it was created and its own. To run a function
 elsewhere inside the present scopes, run it in a copy of the context:
 ``executor.submit(contextvars.copy_context().run, function)``.
 
-Map: ``Run`` (what observers may ask); ``Context`` and where it is kept; ``Scope``,
-which changes it for a block; telling observers.
+Map: ``Run`` (what observers can read); ``Context`` and where it is kept; ``Scope``,
+which changes it for a block; notifying observers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Move(NamedTuple):
-    """Values that went from one backend to another."""
+    """Values that were moved from one backend to another."""
 
     source: str
     target: str
@@ -41,17 +41,17 @@ class Move(NamedTuple):
 
 
 class Run:
-    """A run that is observed; ``running()`` returns it while it goes on.
+    """A run that is observed; ``running()`` returns it while it lasts.
 
     Attributes:
         kernel: Its contract; ``plugrad.To`` for ``x.to(backend)``.
         backend: The active one.
-        parent: The run in whose decomposition this one happens, or None.
+        parent: The run whose decomposition contains this one, or None.
         how: "implementation", "decomposition", "host" or "fallback".
         where: The backend that did the work.
         start: In seconds of ``perf_counter``.
-        seconds: From start to end, with the runs inside.
-        inner: The seconds of those, their observers included.
+        seconds: From start to end, including the runs inside.
+        inner: The seconds of the runs inside, including their observers.
         moves: The values that had to be moved for it.
 
     """
@@ -91,7 +91,7 @@ class Override:
         self.last: tuple[Overrides | None, Overrides] | None = None
 
     def over(self, outer: Overrides | None) -> Overrides:
-        """Return the layers of ``outer`` and this one; the same ones each time."""
+        """Return the layers of ``outer`` and this one, cached."""
         last = self.last
         if last is None or last[0] is not outer:
             layers = outer.layers if outer else ()
@@ -100,7 +100,7 @@ class Override:
 
 
 class Overrides:
-    """The gradients that scopes put over all others, inner last."""
+    """The gradients that scopes put over all others, the innermost last."""
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self.layers = layers
@@ -111,20 +111,21 @@ class Overrides:
 
 
 class Context:
-    """What is in force at one place of the program: the scopes that it is inside of.
+    """The state of all scopes around one place of the program.
 
-    A context never changes, but for ``PROCESS``, the outermost one of all.
+    A context never changes, except ``PROCESS``, the outermost one.
 
     Attributes:
         backend: The active backend; None leaves the choice to ``PROCESS``.
         tapes: They record runs, outermost first.
         observers: Called after a run with its kernel, inputs, attributes and outputs;
-            ``running()`` tells more. Methods ``made``, ``keep`` and ``failed``, if any,
-            are told what no run has made, what outlives its block, a run's error.
+            ``running()`` tells more. Their methods ``made``, ``keep`` and ``failed``,
+            if any, are called for tensors that no run has made, for tensors that
+            outlive the block, and for the error of a run.
         overrides: Gradients over all others.
-        quiet: Whether nothing watches: no tape, and no observer. For fast paths.
-        tape: The tape, if there is one and nothing else watches: for the fast path.
-        under: The context that the innermost scope was entered in.
+        quiet: Whether there is no tape and no observer. For fast paths.
+        tape: The tape, if there is one and no observer. For the fast path.
+        under: The context in which the innermost scope was entered.
         changes: What that scope changes in it; the object stands for the scope.
 
     """
@@ -158,7 +159,7 @@ class Context:
         self.tape = tapes[0] if len(tapes) == 1 and not observers else None
 
     def without(self, other: Context) -> Context | None:
-        """Return this context as if the scope that made ``other`` had not been entered.
+        """Return this context without the scope that made ``other``.
 
         None if it is not inside of that scope.
         """
@@ -168,7 +169,7 @@ class Context:
         return None if under is None else Context(under, self.changes)
 
     def undo(self) -> None:
-        """Take the changes back in place: the scope was left in another thread."""
+        """Undo the changes in place: the scope was left in another thread."""
         for name in ("backend", "tapes", "observers", "overrides", "quiet", "tape"):
             setattr(self, name, getattr(self.under, name))
         self.changes = {}
@@ -187,15 +188,15 @@ running = _running.get  # the run that the caller is in, as far as one is observ
 
 
 def make_default(backend: OpenBackend | None) -> None:
-    """Make ``backend`` the default of the process; None leaves the choice open."""
+    """Make ``backend`` the default of the process; None resets it."""
     PROCESS.backend = backend
 
 
 class Scope:
-    """Change some of the context inside the ``with`` block.
+    """Change parts of the context inside the ``with`` block.
 
-    The change is seen by the thread, or the task of asyncio, that enters the block.
-    Each scope takes its own change back, in whichever order scopes are left.
+    The change is visible to the thread, or the task of asyncio, that enters the block.
+    Each scope undoes its own change, in whichever order scopes are left.
     """
 
     __slots__ = ("changes", "inside")
@@ -229,7 +230,7 @@ class Scope:
 class UserScope(Scope):
     """A scope that users make: also a decorator, and it warns if it is never entered.
 
-    As a decorator it holds while the function runs, ``async`` ones included.
+    As a decorator it is in force while the function runs, also an ``async`` one.
     """
 
     __slots__ = ("__weakref__", "entered", "what")
@@ -250,7 +251,7 @@ class UserScope(Scope):
         if any(is_kind(function) for is_kind in kinds):
             raise TypeError(
                 f"{self.what}: a generator is left and entered again while the scope "
-                "is in force; use `with` inside of it, around what does not yield"
+                "is in force; use `with` inside of it, around code without yield"
             )
 
         @functools.wraps(function)
@@ -266,12 +267,12 @@ class UserScope(Scope):
         return cast("F", awaited if inspect.iscoroutinefunction(function) else inside)
 
     def __del__(self) -> None:
-        if not getattr(self, "entered", True):  # True: __init__ has not come so far
+        if not getattr(self, "entered", True):  # True: __init__ has failed before
             warnings.warn(
                 f"{self.what}(...) changes nothing by itself; write `with "
                 f"{self.what}(...):`, or use it as a decorator",
                 RuntimeWarning,
-                stacklevel=2,  # where the last reference goes: at its own line
+                stacklevel=2,  # at the line that drops the last reference
             )
 
 
@@ -281,12 +282,12 @@ def tapes() -> tuple[Tape, ...]:
 
 
 def taping(tapes: tuple[Tape, ...]) -> Scope:
-    """Record on exactly these tapes inside the block; observers go on."""
+    """Record on exactly these tapes inside the block; observers continue."""
     return Scope(tapes=tapes)
 
 
 def _taped(under: Context, tapes: tuple[Tape, ...]) -> Context:
-    """Return ``Context(under, {"tapes": tapes})``, in half of the time."""
+    """Return ``Context(under, {"tapes": tapes})``, in half the time."""
     inside = Context.__new__(Context)
     inside.under, inside.changes = under, {"tapes": tapes}
     inside.backend, inside.overrides = under.backend, under.overrides
@@ -321,7 +322,7 @@ def observed_run(
     inputs: tuple[Any, ...],
     attrs: dict[str, Any],
 ) -> Outputs:
-    """Return ``work(kernel, inputs, attrs, True)``, and tell the observers."""
+    """Return ``work(kernel, inputs, attrs, True)``, and notify the observers."""
     parent = running()
     run = Run(kernel, backend, parent)
     _running.set(run)
@@ -342,13 +343,13 @@ def observed_run(
 
 
 def keep(x: Tensor) -> Tensor:
-    """Tell the observers in force that ``x`` outlives their blocks."""
+    """Notify the observers in force that ``x`` outlives their blocks."""
     tell("keep", x)
     return x
 
 
 def tell(what: str, value: object) -> None:
-    """Call the method ``what`` of the observers in force that have one."""
+    """Call the method ``what`` of those observers in force that have it."""
     for observer in current().observers:
         told = getattr(observer, what, None)
         if told is not None:

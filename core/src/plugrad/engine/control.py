@@ -217,7 +217,7 @@ def register_kernel(
         registry.declare([kernel], registry.user, "register_kernel")
         kernel = kernel.name
     if setup is not None:
-        registry.check({kernel: function}, "register_kernel")  # nothing half done
+        registry.check({kernel: function}, "register_kernel")  # before setup runs
         setup(registry.open(backend, "register_kernel").runtime.arrays)
     registry.add_kernel(kernel, backend, function, dispose)
 

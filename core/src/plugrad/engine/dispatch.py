@@ -1,8 +1,8 @@
-"""The engine: run a kernel on the active backend, and record it for those who watch.
+"""The engine: run a kernel on the active backend, and record it on tapes.
 
-``run`` has a fast path, down to the line "everything special", and a y in C for that
-and for a run under one tape. What follows is the slow path, in the order in which it is
-tried: observers, tapes, implementation, decomposition, host, fallback.
+``run`` has a fast path, down to the line "everything special", which also has an
+accelerator in C, as a run under one tape has. The slow path tries, in this order:
+observers, tapes, implementation, decomposition, host, fallback.
 
 Map: the active backend; ``run``; the other ways to run; moving; gradients in force.
 """
@@ -56,7 +56,7 @@ fallback_counts: Counter[tuple[str, str, str]] = Counter()
 
 
 def active() -> OpenBackend:
-    """Return the active backend, chosen now if it has not been before."""
+    """Return the active backend; choose one if there is none yet."""
     return current().backend or PROCESS.backend or _choose()
 
 
@@ -67,7 +67,7 @@ def _choose() -> OpenBackend:
     for name in registry.backends() if chosen is None else ():
         try:
             chosen = registry.open(name)
-        except BackendUnavailable:  # its plugin is failed now, and named below
+        except BackendUnavailable:  # its plugin is marked as failed, and named below
             continue
         break
     failed = [plugin for plugin in registry.plugins if plugin.error is not None]
@@ -151,8 +151,8 @@ def _checked_once(
 ) -> dict[str, Any]:
     """Check a run, whatever the backend, and return its canonical attributes.
 
-    What was right once is right again: a kernel remembers the calls by what they look
-    like, so that a loop pays for the checks once.
+    A kernel caches the calls that passed, by their specs and attributes, so a loop pays
+    for the checks once.
     """
     key: Any = None
     try:
@@ -162,7 +162,7 @@ def _checked_once(
     except KeyError:
         pass  # the first one of its kind
     except (TypeError, AttributeError):
-        key = None  # a list among the attributes, or what is refused below
+        key = None  # a list among the attributes, or refused below
     for name, value in kernel.bind(inputs).items():
         for x in value if name == kernel.variadic else (value,):
             if not (isinstance(x, Tensor) or (x is None and name in kernel.optional)):
@@ -185,7 +185,7 @@ def _run(
     observed: bool = False,
     implemented: bool = True,
 ) -> Outputs:
-    """Run under whatever watches: one decision, made now, for all tapes.
+    """Run under tapes and observers: one decision, made now, for all tapes.
 
     ``implemented=False`` says that the implementation has declined already.
     """
@@ -209,7 +209,7 @@ def _run(
 def _without_implementation(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs:
-    """Run the decomposition, or on the host, or where a fallback is allowed."""
+    """Run the decomposition, or on the host, or on an allowed fallback."""
     if kernel.decomposition is not None:
         with taping(()):  # it is one node, not its parts
             outputs = _decompose(kernel, inputs, attrs, backend)
@@ -220,7 +220,7 @@ def _without_implementation(
 def _implementation(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs | None:
-    """Run the backend's own implementation; None where it has none for this."""
+    """Run the backend's own implementation; None if it has none for this."""
     function = backend.table.get(kernel.name)
     if function is None:
         return None
@@ -254,7 +254,7 @@ def no_array(kernel: Kernel, backend: OpenBackend, result: object) -> TypeError:
 def _decompose(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs:
-    """Run the decomposition; an input that it hands on comes to ``backend``."""
+    """Run the decomposition; an input that it returns as is is moved to ``backend``."""
     _note_fallback(kernel, backend, "decomposition")
     result = cast("Callable[..., Any]", kernel.decomposition)(*inputs, **attrs)
     outputs = (result,) if kernel.single else tuple(result)
@@ -264,7 +264,7 @@ def _decompose(
 def _note_fallback(
     kernel: Kernel, backend: OpenBackend, how: str, where: OpenBackend | None = None
 ) -> None:
-    """Note that something other than an implementation of ``backend`` runs."""
+    """Record that something other than an implementation of ``backend`` runs."""
     fallback_counts[kernel.name, backend.name, how] += 1
     if (run := running()) is not None:
         run.how = how
@@ -274,7 +274,7 @@ def _note_fallback(
 def _run_on_host_or_fallback(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs:
-    """Run on the host, or where ``PLUGRAD_FALLBACK`` allows; results come home."""
+    """Run on the host, or where ``PLUGRAD_FALLBACK`` allows; results move back."""
     runtime, policy = backend.runtime, os.environ.get("PLUGRAD_FALLBACK", "error")
     if policy not in ("error", "warn", "allow"):
         raise ValueError(f"PLUGRAD_FALLBACK={policy}: use error, warn or allow")
@@ -290,7 +290,7 @@ def _run_on_host_or_fallback(
         except BackendUnavailable:
             if how == "host":
                 raise
-            continue  # a fallback that does not open is none; `plugins` shows why
+            continue  # a backend that does not open is skipped; `plugins` shows why
         outputs = _implementation(kernel, inputs, attrs, other)
         if outputs is not None:
             _note_fallback(kernel, backend, how, other)
@@ -325,7 +325,7 @@ def _not_found(kernel: Kernel, backend: OpenBackend) -> KernelNotFound:
 
 
 def native(x: Any, backend: OpenBackend) -> Native:
-    """Return the values of ``x`` on ``backend``; a copy is kept as long as ``x``."""
+    """Return the values of ``x`` on ``backend``; ``x`` caches a copy on another one."""
     if x is None:  # an optional input
         return None
     home = x._home
@@ -348,7 +348,7 @@ def native(x: Any, backend: OpenBackend) -> Native:
 
 
 def to(x: Tensor, backend: str, /) -> Tensor:
-    """Return ``x`` at home on ``backend``: the same tensor on every tape."""
+    """Return ``x`` moved to ``backend``: the same tensor for every tape."""
     there = registry.open(backend)
     if x._alive() is there:
         return x
@@ -397,7 +397,7 @@ def override(layer: Mapping[str, VJPs], backend: str | None, who: str) -> UserSc
 
 
 def vjp_rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, VJP | None]:
-    """Return the rule of each input: of the innermost scope, the user's, and so on."""
+    """Return the rule of each input, of the innermost layer that has one."""
     layers = [table for _, table in registry.gradients.layers(kernel, backend.name)]
     overrides = current().overrides
     scopes = overrides.layers if overrides else ()

@@ -92,7 +92,7 @@ def _kernel_name(kernel: KernelName, who: str) -> str:
     """Return the name of a kernel; an op stands for the one kernel that it runs.
 
     Raises:
-        ValueError: The name is that of an op, or of nothing; or the op runs several
+        ValueError: The name is that of an op, or unknown; or the op runs several
             kernels, or none of its own.
 
     """

@@ -1,8 +1,8 @@
-"""Tapes: what ran, in order, and all that backward needs to know of it.
+"""Tapes: the runs, in order, and all that backward needs of them.
 
-Nodes point to tape_ids and never to tensors, so that a tape keeps alive exactly what
+Nodes refer to tape_ids and never to tensors, so a tape keeps alive exactly what
 gradients have asked for by name. What can be known before a run is in a ``Plan``, made
-once for a kernel, a backend and the set of inputs that are tracked.
+once for a kernel, a backend and the set of tracked inputs.
 
 Map: ``Plan`` and how it is made; ``Tape``, ``Node`` and ``record``; small helpers.
 """
@@ -49,7 +49,7 @@ class Plan(NamedTuple):
 def make_plan(kernel: Kernel, rules: VJPs, mask: int, count: int) -> Plan:
     """Return the plan of a run with ``count`` inputs, of which ``mask`` are tracked.
 
-    ``mask`` has one bit an input of the run, the lowest for the first.
+    ``mask`` has one bit for each input of the run, the lowest for the first.
     """
     places = kernel.places(count)
     in_force: list[tuple[str, VJP | None]] = []
@@ -85,11 +85,11 @@ def make_plan(kernel: Kernel, rules: VJPs, mask: int, count: int) -> Plan:
 
 
 def _nobody(kernel: Kernel, name: str) -> Callable[..., Any]:
-    """Return what stands for a gradient that is missing, and is never zero."""
+    """Return a function that raises the error about a missing gradient."""
 
     def missing(*_: Any) -> Any:
         raise GradientNotFound(
-            f"{kernel.name}: nobody has written its gradient for input {name!r} "
+            f"{kernel.name}: there is no gradient for input {name!r} "
             f"({kernel}); register_gradient({kernel.name!r}, {name}=...)"
         )
 
@@ -109,7 +109,7 @@ def _bits(where: Where) -> int:
 
 
 class Node(NamedTuple):
-    """One run: tape_ids of what went in and came out, and what gradients asked for."""
+    """One run: tape_ids of inputs and outputs, and the saved values."""
 
     plan: Plan
     backend: OpenBackend
@@ -125,8 +125,8 @@ class Tape:
     """The runs that depend on the watched tensors, in order.
 
     Args:
-        variables: Where to note the variables that are read while the tape records;
-            None if the tape takes no notice of them.
+        variables: Where to record the variables that are read while the tape records;
+            None if the tape does not record variables.
 
     """
 
@@ -147,10 +147,10 @@ class Tape:
 
 
 class Guard(Tape):
-    """Stands for the innermost tape while a function of ``custom_grad`` runs.
+    """The innermost tape while a function of ``custom_grad`` runs.
 
-    That function is not differentiated, so what it reads of the tensors that the tape
-    tracks has to be an argument: else their gradient would be lost.
+    That function is not differentiated, so every tracked tensor that it reads has to be
+    an argument: else its gradient would be lost.
     """
 
     __slots__ = ("name",)
@@ -160,11 +160,11 @@ class Guard(Tape):
         self.variables = None if tape.variables is None else {}
 
     def watch(self, x: Tensor) -> TapeId:
-        """Refuse a variable that is read, and would be differentiated in."""
+        """Raise: a variable is read that the tape would differentiate in."""
         self.refuse("a variable")
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise the error about something that is no argument."""
+        """Raise the error about a tensor that is not an argument."""
         raise TypeError(
             f"custom_grad: {self.name} reads a tensor that is being differentiated and "
             f"is not an argument ({what}), so its gradient would be lost; pass it as "
@@ -199,7 +199,7 @@ def record(
     attrs: dict[str, Any],
     outputs: Outputs,
 ) -> None:
-    """Put one node on all tapes concerned; integer and bool outputs end the path."""
+    """Add a node to all tapes that track an input; integer outputs are not tracked."""
     if all([y.dtype.kind not in "fc" for y in outputs]):
         return
     for tape in tapes:
@@ -232,9 +232,9 @@ def alias(x: Tensor, tape_id: TapeId | None = None) -> Tensor:
 
 
 def save(kind: int, where: Where, values: tuple[Any, ...]) -> Any:
-    """Return an input or output under the identity that it has now, or its spec.
+    """Return an input or output under its present identity, or its spec.
 
-    A tape_id does for a spec: it has the shape and the dtype.
+    A tape_id serves as a spec: it has the shape and the dtype.
     """
     if isinstance(where, tuple):
         return tuple([save(kind, i, values) for i in range(*where)])
@@ -252,7 +252,7 @@ def spec(x: Tensor) -> Spec:
 
 
 def each(function: Callable[[Any], Any], x: Any) -> Any:
-    """Apply ``function`` to one value, to each of a tuple, or not at all to None."""
+    """Apply ``function`` to one value, or to each of a tuple; None stays None."""
     if x is None:
         return None
     return tuple(map(function, x)) if isinstance(x, tuple) else function(x)

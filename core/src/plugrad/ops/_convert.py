@@ -187,7 +187,7 @@ def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
 
 
 def _ends(x: np.ndarray[Any, Any]) -> list[float]:
-    """Return the least and the greatest number, and those that are finite."""
+    """Return the least and the greatest number, also of the finite ones."""
     ends = [x.min().item(), x.max().item()]
     if all(map(isfinite, ends)):
         return ends
@@ -253,7 +253,7 @@ def unary(kernel: Kernel, x: TensorLike) -> Tensor:
 def floating_unary(kernel: Kernel, x: TensorLike, kinds: str = "fc") -> Tensor:
     """Run a kernel of one floating argument; integers become float32.
 
-    ``kinds="f"`` refuses complex numbers.
+    ``kinds="f"`` rejects complex numbers.
     """
     return run(kernel, floating(kernel.op, x, kinds))
 
@@ -439,7 +439,7 @@ def scalar(op: str, value: complex | np.generic, beside: DType) -> Tensor:
         array = np.asarray(value, weak(op, value, beside))
         found = Tensor(backend.upload(array), backend)
         if plain == plain and not negative_zero:
-            if len(backend.scalars) >= 4096:  # a rate that decays, say
+            if len(backend.scalars) >= 4096:  # such as a decaying rate
                 backend.scalars = {}
             backend.scalars[key] = found
     return found

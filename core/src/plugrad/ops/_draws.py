@@ -217,7 +217,7 @@ def _exceeded(p: Floats) -> Floats:
 
 
 def _signed(z: Floats, words: Words) -> Floats:
-    """Give ``z`` the last bit of its word as a sign."""
+    """Return ``z`` with the last bit of its word as the sign."""
     return np.negative(z, out=z, where=(words & 1).astype(bool))
 
 

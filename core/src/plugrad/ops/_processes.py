@@ -42,7 +42,8 @@ def _restored(values: object, backend: object) -> Tensor:
         try:
             home = registry.open(backend)
         except BackendUnavailable as error:
-            warnings.warn(f"a tensor in a pickle moves: {error}", stacklevel=outside())
+            text = f"a tensor in a pickle moves to the active backend: {error}"
+            warnings.warn(text, stacklevel=outside())
         else:
             with Scope(backend=home):
                 return asarray(values, copy=False)
@@ -59,7 +60,7 @@ def _reduced(x: Tensor) -> tuple[Any, ...]:
 
 
 def _reduced_variable(variable: Variable) -> tuple[Any, ...]:
-    value = variable._value  # reading ``value`` would tell the tapes
+    value = variable._value  # reading ``value`` would notify tapes
     return _restored_variable, (value, variable.trainable, variable.name)
 
 

@@ -185,7 +185,7 @@ def spread(dy: Tensor, windows: Windows) -> Tensor:
 
 
 def mine(winners: Tensor, tap: int, value: Tensor) -> Tensor:
-    """Return ``value`` where kernel position ``tap`` is the winner, and 0 elsewhere."""
+    """Return ``value`` where kernel position ``tap`` is the winner, else 0."""
     return compare.where(compare.equal(winners, tap), value, 0)
 
 

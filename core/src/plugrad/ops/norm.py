@@ -257,7 +257,7 @@ LAYER_NORM = Kernel(
     over ``axis``, and the mean of ``(x - mean)²``. ``scale`` and ``offset`` broadcast
     to x.
 
-    NaN or inf makes all that it is averaged with NaN. float16 is computed in
+    NaN or inf makes all elements that share its mean NaN. float16 is computed in
     float32.""",
 )
 
@@ -376,7 +376,7 @@ def group_norm(
 def _row(op: str, t: TensorLike, line: Shape) -> Tensor:
     t = _convert.asarray(t)
     if t.shape != line[:1]:
-        raise misfit(op, f"scale and offset are {line[:1]}, one number a channel", t)
+        raise misfit(op, f"scale and offset must be {line[:1]}, one a channel", t)
     return run(shape.RESHAPE, t, shape=line)
 
 

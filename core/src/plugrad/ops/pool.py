@@ -84,8 +84,8 @@ MAX_POOL = Kernel(
     op="max_pool",
     doc="""The largest element of ``x`` in each window.
 
-    Padding and NaN are passed over; a window of nothing else gives -inf, or the least
-    integer of the dtype. Of zeros with both signs either may come out.""",
+    Padding and NaN are ignored; a window of nothing else gives -inf, or the least
+    integer of the dtype. The maximum of 0.0 and -0.0 is either of them.""",
     **_2D,
 )
 MAX_POOL_3D = Kernel(
@@ -137,14 +137,14 @@ MAX_POOL_3D_GRAD = Kernel(
     doc="""``MaxPoolGrad`` with three spatial axes.""",
     **_B3,
 )
-# An average does not depend on what it is of: no tape need keep ``input``.
+# The gradient does not depend on the values of ``input``: no tape saves them.
 AVG_POOL_GRAD = Kernel(
     "AvgPoolGrad(dy: inexact, input?; geometry: Windows) -> dx",
     doc="""``dy`` of each window, divided by the number of elements of the input in it,
     is added to each of these.
 
-    A window of padding alone adds nothing. float16 is summed in float32. ``input`` only
-    tells a shape.""",
+    A window of padding alone adds nothing. float16 is summed in float32. Only the shape
+    of ``input`` is used.""",
     **_B2,
 )
 AVG_POOL_3D_GRAD = Kernel(
@@ -507,7 +507,7 @@ def _collected(ddx: Tensor, input: Tensor, output: Tensor, geometry: Windows) ->
 def _maximal(pool: Kernel, back: Kernel) -> None:
     """Register the gradients of a maximum and of its gradient ``back``."""
     gradients(pool, x=lambda dy, x, y, geometry: run(back, dy, x, y, geometry=geometry))
-    # Who wins changes in steps, so that there is no derivative in ``input`` and
+    # The winner changes in steps, so there is no derivative in ``input`` and
     # ``output``.
     gradients(back, dy=_collected, input=None, output=None)
 
@@ -516,7 +516,7 @@ def _average(pool: Kernel, back: Kernel) -> None:
     """Register the gradients of an average and of its gradient ``back``."""
 
     def averages(ddx: Tensor, geometry: Windows) -> Tensor:
-        """Return averages, with zeros for those of nothing, which nothing moves."""
+        """Return averages; zeros for windows without elements."""
         y, seen = run(pool, ddx, geometry=geometry), _counts(geometry) > 0
         return y if seen.all() else compare.where(_convert.asarray(seen), y, 0)
 

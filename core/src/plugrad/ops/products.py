@@ -112,7 +112,7 @@ def _fitted(a: Shape, b: Shape, turn_a: bool, turn_b: bool) -> tuple[Shape, ...]
     does its gradient.
     """
     if not a or not b or (turn_a and len(a) == 1) or (turn_b and len(b) == 1):
-        rule = "a scalar is no matrix, multiply it; a vector is not transposed"
+        rule = "a scalar is not a matrix, use multiply; a vector cannot be transposed"
         raise misfit("matmul", rule, a, b)
     left, right = a if len(a) > 1 else (1, *a), b if len(b) > 1 else (*b, 1)
     inner, other = left[-1 - turn_a], right[-2 + turn_b]

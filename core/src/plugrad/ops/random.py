@@ -82,7 +82,7 @@ def seed(n: Seed = None, /) -> None:
 def _checked(op: str, n: Seed) -> Seed:
     number = None if n is None else arguments.integer(op, "seed", n)
     if number is not None and not 0 <= number < 2**64:
-        raise ValueError(f"{op}: a seed is from 0 to below 2**64, got {number}")
+        raise ValueError(f"{op}: a seed must be from 0 to below 2**64, got {number}")
     return number
 
 
@@ -224,7 +224,7 @@ def bernoulli(shape: Ints, /, p: Number = 0.5, *, seed: Seed = None) -> Tensor:
 def _transformed(
     draw: Draw, shape: Ints, mean: Number, stddev: Number, dtype: Any, seed: Seed
 ) -> Tensor:
-    """Draw numbers that are known for mean 0 and standard deviation 1."""
+    """Draw numbers of mean 0 and standard deviation 1, then scale and shift them."""
     op = draw.__name__
     sizes, wanted = arguments.sizes(op, shape), _floating(op, dtype)
     middle, scale = _finite(op, "mean", mean), _finite(op, "stddev", stddev)

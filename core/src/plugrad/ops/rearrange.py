@@ -1,4 +1,4 @@
-"""Changes of shape and of places composed of other ops. Kernels: ``BroadcastArgs``."""
+"""Changes of shape and positions, composed of other ops. Kernels: ``BroadcastArgs``."""
 
 from __future__ import annotations
 
@@ -164,8 +164,8 @@ BROADCAST_ARGS = Kernel(
     op="broadcast_args",
     doc="""The shape to which the shapes ``s0`` and ``s1`` broadcast.
 
-    They are aligned at the end, the shorter one gets ones in front, and 1 gives way to
-    the other size. Sizes that differ, neither of them 1, are a ValueError.""",
+    They are aligned at the end, the shorter one gets ones in front, and a size of 1
+    becomes the other one. Sizes that differ, neither of them 1, are a ValueError.""",
 )
 
 
@@ -225,14 +225,14 @@ def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:
 
 
 def ensure_shape(x: TensorLike, /, shape: Sequence[int | None]) -> Tensor:
-    """Return ``x`` itself if it has ``shape``, in which None stands for any size.
+    """Return ``x``, after a check that it has ``shape``; None stands for any size.
 
     Args:
         x: A tensor of any dtype.
         shape: The sizes that ``x`` must have, or None.
 
     Returns:
-        ``x``.
+        A tensor of the same elements.
 
     Raises:
         ValueError: ``x`` has another shape.

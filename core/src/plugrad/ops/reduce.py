@@ -61,7 +61,7 @@ def _summand(x: TensorLike, dtype: Any, op: str = "sum") -> Tensor:
     x = _convert.numbers(op, x)
     wanted = SUMMED_AS.get(x.dtype, x.dtype) if dtype is None else canonical(dtype)
     if wanted is BOOL:
-        raise TypeError(f"{op}: there is none in bool; use any, all or count_nonzero")
+        raise TypeError(f"{op}: is not defined in bool; use any, all or count_nonzero")
     return creation.cast(x, wanted)
 
 
@@ -89,7 +89,7 @@ SUM = Kernel(
     "Sum(x: number; axis: axes, keepdims: bool)",
     out=reduced,
     op="sum",
-    doc="""``y = Σ x`` over ``axis``, in the dtype of ``x``; 0 where there is nothing.
+    doc="""``y = Σ x`` over ``axis``, in the dtype of ``x``; 0 for no elements.
 
     Integers wrap. Floating sums are pairwise, or as accurate; float16 is summed in
     float32. NaN, and infinities of both signs, give NaN.""",
@@ -180,7 +180,7 @@ def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
 
 
 def count(x: Tensor | Spec, axis: Shape) -> int:
-    """Return the number of elements that a reduction over ``axis`` takes in."""
+    """Return the number of elements that a reduction over ``axis`` combines."""
     return math.prod([x.shape[i] for i in axis])
 
 
@@ -234,7 +234,7 @@ MAX = Kernel(
     op="max",
     doc="""The maximum over ``axis``; NaN where an element is NaN.
 
-    Of zeros with both signs either may come out. It is an error to reduce an axis
+    The maximum of 0.0 and -0.0 is either of them. It is an error to reduce an axis
     without elements.""",
 )
 
@@ -275,7 +275,7 @@ MIN = Kernel(
     op="min",
     doc="""The minimum over ``axis``; NaN where an element is NaN.
 
-    Of zeros with both signs either may come out. It is an error to reduce an axis
+    The minimum of 0.0 and -0.0 is either of them. It is an error to reduce an axis
     without elements.""",
 )
 
@@ -313,7 +313,7 @@ def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
 
 
 def _reversed(x: Tensor) -> Tensor:
-    """Turn the order of the numbers around; ``-x`` would overflow for integers."""
+    """Reverse the order of numbers; ``-x`` would overflow for integers."""
     if x.dtype.kind == "f":
         return unary.negative(x)
     return (-1 if x.dtype.kind == "i" else int(np.iinfo(x.dtype).max)) - x
@@ -348,7 +348,7 @@ ARG_MAX = Kernel(
     op="argmax",
     doc="""The index of the largest element along ``axis``, int32; the first of ties.
 
-    NaN is passed over; where there is nothing else, the index is 0. It is an error to
+    NaN is ignored; if all elements are NaN, the index is 0. It is an error to
     reduce an axis without elements.""",
 )
 
@@ -402,7 +402,7 @@ ARG_MIN = Kernel(
     op="argmin",
     doc="""The index of the smallest element along ``axis``, int32; the first of ties.
 
-    NaN is passed over; where there is nothing else, the index is 0. It is an error to
+    NaN is ignored; if all elements are NaN, the index is 0. It is an error to
     reduce an axis without elements.""",
 )
 
@@ -443,7 +443,7 @@ PROD = Kernel(
     "Prod(x: number; axis: axes, keepdims: bool)",
     out=reduced,
     op="prod",
-    doc="""``y = Π x`` over ``axis``, in the dtype of ``x``; 1 where there is nothing.
+    doc="""``y = Π x`` over ``axis``, in the dtype of ``x``; 1 for no elements.
 
     Integers wrap. float16 is multiplied in float32.""",
 )
@@ -512,7 +512,7 @@ ALL = Kernel(
     "All(x: bool; axis: axes, keepdims: bool)",
     out=reduced,
     op="all",
-    doc="""Whether all elements over ``axis`` are true; True where there is nothing.""",
+    doc="""Whether all elements over ``axis`` are true; True for no elements.""",
 )
 
 
@@ -548,7 +548,7 @@ ANY = Kernel(
     "Any(x: bool; axis: axes, keepdims: bool)",
     out=reduced,
     op="any",
-    doc="""Whether any element over ``axis`` is true; False where there is nothing.""",
+    doc="""Whether any element over ``axis`` is true; False for no elements.""",
 )
 
 
@@ -579,7 +579,7 @@ def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
 
 @decomposition(ANY)
 def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
-    ones = creation.cast(x, INT32)  # the sum of nothing is 0, its maximum is not
+    ones = creation.cast(x, INT32)  # no elements have a sum, and no maximum
     return creation.cast(run(SUM, ones, axis=axis, keepdims=keepdims), BOOL)
 
 

@@ -67,7 +67,7 @@ def _back(
     align_corners: bool = False,
     half_pixel_centers: bool = False,
 ) -> dict[str, Any]:
-    """Do so for a transpose; the size is that of ``dy``."""
+    """Convert the user's attributes for a transpose; the size is that of ``dy``."""
     x = images or Spec(sizes("run_kernel", in_shape, "in_shape"), dy.dtype)
     options = {"align_corners": align_corners, "half_pixel_centers": half_pixel_centers}
     return _of(x, size=dy.shape[1:3], **options)
@@ -93,31 +93,31 @@ BILINEAR = Kernel(
     op="image.resize_bilinear",
     doc="""Each axis is read at ``i · old / new``; with ``align_corners`` at
     ``i · (old - 1) / (new - 1)``, or at 0 if ``new`` is 1; with ``half_pixel_centers``
-    at ``(i + 1/2) · old / new - 1/2``. A place before the first pixel, or behind the
-    last, is moved to it.
+    at ``(i + 1/2) · old / new - 1/2``. A coordinate before the first pixel, or after
+    the last, is moved to it.
 
-    Between two pixels they are mixed by their distances, ``geometry.linear``. On a
-    pixel no other one counts, be it infinite or NaN.""",
+    Between two pixels it interpolates by their distances, ``geometry.linear``. On a
+    pixel no other one contributes, even if it is infinite or NaN.""",
     **_TO,
 )
 BILINEAR_GRAD = Kernel(
     "ResizeBilinearGrad(images?, dy: floating; geometry: Resizing) -> dx",
     doc="""The transpose of ``ResizeBilinear``: each ``dy``, times the weight of a
-    pixel, is added to it. ``images`` only tells a shape.""",
+    pixel, is added to it. Only the shape of ``images`` is used.""",
     **_FROM,
 )
 NEAREST = Kernel(
     "ResizeNearestNeighbor(images; geometry: Resizing)",
     op="image.resize_nearest_neighbor",
-    doc="""The pixel nearest to the place of ``ResizeBilinear``, of two as near the
-    later one; with neither option the one at or before the place:
+    doc="""The pixel nearest to the coordinate of ``ResizeBilinear``, of two equally
+    near the later one; with neither option the one at or before the coordinate:
     ``geometry.nearest``.""",
     **_TO,
 )
 NEAREST_GRAD = Kernel(
     "ResizeNearestNeighborGrad(images?, dy: inexact; geometry: Resizing) -> dx",
     doc="""The transpose of ``ResizeNearestNeighbor``: each ``dy`` is added to the pixel
-    that was read. ``images`` only tells a shape.""",
+    that was read. Only the shape of ``images`` is used.""",
     **_FROM,
 )
 
@@ -232,7 +232,7 @@ def _(images: Tensor | None, dy: Tensor, *, geometry: Resizing) -> Tensor:
 
 
 def _weights(axis: int, share: Any, x: Tensor) -> list[Tensor]:
-    """Return the shares of the pixels before and behind, along an axis."""
+    """Return the weights of the pixels before and after, along an axis."""
     behind = share.reshape(-1, *(1,) * (3 - axis))
     return [_sampling.constant(w, x.dtype) for w in (1 - behind, behind)]
 
@@ -261,7 +261,7 @@ def _(images: Tensor | None, dy: Tensor, *, geometry: Resizing) -> Tensor:
 def _transposes(to: Kernel, back: Kernel) -> None:
     """Register the gradients of a resizing and its transpose: each other."""
     gradients(to, images=lambda dy, geometry: run(back, None, dy, geometry=geometry))
-    gradients(back, images=None)  # it tells a shape
+    gradients(back, images=None)  # only its shape is used
     gradients(back, dy=lambda ddx, geometry: run(to, ddx, geometry=geometry))
 
 
@@ -301,9 +301,10 @@ CROP_AND_RESIZE = Kernel(
     box (y1, x1, y2, x2); a single row at ``(y1 + y2) · (height - 1) / 2``. Columns
     likewise.
 
-    "bilinear" mixes the pixels around; those of weight 0 do not count, be they infinite
-    or NaN. "nearest" takes the nearest one, and a half goes up. A place before the
-    first pixel, behind the last, or NaN, gives ``extrapolation_value``.""",
+    "bilinear" interpolates between the pixels around; those of weight 0 do not
+    contribute, even if they are infinite or NaN. "nearest" takes the nearest one;
+    halves round up. A coordinate before the first pixel, after the last, or NaN, gives
+    ``extrapolation_value``.""",
 )
 
 
@@ -373,7 +374,7 @@ def _(
     extrapolation_value: float,
 ) -> Tensor:
     images = _sampling.constant(np.arange(image.shape[0]), INT32)
-    box_ind = gather.gather(images, box_ind)  # which says if there is no such image
+    box_ind = gather.gather(images, box_ind)  # raises if there is no such image
     grid = _sampling.box_grid(image, boxes, box_ind, crop_size)
     with gather.range_errors("image.crop_and_resize", box_ind, image.shape[:1]):
         return _sampling.sampled(image, grid, method, extrapolation_value)
@@ -426,11 +427,12 @@ TRANSFORM = Kernel(
     op="image.transform",
     doc="""Pixel (x, y) is read at ``((a·x + b·y + c) / k, (d·x + e·y + f) / k)``,
     ``k = g·x + h·y + 1``, for a transform (a, b, ..., h); "bilinear" and "nearest" are
-    those of ``CropAndResize``. Places that are not finite give ``fill_value``.
+    those of ``CropAndResize``. Coordinates that are not finite give ``fill_value``.
 
-    Around the image (a b c d) lies: "constant", ``fill_value``, with which "bilinear"
-    mixes up to a pixel away; "reflect", (d c b a | a b c d | d c b a); "wrap", (a b c d
-    | a b c d | a b c d); "nearest", (a a a a | a b c d | d d d d).""",
+    The image (a b c d) is surrounded by: "constant", ``fill_value``, towards which
+    "bilinear" interpolates up to a pixel away; "reflect", (d c b a | a b c d | d c b
+    a); "wrap", (a b c d | a b c d | a b c d); "nearest", (a a a a | a b c d | d d d
+    d).""",
 )
 
 

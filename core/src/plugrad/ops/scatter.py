@@ -104,7 +104,7 @@ def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
     at = creation.cast(indices, kind)
     size, stride = (_convert.asarray(np.array(v, kind)) for v in (lead, strides))
     inside = compare.logical_and(at >= 0, at < size)
-    steps = compare.where(inside, at * stride, -total)  # the others add up to less
+    steps = compare.where(inside, at * stride, -total)  # the other steps add up to less
     return run(reduce.SUM, steps, axis=(len(indices.shape) - 1,), keepdims=False)
 
 
@@ -192,7 +192,7 @@ def _check_places(
 def _rows(
     op: str, updates: Tensor, lead: Shape, indices: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the updates as rows, and the numbers of the rows that they go to."""
+    """Return the updates as rows, and the indices of the rows that they go to."""
     count, rest = math.prod(indices.shape[:-1]), updates.shape[len(indices.shape) - 1 :]
     rows = run(shapes.RESHAPE, updates, shape=(count, math.prod(rest)))
     with gather.range_errors(op, indices, lead):

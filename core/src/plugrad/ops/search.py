@@ -133,7 +133,7 @@ def _(sorted_sequence: Tensor, values: Tensor, *, side: str) -> Tensor:
     nan = compare.not_equal(values, values) if values.dtype.kind == "f" else None
     before = compare.less if side == "left" else compare.less_equal
     while left:
-        half = (left + 1) // 2  # of which the last one decides
+        half = (left + 1) // 2  # of which the last one is compared
         probe = base + (half - 1)
         x = run(gather.GATHER_V2, sorted_sequence, probe, axis=1, batch_dims=1)
         go = before(x, values)
@@ -300,7 +300,7 @@ UNIQUE = Kernel(
     op="unique_inverse",
     doc="""The distinct slices along ``axis``, and which of them each slice of ``x`` is.
 
-    They stand in the order in which they first appear. ``indices``, int32, has the size
+    They come in the order in which they first appear. ``indices``, int32, has the size
     of ``axis``. NaN equals nothing, so that each stays; -0.0 equals 0.0, and the one
     that appears first stays.""",
 )
@@ -435,7 +435,7 @@ def _counts(values: Tensor | Spec, inverse: Tensor, axis: int) -> Tensor:
 def _unique_gradient(
     dy: Tensor, dindices: Tensor, indices: Tensor, values_spec: Spec, axis: int
 ) -> Tensor:
-    """Share ``dy`` among the elements that are equal."""
+    """Share ``dy`` equally among the elements that are equal."""
     rest = (1,) * (len(values_spec.shape) - 1 - axis)
     counts = _counts(values_spec, indices, axis)
     counts = run(shapes.RESHAPE, counts, shape=(*counts.shape, *rest))

@@ -1,4 +1,4 @@
-"""Cells of recurrent networks, and attention: compositions of other ops; no kernels."""
+"""Recurrent cells and attention, composed of other ops; no kernels."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def basic_lstm_cell(
     given = _convert.promote_all(op, forget_bias, lstm_kernel, lstm_bias, data, c, h)
     forget, kernel, bias, data, c, h = (_convert.floating(op, x, "f") for x in given)
     if len(data.shape) != 2 or len(c.shape) != 2:
-        raise misfit(op, "data is [batch, inputs], c [batch, units]", data, c)
+        raise misfit(op, "data must be [batch, inputs], c [batch, units]", data, c)
     (batch, inputs), units = data.shape, c.shape[1]
     wanted = {"forget_bias": (), "lstm_kernel": (inputs + units, 4 * units)}
     wanted |= {"lstm_bias": (4 * units,), "c": (batch, units), "h": (batch, units)}
     weights = (forget, kernel, bias, c, h)
     for (name, sizes), x in zip(wanted.items(), weights, strict=True):
         if x.shape != sizes:
-            rule = f"{name} must have shape {sizes} beside data and c"
+            rule = f"{name} must have shape {sizes} to fit data and c"
             raise misfit(op, rule, x, data, c)
     y = products.matmul(shape.concat([data, h], axis=1), kernel) + bias
     i, j, f, o = shape.split(y, 4, axis=1)
@@ -190,9 +190,9 @@ def scaled_dot_product_attention(
         allowed = past if allowed is None else compare.logical_and(allowed, past)
     if allowed is None:
         return products.matmul(norm.softmax(scores), v)
-    # The least number, not -inf: a query without keys would give NaN, here and backward
+    # Not -inf: a query without keys would give NaN, here and in backward
     weights = norm.softmax(compare.where(allowed, scores, LIMITS[q.dtype][0]))
-    if mask is not None:  # else each query may look at the first key
+    if mask is not None:  # else each query attends to the first key
         weights = compare.where(allowed, weights, 0.0)
     return products.matmul(weights, v)
 
@@ -202,11 +202,11 @@ def _masked(op: str, scores: Tensor, mask: TensorLike) -> tuple[Tensor, Tensor]:
     mask, sizes = _convert.asarray(mask), scores.shape
     if mask.dtype.kind not in "bf":
         raise TypeError(
-            f"{op}: mask must be bool or floating, got {mask.dtype}; say mask != 0"
+            f"{op}: mask must be bool or floating, got {mask.dtype}; pass mask != 0"
         )
     if geometry.broadcast(op, sizes, mask.shape)[-2:] != sizes[-2:]:
         raise misfit(op, f"mask must broadcast to {sizes[-2:]}, queries and keys", mask)
     if mask.dtype is BOOL:
         return scores, mask
-    allowed = compare.not_equal(mask, -math.inf)  # not of NaN, which is to be seen
+    allowed = compare.not_equal(mask, -math.inf)  # NaN stays visible
     return scores + creation.cast(mask, scores.dtype), allowed

@@ -65,8 +65,8 @@ def reshape(x: TensorLike, /, shape: Ints, *, copy: bool | None = None) -> Tenso
     Args:
         x: A tensor of any dtype.
         shape: The sizes; one of them may be -1 and is computed from the others.
-        copy: Has no effect: tensors are immutable, so a copy cannot be told from a
-            view. The array API standard has this argument.
+        copy: Has no effect: the result never changes when ``x`` does. The array API
+            standard has this argument.
 
     Returns:
         A tensor of the new shape and the dtype of ``x``.
@@ -78,9 +78,6 @@ def reshape(x: TensorLike, /, shape: Ints, *, copy: bool | None = None) -> Tenso
         >>> pg.reshape([1, 2, 3, 4, 5, 6], (2, -1))
         Tensor([[1, 2, 3],
                 [4, 5, 6]], dtype=int32, backend='cpu')
-
-    ``copy`` is an argument of the array API standard. It makes no difference, because
-    no tensor changes when another one does.
 
     """
     x = x if type(x) is Tensor else _convert.asarray(x)
@@ -227,7 +224,7 @@ gradients(BROADCAST_TO, x=lambda dy, x_spec: reduce.sum_to(dy, x_spec.shape))
 
 def _tiled(x: Spec, *, repetitions: Shape) -> Spec:
     if len(repetitions) != len(x.shape):
-        rule = f"repetitions {repetitions} must be one number an axis"
+        rule = f"repetitions {repetitions} must be one number for each axis"
         raise misfit("tile", rule, x)
     shape = tuple(map(operator.mul, repetitions, x.shape))
     return Spec(sizes("tile", shape, "the result"), x.dtype)

@@ -193,7 +193,7 @@ def sort(
     return run(SORT, x, axis=axis, descending=flag("sort", "descending", descending))
 
 
-# And no gradient: it is that of TopK, which knows the places.
+# And no gradient: it is that of TopK, which has the indices.
 decomposition(SORT, lambda x, axis, descending: _in_order(x, axis, descending, 0))
 
 
@@ -249,7 +249,7 @@ def _in_order(x: Tensor, axis: int, descending: bool, output: int) -> Tensor:
 Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
 Shares = np.ndarray[Any, DType]
 
-# From where a quantile would lie among the sorted elements to where it is looked up.
+# From the exact position of a quantile among the sorted elements to the one to read.
 _PLACES: dict[str, Callable[[Any], Any]] = {
     "linear": np.positive,
     "lower": np.floor,

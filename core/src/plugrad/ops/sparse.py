@@ -351,16 +351,17 @@ def segment_sum(
     Args:
         data: ``[m, …]``, numbers.
         indices: ``[n]``, integers, rows of ``data``.
-        segment_ids: ``[n]``, integers from 0, not decreasing: the sum to which each row
-            belongs.
-        num_segments: The number of sums; rows with other ids are left out. By default
-            the last id plus one: the ids are then read on the host and checked.
+        segment_ids: ``[n]``, integers: the sum to which each row belongs.
+        num_segments: The number of sums; rows with ids outside of 0 to below it are
+            left out. By default the last id plus one: the ids are then read on the
+            host, and must begin at 0 or more and not decrease.
 
     Returns:
         ``[num_segments, …]``, of the dtype of ``data``; int32 for bool.
 
     Raises:
-        ValueError: The ids decrease or are negative, or the shapes do not fit.
+        ValueError: The shapes do not fit; or, without ``num_segments``, the ids
+            decrease or are negative.
         IndexError: An index is out of range.
         TypeError: ``data`` holds strings, or indices or ids are not integers.
 
@@ -392,16 +393,17 @@ def segment_mean(
     Args:
         data: ``[m, …]``, numbers.
         indices: ``[n]``, integers, rows of ``data``.
-        segment_ids: ``[n]``, integers from 0, not decreasing: the mean to which each
-            row belongs.
-        num_segments: The number of means; rows with other ids are left out. By default
-            the last id plus one: the ids are then read on the host and checked.
+        segment_ids: ``[n]``, integers: the mean to which each row belongs.
+        num_segments: The number of means; rows with ids outside of 0 to below it are
+            left out. By default the last id plus one: the ids are then read on the
+            host, and must begin at 0 or more and not decrease.
 
     Returns:
         ``[num_segments, …]``, of the dtype of ``data``; float32 for integers and bool.
 
     Raises:
-        ValueError: The ids decrease or are negative, or the shapes do not fit.
+        ValueError: The shapes do not fit; or, without ``num_segments``, the ids
+            decrease or are negative.
         IndexError: An index is out of range.
         TypeError: ``data`` holds strings, or indices or ids are not integers.
 

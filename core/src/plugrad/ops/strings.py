@@ -111,8 +111,8 @@ STATIC_REGEX_REPLACE = Kernel(
     doc="""Each string with its matches of ``pattern``, or the first one only unless
     ``replace_global``, replaced by ``rewrite``; both as ``re.sub`` reads them.
 
-    Strings are read as UTF-8. A byte that is none stands for a character of its own
-    (``surrogateescape``), and comes through as it is.""",
+    Strings are read as UTF-8. A byte that is not UTF-8 is a character of its own
+    (``surrogateescape``), and is kept.""",
 )
 
 

@@ -43,7 +43,7 @@ _elementwise = partial(Kernel, out=same)
 # --- inverse functions of complex numbers, in terms of their parts ---------------
 
 # W. Kahan, "Branch Cuts for Complex Elementary Functions or Much Ado About Nothing's
-# Sign Bit", 1987: the roots know the side of the cut, and no sum of products cancels.
+# Sign Bit", 1987: the roots tell the sides of a cut apart, no sum of products cancels.
 
 _Rule = Callable[[Tensor, Tensor, Tensor], Pair]
 
@@ -99,9 +99,9 @@ def _acosh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
 
 
 def _atanh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
-    """From ``log((1 + z) / (1 - z)) / 2`` for positive parts, and then their signs."""
+    """Compute ``log((1 + z) / (1 - z)) / 2`` of positive parts, then set the signs."""
     a, b = unary.abs(x), unary.abs(y)
-    away = binary.hypot(1 - a, b)  # from the pole, beside which 1 is nothing
+    away = binary.hypot(1 - a, b)  # the distance from the pole
     near = run(unary.LOG, a) * 0.25 + (math.log(2) - run(unary.LOG, away)) * 0.5
     real = run(unary.LOG1P, a / away / away * 4) * 0.25 / growth
     real = compare.where(away < float(np.finfo(x.dtype).eps) ** 0.5, near, real)

@@ -546,7 +546,7 @@ SQRT = _elementwise(
     doc="""``√x``; NaN where ``x < 0``, and -0.0 for -0.0.
 
     Of a complex number the root with real part ≥ 0; where the real part is 0, the sign
-    of the imaginary part is that of ``Im x``, be it of a zero.""",
+    of the imaginary part is that of ``Im x``, also of a zero.""",
 )
 
 
@@ -735,7 +735,7 @@ LOG = _elementwise(
     doc="""The natural logarithm; NaN where ``x < 0``, and -inf for ±0.
 
     Of a complex number the one with the imaginary part in [-π, π], which has the sign
-    of ``Im x``, be it of a zero. Within 3 ulp in float32.""",
+    of ``Im x``, also of a zero. Within 3 ulp in float32.""",
 )
 
 

@@ -55,14 +55,14 @@ class Variable(Methods):
         return alias(self._value, self._value._tape_id)
 
     def _noticed(self) -> None:
-        """Have the tapes that take notice of variables watch this one."""
+        """Make the tapes that record variables watch this one."""
         if self.trainable and differentiable(self._value.dtype):
             for tape in tapes():
                 if tape.variables is not None and self not in tape.variables:
                     tape.variables[self] = tape.watch(self._value)
 
     def watched_by(self, tape: Tape) -> TapeId:
-        """Have a tape watch the tensor held at this moment; return its identity."""
+        """Make a tape watch the tensor held now; return its identity."""
         self._noticed()
         return tape.watch(self._value)
 

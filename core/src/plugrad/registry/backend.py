@@ -27,7 +27,7 @@ class BackendUnavailable(RuntimeError):
 
 
 class OpenBackend:
-    """A backend in use, and the flat table that the engine reads."""
+    """An open backend, with the flat table of kernels that the engine reads."""
 
     def __init__(self, name: str, owner: Plugin, runtime: Runtime) -> None:
         self.name, self.owner, self.runtime = name, owner, runtime
@@ -36,7 +36,7 @@ class OpenBackend:
         self.scalars: dict[tuple[object, ...], Tensor] = {}  # weak ones, uploaded
 
     def leaves_to_host(self, kernel: Kernel) -> bool:
-        """Tell whether the host runs a kernel that this backend lacks or declines."""
+        """Return whether the host runs a kernel that this backend lacks or declines."""
         names = self.runtime.host_kernels
         if names is not None:
             return kernel.name in names
@@ -44,7 +44,7 @@ class OpenBackend:
         return core and kernel.decomposition is None and self.runtime.host is not None
 
     def upload(self, values: np.ndarray[Any, Any]) -> Native:
-        """Return a native array, never of another dtype than ``values``."""
+        """Return a native array of the dtype of ``values``; raise if it has another."""
         dtype = values.dtype
         if dtype not in self.dtypes:
             have = ", ".join(sorted(map(named, self.dtypes)))
@@ -82,21 +82,21 @@ _watching = threading.Lock()
 
 
 def watch(watcher: Watcher) -> None:
-    """Tell ``watcher`` of every upload and download from now on."""
+    """Call ``watcher`` after every upload and download from now on."""
     global watchers
     with _watching:
         watchers = (*watchers, watcher)
 
 
 def unwatch(watcher: Watcher) -> None:
-    """Tell ``watcher`` no more."""
+    """Stop calling ``watcher``."""
     global watchers
     with _watching:
         watchers = tuple(w for w in watchers if w != watcher)
 
 
 class Layer(NamedTuple):
-    """One implementation among those for a kernel and a backend; low rank wins."""
+    """One implementation of a kernel on a backend; the lowest rank is in force."""
 
     rank: int
     function: Function

@@ -1,10 +1,10 @@
-"""What is checked of a run that no op has prepared.
+"""Checks of a run that no op has prepared.
 
 An op checks its arguments and runs a kernel with attributes in canonical form: a
 non-negative ``axis``, tuples, objects of ``plugrad.geometry``. A run from outside, by
-``run_kernel`` or ``plugrad.plugin.run``, gets the same guarantee here, from what the
-contract says: the kinds of inputs and attributes, ``canonicalize`` and ``out``. So no
-implementation ever sees values that it is not made for.
+``run_kernel`` or ``plugrad.plugin.run``, gets the same guarantee here, from the
+contract: the kinds of inputs and attributes, ``canonicalize`` and ``out``. So an
+implementation never gets values that its contract excludes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Given = Sequence[Spec | None]
 
 
 def canonical(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a run in the form in which implementations get them.
+    """Return the attributes of a run in the form that implementations get.
 
     Args:
         kernel: The contract.
@@ -78,7 +78,7 @@ def _check_dtypes(kernel: Kernel, inputs: Given) -> None:
 
 
 def _named(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str, Any]:
-    """Return the contract's attributes, made of a user's where they are others."""
+    """Return the contract's attributes, computed from the user's if these differ."""
     if kernel.canonicalize is not None and set(attrs) != set(kernel.attrs):
         try:
             attrs = kernel.canonicalize(*inputs, **attrs)
@@ -95,7 +95,7 @@ def _named(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str, An
 
 
 def _check_call(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> None:
-    """Say which attributes ``canonicalize`` lacks, or does not know, if any."""
+    """Raise if ``canonicalize`` lacks attributes, or does not know one."""
     assert kernel.canonicalize is not None
     signature = inspect.signature(kernel.canonicalize)
     try:

@@ -45,7 +45,7 @@ class BackendError(RuntimeError):
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'Conv2D'?"``, or nothing where no name is close."""
+    """Return ``"; did you mean 'Conv2D'?"``, or an empty string if no name is close."""
     import difflib  # for an error alone: it would be 2 ms of every import of plugrad
 
     close = difflib.get_close_matches(name, list(known), n=1)
@@ -308,8 +308,8 @@ def vjp_rules(
     what = f"gradient of {kernel}, from {owner}"
     if kernel.fused:
         raise ValueError(
-            f"{what}: a fused kernel falls apart under a tape and has no gradient; "
-            "register one for a kernel inside it"
+            f"{what}: a fused kernel is decomposed under a tape and has no gradient; "
+            "register one for a kernel of its decomposition"
         )
     checked: dict[str, VJP | None] = {}
     for name, function in functions.items():
@@ -348,7 +348,7 @@ def _rule(kernel: Kernel, what: str, function: Callable[..., Any], owner: str) -
     for residual in residuals:
         if residual not in legal:
             raise ValueError(
-                f"{what}: {residual!r} is none of {', '.join(legal)}"
+                f"{what}: {residual!r} is not one of {', '.join(legal)}"
                 f"{suggest(residual, legal)}"
             )
     return VJP(
@@ -385,14 +385,32 @@ def gradients(
     linear: bool = True,
     **functions: Callable[..., Any] | None,
 ) -> None:
-    """Give ``kernel`` its gradient: one function an input, None for no derivative.
+    """Set the gradient of ``kernel``: one function for each input.
 
-    The first parameters, one an output, take the cotangents; all further ones name
-    inputs, outputs, attributes or ``<name>_spec``, and exactly those are saved::
+    The first parameters, one for each output, take the cotangents. All further ones
+    name inputs, outputs, attributes or ``<name>_spec``, and exactly those are saved for
+    backward::
 
         gradients(SQRT, x=lambda dy, y: dy / (y * 2))
 
-    The functions of inputs called ``linear`` come in a dict: ``{"linear": ...}``.
+    Args:
+        kernel: The contract.
+        named: Functions for inputs called ``linear``, by name.
+        linear: Whether the functions are linear in the cotangents.
+        functions: Functions by input; None declares that there is no derivative.
+
+    Raises:
+        TypeError: ``kernel`` is not a ``Kernel``, or a gradient not a function.
+        ValueError: The kernel is fused, or a name is not one of the kernel.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> negated = plugin.Kernel("mylib.Negated(a: floating)", out=plugin.same)
+        >>> _ = plugin.decomposition(negated, lambda a: 0.0 - a)
+        >>> plugin.gradients(negated, a=pg.negative)
+        >>> pg.grad(lambda x: plugin.run(negated, x))(pg.asarray(3.0)).item()
+        -1.0
+
     """
     _check_kernel("gradients", kernel)
     functions = collected("gradients", named, functions, linear=linear)
@@ -453,7 +471,7 @@ def _check_kernel(who: str, kernel: object) -> None:
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of the parameters; the code object is 50 times faster to ask."""
+    """Return the names of the parameters; reading the code object is 50x faster."""
     if isinstance(function, FunctionType):
         code = function.__code__
         starred = bool(code.co_flags & inspect.CO_VARARGS)

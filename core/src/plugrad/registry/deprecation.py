@@ -1,4 +1,4 @@
-"""How plugrad says that something will go, to whoever wrote the line that uses it.
+"""Warnings about deprecated features, at the line of the caller that uses them.
 
 ``docs/stability.md`` is the promise; this is its mechanism.
 """
@@ -15,11 +15,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class PlugradDeprecationWarning(DeprecationWarning):
-    """Something that works and will go; the warning says when, and what to use."""
+    """A feature will be removed; the message says when, and what to use instead."""
 
 
 def outside() -> int:
-    """Return the ``stacklevel`` with which a warning points out of plugrad."""
+    """Return the ``stacklevel`` of the first caller outside of plugrad."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _ours(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
@@ -31,17 +31,18 @@ def _ours(module: str) -> bool:
 
 
 def warn_deprecated(what: str, *, since: str, until: str, use: str) -> None:
-    """Warn the first caller outside of plugrad that ``what`` will go.
+    """Warn the first caller outside of plugrad that ``what`` will be removed.
 
     Args:
         what: As the caller wrote it, ``"Runtime(wrap=)"``.
         since: The version that deprecates it.
-        until: The version that will no longer have it.
+        until: The version that removes it.
         use: What to write instead.
 
     """
     warnings.warn(
-        f"{what} is deprecated since plugrad {since} and goes in {until}; use {use}",
+        f"{what} is deprecated since plugrad {since} and will be removed in {until}; "
+        f"use {use}",
         PlugradDeprecationWarning,
         stacklevel=outside(),
     )

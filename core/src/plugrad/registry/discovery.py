@@ -23,10 +23,10 @@ class Announcement(NamedTuple):
 
 
 def discover() -> None:
-    """Read the entry points of all distributions; imports nothing.
+    """Read the entry points of all distributions, without importing any.
 
     Of several distributions of one name the first on ``sys.path`` counts, as it does
-    for imports. Called again, it adds what has been installed meanwhile.
+    for imports. A further call adds what has been installed since.
     """
     seen = {plugin.distribution for plugin in registry.plugins}
     found: list[Plugin] = []
@@ -44,32 +44,32 @@ def announced() -> Iterator[Announcement]:
     for files in _distributions():
         try:
             text = files.read_text("entry_points.txt") or ""
-        except Exception:  # unreadable, and so nobody's plugin
+        except Exception:  # unreadable, so not a plugin
             continue
-        if "[plugrad." in text:  # the files of most neighbours are never parsed
+        if "[plugrad." in text:  # most other distributions are never parsed
             yield Announcement(*_named(files), files)
 
 
 def version(distribution: str) -> str:
-    """Return the version that is installed, or nothing."""
+    """Return the version that is installed, or an empty string."""
     found = next(_distributions(name=distribution), None)
     return "" if found is None else _named(found)[1]
 
 
 def _distributions(**what: str) -> Iterator[Any]:
-    """Yield what is installed, with the name or all of it, finder by finder."""
+    """Yield the installed distributions, of one name or all, finder by finder."""
     context = metadata.DistributionFinder.Context(**what)  # type: ignore[no-untyped-call]
     for finder in sys.meta_path:
         find = getattr(finder, "find_distributions", lambda _: ())
         try:
             distributions = [*find(context)]
-        except Exception:  # the finder of a stranger: what it knows, nobody does
+        except Exception:  # a foreign finder: its names are not known
             continue
         yield from distributions
 
 
 def _named(files: Any) -> tuple[str, str]:
-    """Return name and version; parsing all of the metadata takes a hundred times it."""
+    """Return name and version; parsing all of the metadata takes 100 times as long."""
     try:
         text = files.read_text("METADATA") or files.read_text("PKG-INFO") or ""
     except Exception:

@@ -1,6 +1,6 @@
-"""Which gradients hold: the backend's over the core's, the user's over both, packs.
+"""Layers of gradients: the user's override the backend's, which override the core's.
 
-Map of ``GradientRegistry``: packs; what backends bring; what the user registers; the
+Map of ``GradientRegistry``: packs; gradients of backends; gradients of the user; the
 layers of a kernel.
 """
 
@@ -16,13 +16,13 @@ from .plugins import Claims, Entry, Phase
 
 
 class PackInfo(NamedTuple):
-    """What a gradient pack overrides, or why it cannot be used.
+    """The gradients that a pack overrides, or why it cannot be used.
 
     Attributes:
         name: For ``use_gradients`` and ``set_gradients``.
-        owner: The distribution that brings it, with its version.
+        owner: The distribution that provides it, with its version.
         overrides: The inputs whose gradients it replaces, by kernel.
-        reason: Why it is left out; empty if it works.
+        reason: Why it cannot be used; empty if it can.
 
     """
 
@@ -57,7 +57,7 @@ class GradientRegistry:
     def pack(
         self, name: str, who: str, kernels: Sequence[str] | str | None = None
     ) -> Mapping[str, VJPs]:
-        """Return the rules of a gradient pack by kernel; of some kernels, if named."""
+        """Return the rules of a gradient pack by kernel, or those of ``kernels``."""
         self._load(name)
         with self.lock:
             entry = self.packs.find(name, who)
@@ -115,7 +115,7 @@ class GradientRegistry:
     def set_process(
         self, packs: Iterable[Mapping[str, VJPs]], backend: str | None, who: str
     ) -> None:
-        """Put packs over what the user has registered, in place of those before."""
+        """Put packs over the user's gradients, replacing those set before."""
         with self.lock:
             if backend is not None:
                 self._known(backend, who)
@@ -133,7 +133,7 @@ class GradientRegistry:
     # --- backends ----------------------------------------------------------------
 
     def open(self, backend: str, layers: Iterable[Mapping[str, VJPs]]) -> None:
-        """Add what a backend brings, and then what kernel packs bring for it."""
+        """Add the gradients of a backend, and then those of kernel packs for it."""
         with self.lock:
             for layer in layers:
                 for name, table in layer.items():
@@ -142,7 +142,7 @@ class GradientRegistry:
             self.plans = {}
 
     def close(self, backend: str) -> None:
-        """Forget everything that has been brought for a backend."""
+        """Remove all gradients of a backend, and of kernel packs for it."""
         with self.lock:
             kept = {k: v for k, v in self._of_backends.items() if k[1] != backend}
             self._of_backends = kept
@@ -160,7 +160,7 @@ class GradientRegistry:
         return vjp_rules(kernel, functions, "user", linear=linear)
 
     def add(self, name: str, backend: str | None, table: VJPs) -> None:
-        """Put the user's rules on top."""
+        """Put the user's rules over all others."""
         with self.lock:
             if backend is not None:
                 self._known(backend, "register_gradient")
@@ -168,7 +168,7 @@ class GradientRegistry:
             self.plans = {}
 
     def drop(self, name: str, backend: str | None) -> None:
-        """Remove the user's last rules; what was under them shows again."""
+        """Remove the user's last rules; what they overrode applies again."""
         with self.lock:
             self._contract(name, "unregister_gradient")
             for i, (kernel, of, _) in reversed([*enumerate(self._user)]):
@@ -184,7 +184,7 @@ class GradientRegistry:
     # --- layers ------------------------------------------------------------------
 
     def layers(self, kernel: Kernel, backend: str) -> list[tuple[str, VJPs]]:
-        """Return what applies: "core", "backend", "user", "process", the last wins."""
+        """Return the layers "core", "backend", "user", "process"; the last wins."""
         with self.lock:
             layers = [
                 ("core", kernel.gradient),

@@ -1,15 +1,15 @@
-"""From an installed plugin to one that is registered; what a plugin does stays with it.
+"""From an installed plugin to a registered one; its errors stay with the plugin.
 
-``discovery`` has found the plugins. ``load`` is called by the registry at its first
-question, and takes these steps for one plugin at a time: import it, ask its hooks,
-check what they return and register it. In the end it settles who owns each name. The
+``discovery`` has found the plugins. The registry calls ``load`` at its first question,
+which takes these steps for one plugin at a time: import it, call its hooks, check what
+they return and register it. In the end it decides which plugin owns each name. The
 registry opens a backend at its first use.
 
 Whatever a plugin raises is kept with its phase: it cannot break the import of plugrad,
-other plugins or the user's program. ``load_setuptools_entrypoints`` of pluggy would do
-none of this.
+other plugins or the user's program. ``load_setuptools_entrypoints`` of pluggy does none
+of this.
 
-Map: ``load``; the steps of one plugin; the variables of the environment.
+Map: ``load``; the steps of one plugin; environment variables.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def start() -> None:
 
 
 def load(name: str | None = None) -> None:
-    """Register the plugins that have been found and not yet been loaded.
+    """Register the plugins that have been found and not been loaded yet.
 
     Args:
         name: Nothing that is registered has this name; look for plugins that have been
@@ -71,8 +71,8 @@ def _load() -> None:
         if running:
             raise RuntimeError(
                 f"{running[-1]} uses plugrad's engine while it is loaded; an "
-                "entry-point module returns descriptors, and what needs tensors goes "
-                "into `open`"
+                "entry-point module returns descriptors; move code that needs "
+                "tensors into `open`"
             )
         allowed, blocked = names_in("PLUGRAD_PLUGINS"), names_in("PLUGRAD_BLOCK")
         for plugin in registry.pending:
@@ -98,7 +98,7 @@ def _load() -> None:
 
 
 def _load_plugin(plugin: Plugin) -> None:
-    """Import, ask, check and register a plugin; an error leaves nothing behind."""
+    """Import, call, check and register a plugin; an error leaves nothing behind."""
     try:
         registry.register(plugin, *plugin.call(_imported_and_asked, plugin))
         plugin.phase = Phase.REGISTERED
@@ -107,13 +107,13 @@ def _load_plugin(plugin: Plugin) -> None:
         if known is not None:
             manager.unregister(known)
         if isinstance(error, KeyboardInterrupt):
-            plugin.phase = Phase.DISCOVERED  # it is loaded at the next question
+            plugin.phase = Phase.DISCOVERED  # loaded at the next question
             raise
         plugin.fail(error)  # SystemExit, too: a plugin must not end the program
 
 
 def _imported_and_asked(plugin: Plugin) -> list[list[Any]]:
-    """Return what each hook of a plugin returns; runs the plugin's own code."""
+    """Return what each hook of a plugin returns; this runs the plugin's own code."""
     module = _import(plugin)
     plugin.phase = Phase.IMPORTED
     marked = _marked_hooks(plugin, module)
@@ -131,7 +131,7 @@ def _import(plugin: Plugin) -> Any:
 
 
 def _marked_hooks(plugin: Plugin, module: Any) -> list[str]:
-    """Return the hooks that a module implements; raise if one is not as it should."""
+    """Return the hooks that a module implements; raise if one is not allowed."""
     found = {name: getattr(module, name, None) for name in dir(module)}
     marked = [name for name, value in found.items() if hasattr(value, "plugrad_impl")]
     for name in marked:
@@ -150,7 +150,7 @@ def _marked_hooks(plugin: Plugin, module: Any) -> list[str]:
 def _ask(hook: str, module: object) -> list[Any]:
     """Call one hook of one plugin.
 
-    pluggy calls a hook of all plugins together, and stops at the first that raises.
+    pluggy calls a hook of all plugins in one go, and stops at the first that raises.
     Here one plugin is called at a time, through a caller without all the others, so
     that an error belongs to the plugin that raised it.
     """

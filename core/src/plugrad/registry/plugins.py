@@ -1,7 +1,7 @@
-"""Plugins: what each one brings, how far it has got, and who owns a name.
+"""Plugins: their contents, how far each has got, and which one owns a name.
 
 Map: ``Phase``; ``Plugin`` and how its code is called; ``Entry``, one thing that it
-brings; ``Claims``, which gives each name one owner.
+provides; ``Claims``, which gives each name one owner.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ N = TypeVar("N", bound=Backend | GradientPack)
 
 
 class Phase(StrEnum):
-    """How far a plugin got, or one thing that it brings."""
+    """How far a plugin, or one of its entries, has got."""
 
     DISCOVERED = "discovered"
     IMPORTED = "imported"
@@ -38,7 +38,7 @@ class Phase(StrEnum):
 
     @property
     def out(self) -> bool:
-        """Whether what is in this phase does not count."""
+        """Whether something in this phase is not in use."""
         return self in (Phase.BLOCKED, Phase.INCOMPATIBLE, Phase.FAILED)
 
 
@@ -47,20 +47,20 @@ STATES = {phase: f"is {phase}" for phase in Phase} | {Phase.FAILED: "has failed"
 # Whose code the registry is calling, innermost last; it holds the lock meanwhile.
 running: list[Plugin] = []
 turns: list[Callable[[], None]] = []  # called whenever that changes; by doctor
-_skipping = False  # whether a KeyboardInterrupt ends no more than the plugin it meets
+_skipping = False  # whether a KeyboardInterrupt ends only the plugin
 
 
 @dataclass(eq=False)
 class Plugin:
-    """Who registers something: an installed plugin, the core, or the user.
+    """The owner of registrations: an installed plugin, the core, or the user.
 
     Attributes:
-        phase: How far it got. Where several things come from one plugin, each has a
-            phase of its own, and the plugin counts as long as one of them does.
-        reason: Why it is left out, or a part of it.
+        phase: How far it got. If a plugin has several entries, each has a phase of its
+            own, and the plugin is in use as long as one of them is.
+        reason: Why it, or a part of it, is left out.
         error: What was raised, with its traceback.
         seconds: How long its code has taken, to load and to open.
-        notes: What its code did that it should not; everybody else was spared it.
+        notes: What its code did that it must not do; others were protected from it.
 
     """
 
@@ -77,11 +77,11 @@ class Plugin:
 
     @property
     def usable(self) -> bool:
-        """Whether what it registers counts."""
+        """Whether its registrations are in use."""
         return not self.phase.out
 
     def block(self, reason: str) -> None:
-        """Leave it out for a reason that is no error."""
+        """Leave it out for a reason that is not an error."""
         self.phase, self.reason = Phase.BLOCKED, reason
 
     def fail(self, error: BaseException) -> None:
@@ -89,9 +89,9 @@ class Plugin:
         self.phase, self.error, self.reason = Phase.FAILED, error, described(error)
 
     def call(self, function: Callable[..., T], *values: Any) -> T:
-        """Call code of the plugin; what it sets in its context does not last.
+        """Call code of the plugin, and undo what it sets in its context.
 
-        That is NumPy's error state first of all, with which the program would go on.
+        This is, first of all, NumPy's error state, which would otherwise stay changed.
         """
         context, before, start = copy_context(), np.geterr(), perf_counter()
         running.append(self)
@@ -111,11 +111,11 @@ class Plugin:
             if context.run(np.geterr) != before:
                 self.note(
                     "sets NumPy's error state, which has been restored; use "
-                    "np.errstate around what needs it"
+                    "np.errstate around the code that needs it"
                 )
 
     def note(self, text: str) -> None:
-        """Remember what its code did, once."""
+        """Record what its code did, once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -125,10 +125,10 @@ class Plugin:
 
 @contextlib.contextmanager
 def skipping() -> Iterator[None]:
-    """Take a KeyboardInterrupt in a plugin's code, in the block, for its failure.
+    """Treat a KeyboardInterrupt in a plugin's code, in the block, as its failure.
 
-    A command goes on with the other plugins, whether the plugin has raised it or a user
-    has no patience with it.
+    A command continues with the other plugins, whether the plugin raised the interrupt
+    or the user sent it.
     """
     global _skipping
     before, _skipping = _skipping, True
@@ -139,12 +139,12 @@ def skipping() -> Iterator[None]:
 
 
 def described(error: BaseException) -> str:
-    """Return what a reason says of an error."""
+    """Return the reason that is reported for an error."""
     return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with what a terminal would obey instead of showing as escapes.
+    """Return ``text`` with control characters as escapes, so a terminal shows them.
 
     Names, versions and messages of plugins come from others. Lines stay lines.
     """
@@ -153,9 +153,9 @@ def printable(text: str) -> str:
 
 @dataclass(eq=False)
 class Entry(Generic[V]):
-    """One thing that a plugin brings; where it fails, the others do not.
+    """One thing that a plugin provides; if it fails, the others do not.
 
-    ``content`` is what opening it gave, as far as that is kept here.
+    ``content`` is the result of opening it, if it is kept here.
     """
 
     value: V
@@ -169,11 +169,11 @@ class Entry(Generic[V]):
 
     @property
     def usable(self) -> bool:
-        """Whether it counts."""
+        """Whether it is in use."""
         return not self.phase.out and self.owner.usable
 
     def open(self) -> Any:
-        """Return what ``open`` of the value gives, which is of the right kind."""
+        """Return the result of ``open``, after a check of its type."""
         kind = Runtime if isinstance(self.value, Backend) else Mapping
         found = self.owner.call(self.value.open)
         if not isinstance(found, kind):
@@ -183,12 +183,12 @@ class Entry(Generic[V]):
         return found
 
     def opened(self, content: Any = None) -> None:
-        """Note that it is in use."""
+        """Record that it is in use."""
         self.content = content
         self.phase = self.owner.phase = Phase.OPENED
 
     def block(self, reason: str) -> None:
-        """Leave it out for a reason that is no error."""
+        """Leave it out for a reason that is not an error."""
         self._leave(Phase.BLOCKED, reason, None)
 
     def fail(self, error: BaseException) -> None:
@@ -211,10 +211,10 @@ class Entry(Generic[V]):
 
 
 class Claims(Generic[N]):
-    """Who brings the backends, or the gradient packs, by name.
+    """The owners of backends, or of gradient packs, by name.
 
-    A name belongs to the distribution ``plugrad-<name>``. Where several others claim
-    it, nobody has it until one of them is blocked.
+    A name belongs to the distribution ``plugrad-<name>``. If several others claim it,
+    no one gets it until all but one are blocked.
     """
 
     def __init__(self, kind: str, error: type[Exception], none: str) -> None:
@@ -222,11 +222,11 @@ class Claims(Generic[N]):
         self.entries: dict[str, list[Entry[N]]] = {}
 
     def add(self, entry: Entry[N]) -> None:
-        """Note who claims what."""
+        """Record the claims of entries."""
         self.entries.setdefault(entry.value.name, []).append(entry)
 
     def settle(self, plugins: Iterable[Plugin]) -> None:
-        """Leave one owner to each name, or none."""
+        """Leave at most one owner for each name."""
         plugins = list(plugins)
         for name, claims in self.entries.items():
             at_home = [
@@ -236,7 +236,7 @@ class Claims(Generic[N]):
             ]
             own = [entry for entry in claims if entry.owner in at_home]
             home = [entry.owner for entry in own] or [
-                plugin  # nobody knows what it would have brought
+                plugin  # its entries are not known
                 for plugin in at_home
                 if plugin.phase in (Phase.FAILED, Phase.INCOMPATIBLE)
                 and not plugin.entries
@@ -255,7 +255,7 @@ class Claims(Generic[N]):
                     )
 
     def find(self, name: Any, who: str, plugins: Iterable[Plugin] = ()) -> Entry[N]:
-        """Return whose a name is; ``who`` asks, for messages."""
+        """Return the owner's entry of a name; ``who`` asks, for messages."""
         if not isinstance(name, str):
             raise self.unknown(name, who)
         claims = self.entries.get(name, [])
@@ -282,7 +282,7 @@ class Claims(Generic[N]):
         )
 
     def unknown(self, name: object, who: str) -> Exception:
-        """Return the error about a name that nobody claims."""
+        """Return the error about a name that is not claimed."""
         hint, names = suggest(str(name), self.entries), ", ".join(self.usable())
         return self.error(
             f"{who}: unknown {self.kind} {name!r}{hint}; installed: "
@@ -290,7 +290,7 @@ class Claims(Generic[N]):
         )
 
     def usable(self) -> list[str]:
-        """Return the names that somebody has."""
+        """Return the names that have an owner."""
         return sorted(n for n, es in self.entries.items() if any(e.usable for e in es))
 
 
@@ -299,5 +299,5 @@ def _owner(of: Plugin | Entry[Any]) -> Plugin:
 
 
 def canonical_name(distribution: str) -> str:
-    """Return the name of a distribution as indexes compare it."""
+    """Return the normalized name of a distribution, as package indexes compare it."""
     return re.sub(r"[-_.]+", "-", distribution).lower()

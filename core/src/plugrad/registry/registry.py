@@ -1,12 +1,13 @@
 """The process-wide registry: contracts, backends, kernels and gradients, in layers.
 
-``(kernel name, backend name) -> implementations``, best first: the user's over
-kernel packs over the owner. ``kernel -> rules``: the user's over the backend's over the
-core's. Writers hold the lock, check everything and then commit; readers take no lock,
-because every table they read is replaced and never changed.
+``(kernel name, backend name) -> implementations``, best first: the user's override
+those of kernel packs, which override those of the backend's owner. ``kernel -> rules``:
+the user's override the backend's, which override the core's. Writers hold the lock,
+check everything and then commit; readers take no lock, because every table they read is
+replaced and never changed.
 
 Map of ``Registry``: contracts, plugins, opening, kernels. The entries that it keeps are
-in ``_entries``, gradients in ``_gradients``.
+in ``plugins``, gradients in ``gradients``.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Registry:
         """Load the plugins; every question does so, and the first one finds some.
 
         If nothing has the ``name`` that is asked for, look for plugins that have been
-        installed meanwhile.
+        installed since.
         """
         if self.pending:
             self.loader(None)
@@ -143,7 +144,7 @@ class Registry:
             ]
 
     def adopt(self, backend: Backend) -> None:
-        """Add a backend of the user's, who may have several; each fails alone."""
+        """Add a backend of the user, who may have several; each fails alone."""
         self.load()
         with self.lock:
             if backend.name in self._backends.entries:
@@ -155,7 +156,7 @@ class Registry:
             self.register(owner, [backend])
 
     def settle(self) -> None:
-        """Decide whose the names are that several plugins claim."""
+        """Decide which plugin owns each name that several claim."""
         with self.lock:
             self._backends.settle(self.plugins)
             self.gradients.packs.settle(self.plugins)
@@ -190,11 +191,11 @@ class Registry:
         return sorted(claims, key=lambda e: (-e.value.priority, e.value.name))
 
     def kernel_packs(self, backend: str) -> list[Entry[KernelPack]]:
-        """Return what plugins bring for the backend of another, usable or not."""
+        """Return the kernel packs that plugins provide, usable or not."""
         return [entry for entry in self._kernel_packs if entry.value.backend == backend]
 
     def unload(self, plugin: Plugin) -> None:
-        """Take out what a plugin brought; its open backends are closed by then."""
+        """Remove all registrations of a plugin; its backends must be closed."""
         with self.lock:
             plugin.block("removed with remove_plugin")
             for (name, backend), layers in [*self.kernels.items()]:
@@ -225,7 +226,7 @@ class Registry:
                 opened = self._open(entry)
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # SystemExit, too: it must not end us
+            except BaseException as error:  # SystemExit, too: do not exit
                 entry.fail(error)
                 raise self._backends.unavailable(name, entry) from error
             finally:
@@ -235,7 +236,7 @@ class Registry:
             return opened
 
     def close(self, name: str) -> None:
-        """Forget a backend and everything that anyone brought for it."""
+        """Remove a backend and everything that was registered for it."""
         with self.lock:
             self.known(name, "remove_backend")
             del self._backends.entries[name]
@@ -264,7 +265,7 @@ class Registry:
         self.check(runtime.kernels, f"kernels of {owner}")
         own = self.gradients.vjp_rules_of(runtime.gradients, f"{owner}")
         layers = {
-            name: list(found)  # the user's, who may have been here first
+            name: list(found)  # the user's, which may be registered already
             for (name, of), found in self.kernels.items()
             if of == backend.name
         }
@@ -289,7 +290,7 @@ class Registry:
         return opened
 
     def _open_kernel_packs(self, backend: str) -> list[Opened]:
-        """Return what kernel packs bring; a broken one takes only itself down."""
+        """Return the kernels of kernel packs; a broken pack affects only itself."""
         found: list[Opened] = []
         for entry in self.kernel_packs(backend):
             if entry.usable:
@@ -344,7 +345,7 @@ class Registry:
             self._refresh(name, backend)
 
     def drop_kernel(self, name: str, backend: str) -> None:
-        """Remove the user's last implementation; what was under it shows again."""
+        """Remove the user's last implementation; what it overrode applies again."""
         with self.lock:
             self.contract(name, "unregister_kernel")
             self.known(backend, "unregister_kernel")

@@ -1,4 +1,4 @@
-"""Signatures of kernels: their grammar, and what inputs and attributes are.
+"""Signatures of kernels: their grammar, and the kinds of inputs and attributes.
 
 A signature declares each input and each attribute, and after a colon its kind::
 
@@ -142,12 +142,12 @@ def _is_attribute(kind: str, _: Iterable[str]) -> bool:
 def canonical_attribute(
     who: str, name: str, value: Any, kind: str, shape: Sequence[int]
 ) -> Any:
-    """Return an attribute in the form in which kernels get it.
+    """Return an attribute in the form that kernels get.
 
     Args:
         who: The kernel, for messages.
         name: The name of the attribute.
-        value: What was given for it.
+        value: The value that was given.
         kind: The kind that the signature declares, or ``""``.
         shape: The shape of the first input, for axes.
 

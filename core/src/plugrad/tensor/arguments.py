@@ -1,6 +1,7 @@
-"""What ops take beside tensors, checked and made plain: Python's and NumPy's scalars.
+"""Checks of arguments other than tensors; they return plain Python values.
 
-``op`` and ``name`` are for messages. A bool is no integer here, and 1.0 is none either.
+They take scalars and sequences of Python and NumPy. ``op`` and ``name`` are for
+messages. A bool is not accepted as an integer, nor is 1.0.
 
 Map: ``integers`` and ``integer``; ``entries`` and ``several``; ``sizes``; ``number``
 and ``real``; ``flag``, ``path``, ``choice`` and ``function``; ``misfit`` of shapes.
@@ -42,7 +43,7 @@ def integers(op: str, name: str, given: Any) -> tuple[int, ...]:
 
 
 def entries(given: Any) -> list[Any] | None:
-    """Return what a sequence or an array holds; None for text, and all else."""
+    """Return the elements of a sequence or an array; None for text and other values."""
     kind = type(given)
     shape = getattr(given, "shape", None)
     if kind is tuple or kind is list or (shape and isinstance(shape, tuple)):
@@ -52,7 +53,7 @@ def entries(given: Any) -> list[Any] | None:
 
 
 def several(op: str, name: str, given: Any) -> list[Any]:
-    """Return what a sequence or another iterable holds, if it has an order."""
+    """Return the elements of a sequence or another iterable that has an order."""
     if type(given) is list or type(given) is tuple:
         return list(given)
     odd = isinstance(given, str | bytes | Mapping | Set) or not np.iterable(given)
@@ -62,7 +63,7 @@ def several(op: str, name: str, given: Any) -> list[Any]:
 
 
 def integer(op: str, name: str, given: Any, least: int | None = None) -> int:
-    """Return one integer, ``least`` or more; a list of one is none."""
+    """Return one integer, ``least`` or more; a list of one is not accepted."""
     try:
         if type(given) in _TRUTH:
             raise TypeError
@@ -106,7 +107,7 @@ def real(op: str, name: str, given: object) -> float:
 
 
 def flag(op: str, name: str, given: object) -> bool:
-    """Return a truth value; 0 and 1 are two."""
+    """Return a truth value: a bool, or 0 or 1."""
     if type(given) is bool:
         return given
     if not isinstance(given, int | np.integer | np.bool_) or given not in (0, 1):
@@ -115,17 +116,17 @@ def flag(op: str, name: str, given: object) -> bool:
 
 
 def path(op: str, given: Any) -> Any:
-    """Return the name of a file: text, and no number of an open one."""
+    """Return the name of a file: text, not the number of an open file."""
     try:
         return os.fspath(given)
     except TypeError:
         raise TypeError(
-            f"{op}: a path is a str or an os.PathLike, got {given!r}"
+            f"{op}: a path must be a str or an os.PathLike, got {given!r}"
         ) from None
 
 
 def choice(op: str, name: str, given: object, *known: str) -> str:
-    """Return the one of the words ``known`` that ``given`` is."""
+    """Return ``given`` if it is one of the words ``known``."""
     if not isinstance(given, str) or given not in known:
         words = ", ".join(map(repr, known[:-1]))
         raise ValueError(f"{op}: {name} {given!r}: use {words} or {known[-1]!r}")
@@ -133,13 +134,13 @@ def choice(op: str, name: str, given: object, *known: str) -> str:
 
 
 def function(op: str, given: object) -> None:
-    """Raise unless ``given`` can be called."""
+    """Raise unless ``given`` is callable."""
     if not callable(given):
         raise TypeError(f"{op}: expected a function, got {given!r}")
 
 
 def misfit(op: str, rule: str, *given: Any) -> ValueError:
-    """Return an error: ``given``, shapes or what has them, do not meet ``rule``."""
+    """Return an error: the shapes of ``given`` break ``rule``."""
     shapes = [str(getattr(x, "shape", x)) for x in given]
     many = "s" if len(shapes) > 1 else ""
     return ValueError(f"{op}: {rule}; got shape{many} {' and '.join(shapes)}")

@@ -1,11 +1,11 @@
 """dtypes and promotion: one table, and weak scalars.
 
 dtypes are NumPy's. Within a kind (integer, floating, complex) promotion is the array
-API's; across kinds the higher kind gives the type: int64 with float32 is float32.
+API's; across kinds the higher kind determines the dtype: int64 with float32 is float32.
 A Python or NumPy *scalar* is weak: it takes the dtype of the tensor beside it.
 
-Strings are NumPy's objects, all of them ``bytes``; they live on the host, and meet
-nothing but strings.
+Strings are NumPy's objects, all of them ``bytes``; they stay on the host, and are
+promoted with strings only.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SPELLINGS: dict[Any, DType] = {
 
 
 def named(dtype: DType) -> str:
-    """Return the name of a dtype, as messages say it."""
+    """Return the name of a dtype for messages."""
     return "string" if dtype is STRING else dtype.name
 
 
@@ -70,7 +70,7 @@ TABLE = {
 
 
 def promote(op: str, a: DType, b: DType) -> DType:
-    """Return the dtype in which tensors of ``a`` and ``b`` meet."""
+    """Return the dtype to which tensors of ``a`` and ``b`` are promoted."""
     try:
         return TABLE[a, b]
     except KeyError:
@@ -88,12 +88,12 @@ def dtype_of(value: object) -> DType:
 
 
 def weak(op: str, value: complex | np.generic, beside: DType) -> DType:
-    """Return the dtype a scalar takes beside a tensor of dtype ``beside``.
+    """Return the dtype of a scalar in an op with a tensor of dtype ``beside``.
 
-    A float beside integers gives float32, a complex number beside floats complex64.
+    A float with integers gives float32, a complex number with floats complex64.
 
     Raises:
-        OverflowError: A number that the dtype cannot hold.
+        OverflowError: The dtype cannot hold the number.
 
     """
     plain = value.item() if isinstance(value, np.generic) else value
@@ -118,7 +118,7 @@ LIMITS = {dtype: _limits(dtype) for dtype in DTYPES.values()}
 
 
 def _rounding(dtype: DType) -> tuple[float, float]:
-    """Return the least and the greatest number that rounds to a finite one."""
+    """Return the least and the greatest number that round to finite ones."""
     low, high = LIMITS[dtype]
     if dtype.kind not in "fc":
         return low, high
@@ -132,15 +132,15 @@ _ROUNDING = {dtype: _rounding(dtype) for dtype in DTYPES.values()}
 
 
 def check_range(op: str, value: complex, dtype: DType) -> None:
-    """Raise OverflowError where ``dtype`` has no place for a Python number.
+    """Raise OverflowError if ``dtype`` cannot hold a Python number.
 
-    Integers take a floating number without its fraction, and neither NaN nor
-    infinities; a floating dtype takes all that does not round to infinity.
+    Integers hold a floating number without its fraction, but neither NaN nor
+    infinities; a floating dtype holds all that does not round to infinity.
     """
     low, high = _ROUNDING[dtype]
     whole = dtype.kind in "iu"
     for part in (value.real, value.imag):
-        if part - part:  # NaN, also where it is infinite
+        if part - part:  # true for NaN and infinities
             if whole:
                 raise OverflowError(f"{op}: {dtype} cannot hold {part}")
         elif not low <= (int(part) if whole else part) <= high:
@@ -165,5 +165,5 @@ def canonical(dtype: Any) -> DType:
 
 
 def differentiable(dtype: DType) -> bool:
-    """Tell whether tapes track tensors of this dtype."""
+    """Return whether tapes track tensors of this dtype."""
     return dtype.kind in "fc"

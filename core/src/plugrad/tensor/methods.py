@@ -1,7 +1,7 @@
-"""What ``Tensor`` and ``Variable`` can do by way of ops.
+"""The operators and methods that ``Tensor`` and ``Variable`` share.
 
-``ops/operators.py`` sets the attributes of both, so that ``tensor`` need not know any
-op; ``methods.pyi`` has their signatures, for type checkers and editors.
+``ops/operators.py`` sets them, so that ``tensor`` need not import any op;
+``methods.pyi`` has their signatures, for type checkers and editors.
 """
 
 

@@ -1,8 +1,9 @@
-"""``Tensor``: a name for values that some backend holds.
+"""``Tensor``: a handle on a native array that some backend owns.
 
-Several handles may share one array, and share an identity: cached copies on other
-backends and what a tape saves are the same tensor. A handle has no number; the
-first tape that watches it gives it a tape_id.
+Several handles may share one array and one identity: cached copies on other backends
+and what a tape saves are the same tensor. A handle has no identity until a tape watches
+it; the first tape gives it a tape_id. ``x[index] = value`` gives a handle another array
+and identity, and changes no array.
 
 Map: where disposed tensors live; ``TapeId``; ``Tensor``; what ops accept for one.
 """
@@ -34,7 +35,7 @@ class Home(Protocol):
 
 
 class _Nowhere:
-    """Where disposed tensors are at home, so that no path takes one for its own."""
+    """The home of disposed tensors, which no backend takes for its own."""
 
     name = "nowhere"
     runtime = None
@@ -49,16 +50,32 @@ HOST = (1, 0)  # the device of the host's memory, in DLPack's words
 
 
 class TapeId:
-    """Who a tensor is, for tapes, and what it looks like; never reused while held."""
+    """The identity of a tensor for tapes, with its spec; never reused while held."""
 
-    __slots__ = ("dtype", "shape")  # set by who makes one: __init__ is too slow
+    __slots__ = ("dtype", "shape")  # set by the caller: __init__ is too slow
 
     shape: tuple[int, ...]
     dtype: DType
 
 
 class Tensor(Methods):
-    """An n-dimensional array. Python's operators and NumPy's conversions work."""
+    """An n-dimensional array of one dtype, on one backend.
+
+    Python's operators, indexing and NumPy's conversions work, and ops are methods:
+    ``x.sum(axis=0)``. ``asarray`` makes tensors of numbers, lists and arrays.
+    ``x[index] = value`` gives ``x`` a new value; tensors computed from ``x`` before,
+    and tapes, keep the old one.
+
+    Example:
+        >>> x = pg.asarray([[1.0, 2.0], [3.0, 4.0]])
+        >>> x.shape, x.ndim, x.size, x.dtype.name
+        ((2, 2), 2, 4, 'float32')
+        >>> x[0] + 1.0
+        Tensor([2., 3.], dtype=float32, backend='cpu')
+        >>> (x @ x).tolist()
+        [[7.0, 10.0], [15.0, 22.0]]
+
+    """
 
     __slots__ = (
         "__weakref__",
@@ -95,7 +112,7 @@ class Tensor(Methods):
 
     @property
     def backend(self) -> str:
-        """The name of the backend where the values are at home."""
+        """The name of the backend on which the values are."""
         return self._alive().name
 
     @property
@@ -140,11 +157,11 @@ class Tensor(Methods):
         return size
 
     def numpy(self) -> np.ndarray[Any, DType]:
-        """Return the values, read-only where they are shared."""
+        """Return the values as a NumPy array, read-only where the memory is shared."""
         return self._alive().download(self._data)
 
     def item(self) -> Any:
-        """Return the one element as a Python number, or bytes.
+        """Return the single element as a Python number, or bytes.
 
         Raises:
             ValueError: There is more than one element, or none.
@@ -158,11 +175,11 @@ class Tensor(Methods):
         return self.numpy().item()
 
     def tolist(self) -> Any:
-        """Return the values as nested lists; without axes, the one value itself."""
+        """Return the values as nested lists; without axes, the value itself."""
         return self.numpy().tolist()
 
     def dispose(self) -> None:
-        """Empty this handle; other handles and what a tape saved stay valid."""
+        """Empty this handle; other handles, and what a tape has saved, stay valid."""
         self._home, self._data, self._cached_copies = NOWHERE, None, None
 
     def _alive(self) -> Home:
@@ -174,7 +191,7 @@ class Tensor(Methods):
         return self._home
 
     def _alias(self, tape_id: TapeId | None = None) -> Tensor:
-        """Return another tensor of the same values; copies elsewhere are shared."""
+        """Return another tensor of the same values, which shares the cached copies."""
         y = Tensor(self._data, self._alive())
         if self._cached_copies is None:
             self._cached_copies = {}
@@ -206,9 +223,9 @@ class Tensor(Methods):
     ) -> Any:
         """Return a DLPack capsule of the values, without their gradient.
 
-        It shares the memory where the backend lends it (``Arrays.to_dlpack``), and
-        holds a copy on the host elsewhere. Memory of the host is marked read-only for
-        whoever asks for DLPack 1.0. Nobody may write to what is shared.
+        It shares the memory where the backend allows it (``Arrays.to_dlpack``), and
+        holds a copy on the host elsewhere. Host memory is marked read-only if the
+        caller asks for DLPack 1.0. Do not write to shared memory.
         """
         if self.dtype.hasobject:
             raise BufferError("__dlpack__: DLPack has no strings; use numpy()")
@@ -223,7 +240,7 @@ class Tensor(Methods):
                     f"device {dl_device or HOST}; allow a copy"
                 )
             values = home.download(self._data)
-            if values.flags.writeable:  # nobody else's
+            if values.flags.writeable:  # not shared
                 lent, copy = False, None
         if type(values) is np.ndarray:
             if dl_device not in (None, HOST):
@@ -306,7 +323,7 @@ def _exportable(
 ) -> np.ndarray[Any, DType]:
     """Return what to export: ``values``, read-only if they are lent, or a copy.
 
-    DLPack tells of read-only memory since 1.0; PyTorch takes no reversed axes.
+    DLPack marks read-only memory since 1.0; PyTorch does not take reversed axes.
     """
     fits = (told or values.flags.writeable) and min(values.strides, default=0) >= 0
     if copy or (copy is None and not fits):
@@ -318,7 +335,7 @@ def _exportable(
 
 
 class Holder(Protocol):
-    """Something that holds a tensor: ``plugrad.Variable``."""
+    """An object that holds a tensor: ``plugrad.Variable``."""
 
     @property
     def value(self) -> Tensor:

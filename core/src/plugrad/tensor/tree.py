@@ -11,9 +11,9 @@ Build = Callable[[Any], Any]
 
 
 def flatten(tree: Any, leaf: Callable[[Any], Tensor]) -> tuple[list[Tensor], Build]:
-    """Return the leaves as tensors, and what builds the tree from new leaves.
+    """Return the leaves as tensors, and a function that rebuilds the tree from leaves.
 
-    ``None`` holds no leaf and stays where it is; ``leaf`` makes tensors of all else.
+    ``None`` is not a leaf and stays in its place; ``leaf`` makes tensors of all else.
     """
     if isinstance(tree, Tensor):
         return [tree], _only

@@ -1,4 +1,4 @@
-"""What a command of ``python -m plugrad`` answers, and how tables are printed."""
+"""The answers of ``python -m plugrad`` commands, and how tables are printed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 class Answer(NamedTuple):
-    """What a command found: for programs, for people, and whether all is well."""
+    """The result of a command: for programs, for people, and whether all is well."""
 
     data: Any
     text: str
@@ -29,7 +29,7 @@ def about(plugin: Plugin, *names: str) -> Row:
 
 
 def trace(plugin: Plugin) -> str:
-    """Return the traceback of what a plugin has raised, or nothing."""
+    """Return the traceback of a plugin's error, or an empty string."""
     return "".join(traceback.format_exception(plugin.error)) if plugin.error else ""
 
 
@@ -46,14 +46,14 @@ def where(function: Any) -> str:
 
 
 def short(place: str) -> str:
-    """Return a place without the folder of ``sys.path`` that it is in."""
+    """Return a path relative to the folder of ``sys.path`` that contains it."""
     folders = [f"{folder}{os.sep}" for folder in sys.path if folder]
     inside = [folder for folder in folders if place.startswith(folder)]
     return place.removeprefix(max(inside, key=len, default=""))
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return aligned columns under their names; nothing for no rows."""
+    """Return aligned columns under their names; an empty string for no rows."""
     if not rows:
         return ""
     lines = [[*rows[0]], *([cell(value) for value in row.values()] for row in rows)]

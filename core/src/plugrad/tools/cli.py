@@ -1,8 +1,8 @@
 """The command line: ``python -m plugrad plugins | backends | kernels | why | doctor``.
 
-Every command opens the backends, because what is wrong with one may show only then.
+Every command opens the backends, because a backend may fail only then.
 
-Map: ``main``; one function a command, from options to an ``Answer`` (``why`` and
+Map: ``main``; one function for each command, from options to an ``Answer`` (``why`` and
 ``doctor`` have files of their own); opening; the Markdown page.
 """
 
@@ -61,7 +61,7 @@ canonical form: axes are not negative, shapes are tuples."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command, print what it found and return the exit status."""
+    """Run one command, print its answer and return the exit status."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.command is None:
@@ -82,14 +82,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         print(text)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has seen enough: | head
+    except BrokenPipeError:  # the reader has closed the pipe: | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0 if answer.well else 1
 
 
 @contextlib.contextmanager
 def _stdout_aside() -> Iterator[None]:
-    """Send to stderr what plugins may print, from Python and from C."""
+    """Redirect what plugins print, from Python and from C, to stderr."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:
@@ -127,10 +127,10 @@ def _flag(about: str) -> Row:
 
 
 def _commands() -> dict[Callable[[Any], Answer], dict[str, Row]]:
-    """Return the arguments of each command, with what argparse is to know of them."""
-    unopened = "do not open the backends; what fails only then goes unseen"
+    """Return the arguments of each command, with their options for argparse."""
+    unopened = "do not open the backends, which may miss errors"
     patience = "how long the plugins may take together; default: 60"
-    inside = "start no process for them; one that crashes takes doctor down"
+    inside = "test in this process; a plugin that crashes ends it"
     seconds = {"type": float, "default": 60.0, "metavar": "SECONDS"}
     return {
         plugins: {"--no-open": _flag(unopened)},
@@ -215,7 +215,7 @@ def kernels(options: argparse.Namespace) -> Answer:
 
 
 def _open_all(options: argparse.Namespace) -> dict[str, str]:
-    """Open every backend that anyone claims; return why the others do not open."""
+    """Open every backend that is claimed; return why the others do not open."""
     errors = {}
     claimed = () if options.no_open else registry.claimed()
     for name in sorted({entry.value.name for entry in claimed}):
@@ -239,7 +239,7 @@ def _active(options: argparse.Namespace) -> tuple[str, str]:
 
 
 def _backend(entry: Entry[Backend], active: str, errors: dict[str, str]) -> Row:
-    """Return what there is to say of a backend that somebody claims."""
+    """Return the row of a backend that is claimed."""
     name, out = entry.value.name, entry if entry.phase.out else entry.owner
     state = f"closed: {errors[name]}" if name in errors else "closed"
     opened = registry.opened.get(name) if entry.usable else None
@@ -261,7 +261,7 @@ def _backend(entry: Entry[Backend], active: str, errors: dict[str, str]) -> Row:
 
 
 def _markdown(rows: Sequence[Row]) -> str:
-    """Return the page ``docs/kernels.md``: what the words mean, and the table."""
+    """Return the page ``docs/kernels.md``: the meaning of the words, and the table."""
     columns = ["kernel", "op", "decomposes", *[*rows[0]][1:]]
     lines = [columns, ["---"] * len(columns)]
     for row in rows:

@@ -1,4 +1,4 @@
-"""Which kernels an op runs: for messages about gradients, and for ``why``.
+"""The kernels that an op runs: for messages about gradients, and for ``why``.
 
 Map: ``kernel_name``; ``kernels_of``, which tries an op; the arguments it tries.
 """
@@ -26,7 +26,7 @@ def kernel_name(given: Any, who: str) -> str:
     """Return the name of the one kernel that an op runs.
 
     Raises:
-        ValueError: ``given`` is a name, of an op or of nothing: the message names the
+        ValueError: ``given`` is the name of an op, or unknown: the message names
             kernels. Or it is an op that runs several kernels, or none of its own.
 
     """
@@ -71,7 +71,7 @@ def find(name: object) -> Callable[..., Any] | None:
 
 
 def op_name(op: Callable[..., Any]) -> str:
-    """Return the public name of an op; nothing if it is none."""
+    """Return the public name of an op; an empty string if it is none."""
     plain = getattr(op, "__name__", "")
     known = vars(plugrad)
     spaces = [name for name in plugrad.__all__ if inspect.ismodule(known.get(name))]
@@ -84,7 +84,7 @@ def op_name(op: Callable[..., Any]) -> str:
 def kernels_of(op: Callable[..., Any]) -> list[str]:
     """Return the kernels that a tape records when an op runs on small examples.
 
-    None where no example fits, or where what the op gives has no derivative.
+    None if no example fits, or if the result of the op has no derivative.
     """
     for xs, options in _examples(op):
         try:

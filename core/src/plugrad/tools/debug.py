@@ -1,7 +1,7 @@
-"""What ``debug`` watches over: contracts, finite values, memory left behind.
+"""Checks of the ``debug`` block: contracts, finite values, memory that is still held.
 
-Map: ``Debug`` and its checks; what messages say (the user's line, the implementation,
-the gradient at work); ``check_gradients``.
+Map: ``Debug`` and its checks; the parts of messages (the user's line, the
+implementation, the gradient that runs); ``check_gradients``.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Debug:
             ]
             raise DebugError(
                 f"debug: {total:,} bytes that were made in the block are still held; "
-                "drop the handles and pullbacks that hold them, use tidy, or say keep:"
+                "drop the handles and pullbacks that hold them, use tidy, or use keep:"
                 + "".join(rows)
             )
 
@@ -100,7 +100,7 @@ class Debug:
             self._lines |= dict.fromkeys(tape_ids, _line())
 
     def failed(self, error: Exception) -> None:
-        """Note on an error where it comes from; the innermost run speaks."""
+        """Add a note to an error that tells its origin; the innermost run does it."""
         run = running()
         known = getattr(error, "__notes__", ())
         if run is not None and not any(n.startswith("debug: ") for n in known):
@@ -110,15 +110,15 @@ class Debug:
     # --- memory ------------------------------------------------------------------
 
     def keep(self, x: Tensor) -> None:
-        """Take it for no leak that the memory of ``x`` is held."""
+        """Do not report that the memory of ``x`` is still held."""
         with suppress(TypeError):  # NumPy's scalars
             self._kept.append(weakref.ref(owner(x._data)))
 
     def left(self) -> list[tuple[str, str, str, int, int]]:
         """Return the memory made in the block that is still held, the largest first.
 
-        One row for a kernel, a backend and the user's line, with the number of buffers
-        and their bytes. NumPy's scalars, of a few bytes, are not in it.
+        There is a row for each kernel, backend and user's line, with the number of
+        buffers and their bytes. NumPy's scalars, of a few bytes, are not included.
         """
         gc.collect()
         kept = {id(x) for ref in self._kept if (x := ref()) is not None}
@@ -155,7 +155,7 @@ class Debug:
         return f"called at {_line()}" + (f", in the {note}" if note else "")
 
     def _gradient(self, frames: Iterable[tuple[FrameType, int]]) -> str:
-        """Return which gradient one of the frames is working at, innermost first."""
+        """Return which gradient one of the frames computes, innermost first."""
         for frame, _ in frames:
             if frame.f_code is _APPLY_VJPS and "step" in frame.f_locals:
                 node, step = frame.f_locals["node"], frame.f_locals["step"]
@@ -173,7 +173,7 @@ _APPLY_VJPS: CodeType = reverse._apply_vjps.__code__
 
 
 def _broken(run: Run, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
-    """Return what a run has done against its contract, or nothing."""
+    """Return how a run breaks its contract, or an empty string."""
     kernel = run.kernel
     if not kernel.variadic_outputs and len(outputs) != len(kernel.outputs):
         return f"returned {len(outputs)} outputs, and {kernel} has other"
@@ -201,7 +201,7 @@ def _broken(run: Run, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -
 
 
 def _not_finite(inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
-    """Return where an output is not finite though all that went in is, or nothing."""
+    """Return where an output is not finite from finite inputs, or an empty string."""
     for y in outputs:
         if len(places := _infinite(y)):
             numbers = [v for v in attrs.values() if isinstance(v, float | complex)]
@@ -216,7 +216,7 @@ def _not_finite(inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
 
 
 def _infinite(x: Tensor | None) -> Array:
-    """Return where values are not finite: the indices of each are a row."""
+    """Return where values are not finite, as a row of indices for each."""
     if x is None or x.dtype.kind not in "fc":
         return np.empty((0, 0))
     return np.argwhere(~np.isfinite(x.numpy()))
@@ -226,7 +226,7 @@ def _infinite(x: Tensor | None) -> Array:
 
 
 def _origin(run: Run) -> str:
-    """Return who wrote what ran, and where."""
+    """Return the owner and the place of the code that ran."""
     kernel = run.kernel
     if run.how == "decomposition" and kernel.decomposition is not None:
         return origin(kernel.decomposition, "the contract")
@@ -250,22 +250,33 @@ def _line() -> str:
 def debug(*, finite: bool = True, leaks: bool = False) -> Debug:
     """Return a block in which every run of this thread is checked.
 
-    Shapes, dtypes and homes of all results are compared with the contract. Messages
-    name the op, the kernel, the backend, who wrote the implementation and the user's
-    line; in a backward pass also the gradient and the line that it belongs to. The
-    values are read after each run: expect it to be slow.
+    It compares shapes, dtypes and backends of all results with the contract. Messages
+    name the op, the kernel, the backend, the owner of the implementation and your line;
+    in backward also the gradient and the line that it belongs to. It reads the values
+    after each run, which is slow.
 
     Args:
-        finite: Whether infinities and NaN that come from finite inputs are an error.
-            What a decomposition has inside is not looked at, only what it returns.
+        finite: Whether infinities and NaN that result from finite inputs are an error.
+            Values inside a decomposition are not checked, only its result.
         leaks: Whether it is an error if memory that was made in the block is still held
-            at its end, and neither ``keep`` nor a variable was given it. Views, and
-            what tapes have saved, count as what they hold. ``left()`` of the block
-            then lists the memory by kernel and line at any time.
+            at its end, unless ``keep`` or a variable got it. Views, and what tapes have
+            saved, count as what they hold. ``left()`` of the block then lists the
+            memory by kernel and line at any time.
+
+    Returns:
+        A context manager.
 
     Raises:
-        AssertionError: A result breaks the contract, or memory is left.
+        AssertionError: A result breaks the contract, or memory is still held.
         FloatingPointError: A result is not finite.
+
+    Example:
+        >>> try:
+        ...     with pg.debug():
+        ...         y = pg.log(-1.0)
+        ... except FloatingPointError as error:
+        ...     print(str(error).partition(" on ")[0])
+        log: Log
 
     """
     return Debug(finite=finite, leaks=leaks)
@@ -281,23 +292,28 @@ def check_gradients(
 ) -> None:
     """Compare the gradients of ``f`` at ``xs`` with finite differences.
 
-    ``f`` takes tensors and returns tensors, of any shape; it must be smooth at ``xs``.
-    Real arguments, integers too, become float64, complex ones complex128; float32 and
-    complex64 where the active backend has no float64. All are moved along one random
-    direction, the same every time.
+    ``f`` must be smooth at ``xs``. All arguments are moved along one random direction,
+    the same in every call. Real arguments, also integers, become float64 and complex
+    ones complex128; they become float32 and complex64 where the active backend lacks
+    float64.
 
     Args:
-        f: The function, with whatever gradient is to be checked inside.
+        f: A function of tensors that returns tensors of any shape.
         xs: Arrays, tensors, variables, numbers or lists.
-        order: 2 checks the gradients of the gradients too.
+        order: 1 checks the gradients, 2 also the gradients of the gradients.
         eps: How far to move; 1e-6, or 1e-2 in float32.
-        rtol: The relative tolerance; 1e-5, or 2e-2 in float32. 1e-4 in second order if
-            that is more.
+        rtol: The relative tolerance; 1e-5, or 2e-2 in float32. In second order it is at
+            least 1e-4.
 
     Raises:
-        AssertionError: They differ; says by how much, for which argument and element.
-        ValueError: ``order`` is neither 1 nor 2, ``eps`` or ``rtol`` not positive.
-        TypeError: ``xs`` hold no numbers, or ``f`` returns nothing floating.
+        AssertionError: They differ. The message tells by how much, and for which
+            argument and element.
+        ValueError: ``order`` is neither 1 nor 2, or ``eps`` or ``rtol`` is not
+            positive.
+        TypeError: ``xs`` hold no numbers, or ``f`` does not return floating tensors.
+
+    Example:
+        >>> pg.check_gradients(lambda x: pg.sin(x) * x, [1.0, 2.0])
 
     """
     function("check_gradients", f)
@@ -327,7 +343,7 @@ def check_gradients(
 
 
 class _Check(NamedTuple):
-    """How ``dys`` of the results of ``f`` move as ``xs`` move along ``vs``."""
+    """The derivative of ``f`` at ``xs`` along ``vs``, weighted by ``dys``."""
 
     f: Function
     xs: list[Array]
@@ -338,7 +354,7 @@ class _Check(NamedTuple):
     atol: float
 
     def compare(self, what: str) -> None:
-        """Complain if gradients and finite differences do not agree."""
+        """Raise if gradients and finite differences do not agree."""
         dxs = [dx.numpy() for dx in self.pulled(*map(asarray, self.xs))]
         exact = sum(_dot(dx, v) for dx, v in zip(dxs, self.vs, strict=True))
         if self.off(exact, measured := self.numeric(self.vs)):
@@ -375,7 +391,7 @@ class _Check(NamedTuple):
         return functools.reduce(operator.add, parts)
 
     def culprits(self, dxs: list[Array]) -> Iterator[str]:
-        """Give a line for each argument that is wrong, and one for an element of it."""
+        """Yield a line for each wrong argument, and one for a wrong element of it."""
         for i, (dx, v) in enumerate(zip(dxs, self.vs, strict=True)):
             mine = list(map(np.zeros_like, self.vs))
             mine[i] = v

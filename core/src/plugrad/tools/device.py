@@ -1,4 +1,4 @@
-"""Backends that work on a device: waiting for it, and the time that it is at work."""
+"""Backends that work on a device: waiting for it, and the time that it works."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from plugrad.registry.registry import registry
 
 
 def wait(backend: OpenBackend) -> None:
-    """Wait for what a backend has taken on, if it says how."""
+    """Wait for the work that a backend has queued, if it has ``synchronize``."""
     finish = getattr(backend.runtime.arrays, "synchronize", None)
     if finish is not None:
         finish()
 
 
 def synchronize() -> None:
-    """Wait for what all backends have taken on."""
+    """Wait for the work that all backends have queued."""
     for backend in registry.opened.values():
         wait(backend)
 
 
 class Clock:
-    """How long a device works for this thread; it measures while there are clocks."""
+    """The time that a device works for this thread; it measures while clocks exist."""
 
     _running: ClassVar[Counter[OpenBackend]] = Counter()  # in all threads
 

@@ -1,11 +1,11 @@
 """``python -m plugrad doctor``: whether every plugin works, why not, and what to do.
 
 The plugins are loaded, opened and tested in a process of their own, because one may
-crash or hang. That process says whose code runs; if it ends, the rest is tried again
-without the guilty one.
+crash or hang. That process prints whose code runs; if it ends, the test is repeated
+without that plugin.
 
 Map: ``doctor`` and the process; ``examine``, which that process runs; the test of a
-backend; what plugins do that they should not; advice; the text.
+backend; what plugins do that they must not do; advice; the text.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SLOW = 0.1  # seconds for a light module, beyond which doctor says something
 
 
 def doctor(options: argparse.Namespace) -> Answer:
-    """Try every plugin; say whether it works, why not, and what to do."""
+    """Test every plugin: whether it works, why not, and what to do."""
     data = examine() if options.in_process else _examined(options.timeout)
     broken = any(row["state"] == "broken" for row in data["plugins"])
     return Answer(data, _text(data), not (broken or data["environment"]))
@@ -58,7 +58,7 @@ def doctor(options: argparse.Namespace) -> Answer:
 
 
 def _examined(timeout: float) -> Row:
-    """Return what ``examine`` finds in another process, whatever becomes of it."""
+    """Return the findings of ``examine`` in another process, however that ends."""
     guilty: dict[str, str] = {}
     while True:
         data, how, last = _tried(timeout, guilty)
@@ -76,7 +76,7 @@ def _examined(timeout: float) -> Row:
 
 
 def _tried(timeout: float, without: Iterable[str]) -> tuple[Row | None, str, str]:
-    """Return what a new process finds, or how it ended and in whose code."""
+    """Return the findings of a new process, or how it ended and in whose code."""
     blocked = ",".join([os.environ.get("PLUGRAD_BLOCK", ""), *without])
     flags = ["-I"] if sys.flags.isolated else []
     command = ["-m", "plugrad", "doctor", "--in-process", "--json"]
@@ -112,15 +112,15 @@ def _mark() -> None:
 
 
 def examine() -> Row:
-    """Load, open and test everything that is installed; return what was found."""
+    """Load, open and test everything that is installed; return the findings."""
     with _watched():
         registry.load()
         for plugin in registry.plugins:
             if plugin.seconds > SLOW:
                 took = f"takes {plugin.seconds:.2f} s to load"
-                plugin.note(f"{took}; what is slow belongs behind `open`")
+                plugin.note(f"{took}; move slow work into `open`")
             if plugin.phase is Phase.REGISTERED and not plugin.entries:
-                plugin.note("brings nothing: its hooks return empty lists")
+                plugin.note("registers nothing: its hooks return empty lists")
         tests = {e: _tested(e) for p in registry.plugins for e in p.entries}
     return {
         "plugrad": registry.core.version,
@@ -205,7 +205,7 @@ TESTS: dict[str, tuple[Callable[[Tensor, Tensor], Any], Any]] = {
 
 
 def _tested(entry: Entry[Any]) -> tuple[bool, list[str]]:
-    """Return whether one thing that a plugin brings works, and remarks."""
+    """Return whether one entry of a plugin works, and remarks."""
     value, remarks = entry.value, []
     try:
         if isinstance(value, KernelPack):
@@ -229,7 +229,7 @@ def _tested(entry: Entry[Any]) -> tuple[bool, list[str]]:
 
 
 def _self_test(name: str) -> list[str]:
-    """Run a few ops on a backend, and what it has to test itself; return remarks."""
+    """Run a few ops on a backend, and its own test; return remarks."""
     backend = registry.open(name)
     own = backend.runtime.self_test
     return [*_lacks(backend), *_ops(backend), *(own() if own is not None else ())]
@@ -248,7 +248,7 @@ def _lacks(backend: OpenBackend) -> list[str]:
 
 
 def _ops(backend: OpenBackend) -> list[str]:
-    """Run what the backend has kernels for; return remarks, or raise."""
+    """Run the ops for which the backend has kernels; return remarks, or raise."""
     if A.dtype not in backend.dtypes:
         return [f"it has no {A.dtype}, so that no op was tried"]
     ran = []
@@ -270,7 +270,7 @@ def _ops(backend: OpenBackend) -> list[str]:
 
 @contextlib.contextmanager
 def _no_fallback() -> Iterator[None]:
-    """Keep ``PLUGRAD_FALLBACK`` from testing another backend than is asked for."""
+    """Prevent ``PLUGRAD_FALLBACK`` from testing another backend than asked for."""
     policy = os.environ.pop("PLUGRAD_FALLBACK", None)
     try:
         yield
@@ -283,7 +283,7 @@ def _no_fallback() -> Iterator[None]:
 
 
 class _Ear(io.TextIOBase):
-    """A standard output that notes who prints."""
+    """A standard output that records who prints."""
 
     def write(self, text: str, /) -> int:
         if running and text.strip():
@@ -293,11 +293,11 @@ class _Ear(io.TextIOBase):
 
 @contextlib.contextmanager
 def _watched() -> Iterator[None]:
-    """Note what plugins print, and what they use that is deprecated."""
+    """Record what plugins print, and which deprecated features they use."""
 
     def note(message: Warning | str, *_: Any, **__: Any) -> None:
         if running and isinstance(message, PlugradDeprecationWarning):
-            running[-1].note(f"uses what will go: {message}")
+            running[-1].note(f"uses a deprecated feature: {message}")
 
     with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(_Ear()):
         warnings.simplefilter("always", PlugradDeprecationWarning)
@@ -322,11 +322,11 @@ def _advice(plugin: Plugin, needs: Sequence[Need]) -> str:
     if plugin.phase is Phase.BLOCKED and not plugin.entries:
         return "change that variable to load it"
     if error is None and "PLUGRAD_BLOCK" in plugin.reason:
-        return f"if it is {who} that you can do without: PLUGRAD_BLOCK={plugin.name}"
+        return f"to leave out the one of {who}, set PLUGRAD_BLOCK={plugin.name}"
     if needs:
         return f"pip install {' '.join(need.argument for need in needs)}"
     if isinstance(error, ModuleNotFoundError):
-        return f"install what has the module {error.name!r}; {who} needs it"
+        return f"install a package with the module {error.name!r}; {who} needs it"
     return _to_block(who, plugin.name)
 
 
@@ -341,7 +341,7 @@ def _to_block(distribution: str, name: str) -> str:
 
 
 def _text(data: Row) -> str:
-    """Return what people read: one paragraph a plugin."""
+    """Return the text for people: one paragraph for each plugin."""
     lines = [
         f"plugrad {data['plugrad'] or 'without metadata'}, Python {data['python']}, "
         f"NumPy {data['numpy']}, {data['platform']}"

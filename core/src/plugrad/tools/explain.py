@@ -1,8 +1,8 @@
-"""``explain``: the kernels and the gradients behind a result that a tape has recorded.
+"""``explain``: the kernels and gradients of a result that a tape has recorded.
 
-Nothing is noted for it while ops run. The tapes that watch a tensor are found as
-``memory`` finds tensors, and a node of a tape knows its kernel, its backend and the
-gradients that were in force.
+Ops record nothing for it. The tapes that watch a tensor are found as ``memory`` finds
+tensors, and a node of a tape knows its kernel, its backend and the gradients that were
+in force.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _CUSTOM = "plugrad.CustomGradient"
 
 @dataclass(frozen=True)
 class Explanation:
-    """What is behind a recorded result, in the order in which it ran.
+    """The runs that computed a recorded result, in order.
 
     Attributes:
-        rows: One an input of each run: ``run`` (a number), ``kernel``, ``output`` (its
-            dtype and shape), ``backend``, ``how`` it ran, ``by`` whom and ``at`` which
-            file and line; the ``input``, ``of`` which run it is, and its ``gradient``:
-            who wrote it, and ``rule``, in which file and line. Inside ``debug`` also
-            the ``line`` of yours that ran it.
+        rows: One for each input of each run: ``run`` (a number), ``kernel``, ``output``
+            (dtype and shape), ``backend``, ``how`` it ran, and the owner (``by``), file
+            and line (``at``) of the implementation; the ``input``, the run that made it
+            (``of``), and the owner of its ``gradient`` with file and line (``rule``).
+            Inside ``debug`` also your ``line`` that ran it.
 
     """
 
@@ -55,16 +55,29 @@ class Explanation:
 
 
 def explain(x: Tensor, /) -> Explanation:
-    """Return the kernels and gradients behind ``x``, which a tape has recorded.
+    """Return the kernels and gradients that computed ``x``, which a tape has recorded.
 
-    Inside the function that ``grad`` differentiates this is any result; outside of it,
-    the value of ``vjp`` while its pullback is there. ``print`` shows a table, ``rows``
-    and ``to_dict()`` have the same for programs: each run with kernel, backend, how it
-    ran and who wrote that, and for each input the gradient that was in force when it
-    ran, with its author, file and line. Inside ``debug`` it knows your lines, too.
+    Inside the function that ``grad`` differentiates ``x`` is any result; outside of it,
+    the value of ``vjp`` while its pullback exists. ``print`` shows a table; ``rows``
+    and ``to_dict()`` have the same for programs. Each run is listed with kernel,
+    backend, how it ran and the owner of the implementation, and each input with the
+    gradient that was in force, its owner, file and line. Inside ``debug`` your own
+    lines are listed, too.
+
+    Args:
+        x: A tensor that a tape has recorded.
+
+    Returns:
+        An ``Explanation``.
 
     Raises:
         ValueError: No tape has recorded ``x``.
+        TypeError: ``x`` is not a tensor.
+
+    Example:
+        >>> y, pullback = pg.vjp(lambda x: pg.relu(pg.exp(x)), 3.0)
+        >>> [row["kernel"] for row in pg.explain(y).rows]
+        ['Exp', 'Relu']
 
     """
     if not isinstance(x, Tensor):
@@ -85,14 +98,14 @@ def explain(x: Tensor, /) -> Explanation:
 
 
 def kernels_behind(x: Tensor) -> list[str]:
-    """Return the kernels that a tape has recorded behind ``x``, in order."""
+    """Return the kernels that a tape has recorded for ``x``, in order."""
     nodes = _behind(x._tape_id, _nodes(x._tape_id))
     names = [node.plan.kernel.name for node in nodes if node.plan is not dispatch._SAME]
     return list(dict.fromkeys(names))
 
 
 def _nodes(tape_id: TapeId | None) -> list[Node]:
-    """Return what the tape that knows most of a tensor has recorded."""
+    """Return the nodes of the longest tape that has recorded a tensor."""
     tapes = [tape.nodes for tape in living(Tape)]
     tapes = [nodes for nodes in tapes if any(tape_id in node.outputs for node in nodes)]
     if tape_id is None or not tapes:
@@ -138,10 +151,10 @@ def _rows(number: int, node: Node, sources: dict[TapeId | None, str]) -> list[Ro
 
 
 def _how(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
-    """Return how a run of a kernel went, who wrote what ran, and where that is.
+    """Return how a kernel ran, and the owner and the place of the code.
 
-    As things are now: a node does not note it. Where a backend has an implementation
-    and has also been seen to go round it, both are named.
+    It reflects the present state: a node does not record it. If a backend has an
+    implementation, but has also run the kernel in another way, both are named.
     """
     if kernel.name == _CUSTOM:
         return "custom_grad", "user", ""
@@ -163,7 +176,7 @@ def _how(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
 
 
 def _gradient(kernel: Kernel, step: VJPStep | None) -> tuple[str, str]:
-    """Return who wrote the gradient of an input, and where."""
+    """Return the owner and the place of the gradient of an input."""
     if step is None:
         return "", ""  # nothing is differentiated there
     if (rule := step.rule) is None:

@@ -1,7 +1,7 @@
 """What doctor reads from disk: distributions and the imports in a plugin's modules.
 
-Map: ``shadows`` (a distribution found twice); ``unmet`` (what one requires and does not
-have); ``internals`` (where a plugin imports what is not public).
+Map: ``shadows`` (a distribution found twice); ``unmet`` (requirements that are not
+met); ``internals`` (imports of private modules).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _PRIVATE = re.compile(
 
 
 def shadows() -> list[str]:
-    """Return which distributions with plugins are there more than once.
+    """Return which distributions with plugins are found more than once.
 
-    The same version in two folders is how an editable installation looks.
+    The same version in two folders is what an editable installation looks like.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for name, version, files in discovery.announced():
@@ -58,7 +58,7 @@ def shadows() -> list[str]:
 
 
 class Need(NamedTuple):
-    """A requirement that is not met: of what, the versions, and the one there is."""
+    """A requirement that is not met: the name, the versions, and the installed one."""
 
     name: str
     wanted: str
@@ -70,14 +70,14 @@ class Need(NamedTuple):
 
     @property
     def argument(self) -> str:
-        """What pip is to install."""
+        """The argument for pip to install it."""
         return f"'{self.name}{self.wanted}'" if self.have else self.name
 
 
 def unmet(distribution: str) -> list[Need]:
     """Return the requirements of a distribution that this environment does not meet.
 
-    Requirements of extras, and for other platforms, are not looked at.
+    Requirements of extras, and for other platforms, are ignored.
     """
     missing = []
     for text in metadata.distribution(distribution).requires or ():

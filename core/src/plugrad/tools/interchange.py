@@ -23,17 +23,24 @@ def from_dlpack(
     """Return the array of another library as a tensor on the active backend.
 
     Args:
-        x: Anything with ``__dlpack__``: of NumPy, PyTorch, JAX, CuPy... A tensor or
-            variable of plugrad is returned as it is, with its gradient.
+        x: An object with ``__dlpack__``, of NumPy, PyTorch, JAX, CuPy... A tensor or
+            variable of plugrad is returned unchanged, with its gradient.
         device: Where the tensor is, a backend; by default the active one.
-        copy: None shares memory where the backend can (on cpu it does), and copies
-            elsewhere. Whoever shares promises that nobody writes to it.
-            True copies in any case, False never.
+        copy: None shares memory where the backend can (cpu does), and copies elsewhere;
+            do not write to shared memory. True always copies, False never does.
+
+    Returns:
+        A tensor.
 
     Raises:
-        TypeError: ``x`` has no ``__dlpack__``, or a dtype that plugrad lacks.
-        BufferError: The memory is out of reach and ``copy`` is False, or the other
-            library does not export it (PyTorch: detach it first).
+        TypeError: ``x`` has no ``__dlpack__``, or a dtype that plugrad or the backend
+            lacks.
+        BufferError: The backend cannot share the memory and ``copy`` is False, or the
+            other library does not export it (PyTorch: detach the tensor first).
+
+    Example:
+        >>> pg.from_dlpack(np.asarray([1.0, 2.0], np.float32))
+        Tensor([1., 2.], dtype=float32, backend='cpu')
 
     """
     if device is not None:
@@ -55,10 +62,10 @@ def from_dlpack(
                     f"from_dlpack: backend {backend.name!r} cannot share memory of "
                     f"device {place} with {kind}; allow a copy"
                 )
-            # From elsewhere its library copies.
+            # The other library copies from its device.
             host = np.from_dlpack(x, device=None if place == HOST else "cpu")
             native = backend.upload(np.array(host, _known(host.dtype), copy=copy))
-    except RuntimeError as error:  # NumPy's for what it has no dtype for
+    except RuntimeError as error:  # NumPy's for a dtype that it lacks
         raise TypeError(
             f"from_dlpack: {kind} of dtype {getattr(x, 'dtype', '?')}: {error}; cast "
             "it first"

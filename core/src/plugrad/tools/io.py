@@ -35,18 +35,27 @@ _HELD = frozenset(DTYPES[name] for name in _CODES.values())
 
 
 def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
-    """Write named tensors to a safetensors file, in one piece or not at all.
+    """Write named tensors to a safetensors file; the file is complete or not written.
 
     Args:
-        path: The file; one that is there is replaced when the new one is complete.
-        tensors: By name: tensors of any backend, variables, arrays, numbers.
+        path: The file. An existing one is replaced when the new one is complete.
+        tensors: A mapping from names to tensors of any backend, variables, arrays or
+            numbers.
 
     Raises:
         ImportError: The safetensors package is not installed.
-        TypeError: A name is no str, or the format has no place for a dtype:
+        TypeError: A name is not a string, or the format does not support a dtype:
             complex128 and strings.
-        ValueError: A name is empty or ``__metadata__``, which the format keeps.
-        OSError: The file cannot be written; one that was there is left as it was.
+        ValueError: A name is empty or ``__metadata__``, which the format reserves.
+        OSError: The file cannot be written; an existing one is left unchanged.
+
+    Example:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "weights.safetensors")
+        ...     pg.save(path, {"w": [1.0, 2.0]})
+        ...     pg.load(path)["w"].tolist()
+        [1.0, 2.0]
 
     """
     package, path = _package("save"), arguments.path("save", path)
@@ -57,7 +66,7 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
     arrays = {_name(name): _values(name, x) for name, x in tensors.items()}
     target = os.path.realpath(path)  # not in the place of a link
     draft = f"{target}.{os.urandom(4).hex()}.tmp"
-    open(draft, "xb").close()  # tells what is wrong there, and the mode of files
+    open(draft, "xb").close()  # raises if it cannot be written; takes the default mode
     try:
         like = os.stat(target if os.path.exists(target) else draft)
         _write(package, arrays, draft, target)
@@ -74,7 +83,7 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
 def _write(
     package: ModuleType, arrays: Mapping[str, Any], draft: str, target: str
 ) -> None:
-    """Write a file; what the package's Rust says of the system becomes an OSError."""
+    """Write a file; an error of the operating system in it becomes an OSError."""
     try:
         package.numpy.save_file(arrays, draft)
     except package.SafetensorError as error:
@@ -88,17 +97,31 @@ def _write(
 def load(path: Path, /) -> dict[str, Tensor]:
     """Return the tensors in a safetensors file by name, on the active backend.
 
-    All or none: the whole file is checked before the first tensor is made.
+    The whole file is checked before the first tensor is made.
+
+    Args:
+        path: The file.
+
+    Returns:
+        A dict from name to tensor.
 
     Raises:
         ImportError: The safetensors package is not installed.
         OSError: The file cannot be read.
-        ValueError: It is no safetensors file, or a damaged one.
+        ValueError: The file is not a safetensors file, or is damaged.
         TypeError: It holds a dtype that plugrad or the active backend lacks.
+
+    Example:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "weights.safetensors")
+        ...     pg.save(path, {"w": [1.0, 2.0]})
+        ...     list(pg.load(path))
+        ['w']
 
     """
     package, path = _package("load"), arguments.path("load", path)
-    open(path, "rb").close()  # tells what is wrong with the place
+    open(path, "rb").close()  # raises if it cannot be read
     try:
         with package.safe_open(path, framework="np") as file:
             names = file.keys()
@@ -111,7 +134,7 @@ def load(path: Path, /) -> dict[str, Tensor]:
             arrays = {name: file.get_tensor(name) for name in names}
     except package.SafetensorError as error:
         raise ValueError(
-            f"load: {path} is no whole safetensors file: {error}"
+            f"load: {path} is not a complete safetensors file: {error}"
         ) from error
     return {name: _made(name, values) for name, values in arrays.items()}
 
@@ -128,19 +151,19 @@ def _package(who: str) -> ModuleType:
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"save: a name is a str, got {name!r}")
+        raise TypeError(f"save: a name must be a str, got {name!r}")
     if name in ("", "__metadata__"):
         raise ValueError(f"save: a tensor cannot be named {name!r}; choose another")
     return name
 
 
 def _values(name: str, x: TensorLike) -> np.ndarray[Any, DType]:
-    """Return the values in C order, which is how the package takes any array."""
+    """Return the values in C order, as the package expects them."""
     values = asarray(x).numpy()
     if values.dtype not in _HELD:
         raise TypeError(
-            f"save: {name!r} is {named(values.dtype)}, which safetensors has no place "
-            "for; save its parts, or cast it"
+            f"save: {name!r} is {named(values.dtype)}, which safetensors does not "
+            "support; save its parts, or cast it"
         )
     return np.asarray(values, order="C")
 

@@ -1,10 +1,10 @@
-"""What tensors hold: ``tidy``, ``dispose``, and the report of ``memory``.
+"""The memory of tensors: ``tidy``, ``dispose``, and the report of ``memory``.
 
-Nothing is counted while ops run. ``memory`` asks Python's garbage collector for the
-tensors there are; ``tidy`` observes the runs inside its block.
+Ops count nothing. ``memory`` asks Python's garbage collector for all tensors; ``tidy``
+observes the runs inside its block.
 
-Map: ``Tidy``; ``dispose``; ``Memory`` and how it is gathered; ``owner`` of
-memory, and ``brief``, what is said of a tensor.
+Map: ``Tidy``; ``dispose``; ``Memory`` and how it is gathered; ``owner`` of memory, and
+``brief``, the description of a tensor.
 """
 
 from __future__ import annotations
@@ -53,25 +53,51 @@ def tidy() -> Tidy: ...
 @overload
 def tidy(f: Callable[[], T], /) -> T: ...
 def tidy(f: Callable[[], Any] | None = None, /) -> Any:
-    """Return ``f()`` and dispose everything else that has been made inside.
+    """Return ``f()``, and dispose all other tensors that were made inside.
 
-    Without ``f`` it is a context manager: ``with tidy(): ...``.
+    Without ``f`` it is a context manager: ``with tidy(): ...``. The tensors of the
+    result, in nested dicts, lists and tuples, stay; so do those passed to ``keep`` or
+    assigned to a variable. Blocks nest: what an inner block leaves belongs to the outer
+    one. An error disposes, too. Only handles are emptied: views, and what a tape has
+    saved, stay valid. Tensors of other threads are left to Python, which frees every
+    tensor when its last handle is gone.
 
-    What is returned, in nested dicts, lists and tuples, stays; so does what ``keep``
-    has been told, and what a variable was given. Blocks nest: what an inner one leaves
-    belongs to the outer one. An error disposes too. Only handles are emptied: views,
-    and what a tape has saved, stay valid. The tensors of other threads are left to
-    Python, which frees every tensor when its last handle goes.
+    Args:
+        f: A function without arguments.
+
+    Returns:
+        The result of ``f``; or a context manager.
 
     Raises:
         TypeError: ``f`` returned a generator or a coroutine.
+
+    Example:
+        >>> pg.tidy(lambda: pg.sqrt(pg.asarray([3.0, 8.0]) + 1.0))
+        Tensor([2., 3.], dtype=float32, backend='cpu')
 
     """
     return Tidy() if f is None else Tidy().run(f)
 
 
 def keep(tree: T, /) -> T:
-    """Return ``tree``; no ``tidy`` that this thread is in will dispose its tensors."""
+    """Return ``tree``, whose tensors no ``tidy`` block of this thread will dispose.
+
+    Args:
+        tree: Nested dicts, lists and tuples of tensors, or a tensor.
+
+    Returns:
+        ``tree``.
+
+    Example:
+        >>> with pg.tidy():
+        ...     x = pg.keep(pg.asarray([1.0, 2.0]))
+        ...     y = x + 1.0
+        >>> x
+        Tensor([1., 2.], dtype=float32, backend='cpu')
+        >>> y
+        <disposed Tensor shape=(2,) dtype=float32>
+
+    """
     for x in tensors_in(tree):
         context.keep(x)
     return tree
@@ -80,23 +106,33 @@ def keep(tree: T, /) -> T:
 def dispose(tree: Any, /) -> None:
     """Empty the tensors and variables in nested dicts, lists and tuples.
 
-    Other handles on the same values, views, and what a tape saved stay valid; the
-    memory is free when the last of them is gone. Twice is once, and what is no tensor
-    is left alone.
+    Other handles on the same values, views, and what a tape has saved stay valid; the
+    memory is freed when the last of them is gone. Tensors that are disposed already,
+    and objects of other types, are left alone.
+
+    Args:
+        tree: Nested dicts, lists and tuples of tensors and variables, or one of them.
+
+    Example:
+        >>> x = pg.asarray([1.0, 2.0])
+        >>> pg.dispose(x)
+        >>> x
+        <disposed Tensor shape=(2,) dtype=float32>
+
     """
     for x in tensors_in(tree):
         x.dispose()
 
 
 class Weak:
-    """Tensors that are not held: those of them that are alive are known."""
+    """Weak references to tensors."""
 
     def __init__(self) -> None:
         self._refs: list[weakref.ref[Tensor]] = []
         self._most = 256
 
     def add(self, x: Tensor) -> None:
-        """Add one; the room of those that are gone is used again."""
+        """Add a tensor; drop references to those that are gone now and then."""
         self._refs.append(weakref.ref(x))
         if len(self._refs) > self._most:
             self._refs = [ref for ref in self._refs if ref() is not None]
@@ -109,7 +145,7 @@ class Weak:
 
 
 class Tidy:
-    """A block at whose end what ops have made inside is disposed."""
+    """A block at whose end the tensors that ops have made inside are disposed."""
 
     def __init__(self) -> None:
         self._made, self._kept = Weak(), Weak()
@@ -117,17 +153,17 @@ class Tidy:
     def __call__(
         self, kernel: object, inputs: Inputs, attrs: object, outputs: Any
     ) -> None:
-        """Note what a run has made."""
+        """Note the outputs of a run."""
         for y in outputs:
             if not any([y is x for x in inputs]):  # a decomposition may hand it on
                 self._made.add(y)
 
     def made(self, x: Tensor) -> None:
-        """Note what no run has made: ``asarray``, say."""
+        """Note a tensor that was not made by a run, such as one of ``asarray``."""
         self._made.add(x)
 
     def keep(self, x: Tensor) -> None:
-        """Leave ``x`` alone at the end."""
+        """Do not dispose ``x`` at the end."""
         self._kept.add(x)
 
     def __enter__(self) -> None:
@@ -141,7 +177,7 @@ class Tidy:
             x.dispose()
 
     def run(self, f: Callable[[], Any]) -> Any:
-        """Return ``f()``, which is left alone at the end."""
+        """Return ``f()``, whose tensors are not disposed at the end."""
         arguments.function("tidy", f)
         with self:
             result = f()
@@ -161,14 +197,14 @@ class Tidy:
 
 @dataclass(frozen=True)
 class OfBackend:
-    """What lives on one backend.
+    """The memory on one backend.
 
     Attributes:
-        tensors: Handles that are at home here.
-        cached_copies: Values kept here of tensors that are at home elsewhere.
+        tensors: Tensors whose home it is.
+        cached_copies: Copies cached here of tensors of other backends.
         buffers: The pieces of memory that hold them; views share one.
-        bytes: How much those hold.
-        peak: The most that the backend says it held, None where it does not say.
+        bytes: The size of the buffers.
+        peak: The most bytes that the backend has held; None if it does not tell.
 
     """
 
@@ -181,28 +217,28 @@ class OfBackend:
 
 @dataclass(frozen=True)
 class Memory:
-    """What tensors hold at one moment: in all, and by backend."""
+    """The memory that tensors hold at one moment: in total, and by backend."""
 
     backends: Mapping[str, OfBackend]
 
     @property
     def tensors(self) -> int:
-        """The handles on all backends."""
+        """The number of tensors on all backends."""
         return sum(b.tensors for b in self.backends.values())
 
     @property
     def cached_copies(self) -> int:
-        """The cached copies on all backends."""
+        """The number of cached copies on all backends."""
         return sum(b.cached_copies for b in self.backends.values())
 
     @property
     def buffers(self) -> int:
-        """The pieces of memory on all backends."""
+        """The number of buffers on all backends."""
         return sum(b.buffers for b in self.backends.values())
 
     @property
     def bytes(self) -> int:
-        """The bytes on all backends."""
+        """The number of bytes on all backends."""
         return sum(b.bytes for b in self.backends.values())
 
     def __str__(self) -> str:
@@ -214,9 +250,9 @@ class Memory:
 
 @dataclass
 class _Tally:
-    """What has been found on one backend so far, by ids: held, so that none is reused.
+    """The findings on one backend so far, by ids; holding objects keeps ids unique.
 
-    ``owners`` are those of memory, each with its bytes.
+    ``owners`` are the owners of memory, each with its bytes.
     """
 
     peak: Callable[[], int] | None = None
@@ -237,18 +273,26 @@ class _Tally:
 
 
 def memory() -> Memory:
-    """Return what tensors hold now, by backend: tensors, copies, buffers and bytes.
+    """Return what tensors hold now: tensors, cached copies, buffers, bytes, by backend.
 
-    ``tensors`` counts handles that have not been disposed, those that tapes and plugrad
-    itself hold included; ``buffers`` counts the memory that several may share, and
-    ``bytes`` is exact for them (a view keeps the whole of what it views). Not counted:
-    what kernels need while they run, what a backend keeps for reuse, and objects that
-    ``gc.freeze`` has hidden. ``peak`` is there where the backend knows it;
-    ``profile`` finds it for a block.
+    ``tensors`` counts handles that are not disposed, including those of tapes and of
+    plugrad itself. ``buffers`` counts the memory that several of them may share, and
+    ``bytes`` is its exact size (a view keeps all of what it views). Not counted are the
+    memory that kernels need while they run, memory that a backend keeps for reuse, and
+    objects hidden by ``gc.freeze``. ``peak`` is there if the backend knows it;
+    ``profile`` finds it for a block. Tensors of a backend that was removed are under
+    ``"name (removed)"``.
 
-    It looks at every object of the process, so it takes milliseconds; nothing is
-    counted while ops run.
-    What still lives on a backend that has been removed is under ``"name (removed)"``.
+    It inspects every object of the process, which takes milliseconds.
+
+    Returns:
+        A ``Memory``; ``print`` shows a table.
+
+    Example:
+        >>> x = pg.asarray([1.0, 2.0])
+        >>> pg.memory().tensors >= 1
+        True
+
     """
     names = {home: home.name for home in registry.opened.values()}
     tallies: defaultdict[str, _Tally] = defaultdict(_Tally)
@@ -275,11 +319,11 @@ def memory() -> Memory:
 
 
 def living(kind: type[Thing]) -> list[Thing]:
-    """Return all objects of a type, subclasses apart, that Python's collector knows.
+    """Return all objects of exactly this type that Python's collector knows.
 
-    ``tuple(generator)`` fails in another thread if somebody holds the unfinished tuple,
-    and the collector hands it out with everything else. So all is done in one call of
-    ``list``, which no other thread interrupts: gather, pick, let go.
+    ``tuple(generator)`` fails in another thread if the collector's list, which contains
+    the unfinished tuple, holds a reference to it. So one call of ``list``, which no
+    other thread interrupts, gathers, selects and releases.
     """
     everything: list[Any] = []
     gather = map(everything.extend, starmap(gc.get_objects, [()]))
@@ -291,7 +335,7 @@ def living(kind: type[Thing]) -> list[Thing]:
 
 
 def brief(x: Tensor | TapeId | Spec | None) -> str:
-    """Return what messages and tables say of a tensor: ``float32[2,3]``."""
+    """Return the description of a tensor in messages and tables: ``float32[2,3]``."""
     return "none" if x is None else f"{x.dtype}[{','.join(map(str, x.shape))}]"
 
 

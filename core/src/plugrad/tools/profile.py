@@ -1,4 +1,4 @@
-"""Where the time and the memory of a block go: the table and the trace of ``profile``.
+"""Time and memory of a block: the table and the trace of ``profile``.
 
 Map: ``Record``, one run; ``Profile``, which observes them; ``Alive`` for the peak; the
 table; the trace; ``time``.
@@ -45,20 +45,20 @@ class Record:
     Attributes:
         kernel: Its name; ``plugrad.To`` for ``x.to(backend)``.
         op: The public function that runs it.
-        backend: The backend that did the work: the host's for a host kernel.
+        backend: The backend that did the work; that of the host for a host kernel.
         how: "implementation", "decomposition", "host" or "fallback".
-        depth: In how many decompositions it happened.
+        depth: The number of decompositions around it.
         start: Seconds since the block began.
-        seconds: From start to end, with the runs inside.
-        own: The seconds of it that belong to no run inside.
-        device: How many seconds its kernels were at work on the device, without runs
-            inside and transfers; None where the backend cannot tell.
-        inputs: Shapes and dtypes; None for an optional input that is not there.
+        seconds: From start to end, including the runs inside.
+        own: ``seconds`` without the runs inside.
+        device: How many seconds its kernels ran on the device, without runs inside and
+            transfers; None if the backend cannot tell.
+        inputs: Shapes and dtypes; None for an optional input that is not given.
         attrs: The attributes.
         outputs: Shapes and dtypes.
-        bytes: What the outputs hold.
-        alive: What all results of the block held after it.
-        moves: What was moved between backends for it.
+        bytes: The size of the outputs.
+        alive: The bytes that all results of the block held after it.
+        moves: The values that were moved between backends for it.
 
     """
 
@@ -80,13 +80,13 @@ class Record:
 
 
 class Transfer(NamedTuple):
-    """Values that went from the host to a backend, or back.
+    """Values that were moved from the host to a backend, or back.
 
     Attributes:
         what: "upload" or "download".
         backend: Its name.
         values: Their shape and dtype.
-        bytes: What they hold on the backend.
+        bytes: Their size on the backend.
         start: Seconds since the block began.
         seconds: How long it took.
 
@@ -101,7 +101,7 @@ class Transfer(NamedTuple):
 
 
 class Alive:
-    """How many bytes results hold, and the most they ever held."""
+    """The bytes that results hold, and the most they ever held."""
 
     def __init__(self) -> None:
         self.now = self.peak = 0
@@ -116,7 +116,7 @@ class Alive:
                 return
             size = home.runtime.arrays.nbytes(held)
             gone = partial(self._gone, id(held), size)
-            with suppress(TypeError):  # NumPy's scalars, whose end nobody is told
+            with suppress(TypeError):  # NumPy's scalars have no weak references
                 self._known[id(held)] = weakref.ref(held, gone)
                 self.now += size
                 self.peak = max(self.peak, self.now)
@@ -128,17 +128,17 @@ class Alive:
 
 
 class Profile:
-    """What ran in a block of this thread; ``print`` it for a table sorted by cost.
+    """The runs in a block of this thread; ``print`` shows a table sorted by cost.
 
-    What a device does from the end of one run to the end of the next is put down to the
-    latter, even if something has failed in between; so is what other threads have it do
-    meanwhile, unless the backend can tell threads apart. For a backend that opens in
-    the block, time on its device is known from its first upload or second run on.
+    Work of a device between the ends of two runs counts for the later run, also after
+    an error in between, and so does work for other threads, unless the backend can tell
+    threads apart. For a backend that opens in the block, device time is known from its
+    first upload or second run on.
 
     Attributes:
-        records: The runs, in the order of their ends.
+        records: The runs, in the order in which they ended.
         transfers: Uploads and downloads, without those of moves between backends.
-        seconds: How long the block took, observers included.
+        seconds: The duration of the block, including the observers.
 
     """
 
@@ -158,14 +158,14 @@ class Profile:
 
     @property
     def device_seconds(self) -> float | None:
-        """The seconds that kernels were at work on devices, None if none can tell."""
+        """The seconds that kernels ran on devices; None if no backend can tell."""
         return _on_devices(self.records)
 
     @property
     def peak(self) -> int:
         """The most bytes that results of the block, and views of them, held at once.
 
-        Without what kernels need inside, and NumPy's scalars of a few bytes.
+        Memory that kernels need inside is not counted, nor are NumPy's scalars.
         """
         return self._alive.peak
 
@@ -196,7 +196,7 @@ class Profile:
     def __call__(
         self, kernel: Kernel, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs
     ) -> None:
-        """Note a run that has just ended."""
+        """Record a run that has just ended."""
         run = running()
         assert run is not None  # the engine calls observers in a run
         for move in run.moves:  # which are noted with the run
@@ -218,14 +218,14 @@ class Profile:
         start = perf_counter()
         try:
             wait(backend)
-        finally:  # what turns out to have failed has its lap, too
+        finally:  # a run that failed has its lap, too
             waited = perf_counter() - start
             worked = clock.lap() if clock else None
         self._time(backend)
         return waited, worked
 
     def _time(self, backend: OpenBackend) -> None:
-        """Have the work of a device measured from now on, if its backend can."""
+        """Measure the work of a device from now on, if its backend can."""
         arrays = backend.runtime.arrays
         if backend not in self._clocks and hasattr(arrays, "time_device"):
             clock = self._stack.enter_context(Clock(backend))
@@ -235,7 +235,7 @@ class Profile:
     def _transferred(
         self, what: str, backend: OpenBackend, native: Native, start: float
     ) -> None:
-        """Note an upload or a download of this thread."""
+        """Record an upload or a download of this thread."""
         if threading.current_thread() is self._thread:
             times = start - self._since, perf_counter() - start
             self._time(backend)  # it may have opened in the block
@@ -290,8 +290,8 @@ class Profile:
     def to_chrome_trace(self, path: str | os.PathLike[str], /) -> None:
         """Write the runs as a trace that ui.perfetto.dev and chrome://tracing open.
 
-        Runs inside decompositions, moves, uploads and downloads lie under what they
-        belong to; a counter shows the bytes that results held.
+        Runs inside decompositions, moves, uploads and downloads are nested under their
+        run; a counter shows the bytes that results held.
         """
         where = {"pid": os.getpid(), "tid": self._thread.native_id or 0}
         events = [where | event for event in self._events()]
@@ -357,12 +357,13 @@ def _depth(run: Run) -> int:
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a function takes.
+    """The time that a function takes.
 
     Attributes:
-        seconds: The best of all calls that nobody observed.
+        seconds: The shortest of all calls but the first.
         mean: Their mean.
-        kernel_seconds: How long the first call, which was observed, spent in kernels.
+        kernel_seconds: The time that the first call, which was profiled, spent in
+            kernels.
         peak: The most bytes that results of the first call held at once.
 
     """
@@ -381,18 +382,30 @@ class Timing:
 
 
 def profile() -> Profile:
-    """Return a block that notes every run in it, as ``p`` of ``with ... as p:``.
+    """Return a block that records every run in it: ``with plugrad.profile() as p:``.
 
-    It notes the kernel, the backend, how it ran (implementation, decomposition, host,
-    fallback), shapes, dtypes, times, bytes and moves of each run in this thread, and
-    the peak of what the results held. ``print(p)`` shows a table, costly kernels first;
-    ``p.to_chrome_trace(path)`` writes a file for https://ui.perfetto.dev;
-    ``p.records`` has everything. A run inside a decomposition has a ``depth``. Where
-    arrays of a backend have ``synchronize()``, each run is waited for.
-    ``p.transfers`` are the uploads (``asarray``, constants that ops need) and downloads
-    (``numpy()``, ``item()``), which are no runs. ``p.device_seconds`` and ``device`` of
-    each record are how long kernels were at work on the device; None where the backend
-    cannot tell, as cpu and wasm.
+    For each run of this thread it records the kernel, the backend, how it ran
+    (implementation, decomposition, host, fallback), shapes, dtypes, times, bytes and
+    moves; for the block, the peak of the memory of results. A run inside a
+    decomposition has a ``depth``. Where the arrays of a backend have ``synchronize()``,
+    it waits for each run.
+
+    ``print(p)`` shows a table, the most expensive kernels first;
+    ``p.to_chrome_trace(path)`` writes a file for https://ui.perfetto.dev; ``p.records``
+    has all data. ``p.transfers`` are uploads (``asarray``, constants of ops) and
+    downloads (``numpy()``, ``item()``), which are not runs. ``p.device_seconds``, and
+    ``device`` of each record, tell how long kernels ran on the device; None if the
+    backend cannot tell, such as cpu and wasm.
+
+    Returns:
+        A ``Profile``, which is a context manager.
+
+    Example:
+        >>> with pg.profile() as p:
+        ...     y = pg.exp([1.0, 2.0])
+        >>> [record.kernel for record in p.records]
+        ['Exp']
+
     """
     return Profile()
 
@@ -400,12 +413,25 @@ def profile() -> Profile:
 def time(f: Callable[[], object], /, *, repeat: int = 1) -> Timing:
     """Return how long ``f()`` takes, in seconds, and how much of that in kernels.
 
-    ``f`` is called once under ``profile``, which also warms up, and then ``repeat``
-    times with nobody watching; the best of these is ``seconds``. Backends that work
+    ``f`` is called once under ``profile``, which also warms it up, and then ``repeat``
+    times without; the shortest of these is ``seconds``. Backends that work
     asynchronously are waited for.
+
+    Args:
+        f: A function without arguments.
+        repeat: The number of calls that are timed, 1 or more.
+
+    Returns:
+        A ``Timing`` with ``seconds``, ``mean``, ``kernel_seconds`` and ``peak``.
 
     Raises:
         ValueError: ``repeat`` is less than 1.
+        TypeError: ``f`` is not a function.
+
+    Example:
+        >>> timing = pg.time(lambda: pg.exp([1.0, 2.0]), repeat=3)
+        >>> timing.seconds > 0
+        True
 
     """
     repeat = arguments.integer("time", "repeat", repeat, 1)

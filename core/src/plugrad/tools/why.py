@@ -1,4 +1,4 @@
-"""``python -m plugrad why KERNEL``: what runs for a kernel, or differentiates it.
+"""``python -m plugrad why KERNEL``: the code that runs or differentiates a kernel.
 
 Map: ``why``; ops in place of kernels; the ways to run it; ``how`` and
 ``differentiates``, in a word; the layers of its gradient.
@@ -32,7 +32,7 @@ FIRST, UNDER = "always", "once the one above is removed"
 
 
 def why(options: argparse.Namespace) -> Answer:
-    """Say what runs for a kernel, or differentiates it, and where that is written."""
+    """Return the code that runs or differentiates a kernel, and where it is written."""
     name = options.kernel
     if name not in registry.contracts:
         kernels = _of_op(name)
@@ -72,7 +72,7 @@ def why(options: argparse.Namespace) -> Answer:
 
 
 def _of_op(name: str) -> list[str]:
-    """Return the kernels of an op: its own, or those of what it is composed of.
+    """Return the kernels of an op: its own, or those of which it is composed.
 
     Raises:
         ValueError: There is neither a kernel nor an op of this name.
@@ -88,7 +88,7 @@ def _of_op(name: str) -> list[str]:
 
 
 def _composed(name: str, parts: list[str]) -> Answer:
-    """Return what is said of an op that has no kernel of its own, or several."""
+    """Return the rows for an op that has no kernel of its own, or several."""
     rows: list[Row] = [
         {"kernel": part, "contract": str(registry.contracts[part])} for part in parts
     ]
@@ -128,14 +128,14 @@ def _ways(kernel: Kernel, backend: OpenBackend) -> list[Row]:
 
 
 def _written(owner: str, when: str, at: str) -> Row:
-    """Return the end of a row: by whom it is written, when it is used, and where."""
+    """Return the end of a row: the owner, when it is used, and the place."""
     distribution, _, version = owner.partition(" ")
     by = {"distribution": distribution, "version": version}
     return by | {"when": when, "where": at}
 
 
 def how(kernel: Kernel, backend: OpenBackend) -> str:
-    """Return what the engine tries first for a kernel, in one word."""
+    """Return in one word what the engine tries first for a kernel."""
     if kernel.name in backend.table:
         return "implemented"
     if kernel.decomposition is not None:

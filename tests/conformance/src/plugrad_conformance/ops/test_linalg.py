@@ -315,12 +315,12 @@ ERRORS = [
     (
         lambda: pg.matmul(A, 2.0),
         ValueError,
-        r"matmul: a scalar is no matrix.* and \(\)",
+        r"matmul: a scalar is not a matrix.* and \(\)",
     ),
     (
         lambda: pg.matmul(A[0], A.T, transpose_a=True),
         ValueError,
-        "a vector is not transposed",
+        "a vector cannot be transposed",
     ),
     (
         lambda: pg.matmul(np.ones((4, 2, 3)), np.ones((5, 3, 2))),

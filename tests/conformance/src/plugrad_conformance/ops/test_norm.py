@@ -313,7 +313,7 @@ ERRORS = [
     (
         lambda x: pg.group_norm(x, pg.ones((3,)), groups=2),
         ValueError,
-        r"scale and offset are \(4,\), .* got shape \(3,\)",
+        r"scale and offset must be \(4,\), .* got shape \(3,\)",
     ),
     (
         lambda x: pg.local_response_normalization(x[0]),

@@ -593,13 +593,17 @@ def test_gradients_of_dropout(backend):
 # --- errors ----------------------------------------------------------------------
 
 ERRORS = [
-    (lambda: random.seed(-1), ValueError, r"seed: a seed is from 0 to below 2\*\*64"),
+    (
+        lambda: random.seed(-1),
+        ValueError,
+        r"a seed must be from 0 to below 2\*\*64",
+    ),
     (lambda: random.seed(0.5), TypeError, "seed: seed must be an integer, got 0.5"),
     (lambda: random.normal(3, seed="a"), TypeError, "normal: seed must be an int"),
     (
         lambda: random.uniform(3, seed=2**64),
         ValueError,
-        "uniform: a seed is from 0 .* got 18446744073709551616",
+        "uniform: a seed must be from 0 .* got 18446744073709551616",
     ),
     (
         lambda: random.uniform((2, 2.5)),

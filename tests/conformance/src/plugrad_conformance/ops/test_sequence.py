@@ -213,12 +213,12 @@ ERRORS = [
     (
         lambda: pg.basic_lstm_cell(1.0, *ONES[:2], ONES[2][0], *ONES[3:]),
         ValueError,
-        r"basic_lstm_cell: data is \[batch, inputs\], .* \(2,\) and \(2, 1\)",
+        r"basic_lstm_cell: data must be \[batch, inputs\], .* \(2,\) and \(2, 1\)",
     ),
     (
         lambda: pg.basic_lstm_cell(1.0, pg.ones((4, 4)), *ONES[1:]),
         ValueError,
-        r"basic_lstm_cell: lstm_kernel must have shape \(3, 4\) beside data and c; got "
+        r"basic_lstm_cell: lstm_kernel must have shape \(3, 4\) to fit data and c; got "
         r"shapes \(4, 4\) and \(2, 2\) and \(2, 1\)",
     ),
     (
@@ -261,7 +261,7 @@ ERRORS = [
     (
         lambda: attend(Q, K, V, mask=np.ones((3, 5), np.int32)),
         TypeError,
-        "attention: mask must be bool or floating, got int32; say mask != 0",
+        "attention: mask must be bool or floating, got int32; pass mask != 0",
     ),
     (
         lambda: attend(Q, K, V, mask=np.ones((3, 4), bool)),
