@@ -9,7 +9,6 @@ import doctest
 import inspect
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import plugrad as pg
@@ -18,9 +17,6 @@ from plugrad import plugin
 
 from tests.surface import public
 
-# Public objects that still lack an example, one a line. The list only shrinks.
-LIST = Path(__file__).with_name("without_example.txt")
-WITHOUT_EXAMPLE = frozenset(LIST.read_text().split())
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:e[-+]?\d+)?")
 PARSER = doctest.DocTestParser()
 
@@ -84,15 +80,8 @@ def run(test):
 @pytest.mark.parametrize("name", sorted(documented()))
 def test_the_example_runs_as_it_is_shown(name, backend):
     test = examples(name, documented()[name], backend)
-    if name not in WITHOUT_EXAMPLE:
-        assert test.examples, "write an example into its docstring: >>> pg.relu([-1.0])"
+    assert test.examples, "write an example into its docstring: >>> pg.relu([-1.0])"
     assert not run(test)
-
-
-def test_the_list_names_objects_without_example():
-    values = documented()
-    assert values.keys() >= WITHOUT_EXAMPLE
-    assert not [n for n in WITHOUT_EXAMPLE if examples(n, values[n], "cpu").examples]
 
 
 @pytest.mark.parametrize(
