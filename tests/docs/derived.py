@@ -11,12 +11,14 @@ from collections import defaultdict
 from pathlib import Path
 
 from plugrad.ops import operators
+from plugrad.tools.names import NAMES as OTHERS
 
 from tests.surface import ops
 
 ROOT = Path(__file__).parents[2]
 STUB = ROOT / "core" / "src" / "plugrad" / "tensor" / "methods.pyi"
 NAMES = ROOT / "docs" / "names.md"
+ELSEWHERE = "## Names of other libraries"
 ONLY_HERE, RULE = "## Only in plugrad", "| --- | --- |\n"
 
 # --- methods of tensors and variables --------------------------------------------
@@ -152,12 +154,23 @@ def only_here(theirs):
             yield f"| `pg.{name}` | {text} |\n"
 
 
+def elsewhere():
+    """Return the section of names of other libraries."""
+    rows = [f"| `{name}` | `pg.{here}` |\n" for name, here in sorted(OTHERS.items())]
+    return (
+        f"{ELSEWHERE}\n\nThese names of NumPy, PyTorch, JAX and TensorFlow.js raise an "
+        "AttributeError\nthat names what plugrad has instead.\n\n| elsewhere | here |\n"
+        f"{RULE}{''.join(rows)}"
+    )
+
+
 def names():
-    """Return the text of ``docs/names.md`` with its second table as it should be."""
+    """Return the text of ``docs/names.md`` with its other tables as they should be."""
     text = NAMES.read_text()
     theirs, ours = text.split(ONLY_HERE)
     head = ours[: ours.index(RULE)] + RULE
-    return theirs + ONLY_HERE + head + "".join(only_here(theirs))
+    ours = "".join(only_here(theirs))
+    return f"{theirs}{ONLY_HERE}{head}{ours}\n{elsewhere()}"
 
 
 FILES = {STUB: methods, NAMES: names}

@@ -108,8 +108,11 @@ if not TYPE_CHECKING:  # or else type checkers would accept every name
             value = discovery.version("plugrad") or "unknown"
         elif name in _TOOLS:
             value = getattr(import_module(f".tools.{_TOOLS[name]}", __name__), name)
-        else:
+        elif name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        else:
+            names = import_module(".tools.names", __name__)
+            raise AttributeError(names.missing(name, __all__))
         publish({"__name__": __name__, name: value})
         globals()[name] = value
         return value
@@ -120,6 +123,7 @@ for _namespace in (fft, fused, image, linalg, losses, random, signal, sparse, st
     publish(vars(_namespace))
 accelerated.start()
 loading.start()
+del globals()["tensor"]  # the package: pg.tensor is answered with pg.asarray
 
 __all__ = [
     "BackendError",

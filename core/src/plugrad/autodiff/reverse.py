@@ -21,7 +21,7 @@ from plugrad.ops.custom import CUSTOM
 from plugrad.ops.variable import Variable
 from plugrad.registry.backend import OpenBackend
 from plugrad.registry.contract import Kernel
-from plugrad.tensor.arguments import function
+from plugrad.tensor.arguments import flag, function, integers
 from plugrad.tensor.dtypes import differentiable
 from plugrad.tensor.tensor import TapeId, Tensor, TensorLike
 from plugrad.tensor.tree import Build, flatten
@@ -43,12 +43,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Xs = TypeVarTuple("Xs")
 Cotangents = dict[TapeId, Tensor]
+Argnums = int | Sequence[int]
 
 
 # --- gradients of functions ------------------------------------------------------
 
 
-def grad(f: Callable[P, Any]) -> GradientFunction[P, Any]:
+def grad(
+    f: Callable[P, Any], *, argnums: Argnums = 0, has_aux: bool = False
+) -> GradientFunction[P, Any]:
     """Return ``g(x, *rest, dy=None)``: the gradient of ``f`` in its first argument.
 
     ``x`` may be a nested dict, list or tuple of tensors; the gradient has the same
@@ -58,9 +61,14 @@ def grad(f: Callable[P, Any]) -> GradientFunction[P, Any]:
     Args:
         f: A function that returns one floating scalar, or any floating tensors if
             ``dy`` is passed to ``g``: the cotangents of its result.
+        argnums: The position of the argument to differentiate in, or several: then the
+            gradients are a tuple.
+        has_aux: Whether ``f`` returns ``(value, aux)``, of which ``aux`` is not
+            differentiated.
 
     Returns:
-        A function that takes the arguments of ``f`` and returns the gradient.
+        A function that takes the arguments of ``f`` and returns the gradient;
+        with ``has_aux`` it returns ``(gradient, aux)``.
 
     Raises:
         TypeError: ``x`` holds no floating tensor, or ``f`` does not return a floating
@@ -74,8 +82,15 @@ def grad(f: Callable[P, Any]) -> GradientFunction[P, Any]:
         Tensor([2., 4.], dtype=float32, backend='cpu')
 
     """
-    value_and_gradient = value_and_grad(f)
-    return lambda *xs, **rest: value_and_gradient(*xs, **rest)[1]
+    both: Any = value_and_grad(f, argnums=argnums, has_aux=has_aux)
+    if not has_aux:
+        return lambda *xs, **rest: both(*xs, **rest)[1]
+
+    def g(*xs: Any, **rest: Any) -> Any:
+        (_, aux), gradient = both(*xs, **rest)
+        return gradient, aux
+
+    return cast("GradientFunction[P, Any]", g)
 
 
 def grads(f: Callable[P, Any]) -> GradientFunction[P, tuple[Any, ...]]:
@@ -105,12 +120,18 @@ def grads(f: Callable[P, Any]) -> GradientFunction[P, tuple[Any, ...]]:
     return lambda *xs, **rest: value_and_gradients(*xs, **rest)[1]
 
 
-def value_and_grad(f: Callable[P, R]) -> GradientFunction[P, tuple[R, Any]]:
+def value_and_grad(
+    f: Callable[P, R], *, argnums: Argnums = 0, has_aux: bool = False
+) -> GradientFunction[P, tuple[R, Any]]:
     """Return ``g(x, *rest, dy=None)``: the value of ``f`` and its gradient in ``x``.
 
     Args:
         f: A function that returns one floating scalar, or any floating tensors if
             ``dy`` is passed to ``g``.
+        argnums: The position of the argument to differentiate in, or several: then the
+            gradients are a tuple.
+        has_aux: Whether ``f`` returns ``(value, aux)``, of which ``aux`` is not
+            differentiated.
 
     Returns:
         A function that takes the arguments of ``f`` and returns the value and the
@@ -130,8 +151,11 @@ def value_and_grad(f: Callable[P, R]) -> GradientFunction[P, tuple[R, Any]]:
 
     """
     function("grad", f)
-
     call: Callable[..., Any] = f
+    if argnums != 0 or flag("grad", "has_aux", has_aux):
+        return cast(
+            "GradientFunction[P, tuple[R, Any]]", _of_some(call, argnums, has_aux)
+        )
 
     def g(x: Any, *others: Any, dy: Any = None, **rest: Any) -> Any:
         of_x = (lambda x: call(x, *others, **rest)) if others or rest else call
@@ -139,6 +163,40 @@ def value_and_grad(f: Callable[P, R]) -> GradientFunction[P, tuple[R, Any]]:
         return run.value, run.backward(run.seeds(dy))[0]
 
     return cast("GradientFunction[P, tuple[R, Any]]", g)
+
+
+def _of_some(f: Callable[..., Any], argnums: Argnums, has_aux: bool) -> Any:
+    """Return ``value_and_grad`` in some arguments, or of a value with ``aux``."""
+    numbers = integers("grad", "argnums", argnums)
+
+    def g(*xs: Any, dy: Any = None, **rest: Any) -> Any:
+        found: list[Any] = []
+        if not all(-len(xs) <= n < len(xs) for n in numbers):
+            raise ValueError(
+                f"grad: argnums {argnums} must name some of {len(xs)} positional "
+                "arguments"
+            )
+
+        def of_chosen(*chosen: Any) -> Any:
+            given = list(xs)
+            for n, x in zip(numbers, chosen, strict=True):
+                given[n] = x
+            value = f(*given, **rest)
+            if not has_aux:
+                return value
+            if not isinstance(value, tuple) or len(value) != 2:
+                raise TypeError(
+                    f"grad: with has_aux=True f must return (value, aux), got {value!r}"
+                )
+            found.append(value[1])
+            return value[0]
+
+        run = _forward(of_chosen, tuple([xs[n] for n in numbers]))
+        gradients = run.backward(run.seeds(dy))
+        value = (run.value, found[-1]) if has_aux else run.value
+        return value, gradients[0] if isinstance(argnums, int) else gradients
+
+    return g
 
 
 def value_and_grads(

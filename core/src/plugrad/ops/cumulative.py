@@ -61,8 +61,8 @@ CUMSUM = Kernel(
 def cumulative_sum(
     x: TensorLike,
     /,
-    *,
     axis: int | None = None,
+    *,
     dtype: Any = None,
     include_initial: bool = False,
     exclusive: bool = False,
@@ -186,8 +186,8 @@ CUMPROD = Kernel(
 def cumulative_prod(
     x: TensorLike,
     /,
-    *,
     axis: int | None = None,
+    *,
     dtype: Any = None,
     include_initial: bool = False,
     exclusive: bool = False,
@@ -241,8 +241,8 @@ decomposition(CUMPROD, _scan(binary.MULTIPLY, 1))
 def diff(
     x: TensorLike,
     /,
-    *,
     axis: int = -1,
+    *,
     n: int = 1,
     prepend: TensorLike | None = None,
     append: TensorLike | None = None,

@@ -47,7 +47,7 @@ SOFTMAX = Kernel(
 )
 
 
-def softmax(logits: TensorLike, /, *, axis: int = -1) -> Tensor:
+def softmax(logits: TensorLike, /, axis: int = -1) -> Tensor:
     """Return ``exp(logits) / Σ exp(logits)`` along ``axis``, without overflow.
 
     The results are from 0 to 1 and add up to 1. If the axis holds NaN or inf, or -inf
@@ -99,7 +99,7 @@ LOG_SOFTMAX = Kernel(
 )
 
 
-def log_softmax(logits: TensorLike, /, *, axis: int = -1) -> Tensor:
+def log_softmax(logits: TensorLike, /, axis: int = -1) -> Tensor:
     """Return ``logits - log Σ exp(logits)`` along ``axis``: the log of ``softmax``.
 
     It is more accurate than ``log(softmax(logits))``, which is -inf where ``softmax``

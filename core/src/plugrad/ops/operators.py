@@ -18,6 +18,7 @@ from plugrad.tensor.dtypes import STRING
 from plugrad.tensor.tensor import Tensor
 
 from . import binary, compare, indexing, products, unary
+from .shape import reshape
 from .variable import Variable
 
 COMPARABLE = (Tensor, Variable, int, float, complex, np.generic, list, tuple)
@@ -28,6 +29,11 @@ def _known(a: Any, b: object) -> bool:
     if isinstance(b, COMPARABLE) or hasattr(b, "__array__"):
         return True
     return isinstance(b, str | bytes) and a.dtype is STRING
+
+
+def _reshape(x: Tensor, /, *shape: Any, copy: bool | None = None) -> Tensor:
+    """Return ``reshape(x, shape)``; the sizes may be arguments: ``x.reshape(2, 3)``."""
+    return reshape(x, shape[0] if len(shape) == 1 else shape, copy=copy)
 
 
 def _if_known(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,6 +113,7 @@ TABLE |= {f"__r{name}__": _reversed(op) for name, op in BINARY.items()}
 families = [import_module(f"{__package__}.{name}") for name in FAMILIES.split()]
 public = {name: getattr(f, name) for f in families for name in f.__all__}
 TABLE |= {name: public[name] for name in METHODS.split()}
+TABLE["reshape"] = _reshape
 for name, op in TABLE.items():
     setattr(Tensor, name, op)
     setattr(Variable, name, op)

@@ -97,7 +97,7 @@ SUM = Kernel(
 
 
 def sum(
-    x: TensorLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False
+    x: TensorLike, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
 ) -> Tensor:
     """Return the sum over ``axis``; 0 where there are no elements.
 
@@ -149,7 +149,7 @@ MEAN = Kernel(
 )
 
 
-def mean(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def mean(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return the mean over ``axis``, ``Σ x / n``; NaN where there are no elements.
 
     Args:
@@ -239,7 +239,7 @@ MAX = Kernel(
 )
 
 
-def max(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def max(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return the maximum over ``axis``; NaN where an element is NaN.
 
     Elements that equal the maximum share the gradient equally. The maximum of 0.0 and
@@ -280,7 +280,7 @@ MIN = Kernel(
 )
 
 
-def min(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def min(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return the minimum over ``axis``; NaN where an element is NaN.
 
     Elements that equal the minimum share the gradient equally. The minimum of 0.0 and
@@ -353,7 +353,7 @@ ARG_MAX = Kernel(
 )
 
 
-def argmax(x: TensorLike, /, *, axis: OneAxis = None, keepdims: bool = False) -> Tensor:
+def argmax(x: TensorLike, /, axis: OneAxis = None, *, keepdims: bool = False) -> Tensor:
     """Return the index of the maximum along ``axis``; the first of equal elements.
 
     NaN is ignored, as in TensorFlow.js, although ``max`` returns NaN, as the array API
@@ -407,7 +407,7 @@ ARG_MIN = Kernel(
 )
 
 
-def argmin(x: TensorLike, /, *, axis: OneAxis = None, keepdims: bool = False) -> Tensor:
+def argmin(x: TensorLike, /, axis: OneAxis = None, *, keepdims: bool = False) -> Tensor:
     """Return the index of the minimum along ``axis``; the first of equal elements.
 
     NaN is ignored, as in ``argmax``. The index is 0 if all elements are NaN.
@@ -450,7 +450,7 @@ PROD = Kernel(
 
 
 def prod(
-    x: TensorLike, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False
+    x: TensorLike, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
 ) -> Tensor:
     """Return the product over ``axis``; 1 where there are no elements.
 
@@ -516,7 +516,7 @@ ALL = Kernel(
 )
 
 
-def all(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def all(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return whether all elements along ``axis`` are true; True where there are none.
 
     Every number but 0 counts as true, NaN too.
@@ -552,7 +552,7 @@ ANY = Kernel(
 )
 
 
-def any(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def any(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return whether any element along ``axis`` is true; False where there are none.
 
     Every number but 0 counts as true, NaN too.
@@ -587,7 +587,7 @@ def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
 
 
 def count_nonzero(
-    x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
+    x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False
 ) -> Tensor:
     """Return the number of elements along ``axis`` that are not 0.
 

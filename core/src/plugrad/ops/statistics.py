@@ -34,8 +34,8 @@ def _moments(
 def var(
     x: TensorLike,
     /,
-    *,
     axis: Axis = None,
+    *,
     correction: float = 0.0,
     keepdims: bool = False,
 ) -> Tensor:
@@ -69,8 +69,8 @@ def var(
 def std(
     x: TensorLike,
     /,
-    *,
     axis: Axis = None,
+    *,
     correction: float = 0.0,
     keepdims: bool = False,
 ) -> Tensor:
@@ -102,7 +102,7 @@ def std(
 
 
 def moments(
-    x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False
+    x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return mean and variance over ``axis``, as ``(mean, variance)``.
 
@@ -131,7 +131,7 @@ def moments(
     return creation.cast(middle, dtype), creation.cast(variance, dtype)
 
 
-def logsumexp(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def logsumexp(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return ``log Σ exp(x)`` over ``axis``, without overflow.
 
     The result is -inf where there are no elements.

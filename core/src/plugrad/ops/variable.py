@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -90,6 +90,78 @@ class Variable(Methods):
         if new.dtype != self.dtype:
             raise TypeError(f"assign: {self!r} cannot hold {new.dtype}; cast it")
         self._value = keep(tracked_alias(new))
+
+    def assign_add(self, value: TensorLike, /) -> None:
+        """Hold ``v + value`` from now on; ``v += value`` does the same.
+
+        Raises:
+            ValueError: The sum has another shape.
+            TypeError: The sum has another dtype.
+
+        """
+        self.assign(self + value)
+
+    def assign_sub(self, value: TensorLike, /) -> None:
+        """Hold ``v - value`` from now on; ``v -= value`` does the same.
+
+        Raises:
+            ValueError: The difference has another shape.
+            TypeError: The difference has another dtype.
+
+        """
+        self.assign(self - value)
+
+    def __iadd__(self, value: TensorLike) -> Self:  # type: ignore[override]
+        self.assign(self + value)
+        return self
+
+    def __isub__(self, value: TensorLike) -> Self:  # type: ignore[override]
+        self.assign(self - value)
+        return self
+
+    def __imul__(self, value: TensorLike) -> Self:  # type: ignore[override]
+        self.assign(self * value)
+        return self
+
+    def __itruediv__(self, value: TensorLike) -> Self:  # type: ignore[override]
+        self.assign(self / value)
+        return self
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self._value.ndim
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._value.size
+
+    def item(self) -> Any:
+        """Return the one element as a Python number; see ``Tensor.item``."""
+        return self._value.item()
+
+    def tolist(self) -> Any:
+        """Return the values as nested lists; see ``Tensor.tolist``."""
+        return self._value.tolist()
+
+    def __len__(self) -> int:
+        return len(self._value)
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __int__(self) -> int:
+        return int(self._value)
+
+    def __float__(self) -> float:
+        return float(self._value)
+
+    def __complex__(self) -> complex:
+        return complex(self._value)
+
+    def __format__(self, form: str) -> str:
+        return format(self._value, form) if form else repr(self)
 
     def numpy(self) -> np.ndarray[Any, DType]:
         """Return the values."""

@@ -1,0 +1,122 @@
+"""Habits of users of NumPy, PyTorch and JAX that work here, or are answered."""
+
+from operator import attrgetter
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.tools.names import NAMES
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.mark.parametrize("op", ["sum", "mean", "max", "min", "prod", "std", "var"])
+def test_axis_by_position(op, backend):
+    x = pg.asarray(X)
+    expected = getattr(np, op)(X, 0)
+    np.testing.assert_allclose(getattr(pg, op)(x, 0).numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(getattr(x, op)(0).numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("op", ["all", "any", "argmax", "argmin"])
+def test_axis_of_truths_and_positions(op, backend):
+    expected = getattr(np, op)(X, 1)
+    np.testing.assert_array_equal(getattr(pg.asarray(X), op)(1).numpy(), expected)
+
+
+def test_more_ops_take_the_axis_by_position(backend):
+    x = pg.asarray(X)
+    np.testing.assert_allclose(pg.cumulative_sum(x, 0).numpy(), np.cumsum(X, 0))
+    assert pg.softmax(x, 0).sum(0).tolist() == [1.0, 1.0, 1.0]
+    assert pg.logsumexp(x, 1).shape == pg.log_softmax(x, 1).sum(1).shape == (2,)
+
+
+def test_reshape_takes_sizes_as_arguments(backend):
+    x = pg.asarray(X)
+    for y in (x.reshape(3, 2), x.reshape((3, 2)), x.reshape(3, -1)):
+        assert y.shape == (3, 2)
+    assert x.reshape(-1).shape == x.reshape(6).shape == (6,)
+    assert pg.ones(1).reshape().shape == ()
+
+
+def test_a_variable_is_updated_in_place(backend):
+    v = w = pg.Variable([4.0, 8.0])
+    v += 1.0
+    v -= pg.asarray([1.0, 5.0])
+    v *= 2.0
+    v /= 4.0
+    assert v is w
+    assert v.tolist() == [2.0, 2.0]
+    v.assign_add(1.0)
+    v.assign_sub([1.0, 0.0])
+    assert v.tolist() == [2.0, 3.0]
+    with pytest.raises(ValueError, match="cannot hold shape"):
+        v += pg.ones((2, 2))
+    with pytest.raises(TypeError, match="cannot hold float"):
+        pg.Variable([1]).assign_add(0.5)
+    assert w.tolist() == [2.0, 3.0]
+
+
+def test_a_variable_is_asked_as_a_tensor(backend):
+    v, number = pg.Variable([[1.0, 2.0]]), pg.Variable(2.0)
+    assert (len(v), v.ndim, v.size) == (1, 2, 2)
+    assert (number.item(), float(number), int(number), bool(number)) == (
+        2.0,
+        2,
+        2,
+        True,
+    )
+    assert f"{number:.2f}" == "2.00"
+    assert f"{number}" == repr(number)
+    assert complex(number) == 2
+
+
+def scaled(x, y, *, power=2):
+    return pg.sum(x**power * y)
+
+
+def test_gradients_in_other_arguments(backend):
+    x, y = pg.asarray([1.0, 2.0]), pg.asarray([3.0, 5.0])
+    assert pg.grad(scaled, argnums=1)(x, y).tolist() == [1.0, 4.0]
+    dx, dy = pg.grad(scaled, argnums=(0, 1))(x, y)
+    assert (dx.tolist(), dy.tolist()) == ([6.0, 20.0], [1.0, 4.0])
+    assert pg.grad(scaled, argnums=-1)(x, y, power=3).tolist() == [1.0, 8.0]
+    value, (dy,) = pg.value_and_grad(scaled, argnums=[1])(x, y)
+    assert (value.item(), dy.tolist()) == (23.0, [1.0, 4.0])
+    second = pg.grad(lambda x: pg.sum(pg.grad(scaled, argnums=1)(x, y)))(x)
+    assert second.tolist() == [2.0, 4.0]
+
+
+def test_what_a_function_returns_beside_its_value(backend):
+    f = lambda x: (pg.sum(x * x), {"twice": x * 2, "name": "f"})
+    x = pg.asarray([1.0, 2.0])
+    (value, aux), dx = pg.value_and_grad(f, has_aux=True)(x)
+    assert (value.item(), dx.tolist()) == (5.0, [2.0, 4.0])
+    assert (aux["twice"].tolist(), aux["name"]) == ([2.0, 4.0], "f")
+    dx, aux = pg.grad(f, has_aux=True)(x)
+    assert (dx.tolist(), aux["name"]) == ([2.0, 4.0], "f")
+
+
+def test_options_that_do_not_fit(backend):
+    with pytest.raises(ValueError, match="argnums 2 must name some of 2 positional"):
+        pg.grad(scaled, argnums=2)(1.0, 2.0)
+    with pytest.raises(TypeError, match=r"must return \(value, aux\), got Tensor"):
+        pg.grad(lambda x: x, has_aux=True)(1.0)
+    with pytest.raises(TypeError, match="argnums"):
+        pg.grad(scaled, argnums="x")
+    with pytest.raises(TypeError, match="has_aux"):
+        pg.grad(scaled, has_aux="yes")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_from_elsewhere_is_answered(name):
+    assert attrgetter(NAMES[name])(pg) is not None
+    with pytest.raises(AttributeError, match=f"'{name}'; it is plugrad.{NAMES[name]}"):
+        getattr(pg, name)
+
+
+def test_a_name_that_is_misspelt(backend):
+    with pytest.raises(AttributeError, match=r"'softmaxx'; did you mean 'softmax'\?"):
+        _ = pg.softmaxx
+    with pytest.raises(AttributeError, match=r"has no attribute '_private'$"):
+        _ = pg._private
