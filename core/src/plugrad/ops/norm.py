@@ -71,7 +71,9 @@ def softmax(logits: TensorLike, /, axis: int = -1) -> Tensor:
     """
     logits = _convert.floating("softmax", logits, "f")
     axis = reduce.one_axis("softmax", axis, len(logits.shape))
-    return run(SOFTMAX, logits, axis=axis) if logits.shape[axis] else logits
+    if not logits.shape[axis]:
+        return creation.identity(logits)
+    return run(SOFTMAX, logits, axis=axis)
 
 
 @decomposition(SOFTMAX)
@@ -123,7 +125,9 @@ def log_softmax(logits: TensorLike, /, axis: int = -1) -> Tensor:
     """
     logits = _convert.floating("log_softmax", logits, "f")
     axis = reduce.one_axis("log_softmax", axis, len(logits.shape))
-    return run(LOG_SOFTMAX, logits, axis=axis) if logits.shape[axis] else logits
+    if not logits.shape[axis]:
+        return creation.identity(logits)
+    return run(LOG_SOFTMAX, logits, axis=axis)
 
 
 @decomposition(LOG_SOFTMAX)

@@ -96,13 +96,14 @@ def roll(x: TensorLike, /, shift: Ints, *, axis: Ints | None = None) -> Tensor:
     shifts = shifts * len(axes) if len(shifts) == 1 else shifts
     if len(shifts) != len(axes):
         raise ValueError(f"roll: {len(shifts)} shifts do not fit {len(axes)} axes")
+    given = x
     for i, step in zip(axes, shifts, strict=True):
         n = x.shape[i]
         cut = -step % n if n else 0
         if cut:
             ends = slicing.along(x, i, cut, n - cut), slicing.along(x, i, 0, cut)
             x = run(shape.CONCAT, *ends, axis=i)
-    return x
+    return creation.identity(x) if x is given else x
 
 
 def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) -> Tensor:

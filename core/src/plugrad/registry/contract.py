@@ -415,7 +415,7 @@ def gradients(
     _check_kernel("gradients", kernel)
     functions = collected("gradients", named, functions, linear=linear)
     first = next((f for f in functions.values() if f is not None), None)
-    owner = getattr(first, "__module__", "?").partition(".")[0]
+    owner = (getattr(first, "__module__", None) or "?").partition(".")[0]
     kernel.gradient = {
         **kernel.gradient,
         **vjp_rules(kernel, functions, owner, linear=linear),
