@@ -77,6 +77,7 @@ def test_a_wheel_is_complete(wheelhouse):
         assert what_is_wrong(read_wheel(wheel)) == []
         names = zipfile.ZipFile(wheel).namelist()
         assert f"{package}/py.typed" in names
+        assert package != "plugrad" or "plugrad/tensor/methods.pyi" in names
         assert [name for name in names if name.endswith("licenses/LICENSE")]
         assert not [name for name in names if "test" in name]
 
@@ -87,7 +88,7 @@ def test_the_core_alone_says_what_to_install(environment):
     assert done.returncode == 1
     last = done.stderr.strip().split("\n")[-1]
     assert last == (
-        "plugrad.registry.backend.BackendUnavailable: no backend is installed; "
+        "plugrad.BackendUnavailable: no backend is installed; "
         "try `pip install plugrad-cpu`"
     )
     for command in ("plugins", "backends"):

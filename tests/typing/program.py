@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import plugrad as pg
 import plugrad.linalg
+from plugrad import Variable
 from plugrad.fft import rfft
 from plugrad.plugin import Backend, GradientPack, KernelTable, Runtime, hookimpl
 
@@ -52,7 +53,7 @@ def train(params: Params, x: pg.Tensor, y: pg.Tensor, steps: int) -> list[float]
 
 
 def train_variables(x: pg.Tensor, y: pg.Tensor) -> pg.Tensor:
-    w = pg.Variable(np.ones((3, 2), np.float32), name="w")
+    w = Variable(np.ones((3, 2), np.float32), name="w")
     scaled: pg.Tensor = 1.0 - (w + 1) * w / 2 + w.relu().sum(axis=0) - -w
     assert scaled.shape == w.shape
 

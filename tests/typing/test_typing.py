@@ -30,7 +30,7 @@ def marked(path):
 @pytest.fixture(scope="module")
 def found():
     """Return the codes of the errors that mypy finds, by file and line."""
-    paths = [HERE / "program.py", HERE / "mistakes.py"]
+    paths = [HERE / f"{name}.py" for name in ("program", "star", "mistakes")]
     source = str(ROOT / "core" / "src")
     done = subprocess.run(
         [*COMMAND, *map(str, paths)],
@@ -48,8 +48,9 @@ def found():
     return errors
 
 
-def test_a_right_program_has_no_error(found):
-    assert found["program"] == {}
+@pytest.mark.parametrize("name", ["program", "star"])
+def test_a_right_program_has_no_error(found, name):
+    assert found[name] == {}
 
 
 def test_exactly_the_mistakes_are_found(found):

@@ -3,19 +3,16 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import (
-    autodiff,
-    fft,
-    fused,
-    image,
-    linalg,
-    losses,
-    ops,
-    random,
-    signal,
-    sparse,
-    strings,
-)
+from . import autodiff, ops
+from . import fft as fft
+from . import fused as fused
+from . import image as image
+from . import linalg as linalg
+from . import losses as losses
+from . import random as random
+from . import signal as signal
+from . import sparse as sparse
+from . import strings as strings
 from ._public import publish
 from .autodiff.jacobian import *
 from .autodiff.reverse import *
@@ -49,7 +46,7 @@ from .ops.namespace import *
 from .ops.norm import *
 from .ops.pool import *
 from .ops.products import *
-from .ops.random import dropout
+from .ops.random import dropout as dropout
 from .ops.rearrange import *
 from .ops.reduce import *
 from .ops.scatter import *
@@ -67,22 +64,31 @@ from .ops.trigonometry import *
 from .ops.unary import *
 from .ops.variable import *
 from .registry import discovery, loading
-from .registry.backend import BackendUnavailable
-from .registry.contract import BackendError, GradientNotFound, KernelNotFound
-from .registry.deprecation import PlugradDeprecationWarning
+from .registry.backend import BackendUnavailable as BackendUnavailable
+from .registry.contract import BackendError as BackendError
+from .registry.contract import GradientNotFound as GradientNotFound
+from .registry.contract import KernelNotFound as KernelNotFound
+from .registry.deprecation import PlugradDeprecationWarning as PlugradDeprecationWarning
 from .registry.gradients import PackInfo as PackInfo
 from .tensor.dtypes import STRING as string
-from .tensor.tensor import Tensor, TensorLike
+from .tensor.tensor import Tensor as Tensor
+from .tensor.tensor import TensorLike as TensorLike
 
 __version__: str
 
 if TYPE_CHECKING:
-    from .tools.debug import check_gradients, debug
-    from .tools.explain import explain
-    from .tools.interchange import from_dlpack
-    from .tools.io import load, save
-    from .tools.memory import dispose, keep, memory, tidy
-    from .tools.profile import profile, time
+    from .tools.debug import check_gradients as check_gradients
+    from .tools.debug import debug as debug
+    from .tools.explain import explain as explain
+    from .tools.interchange import from_dlpack as from_dlpack
+    from .tools.io import load as load
+    from .tools.io import save as save
+    from .tools.memory import dispose as dispose
+    from .tools.memory import keep as keep
+    from .tools.memory import memory as memory
+    from .tools.memory import tidy as tidy
+    from .tools.profile import profile as profile
+    from .tools.profile import time as time
 
 _TOOLS = {
     "check_gradients": "debug",
@@ -125,72 +131,73 @@ accelerated.start()
 loading.start()
 del globals()["tensor"]  # the package: pg.tensor is answered with pg.asarray
 
-__all__ = [
-    "BackendError",
-    "BackendUnavailable",
-    "GradientNotFound",
-    "KernelNotFound",
-    "PlugradDeprecationWarning",
-    "Tensor",
-    "TensorLike",
-    "check_gradients",
-    "debug",
-    "dispose",
-    "dropout",
-    "explain",
-    "fft",
-    "from_dlpack",
-    "fused",
-    "image",
-    "keep",
-    "linalg",
-    "load",
-    "losses",
-    "memory",
-    "profile",
-    "random",
-    "save",
-    "signal",
-    "sparse",
-    "string",
-    "strings",
-    "tidy",
-    "time",
-]
-__all__ += autodiff.jacobian.__all__ + autodiff.reverse.__all__
-__all__ += _control.__all__ + _overrides.__all__
-__all__ += ops._convert.__all__
-__all__ += ops.activation.__all__
-__all__ += ops.binary.__all__
-__all__ += ops.blocks.__all__
-__all__ += ops.by_name.__all__
-__all__ += ops.compare.__all__
-__all__ += ops.complexes.__all__
-__all__ += ops.conv.__all__
-__all__ += ops.creation.__all__
-__all__ += ops.cumulative.__all__
-__all__ += ops.custom.__all__
-__all__ += ops.depthwise.__all__
-__all__ += ops.dilation.__all__
-__all__ += ops.einsum.__all__
-__all__ += ops.gather.__all__
-__all__ += ops.grids.__all__
-__all__ += ops.indexing.__all__
-__all__ += ops.matrix.__all__
-__all__ += ops.namespace.__all__
-__all__ += ops.norm.__all__
-__all__ += ops.pool.__all__
-__all__ += ops.products.__all__
-__all__ += ops.rearrange.__all__
-__all__ += ops.reduce.__all__
-__all__ += ops.scatter.__all__
-__all__ += ops.search.__all__
-__all__ += ops.sequence.__all__
-__all__ += ops.shape.__all__
-__all__ += ops.signs.__all__
-__all__ += ops.slicing.__all__
-__all__ += ops.sorting.__all__
-__all__ += ops.statistics.__all__
-__all__ += ops.trigonometry.__all__
-__all__ += ops.unary.__all__
-__all__ += ops.variable.__all__
+if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public to it
+    __all__ = [
+        "BackendError",
+        "BackendUnavailable",
+        "GradientNotFound",
+        "KernelNotFound",
+        "PlugradDeprecationWarning",
+        "Tensor",
+        "TensorLike",
+        "check_gradients",
+        "debug",
+        "dispose",
+        "dropout",
+        "explain",
+        "fft",
+        "from_dlpack",
+        "fused",
+        "image",
+        "keep",
+        "linalg",
+        "load",
+        "losses",
+        "memory",
+        "profile",
+        "random",
+        "save",
+        "signal",
+        "sparse",
+        "string",
+        "strings",
+        "tidy",
+        "time",
+    ]
+    __all__ += autodiff.jacobian.__all__ + autodiff.reverse.__all__
+    __all__ += _control.__all__ + _overrides.__all__
+    __all__ += ops._convert.__all__
+    __all__ += ops.activation.__all__
+    __all__ += ops.binary.__all__
+    __all__ += ops.blocks.__all__
+    __all__ += ops.by_name.__all__
+    __all__ += ops.compare.__all__
+    __all__ += ops.complexes.__all__
+    __all__ += ops.conv.__all__
+    __all__ += ops.creation.__all__
+    __all__ += ops.cumulative.__all__
+    __all__ += ops.custom.__all__
+    __all__ += ops.depthwise.__all__
+    __all__ += ops.dilation.__all__
+    __all__ += ops.einsum.__all__
+    __all__ += ops.gather.__all__
+    __all__ += ops.grids.__all__
+    __all__ += ops.indexing.__all__
+    __all__ += ops.matrix.__all__
+    __all__ += ops.namespace.__all__
+    __all__ += ops.norm.__all__
+    __all__ += ops.pool.__all__
+    __all__ += ops.products.__all__
+    __all__ += ops.rearrange.__all__
+    __all__ += ops.reduce.__all__
+    __all__ += ops.scatter.__all__
+    __all__ += ops.search.__all__
+    __all__ += ops.sequence.__all__
+    __all__ += ops.shape.__all__
+    __all__ += ops.signs.__all__
+    __all__ += ops.slicing.__all__
+    __all__ += ops.sorting.__all__
+    __all__ += ops.statistics.__all__
+    __all__ += ops.trigonometry.__all__
+    __all__ += ops.unary.__all__
+    __all__ += ops.variable.__all__

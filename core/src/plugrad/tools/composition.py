@@ -74,7 +74,7 @@ def op_name(op: Callable[..., Any]) -> str:
     """Return the public name of an op; an empty string if it is none."""
     plain = getattr(op, "__name__", "")
     known = vars(plugrad)
-    spaces = [name for name in plugrad.__all__ if inspect.ismodule(known.get(name))]
+    spaces = [name for name in known["__all__"] if inspect.ismodule(known.get(name))]
     for name in (plain, *(f"{space}.{plain}" for space in spaces)):
         if plain and find(name) is op:
             return name
