@@ -19,9 +19,8 @@ ZONE = 1024  # bytes, a multiple of the alignment of blocks
 PATTERN = b"\x5a\x5a\xfa\xff"
 
 
-def asked_for() -> bool:
-    """Tell whether the environment asks for guard zones."""
-    return os.environ.get(VARIABLE, "0") not in ("", "0")
+# Whether the environment asks for guard zones, of all machines.
+ASKED_FOR = os.environ.get(VARIABLE, "0") not in ("", "0")
 
 
 class Guards:

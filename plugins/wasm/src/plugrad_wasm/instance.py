@@ -229,6 +229,17 @@ STACK_TOP = 1 << 20  # of the first thread; as in hatch_build.py and runtime.c
 TLS = 64  # bytes of a thread's own data, at most
 
 
+MODULES = Path(__file__).parent / "modules"
+
+
+@functools.cache
+def exported() -> frozenset[str]:
+    """Return the names of all kernels, which all builds of our modules export."""
+    return frozenset(
+        json.loads((MODULES / "plain" / "index.json").read_text())["owners"]
+    )
+
+
 class Library:
     """Our modules, each compiled when it is first needed.
 

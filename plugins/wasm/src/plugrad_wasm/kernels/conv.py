@@ -10,15 +10,13 @@ from plugrad.geometry import Windows
 from plugrad.plugin import KernelTable
 
 from ..arrays import Shape, WasmArray, empty
-from ..launch import FLOAT32, Calls
-from ..runtime import machine
+from ..launch import FLOAT32, Exports
 from . import depthwise
 from ._windows import backward, forward, in_full, to_filter, zeros
 from .linalg import NOTHING
 
 kernels = KernelTable()
-_conv, _filter = Calls("conv", bits=True), Calls("conv_filter", bits=True)
-_conv32 = machine.kernel("conv_f32")
+_conv, _filter = Exports("conv", bits=True), Exports("conv_filter", bits=True)
 TURN = 1 << 15  # tiles times channels at once: 2 MiB of products
 
 
@@ -37,13 +35,15 @@ def convolved(
         return depthwise.convolved(x, filter, windows, end)
     if x.dtype is not FLOAT32:
         return in_full(_conv, conv, forward, (x, filter), windows, False)
-    y = empty(windows.out_shape, FLOAT32)
+    machine = x.machine
+    y = empty(machine, windows.out_shape, FLOAT32)
     if zeros(y, x, filter):
         return y if end is NOTHING else NotImplemented
-    how, (tiles, room) = forward(windows), _tiles(windows, windows.out_shape)
-    between = empty((room,), FLOAT32)
+    how = machine.cached[forward](windows)
+    tiles, room = _tiles(windows, windows.out_shape)
+    between = empty(machine, (room,), FLOAT32)
     pointers = (how.pointer, x.pointer, filter.pointer, y.pointer)
-    _conv32(*pointers, 0, between.pointer, tiles, *end)
+    machine.callers["conv_f32"](*pointers, 0, between.pointer, tiles, *end)
     return y
 
 
@@ -76,13 +76,15 @@ def conv_backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) 
     if dy.dtype is not FLOAT32:
         kernel = conv_backprop_input
         return in_full(_conv, kernel, backward, (dy, filter), geometry, True)
-    dx = empty(geometry.in_shape, FLOAT32)
+    machine = dy.machine
+    dx = empty(machine, geometry.in_shape, FLOAT32)
     if not zeros(dx, dy, filter):
-        how, room = backward(geometry), empty(filter.shape, FLOAT32)
+        how = machine.cached[backward](geometry)
+        room = empty(machine, filter.shape, FLOAT32)
         tiles, count = _tiles(geometry, geometry.in_shape)
-        between = empty((count,), FLOAT32)
+        between = empty(machine, (count,), FLOAT32)
         pointers = (how.pointer, dy.pointer, filter.pointer, dx.pointer, room.pointer)
-        _conv32(*pointers, between.pointer, tiles, *NOTHING)
+        machine.callers["conv_f32"](*pointers, between.pointer, tiles, *NOTHING)
     return dx
 
 
