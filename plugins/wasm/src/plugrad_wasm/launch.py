@@ -182,7 +182,7 @@ def spread(x: WasmArray, shape: Shape) -> WasmArray:
 
 
 def put(x: WasmArray, y: WasmArray, strides: Sequence[int], first: int = 0) -> None:
-    """Write all elements of ``x`` to places of the new array ``y`` by strides."""
+    """Write all elements of ``x`` to positions of the new array ``y`` by strides."""
     size, call = x.dtype.itemsize, x.machine.callers
     if x.size:
         plan, how = x.machine.cached[_plan](x.shape, tuple(strides))

@@ -60,7 +60,7 @@ def threads_asked_for() -> int:
 
 
 class _Poll:
-    """Calls what it is given, in C alone: there may be no room for one more frame."""
+    """Calls what it is given, in C alone: one more frame may be too many."""
 
     __slots__ = ("__call__",)
     __call__: Callable[[], None]
@@ -147,9 +147,9 @@ class Machine:
         )
         self._until_poll.value = 256
         self._tail = self._library.heap  # workers' stacks
-        room = STACK * (threads - 1)
-        self._grow(self._tail + room)
-        self.heap: Heap = Heap(self._tail + room, self._grow)
+        stacks = STACK * (threads - 1)
+        self._grow(self._tail + stacks)
+        self.heap: Heap = Heap(self._tail + stacks, self._grow)
         self.callers = Callers(self.kernel)
         self.cached = Cached(self)
         self.guards: guard.Guards | None = None
@@ -315,7 +315,7 @@ class Machine:
         return watch
 
     def _look(self) -> None:
-        """See to what keeps a kernel from beginning.
+        """Handle what keeps a kernel from beginning.
 
         Raises:
             BackendError: Another one is running.
@@ -420,7 +420,7 @@ _REENTERED = (
 
 
 def _register(machine: Machine) -> None:
-    """See to forks and to the end of the process, for as long as the machine lives."""
+    """Handle forks and the end of the process, for as long as the machine lives."""
     here = weakref.ref(machine)
 
     def each(step: Callable[[Machine], Any]) -> Callable[[], None]:

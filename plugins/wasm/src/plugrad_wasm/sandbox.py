@@ -174,7 +174,7 @@ class SandboxedKernel:
             plan = layout(self._begin, specs, outputs, values)
         whole = self._whole()
         whole[self._begin : self._begin + len(plan.head)] = plan.head
-        for x, at in zip(inputs, plan.places, strict=False):
+        for x, at in zip(inputs, plan.addresses, strict=False):
             if x is not None:
                 np.ndarray(x.shape, x.dtype, whole, at)[...] = download(x)
         ctypes.memset(ctypes.addressof(whole) + plan.zeros, 0, plan.end - plan.zeros)
@@ -194,7 +194,7 @@ class SandboxedKernel:
         return tuple(
             [
                 _copied(machine, whole, spec, at)
-                for spec, at in zip(outputs, plan.places[len(inputs) :], strict=True)
+                for spec, at in zip(outputs, plan.addresses[len(inputs) :], strict=True)
             ]
         )
 
@@ -296,8 +296,8 @@ def _copied(machine: Machine, whole: Any, spec: Spec, at: int) -> Any:
 
 def _message(whole: Any, address: int) -> str:
     text = bytes(whole[address : address + MESSAGE]).partition(b"\0")[0]
-    told = printable(text.decode(errors="replace"))
-    return told or f"it returned {address}, which is no text"
+    shown = printable(text.decode(errors="replace"))
+    return shown or f"it returned {address}, which is no text"
 
 
 # --- forks -----------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""Where windows lie, as kernels in C are told: the numbers of ``windows.h``.
+"""Where windows lie, as kernels in C expect it: the numbers of ``windows.h``.
 
-Along an axis, window p reads with tap t at ``p·step + first + t·gap`` and writes at
-``p·stride + start``. To carry cotangents back through windows of stride s, the elements
-``start, start + s, ...`` of an axis are seen by the same taps: those are a phase.
+Along an axis, window p reads with kernel position t at ``p·step + first + t·gap`` and
+writes at ``p·stride + start``. To carry cotangents back through windows of stride s,
+the elements ``start, start + s, ...`` of an axis are read by the same kernel positions:
+those are a phase.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def forward(machine: Machine, windows: Windows) -> WasmArray:
         strict=True,
     )
     axes = [
-        (size, places, step, -before, taps, gap, 0, 1, places, 0, 1)
-        for size, places, step, (before, _), taps, gap in rows
+        (size, outputs, step, -before, positions, gap, 0, 1, outputs, 0, 1)
+        for size, outputs, step, (before, _), positions, gap in rows
     ]
     return _described(machine, w, w.in_shape[-1], w.out_shape[-1], [axes])
 

@@ -23,7 +23,7 @@ TURN = 1 << 15  # tiles times channels at once: 2 MiB of products
 @kernels("Conv3D")
 @kernels("Conv2D")
 def conv(x: WasmArray, filter: WasmArray, *, geometry: Windows) -> Any:
-    """``nptc, tck -> npk``, for n images, p places, t taps, and channels."""
+    """``nptc, tck -> npk``, for n images, p outputs, t kernel positions, channels."""
     return convolved(x, filter, geometry, NOTHING)
 
 
@@ -40,8 +40,8 @@ def convolved(
     if zeros(y, x, filter):
         return y if end is NOTHING else NotImplemented
     how = machine.cached[forward](windows)
-    tiles, room = _tiles(windows, windows.out_shape)
-    between = empty(machine, (room,), FLOAT32)
+    tiles, workspace = _tiles(windows, windows.out_shape)
+    between = empty(machine, (workspace,), FLOAT32)
     pointers = (how.pointer, x.pointer, filter.pointer, y.pointer)
     machine.callers["conv_f32"](*pointers, 0, between.pointer, tiles, *end)
     return y
@@ -49,7 +49,7 @@ def convolved(
 
 @functools.lru_cache(maxsize=4096)
 def _tiles(windows: Windows, shape: Shape) -> tuple[int, int]:
-    """Return how many tiles of 2 x 2 places winograd.c does at once, and its room.
+    """Return how many tiles of 2 x 2 outputs winograd.c does at once, and its memory.
 
     Its way is for windows of 3 x 3, and pays from 32 tiles and 32 channels on, of which
     1024 are 64 MiB of filters; elsewhere there are none.
@@ -80,10 +80,16 @@ def conv_backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) 
     dx = empty(machine, geometry.in_shape, FLOAT32)
     if not zeros(dx, dy, filter):
         how = machine.cached[backward](geometry)
-        room = empty(machine, filter.shape, FLOAT32)
+        workspace = empty(machine, filter.shape, FLOAT32)
         tiles, count = _tiles(geometry, geometry.in_shape)
         between = empty(machine, (count,), FLOAT32)
-        pointers = (how.pointer, dy.pointer, filter.pointer, dx.pointer, room.pointer)
+        pointers = (
+            how.pointer,
+            dy.pointer,
+            filter.pointer,
+            dx.pointer,
+            workspace.pointer,
+        )
         machine.callers["conv_f32"](*pointers, between.pointer, tiles, *NOTHING)
     return dx
 

@@ -26,7 +26,7 @@ kernels["Cast"] = cast
 
 @kernels("Identity")
 def identity(x: WasmArray) -> WasmArray:
-    """Share the memory: nobody writes to it."""
+    """Share the memory: kernels never write into inputs."""
     return x
 
 

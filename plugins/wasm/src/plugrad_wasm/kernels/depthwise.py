@@ -70,7 +70,7 @@ def backprop_filter(x: WasmArray, dy: WasmArray, *, geometry: Windows) -> Any:
 
 def _quick(x: WasmArray, windows: Windows) -> bool:
     lines = 1
-    for taps in windows.window[:-1]:
-        lines *= taps
+    for positions in windows.window[:-1]:
+        lines *= positions
     c, k = windows.in_shape[-1], windows.out_shape[-1]
     return x.dtype is FLOAT32 and c == k >= 4 and lines <= MOST_LINES

@@ -67,10 +67,10 @@ def _transformed(x: WasmArray, inverse: bool) -> Any:
     if y.size:
         size, *tables = machine.cached[_plan](n, x.dtype)
         rows, threads = prod(shape[:-1]), machine.threads
-        room = empty(machine, (min(rows, threads), 4, size), dtype)
+        workspace = empty(machine, (min(rows, threads), 4, size), dtype)
         pointers = [0 if t is None else t.pointer for t in tables]
         sizes = rows, n, size
-        given = x.pointer, y.pointer, room.pointer, *sizes, *pointers
+        given = x.pointer, y.pointer, workspace.pointer, *sizes, *pointers
         machine.callers[f"fft_{TYPES[dtype]}"](*given, inverse, rows <= threads)
     return y
 

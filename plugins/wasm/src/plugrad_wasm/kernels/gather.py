@@ -1,7 +1,7 @@
-"""Reading rows at places, writing and adding them up there, and one-hot.
+"""Reading rows by index, writing and adding them up, and one-hot.
 
-C passes over places that are out of range and says that there were some; which ones is
-found out only then.
+C skips indices that are out of range and says that there were some; Python finds out
+which.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ kernels = KernelTable()
 _add, _add_wide = Exports("scatter_add", bits=True), Exports("scatter_add_wide")
 
 
-def places_of(indices: WasmArray) -> WasmArray:
+def int32_indices(indices: WasmArray) -> WasmArray:
     """Return indices as int32; -1, which is out of range, for what does not fit."""
     if indices.dtype is INT32:
         return indices
@@ -47,14 +47,14 @@ def places_of(indices: WasmArray) -> WasmArray:
 
 
 def mark(machine: Machine) -> WasmArray:
-    """Return a number for C to say that a place is out of range."""
+    """Return a number for C to say that an index is out of range."""
     bad = empty(machine, (), INT32)
     writable(bad)[...] = 0
     return bad
 
 
 def check(op: str, bad: WasmArray, indices: WasmArray, sizes: Shape) -> None:
-    """Raise IndexError for the first place that is out of range, if one is."""
+    """Raise IndexError for the first index that is out of range, if one is."""
     if writable(bad):
         for axis, n in enumerate(sizes):
             _check_axis(op, download(indices)[..., axis], axis, n)
@@ -86,12 +86,12 @@ def gather(x: WasmArray, indices: WasmArray, *, axis: int, batch_dims: int) -> A
     outer, rest, middle = shape[batch_dims:axis], shape[axis + 1 :], indices.shape
     machine = x.machine
     y = empty(machine, (*lead, *outer, *middle[batch_dims:], *rest), x.dtype)
-    places, bad = places_of(indices), mark(machine)
+    targets, bad = int32_indices(indices), mark(machine)
     sizes = machine.cached[describe]((n,))
     counts = prod(lead), prod(outer), prod(middle[batch_dims:])
     width = prod(rest) * x.dtype.itemsize
     if prod(counts):
-        pointers = x.pointer, places.pointer, y.pointer, bad.pointer
+        pointers = x.pointer, targets.pointer, y.pointer, bad.pointer
         machine.callers["gather"](*pointers, *counts, 1, sizes.pointer, n, width)
         check_axis("gather", bad, indices, axis, n)
     return y
@@ -99,16 +99,16 @@ def gather(x: WasmArray, indices: WasmArray, *, axis: int, batch_dims: int) -> A
 
 @kernels("GatherNd")
 def gather_nd(params: WasmArray, indices: WasmArray) -> Any:
-    """Read rows at places of several coordinates."""
+    """Read rows at indices of several coordinates."""
     depth, count = indices.shape[-1], prod(indices.shape[:-1])
     lead, rest = params.shape[:depth], params.shape[depth:]
     machine = params.machine
     y = empty(machine, (*indices.shape[:-1], *rest), params.dtype)
-    places, bad = places_of(indices), mark(machine)
+    targets, bad = int32_indices(indices), mark(machine)
     sizes = machine.cached[describe](lead or (0,))
     width = prod(rest) * params.dtype.itemsize
     if count:
-        pointers = params.pointer, places.pointer, y.pointer, bad.pointer
+        pointers = params.pointer, targets.pointer, y.pointer, bad.pointer
         counts = 1, 1, count, depth, sizes.pointer, prod(lead), width
         machine.callers["gather"](*pointers, *counts)
         check("gather_nd", bad, indices, lead)
@@ -119,17 +119,17 @@ def gather_nd(params: WasmArray, indices: WasmArray) -> Any:
 
 
 def added(
-    x: WasmArray, places: WasmArray, bad: WasmArray, sizes: Shape, shape: Shape
+    x: WasmArray, targets: WasmArray, bad: WasmArray, sizes: Shape, shape: Shape
 ) -> Any:
-    """Return sums of rows by place; in float64 where many rows meet in one sum."""
+    """Return sums of rows by index; in float64 where many rows meet in one sum."""
     dtype, machine = x.dtype, x.machine
     if dtype in HALF:
-        y = added(parts(x), places, bad, sizes, (*shape, 2))
+        y = added(parts(x), targets, bad, sizes, (*shape, 2))
         if y is NotImplemented:
             return y
         return y.viewed_as(dtype, shape)
     if dtype in WIDER:
-        y = added(cast(x, dtype=WIDER[dtype]), places, bad, sizes, shape)
+        y = added(cast(x, dtype=WIDER[dtype]), targets, bad, sizes, shape)
         return cast(y, dtype=dtype)
     depth = len(sizes)
     width = prod(shape[depth:])
@@ -142,7 +142,7 @@ def added(
     y = filled(machine, shape, 0, into)
     how = machine.cached[describe](sizes or (0,))
     if width:
-        pointers = x.pointer, places.pointer, y.pointer, bad.pointer
+        pointers = x.pointer, targets.pointer, y.pointer, bad.pointer
         machine.callers[export](*pointers, count, depth, how.pointer, width)
     return cast(y, dtype=dtype)
 
@@ -153,7 +153,7 @@ def unsorted_segment_sum(
 ) -> Any:
     """Rows whose id is out of range are left out."""
     shape = (num_segments, *x.shape[1:])
-    return added(x, places_of(segment_ids), mark(x.machine), (num_segments,), shape)
+    return added(x, int32_indices(segment_ids), mark(x.machine), (num_segments,), shape)
 
 
 @kernels("ScatterNd")
@@ -162,9 +162,9 @@ def scatter_nd(indices: WasmArray, updates: WasmArray, *, shape: Shape) -> Any:
     if updates.dtype.hasobject:
         return NotImplemented
     sizes, bad = shape[: indices.shape[-1]], mark(updates.machine)
-    y = added(updates, places_of(indices), bad, sizes, shape)
+    y = added(updates, int32_indices(indices), bad, sizes, shape)
     if not y.size:
-        writable(bad)[...] = 1  # C has looked at no place
+        writable(bad)[...] = 1  # C has looked at no index
     check("scatter_nd", bad, indices, sizes)
     return y
 
@@ -177,10 +177,10 @@ def tensor_scatter_update(
     depth, count = indices.shape[-1], prod(indices.shape[:-1])
     sizes, rest = tensor.shape[:depth], tensor.shape[depth:]
     machine = tensor.machine
-    y, places = upload(machine, download(tensor)), places_of(indices)
+    y, targets = upload(machine, download(tensor)), int32_indices(indices)
     bad, how = mark(machine), machine.cached[describe](sizes or (0,))
     width = prod(rest) * tensor.dtype.itemsize
-    pointers = updates.pointer, places.pointer, y.pointer, bad.pointer
+    pointers = updates.pointer, targets.pointer, y.pointer, bad.pointer
     machine.callers["scatter_put"](*pointers, count, depth, how.pointer, width)
     check("tensor_scatter_update", bad, indices, sizes)
     return y
@@ -201,9 +201,9 @@ def one_hot(
         return NotImplemented
     shape, machine = indices.shape, indices.machine
     y = filled(machine, (*shape[:axis], depth, *shape[axis:]), off_value, dtype)
-    places = places_of(indices)
+    targets = int32_indices(indices)
     value = upload(machine, np.asarray(on_value).astype(dtype))
-    pointers, inner = (places.pointer, y.pointer, value.pointer), prod(shape[axis:])
+    pointers, inner = (targets.pointer, y.pointer, value.pointer), prod(shape[axis:])
     if y.size:
         machine.callers["one_hot"](*pointers, prod(shape), depth, inner, dtype.itemsize)
     return y

@@ -59,14 +59,14 @@ def _back(exports: Exports, geometry: Windows, dy: WasmArray, *xs: WasmArray) ->
 def max_pool_grad(
     dy: WasmArray, x: WasmArray, y: WasmArray, *, geometry: Windows
 ) -> Any:
-    """Each cotangent goes to the first tap that has the maximum."""
+    """Each cotangent goes to the first kernel position that has the maximum."""
     return _back(_max_grad, geometry, dy, x, y)
 
 
 @kernels("AvgPool3DGrad")
 @kernels("AvgPoolGrad")
 def avg_pool_grad(dy: WasmArray, x: WasmArray | None, *, geometry: Windows) -> Any:
-    """Each tap gets its share."""
+    """Each kernel position gets its share."""
     return _back(_avg_grad, geometry, dy)
 
 

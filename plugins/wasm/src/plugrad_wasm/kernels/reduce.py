@@ -128,7 +128,7 @@ kernels["Any"] = logical("max_of", False)
 kernels["All"] = logical("min_of", True)
 
 
-def place(name: str) -> Kernel:
+def arg(name: str) -> Kernel:
     """Return the kernel that finds the first of the extreme ones along an axis."""
     exports = Exports(name)
 
@@ -150,5 +150,5 @@ def place(name: str) -> Kernel:
     return kernel
 
 
-kernels["ArgMax"] = place("argmax")
-kernels["ArgMin"] = place("argmin")
+kernels["ArgMax"] = arg("argmax")
+kernels["ArgMin"] = arg("argmin")

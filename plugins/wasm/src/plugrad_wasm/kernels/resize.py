@@ -1,7 +1,7 @@
 """Resizing along one axis after the other, by tables of what is read and how it weighs.
 
 Interpolation and both transposes are weighed sums; the nearest pixel is only read.
-Boxes are read place by place.
+Boxes are read position by position.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from plugrad.plugin import KernelTable
 from ..arrays import Array, DType, Shape, WasmArray, describe, empty, upload
 from ..launch import FLOAT32, Exports, wider
 from ..runtime import Machine, cache_size
-from .gather import check_axis, gather, mark, places_of
+from .gather import check_axis, gather, int32_indices, mark
 
 kernels = KernelTable()
 _mix = Exports("mix")
 
 
-class Taps:
-    """For each place of a result, which elements are read, and their weights.
+class Terms:
+    """For each position of a result, which elements are read, and their weights.
 
     Attributes:
-        size: How many places there are.
-        starts: Where the taps of each place begin, and at the end their number.
+        size: How many positions there are.
+        starts: Where the terms of each position begin, and at the end their number.
         indices: What is read.
         weights: What it is multiplied by.
 
@@ -45,9 +45,9 @@ class Taps:
 
 
 @cache_size(256)
-def _taps(
+def _terms(
     machine: Machine, geometry: Resizing, dtype: DType, linear: bool, back: bool
-) -> list[Taps]:
+) -> list[Terms]:
     """Return what is read along rows and columns; ``back`` is the transpose."""
     found = []
     for axis in range(2):
@@ -63,7 +63,7 @@ def _taps(
         shape = geometry.in_shape if back else geometry.out_shape
         to, indices = (indices, to) if back else (to, indices)
         weights = weights.astype(dtype)
-        found.append(Taps(machine, shape[axis + 1], to, indices, weights))
+        found.append(Terms(machine, shape[axis + 1], to, indices, weights))
     return found
 
 
@@ -72,15 +72,15 @@ def _mixed(x: WasmArray, geometry: Resizing, linear: bool, back: bool) -> Any:
     export, machine = _mix[x.dtype], x.machine
     if export is None:
         return wider(lambda x: _mixed(x, geometry, linear, back), None, (x,))
-    tables = machine.cached[_taps](geometry, x.dtype, linear, back)
-    gain = [taps.size / max(x.shape[axis], 1) for axis, taps in enumerate(tables, 1)]
+    tables = machine.cached[_terms](geometry, x.dtype, linear, back)
+    gain = [terms.size / max(x.shape[axis], 1) for axis, terms in enumerate(tables, 1)]
     for axis in (1, 2) if gain[0] <= gain[1] else (2, 1):
-        shape, taps = x.shape, tables[axis - 1]
-        if shape[axis] == taps.size:
+        shape, terms = x.shape, tables[axis - 1]
+        if shape[axis] == terms.size:
             continue
-        y = empty(machine, (*shape[:axis], taps.size, *shape[axis + 1 :]), x.dtype)
-        sizes = prod(shape[:axis]), shape[axis], taps.size, prod(shape[axis + 1 :])
-        how = taps.starts.pointer, taps.indices.pointer, taps.weights.pointer
+        y = empty(machine, (*shape[:axis], terms.size, *shape[axis + 1 :]), x.dtype)
+        sizes = prod(shape[:axis]), shape[axis], terms.size, prod(shape[axis + 1 :])
+        how = terms.starts.pointer, terms.indices.pointer, terms.weights.pointer
         if y.size:
             machine.callers[export](x.pointer, y.pointer, *sizes, *how)
         x = y
@@ -97,7 +97,7 @@ def resize_bilinear(images: WasmArray, *, geometry: Resizing) -> Any:
 def resize_bilinear_grad(
     images: WasmArray | None, dy: WasmArray, *, geometry: Resizing
 ) -> Any:
-    """Put the weighed cotangent of each place to both of its ends."""
+    """Put the weighed cotangent of each position to both of its ends."""
     return _mixed(dy, geometry, True, True)
 
 
@@ -119,8 +119,8 @@ def resize_nearest_neighbor(images: WasmArray, *, geometry: Resizing) -> Any:
     """Read rows, and columns."""
     if images.dtype.hasobject:
         return NotImplemented
-    for axis, places in enumerate(images.machine.cached[_nearest](geometry), 1):
-        images = gather(images, places, axis=axis, batch_dims=0)
+    for axis, indices in enumerate(images.machine.cached[_nearest](geometry), 1):
+        images = gather(images, indices, axis=axis, batch_dims=0)
     return images
 
 
@@ -140,7 +140,7 @@ def crop_and_resize(
     machine = image.machine
     count, batch = boxes.shape[0], image.shape[0]
     y = empty(machine, (count, *crop_size, image.shape[3]), FLOAT32)
-    which, bad = places_of(box_ind), mark(machine)
+    which, bad = int32_indices(box_ind), mark(machine)
     sizes = machine.cached[describe]((*image.shape, *crop_size))
     pointers = (t.pointer for t in (image, boxes, which, y, bad))
     how = (count, sizes.pointer, method == "nearest", extrapolation_value)

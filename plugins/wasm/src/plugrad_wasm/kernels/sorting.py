@@ -21,24 +21,24 @@ PAIR = np.dtype(np.uint64)
 
 @kernels("TopK")
 def top_k(x: WasmArray, *, k: int, sorted: bool) -> Any:
-    """Keys and places are sorted together, as one number."""
+    """Keys and indices are sorted together, as one number."""
     dtype, n = x.dtype, x.shape[-1]
     if dtype in WIDER:
-        values, places = top_k(cast(x, dtype=WIDER[dtype]), k=k, sorted=sorted)
-        return cast(values, dtype=dtype), places
+        values, indices = top_k(cast(x, dtype=WIDER[dtype]), k=k, sorted=sorted)
+        return cast(values, dtype=dtype), indices
     if dtype in SIGNED:
-        values, places = top_k(signed(x), k=k, sorted=sorted)
-        return unsigned(values, dtype), places
+        values, indices = top_k(signed(x), k=k, sorted=sorted)
+        return unsigned(values, dtype), indices
     export, machine = _top_k[dtype], x.machine
     if export is None:
         return NotImplemented
     shape, rows = (*x.shape[:-1], k), prod(x.shape[:-1])
-    values, places = empty(machine, shape, dtype), empty(machine, shape, INT32)
+    values, indices = empty(machine, shape, dtype), empty(machine, shape, INT32)
     if rows * k:
-        room = empty(machine, (min(rows, machine.threads), 2, n), PAIR)
-        pointers = x.pointer, values.pointer, places.pointer, room.pointer
+        workspace = empty(machine, (min(rows, machine.threads), 2, n), PAIR)
+        pointers = x.pointer, values.pointer, indices.pointer, workspace.pointer
         machine.callers[export](*pointers, rows, n, k, sorted, rows <= machine.threads)
-    return values, places
+    return values, indices
 
 
 @kernels("Sort")
@@ -59,7 +59,7 @@ def sort(x: WasmArray, *, axis: int, descending: bool) -> Any:
     y = empty(machine, shape, dtype)
     if y.size:
         n, rows = shape[-1], prod(shape[:-1])
-        room = empty(machine, (min(rows, machine.threads), 2, n), INT32)
-        pointers = x.pointer, y.pointer, room.pointer
+        workspace = empty(machine, (min(rows, machine.threads), 2, n), INT32)
+        pointers = x.pointer, y.pointer, workspace.pointer
         machine.callers[export](*pointers, rows, n, descending, rows <= machine.threads)
     return y
