@@ -53,9 +53,11 @@ USE = """
 import numpy as np
 import plugrad_wasm
 from plugrad.plugin import KernelTable
-from plugrad_wasm.arrays import WasmArray, download, empty, upload
+from plugrad_wasm.arrays import WasmArray, WasmArrays, download, empty
 from plugrad_wasm.launch import FLOAT32, binary, unary
-from plugrad_wasm.runtime import machine
+from plugrad_wasm.runtime import Machine
+
+upload = WasmArrays(Machine()).upload
 
 {shown}
 

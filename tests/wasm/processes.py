@@ -17,13 +17,17 @@ def run(threads, code, timeout=60, **environment):
     """Run code in a new process that has a machine; return what it prints."""
     head = """
         import os, signal, sys, threading, time
+        from functools import partial
         import numpy as np
         import plugrad as pg
         from plugrad import BackendError
         pg.set_backend("wasm")
         pg.zeros(())
-        from plugrad_wasm.arrays import download, empty, upload
-        from plugrad_wasm.runtime import machine
+        from plugrad.plugin import runtime
+        from plugrad_wasm import arrays
+        machine = runtime("wasm").arrays.machine
+        upload = runtime("wasm").arrays.upload
+        empty, download = partial(arrays.empty, machine), arrays.download
     """
     quiet = "ignore:This process"  # is multi-threaded, says Python 3.12 of every fork
     code = "".join(map(textwrap.dedent, (head, COUNT, code)))

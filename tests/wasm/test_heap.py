@@ -92,7 +92,9 @@ def test_everything_is_free_for_something_else():
     """Small blocks, then large ones, then one of nearly all, and small ones again."""
     blocks = Blocks()
     for nbytes in (64, 1000, 16384, 100_000, 15 << 20, 64):
-        with pytest.raises(MemoryError, match=r"no room for [\d,]+ bytes: [\d,]+ are"):
+        with pytest.raises(
+            MemoryError, match=r"no memory for [\d,]+ bytes: [\d,]+ are"
+        ):
             blocks.take_all(nbytes)
         assert blocks.apart()
         assert sum(blocks.used.values()) > 0.8 * (LIMIT - (1 << 16)) - nbytes

@@ -4,8 +4,8 @@ import gc
 import sys
 
 import numpy as np
-import plugrad as pg
 import pytest
+from plugrad.plugin import runtime
 
 from .processes import run
 
@@ -14,7 +14,7 @@ pytest.importorskip("plugrad_wasm", reason="plugrad-wasm is not installed")
 # Raises a signal inside of what Python does between two pieces of a kernel: at the n-th
 # call of the clock there, of which there are three before the kernel goes on.
 INJECT = """
-    from plugrad_wasm import runtime
+    from plugrad_wasm import runtime as module
 
     class Stop({base}): pass
     class Second({base}): pass
@@ -33,7 +33,7 @@ INJECT = """
                 signal.raise_signal(number)
         return real()
 
-    runtime.perf_counter = clock
+    module.perf_counter = clock
     x, ended = upload(np.zeros(4, np.uint32)), []
     for left[0] in (1, 2, 3, 4, 5) * 3:
         try:
@@ -160,11 +160,7 @@ class Stop(Exception):
 
 @pytest.fixture
 def arrays():
-    with pg.use_backend("wasm"):
-        pg.zeros(())
-        from plugrad_wasm import arrays
-
-        return arrays
+    return runtime("wasm").arrays
 
 
 def interrupted(function, at, less=()):
@@ -194,10 +190,13 @@ def interrupted(function, at, less=()):
 @pytest.mark.parametrize("size", [10, 5000, 500_000])
 def test_no_block_is_lost_wherever_an_interrupt_strikes(size, arrays):
     """While an array is made, with a block that is free or a new one, and dropped."""
-    heap, dtype = arrays.machine.heap, np.dtype("float32")
+    from plugrad_wasm.arrays import empty
+
+    machine, dtype = arrays.machine, np.dtype("float32")
+    heap = machine.heap
 
     def make_and_drop():
-        held = [arrays.empty((size,), dtype) for _ in range(3)]
+        held = [empty(machine, (size,), dtype) for _ in range(3)]
         held.clear()
 
     make_and_drop()
@@ -219,7 +218,7 @@ class First(Exception):
 
 def test_an_interrupt_while_another_one_ends_a_kernel(arrays, monkeypatch):
     """Wherever it strikes, the same kernel can be called again."""
-    from plugrad_wasm import runtime
+    from plugrad_wasm import runtime as module
 
     machine, armed, found = arrays.machine, False, []
     kernel = machine.kernel("test_forever")
@@ -242,7 +241,7 @@ def test_an_interrupt_while_another_one_ends_a_kernel(arrays, monkeypatch):
         finally:
             armed = False
 
-    monkeypatch.setattr(runtime, "perf_counter", clock)
+    monkeypatch.setattr(module, "perf_counter", clock)
     at = 1
     while interrupted(end, at, ("_watching", "clock", "end")):
         kernel(x.pointer, 1)
@@ -253,8 +252,10 @@ def test_an_interrupt_while_another_one_ends_a_kernel(arrays, monkeypatch):
 
 def test_an_array_without_a_block_has_nothing_to_give_back(arrays):
     """As an exception leaves it that strikes before; the finalizer says nothing."""
+    from plugrad_wasm.arrays import WasmOwner
+
     gc.collect()
     used = arrays.machine.heap.used()
-    object.__new__(arrays.WasmOwner)
+    object.__new__(WasmOwner)
     gc.collect()
     assert arrays.machine.heap.used() == used

@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad.plugin import runtime
 
 from .processes import run
 
@@ -20,12 +21,8 @@ THREADS = [1, 2, 3]
 
 
 @pytest.fixture
-def runtime():
-    with pg.use_backend("wasm"):
-        pg.zeros(())  # opens it
-        from plugrad_wasm import arrays, runtime
-
-        return runtime, arrays
+def arrays():
+    return runtime("wasm").arrays
 
 
 # --- threads ---------------------------------------------------------------------
@@ -90,8 +87,7 @@ def test_threads_of_python_take_turns(threads):
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float64", "complex128"])
-def test_values_come_back_as_they_went(dtype, runtime):
-    _, arrays = runtime
+def test_values_come_back_as_they_went(dtype, arrays):
     for shape in ((), (0,), (3,), (2, 3, 4), (1000, 33)):
         x = (np.arange(np.prod(shape)) % 7).reshape(shape).astype(dtype)
         for values in (x, x.T, x[..., ::-1] if shape else x):
@@ -101,9 +97,8 @@ def test_values_come_back_as_they_went(dtype, runtime):
             np.testing.assert_array_equal(arrays.download(native), values)
 
 
-def test_any_byte_of_a_bool_but_zero_is_one(runtime):
+def test_any_byte_of_a_bool_but_zero_is_one(arrays):
     """As files and buffers of others may have them."""
-    _, arrays = runtime
     x = np.frombuffer(b"\7\0\xff\1\0\200", bool).reshape(2, 3)
     for values in (x, x.T, x[:, ::-1], x[0, 0]):
         found = arrays.download(arrays.upload(values))
@@ -117,8 +112,7 @@ def test_any_byte_of_a_bool_but_zero_is_one(runtime):
         assert (t * 1.0).tolist() == [1, 0, 1]
 
 
-def test_what_is_downloaded_shares_and_holds_the_memory(runtime):
-    _, arrays = runtime
+def test_what_is_downloaded_shares_and_holds_the_memory(arrays):
     native = arrays.upload(np.arange(1000.0))
     y = arrays.download(native)
     assert not y.flags.writeable
@@ -133,8 +127,8 @@ def test_what_is_downloaded_shares_and_holds_the_memory(runtime):
     del others
 
 
-def test_a_view_holds_its_owner(runtime):
-    machine, arrays = runtime[0].machine, runtime[1]
+def test_a_view_holds_its_owner(arrays):
+    machine = arrays.machine
     before = machine.heap.used()
     view = arrays.upload(np.arange(6.0)).view((2, 3)).view((3,), 3)
     others = [arrays.upload(np.zeros(6)) for _ in range(10)]
@@ -144,26 +138,28 @@ def test_a_view_holds_its_owner(runtime):
     assert machine.heap.used() == before
 
 
-def test_a_block_is_freed_from_any_thread_and_in_cycles(runtime):
-    machine, arrays = runtime[0].machine, runtime[1]
+def test_a_block_is_freed_from_any_thread_and_in_cycles(arrays):
+    from plugrad_wasm.arrays import empty
+
+    machine = arrays.machine
     gc.collect()
     before = machine.heap.used()
-    held = [arrays.empty((1000,), FLOAT32) for _ in range(100)]
+    held = [empty(machine, (1000,), FLOAT32) for _ in range(100)]
     assert machine.heap.used() > before + 400_000
     thread = threading.Thread(target=held.clear)
     thread.start()
     thread.join()
     assert machine.heap.used() == before
     for _ in range(10):
-        cycle = [arrays.empty((1000,), FLOAT32)]
+        cycle = [empty(machine, (1000,), FLOAT32)]
         cycle.append(cycle)
     del cycle
     gc.collect()
     assert machine.heap.used() == before
 
 
-def test_what_is_created_and_dropped_leaves_the_heap_where_it_was(runtime, request):
-    machine = runtime[0].machine
+def test_what_is_created_and_dropped_leaves_the_heap_where_it_was(arrays, request):
+    machine = arrays.machine
     rounds = 1_000_000 if request.config.getoption("all") else 20_000
     with pg.use_backend("wasm"):
         x = pg.asarray([1.0, 2.0])
@@ -176,7 +172,7 @@ def test_what_is_created_and_dropped_leaves_the_heap_where_it_was(runtime, reque
     assert (machine.heap.used(), machine.heap.size()) == (used, size)
 
 
-def test_memory_tells_bytes_and_peak(runtime):
+def test_memory_tells_bytes_and_peak(arrays):
     with pg.use_backend("wasm"):
         before = pg.memory().backends["wasm"]
         x = pg.zeros((1000, 1000))
@@ -199,7 +195,7 @@ def test_growing_up_to_the_limit_and_back():
             try:
                 held.append(empty((size,), np.dtype(np.int8)))
             except MemoryError as error:
-                assert "no room for" in str(error) and "4 GiB" in str(error)
+                assert "no memory for" in str(error) and "4 GiB" in str(error)
                 break
         print(len(held))
         assert y.tolist() == download(x).tolist() == list(range(10))
@@ -226,7 +222,7 @@ def test_less_address_space_is_enough(threads):
         try:
             pg.zeros((1 << 30,))
         except MemoryError as error:
-            print("no room" in str(error))
+            print("no memory" in str(error))
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
@@ -328,9 +324,9 @@ def test_other_signals_are_handled_while_a_kernel_runs():
     assert found == ["signal", "True"]
 
 
-def test_a_kernel_within_another_is_refused(runtime):
+def test_a_kernel_within_another_is_refused(arrays):
     """Also before it starts, where it would put its arguments over the other's."""
-    machine, arrays = runtime[0].machine, runtime[1]
+    machine = arrays.machine
     x, y = (arrays.upload(np.zeros(9, np.uint32)) for _ in range(2))
     kernel = machine.kernel("test_count")
     kernel(x.pointer, 9, 1)
@@ -411,7 +407,7 @@ def test_the_end_of_the_process(threads):
     assert found == ["2.0"]
 
 
-def test_closing_and_opening_again():
+def test_a_closed_machine_goes_on_with_one_thread():
     found = run(
         2,
         """
@@ -419,8 +415,6 @@ def test_closing_and_opening_again():
         for _ in range(2):
             machine.close()
             print(threading.active_count(), count())
-            machine.open_again()
-            print(threading.active_count(), count())
         """,
     )
-    assert found == ["1", "True", "2", "True"] * 2
+    assert found == ["1", "True"] * 2

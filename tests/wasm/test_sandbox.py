@@ -11,7 +11,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad import BackendError
-from plugrad.plugin import Kernel, Spec, decomposition, run, same
+from plugrad.plugin import Kernel, Spec, decomposition, run, runtime, same
 
 pytest.importorskip("plugrad_wasm", reason="plugrad-wasm is not installed")
 wasmtime = pytest.importorskip("wasmtime")
@@ -48,10 +48,8 @@ def load(body, more="", kernel=COPY, **options):
 @pytest.fixture
 def native():
     """Return what turns values into a native array of the backend."""
+    upload = runtime("wasm").arrays.upload
     with pg.use_backend("wasm"):
-        pg.zeros(())
-        from plugrad_wasm.arrays import upload
-
         yield lambda x, dtype="float32": upload(np.asarray(x, dtype))
 
 

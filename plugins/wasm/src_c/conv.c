@@ -15,33 +15,33 @@ typedef struct {
 
 static const f32 zeros[DEPTH];
 
-/* --- rows of A: windows; columns: taps and channels ------------------------------- */
+/* --- rows of A: windows; columns: positions and channels -------------------------- */
 
-/* What four windows see, taps in order; `reach` floats from each pointer on are good. */
+/* What four windows see, in order; `reach` floats from each pointer on are good. */
 typedef struct {
     const f32 *at[4];
     u32 reach;
 } Rows;
 
-static Rows seen_by(const Seen *s, const f32 *x, const Place *p, const i32 *tap,
+static Rows seen_by(const Seen *s, const f32 *x, const Output *p, const i32 *position,
                     bool inside) {
     const Axis *last = s->axes + 2;
     Rows rows = {.reach = s->channels};
-    if (inside) rows.reach *= (u32)(last->taps - tap[2]);
+    if (inside) rows.reach *= (u32)(last->positions - position[2]);
     for (u32 t = 0; t < 4; t++) {
-        i32 i = read_by(s->axes, p[t], tap);
+        i32 i = read_by(s->axes, p[t], position);
         rows.at[t] = i < 0 ? 0 : x + (u32)i * (u32)s->w->in;
     }
     return rows;
 }
 
-/* Tells whether the taps of one line are neighbours in memory, for all four windows. */
-static bool in_line(const Seen *s, const Place *p) {
+/* Tells whether the positions of a line are neighbours in memory, for all four windows. */
+static bool in_line(const Seen *s, const Output *p) {
     const Axis *a = s->axes + 2;
     if (a->gap != 1 || s->w->groups != 1) return false;
     for (u32 t = 0; t < 4; t++) {
-        i32 begin = p[t].place[2] * a->step + a->first;
-        if (begin < 0 || begin + a->taps > a->size) return false;
+        i32 begin = p[t].output[2] * a->step + a->first;
+        if (begin < 0 || begin + a->positions > a->size) return false;
     }
     return true;
 }
@@ -62,40 +62,40 @@ static void pack_windows(const Gemm *g, const f32 *x, u32 i, u32 rows, u32 k, u3
     const Seen *s = g->of;
     const Axis *a = s->axes;
     for (u32 end = i + rows; i < end; i += 4) {
-        Place p[4];
-        four_places(a, i, end, p);
+        Output p[4];
+        four_outputs(a, i, end, p);
         bool inside = in_line(s, p);
-        i32 tap[3] = TAP(k / s->channels, a);
+        i32 position[3] = POSITION(k / s->channels, a);
         for (u32 left = depth, from = k % s->channels; left; from = 0) {
-            Rows seen = seen_by(s, x, p, tap, inside);
+            Rows seen = seen_by(s, x, p, position, inside);
             u32 n = MIN(left, seen.reach - from);
-            CHECK(from < seen.reach && n <= DEPTH, "a line of taps is too long");
+            CHECK(from < seen.reach && n <= DEPTH, "a line of positions is too long");
             to = pack_four(&seen, from, n, to), left -= n;
-            if (inside) tap[2] = a[2].taps - 1;
-            next_tap(tap, a);
+            if (inside) position[2] = a[2].positions - 1;
+            next_position(position, a);
         }
     }
 }
 
-static u32 place_in_out(const Gemm *g, u32 i) {
+static u32 offset_in_out(const Gemm *g, u32 i) {
     const Seen *s = g->of;
-    return written(s->axes, place_of(s->axes, i)) * (u32)s->w->out;
+    return written(s->axes, output_of(s->axes, i)) * (u32)s->w->out;
 }
 
-/* --- rows of A: taps and channels; columns: windows ------------------------------- */
+/* --- rows of A: positions and channels; columns: windows -------------------------- */
 
-/* What one tap sees of `width` channels (1 or 4), for `n` windows from number k on. */
-INLINE void gather(const Seen *s, const f32 *x, const i32 *tap, u32 k, u32 n, u32 width,
-                   f32 *to) {
+/* What a position sees of `width` channels (1 or 4), for `n` windows from number k on. */
+INLINE void gather(const Seen *s, const f32 *x, const i32 *position, u32 k, u32 n,
+                   u32 width, f32 *to) {
     const Axis *a = s->axes, *last = a + 2;
-    i32 in = s->w->in, from = last->first + tap[2] * last->gap;
-    Place p = place_of(a, k);
+    i32 in = s->w->in, from = last->first + position[2] * last->gap;
+    Output p = output_of(a, k);
     while (n) {
-        u32 here = MIN(n, (u32)(last->places - p.place[2]));
-        Place line = {p.image, {p.place[0], p.place[1], 0}};
-        i32 at = p.place[2] * last->step + from;
-        const i32 there[3] = {tap[0], tap[1], 0};
-        Axis lines[3] = {a[0], a[1], {.size = last->size, .places = 1}};
+        u32 here = MIN(n, (u32)(last->outputs - p.output[2]));
+        Output line = {p.image, {p.output[0], p.output[1], 0}};
+        i32 at = p.output[2] * last->step + from;
+        const i32 there[3] = {position[0], position[1], 0};
+        Axis lines[3] = {a[0], a[1], {.size = last->size, .outputs = 1}};
         i32 row = read_by(lines, line, there);
         const f32 *q = x + (row + at) * in;
         for (u32 j = 0; j < here; j++, at += last->step, q += last->step * in, to += 4) {
@@ -105,39 +105,39 @@ INLINE void gather(const Seen *s, const f32 *x, const i32 *tap, u32 k, u32 n, u3
             else
                 *to = inside ? *q : 0;
         }
-        n -= here, p = place_of(a, k += here);
+        n -= here, p = output_of(a, k += here);
     }
 }
 
-static void pack_taps(const Gemm *g, const f32 *x, u32 i, u32 rows, u32 k, u32 depth,
+static void pack_positions(const Gemm *g, const f32 *x, u32 i, u32 rows, u32 k, u32 depth,
                       f32 *to) {
     const Seen *s = g->of;
     const Axis *a = s->axes;
     for (u32 end = i + rows; i < end; i += 4, to += 4 * depth) {
         for (u32 t = 0; t < 4; t++) {
             u32 row = MIN(i + t, end - 1), channel = row % s->channels;
-            const i32 tap[3] = TAP(row / s->channels, a);
+            const i32 position[3] = POSITION(row / s->channels, a);
             if (t == 0 && i + 4 <= end && channel + 4 <= s->channels) {
-                gather(s, x + channel, tap, k, depth, 4, to);
+                gather(s, x + channel, position, k, depth, 4, to);
                 break;
             }
-            gather(s, x + channel, tap, k, depth, 1, to + t);
+            gather(s, x + channel, position, k, depth, 1, to + t);
         }
     }
 }
 
 /* --- float32 ---------------------------------------------------------------------- */
 
-/* Sets y to zero where there are phases without taps. */
+/* Sets y to zero where there are phases without positions. */
 static void clear(const Windows *w, void *y, u32 itemsize) {
     u32 n = (u32)w->batch * (u32)w->out * itemsize;
     bool needed = false;
     for (u32 d = 0; d < 3; d++) n *= (u32)w->axes[0][d].out;
-    for (i32 i = 0; i < w->phases; i++) needed |= taps_of(w->axes[i]) == 0;
+    for (i32 i = 0; i < w->phases; i++) needed |= positions_of(w->axes[i]) == 0;
     if (needed) memset(y, 0, n);
 }
 
-/* Copies filters for the way back: of each group, [taps of the phase, out, in]. */
+/* Copies filters for the way back: of each group, [positions of the phase, out, in]. */
 typedef struct {
     const Windows *w;
     const Axis *axes;
@@ -147,12 +147,12 @@ typedef struct {
 
 static void turn_filters(u32 begin, u32 end, void *ctx) {
     const Turning *s = ctx;
-    u32 groups = (u32)s->w->groups, taps = taps_of(s->axes);
+    u32 groups = (u32)s->w->groups, positions = positions_of(s->axes);
     u32 k = (u32)s->w->in / groups, c = (u32)s->w->out / groups, row = (u32)s->w->in;
     for (u32 i = begin; i < end; i++) {
-        u32 tap = i % taps, group = i / taps;
-        const i32 at[3] = TAP(tap, s->axes);
-        const f32 *from = s->filter + tap_of(s->w, s->axes, at) * c * row + group * k;
+        u32 position = i % positions, group = i / positions;
+        const i32 at[3] = POSITION(position, s->axes);
+        const f32 *from = s->filter + position_of(s->w, s->axes, at) * c * row + group * k;
         f32 *to = s->to + i * k * c;
         for (u32 q = 0; q < k; q += 4)
             for (u32 j = 0; j < c; j += 4) {
@@ -168,10 +168,10 @@ static void turn_filters(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* y[windows, out] = finish(x[windows, taps in] filter[taps in, out]), or, with room for
-   a turned filter, the way back of it; of 3 x 3 by tiles, if there are any. */
+/* y[windows, out] = finish(x[windows, positions in] filter[positions in, out]), or, with
+   workspace for a turned filter, the way back; of 3 x 3 by tiles, if there are any. */
 EXPORT("conv_f32")
-void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *room,
+void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *workspace,
               f32 *between, u32 tiles, const f32 *bias, const f32 *slopes,
               u32 activation, f64 slope) {
     u32 groups = (u32)w->groups, in = (u32)w->in / groups, out = (u32)w->out / groups;
@@ -180,46 +180,46 @@ void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *ro
     clear(w, y, sizeof(f32));
     for (i32 i = 0; i < w->phases; i++) {
         const Axis *axes = w->axes[i];
-        u32 taps = taps_of(axes), places = (u32)w->batch * places_of(axes);
-        if (taps == 0) continue;
+        u32 positions = positions_of(axes), outputs = (u32)w->batch * outputs_of(axes);
+        if (positions == 0) continue;
         Seen seen = {w, axes, in};
-        Gemm g = {.m = places, .n = out, .k = taps * in, .batches = groups, .a = x,
+        Gemm g = {.m = outputs, .n = out, .k = positions * in, .batches = groups, .a = x,
                   .a_batch = (i32)in, .c = y, .c_batch = (i32)out, .c_row = w->out,
                   .finish_batch = (i32)out, .pack = pack_windows, .of = &seen};
         if (bias || activation) g.end = &end;
         g.b = filter, g.b_row = w->out, g.b_column = 1, g.b_batch = (i32)out;
-        if (room) {
-            Turning turning = {w, axes, filter, room};
-            parallel_for(turn_filters, &turning, taps * groups, 1);
-            g.b = room, g.b_row = (i32)out, g.b_batch = (i32)(taps * in * out);
+        if (workspace) {
+            Turning turning = {w, axes, filter, workspace};
+            parallel_for(turn_filters, &turning, positions * groups, 1);
+            g.b = workspace, g.b_row = (i32)out, g.b_batch = (i32)(positions * in * out);
         }
         if (tiles) {
             winograd(w, x, g.b, y, between, tiles, &end);
             continue;
         }
-        bool strided = false, points = taps == 1;
+        bool strided = false, points = positions == 1;
         for (u32 d = 0; d < 3; d++) {
-            strided |= axes[d].stride != 1 || axes[d].places != axes[d].out;
+            strided |= axes[d].stride != 1 || axes[d].outputs != axes[d].out;
             points &= axes[d].first == 0 && axes[d].step == 1 &&
-                      axes[d].places == axes[d].size;
+                      axes[d].outputs == axes[d].size;
         }
-        if (strided) g.place = place_in_out;
+        if (strided) g.offset = offset_in_out;
         if (points) g.pack = 0, g.a_row = w->in, g.a_column = 1;
         gemm(&g);
     }
 }
 
-/* dfilter[taps in, out] = x[windows, taps in]ᵀ dy[windows, out] */
+/* dfilter[positions in, out] = x[windows, positions in]ᵀ dy[windows, out] */
 EXPORT("conv_filter_f32")
 void conv_filter_f32(const Windows *w, const f32 *x, const f32 *dy, f32 *dfilter) {
     u32 groups = (u32)w->groups, in = (u32)w->in / groups, out = (u32)w->out / groups;
     const Axis *axes = w->axes[0];
     check_tensors(w, x, dy, sizeof(f32));
     Seen seen = {w, axes, in};
-    Gemm g = {.m = taps_of(axes) * in, .n = out, .batches = groups,
-              .k = (u32)w->batch * places_of(axes), .a = x, .a_batch = (i32)in, .b = dy,
+    Gemm g = {.m = positions_of(axes) * in, .n = out, .batches = groups,
+              .k = (u32)w->batch * outputs_of(axes), .a = x, .a_batch = (i32)in, .b = dy,
               .b_row = w->out, .b_column = 1, .b_batch = (i32)out, .c = dfilter,
-              .c_row = w->out, .c_batch = (i32)out, .pack = pack_taps, .of = &seen};
+              .c_row = w->out, .c_batch = (i32)out, .pack = pack_positions, .of = &seen};
     gemm(&g);
 }
 
@@ -233,7 +233,7 @@ typedef struct {
     bool back;
 } Task;
 
-/* One row of y, all channels, is the sum of what its taps add; back, the roles of in
+/* One row of y, all channels, is the sum of what its positions add; back, the roles of in
    and out in the filter are exchanged. */
 #define CONV(T, name)                                                                  \
     static void rows_##name(u32 begin, u32 end, void *ctx) {                           \
@@ -244,21 +244,21 @@ typedef struct {
         u32 by_in = s->back ? 1 : row, by_out = s->back ? row : 1;                     \
         u32 kernel = (s->back ? out : in) * row;                                       \
         for (u32 i = begin; i < end; i++) {                                            \
-            Place p = place_of(s->axes, i);                                            \
+            Output p = output_of(s->axes, i);                                          \
             T *y = (T *)s->to + written(s->axes, p) * (u32)w->out;                     \
             memset(y, 0, (u32)w->out * sizeof(T));                                     \
-            i32 tap[3] = {0, 0, 0};                                                    \
+            i32 position[3] = {0, 0, 0};                                               \
             do {                                                                       \
-                i32 at = read_by(s->axes, p, tap);                                     \
+                i32 at = read_by(s->axes, p, position);                                \
                 if (at < 0) continue;                                                  \
                 const T *x = (const T *)s->x + (u32)at * (u32)w->in;                   \
-                const T *f = (const T *)s->y + tap_of(w, s->axes, tap) * kernel;       \
+                const T *f = (const T *)s->y + position_of(w, s->axes, position) * kernel; \
                 for (u32 g = 0; g < groups; g++, f += row / groups)                    \
                     for (u32 c = 0; c < in; c++)                                       \
                         for (u32 k = 0; k < out; k++)                                  \
                             y[g * out + k] +=                                          \
                                 x[g * in + c] * f[c * by_in + k * by_out];             \
-            } while (next_tap(tap, s->axes));                                          \
+            } while (next_position(position, s->axes));                                \
         }                                                                              \
     }                                                                                  \
     EXPORT("conv_" #name)                                                              \
@@ -267,9 +267,9 @@ typedef struct {
         clear(w, y, sizeof(T));                                                        \
         for (i32 i = 0; i < w->phases; i++) {                                          \
             Task s = {w, w->axes[i], x, filter, y, back};                              \
-            u64 work = (u64)taps_of(s.axes) * (u32)w->in * (u32)w->out;                \
-            u32 places = (u32)w->batch * places_of(s.axes);                            \
-            if (work) parallel_for(rows_##name, &s, places, (u32)(65536 / work) + 1);  \
+            u64 work = (u64)positions_of(s.axes) * (u32)w->in * (u32)w->out;           \
+            u32 outputs = (u32)w->batch * outputs_of(s.axes);                          \
+            if (work) parallel_for(rows_##name, &s, outputs, (u32)(65536 / work) + 1); \
         }                                                                              \
     }                                                                                  \
     static void taps_##name(u32 begin, u32 end, void *ctx) {                           \
@@ -280,11 +280,11 @@ typedef struct {
         for (u32 i = begin; i < end; i++) {                                            \
             T *to = (T *)s->to + i * in * row;                                         \
             memset(to, 0, in * row * sizeof(T));                                       \
-            const i32 tap[3] = TAP(i, s->axes);                                        \
-            u32 places = (u32)w->batch * places_of(s->axes);                           \
-            for (u32 p = 0; p < places; p++) {                                         \
+            const i32 position[3] = POSITION(i, s->axes);                              \
+            u32 outputs = (u32)w->batch * outputs_of(s->axes);                         \
+            for (u32 p = 0; p < outputs; p++) {                                        \
                 if (p % 64 == 0) poll_cancel();                                        \
-                i32 at = read_by(s->axes, place_of(s->axes, p), tap);                  \
+                i32 at = read_by(s->axes, output_of(s->axes, p), position);            \
                 if (at < 0) continue;                                                  \
                 const T *x = (const T *)s->x + (u32)at * (u32)w->in;                   \
                 const T *dy = (const T *)s->y + p * row;                               \
@@ -299,7 +299,7 @@ typedef struct {
     void conv_filter_##name(const Windows *w, const T *x, const T *dy, T *dfilter) {   \
         check_tensors(w, x, dy, sizeof(T));                                            \
         Task s = {w, w->axes[0], x, dy, dfilter, false};                               \
-        parallel_for(taps_##name, &s, taps_of(s.axes), 1);                             \
+        parallel_for(taps_##name, &s, positions_of(s.axes), 1);                        \
     }
 
 CONV(f64, f64)

@@ -1,7 +1,7 @@
 /* Convolutions of each channel by itself, forward and back.
 
    Filters are [*window, channels, multiplier]. Back is the same with other axes, but for
-   the channels of one place that are summed where there is a multiplier.
+   the channels of one output that are summed where there is a multiplier.
 
    Map: float32 without multiplier; all dtypes.
 */
@@ -21,11 +21,11 @@ typedef struct {
 
 enum { MOST_LINES = 32, AT_ONCE = 4 };
 
-/* What a row of windows sees: lines of the input, and the taps for each. */
+/* What a row of windows sees: lines of the input, and the positions for each. */
 typedef struct {
     const f32 *x[MOST_LINES], *filter[MOST_LINES];
     u32 lines;
-    i32 tap_step;
+    i32 position_step;
     f32 *y;
     v4 low, high;
     const f32 *bias;
@@ -35,42 +35,46 @@ static Row row_of(const Task *s, u32 i) {
     const Windows *w = s->w;
     const Axis *a = s->axes;
     const Axis lines[3] = {a[0], a[1],
-                           {.size = a[2].size, .places = 1, .taps = 1, .out = a[2].out}};
-    Place p = place_of(lines, i);
-    i32 tap[3] = {0, 0, 0};
-    Row row = {.tap_step = a[2].tap_step * w->in};
+                           {.size = a[2].size,
+                            .outputs = 1,
+                            .positions = 1,
+                            .out = a[2].out}};
+    Output p = output_of(lines, i);
+    i32 position[3] = {0, 0, 0};
+    Row row = {.position_step = a[2].position_step * w->in};
     row.y = (f32 *)s->to + (i32)written(lines, p) * w->in;
     Activation how = s->end->activation;
     row.bias = how <= RELU6 ? s->end->bias : 0; /* else `finish` adds it */
     row.low = SPLAT(how == RELU || how == RELU6 ? 0 : -INFINITY);
     row.high = SPLAT(how == RELU6 ? 6 : INFINITY);
-    if (taps_of(a) == 0) return row;
+    if (positions_of(a) == 0) return row;
     do {
-        i32 at = read_by(lines, p, tap);
+        i32 at = read_by(lines, p, position);
         if (at < 0) continue;
         CHECK(row.lines < MOST_LINES, "too many lines");
         row.x[row.lines] = (const f32 *)s->x + at * w->in;
-        row.filter[row.lines++] = (const f32 *)s->y + (i32)tap_of(w, a, tap) * w->in;
-    } while (next_tap(tap, lines));
+        i32 number = (i32)position_of(w, a, position);
+        row.filter[row.lines++] = (const f32 *)s->y + number * w->in;
+    } while (next_position(position, lines));
     return row;
 }
 
-/* `n` (1 or 4) neighbouring windows, taps from first to last, four channels from c on;
+/* `n` (1 or 4) neighbouring windows, positions first to last, four channels from c on;
    `at` is where the first window begins to read. */
-INLINE void windows_of(const Row *row, const Axis *a, i32 channels, i32 c, i32 place,
+INLINE void windows_of(const Row *row, const Axis *a, i32 channels, i32 c, i32 output,
                        u32 n, i32 first, i32 last, v4 low, v4 high) {
     v4 bias = row->bias ? LOAD(row->bias + c) : SPLAT(0), sum[AT_ONCE];
     for (u32 i = 0; i < n; i++) sum[i] = bias;
-    i32 at = (place * a->step + a->first + first * a->gap) * channels + c;
+    i32 at = (output * a->step + a->first + first * a->gap) * channels + c;
     for (u32 l = 0; l < row->lines; l++) {
-        const f32 *x = row->x[l] + at, *f = row->filter[l] + first * row->tap_step + c;
-        for (i32 t = first; t < last; t++, f += row->tap_step, x += a->gap * channels) {
+        const f32 *x = row->x[l] + at, *f = row->filter[l] + first * row->position_step + c;
+        for (i32 t = first; t < last; t++, f += row->position_step, x += a->gap * channels) {
             v4 weight = LOAD(f);
             for (u32 i = 0; i < n; i++)
                 sum[i] = FMA(LOAD(x + (i32)i * a->step * channels), weight, sum[i]);
         }
     }
-    f32 *y = row->y + (a->start + place * a->stride) * channels + c;
+    f32 *y = row->y + (a->start + output * a->stride) * channels + c;
     for (u32 i = 0; i < n; i++, y += a->stride * channels)
         STORE(y, wasm_f32x4_pmin(wasm_f32x4_pmax(sum[i], low), high));
 }
@@ -83,21 +87,21 @@ INLINE void some(const Row *row, const Axis *a, i32 channels, i32 p, u32 n, i32 
         windows_of(row, a, channels, MIN(c, channels - 4), p, n, first, last, low, high);
 }
 
-SHARED bool inside(const Axis *a, i32 place) {
+SHARED bool inside(const Axis *a, i32 output) {
     i32 first, last;
-    clip(a, place, &first, &last);
-    return last - first == a->taps;
+    clip(a, output, &first, &last);
+    return last - first == a->positions;
 }
 
 /* Windows from begin to end - 1 are inside; the last of them are computed twice. */
 INLINE void run_row(const Row *row, const Axis *a, i32 channels) {
-    i32 begin = 0, end = a->places, first, last;
+    i32 begin = 0, end = a->outputs, first, last;
     while (begin < end && !inside(a, begin)) begin++;
     while (begin < end && !inside(a, end - 1)) end--;
     if (end - begin < AT_ONCE) end = begin;
-    for (i32 p = 0; p < a->places;) {
+    for (i32 p = 0; p < a->outputs;) {
         if (begin <= p && p < end) {
-            some(row, a, channels, MIN(p, end - AT_ONCE), AT_ONCE, 0, a->taps);
+            some(row, a, channels, MIN(p, end - AT_ONCE), AT_ONCE, 0, a->positions);
             p = MIN(p + AT_ONCE, end);
         } else {
             clip(a, p, &first, &last);
@@ -113,16 +117,16 @@ static void rows(u32 begin, u32 end, void *ctx) {
     for (u32 i = begin; i < end; i++) {
         Row row = row_of(s, i);
         Axis a = *last;
-        if (a.taps == 3 && a.gap == 1 && a.step == 1 && a.stride == 1) {
-            a.taps = 3, a.gap = a.step = a.stride = 1; /* known to the compiler */
+        if (a.positions == 3 && a.gap == 1 && a.step == 1 && a.stride == 1) {
+            a.positions = 3, a.gap = a.step = a.stride = 1; /* known to the compiler */
             run_row(&row, &a, channels);
-        } else if (a.taps == 3 && a.gap == 1 && a.step == 2 && a.stride == 1) {
-            a.taps = 3, a.gap = a.stride = 1, a.step = 2;
+        } else if (a.positions == 3 && a.gap == 1 && a.step == 2 && a.stride == 1) {
+            a.positions = 3, a.gap = a.stride = 1, a.step = 2;
             run_row(&row, &a, channels);
         } else
             run_row(&row, last, channels);
         if (s->end->activation > RELU6)
-            for (i32 p = 0; p < last->places; p++)
+            for (i32 p = 0; p < last->outputs; p++)
                 finish(s->end, row.y + p * channels, 0, (u32)channels);
     }
 }
@@ -138,8 +142,8 @@ void depthwise_single_f32(const Windows *w, const f32 *x, const f32 *filter, f32
     CHECK(w->in == w->out && w->in >= 4, "a multiplier, or fewer than four channels");
     for (i32 i = 0; i < w->phases; i++) {
         Task s = {w, w->axes[i], x, filter, y, false, &end};
-        u32 n = (u32)(w->batch * s.axes[0].places * s.axes[1].places);
-        u64 work = (u64)w->in * (u32)s.axes[2].places * (taps_of(s.axes) + 1);
+        u32 n = (u32)(w->batch * s.axes[0].outputs * s.axes[1].outputs);
+        u64 work = (u64)w->in * (u32)s.axes[2].outputs * (positions_of(s.axes) + 1);
         parallel_for(rows, &s, n, 65536 / (work + 1) + 1);
     }
 }
@@ -155,22 +159,22 @@ enum { CHANNELS = 128 }; /* of which sums are kept on the stack */
         u32 in = (u32)w->in, out = (u32)w->out, c = MIN(in, out), k = MAX(in, out);    \
         u32 m = k / c;                                                                 \
         for (u32 i = begin; i < end; i++) {                                            \
-            Place p = place_of(s->axes, i);                                            \
+            Output p = output_of(s->axes, i);                                          \
             T *restrict y = (T *)s->to + written(s->axes, p) * out;                    \
             memset(y, 0, out * sizeof(T));                                             \
-            i32 tap[3] = {0, 0, 0};                                                    \
-            if (taps_of(s->axes)) do {                                                 \
-                    i32 at = read_by(s->axes, p, tap);                                 \
+            i32 position[3] = {0, 0, 0};                                               \
+            if (positions_of(s->axes)) do {                                            \
+                    i32 at = read_by(s->axes, p, position);                            \
                     if (at < 0) continue;                                              \
                     const T *x = (const T *)s->x + (u32)at * in;                       \
-                    const T *f = (const T *)s->y + tap_of(w, s->axes, tap) * k;        \
+                    const T *f = (const T *)s->y + position_of(w, s->axes, position) * k; \
                     if (m == 1)                                                        \
                         for (u32 j = 0; j < c; j++) y[j] += x[j] * f[j];               \
                     else if (s->back)                                                  \
                         for (u32 j = 0; j < k; j++) y[j / m] += x[j] * f[j];           \
                     else                                                               \
                         for (u32 j = 0; j < k; j++) y[j] += x[j / m] * f[j];           \
-                } while (next_tap(tap, s->axes));                                      \
+                } while (next_position(position, s->axes));                            \
         }                                                                              \
     }                                                                                  \
     EXPORT("depthwise_" #name)                                                         \
@@ -179,22 +183,22 @@ enum { CHANNELS = 128 }; /* of which sums are kept on the stack */
         check_tensors(w, x, y, sizeof(T));                                             \
         for (i32 i = 0; i < w->phases; i++) {                                          \
             Task s = {w, w->axes[i], x, filter, y, back, 0};                           \
-            parallel_for(rows_##name, &s, (u32)w->batch * places_of(s.axes), 64);      \
+            parallel_for(rows_##name, &s, (u32)w->batch * outputs_of(s.axes), 64);     \
         }                                                                              \
     }                                                                                  \
     static void taps_##name(u32 begin, u32 end, void *ctx) {                           \
         const Task *s = ctx;                                                           \
         const Windows *w = s->w;                                                       \
         u32 in = (u32)w->in, k = (u32)w->out, m = k / in, blocks = CEIL_DIV(k, CHANNELS); \
-        u32 places = (u32)w->batch * places_of(s->axes), line = (u32)s->axes[2].places; \
+        u32 outputs = (u32)w->batch * outputs_of(s->axes), line = (u32)s->axes[2].outputs; \
         for (u32 i = begin; i < end; i++) {                                            \
-            const i32 tap[3] = TAP(i / blocks, s->axes);                               \
+            const i32 position[3] = POSITION(i / blocks, s->axes);                     \
             u32 first = i % blocks * CHANNELS, here = MIN(CHANNELS, k - first);        \
             T *to = (T *)s->to + i / blocks * k + first, sum[CHANNELS];                \
             memset(to, 0, here * sizeof(T));                                           \
-            for (u32 p = 0; p < places; p++) {                                         \
+            for (u32 p = 0; p < outputs; p++) {                                        \
                 if (p % line == 0) poll_cancel(), memset(sum, 0, sizeof sum);          \
-                i32 at = read_by(s->axes, place_of(s->axes, p), tap);                  \
+                i32 at = read_by(s->axes, output_of(s->axes, p), position);            \
                 const T *x = (const T *)s->x + (u32)at * in + first / m;               \
                 const T *dy = (const T *)s->y + p * k + first;                         \
                 if (at >= 0 && m == 1)                                                 \
@@ -213,7 +217,7 @@ enum { CHANNELS = 128 }; /* of which sums are kept on the stack */
         check_tensors(w, x, dy, sizeof(T));                                            \
         Task s = {w, w->axes[0], x, dy, dfilter, false, 0};                            \
         u32 blocks = CEIL_DIV((u32)w->out, CHANNELS);                                  \
-        parallel_for(taps_##name, &s, taps_of(s.axes) * blocks, 1);                    \
+        parallel_for(taps_##name, &s, positions_of(s.axes) * blocks, 1);               \
     }
 
 DEPTHWISE(f32, f32)

@@ -1,5 +1,5 @@
 /* Loops over elements, from an expression: UNARY and BINARY, which clang vectorizes, and
-   UNARY_SMALL and BINARY_SMALL, which it is told not to: a tenth of the code, for dtypes
+   UNARY_SMALL and BINARY_SMALL, which are not: a tenth of the code, for dtypes
    and functions that gain nothing by it. UNARY4 and BINARY4 take a function of four
    float32.
 

@@ -13,7 +13,7 @@ enum { MOST = 31 };
 
 typedef struct {
     const void *x, *table, *chirp, *spectrum;
-    void *y, *room;
+    void *y, *workspace;
     const i32 *factors; /* the radices, and 0 */
     u32 n, size; /* of a row, and of its transforms */
     bool inverse, few; /* rows, which then have workspace each, else threads do */
@@ -125,7 +125,7 @@ STAGE(f64)
         }                                                                                \
     }                                                                                    \
                                                                                          \
-    /* v are real and imaginary parts, and room for both; they end as they begin. */     \
+    /* v are real and imaginary parts, and workspace for both; they end as they begin. */ \
     static void transform_##T(T *v[4], const Transform *f) {                             \
         u32 n = f->size, s = 1;                                                          \
         for (const i32 *p = f->factors; *p; s *= (u32)*p++) {                            \
@@ -149,11 +149,11 @@ STAGE(f64)
         const Transform *f = ctx;                                                        \
         u32 n = f->n, size = f->size, back = f->inverse;                                 \
         for (; row < end; row++) {                                                       \
-            T *room = (T *)f->room + (u64)(f->few ? row : thread_id()) * 4 * size;       \
-            T *v[4] = {room, room + size, room + 2 * size, room + 3 * size};             \
+            T *workspace = (T *)f->workspace + (u64)(f->few ? row : thread_id()) * 4 * size; \
+            T *v[4] = {workspace, workspace + size, workspace + 2 * size, workspace + 3 * size}; \
             const T *x = (const T *)f->x + 2 * row * n;                                  \
             T *y = (T *)f->y + 2 * row * n;                                              \
-            INSIDE(room, (u64)size * 4 * sizeof(T));                                     \
+            INSIDE(workspace, (u64)size * 4 * sizeof(T));                                \
             INSIDE(x, (u64)n * 2 * sizeof(T));                                           \
             INSIDE(y, (u64)n * 2 * sizeof(T));                                           \
             /* The inverse: both parts change places, before and after. */               \
@@ -178,10 +178,10 @@ STAGE(f64)
         }                                                                                \
     }                                                                                    \
     EXPORT("fft_" #T)                                                                    \
-    void fft_##T(const T *x, T *y, T *room, u32 rows, u32 n, u32 size,                   \
+    void fft_##T(const T *x, T *y, T *workspace, u32 rows, u32 n, u32 size,              \
                  const i32 *factors, const T *table, const T *chirp, const T *spectrum,  \
                  u32 inverse, u32 few) {                                                 \
-        Transform f = {x, table, chirp, spectrum, y, room, factors, n, size, inverse, few}; \
+        Transform f = {x, table, chirp, spectrum, y, workspace, factors, n, size, inverse, few}; \
         parallel_for(rows_##T, &f, rows, MAX(1, 4096 / size));                           \
     }
 FOURIER(f32, f32x4, 4, 5)

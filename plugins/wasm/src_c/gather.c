@@ -1,9 +1,9 @@
-/* Reading and writing rows at places, and adding them up there.
+/* Reading and writing rows at indices, and adding them up there.
 
-   A place is `depth` coordinates, int32, of axes of `sizes`. One that is out of range is
+   A index is `depth` coordinates, int32, of axes of `sizes`. One that is out of range is
    passed over, and leaves its mark in `*bad`.
 
-   Map: places; reading; writing; adding up; one-hot. */
+   Map: indices; reading; writing; adding up; one-hot. */
 #include "rows.h"
 
 enum { GRAIN = 65536, COLUMNS = 64 };
@@ -12,14 +12,14 @@ enum { GRAIN = 65536, COLUMNS = 64 };
 typedef struct {
     const void *x;
     void *y;
-    const i32 *places, *sizes;
+    const i32 *indices, *sizes;
     u32 *bad;
     u32 depth, count, outer, size, width;
 } Rows;
 
-/* The number of the row at place i, counted in the axes of `sizes`. */
+/* The number of the row at index i, counted in the axes of `sizes`. */
 INLINE u32 row_of(const Rows *r, u32 i) {
-    const i32 *at = r->places + i * r->depth;
+    const i32 *at = r->indices + i * r->depth;
     u32 row = 0;
     for (u32 axis = 0; axis < r->depth; axis++) {
         u32 n = (u32)r->sizes[axis];
@@ -35,11 +35,11 @@ INLINE u32 row_of(const Rows *r, u32 i) {
 /* --- reading --------------------------------------------------------------------- */
 
 /* What one index finds, with all that is needed at hand: `r` might be written to. */
-INLINE void read_line(const i32 *places, const u8 *x, u8 *y, u32 *bad, u32 n, u32 count,
+INLINE void read_line(const i32 *indices, const u8 *x, u8 *y, u32 *bad, u32 n, u32 count,
                       u32 width) {
     u32 wrong = 0;
     for (u32 i = 0; i < count; i++, y += width) {
-        u32 row = (u32)places[i];
+        u32 row = (u32)indices[i];
         if (row < n) {
             INSIDE(x + row * width, width);
             INSIDE(y, width);
@@ -59,7 +59,7 @@ static void reading(u32 i, u32 end, void *ctx) {
         u8 *y = (u8 *)r->y + i * width;
         some = MIN(end - i, r->count - k);
         if (r->depth == 1) {
-#define READ(width) read_line(r->places + first, x, y, r->bad, n, some, width)
+#define READ(width) read_line(r->indices + first, x, y, r->bad, n, some, width)
             BY_WIDTH(width, READ)
             continue;
         }
@@ -70,24 +70,24 @@ static void reading(u32 i, u32 end, void *ctx) {
     }
 }
 
-/* y [batch, outer, count] = x [batch, outer, sizes] at places [batch, count]; elements
+/* y [batch, outer, count] = x [batch, outer, sizes] at indices [batch, count]; elements
    are rows of `width` bytes, `size` of them in all sizes. */
 EXPORT("gather")
-void gather(const u8 *x, const i32 *places, u8 *y, u32 *bad, u32 batch, u32 outer,
+void gather(const u8 *x, const i32 *indices, u8 *y, u32 *bad, u32 batch, u32 outer,
             u32 count, u32 depth, const i32 *sizes, u32 size, u32 width) {
-    Rows r = {x, y, places, sizes, bad, depth, count, outer, size, width};
-    INSIDE(places, (u64)batch * count * depth * 4);
+    Rows r = {x, y, indices, sizes, bad, depth, count, outer, size, width};
+    INSIDE(indices, (u64)batch * count * depth * 4);
     parallel_for(reading, &r, batch * outer * count, MAX(1, GRAIN / (width + 8)));
 }
 
 /* --- writing --------------------------------------------------------------------- */
 
-/* y[places] = x, in order: the last row for a place stays. */
+/* y[indices] = x, in order: the last row for a index stays. */
 EXPORT("scatter_put")
-void scatter_put(const u8 *x, const i32 *places, u8 *y, u32 *bad, u32 count, u32 depth,
+void scatter_put(const u8 *x, const i32 *indices, u8 *y, u32 *bad, u32 count, u32 depth,
                  const i32 *sizes, u32 width) {
-    Rows r = {x, y, places, sizes, bad, depth, count, 1, 0, width};
-    INSIDE(places, (u64)count * depth * 4);
+    Rows r = {x, y, indices, sizes, bad, depth, count, 1, 0, width};
+    INSIDE(indices, (u64)count * depth * 4);
     for (u32 i = 0; i < count; i++) {
         u32 row = row_of(&r, i);
         if (row != OUTSIDE) copy(y + row * width, x + i * width, width);
@@ -97,7 +97,7 @@ void scatter_put(const u8 *x, const i32 *places, u8 *y, u32 *bad, u32 count, u32
 
 /* --- adding up ------------------------------------------------------------------- */
 
-/* y[places] += x, of `count` rows. An item is a strip of columns, so that no two threads
+/* y[indices] += x, of `count` rows. An item is a strip of columns, so that no two threads
    add to the same number. */
 #define SCATTER_ADD(NAME, X, Y, HOW)                                                     \
     static void NAME##_strip(u32 strip, u32 end, void *ctx) {                            \
@@ -119,10 +119,10 @@ void scatter_put(const u8 *x, const i32 *places, u8 *y, u32 *bad, u32 count, u32
             }                                                                            \
         }                                                                                \
     }                                                                                    \
-    EXPORT(#NAME) void NAME(const X *x, const i32 *places, Y *y, u32 *bad, u32 count,    \
+    EXPORT(#NAME) void NAME(const X *x, const i32 *indices, Y *y, u32 *bad, u32 count,   \
                             u32 depth, const i32 *sizes, u32 width) {                    \
-        Rows r = {x, y, places, sizes, bad, depth, count, 1, 0, width};                  \
-        INSIDE(places, (u64)count * depth * 4);                                          \
+        Rows r = {x, y, indices, sizes, bad, depth, count, 1, 0, width};                 \
+        INSIDE(indices, (u64)count * depth * 4);                                         \
         parallel_for(NAME##_strip, &r, CEIL_DIV(width, COLUMNS), 1);                     \
     }
 SCATTER_ADD(scatter_add_f32, f32, f32, )
@@ -136,18 +136,18 @@ SCATTER_ADD(scatter_add_i64, u64, u64, SMALL)
 static void setting(u32 i, u32 end, void *ctx) {
     const Rows *r = ctx;
     for (; i < end; i++) {
-        u32 at = (u32)r->places[i], inner = r->outer, depth = r->size;
+        u32 at = (u32)r->indices[i], inner = r->outer, depth = r->size;
         if (at >= depth) continue;
         u8 *y = (u8 *)r->y + ((i / inner * depth + at) * inner + i % inner) * r->width;
         copy(y, r->x, r->width);
     }
 }
 
-/* y [outer, depth, inner] at places [outer, inner] becomes what lies at `value`. */
+/* y [outer, depth, inner] at indices [outer, inner] becomes what lies at `value`. */
 EXPORT("one_hot")
-void one_hot(const i32 *places, u8 *y, const u8 *value, u32 n, u32 depth, u32 inner,
+void one_hot(const i32 *indices, u8 *y, const u8 *value, u32 n, u32 depth, u32 inner,
              u32 width) {
-    Rows r = {value, y, places, 0, 0, 1, n, inner, depth, width};
-    INSIDE(places, (u64)n * 4);
+    Rows r = {value, y, indices, 0, 0, 1, n, inner, depth, width};
+    INSIDE(indices, (u64)n * 4);
     parallel_for(setting, &r, n, GRAIN / 4);
 }

@@ -1,7 +1,7 @@
 /* Matrix products of float32, which convolutions are too: C = finish(A B).
 
    A is cut into panels of 4 rows and B into panels of 8 columns, packed so that the
-   inner loop reads both in order (matmul.c). Whoever packs A need not have it in
+   inner loop reads both in order (matmul.c). A function that packs A need not have it in
    memory: a convolution packs what its windows see (conv.c).
 */
 #pragma once
@@ -41,8 +41,8 @@ struct Gemm {
     void (*pack)(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 depth,
                  f32 *to);
     /* Where row i of C begins; null: at i * c_row. */
-    u32 (*place)(const Gemm *g, u32 i);
-    const void *of;            /* what pack and place need to know */
+    u32 (*offset)(const Gemm *g, u32 i);
+    const void *of;            /* what pack and offset need to know */
 };
 
 /* Computes the product; m, n, k and batches are at least 1. */

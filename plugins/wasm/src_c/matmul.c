@@ -191,7 +191,7 @@ static void blocks(u32 begin, u32 end, void *ctx) {
         (g->pack ? g->pack : pack_rows)(g, from, i, height, s->k, s->depth, a);
         f32 *c = g->c + (i32)which * g->c_batch;
         for (u32 r = 0; r < height; r++)
-            rows[r] = c + (g->place ? g->place(g, i + r) : (i + r) * (u32)g->c_row);
+            rows[r] = c + (g->offset ? g->offset(g, i + r) : (i + r) * (u32)g->c_row);
         CHECK(height <= ROWS && s->depth <= DEPTH, "a block is too large");
         INSIDE(rows[0], g->n * 4);
         INSIDE(rows[height - 1], g->n * 4);
@@ -305,7 +305,7 @@ static void pieces(u32 begin, u32 end, void *ctx) {
 
 /* Tells whether packing would cost more than it saves. */
 static bool is_few(const Gemm *g) {
-    if (g->pack || g->place) return false;
+    if (g->pack || g->offset) return false;
     if (g->n == 1) return g->c_row == 1 && g->b_row == 1;
     bool small = g->m < 4 || (u64)g->m * g->n * g->k <= 512;
     return small && (g->b_column == 1 || g->a_column == 1);

@@ -169,7 +169,7 @@ void softmax_f64(const f64 *x, f64 *y, u32 outer, u32 n, u32 inner, u32 log) {
 
 /* --- normalization ---------------------------------------------------------------- */
 
-/* y = (x - mean) factor + offset, of `c` channels; `factor` is room for as many. */
+/* y = (x - mean) factor + offset, of `c` channels; `factor` has space for as many. */
 typedef struct {
     const void *x, *mean, *factor, *offset;
     void *y;
@@ -178,7 +178,7 @@ typedef struct {
 } Norm;
 
 #define BATCH_NORM(T, sqrt, HOW)                                                       \
-    static void places_##T(u32 begin, u32 end, void *ctx) {                            \
+    static void pixels_##T(u32 begin, u32 end, void *ctx) {                            \
         const Norm *s = ctx;                                                           \
         const T *mean = s->mean, *factor = s->factor, *offset = s->offset;             \
         for (u32 i = begin; i < end; i++) {                                            \
@@ -201,7 +201,7 @@ typedef struct {
             if (scale) factor[j] *= scale[j];                                          \
         }                                                                              \
         Norm s = {x, mean, factor, offset, y, c, 0};                                   \
-        parallel_for(places_##T, &s, n, MAX(1, 16384 / c));                            \
+        parallel_for(pixels_##T, &s, n, MAX(1, 16384 / c));                            \
     }
 
 BATCH_NORM(f32, __builtin_sqrtf, WIDE)

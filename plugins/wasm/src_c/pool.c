@@ -18,19 +18,19 @@ typedef struct {
    one sees, and `y` the number of the element that it writes. */
 #define EACH_WINDOW(i, a, span, y)                                                     \
     Span span = line_of(a, i);                                                         \
-    for (u32 p_ = 0, y = i * (u32)(a)[2].places;                                       \
-         p_ < (u32)(a)[2].places && (slide(&span, (a) + 2, (i32)p_), true); p_++, y++)
+    for (u32 p_ = 0, y = i * (u32)(a)[2].outputs;                                      \
+         p_ < (u32)(a)[2].outputs && (slide(&span, (a) + 2, (i32)p_), true); p_++, y++)
 
 static Span line_of(const Axis *a, u32 i) {
-    const Axis lines[3] = {a[0], a[1], {.places = 1}};
-    return span_of(a, place_of(lines, i));
+    const Axis lines[3] = {a[0], a[1], {.outputs = 1}};
+    return span_of(a, output_of(lines, i));
 }
 
 static void run(void (*body)(u32, u32, void *), Task *s) {
     const Axis *a = s->w->axes[0];
-    u32 lines = (u32)(s->w->batch * a[0].places * a[1].places);
+    u32 lines = (u32)(s->w->batch * a[0].outputs * a[1].outputs);
     check_tensors(s->w, s->x, s->to, 1);
-    u64 work = (u64)a[2].places * (u32)s->w->in * taps_of(a);
+    u64 work = (u64)a[2].outputs * (u32)s->w->in * positions_of(a);
     parallel_for(body, s, lines, 65536 / (work + 1) + 1);
 }
 
@@ -42,7 +42,7 @@ static void run(void (*body)(u32, u32, void *), Task *s) {
         T sum[BLOCK];                                                                  \
         u32 count = count_of(s);                                                       \
         HOW for (u32 j = 0; j < n; j++) sum[j] = START;                                \
-        EACH_TAP(s, a, e)                                                              \
+        EACH_POSITION(s, a, e)                                                         \
         HOW for (u32 j = 0; j < n; j++) sum[j] = STEP(sum[j], x[(u32)e * c + j]);      \
         HOW for (u32 j = 0; j < n; j++) y[j] = END(sum[j], count);                     \
     }
@@ -82,14 +82,14 @@ POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
 /* --- back ------------------------------------------------------------------------- */
 
 /* A task is one image and SHARE channels, so that no two write the same element. GIVE
-   hands n channels of dy on to dx at the taps of a window. */
+   hands n channels of dy on to dx at the positions of a window. */
 #define POOL_GRAD(T, name, GIVE)                                                       \
     static void shares_##name(u32 begin, u32 end, void *ctx) {                         \
         const Task *s = ctx;                                                           \
         const Axis *a = s->w->axes[0];                                                 \
         u32 c = (u32)s->w->in, shares = CEIL_DIV(c, SHARE);                            \
         u32 size = (u32)(a[0].size * a[1].size * a[2].size);                           \
-        u32 lines = (u32)(a[0].places * a[1].places);                                  \
+        u32 lines = (u32)(a[0].outputs * a[1].outputs);                                \
         for (u32 i = begin; i < end; i++) {                                            \
             u32 image = i / shares, first = i % shares * SHARE;                        \
             u32 rest = MIN(SHARE, c - first);                                          \
@@ -115,7 +115,7 @@ POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
                      (u32)s->w->batch * CEIL_DIV((u32)s->w->in, SHARE), 1);            \
     }
 
-/* The first tap that has the maximum takes all; as bits, since 0 times infinity is
+/* The first position that has the maximum takes all; as bits, since 0 times infinity is
    NaN. */
 #define GIVE_MAXIMUM(T, U, name, HOW)                                                  \
     INLINE void name(const Task *s, const Axis *a, const Span *span, u32 c,            \
@@ -124,7 +124,7 @@ POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
         const T *y = (const T *)s->y + at;                                             \
         U left[BLOCK];                                                                 \
         memcpy(left, dy, n * sizeof(T));                                               \
-        EACH_TAP(span, a, e)                                                           \
+        EACH_POSITION(span, a, e)                                                      \
         HOW for (u32 j = 0; j < n; j++) {                                              \
             U mine = left[j] & -(U)(x[(u32)e * c + j] == y[j]);                        \
             union { U bits; T value; } part = {mine};                                  \
@@ -147,7 +147,7 @@ POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
         T share[BLOCK];                                                                \
         u32 count = count_of(span);                                                    \
         HOW for (u32 j = 0; j < n; j++) share[j] = dy[j] / count;                      \
-        EACH_TAP(span, a, e)                                                           \
+        EACH_POSITION(span, a, e)                                                      \
         HOW for (u32 j = 0; j < n; j++) dx[(u32)e * c + j] += share[j];                \
     }
 #define AVG_POOL_GRAD(T, name, HOW)                                                    \
@@ -178,7 +178,7 @@ AVG_POOL_GRAD(f64, avg_pool_grad_f64, SMALL)
                 const T *x = s->x, *y = (const T *)s->y + at;                          \
                 for (u32 j = 0; j < c; j++) {                                          \
                     to[j] = -1;                                                        \
-                    EACH_TAP(&span, a, e)                                              \
+                    EACH_POSITION(&span, a, e)                                         \
                     if (to[j] < 0 && x[(u32)e * c + j] == y[j])                        \
                         to[j] = (i32)((u32)e * c + j - less);                          \
                 }                                                                      \

@@ -1,7 +1,7 @@
 /* Reductions of [outer, n, inner] to [outer, parts, inner]: a part is `chunk` of the n
    rows. Python calls again until there is one part.
 
-   Map: folds (sum, prod, max, min; a mean is a sum with a divisor); places of extremes.
+   Map: folds (sum, prod, max, min; a mean is a sum with a divisor); indices of extremes.
 
    A fold keeps a line of results, which loops over vectors work on; of short rows it
    takes as many side by side as fit. Sums of float32 are added up in float32 over ROWS
@@ -185,7 +185,7 @@ FOLD_SMALL(min_of_i64, i64, i64, SMALLER)
 FOLD(max_of_b8, u8, u8, u8, LARGER)
 FOLD(min_of_b8, u8, u8, u8, SMALLER)
 
-/* --- places ---------------------------------------------------------------------- */
+/* --- indices ---------------------------------------------------------------------- */
 
 /* Whether q comes before p, which was found earlier; NaN is passed over. */
 #define MORE(q, p) (!((q) <= (p)) & ((q) == (q)))
@@ -207,7 +207,7 @@ LOOK(look_argmax_i32, i32, wasm_i32x4_splat, wasm_i32x4_gt)
 LOOK(look_argmin_i32, i32, wasm_i32x4_splat, wasm_i32x4_lt)
 #define AT_ONCE(x, best) true
 
-#define PLACE(NAME, T, BEATS, LOOK, HOW)                                                 \
+#define ARG(NAME, T, BEATS, LOOK, HOW)                                                   \
     static i32 NAME##_row(const T *x, u32 n) {                                           \
         T best = x[0];                                                                   \
         u32 at = 0;                                                                      \
@@ -250,10 +250,10 @@ LOOK(look_argmin_i32, i32, wasm_i32x4_splat, wasm_i32x4_lt)
     EXPORT(#NAME) void NAME(const T *x, i32 *y, u32 outer, u32 n, u32 inner) {           \
         run(NAME##_piece, (Fold){x, y, n, inner, n, 0, 0, 0}, outer, sizeof(T));         \
     }
-#define PLACES(T, MAX, MIN, HOW)                                                         \
-    PLACE(argmax_##T, T, MORE, MAX, HOW)                                                 \
-    PLACE(argmin_##T, T, LESS, MIN, HOW)
-PLACES(f32, look_argmax_f32, look_argmin_f32, )
-PLACES(i32, look_argmax_i32, look_argmin_i32, )
-PLACES(f64, AT_ONCE, AT_ONCE, SMALL)
-PLACES(i64, AT_ONCE, AT_ONCE, SMALL)
+#define ARGS(T, MAX, MIN, HOW)                                                           \
+    ARG(argmax_##T, T, MORE, MAX, HOW)                                                   \
+    ARG(argmin_##T, T, LESS, MIN, HOW)
+ARGS(f32, look_argmax_f32, look_argmin_f32, )
+ARGS(i32, look_argmax_i32, look_argmin_i32, )
+ARGS(f64, AT_ONCE, AT_ONCE, SMALL)
+ARGS(i64, AT_ONCE, AT_ONCE, SMALL)

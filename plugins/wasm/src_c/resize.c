@@ -1,5 +1,5 @@
 /* Weighed sums along one axis: y[o, i, :] = the sum of weight · x[o, index, :] over the
-   taps of i. Resizing is two of these, and so is its transpose. Then: reading boxes. */
+   terms of i. Resizing is two of these, and so is its transpose. Then: reading boxes. */
 #include "plugrad.h"
 
 typedef struct {
@@ -9,7 +9,7 @@ typedef struct {
     u32 n, m, inner;
 } Mix;
 
-/* Taps starts[i] to starts[i + 1] belong to row i. */
+/* Terms starts[i] to starts[i + 1] belong to row i. */
 #define MIX(NAME, T, HOW)                                                                \
     static void NAME##_rows(u32 item, u32 end, void *ctx) {                              \
         const Mix *mix = ctx;                                                            \
@@ -17,21 +17,21 @@ typedef struct {
         const T *restrict weights = mix->weights;                                        \
         const i32 *restrict starts = mix->starts, *restrict indices = mix->indices;      \
         for (; item < end; item++) {                                                     \
-            u32 tap = (u32)starts[i], stop = (u32)starts[i + 1];                         \
+            u32 term = (u32)starts[i], stop = (u32)starts[i + 1];                        \
             const T *from = (const T *)mix->x + o * mix->n * inner;                      \
             T *restrict y = (T *)mix->y + item * inner;                                  \
             INSIDE(y, (u64)inner * sizeof(T));                                           \
             if (inner == 1) {                                                            \
                 T sum = 0;                                                               \
-                SMALL for (; tap < stop; tap++) {                                        \
-                    INSIDE(from + indices[tap], sizeof(T));                              \
-                    sum += weights[tap] * from[indices[tap]];                            \
+                SMALL for (; term < stop; term++) {                                      \
+                    INSIDE(from + indices[term], sizeof(T));                             \
+                    sum += weights[term] * from[indices[term]];                          \
                 }                                                                        \
                 *y = sum;                                                                \
-            } else if (stop - tap == 2) {                                                \
-                const T *restrict a = from + (u32)indices[tap] * inner;                  \
-                const T *restrict b = from + (u32)indices[tap + 1] * inner;              \
-                T p = weights[tap], q = weights[tap + 1];                                \
+            } else if (stop - term == 2) {                                               \
+                const T *restrict a = from + (u32)indices[term] * inner;                 \
+                const T *restrict b = from + (u32)indices[term + 1] * inner;             \
+                T p = weights[term], q = weights[term + 1];                              \
                 INSIDE(a, (u64)inner * sizeof(T));                                       \
                 INSIDE(b, (u64)inner * sizeof(T));                                       \
                 if (inner < 4)                                                           \
@@ -40,9 +40,9 @@ typedef struct {
                     HOW for (u32 j = 0; j < inner; j++) y[j] = p * a[j] + q * b[j];      \
             } else {                                                                     \
                 SMALL for (u32 j = 0; j < inner; j++) y[j] = 0;                          \
-                for (; tap < stop; tap++) {                                              \
-                    const T *restrict x = from + (u32)indices[tap] * inner;              \
-                    T weight = weights[tap];                                             \
+                for (; term < stop; term++) {                                            \
+                    const T *restrict x = from + (u32)indices[term] * inner;             \
+                    T weight = weights[term];                                            \
                     INSIDE(x, (u64)inner * sizeof(T));                                   \
                     HOW for (u32 j = 0; j < inner; j++) y[j] += weight * x[j];           \
                 }                                                                        \
@@ -60,7 +60,7 @@ MIX(mix_f64, f64, SMALL)
 
 /* --- boxes ----------------------------------------------------------------------- */
 
-/* Where the pixels on both sides of a place are, and the share of the second. */
+/* Where the pixels on both sides of a position are, and the share of the second. */
 typedef struct {
     bool seen;
     u32 low, high;
@@ -77,7 +77,7 @@ typedef struct {
     f32 fill;
 } Crop;
 
-/* Place i of `count` from edge a to edge b of a box, in pixels of an axis. */
+/* Position i of `count` from edge a to edge b of a box, in pixels of an axis. */
 INLINE Ends ends_of(f32 a, f32 b, u32 i, u32 count, u32 size, bool nearest) {
     f32 back = count == 1 ? 1 : (f32)i, front = count == 1 ? 1 : (f32)(count - 1 - i);
     f32 v = (a * front + b * back) * (f32)(size - 1) / (count == 1 ? 2 : (f32)(count - 1));

@@ -4,10 +4,10 @@
    workers live in shared memory: a Python thread, with instances of its own, calls
    `work`, which returns at the end, or with the module that has something to do.
 
-   A run of parallel_for is one step of `epoch`. Whoever comes while it is `open` counts
+   A run of parallel_for is one step of `epoch`. A thread that finds it `open` counts
    himself `inside` and takes pieces until there are none. The caller takes pieces, too,
    closes, and waits for those inside alone: who sleeps, or waits for Python's lock,
-   delays nobody. If a body traps in a worker, its Python thread calls `worker_failed`,
+   delays no thread. If a body traps in a worker, its Python thread calls `worker_failed`,
    and then `work` again; the caller fails when all the others have finished. */
 #include "plugrad.h"
 
@@ -46,7 +46,7 @@ u32 thread_id(void) { return me; }
 u32 thread_id(void) { return 0; }
 #endif
 
-/* After this nobody is in a body any more. Whoever comes later finds nothing open. */
+/* After this no thread is in a body. Later ones find nothing open. */
 static void settle_all(void) {
 #ifdef THREADS
     SET(pool.open, 0);

@@ -1,7 +1,7 @@
 /* The k first rows of an order: by keys, integers that rise as elements fall, with NaN
-   first of all. Of 32 bits, a key and the place are one number of 64: all different.
+   first of all. Of 32 bits, a key and the index are one number of 64: all different.
 
-   Map: keys; order; selection; rows; and all values without their places. */
+   Map: keys; order; selection; rows; and all values without their indices. */
 #include "plugrad.h"
 
 enum { FEW = 32, SHORT = 48, DIGITS = 256 };
@@ -31,9 +31,9 @@ static void insertion_sort(u64 *p, u32 n) {
     }
 }
 
-/* By bytes `first` to `last`, the lowest being 0; `room` is as long as p. Stable. */
-static void radix_sort(u64 *p, u64 *room, u32 n, u32 first, u32 last) {
-    u64 *from = p, *to = room;
+/* By bytes `first` to `last`, the lowest being 0; `workspace` is as long as p. Stable. */
+static void radix_sort(u64 *p, u64 *workspace, u32 n, u32 first, u32 last) {
+    u64 *from = p, *to = workspace;
     for (u32 byte = first; byte <= last; byte++) {
         u32 start[DIGITS] = {0}, shift = byte * 8;
         for (u32 i = 0; i < n; i++) start[from[i] >> shift & 255]++;
@@ -50,11 +50,11 @@ static void radix_sort(u64 *p, u64 *room, u32 n, u32 first, u32 last) {
     if (from != p) memcpy(p, from, n * sizeof(u64));
 }
 
-static void sort_pairs(u64 *p, u64 *room, u32 n) {
+static void sort_pairs(u64 *p, u64 *workspace, u32 n) {
     if (n <= SHORT)
         insertion_sort(p, n);
     else
-        radix_sort(p, room, n, 4, 7); /* places are in order already */
+        radix_sort(p, workspace, n, 4, 7); /* indices are in order already */
 }
 
 /* --- selection ------------------------------------------------------------------- */
@@ -88,14 +88,14 @@ static void select_pairs(u64 *p, u32 n, u32 k) {
 typedef struct {
     const void *x;
     void *values;
-    i32 *places;
-    u64 *room;
+    i32 *indices;
+    u64 *workspace;
     u32 n, k;
     bool sorted, few;
 } Task;
 
 /* Workspace is for each row if there are few, else for each thread. */
-#define PLACE_OF(t, row) ((t)->few ? (row) : thread_id())
+#define SLOT_OF(t, row) ((t)->few ? (row) : thread_id())
 
 #define LEAST(KEY)                                                                       \
     /* The k least in order, one after the other: fast for small k, else too slow. */    \
@@ -110,21 +110,21 @@ typedef struct {
 
 #define SPREAD                                                                           \
     for (u32 j = 0; j < k; j++) {                                                        \
-        u32 place = (u32)p[j];                                                           \
-        places[j] = (i32)place, values[j] = x[place];                                    \
+        u32 index = (u32)p[j];                                                           \
+        indices[j] = (i32)index, values[j] = x[index];                                   \
     }
 
 #define ROW(T)                                                                           \
     const Task *t = ctx;                                                                 \
     u32 n = t->n, k = t->k;                                                              \
-    u64 *p = t->room + (u64)PLACE_OF(t, row) * 2 * n, *room = p + n;                     \
+    u64 *p = t->workspace + (u64)SLOT_OF(t, row) * 2 * n, *workspace = p + n;            \
     const T *x = (const T *)t->x + row * n;                                              \
     T *values = (T *)t->values + row * k;                                                \
-    i32 *places = t->places + row * k;                                                   \
+    i32 *indices = t->indices + row * k;                                                 \
     INSIDE(p, (u64)n * 2 * sizeof(u64));                                                 \
     INSIDE(x, (u64)n * sizeof(T));                                                       \
     INSIDE(values, (u64)k * sizeof(T));                                                  \
-    INSIDE(places, (u64)k * sizeof(i32));
+    INSIDE(indices, (u64)k * sizeof(i32));
 
 static void by_place(u64 *p, u32 few) {
     for (u32 i = 0; i < few; i++) p[i] = (u32)p[i];
@@ -133,9 +133,9 @@ static void by_place(u64 *p, u32 few) {
 
 #define TOP_K_EXPORT(T)                                                                  \
     EXPORT("top_k_" #T)                                                                  \
-    void top_k_##T(const T *x, T *values, i32 *places, u64 *room, u32 rows, u32 n,       \
+    void top_k_##T(const T *x, T *values, i32 *indices, u64 *workspace, u32 rows, u32 n, \
                    u32 k, u32 sorted, u32 few) {                                         \
-        Task t = {x, values, places, room, n, k, sorted, few};                           \
+        Task t = {x, values, indices, workspace, n, k, sorted, few};                     \
         parallel_for(rows_##T, &t, rows, MAX(1, 8192 / n));                              \
     }
 
@@ -149,7 +149,7 @@ static void by_place(u64 *p, u32 few) {
             } else {                                                                     \
                 for (u32 i = 0; i < n; i++) p[i] = (u64)key_##T(x[i]) << 32 | i;         \
                 if (k < n) select_pairs(p, n, k);                                        \
-                if (t->sorted) sort_pairs(p, room, k);                                   \
+                if (t->sorted) sort_pairs(p, workspace, k);                              \
             }                                                                            \
             SPREAD                                                                       \
         }                                                                                \
@@ -164,11 +164,11 @@ TOP_K(i32)
         for (; row < end; row++) {                                                       \
             ROW(T)                                                                       \
             for (u32 i = 0; i < n; i++) p[i] = key_##T(x[i]) << 32 | i;                  \
-            radix_sort(p, room, n, 4, 7);                                                \
+            radix_sort(p, workspace, n, 4, 7);                                           \
             for (u32 i = 0; i < n; i++)                                                  \
                 p[i] = key_##T(x[(u32)p[i]]) >> 32 << 32 | (u32)p[i];                    \
-            radix_sort(p, room, n, 4, 7);                                                \
-            if (!t->sorted) radix_sort(p, room, k, 0, 3);                                \
+            radix_sort(p, workspace, n, 4, 7);                                           \
+            if (!t->sorted) radix_sort(p, workspace, k, 0, 3);                           \
             SPREAD                                                                       \
         }                                                                                \
     }                                                                                    \
@@ -229,14 +229,14 @@ static u32 *sort_keys(u32 *from, u32 *to, u32 n) {
         const Task *t = ctx;                                                             \
         u32 n = t->n;                                                                    \
         for (; row < end; row++) {                                                       \
-            u32 *room = (u32 *)t->room + (u64)PLACE_OF(t, row) * 2 * n;                  \
-            INSIDE(room, (u64)n * 2 * sizeof(u32));                                      \
+            u32 *workspace = (u32 *)t->workspace + (u64)SLOT_OF(t, row) * 2 * n;         \
+            INSIDE(workspace, (u64)n * 2 * sizeof(u32));                                 \
             const T *x = (const T *)t->x + row * n;                                      \
             T *y = (T *)t->values + row * n;                                             \
             INSIDE(x, (u64)n * sizeof(T));                                               \
             INSIDE(y, (u64)n * sizeof(T));                                               \
-            for (u32 i = 0; i < n; i++) room[i] = rise_##T(x[i]);                        \
-            const u32 *p = sort_keys(room, room + n, n);                                 \
+            for (u32 i = 0; i < n; i++) workspace[i] = rise_##T(x[i]);                   \
+            const u32 *p = sort_keys(workspace, workspace + n, n);                       \
             if (t->sorted)                                                               \
                 for (u32 i = 0; i < n; i++) y[i] = back_##T(p[n - 1 - i]);               \
             else                                                                         \
@@ -245,9 +245,9 @@ static u32 *sort_keys(u32 *from, u32 *to, u32 n) {
         }                                                                                \
     }                                                                                    \
     EXPORT("sort_" #T)                                                                   \
-    void sort_##T(const T *x, T *y, u32 *room, u32 rows, u32 n, u32 descending,          \
+    void sort_##T(const T *x, T *y, u32 *workspace, u32 rows, u32 n, u32 descending,     \
                   u32 few) {                                                             \
-        Task t = {x, y, 0, (u64 *)room, n, n, descending, few};                          \
+        Task t = {x, y, 0, (u64 *)workspace, n, n, descending, few};                     \
         parallel_for(sorted_##T, &t, rows, MAX(1, 8192 / n));                            \
     }
 SORT(f32)

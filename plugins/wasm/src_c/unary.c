@@ -1,5 +1,5 @@
 /* Functions of one element. float64 goes by the C library, and so do the functions of
-   float32 that nobody is in a hurry for. */
+   float32 that are rarely used. */
 #include "elementwise.h"
 #include "mathematics.h"
 

@@ -1,19 +1,19 @@
-/* Where windows lie, as kernels of convolution and pooling are told by windows.py. */
+/* Where windows lie, as windows.py describes it for convolution and pooling. */
 #pragma once
 #include "plugrad.h"
 
-/* Along one axis, window p reads with tap t at p * step + first + t * gap, if that is
+/* Along one axis, window p reads position t at p * step + first + t * gap, if that is
    from 0 to size - 1, and writes at p * stride + start. */
 typedef struct {
-    i32 size, places, step, first;
-    i32 taps, gap;
-    i32 tap, tap_step; /* tap t is number tap + t * tap_step of the filter */
+    i32 size, outputs, step, first;
+    i32 positions, gap;
+    i32 position, position_step; /* t is number position + t * position_step */
     i32 out, start, stride;
 } Axis;
 
 /* What is read has shape [batch, *size, in], what is written [batch, *out, out]. To
    carry cotangents back through windows of stride s, every s-th element of an axis is
-   written by the same taps: a phase. Forward there is one. */
+   written by the same positions: a phase. Forward there is one. */
 typedef struct {
     i32 batch, in, out, groups;
     i32 window[3];
@@ -23,12 +23,12 @@ typedef struct {
 
 #define SHARED static __attribute__((noinline, unused))
 
-INLINE u32 places_of(const Axis *a) {
-    return (u32)a[0].places * (u32)a[1].places * (u32)a[2].places;
+INLINE u32 outputs_of(const Axis *a) {
+    return (u32)a[0].outputs * (u32)a[1].outputs * (u32)a[2].outputs;
 }
 
-INLINE u32 taps_of(const Axis *a) {
-    return (u32)a[0].taps * (u32)a[1].taps * (u32)a[2].taps;
+INLINE u32 positions_of(const Axis *a) {
+    return (u32)a[0].positions * (u32)a[1].positions * (u32)a[2].positions;
 }
 
 /* In debug builds: whether x and y are in memory as the windows of forward axes, or all
@@ -42,92 +42,92 @@ INLINE void check_tensors(const Windows *w, const void *x, const void *y, u32 si
     INSIDE(y, out);
 }
 
-/* Where a window is: the number of its image, and its place along each axis. */
+/* Where a window is: the number of its image, and its output along each axis. */
 typedef struct {
     u32 image;
-    i32 place[3];
-} Place;
+    i32 output[3];
+} Output;
 
-SHARED Place place_of(const Axis *a, u32 i) {
-    u32 p2 = i % (u32)a[2].places, rest = i / (u32)a[2].places;
-    u32 p1 = rest % (u32)a[1].places;
-    rest /= (u32)a[1].places;
-    u32 p0 = rest % (u32)a[0].places;
-    return (Place){rest / (u32)a[0].places, {(i32)p0, (i32)p1, (i32)p2}};
+SHARED Output output_of(const Axis *a, u32 i) {
+    u32 p2 = i % (u32)a[2].outputs, rest = i / (u32)a[2].outputs;
+    u32 p1 = rest % (u32)a[1].outputs;
+    rest /= (u32)a[1].outputs;
+    u32 p0 = rest % (u32)a[0].outputs;
+    return (Output){rest / (u32)a[0].outputs, {(i32)p0, (i32)p1, (i32)p2}};
 }
 
-/* The places of windows i to i + 3, of which those from `end` on repeat the last one. To
+/* The outputs of windows i to i + 3, of which those from `end` on repeat the last one. To
    go on in a line takes no division. */
-INLINE void four_places(const Axis *a, u32 i, u32 end, Place *p) {
+INLINE void four_outputs(const Axis *a, u32 i, u32 end, Output *p) {
     for (u32 t = 0; t < 4; t++) {
         if (t) p[t] = p[t - 1];
         if (i + t >= end) continue;
-        if (t == 0 || ++p[t].place[2] == a[2].places) p[t] = place_of(a, i + t);
+        if (t == 0 || ++p[t].output[2] == a[2].outputs) p[t] = output_of(a, i + t);
     }
 }
 
-/* The number of the element that a place writes, counted without channels. */
-INLINE u32 written(const Axis *a, Place p) {
+/* The number of the element that a output writes, counted without channels. */
+INLINE u32 written(const Axis *a, Output p) {
     u32 i = p.image;
     for (u32 d = 0; d < 3; d++) {
-        u32 at = (u32)(a[d].start + p.place[d] * a[d].stride);
+        u32 at = (u32)(a[d].start + p.output[d] * a[d].stride);
         CHECK(at < (u32)a[d].out, "a window writes beyond the end");
         i = i * (u32)a[d].out + at;
     }
     return i;
 }
 
-/* The number of the element that a place reads with a tap, or -1 outside. */
-INLINE i32 read_by(const Axis *a, Place p, const i32 *tap) {
+/* The number of the element that a output reads with a position, or -1 outside. */
+INLINE i32 read_by(const Axis *a, Output p, const i32 *position) {
     u32 i = p.image;
     for (u32 d = 0; d < 3; d++) {
-        i32 at = p.place[d] * a[d].step + a[d].first + tap[d] * a[d].gap;
+        i32 at = p.output[d] * a[d].step + a[d].first + position[d] * a[d].gap;
         if ((u32)at >= (u32)a[d].size) return -1;
         i = i * (u32)a[d].size + (u32)at;
     }
     return (i32)i;
 }
 
-/* The number of a tap in the filter. */
-INLINE u32 tap_of(const Windows *w, const Axis *a, const i32 *tap) {
+/* The number of a position in the filter. */
+INLINE u32 position_of(const Windows *w, const Axis *a, const i32 *position) {
     u32 i = 0;
     for (u32 d = 0; d < 3; d++) {
-        u32 at = (u32)(a[d].tap + tap[d] * a[d].tap_step);
-        CHECK(at < (u32)w->window[d], "a tap is not of the filter");
+        u32 at = (u32)(a[d].position + position[d] * a[d].position_step);
+        CHECK(at < (u32)w->window[d], "a position is not of the filter");
         i = i * (u32)w->window[d] + at;
     }
     return i;
 }
 
-/* Tap number i of a phase, row by row, and the one after it, if there is one. */
-#define TAP(i, a)                                                                      \
-    {(i32)((i) / (u32)((a)[1].taps * (a)[2].taps)),                                    \
-     (i32)((i) / (u32)(a)[2].taps) % (a)[1].taps, (i32)((i) % (u32)(a)[2].taps)}
-SHARED bool next_tap(i32 *tap, const Axis *a) {
-    for (u32 d = 3; d-- > 0; tap[d] = 0)
-        if (++tap[d] < a[d].taps) return true;
+/* Position number i of a phase, row by row, and the one after it, if there is one. */
+#define POSITION(i, a)                                                                 \
+    {(i32)((i) / (u32)((a)[1].positions * (a)[2].positions)),                          \
+     (i32)((i) / (u32)(a)[2].positions) % (a)[1].positions, (i32)((i) % (u32)(a)[2].positions)}
+SHARED bool next_position(i32 *position, const Axis *a) {
+    for (u32 d = 3; d-- > 0; position[d] = 0)
+        if (++position[d] < a[d].positions) return true;
     return false;
 }
 
-/* Tells which taps of a window lie in the input: those from *first to *last - 1. */
-SHARED void clip(const Axis *a, i32 place, i32 *first, i32 *last) {
-    i32 at = place * a->step + a->first;
-    *first = 0, *last = a->taps;
+/* Tells which positions of a window lie in the input: those from *first to *last - 1. */
+SHARED void clip(const Axis *a, i32 output, i32 *first, i32 *last) {
+    i32 at = output * a->step + a->first;
+    *first = 0, *last = a->positions;
     while (*first < *last && (u32)(at + *first * a->gap) >= (u32)a->size) ++*first;
     while (*first < *last && (u32)(at + (*last - 1) * a->gap) >= (u32)a->size) --*last;
 }
 
-/* What one window sees: its taps from first to last - 1 along each axis. */
+/* What one window sees: its positions from first to last - 1 along each axis. */
 typedef struct {
     u32 image;
     i32 at[3], first[3], last[3];
 } Span;
 
-SHARED Span span_of(const Axis *a, Place p) {
+SHARED Span span_of(const Axis *a, Output p) {
     Span s = {.image = p.image};
     for (u32 d = 0; d < 3; d++) {
-        s.at[d] = p.place[d] * a[d].step + a[d].first;
-        clip(a + d, p.place[d], s.first + d, s.last + d);
+        s.at[d] = p.output[d] * a[d].step + a[d].first;
+        clip(a + d, p.output[d], s.first + d, s.last + d);
         CHECK(s.first[d] >= s.last[d] ||
                   ((u32)(s.at[d] + s.first[d] * a[d].gap) < (u32)a[d].size &&
                    (u32)(s.at[d] + (s.last[d] - 1) * a[d].gap) < (u32)a[d].size),
@@ -136,14 +136,14 @@ SHARED Span span_of(const Axis *a, Place p) {
     return s;
 }
 
-/* Moves a span to another place along the last axis. */
-INLINE void slide(Span *s, const Axis *last, i32 place) {
-    i32 at = place * last->step + last->first, end = (last->taps - 1) * last->gap;
+/* Moves a span to another output along the last axis. */
+INLINE void slide(Span *s, const Axis *last, i32 output) {
+    i32 at = output * last->step + last->first, end = (last->positions - 1) * last->gap;
     s->at[2] = at;
     if ((u32)at < (u32)last->size && (u32)(at + end) < (u32)last->size)
-        s->first[2] = 0, s->last[2] = last->taps;
+        s->first[2] = 0, s->last[2] = last->positions;
     else
-        clip(last, place, s->first + 2, s->last + 2);
+        clip(last, output, s->first + 2, s->last + 2);
 }
 
 INLINE u32 count_of(const Span *s) {
@@ -152,9 +152,9 @@ INLINE u32 count_of(const Span *s) {
     return n;
 }
 
-/* Runs the statement for each tap of a span, row by row; `e` is the number of the
+/* Runs the statement for each position of a span, row by row; `e` is the number of the
    element that it reads. Gaps are positive. */
-#define EACH_TAP(s, a, e)                                                              \
+#define EACH_POSITION(s, a, e)                                                         \
     for (i32 t0_ = (s)->first[0]; t0_ < (s)->last[0]; t0_++)                           \
         for (i32 t1_ = (s)->first[1]; t1_ < (s)->last[1]; t1_++)                       \
             for (i32 t2_ = (s)->first[2],                                              \

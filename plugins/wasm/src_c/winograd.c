@@ -1,17 +1,17 @@
 /* Convolutions with windows of 3 x 3 by 16 products of matrices for every tile of 2 x 2
-   places, instead of 36 (Winograd; Lavin and Gray, 2016).
+   outputs, instead of 36 (Winograd; Lavin and Gray, 2016).
 
    Of d, the 4 x 4 that a tile sees, and a filter f, y = Aᵀ (G f Gᵀ · Bᵀ d B) A, where
    the product in the middle is by elements: each of the 16 is one of matrices
    [tiles, in] [in, out]. The first, Bᵀ d B, is made where A is packed.
 
-   Map: the filter; what tiles see; places; the whole.
+   Map: the filter; what tiles see; outputs; the whole.
 */
 #include "winograd.h"
 
 typedef struct {
     const Axis *axes;
-    Axis tiles[3]; /* of which only the places count */
+    Axis tiles[3]; /* of which only the outputs count */
     u32 in, out;
     const f32 *x, *filter;
     f32 *u, *m, *y; /* [16, in, out], [16, tiles, out] */
@@ -51,10 +51,10 @@ static const f32 nothing[DEPTH];
 static const i32 these[4] = {0, 1, 2, 1}, those[4] = {2, 2, 1, 3};
 static const f32 signs[4] = {-1, 1, -1, -1};
 
-static const f32 *seen(const Job *s, Place p, i32 row, i32 column, u32 k) {
-    p.place[1] *= 2, p.place[2] *= 2;
-    const i32 tap[3] = {0, row, column};
-    i32 at = read_by(s->axes, p, tap);
+static const f32 *seen(const Job *s, Output p, i32 row, i32 column, u32 k) {
+    p.output[1] *= 2, p.output[2] *= 2;
+    const i32 position[3] = {0, row, column};
+    i32 at = read_by(s->axes, p, position);
     return at < 0 ? nothing : s->x + (u32)at * s->in + k;
 }
 
@@ -66,8 +66,8 @@ static void pack_tiles(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 
     v4 by_row = SPLAT(signs[p]), by_column = SPLAT(signs[q]);
     for (u32 end = i + rows; i < end; i += PANEL_A) {
         const f32 *d[PANEL_A][4];
-        Place tile[PANEL_A];
-        four_places(s->tiles, s->first + i, s->first + end, tile);
+        Output tile[PANEL_A];
+        four_outputs(s->tiles, s->first + i, s->first + end, tile);
         for (u32 t = 0; t < PANEL_A; t++) {
             d[t][0] = seen(s, tile[t], these[p], these[q], k);
             d[t][1] = seen(s, tile[t], these[p], those[q], k);
@@ -86,15 +86,15 @@ static void pack_tiles(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 
     }
 }
 
-/* --- places ----------------------------------------------------------------------- */
+/* --- outputs ----------------------------------------------------------------------- */
 
-/* Four channels of a place as it is defined: for infinities, whose differences are not
+/* Four channels of a output as it is defined: for infinities, whose differences are not
    numbers. */
-static v4 direct(const Job *s, Place p, u32 k) {
+static v4 direct(const Job *s, Output p, u32 k) {
     v4 total = SPLAT(0);
     for (i32 i = 0; i < 9; i++) {
-        const i32 tap[3] = {0, i / 3, i % 3};
-        i32 at = read_by(s->axes, p, tap);
+        const i32 position[3] = {0, i / 3, i % 3};
+        i32 at = read_by(s->axes, p, position);
         const f32 *f = s->filter + (u32)i * s->in * s->out + k;
         for (u32 c = 0; at >= 0 && c < s->in; c++)
             total = FMA(SPLAT(s->x[(u32)at * s->in + c]), LOAD(f + c * s->out), total);
@@ -110,14 +110,14 @@ static void collect(u32 i, u32 end, void *ctx) {
     v4 low = SPLAT(f->activation == LINEAR ? -INFINITY : 0);
     v4 high = SPLAT(f->activation == RELU6 ? 6 : INFINITY);
     for (; i < end; i++) {
-        Place tile = place_of(s->tiles, s->first + i), at[4];
+        Output tile = output_of(s->tiles, s->first + i), at[4];
         f32 *to[4];
         for (i32 j = 0; j < 4; j++) {
             at[j] = tile;
-            at[j].place[1] = 2 * tile.place[1] + j / 2;
-            at[j].place[2] = 2 * tile.place[2] + j % 2;
-            bool there = at[j].place[1] < s->axes[1].places &&
-                         at[j].place[2] < s->axes[2].places;
+            at[j].output[1] = 2 * tile.output[1] + j / 2;
+            at[j].output[2] = 2 * tile.output[2] + j % 2;
+            bool there = at[j].output[1] < s->axes[1].outputs &&
+                         at[j].output[2] < s->axes[2].outputs;
             to[j] = there ? s->y + written(s->axes, at[j]) * s->out : 0;
         }
         for (u32 k = 0; k < s->out; k += 4) {
@@ -154,9 +154,9 @@ void winograd(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *be
     u32 in = (u32)w->in, out = (u32)w->out, size = 16 * in * out;
     Job s = {.axes = a, .in = in, .out = out, .x = x, .filter = filter, .y = y,
              .u = between, .m = between + size, .plane = tiles * out + 16, .end = end};
-    s.tiles[0].places = 1;
-    for (u32 d = 1; d < 3; d++) s.tiles[d].places = CEIL_DIV(a[d].places, 2);
-    u32 all = (u32)w->batch * places_of(s.tiles);
+    s.tiles[0].outputs = 1;
+    for (u32 d = 1; d < 3; d++) s.tiles[d].outputs = CEIL_DIV(a[d].outputs, 2);
+    u32 all = (u32)w->batch * outputs_of(s.tiles);
     INSIDE(between, (u64)(size + 16 * s.plane) * sizeof(f32));
     CHECK(in % 4 == 0 && out % 4 == 0 && a[0].size == 1, "not for these windows");
     parallel_for(prepare, &s, in, CEIL_DIV(16384, out));

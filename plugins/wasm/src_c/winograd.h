@@ -3,7 +3,7 @@
 #include "gemm.h"
 #include "windows.h"
 
-/* y = finish(conv(x, filter)), so many tiles at once. `between` is room for 16 times
+/* y = finish(conv(x, filter)), so many tiles at once. `between` is workspace for 16 times
    (in + tiles) * out + 16 numbers. */
 void winograd(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *between,
               u32 tiles, const Finish *end);

@@ -114,9 +114,8 @@ class KernelTable(dict[str, Callable[..., Any]]):
         """
         found = cls()
         path = importlib.import_module(package).__path__
-        for name in sorted(info.name for info in pkgutil.iter_modules(path)):
-            if name.startswith("_"):
-                continue
+        names = [info.name for info in pkgutil.iter_modules(path)]
+        for name in sorted(name for name in names if name[0] != "_"):
             module = f"{package}.{name}"
             table = getattr(importlib.import_module(module), "kernels", None)
             if not isinstance(table, KernelTable):

@@ -30,7 +30,7 @@ class DeviceInfo:
     """A device of this machine.
 
     Attributes:
-        index: Its place in ``devices()``; ``PLUGRAD_OPENCL_DEVICE`` takes it.
+        index: Its index in ``devices()``; ``PLUGRAD_OPENCL_DEVICE`` takes it.
         name: What its driver calls it.
         kind: "gpu", "accelerator" or "cpu".
         platform: The driver.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 
-from plugrad.plugin import Runtime, backward_gradients
+from plugrad.plugin import Runtime, backward_gradients, with_strings
 
 from ._devices import choose, remarks
 from .arrays import ClArrays
 from .kernels import KERNELS
 from .plugin import BACKWARD_KERNELS
 from .runtime import Device
-from .strings import with_strings
 
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 complex64"
 
@@ -23,7 +22,7 @@ def runtime(wanted: str = "") -> Runtime:
     dtypes = [*DTYPES.split(), *(["float64"] if device.double else []), "string"]
     return Runtime(
         arrays=arrays,
-        kernels=with_strings(KERNELS, arrays),
+        kernels=with_strings(KERNELS, arrays, host="cpu"),
         gradients=backward_gradients(BACKWARD_KERNELS),
         dtypes=dtypes,
         host="cpu",

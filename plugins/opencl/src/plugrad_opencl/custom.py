@@ -134,12 +134,12 @@ def source_kernel(
 ) -> CustomKernel:
     """Return an op that runs one ``__kernel`` function in OpenCL C.
 
-    The parameters of the function are told by their names, in any order: inputs and
+    The parameters of the function are found by their names, in any order: inputs and
     outputs are ``__global`` pointers, attributes are numbers, ``x_size`` is how many
     elements ``x`` has, ``x_shape0`` its first axis. ``T`` is the type of the first
     input that is not bool, ``x_t`` that of ``x``; a pointer of another type, ``float``,
     restricts the op to that dtype. Arrays are row-major. An index out of bounds, and
-    two items that write one element, are for the code to avoid: nobody checks them.
+    two items that write one element, are for the code to avoid: nothing checks them.
 
     Args:
         kernel: The signature of a new one, as ``plugrad.plugin.Kernel`` takes it; or a

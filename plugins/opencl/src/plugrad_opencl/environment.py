@@ -25,8 +25,11 @@ Path = pathlib.Path
 @functools.cache
 def folder() -> Path:
     """Return a folder for what is compiled: the user's cache, or a temporary one."""
-    for place in (_home(), os.path.join(tempfile.gettempdir(), f"cache-{os.getuid()}")):
-        found = Path(place, "plugrad-opencl")
+    for folder in (
+        _home(),
+        os.path.join(tempfile.gettempdir(), f"cache-{os.getuid()}"),
+    ):
+        found = Path(folder, "plugrad-opencl")
         if _writable(found):
             return found
     return Path(tempfile.mkdtemp(prefix="plugrad-opencl-"))
@@ -55,7 +58,7 @@ def _writable(path: Path) -> bool:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
-            return path.stat().st_uid == os.getuid()  # nobody else's code is run
+            return path.stat().st_uid == os.getuid()  # code of other users is not run
     except OSError:
         return False
 

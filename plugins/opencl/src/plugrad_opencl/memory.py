@@ -54,10 +54,10 @@ def _process(root: Path) -> Iterator[Bound]:
     import resource
 
     words = _text(root / "proc/self/statm").split()
-    for which, place in ((resource.RLIMIT_AS, 0), (resource.RLIMIT_DATA, 5)):
+    for which, field in ((resource.RLIMIT_AS, 0), (resource.RLIMIT_DATA, 5)):
         limit, _ = resource.getrlimit(which)
-        if limit != resource.RLIM_INFINITY and len(words) > place:
-            used = int(words[place]) * resource.getpagesize()
+        if limit != resource.RLIM_INFINITY and len(words) > field:
+            used = int(words[field]) * resource.getpagesize()
             yield Bound(limit - used - COMPILER, limit - used)
 
 

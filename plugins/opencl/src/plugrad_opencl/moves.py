@@ -1,4 +1,4 @@
-"""Elements from one place to another: what all kernels that only move come down to.
+"""Elements from one position to another: what all kernels that only move come down to.
 
 An order of elements is a start and a step for each axis: negative to go backwards, 0 to
 repeat. ``move`` makes an array out of another one in some order, ``put`` writes one
@@ -45,7 +45,7 @@ def put(
     x_start: int = 0,
     y_start: int = 0,
 ) -> None:
-    """Write ``shape`` elements of ``x`` into ``y``, which nobody else has seen yet.
+    """Write ``shape`` elements of ``x`` into ``y``, which is new.
 
     Raises:
         ValueError: Some of them are outside of ``x``, or of ``y``.
@@ -89,7 +89,7 @@ def _within(x: ClArray, shape: Shape, order: Shape, start: int) -> None:
 
 @functools.lru_cache(4096)
 def _range(shape: Shape, order: Shape) -> tuple[int, int]:
-    """Return the least and the greatest place of an order that starts at 0."""
+    """Return the least and the greatest offset of an order that starts at 0."""
     if any(n < 0 for n in shape):
         raise ValueError(
             f"opencl: there is no shape {shape}; sizes must not be negative"
@@ -155,11 +155,11 @@ def _widened(
 ) -> tuple[tuple[Axis, ...], int]:
     """Return axes of larger elements, of up to 16 bytes, if rows are short."""
     *outer, (n, x, y) = axes
-    places = [n, x_start, y_start, *[step for _, *steps in outer for step in steps]]
+    offsets = [n, x_start, y_start, *[step for _, *steps in outer for step in steps]]
     if (x, y) == (1, 1) and n < SHORT:
-        while size < 16 and not any(place % 2 for place in places):
-            places, size = [place // 2 for place in places], size * 2
-    n, _, _, *rest = places
+        while size < 16 and not any(offset % 2 for offset in offsets):
+            offsets, size = [offset // 2 for offset in offsets], size * 2
+    n, _, _, *rest = offsets
     found = [(k, *s) for (k, _, _), s in zip(outer, _pairs(rest), strict=True)]
     return _short((*found, (n, 1, 1) if (x, y) == (1, 1) else (n, x, y))), size
 

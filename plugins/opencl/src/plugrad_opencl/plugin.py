@@ -18,14 +18,14 @@ NODES = ("/dev/nvidia[0-9]*", "/dev/dri/renderD*", "/dev/kfd")
 DRIVERS = "/etc/OpenCL/vendors/*.icd"
 
 
-def open_opencl(place: int) -> Runtime:
-    """Return the backend of the device at ``place`` of ``PLUGRAD_OPENCL_DEVICE``."""
+def open_opencl(number: int) -> Runtime:
+    """Return the backend of a device, by its number in ``PLUGRAD_OPENCL_DEVICE``."""
     from .environment import prepare
 
     prepare()  # before anything imports pyopencl
     from .backend import runtime
 
-    return runtime(_wanted()[place])
+    return runtime(_wanted()[number])
 
 
 def _wanted() -> list[str]:
@@ -47,10 +47,10 @@ def plugrad_backends() -> list[Backend]:
     priority = 10 if _has_gpu() else -1
     return [
         Backend(
-            f"opencl-{place}" if place else "opencl",
-            open=functools.partial(open_opencl, place),
-            priority=priority - place,
+            f"opencl-{number}" if number else "opencl",
+            open=functools.partial(open_opencl, number),
+            priority=priority - number,
             contracts=[*BACKWARD_KERNELS.values()],
         )
-        for place in range(len(_wanted()))
+        for number in range(len(_wanted()))
     ]

@@ -95,7 +95,7 @@ class Pool:
                 f"{self.largest:,}; use smaller tensors, or another backend"
             )
         with self.lock:
-            for prepare in (self._usual, self._written, self._emptied):
+            for prepare in (self._recycled, self._written, self._emptied):
                 prepare()
                 try:
                     return self._granted(size)
@@ -106,7 +106,7 @@ class Pool:
                 f"({why}); drop tensors, or use smaller ones"
             )
 
-    def _usual(self) -> None:
+    def _recycled(self) -> None:
         self._trim(self.limit)
 
     def _written(self) -> None:

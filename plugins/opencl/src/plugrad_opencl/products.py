@@ -1,6 +1,6 @@
 """Products of matrices, of which one may be the windows of a convolution.
 
-``product`` is the only way to ``cl/gemm.cl``. A matrix is told by where its elements
+``product`` is the only way to ``cl/gemm.cl``. A matrix says where its elements
 are: ``Matrix(x, row=k, step=1)`` for rows of ``k``; transposes are other steps, and
 tables of offsets stand for rows and columns that are not equally far apart.
 """

@@ -108,7 +108,7 @@ class Device:
         """Note the last event of the wide queue; with the lock.
 
         A finalizer that runs ops may have launched meanwhile, in this thread: then
-        ``pending`` is not what it was ``before``, and nobody knows which came last.
+        ``pending`` is not what it was ``before``, and it is unknown which came last.
         """
         if self.pending is before:
             self.pending = event
@@ -298,7 +298,7 @@ class Device:
 class Launch:
     """A kernel of a device; ``launch(size, items, *args)`` enqueues it.
 
-    ``size`` is the work in elements, by which small kernels are told; ``items`` the
+    ``size`` is the work in elements, which tells small kernels apart; ``items`` the
     global size in each dimension. All arguments are set at each launch: PoCL crashes if
     a buffer of an earlier one is gone. Threads share one, under the device's lock.
     """

@@ -1,4 +1,4 @@
-"""How long a device works, from the events of its queues, while somebody asks."""
+"""How long a device works, from the events of its queues, while a profile asks."""
 
 from __future__ import annotations
 

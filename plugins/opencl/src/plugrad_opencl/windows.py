@@ -1,7 +1,7 @@
 """What windows see, channel by channel: pooling and depthwise convolution.
 
 One template, ``cl/window.cl``, with a body each: ``look`` goes from the input to the
-places of windows, ``look_back`` the other way, ``filters`` from both to the taps.
+windows, ``look_back`` the other way, ``filters`` from both to the filter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INT32 = np.dtype(np.int32)
 
 
 class Body(NamedTuple):
-    """What is done to ``value``, in C: before all taps, at each, and to the result.
+    """What is done to ``value``, in C: first, at each kernel position, and last.
 
     Attributes:
         zero: What sums of products with a filter begin with; for these there is a
@@ -31,7 +31,7 @@ class Body(NamedTuple):
     """
 
     start: str = ""
-    tap: str = ""
+    position: str = ""
     end: str = ""
     back: str = ""
     zero: str = ""
@@ -92,18 +92,18 @@ def look_back(
 
 
 def filters(x: ClArray, dy: ClArray, g: Windows) -> ClArray:
-    """Return ``[parts, taps, channels]``, to be added up."""
-    device, channels, taps = x.device, dy.shape[-1], len(g.kernel_positions)
+    """Return ``[parts, positions, channels]``, to be added up."""
+    device, channels, positions = x.device, dy.shape[-1], len(g.kernel_positions)
     rows = dy.size // (channels * g.out_shape[-2])
-    parts = max(1, min(rows, 64 * device.units // taps, dy.size >> 12))
-    df = empty(device, (parts, taps, channels), x.dtype)
+    parts = max(1, min(rows, 64 * device.units // positions, dy.size >> 12))
+    df = empty(device, (parts, positions, channels), x.dtype)
     launch = _launch(device, "filters", x.dtype, channels, Body())
     items = launch.items(df.size)
     if device.style == "cpu":
-        items = parts * taps * -(-channels // (4 * _width(x.dtype, channels)))
+        items = parts * positions * -(-channels // (4 * _width(x.dtype, channels)))
     sizes, numbers = _sizes(device, g), (g.in_shape[0], channels, parts)
     buffers = [array.buffer for array in (x, dy, df, sizes)]
-    launch(dy.size * taps, items, *buffers, *numbers)
+    launch(dy.size * positions, items, *buffers, *numbers)
     return df
 
 

@@ -16,7 +16,7 @@ from .runtime import Device, Launch
 
 # Channels from which on the products are worth what is around them.
 MANY = 32
-MOST = 1 << 26  # numbers in between, up to which there is room for them
+MOST = 1 << 26  # numbers in between, at most
 
 
 def suits(x: ClArray, geometry: Windows) -> bool:
@@ -47,13 +47,13 @@ def conv(
     y = empty(device, geometry.out_shape, dtype)
     run = functools.partial(_launch, device, dtype, bias is not None, activation)
     corner = (geometry.padding[0][0], geometry.padding[1][0])
-    places = (rows, down, across, h, w, c, *corner)
+    tiling = (rows, down, across, h, w, c, *corner)
     _run(run("prepare"), u.size, c, k, filter, u, c, k)
-    _run(run("spread"), v.size, tiles, c, x, v, *places, rows=rows)
+    _run(run("spread"), v.size, tiles, c, x, v, *tiling, rows=rows)
     left, right = Matrix(v, c, 1, tiles * c), Matrix(u, k, 1, c * k)
     m = product((16, tiles, k), (16, tiles, k, c), left, right)
     arrays = (m, x, filter, bias or y, y)
-    sizes = (*places, height, wide, k, alpha)
+    sizes = (*tiling, height, wide, k, alpha)
     _run(run("collect"), m.size, tiles, k, *arrays, *sizes, rows=rows)
     return y
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from . import guard
 from .heap import SMALL
-from .runtime import machine
+from .runtime import Machine
 
 DType = np.dtype[Any]
 Array = np.ndarray[Any, Any]
@@ -50,14 +50,21 @@ class WasmArray:
         size: The number of elements.
         pointer: The offset of the first element in linear memory.
         base: The array that owns the block, None for the owner itself.
+        machine: Whose memory it is.
 
     """
 
-    __slots__ = ("__weakref__", "base", "dtype", "pointer", "shape", "size")
+    __slots__ = ("__weakref__", "base", "dtype", "machine", "pointer", "shape", "size")
 
     def __init__(
-        self, shape: Shape, dtype: DType, pointer: int, base: WasmArray | None
+        self,
+        machine: Machine,
+        shape: Shape,
+        dtype: DType,
+        pointer: int,
+        base: WasmArray | None,
     ) -> None:
+        self.machine = machine
         self.shape = shape
         self.size = prod(shape)
         self.dtype = dtype
@@ -75,7 +82,7 @@ class WasmArray:
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,
-            "data": (machine.address + self.pointer, True),
+            "data": (self.machine.address + self.pointer, True),
             "version": 3,
         }
 
@@ -83,7 +90,11 @@ class WasmArray:
         """Return the elements from number ``first`` on, in another shape."""
         check_axes(shape)
         pointer = self.pointer + first * self.dtype.itemsize
-        return WasmArray(shape, self.dtype, pointer, self.base or self)
+        return WasmArray(self.machine, shape, self.dtype, pointer, self.base or self)
+
+    def viewed_as(self, dtype: DType, shape: Shape) -> WasmArray:
+        """Return the same bytes as elements of another dtype."""
+        return WasmArray(self.machine, shape, dtype, self.pointer, self.base or self)
 
 
 def check_axes(shape: Sequence[int]) -> None:
@@ -106,22 +117,23 @@ class WasmOwner(WasmArray):
     __del__: MethodType
 
 
-_small, _bin, _fill = machine.heap.small, machine.heap.bin, machine.fill
 _new = object.__new__  # __init__ would be one more call, for each result of a kernel
 
 
-def empty(shape: Shape, dtype: DType) -> WasmArray:
+def empty(machine: Machine, shape: Shape, dtype: DType) -> WasmArray:
     """Return a new array whose elements are not set."""
     size = prod(shape)
     nbytes = size * dtype.itemsize
     y = _new(WasmOwner)
+    y.machine = machine
     y.shape = shape
     y.size = size
     y.dtype = dtype
     y.base = None
-    bin = _small[(nbytes + 63) >> 6] if nbytes <= SMALL else _bin(nbytes)
+    heap = machine.heap
+    bin = heap.small[(nbytes + 63) >> 6] if nbytes <= SMALL else heap.bin(nbytes)
     while not bin:
-        _fill(nbytes)
+        machine.fill(nbytes)
     # From here on nothing is called, so that no other thread, no signal handler and no
     # finalizer runs before the block has its owner.
     block = bin[-1]
@@ -138,34 +150,34 @@ class GuardedArray(WasmArray):
     owner: WasmArray
 
     def __del__(self) -> None:
-        assert machine.guards is not None
-        machine.guards.leave(self.pointer)
+        assert self.machine.guards is not None
+        self.machine.guards.leave(self.pointer)
 
 
-def _guarded(shape: Shape, dtype: DType) -> WasmArray:
+def _guarded(machine: Machine, shape: Shape, dtype: DType) -> WasmArray:
     """Return a new array that has guard zones, and is filled with their pattern."""
     assert machine.guards is not None
     nbytes = prod(shape) * dtype.itemsize
-    owner = _empty((nbytes + 2 * guard.ZONE,), np.dtype(np.uint8))
-    y = GuardedArray(shape, dtype, owner.pointer + guard.ZONE, None)
+    owner = _empty(machine, (nbytes + 2 * guard.ZONE,), np.dtype(np.uint8))
+    y = GuardedArray(machine, shape, dtype, owner.pointer + guard.ZONE, None)
     y.owner = owner
     machine.guards.enter(y.pointer, nbytes)
     return y
 
 
 _empty = empty
-if machine.guards is not None:
+if guard.ASKED_FOR:
     empty = _guarded
 
 
-def upload(values: Array) -> Any:
+def upload(machine: Machine, values: Array) -> Any:
     """Return a native copy."""
     dtype = values.dtype
     if dtype.hasobject:
         return values
     if dtype.kind == "b":  # bytes of any value become 0 and 1
         values = values.view(np.uint8) != 0
-    native = empty(values.shape, dtype)
+    native = empty(machine, values.shape, dtype)
     np.ndarray(values.shape, dtype, machine.whole, native.pointer)[...] = values
     return native
 
@@ -177,24 +189,26 @@ def download(native: Any) -> Array:
 
 def writable(native: WasmArray) -> Array:
     """Return a view of a new array, for who fills it in; it holds nothing."""
-    return np.ndarray(native.shape, native.dtype, machine.whole, native.pointer)
+    whole = native.machine.whole
+    return np.ndarray(native.shape, native.dtype, whole, native.pointer)
 
 
-@functools.lru_cache(maxsize=4096)
-def describe(numbers: tuple[int, ...]) -> WasmArray:
-    """Return i32 in linear memory, which kernels take by pointer.
+def describe(machine: Machine, numbers: tuple[int, ...]) -> WasmArray:
+    """Return i32 in linear memory, which kernels take by pointer; see ``Cached``.
 
     Hold the array until the kernel has run: it may leave the cache at any time.
     """
-    native = empty((len(numbers),), np.dtype(np.int32))
+    native = empty(machine, (len(numbers),), np.dtype(np.int32))
     writable(native)[...] = np.array(numbers, np.int64).astype(np.int32)
     return native
 
 
 class WasmArrays:
-    """Moves values; only ``upload`` copies."""
+    """Moves values into and out of a machine; only ``upload`` copies."""
 
-    upload = staticmethod(upload)
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.upload = functools.partial(upload, machine)
 
     def download(self, native: Any) -> Array:
         """Return a read-only view."""
@@ -215,4 +229,4 @@ class WasmArrays:
 
     def peak(self) -> int:
         """Return the most bytes that blocks in use have had."""
-        return max(machine.heap.peak, machine.heap.used())
+        return max(self.machine.heap.peak, self.machine.heap.used())

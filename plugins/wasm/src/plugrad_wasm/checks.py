@@ -1,7 +1,7 @@
 """What load_kernel checks, and how it tells what comes from a module.
 
 Map: ``contract``; ``limits``; ``compiled`` and ``checked``, a module; ``printable`` and
-``reason``, texts that strangers have written.
+``reason``, texts from untrusted modules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .instance import on_large_stack
 
 PAGE = 1 << 16
 MOST_MEMORY = 1 << 32  # bytes that 32 bits reach
-MESSAGE = 1000  # characters of a text that are told, at most
+MESSAGE = 1000  # characters of a text that are shown, at most
 
 
 def contract(kernel: str | Kernel) -> Kernel:

@@ -19,9 +19,8 @@ ZONE = 1024  # bytes, a multiple of the alignment of blocks
 PATTERN = b"\x5a\x5a\xfa\xff"
 
 
-def asked_for() -> bool:
-    """Tell whether the environment asks for guard zones."""
-    return os.environ.get(VARIABLE, "0") not in ("", "0")
+# Whether the environment asks for guard zones, of all machines.
+ASKED_FOR = os.environ.get(VARIABLE, "0") not in ("", "0")
 
 
 class Guards:
@@ -35,7 +34,7 @@ class Guards:
     def __init__(self, memory: Any) -> None:
         self._memory = memoryview(memory).cast("B")
         self._blocks: dict[int, int] = {}  # where they begin, and their bytes
-        self._found: list[str] = []  # damage, until it is told
+        self._found: list[str] = []  # damage, until it is reported
 
     def enter(self, begin: int, nbytes: int) -> None:
         """Fill a block, and its zones, which lie in memory that is its own."""
@@ -81,7 +80,7 @@ class Guards:
             if zone == whole:
                 continue
             hit = [i for i in range(ZONE) if zone[i] != whole[i]]
-            zone[:] = whole  # told once
+            zone[:] = whole  # reported once
             far = ZONE - hit[-1] if side == "before" else hit[0] + 1
             self._found.append(
                 f"{who} wrote outside of its arrays: into byte {far} {side} an array "

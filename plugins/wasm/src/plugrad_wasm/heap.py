@@ -10,7 +10,7 @@ is free is a value, ``Extents``. A change is worked out beside it and put in pla
 is worked out again. Whatever raises on the way, no block is lost.
 
 Map: ``Block``; ``Extents``; ``Heap.fill``; where bins are filled from; what is done
-when there is nothing left; what is told.
+when there is nothing left; what is reported.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Extents(NamedTuple):
     chunks: dict[int, int]
 
     def fit(self, size: int, alignment: int) -> tuple[Extents, int] | None:
-        """Cut from the smallest free extent that has room; return the address, too."""
+        """Cut from the smallest free extent that fits; return the address, too."""
         best: tuple[int, int, int] | None = None
         for i, (begin, end) in enumerate(self.free):
             if -(-begin // alignment) * alignment + size <= end and (
@@ -145,7 +145,7 @@ class Heap:
         """Put blocks into the bin for ``nbytes`` if it is empty; call it under a lock.
 
         Raises:
-            MemoryError: There is no room, with the figures.
+            MemoryError: There is not enough memory; the message has the figures.
 
         """
         found = self.bin(nbytes)
@@ -181,7 +181,7 @@ class Heap:
     # --- extents -----------------------------------------------------------------
 
     def _cut(self, size: int, alignment: int) -> tuple[Extents, Extents, int]:
-        """Return the extents, what is left without ``size`` bytes, and their place."""
+        """Return the extents, those without ``size`` bytes, and the address."""
         before = self._extents
         cut = before.fit(size, alignment)
         if cut is None:
@@ -194,7 +194,7 @@ class Heap:
             cut = before.fit(size, alignment)
         if cut is None:
             raise MemoryError(
-                f"wasm: no room for {size:,} bytes: {self.used():,} are in use, of "
+                f"wasm: no memory for {size:,} bytes: {self.used():,} are in use, of "
                 f"{self.size():,} in all, and linear memory does not grow any further "
                 "(it ends at 4 GiB); drop or dispose tensors that are not needed"
             )
@@ -242,7 +242,7 @@ class Heap:
                     del block.free  # which holds the block
                 return
 
-    # --- what is told ------------------------------------------------------------
+    # --- what is reported -----------------------------------------------------------
 
     def used(self) -> int:
         """Return the bytes of the blocks that are in use."""

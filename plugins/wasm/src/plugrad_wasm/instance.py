@@ -65,7 +65,7 @@ def new_engine(configure: Callable[[wasmtime.Config], None]) -> wasmtime.Engine:
             if cache:
                 config.cache = True
             return wasmtime.Engine(config)
-        except wasmtime.WasmtimeError as error:  # there may be no place to write to
+        except wasmtime.WasmtimeError as error:  # there may be no folder to write to
             refused = error
     raise refused
 
@@ -122,9 +122,9 @@ T = TypeVar("T")
 def on_large_stack(function: Callable[[], T]) -> T:
     """Call a function where the stack is large, and return what it returns.
 
-    The compiler needs 100 KiB and more, and a module may use 512 KiB before it is told
-    that the stack is exhausted; a thread of Python may have 32. What does not fit ends
-    the process. The first thread has enough; others wait for one of known size.
+    The compiler needs 100 KiB and more, and a module may use 512 KiB before its stack
+    counts as exhausted; a thread of Python may have 32. What does not fit ends the
+    process. The first thread has enough; others wait for one of known size.
     """
     if threading.current_thread() is threading.main_thread():
         return function()
@@ -139,13 +139,13 @@ def on_large_stack(function: Callable[[], T]) -> T:
 
     thread = threading.Thread(target=run, name="plugrad-wasm-stack")
     with _sizes:  # another thread that begins meanwhile has a large one, too
-        usual = threading.stack_size()
-        if 0 < usual < LARGE:  # 0: what the system gives
+        given = threading.stack_size()
+        if 0 < given < LARGE:  # 0: what the system gives
             threading.stack_size(LARGE)
         try:
             thread.start()
         finally:
-            threading.stack_size(usual)
+            threading.stack_size(given)
     thread.join()
     if raised:
         raise raised[0]
@@ -227,6 +227,17 @@ class Instance:
 PAGES = 65535  # of 64 KiB: the most that the linker lets a memory have
 STACK_TOP = 1 << 20  # of the first thread; as in hatch_build.py and runtime.c
 TLS = 64  # bytes of a thread's own data, at most
+
+
+MODULES = Path(__file__).parent / "modules"
+
+
+@functools.cache
+def exported() -> frozenset[str]:
+    """Return the names of all kernels, which all builds of our modules export."""
+    return frozenset(
+        json.loads((MODULES / "plain" / "index.json").read_text())["owners"]
+    )
 
 
 class Library:

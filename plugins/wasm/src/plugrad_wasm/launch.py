@@ -4,14 +4,12 @@ C exports ``<name>_<type>`` for the types that are worth it. Others run in a wid
 that holds all of their values (int8 in int32, float16 in float32), and are cast back:
 it wraps, and rounds, as if it had been calculated in its own. Strings are cpu's.
 
-Map: ``Calls`` (by dtype); ``unary``, ``binary``; descriptors: ``operands`` (which
-broadcast) and ``rows``; moving: ``take``, ``spread``, ``put``; ``cast``; ``on_host``.
+Map: ``Exports`` (by dtype); ``unary``, ``binary``; descriptors: ``operands`` (which
+broadcast) and ``rows``; moving: ``take``, ``spread``, ``put``; ``cast``.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,11 +22,10 @@ from .arrays import (
     WasmArray,
     check_axes,
     describe,
-    download,
     empty,
-    upload,
 )
-from .runtime import Caller, machine
+from .instance import exported
+from .runtime import Machine
 
 Kernel = Callable[..., Any]
 
@@ -61,8 +58,8 @@ WIDER[np.dtype("float16")] = FLOAT32
 SIGNED = {np.dtype("uint32"): "i32", np.dtype("uint64"): "i64"}
 
 
-class Calls(dict[DType, Caller | None]):
-    """What calls ``<name>_<type>`` by dtype, None where C has none.
+class Exports(dict[DType, str | None]):
+    """The names ``<name>_<type>`` by dtype, None where C exports none.
 
     ``bits`` says that unsigned integers have the same bits as signed ones for results.
     """
@@ -70,24 +67,24 @@ class Calls(dict[DType, Caller | None]):
     def __init__(self, name: str, bits: bool = False) -> None:
         self._name, self._bits = name, bits
 
-    def __missing__(self, dtype: DType) -> Caller | None:
+    def __missing__(self, dtype: DType) -> str | None:
         name = f"{self._name}_{TYPES.get(dtype, '')}"
-        if self._bits and not machine.has(name):
+        if self._bits and name not in exported():
             name = f"{self._name}_{SIGNED.get(dtype, '')}"
-        self[dtype] = found = machine.kernel(name) if machine.has(name) else None
+        self[dtype] = found = name if name in exported() else None
         return found
 
 
 def unary(name: str, *, to: DType | None = None, bits: bool = False) -> Kernel:
     """Return the kernel ``y = name(x)``; ``to`` is the dtype of y, if not that of x."""
-    calls = Calls(name, bits)
+    exports = Exports(name, bits)
 
     def kernel(x: WasmArray, *numbers: float) -> WasmArray:
-        call = calls[x.dtype]
-        if call is None:
+        export, machine = exports[x.dtype], x.machine
+        if export is None:
             return wider(kernel, to, (x,), numbers)
-        y = empty(x.shape, to or x.dtype)
-        call(x.pointer, y.pointer, y.size, *numbers)
+        y = empty(machine, x.shape, to or x.dtype)
+        machine.callers[export](x.pointer, y.pointer, y.size, *numbers)
         return y
 
     return kernel
@@ -95,18 +92,18 @@ def unary(name: str, *, to: DType | None = None, bits: bool = False) -> Kernel:
 
 def binary(name: str, *, to: DType | None = None, bits: bool = False) -> Kernel:
     """Return the kernel ``y = name(a, b)``, which broadcasts."""
-    calls = Calls(name, bits)
+    exports = Exports(name, bits)
 
     def kernel(a: WasmArray, b: WasmArray) -> WasmArray:
-        dtype = a.dtype
-        call = calls[dtype]
-        if call is None or b.dtype is not dtype:
+        dtype, machine = a.dtype, a.machine
+        export = exports[dtype]
+        if export is None or b.dtype is not dtype:
             return wider(kernel, to, (a, b))
         shape, rows = a.shape, None
         if shape != b.shape:
-            shape, rows = operands(shape, b.shape)
-        y = empty(shape, to or dtype)
-        call(a.pointer, b.pointer, y.pointer, y.size, rows.pointer if rows else 0)
+            shape, rows = machine.cached[operands](shape, b.shape)
+        y, at = empty(machine, shape, to or dtype), rows.pointer if rows else 0
+        machine.callers[export](a.pointer, b.pointer, y.pointer, y.size, at)
         return y
 
     return kernel
@@ -131,12 +128,11 @@ def wider(
 # --- descriptors -----------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=4096)
-def operands(*shapes: Shape) -> tuple[Shape, WasmArray]:
+def operands(machine: Machine, *shapes: Shape) -> tuple[Shape, WasmArray]:
     """Return the shape to which all broadcast, and what ``broadcast`` in C takes."""
     shape = broadcast("elementwise", *shapes)
     strides = [broadcast_strides(own, len(shape)) for own in shapes]
-    return shape, describe(rows(shape, *strides))
+    return shape, describe(machine, rows(shape, *strides))
 
 
 def rows(shape: Sequence[int], *strides: Sequence[int]) -> tuple[int, ...]:
@@ -151,61 +147,59 @@ def rows(shape: Sequence[int], *strides: Sequence[int]) -> tuple[int, ...]:
 
 # --- moving ----------------------------------------------------------------------
 
-_TAKE = {size: machine.kernel(f"take_{size}") for size in (1, 2, 4, 8, 16)}
-_PUT = {size: machine.kernel(f"put_{size}") for size in (1, 2, 4, 8, 16)}
-
-
-_COPY = machine.kernel("copy_rows")
-_TURN = {size: machine.kernel(f"turn_{size}") for size in (1, 2, 4, 8)}
+_TAKE = {size: f"take_{size}" for size in (1, 2, 4, 8, 16)}
+_PUT = {size: f"put_{size}" for size in (1, 2, 4, 8, 16)}
+_TURN = {size: f"turn_{size}" for size in (1, 2, 4, 8)}
 
 
 def take(
     x: WasmArray, shape: Shape, strides: Sequence[int], first: int = 0
 ) -> WasmArray:
     """Return elements of ``x`` by strides, from number ``first`` on."""
-    y = empty(shape, x.dtype)
+    y, call = empty(x.machine, shape, x.dtype), x.machine.callers
     size = x.dtype.itemsize
     if y.size:
-        plan, how = _plan(shape, tuple(strides))
+        plan, how = x.machine.cached[_plan](shape, tuple(strides))
         start = x.pointer + first * size
         if plan[0] == 2 and plan[4] == 1:
             _, n, m, step, _ = plan
-            _COPY(start, y.pointer, n, m * size, step * size, m * size)
+            call["copy_rows"](start, y.pointer, n, m * size, step * size, m * size)
         elif plan[-2] == 1 and 2 <= plan[0] <= 3 and size in _TURN:
             (outer, n, m), (far, _, step) = _three(plan)
-            _TURN[size](start, y.pointer, outer, n, m, far, step)
+            call[_TURN[size]](start, y.pointer, outer, n, m, far, step)
         else:
-            _TAKE[size](start, y.pointer, y.size, how.pointer)
+            call[_TAKE[size]](start, y.pointer, y.size, how.pointer)
     return y
 
 
 def spread(x: WasmArray, shape: Shape) -> WasmArray:
     """Return ``x`` broadcast to a shape."""
-    y = empty(shape, x.dtype)
+    y, call = empty(x.machine, shape, x.dtype), x.machine.callers
     if y.size:
-        _, how = operands(x.shape, shape)
-        _TAKE[x.dtype.itemsize](x.pointer, y.pointer, y.size, how.pointer)
+        _, how = x.machine.cached[operands](x.shape, shape)
+        call[_TAKE[x.dtype.itemsize]](x.pointer, y.pointer, y.size, how.pointer)
     return y
 
 
 def put(x: WasmArray, y: WasmArray, strides: Sequence[int], first: int = 0) -> None:
-    """Write all elements of ``x`` to places of the new array ``y`` by strides."""
-    size = x.dtype.itemsize
+    """Write all elements of ``x`` to positions of the new array ``y`` by strides."""
+    size, call = x.dtype.itemsize, x.machine.callers
     if x.size:
-        plan, how = _plan(x.shape, tuple(strides))
+        plan, how = x.machine.cached[_plan](x.shape, tuple(strides))
         start = y.pointer + first * size
         if plan[0] == 2 and plan[4] == 1:
             _, n, m, step, _ = plan
-            _COPY(x.pointer, start, n, m * size, m * size, step * size)
+            call["copy_rows"](x.pointer, start, n, m * size, m * size, step * size)
         else:
-            _PUT[size](x.pointer, start, x.size, how.pointer)
+            call[_PUT[size]](x.pointer, start, x.size, how.pointer)
 
 
-@functools.lru_cache(maxsize=4096)
-def _plan(shape: Shape, strides: tuple[int, ...]) -> tuple[Shape, WasmArray]:
+def _plan(
+    machine: Machine, shape: Shape, strides: tuple[int, ...]
+) -> tuple[Shape, WasmArray]:
     """Return ``rows``, and as what C takes."""
     plan = rows(shape, strides)
-    return plan, describe(plan)
+    return plan, describe(machine, plan)
 
 
 def _three(plan: Shape) -> tuple[Shape, Shape]:
@@ -217,9 +211,8 @@ def _three(plan: Shape) -> tuple[Shape, Shape]:
 
 # --- dtypes ----------------------------------------------------------------------
 
-_cast = machine.kernel("cast")
 _FAST = {
-    (np.dtype(x), np.dtype(y)): machine.kernel(f"cast_{name}")
+    (np.dtype(x), np.dtype(y)): f"cast_{name}"
     for x, y, name in (
         ("int32", "float32", "i32_f32"),
         ("bool", "float32", "u8_f32"),
@@ -242,46 +235,10 @@ def cast(x: WasmArray, *, dtype: DType) -> WasmArray:
         return x
     if old.hasobject or dtype.hasobject:
         return NotImplemented
-    y = empty(x.shape, dtype)
+    y, call = empty(x.machine, x.shape, dtype), x.machine.callers
     fast = _FAST.get((old, dtype))
     if fast is not None:
-        fast(x.pointer, y.pointer, y.size)
+        call[fast](x.pointer, y.pointer, y.size)
     else:
-        _cast(x.pointer, y.pointer, y.size, NUMBERS[old], NUMBERS[dtype])
+        call["cast"](x.pointer, y.pointer, y.size, NUMBERS[old], NUMBERS[dtype])
     return y
-
-
-# --- the host --------------------------------------------------------------------
-
-
-def on_host(name: str) -> Kernel:
-    """Return cpu's kernel ``name`` for native arrays: it reads them where they lie."""
-
-    @functools.cache
-    def theirs() -> Kernel:
-        return importlib.import_module("plugrad_cpu.kernels").KERNELS[name]
-
-    def kernel(*xs: Any, **attrs: Any) -> Any:
-        ys = theirs()(*[x if x is None else download(x) for x in xs], **attrs)
-        if isinstance(ys, tuple):
-            return tuple([_home(y) for y in ys])
-        return _home(ys)
-
-    return kernel
-
-
-def _home(y: Any) -> Any:
-    return upload(y if isinstance(y, np.ndarray) else np.asarray(y))
-
-
-def or_strings(name: str, kernel: Kernel) -> Kernel:
-    """Return the kernel ``name``, which leaves strings to cpu's."""
-    theirs = on_host(name)
-
-    @functools.wraps(kernel)
-    def either(*xs: Any, **attrs: Any) -> Any:
-        if np.ndarray in map(type, xs):
-            return theirs(*xs, **attrs)
-        return kernel(*xs, **attrs)
-
-    return either

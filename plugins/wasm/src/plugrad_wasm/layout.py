@@ -57,7 +57,7 @@ class Layout(NamedTuple):
     """What is written at the beginning, and where the elements of each tensor lie."""
 
     head: bytes
-    places: tuple[int, ...]
+    addresses: tuple[int, ...]
     zeros: int  # the outputs begin here
     end: int
 
@@ -74,25 +74,25 @@ def layout(
     first_attr = 28 + 20 * len(tensors)
     head = bytearray(first_attr + 12 * len(values))
 
-    def place(data: bytes, unit: int) -> int:
+    def append(data: bytes, unit: int) -> int:
         head.extend(bytes(-len(head) % unit))
         head.extend(data)
         return begin + len(head) - len(data)
 
     for i, (doubles, text) in enumerate(values):
-        at, count = place(doubles, 8), len(doubles) // 8
-        words = (at, count, 0 if text is None else place(text, 1))
+        at, count = append(doubles, 8), len(doubles) // 8
+        words = (at, count, 0 if text is None else append(text, 1))
         struct.pack_into("<3I", head, first_attr + 12 * i, *words)
     shapes = [
-        place(struct.pack(f"<{len(t.shape)}I", *t.shape), 4) if t else 0
+        append(struct.pack(f"<{len(t.shape)}I", *t.shape), 4) if t else 0
         for t in tensors
     ]
     at = zeros = _aligned(begin + len(head))
-    places = []
+    addresses = []
     for i, (tensor, shape) in enumerate(zip(tensors, shapes, strict=True)):
         if i == len(inputs):
             zeros = at
-        places.append(at)
+        addresses.append(at)
         if tensor is None:
             continue
         size = prod(tensor.shape)
@@ -102,7 +102,7 @@ def layout(
     counts = (VERSION, len(inputs), len(outputs), len(values))
     pointers = (28, 28 + 20 * len(inputs), first_attr)
     struct.pack_into("<7I", head, 0, *counts, *[begin + p for p in pointers])
-    return Layout(bytes(head), tuple(places), zeros if outputs else at, at)
+    return Layout(bytes(head), tuple(addresses), zeros if outputs else at, at)
 
 
 def _aligned(address: int) -> int:

@@ -8,6 +8,7 @@ from plugrad.plugin import (
     backward_gradients,
     backward_kernels,
     hookimpl,
+    with_strings,
 )
 
 BACKWARD_KERNELS = backward_kernels("plugrad_wasm")
@@ -17,12 +18,13 @@ def open_wasm() -> Runtime:
     """Return the WebAssembly backend in working order."""
     from .arrays import DTYPES, WasmArrays
     from .kernels import KERNELS
-    from .runtime import machine
+    from .runtime import Machine
 
-    machine.open_again()
+    machine = Machine()
+    arrays = WasmArrays(machine)
     return Runtime(
-        arrays=WasmArrays(),
-        kernels=KERNELS,
+        arrays=arrays,
+        kernels=with_strings(KERNELS, arrays, host="cpu"),
         gradients=backward_gradients(BACKWARD_KERNELS),
         dtypes=DTYPES,
         host="cpu",

@@ -1,7 +1,8 @@
 """The machine: the modules that run kernels, their memory, and the workers.
 
 Map: ``Machine``: opening; ``kernel``, which makes callers, and memory; what happens
-when a kernel ends early; workers, and forks. ``machine`` is that of this process.
+when a kernel ends early; workers, and forks. ``Callers`` and ``Cached`` are its tables.
+Each array has the machine in whose memory it lies. Importing this starts nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Generator
-from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import wasmtime
@@ -24,6 +24,7 @@ from plugrad import BackendError
 from . import guard
 from .heap import Heap
 from .instance import (
+    MODULES,
     PAGES,
     HostFunction,
     Instance,
@@ -37,6 +38,8 @@ from .instance import (
 )
 
 Caller = Callable[..., None]
+P = ParamSpec("P")
+T = TypeVar("T")
 VARIABLE = "PLUGRAD_WASM_THREADS"
 MOST_THREADS = 64  # as in plugrad.h
 STACK = 1 << 18  # bytes, of a worker
@@ -57,25 +60,74 @@ def threads_asked_for() -> int:
 
 
 class _Poll:
-    """Calls what it is given, in C alone: there may be no room for one more frame."""
+    """Calls what it is given, in C alone: one more frame may be too many."""
 
     __slots__ = ("__call__",)
     __call__: Callable[[], None]
 
 
+class Callers(dict[str, Caller]):
+    """What calls the kernels of a machine, by the names under which C exports them."""
+
+    def __init__(self, kernel: Callable[[str], Caller]) -> None:
+        self._kernel = kernel
+
+    def __missing__(self, name: str) -> Caller:
+        self[name] = caller = self._kernel(name)
+        return caller
+
+
+class Cached(dict[Any, Any]):
+    """Functions whose results lie in the memory of a machine, with a cache of them.
+
+    The machine is their first parameter, which ``machine.cached[function]`` fills in.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def __missing__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        size = getattr(function, "cache_size", 4096)
+        bound = functools.partial(function, self._machine)
+        self[function] = found = functools.lru_cache(size)(bound)
+        return found
+
+    if TYPE_CHECKING:
+
+        def __getitem__(
+            self, function: Callable[Concatenate[Machine, P], T]
+        ) -> Callable[P, T]: ...
+
+
+def cache_size(size: int) -> Callable[[T], T]:
+    """Limit how many results of a function ``Cached`` keeps, as they are large."""
+
+    def limit(function: T) -> T:
+        vars(function)["cache_size"] = size
+        return function
+
+    return limit
+
+
 class Machine:
-    """What runs kernels for this process, and all that belongs to it.
+    """What runs kernels, and all that belongs to it.
+
+    Args:
+        threads: How many threads take part, the calling one included; by default what
+            the environment says.
 
     Attributes:
         threads: How many take part, this one included.
         heap: The blocks of linear memory.
+        callers: What calls a kernel, by its name.
+        cached: Functions of this machine, with a cache of their results.
         guards: The guard zones around them; None without PLUGRAD_WASM_GUARD=1.
         lock: Held while a kernel runs or memory is cut.
 
     """
 
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads = threads or threads_asked_for()
         self.lock = threading.RLock()
         self._running = False  # from before a kernel gets its arguments to its end
         self._interrupt: BaseException | None = None
@@ -95,11 +147,13 @@ class Machine:
         )
         self._until_poll.value = 256
         self._tail = self._library.heap  # workers' stacks
-        room = STACK * (threads - 1)
-        self._grow(self._tail + room)
-        self.heap: Heap = Heap(self._tail + room, self._grow)
+        stacks = STACK * (threads - 1)
+        self._grow(self._tail + stacks)
+        self.heap: Heap = Heap(self._tail + stacks, self._grow)
+        self.callers = Callers(self.kernel)
+        self.cached = Cached(self)
         self.guards: guard.Guards | None = None
-        if guard.asked_for():
+        if guard.ASKED_FOR:
             self.guards = guard.Guards(self.whole)
         _register(self)
 
@@ -120,7 +174,7 @@ class Machine:
     def _instantiate(self, reservation: int | None) -> None:
         shared = self.threads > 1
         self._engine = engine(shared, reservation)
-        folder = Path(__file__).parent / "modules" / ("threaded" if shared else "plain")
+        folder = MODULES / ("threaded" if shared else "plain")
         self._library = Library(self._engine, folder, self._hosts)
         self._shared: Any = None
         if shared:
@@ -261,7 +315,7 @@ class Machine:
         return watch
 
     def _look(self) -> None:
-        """See to what keeps a kernel from beginning.
+        """Handle what keeps a kernel from beginning.
 
         Raises:
             BackendError: Another one is running.
@@ -350,13 +404,6 @@ class Machine:
     def _any(self) -> Instance:
         return next(iter(self._main.instances.values()))
 
-    def open_again(self) -> None:
-        """Let there be workers, from the next new kernel on at the latest."""
-        with self.lock:
-            self._closed = False
-            if self.threads > 1 and not self._workers and self._main.instances:
-                self._start_workers(self._any())
-
     def _forked(self) -> None:
         """Go on in the child on one thread: no others are left."""
         self._closed = True
@@ -373,7 +420,7 @@ _REENTERED = (
 
 
 def _register(machine: Machine) -> None:
-    """See to forks and to the end of the process, for as long as the machine lives."""
+    """Handle forks and the end of the process, for as long as the machine lives."""
     here = weakref.ref(machine)
 
     def each(step: Callable[[Machine], Any]) -> Callable[[], None]:
@@ -391,6 +438,3 @@ def _register(machine: Machine) -> None:
             after_in_child=each(Machine._forked),
         )
     atexit.register(each(Machine.close))
-
-
-machine = Machine(threads_asked_for())

@@ -38,6 +38,7 @@ from .checks import (
 )
 from .instance import Instance, new_engine, on_large_stack, taken
 from .layout import layout, numbers
+from .runtime import Machine
 
 NOT_IMPLEMENTED = 1  # a result
 
@@ -173,7 +174,7 @@ class SandboxedKernel:
             plan = layout(self._begin, specs, outputs, values)
         whole = self._whole()
         whole[self._begin : self._begin + len(plan.head)] = plan.head
-        for x, at in zip(inputs, plan.places, strict=False):
+        for x, at in zip(inputs, plan.addresses, strict=False):
             if x is not None:
                 np.ndarray(x.shape, x.dtype, whole, at)[...] = download(x)
         ctypes.memset(ctypes.addressof(whole) + plan.zeros, 0, plan.end - plan.zeros)
@@ -184,6 +185,7 @@ class SandboxedKernel:
         if error or trap.value:
             self._instance = None  # its state is anything
             raise self._failed(taken(error, trap), self._export)
+        machine = next(x.machine for x in inputs if x is not None)
         whole, answer = self._whole(), slots[0] & 0xFFFFFFFF
         if answer == NOT_IMPLEMENTED:
             return NotImplemented
@@ -191,8 +193,8 @@ class SandboxedKernel:
             raise BackendError(f"{self._who()}: {_message(whole, answer)}")
         return tuple(
             [
-                _copied(whole, spec, at)
-                for spec, at in zip(outputs, plan.places[len(inputs) :], strict=True)
+                _copied(machine, whole, spec, at)
+                for spec, at in zip(outputs, plan.addresses[len(inputs) :], strict=True)
             ]
         )
 
@@ -283,19 +285,19 @@ class Clock:
 # --- results ---------------------------------------------------------------------
 
 
-def _copied(whole: Any, spec: Spec, at: int) -> Any:
+def _copied(machine: Machine, whole: Any, spec: Spec, at: int) -> Any:
     values: Any = np.ndarray(spec.shape, spec.dtype, whole, at)
     if spec.dtype.kind == "b":  # bytes of any value become 0 and 1
         values = values.view(np.uint8) != 0
-    native = empty(spec.shape, spec.dtype)
+    native = empty(machine, spec.shape, spec.dtype)
     writable(native)[...] = values
     return native
 
 
 def _message(whole: Any, address: int) -> str:
     text = bytes(whole[address : address + MESSAGE]).partition(b"\0")[0]
-    told = printable(text.decode(errors="replace"))
-    return told or f"it returned {address}, which is no text"
+    shown = printable(text.decode(errors="replace"))
+    return shown or f"it returned {address}, which is no text"
 
 
 # --- forks -----------------------------------------------------------------------

@@ -20,10 +20,10 @@ Pair = tuple[Array, Array]
 def fingerprints(texts: list[bytes]) -> Array:
     """Return a hash of 64 bits for each string."""
     found = np.empty(len(texts), np.uint64)
-    places: dict[int, list[int]] = defaultdict(list)
+    rows: dict[int, list[int]] = defaultdict(list)
     for i, text in enumerate(texts):
-        places[len(text)].append(i)
-    for length, at in places.items():
+        rows[len(text)].append(i)
+    for length, at in rows.items():
         table = np.frombuffer(b"".join([texts[i] for i in at]), np.uint8)
         found[at] = _of_one_length(table.reshape(len(at), length))
     return found

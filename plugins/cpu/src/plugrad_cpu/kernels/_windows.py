@@ -1,6 +1,7 @@
-"""What the kernels with windows share: padding, taps, and blocks that fit a cache.
+"""What the kernels with windows share: padding, indexing, and blocks for a cache.
 
-Letters: n batch, p q places of windows, c channels in, k channels out, t taps.
+Letters: n batch, p q output positions, c channels in, k channels out,
+t kernel positions.
 """
 
 import functools
@@ -29,7 +30,7 @@ def padded(x: Array, windows: Windows, value: float = 0) -> Array:
 
 
 def empty(shape: tuple[int, ...], windows: Windows, dtype: np.dtype) -> Array:
-    """Return room for a tensor of ``shape`` and its padding."""
+    """Return uninitialized memory for a tensor of ``shape`` and its padding."""
     ends = zip(shape[1:-1], windows.padding, strict=True)
     return np.empty((shape[0], *(b + n + a for n, (b, a) in ends), shape[-1]), dtype)
 
@@ -40,15 +41,15 @@ def core(windows: Windows) -> Index:
     return (slice(None), *(slice(before, before + n) for n, (before, _) in ends))
 
 
-def seen(windows: Windows, tap: tuple[int, ...]) -> Index:
-    """Return what of the padded input the windows see at one tap."""
-    places = windows.out_shape[1:-1]
-    ends = zip(tap, places, windows.strides, strict=True)
+def seen(windows: Windows, position: tuple[int, ...]) -> Index:
+    """Return what of the padded input the windows see at one kernel position."""
+    outputs = windows.out_shape[1:-1]
+    ends = zip(position, outputs, windows.strides, strict=True)
     return (slice(None), *(slice(t, t + p * s, s) for t, p, s in ends))
 
 
 def view(x: Array, windows: Windows) -> Array:
-    """View padded input as ``[n, *places, *window, c]``, without a copy."""
+    """View padded input as ``[n, *outputs, *window, c]``, without a copy."""
     n, *spatial, c = x.strides
     steps = zip(spatial, windows.strides, strict=True)
     gaps = zip(spatial, windows.dilations, strict=True)
@@ -60,28 +61,28 @@ def view(x: Array, windows: Windows) -> Array:
 
 
 def pixels(x: Array) -> Array:
-    """View the channels of a place as one element, which NumPy moves in one piece."""
+    """View the channels of a pixel as one element, which NumPy moves in one piece."""
     x = np.ascontiguousarray(x)
     return x.view(f"V{x.itemsize * x.shape[-1]}")[..., 0]
 
 
-def read(x: Array, place: Index, room: Array) -> Array:
-    """Return what lies at a place, copied to ``room`` if many pixels are apart.
+def read(x: Array, index: Index, buffer: Array) -> Array:
+    """Return what lies at an index, copied to ``buffer`` if many pixels are apart.
 
-    Room is contiguous: else its pixels would be those of a copy.
+    The buffer is contiguous: else its pixels would be those of a copy.
     """
-    if place[-1].step == 1 or room.size < 4096:
-        return x[place]
-    pixels(room)[...] = pixels(x)[place]
-    return room
+    if index[-1].step == 1 or buffer.size < 4096:
+        return x[index]
+    pixels(buffer)[...] = pixels(x)[index]
+    return buffer
 
 
-def add(x: Array, place: Index, y: Array, room: Array) -> None:
-    """Add ``y`` to what lies at a place, by way of ``room`` as in ``read``."""
-    total = read(x, place, room)
+def add(x: Array, index: Index, y: Array, buffer: Array) -> None:
+    """Add ``y`` to what lies at an index, by way of ``buffer`` as in ``read``."""
+    total = read(x, index, buffer)
     np.add(total, y, out=total)
-    if total is room:
-        pixels(x)[place] = pixels(room)
+    if total is buffer:
+        pixels(x)[index] = pixels(buffer)
 
 
 def lined(row: Array, x: Array) -> Array:
@@ -92,7 +93,7 @@ def lined(row: Array, x: Array) -> Array:
 
 
 def flat(x: Array) -> Array:
-    """Return a matrix whose rows are the channels of each place."""
+    """Return a matrix whose rows are the channels of each pixel."""
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 

@@ -68,7 +68,7 @@ def clip_by_value(x: Array, *, min: float, max: float) -> Array:
 
 @kernels("LeakyRelu")
 def leaky_relu(x: Array, *, alpha: float) -> Array:
-    """With the usual slopes it is a maximum; else it is Prelu."""
+    """With slopes of at most 1 it is a maximum; else it is Prelu."""
     slope = x.dtype.type(alpha)  # which may be 0 where alpha is not
     return np.maximum(x, x * slope) if 0 < slope <= 1 else prelu(x, slope)
 

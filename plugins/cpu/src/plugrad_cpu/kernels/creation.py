@@ -55,7 +55,7 @@ def _wrapped(x: Array) -> Array:
 
 @kernels("Identity")
 def identity(x: Array) -> Array:
-    """Share the memory: nobody writes to it."""
+    """Share the memory: kernels never write into inputs."""
     return x
 
 
@@ -104,9 +104,9 @@ def range_(
         least, most = max(limits.min, -(2**53)), min(limits.max, 2**53)
         if step and least <= min(start, stop) and max(start, stop) <= most:
             return np.arange(start, stop, step, dtype=dtype)
-        places = np.arange(size, dtype=np.uint64)
+        steps = np.arange(size, dtype=np.uint64)
         first, distance = np.uint64(start % 2**64), np.uint64(step % 2**64)
-        return (first + places * distance).astype(dtype)
+        return (first + steps * distance).astype(dtype)
     return cast(start + np.arange(size) * float(step), dtype=dtype)
 
 

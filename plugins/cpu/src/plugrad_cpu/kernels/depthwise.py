@@ -1,8 +1,10 @@
-"""Depthwise convolutions, tap by tap, in parts of the batch that fit the cache.
+"""Depthwise convolutions, by kernel position, in parts of the batch that fit the cache.
 
-The inner loop of NumPy should be long, so that the filter of a tap is repeated along
-the last axis of places, and places that are apart in memory are read into a room.
-Letters: n batch, p places of windows, c channels in, m channels out of each, t taps.
+The inner loop of NumPy should be long, so that the filter of a kernel position is
+repeated along the last output axis, and pixels that are apart in memory are copied to
+a buffer.
+Letters: n batch, p output positions, c channels in, m channels out of each,
+t kernel positions.
 """
 
 import numpy as np
@@ -24,8 +26,8 @@ def conv(x: Array, filter: Array, *, geometry: Windows) -> Array:
     for part in batches(y):
         seeing, into = padded(_repeated(x[part], geometry), geometry), y[part]
         product = np.empty_like(into)
-        for i, tap in enumerate(geometry.kernel_positions):
-            row, some = rows[i], read(seeing, seen(geometry, tap), product)
+        for i, position in enumerate(geometry.kernel_positions):
+            row, some = rows[i], read(seeing, seen(geometry, position), product)
             np.multiply(some, row, out=product if i else into)
             if i:
                 np.add(into, product, out=into)
@@ -35,7 +37,7 @@ def conv(x: Array, filter: Array, *, geometry: Windows) -> Array:
 @kernels("DepthwiseConv2dNativeBackpropInput")
 @widened
 def backprop_input(dy: Array, filter: Array, *, geometry: Windows) -> Array:
-    """``npcm, tcm -> nptc``, each tap added where its windows read."""
+    """``npcm, tcm -> nptc``, each kernel position added where its windows read."""
     rows = _rows(filter, geometry)
     *shape, c = geometry.in_shape
     k = dy.shape[-1]
@@ -43,10 +45,10 @@ def backprop_input(dy: Array, filter: Array, *, geometry: Windows) -> Array:
     dx.fill(0)
     for part in batches(dy):
         given, onto = dy[part], dx[part]
-        product, room = np.empty((2, *given.shape), dy.dtype)
-        for row, tap in zip(rows, geometry.kernel_positions, strict=True):
+        product, buffer = np.empty((2, *given.shape), dy.dtype)
+        for row, position in zip(rows, geometry.kernel_positions, strict=True):
             np.multiply(given, row, out=product)
-            add(onto, seen(geometry, tap), product, room)
+            add(onto, seen(geometry, position), product, buffer)
     dx = dx[core(geometry)]
     return dx if k == c else dx.reshape(*shape, c, k // c).sum(-1, dx.dtype)
 
@@ -62,8 +64,8 @@ def backprop_filter(x: Array, dy: Array, *, geometry: Windows) -> Array:
         product = np.empty(given.shape, dy.dtype)
         matrix = flat(product)
         ones = np.ones(len(matrix), dy.dtype)
-        for row, tap in zip(dfilter, geometry.kernel_positions, strict=True):
-            some = read(seeing, seen(geometry, tap), product)
+        for row, position in zip(dfilter, geometry.kernel_positions, strict=True):
+            some = read(seeing, seen(geometry, position), product)
             np.multiply(some, given, out=product)
             row += ones @ matrix
     c = geometry.in_shape[-1]
@@ -71,7 +73,7 @@ def backprop_filter(x: Array, dy: Array, *, geometry: Windows) -> Array:
 
 
 def _rows(filter: Array, windows: Windows) -> Array:
-    """Return the filter of each tap, ``[t, q, cm]``, repeated along the last places."""
+    """Return the filter of each position, repeated along the last axis: [t, q, cm]."""
     rows = filter.reshape(len(windows.kernel_positions), 1, windows.out_shape[-1])
     return np.repeat(rows, windows.out_shape[-2], 1)
 

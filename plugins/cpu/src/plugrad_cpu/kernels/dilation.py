@@ -1,4 +1,4 @@
-"""Grey-scale dilation, tap by tap, each over the windows in which it is no padding."""
+"""Grey-scale dilation by kernel position, each over the windows it does not pad."""
 
 from collections.abc import Iterator
 
@@ -12,14 +12,14 @@ from ._windows import Index, batches, lined
 
 kernels = KernelTable()
 
-# A tap: its number, its row of the filter, the windows, what they see there.
-Tap = tuple[int, tuple[int, ...], Index, Index]
+# A kernel position: its number, its row of the filter, the windows, what they read.
+Position = tuple[int, tuple[int, ...], Index, Index]
 
 
-def _taps(windows: Windows) -> Iterator[Tap]:
-    """Pass over taps from the last to the first, whose number is the largest.
+def _positions(windows: Windows) -> Iterator[Position]:
+    """Yield kernel positions from the last to the first, whose number is the largest.
 
-    Windows that see padding at a tap are left out.
+    Windows that see padding at a position are left out.
     """
     rows = [*np.ndindex(*windows.window)]
     for number, at in enumerate(reversed(rows), 1):
@@ -28,12 +28,12 @@ def _taps(windows: Windows) -> Iterator[Tap]:
             stride = windows.strides[i]
             offset = a * windows.dilations[i] - windows.padding[i][0]
             begin = max(-(offset // stride), 0)
-            size, places = windows.in_shape[i + 1], windows.out_shape[i + 1]
-            end = max(min(-((offset - size) // stride), places), begin)
+            size, count = windows.in_shape[i + 1], windows.out_shape[i + 1]
+            end = max(min(-((offset - size) // stride), count), begin)
             here.append(slice(begin, end))
             first = begin * stride + offset
             there.append(slice(first, first + (end - begin) * stride, stride))
-        if all(place.start < place.stop for place in here[1:]):
+        if all(one.start < one.stop for one in here[1:]):
             yield number, at, tuple(here), tuple(there)
 
 
@@ -53,35 +53,37 @@ def dilation2d(x: Array, filter: Array, *, geometry: Windows) -> Array:
 def _largest(
     larger: np.ufunc, x: Array, filter: Array, y: Array, windows: Windows
 ) -> None:
-    for _, at, here, there in _taps(windows):
+    for _, at, here, there in _positions(windows):
         onto = y[here]
         larger(onto, x[there] + lined(filter[at], onto), out=onto)
 
 
 def _winners(x: Array, filter: Array, windows: Windows) -> Array:
-    """Return, for each window, which tap is the first with the largest sum; or 0.
+    """Return, for each window, which position is the first with the largest sum; or 0.
 
     Of sums that are rounded to one number, that with the largest error is largest.
     """
     y = dilation2d(x, filter, geometry=windows)
     found = np.zeros(y.shape, np.int32)
-    taps = list(_taps(windows))
+    positions = list(_positions(windows))
     for part in batches(x, 1 << 18):
         hits = 0
-        for number, at, here, there in taps:
+        for number, at, here, there in positions:
             a, onto = x[part][there], found[part][here]
             hit = a + lined(filter[at], a) == y[part][here]
             hits += int(np.count_nonzero(hit))
             np.maximum(onto, hit * np.int32(number), out=onto)
         if x.dtype.kind == "f" and hits > np.count_nonzero(found[part]):
-            _decide(x[part], filter, y[part], found[part], taps)
+            _decide(x[part], filter, y[part], found[part], positions)
     return found
 
 
-def _decide(x: Array, filter: Array, y: Array, found: Array, taps: list[Tap]) -> None:
+def _decide(
+    x: Array, filter: Array, y: Array, found: Array, positions: list[Position]
+) -> None:
     """Find the winners among equal sums by what rounding took from them."""
     most = np.full(y.shape, -np.inf, x.dtype)
-    for number, at, here, there in taps:
+    for number, at, here, there in positions:
         a = x[there]
         b = lined(filter[at], a)
         total = a + b
@@ -106,7 +108,7 @@ def dilation2d_input(x: Array, filter: Array, dy: Array, *, geometry: Windows) -
     """Hand each cotangent to the element that has won."""
     winners = _winners(x, filter, geometry)
     dx = np.zeros(x.shape, dy.dtype)
-    for number, _, here, there in _taps(geometry):
+    for number, _, here, there in _positions(geometry):
         onto = dx[there]
         np.add(onto, _mine(winners, number, dy, here), out=onto)
     return dx
@@ -116,15 +118,15 @@ def dilation2d_input(x: Array, filter: Array, dy: Array, *, geometry: Windows) -
 def dilation2d_filter(
     x: Array, filter: Array, dy: Array, *, geometry: Windows
 ) -> Array:
-    """Add up the cotangents of the windows in which a tap has won."""
+    """Add up the cotangents of the windows in which a position has won."""
     winners = _winners(x, filter, geometry)
     df = np.zeros(filter.shape, dy.dtype)
-    for number, at, here, _ in _taps(geometry):
+    for number, at, here, _ in _positions(geometry):
         mine = _mine(winners, number, dy, here)
         df[at] = reduce.sum(mine, axis=(0, 1, 2), keepdims=False)
     return df
 
 
 def _mine(winners: Array, number: int, dy: Array, here: Index) -> Array:
-    """Return the cotangents of the windows in which a tap has won, and else 0."""
+    """Return the cotangents of the windows in which a position has won, and else 0."""
     return np.where(winners[here] == number, dy[here], dy.dtype.type(0))

@@ -33,12 +33,12 @@ def lapack(
         except np.linalg.LinAlgError:
             which = f"matrix {index}" if index else "the matrix"
             raise ValueError(f"{op}: {which} is {problem}") from None
-    usual = np.where(odd[..., None, None], np.eye(*x.shape[-2:], dtype=x.dtype), x)
+    regular = np.where(odd[..., None, None], np.eye(*x.shape[-2:], dtype=x.dtype), x)
 
     def filled(y: Array) -> Any:
         return np.where(odd[(..., *[None] * min(y.ndim - odd.ndim, 2))], np.nan, y)
 
-    found = function(usual, *more)
+    found = function(regular, *more)
     return tuple(map(filled, found)) if isinstance(found, tuple) else filled(found)
 
 

@@ -1,4 +1,4 @@
-"""Pooling: what is combined is taken axis by axis, what is handed back tap by tap."""
+"""Pooling: forward one axis at a time, back one kernel position at a time."""
 
 import functools
 import math
@@ -28,7 +28,7 @@ def max_pool(x: Array, *, geometry: Windows) -> Array:
 @kernels("MaxPool3DGrad")
 @kernels("MaxPoolGrad")
 def max_pool_grad(dy: Array, x: Array, y: Array, *, geometry: Windows) -> Array:
-    """Hand each cotangent to the first tap that has the maximum.
+    """Give each cotangent to the first kernel position that has the maximum.
 
     Cotangents are chosen as bits: infinite ones times False would be NaN.
     """
@@ -38,12 +38,12 @@ def max_pool_grad(dy: Array, x: Array, y: Array, *, geometry: Windows) -> Array:
         seeing, onto = padded(x[part], geometry, np.nan), dx[part]
         top, left = y[part], dy[part].copy().view(f"i{dy.itemsize}")
         some, into = np.empty(top.shape, x.dtype), np.empty(top.shape, dy.dtype)
-        for tap in geometry.kernel_positions:
-            place = seen(geometry, tap)
-            mine = (read(seeing, place, some) == top).astype(left.dtype)
+        for position in geometry.kernel_positions:
+            index = seen(geometry, position)
+            mine = (read(seeing, index, some) == top).astype(left.dtype)
             np.multiply(mine, left, out=mine)
             np.subtract(left, mine, out=left)
-            add(onto, place, mine.view(dy.dtype), into)
+            add(onto, index, mine.view(dy.dtype), into)
     return dx[core(geometry)]
 
 
@@ -81,8 +81,8 @@ def avg_pool_grad(dy: Array, x: Array | None, *, geometry: Windows) -> Array:
     for axis in range(1, share.ndim - 1):
         sizes = (*share.shape[:axis], whole.shape[axis], *share.shape[axis + 1 :])
         dx = np.zeros(sizes, dy.dtype)
-        for place in _along(axis, geometry):
-            read = dx[place]
+        for index in _along(axis, geometry):
+            read = dx[index]
             np.add(read, share, out=read)
         share = dx
     return share[core(geometry)]
@@ -92,7 +92,7 @@ def avg_pool_grad(dy: Array, x: Array | None, *, geometry: Windows) -> Array:
 def max_pool_with_argmax(
     x: Array, *, geometry: Windows, include_batch_in_index: bool
 ) -> tuple[Array, Array]:
-    """Look at the taps from the last to the first, so that the first one stays."""
+    """Go from the last kernel position to the first, so that the first one stays."""
     y = max_pool(x, geometry=geometry)
     images = x.shape[0] if include_batch_in_index else 1
     shape = (images, *x.shape[1:])
@@ -103,17 +103,17 @@ def max_pool_with_argmax(
     seeing = padded(x, geometry, least)
     indices, some = np.full(y.shape, -1, np.int32), np.empty(y.shape, x.dtype)
     there = np.empty((images, *y.shape[1:]), np.int32)
-    for tap in reversed(geometry.kernel_positions):
-        place = seen(geometry, tap)
-        hit = (read(seeing, place, some) == y) & inside[place]
+    for position in reversed(geometry.kernel_positions):
+        index = seen(geometry, position)
+        hit = (read(seeing, index, some) == y) & inside[index]
         mask = np.negative(hit, dtype=np.int32)  # choose by bits: see Select
-        mask &= indices ^ read(address, place, there)
+        mask &= indices ^ read(address, index, there)
         indices ^= mask
     return y, indices
 
 
 def _along(axis: int, windows: Windows) -> list[tuple[slice, ...]]:
-    """Return what windows see at each of their taps along one axis."""
+    """Return what windows see at each kernel position along one axis."""
     i = axis - 1
     k, d, s = windows.window[i], windows.dilations[i], windows.strides[i]
     p, lead = windows.out_shape[axis], (slice(None),) * axis
@@ -123,7 +123,7 @@ def _along(axis: int, windows: Windows) -> list[tuple[slice, ...]]:
 def _combined(op: np.ufunc, x: Array, windows: Windows) -> Array:
     """Combine what each window sees of the padded ``x``."""
     for axis in range(1, x.ndim - 1):
-        first, *more = (x[place] for place in _along(axis, windows))
+        first, *more = (x[index] for index in _along(axis, windows))
         x = first
         if more:
             x = op(first, more[0])
@@ -134,7 +134,7 @@ def _combined(op: np.ufunc, x: Array, windows: Windows) -> Array:
 
 @functools.lru_cache(maxsize=256)
 def _counts(windows: Windows, least: int, dtype: np.dtype) -> Array:
-    """Return how many elements each window sees: ``[*places, 1]``, or one number."""
+    """Return how many elements each window sees: ``[*outputs, 1]``, or one number."""
     axes = [np.array([sum(row) for row in axis]) for axis in windows.inside]
     counts = functools.reduce(np.multiply.outer, [*axes, np.ones(1, int)])
     counts = np.maximum(counts, least).astype(dtype)

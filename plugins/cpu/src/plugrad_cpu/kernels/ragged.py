@@ -60,11 +60,11 @@ def ragged_range(starts: Array, limits: Array, deltas: Array) -> tuple[Array, Ar
     going = np.where(up, start < limit, start > limit)
     first, last, by = (x.astype(wide) for x in (start, limit, delta))
     # Negative integers have wrapped, but distances come out right.
-    room, step = np.where(up, last - first, first - last), np.where(up, by, 0 - by)
+    distance, step = np.where(up, last - first, first - last), np.where(up, by, 0 - by)
     if dtype.kind == "f":
-        counts = np.ceil(room / step)
+        counts = np.ceil(distance / step)
     else:
-        counts = room // step + (room % step > 0)
+        counts = distance // step + (distance % step > 0)
     counts = np.where(going, counts, 0)
     if not counts.astype(np.float64).sum() < 2**31:
         raise ValueError(f"{op}: the rows do not end within 2147483647 values")
@@ -95,20 +95,20 @@ def ragged_tensor_to_tensor(
         count = len(partitions[0]) - 1
     natural, levels = [count], []
     for kind, partition in kinds:
-        rows, places = _rows(op, kind, partition, count)
-        levels.append((rows, places))
-        natural.append(int(places.max(initial=-1)) + 1)
+        rows, positions = _rows(op, kind, partition, count)
+        levels.append((rows, positions))
+        natural.append(int(positions.max(initial=-1)) + 1)
         count = len(rows)
     if count != len(values):
         raise ValueError(
-            f"{op}: there are {len(values)} values, and places for {count} in the rows"
+            f"{op}: there are {len(values)} values, and space for {count} in the rows"
         )
     sizes = _sizes(op, shape, (*natural, *values.shape[1:]), values.ndim - 1)
     at = np.arange(min(natural[0], sizes[0] + 1))
-    at[sizes[0] :] = -1  # one place for all rows that are cut off
-    for (rows, places), size in zip(levels, sizes[1:], strict=False):
+    at[sizes[0] :] = -1  # one position for all rows that are cut off
+    for (rows, positions), size in zip(levels, sizes[1:], strict=False):
         above = at[np.minimum(rows, len(at) - 1)]
-        at = np.where((above < 0) | (places >= size), -1, above * size + places)
+        at = np.where((above < 0) | (positions >= size), -1, above * size + positions)
     y = np.empty((math.prod(sizes[: len(natural)]), *values.shape[1:]), values.dtype)
     y[...] = default_value
     kept = np.flatnonzero(at >= 0)
@@ -117,7 +117,7 @@ def ragged_tensor_to_tensor(
 
 
 def _rows(op: str, kind: str, partition: Array, count: int) -> tuple[Array, Array]:
-    """Return the row of each element of a level, and its place there."""
+    """Return the row of each element of a level, and its position there."""
     if kind == "ROW_SPLITS":
         splits = checked(op, partition, None)
         if len(splits) != count + 1:

@@ -1,4 +1,4 @@
-"""Resizing axis by axis, in parts that fit a cache; reading images at any place.
+"""Resizing axis by axis, in parts that fit a cache; reading images at any position.
 
 Columns and channels lie in one axis, so that what is read in one go is long.
 """
@@ -48,7 +48,7 @@ def resize_bilinear(images: Array, *, geometry: Resizing) -> Array:
 def resize_bilinear_grad(
     images: Array | None, dy: Array, *, geometry: Resizing
 ) -> Array:
-    """Put the weighed cotangent of each place to both of its ends, if there are two."""
+    """Add the weighed cotangent of each position to the pixels beside it."""
     tables = []
     for low, high, share in geometry.linear:
         between, share = np.flatnonzero(low < high), share.astype(_dtype(dy))
@@ -104,9 +104,9 @@ def _channels(index: Array, c: int) -> Array:
 
 
 def _put_back(dy: Array, geometry: Resizing, ends: list[Any]) -> Array:
-    """Add up what was read from one place, along one axis after the other.
+    """Add up what was read from one position, along one axis after the other.
 
-    ``ends`` has, for rows and columns, tables of places, what was read, and weights.
+    ``ends`` has, for rows and columns, tables of positions, what was read, and weights.
     """
     (_, h, w, c), (_, height, width, _) = geometry.in_shape, geometry.out_shape
     passes = [_passes(tables, axis, c) for axis, tables in enumerate(ends, 1)]
@@ -126,11 +126,11 @@ def _put_back(dy: Array, geometry: Resizing, ends: list[Any]) -> Array:
 
 
 def _passes(tables: list[Any], axis: int, c: int) -> list[tuple[Any, Any, Array]]:
-    """Return what to read, where to add it, no place twice, and with what weights."""
+    """Return what to read, where to add it (no position twice), and the weights."""
     found: list[tuple[Any, Any, Array]] = []
-    for places, index, weights in tables:
+    for positions, index, weights in tables:
         for run in _runs(index):
-            at, to, some = places[run], index[run], weights[run]
+            at, to, some = positions[run], index[run], weights[run]
             if axis == 1:
                 read = itemgetter((slice(None), _range(at)))
                 found.append((read, _range(to), some[:, None]))
@@ -141,7 +141,7 @@ def _passes(tables: list[Any], axis: int, c: int) -> list[tuple[Any, Any, Array]
 
 
 def _runs(index: Array) -> Iterator[Array]:
-    """Cut a sorted table into parts without repetition; yield their places."""
+    """Cut a sorted table into parts without repetition; yield their positions."""
     starts = np.flatnonzero(np.diff(index, prepend=-1))
     counts = np.diff(starts, append=len(index))
     for k in range(counts.max(initial=0)):
@@ -156,7 +156,7 @@ def _range(index: Array) -> Array | slice:
     return slice(int(index[0]), int(index[-1]) + 1, step)
 
 
-# --- reading at places -----------------------------------------------------------
+# --- reading at positions ----------------------------------------------------------
 
 
 @kernels("CropAndResize")
@@ -173,15 +173,15 @@ def crop_and_resize(
     bad = (box_ind < 0) | (box_ind >= len(image))
     if bad.any():
         raise out_of_range("image.crop_and_resize", box_ind, 0, len(image))
-    places = []
+    positions = []
     for axis, count in enumerate(crop_size):
         back = np.arange(count, dtype=boxes.dtype)
         front, whole = back[::-1], count - 1
         if count == 1:
             front, back, whole = back + 1, back + 1, 2
         v = boxes[:, axis, None] * front + boxes[:, axis + 2, None] * back
-        places.append(v * (image.shape[axis + 1] - 1) / whole)
-    y, x = places[0][:, :, None], places[1][:, None, :]
+        positions.append(v * (image.shape[axis + 1] - 1) / whole)
+    y, x = positions[0][:, :, None], positions[1][:, None, :]
     seen = (y >= 0) & (y <= image.shape[1] - 1) & (x >= 0) & (x <= image.shape[2] - 1)
     batch = box_ind.astype(np.intp)[:, None, None]
     return _sampled(image, batch, (y, x), seen, "clamp", method, extrapolation_value)
@@ -229,13 +229,13 @@ def _folded(v: Array, size: int, mode: str) -> Array:
 def _sampled(
     image: Array,
     batch: Array,
-    places: tuple[Array, Array],
+    positions: tuple[Array, Array],
     seen: Array,
     edge: str,
     method: str,
     fill: float,
 ) -> Array:
-    """Return what images show at places [n, rows, columns], or ``fill`` if not seen."""
+    """Return pixels of images at positions [n, rows, columns], or ``fill`` outside."""
     x = image.astype(_dtype(image), copy=False)
     if edge == "pad":
         n, h, w, c = image.shape
@@ -244,7 +244,7 @@ def _sampled(
     _, height, width, c = x.shape
     pixels = x.reshape(math.prod(x.shape[:3]), c)
     ends = [batch * (height * width)]
-    for v, size, step in zip(places, image.shape[1:3], (width, 1), strict=True):
+    for v, size, step in zip(positions, image.shape[1:3], (width, 1), strict=True):
         ends += _around(np.where(seen, v, 0), size, edge, method, step, x.dtype)
     y = np.empty((len(batch), *seen.shape[1:], c), image.dtype)
     few = c <= 8  # are read one by one: NumPy is slow along short axes
@@ -264,7 +264,7 @@ def _sampled(
 def _around(
     v: Array, size: int, edge: str, method: str, step: int, dtype: np.dtype
 ) -> list[Array]:
-    """Return where the pixels around a place lie along an axis, and their weight."""
+    """Return where the pixels around a position lie along an axis, and their weight."""
     low = np.floor(v)
     share = v - low
     first = low.astype(np.intp)

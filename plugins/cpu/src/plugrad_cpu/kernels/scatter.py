@@ -1,6 +1,6 @@
-"""Reading and writing at places of several coordinates.
+"""Reading and writing at indices of several coordinates.
 
-Places are turned into the numbers of rows of a flat table.
+Indices are turned into the numbers of rows of a flat table.
 """
 
 import math
@@ -15,7 +15,7 @@ kernels = KernelTable()
 
 
 def rows_of(op: str, indices: Array, sizes: tuple[int, ...]) -> Array:
-    """Return places in axes of ``sizes`` as places in the one they flatten to."""
+    """Return indices in axes of ``sizes`` as indices in the one they flatten to."""
     at = indices.astype(np.int64, copy=False)
     if (at.view(np.uint64) >= np.array(sizes, np.uint64)).any():
         for axis, n in enumerate(sizes):

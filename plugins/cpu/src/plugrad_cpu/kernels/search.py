@@ -1,4 +1,4 @@
-"""Places in what is sorted, and distinct elements."""
+"""Positions in sorted arrays, and distinct elements."""
 
 import numpy as np
 from plugrad.plugin import KernelTable
@@ -26,13 +26,13 @@ def search_sorted(sorted_sequence: Array, values: Array, *, side: str) -> Array:
 
 @kernels("LowerBound")
 def lower_bound(sorted_sequence: Array, values: Array) -> Array:
-    """Return the places to the left."""
+    """Return the positions to the left."""
     return search_sorted(sorted_sequence, values, side="left")
 
 
 @kernels("UpperBound")
 def upper_bound(sorted_sequence: Array, values: Array) -> Array:
-    """Return the places to the right."""
+    """Return the positions to the right."""
     return search_sorted(sorted_sequence, values, side="right")
 
 
@@ -53,8 +53,8 @@ def unique(x: Array, *, axis: int) -> tuple[Array, Array]:
     else:
         rows = np.moveaxis(x, axis, 0).reshape(n, x.size // max(n, 1)).tolist()
         seen: dict[tuple[object, ...], int] = {}
-        places = (seen.setdefault(tuple(row), len(seen)) for row in rows)
-        inverse = np.fromiter(places, np.int32, n)
+        found = (seen.setdefault(tuple(row), len(seen)) for row in rows)
+        inverse = np.fromiter(found, np.int32, n)
         first = _first(inverse)
     return x.take(first, axis), inverse
 

@@ -23,11 +23,11 @@ def slice_(x: Array, *, begin: Sizes, size: Sizes) -> Array:
 @kernels("StridedSlice")
 def strided_slice(x: Array, *, begin: Sizes, size: Sizes, strides: Sizes) -> Array:
     """Return a view; a slice that runs backwards to the start ends at None."""
-    places = []
+    slices = []
     for b, n, s in zip(begin, size, strides, strict=True):
         end = b + n * s
-        places.append(slice(b, end if end >= 0 else None, s) if n else slice(0, 0))
-    return x[tuple(places)] if places else x
+        slices.append(slice(b, end if end >= 0 else None, s) if n else slice(0, 0))
+    return x[tuple(slices)] if slices else x
 
 
 @kernels("PadV2")

@@ -13,19 +13,19 @@ def top_k(x: Array, *, k: int, sorted: bool) -> tuple[Array, Array]:
     """Choose the largest first, so that only these are put in order."""
     lead, n = x.shape[:-1], x.shape[-1]
     if k < n:
-        places = _chosen(x, k) if k else np.empty((*lead, 0), np.int32)
-        x = np.take_along_axis(x, places, -1)
+        indices = _chosen(x, k) if k else np.empty((*lead, 0), np.int32)
+        x = np.take_along_axis(x, indices, -1)
     else:
-        places = np.broadcast_to(np.arange(n, dtype=np.int32), x.shape)
+        indices = np.broadcast_to(np.arange(n, dtype=np.int32), x.shape)
     if not sorted:
-        return x, places
+        return x, indices
     order = _descending(x)
     values = np.take_along_axis(x, order, -1)
-    return values, order if k == n else np.take_along_axis(places, order, -1)
+    return values, order if k == n else np.take_along_axis(indices, order, -1)
 
 
 def _chosen(x: Array, k: int) -> Array:
-    """Return the places of the ``k`` largest; of equal ones at the end the first."""
+    """Return the indices of the ``k`` largest; of equal ones at the end the first."""
     n = x.shape[-1]
     least = np.partition(x, n - k, -1)[..., n - k : n - k + 1]
     hit = x >= least
@@ -35,15 +35,15 @@ def _chosen(x: Array, k: int) -> Array:
         if nan:
             more |= np.isnan(x) & ~np.isnan(least)
             same |= np.isnan(x) & np.isnan(least)
-        room = k - np.count_nonzero(more, -1, keepdims=True)
-        hit = more | (same & (same.cumsum(-1) <= room))
+        left = k - np.count_nonzero(more, -1, keepdims=True)
+        hit = more | (same & (same.cumsum(-1) <= left))
     return (np.flatnonzero(hit) % n).astype(np.int32).reshape(*x.shape[:-1], k)
 
 
 def _descending(x: Array) -> Array:
-    """Return the places of the elements from the largest on.
+    """Return the indices of the elements from the largest on.
 
-    Numbers of up to 32 bits are sorted together with their place, as one of 64 bits:
+    Numbers of up to 32 bits are sorted together with their index, as one of 64 bits:
     these are all different, so that the sorting need not be stable, which is slow. All
     others are sorted the other way round twice, which leaves equal ones in order.
     """

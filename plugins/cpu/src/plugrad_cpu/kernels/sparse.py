@@ -30,7 +30,7 @@ def sparse_to_dense(
 def sparse_reshape(
     input_indices: Array, input_shape: Array, new_shape: Array
 ) -> tuple[Array, Array]:
-    """Go by the place in row-major order."""
+    """Go by the position in row-major order."""
     old = tuple(input_shape.tolist())
     if min(old, default=0) < 0 or math.prod(old) >= 2**63:
         raise ValueError(
@@ -44,37 +44,37 @@ def sparse_reshape(
             "int64"
         )
     rest = rows_of("sparse.reshape", input_indices, old)
-    places = np.empty((len(rest), len(sizes)), input_indices.dtype)
+    positions = np.empty((len(rest), len(sizes)), input_indices.dtype)
     for axis in reversed(range(len(sizes))):
-        rest, places[:, axis] = np.divmod(rest, sizes[axis])
-    return places, np.array(sizes, new_shape.dtype)
+        rest, positions[:, axis] = np.divmod(rest, sizes[axis])
+    return positions, np.array(sizes, new_shape.dtype)
 
 
 @kernels("SparseFillEmptyRows")
 def sparse_fill_empty_rows(
     indices: Array, values: Array, dense_shape: Array, default_value: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Give each row its elements in their order, or one place where it has none."""
+    """Give each row its elements in their order, or one element where it has none."""
     rows, count = indices[:, 0], dense_shape[0].item()
     if count < 0:
         raise ValueError(f"sparse.fill_empty_rows: {count} rows must not be negative")
     if rows.size and (rows.min() < 0 or rows.max() >= count):
         raise out_of_range("sparse.fill_empty_rows", rows, 0, count)
     counts = np.bincount(rows, minlength=count)
-    room = np.maximum(counts, 1)
+    lengths = np.maximum(counts, 1)
     order = np.argsort(rows, kind="stable")
     # The n-th element in order of rows comes behind n others and the empty rows above.
-    empty_above = np.cumsum(room - counts)
-    places = np.empty(len(rows), indices.dtype)
-    places[order] = np.arange(len(rows)) + empty_above[rows[order]]
-    total = room.sum()
+    empty_above = np.cumsum(lengths - counts)
+    positions = np.empty(len(rows), indices.dtype)
+    positions[order] = np.arange(len(rows)) + empty_above[rows[order]]
+    total = lengths.sum()
     at = np.zeros((total, indices.shape[1]), indices.dtype)
-    at[:, 0] = np.repeat(np.arange(count), room)
-    at[places] = indices
+    at[:, 0] = np.repeat(np.arange(count), lengths)
+    at[positions] = indices
     y = np.empty(total, values.dtype)
     y[...] = default_value
-    y[places] = values
-    return at, y, counts == 0, places
+    y[positions] = values
+    return at, y, counts == 0, positions
 
 
 @kernels("SparseSegmentSum")
@@ -90,7 +90,7 @@ def sparse_segment_sum(
 def sparse_segment_mean(
     data: Array, indices: Array, segment_ids: Array, *, num_segments: int
 ) -> Array:
-    """Divide sums; those of float16 in float32, lest they overflow."""
+    """Divide sums; those of float16 in float32 to avoid overflow."""
     rows = gathered("sparse.segment_mean", data, indices, 0)
     if data.dtype.itemsize == 2:
         rows = rows.astype(np.float32)

@@ -1,4 +1,4 @@
-// The place of the largest of x[a, :, m], or the smallest; NaN only if there is no other.
+// The index of the largest of x[a, :, m], or the smallest; NaN only if there is no other.
 typedef $type S;
 __kernel GROUPED void arg(__global const S *restrict x, __global int *restrict y, long n,
                           long m, long count) {
@@ -11,11 +11,11 @@ __kernel GROUPED void arg(__global const S *restrict x, __global int *restrict y
 #endif
     __global const S *restrict from = x + item / m * n * m + item % m;
     S best = from[0];
-    int place = 0;
+    int index = 0;
     for (long i = 1; i < n; i++) {
       const S next = from[i * m];
-      if (next $sign best || (best != best && next == next)) best = next, place = i;
+      if (next $sign best || (best != best && next == next)) best = next, index = i;
     }
-    y[item] = place;
+    y[item] = index;
   }
 }

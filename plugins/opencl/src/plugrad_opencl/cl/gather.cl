@@ -4,7 +4,7 @@ typedef $type S;
 typedef $integer N;
 __kernel GROUPED void gather(__global const S *restrict x, __global const N *restrict index,
                              __global S *restrict y, __global long *restrict flag,
-                             long check, long n, long outer, long places, long width,
+                             long check, long n, long outer, long lookups, long width,
                              long count) {
 #if CPU
   const long first = (long)get_global_id(0) * ITEMS, last = min(first + ITEMS, count);
@@ -13,8 +13,8 @@ __kernel GROUPED void gather(__global const S *restrict x, __global const N *res
   const long item = get_global_id(0), row = item / width;
   if (row < count) {
 #endif
-    const long line = row / places, k = row - line * places;
-    const N found = index[line / outer * places + k];
+    const long line = row / lookups, k = row - line * lookups;
+    const N found = index[line / outer * lookups + k];
     const int good = found >= 0 && (ulong)found < (ulong)n;
     if (!good && check) flag[1] = found, flag[0] = check;  // whichever comes last
     __global const S *restrict from = x + (line * n + (good ? (long)found : 0)) * width;

@@ -1,4 +1,4 @@
-// y[b, i, j, c] from the pixels before and behind each place, by shares; or, if NEAREST,
+// y[b, i, j, c] from the pixels before and behind each position, by shares; or, if NEAREST,
 // from one. A row of y an item on a CPU.
 typedef $type S;
 VECTOR(T, S);

@@ -1,12 +1,12 @@
-// Of updates of one place the last one stays: number writes down which, settle writes it.
+// Of updates of one row the last one stays: number writes down which, settle writes it.
 typedef $type S;
 typedef $integer N;
 
-// The place to which an index flattens; -1 if it is out of range in one of the axes of
+// The row to which an index flattens; -1 if it is out of range in one of the axes of
 // these sizes: then what is wrong is put into the flag.
-static long place_of(__global const N *restrict index, __global const int *restrict sizes,
+static long target_of(__global const N *restrict index, __global const int *restrict sizes,
                      __global long *restrict flag, int check, int depth) {
-  long place = 0;
+  long target = 0;
   int good = 1;
   for (int k = 0; k < depth; k++) {
     const N at = index[k];
@@ -14,12 +14,12 @@ static long place_of(__global const N *restrict index, __global const int *restr
       good = 0;
       flag[1] = at, flag[0] = check;  // whichever comes last
     }
-    place = place * sizes[k] + (long)at;
+    target = target * sizes[k] + (long)at;
   }
-  return good ? place : -1;
+  return good ? target : -1;
 }
 
-__kernel GROUPED void places(__global const N *restrict index, __global long *restrict row,
+__kernel GROUPED void targets(__global const N *restrict index, __global long *restrict row,
                              __global const int *restrict sizes,
                              __global long *restrict flag, int check, long count,
                              int depth) {
@@ -30,10 +30,10 @@ __kernel GROUPED void places(__global const N *restrict index, __global long *re
   const long i = get_global_id(0);
   if (i < count)
 #endif
-    row[i] = place_of(index + i * depth, sizes, flag, check, depth);
+    row[i] = target_of(index + i * depth, sizes, flag, check, depth);
 }
 
-// winner[place] is the greatest number of an update of it, from 1.
+// winner[target] is the greatest number of an update of it, from 1.
 __kernel GROUPED void number(__global const N *restrict index,
                              volatile __global int *restrict winner,
                              __global const int *restrict sizes,
@@ -46,25 +46,25 @@ __kernel GROUPED void number(__global const N *restrict index,
   const long i = get_global_id(0);
   if (i < count) {
 #endif
-    const long place = place_of(index + i * depth, sizes, flag, check, depth);
-    if (place >= 0) atomic_max(winner + place, (int)i + 1);
+    const long target = target_of(index + i * depth, sizes, flag, check, depth);
+    if (target >= 0) atomic_max(winner + target, (int)i + 1);
   }
 }
 
 __kernel GROUPED void settle(__global const S *restrict x, __global const S *restrict rows,
                              __global const int *restrict winner, __global S *restrict y,
-                             long places, long width) {
+                             long targets, long width) {
 #if CPU
-  const long first = (long)get_global_id(0) * ITEMS, last = min(first + ITEMS, places);
-  for (long place = first; place < last; place++) {
-    const int from = winner[place];
-    __global const S *restrict row = from ? rows + (from - 1) * width : x + place * width;
-    for (long j = 0; j < width; j++) y[place * width + j] = row[j];
+  const long first = (long)get_global_id(0) * ITEMS, last = min(first + ITEMS, targets);
+  for (long target = first; target < last; target++) {
+    const int from = winner[target];
+    __global const S *restrict row = from ? rows + (from - 1) * width : x + target * width;
+    for (long j = 0; j < width; j++) y[target * width + j] = row[j];
   }
 #else
-  const long item = get_global_id(0), place = item / width, j = item % width;
-  if (place >= places) return;
-  const int from = winner[place];
+  const long item = get_global_id(0), target = item / width, j = item % width;
+  if (target >= targets) return;
+  const int from = winner[target];
   y[item] = from ? rows[(from - 1) * width + j] : x[item];
 #endif
 }

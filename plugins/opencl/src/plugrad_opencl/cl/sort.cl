@@ -21,7 +21,7 @@ static inline K key_of(S x) {
 
 __kernel GROUPED void top(__global const S *restrict x, __global int *restrict scratch,
                           __global K *restrict keys, __global S *restrict values,
-                          __global int *restrict places, long rows, int n, int k,
+                          __global int *restrict indices, long rows, int n, int k,
                           int sorted) {
   const long row = get_global_id(0);
   if (row >= rows) return;
@@ -40,9 +40,9 @@ __kernel GROUPED void top(__global const S *restrict x, __global int *restrict s
       sum += count;
     }
     for (int i = 0; i < n; i++) {
-      const int place = start[(from[i] >> shift) & 255]++;
-      b[place] = a[i];
-      to[place] = from[i];
+      const int slot = start[(from[i] >> shift) & 255]++;
+      b[slot] = a[i];
+      to[slot] = from[i];
     }
     __global int *other = a;
     a = b;
@@ -58,7 +58,7 @@ __kernel GROUPED void top(__global const S *restrict x, __global int *restrict s
       if (b[i]) a[next++] = i;
   }
   for (int i = 0; i < k; i++) {
-    places[row * k + i] = a[i];
+    indices[row * k + i] = a[i];
     values[row * k + i] = x[a[i]];
   }
 }

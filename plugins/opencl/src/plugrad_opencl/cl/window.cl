@@ -1,4 +1,4 @@
-// Windows of up to three axes, channel by channel. An item on a CPU does a row of places,
+// Windows of up to three axes, channel by channel. An item on a CPU does a row of outputs,
 // vectors of channels in it; the last vector overlaps the one before it. g holds sizes:
 // of the input, of the output, of a window, strides, dilations and what pads in front.
 typedef $type S;
@@ -10,7 +10,7 @@ static inline T product(T a, T b, T sum) { return $product; }
 static inline T finish(T y, $real alpha) { return $finish; }
 #define IN(a) g[a]
 #define OUT(a) g[3 + a]
-#define TAPS(a) g[6 + a]
+#define POSITIONS(a) g[6 + a]
 #define STRIDE(a) g[9 + a]
 #define DILATION(a) g[12 + a]
 #define BEFORE(a) g[15 + a]
@@ -22,19 +22,20 @@ static inline I lanes(int start) {
   return y;
 }
 
-// y[to] from all taps inside of x: START, then at each TAP its number and p, where it is
+// y[to] from all kernel positions inside of x: START, then at each POSITION its number
+// and p, where it is
 // in x, then END.
-#define EACH_TAP(...)                                                          \
-  for (int i = 0; i < TAPS(0); i++) {                                          \
+#define EACH_POSITION(...)                                                     \
+  for (int i = 0; i < POSITIONS(0); i++) {                                     \
     const int d = d0 + i * DILATION(0);                                        \
     if ((uint)d >= (uint)IN(0)) continue;                                      \
-    for (int j = 0; j < TAPS(1); j++) {                                        \
+    for (int j = 0; j < POSITIONS(1); j++) {                                   \
       const int h = h0 + j * DILATION(1);                                      \
       if ((uint)h >= (uint)IN(1)) continue;                                    \
-      for (int k = 0; k < TAPS(2); k++) {                                      \
+      for (int k = 0; k < POSITIONS(2); k++) {                                 \
         const int w = w0 + k * DILATION(2);                                    \
         if ((uint)w >= (uint)IN(2)) continue;                                  \
-        const int tap = (i * TAPS(1) + j) * TAPS(2) + k;                       \
+        const int position = (i * POSITIONS(1) + j) * POSITIONS(2) + k;        \
         const int p = (d * IN(1) + h) * IN(2) + w;                             \
         const long at = start + (long)p * channels;                            \
         __VA_ARGS__                                                            \
@@ -49,12 +50,12 @@ static inline void look(__global const S *restrict x, __global const S *restrict
                         int w0, int c, $real alpha) {
   int count = 0;
   $start
-  EACH_TAP(const T value = LOAD(x + at); count++; $tap)
+  EACH_POSITION(const T value = LOAD(x + at); count++; $position)
   $end
 }
 
 #if CPU
-// The same for FOUR places at once, whose taps are all inside along the last axis.
+// The same for FOUR outputs at once, all inside of x along the last axis.
 static inline void look_at_four(__global const S *restrict x,
                                 __global const S *restrict f, __global S *restrict y,
                                 __global const S *restrict bias,
@@ -63,15 +64,15 @@ static inline void look_at_four(__global const S *restrict x,
   const long across = (long)STRIDE(2) * channels, next = (long)DILATION(2) * channels;
   T total[4];
   for (int q = 0; q < 4; q++) total[q] = $zero;
-  for (int i = 0; i < TAPS(0); i++) {
+  for (int i = 0; i < POSITIONS(0); i++) {
     const int d = d0 + i * DILATION(0);
     if ((uint)d >= (uint)IN(0)) continue;
-    for (int j = 0; j < TAPS(1); j++) {
+    for (int j = 0; j < POSITIONS(1); j++) {
       const int h = h0 + j * DILATION(1);
       if ((uint)h >= (uint)IN(1)) continue;
       __global const S *from = x + start + (((long)d * IN(1) + h) * IN(2) + w0) * channels;
-      __global const S *with = f + (long)(i * TAPS(1) + j) * TAPS(2) * channels + c;
-      for (int k = 0; k < TAPS(2); k++, from += next, with += channels) {
+      __global const S *with = f + (long)(i * POSITIONS(1) + j) * POSITIONS(2) * channels + c;
+      for (int k = 0; k < POSITIONS(2); k++, from += next, with += channels) {
         const T factor = LOAD(with);
         _Pragma("unroll") for (int q = 0; q < 4; q++)
           total[q] = product(LOAD(from + q * across), factor, total[q]);
@@ -102,7 +103,7 @@ __kernel GROUPED void window(__global const S *restrict x, __global const S *res
   const int d0 = d * STRIDE(0) - BEFORE(0), h0 = h * STRIDE(1) - BEFORE(1);
 #if CPU
   for (int v = 0; v < channels; v += WIDTH) {
-    const int c = min(v, channels - WIDTH), reach = (TAPS(2) - 1) * DILATION(2);
+    const int c = min(v, channels - WIDTH), reach = (POSITIONS(2) - 1) * DILATION(2);
     for (int w = 0; w < OUT(2); w++) {
       const long to = line + (long)w * channels + c;
       const int w0 = w * STRIDE(2) - BEFORE(2);
@@ -122,10 +123,10 @@ __kernel GROUPED void window(__global const S *restrict x, __global const S *res
 #endif
 }
 
-// The window at whose tap of this number an element is, or -1.
-static inline int seer(int element, int tap, int stride, int dilation, int before,
+// The window at whose kernel position of this number an element is, or -1.
+static inline int seer(int element, int position, int stride, int dilation, int before,
                        int windows) {
-  const int o = element + before - tap * dilation;
+  const int o = element + before - position * dilation;
   if (o < 0) return -1;
   if (stride == 1) return o < windows ? o : -1;
   return o % stride == 0 && o / stride < windows ? o / stride : -1;
@@ -151,18 +152,18 @@ __kernel GROUPED void back(__global const S *restrict dy, __global const S *rest
       const int p = (d * IN(1) + h) * IN(2) + w;
       const I me = lanes(p * channels + c);
       T total = (T)(0);
-      for (int i = 0; i < TAPS(0); i++) {
+      for (int i = 0; i < POSITIONS(0); i++) {
         const int od = seer(d, i, STRIDE(0), DILATION(0), BEFORE(0), OUT(0));
         if (od < 0) continue;
-        for (int j = 0; j < TAPS(1); j++) {
+        for (int j = 0; j < POSITIONS(1); j++) {
           const int oh = seer(h, j, STRIDE(1), DILATION(1), BEFORE(1), OUT(1));
           if (oh < 0) continue;
-          for (int k = 0; k < TAPS(2); k++) {
+          for (int k = 0; k < POSITIONS(2); k++) {
             const int ow = seer(w, k, STRIDE(2), DILATION(2), BEFORE(2), OUT(2));
             if (ow < 0) continue;
-            const int tap = (i * TAPS(1) + j) * TAPS(2) + k;
-            const long place = ((long)n * OUT(0) + od) * OUT(1) + oh;
-            const long from = (place * OUT(2) + ow) * channels + c;
+            const int position = (i * POSITIONS(1) + j) * POSITIONS(2) + k;
+            const long output = ((long)n * OUT(0) + od) * OUT(1) + oh;
+            const long from = (output * OUT(2) + ow) * channels + c;
             const T value = LOAD(dy + from);
             $back
           }
@@ -175,21 +176,23 @@ __kernel GROUPED void back(__global const S *restrict dy, __global const S *rest
 #endif
 }
 
-// df(tap, c) from rows of places; a part of them an item, STRIP vectors at a time.
+// df(position, c) from rows of outputs; a part of them an item, STRIP vectors at a time.
 #define STRIP 4
 __kernel GROUPED void filters(__global const S *restrict x, __global const S *restrict dy,
                               __global S *restrict df, __global const int *restrict g,
                               int batch, int channels, int parts) {
   const long item = get_global_id(0);
-  const int taps = TAPS(0) * TAPS(1) * TAPS(2), strip = STRIP * WIDTH;
+  const int positions = POSITIONS(0) * POSITIONS(1) * POSITIONS(2), strip = STRIP * WIDTH;
 #if CPU
   const int strips = (channels + strip - 1) / strip;
 #else
   const int strips = channels;
-  if (item >= (long)parts * taps * strips) return;
+  if (item >= (long)parts * positions * strips) return;
 #endif
-  const int s = item % strips, tap = item / strips % taps, part = item / strips / taps;
-  const int k = tap % TAPS(2), j = tap / TAPS(2) % TAPS(1), i = tap / TAPS(2) / TAPS(1);
+  const int s = item % strips, rest = item / strips;
+  const int position = rest % positions, part = rest / positions;
+  const int k = position % POSITIONS(2), line = position / POSITIONS(2);
+  const int j = line % POSITIONS(1), i = line / POSITIONS(1);
   const long rows = (long)batch * OUT(0) * OUT(1);
   int at[STRIP];
   T total[STRIP];
@@ -212,6 +215,6 @@ __kernel GROUPED void filters(__global const S *restrict x, __global const S *re
         total[v] = product(LOAD(seen + at[v]), LOAD(given + at[v]), total[v]);
     }
   }
-  df += ((long)part * taps + tap) * channels;
+  df += ((long)part * positions + position) * channels;
   for (int v = 0; v < (CPU ? STRIP : 1); v++) *(__global T *)(df + at[v]) = total[v];
 }

@@ -1,4 +1,4 @@
-// Convolution with windows of 3 x 3 by 16 products of matrices for every 2 x 2 places,
+// Convolution with windows of 3 x 3 by 16 products of matrices for every 2 x 2 outputs,
 // instead of 36 (Winograd; Lavin and Gray, 2016): spread makes v of x, prepare u of the
 // filter, collect y of their products. Letters: p tile, c channel in, k channel out.
 typedef $type S;
@@ -83,7 +83,7 @@ __kernel GROUPED void prepare(__global const S *restrict f, __global S *restrict
 #endif
 }
 
-// One place as it is defined: for infinities, whose differences are not a number.
+// One output as it is defined: for infinities, whose differences are not a number.
 static T direct(__global const S *restrict x, __global const S *restrict f, long h, long w,
                 long channels, long outs, long i0, long j0) {
   T total = (T)(0);

@@ -1,8 +1,9 @@
 """Convolutions of any number of axes: each is a product of matrices.
 
 Windows are tables of offsets, not copies: where each window begins, and where in it
-each tap is. What they see outside of the input is put around it first.
-Letters: t taps, c channels in, k channels out; of one group where there are groups.
+each kernel position is. What they see outside of the input is put around it first.
+Letters: t kernel positions, c channels in, k channels out; of one group where there are
+groups.
 """
 
 from __future__ import annotations
@@ -32,41 +33,42 @@ kernels = KernelTable()
 def conv(
     x: ClArray, filter: ClArray, *, geometry: Windows, finish: Finish | None = None
 ) -> Any:
-    """``[places, tc] [tc, k]``."""
+    """``[outputs, tc] [tc, k]``."""
     y, g = geometry.out_shape, geometry.groups
-    (c, k), places = geometry.group.filter_shape[-2:], math.prod(y[:-1])
-    taps, all_k = len(geometry.kernel_positions), y[-1]
-    if not math.prod(y) or not taps * c:
+    (c, k), outputs = geometry.group.filter_shape[-2:], math.prod(y[:-1])
+    positions, all_k = len(geometry.kernel_positions), y[-1]
+    if not math.prod(y) or not positions * c:
         return filled(x.device, y, 0, x.dtype)
     if winograd.suits(x, geometry):
         return winograd.conv(x, filter, geometry, finish)
     right = Matrix(filter, all_k, 1, k)
-    if taps == 1 and not any(map(any, geometry.padding)) and max(geometry.strides) == 1:
+    dense = not any(map(any, geometry.padding)) and max(geometry.strides) == 1
+    if positions == 1 and dense:
         left = Matrix(x, x.shape[-1], 1, c)
     else:
         x = framed(x, geometry.padding)
         if not fits(x.shape):
             return NotImplemented
         left = Matrix(x, 0, 1, c, *_seen(x, geometry, c))
-    sizes = (g, places, k, taps * c)
+    sizes = (g, outputs, k, positions * c)
     return product(y, sizes, left, right, y_batch=k, y_row=all_k, finish=finish)
 
 
 @kernels("Conv3DBackpropFilterV2")
 @kernels("Conv2DBackpropFilter")
 def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
-    """``[tc, places] [places, k]``."""
+    """``[tc, outputs] [outputs, k]``."""
     shape, g = geometry.filter_shape, geometry.groups
-    (c, k), places = geometry.group.filter_shape[-2:], math.prod(dy.shape[:-1])
-    taps, all_k = len(geometry.kernel_positions), dy.shape[-1]
-    if not math.prod(shape) or not places:
+    (c, k), outputs = geometry.group.filter_shape[-2:], math.prod(dy.shape[:-1])
+    positions, all_k = len(geometry.kernel_positions), dy.shape[-1]
+    if not math.prod(shape) or not outputs:
         return filled(x.device, shape, 0, x.dtype)
     x = framed(x, geometry.padding)
     if not fits(x.shape):
         return NotImplemented
     begins, taps_c = _seen(x, geometry, c)
     left = Matrix(x, 0, 1, c, rows=taps_c, steps=begins)
-    sizes = (g, taps * c, k, places)
+    sizes = (g, positions * c, k, outputs)
     right = Matrix(dy, all_k, 1, k)
     return product(shape, sizes, left, right, y_batch=k, y_row=all_k)
 
@@ -74,7 +76,7 @@ def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
 @kernels("Conv3DBackpropInputV2")
 @kernels("Conv2DBackpropInput")
 def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
-    """``[places, tk] [tk, c]``, for all elements that lie alike between the strides."""
+    """``[outputs, tk] [tk, c]``, for each phase of the strides."""
     shape, strides = geometry.in_shape, (1, *geometry.strides, 1)
     if not math.prod(shape) or not dy.shape[-1]:
         return filled(dy.device, shape, 0, dy.dtype)
@@ -122,20 +124,20 @@ def _of_phase(dy: ClArray, filter: ClArray, windows: Windows, phase: _Phase) -> 
     c, k = windows.group.filter_shape[-2:]
     all_c, all_k = windows.in_shape[-1], filter.shape[-1]
     order = contiguous_strides(dy.shape)
-    places, channels = (dy.shape[0], *phase.size), tuple(range(k))
-    axes = [tuple(range(0, n * s, s)) for n, s in zip(places, order, strict=False)]
+    outputs, channels = (dy.shape[0], *phase.size), tuple(range(k))
+    axes = [tuple(range(0, n * s, s)) for n, s in zip(outputs, order, strict=False)]
     seen = [
-        sum(map(math.prod, zip(place, order[1:], strict=False)))
-        for _, place in phase.positions
+        sum(map(math.prod, zip(output, order[1:], strict=False)))
+        for _, output in phase.positions
     ]
-    taps = tuple([tap * c * all_k for tap, _ in phase.positions])
+    positions = tuple([position * c * all_k for position, _ in phase.positions])
     rows, within = table(dy.device, *axes), table(dy.device, tuple(seen), channels)
     left = Matrix(dy, batch=k, rows=rows, steps=within)
-    there = table(dy.device, taps, channels)
+    there = table(dy.device, positions, channels)
     right = Matrix(filter, step=all_k, batch=k, rows=there)
     shape, sizes = (
-        (*places, all_c),
-        (windows.groups, math.prod(places), c, len(seen) * k),
+        (*outputs, all_c),
+        (windows.groups, math.prod(outputs), c, len(seen) * k),
     )
     return product(shape, sizes, left, right, y_batch=c, y_row=all_c)
 
@@ -151,14 +153,14 @@ def framed(x: ClArray, padding: tuple[tuple[int, int], ...]) -> ClArray:
 
 
 def _seen(x: ClArray, windows: Windows, channels: int) -> tuple[ClArray, ClArray]:
-    """Return tables of where windows begin in ``x``, and where in them taps are."""
+    """Return the offsets of windows in ``x``, and those of kernel positions in them."""
     order = contiguous_strides(x.shape)
     sizes = zip(windows.out_shape, (1, *windows.strides), order, strict=False)
     begins = [tuple(range(0, n * s * o, s * o)) for n, s, o in sizes]
     sizes = zip(windows.window, windows.dilations, order[1:], strict=False)
-    taps = [tuple(range(0, n * d * o, d * o)) for n, d, o in sizes]
+    positions = [tuple(range(0, n * d * o, d * o)) for n, d, o in sizes]
     seen = table(x.device, *begins)
-    return seen, table(x.device, *taps, tuple(range(channels)))
+    return seen, table(x.device, *positions, tuple(range(channels)))
 
 
 class _Phase(NamedTuple):
@@ -193,7 +195,7 @@ def _phases(windows: Windows) -> tuple[tuple[tuple[int, int], ...], list[_Phase]
             number = 0
             for n, (k, _) in zip(windows.window, pairs, strict=True):
                 number = number * n + k
-            place = [w + b for (_, w), (b, _) in zip(pairs, frame, strict=True)]
-            positions.append((number, tuple(place)))
+            output = [w + b for (_, w), (b, _) in zip(pairs, frame, strict=True)]
+            positions.append((number, tuple(output)))
         found.append(_Phase(start, size, positions))
     return tuple(frame), found

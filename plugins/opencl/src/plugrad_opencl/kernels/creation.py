@@ -61,7 +61,7 @@ def cast(x: ClArray, *, dtype: DType) -> Any:
 
 @kernels("Identity")
 def identity(x: ClArray) -> ClArray:
-    """Share the memory: nobody writes to it."""
+    """Share the memory: kernels never write into inputs."""
     return x
 
 

@@ -19,9 +19,9 @@ kernels = KernelTable()
 
 _BODY = Body(
     "T total = (T)(0);",
-    "total = product(value, LOAD(f + (long)tap * channels + c), total);",
+    "total = product(value, LOAD(f + (long)position * channels + c), total);",
     "*(__global T *)(y + to) = finish(total, alpha);",
-    "total = product(value, LOAD(f + (long)tap * channels + c), total);",
+    "total = product(value, LOAD(f + (long)position * channels + c), total);",
     "(T)(0)",
 )
 _BIAS = _BODY._replace(start="T total = LOAD(bias + c);", zero="LOAD(bias + c)")

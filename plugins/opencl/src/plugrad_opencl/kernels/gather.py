@@ -44,14 +44,14 @@ def gather(x: ClArray, indices: ClArray, *, axis: int, batch_dims: int) -> Any:
 def rows(
     x: ClArray, indices: ClArray, axis: int, batch_dims: int, check: tuple[Any, int]
 ) -> ClArray:
-    """Copy rows; of an index that is out of range, ``check`` is told.
+    """Copy rows. ``check`` gets an index that is out of range.
 
-    Its number is 0 if it has been told.
+    Its number is 0 if there is none.
     """
     batch, outer, rest = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis:]
     middle = indices.shape[batch_dims:]
     y = empty(x.device, (*batch, *outer, *middle, *rest[1:]), x.dtype)
-    n, width, places = rest[0], math.prod(rest[1:]), math.prod(middle)
+    n, width, lookups = rest[0], math.prod(rest[1:]), math.prod(middle)
     if not y.size:
         return y
     cpu, type_ = x.device.style == "cpu", source.RAW[x.dtype.itemsize]
@@ -59,7 +59,7 @@ def rows(
     launch = _program(x.device, "gather", type_, indices.dtype, items)
     count = y.size // width
     grid = -(-count // items) if cpu else launch.items(y.size)
-    sizes = (n, math.prod(outer), places, width, count)
+    sizes = (n, math.prod(outer), lookups, width, count)
     launch(y.size, grid, x.buffer, indices.buffer, y.buffer, *check, *sizes)
     return y
 

@@ -25,18 +25,18 @@ _AVERAGE = Body(
     "total += value;",
 )
 _INDEX = Body(
-    "T best = (T)($least); I place = (I)(-1);",
+    "T best = (T)($least); I output = (I)(-1);",
     # the first one that is no NaN, and then what is larger
-    "const I hit = (value > best) | ((place < (I)0) & (value == value));"
-    "best = hit ? value : best; place = hit ? (I)(first + p) : place;",
-    "place = place < (I)0 ? place : place * (I)channels + lanes(c);"
-    "*(__global T *)(y + to) = best; *(__global N *)(index + to) = TO(N, place);",
+    "const I hit = (value > best) | ((output < (I)0) & (value == value));"
+    "best = hit ? value : best; output = hit ? (I)(first + p) : output;",
+    "output = output < (I)0 ? output : output * (I)channels + lanes(c);"
+    "*(__global T *)(y + to) = best; *(__global N *)(index + to) = TO(N, output);",
     "total += TO(I, *(__global const N *)(index + from)) == me ? value : (T)(0);",
 )
 # Where no windows overlap: found and handed back in one go.
 _ALONE = _INDEX._replace(
     end="const T dy = LOAD(f + to);"
-    "EACH_TAP(*(__global T *)(y + at) = place == (I)p ? dy : (T)(0);)",
+    "EACH_POSITION(*(__global T *)(y + at) = output == (I)p ? dy : (T)(0);)",
     back="",
 )
 _LARGEST = Body(
@@ -99,8 +99,8 @@ def avg_pool_grad(dy: ClArray, x: ClArray | None, *, geometry: Windows) -> ClArr
     """Hand shares back."""
     share = binary["RealDiv"](dy, _counts(dy.device, geometry, dy.dtype))
     if _tiled(geometry):  # repeat each along its window
-        places, window = geometry.out_shape[1:-1], geometry.window
-        axes = [*zip(places, window, strict=True)]
+        outputs, window = geometry.out_shape[1:-1], geometry.window
+        axes = [*zip(outputs, window, strict=True)]
         ends = (dy.shape[:1], dy.shape[-1:])
         narrow, wide = [
             (*ends[0], *[m for n, k in axes for m in (n, k if full else 1)], *ends[1])

@@ -167,7 +167,7 @@ def _finder(device: Device, sign: str, dtype: DType, items: int) -> Launch:
     return source.kernel(device, "arg", ITEMS=items, type=c, sign=sign)
 
 
-def _place(sign: str, x: ClArray, axis: int) -> ClArray:
+def _arg(sign: str, x: ClArray, axis: int) -> ClArray:
     _, n, m = around(x, axis)
     y = empty(x.device, (*x.shape[:axis], *x.shape[axis + 1 :]), np.dtype(np.int32))
     if y.size:
@@ -183,11 +183,11 @@ def _place(sign: str, x: ClArray, axis: int) -> ClArray:
 
 @kernels("ArgMax")
 def argmax(x: ClArray, *, axis: int) -> ClArray:
-    """Return the first place; NaN counts only if there is nothing else."""
-    return _place(">", x, axis)
+    """Return the first index; NaN counts only if there is nothing else."""
+    return _arg(">", x, axis)
 
 
 @kernels("ArgMin")
 def argmin(x: ClArray, *, axis: int) -> ClArray:
-    """Return the first place; NaN counts only if there is nothing else."""
-    return _place("<", x, axis)
+    """Return the first index; NaN counts only if there is nothing else."""
+    return _arg("<", x, axis)

@@ -1,4 +1,4 @@
-"""Reading, adding up and writing rows at places of several coordinates.
+"""Reading, adding up and writing rows at indices of several coordinates.
 
 The results are the same every time, whatever the order of work.
 """
@@ -49,8 +49,8 @@ def _what(op: str, indices: ClArray, lead: tuple[int, ...]) -> str:
     return what
 
 
-def _places(op: str, indices: ClArray, lead: tuple[int, ...]) -> ClArray:
-    """Return places in the axes ``lead`` as places in the one that they flatten to.
+def _targets(op: str, indices: ClArray, lead: tuple[int, ...]) -> ClArray:
+    """Return indices in the axes ``lead`` as indices in the one that they flatten to.
 
     -1 stands for one that is out of range; IndexError comes at the next wait.
     """
@@ -60,7 +60,7 @@ def _places(op: str, indices: ClArray, lead: tuple[int, ...]) -> ClArray:
         buffers = (indices.buffer, y.buffer, table(device, lead or (1,)).buffer)
         with device.check(_what(op, indices, lead)) as check:
             more = (*check, y.size, depth)
-            _run(device, 8, indices.dtype, "places", y.size, 1, *buffers, *more)
+            _run(device, 8, indices.dtype, "targets", y.size, 1, *buffers, *more)
     return y
 
 
@@ -71,9 +71,9 @@ def gather_nd(params: ClArray, indices: ClArray) -> Any:
     lead, rest = params.shape[:depth], params.shape[depth:]
     if math.prod(lead) >= 2**31:
         return NotImplemented
-    places = _places("gather_nd", indices, lead)
+    targets = _targets("gather_nd", indices, lead)
     x = params.view((math.prod(lead), *rest))
-    return gather.rows(x, places, 0, 0, (params.device.flag, 0))
+    return gather.rows(x, targets, 0, 0, (params.device.flag, 0))
 
 
 @kernels("ScatterNd")
@@ -82,26 +82,26 @@ def scatter_nd(indices: ClArray, updates: ClArray, *, shape: tuple[int, ...]) ->
     lead = shape[: indices.shape[-1]]
     if updates.dtype.kind == "b" or math.prod(lead) >= 2**31:
         return NotImplemented
-    places = _places("scatter_nd", indices, lead)
-    x = updates.view((places.size, math.prod(shape[len(lead) :])))
-    ids = places.view((places.size,))
+    targets = _targets("scatter_nd", indices, lead)
+    x = updates.view((targets.size, math.prod(shape[len(lead) :])))
+    ids = targets.view((targets.size,))
     y = gather.unsorted_segment_sum(x, ids, num_segments=math.prod(lead))
     return y.view(shape)
 
 
 @kernels("TensorScatterUpdate")
 def tensor_scatter_update(x: ClArray, indices: ClArray, updates: ClArray) -> Any:
-    """Find the last update of each place; IndexError comes at the next wait."""
+    """Find the last update of each row; IndexError comes at the next wait."""
     device, depth = x.device, indices.shape[-1]
     lead, width = x.shape[:depth], math.prod(x.shape[depth:])
-    count, places = math.prod(indices.shape[:-1]), math.prod(lead)
+    count, targets = math.prod(indices.shape[:-1]), math.prod(lead)
     if not updates.size:
-        _places("tensor_scatter_update", indices, lead)
+        _targets("tensor_scatter_update", indices, lead)
         return x
     what = _what("tensor_scatter_update", indices, lead)
-    if max(count, places) >= 2**31:
+    if max(count, targets) >= 2**31:
         return NotImplemented
-    winner = filled(device, (places,), 0, INT32)
+    winner = filled(device, (targets,), 0, INT32)
     y = empty(device, x.shape, x.dtype)
     run = functools.partial(_run, device, x.dtype.itemsize, indices.dtype)
     sizes = table(device, lead or (1,))
@@ -109,5 +109,5 @@ def tensor_scatter_update(x: ClArray, indices: ClArray, updates: ClArray) -> Any
     with device.check(what) as (flag, number):
         run("number", count, 1, *buffers, flag, number, count, depth)
     arrays = (x, updates, winner, y)
-    run("settle", places, width, *[a.buffer for a in arrays], places, width)
+    run("settle", targets, width, *[a.buffer for a in arrays], targets, width)
     return y

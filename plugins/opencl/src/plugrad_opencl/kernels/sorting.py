@@ -32,17 +32,17 @@ def _program(device: Device, dtype: DType) -> Launch:
 
 @kernels("TopK")
 def top_k(x: ClArray, *, k: int, sorted: bool) -> tuple[ClArray, ClArray]:
-    """Sort the places in each row, a row an item."""
+    """Sort the indices in each row, a row an item."""
     if not 0 <= k <= x.shape[-1]:
         raise ValueError(f"opencl: there are no {k} largest in rows of {x.shape[-1]}")
     n, rows, shape = x.shape[-1], math.prod(x.shape[:-1]), (*x.shape[:-1], k)
-    values, places = empty(x.device, shape, x.dtype), empty(x.device, shape, INT32)
+    values, indices = empty(x.device, shape, x.dtype), empty(x.device, shape, INT32)
     if values.size:
         scratch = empty(x.device, (2 * x.size,), INT32)
         keys = empty(x.device, (2 * x.size,), x.dtype)
         launch = _program(x.device, x.dtype)
         items = rows if x.device.style == "cpu" else launch.items(rows)
-        arrays = (x, scratch, keys, values, places)
+        arrays = (x, scratch, keys, values, indices)
         buffers = [array.buffer for array in arrays]
         launch(x.size * 16, items, *buffers, rows, n, k, int(sorted))
-    return values, places
+    return values, indices

@@ -1,8 +1,9 @@
-"""Where windows lie, as kernels in C are told: the numbers of ``windows.h``.
+"""Where windows lie, as kernels in C expect it: the numbers of ``windows.h``.
 
-Along an axis, window p reads with tap t at ``p·step + first + t·gap`` and writes at
-``p·stride + start``. To carry cotangents back through windows of stride s, the elements
-``start, start + s, ...`` of an axis are seen by the same taps: those are a phase.
+Along an axis, window p reads with kernel position t at ``p·step + first + t·gap`` and
+writes at ``p·stride + start``. To carry cotangents back through windows of stride s,
+the elements ``start, start + s, ...`` of an axis are read by the same kernel positions:
+those are a phase.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from typing import Any
 from plugrad.geometry import Windows
 
 from ..arrays import WasmArray, describe, empty, writable
-from ..launch import Calls, Kernel, wider
+from ..launch import Exports, Kernel, wider
+from ..runtime import Machine
 
 Axis = tuple[int, ...]
 
 
-@functools.lru_cache(maxsize=4096)
-def forward(windows: Windows) -> WasmArray:
+def forward(machine: Machine, windows: Windows) -> WasmArray:
     """Return what reads the input and writes the output of ``windows``."""
     w = _raised(windows)
     rows = zip(
@@ -35,18 +36,17 @@ def forward(windows: Windows) -> WasmArray:
         strict=True,
     )
     axes = [
-        (size, places, step, -before, taps, gap, 0, 1, places, 0, 1)
-        for size, places, step, (before, _), taps, gap in rows
+        (size, outputs, step, -before, positions, gap, 0, 1, outputs, 0, 1)
+        for size, outputs, step, (before, _), positions, gap in rows
     ]
-    return _described(w, w.in_shape[-1], w.out_shape[-1], [axes])
+    return _described(machine, w, w.in_shape[-1], w.out_shape[-1], [axes])
 
 
-@functools.lru_cache(maxsize=4096)
-def backward(windows: Windows) -> WasmArray:
+def backward(machine: Machine, windows: Windows) -> WasmArray:
     """Return what reads cotangents of the output and writes those of the input."""
     w = _raised(windows)
     phases = itertools.product(*(_phases(w, i) for i in range(3)))
-    return _described(w, w.out_shape[-1], w.in_shape[-1], list(phases))
+    return _described(machine, w, w.out_shape[-1], w.in_shape[-1], list(phases))
 
 
 def _raised(windows: Windows) -> Windows:
@@ -70,12 +70,16 @@ def _phases(windows: Windows, i: int) -> list[Axis]:
 
 
 def _described(
-    windows: Windows, read: int, written: int, phases: Iterable[Iterable[Axis]]
+    machine: Machine,
+    windows: Windows,
+    read: int,
+    written: int,
+    phases: Iterable[Iterable[Axis]],
 ) -> WasmArray:
     numbers = [number for axes in phases for axis in axes for number in axis]
     count = len(numbers) // (3 * 11)
     head = (windows.in_shape[0], read, written, windows.groups)
-    return describe((*head, *windows.window, count, *numbers))
+    return describe(machine, (*head, *windows.window, count, *numbers))
 
 
 # --- what convolutions share -----------------------------------------------------
@@ -90,34 +94,34 @@ def zeros(y: WasmArray, *xs: WasmArray) -> bool:
 
 
 def in_full(
-    calls: Calls,
+    exports: Exports,
     kernel: Kernel,
-    axes: Callable[[Windows], WasmArray],
+    axes: Callable[[Machine, Windows], WasmArray],
     xs: Sequence[WasmArray],
     windows: Windows,
     back: bool,
 ) -> Any:
     """Convolve by the template that all dtypes have, or in a wider dtype."""
     a, b = xs
-    call = calls[a.dtype]
-    if call is None or a.dtype is not b.dtype:
+    export, machine = exports[a.dtype], a.machine
+    if export is None or a.dtype is not b.dtype:
         return wider(functools.partial(kernel, geometry=windows), None, xs)
-    y = empty(windows.in_shape if back else windows.out_shape, a.dtype)
+    y = empty(machine, windows.in_shape if back else windows.out_shape, a.dtype)
     if not zeros(y, a, b):
-        how = axes(windows)
-        call(how.pointer, a.pointer, b.pointer, y.pointer, back)
+        how = machine.cached[axes](windows)
+        machine.callers[export](how.pointer, a.pointer, b.pointer, y.pointer, back)
     return y
 
 
 def to_filter(
-    calls: Calls, kernel: Kernel, x: WasmArray, dy: WasmArray, windows: Windows
+    exports: Exports, kernel: Kernel, x: WasmArray, dy: WasmArray, windows: Windows
 ) -> Any:
     """Return the cotangent of the filter."""
-    call = calls[x.dtype]
-    if call is None or x.dtype is not dy.dtype:
+    export, machine = exports[x.dtype], x.machine
+    if export is None or x.dtype is not dy.dtype:
         return wider(functools.partial(kernel, geometry=windows), None, (x, dy))
-    dfilter = empty(windows.filter_shape, x.dtype)
+    dfilter = empty(machine, windows.filter_shape, x.dtype)
     if not zeros(dfilter, x, dy):
-        how = forward(windows)
-        call(how.pointer, x.pointer, dy.pointer, dfilter.pointer)
+        how = machine.cached[forward](windows)
+        machine.callers[export](how.pointer, x.pointer, dy.pointer, dfilter.pointer)
     return dfilter

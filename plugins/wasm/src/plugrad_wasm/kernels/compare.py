@@ -6,20 +6,19 @@ from typing import Any
 from plugrad.plugin import KernelTable
 
 from ..arrays import WasmArray, empty
-from ..launch import BOOL, Kernel, binary, cast, operands, or_strings, unary
-from ..runtime import machine
+from ..launch import BOOL, Kernel, binary, cast, operands, unary
 
 kernels = KernelTable()
 _equal, _less, _less_equal = (
     binary(name, to=BOOL) for name in ("equal", "less", "less_equal")
 )
 _not = unary("not", bits=True)
-kernels["Equal"] = or_strings("Equal", _equal)
-kernels["Less"] = or_strings("Less", _less)
-kernels["LessEqual"] = or_strings("LessEqual", _less_equal)
-kernels["NotEqual"] = or_strings("NotEqual", lambda a, b: _not(_equal(a, b)))
-kernels["Greater"] = or_strings("Greater", lambda a, b: _less(b, a))
-kernels["GreaterEqual"] = or_strings("GreaterEqual", lambda a, b: _less_equal(b, a))
+kernels["Equal"] = _equal
+kernels["Less"] = _less
+kernels["LessEqual"] = _less_equal
+kernels["NotEqual"] = lambda a, b: _not(_equal(a, b))
+kernels["Greater"] = lambda a, b: _less(b, a)
+kernels["GreaterEqual"] = lambda a, b: _less_equal(b, a)
 
 
 def logical(name: str) -> Kernel:
@@ -39,18 +38,17 @@ kernels["BitwiseNot"] = _not
 kernels["LeftShift"] = binary("left")
 kernels["RightShift"] = binary("right")
 
-_SELECT = {size: machine.kernel(f"select_{size}") for size in (1, 2, 4, 8, 16)}
+_SELECT = {size: f"select_{size}" for size in (1, 2, 4, 8, 16)}
 
 
+@kernels("Select")
 def select(condition: WasmArray, t: WasmArray, e: WasmArray) -> Any:
     """By size of element; all three broadcast."""
-    shape, rows = operands(condition.shape, t.shape, e.shape)
-    y = empty(shape, t.dtype)
-    _SELECT[t.dtype.itemsize](
+    machine = t.machine
+    shape, rows = machine.cached[operands](condition.shape, t.shape, e.shape)
+    y = empty(machine, shape, t.dtype)
+    machine.callers[_SELECT[t.dtype.itemsize]](
         *(condition.pointer, t.pointer, e.pointer, y.pointer),
         *(prod(shape), rows.pointer),
     )
     return y
-
-
-kernels["Select"] = or_strings("Select", select)

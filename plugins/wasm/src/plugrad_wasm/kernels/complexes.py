@@ -16,7 +16,7 @@ WHOLE = {part: pair for pair, part in HALF.items()}
 
 def parts(z: WasmArray) -> WasmArray:
     """Return a view as floating numbers, real and imaginary in turn."""
-    return WasmArray((*z.shape, 2), HALF[z.dtype], z.pointer, z.base or z)
+    return z.viewed_as(HALF[z.dtype], (*z.shape, 2))
 
 
 def _every_other(shape: tuple[int, ...]) -> list[int]:
@@ -38,7 +38,7 @@ def complex_(real: WasmArray, imag: WasmArray) -> Any:
     """Fill in both parts."""
     if real.dtype not in WHOLE:
         return NotImplemented
-    z = empty(real.shape, WHOLE[real.dtype])
+    z = empty(real.machine, real.shape, WHOLE[real.dtype])
     pairs, strides = parts(z), _every_other(z.shape)
     put(real, pairs, strides)
     put(imag, pairs, strides, 1)

@@ -10,22 +10,20 @@ from plugrad.geometry import Windows
 from plugrad.plugin import KernelTable
 
 from ..arrays import Shape, WasmArray, empty
-from ..launch import FLOAT32, Calls
-from ..runtime import machine
+from ..launch import FLOAT32, Exports
 from . import depthwise
 from ._windows import backward, forward, in_full, to_filter, zeros
 from .linalg import NOTHING
 
 kernels = KernelTable()
-_conv, _filter = Calls("conv", bits=True), Calls("conv_filter", bits=True)
-_conv32 = machine.kernel("conv_f32")
+_conv, _filter = Exports("conv", bits=True), Exports("conv_filter", bits=True)
 TURN = 1 << 15  # tiles times channels at once: 2 MiB of products
 
 
 @kernels("Conv3D")
 @kernels("Conv2D")
 def conv(x: WasmArray, filter: WasmArray, *, geometry: Windows) -> Any:
-    """``nptc, tck -> npk``, for n images, p places, t taps, and channels."""
+    """``nptc, tck -> npk``, for n images, p outputs, t kernel positions, channels."""
     return convolved(x, filter, geometry, NOTHING)
 
 
@@ -37,19 +35,21 @@ def convolved(
         return depthwise.convolved(x, filter, windows, end)
     if x.dtype is not FLOAT32:
         return in_full(_conv, conv, forward, (x, filter), windows, False)
-    y = empty(windows.out_shape, FLOAT32)
+    machine = x.machine
+    y = empty(machine, windows.out_shape, FLOAT32)
     if zeros(y, x, filter):
         return y if end is NOTHING else NotImplemented
-    how, (tiles, room) = forward(windows), _tiles(windows, windows.out_shape)
-    between = empty((room,), FLOAT32)
+    how = machine.cached[forward](windows)
+    tiles, workspace = _tiles(windows, windows.out_shape)
+    between = empty(machine, (workspace,), FLOAT32)
     pointers = (how.pointer, x.pointer, filter.pointer, y.pointer)
-    _conv32(*pointers, 0, between.pointer, tiles, *end)
+    machine.callers["conv_f32"](*pointers, 0, between.pointer, tiles, *end)
     return y
 
 
 @functools.lru_cache(maxsize=4096)
 def _tiles(windows: Windows, shape: Shape) -> tuple[int, int]:
-    """Return how many tiles of 2 x 2 places winograd.c does at once, and its room.
+    """Return how many tiles of 2 x 2 outputs winograd.c does at once, and its memory.
 
     Its way is for windows of 3 x 3, and pays from 32 tiles and 32 channels on, of which
     1024 are 64 MiB of filters; elsewhere there are none.
@@ -76,13 +76,21 @@ def conv_backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) 
     if dy.dtype is not FLOAT32:
         kernel = conv_backprop_input
         return in_full(_conv, kernel, backward, (dy, filter), geometry, True)
-    dx = empty(geometry.in_shape, FLOAT32)
+    machine = dy.machine
+    dx = empty(machine, geometry.in_shape, FLOAT32)
     if not zeros(dx, dy, filter):
-        how, room = backward(geometry), empty(filter.shape, FLOAT32)
+        how = machine.cached[backward](geometry)
+        workspace = empty(machine, filter.shape, FLOAT32)
         tiles, count = _tiles(geometry, geometry.in_shape)
-        between = empty((count,), FLOAT32)
-        pointers = (how.pointer, dy.pointer, filter.pointer, dx.pointer, room.pointer)
-        _conv32(*pointers, between.pointer, tiles, *NOTHING)
+        between = empty(machine, (count,), FLOAT32)
+        pointers = (
+            how.pointer,
+            dy.pointer,
+            filter.pointer,
+            dx.pointer,
+            workspace.pointer,
+        )
+        machine.callers["conv_f32"](*pointers, between.pointer, tiles, *NOTHING)
     return dx
 
 

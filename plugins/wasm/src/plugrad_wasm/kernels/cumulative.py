@@ -9,7 +9,7 @@ from typing import Any
 from plugrad.plugin import KernelTable
 
 from ..arrays import WasmArray, empty
-from ..launch import Calls, Kernel, wider
+from ..launch import Exports, Kernel, wider
 from .complexes import HALF, parts
 
 kernels = KernelTable()
@@ -17,20 +17,20 @@ kernels = KernelTable()
 
 def scan(name: str) -> Kernel:
     """Return the kernel that runs along an axis."""
-    calls = Calls(name, bits=True)
+    exports = Exports(name, bits=True)
 
     def kernel(x: WasmArray, *, axis: int, exclusive: bool, reverse: bool) -> Any:
-        call = calls[x.dtype]
-        if call is None:
+        export, machine = exports[x.dtype], x.machine
+        if export is None:
             again = functools.partial(
                 kernel, axis=axis, exclusive=exclusive, reverse=reverse
             )
             return wider(again, None, (x,))
         shape = x.shape
-        y = empty(shape, x.dtype)
+        y = empty(machine, shape, x.dtype)
         if y.size:
             sizes = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
-            call(x.pointer, y.pointer, *sizes, exclusive, reverse)
+            machine.callers[export](x.pointer, y.pointer, *sizes, exclusive, reverse)
         return y
 
     return kernel
@@ -45,5 +45,5 @@ def cumsum(x: WasmArray, *, axis: int, exclusive: bool, reverse: bool) -> Any:
     """Of complex numbers, both parts by themselves."""
     if x.dtype not in HALF:
         return _sum(x, axis=axis, exclusive=exclusive, reverse=reverse)
-    y = _sum(parts(x), axis=axis, exclusive=exclusive, reverse=reverse)
-    return WasmArray(x.shape, x.dtype, y.pointer, y)
+    y: WasmArray = _sum(parts(x), axis=axis, exclusive=exclusive, reverse=reverse)
+    return y.viewed_as(x.dtype, x.shape)

@@ -9,15 +9,14 @@ from plugrad.geometry import Windows
 from plugrad.plugin import KernelTable
 
 from ..arrays import WasmArray, empty
-from ..launch import FLOAT32, Calls
-from ..runtime import machine
+from ..launch import FLOAT32, Exports
 from ._windows import backward, forward, in_full, to_filter, zeros
 from .linalg import NOTHING
 
 kernels = KernelTable()
-_depthwise = Calls("depthwise", bits=True)
-_filter = Calls("depthwise_filter", bits=True)
-_fast = machine.kernel("depthwise_single_f32")
+_depthwise = Exports("depthwise", bits=True)
+_filter = Exports("depthwise_filter", bits=True)
+_fast = "depthwise_single_f32"
 MOST_LINES = 32  # as in depthwise.c
 
 
@@ -35,11 +34,12 @@ def convolved(
         if end is not NOTHING:
             return NotImplemented
         return in_full(_depthwise, conv, forward, (x, filter), windows, False)
-    y = empty(windows.out_shape, FLOAT32)
+    machine = x.machine
+    y = empty(machine, windows.out_shape, FLOAT32)
     if zeros(y, x, filter):
         return y if end is NOTHING else NotImplemented
-    how = forward(windows)
-    _fast(how.pointer, x.pointer, filter.pointer, y.pointer, *end)
+    how = machine.cached[forward](windows)
+    machine.callers[_fast](how.pointer, x.pointer, filter.pointer, y.pointer, *end)
     return y
 
 
@@ -49,10 +49,13 @@ def backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) -> An
     if not _quick(dy, geometry):
         kernel = backprop_input
         return in_full(_depthwise, kernel, backward, (dy, filter), geometry, True)
-    dx = empty(geometry.in_shape, FLOAT32)
+    machine = dy.machine
+    dx = empty(machine, geometry.in_shape, FLOAT32)
     if not zeros(dx, dy, filter):
-        how = backward(geometry)
-        _fast(how.pointer, dy.pointer, filter.pointer, dx.pointer, *NOTHING)
+        how = machine.cached[backward](geometry)
+        machine.callers[_fast](
+            how.pointer, dy.pointer, filter.pointer, dx.pointer, *NOTHING
+        )
     return dx
 
 
@@ -67,7 +70,7 @@ def backprop_filter(x: WasmArray, dy: WasmArray, *, geometry: Windows) -> Any:
 
 def _quick(x: WasmArray, windows: Windows) -> bool:
     lines = 1
-    for taps in windows.window[:-1]:
-        lines *= taps
+    for positions in windows.window[:-1]:
+        lines *= positions
     c, k = windows.in_shape[-1], windows.out_shape[-1]
     return x.dtype is FLOAT32 and c == k >= 4 and lines <= MOST_LINES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from math import prod
 from typing import Any, NamedTuple
 
@@ -10,12 +9,11 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array, DType, WasmArray, describe, empty, upload
-from ..launch import Calls
-from ..runtime import machine
+from ..launch import TYPES
+from ..runtime import Machine, cache_size
 from .complexes import HALF
 
 kernels = KernelTable()
-_calls = Calls("fft")
 MOST = 31  # the largest radix, as in fft.c
 
 
@@ -39,8 +37,8 @@ def _factors(n: int) -> list[int]:
     return [*found, 0] if n == 1 else []
 
 
-@functools.lru_cache(maxsize=16)
-def _plan(n: int, dtype: DType) -> Plan:
+@cache_size(16)
+def _plan(machine: Machine, n: int, dtype: DType) -> Plan:
     factors, size = _factors(n), n
     chirp = spectrum = None
     if not factors:  # Bluestein
@@ -49,29 +47,31 @@ def _plan(n: int, dtype: DType) -> Plan:
         ring = np.zeros(size, complex)
         ring[:n] = turns.conj()
         ring[size - n + 1 :] = ring[n - 1 : 0 : -1]
-        chirp, spectrum = _sent(turns, dtype), _sent(np.fft.fft(ring) / size, dtype)
+        chirp = _sent(machine, turns, dtype)
+        spectrum = _sent(machine, np.fft.fft(ring) / size, dtype)
         factors = _factors(size)
     roots = np.exp(-2j * np.pi / size * np.arange(size))
-    table = upload(np.concatenate([roots.real, roots.imag]).astype(HALF[dtype]))
-    return Plan(size, describe(tuple(factors)), table, chirp, spectrum)
+    parts = np.concatenate([roots.real, roots.imag]).astype(HALF[dtype])
+    radices = describe(machine, tuple(factors))
+    return Plan(size, radices, upload(machine, parts), chirp, spectrum)
 
 
-def _sent(z: Array, dtype: DType) -> WasmArray:
-    native: WasmArray = upload(z.astype(dtype))
+def _sent(machine: Machine, z: Array, dtype: DType) -> WasmArray:
+    native: WasmArray = upload(machine, z.astype(dtype))
     return native
 
 
 def _transformed(x: WasmArray, inverse: bool) -> Any:
-    shape, dtype = x.shape, HALF[x.dtype]
-    y, n = empty(shape, x.dtype), shape[-1]
+    shape, dtype, machine = x.shape, HALF[x.dtype], x.machine
+    y, n = empty(machine, shape, x.dtype), shape[-1]
     if y.size:
-        size, *tables = _plan(n, x.dtype)
+        size, *tables = machine.cached[_plan](n, x.dtype)
         rows, threads = prod(shape[:-1]), machine.threads
-        room = empty((min(rows, threads), 4, size), dtype)
+        workspace = empty(machine, (min(rows, threads), 4, size), dtype)
         pointers = [0 if t is None else t.pointer for t in tables]
         sizes = rows, n, size
-        given = x.pointer, y.pointer, room.pointer, *sizes, *pointers
-        _calls[dtype](*given, inverse, rows <= threads)  # type: ignore[misc]
+        given = x.pointer, y.pointer, workspace.pointer, *sizes, *pointers
+        machine.callers[f"fft_{TYPES[dtype]}"](*given, inverse, rows <= threads)
     return y
 
 

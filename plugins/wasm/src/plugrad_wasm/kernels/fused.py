@@ -1,7 +1,7 @@
 """Fused kernels: bias and activation are worked into the end of a product.
 
 They are for bias and slopes of one number a channel, and for float32. Everything else
-falls apart into the decomposition.
+is decomposed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def fused_conv2d(
     activation: str,
     leaky_relu_alpha: float,
 ) -> Any:
-    """``activation(conv2d(x, filter) + bias)``, which sees to single channels."""
+    """``activation(conv2d(x, filter) + bias)``, of single channels too."""
     channels = geometry.out_shape[-1]
     end = _end((x, filter, bias, weights), channels, activation, leaky_relu_alpha)
     return NotImplemented if end is None else conv.convolved(x, filter, geometry, end)

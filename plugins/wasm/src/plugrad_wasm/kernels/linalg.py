@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from math import prod
 from typing import Any
 
@@ -11,10 +10,11 @@ from plugrad.geometry import broadcast
 from plugrad.plugin import KernelTable
 
 from ..arrays import Shape, WasmArray, describe, empty, writable
-from ..launch import FLOAT32, Calls, wider
+from ..launch import FLOAT32, Exports, wider
+from ..runtime import Machine
 
 kernels = KernelTable()
-_calls = Calls("matmul", bits=True)
+_exports = Exports("matmul", bits=True)
 NOTHING = (0, 0, 0, 0.0)  # no bias, no slopes, no activation
 
 
@@ -34,13 +34,14 @@ def product(
     end: tuple[float, ...],
 ) -> Any:
     """Return ``activation(a·b + bias)``; of float32, unless ``end`` is NOTHING."""
-    call = _calls[a.dtype]
-    if call is None or b.dtype is not a.dtype:
+    export, machine = _exports[a.dtype], a.machine
+    if export is None or b.dtype is not a.dtype:
         return wider(
             lambda a, b: product(a, b, transpose_a, transpose_b, end), None, (a, b)
         )
-    shape, m, n, k, batches, offsets = _plan(a.shape, b.shape, transpose_a, transpose_b)
-    y = empty(shape, a.dtype)
+    plan = machine.cached[_plan](a.shape, b.shape, transpose_a, transpose_b)
+    shape, m, n, k, batches, offsets = plan
+    y = empty(machine, shape, a.dtype)
     if not (batches and m and n):
         return y
     if k == 0:
@@ -49,13 +50,12 @@ def product(
     at = 0 if offsets is None else offsets.pointer
     how = (m, n, k, transpose_a, transpose_b, batches, at)
     more = end if a.dtype is FLOAT32 else ()
-    call(a.pointer, b.pointer, y.pointer, *how, *more)
+    machine.callers[export](a.pointer, b.pointer, y.pointer, *how, *more)
     return y
 
 
-@functools.lru_cache(maxsize=4096)
 def _plan(
-    a: Shape, b: Shape, turn_a: bool, turn_b: bool
+    machine: Machine, a: Shape, b: Shape, turn_a: bool, turn_b: bool
 ) -> tuple[Shape, int, int, int, int, WasmArray | None]:
     """Return the shape of the product, m, n, k, the batches and where they begin."""
     m, k = a[-2:][::-1] if turn_a else a[-2:]
@@ -67,7 +67,7 @@ def _plan(
     if a[:-2] == b[:-2]:
         return shape, m, n, k, prod(batch), None
     begins = [*_begins(a, batch), *_begins(b, batch)]
-    return shape, m, n, k, prod(batch), describe(tuple(begins))
+    return shape, m, n, k, prod(batch), describe(machine, tuple(begins))
 
 
 def _begins(shape: Shape, batch: Shape) -> list[int]:

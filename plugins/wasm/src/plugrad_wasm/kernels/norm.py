@@ -8,11 +8,11 @@ from typing import Any
 from plugrad.plugin import KernelTable
 
 from ..arrays import WasmArray, empty
-from ..launch import FLOAT32, Calls, cast, wider
+from ..launch import FLOAT32, Exports, cast, wider
 
 kernels = KernelTable()
-_softmax, _batch_norm = Calls("softmax"), Calls("batch_norm")
-_layer_norm, _softmax_grad = Calls("layer_norm"), Calls("softmax_grad")
+_softmax, _batch_norm = Exports("softmax"), Exports("batch_norm")
+_layer_norm, _softmax_grad = Exports("layer_norm"), Exports("softmax_grad")
 
 
 @kernels("Softmax")
@@ -28,25 +28,25 @@ def log_softmax(logits: WasmArray, *, axis: int) -> Any:
 
 
 def _along(x: WasmArray, axis: int, log: int) -> Any:
-    call = _softmax[x.dtype]
-    if call is None:
+    export, machine = _softmax[x.dtype], x.machine
+    if export is None:
         return wider(lambda x: _along(x, axis, log), None, (x,))
     shape = x.shape
     outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
-    y = empty(shape, x.dtype)
+    y = empty(machine, shape, x.dtype)
     if n:
-        call(x.pointer, y.pointer, outer, n, inner, log)
+        machine.callers[export](x.pointer, y.pointer, outer, n, inner, log)
     return y
 
 
 def _back(dy: WasmArray, y: WasmArray, log: int) -> Any:
     """Of softmax or its logarithm, along the last axis."""
-    call = _softmax_grad[y.dtype]
-    if call is None:
+    export, machine = _softmax_grad[y.dtype], y.machine
+    if export is None:
         return wider(lambda dy, y: _back(dy, y, log), None, (dy, y))
-    dx, n = empty(y.shape, y.dtype), y.shape[-1]
+    dx, n = empty(machine, y.shape, y.dtype), y.shape[-1]
     if dx.size:
-        call(dy.pointer, y.pointer, dx.pointer, dx.size // n, n, log)
+        machine.callers[export](dy.pointer, y.pointer, dx.pointer, dx.size // n, n, log)
     return dx
 
 
@@ -65,16 +65,17 @@ def fused_batch_norm(
     epsilon: float,
 ) -> Any:
     """One number a channel; whatever else broadcasts is left to the decomposition."""
-    call, c = _batch_norm[x.dtype], x.shape[-1] if x.shape else 1
+    export, machine = _batch_norm[x.dtype], x.machine
+    c = x.shape[-1] if x.shape else 1
     more = [t for t in (mean, variance, scale, offset) if t is not None]
     fit = [t.dtype is x.dtype and a_channel(t, c) for t in more]
-    if call is None or not all(fit):
+    if export is None or not all(fit):
         return NotImplemented
-    y, factor = empty(x.shape, x.dtype), empty((c,), x.dtype)
+    y, factor = empty(machine, x.shape, x.dtype), empty(machine, (c,), x.dtype)
     if c:
         pointers = [0 if t is None else t.pointer for t in (scale, offset, factor, y)]
         given = (x.pointer, mean.pointer, variance.pointer, *pointers)
-        call(*given, y.size // c, c, epsilon)
+        machine.callers[export](*given, y.size // c, c, epsilon)
     return y
 
 
@@ -93,7 +94,7 @@ def layer_norm(
     epsilon: float,
 ) -> Any:
     """Over the last axes, as rows; scale and offset are of the shape of a row."""
-    shape, call = x.shape, _layer_norm[x.dtype]
+    shape, export, machine = x.shape, _layer_norm[x.dtype], x.machine
     first = axis[0] if axis else len(shape)
     n, last = prod(shape[first:]), first - len(shape)
     if x.dtype.kind != "f" or prod([shape[i] for i in axis]) != n:
@@ -101,12 +102,12 @@ def layer_norm(
     given = [t for t in (scale, offset) if t is not None]
     if any([t.size != n or prod(t.shape[last:]) != n for t in given]):
         return NotImplemented
-    if call is None:
+    if export is None:
         wide = [t and cast(t, dtype=FLOAT32) for t in (scale, offset)]
         y = layer_norm(cast(x, dtype=FLOAT32), *wide, axis=axis, epsilon=epsilon)
         return cast(y, dtype=x.dtype)
-    y = empty(shape, x.dtype)
+    y = empty(machine, shape, x.dtype)
     if y.size:
         pointers = [0 if t is None else t.pointer for t in (scale, offset, y)]
-        call(x.pointer, *pointers, y.size // n, n, epsilon)
+        machine.callers[export](x.pointer, *pointers, y.size // n, n, epsilon)
     return y

@@ -11,7 +11,7 @@ from plugrad.geometry import Windows
 from plugrad.plugin import KernelTable
 
 from ..arrays import WasmArray, empty
-from ..launch import INT32, Calls, Kernel, wider
+from ..launch import INT32, Exports, Kernel, wider
 from ._windows import forward
 
 kernels = KernelTable()
@@ -19,18 +19,18 @@ FLOAT16 = np.dtype("float16")
 
 
 def _pool(name: str) -> Kernel:
-    calls = Calls(name)
+    exports = Exports(name)
 
     def kernel(x: WasmArray, *, geometry: Windows) -> Any:
-        call = calls[x.dtype]
-        if call is None:
+        export, machine = exports[x.dtype], x.machine
+        if export is None:
             if x.dtype is not FLOAT16:  # padding is the least integer of its dtype
                 return NotImplemented
             return wider(functools.partial(kernel, geometry=geometry), None, (x,))
-        y = empty(geometry.out_shape, x.dtype)
+        y = empty(machine, geometry.out_shape, x.dtype)
         if prod(y.shape):
-            how = forward(geometry)
-            call(how.pointer, x.pointer, y.pointer)
+            how = machine.cached[forward](geometry)
+            machine.callers[export](how.pointer, x.pointer, y.pointer)
         return y
 
     return kernel
@@ -39,18 +39,18 @@ def _pool(name: str) -> Kernel:
 max_pool, avg_pool = _pool("max_pool"), _pool("avg_pool")
 kernels |= {"MaxPool": max_pool, "MaxPool3D": max_pool}
 kernels |= {"AvgPool": avg_pool, "AvgPool3D": avg_pool}
-_max_grad, _avg_grad = Calls("max_pool_grad"), Calls("avg_pool_grad")
-_argmax = Calls("pool_argmax")
+_max_grad, _avg_grad = Exports("max_pool_grad"), Exports("avg_pool_grad")
+_argmax = Exports("pool_argmax")
 
 
-def _back(calls: Calls, geometry: Windows, dy: WasmArray, *xs: WasmArray) -> Any:
-    call = calls[dy.dtype]
-    if call is None or any([x.dtype is not dy.dtype for x in xs]):
+def _back(exports: Exports, geometry: Windows, dy: WasmArray, *xs: WasmArray) -> Any:
+    export, machine = exports[dy.dtype], dy.machine
+    if export is None or any([x.dtype is not dy.dtype for x in xs]):
         return NotImplemented
-    dx = empty(geometry.in_shape, dy.dtype)
+    dx = empty(machine, geometry.in_shape, dy.dtype)
     if prod(dx.shape):
-        how = forward(geometry)
-        call(how.pointer, *[x.pointer for x in (dy, *xs, dx)])
+        how = machine.cached[forward](geometry)
+        machine.callers[export](how.pointer, *[x.pointer for x in (dy, *xs, dx)])
     return dx
 
 
@@ -59,14 +59,14 @@ def _back(calls: Calls, geometry: Windows, dy: WasmArray, *xs: WasmArray) -> Any
 def max_pool_grad(
     dy: WasmArray, x: WasmArray, y: WasmArray, *, geometry: Windows
 ) -> Any:
-    """Each cotangent goes to the first tap that has the maximum."""
+    """Each cotangent goes to the first kernel position that has the maximum."""
     return _back(_max_grad, geometry, dy, x, y)
 
 
 @kernels("AvgPool3DGrad")
 @kernels("AvgPoolGrad")
 def avg_pool_grad(dy: WasmArray, x: WasmArray | None, *, geometry: Windows) -> Any:
-    """Each tap gets its share."""
+    """Each kernel position gets its share."""
     return _back(_avg_grad, geometry, dy)
 
 
@@ -75,13 +75,13 @@ def max_pool_with_argmax(
     x: WasmArray, *, geometry: Windows, include_batch_in_index: bool
 ) -> Any:
     """The maxima first, and then where they are."""
-    call = _argmax[x.dtype]
-    if call is None:
+    export, machine = _argmax[x.dtype], x.machine
+    if export is None:
         return NotImplemented
     y = max_pool(x, geometry=geometry)
-    indices = empty(geometry.out_shape, INT32)
+    indices = empty(machine, geometry.out_shape, INT32)
     if prod(y.shape):
-        how = forward(geometry)
+        how = machine.cached[forward](geometry)
         pointers = (how.pointer, x.pointer, y.pointer, indices.pointer)
-        call(*pointers, include_batch_in_index)
+        machine.callers[export](*pointers, include_batch_in_index)
     return y, indices

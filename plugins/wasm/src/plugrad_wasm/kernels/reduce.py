@@ -10,7 +10,8 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import DType, Shape, WasmArray, empty, upload
-from ..launch import BOOL, INT32, INT64, Calls, Kernel, binary, cast, wider
+from ..launch import BOOL, INT32, INT64, Exports, Kernel, binary, cast, wider
+from ..runtime import Machine
 from .complexes import HALF, parts
 from .creation import filled
 
@@ -60,49 +61,48 @@ _flip = binary("xor")
 SIGNED = {np.dtype("uint32"): INT32, np.dtype("uint64"): INT64}
 
 
-@functools.cache
-def _sign(dtype: DType) -> WasmArray:
-    native: WasmArray = upload(np.array(np.iinfo(dtype).min, dtype))
+def _sign(machine: Machine, dtype: DType) -> WasmArray:
+    native: WasmArray = upload(machine, np.array(np.iinfo(dtype).min, dtype))
     return native
 
 
 def signed(x: WasmArray) -> WasmArray:
     """Return signed integers in the order of the unsigned ones of ``x``."""
     dtype = SIGNED[x.dtype]
-    same = WasmArray(x.shape, dtype, x.pointer, x.base or x)
-    y: WasmArray = _flip(same, _sign(dtype))
+    same = x.viewed_as(dtype, x.shape)
+    y: WasmArray = _flip(same, x.machine.cached[_sign](dtype))
     return y
 
 
 def unsigned(x: WasmArray, dtype: DType) -> WasmArray:
     """Return what ``signed`` has made of unsigned integers to what it was."""
-    y = _flip(x, _sign(x.dtype))
-    return WasmArray(y.shape, dtype, y.pointer, y)
+    y: WasmArray = _flip(x, x.machine.cached[_sign](x.dtype))
+    return y.viewed_as(dtype, y.shape)
 
 
 def fold(
     name: str, nothing: float, *, bits: bool = False, mean: bool = False
 ) -> Kernel:
     """Return the kernel that folds by ``name``; of nothing comes ``nothing``."""
-    calls = Calls(name, bits)
+    exports = Exports(name, bits)
 
     def kernel(x: WasmArray, *, axis: Shape, keepdims: bool) -> Any:
-        call = calls[x.dtype]
-        if call is None:
+        export, machine = exports[x.dtype], x.machine
+        if export is None:
             return other(x, axis, keepdims)
         shape, steps = _plan(x.shape, axis, keepdims, mean)
         if not steps:
-            return x.view(shape) if x.size else filled(shape, nothing, x.dtype)
+            return x.view(shape) if x.size else filled(machine, shape, nothing, x.dtype)
         for of_y, *how in steps:
-            y = empty(of_y, x.dtype)
-            call(x.pointer, y.pointer, *how)
+            y = empty(machine, of_y, x.dtype)
+            machine.callers[export](x.pointer, y.pointer, *how)
             x = y
         return x
 
     def other(x: WasmArray, axis: Shape, keepdims: bool) -> Any:
         if x.dtype in HALF and name == "sum":  # real and imaginary parts by themselves
-            y = kernel(parts(x), axis=axis, keepdims=keepdims)
-            return WasmArray(y.shape[:-1], x.dtype, y.pointer, y.base or y)
+            y: WasmArray = kernel(parts(x), axis=axis, keepdims=keepdims)
+            return y.viewed_as(x.dtype, y.shape[:-1])
         if x.dtype in SIGNED:
             return unsigned(kernel(signed(x), axis=axis, keepdims=keepdims), x.dtype)
         again = functools.partial(kernel, axis=axis, keepdims=keepdims)
@@ -128,25 +128,27 @@ kernels["Any"] = logical("max_of", False)
 kernels["All"] = logical("min_of", True)
 
 
-def place(name: str) -> Kernel:
+def arg(name: str) -> Kernel:
     """Return the kernel that finds the first of the extreme ones along an axis."""
-    calls = Calls(name)
+    exports = Exports(name)
 
     def kernel(x: WasmArray, *, axis: int) -> Any:
-        call = calls[x.dtype]
-        if call is None and x.dtype in SIGNED:
+        export, machine = exports[x.dtype], x.machine
+        if export is None and x.dtype in SIGNED:
             return kernel(signed(x), axis=axis)
-        if call is None:
+        if export is None:
             return wider(lambda x: kernel(x, axis=axis), INT32, (x,))
         shape = x.shape
         lead, rest = shape[:axis], shape[axis + 1 :]
-        y = empty((*lead, *rest), INT32)
+        y = empty(machine, (*lead, *rest), INT32)
         if prod(y.shape):
-            call(x.pointer, y.pointer, prod(lead), shape[axis], prod(rest))
+            machine.callers[export](
+                x.pointer, y.pointer, prod(lead), shape[axis], prod(rest)
+            )
         return y
 
     return kernel
 
 
-kernels["ArgMax"] = place("argmax")
-kernels["ArgMin"] = place("argmin")
+kernels["ArgMax"] = arg("argmax")
+kernels["ArgMin"] = arg("argmin")

@@ -1,12 +1,11 @@
 """Resizing along one axis after the other, by tables of what is read and how it weighs.
 
 Interpolation and both transposes are weighed sums; the nearest pixel is only read.
-Boxes are read place by place.
+Boxes are read position by position.
 """
 
 from __future__ import annotations
 
-import functools
 from math import prod
 from typing import Any
 
@@ -15,36 +14,40 @@ from plugrad.geometry import Resizing
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array, DType, Shape, WasmArray, describe, empty, upload
-from ..launch import FLOAT32, Calls, wider
-from ..runtime import machine
-from .gather import check_axis, gather, mark, places_of
+from ..launch import FLOAT32, Exports, wider
+from ..runtime import Machine, cache_size
+from .gather import check_axis, gather, int32_indices, mark
 
 kernels = KernelTable()
-_mix, _crop = Calls("mix"), machine.kernel("crop_f32")
+_mix = Exports("mix")
 
 
-class Taps:
-    """For each place of a result, which elements are read, and their weights.
+class Terms:
+    """For each position of a result, which elements are read, and their weights.
 
     Attributes:
-        size: How many places there are.
-        starts: Where the taps of each place begin, and at the end their number.
+        size: How many positions there are.
+        starts: Where the terms of each position begin, and at the end their number.
         indices: What is read.
         weights: What it is multiplied by.
 
     """
 
-    def __init__(self, size: int, to: Array, indices: Array, weights: Array) -> None:
+    def __init__(
+        self, machine: Machine, size: int, to: Array, indices: Array, weights: Array
+    ) -> None:
         order = np.argsort(to, kind="stable")
         starts = np.searchsorted(to[order], np.arange(size + 1))
         self.size = size
-        self.starts = describe(tuple(starts.tolist()))
-        self.indices = describe(tuple(indices[order].tolist()))
-        self.weights: WasmArray = upload(weights[order])
+        self.starts = describe(machine, tuple(starts.tolist()))
+        self.indices = describe(machine, tuple(indices[order].tolist()))
+        self.weights: WasmArray = upload(machine, weights[order])
 
 
-@functools.lru_cache(maxsize=256)
-def _taps(geometry: Resizing, dtype: DType, linear: bool, back: bool) -> list[Taps]:
+@cache_size(256)
+def _terms(
+    machine: Machine, geometry: Resizing, dtype: DType, linear: bool, back: bool
+) -> list[Terms]:
     """Return what is read along rows and columns; ``back`` is the transpose."""
     found = []
     for axis in range(2):
@@ -59,26 +62,27 @@ def _taps(geometry: Resizing, dtype: DType, linear: bool, back: bool) -> list[Ta
             to, weights = np.arange(len(indices)), np.ones(len(indices))
         shape = geometry.in_shape if back else geometry.out_shape
         to, indices = (indices, to) if back else (to, indices)
-        found.append(Taps(shape[axis + 1], to, indices, weights.astype(dtype)))
+        weights = weights.astype(dtype)
+        found.append(Terms(machine, shape[axis + 1], to, indices, weights))
     return found
 
 
 def _mixed(x: WasmArray, geometry: Resizing, linear: bool, back: bool) -> Any:
     """Go along rows and columns, first where more goes away."""
-    call = _mix[x.dtype]
-    if call is None:
+    export, machine = _mix[x.dtype], x.machine
+    if export is None:
         return wider(lambda x: _mixed(x, geometry, linear, back), None, (x,))
-    tables = _taps(geometry, x.dtype, linear, back)
-    gain = [taps.size / max(x.shape[axis], 1) for axis, taps in enumerate(tables, 1)]
+    tables = machine.cached[_terms](geometry, x.dtype, linear, back)
+    gain = [terms.size / max(x.shape[axis], 1) for axis, terms in enumerate(tables, 1)]
     for axis in (1, 2) if gain[0] <= gain[1] else (2, 1):
-        shape, taps = x.shape, tables[axis - 1]
-        if shape[axis] == taps.size:
+        shape, terms = x.shape, tables[axis - 1]
+        if shape[axis] == terms.size:
             continue
-        y = empty((*shape[:axis], taps.size, *shape[axis + 1 :]), x.dtype)
-        sizes = prod(shape[:axis]), shape[axis], taps.size, prod(shape[axis + 1 :])
-        how = taps.starts.pointer, taps.indices.pointer, taps.weights.pointer
+        y = empty(machine, (*shape[:axis], terms.size, *shape[axis + 1 :]), x.dtype)
+        sizes = prod(shape[:axis]), shape[axis], terms.size, prod(shape[axis + 1 :])
+        how = terms.starts.pointer, terms.indices.pointer, terms.weights.pointer
         if y.size:
-            call(x.pointer, y.pointer, *sizes, *how)
+            machine.callers[export](x.pointer, y.pointer, *sizes, *how)
         x = y
     return x
 
@@ -93,7 +97,7 @@ def resize_bilinear(images: WasmArray, *, geometry: Resizing) -> Any:
 def resize_bilinear_grad(
     images: WasmArray | None, dy: WasmArray, *, geometry: Resizing
 ) -> Any:
-    """Put the weighed cotangent of each place to both of its ends."""
+    """Put the weighed cotangent of each position to both of its ends."""
     return _mixed(dy, geometry, True, True)
 
 
@@ -105,9 +109,9 @@ def resize_nearest_neighbor_grad(
     return _mixed(dy, geometry, False, True)
 
 
-@functools.lru_cache(maxsize=256)
-def _nearest(geometry: Resizing) -> list[WasmArray]:
-    return [upload(rows) for rows in geometry.nearest]
+@cache_size(256)
+def _nearest(machine: Machine, geometry: Resizing) -> list[WasmArray]:
+    return [upload(machine, rows) for rows in geometry.nearest]
 
 
 @kernels("ResizeNearestNeighbor")
@@ -115,8 +119,8 @@ def resize_nearest_neighbor(images: WasmArray, *, geometry: Resizing) -> Any:
     """Read rows, and columns."""
     if images.dtype.hasobject:
         return NotImplemented
-    for axis, places in enumerate(_nearest(geometry), 1):
-        images = gather(images, places, axis=axis, batch_dims=0)
+    for axis, indices in enumerate(images.machine.cached[_nearest](geometry), 1):
+        images = gather(images, indices, axis=axis, batch_dims=0)
     return images
 
 
@@ -133,11 +137,13 @@ def crop_and_resize(
     """Other dtypes than float32 go by the decomposition."""
     if image.dtype is not FLOAT32 or boxes.dtype is not FLOAT32:
         return NotImplemented
+    machine = image.machine
     count, batch = boxes.shape[0], image.shape[0]
-    y = empty((count, *crop_size, image.shape[3]), FLOAT32)
-    which, bad = places_of(box_ind), mark()
-    sizes = describe((*image.shape, *crop_size))
+    y = empty(machine, (count, *crop_size, image.shape[3]), FLOAT32)
+    which, bad = int32_indices(box_ind), mark(machine)
+    sizes = machine.cached[describe]((*image.shape, *crop_size))
     pointers = (t.pointer for t in (image, boxes, which, y, bad))
-    _crop(*pointers, count, sizes.pointer, method == "nearest", extrapolation_value)
+    how = (count, sizes.pointer, method == "nearest", extrapolation_value)
+    machine.callers["crop_f32"](*pointers, *how)
     check_axis("image.crop_and_resize", bad, box_ind, 0, batch)
     return y

@@ -1,52 +1,37 @@
 """Moving elements: views where they stay in order, else copies by strides."""
 
-from collections.abc import Callable
 from math import prod
-from typing import TypeVar
 
 import numpy as np
 from plugrad.geometry import contiguous_strides
 from plugrad.plugin import KernelTable
 
 from ..arrays import Shape, WasmArray, empty, writable
-from ..launch import Kernel, or_strings, spread, take
-from ..runtime import machine
+from ..launch import spread, take
 
 kernels = KernelTable()
 UINT32 = np.dtype("uint32")
-_join = machine.kernel("join_rows")
-F = TypeVar("F", bound=Kernel)
 
 
-def mover(name: str) -> Callable[[F], F]:
-    """Add the decorated function as a kernel that leaves strings to cpu's."""
-
-    def add(function: F) -> F:
-        kernels[name] = or_strings(name, function)
-        return function
-
-    return add
-
-
-@mover("Reshape")
+@kernels("Reshape")
 def reshape(x: WasmArray, *, shape: Shape) -> WasmArray:
     """Return a view."""
     return x.view(shape)
 
 
-@mover("ExpandDims")
+@kernels("ExpandDims")
 def expand_dims(input: WasmArray, *, axis: int) -> WasmArray:
     """Return a view."""
     return input.view((*input.shape[:axis], 1, *input.shape[axis:]))
 
 
-@mover("BroadcastTo")
+@kernels("BroadcastTo")
 def broadcast_to(x: WasmArray, *, shape: Shape) -> WasmArray:
     """Copy with steps of 0."""
     return spread(x, shape)
 
 
-@mover("Tile")
+@kernels("Tile")
 def tile(x: WasmArray, *, repetitions: tuple[int, ...]) -> WasmArray:
     """Copy with an axis of step 0 before each axis, and join the two."""
     pairs = zip(repetitions, x.shape, strict=True)
@@ -56,14 +41,14 @@ def tile(x: WasmArray, *, repetitions: tuple[int, ...]) -> WasmArray:
     return take(x, wide, steps).view(tuple(shape))
 
 
-@mover("Transpose")
+@kernels("Transpose")
 def transpose(x: WasmArray, *, axes: tuple[int, ...]) -> WasmArray:
     """Copy in the other order."""
     steps = contiguous_strides(x.shape)
     return take(x, tuple([x.shape[i] for i in axes]), [steps[i] for i in axes])
 
 
-@mover("Reverse")
+@kernels("Reverse")
 def reverse(x: WasmArray, *, axis: tuple[int, ...]) -> WasmArray:
     """Copy from the last on, with negative steps."""
     steps = contiguous_strides(x.shape)
@@ -73,14 +58,17 @@ def reverse(x: WasmArray, *, axis: tuple[int, ...]) -> WasmArray:
     )
 
 
-@mover("Concat")
+@kernels("Concat")
 def concat(*xs: WasmArray, axis: int) -> WasmArray:
     """Copy one after the other."""
     first, size = xs[0].shape, sum([x.shape[axis] for x in xs])
-    y = empty((*first[:axis], size, *first[axis + 1 :]), xs[0].dtype)
+    machine = xs[0].machine
+    y = empty(machine, (*first[:axis], size, *first[axis + 1 :]), xs[0].dtype)
     if rows := prod(first[:axis]) if y.size else 0:
         widths = [x.nbytes // rows for x in xs]
-        parts = empty((len(xs), 2), UINT32)
+        parts = empty(machine, (len(xs), 2), UINT32)
         writable(parts)[...] = [*zip([x.pointer for x in xs], widths, strict=True)]
-        _join(parts.pointer, len(xs), y.pointer, rows, sum(widths))
+        machine.callers["join_rows"](
+            parts.pointer, len(xs), y.pointer, rows, sum(widths)
+        )
     return y

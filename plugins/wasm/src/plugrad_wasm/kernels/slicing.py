@@ -6,7 +6,7 @@ from plugrad.geometry import contiguous_strides
 from plugrad.plugin import KernelTable
 
 from ..arrays import Shape, WasmArray
-from ..launch import or_strings, put, take
+from ..launch import put, take
 from .creation import filled
 
 kernels = KernelTable()
@@ -14,6 +14,7 @@ kernels = KernelTable()
 Pairs = tuple[tuple[int, int], ...]
 
 
+@kernels("Slice")
 def slice_(x: WasmArray, *, begin: Shape, size: Shape) -> WasmArray:
     """Return a view if what is cut is whole but for the first axis, else a copy."""
     steps = contiguous_strides(x.shape)
@@ -23,6 +24,7 @@ def slice_(x: WasmArray, *, begin: Shape, size: Shape) -> WasmArray:
     return take(x, size, steps, first)
 
 
+@kernels("StridedSlice")
 def strided_slice(x: WasmArray, *, begin: Shape, size: Shape, strides: Shape) -> Any:
     """Copy, but for what ``slice_`` can do."""
     if all([s == 1 for s in strides]):
@@ -33,16 +35,13 @@ def strided_slice(x: WasmArray, *, begin: Shape, size: Shape, strides: Shape) ->
     return take(x, size, jumps, first)
 
 
+@kernels("PadV2")
 def pad(x: WasmArray, *, paddings: Pairs, constant_values: complex) -> WasmArray:
     """Write ``x`` into the middle."""
     sizes = zip(x.shape, paddings, strict=True)
     shape = tuple([before + n + after for n, (before, after) in sizes])
-    y, steps = filled(shape, constant_values, x.dtype), contiguous_strides(shape)
+    y = filled(x.machine, shape, constant_values, x.dtype)
+    steps = contiguous_strides(shape)
     first = sum([b * s for (b, _), s in zip(paddings, steps, strict=True)])
     put(x, y, steps, first)
     return y
-
-
-kernels["Slice"] = or_strings("Slice", slice_)
-kernels["StridedSlice"] = or_strings("StridedSlice", strided_slice)
-kernels["PadV2"] = or_strings("PadV2", pad)

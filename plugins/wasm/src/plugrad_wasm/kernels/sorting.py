@@ -10,36 +10,35 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import WasmArray, empty
-from ..launch import INT32, WIDER, Calls, cast, wider
-from ..runtime import machine
+from ..launch import INT32, WIDER, Exports, cast, wider
 from .reduce import SIGNED, signed, unsigned
 from .shape import transpose
 
 kernels = KernelTable()
-_calls, _sort = Calls("top_k"), Calls("sort")
+_top_k, _sort = Exports("top_k"), Exports("sort")
 PAIR = np.dtype(np.uint64)
 
 
 @kernels("TopK")
 def top_k(x: WasmArray, *, k: int, sorted: bool) -> Any:
-    """Keys and places are sorted together, as one number."""
+    """Keys and indices are sorted together, as one number."""
     dtype, n = x.dtype, x.shape[-1]
     if dtype in WIDER:
-        values, places = top_k(cast(x, dtype=WIDER[dtype]), k=k, sorted=sorted)
-        return cast(values, dtype=dtype), places
+        values, indices = top_k(cast(x, dtype=WIDER[dtype]), k=k, sorted=sorted)
+        return cast(values, dtype=dtype), indices
     if dtype in SIGNED:
-        values, places = top_k(signed(x), k=k, sorted=sorted)
-        return unsigned(values, dtype), places
-    call = _calls[dtype]
-    if call is None:
+        values, indices = top_k(signed(x), k=k, sorted=sorted)
+        return unsigned(values, dtype), indices
+    export, machine = _top_k[dtype], x.machine
+    if export is None:
         return NotImplemented
     shape, rows = (*x.shape[:-1], k), prod(x.shape[:-1])
-    values, places = empty(shape, dtype), empty(shape, INT32)
+    values, indices = empty(machine, shape, dtype), empty(machine, shape, INT32)
     if rows * k:
-        room = empty((min(rows, machine.threads), 2, n), PAIR)
-        pointers = x.pointer, values.pointer, places.pointer, room.pointer
-        call(*pointers, rows, n, k, sorted, rows <= machine.threads)
-    return values, places
+        workspace = empty(machine, (min(rows, machine.threads), 2, n), PAIR)
+        pointers = x.pointer, values.pointer, indices.pointer, workspace.pointer
+        machine.callers[export](*pointers, rows, n, k, sorted, rows <= machine.threads)
+    return values, indices
 
 
 @kernels("Sort")
@@ -48,8 +47,8 @@ def sort(x: WasmArray, *, axis: int, descending: bool) -> Any:
     dtype, shape, last = x.dtype, x.shape, len(x.shape) - 1
     if dtype in SIGNED and dtype.itemsize == 4:
         return unsigned(sort(signed(x), axis=axis, descending=descending), dtype)
-    call = _sort[dtype]
-    if call is None:
+    export, machine = _sort[dtype], x.machine
+    if export is None:
         again = functools.partial(sort, axis=axis, descending=descending)
         return wider(again, None, (x,))
     if axis != last:
@@ -57,10 +56,10 @@ def sort(x: WasmArray, *, axis: int, descending: bool) -> Any:
         back = (*range(axis), last, *range(axis, last))
         y = sort(transpose(x, axes=order), axis=last, descending=descending)
         return transpose(y, axes=back)
-    y = empty(shape, dtype)
+    y = empty(machine, shape, dtype)
     if y.size:
         n, rows = shape[-1], prod(shape[:-1])
-        room = empty((min(rows, machine.threads), 2, n), INT32)
-        pointers = x.pointer, y.pointer, room.pointer
-        call(*pointers, rows, n, descending, rows <= machine.threads)
+        workspace = empty(machine, (min(rows, machine.threads), 2, n), INT32)
+        pointers = x.pointer, y.pointer, workspace.pointer
+        machine.callers[export](*pointers, rows, n, descending, rows <= machine.threads)
     return y

@@ -28,8 +28,8 @@ def whole(name: str) -> Kernel:
     def kernel(x: WasmArray) -> WasmArray:
         if x.dtype.kind != "c":
             return floating(x) if x.dtype.kind == "f" else x
-        y = floating(parts(x))
-        return WasmArray(x.shape, x.dtype, y.pointer, y)
+        y: WasmArray = floating(parts(x))
+        return y.viewed_as(x.dtype, x.shape)
 
     return kernel
 

@@ -310,8 +310,8 @@ ERRORS = [
     (lambda: dense(-1, [3, IDS], ROWS), ValueError, "be from 0 to below 3"),
     (lambda: dense(-1, [4, IDS[::-1]], ROWS), ValueError, "must not decrease"),
     (lambda: dense(-1, [4, [-1] * 9], ROWS), ValueError, "be from 0 to below 4"),
-    (lambda: dense(-1, [4, IDS[:-1]], ROWS), ValueError, "9 values, and places for 8"),
-    (lambda: dense(-1, [[0, 8]], SPLITS), ValueError, "9 values, and places for 8"),
+    (lambda: dense(-1, [4, IDS[:-1]], ROWS), ValueError, "9 values, and space for 8"),
+    (lambda: dense(-1, [[0, 8]], SPLITS), ValueError, "9 values, and space for 8"),
     (lambda: dense(-1, [[0, 5, 4, 9]], SPLITS), ValueError, "not decrease; they tell"),
     (
         lambda: dense(-1, [3, SPLIT], f"{FIRST} {SPLITS}"),

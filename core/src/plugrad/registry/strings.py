@@ -1,0 +1,70 @@
+"""Strings on backends that compute with numbers; ``with_strings`` is public."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .contract import Kernel
+from .hooks import Arrays
+from .registry import registry
+
+Function = Callable[..., Any]
+
+
+def with_strings(
+    kernels: Mapping[str, Function], arrays: Arrays, *, host: str
+) -> dict[str, Function]:
+    """Return kernel functions of which those that may get strings leave them to a host.
+
+    Strings are NumPy's object arrays, among the native arrays too: ``arrays.upload``
+    and ``arrays.download`` return them as they are. If an input holds strings, or the
+    result of a kernel without inputs does, the kernel function of the host runs.
+
+    Args:
+        kernels: The kernel functions of a backend, which compute with numbers.
+        arrays: What moves the values of that backend.
+        host: The name of a backend whose native arrays are NumPy arrays, as ``"cpu"``.
+
+    Returns:
+        A table for ``Runtime(kernels=...)``; kernels of numbers alone are unchanged.
+
+    Example:
+        >>> from plugrad.plugin import runtime, with_strings
+        >>> cpu = runtime("cpu")
+        >>> plain = {name: cpu.kernels[name] for name in ("Add", "Concat")}
+        >>> table = with_strings(plain, cpu.arrays, host="cpu")
+        >>> [name for name in table if table[name] is not plain[name]]
+        ['Concat']
+
+    """
+    found = dict(kernels)
+    for name, function in kernels.items():
+        if _admits_strings(registry.contracts[name]):
+            found[name] = _or_strings(name, function, arrays, host)
+    return found
+
+
+def _admits_strings(kernel: Kernel) -> bool:
+    """Tell whether an input may have any dtype, or the result of no inputs has."""
+    kinds = [kernel.kinds[name] for name in kernel.inputs]
+    admitted = any("string" in kind or not kind for kind in kinds)
+    return admitted or (not kinds and "dtype" in kernel.attrs)
+
+
+def _or_strings(name: str, function: Function, arrays: Arrays, host: str) -> Function:
+    @functools.wraps(function)
+    def kernel(*xs: Any, **attrs: Any) -> Any:
+        strings = np.ndarray in map(type, xs)
+        if not strings and (xs[0] is not arrays or not attrs["dtype"].hasobject):
+            return function(*xs, **attrs)
+        here = [x if x is None or x is arrays else arrays.download(x) for x in xs]
+        ys = registry.open(host).runtime.kernels[name](*here, **attrs)
+        if isinstance(ys, tuple | list):
+            return tuple([arrays.upload(y) for y in ys])
+        return arrays.upload(np.asarray(ys))
+
+    return kernel
