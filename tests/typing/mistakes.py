@@ -24,10 +24,10 @@ pg.__version__.misspelt  # error: attr-defined
 
 # --- arguments of ops, methods and operators -------------------------------------
 
-pg.sum(x, 0)  # error: call-arg
+pg.sum(x, 0, None)  # error: call-arg
 pg.sum(x, axes=0)  # error: call-arg
 pg.relu(None)  # error: arg-type
-x.sum(0)  # error: call-arg
+x.sum(0, None)  # error: call-arg
 x.sum(axis="0")  # error: arg-type
 x.reshape("2")  # error: arg-type
 x.clip(minimum=0)  # error: call-arg

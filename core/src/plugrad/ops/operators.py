@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.engine.dispatch import to
-from plugrad.tensor.arguments import misfit
+from plugrad.tensor.arguments import Ints, misfit
 from plugrad.tensor.dtypes import STRING
 from plugrad.tensor.tensor import Tensor
 
@@ -31,9 +31,10 @@ def _known(a: Any, b: object) -> bool:
     return isinstance(b, str | bytes) and a.dtype is STRING
 
 
-def _reshape(x: Tensor, /, *shape: Any, copy: bool | None = None) -> Tensor:
+def _reshape(x: Tensor, /, *shape: Ints, copy: bool | None = None) -> Tensor:
     """Return ``reshape(x, shape)``; the sizes may be arguments: ``x.reshape(2, 3)``."""
-    return reshape(x, shape[0] if len(shape) == 1 else shape, copy=copy)
+    sizes: Any = shape[0] if len(shape) == 1 else shape
+    return reshape(x, sizes, copy=copy)
 
 
 def _if_known(op: Callable[..., Any]) -> Callable[..., Any]:
