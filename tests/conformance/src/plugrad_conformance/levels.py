@@ -13,7 +13,7 @@ from .primitives import PRIMITIVES
 
 LEVELS = ("primitives", "inference", "training", "everything")
 
-# Families that neither inference nor training of a usual network needs, as the modules
+# Families that neither inference nor training of common networks needs, as the modules
 # of ``golden/reach`` and of ``ops`` are called.
 RARE = (
     "complexes|fft|linalg|matrix_factors|ragged|random|signal|sparse|strings|"

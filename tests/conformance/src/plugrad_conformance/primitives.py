@@ -38,7 +38,7 @@ PRIMITIVES = {
     "Select": "all logic and every branch",
     "Sin": "with exact reduction of large arguments",
     "Sqrt": "correctly rounded",
-    "StridedSlice": "slices, flips and the taps of windows",
+    "StridedSlice": "slices, flips and the positions of windows",
     "Sub": "arithmetic",
     "Sum": "pairwise or better",
     "Tanh": "in every libm; 27 kernels otherwise",

@@ -1,4 +1,4 @@
-"""Convolutions: against sums over taps written out; gradients, dtypes, errors."""
+"""Convolutions: against sums over kernel positions; gradients, dtypes, errors."""
 
 import numpy as np
 import plugrad as pg
@@ -17,18 +17,20 @@ KERNELS = [
 
 
 def reference(x, filter, before, places, *, strides=1, dilations=1, groups=1, **_):
-    """Return the sum over taps of what they see, times their part of the filter."""
+    """Return the sum over kernel positions of input times filter."""
     *window, _, k = filter.shape
     n, g = len(window), groups
     strides, dilations = (np.broadcast_to(s, n) for s in (strides, dilations))
     x = np.pad(x, [(0, 0), *((b, 99) for b in before), (0, 0)])
     y = np.zeros((x.shape[0], *places, k), x.dtype)
-    for tap in np.ndindex(*window):
-        ends = zip(tap, dilations, strides, places, strict=True)
+    for position in np.ndindex(*window):
+        ends = zip(position, dilations, strides, places, strict=True)
         seen = x[
             (slice(None), *(slice(a * d, a * d + s * p, s) for a, d, s, p in ends))
         ]
-        parts = zip(np.split(seen, g, -1), np.split(filter[tap], g, -1), strict=True)
+        parts = zip(
+            np.split(seen, g, -1), np.split(filter[position], g, -1), strict=True
+        )
         y += np.concatenate([part @ matrix for part, matrix in parts], -1)
     return y
 

@@ -1,4 +1,4 @@
-"""Depthwise convolutions: against sums over taps written out, in all ways."""
+"""Depthwise convolutions: against sums over kernel positions, in all ways."""
 
 import numpy as np
 import plugrad as pg

@@ -29,7 +29,7 @@ both = pytest.mark.parametrize("without", [(), KERNELS], ids=["kernel", "compose
 
 
 def sums(x, filter, window, before, places, *, strides=1, dilations=1, **_):
-    """Return the sums of each window, tap by tap; masked where it is padding."""
+    """Return the sums of windows by kernel position; masked where it is padding."""
     given = {"strides": strides, "dilations": dilations}
     rows = filter.reshape(-1, 1, 1, 1, filter.shape[-1])
     return seen(x, window, before, places, **given) + rows

@@ -41,7 +41,7 @@ cases = pytest.mark.parametrize(
 
 
 def seen(x, window, before, places, *, strides=None, dilations=1, **_):
-    """Return what each window sees, tap by tap; masked where it is padding."""
+    """Return what each window sees, by kernel position; masked where it is padding."""
     n = x.ndim - 2
     window = np.broadcast_to(window, n)
     strides = window if strides is None else np.broadcast_to(strides, n)
@@ -49,12 +49,12 @@ def seen(x, window, before, places, *, strides=None, dilations=1, **_):
     widths = [(0, 0), *((b, 99) for b in before), (0, 0)]
     mask = np.pad(np.zeros(x.shape, bool), widths, constant_values=True)
     x = np.ma.array(np.pad(x, widths), mask=mask)
-    taps = []
-    for tap in np.ndindex(*window):
-        ends = zip(tap, dilations, strides, places, strict=True)
+    positions = []
+    for position in np.ndindex(*window):
+        ends = zip(position, dilations, strides, places, strict=True)
         where = tuple(slice(a * d, a * d + s * p, s) for a, d, s, p in ends)
-        taps.append(x[(slice(None), *where)])
-    return np.ma.stack(taps)
+        positions.append(x[(slice(None), *where)])
+    return np.ma.stack(positions)
 
 
 def distinct(shape):
@@ -252,14 +252,14 @@ def test_argmax(x, window, options, before, places, include, backend):
     number = np.arange(x.size).reshape(x.shape)
     if not include:
         number = np.broadcast_to(number[:1], x.shape)
-    taps = seen(x, window, before, places, **options)
+    positions = seen(x, window, before, places, **options)
     where = seen(number, window, before, places, **options)
-    first = np.argmax(taps.filled(-99), 0)[None]  # the first of equals
+    first = np.argmax(positions.filled(-99), 0)[None]  # the first of equals
     expected = np.ma.array(
-        np.take_along_axis(where.data, first, 0)[0], mask=taps.mask.all(0)
+        np.take_along_axis(where.data, first, 0)[0], mask=positions.mask.all(0)
     )
     np.testing.assert_array_equal(indices.numpy(), expected.filled(-1))
-    np.testing.assert_array_equal(y.numpy(), taps.max(0).filled(-np.inf))
+    np.testing.assert_array_equal(y.numpy(), positions.max(0).filled(-np.inf))
     with (
         toy(without=KERNELS, dtypes=["float64", "int32", "bool"]),
         pg.use_backend("toy"),
