@@ -115,8 +115,8 @@ def mobilenet(f: Draw) -> Inputs:
     inputs = {"x": f(1, 224, 224, 3)}
     for i, layer in enumerate(mobilenet_layers()):
         *window, n, m = layer["shape"]
-        taps = np.prod(window, dtype=int) * (1 if layer["kind"] == "depthwise" else n)
-        inputs[f"w{i}"] = f(*layer["shape"], scale=float(1.5 / taps) ** 0.5)
+        count = np.prod(window, dtype=int) * (1 if layer["kind"] == "depthwise" else n)
+        inputs[f"w{i}"] = f(*layer["shape"], scale=float(1.5 / count) ** 0.5)
         inputs[f"b{i}"] = f(n if layer["kind"] == "depthwise" else m, scale=0.1)
     return inputs
 

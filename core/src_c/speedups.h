@@ -95,7 +95,7 @@ typedef struct {
 #define FIELDS(X)                                                                        \
     X(Plan, kernel) X(Plan, tensors) X(Plan, others) X(Plan, steps)                      \
     X(VJPStep, where) X(VJPStep, function) X(VJPStep, saved)                             \
-    X(VJPStep, name) X(VJPStep, rule)                                                    \
+    X(VJPStep, name) X(VJPStep, vjp)                                                    \
     X(Node, plan) X(Node, backend) X(Node, inputs) X(Node, outputs) X(Node, saved)
 
 enum { Plan_kernel, Plan_tensors, Plan_others, Plan_steps, Plan_count };
@@ -104,7 +104,7 @@ enum {
     VJPStep_function,
     VJPStep_saved,
     VJPStep_name,
-    VJPStep_rule,
+    VJPStep_vjp,
     VJPStep_count
 };
 enum { Node_plan, Node_backend, Node_inputs, Node_outputs, Node_saved, Node_count };

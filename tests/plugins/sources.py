@@ -1,4 +1,4 @@
-"""Light modules that several tests install, and what tells how far plugins got."""
+"""Entry-point modules that tests install, and what tells how far plugins got."""
 
 GOOD = """
 from plugrad.plugin import Backend, KernelPack, GradientPack, Kernel, Runtime, hookimpl

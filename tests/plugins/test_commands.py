@@ -98,7 +98,7 @@ def test_what_is_printable(text, shown):
 
 INTERRUPTED = "RuntimeError: KeyboardInterrupt while its code ran"
 RAISING = "raise KeyboardInterrupt"
-WHERE = {  # where a plugin raises it: its light module
+WHERE = {  # where a plugin raises it: its entry-point module
     "importing": RAISING,
     "opening": f"""
 from plugrad.plugin import Backend, hookimpl

@@ -49,12 +49,12 @@ def plugrad_gradients():
 
 
 def working(name, before="", open_it=WORKING):
-    """Return a light module whose backend works, after what ``before`` does."""
+    """Return an entry-point module whose backend works, after what ``before`` does."""
     return before + open_it + BACKEND.format(name=name)
 
 
 def opening(name, line):
-    """Return a light module whose ``open`` runs one line, and then works."""
+    """Return an entry-point module whose ``open`` runs one line, and then works."""
     return working(name, open_it=WORKING.replace("np\n", f"np\n    {line}\n", 1))
 
 
@@ -202,7 +202,7 @@ ASKED = {  # what somebody asks for: the end of the error, and of a block that h
 
 
 @pytest.mark.parametrize("call", ASKED)
-def test_whoever_asks_for_the_guilty_hears_why(call, crowded):
+def test_a_call_names_the_plugin_and_the_reason(call, crowded):
     message, block = ASKED[call]
     done = crowded.run("-c", f"import plugrad as pg; {call}")
     assert done.returncode == 1

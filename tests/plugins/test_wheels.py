@@ -8,7 +8,7 @@ import pytest
 from tests.plugins.metadata import read_wheel, what_is_wrong
 from tests.plugins.wheels import PROGRAM, written_wheel
 
-BROKEN = {  # what is wrong: the light module, the error, what it says
+BROKEN = {  # what is wrong: the entry-point module, the error, what it says
     "importing": ("import nothing_of_that_name", "ModuleNotFoundError", "nothing_of"),
     "hooking": (
         """

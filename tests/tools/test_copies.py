@@ -22,10 +22,10 @@ from tests.tools.tensors import DTYPES, LAYOUTS, address, matrix
 def test_a_copy_is_another_handle_and_a_deep_copy_has_its_own_memory(backend):
     x = matrix("float32")
     again, deep = copy.copy(x), copy.deepcopy(x)
-    for twin in (again, deep):
-        assert twin is not x
-        assert (twin.dtype, twin.backend) == (x.dtype, backend)
-        np.testing.assert_array_equal(twin.numpy(), x.numpy())
+    for other in (again, deep):
+        assert other is not x
+        assert (other.dtype, other.backend) == (x.dtype, backend)
+        np.testing.assert_array_equal(other.numpy(), x.numpy())
     x.dispose()
     assert again.tolist() == deep.tolist() == matrix("float32").tolist()
     for how in (copy.copy, copy.deepcopy, pickle.dumps):

@@ -93,7 +93,7 @@ def test_cpu_shares_both_ways(library):
         assert (back * 1.0).tolist() == list(range(12))  # the capsule holds the memory
 
 
-def test_whoever_can_be_told_gets_it_read_only():
+def test_libraries_that_know_of_it_get_read_only_memory():
     with pg.use_backend("cpu"):
         x = matrix("float32")
         theirs = np.from_dlpack(x)

@@ -237,11 +237,11 @@ def test_tensors_buffers_and_bytes(backend):
     y = x + x
     np.testing.assert_array_equal(held() - before, [2, 0, 2, 256])
     np.testing.assert_array_equal(held(backend) - here, [2, 0, 2, 256])
-    twin = pg.stop_gradient(y)
+    other = pg.stop_gradient(y)
     np.testing.assert_array_equal(held() - before, [3, 0, 2, 256])
     pg.dispose(y)
     np.testing.assert_array_equal(held() - before, [2, 0, 2, 256])
-    del twin, x
+    del other, x
     np.testing.assert_array_equal(held() - before, [0, 0, 0, 0])
     np.testing.assert_array_equal(held(backend), here)
 

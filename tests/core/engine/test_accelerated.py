@@ -210,7 +210,7 @@ def test_an_error_of_moving_an_input_comes_through():
         accelerator("run")(unary.EXP, _disposed())
 
 
-def test_whoever_watches_is_left_to_python():
+def test_observed_runs_are_left_to_python():
     x = f32(2)
     with context.observing(lambda *_: None), pytest.raises(SlowPath):
         accelerator("run")(unary.EXP, x)

@@ -560,9 +560,9 @@ def _accumulate(
 
 
 def _check_linear(step: VJPStep) -> None:
-    if step.rule is not None and not step.rule.linear:
+    if step.vjp is not None and not step.vjp.linear:
         raise TypeError(
-            f"jvp: {step.rule.origin} is not linear in dy; there is no jvp of it"
+            f"jvp: {step.vjp.origin} is not linear in dy; there is no jvp of it"
         )
 
 
@@ -593,7 +593,7 @@ def _count(n: int) -> str:
 
 
 def _describe(kernel: Kernel, step: VJPStep) -> str:
-    origin = step.rule.origin if step.rule else "?"
+    origin = step.vjp.origin if step.vjp else "?"
     if kernel is CUSTOM:
         return origin
     return f"gradient of {kernel.name} for {step.name!r}, from {origin}"

@@ -397,7 +397,7 @@ def override(layer: Mapping[str, VJPs], backend: str | None, who: str) -> UserSc
 
 
 def vjp_rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, VJP | None]:
-    """Return the rule of each input, of the innermost layer that has one."""
+    """Return the vjp of each input, of the innermost layer that has one."""
     layers = [table for _, table in registry.gradients.layers(kernel, backend.name)]
     overrides = current().overrides
     scopes = overrides.layers if overrides else ()
@@ -406,8 +406,8 @@ def vjp_rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, VJP | 
             layers.append(layer.get(kernel.name, {}))
     found: dict[str, VJP | None] = {}
     for table in layers:
-        for name, rule in table.items():
-            found[name] = rule and over(kernel, name, rule, found.get(name))
+        for name, vjp in table.items():
+            found[name] = vjp and over(kernel, name, vjp, found.get(name))
     return found
 
 

@@ -30,10 +30,10 @@ class VJPStep(NamedTuple):
     """How one input gets its cotangent."""
 
     where: Where
-    function: Callable[..., Any]  # of the rule; where there is none, it raises
+    function: Callable[..., Any]  # of the vjp; where there is none, it raises
     saved: tuple[int, ...]  # which of the saved values the function takes
     name: str
-    rule: VJP | None
+    vjp: VJP | None
 
 
 class Plan(NamedTuple):
@@ -59,9 +59,7 @@ def make_plan(kernel: Kernel, rules: VJPs, mask: int, count: int) -> Plan:
                 in_force.append((name, None))
             elif rules[name] is not None:  # else: declared without derivative
                 in_force.append((name, rules[name]))
-    residuals = [
-        residual for _, rule in in_force if rule for residual in rule.residuals
-    ]
+    residuals = [residual for _, vjp in in_force if vjp for residual in vjp.residuals]
     keeps = {residual: _keep(kernel, places, residual) for residual in residuals}
     tensors = [w for w in keeps if keeps[w][0] == TENSOR and type(keeps[w][1]) is int]
     others = [residual for residual in keeps if residual not in tensors]
@@ -69,12 +67,12 @@ def make_plan(kernel: Kernel, rules: VJPs, mask: int, count: int) -> Plan:
     steps = [
         VJPStep(
             places[name],
-            rule.function if rule else _nobody(kernel, name),
-            tuple(map(order.index, rule.residuals if rule else ())),
+            vjp.function if vjp else _missing_gradient(kernel, name),
+            tuple(map(order.index, vjp.residuals if vjp else ())),
             name,
-            rule,
+            vjp,
         )
-        for name, rule in in_force
+        for name, vjp in in_force
     ]
     return Plan(
         kernel,
@@ -84,7 +82,7 @@ def make_plan(kernel: Kernel, rules: VJPs, mask: int, count: int) -> Plan:
     )
 
 
-def _nobody(kernel: Kernel, name: str) -> Callable[..., Any]:
+def _missing_gradient(kernel: Kernel, name: str) -> Callable[..., Any]:
     """Return a function that raises the error about a missing gradient."""
 
     def missing(*_: Any) -> Any:

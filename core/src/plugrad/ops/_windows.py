@@ -147,7 +147,10 @@ def window_values(x: Tensor, windows: Windows, value: float = 0) -> list[Tensor]
     x = padded(x, windows.padding, value)
     size = (x.shape[0], *windows.out_shape[1:-1], x.shape[-1])
     strides = (1, *windows.strides, 1)
-    return [part(x, (0, *tap, 0), size, strides) for tap in windows.kernel_positions]
+    return [
+        part(x, (0, *position, 0), size, strides)
+        for position in windows.kernel_positions
+    ]
 
 
 def part(x: Tensor, begin: Shape, size: Shape, strides: Shape) -> Tensor:
@@ -184,9 +187,9 @@ def spread(dy: Tensor, windows: Windows) -> Tensor:
 # The winner of a window is the number of its kernel position, from 1; 0 if none is.
 
 
-def mine(winners: Tensor, tap: int, value: Tensor) -> Tensor:
-    """Return ``value`` where kernel position ``tap`` is the winner, else 0."""
-    return compare.where(compare.equal(winners, tap), value, 0)
+def mine(winners: Tensor, position: int, value: Tensor) -> Tensor:
+    """Return ``value`` where kernel position ``position`` is the winner, else 0."""
+    return compare.where(compare.equal(winners, position), value, 0)
 
 
 def of_winners(x: Tensor, winners: Tensor, windows: Windows) -> Tensor:

@@ -118,11 +118,11 @@ def custom_grad(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
 
 def _plans(name: str) -> Callable[[int], Plan]:
     """Return a function that gives the plan to record a call with ``count`` tensors."""
-    rule = VJP(_pull, (), "user", origin=f"custom_grad of {name}")
+    vjp = VJP(_pull, (), "user", origin=f"custom_grad of {name}")
 
     @functools.cache
     def plan(count: int) -> Plan:
-        step = VJPStep((0, count), _pull, (0,), "xs", rule)
+        step = VJPStep((0, count), _pull, (0,), "xs", vjp)
         return Plan(CUSTOM, (), ((ATTRIBUTE, "f"),), (step,))
 
     return plan

@@ -178,9 +178,9 @@ def _rows(filter: Tensor, windows: Windows) -> tuple[Tensor, ...]:
 @decomposition(DILATION2D)
 def _(x: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
     sums, least = [], pool.least(x.dtype)
-    for tap, (a, b) in enumerate(_pairs(x, filter, geometry)):
+    for position, (a, b) in enumerate(_pairs(x, filter, geometry)):
         y = a + b
-        counts = pool.kept(tap, compare.equal(y, y), y, geometry)
+        counts = pool.kept(position, compare.equal(y, y), y, geometry)
         sums.append(compare.where(counts, y, least))
     return functools.reduce(binary.maximum, sums)
 
@@ -193,14 +193,14 @@ def _winners(x: Tensor, filter: Tensor, windows: Windows) -> Tensor:
     y = run(DILATION2D, x, filter, geometry=windows)
     found = creation.zeros(y.shape, dtype=INT32)
     most = creation.full_like(y, -math.inf) if x.dtype.kind == "f" else None
-    for tap, (a, b) in reversed(list(enumerate(_pairs(x, filter, windows)))):
+    for position, (a, b) in reversed(list(enumerate(_pairs(x, filter, windows)))):
         total = a + b
-        hit = pool.kept(tap, compare.equal(total, y), y, windows)
+        hit = pool.kept(position, compare.equal(total, y), y, windows)
         if most is not None:
             error = _error(a, b, total)
             hit = compare.logical_and(hit, compare.logical_not(error < most))
             most = compare.where(hit, error, most)
-        found = compare.where(hit, tap + 1, found)
+        found = compare.where(hit, position + 1, found)
     return found
 
 
@@ -217,11 +217,11 @@ def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
 
 @decomposition(DILATION2D_FILTER)
 def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
-    winners, taps = (
+    winners, positions = (
         _winners(x, filter, geometry),
         range(1, len(geometry.kernel_positions) + 1),
     )
-    mine = [_windows.mine(winners, tap, dy) for tap in taps]
+    mine = [_windows.mine(winners, position, dy) for position in positions]
     rows = [run(reduce.SUM, part, axis=(0, 1, 2), keepdims=False) for part in mine]
     return shape.reshape(shape.stack(rows), filter.shape)
 
@@ -236,7 +236,9 @@ def _seen(ddx: Tensor, x: Tensor, filter: Tensor, geometry: Windows) -> Tensor:
 def _added(ddf: Tensor, x: Tensor, filter: Tensor, geometry: Windows) -> Tensor:
     """Return the element of ``ddf`` at the largest sum of each window."""
     winners, rows = _winners(x, filter, geometry), _rows(ddf, geometry)
-    parts = [_windows.mine(winners, tap, row) for tap, row in enumerate(rows, 1)]
+    parts = [
+        _windows.mine(winners, position, row) for position, row in enumerate(rows, 1)
+    ]
     return functools.reduce(binary.add, parts)
 
 

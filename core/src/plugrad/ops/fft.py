@@ -652,10 +652,10 @@ def _doubled(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
     steps = _steps(op, x.shape, s, axes, half=True)
     axis, n = _last(op, steps)
     x = _resized(_along(IFFT, x, steps[:-1]), axis, n // 2 + 1)
-    twins = np.full(n // 2 + 1, 2, x.dtype)
-    twins[0] = twins[n - n // 2 :] = 1
-    twins = twins.reshape([-1 if i == axis else 1 for i in range(len(x.shape))])
-    y = _along(IFFT, x * _convert.asarray(twins, copy=False), steps[-1:])
+    weights = np.full(n // 2 + 1, 2, x.dtype)
+    weights[0] = weights[n - n // 2 :] = 1
+    weights = weights.reshape([-1 if i == axis else 1 for i in range(len(x.shape))])
+    y = _along(IFFT, x * _convert.asarray(weights, copy=False), steps[-1:])
     return _scaled(op, run(complexes.REAL, y), norm, steps, True)
 
 

@@ -449,13 +449,13 @@ def _winners(x: Tensor, y: Tensor, windows: Windows) -> Tensor:
     """
     seen = _windows.window_values(x, windows, math.nan if x.dtype.kind == "f" else 0)
     found = creation.zeros(y.shape, dtype=INT32)
-    for tap in reversed(range(len(seen))):
-        hit = kept(tap, compare.equal(seen[tap], y), x, windows)
-        found = compare.where(hit, tap + 1, found)
+    for position in reversed(range(len(seen))):
+        hit = kept(position, compare.equal(seen[position], y), x, windows)
+        found = compare.where(hit, position + 1, found)
     return found
 
 
-def kept(tap: int, hit: Tensor, x: Tensor, windows: Windows) -> Tensor:
+def kept(position: int, hit: Tensor, x: Tensor, windows: Windows) -> Tensor:
     """Return ``hit`` where a position of the window lies in the input, else False.
 
     In floating dtypes the padding is NaN, which never hits, so ``hit`` is returned as
@@ -463,7 +463,7 @@ def kept(tap: int, hit: Tensor, x: Tensor, windows: Windows) -> Tensor:
     """
     if x.dtype.kind == "f" or not any(map(any, windows.padding)):
         return hit
-    at = zip(windows.inside, np.unravel_index(tap, windows.window), strict=True)
+    at = zip(windows.inside, np.unravel_index(position, windows.window), strict=True)
     inside = _outer([[row[a] for row in axis] for axis, a in at])
     return compare.logical_and(hit, _convert.asarray(inside.astype(bool)))
 

@@ -41,7 +41,7 @@ def factors(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
 def _product(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
     if min(len(a.shape), len(b.shape)) < 2:
         raise misfit("matmul", "its kernel takes matrices; reshape vectors", a, b)
-    return Spec(_fitted(a.shape, b.shape, transpose_a, transpose_b)[2], a.dtype)
+    return Spec(_matmul_shapes(a.shape, b.shape, transpose_a, transpose_b)[2], a.dtype)
 
 
 BATCH_MATMUL = Kernel(
@@ -98,14 +98,14 @@ def matmul(
     plain = len(a.shape) == 2 == len(b.shape)
     if plain and a.shape[1 - transpose_a] == b.shape[transpose_b]:
         return run(BATCH_MATMUL, a, b, **how)
-    left, right, sizes = _fitted(a.shape, b.shape, transpose_a, transpose_b)
+    left, right, sizes = _matmul_shapes(a.shape, b.shape, transpose_a, transpose_b)
     a = a if a.shape == left else run(shape.RESHAPE, a, shape=left)
     b = b if b.shape == right else run(shape.RESHAPE, b, shape=right)
     y = run(BATCH_MATMUL, a, b, **how)
     return y if y.shape == sizes else run(shape.RESHAPE, y, shape=sizes)
 
 
-def _fitted(a: Shape, b: Shape, turn_a: bool, turn_b: bool) -> tuple[Shape, ...]:
+def _matmul_shapes(a: Shape, b: Shape, turn_a: bool, turn_b: bool) -> tuple[Shape, ...]:
     """Return the shapes to give ``a``, ``b`` and their product.
 
     A batch of matrices times one matrix becomes one product of a large matrix, and so

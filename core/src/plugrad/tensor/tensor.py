@@ -261,9 +261,9 @@ class Tensor(Methods):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         home = self._alive()
         values = np.array(home.download(self._data), self.dtype)
-        twin = Tensor(home.runtime.arrays.upload(values), home)
-        twin._tape_id = self._tape_id
-        return twin
+        y = Tensor(home.runtime.arrays.upload(values), home)
+        y._tape_id = self._tape_id
+        return y
 
     def __bool__(self) -> bool:
         if self.size != 1:

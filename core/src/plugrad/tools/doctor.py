@@ -44,7 +44,7 @@ from .answer import Answer, Row, about, trace
 from .installed import Need, internals, shadows, unmet
 from .why import how
 
-SLOW = 0.1  # seconds for a light module, beyond which doctor says something
+SLOW = 0.1  # seconds for an entry-point module, beyond which doctor says something
 
 
 def doctor(options: argparse.Namespace) -> Answer:

@@ -33,7 +33,7 @@ class Explanation:
         rows: One for each input of each run: ``run`` (a number), ``kernel``, ``output``
             (dtype and shape), ``backend``, ``how`` it ran, and the owner (``by``), file
             and line (``at``) of the implementation; the ``input``, the run that made it
-            (``of``), and the owner of its ``gradient`` with file and line (``rule``).
+            (``of``), and the owner of its ``gradient`` with file and line (``vjp``).
             Inside ``debug`` also your ``line`` that ran it.
 
     """
@@ -49,7 +49,7 @@ class Explanation:
         lines = []
         for last, row in pairwise([{"run": 0}, *self.rows]):
             again = once & row.keys() if row["run"] == last["run"] else ()
-            places = {name: short(row[name]) for name in ("at", "rule")}
+            places = {name: short(row[name]) for name in ("at", "vjp")}
             lines.append(row | places | dict.fromkeys(again, ""))
         return table(lines)
 
@@ -145,8 +145,8 @@ def _rows(number: int, node: Node, sources: dict[TapeId | None, str]) -> list[Ro
         tape_ids = given if name == kernel.variadic else [given]
         of = [sources.get(t, "argument") for t in tape_ids if t is not None]
         row = run | {"input": name, "of": ", ".join(of) or "constant"}
-        gradient, rule = _gradient(kernel, steps.get(name))
-        rows.append(row | {"gradient": gradient, "rule": rule})
+        gradient, vjp = _gradient(kernel, steps.get(name))
+        rows.append(row | {"gradient": gradient, "vjp": vjp})
     return rows
 
 
@@ -179,9 +179,9 @@ def _gradient(kernel: Kernel, step: VJPStep | None) -> tuple[str, str]:
     """Return the owner and the place of the gradient of an input."""
     if step is None:
         return "", ""  # nothing is differentiated there
-    if (rule := step.rule) is None:
+    if (vjp := step.vjp) is None:
         return "GradientNotFound", ""
-    owner = rule.owner
+    owner = vjp.owner
     if " " not in owner and owner != "user":  # it came with the contract
         owner = str(registry.owners.get(kernel.name, owner))
-    return owner, rule.origin if kernel.name == _CUSTOM else where(rule.function)
+    return owner, vjp.origin if kernel.name == _CUSTOM else where(vjp.function)

@@ -170,12 +170,12 @@ def _rules(kernel: Kernel, backend: OpenBackend) -> list[Row]:
     rows: list[Row] = []
     for name in kernel.inputs if layers else ():
         found = [(layer, table[name]) for layer, table in layers if name in table]
-        for i, (layer, rule) in enumerate(found):
-            brought = rule is not None and layer in ("backend", "process", "scope")
-            owner = rule.owner if rule and brought else owners.get(layer, "user")
+        for i, (layer, vjp) in enumerate(found):
+            brought = vjp is not None and layer in ("backend", "process", "scope")
+            owner = vjp.owner if vjp and brought else owners.get(layer, "user")
             owner, _, pack = owner.partition(", ")
             row = {"input": name, "layer": f"{layer}, {pack}" if pack else layer}
-            at = where(rule.function) if rule else "declared to have none"
+            at = where(vjp.function) if vjp else "declared to have none"
             rows.append(row | _written(owner, UNDER if i else FIRST, at))
         if not found:
             row = {"input": name, "layer": "none"}

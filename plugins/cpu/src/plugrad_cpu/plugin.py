@@ -1,4 +1,4 @@
-"""The light module: says what there is, and imports nothing until it is opened."""
+"""The entry-point module: it names what the plugin brings, and imports nothing else."""
 
 from __future__ import annotations
 

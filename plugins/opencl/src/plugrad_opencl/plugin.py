@@ -1,4 +1,4 @@
-"""The light module: says what there is, and imports nothing until it is opened.
+"""The entry-point module: it names what the plugin brings, and imports nothing else.
 
 The priority is above cpu's only where a GPU is asked for or seen, which costs a look at
 the file system: with PoCL alone, cpu stays the default.

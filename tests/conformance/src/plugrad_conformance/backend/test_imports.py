@@ -1,4 +1,4 @@
-"""The light module is light: what is heavy is imported when the backend opens."""
+"""The entry-point module is light: `open` imports the heavy modules of a backend."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def root(module: str) -> str:
     return module.partition(".")[0]
 
 
-def light_module(backend: str) -> str:
+def entry_point_module(backend: str) -> str:
     distribution, _ = distribution_of(backend)
     named = [p.module for p in pg.engine().plugins if p.distribution == distribution]
     return named[0].partition(":")[0]
@@ -46,7 +46,7 @@ def test_the_entry_point_imports_nothing_heavy(
     told = program(backend, "", start=MEASURE, PLUGRAD_PLUGINS=distribution)
     first, second = told.stdout.splitlines()[-2:]
     (modules, seconds), standard = json.loads(first), {*json.loads(second)}
-    own = [m for m in modules if root(m) == root(light_module(backend))]
+    own = [m for m in modules if root(m) == root(entry_point_module(backend))]
     others = {root(m) for m in modules} - standard - CORE - {*map(root, own)}
     record_property("plugrad-imports", {"modules": len(modules), "seconds": seconds})
     assert not others, f"import these in open(): {', '.join(sorted(others))}"
@@ -58,7 +58,9 @@ def test_importing_plugrad_imports_no_plugin(backend: str) -> None:
         pytest.skip(f"{backend} has no entry point")
     start = "import plugrad, sys\n"
     program(
-        backend, f"assert {light_module(backend)!r} not in sys.modules", start=start
+        backend,
+        f"assert {entry_point_module(backend)!r} not in sys.modules",
+        start=start,
     )
 
 

@@ -29,16 +29,16 @@ def test_another_one_of_its_runtime(backend: str) -> None:
     """Native arrays are asked through the backend, not through a global."""
     opened = runtime(backend)
     more = {k: getattr(opened, k) for k in ("dtypes", "host", "host_kernels", "wrap")}
-    twin = type(opened)(arrays=opened.arrays, kernels=opened.kernels, **more)
-    pg.register_backend(Backend("conformance-twin", open=lambda: twin, priority=-99))
+    again = type(opened)(arrays=opened.arrays, kernels=opened.kernels, **more)
+    pg.register_backend(Backend("conformance-again", open=lambda: again, priority=-99))
     try:
-        with pg.use_backend("conformance-twin"):
-            assert pg.exp(pg.zeros((2,))).backend == "conformance-twin"
+        with pg.use_backend("conformance-again"):
+            assert pg.exp(pg.zeros((2,))).backend == "conformance-again"
     finally:
-        pg.remove_backend("conformance-twin")
+        pg.remove_backend("conformance-again")
     assert pg.exp(pg.zeros((2,))).tolist() == [1.0, 1.0]
     with pytest.raises(pg.BackendUnavailable):
-        pg.use_backend("conformance-twin")
+        pg.use_backend("conformance-again")
 
 
 def test_a_kernel_is_overlaid_and_restored(backend: str) -> None:

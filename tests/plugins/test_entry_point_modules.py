@@ -48,7 +48,7 @@ ENTRIES = {  # the value of the entry point, the module, the start of the reason
 
 
 @pytest.mark.parametrize("case", ENTRIES)
-def test_what_is_wrong_with_a_light_module_is_said(case, site, python):
+def test_what_is_wrong_with_an_entry_point_module_is_said(case, site, python):
     value, source, reason = ENTRIES[case]
     site("plugrad-it", source, f"[plugrad.v1]\nit = {value}\n")
     (line,) = [x for x in python(PHASES).splitlines() if x.startswith("plugrad-it")]
