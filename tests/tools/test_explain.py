@@ -38,8 +38,8 @@ def test_runs_and_gradients_in_order(backend):
     assert {row["backend"] for row in rows} == {backend}
     assert {row["output"] for row in rows} == {"float32[2]"}
     assert rows[0]["gradient"] == CORE
-    assert "plugrad/ops/binary.py:" in rows[0]["rule"]
-    assert rows[1]["gradient"] == rows[1]["rule"] == ""  # a constant
+    assert "plugrad/ops/binary.py:" in rows[0]["vjp"]
+    assert rows[1]["gradient"] == rows[1]["vjp"] == ""  # a constant
 
 
 def test_who_wrote_the_implementation():
@@ -56,7 +56,7 @@ def test_the_gradient_that_was_in_force_is_remembered():
         y, pull_back = pg.vjp(pg.relu, x)
     (row,) = pg.explain(y).rows  # later, outside of the scope
     assert row["gradient"] == "user"
-    assert row["rule"].startswith(f"{__file__}:")
+    assert row["vjp"].startswith(f"{__file__}:")
     assert pull_back(x)[0].tolist() == X
 
 
@@ -93,7 +93,7 @@ def test_custom_gradients_and_missing_ones():
 
     (row,) = explained(cube).rows
     assert (row["how"], row["gradient"]) == ("custom_grad", "user")
-    assert "cube" in row["rule"]
+    assert "cube" in row["vjp"]
     lonely = Kernel("test.Lonely(x)", out=same)
     pg.register_kernel(lonely, "cpu", lambda x: x)
     with pg.use_backend("cpu"), pytest.raises(pg.GradientNotFound):
