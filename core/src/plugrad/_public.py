@@ -16,7 +16,9 @@ def publish(module: dict[str, Any]) -> None:
         module: The ``globals()`` of the public module.
 
     """
-    for value in module.values():
+    if "__all__" in module and module["__name__"] != "plugrad":
+        module["__dir__"] = lambda: sorted(module["__all__"])  # for completion
+    for value in [*module.values()]:
         if hasattr(value, "__qualname__") and _is_private(value.__module__):
             value.__module__ = module["__name__"]
 

@@ -120,3 +120,58 @@ def test_a_name_that_is_misspelt(backend):
         _ = pg.softmaxx
     with pytest.raises(AttributeError, match=r"has no attribute '_private'$"):
         _ = pg._private
+
+
+def test_functions_of_numpy_are_answered(backend):
+    x = pg.asarray([1.0, 2.0])
+    with pytest.raises(TypeError, match=r"np.exp does not .*; use plugrad.exp, or"):
+        np.exp(x)
+    with pytest.raises(TypeError, match=r"np.arcsin does not .*; use plugrad.asin, or"):
+        np.arcsin(x)
+    with pytest.raises(TypeError, match=r"np.add does not take"):
+        np.add(np.ones(2, "f4"), x, out=np.ones(2, "f4"))
+    with pytest.raises(TypeError, match=r"np.multiply does not take"):
+        np.multiply.reduce(x)
+    with pytest.raises(
+        TypeError, match=r"np.spacing does not take .* an op of plugrad"
+    ):
+        np.spacing(pg.Variable(x))
+
+
+OPERATORS = [
+    *(lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b, lambda a, b: a / b),
+    *(lambda a, b: a // b, lambda a, b: a % b, lambda a, b: a**b, lambda a, b: a < b),
+    *(lambda a, b: a >= b, lambda a, b: a == b, lambda a, b: a != b),
+]
+
+
+@pytest.mark.parametrize("op", range(len(OPERATORS)))
+def test_an_array_beside_a_tensor(op, backend):
+    a, b = np.array([3.0, 2.0], np.float32), np.array([2.0, 2.0], np.float32)
+    f = OPERATORS[op]
+    for left in (a, np.float32(3.0)):
+        y = f(left, pg.asarray(b))
+        assert isinstance(y, pg.Tensor)
+        np.testing.assert_allclose(y.numpy(), f(left, b), rtol=1e-6)
+        assert isinstance(f(left, pg.Variable(b)), pg.Tensor)
+    if op < 4:
+        dx = pg.grad(lambda x: pg.sum(f(a, x)))(pg.asarray(b))
+        assert dx.shape == (2,)
+
+
+def test_integers_of_numpy_beside_a_tensor(backend):
+    a, x = np.array([6, 5], np.int32), pg.asarray([3, 1])
+    assert (a & x).tolist() == [2, 1]
+    assert (a | x).tolist() == [7, 5]
+    assert (a ^ x).tolist() == [5, 4]
+    assert (a << x).tolist() == [48, 10]
+    assert (a >> x).tolist() == [0, 2]
+    assert (np.eye(2, dtype="f4") @ pg.asarray([1.0, 2.0])).tolist() == [1.0, 2.0]
+
+
+def test_a_namespace_lists_its_public_names():
+    assert dir(pg.random) == sorted(pg.random.__all__)
+    assert "normal" in dir(pg.random)
+    from plugrad.linalg import svd
+
+    assert svd is pg.linalg.svd

@@ -105,6 +105,43 @@ FAMILIES = """
 """
 
 
+# What NumPy's operators call: ``ndarray * tensor`` is a tensor, with its gradient.
+UFUNCS = {
+    "divide": "truediv",
+    "floor_divide": "floordiv",
+    "multiply": "mul",
+    "power": "pow",
+    "remainder": "mod",
+    "subtract": "sub",
+    **{name: name for name in ("add", "matmul")},
+    **{f"bitwise_{name}": name for name in ("and", "or", "xor")},
+    **{f"{name}_shift": f"{name[0]}shift" for name in ("left", "right")},
+}
+COMPARED = {
+    "equal": compare.equal,
+    "greater": compare.greater,
+    "greater_equal": compare.greater_equal,
+    "less": compare.less,
+    "less_equal": compare.less_equal,
+    "not_equal": compare.not_equal,
+}
+
+
+def _array_ufunc(
+    self: object, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
+) -> Any:
+    """Run the op of an operator; raise a TypeError for other functions of NumPy."""
+    name = ufunc.__name__
+    op = COMPARED.get(name) or BINARY.get(UFUNCS.get(name, ""))
+    if op is not None and method == "__call__" and not options:
+        return op(*inputs)
+    hint = import_module("plugrad.tools.names").of_numpy(name)
+    raise TypeError(
+        f"np.{name} does not take tensors of plugrad; {hint}or np.{name}(x.numpy()), "
+        "which has no gradient"
+    )
+
+
 def _reversed(op: Callable[..., Any]) -> Callable[..., Any]:
     return lambda b, a: op(a, b)
 
@@ -119,3 +156,5 @@ for name, op in TABLE.items():
     setattr(Tensor, name, op)
     setattr(Variable, name, op)
 Tensor.to = to
+Tensor.__array_ufunc__ = _array_ufunc
+setattr(Variable, "__array_ufunc__", _array_ufunc)  # noqa: B010, mypy

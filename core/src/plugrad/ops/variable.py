@@ -38,7 +38,6 @@ class Variable(Methods):
     """
 
     __slots__ = ("__weakref__", "_value", "name", "trainable")
-    __array_ufunc__ = None
 
     def __init__(
         self, value: TensorLike, /, *, trainable: bool = True, name: str = ""

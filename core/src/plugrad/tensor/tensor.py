@@ -86,8 +86,7 @@ class Tensor(Methods):
         "_shape",
         "_tape_id",
     )
-    __array_ufunc__ = None  # else ndarray * tensor is an ndarray and loses its gradient
-    __array_priority__ = 1000
+    __array_ufunc__: ClassVar[Any]  # ops/operators.py sets it
     __hash__ = object.__hash__
 
     to: ClassVar[Callable[[Tensor, str], Tensor]]  # ops/operators.py sets it

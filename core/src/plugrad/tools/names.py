@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 
 from plugrad.registry.contract import suggest
 
@@ -82,6 +83,13 @@ NAMES = {
     "vstack": "concat",
     "hstack": "concat",
 }
+
+
+def of_numpy(name: str) -> str:
+    """Return what to use in place of a function of NumPy; nothing if it is unknown."""
+    here = NAMES.get(name, name)
+    known = here.partition(".")[0] in import_module("plugrad").__all__
+    return f"use plugrad.{here}, " if known else "use an op of plugrad, "
 
 
 def missing(name: str, known: Sequence[str]) -> str:
