@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 
 # opencl compiles each kernel, which takes a fifth of a second.
-SHARES = {"primitives": 3, "wasm": 3, "opencl": 12}
+SHARES = {"primitives": 6, "wasm": 6, "opencl": 12}
 
 
 def number_of_commit(folder: Path) -> int:

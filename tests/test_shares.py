@@ -27,7 +27,7 @@ def test_others_run_all(name):
 
 
 def test_the_header_says_how_to_run_them_again():
-    expected = "3/3 on primitives, 3/3 on wasm, 3/12 on opencl (again: --share 14)"
+    expected = "3/6 on primitives, 3/6 on wasm, 3/12 on opencl (again: --share 14)"
     assert described(14) == f"shares: {expected}"
 
 
