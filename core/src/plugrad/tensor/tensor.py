@@ -309,8 +309,8 @@ def _refuse(x: Tensor, value: object = None) -> None:
 
 
 ASSIGNED = (
-    "a tensor is immutable: its shape and dtype cannot be assigned; use "
-    "reshape(x, shape) or astype(x, dtype), which return another tensor"
+    "the shape and the dtype of a tensor cannot be assigned; use reshape(x, shape) or "
+    "astype(x, dtype), which return another tensor"
 )
 for _name in ("shape", "dtype"):
     _get, _doc = attrgetter(f"_{_name}"), vars(Tensor)[_name].__doc__
