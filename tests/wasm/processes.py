@@ -17,7 +17,7 @@ def run(threads, code, timeout=60, **environment):
     """Run code in a new process that has a machine; return what it prints."""
     head = """
         import os, signal, sys, threading, time
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # if ignored
         from functools import partial
         import numpy as np
         import plugrad as pg
