@@ -82,8 +82,8 @@ test-array-api: $(BUILT) $(VENV)/.group-array-api
 	{ echo "SUITE= must be the path of a checkout of array-api-tests"; exit 2; }
 	cd $(SUITE) && ARRAY_API_TESTS_MODULE=plugrad PLUGRAD_BACKEND=$(BACKEND) \
 	$(CURDIR)/$(RUN) -m pytest array_api_tests -q -p no:plugrad_conformance \
-	--numprocesses $(JOBS) --max-examples $(EXAMPLES) -W ignore \
-	--xfails-file $(CURDIR)/tests/array_api/xfails.txt $(ARGS)
+	--numprocesses $(JOBS) --max-examples=$(EXAMPLES) -W ignore \
+	--xfails-file=$(CURDIR)/tests/array_api/xfails.txt $(ARGS)
 
 check: $(BUILT)
 	$(RUN) -m pytest tests/test_style.py

@@ -90,7 +90,6 @@ COMPLETENESS = ("test_catalog.py", "test_names.py", "surface.py")
 @functools.cache
 def contracts():
     """Return the contracts of the core; those of others have dotted names."""
-    registry.load()
     return {n: k for n, k in registry.contracts.items() if "." not in n}
 
 

@@ -100,6 +100,8 @@ def test_what_a_function_returns_beside_its_value(backend):
 def test_options_that_do_not_fit(backend):
     with pytest.raises(ValueError, match="argnums 2 must name some of 2 positional"):
         pg.grad(scaled, argnums=2)(1.0, 2.0)
+    with pytest.raises(ValueError, match="names one argument twice"):
+        pg.grad(scaled, argnums=(0, -2))(1.0, 2.0)
     with pytest.raises(TypeError, match=r"must return \(value, aux\), got Tensor"):
         pg.grad(lambda x: x, has_aux=True)(1.0)
     with pytest.raises(TypeError, match="argnums"):

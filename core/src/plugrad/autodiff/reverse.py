@@ -176,6 +176,8 @@ def _of_some(f: Callable[..., Any], argnums: Argnums, has_aux: bool) -> Any:
                 f"grad: argnums {argnums} must name some of {len(xs)} positional "
                 "arguments"
             )
+        if len({n % len(xs) for n in numbers}) < len(numbers):
+            raise ValueError(f"grad: argnums {argnums} names one argument twice")
 
         def of_chosen(*chosen: Any) -> Any:
             given = list(xs)

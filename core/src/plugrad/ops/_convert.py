@@ -91,11 +91,11 @@ def asarray(
     """
     if device is not None:
         return placed(device, asarray, value, dtype=dtype, copy=copy)
-    if isinstance(value, variable.Variable):
-        value = value.value
     if isinstance(value, Tensor):
         y = value if dtype is None else creation.cast(value, dtype)
         return creation.identity(y) if y is value and copy else y
+    if isinstance(value, variable.Variable):
+        return asarray(value.value, dtype=dtype)  # a tensor of its own already
     backend = active()
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
         given = array_of("asarray", value)

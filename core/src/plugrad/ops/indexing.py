@@ -104,8 +104,10 @@ def setitem(x: Tensor | variable.Variable, key: Any, value: TensorLike, /) -> No
 def _replaced(x: Tensor, key: Any, value: TensorLike) -> Tensor:
     """Return ``x`` with ``value`` at ``key``, as a new tensor."""
     new = _fitting(x, value)
-    if not new.shape and getattr(key, "dtype", None) == BOOL and key.shape:
-        _read("setitem", x.shape, (key,))  # which checks the shape of the mask
+    whole = (
+        getattr(key, "dtype", None) == BOOL and key.shape == x.shape[: len(key.shape)]
+    )
+    if whole and not new.shape:  # a mask of leading axes, and one value
         ones = (1,) * (len(x.shape) - len(key.shape))
         mask = shape.reshape(_convert.asarray(key), (*key.shape, *ones))
         return compare.where(mask, new, x)

@@ -105,25 +105,18 @@ FAMILIES = """
 """
 
 
+families = [import_module(f"{__package__}.{name}") for name in FAMILIES.split()]
+public = {name: getattr(f, name) for f in families for name in f.__all__}
+
 # What NumPy's operators call: ``ndarray * tensor`` is a tensor, with its gradient.
-UFUNCS = {
-    "divide": "truediv",
-    "floor_divide": "floordiv",
-    "multiply": "mul",
-    "power": "pow",
-    "remainder": "mod",
-    "subtract": "sub",
-    **{name: name for name in ("add", "matmul")},
-    **{f"bitwise_{name}": name for name in ("and", "or", "xor")},
-    **{f"{name}_shift": f"{name[0]}shift" for name in ("left", "right")},
-}
-COMPARED = {
-    "equal": compare.equal,
-    "greater": compare.greater,
-    "greater_equal": compare.greater_equal,
-    "less": compare.less,
-    "less_equal": compare.less_equal,
-    "not_equal": compare.not_equal,
+UFUNCS = """
+    add bitwise_and bitwise_or bitwise_xor divide equal floor_divide greater
+    greater_equal less less_equal matmul multiply not_equal remainder subtract
+"""
+OF_UFUNC = {name: public[name] for name in UFUNCS.split()} | {
+    "left_shift": compare.bitwise_left_shift,
+    "power": binary.pow,
+    "right_shift": compare.bitwise_right_shift,
 }
 
 
@@ -132,7 +125,7 @@ def _array_ufunc(
 ) -> Any:
     """Run the op of an operator; raise a TypeError for other functions of NumPy."""
     name = ufunc.__name__
-    op = COMPARED.get(name) or BINARY.get(UFUNCS.get(name, ""))
+    op = OF_UFUNC.get(name)
     if op is not None and method == "__call__" and not options:
         return op(*inputs)
     hint = import_module("plugrad.tools.names").of_numpy(name)
@@ -148,8 +141,6 @@ def _reversed(op: Callable[..., Any]) -> Callable[..., Any]:
 
 TABLE: dict[str, Any] = {f"__{name}__": op for name, op in BINARY.items()} | OTHERS
 TABLE |= {f"__r{name}__": _reversed(op) for name, op in BINARY.items()}
-families = [import_module(f"{__package__}.{name}") for name in FAMILIES.split()]
-public = {name: getattr(f, name) for f in families for name in f.__all__}
 TABLE |= {name: public[name] for name in METHODS.split()}
 TABLE["reshape"] = _reshape
 for name, op in TABLE.items():

@@ -97,6 +97,7 @@ class GradientRegistry:
 
     def described(self) -> list[PackInfo]:
         """Return all packs by name; each is opened to see what it overrides."""
+        self._load(None)
         found = []
         for name, claims in sorted(self.packs.entries.items()):
             for entry in claims:

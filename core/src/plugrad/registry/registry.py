@@ -44,7 +44,7 @@ class Registry:
         self.core = Plugin("plugrad", phase=Phase.REGISTERED)
         self.user = Plugin("user", phase=Phase.REGISTERED)
         self.plugins: list[Plugin] = []
-        self.contracts: dict[str, Kernel] = {}
+        self._contracts: dict[str, Kernel] = {}
         self.opened: dict[str, OpenBackend] = {}
         self.kernels: dict[tuple[str, str], list[Layer]] = {}
         self.owners: dict[str, Plugin] = {}  # who declared a contract
@@ -63,6 +63,16 @@ class Registry:
 
     # --- contracts ---------------------------------------------------------------
 
+    @property
+    def contracts(self) -> dict[str, Kernel]:
+        """All contracts by name; the dict is replaced when one is declared."""
+        self.load()
+        return self._contracts
+
+    @contracts.setter
+    def contracts(self, contracts: dict[str, Kernel]) -> None:
+        self._contracts = contracts
+
     def declare(self, kernels: Iterable[Kernel], owner: Plugin, who: str = "") -> None:
         """Add contracts, all or none; ``who`` asks, for messages."""
         with self.lock:
@@ -78,7 +88,7 @@ class Registry:
                         f"{who}: kernel {kernel.name!r} from outside the core needs "
                         f"a dotted name, such as 'mylib.{kernel.name}'"
                     )
-                known = self.contracts.get(kernel.name) or new.setdefault(
+                known = self._contracts.get(kernel.name) or new.setdefault(
                     kernel.name, kernel
                 )
                 if known.contract != kernel.contract:
@@ -86,12 +96,11 @@ class Registry:
                         f"{who}: {kernel} is already declared as {known}, with other "
                         "inputs, attributes or flags; give yours another name"
                     )
-            self.contracts = {**self.contracts, **new}
+            self._contracts = {**self._contracts, **new}
             self.owners |= dict.fromkeys(new, owner)
 
     def contract(self, name: str, who: str) -> Kernel:
         """Return a contract by name, or raise with a suggestion."""
-        self.load()
         try:
             return self.contracts[name]
         except (KeyError, TypeError):

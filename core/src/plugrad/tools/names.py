@@ -86,7 +86,7 @@ NAMES = {
 
 
 def of_numpy(name: str) -> str:
-    """Return what to use in place of a function of NumPy; nothing if it is unknown."""
+    """Return what a message says to use in place of a function of NumPy."""
     here = NAMES.get(name, name)
     known = here.partition(".")[0] in import_module("plugrad").__all__
     return f"use plugrad.{here}, " if known else "use an op of plugrad, "

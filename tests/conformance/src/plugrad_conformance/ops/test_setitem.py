@@ -126,6 +126,14 @@ def test_variables_are_assigned(backend):
     assert pg.variable_grads(loss)[1][v].tolist() == [10.0, 4.0]
 
 
+@pytest.mark.parametrize("shape", [(1, 2), (3, 2), (0, 2)])
+def test_a_mask_of_no_element_assigns_nothing(shape, backend):
+    x = pg.ones(shape)
+    x[pg.zeros(0, dtype=pg.bool)] = 5.0
+    assert x.shape == x.numpy().shape == shape
+    np.testing.assert_array_equal(x.numpy(), np.ones(shape))
+
+
 @pytest.mark.parametrize(
     ("key", "value", "error", "words"),
     [
