@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import autodiff, ops
+from . import autodiff, batching, ops
 from . import fft as fft
 from . import fused as fused
 from . import image as image
@@ -16,6 +16,7 @@ from . import strings as strings
 from ._public import publish
 from .autodiff.jacobian import *
 from .autodiff.reverse import *
+from .batching.vmap import *
 from .engine import accelerated
 from .engine import control as _control
 from .engine import overrides as _overrides
@@ -165,6 +166,7 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
         "time",
     ]
     __all__ += autodiff.jacobian.__all__ + autodiff.reverse.__all__
+    __all__ += batching.vmap.__all__
     __all__ += _control.__all__ + _overrides.__all__
     __all__ += ops._convert.__all__
     __all__ += ops.activation.__all__

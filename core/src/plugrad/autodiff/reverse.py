@@ -502,7 +502,7 @@ def _backward_node(
     if node.backend is backend:
         _apply_vjps(node, tracked, dys, cotangents, linear_only)
     else:
-        with context.Scope(backend=node.backend):
+        with context.Scope(backend=context.lifted(node.backend)):
             _apply_vjps(node, tracked, dys, cotangents, linear_only)
 
 

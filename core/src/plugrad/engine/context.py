@@ -125,6 +125,7 @@ class Context:
         overrides: Gradients over all others.
         quiet: Whether there is no tape and no observer. For fast paths.
         tape: The tape, if there is one and no observer. For the fast path.
+        level: The innermost ``vmap`` around, or None.
         under: The context in which the innermost scope was entered.
         changes: What that scope changes in it; the object stands for the scope.
 
@@ -133,6 +134,7 @@ class Context:
     __slots__ = (
         "backend",
         "changes",
+        "level",
         "observers",
         "overrides",
         "quiet",
@@ -145,7 +147,9 @@ class Context:
         self.under, self.changes = under, changes
         self.backend: OpenBackend | None = changes.get("backend", under.backend)
         self.tapes: tuple[Tape, ...] = changes.get("tapes", under.tapes)
-        self.observers: tuple[Callable[..., None], ...] = under.observers
+        self.level: Any = changes.get("level", under.level)
+        self.observers: tuple[Callable[..., None], ...]
+        self.observers = changes.get("observers", under.observers)
         if "observer" in changes:
             self.observers += (changes["observer"],)
         self.overrides: Overrides | None = under.overrides
@@ -170,13 +174,15 @@ class Context:
 
     def undo(self) -> None:
         """Undo the changes in place: the scope was left in another thread."""
-        for name in ("backend", "tapes", "observers", "overrides", "quiet", "tape"):
-            setattr(self, name, getattr(self.under, name))
+        for name in self.__slots__:
+            if name not in ("under", "changes"):
+                setattr(self, name, getattr(self.under, name))
         self.changes = {}
 
 
 PROCESS = Context.__new__(Context)  # outside of all scopes: the process' default
 PROCESS.backend, PROCESS.overrides, PROCESS.under = None, None, PROCESS
+PROCESS.level = None
 PROCESS.tapes, PROCESS.observers, PROCESS.changes = (), (), {}
 PROCESS._see_who_watches()
 
@@ -291,6 +297,7 @@ def _taped(under: Context, tapes: tuple[Tape, ...]) -> Context:
     inside = Context.__new__(Context)
     inside.under, inside.changes = under, {"tapes": tapes}
     inside.backend, inside.overrides = under.backend, under.overrides
+    inside.level = under.level
     inside.tapes, inside.observers = tapes, under.observers
     inside._see_who_watches()
     return inside
@@ -308,6 +315,29 @@ def call(tapes: tuple[Tape, ...], f: Callable[..., Any], xs: Sequence[Any]) -> A
             _current.set(before)
         else:  # f has left a scope open, in a generator say
             _current.set(current().without(inside) or before)
+
+
+class switched:
+    """Go to ``context``, which is around the present one, inside the block."""
+
+    __slots__ = ("before", "context")
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def __enter__(self) -> Context:
+        self.before = current()
+        _current.set(self.context)
+        return self.context
+
+    def __exit__(self, *_: object) -> None:
+        _current.set(self.before)
+
+
+def lifted(backend: OpenBackend) -> OpenBackend:
+    """Return ``backend`` or, inside ``vmap``, the backend of batches over it."""
+    level = current().level
+    return backend if level is None else cast("OpenBackend", level.lifted(backend))
 
 
 def observing(observer: Callable[..., None]) -> Scope:

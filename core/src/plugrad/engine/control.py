@@ -70,7 +70,7 @@ def use_backend(name: str) -> context.UserScope:
         'cpu'
 
     """
-    backend = registry.open(name, "use_backend")
+    backend = context.lifted(registry.open(name, "use_backend"))
     return context.UserScope("use_backend", backend=backend)
 
 

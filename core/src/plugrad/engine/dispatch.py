@@ -40,6 +40,7 @@ from .context import (
     Override,
     UserScope,
     current,
+    lifted,
     make_default,
     observed_run,
     running,
@@ -255,7 +256,8 @@ def _decompose(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs:
     """Run the decomposition; an input that it returns as is is moved to ``backend``."""
-    _note_fallback(kernel, backend, "decomposition")
+    if not backend.depth:  # else its parts, and kernels outside of vmap, are counted
+        _note_fallback(kernel, backend, "decomposition")
     result = cast("Callable[..., Any]", kernel.decomposition)(*inputs, **attrs)
     outputs = (result,) if kernel.single else tuple(result)
     return tuple([y if y._home is backend else to(y, backend.name) for y in outputs])
@@ -276,6 +278,11 @@ def _run_on_host_or_fallback(
 ) -> Outputs:
     """Run on the host, or where ``PLUGRAD_FALLBACK`` allows; results move back."""
     runtime, policy = backend.runtime, os.environ.get("PLUGRAD_FALLBACK", "error")
+    if backend.depth:
+        raise KernelNotFound(
+            f"vmap: {kernel} is not declared, or was inside of vmap, and has no "
+            "decomposition; register_kernel declares it"
+        )
     if policy not in ("error", "warn", "allow"):
         raise ValueError(f"PLUGRAD_FALLBACK={policy}: use error, warn or allow")
     if runtime.host is not None and backend.leaves_to_host(kernel):
@@ -333,6 +340,8 @@ def native(x: Any, backend: OpenBackend) -> Native:
         return x._data
     if home is NOWHERE:
         x._alive()
+    if home.depth or backend.depth:  # inside vmap
+        return backend.lift(x)
     if x._cached_copies is None:
         x._cached_copies = {}
     copies = x._cached_copies  # another dict after x[...] = value
@@ -349,7 +358,7 @@ def native(x: Any, backend: OpenBackend) -> Native:
 
 def to(x: Tensor, backend: str, /) -> Tensor:
     """Return ``x`` moved to ``backend``: the same tensor for every tape."""
-    there = registry.open(backend)
+    there = lifted(registry.open(backend))
     if x._alive() is there:
         return x
     if current().observers:
@@ -361,7 +370,7 @@ def to(x: Tensor, backend: str, /) -> Tensor:
 def _moved(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], _: bool = False
 ) -> Outputs:
-    (x,), there = inputs, registry.open(attrs["backend"])
+    (x,), there = inputs, lifted(registry.open(attrs["backend"]))
     moved = Tensor(native(x, there), there)
     moved._tape_id = x._tape_id
     moved._cached_copies = {x._home: x._data}
@@ -373,6 +382,9 @@ _TO = Kernel("plugrad.To(x; backend)", out=same)
 
 def tracked_alias(x: Tensor) -> Tensor:
     """Return ``x`` under a new identity, which the tapes know to equal ``x``."""
+    level = current().level
+    if level is not None and x._home.depth < level.depth:
+        x = level.wrap(x, False)  # tapes around the vmap know it by the tensor inside
     y = alias(x)
     if x._tape_id is not None:
         recording, mask = tapes_tracking(tapes(), (x,))

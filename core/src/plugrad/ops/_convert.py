@@ -15,7 +15,7 @@ import numpy as np
 
 from plugrad import geometry
 from plugrad.engine.accelerated import accelerated
-from plugrad.engine.context import Scope, current, tell
+from plugrad.engine.context import Scope, current, lifted, tell
 from plugrad.engine.dispatch import active, run, to
 from plugrad.registry.contract import Kernel, Spec
 from plugrad.registry.registry import registry
@@ -120,7 +120,7 @@ def placed(
     device: str, make: Callable[..., Tensor], *args: Any, **named: Any
 ) -> Tensor:
     """Return what an op makes on a device, which is the name of a backend."""
-    backend = registry.open(device, f"{make.__name__}: device")
+    backend = lifted(registry.open(device, f"{make.__name__}: device"))
     with Scope(backend=backend):
         return to(make(*args, **named), backend.name)  # it may be the argument itself
 

@@ -28,7 +28,7 @@ from plugrad.tensor.arguments import function
 from plugrad.tensor.tensor import TapeId, Tensor
 from plugrad.tensor.tree import flatten
 
-from . import _convert
+from . import _convert, reduce, shape
 from .variable import Variable
 
 __all__ = ["custom_grad"]
@@ -86,34 +86,105 @@ def custom_grad(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
     def g(*args: Any, **named: Any) -> Any:
         if named:
             args = _positional(f, name, args, named)
-        context = current()
-        flat = _AS_THEY_ARE.issuperset(map(type, args))
-        leaves, build = (args, tuple) if flat else flatten(args, _leaf)
-        inputs = tuple([x for x in leaves if type(x) is Tensor])
-        if context.tapes:
-            guard = Guard(context.tapes[-1], name)
-            given = _aliases(leaves, context.tapes[:-1], guard.tracked)
-            tapes = (*context.tapes[:-1], guard)  # outer tapes record inside f
-            found = call(tapes, f, build(given))
-        else:
-            found = call_f(*build(leaves))
-        value, grad_func = _unpacked(found, name)
-        plain = type(value) is Tensor
-        ys, build_value = ([value], _FIRST) if plain else _outputs(value, name)
-        if context.tapes and any([y._tape_id in guard.tracked for y in ys]):
-            guard.refuse("its value")
-        outputs = tuple([alias(y) for y in ys])
-        for y in outputs if context.observers else ():
-            _convert.notify_created(y)  # dispatch has not created these tensors
-        recording, mask = tapes_tracking(context.tapes, inputs)
-        if mask:
-            plain = plain and flat and len(inputs) == len(args)
-            attrs = {"f": (grad_func, None if plain else (build_value, args, name))}
-            plan, backend = plans(len(inputs)), dispatch.active()
-            record(recording, plan, backend, inputs, attrs, outputs)
-        return build_value(outputs)
+        return _call(call_f, name, plans, args)
 
     return g
+
+
+def _call(
+    f: Callable[..., Any],
+    name: str,
+    plans: Callable[[int], Plan],
+    args: tuple[Any, ...],
+    guarded: bool = True,
+) -> Any:
+    """Run ``f``, and record it as one node.
+
+    If it is guarded, the innermost tape does not record what ``f`` runs.
+    """
+    context = current()
+    flat = _AS_THEY_ARE.issuperset(map(type, args))
+    leaves, build = (args, tuple) if flat else flatten(args, _leaf)
+    inputs = tuple([x for x in leaves if type(x) is Tensor])
+    if context.level is not None and context.level.taped:
+        f = functools.partial(_batched, f, name, guarded and not context.tapes)
+    if context.tapes and guarded:
+        guard = Guard(context.tapes[-1], name)
+        given = _aliases(leaves, context.tapes[:-1], guard.tracked)
+        tapes = (*context.tapes[:-1], guard)  # outer tapes record inside f
+        found = call(tapes, f, build(given))
+    else:
+        found = f(*build(leaves))
+    value, grad_func = _unpacked(found, name)
+    plain = type(value) is Tensor
+    ys, build_value = ([value], _FIRST) if plain else _outputs(value, name)
+    if context.tapes and guarded and any([y._tape_id in guard.tracked for y in ys]):
+        guard.refuse("its value")
+    outputs = tuple([alias(y) for y in ys])
+    for y in outputs if context.observers else ():
+        _convert.notify_created(y)  # dispatch has not created these tensors
+    recording, mask = tapes_tracking(context.tapes, inputs)
+    if mask:
+        plain = plain and flat and len(inputs) == len(args)
+        attrs = {"f": (grad_func, None if plain else (build_value, args, name))}
+        plan, backend = plans(len(inputs)), dispatch.active()
+        record(recording, plan, backend, inputs, attrs, outputs)
+    return build_value(outputs)
+
+
+def _batched(f: Callable[..., Any], name: str, guarded: bool, *args: Any) -> Any:
+    """Run ``f`` inside ``vmap``, as one node of the tapes around it too."""
+    level, tapes = current().level, current().tapes
+    found: list[Any] = []
+    leaves, build = flatten(args, _leaf)
+    inputs = [level.unwrap(x) for x in leaves if type(x) is Tensor]
+
+    def whole(*tensors: Tensor) -> Any:
+        """Return the outputs of ``f`` for all examples, and their gradient function."""
+        again = level.again()
+        given = iter(
+            again.wrap(x, has) for x, (_, has) in zip(tensors, inputs, strict=True)
+        )
+        with again.inside(tapes):
+            value, grad_func = _unpacked(
+                f(*build([next(given) if type(x) is Tensor else x for x in leaves])),
+                name,
+            )
+            ys, build_value = _outputs(value, name)
+            outputs = [again.unwrap(y) for y in ys]
+        found[:] = grad_func, build_value, [has for _, has in outputs]
+
+        def pull(*dys: Tensor) -> list[Tensor | None]:
+            again = level.again()
+            with again.inside():
+                pairs = zip(dys, outputs, strict=True)
+                inner = [again.wrap(dy, has) for dy, (_, has) in pairs]
+                grads = _gradients(grad_func, inner, build_value, args, name)
+            return [
+                _of_all(again, dx, has)
+                for dx, (_, has) in zip(grads, inputs, strict=True)
+            ]
+
+        return tuple(x for x, _ in outputs), pull
+
+    with level.outside():
+        given = tuple(x for x, _ in inputs)
+        ys = _call(whole, name, _plans(name), given, guarded)
+    grad_func, build_value, flags = found
+    value = [level.wrap(y, has) for y, has in zip(ys, flags, strict=True)]
+    return build_value(value), grad_func
+
+
+def _of_all(level: Any, dx: Tensor | None, batched: bool) -> Tensor | None:
+    """Return a gradient inside ``vmap`` as that of an input outside."""
+    if dx is None:
+        return None
+    y, has = level.unwrap(_convert.asarray(dx))
+    if has and not batched:
+        return reduce.sum(y, axis=0)
+    if batched and not has:
+        return shape.broadcast_to(y, (level.size, *y.shape))
+    return y
 
 
 def _plans(name: str) -> Callable[[int], Plan]:

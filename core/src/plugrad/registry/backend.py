@@ -27,7 +27,16 @@ class BackendUnavailable(RuntimeError):
 
 
 class OpenBackend:
-    """An open backend, with the flat table of kernels that the engine reads."""
+    """An open backend, with the flat table of kernels that the engine reads.
+
+    Attributes:
+        depth: How many calls of ``vmap`` it is inside of; see ``engine.batching``.
+        batches: The backend of batches over this one, if there is one yet.
+
+    """
+
+    depth = 0
+    batches: OpenBackend | None = None
 
     def __init__(self, name: str, owner: Plugin, runtime: Runtime) -> None:
         self.name, self.owner, self.runtime = name, owner, runtime
@@ -42,6 +51,10 @@ class OpenBackend:
             return kernel.name in names
         core = "." not in kernel.name  # a dot is in the names of all others
         return core and kernel.decomposition is None and self.runtime.host is not None
+
+    def lift(self, x: Tensor) -> Native:
+        """Raise: only a backend of batches takes tensors of others as they are."""
+        raise ended()
 
     def upload(self, values: np.ndarray[Any, Any]) -> Native:
         """Return a native array of the dtype of ``values``; raise if it has another."""
@@ -72,6 +85,14 @@ class OpenBackend:
     def _tell(self, what: str, native: Native, start: float) -> None:
         for watcher in watchers:
             watcher(what, self, native, start)
+
+
+def ended() -> ValueError:
+    """Return the error about a tensor of a ``vmap`` that is used outside of it."""
+    return ValueError(
+        "vmap: this tensor was computed inside a call of vmap that has ended, or in "
+        "another thread; return it from the function, and use what vmap returns"
+    )
 
 
 # Called after each upload and download of the process, in its thread, with the time at

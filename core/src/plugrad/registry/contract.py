@@ -106,6 +106,7 @@ class Kernel:
     __slots__ = (
         "_calls",
         "attrs",
+        "batching",
         "broadcasts",
         "canonicalize",
         "checks",
@@ -157,6 +158,7 @@ class Kernel:
         self.fused = fused
         self.checks = checks
         self.decomposition: Callable[..., Any] | None = None
+        self.batching: Callable[..., Any] | None = None
         self.gradient: VJPs = {}
         self._calls: dict[Any, dict[str, Any]] = {}  # checked by the engine
         names = self.inputs + self.outputs + self.attrs

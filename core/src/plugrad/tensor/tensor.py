@@ -29,6 +29,7 @@ class Home(Protocol):
 
     name: str
     runtime: Any  # whose ``arrays`` may have ``to_dlpack``
+    depth: int  # how many calls of ``vmap`` it is inside of
 
     def download(self, native: Native) -> np.ndarray[Any, DType]:
         """Return the values."""
@@ -39,6 +40,7 @@ class _Nowhere:
 
     name = "nowhere"
     runtime = None
+    depth = 0
 
     def download(self, native: Native) -> np.ndarray[Any, DType]:
         raise ValueError("this tensor has been disposed; its values are gone")
@@ -297,6 +299,8 @@ class Tensor(Methods):
     def __repr__(self) -> str:
         if self._home is NOWHERE:
             return f"<disposed Tensor shape={self.shape} dtype={named(self.dtype)}>"
+        if self._home.depth:  # inside vmap
+            return repr(self._data)
         values = np.array2string(
             self.numpy(), separator=", ", threshold=20, prefix="Tensor("
         )

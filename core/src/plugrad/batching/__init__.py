@@ -1,0 +1,1 @@
+"""``vmap``, and the batching rules of the core's kernels."""
