@@ -34,6 +34,7 @@ PATH = [*core("tensor", "engine", "autodiff", without=[*USERS, BACKWARD]), *CONT
 PACKAGES = {
     "ops": ([*core("ops", without=USERS), BACKWARD], 7500),
     "the path of an op": (PATH, 1950),
+    "batching": (core("batching"), 450),
     "registries and plugins": (REGISTRY, 1300),
     "checks of run_kernel": (CHECKS, 300),
     "geometry": (GEOMETRY, 500),

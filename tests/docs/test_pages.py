@@ -79,6 +79,7 @@ PAGES = [
         6,
         shows="tidy keep memory profile debug check_gradients explain",
     ),
+    Page("docs/vmap.md", 3, shows="vmap grad where"),
     Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
     Page("plugins/cpu/README.md", 1, shows="set_backend softmax"),
     Page("plugins/opencl/README.md", 3, "docs/test_excerpts.py", backend="opencl"),

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from plugrad.engine.batching import Level
 from plugrad.ops import shape
 from plugrad.ops._convert import asarray
 from plugrad.ops.rearrange import moveaxis
@@ -16,6 +15,7 @@ from plugrad.tensor.tensor import Tensor
 from plugrad.tensor.tree import flatten
 
 from . import rules, windows
+from .levels import Level
 
 __all__ = ["vmap"]
 

@@ -28,7 +28,7 @@ from plugrad.tensor.arguments import function
 from plugrad.tensor.tensor import TapeId, Tensor
 from plugrad.tensor.tree import flatten
 
-from . import _convert, reduce, shape
+from . import _convert
 from .variable import Variable
 
 __all__ = ["custom_grad"]
@@ -79,19 +79,19 @@ def custom_grad(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
     """
     function("custom_grad", f)
     name = getattr(f, "__qualname__", repr(f))
-    plans = _plans(name)
+    plans = plans_for(name)
     call_f: Callable[..., Any] = f
 
     @functools.wraps(f)
     def g(*args: Any, **named: Any) -> Any:
         if named:
             args = _positional(f, name, args, named)
-        return _call(call_f, name, plans, args)
+        return recorded_call(call_f, name, plans, args)
 
     return g
 
 
-def _call(
+def recorded_call(
     f: Callable[..., Any],
     name: str,
     plans: Callable[[int], Plan],
@@ -104,10 +104,10 @@ def _call(
     """
     context = current()
     flat = _AS_THEY_ARE.issuperset(map(type, args))
-    leaves, build = (args, tuple) if flat else flatten(args, _leaf)
+    leaves, build = (args, tuple) if flat else flatten(args, as_leaf)
     inputs = tuple([x for x in leaves if type(x) is Tensor])
-    if context.level is not None and context.level.taped:
-        f = functools.partial(_batched, f, name, guarded and not context.tapes)
+    if context.level is not None:
+        f = context.level.custom(f, name, guarded and not context.tapes)
     if context.tapes and guarded:
         guard = Guard(context.tapes[-1], name)
         given = _aliases(leaves, context.tapes[:-1], guard.tracked)
@@ -115,9 +115,9 @@ def _call(
         found = call(tapes, f, build(given))
     else:
         found = f(*build(leaves))
-    value, grad_func = _unpacked(found, name)
+    value, grad_func = unpacked(found, name)
     plain = type(value) is Tensor
-    ys, build_value = ([value], _FIRST) if plain else _outputs(value, name)
+    ys, build_value = ([value], _FIRST) if plain else outputs_of(value, name)
     if context.tapes and guarded and any([y._tape_id in guard.tracked for y in ys]):
         guard.refuse("its value")
     outputs = tuple([alias(y) for y in ys])
@@ -132,62 +132,7 @@ def _call(
     return build_value(outputs)
 
 
-def _batched(f: Callable[..., Any], name: str, guarded: bool, *args: Any) -> Any:
-    """Run ``f`` inside ``vmap``, as one node of the tapes around it too."""
-    level, tapes = current().level, current().tapes
-    found: list[Any] = []
-    leaves, build = flatten(args, _leaf)
-    inputs = [level.unwrap(x) for x in leaves if type(x) is Tensor]
-
-    def whole(*tensors: Tensor) -> Any:
-        """Return the outputs of ``f`` for all examples, and their gradient function."""
-        again = level.again()
-        given = iter(
-            again.wrap(x, has) for x, (_, has) in zip(tensors, inputs, strict=True)
-        )
-        with again.inside(tapes):
-            value, grad_func = _unpacked(
-                f(*build([next(given) if type(x) is Tensor else x for x in leaves])),
-                name,
-            )
-            ys, build_value = _outputs(value, name)
-            outputs = [again.unwrap(y) for y in ys]
-        found[:] = grad_func, build_value, [has for _, has in outputs]
-
-        def pull(*dys: Tensor) -> list[Tensor | None]:
-            again = level.again()
-            with again.inside():
-                pairs = zip(dys, outputs, strict=True)
-                inner = [again.wrap(dy, has) for dy, (_, has) in pairs]
-                grads = _gradients(grad_func, inner, build_value, args, name)
-            return [
-                _of_all(again, dx, has)
-                for dx, (_, has) in zip(grads, inputs, strict=True)
-            ]
-
-        return tuple(x for x, _ in outputs), pull
-
-    with level.outside():
-        given = tuple(x for x, _ in inputs)
-        ys = _call(whole, name, _plans(name), given, guarded)
-    grad_func, build_value, flags = found
-    value = [level.wrap(y, has) for y, has in zip(ys, flags, strict=True)]
-    return build_value(value), grad_func
-
-
-def _of_all(level: Any, dx: Tensor | None, batched: bool) -> Tensor | None:
-    """Return a gradient inside ``vmap`` as that of an input outside."""
-    if dx is None:
-        return None
-    y, has = level.unwrap(_convert.asarray(dx))
-    if has and not batched:
-        return reduce.sum(y, axis=0)
-    if batched and not has:
-        return shape.broadcast_to(y, (level.size, *y.shape))
-    return y
-
-
-def _plans(name: str) -> Callable[[int], Plan]:
+def plans_for(name: str) -> Callable[[int], Plan]:
     """Return a function that gives the plan to record a call with ``count`` tensors."""
     vjp = VJP(_pull, (), "user", origin=f"custom_grad of {name}")
 
@@ -220,7 +165,7 @@ def _pull(dys: list[Tensor], saved: tuple[Any, Any]) -> Any:
     """Return one gradient for each tensor among the arguments."""
     grad_func, structure = saved
     if structure is not None:
-        return _gradients(grad_func, dys, *structure)
+        return gradients_of(grad_func, dys, *structure)
     found = grad_func(*dys)  # all arguments and the value are tensors
     return found if isinstance(found, list | tuple) else (found,)
 
@@ -231,7 +176,7 @@ _FIRST: Callable[[Any], Any] = itemgetter(0)
 _AS_THEY_ARE = frozenset({Tensor, int, bool, str, type(None)})
 
 
-def _leaf(value: Any) -> Any:
+def as_leaf(value: Any) -> Any:
     """Return what may have a gradient as a tensor, and everything else as it is."""
     if type(value) in _AS_THEY_ARE:
         return value
@@ -258,7 +203,7 @@ def _positional(
     return bound.args
 
 
-def _unpacked(found: Any, name: str) -> tuple[Any, Any]:
+def unpacked(found: Any, name: str) -> tuple[Any, Any]:
     """Return the value and the gradient function, or raise a TypeError."""
     if isinstance(found, tuple) and len(found) == 2 and callable(found[1]):
         return found
@@ -267,7 +212,7 @@ def _unpacked(found: Any, name: str) -> tuple[Any, Any]:
     )
 
 
-def _outputs(value: Any, name: str) -> tuple[list[Tensor], Callable[[Any], Any]]:
+def outputs_of(value: Any, name: str) -> tuple[list[Tensor], Callable[[Any], Any]]:
     """Return the tensors in a value, and a function that rebuilds it from others."""
 
     def refuse(leaf: Any) -> Any:
@@ -294,7 +239,7 @@ def _of_active(grads: list[Any], active: list[bool], name: str) -> list[Any]:
     return [dx for dx, has in zip(grads, active, strict=True) if has]
 
 
-def _gradients(
+def gradients_of(
     grad_func: Callable[..., Any],
     dys: list[Tensor],
     build: Callable[[Any], Any],
@@ -321,7 +266,7 @@ def _gradients(
 
 
 def _has_tensors(tree: Any) -> bool:
-    return any(type(x) is Tensor for x in flatten(tree, _leaf)[0])
+    return any(type(x) is Tensor for x in flatten(tree, as_leaf)[0])
 
 
 def _beside(tree: Any, grad: Any, name: str) -> Iterator[Tensor | None]:
@@ -340,5 +285,5 @@ def _beside(tree: Any, grad: Any, name: str) -> Iterator[Tensor | None]:
             )
         for key in keys:
             yield from _beside(tree[key], None if grad is None else grad[key], name)
-    elif type(_leaf(tree)) is Tensor:
+    elif type(as_leaf(tree)) is Tensor:
         yield grad

@@ -30,7 +30,7 @@ class OpenBackend:
     """An open backend, with the flat table of kernels that the engine reads.
 
     Attributes:
-        depth: How many calls of ``vmap`` it is inside of; see ``engine.batching``.
+        depth: How many calls of ``vmap`` it is inside of; see ``batching.levels``.
         batches: The backend of batches over this one, if there is one yet.
 
     """

@@ -11,11 +11,15 @@ Map: ``Batched``; ``BatchingBackend``; ``Level``, one ``vmap`` that is running.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from plugrad.engine.context import Context, Scope, current, switched
+from plugrad.engine.dispatch import active, run, run_many
+from plugrad.engine.tape import Tape
 from plugrad.registry.backend import OpenBackend, ended
 from plugrad.registry.contract import Kernel
 from plugrad.registry.hooks import Runtime
@@ -23,9 +27,7 @@ from plugrad.registry.registry import registry
 from plugrad.tensor.dtypes import DType, named
 from plugrad.tensor.tensor import Native, Tensor
 
-from .context import Context, Scope, current, switched
-from .dispatch import active, run, run_many
-from .tape import Tape
+from .custom import as_one_node
 
 # It gets, for each input, whether the examples are on axis 0 of it; then the inputs by
 # position and the attributes by name. It returns the outputs, with examples on axis 0,
@@ -150,6 +152,12 @@ class Level:
     def inside(self, tapes: tuple[Tape, ...] = ()) -> Scope:
         """Return the scope in which the function runs: outer tapes do not see it."""
         return Scope(backend=self.backend, level=self, tapes=tapes, observers=())
+
+    def custom(
+        self, f: Callable[..., Any], name: str, guarded: bool
+    ) -> Callable[..., Any]:
+        """Return a function of ``custom_grad`` as the tapes around have to see it."""
+        return functools.partial(as_one_node, f, name, guarded) if self.taped else f
 
     @property
     def taped(self) -> bool:
