@@ -30,10 +30,13 @@ REGISTRY = [
     *USERS,
     CORE / "plugin.py",
 ]
-PATH = [*core("tensor", "engine", "autodiff", without=[*USERS, BACKWARD]), *CONTRACTS]
+TREES = [CORE / "tensor/tree.py", CORE / "tree.py"]
+PATH = core("tensor", "engine", "autodiff", without=[*USERS, *TREES, BACKWARD])
+PATH += CONTRACTS
 PACKAGES = {
     "ops": ([*core("ops", without=USERS), BACKWARD], 7500),
-    "the path of an op": (PATH, 1950),
+    "the path of an op": (PATH, 1920),
+    "trees": (TREES, 350),
     "registries and plugins": (REGISTRY, 1300),
     "checks of run_kernel": (CHECKS, 300),
     "geometry": (GEOMETRY, 500),
