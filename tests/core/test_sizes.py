@@ -30,11 +30,14 @@ REGISTRY = [
     *USERS,
     CORE / "plugin.py",
 ]
-PATH = [*core("tensor", "engine", "autodiff", without=[*USERS, BACKWARD]), *CONTRACTS]
+TREES = [CORE / "tensor/tree.py", CORE / "tree.py"]
+PATH = core("tensor", "engine", "autodiff", without=[*USERS, *TREES, BACKWARD])
+PATH += CONTRACTS
 PACKAGES = {
     "ops": ([*core("ops", without=USERS), BACKWARD], 7500),
     "the path of an op": (PATH, 1950),
-    "batching": (core("batching"), 450),
+    "batching": (core("batching"), 650),
+    "trees": (TREES, 350),
     "registries and plugins": (REGISTRY, 1300),
     "checks of run_kernel": (CHECKS, 300),
     "geometry": (GEOMETRY, 500),
@@ -122,7 +125,7 @@ def wrapped_imports(path):
 
 # The packages that are over their limit (decision 0004), and the ceiling of each.
 # A package that is under its limit fails here, and one that is far below its ceiling.
-OVER = {"ops": 9050, "tools": 2000, "wasm": 2800, "opencl": 3420}
+OVER = {"ops": 9200, "tools": 2000, "wasm": 2800, "opencl": 3420}
 SLACK = 150
 
 

@@ -13,6 +13,7 @@ from . import random as random
 from . import signal as signal
 from . import sparse as sparse
 from . import strings as strings
+from . import tree as tree
 from ._public import publish
 from .autodiff.jacobian import *
 from .autodiff.reverse import *
@@ -126,8 +127,20 @@ if not TYPE_CHECKING:  # or else type checkers would accept every name
 
 
 publish(globals())
-for _namespace in (fft, fused, image, linalg, losses, random, signal, sparse, strings):
+for _namespace in (
+    fft,
+    fused,
+    image,
+    linalg,
+    losses,
+    random,
+    signal,
+    sparse,
+    strings,
+    tree,
+):
     publish(vars(_namespace))
+publish(vars(tree))
 accelerated.start()
 loading.start()
 del globals()["tensor"]  # the package: pg.tensor is answered with pg.asarray
@@ -164,6 +177,7 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
         "strings",
         "tidy",
         "time",
+        "tree",
     ]
     __all__ += autodiff.jacobian.__all__ + autodiff.reverse.__all__
     __all__ += batching.vmap.__all__

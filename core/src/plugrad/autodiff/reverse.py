@@ -1,7 +1,7 @@
 """Reverse mode: walk a tape backwards and accumulate cotangents.
 
 Gradients are ops, so outer tapes record them and every order of derivative works.
-Arguments and results may be nested dicts, lists and tuples of tensors.
+Arguments and results may be trees of tensors (``plugrad.tree``).
 
 Map: ``grad`` and its relatives; ``variable_grads``; ``vjp`` and ``jvp``;
 ``stop_gradient``; backward itself.
@@ -24,7 +24,15 @@ from plugrad.registry.contract import Kernel
 from plugrad.tensor.arguments import flag, function, integers
 from plugrad.tensor.dtypes import differentiable
 from plugrad.tensor.tensor import TapeId, Tensor, TensorLike
-from plugrad.tensor.tree import Build, flatten
+from plugrad.tensor.tree import (
+    LEAF,
+    Build,
+    Structure,
+    describe,
+    flatten,
+    kind_of,
+    split,
+)
 
 from .signatures import GradientFunction
 
@@ -54,8 +62,9 @@ def grad(
 ) -> GradientFunction[P, Any]:
     """Return ``g(x, *rest, dy=None)``: the gradient of ``f`` in its first argument.
 
-    ``x`` may be a nested dict, list or tuple of tensors; the gradient has the same
-    structure, with None for integers. Use the argument inside ``f``: a tensor from
+    ``x`` may be a tree of tensors: nested dicts, lists, tuples, dataclasses and objects
+    of registered classes (``plugrad.tree``). The gradient has the same structure, with
+    None for integers. Use the argument inside ``f``: a tensor from
     outside is a constant.
 
     Args:
@@ -295,7 +304,7 @@ def vjp(f: Callable[[*Xs], R], *xs: *Xs) -> tuple[R, Callable[[Any], tuple[Any, 
 
     Args:
         f: A function that returns floating tensors.
-        xs: Its arguments: tensors, or nested dicts, lists and tuples of tensors.
+        xs: Its arguments: trees of tensors (``plugrad.tree``).
 
     Returns:
         The value, and a function that takes a cotangent of the value and returns a
@@ -354,8 +363,7 @@ def jvp(f: Callable[..., R], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[R, R
                 f"jvp: {name} must be a list of arguments, got {type(given).__name__}"
             )
     run = _forward(f, tuple(xs))
-    _, build = flatten(run.value, asarray)
-    zeros = build([creation.zeros(y.shape, dtype=y.dtype) for y in run.outputs])
+    zeros = run.structure([creation.zeros(y.shape, dtype=y.dtype) for y in run.outputs])
     backward = lambda dy: run.backward(run.seeds_of(dy), linear_only=True)
     transpose = _forward(backward, (zeros,))
     return run.value, transpose.backward(
@@ -385,6 +393,7 @@ class _Forward(NamedTuple):
 
     value: Any
     outputs: list[Tensor]  # the leaves of the value
+    structure: Structure  # of the value
     tape: Tape
     wanted: list[TapeId | None]  # of the arguments; None for integers
     build: Build  # the arguments from their leaves
@@ -398,17 +407,14 @@ class _Forward(NamedTuple):
 
     def seeds_of(self, dy: Any, what: str = "dy must match f(x)") -> Cotangents:
         """Return the cotangents of the results, checked against them."""
-        dys, _ = flatten(dy, asarray)
-        if len(dys) != len(self.outputs):
-            raise ValueError(
-                f"{what}: expected {_count(len(self.outputs))}, got {_count(len(dys))}"
-            )
+        dys = self.structure.match(dy, what)
         found: Cotangents = {}
-        for y, part in zip(self.outputs, dys, strict=True):
-            if spec(part) != spec(y):
-                raise ValueError(
-                    f"{what}: expected {_spec_of(y)}, got {_spec_of(part)}"
-                )
+        for i, (y, dy) in enumerate(zip(self.outputs, dys, strict=True)):
+            part = None if kind_of(dy) else asarray(dy)
+            if part is None or spec(part) != spec(y):
+                at = f" at {path}" if (path := self.structure.paths()[i]) else ""
+                got = describe(dy) if part is None else _spec_of(part)
+                raise ValueError(f"{what}{at}: expected {_spec_of(y)}, got {got}")
             if y._tape_id is not None:
                 have = found.get(y._tape_id)
                 found[y._tape_id] = part if have is None else have + part
@@ -438,8 +444,11 @@ def _forward(f: Callable[..., Any], xs: tuple[Any, ...]) -> _Forward:
             "one with astype(x, 'float32')"
         )
     value = context.call((*context.tapes(), tape), f, build(sources))
-    outputs = [value] if type(value) is Tensor else flatten(value, _no_tensor)[0]
-    return _Forward(value, outputs, tape, wanted, build)
+    outputs, structure = ([value], LEAF) if type(value) is Tensor else split(value)
+    for y in outputs:
+        if not isinstance(y, Tensor):
+            _no_tensor(y)
+    return _Forward(value, outputs, structure, tape, wanted, build)
 
 
 def _no_tensor(value: object) -> Tensor:
@@ -588,10 +597,6 @@ def _unbroadcast(dx: Any, tape_id: TapeId, kernel: Kernel, step: VJPStep) -> Ten
 def _spec_of(x: Tensor | TapeId) -> str:
     """Return shape and dtype as messages state them."""
     return f"shape {x.shape} {x.dtype}"
-
-
-def _count(n: int) -> str:
-    return f"{n} tensor{'s' * (n != 1)}"
 
 
 def _describe(kernel: Kernel, step: VJPStep) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -12,7 +13,7 @@ from plugrad.ops.rearrange import moveaxis
 from plugrad.registry.registry import registry
 from plugrad.tensor.arguments import function
 from plugrad.tensor.tensor import Tensor
-from plugrad.tensor.tree import flatten
+from plugrad.tensor.tree import Structure, split
 
 from . import rules, windows
 from .levels import Level
@@ -74,25 +75,27 @@ def vmap(f: Callable[P, R], /, in_axes: Any = 0, out_axes: Any = 0) -> Callable[
     @functools.wraps(f)
     def g(*args: Any, **named: Any) -> Any:
         _attach()
-        axes = _of_each(in_axes, args)
-        mapped: list[tuple[Tensor, int]] = []
-
-        def collect(x: Any, axis: Any, where: str) -> None:
-            mapped.append(_checked(x, axis, where))
-
-        _over(args, axes, collect, "in_axes", "argument ")
-        _over(named, 0, collect, "in_axes", "argument ")
-        level = Level(_size(mapped))
-        xs = iter([level.wrap(moveaxis(x, axis, 0), True) for x, axis in mapped])
-        wrapped = lambda *_: next(xs)
+        leaves, axes, structure = _split(args, _of_each(in_axes, args), "in_axes")
+        more, by_name = split(named)
+        places = structure.paths() + by_name.paths()
+        given = [*zip(leaves + more, axes + [0] * len(more), places, strict=True)]
+        mapped = {
+            i: _front(x, axis, place)
+            for i, (x, axis, place) in enumerate(given)
+            if axis is not None
+        }
+        level = Level(_size(mapped, places))
+        inner = [
+            level.wrap(mapped[i], True) if i in mapped else x
+            for i, (x, _, _) in enumerate(given)
+        ]
         try:
             with level.inside():
-                value = call(
-                    *_over(args, axes, wrapped, "in_axes", ""),
-                    **_over(named, 0, wrapped, "in_axes", ""),
-                )
-                outer = lambda y, axis, where: _result(level, y, axis, where)
-                return _over(value, out_axes, outer, "out_axes", "result ")
+                count = structure.num_leaves
+                value = call(*structure(inner[:count]), **by_name(inner[count:]))
+                leaves, axes, structure = _split(value, out_axes, "out_axes")
+                pairs = zip(leaves, axes, structure.paths(), strict=True)
+                return structure([_result(level, *one) for one in pairs])
         finally:
             level.running = False
 
@@ -121,80 +124,60 @@ def _of_each(in_axes: Any, args: tuple[Any, ...]) -> Any:
     return tuple(in_axes)
 
 
-Leaf = Callable[[Any, Any, str], Any]
-
-
-def _over(tree: Any, axes: Any, leaf: Leaf, what: str, where: str) -> Any:
-    """Return ``tree`` with ``leaf(x, axis, where)`` in the place of each leaf.
+def _split(
+    tree: Any, axes: Any, what: str
+) -> tuple[list[Any], list[int | None], Structure]:
+    """Return the leaves, their axes, and the structure.
 
     ``axes`` is an axis for all leaves, or a structure that the tree begins with.
-    Arguments for which it is None stay as they are.
     """
-    if axes is None and what == "in_axes":
-        return tree
-    if isinstance(axes, dict | list | tuple):
-        keys = _keys(tree, axes, what, where)
-        parts = [
-            _over(tree[key], axes[key], leaf, what, f"{where}[{key!r}]") for key in keys
-        ]
-        if isinstance(tree, dict):
-            return dict(zip(keys, parts, strict=True))
-        named = hasattr(tree, "_fields")
-        return type(tree)(*parts) if named else type(tree)(parts)
-    if axes is not None and (isinstance(axes, bool) or not isinstance(axes, int)):
-        raise TypeError(f"vmap: {what} must hold int and None, got {axes!r}")
-    leaves, build = flatten(tree, lambda x: x)
-    return build([leaf(x, axes, where) for x in leaves])
+    heads, outline = split(axes, lambda x: x is None)
+    for axis in heads:
+        if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int)):
+            raise TypeError(f"vmap: {what} must hold int and None, got {axis!r}")
+    leaves, structure = split(tree)
+    parts = [split(part)[0] for part in outline.match(tree, f"vmap: {what}")]
+    if any(a is not b for a, b in zip(leaves, itertools.chain(*parts), strict=True)):
+        raise ValueError(
+            f"vmap: {what} {axes!r} must have its keys in the order of the tree"
+        )
+    spread = [
+        axis for axis, part in zip(heads, parts, strict=True) for _ in range(len(part))
+    ]
+    return leaves, spread, structure
 
 
-def _keys(tree: Any, axes: Any, what: str, where: str) -> list[Any]:
-    """Return the keys of a dict or the indices of a sequence, the same for both."""
-    dicts = isinstance(axes, dict), isinstance(tree, dict)
-    if all(dicts) and axes.keys() == tree.keys():
-        return list(tree)
-    lists = isinstance(tree, list | tuple) and not any(dicts)
-    if lists and len(axes) == len(tree):
-        return [*range(len(tree))]
-    raise ValueError(
-        f"vmap: {what} {axes!r} does not have the structure of {where}: "
-        f"{type(tree).__name__}{f' of {len(tree)}' if hasattr(tree, '__len__') else ''}"
-    )
-
-
-def _checked(value: Any, axis: int, where: str) -> tuple[Tensor, int]:
-    """Return a leaf of the arguments as a tensor, and its axis, not negative."""
+def _front(value: Any, axis: int, place: str) -> Tensor:
+    """Return a leaf of the arguments as a tensor, with the examples on axis 0."""
     x = asarray(value)
     rank = len(x.shape)
     if not -rank <= axis < rank:
         raise ValueError(
-            f"vmap: {where} of shape {x.shape} has no axis {axis}; if it is the same "
-            "for all examples, give it None in in_axes"
+            f"vmap: argument {place} of shape {x.shape} has no axis {axis}; if it is "
+            "the same for all examples, give it None in in_axes"
         )
-    return x, axis % rank
+    return moveaxis(x, axis, 0)
 
 
-def _size(mapped: list[tuple[Tensor, int]]) -> int:
+def _size(mapped: dict[int, Tensor], places: list[str]) -> int:
     """Return the number of examples."""
-    sizes = {x.shape[axis] for x, axis in mapped}
+    sizes = {x.shape[0] for x in mapped.values()}
     if len(sizes) == 1:
         return sizes.pop()
     if not mapped:
         raise ValueError(
             "vmap: no argument is mapped; give one of them an axis in in_axes"
         )
-    shapes = ", ".join(
-        f"{x.shape[axis]} (axis {axis} of {x.shape})" for x, axis in mapped
-    )
-    raise ValueError(f"vmap: the mapped axes differ in size: {shapes}")
+    told = ", ".join(f"{x.shape[0]} of argument {places[i]}" for i, x in mapped.items())
+    raise ValueError(f"vmap: the mapped axes differ in size: {told}")
 
 
-def _result(level: Level, value: Any, axis: int | None, where: str) -> Tensor:
+def _result(level: Level, value: Any, axis: int | None, place: str) -> Tensor:
     """Return a leaf of the results as it is outside of ``vmap``."""
     x, batched = level.unwrap(asarray(value))
     if axis is None and batched:
         raise ValueError(
-            f"vmap: {where.strip()} differs between examples; give it an axis in "
-            "out_axes"
+            f"vmap: result{place} differs between examples; give it an axis in out_axes"
         )
     if axis is None:
         return x
@@ -202,8 +185,8 @@ def _result(level: Level, value: Any, axis: int | None, where: str) -> Tensor:
         rank = len(x.shape) + (not batched)
         if not -rank <= axis < rank:
             raise ValueError(
-                f"vmap: out_axes {axis} is out of range for {where.strip()} of rank "
-                f"{rank}, with the examples"
+                f"vmap: out_axes {axis} is out of range for result{place} of "
+                f"rank {rank}, with the examples"
             )
         if not batched:
             x = shape.broadcast_to(x, (level.size, *x.shape))

@@ -26,7 +26,7 @@ from plugrad.engine.tape import (
 from plugrad.registry.contract import VJP, Kernel
 from plugrad.tensor.arguments import function
 from plugrad.tensor.tensor import TapeId, Tensor
-from plugrad.tensor.tree import flatten
+from plugrad.tensor.tree import flatten, split
 
 from . import _convert
 from .variable import Variable
@@ -45,10 +45,10 @@ def custom_grad(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
     each argument, of the same structure; None stands for zero. Derivatives of every
     order are right, because ``grad_func`` is composed of ops.
 
-    Arguments may be nested dicts, lists and tuples of tensors, and may be given by
-    name. Floats and arrays become tensors. ``int``, ``bool``, ``str``, ``None`` and all
+    Arguments may be trees of tensors (``plugrad.tree``), and may be given by name.
+    Floats and arrays become tensors. ``int``, ``bool``, ``str``, ``None`` and all
     other objects reach ``f`` as they are and have no gradient: leave them out, or
-    return None in their place. The value is a tensor, or a nested structure of tensors.
+    return None in their place. The value is a tensor, or a tree of tensors.
 
     ``f`` itself is not differentiated. It may read tensors that are being
     differentiated only as arguments.
@@ -271,19 +271,8 @@ def _has_tensors(tree: Any) -> bool:
 
 def _beside(tree: Any, grad: Any, name: str) -> Iterator[Tensor | None]:
     """Yield the gradient of each tensor in ``tree``; None stands for zero."""
-    if isinstance(tree, dict | list | tuple):
-        keys = list(tree) if isinstance(tree, dict) else [*range(len(tree))]
-        fits = grad is None
-        if isinstance(grad, dict) and isinstance(tree, dict):
-            fits = grad.keys() == tree.keys()
-        elif isinstance(grad, list | tuple) and not isinstance(tree, dict):
-            fits = len(grad) == len(tree)
-        if not fits:
-            raise ValueError(
-                f"custom_grad of {name}: a gradient must have the structure of its "
-                f"argument, {type(tree).__name__} of {len(tree)}, got {grad!r}"
-            )
-        for key in keys:
-            yield from _beside(tree[key], None if grad is None else grad[key], name)
-    elif type(as_leaf(tree)) is Tensor:
-        yield grad
+    what = f"custom_grad of {name}: a gradient must have the structure of its argument"
+    leaves, structure = split(tree)
+    for x, dx in zip(leaves, structure.match(grad, what, none_fills=True), strict=True):
+        if type(as_leaf(x)) is Tensor:
+            yield dx

@@ -1,1 +1,1 @@
-"""``Tensor``, its methods and dtypes, nested structures of tensors, argument checks."""
+"""``Tensor``, its methods and dtypes, trees, argument checks."""

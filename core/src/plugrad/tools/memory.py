@@ -25,6 +25,7 @@ from plugrad.registry.contract import Spec
 from plugrad.registry.registry import registry
 from plugrad.tensor import arguments
 from plugrad.tensor.tensor import NOWHERE, Native, TapeId, Tensor
+from plugrad.tensor.tree import kind_of
 
 T = TypeVar("T")
 Thing = TypeVar("Thing")
@@ -36,16 +37,18 @@ ROW = "{:12} {:>8} {:>8} {:>8} {:>14} {:>14}"
 
 
 def tensors_in(tree: Any) -> list[Tensor]:
-    """Return the tensors of nested dicts, lists and tuples, and those of variables."""
+    """Return the tensors of a tree, of other mappings and sets, and of variables."""
     if isinstance(tree, Tensor):
         return [tree]
     if isinstance(tree, Variable):
         return [tree._value]
-    if isinstance(tree, Mapping):
-        tree = list(tree.values())
-    if isinstance(tree, list | tuple | set | frozenset):
-        return [x for part in tree for x in tensors_in(part)]
-    return []
+    if kind := kind_of(tree):
+        tree = kind.split(tree)[1]
+    elif isinstance(tree, Mapping):
+        tree = tree.values()
+    elif not isinstance(tree, set | frozenset):
+        return []
+    return [x for part in tree for x in tensors_in(part)]
 
 
 @overload
@@ -56,7 +59,7 @@ def tidy(f: Callable[[], Any] | None = None, /) -> Any:
     """Return ``f()``, and dispose all other tensors that were made inside.
 
     Without ``f`` it is a context manager: ``with tidy(): ...``. The tensors of the
-    result, in nested dicts, lists and tuples, stay; so do those passed to ``keep`` or
+    result, in a tree (``plugrad.tree``), stay; so do those passed to ``keep`` or
     assigned to a variable. Blocks nest: what an inner block leaves belongs to the outer
     one. An error disposes, too. Only handles are emptied: views, and what a tape has
     saved, stay valid. Tensors of other threads are left to Python, which frees every
@@ -83,7 +86,7 @@ def keep(tree: T, /) -> T:
     """Return ``tree``, whose tensors no ``tidy`` block of this thread will dispose.
 
     Args:
-        tree: Nested dicts, lists and tuples of tensors, or a tensor.
+        tree: A tree of tensors, or a tensor.
 
     Returns:
         ``tree``.
@@ -104,14 +107,14 @@ def keep(tree: T, /) -> T:
 
 
 def dispose(tree: Any, /) -> None:
-    """Empty the tensors and variables in nested dicts, lists and tuples.
+    """Empty the tensors and variables in a tree (``plugrad.tree``).
 
     Other handles on the same values, views, and what a tape has saved stay valid; the
     memory is freed when the last of them is gone. Tensors that are disposed already,
     and objects of other types, are left alone.
 
     Args:
-        tree: Nested dicts, lists and tuples of tensors and variables, or one of them.
+        tree: A tree of tensors and variables, or one of them.
 
     Example:
         >>> x = pg.asarray([1.0, 2.0])
