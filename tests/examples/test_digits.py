@@ -35,6 +35,23 @@ def test_the_network_learns(backend, made_up):
     assert pg.get_backend() == weights["dense"].value.backend == backend
 
 
+def test_gradients_of_each_example(backend, made_up):
+    images, labels = (pg.asarray(x[:3]) for x in made_up)
+    weights = digits.new_weights(np.random.default_rng(0))
+    values = {name: v.value for name, v in weights.items()}
+    loss = lambda values, x, label: digits.loss_of(values, x[None], label[None])
+    each = pg.vmap(pg.grad(loss), in_axes=(None, 0, 0))(values, images, labels)
+    for i in range(3):
+        one = pg.grad(loss)(values, images[i], labels[i])
+        for name, dw in one.items():
+            found = each[name][i].numpy()
+            np.testing.assert_allclose(found, dw.numpy(), rtol=1e-4, atol=1e-5)
+    _, whole = pg.variable_grads(lambda: digits.loss_of(weights, images, labels))
+    for name, v in weights.items():  # the loss of a batch is the mean
+        mean = pg.mean(each[name], axis=0).numpy()
+        np.testing.assert_allclose(mean, whole[v].numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_one_step_of_adam(backend):
     x = pg.Variable([1.0, -2.0, 3.0])
     optimizer = digits.Adam([x])
