@@ -29,7 +29,7 @@ PACKAGES := $(patsubst %/pyproject.toml,%,$(wildcard \
 	core/pyproject.toml plugins/*/pyproject.toml tests/conformance/pyproject.toml \
 	examples/gradient_packs/pyproject.toml))
 
-ACCELERATORS := core/build/.accelerators
+ACCELERATORS := core/build/.accelerators plugins/cpu/build/.accelerators
 WASM := plugins/wasm/src/plugrad_wasm/modules/plain/index.json
 
 # The stamp says where it was made: the scripts of a moved .venv run the old checkout.
@@ -88,9 +88,10 @@ test-array-api: $(BUILT) $(VENV)/.group-array-api
 check: $(BUILT)
 	$(RUN) -m pytest tests/test_style.py
 
-# The C accelerators of the core are compiled for an old glibc, with clang out of ziglang,
-# once for each of PYTHONS. auditwheel refuses a wheel that needs a newer glibc, or that
-# has no accelerators. -I: pip's isolation hides ziglang, and is not meant for it.
+# What is written in C is compiled for an old glibc, with clang out of ziglang, once for
+# each of PYTHONS. auditwheel refuses a wheel that needs a newer glibc, or that has nothing
+# compiled in it. -I: pip's isolation hides ziglang, and is not meant for it.
+COMPILED := core plugins/cpu
 PYTHONS ?= $(RUN)
 ARCH := $(shell uname -m)
 GLIBC := 2.17
@@ -101,14 +102,16 @@ AUDITWHEEL := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(RUN) -m auditwheel
 
 wheels: $(VENV)/.group-release
 	rm -rf dist build/wheels
-	$(BUILD) --sdist core
+	for package in $(COMPILED); do $(BUILD) --sdist "$$package" || exit; done
 	for python in $(PYTHONS); do \
 		CC="$(ZIG)" $(PIP) --python "$$python" wheel --no-deps \
-			--wheel-dir build/wheels dist/plugrad-*.tar.gz || exit; \
+			--wheel-dir build/wheels dist/*.tar.gz || exit; \
 	done
 	$(AUDITWHEEL) repair --plat $(MANYLINUX) --only-plat --wheel-dir dist build/wheels/*
-	for package in $(filter-out core,$(PACKAGES)); do $(BUILD) "$$package" || exit; done
-	for wheel in dist/plugrad-*.whl; do $(AUDITWHEEL) show "$$wheel" || exit; done
+	for package in $(filter-out $(COMPILED),$(PACKAGES)); do \
+		$(BUILD) "$$package" || exit; \
+	done
+	for wheel in dist/*linux*.whl; do $(AUDITWHEEL) show "$$wheel" || exit; done
 	$(RUN) -m twine check --strict dist/*
 
 version:
@@ -130,13 +133,17 @@ $(STAMP): pyproject.toml $(PACKAGES:%=%/pyproject.toml)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade "pip>=25.1"
 	$(PIP) install $(PACKAGES:%=--editable %) --group dev
-	@mkdir -p $(dir $(ACCELERATORS)) && touch $(ACCELERATORS)
+	@for file in $(ACCELERATORS); do mkdir -p $$(dirname $$file) && touch $$file; done
 	@echo "$(CURDIR)" > $@
 
-# The accelerators in C are compiled when the core is installed, and when they change.
-$(ACCELERATORS): $(wildcard core/src_c/*) core/setup.py | $(STAMP)
-	cd core && $(CURDIR)/$(RUN) setup.py --quiet build_ext --inplace
+# What the core and plugrad-cpu have in C is compiled when they are installed, and when it
+# changes.
+$(ACCELERATORS): %/build/.accelerators: | $(STAMP)
+	cd $* && $(CURDIR)/$(RUN) setup.py --quiet build_ext --inplace
 	@touch $@
+
+core/build/.accelerators: $(wildcard core/src_c/*) core/setup.py
+plugins/cpu/build/.accelerators: $(wildcard plugins/cpu/src_c/*) plugins/cpu/setup.py
 
 # The modules of plugrad-wasm are made when it is installed, and when C changes.
 $(WASM): $(wildcard plugins/wasm/src_c/*) | $(STAMP)

@@ -265,12 +265,12 @@ def test_cached_copies_are_counted():
         with pg.use_backend("toy"):
             y = pg.stop_gradient(x) + x  # handles share a cached copy
         m = pg.memory()
-        assert m.backends["toy"] == type(m.backends["toy"])(1, 1, 2, 32, None)
+        assert m.backends["toy"] == type(m.backends["toy"])(1, 1, 2, 32, None, None)
         assert m.backends["cpu"].tensors - before["cpu"].tensors == 1
         assert m.cached_copies >= 1
         text = str(m).splitlines()
         assert " ".join(text[0].split()) == (
-            "backend tensors copies buffers bytes peak"
+            "backend tensors copies buffers bytes peak kept"
         )
         assert ["toy", "1", "1", "2", "32"] in [line.split() for line in text]
         pg.dispose([x, y])

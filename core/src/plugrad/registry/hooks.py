@@ -31,8 +31,9 @@ class Arrays(Protocol):
     """How a backend moves values in and out of its own array type.
 
     Optional methods: ``synchronize()`` waits for the work that a device has queued,
-    ``peak()`` returns the most bytes it has held, ``to_dlpack(native)`` and
-    ``from_dlpack(x)`` share memory with other libraries. A native array with a ``base``
+    ``peak()`` returns the most bytes it has held, ``kept()`` the bytes it keeps for
+    later arrays, ``to_dlpack(native)`` and ``from_dlpack(x)`` share memory with other
+    libraries. A native array with a ``base``
     is a view of it, for ``plugrad.memory``.
 
     For ``plugrad.profile`` implement both or neither of these. ``time_device(on)``:

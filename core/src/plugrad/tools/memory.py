@@ -31,7 +31,7 @@ T = TypeVar("T")
 Thing = TypeVar("Thing")
 Inputs = tuple[Tensor | None, ...]
 
-ROW = "{:12} {:>8} {:>8} {:>8} {:>14} {:>14}"
+ROW = "{:12} {:>8} {:>8} {:>8} {:>14} {:>14} {:>14}"
 
 # --- disposing -------------------------------------------------------------------
 
@@ -208,6 +208,7 @@ class OfBackend:
         buffers: The pieces of memory that hold them; views share one.
         bytes: The size of the buffers.
         peak: The most bytes that the backend has held; None if it does not tell.
+        kept: The bytes that it keeps for later arrays; None if it does not tell.
 
     """
 
@@ -216,6 +217,7 @@ class OfBackend:
     buffers: int
     bytes: int
     peak: int | None
+    kept: int | None
 
 
 @dataclass(frozen=True)
@@ -245,7 +247,7 @@ class Memory:
         return sum(b.bytes for b in self.backends.values())
 
     def __str__(self) -> str:
-        rows = [["backend", "tensors", "copies", "buffers", "bytes", "peak"]]
+        rows = [["backend", "tensors", "copies", "buffers", "bytes", "peak", "kept"]]
         for name, b in self.backends.items():
             rows.append([name, *("" if n is None else f"{n:,}" for n in astuple(b))])
         return "\n".join(ROW.format(*row).rstrip() for row in rows)
@@ -259,6 +261,7 @@ class _Tally:
     """
 
     peak: Callable[[], int] | None = None
+    kept: Callable[[], int] | None = None
     tensors: int = 0
     cached_copies: dict[int, Native] = field(default_factory=dict)
     owners: dict[int, tuple[Native, int]] = field(default_factory=dict)
@@ -270,9 +273,9 @@ class _Tally:
 
     def told(self) -> OfBackend:
         sizes = [size for _, size in self.owners.values()]
-        peak = self.peak() if self.peak else None
+        peak, kept = (f() if f else None for f in (self.peak, self.kept))
         copies = len(self.cached_copies)
-        return OfBackend(self.tensors, copies, len(sizes), sum(sizes), peak)
+        return OfBackend(self.tensors, copies, len(sizes), sum(sizes), peak, kept)
 
 
 def memory() -> Memory:
@@ -281,10 +284,10 @@ def memory() -> Memory:
     ``tensors`` counts handles that are not disposed, including those of tapes and of
     plugrad itself. ``buffers`` counts the memory that several of them may share, and
     ``bytes`` is its exact size (a view keeps all of what it views). Not counted are the
-    memory that kernels need while they run, memory that a backend keeps for reuse, and
-    objects hidden by ``gc.freeze``. ``peak`` is there if the backend knows it;
-    ``profile`` finds it for a block. Tensors of a backend that was removed are under
-    ``"name (removed)"``.
+    memory that kernels need while they run, and objects hidden by ``gc.freeze``.
+    ``kept`` is what a backend keeps for reuse, and ``peak`` the most that it has held,
+    if it tells; ``profile`` finds the peak of a block. Tensors of a backend that was
+    removed are under ``"name (removed)"``.
 
     It inspects every object of the process, which takes milliseconds.
 
@@ -300,7 +303,8 @@ def memory() -> Memory:
     names = {home: home.name for home in registry.opened.values()}
     tallies: defaultdict[str, _Tally] = defaultdict(_Tally)
     for backend, name in names.items():
-        tallies[name].peak = getattr(backend.runtime.arrays, "peak", None)
+        for told in ("peak", "kept"):
+            setattr(tallies[name], told, getattr(backend.runtime.arrays, told, None))
 
     def of(home: OpenBackend) -> _Tally:  # several of one name may have been removed
         return tallies[names.get(home) or f"{home.name} (removed)"]
@@ -308,8 +312,8 @@ def memory() -> Memory:
     for x in living(Tensor):
         home: Any = getattr(x, "_home", NOWHERE)  # another thread is making it
         data, copies = getattr(x, "_data", None), getattr(x, "_cached_copies", None)
-        if home is NOWHERE or data is None:
-            continue
+        if home is NOWHERE or home.depth or data is None:
+            continue  # inside vmap: the tensors that it holds are counted
         tally = of(home)
         tally.tensors += 1
         tally.add(data, home)

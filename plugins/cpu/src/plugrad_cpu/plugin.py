@@ -9,11 +9,13 @@ def open_cpu() -> Runtime:
     """Return the NumPy backend in working order."""
     from .arrays import DTYPES, NumpyArrays, quiet
     from .kernels import KERNELS, MOVERS
+    from .pool import remarks
 
     return Runtime(
         arrays=NumpyArrays(),
         kernels=KERNELS,
         dtypes=DTYPES,
+        self_test=remarks,
         wrap=lambda function: function if function in MOVERS else quiet(function),
     )
 

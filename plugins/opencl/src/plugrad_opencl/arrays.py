@@ -118,6 +118,10 @@ class ClArrays:
         """Return the most bytes that were ever taken from the device."""
         return self.device.pool.peak
 
+    def kept(self) -> int:
+        """Return the bytes of buffers that wait for later arrays."""
+        return self.device.pool.idle()
+
     def synchronize(self) -> None:
         """Wait for the device, and raise what went wrong meanwhile.
 

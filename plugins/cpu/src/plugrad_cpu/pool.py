@@ -1,0 +1,89 @@
+"""The memory of large results is kept for later ones: see ``src_c/pool.c``.
+
+Only arrays that kernels make have it; your own NumPy arrays never do.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+MOST = 1 << 30  # bytes to keep by default, on a machine with 8 GiB or more
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def _native() -> ModuleType | None:
+    """Return the native part, if it was compiled when plugrad-cpu was installed."""
+    try:
+        return importlib.import_module("plugrad_cpu._native")
+    except ImportError:
+        return None
+
+
+native = _native()
+
+
+def limit_of(text: str | None) -> int:
+    """Return how many bytes to keep; by default an eighth of the memory, or 1 GiB.
+
+    Raises:
+        ValueError: The text is not a size.
+
+    """
+    if text is None:
+        return min(MOST, memory() // 8)
+    found = re.fullmatch(r"(\d+)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not found:
+        raise ValueError(
+            f"PLUGRAD_CPU_POOL={text}: use 0 to turn the pool off, or the most bytes "
+            "that it may keep, such as 512M or 2G"
+        )
+    size = int(found[1]) * _UNITS[found[2].upper()]
+    return min(size, sys.maxsize)
+
+
+def memory(root: Path = Path("/")) -> int:
+    """Return the bytes that this process may use: those of the machine or cgroup."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 8 * MOST  # Windows does not say
+    try:
+        told = (root / "sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        told = ""
+    return min(total, int(told)) if told.isdigit() else total
+
+
+LIMIT = limit_of(os.environ.get("PLUGRAD_CPU_POOL")) if native else 0
+
+
+def enter() -> None:
+    """Take the memory of arrays that are made in this context from the pool."""
+    if native and LIMIT:
+        native.use_pool(LIMIT)
+
+
+def kept() -> int:
+    """Return the bytes that are kept for later arrays."""
+    return native.pool_statistics()["kept"] if native else 0
+
+
+def release() -> None:
+    """Return all memory that is kept to the system."""
+    if native:
+        native.release_pool()
+
+
+def remarks() -> list[str]:
+    """Return what ``python -m plugrad doctor`` tells the user."""
+    if native:
+        return []
+    return [
+        "the memory pool is not in use, because plugrad-cpu was installed without a C "
+        "compiler: large arrays take more time"
+    ]

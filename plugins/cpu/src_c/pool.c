@@ -1,0 +1,287 @@
+/* A pool for the memory of large NumPy arrays: a data handler (NEP 49).
+
+   The C library returns the memory of every large array to the system, and each new array
+   faults its pages in again, which takes longer than most kernels do. This handler keeps
+   freed blocks for later arrays. plugrad-cpu sets it in the context in which its kernels
+   run, so other NumPy arrays never have memory from here.
+
+   Blocks have sizes of eight steps an octave. A block that is freed goes to the list of
+   its size, and to the list of all by age. It is returned to the C library when more
+   bytes are kept than the limit, when it has not been used for `patience`, when the machine
+   is short of memory, and when an allocation fails.
+
+   NumPy calls a handler with the GIL or without it: all lists are under one lock. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <numpy/arrayobject.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifdef _WIN32
+#include <windows.h>
+static SRWLOCK lock = SRWLOCK_INIT;
+#define LOCK() AcquireSRWLockExclusive(&lock)
+#define UNLOCK() ReleaseSRWLockExclusive(&lock)
+#else
+#include <pthread.h>
+#include <sys/mman.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+#define LOCK() pthread_mutex_lock(&lock)
+#define UNLOCK() pthread_mutex_unlock(&lock)
+#endif
+
+enum {
+    ALIGN = 64,         /* bytes: a line of the cache, and the widest vectors */
+    LEAST_LOG = 15,     /* blocks below 32 KiB are the C library's business */
+    STEPS = 8,          /* sizes of an octave */
+    CLASSES = 48 * STEPS,
+};
+static const size_t HUGE_BLOCK = (size_t)4 << 20; /* for which large pages are asked */
+
+/* In front of the data of every array. */
+typedef struct Block {
+    void *raw;                     /* what the C library gave */
+    size_t size;                   /* bytes behind the header */
+    struct Block *next, *before;   /* free ones of its size */
+    struct Block *older, *newer;   /* free ones of all sizes, by age */
+    int64_t freed;                 /* when, in seconds */
+    int32_t class;                 /* of its size; -1 for small ones */
+} Block;
+_Static_assert(sizeof(Block) <= ALIGN, "the header has to fit in front of the data");
+
+static Block *lists[CLASSES], *oldest, *newest;
+static size_t limit, kept, most_kept, used, most_used;
+static uint64_t hits, misses;
+static int64_t patience = 10; /* seconds for which a block is kept without use */
+static int64_t looked; /* when blocks were last looked through for old ones */
+
+static void *data_of(Block *block) { return (char *)block + ALIGN; }
+static Block *block_of(void *data) { return (Block *)((char *)data - ALIGN); }
+
+/* The class of the sizes that hold `size`; sets it to the size of the class. */
+static int class_of(size_t *size) {
+    if (*size < (size_t)1 << LEAST_LOG) return -1;
+    int log = LEAST_LOG;
+    while (log < 62 && *size > (size_t)2 << log) log++;
+    size_t step = ((size_t)1 << log) / STEPS, base = (size_t)1 << log;
+    size_t part = (*size - base + step - 1) / step; /* 0 to STEPS */
+    int class = (log - LEAST_LOG) * STEPS + (int)part;
+    if (class >= CLASSES) return -1;
+    *size = base + part * step;
+    return class;
+}
+
+static int64_t now(void) { return (int64_t)time(NULL); }
+
+/* Take a free block out of both lists. The lock is held. */
+static void unlink_block(Block *block) {
+    *(block->before ? &block->before->next : &lists[block->class]) = block->next;
+    if (block->next != NULL) block->next->before = block->before;
+    *(block->older ? &block->older->newer : &oldest) = block->newer;
+    *(block->newer ? &block->newer->older : &newest) = block->older;
+    kept -= block->size;
+}
+
+/* Return free blocks to the C library, the oldest first, until at most `most` bytes are
+   left; and those freed before `since`. The lock is held. */
+static void trim(size_t most, int64_t since) {
+    while (oldest != NULL && (kept > most || oldest->freed < since)) {
+        Block *block = oldest;
+        unlink_block(block);
+        free(block->raw);
+    }
+}
+
+/* Whether less than a sixteenth of the machine's memory is available. */
+static bool is_short_of_memory(void) {
+    bool found = false;
+#ifdef __linux__
+    FILE *file = fopen("/proc/meminfo", "r");
+    char line[128];
+    unsigned long long kib, total = 0, available = 0;
+    while (file != NULL && available == 0 && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "MemTotal: %llu", &kib) == 1) total = kib;
+        if (sscanf(line, "MemAvailable: %llu", &kib) == 1) available = kib;
+    }
+    if (file != NULL) fclose(file);
+    found = available != 0 && available < total / 16;
+#endif
+    return found;
+}
+
+/* Once a second: let go of what is old, or of all. The lock is held. */
+static void look(int64_t time) {
+    if (time == looked) return;
+    looked = time;
+    trim(is_short_of_memory() ? 0 : limit, time - patience);
+}
+
+static Block *new_block(size_t size, int class) {
+    if (size > SIZE_MAX - 2 * ALIGN) return NULL;
+    void *raw = malloc(size + 2 * ALIGN);
+    if (raw == NULL) return NULL;
+    Block *block = (Block *)(((uintptr_t)raw + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1));
+    *block = (Block){.raw = raw, .size = size, .class = class};
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    if (size >= HUGE_BLOCK) {
+        uintptr_t begin = ((uintptr_t)raw + 4095) & ~(uintptr_t)4095;
+        uintptr_t end = ((uintptr_t)raw + size) & ~(uintptr_t)4095;
+        madvise((void *)begin, end - begin, MADV_HUGEPAGE); /* a wish */
+    }
+#endif
+    return block;
+}
+
+/* Return a block, and whether its memory has been used before. */
+static Block *take(size_t size, bool *reused) {
+    int class = class_of(&size);
+    *reused = false;
+    if (class < 0) return new_block(size, class);
+    LOCK();
+    Block *block = lists[class];
+    if (block != NULL) unlink_block(block);
+    *(block ? &hits : &misses) += 1;
+    UNLOCK();
+    *reused = block != NULL;
+    if (block == NULL) block = new_block(size, class);
+    if (block == NULL) { /* out of memory: with what is kept it may succeed */
+        LOCK();
+        trim(0, 0);
+        UNLOCK();
+        block = new_block(size, class);
+    }
+    if (block == NULL) return NULL;
+    LOCK();
+    used += block->size;
+    if (used > most_used) most_used = used;
+    UNLOCK();
+    return block;
+}
+
+/* --- the handler ----------------------------------------------------------------- */
+
+static void *pool_malloc(void *ctx, size_t size) {
+    bool reused;
+    (void)ctx;
+    Block *block = take(size, &reused);
+    return block ? data_of(block) : NULL;
+}
+
+static void *pool_calloc(void *ctx, size_t count, size_t each) {
+    bool reused;
+    (void)ctx;
+    if (each != 0 && count > SIZE_MAX / each) return NULL;
+    Block *block = take(count * each, &reused);
+    return block ? memset(data_of(block), 0, count * each) : NULL;
+}
+
+static void pool_free(void *ctx, void *data, size_t size) {
+    (void)ctx, (void)size; /* the header knows it */
+    if (data == NULL) return;
+    Block *block = block_of(data);
+    if (block->class < 0) {
+        free(block->raw);
+        return;
+    }
+    LOCK();
+    used -= block->size;
+    if (block->size > limit) {
+        UNLOCK();
+        free(block->raw);
+        return;
+    }
+    block->freed = now();
+    block->next = lists[block->class], block->before = NULL;
+    if (block->next != NULL) block->next->before = block;
+    lists[block->class] = block;
+    block->older = newest, block->newer = NULL;
+    *(newest ? &newest->newer : &oldest) = block;
+    newest = block;
+    kept += block->size;
+    trim(limit, 0);
+    if (kept > most_kept) most_kept = kept;
+    look(block->freed);
+    UNLOCK();
+}
+
+static void *pool_realloc(void *ctx, void *data, size_t size) {
+    void *new = pool_malloc(ctx, size);
+    if (new == NULL || data == NULL) return new;
+    size_t had = block_of(data)->size;
+    memcpy(new, data, had < size ? had : size);
+    pool_free(ctx, data, had);
+    return new;
+}
+
+static PyDataMem_Handler handler = {
+    "plugrad_cpu_pool", 1, {NULL, pool_malloc, pool_calloc, pool_realloc, pool_free}};
+
+/* --- the module ------------------------------------------------------------------ */
+
+static PyObject *capsule; /* numpy keeps it with each array */
+
+static PyObject *use_pool(PyObject *self, PyObject *args) {
+    Py_ssize_t wanted;
+    long long seconds = 10;
+    if (!PyArg_ParseTuple(args, "n|L", &wanted, &seconds)) return NULL;
+    LOCK();
+    limit = (size_t)wanted, patience = seconds;
+    trim(limit, 0);
+    UNLOCK();
+    PyObject *before = PyDataMem_SetHandler(capsule);
+    Py_XDECREF(before);
+    return before ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *release_pool(PyObject *self, PyObject *none) {
+    LOCK();
+    trim(0, 0);
+    UNLOCK();
+    Py_RETURN_NONE;
+}
+
+static PyObject *pool_statistics(PyObject *self, PyObject *none) {
+    LOCK();
+    size_t numbers[] = {used, most_used, kept, most_kept, limit};
+    uint64_t counts[] = {hits, misses};
+    UNLOCK();
+    return Py_BuildValue("{sn sn sn sn sn sK sK}", "used", numbers[0], "most_used",
+                         numbers[1], "kept", numbers[2], "most_kept", numbers[3], "limit",
+                         numbers[4], "hits", (unsigned long long)counts[0], "misses",
+                         (unsigned long long)counts[1]);
+}
+
+static PyMethodDef methods[] = {
+    {"use_pool", use_pool, METH_VARARGS,
+     "use_pool(limit, seconds=10): keep the memory of arrays made in this context, up to "
+     "so many bytes, and so long without use."},
+    {"release_pool", release_pool, METH_NOARGS,
+     "Return all memory that is kept to the system."},
+    {"pool_statistics", pool_statistics, METH_NOARGS,
+     "Return the bytes in use and kept, the most of each, and how often a block was "
+     "found."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_native", "The pool of plugrad-cpu.", -1, methods,
+    NULL, NULL, NULL, NULL,
+};
+
+#ifndef _WIN32
+static void before_fork(void) { LOCK(); }
+static void after_fork(void) { UNLOCK(); }
+#endif
+
+PyMODINIT_FUNC PyInit__native(void) {
+    import_array();
+#ifndef _WIN32
+    pthread_atfork(before_fork, after_fork, after_fork);
+#endif
+    capsule = PyCapsule_New(&handler, "mem_handler", NULL);
+    return capsule ? PyModule_Create(&module) : NULL;
+}
