@@ -1,9 +1,12 @@
 """Time the workloads on backends of plugrad and, in the same run, on other libraries.
 
 Every contestant is a process that stays open. All prepare one workload, then they take
-turns, and the best time of each counts, so a busy machine affects all alike. The
-benchmark compares the results and gives a wrong one no ratio. A ratio is the time of a
-peer divided by the time of plugrad: above 1, plugrad is faster::
+turns, and the best time of each counts, so a busy machine affects all alike. In a turn,
+a contestant warms up and then runs for 0.3 s and ten calls at least, as in a program of
+its own. ``--turns short`` takes turns of 4 ms, in which the threads of others sleep and
+caches are cold: on a busy machine some of them are undisturbed. The benchmark compares
+the results and gives a wrong one no ratio. A ratio is the time of a peer divided by the
+time of plugrad: above 1, plugrad is faster::
 
     python benchmarks/workloads.py --backend cpu --peers numpy,autograd
     make peers  # installs torch, jax, autograd and TensorFlow.js
@@ -46,8 +49,11 @@ HERE = Path(__file__).parent
 Times = dict[str, dict[str, float]]  # by workload and contestant
 PATIENCE = 600  # seconds to wait for the answer of a contestant
 TOLERANCE = 2e-3  # relative to an array's largest number; for deep float32 networks
-SLICE = 0.004  # seconds of a turn: short enough that some turns are undisturbed
-TURNS = 3  # at least
+TURNS = {  # of a turn: seconds, those before to warm up, and the least number of calls
+    "sustained": {"time": 0.3, "warm": 0.1, "calls": 10},
+    "short": {"time": 0.004, "warm": 0.0, "calls": 1},
+}
+LEAST = 3  # turns
 
 # --- contestants -----------------------------------------------------------------
 
@@ -168,11 +174,11 @@ def start(
 
 
 def run(
-    name: str, contestants: Sequence[Contestant], budget: float, clock: str
+    name: str, contestants: Sequence[Contestant], budget: float, turn: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the times of one workload in microseconds, and errors.
 
-    ``budget`` is in seconds, for each contestant.
+    ``budget`` is in seconds, for each contestant; ``turn`` is what a turn asks for.
     """
     us: dict[str, float] = {}
     errors: dict[str, str] = {}
@@ -187,14 +193,14 @@ def run(
             elif "missing" not in answer:
                 able.append(one)
                 results[one.name] = _result(name, inputs, Path(folder))
-    _take_turns(able, budget, clock, us, errors)
+    _take_turns(able, budget, turn, us, errors)
     return {"us": us, "errors": errors, "differ": differing(name, results)}
 
 
 def _take_turns(
     able: list[Contestant],
     budget: float,
-    clock: str,
+    turn: dict[str, Any],
     us: dict[str, float],
     errors: dict[str, str],
 ) -> None:
@@ -204,12 +210,12 @@ def _take_turns(
     while able := [
         one
         for one in able
-        if one.name not in errors and (turns < TURNS or spent[one.name] < budget)
+        if one.name not in errors and (turns < LEAST or spent[one.name] < budget)
     ]:
         turns += 1
         for one in able:
             start = perf_counter()
-            answer = one.ask(time=SLICE, clock=clock)
+            answer = one.ask(**turn)
             spent[one.name] += perf_counter() - start
             if "error" in answer:
                 errors[one.name] = answer["error"]
@@ -350,7 +356,8 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, dict[str, Any]] = {}
     try:
         for name in given.only:
-            found[name] = run(name, contestants, budget, given.clock)
+            turn = TURNS[given.turns] | {"clock": given.clock}
+            found[name] = run(name, contestants, budget, turn)
             _progress(f"{name}: {len(found)} of {len(given.only)}")
     finally:
         for one in contestants:
@@ -369,6 +376,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     return {
         "machine": machine(given.threads),
         "clock": given.clock,
+        "turns": given.turns,
         "contestants": {one.name: one.versions for one in contestants},
         "us": us,
         "ratios": by_pair,
@@ -399,8 +407,9 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--peers", type=names, default=[], help=",".join(KNOWN))
     parser.add_argument("--only", type=names, default=[*WORKLOADS], help="workloads")
     parser.add_argument("--threads", type=int, default=1, help="of every contestant")
-    parser.add_argument("--seconds", type=float, default=1.0, help="for each pair")
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each pair")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
+    parser.add_argument("--turns", choices=[*TURNS], default="sustained")
     parser.add_argument("--quick", action="store_true", help="a tenth of the time")
     parser.add_argument("--python", default=sys.executable, help="of the peers")
     parser.add_argument("--json", type=Path, help="write the report to this file")

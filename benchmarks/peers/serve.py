@@ -4,8 +4,9 @@ The requests in JSON, which are the same for ``tfjs.mjs``:
 
 - ``{"load": name, "folder": path}`` prepares a workload of ``definitions``, runs it
   once and writes the result to the folder as ``result.bin``, all in float32.
-- ``{"time": seconds, "clock": "wall"}`` calls it once to warm up, then for about this
-  long, and answers with the microseconds of one call. ``"cpu"`` counts the CPU time of
+- ``{"time": seconds, "warm": seconds, "calls": number, "clock": "wall"}`` calls it for
+  ``warm``, at least once, to warm up; then for about ``time``, at least ``calls``
+  times; and answers with the microseconds of one call. ``"cpu"`` counts the CPU time of
   all threads of the process instead.
 
 The first line, before any request, is ``{"versions": {...}}``.
@@ -81,7 +82,8 @@ def serve(
                 case = case if wait is None else _waiting(case, wait)
             else:
                 clock = {"wall": perf_counter, "cpu": process_time}[request["clock"]]
-                answer = {"us": _time(case, request["time"], clock)}
+                timed = (request[key] for key in ("time", "warm", "calls"))
+                answer = {"us": _time(case, *timed, clock)}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")
@@ -119,10 +121,14 @@ def _waiting(case: Case, wait: Callable[[], None]) -> Case:
     return complete
 
 
-def _time(case: Case, seconds: float, clock: Callable[[], float]) -> float:
+def _time(
+    case: Case, seconds: float, warm: float, calls: int, clock: Callable[[], float]
+) -> float:
     timer = timeit.Timer(case, timer=clock)
-    once = timer.timeit(1)
-    if once < seconds:  # the first call may wake up threads and fill caches
+    once, end = timer.timeit(1), perf_counter() + warm
+    while perf_counter() < end:  # threads wake up, and caches fill
         once = timer.timeit(1)
-    number = max(1, int(seconds / max(once, 1e-7)))
-    return (timer.timeit(number) / number if once < seconds else once) * 1e6
+    if once < seconds:
+        once = timer.timeit(1)
+    number = max(calls, int(seconds / max(once, 1e-7)))
+    return (timer.timeit(number) / number if number > 1 else once) * 1e6

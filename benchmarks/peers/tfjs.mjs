@@ -182,19 +182,22 @@ function measure(count, now) {
   return (now() - start) / count;
 }
 
-function time(seconds, now) {
+function time(seconds, warm, calls, now) {
   let once = measure(1, now);
+  const end = clocks.wall() + warm;
+  while (clocks.wall() < end) once = measure(1, now);
   if (once < seconds) once = measure(1, now);
-  const count = Math.max(1, Math.floor(seconds / Math.max(once, 1e-6)));
-  return { us: (once < seconds ? measure(count, now) : once) * 1e6 };
+  const count = Math.max(calls, Math.floor(seconds / Math.max(once, 1e-6)));
+  return { us: (count > 1 ? measure(count, now) : once) * 1e6 };
 }
 
+const timed = ({ time: seconds, warm, calls, clock }) => time(seconds, warm, calls, clocks[clock]);
 const versions = { '@tensorflow/tfjs': tf.version.tfjs, node: process.version };
 answer({ versions });
 for await (const line of createInterface({ input: process.stdin })) {
   const request = JSON.parse(line);
   try {
-    answer(request.load ? await load(request.load, request.folder) : time(request.time, clocks[request.clock]));
+    answer(request.load ? await load(request.load, request.folder) : timed(request));
   } catch (error) {
     answer({ error: String(error.message).slice(0, 300) });
   }

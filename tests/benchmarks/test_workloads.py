@@ -31,6 +31,7 @@ def start(*arguments):
 def test_a_quick_run_tells_everything(tmp_path):
     path = tmp_path / "report.json"
     arguments = ["--quick", "--only", "add_8,mlp_train", "--backend", "cpu"]
+    arguments += ["--turns", "short"]
     done = start(*arguments, "--peers", "numpy", "--json", str(path))
     assert done.returncode == 0, done.stderr
     report = json.loads(path.read_text())
