@@ -92,6 +92,7 @@ check: $(BUILT)
 # each of PYTHONS. auditwheel refuses a wheel that needs a newer glibc, or that has nothing
 # compiled in it. -I: pip's isolation hides ziglang, and is not meant for it.
 COMPILED := core plugins/cpu
+LEVELS := $(if $(filter x86_64,$(ARCH)),x86_64_v2 x86_64_v3 x86_64_v4,$(ARCH))
 PYTHONS ?= $(RUN)
 ARCH := $(shell uname -m)
 GLIBC := 2.17
@@ -104,7 +105,7 @@ wheels: $(VENV)/.group-release
 	rm -rf dist build/wheels
 	for package in $(COMPILED); do $(BUILD) --sdist "$$package" || exit; done
 	for python in $(PYTHONS); do \
-		CC="$(ZIG)" $(PIP) --python "$$python" wheel --no-deps \
+		CC="$(ZIG)" PLUGRAD_CPU_LEVELS="$(LEVELS)" $(PIP) --python "$$python" wheel --no-deps \
 			--wheel-dir build/wheels dist/*.tar.gz || exit; \
 	done
 	$(AUDITWHEEL) repair --plat $(MANYLINUX) --only-plat --wheel-dir dist build/wheels/*
@@ -143,7 +144,8 @@ $(ACCELERATORS): %/build/.accelerators: | $(STAMP)
 	@touch $@
 
 core/build/.accelerators: $(wildcard core/src_c/*) core/setup.py
-plugins/cpu/build/.accelerators: $(wildcard plugins/cpu/src_c/*) plugins/cpu/setup.py
+plugins/cpu/build/.accelerators: plugins/cpu/setup.py $(wildcard plugins/cpu/src_c/*.*) \
+	$(wildcard plugins/cpu/src_c/target/* plugins/wasm/src_c/*)
 
 # The modules of plugrad-wasm are made when it is installed, and when C changes.
 $(WASM): $(wildcard plugins/wasm/src_c/*) | $(STAMP)

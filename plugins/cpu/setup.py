@@ -1,15 +1,115 @@
-"""The native part of plugrad-cpu: compiled if there is a C compiler, else left out."""
+"""What plugrad-cpu has in C; without compilers it is left out, and all runs on NumPy.
 
+The module ``_native`` is compiled by the system's C compiler. The kernels are sources
+of plugrad-wasm, compiled for processors by clang out of ziglang, into
+``src/plugrad_cpu/lib``. PLUGRAD_CPU_LEVELS names the levels of processors; wheels have
+``x86_64_v2``, too.
+"""
+
+import os
+import platform
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from glob import glob
+from pathlib import Path
 
 import numpy
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).parent
+SOURCES = ["depthwise", "matmul", "norm", "pool"]
+FLAGS = ["-std=gnu17", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno"]
+FLAGS += [
+    "-fno-trapping-math",
+    "-fno-sanitize=all",
+    "-Isrc_c/target",
+    "-Isrc_c/kernels",
+]
+FLAGS += ["-Wall", "-Wno-unknown-attributes", "-Wno-unknown-pragmas"]
+GLIBC = "2.17"
+
+
+class Build(build_ext):
+    """Build the module, and the library of kernels where its toolchain is there."""
+
+    def run(self):
+        """Build both; what fails is reported and left out."""
+        super().run()
+        target = ROOT / "src" if self.inplace else Path(self.build_lib)
+        try:
+            build_kernels(target / "plugrad_cpu" / "lib")
+        except (OSError, subprocess.CalledProcessError) as error:
+            said = getattr(error, "stderr", "") or error
+            print(
+                f"plugrad-cpu: its kernels in C are left out: {said}", file=sys.stderr
+            )
+
+    def get_outputs(self):
+        """Return the files that this command makes, for the wheel."""
+        made = Path(self.build_lib) / "plugrad_cpu" / "lib"
+        return [*super().get_outputs(), *map(str, made.glob("*.so"))]
+
+
+def build_kernels(to: Path) -> None:
+    """Write a library for each level of processors.
+
+    Raises:
+        OSError: This system is not Linux on x86-64 or arm64.
+        subprocess.CalledProcessError: ziglang is missing, or fails.
+
+    """
+    machine = {"x86_64": "x86_64", "aarch64": "aarch64"}.get(platform.machine())
+    if sys.platform != "linux" or machine is None:
+        raise OSError(f"there is none for {sys.platform} on {platform.machine()}")
+    default = "x86_64_v3 x86_64_v4" if machine == "x86_64" else "aarch64"
+    to.mkdir(parents=True, exist_ok=True)
+    for level in os.environ.get("PLUGRAD_CPU_LEVELS", default).split():
+        build_library(to / f"{level}.so", machine, level)
+
+
+def build_library(to: Path, machine: str, level: str) -> None:
+    """Compile the sources for one level, side by side, and link them."""
+    folder = ROOT / "build" / "kernels" / level
+    folder.mkdir(parents=True, exist_ok=True)
+    target = ["-target", f"{machine}-linux-gnu.{GLIBC}"]
+    target += [f"-mcpu={level}"] if machine == "x86_64" else []
+    files = {name: f"src_c/kernels/{name}.c" for name in SOURCES}
+    files["threads"] = "src_c/target/threads.c"
+    objects = {name: str(folder / f"{name}.o") for name in files}
+
+    def compiled(name: str) -> None:
+        zig("cc", *target, *FLAGS, "-c", files[name], "-o", objects[name])
+
+    with ThreadPoolExecutor(os.cpu_count()) as executor:
+        list(executor.map(compiled, files))
+    new = to.with_suffix(".new")  # programs may be using the old one
+    zig("cc", *target, "-shared", "-s", *objects.values(), "-lm", "-o", str(new))
+    new.replace(to)
+
+
+def zig(*arguments: str) -> None:
+    """Run a tool of ziglang."""
+    cache = str(ROOT / "build" / "zig")
+    caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), cache)
+    subprocess.run(
+        [sys.executable, "-m", "ziglang", *arguments],
+        check=True,
+        cwd=ROOT,
+        env=os.environ | caches,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
 
 setup(
+    cmdclass={"build_ext": Build},
     ext_modules=[
         Extension(
             "plugrad_cpu._native",
             sorted(glob("src_c/*.c")),
+            depends=["src_c/native.h"],
             include_dirs=[numpy.get_include()],
             define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_1_API_VERSION")],
             optional=True,  # without a compiler or Python's headers all runs on NumPy

@@ -13,7 +13,8 @@ CPU = ROOT / "plugins/cpu/src/plugrad_cpu"
 WASM = ROOT / "plugins/wasm/src/plugrad_wasm"
 OPENCL = ROOT / "plugins/opencl/src/plugrad_opencl"
 CHECKS = [CORE / f"registry/{name}.py" for name in ("signature", "canonical")]
-GEOMETRY = [CORE / f"{n}.py" for n in ("geometry", "_resampling", "_polynomials")]
+GEOMETRY = ("geometry", "_resampling", "_numbers", "_polynomials")
+GEOMETRY = [CORE / f"{name}.py" for name in GEOMETRY]
 BACKWARD = CORE / "autodiff/backward_kernels.py"  # rows of a table of ops
 
 
@@ -42,7 +43,7 @@ PACKAGES = {
     "checks of run_kernel": (CHECKS, 300),
     "geometry": (GEOMETRY, 500),
     "tools": (sorted(CORE.glob("tools/*.py")), 1300),
-    "cpu": (sorted(CPU.rglob("*.py")), 2600),
+    "cpu": (sorted(CPU.rglob("*.py")), 2750),
     "wasm": (sorted(WASM.rglob("*.py")), 2000),
     "opencl": (sorted(OPENCL.rglob("*.py")), 2000),
 }

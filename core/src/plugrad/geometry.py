@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, ParamSpec, Self
 
 import numpy as np
 
+from . import _numbers
 from ._resampling import Resizing, Rotation
 from .tensor.arguments import Ints, choice, entries, integer, integers, sizes
 
@@ -204,6 +205,27 @@ class Windows:
         """The same windows over the channels of one group."""
         (*x, c), (*y, k), g = self.in_shape, self.out_shape, self.groups
         return replace(self, in_shape=(*x, c // g), out_shape=(*y, k // g), groups=1)
+
+    def numbers(self, *, back: bool = False) -> tuple[int, ...]:
+        """Return the windows as numbers, for kernels in C.
+
+        Along an axis, window p reads with kernel position t at ``p step + first + t
+        gap`` and writes at ``p stride + start``. To carry cotangents back through
+        windows of stride s, the elements ``start, start + s, ...`` of an axis are read
+        by the same kernel positions: those are a phase.
+
+        Args:
+            back: Whether what reads is the gradient, from the output to the input.
+
+        Returns:
+            The batch, the channels read and written, the groups; the window of three
+            axes; the number of phases; and for each of these, for each of three axes:
+            the size that is read, the number of windows, step, first, positions, gap,
+            the number of the first position, the distance of these numbers, the size
+            that is written, start and stride.
+
+        """
+        return _numbers.numbers(self, back)
 
     def with_leading_axis(self) -> Self:
         """Return the same windows with one more spatial axis, of size 1, in front."""

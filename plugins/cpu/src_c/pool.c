@@ -11,10 +11,8 @@
    is short of memory, and when an allocation fails.
 
    NumPy calls a handler with the GIL or without it: all lists are under one lock. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "native.h"
 
-#include <numpy/arrayobject.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -255,7 +253,7 @@ static PyObject *pool_statistics(PyObject *self, PyObject *none) {
                          (unsigned long long)counts[1]);
 }
 
-static PyMethodDef methods[] = {
+PyMethodDef pool_methods[] = {
     {"use_pool", use_pool, METH_VARARGS,
      "use_pool(limit, seconds=10): keep the memory of arrays made in this context, up to "
      "so many bytes, and so long without use."},
@@ -267,21 +265,18 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, "_native", "The pool of plugrad-cpu.", -1, methods,
-    NULL, NULL, NULL, NULL,
-};
-
 #ifndef _WIN32
 static void before_fork(void) { LOCK(); }
 static void after_fork(void) { UNLOCK(); }
 #endif
 
-PyMODINIT_FUNC PyInit__native(void) {
-    import_array();
+int start_pool(void) {
 #ifndef _WIN32
-    pthread_atfork(before_fork, after_fork, after_fork);
+    if (pthread_atfork(before_fork, after_fork, after_fork) != 0) {
+        PyErr_NoMemory();
+        return -1;
+    }
 #endif
     capsule = PyCapsule_New(&handler, "mem_handler", NULL);
-    return capsule ? PyModule_Create(&module) : NULL;
+    return capsule ? 0 : -1;
 }

@@ -12,6 +12,7 @@
    three instructions, a shuffle one; and all loads between two branches are moved to
    their beginning, so that without the exits in between registers are spilled. Of one,
    two and three steps a round, two are best on Zen 5, three by 4 % on Zen 4. */
+#ifdef __wasm__
 #define LOAD_AT(p, offset)                                                             \
     ({                                                                                 \
         v4 v_;                                                                         \
@@ -20,6 +21,9 @@
                 : "r"(p));                                                             \
         v_;                                                                            \
     })
+#else
+#define LOAD_AT(p, offset) LOAD((const char *)(p) + (offset))
+#endif
 #define LANE(v, i)                                                                     \
     wasm_i8x16_shuffle(v, v, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3, 4 * i, 4 * i + 1, \
                        4 * i + 2, 4 * i + 3, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3,   \

@@ -9,7 +9,7 @@ def open_cpu() -> Runtime:
     """Return the NumPy backend in working order."""
     from .arrays import DTYPES, NumpyArrays, quiet
     from .kernels import KERNELS, MOVERS
-    from .pool import remarks
+    from .native import remarks
 
     return Runtime(
         arrays=NumpyArrays(),

@@ -77,13 +77,3 @@ def release() -> None:
     """Return all memory that is kept to the system."""
     if native:
         native.release_pool()
-
-
-def remarks() -> list[str]:
-    """Return what ``python -m plugrad doctor`` tells the user."""
-    if native:
-        return []
-    return [
-        "the memory pool is not in use, because plugrad-cpu was installed without a C "
-        "compiler: large arrays take more time"
-    ]

@@ -7,20 +7,30 @@ Letters: n batch, p output positions, c channels in, m channels out of each,
 t kernel positions.
 """
 
+import math
+
 import numpy as np
 from plugrad.geometry import Windows
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
+from ..native import contiguous, described
+from ..native import kernels as in_c
 from ._windows import add, batches, core, empty, flat, padded, read, seen, widened
 
 kernels = KernelTable()
+SINGLE, ALL = in_c("depthwise_single"), in_c("depthwise")
+FILTER = in_c("depthwise_filter")
+LINEAR = (None, None, 0, 0.0)  # no bias, and no activation
+MOST_LINES = 32  # as in depthwise.c
 
 
 @kernels("DepthwiseConv2dNative")
 @widened
 def conv(x: Array, filter: Array, *, geometry: Windows) -> Array:
     """``nptc, tcm -> npcm``."""
+    if (z := _in_c(x, filter, geometry, False)) is not None:
+        return z
     rows = _rows(filter, geometry)
     y = np.empty(geometry.out_shape, x.dtype)
     for part in batches(y):
@@ -38,6 +48,8 @@ def conv(x: Array, filter: Array, *, geometry: Windows) -> Array:
 @widened
 def backprop_input(dy: Array, filter: Array, *, geometry: Windows) -> Array:
     """``npcm, tcm -> nptc``, each kernel position added where its windows read."""
+    if (z := _in_c(dy, filter, geometry, True)) is not None:
+        return z
     rows = _rows(filter, geometry)
     *shape, c = geometry.in_shape
     k = dy.shape[-1]
@@ -57,7 +69,13 @@ def backprop_input(dy: Array, filter: Array, *, geometry: Windows) -> Array:
 @widened
 def backprop_filter(x: Array, dy: Array, *, geometry: Windows) -> Array:
     """``nptc, npcm -> tcm``; BLAS does the sums."""
-    k = dy.shape[-1]
+    k, c = dy.shape[-1], geometry.in_shape[-1]
+    shape = (*geometry.window, c, k // max(c, 1))
+    function, both = FILTER.get(x.dtype), contiguous(x, dy)
+    if function and both and x.size and dy.size:
+        z = np.empty(shape, x.dtype)
+        function(described(geometry), *both, z)
+        return z
     dfilter = np.zeros((len(geometry.kernel_positions), k), dy.dtype)
     for part in batches(dy):
         seeing, given = padded(_repeated(x[part], geometry), geometry), dy[part]
@@ -68,8 +86,25 @@ def backprop_filter(x: Array, dy: Array, *, geometry: Windows) -> Array:
             some = read(seeing, seen(geometry, position), product)
             np.multiply(some, given, out=product)
             row += ones @ matrix
-    c = geometry.in_shape[-1]
-    return dfilter.reshape(*geometry.window, c, k // c)
+    return dfilter.reshape(shape)
+
+
+def _in_c(a: Array, filter: Array, windows: Windows, back: bool) -> Array | None:
+    """Run in C: the convolution, or what carries cotangents to its input."""
+    given = contiguous(a, filter)
+    y = np.empty(windows.in_shape if back else windows.out_shape, a.dtype)
+    if given is None or not (y.size and a.size and filter.size):
+        return None
+    lines, c = math.prod(windows.window[:-1]), windows.in_shape[-1]
+    quick = c == windows.out_shape[-1] and c >= 4 and lines <= MOST_LINES
+    how = described(windows, back)
+    if quick and a.dtype in SINGLE:
+        SINGLE[a.dtype](how, *given, y, *LINEAR)
+    elif a.dtype in ALL:
+        ALL[a.dtype](how, *given, y, back)
+    else:
+        return None
+    return y
 
 
 def _rows(filter: Array, windows: Windows) -> Array:

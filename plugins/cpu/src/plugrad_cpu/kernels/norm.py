@@ -4,20 +4,36 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
+from ..native import around, contiguous
+from ..native import kernels as in_c
 from ._windows import lined
 from .reduce import along
 
 Axes = tuple[int, ...]
 kernels = KernelTable()
+SOFTMAX, LAYER_NORM = in_c("softmax"), in_c("layer_norm")
 
 
 def _wide(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype == np.float16 else x
 
 
+def _softmax(x: Array, axis: int, log: int) -> Array | None:
+    """Run in C: softmax, or its logarithm."""
+    function, given = SOFTMAX.get(x.dtype), contiguous(x)
+    if function is None or given is None:
+        return None
+    y = np.empty(x.shape, x.dtype)
+    if y.size:
+        function(*given, y, *around(x.shape, axis), log)
+    return y
+
+
 @kernels("Softmax")
 def softmax(logits: Array, *, axis: int) -> Array:
     """Shift by the maximum first, so that exp never overflows."""
+    if (y := _softmax(logits, axis, 0)) is not None:
+        return y
     x = _wide(logits)
     e = x - along(np.maximum, x, (axis,), True)
     np.exp(e, out=e)
@@ -28,6 +44,8 @@ def softmax(logits: Array, *, axis: int) -> Array:
 @kernels("LogSoftmax")
 def log_softmax(logits: Array, *, axis: int) -> Array:
     """Shift by the maximum first, so that exp never overflows."""
+    if (y := _softmax(logits, axis, 1)) is not None:
+        return y
     x = _wide(logits)
     y = x - along(np.maximum, x, (axis,), True)
     y -= np.log(along(np.add, np.exp(y), (axis,), True))
@@ -55,9 +73,18 @@ def layer_norm(
     x: Array, scale: Array | None, offset: Array | None, *, axis: Axes, epsilon: float
 ) -> Array:
     """Over the last axis, in place but for the first difference; BLAS adds up."""
-    if axis != (x.ndim - 1,) or x.shape[-1] > 8192:  # of more it would lose digits
+    if axis != (x.ndim - 1,):
         return NotImplemented
-    y, n = _wide(x), x.shape[-1]
+    n = x.shape[-1]
+    function, given = LAYER_NORM.get(x.dtype), contiguous(x, scale, offset)
+    if function and given and all(y is None or y.size == n for y in given[1:]):
+        z = np.empty(x.shape, x.dtype)
+        if z.size:
+            function(*given, z, z.size // n, n, float(epsilon))
+        return z
+    if n > 8192:  # of more it would lose digits
+        return NotImplemented
+    y = _wide(x)
     y = y - np.vecdot(y, np.ones(n, y.dtype))[..., None] / n
     y *= 1 / np.sqrt(np.vecdot(y, y)[..., None] / n + epsilon)
     return _moved(y, scale, offset).astype(x.dtype, copy=False)

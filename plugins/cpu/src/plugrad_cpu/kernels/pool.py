@@ -2,15 +2,31 @@
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
-from plugrad.geometry import Windows
+from plugrad.geometry import Shape, Windows
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
+from ..native import contiguous, described
+from ..native import kernels as in_c
 from ._windows import add, batches, core, empty, padded, read, seen, widened
 
 kernels = KernelTable()
+ARGMAX = in_c("pool_argmax")  # forward, NumPy is as fast
+MAX_BACK, AVERAGE_BACK = in_c("max_pool_grad"), in_c("avg_pool_grad")
+
+
+def _in_c(table: Any, shape: Shape, windows: Windows, *xs: Array) -> Array | None:
+    """Run in C, into an array of ``shape``."""
+    function, given = table.get(xs[0].dtype), contiguous(*xs)
+    if function is None or given is None or len({x.dtype for x in xs}) > 1:
+        return None
+    y = np.empty(shape, xs[0].dtype)
+    if y.size:
+        function(described(windows), *given, y)
+    return y
 
 
 @kernels("MaxPool3D")
@@ -32,6 +48,8 @@ def max_pool_grad(dy: Array, x: Array, y: Array, *, geometry: Windows) -> Array:
 
     Cotangents are chosen as bits: infinite ones times False would be NaN.
     """
+    if (z := _in_c(MAX_BACK, x.shape, geometry, dy, x, y)) is not None:
+        return z
     dx = empty(x.shape, geometry, dy.dtype)
     dx.fill(0)
     for part in batches(x) if x.size else ():
@@ -72,6 +90,8 @@ def _tiled(geometry: Windows) -> bool:
 @widened
 def avg_pool_grad(dy: Array, x: Array | None, *, geometry: Windows) -> Array:
     """Spread the shares along one axis after the other."""
+    if (z := _in_c(AVERAGE_BACK, geometry.in_shape, geometry, dy)) is not None:
+        return z
     share = np.true_divide(dy, _counts(geometry, 1, dy.dtype))
     if _tiled(geometry):
         for axis, count in enumerate(geometry.window, 1):
@@ -94,6 +114,12 @@ def max_pool_with_argmax(
 ) -> tuple[Array, Array]:
     """Go from the last kernel position to the first, so that the first one stays."""
     y = max_pool(x, geometry=geometry)
+    function, given = ARGMAX.get(x.dtype), contiguous(x, y)
+    if function and given:
+        z = np.empty(y.shape, np.int32)
+        if z.size:
+            function(described(geometry), *given, z, include_batch_in_index)
+        return y, z
     images = x.shape[0] if include_batch_in_index else 1
     shape = (images, *x.shape[1:])
     address = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)

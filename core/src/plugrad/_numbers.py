@@ -1,0 +1,43 @@
+"""Windows as numbers, for kernels in C: ``geometry.Windows.numbers``."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+Axis = tuple[int, ...]
+
+
+def numbers(windows: Any, back: bool) -> tuple[int, ...]:
+    """Return the numbers that ``Windows.numbers`` describes."""
+    w = windows
+    while len(w.window) < 3:
+        w = w.with_leading_axis()
+    channels = [w.in_shape[-1], w.out_shape[-1]]
+    phases = [tuple(_forward(w, i) for i in range(3))]
+    if back:
+        channels.reverse()
+        phases = list(itertools.product(*(_phases(w, i) for i in range(3))))
+    rows = [number for phase in phases for axis in phase for number in axis]
+    return (w.in_shape[0], *channels, w.groups, *w.window, len(phases), *rows)
+
+
+def _forward(w: Any, i: int) -> Axis:
+    """Return the numbers of one axis."""
+    count, first = w.out_shape[i + 1], -w.padding[i][0]
+    read = (w.in_shape[i + 1], count, w.strides[i], first)
+    return (*read, w.window[i], w.dilations[i], 0, 1, count, 0, 1)
+
+
+def _phases(w: Any, i: int) -> list[Axis]:
+    """Return the numbers of each phase; the last kernel position comes first."""
+    size, count = w.in_shape[i + 1], w.out_shape[i + 1]
+    stride, dilation = w.strides[i], w.dilations[i]
+    found: list[Axis] = []
+    for phase in w.phases[i]:
+        readers = phase.readers
+        last, first = readers[-1] if readers else (0, 0)
+        apart = readers[1][0] - readers[0][0] if len(readers) > 1 else stride
+        read = (count, phase.size, 1, first, len(readers), apart * dilation // stride)
+        found.append((*read, last, -apart, size, phase.start, stride))
+    return found

@@ -1,0 +1,140 @@
+/* Functions of a shared library as Python objects: `function(array, 3, 0.5, None)`.
+
+   A kernel in C takes pointers, u32 and doubles. An array passes the address of its
+   elements, which must be contiguous, aligned and of the machine's byte order; None passes
+   NULL. In the calling conventions of x86-64 (System V) and arm64, integers and pointers
+   are passed apart from doubles, in order, and a function finds those that it declares
+   whatever follows them: so one call with all of them suits every kernel. The module is
+   not compiled for other conventions.
+
+   The GIL is released where arrays are large. */
+#include "native.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __APPLE__ /* its convention packs small arguments on the stack */
+enum { INTS = 9, DOUBLES = 4 };
+#else
+enum { INTS = 12, DOUBLES = 4 };
+#endif
+static const npy_intp LARGE = 1 << 16; /* bytes */
+
+typedef uint64_t U;
+typedef void Kernel(U, U, U, U, U, U, U, U, U, U, U, U, double, double, double, double);
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    Kernel *kernel;
+    const char *name; /* of the library, which is never closed */
+} Function;
+
+typedef struct {
+    uint64_t ints[12];
+    double doubles[DOUBLES];
+    int int_count, double_count;
+    npy_intp bytes;
+} Arguments;
+
+/* Add one argument: 0, or -1 with an error. */
+static int add(Arguments *to, PyObject *x, const Function *function) {
+    if (to->int_count == INTS || to->double_count == DOUBLES) {
+        PyErr_Format(PyExc_TypeError, "%s: too many arguments", function->name);
+        return -1;
+    }
+    if (PyFloat_Check(x)) {
+        to->doubles[to->double_count++] = PyFloat_AS_DOUBLE(x);
+    } else if (PyArray_Check(x)) {
+        PyArrayObject *array = (PyArrayObject *)x;
+        if (!PyArray_ISCARRAY_RO(array)) {
+            PyErr_Format(PyExc_ValueError, "%s: an array is not contiguous",
+                         function->name);
+            return -1;
+        }
+        to->ints[to->int_count++] = (uint64_t)(uintptr_t)PyArray_DATA(array);
+        to->bytes += PyArray_NBYTES(array);
+    } else if (x == Py_None) {
+        to->ints[to->int_count++] = 0;
+    } else {
+        long long n = PyLong_AsLongLong(x);
+        if (n == -1 && PyErr_Occurred()) return -1;
+        to->ints[to->int_count++] = (uint64_t)n;
+    }
+    return 0;
+}
+
+static PyObject *call(PyObject *self, PyObject *const *args, size_t count,
+                      PyObject *names) {
+    const Function *function = (Function *)self;
+    Arguments a = {.int_count = 0};
+    for (Py_ssize_t i = 0; i < PyVectorcall_NARGS(count); i++)
+        if (add(&a, args[i], function) < 0) return NULL;
+    const uint64_t *n = a.ints;
+    const double *d = a.doubles;
+    PyThreadState *state = a.bytes >= LARGE ? PyEval_SaveThread() : NULL;
+    function->kernel(n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10],
+                     n[11], d[0], d[1], d[2], d[3]);
+    if (state != NULL) PyEval_RestoreThread(state);
+    Py_RETURN_NONE;
+}
+
+PyTypeObject FunctionType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "plugrad_cpu._native.Function",
+    .tp_basicsize = sizeof(Function),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(Function, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_doc = "A kernel in C, called with arrays, integers, floats and None.",
+};
+
+static void *library;
+
+static PyObject *load(PyObject *self, PyObject *path) {
+    const char *name = PyUnicode_AsUTF8(path);
+    if (name == NULL) return NULL;
+    void *found = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (found == NULL) return PyErr_Format(PyExc_OSError, "%s", dlerror());
+    library = found;
+    Py_RETURN_NONE;
+}
+
+static PyObject *get(PyObject *self, PyObject *name) {
+    const char *text = PyUnicode_AsUTF8(name);
+    void *found = text && library ? dlsym(library, text) : NULL;
+    if (found == NULL)
+        return PyErr_Occurred() ? NULL
+                                : PyErr_Format(PyExc_KeyError, "no kernel %R", name);
+    Function *function = PyObject_New(Function, &FunctionType);
+    if (function == NULL) return NULL;
+    function->vectorcall = call;
+    function->kernel = (Kernel *)found;
+    Dl_info info;
+    function->name = dladdr(found, &info) && info.dli_sname ? info.dli_sname : "a kernel";
+    return (PyObject *)function;
+}
+
+/* The most that the processor has of the levels that libraries are built for. */
+static PyObject *level(PyObject *self, PyObject *none) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        return PyUnicode_FromString("x86_64_v4");
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("bmi2"))
+        return PyUnicode_FromString("x86_64_v3");
+    return PyUnicode_FromString("x86_64_v2");
+#else
+    return PyUnicode_FromString("aarch64");
+#endif
+}
+
+PyMethodDef call_methods[] = {
+    {"load", load, METH_O, "load(path): open the library whose kernels `get` returns."},
+    {"get", get, METH_O, "get(name): return a kernel of the library."},
+    {"level", level, METH_NOARGS, "Return which library suits the processor."},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,14 @@
+/* What the files of the module have in common. */
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define PY_ARRAY_UNIQUE_SYMBOL plugrad_cpu_arrays
+#ifndef MAIN
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+
+extern PyMethodDef pool_methods[], call_methods[];
+extern PyTypeObject FunctionType;
+int start_pool(void); /* 0, or -1 with an error */

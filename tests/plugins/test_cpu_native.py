@@ -1,0 +1,237 @@
+"""plugrad-cpu's kernels in C: the results of NumPy's, on any number of threads."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+native = pytest.importorskip("plugrad_cpu.native", reason="plugrad-cpu is not there")
+if not native.LOADED:
+    pytest.skip(f"no kernels in C: {native.LIBRARY}", allow_module_level=True)
+
+RNG = np.random.default_rng(3)
+
+
+@pytest.fixture(autouse=True)
+def on_cpu():
+    with pg.use_backend("cpu"):
+        yield
+
+
+def draw(*shape, dtype="float32"):
+    return pg.asarray(RNG.normal(size=shape).astype(dtype))
+
+
+def both(monkeypatch, call):
+    """Return the results of the kernel in C and of the one on NumPy."""
+    fast = call()
+    from plugrad_cpu.kernels import depthwise, norm, pool
+
+    for module in (depthwise, norm, pool):
+        for name, value in vars(module).items():
+            if name.isupper() and isinstance(value, dict):
+                monkeypatch.setattr(module, name, {})
+    slow = call()
+    monkeypatch.undo()
+    return [[y.numpy() for y in pg.tree.leaves(found)] for found in (fast, slow)]
+
+
+DTYPES = ("float32", "float64")
+SHAPES = [(1,), (7,), (3, 5), (2, 3, 129), (4, 0), (0, 4), (1, 1, 1), (33, 1)]
+DEPTHWISE = [  # channels, multiplier, window, and how
+    (8, 1, (3, 3), {"pad": "same"}),
+    (4, 1, (5, 5), {"pad": "same", "strides": 2}),
+    (5, 1, (3, 2), {"pad": "valid", "dilations": 2}),
+    (3, 1, (3, 3), {"pad": 1}),
+    (4, 3, (3, 3), {"pad": "same", "strides": (2, 1)}),
+    (6, 1, (33, 1), {"pad": "same"}),
+]
+POOLING = [
+    (2, {}),
+    (3, {"strides": 2, "pad": "same"}),
+    (3, {"strides": 1, "pad": 1}),
+    ((1, 4), {"strides": (3, 2), "pad": "same"}),
+]
+
+
+def of_rows(dtype):
+    """Yield calls of what works along an axis: all shapes, contiguous and not."""
+    for shape in SHAPES:
+        x, n = draw(*shape, dtype=dtype), shape[-1]
+        for axis in (i for i, size in enumerate(shape) if size):
+            yield f"softmax {shape} {axis}", lambda x=x, a=axis: pg.softmax(x, a)
+            yield f"log_softmax {shape}", lambda x=x, a=axis: pg.log_softmax(x, a)
+        s, o = draw(n, dtype=dtype), draw(n, dtype=dtype)
+        for pair in [(None, None), (s, None), (None, o), (s, o)] if n else ():
+            yield f"layer_norm {shape}", lambda x=x, p=pair: pg.layer_norm(x, *p)
+    x = draw(6, 8, dtype=dtype)
+    for view in (x.T, x[::-1, ::-2], pg.broadcast_to(x[:1], (5, 8)), x[:, 3:5]):
+        yield "softmax of a view", lambda v=view: pg.softmax(v, -1)
+        yield "layer_norm of a view", lambda v=view: pg.layer_norm(v)
+
+
+def of_depthwise(dtype):
+    """Yield depthwise convolutions and their gradients."""
+    for c, m, window, how in DEPTHWISE:
+        x, w = draw(2, 9, 8, c, dtype=dtype), draw(*window, c, m, dtype=dtype)
+        f = lambda x, w, how=how: pg.depthwise_conv2d(x, w, **how)
+        yield f"depthwise {c} {m} {window} {how}", lambda f=f, x=x, w=w: f(x, w)
+        g = pg.grads(lambda x, w, f=f: pg.sum(pg.sin(f(x, w))))
+        yield f"its gradient {c} {m} {how}", lambda g=g, x=x, w=w: g(x, w)
+
+
+def of_pooling(dtype):
+    """Yield pooling and its gradients, with ties."""
+    x = pg.round(draw(2, 7, 8, 5, dtype=dtype) * 2.0)
+    for window, how in POOLING:
+        for op in (pg.max_pool, pg.avg_pool):
+            f = lambda x, op=op, w=window, how=how: op(x, w, **how)
+            g = pg.grad(lambda x, f=f: pg.sum(pg.sin(f(x)) * 3.0))
+            yield f"gradient of {op.__name__} {window}", lambda g=g: g(x)
+        for by_batch in (False, True):
+            more = how | {"include_batch_in_index": by_batch}
+            f = lambda w=window, more=more: pg.max_pool_with_argmax(x, w, **more)
+            yield f"argmax {window} {by_batch}", f
+
+
+def rows():
+    """Yield all calls, by name."""
+    for dtype in DTYPES:
+        for family in (of_rows, of_depthwise, of_pooling):
+            yield from family(dtype)
+
+
+ROWS = list(rows())
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in ROWS}))
+def test_results_are_those_of_numpy(name, monkeypatch):
+    for call in (call for one, call in ROWS if one == name):
+        fast, slow = both(monkeypatch, call)
+        for a, b in zip(fast, slow, strict=True):
+            assert (a.shape, a.dtype) == (b.shape, b.dtype)
+            tolerance = 2e-5 if a.dtype == np.float32 else 1e-12
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite(value, monkeypatch):
+    x = np.ones((3, 6, 6, 4), np.float32)
+    x[1, 2, 3, 0] = value
+    x = pg.asarray(x)
+    for call in (
+        lambda: pg.softmax(x, -1),
+        lambda: pg.layer_norm(x),
+        lambda: pg.max_pool(x, 2),
+        lambda: pg.avg_pool(x, 2),
+        lambda: pg.grad(lambda x: pg.sum(pg.max_pool(x, 2)))(x),
+    ):
+        fast, slow = both(monkeypatch, call)
+        for a, b in zip(fast, slow, strict=True):
+            np.testing.assert_array_equal(np.isnan(a), np.isnan(b))
+            np.testing.assert_array_equal(np.isinf(a), np.isinf(b))
+
+
+PROGRAM = """
+    import hashlib, os, sys, threading, warnings, numpy as np, plugrad as pg
+    warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads
+    x = pg.asarray(np.random.default_rng(0).normal(size=(8, 64, 64, 16)).astype("f4"))
+    w = pg.asarray(np.random.default_rng(1).normal(size=(3, 3, 16, 1)).astype("f4"))
+    f = lambda x, w: pg.sum(pg.max_pool(pg.depthwise_conv2d(x, w, pad="same"), 2) ** 2)
+    def digest():
+        found = [pg.softmax(x, -1), pg.softmax(x, 1), pg.layer_norm(x)]
+        data = b"".join(y.numpy().tobytes() for y in [*found, *pg.grads(f)(x, w)])
+        return hashlib.sha256(data).hexdigest()
+    print(digest())
+"""
+
+
+def run(program, **env):
+    """Return what a program in a process of its own prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
+        env=os.environ | {"PLUGRAD_PLUGINS": "cpu", "OMP_NUM_THREADS": "1"} | env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_bits_do_not_depend_on_the_number_of_threads():
+    found = [run(PROGRAM, PLUGRAD_CPU_THREADS=n) for n in ("1", "2", "8")]
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_forks_and_threads_of_python():
+    program = (
+        PROGRAM
+        + """
+    first = digest()
+    wrong = []
+    def work():
+        for _ in range(3):
+            if digest() != first:
+                wrong.append(1)
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(5):
+        child = os.fork()
+        if not child:
+            os._exit(int(digest() != first))
+        if os.waitpid(child, 0)[1]:
+            wrong.append(1)
+    for thread in threads:
+        thread.join()
+    print(len(wrong))
+    """
+    )
+    assert run(program, PLUGRAD_CPU_THREADS="4")[1:] == ["0"]
+
+
+def test_they_can_be_turned_off():
+    program = """
+    import plugrad as pg
+    from plugrad import plugin
+    from plugrad_cpu import native
+    print(pg.softmax([0.0, 0.0]).tolist(), native.LOADED)
+    print(plugin.runtime("cpu").self_test())
+    """
+    found = " ".join(run(program, PLUGRAD_CPU_NATIVE="0"))
+    assert found.startswith("[0.5, 0.5] False")
+    assert "not in use (PLUGRAD_CPU_NATIVE=0)" in found
+
+
+def test_the_number_of_threads(monkeypatch):
+    monkeypatch.setenv("PLUGRAD_CPU_THREADS", "3")
+    assert native.threads() == 3
+    for wrong in ("0x", "many", "-1"):
+        monkeypatch.setenv("PLUGRAD_CPU_THREADS", wrong)
+        with pytest.raises(ValueError, match=r"PLUGRAD_CPU_THREADS=.*: use a number"):
+            native.threads()
+    monkeypatch.delenv("PLUGRAD_CPU_THREADS")
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert native.threads() == 5
+
+
+def test_wrong_arguments_of_a_kernel_in_c():
+    softmax = native.native.get("softmax_f32")
+    x = np.ones((4, 4), np.float32)
+    with pytest.raises(ValueError, match="softmax_f32: an array is not contiguous"):
+        softmax(x[:, ::2], x, 1, 1, 1, 0)
+    with pytest.raises(TypeError, match="softmax_f32: too many arguments"):
+        softmax(*[x] * 13)
+    with pytest.raises(TypeError, match="str"):
+        softmax("x")
+    with pytest.raises(KeyError, match="no kernel 'nonsense'"):
+        native.native.get("nonsense")
+    with pytest.raises(OSError, match="missing"):
+        native.native.load("/missing.so")
+    assert native.native.get("softmax_f32")  # the library stays open
