@@ -34,6 +34,7 @@ from plugrad.tensor.tree import (
     split,
 )
 
+from .captures import warn_if_captured
 from .signatures import GradientFunction
 
 __all__ = [
@@ -168,7 +169,7 @@ def value_and_grad(
 
     def g(x: Any, *others: Any, dy: Any = None, **rest: Any) -> Any:
         of_x = (lambda x: call(x, *others, **rest)) if others or rest else call
-        run = _forward(of_x, (x,))
+        run = _forward(of_x, (x,), call)
         return run.value, run.backward(run.seeds(dy))[0]
 
     return cast("GradientFunction[P, tuple[R, Any]]", g)
@@ -202,7 +203,7 @@ def _of_some(f: Callable[..., Any], argnums: Argnums, has_aux: bool) -> Any:
             found.append(value[1])
             return value[0]
 
-        run = _forward(of_chosen, tuple([xs[n] for n in numbers]))
+        run = _forward(of_chosen, tuple([xs[n] for n in numbers]), f)
         gradients = run.backward(run.seeds(dy))
         value = (run.value, found[-1]) if has_aux else run.value
         return value, gradients[0] if isinstance(argnums, int) else gradients
@@ -238,7 +239,7 @@ def value_and_grads(
     function("grads", f)
 
     def g(*xs: Any, dy: Any = None, **rest: Any) -> Any:
-        run = _forward((lambda *xs: f(*xs, **rest)) if rest else f, xs)
+        run = _forward((lambda *xs: f(*xs, **rest)) if rest else f, xs, f)
         return run.value, run.backward(run.seeds(dy))
 
     return g
@@ -428,7 +429,10 @@ class _Forward(NamedTuple):
         )
 
 
-def _forward(f: Callable[..., Any], xs: tuple[Any, ...]) -> _Forward:
+def _forward(
+    f: Callable[..., Any], xs: tuple[Any, ...], of: Callable[..., Any] | None = None
+) -> _Forward:
+    """Run ``f`` under a tape; ``of`` is the function of the user in it."""
     leaves, build = flatten(xs, asarray)
     tape = Tape()
     wanted: list[TapeId | None] = []
@@ -448,6 +452,8 @@ def _forward(f: Callable[..., Any], xs: tuple[Any, ...]) -> _Forward:
     for y in outputs:
         if not isinstance(y, Tensor):
             _no_tensor(y)
+    if not any([y._tape_id in tape.tracked for y in outputs]):
+        warn_if_captured(of or f, xs)
     return _Forward(value, outputs, structure, tape, wanted, build)
 
 

@@ -1,0 +1,128 @@
+"""A warning when f closes over the tensor that it is differentiated in."""
+
+import dataclasses
+import functools
+import warnings
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+T = pg.asarray([1.0, 2.0])
+PARAMS = {"w": T, "b": [pg.asarray(3.0)]}
+
+
+def of_global(x):
+    return pg.sum(T)
+
+
+def of_helper(x):
+    return of_global(None) * 2.0
+
+
+def of_parameters(p):
+    return pg.sum(PARAMS["w"] * PARAMS["b"][0])
+
+
+def of_comprehension(x):
+    return pg.add_n([pg.sum(y) for y in [T * i for i in range(2)]])
+
+
+def second(x, y):
+    return pg.sum(y)
+
+
+class Model:
+    def __init__(self, w):
+        self.w = w
+
+    def loss(self, x):
+        return pg.sum(self.w * 2.0)
+
+    def __call__(self, x):
+        return pg.sum(self.w)
+
+
+def closing_over(t):
+    return lambda x: pg.sum(t)
+
+
+def with_own_helper(t):
+    def helper():
+        return pg.sum(t)
+
+    return lambda x: helper()
+
+
+MODEL, VARIABLE = Model(T), pg.Variable([1.0, 2.0])
+ARRAY = np.ones(2, np.float32)
+WARNED = {  # name in the message: gradient
+    "a closure": ("t", lambda: pg.grad(closing_over(T))(T)),
+    "a global": ("T", lambda: pg.grad(of_global)(T)),
+    "a helper": ("T", lambda: pg.grad(of_helper)(T)),
+    "a helper in a closure": ("t", lambda: pg.grad(with_own_helper(T))(T)),
+    "parameters": ("PARAMS", lambda: pg.grad(of_parameters)(PARAMS)),
+    "inside a comprehension": ("T", lambda: pg.grad(of_comprehension)(T)),
+    "a method": ("self.w", lambda: pg.grad(MODEL.loss)(T)),
+    "a callable object": ("self.w", lambda: pg.grad(MODEL)(T)),
+    "an object": ("MODEL.w", lambda: pg.grad(lambda x: pg.sum(MODEL.w))(T)),
+    "a partial": ("y", lambda: pg.grad(functools.partial(second, y=T))(T)),
+    "a variable": ("VARIABLE", lambda: pg.grad(lambda x: VARIABLE[0])(VARIABLE)),
+    "an array": ("ARRAY", lambda: pg.grad(lambda x: pg.sum(pg.asarray(ARRAY)))(ARRAY)),
+    "value_and_grad": ("T", lambda: pg.value_and_grad(of_global)(T)[1]),
+    "argnums": ("T", lambda: pg.grad(lambda n, x: pg.sum(T), argnums=1)(1, T)),
+    "grads": ("T", lambda: pg.grads(of_global)(T)[0]),
+    "vjp": ("T", lambda: pg.vjp(of_global, T)[1](1.0)[0]),
+    "nested": (
+        "t",
+        lambda: pg.grad(lambda t: pg.sum(pg.grad(closing_over(t))(t)) + pg.sum(t * t))(
+            T
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_what_closes_over_its_tensor(name):
+    written, gradient = WARNED[name]
+    message = f"does not use its argument but '{written}'"
+    with pytest.warns(UserWarning, match=message) as found:
+        gradient()
+    assert [warning.filename for warning in found] == [__file__]
+
+
+@dataclasses.dataclass
+class Half:
+    one: Any = dataclasses.field(init=False)  # and never set
+
+
+HALF = Half()
+UNUSED = pg.asarray([1.0, 2.0])
+SILENT = {
+    "a constant": lambda: pg.grad(lambda x: pg.asarray(3.0))(T),
+    "another tensor": lambda: pg.grad(lambda x: pg.sum(UNUSED))(T),
+    "unused parameters": lambda: pg.grad(lambda p: p["b"][0] * T[0])(PARAMS),
+    "the tensor as a constant, too": lambda: pg.grad(lambda x: pg.sum(x * T))(T),
+    "another argument": lambda: pg.grad(second)(T, T),
+    "another argument, by argnums": lambda: pg.grad(second, argnums=0)(T, T),
+    "stop_gradient": lambda: pg.grad(lambda x: pg.sum(pg.stop_gradient(x)))(T),
+    "a step function": lambda: pg.grad(lambda x: pg.sum(pg.sign(x)))(T),
+    "an incomplete object": lambda: pg.grad(lambda x: HALF and pg.ones(()))(T),
+    "the jvp of a constant": lambda: pg.jvp(lambda x: pg.ones(2), [T], [T])[1],
+}
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_a_zero_gradient_alone_is_no_fault(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SILENT[name]()
+
+
+def test_the_warning_is_given_once_for_each_place():
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            assert pg.grad(of_global)(T).tolist() == [0.0, 0.0]
+    assert len(found) == 1
