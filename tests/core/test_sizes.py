@@ -32,13 +32,15 @@ REGISTRY = [
     CORE / "plugin.py",
 ]
 TREES = [CORE / "tensor/tree.py", CORE / "tree.py"]
-PATH = core("tensor", "engine", "autodiff", without=[*USERS, *TREES, BACKWARD])
-PATH += CONTRACTS
+CAPTURES = CORE / "autodiff/captures.py"
+NOT_PATH = [*USERS, *TREES, CAPTURES, BACKWARD]
+PATH = [*core("tensor", "engine", "autodiff", without=NOT_PATH), *CONTRACTS]
 PACKAGES = {
     "ops": ([*core("ops", without=USERS), BACKWARD], 7500),
     "the path of an op": (PATH, 1950),
     "batching": (core("batching"), 650),
     "trees": (TREES, 350),
+    "the warning about closures": ([CAPTURES], 80),
     "registries and plugins": (REGISTRY, 1300),
     "checks of run_kernel": (CHECKS, 300),
     "geometry": (GEOMETRY, 500),
