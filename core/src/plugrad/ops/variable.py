@@ -183,6 +183,11 @@ class Variable(Methods):
     ) -> np.ndarray[Any, DType]:
         return self._value.__array__(dtype, copy)
 
+    def _repr_html_(self) -> str:
+        return self._value._repr_html_(
+            f"Variable {self.name!r}" if self.name else "Variable"
+        )
+
     def __repr__(self) -> str:
         name = f"{self.name!r}, " if self.name else ""
         return f"Variable({name}shape={self.shape}, dtype={self.dtype})"

@@ -307,6 +307,15 @@ class Tensor(Methods):
         dtype, home = named(self.dtype), self._home.name
         return f"Tensor({values}, dtype={dtype}, backend={home!r})"
 
+    def _repr_html_(self, what: str = "Tensor") -> str:
+        """Return what a notebook shows: a table of the values."""
+        from .html import page  # which imports a table of all names of characters
+
+        if self._home is NOWHERE or self._home.depth:
+            return page(repr(self))
+        about = f"shape {self.shape}, {named(self.dtype)}, on {self._home.name}"
+        return page(f"{what}: {about}", self.numpy())
+
 
 def _refuse(x: Tensor, value: object = None) -> None:
     raise AttributeError(ASSIGNED)
