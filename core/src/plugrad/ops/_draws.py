@@ -77,6 +77,16 @@ def stream(seed: int | None) -> Stream:
     return process.next() if seed is None else np.random.Philox(key=seed)
 
 
+# Words that become keys come from streams of their own, which no call draws from. Those
+# of the process have 1 in the upper half of Philox' key.
+SPLIT, FOLD_IN = 2, 3
+
+
+def derived(key: int, use: int, count: int, at: int = 0) -> Words:
+    """Return keys that follow from a key, for ``SPLIT`` or ``FOLD_IN``."""
+    return np.random.Philox(key=key + (use << 64), counter=at).random_raw(count)
+
+
 # --- words to uniform numbers ----------------------------------------------------
 
 

@@ -9,10 +9,17 @@ the operating system at the start of the process, has begun; each call in each t
 gets other numbers. Two calls with the same ``seed=`` use the same random bits, also in
 different distributions.
 
+In place of a number, ``seed=`` takes a key: an int32 tensor of shape (2,) that ``key``,
+``split`` or ``fold_in`` returns. Give each worker, layer or step a key of its own.
+
+The generator is Philox4x64 with 10 rounds: J. Salmon, M. Moraes, R. Dror and D. Shaw,
+"Parallel random numbers: as easy as 1, 2, 3", SC 2011. It is not meant for
+cryptography.
+
 The dtype is float32 unless another floating one is given. Nothing drawn has a gradient
 in its parameters; ``mean + stddev * normal(shape)`` has one.
 
-Map: the seed of the process; uniform; normal; gamma; order and choice; dropout.
+Map: the seed of the process; keys; uniform; normal; gamma; order and choice; dropout.
 """
 
 from __future__ import annotations
@@ -38,18 +45,21 @@ __all__ = [
     "bernoulli",
     "choice",
     "exponential",
+    "fold_in",
     "gamma",
+    "key",
     "multinomial",
     "normal",
     "permutation",
     "seed",
     "shuffle",
+    "split",
     "truncated_normal",
     "uniform",
     "uniform_int",
 ]
 
-Seed = int | None
+Seed = int | Tensor | None  # a number, or a key
 NoiseShape = Sequence[int | None] | None
 Draw = Callable[..., _draws.Array]
 
@@ -61,7 +71,8 @@ def seed(n: Seed = None, /) -> None:
     order in which threads draw is not determined.
 
     Args:
-        n: The seed, from 0 to below 2⁶⁴; None takes one from the operating system.
+        n: The seed, from 0 to below 2⁶⁴, or a key; None takes one from the operating
+            system.
 
     Raises:
         ValueError: ``n`` is out of range.
@@ -79,11 +90,37 @@ def seed(n: Seed = None, /) -> None:
     _draws.reseed(_checked("seed", n))
 
 
-def _checked(op: str, n: Seed) -> Seed:
-    number = None if n is None else arguments.integer(op, "seed", n)
-    if number is not None and not 0 <= number < 2**64:
-        raise ValueError(f"{op}: a seed must be from 0 to below 2**64, got {number}")
+def _checked(op: str, n: Seed) -> int | None:
+    """Return a seed, or the number of a key."""
+    if n is None:
+        return None
+    return _number(op, n) if isinstance(n, Tensor) and n.shape else _word(op, "seed", n)
+
+
+def _word(op: str, name: str, given: Any) -> int:
+    """Return a number of 64 bits."""
+    number = arguments.integer(op, name, given)
+    if not 0 <= number < 2**64:
+        raise ValueError(f"{op}: a {name} must be from 0 to below 2**64, got {number}")
     return number
+
+
+def _number(op: str, key: TensorLike) -> int:
+    """Return the 64 bits of a key."""
+    x = _convert.asarray(key)
+    if x.shape != (2,) or x.dtype != INT32:
+        raise ValueError(
+            f"{op}: a key is an int32 tensor of shape (2,), got {x.dtype} of shape "
+            f"{x.shape}; make one with random.key(seed), and index several: keys[0]"
+        )
+    high, low = x.numpy().view(np.uint32).tolist()
+    return int(high << 32 | low)
+
+
+def _keys(words: _draws.Words, sizes: Shape) -> Tensor:
+    """Return 64-bit words as keys, the upper half first."""
+    halves = words.astype(">u8").view(">i4").astype(np.int32)
+    return _convert.asarray(halves.reshape(*sizes, 2), copy=False)
 
 
 def _drawn(op: str, seed: Seed, sizes: Shape, draw: Draw, *attrs: Any) -> Tensor:
@@ -107,6 +144,91 @@ def _finite(op: str, name: str, value: Number, *, positive: bool = False) -> flo
         rule = "positive and finite" if positive else "finite"
         raise ValueError(f"{op}: {name} must be {rule}, got {number}")
     return number
+
+
+# --- keys ------------------------------------------------------------------------
+
+
+def key(seed: int, /) -> Tensor:
+    """Return the key of a seed: ``seed=key(n)`` gives the numbers of ``seed=n``.
+
+    Use a key once: for one draw, or for ``split``, or for ``fold_in`` with other
+    numbers each. What is drawn with a key is independent of the keys that it is split
+    into.
+
+    Args:
+        seed: A number from 0 to below 2⁶⁴.
+
+    Returns:
+        An int32 tensor of shape (2,): the upper and the lower half of the key.
+
+    Raises:
+        ValueError: ``seed`` is out of range.
+        TypeError: ``seed`` is not an integer.
+
+    Example:
+        >>> pg.random.key(7)
+        Tensor([0, 7], dtype=int32, backend='cpu')
+        >>> weights, bias = pg.random.split(pg.random.key(7))
+        >>> pg.random.normal((2,), seed=weights)
+        Tensor([ 1.7449007, -0.8506511], dtype=float32, backend='cpu')
+
+    """
+    return _keys(np.array([_word("key", "seed", seed)], np.uint64), ())
+
+
+def split(key: TensorLike, n: Ints = 2, /) -> Tensor:
+    """Return ``n`` keys that follow from a key, for independent random numbers.
+
+    The first keys are the same for every ``n``. Two keys of 64 bits are equal by chance
+    with probability 2⁻⁶⁴.
+
+    Args:
+        key: A key.
+        n: The number of keys, or a shape of them.
+
+    Returns:
+        An int32 tensor of shape (n, 2), which can be unpacked.
+
+    Raises:
+        ValueError: ``key`` is not a key, or ``n`` is negative.
+
+    Example:
+        >>> for key in pg.random.split(pg.random.key(0), 3):
+        ...     print(pg.random.uniform((), seed=key).item() < 1)
+        True
+        True
+        True
+
+    """
+    sizes = arguments.sizes("split", n, "n")
+    number = _number("split", key)
+    return _keys(_draws.derived(number, _draws.SPLIT, math.prod(sizes)), sizes)
+
+
+def fold_in(key: TensorLike, n: int, /) -> Tensor:
+    """Return the key that follows from a key and a number, such as that of a step.
+
+    Args:
+        key: A key.
+        n: A number from 0 to below 2⁶⁴.
+
+    Returns:
+        A key.
+
+    Raises:
+        ValueError: ``key`` is not a key, or ``n`` is out of range.
+        TypeError: ``n`` is not an integer.
+
+    Example:
+        >>> key = pg.random.key(0)
+        >>> steps = [pg.random.fold_in(key, step) for step in range(2)]
+        >>> bool(pg.all(steps[0] == steps[1]))
+        False
+
+    """
+    number, at = _number("fold_in", key), _word("fold_in", "number", n)
+    return _keys(_draws.derived(number, _draws.FOLD_IN, 1, at), ())
 
 
 # --- uniform ---------------------------------------------------------------------

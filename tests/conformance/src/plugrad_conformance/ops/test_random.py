@@ -76,6 +76,18 @@ FOR_EVER = {
         0.019045930986625482,
         0.002834935292855166,
     ],
+    "random.normal(3, seed=random.key(5))": [-0.34014684, 0.5380817, -1.2596132],
+    "random.key(2**64 - 2)": [-1, -2],
+    "random.split(random.key(18), 3)": [
+        [1031763804, 1737621797],
+        [86118107, -133582668],
+        [221581299, 588663839],
+    ],
+    "random.split(random.key(18), 2)": [
+        [1031763804, 1737621797],
+        [86118107, -133582668],
+    ],
+    "random.fold_in(random.key(18), 2**64 - 1)": [-600221085, -960932148],
     "random.permutation(10, seed=9)": [9, 0, 2, 6, 4, 5, 1, 3, 8, 7],
     "random.shuffle(pg.arange(7), seed=10)": [6, 1, 4, 2, 0, 5, 3],
     "random.choice(100, 8, seed=11)": [55, 40, 72, 1, 11, 6, 53, 81],
@@ -385,6 +397,70 @@ def test_calls_and_neighbours_are_independent():
         for f in (lambda z: z, np.abs):
             both = np.corrcoef(f(one[lag:]), f(one[:-lag]))[0, 1]
             assert abs(both) * math.sqrt(20_000) < 4
+
+
+def test_keys_are_used_as_seeds(backend):
+    one, other = random.split(random.key(3))
+    for op in OPS.values():
+        assert op(50, seed=one).tolist() == op(50, seed=one).tolist()
+    assert (
+        random.uniform(9, seed=one).tolist() != random.uniform(9, seed=other).tolist()
+    )
+    random.seed(one)
+    first = random.uniform(9).tolist()
+    random.seed(one)
+    assert random.uniform(9).tolist() == first != random.uniform(9, seed=one).tolist()
+    assert random.split(one, (2, 3)).shape == (2, 3, 2)
+    assert random.split(one, 0).shape == (0, 2)
+    assert (
+        random.fold_in(one, pg.asarray(7)).tolist() == random.fold_in(one, 7).tolist()
+    )
+
+
+NOT_KEYS = {
+    "random.normal(2, seed=random.split(KEY, 3))": "shape \\(3, 2\\); .* index several",
+    "random.split(pg.asarray([1.0, 2.0]))": "split: a key is .*, got float32 of shape",
+    "random.fold_in(3, 4)": "fold_in: a key is an int32 .*random.key\\(seed\\)",
+    "random.fold_in(KEY, -1)": "fold_in: a number must be from 0 to below",
+    "random.key(2**64)": "key: a seed must be from 0 to below",
+    "random.split(KEY, -1)": "split: n -1 must not be negative",
+}
+
+
+@pytest.mark.parametrize("row", NOT_KEYS)
+def test_what_is_not_a_key(row, backend):
+    with pytest.raises(ValueError, match=NOT_KEYS[row]):
+        eval(row, {"random": random, "pg": pg, "KEY": random.key(1)})
+
+
+def _words(keys):
+    return np.ascontiguousarray(keys.numpy().astype(">i4")).view(">u8")[..., 0]
+
+
+def test_streams_of_keys_are_independent():
+    key = random.key(5)
+    steps = [random.fold_in(key, n) for n in range(30)]
+    keys = [key, *random.split(key, 30), *steps, *random.split(steps[0], 30)]
+    draws = [random.normal(1000, dtype="float64", seed=k).numpy() for k in keys]
+    products = np.corrcoef(draws)[np.triu_indices(91, 1)] * math.sqrt(1000)
+    assert abs(products).max() < 5.2  # of 4,095
+    assert products.var() == pytest.approx(1, abs=0.1)
+
+
+def test_keys_look_random():
+    n = 50_000
+    split = _words(random.split(random.key(0), n))
+    folded = _words(pg.stack([random.fold_in(random.key(0), i) for i in range(2000)]))
+    first = _words(pg.stack([random.split(random.key(i))[0] for i in range(1, 2001)]))
+    every = np.concatenate([split, folded, first])
+    assert len(np.unique(every)) == len(every)
+    for words in (split, folded, first):
+        bits = np.unpackbits(words.view(np.uint8).reshape(-1, 8), axis=1)
+        slack = 5 * math.sqrt(0.25 / len(bits))
+        assert abs(bits.mean(axis=0) - 0.5).max() < slack  # of each of 64 bits
+        changes = (bits[1:] != bits[:-1]).sum(axis=1)  # between neighbours
+        assert changes.mean() == pytest.approx(32, abs=5 * 4 / math.sqrt(len(bits)))
+        assert changes.std() == pytest.approx(4, rel=0.1)
 
 
 def test_limits_of_uniform(backend):
