@@ -79,7 +79,9 @@ PAGES = [
         6,
         shows="tidy keep memory profile debug check_gradients explain",
     ),
-    Page("docs/random.md", 2, shows="random.seed random.key random.split random.fold_in"),
+    Page(
+        "docs/random.md", 2, shows="random.seed random.key random.split random.fold_in"
+    ),
     Page("docs/vmap.md", 3, shows="vmap grad where"),
     Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
     Page("plugins/cpu/README.md", 1, shows="set_backend softmax"),

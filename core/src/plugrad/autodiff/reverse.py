@@ -386,7 +386,13 @@ def stop_gradient(x: TensorLike, /) -> Tensor:
         Tensor(3., dtype=float32, backend='cpu')
 
     """
-    return alias(asarray(x))
+    x, level = asarray(x), context.current().level
+    if level is None:
+        return alias(x)
+    inner, batched = level.unwrap(x)  # inside vmap: the tapes around it track the batch
+    with level.outside():
+        inner = stop_gradient(inner)
+    return cast(Tensor, level.wrap(inner, batched))
 
 
 class _Forward(NamedTuple):
