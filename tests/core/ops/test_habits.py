@@ -1,11 +1,14 @@
 """Habits of users of NumPy, PyTorch and JAX that work here, or are answered."""
 
+import inspect
 from operator import attrgetter
 
 import numpy as np
 import plugrad as pg
 import pytest
 from plugrad.tools.names import NAMES
+
+from tests.surface import ops
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -37,6 +40,112 @@ def test_reshape_takes_sizes_as_arguments(backend):
         assert y.shape == (3, 2)
     assert x.reshape(-1).shape == x.reshape(6).shape == (6,)
     assert pg.ones(1).reshape().shape == ()
+
+
+def axis_calls():
+    x, at = pg.asarray(X), pg.asarray([1, 0])
+    mask = pg.asarray([True, False])
+    yield lambda *axis, **named: pg.concat([x, x], *axis, **named)
+    yield lambda *axis, **named: pg.stack([x, x], *axis, **named)
+    yield lambda *axis, **named: pg.boolean_mask(x, mask, *axis, **named)
+    yield lambda *axis, **named: pg.quantile(x, 0.5, *axis, **named)
+    yield lambda *axis, **named: pg.repeat(x, 2, *axis, **named)
+    yield lambda *axis, **named: pg.roll(x, 1, *axis, **named)
+    yield lambda *axis, **named: pg.concat(pg.split(x, 2, *axis, **named))
+    for op in (pg.argsort, pg.flip, pg.median, pg.sort):
+        yield lambda *axis, op=op, **named: op(x, *axis, **named)
+    yield lambda *axis, **named: pg.stack(pg.unstack(x, *axis, **named))
+    for op in (pg.gather, pg.take):
+        yield lambda *axis, op=op, **named: op(x, at, *axis, **named)
+    along = pg.asarray([[1, 0, 1]])
+    yield lambda *axis, **named: pg.take_along_axis(x, along, *axis, **named)
+
+
+@pytest.mark.parametrize("call", range(len([*axis_calls()])))
+def test_axis_after_the_tensors(call, backend):
+    call = [*axis_calls()][call]
+    assert call(0).tolist() == call(axis=0).tolist()
+
+
+def test_axes_after_the_tensors(backend):
+    x = pg.asarray(X)
+    assert pg.tensordot(x, x, 2).item() == pg.tensordot(x, x, axes=2).item() == 55.0
+    for op in (pg.fft.fftshift, pg.fft.ifftshift):
+        assert op(x, 1).tolist() == op(x, axes=1).tolist()
+
+
+ONE, TWO = np.ones((1, 4, 4, 2), np.float32), np.ones((2, 2, 2, 3), np.float32)
+OPTIONAL = {  # op, its tensors, an optional one by position and by name
+    "fused.conv2d": ([ONE, TWO], {"bias": [1.0, 2.0, 3.0]}),
+    "fused.depthwise_conv2d": ([ONE, TWO], {"bias": np.arange(6, dtype="f4")}),
+    "fused.matmul": ([X, X.T], {"bias": [1.0, 2.0]}),
+    "batch_norm": ([X, X[0], X[1]], {"offset": X[1]}),
+    "layer_norm": ([X], {"scale": [1.0, 2.0, 3.0]}),
+    "losses.absolute_difference": ([X, X + 1], {"weights": X}),
+    "losses.compute_weighted_loss": ([X], {"weights": X}),
+    "losses.hinge_loss": ([X, X + 1], {"weights": X}),
+    "losses.huber_loss": ([X, X + 1], {"weights": X}),
+    "losses.log_loss": ([X / 6, X / 6], {"weights": X}),
+    "losses.mean_squared_error": ([X, X + 1], {"weights": X}),
+    "losses.sigmoid_cross_entropy": ([X / 6, X], {"weights": X}),
+    "losses.softmax_cross_entropy": ([X / 6, X], {"weights": [1.0, 2.0]}),
+    "eye": ([2], {"m": 3}),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_optional_inputs_have_names(name, backend):
+    tensors, named = OPTIONAL[name]
+    op = attrgetter(name)(pg)
+    plain, by_name = op(*tensors), op(*tensors, **named)
+    assert op(*tensors, *named.values()).tolist() == by_name.tolist()
+    assert plain.tolist() != by_name.tolist()
+
+
+def test_optional_inputs_are_named_everywhere():
+    """Only what an op needs is positional-only."""
+    for name, op in ops().items():
+        found = inspect.signature(op).parameters.values()
+        hidden = [p.name for p in found if p.kind is p.POSITIONAL_ONLY]
+        optional = [p.name for p in found if p.default is not p.empty]
+        assert name == "random.seed" or not {*hidden} & {*optional}, name
+
+
+@pytest.mark.parametrize("op", ["zeros", "ones", "empty"])
+def test_sizes_as_arguments(op, backend):
+    make = getattr(pg, op)
+    assert make(2, 3).tolist() == make((2, 3)).tolist() == make(shape=(2, 3)).tolist()
+    assert make(2, 3, dtype="int32", device=backend).dtype == np.int32
+    with pytest.raises(TypeError, match=r"the sizes .*got \(2, 'int32'\).*dtype="):
+        make(2, "int32")
+    with pytest.raises(TypeError, match=rf"must be int.*is .*{op}\(\(2, 3\)\)"):
+        make((2, 3), 4)
+    with pytest.raises(ValueError, match="must not be negative"):
+        make(2, -3)
+
+
+@pytest.mark.parametrize("op", ["uniform", "normal", "truncated_normal", "exponential"])
+def test_sizes_of_random_numbers_are_one_argument(op, backend):
+    with pytest.raises(TypeError, match=rf"got {op}\(0, 1\); write {op}\(\(2, 3\)\)"):
+        getattr(pg.random, op)(0, 1)  # NumPy's mean and standard deviation
+
+
+@pytest.mark.parametrize("kind", [bool, int, float, complex])
+def test_types_of_python_and_their_names(kind, backend):
+    x = pg.asarray([1.0, 0.0])
+    assert x.astype(kind).dtype == x.astype(kind.__name__).dtype
+    assert pg.zeros(2, dtype=kind).dtype == pg.zeros(2, dtype=kind.__name__).dtype
+    assert pg.asarray(["a"], dtype="str").dtype == pg.string
+
+
+def test_formats(backend):
+    x = pg.asarray(3.14159)
+    assert f"{x:.3f}" == f"{pg.Variable(x):.3f}" == f"{pg.asarray([[3.14159]]):.3f}"
+    assert f"{pg.asarray(3):04d}" == "0003"
+    assert f"{pg.asarray([1.0, 2.0])}" == repr(pg.asarray([1.0, 2.0]))
+    for y in (pg.asarray([1.0, 2.0]), pg.Variable([1.0, 2.0])):
+        with pytest.raises(TypeError, match=r"format: '.3f' is for one .*shape \(2,\)"):
+            f"{y:.3f}"
 
 
 def test_a_variable_is_updated_in_place(backend):

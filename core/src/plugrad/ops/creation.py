@@ -248,11 +248,14 @@ def full(
     return run(FILL, shape=shape, value=value, dtype=_held("full", wanted))
 
 
-def zeros(shape: Ints, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def zeros(
+    shape: Ints, *more: int, dtype: Any = None, device: str | None = None
+) -> Tensor:
     """Return a tensor of zeros.
 
     Args:
         shape: The shape; 3 is short for (3,).
+        more: The other sizes, where ``shape`` is the first one.
         dtype: The dtype; float32 by default.
         device: Where the tensor is made, a backend; by default the active one.
 
@@ -274,16 +277,19 @@ def zeros(shape: Ints, *, dtype: Any = None, device: str | None = None) -> Tenso
 
     """
     if device is not None:
-        return _convert.placed(device, zeros, shape, dtype=dtype)
+        return _convert.placed(device, zeros, shape, *more, dtype=dtype)
     wanted = FLOAT32 if dtype is None else _held("zeros", _numeric("zeros", dtype))
-    return run(FILL, shape=sizes("zeros", shape), value=0, dtype=wanted)
+    return run(FILL, shape=_sizes("zeros", shape, more), value=0, dtype=wanted)
 
 
-def ones(shape: Ints, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def ones(
+    shape: Ints, *more: int, dtype: Any = None, device: str | None = None
+) -> Tensor:
     """Return a tensor of ones.
 
     Args:
         shape: The shape; 3 is short for (3,).
+        more: The other sizes, where ``shape`` is the first one.
         dtype: The dtype; float32 by default.
         device: Where the tensor is made, a backend; by default the active one.
 
@@ -304,9 +310,22 @@ def ones(shape: Ints, *, dtype: Any = None, device: str | None = None) -> Tensor
 
     """
     if device is not None:
-        return _convert.placed(device, ones, shape, dtype=dtype)
+        return _convert.placed(device, ones, shape, *more, dtype=dtype)
     wanted = FLOAT32 if dtype is None else _held("ones", _numeric("ones", dtype))
-    return run(FILL, shape=sizes("ones", shape), value=1, dtype=wanted)
+    return run(FILL, shape=_sizes("ones", shape, more), value=1, dtype=wanted)
+
+
+def _sizes(op: str, shape: Ints, more: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape that was passed as one argument, or as its sizes."""
+    if not more:
+        return sizes(op, shape)
+    try:
+        return sizes(op, (shape, *more))
+    except TypeError:
+        raise TypeError(
+            f"{op}: the sizes must be integers, got {(shape, *more)}; a shape is one "
+            f"argument, {op}((2, 3)), and a dtype has a name, dtype="
+        ) from None
 
 
 def _numeric(op: str, dtype: Any) -> DType:
@@ -317,11 +336,14 @@ def _numeric(op: str, dtype: Any) -> DType:
     return wanted
 
 
-def empty(shape: Ints, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def empty(
+    shape: Ints, *more: int, dtype: Any = None, device: str | None = None
+) -> Tensor:
     """Return a tensor whose elements you are going to replace: zeros.
 
     Args:
         shape: The shape; 3 is short for (3,).
+        more: The other sizes, where ``shape`` is the first one.
         dtype: The dtype; float32 by default.
         device: Where the tensor is made, a backend; by default the active one.
 
@@ -341,7 +363,7 @@ def empty(shape: Ints, *, dtype: Any = None, device: str | None = None) -> Tenso
         The array API standard.
 
     """
-    return zeros(shape, dtype=dtype, device=device)
+    return zeros(_sizes("empty", shape, more), dtype=dtype, device=device)
 
 
 def empty_like(

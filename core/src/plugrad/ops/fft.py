@@ -753,7 +753,7 @@ def _floats(op: str, values: Numbers, dtype: Any) -> Tensor:
     return _convert.asarray(values.astype(wanted), copy=False)
 
 
-def fftshift(x: TensorLike, /, *, axes: Axes = None) -> Tensor:
+def fftshift(x: TensorLike, /, axes: Axes = None) -> Tensor:
     """Return ``x`` rolled so that frequency 0 is in the middle, at index ``n // 2``.
 
     Args:
@@ -777,7 +777,7 @@ def fftshift(x: TensorLike, /, *, axes: Axes = None) -> Tensor:
     return _rolled("fftshift", x, axes, 1)
 
 
-def ifftshift(x: TensorLike, /, *, axes: Axes = None) -> Tensor:
+def ifftshift(x: TensorLike, /, axes: Axes = None) -> Tensor:
     """Return ``x`` rolled so that frequency 0 is first: the inverse of ``fftshift``.
 
     Args:

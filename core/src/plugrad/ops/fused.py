@@ -173,9 +173,9 @@ FUSED_DEPTHWISE_CONV2D = _convolution(
 def matmul(
     a: TensorLike,
     b: TensorLike,
+    /,
     bias: TensorLike | None = None,
     prelu_weights: TensorLike | None = None,
-    /,
     *,
     transpose_a: bool = False,
     transpose_b: bool = False,
@@ -230,9 +230,9 @@ def matmul(
 def conv2d(
     x: TensorLike,
     filter: TensorLike,
+    /,
     bias: TensorLike | None = None,
     prelu_weights: TensorLike | None = None,
-    /,
     *,
     strides: Sizes = 1,
     pad: Padding = "valid",
@@ -293,9 +293,9 @@ def conv2d(
 def depthwise_conv2d(
     x: TensorLike,
     filter: TensorLike,
+    /,
     bias: TensorLike | None = None,
     prelu_weights: TensorLike | None = None,
-    /,
     *,
     strides: Sizes = 1,
     pad: Padding = "valid",

@@ -62,7 +62,7 @@ GATHER_V2 = Kernel(
 
 
 def gather(
-    x: TensorLike, indices: TensorLike, /, *, axis: int = 0, batch_dims: int = 0
+    x: TensorLike, indices: TensorLike, /, axis: int = 0, *, batch_dims: int = 0
 ) -> Tensor:
     """Return the slices of ``x`` along an axis at ``indices``.
 
@@ -192,7 +192,7 @@ def counted_from_0(op: str, indices: TensorLike, size: int, axis: int) -> Tensor
     return _convert.asarray(np.where(known < 0, known + size, known), copy=False)
 
 
-def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> Tensor:
+def take(x: TensorLike, indices: TensorLike, /, axis: int | None = None) -> Tensor:
     """Return the slices of ``x`` along an axis at ``indices``.
 
     Negative indices count from the end. The axes of ``indices`` replace ``axis``.
@@ -228,7 +228,7 @@ def take(x: TensorLike, indices: TensorLike, /, *, axis: int | None = None) -> T
     return run(GATHER_V2, x, found, axis=axis, batch_dims=0)
 
 
-def take_along_axis(x: TensorLike, indices: TensorLike, /, *, axis: int = -1) -> Tensor:
+def take_along_axis(x: TensorLike, indices: TensorLike, /, axis: int = -1) -> Tensor:
     """Return the elements of ``x`` along an axis at ``indices``, row by row.
 
     ``y[..., k] = x[..., indices[..., k]]`` for the last axis. Negative indices count

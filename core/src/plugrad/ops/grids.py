@@ -17,8 +17,8 @@ __all__ = ["eye", "meshgrid", "tril", "triu"]
 
 def eye(
     n: int,
-    m: int | None = None,
     /,
+    m: int | None = None,
     *,
     k: int = 0,
     dtype: Any = None,

@@ -66,7 +66,7 @@ def _alike(op: str, labels: TensorLike, given: TensorLike) -> tuple[Tensor, Tens
 
 
 def compute_weighted_loss(
-    losses: TensorLike, weights: Weights = None, /, *, reduction: Reduction = DEFAULT
+    losses: TensorLike, /, weights: Weights = None, *, reduction: Reduction = DEFAULT
 ) -> Tensor:
     """Return ``losses · weights``, reduced to one number.
 
@@ -127,8 +127,8 @@ def _weighted(
 def absolute_difference(
     labels: TensorLike,
     predictions: TensorLike,
-    weights: Weights = None,
     /,
+    weights: Weights = None,
     *,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:
@@ -165,8 +165,8 @@ def absolute_difference(
 def mean_squared_error(
     labels: TensorLike,
     predictions: TensorLike,
-    weights: Weights = None,
     /,
+    weights: Weights = None,
     *,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:
@@ -204,8 +204,8 @@ def mean_squared_error(
 def huber_loss(
     labels: TensorLike,
     predictions: TensorLike,
-    weights: Weights = None,
     /,
+    weights: Weights = None,
     *,
     delta: float = 1.0,
     reduction: Reduction = DEFAULT,
@@ -253,8 +253,8 @@ def huber_loss(
 def hinge_loss(
     labels: TensorLike,
     predictions: TensorLike,
-    weights: Weights = None,
     /,
+    weights: Weights = None,
     *,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:
@@ -292,8 +292,8 @@ def hinge_loss(
 def log_loss(
     labels: TensorLike,
     predictions: TensorLike,
-    weights: Weights = None,
     /,
+    weights: Weights = None,
     *,
     epsilon: float = 1e-7,
     reduction: Reduction = DEFAULT,
@@ -337,8 +337,8 @@ def log_loss(
 def cosine_distance(
     labels: TensorLike,
     predictions: TensorLike,
-    weights: Weights = None,
     /,
+    weights: Weights = None,
     *,
     axis: int,
     reduction: Reduction = DEFAULT,
@@ -389,8 +389,8 @@ def _smoothed(op: str, labels: Tensor, smoothing: float, classes: int) -> Tensor
 def sigmoid_cross_entropy(
     labels: TensorLike,
     logits: TensorLike,
-    weights: Weights = None,
     /,
+    weights: Weights = None,
     *,
     label_smoothing: float = 0.0,
     reduction: Reduction = DEFAULT,
@@ -438,8 +438,8 @@ def sigmoid_cross_entropy(
 def softmax_cross_entropy(
     labels: TensorLike,
     logits: TensorLike,
-    weights: Weights = None,
     /,
+    weights: Weights = None,
     *,
     label_smoothing: float = 0.0,
     reduction: Reduction = DEFAULT,
@@ -511,8 +511,8 @@ def _cross_entropy(labels: Tensor, logits: Tensor, fixed: bool) -> Any:
 def sparse_softmax_cross_entropy(
     labels: TensorLike,
     logits: TensorLike,
-    weights: Weights = None,
     /,
+    weights: Weights = None,
     *,
     reduction: Reduction = DEFAULT,
 ) -> Tensor:

@@ -176,9 +176,9 @@ def batch_norm(
     x: TensorLike,
     mean: TensorLike,
     variance: TensorLike,
+    /,
     offset: TensorLike | None = None,
     scale: TensorLike | None = None,
-    /,
     *,
     epsilon: float = 1e-3,
 ) -> Tensor:
@@ -268,9 +268,9 @@ LAYER_NORM = Kernel(
 
 def layer_norm(
     x: TensorLike,
+    /,
     scale: TensorLike | None = None,
     offset: TensorLike | None = None,
-    /,
     *,
     axis: Ints = -1,
     epsilon: float = 1e-5,
@@ -321,9 +321,9 @@ def _(x: Tensor, scale: Maybe, offset: Maybe, *, axis: Shape, epsilon: float) ->
 
 def group_norm(
     x: TensorLike,
+    /,
     scale: TensorLike | None = None,
     offset: TensorLike | None = None,
-    /,
     *,
     groups: int,
     axis: int = -1,

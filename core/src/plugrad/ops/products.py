@@ -195,7 +195,7 @@ def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
 Axes = int | tuple[Sequence[int], Sequence[int]]
 
 
-def tensordot(a: TensorLike, b: TensorLike, /, *, axes: Axes = 2) -> Tensor:
+def tensordot(a: TensorLike, b: TensorLike, /, axes: Axes = 2) -> Tensor:
     """Return the sum of products over several axes at once.
 
     Args:

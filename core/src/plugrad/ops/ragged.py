@@ -148,7 +148,7 @@ RAGGED_RANGE = Kernel(
 
 
 def ragged_range(
-    starts: TensorLike, limits: TensorLike, deltas: TensorLike = 1, /
+    starts: TensorLike, limits: TensorLike, /, deltas: TensorLike = 1
 ) -> tuple[Tensor, Tensor]:
     """Return rows ``start, start + delta, …`` up to, not including, ``limit``.
 

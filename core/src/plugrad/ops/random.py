@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -130,6 +130,17 @@ def _drawn(op: str, seed: Seed, sizes: Shape, draw: Draw, *attrs: Any) -> Tensor
     return _convert.asarray(values.reshape(sizes), copy=False)
 
 
+def _sizes(op: str, shape: Ints, more: tuple[Never, ...]) -> Shape:
+    """Return the sizes; numbers after them may be sizes, or NumPy's mean and spread."""
+    if more:
+        listed = ", ".join(map(repr, (shape, *more)))
+        raise TypeError(
+            f"{op}: the shape is one argument, and all others have names, got "
+            f"{op}({listed}); write {op}((2, 3)) for a shape of 2 by 3"
+        )
+    return arguments.sizes(op, shape)
+
+
 def _floating(op: str, dtype: Any) -> DType:
     wanted = FLOAT32 if dtype is None else creation._held(op, canonical(dtype))
     if wanted.kind != "f":
@@ -177,7 +188,7 @@ def key(seed: int, /) -> Tensor:
     return _keys(np.array([_word("key", "seed", seed)], np.uint64), ())
 
 
-def split(key: TensorLike, n: Ints = 2, /) -> Tensor:
+def split(key: TensorLike, /, n: Ints = 2) -> Tensor:
     """Return ``n`` keys that follow from a key, for independent random numbers.
 
     The first keys are the same for every ``n``. Two keys of 64 bits are equal by chance
@@ -237,7 +248,7 @@ def fold_in(key: TensorLike, n: int, /) -> Tensor:
 def uniform(
     shape: Ints,
     /,
-    *,
+    *more: Never,
     minval: Number = 0.0,
     maxval: Number = 1.0,
     dtype: Any = None,
@@ -249,6 +260,7 @@ def uniform(
 
     Args:
         shape: The sizes of the result.
+        more: Nothing; the shape is one argument.
         minval: The least number, included.
         maxval: The end, not included.
         dtype: A real floating dtype; float32 unless given.
@@ -266,7 +278,7 @@ def uniform(
         Tensor([0.4585, 0.3036, 0.7295], dtype=float32, backend='cpu')
 
     """
-    sizes, wanted = arguments.sizes("uniform", shape), _floating("uniform", dtype)
+    sizes, wanted = _sizes("uniform", shape, more), _floating("uniform", dtype)
     a, b = _finite("uniform", "minval", minval), _finite("uniform", "maxval", maxval)
     with np.errstate(over="ignore"):
         low, high = map(float, np.asarray((a, b), wanted))
@@ -344,11 +356,11 @@ def bernoulli(shape: Ints, /, p: Number = 0.5, *, seed: Seed = None) -> Tensor:
 
 
 def _transformed(
-    draw: Draw, shape: Ints, mean: Number, stddev: Number, dtype: Any, seed: Seed
+    draw: Draw, sizes: Shape, mean: Number, stddev: Number, dtype: Any, seed: Seed
 ) -> Tensor:
     """Draw numbers of mean 0 and standard deviation 1, then scale and shift them."""
     op = draw.__name__
-    sizes, wanted = arguments.sizes(op, shape), _floating(op, dtype)
+    wanted = _floating(op, dtype)
     middle, scale = _finite(op, "mean", mean), _finite(op, "stddev", stddev)
     if scale < 0:
         raise ValueError(f"{op}: stddev must not be negative, got {scale}")
@@ -366,7 +378,7 @@ def _transformed(
 def normal(
     shape: Ints,
     /,
-    *,
+    *more: Never,
     mean: Number = 0.0,
     stddev: Number = 1.0,
     dtype: Any = None,
@@ -378,6 +390,7 @@ def normal(
 
     Args:
         shape: The sizes of the result.
+        more: Nothing; the shape is one argument.
         mean: The mean of the distribution.
         stddev: The standard deviation, 0 or more.
         dtype: A real floating dtype; float32 unless given.
@@ -395,13 +408,14 @@ def normal(
         Tensor([-1.0288, -0.1908,  1.4182], dtype=float32, backend='cpu')
 
     """
-    return _transformed(_draws.normal, shape, mean, stddev, dtype, seed)
+    sizes = _sizes("normal", shape, more)
+    return _transformed(_draws.normal, sizes, mean, stddev, dtype, seed)
 
 
 def truncated_normal(
     shape: Ints,
     /,
-    *,
+    *more: Never,
     mean: Number = 0.0,
     stddev: Number = 1.0,
     dtype: Any = None,
@@ -414,6 +428,7 @@ def truncated_normal(
 
     Args:
         shape: The sizes of the result.
+        more: Nothing; the shape is one argument.
         mean: The mean of the distribution.
         stddev: The standard deviation before the truncation, 0 or more.
         dtype: A real floating dtype; float32 unless given.
@@ -431,19 +446,26 @@ def truncated_normal(
         Tensor([-0.9636, -0.182 ,  1.2973], dtype=float32, backend='cpu')
 
     """
-    return _transformed(_draws.truncated_normal, shape, mean, stddev, dtype, seed)
+    sizes = _sizes("truncated_normal", shape, more)
+    return _transformed(_draws.truncated_normal, sizes, mean, stddev, dtype, seed)
 
 
 # --- gamma -----------------------------------------------------------------------
 
 
 def exponential(
-    shape: Ints, /, *, rate: Number = 1.0, dtype: Any = None, seed: Seed = None
+    shape: Ints,
+    /,
+    *more: Never,
+    rate: Number = 1.0,
+    dtype: Any = None,
+    seed: Seed = None,
 ) -> Tensor:
     """Return positive numbers of density ``rate · exp(-rate · x)``, mean ``1 / rate``.
 
     Args:
         shape: The sizes of the result.
+        more: Nothing; the shape is one argument.
         rate: The rate, positive.
         dtype: A real floating dtype; float32 unless given.
         seed: Fixes the numbers of this call.
@@ -461,7 +483,8 @@ def exponential(
 
     """
     scale = 1 / _finite("exponential", "rate", rate, positive=True)
-    return _transformed(_draws.exponential, shape, 0.0, scale, dtype, seed)
+    sizes = _sizes("exponential", shape, more)
+    return _transformed(_draws.exponential, sizes, 0.0, scale, dtype, seed)
 
 
 def gamma(

@@ -67,7 +67,7 @@ def _each(op: str, name: str, given: Ints, rank: int) -> list[int]:
     return [geometry.axes(op, i, rank)[0] for i in integers(op, name, given)]
 
 
-def roll(x: TensorLike, /, shift: Ints, *, axis: Ints | None = None) -> Tensor:
+def roll(x: TensorLike, /, shift: Ints, axis: Ints | None = None) -> Tensor:
     """Return the elements shifted along ``axis``, from its end back to its start.
 
     Args:
@@ -106,7 +106,7 @@ def roll(x: TensorLike, /, shift: Ints, *, axis: Ints | None = None) -> Tensor:
     return creation.identity(x) if x is given else x
 
 
-def repeat(x: TensorLike, repeats: TensorLike, /, *, axis: int | None = None) -> Tensor:
+def repeat(x: TensorLike, repeats: TensorLike, /, axis: int | None = None) -> Tensor:
     """Return each element ``repeats`` times in a row along ``axis``.
 
     Args:

@@ -507,7 +507,7 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
     return tuple([_convert.asarray(i, dtype=INT32) for i in x.numpy().nonzero()])
 
 
-def boolean_mask(x: TensorLike, mask: TensorLike, /, *, axis: int = 0) -> Tensor:
+def boolean_mask(x: TensorLike, mask: TensorLike, /, axis: int = 0) -> Tensor:
     """Return the slices of ``x`` for which ``mask`` is True.
 
     Their number depends on the values, so ``mask`` is read on the host.

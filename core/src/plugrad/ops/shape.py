@@ -307,7 +307,7 @@ CONCAT = Kernel(
 )
 
 
-def concat(xs: Sequence[TensorLike], /, *, axis: int | None = 0) -> Tensor:
+def concat(xs: Sequence[TensorLike], /, axis: int | None = 0) -> Tensor:
     """Return tensors joined end to end along an existing axis.
 
     Args:
@@ -376,7 +376,7 @@ PACK = Kernel(
 )
 
 
-def stack(xs: Sequence[TensorLike], /, *, axis: int = 0) -> Tensor:
+def stack(xs: Sequence[TensorLike], /, axis: int = 0) -> Tensor:
     """Return tensors of one shape joined along a new axis.
 
     Args:
@@ -428,7 +428,7 @@ SPLIT_V: Kernel = Kernel(
 )
 
 
-def split(x: TensorLike, /, sizes: Ints, *, axis: int = 0) -> list[Tensor]:
+def split(x: TensorLike, /, sizes: Ints, axis: int = 0) -> list[Tensor]:
     """Return ``x`` cut along ``axis``, into pieces of given sizes or into equal ones.
 
     Args:
@@ -481,7 +481,7 @@ UNPACK: Kernel = Kernel(
 )
 
 
-def unstack(x: TensorLike, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+def unstack(x: TensorLike, /, axis: int = 0) -> tuple[Tensor, ...]:
     """Return the slices of ``x`` along ``axis``, each without that axis.
 
     Args:
@@ -577,7 +577,7 @@ REVERSE = Kernel(
 )
 
 
-def flip(x: TensorLike, /, *, axis: Ints | None = None) -> Tensor:
+def flip(x: TensorLike, /, axis: Ints | None = None) -> Tensor:
     """Return the elements in reverse order along ``axis``.
 
     Args:

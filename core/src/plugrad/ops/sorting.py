@@ -162,7 +162,7 @@ SORT = Kernel(
 
 
 def sort(
-    x: TensorLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+    x: TensorLike, /, axis: int = -1, *, descending: bool = False, stable: bool = True
 ) -> Tensor:
     """Return the elements in ascending order along ``axis``, NaN last.
 
@@ -198,7 +198,7 @@ decomposition(SORT, lambda x, axis, descending: _in_order(x, axis, descending, 0
 
 
 def argsort(
-    x: TensorLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+    x: TensorLike, /, axis: int = -1, *, descending: bool = False, stable: bool = True
 ) -> Tensor:
     """Return the indices that sort ``x`` along ``axis``.
 
@@ -259,7 +259,7 @@ _PLACES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def median(x: TensorLike, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def median(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return the median over ``axis``; of an even number, the mean of the middle two.
 
     The result is NaN where an element is NaN.
@@ -288,8 +288,8 @@ def quantile(
     x: TensorLike,
     q: float | Sequence[float] | Shares,
     /,
-    *,
     axis: Axis = None,
+    *,
     keepdims: bool = False,
     method: Method = "linear",
 ) -> Tensor:

@@ -41,7 +41,9 @@ _SPELLINGS: dict[Any, DType] = {
     **{dtype: dtype for dtype in DTYPES.values()},
     **{dtype.type: dtype for dtype in DTYPES.values()},
     **_WEAK,
+    **{kind.__name__: dtype for kind, dtype in _WEAK.items()},  # "int" is int
     str: STRING,
+    "str": STRING,
     bytes: STRING,
 }
 
@@ -150,7 +152,7 @@ def check_range(op: str, value: complex, dtype: DType) -> None:
 
 
 def canonical(dtype: Any) -> DType:
-    """Return the one object for a dtype; ``float`` is float32, ``int`` is int32."""
+    """Return the one object for a dtype; ``float`` is float32, ``"int"`` is int32."""
     try:
         return _SPELLINGS[dtype]
     except (KeyError, TypeError):

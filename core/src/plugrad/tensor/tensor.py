@@ -294,6 +294,11 @@ class Tensor(Methods):
         return self.shape[0]
 
     def __format__(self, form: str) -> str:
+        if form and self.size != 1:
+            raise TypeError(
+                f"format: {form!r} is for one number, got shape {self.shape}; index "
+                "the tensor, or leave the format out"
+            )
         return format(self.item() if form else repr(self), form)
 
     def __repr__(self) -> str:
