@@ -5,13 +5,14 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 
 from plugrad.ops import operators
-from plugrad.tools.names import NAMES as OTHERS
+from plugrad.tools.names import ROWS as OTHERS
 
 from tests.surface import ops
 
@@ -154,13 +155,36 @@ def only_here(theirs):
             yield f"| `pg.{name}` | {text} |\n"
 
 
-def elsewhere():
-    """Return the section of names of other libraries."""
-    rows = [f"| `{name}` | `pg.{here}` |\n" for name, here in sorted(OTHERS.items())]
+LIBRARIES = {"NumPy": "np.", "PyTorch": "torch.", "JAX": "jax.", "TensorFlow.js": "tf."}
+VARIANT = re.compile(r"\d[dD]`$")  # tf.concat1d, say
+
+
+def elsewhere(theirs):
+    """Return the table of what other libraries call the functions of plugrad.
+
+    ``theirs`` is the table of the ops of TensorFlow.js.
+    """
+    tfjs = defaultdict(list)
+    for line in theirs.splitlines():
+        if line.startswith("| `tf."):
+            name, ours, *_ = (cell.strip() for cell in line.split("|")[1:])
+            tfjs[ours].append(name)
+    rows = []
+    for row in OTHERS:
+        here = f"`pg.{row.here}`" if row.here else "none"
+        cells = [
+            [f"`{prefix}{name}`".replace("jax.jnp", "jnp") for name in names]
+            for prefix, names in zip(LIBRARIES.values(), row[1:5], strict=True)
+        ]
+        same = [name for name in tfjs[here] if row.here and not VARIANT.search(name)]
+        cells[-1] += [name for name in same if name not in cells[-1]]
+        texts = [here, *map(", ".join, cells), row.remark]
+        rows.append(f"| {' | '.join(texts)} |\n".replace("  ", " "))
+    head = " | ".join(["plugrad", *LIBRARIES, "remark"])
     return (
-        f"{ELSEWHERE}\n\nThese names of NumPy, PyTorch, JAX and TensorFlow.js raise an "
-        "AttributeError\nthat names what plugrad has instead.\n\n| elsewhere | here |\n"
-        f"{RULE}{''.join(rows)}"
+        f"{ELSEWHERE}\n\nFunctions that have one name everywhere are left out. If you "
+        "ask plugrad for a name\nof another library, the AttributeError says what to "
+        f"use.\n\n| {head} |\n|{' --- |' * 6}\n{''.join(rows)}"
     )
 
 
@@ -170,7 +194,7 @@ def names():
     theirs, ours = text.split(ONLY_HERE)
     head = ours[: ours.index(RULE)] + RULE
     ours = "".join(only_here(theirs))
-    return f"{theirs}{ONLY_HERE}{head}{ours}\n{elsewhere()}"
+    return f"{theirs}{ONLY_HERE}{head}{ours}\n{elsewhere(theirs)}"
 
 
 FILES = {STUB: methods, NAMES: names}

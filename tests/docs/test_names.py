@@ -1,10 +1,13 @@
 """docs/names.md maps all ops of TensorFlow.js, and lists what only plugrad has."""
 
+import importlib
 import json
 import re
 from pathlib import Path
 
 import plugrad as pg
+import pytest
+from plugrad.tools.names import ROWS
 
 from tests.surface import ops
 
@@ -55,3 +58,54 @@ def test_every_op_of_ours_is_in_a_table():
     only = [row[0].removeprefix("`pg.").removesuffix("`") for row in rows(OURS)]
     assert only == sorted(only)
     assert sorted(set(ops()) - targets(THEIRS)) == only
+
+
+def lacking(library, column, *modules):
+    """Return the names in a column of the table that the library does not have."""
+    found = {library: pytest.importorskip(library, reason=f"needs {library}: make peers")}
+    for name in modules:
+        found[name] = importlib.import_module(name)
+    full = [name for row in ROWS for name in getattr(row, column)]
+    return [name for name in full if not has(found[library], name)]
+
+
+def has(module, name):
+    for word in name.replace("jnp.", "numpy.").split("."):
+        module = getattr(module, word, None)
+    return module is not None
+
+
+def test_numpy_has_its_names():
+    assert not lacking("numpy", "numpy")
+
+
+def test_torch_has_its_names():
+    assert not lacking("torch", "torch", "torch.library")
+
+
+def test_jax_has_its_names():
+    names = "image lax nn numpy profiler random scipy.special test_util tree tree_util"
+    assert not lacking("jax", "jax", *(f"jax.{name}" for name in names.split()))
+
+
+METHODS = """
+    cast copyRegisteredKernels customGrad dispose enableDebugMode engine getBackend
+    getGradient getKernel getKernelsForBackend grad grads keep memory profile
+    registerBackend registerGradient registerKernel removeBackend setBackend tensor1d
+    tensor2d tidy time unregisterGradient unregisterKernel valueAndGrad valueAndGrads
+    variable variableGrads
+"""  # exports of TensorFlow.js that are no ops
+
+
+def test_tensorflow_js_has_its_names():
+    known = {name for names in TFJS.values() for name in names} | {*METHODS.split()}
+    assert not {name for row in ROWS for name in row.tfjs} - known
+
+
+def test_a_row_says_what_is_called_otherwise():
+    for row in ROWS:
+        others = [*row.numpy, *row.torch, *row.jax, *row.tfjs]
+        assert others or row.remark, row
+        assert row.here or row.remark, row
+    here = [row.here for row in ROWS if row.here]
+    assert len({*here}) == len(here)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 
@@ -18,9 +19,19 @@ def publish(module: dict[str, Any]) -> None:
     """
     if "__all__" in module and module["__name__"] != "plugrad":
         module["__dir__"] = lambda: sorted(module["__all__"])  # for completion
+        module.setdefault("__getattr__", lambda name: _missing(module, name))
     for value in [*module.values()]:
         if hasattr(value, "__qualname__") and _is_private(value.__module__):
             value.__module__ = module["__name__"]
+
+
+def _missing(module: dict[str, Any], name: str) -> Any:
+    """Raise the AttributeError about a name that a public module lacks."""
+    about = f"module {module['__name__']!r} has no attribute {name!r}"
+    if not name.startswith("_"):
+        names = import_module("plugrad.tools.names")  # only where it is needed
+        about = names.missing(name, module["__all__"], module["__name__"])
+    raise AttributeError(about)
 
 
 def _is_private(module: str) -> bool:

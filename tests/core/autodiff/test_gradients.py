@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad.engine import context
 from plugrad.engine.context import taping
 from plugrad.engine.tape import Tape
 from plugrad.plugin import Kernel, run, same
@@ -181,3 +182,22 @@ def test_a_pullback_runs_in_another_thread(backend):
     thread.start()
     thread.join()
     assert found == [pullback(1.0)[0].item()]
+
+
+def test_nothing_is_recorded_of_constants(backend):
+    """What docs/guide.md gives instead of a block without gradients."""
+    tapes = []
+
+    def net(params, x):
+        tapes.append(context.tapes()[-1])
+        return pg.sum(pg.tanh(params["w"] * x))
+
+    def loss(params, x):
+        target = net(pg.tree.map(pg.stop_gradient, params), x)
+        nodes.append(len(tapes[-1].nodes))
+        return (net(params, x) - target) ** 2 + target * params["w"]
+
+    nodes = []
+    gradient = pg.grad(loss)({"w": pg.asarray(0.5)}, pg.asarray(2.0))
+    assert nodes == [0]
+    assert gradient["w"].item() == pytest.approx(np.tanh(1.0), rel=1e-5)

@@ -1,12 +1,13 @@
 """Habits of users of NumPy, PyTorch and JAX that work here, or are answered."""
 
 import inspect
+import re
 from operator import attrgetter
 
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.tools.names import NAMES
+from plugrad.tools.names import answers
 
 from tests.surface import ops
 
@@ -219,11 +220,40 @@ def test_options_that_do_not_fit(backend):
         pg.grad(scaled, has_aux="yes")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted(answers()))
 def test_a_name_from_elsewhere_is_answered(name):
-    assert attrgetter(NAMES[name])(pg) is not None
-    with pytest.raises(AttributeError, match=f"'{name}'; it is plugrad.{NAMES[name]}"):
+    row = answers()[name]
+    message = f"'{name}'; it is plugrad.{row.here} here" if row.here else row.remark
+    assert not row.here or attrgetter(row.here)(pg) is not None
+    with pytest.raises(AttributeError, match=re.escape(message)):
         getattr(pg, name)
+
+
+ASKED = {  # what a user writes: what the message says
+    "arcsin": "it is plugrad.asin here$",
+    "concatenate": "it is plugrad.concat here",
+    "det": "it is plugrad.linalg.det here$",
+    "dot": "it is plugrad.matmul here",
+    "fmod": r"for the sign of the dividend write `x - trunc\(x / y\) \* y`$",
+    "jit": "there is no compiler yet",
+    "no_grad": r"plugrad.stop_gradient here \(outside of `grad` .* is recorded\)",
+    "random.PRNGKey": "it is plugrad.random.key here",
+    "random.randn": "'plugrad.random' .*; it is plugrad.random.normal here",
+    "linalg.norm": "'plugrad.linalg' .*; it is plugrad.linalg.vector_norm here",
+    "linalg.sum": "it is plugrad.sum here$",
+    "linalg.svdd": r"did you mean 'svd'\?$",
+    "linalg._svd": "has no attribute '_svd'$",
+    "trace": "it is plugrad.linalg.trace here$",
+    "tree_map": "it is plugrad.tree.map here$",
+    "zzzzz": "has no attribute 'zzzzz'$",
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_a_message_says(name):
+    with pytest.raises(AttributeError, match=ASKED[name]):
+        attrgetter(name)(pg)
+    assert not hasattr(pg, name)
 
 
 def test_a_name_that_is_misspelt(backend):
