@@ -62,7 +62,9 @@ def test_every_op_of_ours_is_in_a_table():
 
 def lacking(library, column, *modules):
     """Return the names in a column of the table that the library does not have."""
-    found = {library: pytest.importorskip(library, reason=f"needs {library}: make peers")}
+    found = {
+        library: pytest.importorskip(library, reason=f"needs {library}: make peers")
+    }
     for name in modules:
         found[name] = importlib.import_module(name)
     full = [name for row in ROWS for name in getattr(row, column)]

@@ -125,20 +125,12 @@ if not TYPE_CHECKING:  # or else type checkers would accept every name
         globals()[name] = value
         return value
 
+    def __dir__() -> list[str]:
+        return sorted([*__all__, "__version__"])  # for completion
+
 
 publish(globals())
-for _namespace in (
-    fft,
-    fused,
-    image,
-    linalg,
-    losses,
-    random,
-    signal,
-    sparse,
-    strings,
-    tree,
-):
+for _namespace in [fft, fused, image, linalg, losses, random, signal, sparse, strings]:
     publish(vars(_namespace))
 publish(vars(tree))
 accelerated.start()

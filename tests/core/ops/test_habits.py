@@ -310,6 +310,14 @@ def test_integers_of_numpy_beside_a_tensor(backend):
     assert (np.eye(2, dtype="f4") @ pg.asarray([1.0, 2.0])).tolist() == [1.0, 2.0]
 
 
+def test_completion_shows_public_names():
+    shown = dir(pg)
+    assert {"float32", "Tensor", "grad", "random", "tree", "__version__"} <= {*shown}
+    assert not {"Any", "TYPE_CHECKING", "accelerated", "import_module"} & {*shown}
+    assert not [name for name in shown if name.startswith("_") and "__" not in name]
+    assert all(hasattr(pg, name) for name in shown)
+
+
 def test_a_namespace_lists_its_public_names():
     assert dir(pg.random) == sorted(pg.random.__all__)
     assert "normal" in dir(pg.random)

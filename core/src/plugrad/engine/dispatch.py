@@ -358,7 +358,7 @@ def native(x: Any, backend: OpenBackend) -> Native:
 
 def to(x: Tensor, backend: str, /) -> Tensor:
     """Return ``x`` moved to ``backend``: the same tensor for every tape."""
-    there = lifted(registry.open(backend))
+    there = lifted(registry.open(backend, "to"))
     if x._alive() is there:
         return x
     if current().observers:

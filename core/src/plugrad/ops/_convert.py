@@ -136,7 +136,18 @@ def array_of(op: str, value: Any) -> np.ndarray[Any, DType]:
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         hint = "fill them, x.filled(0), and keep the mask beside them"
         raise TypeError(f"{op}: a tensor has no masked elements; {hint}")
-    return np.asarray(value)
+    array = np.asarray(value)
+    if array.dtype == STRING and not array.shape and array[()] is value:
+        raise _stranger(op, value)
+    return array
+
+
+def _stranger(op: str, x: object) -> TypeError:
+    """Return the error about an array that NumPy does not take for one."""
+    return TypeError(
+        f"{op}: cannot make a tensor of {type(x).__name__}, an array of "
+        f"{type(x).__module__}; take it over with plugrad.from_dlpack"
+    )
 
 
 def _cast(given: np.ndarray[Any, Any], wanted: DType, copy: bool) -> Any:
@@ -203,6 +214,8 @@ def _text(given: np.ndarray[Any, Any], wanted: DType) -> np.ndarray[Any, DType]:
     odd.sort(key=lambda part: isinstance(part, int | float | complex))
     if odd and isinstance(odd[0], int) and odd[0].bit_length() > 63:
         raise OverflowError(f"asarray: {odd[0]} does not fit into 64 bits")
+    if odd and hasattr(odd[0], "__dlpack__"):
+        raise _stranger("asarray", odd[0])
     if odd:
         raise TypeError(
             f"asarray: cannot make a tensor of {type(odd[0]).__name__}; elements are "

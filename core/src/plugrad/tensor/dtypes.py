@@ -162,7 +162,9 @@ def canonical(dtype: Any) -> DType:
     except (TypeError, ValueError):
         name = repr(dtype)
     if name not in DTYPES:
-        raise TypeError(f"dtype {name} is not supported; there are {NAMES}")
+        own = name.rpartition(".")[2]  # float32 of torch.float32
+        hint = f"write plugrad.{own}" if own in DTYPES else f"there are {NAMES}"
+        raise TypeError(f"dtype {name} is not supported; {hint}")
     return DTYPES[name]
 
 

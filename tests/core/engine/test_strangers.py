@@ -1,0 +1,113 @@
+"""What belongs to other libraries, or does not exist: dtypes, devices, arrays."""
+
+import sys
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+
+class Stranger:
+    """A dtype of another library, as torch.float32 is: neither a name nor a type."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __repr__(self):
+        return self.text
+
+
+FLOAT32, QINT8 = Stranger("torch.float32"), Stranger("torch.qint8")
+TAKES_A_DTYPE = {
+    "zeros": lambda dtype: pg.zeros(2, dtype=dtype),
+    "asarray": lambda dtype: pg.asarray([1.0], dtype=dtype),
+    "astype": lambda dtype: pg.astype(pg.ones(2), dtype),
+    "a method": lambda dtype: pg.ones(2).astype(dtype),
+    "a reduction": lambda dtype: pg.sum(pg.ones(2), dtype=dtype),
+    "random": lambda dtype: pg.random.normal((2,), dtype=dtype),
+    "isdtype": lambda dtype: pg.isdtype(dtype, "numeric"),
+    "finfo": lambda dtype: pg.finfo(dtype),
+    "can_cast": lambda dtype: pg.can_cast(dtype, "float32"),
+    "result_type": lambda dtype: pg.result_type(pg.ones(2), dtype),
+}
+
+
+@pytest.mark.parametrize("name", TAKES_A_DTYPE)
+def test_dtypes_of_another_library(name, backend):
+    with pytest.raises(TypeError, match=r"torch.float32 .*; write plugrad.float32$"):
+        TAKES_A_DTYPE[name](FLOAT32)
+    with pytest.raises(TypeError, match=r"dtype torch.qint8 is .*; there are bool"):
+        TAKES_A_DTYPE[name](QINT8)
+
+
+def test_dtypes_that_numpy_knows(backend):
+    class Named:  # as jax.numpy.float32, and the dtypes of Keras
+        dtype = np.dtype("float32")
+
+    assert pg.zeros(2, dtype=Named).dtype == pg.float32
+    assert pg.zeros(2, dtype=np.dtype(">f4")).dtype == pg.float32
+
+
+TAKES_A_DEVICE = {
+    "zeros": lambda device: pg.zeros(2, device=device),
+    "asarray": lambda device: pg.asarray([1.0], device=device),
+    "arange": lambda device: pg.arange(3, device=device),
+    "ones_like": lambda device: pg.ones_like(pg.ones(2), device=device),
+    "to": lambda device: pg.ones(2).to(device),
+    "to_device": lambda device: pg.ones(2).to_device(device),
+    "use_backend": lambda device: pg.use_backend(device),
+    "device": lambda device: pg.__array_namespace_info__().dtypes(device=device),
+}
+
+
+@pytest.mark.parametrize("name", TAKES_A_DEVICE)
+@pytest.mark.parametrize("device", ["cuda", "cpu:7", 3, FLOAT32])
+def test_devices_that_do_not_exist(name, device, backend):
+    op = name.removesuffix("_device")
+    message = f"{op}: .*unknown backend {device!r}.*; installed: .*{backend}"
+    with pytest.raises(pg.BackendUnavailable, match=message):
+        TAKES_A_DEVICE[name](device)
+
+
+@pytest.mark.parametrize("version", ["1999.12", "2030.12", 2024.12, 3])
+def test_versions_of_the_standard_that_do_not_exist(version, backend):
+    message = f"unknown api_version {version!r}; plugrad follows 2021.12"
+    with pytest.raises(ValueError, match=message):
+        pg.ones(2).__array_namespace__(api_version=version)
+
+
+class Foreign:
+    """An array of another namespace that NumPy does not take for an array."""
+
+    shape, dtype = (2,), np.dtype("float32")
+
+    def __array_namespace__(self, api_version=None):
+        return sys
+
+    def __dlpack__(self, **options):
+        raise BufferError
+
+
+MIXED = {
+    "add": lambda x, y: pg.add(x, y),
+    "+": lambda x, y: x + y,
+    "concat": lambda x, y: pg.concat([x, y]),
+    "stack": lambda x, y: pg.stack([y, x]),
+    "where": lambda x, y: pg.where(x > 0, x, y),
+    "matmul": lambda x, y: pg.matmul(x, y),
+    "index": lambda x, y: x.take(y),
+    "assign": lambda x, y: x.__setitem__(0, y),
+    "asarray": lambda x, y: pg.asarray(y),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_arrays_of_two_namespaces(name, backend):
+    message = "tensor of Foreign, an array of .*; take it over with plugrad.from_dlpack"
+    with pytest.raises(TypeError, match=message):
+        MIXED[name](pg.ones(2), Foreign())
+
+
+def test_arrays_of_numpy_are_taken(backend):
+    for name in ("add", "+", "concat", "stack", "where", "matmul"):
+        assert isinstance(MIXED[name](pg.ones(2), np.ones(2, "f4")), pg.Tensor)
