@@ -32,15 +32,15 @@ REGISTRY = [
     CORE / "plugin.py",
 ]
 TREES = [CORE / "tensor/tree.py", CORE / "tree.py"]
-CAPTURES = CORE / "autodiff/captures.py"
-NOT_PATH = [*USERS, *TREES, CAPTURES, BACKWARD]
+MISTAKES = CORE / "autodiff/mistakes.py"
+NOT_PATH = [*USERS, *TREES, MISTAKES, BACKWARD]
 PATH = [*core("tensor", "engine", "autodiff", without=NOT_PATH), *CONTRACTS]
 PACKAGES = {
     "ops": ([*core("ops", without=USERS), BACKWARD], 7500),
     "the path of an op": (PATH, 1950),
     "batching": (core("batching"), 650),
     "trees": (TREES, 350),
-    "the warning about closures": ([CAPTURES], 80),
+    "mistakes with grad": ([MISTAKES], 90),
     "registries and plugins": (REGISTRY, 1300),
     "checks of run_kernel": (CHECKS, 300),
     "geometry": (GEOMETRY, 500),

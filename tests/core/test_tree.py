@@ -320,6 +320,23 @@ def test_cotangents_that_do_not_fit(dy, message, backend):
         pullback(dy)
 
 
+def test_leaves_that_are_no_tensors(backend):
+    model = {"layers": [Layer(pg.asarray(W), activate)]}
+    message = r"^grad: argument \[0\]\['layers'\]\[0\].bias: asarray: cannot .* static"
+    with pytest.raises(TypeError, match=message):
+        pg.grad(loss)(model)
+    with pytest.raises(TypeError, match=r"grad: argument \[1\]: asarray: .* of object"):
+        pg.grads(lambda x, y: x)(1.0, object())
+    named = pg.grad(lambda layer: pg.sum(layer.weight))(
+        Layer(pg.asarray(W), None, activate)
+    )
+    assert named.name is activate
+
+
+def activate(x):
+    return x
+
+
 def test_tidy_keeps_the_tensors_of_a_dataclass(backend):
     kept = pg.tidy(lambda: Layer(pg.asarray(W) * 2, Box(pg.asarray(3.0) * 1)))
     assert kept.weight.tolist() == [2.0, 4.0]

@@ -34,7 +34,7 @@ from plugrad.tensor.tree import (
     split,
 )
 
-from .captures import warn_if_captured
+from .mistakes import check_leaves, warn_if_captured
 from .signatures import GradientFunction
 
 __all__ = [
@@ -439,7 +439,11 @@ def _forward(
     f: Callable[..., Any], xs: tuple[Any, ...], of: Callable[..., Any] | None = None
 ) -> _Forward:
     """Run ``f`` under a tape; ``of`` is the function of the user in it."""
-    leaves, build = flatten(xs, asarray)
+    try:
+        leaves, build = flatten(xs, asarray)
+    except TypeError:
+        check_leaves(xs)
+        raise
     tape = Tape()
     wanted: list[TapeId | None] = []
     sources = []

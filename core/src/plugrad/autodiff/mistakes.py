@@ -1,11 +1,11 @@
-"""The warning about a function that closes over the tensor it is differentiated in.
+"""Mistakes in calls of ``grad``: what is not a tensor, and what is captured.
 
 ``grad(lambda x: sum(t))(t)`` is zero: ``t`` is a constant, and ``x`` is not used. A
 function without any other fault may have the gradient zero, so there is a warning only
 if the result depends on no argument, and the function refers to a tensor that holds the
 values of an argument. The search runs in this case alone.
 
-Map: ``warn_if_captured``; what a function refers to.
+Map: ``check_leaves``; ``warn_if_captured``; what a function refers to.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from plugrad.ops._convert import asarray
 from plugrad.ops.variable import Variable
 from plugrad.registry.deprecation import outside
 from plugrad.tensor.tensor import Tensor
@@ -25,6 +26,19 @@ from plugrad.tensor.tree import split
 
 Reference = tuple[str, Any]  # a name in the code of the user, and what it stands for
 MOST = 1000  # functions and objects to look into
+
+
+def check_leaves(xs: tuple[Any, ...]) -> None:
+    """Raise an error that says which leaf of the arguments is not a tensor."""
+    leaves, structure = split(xs)
+    for path, x in zip(structure.paths(), leaves, strict=True):
+        try:
+            asarray(x)
+        except TypeError as error:
+            raise TypeError(
+                f"grad: argument {path}: {error}; what is not a tensor belongs in a "
+                "static field of a dataclass (plugrad.tree), or in a closure"
+            ) from None
 
 
 def warn_if_captured(f: Callable[..., Any], xs: tuple[Any, ...]) -> None:
