@@ -317,6 +317,47 @@ def test_nested():
     close(three(a), 2 * np.moveaxis(np.moveaxis(a, 2, 0), 2, 1))
 
 
+def test_random_numbers_differ_between_examples():
+    f = lambda x: (
+        pg.random.normal((2,)),
+        pg.random.normal((2,), seed=3),
+        pg.random.permutation(6),
+        pg.random.multinomial(pg.zeros(50), 4),
+        pg.dropout(x, 0.5),
+    )
+    free, seeded, order, classes, kept = pg.vmap(f)(np.ones((5, 40), "float32"))
+    assert len(np.unique(free.numpy())) == 10
+    np.testing.assert_array_equal(
+        seeded.numpy(), np.tile(pg.random.normal((2,), seed=3).numpy(), (5, 1))
+    )
+    np.testing.assert_array_equal(np.sort(order.numpy()), np.tile(np.arange(6), (5, 1)))
+    for y in (order, classes, kept):
+        assert len(np.unique(y.numpy(), axis=0)) == 5
+    nested = pg.vmap(lambda x: pg.vmap(lambda y: pg.random.uniform(()))(x))(X)
+    assert nested.shape == X.shape
+    assert len(np.unique(nested.numpy())) == X.size
+    assert pg.vmap(lambda x: pg.random.uniform((3,)))(X[:0]).shape == (0, 3)
+
+
+def test_keys_of_each_example():
+    def f(key, x):
+        a, b = pg.random.split(key)
+        c = pg.random.fold_in(a, 3)
+        normal = pg.random.normal((2,), seed=a) + x
+        return normal, pg.random.multinomial(pg.zeros(50), 4, seed=b), c
+
+    keys = pg.random.split(pg.random.key(1), 5)
+    one = [f(keys[i], pg.asarray(X[i, 0])) for i in range(5)]
+    for got, expected in zip(
+        pg.vmap(f)(keys, X[:, 0]), zip(*one, strict=True), strict=True
+    ):
+        np.testing.assert_array_equal(
+            got.numpy(), np.stack([y.numpy() for y in expected])
+        )
+    same = pg.vmap(f, in_axes=(None, 0))(keys[2], X[:, 0])
+    np.testing.assert_array_equal(same[1].numpy(), np.tile(one[2][1].numpy(), (5, 1)))
+
+
 def test_threads():
     results, f = {}, pg.vmap(pg.grad(network), in_axes=(None, 0))
 

@@ -26,10 +26,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Never
+from typing import Any, Never, cast
 
 import numpy as np
 
+from plugrad.engine.context import current
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape, broadcast
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
@@ -105,15 +106,20 @@ def _word(op: str, name: str, given: Any) -> int:
     return number
 
 
-def _number(op: str, key: TensorLike) -> int:
-    """Return the 64 bits of a key."""
+def _as_key(op: str, key: TensorLike) -> Tensor:
+    """Return a key as a tensor; raise if it is none."""
     x = _convert.asarray(key)
     if x.shape != (2,) or x.dtype != INT32:
         raise ValueError(
             f"{op}: a key is an int32 tensor of shape (2,), got {x.dtype} of shape "
             f"{x.shape}; make one with random.key(seed), and index several: keys[0]"
         )
-    high, low = x.numpy().view(np.uint32).tolist()
+    return x
+
+
+def _number(op: str, key: TensorLike) -> int:
+    """Return the 64 bits of a key."""
+    high, low = _as_key(op, key).numpy().view(np.uint32).tolist()
     return int(high << 32 | low)
 
 
@@ -125,9 +131,37 @@ def _keys(words: _draws.Words, sizes: Shape) -> Tensor:
 
 def _drawn(op: str, seed: Seed, sizes: Shape, draw: Draw, *attrs: Any) -> Tensor:
     """Return ``draw(stream, count, *attrs)`` in the shape ``sizes``."""
-    stream = _draws.stream(_checked(op, seed))
-    values = draw(stream, math.prod(sizes), *attrs)
-    return _convert.asarray(values.reshape(sizes), copy=False)
+
+    def drawn(number: int | None) -> Tensor:
+        values = draw(_draws.stream(number), math.prod(sizes), *attrs)
+        return _convert.asarray(values.reshape(sizes), copy=False)
+
+    return _for_each_example(op, seed, drawn)
+
+
+def _for_each_example(
+    op: str, seed: Seed, drawn: Callable[[int | None], Tensor]
+) -> Tensor:
+    """Return ``drawn`` of the number of a seed or key.
+
+    Inside ``vmap``, examples without a seed, and those that have keys of their own, get
+    numbers of their own.
+    """
+    level = current().level
+    if level is None:
+        return drawn(_checked(op, seed))
+    key, mapped = (
+        level.unwrap(seed) if isinstance(seed, Tensor) else (seed, seed is None)
+    )
+    with level.outside():
+        if not mapped:
+            y = _for_each_example(op, key, drawn)
+        elif level.size:
+            keys = [None if key is None else key[i] for i in range(level.size)]
+            y = shape.stack([_for_each_example(op, k, drawn) for k in keys])
+        else:
+            y = shape.stack([_for_each_example(op, 0, drawn)])[:0]
+    return cast("Tensor", level.wrap(y, mapped))
 
 
 def _sizes(op: str, shape: Ints, more: tuple[Never, ...]) -> Shape:
@@ -213,8 +247,12 @@ def split(key: TensorLike, /, n: Ints = 2) -> Tensor:
 
     """
     sizes = arguments.sizes("split", n, "n")
-    number = _number("split", key)
-    return _keys(_draws.derived(number, _draws.SPLIT, math.prod(sizes)), sizes)
+
+    def made(number: int | None) -> Tensor:
+        words = _draws.derived(cast("int", number), _draws.SPLIT, math.prod(sizes))
+        return _keys(words, sizes)
+
+    return _for_each_example("split", _as_key("split", key), made)
 
 
 def fold_in(key: TensorLike, n: int, /) -> Tensor:
@@ -238,8 +276,9 @@ def fold_in(key: TensorLike, n: int, /) -> Tensor:
         False
 
     """
-    number, at = _number("fold_in", key), _word("fold_in", "number", n)
-    return _keys(_draws.derived(number, _draws.FOLD_IN, 1, at), ())
+    at = _word("fold_in", "number", n)
+    made = lambda number: _keys(_draws.derived(number, _draws.FOLD_IN, 1, at), ())
+    return _for_each_example("fold_in", _as_key("fold_in", key), made)
 
 
 # --- uniform ---------------------------------------------------------------------
@@ -708,13 +747,20 @@ def multinomial(
     rows = math.prod(batch)
     table = run(shape.RESHAPE, x, shape=(rows, classes))
     normalized = arguments.flag("multinomial", "normalized", normalized)
-    stream, parts = _draws.stream(_checked("multinomial", seed)), []
-    step = max(NOISE // max(rows * classes, 1), 1)
+    inside = current().level is not None  # vmap
+    stream = None if inside else _draws.stream(_checked("multinomial", seed))
+    parts = []
+    step = max(count, 1) if inside else max(NOISE // max(rows * classes, 1), 1)
     draw = _draws.race if normalized else _draws.gumbel
     for at in range(0, max(count, 1), step):
         sizes = (min(step, count - at), rows, classes)
-        noise = _draws.filled(stream, math.prod(sizes), draw, x.dtype)
-        noisy = _convert.asarray(noise.reshape(sizes), copy=False)
+
+        def noise(number: int | None, sizes: Shape = sizes) -> Tensor:
+            words = stream or _draws.stream(number)
+            values = _draws.filled(words, math.prod(sizes), draw, x.dtype)
+            return _convert.asarray(values.reshape(sizes), copy=False)
+
+        noisy = _for_each_example("multinomial", seed, noise) if inside else noise(None)
         parts.append(run(MULTINOMIAL, table, noisy, normalized=normalized))
     y = run(shape.CONCAT, *parts, axis=1) if len(parts) > 1 else parts[0]
     return run(shape.RESHAPE, y, shape=(*batch, count))
