@@ -150,9 +150,10 @@ def _for_each_example(
     level = current().level
     if level is None:
         return drawn(_checked(op, seed))
-    key, mapped = (
-        level.unwrap(seed) if isinstance(seed, Tensor) else (seed, seed is None)
-    )
+    key: Any = seed
+    mapped = seed is None
+    if isinstance(seed, Tensor):
+        key, mapped = level.unwrap(seed)
     with level.outside():
         if not mapped:
             y = _for_each_example(op, key, drawn)
