@@ -178,11 +178,6 @@ class Variable(Methods):
         """Return the values."""
         return self._value.numpy()
 
-    def __array__(
-        self, dtype: Any = None, copy: bool | None = None
-    ) -> np.ndarray[Any, DType]:
-        return self._value.__array__(dtype, copy)
-
     def __repr__(self) -> str:
         name = f"{self.name!r}, " if self.name else ""
         return f"Variable({name}shape={self.shape}, dtype={self.dtype})"
