@@ -1,4 +1,4 @@
-"""``custom_grad`` inside ``vmap``: its gradients count on both sides, at every order."""
+"""``custom_grad`` inside ``vmap``: its gradients count on both sides of it."""
 
 import numpy as np
 import plugrad as pg

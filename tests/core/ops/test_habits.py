@@ -318,6 +318,61 @@ def test_completion_shows_public_names():
     assert all(hasattr(pg, name) for name in shown)
 
 
+@pytest.mark.parametrize("axes", [(), ((1, 0, 2),), ([2, 0, 1],), ((-1, 1, 0),)])
+def test_transpose_as_a_method(axes, backend):
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    expected = x.transpose(*axes)
+    for tensor in (pg.asarray(x), pg.Variable(x)):
+        np.testing.assert_array_equal(tensor.transpose(*axes).numpy(), expected)
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (0,), (None,), ((0, 1), (1, 0))])
+def test_transpose_takes_one_sequence(axes, backend):
+    with pytest.raises(TypeError, match=r"transpose: the new order is one sequence"):
+        pg.asarray(X).transpose(*axes)
+
+
+LOST = r"np.asarray: a tensor of shape \(2,\) is being differentiated, and has no grad"
+RECORDED = [
+    lambda x, v: pg.grad(lambda x: pg.sum(x * np.asarray(x)))(x),
+    lambda x, v: pg.grad(lambda x: pg.sum(np.array([1.0, 1.0]) * np.asarray(2 * x)))(x),
+    lambda x, v: pg.vjp(lambda x: pg.asarray(np.array(x, np.float64)), x),
+    lambda x, v: pg.variable_grads(lambda: pg.sum(v * np.asarray(v))),
+]
+NOT_RECORDED = [
+    lambda x, v: np.asarray(x),
+    lambda x, v: (np.asarray(v), pg.variable_grads(lambda: pg.sum(v * v))),
+    lambda x, v: pg.grad(lambda x: pg.sum(x * x.numpy()))(x),
+    lambda x, v: pg.grad(lambda x: pg.sum(x * np.asarray(pg.stop_gradient(x))))(x),
+    lambda x, v: pg.grad(lambda y: pg.sum(y * np.asarray(x)))(pg.asarray([1.0, 1.0])),
+    lambda x, v: pg.grad(lambda x: pg.sum(x * np.asarray(pg.argmax(x))))(x),
+]
+
+
+@pytest.mark.parametrize("call", RECORDED)
+def test_a_gradient_that_ends_in_numpy_is_warned_of(call, backend):
+    x = pg.asarray([1.0, 2.0])
+    with pytest.warns(UserWarning, match=LOST) as warned:
+        call(x, pg.Variable(x))
+    assert warned[0].filename == __file__
+
+
+@pytest.mark.parametrize("call", NOT_RECORDED)
+def test_arrays_of_what_has_no_gradient(call, backend):
+    x = pg.asarray([1.0, 2.0])
+    call(x, pg.Variable(x))  # warnings are errors
+
+
+def test_numpy_inside_of_custom_grad(backend):
+    exp = pg.custom_grad(
+        lambda x: (pg.asarray(np.exp(np.asarray(x))), lambda dy: dy * pg.exp(x))
+    )
+    slope = pg.grad(lambda x: pg.sum(exp(x)))
+    x = pg.asarray([0.0, 0.0])
+    assert slope(x).tolist() == [1.0, 1.0]
+    assert pg.grad(lambda x: pg.sum(slope(x)))(x).tolist() == [1.0, 1.0]
+
+
 def test_a_namespace_lists_its_public_names():
     assert dir(pg.random) == sorted(pg.random.__all__)
     assert "normal" in dir(pg.random)

@@ -9,7 +9,7 @@ that are composed of these.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -27,8 +27,9 @@ from plugrad.tensor.dtypes import (
 )
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert
+from . import _convert, compare
 from . import shape as shapes
+from .variable import Variable
 
 __all__ = [
     "arange",
@@ -46,7 +47,8 @@ __all__ = [
 ]
 
 Number = complex | np.generic
-Value = Number | str | bytes
+End = Number | Tensor | Variable
+Value = End | str | bytes
 _held = held
 
 # --- conversion ------------------------------------------------------------------
@@ -182,6 +184,11 @@ def _check_fits(op: str, value: complex, dtype: DType) -> None:
     check_range(op, value, dtype)
 
 
+def _is_scalar(given: object) -> TypeGuard[Tensor | Variable]:
+    """Return whether ``given`` is a tensor without axes."""
+    return isinstance(given, Tensor | Variable) and given.shape == ()
+
+
 def _truncated(op: str, value: complex, dtype: DType) -> complex:
     """Return a number without its fraction if ``dtype`` is an integer dtype."""
     if not isinstance(value, float) or dtype.kind not in "iu":
@@ -208,9 +215,11 @@ def full(
 
     Args:
         shape: The shape; 3 is short for (3,).
-        fill_value: A number, str or bytes.
+        fill_value: A number, str or bytes; or a tensor without axes, which is cast and
+            repeated with its gradient.
         dtype: The dtype; None chooses float32, int32, bool, complex64 or string after
-            the value. An integer dtype truncates a floating value.
+            the value, or the dtype of a tensor. An integer dtype truncates a floating
+            value.
         device: Where the tensor is made, a backend; by default the active one.
 
     Returns:
@@ -233,6 +242,8 @@ def full(
     """
     if device is not None:
         return _convert.placed(device, full, shape, fill_value, dtype=dtype)
+    if _is_scalar(fill_value):
+        return _repeated(shape, fill_value, dtype)
     if isinstance(fill_value, str | bytes):
         text = fill_value.encode() if isinstance(fill_value, str) else bytes(fill_value)
         wanted = STRING if dtype is None else canonical(dtype)
@@ -246,6 +257,15 @@ def full(
     _check_fits("full", value, wanted)
     shape = sizes("full", shape)
     return run(FILL, shape=shape, value=value, dtype=_held("full", wanted))
+
+
+def _repeated(shape: Ints, fill_value: Tensor | Variable, dtype: Any) -> Tensor:
+    """Return ``full`` of a tensor without axes, composed of ops on it."""
+    own = fill_value.dtype
+    wanted = own if dtype is None else canonical(dtype)
+    if own.kind == "c" and wanted.kind in "iuf":
+        raise TypeError(f"full: {wanted} cannot hold complex numbers; use real")
+    return shapes.broadcast_to(cast(fill_value, wanted), sizes("full", shape))
 
 
 def zeros(
@@ -403,7 +423,7 @@ def full_like(
 
     Args:
         x: A tensor of any dtype; only its shape and dtype matter.
-        fill_value: A number, str or bytes.
+        fill_value: A number, str or bytes; or a tensor without axes.
         dtype: The dtype; by default that of ``x``.
         device: Where the tensor is made, a backend; by default the active one.
 
@@ -571,10 +591,10 @@ RANGE = Kernel(
 
 
 def arange(
-    start: Number,
+    start: End,
     /,
-    stop: Number | None = None,
-    step: Number = 1,
+    stop: End | None = None,
+    step: End = 1,
     *,
     dtype: Any = None,
     device: str | None = None,
@@ -587,7 +607,8 @@ def arange(
     Args:
         start: The first number; the end if ``stop`` is None.
         stop: The end, which is not included.
-        step: The distance of two elements, positive or negative.
+        step: The distance of two elements, positive or negative. The numbers may be
+            tensors without axes; floating ones only as the end, which has no gradient.
         dtype: The dtype; None is int32 if all arguments are integers, else float32.
         device: Where the tensor is made, a backend; by default the active one.
 
@@ -613,8 +634,11 @@ def arange(
     if device is not None:
         return _convert.placed(device, arange, start, stop, step, dtype=dtype)
     first, last = (0, start) if stop is None else (start, stop)
-    begin, end = real("arange", "start", first), real("arange", "stop", last)
-    by = real("arange", "step", step)
+    end = real("arange", "stop", last.item() if _is_scalar(last) else last)
+    begin, by = (
+        real("arange", name, n.item() if _is_scalar(n) and n.dtype.kind in "iu" else n)
+        for name, n in (("start", first), ("step", step))
+    )
     usual = "int32" if all(isinstance(n, int) for n in (begin, end, by)) else "float32"
     wanted = _held("arange", canonical(usual if dtype is None else dtype))
     size = _steps(begin, end, by)
@@ -666,8 +690,8 @@ LIN_SPACE = Kernel(
 
 
 def linspace(
-    start: Number,
-    stop: Number,
+    start: End,
+    stop: End,
     /,
     num: int,
     *,
@@ -679,13 +703,15 @@ def linspace(
 
     The distance of two is ``(stop - start) / (num - 1)``, or ``(stop - start) / num``
     without the endpoint. A single number is ``start``. Elements are computed in double
-    precision and then rounded.
+    precision and then rounded; if an end is a tensor, in the dtype of the result.
 
     Args:
-        start: The first number, real or complex.
+        start: The first number, real or complex; or a tensor without axes, which has a
+            gradient.
         stop: The last number, which is left out if ``endpoint`` is False.
         num: How many numbers.
-        dtype: The dtype; None is float32, or complex64 if an end is complex.
+        dtype: The dtype; None is float32, or complex64 if an end is complex, or the
+            dtype to which tensors promote.
         endpoint: Whether ``stop`` is included.
         device: Where the tensor is made, a backend; by default the active one.
 
@@ -711,6 +737,8 @@ def linspace(
     if device is not None:
         more = {"dtype": dtype, "endpoint": endpoint}
         return _convert.placed(device, linspace, start, stop, num, **more)
+    if _is_scalar(start) or _is_scalar(stop):
+        return _between(start, stop, num, dtype, endpoint)
     ends = number("linspace", "start", start), number("linspace", "stop", stop)
     usual = "complex64" if any(isinstance(n, complex) for n in ends) else "float32"
     wanted = _held("linspace", canonical(usual if dtype is None else dtype))
@@ -721,6 +749,24 @@ def linspace(
     return run(
         LIN_SPACE, start=begin, stop=end, num=num, endpoint=endpoint, dtype=wanted
     )
+
+
+def _between(start: End, stop: End, num: int, dtype: Any, endpoint: bool) -> Tensor:
+    """Return ``linspace`` where an end is a tensor, composed of ops on the ends."""
+    for name, end in (("start", start), ("stop", stop)):
+        if not _is_scalar(end):
+            number("linspace", name, end)
+    ends = _convert.promote_all("linspace", start, stop)
+    a, b = (_convert.floating("linspace", x) for x in ends)
+    wanted = a.dtype if dtype is None else _held("linspace", canonical(dtype))
+    if wanted.kind not in "fc"[a.dtype.kind == "c" :]:
+        raise TypeError(f"linspace: {named(wanted)} cannot hold numbers of {a.dtype}")
+    a, b = cast(a, wanted), cast(b, wanted)
+    parts = linspace(0, 1, num, dtype=wanted, endpoint=endpoint)
+    y = a + (b - a) * parts
+    if not endpoint or len(parts) < 2:
+        return y
+    return compare.where(arange(len(parts)) == len(parts) - 1, b, y)
 
 
 @decomposition(LIN_SPACE)

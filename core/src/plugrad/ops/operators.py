@@ -6,19 +6,23 @@ Ops are set as methods directly, without a wrapper. The reflected operators
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from plugrad.engine.context import tapes
 from plugrad.engine.dispatch import to
+from plugrad.engine.tape import Guard, tapes_tracking
+from plugrad.registry.deprecation import outside
 from plugrad.tensor.arguments import Ints, misfit
 from plugrad.tensor.dtypes import STRING
 from plugrad.tensor.tensor import Tensor
 
 from . import binary, compare, indexing, products, unary
-from .shape import reshape
+from .shape import permute_dims, reshape
 from .variable import Variable
 
 COMPARABLE = (Tensor, Variable, int, float, complex, np.generic, list, tuple)
@@ -37,6 +41,21 @@ def _reshape(x: Tensor, /, *shape: Ints, copy: bool | None = None) -> Tensor:
     return reshape(x, sizes, copy=copy)
 
 
+def _transpose(x: Tensor, /, *axes: Sequence[int]) -> Tensor:
+    """Return ``permute_dims(x, axes)``; ``transpose()`` reverses the axes.
+
+    opt_einsum calls it. The axes are one sequence: of two integers, NumPy would make
+    the new order, and PyTorch swap them.
+    """
+    order = axes or (range(x.ndim)[::-1],)
+    if len(order) > 1 or not isinstance(order[0], Sequence):
+        raise TypeError(
+            f"transpose: the new order is one sequence, got {axes}; "
+            "transpose((1, 0)) is permute_dims(x, (1, 0)), and mT swaps the last two"
+        )
+    return permute_dims(x, order[0])
+
+
 def _if_known(op: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``op`` that gives NotImplemented where ``b`` cannot be compared."""
     return lambda a, b: op(a, b) if _known(a, b) else NotImplemented
@@ -46,6 +65,22 @@ def _transposed(x: Tensor) -> Tensor:
     if len(x.shape) != 2:
         raise misfit("T", "is for matrices; use mT or permute_dims", x)
     return products.matrix_transpose(x)
+
+
+def _array(
+    x: Tensor | Variable, dtype: Any = None, copy: bool | None = None
+) -> np.ndarray[Any, Any]:
+    """Return the values for NumPy, and warn if a gradient is lost."""
+    x = x.value if isinstance(x, Variable) else x
+    recording = tapes_tracking(tapes(), (x,))[0]
+    if recording and Guard not in map(type, tapes()):  # custom_grad has a gradient
+        warnings.warn(
+            f"np.asarray: a tensor of shape {x.shape} is being differentiated, and has "
+            "no gradient through NumPy; use the ops of plugrad, or x.numpy() if no "
+            "gradient is wanted",
+            stacklevel=outside(),
+        )
+    return np.array(x.numpy(), dtype=dtype, copy=copy)
 
 
 # Of two arguments, and in reverse where the tensor stands on the right.
@@ -142,10 +177,12 @@ def _reversed(op: Callable[..., Any]) -> Callable[..., Any]:
 TABLE: dict[str, Any] = {f"__{name}__": op for name, op in BINARY.items()} | OTHERS
 TABLE |= {f"__r{name}__": _reversed(op) for name, op in BINARY.items()}
 TABLE |= {name: public[name] for name in METHODS.split()}
-TABLE["reshape"] = _reshape
+TABLE |= {"reshape": _reshape, "transpose": _transpose}
 for name, op in TABLE.items():
     setattr(Tensor, name, op)
     setattr(Variable, name, op)
 Tensor.to = to
+Tensor.__array__ = _array
 Tensor.__array_ufunc__ = _array_ufunc
+setattr(Variable, "__array__", _array)  # noqa: B010, mypy
 setattr(Variable, "__array_ufunc__", _array_ufunc)  # noqa: B010, mypy

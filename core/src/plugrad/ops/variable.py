@@ -178,11 +178,6 @@ class Variable(Methods):
         """Return the values."""
         return self._value.numpy()
 
-    def __array__(
-        self, dtype: Any = None, copy: bool | None = None
-    ) -> np.ndarray[Any, DType]:
-        return self._value.__array__(dtype, copy)
-
     def _repr_html_(self) -> str:
         return self._value._repr_html_(
             f"Variable {self.name!r}" if self.name else "Variable"

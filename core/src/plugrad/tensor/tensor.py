@@ -88,6 +88,7 @@ class Tensor(Methods):
         "_shape",
         "_tape_id",
     )
+    __array__: ClassVar[Callable[..., np.ndarray[Any, DType]]]  # ops/operators.py
     __array_ufunc__: ClassVar[Any]  # ops/operators.py sets it
     __hash__ = object.__hash__
 
@@ -204,11 +205,6 @@ class Tensor(Methods):
         """Hold the values and the identity of ``y``, which is on the same backend."""
         self._cached_copies = None
         self._data, self._tape_id = y._data, y._tape_id
-
-    def __array__(
-        self, dtype: Any = None, copy: bool | None = None
-    ) -> np.ndarray[Any, DType]:
-        return np.array(self.numpy(), dtype=dtype, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         lend = getattr(self._alive().runtime.arrays, "to_dlpack", None)

@@ -288,6 +288,53 @@ def test_constants_have_no_gradient(backend):
     assert pg.grad(lambda x: pg.sum(pg.grad(g)(x)))(pg.asarray([3.0])).tolist() == [0.0]
 
 
+WITHOUT_AXES = [
+    (lambda t: pg.full((2, 3), t.x), lambda x, n: np.full((2, 3), x)),
+    (lambda t: pg.full((0,), t.x), lambda x, n: np.full((0,), x)),
+    (lambda t: pg.full((2,), t.x, dtype="int32"), lambda x, n: np.full(2, int(x))),
+    (lambda t: pg.full(2, t.n), lambda x, n: np.full(2, n)),
+    (lambda t: pg.full_like(pg.zeros(2), t.n), lambda x, n: np.full(2, float(n))),
+    (lambda t: pg.linspace(t.x, 4, 5), lambda x, n: np.linspace(x, 4, 5)),
+    (lambda t: pg.linspace(-1, t.x, 1), lambda x, n: np.linspace(-1, x, 1)),
+    (lambda t: pg.linspace(t.x, 0, 0), lambda x, n: np.linspace(x, 0, 0)),
+    (lambda t: pg.linspace(t.n, t.x, 7), lambda x, n: np.linspace(n, x, 7)),
+    (
+        lambda t: pg.linspace(t.n, t.x, 7, endpoint=False, dtype="float32"),
+        lambda x, n: np.linspace(n, x, 7, endpoint=False, dtype=np.float32),
+    ),
+    (lambda t: pg.arange(t.x), lambda x, n: np.arange(x, dtype="float32")),
+    (lambda t: pg.arange(t.n, 12, t.n), lambda x, n: np.arange(n, 12, n)),
+]
+
+
+@pytest.mark.parametrize(("call", "expected"), WITHOUT_AXES)
+def test_numbers_may_be_tensors_without_axes(call, expected, backend):
+    x, n = pg.Variable(2.7), pg.asarray(3, dtype="int32")
+    for one in (x, x.value):
+        found = call(SimpleNamespace(x=one, n=n))
+        wanted = expected(np.float32(2.7), np.int32(3))
+        kind = {"i": "int32", "f": "float32"}[wanted.dtype.kind]
+        assert (found.dtype.name, found.backend) == (kind, backend)
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-6)
+
+
+def test_numbers_that_are_tensors_keep_their_gradient(backend):
+    weights = pg.asarray(np.arange(5.0), dtype="float32")
+    check_gradients(lambda x: pg.full((5,), x) * weights, np.array(0.5))
+    check_gradients(lambda x: pg.linspace(x, 2, 5) ** 2, np.array(0.5))
+    check_gradients(
+        lambda a, b: pg.linspace(a, b, 5, endpoint=False) ** 2,
+        np.array(0.5),
+        np.array(2.0),
+    )
+
+
+def test_linspace_between_tensors_ends_where_it_should(backend):
+    a, b = pg.asarray(0.1), pg.asarray(0.7)
+    found = pg.linspace(a, b, 1001)
+    assert (found[0].item(), found[-1].item()) == (a.item(), b.item())
+
+
 # --- sequences -------------------------------------------------------------------
 
 RANGES = [
@@ -510,6 +557,11 @@ ERRORS = [
         "full: fill_value must be a number, got Tens",
     ),
     (
+        lambda t: pg.full((2,), pg.asarray(1j), dtype="float32"),
+        TypeError,
+        "full: float32 cannot hold complex numbers",
+    ),
+    (
         lambda t: pg.full_like(t.x, "a"),
         TypeError,
         "full: float32 cannot hold 'a'",
@@ -530,6 +582,26 @@ ERRORS = [
         lambda t: pg.arange(t.x),
         TypeError,
         r"arange: stop must be a number, got Tensor\(.*; take its item",
+    ),
+    (
+        lambda t: pg.arange(pg.asarray(0.5), 3),
+        TypeError,
+        r"arange: start must be a number, got Tensor\(.*; take its item",
+    ),
+    (
+        lambda t: pg.linspace(pg.asarray(0.5), t.x, 3),
+        TypeError,
+        r"linspace: stop must be a number, got Tensor\(.*; take its item",
+    ),
+    (
+        lambda t: pg.linspace(pg.asarray(1j), 2, 3, dtype="float32"),
+        TypeError,
+        "linspace: float32 cannot hold numbers of complex64",
+    ),
+    (
+        lambda t: pg.linspace(pg.asarray(1), 2, 3, dtype="int32"),
+        TypeError,
+        "linspace: int32 cannot hold numbers of float32",
     ),
     (
         lambda t: pg.arange(300, dtype="uint8"),

@@ -1,0 +1,142 @@
+"""Run SciPy's own tests of the array API with plugrad as the namespace.
+
+``python -m tests.consumers.scipy_suite [backend ...] [module ...] [options of pytest]``
+runs them once on each backend, in a process of its own: on those that are named, or on
+all; of the modules that are named, or of all.
+
+As a plugin of pytest, this module makes the fixture ``xp`` of SciPy's ``conftest.py``
+again, for plugrad alone; it changes nothing else of SciPy. It selects the tests that
+take the fixture, expects the failures that ``scipy_xfails.toml`` explains, and prints a
+table by module, and the number of failures of each reason.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import plugrad as pg
+import pytest
+
+BACKENDS = ("cpu", "wasm", "opencl")
+MODULES = """
+    _lib cluster constants differentiate fft integrate interpolate linalg ndimage
+    optimize signal spatial special stats
+""".split()  # noqa: SIM905
+XFAILS = Path(__file__).parent / "scipy_xfails.toml"
+OUTCOMES = ("passed", "xfailed", "skipped", "failed", "error")
+
+# --- the plugin ------------------------------------------------------------------
+
+
+def add_plugrad() -> None:
+    """Make the fixture ``xp`` before pytest reads it."""
+    import scipy.conftest as theirs
+
+    param = pytest.param(pg, id="plugrad", marks=pytest.mark.array_api_backends)
+    theirs.xp_known_backends.add("plugrad")
+    theirs.xp = pytest.fixture(params=[param])(theirs.xp.__wrapped__)
+
+
+@cache
+def expected() -> list[dict[str, Any]]:
+    """Return the reasons why tests fail on the active backend."""
+    entries = tomllib.loads(XFAILS.read_text())["xfail"]
+    backend = os.environ.get("PLUGRAD_BACKEND", "cpu")
+    return [one for one in entries if backend in one.get("backends", BACKENDS)]
+
+
+def reason(test: str, message: str) -> str | None:
+    """Return why a test fails, if it is known."""
+    for one in expected():
+        said = any(re.search(text, message) for text in one.get("messages", ()))
+        if said or test.startswith(tuple(one.get("tests", ("-",)))):
+            return str(one["reason"])
+    return None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Keep the tests on plugrad."""
+    kept = [item for item in items if "xp" in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Iterator[Any]:
+    """Expect the failures that have a known reason."""
+    report = yield
+    if report.failed and call.excinfo is not None:
+        why = reason(item.nodeid, str(call.excinfo.value))
+        if why is not None:
+            report.outcome, report.wasxfail = "skipped", why
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print how many tests of each module passed, and why others did not."""
+    counts: dict[str, Counter[str]] = {}
+    for outcome, reports in terminalreporter.stats.items():
+        key = "passed" if outcome == "xpassed" else outcome  # SciPy's own xfail
+        for report in reports if key in OUTCOMES else ():
+            counts.setdefault(report.nodeid.partition("/")[0], Counter())[key] += 1
+    counts["all"] = sum(counts.values(), Counter())
+    versions = f"SciPy {version('scipy')}, plugrad {pg.__version__}"
+    terminalreporter.section(f"{os.environ.get('PLUGRAD_BACKEND')}: {versions}")
+    for module, row in sorted(counts.items(), key=lambda one: (one[0] == "all", one)):
+        cells = " | ".join(str(row[outcome]) for outcome in OUTCOMES)
+        terminalreporter.write_line(f"| {module} | {cells} |")
+    known = Counter(x.wasxfail for x in terminalreporter.stats.get("xfailed", ()))
+    for one in expected():
+        line = f"{known[one['reason']]}: {' '.join(one['reason'].split())}"
+        terminalreporter.write_line(line)
+
+
+# --- the program -----------------------------------------------------------------
+
+
+def run(backend: str, arguments: list[str]) -> int:
+    """Run the tests on a backend, in a process; return its exit status."""
+    try:
+        with pg.use_backend(backend):
+            pass
+    except pg.BackendUnavailable as error:
+        print(f"{backend} does not run: {error}", flush=True)
+        return 0
+    (scipy,) = find_spec("scipy").submodule_search_locations  # without an import
+    where = ["-c", os.devnull, "--rootdir=.", "-p", "no:cacheprovider"]
+    plugins = ["-p", __spec__.name, "-p", "no:plugrad_conformance"]
+    output = ["-q", "--tb=line", "-W", "ignore"]
+    folder = str(Path(__file__).parents[2])
+    path = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+    env = {"PLUGRAD_BACKEND": backend, "PYTHONPATH": path, "SCIPY_ARRAY_API": "1"}
+    command = [sys.executable, "-m", "pytest", *where, *plugins, *output, *arguments]
+    return subprocess.run(command, env=os.environ | env, cwd=scipy).returncode
+
+
+def main(arguments: list[str]) -> int:
+    """Run the tests on each backend; return 1 if some failed."""
+    backends = [one for one in arguments if one in BACKENDS]
+    modules = [one for one in arguments if one in MODULES]
+    options = [one for one in arguments if one not in backends + modules]
+    given = [*(modules or MODULES), *options]
+    return int(any([run(backend, given) for backend in backends or BACKENDS]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+else:
+    add_plugrad()
