@@ -9,6 +9,7 @@
 #                             cpu without the C extension, the backend over Numba
 #   make check                style, types and layers alone
 #   make test ARGS="-k relu"  further arguments of pytest; JOBS=0 runs one process
+#   make test-consumers       scikit-learn and other libraries that take tensors
 #   make test-examples        the backend over Numba, in an environment of its own
 #   make wheels               build what is uploaded into dist/: see CONTRIBUTING.md
 #   make version NEW=0.2.0    write the version into every distribution
@@ -39,8 +40,8 @@ $(STAMP): moved
 endif
 endif
 
-.PHONY: demo test test-all test-array-api test-examples check clean docs moved peers
-.PHONY: version wheels
+.PHONY: demo test test-all test-array-api test-consumers test-examples check clean docs
+.PHONY: moved peers version wheels
 .DELETE_ON_ERROR:
 
 # The suite starts hundreds of processes: they need not compile Python anew.
@@ -84,6 +85,10 @@ test-array-api: $(BUILT) $(VENV)/.group-array-api
 	$(CURDIR)/$(RUN) -m pytest array_api_tests -q -p no:plugrad_conformance \
 	--numprocesses $(JOBS) --max-examples=$(EXAMPLES) -W ignore \
 	--xfails-file=$(CURDIR)/tests/array_api/xfails.txt $(ARGS)
+
+# Libraries that take tensors: our tests of them.
+test-consumers: $(BUILT) $(VENV)/.group-consumers
+	$(PYTEST) --all tests/consumers $(ARGS)
 
 check: $(BUILT)
 	$(RUN) -m pytest tests/test_style.py
