@@ -6,7 +6,8 @@
 #   make test                 style, types, layers and the suite: what CI runs; of the
 #                             conformance tests, wasm and opencl run a share
 #   make test-all             everything: all shares, more random examples, longer soaks,
-#                             cpu without the C extension, the backend over Numba
+#                             cpu without the C extension, the backend over Numba,
+#                             libraries that take tensors
 #   make check                style, types and layers alone
 #   make test ARGS="-k relu"  further arguments of pytest; JOBS=0 runs one process
 #   make test-consumers       scikit-learn and other libraries that take tensors
@@ -54,9 +55,9 @@ test: export OMP_NUM_THREADS := 1
 test: $(BUILT)
 	$(PYTEST) $(ARGS)
 
-test-all: $(BUILT) test-examples $(if $(filter Linux,$(shell uname -s)),wheels)
+test-all: $(BUILT) test-examples test-consumers $(if $(filter Linux,$(shell uname -s)),wheels)
 	PLUGRAD_COMPILED=0 $(PYTEST) tests/conformance --plugrad-backend cpu
-	$(PYTEST) --all $(ARGS)
+	$(PYTEST) --all --ignore tests/consumers $(ARGS)
 
 # Numba is large, and lags behind NumPy: it is downloaded for this target alone.
 THIRD := examples/third_party_backend
@@ -86,9 +87,11 @@ test-array-api: $(BUILT) $(VENV)/.group-array-api
 	--numprocesses $(JOBS) --max-examples=$(EXAMPLES) -W ignore \
 	--xfails-file=$(CURDIR)/tests/array_api/xfails.txt $(ARGS)
 
-# Libraries that take tensors: our tests of them.
+# Libraries that take tensors: our tests of them, and their own of the array API.
+test-consumers: export OMP_NUM_THREADS := 1
 test-consumers: $(BUILT) $(VENV)/.group-consumers
 	$(PYTEST) --all tests/consumers $(ARGS)
+	$(RUN) -m tests.consumers.sklearn_suite --numprocesses $(JOBS)
 
 check: $(BUILT)
 	$(RUN) -m pytest tests/test_style.py
