@@ -241,9 +241,9 @@ decomposition(CUMPROD, _scan(binary.MULTIPLY, 1))
 def diff(
     x: TensorLike,
     /,
+    n: int = 1,
     axis: int = -1,
     *,
-    n: int = 1,
     prepend: TensorLike | None = None,
     append: TensorLike | None = None,
 ) -> Tensor:
@@ -253,8 +253,8 @@ def diff(
 
     Args:
         x: A tensor of numbers with at least one axis.
-        axis: The axis.
         n: How many times to take differences; each time there is one element less.
+        axis: The axis.
         prepend: A tensor of the rank of ``x`` to put in front of it first; None for
             none.
         append: A tensor of the rank of ``x`` to put behind it first; None for none.

@@ -2,8 +2,8 @@
 
 Kernels: ``LowerBound SearchSorted Unique UpperBound``. NaN is greater than every number
 where elements are ordered, and equals nothing where they are compared. The shapes of
-``unique_*``, ``nonzero``, ``boolean_mask`` and ``setdiff1d`` depend on values, so these
-ops wait for them.
+``unique_*``, ``boolean_mask`` and ``setdiff1d`` depend on values, so these ops wait for
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ __all__ = [
     "boolean_mask",
     "isin",
     "lower_bound",
-    "nonzero",
     "searchsorted",
     "setdiff1d",
     "unique_all",
@@ -499,38 +498,11 @@ def setdiff1d(x: TensorLike, y: TensorLike, /) -> tuple[Tensor, Tensor]:
     x = _convert.real("setdiff1d", x)
     if len(x.shape) != 1 or len(y.shape) != 1:
         raise misfit("setdiff1d", "x and y must have one axis", x, y)
-    (indices,) = nonzero(isin(x, y, invert=True))
+    (indices,) = compare.nonzero(isin(x, y, invert=True))
     return run(gather.GATHER_V2, x, indices, axis=0, batch_dims=0), indices
 
 
 # --- elements on a condition -----------------------------------------------------
-
-
-def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
-    """Return the indices of the elements that are not 0, a tensor for each axis.
-
-    They are in row-major order. Their number depends on the values, so ``x`` is read on
-    the host.
-
-    Args:
-        x: A tensor with at least one axis.
-
-    Returns:
-        A tuple of int32 tensors ``[n]``, one for each axis of ``x``.
-
-    Raises:
-        ValueError: ``x`` has no axes.
-
-    Example:
-        >>> rows, columns = pg.nonzero([[1, 0], [2, 3]])
-        >>> rows.tolist(), columns.tolist()
-        ([0, 1, 1], [0, 0, 1])
-
-    """
-    x = _convert.asarray(x)
-    if not x.shape:
-        raise ValueError("nonzero: x has no axes, so that there are no indices")
-    return tuple([_convert.asarray(i, dtype=INT32) for i in x.numpy().nonzero()])
 
 
 def boolean_mask(x: TensorLike, mask: TensorLike, /, axis: int = 0) -> Tensor:

@@ -139,6 +139,7 @@ def test_diff(dtype, backend):
         for n in (0, 1, 2, 5, 9):
             y = pg.diff(x, axis=axis, n=n).numpy()
             np.testing.assert_array_equal(y, np.diff(x, n, axis), strict=True)
+            np.testing.assert_array_equal(y, pg.diff(x, n, axis).numpy())
         ends = {"prepend": x, "append": x[:, :5][:3]}
         y = pg.diff(x, axis=axis, **ends).numpy()
         np.testing.assert_array_equal(y, np.diff(x, axis=axis, **ends), strict=True)
