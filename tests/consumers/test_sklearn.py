@@ -101,7 +101,7 @@ print(*{getattr(m, "func", m).__name__ for m in array_api_metric_checkers})
 """
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore")  # of classes that are deprecated, or skipped
 @pytest.mark.consumers_all
 def test_the_rows_are_all_that_scikit_learn_supports():
     tagged = {name for name, kind in all_estimators() if supports_arrays(kind)}
