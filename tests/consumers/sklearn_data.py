@@ -20,8 +20,10 @@ def data(name: str) -> Arrays:
 
 
 def _standardized(name: str) -> Arrays:
+    """Return standardized features and the targets, in random order."""
     x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
-    return (x - x.mean(0)) / x.std(0), y
+    order = np.random.default_rng(1).permutation(len(y))
+    return ((x - x.mean(0)) / x.std(0))[order], y[order]
 
 
 def _classes(name: str) -> Arrays:
