@@ -85,7 +85,7 @@ def expected() -> dict[str, str]:
     return {name: one["reason"] for one in mine for name in one["tests"]}
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)  # before -k leaves tests out
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
