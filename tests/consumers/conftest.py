@@ -4,12 +4,9 @@ Without ``--all``, the tests with the marker ``consumers_all`` are left out.
 """
 
 import os
-from pathlib import Path
 
 # SciPy reads it when it is imported; without it, scikit-learn refuses arrays.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
-
-HERE = Path(__file__).parent
 
 
 def pytest_configure(config):
@@ -21,7 +18,8 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     if config.getoption("all"):
         return
-    left = [item for item in items if item.get_closest_marker("consumers_all")]
-    if left:
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in left]
+    kept, left = [], []
+    for item in items:
+        (left if item.get_closest_marker("consumers_all") else kept).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
