@@ -6,9 +6,11 @@
 #   make test                 style, types, layers and the suite: what CI runs; of the
 #                             conformance tests, wasm and opencl run a share
 #   make test-all             everything: all shares, more random examples, longer soaks,
-#                             cpu without the C extension, the backend over Numba
+#                             cpu without the C extension, the backend over Numba,
+#                             libraries that take tensors
 #   make check                style, types and layers alone
 #   make test ARGS="-k relu"  further arguments of pytest; JOBS=0 runs one process
+#   make test-consumers       scikit-learn and other libraries that take tensors
 #   make test-examples        the backend over Numba, in an environment of its own
 #   make wheels               build what is uploaded into dist/: see CONTRIBUTING.md
 #   make version NEW=0.2.0    write the version into every distribution
@@ -39,8 +41,8 @@ $(STAMP): moved
 endif
 endif
 
-.PHONY: demo test test-all test-array-api test-examples check clean docs moved peers
-.PHONY: version wheels
+.PHONY: demo test test-all test-array-api test-consumers test-examples check clean docs
+.PHONY: moved peers version wheels
 .DELETE_ON_ERROR:
 
 # The suite starts hundreds of processes: they need not compile Python anew.
@@ -53,9 +55,9 @@ test: export OMP_NUM_THREADS := 1
 test: $(BUILT)
 	$(PYTEST) $(ARGS)
 
-test-all: $(BUILT) test-examples $(if $(filter Linux,$(shell uname -s)),wheels)
+test-all: $(BUILT) test-examples test-consumers $(if $(filter Linux,$(shell uname -s)),wheels)
 	PLUGRAD_COMPILED=0 $(PYTEST) tests/conformance --plugrad-backend cpu
-	$(PYTEST) --all $(ARGS)
+	$(PYTEST) --all --ignore tests/consumers $(ARGS)
 
 # Numba is large, and lags behind NumPy: it is downloaded for this target alone.
 THIRD := examples/third_party_backend
@@ -84,6 +86,12 @@ test-array-api: $(BUILT) $(VENV)/.group-array-api
 	$(CURDIR)/$(RUN) -m pytest array_api_tests -q -p no:plugrad_conformance \
 	--numprocesses $(JOBS) --max-examples=$(EXAMPLES) -W ignore \
 	--xfails-file=$(CURDIR)/tests/array_api/xfails.txt $(ARGS)
+
+# Libraries that take tensors: our tests of them, and their own of the array API.
+test-consumers: export OMP_NUM_THREADS := 1
+test-consumers: $(BUILT) $(VENV)/.group-consumers
+	$(PYTEST) --all tests/consumers $(ARGS)
+	$(RUN) -m tests.consumers.sklearn_suite --numprocesses $(JOBS)
 
 check: $(BUILT)
 	$(RUN) -m pytest tests/test_style.py

@@ -287,12 +287,6 @@ def halved(dy: Array) -> Array:
     return dy
 
 
-def unique(x: Array) -> Array:
-    """Return distinct elements in the order in which they appear."""
-    values, first = np.unique(x, return_index=True)
-    return values[np.argsort(first)]
-
-
 def runs(ids: Array) -> Array:
     """Return the starts of segments."""
     return np.flatnonzero(np.diff(ids, prepend=-1))
@@ -801,7 +795,7 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     "Transpose": (lambda x: pg.permute_dims(x, (1, 0)), np.transpose, ONE),
     "Unique": (
         lambda x: pg.unique_values(x),
-        unique,
+        np.unique,
         lambda n: (draw((1_000_000 if n else 64,), "int32"),),
     ),
     "Unpack": (lambda x: pg.unstack(x[:8]), lambda x: tuple(x[:8]), ONE),

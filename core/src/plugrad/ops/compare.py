@@ -6,12 +6,13 @@ Select``. All broadcast. Bool and integer outputs have no derivative, so only Se
 a gradient. The comparisons with a decomposition declare None as gradient, so that tapes
 do not decompose them.
 
-Map: comparisons; ``where``; logic; bits; closeness.
+Map: comparisons; ``where`` and ``nonzero``; logic; bits; closeness.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import overload
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from plugrad.registry.contract import (
     same,
 )
 from plugrad.tensor.arguments import flag
-from plugrad.tensor.dtypes import BOOL, DTYPES, named
+from plugrad.tensor.dtypes import BOOL, DTYPES, INT32, named
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, creation, reduce, unary
@@ -49,6 +50,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "nonzero",
     "not_equal",
     "where",
 ]
@@ -323,11 +325,21 @@ SELECT = Kernel(
 )
 
 
-def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
+@overload
+def where(condition: TensorLike, /) -> tuple[Tensor, ...]: ...
+@overload
+def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor: ...
+def where(
+    condition: TensorLike,
+    x1: TensorLike | None = None,
+    x2: TensorLike | None = None,
+    /,
+) -> Tensor | tuple[Tensor, ...]:
     """Return ``x1`` where ``condition`` is True, and ``x2`` where it is False.
 
     The elements are copied, so NaN in what is not selected does not matter. Elements
-    that are not selected have the cotangent 0.
+    that are not selected have the cotangent 0. ``where(condition)`` alone is
+    ``nonzero(condition)``, as in NumPy and PyTorch.
 
     Args:
         condition: A bool tensor.
@@ -338,8 +350,8 @@ def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
         A tensor of the broadcast shape and the promoted dtype of ``x1`` and ``x2``.
 
     Raises:
-        TypeError: ``condition`` is not bool, or no dtype can represent ``x1`` and
-            ``x2``.
+        TypeError: ``condition`` is not bool, no dtype can represent ``x1`` and ``x2``,
+            or one of them is missing.
         ValueError: The shapes do not broadcast.
 
     Example:
@@ -351,6 +363,10 @@ def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
         The array API standard.
 
     """
+    if x1 is None or x2 is None:
+        if x1 is x2:
+            return nonzero(condition)
+        raise TypeError("where: pass x1 and x2, or neither of them")
     if type(condition) is not Tensor:
         condition = _convert.asarray(condition)
     if condition.dtype is not BOOL:
@@ -365,6 +381,33 @@ def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
 gradients(SELECT, condition=None, t=lambda dy, condition: where(condition, dy, 0))
 gradients(SELECT, e=lambda dy, condition: where(condition, 0, dy))
+
+
+def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
+    """Return the indices of the elements that are not 0, a tensor for each axis.
+
+    They are in row-major order. Their number depends on the values, so ``x`` is read on
+    the host.
+
+    Args:
+        x: A tensor with at least one axis.
+
+    Returns:
+        A tuple of int32 tensors ``[n]``, one for each axis of ``x``.
+
+    Raises:
+        ValueError: ``x`` has no axes.
+
+    Example:
+        >>> rows, columns = pg.nonzero([[1, 0], [2, 3]])
+        >>> rows.tolist(), columns.tolist()
+        ([0, 1, 1], [0, 0, 1])
+
+    """
+    x = _convert.asarray(x)
+    if not x.shape:
+        raise ValueError("nonzero: x has no axes, so that there are no indices")
+    return tuple([_convert.asarray(i, dtype=INT32) for i in x.numpy().nonzero()])
 
 
 # --- logic -----------------------------------------------------------------------

@@ -241,9 +241,9 @@ decomposition(CUMPROD, _scan(binary.MULTIPLY, 1))
 def diff(
     x: TensorLike,
     /,
+    n: int = 1,
     axis: int = -1,
     *,
-    n: int = 1,
     prepend: TensorLike | None = None,
     append: TensorLike | None = None,
 ) -> Tensor:
@@ -253,8 +253,8 @@ def diff(
 
     Args:
         x: A tensor of numbers with at least one axis.
-        axis: The axis.
         n: How many times to take differences; each time there is one element less.
+        axis: The axis.
         prepend: A tensor of the rank of ``x`` to put in front of it first; None for
             none.
         append: A tensor of the rank of ``x`` to put behind it first; None for none.
@@ -333,7 +333,12 @@ BINCOUNT = Kernel(
 
 
 def bincount(
-    x: TensorLike, /, *, weights: TensorLike | None = None, size: int | None = None
+    x: TensorLike,
+    /,
+    *,
+    weights: TensorLike | None = None,
+    size: int | None = None,
+    minlength: int = 0,
 ) -> Tensor:
     """Return how often each of 0, 1, …, ``size - 1`` occurs in ``x``.
 
@@ -345,6 +350,7 @@ def bincount(
             weights of each number.
         size: How many numbers to count. None counts to the greatest one, which is read
             from the device.
+        minlength: How many numbers to count at least, if ``size`` is None.
 
     Returns:
         A tensor ``[size]``: int32 counts, or sums in the dtype of the weights (int32
@@ -352,19 +358,28 @@ def bincount(
 
     Raises:
         TypeError: ``x`` does not hold integers, or the weights are strings.
-        ValueError: The shapes differ, or ``size`` is negative.
+        ValueError: The shapes differ, ``size`` or ``minlength`` is negative, or both
+            are given.
 
     Example:
         >>> pg.bincount([1, 1, 3])
         Tensor([0, 2, 0, 1], dtype=int32, backend='cpu')
+        >>> pg.bincount([1, 1, 3], minlength=6)
+        Tensor([0, 2, 0, 1, 0, 0], dtype=int32, backend='cpu')
         >>> pg.bincount([1, 1, 3], weights=[0.5, 1.5, 4.0], size=3)
         Tensor([0., 2., 0.], dtype=float32, backend='cpu')
 
     """
     ids = _convert.integer_tensor("bincount", "x", x)
     weigh = _weights("bincount", weights, ids)
+    least = integer("bincount", "minlength", minlength, 0)
     if size is None:
-        size = max(int(reduce.max(ids).item()) + 1, 0) if ids.size else 0
+        size = max(int(reduce.max(ids).item()) + 1, least) if ids.size else least
+    elif least:
+        raise ValueError(
+            f"bincount: size {size} and minlength {least} exclude each other; give "
+            "size for exactly as many counts, minlength for at least as many"
+        )
     return run(BINCOUNT, ids, weigh, size=integer("bincount", "size", size, 0))
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import operator
+import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ from . import (
 __all__ = ["strided_slice"]
 
 ALL = slice(None)
+_assigning = threading.RLock()  # what is assigned replaces the value that was read
 
 
 def getitem(x: TensorLike, key: Any, /) -> Tensor:
@@ -68,7 +70,8 @@ def setitem(x: Tensor | variable.Variable, key: Any, value: TensorLike, /) -> No
 
     The name ``x`` stands for a new value afterwards. Everything else keeps the old one:
     tensors that were made from ``x``, its aliases, and what tapes have saved. So the
-    gradient is right at every order, in ``x`` as it was and in ``value``.
+    gradient is right at every order, in ``x`` as it was and in ``value``. If several
+    threads assign to ``x``, they take turns, and no assignment is lost.
 
     Args:
         x: A tensor, or a variable, which is assigned.
@@ -93,18 +96,19 @@ def setitem(x: Tensor | variable.Variable, key: Any, value: TensorLike, /) -> No
         Tensor([2., 4., 6.], dtype=float32, backend='cpu')
 
     """
-    if isinstance(x, variable.Variable):
-        x.assign(_replaced(x.value, key, value))
-        return
-    home: Any = x._alive()
-    level = current().level
-    if level is not None and home.depth < level.depth:
-        raise ValueError(
-            "setitem: the tensor was made outside of vmap, and cannot hold a value for "
-            "each example; assign to a new one, such as x + 0"
-        )
-    with Scope(backend=home):  # the values stay where they are
-        x._rebind(_replaced(x, key, value))
+    with _assigning:
+        if isinstance(x, variable.Variable):
+            x.assign(_replaced(x.value, key, value))
+            return
+        home: Any = x._alive()
+        level = current().level
+        if level is not None and home.depth < level.depth:
+            raise ValueError(
+                "setitem: the tensor was made outside of vmap, and cannot hold a value "
+                "for each example; assign to a new one, such as x + 0"
+            )
+        with Scope(backend=home):  # the values stay where they are
+            x._rebind(_replaced(x, key, value))
 
 
 def _replaced(x: Tensor, key: Any, value: TensorLike) -> Tensor:

@@ -2,8 +2,8 @@
 
 Kernels: ``LowerBound SearchSorted Unique UpperBound``. NaN is greater than every number
 where elements are ordered, and equals nothing where they are compared. The shapes of
-``unique_*``, ``nonzero``, ``boolean_mask`` and ``setdiff1d`` depend on values, so these
-ops wait for them.
+``unique_*``, ``boolean_mask`` and ``setdiff1d`` depend on values, so these ops wait for
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ __all__ = [
     "boolean_mask",
     "isin",
     "lower_bound",
-    "nonzero",
     "searchsorted",
     "setdiff1d",
     "unique_all",
@@ -289,48 +288,61 @@ class UniqueAll(NamedTuple):
     counts: Tensor
 
 
-def _known_later(x: Spec, *, axis: int) -> None:
+def _known_later(x: Spec, *, axis: int, sorted: bool) -> None:
     """Check the axis; the number of unique slices depends on the values."""
     shapes.check_axis("unique_inverse", axis, len(x.shape))
 
 
 UNIQUE = Kernel(
-    "Unique(x; axis: axis) -> values, indices",
+    "Unique(x; axis: axis, sorted: bool) -> values, indices",
     out=_known_later,
     op="unique_inverse",
     doc="""The distinct slices along ``axis``, and which of them each slice of ``x`` is.
 
-    They come in the order in which they first appear. ``indices``, int32, has the size
-    of ``axis``. NaN equals nothing, so that each stays; -0.0 equals 0.0, and the one
-    that appears first stays.""",
+    If ``sorted``, they ascend: numbers with NaN last, in any order; complex numbers by
+    their real and then their imaginary parts; strings by code points; slices by their
+    first elements that differ. Otherwise they come in the order in which they first
+    appear. ``indices``, int32, has the size of ``axis``. NaN equals nothing, so that
+    each stays; -0.0 equals 0.0, and the one that appears first stays.""",
 )
 
 
-def unique_values(x: TensorLike, /, *, axis: int | None = None) -> Tensor:
-    """Return the unique elements of ``x``, in the order of their first appearance.
+def unique_values(
+    x: TensorLike, /, *, axis: int | None = None, sorted: bool = True
+) -> Tensor:
+    """Return the unique elements of ``x``, in ascending order.
 
-    NaN equals nothing, so each NaN stays. Equal elements share the gradient equally.
+    NaN equals nothing, so each NaN stays; they come last. Complex numbers are ordered
+    by their real and then their imaginary parts, slices by their first elements that
+    differ. Equal elements share the gradient equally.
     The number of results depends on the values, so the op waits for them.
 
     Args:
         x: A tensor of any dtype.
         axis: The axis whose slices are compared; None compares all elements.
+        sorted: Whether the values ascend; else they come in the order of their first
+            appearance.
 
     Returns:
         A tensor of the dtype of ``x``, of one axis unless ``axis`` is given.
 
     Raises:
+        TypeError: ``sorted`` is not a bool.
         ValueError: ``axis`` is out of range.
 
     Example:
         >>> pg.unique_values([3, 1, 3, 2])
+        Tensor([1, 2, 3], dtype=int32, backend='cpu')
+        >>> pg.unique_values([3, 1, 3, 2], sorted=False)
         Tensor([3, 1, 2], dtype=int32, backend='cpu')
 
     """
-    return _unique("unique_values", x, axis)[0]
+    return _unique("unique_values", x, axis, sorted)[0]
 
 
-def unique_inverse(x: TensorLike, /, *, axis: int | None = None) -> UniqueInverse:
+def unique_inverse(
+    x: TensorLike, /, *, axis: int | None = None, sorted: bool = True
+) -> UniqueInverse:
     """Return unique elements or slices, and for each element of ``x`` which one it is.
 
     ``take(values, inverse_indices, axis=axis or 0)`` is ``x``. The values are those of
@@ -339,24 +351,29 @@ def unique_inverse(x: TensorLike, /, *, axis: int | None = None) -> UniqueInvers
     Args:
         x: A tensor of any dtype.
         axis: The axis whose slices are compared; None compares all elements.
+        sorted: Whether the values ascend; else they come in the order of their first
+            appearance.
 
     Returns:
         A named tuple of ``values``, and ``inverse_indices``, int32, of the shape of
         ``x``, or ``[x.shape[axis]]`` if ``axis`` is given.
 
     Raises:
+        TypeError: ``sorted`` is not a bool.
         ValueError: ``axis`` is out of range.
 
     Example:
         >>> pg.unique_inverse([3, 1, 3, 2]).inverse_indices
-        Tensor([0, 1, 0, 2], dtype=int32, backend='cpu')
+        Tensor([2, 0, 2, 1], dtype=int32, backend='cpu')
 
     """
-    values, inverse, _, sizes = _unique("unique_inverse", x, axis)
+    values, inverse, _, sizes = _unique("unique_inverse", x, axis, sorted)
     return UniqueInverse(values, run(shapes.RESHAPE, inverse, shape=sizes))
 
 
-def unique_counts(x: TensorLike, /, *, axis: int | None = None) -> UniqueCounts:
+def unique_counts(
+    x: TensorLike, /, *, axis: int | None = None, sorted: bool = True
+) -> UniqueCounts:
     """Return unique elements or slices, and how often each occurs.
 
     The values are those of ``unique_values``.
@@ -364,23 +381,28 @@ def unique_counts(x: TensorLike, /, *, axis: int | None = None) -> UniqueCounts:
     Args:
         x: A tensor of any dtype.
         axis: The axis whose slices are compared; None compares all elements.
+        sorted: Whether the values ascend; else they come in the order of their first
+            appearance.
 
     Returns:
         A named tuple of ``values``, and ``counts``, int32.
 
     Raises:
+        TypeError: ``sorted`` is not a bool.
         ValueError: ``axis`` is out of range.
 
     Example:
         >>> pg.unique_counts([3, 1, 3, 2]).counts
-        Tensor([2, 1, 1], dtype=int32, backend='cpu')
+        Tensor([1, 1, 2], dtype=int32, backend='cpu')
 
     """
-    values, inverse, along, _ = _unique("unique_counts", x, axis)
+    values, inverse, along, _ = _unique("unique_counts", x, axis, sorted)
     return UniqueCounts(values, _counts(values, inverse, along))
 
 
-def unique_all(x: TensorLike, /, *, axis: int | None = None) -> UniqueAll:
+def unique_all(
+    x: TensorLike, /, *, axis: int | None = None, sorted: bool = True
+) -> UniqueAll:
     """Return unique elements or slices, their first indices, the inverse, and counts.
 
     The values are those of ``unique_values``.
@@ -388,6 +410,8 @@ def unique_all(x: TensorLike, /, *, axis: int | None = None) -> UniqueAll:
     Args:
         x: A tensor of any dtype.
         axis: The axis whose slices are compared; None compares all elements.
+        sorted: Whether the values ascend; else they come in the order of their first
+            appearance.
 
     Returns:
         A named tuple of ``values``; ``indices`` of their first appearance in flattened
@@ -395,14 +419,15 @@ def unique_all(x: TensorLike, /, *, axis: int | None = None) -> UniqueAll:
         ``counts``. All but the values are int32.
 
     Raises:
+        TypeError: ``sorted`` is not a bool.
         ValueError: ``axis`` is out of range.
 
     Example:
         >>> pg.unique_all([3, 1, 3, 2]).indices
-        Tensor([0, 1, 3], dtype=int32, backend='cpu')
+        Tensor([1, 3, 0], dtype=int32, backend='cpu')
 
     """
-    values, inverse, along, sizes = _unique("unique_all", x, axis)
+    values, inverse, along, sizes = _unique("unique_all", x, axis, sorted)
     counts = _counts(values, inverse, along)
     starts = cumulative.cumulative_sum(counts, exclusive=True)
     order = sorting.argsort(inverse)
@@ -412,19 +437,19 @@ def unique_all(x: TensorLike, /, *, axis: int | None = None) -> UniqueAll:
 
 
 def _unique(
-    op: str, x: TensorLike, axis: int | None
+    op: str, x: TensorLike, axis: int | None, sorted: bool
 ) -> tuple[Tensor, Tensor, int, Shape]:
     """Return unique values, their indices along one axis, that axis, and a shape.
 
     The shape is the one in which the user gets the indices.
     """
-    x = _convert.asarray(x)
+    x, sorted = _convert.asarray(x), flag(op, "sorted", sorted)
     if axis is None:
         along, sizes, x = 0, x.shape, run(shapes.RESHAPE, x, shape=(x.size,))
     else:
         along = shapes._axis(op, axis, len(x.shape))
         sizes = x.shape[along : along + 1]
-    values, inverse = run_many(UNIQUE, x, axis=along)
+    values, inverse = run_many(UNIQUE, x, axis=along, sorted=sorted)
     return values, inverse, along, sizes
 
 
@@ -473,38 +498,11 @@ def setdiff1d(x: TensorLike, y: TensorLike, /) -> tuple[Tensor, Tensor]:
     x = _convert.real("setdiff1d", x)
     if len(x.shape) != 1 or len(y.shape) != 1:
         raise misfit("setdiff1d", "x and y must have one axis", x, y)
-    (indices,) = nonzero(isin(x, y, invert=True))
+    (indices,) = compare.nonzero(isin(x, y, invert=True))
     return run(gather.GATHER_V2, x, indices, axis=0, batch_dims=0), indices
 
 
 # --- elements on a condition -----------------------------------------------------
-
-
-def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
-    """Return the indices of the elements that are not 0, a tensor for each axis.
-
-    They are in row-major order. Their number depends on the values, so ``x`` is read on
-    the host.
-
-    Args:
-        x: A tensor with at least one axis.
-
-    Returns:
-        A tuple of int32 tensors ``[n]``, one for each axis of ``x``.
-
-    Raises:
-        ValueError: ``x`` has no axes.
-
-    Example:
-        >>> rows, columns = pg.nonzero([[1, 0], [2, 3]])
-        >>> rows.tolist(), columns.tolist()
-        ([0, 1, 1], [0, 0, 1])
-
-    """
-    x = _convert.asarray(x)
-    if not x.shape:
-        raise ValueError("nonzero: x has no axes, so that there are no indices")
-    return tuple([_convert.asarray(i, dtype=INT32) for i in x.numpy().nonzero()])
 
 
 def boolean_mask(x: TensorLike, mask: TensorLike, /, axis: int = 0) -> Tensor:

@@ -37,26 +37,41 @@ def upper_bound(sorted_sequence: Array, values: Array) -> Array:
 
 
 @kernels("Unique")
-def unique(x: Array, *, axis: int) -> tuple[Array, Array]:
-    """Number what is distinct in the order of its first appearance.
+def unique(x: Array, *, axis: int, sorted: bool) -> tuple[Array, Array]:
+    """Number what is distinct, and then number it anew in the other order.
 
-    Numbers are sorted, and then numbered anew; slices are keys of a dict.
+    Numbers ascend at first; slices, which are keys of a dict, are in the order of their
+    first appearance.
     """
     n = x.shape[axis]
+    order: Array | None = None
     if x.ndim == 1 and x.dtype != object:
         inverse: Array = np.unique(x, return_inverse=True, equal_nan=False)[1]
         first = _first(inverse)
-        order = first.argsort()
+        if not sorted:
+            order = first.argsort()
+    else:
+        rows = np.moveaxis(x, axis, 0).reshape(n, x.size // max(n, 1))
+        seen: dict[tuple[object, ...], int] = {}
+        found = (seen.setdefault(tuple(row), len(seen)) for row in rows.tolist())
+        inverse = np.fromiter(found, np.int32, n)
+        first = _first(inverse)
+        if sorted:
+            order = _ascending(rows[first])
+    if order is not None:
         numbers = np.empty(len(order), np.int32)
         numbers[order] = np.arange(len(order))
         first, inverse = first[order], numbers[inverse]
-    else:
-        rows = np.moveaxis(x, axis, 0).reshape(n, x.size // max(n, 1)).tolist()
-        seen: dict[tuple[object, ...], int] = {}
-        found = (seen.setdefault(tuple(row), len(seen)) for row in rows)
-        inverse = np.fromiter(found, np.int32, n)
-        first = _first(inverse)
-    return x.take(first, axis), inverse
+    return x.take(first, axis), inverse.astype(np.int32, copy=False)
+
+
+def _ascending(rows: Array) -> Array:
+    """Return the order of rows by their first elements that differ."""
+    if not rows.size:
+        return np.arange(len(rows))
+    if rows.dtype == object:
+        rows = rows.astype(np.bytes_)  # in UTF-8, whose order is that of code points
+    return np.lexsort(rows.T[::-1])
 
 
 def _first(inverse: Array) -> Array:

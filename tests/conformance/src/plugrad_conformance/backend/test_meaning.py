@@ -179,14 +179,32 @@ ROWS = [
     Row(
         "Unique",
         [("float32", [-0.0, 0.0, NAN, 1, NAN])],
-        {"axis": 0},
+        {"axis": 0, "sorted": False},
         [("float32", [-0.0, NAN, 1, NAN]), ("int32", [0, 0, 1, 2, 3])],
     ),
     Row(
         "Unique",
+        [("float32", [NAN, 1, -0.0, 0.0, -INF, 1])],
+        {"axis": 0, "sorted": True},
+        [("float32", [-INF, -0.0, 1, NAN]), ("int32", [3, 2, 1, 1, 0, 2])],
+    ),
+    Row(
+        "Unique",
+        [("complex64", [2, 1j, 1 + 1j, -1j, 2])],
+        {"axis": 0, "sorted": True},
+        [("complex64", [-1j, 1j, 1 + 1j, 2]), ("int32", [3, 1, 2, 0, 3])],
+    ),
+    Row(
+        "Unique",
         [("float32", [[-0.0, NAN], [0.0, NAN], [0.0, 1], [-0.0, 1]])],
-        {"axis": 0},
+        {"axis": 0, "sorted": False},
         [("float32", [[-0.0, NAN], [0.0, NAN], [0.0, 1]]), ("int32", [0, 1, 2, 2])],
+    ),
+    Row(
+        "Unique",
+        [("int32", [[2, 1, 1], [0, 5, 4]])],
+        {"axis": 1, "sorted": True},
+        [("int32", [[1, 1, 2], [4, 5, 0]]), ("int32", [2, 1, 0])],
     ),
 ]
 

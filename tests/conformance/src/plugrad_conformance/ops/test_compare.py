@@ -123,6 +123,15 @@ def test_where(shapes, backend):
     check_gradients(lambda a, b: pg.where(condition, pg.square(a), b * a), a, b)
 
 
+def test_where_of_a_condition_alone_is_nonzero(backend):
+    for condition in (np.eye(3, dtype=bool), [True, False, True], [0.0, 2.0]):
+        for found, wanted in zip(pg.where(condition), np.where(condition), strict=True):
+            np.testing.assert_array_equal(found.numpy(), wanted)
+            assert found.backend == backend
+    with pytest.raises(TypeError, match="where: pass x1 and x2, or neither of them"):
+        pg.where(pg.asarray([True]), 1.0)
+
+
 def test_where_takes_scalars_and_promotes(backend):
     condition = pg.asarray([True, False])
     x = pg.asarray(np.asarray([1, 2], np.uint8))

@@ -139,6 +139,7 @@ def test_diff(dtype, backend):
         for n in (0, 1, 2, 5, 9):
             y = pg.diff(x, axis=axis, n=n).numpy()
             np.testing.assert_array_equal(y, np.diff(x, n, axis), strict=True)
+            np.testing.assert_array_equal(y, pg.diff(x, n, axis).numpy())
         ends = {"prepend": x, "append": x[:, :5][:3]}
         y = pg.diff(x, axis=axis, **ends).numpy()
         np.testing.assert_array_equal(y, np.diff(x, axis=axis, **ends), strict=True)
@@ -223,6 +224,16 @@ def test_counts_up_to_the_greatest(backend):
     assert pg.bincount([-3, -1]).tolist() == []
     assert pg.bincount([]).tolist() == []
     assert pg.bincount([1, 1], weights=[0.5, 0.25]).tolist() == [0, 0.75]
+
+
+def test_at_least_so_many_counts(backend):
+    for ids in ([1, 3, 1], [-3, -1], [0], []):
+        for least in (0, 1, 4, 6):
+            y = pg.bincount(ids, minlength=least).numpy()
+            some = np.asarray([n for n in ids if n >= 0], int)
+            np.testing.assert_array_equal(y, np.bincount(some, minlength=least))
+    y = pg.bincount([1, 1], weights=[0.5, 0.25], minlength=3)
+    assert y.tolist() == [0, 0.75, 0]
 
 
 def test_sums_of_many_weights_are_accurate(backend):
@@ -311,6 +322,12 @@ ERRORS = [
     (lambda: pg.diff(1.0), ValueError, "diff: axis -1 is out of range for rank 0"),
     (lambda: pg.bincount([0.5]), TypeError, "bincount: x must be integers"),
     (lambda: pg.bincount([1], size=-2), ValueError, "bincount: size -2 must be 0"),
+    (lambda: pg.bincount([1], minlength=-1), ValueError, "bincount: minlength -1 must"),
+    (
+        lambda: pg.bincount([1], size=2, minlength=3),
+        ValueError,
+        "bincount: size 2 and minlength 3 exclude each other",
+    ),
     (lambda: pg.bincount([1], size=1.5), TypeError, "bincount: size must be an int"),
     (
         lambda: pg.bincount([1, 2], weights=[1.0]),

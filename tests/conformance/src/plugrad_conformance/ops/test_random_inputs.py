@@ -570,7 +570,7 @@ ROWS = [
     ),
     Row(
         pg.unique_values,
-        lambda x: x.ravel()[np.sort(np.unique(x, return_index=True)[1])],
+        lambda x: x.ravel()[np.unique(x, return_index=True)[1]],
         "biuf",
         values=NARROW,
     ),

@@ -1,5 +1,8 @@
 """``x[key] = value``: NumPy's values, on every backend, and right gradients."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import plugrad as pg
 import pytest
@@ -124,6 +127,24 @@ def test_variables_are_assigned(backend):
     assert v.numpy().tolist() == [5.0, 2.0]
     loss = lambda: pg.sum(v * v)
     assert pg.variable_grads(loss)[1][v].tolist() == [10.0, 4.0]
+
+
+@pytest.mark.parametrize("make", [pg.asarray, pg.Variable])
+def test_no_assignment_of_a_thread_is_lost(make, backend):
+    x, interval = make(pg.zeros((4, 32))), sys.getswitchinterval()
+
+    def assign(row):
+        with pg.use_backend(backend):
+            for column in range(32):
+                x[row, column] = column + 1.0
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(assign, range(4)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert x.tolist() == [[float(n) for n in range(1, 33)]] * 4
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (3, 2), (0, 2)])

@@ -6,7 +6,7 @@ KERNELS = {
     "SearchSorted": lambda sortedSequence, values, side="left": pg.searchsorted(
         sortedSequence, values, side=side
     ),
-    "Unique": lambda x, axis=0: pg.unique_inverse(x, axis=axis),
+    "Unique": lambda x, axis=0: pg.unique_inverse(x, axis=axis, sorted=False),
 }
 
 OPS = {}
