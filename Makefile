@@ -92,6 +92,7 @@ test-consumers: export OMP_NUM_THREADS := 1
 test-consumers: $(BUILT) $(VENV)/.group-consumers
 	$(PYTEST) --all tests/consumers $(ARGS)
 	$(RUN) -m tests.consumers.sklearn_suite --numprocesses $(JOBS)
+	$(RUN) -m tests.consumers.scipy_suite --numprocesses $(JOBS)
 
 check: $(BUILT)
 	$(RUN) -m pytest tests/test_style.py

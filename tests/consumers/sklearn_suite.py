@@ -133,7 +133,8 @@ def files() -> list[str]:
 def run(backend: str, options: list[str]) -> int:
     """Run the tests on a backend, in a process; return its exit status."""
     try:
-        pg.use_backend(backend)
+        with pg.use_backend(backend):
+            pass
     except pg.BackendUnavailable as error:
         print(f"{backend} does not run: {error}", flush=True)
         return 0
