@@ -74,6 +74,7 @@ MISSING = {
 # Decompositions that run nothing, or only what is on the host.
 CONSTANT = {
     "BroadcastArgs": "shapes, which are read to check them",
+    "Eigvals": "part of Eig",
     "Eigvalsh": "part of Eigh",
     "LinSpace": "numbers from the host",
     "Range": "numbers from the host",

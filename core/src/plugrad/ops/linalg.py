@@ -1,6 +1,7 @@
 """The namespace ``plugrad.linalg``; matrix powers, norms and condition. No kernels.
 
-``products``, ``matrix``, ``matrix_factors`` and ``determinants`` define its other ops.
+``products``, ``matrix``, ``matrix_factors``, ``eigenvalues`` and ``determinants``
+define its other ops.
 
 Map: what is public here; powers; norms; the condition number.
 """
@@ -29,6 +30,7 @@ from . import (
     unary,
 )
 from .determinants import det, slogdet
+from .eigenvalues import eig, eigvals
 from .matrix import band_part, inv, solve, triangular_solve
 from .matrix_factors import (
     cholesky,
@@ -44,9 +46,18 @@ from .matrix_factors import (
 )
 from .products import cross, diagonal, kron, outer, trace
 
-__all__ = ["band_part", "cholesky", "cond", "cross", "det", "diagonal", "eigh"]
-__all__ += ["eigvalsh", "gram_schmidt", "inv", "kron", "lstsq", "matrix_norm"]
-__all__ += ["matrix_power", "matrix_rank", "outer", "pinv", "qr", "slogdet", "solve"]
+__all__ = ["band_part", "cholesky", "cond", "cross", "det", "diagonal", "eig"]
+__all__ += ["eigh", "eigvals", "eigvalsh", "gram_schmidt", "inv", "kron", "lstsq"]
+__all__ += [
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+]
 __all__ += ["svd", "svdvals", "trace", "triangular_solve", "vector_norm"]
 
 # Public at the top level; the array API standard has them in linalg, too.
