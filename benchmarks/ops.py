@@ -706,6 +706,7 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     ),
     "Sigmoid": (pg.sigmoid, lambda x: 1 / (1 + np.exp(-x)), ONE),
     "Sign": (pg.sign, np.sign, ONE),
+    "SignBit": (pg.signbit, np.signbit, ONE),
     "Sin": (pg.sin, np.sin, ONE),
     "Sinh": (pg.sinh, np.sinh, ONE),
     "Slice": (

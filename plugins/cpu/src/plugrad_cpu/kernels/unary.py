@@ -16,6 +16,7 @@ kernels = KernelTable(
     Neg=np.negative,
     Reciprocal=np.reciprocal,
     Round=np.rint,
+    SignBit=np.signbit,
     Sqrt=np.sqrt,
     Square=np.square,
 )

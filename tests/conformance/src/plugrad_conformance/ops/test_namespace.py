@@ -5,8 +5,10 @@ import math
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad.plugin import runtime
 
 from ..check import held
+from .moves import decomposed
 
 DTYPES = [
     *(pg.bool, pg.int8, pg.int16, pg.int32, pg.int64),
@@ -164,8 +166,22 @@ def test_a_list_of_tensors_is_stacked(backend):
 SIGNS = np.array([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf], np.float32)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_signbit(dtype, backend):
+    held(backend, dtype)
+    for x in (SIGNS.astype(dtype), np.tile(SIGNS, 1000).astype(dtype)[::-1]):
+        y = pg.signbit(x)
+        assert y.dtype == bool
+        np.testing.assert_array_equal(y.numpy(), np.signbit(x))
+        with decomposed("SignBit"):
+            np.testing.assert_array_equal(pg.signbit(x).numpy(), np.signbit(x))
+    nan = np.asarray([np.nan, -np.nan, 1.0], dtype)
+    assert np.signbit(nan).tolist() == [False, True, False]
+    composed = "SignBit" not in runtime(backend).kernels
+    assert pg.signbit(nan).tolist() == [False, not composed, False]
+
+
 def test_signs(backend):
-    np.testing.assert_array_equal(pg.signbit(SIGNS).numpy(), np.signbit(SIGNS))
     assert pg.signbit([-1, 0]).tolist() == [True, False]
     expected = np.copysign(SIGNS[:, None], SIGNS)
     found = pg.copysign(SIGNS[:, None], SIGNS).numpy()
