@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+import numpy as np
+
 from plugrad import geometry
 from plugrad.engine.dispatch import run
 from plugrad.engine.tape import alias
@@ -155,6 +157,9 @@ def vector_norm(
     keepdims = flag("vector_norm", "keepdims", keepdims)
     axes = geometry.axes("vector_norm", axis, len(x.shape))
     wide = reduce.widened(x)
+    most = float(np.finfo(wide.dtype).max)
+    if abs(ord) > most:
+        ord = math.copysign(math.inf, ord)
     sizes = unary.abs(wide)
     if ord == 0:
         y = reduce.count_nonzero(wide, axis=axes, keepdims=keepdims)
@@ -179,7 +184,9 @@ def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Te
         y = reduce.root(run(reduce.SUM, unary.square(parts), axis=axes, keepdims=keep))
     else:
         powers = _power(parts, ord) if ord < 1 else parts**ord
-        y = _power(run(reduce.SUM, powers, axis=axes, keepdims=keep), 1 / ord)
+        most = float(np.finfo(parts.dtype).max)
+        root = max(-most, min(1 / ord, most))
+        y = _power(run(reduce.SUM, powers, axis=axes, keepdims=keep), root)
     return y * run(shape.RESHAPE, top, shape=y.shape)
 
 
