@@ -122,7 +122,7 @@ def test_numbers_of_python_must_fit(value, dtype, expected, backend):
 
 def test_integers_that_need_uint64_stay_integers(backend):
     for value in ([0, 2**63], [-1, 2**63 + 1], [[True, 2**64 - 1]]):
-        with pytest.raises(OverflowError, match="asarray: .* does not fit into int32"):
+        with pytest.raises(OverflowError, match=r"asarray: .* does not fit into int32"):
             pg.asarray(value)
     assert pg.asarray([2**63, 0.5]).tolist() == [2.0**63, 0.5]
 
