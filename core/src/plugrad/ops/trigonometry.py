@@ -21,6 +21,7 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, complexes, creation, unary
 from .complexes import Pair
+from .signs import SIGN_BIT
 
 __all__ = [
     "acos",
@@ -138,7 +139,7 @@ def _atan(x: Tensor, y: Tensor, growth: Tensor) -> Pair:  # -i atanh(iz)
 
 def _signed(size: Tensor, x: Tensor) -> Tensor:
     """Return ``size`` with the sign of ``x``, also where ``x`` is a zero."""
-    return compare.where(binary.atan2(x, -1) < 0, -size, size)
+    return compare.where(run(SIGN_BIT, x), -size, size)
 
 
 def _turned(z: Tensor) -> Tensor:
