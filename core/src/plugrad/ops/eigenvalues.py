@@ -17,7 +17,7 @@ from .matrix_factors import idle
 
 
 def _eigenvalues(op: str, x: Spec) -> Spec:
-    dtype = complexes.WHOLES.get(x.dtype, x.dtype)
+    dtype = held(op, complexes.WHOLES.get(x.dtype, x.dtype))
     return Spec(matrix.stacked(op, x).shape[:-1], dtype)
 
 
