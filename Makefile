@@ -99,7 +99,7 @@ test-array-api: $(BUILT) $(VENV)/.group-array-api
 	cd $(SUITE) && PYTHONPATH=$(CURDIR)/tests/array_api ARRAY_API_TESTS_MODULE=plugrad \
 	ARRAY_API_TESTS_SKIP_DTYPES=$(SKIP_DTYPES_$(BACKEND)) \
 	PLUGRAD_BACKEND=$(BACKEND) PLUGRAD_PLUGINS=plugrad-cpu,plugrad-$(BACKEND) \
-	$(CURDIR)/$(RUN) -m pytest array_api_tests -q -p no:plugrad_conformance -p scalars \
+	$(CURDIR)/$(RUN) -m pytest array_api_tests -q -p no:plugrad_conformance -p corrections \
 	--numprocesses $(JOBS) --max-examples=$(EXAMPLES) --disable-deadline -W ignore \
 	-o xfail_strict=true --xfails-file=$(CURDIR)/$(XFAILS) \
 	$(SKIPS:%=--skips-file=$(CURDIR)/%) $(ARGS)
