@@ -7,7 +7,8 @@
 #                             conformance tests, wasm and opencl run a share
 #   make test-all             everything: all shares, more random examples, longer soaks,
 #                             cpu without the C extension, the backend over Numba,
-#                             libraries that take tensors
+#                             libraries that take tensors; with SUITE=path the tests of
+#                             the array API standard
 #   make check                style, types and layers alone
 #   make test ARGS="-k relu"  further arguments of pytest; JOBS=0 runs one process
 #   make test-consumers       scikit-learn and other libraries that take tensors
@@ -21,6 +22,7 @@
 PYTHON ?= python3
 ARGS ?=
 JOBS ?= auto
+SUITE ?=
 
 VENV := .venv
 RUN := $(VENV)/bin/python
@@ -58,6 +60,13 @@ test: $(BUILT)
 test-all: $(BUILT) test-examples test-consumers $(if $(filter Linux,$(shell uname -s)),wheels)
 	PLUGRAD_COMPILED=0 $(PYTEST) tests/conformance --plugrad-backend cpu
 	$(PYTEST) --all --ignore tests/consumers $(ARGS)
+ifeq ($(SUITE),)
+	@echo "The tests of the array API standard were not run: give SUITE=path"
+else
+	for backend in cpu wasm opencl; do \
+		$(MAKE) test-array-api BACKEND=$$backend ARGS= || exit; \
+	done
+endif
 
 # Numba is large, and lags behind NumPy: it is downloaded for this target alone.
 THIRD := examples/third_party_backend
@@ -75,17 +84,25 @@ test-examples: .cache/third_party_backend/.installed
 	@touch $@
 
 # The tests of the array API consortium: make test-array-api SUITE=../array-api-tests
-SUITE ?=
 BACKEND ?= cpu
 EXAMPLES ?= 100
+SKIP_DTYPES_opencl := float64,complex128
+XFAILS := .cache/array_api/$(BACKEND).txt
+SKIPS := $(wildcard tests/array_api/$(BACKEND)_skips.txt)
 
+# Only the backend and its host are loaded: dtypes and devices are theirs.
 test-array-api: $(BUILT) $(VENV)/.group-array-api
 	@test -d "$(SUITE)/array_api_tests" || \
 	{ echo "SUITE= must be the path of a checkout of array-api-tests"; exit 2; }
-	cd $(SUITE) && ARRAY_API_TESTS_MODULE=plugrad PLUGRAD_BACKEND=$(BACKEND) \
-	$(CURDIR)/$(RUN) -m pytest array_api_tests -q -p no:plugrad_conformance \
-	--numprocesses $(JOBS) --max-examples=$(EXAMPLES) -W ignore \
-	--xfails-file=$(CURDIR)/tests/array_api/xfails.txt $(ARGS)
+	@mkdir -p $(dir $(XFAILS))
+	cat $(wildcard tests/array_api/xfails.txt tests/array_api/$(BACKEND).txt) > $(XFAILS)
+	cd $(SUITE) && PYTHONPATH=$(CURDIR)/tests/array_api ARRAY_API_TESTS_MODULE=plugrad \
+	ARRAY_API_TESTS_SKIP_DTYPES=$(SKIP_DTYPES_$(BACKEND)) \
+	PLUGRAD_BACKEND=$(BACKEND) PLUGRAD_PLUGINS=plugrad-cpu,plugrad-$(BACKEND) \
+	$(CURDIR)/$(RUN) -m pytest array_api_tests -q -p no:plugrad_conformance -p corrections \
+	--numprocesses $(JOBS) --max-examples=$(EXAMPLES) --disable-deadline -W ignore \
+	-o xfail_strict=true --xfails-file=$(CURDIR)/$(XFAILS) \
+	$(SKIPS:%=--skips-file=$(CURDIR)/%) $(ARGS)
 
 # Libraries that take tensors: our tests of them, and their own of the array API.
 test-consumers: export OMP_NUM_THREADS := 1

@@ -461,6 +461,16 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
         lambda x: np.rint(x * 255).astype(np.int32),
         lambda n: (draw((1000, 1000, 4) if n else (8, 8, 4)),),
     ),
+    "Eig": (
+        lambda x, b: pg.linalg.eig(x),
+        lambda x, b: np.linalg.eig(x),
+        stacks,
+    ),
+    "Eigvals": (
+        lambda x, b: pg.linalg.eigvals(x),
+        lambda x, b: np.linalg.eigvals(x),
+        stacks,
+    ),
     "Eigh": (
         lambda x, b: pg.linalg.eigh(x),
         lambda x, b: np.linalg.eigh(x),
@@ -696,6 +706,7 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     ),
     "Sigmoid": (pg.sigmoid, lambda x: 1 / (1 + np.exp(-x)), ONE),
     "Sign": (pg.sign, np.sign, ONE),
+    "SignBit": (pg.signbit, np.signbit, ONE),
     "Sin": (pg.sin, np.sin, ONE),
     "Sinh": (pg.sinh, np.sinh, ONE),
     "Slice": (

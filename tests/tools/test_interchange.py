@@ -108,6 +108,18 @@ def test_libraries_that_know_of_it_get_read_only_memory():
             y.__dlpack__(copy=False)
 
 
+@pytest.mark.parametrize("name", ["cpu", "wasm"])
+def test_libraries_that_do_not_know_of_it_share_memory_too(name):
+    with pg.use_backend(name):
+        x = matrix("float32") + 1.0
+        theirs = np.from_dlpack(Carrier(x.__dlpack__(copy=False)))
+        assert np.shares_memory(theirs, x.numpy())
+        assert not np.from_dlpack(x, copy=False).flags.writeable
+        expected = x.tolist()
+        del x
+        assert theirs.tolist() == expected  # the capsule holds the memory
+
+
 class Carrier:
     """A library that gives a capsule away as it is."""
 

@@ -1,6 +1,7 @@
 from typing import TYPE_CHECKING
 
 from .ops.determinants import SlogdetResult as SlogdetResult
+from .ops.eigenvalues import EigResult as EigResult
 from .ops.linalg import *
 from .ops.linalg import __doc__ as __doc__
 from .ops.matrix_factors import EighResult as EighResult

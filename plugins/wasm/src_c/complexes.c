@@ -35,10 +35,11 @@ static c128 log1p_of(c128 z) {
     return CMPLX(log(hypot(1 + a, b)), atan2(b, 1 + a));
 }
 
-/* e^a cos b - 1 = (e^a - 1) cos b - 2 sin(b/2)^2 */
+/* e^a cos b - 1 = (e^a - 1) cos b - 2 sin(b/2)^2; of -0 the real part is +0 */
 static c128 expm1_of(c128 z) {
     f64 a = creal(z), b = cimag(z), half = sin(b / 2);
-    if (b == 0) return CMPLX(expm1(a), b);
+    if (b == 0) return CMPLX(expm1(a) + 0.0, b);
+    if (!isfinite(a) || !isfinite(b)) return cexp(z) - 1;
     return CMPLX(expm1(a) * cos(b) - 2 * half * half, exp(a) * sin(b));
 }
 
@@ -55,11 +56,26 @@ static c128 pow_of(c128 p, c128 q) {
     return cexp(times(q, log_of(p)));
 }
 
+/* Kahan's formula, as in musl. At infinities musl takes the sign of the zero from sin(2b),
+   the array API standard from b. */
+static c128 tanh_of(c128 z) {
+    f64 a = creal(z), b = cimag(z);
+    if (isinf(a)) return CMPLX(copysign(1, a), copysign(0, b));
+    if (!isfinite(b)) return CMPLX(a == 0 ? a : NAN, NAN);
+    if (isnan(a)) return CMPLX(a, b == 0 ? b : a);
+    if (fabs(a) >= 22) {
+        f64 small = exp(-fabs(a));
+        return CMPLX(copysign(1, a), 4 * sin(b) * cos(b) * small * small);
+    }
+    f64 t = tan(b), s = sinh(a), beta = 1 + t * t, d = 1 + beta * s * s;
+    return CMPLX(beta * sqrt(1 + s * s) * s / d, t / d);
+}
+
 static c128 sign_of(c128 z) {
     f64 size = MAX(fabs(creal(z)), fabs(cimag(z)));
     if (!(size > 0 && size < (f64)INFINITY)) size = 1;
     z = CMPLX(creal(z) / size, cimag(z) / size);
-    return z == 0 ? z : z / hypot(creal(z), cimag(z));
+    return z == 0 ? 0 : z / hypot(creal(z), cimag(z));
 }
 
 #define COMPLEX(T, R)                                                                    \
@@ -78,7 +94,7 @@ static c128 sign_of(c128 z) {
     UNARY_SMALL(log1p_##T, T, T, SLOW, (T)log1p_of(a))                                   \
     UNARY_SMALL(sin_##T, T, T, SLOW, (T)csin(a))                                         \
     UNARY_SMALL(cos_##T, T, T, SLOW, (T)ccos(a))                                         \
-    UNARY_SMALL(tanh_##T, T, T, SLOW, (T)ctanh(a))                                       \
+    UNARY_SMALL(tanh_##T, T, T, SLOW, (T)tanh_of(a))                                     \
     UNARY_SMALL(sqrt_##T, T, T, SLOW, (T)csqrt(a))                                       \
     UNARY_SMALL(sign_##T, T, T, SLOW, (T)sign_of(a))                                     \
     UNARY_SMALL(abs_##T, T, R, SLOW, (R)hypot(creal(a), cimag(a)))

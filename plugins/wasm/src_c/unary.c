@@ -48,9 +48,11 @@ UNARY_SMALL(softplus_f64, f64, f64, SLOW, a != a ? a : (a > 0 ? a : 0) + log1p(e
     UNARY_SMALL(sign_##T, T, T, GRAIN, a != a ? a : (T)((a > 0) - (a < 0)))              \
     UNARY_SMALL(isnan_##T, T, u8, GRAIN, a != a)                                         \
     UNARY_SMALL(isinf_##T, T, u8, GRAIN, __builtin_fabs##F(a) == (T)INFINITY)            \
-    UNARY_SMALL(isfinite_##T, T, u8, GRAIN, __builtin_fabs##F(a) < (T)INFINITY)
+    UNARY_SMALL(isfinite_##T, T, u8, GRAIN, __builtin_fabs##F(a) < (T)INFINITY)            \
+    UNARY_SMALL(signbit_##T, T, u8, GRAIN, !!__builtin_signbit(a))
 FLOATING(UNARY, f32, f)
 FLOATING(UNARY_SMALL, f64, )
+UNARY_SMALL(signbit_f16, u16, u8, GRAIN, a >> 15)
 UNARY_SMALL(sqrt_f64, f64, f64, GRAIN, __builtin_sqrt(a))
 
 #define SIGNED(T, U)                                                                     \

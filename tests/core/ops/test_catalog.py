@@ -53,8 +53,8 @@ NO_DERIVATIVE = {
         ArgMax.x ArgMin.x Equal.a Equal.b Greater.a Greater.b GreaterEqual.a
         GreaterEqual.b IsFinite.x IsInf.x IsNan.x Less.a Less.b LessEqual.a LessEqual.b
         LowerBound.sorted_sequence LowerBound.values NotEqual.a NotEqual.b
-        SearchSorted.sorted_sequence SearchSorted.values UpperBound.sorted_sequence
-        UpperBound.values""",
+        SearchSorted.sorted_sequence SearchSorted.values SignBit.x
+        UpperBound.sorted_sequence UpperBound.values""",
     _WHERE: """ResizeBilinearGrad.images ResizeNearestNeighborGrad.images
         AvgPoolGrad.input AvgPool3DGrad.input MaxPoolGrad.input
         MaxPoolGrad.output MaxPool3DGrad.input MaxPool3DGrad.output
@@ -74,6 +74,7 @@ MISSING = {
 # Decompositions that run nothing, or only what is on the host.
 CONSTANT = {
     "BroadcastArgs": "shapes, which are read to check them",
+    "Eigvals": "part of Eig",
     "Eigvalsh": "part of Eigh",
     "LinSpace": "numbers from the host",
     "Range": "numbers from the host",

@@ -305,14 +305,14 @@ RULES: dict[Callable[[Kernel], Rule], str] = {
         LeakyRelu LeftShift Less LessEqual Log Log1p LogicalAnd LogicalNot LogicalOr
         LogicalXor Maximum Minimum Mod Multiply Neg NotEqual OnesLike Pow Prelu Real
         RealDiv Reciprocal Relu Relu6 RightShift Round Rsqrt Select Selu Sigmoid Sign
-        Sin Sinh Softplus Sqrt Square SquaredDifference StaticRegexReplace Step
+        SignBit Sin Sinh Softplus Sqrt Square SquaredDifference StaticRegexReplace Step
         StringToHashBucketFast Sub Tan Tanh ZerosLike
         """,
     leading: """
         AddN All Any ArgMax ArgMin Cholesky Cofactor Complex Concat Cumprod Cumsum Det
-        Eigh Eigvalsh ExpandDims FFT IFFT Inverse LogSoftmax Max Mean Min MirrorPad
-        OneHot Pack PadV2 Prod Qr Reverse Slogdet Softmax Solve Sort SplitV Sum Svd
-        Svdvals TopK Transpose TriangularSolve Unpack
+        Eig Eigh Eigvals Eigvalsh ExpandDims FFT IFFT Inverse LogSoftmax Max Mean Min
+        MirrorPad OneHot Pack PadV2 Prod Qr Reverse Slogdet Softmax Solve Sort SplitV
+        Sum Svd Svdvals TopK Transpose TriangularSolve Unpack
         """,
     _reshape: "Reshape",
     _broadcast_to: "BroadcastTo",

@@ -181,6 +181,11 @@ def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
         raise ValueError(
             "asarray: the nested lists differ in length; a tensor is rectangular"
         ) from None
+    if given.dtype.kind == "f" and (whole := _whole(value, given)) is not None:
+        wanted = canonical(int if dtype is None else dtype)
+        for end in (whole.min(), whole.max()):
+            check_range("asarray", end, wanted)
+        return whole.astype(wanted)
     if given.dtype.kind in "SU":  # which cut off zeros at the end
         given = np.asarray(value, object)
     elif given.dtype.kind not in "biufcO":
@@ -195,6 +200,17 @@ def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
     for end in _ends(given.reshape(-1).view(given.real.dtype)) if given.size else ():
         check_range("asarray", end, wanted)
     return given.astype(wanted)
+
+
+def _whole(value: Any, given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """Return Python's integers of which NumPy has made float64, if they are integers.
+
+    It does so if some do not fit into int64 and others do.
+    """
+    if not given.size or not given.max() >= 2.0**63:
+        return None
+    exact = np.asarray(value, object)
+    return exact if all(isinstance(v, int) for v in exact.flat) else None
 
 
 def _ends(x: np.ndarray[Any, Any]) -> list[float]:

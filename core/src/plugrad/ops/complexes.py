@@ -257,5 +257,4 @@ def direction(x: Tensor, /) -> Tensor:
     """Return ``x / |x|`` of complex numbers, and 0 for 0, as ``Sign`` does."""
     u, v, _ = binary._scaled(run(REAL, x), run(IMAG, x))
     size = unary.sqrt(u * u + v * v)
-    size = compare.where(compare.equal(size, 0), 1, size)
-    return run(COMPLEX, u / size, v / size)
+    return compare.where(compare.equal(size, 0), 0, run(COMPLEX, u / size, v / size))

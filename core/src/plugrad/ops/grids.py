@@ -127,7 +127,9 @@ def _above(op: str, x: Tensor, k: int) -> Tensor:
     return arange(columns) > _diagonal(op, rows, columns, k)
 
 
-def meshgrid(*xs: TensorLike, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
+def meshgrid(
+    *xs: TensorLike, indexing: Literal["xy", "ij"] = "xy"
+) -> tuple[Tensor, ...]:
     """Return coordinate matrices: each vector repeated over the grid that all span.
 
     Args:
@@ -137,7 +139,7 @@ def meshgrid(*xs: TensorLike, indexing: Literal["xy", "ij"] = "xy") -> list[Tens
             ``xs[0]``.
 
     Returns:
-        A list of tensors of the shape of the grid, each of the dtype of its vector.
+        A tuple of tensors of the shape of the grid, each of the dtype of its vector.
 
     Raises:
         ValueError: An argument has more than one axis, or ``indexing`` is unknown.
@@ -168,4 +170,4 @@ def meshgrid(*xs: TensorLike, indexing: Literal["xy", "ij"] = "xy") -> list[Tens
         shapes.reshape(x, (-1, *[1] * (len(axes) - axis - 1)))
         for axis, x in zip(axes, vectors, strict=True)
     ]
-    return [shapes.broadcast_to(x, grid) for x in columns]
+    return tuple([shapes.broadcast_to(x, grid) for x in columns])

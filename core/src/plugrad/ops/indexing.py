@@ -138,8 +138,10 @@ def _replaced(x: Tensor, key: Any, value: TensorLike) -> Tensor:
 
 
 def _fitting(x: Tensor, value: TensorLike) -> Tensor:
-    """Return a value to assign in the dtype of ``x``."""
-    if isinstance(value, bool | int | float):
+    """Return a value to assign in the dtype of ``x``; Python's numbers have none."""
+    numbers = isinstance(value, bool | int | float | list | tuple)
+    numbers = numbers and x.dtype is not STRING
+    if numbers or (isinstance(value, complex) and x.dtype.kind == "c"):
         return _convert.asarray(value, dtype=x.dtype)
     new = _convert.asarray(value)
     real_from_complex = new.dtype.kind == "c" and x.dtype.kind != "c"

@@ -1,6 +1,7 @@
 """The namespace ``plugrad.linalg``; matrix powers, norms and condition. No kernels.
 
-``products``, ``matrix``, ``matrix_factors`` and ``determinants`` define its other ops.
+``products``, ``matrix``, ``matrix_factors``, ``eigenvalues`` and ``determinants``
+define its other ops.
 
 Map: what is public here; powers; norms; the condition number.
 """
@@ -9,6 +10,8 @@ from __future__ import annotations
 
 import math
 from typing import Literal
+
+import numpy as np
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
@@ -29,6 +32,7 @@ from . import (
     unary,
 )
 from .determinants import det, slogdet
+from .eigenvalues import eig, eigvals
 from .matrix import band_part, inv, solve, triangular_solve
 from .matrix_factors import (
     cholesky,
@@ -44,9 +48,18 @@ from .matrix_factors import (
 )
 from .products import cross, diagonal, kron, outer, trace
 
-__all__ = ["band_part", "cholesky", "cond", "cross", "det", "diagonal", "eigh"]
-__all__ += ["eigvalsh", "gram_schmidt", "inv", "kron", "lstsq", "matrix_norm"]
-__all__ += ["matrix_power", "matrix_rank", "outer", "pinv", "qr", "slogdet", "solve"]
+__all__ = ["band_part", "cholesky", "cond", "cross", "det", "diagonal", "eig"]
+__all__ += ["eigh", "eigvals", "eigvalsh", "gram_schmidt", "inv", "kron", "lstsq"]
+__all__ += [
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+]
 __all__ += ["svd", "svdvals", "trace", "triangular_solve", "vector_norm"]
 
 # Public at the top level; the array API standard has them in linalg, too.
@@ -144,6 +157,9 @@ def vector_norm(
     keepdims = flag("vector_norm", "keepdims", keepdims)
     axes = geometry.axes("vector_norm", axis, len(x.shape))
     wide = reduce.widened(x)
+    most = float(np.finfo(wide.dtype).max)
+    if abs(ord) > most:
+        ord = math.copysign(math.inf, ord)
     sizes = unary.abs(wide)
     if ord == 0:
         y = reduce.count_nonzero(wide, axis=axes, keepdims=keepdims)
@@ -168,7 +184,9 @@ def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Te
         y = reduce.root(run(reduce.SUM, unary.square(parts), axis=axes, keepdims=keep))
     else:
         powers = _power(parts, ord) if ord < 1 else parts**ord
-        y = _power(run(reduce.SUM, powers, axis=axes, keepdims=keep), 1 / ord)
+        most = float(np.finfo(parts.dtype).max)
+        root = max(-most, min(1 / ord, most))
+        y = _power(run(reduce.SUM, powers, axis=axes, keepdims=keep), root)
     return y * run(shape.RESHAPE, top, shape=y.shape)
 
 

@@ -53,7 +53,7 @@ __all__ = [
     "uint64",
 ]
 
-__array_api_version__ = "2024.12"
+__array_api_version__ = "2025.12"
 
 # --- dtypes and constants --------------------------------------------------------
 
@@ -282,9 +282,9 @@ class Info:
         """Return the device of new tensors: the active backend."""
         return active().name
 
-    def devices(self) -> list[str]:
+    def devices(self) -> tuple[str, ...]:
         """Return the devices that work: the usable backends."""
-        return backends()
+        return tuple(backends())
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         """Return the dtypes of Python numbers, and of indices."""

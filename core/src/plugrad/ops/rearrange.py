@@ -9,8 +9,9 @@ import numpy as np
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
+from plugrad.geometry import Shape
 from plugrad.registry.contract import Kernel, Spec, decomposition
-from plugrad.tensor.arguments import Ints, integers, misfit, several
+from plugrad.tensor.arguments import Ints, integers, misfit, several, sizes
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, creation, gather, shape, slicing
@@ -18,6 +19,7 @@ from . import _convert, creation, gather, shape, slicing
 __all__ = [
     "broadcast_args",
     "broadcast_arrays",
+    "broadcast_shapes",
     "ensure_shape",
     "moveaxis",
     "repeat",
@@ -201,14 +203,14 @@ def _(s0: Tensor, s1: Tensor) -> Tensor:
     return _convert.asarray(np.array(sizes, s0.dtype))
 
 
-def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:
+def broadcast_arrays(*xs: TensorLike) -> tuple[Tensor, ...]:
     """Return all tensors broadcast to their common shape; each keeps its dtype.
 
     Args:
         xs: Tensors of any dtype.
 
     Returns:
-        A list of tensors of one shape.
+        A tuple of tensors of one shape.
 
     Raises:
         ValueError: The shapes do not broadcast.
@@ -221,8 +223,33 @@ def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:
 
     """
     tensors = [_convert.asarray(x) for x in xs]
-    sizes = geometry.broadcast("broadcast_arrays", *(x.shape for x in tensors))
-    return [run(shape.BROADCAST_TO, x, shape=sizes) for x in tensors]
+    common = geometry.broadcast("broadcast_arrays", *(x.shape for x in tensors))
+    return tuple([run(shape.BROADCAST_TO, x, shape=common) for x in tensors])
+
+
+def broadcast_shapes(*shapes: Ints) -> Shape:
+    """Return the shape to which tensors of these shapes broadcast.
+
+    Args:
+        shapes: Shapes; an int n stands for ``(n,)``.
+
+    Returns:
+        A tuple of int; ``()`` without shapes.
+
+    Raises:
+        ValueError: The shapes do not broadcast, or a size is negative.
+        TypeError: A size is not an integer.
+
+    Example:
+        >>> pg.broadcast_shapes((2, 1), (3,), (1, 1, 1))
+        (1, 2, 3)
+
+    Source:
+        The array API standard.
+
+    """
+    given = [sizes("broadcast_shapes", s) for s in shapes]
+    return geometry.broadcast("broadcast_shapes", *given)
 
 
 def ensure_shape(x: TensorLike, /, shape: Sequence[int | None]) -> Tensor:

@@ -110,25 +110,37 @@ EXPAND_DIMS = Kernel(
 )
 
 
-def expand_dims(x: TensorLike, /, axis: int = 0) -> Tensor:
-    """Return ``x`` with a new axis of size 1, which becomes the axis ``axis``.
+def expand_dims(x: TensorLike, /, axis: Ints = 0) -> Tensor:
+    """Return ``x`` with new axes of size 1, which become the axes ``axis``.
 
     Args:
         x: A tensor of any dtype.
-        axis: The index of the axis in the result; a negative one counts from the end.
+        axis: The index of the axis in the result, or several; a negative one counts
+            from the end of the result.
 
     Returns:
-        A tensor of the same elements and dtype, with one more axis.
+        A tensor of the same elements and dtype, with one more axis, or several more.
 
     Raises:
-        ValueError: ``axis`` is out of range; the error is an IndexError, too.
+        ValueError: An axis is out of range, in which case the error is an IndexError,
+            too; or it is given twice.
 
     Example:
         >>> pg.expand_dims([1, 2, 3], axis=1).shape
         (3, 1)
+        >>> pg.expand_dims([1, 2, 3], axis=(0, -1)).shape
+        (1, 3, 1)
+
+    Source:
+        The array API standard.
 
     """
     x = x if type(x) is Tensor else _convert.asarray(x)
+    if isinstance(axis, tuple | list):
+        new = geometry.axes("expand_dims", axis, len(x.shape) + len(axis))
+        old = iter(x.shape)
+        wide = [1 if i in new else next(old) for i in range(len(x.shape) + len(new))]
+        return run(RESHAPE, x, shape=tuple(wide))
     return run(EXPAND_DIMS, x, axis=_axis("expand_dims", axis, len(x.shape) + 1))
 
 
@@ -142,7 +154,7 @@ gradients(
 )
 
 
-def _axis(op: str, axis: int, rank: int) -> int:
+def _axis(op: str, axis: Ints, rank: int) -> int:
     """Return the one axis that an op takes, as a non-negative int."""
     return geometry.axes(op, integer(op, "axis", axis), rank)[0]
 

@@ -1,4 +1,4 @@
-"""The sign bit, and neighbouring floating numbers. No kernels.
+"""The sign bit, and neighbouring floating numbers. Kernels: ``SignBit``.
 
 Map: ``signbit`` and ``copysign``; ``nextafter``.
 """
@@ -7,13 +7,25 @@ from __future__ import annotations
 
 import numpy as np
 
+from plugrad.engine.dispatch import run
 from plugrad.engine.tape import alias
+from plugrad.registry.contract import Kernel, compared, decomposition, gradients
 from plugrad.tensor.dtypes import DType
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, unary
 
 __all__ = ["copysign", "nextafter", "signbit"]
+
+
+SIGN_BIT = Kernel(
+    "SignBit(x: floating)",
+    out=compared,
+    op="signbit",
+    doc="""Whether the sign bit is set: for numbers below 0, -0.0 and -inf.
+
+    Of NaN it is the bit of that NaN; without the kernel it is False.""",
+)
 
 
 def signbit(x: TensorLike, /) -> Tensor:
@@ -23,8 +35,8 @@ def signbit(x: TensorLike, /) -> Tensor:
         x: A tensor of real numbers.
 
     Returns:
-        A bool tensor of the shape of ``x``. NaN gives False: backends do not keep the
-        sign of NaN.
+        A bool tensor of the shape of ``x``. NaN has a sign bit, too. Which one an
+        operation gives it is not defined, and may differ between backends.
 
     Raises:
         TypeError: ``x`` is complex, or holds strings.
@@ -40,9 +52,17 @@ def signbit(x: TensorLike, /) -> Tensor:
     x = _convert.real("signbit", x)
     if x.dtype.kind != "f":
         return compare.less(x, 0)
+    return run(SIGN_BIT, x)
+
+
+@decomposition(SIGN_BIT)
+def _(x: Tensor) -> Tensor:
     zero = compare.equal(x, 0)
     inverse = unary.reciprocal(compare.where(zero, x, 1.0))  # -inf of -0.0
     return compare.logical_or(x < 0, compare.logical_and(zero, inverse < 0))
+
+
+gradients(SIGN_BIT, x=None)
 
 
 def copysign(a: TensorLike, b: TensorLike, /) -> Tensor:

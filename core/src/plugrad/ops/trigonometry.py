@@ -21,6 +21,7 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, complexes, creation, unary
 from .complexes import Pair
+from .signs import SIGN_BIT
 
 __all__ = [
     "acos",
@@ -69,33 +70,48 @@ def _bounded(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return both parts, and inf where one is infinite, else 1.
 
     Where a part is infinite it becomes huge, and a finite one beside it 0, which gives
-    the right angles; a result that grows with both parts is multiplied by the third
-    value.
+    the right angles; a result that grows with both parts is infinite where the third
+    value is, even if the other part is NaN.
     """
     x, y = complexes.parts(z)
-    huge = float(np.finfo(x.dtype).max) / 8
     one = creation.ones_like(x)
     growth = compare.where(unary.isinf(x) | unary.isinf(y), math.inf, one)
 
     def near(v: Tensor) -> Tensor:
-        return compare.where(unary.isinf(v), unary.sign(v) * huge, v / growth)
+        return compare.where(unary.isinf(v), unary.sign(v) * _huge(v), v / growth)
 
     return near(x), near(y), growth
 
 
+def _huge(x: Tensor) -> float:
+    return float(np.finfo(x.dtype).max) / 8
+
+
+def _where_zero(x: Tensor, exact: float | Tensor, y: Tensor) -> Tensor:
+    """Return ``exact`` where ``x`` is 0, even if the other part is NaN, else ``y``."""
+    return compare.where(compare.equal(x, 0), exact, y)
+
+
+def _grown(x: Tensor, growth: Tensor, like: Tensor) -> Tensor:
+    """Return ``asinh(x)``; where a part is infinite, infinity with a sign."""
+    return compare.where(growth > 1, _signed(growth, like), run(ASINH, x))
+
+
 def _asin(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
     (a, b), (c, d) = _root(1 - x, -y), _root(1 + x, y)
-    return run(binary.ATAN2, x, a * c - b * d), run(ASINH, a * d - b * c) * growth
+    real = run(binary.ATAN2, x, a * c - b * d)
+    return _where_zero(x, x, real), _grown(a * d - b * c, growth, y)
 
 
 def _acos(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
     (a, b), (c, d) = _root(1 - x, -y), _root(1 + x, y)
-    return run(binary.ATAN2, a, c) * 2, run(ASINH, b * c - a * d) * growth
+    real = run(binary.ATAN2, a, c) * 2
+    return _where_zero(x, math.pi / 2, real), _grown(b * c - a * d, growth, -y)
 
 
-def _acosh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
-    (a, b), (c, d) = _root(x - 1, y), _root(x + 1, y)
-    return run(ASINH, a * c + b * d) * growth, run(binary.ATAN2, b, c) * 2
+def _acosh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:  # ±i acos(z)
+    u, v = _acos(x, y, growth)
+    return unary.abs(v), _signed(u, y)
 
 
 def _atanh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
@@ -103,9 +119,11 @@ def _atanh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
     a, b = unary.abs(x), unary.abs(y)
     away = binary.hypot(1 - a, b)  # the distance from the pole
     near = run(unary.LOG, a) * 0.25 + (math.log(2) - run(unary.LOG, away)) * 0.5
-    real = run(unary.LOG1P, a / away / away * 4) * 0.25 / growth
+    real = run(unary.LOG1P, a / away / away * 4) * 0.25
     real = compare.where(away < float(np.finfo(x.dtype).eps) ** 0.5, near, real)
+    real = compare.where(growth > 1, 0, _where_zero(x, 0, real))
     imag = run(binary.ATAN2, b * 2, (1 - a) * (1 + a) - b * b) * 0.5
+    imag = compare.where(b >= _huge(x), math.pi / 2, imag)
     return _signed(real, x), _signed(imag, y)
 
 
@@ -121,7 +139,19 @@ def _atan(x: Tensor, y: Tensor, growth: Tensor) -> Pair:  # -i atanh(iz)
 
 def _signed(size: Tensor, x: Tensor) -> Tensor:
     """Return ``size`` with the sign of ``x``, also where ``x`` is a zero."""
-    return compare.where(binary.atan2(x, -1) < 0, -size, size)
+    return compare.where(run(SIGN_BIT, x), -size, size)
+
+
+def _turned(z: Tensor) -> Tensor:
+    """Return ``i·z``. The product would make NaN of infinities."""
+    x, y = complexes.parts(z)
+    return run(complexes.COMPLEX, -y, x)
+
+
+def _turned_back(z: Tensor) -> Tensor:
+    """Return ``-i·z``."""
+    x, y = complexes.parts(z)
+    return run(complexes.COMPLEX, y, -x)
 
 
 # --- angles ----------------------------------------------------------------------
@@ -224,7 +254,7 @@ def tan(x: TensorLike, /) -> Tensor:
 @decomposition(TAN)
 def _(x: Tensor) -> Tensor:
     if x.dtype.kind == "c":  # sin and cos overflow
-        return run(TANH, x * 1j) * -1j
+        return _turned_back(run(TANH, _turned(x)))
     return run(SIN, x) / run(COS, x)
 
 
@@ -389,9 +419,9 @@ def sinh(x: TensorLike, /) -> Tensor:
 
 @decomposition(SINH)
 def _(x: Tensor) -> Tensor:
-    small = (run(unary.EXPM1, x) - run(unary.EXPM1, -x)) * 0.5
     if x.dtype.kind == "c":
-        return small
+        return _turned_back(run(SIN, _turned(x)))
+    small = (run(unary.EXPM1, x) - run(unary.EXPM1, -x)) * 0.5
     size = unary.abs(x)
     half = _half_of_exp(size)
     return compare.where(size < 1, small, unary.odd_extension(x, half - 0.25 / half))
@@ -428,7 +458,9 @@ def cosh(x: TensorLike, /) -> Tensor:
 
 @decomposition(COSH)
 def _(x: Tensor) -> Tensor:
-    half = _half_of_exp(x if x.dtype.kind == "c" else unary.abs(x))
+    if x.dtype.kind == "c":
+        return run(COS, _turned(x))
+    half = _half_of_exp(unary.abs(x))
     return half + 0.25 / half
 
 
@@ -441,7 +473,8 @@ TANH = _elementwise(
     op="tanh",
     doc="""``(e^x - e^-x) / (e^x + e^-x)``; ±1 for ±inf, and -0.0 for -0.0.
 
-    Within 3 ulp in float32.""",
+    Of a complex number with an infinite real part, ±1 and a zero with the sign of
+    ``Im x``. Within 3 ulp in float32.""",
 )
 
 

@@ -682,7 +682,8 @@ EXPM1 = _elementwise(
     op="expm1",
     doc="""``e^x - 1``, without cancelling next to 0; -1 for -inf, and -0.0 for -0.0.
 
-    Within 3 ulp in float32.""",
+    Of complex zeros the real part is 0.0; infinities and NaN give those of ``e^x``,
+    less 1. Within 3 ulp in float32.""",
 )
 
 

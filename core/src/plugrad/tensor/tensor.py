@@ -47,7 +47,7 @@ class _Nowhere:
 
 
 NOWHERE: Home = _Nowhere()
-VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")  # of the standard
+VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # of the standard
 HOST = (1, 0)  # the device of the host's memory, in DLPack's words
 
 

@@ -50,7 +50,7 @@ kernels = KernelTable(
     Atan2=elementwise(lambda a, b: np.arctan2(a, b)),
     BitwiseAnd=elementwise(lambda a, b: a & b),
     Equal=elementwise(lambda a, b: a == b, "bool"),
-    Expm1=elementwise(lambda x: np.expm1(x)),
+    Expm1=only("f", elementwise(lambda x: np.expm1(x))),
     Floor=elementwise(lambda x: np.floor(x)),
     FloorDiv=only("iu", elementwise(lambda a, b: np.floor_divide(a, b))),
     Less=elementwise(lambda a, b: a < b, "bool"),

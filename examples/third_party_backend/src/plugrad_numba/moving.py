@@ -55,7 +55,7 @@ kernels = KernelTable(
     Sum=lambda x, axis, keepdims: x.sum(axis, wide(x.dtype), keepdims=keepdims).astype(
         x.dtype
     ),
-    Tanh=np.tanh,
+    Tanh=lambda x: np.tanh(x) if x.dtype.kind == "f" else NotImplemented,
     Transpose=np.transpose,
 )
 

@@ -203,6 +203,18 @@ def describe(machine: Machine, numbers: tuple[int, ...]) -> WasmArray:
     return native
 
 
+class _Lent:
+    """What NumPy needs for a writable view that holds an array."""
+
+    def __init__(self, native: WasmArray) -> None:
+        self._native = native
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        interface = self._native.__array_interface__
+        return interface | {"data": (interface["data"][0], False)}
+
+
 class WasmArrays:
     """Moves values into and out of a machine; only ``upload`` copies."""
 
@@ -218,9 +230,13 @@ class WasmArrays:
             values.flags.writeable = False
         return values
 
-    def to_dlpack(self, native: Any) -> Array:
-        """Return a read-only view, which others may read where it lies."""
-        return np.asarray(native)
+    def to_dlpack(self, native: WasmArray) -> Array:
+        """Return a view, which others may read where it lies.
+
+        The view is writable, as DLPack before 1.0 cannot export read-only memory.
+        plugrad marks it as read-only for libraries that know newer versions.
+        """
+        return np.asarray(_Lent(native))
 
     def nbytes(self, native: Any) -> int:
         """Return the bytes of the elements; strings are pointers to theirs."""

@@ -16,8 +16,8 @@ LEVELS = ("primitives", "inference", "training", "everything")
 # Families that neither inference nor training of common networks needs, as the modules
 # of ``golden/reach`` and of ``ops`` are called.
 RARE = (
-    "complexes|fft|linalg|matrix_factors|ragged|random|signal|sparse|strings|"
-    "string_dtype"
+    "complex_special_values|complexes|eigenvalues|fft|linalg|matrix_factors|ragged|"
+    "random|signal|sparse|strings|string_dtype"
 )
 
 # (file, words in the name of the test, level); the first row that matches wins.

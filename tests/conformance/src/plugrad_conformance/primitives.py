@@ -69,6 +69,7 @@ DATA_DEPENDENT: dict[str, str] = {
 HOST: dict[str, str] = {
     "NonMaxSuppressionV4": _LOOP,
     "Cholesky": _LAPACK,
+    "Eig": _LAPACK,
     "Eigh": _LAPACK,
     "Qr": _LAPACK,
     "Slogdet": _LAPACK,

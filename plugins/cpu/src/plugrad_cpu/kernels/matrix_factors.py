@@ -26,8 +26,22 @@ def _low(op: str, problem: str, function: Any) -> Any:
     return lambda x: lapack(op, problem, function, np.tril(x))
 
 
+def _complex(function: Any) -> Any:
+    """Make all results complex: NumPy's are real where all eigenvalues are."""
+
+    def widened(x: Array) -> Any:
+        found, dtype = function(x), np.result_type(x.dtype, np.complex64)
+        if isinstance(found, tuple):
+            return tuple(y.astype(dtype) for y in found)
+        return found.astype(dtype)
+
+    return widened
+
+
 kernels = KernelTable(
     Cholesky=_low("cholesky", "not positive definite", np.linalg.cholesky),
+    Eig=partial(lapack, "eig", ENDLESS, _complex(np.linalg.eig)),
+    Eigvals=partial(lapack, "eigvals", ENDLESS, _complex(np.linalg.eigvals)),
     Eigh=_low("eigh", ENDLESS, partial(_known, np.linalg.eigh)),
     Eigvalsh=_low("eigvalsh", ENDLESS, partial(_known, np.linalg.eigvalsh)),
     Qr=np.linalg.qr,

@@ -9,7 +9,6 @@ kernels = KernelTable(
     Abs=np.absolute,
     Ceil=np.ceil,
     Exp=np.exp,
-    Expm1=np.expm1,
     Floor=np.floor,
     IsFinite=np.isfinite,
     IsInf=np.isinf,
@@ -17,6 +16,7 @@ kernels = KernelTable(
     Neg=np.negative,
     Reciprocal=np.reciprocal,
     Round=np.rint,
+    SignBit=np.signbit,
     Sqrt=np.sqrt,
     Square=np.square,
 )
@@ -40,6 +40,17 @@ def rsqrt(x: Array) -> Array:
     if x.dtype == np.float16:
         return (1 / np.sqrt(x, dtype=np.float32)).astype(np.float16)
     return np.reciprocal(np.sqrt(x))
+
+
+@kernels("Expm1")
+def expm1(x: Array) -> Array:
+    """NumPy's own of complex infinities is NaN, and has no sum that turns -0 into 0."""
+    y: Array = np.expm1(x, out=np.empty_like(x))
+    if x.dtype.kind == "c":
+        y.real += 0.0
+        odd = ~(np.isfinite(x) & np.isfinite(y))
+        np.copyto(y, np.exp(x) - 1 if odd.any() else y, where=odd)
+    return y
 
 
 @kernels("Log")

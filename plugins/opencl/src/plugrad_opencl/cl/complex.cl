@@ -22,17 +22,20 @@ static inline float2 c_polar(float size, float angle) {
 }
 
 static inline float2 c_exp(float2 a) {
-  if (a.x < -103 && !isfinite(a.y)) return (float2)(0, 0);
+  if (!isfinite(a.y)) {
+    if (!isinf(a.x)) return (float2)(NAN, NAN);
+    return a.x < 0 ? (float2)(0, 0) : (float2)(INFINITY, NAN);
+  }
   if (a.x > 88.7f && isfinite(a.x)) {  // the size overflows before the parts do
     const float2 most = c_polar(exp(a.x - 88), a.y);
     return most * 1.6516363e38f;
   }
-  if (isinf(a.x) && a.x > 0 && !isfinite(a.y)) return (float2)(INFINITY, NAN);
   return c_polar(exp(a.x), a.y);
 }
 
 static inline float2 c_expm1(float2 a) {
-  if (a.y == 0) return (float2)(expm1(a.x), a.y);
+  if (a.y == 0) return (float2)(expm1(a.x) + 0.0f, a.y);
+  if (!isfinite(a.x) || !isfinite(a.y)) return c_exp(a) - (float2)(1, 0);
   const float s = sin(a.y / 2), e = exp(a.x);
   return (float2)(expm1(a.x) * cos(a.y) - 2 * s * s, e * sin(a.y));
 }
@@ -73,20 +76,35 @@ static inline float2 c_sqrt(float2 a) {
   return (float2)(fabs(y) / (2 * t), copysign(t, y)) * back;
 }
 
-static inline float2 c_sin(float2 a) {
-  const float x = a.x == 0 ? a.x : sin(a.x) * cosh(a.y);
-  return (float2)(x, a.y == 0 ? a.y : cos(a.x) * sinh(a.y));
+static inline float2 c_sinh(float2 a) {
+  if (!isfinite(a.y)) return (float2)(a.x == 0 || isinf(a.x) ? a.x : NAN, NAN);
+  if (a.y == 0) return (float2)(sinh(a.x), a.y);
+  return (float2)(sinh(a.x) * cos(a.y), cosh(a.x) * sin(a.y));
 }
 
-static inline float2 c_cos(float2 a) {
-  const float y = sin(a.x) * sinh(a.y);
-  return (float2)(cos(a.x) * cosh(a.y), a.x == 0 || a.y == 0 ? copysign(0.0f, -y) : -y);
+static inline float2 c_cosh(float2 a) {
+  if (!isfinite(a.y))
+    return isinf(a.x) ? (float2)(INFINITY, NAN) : (float2)(NAN, a.x == 0 ? 0 : NAN);
+  if (a.x == 0 || a.y == 0)
+    return (float2)(cosh(a.x) * cos(a.y), copysign(1.0f, a.x) * sin(a.y) * 0.0f);
+  return (float2)(cosh(a.x) * cos(a.y), sinh(a.x) * sin(a.y));
 }
+
+// sin z = -i sinh(iz), cos z = cosh(iz)
+static inline float2 c_sin(float2 a) {
+  const float2 y = c_sinh((float2)(-a.y, a.x));
+  return (float2)(y.y, -y.x);
+}
+
+static inline float2 c_cos(float2 a) { return c_cosh((float2)(-a.y, a.x)); }
 
 static inline float2 c_tanh(float2 a) {
+  if (isinf(a.x)) return (float2)(copysign(1.0f, a.x), copysign(0.0f, a.y));
+  if (a.y == 0) return (float2)(tanh(a.x), a.y);
+  if (!isfinite(a.y)) return (float2)(a.x == 0 ? a.x : NAN, NAN);
   if (fabs(a.x) > 11) {
     const float y = 4 * sin(a.y) * cos(a.y) * exp(-2 * fabs(a.x));
-    return (float2)(copysign(1.0f, a.x), isfinite(a.y) ? y : copysign(0.0f, a.y));
+    return (float2)(copysign(1.0f, a.x), y);
   }
   const float s = sinh(a.x), c = cosh(a.x), sy = sin(a.y), cy = cos(a.y);
   const float size = s * s + cy * cy;

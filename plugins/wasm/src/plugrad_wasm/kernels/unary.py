@@ -48,6 +48,7 @@ def test(name: str) -> Kernel:
 kernels["IsNan"] = test("isnan")
 kernels["IsInf"] = test("isinf")
 kernels["IsFinite"] = test("isfinite")
+kernels["SignBit"] = unary("signbit", to=BOOL)
 
 _abs, _sign = unary("abs"), unary("sign")
 

@@ -86,6 +86,8 @@ PYTHONS = [
     (-128.9, "int8", -128),
     (2.0**31 - 0.5, "int32", 2**31 - 1),
     (2**63 - 1, "int64", 2**63 - 1),
+    (2**63 + 1, "uint64", 2**63 + 1),
+    (2**64 - 1024, "uint64", 2**64 - 1024),
     (math.nan, "bool", True),
     (-3.402823466385289e38j, "complex64", (-(2.0**128) + 2.0**104) * 1j),
     (NEAR, "float32", "does not fit"),
@@ -96,6 +98,7 @@ PYTHONS = [
     (-1.0, "uint8", "does not fit"),
     (2.0**31, "int32", "does not fit"),
     (2.0**63, "int64", "does not fit"),
+    (2**63, "int64", "does not fit"),
     (math.nan, "int32", "cannot hold nan"),
     (-math.inf, "uint8", "cannot hold -inf"),
 ]
@@ -115,6 +118,13 @@ def test_numbers_of_python_must_fit(value, dtype, expected, backend):
                 call()
         else:
             assert call().numpy().flat[0] == expected
+
+
+def test_integers_that_need_uint64_stay_integers(backend):
+    for value in ([0, 2**63], [-1, 2**63 + 1], [[True, 2**64 - 1]]):
+        with pytest.raises(OverflowError, match=r"asarray: .* does not fit into int32"):
+            pg.asarray(value)
+    assert pg.asarray([2**63, 0.5]).tolist() == [2.0**63, 0.5]
 
 
 def test_python_s_complex_numbers_stay_complex(backend):

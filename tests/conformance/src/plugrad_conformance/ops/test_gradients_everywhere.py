@@ -122,6 +122,17 @@ def together(*ys):
     return pg.concat([pg.reshape(y, (-1,)) * (i + 1) for i, y in enumerate(ys)])
 
 
+def parts(z):
+    """Return the real and imaginary parts of complex numbers in one tensor."""
+    return together(pg.real(z), pg.imag(z))
+
+
+def eigenpairs(x):
+    """Return what does not depend on the phases of eigenvectors."""
+    w, v = pg.linalg.eig(x)
+    return together(pg.real(w), pg.imag(w), pg.abs(v))
+
+
 linalg = pg.linalg
 IDS = np.array([[2, 0], [1, 2]])
 POOL2 = {"filter_size": 3, "strides": 2, "pad": "same"}
@@ -332,6 +343,8 @@ TABLE = [
     ("Cofactor", kernel("Cofactor"), (2, 3, 3)),
     ("Det", linalg.det, (2, 3, 3)),
     ("Diag", lambda x: pg.square(pg.diag(x)), (2, 2)),
+    ("Eig", eigenpairs, (2, 3, 3)),
+    ("Eigvals", lambda x: parts(linalg.eigvals(x)), (3, 3)),
     ("Eigh", lambda x: together(*linalg.eigh(x + x.mT)), (2, 3, 3)),
     ("Eigvalsh", lambda x: linalg.eigvalsh(x + x.mT), (3, 3)),
     ("Einsum", lambda a, b: pg.einsum("ij,...jk->...i", a, b), (2, 3), (2, 3, 4)),

@@ -255,6 +255,16 @@ def test_norms_neither_overflow_nor_vanish_early(ord, scale, backend):
     assert y.dtype == np.float32
 
 
+EXTREME = [(1e300, 4.0), (-1e300, 3.0), (4e-252, math.inf), (-4e-252, 0.0)]
+
+
+@pytest.mark.parametrize(("ord", "expected"), EXTREME)
+def test_orders_that_float32_does_not_hold(ord, expected, backend):
+    x = pg.asarray([3.0, -4.0])
+    assert linalg.vector_norm(x, ord=ord).item() == expected
+    assert linalg.vector_norm(x[1:], ord=ord).item() == 4.0
+
+
 @pytest.mark.parametrize("ord", [2, 1, 3, 4, math.inf])
 def test_the_gradient_of_a_norm_at_zero_is_finite(ord, backend):
     op = lambda x: linalg.vector_norm(x, ord=ord)

@@ -7,6 +7,8 @@ import numpy as np
 import plugrad as pg
 import pytest
 
+from ..check import held
+
 A = np.arange(12, dtype=np.float32).reshape(3, 4) - 5.0
 MASK = np.array([True, False, True])
 KEYS = [
@@ -178,8 +180,37 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
     np.testing.assert_array_equal(x.numpy(), A)
 
 
+EXACT = [
+    ("float64", 1 / 3),
+    ("float64", [1 / 3, 1e300]),
+    ("float64", (1, 1 / 3)),
+    ("int64", [2**40, -1]),
+    ("complex128", 1 / 3 + 1e300j),
+    ("complex128", [1j / 3, 1e300]),
+]
+
+
+@pytest.mark.parametrize(("dtype", "value"), EXACT, ids=str)
+def test_numbers_take_the_dtype_of_the_tensor(dtype, value, backend):
+    held(backend, dtype)
+    expected, x = np.zeros(2, dtype), pg.zeros(2, dtype=dtype)
+    expected[:] = x[:] = value
+    assert x.tolist() == expected.tolist()
+
+
+def test_lists_with_tensors_are_assigned_with_their_gradients(backend):
+    def f(y):
+        x = pg.zeros(2)
+        x[:] = [y * y, 1.0]
+        return pg.sum(x)
+
+    assert pg.grad(f)(3.0).item() == 6.0
+
+
 def test_a_number_that_the_dtype_does_not_hold(backend):
     x = pg.zeros(2, dtype="int32")
     with pytest.raises(OverflowError):
         x[0] = 2**40
+    with pytest.raises(OverflowError):
+        x[:] = [2**40, 1]
     assert x.tolist() == [0, 0]

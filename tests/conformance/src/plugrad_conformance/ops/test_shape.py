@@ -32,6 +32,11 @@ MOVES = [
         lambda x: x[..., None],
         kernel="ExpandDims",
     ),
+    Move(
+        "expand_dims several",
+        lambda x: pg.expand_dims(x, (-1, 0, 2)),
+        lambda x: x[None, :, None, :, :, None],
+    ),
     Move("expand_dims 0-d", pg.expand_dims, lambda x: x[None], (), "ExpandDims"),
     Move("squeeze", pg.squeeze, np.squeeze, (1, 2, 1, 3)),
     Move(
@@ -177,7 +182,29 @@ def test_joining_promotes(backend):
 def test_broadcast_arrays_keep_their_dtypes(backend):
     a, b = pg.broadcast_arrays([[1], [2]], [0.5, 0.25, 0.0])
     assert (a.shape, b.shape, a.dtype, b.dtype) == ((2, 3), (2, 3), "int32", "float32")
-    assert pg.broadcast_arrays() == []
+    assert pg.broadcast_arrays() == ()
+
+
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [
+        ([], ()),
+        ([(2, 3)], (2, 3)),
+        ([(2, 1), (3,), (1, 1, 1)], (1, 2, 3)),
+        ([(0,), (1,), 1], (0,)),
+        ([[4], np.int64(4)], (4,)),
+    ],
+)
+def test_broadcast_shapes(shapes, expected, backend):
+    assert pg.broadcast_shapes(*shapes) == expected
+
+
+def test_several_new_axes(backend):
+    x = sample((2, 3))
+    for axis in ((), (0,), (1, 0), (-1, 0), (0, 2, -1), [3, 1]):
+        y = np.expand_dims(x, tuple(axis))
+        np.testing.assert_array_equal(pg.expand_dims(x, axis).numpy(), y)
+        assert pg.asarray(x).expand_dims(axis).shape == y.shape
 
 
 ARGS = [([1, 6, -1], [3, 1, 1, 1]), ([4, 2], [1]), ([], [5]), ([2, 3], [2, 3])]
@@ -221,6 +248,12 @@ ERRORS = [
     (lambda: pg.reshape(X, (2.0, 3)), TypeError, "reshape: shape must be integers"),
     (lambda: pg.expand_dims(X, axis=3), ValueError, "expand_dims: axis 3 is out of"),
     (lambda: pg.expand_dims(X, axis=0.5), TypeError, "axis must be an integer"),
+    (lambda: pg.expand_dims(X, (0, 4)), IndexError, "expand_dims: axis 4 is out of"),
+    (lambda: pg.expand_dims(X, (0, -4)), ValueError, "names one axis twice"),
+    (lambda: pg.expand_dims(X, (0, 0.5)), TypeError, "axis must be integers"),
+    (lambda: pg.broadcast_shapes((2,), 3), ValueError, "broadcast_shapes: shapes"),
+    (lambda: pg.broadcast_shapes((-1,)), ValueError, "must not be negative"),
+    (lambda: pg.broadcast_shapes((2, None)), TypeError, "must be integers"),
     (lambda: pg.squeeze(X, 1), ValueError, r"axis 1 must have size 1; .* \(2, 3\)"),
     (lambda: pg.squeeze(X, (0, 0)), ValueError, "names one axis twice"),
     (lambda: pg.ensure_shape(X, (2, None, 1)), ValueError, r"\(2, 3\) is not \(2, N"),

@@ -15,6 +15,7 @@ CALLS = {
     "Diag": call(ints(3, 2, below=6)),
     "MatrixBandPart": call(floats(2, 3, 4), COUNT, COUNT),
     **{name: call(SQUARES) for name in ("Cofactor", "Det", "Inverse", "Slogdet")},
+    **{name: call(SQUARES) for name in ("Eig", "Eigvals")},
     **{name: call(HERMITIAN) for name in ("Cholesky", "Eigh", "Eigvalsh")},
     "Solve": call(SQUARES, floats(2, 3, 4)),
     "TriangularSolve": call(SQUARES, floats(2, 3, 4), upper=False),

@@ -1,0 +1,155 @@
+"""Functions of complex zeros, infinities and NaN.
+
+The table is that of the array API standard, 2025.12: "Special cases" of each function.
+"""
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from ..check import held
+
+# ``re im -> re im``: the parts of the argument and of the result. ~ leaves a sign open.
+# The function commutes with ``conj``, so that each line holds for -im, too.
+EXP = """
+    0 0 -> 1 0 | -0 0 -> 1 0 | 2 inf -> nan nan | -200 nan -> nan nan
+    2 nan -> nan nan | inf 0 -> inf 0 | -inf 2 -> -0 0 | -inf 0 -> 0 0
+    inf 2 -> -inf inf | inf 1 -> inf inf | -inf inf -> ~0 ~0 | -inf nan -> ~0 ~0
+    inf inf -> ~inf nan | inf nan -> ~inf nan
+    nan 0 -> nan 0 | nan 1 -> nan nan | nan inf -> nan nan | nan nan -> nan nan"""
+EXPM1 = """
+    0 0 -> 0 0 | -0 0 -> 0 0 | 2 inf -> nan nan | 2 nan -> nan nan | -200 nan -> nan nan
+    inf 0 -> inf 0 | -inf 2 -> -1 0 | -inf 0 -> -1 0 | inf 2 -> -inf inf
+    inf 1 -> inf inf | -inf inf -> -1 ~0 | -inf nan -> -1 ~0
+    inf inf -> ~inf nan | inf nan -> ~inf nan
+    nan 0 -> nan 0 | nan 1 -> nan nan | nan inf -> nan nan | nan nan -> nan nan"""
+LOG = """
+    -0 0 -> -inf pi | 0 0 -> -inf 0 | 2 inf -> inf pi/2 | 2 nan -> nan nan
+    0 nan -> nan nan | -inf 2 -> inf pi | inf 2 -> inf 0 | -inf inf -> inf 3pi/4
+    inf inf -> inf pi/4 | inf nan -> inf nan | -inf nan -> inf nan
+    nan 2 -> nan nan | nan 0 -> nan nan | nan inf -> inf nan | nan nan -> nan nan"""
+LOG1P = """
+    -1 0 -> -inf 0 | 2 inf -> inf pi/2 | 2 nan -> nan nan | -inf 2 -> inf pi
+    inf 2 -> inf 0 | -inf inf -> inf 3pi/4 | inf inf -> inf pi/4 | inf nan -> inf nan
+    -inf nan -> inf nan | nan 2 -> nan nan | nan inf -> inf nan | nan nan -> nan nan"""
+SQRT = """
+    0 0 -> 0 0 | -0 0 -> 0 0 | 2 inf -> inf inf | nan inf -> inf inf
+    -inf inf -> inf inf | inf inf -> inf inf | 2 nan -> nan nan | -inf 2 -> 0 inf
+    inf 2 -> inf 0 | -inf nan -> nan ~inf | inf nan -> inf nan
+    nan 0 -> nan nan | nan 2 -> nan nan | nan nan -> nan nan"""
+SIGN = """
+    0 0 -> 0 0 | -0 0 -> 0 0 | nan 1 -> nan nan | 0 nan -> nan nan
+    nan nan -> nan nan"""
+SINH = """
+    0 0 -> 0 0 | 0 inf -> ~0 nan | 0 nan -> ~0 nan | 2 inf -> nan nan | 2 nan -> nan nan
+    inf 0 -> inf 0 | inf 1 -> inf inf | inf 2 -> -inf inf
+    inf inf -> ~inf nan | inf nan -> ~inf nan
+    nan 0 -> nan 0 | nan 2 -> nan nan | nan inf -> nan nan | nan nan -> nan nan"""
+COSH = """
+    0 0 -> 1 0 | 0 inf -> nan ~0 | 0 nan -> nan ~0 | 2 inf -> nan nan | 2 nan -> nan nan
+    inf 0 -> inf 0 | inf 1 -> inf inf | inf 2 -> -inf inf
+    inf inf -> ~inf nan | inf nan -> inf nan
+    nan 0 -> nan ~0 | nan 2 -> nan nan | nan inf -> nan nan | nan nan -> nan nan"""
+TANH = """
+    0 0 -> 0 0 | 2 inf -> nan nan | 20 inf -> nan nan | 0 inf -> 0 nan
+    2 nan -> nan nan | 20 nan -> nan nan | 0 nan -> 0 nan | inf 1 -> 1 0 | inf 2 -> 1 0
+    inf inf -> 1 ~0 | inf nan -> 1 ~0 | nan 0 -> nan 0 | nan 2 -> nan nan
+    nan inf -> nan nan | nan nan -> nan nan"""
+ACOS = """
+    0 0 -> pi/2 -0 | -0 0 -> pi/2 -0 | 0 nan -> pi/2 nan | -0 nan -> pi/2 nan
+    2 inf -> pi/2 -inf | 2 nan -> nan nan | -inf 2 -> pi -inf | inf 2 -> 0 -inf
+    -inf inf -> 3pi/4 -inf | inf inf -> pi/4 -inf | inf nan -> nan ~inf
+    -inf nan -> nan ~inf | nan 0 -> nan nan | nan 2 -> nan nan | nan inf -> nan -inf
+    nan nan -> nan nan"""
+ACOSH = """
+    0 0 -> 0 pi/2 | -0 0 -> 0 pi/2 | 2 inf -> inf pi/2 | 2 nan -> nan nan
+    0 nan -> nan ~pi/2 | -inf 2 -> inf pi | inf 2 -> inf 0 | -inf inf -> inf 3pi/4
+    inf inf -> inf pi/4 | inf nan -> inf nan | -inf nan -> inf nan
+    nan 0 -> nan nan | nan 2 -> nan nan | nan inf -> inf nan | nan nan -> nan nan"""
+ASINH = """
+    0 0 -> 0 0 | 2 inf -> inf pi/2 | 2 nan -> nan nan | 0 nan -> nan nan
+    inf 2 -> inf 0 | inf inf -> inf pi/4 | inf nan -> inf nan
+    nan 0 -> nan 0 | nan 2 -> nan nan | nan inf -> ~inf nan | nan nan -> nan nan"""
+ATANH = """
+    0 0 -> 0 0 | 0 nan -> 0 nan | 1 0 -> inf 0 | 2 inf -> 0 pi/2 | 2 nan -> nan nan
+    inf 2 -> 0 pi/2 | inf inf -> 0 pi/2 | inf nan -> 0 nan
+    nan 0 -> nan nan | nan 2 -> nan nan | nan inf -> ~0 pi/2 | nan nan -> nan nan"""
+
+NUMBERS = {"pi": np.pi, "pi/2": np.pi / 2, "pi/4": np.pi / 4, "3pi/4": 3 * np.pi / 4}
+
+# Symmetries: how the four signs of a row change together.
+CONJ, ODD, EVEN = (1, -1, 1, -1), (-1, -1, -1, -1), (-1, -1, 1, 1)
+
+
+def rows(text, *symmetries):
+    """Return five columns: four numbers, and which signs of the result are open."""
+    words = [
+        row.replace("->", "").split() for row in text.replace("\n", "|").split("|")
+    ]
+    table = [
+        [*map(number, row), [w[0] == "~" for w in row[2:]]] for row in words if row
+    ]
+    for signs in symmetries:
+        mirrored = [[s * x for s, x in zip(signs, row, strict=False)] for row in table]
+        table += [[*new, old[4]] for new, old in zip(mirrored, table, strict=True)]
+    return table
+
+
+def number(word):
+    word, sign = word.lstrip("~"), -1 if word.startswith("-") else 1
+    size = word.lstrip("-")
+    return sign * (NUMBERS[size] if size in NUMBERS else float(size))
+
+
+def of_iz(table):
+    """Return the rows of ``f(iz)`` from those of ``f``."""
+    return [[b, -a, c, d, loose] for a, b, c, d, loose in table]
+
+
+def turned(table):
+    """Return the rows of ``-i f(iz)`` from those of ``f``."""
+    return [[b, -a, d, -c, loose[::-1]] for a, b, c, d, loose in table]
+
+
+TABLE = {
+    pg.exp: rows(EXP, CONJ),
+    pg.expm1: rows(EXPM1, CONJ),
+    pg.log: rows(LOG, CONJ),
+    pg.log1p: rows(LOG1P, CONJ),
+    pg.sqrt: rows(SQRT, CONJ),
+    pg.sign: rows(SIGN),
+    pg.sinh: rows(SINH, CONJ, ODD),
+    pg.cosh: rows(COSH, CONJ, EVEN),
+    pg.tanh: rows(TANH, CONJ, ODD),
+    pg.sin: turned(rows(SINH, CONJ, ODD)),
+    pg.cos: of_iz(rows(COSH, CONJ, EVEN)),
+    pg.tan: turned(rows(TANH, CONJ, ODD)),
+    pg.acos: rows(ACOS, CONJ),
+    pg.acosh: rows(ACOSH, CONJ),
+    pg.asinh: rows(ASINH, CONJ, ODD),
+    pg.atanh: rows(ATANH, CONJ, ODD),
+    pg.asin: turned(rows(ASINH, CONJ, ODD)),
+    pg.atan: turned(rows(ATANH, CONJ, ODD)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("op", TABLE, ids=lambda op: op.__name__)
+def test_complex_special_values(op, dtype, backend):
+    held(backend, dtype)
+    a, b, *expected, loose = (
+        np.asarray(column) for column in zip(*TABLE[op], strict=True)
+    )
+    z = np.empty(len(a), dtype)
+    z.real, z.imag = a, b
+    y = op(pg.asarray(z)).numpy()
+    assert y.dtype == dtype
+    wrong = np.zeros(len(a), bool)
+    for part, right, free in zip((y.real, y.imag), expected, loose.T, strict=True):
+        size = np.where(free, np.abs(part), part), np.where(free, np.abs(right), right)
+        wrong |= ~np.isclose(*size, rtol=1e-6, atol=0, equal_nan=True)
+        wrong |= ~free & ~np.isnan(right) & (np.signbit(part) != np.signbit(right))
+    found = [
+        f"{x} -> {v}, not {c} {d}" for x, v, c, d in zip(z, y, *expected, strict=True)
+    ]
+    assert not wrong.any(), "; ".join(np.asarray(found)[wrong])
