@@ -57,9 +57,9 @@ test: export OMP_NUM_THREADS := 1
 test: $(BUILT)
 	$(PYTEST) $(ARGS)
 
-test-all: $(BUILT) test-examples test-consumers $(if $(filter Linux,$(shell uname -s)),wheels)
+test-all: $(BUILT) $(VENV)/.group-consumers test-examples $(if $(filter Linux,$(shell uname -s)),wheels)
 	PLUGRAD_COMPILED=0 $(PYTEST) tests/conformance --plugrad-backend cpu
-	$(PYTEST) --all --ignore tests/consumers $(ARGS)
+	$(PYTEST) --all $(ARGS)
 ifeq ($(SUITE),)
 	@echo "The tests of the array API standard were not run: give SUITE=path"
 else

@@ -68,7 +68,7 @@ PAGES = [
         1,
         shows="register_kernel get_kernel register_gradient override_gradient vjp",
     ),
-    Page("docs/consumers.md", 3, shows="use_backend asarray grad", backend="wasm"),
+    Page("docs/consumers.md", 5, shows="use_backend asarray grad", backend="wasm"),
     Page("core/README.md", 1, shows="asarray square grad"),
     Page("docs/guide.md", elsewhere="examples/test_guide.py"),
     Page("docs/interchange.md", 6, shows="from_dlpack save load"),
@@ -106,6 +106,9 @@ PROGRAMS = {
 NEEDS = {
     "torch": "needs torch, of the bench group: make .venv/.group-bench",
     "sklearn": "needs scikit-learn, of the demo group: make demo",
+    "array_api_extra": "needs array-api-extra, of the consumers group",
+    "einops": "needs einops, of the consumers group",
+    "opt_einsum": "needs opt_einsum, of the consumers group",
     "safetensors": "needs safetensors: pip install plugrad[io]",
     "plugrad_gradient_packs": "examples/gradient_packs is not installed",
 }
