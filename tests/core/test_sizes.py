@@ -128,7 +128,7 @@ def wrapped_imports(path):
 
 # The packages that are over their limit (decision 0004), and the ceiling of each.
 # A package that is under its limit fails here, and one that is far below its ceiling.
-OVER = {"ops": 9300, "tools": 2080, "wasm": 2800, "opencl": 3420}
+OVER = {"ops": 9450, "tools": 2080, "wasm": 2800, "opencl": 3450}
 SLACK = 150
 
 

@@ -307,8 +307,16 @@ def _run_on_host_or_fallback(
                     f"{other.name!r}",
                     stacklevel=outside(),
                 )
-            return tuple(Tensor(native(y, backend), backend) for y in outputs)
+            return _moved_back(kernel, outputs, backend)
     raise _not_found(kernel, backend)
+
+
+def _moved_back(kernel: Kernel, outputs: Outputs, backend: OpenBackend) -> Outputs:
+    """Return what another backend has computed as tensors on ``backend``."""
+    try:
+        return tuple([Tensor(native(y, backend), backend) for y in outputs])
+    except TypeError as error:  # it lacks the dtype
+        raise TypeError(f"{kernel.op}: {error}") from None
 
 
 def _not_found(kernel: Kernel, backend: OpenBackend) -> KernelNotFound:

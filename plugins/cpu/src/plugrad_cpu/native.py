@@ -83,9 +83,15 @@ def contiguous(*xs: Array | None) -> list[Any] | None:
 
 
 @functools.lru_cache(maxsize=1024)
-def described(windows: Windows, back: bool = False) -> Array:
-    """Return the description of windows for kernels in C."""
-    return np.array(windows.numbers(back=back), np.int32)
+def described(windows: Windows, back: bool = False) -> Array | None:
+    """Return the description of windows for kernels in C; None if they cannot count it.
+
+    The distance of kernel positions may be huge where there is one.
+    """
+    numbers = windows.numbers(back=back)
+    if max(map(abs, numbers)) >= MOST:
+        return None
+    return np.array(numbers, np.int32)
 
 
 def around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:

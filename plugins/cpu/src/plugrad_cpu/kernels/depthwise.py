@@ -71,10 +71,10 @@ def backprop_filter(x: Array, dy: Array, *, geometry: Windows) -> Array:
     """``nptc, npcm -> tcm``; BLAS does the sums."""
     k, c = dy.shape[-1], geometry.in_shape[-1]
     shape = (*geometry.window, c, k // max(c, 1))
-    function, both = FILTER.get(x.dtype), contiguous(x, dy)
-    if function and both and x.size and dy.size:
+    how, both = described(geometry), contiguous(x, dy)
+    if how is not None and both and x.dtype in FILTER and x.size and dy.size:
         z = np.empty(shape, x.dtype)
-        function(described(geometry), *both, z)
+        FILTER[x.dtype](how, *both, z)
         return z
     dfilter = np.zeros((len(geometry.kernel_positions), k), dy.dtype)
     for part in batches(dy):
@@ -93,11 +93,11 @@ def _in_c(a: Array, filter: Array, windows: Windows, back: bool) -> Array | None
     """Run in C: the convolution, or what carries cotangents to its input."""
     given = contiguous(a, filter)
     y = np.empty(windows.in_shape if back else windows.out_shape, a.dtype)
-    if given is None or not (y.size and a.size and filter.size):
+    how = described(windows, back)
+    if how is None or given is None or not (y.size and a.size and filter.size):
         return None
     lines, c = math.prod(windows.window[:-1]), windows.in_shape[-1]
     quick = c == windows.out_shape[-1] and c >= 4 and lines <= MOST_LINES
-    how = described(windows, back)
     if quick and a.dtype in SINGLE:
         SINGLE[a.dtype](how, *given, y, *LINEAR)
     elif a.dtype in ALL:

@@ -20,12 +20,14 @@ MAX_BACK, AVERAGE_BACK = in_c("max_pool_grad"), in_c("avg_pool_grad")
 
 def _in_c(table: Any, shape: Shape, windows: Windows, *xs: Array) -> Array | None:
     """Run in C, into an array of ``shape``."""
-    function, given = table.get(xs[0].dtype), contiguous(*xs)
-    if function is None or given is None or len({x.dtype for x in xs}) > 1:
+    function, given, how = table.get(xs[0].dtype), contiguous(*xs), described(windows)
+    if function is None or given is None or how is None:
+        return None
+    if len({x.dtype for x in xs}) > 1:
         return None
     y = np.empty(shape, xs[0].dtype)
     if y.size:
-        function(described(windows), *given, y)
+        function(how, *given, y)
     return y
 
 
@@ -114,11 +116,11 @@ def max_pool_with_argmax(
 ) -> tuple[Array, Array]:
     """Go from the last kernel position to the first, so that the first one stays."""
     y = max_pool(x, geometry=geometry)
-    function, given = ARGMAX.get(x.dtype), contiguous(x, y)
-    if function and given:
+    given, how = contiguous(x, y), described(geometry)
+    if x.dtype in ARGMAX and given and how is not None:
         z = np.empty(y.shape, np.int32)
         if z.size:
-            function(described(geometry), *given, z, include_batch_in_index)
+            ARGMAX[x.dtype](how, *given, z, include_batch_in_index)
         return y, z
     images = x.shape[0] if include_batch_in_index else 1
     shape = (images, *x.shape[1:])
