@@ -294,8 +294,11 @@ def test_keys_of_each_example():
 def test_threads():
     results, f = {}, pg.vmap(pg.grad(network), in_axes=(None, 0))
 
+    name = pg.get_backend()
+
     def work(i):
-        results[i] = f(W, X * i).numpy()
+        with pg.use_backend(name):
+            results[i] = f(W, X * i).numpy()
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
     for thread in threads:
