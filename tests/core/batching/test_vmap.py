@@ -222,6 +222,25 @@ def test_hessians():
     close(pg.vmap(pg.hessian(f))(X), loop(pg.hessian(f), X))
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: pg.sum(pg.linalg.eigh(x @ x.T)[1] ** 3),
+        lambda x: pg.sum(pg.linalg.eigh(x @ x.T)[0] ** 3),
+        lambda x: pg.sum(pg.linalg.svd(x)[0] ** 3),
+        lambda x: pg.sum(pg.linalg.svd(x)[1] ** 3),
+        lambda x: pg.sum(pg.abs(pg.linalg.eigvals(x)) ** 3),
+        lambda x: pg.sum(pg.linalg.qr(x)[1]) + pg.linalg.slogdet(x)[1],
+        lambda x: pg.sum(pg.linalg.inv(x) @ pg.linalg.cholesky(x @ x.T)),
+    ],
+)
+def test_gradients_of_matrices(f):
+    xs = RNG.normal(size=(3, 3, 3))
+    np.testing.assert_allclose(
+        pg.vmap(pg.grad(f))(xs).numpy(), loop(pg.grad(f), xs), rtol=1e-6, atol=1e-9
+    )
+
+
 def test_variables_are_differentiated():
     v = pg.Variable(W)
     loss = lambda x: pg.sum((x @ v) ** 2)

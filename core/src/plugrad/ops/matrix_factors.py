@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from plugrad.engine.context import tapes
+from plugrad.engine.context import current, tapes
 from plugrad.engine.dispatch import run, run_many
 from plugrad.engine.tape import tapes_tracking
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
@@ -47,6 +47,9 @@ def _skew(x: Tensor) -> Tensor:
 
 def idle(*dys: Tensor) -> bool:
     """Return whether cotangents are constant zeros, so that no output has been used."""
+    level = current().level
+    if level is not None and any(level.unwrap(dy)[1] for dy in dys):
+        return False  # each example has its own
     tracked = tapes_tracking(tapes(), dys)[1]
     return not tracked and not any(dy.numpy().any() for dy in dys)
 
