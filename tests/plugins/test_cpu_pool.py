@@ -77,6 +77,19 @@ def test_zeros_are_zeros_in_memory_that_was_used():
         assert not pg.scatter_nd([[0]], [0.0], (LARGE,)).numpy().any()
 
 
+@pytest.mark.parametrize("sizes", [(3, 1 << 16), (1 << 16, 1 << 18), (1 << 18, 5)])
+def test_arrays_can_be_resized(sizes):
+    from plugrad_cpu import arrays
+
+    before, after = sizes
+    x = arrays._local.run(np.arange, before)
+    assert handler(x) == "plugrad_cpu_pool"
+    x.resize(after, refcheck=False)
+    expected = np.zeros(after, x.dtype)
+    expected[: min(sizes)] = np.arange(min(sizes))
+    np.testing.assert_array_equal(x, expected)
+
+
 def test_the_limit_holds_and_the_oldest_go_first():
     program = """
     import plugrad as pg
