@@ -250,6 +250,17 @@ def test_variables_are_differentiated():
     close(per_example, np.stack([2 * np.outer(x, x @ W) for x in X]))
 
 
+def test_overrides_inside_the_function():
+    @pg.override_gradient("Relu", x=lambda dy: dy * 7.0)
+    def f(x):
+        return pg.sum(pg.relu(x) + pg.vmap(pg.relu)(x))
+
+    twice = lambda x: pg.sum(pg.vmap(f)(x))
+    close(pg.grad(twice)(X), np.full_like(X, 14))
+    close(pg.vmap(pg.grad(f))(X), np.full_like(X, 14))
+    close(pg.grad(lambda x: pg.sum(pg.vmap(pg.relu)(x)))(X), X > 0)  # as before
+
+
 def test_overrides_reach_both_ways():
     guided = {"Relu": {"x": lambda dy: dy * 7.0}}
     f = lambda x: pg.sum(pg.relu(x))

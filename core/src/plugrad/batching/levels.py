@@ -166,10 +166,16 @@ class Level:
         return bool(around.tapes) or (around.level is not None and around.level.taped)
 
     def outside(self, base: OpenBackend | None = None) -> switched:
-        """Return the scope around the ``vmap``, with ``base`` as its backend."""
-        around = self.context
-        if base is not None and base is not around.backend:
+        """Return the scope around the ``vmap``, with ``base`` as its backend.
+
+        Gradients that the function overrides stay in force.
+        """
+        around, overrides = self.context, current().overrides
+        if base is None:
+            base = around.backend
+        if base is not around.backend or overrides is not around.overrides:
             around = Context(around, {"backend": base})
+            around.overrides = overrides
         return switched(around)
 
     def wrap(self, x: Tensor, batched: bool) -> Tensor:
