@@ -1,9 +1,12 @@
 """Threads have their own scopes and tapes; the registry is one."""
 
+import os
+import signal
 import threading
 
 import numpy as np
 import plugrad as pg
+import pytest
 from plugrad_conformance.toy import toy
 
 STEPS = 3000
@@ -81,3 +84,33 @@ def test_one_tensor_pulled_back_in_many_threads(backend):
             assert pullback(pg.ones((5,)))[0].tolist() == expected
 
     _together(work, work, work)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_assigns_items_while_a_thread_of_its_parent_does():
+    assigning, forked = threading.Event(), threading.Event()
+
+    class Waiting:
+        def __index__(self):  # called while the assignment is under way
+            assigning.set()
+            forked.wait(timeout=10)
+            return 1
+
+    def assign():
+        with pg.use_backend("cpu"):
+            pg.zeros(3)[Waiting()] = 1.0
+
+    thread = threading.Thread(target=assign)
+    thread.start()
+    assert assigning.wait(timeout=10)
+    child = os.fork()
+    if not child:
+        with pg.use_backend("cpu"):
+            signal.alarm(20)  # a deadlock ends the child
+            x = pg.zeros(3)
+            x[0] = 2.0
+            os._exit(int(x.tolist() != [2.0, 0.0, 0.0]))
+    forked.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -42,6 +43,15 @@ __all__ = ["strided_slice"]
 
 ALL = slice(None)
 _assigning = threading.RLock()  # what is assigned replaces the value that was read
+
+
+def _forked() -> None:  # another thread may have held it
+    global _assigning
+    _assigning = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def getitem(x: TensorLike, key: Any, /) -> Tensor:
