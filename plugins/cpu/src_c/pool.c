@@ -118,6 +118,13 @@ static void look(int64_t time) {
     trim(is_short_of_memory() ? 0 : limit, time - patience);
 }
 
+/* A block that is never kept, and aligned as malloc does: it has to be quick. */
+static inline Block *small_block(size_t size) {
+    Block *block = malloc(size + ALIGN);
+    if (block != NULL) block->raw = block, block->size = size, block->class = -1;
+    return block;
+}
+
 static Block *new_block(size_t size, int class) {
     if (size > SIZE_MAX - 2 * ALIGN) return NULL;
     void *raw = malloc(size + 2 * ALIGN);
@@ -165,6 +172,10 @@ static Block *take(size_t size, bool *reused) {
 static void *pool_malloc(void *ctx, size_t size) {
     bool reused;
     (void)ctx;
+    if (size < (size_t)1 << LEAST_LOG) {
+        Block *small = small_block(size);
+        return small ? data_of(small) : NULL;
+    }
     Block *block = take(size, &reused);
     return block ? data_of(block) : NULL;
 }
