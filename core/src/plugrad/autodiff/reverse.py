@@ -460,9 +460,9 @@ def _forward(
     value = context.call((*context.tapes(), tape), f, build(sources))
     outputs, structure = ([value], LEAF) if type(value) is Tensor else split(value)
     for y in outputs:
-        if not isinstance(y, Tensor):
+        if type(y) is not Tensor:
             _no_tensor(y)
-    if not any([y._tape_id in tape.tracked for y in outputs]):
+    if tape.tracked.isdisjoint([y._tape_id for y in outputs]):
         warn_if_captured(of or f, xs)
     return _Forward(value, outputs, structure, tape, wanted, build)
 
