@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 from numpy.lib.stride_tricks import sliding_window_view as windows
-from plugrad.registry import discovery
 from plugrad.registry.registry import registry
 
 Array = np.ndarray[Any, Any]
@@ -862,7 +861,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="KERNEL", choices=TABLE)
     parser.add_argument("--seconds", type=float, default=0.1, help="for each case")
     given = parser.parse_args()
-    discovery.load()
+    registry.load()
     pg.set_backend("cpu")
     found = {}
     if not given.json:
