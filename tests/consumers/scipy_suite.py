@@ -10,9 +10,7 @@ take the fixture, expects the failures that ``scipy_xfails.toml`` explains, and 
 table by module, and the number of failures of each reason.
 """
 
-import os
 import re
-import subprocess
 import sys
 import tomllib
 from collections import Counter
@@ -26,13 +24,14 @@ from typing import Any
 import plugrad as pg
 import pytest
 
-BACKENDS = ("cpu", "wasm", "opencl")
+from . import suites
+from .suites import BACKENDS, backend
+
 MODULES = """
     _lib cluster constants differentiate fft integrate interpolate linalg ndimage
     optimize signal spatial special stats
 """.split()  # noqa: SIM905
 XFAILS = Path(__file__).parent / "scipy_xfails.toml"
-OUTCOMES = ("passed", "xfailed", "skipped", "failed", "error")
 
 # --- the plugin ------------------------------------------------------------------
 
@@ -50,8 +49,7 @@ def add_plugrad() -> None:
 def expected() -> list[dict[str, Any]]:
     """Return the reasons why tests fail on the active backend."""
     entries = tomllib.loads(XFAILS.read_text())["xfail"]
-    backend = os.environ.get("PLUGRAD_BACKEND", "cpu")
-    return [one for one in entries if backend in one.get("backends", BACKENDS)]
+    return [one for one in entries if backend() in one.get("backends", BACKENDS)]
 
 
 def reason(test: str, message: str) -> str | None:
@@ -88,17 +86,8 @@ def pytest_runtest_makereport(
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print how many tests of each module passed, and why others did not."""
-    counts: dict[str, Counter[str]] = {}
-    for outcome, reports in terminalreporter.stats.items():
-        key = "passed" if outcome == "xpassed" else outcome  # SciPy's own xfail
-        for report in reports if key in OUTCOMES else ():
-            counts.setdefault(report.nodeid.partition("/")[0], Counter())[key] += 1
-    counts["all"] = sum(counts.values(), Counter())
-    versions = f"SciPy {version('scipy')}, plugrad {pg.__version__}"
-    terminalreporter.section(f"{os.environ.get('PLUGRAD_BACKEND')}: {versions}")
-    for module, row in sorted(counts.items(), key=lambda one: (one[0] == "all", one)):
-        cells = " | ".join(str(row[outcome]) for outcome in OUTCOMES)
-        terminalreporter.write_line(f"| {module} | {cells} |")
+    module = lambda test: test.partition("/")[0]
+    suites.table(terminalreporter, f"SciPy {version('scipy')}", module)
     known = Counter(x.wasxfail for x in terminalreporter.stats.get("xfailed", ()))
     for one in expected():
         line = f"{known[one['reason']]}: {' '.join(one['reason'].split())}"
@@ -108,32 +97,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 # --- the program -----------------------------------------------------------------
 
 
-def run(backend: str, arguments: list[str]) -> int:
-    """Run the tests on a backend, in a process; return its exit status."""
-    try:
-        with pg.use_backend(backend):
-            pass
-    except pg.BackendUnavailable as error:
-        print(f"{backend} does not run: {error}", flush=True)
-        return 0
-    (scipy,) = find_spec("scipy").submodule_search_locations  # without an import
-    where = ["-c", os.devnull, "--rootdir=.", "-p", "no:cacheprovider"]
-    plugins = ["-p", __spec__.name, "-p", "no:plugrad_conformance"]
-    output = ["-q", "--tb=line", "-W", "ignore"]
-    folder = str(Path(__file__).parents[2])
-    path = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
-    env = {"PLUGRAD_BACKEND": backend, "PYTHONPATH": path, "SCIPY_ARRAY_API": "1"}
-    command = [sys.executable, "-m", "pytest", *where, *plugins, *output, *arguments]
-    return subprocess.run(command, env=os.environ | env, cwd=scipy).returncode
-
-
 def main(arguments: list[str]) -> int:
     """Run the tests on each backend; return 1 if some failed."""
     backends = [one for one in arguments if one in BACKENDS]
     modules = [one for one in arguments if one in MODULES]
     options = [one for one in arguments if one not in backends + modules]
-    given = [*(modules or MODULES), *options]
-    return int(any([run(backend, given) for backend in backends or BACKENDS]))
+    given = ["--tb=line", *(modules or MODULES), *options]
+    (found,) = find_spec("scipy").submodule_search_locations  # without an import
+    run = lambda backend: suites.run(backend, __spec__.name, Path(found), given)
+    return int(any([run(backend) for backend in backends or BACKENDS]))
 
 
 if __name__ == "__main__":

@@ -9,10 +9,8 @@ expects the failures that ``sklearn_xfails.toml`` lists, and prints a table by f
 """
 
 import os
-import subprocess
 import sys
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -20,16 +18,16 @@ from typing import Any
 
 os.environ["SCIPY_ARRAY_API"] = "1"  # SciPy reads it when it is imported
 
-import plugrad as pg
 import pytest
 import sklearn
 from sklearn.utils import _array_api as array_api
 from sklearn.utils import estimator_checks
 
-BACKENDS = ("cpu", "wasm", "opencl")
+from . import suites
+from .suites import BACKENDS, backend
+
 PACKAGES = Path(sklearn.__file__).parents[1]
 XFAILS = Path(__file__).parent / "sklearn_xfails.toml"
-OUTCOMES = ("passed", "xfailed", "skipped", "failed", "error")
 
 # --- what the generators of scikit-learn yield -----------------------------------
 
@@ -47,7 +45,7 @@ def combinations(include_numpy_namespaces: bool = True) -> list[tuple[Any, ...]]
 def mixed() -> list[tuple[Any, ...]]:
     """Return what X, or y_pred, is beside another input, which follows it."""
     here, there = array_api.NamespaceAndDevice("plugrad", None), "wasm"
-    if os.environ.get("PLUGRAD_BACKEND") == there:
+    if backend() == there:
         there = "cpu"
     elsewhere = array_api.NamespaceAndDevice("plugrad", there)
     numpy = array_api.NamespaceAndDevice("numpy", None)
@@ -80,8 +78,7 @@ estimator_checks._yield_array_api_checks = partial(
 def expected() -> dict[str, str]:
     """Return why tests fail on the active backend, by the beginnings of their names."""
     entries = tomllib.loads(XFAILS.read_text())["xfail"]
-    backend = os.environ.get("PLUGRAD_BACKEND", "cpu")
-    mine = [one for one in entries if backend in one.get("backends", BACKENDS)]
+    mine = [one for one in entries if backend() in one.get("backends", BACKENDS)]
     return {name: one["reason"] for one in mine for name in one["tests"]}
 
 
@@ -106,18 +103,8 @@ def pytest_collection_modifyitems(
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print how many tests of each file passed, and how many did not."""
-    counts: dict[str, Counter[str]] = {}
-    for outcome, reports in terminalreporter.stats.items():
-        key = "passed" if outcome == "xpassed" else outcome  # scikit-learn's own xfail
-        for report in reports if key in OUTCOMES else ():
-            file = report.nodeid.partition("::")[0].removeprefix("sklearn/")
-            counts.setdefault(file, Counter())[key] += 1
-    counts["all"] = sum(counts.values(), Counter())
-    versions = f"scikit-learn {sklearn.__version__}, plugrad {pg.__version__}"
-    terminalreporter.section(f"{os.environ.get('PLUGRAD_BACKEND')}: {versions}")
-    for file, row in sorted(counts.items(), key=lambda pair: (pair[0] == "all", pair)):
-        cells = " | ".join(str(row[outcome]) for outcome in OUTCOMES)
-        terminalreporter.write_line(f"| {file} | {cells} |")
+    file = lambda test: test.partition("::")[0].removeprefix("sklearn/")
+    suites.table(terminalreporter, f"scikit-learn {sklearn.__version__}", file)
 
 
 # --- the program -----------------------------------------------------------------
@@ -130,29 +117,13 @@ def files() -> list[str]:
     return [str(p) for p in tests if any(n in p.read_text("utf-8") for n in names)]
 
 
-def run(backend: str, options: list[str]) -> int:
-    """Run the tests on a backend, in a process; return its exit status."""
-    try:
-        with pg.use_backend(backend):
-            pass
-    except pg.BackendUnavailable as error:
-        print(f"{backend} does not run: {error}", flush=True)
-        return 0
-    where = ["-c", os.devnull, f"--rootdir={PACKAGES}", "-p", "no:cacheprovider"]
-    plugins = ["-p", __spec__.name, "-p", "no:plugrad_conformance"]
-    output = ["-q", "--tb=short", "-W", "ignore"]
-    folder = str(Path(__file__).parents[2])
-    path = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
-    env = os.environ | {"PLUGRAD_BACKEND": backend, "PYTHONPATH": path}
-    command = [sys.executable, "-m", "pytest", *where, *plugins, *output, *options]
-    return subprocess.run([*command, *files()], env=env, cwd=PACKAGES).returncode
-
-
 def main(arguments: list[str]) -> int:
     """Run the tests on each backend; return 1 if some failed."""
     named = [one for one in arguments if one in BACKENDS]
     options = [one for one in arguments if one not in BACKENDS]
-    return int(any([run(backend, options) for backend in named or BACKENDS]))
+    given = ["--tb=short", *options, *files()]
+    run = lambda backend: suites.run(backend, __spec__.name, PACKAGES, given)
+    return int(any([run(backend) for backend in named or BACKENDS]))
 
 
 if __name__ == "__main__":

@@ -15,8 +15,7 @@ from plugrad_conformance.check import check_gradients
 from plugrad_opencl import elementwise_kernel, source_kernel
 
 from tests.docs.blocks import blocks, promised
-
-from .processes import output
+from tests.processes import output
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "opencl_kernel" / "kernels.py"

@@ -13,7 +13,7 @@ import plugrad_opencl
 import pytest
 from plugrad_opencl import _devices, environment
 
-from .processes import output, python
+from tests.processes import output, python
 
 ADD = """
 import plugrad as pg

@@ -3,7 +3,7 @@
 import pytest
 from plugrad_opencl import memory
 
-from .processes import output
+from tests.processes import output
 
 MIB = 1 << 20
 MEMINFO = "MemTotal: 16384 kB\nMemFree: 12 kB\nMemAvailable: 8192 kB\n"  # 16 and 8 MiB

@@ -9,7 +9,7 @@ import plugrad as pg
 import pyopencl as cl
 import pytest
 
-from .processes import output, python
+from tests.processes import output, python
 
 BIG = 1 << 18  # elements: goes to the queue for large work
 

@@ -1,13 +1,13 @@
 """plugrad-cpu's kernels in C: the results of NumPy's, on any number of threads."""
 
 import os
-import subprocess
-import sys
 import textwrap
 
 import numpy as np
 import plugrad as pg
 import pytest
+
+from tests.processes import output
 
 native = pytest.importorskip("plugrad_cpu.native", reason="plugrad-cpu is not there")
 if not native.LOADED:
@@ -151,16 +151,9 @@ PROGRAM = """
 
 
 def run(program, **env):
-    """Return what a program in a process of its own prints."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
-        env=os.environ | {"PLUGRAD_PLUGINS": "cpu", "OMP_NUM_THREADS": "1"} | env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    """Return the words that a program in a process of its own prints."""
+    env = {"PLUGRAD_PLUGINS": "cpu", "OMP_NUM_THREADS": "1"} | env
+    return output(textwrap.dedent(program), **env).split()
 
 
 def test_bits_do_not_depend_on_the_number_of_threads():

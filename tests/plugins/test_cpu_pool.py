@@ -1,7 +1,6 @@
 """plugrad-cpu's pool of memory: what has it, what it keeps, and when it lets go."""
 
 import os
-import subprocess
 import sys
 import textwrap
 import threading
@@ -9,6 +8,8 @@ import threading
 import numpy as np
 import plugrad as pg
 import pytest
+
+from tests.processes import output
 
 pool = pytest.importorskip("plugrad_cpu.pool", reason="plugrad-cpu is not installed")
 if pool.native is None:
@@ -25,16 +26,9 @@ def on_cpu():
 
 
 def run(program, **env):
-    """Return what a program in a process of its own prints."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
-        env=os.environ | {"PLUGRAD_PLUGINS": "cpu"} | env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    """Return the words that a program in a process of its own prints."""
+    env = {"PLUGRAD_PLUGINS": "cpu"} | env
+    return output(textwrap.dedent(program), **env).split()
 
 
 def test_results_have_it_and_arrays_of_the_user_do_not():
@@ -165,7 +159,6 @@ def test_without_the_native_part():
     from plugrad import plugin
     from plugrad_cpu import pool
     y = pg.ones(1 << 18) + 1.0
-    pool.release()
     pool_is_off, kernels_are_off = plugin.runtime("cpu").self_test()
     assert "memory pool is not in use" in pool_is_off
     assert "installed without a C compiler): all run on NumPy" in kernels_are_off

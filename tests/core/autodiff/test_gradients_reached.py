@@ -2,7 +2,7 @@
 
 import plugrad as pg
 import pytest
-from plugrad.engine.context import observing, tapes
+from plugrad.engine.context import Scope, tapes
 from plugrad.registry.registry import registry
 from plugrad_conformance.ops.test_gradients_everywhere import CONSTANT, DISCRETE, ROWS
 
@@ -73,7 +73,7 @@ def test_every_row_is_about_its_kernel():
     for row in ROWS:
         ran.clear()
         look = lambda kernel, *_: ran.add(kernel.name)
-        with pg.use_backend("cpu"), observing(look):
+        with pg.use_backend("cpu"), Scope(observer=look):
             row.op(*map(pg.asarray, row.arrays()))
         if row.kernel not in ran:
             idle.append(str(row))

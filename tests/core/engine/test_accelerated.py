@@ -212,7 +212,7 @@ def test_an_error_of_moving_an_input_comes_through():
 
 def test_observed_runs_are_left_to_python():
     x = f32(2)
-    with context.observing(lambda *_: None), pytest.raises(SlowPath):
+    with context.Scope(observer=lambda *_: None), pytest.raises(SlowPath):
         accelerator("run")(unary.EXP, x)
     two = _tape.Tape(), _tape.Tape()
     with context.taping(two), pytest.raises(SlowPath):

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.engine.context import observing
+from plugrad.engine.context import Scope
 from plugrad.engine.tape import spec
 from plugrad.ops import FAMILIES
 from plugrad.registry.registry import registry
@@ -151,7 +151,7 @@ def observed():
             if told != found:
                 wrong.add(f"{kernel}: the rule says {told}, the kernel gives {found}")
 
-    with pg.use_backend("cpu"), observing(look):
+    with pg.use_backend("cpu"), Scope(observer=look):
         sweep()
     return ran, wrong, silent
 

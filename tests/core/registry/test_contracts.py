@@ -5,7 +5,7 @@ import re
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.engine.context import observing
+from plugrad.engine.context import Scope
 from plugrad.engine.tape import spec
 from plugrad.plugin import Kernel, Spec, run
 from plugrad.registry.canonical import canonical
@@ -56,7 +56,7 @@ def test_output_rules_agree_with_the_kernels(run, backend):
         expected = (expected,) if kernel.single else expected
         assert tuple(map(spec, outputs)) == expected, kernel
 
-    with observing(check):
+    with Scope(observer=check):
         run(pg.asarray(np.ones((3, 3))))
 
 

@@ -10,11 +10,11 @@ Map: ``grad`` and its relatives; ``variable_grads``; ``vjp`` and ``jvp``;
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple, ParamSpec, TypeVar, TypeVarTuple, cast
+from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar, TypeVarTuple, cast
 
 from plugrad.engine import context, dispatch
 from plugrad.engine.accelerated import accelerated
-from plugrad.engine.tape import Node, Tape, VJPStep, alias, spec
+from plugrad.engine.tape import Node, Tape, VJPStep, alias, new, spec
 from plugrad.ops import _convert, creation, reduce
 from plugrad.ops._convert import asarray
 from plugrad.ops.custom import CUSTOM
@@ -459,15 +459,13 @@ def _forward(
         )
     value = context.call((*context.tapes(), tape), f, build(sources))
     outputs, structure = ([value], LEAF) if type(value) is Tensor else split(value)
-    for y in outputs:
-        if type(y) is not Tensor:
-            _no_tensor(y)
-    if tape.tracked.isdisjoint([y._tape_id for y in outputs]):
+    found = [y._tape_id if type(y) is Tensor else _no_tensor(y) for y in outputs]
+    if tape.tracked.isdisjoint(found):
         warn_if_captured(of or f, xs)
-    return _Forward(value, outputs, structure, tape, wanted, build)
+    return new(_Forward, (value, outputs, structure, tape, wanted, build))
 
 
-def _no_tensor(value: object) -> Tensor:
+def _no_tensor(value: object) -> NoReturn:
     raise TypeError(
         f"grad: f must return tensors, got {type(value).__name__}; a function of "
         "tensors that leaves plugrad (item, numpy) has no gradient"

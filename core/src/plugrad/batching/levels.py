@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.engine.context import Context, Scope, current, switched
+from plugrad.engine.context import Context, Scope, all_tapes, current, switched
 from plugrad.engine.dispatch import active, run, run_many
 from plugrad.engine.tape import Tape
 from plugrad.registry.backend import OpenBackend, ended
@@ -28,11 +28,6 @@ from plugrad.tensor.dtypes import DType, named
 from plugrad.tensor.tensor import Native, Tensor
 
 from .custom import as_one_node
-
-# It gets, for each input, whether the examples are on axis 0 of it; then the inputs by
-# position and the attributes by name. It returns the outputs, with examples on axis 0,
-# or NotImplemented to have the decomposition batched.
-Rule = Callable[..., Any]
 
 
 class Batched:
@@ -90,6 +85,7 @@ class BatchingBackend(OpenBackend):
         runtime = Runtime(arrays=_Arrays(base), kernels={}, dtypes=[])
         super().__init__(base.name, base.owner, runtime)
         self.base, self.depth, self.dtypes = base, base.depth + 1, base.dtypes
+        self.contracts: dict[str, Kernel] = {}  # those in the table
 
     def upload(self, values: np.ndarray[Any, Any]) -> Native:
         """Return a native array of values that are the same for all examples."""
@@ -101,9 +97,10 @@ class BatchingBackend(OpenBackend):
 
     def refresh(self) -> None:
         """Give the table a function for each kernel that is declared now."""
-        contracts = registry.contracts
-        if len(self.table) != len(contracts):
-            self.table = {name: _function(self, name) for name in contracts}
+        contracts = registry.contracts  # another dict once one is declared
+        if self.contracts is not contracts:
+            self.table = {n: _function(self, kernel) for n, kernel in contracts.items()}
+            self.contracts = contracts
 
     def lift(self, x: Tensor) -> Batched:
         """Return a tensor from outside as a native array of this backend."""
@@ -118,11 +115,12 @@ class BatchingBackend(OpenBackend):
 
 
 def batching(base: OpenBackend) -> BatchingBackend:
-    """Return the one backend of batches over ``base``."""
-    if base.batches is None:
-        base.batches = BatchingBackend(base)
-        base.batches.refresh()
-    return base.batches  # type: ignore[return-value]
+    """Return the one backend of batches over ``base``, with all kernels there are."""
+    found: Any = base.batches
+    if found is None:
+        found = base.batches = BatchingBackend(base)
+    found.refresh()
+    return found
 
 
 class Level:
@@ -131,10 +129,12 @@ class Level:
     __slots__ = ("backend", "context", "depth", "first", "running", "size")
 
     def __init__(self, size: int, first: Level | None = None) -> None:
-        self.size, self.context, self.running = size, current(), True
-        base = active()
-        self.depth, self.backend = base.depth + 1, batching(base)
-        self.backend.refresh()
+        self.size, self.running = size, True
+        base, around = active(), current()
+        if around.backend is not base:  # the default of the process, fixed meanwhile
+            around = Context(around, {"backend": base})
+        self.context, self.backend = around, batching(base)
+        self.depth = self.backend.depth
         self.first: Level = first or self  # it and its copies are one vmap
 
     def again(self) -> Level:
@@ -162,8 +162,7 @@ class Level:
     @property
     def taped(self) -> bool:
         """Whether there is a tape around it."""
-        around = self.context
-        return bool(around.tapes) or (around.level is not None and around.level.taped)
+        return bool(all_tapes(self.context))
 
     def outside(self, base: OpenBackend | None = None) -> switched:
         """Return the scope around the ``vmap``, with ``base`` as its backend.
@@ -171,8 +170,7 @@ class Level:
         Gradients that the function overrides stay in force.
         """
         around, overrides = self.context, current().overrides
-        if base is None:
-            base = around.backend
+        base = base or around.backend
         if base is not around.backend or overrides is not around.overrides:
             around = Context(around, {"backend": base})
             around.overrides = overrides
@@ -193,28 +191,31 @@ class Level:
         return native.tensor, native.level is not None
 
 
-def _function(backend: BatchingBackend, name: str) -> Callable[..., Any]:
+def _function(backend: BatchingBackend, kernel: Kernel) -> Callable[..., Any]:
     """Return the kernel function of a backend of batches."""
+    call: Any = run if kernel.single else run_many
 
     def function(*natives: Any, **attrs: Any) -> Any:
-        context = current()
-        level = context.level
+        level = current().level
         if level is None or level.depth != backend.depth:
             raise ended()
-        kernel = registry.contracts[name]
-        found = [x for x in natives if x is None or type(x) is Batched]
-        batched = tuple([x is not None and x.level is not None for x in found])
-        if any(
-            [x.level is not level.first for x in found if x is not None and x.level]
-        ):
-            raise ended()
-        inputs = [None if x is None else x.tensor for x in found]
+        inputs: list[Tensor | None] = []
+        batched: list[bool] = []
+        for x in natives:
+            if type(x) is Batched:
+                inputs.append(x.tensor)
+                batched.append(x.level is not None)
+                if x.level is not None and x.level is not level.first:
+                    raise ended()
+            elif x is None:  # else: what a kernel without inputs gets
+                inputs.append(None)
+                batched.append(False)
+        inner = level.first if True in batched else None
         with level.outside(backend.base):
-            if not any(batched):
-                call: Any = run if kernel.single else run_many
+            if inner is None:
                 outputs = call(kernel, *inputs, **attrs)
             elif kernel.batching is not None:
-                outputs = kernel.batching(batched, *inputs, **attrs)
+                outputs = kernel.batching(tuple(batched), *inputs, **attrs)
             elif kernel.decomposition is not None:
                 return NotImplemented
             else:
@@ -224,7 +225,6 @@ def _function(backend: BatchingBackend, name: str) -> Callable[..., Any]:
                 )
         if outputs is NotImplemented:
             return NotImplemented
-        inner = level.first if any(batched) else None
         if kernel.single:
             return Batched(_checked(kernel, level, outputs, inner), inner)
         return [Batched(_checked(kernel, level, y, inner), inner) for y in outputs]

@@ -87,22 +87,17 @@ def leading(kernel: Kernel) -> Rule:
 
     Attributes that name axes, by the kinds of the contract, are moved by one.
     """
+    kinds = {name: kernel.kinds[name].strip("?") for name in kernel.attrs}
 
     def rule(batched: Flags, *inputs: Tensor | None, **attrs: Any) -> Any:
-        return called(kernel, expanded(batched, inputs), moved(kernel, attrs))
+        attrs = {name: _moved(kinds[name], value) for name, value in attrs.items()}
+        return called(kernel, expanded(batched, inputs), attrs)
 
     return rule
 
 
-def moved(kernel: Kernel, attrs: dict[str, Any]) -> dict[str, Any]:
-    """Return attributes for inputs that have one more axis in front."""
-    return {
-        name: _moved(kernel.kinds[name].strip("?"), value)
-        for name, value in attrs.items()
-    }
-
-
 def _moved(kind: str, value: Any) -> Any:
+    """Return an attribute for inputs that have one more axis in front."""
     if value is None:
         return None
     match kind:

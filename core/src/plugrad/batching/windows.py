@@ -29,10 +29,7 @@ def _joined(kernel: Kernel) -> Rule:
         if attrs.get("include_batch_in_index"):
             return NotImplemented
         given = expanded(batched, images)
-        size, count = size_of(batched, images), 0
-        for x in given:
-            if x is not None:
-                count = x.shape[1]
+        size, count = next(x.shape[:2] for x in given if x is not None)
         if "geometry" in attrs:
             attrs["geometry"] = _for_more(attrs["geometry"], size)
         parts = [None if x is None else _join(x) for x in given]

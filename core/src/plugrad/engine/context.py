@@ -287,6 +287,21 @@ def tapes() -> tuple[Tape, ...]:
     return current().tapes
 
 
+def all_tapes(context: Context) -> tuple[Tape, ...]:
+    """Return the tapes of a context, and those that ``vmap`` hides in it."""
+    found = context.tapes
+    while context.level is not None:
+        context = context.level.context
+        found += context.tapes
+    return found
+
+
+def made_outside(x: Tensor) -> bool:
+    """Return whether a ``vmap`` is running, and ``x`` was made outside of it."""
+    level = current().level
+    return level is not None and cast("Any", x._home).depth < level.depth
+
+
 def taping(tapes: tuple[Tape, ...]) -> Scope:
     """Record on exactly these tapes inside the block; observers continue."""
     return Scope(tapes=tapes)
@@ -338,11 +353,6 @@ def lifted(backend: OpenBackend) -> OpenBackend:
     """Return ``backend`` or, inside ``vmap``, the backend of batches over it."""
     level = current().level
     return backend if level is None else cast("OpenBackend", level.lifted(backend))
-
-
-def observing(observer: Callable[..., None]) -> Scope:
-    """Call ``observer`` after every run inside the block."""
-    return Scope(observer=observer)
 
 
 def observed_run(

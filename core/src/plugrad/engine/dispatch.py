@@ -41,6 +41,7 @@ from .context import (
     UserScope,
     current,
     lifted,
+    made_outside,
     make_default,
     observed_run,
     running,
@@ -390,9 +391,8 @@ _TO = Kernel("plugrad.To(x; backend)", out=same)
 
 def tracked_alias(x: Tensor) -> Tensor:
     """Return ``x`` under a new identity, which the tapes know to equal ``x``."""
-    level = current().level
-    if level is not None and x._home.depth < level.depth:
-        x = level.wrap(x, False)  # tapes around the vmap know it by the tensor inside
+    if made_outside(x):  # tapes around the vmap know it by the tensor inside
+        x = current().level.wrap(x, False)
     y = alias(x)
     if x._tape_id is not None:
         recording, mask = tapes_tracking(tapes(), (x,))

@@ -116,7 +116,7 @@ class Node(NamedTuple):
     saved: list[Any]
 
 
-new_node = tuple.__new__  # half the price of calling the class of a named tuple
+new = tuple.__new__  # half the price of calling the class of a named tuple
 
 
 class Tape:
@@ -218,7 +218,7 @@ def record(
     saved = [save(TENSOR, i, values) for i in plan.tensors]
     for kind, where in plan.others:
         saved.append(attrs[where] if kind == ATTRIBUTE else save(kind, where, values))
-    node = new_node(Node, (plan, backend, marks, tape_ids, saved))
+    node = new(Node, (plan, backend, marks, tape_ids, saved))
     for tape in tapes:
         tape.nodes.append(node)
 
@@ -247,13 +247,6 @@ def save(kind: int, where: Where, values: tuple[Any, ...]) -> Any:
 def spec(x: Tensor) -> Spec:
     """Return the shape and dtype."""
     return Spec(x.shape, x.dtype)
-
-
-def each(function: Callable[[Any], Any], x: Any) -> Any:
-    """Apply ``function`` to one value, or to each of a tuple; None stays None."""
-    if x is None:
-        return None
-    return tuple(map(function, x)) if isinstance(x, tuple) else function(x)
 
 
 def specs(xs: Iterable[Tensor | None]) -> tuple[Spec | None, ...]:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plugrad import geometry
-from plugrad.engine.context import Scope, current
+from plugrad.engine.context import Scope, made_outside
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
 from plugrad.tensor.arguments import Ints, integers, misfit
@@ -111,8 +111,7 @@ def setitem(x: Tensor | variable.Variable, key: Any, value: TensorLike, /) -> No
             x.assign(_replaced(x.value, key, value))
             return
         home: Any = x._alive()
-        level = current().level
-        if level is not None and home.depth < level.depth:
+        if made_outside(x):
             raise ValueError(
                 "setitem: the tensor was made outside of vmap, and cannot hold a value "
                 "for each example; assign to a new one, such as x + 0"

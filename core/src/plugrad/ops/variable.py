@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from plugrad.engine.context import current, keep
+from plugrad.engine.context import all_tapes, current, keep, made_outside
 from plugrad.engine.dispatch import tracked_alias
 from plugrad.engine.tape import Tape, alias
 from plugrad.tensor.dtypes import DType, differentiable
@@ -56,14 +56,9 @@ class Variable(Methods):
     def _noticed(self) -> None:
         """Make the tapes that record variables watch this one."""
         if self.trainable and differentiable(self._value.dtype):
-            context = current()
-            while context.tapes or context.level is not None:
-                for tape in context.tapes:
-                    if tape.variables is not None and self not in tape.variables:
-                        tape.variables[self] = tape.watch(self._value)
-                if context.level is None:
-                    break
-                context = context.level.context  # vmap hides the tapes around it
+            for tape in all_tapes(current()):
+                if tape.variables is not None and self not in tape.variables:
+                    tape.variables[self] = tape.watch(self._value)
 
     def watched_by(self, tape: Tape) -> TapeId:
         """Make a tape watch the tensor held now; return its identity."""
@@ -93,9 +88,7 @@ class Variable(Methods):
             raise ValueError(f"assign: {self!r} cannot hold shape {new.shape}")
         if new.dtype != self.dtype:
             raise TypeError(f"assign: {self!r} cannot hold {new.dtype}; cast it")
-        level = current().level
-        home: Any = self._value._alive()
-        if level is not None and home.depth < level.depth:
+        if made_outside(self._value):
             raise ValueError(
                 f"assign: {self!r} was made outside of vmap, and cannot hold a value "
                 "for each example; return the values, and assign outside"

@@ -57,7 +57,7 @@ class Debug:
         self._kept: list[weakref.ref[Any]] = []
 
     def __enter__(self) -> Debug:
-        self._scope = context.observing(self)
+        self._scope = context.Scope(observer=self)
         self._scope.__enter__()
         return self
 

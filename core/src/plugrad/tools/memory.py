@@ -170,7 +170,7 @@ class Tidy:
         self._kept.add(x)
 
     def __enter__(self) -> None:
-        self._scope = context.observing(self)
+        self._scope = context.Scope(observer=self)
         self._scope.__enter__()
 
     def __exit__(self, *error: object) -> None:

@@ -178,7 +178,7 @@ class Profile:
         if self._since:
             raise RuntimeError("profile: a block is entered once; call profile() again")
         with ExitStack() as self._stack:
-            self._stack.enter_context(context.observing(self))
+            self._stack.enter_context(context.Scope(observer=self))
             synchronize()
             backends.watch(self._transferred)
             self._stack.callback(backends.unwatch, self._transferred)

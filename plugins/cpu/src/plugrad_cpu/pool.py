@@ -71,9 +71,3 @@ def enter() -> None:
 def kept() -> int:
     """Return the bytes that are kept for later arrays."""
     return native.pool_statistics()["kept"] if native else 0
-
-
-def release() -> None:
-    """Return all memory that is kept to the system."""
-    if native:
-        native.release_pool()

@@ -71,11 +71,12 @@ def backprop_filter(x: Array, dy: Array, *, geometry: Windows) -> Array:
     """``nptc, npcm -> tcm``; BLAS does the sums."""
     k, c = dy.shape[-1], geometry.in_shape[-1]
     shape = (*geometry.window, c, k // max(c, 1))
-    how, both = described(geometry), contiguous(x, dy)
-    if how is not None and both and x.dtype in FILTER and x.size and dy.size:
-        z = np.empty(shape, x.dtype)
-        FILTER[x.dtype](how, *both, z)
-        return z
+    if x.dtype in FILTER and x.size and dy.size:
+        how, both = described(geometry), contiguous(x, dy)
+        if how is not None and both is not None:
+            z = np.empty(shape, x.dtype)
+            FILTER[x.dtype](how, *both, z)
+            return z
     dfilter = np.zeros((len(geometry.kernel_positions), k), dy.dtype)
     for part in batches(dy):
         seeing, given = padded(_repeated(x[part], geometry), geometry), dy[part]
@@ -91,19 +92,23 @@ def backprop_filter(x: Array, dy: Array, *, geometry: Windows) -> Array:
 
 def _in_c(a: Array, filter: Array, windows: Windows, back: bool) -> Array | None:
     """Run in C: the convolution, or what carries cotangents to its input."""
-    given = contiguous(a, filter)
-    y = np.empty(windows.in_shape if back else windows.out_shape, a.dtype)
-    how = described(windows, back)
-    if how is None or given is None or not (y.size and a.size and filter.size):
+    if a.dtype not in ALL:
         return None
+    shape = windows.in_shape if back else windows.out_shape
+    given, how = contiguous(a, filter), described(windows, back)
+    if (
+        how is None
+        or given is None
+        or not (math.prod(shape) and a.size and filter.size)
+    ):
+        return None
+    y = np.empty(shape, a.dtype)
     lines, c = math.prod(windows.window[:-1]), windows.in_shape[-1]
     quick = c == windows.out_shape[-1] and c >= 4 and lines <= MOST_LINES
     if quick and a.dtype in SINGLE:
         SINGLE[a.dtype](how, *given, y, *LINEAR)
-    elif a.dtype in ALL:
-        ALL[a.dtype](how, *given, y, back)
     else:
-        return None
+        ALL[a.dtype](how, *given, y, back)
     return y
 
 

@@ -20,7 +20,8 @@ def _wide(x: Array) -> Array:
 
 def _softmax(x: Array, axis: int, log: int) -> Array | None:
     """Run in C: softmax, or its logarithm."""
-    function, given = SOFTMAX.get(x.dtype), contiguous(x)
+    function = SOFTMAX.get(x.dtype)
+    given = None if function is None else contiguous(x)
     if function is None or given is None:
         return None
     y = np.empty(x.shape, x.dtype)
@@ -76,7 +77,8 @@ def layer_norm(
     if axis != (x.ndim - 1,):
         return NotImplemented
     n = x.shape[-1]
-    function, given = LAYER_NORM.get(x.dtype), contiguous(x, scale, offset)
+    function = LAYER_NORM.get(x.dtype)
+    given = None if function is None else contiguous(x, scale, offset)
     if function and given and all(y is None or y.size == n for y in given[1:]):
         z = np.empty(x.shape, x.dtype)
         if z.size:

@@ -20,10 +20,11 @@ MAX_BACK, AVERAGE_BACK = in_c("max_pool_grad"), in_c("avg_pool_grad")
 
 def _in_c(table: Any, shape: Shape, windows: Windows, *xs: Array) -> Array | None:
     """Run in C, into an array of ``shape``."""
-    function, given, how = table.get(xs[0].dtype), contiguous(*xs), described(windows)
-    if function is None or given is None or how is None:
+    function = table.get(xs[0].dtype)
+    if function is None or len({x.dtype for x in xs}) > 1:
         return None
-    if len({x.dtype for x in xs}) > 1:
+    given, how = contiguous(*xs), described(windows)
+    if given is None or how is None:
         return None
     y = np.empty(shape, xs[0].dtype)
     if y.size:
@@ -116,12 +117,13 @@ def max_pool_with_argmax(
 ) -> tuple[Array, Array]:
     """Go from the last kernel position to the first, so that the first one stays."""
     y = max_pool(x, geometry=geometry)
-    given, how = contiguous(x, y), described(geometry)
-    if x.dtype in ARGMAX and given and how is not None:
-        z = np.empty(y.shape, np.int32)
-        if z.size:
-            ARGMAX[x.dtype](how, *given, z, include_batch_in_index)
-        return y, z
+    if (function := ARGMAX.get(x.dtype)) is not None:
+        given, how = contiguous(x, y), described(geometry)
+        if given is not None and how is not None:
+            z = np.empty(y.shape, np.int32)
+            if z.size:
+                function(how, *given, z, include_batch_in_index)
+            return y, z
     images = x.shape[0] if include_batch_in_index else 1
     shape = (images, *x.shape[1:])
     address = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
