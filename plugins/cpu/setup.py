@@ -19,7 +19,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
-SOURCES = ["depthwise", "matmul", "norm", "pool"]
+SOURCES = ["conv", "depthwise", "matmul", "norm", "pool", "winograd"]
 FLAGS = ["-std=gnu17", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno"]
 FLAGS += [
     "-fno-trapping-math",
@@ -75,6 +75,7 @@ def build_library(to: Path, machine: str, level: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     target = ["-target", f"{machine}-linux-gnu.{GLIBC}"]
     target += [f"-mcpu={level}"] if machine == "x86_64" else []
+    target += ["-mprefer-vector-width=512"] if level == "x86_64_v4" else []
     files = {name: f"src_c/kernels/{name}.c" for name in SOURCES}
     files["threads"] = "src_c/target/threads.c"
     objects = {name: str(folder / f"{name}.o") for name in files}

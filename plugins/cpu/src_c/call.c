@@ -1,8 +1,8 @@
 /* Functions of a shared library as Python objects: `function(array, 3, 0.5, None)`.
 
    A kernel in C takes pointers, u32 and doubles. An array passes the address of its
-   elements, which must be contiguous, aligned and of the machine's byte order; None passes
-   NULL. In the calling conventions of x86-64 (System V) and arm64, integers and pointers
+   elements, which must be contiguous (unless the kernel is told strides), aligned and of
+   the machine's byte order; None passes NULL. In the calling conventions of x86-64 (System V) and arm64, integers and pointers
    are passed apart from doubles, in order, and a function finds those that it declares
    whatever follows them: so one call with all of them suits every kernel. The module is
    not compiled for other conventions.
@@ -11,28 +11,31 @@
 #include "native.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #ifdef __APPLE__ /* its convention packs small arguments on the stack */
 enum { INTS = 9, DOUBLES = 4 };
 #else
-enum { INTS = 12, DOUBLES = 4 };
+enum { INTS = 16, DOUBLES = 4 };
 #endif
 static const npy_intp LARGE = 1 << 16; /* bytes */
 
 typedef uint64_t U;
-typedef void Kernel(U, U, U, U, U, U, U, U, U, U, U, U, double, double, double, double);
+typedef void Kernel(U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, double, double,
+                    double, double);
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     Kernel *kernel;
     const char *name; /* of the library, which is never closed */
+    bool strided;
 } Function;
 
 typedef struct {
-    uint64_t ints[12];
+    uint64_t ints[16];
     double doubles[DOUBLES];
     int int_count, double_count;
     npy_intp bytes;
@@ -48,8 +51,9 @@ static int add(Arguments *to, PyObject *x, const Function *function) {
         to->doubles[to->double_count++] = PyFloat_AS_DOUBLE(x);
     } else if (PyArray_Check(x)) {
         PyArrayObject *array = (PyArrayObject *)x;
-        if (!PyArray_ISCARRAY_RO(array)) {
-            PyErr_Format(PyExc_ValueError, "%s: an array is not contiguous",
+        if (!(function->strided ? PyArray_ISBEHAVED_RO(array)
+                                : PyArray_ISCARRAY_RO(array))) {
+            PyErr_Format(PyExc_ValueError, "%s: an array is not contiguous, or not aligned",
                          function->name);
             return -1;
         }
@@ -75,7 +79,7 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t count,
     const double *d = a.doubles;
     PyThreadState *state = a.bytes >= LARGE ? PyEval_SaveThread() : NULL;
     function->kernel(n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10],
-                     n[11], d[0], d[1], d[2], d[3]);
+                     n[11], n[12], n[13], n[14], n[15], d[0], d[1], d[2], d[3]);
     if (state != NULL) PyEval_RestoreThread(state);
     Py_RETURN_NONE;
 }
@@ -100,20 +104,25 @@ static PyObject *load(PyObject *self, PyObject *path) {
     Py_RETURN_NONE;
 }
 
-static PyObject *get(PyObject *self, PyObject *name) {
+static PyObject *found(PyObject *name, bool strided) {
     const char *text = PyUnicode_AsUTF8(name);
-    void *found = text && library ? dlsym(library, text) : NULL;
-    if (found == NULL)
+    void *kernel = text && library ? dlsym(library, text) : NULL;
+    if (kernel == NULL)
         return PyErr_Occurred() ? NULL
                                 : PyErr_Format(PyExc_KeyError, "no kernel %R", name);
     Function *function = PyObject_New(Function, &FunctionType);
     if (function == NULL) return NULL;
     function->vectorcall = call;
-    function->kernel = (Kernel *)found;
+    function->kernel = (Kernel *)kernel;
+    function->strided = strided;
     Dl_info info;
-    function->name = dladdr(found, &info) && info.dli_sname ? info.dli_sname : "a kernel";
+    bool known = dladdr(kernel, &info) && info.dli_sname;
+    function->name = known ? info.dli_sname : "a kernel";
     return (PyObject *)function;
 }
+
+static PyObject *get(PyObject *self, PyObject *name) { return found(name, false); }
+static PyObject *get_strided(PyObject *self, PyObject *name) { return found(name, true); }
 
 /* The most that the processor has of the levels that libraries are built for. */
 static PyObject *level(PyObject *self, PyObject *none) {
@@ -135,6 +144,7 @@ static PyObject *level(PyObject *self, PyObject *none) {
 PyMethodDef call_methods[] = {
     {"load", load, METH_O, "load(path): open the library whose kernels `get` returns."},
     {"get", get, METH_O, "get(name): return a kernel of the library."},
+    {"get_strided", get_strided, METH_O, "The same, for arrays of any strides."},
     {"level", level, METH_NOARGS, "Return which library suits the processor."},
     {NULL, NULL, 0, NULL},
 };

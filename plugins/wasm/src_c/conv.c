@@ -50,21 +50,22 @@ static f32 *pack_four(const Rows *rows, u32 from, u32 n, f32 *to) {
     const f32 *p[4];
     for (u32 t = 0; t < 4; t++) p[t] = rows->at[t] ? rows->at[t] + from : zeros;
     u32 q = 0;
-    for (; q + 4 <= n; q += 4, to += 16)
-        turn4(p[0] + q, p[1] + q, p[2] + q, p[3] + q, to, 4);
-    for (; q < n; q++, to += 4)
+    for (; q + 4 <= n; q += 4, to += 4 * PANEL_A)
+        turn4(p[0] + q, p[1] + q, p[2] + q, p[3] + q, to, PANEL_A);
+    for (; q < n; q++, to += PANEL_A)
         for (u32 t = 0; t < 4; t++) to[t] = p[t][q];
     return to;
 }
 
 static void pack_windows(const Gemm *g, const f32 *x, u32 i, u32 rows, u32 k, u32 depth,
-                         f32 *to) {
+                         f32 *block) {
     const Seen *s = g->of;
     const Axis *a = s->axes;
-    for (u32 end = i + rows; i < end; i += 4) {
+    for (u32 r = 0; r < rows; r += 4) {
         Output p[4];
-        four_outputs(a, i, end, p);
+        four_outputs(a, i + r, i + rows, p);
         bool inside = in_line(s, p);
+        f32 *to = row_of_panel(block, r, depth);
         i32 position[3] = POSITION(k / s->channels, a);
         for (u32 left = depth, from = k % s->channels; left; from = 0) {
             Rows seen = seen_by(s, x, p, position, inside);
@@ -98,7 +99,8 @@ INLINE void gather(const Seen *s, const f32 *x, const i32 *position, u32 k, u32 
         Axis lines[3] = {a[0], a[1], {.size = last->size, .outputs = 1}};
         i32 row = read_by(lines, line, there);
         const f32 *q = x + (row + at) * in;
-        for (u32 j = 0; j < here; j++, at += last->step, q += last->step * in, to += 4) {
+        for (u32 j = 0; j < here; j++, at += last->step, q += last->step * in,
+                 to += PANEL_A) {
             bool inside = row >= 0 && (u32)at < (u32)last->size;
             if (width == 4)
                 STORE(to, inside ? LOAD(q) : SPLAT(0));
@@ -110,14 +112,15 @@ INLINE void gather(const Seen *s, const f32 *x, const i32 *position, u32 k, u32 
 }
 
 static void pack_positions(const Gemm *g, const f32 *x, u32 i, u32 rows, u32 k, u32 depth,
-                      f32 *to) {
+                           f32 *block) {
     const Seen *s = g->of;
     const Axis *a = s->axes;
-    for (u32 end = i + rows; i < end; i += 4, to += 4 * depth) {
+    for (u32 r = 0; r < rows; r += 4) {
+        f32 *to = row_of_panel(block, r, depth);
         for (u32 t = 0; t < 4; t++) {
-            u32 row = MIN(i + t, end - 1), channel = row % s->channels;
+            u32 row = i + MIN(r + t, rows - 1), channel = row % s->channels;
             const i32 position[3] = POSITION(row / s->channels, a);
-            if (t == 0 && i + 4 <= end && channel + 4 <= s->channels) {
+            if (t == 0 && r + 4 <= rows && channel + 4 <= s->channels) {
                 gather(s, x + channel, position, k, depth, 4, to);
                 break;
             }
@@ -168,8 +171,116 @@ static void turn_filters(u32 begin, u32 end, void *ctx) {
     }
 }
 
+#ifndef __wasm__
+/* --- float32 on processors: windows are read where they lie ------------------------ */
+
+/* x with zeros around, as far as windows reach, and where each window begins and each
+   position lies. All of it is in the workspace, in numbers of four bytes. */
+typedef struct {
+    const Windows *w;
+    const f32 *x, *padded;
+    i32 low[3], size[3]; /* of the padded input: its first index, and how many */
+} Around;
+
+static void pad_lines(u32 begin, u32 end, void *ctx) {
+    const Around *s = ctx;
+    const Axis *a = s->w->axes[0];
+    u32 in = (u32)s->w->in;
+    for (u32 i = begin; i < end; i++) {
+        i32 p1 = (i32)(i % (u32)s->size[1]) + s->low[1];
+        u32 rest = i / (u32)s->size[1];
+        i32 p0 = (i32)(rest % (u32)s->size[0]) + s->low[0];
+        f32 *to = (f32 *)s->padded + (u64)i * (u32)s->size[2] * in;
+        i32 first = MAX(s->low[2], 0), last = MIN(s->low[2] + s->size[2], a[2].size);
+        if ((u32)p0 >= (u32)a[0].size || (u32)p1 >= (u32)a[1].size || first >= last) {
+            memset(to, 0, (u64)s->size[2] * in * sizeof(f32));
+            continue;
+        }
+        u32 image = rest / (u32)s->size[0];
+        u32 line = (image * (u32)a[0].size + (u32)p0) * (u32)a[1].size + (u32)p1;
+        u32 before = (u32)(first - s->low[2]) * in, n = (u32)(last - first) * in;
+        memset(to, 0, before * sizeof(f32));
+        memcpy(to + before, s->x + ((u64)line * (u32)a[2].size + (u32)first) * in,
+               n * sizeof(f32));
+        memset(to + before + n, 0, ((u32)s->size[2] * in - before - n) * sizeof(f32));
+    }
+}
+
+/* Pads x, if windows reach beyond it; returns where the workspace goes on. */
+static i32 *surround(Around *s, f32 *workspace) {
+    const Windows *w = s->w;
+    bool inside = true;
+    for (u32 d = 0; d < 3; d++) {
+        i32 low = w->axes[0][d].size, high = -1;
+        for (i32 i = 0; i < w->phases; i++) {
+            const Axis *a = &w->axes[i][d];
+            if (positions_of(w->axes[i]) == 0 || outputs_of(w->axes[i]) == 0) continue;
+            i32 reach = (a->positions - 1) * a->gap, last = (a->outputs - 1) * a->step;
+            low = MIN(low, a->first + MIN(reach, 0) + MIN(last, 0));
+            high = MAX(high, a->first + MAX(reach, 0) + MAX(last, 0));
+        }
+        s->low[d] = MIN(low, high), s->size[d] = high - s->low[d] + 1;
+        inside &= low >= 0 && high < w->axes[0][d].size;
+    }
+    if (inside) {
+        for (u32 d = 0; d < 3; d++) s->low[d] = 0, s->size[d] = w->axes[0][d].size;
+        s->padded = s->x;
+        return (i32 *)workspace;
+    }
+    s->padded = workspace;
+    u32 lines = (u32)w->batch * (u32)s->size[0] * (u32)s->size[1];
+    u32 line = (u32)s->size[2] * (u32)w->in;
+    parallel_for(pad_lines, s, lines, 32768 / line + 1);
+    return (i32 *)(workspace + (u64)lines * line);
+}
+
+/* Writes where the windows of a phase begin, and their positions and channels lie. */
+static void find(const Around *s, const Axis *a, u32 channels, i32 *starts, i32 *places) {
+    i32 in = s->w->in, far = s->size[1] * s->size[2], wide = s->size[2];
+    for (i32 image = 0; image < s->w->batch; image++)
+        for (i32 p0 = 0; p0 < a[0].outputs; p0++)
+            for (i32 p1 = 0; p1 < a[1].outputs; p1++) {
+                i32 at = (image * s->size[0] + p0 * a[0].step + a[0].first - s->low[0]) * far;
+                at += (p1 * a[1].step + a[1].first - s->low[1]) * wide;
+                at += a[2].first - s->low[2];
+                for (i32 p2 = 0; p2 < a[2].outputs; p2++, at += a[2].step)
+                    *starts++ = at * in;
+            }
+    for (i32 t0 = 0; t0 < a[0].positions; t0++)
+        for (i32 t1 = 0; t1 < a[1].positions; t1++)
+            for (i32 t2 = 0; t2 < a[2].positions; t2++) {
+                i32 at = t0 * a[0].gap * far + t1 * a[1].gap * wide + t2 * a[2].gap;
+                for (u32 c = 0; c < channels; c++) *places++ = at * in + (i32)c;
+            }
+}
+
+/* Sets what a product needs to read windows where they lie. */
+static void where_they_lie(Gemm *g, const Around *s, const Axis *a, u32 windows,
+                           i32 *space) {
+    find(s, a, (u32)(s->w->in / s->w->groups), space, space + windows);
+    g->a = s->padded, g->pack = 0, g->starts = space, g->places = space + windows;
+}
+
+/* The same as conv_filter_f32, with a workspace. */
+EXPORT("conv_filter_space_f32")
+void conv_filter_space_f32(const Windows *w, const f32 *x, const f32 *dy, f32 *dfilter,
+                           f32 *workspace) {
+    u32 groups = (u32)w->groups, in = (u32)w->in / groups, out = (u32)w->out / groups;
+    const Axis *axes = w->axes[0];
+    Around around = {.w = w, .x = x};
+    i32 *space = surround(&around, workspace);
+    Gemm g = {.m = positions_of(axes) * in, .n = out, .batches = groups, .turned = true,
+              .k = (u32)w->batch * outputs_of(axes), .a_batch = (i32)in, .b = dy,
+              .b_row = w->out, .b_column = 1, .b_batch = (i32)out, .c = dfilter,
+              .c_row = w->out, .c_batch = (i32)out};
+    where_they_lie(&g, &around, axes, g.k, space);
+    gemm(&g);
+}
+#endif
+
 /* y[windows, out] = finish(x[windows, positions in] filter[positions in, out]), or, with
-   workspace for a turned filter, the way back; of 3 x 3 by tiles, if there are any. */
+   workspace for a turned filter, the way back; of 3 x 3 by tiles, if there are any.
+   `between` is workspace for the tiles, or on processors for what `Around` says. */
 EXPORT("conv_f32")
 void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *workspace,
               f32 *between, u32 tiles, const f32 *bias, const f32 *slopes,
@@ -178,6 +289,10 @@ void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *wo
     Finish end = {bias, slopes, activation, (f32)slope};
     check_tensors(w, x, y, sizeof(f32));
     clear(w, y, sizeof(f32));
+#ifndef __wasm__
+    Around around = {.w = w, .x = x};
+    i32 *space = tiles ? 0 : surround(&around, between);
+#endif
     for (i32 i = 0; i < w->phases; i++) {
         const Axis *axes = w->axes[i];
         u32 positions = positions_of(axes), outputs = (u32)w->batch * outputs_of(axes);
@@ -205,6 +320,9 @@ void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *wo
         }
         if (strided) g.offset = offset_in_out;
         if (points) g.pack = 0, g.a_row = w->in, g.a_column = 1;
+#ifndef __wasm__
+        if (!points) where_they_lie(&g, &around, axes, outputs, space);
+#endif
         gemm(&g);
     }
 }

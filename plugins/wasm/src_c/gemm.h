@@ -1,14 +1,23 @@
 /* Matrix products of float32, which convolutions are too: C = finish(A B).
 
-   A is cut into panels of 4 rows and B into panels of 8 columns, packed so that the
+   A is cut into panels of some rows and B into panels of some columns, packed so that the
    inner loop reads both in order (matmul.c). A function that packs A need not have it in
    memory: a convolution packs what its windows see (conv.c).
 */
 #pragma once
 #include "plugrad.h"
 
-enum { PANEL_A = 4, PANEL_B = 8 };      /* a tile of C, in registers */
-enum { ROWS = 64, DEPTH = 256, COLUMNS = 1024 }; /* blocks of A and B, in caches */
+/* A panel of A times a panel of B gives a tile of C, in registers: TILE rows at once. ROWS,
+   DEPTH and COLUMNS are blocks of A and B, in caches. PANEL_A is a multiple of four. */
+#if defined(__AVX512F__) /* 32 registers of 16: 16 for C */
+enum { TILE = 8, PANEL_A = 8, PANEL_B = 32, ROWS = 128, DEPTH = 256, COLUMNS = 512 };
+#elif defined(__AVX2__) /* 16 registers of 8: 12 for C */
+enum { TILE = 6, PANEL_A = 12, PANEL_B = 16, ROWS = 120, DEPTH = 256, COLUMNS = 512 };
+#elif defined(__aarch64__) /* 32 registers of 4: 16 for C */
+enum { TILE = 8, PANEL_A = 8, PANEL_B = 8, ROWS = 128, DEPTH = 256, COLUMNS = 512 };
+#else
+enum { TILE = 4, PANEL_A = 4, PANEL_B = 8, ROWS = 64, DEPTH = 256, COLUMNS = 1024 };
+#endif
 
 /* The end of a fused kernel, `activation(y + bias)`: numbers as in fused.py. */
 typedef enum { LINEAR, RELU, RELU6, LEAKY_RELU, PRELU, ELU, SIGMOID } Activation;
@@ -36,14 +45,24 @@ struct Gemm {
     f32 *c;                    /* c[i * c_row + j] */
     i32 c_row;
     const Finish *end;         /* or null */
-    /* Packs rows i.. of A, columns k.., in panels [k][4], with anything in rows that
+    /* Packs rows i.. of A, columns k.., in panels [k][PANEL_A], with anything in rows that
        are not there; null: A is a matrix in memory. */
     void (*pack)(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 depth,
                  f32 *to);
+    /* On processors, not to pack A: element (i, k) is a[starts[i] + places[k]] or, if A is
+       turned, a[starts[k] + places[i]]. */
+    const i32 *starts, *places;
+    bool turned;
     /* Where row i of C begins; null: at i * c_row. */
     u32 (*offset)(const Gemm *g, u32 i);
     const void *of;            /* what pack and offset need to know */
 };
+
+/* Where a function that packs row t of the block of A begins, for four rows at once: the
+   next column is PANEL_A further. */
+INLINE f32 *row_of_panel(f32 *to, u32 t, u32 depth) {
+    return to + t / PANEL_A * PANEL_A * depth + t % PANEL_A;
+}
 
 /* Computes the product; m, n, k and batches are at least 1. */
 void gemm(const Gemm *g);

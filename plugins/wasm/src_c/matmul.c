@@ -7,12 +7,41 @@
 
 /* --- a tile ---------------------------------------------------------------------- */
 
+/* A panel of A: where element k of row r is depends on how A is given.
+   PACKED: at[r + k * PANEL_A], and the next panel at at[next]
+   IN_ROWS: at[starts[r] + k]
+   INDEXED: at[starts[r] + places[k]]
+   IN_COLUMNS: at[starts[k] + places[r]]
+   All but the first are for processors. */
+typedef enum { PACKED, IN_ROWS, INDEXED, IN_COLUMNS } How;
+typedef struct {
+    How how;
+    const f32 *at;
+    i64 next;
+    const i32 *starts, *places;
+} Left;
+
+/* The panel after this one. */
+INLINE Left next_panel(Left a) {
+    if (a.how == PACKED)
+        a.at += a.next;
+    else if (a.how == IN_COLUMNS)
+        a.places += PANEL_A;
+    else
+        a.starts += PANEL_A;
+    return a;
+}
+
+/* `tile` computes `height` rows and `width` columns, at most those of panels:
+   rows[i][j..j+width) (+)= a b; with f, plus bias, between the bounds of a ReLU, where NaN
+   stays. On WebAssembly A is packed. */
+#ifdef __wasm__
+
 /* Written for what Cranelift (wasmtime 50) makes of it, which was measured: a constant
    offset outside of the load becomes an addition, hence assembly; load32_splat takes
    three instructions, a shuffle one; and all loads between two branches are moved to
    their beginning, so that without the exits in between registers are spilled. Of one,
    two and three steps a round, two are best on Zen 5, three by 4 % on Zen 4. */
-#ifdef __wasm__
 #define LOAD_AT(p, offset)                                                             \
     ({                                                                                 \
         v4 v_;                                                                         \
@@ -21,9 +50,6 @@
                 : "r"(p));                                                             \
         v_;                                                                            \
     })
-#else
-#define LOAD_AT(p, offset) LOAD((const char *)(p) + (offset))
-#endif
 #define LANE(v, i)                                                                     \
     wasm_i8x16_shuffle(v, v, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3, 4 * i, 4 * i + 1, \
                        4 * i + 2, 4 * i + 3, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3,   \
@@ -51,11 +77,9 @@
         STORE(c, c##i##0), STORE(c + 4, c##i##1);                                      \
     }
 
-/* rows[i][j..j+8) (+)= a b; with f, plus bias, between the bounds of a ReLU, where NaN
-   stays. */
-static __attribute__((noinline)) void tile(u32 depth, const f32 *a, const f32 *b,
-                                           f32 *const *rows, u32 j, bool add,
-                                           const Finish *f) {
+static __attribute__((noinline)) void whole_tile(u32 depth, const f32 *a, const f32 *b,
+                                                 f32 *const *rows, u32 j, bool add,
+                                                 const Finish *f) {
     v4 zero = wasm_f32x4_const_splat(0);
     v4 c00 = zero, c01 = zero, c10 = zero, c11 = zero;
     v4 c20 = zero, c21 = zero, c30 = zero, c31 = zero;
@@ -75,8 +99,165 @@ static __attribute__((noinline)) void tile(u32 depth, const f32 *a, const f32 *b
     FINISH_ROW(0) FINISH_ROW(1) FINISH_ROW(2) FINISH_ROW(3)
 }
 
+static void tile(Left a, u32 depth, const f32 *b, f32 *const *rows, u32 height, u32 j,
+                 u32 width, bool add, const Finish *f) {
+    if (height == PANEL_A && width == PANEL_B) {
+        whole_tile(depth, a.at, b, rows, j, add, f);
+        return;
+    }
+    f32 t[PANEL_A][PANEL_B], *to[PANEL_A] = {t[0], t[1], t[2], t[3]};
+    whole_tile(depth, a.at, b, to, 0, false, 0);
+    for (u32 r = 0; r < height; r++) {
+        for (u32 q = 0; q < width; q++)
+            rows[r][j + q] = add ? rows[r][j + q] + t[r][q] : t[r][q];
+        if (f) finish(f, rows[r] + j, j, width);
+    }
+}
+
+#else
+
+/* A vector of the processor; -ffp-contract=off does not hold for products, whose sums
+   have one rounding less. */
+#if defined(__AVX512F__)
+enum { WIDTH = 16 };
+#elif defined(__AVX2__)
+enum { WIDTH = 8 };
+#else
+enum { WIDTH = 4 };
+#endif
+typedef f32 Vector __attribute__((vector_size(4 * WIDTH), aligned(4)));
+typedef i32 Mask __attribute__((vector_size(4 * WIDTH)));
+
+INLINE Vector at_least(Vector x, Vector y) { /* NaN stays */
+    Mask less = x < y;
+    return (Vector)(((Mask)y & less) | ((Mask)x & ~less));
+}
+
+/* The first n numbers of a vector, or all of them. */
+INLINE void copy_part(f32 *to, const f32 *from, u32 n) {
+#define COPY(count)                                                                    \
+    if (n & count) memcpy(to, from, 4 * count), to += count, from += count;
+    COPY(8) COPY(4) COPY(2) COPY(1)
+#undef COPY
+}
+
+INLINE Vector load_part(const f32 *p, u32 n) {
+    if (n >= WIDTH) return *(const Vector *)p;
+    f32 t[WIDTH] = {0};
+    copy_part(t, p, n);
+    return *(const Vector *)t;
+}
+
+INLINE void store_part(f32 *p, Vector x, u32 n) {
+    if (n >= WIDTH)
+        *(Vector *)p = x;
+    else
+        copy_part(p, (const f32 *)&x, n);
+}
+
+/* rows (+)= t, with f: the end of a tile. */
+INLINE void write_tile(const Vector t[TILE][PANEL_B / WIDTH], f32 *const *rows, u32 height,
+                       u32 j, u32 width, bool add, const Finish *f) {
+    Vector zero = {0};
+    for (u32 v = 0; v * WIDTH < width; v++) {
+        u32 at = j + v * WIDTH, n = width - v * WIDTH;
+        Vector bias = f && f->bias ? load_part(f->bias + at, n) : zero;
+        for (u32 r = 0; r < height; r++) {
+            Vector x = t[r][v];
+            if (add) x += load_part(rows[r] + at, n);
+            if (f) {
+                x += bias;
+                if (f->activation != LINEAR) x = at_least(x, zero);
+                if (f->activation == RELU6) x = -at_least(-x, zero - 6);
+            }
+            store_part(rows[r] + at, x, n);
+        }
+    }
+}
+
+/* `high` rows and `wide` vectors are computed, which are constants, as `how` is. */
+INLINE void part_of_tile(How how, u32 high, u32 wide, const Left *left, u32 depth,
+                         const f32 *b, f32 *const *rows, u32 height, u32 j, u32 width,
+                         bool add, const Finish *f) {
+#pragma clang fp contract(fast)
+    Vector c[TILE][PANEL_B / WIDTH], t[TILE][PANEL_B / WIDTH];
+    const f32 *a = left->at, *p[TILE];
+    i64 at[TILE];
+    for (u32 r = 0; r < high; r++) {
+        u32 here = MIN(r, height - 1); /* rows that are not there repeat the last one */
+        if (how == IN_ROWS || how == INDEXED) p[r] = a + left->starts[here];
+        if (how == IN_COLUMNS) at[r] = left->places[here];
+        for (u32 v = 0; v < wide; v++) c[r][v] = (Vector){0};
+        for (u32 v = 0; v < wide; v++) __builtin_prefetch(rows[here] + j + v * WIDTH, 1);
+    }
+#pragma clang loop unroll_count(4)
+    for (u32 k = 0; k < depth; k++, b += PANEL_B) {
+        Vector y[PANEL_B / WIDTH];
+        for (u32 v = 0; v < wide; v++) y[v] = *(const Vector *)(b + v * WIDTH);
+        i64 place = how == INDEXED ? left->places[k] : 0;
+        const f32 *column = how == IN_COLUMNS ? a + left->starts[k] : a;
+        for (u32 r = 0; r < high; r++) {
+            f32 x = how == PACKED    ? a[r]
+                    : how == IN_ROWS ? p[r][k]
+                    : how == INDEXED ? p[r][place]
+                                     : column[at[r]];
+            Vector all = x - (Vector){0};
+            for (u32 v = 0; v < wide; v++) c[r][v] += all * y[v];
+        }
+        if (how == PACKED) a += PANEL_A;
+    }
+    for (u32 r = 0; r < high; r++)
+        for (u32 v = 0; v < wide; v++) t[r][v] = c[r][v];
+    if (height >= high && width >= wide * WIDTH)
+        write_tile(t, rows, high, j, wide * WIDTH, add, f);
+    else
+        write_tile(t, rows, MIN(high, height), j, width, add, f);
+}
+
+INLINE void tiles(How how, Left a, u32 depth, const f32 *b, f32 *const *rows, u32 height,
+                  u32 j, u32 width, bool add, const Finish *f) {
+    enum { HALF = TILE / 2, ALL = PANEL_B / WIDTH };
+#define PART(high, wide)                                                               \
+    part_of_tile(how, high, wide, &a, depth, b, rows, left, j, width, add, f)
+    for (u32 r = 0; r < height; r += TILE, rows += TILE) {
+        u32 left = MIN(TILE, height - r);
+        if (width > WIDTH)
+            left > HALF ? PART(TILE, ALL) : PART(HALF, ALL);
+        else
+            left > HALF ? PART(TILE, 1) : PART(HALF, 1);
+        a.at += a.how == PACKED ? TILE : 0;
+        a.starts += a.how == IN_ROWS || a.how == INDEXED ? TILE : 0;
+        a.places += a.how == IN_COLUMNS ? TILE : 0;
+    }
+#undef PART
+}
+
+#define TILES(NAME, how)                                                               \
+    static __attribute__((noinline)) void NAME(                                        \
+        Left a, u32 depth, const f32 *b, f32 *const *rows, u32 height, u32 j,          \
+        u32 width, bool add, const Finish *f) {                                        \
+        tiles(how, a, depth, b, rows, height, j, width, add, f);                       \
+    }
+TILES(tile_packed, PACKED)
+TILES(tile_in_rows, IN_ROWS)
+TILES(tile_indexed, INDEXED)
+TILES(tile_in_columns, IN_COLUMNS)
+
+static void tile(Left a, u32 depth, const f32 *b, f32 *const *rows, u32 height, u32 j,
+                 u32 width, bool add, const Finish *f) {
+    static void (*const all[])(Left, u32, const f32 *, f32 *const *, u32, u32, u32, bool,
+                               const Finish *) = {tile_packed, tile_in_rows, tile_indexed,
+                                                  tile_in_columns};
+    all[a.how](a, depth, b, rows, height, j, width, add, f);
+}
+
+#endif
+
 /* --- packing --------------------------------------------------------------------- */
 
+/* Blocks of A and B. On a processor several runs may be under way, so every thread of it
+   has its own; and where rows of A are contiguous, they are read where they lie. */
+#ifdef __wasm__
 #ifdef THREADS
 static _Alignas(64) f32 packed_a[MAX_THREADS][ROWS * DEPTH];
 #else
@@ -84,43 +265,56 @@ static _Alignas(64) f32 packed_a[1][ROWS * DEPTH];
 #endif
 static _Alignas(64) f32 packed_b[DEPTH * COLUMNS];
 
+static f32 *block_of_a(void) { return packed_a[thread_id()]; }
+static f32 *block_of_b(void) { return packed_b; }
+enum { DIRECT = 0 };
+#else
+enum { DIRECT = 1 };
+static f32 *block_of_a(void) { return kept_memory(0, ROWS * DEPTH * sizeof(f32)); }
+static f32 *block_of_b(void) { return kept_memory(1, DEPTH * COLUMNS * sizeof(f32)); }
+#endif
+
 static void pack_rows(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 depth,
-                      f32 *to) {
+                      f32 *block) {
     i32 row = g->a_row, column = g->a_column;
-    for (u32 end = i + rows; i < end; i += PANEL_A) {
-        const f32 *p = a + (i32)i * row + (i32)k * column;
-        u32 here = MIN(PANEL_A, end - i), q = 0;
+    u32 r = 0;
+    for (; row == 1 && r + PANEL_A <= rows; r += PANEL_A) {
+        const f32 *p = a + (i + r) + (i32)k * column;
+        f32 *to = row_of_panel(block, r, depth);
+        for (u32 q = 0; q < depth; q++, p += column, to += PANEL_A)
+            memcpy(to, p, PANEL_A * sizeof(f32));
+    }
+    for (; r < rows; r += 4) {
+        const f32 *p = a + (i32)(i + r) * row + (i32)k * column;
+        f32 *to = row_of_panel(block, r, depth);
+        u32 here = MIN(4, rows - r), q = 0;
         INSIDE(p, 4);
         INSIDE(p + (i32)(here - 1) * row + (i32)(depth - 1) * column, 4);
-        if (here == PANEL_A && column == 1)
-            for (; q + 4 <= depth; q += 4, p += 4, to += 16)
-                turn4(p, p + row, p + 2 * row, p + 3 * row, to, 4);
-        else if (here == PANEL_A && row == 1)
-            for (; q < depth; q++, p += column, to += 4) STORE(to, LOAD(p));
-        for (; q < depth; q++, p += column, to += 4)
-            for (u32 t = 0; t < PANEL_A; t++) to[t] = t < here ? p[(i32)t * row] : 0;
+        if (here == 4 && column == 1)
+            for (; q + 4 <= depth; q += 4, p += 4, to += 4 * PANEL_A)
+                turn4(p, p + row, p + 2 * row, p + 3 * row, to, PANEL_A);
+        for (; q < depth; q++, p += column, to += PANEL_A)
+            for (u32 t = 0; t < 4; t++) to[t] = t < here ? p[(i32)t * row] : 0;
     }
 }
 
-/* One panel of B: columns j.., rows k.., as [k][8]. */
+/* One panel of B: columns j.., rows k.., as [k][PANEL_B]. */
 static void pack_panel(const f32 *b, i32 row, i32 column, u32 here, u32 depth,
                        f32 *to) {
     u32 q = 0;
     INSIDE(b, 4);
     INSIDE(b + (i32)(here - 1) * column + (i32)(depth - 1) * row, 4);
     INSIDE(to, PANEL_B * depth * 4);
-    CHECK(to + PANEL_B * depth <= packed_b + DEPTH * COLUMNS, "too many panels");
     if (here == PANEL_B && column == 1) {
-        for (; q < depth; q++, b += row, to += 8)
-            STORE(to, LOAD(b)), STORE(to + 4, LOAD(b + 4));
+        for (; q < depth; q++, b += row, to += PANEL_B) memcpy(to, b, PANEL_B * 4);
     } else if (here == PANEL_B && row == 1) {
-        const f32 *c = b + 4 * column;
-        for (; q + 4 <= depth; q += 4, b += 4, c += 4, to += 32) {
-            turn4(b, b + column, b + 2 * column, b + 3 * column, to, 8);
-            turn4(c, c + column, c + 2 * column, c + 3 * column, to + 4, 8);
-        }
+        for (; q + 4 <= depth; q += 4, b += 4, to += 4 * PANEL_B)
+            for (u32 t = 0; t < PANEL_B; t += 4) {
+                const f32 *c = b + (i32)t * column;
+                turn4(c, c + column, c + 2 * column, c + 3 * column, to + t, PANEL_B);
+            }
     }
-    for (; q < depth; q++, b += row, to += 8)
+    for (; q < depth; q++, b += row, to += PANEL_B)
         for (u32 t = 0; t < PANEL_B; t++) to[t] = t < here ? b[(i32)t * column] : 0;
 }
 
@@ -129,70 +323,85 @@ static void pack_panel(const f32 *b, i32 row, i32 column, u32 here, u32 depth,
 /* What the threads work on: a block of B for some batches, and how C is cut. */
 typedef struct {
     const Gemm *g;
-    u32 batch, j, columns, k, depth; /* the block of B, for batch and those after it */
+    f32 *b;                          /* a block of B, packed */
+    u32 batch, j, columns, k, depth; /* which: for batch and those after it */
     u32 panels;                      /* of B in a batch */
     u32 height, across;              /* rows and panels of a task */
     u32 down, tasks;                 /* tasks in a batch: down in a column, and all */
+    bool own;                        /* a task packs its B, which no other one reads */
 } Blocks;
 
 static const f32 *part(const f32 *x, const i32 *at, u32 batch, i32 step) {
     return x + (at ? at[batch] : (i32)batch * step);
 }
 
+/* Panel i, counted through the batches. */
+static void pack_number(const Blocks *s, u32 i, f32 *to) {
+    const Gemm *g = s->g;
+    u32 batch = i / s->panels, j = (i % s->panels) * PANEL_B;
+    const f32 *b = part(g->b, g->b_at, s->batch + batch, g->b_batch);
+    b += (i32)s->k * g->b_row + (i32)(s->j + j) * g->b_column;
+    pack_panel(b, g->b_row, g->b_column, MIN(PANEL_B, s->columns - j), s->depth, to);
+}
+
 static void pack_panels(u32 begin, u32 end, void *ctx) {
     const Blocks *s = ctx;
-    const Gemm *g = s->g;
-    for (u32 i = begin; i < end; i++) {
-        u32 batch = i / s->panels, j = (i % s->panels) * PANEL_B;
-        const f32 *b = part(g->b, g->b_at, s->batch + batch, g->b_batch);
-        b += (i32)s->k * g->b_row + (i32)(s->j + j) * g->b_column;
-        u32 here = MIN(PANEL_B, s->columns - j);
-        f32 *to = packed_b + i * PANEL_B * s->depth;
-        pack_panel(b, g->b_row, g->b_column, here, s->depth, to);
-    }
+    for (u32 i = begin; i < end; i++)
+        pack_number(s, i, s->b + i * PANEL_B * s->depth);
 }
 
-/* A tile at the edge, of which `height` rows and `width` columns are C's. */
-static void edge(u32 depth, const f32 *a, const f32 *b, f32 *const *rows, u32 height,
-                 u32 j, u32 width, bool add) {
-    f32 t[PANEL_A][PANEL_B], *to[PANEL_A] = {t[0], t[1], t[2], t[3]};
-    tile(depth, a, b, to, 0, false, 0);
-    for (u32 r = 0; r < height; r++)
-        for (u32 q = 0; q < width; q++)
-            rows[r][j + q] = add ? rows[r][j + q] + t[r][q] : t[r][q];
-}
-
-/* The product of `rows` rows of A, packed, and some panels of B. */
-static void multiply(const Blocks *s, const f32 *a, u32 height, f32 *const *rows,
-                     const f32 *b, u32 j, u32 last, const Finish *f) {
+/* The product of some rows of A and the panels of B from column j to `last`. */
+static void multiply(const Blocks *s, Left a, u32 height, f32 *const *rows, const f32 *b,
+                     u32 j, u32 last, const Finish *f) {
     bool add = s->k > 0, quick = !f || f->activation <= RELU6;
     for (; j < last; j += PANEL_B, b += PANEL_B * s->depth) {
         u32 width = MIN(PANEL_B, s->columns - j);
-        for (u32 i = 0; i < height; i += PANEL_A) {
+        Left panel = a;
+        for (u32 i = 0; i < height; i += PANEL_A, panel = next_panel(panel)) {
             u32 here = MIN(PANEL_A, height - i);
-            const f32 *panel = a + i * s->depth;
-            bool whole = here == PANEL_A && width == PANEL_B;
-            if (whole)
-                tile(s->depth, panel, b, rows + i, s->j + j, add, quick ? f : 0);
-            else
-                edge(s->depth, panel, b, rows + i, here, s->j + j, width, add);
-            if (f && !(whole && quick))
-                for (u32 r = 0; r < here; r++)
-                    finish(f, rows[i + r] + s->j + j, s->j + j, width);
+            tile(panel, s->depth, b, rows + i, here, s->j + j, width, add, quick ? f : 0);
+            for (u32 r = 0; r < here && !quick; r++)
+                finish(f, rows[i + r] + s->j + j, s->j + j, width);
         }
     }
+}
+
+/* The same, on processors with panels of A one after the other: C is written row by row,
+   and B is read from a cache that is fast enough. */
+static void multiply_rows(const Blocks *s, Left a, u32 height, f32 *const *rows,
+                          const f32 *b, u32 j, u32 last, const Finish *f) {
+    u32 step = DIRECT ? PANEL_A : height;
+    for (u32 i = 0; i < height; i += step, a = next_panel(a))
+        multiply(s, a, MIN(step, height - i), rows + i, b, j, last, f);
+}
+
+/* Rows i.. of A, which are packed unless they can be read where they lie. */
+static Left rows_of_a(const Blocks *s, const f32 *a, u32 i, u32 height, i32 *starts) {
+    const Gemm *g = s->g;
+    if (DIRECT && g->starts && g->turned)
+        return (Left){IN_COLUMNS, a, 0, g->starts + s->k, g->places + i};
+    if (DIRECT && g->starts)
+        return (Left){INDEXED, a, 0, g->starts + i, g->places + s->k};
+    if (DIRECT && !g->pack && g->a_column == 1) {
+        for (u32 r = 0; r < height; r++) starts[r] = (i32)r * g->a_row;
+        return (Left){IN_ROWS, a + (i32)i * g->a_row + s->k, 0, starts, 0};
+    }
+    f32 *block = block_of_a();
+    (g->pack ? g->pack : pack_rows)(g, a, i, height, s->k, s->depth, block);
+    return (Left){PACKED, block, PANEL_A * (i64)s->depth, 0, 0};
 }
 
 static void blocks(u32 begin, u32 end, void *ctx) {
     const Blocks *s = ctx;
     const Gemm *g = s->g;
-    f32 *a = packed_a[thread_id()], *rows[ROWS];
+    f32 *rows[ROWS];
+    i32 starts[ROWS];
     for (u32 task = begin; task < end; task++) {
         u32 batch = task / s->tasks, at = task % s->tasks;
         u32 i = (at % s->down) * s->height, j = (at / s->down) * s->across * PANEL_B;
         u32 height = MIN(s->height, g->m - i), which = s->batch + batch;
         const f32 *from = part(g->a, g->a_at, which, g->a_batch);
-        (g->pack ? g->pack : pack_rows)(g, from, i, height, s->k, s->depth, a);
+        Left a = rows_of_a(s, from, i, height, starts);
         f32 *c = g->c + (i32)which * g->c_batch;
         for (u32 r = 0; r < height; r++)
             rows[r] = c + (g->offset ? g->offset(g, i + r) : (i + r) * (u32)g->c_row);
@@ -205,15 +414,20 @@ static void blocks(u32 begin, u32 end, void *ctx) {
             if (f.bias) f.bias += which * (u32)g->finish_batch;
             if (f.slopes) f.slopes += which * (u32)g->finish_batch;
         }
-        const f32 *b = packed_b + (batch * s->panels * PANEL_B + j) * s->depth;
+        f32 *b = s->b + (batch * s->panels * PANEL_B + j) * s->depth;
+        if (s->own) {
+            b = block_of_b();
+            for (u32 q = 0; q < s->panels; q++)
+                pack_number(s, batch * s->panels + q, b + q * PANEL_B * s->depth);
+        }
         u32 last = MIN(s->columns, j + s->across * PANEL_B);
-        multiply(s, a, height, rows, b, j, last, end_of);
+        multiply_rows(s, a, height, rows, b, j, last, end_of);
     }
 }
 
 /* Cuts C into tasks: blocks of ROWS rows, or smaller ones so that there are enough. */
 static void cut(Blocks *s, u32 m, u32 batches) {
-    enum { ENOUGH = 8, LEAST = 16 };
+    enum { ENOUGH = 8, LEAST = MAX(16, 2 * PANEL_A) };
     s->height = ROWS, s->across = s->panels;
     if (CEIL_DIV(m, ROWS) * batches < ENOUGH) {
         u32 fair = CEIL_DIV(m * batches, ENOUGH * PANEL_A) * PANEL_A;
@@ -233,7 +447,7 @@ void gemm(const Gemm *g) {
         few(g);
         return;
     }
-    Blocks s = {.g = g};
+    Blocks s = {.g = g, .b = block_of_b()};
     for (s.j = 0; s.j < g->n; s.j += COLUMNS) {
         s.columns = MIN(COLUMNS, g->n - s.j), s.panels = CEIL_DIV(s.columns, PANEL_B);
         u32 room = DEPTH * COLUMNS / (s.panels * PANEL_B * MIN(DEPTH, g->k));
@@ -242,7 +456,8 @@ void gemm(const Gemm *g) {
             cut(&s, g->m, batches);
             for (s.k = 0; s.k < g->k; s.k += DEPTH) {
                 s.depth = MIN(DEPTH, g->k - s.k);
-                parallel_for(pack_panels, &s, s.panels * batches, 16);
+                s.own = DIRECT && s.tasks == 1;
+                if (!s.own) parallel_for(pack_panels, &s, s.panels * batches, 16);
                 parallel_for(blocks, &s, s.tasks * batches, 1);
             }
         }
@@ -309,7 +524,7 @@ static void pieces(u32 begin, u32 end, void *ctx) {
 
 /* Tells whether packing would cost more than it saves. */
 static bool is_few(const Gemm *g) {
-    if (g->pack || g->offset) return false;
+    if (g->pack || g->offset || g->starts) return false;
     if (g->n == 1) return g->c_row == 1 && g->b_row == 1;
     bool small = g->m < 4 || (u64)g->m * g->n * g->k <= 512;
     return small && (g->b_column == 1 || g->a_column == 1);
@@ -376,6 +591,25 @@ void matmul_f32(const f32 *a, const f32 *b, f32 *c, u32 m, u32 n, u32 k, u32 tur
     if (bias || activation) g.end = &end;
     gemm(&g);
 }
+
+#ifndef __wasm__
+/* Of matrices that lie in memory as `how` says: m, n, k, batches; the steps of a and of b
+   from row to row, column to column and batch to batch; 1 if where batches begin follows,
+   of a and of b, instead of steps. */
+EXPORT("product_f32")
+void product_f32(const i32 *how, const f32 *a, const f32 *b, f32 *c, const f32 *bias,
+                 const f32 *slopes, u32 activation, f64 slope) {
+    Finish end = {bias, slopes, activation, (f32)slope};
+    u32 m = (u32)how[0], n = (u32)how[1];
+    Gemm g = {.m = m, .n = n, .k = (u32)how[2], .batches = (u32)how[3], .a = a,
+              .a_row = how[4], .a_column = how[5], .a_batch = how[6], .b = b,
+              .b_row = how[7], .b_column = how[8], .b_batch = how[9], .c = c,
+              .c_row = (i32)n, .c_batch = (i32)(m * n)};
+    if (how[10]) g.a_at = how + 11, g.b_at = how + 11 + how[3];
+    if (bias || activation) g.end = &end;
+    gemm(&g);
+}
+#endif
 
 /* --- other dtypes ----------------------------------------------------------------- */
 

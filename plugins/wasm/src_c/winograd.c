@@ -16,6 +16,10 @@ typedef struct {
     const f32 *x, *filter;
     f32 *u, *m, *y; /* [16, in, out], [16, tiles, out] */
     u32 plane;      /* from one of the 16 to the next in m: no power of two */
+#ifndef __wasm__
+    f32 *v; /* [16, tiles, in], and from one to the next */
+    u32 v_plane;
+#endif
     u32 first;      /* of the tiles that are under way */
     const Finish *end;
 } Job;
@@ -47,9 +51,11 @@ static void prepare(u32 c, u32 end, void *ctx) {
 /* --- what tiles see --------------------------------------------------------------- */
 
 static const f32 nothing[DEPTH];
+#ifdef __wasm__
 /* Row p of Bᵀ: this element of four, and plus or minus that one. */
 static const i32 these[4] = {0, 1, 2, 1}, those[4] = {2, 2, 1, 3};
 static const f32 signs[4] = {-1, 1, -1, -1};
+#endif
 
 static const f32 *seen(const Job *s, Output p, i32 row, i32 column, u32 k) {
     p.output[1] *= 2, p.output[2] *= 2;
@@ -58,33 +64,67 @@ static const f32 *seen(const Job *s, Output p, i32 row, i32 column, u32 k) {
     return at < 0 ? nothing : s->x + (u32)at * s->in + k;
 }
 
+#ifdef __wasm__
 /* Rows of A are tiles; `a` says which of the 16 matrices it is. */
 static void pack_tiles(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 depth,
-                       f32 *to) {
+                       f32 *block) {
     const Job *s = g->of;
     u32 which = (u32)(a - s->x), p = which / 4, q = which % 4;
     v4 by_row = SPLAT(signs[p]), by_column = SPLAT(signs[q]);
-    for (u32 end = i + rows; i < end; i += PANEL_A) {
-        const f32 *d[PANEL_A][4];
-        Output tile[PANEL_A];
-        four_outputs(s->tiles, s->first + i, s->first + end, tile);
-        for (u32 t = 0; t < PANEL_A; t++) {
+    for (u32 r = 0; r < rows; r += 4) {
+        const f32 *d[4][4];
+        Output tile[4];
+        four_outputs(s->tiles, s->first + i + r, s->first + i + rows, tile);
+        for (u32 t = 0; t < 4; t++) {
             d[t][0] = seen(s, tile[t], these[p], these[q], k);
             d[t][1] = seen(s, tile[t], these[p], those[q], k);
             d[t][2] = seen(s, tile[t], those[p], these[q], k);
             d[t][3] = seen(s, tile[t], those[p], those[q], k);
         }
-        for (u32 c = 0; c < depth; c += 4, to += 16) {
-            f32 v[PANEL_A][4];
-            for (u32 t = 0; t < PANEL_A; t++) {
+        f32 *to = row_of_panel(block, r, depth);
+        for (u32 c = 0; c < depth; c += 4, to += 4 * PANEL_A) {
+            f32 v[4][4];
+            for (u32 t = 0; t < 4; t++) {
                 v4 this = FMA(LOAD(d[t][1] + c), by_column, LOAD(d[t][0] + c));
                 v4 that = FMA(LOAD(d[t][3] + c), by_column, LOAD(d[t][2] + c));
                 STORE(v[t], FMA(that, by_row, this));
             }
-            turn4(v[0], v[1], v[2], v[3], to, 4);
+            turn4(v[0], v[1], v[2], v[3], to, PANEL_A);
         }
     }
 }
+#else
+/* v = Bᵀ d B of whole tiles: [16, tiles, in]. */
+static void transform(u32 i, u32 end, void *ctx) {
+    const Job *s = ctx;
+    for (; i < end; i++) {
+        Output tile = output_of(s->tiles, s->first + i);
+        for (u32 k = 0; k < s->in; k += DEPTH) {
+            const f32 *d[4][4];
+            for (i32 r = 0; r < 4; r++)
+                for (i32 q = 0; q < 4; q++) d[r][q] = seen(s, tile, r, q, k);
+            f32 *v = s->v + i * s->in + k;
+            u32 n = MIN(DEPTH, s->in - k), far = s->v_plane;
+#pragma clang loop vectorize(assume_safety)
+            for (u32 c = 0; c < n; c++) {
+                f32 t[4][4];
+#pragma clang loop unroll(full)
+                for (u32 q = 0; q < 4; q++) {
+                    f32 d1 = d[1][q][c], d2 = d[2][q][c];
+                    t[0][q] = d[0][q][c] - d2, t[1][q] = d1 + d2;
+                    t[2][q] = d2 - d1, t[3][q] = d1 - d[3][q][c];
+                }
+#pragma clang loop unroll(full)
+                for (u32 r = 0; r < 4; r++) {
+                    f32 *to = v + 4 * r * far + c;
+                    to[0] = t[r][0] - t[r][2], to[far] = t[r][1] + t[r][2];
+                    to[2 * far] = t[r][2] - t[r][1], to[3 * far] = t[r][1] - t[r][3];
+                }
+            }
+        }
+    }
+}
+#endif
 
 /* --- outputs ----------------------------------------------------------------------- */
 
@@ -102,6 +142,20 @@ static v4 direct(const Job *s, Output p, u32 k) {
     return total;
 }
 
+/* Where the four outputs of a tile are written; null if they are not there. */
+static void outputs_of_tile(const Job *s, u32 i, Output *at, f32 **to) {
+    Output tile = output_of(s->tiles, s->first + i);
+    for (i32 j = 0; j < 4; j++) {
+        at[j] = tile;
+        at[j].output[1] = 2 * tile.output[1] + j / 2;
+        at[j].output[2] = 2 * tile.output[2] + j % 2;
+        bool there = at[j].output[1] < s->axes[1].outputs &&
+                     at[j].output[2] < s->axes[2].outputs;
+        to[j] = there ? s->y + written(s->axes, at[j]) * s->out : 0;
+    }
+}
+
+#ifdef __wasm__
 static void collect(u32 i, u32 end, void *ctx) {
     const Job *s = ctx;
     const Finish *f = s->end;
@@ -110,16 +164,9 @@ static void collect(u32 i, u32 end, void *ctx) {
     v4 low = SPLAT(f->activation == LINEAR ? -INFINITY : 0);
     v4 high = SPLAT(f->activation == RELU6 ? 6 : INFINITY);
     for (; i < end; i++) {
-        Output tile = output_of(s->tiles, s->first + i), at[4];
+        Output at[4];
         f32 *to[4];
-        for (i32 j = 0; j < 4; j++) {
-            at[j] = tile;
-            at[j].output[1] = 2 * tile.output[1] + j / 2;
-            at[j].output[2] = 2 * tile.output[2] + j % 2;
-            bool there = at[j].output[1] < s->axes[1].outputs &&
-                         at[j].output[2] < s->axes[2].outputs;
-            to[j] = there ? s->y + written(s->axes, at[j]) * s->out : 0;
-        }
+        outputs_of_tile(s, i, at, to);
         for (u32 k = 0; k < s->out; k += 4) {
             const f32 *m = s->m + i * s->out + k;
             v4 t[2][4], y[4], bias = SPLAT(-0.0f);
@@ -145,6 +192,52 @@ static void collect(u32 i, u32 end, void *ctx) {
             if (to[j]) finish(f, to[j], 0, s->out);
     }
 }
+#else
+enum { SOME = 256 }; /* channels at once */
+
+/* y[j] = Aᵀ m A of n channels from m on; tells whether all are finite. */
+static bool combine(const f32 *m, u32 far, u32 n, f32 y[4][SOME]) {
+    u32 infinite = 0;
+#pragma clang loop vectorize(assume_safety)
+    for (u32 c = 0; c < n; c++) {
+        f32 t[2][4];
+#pragma clang loop unroll(full)
+        for (u32 j = 0; j < 4; j++) {
+            const f32 *p = m + j * far + c;
+            f32 b = p[4 * far], d = p[8 * far];
+            t[0][j] = p[0] + b + d, t[1][j] = b - d - p[12 * far];
+        }
+#pragma clang loop unroll(full)
+        for (u32 j = 0; j < 2; j++) {
+            f32 even = t[j][0] + t[j][1] + t[j][2], odd = t[j][1] - t[j][2] - t[j][3];
+            y[2 * j][c] = even, y[2 * j + 1][c] = odd;
+            infinite |= (even - even != 0) | (odd - odd != 0);
+        }
+    }
+    return !infinite;
+}
+
+static void collect(u32 i, u32 end, void *ctx) {
+    const Job *s = ctx;
+    const Finish *f = s->end;
+    for (; i < end; i++) {
+        Output at[4];
+        f32 *to[4], y[4][SOME];
+        outputs_of_tile(s, i, at, to);
+        for (u32 k = 0; k < s->out; k += SOME) {
+            u32 n = MIN(SOME, s->out - k);
+            bool finite = combine(s->m + i * s->out + k, s->plane, n, y);
+            for (u32 j = 0; j < 4; j++) {
+                for (u32 c = 0; c < n && to[j] && !finite; c += 4)
+                    STORE(y[j] + c, direct(s, at[j], k + c));
+                if (to[j]) memcpy(to[j] + k, y[j], n * sizeof(f32));
+            }
+        }
+        for (u32 j = 0; j < 4; j++)
+            if (to[j] && (f->bias || f->activation)) finish(f, to[j], 0, s->out);
+    }
+}
+#endif
 
 /* --- the whole -------------------------------------------------------------------- */
 
@@ -162,9 +255,15 @@ void winograd(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *be
     parallel_for(prepare, &s, in, CEIL_DIV(16384, out));
     for (; s.first < all; s.first += tiles) {
         Gemm g = {.m = MIN(tiles, all - s.first), .n = out, .k = in, .batches = 16,
-                  .a = x, .a_batch = 1, .b = s.u, .b_row = (i32)out, .b_column = 1,
-                  .b_batch = (i32)(in * out), .c = s.m, .c_row = (i32)out,
-                  .c_batch = (i32)s.plane, .pack = pack_tiles, .of = &s};
+                  .b = s.u, .b_row = (i32)out, .b_column = 1, .b_batch = (i32)(in * out),
+                  .c = s.m, .c_row = (i32)out, .c_batch = (i32)s.plane};
+#ifdef __wasm__
+        g.a = x, g.a_batch = 1, g.pack = pack_tiles, g.of = &s;
+#else
+        s.v_plane = tiles * in + 16, s.v = s.m + 16 * s.plane;
+        parallel_for(transform, &s, g.m, CEIL_DIV(8192, in));
+        g.a = s.v, g.a_row = (i32)in, g.a_column = 1, g.a_batch = (i32)s.v_plane;
+#endif
         gemm(&g);
         parallel_for(collect, &s, g.m, CEIL_DIV(16384, out));
     }

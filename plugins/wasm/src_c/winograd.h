@@ -4,6 +4,6 @@
 #include "windows.h"
 
 /* y = finish(conv(x, filter)), so many tiles at once. `between` is workspace for 16 times
-   (in + tiles) * out + 16 numbers. */
+   (in + tiles) * out + 16 numbers, and on processors for tiles * in + 16 more. */
 void winograd(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *between,
               u32 tiles, const Finish *end);

@@ -75,6 +75,11 @@ def kernels(name: str) -> dict[Any, Callable[..., None]]:
     return found
 
 
+def strided(name: str) -> Callable[..., None] | None:
+    """Return a kernel that is told the strides of arrays, if there is one."""
+    return native.get_strided(name) if LOADED else None  # type: ignore[union-attr]
+
+
 def contiguous(*xs: Array | None) -> list[Any] | None:
     """Return the arrays as kernels in C take them; None if one is too large."""
     if any(x is not None and x.size >= MOST for x in xs):

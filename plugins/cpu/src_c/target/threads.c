@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "plugrad.h"
 
@@ -16,7 +17,8 @@ static struct {
     void (*body)(u32, u32, void *);
     void *ctx;
     u32 n, grain, next; /* the next piece: taken by an atomic addition */
-    u32 epoch, inside, started;
+    u32 epoch, inside;  /* changed under the lock, and looked at without */
+    u32 started, asleep;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .work = PTHREAD_COND_INITIALIZER,
           .done = PTHREAD_COND_INITIALIZER};
@@ -27,6 +29,34 @@ static _Thread_local u32 me;
 u32 thread_id(void) { return me; }
 
 void poll_cancel(void) {}
+
+/* --- memory of a thread ---------------------------------------------------------- */
+
+static pthread_key_t kept_key;
+static pthread_once_t kept_once = PTHREAD_ONCE_INIT;
+
+static void free_kept(void *blocks) { /* at the end of a thread */
+    for (u32 i = 0; i < 2; i++) free(((void **)blocks)[i]);
+    free(blocks);
+}
+
+static void make_key(void) {
+    if (pthread_key_create(&kept_key, free_kept)) fail("there are too many keys of threads");
+}
+
+void *kept_memory(u32 which, size_t bytes) {
+    pthread_once(&kept_once, make_key);
+    void **blocks = pthread_getspecific(kept_key);
+    if (blocks == NULL) {
+        blocks = calloc(2, sizeof(void *));
+        if (blocks == NULL || pthread_setspecific(kept_key, blocks)) fail("out of memory");
+    }
+    if (blocks[which] == NULL) blocks[which] = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (blocks[which] == NULL) fail("out of memory");
+    return blocks[which];
+}
+
+/* --- pieces ---------------------------------------------------------------------- */
 
 _Noreturn void fail(const char *message) { /* of debug builds, and of wrong geometry */
     fprintf(stderr, "plugrad-cpu: %s\n", message);
@@ -39,24 +69,47 @@ static void take_pieces(void) {
         pool.body(i * grain, MIN(n - i * grain, grain) + i * grain, pool.ctx);
 }
 
+/* Looks at a number until it is not `old`, for SPIN ns at most: to wake a thread that
+   sleeps takes as long as many kernels. */
+enum { SPIN = 100000 };
+
+static void spin(const u32 *number, u32 old, bool until_equal) {
+    struct timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do {
+        for (u32 i = 0; i < 16; i++) {
+            if ((__atomic_load_n(number, __ATOMIC_ACQUIRE) == old) == until_equal) return;
+#ifdef __x86_64__
+            __builtin_ia32_pause();
+#endif
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec < SPIN);
+}
+
 static void *work(void *number) {
     me = (u32)(uintptr_t)number;
-    pthread_mutex_lock(&pool.lock);
     for (u32 seen = 0;;) {
+        spin(&pool.epoch, seen, false);
+        pthread_mutex_lock(&pool.lock);
+        pool.asleep++;
         while (pool.epoch == seen) pthread_cond_wait(&pool.work, &pool.lock);
+        pool.asleep--;
         seen = pool.epoch;
-        if (pool.body == NULL) continue; /* the run is over */
-        pool.inside++;
+        bool late = pool.body == NULL; /* the run is over */
+        if (!late) pool.inside++;
         pthread_mutex_unlock(&pool.lock);
+        if (late) continue;
         take_pieces();
         pthread_mutex_lock(&pool.lock);
         if (--pool.inside == 0) pthread_cond_signal(&pool.done);
+        pthread_mutex_unlock(&pool.lock);
     }
     return NULL;
 }
 
 static void forget_workers(void) { /* in a child, after a fork */
-    pool.started = pool.inside = 0, pool.body = NULL;
+    pool.started = pool.inside = pool.asleep = 0, pool.body = NULL;
     pthread_mutex_init(&pool.lock, NULL);
     pthread_cond_init(&pool.work, NULL);
     pthread_cond_init(&pool.done, NULL);
@@ -82,10 +135,11 @@ void parallel_for(void (*body)(u32, u32, void *), void *ctx, u32 n, u32 grain) {
     start_workers();
     pthread_mutex_lock(&pool.lock);
     pool.body = body, pool.ctx = ctx, pool.n = n, pool.grain = grain, pool.next = 0;
-    pool.epoch++;
-    pthread_cond_broadcast(&pool.work);
+    __atomic_store_n(&pool.epoch, pool.epoch + 1, __ATOMIC_RELEASE);
+    if (pool.asleep) pthread_cond_broadcast(&pool.work);
     pthread_mutex_unlock(&pool.lock);
     take_pieces();
+    spin(&pool.inside, 0, true);
     pthread_mutex_lock(&pool.lock);
     while (pool.inside) pthread_cond_wait(&pool.done, &pool.lock);
     pool.body = NULL; /* a worker that wakes up later has nothing to do */

@@ -1,8 +1,5 @@
-"""Depthwise convolutions, by kernel position, in parts of the batch that fit the cache.
+"""Depthwise convolutions: in C, and of other dtypes by kernel position.
 
-The inner loop of NumPy should be long, so that the filter of a kernel position is
-repeated along the last output axis, and pixels that are apart in memory are copied to
-a buffer.
 Letters: n batch, p output positions, c channels in, m channels out of each,
 t kernel positions.
 """
@@ -16,12 +13,12 @@ from plugrad.plugin import KernelTable
 from ..arrays import Array
 from ..native import contiguous, described
 from ..native import kernels as in_c
-from ._windows import add, batches, core, empty, flat, padded, read, seen, widened
+from ._windows import core, empty, flat, padded, seen, widened
+from .linalg import NOTHING, End
 
 kernels = KernelTable()
 SINGLE, ALL = in_c("depthwise_single"), in_c("depthwise")
 FILTER = in_c("depthwise_filter")
-LINEAR = (None, None, 0, 0.0)  # no bias, and no activation
 MOST_LINES = 32  # as in depthwise.c
 
 
@@ -31,16 +28,10 @@ def conv(x: Array, filter: Array, *, geometry: Windows) -> Array:
     """``nptc, tcm -> npcm``."""
     if (z := _in_c(x, filter, geometry, False)) is not None:
         return z
-    rows = _rows(filter, geometry)
-    y = np.empty(geometry.out_shape, x.dtype)
-    for part in batches(y):
-        seeing, into = padded(_repeated(x[part], geometry), geometry), y[part]
-        product = np.empty_like(into)
-        for i, position in enumerate(geometry.kernel_positions):
-            row, some = rows[i], read(seeing, seen(geometry, position), product)
-            np.multiply(some, row, out=product if i else into)
-            if i:
-                np.add(into, product, out=into)
+    seeing = padded(_repeated(x, geometry), geometry)
+    y = np.zeros(geometry.out_shape, x.dtype)
+    for row, position in zip(_rows(filter), geometry.kernel_positions, strict=True):
+        y += seeing[seen(geometry, position)] * row
     return y
 
 
@@ -50,17 +41,12 @@ def backprop_input(dy: Array, filter: Array, *, geometry: Windows) -> Array:
     """``npcm, tcm -> nptc``, each kernel position added where its windows read."""
     if (z := _in_c(dy, filter, geometry, True)) is not None:
         return z
-    rows = _rows(filter, geometry)
     *shape, c = geometry.in_shape
     k = dy.shape[-1]
     dx = empty((*shape, k), geometry, dy.dtype)
     dx.fill(0)
-    for part in batches(dy):
-        given, onto = dy[part], dx[part]
-        product, buffer = np.empty((2, *given.shape), dy.dtype)
-        for row, position in zip(rows, geometry.kernel_positions, strict=True):
-            np.multiply(given, row, out=product)
-            add(onto, seen(geometry, position), product, buffer)
+    for row, position in zip(_rows(filter), geometry.kernel_positions, strict=True):
+        dx[seen(geometry, position)] += dy * row
     dx = dx[core(geometry)]
     return dx if k == c else dx.reshape(*shape, c, k // c).sum(-1, dx.dtype)
 
@@ -68,7 +54,7 @@ def backprop_input(dy: Array, filter: Array, *, geometry: Windows) -> Array:
 @kernels("DepthwiseConv2dNativeBackpropFilter")
 @widened
 def backprop_filter(x: Array, dy: Array, *, geometry: Windows) -> Array:
-    """``nptc, npcm -> tcm``; BLAS does the sums."""
+    """``nptc, npcm -> tcm``."""
     k, c = dy.shape[-1], geometry.in_shape[-1]
     shape = (*geometry.window, c, k // max(c, 1))
     if x.dtype in FILTER and x.size and dy.size:
@@ -77,45 +63,47 @@ def backprop_filter(x: Array, dy: Array, *, geometry: Windows) -> Array:
             z = np.empty(shape, x.dtype)
             FILTER[x.dtype](how, *both, z)
             return z
-    dfilter = np.zeros((len(geometry.kernel_positions), k), dy.dtype)
-    for part in batches(dy):
-        seeing, given = padded(_repeated(x[part], geometry), geometry), dy[part]
-        product = np.empty(given.shape, dy.dtype)
-        matrix = flat(product)
-        ones = np.ones(len(matrix), dy.dtype)
-        for row, position in zip(dfilter, geometry.kernel_positions, strict=True):
-            some = read(seeing, seen(geometry, position), product)
-            np.multiply(some, given, out=product)
-            row += ones @ matrix
-    return dfilter.reshape(shape)
+    seeing = padded(_repeated(x, geometry), geometry)
+    dfilter = np.empty(shape, dy.dtype)
+    for row, position in zip(_rows(dfilter), geometry.kernel_positions, strict=True):
+        np.einsum("pc,pc->c", flat(seeing[seen(geometry, position)]), flat(dy), out=row)
+    return dfilter
 
 
-def _in_c(a: Array, filter: Array, windows: Windows, back: bool) -> Array | None:
+def convolved(x: Array, filter: Array, windows: Windows, end: End) -> Array | None:
+    """Return ``activation(conv + bias)`` in C; None if there is none for this."""
+    return _in_c(x, filter, windows, False, end) if _quick(x, windows) else None
+
+
+def _quick(x: Array, windows: Windows) -> bool:
+    """Tell whether each channel has one result, and a window few enough lines."""
+    lines, c = math.prod(windows.window[:-1]), windows.in_shape[-1]
+    alone = c == windows.out_shape[-1] and c >= 4
+    return alone and lines <= MOST_LINES and x.dtype in SINGLE
+
+
+def _in_c(
+    a: Array, filter: Array, windows: Windows, back: bool, end: End = NOTHING
+) -> Array | None:
     """Run in C: the convolution, or what carries cotangents to its input."""
     if a.dtype not in ALL:
         return None
     shape = windows.in_shape if back else windows.out_shape
     given, how = contiguous(a, filter), described(windows, back)
-    if (
-        how is None
-        or given is None
-        or not (math.prod(shape) and a.size and filter.size)
-    ):
+    whole = math.prod(shape) and a.size and filter.size
+    if how is None or given is None or not whole:
         return None
     y = np.empty(shape, a.dtype)
-    lines, c = math.prod(windows.window[:-1]), windows.in_shape[-1]
-    quick = c == windows.out_shape[-1] and c >= 4 and lines <= MOST_LINES
-    if quick and a.dtype in SINGLE:
-        SINGLE[a.dtype](how, *given, y, *LINEAR)
+    if _quick(a, windows):
+        SINGLE[a.dtype](how, *given, y, *end)
     else:
         ALL[a.dtype](how, *given, y, back)
     return y
 
 
-def _rows(filter: Array, windows: Windows) -> Array:
-    """Return the filter of each position, repeated along the last axis: [t, q, cm]."""
-    rows = filter.reshape(len(windows.kernel_positions), 1, windows.out_shape[-1])
-    return np.repeat(rows, windows.out_shape[-2], 1)
+def _rows(filter: Array) -> Array:
+    """Return the filter of each position: [t, cm]."""
+    return filter.reshape(-1, math.prod(filter.shape[-2:]))
 
 
 def _repeated(x: Array, windows: Windows) -> Array:

@@ -1,18 +1,33 @@
-"""Matrix products: BLAS, by way of ``np.matmul``."""
+"""Matrix products: of float32 in C, of others by BLAS, by way of ``np.matmul``."""
+
+from __future__ import annotations
+
+import functools
+from math import prod
+from typing import Any
 
 import numpy as np
 from plugrad.plugin import KernelTable
 
+from .. import native
 from ..arrays import Array
 
 kernels = KernelTable()
+End = tuple[Any, ...]  # bias, slopes, number of the activation, slope: as C takes them
+NOTHING: End = (None, None, 0, 0.0)
+FLOAT32 = np.dtype("float32")
+PRODUCT = native.strided("product_f32")
+LEAST = 4  # rows and columns; below, BLAS' products with vectors are faster
+Shape = tuple[int, ...]
 
 
 @kernels("BatchMatMul")
 def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Array:
-    """Transposes are views, which BLAS takes as they are; float16 goes by float32."""
+    """Transposes are views; float16 goes by float32."""
     a = a.swapaxes(-1, -2) if transpose_a else a
     b = b.swapaxes(-1, -2) if transpose_b else b
+    if a.dtype == FLOAT32 and (y := product(a, b, NOTHING)) is not None:
+        return y
     kind = a.dtype.kind
     if kind in "iu" and a.size and b.size:
         return _whole(a, b)
@@ -20,6 +35,61 @@ def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) ->
         wide = np.matmul(a.astype(np.float32), b.astype(np.float32))
         return wide.astype(np.float16)
     return np.matmul(a, b)
+
+
+def product(a: Array, b: Array, end: End) -> Array | None:
+    """Return ``activation(a b + bias)`` of float32; None if NumPy has to do it."""
+    plan = _plan(a.shape, a.strides, b.shape, b.strides) if PRODUCT else None
+    if plan is None:
+        return None
+    shape, how = plan
+    y = np.empty(shape, FLOAT32)
+    PRODUCT(how, a, b, y, *end)  # type: ignore[misc]
+    return y
+
+
+@functools.lru_cache(maxsize=4096)
+def _plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
+    """Return the shape of the product, and how C finds the matrices; or None.
+
+    C reads views as they are, if one step of a matrix is an element.
+    """
+    m, n, batch = a[-2], b[-1], np.broadcast_shapes(a[:-2], b[:-2])
+    count, numbers = prod(batch), []
+    if count * m * n >= native.MOST or count * a[-1] == 0:
+        return None
+    for shape, strides in ((a, a_strides), (b, b_strides)):
+        steps = [stride // 4 for stride in strides]
+        pairs = zip(shape, steps, strict=True)
+        if sum((size - 1) * abs(step) for size, step in pairs) >= native.MOST:
+            return None
+        if 1 not in steps[-2:] or any(stride % 4 for stride in strides):
+            return None
+        begins = np.broadcast_to(_begins(shape[:-2], steps), batch).ravel()
+        numbers.append((steps[-2:], _step(begins), begins.tolist()))
+    (of_a, a_step, a_begins), (of_b, b_step, b_begins) = numbers
+    if a_step == m * of_a[0] and b_step == 0:  # one product of a matrix of all rows
+        m, count = m * count, 1
+    if min(m, n) < LEAST:
+        return None
+    irregular = a_step is None or b_step is None
+    how = [m, n, a[-1], count, *of_a, a_step or 0, *of_b, b_step or 0, irregular]
+    how += [*a_begins, *b_begins] if irregular else []
+    return (*batch, a[-2], n), np.array(how, np.int32)
+
+
+def _begins(batch: Shape, steps: list[int]) -> Array:
+    """Return where the matrices of a batch begin."""
+    at = np.zeros((), np.int64)
+    for size, step in zip(batch, steps, strict=False):
+        at = at[..., None] + np.arange(size) * step
+    return at
+
+
+def _step(begins: Array) -> int | None:
+    """Return the step from each number to the next; None if there are several."""
+    steps = np.unique(np.diff(begins)).tolist() or [0]
+    return steps[0] if len(steps) == 1 else None
 
 
 def _whole(a: Array, b: Array) -> Array:

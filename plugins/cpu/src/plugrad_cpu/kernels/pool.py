@@ -11,7 +11,7 @@ from plugrad.plugin import KernelTable
 from ..arrays import Array
 from ..native import contiguous, described
 from ..native import kernels as in_c
-from ._windows import add, batches, core, empty, padded, read, seen, widened
+from ._windows import core, empty, padded, seen, widened
 
 kernels = KernelTable()
 ARGMAX = in_c("pool_argmax")  # forward, NumPy is as fast
@@ -55,16 +55,12 @@ def max_pool_grad(dy: Array, x: Array, y: Array, *, geometry: Windows) -> Array:
         return z
     dx = empty(x.shape, geometry, dy.dtype)
     dx.fill(0)
-    for part in batches(x) if x.size else ():
-        seeing, onto = padded(x[part], geometry, np.nan), dx[part]
-        top, left = y[part], dy[part].copy().view(f"i{dy.itemsize}")
-        some, into = np.empty(top.shape, x.dtype), np.empty(top.shape, dy.dtype)
-        for position in geometry.kernel_positions:
-            index = seen(geometry, position)
-            mine = (read(seeing, index, some) == top).astype(left.dtype)
-            np.multiply(mine, left, out=mine)
-            np.subtract(left, mine, out=left)
-            add(onto, index, mine.view(dy.dtype), into)
+    seeing, left = padded(x, geometry, np.nan), dy.copy().view(f"i{dy.itemsize}")
+    for position in geometry.kernel_positions:
+        index = seen(geometry, position)
+        mine = left * (seeing[index] == y)
+        left -= mine
+        dx[index] += mine.view(dy.dtype)
     return dx[core(geometry)]
 
 
@@ -77,17 +73,6 @@ def avg_pool(x: Array, *, geometry: Windows) -> Array:
     return np.true_divide(total, _counts(geometry, 0, x.dtype))
 
 
-def _tiled(geometry: Windows) -> bool:
-    """Tell whether each element of the input is in one window."""
-    sizes = zip(geometry.out_shape[1:-1], geometry.window, strict=True)
-    return (
-        geometry.strides == geometry.window
-        and max(geometry.dilations) == 1
-        and geometry.in_shape[1:-1] == tuple(n * k for n, k in sizes)
-        and not any(map(any, geometry.padding))
-    )
-
-
 @kernels("AvgPool3DGrad")
 @kernels("AvgPoolGrad")
 @widened
@@ -96,10 +81,6 @@ def avg_pool_grad(dy: Array, x: Array | None, *, geometry: Windows) -> Array:
     if (z := _in_c(AVERAGE_BACK, geometry.in_shape, geometry, dy)) is not None:
         return z
     share = np.true_divide(dy, _counts(geometry, 1, dy.dtype))
-    if _tiled(geometry):
-        for axis, count in enumerate(geometry.window, 1):
-            share = share.repeat(count, axis)
-        return share
     whole = empty(geometry.in_shape, geometry, dy.dtype)
     for axis in range(1, share.ndim - 1):
         sizes = (*share.shape[:axis], whole.shape[axis], *share.shape[axis + 1 :])
@@ -131,14 +112,11 @@ def max_pool_with_argmax(
     inside = padded(np.ones((1, *x.shape[1:-1], 1), bool), geometry, False)
     least = np.nan if x.dtype.kind == "f" else 0
     seeing = padded(x, geometry, least)
-    indices, some = np.full(y.shape, -1, np.int32), np.empty(y.shape, x.dtype)
-    there = np.empty((images, *y.shape[1:]), np.int32)
+    indices = np.full(y.shape, -1, np.int32)
     for position in reversed(geometry.kernel_positions):
         index = seen(geometry, position)
-        hit = (read(seeing, index, some) == y) & inside[index]
-        mask = np.negative(hit, dtype=np.int32)  # choose by bits: see Select
-        mask &= indices ^ read(address, index, there)
-        indices ^= mask
+        hit = (seeing[index] == y) & inside[index]
+        np.copyto(indices, address[index], where=hit)
     return y, indices
 
 

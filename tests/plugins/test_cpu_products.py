@@ -1,0 +1,180 @@
+"""plugrad-cpu's products and convolutions in C: close to float64, on any threads."""
+
+import itertools
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from tests.processes import output
+
+native = pytest.importorskip("plugrad_cpu.native", reason="plugrad-cpu is not there")
+if not native.LOADED:
+    pytest.skip(f"no kernels in C: {native.LIBRARY}", allow_module_level=True)
+
+from plugrad_cpu.kernels import conv, linalg  # noqa: E402, which needs the skip above
+
+RNG = np.random.default_rng(7)
+SIZES = [1, 3, 4, 5, 8, 13, 16, 24, 31, 32, 33, 48, 64, 97, 130]
+DEEP = [1, 2, 7, 64, 255, 256, 257, 600]
+ACTIVATIONS = ["linear", "relu", "relu6", "leaky_relu", "prelu", "elu", "sigmoid"]
+
+
+@pytest.fixture(autouse=True)
+def on_cpu():
+    with pg.use_backend("cpu"):
+        yield
+
+
+def draw(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def close(y, exact, depth):
+    """Tell whether the error is that of a sum of so many products."""
+    return np.abs(y - exact).max(initial=0) <= 3e-7 * (4 + depth) * 4
+
+
+@pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize("k", DEEP)
+def test_products(k, turned):
+    for m, n in itertools.product(SIZES, SIZES):
+        a = draw(k, m).T if turned[0] else draw(m, k)
+        b = draw(n, k).T if turned[1] else draw(k, n)
+        y = linalg.product(a, b, linalg.NOTHING)
+        if min(m, n) < linalg.LEAST:
+            assert y is None  # BLAS does it
+        elif y is not None:  # a matrix of one column has no step of one element
+            assert close(y, a.astype(float) @ b.astype(float), k), (m, n)
+
+
+STACKS = [  # shapes of a and b
+    ((2, 3, 9, 7), (2, 3, 7, 10)),
+    ((2, 3, 9, 7), (7, 10)),
+    ((9, 7), (5, 7, 10)),
+    ((2, 1, 9, 7), (1, 3, 7, 10)),
+    ((4, 1, 40, 64), (5, 64, 33)),
+    ((20, 130, 70), (20, 70, 34)),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), STACKS)
+def test_stacks_and_views(a, b):
+    a, b = draw(*a), draw(*b)
+    exact = a.astype(float) @ b.astype(float)
+    assert close(linalg.product(a, b, linalg.NOTHING), exact, 70)
+    apart = np.stack([a, a], axis=0)[1]  # a view, which is contiguous
+    heads = np.moveaxis(np.ascontiguousarray(np.moveaxis(a, -2, 0)), 0, -2)
+    wide = np.concatenate([b, b], axis=-1)[..., : b.shape[-1]]  # rows are apart
+    back = np.ascontiguousarray(a[..., ::-1, :])[..., ::-1, :]  # a negative stride
+    for left in (apart, heads, back):
+        assert close(linalg.product(left, wide, linalg.NOTHING), exact, 70)
+    assert linalg.product(a[..., ::2], b[..., ::2, :], linalg.NOTHING) is None
+    every = pg.matmul(a[..., ::2], b[..., ::2, :]).numpy()
+    assert close(every, a[..., ::2].astype(float) @ b[..., ::2, :].astype(float), 70)
+
+
+@pytest.mark.parametrize("n", [5, 16, 20, 32, 37, 70])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_fused_products(monkeypatch, activation, n):
+    a, b, bias, slopes = draw(19, 300), draw(300, n), draw(n), draw(n)
+    how = {"prelu_weights": slopes} if activation == "prelu" else {}
+    call = lambda: pg.fused.matmul(a, b, bias=bias, activation=activation, **how)
+    fast = call().numpy()
+    monkeypatch.setattr(linalg, "PRODUCT", None)
+    np.testing.assert_allclose(fast, call().numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_not_finite_stays_in_its_row_and_column():
+    a, b = draw(21, 40), draw(40, 45)
+    a[5, 3], b[7, 44] = np.nan, np.inf
+    y = pg.matmul(a, b).numpy()
+    odd = ~np.isfinite(y)
+    assert odd[5].all()
+    assert odd[:, 44].all()
+    odd[5], odd[:, 44] = False, False
+    assert not odd.any()
+
+
+def test_products_of_nothing():
+    assert pg.matmul(np.ones((5, 0), "f"), np.ones((0, 6), "f")).numpy().sum() == 0
+    assert pg.matmul(np.ones((0, 5), "f"), np.ones((5, 6), "f")).shape == (0, 6)
+    assert pg.matmul(np.ones((0, 5, 5), "f"), np.ones((5, 6), "f")).shape == (0, 5, 6)
+
+
+WINDOWS = [  # shape of x, of the filter, and how
+    ((2, 9, 8, 3), (3, 3, 3, 5), {"pad": "same"}),
+    ((1, 28, 28, 1), (3, 3, 1, 16), {"pad": "same"}),
+    ((2, 9, 8, 4), (3, 3, 4, 7), {"pad": "valid"}),
+    ((2, 9, 11, 5), (3, 2, 5, 33), {"pad": "same", "strides": 2}),
+    ((2, 9, 11, 5), (2, 2, 5, 6), {"pad": "valid", "strides": 3}),
+    ((1, 12, 13, 6), (3, 3, 6, 8), {"pad": "same", "dilations": 2}),
+    ((1, 12, 13, 6), (1, 1, 6, 40), {"pad": "valid"}),
+    ((1, 12, 13, 6), (1, 1, 6, 9), {"pad": "valid", "strides": 2}),
+    ((2, 7, 7, 8), (3, 3, 4, 6), {"pad": "same", "groups": 2}),
+    ((1, 10, 10, 6), (5, 5, 2, 9), {"pad": 2, "groups": 3, "strides": 2}),
+    ((1, 6, 6, 4), (3, 3, 4, 4), {"pad": 4}),
+    ((1, 4, 5, 300), (3, 3, 300, 6), {"pad": "same"}),
+    ((1, 26, 23, 32), (3, 3, 32, 36), {"pad": "same"}),  # by tiles
+    ((3, 23, 26, 40), (3, 3, 40, 32), {"pad": "valid"}),
+]
+
+
+@pytest.mark.parametrize(("x", "filter", "how"), WINDOWS)
+def test_convolutions(monkeypatch, x, filter, how):
+    x, filter = pg.asarray(draw(*x)), pg.asarray(draw(*filter))
+    f = lambda x, filter: pg.conv2d(x, filter, **how)
+    ran = []
+    kept = conv.CONV[np.dtype("float32")]
+    noted = lambda *args: (ran.append(1), kept(*args))
+    monkeypatch.setitem(conv.CONV, np.dtype("float32"), noted)
+    dy = draw(*f(x, filter).shape)
+    fast = pg.value_and_grads(f)(x, filter, dy=dy)
+    assert len(ran) == 3  # forward twice, and back
+    monkeypatch.setattr(conv, "CONV", {})
+    monkeypatch.setattr(conv, "FILTER", {})
+    monkeypatch.setattr(linalg, "PRODUCT", None)
+    slow = pg.value_and_grads(f)(x, filter, dy=dy)
+    for y, exact in zip(pg.tree.leaves(fast), pg.tree.leaves(slow), strict=True):
+        scale = np.abs(exact.numpy()).max()
+        np.testing.assert_allclose(y.numpy(), exact.numpy(), atol=5e-6 * scale)
+
+
+def test_convolutions_of_three_axes_and_transposed():
+    x, filter = draw(1, 5, 6, 7, 3), draw(2, 3, 3, 3, 4)
+    fast = pg.conv3d(x, filter, pad="same").numpy()
+    exact = pg.conv3d(x.astype(float), filter.astype(float), pad="same").numpy()
+    np.testing.assert_allclose(fast, exact, atol=1e-4)
+
+
+def test_infinities_in_tiles_are_those_of_the_definition():
+    x, filter = draw(1, 26, 26, 32), draw(3, 3, 32, 32)
+    x[0, 5, 5, 3], x[0, 20, 20, 1] = np.inf, np.nan
+    y = pg.conv2d(x, filter, pad="same").numpy()
+    exact = pg.conv2d(x.astype(float), filter.astype(float), pad="same").numpy()
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(exact))
+    np.testing.assert_array_equal(np.isinf(y), np.isinf(exact))
+
+
+PROGRAM = """
+import hashlib, numpy as np, plugrad as pg
+rng = np.random.default_rng(1)
+draw = lambda *shape: pg.asarray(rng.normal(size=shape).astype("float32"))
+found = hashlib.sha256()
+for m, n, k in [(300, 200, 600), (7, 900, 64), (2000, 5, 33), (64, 64, 64)]:
+    found.update(pg.matmul(draw(m, k), draw(k, n)).numpy().tobytes())
+    found.update(pg.matmul(draw(6, m, k), draw(6, k, n)).numpy().tobytes())
+for c, k in [(32, 32), (3, 16), (16, 40)]:
+    f = lambda x, w: pg.conv2d(x, w, pad="same")
+    x, w = draw(3, 28, 28, c), draw(3, 3, c, k)
+    for y in pg.grads(f)(x, w, dy=draw(3, 28, 28, k)):
+        found.update(y.numpy().tobytes())
+print(found.hexdigest())
+"""
+
+
+def test_results_do_not_depend_on_the_number_of_threads():
+    found = {
+        output(PROGRAM, PLUGRAD_CPU_THREADS=n, PLUGRAD_BACKEND="cpu") for n in "128"
+    }
+    assert len(found) == 1
