@@ -12,8 +12,9 @@
    IN_ROWS: at[starts[r] + k]
    INDEXED: at[starts[r] + places[k]]
    IN_COLUMNS: at[starts[k] + places[r]]
+   NEIGHBOURS: the same, where places[r] is places[0] + r
    All but the first are for processors. */
-typedef enum { PACKED, IN_ROWS, INDEXED, IN_COLUMNS } How;
+typedef enum { PACKED, IN_ROWS, INDEXED, IN_COLUMNS, NEIGHBOURS } How;
 typedef struct {
     How how;
     const f32 *at;
@@ -181,7 +182,7 @@ INLINE void part_of_tile(How how, u32 high, u32 wide, const Left *left, u32 dept
                          bool add, const Finish *f) {
 #pragma clang fp contract(fast)
     Vector c[TILE][PANEL_B / WIDTH], t[TILE][PANEL_B / WIDTH];
-    const f32 *a = left->at, *p[TILE];
+    const f32 *a = left->at + (how == NEIGHBOURS ? left->places[0] : 0), *p[TILE];
     i64 at[TILE];
     for (u32 r = 0; r < high; r++) {
         u32 here = MIN(r, height - 1); /* rows that are not there repeat the last one */
@@ -195,12 +196,12 @@ INLINE void part_of_tile(How how, u32 high, u32 wide, const Left *left, u32 dept
         Vector y[PANEL_B / WIDTH];
         for (u32 v = 0; v < wide; v++) y[v] = *(const Vector *)(b + v * WIDTH);
         i64 place = how == INDEXED ? left->places[k] : 0;
-        const f32 *column = how == IN_COLUMNS ? a + left->starts[k] : a;
+        const f32 *column = how >= IN_COLUMNS ? a + left->starts[k] : a;
         for (u32 r = 0; r < high; r++) {
             f32 x = how == PACKED    ? a[r]
                     : how == IN_ROWS ? p[r][k]
                     : how == INDEXED ? p[r][place]
-                                     : column[at[r]];
+                                     : column[how == NEIGHBOURS ? r : at[r]];
             Vector all = x - (Vector){0};
             for (u32 v = 0; v < wide; v++) c[r][v] += all * y[v];
         }
@@ -225,9 +226,9 @@ INLINE void tiles(How how, Left a, u32 depth, const f32 *b, f32 *const *rows, u3
             left > HALF ? PART(TILE, ALL) : PART(HALF, ALL);
         else
             left > HALF ? PART(TILE, 1) : PART(HALF, 1);
-        a.at += a.how == PACKED ? TILE : 0;
-        a.starts += a.how == IN_ROWS || a.how == INDEXED ? TILE : 0;
-        a.places += a.how == IN_COLUMNS ? TILE : 0;
+        a.at += how == PACKED ? TILE : 0;
+        a.starts += how == IN_ROWS || how == INDEXED ? TILE : 0;
+        a.places += how >= IN_COLUMNS ? TILE : 0;
     }
 #undef PART
 }
@@ -242,12 +243,18 @@ TILES(tile_packed, PACKED)
 TILES(tile_in_rows, IN_ROWS)
 TILES(tile_indexed, INDEXED)
 TILES(tile_in_columns, IN_COLUMNS)
+TILES(tile_of_neighbours, NEIGHBOURS)
 
 static void tile(Left a, u32 depth, const f32 *b, f32 *const *rows, u32 height, u32 j,
                  u32 width, bool add, const Finish *f) {
     static void (*const all[])(Left, u32, const f32 *, f32 *const *, u32, u32, u32, bool,
                                const Finish *) = {tile_packed, tile_in_rows, tile_indexed,
-                                                  tile_in_columns};
+                                                  tile_in_columns, tile_of_neighbours};
+    if (a.how == IN_COLUMNS && height == PANEL_A) {
+        a.how = NEIGHBOURS;
+        for (i32 r = 1; r < PANEL_A; r++)
+            if (a.places[r] != a.places[0] + r) a.how = IN_COLUMNS;
+    }
     all[a.how](a, depth, b, rows, height, j, width, add, f);
 }
 
@@ -267,9 +274,9 @@ static _Alignas(64) f32 packed_b[DEPTH * COLUMNS];
 
 static f32 *block_of_a(void) { return packed_a[thread_id()]; }
 static f32 *block_of_b(void) { return packed_b; }
-enum { DIRECT = 0 };
+enum { DIRECT = 0, LEAST_WORK = 0 };
 #else
-enum { DIRECT = 1 };
+enum { DIRECT = 1, LEAST_WORK = 1 << 19 }; /* products, for a thread: 5 us */
 static f32 *block_of_a(void) { return kept_memory(0, ROWS * DEPTH * sizeof(f32)); }
 static f32 *block_of_b(void) { return kept_memory(1, DEPTH * COLUMNS * sizeof(f32)); }
 #endif
@@ -458,7 +465,8 @@ void gemm(const Gemm *g) {
                 s.depth = MIN(DEPTH, g->k - s.k);
                 s.own = DIRECT && s.tasks == 1;
                 if (!s.own) parallel_for(pack_panels, &s, s.panels * batches, 16);
-                parallel_for(blocks, &s, s.tasks * batches, 1);
+                u64 task = (u64)g->m * s.columns * s.depth / s.tasks;
+                parallel_for(blocks, &s, s.tasks * batches, (u32)(LEAST_WORK / task) + 1);
             }
         }
     }
