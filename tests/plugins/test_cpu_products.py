@@ -42,17 +42,17 @@ def test_products(k, turned):
         a = draw(k, m).T if turned[0] else draw(m, k)
         b = draw(n, k).T if turned[1] else draw(k, n)
         y = linalg.product(a, b, linalg.NOTHING)
-        if min(m, n) < linalg.LEAST:
+        if m < linalg.LEAST[0] or n < linalg.LEAST[1]:
             assert y is None  # BLAS does it
         elif y is not None:  # a matrix of one column has no step of one element
             assert close(y, a.astype(float) @ b.astype(float), k), (m, n)
 
 
 STACKS = [  # shapes of a and b
-    ((2, 3, 9, 7), (2, 3, 7, 10)),
-    ((2, 3, 9, 7), (7, 10)),
-    ((9, 7), (5, 7, 10)),
-    ((2, 1, 9, 7), (1, 3, 7, 10)),
+    ((2, 3, 9, 7), (2, 3, 7, 20)),
+    ((2, 3, 9, 7), (7, 20)),
+    ((9, 7), (5, 7, 20)),
+    ((2, 1, 9, 7), (1, 3, 7, 20)),
     ((4, 1, 40, 64), (5, 64, 33)),
     ((20, 130, 70), (20, 70, 34)),
 ]

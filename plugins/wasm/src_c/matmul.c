@@ -22,6 +22,13 @@ typedef struct {
     const i32 *starts, *places;
 } Left;
 
+/* Panels of B: row k of the first begins at at[k * step], the next panel at at[next]; the
+   last one, if it has fewer columns, at `last`, packed. On WebAssembly all are packed. */
+typedef struct {
+    const f32 *at, *last;
+    i64 step, next;
+} Right;
+
 /* The panel after this one. */
 INLINE Left next_panel(Left a) {
     if (a.how == PACKED)
@@ -100,14 +107,14 @@ static __attribute__((noinline)) void whole_tile(u32 depth, const f32 *a, const 
     FINISH_ROW(0) FINISH_ROW(1) FINISH_ROW(2) FINISH_ROW(3)
 }
 
-static void tile(Left a, u32 depth, const f32 *b, f32 *const *rows, u32 height, u32 j,
+static void tile(Left a, u32 depth, Right b, f32 *const *rows, u32 height, u32 j,
                  u32 width, bool add, const Finish *f) {
     if (height == PANEL_A && width == PANEL_B) {
-        whole_tile(depth, a.at, b, rows, j, add, f);
+        whole_tile(depth, a.at, b.at, rows, j, add, f);
         return;
     }
     f32 t[PANEL_A][PANEL_B], *to[PANEL_A] = {t[0], t[1], t[2], t[3]};
-    whole_tile(depth, a.at, b, to, 0, false, 0);
+    whole_tile(depth, a.at, b.at, to, 0, false, 0);
     for (u32 r = 0; r < height; r++) {
         for (u32 q = 0; q < width; q++)
             rows[r][j + q] = add ? rows[r][j + q] + t[r][q] : t[r][q];
@@ -178,12 +185,14 @@ INLINE void write_tile(const Vector t[TILE][PANEL_B / WIDTH], f32 *const *rows, 
 
 /* `high` rows and `wide` vectors are computed, which are constants, as `how` is. */
 INLINE void part_of_tile(How how, u32 high, u32 wide, const Left *left, u32 depth,
-                         const f32 *b, f32 *const *rows, u32 height, u32 j, u32 width,
+                         Right right, f32 *const *rows, u32 height, u32 j, u32 width,
                          bool add, const Finish *f) {
 #pragma clang fp contract(fast)
     Vector c[TILE][PANEL_B / WIDTH], t[TILE][PANEL_B / WIDTH];
     const f32 *a = left->at + (how == NEIGHBOURS ? left->places[0] : 0), *p[TILE];
     i64 at[TILE];
+    const f32 *b = right.at;
+    i64 step = how == IN_ROWS ? right.step : PANEL_B; /* else registers are short */
     for (u32 r = 0; r < high; r++) {
         u32 here = MIN(r, height - 1); /* rows that are not there repeat the last one */
         if (how == IN_ROWS || how == INDEXED) p[r] = a + left->starts[here];
@@ -192,7 +201,7 @@ INLINE void part_of_tile(How how, u32 high, u32 wide, const Left *left, u32 dept
         for (u32 v = 0; v < wide; v++) __builtin_prefetch(rows[here] + j + v * WIDTH, 1);
     }
 #pragma clang loop unroll_count(4)
-    for (u32 k = 0; k < depth; k++, b += PANEL_B) {
+    for (u32 k = 0; k < depth; k++, b += step) {
         Vector y[PANEL_B / WIDTH];
         for (u32 v = 0; v < wide; v++) y[v] = *(const Vector *)(b + v * WIDTH);
         i64 place = how == INDEXED ? left->places[k] : 0;
@@ -215,7 +224,7 @@ INLINE void part_of_tile(How how, u32 high, u32 wide, const Left *left, u32 dept
         write_tile(t, rows, MIN(high, height), j, width, add, f);
 }
 
-INLINE void tiles(How how, Left a, u32 depth, const f32 *b, f32 *const *rows, u32 height,
+INLINE void tiles(How how, Left a, u32 depth, Right b, f32 *const *rows, u32 height,
                   u32 j, u32 width, bool add, const Finish *f) {
     enum { HALF = TILE / 2, ALL = PANEL_B / WIDTH };
 #define PART(high, wide)                                                               \
@@ -235,7 +244,7 @@ INLINE void tiles(How how, Left a, u32 depth, const f32 *b, f32 *const *rows, u3
 
 #define TILES(NAME, how)                                                               \
     static __attribute__((noinline)) void NAME(                                        \
-        Left a, u32 depth, const f32 *b, f32 *const *rows, u32 height, u32 j,          \
+        Left a, u32 depth, Right b, f32 *const *rows, u32 height, u32 j,               \
         u32 width, bool add, const Finish *f) {                                        \
         tiles(how, a, depth, b, rows, height, j, width, add, f);                       \
     }
@@ -245,9 +254,9 @@ TILES(tile_indexed, INDEXED)
 TILES(tile_in_columns, IN_COLUMNS)
 TILES(tile_of_neighbours, NEIGHBOURS)
 
-static void tile(Left a, u32 depth, const f32 *b, f32 *const *rows, u32 height, u32 j,
+static void tile(Left a, u32 depth, Right b, f32 *const *rows, u32 height, u32 j,
                  u32 width, bool add, const Finish *f) {
-    static void (*const all[])(Left, u32, const f32 *, f32 *const *, u32, u32, u32, bool,
+    static void (*const all[])(Left, u32, Right, f32 *const *, u32, u32, u32, bool,
                                const Finish *) = {tile_packed, tile_in_rows, tile_indexed,
                                                   tile_in_columns, tile_of_neighbours};
     if (a.how == IN_COLUMNS && height == PANEL_A) {
@@ -274,9 +283,10 @@ static _Alignas(64) f32 packed_b[DEPTH * COLUMNS];
 
 static f32 *block_of_a(void) { return packed_a[thread_id()]; }
 static f32 *block_of_b(void) { return packed_b; }
-enum { DIRECT = 0, LEAST_WORK = 0 };
+enum { DIRECT = 0, LEAST_WORK = 0, FEW_ROWS = 0 };
 #else
-enum { DIRECT = 1, LEAST_WORK = 1 << 19 }; /* products, for a thread: 5 us */
+/* Products that are worth a thread, 5 us, and rows of A that B is packed for. */
+enum { DIRECT = 1, LEAST_WORK = 1 << 19, FEW_ROWS = 32 };
 static f32 *block_of_a(void) { return kept_memory(0, ROWS * DEPTH * sizeof(f32)); }
 static f32 *block_of_b(void) { return kept_memory(1, DEPTH * COLUMNS * sizeof(f32)); }
 #endif
@@ -335,7 +345,8 @@ typedef struct {
     u32 panels;                      /* of B in a batch */
     u32 height, across;              /* rows and panels of a task */
     u32 down, tasks;                 /* tasks in a batch: down in a column, and all */
-    bool own;                        /* a task packs its B, which no other one reads */
+    bool own;      /* a task packs its B, which no other one reads */
+    bool in_place; /* or nothing but the last panel: few rows do not pay for it */
 } Blocks;
 
 static const f32 *part(const f32 *x, const i32 *at, u32 batch, i32 step) {
@@ -358,12 +369,13 @@ static void pack_panels(u32 begin, u32 end, void *ctx) {
 }
 
 /* The product of some rows of A and the panels of B from column j to `last`. */
-static void multiply(const Blocks *s, Left a, u32 height, f32 *const *rows, const f32 *b,
-                     u32 j, u32 last, const Finish *f) {
+static void multiply(const Blocks *s, Left a, u32 height, f32 *const *rows, Right b, u32 j,
+                     u32 last, const Finish *f) {
     bool add = s->k > 0, quick = !f || f->activation <= RELU6;
-    for (; j < last; j += PANEL_B, b += PANEL_B * s->depth) {
+    for (; j < last; j += PANEL_B, b.at += b.next) {
         u32 width = MIN(PANEL_B, s->columns - j);
         Left panel = a;
+        if (width < PANEL_B) b.at = b.last, b.step = PANEL_B;
         for (u32 i = 0; i < height; i += PANEL_A, panel = next_panel(panel)) {
             u32 here = MIN(PANEL_A, height - i);
             tile(panel, s->depth, b, rows + i, here, s->j + j, width, add, quick ? f : 0);
@@ -375,11 +387,29 @@ static void multiply(const Blocks *s, Left a, u32 height, f32 *const *rows, cons
 
 /* The same, on processors with panels of A one after the other: C is written row by row,
    and B is read from a cache that is fast enough. */
-static void multiply_rows(const Blocks *s, Left a, u32 height, f32 *const *rows,
-                          const f32 *b, u32 j, u32 last, const Finish *f) {
+static void multiply_rows(const Blocks *s, Left a, u32 height, f32 *const *rows, Right b,
+                          u32 j, u32 last, const Finish *f) {
     u32 step = DIRECT ? PANEL_A : height;
     for (u32 i = 0; i < height; i += step, a = next_panel(a))
         multiply(s, a, MIN(step, height - i), rows + i, b, j, last, f);
+}
+
+/* The panels of B from column j on, which a task packs itself or reads where they lie. */
+static Right panels_of_b(const Blocks *s, u32 batch, u32 j) {
+    const Gemm *g = s->g;
+    i64 size = PANEL_B * (i64)s->depth;
+    u32 first = batch * s->panels, last = first + s->panels - 1;
+    f32 *all = s->b + first * size;
+    if (s->own) {
+        all = block_of_b();
+        for (u32 q = s->in_place ? s->panels - 1 : 0; q < s->panels; q++)
+            pack_number(s, first + q, all + q * size);
+    }
+    Right packed = {all + j / PANEL_B * size, all + (last - first) * size, PANEL_B, size};
+    if (!s->in_place) return packed;
+    const f32 *b = part(g->b, g->b_at, s->batch + batch, g->b_batch);
+    b += (i32)s->k * g->b_row + (i32)(s->j + j);
+    return (Right){b, packed.last, g->b_row, PANEL_B};
 }
 
 /* Rows i.. of A, which are packed unless they can be read where they lie. */
@@ -421,14 +451,8 @@ static void blocks(u32 begin, u32 end, void *ctx) {
             if (f.bias) f.bias += which * (u32)g->finish_batch;
             if (f.slopes) f.slopes += which * (u32)g->finish_batch;
         }
-        f32 *b = s->b + (batch * s->panels * PANEL_B + j) * s->depth;
-        if (s->own) {
-            b = block_of_b();
-            for (u32 q = 0; q < s->panels; q++)
-                pack_number(s, batch * s->panels + q, b + q * PANEL_B * s->depth);
-        }
         u32 last = MIN(s->columns, j + s->across * PANEL_B);
-        multiply_rows(s, a, height, rows, b, j, last, end_of);
+        multiply_rows(s, a, height, rows, panels_of_b(s, batch, j), j, last, end_of);
     }
 }
 
@@ -463,7 +487,9 @@ void gemm(const Gemm *g) {
             cut(&s, g->m, batches);
             for (s.k = 0; s.k < g->k; s.k += DEPTH) {
                 s.depth = MIN(DEPTH, g->k - s.k);
-                s.own = DIRECT && s.tasks == 1;
+                bool in_rows = !g->starts && !g->pack && g->a_column == 1;
+                s.in_place = DIRECT && in_rows && g->m <= FEW_ROWS && g->b_column == 1;
+                s.own = DIRECT && (s.tasks == 1 || s.in_place);
                 if (!s.own) parallel_for(pack_panels, &s, s.panels * batches, 16);
                 u64 task = (u64)g->m * s.columns * s.depth / s.tasks;
                 parallel_for(blocks, &s, s.tasks * batches, (u32)(LEAST_WORK / task) + 1);
