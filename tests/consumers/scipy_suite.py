@@ -4,8 +4,8 @@
 runs them once on each backend, in a process of its own: on those that are named, or on
 all; of the modules that are named, or of all.
 
-As a plugin of pytest, this module makes the fixture ``xp`` of SciPy's ``conftest.py``
-again, for plugrad alone; it changes nothing else of SciPy. It selects the tests that
+As a plugin of pytest, this module makes the fixtures ``xp`` and ``devices`` of SciPy's
+``conftest.py`` again, for plugrad alone; it changes nothing else of SciPy. It selects the tests that
 take the fixture, expects the failures that ``scipy_xfails.toml`` explains, and prints a
 table by module, and the number of failures of each reason.
 """
@@ -36,13 +36,19 @@ XFAILS = Path(__file__).parent / "scipy_xfails.toml"
 # --- the plugin ------------------------------------------------------------------
 
 
+def devices(xp: Any) -> list[str | None]:
+    """Return all devices; SciPy's fixture adds a list, and 2025.12 says a tuple."""
+    return [*xp.__array_namespace_info__().devices(), None]
+
+
 def add_plugrad() -> None:
-    """Make the fixture ``xp`` before pytest reads it."""
+    """Make the fixtures ``xp`` and ``devices`` before pytest reads them."""
     import scipy.conftest as theirs
 
     param = pytest.param(pg, id="plugrad", marks=pytest.mark.array_api_backends)
     theirs.xp_known_backends.add("plugrad")
     theirs.xp = pytest.fixture(params=[param])(theirs.xp.__wrapped__)
+    theirs.devices = pytest.fixture(devices)
 
 
 @cache
