@@ -11,6 +11,7 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
+from ..native import elementwise
 
 kernels = KernelTable()
 MANY = 4096  # elements
@@ -27,6 +28,7 @@ def _wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return kernel
 
 
+@elementwise("clip_f32")
 def _limited(x: Array, low: float, high: float) -> Array:
     """Of many numbers ``clip`` is three times as fast as ``maximum`` of a scalar."""
     if x.size > MANY:
@@ -51,10 +53,15 @@ def _no_negative_zero(y: Array) -> Array:
     return y
 
 
-kernels["Relu"] = lambda x: _no_negative_zero(_above(x))
+@kernels("Relu")
+@elementwise("relu_f32")
+def relu(x: Array) -> Array:
+    """Of integers too."""
+    return _no_negative_zero(_above(x))
 
 
 @kernels("Relu6")
+@elementwise("relu6_f32")
 def relu6(x: Array) -> Array:
     """Of integers too."""
     return _no_negative_zero(_limited(x, 0, 6))
@@ -68,12 +75,19 @@ def clip_by_value(x: Array, *, min: float, max: float) -> Array:
 
 @kernels("LeakyRelu")
 def leaky_relu(x: Array, *, alpha: float) -> Array:
+    """The slope is a number."""
+    return _leaky_relu(x, alpha)
+
+
+@elementwise("leaky_relu_f32")
+def _leaky_relu(x: Array, alpha: float) -> Array:
     """With slopes of at most 1 it is a maximum; else it is Prelu."""
     slope = x.dtype.type(alpha)  # which may be 0 where alpha is not
     return np.maximum(x, x * slope) if 0 < slope <= 1 else prelu(x, slope)
 
 
 @kernels("Prelu")
+@elementwise("prelu_f32", "ff->f")
 def prelu(x: Array, alpha: Array) -> Array:
     """Slopes may be infinite or NaN, and do not matter where ``x`` is positive."""
     if np.isfinite(alpha).all():
@@ -83,6 +97,12 @@ def prelu(x: Array, alpha: Array) -> Array:
 
 @kernels("Step")
 def step(x: Array, *, alpha: float) -> Array:
+    """The slope is a number."""
+    return _step(x, alpha)
+
+
+@elementwise("step_f32")
+def _step(x: Array, alpha: float) -> Array:
     """One of two terms is 0; NaN is neither positive nor not."""
     y, low = (x > 0).astype(x.dtype), x.dtype.type(alpha)
     if not np.isfinite(low):
@@ -95,6 +115,7 @@ def step(x: Array, *, alpha: float) -> Array:
 
 
 @kernels("Elu")
+@elementwise("elu_f32")
 @_wide
 def elu(x: Array) -> Array:
     """One of the two terms is 0."""
@@ -102,6 +123,7 @@ def elu(x: Array) -> Array:
 
 
 @kernels("EluGrad")
+@elementwise("elu_grad_f32", "ff->f")
 def elu_grad(dy: Array, y: Array) -> Array:
     """The slope is 1, or ``e^x = y + 1``."""
     return dy * (_below(y) + 1)
@@ -111,6 +133,7 @@ SCALE, ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
 @kernels("Selu")
+@elementwise("selu_f32")
 @_wide
 def selu(x: Array) -> Array:
     """One of the two terms is 0."""
@@ -118,6 +141,7 @@ def selu(x: Array) -> Array:
 
 
 @kernels("Sigmoid")
+@elementwise("sigmoid_f32")
 @_wide
 def sigmoid(x: Array) -> Array:
     """``1 / (1 + e^-x)``, but where ``e^-x`` is large ``e^x / (1 + e^x)``."""
@@ -132,6 +156,7 @@ def sigmoid(x: Array) -> Array:
 
 
 @kernels("Softplus")
+@elementwise("softplus_f32")
 @_wide
 def softplus(x: Array) -> Array:
     """No exponential of a positive number."""
