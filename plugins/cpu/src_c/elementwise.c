@@ -221,22 +221,37 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
 
 /* --- the type -------------------------------------------------------------------- */
 
-static int typenum(char letter) { return letter == '?' ? NPY_BOOL : NPY_FLOAT; }
+/* "ff->?", say: false if it is not like that. */
+static bool read_types(Elementwise *self, const char *text) {
+    size_t nin = strcspn(text, "-"), length = strlen(text);
+    if (!nin || nin > MOST || length != nin + 3 || text[nin + 1] != '>') return false;
+    for (size_t i = 0; i < length; i++) {
+        if (i == nin) i += 2;
+        if (text[i] != 'f' && text[i] != '?') return false;
+        int type = text[i] == 'f' ? NPY_FLOAT : NPY_BOOL;
+        if (i < nin)
+            self->types[i] = type;
+        else
+            self->result = type;
+    }
+    self->nin = (int)nin;
+    return true;
+}
 
 static PyObject *make(PyObject *module, PyObject *args) {
     PyObject *name, *wrapped;
     const char *types;
     if (!PyArg_ParseTuple(args, "UsO", &name, &types, &wrapped)) return NULL;
-    const char *arrow = strstr(types, "->");
-    if (arrow == NULL || arrow == types || arrow - types > MOST)
+    Elementwise read;
+    if (!read_types(&read, types))
         return PyErr_Format(PyExc_ValueError, "types %s: use such as ff->?", types);
     void *found = kernel_named(name);
     if (found == NULL) return NULL;
     Elementwise *self = PyObject_GC_New(Elementwise, &ElementwiseType);
     if (self == NULL) return NULL;
     self->vectorcall = call, self->kernel = found, self->wrapped = Py_NewRef(wrapped);
-    self->nin = (int)(arrow - types), self->result = typenum(arrow[2]);
-    for (int i = 0; i < self->nin; i++) self->types[i] = typenum(types[i]);
+    self->nin = read.nin, self->result = read.result;
+    memcpy(self->types, read.types, sizeof read.types);
     PyObject_GC_Track(self);
     return (PyObject *)self;
 }

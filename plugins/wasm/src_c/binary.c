@@ -110,7 +110,7 @@ INLINE vec vec_pow(vec x, vec y) {
     vec normal = AND(AND(GT(x, VEC(0)), LT(x, VEC(INFINITY))), LT(ABS(n), VEC(126)));
     vec z = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f,
                        5.550328642e-2f, 2.402264625e-1f, 6.931471825e-1f, 1);
-    z = IADD(z, SHL(wasm_i32x4_relaxed_trunc_f32x4(n), 23));
+    z = IADD(z, SHL(TO_INT(n), 23));
     return ALL_TRUE(normal) ? z : pow_rare(x, y, z, normal); /* normal: the result, too */
 }
 

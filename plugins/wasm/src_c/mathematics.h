@@ -107,8 +107,7 @@ INLINE vec vec_log1p(vec x) { /* what 1 + x loses comes back as a share of it */
     vec e, m = split(u, &e), f = SUB(m, VEC(1));
     vec near = AND(LT(x, VEC(0.41421354f)),
                             GT(x, VEC(-0.29289323f)));
-    vec y = log_near(f, DIV(lost, u), e), z = log_near(x, VEC(0), VEC(0));
-    y = WHERE(near, z, y);
+    vec y = log_near(WHERE(near, x, f), AND_NOT(DIV(lost, u), near), AND_NOT(e, near));
     y = WHERE(EQ(x, VEC(INFINITY)), x, y);
     y = WHERE(EQ(x, VEC(-1)), VEC(-INFINITY), y);
     y = WHERE(GE(x, VEC(-1)), y, VEC(NAN));

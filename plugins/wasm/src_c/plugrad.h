@@ -152,7 +152,7 @@ typedef v4 vec;
 #define SHL(a, n) wasm_i32x4_shl(a, n)
 #define SHR(a, n) wasm_i32x4_shr(a, n)
 #define USHR(a, n) wasm_u32x4_shr(a, n)
-#define TO_INT(a) wasm_i32x4_trunc_sat_f32x4(a)
+#define TO_INT(a) wasm_i32x4_relaxed_trunc_f32x4(a) /* of NaN any */
 #define TO_FLOAT(a) wasm_f32x4_convert_i32x4(a)
 /* Of bits; what comparisons give has all bits of a lane set, or none. */
 #define EQ(a, b) wasm_f32x4_eq(a, b)

@@ -44,11 +44,6 @@ OP T wasm_f32x4_convert_i32x4(T a) { return V(__builtin_convertvector(a, TF)); }
 OP T wasm_i32x4_relaxed_trunc_f32x4(T a) {
     return __builtin_convertvector(F(a & V(F(a) == F(a))), T);
 }
-OP T wasm_i32x4_trunc_sat_f32x4(T a) {
-    T large = V(F(a) >= 2147483648.0f), small = V(F(a) < -2147483648.0f);
-    T y = wasm_i32x4_relaxed_trunc_f32x4(a & ~large & ~small);
-    return of_where(large, y - y + INT32_MAX, of_where(small, y - y + INT32_MIN, y));
-}
 OP bool wasm_i32x4_all_true(T a) { return __builtin_reduce_and(V(a != 0)) != 0; }
 
 #undef F
