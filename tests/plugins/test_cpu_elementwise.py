@@ -1,5 +1,6 @@
 """plugrad-cpu's element-wise kernels in C: the results of the functions on NumPy."""
 
+import math
 import sys
 
 import numpy as np
@@ -14,16 +15,16 @@ from plugrad_cpu.kernels import KERNELS, activation  # noqa: E402  # of this mod
 RNG = np.random.default_rng(7)
 NUMBERS = {  # functions that take numbers, each with some
     activation._limited: [(-0.5, 1), (0.25, np.inf), (np.nan, 1.0), (2, -2)],
-    activation._leaky_relu: [(0.2,), (0,), (3.0,), (-1,)],
-    activation._step: [(0.0,), (0.5,), (np.nan,), (np.inf,)],
+    activation.leaky_relu: [(0.2,), (0,), (3.0,), (-1,)],
+    activation.step: [(0.0,), (0.5,), (np.nan,), (np.inf,)],
 }
 IN_C = {
     name: (function, [()])
     for name, function in KERNELS.items()
-    if type(function) is type(activation._step)
+    if type(function) is type(activation.step) and "." not in name
 } | {function.__wrapped__.__name__: (function, n) for function, n in NUMBERS.items()}
 # Those of which a contract does not say which zero comes out.
-EITHER_ZERO = ["Maximum", "Minimum", "Elu", "Selu", "Prelu", "_leaky_relu"]
+EITHER_ZERO = ["Maximum", "Minimum", "Elu", "Selu", "Prelu", "leaky_relu"]
 # Those that NumPy has other polynomials for; all others round alike.
 APPROXIMATE = ["Exp", "Expm1", "Log", "Log1p", "Tanh", "Sin", "Cos", "Erf"]
 APPROXIMATE += ["Sigmoid", "Softplus", "Elu", "Selu"]
@@ -124,6 +125,36 @@ def test_choosing(operands):
     check("Select", np.greater(a, b), a, b)
     check("Select", np.greater(b, 0), a, b)
     check("Select", np.greater(a, 0), a, b)
+
+
+BACKWARD = {
+    "ReluGrad": lambda dy, y: np.where(y > 0, dy, y),
+    "TanhGrad": lambda dy, y: dy * (1 - y * y),
+    "SigmoidGrad": lambda dy, y: dy * (y * (1 - y)),
+    "ErfGrad": lambda dy, x: dy * (KERNELS["Exp"](-(x * x)) * (2 / math.sqrt(math.pi))),
+    "SoftmaxGrad": lambda dy, y: dy * y - y * (dy * y).sum(-1, keepdims=True),
+    "LogSoftmaxGrad": lambda dy, y: dy - np.exp(y) * dy.sum(-1, keepdims=True),
+}
+
+
+@pytest.mark.parametrize("name", BACKWARD)
+def test_gradients_in_one_kernel(name):
+    kernel, formula = KERNELS[f"plugrad_cpu.{name}"], BACKWARD[name]
+    rows = [(DRAWN[0, 0, :n], DRAWN[1, 0, :n]) for n in range(1, 20)]
+    rows += [(DRAWN, DRAWN * 0.25), (DRAWN[:0], DRAWN[:0]), (DRAWN[0].T, DRAWN[1].T)]
+    for dy, x in rows:
+        np.testing.assert_allclose(kernel(dy, x), formula(dy, x), rtol=1e-5, atol=1e-5)
+    if "Softmax" in name:
+        dy, x = DRAWN[0].astype("float64"), DRAWN[1].astype("float64")
+        np.testing.assert_allclose(kernel(dy, x), formula(dy, x), rtol=1e-9, atol=1e-9)
+    else:  # element by element, and of float32 alone
+        with np.errstate(all="ignore"):
+            found, expected = (f(SPECIAL, SPECIAL) for f in (kernel, formula))
+        np.testing.assert_array_equal(found, expected)
+        assert (
+            kernel(DRAWN.astype("float64"), DRAWN.astype("float64")) is NotImplemented
+        )
+        assert kernel(DRAWN[::-1, :, ::-1], DRAWN) is NotImplemented
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "int64", "bool"])

@@ -89,14 +89,9 @@ def elementwise(name: str, types: str = "f->f") -> Callable[[Kernel], Kernel]:
         types: The dtypes that it takes and gives: ``f`` is float32, ``?`` bool.
 
     """
-
-    def decorate(function: Kernel) -> Kernel:
-        if not LOADED:
-            return function
-        found: Kernel = native.elementwise(name, types, function)  # type: ignore[union-attr]
-        return found
-
-    return decorate
+    if not LOADED:
+        return lambda function: function
+    return functools.partial(native.elementwise, name, types)  # type: ignore[union-attr]
 
 
 def contiguous(*xs: Array | None) -> list[Any] | None:

@@ -67,23 +67,17 @@ def relu6(x: Array) -> Array:
     return _no_negative_zero(_limited(x, 0, 6))
 
 
-@kernels("ClipByValue")
-def clip_by_value(x: Array, *, min: float, max: float) -> Array:
-    """Of integers too."""
-    return _limited(x, min, max)
-
-
-@kernels("LeakyRelu")
-def leaky_relu(x: Array, *, alpha: float) -> Array:
-    """The slope is a number."""
-    return _leaky_relu(x, alpha)
+kernels["ClipByValue"] = lambda x, *, min, max: _limited(x, min, max)
 
 
 @elementwise("leaky_relu_f32")
-def _leaky_relu(x: Array, alpha: float) -> Array:
+def leaky_relu(x: Array, alpha: float) -> Array:
     """With slopes of at most 1 it is a maximum; else it is Prelu."""
     slope = x.dtype.type(alpha)  # which may be 0 where alpha is not
     return np.maximum(x, x * slope) if 0 < slope <= 1 else prelu(x, slope)
+
+
+kernels["LeakyRelu"] = lambda x, *, alpha: leaky_relu(x, alpha)
 
 
 @kernels("Prelu")
@@ -95,23 +89,14 @@ def prelu(x: Array, alpha: Array) -> Array:
     return np.where(x < 0, x * alpha, x)
 
 
-@kernels("Step")
-def step(x: Array, *, alpha: float) -> Array:
-    """The slope is a number."""
-    return _step(x, alpha)
-
-
 @elementwise("step_f32")
-def _step(x: Array, alpha: float) -> Array:
-    """One of two terms is 0; NaN is neither positive nor not."""
-    y, low = (x > 0).astype(x.dtype), x.dtype.type(alpha)
-    if not np.isfinite(low):
-        y = np.where(x > 0, y, low)
-    elif low:
-        y += (x <= 0) * low
-    if np.isnan(np.min(x, initial=0)):
-        return np.where(np.isnan(x), x, y)
-    return y
+def step(x: Array, alpha: float) -> Array:
+    """NaN is neither positive nor not."""
+    y = np.where(x > 0, x.dtype.type(1), x.dtype.type(alpha))
+    return np.where(np.isnan(x), x, y)
+
+
+kernels["Step"] = lambda x, *, alpha: step(x, alpha)
 
 
 @kernels("Elu")
@@ -166,3 +151,9 @@ def softplus(x: Array) -> Array:
     np.log1p(y, out=y)
     y += _above(x)
     return y
+
+
+for _name in ("Relu", "Sigmoid", "Tanh", "Erf"):  # of other dtypes by their parts
+    kernels[f"plugrad_cpu.{_name}Grad"] = elementwise(
+        f"{_name.lower()}_grad_f32", "ff->f"
+    )(lambda dy, xy: NotImplemented)
