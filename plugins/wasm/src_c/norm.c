@@ -227,9 +227,14 @@ BATCH_NORM(f64, __builtin_sqrt, SMALL)
         for (u32 i = 0, end; i < n; i = end) {                                         \
             T sum = 0;                                                                 \
             end = MIN(n, i + 2 * CHUNK);                                               \
-            u32 rounds = end - (end - i) % ROUND, sixteens = end - (end - i) % 16;     \
+            u32 rounds = end - (end - i) % ROUND;                                      \
+            u32 sixteens = end - (end - i) % 16;                                       \
             BY_ROUND for (; i < rounds; i++) ADD_UP(T)                                 \
-            if (ROUND != 16) BY_16 for (; i < sixteens; i++) ADD_UP(T)                 \
+            if (ROUND != 16) { /* small sums apart from large ones */                  \
+                total += sum, sum = 0;                                                 \
+                BY_16 for (; i < sixteens; i++) ADD_UP(T)                              \
+                total += sum, sum = 0;                                                 \
+            }                                                                          \
             SMALL for (; i < end; i++) ADD_UP(T)                                       \
             total += sum;                                                              \
         }                                                                              \
