@@ -53,20 +53,10 @@ def _no_negative_zero(y: Array) -> Array:
     return y
 
 
-@kernels("Relu")
-@elementwise("relu_f32")
-def relu(x: Array) -> Array:
-    """Of integers too."""
-    return _no_negative_zero(_above(x))
-
-
-@kernels("Relu6")
-@elementwise("relu6_f32")
-def relu6(x: Array) -> Array:
-    """Of integers too."""
-    return _no_negative_zero(_limited(x, 0, 6))
-
-
+kernels["Relu"] = elementwise("relu_f32")(lambda x: _no_negative_zero(_above(x)))
+kernels["Relu6"] = elementwise("relu6_f32")(
+    lambda x: _no_negative_zero(_limited(x, 0, 6))
+)
 kernels["ClipByValue"] = lambda x, *, min, max: _limited(x, min, max)
 
 
@@ -92,8 +82,11 @@ def prelu(x: Array, alpha: Array) -> Array:
 @elementwise("step_f32")
 def step(x: Array, alpha: float) -> Array:
     """NaN is neither positive nor not."""
-    y = np.where(x > 0, x.dtype.type(1), x.dtype.type(alpha))
-    return np.where(np.isnan(x), x, y)
+    y = np.array(x > 0, x.dtype)
+    if alpha:  # copies by a mask that is hard to guess are slow
+        np.copyto(y, x.dtype.type(alpha), where=x <= 0)
+    np.copyto(y, x, where=np.isnan(x))
+    return y
 
 
 kernels["Step"] = lambda x, *, alpha: step(x, alpha)

@@ -14,6 +14,7 @@ from ._windows import lined
 from .reduce import along
 
 Axes = tuple[int, ...]
+InC = dict[Any, Callable[..., None]]  # by dtype
 kernels = KernelTable()
 SOFTMAX, LAYER_NORM = in_c("softmax"), in_c("layer_norm")
 SOFTMAX_GRAD = in_c("softmax_grad")
@@ -23,9 +24,7 @@ def _wide(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype == np.float16 else x
 
 
-def _in_c(
-    functions: dict[Any, Callable[..., None]], sizes: Axes, log: int, *xs: Array
-) -> Array:
+def _in_c(functions: InC, sizes: Axes, log: int, *xs: Array) -> Array:
     """Run softmax, what it hands back, or those of its logarithm."""
     function, like = functions.get(xs[0].dtype), xs[0]
     given = None if function is None else contiguous(*xs)
