@@ -230,7 +230,7 @@ BATCH_NORM(f64, __builtin_sqrt, SMALL)
             u32 rounds = end - (end - i) % ROUND;                                      \
             u32 sixteens = end - (end - i) % 16;                                       \
             BY_ROUND for (; i < rounds; i++) ADD_UP(T)                                 \
-            if (ROUND != 16) { /* small sums apart from large ones */                  \
+            if (ROUND != 16 && i < end) { /* small sums apart from large ones */       \
                 total += sum, sum = 0;                                                 \
                 BY_16 for (; i < sixteens; i++) ADD_UP(T)                              \
                 total += sum, sum = 0;                                                 \
