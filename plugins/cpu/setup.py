@@ -19,11 +19,13 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
-SOURCES = ["conv", "depthwise", "matmul", "norm", "pool", "winograd"]
+SOURCES = ["activation", "binary", "compare", "conv", "depthwise", "elementwise"]
+SOURCES += ["matmul", "norm", "pool", "unary", "winograd"]
 FLAGS = ["-std=gnu17", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno"]
 FLAGS += [
     "-fno-trapping-math",
     "-fno-sanitize=all",
+    "-mprefer-vector-width=512",
     "-Isrc_c/target",
     "-Isrc_c/kernels",
 ]

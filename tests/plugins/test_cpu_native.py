@@ -118,6 +118,13 @@ def test_results_are_those_of_numpy(name, monkeypatch):
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 47, 63, 80])
+def test_softmax_of_a_large_number_at_each_place(n):
+    x = pg.asarray(np.eye(n, dtype="f4") * 200)
+    for axis in (0, 1):
+        np.testing.assert_array_equal(pg.softmax(x, axis).numpy(), np.eye(n))
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite(value, monkeypatch):
     x = np.ones((3, 6, 6, 4), np.float32)
@@ -144,6 +151,8 @@ PROGRAM = """
     f = lambda x, w: pg.sum(pg.max_pool(pg.depthwise_conv2d(x, w, pad="same"), 2) ** 2)
     def digest():
         found = [pg.softmax(x, -1), pg.softmax(x, 1), pg.layer_norm(x)]
+        found += [pg.log_softmax(x, 1), pg.relu(x), x + x, x * w[0, 0, :, 0]]
+        found += [pg.exp(x), pg.tanh(x), pg.where(x > 0, x, w[0, 0, :, 0])]
         data = b"".join(y.numpy().tobytes() for y in [*found, *pg.grads(f)(x, w)])
         return hashlib.sha256(data).hexdigest()
     print(digest())

@@ -1,4 +1,4 @@
-"""Gradients that wasm and opencl bring: which, who is named, and what is refused."""
+"""Gradients that backends bring: which, who is named, and what is refused."""
 
 import json
 
@@ -24,7 +24,7 @@ REFUSED = {  # kernel: inputs, the error, what it says
 }
 
 
-@pytest.fixture(params=["wasm", "opencl"])
+@pytest.fixture(params=["cpu", "wasm", "opencl"])
 def on(request):
     if request.param not in pg.backends():
         pytest.skip(f"plugrad-{request.param} is not installed")

@@ -265,7 +265,8 @@ def test_why_names_the_pack_of_a_scope_and_the_owner_of_a_backend(told):
     assert data["rules"][0]["version"] == "1.2"
     table = under(lines, "input ")
     assert table[1].endswith(f"{__file__}:{straight_through.__code__.co_firstlineno}")
-    assert [row["layer"] for row in elsewhere["rules"]] == ["core"]
+    assert [row["layer"] for row in elsewhere["rules"]] == ["backend", "core"]
+    assert elsewhere["rules"][0]["distribution"] == "plugrad-cpu"
 
 
 @pytest.mark.usefixtures("odd")

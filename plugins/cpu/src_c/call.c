@@ -20,7 +20,6 @@ enum { INTS = 9, DOUBLES = 4 };
 #else
 enum { INTS = 16, DOUBLES = 4 };
 #endif
-static const npy_intp LARGE = 1 << 16; /* bytes */
 
 typedef uint64_t U;
 typedef void Kernel(U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, double, double,
@@ -104,12 +103,17 @@ static PyObject *load(PyObject *self, PyObject *path) {
     Py_RETURN_NONE;
 }
 
-static PyObject *found(PyObject *name, bool strided) {
+void *kernel_named(PyObject *name) {
     const char *text = PyUnicode_AsUTF8(name);
     void *kernel = text && library ? dlsym(library, text) : NULL;
-    if (kernel == NULL)
-        return PyErr_Occurred() ? NULL
-                                : PyErr_Format(PyExc_KeyError, "no kernel %R", name);
+    if (kernel == NULL && !PyErr_Occurred())
+        PyErr_Format(PyExc_KeyError, "no kernel %R", name);
+    return kernel;
+}
+
+static PyObject *found(PyObject *name, bool strided) {
+    void *kernel = kernel_named(name);
+    if (kernel == NULL) return NULL;
     Function *function = PyObject_New(Function, &FunctionType);
     if (function == NULL) return NULL;
     function->vectorcall = call;

@@ -9,6 +9,9 @@
 #endif
 #include <numpy/arrayobject.h>
 
-extern PyMethodDef pool_methods[], call_methods[];
-extern PyTypeObject FunctionType;
+enum { LARGE = 1 << 16 }; /* bytes: a kernel that has as many runs without the GIL */
+
+extern PyMethodDef pool_methods[], call_methods[], elementwise_methods[];
+extern PyTypeObject FunctionType, ElementwiseType;
 int start_pool(void); /* 0, or -1 with an error */
+void *kernel_named(PyObject *name); /* of the library; NULL with an error */

@@ -27,18 +27,18 @@ FLOATING(BINARY, f32)
 FLOATING(BINARY_SMALL, f64)
 
 #define SLOPE_OF_ERF 1.1283791670955126 /* at 0: 2 / sqrt(pi) */
-INLINE v4 erf_grad4(v4 dy, v4 x) {
-    return MUL(dy, MUL(exp4(MUL(x, wasm_f32x4_neg(x))), SPLAT((f32)SLOPE_OF_ERF)));
+INLINE vec vec_erf_grad(vec dy, vec x) {
+    return MUL(dy, MUL(vec_exp(MUL(x, NEG(x))), VEC((f32)SLOPE_OF_ERF)));
 }
-BINARY4(erf_grad_f32, erf_grad4)
+BINARY_VEC(erf_grad_f32, vec_erf_grad)
 BINARY_SMALL(erf_grad_f64, f64, f64, SLOW, p *(exp(-(q * q)) * SLOPE_OF_ERF))
 
-INLINE v4 elu4(v4 x) { return WHERE(wasm_f32x4_gt(x, SPLAT(0)), x, expm1_4(x)); }
-INLINE v4 selu4(v4 x) {
-    v4 y = MUL(expm1_4(x), SPLAT((f32)(SCALE * ALPHA)));
-    return WHERE(wasm_f32x4_gt(x, SPLAT(0)), MUL(x, SPLAT((f32)SCALE)), y);
+INLINE vec vec_elu(vec x) { return WHERE(GT(x, VEC(0)), x, vec_expm1(x)); }
+INLINE vec vec_selu(vec x) {
+    vec y = MUL(vec_expm1(x), VEC((f32)(SCALE * ALPHA)));
+    return WHERE(GT(x, VEC(0)), MUL(x, VEC((f32)SCALE)), y);
 }
-UNARY4(elu_f32, elu4)
-UNARY4(selu_f32, selu4)
+UNARY_VEC(elu_f32, vec_elu)
+UNARY_VEC(selu_f32, vec_selu)
 UNARY_SMALL(elu_f64, f64, f64, SLOW, a > 0 ? a : expm1(a))
 UNARY_SMALL(selu_f64, f64, f64, SLOW, a > 0 ? a *SCALE : expm1(a) * (SCALE * ALPHA))

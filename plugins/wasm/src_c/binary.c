@@ -78,47 +78,43 @@ WHOLE(u64, u64)
 
 /* --- powers ----------------------------------------------------------------------- */
 
-/* y log2(x) of the first two lanes, to 2^-30 of one: x = m 2^e, and the series of
-   log2((1 + s) / (1 - s)). */
-INLINE v4 log2_times(v4 m, v4 e, v4 y) {
-    v4 x = wasm_f64x2_promote_low_f32x4(m), one = wasm_f64x2_splat(1);
-    v4 s = wasm_f64x2_div(wasm_f64x2_sub(x, one), wasm_f64x2_add(x, one));
-    v4 z = wasm_f64x2_mul(s, s), p = wasm_f64x2_splat(2.885390082 / 13);
+typedef f32 floats __attribute__((vector_size(4 * LANES)));
+typedef f64 doubles __attribute__((vector_size(8 * LANES)));
+#define TO_DOUBLES(v) __builtin_convertvector((floats)(v), doubles)
+#define OF_DOUBLES(v) ((vec)__builtin_convertvector(v, floats))
+
+/* y log2(x), to 2^-30 of one: x = m 2^e, and the series of log2((1 + s) / (1 - s)). */
+INLINE doubles log2_times(vec m, vec e, vec y) {
+    doubles x = TO_DOUBLES(m), s = (x - 1) / (x + 1), z = s * s;
+    doubles p = z - z + 2.885390082 / 13; /* x is finite */
 #pragma clang loop unroll(full)
-    for (i32 k = 11; k > 0; k -= 2)
-        p = wasm_f64x2_relaxed_madd(p, z, wasm_f64x2_splat(2.8853900817779268 / k));
-    p = wasm_f64x2_relaxed_madd(p, s, wasm_f64x2_promote_low_f32x4(e));
-    return wasm_f64x2_mul(p, wasm_f64x2_promote_low_f32x4(y));
+    for (i32 k = 11; k > 0; k -= 2) p = p * z + 2.8853900817779268 / k;
+    return (p * s + TO_DOUBLES(e)) * TO_DOUBLES(y);
 }
 
-static __attribute__((noinline)) v4 pow_rare(v4 x, v4 y) {
-    f32 p[4], q[4];
-    STORE(p, x), STORE(q, y);
-    for (u32 i = 0; i < 4; i++) p[i] = powf(p[i], q[i]);
-    return LOAD(p);
+/* z, and of what is not normal x^y. */
+static __attribute__((noinline)) vec pow_rare(vec x, vec y, vec z, vec normal) {
+    f32 p[LANES], q[LANES], r[LANES];
+    i32 known[LANES];
+    STORE(p, x), STORE(q, y), STORE(r, z), STORE(known, normal);
+    for (u32 i = 0; i < LANES; i++)
+        if (!known[i]) r[i] = powf(p[i], q[i]);
+    return VLOAD(r);
 }
 
 /* x^y as 2^n 2^f in float64, but for the last step. */
-INLINE v4 pow4(v4 x, v4 y) {
-    v4 e, m = split(x, &e);
-    v4 low = log2_times(m, e, y);
-    v4 high = log2_times(wasm_i64x2_shuffle(m, m, 1, 0), wasm_i64x2_shuffle(e, e, 1, 0),
-                         wasm_i64x2_shuffle(y, y, 1, 0));
-    v4 n = wasm_f64x2_nearest(low), k = wasm_f64x2_nearest(high);
-    v4 f = wasm_i64x2_shuffle(wasm_f32x4_demote_f64x2_zero(wasm_f64x2_sub(low, n)),
-                              wasm_f32x4_demote_f64x2_zero(wasm_f64x2_sub(high, k)), 0, 2);
-    n = wasm_i64x2_shuffle(wasm_f32x4_demote_f64x2_zero(n),
-                           wasm_f32x4_demote_f64x2_zero(k), 0, 2);
-    v4 positive = wasm_v128_and(wasm_f32x4_gt(x, SPLAT(0)),
-                                wasm_f32x4_lt(x, SPLAT(INFINITY)));
-    v4 normal = wasm_f32x4_lt(wasm_f32x4_abs(n), SPLAT(126)); /* the result; no NaN */
-    if (!wasm_i32x4_all_true(wasm_v128_and(positive, normal))) return pow_rare(x, y);
-    v4 z = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f,
-                      5.550328642e-2f, 2.402264625e-1f, 6.931471825e-1f, 1);
-    return wasm_i32x4_add(z, wasm_i32x4_shl(wasm_i32x4_relaxed_trunc_f32x4(n), 23));
+INLINE vec vec_pow(vec x, vec y) {
+    vec e, m = split(x, &e);
+    doubles power = log2_times(m, e, y), whole = __builtin_elementwise_rint(power);
+    vec f = OF_DOUBLES(power - whole), n = OF_DOUBLES(whole);
+    vec normal = AND(AND(GT(x, VEC(0)), LT(x, VEC(INFINITY))), LT(ABS(n), VEC(126)));
+    vec z = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f,
+                       5.550328642e-2f, 2.402264625e-1f, 6.931471825e-1f, 1);
+    z = IADD(z, SHL(TO_INT(n), 23));
+    return ALL_TRUE(normal) ? z : pow_rare(x, y, z, normal); /* normal: the result, too */
 }
 
-BINARY4(pow_f32, pow4)
+BINARY_VEC(pow_f32, vec_pow)
 BINARY_SMALL(pow_f64, f64, f64, SLOW, pow(p, q))
 
 #define BITS(T)                                                                          \

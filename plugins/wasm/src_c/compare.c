@@ -23,9 +23,15 @@ typedef struct {
         T *restrict y = to;                                                              \
         u32 dc = o->step[0], dt = o->step[1], de = o->step[2];                           \
         if (dc & dt & de)                                                                \
-            for (u32 i = 0; i < n; i++) y[i] = c[i] ? t[i] : e[i];                       \
+            for (u32 i = 0; i < n; i++) {                                                \
+                T a = t[i], b = e[i]; /* read first: no branch */                        \
+                y[i] = c[i] ? a : b;                                                     \
+            }                                                                            \
         else                                                                             \
-            for (u32 i = 0; i < n; i++) y[i] = c[i * dc] ? t[i * dt] : e[i * de];        \
+            for (u32 i = 0; i < n; i++) {                                                \
+                T a = t[i * dt], b = e[i * de];                                          \
+                y[i] = c[i * dc] ? a : b;                                                \
+            }                                                                            \
     }                                                                                    \
     EXPORT(#NAME) void NAME(const u8 *c, const T *t, const T *e, T *y, u32 n,            \
                             const i32 *shape) {                                          \

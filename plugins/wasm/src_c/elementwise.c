@@ -12,11 +12,10 @@ typedef struct {
 /* Items are blocks of rows, `blocks` of them in each. */
 static void rows(u32 item, u32 end, void *ctx) {
     const Job *job = ctx;
-    u32 outer = job->rank - 1;
+    u32 outer = job->rank - 1, row = item / job->blocks, block = item % job->blocks;
     for (; item < end; item++) {
         Operands o = job->operands;
-        u32 row = item / job->blocks, begin = item % job->blocks * job->grain;
-        u32 n = MIN(job->width - begin, job->grain);
+        u32 begin = block * job->grain, n = MIN(job->width - begin, job->grain);
         u64 first = (u64)row * job->width + begin;
         for (u32 k = 0; k < job->count; k++) {
             const i32 *stride = job->shape + 1 + job->rank * (k + 1);
@@ -32,6 +31,7 @@ static void rows(u32 item, u32 end, void *ctx) {
         }
         INSIDE(job->y + first * job->size, (u64)n * job->size);
         job->row(&o, job->y + first * job->size, n);
+        if (++block == job->blocks) block = 0, row++;
     }
 }
 

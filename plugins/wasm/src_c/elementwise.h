@@ -1,7 +1,7 @@
 /* Loops over elements, from an expression: UNARY and BINARY, which clang vectorizes, and
    UNARY_SMALL and BINARY_SMALL, which are not: a tenth of the code, for dtypes
-   and functions that gain nothing by it. UNARY4 and BINARY4 take a function of four
-   float32.
+   and functions that gain nothing by it. UNARY_VEC and BINARY_VEC take a function of
+   vectors of float32.
 
    Rows of broadcast operands have a step of 1, or of 0 where one element serves all;
    rows that are only moved may have any, negative ones too. */
@@ -54,15 +54,15 @@ typedef struct {
         parallel_for(NAME##_piece, &(Flat){x, y, p, q}, n, GRAIN);                       \
     }
 
-/* NAME(x, y, n) of float32, by a function of four. */
-#define UNARY4(NAME, FUNCTION)                                                           \
+/* NAME(x, y, n) of float32, by a function of vectors. */
+#define UNARY_VEC(NAME, FUNCTION)                                                        \
     static void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
         const f32 *restrict x = ((Flat *)ctx)->x;                                        \
         f32 *restrict y = ((Flat *)ctx)->y;                                              \
         INSIDE(x + i, (u64)(end - i) * 4);                                               \
         INSIDE(y + i, (u64)(end - i) * 4);                                               \
-        for (; i + 4 <= end; i += 4) STORE(y + i, FUNCTION(LOAD(x + i)));                \
-        if (i < end) store_few(y + i, FUNCTION(load_few(x + i, end - i)), end - i);      \
+        for (; i + LANES <= end; i += LANES) STORE(y + i, FUNCTION(VLOAD(x + i)));       \
+        if (i < end) vstore_few(y + i, FUNCTION(vload_few(x + i, end - i)), end - i);    \
     }                                                                                    \
     EXPORT(#NAME) void NAME(const f32 *x, f32 *y, u32 n) {                               \
         parallel_for(NAME##_piece, &(Flat){x, y, 0, 0}, n, GRAIN);                       \
@@ -87,13 +87,6 @@ typedef void (*Row)(const Operands *o, void *y, u32 n);
 void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
                const i32 *shape, u32 grain);
 
-/* Rows may be short: what is left behind four vectors goes by one. */
-#define STRETCH(n, ...)                                                                  \
-    {                                                                                    \
-        u32 i = 0, whole = n & ~15u;                                                     \
-        WIDE for (; i < whole; i++) { __VA_ARGS__ }                                      \
-        for (; i < n; i++) { __VA_ARGS__ }                                               \
-    }
 /* NAME(a, b, y, n, shape): y = EXPR of p of a and q of b. */
 #define BINARY_EXPORT(NAME, X, Y, GRAIN)                                                 \
     EXPORT(#NAME) void NAME(const X *a, const X *b, Y *y, u32 n, const i32 *shape) {     \
@@ -124,19 +117,20 @@ void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
             NAME##_by(o->in[0], o->in[1], y, n, 0, 1);                                   \
     }                                                                                    \
     BINARY_EXPORT(NAME, X, Y, GRAIN)
-/* NAME(a, b, y, n, shape) of float32, by a function of four and four. Behind the end of
-   a row there are ones. */
-#define BINARY4(NAME, FUNCTION)                                                          \
+/* NAME(a, b, y, n, shape) of float32, by a function of two vectors. Behind the end of a
+   row there are ones. */
+#define BINARY_VEC(NAME, FUNCTION)                                                       \
     static void NAME##_row(const Operands *o, void *to, u32 n) {                         \
         const f32 *restrict a = o->in[0], *restrict b = o->in[1];                        \
-        f32 *restrict y = to, p[4] = {1, 1, 1, 1}, q[4] = {1, 1, 1, 1};                  \
+        f32 *restrict y = to, p[LANES], q[LANES];                                        \
         u32 da = o->step[0], db = o->step[1], i = 0;                                     \
-        for (; i + 4 <= n; i += 4) {                                                     \
-            v4 left = da ? LOAD(a + i) : SPLAT(*a), right = db ? LOAD(b + i) : SPLAT(*b);\
+        for (; i + LANES <= n; i += LANES) {                                             \
+            vec left = da ? VLOAD(a + i) : VEC(*a), right = db ? VLOAD(b + i) : VEC(*b); \
             STORE(y + i, FUNCTION(left, right));                                         \
         }                                                                                \
         if (i == n) return;                                                              \
+        STORE(p, VEC(1)), STORE(q, VEC(1));                                              \
         for (u32 k = 0; k < n - i; k++) p[k] = a[(i + k) * da], q[k] = b[(i + k) * db];  \
-        store_few(y + i, FUNCTION(LOAD(p), LOAD(q)), n - i);                             \
+        vstore_few(y + i, FUNCTION(VLOAD(p), VLOAD(q)), n - i);                          \
     }                                                                                    \
     BINARY_EXPORT(NAME, f32, f32, SLOW)

@@ -1,12 +1,16 @@
-/* Elementary functions of four float32, within 3 ulp, with NaN, infinities and
-   denormals right. The polynomials are Taylor's or minimax fits of our own. */
+/* Elementary functions of vectors of float32, within 3 ulp, with NaN, infinities and
+   denormals right. A result depends on its element alone, not on those beside it. The
+   polynomials are Taylor's or minimax fits of our own. */
 #pragma once
 #include "plugrad.h"
 
-INLINE v4 polynomial(v4 x, const f32 *c, u32 n) { /* highest power first */
-    v4 y = SPLAT(c[0]);
+#define AT_MOST(x, c) PMIN(x, VEC(c)) /* NaN stays NaN */
+#define AT_LEAST(x, c) PMAX(x, VEC(c))
+
+INLINE vec polynomial(vec x, const f32 *c, u32 n) { /* highest power first */
+    vec y = VEC(c[0]);
 #pragma clang loop unroll(full)
-    for (u32 i = 1; i < n; i++) y = FMA(y, x, SPLAT(c[i]));
+    for (u32 i = 1; i < n; i++) y = FMA(y, x, VEC(c[i]));
     return y;
 }
 #define POLYNOMIAL(x, ...)                                                               \
@@ -16,168 +20,179 @@ INLINE v4 polynomial(v4 x, const f32 *c, u32 n) { /* highest power first */
 #define LN2_LOW 1.42860682030941723e-6f
 
 /* e^x - 1 for |x| <= ln(2) / 2, as x + x^2 * y. */
-INLINE v4 exp_tail(v4 x) {
+INLINE vec exp_tail(vec x) {
     return POLYNOMIAL(x, 1.9841270e-4f, 1.3888889e-3f, 8.3333333e-3f, 4.16666667e-2f,
                       1.66666667e-1f, 0.5f);
 }
 
 /* 2^n for integers n in floating form, in two factors so that none overflows. */
-INLINE v4 scaled(v4 y, v4 n) {
-    v4 i = wasm_i32x4_trunc_sat_f32x4(n), half = wasm_i32x4_shr(i, 1);
-    v4 one = wasm_i32x4_splat(0x3f800000), rest = wasm_i32x4_sub(i, half);
-    y = MUL(y, wasm_i32x4_add(wasm_i32x4_shl(half, 23), one));
-    return MUL(y, wasm_i32x4_add(wasm_i32x4_shl(rest, 23), one));
+INLINE vec scaled(vec y, vec n) {
+    vec i = TO_INT(n), half = SHR(i, 1), one = VINT(0x3f800000), rest = ISUB(i, half);
+    y = MUL(y, IADD(SHL(half, 23), one));
+    return MUL(y, IADD(SHL(rest, 23), one));
 }
 
 /* e^x for |x| <= 87, as 2^n 2^f. Adding LARGE rounds to the integer n, and the last bits
    of the sum are n. */
 #define LARGE 12582912
-INLINE v4 exp_near(v4 x) {
-    v4 n = FMA(x, SPLAT(1.44269502f), SPLAT(LARGE));
-    v4 f = FMA(x, SPLAT(1.44269502f), SUB(SPLAT(LARGE), n));
-    f = FMA(x, SPLAT(1.92596303e-8f), f);
-    v4 y = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f,
+INLINE vec exp_near(vec x) {
+    vec n = FMA(x, VEC(1.44269502f), VEC(LARGE));
+    vec f = FMA(x, VEC(1.44269502f), SUB(VEC(LARGE), n));
+    f = FMA(x, VEC(1.92596303e-8f), f);
+    vec y = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f,
                       5.550328642e-2f, 2.402264625e-1f, 6.931471825e-1f, 1);
-    return wasm_i32x4_add(y, wasm_i32x4_shl(n, 23));
+    return IADD(y, SHL(n, 23));
 }
 
-/* Of any x; a call, so that its constants leave the registers to the loop. */
-static __attribute__((noinline)) v4 exp_far(v4 x) {
-    v4 a = AT_MOST(AT_LEAST(x, -105), 90);
-    v4 n = wasm_f32x4_nearest(MUL(a, SPLAT(1.44269504f)));
-    v4 r = NMA(n, SPLAT(LN2_LOW), NMA(n, SPLAT(LN2_HIGH), a));
-    v4 y = FMA(MUL(r, r), exp_tail(r), r);
-    return scaled(ADD(y, SPLAT(1)), n);
+/* `nearby`, and of x that is not near e^x; a call, so that its constants leave the registers to
+   the loop. */
+static __attribute__((noinline)) vec exp_far(vec x, vec near, vec nearby) {
+    vec a = AT_MOST(AT_LEAST(x, -105), 90);
+    vec n = NEAREST(MUL(a, VEC(1.44269504f)));
+    vec r = NMA(n, VEC(LN2_LOW), NMA(n, VEC(LN2_HIGH), a));
+    vec y = FMA(MUL(r, r), exp_tail(r), r);
+    return WHERE(near, nearby, scaled(ADD(y, VEC(1)), n));
 }
 
-INLINE v4 exp4(v4 x) {
-    v4 near = wasm_f32x4_le(wasm_f32x4_abs(x), SPLAT(87));
-    return wasm_i32x4_all_true(near) ? exp_near(x) : exp_far(x);
+INLINE vec vec_exp(vec x) {
+    vec near = LE(ABS(x), VEC(87)), y = exp_near(x);
+    return ALL_TRUE(near) ? y : exp_far(x, near, y);
 }
 
-INLINE v4 expm1_4(v4 x) {
-    v4 a = AT_MOST(AT_LEAST(x, -30), 89);
-    v4 n = wasm_f32x4_nearest(MUL(a, SPLAT(1.44269504f)));
-    v4 r = NMA(n, SPLAT(LN2_LOW), NMA(n, SPLAT(LN2_HIGH), a));
-    v4 y = FMA(MUL(r, r), exp_tail(r), r);
+INLINE vec vec_expm1(vec x) {
+    vec a = AT_MOST(AT_LEAST(x, -30), 89);
+    vec n = NEAREST(MUL(a, VEC(1.44269504f)));
+    vec r = NMA(n, VEC(LN2_LOW), NMA(n, VEC(LN2_HIGH), a));
+    vec y = FMA(MUL(r, r), exp_tail(r), r);
     /* 2^n (1 + y) - 1 = 2 (2^(n-1) y + (2^(n-1) - 1/2)): no overflow on the way. */
-    v4 i = wasm_i32x4_trunc_sat_f32x4(n);
-    v4 half = wasm_i32x4_shl(wasm_i32x4_add(i, wasm_i32x4_splat(126)), 23);
-    v4 z = FMA(half, y, SUB(half, SPLAT(0.5f)));
-    z = WHERE(wasm_f32x4_eq(n, SPLAT(0)), y, ADD(z, z));
-    return WHERE(wasm_f32x4_eq(x, SPLAT(0)), x, z); /* -0 */
+    vec i = TO_INT(n);
+    vec half = SHL(IADD(i, VINT(126)), 23);
+    vec z = FMA(half, y, SUB(half, VEC(0.5f)));
+    z = WHERE(EQ(n, VEC(0)), y, ADD(z, z));
+    return WHERE(EQ(x, VEC(0)), x, z); /* -0 */
 }
 
 /* m and e with x = m 2^e, m from sqrt(1/2) to sqrt(2), for positive finite x. */
-INLINE v4 split(v4 x, v4 *e) {
-    v4 tiny = wasm_f32x4_lt(x, SPLAT(1.17549435e-38f));
-    v4 a = WHERE(tiny, MUL(x, SPLAT(8388608)), x);
-    v4 bits = wasm_i32x4_sub(a, wasm_i32x4_splat(0x3f3504f3));
-    v4 k = wasm_i32x4_shr(bits, 23);
-    *e = SUB(wasm_f32x4_convert_i32x4(k), wasm_v128_and(tiny, SPLAT(23)));
-    return wasm_i32x4_sub(a, wasm_i32x4_shl(k, 23));
+INLINE vec split(vec x, vec *e) {
+    vec tiny = LT(x, VEC(1.17549435e-38f));
+    vec a = WHERE(tiny, MUL(x, VEC(8388608)), x);
+    vec bits = ISUB(a, VINT(0x3f3504f3));
+    vec k = SHR(bits, 23);
+    *e = SUB(TO_FLOAT(k), AND(tiny, VEC(23)));
+    return ISUB(a, SHL(k, 23));
 }
 
 /* log(1 + f) + e ln 2 for 1 + f as `split` gives it, and c to be added to f. By the
    series of log((1 + s) / (1 - s)), s = f / (2 + f). */
-INLINE v4 log_near(v4 f, v4 c, v4 e) {
-    v4 s = DIV(f, ADD(f, SPLAT(2))), z = MUL(s, s), half = MUL(MUL(f, f), SPLAT(0.5f));
-    v4 r = MUL(z, POLYNOMIAL(z, 0.1818182f + 0.03f, 0.22222222f, 0.28571429f, 0.4f,
+INLINE vec log_near(vec f, vec c, vec e) {
+    vec s = DIV(f, ADD(f, VEC(2))), z = MUL(s, s), half = MUL(MUL(f, f), VEC(0.5f));
+    vec r = MUL(z, POLYNOMIAL(z, 0.1818182f + 0.03f, 0.22222222f, 0.28571429f, 0.4f,
                              0.66666667f));
-    v4 low = FMA(e, SPLAT(LN2_LOW), c);
-    v4 y = SUB(FMA(s, ADD(half, r), low), half);
-    return FMA(e, SPLAT(LN2_HIGH), ADD(f, y));
+    vec low = FMA(e, VEC(LN2_LOW), c);
+    vec y = SUB(FMA(s, ADD(half, r), low), half);
+    return FMA(e, VEC(LN2_HIGH), ADD(f, y));
 }
 
-INLINE v4 log4(v4 x) {
-    v4 e, m = split(x, &e);
-    v4 y = log_near(SUB(m, SPLAT(1)), SPLAT(0), e);
-    y = WHERE(wasm_f32x4_eq(x, SPLAT(INFINITY)), x, y);
-    y = WHERE(wasm_f32x4_eq(x, SPLAT(0)), SPLAT(-INFINITY), y);
-    return WHERE(wasm_f32x4_ge(x, SPLAT(0)), y, SPLAT(NAN));
+INLINE vec vec_log(vec x) {
+    vec e, m = split(x, &e);
+    vec y = log_near(SUB(m, VEC(1)), VEC(0), e);
+    y = WHERE(EQ(x, VEC(INFINITY)), x, y);
+    y = WHERE(EQ(x, VEC(0)), VEC(-INFINITY), y);
+    return WHERE(GE(x, VEC(0)), y, VEC(NAN));
 }
 
-INLINE v4 log1p_4(v4 x) { /* what 1 + x loses comes back as a share of it */
-    v4 u = ADD(x, SPLAT(1)), big = wasm_f32x4_gt(x, SPLAT(1));
-    v4 lost = WHERE(big, SUB(SPLAT(1), SUB(u, x)), SUB(x, SUB(u, SPLAT(1))));
-    v4 e, m = split(u, &e), f = SUB(m, SPLAT(1));
-    v4 near = wasm_v128_and(wasm_f32x4_lt(x, SPLAT(0.41421354f)),
-                            wasm_f32x4_gt(x, SPLAT(-0.29289323f)));
-    v4 y = log_near(f, DIV(lost, u), e), z = log_near(x, SPLAT(0), SPLAT(0));
-    y = WHERE(near, z, y);
-    y = WHERE(wasm_f32x4_eq(x, SPLAT(INFINITY)), x, y);
-    y = WHERE(wasm_f32x4_eq(x, SPLAT(-1)), SPLAT(-INFINITY), y);
-    y = WHERE(wasm_f32x4_ge(x, SPLAT(-1)), y, SPLAT(NAN));
-    return WHERE(wasm_f32x4_lt(wasm_f32x4_abs(x), SPLAT(1e-20f)), x, y);
+INLINE vec vec_log1p(vec x) { /* what 1 + x loses comes back as a share of it */
+    vec u = ADD(x, VEC(1)), big = GT(x, VEC(1));
+    vec lost = WHERE(big, SUB(VEC(1), SUB(u, x)), SUB(x, SUB(u, VEC(1))));
+    vec e, m = split(u, &e), f = SUB(m, VEC(1));
+    vec near = AND(LT(x, VEC(0.41421354f)),
+                            GT(x, VEC(-0.29289323f)));
+    vec y = log_near(WHERE(near, x, f), AND_NOT(DIV(lost, u), near), AND_NOT(e, near));
+    y = WHERE(EQ(x, VEC(INFINITY)), x, y);
+    y = WHERE(EQ(x, VEC(-1)), VEC(-INFINITY), y);
+    y = WHERE(GE(x, VEC(-1)), y, VEC(NAN));
+    return WHERE(LT(ABS(x), VEC(1e-20f)), x, y);
 }
 
-INLINE v4 sign_of(v4 x) { return wasm_v128_and(x, SPLAT(-0.0f)); }
+INLINE vec sign_of(vec x) { return AND(x, VEC(-0.0f)); }
 
-INLINE v4 tanh4(v4 x) { /* e / (e + 2) of e = e^2|x| - 1 */
-    v4 a = AT_MOST(wasm_f32x4_abs(x), 10), b = ADD(a, a);
-    v4 sum = FMA(b, SPLAT(1.44269504f), SPLAT(LARGE + 127));
-    v4 n = SUB(sum, SPLAT(LARGE + 127));
-    v4 r = NMA(n, SPLAT(LN2_LOW), NMA(n, SPLAT(LN2_HIGH), b));
-    v4 y = FMA(MUL(r, r), exp_tail(r), r), power = wasm_i32x4_shl(sum, 23);
-    v4 e = FMA(power, y, SUB(power, SPLAT(1)));
-    return wasm_v128_or(DIV(e, ADD(e, SPLAT(2))), sign_of(x));
+INLINE vec vec_tanh(vec x) { /* e / (e + 2) of e = e^2|x| - 1 */
+    vec a = AT_MOST(ABS(x), 10), b = ADD(a, a);
+    vec sum = FMA(b, VEC(1.44269504f), VEC(LARGE + 127));
+    vec n = SUB(sum, VEC(LARGE + 127));
+    vec r = NMA(n, VEC(LN2_LOW), NMA(n, VEC(LN2_HIGH), b));
+    vec y = FMA(MUL(r, r), exp_tail(r), r), power = SHL(sum, 23);
+    vec e = FMA(power, y, SUB(power, VEC(1)));
+    return OR(DIV(e, ADD(e, VEC(2))), sign_of(x));
 }
 
-INLINE v4 sigmoid4(v4 x) { /* e^-|x| / (1 + e^-|x|) for negative x */
-    v4 e = exp4(wasm_v128_or(x, SPLAT(-0.0f))), y = DIV(SPLAT(1), ADD(e, SPLAT(1)));
-    return WHERE(wasm_i32x4_shr(x, 31), MUL(e, y), y);
+INLINE vec vec_sigmoid(vec x) { /* e^-|x| / (1 + e^-|x|) for negative x */
+    vec e = vec_exp(OR(x, VEC(-0.0f))), y = DIV(VEC(1), ADD(e, VEC(1)));
+    return WHERE(SHR(x, 31), MUL(e, y), y);
 }
 
-INLINE v4 softplus4(v4 x) { /* max(x, 0) + log(1 + e^-|x|), of which the sum is halved */
-    v4 e = exp4(wasm_v128_or(x, SPLAT(-0.0f)));
-    v4 big = wasm_f32x4_gt(e, SPLAT(0.41421354f));
-    v4 f = WHERE(big, MUL(SUB(e, SPLAT(1)), SPLAT(0.5f)), e);
-    v4 y = log_near(f, SPLAT(0), wasm_v128_and(big, SPLAT(1)));
+INLINE vec vec_softplus(vec x) { /* max(x, 0) + log(1 + e^-|x|), of which the sum is halved */
+    vec e = vec_exp(OR(x, VEC(-0.0f)));
+    vec big = GT(e, VEC(0.41421354f));
+    vec f = WHERE(big, MUL(SUB(e, VEC(1)), VEC(0.5f)), e);
+    vec y = log_near(f, VEC(0), AND(big, VEC(1)));
     return ADD(AT_LEAST(x, 0), y);
 }
 
 /* sin(x + quarters * pi/2) for |x| <= 8000: what the quarter turns leave, in four pieces
    of pi/2 of which three have few enough bits for exact products; then Taylor's series. */
 #define FAR 8000
-INLINE v4 turned(v4 x, i32 quarters) {
-    v4 sum = FMA(x, SPLAT(0.63661977f), SPLAT(LARGE + quarters));
-    v4 n = SUB(sum, SPLAT(LARGE + quarters)), r = NMA(n, SPLAT(0x1.92p+0f), x);
-    r = NMA(n, SPLAT(0x1.fb4p-12f), r);
-    r = NMA(n, SPLAT(0x1.444p-24f), r);
-    r = NMA(n, SPLAT(0x1.68c234p-39f), r);
-    v4 z = MUL(r, r);
-    v4 s = POLYNOMIAL(z, 2.7557319e-6f, -1.9841270e-4f, 8.3333333e-3f, -1.66666667e-1f);
-    v4 c = POLYNOMIAL(z, -2.7557319e-7f, 2.4801587e-5f, -1.3888889e-3f, 4.16666667e-2f);
+INLINE vec turned(vec x, i32 quarters) {
+    vec sum = FMA(x, VEC(0.63661977f), VEC(LARGE + quarters));
+    vec n = SUB(sum, VEC(LARGE + quarters)), r = NMA(n, VEC(0x1.92p+0f), x);
+    r = NMA(n, VEC(0x1.fb4p-12f), r);
+    r = NMA(n, VEC(0x1.444p-24f), r);
+    r = NMA(n, VEC(0x1.68c234p-39f), r);
+    vec z = MUL(r, r);
+    vec s = POLYNOMIAL(z, 2.7557319e-6f, -1.9841270e-4f, 8.3333333e-3f, -1.66666667e-1f);
+    vec c = POLYNOMIAL(z, -2.7557319e-7f, 2.4801587e-5f, -1.3888889e-3f, 4.16666667e-2f);
     s = FMA(MUL(z, r), s, r);
-    c = ADD(FMA(MUL(z, z), c, MUL(z, SPLAT(-0.5f))), SPLAT(1));
-    v4 odd = wasm_i32x4_shr(wasm_i32x4_shl(sum, 31), 31);
-    v4 minus = wasm_i32x4_shl(wasm_u32x4_shr(sum, 1), 31);
-    v4 y = wasm_v128_xor(WHERE(odd, c, s), minus);
-    return quarters ? y : WHERE(wasm_f32x4_eq(x, SPLAT(0)), x, y); /* -0 */
+    c = ADD(FMA(MUL(z, z), c, MUL(z, VEC(-0.5f))), VEC(1));
+    vec odd = SHR(SHL(sum, 31), 31);
+    vec minus = SHL(USHR(sum, 1), 31);
+    vec y = XOR(WHERE(odd, c, s), minus);
+    return quarters ? y : WHERE(EQ(x, VEC(0)), x, y); /* -0 */
 }
 
 #define TURN(NAME, LIBRARY, QUARTERS)                                                    \
-    static __attribute__((noinline)) v4 NAME##_far(v4 x) {                               \
-        f32 t[4];                                                                        \
-        STORE(t, x);                                                                     \
-        for (u32 i = 0; i < 4; i++) t[i] = (f32)LIBRARY(t[i]);                           \
-        return LOAD(t);                                                                  \
+    static __attribute__((noinline)) vec NAME##_far(vec x, vec y) {                      \
+        f32 from[LANES], t[LANES];                                                       \
+        STORE(from, x), STORE(t, y);                                                     \
+        for (u32 i = 0; i < LANES; i++)                                                  \
+            if (!(fabsf(from[i]) <= FAR)) t[i] = (f32)LIBRARY(from[i]);                  \
+        return VLOAD(t);                                                                 \
     }                                                                                    \
-    INLINE v4 NAME(v4 x) {                                                               \
-        v4 near = wasm_f32x4_le(wasm_f32x4_abs(x), SPLAT(FAR));                          \
-        return wasm_i32x4_all_true(near) ? turned(x, QUARTERS) : NAME##_far(x);          \
+    INLINE vec NAME(vec x) {                                                             \
+        vec y = turned(x, QUARTERS);                                                     \
+        return ALL_TRUE(LE(ABS(x), VEC(FAR))) ? y : NAME##_far(x, y);                    \
     }
 
 /* erf(x) / x - 1 in x^2 up to 0.9, log2(1 - erf x) in x beyond. */
-INLINE v4 erf4(v4 x) {
-    v4 a = wasm_f32x4_abs(x), z = MUL(x, x), b = AT_MOST(a, 4), n;
-    v4 inner = FMA(x, POLYNOMIAL(z, -6.090360112e-4f, 5.011962727e-3f, -2.677890845e-2f,
+INLINE vec vec_erf(vec x) {
+    vec a = ABS(x), z = MUL(x, x), b = AT_MOST(a, 4), n;
+    vec inner = FMA(x, POLYNOMIAL(z, -6.090360112e-4f, 5.011962727e-3f, -2.677890845e-2f,
                                  1.128214076e-1f, -3.761252463e-1f, 1.283791512e-1f), x);
-    v4 power = POLYNOMIAL(b, -1.819796744e-3f, 2.258191071e-2f, -1.317510307e-1f,
+    vec power = POLYNOMIAL(b, -1.819796744e-3f, 2.258191071e-2f, -1.317510307e-1f,
                           -9.384062886e-1f, -1.616392493f, -2.628945746e-3f);
-    v4 f = SUB(power, SUB(n = ADD(power, SPLAT(LARGE)), SPLAT(LARGE)));
-    v4 y = POLYNOMIAL(f, 1.327647129e-3f, 9.675540961e-3f, 5.550713092e-2f,
+    vec f = SUB(power, SUB(n = ADD(power, VEC(LARGE)), VEC(LARGE)));
+    vec y = POLYNOMIAL(f, 1.327647129e-3f, 9.675540961e-3f, 5.550713092e-2f,
                       2.402212024e-1f, 6.93146944e-1f, 1.00000012f);
-    y = SUB(SPLAT(1), wasm_i32x4_add(y, wasm_i32x4_shl(n, 23)));
-    return WHERE(wasm_f32x4_ge(a, SPLAT(0.9f)), wasm_v128_or(y, sign_of(x)), inner);
+    y = SUB(VEC(1), IADD(y, SHL(n, 23)));
+    return WHERE(GE(a, VEC(0.9f)), OR(y, sign_of(x)), inner);
 }
+
+/* The same of four, for kernels whose structure is four. */
+#if LANES == 4
+#define OF_FOUR(NAME, FUNCTION)                                                          \
+    INLINE v4 NAME(v4 x) { return FUNCTION(x); }
+#else
+#define OF_FOUR(NAME, FUNCTION)                                                          \
+    INLINE v4 NAME(v4 x) { return first4(FUNCTION(with4(x))); }
+#endif
+OF_FOUR(expm1_4, vec_expm1)
+OF_FOUR(sigmoid4, vec_sigmoid)

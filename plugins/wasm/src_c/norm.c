@@ -16,43 +16,49 @@ enum { CHUNK = 256 }; /* elements whose sum is taken in float32 */
 /* e^x for x <= 0, and 0 where it would be denormal. Adding a large number rounds to an
    integer n, whose bits are then the last ones of the sum; NaN stays NaN. With few
    constants, all of which stay in registers. */
-INLINE v4 exp_below(v4 x) {
-    v4 large = SPLAT(12582912 + 127), log2e = SPLAT(1.44269504f);
-    v4 sum = FMA(x, log2e, large), f = FMA(x, log2e, SUB(large, sum));
-    v4 y = POLYNOMIAL(f, 1.53533634e-4f, 1.33989006e-3f, 9.61843785e-3f,
+INLINE vec exp_below(vec x) {
+    vec large = VEC(12582912 + 127), log2e = VEC(1.44269504f);
+    vec sum = FMA(x, log2e, large), f = FMA(x, log2e, SUB(large, sum));
+    vec y = POLYNOMIAL(f, 1.53533634e-4f, 1.33989006e-3f, 9.61843785e-3f,
                       5.55033237e-2f, 0.240226477f, 0.693147183f, 1);
-    y = MUL(y, wasm_i32x4_shl(sum, 23)); /* n + 127 is the exponent of 2^n */
-    return wasm_v128_andnot(y, wasm_f32x4_lt(x, SPLAT(-87.3f)));
+    y = MUL(y, SHL(sum, 23)); /* n + 127 is the exponent of 2^n */
+    return AND_NOT(y, LT(x, VEC(-87.3f)));
 }
 
 INLINE f32 largest(const f32 *x, u32 n) { /* NaN is found later, by the sum */
-    v4 a = SPLAT(-INFINITY), b = a;
+    vec a = VEC(-INFINITY), b = a;
     u32 i = 0;
-    for (; i + 8 <= n; i += 8)
-        a = wasm_f32x4_pmax(a, LOAD(x + i)), b = wasm_f32x4_pmax(b, LOAD(x + i + 4));
-    f32 most = max_of(wasm_f32x4_pmax(a, b));
+    for (; i + 2 * LANES <= n; i += 2 * LANES)
+        a = PMAX(a, VLOAD(x + i)), b = PMAX(b, VLOAD(x + i + LANES));
+    if (n >= LANES && i < n) { /* what is left, and some again */
+        a = PMAX(a, VLOAD(x + MIN(i, n - LANES))), b = PMAX(b, VLOAD(x + n - LANES));
+        i = n;
+    }
+    f32 most = max_of(PMAX(a, b));
     for (; i < n; i++) most = x[i] > most ? x[i] : most;
     return most;
 }
 
 /* y = e^(x - shift), if it is to be kept; returns the sum. */
 INLINE f64 exponentials(const f32 *x, f32 shift, u32 n, f32 *y, bool keep) {
-    v4 by = SPLAT(shift);
+    vec by = VEC(shift);
     f64 total = 0;
-    u32 i = 0, whole = n & ~3u;
+    u32 i = 0, whole = n - n % LANES;
     while (i < whole) {
-        v4 sum = SPLAT(0);
-        for (u32 end = MIN(whole, i + CHUNK); i < end; i += 4) {
-            v4 e = exp_below(SUB(LOAD(x + i), by));
+        vec sum = VEC(0);
+        for (u32 end = MIN(whole, i + CHUNK); i < end; i += LANES) {
+            vec e = exp_below(SUB(VLOAD(x + i), by));
             if (keep) STORE(y + i, e);
             sum = ADD(sum, e);
         }
         total += sum_of(sum);
     }
-    for (; i < n; i++) {
-        f32 e = wasm_f32x4_extract_lane(exp_below(SUB(SPLAT(x[i]), by)), 0);
-        if (keep) y[i] = e;
-        total += e;
+    if (i == n) return total;
+    f32 last[LANES];
+    STORE(last, exp_below(SUB(vload_few(x + i, n - i), by)));
+    for (u32 k = 0; i < n; i++, k++) {
+        if (keep) y[i] = last[k];
+        total += last[k];
     }
     return total;
 }
@@ -82,38 +88,38 @@ static void rows(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* Along an axis that is not the last one: `count` times four neighbouring rows, or fewer
-   than four. */
+/* Along an axis that is not the last one: of `count` vectors of neighbouring columns, or of
+   `width` columns where they are fewer than LANES. */
 INLINE void across(const f32 *x, f32 *y, u32 n, u32 step, u32 count, u32 width,
                    bool logarithm) {
-#define GET(p) (width == 4 ? LOAD(p) : load_few(p, width))
-#define SET(p, v) (width == 4 ? STORE(p, v) : store_few(p, v, width))
+#define GET(p) (width == LANES ? VLOAD(p) : vload_few(p, width))
+#define SET(p, v) (width == LANES ? STORE(p, v) : vstore_few(p, v, width))
 #define EACH(v) for (u32 v = 0; v < count; v++)
-    v4 most[4], sum[4], total[4];
-    EACH(v) most[v] = SPLAT(-INFINITY), total[v] = SPLAT(0);
+    vec most[4], sum[4], total[4];
+    EACH(v) most[v] = VEC(-INFINITY), total[v] = VEC(0);
     for (u32 i = 0; i < n; i++)
-        EACH(v) most[v] = wasm_f32x4_pmax(most[v], GET(x + i * step + 4 * v));
+        EACH(v) most[v] = PMAX(most[v], GET(x + i * step + LANES * v));
     for (u32 i = 0; i < n;) {
-        EACH(v) sum[v] = SPLAT(0);
+        EACH(v) sum[v] = VEC(0);
         for (u32 end = MIN(n, i + CHUNK); i < end; i++)
             EACH(v) {
-                v4 e = exp_below(SUB(GET(x + i * step + 4 * v), most[v]));
+                vec e = exp_below(SUB(GET(x + i * step + LANES * v), most[v]));
                 sum[v] = ADD(sum[v], e);
-                if (!logarithm) SET(y + i * step + 4 * v, e);
+                if (!logarithm) SET(y + i * step + LANES * v, e);
             }
         EACH(v) total[v] = ADD(total[v], sum[v]);
     }
-    EACH(v) total[v] = logarithm ? log4(total[v]) : DIV(SPLAT(1), total[v]);
+    EACH(v) total[v] = logarithm ? vec_log(total[v]) : DIV(VEC(1), total[v]);
     for (u32 i = 0; i < n; i++)
         EACH(v) {
-            const f32 *from = (logarithm ? x : y) + i * step + 4 * v;
-            v4 z = logarithm ? SUB(SUB(GET(from), most[v]), total[v])
-                             : MUL(GET(from), total[v]);
-            SET(y + i * step + 4 * v, z);
+            const f32 *from = (logarithm ? x : y) + i * step + LANES * v;
+            vec z = logarithm ? SUB(SUB(GET(from), most[v]), total[v])
+                              : MUL(GET(from), total[v]);
+            SET(y + i * step + LANES * v, z);
         }
 }
 
-enum { STRIP = 16 }; /* columns of a task: a line of the cache */
+enum { STRIP = 4 * LANES }; /* columns of a task: one or more lines of the cache */
 
 static void columns(u32 begin, u32 end, void *ctx) {
     const Task *s = ctx;
@@ -123,10 +129,11 @@ static void columns(u32 begin, u32 end, void *ctx) {
         const f32 *x = (const f32 *)s->x + i / strips * s->n * inner;
         f32 *y = (f32 *)s->y + i / strips * s->n * inner;
         if (j + STRIP == last) {
-            across(x + j, y + j, s->n, inner, 4, 4, s->log);
+            across(x + j, y + j, s->n, inner, 4, LANES, s->log);
             continue;
         }
-        for (; j + 4 <= last; j += 4) across(x + j, y + j, s->n, inner, 1, 4, s->log);
+        for (; j + LANES <= last; j += LANES)
+            across(x + j, y + j, s->n, inner, 1, LANES, s->log);
         if (j < last) across(x + j, y + j, s->n, inner, 1, last - j, s->log);
     }
 }
@@ -207,20 +214,28 @@ typedef struct {
 BATCH_NORM(f32, __builtin_sqrtf, WIDE)
 BATCH_NORM(f64, __builtin_sqrt, SMALL)
 
+#define ADD_UP(T)                                                                      \
+    {                                                                                  \
+        _Pragma("clang fp reassociate(on)") T d = x[i] - less;                         \
+        sum += square ? d * d : d;                                                     \
+    }
 /* y = (x - mean) / sqrt(variance + epsilon) factor + offset, along rows of `c`. Sums are
    taken in T, in any order, over 2 CHUNK elements, and those in float64. */
-#define LAYER_NORM(T, HOW)                                                             \
+#define LAYER_NORM(T, LOOP)                                                            \
     INLINE f64 sum_##T(const T *x, u32 n, T less, bool square) {                       \
         f64 total = 0;                                                                 \
         for (u32 i = 0, end; i < n; i = end) {                                         \
             T sum = 0;                                                                 \
             end = MIN(n, i + 2 * CHUNK);                                               \
-            WIDE for (u32 j = i; j < end; j++) {                                       \
-                T d = x[j] - less, part = square ? d * d : d;                          \
-                {                                                                      \
-                    _Pragma("clang fp reassociate(on)") sum += part;                   \
-                }                                                                      \
+            u32 rounds = end - (end - i) % ROUND;                                      \
+            u32 sixteens = end - (end - i) % 16;                                       \
+            BY_ROUND for (; i < rounds; i++) ADD_UP(T)                                 \
+            if (ROUND != 16 && i < end) { /* small sums apart from large ones */       \
+                total += sum, sum = 0;                                                 \
+                BY_16 for (; i < sixteens; i++) ADD_UP(T)                              \
+                total += sum, sum = 0;                                                 \
             }                                                                          \
+            SMALL for (; i < end; i++) ADD_UP(T)                                       \
             total += sum;                                                              \
         }                                                                              \
         return total;                                                                  \
@@ -228,18 +243,17 @@ BATCH_NORM(f64, __builtin_sqrt, SMALL)
     static void rows_##T(u32 begin, u32 end, void *ctx) {                              \
         const Norm *s = ctx;                                                           \
         const T *scale = s->factor, *offset = s->offset;                               \
-        for (u32 i = begin, n = s->c; i < end; i++) {                                  \
-            const T *restrict x = (const T *)s->x + i * n;                             \
-            T *restrict y = (T *)s->y + i * n, mean = sum_##T(x, n, 0, false) / n;     \
+        for (u32 row = begin, n = s->c; row < end; row++) {                            \
+            const T *restrict x = (const T *)s->x + row * n;                           \
+            T *restrict y = (T *)s->y + row * n, mean = sum_##T(x, n, 0, false) / n;   \
             T factor = 1 / sqrt(sum_##T(x, n, mean, true) / n + s->epsilon);           \
             if (scale && offset) {                                                     \
-                HOW for (u32 j = 0; j < n; j++)                                        \
-                    y[j] = (x[j] - mean) * factor * scale[j] + offset[j];              \
+                LOOP(n, y[i] = (x[i] - mean) * factor * scale[i] + offset[i];)         \
                 continue;                                                              \
             }                                                                          \
-            HOW for (u32 j = 0; j < n; j++) y[j] = (x[j] - mean) * factor;             \
-            if (scale) SMALL for (u32 j = 0; j < n; j++) y[j] *= scale[j];             \
-            if (offset) SMALL for (u32 j = 0; j < n; j++) y[j] += offset[j];           \
+            LOOP(n, y[i] = (x[i] - mean) * factor;)                                    \
+            if (scale) ONE_BY_ONE(n, y[i] *= scale[i];)                                \
+            if (offset) ONE_BY_ONE(n, y[i] += offset[i];)                              \
         }                                                                              \
     }                                                                                  \
     EXPORT("layer_norm_" #T)                                                           \
@@ -253,15 +267,15 @@ BATCH_NORM(f64, __builtin_sqrt, SMALL)
         parallel_for(rows_##T, &s, rows, MAX(1, 16384 / n));                           \
     }
 
-LAYER_NORM(f32, WIDE)
-LAYER_NORM(f64, SMALL)
+LAYER_NORM(f32, STRETCH)
+LAYER_NORM(f64, ONE_BY_ONE)
 
 /* --- gradients of softmax --------------------------------------------------------- */
 
 static void exp_f32_row(const f32 *x, f32 *restrict y, u32 n) {
     u32 i = 0;
-    for (; i + 4 <= n; i += 4) STORE(y + i, exp4(LOAD(x + i)));
-    if (i < n) store_few(y + i, exp4(load_few(x + i, n - i)), n - i);
+    for (; i + LANES <= n; i += LANES) STORE(y + i, vec_exp(VLOAD(x + i)));
+    if (i < n) vstore_few(y + i, vec_exp(vload_few(x + i, n - i)), n - i);
 }
 
 static void exp_f64_row(const f64 *x, f64 *restrict y, u32 n) {
@@ -269,7 +283,7 @@ static void exp_f64_row(const f64 *x, f64 *restrict y, u32 n) {
 }
 
 /* dx = dy y - y sum(dy y), or of the logarithm dy - e^y sum(dy), along rows of `n`. */
-#define SOFTMAX_GRAD(T, HOW)                                                           \
+#define SOFTMAX_GRAD(T, LOOP)                                                          \
     static void back_##T(u32 begin, u32 end, void *ctx) {                              \
         const Task *s = ctx;                                                           \
         for (u32 row = begin, n = s->n; row < end; row++) {                            \
@@ -278,11 +292,11 @@ static void exp_f64_row(const f64 *x, f64 *restrict y, u32 n) {
             if (s->log) {                                                              \
                 exp_##T##_row(y, dx, n);                                               \
                 total = sum_##T(dy, n, 0, false);                                      \
-                HOW for (u32 j = 0; j < n; j++) dx[j] = dy[j] - dx[j] * total;         \
+                LOOP(n, dx[i] = dy[i] - dx[i] * total;)                                \
             } else {                                                                   \
-                HOW for (u32 j = 0; j < n; j++) dx[j] = dy[j] * y[j];                  \
+                LOOP(n, dx[i] = dy[i] * y[i];)                                         \
                 total = sum_##T(dx, n, 0, false);                                      \
-                HOW for (u32 j = 0; j < n; j++) dx[j] -= y[j] * total;                 \
+                LOOP(n, dx[i] -= y[i] * total;)                                        \
             }                                                                          \
         }                                                                              \
     }                                                                                  \
@@ -295,5 +309,5 @@ static void exp_f64_row(const f64 *x, f64 *restrict y, u32 n) {
         parallel_for(back_##T, &s, rows, MAX(1, 16384 / n));                           \
     }
 
-SOFTMAX_GRAD(f32, WIDE)
-SOFTMAX_GRAD(f64, SMALL)
+SOFTMAX_GRAD(f32, STRETCH)
+SOFTMAX_GRAD(f64, ONE_BY_ONE)

@@ -46,6 +46,21 @@ typedef _Complex double c128;
 /* Of loops that are limited by the counting of pointers: four vectors of float32 at
    once, which are read and written at constant offsets. */
 #define WIDE _Pragma("clang loop vectorize_width(16)")
+/* Of loops over a multiple of 16 elements, of which there may be few. */
+#define BY_16 _Pragma("clang loop vectorize_width(16) interleave_count(1)")
+/* Of sums over a multiple of ROUND elements, as many of which are added at once. */
+#ifndef ROUND
+#define ROUND 16
+#define BY_ROUND BY_16
+#endif
+/* For each i < n, in rows that may be short: what is left behind 16 goes by one. */
+#define STRETCH(n, ...)                                                                  \
+    {                                                                                    \
+        u32 i = 0, whole = n & ~15u;                                                     \
+        BY_16 for (; i < whole; i++) { __VA_ARGS__ }                                     \
+        for (; i < n; i++) { __VA_ARGS__ }                                               \
+    }
+#define ONE_BY_ONE(n, ...) SMALL for (u32 i = 0; i < n; i++) { __VA_ARGS__ }
 
 /* --- threads (runtime.c) --------------------------------------------------------- */
 
@@ -88,24 +103,15 @@ bool in_memory(const void *p, u64 bytes);
 #define INSIDE(p, bytes) ((void)0)
 #endif
 
-/* --- four float32 ---------------------------------------------------------------- */
+/* --- vectors of float32 ---------------------------------------------------------- */
 
+/* `v4` has four, on every target; `vec` has LANES, as many as a register. A target with
+   wider ones than WebAssembly defines LANES, `vec`, the five names under #ifndef, and
+   takes both types in the functions under the other names. */
 typedef v128_t v4;
 
 #define LOAD(p) wasm_v128_load(p)
-#define STORE(p, v) wasm_v128_store(p, v)
 #define SPLAT(x) wasm_f32x4_splat(x)
-#define FMA(a, b, c) wasm_f32x4_relaxed_madd(a, b, c) /* a * b + c */
-#define NMA(a, b, c) wasm_f32x4_relaxed_nmadd(a, b, c) /* c - a * b */
-#define ADD(a, b) wasm_f32x4_add(a, b)
-#define SUB(a, b) wasm_f32x4_sub(a, b)
-#define MUL(a, b) wasm_f32x4_mul(a, b)
-#define DIV(a, b) wasm_f32x4_div(a, b)
-/* mask ? a : b; one instruction, for lanes of which all bits are equal */
-#define WHERE(mask, a, b) wasm_i32x4_relaxed_laneselect(a, b, mask)
-/* Of x and a constant; NaN stays NaN. One instruction: those without p are seven. */
-#define AT_MOST(x, c) wasm_f32x4_pmin(x, SPLAT(c))
-#define AT_LEAST(x, c) wasm_f32x4_pmax(x, SPLAT(c))
 
 INLINE v4 load_few(const f32 *p, u32 n) { /* n < 4 of them, and zeros */
     f32 t[4] = {0, 0, 0, 0};
@@ -115,9 +121,56 @@ INLINE v4 load_few(const f32 *p, u32 n) { /* n < 4 of them, and zeros */
 
 INLINE void store_few(f32 *p, v4 v, u32 n) {
     f32 t[4];
-    STORE(t, v);
+    wasm_v128_store(t, v);
     for (u32 i = 0; i < n; i++) p[i] = t[i];
 }
+
+#ifndef LANES
+#define LANES 4
+typedef v4 vec;
+#define VLOAD(p) LOAD(p)
+#define VEC(x) SPLAT(x)
+#define VINT(n) wasm_i32x4_splat(n)
+#define vload_few(p, n) load_few(p, n)
+#define vstore_few(p, v, n) store_few(p, v, n)
+#endif
+
+#define STORE(p, v) wasm_v128_store(p, v)
+#define FMA(a, b, c) wasm_f32x4_relaxed_madd(a, b, c) /* a * b + c */
+#define NMA(a, b, c) wasm_f32x4_relaxed_nmadd(a, b, c) /* c - a * b */
+#define ADD(a, b) wasm_f32x4_add(a, b)
+#define SUB(a, b) wasm_f32x4_sub(a, b)
+#define MUL(a, b) wasm_f32x4_mul(a, b)
+#define DIV(a, b) wasm_f32x4_div(a, b)
+#define NEG(a) wasm_f32x4_neg(a)
+#define ABS(a) wasm_f32x4_abs(a)
+#define SQRT(a) wasm_f32x4_sqrt(a)
+#define NEAREST(a) wasm_f32x4_nearest(a)
+/* Of integers; shifts are by a number, and SHR keeps the sign. */
+#define IADD(a, b) wasm_i32x4_add(a, b)
+#define ISUB(a, b) wasm_i32x4_sub(a, b)
+#define SHL(a, n) wasm_i32x4_shl(a, n)
+#define SHR(a, n) wasm_i32x4_shr(a, n)
+#define USHR(a, n) wasm_u32x4_shr(a, n)
+#define TO_INT(a) wasm_i32x4_relaxed_trunc_f32x4(a) /* of NaN any */
+#define TO_FLOAT(a) wasm_f32x4_convert_i32x4(a)
+/* Of bits; what comparisons give has all bits of a lane set, or none. */
+#define EQ(a, b) wasm_f32x4_eq(a, b)
+#define LT(a, b) wasm_f32x4_lt(a, b)
+#define LE(a, b) wasm_f32x4_le(a, b)
+#define GT(a, b) wasm_f32x4_gt(a, b)
+#define GE(a, b) wasm_f32x4_ge(a, b)
+#define AND(a, b) wasm_v128_and(a, b)
+#define OR(a, b) wasm_v128_or(a, b)
+#define XOR(a, b) wasm_v128_xor(a, b)
+#define AND_NOT(a, b) wasm_v128_andnot(a, b)
+#define ALL_TRUE(a) wasm_i32x4_all_true(a)
+/* mask ? a : b; one instruction, for lanes of which all bits are equal */
+#define WHERE(mask, a, b) wasm_i32x4_relaxed_laneselect(a, b, mask)
+/* The lesser and the larger, and a where either is NaN. One instruction: those without p
+   are seven. */
+#define PMIN(a, b) wasm_f32x4_pmin(a, b)
+#define PMAX(a, b) wasm_f32x4_pmax(a, b)
 
 /* Turns a 4 x 4 block whose rows begin at the four pointers: out[k][row]. */
 INLINE void turn4(const f32 *p0, const f32 *p1, const f32 *p2, const f32 *p3, f32 *out,

@@ -3,19 +3,19 @@
 #include "elementwise.h"
 #include "mathematics.h"
 
-UNARY4(exp_f32, exp4)
-UNARY4(expm1_f32, expm1_4)
-UNARY4(log_f32, log4)
-UNARY4(log1p_f32, log1p_4)
-UNARY4(tanh_f32, tanh4)
-UNARY4(sigmoid_f32, sigmoid4)
-UNARY4(softplus_f32, softplus4)
-UNARY4(erf_f32, erf4)
-TURN(sin4, sin, 0)
-TURN(cos4, cos, 1)
-UNARY4(sin_f32, sin4)
-UNARY4(cos_f32, cos4)
-UNARY4(sqrt_f32, wasm_f32x4_sqrt)
+UNARY_VEC(exp_f32, vec_exp)
+UNARY_VEC(expm1_f32, vec_expm1)
+UNARY_VEC(log_f32, vec_log)
+UNARY_VEC(log1p_f32, vec_log1p)
+UNARY_VEC(tanh_f32, vec_tanh)
+UNARY_VEC(sigmoid_f32, vec_sigmoid)
+UNARY_VEC(softplus_f32, vec_softplus)
+UNARY_VEC(erf_f32, vec_erf)
+TURN(vec_sin, sin, 0)
+TURN(vec_cos, cos, 1)
+UNARY_VEC(sin_f32, vec_sin)
+UNARY_VEC(cos_f32, vec_cos)
+UNARY_VEC(sqrt_f32, SQRT)
 
 #define LIBRARY(X)                                                                       \
     X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(atanh)

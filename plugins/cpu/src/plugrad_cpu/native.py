@@ -19,6 +19,7 @@ from plugrad.geometry import Windows
 from .pool import native
 
 Array = np.ndarray[Any, Any]
+Kernel = Callable[..., Any]
 NAMES = {np.dtype(name): f"{name[0]}{name[-2:]}" for name in ("float32", "float64")}
 LEVELS = ["x86_64_v4", "x86_64_v3", "x86_64_v2"]  # a processor has those that follow
 MOST = 2**31  # elements: the kernels count in 32 bits
@@ -78,6 +79,19 @@ def kernels(name: str) -> dict[Any, Callable[..., None]]:
 def strided(name: str) -> Callable[..., None] | None:
     """Return a kernel that is told the strides of arrays, if there is one."""
     return native.get_strided(name) if LOADED else None  # type: ignore[union-attr]
+
+
+def elementwise(name: str, types: str = "f->f") -> Callable[[Kernel], Kernel]:
+    """Return a decorator: a kernel on NumPy becomes one that runs in C where it can.
+
+    Args:
+        name: That of the kernel in C.
+        types: The dtypes that it takes and gives: ``f`` is float32, ``?`` bool.
+
+    """
+    if not LOADED:
+        return lambda function: function
+    return functools.partial(native.elementwise, name, types)  # type: ignore[union-attr]
 
 
 def contiguous(*xs: Array | None) -> list[Any] | None:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from plugrad.plugin import Backend, Runtime, hookimpl
+from plugrad.plugin import (
+    Backend,
+    Runtime,
+    backward_gradients,
+    backward_kernels,
+    hookimpl,
+)
+
+BACKWARD_KERNELS = backward_kernels("plugrad_cpu")
 
 
 def open_cpu() -> Runtime:
@@ -14,6 +22,7 @@ def open_cpu() -> Runtime:
     return Runtime(
         arrays=NumpyArrays(),
         kernels=KERNELS,
+        gradients=backward_gradients(BACKWARD_KERNELS),
         dtypes=DTYPES,
         self_test=remarks,
         wrap=lambda function: function if function in MOVERS else quiet(function),
@@ -23,4 +32,5 @@ def open_cpu() -> Runtime:
 @hookimpl
 def plugrad_backends() -> list[Backend]:
     """Return the one backend."""
-    return [Backend("cpu", open=open_cpu, priority=1)]
+    contracts = [*BACKWARD_KERNELS.values()]
+    return [Backend("cpu", open=open_cpu, priority=1, contracts=contracts)]

@@ -1,96 +1,96 @@
 /* The vectors of WebAssembly on processors: what the kernels in C use of the header of
    this name that clang has, over vector types. Their values are the same, but for `relaxed`
-   instructions, which are those with one rounding here. */
+   instructions, which are those with one rounding here. Beside `v128_t` there is `vec`, as
+   wide as a register of the processor; plugrad.h says what it needs of it. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-typedef int32_t v128_t __attribute__((vector_size(16)));
-typedef float of_f32x4 __attribute__((vector_size(16)));
-typedef double of_f64x2 __attribute__((vector_size(16)));
-typedef int64_t of_i64x2 __attribute__((vector_size(16)));
-typedef uint32_t of_u32x4 __attribute__((vector_size(16)));
-typedef int8_t of_i8x16 __attribute__((vector_size(16)));
+#define OP static inline __attribute__((always_inline, unused, overloadable))
+#define OF_SIZE(n) __attribute__((vector_size(n)))
 
-#define OP static inline __attribute__((always_inline, unused))
-#define F(v) ((of_f32x4)(v))
-#define D(v) ((of_f64x2)(v))
-#define V(v) ((v128_t)(v))
+typedef int32_t v128_t OF_SIZE(16);
+typedef float of_f32x4 OF_SIZE(16);
+typedef uint32_t of_u32x4 OF_SIZE(16);
+typedef int64_t of_i64x2 OF_SIZE(16);
+typedef int8_t of_i8x16 OF_SIZE(16);
+
+#if defined(__FMA__) || defined(__aarch64__)
+#define FUSED(a, b, c) __builtin_elementwise_fma(a, b, c)
+#else /* the product is exact in float64 */
+#define OF_TWICE(x) __attribute__((vector_size(2 * sizeof(x)))) double
+#define WIDENED(x) __builtin_convertvector(x, OF_TWICE(x))
+#define FUSED(a, b, c)                                                                   \
+    __builtin_convertvector(WIDENED(a) * WIDENED(b) + WIDENED(c), __typeof__(c))
+#endif
+
+#define T v128_t
+#define TF of_f32x4
+#define TU of_u32x4
+#include "lanes.h"
 
 OP v128_t wasm_v128_load(const void *p) { v128_t v; memcpy(&v, p, 16); return v; }
-OP void wasm_v128_store(void *p, v128_t v) { memcpy(p, &v, 16); }
-OP v128_t wasm_f32x4_splat(float x) { return V(((of_f32x4){x, x, x, x})); }
+OP v128_t wasm_f32x4_splat(float x) { return (v128_t)((of_f32x4){x, x, x, x}); }
 #define wasm_f32x4_const_splat wasm_f32x4_splat
 OP v128_t wasm_i32x4_splat(int32_t x) { return (v128_t){x, x, x, x}; }
-OP v128_t wasm_f64x2_splat(double x) { return V(((of_f64x2){x, x})); }
-OP v128_t wasm_f32x4_add(v128_t a, v128_t b) { return V(F(a) + F(b)); }
-OP v128_t wasm_f32x4_sub(v128_t a, v128_t b) { return V(F(a) - F(b)); }
-OP v128_t wasm_f32x4_mul(v128_t a, v128_t b) { return V(F(a) * F(b)); }
-OP v128_t wasm_f32x4_div(v128_t a, v128_t b) { return V(F(a) / F(b)); }
-OP v128_t wasm_f32x4_neg(v128_t a) { return V(-F(a)); }
-OP v128_t wasm_f32x4_eq(v128_t a, v128_t b) { return V(F(a) == F(b)); }
-OP v128_t wasm_f32x4_lt(v128_t a, v128_t b) { return V(F(a) < F(b)); }
-OP v128_t wasm_f32x4_le(v128_t a, v128_t b) { return V(F(a) <= F(b)); }
-OP v128_t wasm_f32x4_gt(v128_t a, v128_t b) { return V(F(a) > F(b)); }
-OP v128_t wasm_f32x4_ge(v128_t a, v128_t b) { return V(F(a) >= F(b)); }
-OP v128_t wasm_i32x4_lt(v128_t a, v128_t b) { return V(a < b); }
-OP v128_t wasm_i32x4_gt(v128_t a, v128_t b) { return V(a > b); }
-OP v128_t wasm_i32x4_add(v128_t a, v128_t b) { return V((of_u32x4)a + (of_u32x4)b); }
-OP v128_t wasm_i32x4_sub(v128_t a, v128_t b) { return V((of_u32x4)a - (of_u32x4)b); }
-OP v128_t wasm_i32x4_shl(v128_t a, uint32_t n) { return V((of_u32x4)a << (n & 31)); }
-OP v128_t wasm_i32x4_shr(v128_t a, uint32_t n) { return a >> (int32_t)(n & 31); }
-OP v128_t wasm_u32x4_shr(v128_t a, uint32_t n) { return V((of_u32x4)a >> (n & 31)); }
-OP v128_t wasm_v128_and(v128_t a, v128_t b) { return a & b; }
-OP v128_t wasm_v128_or(v128_t a, v128_t b) { return a | b; }
-OP v128_t wasm_v128_xor(v128_t a, v128_t b) { return a ^ b; }
-OP v128_t wasm_v128_andnot(v128_t a, v128_t b) { return a & ~b; }
-OP v128_t of_where(v128_t mask, v128_t a, v128_t b) { return (a & mask) | (b & ~mask); }
 #define wasm_i32x4_relaxed_laneselect(a, b, mask) of_where(mask, a, b)
-/* b < a ? b : a, as the instruction minps does, and the same of maxps */
-OP v128_t wasm_f32x4_pmin(v128_t a, v128_t b) { return of_where(V(F(b) < F(a)), b, a); }
-OP v128_t wasm_f32x4_pmax(v128_t a, v128_t b) { return of_where(V(F(a) < F(b)), b, a); }
-OP v128_t wasm_f32x4_max(v128_t a, v128_t b) { /* NaN where either is */
-    v128_t larger = of_where(V(F(a) < F(b)), b, a);
-    larger = of_where(V(F(a) == F(b)), a & b, larger); /* 0 and -0 */
-    return of_where(V(F(b) != F(b)), b, of_where(V(F(a) != F(a)), a, larger));
-}
-OP v128_t wasm_f32x4_abs(v128_t a) { return a & 0x7fffffff; }
-#define EACH_LANE(T, N, EXPR)                                                             \
-    T y;                                                                                 \
-    for (int i = 0; i < N; i++) y[i] = EXPR;                                             \
-    return V(y);
-OP v128_t wasm_f32x4_sqrt(v128_t a) { EACH_LANE(of_f32x4, 4, __builtin_sqrtf(F(a)[i])) }
-OP v128_t wasm_f32x4_nearest(v128_t a) { EACH_LANE(of_f32x4, 4, __builtin_rintf(F(a)[i])) }
-OP v128_t wasm_f64x2_nearest(v128_t a) { EACH_LANE(of_f64x2, 2, __builtin_rint(D(a)[i])) }
-OP v128_t wasm_f32x4_relaxed_madd(v128_t a, v128_t b, v128_t c) {
-    EACH_LANE(of_f32x4, 4, __builtin_fmaf(F(a)[i], F(b)[i], F(c)[i]))
-}
-OP v128_t wasm_f32x4_relaxed_nmadd(v128_t a, v128_t b, v128_t c) {
-    EACH_LANE(of_f32x4, 4, __builtin_fmaf(-F(a)[i], F(b)[i], F(c)[i]))
-}
-OP v128_t wasm_f64x2_relaxed_madd(v128_t a, v128_t b, v128_t c) {
-    EACH_LANE(of_f64x2, 2, __builtin_fma(D(a)[i], D(b)[i], D(c)[i]))
-}
-OP int32_t of_truncated(float x) {
-    return x != x ? 0 : x >= 2147483648.0f ? INT32_MAX : x <= -2147483648.0f ? INT32_MIN : (int32_t)x;
-}
-OP v128_t wasm_i32x4_trunc_sat_f32x4(v128_t a) { EACH_LANE(v128_t, 4, of_truncated(F(a)[i])) }
-#define wasm_i32x4_relaxed_trunc_f32x4 wasm_i32x4_trunc_sat_f32x4
-OP v128_t wasm_f32x4_convert_i32x4(v128_t a) { EACH_LANE(of_f32x4, 4, (float)a[i]) }
-OP v128_t wasm_f64x2_add(v128_t a, v128_t b) { return V(D(a) + D(b)); }
-OP v128_t wasm_f64x2_sub(v128_t a, v128_t b) { return V(D(a) - D(b)); }
-OP v128_t wasm_f64x2_mul(v128_t a, v128_t b) { return V(D(a) * D(b)); }
-OP v128_t wasm_f64x2_div(v128_t a, v128_t b) { return V(D(a) / D(b)); }
-OP v128_t wasm_f64x2_promote_low_f32x4(v128_t a) { EACH_LANE(of_f64x2, 2, (double)F(a)[i]) }
-OP v128_t wasm_f32x4_demote_f64x2_zero(v128_t a) {
-    return V(((of_f32x4){(float)D(a)[0], (float)D(a)[1], 0, 0}));
-}
-OP bool wasm_i32x4_all_true(v128_t a) { return a[0] && a[1] && a[2] && a[3]; }
-OP bool wasm_v128_any_true(v128_t a) { return a[0] || a[1] || a[2] || a[3]; }
-#define wasm_f32x4_extract_lane(v, i) (F(v)[i])
+#define wasm_f32x4_extract_lane(v, i) (((of_f32x4)(v))[i])
 #define wasm_i32x4_shuffle(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #define wasm_i64x2_shuffle(a, b, ...)                                                    \
-    V(__builtin_shufflevector((of_i64x2)(a), (of_i64x2)(b), __VA_ARGS__))
+    (v128_t) __builtin_shufflevector((of_i64x2)(a), (of_i64x2)(b), __VA_ARGS__)
 #define wasm_i8x16_shuffle(a, b, ...)                                                    \
-    V(__builtin_shufflevector((of_i8x16)(a), (of_i8x16)(b), __VA_ARGS__))
+    (v128_t) __builtin_shufflevector((of_i8x16)(a), (of_i8x16)(b), __VA_ARGS__)
+
+/* The latency of an addition is as long as eight of them take. */
+#define ROUND 64
+#define BY_ROUND _Pragma("clang loop vectorize_width(16) interleave_count(4)")
+
+/* --- as wide as a register ------------------------------------------------------- */
+
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX2__)
+#define LANES 8
+#endif
+
+#ifdef LANES
+typedef int32_t vec OF_SIZE(4 * LANES);
+typedef float of_floats __attribute__((ext_vector_type(LANES)));
+typedef uint32_t of_words OF_SIZE(4 * LANES);
+#define T vec
+#define TF of_floats
+#define TU of_words
+#include "lanes.h"
+
+OP vec VLOAD(const void *p) { vec v; memcpy(&v, p, sizeof v); return v; }
+OP vec VEC(float x) { return (vec)((of_floats)x); }
+OP vec VINT(int32_t n) { return n - (vec){0}; }
+/* n < LANES of them, and zeros */
+typedef bool of_bools __attribute__((ext_vector_type(LANES)));
+OP of_bools of_first(uint32_t n) {
+    static const int32_t numbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return __builtin_convertvector(VLOAD(numbers) < (int32_t)n, of_bools);
+}
+OP vec vload_few(const float *p, uint32_t n) {
+    return (vec)__builtin_masked_load(of_first(n), p, (of_floats)0);
+}
+OP void vstore_few(float *p, vec v, uint32_t n) {
+    __builtin_masked_store(of_first(n), (of_floats)v, p);
+}
+/* The first four lanes, and vectors with four lanes. */
+OP v128_t first4(vec v) { v128_t y; memcpy(&y, &v, sizeof y); return y; }
+OP vec with4(v128_t v) { vec y = {0}; memcpy(&y, &v, sizeof v); return y; }
+/* Of all lanes, by fours and then by halves. */
+#define FOLD(v, FUNCTION)                                                                \
+    v128_t t[LANES / 4];                                                                 \
+    memcpy(t, &v, sizeof t);                                                             \
+    for (int n = LANES / 8; n; n /= 2)                                                   \
+        for (int i = 0; i < n; i++) t[i] = FUNCTION(t[i], t[i + n]);                     \
+    t[0] = FUNCTION(t[0], wasm_i32x4_shuffle(t[0], t[0], 2, 3, 0, 1));                   \
+    t[0] = FUNCTION(t[0], wasm_i32x4_shuffle(t[0], t[0], 1, 0, 3, 2));                   \
+    return wasm_f32x4_extract_lane(t[0], 0);
+OP float sum_of(vec v) { FOLD(v, wasm_f32x4_add) }
+OP float max_of(vec v) { FOLD(v, wasm_f32x4_max) } /* NaN where one is */
+#endif
+#undef OF_SIZE

@@ -11,6 +11,7 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
+from ..native import elementwise
 
 kernels = KernelTable()
 MANY = 4096  # elements
@@ -27,6 +28,7 @@ def _wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return kernel
 
 
+@elementwise("clip_f32")
 def _limited(x: Array, low: float, high: float) -> Array:
     """Of many numbers ``clip`` is three times as fast as ``maximum`` of a scalar."""
     if x.size > MANY:
@@ -51,29 +53,25 @@ def _no_negative_zero(y: Array) -> Array:
     return y
 
 
-kernels["Relu"] = lambda x: _no_negative_zero(_above(x))
+kernels["Relu"] = elementwise("relu_f32")(lambda x: _no_negative_zero(_above(x)))
+kernels["Relu6"] = elementwise("relu6_f32")(
+    lambda x: _no_negative_zero(_limited(x, 0, 6))
+)
+kernels["ClipByValue"] = lambda x, *, min, max: _limited(x, min, max)
 
 
-@kernels("Relu6")
-def relu6(x: Array) -> Array:
-    """Of integers too."""
-    return _no_negative_zero(_limited(x, 0, 6))
-
-
-@kernels("ClipByValue")
-def clip_by_value(x: Array, *, min: float, max: float) -> Array:
-    """Of integers too."""
-    return _limited(x, min, max)
-
-
-@kernels("LeakyRelu")
-def leaky_relu(x: Array, *, alpha: float) -> Array:
+@elementwise("leaky_relu_f32")
+def leaky_relu(x: Array, alpha: float) -> Array:
     """With slopes of at most 1 it is a maximum; else it is Prelu."""
     slope = x.dtype.type(alpha)  # which may be 0 where alpha is not
     return np.maximum(x, x * slope) if 0 < slope <= 1 else prelu(x, slope)
 
 
+kernels["LeakyRelu"] = lambda x, *, alpha: leaky_relu(x, alpha)
+
+
 @kernels("Prelu")
+@elementwise("prelu_f32", "ff->f")
 def prelu(x: Array, alpha: Array) -> Array:
     """Slopes may be infinite or NaN, and do not matter where ``x`` is positive."""
     if np.isfinite(alpha).all():
@@ -81,20 +79,21 @@ def prelu(x: Array, alpha: Array) -> Array:
     return np.where(x < 0, x * alpha, x)
 
 
-@kernels("Step")
-def step(x: Array, *, alpha: float) -> Array:
-    """One of two terms is 0; NaN is neither positive nor not."""
-    y, low = (x > 0).astype(x.dtype), x.dtype.type(alpha)
-    if not np.isfinite(low):
-        y = np.where(x > 0, y, low)
-    elif low:
-        y += (x <= 0) * low
-    if np.isnan(np.min(x, initial=0)):
-        return np.where(np.isnan(x), x, y)
+@elementwise("step_f32")
+def step(x: Array, alpha: float) -> Array:
+    """NaN is neither positive nor not."""
+    y = np.array(x > 0, x.dtype)
+    if alpha:  # copies by a mask that is hard to guess are slow
+        np.copyto(y, x.dtype.type(alpha), where=x <= 0)
+    np.copyto(y, x, where=np.isnan(x))
     return y
 
 
+kernels["Step"] = lambda x, *, alpha: step(x, alpha)
+
+
 @kernels("Elu")
+@elementwise("elu_f32")
 @_wide
 def elu(x: Array) -> Array:
     """One of the two terms is 0."""
@@ -102,6 +101,7 @@ def elu(x: Array) -> Array:
 
 
 @kernels("EluGrad")
+@elementwise("elu_grad_f32", "ff->f")
 def elu_grad(dy: Array, y: Array) -> Array:
     """The slope is 1, or ``e^x = y + 1``."""
     return dy * (_below(y) + 1)
@@ -111,6 +111,7 @@ SCALE, ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
 @kernels("Selu")
+@elementwise("selu_f32")
 @_wide
 def selu(x: Array) -> Array:
     """One of the two terms is 0."""
@@ -118,6 +119,7 @@ def selu(x: Array) -> Array:
 
 
 @kernels("Sigmoid")
+@elementwise("sigmoid_f32")
 @_wide
 def sigmoid(x: Array) -> Array:
     """``1 / (1 + e^-x)``, but where ``e^-x`` is large ``e^x / (1 + e^x)``."""
@@ -132,6 +134,7 @@ def sigmoid(x: Array) -> Array:
 
 
 @kernels("Softplus")
+@elementwise("softplus_f32")
 @_wide
 def softplus(x: Array) -> Array:
     """No exponential of a positive number."""
@@ -141,3 +144,9 @@ def softplus(x: Array) -> Array:
     np.log1p(y, out=y)
     y += _above(x)
     return y
+
+
+for _name in ("Relu", "Sigmoid", "Tanh", "Erf"):  # of other dtypes by their parts
+    kernels[f"plugrad_cpu.{_name}Grad"] = elementwise(
+        f"{_name.lower()}_grad_f32", "ff->f"
+    )(lambda dy, xy: NotImplemented)

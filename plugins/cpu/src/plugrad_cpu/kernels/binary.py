@@ -1,19 +1,20 @@
-"""Binary kernels: a ufunc each, where NumPy has one; NumPy broadcasts."""
+"""Binary kernels: a ufunc each, where NumPy has one; of float32 most are in C."""
 
 import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
+from ..native import elementwise
 
 kernels = KernelTable(
-    Add=np.add,
+    Add=elementwise("add_f32", "ff->f")(np.add),
     Atan2=np.arctan2,
-    Maximum=np.maximum,
-    Minimum=np.minimum,
+    Maximum=elementwise("max_f32", "ff->f")(np.maximum),
+    Minimum=elementwise("min_f32", "ff->f")(np.minimum),
     Mod=np.remainder,
-    Multiply=np.multiply,
-    RealDiv=np.true_divide,
-    Sub=np.subtract,
+    Multiply=elementwise("mul_f32", "ff->f")(np.multiply),
+    RealDiv=elementwise("div_f32", "ff->f")(np.true_divide),
+    Sub=elementwise("sub_f32", "ff->f")(np.subtract),
 )
 
 
@@ -29,6 +30,7 @@ def add_n(*xs: Array) -> Array:
 
 
 @kernels("SquaredDifference")
+@elementwise("squared_difference_f32", "ff->f")
 def squared_difference(a: Array, b: Array) -> Array:
     """One temporary."""
     y = np.subtract(a, b)

@@ -4,6 +4,7 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
+from ..native import elementwise
 
 kernels = KernelTable(
     BitwiseAnd=np.bitwise_and,
@@ -26,6 +27,7 @@ kernels = KernelTable(
 
 
 @kernels("Select")
+@elementwise("select_4", "?ff->f")
 def select(condition: Array, a: Array, b: Array) -> Array:
     """Choose by bits.
 

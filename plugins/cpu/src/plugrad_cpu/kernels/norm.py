@@ -1,5 +1,9 @@
 """Softmax and normalization; float16 is computed in float32."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import numpy as np
 from plugrad.plugin import KernelTable
 
@@ -10,47 +14,49 @@ from ._windows import lined
 from .reduce import along
 
 Axes = tuple[int, ...]
+InC = dict[Any, Callable[..., None]]  # by dtype
 kernels = KernelTable()
 SOFTMAX, LAYER_NORM = in_c("softmax"), in_c("layer_norm")
+SOFTMAX_GRAD = in_c("softmax_grad")
 
 
 def _wide(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype == np.float16 else x
 
 
-def _softmax(x: Array, axis: int, log: int) -> Array | None:
-    """Run in C: softmax, or its logarithm."""
-    function = SOFTMAX.get(x.dtype)
-    given = None if function is None else contiguous(x)
+def _in_c(functions: InC, sizes: Axes, log: int, *xs: Array) -> Array:
+    """Run softmax, what it hands back, or those of its logarithm."""
+    function, like = functions.get(xs[0].dtype), xs[0]
+    given = None if function is None else contiguous(*xs)
     if function is None or given is None:
-        return None
-    y = np.empty(x.shape, x.dtype)
+        return NotImplemented
+    y = np.empty(like.shape, like.dtype)
     if y.size:
-        function(*given, y, *around(x.shape, axis), log)
+        function(*given, y, *sizes, log)
     return y
 
 
-@kernels("Softmax")
-def softmax(logits: Array, *, axis: int) -> Array:
+def _softmax(log: int, logits: Array, *, axis: int) -> Array:
     """Shift by the maximum first, so that exp never overflows."""
-    if (y := _softmax(logits, axis, 0)) is not None:
-        return y
-    x = _wide(logits)
-    e = x - along(np.maximum, x, (axis,), True)
-    np.exp(e, out=e)
-    e /= along(np.add, e, (axis,), True)
-    return e.astype(logits.dtype, copy=False)
-
-
-@kernels("LogSoftmax")
-def log_softmax(logits: Array, *, axis: int) -> Array:
-    """Shift by the maximum first, so that exp never overflows."""
-    if (y := _softmax(logits, axis, 1)) is not None:
+    y = _in_c(SOFTMAX, around(logits.shape, axis), log, logits)
+    if y is not NotImplemented:
         return y
     x = _wide(logits)
     y = x - along(np.maximum, x, (axis,), True)
-    y -= np.log(along(np.add, np.exp(y), (axis,), True))
+    e = np.exp(y, out=None if log else y)
+    total = along(np.add, e, (axis,), True)
+    y = np.subtract(y, np.log(total), out=y) if log else np.divide(e, total, out=e)
     return y.astype(logits.dtype, copy=False)
+
+
+def _back(log: int, dy: Array, y: Array) -> Array:
+    """Return what softmax along the last axis hands back."""
+    return _in_c(SOFTMAX_GRAD, around(y.shape, y.ndim - 1)[:2], log, dy, y)
+
+
+for _log, _name in enumerate(("Softmax", "LogSoftmax")):
+    kernels[_name] = partial(_softmax, _log)
+    kernels[f"plugrad_cpu.{_name}Grad"] = partial(_back, _log)
 
 
 @kernels("FusedBatchNorm")

@@ -4,6 +4,7 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
+from ..native import elementwise
 
 kernels = KernelTable(
     Acos=np.arccos,
@@ -12,9 +13,9 @@ kernels = KernelTable(
     Asinh=np.arcsinh,
     Atan=np.arctan,
     Atanh=np.arctanh,
-    Cos=np.cos,
+    Cos=elementwise("cos_f32")(np.cos),
     Cosh=np.cosh,
-    Sin=np.sin,
+    Sin=elementwise("sin_f32")(np.sin),
     Sinh=np.sinh,
 )
 
@@ -31,6 +32,7 @@ def tan(x: Array) -> Array:
 
 
 @kernels("Tanh")
+@elementwise("tanh_f32")
 def tanh(x: Array) -> Array:
     """Of infinities, NumPy's own has the zero of sin(2b), the standard that of b."""
     y: Array = np.tanh(x, out=np.empty_like(x))

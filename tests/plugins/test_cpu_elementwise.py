@@ -1,0 +1,210 @@
+"""plugrad-cpu's element-wise kernels in C: the results of the functions on NumPy."""
+
+import math
+import sys
+
+import numpy as np
+import pytest
+
+native = pytest.importorskip("plugrad_cpu.native", reason="plugrad-cpu is not there")
+if not native.LOADED:
+    pytest.skip(f"no kernels in C: {native.LIBRARY}", allow_module_level=True)
+
+from plugrad_cpu.kernels import KERNELS, activation  # noqa: E402  # of this module
+
+RNG = np.random.default_rng(7)
+NUMBERS = {  # functions that take numbers, each with some
+    activation._limited: [(-0.5, 1), (0.25, np.inf), (np.nan, 1.0), (2, -2)],
+    activation.leaky_relu: [(0.2,), (0,), (3.0,), (-1,)],
+    activation.step: [(0.0,), (0.5,), (np.nan,), (np.inf,)],
+}
+IN_C = {
+    name: (function, [()])
+    for name, function in KERNELS.items()
+    if type(function) is type(activation.step) and "." not in name
+} | {function.__wrapped__.__name__: (function, n) for function, n in NUMBERS.items()}
+# Those of which a contract does not say which zero comes out.
+EITHER_ZERO = ["Maximum", "Minimum", "Elu", "Selu", "Prelu", "leaky_relu"]
+# Those that NumPy has other polynomials for; all others round alike.
+APPROXIMATE = ["Exp", "Expm1", "Log", "Log1p", "Tanh", "Sin", "Cos", "Erf"]
+APPROXIMATE += ["Sigmoid", "Softplus", "Elu", "Selu"]
+UNARY = [name for name, (function, _) in IN_C.items() if function.nin == 1]
+BINARY = [name for name, (function, _) in IN_C.items() if function.nin == 2]
+
+SPECIAL = [0, -0.0, 1, -1, 6, 7, 0.5, 1e-40, -1e-40, 3e38, -3e38, 88.7, 89, -87.4, -104]
+SPECIAL = np.float32([*SPECIAL, np.nan, np.inf, -np.inf])
+DRAWN = (RNG.normal(size=(6, 34, 20)) * 3).astype("float32")
+LAYOUTS = {
+    "contiguous": DRAWN,
+    "Fortran's order": np.asfortranarray(DRAWN),
+    "transposed": DRAWN.transpose(1, 0, 2),
+    "reversed": DRAWN[::-1, :, ::-1],
+    "with gaps": DRAWN[:, ::3, 1:-1],
+    "broadcast": np.broadcast_to(DRAWN[:, :1], (6, 5, 20)),
+    "empty": DRAWN[:, :0],
+    "no axes": np.array(2.5, "float32"),
+    "a scalar of NumPy": np.float32(-1.5),
+    "special": SPECIAL,
+    "read-only": np.frombuffer(DRAWN.tobytes(), "float32"),
+    "not aligned": np.frombuffer(b"x" + DRAWN[0].tobytes(), "float32", offset=1),
+    "swapped": DRAWN[0].astype(">f4"),
+}
+
+
+def check(name, *xs):
+    """Compare the kernel in C with the one on NumPy, on each row of numbers."""
+    function, rows = IN_C[name]
+    for numbers in rows:
+        with np.errstate(all="ignore"):
+            found = function(*xs, *numbers)
+            expected = np.asarray(function.__wrapped__(*xs, *numbers))
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+        if name in APPROXIMATE:
+            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-44)
+        else:
+            np.testing.assert_array_equal(found, expected)
+        if name not in EITHER_ZERO:
+            signs = [np.signbit(y)[~np.isnan(y)] for y in (found, expected)]
+            np.testing.assert_array_equal(*signs)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", UNARY)
+def test_layouts(name, layout):
+    check(name, LAYOUTS[layout])
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_lengths(name):
+    for n in range(1, 34):
+        check(name, DRAWN.reshape(-1)[:n])
+
+
+BROADCAST = {
+    "a row": (DRAWN, DRAWN[0, 0]),
+    "a column": (DRAWN, DRAWN[0, :, :1]),
+    "a plane": (DRAWN, DRAWN[:1]),
+    "one of each": (DRAWN[:, :1], DRAWN[0, :, :1]),
+    "outer": (DRAWN[0, 0], DRAWN[0, 0][:, None]),
+    "a scalar": (DRAWN, np.float32(0.25)),
+    "no axes": (np.array(3, "float32"), DRAWN),
+    "two scalars": (np.float32(3), np.array(-2, "float32")),
+    "short rows": (DRAWN[:, :, :3], DRAWN[0, 0, :3]),
+    "rows of 16": (DRAWN[:, :, :16], DRAWN[0, 0, :16]),
+    "two orders": (DRAWN[0, :20], DRAWN[0, :20].T),
+    "Fortran's order": (DRAWN[0].T, DRAWN[1].T),
+    "of different shapes": (DRAWN[0, :20].T, DRAWN[:1, :20].T),
+    "reversed": (DRAWN[::-1], DRAWN[:, ::-1]),
+    "reversed rows": (DRAWN[:, :, ::-1], DRAWN),
+    "both broadcast": (np.broadcast_to(DRAWN[:, :, :1], (6, 34, 20)),) * 2,
+    "empty": (DRAWN[:0], DRAWN[0, 0]),
+    "special": (SPECIAL, SPECIAL[:, None]),
+    "not aligned": (LAYOUTS["not aligned"], DRAWN[0, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("operands", BROADCAST)
+@pytest.mark.parametrize("name", BINARY)
+def test_broadcasting(name, operands):
+    a, b = BROADCAST[operands]
+    check(name, a, b)
+    check(name, b, a)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_lengths_of_two(name):
+    for n in range(1, 34):
+        x = DRAWN.reshape(-1)[:n]
+        check(name, x, x[::-1].copy())
+        check(name, DRAWN[:, 0, :1], x)
+
+
+@pytest.mark.parametrize("operands", BROADCAST)
+def test_choosing(operands):
+    a, b = BROADCAST[operands]
+    check("Select", np.greater(a, b), a, b)
+    check("Select", np.greater(b, 0), a, b)
+    check("Select", np.greater(a, 0), a, b)
+
+
+BACKWARD = {
+    "ReluGrad": lambda dy, y: np.where(y > 0, dy, y),
+    "TanhGrad": lambda dy, y: dy * (1 - y * y),
+    "SigmoidGrad": lambda dy, y: dy * (y * (1 - y)),
+    "ErfGrad": lambda dy, x: dy * (KERNELS["Exp"](-(x * x)) * (2 / math.sqrt(math.pi))),
+    "SoftmaxGrad": lambda dy, y: dy * y - y * (dy * y).sum(-1, keepdims=True),
+    "LogSoftmaxGrad": lambda dy, y: dy - np.exp(y) * dy.sum(-1, keepdims=True),
+}
+
+
+@pytest.mark.parametrize("name", BACKWARD)
+def test_gradients_in_one_kernel(name):
+    kernel, formula = KERNELS[f"plugrad_cpu.{name}"], BACKWARD[name]
+    rows = [(DRAWN[0, 0, :n], DRAWN[1, 0, :n]) for n in range(1, 20)]
+    rows += [(DRAWN, DRAWN * 0.25), (DRAWN[:0], DRAWN[:0]), (DRAWN[0].T, DRAWN[1].T)]
+    for dy, x in rows:
+        np.testing.assert_allclose(kernel(dy, x), formula(dy, x), rtol=1e-5, atol=1e-5)
+    if "Softmax" in name:
+        dy, x = DRAWN[0].astype("float64"), DRAWN[1].astype("float64")
+        np.testing.assert_allclose(kernel(dy, x), formula(dy, x), rtol=1e-9, atol=1e-9)
+    else:  # element by element, and of float32 alone
+        with np.errstate(all="ignore"):
+            found, expected = (f(SPECIAL, SPECIAL) for f in (kernel, formula))
+        np.testing.assert_array_equal(found, expected)
+        assert (
+            kernel(DRAWN.astype("float64"), DRAWN.astype("float64")) is NotImplemented
+        )
+        assert kernel(DRAWN[::-1, :, ::-1], DRAWN) is NotImplemented
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "int64", "bool"])
+def test_other_dtypes_are_those_of_numpy(dtype):
+    x = (DRAWN[0] * 3).astype(dtype)
+    pairs = {"Add": np.add, "Maximum": np.maximum}
+    for name, ufunc in pairs.items():
+        np.testing.assert_array_equal(KERNELS[name](x, x[:1]), ufunc(x, x[:1]))
+    if x.dtype.kind == "f":
+        np.testing.assert_array_equal(KERNELS["Sin"](x), np.sin(x))
+        np.testing.assert_array_equal(KERNELS["Neg"](x), -x)
+
+
+def test_numbers_that_a_double_does_not_hold():
+    x = np.array([2**60, 2**60 + 1, 2**60 + 2])
+    clip = KERNELS["ClipByValue"]
+    assert clip(x, min=2**60 + 1, max=2**61).tolist() == [2**60 + 1] * 2 + [2**60 + 2]
+
+
+def test_results_have_the_order_of_their_operands():
+    add, exp, x = KERNELS["Add"], KERNELS["Exp"], DRAWN[0].T
+    assert exp(x).flags.f_contiguous
+    assert add(x, x).flags.f_contiguous
+    assert exp(DRAWN[:, ::2]).flags.c_contiguous
+
+
+def test_wrong_calls():
+    add, make = KERNELS["Add"], native.native.elementwise
+    with pytest.raises(ValueError, match="broadcast"):
+        add(DRAWN[0], DRAWN[0, :, :3])
+    with pytest.raises(TypeError):
+        add(DRAWN)
+    with pytest.raises(TypeError):
+        add(DRAWN, "x")
+    with pytest.raises(KeyError, match="no kernel 'nonsense'"):
+        make("nonsense", "f->f", np.exp)
+    for types in ("f", "->f", "ffff->f", "x->f", "f->", "f->ff"):
+        with pytest.raises(ValueError, match=r"use such as ff->\?"):
+            make("exp_f32", types, np.exp)
+
+
+def test_nothing_is_kept():
+    x, y = DRAWN[:, ::2], DRAWN[0, 0]
+    calls = [
+        (KERNELS["Exp"], (x,)),
+        (KERNELS["Add"], (x, y)),
+        (KERNELS["Add"], (x.T, y[0])),
+        (KERNELS["Add"], (x, np.float32(1))),
+    ]
+    before = sys.getrefcount(x), sys.getrefcount(y), sys.getrefcount(x.dtype)
+    for function, xs in calls * 50:
+        function(*xs)
+    assert (sys.getrefcount(x), sys.getrefcount(y), sys.getrefcount(x.dtype)) == before
