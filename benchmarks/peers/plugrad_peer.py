@@ -108,7 +108,7 @@ def _(x: Tensor) -> Case:
 def _(x: Tensor) -> Case:
     turned = lambda: pg.permute_dims(x, (2, 0, 1))
     if not turned().numpy().flags.c_contiguous:  # a view: it has moved nothing
-        return lambda: pg.asarray(np.ascontiguousarray(turned().numpy()), copy=False)
+        return lambda: pg.asarray(turned(), copy=True)
     return turned
 
 

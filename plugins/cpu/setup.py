@@ -19,7 +19,9 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
-SOURCES = ["conv", "depthwise", "matmul", "norm", "pool", "winograd"]
+SOURCES = ["cast", "conv", "cumulative", "depthwise", "gather", "matmul", "norm"]
+SOURCES += ["pool", "reduce", "resize", "winograd"]
+TARGET = ["copy", "threads"]
 FLAGS = ["-std=gnu17", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno"]
 FLAGS += [
     "-fno-trapping-math",
@@ -77,7 +79,7 @@ def build_library(to: Path, machine: str, level: str) -> None:
     target += [f"-mcpu={level}"] if machine == "x86_64" else []
     target += ["-mprefer-vector-width=512"] if level == "x86_64_v4" else []
     files = {name: f"src_c/kernels/{name}.c" for name in SOURCES}
-    files["threads"] = "src_c/target/threads.c"
+    files |= {name: f"src_c/target/{name}.c" for name in TARGET}
     objects = {name: str(folder / f"{name}.o") for name in files}
 
     def compiled(name: str) -> None:

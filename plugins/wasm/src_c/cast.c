@@ -1,6 +1,7 @@
 /* Cast. The common pairs have loops of their own; the others go in blocks through the
    widest type of their kind: i64, which stands for u64 too, or f64. */
 #include "elementwise.h"
+#include "loops.h"
 
 UNARY(cast_i32_f32, i32, f32, GRAIN, (f32)a)
 UNARY(cast_u8_f32, u8, f32, GRAIN, (f32)a)

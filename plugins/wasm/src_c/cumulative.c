@@ -1,6 +1,6 @@
 /* Sums and products up to each element of the middle axis of [outer, n, inner], kept in
    double precision. */
-#include "plugrad.h"
+#include "loops.h"
 
 enum { STRIP = 64, GRAIN = 32768, POLL = 1024 };
 

@@ -1,6 +1,6 @@
 /* Weighed sums along one axis: y[o, i, :] = the sum of weight · x[o, index, :] over the
    terms of i. Resizing is two of these, and so is its transpose. Then: reading boxes. */
-#include "plugrad.h"
+#include "loops.h"
 
 typedef struct {
     const void *x, *weights;

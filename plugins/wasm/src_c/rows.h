@@ -1,6 +1,6 @@
 /* Copying rows, which are bytes here. */
 #pragma once
-#include "plugrad.h"
+#include "loops.h"
 
 /* Short pieces are copied faster so than by memcpy, which is a call of the host. */
 INLINE void copy(u8 *restrict y, const u8 *restrict x, u32 n) {

@@ -7,6 +7,7 @@ that they do not have, kernels run on NumPy. ``PLUGRAD_CPU_NATIVE=0`` turns them
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Callable
 from math import prod
@@ -14,14 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from plugrad.geometry import Windows
+from plugrad.geometry import Windows, collapse_axes
 
 from .pool import native
 
 Array = np.ndarray[Any, Any]
-NAMES = {np.dtype(name): f"{name[0]}{name[-2:]}" for name in ("float32", "float64")}
+Sizes = tuple[int, ...]
+# What names of kernels end in, by dtype: each set of dtypes holds the one before.
+NAMES = {np.dtype(name): f"_{name[0]}{name[-2:]}" for name in ("float32", "float64")}
+NUMBERS = NAMES | {np.dtype(name): f"_i{name[-2:]}" for name in ("int32", "int64")}
+BITS = NUMBERS | {np.dtype(f"u{t.name}"): NUMBERS[t] for t in [*NUMBERS][2:]}
 LEVELS = ["x86_64_v4", "x86_64_v3", "x86_64_v2"]  # a processor has those that follow
 MOST = 2**31  # elements: the kernels count in 32 bits
+LARGE = 1 << 16  # bytes that NumPy copies more slowly
 
 
 def _library() -> str:
@@ -60,16 +66,18 @@ def threads() -> int:
 
 LIBRARY = _library()
 LOADED = LIBRARY in (*LEVELS, "aarch64")
+COPY: Any = None
 if LOADED:
     native.get("set_threads")(threads())  # type: ignore[union-attr]
+    COPY = native.get_strided("copy_strided")  # type: ignore[union-attr]
 
 
-def kernels(name: str) -> dict[Any, Callable[..., None]]:
-    """Return the kernels ``<name>_f32`` and ``<name>_f64`` by dtype, if there are."""
+def kernels(name: str, names: dict[Any, str] = NAMES) -> dict[Any, Callable[..., None]]:
+    """Return the kernels ``<name>_f32`` and so on by dtype, if there are."""
     found = {}
-    for dtype, suffix in NAMES.items() if LOADED else ():
+    for dtype, suffix in names.items() if LOADED else ():
         try:
-            found[dtype] = native.get(f"{name}_{suffix}")  # type: ignore[union-attr]
+            found[dtype] = native.get(f"{name}{suffix}")  # type: ignore[union-attr]
         except KeyError:
             continue
     return found
@@ -84,7 +92,42 @@ def contiguous(*xs: Array | None) -> list[Any] | None:
     """Return the arrays as kernels in C take them; None if one is too large."""
     if any(x is not None and x.size >= MOST for x in xs):
         return None
-    return [None if x is None else np.ascontiguousarray(x) for x in xs]
+    return [None if x is None else in_order(x) for x in xs]
+
+
+def in_order(x: Array) -> Array:
+    """Return a contiguous array in row-major order: ``x`` itself if it is one."""
+    if x.nbytes < LARGE or x.flags.c_contiguous or not LOADED:
+        return np.ascontiguousarray(x)
+    y = np.empty(x.shape, x.dtype)
+    copy(y, x)
+    return y
+
+
+def copy(y: Array, x: Array) -> None:
+    """Write ``y[...] = x``; large arrays of one dtype on all threads."""
+    large = x.nbytes >= LARGE and x.size < MOST and LOADED
+    alike = x.shape == y.shape and x.dtype is y.dtype and x.dtype.kind in "biufc"
+    if large and alike and x.flags.aligned and y.flags.aligned:
+        COPY(x, y, _strided(x.shape, x.strides, y.strides), x.itemsize)
+    else:
+        y[...] = x
+
+
+@functools.lru_cache(maxsize=1024)
+def _strided(shape: Sizes, x: Sizes, y: Sizes) -> Array:
+    """Return the loop over two arrays: rank, sizes and strides of few axes.
+
+    Those of y go from the longest stride to the shortest. Before the last one there is
+    that along which x is contiguous.
+    """
+    order = sorted(range(len(shape)), key=lambda i: -abs(y[i]))
+    axes = list(collapse_axes(*[[each[i] for i in order] for each in (shape, x, y)]))
+    nearest = min(range(len(axes)), key=lambda i: abs(axes[i][1]) or MOST)
+    if nearest < len(axes) - 1:
+        axes.insert(-1, axes.pop(nearest))
+    axes = [(1, 0, 0)] * (2 - len(axes)) + axes
+    return np.array([len(axes), *itertools.chain(*zip(*axes, strict=True))], np.int64)
 
 
 @functools.lru_cache(maxsize=1024)

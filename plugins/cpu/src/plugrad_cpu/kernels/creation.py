@@ -9,6 +9,7 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array, NumpyArrays
+from ..native import in_order
 
 kernels = KernelTable()
 
@@ -55,8 +56,11 @@ def _wrapped(x: Array) -> Array:
 
 @kernels("Identity")
 def identity(x: Array) -> Array:
-    """Share the memory: kernels never write into inputs."""
-    return x
+    """Share memory that is in order: kernels never write into inputs.
+
+    What is repeated stays so. Anything else, such as what is transposed, is copied.
+    """
+    return x if x.flags.c_contiguous or 0 in x.strides else in_order(x)
 
 
 @kernels("Fill")

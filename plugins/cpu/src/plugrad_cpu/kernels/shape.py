@@ -5,9 +5,15 @@ import math
 import numpy as np
 from plugrad.plugin import KernelTable
 
-from ..arrays import Array
+from ..arrays import Array, quiet
+from ..native import LARGE, MOST, copy, in_order
+from ..native import kernels as in_c
 
 kernels = KernelTable()
+JOIN = in_c("join_rows", {None: ""})
+WIDE = 4096  # bytes of a row, from which on copying part by part is as fast
+
+moved = quiet(in_order)  # into memory of the pool
 
 
 @kernels("Reshape")
@@ -47,23 +53,52 @@ def broadcast_args(s0: Array, s1: Array) -> Array:
 @kernels("Tile")
 def tile(x: Array, *, repetitions: tuple[int, ...]) -> Array:
     """Broadcast to an axis of repetitions before each axis, and join the two."""
-    wide = [m for r, n in zip(repetitions, x.shape, strict=True) for m in (r, n)]
-    thin = [m for n in x.shape for m in (1, n)]
-    y = np.broadcast_to(x.reshape(thin), wide)
-    return y.reshape([r * n for r, n in zip(repetitions, x.shape, strict=True)])
+    pairs = [*zip(repetitions, x.shape, strict=True)]
+    y = np.broadcast_to(
+        x.reshape([m for n in x.shape for m in (1, n)]), [m for p in pairs for m in p]
+    )
+    if y.size >= LARGE and any([r > 1 and n > 1 for r, n in pairs]):
+        y = moved(y)  # else it can stay a view
+    return y.reshape([r * n for r, n in pairs])
 
 
 @kernels("Concat")
 def concat(*xs: Array, axis: int) -> Array:
     """Join along ``axis``."""
-    return np.concatenate(xs, axis)
+    if xs[0].nbytes + xs[-1].nbytes < LARGE or xs[0].dtype.hasobject:
+        return np.concatenate(xs, axis)
+    return _joined(xs, axis)
+
+
+@quiet
+def _joined(xs: tuple[Array, ...], axis: int) -> Array:
+    """Join large arrays; where rows are short, NumPy copies only one at a time."""
+    bytes_, rows = sum([x.nbytes for x in xs]), math.prod(xs[0].shape[:axis])
+    alike = all([x.dtype is xs[0].dtype for x in xs])
+    if not JOIN or not alike or not 4 * LARGE <= bytes_ < MOST:
+        return np.concatenate(xs, axis)
+    lead, rest = xs[0].shape[:axis], xs[0].shape[axis + 1 :]
+    sizes, at = [x.shape[axis] for x in xs], 0
+    y = np.empty((*lead, sum(sizes), *rest), xs[0].dtype)
+    if 8 * len(xs) <= bytes_ // rows < WIDE:
+        xs = tuple(map(in_order, xs))
+        widths = [x.nbytes // rows for x in xs]
+        parts = [*zip([x.ctypes.data for x in xs], widths, strict=True)]
+        JOIN[None](np.array(parts, np.uint64), len(xs), y, rows, bytes_ // rows)
+    elif bytes_ < 32 * LARGE:
+        np.concatenate(xs, axis, y)
+    else:
+        for x, size in zip(xs, sizes, strict=True):
+            copy(y[(slice(None),) * axis + (slice(at, at + size),)], x)
+            at += size
+    return y
 
 
 @kernels("Pack")
 def pack(*xs: Array, axis: int) -> Array:
     """Join along a new axis."""
     lead, rest = xs[0].shape[:axis], xs[0].shape[axis:]
-    return np.concatenate([x.reshape((*lead, 1, *rest)) for x in xs], axis)
+    return concat(*[x.reshape((*lead, 1, *rest)) for x in xs], axis=axis)
 
 
 @kernels("SplitV")
