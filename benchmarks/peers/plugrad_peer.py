@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import models
-import numpy as np
 import plugrad as pg
 from plugrad.registry.registry import registry
 from serve import Case, Cases, serve

@@ -7,6 +7,8 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
+from ..native import BITS, MOST, around, in_order
+from ..native import kernels as in_c
 from .gather import added
 
 kernels = KernelTable()
@@ -18,31 +20,25 @@ WIDE = {
 }
 
 
+SUM, PRODUCT = in_c("cumsum", BITS), in_c("cumprod", BITS)
+
+
 def _accumulated(
     ufunc: Any, x: Array, axis: int, exclusive: bool, reverse: bool
 ) -> Array:
-    x = x[(slice(None),) * axis + (slice(None, None, -1),)] if reverse else x
-    y = _running(ufunc, x, axis)
+    function = (SUM if ufunc is np.add else PRODUCT).get(x.dtype)
+    if function and 0 < x.size < MOST:
+        y = np.empty(x.shape, x.dtype)
+        function(in_order(x), y, *around(x.shape, axis), exclusive, reverse)
+        return y
+    x = np.flip(x, axis) if reverse else x
+    y = ufunc.accumulate(x, axis, WIDE.get(x.dtype, x.dtype))
+    y = y.astype(x.dtype, copy=False)
     if exclusive and y.size:
         along = np.moveaxis(y, axis, 0)
         along[1:] = along[:-1]  # NumPy takes care of the overlap
         along[0] = ufunc.identity
     return np.flip(y, axis) if reverse else y
-
-
-def _running(ufunc: Any, x: Array, axis: int) -> Array:
-    """Accumulate; across long rows one by one, as NumPy goes along short columns."""
-    dtype, n = WIDE.get(x.dtype, x.dtype), x.shape[axis]
-    if not n or x.size < 512 * n:
-        return ufunc.accumulate(x, axis, dtype).astype(x.dtype, copy=False)
-    y = np.empty(x.shape, x.dtype)
-    rows, onto = np.moveaxis(x, axis, 0), np.moveaxis(y, axis, 0)
-    total = rows[0].astype(dtype)
-    onto[0] = total
-    for row, into in zip(rows[1:], onto[1:], strict=True):
-        ufunc(total, row, out=total)
-        into[...] = total
-    return y
 
 
 @kernels("Cumsum")
@@ -69,7 +65,7 @@ def bincount(x: Array, weights: Array | None, *, size: int) -> Array:
         return np.bincount(ids, minlength=size).astype(np.int32)
     if each.dtype.kind == "f":
         return np.bincount(ids, each, size).astype(each.dtype)
-    return added(each, ids.astype(np.intp), size)
+    return added(each, ids, size)
 
 
 @kernels("DenseBincount")

@@ -1,21 +1,30 @@
 """Reading rows by index, adding them up by id, and one-hot."""
 
 import math
+from typing import Any
 
 import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array, boxed
+from ..native import BITS, MOST, NAMES, in_order
+from ..native import kernels as in_c
 
 kernels = KernelTable()
 
-CHUNK = 1 << 15  # indices at a time, so that they stay in the cache
+READ, SET = (in_c(name, {None: ""}).get(None) for name in ("gather", "one_hot"))
+ADD, ADD_WIDE = in_c("scatter_add", BITS), in_c("scatter_add_wide", NAMES)
+FEW = 8192  # elements, of which NumPy's own way is as fast
 
 
 @kernels("GatherV2")
 def gather(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
     """Let ``take`` check the range; with a batch, number the rows of a flat table."""
     n = x.shape[axis]
+    if indices.size * x.size >= FEW * n:
+        y = _read(x, indices, axis, batch_dims)
+        if y is not None:
+            return y
     try:
         at = _unsigned(indices)
         if not batch_dims:
@@ -30,6 +39,30 @@ def gather(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
     rows = rows + indices.reshape(b, 1, math.prod(middle))
     y = x.reshape(b * o * n, *rest[1:]).take(rows, 0)
     return y.reshape(*batch, *outer, *middle, *rest[1:])
+
+
+def _read(x: Array, indices: Array, axis: int, batch_dims: int) -> Array | None:
+    """Read in C; None if NumPy is to do it, or to find a wrong index."""
+    lead, outer, rest = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis:]
+    middle = indices.shape[batch_dims:]
+    counts = math.prod(lead), math.prod(outer), math.prod(middle)
+    width = math.prod(rest[1:]) * x.itemsize
+    if not READ or not x.flags.c_contiguous or x.dtype.hasobject:
+        return None
+    if max(x.size, math.prod(counts) * math.prod(rest[1:]), width) >= MOST:
+        return None
+    y, bad = np.empty((*lead, *outer, *middle, *rest[1:]), x.dtype), np.zeros(1, "u4")
+    sizes = np.array([rest[0]], np.int32)
+    READ(x, _narrow(indices), y, bad, *counts, 1, sizes, rest[0], width)
+    return None if bad[0] else y
+
+
+def _narrow(indices: Array) -> Array:
+    """Return int32; -1, which is out of range, for what does not fit."""
+    if indices.dtype.itemsize > 4 or indices.dtype == np.uint32:
+        fits = (indices >= 0) & (indices < MOST)
+        indices = np.where(fits, indices, -1)
+    return in_order(indices.astype(np.int32, copy=False))
 
 
 def gathered(op: str, x: Array, indices: Array, axis: int) -> Array:
@@ -59,46 +92,38 @@ def out_of_range(op: str, indices: Array, axis: int, n: int) -> IndexError:
 
 @kernels("UnsortedSegmentSum")
 def unsorted_segment_sum(x: Array, segment_ids: Array, *, num_segments: int) -> Array:
-    """Leave out what is out of range, if something turns out to be."""
-    ids = segment_ids
-    try:
-        return added(x, _unsigned(ids).astype(np.intp), num_segments)
-    except IndexError:
-        inside = (ids >= 0) & (ids < num_segments)
-        return added(x[inside], ids[inside].astype(np.intp), num_segments)
+    """Leave out what is out of range."""
+    return added(x, segment_ids, num_segments)
+
+
+# What is added up in another dtype.
+WIDER: dict[Any, Any] = dict.fromkeys(map(np.dtype, "?bhBH"), np.dtype("i4"))
+WIDER[np.dtype("f2")] = np.dtype("f4")
 
 
 def added(x: Array, ids: Array, count: int) -> Array:
-    """Return ``count`` sums of the rows of ``x`` by id; IndexError if one is too large.
+    """Return ``count`` sums of the rows of ``x`` by id; others are left out.
 
-    ``add.at`` is fast for one index an element, so that the columns of short rows are
-    numbered too, a chunk at a time; of long ones each is added by itself. Where many
-    rows meet in one sum, and for float16 always, sums are kept in float64.
+    Where many rows meet in one sum, and for float16 always, sums are kept in float64.
     """
-    m, rest = len(ids), x.shape[1:]
-    width = math.prod(rest)
-    wide = x.dtype.kind in "fc" and (x.dtype.itemsize == 2 or m > 16 * count)
-    dtype = np.result_type(x.dtype, np.float64) if wide else x.dtype
-    y = np.zeros((count, width), dtype)
-    table = x.reshape(m, width)
-    if width >= 512:
-        seen = np.zeros(count, bool)
-        seen[ids] = True
-        if np.count_nonzero(seen) == m:
-            y[ids] = table
-        else:
-            for i, row in zip(ids.tolist(), table, strict=True):
-                into = y[i]
-                np.add(into, row, into)
-    elif width:
-        flat, columns, step = y.reshape(-1), np.arange(width), CHUNK // width
-        for at in range(0, m, step):
-            rows = table[at : at + step].reshape(-1).astype(dtype, copy=False)
-            some = ids[at : at + step]
-            if width > 1:
-                some = (some[:, None] * width + columns).reshape(-1)
-            np.add.at(flat, some, rows)
-    return y.astype(x.dtype, copy=False).reshape(count, *rest)
+    m, rest, dtype = len(ids), x.shape[1:], x.dtype
+    wide = dtype.kind in "fc" and (dtype.itemsize == 2 or m > 16 * count)
+    some = x.astype(WIDER.get(dtype, dtype), copy=False)
+    if dtype.kind == "c":
+        some = in_order(x).view(x.real.dtype)
+    width = math.prod(rest) * (2 if dtype.kind == "c" else 1)
+    into = np.dtype(np.float64) if wide else some.dtype
+    y = np.zeros((count, width), into)
+    add = (ADD_WIDE if wide and some.itemsize == 4 else ADD).get(some.dtype)
+    if add and max(x.size, 2 * y.size) < MOST and x.size:
+        bad, sizes = np.zeros(1, np.uint32), np.array([count], np.int32)
+        add(in_order(some), _narrow(ids), y, bad, m, 1, sizes, width)
+    elif x.size:
+        inside = (ids >= 0) & (ids < count)
+        np.add.at(y, ids[inside], some.reshape(m, width)[inside])
+    if dtype.kind == "c":
+        y = y.astype(some.dtype, copy=False).view(dtype)
+    return y.astype(dtype, copy=False).reshape(count, *rest)
 
 
 @kernels("OneHot")
@@ -111,10 +136,18 @@ def one_hot(
     axis: int,
     dtype: np.dtype,
 ) -> Array:
-    """Write one element a row, with the new axis last, and move it."""
+    """Write one element a row; on NumPy with the new axis last, which is then moved."""
+    shape = indices.shape
+    if SET and not dtype.hasobject and indices.size * depth < MOST:
+        y = np.full((*shape[:axis], depth, *shape[axis:]), off_value, dtype)
+        value, inner = np.full(1, on_value, dtype), math.prod(shape[axis:])
+        if y.size:
+            sizes = indices.size, depth, inner, dtype.itemsize
+            SET(_narrow(indices), y, value, *sizes)
+        return y
     flat = indices.reshape(-1)
     y = np.full((flat.size, depth), off_value, dtype)
     rows = np.flatnonzero((flat >= 0) & (flat < depth))
     y[rows, flat[rows]] = on_value
-    y = y.reshape((*indices.shape, depth))
+    y = y.reshape((*shape, depth))
     return y if axis == indices.ndim else np.moveaxis(y, -1, axis)
