@@ -48,7 +48,6 @@ UNARY(cast_i32_f64, i32, f64, GRAIN, a)
 UNARY(cast_i64_f64, i64, f64, GRAIN, (f64)a)
 UNARY(cast_i64_f32, i64, f32, GRAIN, (f32)a)
 UNARY(cast_i32_i64, i32, i64, GRAIN, a)
-UNARY(cast_i64_i32, i64, i32, GRAIN, (i32)a)
 #endif
 
 static f64 from_half(u16 h) {

@@ -43,17 +43,15 @@ def gather(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
 
 def _read(x: Array, indices: Array, axis: int, batch_dims: int) -> Array | None:
     """Read in C; None if NumPy is to do it, or to find a wrong index."""
-    lead, outer, rest = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis:]
-    middle = indices.shape[batch_dims:]
-    counts = math.prod(lead), math.prod(outer), math.prod(middle)
-    width = math.prod(rest[1:]) * x.itemsize
     if not READ or not x.flags.c_contiguous or x.dtype.hasobject:
         return None
-    if max(x.size, math.prod(counts) * math.prod(rest[1:]), width) >= MOST:
-        return None
+    lead, outer, rest = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis:]
+    middle, width = indices.shape[batch_dims:], math.prod(rest[1:]) * x.itemsize
     y, bad = np.empty((*lead, *outer, *middle, *rest[1:]), x.dtype), np.zeros(1, "u4")
-    sizes = np.array([rest[0]], np.int32)
-    READ(x, _narrow(indices), y, bad, *counts, 1, sizes, rest[0], width)
+    if max(x.size, y.size, width) >= MOST or not y.size:
+        return None
+    sizes = math.prod(lead), math.prod(outer), math.prod(middle), 1, None, rest[0]
+    READ(x, _narrow(indices), y, bad, *sizes, width)
     return None if bad[0] else y
 
 
