@@ -96,9 +96,11 @@ def contiguous(*xs: Array | None) -> list[Any] | None:
 
 
 def in_order(x: Array) -> Array:
-    """Return a contiguous array in row-major order: ``x`` itself if it is one."""
-    if x.nbytes < LARGE or x.flags.c_contiguous or not LOADED:
-        return np.ascontiguousarray(x)
+    """Return an aligned, contiguous array in row-major order: ``x`` if it is one."""
+    if isinstance(x, np.ndarray) and x.flags.c_contiguous and x.flags.aligned:
+        return x
+    if x.nbytes < LARGE or not LOADED:
+        return np.array(x, order="C")
     y = np.empty(x.shape, x.dtype)
     copy(y, x)
     return y

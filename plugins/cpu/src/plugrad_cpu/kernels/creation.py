@@ -32,7 +32,7 @@ def cast(x: Array, *, dtype: np.dtype) -> Array:
     function = CASTS.get((x.dtype, dtype)) if FEW <= x.size < MOST else None
     if function and x.flags.c_contiguous:
         y = np.empty(x.shape, dtype)
-        function(x, y, x.size)
+        function(in_order(x), y, x.size)
         return y
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         x = x.real

@@ -51,7 +51,7 @@ def _read(x: Array, indices: Array, axis: int, batch_dims: int) -> Array | None:
     if max(x.size, y.size, width) >= MOST or not y.size:
         return None
     sizes = math.prod(lead), math.prod(outer), math.prod(middle), 1, None, rest[0]
-    READ(x, _narrow(indices), y, bad, *sizes, width)
+    READ(in_order(x), _narrow(indices), y, bad, *sizes, width)
     return None if bad[0] else y
 
 

@@ -53,8 +53,7 @@ def along(
             return y if keepdims else y.squeeze(axis)
         if 0 in x.strides:  # it may be much larger than its memory
             return _in_numpy(ufunc, x, axis, keepdims, count)
-        x = in_order(x)
-    function, dtype = FOLDS[ufunc][x.dtype], x.dtype
+    function, dtype, x = FOLDS[ufunc][x.dtype], x.dtype, in_order(x)
     shape, steps = _steps(x.shape, axis, keepdims)
     for i, (sizes, how) in enumerate(steps, 1):
         y = np.empty(sizes, dtype)
@@ -90,8 +89,8 @@ def _steps(shape: Axes, axis: Axes, keepdims: bool) -> tuple[Axes, list[Any]]:
 def _in_numpy(ufunc: Any, x: Array, axis: Axes, keepdims: bool, count: float) -> Array:
     """Return the same; NumPy adds up pairwise along the last axes of memory alone."""
     wide, some, at = x.dtype, x, axis
-    if ufunc is np.add and x.size >= FEW and wide.kind in "fc":
-        if x.flags.c_contiguous:
+    if ufunc in (np.add, np.multiply) and x.size >= FEW and wide.kind in "fc":
+        if ufunc is np.add and x.flags.c_contiguous:
             at = tuple(range(x.ndim - len(axis), x.ndim))
             some = np.ascontiguousarray(np.moveaxis(x, axis, at))
         else:
