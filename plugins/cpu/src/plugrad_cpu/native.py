@@ -6,8 +6,8 @@ that they do not have, kernels run on NumPy. ``PLUGRAD_CPU_NATIVE=0`` turns them
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import itertools
 import os
 from collections.abc import Callable
 from math import prod
@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from plugrad.geometry import Windows, collapse_axes
+from plugrad.geometry import Windows
 
 from .pool import native
 
 Array = np.ndarray[Any, Any]
-Sizes = tuple[int, ...]
 # What names of kernels end in, by dtype: each set of dtypes holds the one before.
 NAMES = {np.dtype(name): f"_{name[0]}{name[-2:]}" for name in ("float32", "float64")}
 NUMBERS = NAMES | {np.dtype(name): f"_i{name[-2:]}" for name in ("int32", "int64")}
@@ -76,10 +75,8 @@ def kernels(name: str, names: dict[Any, str] = NAMES) -> dict[Any, Callable[...,
     """Return the kernels ``<name>_f32`` and so on by dtype, if there are."""
     found = {}
     for dtype, suffix in names.items() if LOADED else ():
-        try:
+        with contextlib.suppress(KeyError):
             found[dtype] = native.get(f"{name}{suffix}")  # type: ignore[union-attr]
-        except KeyError:
-            continue
     return found
 
 
@@ -97,10 +94,8 @@ def contiguous(*xs: Array | None) -> list[Any] | None:
 
 def in_order(x: Array) -> Array:
     """Return an aligned, contiguous array in row-major order: ``x`` if it is one."""
-    if isinstance(x, np.ndarray) and x.flags.c_contiguous and x.flags.aligned:
+    if type(x) is np.ndarray and x.flags.c_contiguous and x.flags.aligned:
         return x
-    if x.nbytes < LARGE or not LOADED:
-        return np.array(x, order="C")
     y = np.empty(x.shape, x.dtype)
     copy(y, x)
     return y
@@ -111,25 +106,10 @@ def copy(y: Array, x: Array) -> None:
     large = x.nbytes >= LARGE and x.size < MOST and LOADED
     alike = x.shape == y.shape and x.dtype is y.dtype and x.dtype.kind in "biufc"
     if large and alike and x.flags.aligned and y.flags.aligned:
-        COPY(x, y, _strided(x.shape, x.strides, y.strides), x.itemsize)
+        loop = np.array([x.ndim, *x.shape, *x.strides, *y.strides], np.int64)
+        COPY(x, y, loop, x.itemsize)
     else:
         y[...] = x
-
-
-@functools.lru_cache(maxsize=1024)
-def _strided(shape: Sizes, x: Sizes, y: Sizes) -> Array:
-    """Return the loop over two arrays: rank, sizes and strides of few axes.
-
-    Those of y go from the longest stride to the shortest. Before the last one there is
-    that along which x is contiguous.
-    """
-    order = sorted(range(len(shape)), key=lambda i: -abs(y[i]))
-    axes = list(collapse_axes(*[[each[i] for i in order] for each in (shape, x, y)]))
-    nearest = min(range(len(axes)), key=lambda i: abs(axes[i][1]) or MOST)
-    if nearest < len(axes) - 1:
-        axes.insert(-1, axes.pop(nearest))
-    axes = [(1, 0, 0)] * (2 - len(axes)) + axes
-    return np.array([len(axes), *itertools.chain(*zip(*axes, strict=True))], np.int64)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,13 +1,18 @@
 /* y[...] = x[...] by strides, on all threads: elements are only moved.
 
-   Python orders the axes: those of y from the longest stride to the shortest. `how` is
-   the rank, 2 or more, then the sizes, then the strides of x, then those of y, in bytes.
-   Every pair of the two last axes is a plane, of n rows and m columns, which is cut into
-   tiles. A tile is copied row by row; by blocks that are turned in registers, where x is
+   The axes are put into the order of y's strides, and become as few as possible; before
+   the last one comes that along which x is contiguous. These two are a plane, of n rows
+   and m columns, which is cut into tiles. A tile is copied row by row; by blocks that are turned in registers, where x is
    contiguous along the rows' axis and y along the columns'; or one by one. */
+#include <stdlib.h>
+
 #include "rows.h"
 
-enum { TILE = 128, BYTES = 1 << 16 };
+enum { TILE = 128, BYTES = 1 << 16, MAX_AXES = 64 };
+
+typedef struct {
+    i64 n, from, to;
+} Axis;
 
 typedef struct Copy Copy;
 typedef void Tile(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m);
@@ -15,7 +20,7 @@ typedef void Tile(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m);
 struct Copy {
     const u8 *x;
     u8 *y;
-    const i64 *sizes, *from, *to; /* of the axes around the planes */
+    const Axis *axes; /* around the planes */
     i64 x_row, x_column, y_row, y_column;
     u64 n, m, rows, columns; /* of a plane, and of a tile */
     u32 outer, down, across, size;
@@ -108,23 +113,58 @@ static void tiles(u32 item, u32 end, void *ctx) {
         u64 row = rest % c->down * c->rows, number = rest / c->down;
         const u8 *x = c->x + (i64)row * c->x_row + (i64)column * c->x_column;
         u8 *y = c->y + (i64)row * c->y_row + (i64)column * c->y_column;
-        for (u32 axis = c->outer; axis--; number /= (u64)c->sizes[axis]) {
-            i64 at = (i64)(number % (u64)c->sizes[axis]);
-            x += at * c->from[axis], y += at * c->to[axis];
+        for (u32 axis = c->outer; axis--; number /= (u64)c->axes[axis].n) {
+            i64 at = (i64)(number % (u64)c->axes[axis].n);
+            x += at * c->axes[axis].from, y += at * c->axes[axis].to;
         }
         c->tile(c, x, y, MIN(c->n - row, c->rows), MIN(c->m - column, c->columns));
     }
 }
 
+/* Puts the axes into order; returns their number, 2 or more. */
+static u32 arrange(const i64 *how, Axis *axes) {
+    u32 rank = (u32)how[0], count = 0, nearest = 0;
+    const i64 *n = how + 1, *from = n + rank, *to = from + rank;
+    Axis sorted[MAX_AXES];
+    for (u32 i = 0; i < rank; i++) {
+        if (n[i] == 1) continue;
+        u32 at = count++;
+        for (; at && llabs(sorted[at - 1].to) < llabs(to[i]); at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = (Axis){n[i], from[i], to[i]};
+    }
+    u32 few = 2; /* the first two are there to make a plane of what has no axes */
+    axes[0] = axes[1] = (Axis){1, 0, 0};
+    for (u32 i = 0; i < count; i++) {
+        Axis *last = &axes[few - 1], next = sorted[i];
+        if (i && last->from == next.from * next.n && last->to == next.to * next.n)
+            *last = (Axis){last->n * next.n, next.from, next.to};
+        else
+            axes[few++] = next;
+    }
+    for (u32 i = 1; i < few; i++) {
+        bool nearer = llabs(axes[i].from) < llabs(axes[nearest].from);
+        if (axes[i].from && (!axes[nearest].from || nearer)) nearest = i;
+    }
+    Axis turned = axes[nearest];
+    if (nearest < few - 1 && turned.from) {
+        for (u32 i = nearest; i < few - 2; i++) axes[i] = axes[i + 1];
+        axes[few - 2] = turned;
+    }
+    return few;
+}
+
+/* `how` is the rank, the sizes, the strides of x, and those of y, in bytes. */
 EXPORT("copy") void copy_strided(const u8 *x, u8 *y, const i64 *how, u32 size) {
     static Tile *const each[] = {each_u8, each_u16, each_u32, each_u64, each_u128};
     static Tile *const turn[] = {turn_u8, turn_u16, turn_u32, turn_u64};
-    u32 rank = (u32)how[0], outer = rank - 2, log = (u32)__builtin_ctz(size);
-    const i64 *n = how + 1, *from = n + rank, *to = from + rank;
-    Copy c = {.x = x, .y = y, .sizes = n, .from = from, .to = to, .outer = outer};
-    c.n = (u64)n[outer], c.m = (u64)n[outer + 1], c.size = size;
-    c.x_row = from[outer], c.x_column = from[outer + 1];
-    c.y_row = to[outer], c.y_column = to[outer + 1];
+    Axis axes[MAX_AXES + 2];
+    u32 outer = arrange(how, axes) - 2, log = (u32)__builtin_ctz(size);
+    Axis rows = axes[outer], columns = axes[outer + 1];
+    Copy c = {.x = x, .y = y, .axes = axes, .outer = outer, .size = size};
+    c.n = (u64)rows.n, c.m = (u64)columns.n;
+    c.x_row = rows.from, c.x_column = columns.from;
+    c.y_row = rows.to, c.y_column = columns.to;
     c.tile = each[log], c.columns = MIN(c.m, BYTES / size);
     if (c.y_column == size && c.x_column == size)
         c.tile = copy_rows_of;
@@ -133,7 +173,41 @@ EXPORT("copy") void copy_strided(const u8 *x, u8 *y, const i64 *how, u32 size) {
     c.rows = MIN(c.n, MAX(16, BYTES / size / c.columns & ~15ull));
     c.down = (u32)CEIL_DIV(c.n, c.rows), c.across = (u32)CEIL_DIV(c.m, c.columns);
     u64 planes = 1, work = c.rows * c.columns * size;
-    for (u32 axis = 0; axis < outer; axis++) planes *= (u64)n[axis];
+    for (u32 axis = 0; axis < outer; axis++) planes *= (u64)axes[axis].n;
     parallel_for(tiles, &c, (u32)planes * c.down * c.across,
                  (u32)MAX(1, 2 * BYTES / work));
+}
+
+/* --- joining ---------------------------------------------------------------------- */
+
+typedef struct {
+    const u8 *x;
+    u64 width; /* bytes of a row */
+} Part;
+
+typedef struct {
+    const Part *parts;
+    u8 *y;
+    u64 width, rows;
+    u32 count, down;
+} Joined;
+
+static void joining(u32 item, u32 end, void *ctx) {
+    const Joined *s = ctx;
+    for (; item < end; item++) {
+        const Part *part = s->parts + item % s->count;
+        u64 row = item / s->count * (u64)s->down, n = MIN(s->rows - row, s->down), at = 0;
+        for (const Part *p = s->parts; p < part; p++) at += p->width;
+        Copy c = {.x_row = (i64)part->width, .y_row = (i64)s->width, .size = 1};
+        copy_rows_of(&c, part->x + row * part->width, s->y + row * s->width + at, n,
+                     part->width);
+    }
+}
+
+/* Each of the rows of y, of `width` bytes, is that of one part after the other. */
+EXPORT("join") void join(const Part *parts, u32 count, u8 *y, u32 rows, u32 width) {
+    u32 down = MAX(1, BYTES / width);
+    Joined s = {parts, y, width, rows, count, down};
+    u64 grain = 2ull * BYTES * count / ((u64)down * width);
+    parallel_for(joining, &s, CEIL_DIV(rows, down) * count, (u32)MAX(1, grain));
 }

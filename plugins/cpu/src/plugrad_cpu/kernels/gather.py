@@ -19,7 +19,14 @@ FEW = 8192  # elements, of which NumPy's own way is as fast
 
 @kernels("GatherV2")
 def gather(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
-    """Let ``take`` check the range; with a batch, number the rows of a flat table."""
+    """Read rows along an axis; a batch has indices of its own."""
+    return gathered("gather", x, indices, axis, batch_dims)
+
+
+def gathered(
+    op: str, x: Array, indices: Array, axis: int, batch_dims: int = 0
+) -> Array:
+    """Read in C, or let ``take`` check the range; ``op`` is for messages."""
     n = x.shape[axis]
     if indices.size * x.size >= FEW * n:
         y = _read(x, indices, axis, batch_dims)
@@ -29,16 +36,13 @@ def gather(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
         at = _unsigned(indices)
         if not batch_dims:
             return boxed(x.take(at, axis))
-        if at.size and at.max() >= n:
-            raise IndexError
+        middle = (*x.shape[batch_dims:axis], *indices.shape[batch_dims:])
+        y = np.empty((*x.shape[:batch_dims], *middle, *x.shape[axis + 1 :]), x.dtype)
+        for i in np.ndindex(x.shape[:batch_dims]):
+            y[i] = x[i].take(at[i], axis - batch_dims)
     except IndexError:
-        raise out_of_range("gather", indices, axis, n) from None
-    batch, outer, rest = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis:]
-    b, o, middle = math.prod(batch), math.prod(outer), indices.shape[batch_dims:]
-    rows = np.arange(b * o).reshape(b, o, 1) * n
-    rows = rows + indices.reshape(b, 1, math.prod(middle))
-    y = x.reshape(b * o * n, *rest[1:]).take(rows, 0)
-    return y.reshape(*batch, *outer, *middle, *rest[1:])
+        raise out_of_range(op, indices, axis, n) from None
+    return y
 
 
 def _read(x: Array, indices: Array, axis: int, batch_dims: int) -> Array | None:
@@ -61,14 +65,6 @@ def _narrow(indices: Array) -> Array:
         fits = (indices >= 0) & (indices < MOST)
         indices = np.where(fits, indices, -1)
     return in_order(indices.astype(np.int32, copy=False))
-
-
-def gathered(op: str, x: Array, indices: Array, axis: int) -> Array:
-    """Read along an axis for another op, without a batch."""
-    try:
-        return boxed(x.take(_unsigned(indices), axis))
-    except IndexError:
-        raise out_of_range(op, indices, axis, x.shape[axis]) from None
 
 
 def _unsigned(indices: Array) -> Array:
@@ -110,10 +106,9 @@ def added(x: Array, ids: Array, count: int) -> Array:
     if dtype.kind == "c":
         some = in_order(x).view(x.real.dtype)
     width = math.prod(rest) * (2 if dtype.kind == "c" else 1)
-    into = np.dtype(np.float64) if wide else some.dtype
-    y = np.zeros((count, width), into)
+    y = np.zeros((count, width), np.float64 if wide else some.dtype)
     add = (ADD_WIDE if wide and some.itemsize == 4 else ADD).get(some.dtype)
-    if add and max(x.size, 2 * y.size) < MOST and x.size:
+    if add and x.size and max(some.size, y.size) < MOST:
         bad, sizes = np.zeros(1, np.uint32), np.array([count], np.int32)
         add(in_order(some), _narrow(ids), y, bad, m, 1, sizes, width)
     elif x.size:
@@ -139,13 +134,8 @@ def one_hot(
     if SET and not dtype.hasobject and indices.size * depth < MOST:
         y = np.full((*shape[:axis], depth, *shape[axis:]), off_value, dtype)
         value, inner = np.full(1, on_value, dtype), math.prod(shape[axis:])
-        if y.size:
-            sizes = indices.size, depth, inner, dtype.itemsize
-            SET(_narrow(indices), y, value, *sizes)
+        SET(_narrow(indices), y, value, indices.size, depth, inner, dtype.itemsize)
         return y
-    flat = indices.reshape(-1)
-    y = np.full((flat.size, depth), off_value, dtype)
-    rows = np.flatnonzero((flat >= 0) & (flat < depth))
-    y[rows, flat[rows]] = on_value
-    y = y.reshape((*shape, depth))
+    hot = np.expand_dims(indices, -1) == np.arange(depth)
+    y = np.where(hot, *np.array([on_value, off_value]).astype(dtype))
     return y if axis == indices.ndim else np.moveaxis(y, -1, axis)

@@ -1,5 +1,7 @@
 """Softmax and normalization; float16 is computed in float32."""
 
+from collections.abc import Callable
+
 import numpy as np
 from plugrad.plugin import KernelTable
 
@@ -18,39 +20,28 @@ def _wide(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype == np.float16 else x
 
 
-def _softmax(x: Array, axis: int, log: int) -> Array | None:
-    """Run in C: softmax, or its logarithm."""
-    function = SOFTMAX.get(x.dtype)
-    given = None if function is None else contiguous(x)
-    if function is None or given is None:
-        return None
-    y = np.empty(x.shape, x.dtype)
-    if y.size:
-        function(*given, y, *around(x.shape, axis), log)
-    return y
+def _softmax(log: bool) -> Callable[..., Array]:
+    """Return softmax, or its logarithm: shifted first, so that exp never overflows."""
+
+    def kernel(logits: Array, *, axis: int) -> Array:
+        function = SOFTMAX.get(logits.dtype)
+        given = None if function is None else contiguous(logits)
+        if function and given:
+            y = np.empty(logits.shape, logits.dtype)
+            if y.size:
+                function(*given, y, *around(y.shape, axis), log)
+            return y
+        x = _wide(logits)
+        y = x - along(np.maximum, x, (axis,), True)
+        e = np.exp(y)
+        total = along(np.add, e, (axis,), True)
+        y = y - np.log(total) if log else e / total
+        return y.astype(logits.dtype, copy=False)
+
+    return kernel
 
 
-@kernels("Softmax")
-def softmax(logits: Array, *, axis: int) -> Array:
-    """Shift by the maximum first, so that exp never overflows."""
-    if (y := _softmax(logits, axis, 0)) is not None:
-        return y
-    x = _wide(logits)
-    e = x - along(np.maximum, x, (axis,), True)
-    np.exp(e, out=e)
-    e /= along(np.add, e, (axis,), True)
-    return e.astype(logits.dtype, copy=False)
-
-
-@kernels("LogSoftmax")
-def log_softmax(logits: Array, *, axis: int) -> Array:
-    """Shift by the maximum first, so that exp never overflows."""
-    if (y := _softmax(logits, axis, 1)) is not None:
-        return y
-    x = _wide(logits)
-    y = x - along(np.maximum, x, (axis,), True)
-    y -= np.log(along(np.add, np.exp(y), (axis,), True))
-    return y.astype(logits.dtype, copy=False)
+kernels["Softmax"], kernels["LogSoftmax"] = _softmax(False), _softmax(True)
 
 
 @kernels("FusedBatchNorm")

@@ -3,6 +3,7 @@
 import builtins
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,6 @@ kernels = KernelTable()
 
 # Any, as NumPy's types know no positional arguments, which are faster than names.
 ADD: Any = np.add
-AND: Any = np.logical_and
-OR: Any = np.logical_or
 
 TRUTH = NUMBERS | {np.dtype(bool): "_b8"}
 FOLDS: Any = {
@@ -27,7 +26,7 @@ FOLDS: Any = {
     np.maximum: in_c("max_of", TRUTH),
     np.minimum: in_c("min_of", TRUTH),
 }
-ARGMAX, ARGMIN = in_c("argmax", NUMBERS), in_c("argmin", NUMBERS)
+ARGS = {name: in_c(name, NUMBERS) for name in ("argmax", "argmin")}
 FEW = 2048  # elements, of which NumPy's own way is fast and accurate enough
 PART = 32768  # elements that one piece reduces
 LINE = 1024  # columns of a piece, as in reduce.c
@@ -40,20 +39,16 @@ def along(
 ) -> Array:
     """Return ``ufunc.reduce(x, axis) / count`` in the dtype of ``x``.
 
-    What is transposed is reduced in the order of its memory.
+    Sums and products of float16 are those of float32. What is repeated, and may be much
+    larger than its memory, is left to NumPy.
     """
-    if x.size < FEW or x.dtype not in FOLDS[ufunc] or x.size >= MOST:
+    if x.dtype.char == "e" and ufunc in (np.add, np.multiply):
+        y = along(ufunc, x.astype(np.float32), axis, keepdims, count)
+        return y.astype(np.float16)
+    dtype = x.dtype
+    if not FEW <= x.size < MOST or dtype not in FOLDS[ufunc] or 0 in x.strides:
         return _in_numpy(ufunc, x, axis, keepdims, count)
-    if not x.flags.c_contiguous:
-        order = sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))
-        turned = x.transpose(order)
-        if turned.flags.c_contiguous:
-            y = along(ufunc, turned, tuple(map(order.index, axis)), True, count)
-            y = y.transpose(np.argsort(order))
-            return y if keepdims else y.squeeze(axis)
-        if 0 in x.strides:  # it may be much larger than its memory
-            return _in_numpy(ufunc, x, axis, keepdims, count)
-    function, dtype, x = FOLDS[ufunc][x.dtype], x.dtype, in_order(x)
+    function, x = FOLDS[ufunc][dtype], in_order(x)
     shape, steps = _steps(x.shape, axis, keepdims)
     for i, (sizes, how) in enumerate(steps, 1):
         y = np.empty(sizes, dtype)
@@ -96,98 +91,75 @@ def _in_numpy(ufunc: Any, x: Array, axis: Axes, keepdims: bool, count: float) ->
         else:
             wide = np.result_type(wide, np.float64)
     y = ufunc.reduce(some, at, wide, None, False)
-    if keepdims:
-        y = np.expand_dims(y, axis)
+    y = np.expand_dims(y, axis) if keepdims else y
     return y if wide is x.dtype and count == 1 else (y / count).astype(x.dtype)
 
 
 @kernels("Sum")
 def sum(x: Array, *, axis: Axes, keepdims: bool) -> Array:
-    """Float16 in float32."""
+    """Small ones at once."""
     if x.size < FEW and x.itemsize > 2:
         return ADD.reduce(x, axis, x.dtype, None, keepdims)
-    if x.dtype == np.float16:
-        return along(np.add, x.astype(np.float32), axis, keepdims).astype(np.float16)
     return along(np.add, x, axis, keepdims)
 
 
 @kernels("Mean")
 def mean(x: Array, *, axis: Axes, keepdims: bool) -> Array:
-    """Float16 in float32."""
+    """Divide the sum."""
     count = math.prod([x.shape[i] for i in axis])
-    wide = x.astype(np.float32) if x.dtype == np.float16 else x
-    return along(np.add, wide, axis, keepdims, float(count)).astype(x.dtype, copy=False)
+    return along(np.add, x, axis, keepdims, float(count))
 
 
-@kernels("Max")
-def max(x: Array, *, axis: Axes, keepdims: bool) -> Array:
-    """NaN wins."""
-    return along(np.maximum, x, axis, keepdims)
+def _fold(ufunc: Any) -> Callable[..., Array]:
+    """Return the kernel that folds by a function; NaN wins."""
+    return lambda x, *, axis, keepdims: along(ufunc, x, axis, keepdims)
 
 
-@kernels("Min")
-def min(x: Array, *, axis: Axes, keepdims: bool) -> Array:
-    """NaN wins."""
-    return along(np.minimum, x, axis, keepdims)
+kernels["Prod"], kernels["Max"] = _fold(np.multiply), _fold(np.maximum)
+kernels["Min"] = _fold(np.minimum)
 
 
-@kernels("Prod")
-def prod(x: Array, *, axis: Axes, keepdims: bool) -> Array:
-    """Float16 in float32."""
-    if x.dtype == np.float16:
-        wide = along(np.multiply, x.astype(np.float32), axis, keepdims)
-        return wide.astype(np.float16)
-    return along(np.multiply, x, axis, keepdims)
+def _logical(ufunc: Any, fold: Any) -> Callable[..., Array]:
+    """Return the kernel of a truth; over all axes NumPy stops at the first."""
+
+    def kernel(x: Array, *, axis: Axes, keepdims: bool) -> Any:
+        if x.size >= FEW and x.dtype == bool and len(axis) < x.ndim:
+            return along(fold, x, axis, keepdims)
+        return ufunc.reduce(x, axis, None, None, keepdims)
+
+    return kernel
 
 
-@kernels("All")
-def all(x: Array, *, axis: Axes, keepdims: bool) -> Array:
-    """NumPy stops at the first false one."""
-    if x.size >= FEW and x.dtype == bool and len(axis) < x.ndim:
-        return along(np.minimum, x, axis, keepdims)
-    return AND.reduce(x, axis, None, None, keepdims)
+kernels["All"] = _logical(np.logical_and, np.minimum)
+kernels["Any"] = _logical(np.logical_or, np.maximum)
 
 
-@kernels("Any")
-def any(x: Array, *, axis: Axes, keepdims: bool) -> Array:
-    """NumPy stops at the first true one."""
-    if x.size >= FEW and x.dtype == bool and len(axis) < x.ndim:
-        return along(np.maximum, x, axis, keepdims)
-    return OR.reduce(x, axis, None, None, keepdims)
+def _arg(name: str, ufunc: Any) -> Callable[..., Array]:
+    """Return the kernel that finds the first of the extreme numbers.
+
+    NumPy is fast at rows of integers, and at few columns. It finds the first NaN: then
+    look again.
+    """
+    find = getattr(np.ndarray, name)
+
+    def kernel(x: Array, *, axis: int) -> Array:
+        inner, floating = math.prod(x.shape[axis + 1 :]), x.dtype.kind == "f"
+        large = FEW <= x.size < MOST and (inner >= 16 or (inner == 1 and floating))
+        if large and x.dtype in ARGS[name]:
+            y = np.empty((*x.shape[:axis], *x.shape[axis + 1 :]), np.int32)
+            ARGS[name][x.dtype](in_order(x), y, *around(x.shape, axis))
+            return y
+        found = find(x, axis)
+        if floating and x.size:
+            few = x.size < FEW  # then all are looked at sooner than the winners
+            at = np.expand_dims(found, axis)
+            most = x if few else np.take_along_axis(x, at, axis)
+            if np.isnan(np.maximum.reduce(most, None)):
+                found = (x == ufunc.reduce(x, axis, keepdims=True)).argmax(axis)
+        return found.astype(np.int32)
+
+    return kernel
 
 
-@kernels("ArgMax")
-def argmax(x: Array, *, axis: int) -> Array:
-    """NumPy finds the first NaN: then look again, for the first that is a number."""
-    if (y := _arg(ARGMAX, x, axis)) is not None:
-        return y
-    return _first(np.fmax, x, x.argmax(axis), axis)
-
-
-@kernels("ArgMin")
-def argmin(x: Array, *, axis: int) -> Array:
-    """NumPy finds the first NaN: then look again, for the first that is a number."""
-    if (y := _arg(ARGMIN, x, axis)) is not None:
-        return y
-    return _first(np.fmin, x, x.argmin(axis), axis)
-
-
-def _arg(table: Any, x: Array, axis: int) -> Array | None:
-    """Run in C; NumPy is fast at rows of integers, and at few columns."""
-    if not FEW <= x.size < MOST or x.dtype not in table:
-        return None
-    inner = math.prod(x.shape[axis + 1 :])
-    if inner < 16 and (inner > 1 or x.dtype.kind != "f"):
-        return None
-    y = np.empty((*x.shape[:axis], *x.shape[axis + 1 :]), np.int32)
-    table[x.dtype](in_order(x), y, *around(x.shape, axis))
-    return y
-
-
-def _first(ufunc: Any, x: Array, found: Array, axis: int) -> Array:
-    if x.dtype.kind == "f" and x.size:
-        few = x.size < FEW  # then all of them are looked at sooner than the winners
-        most = x if few else np.take_along_axis(x, np.expand_dims(found, axis), axis)
-        if np.isnan(np.maximum.reduce(most, None)):
-            found = (x == ufunc.reduce(x, axis, keepdims=True)).argmax(axis)
-    return found.astype(np.int32)
+kernels["ArgMax"] = argmax = _arg("argmax", np.fmax)
+kernels["ArgMin"] = _arg("argmin", np.fmin)

@@ -6,12 +6,11 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array, quiet
-from ..native import LARGE, MOST, copy, in_order
+from ..native import LARGE, MOST, in_order
 from ..native import kernels as in_c
 
 kernels = KernelTable()
-JOIN = in_c("join_rows", {None: ""})
-WIDE = 4096  # bytes of a row, from which on copying part by part is as fast
+JOIN = in_c("join", {None: ""}).get(None)
 
 moved = quiet(in_order)  # into memory of the pool
 
@@ -72,25 +71,16 @@ def concat(*xs: Array, axis: int) -> Array:
 
 @quiet
 def _joined(xs: tuple[Array, ...], axis: int) -> Array:
-    """Join large arrays; where rows are short, NumPy copies only one at a time."""
-    bytes_, rows = sum([x.nbytes for x in xs]), math.prod(xs[0].shape[:axis])
-    alike = all([x.dtype is xs[0].dtype for x in xs])
-    if not JOIN or not alike or not 4 * LARGE <= bytes_ < MOST:
+    """Join large arrays, so many bytes of each in every row."""
+    size, alike = sum([x.nbytes for x in xs]), len({x.dtype for x in xs}) == 1
+    if not JOIN or not alike or not 4 * LARGE <= size < MOST:
         return np.concatenate(xs, axis)
-    lead, rest = xs[0].shape[:axis], xs[0].shape[axis + 1 :]
-    sizes, at = [x.shape[axis] for x in xs], 0
-    y = np.empty((*lead, sum(sizes), *rest), xs[0].dtype)
-    if 8 * len(xs) <= bytes_ // rows < WIDE:
-        xs = tuple(map(in_order, xs))
-        widths = [x.nbytes // rows for x in xs]
-        parts = [*zip([x.ctypes.data for x in xs], widths, strict=True)]
-        JOIN[None](np.array(parts, np.uint64), len(xs), y, rows, bytes_ // rows)
-    elif bytes_ < 32 * LARGE:
-        np.concatenate(xs, axis, y)
-    else:
-        for x, size in zip(xs, sizes, strict=True):
-            copy(y[(slice(None),) * axis + (slice(at, at + size),)], x)
-            at += size
+    shape, dtype = list(xs[0].shape), xs[0].dtype
+    shape[axis] = sum([x.shape[axis] for x in xs])
+    y, rows = np.empty(shape, dtype), math.prod(shape[:axis])
+    xs = tuple(map(in_order, xs))
+    parts = [n for x in xs for n in (x.ctypes.data, x.nbytes // rows)]
+    JOIN(np.array(parts, np.uint64), len(xs), y, rows, size // rows)
     return y
 
 

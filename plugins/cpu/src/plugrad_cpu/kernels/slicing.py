@@ -36,11 +36,10 @@ def pad(x: Array, *, paddings: Pairs, constant_values: complex | bytes) -> Array
     """Write ``x`` into the middle; the system has zeros (but not -0.0) for free."""
     if x.nbytes >= LARGE:
         return _surrounded(x, paddings, filled((), constant_values, x.dtype))
-    sizes = zip(x.shape, paddings, strict=True)
+    sizes = [*zip(x.shape, paddings, strict=True)]
     shape = tuple([before + n + after for n, (before, after) in sizes])
     zero = isinstance(constant_values, int) and not constant_values
     y = np.zeros(shape, x.dtype) if zero else filled(shape, constant_values, x.dtype)
-    sizes = zip(x.shape, paddings, strict=True)
     y[tuple([slice(before, before + n) for n, (before, _) in sizes])] = x
     return y
 
@@ -48,14 +47,12 @@ def pad(x: Array, *, paddings: Pairs, constant_values: complex | bytes) -> Array
 @quiet
 def _surrounded(x: Array, paddings: Pairs, value: Array) -> Array:
     """Write ``x`` into the middle, and ``value`` before and after it."""
-    ends = [(b, b + n) for n, (b, _) in zip(x.shape, paddings, strict=True)]
-    sizes = zip(ends, paddings, strict=True)
-    y = np.empty([end + after for (_, end), (_, after) in sizes], x.dtype)
+    sizes = [*zip(x.shape, paddings, strict=True)]
+    y = np.empty([before + n + after for n, (before, after) in sizes], x.dtype)
     middle: tuple[slice, ...] = ()
-    for begin, end in ends:
-        y[(*middle, slice(begin))] = value
-        y[(*middle, slice(end, None))] = value
-        middle = (*middle, slice(begin, end))
+    for n, (before, _) in sizes:
+        y[(*middle, slice(before))] = y[(*middle, slice(before + n, None))] = value
+        middle = (*middle, slice(before, before + n))
     copy(y[middle], x)
     return y
 
