@@ -65,10 +65,8 @@ def threads() -> int:
 
 LIBRARY = _library()
 LOADED = LIBRARY in (*LEVELS, "aarch64")
-COPY: Any = None
 if LOADED:
     native.get("set_threads")(threads())  # type: ignore[union-attr]
-    COPY = native.get_strided("copy_strided")  # type: ignore[union-attr]
 
 
 def kernels(name: str, names: dict[Any, str] = NAMES) -> dict[Any, Callable[..., None]]:
@@ -83,6 +81,9 @@ def kernels(name: str, names: dict[Any, str] = NAMES) -> dict[Any, Callable[...,
 def strided(name: str) -> Callable[..., None] | None:
     """Return a kernel that is told the strides of arrays, if there is one."""
     return native.get_strided(name) if LOADED else None  # type: ignore[union-attr]
+
+
+COPY: Any = strided("copy_strided")
 
 
 def contiguous(*xs: Array | None) -> list[Any] | None:

@@ -39,12 +39,8 @@ def along(
 ) -> Array:
     """Return ``ufunc.reduce(x, axis) / count`` in the dtype of ``x``.
 
-    Sums and products of float16 are those of float32. What is repeated, and may be much
-    larger than its memory, is left to NumPy.
+    What is repeated, and may be much larger than its memory, is left to NumPy.
     """
-    if x.dtype.char == "e" and ufunc in (np.add, np.multiply):
-        y = along(ufunc, x.astype(np.float32), axis, keepdims, count)
-        return y.astype(np.float16)
     dtype = x.dtype
     if not FEW <= x.size < MOST or dtype not in FOLDS[ufunc] or 0 in x.strides:
         return _in_numpy(ufunc, x, axis, keepdims, count)
@@ -84,12 +80,12 @@ def _steps(shape: Axes, axis: Axes, keepdims: bool) -> tuple[Axes, list[Any]]:
 def _in_numpy(ufunc: Any, x: Array, axis: Axes, keepdims: bool, count: float) -> Array:
     """Return the same; NumPy adds up pairwise along the last axes of memory alone."""
     wide, some, at = x.dtype, x, axis
-    if ufunc in (np.add, np.multiply) and x.size >= FEW and wide.kind in "fc":
+    large = x.size >= FEW or wide.char == "e"
+    if large and wide.kind in "fc" and ufunc in (np.add, np.multiply):
+        wide = np.result_type(wide, np.float64)
         if ufunc is np.add and x.flags.c_contiguous:
             at = tuple(range(x.ndim - len(axis), x.ndim))
             some = np.ascontiguousarray(np.moveaxis(x, axis, at))
-        else:
-            wide = np.result_type(wide, np.float64)
     y = ufunc.reduce(some, at, wide, None, False)
     y = np.expand_dims(y, axis) if keepdims else y
     return y if wide is x.dtype and count == 1 else (y / count).astype(x.dtype)
@@ -151,9 +147,9 @@ def _arg(name: str, ufunc: Any) -> Callable[..., Array]:
             return y
         found = find(x, axis)
         if floating and x.size:
-            few = x.size < FEW  # then all are looked at sooner than the winners
-            at = np.expand_dims(found, axis)
-            most = x if few else np.take_along_axis(x, at, axis)
+            most = x  # of a few all are looked at sooner than the winners
+            if x.size >= FEW:
+                most = np.take_along_axis(x, np.expand_dims(found, axis), axis)
             if np.isnan(np.maximum.reduce(most, None)):
                 found = (x == ufunc.reduce(x, axis, keepdims=True)).argmax(axis)
         return found.astype(np.int32)
