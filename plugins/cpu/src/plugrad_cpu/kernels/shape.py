@@ -64,20 +64,20 @@ def tile(x: Array, *, repetitions: tuple[int, ...]) -> Array:
 @kernels("Concat")
 def concat(*xs: Array, axis: int) -> Array:
     """Join along ``axis``."""
-    if xs[0].nbytes + xs[-1].nbytes < LARGE or xs[0].dtype.hasobject:
-        return np.concatenate(xs, axis)
-    return _joined(xs, axis)
+    small = xs[0].nbytes + xs[-1].nbytes < LARGE or xs[0].dtype.hasobject
+    return np.concatenate(xs, axis) if small else _joined(xs, axis)
 
 
 @quiet
 def _joined(xs: tuple[Array, ...], axis: int) -> Array:
     """Join large arrays, so many bytes of each in every row."""
-    size, alike = sum([x.nbytes for x in xs]), len({x.dtype for x in xs}) == 1
-    if not JOIN or not alike or not 4 * LARGE <= size < MOST:
+    size, rows = sum([x.nbytes for x in xs]), math.prod(xs[0].shape[:axis])
+    least = 4 * LARGE if size < 4096 * rows else 32 * LARGE  # of long rows
+    if not JOIN or len({x.dtype for x in xs}) > 1 or not least <= size < MOST:
         return np.concatenate(xs, axis)
-    shape, dtype = list(xs[0].shape), xs[0].dtype
+    shape = list(xs[0].shape)
     shape[axis] = sum([x.shape[axis] for x in xs])
-    y, rows = np.empty(shape, dtype), math.prod(shape[:axis])
+    y = np.empty(shape, xs[0].dtype)
     xs = tuple(map(in_order, xs))
     parts = [n for x in xs for n in (x.ctypes.data, x.nbytes // rows)]
     JOIN(np.array(parts, np.uint64), len(xs), y, rows, size // rows)
