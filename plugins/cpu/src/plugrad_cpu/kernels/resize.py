@@ -71,10 +71,9 @@ def _mixed(x: Array, geometry: Resizing, linear: bool, back: bool) -> Array:
             function(in_order(x), y, outer, n, m, inner, starts, indices, weights)
         elif y.size:
             y.fill(0)
-            some = np.flatnonzero(np.diff(starts))  # of which there are terms
-            onto = (slice(None),) * axis + (some,)
-            terms = x.take(indices, axis) * weights.reshape((-1, *(1,) * (3 - axis)))
-            y[onto] = np.add.reduceat(terms, starts[some], axis)
+            to = np.repeat(np.arange(m), np.diff(starts))
+            terms = np.moveaxis(x, axis, 0)[indices] * weights[:, None, None, None]
+            np.add.at(np.moveaxis(y, axis, 0), to, terms)
         x = y
     return x.astype(dtype, copy=False)
 
@@ -103,8 +102,8 @@ def _terms(
         to, indices = (indices, to) if back else (to, indices)
         order = np.argsort(to, kind="stable")
         starts = np.searchsorted(to[order], np.arange(shape[axis + 1] + 1))
-        which = starts.astype(np.int32), indices[order].astype(np.int32)
-        found.append((*which, weights[order].astype(dtype)))
+        i32 = starts.astype(np.int32), indices[order].astype(np.int32)
+        found.append((*i32, weights[order].astype(dtype)))
     return found
 
 
