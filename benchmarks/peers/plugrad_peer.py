@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import models
-import numpy as np
 import plugrad as pg
 from plugrad.registry.registry import registry
 from serve import Case, Cases, serve
@@ -108,7 +107,7 @@ def _(x: Tensor) -> Case:
 def _(x: Tensor) -> Case:
     turned = lambda: pg.permute_dims(x, (2, 0, 1))
     if not turned().numpy().flags.c_contiguous:  # a view: it has moved nothing
-        return lambda: pg.asarray(np.ascontiguousarray(turned().numpy()), copy=False)
+        return lambda: pg.asarray(turned(), copy=True)
     return turned
 
 

@@ -19,8 +19,10 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
-SOURCES = ["activation", "binary", "compare", "conv", "depthwise", "elementwise"]
-SOURCES += ["matmul", "norm", "pool", "unary", "winograd"]
+SOURCES = ["activation", "binary", "cast", "compare", "conv", "cumulative", "depthwise"]
+SOURCES += ["elementwise", "gather", "matmul", "norm", "pool", "reduce", "resize"]
+SOURCES += ["unary", "winograd"]
+TARGET = ["copy", "threads"]
 FLAGS = ["-std=gnu17", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno"]
 FLAGS += [
     "-fno-trapping-math",
@@ -79,7 +81,7 @@ def build_library(to: Path, machine: str, level: str) -> None:
     target += [f"-mcpu={level}"] if machine == "x86_64" else []
     target += ["-mprefer-vector-width=512"] if level == "x86_64_v4" else []
     files = {name: f"src_c/kernels/{name}.c" for name in SOURCES}
-    files["threads"] = "src_c/target/threads.c"
+    files |= {name: f"src_c/target/{name}.c" for name in TARGET}
     objects = {name: str(folder / f"{name}.o") for name in files}
 
     def compiled(name: str) -> None:

@@ -1,6 +1,7 @@
 /* Cast. The common pairs have loops of their own; the others go in blocks through the
    widest type of their kind: i64, which stands for u64 too, or f64. */
 #include "elementwise.h"
+#include "loops.h"
 
 UNARY(cast_i32_f32, i32, f32, GRAIN, (f32)a)
 UNARY(cast_u8_f32, u8, f32, GRAIN, (f32)a)
@@ -18,6 +19,35 @@ static i64 whole(f64 x) {
     x = fmod(trunc(x), 0x1p64);
     return (i64)(x < 0 ? -(u64)-x : (u64)x);
 }
+
+#ifndef __wasm__ /* at once where none of a few is out of range */
+#define TRUNCATE(NAME, X, Y, LIMIT)                                                      \
+    static void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
+        const X *restrict x = ((Flat *)ctx)->x;                                          \
+        Y *restrict y = ((Flat *)ctx)->y;                                                \
+        for (u32 n; i < end; i += n) {                                                   \
+            u32 inside = 1;                                                              \
+            n = MIN(end - i, 256);                                                       \
+            for (u32 j = i; j < i + n; j++) inside &= x[j] > -LIMIT && x[j] < LIMIT;     \
+            if (inside)                                                                  \
+                for (u32 j = i; j < i + n; j++) y[j] = (Y)x[j];                          \
+            else                                                                         \
+                for (u32 j = i; j < i + n; j++) y[j] = (Y)whole(x[j]);                   \
+        }                                                                                \
+    }                                                                                    \
+    EXPORT(#NAME) void NAME(const X *x, Y *y, u32 n) {                                   \
+        parallel_for(NAME##_piece, &(Flat){x, y, 0, 0}, n, GRAIN);                       \
+    }
+TRUNCATE(cast_f32_i32, f32, i32, 0x1p31f)
+TRUNCATE(cast_f64_i32, f64, i32, 0x1p31)
+TRUNCATE(cast_f32_i64, f32, i64, 0x1p63f)
+TRUNCATE(cast_f64_i64, f64, i64, 0x1p63)
+UNARY(cast_u8_f64, u8, f64, GRAIN, a)
+UNARY(cast_i32_f64, i32, f64, GRAIN, a)
+UNARY(cast_i64_f64, i64, f64, GRAIN, (f64)a)
+UNARY(cast_i64_f32, i64, f32, GRAIN, (f32)a)
+UNARY(cast_i32_i64, i32, i64, GRAIN, a)
+#endif
 
 static f64 from_half(u16 h) {
     f64 sign = h >> 15 ? -1 : 1, m = h & 1023;

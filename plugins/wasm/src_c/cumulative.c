@@ -1,8 +1,13 @@
 /* Sums and products up to each element of the middle axis of [outer, n, inner], kept in
    double precision. */
-#include "plugrad.h"
+#include "loops.h"
 
 enum { STRIP = 64, GRAIN = 32768, POLL = 1024 };
+#ifdef __wasm__
+enum { TOGETHER = 1 };
+#else
+enum { TOGETHER = 8 }; /* rows: a sum waits for the one before */
+#endif
 
 typedef struct {
     const void *x;
@@ -12,6 +17,17 @@ typedef struct {
 } Scan;
 
 #define SCAN(NAME, T, A, START, OP, HOW)                                                 \
+    INLINE void NAME##_rows(const T *restrict x, T *restrict y, u32 n, i32 step,         \
+                            bool exclusive) {                                            \
+        A all[TOGETHER];                                                                 \
+        for (u32 r = 0; r < TOGETHER; r++) all[r] = START;                               \
+        for (u32 i = 0; i < n; i++, x += step, y += step)                                \
+            for (u32 r = 0; r < TOGETHER; r++) {                                         \
+                A next = all[r] OP(A) x[(size_t)r * n];                                  \
+                y[(size_t)r * n] = (T)(exclusive ? all[r] : next);                       \
+                all[r] = next;                                                           \
+            }                                                                            \
+    }                                                                                    \
     static void NAME##_piece(u32 item, u32 end, void *ctx) {                             \
         const Scan *s = ctx;                                                             \
         for (; item < end; item++) {                                                     \
@@ -21,6 +37,11 @@ typedef struct {
             if (s->reverse) at += (s->n - 1) * s->inner;                                 \
             const T *restrict x = (const T *)s->x + at;                                  \
             T *restrict y = (T *)s->y + at;                                              \
+            if (TOGETHER > 1 && s->inner == 1 && item + TOGETHER <= end) {               \
+                NAME##_rows(x, y, s->n, step, s->exclusive);                             \
+                item += TOGETHER - 1;                                                    \
+                continue;                                                                \
+            }                                                                            \
             A all[STRIP];                                                                \
             HOW for (u32 j = 0; j < m; j++) all[j] = START;                              \
             for (u32 i = 0; i < s->n; i++, x += step, y += step) {                       \

@@ -8,6 +8,11 @@
 
 enum { GRAIN = 65536, COLUMNS = 64 };
 #define OUTSIDE UINT32_MAX
+#ifdef __wasm__
+enum { SINGLE = 0 };
+#else
+enum { SINGLE = 1 }; /* numbers that are added one by one have a loop of their own */
+#endif
 
 typedef struct {
     const void *x;
@@ -41,9 +46,9 @@ INLINE void read_line(const i32 *indices, const u8 *x, u8 *y, u32 *bad, u32 n, u
     for (u32 i = 0; i < count; i++, y += width) {
         u32 row = (u32)indices[i];
         if (row < n) {
-            INSIDE(x + row * width, width);
+            INSIDE(x + (size_t)row * width, width);
             INSIDE(y, width);
-            COPY(y, x + row * width, width);
+            COPY(y, x + (size_t)row * width, width);
         } else
             wrong = 1;
     }
@@ -55,8 +60,8 @@ static void reading(u32 i, u32 end, void *ctx) {
     u32 n = r->size, width = r->width;
     for (u32 some; i < end; i += some) {
         u32 lead = i / r->count, k = i % r->count, first = lead / r->outer * r->count + k;
-        const u8 *x = (const u8 *)r->x + lead * n * width;
-        u8 *y = (u8 *)r->y + i * width;
+        const u8 *x = (const u8 *)r->x + (size_t)lead * n * width;
+        u8 *y = (u8 *)r->y + (size_t)i * width;
         some = MIN(end - i, r->count - k);
         if (r->depth == 1) {
 #define READ(width) read_line(r->indices + first, x, y, r->bad, n, some, width)
@@ -65,7 +70,7 @@ static void reading(u32 i, u32 end, void *ctx) {
         }
         for (u32 j = 0; j < some; j++, y += width) {
             u32 row = row_of(r, first + j);
-            if (row != OUTSIDE) copy(y, x + row * width, width);
+            if (row != OUTSIDE) copy(y, x + (size_t)row * width, width);
         }
     }
 }
@@ -90,7 +95,7 @@ void scatter_put(const u8 *x, const i32 *indices, u8 *y, u32 *bad, u32 count, u3
     INSIDE(indices, (u64)count * depth * 4);
     for (u32 i = 0; i < count; i++) {
         u32 row = row_of(&r, i);
-        if (row != OUTSIDE) copy(y + row * width, x + i * width, width);
+        if (row != OUTSIDE) copy(y + (size_t)row * width, x + (size_t)i * width, width);
         if (i % 1024 == 0) poll_cancel();
     }
 }
@@ -102,6 +107,19 @@ void scatter_put(const u8 *x, const i32 *indices, u8 *y, u32 *bad, u32 count, u3
 #define SCATTER_ADD(NAME, X, Y, HOW)                                                     \
     static void NAME##_strip(u32 strip, u32 end, void *ctx) {                            \
         const Rows *r = ctx;                                                             \
+        if (SINGLE && r->width == 1 && r->depth == 1) {                                  \
+            const X *restrict x = r->x;                                                  \
+            const i32 *restrict at = r->indices;                                         \
+            Y *restrict y = r->y;                                                        \
+            u32 n = (u32)*r->sizes, wrong = 0;                                           \
+            for (u32 i = 0; i < r->count; i++)                                           \
+                if ((u32)at[i] < n)                                                      \
+                    y[at[i]] += (Y)x[i];                                                 \
+                else                                                                     \
+                    wrong = 1;                                                           \
+            if (wrong) *r->bad = 1;                                                      \
+            return;                                                                      \
+        }                                                                                \
         for (; strip < end; strip++) {                                                   \
             u32 first = strip * COLUMNS, m = MIN(COLUMNS, r->width - first);             \
             for (u32 i = 0; i < r->count; i++) {                                         \
@@ -138,7 +156,8 @@ static void setting(u32 i, u32 end, void *ctx) {
     for (; i < end; i++) {
         u32 at = (u32)r->indices[i], inner = r->outer, depth = r->size;
         if (at >= depth) continue;
-        u8 *y = (u8 *)r->y + ((i / inner * depth + at) * inner + i % inner) * r->width;
+        size_t to = (i / inner * depth + at) * inner + i % inner;
+        u8 *y = (u8 *)r->y + to * r->width;
         copy(y, r->x, r->width);
     }
 }

@@ -6,9 +6,13 @@
    A fold keeps a line of results, which loops over vectors work on; of short rows it
    takes as many side by side as fit. Sums of float32 are added up in float32 over ROWS
    rows only, and those sums in float64. */
-#include "plugrad.h"
+#include "loops.h"
 
-enum { LINE = 128, WIDTH = 32, ROWS = 32, GRAIN = 65536 };
+#ifdef __wasm__
+enum { LINE = 128, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOURS = 0 };
+#else /* longer lines: a row of few vectors is over before it is fetched */
+enum { LINE = 1024, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOURS = 1 };
+#endif
 
 typedef struct {
     const void *x;
@@ -69,14 +73,38 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
         while (n - done >= WIDTH) {                                                      \
             P line[WIDTH];                                                               \
             EACH(WIDTH) line[j] = x[done + j];                                           \
-            for (u32 i = MIN((n - done) / WIDTH, ROWS); done += WIDTH, --i;)             \
-                EACH(WIDTH) line[j] = STEP(line[j], x[done + j]);                        \
+            u32 i = MIN((n - done) / WIDTH, ROWS) - 1;                                   \
+            done += WIDTH;                                                               \
+            for (; FOURS && i >= 4; i -= 4, done += 4 * WIDTH)                           \
+                EACH(WIDTH) {                                                            \
+                    const T *four = x + done + j;                                        \
+                    P a = STEP((P)four[0], (P)four[WIDTH]);                              \
+                    P b = STEP((P)four[2 * WIDTH], (P)four[3 * WIDTH]);                  \
+                    line[j] = STEP(line[j], STEP(a, b));                                 \
+                }                                                                        \
+            for (; i; i--, done += WIDTH) EACH(WIDTH) line[j] = STEP(line[j], x[done + j]);\
             for (u32 half = WIDTH / 2; half; half /= 2)                                  \
                 for (u32 j = 0; j < half; j++) line[j] = STEP(line[j], line[j + half]);  \
             all = done <= WIDTH * ROWS ? line[0] : STEP(all, line[0]);                   \
         }                                                                                \
         SMALL for (u32 i = MAX(1, done); i < n; i++) all = STEP(all, x[i]);              \
         return all;                                                                      \
+    }                                                                                    \
+    static void NAME##_few(const Fold *f, const T *x, T *y, Part p) {                    \
+        u32 at = 0, step = p.step, rows = p.rows;                                        \
+        for (; at + WIDTH <= p.m; at += WIDTH) {                                         \
+            P line[WIDTH];                                                               \
+            const T *from = x + at;                                                      \
+            EACH(WIDTH) line[j] = from[j];                                               \
+            for (u32 i = 1; from += step, i < rows; i++)                                 \
+                EACH(WIDTH) line[j] = STEP(line[j], from[j]);                            \
+            EACH(WIDTH) y[at + j] = (T)END_##T(line[j]);                                 \
+        }                                                                                \
+        for (; at < p.m; at++) {                                                         \
+            P all = x[at];                                                               \
+            for (u32 i = 1; i < rows; i++) all = STEP(all, x[at + i * step]);            \
+            y[at] = (T)END_##T(all);                                                     \
+        }                                                                                \
     }                                                                                    \
     static void NAME##_piece(u32 item, u32 end, void *ctx) {                             \
         const Fold *f = ctx;                                                             \
@@ -93,6 +121,10 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
             if (f->inner == 1) {                                                         \
                 A all = NAME##_row(x, p.rows);                                           \
                 *y = (T)END_##T(all);                                                    \
+                continue;                                                                \
+            }                                                                            \
+            if (FOURS && p.wide == 1 && p.rows <= 8) {                                      \
+                NAME##_few(f, x, y, p);                                                  \
                 continue;                                                                \
             }                                                                            \
             A all[LINE];                                                                 \
@@ -129,7 +161,7 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
         run(NAME##_piece, (Fold){x, y, n, inner, chunk, 0, 0, divisor}, outer, sizeof(T));\
     }
 
-/* The same without lines: a fifth of the code. */
+#ifdef __wasm__ /* the same without lines: a fifth of the code */
 #define FOLD_SMALL(NAME, T, A, STEP)                                                     \
     static void NAME##_piece(u32 item, u32 end, void *ctx) {                             \
         const Fold *f = ctx;                                                             \
@@ -154,10 +186,14 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
                             f64 divisor) {                                               \
         run(NAME##_piece, (Fold){x, y, n, inner, chunk, 0, 0, divisor}, outer, sizeof(T));\
     }
+#else
+#define FOLD_SMALL(NAME, T, A, STEP) FOLD(NAME, T, A, A, STEP)
+#endif
 
 #define END_f32(a) (a) / f->divisor
 #define END_f64(a) (a) / f->divisor
 #define END_i32(a) (a)
+#define END_i64(a) (a)
 #define END_u8(a) (a)
 
 #define PLUS(p, q) ((p) + (q))
@@ -191,9 +227,14 @@ FOLD(min_of_b8, u8, u8, u8, SMALLER)
 #define MORE(q, p) (!((q) <= (p)) & ((q) == (q)))
 #define LESS(q, p) (!((q) >= (p)) & ((q) == (q)))
 
+#ifdef __wasm__
 enum { AHEAD = 16, POLL = 1024 };
+#else
+enum { AHEAD = 4096, POLL = 1024 };
+#endif
 
 /* Whether one of AHEAD elements comes before `best`, a number, or may do so. */
+#ifdef __wasm__
 #define LOOK(NAME, T, SPLAT, IS)                                                         \
     INLINE bool NAME(const T *x, T best) {                                               \
         v128_t all = SPLAT(best), found = IS(LOAD(x), all);                              \
@@ -206,8 +247,10 @@ LOOK(look_argmin_f32, f32, wasm_f32x4_splat, wasm_f32x4_lt)
 LOOK(look_argmax_i32, i32, wasm_i32x4_splat, wasm_i32x4_gt)
 LOOK(look_argmin_i32, i32, wasm_i32x4_splat, wasm_i32x4_lt)
 #define AT_ONCE(x, best) true
+#endif
 
-#define ARG(NAME, T, BEATS, LOOK, HOW)                                                   \
+#ifdef __wasm__
+#define ARG_ROW(NAME, T, BEATS, LOOK)                                                   \
     static i32 NAME##_row(const T *x, u32 n) {                                           \
         T best = x[0];                                                                   \
         u32 at = 0;                                                                      \
@@ -221,7 +264,59 @@ LOOK(look_argmin_i32, i32, wasm_i32x4_splat, wasm_i32x4_lt)
             if (i % (POLL * AHEAD) == 0) poll_cancel();                                  \
         }                                                                                \
         return (i32)at;                                                                  \
+    }
+#else
+/* The best of each block, and where it is in the best of them. */
+#define ARG_ROW(NAME, T, BEATS, ORDER)                                                   \
+    static T NAME##_best(const T *x, u32 n, T best) {                                    \
+        T line[WIDTH];                                                                   \
+        u32 i = 0;                                                                       \
+        EACH(WIDTH) line[j] = best;                                                      \
+        for (; i + 2 * WIDTH <= n; i += 2 * WIDTH)                                       \
+            EACH(WIDTH) {                                                                \
+                T a = x[i + j], b = x[i + WIDTH + j];                                    \
+                a = a ORDER line[j] ? a : line[j];                                       \
+                line[j] = b ORDER a ? b : a;                                             \
+            }                                                                            \
+        for (u32 half = WIDTH / 2; half; half /= 2)                                      \
+            for (u32 j = 0; j < half; j++)                                               \
+                line[j] = line[j + half] ORDER line[j] ? line[j + half] : line[j];       \
+        best = line[0];                                                                  \
+        for (; i < n; i++) best = x[i] ORDER best ? x[i] : best;                         \
+        return best;                                                                     \
     }                                                                                    \
+    static u32 NAME##_find(const T *x, u32 n, T best) {                                  \
+        u32 i = 0;                                                                       \
+        for (; i + WIDTH <= n; i += WIDTH) {                                             \
+            u32 seen = 0;                                                                \
+            EACH(WIDTH) seen |= x[i + j] == best;                                        \
+            if (seen) break;                                                             \
+        }                                                                                \
+        while (x[i] != best) i++;                                                        \
+        return i;                                                                        \
+    }                                                                                    \
+    static i32 NAME##_row(const T *x, u32 n) {                                           \
+        u32 at = 0;                                                                      \
+        if (n < 2 * WIDTH) {                                                             \
+            for (u32 i = 1; i < n; i++)                                                  \
+                if (BEATS(x[i], x[at])) at = i;                                          \
+            return (i32)at;                                                              \
+        }                                                                                \
+        while (at < n && x[at] != x[at]) at++;                                           \
+        if (at == n) return 0; /* all are NaN */                                         \
+        T best = x[at];                                                                  \
+        u32 from = at, m = 1;                                                            \
+        for (u32 i = at, some; i < n; i += some) {                                       \
+            some = MIN(n - i, AHEAD);                                                    \
+            T found = NAME##_best(x + i, some, best);                                    \
+            if (found ORDER best) best = found, from = i, m = some;                      \
+        }                                                                                \
+        return (i32)(from + NAME##_find(x + from, m, best));                             \
+    }
+#endif
+
+#define ARG(NAME, T, BEATS, LOOK, HOW)                                                   \
+    ARG_ROW(NAME, T, BEATS, LOOK)                                                        \
     static void NAME##_piece(u32 item, u32 end, void *ctx) {                             \
         const Fold *f = ctx;                                                             \
         for (; item < end; item++) {                                                     \
@@ -253,7 +348,14 @@ LOOK(look_argmin_i32, i32, wasm_i32x4_splat, wasm_i32x4_lt)
 #define ARGS(T, MAX, MIN, HOW)                                                           \
     ARG(argmax_##T, T, MORE, MAX, HOW)                                                   \
     ARG(argmin_##T, T, LESS, MIN, HOW)
+#ifdef __wasm__
 ARGS(f32, look_argmax_f32, look_argmin_f32, )
 ARGS(i32, look_argmax_i32, look_argmin_i32, )
 ARGS(f64, AT_ONCE, AT_ONCE, SMALL)
 ARGS(i64, AT_ONCE, AT_ONCE, SMALL)
+#else
+ARGS(f32, >, <, )
+ARGS(i32, >, <, )
+ARGS(f64, >, <, )
+ARGS(i64, >, <, )
+#endif

@@ -1,6 +1,6 @@
 /* Weighed sums along one axis: y[o, i, :] = the sum of weight · x[o, index, :] over the
    terms of i. Resizing is two of these, and so is its transpose. Then: reading boxes. */
-#include "plugrad.h"
+#include "loops.h"
 
 typedef struct {
     const void *x, *weights;
@@ -8,6 +8,12 @@ typedef struct {
     const i32 *starts, *indices;
     u32 n, m, inner;
 } Mix;
+
+#ifdef __wasm__
+enum { FEW = 0 };
+#else
+enum { FEW = 1 }; /* terms have paths of their own */
+#endif
 
 /* Terms starts[i] to starts[i + 1] belong to row i. */
 #define MIX(NAME, T, HOW)                                                                \
@@ -21,7 +27,20 @@ typedef struct {
             const T *from = (const T *)mix->x + o * mix->n * inner;                      \
             T *restrict y = (T *)mix->y + item * inner;                                  \
             INSIDE(y, (u64)inner * sizeof(T));                                           \
-            if (inner == 1) {                                                            \
+            if (FEW && inner == 1) {                                                     \
+                u32 last = MIN(m, i + (end - item));                                     \
+                for (y -= i, item -= i; i < last; i++) {                                 \
+                    T sum = 0;                                                           \
+                    for (stop = (u32)starts[i + 1]; term < stop; term++)                 \
+                        sum += weights[term] * from[indices[term]];                      \
+                    y[i] = sum;                                                          \
+                }                                                                        \
+                i--, item += i;                                                          \
+            } else if (FEW && stop - term == 1) {                                        \
+                const T *restrict a = from + (size_t)(u32)indices[term] * inner;         \
+                T p = weights[term];                                                     \
+                for (u32 j = 0; j < inner; j++) y[j] = p * a[j];                         \
+            } else if (inner == 1) {                                                     \
                 T sum = 0;                                                               \
                 SMALL for (; term < stop; term++) {                                      \
                     INSIDE(from + indices[term], sizeof(T));                             \

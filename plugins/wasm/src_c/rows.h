@@ -1,6 +1,6 @@
 /* Copying rows, which are bytes here. */
 #pragma once
-#include "plugrad.h"
+#include "loops.h"
 
 /* Short pieces are copied faster so than by memcpy, which is a call of the host. */
 INLINE void copy(u8 *restrict y, const u8 *restrict x, u32 n) {
@@ -19,6 +19,15 @@ INLINE void copy(u8 *restrict y, const u8 *restrict x, u32 n) {
     SMALL for (; n; n--) *y++ = *x++;
 }
 
+#ifdef __wasm__
+#define OTHER_WIDTHS(DO)
+#else
+#define OTHER_WIDTHS(DO)                                                                 \
+    case 32: DO(32); break;                                                              \
+    case 64: DO(64); break;                                                              \
+    case 128: DO(128); break;                                                            \
+    case 256: DO(256); break;
+#endif
 /* Calls DO(width) with a constant for the sizes of elements and of a pixel's three. */
 #define BY_WIDTH(width, DO)                                                              \
     switch (width) {                                                                     \
@@ -28,6 +37,7 @@ INLINE void copy(u8 *restrict y, const u8 *restrict x, u32 n) {
     case 8: DO(8); break;                                                                \
     case 12: DO(12); break;                                                              \
     case 16: DO(16); break;                                                              \
+    OTHER_WIDTHS(DO)                                                                     \
     default: DO(width);                                                                  \
     }
 #define COPY(y, x, n)                                                                    \

@@ -6,6 +6,7 @@ that they do not have, kernels run on NumPy. ``PLUGRAD_CPU_NATIVE=0`` turns them
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable
@@ -20,9 +21,13 @@ from .pool import native
 
 Array = np.ndarray[Any, Any]
 Kernel = Callable[..., Any]
-NAMES = {np.dtype(name): f"{name[0]}{name[-2:]}" for name in ("float32", "float64")}
+# What names of kernels end in, by dtype: each set of dtypes holds the one before.
+NAMES = {np.dtype(name): f"_{name[0]}{name[-2:]}" for name in ("float32", "float64")}
+NUMBERS = NAMES | {np.dtype(name): f"_i{name[-2:]}" for name in ("int32", "int64")}
+BITS = NUMBERS | {np.dtype(f"u{t.name}"): NUMBERS[t] for t in [*NUMBERS][2:]}
 LEVELS = ["x86_64_v4", "x86_64_v3", "x86_64_v2"]  # a processor has those that follow
 MOST = 2**31  # elements: the kernels count in 32 bits
+LARGE = 1 << 16  # bytes that NumPy copies more slowly
 
 
 def _library() -> str:
@@ -65,14 +70,12 @@ if LOADED:
     native.get("set_threads")(threads())  # type: ignore[union-attr]
 
 
-def kernels(name: str) -> dict[Any, Callable[..., None]]:
-    """Return the kernels ``<name>_f32`` and ``<name>_f64`` by dtype, if there are."""
+def kernels(name: str, names: dict[Any, str] = NAMES) -> dict[Any, Callable[..., None]]:
+    """Return the kernels ``<name>_f32`` and so on by dtype, if there are."""
     found = {}
-    for dtype, suffix in NAMES.items() if LOADED else ():
-        try:
-            found[dtype] = native.get(f"{name}_{suffix}")  # type: ignore[union-attr]
-        except KeyError:
-            continue
+    for dtype, suffix in names.items() if LOADED else ():
+        with contextlib.suppress(KeyError):
+            found[dtype] = native.get(f"{name}{suffix}")  # type: ignore[union-attr]
     return found
 
 
@@ -94,11 +97,34 @@ def elementwise(name: str, types: str = "f->f") -> Callable[[Kernel], Kernel]:
     return functools.partial(native.elementwise, name, types)  # type: ignore[union-attr]
 
 
+COPY: Any = strided("copy_strided")
+
+
 def contiguous(*xs: Array | None) -> list[Any] | None:
     """Return the arrays as kernels in C take them; None if one is too large."""
     if any(x is not None and x.size >= MOST for x in xs):
         return None
-    return [None if x is None else np.ascontiguousarray(x) for x in xs]
+    return [None if x is None else in_order(x) for x in xs]
+
+
+def in_order(x: Array) -> Array:
+    """Return an aligned, contiguous array in row-major order: ``x`` if it is one."""
+    if type(x) is np.ndarray and x.flags.c_contiguous and x.flags.aligned:
+        return x
+    y = np.empty(x.shape, x.dtype)
+    copy(y, x)
+    return y
+
+
+def copy(y: Array, x: Array) -> None:
+    """Write ``y[...] = x``; large arrays of one dtype on all threads."""
+    large = x.nbytes >= LARGE and x.size < MOST and LOADED
+    alike = x.shape == y.shape and x.dtype is y.dtype and x.dtype.kind in "biufc"
+    if large and alike and x.flags.aligned and y.flags.aligned:
+        loop = np.array([x.ndim, *x.shape, *x.strides, *y.strides], np.int64)
+        COPY(x, y, loop, x.itemsize)
+    else:
+        y[...] = x
 
 
 @functools.lru_cache(maxsize=1024)

@@ -59,22 +59,6 @@ def flat(x: Array) -> Array:
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
-def blocks(
-    shape: tuple[int, ...], row: int, limit: int
-) -> Iterator[tuple[slice, slice]]:
-    """Cut the first two axes into pieces of at most ``limit`` bytes, ``row`` a row."""
-    count, rows = shape[:2]
-    fit = max(limit // max(row, 1), 1)
-    if fit >= rows:
-        step = max(fit // max(rows, 1), 1)
-        for i in range(0, count, step):
-            yield slice(i, i + step), slice(None)
-    else:
-        for i in range(count):
-            for j in range(0, rows, fit):
-                yield slice(i, i + 1), slice(j, j + fit)
-
-
 def batches(x: Array, limit: int = 1 << 20) -> Iterator[slice]:
     """Cut the batch of ``x`` into pieces of about ``limit`` bytes, for the cache."""
     step = max(limit // max(math.prod(x.shape[1:]) * x.itemsize, 1), 1)

@@ -9,54 +9,54 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array, NumpyArrays
+from ..native import MOST, in_order
+from ..native import kernels as in_c
 
 kernels = KernelTable()
+
+FEW = 1 << 16  # elements, of which NumPy's own way is as fast
+SHORT = {"u1": "u8", "?": "u8", "i4": "i32", "i8": "i64", "f4": "f32", "f8": "f64"}
+CASTS = {
+    (np.dtype(x), np.dtype(y)): function
+    for x, of_x in SHORT.items()
+    for y, of_y in SHORT.items()
+    for function in in_c(
+        f"cast_{of_x}_{'b8' if y == '?' else of_y}", {None: ""}
+    ).values()
+}
 
 
 @kernels("Cast")
 def cast(x: Array, *, dtype: np.dtype) -> Array:
-    """Only floating numbers that become integers are not for ``astype`` alone."""
+    """Only floating numbers that become integers are not for ``astype`` alone.
+
+    NumPy leaves those that are out of range to the processor; here they wrap.
+    """
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         x = x.real
-    if x.dtype.kind == "f" and dtype.kind in "iu":
-        return _whole(x, dtype)
-    return x.astype(dtype)
-
-
-# Integer dtype -> the least, and the first that is too large: exact as a float.
-LIMITS = {
-    dtype: (int(np.iinfo(dtype).min), float(np.iinfo(dtype).max + 1))
-    for dtype in [np.dtype(kind + size) for kind in "iu" for size in "1248"]
-}
-
-
-def _whole(x: Array, dtype: np.dtype) -> Array:
-    """Truncate. What is out of range NumPy leaves to the processor; here it wraps."""
-    if x.dtype.itemsize == 2:
-        x = x.astype(np.float32)  # has faster loops
-    y = x.astype(dtype)
-    if not x.size:
+    whole = x.dtype.kind == "f" and dtype.kind in "iu"
+    x = x.astype(np.float32) if whole and x.dtype == np.float16 else x
+    function = CASTS.get((x.dtype, dtype)) if whole or x.size >= FEW else None
+    if function and x.size < MOST and (whole or x.flags.c_contiguous):
+        y = np.empty(x.shape, dtype)
+        function(in_order(x), y, x.size)
         return y
-    low, high = LIMITS[dtype]
-    if low <= float(np.minimum.reduce(x, None)) and float(x.max()) < high:
-        return y
-    x, y = np.asarray(x, np.float64), np.asarray(y)
-    beyond = ~((x >= low) & (x < high))
-    y[beyond] = _wrapped(x[beyond]).astype(dtype)
-    return y
-
-
-def _wrapped(x: Array) -> Array:
-    """Wrap into int64, two's complement; NaN and infinities give 0."""
-    whole = np.where(np.isfinite(x), np.fmod(np.trunc(x), 2.0**64), 0)
-    whole = np.where(whole >= 2.0**63, whole - 2.0**64, whole)
-    return np.where(whole < -(2.0**63), whole + 2.0**64, whole).astype(np.int64)
+    if not whole:
+        return x.astype(dtype)
+    if dtype != np.int64:
+        return cast(x, dtype=np.dtype(np.int64)).astype(dtype)
+    x = np.where(np.isfinite(x), np.fmod(np.trunc(x, dtype=float), 2.0**64), 0)
+    x = np.where(x >= 2.0**63, x - 2.0**64, x)
+    return np.where(x < -(2.0**63), x + 2.0**64, x).astype(np.int64)
 
 
 @kernels("Identity")
 def identity(x: Array) -> Array:
-    """Share the memory: kernels never write into inputs."""
-    return x
+    """Share memory that is in order: kernels never write into inputs.
+
+    What is repeated stays so. Anything else, such as what is transposed, is copied.
+    """
+    return x if x.flags.c_contiguous or 0 in x.strides else in_order(x)
 
 
 @kernels("Fill")

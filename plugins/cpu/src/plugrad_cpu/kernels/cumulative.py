@@ -1,12 +1,15 @@
 """Sums and products up to each element, and counting."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
+from ..native import BITS, MOST, around, in_order
+from ..native import kernels as in_c
 from .gather import added
 
 kernels = KernelTable()
@@ -16,60 +19,41 @@ WIDE = {
     np.dtype(narrow): np.dtype(wide)
     for narrow, wide in [("f2", "f8"), ("f4", "f8"), ("c8", "c16")]
 }
+SCANS = {name: in_c(name, BITS) for name in ("cumsum", "cumprod")}
 
 
-def _accumulated(
-    ufunc: Any, x: Array, axis: int, exclusive: bool, reverse: bool
-) -> Array:
-    x = x[(slice(None),) * axis + (slice(None, None, -1),)] if reverse else x
-    y = _running(ufunc, x, axis)
-    if exclusive and y.size:
-        along = np.moveaxis(y, axis, 0)
-        along[1:] = along[:-1]  # NumPy takes care of the overlap
-        along[0] = ufunc.identity
-    return np.flip(y, axis) if reverse else y
+def _scan(name: str, ufunc: Any) -> Callable[..., Array]:
+    """Return the kernel that accumulates, in double precision."""
+
+    def kernel(x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Array:
+        if x.dtype in SCANS[name] and 0 < x.size < MOST:
+            y = np.empty(x.shape, x.dtype)
+            how = (*around(x.shape, axis), exclusive, reverse)
+            SCANS[name][x.dtype](in_order(x), y, *how)
+            return y
+        x = np.flip(x, axis) if reverse else x
+        y = ufunc.accumulate(x, axis, WIDE.get(x.dtype, x.dtype))
+        y = y.astype(x.dtype, copy=False)
+        if exclusive and y.size:
+            along = np.moveaxis(y, axis, 0)
+            along[1:] = along[:-1]  # NumPy takes care of the overlap
+            along[0] = ufunc.identity
+        return np.flip(y, axis) if reverse else y
+
+    return kernel
 
 
-def _running(ufunc: Any, x: Array, axis: int) -> Array:
-    """Accumulate; across long rows one by one, as NumPy goes along short columns."""
-    dtype, n = WIDE.get(x.dtype, x.dtype), x.shape[axis]
-    if not n or x.size < 512 * n:
-        return ufunc.accumulate(x, axis, dtype).astype(x.dtype, copy=False)
-    y = np.empty(x.shape, x.dtype)
-    rows, onto = np.moveaxis(x, axis, 0), np.moveaxis(y, axis, 0)
-    total = rows[0].astype(dtype)
-    onto[0] = total
-    for row, into in zip(rows[1:], onto[1:], strict=True):
-        ufunc(total, row, out=total)
-        into[...] = total
-    return y
-
-
-@kernels("Cumsum")
-def cumsum(x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Array:
-    """Accumulate in double precision."""
-    return _accumulated(np.add, x, axis, exclusive, reverse)
-
-
-@kernels("Cumprod")
-def cumprod(x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Array:
-    """Accumulate in double precision."""
-    return _accumulated(np.multiply, x, axis, exclusive, reverse)
+kernels["Cumsum"] = _scan("cumsum", np.add)
+kernels["Cumprod"] = _scan("cumprod", np.multiply)
 
 
 @kernels("Bincount")
 def bincount(x: Array, weights: Array | None, *, size: int) -> Array:
-    """NumPy counts fast, and adds up floating numbers in double precision."""
-    ids = x.reshape(-1)
-    each = None if weights is None else weights.reshape(-1)
-    if ids.size and (ids.min() < 0 or ids.max() >= size):
-        inside = (ids >= 0) & (ids < size)
-        ids, each = ids[inside], None if each is None else each[inside]
-    if each is None:
-        return np.bincount(ids, minlength=size).astype(np.int32)
-    if each.dtype.kind == "f":
-        return np.bincount(ids, each, size).astype(each.dtype)
-    return added(each, ids.astype(np.intp), size)
+    """Add up floating numbers in double precision."""
+    each = np.ones(x.size, np.int32) if weights is None else weights.reshape(-1)
+    wide = np.float64 if each.dtype.kind == "f" else each.dtype
+    y = added(each.astype(wide, copy=False), x.reshape(-1), size)
+    return y.astype(each.dtype, copy=False)
 
 
 @kernels("DenseBincount")

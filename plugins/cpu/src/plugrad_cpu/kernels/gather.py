@@ -1,43 +1,70 @@
 """Reading rows by index, adding them up by id, and one-hot."""
 
 import math
+from typing import Any
 
 import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array, boxed
+from ..native import BITS, MOST, NAMES, in_order
+from ..native import kernels as in_c
 
 kernels = KernelTable()
 
-CHUNK = 1 << 15  # indices at a time, so that they stay in the cache
+READ, SET = (in_c(name, {None: ""}).get(None) for name in ("gather", "one_hot"))
+ADD, ADD_WIDE = in_c("scatter_add", BITS), in_c("scatter_add_wide", NAMES)
+FEW = 8192  # elements, of which NumPy's own way is as fast
 
 
 @kernels("GatherV2")
 def gather(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
-    """Let ``take`` check the range; with a batch, number the rows of a flat table."""
+    """Read rows along an axis; a batch has indices of its own."""
+    return gathered("gather", x, indices, axis, batch_dims)
+
+
+def gathered(
+    op: str, x: Array, indices: Array, axis: int, batch_dims: int = 0
+) -> Array:
+    """Read in C, or let ``take`` check the range; ``op`` is for messages."""
     n = x.shape[axis]
+    if indices.size * x.size >= FEW * n:
+        y = _read(x, indices, axis, batch_dims)
+        if y is not None:
+            return y
     try:
         at = _unsigned(indices)
         if not batch_dims:
             return boxed(x.take(at, axis))
-        if at.size and at.max() >= n:
-            raise IndexError
+        middle = (*x.shape[batch_dims:axis], *indices.shape[batch_dims:])
+        y = np.empty((*x.shape[:batch_dims], *middle, *x.shape[axis + 1 :]), x.dtype)
+        for i in np.ndindex(x.shape[:batch_dims]):
+            y[i] = x[i].take(at[i], axis - batch_dims)
     except IndexError:
-        raise out_of_range("gather", indices, axis, n) from None
-    batch, outer, rest = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis:]
-    b, o, middle = math.prod(batch), math.prod(outer), indices.shape[batch_dims:]
-    rows = np.arange(b * o).reshape(b, o, 1) * n
-    rows = rows + indices.reshape(b, 1, math.prod(middle))
-    y = x.reshape(b * o * n, *rest[1:]).take(rows, 0)
-    return y.reshape(*batch, *outer, *middle, *rest[1:])
+        raise out_of_range(op, indices, axis, n) from None
+    return y
 
 
-def gathered(op: str, x: Array, indices: Array, axis: int) -> Array:
-    """Read along an axis for another op, without a batch."""
-    try:
-        return boxed(x.take(_unsigned(indices), axis))
-    except IndexError:
-        raise out_of_range(op, indices, axis, x.shape[axis]) from None
+def _read(x: Array, indices: Array, axis: int, batch_dims: int) -> Array | None:
+    """Read in C; None if NumPy is to do it, or to find a wrong index."""
+    if not READ or not x.flags.c_contiguous or x.dtype.hasobject:
+        return None
+    lead, outer, rest = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis:]
+    middle, width = indices.shape[batch_dims:], math.prod(rest[1:]) * x.itemsize
+    y, bad = np.empty((*lead, *outer, *middle, *rest[1:]), x.dtype), np.zeros(1, "u4")
+    if max(x.size, y.size, width) >= MOST or not y.size:
+        return None
+    sizes = math.prod(lead), math.prod(outer), math.prod(middle), 1, None, rest[0]
+    READ(in_order(x), _narrow(indices), y, bad, *sizes, width)
+    return None if bad[0] else y
+
+
+def _narrow(indices: Array) -> Array:
+    """Return int32; -1, which is out of range, for what does not fit."""
+    if indices.dtype.itemsize > 4 or indices.dtype == np.uint32:
+        fits = (indices >= 0) & (indices < MOST)
+        indices = np.where(fits, indices, -1)
+    return in_order(indices.astype(np.int32, copy=False))
 
 
 def _unsigned(indices: Array) -> Array:
@@ -59,46 +86,37 @@ def out_of_range(op: str, indices: Array, axis: int, n: int) -> IndexError:
 
 @kernels("UnsortedSegmentSum")
 def unsorted_segment_sum(x: Array, segment_ids: Array, *, num_segments: int) -> Array:
-    """Leave out what is out of range, if something turns out to be."""
-    ids = segment_ids
-    try:
-        return added(x, _unsigned(ids).astype(np.intp), num_segments)
-    except IndexError:
-        inside = (ids >= 0) & (ids < num_segments)
-        return added(x[inside], ids[inside].astype(np.intp), num_segments)
+    """Leave out what is out of range."""
+    return added(x, segment_ids, num_segments)
+
+
+# What is added up in another dtype.
+WIDER: dict[Any, Any] = dict.fromkeys(map(np.dtype, "?bhBH"), np.dtype("i4"))
+WIDER[np.dtype("f2")] = np.dtype("f4")
 
 
 def added(x: Array, ids: Array, count: int) -> Array:
-    """Return ``count`` sums of the rows of ``x`` by id; IndexError if one is too large.
+    """Return ``count`` sums of the rows of ``x`` by id; others are left out.
 
-    ``add.at`` is fast for one index an element, so that the columns of short rows are
-    numbered too, a chunk at a time; of long ones each is added by itself. Where many
-    rows meet in one sum, and for float16 always, sums are kept in float64.
+    Where many rows meet in one sum, and for float16 always, sums are kept in float64.
     """
-    m, rest = len(ids), x.shape[1:]
-    width = math.prod(rest)
-    wide = x.dtype.kind in "fc" and (x.dtype.itemsize == 2 or m > 16 * count)
-    dtype = np.result_type(x.dtype, np.float64) if wide else x.dtype
-    y = np.zeros((count, width), dtype)
-    table = x.reshape(m, width)
-    if width >= 512:
-        seen = np.zeros(count, bool)
-        seen[ids] = True
-        if np.count_nonzero(seen) == m:
-            y[ids] = table
-        else:
-            for i, row in zip(ids.tolist(), table, strict=True):
-                into = y[i]
-                np.add(into, row, into)
-    elif width:
-        flat, columns, step = y.reshape(-1), np.arange(width), CHUNK // width
-        for at in range(0, m, step):
-            rows = table[at : at + step].reshape(-1).astype(dtype, copy=False)
-            some = ids[at : at + step]
-            if width > 1:
-                some = (some[:, None] * width + columns).reshape(-1)
-            np.add.at(flat, some, rows)
-    return y.astype(x.dtype, copy=False).reshape(count, *rest)
+    m, rest, dtype = len(ids), x.shape[1:], x.dtype
+    wide = dtype.kind in "fc" and (dtype.itemsize == 2 or m > 16 * count)
+    some = x.astype(WIDER.get(dtype, dtype), copy=False)
+    if dtype.kind == "c":
+        some = in_order(x).view(x.real.dtype)
+    width = math.prod(rest) * (2 if dtype.kind == "c" else 1)
+    y = np.zeros((count, width), np.float64 if wide else some.dtype)
+    add = (ADD_WIDE if wide and some.itemsize == 4 else ADD).get(some.dtype)
+    if add and x.size and max(some.size, y.size) < MOST:
+        bad, sizes = np.zeros(1, np.uint32), np.array([count], np.int32)
+        add(in_order(some), _narrow(ids), y, bad, m, 1, sizes, width)
+    elif x.size:
+        inside = (ids >= 0) & (ids < count)
+        np.add.at(y, ids[inside], some.reshape(m, width)[inside])
+    if dtype.kind == "c":
+        y = y.astype(some.dtype, copy=False).view(dtype)
+    return y.astype(dtype, copy=False).reshape(count, *rest)
 
 
 @kernels("OneHot")
@@ -111,10 +129,13 @@ def one_hot(
     axis: int,
     dtype: np.dtype,
 ) -> Array:
-    """Write one element a row, with the new axis last, and move it."""
-    flat = indices.reshape(-1)
-    y = np.full((flat.size, depth), off_value, dtype)
-    rows = np.flatnonzero((flat >= 0) & (flat < depth))
-    y[rows, flat[rows]] = on_value
-    y = y.reshape((*indices.shape, depth))
+    """Write one element a row; on NumPy with the new axis last, which is then moved."""
+    shape = indices.shape
+    if SET and not dtype.hasobject and indices.size * depth < MOST:
+        y = np.full((*shape[:axis], depth, *shape[axis:]), off_value, dtype)
+        value, inner = np.full(1, on_value, dtype), math.prod(shape[axis:])
+        SET(_narrow(indices), y, value, indices.size, depth, inner, dtype.itemsize)
+        return y
+    hot = np.expand_dims(indices, -1) == np.arange(depth)
+    y = np.where(hot, *np.array([on_value, off_value]).astype(dtype))
     return y if axis == indices.ndim else np.moveaxis(y, -1, axis)

@@ -16,7 +16,7 @@ from .reduce import along
 Axes = tuple[int, ...]
 InC = dict[Any, Callable[..., None]]  # by dtype
 kernels = KernelTable()
-SOFTMAX, LAYER_NORM = in_c("softmax"), in_c("layer_norm")
+SOFTMAX, LAYER_NORM, BATCH_NORM = map(in_c, ("softmax", "layer_norm", "batch_norm"))
 SOFTMAX_GRAD = in_c("softmax_grad")
 
 
@@ -69,7 +69,15 @@ def fused_batch_norm(
     *,
     epsilon: float,
 ) -> Array:
-    """In place but for the first difference."""
+    """In C for one number a channel; else in place but for the first difference."""
+    c, more = x.shape[-1:], (mean, variance, scale, offset)
+    if all([t is None or (t.shape == c and t.dtype is x.dtype) for t in more]):
+        function = BATCH_NORM.get(x.dtype)
+        given = None if function is None else contiguous(x, *more)
+        if function and given and x.size:
+            factor, y = np.empty(c, x.dtype), np.empty(x.shape, x.dtype)
+            function(*given, factor, y, x.size // c[0], *c, float(epsilon))
+            return y
     factor = 1 / np.sqrt(_wide(variance) + epsilon)
     factor = factor if scale is None else factor * scale  # which may have more axes
     return _moved(_wide(x) - lined(mean, x), factor, offset).astype(x.dtype, copy=False)

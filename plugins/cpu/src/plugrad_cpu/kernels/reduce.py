@@ -1,156 +1,161 @@
-"""Reductions, by ``along``, which is faster and more accurate than NumPy's own."""
+"""Reductions: in C, where it has the dtype and arrays are large."""
 
 import builtins
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from plugrad.geometry import broadcast_strides, collapse_axes
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
+from ..native import BITS, MOST, NUMBERS, around, in_order
+from ..native import kernels as in_c
 
 kernels = KernelTable()
 
 # Any, as NumPy's types know no positional arguments, which are faster than names.
 ADD: Any = np.add
-AND: Any = np.logical_and
-OR: Any = np.logical_or
 
+TRUTH = NUMBERS | {np.dtype(bool): "_b8"}
+FOLDS: Any = {
+    np.add: in_c("sum", BITS),
+    np.multiply: in_c("prod", BITS),
+    np.maximum: in_c("max_of", TRUTH),
+    np.minimum: in_c("min_of", TRUTH),
+}
+ARGS = {name: in_c(name, NUMBERS) for name in ("argmax", "argmin")}
 FEW = 2048  # elements, of which NumPy's own way is fast and accurate enough
-ROWS = 32  # added one after the other; more of them pairwise
+PART = 32768  # elements that one piece reduces
+LINE = 1024  # columns of a piece, as in reduce.c
+
+Axes = tuple[int, ...]
 
 
-def along(ufunc: Any, x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """Return ``ufunc.reduce(x, axis)`` in the dtype of ``x``.
+def along(
+    ufunc: Any, x: Array, axis: Axes, keepdims: bool, count: float = 1.0
+) -> Array:
+    """Return ``ufunc.reduce(x, axis) / count`` in the dtype of ``x``.
 
-    Over an axis that is not the last one NumPy adds row by row: slowly where rows are
-    short, and with an error that grows with their number. Here, axes that lie side by
-    side are reduced together, the last first, as the middle of ``[a, n, m]``.
+    What is repeated, and may be much larger than its memory, is left to NumPy.
     """
-    if x.size < FEW or not x.flags.c_contiguous:
-        wide = x.dtype
-        if ufunc is np.add and wide == np.float32 and x.size >= FEW:
-            wide = np.dtype(np.float64)
-        y = ufunc.reduce(x, axis, wide, None, keepdims)
-        return y if wide is x.dtype else y.astype(x.dtype)
-    sizes = list(x.shape)
-    stop = x.ndim
-    while stop:
-        start = stop
-        while start and (start - 1 in axis) == (stop - 1 in axis):
-            start -= 1
-        if stop - 1 in axis:
-            outer, inner = math.prod(sizes[:start]), math.prod(sizes[stop:])
-            x = _middle(ufunc, x.reshape(outer, -1, inner))
-            sizes[start:stop] = [1] * (stop - start)
-        stop = start
+    dtype = x.dtype
+    if not FEW <= x.size < MOST or dtype not in FOLDS[ufunc] or 0 in x.strides:
+        return _in_numpy(ufunc, x, axis, keepdims, count)
+    function, x = FOLDS[ufunc][dtype], in_order(x)
+    shape, steps = _steps(x.shape, axis, keepdims)
+    for i, (sizes, how) in enumerate(steps, 1):
+        y = np.empty(sizes, dtype)
+        function(x, y, *how, count if i == len(steps) else 1.0)
+        x = y
+    return x.reshape(shape)
+
+
+@functools.lru_cache(maxsize=4096)
+def _steps(shape: Axes, axis: Axes, keepdims: bool) -> tuple[Axes, list[Any]]:
+    """Return the shape of the result, and of each call in C that and its numbers.
+
+    Axes that lie side by side are reduced together, the last ones first.
+    """
+    kept = tuple([1 if i in axis else n for i, n in enumerate(shape)])
+    axes = collapse_axes(shape, broadcast_strides(kept, len(shape)))
+    steps: list[Any] = []
+    inner = 1
+    for i, (n, stride) in reversed([*enumerate(axes)]):
+        outer = math.prod([size for size, _ in axes[:i]])
+        while not stride and n > 1:
+            chunk = PART // builtins.min(inner, LINE)
+            chunk = chunk if n > 2 * chunk else n
+            left = -(-n // chunk)
+            steps.append(((outer, left, inner), (outer, n, inner, chunk)))
+            n = left
+        inner *= n
     if not keepdims:
-        sizes = [n for i, n in enumerate(sizes) if i not in axis]
-    return x.reshape(sizes)
+        kept = tuple([n for i, n in enumerate(shape) if i not in axis])
+    return kept, steps
 
 
-def _middle(ufunc: Any, x: Array) -> Array:
-    """Reduce ``[a, n, m]`` to ``[a, m]``, short rows laid side by side."""
-    a, n, m = x.shape
-    if m == 1:
-        # NumPy's largest of a short row takes ten times as long as its sum. Halves of
-        # all rows together do not, and what they have in common counts once.
-        x, few = x.reshape(a, n), 8 if ufunc in (np.maximum, np.minimum) else n
-        while few < n <= 256 and a > n:
-            n = (n + 1) // 2
-            x = ufunc(x[:, :n], x[:, -n:])
-        if n <= ROWS and a > n:
-            x = np.ascontiguousarray(x.T)
-            return ufunc.reduce(x, 0, x.dtype)[:, None]
-        if ufunc is np.add and x.dtype.kind == "f" and n <= FEW // 2:  # BLAS is faster
-            return np.vecdot(x, np.ones(n, x.dtype))[:, None]
-        return ufunc.reduce(x, 1, x.dtype, None, True)
-    wide = builtins.min(512 // m, math.isqrt(n))
-    if wide < 2 or n <= ROWS:
-        return _rows(ufunc, x)
-    k = n // wide
-    y = _rows(ufunc, x[:, : k * wide].reshape(a, k, wide * m))
-    y = _middle(ufunc, y.reshape(a, wide, m))
-    return ufunc(y, _middle(ufunc, x[:, k * wide :])) if k * wide < n else y
-
-
-def _rows(ufunc: Any, x: Array) -> Array:
-    """Reduce ``[a, n, m]`` to ``[a, m]``: blocks of ``ROWS`` rows, blocks of these."""
-    while (n := x.shape[1]) > ROWS:
-        k = n // ROWS
-        blocks = x[:, : k * ROWS].reshape(len(x), k, ROWS, -1)
-        y = ufunc.reduce(blocks, 2, x.dtype)
-        x = np.concatenate((y, x[:, k * ROWS :]), 1) if k * ROWS < n else y
-    return ufunc.reduce(x, 1, x.dtype)
+def _in_numpy(ufunc: Any, x: Array, axis: Axes, keepdims: bool, count: float) -> Array:
+    """Return the same; NumPy adds up pairwise along the last axes of memory alone."""
+    wide, some, at = x.dtype, x, axis
+    large = x.size >= FEW or wide.char == "e"
+    if large and wide.kind in "fc" and ufunc in (np.add, np.multiply):
+        wide = np.result_type(wide, np.float64)
+        if ufunc is np.add and x.flags.c_contiguous:
+            at = tuple(range(x.ndim - len(axis), x.ndim))
+            some = np.ascontiguousarray(np.moveaxis(x, axis, at))
+    y = ufunc.reduce(some, at, wide, None, False)
+    y = np.expand_dims(y, axis) if keepdims else y
+    return y if wide is x.dtype and count == 1 else (y / count).astype(x.dtype)
 
 
 @kernels("Sum")
-def sum(x: Array, *, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """Float16 in float32."""
+def sum(x: Array, *, axis: Axes, keepdims: bool) -> Array:
+    """Small ones at once."""
     if x.size < FEW and x.itemsize > 2:
         return ADD.reduce(x, axis, x.dtype, None, keepdims)
-    if x.dtype == np.float16:
-        return along(np.add, x.astype(np.float32), axis, keepdims).astype(np.float16)
     return along(np.add, x, axis, keepdims)
 
 
 @kernels("Mean")
-def mean(x: Array, *, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """Float16 in float32."""
+def mean(x: Array, *, axis: Axes, keepdims: bool) -> Array:
+    """Divide the sum."""
     count = math.prod([x.shape[i] for i in axis])
-    wide = x.astype(np.float32) if x.dtype == np.float16 else x
-    return (along(np.add, wide, axis, keepdims) / count).astype(x.dtype, copy=False)
+    return along(np.add, x, axis, keepdims, float(count))
 
 
-@kernels("Max")
-def max(x: Array, *, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """NaN wins."""
-    return along(np.maximum, x, axis, keepdims)
+def _fold(ufunc: Any) -> Callable[..., Array]:
+    """Return the kernel that folds by a function; NaN wins."""
+    return lambda x, *, axis, keepdims: along(ufunc, x, axis, keepdims)
 
 
-@kernels("Min")
-def min(x: Array, *, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """NaN wins."""
-    return along(np.minimum, x, axis, keepdims)
+kernels["Prod"], kernels["Max"] = _fold(np.multiply), _fold(np.maximum)
+kernels["Min"] = _fold(np.minimum)
 
 
-@kernels("Prod")
-def prod(x: Array, *, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """Float16 in float32."""
-    if x.dtype == np.float16:
-        wide = along(np.multiply, x.astype(np.float32), axis, keepdims)
-        return wide.astype(np.float16)
-    return along(np.multiply, x, axis, keepdims)
+def _logical(ufunc: Any, fold: Any) -> Callable[..., Array]:
+    """Return the kernel of a truth; over all axes NumPy stops at the first."""
+
+    def kernel(x: Array, *, axis: Axes, keepdims: bool) -> Any:
+        if x.size >= FEW and x.dtype == bool and len(axis) < x.ndim:
+            return along(fold, x, axis, keepdims)
+        return ufunc.reduce(x, axis, None, None, keepdims)
+
+    return kernel
 
 
-@kernels("All")
-def all(x: Array, *, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """NumPy stops at the first false one."""
-    return AND.reduce(x, axis, None, None, keepdims)
+kernels["All"] = _logical(np.logical_and, np.minimum)
+kernels["Any"] = _logical(np.logical_or, np.maximum)
 
 
-@kernels("Any")
-def any(x: Array, *, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """NumPy stops at the first true one."""
-    return OR.reduce(x, axis, None, None, keepdims)
+def _arg(name: str, ufunc: Any) -> Callable[..., Array]:
+    """Return the kernel that finds the first of the extreme numbers.
+
+    NumPy is fast at rows of integers, and at few columns. It finds the first NaN: then
+    look again.
+    """
+    find = getattr(np.ndarray, name)
+
+    def kernel(x: Array, *, axis: int) -> Array:
+        inner, floating = math.prod(x.shape[axis + 1 :]), x.dtype.kind == "f"
+        large = FEW <= x.size < MOST and (inner >= 16 or (inner == 1 and floating))
+        if large and x.dtype in ARGS[name]:
+            y = np.empty((*x.shape[:axis], *x.shape[axis + 1 :]), np.int32)
+            ARGS[name][x.dtype](in_order(x), y, *around(x.shape, axis))
+            return y
+        found = find(x, axis)
+        if floating and x.size:
+            most = x  # of a few all are looked at sooner than the winners
+            if x.size >= FEW:
+                most = np.take_along_axis(x, np.expand_dims(found, axis), axis)
+            if np.isnan(np.maximum.reduce(most, None)):
+                found = (x == ufunc.reduce(x, axis, keepdims=True)).argmax(axis)
+        return found.astype(np.int32)
+
+    return kernel
 
 
-@kernels("ArgMax")
-def argmax(x: Array, *, axis: int) -> Array:
-    """NumPy finds the first NaN: then look again, for the first that is a number."""
-    return _first(np.fmax, x, x.argmax(axis), axis)
-
-
-@kernels("ArgMin")
-def argmin(x: Array, *, axis: int) -> Array:
-    """NumPy finds the first NaN: then look again, for the first that is a number."""
-    return _first(np.fmin, x, x.argmin(axis), axis)
-
-
-def _first(ufunc: Any, x: Array, found: Array, axis: int) -> Array:
-    if x.dtype.kind == "f" and x.size:
-        few = x.size < FEW  # then all of them are looked at sooner than the winners
-        most = x if few else np.take_along_axis(x, np.expand_dims(found, axis), axis)
-        if np.isnan(np.maximum.reduce(most, None)):
-            found = (x == ufunc.reduce(x, axis, keepdims=True)).argmax(axis)
-    return found.astype(np.int32)
+kernels["ArgMax"] = argmax = _arg("argmax", np.fmax)
+kernels["ArgMin"] = _arg("argmin", np.fmin)

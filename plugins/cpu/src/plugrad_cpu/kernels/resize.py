@@ -1,47 +1,28 @@
-"""Resizing axis by axis, in parts that fit a cache; reading images at any position.
+"""Resizing along one axis after the other; reading images at any position."""
 
-Columns and channels lie in one axis, so that what is read in one go is long.
-"""
-
+import functools
 import math
-from collections.abc import Callable, Iterator
-from operator import itemgetter
-from typing import Any
 
 import numpy as np
 from plugrad.geometry import Resizing
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ._windows import batches, blocks
-from .gather import out_of_range
+from ..native import MOST, around, in_order
+from ..native import kernels as in_c
+from ._windows import batches
+from .gather import gather, out_of_range
 
 kernels = KernelTable()
+MIX = in_c("mix")
 
 # --- resizing --------------------------------------------------------------------
 
 
 @kernels("ResizeBilinear")
 def resize_bilinear(images: Array, *, geometry: Resizing) -> Array:
-    """Make as many rows at a time as fit the cache, with all that is on the way."""
-    (n, h, w, c), shape, dtype = geometry.in_shape, geometry.out_shape, _dtype(images)
-    if (h, w) == shape[1:3]:
-        return images
-    (top, bottom, down), (left, right, across) = geometry.linear
-    down, across = down.astype(dtype)[:, None], across.astype(dtype).repeat(c)
-    before, behind = _columns(left, c), _columns(right, c)
-    x, y = images.reshape(n, h, w * c), np.empty(shape, images.dtype)
-    for block in blocks(shape, max(w, shape[2]) * c * dtype.itemsize, 1 << 18):
-        some, into, rows = x[block[0]].astype(dtype, copy=False), y[block], block[1]
-        if h != shape[1]:
-            ends = some.take(top[rows], 1), some.take(bottom[rows], 1)
-            some = _mix(*ends, down[rows])
-        else:
-            some = some[:, rows]
-        if w != shape[2]:
-            some = _mix(before(some), behind(some), across)
-        into[...] = some.reshape(into.shape)
-    return y
+    """On a pixel nothing else is read."""
+    return _mixed(images, geometry, True, False)
 
 
 @kernels("ResizeBilinearGrad")
@@ -49,22 +30,16 @@ def resize_bilinear_grad(
     images: Array | None, dy: Array, *, geometry: Resizing
 ) -> Array:
     """Add the weighed cotangent of each position to the pixels beside it."""
-    tables = []
-    for low, high, share in geometry.linear:
-        between, share = np.flatnonzero(low < high), share.astype(_dtype(dy))
-        rest = np.where(low < high, 1 - share, 1)
-        first = np.arange(len(low)), low, rest
-        tables.append([first, (between, high[between], share[between])])
-    return _put_back(dy, geometry, tables)
+    return _mixed(dy, geometry, True, True)
 
 
 @kernels("ResizeNearestNeighbor")
 def resize_nearest_neighbor(images: Array, *, geometry: Resizing) -> Array:
-    """Read columns, and rows: first what leaves less to read."""
-    (n, h, w, c), (rows, columns) = geometry.in_shape, geometry.nearest
-    x, read = images.reshape(n, h, w * c), _columns(columns, c)
-    y = read(x).take(rows, 1) if len(rows) > h else read(x.take(rows, 1))
-    return y.reshape(geometry.out_shape)
+    """Read rows and columns: first what leaves less to read."""
+    (_, h, *_), tables = geometry.in_shape, [*enumerate(geometry.nearest, 1)]
+    for axis, at in tables if len(tables[0][1]) < h else tables[::-1]:
+        images = gather(images, at, axis=axis, batch_dims=0)
+    return images
 
 
 @kernels("ResizeNearestNeighborGrad")
@@ -72,9 +47,7 @@ def resize_nearest_neighbor_grad(
     images: Array | None, dy: Array, *, geometry: Resizing
 ) -> Array:
     """Put each cotangent to the pixel that was read."""
-    ones = np.ones(max(dy.shape[1:3]), _dtype(dy))
-    tables = [[(np.arange(len(at)), at, ones)] for at in geometry.nearest]
-    return _put_back(dy, geometry, tables)
+    return _mixed(dy, geometry, False, True)
 
 
 def _dtype(x: Array) -> np.dtype:
@@ -82,78 +55,56 @@ def _dtype(x: Array) -> np.dtype:
     return np.dtype(np.float32) if x.dtype == np.float16 else x.dtype
 
 
-def _columns(index: Array, c: int) -> Callable[[Array], Array]:
-    """Return what reads columns of ``[n, rows, columns and channels]``.
+def _mixed(x: Array, geometry: Resizing, linear: bool, back: bool) -> Array:
+    """Go along rows and columns, first where more goes away."""
+    dtype, x = x.dtype, x.astype(_dtype(x), copy=False)
+    tables = _terms(geometry, linear, back, x.dtype)
+    gain = [len(terms[0]) / n for terms, n in zip(tables, x.shape[1:3], strict=True)]
+    for axis in (1, 2) if gain[0] <= gain[1] else (2, 1):
+        starts, indices, weights = tables[axis - 1]
+        (outer, n, inner), m = around(x.shape, axis), len(starts) - 1
+        if n == m:
+            continue
+        y = np.empty((*x.shape[:axis], m, *x.shape[axis + 1 :]), x.dtype)
+        function = MIX.get(x.dtype)
+        if function and 0 < max(x.size, y.size) < MOST:
+            function(in_order(x), y, outer, n, m, inner, starts, indices, weights)
+        elif y.size:
+            y.fill(0)
+            to = np.repeat(np.arange(m), np.diff(starts))
+            terms = np.moveaxis(x, axis, 0)[indices] * weights[:, None, None, None]
+            np.add.at(np.moveaxis(y, axis, 0), to, terms)
+        x = y
+    return x.astype(dtype, copy=False)
 
-    Those of few channels go number by number: NumPy is slow at short pieces.
+
+@functools.lru_cache(maxsize=256)
+def _terms(
+    geometry: Resizing, linear: bool, back: bool, dtype: np.dtype
+) -> list[tuple[Array, Array, Array]]:
+    """Return what each row and column of the result is a weighed sum of.
+
+    For each axis: where the terms of each position begin, and at the end their number;
+    what is read; the weights. ``back`` is the transpose.
     """
-    if c < 4:
-        numbers = _channels(index, c)
-        return lambda x: x.take(numbers, 2)
-
-    def read(x: Array) -> Array:
-        n, h, _ = x.shape
-        return x.reshape(n, h, -1, c).take(index, 2).reshape(n, h, -1)
-
-    return read
-
-
-def _channels(index: Array, c: int) -> Array:
-    """Return the numbers of all channels of columns."""
-    return (index[:, None] * c + np.arange(c)).ravel()
-
-
-def _put_back(dy: Array, geometry: Resizing, ends: list[Any]) -> Array:
-    """Add up what was read from one position, along one axis after the other.
-
-    ``ends`` has, for rows and columns, tables of positions, what was read, and weights.
-    """
-    (_, h, w, c), (_, height, width, _) = geometry.in_shape, geometry.out_shape
-    passes = [_passes(tables, axis, c) for axis, tables in enumerate(ends, 1)]
-    dx = np.empty(geometry.in_shape, dy.dtype)
-    for part in batches(dy if dy.size > dx.size else dx):
-        some = dy[part].astype(_dtype(dy), copy=False)
-        some = some.reshape(len(some), height, width * c)
-        for axis, size in enumerate((h, w * c), 1):
-            if some.shape[axis] != size:
-                x, shape = some, [*some.shape]
-                shape[axis] = size
-                some = np.zeros(shape, x.dtype)
-                for read, to, weights in passes[axis - 1]:
-                    some[(slice(None),) * axis + (to,)] += read(x) * weights
-        dx[part] = some.reshape(dx[part].shape)
-    return dx
-
-
-def _passes(tables: list[Any], axis: int, c: int) -> list[tuple[Any, Any, Array]]:
-    """Return what to read, where to add it (no position twice), and the weights."""
-    found: list[tuple[Any, Any, Array]] = []
-    for positions, index, weights in tables:
-        for run in _runs(index):
-            at, to, some = positions[run], index[run], weights[run]
-            if axis == 1:
-                read = itemgetter((slice(None), _range(at)))
-                found.append((read, _range(to), some[:, None]))
-            else:
-                to = _range(_channels(to, c))
-                found.append((_columns(at, c), to, some.repeat(c)))
+    found = []
+    for axis in range(2):
+        if linear:
+            low, high, share = geometry.linear[axis]
+            two = np.flatnonzero(low < high)
+            to = np.concatenate([np.arange(len(low)), two])
+            indices = np.concatenate([low, high[two]])
+            weights = np.concatenate([np.where(low < high, 1 - share, 1), share[two]])
+        else:
+            indices = geometry.nearest[axis]
+            to, weights = np.arange(len(indices)), np.ones(len(indices))
+        shape = geometry.in_shape if back else geometry.out_shape
+        to, indices = (indices, to) if back else (to, indices)
+        order = np.argsort(to, kind="stable")
+        starts = np.searchsorted(to[order], np.arange(shape[axis + 1] + 1))
+        i32 = starts.astype(np.int32), indices[order].astype(np.int32)
+        found.append((*i32, weights[order].astype(dtype)))
     return found
-
-
-def _runs(index: Array) -> Iterator[Array]:
-    """Cut a sorted table into parts without repetition; yield their positions."""
-    starts = np.flatnonzero(np.diff(index, prepend=-1))
-    counts = np.diff(starts, append=len(index))
-    for k in range(counts.max(initial=0)):
-        yield starts[counts > k] + k
-
-
-def _range(index: Array) -> Array | slice:
-    """Return indices at equal distances as a slice, which is faster."""
-    step = int(index[1] - index[0]) if len(index) > 1 else 1
-    if not len(index) or step < 1 or (np.diff(index) != step).any():
-        return index
-    return slice(int(index[0]), int(index[-1]) + 1, step)
 
 
 # --- reading at positions ----------------------------------------------------------

@@ -5,9 +5,14 @@ import math
 import numpy as np
 from plugrad.plugin import KernelTable
 
-from ..arrays import Array
+from ..arrays import Array, quiet
+from ..native import LARGE, MOST, in_order
+from ..native import kernels as in_c
 
 kernels = KernelTable()
+JOIN = in_c("join", {None: ""}).get(None)
+
+moved = quiet(in_order)  # into memory of the pool
 
 
 @kernels("Reshape")
@@ -47,23 +52,43 @@ def broadcast_args(s0: Array, s1: Array) -> Array:
 @kernels("Tile")
 def tile(x: Array, *, repetitions: tuple[int, ...]) -> Array:
     """Broadcast to an axis of repetitions before each axis, and join the two."""
-    wide = [m for r, n in zip(repetitions, x.shape, strict=True) for m in (r, n)]
-    thin = [m for n in x.shape for m in (1, n)]
-    y = np.broadcast_to(x.reshape(thin), wide)
-    return y.reshape([r * n for r, n in zip(repetitions, x.shape, strict=True)])
+    pairs = [*zip(repetitions, x.shape, strict=True)]
+    y = np.broadcast_to(
+        x.reshape([m for n in x.shape for m in (1, n)]), [m for p in pairs for m in p]
+    )
+    if y.size >= LARGE and any([r > 1 and n > 1 for r, n in pairs]):
+        y = moved(y)  # else it can stay a view
+    return y.reshape([r * n for r, n in pairs])
 
 
 @kernels("Concat")
 def concat(*xs: Array, axis: int) -> Array:
     """Join along ``axis``."""
-    return np.concatenate(xs, axis)
+    small = xs[0].nbytes + xs[-1].nbytes < LARGE or xs[0].dtype.hasobject
+    return np.concatenate(xs, axis) if small else _joined(xs, axis)
+
+
+@quiet
+def _joined(xs: tuple[Array, ...], axis: int) -> Array:
+    """Join large arrays, so many bytes of each in every row."""
+    size, rows = sum([x.nbytes for x in xs]), math.prod(xs[0].shape[:axis])
+    least = 4 * LARGE if size < 4096 * rows else 32 * LARGE  # of long rows
+    if not JOIN or len({x.dtype for x in xs}) > 1 or not least <= size < MOST:
+        return np.concatenate(xs, axis)
+    shape = list(xs[0].shape)
+    shape[axis] = sum([x.shape[axis] for x in xs])
+    y = np.empty(shape, xs[0].dtype)
+    xs = tuple(map(in_order, xs))
+    parts = [n for x in xs for n in (x.ctypes.data, x.nbytes // rows)]
+    JOIN(np.array(parts, np.uint64), len(xs), y, rows, size // rows)
+    return y
 
 
 @kernels("Pack")
 def pack(*xs: Array, axis: int) -> Array:
     """Join along a new axis."""
     lead, rest = xs[0].shape[:axis], xs[0].shape[axis:]
-    return np.concatenate([x.reshape((*lead, 1, *rest)) for x in xs], axis)
+    return concat(*[x.reshape((*lead, 1, *rest)) for x in xs], axis=axis)
 
 
 @kernels("SplitV")

@@ -3,7 +3,8 @@
 import numpy as np
 from plugrad.plugin import KernelTable
 
-from ..arrays import Array
+from ..arrays import Array, quiet
+from ..native import LARGE, copy
 from .creation import filled
 
 kernels = KernelTable()
@@ -33,12 +34,26 @@ def strided_slice(x: Array, *, begin: Sizes, size: Sizes, strides: Sizes) -> Arr
 @kernels("PadV2")
 def pad(x: Array, *, paddings: Pairs, constant_values: complex | bytes) -> Array:
     """Write ``x`` into the middle; the system has zeros (but not -0.0) for free."""
-    sizes = zip(x.shape, paddings, strict=True)
+    if x.nbytes >= LARGE:
+        return _surrounded(x, paddings, filled((), constant_values, x.dtype))
+    sizes = [*zip(x.shape, paddings, strict=True)]
     shape = tuple([before + n + after for n, (before, after) in sizes])
     zero = isinstance(constant_values, int) and not constant_values
     y = np.zeros(shape, x.dtype) if zero else filled(shape, constant_values, x.dtype)
-    sizes = zip(x.shape, paddings, strict=True)
     y[tuple([slice(before, before + n) for n, (before, _) in sizes])] = x
+    return y
+
+
+@quiet
+def _surrounded(x: Array, paddings: Pairs, value: Array) -> Array:
+    """Write ``x`` into the middle, and ``value`` before and after it."""
+    sizes = [*zip(x.shape, paddings, strict=True)]
+    y = np.empty([before + n + after for n, (before, after) in sizes], x.dtype)
+    middle: tuple[slice, ...] = ()
+    for n, (before, _) in sizes:
+        y[(*middle, slice(before))] = y[(*middle, slice(before + n, None))] = value
+        middle = (*middle, slice(before, before + n))
+    copy(y[middle], x)
     return y
 
 

@@ -1,0 +1,344 @@
+"""plugrad-cpu's reductions, scans and moves: in C and on NumPy, against plain NumPy.
+
+Each row is a call of a kernel function, and what it returns.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+from plugrad.geometry import Resizing
+
+KERNELS = pytest.importorskip(
+    "plugrad_cpu.kernels", reason="plugrad-cpu is not there"
+).KERNELS
+
+RNG = np.random.default_rng(7)
+FLOATS, INTS = ("float32", "float64"), ("int32", "int64", "uint32", "uint64")
+OTHERS = ("int8", "uint16", "float16", "complex64", "complex128")
+
+
+def draw(shape, dtype):
+    """Return numbers of a dtype: small ones, of which products do not overflow."""
+    if np.dtype(dtype).kind in "fc":
+        x = RNG.normal(size=shape)
+        return (x + 1j * RNG.normal(size=shape) if dtype[0] == "c" else x).astype(dtype)
+    return RNG.integers(0, 2 if dtype == "bool" else 100, shape).astype(dtype)
+
+
+def views(x):
+    """Yield an array, and views of it and of more memory, of two or more axes."""
+    yield x
+    yield x.T
+    yield x[::-1, ::-2]
+    yield np.broadcast_to(x[:1], x.shape)
+    yield np.concatenate((x, x), -1)[..., 1 : 1 + x.shape[-1]]
+    yield unaligned(x)
+
+
+def unaligned(x):
+    """Return a copy whose elements lie at odd addresses."""
+    y = np.zeros(x.nbytes + 1, np.uint8)[1:].view(x.dtype).reshape(x.shape)
+    y[...] = x
+    return y
+
+
+# --- reductions --------------------------------------------------------------------
+
+SHAPES = [  # and axes; from 2,048 elements on C is at work
+    ((5,), (0,)),
+    ((3, 4), (1,)),
+    ((2050,), (0,)),
+    ((70, 40), (0,)),
+    ((70, 40), (1,)),
+    ((70, 40), (0, 1)),
+    ((700, 3), (0,)),
+    ((700, 3), (1,)),
+    ((4, 1100), (0,)),
+    ((2, 1, 2100), (1, 2)),
+    ((3, 50, 33), (1,)),
+    ((3, 50, 33), (0, 2)),
+    ((2, 400, 5, 3), (1, 2)),
+    ((40_000, 7), (0,)),
+    ((1, 70_001), (1,)),
+]
+FOLDS = {"Sum": np.add, "Prod": np.multiply, "Max": np.maximum, "Min": np.minimum}
+
+
+def fold(name, x, axis):
+    """Return what NumPy folds to, in double precision."""
+    kind = x.dtype.kind
+    wide = {"f": np.float64, "c": np.complex128}.get(kind, x.dtype)
+    if name == "Mean":
+        return np.add.reduce(x, axis, wide) / np.prod([x.shape[i] for i in axis])
+    if name in ("All", "Any"):
+        return (np.all if name == "All" else np.any)(x, axis)
+    return FOLDS[name].reduce(x, axis, wide if name in ("Sum", "Prod") else None)
+
+
+def folds():
+    """Yield reductions: every dtype, every view, with NaN and infinities."""
+    names = ("Sum", "Mean", "Prod", "Max", "Min")
+    for dtype, (shape, axis) in itertools.product((*FLOATS, *INTS, *OTHERS), SHAPES):
+        x = draw(shape, dtype)
+        if dtype == "float16" and x.size > 10_000:
+            continue  # it holds no such sum
+        for name in names:
+            kinds = {"Max": "fiu", "Min": "fiu", "Mean": "fc"}.get(name, "fiuc")
+            if x.dtype.kind not in kinds:
+                continue
+            some = np.sign(x) + x / 1e4 if name == "Prod" and dtype[0] in "fc" else x
+            some = some.astype(dtype)
+            for view in views(some) if len(shape) > 1 and x.size < 5000 else [some]:
+                at = tuple(i for i in axis if i < view.ndim)
+                attrs = {"axis": at, "keepdims": False}
+                yield name, (view,), attrs, lambda v=view, n=name, a=at: fold(n, v, a)
+    for shape, axis in SHAPES:
+        x = RNG.random(shape) < 0.01
+        for name, some in itertools.product(("All", "Any"), (x, ~x, x.astype("f4"))):
+            attrs = {"axis": axis, "keepdims": True}
+            truth = lambda n=name, v=some, a=axis: np.expand_dims(fold(n, v, a), a)
+            yield name, (some,), attrs, truth
+    for value, dtype in itertools.product((np.nan, np.inf, -np.inf), FLOATS):
+        x = np.ones((50, 60), dtype)
+        x[7, 9] = x[49, 59] = value
+        for name, axis in itertools.product((*names, "All"), ((0,), (1,), (0, 1))):
+            attrs = {"axis": axis, "keepdims": False}
+            yield name, (x,), attrs, lambda n=name, v=x, a=axis: fold(n, v, a)
+
+
+def arg(name, x, axis):
+    """Return where the first of the extreme ones is; NaN is passed over."""
+    worst = -np.inf if name == "ArgMax" else np.inf
+    if x.dtype.kind == "f":
+        x = np.where(np.isnan(x), x.dtype.type(worst), x)
+    return (x.argmax if name == "ArgMax" else x.argmin)(axis).astype(np.int32)
+
+
+def args():
+    """Yield searches, with ties, NaN, and rows that begin with it."""
+    for dtype, (shape, _) in itertools.product((*FLOATS, "int32", "int64"), SHAPES):
+        x = np.round(draw(shape, dtype) * 2)
+        several = [x]
+        if dtype in FLOATS:
+            holes = np.where(RNG.random(shape) < 0.3, np.nan, x).astype(dtype)
+            holes[:1] = np.nan
+            several.append(holes)
+        for some, axis in itertools.product(several, range(x.ndim)):
+            for name in ("ArgMax", "ArgMin"):
+                truth = lambda n=name, v=some, a=axis: arg(n, v, a)
+                yield name, (some,), {"axis": axis}, truth
+
+
+# --- scans -------------------------------------------------------------------------
+
+
+def scan(name, x, axis, exclusive, reverse):
+    """Return what NumPy accumulates, in double precision."""
+    wide = {"f": np.float64, "c": np.complex128}.get(x.dtype.kind, x.dtype)
+    x = np.moveaxis(x, axis, 0)[:: -1 if reverse else 1].astype(wide)
+    if exclusive and len(x):
+        first = np.full_like(x[:1], name == "Cumprod")
+        x = np.concatenate((first, x[:-1]))
+    y = (np.cumsum if name == "Cumsum" else np.cumprod)(x, 0, wide)
+    return np.moveaxis(y[:: -1 if reverse else 1], 0, axis)
+
+
+def scans():
+    """Yield scans; rows go eight at a time."""
+    shapes = [(5,), (0,), (3, 0), (17, 33), (9, 130), (2, 70, 5), (64, 66)]
+    flags = [*itertools.product((False, True), repeat=2)]
+    for dtype, shape in itertools.product(
+        (*FLOATS, *INTS, "int8", "complex64"), shapes
+    ):
+        x = draw(shape, dtype)
+        for name, axis, (e, r) in itertools.product(
+            ("Cumsum", "Cumprod"), range(len(shape)), flags
+        ):
+            some = (np.sign(x) + x / 1e3).astype(dtype) if dtype in FLOATS else x
+            if name == "Cumprod" and dtype == "complex64":
+                some = some / np.abs(some)
+            for view in views(some) if some.ndim == 2 and axis == 1 else [some]:
+                how = {"axis": axis, "exclusive": e, "reverse": r}
+                truth = lambda n=name, v=view, h=how: scan(n, v, **h)
+                yield name, (view,), how, truth
+
+
+# --- moves -------------------------------------------------------------------------
+
+SIZES = ("bool", "float16", "float32", "float64", "complex128")
+WIDTHS = [(1, 1), (2, 3), (4, 4, 4), (8, 1, 16), (30, 2), (64, 64), (300, 5), (1200, 9)]
+
+
+def moves():
+    """Yield joining, padding, tiling, and copies of views."""
+    for dtype, widths in itertools.product(SIZES, WIDTHS):
+        rows = 300_000 // sum(widths)
+        xs = [draw((rows, n), dtype) for n in widths]
+        yield "Concat", xs, {"axis": 1}, lambda xs=xs: np.concatenate(xs, 1)
+        xs = [*xs[:-1], xs[-1][::-1]]
+        yield "Concat", xs, {"axis": 1}, lambda xs=xs: np.concatenate(xs, 1)
+        xs = [x[: rows // 2].T for x in xs]
+        yield "Concat", xs, {"axis": 0}, lambda xs=xs: np.concatenate(xs, 0)
+    for shape in [(300, 300), (3, 4), (0, 4)]:
+        xs = [draw(shape, "float32") for _ in range(3)]
+        for axis in range(3):
+            yield "Pack", xs, {"axis": axis}, lambda xs=xs, a=axis: np.stack(xs, a)
+    for dtype, shape in itertools.product(SIZES, [(90, 7, 301), (2, 3, 4), (5, 0, 2)]):
+        x = draw(shape, dtype)
+        for ends in [((1, 2), (0, 0), (3, 0)), ((0, 0), (1, 1), (0, 0))]:
+            for value in (0, 1):
+                how = {"paddings": ends, "constant_values": value}
+                truth = lambda v=x, e=ends, c=value: np.pad(v, e, constant_values=c)
+                yield "PadV2", (x,), how, truth
+            if all(shape):
+                truth = lambda v=x, e=ends: np.pad(v, e, "symmetric")
+                yield "MirrorPad", (x,), {"paddings": ends, "mode": "symmetric"}, truth
+        for times in [(1, 2, 3), (2, 1, 1), (1, 1, 1), (0, 1, 1)]:
+            how = {"repetitions": times}
+            yield "Tile", (x,), how, lambda v=x, t=times: np.tile(v, t)
+        for axes in itertools.permutations(range(3)):
+            for view in views(x.transpose(axes)):
+                yield "Identity", (view,), {}, lambda v=view: np.array(v, order="C")
+
+
+# --- indices -----------------------------------------------------------------------
+
+
+def segments(x, ids, count):
+    """Return sums of the rows by id."""
+    wide = {"f": np.float64, "c": np.complex128}.get(x.dtype.kind, x.dtype)
+    y = np.zeros((count, *x.shape[1:]), wide)
+    inside = (ids >= 0) & (ids < count)
+    np.add.at(y, ids[inside], x[inside])
+    return y
+
+
+def indexed():
+    """Yield what reads, adds up and writes at indices."""
+    for dtype, kind in itertools.product(SIZES, ("int32", "int64", "uint8")):
+        x = draw((40, 50, 33), dtype)
+        for axis, view in itertools.product(range(3), [*views(x)]):
+            at = RNG.integers(0, view.shape[axis], (7, 9)).astype(kind)
+            how = {"axis": axis, "batch_dims": 0}
+            yield "GatherV2", (view, at), how, lambda v=view, i=at, a=axis: v.take(i, a)
+        at = RNG.integers(0, 50, (40, 30)).astype(kind)
+        truth = lambda v=x, i=at: np.take_along_axis(v, i.astype(int)[..., None], 1)
+        yield "GatherV2", (x, at), {"axis": 1, "batch_dims": 1}, truth
+    for dtype, rest in itertools.product(
+        (*FLOATS, *INTS, *OTHERS), [(), (1,), (3,), (5, 20), (130,), (0,)]
+    ):
+        for rows, count in [(300, 7), (300, 500), (0, 3), (5, 1)]:
+            x = draw((rows, *rest), dtype)
+            ids = RNG.integers(-2, count + 2, rows).astype("int32")
+            truth = lambda v=x, i=ids, n=count: segments(v, i, n)
+            yield "UnsortedSegmentSum", (x, ids), {"num_segments": count}, truth
+    for dtype, axis in itertools.product(SIZES, range(3)):
+        at = RNG.integers(-1, 6, (7, 11)).astype("int32")
+        how = {"depth": 5, "axis": axis, "dtype": np.dtype(dtype)}
+        how |= {"on_value": 3, "off_value": 0}
+        hot = np.where(at[..., None] == np.arange(5), np.array(3), 0).astype(dtype)
+        yield "OneHot", (at,), how, lambda y=hot, a=axis: np.moveaxis(y, -1, a)
+
+
+# --- casts, images, normalization --------------------------------------------------
+
+CASTS = ("bool", "uint8", "int32", "int64", "float32", "float64")
+
+
+def casts():
+    """Yield casts; large numbers wrap, NaN and infinities give 0."""
+    for old, new in itertools.product(CASTS, CASTS):
+        x = (RNG.normal(size=9001) * 200).astype(old)
+        for view in (x, x[::-2], unaligned(x)):
+            yield (
+                "Cast",
+                (view,),
+                {"dtype": np.dtype(new)},
+                lambda v=view, n=new: cast(v, n),
+            )
+        if old in FLOATS:
+            odd = np.array([np.nan, np.inf, -np.inf, 2**31, -(2**31), 2**33 + 2**10])
+            x = x.copy()
+            x[300 : 300 + odd.size] = odd
+            yield "Cast", (x,), {"dtype": np.dtype(new)}, lambda v=x, n=new: cast(v, n)
+
+
+def cast(x, dtype):
+    """Return a cast by Python's integers."""
+    if x.dtype.kind != "f" or np.dtype(dtype).kind in "fb":
+        return x.astype(dtype)
+    whole = [int(v) if np.isfinite(v) else 0 for v in x.tolist()]
+    return np.array([v % 2**64 for v in whole], np.uint64).astype(dtype)
+
+
+def resized(x, geometry, linear, back):
+    """Return a resized batch by products with a matrix for each axis."""
+    matrices = []
+    sizes = zip(geometry.in_shape[1:3], geometry.out_shape[1:3], strict=True)
+    for axis, (n, m) in enumerate(sizes):
+        a = np.zeros((m, n))
+        if linear:
+            low, high, share = geometry.linear[axis]
+            np.add.at(a, (np.arange(m), low), 1 - share)
+            np.add.at(a, (np.arange(m), high), share)
+        else:
+            a[np.arange(m), geometry.nearest[axis]] = 1
+        matrices.append(a.T if back else a)
+    return np.einsum("yi,xj,nijc->nyxc", *matrices, x.astype(float))
+
+
+def images():
+    """Yield resizing and its gradients, and normalization by given moments."""
+    shapes = [((9, 8), (18, 16)), ((9, 8), (4, 5)), ((6, 7), (6, 19)), ((1, 1), (3, 2))]
+    for dtype, (old, new), c in itertools.product(FLOATS, shapes, (1, 3, 70)):
+        for corners in (False, True):
+            g = Resizing((2, *old, c), (2, *new, c), corners, not corners)
+            for linear, name in ((True, "Bilinear"), (False, "NearestNeighbor")):
+                x, dy = draw(g.in_shape, dtype), draw(g.out_shape, dtype)
+                for back, given in ((False, (x,)), (True, (x, dy))):
+                    truth = lambda v=given[-1], g=g, how=(linear, back): resized(
+                        v, g, *how
+                    )
+                    kernel = f"Resize{name}" + "Grad" * back
+                    yield kernel, given, {"geometry": g}, truth
+    for dtype, c in itertools.product(FLOATS, (1, 3, 16, 70)):
+        x, (a, b, s, o) = draw((3, 5, c), dtype), (draw(c, dtype) for _ in range(4))
+        for scale, offset in itertools.product((None, s), (None, o)):
+            b = np.abs(b)
+            args = (x, a, b, scale, offset)
+            truth = lambda x=x, a=a, b=b, s=scale, o=offset: (
+                (x - a) / np.sqrt(b + 0.01) * (1 if s is None else s)
+                + (0 if o is None else o)
+            )
+            yield "FusedBatchNorm", args, {"epsilon": 0.01}, truth
+
+
+FAMILIES = (folds, args, scans, moves, indexed, casts, images)
+EXACT = {"Max", "Min", "All", "Any", "ArgMax", "ArgMin", "Cast", "OneHot", "GatherV2"}
+EXACT |= {"Concat", "Pack", "PadV2", "MirrorPad", "Tile", "Identity"}
+
+
+def check(family):
+    """Run the rows of a family, and return the kernels that have run."""
+    found = set()
+    for name, given, attrs, truth in family():
+        before = [None if x is None else x.copy() for x in given]
+        with np.errstate(all="ignore"):
+            y, expected = KERNELS[name](*given, **attrs), truth()
+            expected = np.asarray(expected)
+        said = f"{name} of {[x.shape for x in given if x is not None]} {attrs}"
+        assert y.shape == expected.shape, said
+        if y.dtype.kind not in "fc" or name in EXACT:
+            same = np.asarray(y), expected.astype(y.dtype)
+            np.testing.assert_array_equal(*same, said, strict=True)
+        else:
+            bound = {2: 2e-3, 4: 3e-6, 8: 1e-13}[y.real.dtype.itemsize]
+            finite = np.abs(expected[np.isfinite(expected)])
+            scale = max(1, finite.max(initial=0))
+            np.testing.assert_allclose(y, expected, bound, bound * scale, err_msg=said)
+        for x, was in zip(given, before, strict=True):
+            if x is not None:
+                np.testing.assert_array_equal(x, was, f"{said} has changed an input")
+        found.add(name)
+    return found
