@@ -92,8 +92,9 @@ def _columns(index: Array, c: int) -> Callable[[Array], Array]:
         return lambda x: x.take(numbers, 2)
 
     def read(x: Array) -> Array:
-        n, h, _ = x.shape
-        return x.reshape(n, h, -1, c).take(index, 2).reshape(n, h, -1)
+        n, h, wc = x.shape
+        columns = x.reshape(n, h, wc // c, c).take(index, 2)
+        return columns.reshape(n, h, index.size * c)
 
     return read
 
