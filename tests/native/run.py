@@ -24,6 +24,14 @@ from .guards import EDGES, guarded
 SETTINGS = {"set_threads"}  # functions of the library that are no kernels
 
 
+Run = Callable[[str, Callable[..., None], tuple[Any, ...]], None]
+
+
+def plain(name: str, kernel: Callable[..., None], args: tuple[Any, ...]) -> None:
+    """Run a kernel."""
+    kernel(*args)
+
+
 class Recorder:
     """A kernel in C: it notes that it is called, and how."""
 
@@ -33,12 +41,7 @@ class Recorder:
     def __call__(self, *args: Any) -> None:
         self.calls.reached.add(self.name)
         self.calls.count += 1
-        if self.calls.edge:
-            guarded(self.kernel, args, self.calls.edge)
-        else:
-            self.kernel(*args)
-        if self.calls.listener:
-            self.calls.listener(self.name, args)
+        self.calls.run(self.name, self.kernel, args)
 
 
 class Calls:
@@ -48,8 +51,7 @@ class Calls:
         self.served: set[str] = set()
         self.reached: set[str] = set()
         self.count = 0
-        self.edge: str | None = None
-        self.listener: Callable[[str, tuple[Any, ...]], None] | None = None
+        self.run: Run = plain  # how a kernel is called
         self.native = importlib.import_module("plugrad_cpu._native")
         own = {"get": self._get} | ({"level": lambda: level} if level else {})
         module = SimpleNamespace(**(vars(self.native) | own))
@@ -92,9 +94,9 @@ def of_edges(call: Callable[[], Any], calls: Calls) -> dict[str, str]:
     """Return the bits of the results without guards, and at both edges of pages."""
     before, found = calls.count, {"none": digest(call())}
     for edge in EDGES if calls.count > before else ():
-        calls.edge = edge
+        calls.run = lambda name, *of_call, edge=edge: guarded(*of_call, edge)
         found[edge] = digest(call())
-    calls.edge = None
+    calls.run = plain
     return found
 
 
