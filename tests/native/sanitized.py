@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> int:
     build()
     verify()
     codes = [
-        pytest(tests, PLUGRAD_CPU_POOL="0")
+        pytest(tests, PLUGRAD_CPU_POOL=os.environ.get("PLUGRAD_CPU_POOL", "0"))
         for tests in ([arguments] if arguments else TESTS)
     ]
     codes += [pytest(tests) for tests in ([] if arguments else WITH_POOL)]
