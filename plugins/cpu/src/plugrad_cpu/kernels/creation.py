@@ -55,8 +55,8 @@ def _wrapped(x: Array) -> Array:
 
 @kernels("Identity")
 def identity(x: Array) -> Array:
-    """Share the memory: kernels never write into inputs."""
-    return x
+    """Share the memory, as kernels never write into inputs; views are copied."""
+    return x if x.flags.c_contiguous else x.copy()
 
 
 @kernels("Fill")
