@@ -117,7 +117,8 @@ def _panel(name: str, of: Mapping[str, list[float | None]]) -> list[str]:
     parts = [_text(LEFT, 20, name), frame + 'fill="none" stroke="#bbb"/>']
     parts += [_text(x(i), TOP + height + 13, h, "middle") for i, h in enumerate(HEADS)]
     for value in (min(found), max(found)):
-        parts.append(_text(LEFT - 4, y(value) + 3, f"{value:.2g}", "end"))
+        text = f"{value:.2g}" if value < 100 else f"{value:,.0f}"
+        parts.append(_text(LEFT - 4, y(value) + 3, text, "end"))
     for curve, color in zip(of.values(), COLORS, strict=False):
         points = [(x(i), y(v)) for i, v in enumerate(curve) if v is not None]
         line = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
