@@ -9,7 +9,7 @@ import numpy as np
 import plugrad as pg
 
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 130)
-SMALL, LARGE = 4096, 140_000  # elements: at most, and at least
+SMALL, MIDDLE, LARGE = 4096, 20_000, 140_000  # elements: at most, at least, at least
 LAYOUTS = ("C", "C", "permuted", "turned", "stepped", "broadcast", "shifted", "far")
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 1e-40, 88.8, -104.0)
 STEP = 1 << 32  # bytes: it does not fit into 32 bits
@@ -29,7 +29,8 @@ class Draw:
     """What one call draws: the same for the same row, dtype and seed.
 
     Attributes:
-        large: Arrays have at least ``LARGE`` elements, so that kernels use threads.
+        least: Elements of arrays: so many that kernels use threads, with ``large``; or
+            for every fourth seed, as many as kernels in C may need to pay.
 
     """
 
@@ -42,7 +43,8 @@ class Draw:
         special: bool = False,
     ) -> None:
         self.rng = np.random.default_rng([zlib.crc32(f"{row} {dtype}".encode()), seed])
-        self.dtype, self.large = dtype, large
+        self.dtype = dtype
+        self.least = LARGE if large else MIDDLE if seed % 4 == 3 else 0
         self.special = special and self.rng.random() < 0.3
 
     def one(self, *choices):
@@ -59,15 +61,15 @@ class Draw:
 
     def shape(self, least: int = 0, most: int = 4) -> tuple[int, ...]:
         """Return a shape of ``least`` to ``most`` axes."""
-        rank = int(self.rng.integers(max(least, self.large), most + 1))
+        rank = int(self.rng.integers(max(least, bool(self.least)), most + 1))
         shape = []
         for _ in range(rank):
             room = SMALL // max(1, math.prod(shape))
             shape.append(int(self.rng.choice([n for n in SIZES if n <= room])))
-        if self.large:
+        if self.least:
             shape = [max(n, 1) for n in shape]
             i = int(self.rng.integers(rank))
-            shape[i] *= -(-LARGE // math.prod(shape))
+            shape[i] *= -(-self.least // math.prod(shape))
         return tuple(shape)
 
     def filled(self, least: int = 1, most: int = 4) -> tuple[int, ...]:
@@ -86,8 +88,8 @@ class Draw:
     def image(self, rank: int = 2, channels: int | None = None) -> tuple[int, ...]:
         """Return the shape of a batch of images."""
         c = channels or self.one(1, 2, 3, 4, 5, 8, 12, 16, 19, 32)
-        if self.large:
-            side = math.ceil((LARGE / 2 / c) ** (1 / rank))
+        if self.least:
+            side = math.ceil((self.least / 2 / c) ** (1 / rank)) + 4
             return (2, *(side + self.upto(3) for _ in range(rank)), c)
         return (self.one(0, 1, 1, 2, 3), *(self.upto(9) + 4 for _ in range(rank)), c)
 
@@ -117,7 +119,8 @@ class Draw:
             x.flat[self.rng.integers(0, x.size, 1 + x.size // 8)] = self.one(*SPECIAL)
         with np.errstate(over="ignore"):
             x = x > 0.5 if dtype.kind == "b" else x.astype(dtype)
-        laid = getattr(self, f"_{self.one(*LAYOUTS).lower()}")(x)
+        layout = "C" if self.least and self.chance() else self.one(*LAYOUTS)
+        laid = getattr(self, f"_{layout.lower()}")(x)
         assert (laid.shape, laid.dtype) == (shape, dtype)
         return pg.asarray(laid, copy=False)
 

@@ -91,7 +91,7 @@ def power(d):
 
 def cast(d):
     x = d.array(*d.shape(), low=0.0, high=100.0)
-    return [pg.astype(x, dtype) for dtype in NUMBERS]
+    return [pg.astype(x, dtype) for dtype in (*NUMBERS, "bool")]
 
 
 def choose(d):
@@ -169,7 +169,7 @@ def groups(d):
 
 
 for name in ("max", "min", "prod", "mean", "any", "all"):
-    dtypes = NUMBERS if name in ("max", "min") else FLOATS
+    dtypes = NUMBERS if name in ("max", "min", "prod") else FLOATS
     dtypes = ("bool", *FLOATS) if name in ("any", "all") else dtypes
     ROWS[name] = Row(partial(reduced, name), dtypes)
 for name in ("std", "var", "logsumexp"):
@@ -295,9 +295,9 @@ ROWS |= {
 
 def products(d):
     n, k, m = (
-        d.one(1, 2, 3, 7, 8, 16, 17, 33, 65) * (8 if d.large else 1) for _ in range(3)
+        d.one(1, 2, 3, 7, 8, 16, 17, 33, 65) * (8 if d.least else 1) for _ in range(3)
     )
-    lead = d.shape(0, 1) if not d.large and d.chance() else ()
+    lead = d.shape(0, 1) if not d.least and d.chance() else ()
     a, b = d.array(*lead, n, k), d.array(k, m)
     turned = d.array(m, k), d.array(m)
     y = pg.fused.matmul(a, *turned, transpose_b=True, activation="relu")
