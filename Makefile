@@ -12,6 +12,8 @@
 #   make check                style, types and layers alone
 #   make test ARGS="-k relu"  further arguments of pytest; JOBS=0 runs one process
 #   make test-consumers       scikit-learn and other libraries that take tensors
+#   make test-sanitized       plugrad-cpu's C under AddressSanitizer and UBSan: Linux, gcc
+#   make test-arm64           its kernels on an arm64 that QEMU emulates
 #   make test-examples        the backend over Numba, in an environment of its own
 #   make wheels               build what is uploaded into dist/: see CONTRIBUTING.md
 #   make version NEW=0.2.0    write the version into every distribution
@@ -43,7 +45,8 @@ $(STAMP): moved
 endif
 endif
 
-.PHONY: demo test test-all test-array-api test-consumers test-examples check clean docs
+.PHONY: demo test test-all test-arm64 test-array-api test-consumers test-examples
+.PHONY: test-sanitized check clean docs
 .PHONY: moved peers version wheels
 .DELETE_ON_ERROR:
 
@@ -110,6 +113,12 @@ test-consumers: $(BUILT) $(VENV)/.group-consumers
 	$(PYTEST) --all tests/consumers $(ARGS)
 	$(RUN) -m tests.consumers.sklearn_suite --numprocesses $(JOBS)
 	$(RUN) -m tests.consumers.scipy_suite --numprocesses $(JOBS)
+
+test-sanitized: $(BUILT)
+	$(RUN) -m tests.native.sanitized $(ARGS)
+
+test-arm64: $(BUILT)
+	$(RUN) -m tests.native.arm64
 
 check: $(BUILT)
 	$(RUN) -m pytest tests/test_style.py

@@ -174,17 +174,22 @@ def start(
 
 
 def run(
-    name: str, contestants: Sequence[Contestant], budget: float, turn: dict[str, Any]
+    name: str,
+    contestants: Sequence[Contestant],
+    budget: float,
+    turn: dict[str, Any],
+    factor: float = 1,
 ) -> dict[str, Any]:
     """Return the times of one workload in microseconds, and errors.
 
-    ``budget`` is in seconds, for each contestant; ``turn`` is what a turn asks for.
+    ``budget`` is in seconds, for each contestant; ``turn`` is what a turn asks for. The
+    inputs are ``factor`` times as large as those of the table.
     """
     us: dict[str, float] = {}
     errors: dict[str, str] = {}
     results: dict[str, list[Array]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        inputs = definitions.write(name, Path(folder))
+        inputs = definitions.write(name, Path(folder), factor)
         able = []
         for one in contestants:
             answer = one.ask(load=name, folder=folder)

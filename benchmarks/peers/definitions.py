@@ -224,13 +224,50 @@ WORKLOADS = {
 }
 
 
+# Which axes of which inputs grow with the size of a workload, in equal shares; others
+# (weights, and what is gathered from) do not.
+_ROWS, _IMAGE = {"x": (0,)}, {"x": (1, 2)}
+GROWS: dict[str, dict[str, tuple[int, ...]]] = {
+    "add_8": {"a": (0, 1), "b": (0, 1)},
+    "grad_small": {"x": (0, 1)},
+    "custom_grad": {"x": (0, 1)},
+    "add_bcast": {"a": (0,)},
+    "matmul_512": {"a": (0,)},
+    "matmul_1024": {"a": (0,)},
+    "bmm": {"a": (0,), "b": (0,)},
+    "concat": {name: (0,) for name in "abcd"},
+    "gather": {"indices": (0,)},
+    "mlp_train": _ROWS | {"labels": (0,)},
+    "cnn_train": _ROWS | {"labels": (0,)},
+    "transformer": {"x": (0, 1)},
+}
+IMAGES = ("conv3x3", "conv1x1", "dwconv3x3", "maxpool", "mobilenet_v2")
+GROWS |= dict.fromkeys(IMAGES, _IMAGE)
+MULTIPLES = {"mobilenet_v2": 32}  # of sides: PyTorch pads the others differently
+
+
+def grown(name: str, inputs: Inputs, factor: float) -> Inputs:
+    """Return inputs whose size is another one: parts of them, or repetitions."""
+    found = dict(inputs)
+    for key, axes in GROWS.get(name, _ROWS).items() if factor != 1 else ():
+        for axis in axes:
+            old = found[key].shape[axis]
+            step = MULTIPLES.get(name, 1)
+            new = round(old * factor ** (1 / len(axes)) / step) * step
+            found[key] = found[key].take(np.arange(new) % old, axis)
+    return found
+
+
 # --- files -----------------------------------------------------------------------
 
 
-def write(name: str, folder: Path) -> Inputs:
-    """Write the inputs of a workload: a file of numbers, and a JSON description."""
+def write(name: str, folder: Path, factor: float = 1) -> Inputs:
+    """Write the inputs of a workload: a file of numbers, and a JSON description.
+
+    They are ``factor`` times as large as those of the table.
+    """
     workload = WORKLOADS[name]
-    inputs = workload.inputs(Draw())
+    inputs = grown(name, workload.inputs(Draw()), factor)
     form = [[key, str(x.dtype), x.shape] for key, x in inputs.items()]
     (folder / "inputs.json").write_text(
         json.dumps({"inputs": form, "layers": workload.layers})

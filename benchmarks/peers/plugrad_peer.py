@@ -21,7 +21,13 @@ def main(backend: str) -> None:
     opened = registry.opened[backend]
     wait = getattr(opened.runtime.arrays, "synchronize", None)
     packages = ["plugrad", opened.owner.distribution, "numpy"]
-    serve(cases, packages, pg.asarray, lambda y: y.numpy(), wait)
+    serve(cases, packages, pg.asarray, lambda y: y.numpy(), wait, told)
+
+
+def told() -> dict[str, int]:
+    """Return the bytes that tensors hold, and those kept for later ones."""
+    found = pg.memory().backends[pg.get_backend()]
+    return {"bytes": found.bytes, "kept": found.kept}
 
 
 @cases("add_8")

@@ -4,6 +4,9 @@ The requests in JSON, which are the same for ``tfjs.mjs``:
 
 - ``{"load": name, "folder": path}`` prepares a workload of ``definitions``, runs it
   once and writes the result to the folder as ``result.bin``, all in float32.
+- ``{"load": name, "folder": path, "memory": calls}`` runs it this many times more, and
+  answers with the bytes that the process had at most beyond those before the first call
+  (``peak``, on Linux), and with what the library tells of its memory (``told``).
 - ``{"time": seconds, "warm": seconds, "calls": number, "clock": "wall"}`` calls it for
   ``warm``, at least once, to warm up; then for about ``time``, at least ``calls``
   times; and answers with the microseconds of one call. ``"cpu"`` counts the CPU time of
@@ -57,6 +60,7 @@ def serve(
     convert: Callable[[Any], Any] = lambda array: array,
     arrays: Callable[[Any], Any] = np.asarray,
     wait: Callable[[], None] | None = None,
+    told: Callable[[], dict[str, int]] = dict,
 ) -> None:
     """Answer requests until the input ends.
 
@@ -66,6 +70,7 @@ def serve(
         convert: Converts an array to an input.
         arrays: Converts a result to an array.
         wait: Waits for the result after each call of a case; None if calls block.
+        told: Returns what the library tells of its memory.
 
     """
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -78,7 +83,9 @@ def serve(
             if "load" in request:
                 case = list  # free the memory of the last case first
                 folder = Path(request["folder"])
-                case, answer = _load(cases, request["load"], folder, convert, arrays)
+                case, answer = _load(cases, request, folder, convert, arrays)
+                if "memory" in request:
+                    answer["told"] = told()
                 case = case if wait is None else _waiting(case, wait)
             else:
                 clock = {"wall": perf_counter, "cpu": process_time}[request["clock"]]
@@ -91,11 +98,12 @@ def serve(
 
 def _load(
     cases: Mapping[str, Make],
-    name: str,
+    request: Mapping[str, Any],
     folder: Path,
     convert: Callable[[Any], Any],
     arrays: Callable[[Any], Any],
 ) -> tuple[Case, dict[str, Any]]:
+    name = request["load"]
     if name not in cases:
         return list, {"missing": True}
     inputs, layers = definitions.read(folder)
@@ -104,12 +112,30 @@ def _load(
         given["layers"] = layers
     made = cases[name](**given)
     case, finish = made if isinstance(made, tuple) else (made, arrays)
+    before = resident("VmRSS") if "memory" in request else 0
     result = case()
+    answer = {}
+    if "memory" in request:
+        for _ in range(request["memory"]):
+            case()
+        answer["peak"] = resident("VmHWM") - before
     parts = result if isinstance(result, list | tuple) else [result]
     with open(folder / "result.bin", "wb") as file:
         for part in parts:
             file.write(np.asarray(finish(part), np.float32).tobytes())
-    return case, {}
+    return case, answer
+
+
+def resident(what: str) -> int:
+    """Return the bytes that this process has in memory, now or at most (``VmHWM``).
+
+    To ask for those that it has now begins the most anew.
+    """
+    if what == "VmRSS":
+        Path("/proc/self/clear_refs").write_text("5")
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith(f"{what}:"))
+    return int(line.split()[1]) * 1024
 
 
 def _waiting(case: Case, wait: Callable[[], None]) -> Case:

@@ -3,7 +3,8 @@
 The module ``_native`` is compiled by the system's C compiler. The kernels are sources
 of plugrad-wasm, compiled for processors by clang out of ziglang, into
 ``src/plugrad_cpu/lib``. PLUGRAD_CPU_LEVELS names the levels of processors; wheels have
-``x86_64_v2``, too.
+``x86_64_v2``, too. PLUGRAD_CPU_SANITIZE=1 compiles both for AddressSanitizer and UBSan:
+see ``tests/native/sanitized.py``.
 """
 
 import os
@@ -24,14 +25,17 @@ SOURCES += ["elementwise", "gather", "matmul", "norm", "pool", "reduce", "resize
 SOURCES += ["unary", "winograd"]
 TARGET = ["copy", "threads"]
 FLAGS = ["-std=gnu17", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno"]
-FLAGS += [
-    "-fno-trapping-math",
-    "-fno-sanitize=all",
-    "-mprefer-vector-width=512",
-    "-Isrc_c/target",
-    "-Isrc_c/kernels",
-]
+FLAGS += ["-fno-trapping-math", "-Isrc_c/target", "-Isrc_c/kernels"]
 FLAGS += ["-Wall", "-Wno-unknown-attributes", "-Wno-unknown-pragmas"]
+SANITIZE = os.environ.get("PLUGRAD_CPU_SANITIZE", "0") != "0"
+# zig has the runtime of UBSan. It drops -fsanitize=address, for which it has none: the
+# compiler behind it takes the option, and the runtime of gcc fits.
+FLAGS += (
+    ["-g", "-fsanitize=undefined", "-Xclang", "-fsanitize=address"]
+    if SANITIZE
+    else ["-fno-sanitize=all"]
+)
+MODULE_FLAGS = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 GLIBC = "2.17"
 
 
@@ -64,19 +68,20 @@ def build_kernels(to: Path) -> None:
         subprocess.CalledProcessError: ziglang is missing, or fails.
 
     """
-    machine = {"x86_64": "x86_64", "aarch64": "aarch64"}.get(platform.machine())
-    if sys.platform != "linux" or machine is None:
+    defaults = {"x86_64": "x86_64_v3 x86_64_v4", "aarch64": "aarch64"}
+    default = defaults.get(platform.machine())
+    if sys.platform != "linux" or default is None:
         raise OSError(f"there is none for {sys.platform} on {platform.machine()}")
-    default = "x86_64_v3 x86_64_v4" if machine == "x86_64" else "aarch64"
     to.mkdir(parents=True, exist_ok=True)
     for level in os.environ.get("PLUGRAD_CPU_LEVELS", default).split():
-        build_library(to / f"{level}.so", machine, level)
+        build_library(to / f"{level}.so", level)
 
 
-def build_library(to: Path, machine: str, level: str) -> None:
+def build_library(to: Path, level: str) -> None:
     """Compile the sources for one level, side by side, and link them."""
-    folder = ROOT / "build" / "kernels" / level
+    folder = ROOT / "build" / ("sanitized" if SANITIZE else "kernels") / level
     folder.mkdir(parents=True, exist_ok=True)
+    machine = "aarch64" if level == "aarch64" else "x86_64"
     target = ["-target", f"{machine}-linux-gnu.{GLIBC}"]
     target += [f"-mcpu={level}"] if machine == "x86_64" else []
     target += ["-mprefer-vector-width=512"] if level == "x86_64_v4" else []
@@ -90,7 +95,8 @@ def build_library(to: Path, machine: str, level: str) -> None:
     with ThreadPoolExecutor(os.cpu_count()) as executor:
         list(executor.map(compiled, files))
     new = to.with_suffix(".new")  # programs may be using the old one
-    zig("cc", *target, "-shared", "-s", *objects.values(), "-lm", "-o", str(new))
+    options = ["-fsanitize=undefined"] if SANITIZE else ["-s"]
+    zig("cc", *target, "-shared", *options, *objects.values(), "-lm", "-o", str(new))
     new.replace(to)
 
 
@@ -117,6 +123,8 @@ setup(
             depends=["src_c/native.h"],
             include_dirs=[numpy.get_include()],
             define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_1_API_VERSION")],
+            extra_compile_args=MODULE_FLAGS if SANITIZE else [],
+            extra_link_args=MODULE_FLAGS if SANITIZE else [],
             optional=True,  # without a compiler or Python's headers all runs on NumPy
         )
     ],

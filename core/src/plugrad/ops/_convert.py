@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import copysign, isfinite
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -66,9 +66,10 @@ def asarray(
             or an object that NumPy converts to one; or ``str`` and ``bytes`` in place
             of numbers.
         dtype: The dtype of the result.
-        copy: None returns a tensor as it is, and copies an array; True copies both
-            (on cpu, a tensor whose memory is not contiguous); False shares the memory
-            of an array where the backend can: do not write to it then.
+        copy: None returns a tensor as it is, and copies an array; True copies both,
+            and the result lies in C order whatever the steps of ``value`` are; False
+            shares the memory of an array where the backend can: do not write to it
+            then.
         device: Where the tensor is made, a backend; by default the active one.
 
     Returns:
@@ -93,7 +94,7 @@ def asarray(
         return placed(device, asarray, value, dtype=dtype, copy=copy)
     if isinstance(value, Tensor):
         y = value if dtype is None else creation.cast(value, dtype)
-        return creation.identity(y) if y is value and copy else y
+        return creation.identity(y) if copy else y
     if isinstance(value, variable.Variable):
         return asarray(value.value, dtype=dtype)  # a tensor of its own already
     backend = active()
@@ -152,12 +153,13 @@ def _stranger(op: str, x: object) -> TypeError:
 
 def _cast(given: np.ndarray[Any, Any], wanted: DType, copy: bool) -> Any:
     """Return an array converted as the kernel Cast converts a tensor."""
+    order: Literal["C", "K"] = "C" if copy else "K"
     with np.errstate(all="ignore"):
         if given.dtype.kind == "c" and wanted.kind not in "cb":
             given = given.real
         if given.dtype.kind == "f" and wanted.kind in "iu":
-            return _truncated(given, wanted)
-        return np.array(given, dtype=wanted, copy=True if copy else None)
+            return _truncated(np.asarray(given, order=order), wanted)
+        return np.array(given, wanted, copy=True if copy else None, order=order)
 
 
 def _truncated(given: np.ndarray[Any, Any], wanted: DType) -> Any:

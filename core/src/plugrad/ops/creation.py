@@ -144,7 +144,8 @@ IDENTITY = Kernel(
 def identity(x: TensorLike, /) -> Tensor:
     """Return ``x`` as a new tensor.
 
-    A backend may share the memory with ``x``. The gradient is the cotangent.
+    The result lies in C order. A backend may share the memory with ``x``. The gradient
+    is the cotangent.
 
     Args:
         x: A tensor of any dtype.

@@ -52,11 +52,8 @@ def cast(x: Array, *, dtype: np.dtype) -> Array:
 
 @kernels("Identity")
 def identity(x: Array) -> Array:
-    """Share memory that is in order: kernels never write into inputs.
-
-    What is repeated stays so. Anything else, such as what is transposed, is copied.
-    """
-    return x if x.flags.c_contiguous or 0 in x.strides else in_order(x)
+    """Share memory that is in order: kernels never write into inputs."""
+    return in_order(x)
 
 
 @kernels("Fill")

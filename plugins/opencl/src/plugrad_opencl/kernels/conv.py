@@ -21,6 +21,7 @@ from .. import winograd
 from ..arrays import ClArray, Shape
 from ..moves import put
 from ..products import Finish, Matrix, fits, product, table
+from . import depthwise
 from .creation import filled
 from .shape import reverse, transpose
 from .slicing import pad
@@ -34,6 +35,8 @@ def conv(
     x: ClArray, filter: ClArray, *, geometry: Windows, finish: Finish | None = None
 ) -> Any:
     """``[outputs, tc] [tc, k]``."""
+    if _single(geometry):
+        return depthwise.conv(x, filter, geometry=geometry, finish=finish)
     y, g = geometry.out_shape, geometry.groups
     (c, k), outputs = geometry.group.filter_shape[-2:], math.prod(y[:-1])
     positions, all_k = len(geometry.kernel_positions), y[-1]
@@ -58,6 +61,9 @@ def conv(
 @kernels("Conv2DBackpropFilter")
 def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
     """``[tc, outputs] [outputs, k]``."""
+    if _single(geometry):
+        df = depthwise.backprop_filter(x, dy, geometry=geometry)
+        return df.view(geometry.filter_shape)
     shape, g = geometry.filter_shape, geometry.groups
     (c, k), outputs = geometry.group.filter_shape[-2:], math.prod(dy.shape[:-1])
     positions, all_k = len(geometry.kernel_positions), dy.shape[-1]
@@ -77,6 +83,8 @@ def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
 @kernels("Conv2DBackpropInput")
 def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
     """``[outputs, tk] [tk, c]``, for each phase of the strides."""
+    if _single(geometry):
+        return depthwise.backprop_input(dy, filter, geometry=geometry)
     shape, strides = geometry.in_shape, (1, *geometry.strides, 1)
     if not math.prod(shape) or not dy.shape[-1]:
         return filled(dy.device, shape, 0, dy.dtype)
@@ -99,6 +107,11 @@ def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
             start = sum(map(math.prod, zip(phase.start, order[1:], strict=False)))
             put(y, dx, y.shape, contiguous_strides(y.shape), apart, 0, start)
     return dx
+
+
+def _single(windows: Windows) -> bool:
+    """Tell whether the channels are groups of their own."""
+    return windows.groups == windows.in_shape[-1] > 1
 
 
 @functools.lru_cache(256)

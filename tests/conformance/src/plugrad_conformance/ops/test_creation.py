@@ -65,6 +65,30 @@ def test_arrays_become_integers_as_tensors_do(of, to, backend):
     assert [pg.asarray(v, dtype=to).item() for v in x] == expected  # NumPy's scalars
 
 
+VIEWS = {
+    "permuted": lambda x: pg.permute_dims(x, (2, 0, 1)),
+    "sliced": lambda x: x[::-1, :, 1::2],
+    "broadcast": lambda x: pg.broadcast_to(x[:1], (5, 3, 4)),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize("dtype", [None, "int32"])
+def test_copies_are_contiguous(view, dtype, backend):
+    a = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    x = view(pg.asarray(a))
+    for given in (x, np.asfortranarray(x.numpy())):
+        y = pg.asarray(given, dtype=dtype, copy=True).numpy()
+        assert y.flags.c_contiguous
+        np.testing.assert_array_equal(y, x.numpy())
+
+
+def test_a_copy_keeps_the_gradient(backend):
+    x = pg.asarray([[1.0, 2.0], [3.0, 4.0]])
+    f = lambda x: pg.sum(pg.asarray(pg.matrix_transpose(x), copy=True) ** 2)
+    assert pg.grad(f)(x).tolist() == [[2.0, 4.0], [6.0, 8.0]]
+
+
 @pytest.mark.parametrize("to", [d for d in DTYPES if not d.startswith("complex")])
 def test_complex_arrays_become_real_as_tensors_do(to, backend):
     held(backend, to, "complex64")

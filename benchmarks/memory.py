@@ -1,0 +1,85 @@
+"""Compare the peak memory of training steps with PyTorch's.
+
+Each workload runs in a process of its own: first at a sixteenth of its size, so that
+what a library allocates once is there, then ten steps of the size of the table. The
+figure is how much the resident memory of the process grew at most, beyond the inputs
+and weights. For backends of plugrad, ``tensors`` is what ``plugrad.memory()`` counts
+behind the last step, and ``kept`` what is kept for later results. It needs Linux::
+
+    python benchmarks/memory.py --backend cpu --peers torch
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from peers import definitions
+from workloads import KNOWN, Contestant
+
+TRAINING = ("mlp_train", "cnn_train", "transformer")
+STEPS = 9  # behind the first
+
+
+def peak(name: str, contestant: str, given: argparse.Namespace) -> dict[str, Any]:
+    """Return what one contestant answers about one workload."""
+    process = Contestant(contestant, given.threads, given.python)
+    try:
+        for factor, more in ((1 / 16, {}), (given.size, {"memory": STEPS})):
+            with tempfile.TemporaryDirectory() as folder:
+                definitions.write(name, Path(folder), factor)
+                answer = process.ask(load=name, folder=folder, **more)
+            if "error" in answer:
+                raise SystemExit(f"{contestant} cannot run {name}: {answer['error']}")
+        return answer
+    finally:
+        process.close()
+
+
+def table(report: dict[str, dict[str, Any]]) -> str:
+    """Return a row for each workload and contestant, in MB."""
+    megabytes = lambda n: f"{n / 1e6:10.1f}" if n is not None else " " * 10
+    lines = [f"{'MB':14}{'':10}{'peak':>10}{'tensors':>10}{'kept':>10}"]
+    for name, of in report.items():
+        for contestant, answer in of.items():
+            told = answer.get("told", {})
+            cells = [answer["peak"], told.get("bytes"), told.get("kept")]
+            numbers = "".join(map(megabytes, cells)).rstrip()
+            lines.append(f"{name:14}{contestant:10}{numbers}")
+    return "\n".join(lines)
+
+
+def options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the command line's options."""
+    names = lambda text: [name for name in text.split(",") if name]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backend", type=names, default=["cpu"], help="cpu,wasm,...")
+    parser.add_argument("--peers", type=names, default=[], help=",".join(KNOWN))
+    parser.add_argument("--only", type=names, default=[*TRAINING], help="workloads")
+    parser.add_argument("--size", type=float, default=1.0, help="of the inputs")
+    parser.add_argument("--threads", type=int, default=1, help="of every contestant")
+    parser.add_argument("--python", default=sys.executable, help="of the peers")
+    parser.add_argument("--json", type=Path, help="write the report to this file")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print and write."""
+    given = options(arguments)
+    contestants = [*given.backend, *given.peers]
+    report = {
+        name: {one: peak(name, one, given) for one in contestants}
+        for name in given.only
+    }
+    print(table(report))
+    if given.json:
+        given.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Random shapes and arrays, whose steps are negative, zero and huge, too."""
+
+import functools
+import math
+import mmap
+import zlib
+
+import numpy as np
+import plugrad as pg
+
+SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 130)
+SMALL, MIDDLE, LARGE = 4096, 20_000, 140_000  # elements: at most, at least, at least
+LAYOUTS = ("C", "C", "permuted", "turned", "stepped", "broadcast", "shifted", "far")
+SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 1e-40, 88.8, -104.0)
+STEP = 1 << 32  # bytes: it does not fit into 32 bits
+
+
+NORESERVE = 0x4000  # Linux; Python's mmap has it from 3.13
+
+
+@functools.cache
+def address_space() -> mmap.mmap:
+    """Return bytes of which only the pages that are written take memory."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE
+    return mmap.mmap(-1, 4 * STEP, flags=flags)
+
+
+class Draw:
+    """What one call draws: the same for the same row, dtype and seed.
+
+    Attributes:
+        least: Elements of arrays: so many that kernels use threads, with ``large``; or
+            for every fourth seed, as many as kernels in C may need to pay.
+
+    """
+
+    def __init__(
+        self,
+        row: str,
+        dtype: str,
+        seed: int,
+        large: bool = False,
+        special: bool = False,
+    ) -> None:
+        self.rng = np.random.default_rng([zlib.crc32(f"{row} {dtype}".encode()), seed])
+        self.dtype = dtype
+        self.least = LARGE if large else MIDDLE if seed % 4 == 3 else 0
+        self.special = special and self.rng.random() < 0.3
+
+    def one(self, *choices):
+        return choices[self.rng.integers(len(choices))]
+
+    def chance(self, probability=0.5) -> bool:
+        return bool(self.rng.random() < probability)
+
+    def upto(self, n: int) -> int:
+        """Return a number from 1 to n."""
+        return int(self.rng.integers(1, n + 1))
+
+    # --- shapes ------------------------------------------------------------------
+
+    def shape(self, least: int = 0, most: int = 4) -> tuple[int, ...]:
+        """Return a shape of ``least`` to ``most`` axes."""
+        rank = int(self.rng.integers(max(least, bool(self.least)), most + 1))
+        shape = []
+        for _ in range(rank):
+            room = SMALL // max(1, math.prod(shape))
+            shape.append(int(self.rng.choice([n for n in SIZES if n <= room])))
+        if self.least:
+            shape = [max(n, 1) for n in shape]
+            i = int(self.rng.integers(rank))
+            shape[i] *= -(-self.least // math.prod(shape))
+        return tuple(shape)
+
+    def filled(self, least: int = 1, most: int = 4) -> tuple[int, ...]:
+        """Return a shape without empty axes."""
+        return tuple(max(n, 1) for n in self.shape(least, most))
+
+    def pair(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return two shapes that broadcast."""
+        shape = self.shape()
+        less = tuple(1 if self.chance(0.3) else n for n in shape)
+        less = (
+            less[int(self.rng.integers(len(shape) + 1)) :] if self.chance(0.4) else less
+        )
+        return (shape, less) if self.chance() else (less, shape)
+
+    def image(self, rank: int = 2, channels: int | None = None) -> tuple[int, ...]:
+        """Return the shape of a batch of images."""
+        c = channels or self.one(1, 2, 3, 4, 5, 8, 12, 16, 19, 32)
+        if self.least:
+            side = math.ceil((self.least / 2 / c) ** (1 / rank)) + 4
+            return (2, *(side + self.upto(3) for _ in range(rank)), c)
+        return (self.one(0, 1, 1, 2, 3), *(self.upto(9) + 4 for _ in range(rank)), c)
+
+    def axis(self, x) -> int:
+        return int(self.rng.integers(-x.ndim, x.ndim))
+
+    def axes(self, x):
+        """Return an axis, several, or None."""
+        some = tuple(i for i in range(x.ndim) if self.chance())
+        return self.one(None, some, self.axis(x) if x.ndim else None)
+
+    # --- arrays ------------------------------------------------------------------
+
+    def array(self, *shape: int, dtype=None, whole=False, low=None, high=None):
+        """Return a tensor over an array of a random layout.
+
+        With ``low`` and ``high``, of numbers in between; ``whole`` numbers have ties.
+        """
+        dtype = np.dtype(dtype or self.dtype)
+        x = self.rng.normal(size=shape) * 2.0
+        if low is not None:
+            x = low + (high - low) * self.rng.random(shape)
+        elif dtype.kind in "iu":
+            x = np.abs(x) * 10 if dtype.kind == "u" else x * 10
+        x = np.asarray(np.round(x) if whole else x)
+        if self.special and dtype.kind == "f" and low is None and x.size:
+            x.flat[self.rng.integers(0, x.size, 1 + x.size // 8)] = self.one(*SPECIAL)
+        with np.errstate(over="ignore"):
+            x = x > 0.5 if dtype.kind == "b" else x.astype(dtype)
+        layout = "C" if self.least and self.chance() else self.one(*LAYOUTS)
+        laid = getattr(self, f"_{layout.lower()}")(x)
+        assert (laid.shape, laid.dtype) == (shape, dtype)
+        return pg.asarray(laid, copy=False)
+
+    def like(self, x, **how):
+        return self.array(*x.shape, **how)
+
+    def indices(self, n: int, *shape: int):
+        return pg.asarray(self.rng.integers(0, n, shape).astype(np.int32))
+
+    def _c(self, x):
+        return x
+
+    def _permuted(self, x):
+        axes = self.rng.permutation(x.ndim)
+        return x.transpose(axes).copy().transpose(np.argsort(axes))
+
+    def _turned(self, x):
+        turn = tuple(slice(None, None, self.one(1, -1)) for _ in x.shape)
+        return x[turn].copy()[turn]
+
+    def _stepped(self, x):
+        steps = tuple(slice(0, None, self.one(1, 2, 3)) for _ in x.shape)
+        room = [n * s.step for n, s in zip(x.shape, steps, strict=True)]
+        whole = np.zeros(room, x.dtype)
+        whole[steps] = x
+        return whole[steps]
+
+    def _broadcast(self, x):
+        once = tuple(slice(0, self.one(1, n)) for n in x.shape)
+        return np.broadcast_to(x[once], x.shape) if x.size else x
+
+    def _shifted(self, x):
+        start = self.upto(15)
+        return np.concatenate([np.zeros(start, x.dtype), x.ravel()])[start:].reshape(
+            x.shape
+        )
+
+    def _far(self, x):
+        """Steps of 2**32 bytes along the first axis."""
+        if x.ndim == 0 or not 0 < x.shape[0] <= 3:
+            return x
+        strides = (STEP, *x[:1].strides[1:])
+        y = np.ndarray(x.shape, x.dtype, address_space(), strides=strides)
+        y[...] = x
+        return y
