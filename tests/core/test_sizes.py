@@ -45,7 +45,7 @@ PACKAGES = {
     "checks of run_kernel": (CHECKS, 300),
     "geometry": (GEOMETRY, 500),
     "tools": (sorted(CORE.glob("tools/*.py")), 1300),
-    "cpu": (sorted(CPU.rglob("*.py")), 2780),
+    "cpu": (sorted(CPU.rglob("*.py")), 2820),
     "wasm": (sorted(WASM.rglob("*.py")), 2000),
     "opencl": (sorted(OPENCL.rglob("*.py")), 2000),
 }

@@ -22,6 +22,7 @@ from typing import Any
 from .guards import EDGES, guarded
 
 SETTINGS = {"set_threads"}  # functions of the library that are no kernels
+FEW = 16  # elements from which on a kernel in C runs, if NumPy is faster for fewer
 
 
 Run = Callable[[str, Callable[..., None], tuple[Any, ...]], None]
@@ -53,7 +54,8 @@ class Calls:
         self.count = 0
         self.run: Run = plain  # how a kernel is called
         self.native = importlib.import_module("plugrad_cpu._native")
-        own = {"get": self._get} | ({"level": lambda: level} if level else {})
+        own = {"get": self._get, "get_strided": self._strided}
+        own |= {"level": lambda: level} if level else {}
         module = SimpleNamespace(**(vars(self.native) | own))
         sys.modules["plugrad_cpu._native"] = module  # type: ignore[assignment]
 
@@ -61,6 +63,12 @@ class Calls:
         kernel = self.native.get(name)
         if name in SETTINGS:
             return kernel
+        self.served.add(name)
+        return Recorder(name, kernel, self)
+
+    def _strided(self, name: str) -> Callable[..., None]:
+        """A kernel that is told strides; it is guarded if arrays are contiguous."""
+        kernel = self.native.get_strided(name)
         self.served.add(name)
         return Recorder(name, kernel, self)
 
@@ -137,6 +145,9 @@ def main() -> None:
     import plugrad as pg
 
     pg.set_backend("cpu")
+    for name, module in sys.modules.items():
+        if name.startswith("plugrad_cpu.kernels") and hasattr(module, "FEW"):
+            module.FEW = FEW
     found = {}
     for name, call in cases(given):
         print(name, flush=True)

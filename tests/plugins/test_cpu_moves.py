@@ -117,8 +117,6 @@ def test_a_copy_is_contiguous(turn, size):
         view, y = turn(x), pg.asarray(turn(x), copy=True)
         assert y.numpy().flags.c_contiguous
         np.testing.assert_array_equal(y.numpy(), view.numpy())
-        repeated = pg.asarray(pg.broadcast_to(x[:1], x.shape), copy=True)
-        assert repeated.numpy().nbytes < 4096 or 0 in repeated.numpy().strides
 
 
 JOINED = {

@@ -23,6 +23,7 @@ Array = np.ndarray[Any, Any]
 Kernel = Callable[..., Any]
 # What names of kernels end in, by dtype: each set of dtypes holds the one before.
 NAMES = {np.dtype(name): f"_{name[0]}{name[-2:]}" for name in ("float32", "float64")}
+FLOAT = {np.dtype("float32"): "_f32"}
 NUMBERS = NAMES | {np.dtype(name): f"_i{name[-2:]}" for name in ("int32", "int64")}
 BITS = NUMBERS | {np.dtype(f"u{t.name}"): NUMBERS[t] for t in [*NUMBERS][2:]}
 LEVELS = ["x86_64_v4", "x86_64_v3", "x86_64_v2"]  # a processor has those that follow

@@ -103,7 +103,7 @@ def _in_c(
 
 def _rows(filter: Array) -> Array:
     """Return the filter of each position: [t, cm]."""
-    return filter.reshape(-1, math.prod(filter.shape[-2:]))
+    return filter.reshape(math.prod(filter.shape[:-2]), math.prod(filter.shape[-2:]))
 
 
 def _repeated(x: Array, windows: Windows) -> Array:

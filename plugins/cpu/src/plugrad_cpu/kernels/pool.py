@@ -9,12 +9,13 @@ from plugrad.geometry import Shape, Windows
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import contiguous, described
+from ..native import FLOAT, contiguous, described
 from ..native import kernels as in_c
 from ._windows import core, empty, padded, seen, widened
 
 kernels = KernelTable()
-MAX, AVERAGE, ARGMAX = in_c("max_pool"), in_c("avg_pool"), in_c("pool_argmax")
+MAX, AVERAGE = in_c("max_pool", FLOAT), in_c("avg_pool", FLOAT)
+ARGMAX = in_c("pool_argmax")
 MAX_BACK, AVERAGE_BACK = in_c("max_pool_grad"), in_c("avg_pool_grad")
 
 
@@ -34,9 +35,8 @@ def _in_c(table: Any, shape: Shape, windows: Windows, *xs: Array) -> Array | Non
 
 def _forward_in_c(table: Any, x: Array, windows: Windows) -> Array | None:
     """Run in C where that is faster: with many channels, or few numbers in all."""
-    if x.dtype != np.float32 or not (x.shape[-1] >= 16 or x.size < 4096):
-        return None
-    return _in_c(table, windows.out_shape, windows, x)
+    worth = x.shape[-1] >= 16 or x.size < 4096
+    return _in_c(table, windows.out_shape, windows, x) if worth else None
 
 
 @kernels("MaxPool3D")

@@ -85,7 +85,7 @@ def _in_numpy(ufunc: Any, x: Array, axis: Axes, keepdims: bool, count: float) ->
         wide = np.result_type(wide, np.float64)
         if ufunc is np.add and x.flags.c_contiguous:
             at = tuple(range(x.ndim - len(axis), x.ndim))
-            some = np.ascontiguousarray(np.moveaxis(x, axis, at))
+            some = np.asarray(np.moveaxis(x, axis, at), order="C")
     y = ufunc.reduce(some, at, wide, None, False)
     y = np.expand_dims(y, axis) if keepdims else y
     return y if wide is x.dtype and count == 1 else (y / count).astype(x.dtype)
