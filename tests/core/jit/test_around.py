@@ -231,6 +231,19 @@ def test_it_looks_like_the_function():
     assert type(f).__name__ == "Jitted"
 
 
+def test_a_callable_object_keeps_its_attributes():
+    class Model:
+        def __init__(self):
+            self.clear = self.explain = 2.0
+
+        def __call__(self, x):
+            return x * self.clear
+
+    jitted = pg.jit(Model())
+    assert look(jitted(X)) == look(jitted(X)) == look(X * 2.0)
+    assert reason(jitted, X) == ""
+
+
 # --- the environment -------------------------------------------------------------
 
 

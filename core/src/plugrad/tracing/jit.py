@@ -91,7 +91,7 @@ class Jitted(Generic[P, R]):
         for kind in ("coroutine", "generator", "asyncgen"):
             if getattr(inspect, f"is{kind}function")(inspect.unwrap(f)):
                 raise TypeError(f"jit: f must return its result, and is a {kind}")
-        functools.update_wrapper(self, f)
+        functools.update_wrapper(self, f, updated=())  # not the attributes of an object
         self._f, self._strict = f, arguments.flag("jit", "strict", strict)
         self._name = getattr(f, "__qualname__", type(f).__name__)
         self._static = _static(f, static)
