@@ -52,11 +52,11 @@ class Graph(NamedTuple):
         specs: The shape and dtype of each value by number.
 
     Example:
-        >>> print(pg.jit(lambda x: pg.tanh(x) * x).explain(pg.ones((2, 3))).graph)
-        inputs %0 float32[2, 3]
-        %1 float32[2, 3] = Tanh(%0) on cpu
-        %2 float32[2, 3] = Multiply(%1, %0) on cpu
-        return %2
+        >>> graph = pg.jit(lambda x: pg.tanh(x) * x).explain(pg.ones((2, 3))).graph
+        >>> [(step.kernel.name, step.inputs, step.outputs) for step in graph.steps]
+        [('Tanh', (0,), (1,)), ('Multiply', (1, 0), (2,))]
+        >>> graph.inputs, graph.outputs, graph.specs[2].shape
+        ((0,), (2,), (2, 3))
 
     """
 
