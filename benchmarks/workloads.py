@@ -13,6 +13,8 @@ time of plugrad: above 1, plugrad is faster::
     python benchmarks/workloads.py --backend wasm --peers tfjs --json wasm.json
     python benchmarks/workloads.py --list
 
+Backends: ``cpu-jit`` is cpu with ``pg.jit``, for those workloads that can show it.
+
 Peers: torch; jax (without compilation for workloads that measure eager execution;
 jax-jit compiles all); numpy; autograd; tfjs (its wasm backend in Node, with one thread;
 tfjs-cpu is its backend in JavaScript). With one contestant, there is no comparison.

@@ -57,10 +57,10 @@ class Draw:
 # --- networks --------------------------------------------------------------------
 
 
-def mlp(f: Draw) -> Inputs:
-    """Return a batch of 128 and the weights of 784-256-128-10."""
-    inputs = {"x": f(128, 784), "labels": f.integers(10, 128)}
-    sizes = (784, 256, 128, 10)
+def mlp(f: Draw, batch: int = 128, *sizes: int) -> Inputs:
+    """Return a batch and the weights of 784-256-128-10, or of other sizes."""
+    sizes = sizes or (784, 256, 128, 10)
+    inputs = {"x": f(batch, sizes[0]), "labels": f.integers(sizes[-1], batch)}
     for i, (n, m) in enumerate(pairwise(sizes)):
         inputs |= {f"w{2 * i}": f(n, m, scale=0.05), f"w{2 * i + 1}": zeros(m)}
     return inputs
@@ -201,6 +201,11 @@ WORKLOADS = {
         "4096 rows of (10000, 64)",
         lambda f: {"x": f(10_000, 64), "indices": f.integers(10_000, 4096)},
         exact=True,
+    ),
+    "tiny_mlp_train": Workload(
+        "a step of SGD: batch 32, 8-16-16-2, relu, softmax cross-entropy",
+        lambda f: mlp(f, 32, 8, 16, 16, 2),
+        trains=True,
     ),
     "mlp_train": Workload(
         "a step of SGD: batch 128, 784-256-128-10, relu, softmax cross-entropy",

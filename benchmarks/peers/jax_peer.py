@@ -189,7 +189,7 @@ def training(model: Callable[..., Array]) -> Callable[..., Case]:
     return make
 
 
-cases["mlp_train"] = training(mlp)
+cases["mlp_train"] = cases["tiny_mlp_train"] = training(mlp)
 cases["cnn_train"] = training(cnn)
 
 

@@ -1,4 +1,7 @@
-"""The workloads in plugrad; the argument is the backend."""
+"""The workloads in plugrad; the argument is the backend, ``cpu-jit`` with ``jit``.
+
+With ``jit`` there are those whose functions take their data as arguments.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,20 @@ Tensor = pg.Tensor
 cases = Cases()
 
 
-def main(backend: str) -> None:
+JITTED = ("grad_small", "gelu_1m", "tiny_mlp_train", "mlp_train", "cnn_train")
+JITTED += ("transformer",)
+replayed: Callable[..., Any] = lambda f: f  # pg.jit, if the argument says so
+
+
+def main(name: str) -> None:
     """Serve on a backend; wait after each call if it is asynchronous."""
+    global replayed
+    backend, _, option = name.partition("-")
     pg.set_backend(backend)
+    if option == "jit":
+        replayed = pg.jit
+        for case in cases.keys() - {*JITTED}:
+            del cases[case]
     opened = registry.opened[backend]
     wait = getattr(opened.runtime.arrays, "synchronize", None)
     packages = ["plugrad", opened.owner.distribution, "numpy"]
@@ -37,7 +51,7 @@ def _(a: Tensor, b: Tensor) -> Case:
 
 @cases("grad_small")
 def _(x: Tensor) -> Case:
-    gradient = pg.grad(lambda x: pg.sum(pg.tanh(x * x + x)))
+    gradient = replayed(pg.grad(lambda x: pg.sum(pg.tanh(x * x + x))))
     return lambda: gradient(x)
 
 
@@ -58,7 +72,10 @@ def _(x: Tensor) -> Case:
 
 @cases("gelu_1m")
 def _(x: Tensor) -> Case:
-    return lambda: 0.5 * x * (1 + pg.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+    gelu = replayed(
+        lambda x: 0.5 * x * (1 + pg.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+    )
+    return lambda: gelu(x)
 
 
 @cases("add_bcast")
@@ -130,12 +147,13 @@ def _(x: Tensor, indices: Tensor) -> Case:
 def _training(model: Callable[..., Tensor]) -> Callable[..., Case]:
     def make(x: Tensor, labels: Tensor, **weights: Tensor) -> Case:
         variables = [pg.Variable(w) for w in weights.values()]
-        loss = lambda: pg.losses.sparse_softmax_cross_entropy(
-            labels, model(variables, x)
+        loss = pg.losses.sparse_softmax_cross_entropy
+        update = replayed(
+            lambda x, labels: models.sgd(lambda: loss(labels, model(variables, x)))
         )
 
         def step() -> list[Tensor]:
-            models.sgd(loss)
+            update(x, labels)
             return [v.value for v in variables]
 
         return step
@@ -143,7 +161,7 @@ def _training(model: Callable[..., Tensor]) -> Callable[..., Case]:
     return make
 
 
-cases["mlp_train"] = _training(models.mlp)
+cases["mlp_train"] = cases["tiny_mlp_train"] = _training(models.mlp)
 cases["cnn_train"] = _training(models.cnn)
 
 
@@ -154,10 +172,10 @@ def _(layers: Any, x: Tensor, **weights: Tensor) -> Case:
 
 @cases("transformer")
 def _(x: Tensor, **weights: Tensor) -> Case:
-    gradient = pg.grad(lambda p: pg.mean(pg.square(models.block(p, x))))
+    gradient = replayed(pg.grad(lambda p, x: pg.mean(pg.square(models.block(p, x)))))
 
     def gradients() -> list[Tensor]:
-        found = gradient(weights)
+        found = gradient(weights, x)
         return [found[name] for name in weights]
 
     return gradients

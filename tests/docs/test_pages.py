@@ -84,6 +84,7 @@ PAGES = [
         "docs/random.md", 2, shows="random.seed random.key random.split random.fold_in"
     ),
     Page("docs/trees.md", 3, shows="tree.map tree.leaves tree.register grad"),
+    Page("docs/jit.md", 2, shows="jit Variable variable_grads where"),
     Page("docs/vmap.md", 4, shows="vmap grad vjp where"),
     Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
     Page("plugins/cpu/README.md", 1, shows="set_backend softmax"),

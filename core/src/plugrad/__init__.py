@@ -91,20 +91,22 @@ if TYPE_CHECKING:
     from .tools.memory import tidy as tidy
     from .tools.profile import profile as profile
     from .tools.profile import time as time
+    from .tracing.jit import jit as jit
 
 _TOOLS = {
-    "check_gradients": "debug",
-    "debug": "debug",
-    "dispose": "memory",
-    "explain": "explain",
-    "from_dlpack": "interchange",
-    "keep": "memory",
-    "load": "io",
-    "memory": "memory",
-    "profile": "profile",
-    "save": "io",
-    "tidy": "memory",
-    "time": "profile",
+    "check_gradients": "tools.debug",
+    "debug": "tools.debug",
+    "dispose": "tools.memory",
+    "explain": "tools.explain",
+    "from_dlpack": "tools.interchange",
+    "jit": "tracing.jit",
+    "keep": "tools.memory",
+    "load": "tools.io",
+    "memory": "tools.memory",
+    "profile": "tools.profile",
+    "save": "tools.io",
+    "tidy": "tools.memory",
+    "time": "tools.profile",
 }
 
 
@@ -115,7 +117,7 @@ if not TYPE_CHECKING:  # or else type checkers would accept every name
         if name == "__version__":
             value = discovery.version("plugrad") or "unknown"
         elif name in _TOOLS:
-            value = getattr(import_module(f".tools.{_TOOLS[name]}", __name__), name)
+            value = getattr(import_module(f".{_TOOLS[name]}", __name__), name)
         elif name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         else:
@@ -155,6 +157,7 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
         "from_dlpack",
         "fused",
         "image",
+        "jit",
         "keep",
         "linalg",
         "load",

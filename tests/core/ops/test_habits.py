@@ -236,7 +236,7 @@ ASKED = {  # what a user writes: what the message says
     "det": "it is plugrad.linalg.det here$",
     "dot": "it is plugrad.matmul here",
     "fmod": r"for the sign of the dividend write `x - trunc\(x / y\) \* y`$",
-    "jit": "there is no compiler yet",
+    "compile": "plugrad.jit",
     "no_grad": r"plugrad.stop_gradient here \(outside of `grad` .* is recorded\)",
     "random.PRNGKey": "it is plugrad.random.key here",
     "random.randn": "'plugrad.random' .*; it is plugrad.random.normal here",

@@ -39,7 +39,17 @@ from plugrad.tensor.arguments import Ints, misfit
 from plugrad.tensor.dtypes import FLOAT32, INT32, LIMITS, DType, canonical
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, _draws, compare, creation, gather, reduce, shape, unary
+from . import (
+    _convert,
+    _draws,
+    compare,
+    creation,
+    gather,
+    reduce,
+    shape,
+    unary,
+    variable,
+)
 from .creation import Number
 
 __all__ = [
@@ -88,6 +98,7 @@ def seed(n: Seed = None, /) -> None:
         >>> pg.random.seed()  # unpredictable again
 
     """
+    variable.tell_outermost("refuse", "random.seed restarts the numbers of the process")
     _draws.reseed(_checked("seed", n))
 
 
@@ -149,7 +160,13 @@ def _for_each_example(
     """
     level = current().level
     if level is None:
-        return drawn(_checked(op, seed))
+        given = seed if isinstance(seed, Tensor) else None
+
+        def draw(key: Tensor | None) -> Tensor:
+            return drawn(_checked(op, seed if key is None else key))
+
+        y = variable.tell_outermost("draw", draw, given)  # jit draws again later
+        return cast("Tensor", draw(given) if y is None else y)
     key: Any = seed
     mapped = seed is None
     if isinstance(seed, Tensor):
@@ -749,10 +766,12 @@ def multinomial(
     table = run(shape.RESHAPE, x, shape=(rows, classes))
     normalized = arguments.flag("multinomial", "normalized", normalized)
     inside = current().level is not None  # vmap
-    stream = None if inside else _draws.stream(_checked("multinomial", seed))
-    parts = []
+    parts, stream = [], None
     step = max(count, 1) if inside else max(NOISE // max(rows * classes, 1), 1)
     draw = _draws.race if normalized else _draws.gumbel
+    if step < count:  # all parts continue one stream
+        variable.tell_outermost("refuse", "multinomial draws in several parts")
+        stream = _draws.stream(_checked("multinomial", seed))
     for at in range(0, max(count, 1), step):
         sizes = (min(step, count - at), rows, classes)
 
@@ -761,7 +780,7 @@ def multinomial(
             values = _draws.filled(words, math.prod(sizes), draw, x.dtype)
             return _convert.asarray(values.reshape(sizes), copy=False)
 
-        noisy = _for_each_example("multinomial", seed, noise) if inside else noise(None)
+        noisy = _for_each_example("multinomial", seed, noise)
         parts.append(run(MULTINOMIAL, table, noisy, normalized=normalized))
     y = run(shape.CONCAT, *parts, axis=1) if len(parts) > 1 else parts[0]
     return run(shape.RESHAPE, y, shape=(*batch, count))

@@ -18,6 +18,23 @@ from . import _convert
 __all__ = ["Variable"]
 
 
+def tell_outermost(what: str, *values: object) -> Any:
+    """Call the method ``what`` of the observers in force, also those around ``vmap``.
+
+    Returns:
+        What the last of them that has the method returned; None if none has it.
+
+    """
+    context, answer = current(), None
+    while context.level is not None:  # which hides observers
+        context = context.level.context
+    for observer in context.observers:
+        told = getattr(observer, what, None)
+        if told is not None:
+            answer = told(*values)
+    return answer
+
+
 class Variable(Methods):
     """A mutable holder of a tensor: ops read the tensor that it holds when they run.
 
@@ -54,7 +71,8 @@ class Variable(Methods):
         return alias(self._value, self._value._tape_id)
 
     def _noticed(self) -> None:
-        """Make the tapes that record variables watch this one."""
+        """Make the tapes that record variables watch this one, and tell observers."""
+        tell_outermost("variable", self)
         if self.trainable and differentiable(self._value.dtype):
             for tape in all_tapes(current()):
                 if tape.variables is not None and self not in tape.variables:
@@ -93,6 +111,7 @@ class Variable(Methods):
                 f"assign: {self!r} was made outside of vmap, and cannot hold a value "
                 "for each example; return the values, and assign outside"
             )
+        tell_outermost("variable", self)
         self._value = keep(tracked_alias(new))
 
     def assign_add(self, value: TensorLike, /) -> None:

@@ -86,6 +86,8 @@ class Kernel:
         fused: Whether the kernel is always decomposed under a tape, so that it has no
             gradient of its own.
         checks: The input whose values only the kernel can check, ``"indices"``.
+        effect: Whether a run does more than compute its outputs (it counts, sends,
+            draws), so that ``jit`` must not drop, merge or move it.
         op: The public function that runs it, for messages; by default the name of the
             kernel.
         doc: What the kernel computes: the formula, and the result where the formula
@@ -112,6 +114,7 @@ class Kernel:
         "checks",
         "decomposition",
         "doc",
+        "effect",
         "fused",
         "gradient",
         "inputs",
@@ -135,6 +138,7 @@ class Kernel:
         broadcasts: bool = False,
         fused: bool = False,
         checks: str = "",
+        effect: bool = False,
         op: str = "",
         doc: str = "",
     ) -> None:
@@ -152,11 +156,9 @@ class Kernel:
         self.variadic_outputs = outputs[0].startswith("*")
         # Whether a run gives one tensor, and not a tuple.
         self.single = len(self.outputs) == 1 and not self.variadic_outputs
-        self.out = out
-        self.canonicalize = canonicalize
-        self.broadcasts = broadcasts
-        self.fused = fused
-        self.checks = checks
+        self.out, self.canonicalize = out, canonicalize
+        self.broadcasts, self.fused = broadcasts, fused
+        self.checks, self.effect = checks, effect
         self.decomposition: Callable[..., Any] | None = None
         self.batching: Callable[..., Any] | None = None
         self.gradient: VJPs = {}
@@ -170,7 +172,7 @@ class Kernel:
     @property
     def contract(self) -> tuple[object, ...]:
         """What two distributions that declare the same kernel must agree on."""
-        return str(self), self.broadcasts, self.fused, self.checks
+        return str(self), self.broadcasts, self.fused, self.checks, self.effect
 
     def bind(self, values: Sequence[Any]) -> dict[str, Any]:
         """Return positional inputs by name; those of a variadic one are a tuple."""

@@ -1,0 +1,116 @@
+"""Graphs: the runs of a recorded call, in order, as compilers of backends get them.
+
+Values are numbered. Each is an input, a constant, or an output of exactly one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from plugrad.registry.contract import Kernel, Spec
+from plugrad.tensor.dtypes import named
+from plugrad.tensor.tensor import Native
+
+# Steps that no kernel function of a backend does: moves, and draws on the host.
+MOVE = Kernel("plugrad.Move(x; source)", doc="``x`` of another backend.")
+DRAW = Kernel("plugrad.Draw(key?; draw, source)", effect=True, doc="Random numbers.")
+
+
+class Step(NamedTuple):
+    """One run of a kernel.
+
+    Attributes:
+        kernel: Its contract.
+        backend: The name of the backend that runs it and holds its outputs.
+        inputs: The numbers of its inputs; None for an optional one.
+        attrs: Its attributes.
+        outputs: The numbers of its outputs.
+
+    Example:
+        >>> graph = pg.jit(lambda x: pg.sum(x, axis=1)).explain(pg.ones((2, 3))).graph
+        >>> graph.steps[0].kernel.name, graph.steps[0].attrs["axis"]
+        ('Sum', (1,))
+
+    """
+
+    kernel: Kernel
+    backend: str
+    inputs: tuple[int | None, ...]
+    attrs: Mapping[str, Any]
+    outputs: tuple[int, ...]
+
+
+class Graph(NamedTuple):
+    """The steps that compute ``outputs`` from ``inputs`` and ``constants``.
+
+    Attributes:
+        inputs: The numbers of the inputs: arguments and variables.
+        constants: The native arrays of the constants by number.
+        steps: The steps, in the order in which they ran.
+        outputs: The numbers of the outputs: results, and what variables hold after.
+        specs: The shape and dtype of each value by number.
+
+    Example:
+        >>> graph = pg.jit(lambda x: pg.tanh(x) * x).explain(pg.ones((2, 3))).graph
+        >>> [(step.kernel.name, step.inputs, step.outputs) for step in graph.steps]
+        [('Tanh', (0,), (1,)), ('Multiply', (1, 0), (2,))]
+        >>> graph.inputs, graph.outputs, graph.specs[2].shape
+        ((0,), (2,), (2, 3))
+
+    """
+
+    inputs: tuple[int, ...]
+    constants: Mapping[int, Native]
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+    specs: Mapping[int, Spec]
+
+    def _describe(self, value: int) -> str:
+        """Return a value with its dtype and shape: ``%3 float32[2, 4]``."""
+        spec = self.specs[value]
+        return f"%{value} {named(spec.dtype)}{[*spec.shape]}"
+
+    def _row(self, step: Step) -> dict[str, Any]:
+        """Return a step as text: its kernel, backend, inputs, attributes, outputs."""
+        return {
+            "kernel": step.kernel.name,
+            "backend": step.backend,
+            "inputs": ["None" if x is None else f"%{x}" for x in step.inputs],
+            "attrs": {n: f"{value!r:.60}" for n, value in step.attrs.items()},
+            "outputs": [self._describe(y) for y in step.outputs],
+        }
+
+    def _lines(self, by: Callable[[Step], str] | None = None) -> list[str]:
+        """Return a line for each step, with what ``by`` says about it."""
+        lines = [f"inputs {', '.join(map(self._describe, self.inputs)) or 'none'}"]
+        lines += [f"{self._describe(value)} = constant" for value in self.constants]
+        for step in self.steps:
+            row = self._row(step)
+            given = [*row["inputs"], *[f"{n}={v}" for n, v in row["attrs"].items()]]
+            call = f"{step.kernel.name}({', '.join(given)}) on {step.backend}"
+            more = f", {by(step)}" if by else ""
+            lines.append(f"{', '.join(row['outputs'])} = {call}{more}")
+        return [*lines, f"return {', '.join(f'%{value}' for value in self.outputs)}"]
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def to_dot(self) -> str:
+        """Return the graph in the language of Graphviz: ``dot -Tsvg`` draws it."""
+        lines = ["digraph {", "  node [shape=box];"]
+        made = {value: f"v{value}" for value in (*self.inputs, *self.constants)}
+        for value, node in made.items():
+            kind = "constant" if value in self.constants else "input"
+            label = f"{kind} {self._describe(value)}"
+            lines.append(f'  {node} [label="{label}", shape=ellipse];')
+        for n, step in enumerate(self.steps):
+            made |= dict.fromkeys(step.outputs, f"s{n}")
+            lines.append(f'  s{n} [label="{step.kernel.name}\\n{step.backend}"];')
+            for x in step.inputs:
+                if x is not None:
+                    lines.append(f'  {made[x]} -> s{n} [label="{self._describe(x)}"];')
+        for n, value in enumerate(self.outputs):
+            lines.append(f'  o{n} [label="output", shape=ellipse];')
+            lines.append(f'  {made[value]} -> o{n} [label="{self._describe(value)}"];')
+        return "\n".join([*lines, "}"])

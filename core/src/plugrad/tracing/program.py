@@ -1,0 +1,230 @@
+"""Code: a function that checks whether a call is the one recorded, and replays it.
+
+The generated module has two functions. ``call(args, kwargs)`` compares the call with
+the recorded one and returns ``MISS`` if anything differs. ``finish(*tensors)`` runs
+the kernels, which it has as globals, and deletes each value after its last use::
+
+    def finish(x0):
+        a0 = x0._data
+        t1 = k0(a0, a0)
+        if t1 is NotImplemented: raise Declined
+        return Tensor(t1, h1)
+
+Map: ``compiled``; guards; the body; what runs a step.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from plugrad.engine.context import PROCESS, Scope, current
+from plugrad.registry.registry import registry
+from plugrad.tensor.tensor import Native, Tensor
+from plugrad.tensor.tree import LEAF, kind_of, split
+
+from .graph import DRAW, MOVE, Graph, Step
+from .passes import last_uses
+from .recorder import Recorded
+from .signature import PLAIN, Place, Same, Static, leaf_key, look, outline
+
+MISS: Any = object()
+Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+HEAD = """\
+def call(args, kwargs):
+  try:
+    context = current()
+    if (
+      not context.quiet or context.level is not None
+      or context.overrides is not overrides or gradients.plans is not plans
+      or (context.backend or PROCESS.backend) is not backend
+    ): return MISS"""
+# An attribute is gone, or what is in a cell.
+GONE = "  except (AttributeError, ValueError): return MISS"
+
+
+class Declined(Exception):
+    """A kernel has returned NotImplemented, which it had not when it was recorded."""
+
+
+USED = (Declined, Static, Tensor, leaf_key, look, outline, split)
+
+
+def compiled(of: Recorded, name: str) -> tuple[Call, Callable[..., Any]]:
+    """Return ``call`` and ``finish``; without a graph, they call the function."""
+    code = _Code(of)
+    code.guards()
+    tensors = ", ".join(code.tensors)
+    if of.graph is None:
+        code.lines.append("  return function(*args, **kwargs)")
+    else:
+        code.lines += [f"  return finish({tensors})", f"def finish({tensors}):"]
+        code.body(of.graph)
+    source = compile("\n".join(code.lines), f"<plugrad.jit of {name}>", "exec")
+    exec(source, code.names)
+    return code.names["call"], code.names.get("finish", of.function)
+
+
+class _Code:
+    """The lines of the code, and the objects that they name."""
+
+    def __init__(self, of: Recorded) -> None:
+        self.of, self.lines, self.numbers = of, [HEAD], itertools.count()
+        self.tensors: list[str] = []  # among the arguments
+        self.handles: dict[int, str] = {}  # the tensors of the result, by id
+        self.names: dict[str, Any] = {used.__name__: used for used in USED}
+        self.names |= {"MISS": MISS, "PROCESS": PROCESS, "current": current}
+        self.names |= {"gradients": registry.gradients, "plans": of.plans}
+        self.names |= {"backend": of.sign.key[2], "overrides": of.overrides}
+        self.names["function"] = of.function
+
+    def bind(self, value: Any) -> str:
+        """Return a name for an object."""
+        name = f"g{next(self.numbers)}"
+        self.names[name] = value
+        return name
+
+    # --- guards ------------------------------------------------------------------
+
+    def guards(self) -> None:
+        """Add the comparisons with the recorded call."""
+        for backend, table in self.of.tables:
+            self.miss(f"{self.bind(backend)}.table is not {self.bind(table)}")
+        self.unpack("args", self.of.sign.args)
+        self.unpack("kwargs", self.of.sign.kwargs)
+        for variable, home in self.of.variables:
+            self.miss(f"{self.bind(variable)}._value._home is not {self.bind(home)}")
+        for place in self.of.captured.places:
+            self.place(place)
+        self.lines.append(GONE)
+
+    def miss(self, condition: str) -> None:
+        """Add a line: the call is another one under this condition."""
+        self.lines.append(f"    if {condition}: return MISS")
+
+    def place(self, place: Place) -> None:
+        """Compare what is at a place that the function reads."""
+        holder, value = self.bind(place.holder), self.bind(place.value)
+        get = f"{holder}.{place.name}"
+        if isinstance(place.holder, Mapping):
+            get = f"{holder}.get({place.name!r})"
+        if isinstance(place.look, Same) or type(place.value) in PLAIN:
+            self.miss(f"{get} is not {value}")
+        elif type(place.value) is Tensor:
+            native = self.bind(place.value._data)
+            self.miss(f"{get} is not {value} or {value}._data is not {native}")
+        else:
+            self.miss(f"look({get}) != {self.bind(place.look)}")
+
+    def unpack(self, name: str, value: Any) -> None:
+        """Compare a part of the arguments, and give names to what is inside."""
+        kind = type(value)
+        if kind in (tuple, list):
+            of = f"type({name}) is not {kind.__name__} or len({name}) != {len(value)}"
+            inside = [(f"{name}[{i}]", child) for i, child in enumerate(value)]
+        elif kind is dict:
+            of = f"type({name}) is not dict or [*{name}] != {self.bind([*value])}"
+            _, structure = split(value)
+            inside = [(f"{name}[{self.bind(k)}]", value[k]) for k in structure._keys]
+        elif kind_of(value) is None:
+            self.leaf(name, value)
+            return
+        else:
+            leaves, structure = split(value)
+            self.lines.append(f"    {name}s, of = split({name})")
+            of = f"outline(of) != {self.bind(outline(structure))}"
+            inside = [(f"{name}s[{i}]", leaf) for i, leaf in enumerate(leaves)]
+        self.miss(of)
+        for get, child in inside:
+            part = f"p{next(self.numbers)}"
+            self.lines.append(f"    {part} = {get}")
+            self.unpack(part, child)
+
+    def leaf(self, name: str, value: Any) -> None:
+        """Compare one leaf of the arguments."""
+        if type(value) is Tensor:
+            shape, dtype = self.bind(value.shape), self.bind(value.dtype)
+            home = f"type({name}) is not Tensor or {name}._home is not "
+            self.miss(home + self.bind(value._home))
+            self.miss(f"{name}._shape != {shape} or {name}._dtype is not {dtype}")
+            self.tensors.append(name)
+            return
+        given = f"Static({name})" if isinstance(value, Static) else name
+        inside = self.bind(value.value if isinstance(value, Static) else value)
+        key = self.bind(leaf_key(value))
+        self.miss(f"{name} is not {inside} and leaf_key({given}) != {key}")
+
+    # --- the body ----------------------------------------------------------------
+
+    def body(self, graph: Graph) -> None:
+        """Add the lines that run the kernels and build the results."""
+        named = {v: f"t{v}" for v in graph.specs}
+        named |= {v: self.bind(native) for v, native in graph.constants.items()}
+        held = [f"{self.bind(v)}._value" for v, _ in self.of.variables]
+        sources = [*self.tensors, *held]
+        for value, source in zip(graph.inputs, sources, strict=True):
+            self.lines.append(f"  {named[value]} = {source}._data")
+        dying = last_uses(graph.steps, graph.outputs)
+        for step, dead in zip(graph.steps, dying, strict=True):
+            self.step(step, named)
+            if dead:
+                self.lines.append(f"  del {', '.join(named[x] for x in dead)}")
+        homes = [self.bind(self.of.homes[value]) for value in graph.outputs]
+        pairs = zip(graph.outputs, homes, strict=True)
+        made = [f"Tensor({named[value]}, {home})" for value, home in pairs]
+        for tensor, (place, argument) in self.of.results.items():
+            self.handles[tensor] = name = f"r{place}"
+            source = made[place] if argument is None else self.tensors[argument]
+            self.lines.append(f"  {name} = {source}")
+        built = self.result(self.of.value)
+        last = made[len(made) - len(self.of.assigned) :]
+        for v, code in zip(self.of.assigned, last, strict=True):
+            self.lines.append(f"  {self.bind(v)}._value = {code}")
+        self.lines.append(f"  return {built}")
+
+    def step(self, step: Step, named: dict[int, str]) -> None:
+        """Add the call of one kernel."""
+        function, attrs = _function(step)
+        given = ["None" if x is None else named[x] for x in step.inputs]
+        if not given:
+            given = [self.bind(registry.opened[step.backend].runtime.arrays)]
+        given += [f"{name}={self.bind(value)}" for name, value in attrs.items()]
+        made = [named[y] for y in step.outputs]
+        to = made[0] if step.kernel.single else "made"
+        self.lines.append(f"  {to} = {self.bind(function)}({', '.join(given)})")
+        self.lines.append(f"  if {to} is NotImplemented: raise Declined")
+        if not step.kernel.single:
+            self.lines.append(f"  [{', '.join(made)}] = made")
+
+    def result(self, tree: Any) -> str:
+        """Return the code that builds the results; a tensor returned twice is one."""
+        if type(tree) is Tensor:
+            return self.handles[id(tree)]
+        if type(tree) is tuple:
+            return f"({''.join(f'{self.result(part)}, ' for part in tree)})"
+        if type(tree) is list:
+            return f"[{', '.join(map(self.result, tree))}]"
+        if type(tree) is dict:
+            items = [f"{self.bind(k)}: {self.result(x)}" for k, x in tree.items()]
+            return f"{{{', '.join(items)}}}"
+        leaves, structure = split(tree)
+        if structure is LEAF:
+            return self.bind(tree)
+        return f"{self.bind(structure)}([{', '.join(map(self.result, leaves))}])"
+
+
+def _function(step: Step) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Return what runs a step on native arrays, and the attributes that it takes."""
+    where = registry.opened[step.backend]
+    if step.kernel not in (MOVE, DRAW):
+        return where.table[step.kernel.name], dict(step.attrs)
+    source = registry.opened[step.attrs["source"]]
+
+    def drawn(key: Native | None) -> Native:
+        with Scope(backend=where):
+            y = step.attrs["draw"](None if key is None else Tensor(key, source))
+        return y._data
+
+    moved = lambda native: where.upload(source.download(native))
+    return moved if step.kernel is MOVE else drawn, {}

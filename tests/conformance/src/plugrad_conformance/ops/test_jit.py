@@ -1,0 +1,79 @@
+"""Under ``jit`` every kernel, and every gradient of it, gives the bits of eager.
+
+Each function is called three times: the first call records, the second replays, and the
+third replays with other numbers.
+"""
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.plugin import contracts
+
+from ..misuse import right_calls
+from .test_gradients_everywhere import ROWS
+from .test_vmap import examples
+
+RIGHT = right_calls()
+# The shapes of their results depend on values.
+EAGER = {"NonMaxSuppressionV3", "NonMaxSuppressionV5", "RaggedGather", "RaggedRange"}
+EAGER |= {"RaggedTensorToTensor", "SparseFillEmptyRows", "StringNGrams", "StringSplit"}
+EAGER |= {"Unique"}
+# Their decompositions read values.
+READ = {"BroadcastArgs", "SparseReshape"}
+# Their gradients compare singular values or eigenvalues on the host.
+HOST = {"Cofactor", "Eig", "Eigh", "Eigvals", "Eigvalsh", "Svd", "Svdvals"}
+
+
+def outcome(f, *xs):
+    """Return the bits of what a function returns, or the class of its error."""
+    try:
+        leaves = pg.tree.leaves(f(*xs))
+        # repr has NaN equal to itself, and -0.0 different from 0.0
+        return [(y.dtype, y.backend, y.shape, repr(y.tolist())) for y in leaves]
+    except (ValueError, IndexError, TypeError, NotImplementedError) as error:
+        return type(error)
+
+
+def check(f, *calls):
+    """Compare ``f`` with ``jit(f)`` in several calls; return the jitted function."""
+    jitted = pg.jit(f)
+    for xs in (calls[0], *calls):
+        xs = [x if x is None else pg.asarray(x) for x in xs]
+        assert outcome(jitted, *xs) == outcome(f, *xs)
+    return jitted
+
+
+@pytest.mark.parametrize("name", sorted(set(RIGHT) & set(contracts())))
+def test_each_kernel(name, backend):
+    given = examples(name)
+    f = lambda *xs: pg.run_kernel(name, list(xs), RIGHT[name].attrs)
+    jitted = check(f, *given)
+    decomposed = pg.get_kernel(name, backend) is None
+    eager = name in EAGER or (name in READ and decomposed)
+    xs = [x if x is None else pg.asarray(x) for x in given[0]]
+    assert (jitted.explain(*xs).graph is None) == eager
+
+
+def weighed(y):
+    """Return a scalar that depends on each element of all results in another way."""
+    total = 0.0
+    for part in pg.tree.leaves(y):
+        if part.dtype.kind == "c":
+            part = pg.real(part) + 2.0 * pg.imag(part)
+        if part.dtype.kind == "f":
+            weights = pg.reshape(pg.arange(part.size, dtype=part.dtype), part.shape)
+            total = total + pg.sum(part * pg.cos(weights))
+    return total
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_each_gradient(row, backend):
+    first = pg.grads(lambda *xs: weighed(row.op(*xs)))
+    second = pg.grads(lambda *xs: sum(pg.sum(dx * dx) for dx in first(*xs)))
+    xs = [x.astype("float32") for x in row.arrays()]
+    others = [np.flip(x).astype("float32") for x in xs]
+    for derivative in (first, second):
+        jitted = check(derivative, xs, others)
+        if outcome(derivative, *xs) is not TypeError:  # a backend without the dtype
+            eager = jitted.explain(*map(pg.asarray, xs)).graph is None
+            assert eager <= (row.kernel in EAGER | HOST)

@@ -1,0 +1,43 @@
+"""What the tests of ``jit`` share."""
+
+import itertools
+
+import numpy as np
+import plugrad as pg
+
+RUNS = itertools.count()  # not one of the values that jit guards
+
+
+def runs():
+    """Return how often functions have called this."""
+    return next(RUNS)
+
+
+def floats(*shape, scale=1.0):
+    """Return a tensor of different numbers."""
+    count = int(np.prod(shape))
+    values = np.sin(np.arange(count, dtype=np.float32) + 1.0) * np.float32(scale)
+    return pg.asarray(values.reshape(shape))
+
+
+def look(tree):
+    """Return what has to be equal: the structure, dtypes, places and bits."""
+    leaves = [
+        (x.dtype, x.backend, x.shape, repr(x.tolist()))
+        if isinstance(x, pg.Tensor)
+        else x
+        for x in pg.tree.leaves(tree)
+    ]
+    return repr(pg.tree.structure(tree)), leaves
+
+
+def reason(jitted, *args, **kwargs):
+    """Return why calls with these arguments run Python; empty if they do not."""
+    found = jitted.explain(*args, **kwargs)
+    assert bool(found.reason) == (found.graph is None)
+    return found.reason
+
+
+def kernels(jitted, *args):
+    """Return the names of the kernels that a call runs."""
+    return [step.kernel.name for step in jitted.explain(*args).graph.steps]

@@ -1,0 +1,285 @@
+"""What is around a call: tapes, observers, vmap, threads, memory, the environment."""
+
+import concurrent.futures
+import contextvars
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+import warnings
+import weakref
+
+import plugrad as pg
+import pytest
+
+from .helpers import floats, look, reason, runs
+
+X = floats(3)
+
+
+@pg.jit
+def f(x):
+    return pg.tanh(x * x)
+
+
+plain = f.__wrapped__
+# Transformations of a jitted function, which run it as it is.
+AROUND = {
+    "grad": lambda f: pg.grad(lambda x: pg.sum(f(x))),
+    "second order": lambda f: pg.grad(
+        lambda x: pg.sum(pg.grad(lambda x: pg.sum(f(x)))(x))
+    ),
+    "third order": lambda f: pg.grad(
+        lambda x: pg.sum(pg.hessian(lambda x: pg.sum(f(x)))(x))
+    ),
+    "vjp": lambda f: lambda x: pg.vjp(f, x)[1](x),
+    "jvp": lambda f: lambda x: pg.jvp(f, [x], [x]),
+    "vmap": lambda f: pg.vmap(f),
+    "vmap of grad": lambda f: pg.vmap(pg.grad(f)),
+    "grad of vmap": lambda f: pg.grad(lambda x: pg.sum(pg.vmap(f)(x))),
+    "jit": lambda f: pg.jit(lambda x: f(f(x))),
+    "jit of grad": lambda f: pg.jit(pg.grad(lambda x: pg.sum(f(x)))),
+    "grad of jit of grad": lambda f: pg.grad(
+        lambda x: pg.sum(pg.jit(pg.grad(lambda x: pg.sum(f(x))))(x))
+    ),
+    "jit of vmap": lambda f: pg.jit(pg.vmap(pg.jit(f))),
+}
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_transformations(name):
+    f(X)
+    g = AROUND[name](f)
+    expected = look(AROUND[name](plain)(X))
+    assert [look(g(X)) for _ in range(3)] == [expected] * 3
+
+
+def test_variable_grads():
+    v = pg.Variable(X)
+    g = pg.jit(lambda: pg.sum(v * v))
+    g()
+    _, gradients = pg.variable_grads(g)
+    assert look(gradients[v]) == look(X * 2)
+
+
+def test_observers_see_every_kernel():
+    f(X)
+    with pg.profile() as profile:
+        f(X)
+    assert [r.kernel for r in profile.records] == ["Multiply", "Tanh"]
+    with pg.debug(), pytest.raises(FloatingPointError, match="Sqrt"):
+        pg.jit(pg.sqrt)(-pg.abs(X))
+    with pg.tidy():
+        assert look(f(X)) == look(plain(X))
+
+
+def test_explain_inside():
+    with pg.profile():
+        assert f.explain(X).reason == "under a tape, an observer or vmap"
+
+
+def test_threads():
+    g = pg.jit(lambda x: pg.sum(pg.tanh(x * 3)))
+    barrier = threading.Barrier(4)
+
+    def work(seed):
+        barrier.wait()
+        found = []
+        for i in range(60):
+            x = floats(3 + i % 2, scale=seed + 1.0)
+            found.append(look(g(x)) == look(pg.sum(pg.tanh(x * 3))))
+        return all(found)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        tasks = [
+            pool.submit(contextvars.copy_context().run, work, seed) for seed in range(4)
+        ]
+        assert all(task.result() for task in tasks)
+
+
+def test_another_thread_may_read_while_a_call_is_recorded():
+    stop, x = threading.Event(), floats(3)
+
+    def read():
+        while not stop.is_set():
+            x.numpy()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        for _ in range(20):
+            assert reason(pg.jit(lambda x: pg.exp(x)), x) == ""
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_work_of_other_threads_in_a_call():
+    """It is not seen without a copy of the context, so the call stays eager."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+
+        def g(x):
+            with_context = contextvars.copy_context().run
+            return pool.submit(with_context, pg.exp, x).result()
+
+        alone = pg.jit(lambda x: pool.submit(lambda: pg.exp(x)).result())
+        for jitted in (pg.jit(g), alone):
+            for y in (X, X, X * 2):
+                with pg.use_backend("cpu"):
+                    assert look(jitted(y)) == look(pg.exp(y))
+        assert "comes from a place that jit does not see" in reason(alone, X)
+
+
+# --- what is remembered ----------------------------------------------------------
+
+
+def test_at_most_64_calls():
+    @pg.jit(static="n")
+    def g(x, n):
+        runs()
+        return x + n
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n in range(70):
+            g(X, n)
+    assert len(g._entries) == 64
+    before = runs()
+    g(X, 69)
+    g(X, 6)
+    assert runs() == before + 1
+    g(X, 5)  # forgotten
+    assert runs() == before + 3
+    g.clear()
+    g(X, 69)
+    assert runs() == before + 5
+
+
+def test_one_warning_names_what_differs():
+    g = pg.jit(lambda x, rate: x * rate)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for i in range(20):
+            assert look(g(X, i / 10)) == look(X * (i / 10))
+    (warning,) = caught
+    assert warning.category is RuntimeWarning
+    assert warning.filename == __file__
+    text = str(warning.message)
+    assert "recorded 10 times" in text
+    assert "argument 1: float 0.8, float 0.9" in text
+    assert "pass pg.asarray(x) in place of a Python float x" in text
+
+
+RETRACES = {
+    "shape": (
+        (X,),
+        (floats(4),),
+        "argument 0: float32 of shape (3,) on cpu, float32 of",
+    ),
+    "dtype": ((X,), (pg.asarray([1, 2, 3]),), "int32 of shape (3,) on cpu"),
+    "backend": ((X,), lambda: (X.to("toy"),), "shape (3,) on toy"),
+    "structure": (([X],), ((X,),), "the structure of the arguments: "),
+    "value": ((X, 1), (X, 2), "argument 1: int 1, int 2"),
+    "kind of value": ((X, 1), (X, True), "argument 1: int 1, bool True"),
+    "in a tree": (({"a": X, "b": 1},), ({"a": X, "b": 2},), "argument 0['b']: int"),
+}
+
+
+@pytest.mark.parametrize("name", RETRACES)
+def test_retraces(name, toy):
+    first, then, expected = RETRACES[name]
+    then = then() if callable(then) else then
+    g = pg.jit(lambda *args: [x * 2 for x in pg.tree.leaves(args)])
+    for args in (first, then, first, then):
+        assert look(g(*args)) == look(g.__wrapped__(*args))
+    (found,) = g.explain(*first).retraces
+    assert expected in found
+
+
+def test_nothing_of_a_call_is_kept_alive():
+    """The arguments and results of the first call, and what is in between."""
+    x = floats(300)
+    g = pg.jit(lambda x: pg.exp(x) * 2)
+    held = [weakref.ref(x), weakref.ref(g(x)), weakref.ref(x._data)]
+    for _ in range(2):
+        g(x)
+    del x
+    gc.collect()
+    assert [ref() for ref in held] == [None] * 3
+
+
+# --- explain ---------------------------------------------------------------------
+
+
+def test_explain():
+    found = f.explain(X)
+    assert repr(found).splitlines()[0] == "f replays 2 of 2 runs"
+    assert "Tanh(%1) on cpu, plugrad-cpu" in repr(found)
+    told = json.loads(json.dumps(found.to_dict()))
+    assert [step["kernel"] for step in told["graph"]] == ["Multiply", "Tanh"]
+    assert told["reason"] == ""
+    eager = pg.jit(lambda x: x * x[0].item()).explain(X)
+    assert "runs as it is: the values of a tensor" in repr(eager)
+    assert json.loads(json.dumps(eager.to_dict()))["graph"] == []
+
+
+def test_it_looks_like_the_function():
+    assert f.__name__ == "f"
+    assert f.__wrapped__ is plain
+    assert type(f).__name__ == "Jitted"
+
+
+def test_a_callable_object_keeps_its_attributes():
+    class Model:
+        def __init__(self):
+            self.clear = self.explain = 2.0
+
+        def __call__(self, x):
+            return x * self.clear
+
+    jitted = pg.jit(Model())
+    assert look(jitted(X)) == look(jitted(X)) == look(X * 2.0)
+    assert reason(jitted, X) == ""
+
+
+# --- the environment -------------------------------------------------------------
+
+
+def run(code, **environment):
+    """Return what a new process prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+OFF = """
+import plugrad as pg
+calls = []
+f = pg.jit(lambda x: calls.append(x) or x + 1)
+print(*[f(1.0) is not None for _ in range(3)], len(calls), f.explain(1.0).reason)
+"""
+
+
+def test_it_can_be_switched_off():
+    assert run(OFF, PLUGRAD_JIT="0")[-2:] == ["3", "PLUGRAD_JIT=0"]
+
+
+LATE = """
+import sys, plugrad
+print(*[name for name in sys.modules if name.startswith("plugrad.tracing.")])
+plugrad.jit
+import plugrad.plugin, plugrad.tracing.jit
+print(callable(plugrad.jit))
+"""
+
+
+def test_it_is_loaded_when_it_is_used():
+    assert run(LATE) == ["True"]

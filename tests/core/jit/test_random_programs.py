@@ -1,0 +1,136 @@
+"""Random programs, eager and jitted side by side, give the same bits.
+
+A program is data: a list of instructions on a list of tensors. It also reads and
+assigns variables, draws, overrides gradients, and may raise in the middle.
+"""
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from .helpers import look
+
+PROGRAMS = 60  # a test; 3,000 with --all
+CALLS = 4
+SHAPES = [(3,), (2, 3), (), (3, 3)]
+UNARY = [pg.exp, pg.tanh, pg.negative, pg.square, pg.sigmoid, pg.abs, pg.sign]
+UNARY += [pg.relu, pg.cos, lambda x: x > 0, lambda x: x.T if x.ndim > 1 else x]
+UNARY += [lambda x: pg.softmax(x) if x.ndim else x, pg.identity, pg.isfinite]
+BINARY = [pg.add, pg.multiply, pg.subtract, pg.maximum, pg.atan2, pg.pow]
+BINARY += [lambda x, y: pg.where(x > y, x, y), pg.less]
+SHAPING = [
+    pg.sum,
+    lambda x: pg.reshape(x, (-1,)),
+    lambda x: pg.tile(pg.reshape(x, (-1,)), (2,)),
+]
+SHAPING += [
+    lambda x: x[..., :2] if x.ndim else x,
+    lambda x: pg.max(x, axis=-1) if x.ndim else x,
+]
+SHAPING += [lambda x: pg.sort(x) if x.ndim else x]
+
+
+def instructions(rng):
+    """Return a random program, as nested tuples of numbers."""
+    kinds = ["unary", "binary", "shape", "number", "grad", "vmap", "read", "assign"]
+    kinds += ["draw", "drop", "item", "override", "raise"]
+    odds = np.array([6, 6, 3, 3, 2, 1, 2, 2, 1, 1, 1, 1, 0.2])
+    chosen = rng.choice(kinds, size=rng.integers(3, 25), p=odds / odds.sum())
+    return tuple((str(kind), *map(int, rng.integers(0, 1000, 3))) for kind in chosen)
+
+
+def number(x):
+    """Return a tensor as one of floats."""
+    return x if x.dtype.kind == "f" else pg.astype(x, "float32")
+
+
+def gradient(f, x):
+    return pg.grad(lambda x: pg.sum(f(x) * x))(number(x))
+
+
+def step(kind, a, b, c, values, variables):
+    """Run one instruction; return a new value."""
+    x, y = values[a % len(values)], values[b % len(values)]
+    v = variables[a % len(variables)]
+    smooth = UNARY[c % 7]
+    if kind == "unary":
+        return UNARY[c % len(UNARY)](x if c % 2 else number(x))
+    if kind == "binary":
+        fits = x.shape == y.shape or not x.ndim or not y.ndim
+        return BINARY[c % len(BINARY)](number(x), number(y) if fits else 0.5)
+    if kind == "shape":
+        return SHAPING[c % len(SHAPING)](number(x))
+    if kind == "number":
+        return number(x) * (c / 500) - b % 3
+    if kind == "grad":
+        return gradient(smooth, x)
+    if kind == "vmap":
+        return pg.vmap(smooth)(number(x)) if x.ndim and x.shape[0] else x
+    if kind == "read":
+        return v * 2
+    if kind == "assign":
+        v.assign(number(pg.sum(number(x))) * 0.5 + v * 0.25)
+        return v.value
+    if kind == "draw":
+        return pg.random.normal(x.shape) + number(x)
+    if kind == "item":
+        copy = number(x) + 0
+        if copy.ndim and copy.shape[0]:
+            copy[0] = b / 100
+        return copy
+    if kind == "override":
+        with pg.override_gradient(pg.tanh, x=tripled):
+            return gradient(pg.tanh, x)
+    if kind == "raise":
+        raise RuntimeError(f"instruction {a}")
+    return pg.zeros(3)  # drop
+
+
+def tripled(dy):
+    return dy * 3
+
+
+def interpreted(program, variables):
+    """Return a function that runs a program."""
+
+    def f(*args):
+        values = list(args)
+        for kind, a, b, c in program:
+            values.append(step(kind, a, b, c, values, variables))
+        return {"last": values[-1], "some": (values[len(values) // 2], values[::3])}
+
+    return f
+
+
+def history(program, seed, wrap):
+    """Return what some calls gave, with what they left in the variables."""
+    rng = np.random.default_rng(seed)
+    variables = [pg.Variable(0.5), pg.Variable(-1.5)]
+    call = wrap(interpreted(program, variables))
+    pg.random.seed(seed)
+    found = []
+    for _ in range(CALLS):
+        args = [pg.asarray(rng.normal(size=s).astype("float32")) for s in SHAPES]
+        if rng.integers(4) == 0:
+            args[1] = args[3]  # other shapes, and one array twice
+        try:
+            found.append(look(call(*args)))
+        except RuntimeError as error:
+            found.append(str(error))
+        found += [look(v.value) for v in variables]
+    return found, call
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_programs(part, request):
+    many = request.config.getoption("--all", default=False)
+    replayed = 0
+    for i in range(PROGRAMS * (50 if many else 1) // 4):
+        seed = 100_000 * part + i
+        program = instructions(np.random.default_rng(seed))
+        eager, _ = history(program, seed, lambda f: f)
+        found, jitted = history(program, seed, pg.jit)
+        assert found == eager, f"seed {seed}: {program}"
+        replayed += any(entry.graph for entry in jitted._entries)
+    pg.random.seed()
+    assert replayed > PROGRAMS // 8
