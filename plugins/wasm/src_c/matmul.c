@@ -501,6 +501,7 @@ void gemm(const Gemm *g) {
 /* --- few rows -------------------------------------------------------------------- */
 
 /* c = a b for one row a, without packing: b is read once, four rows at a time. */
+#ifdef __wasm__
 static void by_rows(const f32 *a, i32 step, const f32 *b, i32 row, u32 k, f32 *c,
                     u32 n) {
     memset(c, 0, n * sizeof(f32));
@@ -535,6 +536,41 @@ static void by_columns(const f32 *a, const f32 *b, i32 column, u32 k, f32 *c, u3
         c[j] = sum;
     }
 }
+#else
+static void by_rows(const f32 *a, i32 step, const f32 *b, i32 row, u32 k, f32 *restrict c,
+                    u32 n) {
+#pragma clang fp contract(fast)
+    memset(c, 0, n * sizeof(f32));
+    u32 q = 0;
+    for (; q + 4 <= k; q += 4, a += 4 * step, b += 4 * (i64)row) {
+        const f32 *b1 = b + row, *b2 = b1 + row, *b3 = b2 + row;
+        f32 a0 = a[0], a1 = a[step], a2 = a[2 * step], a3 = a[3 * step];
+        for (u32 j = 0; j < n; j++)
+            c[j] = a3 * b3[j] + (a2 * b2[j] + (a1 * b1[j] + (a0 * b[j] + c[j])));
+    }
+    for (; q < k; q++, a += step, b += row)
+        for (u32 j = 0; j < n; j++) c[j] += *a * b[j];
+}
+
+/* The same where the columns of b are contiguous, and a is. */
+static void by_columns(const f32 *a, const f32 *b, i32 column, u32 k, f32 *c, u32 n) {
+#pragma clang fp contract(fast)
+    enum { SUMS = 4 };
+    for (u32 j = 0; j < n; j++, b += column) {
+        Vector s[SUMS] = {0};
+        u32 q = 0;
+        for (; q + SUMS * WIDTH <= k; q += SUMS * WIDTH)
+            for (u32 i = 0; i < SUMS; i++)
+                s[i] += *(const Vector *)(a + q + i * WIDTH) *
+                        *(const Vector *)(b + q + i * WIDTH);
+        Vector all = (s[0] + s[1]) + (s[2] + s[3]);
+        f32 sum = 0;
+        for (u32 i = 0; i < WIDTH; i++) sum += all[i];
+        for (; q < k; q++) sum += a[q] * b[q];
+        c[j] = sum;
+    }
+}
+#endif
 
 enum { PIECE = 256 }; /* columns of a task */
 

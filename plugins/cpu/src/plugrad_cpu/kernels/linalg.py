@@ -17,7 +17,8 @@ End = tuple[Any, ...]  # bias, slopes, number of the activation, slope: as C tak
 NOTHING: End = (None, None, 0, 0.0)
 FLOAT32 = np.dtype("float32")
 PRODUCT = native.strided("product_f32")
-LEAST = 4, 16  # rows and columns; with fewer, BLAS is faster
+# Rows, columns and numbers; with fewer, BLAS is faster, and leaves no thread spinning.
+LEAST = 4, 16, 9216
 Shape = tuple[int, ...]
 
 
@@ -70,7 +71,7 @@ def _plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
     (of_a, a_step, a_begins), (of_b, b_step, b_begins) = numbers
     if a_step == m * of_a[0] and b_step == 0:  # one product of a matrix of all rows
         m, count = m * count, 1
-    if m < LEAST[0] or n < LEAST[1]:
+    if (m < LEAST[0] or n < LEAST[1]) and m * n * a[-1] < LEAST[2]:
         return None
     irregular = a_step is None or b_step is None
     how = [m, n, a[-1], count, *of_a, a_step or 0, *of_b, b_step or 0, irregular]
