@@ -481,12 +481,13 @@ void gemm(const Gemm *g) {
     Blocks s = {.g = g, .b = block_of_b()};
     for (s.j = 0; s.j < g->n; s.j += COLUMNS) {
         s.columns = MIN(COLUMNS, g->n - s.j), s.panels = CEIL_DIV(s.columns, PANEL_B);
-        u32 room = DEPTH * COLUMNS / (s.panels * PANEL_B * MIN(DEPTH, g->k));
+        u32 depth = DEPTH, room = DEPTH * COLUMNS / (s.panels * PANEL_B * MIN(DEPTH, g->k));
+        if (DIRECT) depth = CEIL_DIV(CEIL_DIV(g->k, CEIL_DIV(g->k, DEPTH)), 8) * 8;
         for (s.batch = 0; s.batch < g->batches; s.batch += room) {
             u32 batches = MIN(room, g->batches - s.batch);
             cut(&s, g->m, batches);
-            for (s.k = 0; s.k < g->k; s.k += DEPTH) {
-                s.depth = MIN(DEPTH, g->k - s.k);
+            for (s.k = 0; s.k < g->k; s.k += depth) {
+                s.depth = MIN(depth, g->k - s.k);
                 bool in_rows = !g->starts && !g->pack && g->a_column == 1;
                 s.in_place = DIRECT && in_rows && g->m <= FEW_ROWS && g->b_column == 1;
                 s.own = DIRECT && (s.tasks == 1 || s.in_place);
