@@ -250,8 +250,9 @@ def test_all_commands_print_nothing_else(crowded):
     for command in ("plugins", "backends", "kernels"):
         crowded.told(command)  # JSON that parses, with two plugins that print
     found, status = crowded.told("why", "Relu", "--backend", "cpu", "--grad")
-    (row,) = found["rules"]
-    assert (row["layer"], row["distribution"], status) == ("core", "plugrad", 0)
+    rows = [(row["layer"], row["distribution"]) for row in found["rules"]]
+    assert ("core", "plugrad") in rows
+    assert status == 0
 
 
 CRASHING = EXTENDING.replace("lambda: {", "lambda: __import__('os').abort() or {")

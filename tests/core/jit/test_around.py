@@ -124,7 +124,11 @@ def test_work_of_other_threads_in_a_call():
             with_context = contextvars.copy_context().run
             return pool.submit(with_context, pg.exp, x).result()
 
-        alone = pg.jit(lambda x: pool.submit(lambda: pg.exp(x)).result())
+        def on_cpu(x):
+            with pg.use_backend("cpu"):
+                return pg.exp(x)
+
+        alone = pg.jit(lambda x: pool.submit(on_cpu, x).result())
         for jitted in (pg.jit(g), alone):
             for y in (X, X, X * 2):
                 with pg.use_backend("cpu"):
