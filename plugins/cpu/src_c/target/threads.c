@@ -16,12 +16,19 @@ static struct {
     pthread_cond_t work, done;
     void (*body)(u32, u32, void *);
     void *ctx;
-    u32 n, grain, next; /* the next piece: taken by an atomic addition */
+    u32 n, grain, shares;
     u32 epoch, inside;  /* changed under the lock, and looked at without */
     u32 started, asleep;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .work = PTHREAD_COND_INITIALIZER,
           .done = PTHREAD_COND_INITIALIZER};
+/* The next piece of each share, one a thread: taken by an atomic addition. A thread
+   that is done with its own takes from others. So in a chain of kernels it finds in its
+   cache what it has written before. */
+static struct {
+    u32 next;
+    char line[60]; /* of the cache */
+} shares[MAX_THREADS];
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER; /* held by the run that has it */
 static u32 wanted = 1;
 static _Thread_local u32 me;
@@ -63,10 +70,18 @@ _Noreturn void fail(const char *message) { /* of debug builds, and of wrong geom
     abort();
 }
 
+static u32 begin_of(u32 share, u32 pieces) {
+    return (u32)((u64)pieces * share / pool.shares);
+}
+
 static void take_pieces(void) {
     u32 pieces = CEIL_DIV(pool.n, pool.grain), n = pool.n, grain = pool.grain;
-    for (u32 i; (i = __atomic_fetch_add(&pool.next, 1, __ATOMIC_RELAXED)) < pieces;)
-        pool.body(i * grain, MIN(n - i * grain, grain) + i * grain, pool.ctx);
+    for (u32 k = 0; k < pool.shares; k++) {
+        u32 share = (me + k) % pool.shares, end = begin_of(share + 1, pieces), i;
+        u32 *next = &shares[share].next;
+        while ((i = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) < end)
+            pool.body(i * grain, MIN(n - i * grain, grain) + i * grain, pool.ctx);
+    }
 }
 
 /* Looks at a number until it is not `old`, for SPIN ns at most: to wake a thread that
@@ -134,7 +149,10 @@ void parallel_for(void (*body)(u32, u32, void *), void *ctx, u32 n, u32 grain) {
     }
     start_workers();
     pthread_mutex_lock(&pool.lock);
-    pool.body = body, pool.ctx = ctx, pool.n = n, pool.grain = grain, pool.next = 0;
+    pool.body = body, pool.ctx = ctx, pool.n = n, pool.grain = grain;
+    pool.shares = pool.started + 1;
+    for (u32 i = 0; i < pool.shares; i++)
+        shares[i].next = begin_of(i, CEIL_DIV(n, grain));
     __atomic_store_n(&pool.epoch, pool.epoch + 1, __ATOMIC_RELEASE);
     if (pool.asleep) pthread_cond_broadcast(&pool.work);
     pthread_mutex_unlock(&pool.lock);
