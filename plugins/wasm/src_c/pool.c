@@ -6,6 +6,11 @@
 #include "windows.h"
 
 enum { BLOCK = 16, SHARE = 64 }; /* channels at once, and of a task on the way back */
+#ifdef __wasm__
+enum { WIDE_BLOCK = 0 };
+#else
+enum { WIDE_BLOCK = 64 }; /* to find where positions lie takes as long as 16 channels */
+#endif
 
 typedef struct {
     const Windows *w;
@@ -39,7 +44,7 @@ static void run(void (*body)(u32, u32, void *), Task *s) {
 /* The first n channels of a window; HOW tells the compiler how to treat the loops. */
 #define SOME(T, name, START, STEP, END, HOW)                                           \
     INLINE void name(const T *x, const Axis *a, const Span *s, u32 c, u32 n, T *y) {   \
-        T sum[BLOCK];                                                                  \
+        T sum[MAX(BLOCK, WIDE_BLOCK)];                                                 \
         u32 count = count_of(s);                                                       \
         HOW for (u32 j = 0; j < n; j++) sum[j] = START;                                \
         EACH_POSITION(s, a, e)                                                         \
@@ -58,6 +63,8 @@ static void run(void (*body)(u32, u32, void *), Task *s) {
                 T *y = (T *)s->to + at * c;                                            \
                 const T *x = s->x;                                                     \
                 u32 j = 0;                                                             \
+                for (; WIDE_BLOCK && j + WIDE_BLOCK <= c; j += WIDE_BLOCK)             \
+                    block_##name(x + j, a, &span, c, WIDE_BLOCK, y + j);               \
                 for (; j + BLOCK <= c; j += BLOCK)                                     \
                     block_##name(x + j, a, &span, c, BLOCK, y + j);                    \
                 if (j < c) rest_##name(x + j, a, &span, c, c - j, y + j);              \
