@@ -3,9 +3,9 @@
 import plugrad as pg
 
 with pg.use_backend("cpu"):
-    for name, vjp in pg.get_gradient("Softmax").items():
-        print(name, vjp and vjp.owner)  # logits plugrad
+    for name, vjp in pg.get_gradient("Sqrt").items():
+        print(name, vjp and vjp.owner)  # x plugrad
 
-    with pg.override_gradient("Softmax", logits=lambda dy: dy):
-        for name, vjp in pg.get_gradient("Softmax").items():
-            print(name, vjp and vjp.owner)  # logits user
+    with pg.override_gradient("Sqrt", x=lambda dy: dy):
+        for name, vjp in pg.get_gradient("Sqrt").items():
+            print(name, vjp and vjp.owner)  # x user

@@ -272,6 +272,14 @@ static void dealloc(PyObject *self) {
     PyObject_GC_Del(self);
 }
 
+/* What it does not have itself (__name__, __module__) is that of the kernel on NumPy. */
+static PyObject *attribute(PyObject *self, PyObject *name) {
+    PyObject *found = PyObject_GenericGetAttr(self, name);
+    if (found != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+    PyErr_Clear();
+    return PyObject_GetAttr(((Elementwise *)self)->wrapped, name);
+}
+
 static PyMemberDef members[] = {
     {"nin", T_INT, offsetof(Elementwise, nin), READONLY, "The number of arrays."},
     {"__wrapped__", T_OBJECT, offsetof(Elementwise, wrapped), READONLY,
@@ -288,6 +296,7 @@ PyTypeObject ElementwiseType = {
     .tp_traverse = traverse,
     .tp_clear = clear,
     .tp_dealloc = dealloc,
+    .tp_getattro = attribute,
     .tp_members = members,
     .tp_doc = "A kernel of one element each, in C.",
 };
