@@ -111,7 +111,7 @@ static void *work(void *number) {
         while (pool.epoch == seen) pthread_cond_wait(&pool.work, &pool.lock);
         pool.asleep--;
         seen = pool.epoch;
-        bool late = pool.body == NULL; /* the run is over */
+        bool late = pool.body == NULL || me >= pool.shares; /* over, or too short */
         if (!late) pool.inside++;
         pthread_mutex_unlock(&pool.lock);
         if (late) continue;
@@ -150,9 +150,9 @@ void parallel_for(void (*body)(u32, u32, void *), void *ctx, u32 n, u32 grain) {
     start_workers();
     pthread_mutex_lock(&pool.lock);
     pool.body = body, pool.ctx = ctx, pool.n = n, pool.grain = grain;
-    pool.shares = pool.started + 1;
-    for (u32 i = 0; i < pool.shares; i++)
-        shares[i].next = begin_of(i, CEIL_DIV(n, grain));
+    u32 pieces = CEIL_DIV(n, grain);
+    pool.shares = MIN(pool.started + 1, pieces);
+    for (u32 i = 0; i < pool.shares; i++) shares[i].next = begin_of(i, pieces);
     __atomic_store_n(&pool.epoch, pool.epoch + 1, __ATOMIC_RELEASE);
     if (pool.asleep) pthread_cond_broadcast(&pool.work);
     pthread_mutex_unlock(&pool.lock);
