@@ -117,6 +117,10 @@ def test_a_copy_is_contiguous(turn, size):
         view, y = turn(x), pg.asarray(turn(x), copy=True)
         assert y.numpy().flags.c_contiguous
         np.testing.assert_array_equal(y.numpy(), view.numpy())
+        turned = pg.asarray(np.asfortranarray(view.numpy()), copy=True).numpy()
+        assert turned.flags.c_contiguous
+        repeated = pg.asarray(pg.broadcast_to(x[:1], x.shape), copy=True)
+        assert repeated.numpy().flags.c_contiguous
 
 
 JOINED = {

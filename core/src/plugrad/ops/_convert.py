@@ -66,10 +66,10 @@ def asarray(
             or an object that NumPy converts to one; or ``str`` and ``bytes`` in place
             of numbers.
         dtype: The dtype of the result.
-        copy: None returns a tensor as it is, and copies an array; True copies both,
-            and the result lies in C order whatever the steps of ``value`` are; False
-            shares the memory of an array where the backend can: do not write to it
-            then.
+        copy: None returns a tensor as it is, and copies an array; True copies both
+            (on cpu, wasm and opencl the result lies in C order, whatever the strides of
+            ``value`` are); False shares the memory of an array where the backend can:
+            do not write to it then.
         device: Where the tensor is made, a backend; by default the active one.
 
     Returns:

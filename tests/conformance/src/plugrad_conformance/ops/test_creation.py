@@ -74,12 +74,11 @@ VIEWS = {
 
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
 @pytest.mark.parametrize("dtype", [None, "int32"])
-def test_copies_are_contiguous(view, dtype, backend):
+def test_copies_of_views(view, dtype, backend):
     a = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     x = view(pg.asarray(a))
     for given in (x, np.asfortranarray(x.numpy())):
         y = pg.asarray(given, dtype=dtype, copy=True).numpy()
-        assert y.flags.c_contiguous
         np.testing.assert_array_equal(y, x.numpy())
 
 
