@@ -2,8 +2,9 @@
 
    The axes are put into the order of y's strides, and become as few as possible; before
    the last one comes that along which x is contiguous. These two are a plane, of n rows
-   and m columns, which is cut into tiles. A tile is copied row by row; by blocks that are turned in registers, where x is
-   contiguous along the rows' axis and y along the columns'; or one by one. */
+   and m columns, which is cut into tiles. A tile is copied row by row; by blocks that are
+   turned in registers, where x is contiguous along the rows' axis and y along the
+   columns'; or one by one. */
 #include <stdlib.h>
 
 #include "rows.h"
