@@ -123,3 +123,9 @@ def test_a_power_depends_on_its_elements_alone():
         for i in range(len(x))
     ]
     np.testing.assert_array_equal(np.concatenate(alone), found)
+
+
+def test_a_square_is_the_product():
+    x = np.concatenate([NEAR, ZEROS, np.float32([np.inf, -np.inf, np.nan, 0, -0.0])])
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal((pg.asarray(x) ** 2).numpy(), x * x)

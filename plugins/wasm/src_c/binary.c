@@ -111,6 +111,8 @@ INLINE vec vec_pow(vec x, vec y) {
     vec z = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f,
                        5.550328642e-2f, 2.402264625e-1f, 6.931471825e-1f, 1);
     z = IADD(z, SHL(TO_INT(n), 23));
+    vec square = EQ(y, VEC(2)); /* exactly x x, as a user expects */
+    z = WHERE(square, MUL(x, x), z), normal = OR(normal, square);
     return ALL_TRUE(normal) ? z : pow_rare(x, y, z, normal); /* normal: the result, too */
 }
 
