@@ -8,9 +8,10 @@ import numpy as np
 import plugrad as pg
 import pytest
 
+from .compiling import Compiler, compiling
 from .helpers import look
 
-PROGRAMS = 60  # a test; 3,000 with --all
+PROGRAMS = 32  # for each compiler; 1,600 with --all
 CALLS = 4
 SHAPES = [(3,), (2, 3), (), (3, 3)]
 UNARY = [pg.exp, pg.tanh, pg.negative, pg.square, pg.sigmoid, pg.abs, pg.sign]
@@ -121,8 +122,25 @@ def history(program, seed, wrap):
     return found, call
 
 
+@pytest.fixture(params=["none", "of cpu", "all", "random"])
+def compiler(request):
+    """Run on a backend without a compiler, and with some; yield which."""
+    rng = np.random.default_rng(0)
+    compilers = {
+        "none": lambda graph: None,
+        "all": Compiler(),
+        "random": Compiler(lambda _: rng.random() < 0.5, lambda: rng.random() < 0.2),
+    }
+    if request.param == "of cpu":
+        yield request.param
+        return
+    with compiling(compilers[request.param]) as found:
+        yield request.param
+        assert getattr(found, "ran", 1)
+
+
 @pytest.mark.parametrize("part", range(4))
-def test_programs(part, request):
+def test_programs(part, compiler, request):
     many = request.config.getoption("--all", default=False)
     replayed = 0
     for i in range(PROGRAMS * (50 if many else 1) // 4):

@@ -10,14 +10,20 @@ import pkgutil
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pluggy
 
 from .contract import Functions, Kernel
 
+if TYPE_CHECKING:
+    from plugrad.tracing.graph import Graph, Step
+
 F = TypeVar("F", bound=Callable[..., Any])
+# Which steps of a graph a compiler takes, and what compiles a part of a graph.
+Fusable: TypeAlias = "Sequence[str] | Callable[[Step, Graph], bool]"
+Compile: TypeAlias = "Callable[[Graph], Callable[..., Any] | None]"
 
 # No backend has these names: disposed tensors are "nowhere", and the others are columns
 # beside the backends in what ``python -m plugrad kernels`` answers.
@@ -150,6 +156,12 @@ class Runtime:
         close: Called when the backend is removed.
         self_test: Called by ``python -m plugrad doctor``; returns remarks for the user,
             such as devices that were left out, and raises if something is broken.
+        fusable: The kernels that ``compile`` takes under ``plugrad.jit``: their names,
+            or a function of a ``Step`` and its ``Graph`` that returns whether it does.
+        compile: Takes a part of a graph, as a ``Graph``. Returns a function of the
+            native arrays of its inputs that returns the native array of its output, or
+            a tuple of several; None leaves the part to the kernels, and so does
+            NotImplemented in a call. See docs/publish.md.
 
     Raises:
         TypeError: A method of ``arrays`` is missing, an argument is not a function, or
@@ -174,11 +186,13 @@ class Runtime:
     wrap: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function
     close: Callable[[], None] | None = None
     self_test: Callable[[], Sequence[str]] | None = None
+    fusable: Fusable = ()
+    compile: Compile | None = None
 
     def __post_init__(self) -> None:
         for method in ("upload", "download", "nbytes"):
             _callable("Runtime: arrays", getattr(self.arrays, method, None), method)
-        for name in ("dtypes", "host_kernels"):
+        for name in ("dtypes", "host_kernels", "fusable"):
             if isinstance(names := getattr(self, name), str):
                 raise TypeError(f"Runtime: {name} must be a list of names: {names!r}")
         if self.host_kernels and self.host is None:
@@ -186,7 +200,7 @@ class Runtime:
                 "Runtime: host_kernels need host=, the backend that runs them"
             )
         _callable("Runtime", self.wrap, "wrap")
-        for name in ("close", "self_test"):
+        for name in ("close", "self_test", "compile"):
             if getattr(self, name) is not None:
                 _callable("Runtime", getattr(self, name), name)
 
@@ -239,10 +253,14 @@ class KernelPack:
         contracts: Kernels of its own that it declares, with dotted names.
         gradients: Returns, by kernel, gradient functions for this backend that compute
             the same mathematics in another way. They override those of the backend.
+        fusable: The kernels that ``compile`` takes, as in ``Runtime``.
+        compile: Compiles parts of graphs for the backend, as in ``Runtime``. It is
+            asked before the backend.
 
     Raises:
         ValueError: The name is not allowed.
-        TypeError: ``open`` or ``gradients`` is not a function.
+        TypeError: ``open``, ``gradients`` or ``compile`` is not a function, or
+            ``fusable`` is a string.
 
     Example:
         >>> from plugrad import plugin
@@ -254,14 +272,21 @@ class KernelPack:
 
     backend: str
     _: KW_ONLY
-    open: Callable[[], Mapping[str, Callable[..., Any]]]
+    open: Callable[[], Mapping[str, Callable[..., Any]]] = dict
     contracts: Sequence[Kernel] = ()
     gradients: Callable[[], Mapping[str, Functions]] = dict
+    fusable: Fusable = ()
+    compile: Compile | None = None
 
     def __post_init__(self) -> None:
         _backend_name("KernelPack", self.backend)
-        _callable(f"KernelPack of {self.backend!r}", self.open, "open")
-        _callable(f"KernelPack of {self.backend!r}", self.gradients, "gradients")
+        who = f"KernelPack of {self.backend!r}"
+        _callable(who, self.open, "open")
+        _callable(who, self.gradients, "gradients")
+        if self.compile is not None:
+            _callable(who, self.compile, "compile")
+        if isinstance(self.fusable, str):
+            raise TypeError(f"{who}: fusable must be a list: {self.fusable!r}")
 
 
 @dataclass(frozen=True)

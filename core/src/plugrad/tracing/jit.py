@@ -25,6 +25,7 @@ from plugrad.tensor.tensor import Tensor
 from .graph import DRAW, MOVE, Graph, Step
 from .program import MISS, Call, Declined, compiled
 from .recorder import Recorded, plain
+from .regions import Region
 from .signature import Signature, difference, signature
 
 P = ParamSpec("P")
@@ -135,13 +136,14 @@ class Jitted(Generic[P, R]):
         """
         if self._off or _is_inside():
             why = "PLUGRAD_JIT=0" if self._off else "under a tape, an observer or vmap"
-            return Explanation(self._name, None, why, 0, [])
+            return Explanation(self._name, None, why, 0, [], ())
         entry = self._lookup(args, kwargs)[0]
         if entry is None:
             self(*args, **kwargs)
             entry = self._entries[0]
         graph, why, again = entry.graph, entry.reason, [*self._retraces]
-        return Explanation(self._name, graph, why, entry.recorded, again)
+        found = tuple([item for item in entry.plan if isinstance(item, Region)])
+        return Explanation(self._name, graph, why, entry.recorded, again, found)
 
     # --- calls that no entry takes -----------------------------------------------
 
@@ -218,6 +220,9 @@ class Explanation(NamedTuple):
         reason: Why it runs as it is; empty if kernels are replayed.
         recorded: How many runs were recorded, before the passes.
         retraces: For each call that was recorded after the first, what differed.
+        regions: The parts of the graph that a compiler has made one function of: each
+            has its ``graph``, ``by`` whom, and the bytes ``saved`` in a call, which are
+            those of intermediate results that are not written to memory.
 
     """
 
@@ -226,19 +231,31 @@ class Explanation(NamedTuple):
     reason: str
     recorded: int
     retraces: list[str]
+    regions: tuple[Region, ...]
+
+    def _by(self, step: Step) -> str:
+        """Return who runs a step: the number of its region, or what runs the kernel."""
+        for n, region in enumerate(self.regions, 1):
+            if step.outputs[0] in {s.outputs[0] for s in region.graph.steps}:
+                return f"region {n}"
+        return _who(step)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain values, for JSON."""
-        graph = self.graph
-        steps = [graph._row(s) | {"by": _who(s)} for s in graph.steps] if graph else []
-        return self._asdict() | {"graph": steps}
+        g, found = self.graph, self.regions
+        rows = [g._row(s) | {"by": self._by(s)} for s in g.steps] if g else []
+        parts = [{"by": r.by, "kernels": len(r.steps), "saved": r.saved} for r in found]
+        return self._asdict() | {"graph": rows, "regions": parts}
 
     def __repr__(self) -> str:
         lines = [f"{self.name} runs as it is: {self.reason}"]
         if self.graph is not None:
             count = len(self.graph.steps)
             lines = [f"{self.name} replays {count} of {self.recorded} runs"]
-            lines += [f"  {line}" for line in self.graph._lines(_who)]
+            lines += [f"  {line}" for line in self.graph._lines(self._by)]
+        for n, r in enumerate(self.regions, 1):
+            what = f"{len(r.steps)} kernels in one, compiled by {r.by}"
+            lines.append(f"region {n}: {what}, {r.saved:,} bytes are not written")
         return "\n".join([*lines, *[f"recorded again: {w}" for w in self.retraces]])
 
 

@@ -1,14 +1,11 @@
 """Passes: from the steps that ran to those that have to. None changes a bit.
 
-A compiler's regions will take the place of their steps behind ``dead_steps``.
-
 Map: ``Draft``, what passes work on; ``merge``: identities and common subexpressions;
-``constants``; ``dead_steps``; ``last_uses``.
+``constants``; ``dead_steps``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -140,15 +137,3 @@ def dead_steps(draft: Draft) -> None:
             kept.append(step)
             used.update(step.inputs)
     draft.steps = kept[::-1]
-
-
-def last_uses(steps: Iterable[Step], kept: Iterable[int]) -> list[list[int]]:
-    """Return the values that are not read after each step, of those that steps make."""
-    seen, found = {*kept}, []
-    steps = list(steps)
-    made = {y for step in steps for y in step.outputs}
-    for step in reversed(steps):
-        read = [x for x in (*step.inputs, *step.outputs) if x is not None]
-        found.append([x for x in dict.fromkeys(read) if x in made and x not in seen])
-        seen.update(read)
-    return found[::-1]

@@ -25,8 +25,8 @@ from plugrad.tensor.tensor import Native, Tensor
 from plugrad.tensor.tree import LEAF, kind_of, split
 
 from .graph import DRAW, MOVE, Graph, Step
-from .passes import last_uses
 from .recorder import Recorded
+from .regions import Plan, Region, last_uses
 from .signature import PLAIN, Place, Same, Static, leaf_key, look, outline
 
 MISS: Any = object()
@@ -60,7 +60,7 @@ def compiled(of: Recorded, name: str) -> tuple[Call, Callable[..., Any]]:
         code.lines.append("  return function(*args, **kwargs)")
     else:
         code.lines += [f"  return finish({tensors})", f"def finish({tensors}):"]
-        code.body(of.graph)
+        code.body(of.graph, of.plan)
     source = compile("\n".join(code.lines), f"<plugrad.jit of {name}>", "exec")
     exec(source, code.names)
     return code.names["call"], code.names.get("finish", of.function)
@@ -157,7 +157,7 @@ class _Code:
 
     # --- the body ----------------------------------------------------------------
 
-    def body(self, graph: Graph) -> None:
+    def body(self, graph: Graph, plan: Plan) -> None:
         """Add the lines that run the kernels and build the results."""
         named = {v: f"t{v}" for v in graph.specs}
         named |= {v: self.bind(native) for v, native in graph.constants.items()}
@@ -165,9 +165,11 @@ class _Code:
         sources = [*self.tensors, *held]
         for value, source in zip(graph.inputs, sources, strict=True):
             self.lines.append(f"  {named[value]} = {source}._data")
-        dying = last_uses(graph.steps, graph.outputs)
-        for step, dead in zip(graph.steps, dying, strict=True):
-            self.step(step, named)
+        for item, dead in zip(plan, last_uses(plan, graph.outputs), strict=True):
+            if isinstance(item, Region):
+                self.region(item, named)
+            else:
+                self.step(item, named)
             if dead:
                 self.lines.append(f"  del {', '.join(named[x] for x in dead)}")
         homes = [self.bind(self.of.homes[value]) for value in graph.outputs]
@@ -183,7 +185,19 @@ class _Code:
             self.lines.append(f"  {self.bind(v)}._value = {code}")
         self.lines.append(f"  return {built}")
 
-    def step(self, step: Step, named: dict[int, str]) -> None:
+    def region(self, region: Region, named: dict[int, str]) -> None:
+        """Add the call of a compiled function; without its result run the kernels."""
+        made = [named[y] for y in region.outputs]
+        to = made[0] if len(made) == 1 else "made"
+        given = ", ".join(named[x] for x in region.inputs)
+        self.lines.append(f"  {to} = {self.bind(region.function)}({given})")
+        self.lines.append(f"  if {to} is NotImplemented:")
+        for step in region.steps:
+            self.step(step, named, "    ")
+        if len(made) > 1:
+            self.lines.append(f"  else: [{', '.join(made)}] = made")
+
+    def step(self, step: Step, named: dict[int, str], indent: str = "  ") -> None:
         """Add the call of one kernel."""
         function, attrs = _function(step)
         given = ["None" if x is None else named[x] for x in step.inputs]
@@ -192,10 +206,11 @@ class _Code:
         given += [f"{name}={self.bind(value)}" for name, value in attrs.items()]
         made = [named[y] for y in step.outputs]
         to = made[0] if step.kernel.single else "made"
-        self.lines.append(f"  {to} = {self.bind(function)}({', '.join(given)})")
-        self.lines.append(f"  if {to} is NotImplemented: raise Declined")
+        called = f"{to} = {self.bind(function)}({', '.join(given)})"
+        self.lines.append(indent + called)
+        self.lines.append(f"{indent}if {to} is NotImplemented: raise Declined")
         if not step.kernel.single:
-            self.lines.append(f"  [{', '.join(made)}] = made")
+            self.lines.append(f"{indent}[{', '.join(made)}] = made")
 
     def result(self, tree: Any) -> str:
         """Return the code that builds the results; a tensor returned twice is one."""

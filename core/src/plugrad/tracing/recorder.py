@@ -29,8 +29,9 @@ from plugrad.tensor.dtypes import named
 from plugrad.tensor.tensor import NOWHERE, Native, Tensor
 from plugrad.tensor.tree import split
 
-from .graph import DRAW, MOVE, Step
+from .graph import DRAW, MOVE, Graph, Step
 from .passes import Draft
+from .regions import Plan, compiled
 from .signature import Captured, Same, Signature, Static, outline
 
 MAY_RETURN_INPUT = ("BroadcastTo", "Cast", "Identity", "Reshape", "Transpose")
@@ -286,6 +287,7 @@ class Recorded:
         variables: The variables that were used, with the backends of what they held.
         recorded: How many runs were recorded.
         graph: What to run; None if the call has to run eagerly.
+        plan: The steps of the graph, and the regions that compilers have made of some.
         homes: The backend of each value of the graph.
         results: For each tensor in ``value``, by its id, its place among the outputs of
             the graph, or that of the argument that it is.
@@ -346,7 +348,10 @@ class Recorded:
         opened = [registry.opened[name] for name in sorted(names)]
         self.tables = [(backend, backend.table) for backend in opened]
         self.recorded, self.reason = len(draft.steps), recorder.reason
-        self.graph = None if self.reason else draft.finished()
+        self.graph: Graph | None = None
+        self.plan: Plan = ()
+        if not self.reason:
+            self.graph, self.plan = compiled(draft.finished())
         self.homes = draft.homes
 
     def stale(self) -> str:

@@ -1,0 +1,286 @@
+"""Regions: parts of a graph that a compiler of a backend turns into one function.
+
+A region has steps of one backend that follow from each other and iterate over one
+shape, and no path leaves it and comes back. Inside of it no step reads what a reduction
+has made, so one pass over the elements is enough.
+
+Map: ``compiled``, which makes a ``Plan``; ``Grouping``, which finds regions;
+``last_uses``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from math import prod
+from typing import Any, NamedTuple
+
+from plugrad.registry.backend import OpenBackend
+from plugrad.registry.deprecation import outside
+from plugrad.registry.hooks import Compile, Fusable
+from plugrad.registry.plugins import Plugin, described
+from plugrad.registry.registry import registry
+
+from .graph import Graph, Step
+
+MOST_STEPS, MOST_INPUTS = 64, 24  # of a region: more do not fit into caches
+
+
+class Region(NamedTuple):
+    """A part of a graph, the function that computes it, and who compiled it."""
+
+    graph: Graph
+    function: Callable[..., Any]
+    by: str
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps in the place of which it runs."""
+        return self.graph.steps
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The values that it reads, without constants."""
+        return self.graph.inputs
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The values that it makes for others."""
+        return self.graph.outputs
+
+    @property
+    def saved(self) -> int:
+        """How many bytes of intermediate results are not written to memory."""
+        made = {y for step in self.steps for y in step.outputs}
+        specs = [self.graph.specs[y] for y in made.difference(self.graph.outputs)]
+        return sum(prod(spec.shape) * spec.dtype.itemsize for spec in specs)
+
+
+Plan = tuple[Step | Region, ...]
+
+
+class Compiler(NamedTuple):
+    """What compiles regions for a backend."""
+
+    backend: OpenBackend
+    owner: Plugin
+    fusable: Fusable
+    compile: Compile
+
+    def takes(self, step: Step, graph: Graph) -> bool:
+        """Return whether a step may be part of a region of this compiler.
+
+        If a kernel of the user, or of another plugin, is in force, it has to run.
+        """
+        if step.backend != self.backend.name or step.kernel.effect or not step.inputs:
+            return False
+        layers = registry.kernels.get((step.kernel.name, step.backend))
+        if not layers or layers[0].owner not in (self.owner, self.backend.owner):
+            return False
+        if any(0 in graph.specs[v].shape for v in values(step)):
+            return False
+        if callable(self.fusable):
+            return self.fusable(step, graph)
+        return step.kernel.name in self.fusable
+
+
+def compilers(backend: OpenBackend) -> Iterator[Compiler]:
+    """Yield the compilers for a backend; those of kernel packs come first."""
+    for entry in registry.kernel_packs(backend.name):
+        pack = entry.value
+        if entry.usable and pack.compile is not None:
+            yield Compiler(backend, entry.owner, pack.fusable, pack.compile)
+    runtime = backend.runtime
+    if runtime.compile is not None:
+        yield Compiler(backend, backend.owner, runtime.fusable, runtime.compile)
+
+
+def compiled(graph: Graph) -> tuple[Graph, Plan]:
+    """Return a graph with its steps in the order of the plan, and the plan."""
+    plan: list[Step | Region] = [*graph.steps]
+    for name in sorted({step.backend for step in graph.steps}):
+        for compiler in compilers(registry.opened[name]):
+            grouping = Grouping(graph, plan)
+            grouping.join(compiler)
+            plan = [
+                item
+                for found in grouping.ordered()
+                for item in _asked(compiler, graph, found)
+            ]
+    parts = [item.steps if isinstance(item, Region) else (item,) for item in plan]
+    return graph._replace(steps=tuple([s for part in parts for s in part])), tuple(plan)
+
+
+def space(step: Step, graph: Graph) -> tuple[int, ...]:
+    """Return the shape that a step iterates over: the largest of its arrays."""
+    return max((graph.specs[v].shape for v in values(step)), key=prod)
+
+
+def values(step: Step) -> list[int]:
+    """Return what a step makes, and what it reads."""
+    return [*step.outputs, *[x for x in step.inputs if x is not None]]
+
+
+# --- groups ----------------------------------------------------------------------
+
+
+class Grouping:
+    """Groups of the items of a plan; sets of items and of values are bits of integers.
+
+    Attributes:
+        groups: The members of each group.
+        before: For each group, all items that must run before it.
+
+    """
+
+    def __init__(self, graph: Graph, plan: list[Step | Region]) -> None:
+        self.graph, self.plan = graph, plan
+        self.of = [*range(len(plan))]  # the group of an item: that of its first member
+        self.groups = {n: 1 << n for n in self.of}
+        self.before: dict[int, int] = {}
+        self.reads, self.makes, self.reduces = list[int](), list[int](), list[int]()
+        self.makers: dict[int | None, int] = {}
+        effects = 0  # the last one and all before it: effects keep their order
+        for n, item in enumerate(plan):
+            self.before[n] = effects if _has_effect(item) else 0
+            for x in item.inputs:
+                if x in self.makers:
+                    m = self.makers[x]
+                    self.before[n] |= self.before[m] | 1 << m
+            if _has_effect(item):
+                effects = self.before[n] | 1 << n
+            self.makers |= dict.fromkeys(item.outputs, n)
+            self.reads.append(mask(item.inputs))
+            self.makes.append(mask(item.outputs))
+            self.reduces.append(mask(reduced(item, graph)))
+
+    def join(self, compiler: Compiler) -> None:
+        """Join items that the compiler takes with those that make what they read."""
+        spaces: dict[int, tuple[int, ...]] = {}
+        for n, item in enumerate(self.plan):
+            if isinstance(item, Step) and compiler.takes(item, self.graph):
+                spaces[n] = space(item, self.graph)
+        for n in spaces:
+            makers = {self.makers[x] for x in self.plan[n].inputs if x in self.makers}
+            for m in sorted(makers):
+                if spaces.get(m) == spaces[n]:
+                    self._merge(self.of[n], self.of[m])
+        kept = {self.of[n] for n in spaces}
+        self.found = {g: self.groups[g] for g in kept}
+
+    def _merge(self, a: int, b: int) -> None:
+        """Make one group of two, if nothing between them is outside of it."""
+        members = self.groups[a] | self.groups[b]
+        if a == b or not self._fits(members):
+            return
+        outside = (self.before[a] | self.before[b]) & ~members
+        for g in {self.of[n] for n in bits(outside)}:
+            if self.before[g] & members:
+                return
+        first, last = sorted((a, b))
+        self.groups[first], self.before[first] = members, outside
+        del self.groups[last], self.before[last]
+        for n in bits(members):
+            self.of[n] = first
+        for g, others in self.before.items():
+            if others & members:
+                self.before[g] = others | members | outside
+
+    def _fits(self, members: int) -> bool:
+        reads = makes = reduces = 0
+        for n in bits(members):
+            reads |= self.reads[n]
+            makes |= self.makes[n]
+            reduces |= self.reduces[n]
+        inputs = (reads & ~makes).bit_count()
+        small = members.bit_count() <= MOST_STEPS and inputs <= MOST_INPUTS
+        return small and not reads & reduces
+
+    def ordered(self) -> Iterator[Step | Region | Graph]:
+        """Yield the items in an order that they can run in; groups as graphs."""
+        done, waiting = 0, sorted(self.groups)
+        while waiting:
+            g = next(g for g in waiting if not self.before[g] & ~done)
+            waiting.remove(g)
+            done |= self.groups[g]
+            yield self._graph(g) if g in self.found else self.plan[g]
+
+    def _graph(self, g: int) -> Graph:
+        """Return a group as a graph of its own."""
+        members = [self.plan[n] for n in bits(self.groups[g])]
+        steps = [step for step in members if isinstance(step, Step)]  # all are
+        read = {x: None for s in steps for x in s.inputs if x is not None}
+        made = {y: None for s in steps for y in s.outputs}
+        others = [item for n, item in enumerate(self.plan) if self.of[n] != g]
+        used = {*self.graph.outputs, *[x for item in others for x in item.inputs]}
+        given = [x for x in read if x not in made]
+        return Graph(
+            tuple(x for x in given if x not in self.graph.constants),
+            {x: self.graph.constants[x] for x in given if x in self.graph.constants},
+            tuple(steps),
+            tuple(y for y in made if y in used),
+            {v: self.graph.specs[v] for v in (*read, *made)},
+        )
+
+
+def reduced(item: Step | Region, graph: Graph) -> Iterator[int]:
+    """Yield what a step makes that has another shape than what it iterates over."""
+    if isinstance(item, Step):
+        shape = space(item, graph)
+        yield from (y for y in item.outputs if graph.specs[y].shape != shape)
+
+
+def _has_effect(item: Step | Region) -> bool:
+    return isinstance(item, Step) and item.kernel.effect
+
+
+def mask(numbers: Iterable[int | None]) -> int:
+    """Return the integer with these bits."""
+    return sum(1 << n for n in {*numbers} if n is not None)
+
+
+def bits(of: int) -> Iterator[int]:
+    """Yield the numbers of the bits that are set."""
+    while of:
+        yield (of & -of).bit_length() - 1
+        of &= of - 1
+
+
+# --- compilers -------------------------------------------------------------------
+
+
+def _asked(
+    compiler: Compiler, graph: Graph, item: Step | Region | Graph
+) -> Iterable[Step | Region]:
+    """Return the region that the compiler makes of a graph, or its steps."""
+    if not isinstance(item, Graph):
+        return [item]
+    try:
+        function = compiler.compile(item)
+        if function is not None and not callable(function):
+            raise TypeError(f"compile must return a function or None, got {function!r}")
+    except Exception as error:  # of a plugin: the kernels do the same
+        warnings.warn(
+            f"jit: compile of {compiler.owner} has failed with {described(error)}; "
+            "the kernels run one by one",
+            RuntimeWarning,
+            stacklevel=outside(),
+        )
+        return item.steps
+    if function is None:
+        return item.steps
+    return [Region(item, function, f"{compiler.owner}")]
+
+
+# --- liveness --------------------------------------------------------------------
+
+
+def last_uses(plan: Plan, kept: Iterable[int]) -> list[list[int]]:
+    """Return the values that are not read after each item, of those that items make."""
+    seen, found = {*kept}, []
+    made = {y for item in plan for y in item.outputs}
+    for item in reversed(plan):
+        read = [x for x in (*item.inputs, *item.outputs) if x is not None]
+        found.append([x for x in dict.fromkeys(read) if x in made and x not in seen])
+        seen.update(read)
+    return found[::-1]

@@ -1,0 +1,204 @@
+"""Regions of a graph: what is joined, who is asked, and what runs in the end."""
+
+import json
+
+import plugrad as pg
+import pytest
+from plugrad.plugin import KernelPack, Runtime, runtime
+from plugrad.registry.plugins import Phase, Plugin
+from plugrad.registry.registry import registry
+
+from .compiling import Compiler, compiling
+from .helpers import floats, look
+
+NAMES = ["Add", "Exp", "Multiply", "Neg", "Sub", "Sum", "Tanh"]
+
+
+def regions(jitted, *args):
+    """Return the kernels of each region, sorted."""
+    found = jitted.explain(*args)
+    return [[step.kernel.name for step in region.steps] for region in found.regions]
+
+
+def chain(count):
+    def f(x):
+        for _ in range(count):
+            x = -x
+        return x + x
+
+    return f
+
+
+def both_ways(x, y):
+    """Return values of two groups that each would wait for the other.
+
+    If both products and both sums were joined by what they read, one group of the two
+    would have to run before the other, and after it.
+    """
+    a, b = pg.exp(x), pg.exp(y)
+    return pg.tanh(b) * 2.0, a * pg.matmul(a, pg.tanh(b)), pg.matmul(b, pg.tanh(a)) + b
+
+
+def between(x):
+    a = x * x
+    b = pg.matmul(a, a)  # it reads a, and the next line reads it
+    return a + b
+
+
+def reduced(x):
+    y = pg.exp(x)
+    return y - pg.sum(y)
+
+
+def drawn(x):
+    y = x * 2.0
+    return pg.random.normal(x.shape) + y, pg.random.normal(x.shape) * y
+
+
+VALUES = floats(4, 4).numpy()
+# name: (function, the kernels of regions of two steps or more)
+JOINED = {
+    "one": (lambda x: pg.tanh(x * x) + x, [["Multiply", "Tanh", "Add"]]),
+    "gradient": (
+        pg.grad(lambda x: pg.sum(pg.exp(x) * x)),
+        [["Exp", "Multiply", "Multiply", "Multiply", "Add"]],
+    ),
+    "two outputs": (lambda x: (x * x, -(x * x)), [["Multiply", "Neg"]]),
+    "a sum ends it": (lambda x: pg.sum(pg.exp(-x)), [["Neg", "Exp", "Sum"]]),
+    "a sum is not read inside": (reduced, [["Exp", "Sum"]]),
+    "something between": (between, []),
+    "other shapes": (lambda x: pg.exp(-x)[:2] * 2.0, [["Neg", "Exp"]]),
+    "a row": (
+        lambda x: pg.exp(-x) + pg.exp(x[0] * 2.0),
+        [["Multiply", "Exp"], ["Neg", "Exp", "Add"]],
+    ),
+    "limit": (chain(100), [["Neg"] * 64, ["Neg"] * 36 + ["Add"]]),
+    "draws": (drawn, [["Multiply", "Add", "Multiply"]]),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_what_is_joined(name):
+    f, expected = JOINED[name]
+    with compiling(Compiler(lambda graph: len(graph.steps) < 2), NAMES) as compiler:
+        jitted, x0 = pg.jit(f), pg.asarray(VALUES)
+        for x in (x0, x0 * 0.5, x0 * 0.25):
+            pg.random.seed(1)
+            found = look(jitted(x))
+            pg.random.seed(1)
+            assert found == look(f(x))
+        found = regions(jitted, x0)
+        assert [sorted(part) for part in found] == [sorted(part) for part in expected]
+        assert compiler.ran == 2 * len(expected)
+
+
+def test_groups_that_would_wait_for_each_other():
+    with compiling(Compiler()) as compiler:
+        jitted, x0 = pg.jit(both_ways), pg.asarray(VALUES)
+        for x in (x0, x0 * 2.0):
+            assert look(jitted(x, x0.T)) == look(both_ways(x, x0.T))
+        assert compiler.ran
+
+
+@pytest.mark.parametrize("decline", [True, False])
+def test_what_a_compiler_refuses_is_replayed(decline):
+    f = pg.grad(lambda x: pg.sum(pg.tanh(x) * x))
+    how = {"decline": lambda: True} if decline else {"refuse": lambda graph: True}
+    with compiling(Compiler(**how), NAMES) as compiler:
+        jitted, x0 = pg.jit(f), pg.asarray(VALUES)
+        for x in (x0, x0 * 0.5, x0 * 0.25):
+            assert look(jitted(x)) == look(f(x))
+        assert compiler.asked
+        assert bool(regions(jitted, x0)) == bool(compiler.ran) == decline
+
+
+def test_an_error_of_a_compiler_is_told_and_survived():
+    def broken(graph):
+        raise KeyError("Tanh")
+
+    with compiling(broken, ["Tanh"]):
+        jitted, x0 = pg.jit(lambda x: pg.tanh(x) * 2.0), pg.asarray(VALUES)
+        with pytest.warns(RuntimeWarning, match=r"compile of .* KeyError: 'Tanh'"):
+            jitted(x0)
+        assert look(jitted(x0)) == look(pg.tanh(x0) * 2.0)
+    with (
+        compiling(lambda graph: "no function", ["Tanh"]),
+        pytest.warns(RuntimeWarning, match="must return a function or None"),
+    ):
+        pg.jit(lambda x: pg.tanh(x))(VALUES)
+
+
+def test_kernels_of_others_are_not_compiled():
+    """The compiler knows the kernels of its backend, not those put over them."""
+    with compiling(Compiler(), NAMES):
+        jitted, x0 = pg.jit(lambda x: pg.exp(x * x) + x), pg.asarray(VALUES)
+        jitted(x0)
+        assert regions(jitted, x0) == [["Multiply", "Exp", "Add"]]
+        pg.register_kernel("Exp", "compiling", lambda x: x * 0.0)
+        assert look(jitted(x0)) == look(x0)
+        assert regions(jitted, x0) == [["Multiply"], ["Add"]]
+        pg.unregister_kernel("Exp", "compiling")
+        assert look(jitted(x0)) == look(pg.exp(x0 * x0) + x0)
+
+
+def test_empty_arrays_are_not_compiled():
+    with compiling(Compiler(), NAMES) as compiler:
+        x = pg.zeros((0, 3))
+        jitted = pg.jit(lambda x: pg.sum(pg.exp(x) * x))
+        assert [jitted(x).item() for _ in range(2)] == [0.0, 0.0]
+        assert compiler.asked == []
+
+
+@pytest.fixture
+def pack():
+    """Yield what registers a kernel pack with a compiler for a backend."""
+    owner = Plugin("compiler-of-somebody", "1.0", phase=Phase.REGISTERED)
+    packs = [*registry._kernel_packs]
+
+    def add(backend, compiler, fusable):
+        pack = KernelPack(backend, fusable=fusable, compile=compiler)
+        registry.register(owner, kernel_packs=[pack])
+
+    registry.plugins.append(owner)
+    yield add
+    registry.plugins.remove(owner)
+    registry._kernel_packs = packs
+
+
+def test_a_compiler_from_outside_is_asked_first(pack):
+    outer = Compiler(refuse=lambda graph: len(graph.steps) < 2)
+    with compiling(Compiler(), ["Exp", "Neg", "Multiply"]) as inner:
+        pack("compiling", outer, ["Exp", "Neg", "Tanh"])
+        f = lambda x: pg.exp(-x) * pg.tanh(x)
+        jitted, x0 = pg.jit(f), pg.asarray(VALUES)
+        for x in (x0, x0 * 0.5):
+            assert look(jitted(x)) == look(f(x))
+        assert outer.asked == [["Neg", "Exp"], ["Tanh"]]
+        assert inner.asked == [["Multiply"]]
+        by = [region.by for region in jitted.explain(x0).regions]
+        assert by == ["compiler-of-somebody 1.0", "user"]
+
+
+def test_explain_tells_regions():
+    with compiling(Compiler(), NAMES):
+        found = pg.jit(lambda x: pg.exp(-x) * x).explain(pg.asarray(VALUES))
+        assert "Exp(%1) on compiling, region 1" in repr(found)
+        told = "region 1: 3 kernels in one, compiled by user, 128 bytes are not written"
+        assert told in repr(found)
+        plain = json.loads(json.dumps(found.to_dict()))
+        assert plain["regions"] == [{"by": "user", "kernels": 3, "saved": 128}]
+        assert [row["by"] for row in plain["graph"]] == ["region 1"] * 3
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"fusable": "Exp"}, "fusable must be a list"),
+        ({"compile": "Exp"}, "compile must be a function"),
+    ],
+)
+def test_wrong_descriptors(wrong, message):
+    with pytest.raises(TypeError, match=message):
+        KernelPack("cpu", **wrong)
+    with pytest.raises(TypeError, match=message):
+        Runtime(arrays=runtime("cpu").arrays, kernels={}, **wrong)
