@@ -28,7 +28,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     void *kernel;
-    PyObject *wrapped;
+    PyObject *wrapped, *symbol;
     int nin, types[MOST], result;
 } Elementwise;
 
@@ -250,6 +250,7 @@ static PyObject *make(PyObject *module, PyObject *args) {
     Elementwise *self = PyObject_GC_New(Elementwise, &ElementwiseType);
     if (self == NULL) return NULL;
     self->vectorcall = call, self->kernel = found, self->wrapped = Py_NewRef(wrapped);
+    self->symbol = Py_NewRef(name);
     self->nin = read.nin, self->result = read.result;
     memcpy(self->types, read.types, sizeof read.types);
     PyObject_GC_Track(self);
@@ -263,6 +264,7 @@ static int traverse(PyObject *self, visitproc visit, void *arg) {
 
 static int clear(PyObject *self) {
     Py_CLEAR(((Elementwise *)self)->wrapped);
+    Py_CLEAR(((Elementwise *)self)->symbol);
     return 0;
 }
 
@@ -282,6 +284,8 @@ static PyObject *attribute(PyObject *self, PyObject *name) {
 
 static PyMemberDef members[] = {
     {"nin", T_INT, offsetof(Elementwise, nin), READONLY, "The number of arrays."},
+    {"symbol", T_OBJECT, offsetof(Elementwise, symbol), READONLY,
+     "The name of the kernel in C."},
     {"__wrapped__", T_OBJECT, offsetof(Elementwise, wrapped), READONLY,
      "The kernel on NumPy."},
     {NULL},

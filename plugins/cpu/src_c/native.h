@@ -12,6 +12,8 @@
 enum { LARGE = 1 << 16 }; /* bytes: a kernel that has as many runs without the GIL */
 
 extern PyMethodDef pool_methods[], call_methods[], elementwise_methods[];
+extern PyMethodDef region_methods[];
 extern PyTypeObject FunctionType, ElementwiseType;
 int start_pool(void); /* 0, or -1 with an error */
+int start_regions(void); /* the same */
 void *kernel_named(PyObject *name); /* of the library; NULL with an error */

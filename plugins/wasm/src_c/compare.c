@@ -17,7 +17,7 @@ typedef struct {
     u64 low, high;
 } u128;
 #define SELECT(NAME, T)                                                                  \
-    static void NAME##_row(const Operands *o, void *to, u32 n) {                         \
+    void NAME##_row(const Operands *o, void *to, u32 n) {                         \
         const u8 *restrict c = o->in[0];                                                 \
         const T *restrict t = o->in[1], *restrict e = o->in[2];                          \
         T *restrict y = to;                                                              \

@@ -22,7 +22,7 @@ typedef struct {
 #define UNARY(NAME, X, Y, GRAIN, EXPR) UNARY_(NAME, X, Y, GRAIN, EXPR, WIDE)
 #define UNARY_SMALL(NAME, X, Y, GRAIN, EXPR) UNARY_(NAME, X, Y, GRAIN, EXPR, SMALL)
 #define UNARY_(NAME, X, Y, GRAIN, EXPR, HOW)                                             \
-    static void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
+    void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
         const X *restrict x = ((Flat *)ctx)->x;                                          \
         Y *restrict y = ((Flat *)ctx)->y;                                                \
         INSIDE(x + i, (u64)(end - i) * sizeof(X));                                       \
@@ -38,7 +38,7 @@ typedef struct {
 
 /* NAME(x, y, n, p, q): the same with two numbers, of the type of x. */
 #define UNARY_PQ(NAME, X, EXPR)                                                          \
-    static void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
+    void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
         Flat *flat = ctx;                                                                \
         const X *restrict x = flat->x;                                                   \
         X *restrict y = flat->y, p = (X)flat->p, q = (X)flat->q;                         \
@@ -56,7 +56,7 @@ typedef struct {
 
 /* NAME(x, y, n) of float32, by a function of vectors. */
 #define UNARY_VEC(NAME, FUNCTION)                                                        \
-    static void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
+    void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
         const f32 *restrict x = ((Flat *)ctx)->x;                                        \
         f32 *restrict y = ((Flat *)ctx)->y;                                              \
         INSIDE(x + i, (u64)(end - i) * 4);                                               \
@@ -94,7 +94,7 @@ void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
                   2, y, sizeof(Y), n, shape, GRAIN);                                     \
     }
 #define BINARY_SMALL(NAME, X, Y, GRAIN, EXPR)                                            \
-    static void NAME##_row(const Operands *o, void *to, u32 n) {                         \
+    void NAME##_row(const Operands *o, void *to, u32 n) {                         \
         const X *restrict a = o->in[0], *restrict b = o->in[1];                          \
         Y *restrict y = to;                                                              \
         SMALL for (u32 i = 0; i < n; i++, a += o->step[0], b += o->step[1]) {            \
@@ -108,7 +108,7 @@ void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
                           u32 da, u32 db) {                                              \
         STRETCH(n, X p = a[i * da]; X q = b[i * db]; y[i] = EXPR;)                       \
     }                                                                                    \
-    static void NAME##_row(const Operands *o, void *y, u32 n) {                          \
+    void NAME##_row(const Operands *o, void *y, u32 n) {                          \
         if (o->step[0] && o->step[1])                                                    \
             NAME##_by(o->in[0], o->in[1], y, n, 1, 1);                                   \
         else if (o->step[0])                                                             \
@@ -120,7 +120,7 @@ void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
 /* NAME(a, b, y, n, shape) of float32, by a function of two vectors. Behind the end of a
    row there are ones. */
 #define BINARY_VEC(NAME, FUNCTION)                                                       \
-    static void NAME##_row(const Operands *o, void *to, u32 n) {                         \
+    void NAME##_row(const Operands *o, void *to, u32 n) {                         \
         const f32 *restrict a = o->in[0], *restrict b = o->in[1];                        \
         f32 *restrict y = to, p[LANES], q[LANES];                                        \
         u32 da = o->step[0], db = o->step[1], i = 0;                                     \

@@ -17,7 +17,8 @@ def open_cpu() -> Runtime:
     """Return the NumPy backend in working order."""
     from .arrays import DTYPES, NumpyArrays, quiet
     from .kernels import KERNELS, MOVERS
-    from .native import remarks
+    from .native import LOADED, remarks
+    from .regions import compile_region, is_fusable
 
     return Runtime(
         arrays=NumpyArrays(),
@@ -25,6 +26,8 @@ def open_cpu() -> Runtime:
         gradients=backward_gradients(BACKWARD_KERNELS),
         dtypes=DTYPES,
         self_test=remarks,
+        fusable=is_fusable,
+        compile=compile_region if LOADED else None,
         wrap=lambda function: function if function in MOVERS else quiet(function),
     )
 

@@ -1,0 +1,181 @@
+/* Regions of a graph of `plugrad.jit` as Python objects: functions of NumPy's arrays that
+   run several element-wise kernels in one pass (target/region.c).
+
+   `region(slots, steps, loops, tile, constants, inputs, outputs, shape)` takes the first
+   three as bytes of the structures in region.h. Where an input has strides, a call
+   returns NotImplemented. */
+#include "target/region.h"
+#include "native.h"
+
+#include <stddef.h>
+#include <string.h>
+
+typedef void Run(const Region *, void *const *, uint32_t);
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    Run *run;
+    Region region;
+    PyObject *parts; /* what the pointers in `region`, and `constants`, point into */
+    void *constants[REGION_SLOTS];
+    struct {
+        int slot, type;
+        npy_intp size; /* in elements */
+    } inputs[REGION_SLOTS];
+    int outputs[REGION_SLOTS], types[REGION_SLOTS], nin, nout, nd;
+    npy_intp shape[NPY_MAXDIMS], size;
+} Function;
+
+static PyTypeObject RegionType;
+
+/* The data of an input: 1, 0 if it is not as expected. A scalar of NumPy's is copied. */
+static int data_of(PyObject *x, int type, npy_intp size, void **to, double *scalar) {
+    if (PyArray_Check(x)) {
+        PyArrayObject *array = (PyArrayObject *)x;
+        *to = PyArray_DATA(array);
+        return PyArray_TYPE(array) == type && PyArray_SIZE(array) == size &&
+               PyArray_ISCARRAY_RO(array);
+    }
+    if (size != 1 || !PyArray_CheckScalar(x)) return 0;
+    PyArray_Descr *dtype = PyArray_DescrFromScalar(x);
+    int fits = dtype != NULL && dtype->type_num == type;
+    Py_XDECREF(dtype);
+    if (fits) PyArray_ScalarAsCtype(x, *to = scalar);
+    PyErr_Clear();
+    return fits;
+}
+
+static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
+                      PyObject *names) {
+    const Function *self = (Function *)object;
+    if (names != NULL || PyVectorcall_NARGS(count) != self->nin)
+        return PyErr_Format(PyExc_TypeError, "a region of %d inputs", self->nin);
+    void *arrays[REGION_SLOTS];
+    double scalars[REGION_SLOTS];
+    memcpy(arrays, self->constants, (size_t)self->region.slot_count * sizeof(void *));
+    for (int i = 0; i < self->nin; i++)
+        if (!data_of(args[i], self->inputs[i].type, self->inputs[i].size,
+                     &arrays[self->inputs[i].slot], &scalars[i]))
+            Py_RETURN_NOTIMPLEMENTED;
+    PyObject *made[REGION_SLOTS];
+    int done = 0;
+    for (; done < self->nout; done++) {
+        made[done] = PyArray_SimpleNew(self->nd, (npy_intp *)self->shape, self->types[done]);
+        if (made[done] == NULL) break;
+        arrays[self->outputs[done]] = PyArray_DATA((PyArrayObject *)made[done]);
+    }
+    PyObject *result = done < self->nout || done == 1 ? NULL : PyTuple_New(done);
+    if (done < self->nout || (done > 1 && result == NULL)) {
+        while (done--) Py_DECREF(made[done]);
+        return NULL;
+    }
+    PyThreadState *state = self->size * 4 >= LARGE ? PyEval_SaveThread() : NULL;
+    self->run(&self->region, arrays, (uint32_t)self->size);
+    if (state != NULL) PyEval_RestoreThread(state);
+    if (done == 1) return made[0];
+    for (int i = 0; i < done; i++) PyTuple_SET_ITEM(result, i, made[i]);
+    return result;
+}
+
+/* --- making ---------------------------------------------------------------------- */
+
+/* Reads pairs or triples of integers from a list of tuples; their number, or -1. */
+static int read_inputs(Function *self, PyObject *inputs) {
+    self->nin = (int)PyList_GET_SIZE(inputs);
+    if (self->nin > REGION_SLOTS) return -1;
+    for (int i = 0; i < self->nin; i++)
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(inputs, i), "iin", &self->inputs[i].slot,
+                              &self->inputs[i].type, &self->inputs[i].size))
+            return -1;
+    return 0;
+}
+
+static int read_outputs(Function *self, PyObject *outputs, PyObject *shape) {
+    self->nout = (int)PyList_GET_SIZE(outputs);
+    if (self->nout > REGION_SLOTS) return -1;
+    for (int i = 0; i < self->nout; i++)
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(outputs, i), "ii", &self->outputs[i],
+                              &self->types[i]))
+            return -1;
+    self->nd = (int)PyTuple_GET_SIZE(shape), self->size = 1;
+    for (int i = 0; i < self->nd; i++) {
+        self->shape[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, i));
+        self->size *= self->shape[i];
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int read_constants(Function *self, PyObject *constants) {
+    PyObject *slot, *array;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(constants, &at, &slot, &array)) {
+        long k = PyLong_AsLong(slot);
+        if (k < 0 || k >= REGION_SLOTS || !PyArray_Check(array)) return -1;
+        self->constants[k] = PyArray_DATA((PyArrayObject *)array);
+    }
+    return 0;
+}
+
+static PyObject *make(PyObject *module, PyObject *args) {
+    PyObject *slots, *steps, *loops, *constants, *inputs, *outputs, *shape;
+    int tile;
+    if (!PyArg_ParseTuple(args, "SSSiO!O!O!O!", &slots, &steps, &loops, &tile, &PyDict_Type,
+                          &constants, &PyList_Type, &inputs, &PyList_Type, &outputs,
+                          &PyTuple_Type, &shape))
+        return NULL;
+    PyObject *name = PyUnicode_FromString("run_region");
+    Run *run = name ? (Run *)kernel_named(name) : NULL;
+    Py_XDECREF(name);
+    if (run == NULL) return NULL;
+    Function *self = PyObject_New(Function, &RegionType);
+    if (self == NULL) return NULL;
+    memset((char *)self + sizeof(PyObject), 0, sizeof(Function) - sizeof(PyObject));
+    self->vectorcall = call, self->run = run;
+    self->parts = PyTuple_Pack(4, slots, steps, loops, constants);
+    self->region = (Region){
+        .slot_count = (int32_t)(PyBytes_GET_SIZE(slots) / (Py_ssize_t)sizeof(RegionSlot)),
+        .step_count = (int32_t)(PyBytes_GET_SIZE(steps) / (Py_ssize_t)sizeof(RegionStep)),
+        .tile = tile,
+        .slots = (const RegionSlot *)PyBytes_AS_STRING(slots),
+        .steps = (const RegionStep *)PyBytes_AS_STRING(steps),
+        .loops = (const int32_t *)PyBytes_AS_STRING(loops),
+    };
+    if (self->parts == NULL || self->region.slot_count > REGION_SLOTS ||
+        PyTuple_GET_SIZE(shape) > NPY_MAXDIMS || read_inputs(self, inputs) < 0 ||
+        read_outputs(self, outputs, shape) < 0 || read_constants(self, constants) < 0) {
+        Py_DECREF(self);
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a region is too large");
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static PyObject *address(PyObject *module, PyObject *name) {
+    void *found = kernel_named(name);
+    return found ? PyLong_FromVoidPtr(found) : NULL;
+}
+
+static void dealloc(PyObject *self) {
+    Py_XDECREF(((Function *)self)->parts);
+    PyObject_Free(self);
+}
+
+static PyTypeObject RegionType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "plugrad_cpu._native.Region",
+    .tp_basicsize = sizeof(Function),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(Function, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_dealloc = dealloc,
+    .tp_doc = "Several element-wise kernels in one pass.",
+};
+
+int start_regions(void) { return PyType_Ready(&RegionType); }
+
+PyMethodDef region_methods[] = {
+    {"region", make, METH_VARARGS,
+     "region(slots, steps, loops, tile, constants, inputs, outputs, shape): a function."},
+    {"address", address, METH_O, "address(name): of a function of the library."},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,93 @@
+/* Regions: a program of kernels runs on one tile of elements after the other, so that
+   intermediate results stay in the first cache. The kernels are those that run alone:
+   results are the same to the bit, as those do not depend on where a row begins. */
+#include "region.h"
+
+#include "elementwise.h"
+
+#define PIECE 65536 /* elements, a multiple of all tiles */
+
+typedef struct {
+    const Region *region;
+    void *const *arrays;
+} Call;
+
+/* Copies n elements of an array that is broadcast, from element i of the result on. */
+static void load_broadcast(const u8 *x, u32 size, const i32 *loop, u32 i, u32 n, u8 *to) {
+    u32 rank = loop[0], last = rank - 1, width = loop[rank];
+    const i32 *sizes = loop + 1, *strides = sizes + rank;
+    u32 index[MAX_RANK], column = i % width;
+    i64 at = 0;
+    for (u32 axis = last, rest = i / width; axis--; rest /= sizes[axis]) {
+        index[axis] = rest % sizes[axis];
+        at += (i64)index[axis] * strides[axis];
+    }
+    while (n) {
+        u32 count = MIN(width - column, n);
+        const u8 *from = x + (at + (i64)column * strides[last]) * size;
+        if (size == 4) {
+            f32 *restrict y = (f32 *)to;
+            const f32 *restrict f = (const f32 *)from;
+            if (strides[last])
+                for (u32 k = 0; k < count; k++) y[k] = f[k];
+            else
+                for (u32 k = 0; k < count; k++) y[k] = *f;
+        } else {
+            for (u32 k = 0; k < count; k++) to[k] = from[(i64)k * strides[last]];
+        }
+        to += count * size, n -= count, column = 0;
+        for (u32 axis = last; axis--;) { /* the next row */
+            at += strides[axis];
+            if (++index[axis] < (u32)sizes[axis]) break;
+            at -= (i64)index[axis] * strides[axis], index[axis] = 0;
+        }
+    }
+}
+
+static void run_step(const RegionStep *step, const RegionSlot *slots, u8 *const *at, u32 n) {
+    u8 *to = at[step->to];
+    const u8 *first = at[step->in[0]];
+    if (step->count == 1) {
+        Flat flat = {first, to, step->p, step->q};
+        ((void (*)(u32, u32, void *))step->run)(0, n, &flat);
+    } else {
+        Operands o;
+        for (i32 k = 0; k < step->count; k++) {
+            o.in[k] = at[step->in[k]];
+            o.step[k] = slots[step->in[k]].kind != SCALAR;
+        }
+        ((Row)step->run)(&o, to, n);
+    }
+}
+
+static void run_tiles(u32 i, u32 end, void *ctx) {
+    const Call *call = ctx;
+    const Region *region = call->region;
+    _Alignas(64) f32 memory[REGION_MEMORY];
+    u8 *at[REGION_SLOTS];
+    u32 tile = region->tile;
+    for (i32 k = 0; k < region->slot_count; k++) {
+        const RegionSlot *slot = region->slots + k;
+        at[k] = call->arrays[k];
+        if (slot->kind == ARRAY) at[k] += (u64)i * slot->size;
+        if (slot->kind >= BROADCAST) at[k] = (u8 *)(memory + (u32)slot->place * tile);
+    }
+    for (; i < end; i += tile) {
+        u32 n = MIN(tile, end - i);
+        for (i32 k = 0; k < region->slot_count; k++) {
+            const RegionSlot *slot = region->slots + k;
+            if (slot->kind == BROADCAST)
+                load_broadcast(call->arrays[k], slot->size, region->loops + slot->loop, i, n,
+                               at[k]);
+        }
+        for (i32 k = 0; k < region->step_count; k++)
+            run_step(region->steps + k, region->slots, at, n);
+        for (i32 k = 0; k < region->slot_count; k++)
+            if (region->slots[k].kind == ARRAY) at[k] += n * region->slots[k].size;
+    }
+}
+
+EXPORT("run_region")
+void run_region(const Region *region, void *const *arrays, u32 n) {
+    parallel_for(run_tiles, &(Call){region, arrays}, n, PIECE);
+}

@@ -1,0 +1,169 @@
+"""plugrad-cpu's regions: under ``jit`` several kernels run in one pass, to the bit."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+native = pytest.importorskip("plugrad_cpu.native", reason="plugrad-cpu is not there")
+if not native.LOADED:
+    pytest.skip(f"no kernels in C: {native.LIBRARY}", allow_module_level=True)
+
+from plugrad_cpu.regions import LOOPS  # noqa: E402  # of this module
+
+RNG = np.random.default_rng(3)
+SPECIAL = [0, -0.0, 1, -1, 0.5, 1e-40, 3e38, -3e38, 88.7, -104, np.nan, np.inf, -np.inf]
+SIZES = [*range(1, 34), 63, 64, 65, 1023, 1024, 1025, 5000]
+UNARY = [kernel for kernel, types in LOOPS if types == "f" and kernel != "BroadcastTo"]
+BINARY = [kernel for kernel, types in LOOPS if types == "ff"]
+NUMBERS = {
+    "ClipByValue": {"min": -0.5, "max": 0.75},
+    "LeakyRelu": {"alpha": 0.2},
+    "Step": {"alpha": 0.5},
+}
+
+
+@pytest.fixture(autouse=True)
+def on_cpu():
+    """Run on cpu."""
+    with pg.use_backend("cpu"):
+        yield
+
+
+def floats(*shape):
+    """Return an array of ordinary and special numbers."""
+    x = np.array(RNG.normal(size=shape) * 3, "float32")
+    special = np.array(RNG.random(shape) < 0.1)
+    x[special] = RNG.choice(np.float32(SPECIAL), int(special.sum()))
+    return pg.asarray(x)
+
+
+def run(kernel, *xs):
+    return pg.run_kernel(kernel, xs, NUMBERS.get(kernel, {}))
+
+
+def check(f, *xs, regions=1):
+    """Compare ``f`` with ``jit(f)``, to the bit; return what explains the latter."""
+    jitted = pg.jit(f)
+    expected = pg.tree.leaves(f(*xs))
+    for _ in range(3):
+        for found, y in zip(pg.tree.leaves(jitted(*xs)), expected, strict=True):
+            assert (found.shape, found.dtype) == (y.shape, y.dtype)
+            assert found.numpy().tobytes() == y.numpy().tobytes()
+    explained = jitted.explain(*xs)
+    assert len(explained.regions) == regions
+    return explained
+
+
+def test_the_table_has_what_is_in_c():
+    assert len(UNARY) > 25
+    assert len(BINARY) > 15
+
+
+@pytest.mark.parametrize("kernel", UNARY)
+def test_unary(kernel):
+    for n in SIZES:
+        check(lambda x: run(kernel, x + 0.5), floats(n))
+
+
+@pytest.mark.parametrize("kernel", BINARY)
+def test_binary(kernel):
+    for n in SIZES:
+        check(lambda x, y: run(kernel, x + y, y), floats(n), floats(n))
+        check(lambda x, y: run(kernel, y, x + y), floats(n), floats(n))
+
+
+OTHERS = {
+    "scalar": lambda shape: (),
+    "row": lambda shape: shape[-1:],
+    "column": lambda shape: (*shape[:-1], 1),
+    "one in front": lambda shape: (1, *shape[1:]),
+}
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (7, 300), (40, 33, 6), (2, 1, 1025), (4, 1)])
+@pytest.mark.parametrize("other", OTHERS)
+def test_broadcasting(shape, other):
+    x, y = floats(*shape), floats(*OTHERS[other](shape))
+    check(lambda x, y: (x - y) * pg.exp(y - x) / (y + x * 2.0), x, y)
+    check(lambda x, y: pg.where(x > y, y * x, x), x, y)
+    check(lambda x, y: -pg.broadcast_to(y, x.shape) * x, x, y)
+    if x.shape != y.shape:  # a view stays one, and what reads it runs as it is
+        check(
+            lambda x, y: (z := pg.broadcast_to(y, x.shape), z * x - z), x, y, regions=0
+        )
+
+
+def test_axes_in_the_middle():
+    x, y, z = floats(3, 40, 5, 9), floats(40, 1, 9), floats(3, 1, 5, 1)
+    check(lambda x, y, z: pg.tanh(x * y + z) - y, x, y, z)
+    check(lambda y, z: pg.exp(y + z) * y, y, z)  # none has the whole shape
+
+
+def test_conditions():
+    x, y = floats(700), floats(700)
+    check(lambda x, y: pg.logical_not(x > y) | (x == y) & (x != 1.0), x, y)
+    check(lambda x, y: (pg.logical_xor(x >= y, x < 0.0), x <= y), x, y)
+    check(lambda x, y: pg.astype(x > y, "float32") * x, x, y)
+
+
+def test_many_outputs_and_many_values():
+    def adam(x, m, v, g):
+        m = 0.9 * m + 0.1 * g
+        v = 0.999 * v + 0.001 * g * g
+        return x - 0.01 * m / (pg.sqrt(v) + 1e-8), m, v
+
+    check(adam, floats(3000), floats(3000), floats(3000), floats(3000))
+
+    def wide(x):  # more tiles are alive than there are places for the largest
+        parts = [pg.exp(x * (k / 20)) for k in range(28)]
+        while len(parts) > 1:
+            parts = [parts[0] + parts[-1], *parts[1:-1]]
+        return parts
+
+    assert check(wide, floats(5000), regions=2)
+
+
+def test_scalars():
+    check(lambda x, y: pg.exp(x * y) + x, floats(), floats())
+    check(lambda x: pg.exp(x[0] * x[1]) + x[2], floats(3))  # scalars of NumPy
+
+
+def test_other_dtypes_and_layouts_run_as_they_are():
+    doubled = lambda x: pg.exp(x * x) + x
+    check(doubled, pg.asarray(floats(5, 7).numpy().astype("float64")), regions=0)
+    check(lambda x: x * x + x, pg.arange(9), regions=0)
+    f = pg.jit(doubled)
+    x = floats(6, 7)
+    for y in (x, x.T.T, pg.asarray(np.asfortranarray(x.numpy())), x[::-1][::-1]):
+        assert f(y).numpy().tobytes() == doubled(y).numpy().tobytes()
+    assert len(f.explain(x).regions) == 1
+    # The layout of what is summed up is that of eager.
+    check(lambda x: pg.sum(doubled(x.T), axis=0), x)
+
+
+THREADS = """
+import numpy as np, plugrad as pg
+pg.set_backend("cpu")
+x = pg.asarray(np.sin(np.arange(300_001, dtype="float32")))
+f = pg.jit(lambda x: pg.tanh(x * x[-1]) * pg.exp(-x) + 1.0)
+f(x)
+import hashlib
+print(hashlib.sha256(f(x).numpy().tobytes()).hexdigest(), len(f.explain(x).regions))
+"""
+
+
+def test_threads_change_nothing():
+    found = set()
+    for threads in ("1", "2", "8"):
+        env = os.environ | {"PLUGRAD_CPU_THREADS": threads}
+        done = subprocess.run(
+            [sys.executable, "-c", THREADS], env=env, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        found.add(done.stdout)
+    assert len(found) == 1
+    assert found.pop().endswith(" 1\n")
