@@ -263,3 +263,24 @@ def test_the_default_backend(toy):
     with pg.use_backend("toy"):
         assert [jitted().backend for _ in range(2)] == ["toy", "toy"]
     assert jitted().backend == "cpu"
+
+
+def with_defaults(x, scale=(2.0, (3, "a")), *, eps=0.5, name="f"):
+    return x * scale[0] + eps
+
+
+def test_defaults_that_change():
+    """In place too: a dict of defaults is compared by what it holds."""
+    jitted = pg.jit(with_defaults)
+    for change in (
+        lambda: None,
+        lambda: with_defaults.__kwdefaults__.update(eps=0.25),
+        lambda: with_defaults.__kwdefaults__.update(eps=-0.0),
+        lambda: with_defaults.__kwdefaults__.update(eps=0.0),
+        lambda: setattr(with_defaults, "__defaults__", ((4.0, (3, "a")),)),
+        lambda: setattr(with_defaults, "__kwdefaults__", {"name": "f", "eps": 1}),
+    ):
+        change()
+        for _ in range(2):
+            assert look(jitted(X)) == look(with_defaults(X))
+    assert reason(jitted, X) == ""

@@ -27,7 +27,7 @@ from plugrad.tensor.tree import LEAF, kind_of, split
 from .graph import DRAW, MOVE, Graph, Step
 from .recorder import Recorded
 from .regions import Plan, Region, last_uses
-from .signature import PLAIN, Place, Same, Static, leaf_key, look, outline
+from .signature import Place, Same, Static, is_fixed, leaf_key, look, outline
 
 MISS: Any = object()
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -109,8 +109,13 @@ class _Code:
         get = f"{holder}.{place.name}"
         if isinstance(place.holder, Mapping):
             get = f"{holder}.get({place.name!r})"
-        if isinstance(place.look, Same) or type(place.value) in PLAIN:
+        if isinstance(place.look, Same) or is_fixed(place.value):
             self.miss(f"{get} is not {value}")
+        elif type(place.value) is dict and is_fixed((*place.value.values(),)):
+            held = self.bind([*place.value.values()])  # which keep their ids
+            ids = self.bind([*map(id, self.names[held])])
+            self.miss(f"{get} is not {value} or [*map(id, {value}.values())] != {ids}")
+            self.miss(f"[*{value}] != {self.bind([*place.value])}")
         elif type(place.value) is Tensor:
             native = self.bind(place.value._data)
             self.miss(f"{get} is not {value} or {value}._data is not {native}")

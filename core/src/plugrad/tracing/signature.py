@@ -58,6 +58,13 @@ class Same:
         return id(self.value)
 
 
+def is_fixed(value: Any) -> bool:
+    """Return whether a value never changes: the same object always looks the same."""
+    if type(value) in (tuple, frozenset):
+        return all(map(is_fixed, value))
+    return type(value) in PLAIN
+
+
 def look(value: Any) -> Any:
     """Return what equals that of another value only if ``jit`` may take both as one."""
     kind = type(value)
@@ -279,6 +286,13 @@ class Captured:
 
     def _function(self, function: FunctionType) -> None:
         code, name = function.__code__, function.__name__
+        outside = function.__globals__
+        if outside.get("__name__", "").partition(".")[0] == "plugrad":
+            # Ours: what it holds does not change, but may be the user's.
+            for cell in function.__closure__ or ():
+                self._search(Place("", cell, "cell_contents").now())
+            self._search((function.__defaults__, function.__kwdefaults__))
+            return
         self._names |= (names := _names(code))
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
         for free, cell in cells:
@@ -287,7 +301,6 @@ class Captured:
         for defaults in ("__defaults__", "__kwdefaults__"):
             if getattr(function, defaults):
                 self._place(f"a default of {name}", function, defaults)
-        outside = function.__globals__
         if _is_followed(outside.get("__name__", ""), code.co_filename):
             for read in sorted(names & outside.keys()):
                 if self._first(outside, read):
