@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import plugrad as pg
 import pytest
 from plugrad.plugin import KernelPack, Runtime, runtime
@@ -55,6 +56,7 @@ def drawn(x):
     return pg.random.normal(x.shape) + y, pg.random.normal(x.shape) * y
 
 
+RNG = np.random.default_rng(5)
 VALUES = floats(4, 4).numpy()
 # name: (function, the kernels of regions of two steps or more)
 JOINED = {
@@ -202,3 +204,50 @@ def test_wrong_descriptors(wrong, message):
         KernelPack("cpu", **wrong)
     with pytest.raises(TypeError, match=message):
         Runtime(arrays=runtime("cpu").arrays, kernels={}, **wrong)
+
+
+def many_values(x, w):
+    """Return a matrix product, and a function of it that reads what its parts read."""
+    a = x * 2.0
+    b = pg.exp(a)
+    c = pg.tanh(b)
+    d = a * b * c
+    product = pg.matmul(d, w)
+    return a + b * c * product, pg.sum(product)
+
+
+@pytest.mark.parametrize(("n", "again"), [(300, True), (30, False)])
+def test_what_is_computed_again(n, again):
+    """A region reads its input twice rather than three arrays that another has made."""
+    x, w = RNG.normal(size=(2, n, n)).astype("float32")
+    with compiling(Compiler(), NAMES) as compiler:
+        x, w = pg.asarray(x), pg.asarray(w)
+        jitted = pg.jit(many_values)
+        for y in (x, x * 0.5):
+            assert look(jitted(y, w)) == look(many_values(y, w))
+        found = jitted.explain(x, w)
+        first, second = found.regions[:2]
+        names = [step.kernel.name for step in second.steps]
+        assert len(first.outputs) == (1 if again else 3)
+        assert ("Tanh" in names) == again
+        assert len(found.graph.steps) == len(
+            {step.outputs for step in found.graph.steps}
+        )
+        assert compiler.ran
+
+
+def test_what_is_not_read_after_all_runs_once():
+    """Where all of a region is computed again, it is left out."""
+    x = RNG.normal(size=(300, 300)).astype("float32")
+
+    def f(x):
+        y = pg.exp(x) * 2.0
+        z = pg.matmul(x, x)
+        return y + z
+
+    with compiling(Compiler(), NAMES):
+        x = pg.asarray(x)
+        jitted = pg.jit(f)
+        for y in (x, x * 0.5):
+            assert look(jitted(y)) == look(f(y))
+        assert regions(jitted, x) == [["Exp", "Multiply", "Add"]]

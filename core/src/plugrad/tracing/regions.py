@@ -11,7 +11,7 @@ Map: ``compiled``, which makes a ``Plan``; ``Grouping``, which finds regions;
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -24,6 +24,8 @@ from plugrad.registry.registry import registry
 from .graph import Graph, Step
 
 MOST_STEPS, MOST_INPUTS = 64, 24  # of a region: more do not fit into caches
+LARGE = 1 << 16  # elements: those of smaller arrays are in a cache when they are read
+WORTH = 8  # kernels in the cache that take as long as an array from memory
 
 
 class Region(NamedTuple):
@@ -108,7 +110,8 @@ def compiled(graph: Graph) -> tuple[Graph, Plan]:
                 for item in _asked(compiler, graph, found)
             ]
     parts = [item.steps if isinstance(item, Region) else (item,) for item in plan]
-    return graph._replace(steps=tuple([s for part in parts for s in part])), tuple(plan)
+    steps = {step.outputs: step for part in parts for step in part}  # each once
+    return graph._replace(steps=tuple(steps.values())), tuple(plan)
 
 
 def space(step: Step, graph: Graph) -> tuple[int, ...]:
@@ -129,6 +132,7 @@ class Grouping:
 
     Attributes:
         groups: The members of each group.
+        again: What a group computes again, which is in other groups.
         before: For each group, all items that must run before it.
 
     """
@@ -137,6 +141,7 @@ class Grouping:
         self.graph, self.plan = graph, plan
         self.of = [*range(len(plan))]  # the group of an item: that of its first member
         self.groups = {n: 1 << n for n in self.of}
+        self.again: dict[int, int] = {}
         self.before: dict[int, int] = {}
         self.reads, self.makes, self.reduces = list[int](), list[int](), list[int]()
         self.makers: dict[int | None, int] = {}
@@ -165,8 +170,50 @@ class Grouping:
             for m in sorted(makers):
                 if spaces.get(m) == spaces[n]:
                     self._merge(self.of[n], self.of[m])
-        kept = {self.of[n] for n in spaces}
-        self.found = {g: self.groups[g] for g in kept}
+        self.found = {self.of[n]: spaces[n] for n in spaces}
+        for g in sorted(self.found):
+            self._recompute(g)
+
+    def _recompute(self, g: int) -> None:
+        """Compute again in a group what others compute for it, where that pays.
+
+        To write an array and to read it takes as long as some kernels in the cache. A
+        gradient that reads many values of one input does better to read the input.
+        """
+        shape, specs = self.found[g], self.graph.specs
+        arrays = mask(x for x in specs if specs[x].shape == shape)
+        for other in sorted(self.groups) if prod(shape) >= LARGE else ():
+            given = self._given(g)
+            wanted = given & union(self.makes, self.groups[other])
+            if not wanted or other == g or self.found.get(other) != shape:
+                continue
+            again = self._behind(wanted, self._members(other))
+            rest = [self._given(h) for h in self.groups if h not in (g, other)]
+            unread = wanted & ~mask(self.graph.outputs) & ~union(rest)
+            new = self._given(g, again) & ~given & arrays
+            gain = wanted.bit_count() + unread.bit_count() - new.bit_count()
+            if again.bit_count() <= WORTH * gain and self._fits(
+                self._members(g, again)
+            ):
+                self.again[g] = self.again.get(g, 0) | again
+
+    def _members(self, g: int, more: int = 0) -> int:
+        """Return what a group computes."""
+        return self.groups[g] | self.again.get(g, 0) | more
+
+    def _given(self, g: int, more: int = 0) -> int:
+        """Return the values that a group reads and does not compute."""
+        members = self._members(g, more)
+        return union(self.reads, members) & ~union(self.makes, members)
+
+    def _behind(self, wanted: int, members: int) -> int:
+        """Return those of some items that compute what is wanted."""
+        found = 0
+        for n in reversed([*bits(members)]):
+            if self.makes[n] & wanted:
+                found |= 1 << n
+                wanted |= self.reads[n]
+        return found
 
     def _merge(self, a: int, b: int) -> None:
         """Make one group of two, if nothing between them is outside of it."""
@@ -187,14 +234,10 @@ class Grouping:
                 self.before[g] = others | members | outside
 
     def _fits(self, members: int) -> bool:
-        reads = makes = reduces = 0
-        for n in bits(members):
-            reads |= self.reads[n]
-            makes |= self.makes[n]
-            reduces |= self.reduces[n]
-        inputs = (reads & ~makes).bit_count()
+        reads = union(self.reads, members)
+        inputs = (reads & ~union(self.makes, members)).bit_count()
         small = members.bit_count() <= MOST_STEPS and inputs <= MOST_INPUTS
-        return small and not reads & reduces
+        return small and not reads & union(self.reduces, members)
 
     def ordered(self) -> Iterator[Step | Region | Graph]:
         """Yield the items in an order that they can run in; groups as graphs."""
@@ -203,22 +246,31 @@ class Grouping:
             g = next(g for g in waiting if not self.before[g] & ~done)
             waiting.remove(g)
             done |= self.groups[g]
-            yield self._graph(g) if g in self.found else self.plan[g]
+            outputs = self._outputs(g)
+            if g not in self.found:
+                yield self.plan[g]
+            elif outputs:  # else others compute all of it again
+                yield self._graph(g, outputs)
 
-    def _graph(self, g: int) -> Graph:
-        """Return a group as a graph of its own."""
-        members = [self.plan[n] for n in bits(self.groups[g])]
-        steps = [step for step in members if isinstance(step, Step)]  # all are
+    def _outputs(self, g: int) -> int:
+        """Return what others read of what a group makes."""
+        read = union([self._given(h) for h in self.groups if h != g])
+        return (read | mask(self.graph.outputs)) & union(self.makes, self.groups[g])
+
+    def _graph(self, g: int, outputs: int) -> Graph:
+        """Return what computes some outputs of a group as a graph of its own."""
+        members = self._behind(outputs, self._members(g))
+        steps = [
+            s for s in map(self.plan.__getitem__, bits(members)) if type(s) is Step
+        ]
         read = {x: None for s in steps for x in s.inputs if x is not None}
         made = {y: None for s in steps for y in s.outputs}
-        others = [item for n, item in enumerate(self.plan) if self.of[n] != g]
-        used = {*self.graph.outputs, *[x for item in others for x in item.inputs]}
         given = [x for x in read if x not in made]
         return Graph(
             tuple(x for x in given if x not in self.graph.constants),
             {x: self.graph.constants[x] for x in given if x in self.graph.constants},
             tuple(steps),
-            tuple(y for y in made if y in used),
+            tuple(bits(outputs)),
             {v: self.graph.specs[v] for v in (*read, *made)},
         )
 
@@ -237,6 +289,14 @@ def _has_effect(item: Step | Region) -> bool:
 def mask(numbers: Iterable[int | None]) -> int:
     """Return the integer with these bits."""
     return sum(1 << n for n in {*numbers} if n is not None)
+
+
+def union(masks: Sequence[int], members: int = -1) -> int:
+    """Return what is in those of the masks that are members; by default in any."""
+    found = 0
+    for n in range(len(masks)) if members < 0 else bits(members):
+        found |= masks[n]
+    return found
 
 
 def bits(of: int) -> Iterator[int]:

@@ -32,6 +32,7 @@ STEP = np.dtype(
 ARRAY, SCALAR, BROADCAST, TILE = range(4)
 MOST_SLOTS, MEMORY = 128, 16384  # REGION_SLOTS and REGION_MEMORY of region.h
 EITHER_ZERO = ("Maximum", "Minimum", "Prelu")
+CACHE = 8192  # elements of float32: two thirds of the smallest first caches
 BOOL = np.dtype(np.bool_)
 NAMES = {"less": ("Less", "Greater"), "less_equal": ("LessEqual", "GreaterEqual")}
 
@@ -196,14 +197,14 @@ class Slots:
         return self.tile(dtype)
 
     def tile_size(self) -> int:
-        """Return how many elements a tile has.
+        """Return how many elements a tile has, so that all tiles fit into the cache.
 
         Arrays often begin at the same place of a page, and then their tiles compete for
         the same lines of the cache.
         """
         arrays = sum(kind == ARRAY for kind, *_ in self.rows)
         best = 2048 if arrays < 4 else 512 if arrays < 6 else 256
-        return min(best, MEMORY // max(1, self.places) // 64 * 64)
+        return min(best, CACHE // (arrays + self.places) // 64 * 64)
 
     def tile(self, dtype: np.dtype[Any]) -> int:
         """Return a slot in the memory; each has room for float32."""
