@@ -27,7 +27,7 @@ from plugrad.tensor.tree import LEAF, kind_of, split
 from .graph import DRAW, MOVE, Graph, Step
 from .recorder import Recorded
 from .regions import Plan, Region, last_uses
-from .signature import Place, Same, Static, is_fixed, leaf_key, look, outline
+from .signature import Place, Same, Static, is_fixed, leaf_key, look, outline, values
 
 MISS: Any = object()
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -48,9 +48,6 @@ class Declined(Exception):
     """A kernel has returned NotImplemented, which it had not when it was recorded."""
 
 
-USED = (Declined, Static, Tensor, leaf_key, look, outline, split)
-
-
 def compiled(of: Recorded, name: str) -> tuple[Call, Callable[..., Any]]:
     """Return ``call`` and ``finish``; without a graph, they call the function."""
     code = _Code(of)
@@ -64,6 +61,9 @@ def compiled(of: Recorded, name: str) -> tuple[Call, Callable[..., Any]]:
     source = compile("\n".join(code.lines), f"<plugrad.jit of {name}>", "exec")
     exec(source, code.names)
     return code.names["call"], code.names.get("finish", of.function)
+
+
+USED = (Declined, Static, Tensor, leaf_key, look, outline, split, values)
 
 
 class _Code:
@@ -111,11 +111,12 @@ class _Code:
             get = f"{holder}.get({place.name!r})"
         if isinstance(place.look, Same) or is_fixed(place.value):
             self.miss(f"{get} is not {value}")
-        elif type(place.value) is dict and is_fixed((*place.value.values(),)):
-            held = self.bind([*place.value.values()])  # which keep their ids
+        elif type(place.value) in (dict, list) and is_fixed((*values(place.value),)):
+            held = self.bind([*values(place.value)])  # which keep their ids
             ids = self.bind([*map(id, self.names[held])])
-            self.miss(f"{get} is not {value} or [*map(id, {value}.values())] != {ids}")
-            self.miss(f"[*{value}] != {self.bind([*place.value])}")
+            self.miss(f"{get} is not {value} or [*map(id, values({value}))] != {ids}")
+            if type(place.value) is dict:
+                self.miss(f"[*{value}] != {self.bind([*place.value])}")
         elif type(place.value) is Tensor:
             native = self.bind(place.value._data)
             self.miss(f"{get} is not {value} or {value}._data is not {native}")

@@ -59,10 +59,15 @@ class Same:
 
 
 def is_fixed(value: Any) -> bool:
-    """Return whether a value never changes: the same object always looks the same."""
+    """Return whether the same object always looks the same."""
     if type(value) in (tuple, frozenset):
         return all(map(is_fixed, value))
-    return type(value) in PLAIN
+    return type(value) in PLAIN or isinstance(value, IDENTITY)
+
+
+def values(of: dict[Any, Any] | list[Any]) -> Iterable[Any]:
+    """Return what a container holds."""
+    return of.values() if type(of) is dict else of
 
 
 def look(value: Any) -> Any:

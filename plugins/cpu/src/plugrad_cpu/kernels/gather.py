@@ -28,7 +28,7 @@ def gathered(
 ) -> Array:
     """Read in C, or let ``take`` check the range; ``op`` is for messages."""
     n = x.shape[axis]
-    if indices.size * x.size >= FEW * n:
+    if batch_dims or indices.size * x.size >= FEW * n:
         y = _read(x, indices, axis, batch_dims)
         if y is not None:
             return y
