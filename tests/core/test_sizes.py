@@ -48,7 +48,7 @@ PACKAGES = {
     "geometry": (GEOMETRY, 500),
     "tools": (sorted(CORE.glob("tools/*.py")), 1300),
     "cpu": (sorted({*CPU.rglob("*.py")} - {REGIONS}), 2820),
-    "regions of cpu": ([REGIONS], 170),
+    "regions of cpu": ([REGIONS], 215),
     "wasm": (sorted(WASM.rglob("*.py")), 2000),
     "opencl": (sorted(OPENCL.rglob("*.py")), 2000),
 }

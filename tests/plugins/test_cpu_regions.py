@@ -106,7 +106,7 @@ def test_axes_in_the_middle():
 def test_conditions():
     x, y = floats(700), floats(700)
     check(lambda x, y: pg.logical_not(x > y) | (x == y) & (x != 1.0), x, y)
-    check(lambda x, y: (pg.logical_xor(x >= y, x < 0.0), x <= y), x, y)
+    check(lambda x, y: (pg.logical_xor(x >= y, x < 0.0), x <= y), x, y, regions=2)
     check(lambda x, y: pg.astype(x > y, "float32") * x, x, y)
 
 
@@ -143,6 +143,47 @@ def test_other_dtypes_and_layouts_run_as_they_are():
     assert len(f.explain(x).regions) == 1
     # The layout of what is summed up is that of eager.
     check(lambda x: pg.sum(doubled(x.T), axis=0), x)
+
+
+PRODUCTS = {
+    "matrices": ((9, 40), (40, 33), False, False),
+    "turned": ((40, 9), (33, 40), True, True),
+    "one turned": ((40, 9), (40, 33), True, False),
+    "a batch": ((3, 2, 17, 20), (3, 2, 20, 31), False, False),
+    "a broadcast batch": ((3, 1, 17, 20), (2, 31, 20), False, True),
+    "one matrix for a batch": ((5, 17, 20), (20, 31), False, False),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products(name):
+    a, b, turn_a, turn_b = PRODUCTS[name]
+    a, b = floats(*a), floats(*b)
+    f = lambda a, b: pg.matmul(a, b, transpose_a=turn_a, transpose_b=turn_b)
+    check(f, a, b)
+    check(lambda a, b: f(a, b) + f(a, b * 2.0), a, b, regions=4)
+    swapped = lambda a: pg.asarray(np.asfortranarray(a.numpy()))
+    jitted = pg.jit(f)
+    for x, y in ((a, b), (swapped(a), b), (a, swapped(b))):  # views as they are
+        assert jitted(x, y).numpy().tobytes() == f(x, y).numpy().tobytes()
+
+
+def test_small_products_are_those_of_blas():
+    check(lambda a, b: pg.matmul(a, b), floats(3, 5), floats(5, 2), regions=0)
+    check(lambda a: pg.matmul(a, a), floats(30, 30), regions=0)  # one array twice
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("op", [pg.softmax, pg.log_softmax])
+def test_softmax(op, axis):
+    x = floats(7, 30, 11)
+    check(lambda x: op(x, axis=axis), x)
+    loss = lambda x: pg.sum(op(x, axis=axis) * pg.cos(x))
+    jitted = pg.jit(pg.grad(loss))
+    for y in (x, x * 0.5, x * 0.25):
+        assert jitted(y).numpy().tobytes() == pg.grad(loss)(y).numpy().tobytes()
+    by = [step["by"] for step in jitted.explain(x).to_dict()["graph"]]
+    assert sum(where.startswith("region") for where in by) > 4
 
 
 THREADS = """

@@ -16,4 +16,9 @@ extern PyMethodDef region_methods[];
 extern PyTypeObject FunctionType, ElementwiseType;
 int start_pool(void); /* 0, or -1 with an error */
 int start_regions(void); /* the same */
+
+/* Takes the memory of arrays from the pool until `leave_pool` of what was in use before,
+   which is NULL where there is no pool: 0, or -1 with an error. */
+int enter_pool(PyObject **before);
+void leave_pool(PyObject *before);
 void *kernel_named(PyObject *name); /* of the library; NULL with an error */

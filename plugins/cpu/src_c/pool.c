@@ -246,6 +246,20 @@ static PyObject *use_pool(PyObject *self, PyObject *args) {
     return before ? Py_NewRef(Py_None) : NULL;
 }
 
+int enter_pool(PyObject **before) {
+    LOCK();
+    bool used = limit != 0;
+    UNLOCK();
+    *before = used ? PyDataMem_SetHandler(capsule) : NULL;
+    return used && *before == NULL ? -1 : 0;
+}
+
+void leave_pool(PyObject *before) {
+    PyObject *mine = PyDataMem_SetHandler(before);
+    Py_XDECREF(mine);
+    Py_DECREF(before);
+}
+
 static PyObject *release_pool(PyObject *self, PyObject *none) {
     LOCK();
     trim(0, 0);

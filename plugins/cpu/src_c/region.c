@@ -11,20 +11,31 @@
 #include <string.h>
 
 typedef void Run(const Region *, void *const *, uint32_t);
+typedef uint64_t U;
+typedef void Kernel(U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, double, double, double,
+                    double);
+enum { INTS = 16, DOUBLES = 4 };
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    Run *run;
+    Run *run; /* NULL where there is one kernel, which takes the numbers below */
     Region region;
-    PyObject *parts; /* what the pointers in `region`, and `constants`, point into */
+    Kernel *kernel;
+    uint64_t ints[INTS];
+    double doubles[DOUBLES];
+    struct {
+        int at, slot;
+    } places[INTS]; /* of arrays among the integers */
+    int place_count, int_count, double_count;
+    PyObject *parts; /* what pointers point into */
     void *constants[REGION_SLOTS];
     struct {
         int slot, type;
         npy_intp size; /* in elements */
     } inputs[REGION_SLOTS];
     int outputs[REGION_SLOTS], types[REGION_SLOTS], nin, nout, nd;
-    npy_intp shape[NPY_MAXDIMS], size;
+    npy_intp shape[NPY_MAXDIMS], size, bytes; /* of all arrays, at 4 an element */
 } Function;
 
 static PyTypeObject RegionType;
@@ -46,6 +57,31 @@ static int data_of(PyObject *x, int type, npy_intp size, void **to, double *scal
     return fits;
 }
 
+/* The kernel in its calling convention: see call.c. */
+static void run_kernel(const Function *self, void *const *arrays) {
+    uint64_t n[INTS];
+    const double *d = self->doubles;
+    memcpy(n, self->ints, sizeof n);
+    for (int i = 0; i < self->place_count; i++)
+        n[self->places[i].at] = (uint64_t)(uintptr_t)arrays[self->places[i].slot];
+    self->kernel(n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11],
+                 n[12], n[13], n[14], n[15], d[0], d[1], d[2], d[3]);
+}
+
+/* New arrays for the outputs: their number, less if there is no memory for one. */
+static int make_outputs(const Function *self, PyObject **made, void **arrays) {
+    PyObject *before = NULL;
+    int done = 0;
+    if (self->size * 4 >= LARGE && enter_pool(&before) < 0) return 0;
+    for (; done < self->nout; done++) {
+        made[done] = PyArray_SimpleNew(self->nd, (npy_intp *)self->shape, self->types[done]);
+        if (made[done] == NULL) break;
+        arrays[self->outputs[done]] = PyArray_DATA((PyArrayObject *)made[done]);
+    }
+    if (before != NULL) leave_pool(before);
+    return done;
+}
+
 static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
                       PyObject *names) {
     const Function *self = (Function *)object;
@@ -59,19 +95,17 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
                      &arrays[self->inputs[i].slot], &scalars[i]))
             Py_RETURN_NOTIMPLEMENTED;
     PyObject *made[REGION_SLOTS];
-    int done = 0;
-    for (; done < self->nout; done++) {
-        made[done] = PyArray_SimpleNew(self->nd, (npy_intp *)self->shape, self->types[done]);
-        if (made[done] == NULL) break;
-        arrays[self->outputs[done]] = PyArray_DATA((PyArrayObject *)made[done]);
-    }
+    int done = make_outputs(self, made, arrays);
     PyObject *result = done < self->nout || done == 1 ? NULL : PyTuple_New(done);
     if (done < self->nout || (done > 1 && result == NULL)) {
         while (done--) Py_DECREF(made[done]);
         return NULL;
     }
-    PyThreadState *state = self->size * 4 >= LARGE ? PyEval_SaveThread() : NULL;
-    self->run(&self->region, arrays, (uint32_t)self->size);
+    PyThreadState *state = self->bytes >= LARGE ? PyEval_SaveThread() : NULL;
+    if (self->run)
+        self->run(&self->region, arrays, (uint32_t)self->size);
+    else
+        run_kernel(self, arrays);
     if (state != NULL) PyEval_RestoreThread(state);
     if (done == 1) return made[0];
     for (int i = 0; i < done; i++) PyTuple_SET_ITEM(result, i, made[i]);
@@ -88,6 +122,8 @@ static int read_inputs(Function *self, PyObject *inputs) {
         if (!PyArg_ParseTuple(PyList_GET_ITEM(inputs, i), "iin", &self->inputs[i].slot,
                               &self->inputs[i].type, &self->inputs[i].size))
             return -1;
+        else
+            self->bytes += 4 * self->inputs[i].size;
     return 0;
 }
 
@@ -103,6 +139,7 @@ static int read_outputs(Function *self, PyObject *outputs, PyObject *shape) {
         self->shape[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, i));
         self->size *= self->shape[i];
     }
+    self->bytes += 4 * self->size * self->nout;
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -117,7 +154,50 @@ static int read_constants(Function *self, PyObject *constants) {
     return 0;
 }
 
-static PyObject *make(PyObject *module, PyObject *args) {
+/* An argument of the kernel: 0, or -1. */
+static int read_argument(Function *self, PyObject *x) {
+    if (PyFloat_Check(x)) {
+        if (self->double_count == DOUBLES) return -1;
+        self->doubles[self->double_count++] = PyFloat_AS_DOUBLE(x);
+        return 0;
+    }
+    int at = self->int_count++;
+    if (at == INTS) return -1;
+    if (PyArray_Check(x)) {
+        self->ints[at] = (uint64_t)(uintptr_t)PyArray_DATA((PyArrayObject *)x);
+    } else if (PyTuple_Check(x)) {
+        self->places[self->place_count].at = at;
+        return PyArg_ParseTuple(x, "i", &self->places[self->place_count++].slot) ? 0 : -1;
+    } else if (x != Py_None) {
+        self->ints[at] = (uint64_t)PyLong_AsLongLong(x);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static Function *empty(PyObject *name, PyObject *parts) { /* takes the reference to parts */
+    void *found = parts ? kernel_named(name) : NULL;
+    Function *self = found ? PyObject_New(Function, &RegionType) : NULL;
+    if (self == NULL) {
+        Py_XDECREF(parts);
+        return NULL;
+    }
+    memset((char *)self + sizeof(PyObject), 0, sizeof(Function) - sizeof(PyObject));
+    self->vectorcall = call, self->kernel = (Kernel *)found, self->parts = parts;
+    return self;
+}
+
+/* The function, or NULL with an error if something of it could not be read. */
+static PyObject *finished(Function *self, int wrong, PyObject *inputs, PyObject *outputs,
+                          PyObject *shape) {
+    if (!wrong && PyTuple_GET_SIZE(shape) <= NPY_MAXDIMS && read_inputs(self, inputs) == 0 &&
+        read_outputs(self, outputs, shape) == 0)
+        return (PyObject *)self;
+    Py_DECREF(self);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a region is too large");
+    return NULL;
+}
+
+static PyObject *make_region(PyObject *module, PyObject *args) {
     PyObject *slots, *steps, *loops, *constants, *inputs, *outputs, *shape;
     int tile;
     if (!PyArg_ParseTuple(args, "SSSiO!O!O!O!", &slots, &steps, &loops, &tile, &PyDict_Type,
@@ -125,14 +205,11 @@ static PyObject *make(PyObject *module, PyObject *args) {
                           &PyTuple_Type, &shape))
         return NULL;
     PyObject *name = PyUnicode_FromString("run_region");
-    Run *run = name ? (Run *)kernel_named(name) : NULL;
-    Py_XDECREF(name);
-    if (run == NULL) return NULL;
-    Function *self = PyObject_New(Function, &RegionType);
+    if (name == NULL) return NULL;
+    Function *self = empty(name, PyTuple_Pack(4, slots, steps, loops, constants));
+    Py_DECREF(name);
     if (self == NULL) return NULL;
-    memset((char *)self + sizeof(PyObject), 0, sizeof(Function) - sizeof(PyObject));
-    self->vectorcall = call, self->run = run;
-    self->parts = PyTuple_Pack(4, slots, steps, loops, constants);
+    self->run = (Run *)self->kernel;
     self->region = (Region){
         .slot_count = (int32_t)(PyBytes_GET_SIZE(slots) / (Py_ssize_t)sizeof(RegionSlot)),
         .step_count = (int32_t)(PyBytes_GET_SIZE(steps) / (Py_ssize_t)sizeof(RegionStep)),
@@ -141,14 +218,21 @@ static PyObject *make(PyObject *module, PyObject *args) {
         .steps = (const RegionStep *)PyBytes_AS_STRING(steps),
         .loops = (const int32_t *)PyBytes_AS_STRING(loops),
     };
-    if (self->parts == NULL || self->region.slot_count > REGION_SLOTS ||
-        PyTuple_GET_SIZE(shape) > NPY_MAXDIMS || read_inputs(self, inputs) < 0 ||
-        read_outputs(self, outputs, shape) < 0 || read_constants(self, constants) < 0) {
-        Py_DECREF(self);
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a region is too large");
+    int wrong = self->region.slot_count > REGION_SLOTS || read_constants(self, constants);
+    return finished(self, wrong, inputs, outputs, shape);
+}
+
+static PyObject *make_bound(PyObject *module, PyObject *args) {
+    PyObject *name, *arguments, *inputs, *outputs, *shape;
+    if (!PyArg_ParseTuple(args, "UO!O!O!O!", &name, &PyTuple_Type, &arguments, &PyList_Type,
+                          &inputs, &PyList_Type, &outputs, &PyTuple_Type, &shape))
         return NULL;
-    }
-    return (PyObject *)self;
+    Function *self = empty(name, Py_NewRef(arguments));
+    if (self == NULL) return NULL;
+    int wrong = 0;
+    for (Py_ssize_t i = 0; !wrong && i < PyTuple_GET_SIZE(arguments); i++)
+        wrong = read_argument(self, PyTuple_GET_ITEM(arguments, i)) < 0;
+    return finished(self, wrong, inputs, outputs, shape);
 }
 
 static PyObject *address(PyObject *module, PyObject *name) {
@@ -168,14 +252,16 @@ static PyTypeObject RegionType = {
     .tp_vectorcall_offset = offsetof(Function, vectorcall),
     .tp_call = PyVectorcall_Call,
     .tp_dealloc = dealloc,
-    .tp_doc = "Several element-wise kernels in one pass.",
+    .tp_doc = "Kernels in C, for arrays of known shapes and dtypes.",
 };
 
 int start_regions(void) { return PyType_Ready(&RegionType); }
 
 PyMethodDef region_methods[] = {
-    {"region", make, METH_VARARGS,
+    {"region", make_region, METH_VARARGS,
      "region(slots, steps, loops, tile, constants, inputs, outputs, shape): a function."},
+    {"bound", make_bound, METH_VARARGS,
+     "bound(name, arguments, inputs, outputs, shape): a function."},
     {"address", address, METH_O, "address(name): of a function of the library."},
     {NULL, NULL, 0, NULL},
 };

@@ -185,7 +185,7 @@ def test_explain_tells_regions():
     with compiling(Compiler(), NAMES):
         found = pg.jit(lambda x: pg.exp(-x) * x).explain(pg.asarray(VALUES))
         assert "Exp(%1) on compiling, region 1" in repr(found)
-        told = "region 1: 3 kernels in one, compiled by user, 128 bytes are not written"
+        told = "region 1: 3 kernels, compiled by user, 128 bytes are not written"
         assert told in repr(found)
         plain = json.loads(json.dumps(found.to_dict()))
         assert plain["regions"] == [{"by": "user", "kernels": 3, "saved": 128}]

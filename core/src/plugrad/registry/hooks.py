@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Which steps of a graph a compiler takes, and what compiles a part of a graph.
-Fusable: TypeAlias = "Sequence[str] | Callable[[Step, Graph], bool]"
+Fusable: TypeAlias = "Sequence[str] | Callable[[Step, Graph], Hashable]"
 Compile: TypeAlias = "Callable[[Graph], Callable[..., Any] | None]"
 
 # No backend has these names: disposed tensors are "nowhere", and the others are columns
@@ -158,6 +158,7 @@ class Runtime:
             such as devices that were left out, and raises if something is broken.
         fusable: The kernels that ``compile`` takes under ``plugrad.jit``: their names,
             or a function of a ``Step`` and its ``Graph`` that returns whether it does.
+            Of steps for which it returns different true values, none are in one region.
         compile: Takes a part of a graph, as a ``Graph``. Returns a function of the
             native arrays of its inputs that returns the native array of its output, or
             a tuple of several; None leaves the part to the kernels, and so does

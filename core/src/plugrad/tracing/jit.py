@@ -254,7 +254,7 @@ class Explanation(NamedTuple):
             lines = [f"{self.name} replays {count} of {self.recorded} runs"]
             lines += [f"  {line}" for line in self.graph._lines(self._by)]
         for n, r in enumerate(self.regions, 1):
-            what = f"{len(r.steps)} kernels in one, compiled by {r.by}"
+            what = f"{len(r.steps)} kernels, compiled by {r.by}"
             lines.append(f"region {n}: {what}, {r.saved:,} bytes are not written")
         return "\n".join([*lines, *[f"recorded again: {w}" for w in self.retraces]])
 

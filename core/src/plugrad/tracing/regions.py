@@ -69,8 +69,8 @@ class Compiler(NamedTuple):
     fusable: Fusable
     compile: Compile
 
-    def takes(self, step: Step, graph: Graph) -> bool:
-        """Return whether a step may be part of a region of this compiler.
+    def takes(self, step: Step, graph: Graph) -> Any:
+        """Return what is true if a step may be part of a region of this compiler.
 
         If a kernel of the user, or of another plugin, is in force, it has to run.
         """
@@ -161,10 +161,10 @@ class Grouping:
 
     def join(self, compiler: Compiler) -> None:
         """Join items that the compiler takes with those that make what they read."""
-        spaces: dict[int, tuple[int, ...]] = {}
+        spaces: dict[int, Any] = {}
         for n, item in enumerate(self.plan):
-            if isinstance(item, Step) and compiler.takes(item, self.graph):
-                spaces[n] = space(item, self.graph)
+            if isinstance(item, Step) and (key := compiler.takes(item, self.graph)):
+                spaces[n] = key, space(item, self.graph)
         for n in spaces:
             makers = {self.makers[x] for x in self.plan[n].inputs if x in self.makers}
             for m in sorted(makers):
@@ -180,12 +180,12 @@ class Grouping:
         To write an array and to read it takes as long as some kernels in the cache. A
         gradient that reads many values of one input does better to read the input.
         """
-        shape, specs = self.found[g], self.graph.specs
+        (_, shape), specs = self.found[g], self.graph.specs
         arrays = mask(x for x in specs if specs[x].shape == shape)
         for other in sorted(self.groups) if prod(shape) >= LARGE else ():
             given = self._given(g)
             wanted = given & union(self.makes, self.groups[other])
-            if not wanted or other == g or self.found.get(other) != shape:
+            if not wanted or other == g or self.found.get(other) != self.found[g]:
                 continue
             again = self._behind(wanted, self._members(other))
             rest = [self._given(h) for h in self.groups if h not in (g, other)]

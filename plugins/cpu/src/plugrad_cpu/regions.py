@@ -10,15 +10,17 @@ Map: ``LOOPS``, what runs in the place of kernels; ``is_fusable``; ``compile_reg
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from plugrad.geometry import broadcast_strides, collapse_axes
+from plugrad.geometry import broadcast_strides, collapse_axes, contiguous_strides
 from plugrad.plugin import Graph, Step
 
-from .kernels import KERNELS
-from .native import LOADED, MOST
+from .kernels import KERNELS, linalg
+from .native import LOADED, MOST, around
 from .pool import native
 
 SLOT = np.dtype([("kind", "i4"), ("size", "i4"), ("place", "i4"), ("loop", "i4")])
@@ -31,6 +33,7 @@ STEP = np.dtype(
 )
 ARRAY, SCALAR, BROADCAST, TILE = range(4)
 MOST_SLOTS, MEMORY = 128, 16384  # REGION_SLOTS and REGION_MEMORY of region.h
+MANY = 1 << 16  # elements, of which a kernel alone is as fast as a region
 EITHER_ZERO = ("Maximum", "Minimum", "Prelu")
 CACHE = 8192  # elements of float32: two thirds of the smallest first caches
 BOOL = np.dtype(np.bool_)
@@ -91,11 +94,13 @@ def _loop(step: Step, specs: Any) -> Loop | None:
     return LOOPS.get((step.kernel.name, of)) if types[-1] in "f?" else None
 
 
-def is_fusable(step: Step, graph: Graph) -> bool:
-    """Return whether a step may be in a region.
+def is_fusable(step: Step, graph: Graph) -> Any:
+    """Return what is equal for steps that may be in one region; a false value if none.
 
     NumPy broadcasts short rows, and may choose another of two zeros.
     """
+    if step.kernel.name in ALONE:
+        return step.outputs  # which are its own
     shapes = {graph.specs[x].shape for x in step.inputs if x is not None}
     if len(shapes) > 1 and step.kernel.name in EITHER_ZERO:
         return False
@@ -105,9 +110,12 @@ def is_fusable(step: Step, graph: Graph) -> bool:
 def compile_region(graph: Graph) -> Any:
     """Return a function of NumPy's arrays; None if the kernels are as fast."""
     specs = graph.specs
+    if bind := ALONE.get(graph.steps[0].kernel.name):
+        return bind(graph)
     shape = specs[graph.outputs[0]].shape
     views = {s.outputs[0] for s in graph.steps if s.kernel.name == "BroadcastTo"}
-    if len(graph.steps) < 2 or prod(shape) >= MOST or views & {*graph.outputs}:
+    few = len(graph.steps) < 2 and prod(shape) >= MANY
+    if few or prod(shape) >= MOST or views & {*graph.outputs}:
         return None
     slots = Slots(graph, shape)
     rows: list[Any] = []
@@ -134,10 +142,16 @@ def compile_region(graph: Graph) -> Any:
         np.array(slots.loops, np.int32).tobytes(),
         slots.tile_size(),
         slots.constants,
-        [(slots.of[x], specs[x].dtype.num, prod(specs[x].shape)) for x in graph.inputs],
-        [(slots.of[y], specs[y].dtype.num) for y in graph.outputs],
-        shape,
+        *_ends(graph, slots.of),
     )
+
+
+def _ends(graph: Graph, of: Mapping[int, int]) -> Any:
+    """Return inputs, outputs and shape of a function, by the numbers of arrays."""
+    specs = graph.specs
+    given = [(of[x], specs[x].dtype.num, prod(specs[x].shape)) for x in graph.inputs]
+    made = [(of[y], specs[y].dtype.num) for y in graph.outputs]
+    return given, made, specs[graph.outputs[0]].shape
 
 
 def _row(name: str, given: list[int], to: int, p: float = 0, q: float = 0) -> Any:
@@ -225,3 +239,67 @@ class Slots:
         for x in {*step.inputs, *step.outputs}:
             if x is not None and self._last.get(x, step) is step:
                 self.drop(self.of[x])
+
+
+# --- single kernels --------------------------------------------------------------
+
+
+def _bound(graph: Graph, name: str, *arguments: Any) -> Any:
+    """Return a kernel with its numbers; the last of its arrays is the output."""
+    of = {v: n for n, v in enumerate((*graph.inputs, *graph.outputs))}
+    return native.bound(name, arguments, *_ends(graph, of))  # type: ignore[union-attr]
+
+
+def _specs(graph: Graph) -> list[Any] | None:
+    """Return what a single step reads, if that is float32 and no constant."""
+    (step,) = graph.steps
+    specs = [graph.specs[x] for x in step.inputs if x is not None]
+    fits = all(spec.dtype == np.float32 for spec in specs)
+    same = (*graph.inputs,) == step.inputs  # each once
+    return specs if fits and same and len(specs) == len(step.inputs) else None
+
+
+def _product(graph: Graph) -> Any:
+    specs = _specs(graph)
+    if specs is None:
+        return None
+    attrs, views = graph.steps[0].attrs, []
+    for spec, turned in zip(specs, ("transpose_a", "transpose_b"), strict=True):
+        shape, strides = (
+            spec.shape,
+            tuple([4 * s for s in contiguous_strides(spec.shape)]),
+        )
+        if attrs[turned]:
+            shape = (*shape[:-2], shape[-1], shape[-2])
+            strides = (*strides[:-2], strides[-1], strides[-2])
+        views += [shape, strides]
+    plan = linalg.plan(*views)
+    return plan and _bound(
+        graph, "product_f32", plan[1], (0,), (1,), (2,), *linalg.NOTHING
+    )
+
+
+def _softmax(log: int, graph: Graph) -> Any:
+    specs = _specs(graph)
+    if specs is None or prod(specs[0].shape) >= MOST:
+        return None
+    sizes = around(specs[0].shape, graph.steps[0].attrs["axis"])
+    return _bound(graph, "softmax_f32", (0,), (1,), *sizes, log)
+
+
+def _softmax_grad(log: int, graph: Graph) -> Any:
+    specs = _specs(graph)
+    if specs is None or specs[0] != specs[1] or prod(specs[0].shape) >= MOST:
+        return None
+    sizes = around(specs[0].shape, len(specs[0].shape) - 1)[:2]
+    return _bound(graph, "softmax_grad_f32", (0,), (1,), (2,), *sizes, log)
+
+
+# Kernels that are called without looking at their arguments anew.
+ALONE: dict[str, Callable[[Graph], Any]] = {
+    "BatchMatMul": _product,
+    "Softmax": partial(_softmax, 0),
+    "LogSoftmax": partial(_softmax, 1),
+    "plugrad_cpu.SoftmaxGrad": partial(_softmax_grad, 0),
+    "plugrad_cpu.LogSoftmaxGrad": partial(_softmax_grad, 1),
+}

@@ -40,17 +40,17 @@ def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) ->
 
 def product(a: Array, b: Array, end: End) -> Array | None:
     """Return ``activation(a b + bias)`` of float32; None if NumPy has to do it."""
-    plan = _plan(a.shape, a.strides, b.shape, b.strides) if PRODUCT else None
-    if plan is None:
+    found = plan(a.shape, a.strides, b.shape, b.strides) if PRODUCT else None
+    if found is None:
         return None
-    shape, how = plan
+    shape, how = found
     y = np.empty(shape, FLOAT32)
     PRODUCT(how, a, b, y, *end)  # type: ignore[misc]
     return y
 
 
 @functools.lru_cache(maxsize=4096)
-def _plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
+def plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
     """Return the shape of the product, and how C finds the matrices; or None.
 
     C reads views as they are, if one step of a matrix is an element.

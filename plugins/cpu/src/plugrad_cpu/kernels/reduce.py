@@ -101,8 +101,10 @@ def sum(x: Array, *, axis: Axes, keepdims: bool) -> Array:
 
 @kernels("Mean")
 def mean(x: Array, *, axis: Axes, keepdims: bool) -> Array:
-    """Divide the sum."""
+    """Divide the sum; small ones at once."""
     count = math.prod([x.shape[i] for i in axis])
+    if 0 < x.size < FEW and x.itemsize > 2:
+        return ADD.reduce(x, axis, x.dtype, None, keepdims) / x.dtype.type(count)
     return along(np.add, x, axis, keepdims, float(count))
 
 
