@@ -227,6 +227,19 @@ def test_gradients_run_kernels_of_the_backend_only_in_c(turned_on):
     assert run(program, PLUGRAD_CPU_NATIVE=turned_on) == [count, count]
 
 
+def test_windows_that_reach_further_than_integers_count_are_not_run_in_c():
+    """With padding around, the input has 2**66 elements."""
+    program = """
+    import plugrad as pg
+    far, x, w = 2**22 - 1, pg.ones((1, 2, 2, 2, 1)), pg.ones((2, 2, 2, 1, 1))
+    try:
+        pg.conv3d(x, w, dilations=far, pad=[(far - 1, 0)] * 3)
+    except ValueError:
+        print("refused")
+    """
+    assert run(program) == ["refused"]
+
+
 def test_the_number_of_threads(monkeypatch):
     monkeypatch.setenv("PLUGRAD_CPU_THREADS", "3")
     assert native.threads() == 3
