@@ -106,6 +106,61 @@ def test_phases_are_the_windows_that_read_each_element(row):
     assert sorted(starts) == [*range(size)]
 
 
+RESIZED = [
+    RESIZING,
+    Resizing((1, 1, 7, 1), (1, 5, 7, 1), False, False),
+    Resizing((1, 3, 8, 1), (1, 9, 3, 1), False, True),
+    Resizing((0, 4, 2, 0), (0, 1, 1, 0), True, False),
+]
+
+
+def matrices(resizing, linear, back):
+    """Return the matrices of rows and columns that terms describe."""
+    read = resizing.out_shape if back else resizing.in_shape
+    for size, (starts, indices, weights) in zip(
+        read[1:3], resizing.terms(linear=linear, back=back), strict=True
+    ):
+        assert starts.dtype == indices.dtype == "int32"
+        matrix = np.zeros((len(starts) - 1, size))
+        rows = np.repeat(np.arange(len(matrix)), np.diff(starts))
+        np.add.at(matrix, (rows, indices), weights)
+        yield matrix
+
+
+@pytest.mark.parametrize("resizing", RESIZED)
+def test_terms_are_what_each_row_and_column_is_made_of(resizing):
+    forward = {linear: [*matrices(resizing, linear, False)] for linear in (True, False)}
+    for axis, (low, high, share) in enumerate(resizing.linear):
+        eye = np.eye(resizing.in_shape[axis + 1])
+        expected = eye[low] * (1 - share)[:, None] + eye[high] * share[:, None]
+        np.testing.assert_array_equal(forward[True][axis], expected)
+        np.testing.assert_array_equal(forward[False][axis], eye[resizing.nearest[axis]])
+    for linear in forward:
+        for matrix, back in zip(
+            forward[linear], matrices(resizing, linear, True), strict=True
+        ):
+            np.testing.assert_array_equal(back, matrix.T)
+
+
+def test_one_term_reads_a_pixel_that_is_met():
+    """Interpolation does not multiply an infinite neighbour by 0."""
+    for starts, _, weights in RESIZED[1].terms(linear=True, back=False):
+        assert (np.diff(starts) == 1).all()
+        assert (weights == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("channels", "groups", "expected"),
+    [(1, 1, False), (4, 1, False), (4, 2, False), (4, 4, True)],
+)
+def test_windows_are_depthwise_where_each_channel_is_a_group(
+    channels, groups, expected
+):
+    shape = (1, 3, 3, channels)
+    given = geometry.windows("conv2d", shape, 2, channels=8, groups=groups)
+    assert given.depthwise is expected
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (5,), (2, 1, 3), (4, 3, 2), (2, 0, 3)])
 def test_contiguous_strides_are_numpys(shape):
     array = np.zeros(shape, np.int8)

@@ -24,13 +24,15 @@ static void get(void *to, size_t bytes, FILE *file) {
 }
 
 typedef struct {
-    unsigned char *data, *pages;
+    unsigned char *data, *pages, *first; /* the memory, and the first element in it */
     U bytes, mapped;
 } Array;
 
 static Array read_array(FILE *file) {
     Array a;
+    U first;
     get(&a.bytes, 8, file);
+    get(&first, 8, file);
     U page = 4096 * 16; /* the largest that arm64 has */
     a.mapped = (a.bytes + page - 1) / page * page + page;
     a.pages = mmap(NULL, a.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -38,6 +40,7 @@ static Array read_array(FILE *file) {
     if (a.pages == MAP_FAILED) stop("no memory", "");
     if (mprotect(a.pages + a.mapped - page, page, PROT_NONE)) stop("no guard page", "");
     a.data = a.pages + a.mapped - page - a.bytes;
+    a.first = a.data + first;
     get(a.data, a.bytes, file);
     return a;
 }
@@ -60,10 +63,10 @@ static void run(void *library, const char *name, FILE *calls, FILE *results) {
             get(&n[ints++], 8, calls);
         } else if (kind == 's') { /* an array that the call has already */
             get(&number, 8, calls);
-            n[ints++] = (U)(uintptr_t)known[number].data;
+            n[ints++] = (U)(uintptr_t)known[number].first;
         } else {
             known[arrays] = read_array(calls);
-            n[ints++] = (U)(uintptr_t)known[arrays++].data;
+            n[ints++] = (U)(uintptr_t)known[arrays++].first;
         }
     }
     kernel(n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], d[0],

@@ -211,6 +211,35 @@ def test_they_can_be_turned_off():
     assert "not in use (PLUGRAD_CPU_NATIVE=0)" in found
 
 
+@pytest.mark.parametrize("turned_on", ["0", "1"])
+def test_gradients_run_kernels_of_the_backend_only_in_c(turned_on):
+    program = """
+    import plugrad as pg
+    with pg.profile() as profile:
+        for f in (pg.relu, pg.sigmoid, pg.tanh, pg.erf, pg.softmax, pg.log_softmax):
+            pg.grad(f)(pg.asarray([-1.0, 2.0]), dy=pg.asarray([1.0, 3.0]))
+    owned = pg.get_kernels_for_backend("cpu")
+    ran = [record.kernel for record in profile.records]
+    for names in (ran, owned):
+        print(len([name for name in names if name.startswith("plugrad_cpu.")]))
+    """
+    count = "6" if turned_on == "1" else "0"
+    assert run(program, PLUGRAD_CPU_NATIVE=turned_on) == [count, count]
+
+
+def test_windows_that_reach_further_than_integers_count_are_not_run_in_c():
+    """With padding around, the input has 2**66 elements."""
+    program = """
+    import plugrad as pg
+    far, x, w = 2**22 - 1, pg.ones((1, 2, 2, 2, 1)), pg.ones((2, 2, 2, 1, 1))
+    try:
+        pg.conv3d(x, w, dilations=far, pad=[(far - 1, 0)] * 3)
+    except ValueError:
+        print("refused")
+    """
+    assert run(program) == ["refused"]
+
+
 def test_the_number_of_threads(monkeypatch):
     monkeypatch.setenv("PLUGRAD_CPU_THREADS", "3")
     assert native.threads() == 3

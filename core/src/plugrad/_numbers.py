@@ -13,20 +13,18 @@ def numbers(windows: Any, back: bool) -> tuple[int, ...]:
     w = windows
     while len(w.window) < 3:
         w = w.with_leading_axis()
-    channels = [w.in_shape[-1], w.out_shape[-1]]
-    phases = [tuple(_forward(w, i) for i in range(3))]
-    if back:
-        channels.reverse()
-        phases = list(itertools.product(*(_phases(w, i) for i in range(3))))
+    channels = (w.in_shape[-1], w.out_shape[-1])[:: -1 if back else 1]
+    phases_of = _phases if back else _forward
+    phases = [*itertools.product(*[phases_of(w, i) for i in range(3)])]
     rows = [number for phase in phases for axis in phase for number in axis]
     return (w.in_shape[0], *channels, w.groups, *w.window, len(phases), *rows)
 
 
-def _forward(w: Any, i: int) -> Axis:
-    """Return the numbers of one axis."""
+def _forward(w: Any, i: int) -> list[Axis]:
+    """Return the numbers of the one phase that is not a gradient."""
     count, first = w.out_shape[i + 1], -w.padding[i][0]
     read = (w.in_shape[i + 1], count, w.strides[i], first)
-    return (*read, w.window[i], w.dilations[i], 0, 1, count, 0, 1)
+    return [(*read, w.window[i], w.dilations[i], 0, 1, count, 0, 1)]
 
 
 def _phases(w: Any, i: int) -> list[Axis]:

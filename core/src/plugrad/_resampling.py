@@ -83,6 +83,32 @@ class Resizing:
             found.append((low.astype(np.int32), high.astype(np.int32), share))
         return found
 
+    def terms(self, *, linear: bool, back: bool) -> list[tuple[Table, Table, Table]]:
+        """Return what each row and each column of a result is a weighted sum of.
+
+        Args:
+            linear: Whether pixels are interpolated; else the nearest is taken.
+            back: Whether the result is the gradient, from new images to old ones.
+
+        Returns:
+            For rows and for columns: where the terms of each one begin, and at the end
+            their number, int32; which row or column each term reads, int32; and its
+            weight, float64.
+
+        """
+        tables = self.linear if linear else [(t, t, 0.0 * t) for t in self.nearest]
+        shape, found = self.in_shape if back else self.out_shape, []
+        for size, (low, high, share) in zip(shape[1:3], tables, strict=True):
+            two = np.flatnonzero(low < high)
+            to = np.concatenate([np.arange(len(low)), two])
+            read = np.concatenate([low, high[two]])
+            weights = np.concatenate([np.where(low < high, 1 - share, 1), share[two]])
+            to, read = (read, to) if back else (to, read)
+            order = np.argsort(to, kind="stable")
+            starts = np.searchsorted(to[order], np.arange(size + 1)).astype(np.int32)
+            found.append((starts, read[order].astype(np.int32), weights[order]))
+        return found
+
 
 @dataclass(frozen=True)
 class Rotation:
@@ -97,9 +123,7 @@ class Rotation:
         """Raise unless these are sizes and finite numbers."""
         _image_shape((0, self.height, self.width, 0))
         numbers = (self.radians, *(self.center if type(self.center) is tuple else ()))
-        if len(numbers) != 3 or not all(
-            type(v) is float and math.isfinite(v) for v in numbers
-        ):
+        if [type(v) is float and math.isfinite(v) for v in numbers] != [True] * 3:
             raise ValueError(
                 f"Rotation: {self} must have a finite angle and a center (x, y), float"
             )

@@ -117,10 +117,9 @@ class Windows:
             and not self.out_shape[-1] % self.groups
         )
         for i in range(axes if fits else 0):
-            before, after = self.padding[i]
-            size, count = self.in_shape[i + 1], self.out_shape[i + 1]
+            span = sum(self.padding[i]) + self.in_shape[i + 1]
+            count = self.out_shape[i + 1]
             end = (count - 1) * self.strides[i] + self.extents[i]
-            span = before + size + after
             fits = fits and (count == 0 or end <= span)
             if max(span, self.extents[i], self.strides[i]) >= 2**31:
                 raise ValueError(
@@ -135,19 +134,21 @@ class Windows:
         """The shape of the filter: window, channels in of a group, channels out."""
         return (*self.window, self.in_shape[-1] // self.groups, self.out_shape[-1])
 
+    @property
+    def depthwise(self) -> bool:
+        """Whether each channel is a group of its own, and there are several."""
+        return self.groups == self.in_shape[-1] > 1
+
     @functools.cached_property
     def extents(self) -> Shape:
         """How many elements a window spans, gaps included."""
-        return tuple(
-            (k - 1) * d + 1 for k, d in zip(self.window, self.dilations, strict=True)
-        )
+        sizes = zip(self.window, self.dilations, strict=True)
+        return tuple([(k - 1) * d + 1 for k, d in sizes])
 
     @functools.cached_property
     def kernel_positions(self) -> tuple[Shape, ...]:
         """The places of the first window's elements in the padded input, row by row."""
-        offsets = (
-            range(0, k * d, d) for k, d in zip(self.window, self.dilations, strict=True)
-        )
+        offsets = map(range, (0,) * len(self.window), self.extents, self.dilations)
         return tuple(itertools.product(*offsets))
 
     @functools.cached_property
@@ -155,14 +156,11 @@ class Windows:
         """For each axis and window, which of its elements lie in the input: 0 or 1."""
         found = []
         for i, n in enumerate(self.in_shape[1:-1]):
-            before, stride, d = self.padding[i][0], self.strides[i], self.dilations[i]
-            begins = (i * stride - before for i in range(self.out_shape[i + 1]))
-            found.append(
-                tuple(
-                    tuple(int(0 <= b + a * d < n) for a in range(self.window[i]))
-                    for b in begins
-                )
-            )
+            s, d, before = self.strides[i], self.dilations[i], self.padding[i][0]
+            begins = range(-before, self.out_shape[i + 1] * s - before, s)
+            offsets = range(0, self.extents[i], d)
+            rows = [tuple([int(0 <= b + a < n) for a in offsets]) for b in begins]
+            found.append(tuple(rows))
         return tuple(found)
 
     @functools.cached_property
@@ -345,8 +343,7 @@ def convolution(
             f"{op}: input has {shape[-1]} channels but filter expects {filter[-2]} and "
             f"gives {filter[-1]}{cut} (shapes {shape} and {filter})"
         )
-    more |= {"channels": filter[-1], "groups": groups}
-    return windows(op, shape, filter[:-2], **more)
+    return windows(op, shape, filter[:-2], channels=filter[-1], groups=groups, **more)
 
 
 @_remembered
@@ -503,16 +500,14 @@ def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
         ValueError: There is none.
 
     """
-    rank = max(map(len, shapes), default=0)
-    found = [1] * rank
+    found = [1] * max(map(len, shapes), default=0)
     for shape in shapes:
-        for axis, n in enumerate(shape, rank - len(shape)):
+        for axis, n in enumerate(shape, -len(shape)):
             if n != 1 and found[axis] != n:
                 if found[axis] != 1:
-                    listed = " and ".join(map(str, shapes))
                     raise ValueError(
-                        f"{op}: shapes {listed} do not broadcast; sizes must be equal "
-                        "or 1, aligned at the last axis"
+                        f"{op}: shapes {' and '.join(map(str, shapes))} do not "
+                        "broadcast; sizes must be equal or 1, aligned at the last axis"
                     )
                 found[axis] = n
     return tuple(found)

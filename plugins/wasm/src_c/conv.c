@@ -206,28 +206,58 @@ static void pad_lines(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* Pads x, if windows reach beyond it; returns where the workspace goes on. */
-static i32 *surround(Around *s, f32 *workspace) {
-    const Windows *w = s->w;
+/* What windows read of an axis: from element `low` on, `size` of them. */
+typedef struct {
+    i64 low, size;
+} Extent;
+
+/* Finds what the windows of all phases read; it is x itself, if they stay inside: then
+   returns true. */
+static bool extents_of(const Windows *w, Extent *extents) {
     bool inside = true;
     for (u32 d = 0; d < 3; d++) {
-        i32 low = w->axes[0][d].size, high = -1;
+        i64 n = w->axes[0][d].size, low = n, high = -1;
         for (i32 i = 0; i < w->phases; i++) {
             const Axis *a = &w->axes[i][d];
             if (positions_of(w->axes[i]) == 0 || outputs_of(w->axes[i]) == 0) continue;
-            i32 reach = (a->positions - 1) * a->gap, last = (a->outputs - 1) * a->step;
+            i64 reach = (i64)(a->positions - 1) * a->gap;
+            i64 last = (i64)(a->outputs - 1) * a->step;
             low = MIN(low, a->first + MIN(reach, 0) + MIN(last, 0));
             high = MAX(high, a->first + MAX(reach, 0) + MAX(last, 0));
         }
-        s->low[d] = MIN(low, high), s->size[d] = high - s->low[d] + 1;
-        inside &= low >= 0 && high < w->axes[0][d].size;
+        inside &= low >= 0 && high < n;
+        low = MIN(low, high);
+        extents[d] = (Extent){low, high - low + 1};
     }
-    if (inside) {
-        for (u32 d = 0; d < 3; d++) s->low[d] = 0, s->size[d] = w->axes[0][d].size;
-        s->padded = s->x;
-        return (i32 *)workspace;
+    for (u32 d = 0; inside && d < 3; d++) extents[d] = (Extent){0, w->axes[0][d].size};
+    return inside;
+}
+
+/* Gives how many numbers `Around` has in the workspace; f64, because of windows that
+   reach far there are more than integers count. */
+EXPORT("conv_space_f32")
+void conv_space_f32(const Windows *w, f64 *space) {
+    Extent e[3];
+    f64 padded = 1, most = 0;
+    bool inside = extents_of(w, e);
+    for (u32 d = 0; d < 3; d++) padded *= (f64)e[d].size;
+    for (i32 i = 0; i < w->phases; i++) {
+        f64 starts = w->batch, places = w->in / w->groups;
+        for (u32 d = 0; d < 3; d++)
+            starts *= w->axes[i][d].outputs, places *= w->axes[i][d].positions;
+        most = MAX(most, starts + places);
     }
-    s->padded = workspace;
+    *space = (inside ? 0 : w->batch * padded * w->in) + most;
+}
+
+/* Pads x, if windows reach beyond it; returns where the workspace goes on. */
+static i32 *surround(Around *s, f32 *workspace) {
+    const Windows *w = s->w;
+    Extent e[3];
+    bool inside = extents_of(w, e);
+    for (u32 d = 0; d < 3; d++) s->low[d] = (i32)e[d].low, s->size[d] = (i32)e[d].size;
+    s->padded = inside ? s->x : workspace;
+    if (inside) return (i32 *)workspace;
     u32 lines = (u32)w->batch * (u32)s->size[0] * (u32)s->size[1];
     u32 line = (u32)s->size[2] * (u32)w->in;
     parallel_for(pad_lines, s, lines, 32768 / line + 1);

@@ -219,6 +219,16 @@ BATCH_NORM(f64, __builtin_sqrt, SMALL)
         _Pragma("clang fp reassociate(on)") T d = x[i] - less;                         \
         sum += square ? d * d : d;                                                     \
     }
+/* Prefetches the row behind the one that is computed. Rows of a page and more gain
+   nothing: the processor prefetches inside of a page. */
+INLINE void fetch(const void *row, size_t bytes) {
+#ifndef __wasm__
+    enum { PAGE = 4096, CACHE_LINE = 64 };
+    for (size_t at = 0; at < bytes && bytes < PAGE; at += CACHE_LINE)
+        __builtin_prefetch((const u8 *)row + at);
+#endif
+}
+
 /* y = (x - mean) / sqrt(variance + epsilon) factor + offset, along rows of `c`. Sums are
    taken in T, in any order, over 2 CHUNK elements, and those in float64. */
 #define LAYER_NORM(T, LOOP)                                                            \
@@ -246,6 +256,7 @@ BATCH_NORM(f64, __builtin_sqrt, SMALL)
         for (u32 row = begin, n = s->c; row < end; row++) {                            \
             const T *restrict x = (const T *)s->x + row * n;                           \
             T *restrict y = (T *)s->y + row * n, mean = sum_##T(x, n, 0, false) / n;   \
+            if (row + 1 < end) fetch(x + n, n * sizeof(T));                            \
             T factor = 1 / sqrt(sum_##T(x, n, mean, true) / n + s->epsilon);           \
             if (scale && offset) {                                                     \
                 LOOP(n, y[i] = (x[i] - mean) * factor * scale[i] + offset[i];)         \

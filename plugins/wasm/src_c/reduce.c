@@ -44,8 +44,13 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
 }
 
 /* P is the type of a line, A that of all lines. Short rows go four at a time; longer ones
-   have WIDTH results, which stay in registers. */
+   have WIDTH (32) results, which stay in registers; on processors they begin with four
+   lines, because a line that is left over at the end goes through memory. */
 #define EACH(n) WIDE for (u32 j = 0; j < n; j++)
+/* The first n of 2 n results become those of all; each round is one vector. */
+#define HALF(n, STEP)                                                                    \
+    _Pragma("clang loop vectorize(enable) interleave_count(1) unroll(disable)")          \
+    for (u32 j = 0; j < n; j++) line[j] = STEP(line[j], line[j + n]);
 #define FOLD(NAME, T, P, A, STEP)                                                        \
     static void NAME##_short(const Fold *f, u32 row, u32 end) {                          \
         u32 n = f->n, i;                                                                 \
@@ -72,9 +77,17 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
         u32 done = 0;                                                                    \
         while (n - done >= WIDTH) {                                                      \
             P line[WIDTH];                                                               \
-            EACH(WIDTH) line[j] = x[done + j];                                           \
-            u32 i = MIN((n - done) / WIDTH, ROWS) - 1;                                   \
-            done += WIDTH;                                                               \
+            u32 i = MIN((n - done) / WIDTH, ROWS), first = FOURS && i >= 4 ? 4 : 1;      \
+            if (first == 4)                                                              \
+                EACH(WIDTH) {                                                            \
+                    const T *four = x + done + j;                                        \
+                    P a = STEP((P)four[0], (P)four[WIDTH]);                              \
+                    P b = STEP((P)four[2 * WIDTH], (P)four[3 * WIDTH]);                  \
+                    line[j] = STEP(a, b);                                                \
+                }                                                                        \
+            else                                                                         \
+                EACH(WIDTH) line[j] = x[done + j];                                       \
+            i -= first, done += first * WIDTH;                                           \
             for (; FOURS && i >= 4; i -= 4, done += 4 * WIDTH)                           \
                 EACH(WIDTH) {                                                            \
                     const T *four = x + done + j;                                        \
@@ -83,8 +96,7 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
                     line[j] = STEP(line[j], STEP(a, b));                                 \
                 }                                                                        \
             for (; i; i--, done += WIDTH) EACH(WIDTH) line[j] = STEP(line[j], x[done + j]);\
-            for (u32 half = WIDTH / 2; half; half /= 2)                                  \
-                for (u32 j = 0; j < half; j++) line[j] = STEP(line[j], line[j + half]);  \
+            HALF(16, STEP) HALF(8, STEP) HALF(4, STEP) HALF(2, STEP) HALF(1, STEP)       \
             all = done <= WIDTH * ROWS ? line[0] : STEP(all, line[0]);                   \
         }                                                                                \
         SMALL for (u32 i = MAX(1, done); i < n; i++) all = STEP(all, x[i]);              \
@@ -110,6 +122,14 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
         const Fold *f = ctx;                                                             \
         if (f->inner == 1 && f->n <= ROWS) {                                             \
             NAME##_short(f, item, end);                                                  \
+            return;                                                                      \
+        }                                                                                \
+        if (FOURS && f->inner == 1 && f->parts == 1) {                                   \
+            const T *x = (const T *)f->x + item * f->n;                                  \
+            for (T *y = f->y; item < end; item++, x += f->n) {                           \
+                A all = NAME##_row(x, f->n);                                             \
+                y[item] = (T)END_##T(all);                                               \
+            }                                                                            \
             return;                                                                      \
         }                                                                                \
         for (; item < end; item++) {                                                     \

@@ -144,8 +144,8 @@ IDENTITY = Kernel(
 def identity(x: TensorLike, /) -> Tensor:
     """Return ``x`` as a new tensor.
 
-    The result lies in C order. A backend may share the memory with ``x``. The gradient
-    is the cotangent.
+    On cpu, wasm and opencl the result lies in C order, whatever the strides of ``x``
+    are. A backend may share the memory with ``x``. The gradient is the cotangent.
 
     Args:
         x: A tensor of any dtype.

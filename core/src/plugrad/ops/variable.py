@@ -72,9 +72,12 @@ class Variable(Methods):
 
     def _noticed(self) -> None:
         """Make the tapes that record variables watch this one, and tell observers."""
+        context = current()
+        if context.quiet and context.level is None:
+            return
         tell_outermost("variable", self)
         if self.trainable and differentiable(self._value.dtype):
-            for tape in all_tapes(current()):
+            for tape in all_tapes(context):
                 if tape.variables is not None and self not in tape.variables:
                     tape.variables[self] = tape.watch(self._value)
 

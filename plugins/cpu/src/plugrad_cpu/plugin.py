@@ -23,7 +23,7 @@ def open_cpu() -> Runtime:
     return Runtime(
         arrays=NumpyArrays(),
         kernels=KERNELS,
-        gradients=backward_gradients(BACKWARD_KERNELS),
+        gradients=backward_gradients(BACKWARD_KERNELS if LOADED else {}),
         dtypes=DTYPES,
         self_test=remarks,
         fusable=is_fusable,

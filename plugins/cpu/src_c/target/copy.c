@@ -29,7 +29,8 @@ struct Copy {
 };
 
 static void copy_rows_of(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {
-    u64 from = (u64)c->x_row, to = (u64)c->y_row, width = m * c->size;
+    i64 from = c->x_row, to = c->y_row;
+    u64 width = m * c->size;
     if (width > UINT32_MAX) { /* one long row */
         for (; n; n--, x += from, y += to) memcpy(y, x, width);
         return;

@@ -8,7 +8,7 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import around, contiguous
+from ..native import LOADED, around, contiguous
 from ..native import kernels as in_c
 from ._windows import lined
 from .reduce import along
@@ -56,7 +56,8 @@ def _back(log: int, dy: Array, y: Array) -> Array:
 
 for _log, _name in enumerate(("Softmax", "LogSoftmax")):
     kernels[_name] = partial(_softmax, _log)
-    kernels[f"plugrad_cpu.{_name}Grad"] = partial(_back, _log)
+    if LOADED:
+        kernels[f"plugrad_cpu.{_name}Grad"] = partial(_back, _log)
 
 
 @kernels("FusedBatchNorm")

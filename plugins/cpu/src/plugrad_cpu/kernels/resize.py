@@ -82,29 +82,9 @@ def _mixed(x: Array, geometry: Resizing, linear: bool, back: bool) -> Array:
 def _terms(
     geometry: Resizing, linear: bool, back: bool, dtype: np.dtype
 ) -> list[tuple[Array, Array, Array]]:
-    """Return what each row and column of the result is a weighed sum of.
-
-    For each axis: where the terms of each position begin, and at the end their number;
-    what is read; the weights. ``back`` is the transpose.
-    """
-    found = []
-    for axis in range(2):
-        if linear:
-            low, high, share = geometry.linear[axis]
-            two = np.flatnonzero(low < high)
-            to = np.concatenate([np.arange(len(low)), two])
-            indices = np.concatenate([low, high[two]])
-            weights = np.concatenate([np.where(low < high, 1 - share, 1), share[two]])
-        else:
-            indices = geometry.nearest[axis]
-            to, weights = np.arange(len(indices)), np.ones(len(indices))
-        shape = geometry.in_shape if back else geometry.out_shape
-        to, indices = (indices, to) if back else (to, indices)
-        order = np.argsort(to, kind="stable")
-        starts = np.searchsorted(to[order], np.arange(shape[axis + 1] + 1))
-        i32 = starts.astype(np.int32), indices[order].astype(np.int32)
-        found.append((*i32, weights[order].astype(dtype)))
-    return found
+    """Return the terms of rows and columns, with weights of a dtype."""
+    terms = geometry.terms(linear=linear, back=back)
+    return [(starts, read, w.astype(dtype)) for starts, read, w in terms]
 
 
 # --- reading at positions ----------------------------------------------------------

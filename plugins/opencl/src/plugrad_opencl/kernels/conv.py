@@ -35,7 +35,7 @@ def conv(
     x: ClArray, filter: ClArray, *, geometry: Windows, finish: Finish | None = None
 ) -> Any:
     """``[outputs, tc] [tc, k]``."""
-    if _single(geometry):
+    if geometry.depthwise:
         return depthwise.conv(x, filter, geometry=geometry, finish=finish)
     y, g = geometry.out_shape, geometry.groups
     (c, k), outputs = geometry.group.filter_shape[-2:], math.prod(y[:-1])
@@ -61,7 +61,7 @@ def conv(
 @kernels("Conv2DBackpropFilter")
 def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
     """``[tc, outputs] [outputs, k]``."""
-    if _single(geometry):
+    if geometry.depthwise:
         df = depthwise.backprop_filter(x, dy, geometry=geometry)
         return df.view(geometry.filter_shape)
     shape, g = geometry.filter_shape, geometry.groups
@@ -83,7 +83,7 @@ def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
 @kernels("Conv2DBackpropInput")
 def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
     """``[outputs, tk] [tk, c]``, for each phase of the strides."""
-    if _single(geometry):
+    if geometry.depthwise:
         return depthwise.backprop_input(dy, filter, geometry=geometry)
     shape, strides = geometry.in_shape, (1, *geometry.strides, 1)
     if not math.prod(shape) or not dy.shape[-1]:
@@ -107,11 +107,6 @@ def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
             start = sum(map(math.prod, zip(phase.start, order[1:], strict=False)))
             put(y, dx, y.shape, contiguous_strides(y.shape), apart, 0, start)
     return dx
-
-
-def _single(windows: Windows) -> bool:
-    """Tell whether the channels are groups of their own."""
-    return windows.groups == windows.in_shape[-1] > 1
 
 
 @functools.lru_cache(256)

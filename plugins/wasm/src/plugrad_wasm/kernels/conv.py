@@ -31,7 +31,7 @@ def convolved(
     x: WasmArray, filter: WasmArray, windows: Windows, end: Sequence[float]
 ) -> Any:
     """Return ``activation(conv + bias)``; of float32, unless ``end`` is NOTHING."""
-    if single(windows):
+    if windows.depthwise:
         return depthwise.convolved(x, filter, windows, end)
     if x.dtype is not FLOAT32:
         return in_full(_conv, conv, forward, (x, filter), windows, False)
@@ -71,7 +71,7 @@ def _tiles(windows: Windows, shape: Shape) -> tuple[int, int]:
 @kernels("Conv2DBackpropInput")
 def conv_backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) -> Any:
     """``npk, tck -> nptc``; the filter is turned in memory first."""
-    if single(geometry):
+    if geometry.depthwise:
         return depthwise.backprop_input(dy, filter, geometry=geometry)
     if dy.dtype is not FLOAT32:
         kernel = conv_backprop_input
@@ -98,13 +98,8 @@ def conv_backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) 
 @kernels("Conv2DBackpropFilter")
 def conv_backprop_filter(x: WasmArray, dy: WasmArray, *, geometry: Windows) -> Any:
     """``nptc, npk -> tck``."""
-    if single(geometry):
+    if geometry.depthwise:
         dfilter = depthwise.backprop_filter(x, dy, geometry=geometry)
         shape = geometry.filter_shape
         return dfilter if dfilter is NotImplemented else dfilter.view(shape)
     return to_filter(_filter, conv_backprop_filter, x, dy, geometry)
-
-
-def single(windows: Windows) -> bool:
-    """Tell whether the channels are groups of their own."""
-    return windows.groups == windows.in_shape[-1] > 1

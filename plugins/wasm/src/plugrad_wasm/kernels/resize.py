@@ -7,13 +7,12 @@ Boxes are read position by position.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 from plugrad.geometry import Resizing
 from plugrad.plugin import KernelTable
 
-from ..arrays import Array, DType, Shape, WasmArray, describe, empty, upload
+from ..arrays import DType, Shape, WasmArray, describe, empty, upload
 from ..launch import FLOAT32, Exports, wider
 from ..runtime import Machine, cache_size
 from .gather import check_axis, gather, int32_indices, mark
@@ -22,48 +21,24 @@ kernels = KernelTable()
 _mix = Exports("mix")
 
 
-class Terms:
-    """For each position of a result, which elements are read, and their weights.
+class Terms(NamedTuple):
+    """What ``Resizing.terms`` says of one axis, in memory of the machine."""
 
-    Attributes:
-        size: How many positions there are.
-        starts: Where the terms of each position begin, and at the end their number.
-        indices: What is read.
-        weights: What it is multiplied by.
-
-    """
-
-    def __init__(
-        self, machine: Machine, size: int, to: Array, indices: Array, weights: Array
-    ) -> None:
-        order = np.argsort(to, kind="stable")
-        starts = np.searchsorted(to[order], np.arange(size + 1))
-        self.size = size
-        self.starts = describe(machine, tuple(starts.tolist()))
-        self.indices = describe(machine, tuple(indices[order].tolist()))
-        self.weights: WasmArray = upload(machine, weights[order])
+    size: int
+    starts: WasmArray
+    indices: WasmArray
+    weights: WasmArray
 
 
 @cache_size(256)
 def _terms(
     machine: Machine, geometry: Resizing, dtype: DType, linear: bool, back: bool
 ) -> list[Terms]:
-    """Return what is read along rows and columns; ``back`` is the transpose."""
+    """Return the terms of rows and columns, with weights of a dtype."""
     found = []
-    for axis in range(2):
-        if linear:
-            low, high, share = geometry.linear[axis]
-            two = np.flatnonzero(low < high)
-            to = np.concatenate([np.arange(len(low)), two])
-            indices = np.concatenate([low, high[two]])
-            weights = np.concatenate([np.where(low < high, 1 - share, 1), share[two]])
-        else:
-            indices = geometry.nearest[axis]
-            to, weights = np.arange(len(indices)), np.ones(len(indices))
-        shape = geometry.in_shape if back else geometry.out_shape
-        to, indices = (indices, to) if back else (to, indices)
-        weights = weights.astype(dtype)
-        found.append(Terms(machine, shape[axis + 1], to, indices, weights))
+    for starts, read, weights in geometry.terms(linear=linear, back=back):
+        arrays = [upload(machine, x) for x in (starts, read, weights.astype(dtype))]
+        found.append(Terms(len(starts) - 1, *arrays))
     return found
 
 

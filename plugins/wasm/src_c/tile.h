@@ -1,0 +1,268 @@
+/* The tile of a product that is in registers, on WebAssembly and on processors.
+
+   Map: panels of A and of B; the tile on WebAssembly; on processors.
+*/
+#pragma once
+#include "gemm.h"
+
+/* A panel of A: where element k of row r is depends on how A is given.
+   PACKED: at[r + k * PANEL_A], and the next panel at at[next]
+   IN_ROWS: at[starts[r] + k]
+   INDEXED: at[starts[r] + places[k]]
+   IN_COLUMNS: at[starts[k] + places[r]]
+   NEIGHBOURS: the same, where places[r] is places[0] + r
+   All but the first are for processors. */
+typedef enum { PACKED, IN_ROWS, INDEXED, IN_COLUMNS, NEIGHBOURS } How;
+typedef struct {
+    How how;
+    const f32 *at;
+    i64 next;
+    const i32 *starts, *places;
+} Left;
+
+/* Panels of B: row k of the first begins at at[k * step], the next panel at at[next]; the
+   last one, if it has fewer columns, at `last`, packed. On WebAssembly all are packed. */
+typedef struct {
+    const f32 *at, *last;
+    i64 step, next;
+} Right;
+
+/* The panel after this one. */
+INLINE Left next_panel(Left a) {
+    if (a.how == PACKED)
+        a.at += a.next;
+    else if (a.how == IN_COLUMNS)
+        a.places += PANEL_A;
+    else
+        a.starts += PANEL_A;
+    return a;
+}
+
+/* `tile` computes `height` rows and `width` columns, at most those of panels:
+   rows[i][j..j+width) (+)= a b; with f, plus bias, between the bounds of a ReLU, where NaN
+   stays. On WebAssembly A is packed. */
+#ifdef __wasm__
+
+/* Written for what Cranelift (wasmtime 50) makes of it, which was measured: a constant
+   offset outside of the load becomes an addition, hence assembly; load32_splat takes
+   three instructions, a shuffle one; and all loads between two branches are moved to
+   their beginning, so that without the exits in between registers are spilled. Of one,
+   two and three steps a round, two are best on Zen 5, three by 4 % on Zen 4. */
+#define LOAD_AT(p, offset)                                                             \
+    ({                                                                                 \
+        v4 v_;                                                                         \
+        __asm__("local.get %1\n\tv128.load " #offset ":p2align=2\n\tlocal.set %0"      \
+                : "=r"(v_)                                                             \
+                : "r"(p));                                                             \
+        v_;                                                                            \
+    })
+#define LANE(v, i)                                                                     \
+    wasm_i8x16_shuffle(v, v, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3, 4 * i, 4 * i + 1, \
+                       4 * i + 2, 4 * i + 3, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3,   \
+                       4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3)
+#define STEP_ROW(i)                                                                    \
+    {                                                                                  \
+        v4 lane = LANE(as, i);                                                         \
+        c##i##0 = FMA(lane, b0, c##i##0), c##i##1 = FMA(lane, b1, c##i##1);            \
+    }
+#define STEP(at_a, at_b0, at_b1)                                                       \
+    {                                                                                  \
+        v4 b0 = LOAD_AT(b, at_b0), b1 = LOAD_AT(b, at_b1), as = LOAD_AT(a, at_a);      \
+        STEP_ROW(0) STEP_ROW(1) STEP_ROW(2) STEP_ROW(3)                                \
+    }
+#define FINISH_ROW(i)                                                                  \
+    {                                                                                  \
+        f32 *c = rows[i] + j;                                                          \
+        if (add) c##i##0 = ADD(c##i##0, LOAD(c)), c##i##1 = ADD(c##i##1, LOAD(c + 4)); \
+        if (f) {                                                                       \
+            c##i##0 = wasm_f32x4_pmax(ADD(c##i##0, bias0), low);                       \
+            c##i##1 = wasm_f32x4_pmax(ADD(c##i##1, bias1), low);                       \
+            c##i##0 = wasm_f32x4_pmin(c##i##0, high);                                  \
+            c##i##1 = wasm_f32x4_pmin(c##i##1, high);                                  \
+        }                                                                              \
+        STORE(c, c##i##0), STORE(c + 4, c##i##1);                                      \
+    }
+
+static __attribute__((noinline)) void whole_tile(u32 depth, const f32 *a, const f32 *b,
+                                                 f32 *const *rows, u32 j, bool add,
+                                                 const Finish *f) {
+    v4 zero = wasm_f32x4_const_splat(0);
+    v4 c00 = zero, c01 = zero, c10 = zero, c11 = zero;
+    v4 c20 = zero, c21 = zero, c30 = zero, c31 = zero;
+    for (;;) {
+        STEP(0, 0, 16)
+        if (--depth == 0) break;
+        STEP(16, 32, 48)
+        a += 2 * PANEL_A, b += 2 * PANEL_B;
+        if (--depth == 0) break;
+    }
+    v4 bias0 = zero, bias1 = zero, low = SPLAT(-INFINITY), high = SPLAT(INFINITY);
+    if (f) {
+        if (f->bias) bias0 = LOAD(f->bias + j), bias1 = LOAD(f->bias + j + 4);
+        if (f->activation != LINEAR) low = zero;
+        if (f->activation == RELU6) high = wasm_f32x4_const_splat(6);
+    }
+    FINISH_ROW(0) FINISH_ROW(1) FINISH_ROW(2) FINISH_ROW(3)
+}
+
+static void tile(Left a, u32 depth, Right b, f32 *const *rows, u32 height, u32 j,
+                 u32 width, bool add, const Finish *f) {
+    if (height == PANEL_A && width == PANEL_B) {
+        whole_tile(depth, a.at, b.at, rows, j, add, f);
+        return;
+    }
+    f32 t[PANEL_A][PANEL_B], *to[PANEL_A] = {t[0], t[1], t[2], t[3]};
+    whole_tile(depth, a.at, b.at, to, 0, false, 0);
+    for (u32 r = 0; r < height; r++) {
+        for (u32 q = 0; q < width; q++)
+            rows[r][j + q] = add ? rows[r][j + q] + t[r][q] : t[r][q];
+        if (f) finish(f, rows[r] + j, j, width);
+    }
+}
+
+#else
+
+/* A vector of the processor; -ffp-contract=off does not hold for products, whose sums
+   have one rounding less. */
+#if defined(__AVX512F__)
+enum { WIDTH = 16 };
+#elif defined(__AVX2__)
+enum { WIDTH = 8 };
+#else
+enum { WIDTH = 4 };
+#endif
+typedef f32 Vector __attribute__((vector_size(4 * WIDTH), aligned(4)));
+typedef i32 Mask __attribute__((vector_size(4 * WIDTH)));
+
+INLINE Vector at_least(Vector x, Vector y) { /* NaN stays */
+    Mask less = x < y;
+    return (Vector)(((Mask)y & less) | ((Mask)x & ~less));
+}
+
+/* The first n numbers of a vector, or all of them. */
+INLINE void copy_part(f32 *to, const f32 *from, u32 n) {
+#define COPY(count)                                                                    \
+    if (n & count) memcpy(to, from, 4 * count), to += count, from += count;
+    COPY(8) COPY(4) COPY(2) COPY(1)
+#undef COPY
+}
+
+INLINE Vector load_part(const f32 *p, u32 n) {
+    if (n >= WIDTH) return *(const Vector *)p;
+    f32 t[WIDTH] = {0};
+    copy_part(t, p, n);
+    return *(const Vector *)t;
+}
+
+INLINE void store_part(f32 *p, Vector x, u32 n) {
+    if (n >= WIDTH)
+        *(Vector *)p = x;
+    else
+        copy_part(p, (const f32 *)&x, n);
+}
+
+/* rows (+)= t, with f: the end of a tile. */
+INLINE void write_tile(const Vector t[TILE][PANEL_B / WIDTH], f32 *const *rows, u32 height,
+                       u32 j, u32 width, bool add, const Finish *f) {
+    Vector zero = {0};
+    for (u32 v = 0; v * WIDTH < width; v++) {
+        u32 at = j + v * WIDTH, n = width - v * WIDTH;
+        Vector bias = f && f->bias ? load_part(f->bias + at, n) : zero;
+        for (u32 r = 0; r < height; r++) {
+            Vector x = t[r][v];
+            if (add) x += load_part(rows[r] + at, n);
+            if (f) {
+                x += bias;
+                if (f->activation != LINEAR) x = at_least(x, zero);
+                if (f->activation == RELU6) x = -at_least(-x, zero - 6);
+            }
+            store_part(rows[r] + at, x, n);
+        }
+    }
+}
+
+/* `high` rows and `wide` vectors are computed, which are constants, as `how` is. */
+INLINE void part_of_tile(How how, u32 high, u32 wide, const Left *left, u32 depth,
+                         Right right, f32 *const *rows, u32 height, u32 j, u32 width,
+                         bool add, const Finish *f) {
+#pragma clang fp contract(fast)
+    Vector c[TILE][PANEL_B / WIDTH], t[TILE][PANEL_B / WIDTH];
+    const f32 *a = left->at + (how == NEIGHBOURS ? left->places[0] : 0), *p[TILE];
+    i64 at[TILE];
+    const f32 *b = right.at;
+    i64 step = how == IN_ROWS ? right.step : PANEL_B; /* else registers are short */
+    for (u32 r = 0; r < high; r++) {
+        u32 here = MIN(r, height - 1); /* rows that are not there repeat the last one */
+        if (how == IN_ROWS || how == INDEXED) p[r] = a + left->starts[here];
+        if (how == IN_COLUMNS) at[r] = left->places[here];
+        for (u32 v = 0; v < wide; v++) c[r][v] = (Vector){0};
+        for (u32 v = 0; v < wide; v++) __builtin_prefetch(rows[here] + j + v * WIDTH, 1);
+    }
+#pragma clang loop unroll_count(4)
+    for (u32 k = 0; k < depth; k++, b += step) {
+        Vector y[PANEL_B / WIDTH];
+        for (u32 v = 0; v < wide; v++) y[v] = *(const Vector *)(b + v * WIDTH);
+        i64 place = how == INDEXED ? left->places[k] : 0;
+        const f32 *column = how >= IN_COLUMNS ? a + left->starts[k] : a;
+        for (u32 r = 0; r < high; r++) {
+            f32 x = how == PACKED    ? a[r]
+                    : how == IN_ROWS ? p[r][k]
+                    : how == INDEXED ? p[r][place]
+                                     : column[how == NEIGHBOURS ? r : at[r]];
+            Vector all = x - (Vector){0};
+            for (u32 v = 0; v < wide; v++) c[r][v] += all * y[v];
+        }
+        if (how == PACKED) a += PANEL_A;
+    }
+    for (u32 r = 0; r < high; r++)
+        for (u32 v = 0; v < wide; v++) t[r][v] = c[r][v];
+    if (height >= high && width >= wide * WIDTH)
+        write_tile(t, rows, high, j, wide * WIDTH, add, f);
+    else
+        write_tile(t, rows, MIN(high, height), j, width, add, f);
+}
+
+INLINE void tiles(How how, Left a, u32 depth, Right b, f32 *const *rows, u32 height,
+                  u32 j, u32 width, bool add, const Finish *f) {
+    enum { HALF = TILE / 2, ALL = PANEL_B / WIDTH };
+#define PART(high, wide)                                                               \
+    part_of_tile(how, high, wide, &a, depth, b, rows, left, j, width, add, f)
+    for (u32 r = 0; r < height; r += TILE, rows += TILE) {
+        u32 left = MIN(TILE, height - r);
+        if (width > WIDTH)
+            left > HALF ? PART(TILE, ALL) : PART(HALF, ALL);
+        else
+            left > HALF ? PART(TILE, 1) : PART(HALF, 1);
+        a.at += how == PACKED ? TILE : 0;
+        a.starts += how == IN_ROWS || how == INDEXED ? TILE : 0;
+        a.places += how >= IN_COLUMNS ? TILE : 0;
+    }
+#undef PART
+}
+
+#define TILES(NAME, how)                                                               \
+    static __attribute__((noinline)) void NAME(                                        \
+        Left a, u32 depth, Right b, f32 *const *rows, u32 height, u32 j,               \
+        u32 width, bool add, const Finish *f) {                                        \
+        tiles(how, a, depth, b, rows, height, j, width, add, f);                       \
+    }
+TILES(tile_packed, PACKED)
+TILES(tile_in_rows, IN_ROWS)
+TILES(tile_indexed, INDEXED)
+TILES(tile_in_columns, IN_COLUMNS)
+TILES(tile_of_neighbours, NEIGHBOURS)
+
+static void tile(Left a, u32 depth, Right b, f32 *const *rows, u32 height, u32 j,
+                 u32 width, bool add, const Finish *f) {
+    static void (*const all[])(Left, u32, Right, f32 *const *, u32, u32, u32, bool,
+                               const Finish *) = {tile_packed, tile_in_rows, tile_indexed,
+                                                  tile_in_columns, tile_of_neighbours};
+    if (a.how == IN_COLUMNS && height == PANEL_A) {
+        a.how = NEIGHBOURS;
+        for (i32 r = 1; r < PANEL_A; r++)
+            if (a.places[r] != a.places[0] + r) a.how = IN_COLUMNS;
+    }
+    all[a.how](a, depth, b, rows, height, j, width, add, f);
+}
+
+#endif
