@@ -18,6 +18,7 @@ from plugrad.registry import backend as open_backends
 from plugrad.registry.registry import registry
 from plugrad_conformance.toy import toy
 
+from tests.core.jit.test_random_programs import history, instructions
 from tests.soak.players import play
 
 
@@ -70,6 +71,29 @@ def test_soak(seconds, backends, request, record_property):
             break
     record_property("rounds", len(sizes))
     print(f"{len(sizes)} rounds from seed {first} on {', '.join(backends)}")
+    if len(sizes) >= 50:  # the allocator needs some rounds to settle
+        settled = len(sizes) // 2
+        growth = max(sizes[settled:]) - max(sizes[:settled])
+        print(f"{max(sizes[:settled]):,} bytes resident, {growth:,} more in the end")
+        assert growth < 16 << 20
+
+
+def test_soak_of_jit(seconds, backend, request):
+    """Functions are recorded, replayed and dropped; nothing of them stays."""
+    first = request.config.getoption("--soak-seed")
+    end, sizes, before = time.monotonic() + seconds, [], None
+    for seed in itertools.count(first):
+        program = instructions(np.random.default_rng(seed))
+        eager, _ = history(program, seed, lambda f: f)
+        assert history(program, seed, pg.jit)[0] == eager, f"--soak-seed={seed}"
+        if seed % 20 == 19:
+            now = held()
+            assert before in (None, now), f"memory after --soak-seed={seed}"
+            before, sizes = now, [*sizes, resident()]
+        if time.monotonic() > end:
+            break
+    pg.random.seed()
+    print(f"{seed - first + 1} programs from seed {first} on {backend}")
     if len(sizes) >= 50:  # the allocator needs some rounds to settle
         settled = len(sizes) // 2
         growth = max(sizes[settled:]) - max(sizes[:settled])
