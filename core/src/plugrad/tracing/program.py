@@ -15,6 +15,7 @@ Map: ``compiled``; guards; the body; what runs a step.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -196,14 +197,13 @@ class _Code:
         made = [named[y] for y in region.outputs]
         to = made[0] if len(made) == 1 else "made"
         given = ", ".join(named[x] for x in region.inputs)
+        instead = self.bind(functools.partial(_one_by_one, region.graph))
         self.lines.append(f"  {to} = {self.bind(region.function)}({given})")
-        self.lines.append(f"  if {to} is NotImplemented:")
-        for step in region.steps:
-            self.step(step, named, "    ")
+        self.lines.append(f"  if {to} is NotImplemented: {to} = {instead}({given})")
         if len(made) > 1:
-            self.lines.append(f"  else: [{', '.join(made)}] = made")
+            self.lines.append(f"  [{', '.join(made)}] = made")
 
-    def step(self, step: Step, named: dict[int, str], indent: str = "  ") -> None:
+    def step(self, step: Step, named: dict[int, str]) -> None:
         """Add the call of one kernel."""
         function, attrs = _function(step)
         given = ["None" if x is None else named[x] for x in step.inputs]
@@ -212,11 +212,10 @@ class _Code:
         given += [f"{name}={self.bind(value)}" for name, value in attrs.items()]
         made = [named[y] for y in step.outputs]
         to = made[0] if step.kernel.single else "made"
-        called = f"{to} = {self.bind(function)}({', '.join(given)})"
-        self.lines.append(indent + called)
-        self.lines.append(f"{indent}if {to} is NotImplemented: raise Declined")
+        self.lines.append(f"  {to} = {self.bind(function)}({', '.join(given)})")
+        self.lines.append(f"  if {to} is NotImplemented: raise Declined")
         if not step.kernel.single:
-            self.lines.append(f"{indent}[{', '.join(made)}] = made")
+            self.lines.append(f"  [{', '.join(made)}] = made")
 
     def result(self, tree: Any) -> str:
         """Return the code that builds the results; a tensor returned twice is one."""
@@ -233,6 +232,21 @@ class _Code:
         if structure is LEAF:
             return self.bind(tree)
         return f"{self.bind(structure)}([{', '.join(map(self.result, leaves))}])"
+
+
+def _one_by_one(graph: Graph, *natives: Native) -> Any:
+    """Run the kernels of a region: the outputs, or the only one."""
+    values = {**graph.constants, **dict(zip(graph.inputs, natives, strict=True))}
+    for step in graph.steps:
+        function, attrs = _function(step)
+        made = function(
+            *[None if x is None else values[x] for x in step.inputs], **attrs
+        )
+        if made is NotImplemented:
+            raise Declined
+        values |= zip(step.outputs, [made] if step.kernel.single else made, strict=True)
+    found = [values[y] for y in graph.outputs]
+    return found if len(found) > 1 else found[0]
 
 
 def _function(step: Step) -> tuple[Callable[..., Any], dict[str, Any]]:

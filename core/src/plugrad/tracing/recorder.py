@@ -1,8 +1,8 @@
 """The recorder: an observer that turns the runs of a call into a draft of a graph.
 
 A value is known by its native array and its backend. No two values have one array:
-where they would, one of them gets a copy. All arrays are held until the recording
-ends, so that no ``id`` is used twice.
+where they would, one of them gets a copy. An array that is gone is forgotten, as its
+``id`` may be used again; those that have no weak references are held.
 
 Map: ``Recorder``: what the engine, ``Variable`` and draws tell it, then values; arrays;
 ``Recorded``, a call that has run, and all that it depends on.
@@ -10,8 +10,10 @@ Map: ``Recorder``: what the engine, ``Variable`` and draws tell it, then values;
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -172,7 +174,7 @@ class Recorder:
     def _input(self, x: Tensor) -> None:
         number = self._known(x._data, x._home)
         self.draft.inputs.append(number)
-        self.draft.dynamic.add(number)
+        self._vary([number])
 
     def _find(self, native: Native, home: Home) -> int | None:
         return self._numbers.get((id(native), home))
@@ -182,9 +184,17 @@ class Recorder:
         found = self._find(native, home)
         if found is None:
             found = self.draft.add(native, Spec(native.shape, native.dtype), home)
-            self._numbers[id(native), home] = found
-            self._held.append(native)
+            key = id(native), home
+            self._numbers[key] = found
+            try:
+                gone = functools.partial(self._forget, key)
+                self._held.append(weakref.ref(native, gone))
+            except TypeError:
+                self._held.append(native)
         return found
+
+    def _forget(self, key: tuple[int, Home], _: Any) -> None:
+        del self._numbers[key]
 
     def number(self, x: Tensor, where: Home) -> int:
         """Return the number of a tensor on the backend of a run."""
@@ -227,7 +237,13 @@ class Recorder:
         step = Step(kernel, where.name, given, dict(attrs), tuple(made))
         self.draft.steps.append(step)
         if kernel.effect or self._is_dynamic(given):
-            self.draft.dynamic.update(made)
+            self._vary(made)
+
+    def _vary(self, values: Iterable[int]) -> None:
+        """Note that values are not the same in each call."""
+        self.draft.dynamic.update(values)
+        for value in values:
+            self.draft.natives[value] = None
 
 
 # --- arrays ----------------------------------------------------------------------

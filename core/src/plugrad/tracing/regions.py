@@ -10,6 +10,8 @@ Map: ``compiled``, which makes a ``Plan``; ``Grouping``, which finds regions;
 
 from __future__ import annotations
 
+import functools
+import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
@@ -128,36 +130,39 @@ def values(step: Step) -> list[int]:
 
 
 class Grouping:
-    """Groups of the items of a plan; sets of items and of values are bits of integers.
+    """Groups of the items of a plan, by the number of their first member.
+
+    Sets of items and of values are bits of integers.
 
     Attributes:
+        of: The group of each item.
         groups: The members of each group.
         again: What a group computes again, which is in other groups.
         before: For each group, all items that must run before it.
+        reads: What each item reads; and so ``makes``, and ``reduces``: of what it makes
+            that of another shape than it iterates over.
 
     """
 
     def __init__(self, graph: Graph, plan: list[Step | Region]) -> None:
         self.graph, self.plan = graph, plan
-        self.of = [*range(len(plan))]  # the group of an item: that of its first member
+        self.of = [*range(len(plan))]
         self.groups = {n: 1 << n for n in self.of}
         self.again: dict[int, int] = {}
         self.before: dict[int, int] = {}
-        self.reads, self.makes, self.reduces = list[int](), list[int](), list[int]()
-        self.makers: dict[int | None, int] = {}
+        self.reads = [mask(item.inputs) for item in plan]
+        self.makes = [mask(item.outputs) for item in plan]
+        self.reduces = [mask(reduced(item, graph)) for item in plan]
+        self.makers = {y: n for n, item in enumerate(plan) for y in item.outputs}
         effects = 0  # the last one and all before it: effects keep their order
         for n, item in enumerate(plan):
-            self.before[n] = effects if _has_effect(item) else 0
-            for x in item.inputs:
-                if x in self.makers:
-                    m = self.makers[x]
-                    self.before[n] |= self.before[m] | 1 << m
-            if _has_effect(item):
-                effects = self.before[n] | 1 << n
-            self.makers |= dict.fromkeys(item.outputs, n)
-            self.reads.append(mask(item.inputs))
-            self.makes.append(mask(item.outputs))
-            self.reduces.append(mask(reduced(item, graph)))
+            effect = isinstance(item, Step) and item.kernel.effect
+            self.before[n] = effects if effect else 0
+            for m in {self.makers[x] for x in item.inputs if x in self.makers}:
+                self.before[n] |= self.before[m] | 1 << m
+            effects = self.before[n] | 1 << n if effect else effects
+        items = zip(self.reads, self.makes, self.reduces, strict=True)
+        self.sums = dict(enumerate(items))  # the unions of these, of each group
 
     def join(self, compiler: Compiler) -> None:
         """Join items that the compiler takes with those that make what they read."""
@@ -171,39 +176,42 @@ class Grouping:
                 if spaces.get(m) == spaces[n]:
                     self._merge(self.of[n], self.of[m])
         self.found = {self.of[n]: spaces[n] for n in spaces}
-        for g in sorted(self.found):
-            self._recompute(g)
+        self.given = {g: self._open(members) for g, members in self.groups.items()}
+        for g, (_, shape) in sorted(self.found.items()):
+            if prod(shape) >= LARGE:
+                self._recompute(g, shape)
 
-    def _recompute(self, g: int) -> None:
+    def _recompute(self, g: int, shape: tuple[int, ...]) -> None:
         """Compute again in a group what others compute for it, where that pays.
 
         To write an array and to read it takes as long as some kernels in the cache. A
         gradient that reads many values of one input does better to read the input.
         """
-        (_, shape), specs = self.found[g], self.graph.specs
+        specs = self.graph.specs
         arrays = mask(x for x in specs if specs[x].shape == shape)
-        for other in sorted(self.groups) if prod(shape) >= LARGE else ():
-            given = self._given(g)
-            wanted = given & union(self.makes, self.groups[other])
-            if not wanted or other == g or self.found.get(other) != self.found[g]:
+        makers = [self.makers[x] for x in bits(self.given[g]) if x in self.makers]
+        for other in sorted({self.of[m] for m in makers}):
+            wanted = self.given[g] & union(self.makes, self.groups[other])
+            if not wanted or self.found.get(other) != self.found[g]:
                 continue
             again = self._behind(wanted, self._members(other))
-            rest = [self._given(h) for h in self.groups if h not in (g, other)]
-            unread = wanted & ~mask(self.graph.outputs) & ~union(rest)
-            new = self._given(g, again) & ~given & arrays
-            gain = wanted.bit_count() + unread.bit_count() - new.bit_count()
-            if again.bit_count() <= WORTH * gain and self._fits(
-                self._members(g, again)
-            ):
+            members = self._members(g) | again
+            given = self._open(members)
+            rest = any_of(self.given[h] for h in self.given if h != g)
+            unread = wanted & ~mask(self.graph.outputs) & ~rest
+            gain = wanted.bit_count() + unread.bit_count()
+            gain -= (given & ~self.given[g] & arrays).bit_count()
+            sums = [union(of, members) for of in (self.reads, self.makes, self.reduces)]
+            if again.bit_count() <= WORTH * gain and fits(members, *sums):
                 self.again[g] = self.again.get(g, 0) | again
+                self.given[g] = given
 
-    def _members(self, g: int, more: int = 0) -> int:
+    def _members(self, g: int) -> int:
         """Return what a group computes."""
-        return self.groups[g] | self.again.get(g, 0) | more
+        return self.groups[g] | self.again.get(g, 0)
 
-    def _given(self, g: int, more: int = 0) -> int:
-        """Return the values that a group reads and does not compute."""
-        members = self._members(g, more)
+    def _open(self, members: int) -> int:
+        """Return the values that some items read and do not make."""
         return union(self.reads, members) & ~union(self.makes, members)
 
     def _behind(self, wanted: int, members: int) -> int:
@@ -217,15 +225,19 @@ class Grouping:
 
     def _merge(self, a: int, b: int) -> None:
         """Make one group of two, if nothing between them is outside of it."""
+        if a == b:
+            return
         members = self.groups[a] | self.groups[b]
-        if a == b or not self._fits(members):
+        reads, makes, reduces = map(operator.or_, self.sums[a], self.sums[b])
+        if not fits(members, reads, makes, reduces):
             return
         outside = (self.before[a] | self.before[b]) & ~members
-        for g in {self.of[n] for n in bits(outside)}:
-            if self.before[g] & members:
+        for g, others in self.before.items():
+            if others & members and self.groups[g] & outside:
                 return
         first, last = sorted((a, b))
         self.groups[first], self.before[first] = members, outside
+        self.sums[first] = reads, makes, reduces
         del self.groups[last], self.before[last]
         for n in bits(members):
             self.of[n] = first
@@ -233,29 +245,19 @@ class Grouping:
             if others & members:
                 self.before[g] = others | members | outside
 
-    def _fits(self, members: int) -> bool:
-        reads = union(self.reads, members)
-        inputs = (reads & ~union(self.makes, members)).bit_count()
-        small = members.bit_count() <= MOST_STEPS and inputs <= MOST_INPUTS
-        return small and not reads & union(self.reduces, members)
-
     def ordered(self) -> Iterator[Step | Region | Graph]:
         """Yield the items in an order that they can run in; groups as graphs."""
         done, waiting = 0, sorted(self.groups)
+        read = any_of(self.given.values()) | mask(self.graph.outputs)
         while waiting:
             g = next(g for g in waiting if not self.before[g] & ~done)
             waiting.remove(g)
             done |= self.groups[g]
-            outputs = self._outputs(g)
+            outputs = read & union(self.makes, self.groups[g])
             if g not in self.found:
                 yield self.plan[g]
             elif outputs:  # else others compute all of it again
                 yield self._graph(g, outputs)
-
-    def _outputs(self, g: int) -> int:
-        """Return what others read of what a group makes."""
-        read = union([self._given(h) for h in self.groups if h != g])
-        return (read | mask(self.graph.outputs)) & union(self.makes, self.groups[g])
 
     def _graph(self, g: int, outputs: int) -> Graph:
         """Return what computes some outputs of a group as a graph of its own."""
@@ -282,8 +284,10 @@ def reduced(item: Step | Region, graph: Graph) -> Iterator[int]:
         yield from (y for y in item.outputs if graph.specs[y].shape != shape)
 
 
-def _has_effect(item: Step | Region) -> bool:
-    return isinstance(item, Step) and item.kernel.effect
+def fits(members: int, reads: int, makes: int, reduces: int) -> bool:
+    """Return whether items can be one group: it is small, and reduces in its end."""
+    few = members.bit_count() <= MOST_STEPS
+    return few and (reads & ~makes).bit_count() <= MOST_INPUTS and not reads & reduces
 
 
 def mask(numbers: Iterable[int | None]) -> int:
@@ -291,12 +295,14 @@ def mask(numbers: Iterable[int | None]) -> int:
     return sum(1 << n for n in {*numbers} if n is not None)
 
 
-def union(masks: Sequence[int], members: int = -1) -> int:
-    """Return what is in those of the masks that are members; by default in any."""
-    found = 0
-    for n in range(len(masks)) if members < 0 else bits(members):
-        found |= masks[n]
-    return found
+def any_of(masks: Iterable[int]) -> int:
+    """Return the bits that are set in any of some integers."""
+    return functools.reduce(operator.or_, masks, 0)
+
+
+def union(masks: Sequence[int], members: int) -> int:
+    """Return the bits that are set in any of the integers that are members."""
+    return any_of(masks[n] for n in bits(members))
 
 
 def bits(of: int) -> Iterator[int]:
