@@ -4,10 +4,12 @@ Each function is called three times: the first call records, the second replays,
 third replays with other numbers.
 """
 
+import dataclasses
+
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.plugin import contracts
+from plugrad.plugin import Backend, contracts, runtime
 
 from ..misuse import right_calls
 from .test_gradients_everywhere import ROWS
@@ -77,3 +79,63 @@ def test_each_gradient(row, backend):
         if outcome(derivative, *xs) is not TypeError:  # a backend without the dtype
             eager = jitted.explain(*map(pg.asarray, xs)).graph is None
             assert eager <= (row.kernel in EAGER | HOST)
+
+
+SOME = [row for row in ROWS if row.kernel not in EAGER | HOST][::9]
+
+
+def one_by_one(graph, name):
+    """Return what runs the kernels of a region, as a compiler of the backend could."""
+    arrays = runtime(name).arrays
+
+    def function(*natives):
+        values = {**graph.constants, **dict(zip(graph.inputs, natives, strict=True))}
+        for step in graph.steps:
+            kernel = pg.get_kernel(step.kernel.name, name)
+            given = [None if x is None else values[x] for x in step.inputs]
+            made = kernel(*(given or [arrays]), **step.attrs)
+            if made is NotImplemented:
+                return NotImplemented
+            values |= zip(
+                step.outputs, [made] if step.kernel.single else made, strict=True
+            )
+        found = tuple([values[y] for y in graph.outputs])
+        return found if len(found) > 1 else found[0]
+
+    return function
+
+
+COMPILERS = {
+    "none": lambda rng, graph, name: None,
+    "of everything": lambda rng, graph, name: one_by_one(graph, name),
+    "one that refuses at random": lambda rng, graph, name: (
+        one_by_one(graph, name) if rng.random() < 0.5 else None
+    ),
+}
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_other_compilers(compiler, backend):
+    """A twin of the backend whose compiler takes all kernels, some, or none."""
+    rng, asked, name = np.random.default_rng(0), [], f"{backend}-jit"
+
+    def compile_region(graph):
+        asked.append(graph)
+        return COMPILERS[compiler](rng, graph, name)
+
+    twin = dataclasses.replace(
+        runtime(backend),
+        fusable=lambda step, graph: True,
+        compile=compile_region,
+        close=None,  # the device is that of the backend
+    )
+    pg.register_backend(Backend(name, open=lambda: twin))
+    try:
+        with pg.use_backend(name):
+            for row in SOME:
+                f = pg.grads(lambda *xs, op=row.op: weighed(op(*xs)))
+                xs = [x.astype("float32") for x in row.arrays()]
+                check(f, xs, [np.flip(x).astype("float32") for x in xs])
+    finally:
+        pg.remove_backend(name)
+    assert asked
