@@ -1,0 +1,80 @@
+"""Trees of parameters, gradients and states: what the modules of this package share.
+
+A leaf of gradients is None where the parameter is not floating: ``pg.grad`` returns None
+for integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+import plugrad as pg
+
+Tree = Any
+Number = float | int | pg.Tensor
+K = TypeVar("K", bound=Hashable)
+
+
+def is_none(x: object) -> bool:
+    """Return whether a leaf has no gradient."""
+    return x is None
+
+
+def map_leaves(f: Callable[..., Any], tree: Tree, *rest: Tree) -> Tree:
+    """Return the tree of ``f(leaf, *others)``, with None where ``tree`` has None."""
+    return pg.tree.map(
+        lambda x, *others: None if x is None else f(x, *others),
+        tree,
+        *rest,
+        is_leaf=is_none,
+    )
+
+
+def is_trained(x: Any) -> bool:
+    """Return whether a leaf of parameters is floating."""
+    return isinstance(x, pg.Tensor) and pg.isdtype(x.dtype, "real floating")
+
+
+def trained(params: Tree) -> Tree:
+    """Return the parameters with None in the place of those that are not floating."""
+    return pg.tree.map(lambda x: x if is_trained(x) else None, params)
+
+
+def zeros_like(params: Tree) -> Tree:
+    """Return zeros for each parameter that is floating, and None for the others."""
+    return map_leaves(pg.zeros_like, trained(params))
+
+
+def cast(number: Number, x: pg.Tensor) -> Number:
+    """Return a number that does not change the dtype of ``x`` in arithmetic."""
+    if isinstance(number, pg.Tensor) and number.dtype != x.dtype:
+        return pg.astype(number, x.dtype)
+    return number
+
+
+def choose(condition: pg.Tensor, tree: Tree, other: Tree) -> Tree:
+    """Return ``tree`` where the condition holds, else ``other``."""
+    return map_leaves(lambda x, y: pg.where(condition, x, y), tree, other)
+
+
+def paths(tree: Tree) -> list[str]:
+    """Return the place of each leaf, as in ``['layers'][1].bias``."""
+    return pg.tree.structure(tree).paths()
+
+
+def choice(op: str, name: str, given: K, allowed: tuple[K, ...]) -> K:
+    """Return an argument that must be one of some values."""
+    if given not in allowed:
+        listed = ", ".join(map(repr, allowed))
+        raise ValueError(f"{op}: {name} must be one of {listed}, got {given!r}")
+    return given
+
+
+def within(
+    op: str, name: str, value: float, low: float, high: float = float("inf")
+) -> float:
+    """Return a number that must be from ``low`` to ``high``."""
+    if not low <= value <= high:
+        raise ValueError(f"{op}: {name} must be from {low:g} to {high:g}, got {value}")
+    return value

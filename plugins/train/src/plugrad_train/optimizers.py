@@ -1,0 +1,327 @@
+"""Optimizers: pairs of pure functions over trees of parameters.
+
+``init(params)`` returns the state, and ``update(grads, state, params)`` the new
+parameters and the new state. (In optax, ``update`` returns what is to be added to the
+parameters.) The names of parameters, their defaults and the formulas are those of optax.
+
+Map: ``Optimizer``, ``chain``; the optimizers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, overload
+
+import plugrad as pg
+
+from . import transforms
+from ._trees import Tree, is_none, is_trained
+from .transforms import Mask, Schedule, Transform
+
+Rate = float | Schedule
+
+
+class Optimizer(NamedTuple):
+    """An optimizer: a pair of pure functions.
+
+    Attributes:
+        init: ``init(params)`` returns the state before the first step.
+        update: ``update(grads, state, params)`` returns the new parameters and state.
+        transform: What it does to the gradients before it adds them, for ``chain``;
+            None for optimizers that contain another one.
+
+    """
+
+    init: Callable[[Tree], Any]
+    update: Callable[[Tree, Any, Tree], tuple[Tree, Any]]
+    transform: Transform | None = None
+
+
+def as_params(grads: Tree, params: Tree) -> Tree:
+    """Return the gradients in the containers of the parameters.
+
+    Raises:
+        ValueError: They have another structure, or another shape.
+
+    """
+    leaves, structure = pg.tree.flatten(params)
+    found = structure.match(
+        grads, "update: the gradients have another structure than the parameters"
+    )
+    for path, g, p in zip(structure.paths(), found, leaves, strict=True):
+        if g is None and not is_trained(p):
+            continue
+        if not isinstance(g, pg.Tensor) or g.shape != p.shape:
+            got = f"shape {g.shape}" if isinstance(g, pg.Tensor) else repr(g)
+            raise ValueError(
+                f"update: the gradient{path and ' at '}{path} has {got}, and the "
+                f"parameter has shape {p.shape}; pass what pg.grad returned for these "
+                "parameters"
+            )
+    return structure(found)
+
+
+def _applied(params: Tree, updates: Tree) -> Tree:
+    return pg.tree.map(
+        lambda u, p: p if u is None else pg.astype(p + u, p.dtype),
+        updates,
+        params,
+        is_leaf=is_none,
+    )
+
+
+def of_transform(transform: Transform) -> Optimizer:
+    """Return the optimizer that adds the transformed gradients to the parameters.
+
+    Example:
+        >>> descent = pt.of_transform(pt.scale(-0.5))
+        >>> params = pg.asarray([1.0])
+        >>> descent.update(pg.asarray([1.0]), descent.init(params), params)[0].item()
+        0.5
+
+    """
+
+    def update(grads: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
+        grads = as_params(grads, params)
+        updates, state = transform.update(grads, state, params)
+        return _applied(params, updates), state
+
+    return Optimizer(transform.init, update, transform)
+
+
+@overload
+def chain(*parts: Transform) -> Transform: ...
+@overload
+def chain(*parts: Transform | Optimizer) -> Any: ...
+def chain(*parts: Any) -> Any:
+    """Return the transform, or the optimizer, that applies the given ones in order.
+
+    Args:
+        parts: Transforms. The last one may be an optimizer; then the result is one.
+
+    Returns:
+        A transform, or an optimizer.
+
+    Raises:
+        TypeError: An optimizer is not the last, or contains another one.
+
+    Example:
+        >>> optimizer = pt.chain(pt.clip_by_global_norm(1.0), pt.sgd(0.1))
+        >>> params = pg.asarray([0.0, 0.0])
+        >>> optimizer.update(pg.asarray([30.0, 40.0]), optimizer.init(params), params)[0]
+        Tensor([-0.06, -0.08], dtype=float32, backend='cpu')
+
+    Source:
+        ``optax.chain``.
+
+    """
+    *before, last = parts or (None,)
+    ends = isinstance(last, Optimizer)
+    if ends:
+        last = last.transform
+    for part in (*before, last):
+        if not isinstance(part, Transform):
+            what = "an optimizer" if isinstance(part, Optimizer) else repr(part)
+            if part is None:
+                what = "an optimizer that contains another one" if ends else "nothing"
+            raise TypeError(
+                f"chain: got {what}; pass transforms, and at most one optimizer, last"
+            )
+    whole = transforms.chained(*before, last)
+    return of_transform(whole) if ends else whole
+
+
+def _optimizer(*parts: Transform | None, learning_rate: Rate) -> Optimizer:
+    rate = transforms.scale_by_learning_rate(learning_rate)
+    return of_transform(transforms.chained(*filter(None, parts), rate))
+
+
+def sgd(
+    learning_rate: Rate, momentum: float | None = None, nesterov: bool = False
+) -> Optimizer:
+    """Return stochastic gradient descent: ``p - learning_rate · g``.
+
+    With momentum, ``t = g + momentum · t`` replaces ``g``; with Nesterov's,
+    ``g + momentum · t`` does.
+
+    Args:
+        learning_rate: A number, or a schedule (``schedules``).
+        momentum: The share of the last step that is kept.
+        nesterov: Whether to look one step ahead.
+
+    Returns:
+        An optimizer.
+
+    Example:
+        >>> optimizer = pt.sgd(0.1, momentum=0.9)
+        >>> params = {"w": pg.asarray([1.0])}
+        >>> state = optimizer.init(params)
+        >>> params, state = optimizer.update({"w": pg.asarray([2.0])}, state, params)
+        >>> params["w"].item()
+        0.8
+
+    Source:
+        ``optax.sgd``; ``torch.optim.SGD`` without ``dampening``.
+
+    """
+    parts = None if momentum is None else transforms.trace(momentum, nesterov=nesterov)
+    return _optimizer(parts, learning_rate=learning_rate)
+
+
+def adam(
+    learning_rate: Rate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
+) -> Optimizer:
+    """Return Adam: ``p - learning_rate · m̂ / (√v̂ + eps)``.
+
+    ``m̂`` and ``v̂`` are the running means of the gradients and of their squares, each
+    divided by ``1 - decayᵗ`` in step ``t``.
+
+    Args:
+        learning_rate: A number, or a schedule (``schedules``).
+        b1: The decay of the mean.
+        b2: The decay of the mean of squares.
+        eps: Added to the denominator.
+
+    Returns:
+        An optimizer.
+
+    Example:
+        >>> optimizer = pt.adam(0.1)
+        >>> params = {"w": pg.asarray([1.0])}
+        >>> state = optimizer.init(params)
+        >>> params, state = optimizer.update({"w": pg.asarray([2.0])}, state, params)
+        >>> params["w"]
+        Tensor([0.9], dtype=float32, backend='cpu')
+
+    Source:
+        D. P. Kingma and J. Ba, "Adam: a method for stochastic optimization", ICLR 2015;
+        ``optax.adam``, ``torch.optim.Adam``.
+
+    """
+    adam = transforms.scale_by_adam(b1, b2, eps)
+    return _optimizer(adam, learning_rate=learning_rate)
+
+
+def adamw(
+    learning_rate: Rate,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 1e-4,
+    mask: Mask | None = None,
+) -> Optimizer:
+    """Return AdamW: ``p - learning_rate · (m̂ / (√v̂ + eps) + weight_decay · p)``.
+
+    Args:
+        learning_rate: A number, or a schedule (``schedules``).
+        b1: The decay of the mean.
+        b2: The decay of the mean of squares.
+        eps: Added to the denominator.
+        weight_decay: The share of the parameters that is subtracted; PyTorch's default
+            is 0.01.
+        mask: Which parameters decay: see ``add_decayed_weights``.
+
+    Returns:
+        An optimizer.
+
+    Source:
+        I. Loshchilov and F. Hutter, "Decoupled weight decay regularization", ICLR 2019;
+        ``optax.adamw``, ``torch.optim.AdamW``.
+
+    """
+    adam = transforms.scale_by_adam(b1, b2, eps)
+    decay = transforms.add_decayed_weights(weight_decay, mask)
+    return _optimizer(adam, decay, learning_rate=learning_rate)
+
+
+def rmsprop(
+    learning_rate: Rate,
+    decay: float = 0.9,
+    eps: float = 1e-8,
+    *,
+    centered: bool = False,
+    momentum: float | None = None,
+    nesterov: bool = False,
+    eps_in_sqrt: bool = True,
+) -> Optimizer:
+    """Return RMSProp: ``p - learning_rate · g / √(v + eps)``.
+
+    ``v`` is a running mean of squared gradients. ``torch.optim.RMSprop`` has
+    ``decay=0.99`` and ``eps_in_sqrt=False``.
+
+    Args:
+        learning_rate: A number, or a schedule (``schedules``).
+        decay: The decay of the mean.
+        eps: Added to the denominator.
+        centered: Whether ``v`` is the variance.
+        momentum: The share of the last step that is kept. PyTorch applies it before the
+            learning rate, as here; optax after it.
+        nesterov: Whether to look one step ahead.
+        eps_in_sqrt: Whether ``eps`` is added under the root.
+
+    Returns:
+        An optimizer.
+
+    Source:
+        G. Hinton, lecture 6 of "Neural networks for machine learning", 2012;
+        ``optax.rmsprop``, ``torch.optim.RMSprop``.
+
+    """
+    rms = transforms.scale_by_rms(
+        decay, eps, centered=centered, eps_in_sqrt=eps_in_sqrt
+    )
+    step = None if momentum is None else transforms.trace(momentum, nesterov=nesterov)
+    return _optimizer(rms, step, learning_rate=learning_rate)
+
+
+def adagrad(
+    learning_rate: Rate, initial_accumulator_value: float = 0.1, eps: float = 1e-7
+) -> Optimizer:
+    """Return Adagrad: ``p - learning_rate · g / √(Σg² + eps)``.
+
+    Args:
+        learning_rate: A number, or a schedule (``schedules``).
+        initial_accumulator_value: The sum of squares before the first step; PyTorch's
+            default is 0.
+        eps: Added under the root. PyTorch adds it to the root.
+
+    Returns:
+        An optimizer.
+
+    Source:
+        J. Duchi, E. Hazan and Y. Singer, "Adaptive subgradient methods for online
+        learning and stochastic optimization", JMLR 2011; ``optax.adagrad``.
+
+    """
+    rss = transforms.scale_by_rss(initial_accumulator_value, eps)
+    return _optimizer(rss, learning_rate=learning_rate)
+
+
+def lion(
+    learning_rate: Rate,
+    b1: float = 0.9,
+    b2: float = 0.99,
+    weight_decay: float = 1e-3,
+    mask: Mask | None = None,
+) -> Optimizer:
+    """Return Lion: ``p - learning_rate · (sign(b1·m + (1 - b1)·g) + weight_decay · p)``.
+
+    Args:
+        learning_rate: A number, or a schedule (``schedules``); a third to a tenth of
+            that of AdamW.
+        b1: The share of the mean in the step.
+        b2: The decay of the mean of the gradients, ``m``.
+        weight_decay: The share of the parameters that is subtracted.
+        mask: Which parameters decay: see ``add_decayed_weights``.
+
+    Returns:
+        An optimizer.
+
+    Source:
+        X. Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023;
+        ``optax.lion``.
+
+    """
+    signs = transforms.scale_by_lion(b1, b2)
+    decay = transforms.add_decayed_weights(weight_decay, mask)
+    return _optimizer(signs, decay, learning_rate=learning_rate)

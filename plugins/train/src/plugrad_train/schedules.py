@@ -1,0 +1,219 @@
+"""Schedules of the learning rate: functions of the step, which starts at 0.
+
+A step is a number or a tensor, and the result a float32 tensor; ``pg.jit`` records them
+once for all steps. Pass a schedule as the ``learning_rate`` of an optimizer. Any function
+of this kind is a schedule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import plugrad as pg
+
+from ._trees import within
+
+__all__ = [
+    "Schedule",
+    "constant",
+    "cosine",
+    "exponential",
+    "join",
+    "linear",
+    "one_cycle",
+    "step",
+    "warmup",
+]
+
+Schedule = Callable[[Any], pg.Tensor]
+
+
+def _as_step(step: Any) -> pg.Tensor:
+    return pg.astype(pg.asarray(step), pg.float32)
+
+
+def constant(value: float) -> Schedule:
+    """Return the schedule that is ``value`` in every step.
+
+    Example:
+        >>> pt.schedules.constant(0.5)(100).item()
+        0.5
+
+    """
+    return lambda step: pg.zeros_like(_as_step(step)) + value
+
+
+def step(value: float, factors: Mapping[int, float]) -> Schedule:
+    """Return the schedule that is multiplied by a factor at some steps.
+
+    Args:
+        value: The first value.
+        factors: The factors, by the step from which each holds.
+
+    Returns:
+        A schedule.
+
+    Example:
+        >>> rate = pt.schedules.step(1.0, {10: 0.5, 20: 0.5})
+        >>> rate(9).item(), rate(10).item(), rate(25).item()
+        (1.0, 0.5, 0.25)
+
+    Source:
+        ``optax.piecewise_constant_schedule``, ``torch.optim.lr_scheduler.MultiStepLR``.
+
+    """
+
+    def schedule(step: Any) -> pg.Tensor:
+        at = _as_step(step)
+        rate = pg.zeros_like(at) + value
+        for boundary, factor in factors.items():
+            rate = pg.where(at >= float(boundary), rate * factor, rate)
+        return rate
+
+    return schedule
+
+
+def _share(step: Any, steps: int) -> pg.Tensor:
+    """Return the share of ``steps`` that are done, from 0 to 1."""
+    return pg.clip(_as_step(step) / float(steps), 0.0, 1.0)
+
+
+def linear(first: float, last: float, steps: int) -> Schedule:
+    """Return the schedule that goes from ``first`` to ``last`` in a straight line.
+
+    Example:
+        >>> rate = pt.schedules.linear(1.0, 0.0, 4)
+        >>> rate(0).item(), rate(1).item(), rate(9).item()
+        (1.0, 0.75, 0.0)
+
+    """
+    within("linear", "steps", steps, 1)
+    return lambda step: first + (last - first) * _share(step, steps)
+
+
+def exponential(value: float, steps: int, factor: float) -> Schedule:
+    """Return the schedule ``value · factor ** (step / steps)``.
+
+    Example:
+        >>> round(pt.schedules.exponential(1.0, 10, 0.5)(20).item(), 4)
+        0.25
+
+    """
+    within("exponential", "steps", steps, 1)
+    power = math.log(within("exponential", "factor", factor, 1e-30)) / steps
+    return lambda step: value * pg.exp(_as_step(step) * power)
+
+
+def cosine(value: float, steps: int, last: float = 0.0) -> Schedule:
+    """Return the schedule that goes from ``value`` to ``last`` along half a cosine.
+
+    Args:
+        value: The first value.
+        steps: After how many steps it is ``last``.
+        last: The value from then on.
+
+    Returns:
+        A schedule.
+
+    Example:
+        >>> rate = pt.schedules.cosine(1.0, 10)
+        >>> round(rate(5).item(), 4), round(rate(10).item(), 4)
+        (0.5, 0.0)
+
+    Source:
+        I. Loshchilov and F. Hutter, "SGDR: stochastic gradient descent with warm
+        restarts", ICLR 2017; ``optax.cosine_decay_schedule``.
+
+    """
+    within("cosine", "steps", steps, 1)
+    half = (value - last) / 2
+    return lambda step: last + half * (1.0 + pg.cos(_share(step, steps) * math.pi))
+
+
+def join(first: Schedule, then: Schedule, boundary: int) -> Schedule:
+    """Return ``first``, and ``then`` from the step ``boundary``, which is its step 0.
+
+    Example:
+        >>> rate = pt.schedules.join(
+        ...     pt.schedules.constant(1.0), pt.schedules.linear(1.0, 0.0, 4), 10
+        ... )
+        >>> rate(9).item(), rate(11).item()
+        (1.0, 0.75)
+
+    """
+
+    def schedule(step: Any) -> pg.Tensor:
+        at = _as_step(step)
+        later = then(pg.maximum(at - float(boundary), 0.0))
+        return pg.where(at < float(boundary), first(at), later)
+
+    return schedule
+
+
+def warmup(schedule: Schedule, steps: int, first: float = 0.0) -> Schedule:
+    """Return the schedule that rises from ``first`` to that of ``schedule(0)``.
+
+    Args:
+        schedule: The schedule that follows.
+        steps: The number of steps before it.
+        first: The first value.
+
+    Returns:
+        A schedule.
+
+    Example:
+        >>> rate = pt.schedules.warmup(pt.schedules.cosine(1.0, 100), 10)
+        >>> rate(0).item(), rate(5).item(), rate(10).item()
+        (0.0, 0.5, 1.0)
+
+    """
+    within("warmup", "steps", steps, 1)
+
+    def rising(step: Any) -> pg.Tensor:
+        share = _share(step, steps)
+        return first * (1.0 - share) + schedule(0) * share
+
+    return join(rising, schedule, steps)
+
+
+def one_cycle(
+    peak: float,
+    steps: int,
+    rising: float = 0.3,
+    first_factor: float = 25.0,
+    last_factor: float = 1e4,
+) -> Schedule:
+    """Return the schedule that rises to ``peak`` along a cosine, and then falls.
+
+    Args:
+        peak: The largest value.
+        steps: The number of all steps.
+        rising: The share of them in which it rises.
+        first_factor: The first value is ``peak / first_factor``.
+        last_factor: The last value is the first, divided by this.
+
+    Returns:
+        A schedule.
+
+    Example:
+        >>> rate = pt.schedules.one_cycle(1.0, 100)
+        >>> round(rate(0).item(), 4), round(rate(30).item(), 4)
+        (0.04, 1.0)
+
+    Source:
+        L. N. Smith and N. Topin, "Super-convergence: very fast training of neural
+        networks using large learning rates", 2018; ``optax.cosine_onecycle_schedule``.
+
+    """
+    up = round(within("one_cycle", "rising", rising, 0, 1) * steps)
+    if not 0 < up < steps:
+        raise ValueError(
+            f"one_cycle: {steps} steps with rising={rising} have {up} steps up; both "
+            "parts need one step at least"
+        )
+    first = peak / first_factor
+    return join(
+        cosine(first, up, peak), cosine(peak, steps - up, first / last_factor), up
+    )
