@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import plugrad as pg
@@ -267,3 +268,25 @@ def test_an_extension_whose_gradients_are_wrong_fails_alone(extended):
     with toy(), pg.use_backend("toy"):
         assert slope() == 1.0
     assert "'nothing' is not one of" in bad.reason
+
+
+# --- functions bound to overrides ------------------------------------------------
+
+
+def test_a_bound_function_runs_with_the_overrides_in_force_when_it_was_bound():
+    outer = pg.override_gradient("Relu", x=lambda dy: 2 * dy)
+    inner = pg.override_gradient("Relu", x=lambda dy, original: 3 * original(dy))
+    with outer, inner:
+        both = pg.bind_overrides(slope)
+    none = pg.bind_overrides(slope)
+    assert both() == 6.0
+    with pg.override_gradient("Relu", x=lambda dy: 5 * dy):
+        assert (both(), none(), slope()) == (6.0, 1.0, 5.0)
+        with ThreadPoolExecutor() as pool:
+            assert pool.submit(both).result() == 6.0
+    assert slope() == 1.0
+
+
+def test_only_functions_are_bound_to_overrides():
+    with pytest.raises(TypeError, match="bind_overrides"):
+        pg.bind_overrides(3)

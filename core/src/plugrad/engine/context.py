@@ -152,7 +152,7 @@ class Context:
         self.observers = changes.get("observers", under.observers)
         if "observer" in changes:
             self.observers += (changes["observer"],)
-        self.overrides: Overrides | None = under.overrides
+        self.overrides: Overrides | None = changes.get("overrides", under.overrides)
         if "override" in changes:
             self.overrides = changes["override"].over(under.overrides)
         self._see_who_watches()

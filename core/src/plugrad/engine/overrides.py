@@ -5,9 +5,10 @@ Map: what is registered for the process; what is in force in a block; packs.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from plugrad.registry.contract import Functions, VJPs, collected
 from plugrad.registry.gradients import PackInfo
@@ -17,6 +18,7 @@ from plugrad.tensor import arguments
 from . import context, dispatch
 
 __all__ = [
+    "bind_overrides",
     "get_gradient",
     "gradient_packs",
     "override_gradient",
@@ -26,6 +28,7 @@ __all__ = [
     "use_gradients",
 ]
 
+F = TypeVar("F", bound=Callable[..., Any])
 KernelName = str | Callable[..., Any]  # a name, or the op that runs the kernel
 
 
@@ -187,6 +190,36 @@ def override_gradient(
     who = "override_gradient"
     name, rules = _checked(who, kernel, named, functions, backend, linear)
     return dispatch.override({name: rules}, backend, who)
+
+
+def bind_overrides(f: F, /) -> F:
+    """Return ``f`` bound to the overrides of gradients that are in force now.
+
+    The function runs with these, and with no others, whenever it is called: in another
+    block, or in backward. Use it in functions that run a part of a model once more.
+
+    Args:
+        f: A function.
+
+    Returns:
+        A function of the same arguments.
+
+    Example:
+        >>> with pg.override_gradient(pg.relu, x=lambda dy: 2.0 * dy):
+        ...     slope = pg.bind_overrides(pg.grad(pg.relu))
+        >>> slope(-3.0).item()
+        2.0
+
+    """
+    arguments.function("bind_overrides", f)
+    overrides = context.current().overrides
+
+    @functools.wraps(f)
+    def bound(*args: Any, **kwargs: Any) -> Any:
+        with context.Scope(overrides=overrides):
+            return f(*args, **kwargs)
+
+    return cast("F", bound)
 
 
 def use_gradients(

@@ -1,9 +1,14 @@
 """Training with plugrad: ``import plugrad_train as pt``.
 
-docs/train.md is the guide. Everything is composed of plugrad's public functions.
+Optimizers are pairs of pure functions over trees. Checkpoints, batches, losses and the
+loop, ``fit``, can each be used without the others. docs/train.md is the guide.
 """
 
-from . import schedules, transforms
+from . import initializers, losses, metrics, schedules, transforms
+from .checkpoints import CheckpointError, Checkpoints, CheckpointWarning, Restored
+from .data import Batches, IterableBatches, Padded, Prefetch, padded
+from .logs import EarlyStopping, draw_curves, read_log
+from .loop import Fitted, Progress, fit, train_step
 from .optimizers import (
     Optimizer,
     adagrad,
@@ -15,6 +20,7 @@ from .optimizers import (
     rmsprop,
     sgd,
 )
+from .rematerialization import remat
 from .transforms import (
     Transform,
     add_decayed_weights,
@@ -32,21 +38,58 @@ from .transforms import (
     set_learning_rate,
     trace,
 )
+from .wrappers import (
+    NonFiniteError,
+    accumulate,
+    all_finite,
+    average_params,
+    cast_floating,
+    check_finite,
+    half_precision,
+    scale_loss,
+    skip_nonfinite,
+)
 
 __all__ = [
+    "Batches",
+    "CheckpointError",
+    "CheckpointWarning",
+    "Checkpoints",
+    "EarlyStopping",
+    "Fitted",
+    "IterableBatches",
+    "NonFiniteError",
     "Optimizer",
+    "Padded",
+    "Prefetch",
+    "Progress",
+    "Restored",
     "Transform",
+    "accumulate",
     "adagrad",
     "adam",
     "adamw",
     "add_decayed_weights",
+    "all_finite",
+    "average_params",
+    "cast_floating",
     "chain",
+    "check_finite",
     "clip_by_global_norm",
     "clip_by_value",
+    "draw_curves",
+    "fit",
     "global_norm",
+    "half_precision",
+    "initializers",
     "learning_rate",
     "lion",
+    "losses",
+    "metrics",
     "of_transform",
+    "padded",
+    "read_log",
+    "remat",
     "rmsprop",
     "scale",
     "scale_by_adam",
@@ -55,9 +98,12 @@ __all__ = [
     "scale_by_rms",
     "scale_by_rss",
     "scale_by_schedule",
+    "scale_loss",
     "schedules",
     "set_learning_rate",
     "sgd",
+    "skip_nonfinite",
     "trace",
+    "train_step",
     "transforms",
 ]

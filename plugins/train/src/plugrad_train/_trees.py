@@ -1,7 +1,7 @@
 """Trees of parameters, gradients and states: what the modules of this package share.
 
-A leaf of gradients is None where the parameter is not floating: ``pg.grad`` returns None
-for integers.
+A leaf of gradients is None where the parameter is not floating: ``pg.grad`` returns
+None for integers.
 """
 
 from __future__ import annotations

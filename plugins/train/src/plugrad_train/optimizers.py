@@ -2,7 +2,7 @@
 
 ``init(params)`` returns the state, and ``update(grads, state, params)`` the new
 parameters and the new state. (In optax, ``update`` returns what is to be added to the
-parameters.) The names of parameters, their defaults and the formulas are those of optax.
+parameters.) The names of arguments, their defaults and the formulas are those of optax.
 
 Map: ``Optimizer``, ``chain``; the optimizers.
 """
@@ -108,7 +108,8 @@ def chain(*parts: Any) -> Any:
     Example:
         >>> optimizer = pt.chain(pt.clip_by_global_norm(1.0), pt.sgd(0.1))
         >>> params = pg.asarray([0.0, 0.0])
-        >>> optimizer.update(pg.asarray([30.0, 40.0]), optimizer.init(params), params)[0]
+        >>> state = optimizer.init(params)
+        >>> optimizer.update(pg.asarray([30.0, 40.0]), state, params)[0]
         Tensor([-0.06, -0.08], dtype=float32, backend='cpu')
 
     Source:
@@ -304,13 +305,15 @@ def lion(
     weight_decay: float = 1e-3,
     mask: Mask | None = None,
 ) -> Optimizer:
-    """Return Lion: ``p - learning_rate · (sign(b1·m + (1 - b1)·g) + weight_decay · p)``.
+    """Return Lion: ``p - learning_rate · (sign(c) + weight_decay · p)``.
+
+    Here ``c = b1·m + (1 - b1)·g``, and ``m`` is a running mean of the gradients.
 
     Args:
         learning_rate: A number, or a schedule (``schedules``); a third to a tenth of
             that of AdamW.
         b1: The share of the mean in the step.
-        b2: The decay of the mean of the gradients, ``m``.
+        b2: The decay of the mean.
         weight_decay: The share of the parameters that is subtracted.
         mask: Which parameters decay: see ``add_decayed_weights``.
 

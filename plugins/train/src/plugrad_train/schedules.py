@@ -1,8 +1,8 @@
 """Schedules of the learning rate: functions of the step, which starts at 0.
 
 A step is a number or a tensor, and the result a float32 tensor; ``pg.jit`` records them
-once for all steps. Pass a schedule as the ``learning_rate`` of an optimizer. Any function
-of this kind is a schedule.
+once for all steps. Pass a schedule as the ``learning_rate`` of an optimizer. Any
+function of this kind is a schedule.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The names, defaults and formulas are those of optax. A transform is a pair of pure
 functions over trees: ``init(params) -> state``, and ``update(updates, state, params) ->
-(updates, state)``. All of the state is tensors, and so is the count of steps: ``pg.jit``
-records one step and replays it.
+(updates, state)``. All of the state is tensors, also the number of steps, so that
+``pg.jit`` records one step and replays it.
 
 Map: ``Transform`` and ``chain``; moments; the momentum; scale; weights and clipping.
 """
@@ -69,12 +69,12 @@ def chained(*transforms: Transform) -> Transform:
 class Moments(NamedTuple):
     """Means of the gradients and of their squares, and the number of steps."""
 
-    count: pg.Tensor
+    steps: pg.Tensor
     mean: Tree
     square: Tree
 
 
-def _new_count() -> pg.Tensor:
+def _no_steps() -> pg.Tensor:
     return pg.asarray(0, dtype=pg.int32)
 
 
@@ -86,11 +86,11 @@ def _decayed_square(decay: float) -> Callable[[pg.Tensor, pg.Tensor], pg.Tensor]
     return lambda g, v: decay * v + (1 - decay) * (g * g)
 
 
-def _correction(decay: float, count: pg.Tensor) -> pg.Tensor | float:
-    """Return ``1 - decay ** count``, to the accuracy of the dtype."""
+def _correction(decay: float, steps: pg.Tensor) -> pg.Tensor | float:
+    """Return ``1 - decay ** steps``, to the accuracy of the dtype."""
     if decay == 0:
         return 1.0
-    return -pg.expm1(pg.astype(count, pg.float32) * math.log(decay))
+    return -pg.expm1(pg.astype(steps, pg.float32) * math.log(decay))
 
 
 def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Transform:
@@ -123,19 +123,19 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Tran
     within("scale_by_adam", "b2", b2, 0, 1)
 
     def init(params: Tree) -> Moments:
-        return Moments(_new_count(), zeros_like(params), zeros_like(params))
+        return Moments(_no_steps(), zeros_like(params), zeros_like(params))
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
-        count = state.count + 1
+        steps = state.steps + 1
         mean = map_leaves(_decayed(b1), updates, state.mean)
         square = map_leaves(_decayed_square(b2), updates, state.square)
-        root = pg.sqrt(_correction(b2, count))  # m̂ / (√v̂ + eps) with fewer kernels:
-        small, factor = eps * root, root / _correction(b1, count)
+        root = pg.sqrt(_correction(b2, steps))  # m̂ / (√v̂ + eps) with fewer kernels:
+        small, factor = eps * root, root / _correction(b1, steps)
 
         def step(m: pg.Tensor, v: pg.Tensor) -> pg.Tensor:
             return m / (pg.sqrt(v) + cast(small, v)) * cast(factor, m)
 
-        return map_leaves(step, mean, square), Moments(count, mean, square)
+        return map_leaves(step, mean, square), Moments(steps, mean, square)
 
     return Transform(init, update)
 
@@ -289,24 +289,24 @@ def scale(factor: float) -> Transform:
 
 
 class Rate(NamedTuple):
-    """The number of steps, and the factor of the last one (or of the next, if fixed)."""
+    """The number of steps, and the factor of the last one, or of the next if fixed."""
 
-    count: pg.Tensor
+    steps: pg.Tensor
     rate: pg.Tensor
 
 
 def _scaled(rate: float | Schedule, sign: float) -> Transform:
     def init(params: Tree) -> Rate:
-        count = _new_count()
-        first: Any = rate(count) if callable(rate) else rate
-        return Rate(count, pg.asarray(first, dtype=pg.float32))
+        steps = _no_steps()
+        first: Any = rate(steps) if callable(rate) else rate
+        return Rate(steps, pg.asarray(first, dtype=pg.float32))
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
-        now = rate(state.count) if callable(rate) else state.rate
+        now = rate(state.steps) if callable(rate) else state.rate
         now = pg.astype(pg.asarray(now), pg.float32)
         factor = sign * now
         scaled = map_leaves(lambda g: cast(factor, g) * g, updates)
-        return scaled, Rate(state.count + 1, now)
+        return scaled, Rate(state.steps + 1, now)
 
     return Transform(init, update)
 
@@ -406,7 +406,8 @@ def add_decayed_weights(weight_decay: float, mask: Mask | None = None) -> Transf
     Example:
         >>> decay = pt.add_decayed_weights(0.1, mask={"w": True, "b": False})
         >>> params = {"w": pg.asarray(10.0), "b": pg.asarray(10.0)}
-        >>> pg.tree.map(float, decay.update(pg.tree.map(pg.zeros_like, params), (), params)[0])
+        >>> zeros = pg.tree.map(pg.zeros_like, params)
+        >>> pg.tree.map(float, decay.update(zeros, (), params)[0])
         {'w': 1.0, 'b': 0.0}
 
     Source:

@@ -1,0 +1,331 @@
+"""Checkpoints: complete or not there, checked, and of the right model.
+
+A checkpoint is two files: ``step-00000012.json``, and the safetensors file that it
+names, whose name contains the start of its checksum. The JSON file is written last.
+Each file is written under a temporary name, synchronized and renamed, so that a process
+that is killed leaves the checkpoints before, and at most files that the next ``save``
+removes.
+
+Map: ``Checkpoints``; files and checksums; trees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import plugrad as pg
+
+from ._trees import Tree, choice, paths, within
+
+FORMAT = 1
+NAME = re.compile(r"step-(\d{8,})\.json")
+DRAFT = ".tmp"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint is damaged, or is one of another model."""
+
+
+class CheckpointWarning(UserWarning):
+    """A damaged checkpoint was passed over."""
+
+
+class Restored(NamedTuple):
+    """What a checkpoint contains.
+
+    Attributes:
+        step: The number of steps that were done.
+        tree: The tensors, in the containers that ``restore`` was given.
+        rest: What else was saved: the values of JSON.
+        metrics: The numbers by which the best checkpoint is chosen.
+
+    """
+
+    step: int
+    tree: Tree
+    rest: dict[str, Any]
+    metrics: dict[str, float]
+
+
+class Checkpoints:
+    """The checkpoints in a folder: the last ``keep`` of them, and the best.
+
+    Args:
+        folder: The folder, which is created.
+        keep: How many of the last checkpoints are kept.
+        best: The name of the metric of which the best checkpoint is kept, too.
+        mode: ``"min"`` if a smaller metric is better, ``"max"`` if a larger one is.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> checkpoints = pt.Checkpoints(folder.name, keep=2)
+        >>> params = {"w": pg.asarray([1.0, 2.0])}
+        >>> for step in (1, 2, 3):
+        ...     _ = checkpoints.save(step, params, {"epoch": 0})
+        >>> checkpoints.steps()
+        [2, 3]
+        >>> found = checkpoints.restore(params)
+        >>> found.step, found.tree["w"].tolist(), found.rest
+        (3, [1.0, 2.0], {'epoch': 0})
+        >>> folder.cleanup()
+
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        keep: int = 3,
+        best: str | None = None,
+        mode: str = "min",
+    ) -> None:
+        within("Checkpoints", "keep", keep, 1)
+        self.mode = choice("Checkpoints", "mode", mode, ("min", "max"))
+        self.folder, self.keep, self.best = Path(folder), keep, best
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def steps(self) -> list[int]:
+        """Return the steps of the checkpoints, also of damaged ones, in order."""
+        found = [NAME.fullmatch(name) for name in os.listdir(self.folder)]
+        return sorted(int(match[1]) for match in found if match)
+
+    def path(self, step: int) -> Path:
+        """Return the JSON file of a step."""
+        return self.folder / f"step-{step:08}.json"
+
+    def save(
+        self,
+        step: int,
+        tree: Tree,
+        rest: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> Path:
+        """Write a checkpoint, then remove those that need not be kept.
+
+        Args:
+            step: The number of steps that are done.
+            tree: Parameters, the state of an optimizer, random keys: trees of tensors.
+            rest: What else is needed to resume, as values of JSON.
+            metrics: Numbers, among them that of ``best``. Without metrics, the
+                checkpoint is not a candidate for the best one.
+
+        Returns:
+            The JSON file.
+
+        Raises:
+            TypeError: A leaf is not a tensor, or ``rest`` has no form in JSON.
+            ValueError: ``metrics`` has no number for ``best``.
+            OSError: A file cannot be written.
+
+        """
+        numbers = {name: float(x) for name, x in (metrics or {}).items()}
+        if metrics is not None and self.best not in {None, *numbers}:
+            raise ValueError(
+                f"save: the best checkpoint is that of the metric {self.best!r}, and "
+                f"metrics has {', '.join(map(repr, numbers)) or 'none'}; pass it"
+            )
+        tensors = _named(tree)
+        draft = self.folder / f"{step}.{os.urandom(4).hex()}{DRAFT}"
+        body: dict[str, Any] = {"format": FORMAT, "step": step, "metrics": numbers}
+        body |= {"rest": dict(rest or {})}
+        _encoded(body)  # raises before a file is written
+        try:
+            pg.save(draft, tensors)
+            checksum = _checksum(draft)
+            file = f"step-{step:08}.{checksum[:16]}.safetensors"
+            os.replace(draft, self.folder / file)
+            body |= {"file": file, "sha256": checksum}
+            text = _encoded(body | {"checksum": _signed(body)})
+            _write(draft, text)
+            os.replace(draft, self.path(step))
+        finally:
+            draft.unlink(missing_ok=True)
+        _synchronize(self.folder)
+        self._clean(step, body)
+        return self.path(step)
+
+    def restore(self, like: Tree, step: int | None = None) -> Restored:
+        """Return the newest checkpoint that is complete, or that of a step.
+
+        Args:
+            like: A tree with the structure, shapes and dtypes of the one that was
+                saved: new parameters, say. Its values are not used.
+            step: A step; by default the newest one. Damaged checkpoints are then passed
+                over with a warning.
+
+        Returns:
+            The step, the tree, the rest and the metrics.
+
+        Raises:
+            FileNotFoundError: There is no checkpoint.
+            CheckpointError: The checkpoint is damaged, or all are; or it is one of
+                another model: the message says what differs.
+
+        """
+        if step is not None:
+            if not self.path(step).exists():
+                listed = ", ".join(map(str, self.steps())) or "none"
+                raise FileNotFoundError(
+                    f"restore: {self.folder} has no checkpoint of step {step}; it has "
+                    f"{listed}"
+                )
+            return self._read(step, like)
+        damaged: list[str] = []
+        for newest in reversed(self.steps()):
+            try:
+                body = self._checked(newest)
+            except CheckpointError as error:
+                damaged.append(str(error))
+                continue
+            for message in damaged:
+                warnings.warn(message, CheckpointWarning, stacklevel=2)
+            return self._loaded(body, like)
+        if damaged:
+            raise CheckpointError("; ".join(damaged))
+        raise FileNotFoundError(f"restore: {self.folder} has no checkpoint")
+
+    def best_step(self) -> int | None:
+        """Return the step with the best metric, or None if there is none."""
+        if self.best is None:
+            return None
+        sign = 1 if self.mode == "min" else -1
+        found = []
+        for step in self.steps():
+            with contextlib.suppress(CheckpointError):  # restore names damaged ones
+                found.append((self._body(step)["metrics"].get(self.best), step))
+        numbers = [(sign * x, s) for x, s in found if x is not None and x == x]
+        return min(numbers)[1] if numbers else None
+
+    def _read(self, step: int, like: Tree) -> Restored:
+        return self._loaded(self._checked(step), like)
+
+    def _loaded(self, body: dict[str, Any], like: Tree) -> Restored:
+        path = self.folder / body["file"]
+        tree = _as_tree(pg.load(path), like, self.path(body["step"]))
+        return Restored(body["step"], tree, body["rest"], body["metrics"])
+
+    def _body(self, step: int) -> dict[str, Any]:
+        """Return what the JSON file of a step says; raise if it is damaged."""
+        path = self.path(step)
+        try:
+            body = json.loads(path.read_bytes())
+            signed = body.pop("checksum")
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise _damaged(path, f"it is not complete ({error})") from error
+        if signed != _signed(body):
+            raise _damaged(path, "it was altered: its checksum differs")
+        if body["format"] != FORMAT:
+            raise _damaged(path, f"format {body['format']} is unknown")
+        return dict(body)
+
+    def _checked(self, step: int) -> dict[str, Any]:
+        """Return what the JSON file of a step says; raise if a file is damaged."""
+        body = self._body(step)
+        path = self.folder / body["file"]
+        if not path.exists():
+            raise _damaged(self.path(step), f"its file {path.name} is missing")
+        if _checksum(path) != body["sha256"]:
+            raise _damaged(path, "it was truncated or altered: its checksum differs")
+        return body
+
+    def _clean(self, step: int, body: Mapping[str, Any]) -> None:
+        """Remove checkpoints that are not kept, and files that none names."""
+        steps = self.steps()
+        kept = {*steps[-self.keep :], step, self.best_step()}
+        for old in {*steps} - kept:
+            self.path(old).unlink()
+        used = {body["file"]}
+        for one in {*steps} & kept:
+            with contextlib.suppress(CheckpointError):  # restore names damaged ones
+                used.add(self._body(one)["file"])
+        whole = re.compile(r"step-(\d{8,})\.[0-9a-f]{16}\.safetensors")
+        for file in self.folder.iterdir():
+            match = whole.fullmatch(file.name)
+            unused = match is not None and file.name not in used
+            if unused or file.name.endswith(DRAFT):
+                file.unlink(missing_ok=True)
+
+
+# --- files and checksums ---------------------------------------------------------
+
+
+def _damaged(path: Path, why: str) -> CheckpointError:
+    return CheckpointError(f"restore: the checkpoint {path} is refused: {why}")
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, sort_keys=True, indent=1).encode()
+
+
+def _signed(body: Mapping[str, Any]) -> str:
+    """Return the checksum of what a JSON file says."""
+    return hashlib.sha256(_encoded(body)).hexdigest()
+
+
+def _checksum(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write(path: Path, text: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _synchronize(folder: Path) -> None:
+    """Have the names in a folder survive a loss of power, where the system can."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# --- trees -----------------------------------------------------------------------
+
+
+def _names(tree: Tree) -> list[str]:
+    return [path or "value" for path in paths(tree)]
+
+
+def _named(tree: Tree) -> dict[str, Any]:
+    """Return the leaves of a tree by their places."""
+    leaves = pg.tree.leaves(tree)
+    for name, x in zip(_names(tree), leaves, strict=True):
+        if not isinstance(x, pg.Tensor | pg.Variable):
+            raise TypeError(
+                f"save: {name} is {x!r}; a tree has tensors, and what else is to be "
+                "saved goes into rest"
+            )
+    return dict(zip(_names(tree), leaves, strict=True))
+
+
+def _as_tree(found: dict[str, pg.Tensor], like: Tree, path: Path) -> Tree:
+    """Return the loaded tensors in the containers of ``like``; raise if they differ."""
+    leaves, structure = pg.tree.flatten(like)
+    names = _names(like)
+    wrong = [f"{name} is not in the checkpoint" for name in names if name not in found]
+    wrong += [f"{name} is not in the model" for name in found if name not in names]
+    for name, x in zip(names, leaves, strict=True):
+        y = found.get(name)
+        if y is not None and (y.shape, y.dtype) != (x.shape, x.dtype):
+            wrong.append(f"{name} is {y.dtype} {y.shape}, here {x.dtype} {x.shape}")
+    if wrong:
+        more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        raise CheckpointError(
+            f"restore: the checkpoint {path} is one of another model: "
+            f"{'; '.join(wrong[:5])}{more}"
+        )
+    return structure([found[name] for name in names])

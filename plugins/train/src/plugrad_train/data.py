@@ -1,0 +1,277 @@
+"""Batches of arrays and iterables, in an order that can be saved and resumed.
+
+An object of batches yields one epoch each time it is iterated over, and ``state`` says
+where it is; assigning ``state`` continues there, with the same batches.
+
+Map: ``Batches``; ``IterableBatches``; padding; ``Prefetch``.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import plugrad as pg
+
+from ._trees import Tree, choice, within
+
+Array = np.ndarray[Any, np.dtype[Any]]
+LAST = ("drop", "pad", "keep")
+
+
+class Source(Protocol):
+    """Batches whose order can be saved: what ``fit`` and ``Prefetch`` take."""
+
+    state: dict[str, int]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches of the rest of this epoch."""
+
+
+class Padded(NamedTuple):
+    """A batch of a fixed size: with ``last="pad"``, all batches are such pairs.
+
+    Attributes:
+        data: A tree of arrays, which are zero after the examples.
+        mask: Which rows are examples, as bool.
+
+    """
+
+    data: Tree
+    mask: Array
+
+
+class Batches:
+    """Batches of arrays in memory, or of memory-mapped files.
+
+    Args:
+        data: A tree of arrays with as many rows each: ``(images, labels)``, say. Rows
+            of memory-mapped arrays (``numpy.load(path, mmap_mode="r")``) are read when
+            their batch is due.
+        size: How many rows a batch has.
+        shuffle: The seed of the order, which is another one in each epoch and follows
+            from the seed and the number of the epoch; None keeps the order.
+        last: What becomes of the rows that do not fill a batch. ``"drop"`` leaves them
+            out, ``"pad"`` fills the batch with zeros and yields all batches as
+            ``Padded(data, mask)``, and ``"keep"`` yields a smaller batch, for which
+            ``pg.jit`` records the step again.
+
+    Attributes:
+        state: The epoch and how many batches of it were taken, as a dict.
+
+    Example:
+        >>> batches = pt.Batches(np.arange(5), 2, shuffle=0)
+        >>> [x.tolist() for x in batches], [x.tolist() for x in batches]
+        ([[0, 2], [4, 3]], [[3, 1], [4, 0]])
+        >>> [batch.mask.tolist() for batch in pt.Batches(np.arange(3), 2, last="pad")]
+        [[True, True], [True, False]]
+
+    """
+
+    def __init__(
+        self, data: Tree, size: int, *, shuffle: int | None = None, last: str = "drop"
+    ) -> None:
+        arrays = pg.tree.leaves(data)
+        rows = {len(x) for x in arrays}
+        if len(rows) != 1:
+            raise ValueError(
+                f"Batches: arrays must have as many rows each, got {sorted(rows)}"
+            )
+        (self.rows,) = rows
+        self.data, self.shuffle = data, shuffle
+        self.last = choice("Batches", "last", last, LAST)
+        self.size = int(within("Batches", "size", size, 1))
+        if len(self) == 0:
+            raise ValueError(
+                f"Batches: {self.rows} rows do not fill a batch of {size}; use a "
+                'smaller size, or last="pad"'
+            )
+        self.state = {"epoch": 0, "batch": 0}
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch."""
+        whole, more = divmod(self.rows, self.size)
+        return whole + (more > 0 and self.last != "drop")
+
+    def order(self, epoch: int) -> Array | None:
+        """Return the order of the rows in an epoch; None if they are not shuffled."""
+        if self.shuffle is None:
+            return None
+        key = pg.random.fold_in(pg.random.key(self.shuffle), epoch)
+        return pg.random.permutation(self.rows, seed=key).numpy()
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches of the rest of this epoch."""
+        epoch = self.state["epoch"]
+        order = self.order(epoch)
+        for batch in range(self.state["batch"], len(self)):
+            rows: Any = slice(batch * self.size, (batch + 1) * self.size)
+            if order is not None:
+                rows = order[rows]
+            found = pg.tree.map(
+                lambda x, rows=rows: np.ascontiguousarray(x[rows]), self.data
+            )
+            last = batch + 1 == len(self)
+            self.state = {"epoch": epoch + last, "batch": 0 if last else batch + 1}
+            yield padded(found, self.size) if self.last == "pad" else found
+
+
+class IterableBatches:
+    """Batches of an iterable of examples, such as the lines of a file.
+
+    Args:
+        examples: A function that returns an iterator over the examples of an epoch,
+            which are trees of arrays or numbers of one shape.
+        size: How many examples a batch has.
+        shuffle: The seed of the order, None for that of the iterator.
+        buffer: From how many of the next examples each is drawn, if they are shuffled.
+        last: What becomes of the examples that do not fill a batch: see ``Batches``.
+
+    Attributes:
+        state: The epoch and how many batches of it were taken, as a dict. To resume,
+            the examples before are read and left out.
+
+    Example:
+        >>> batches = pt.IterableBatches(lambda: iter(range(5)), 2, last="keep")
+        >>> [x.tolist() for x in batches]
+        [[0, 1], [2, 3], [4]]
+
+    """
+
+    def __init__(
+        self,
+        examples: Callable[[], Iterable[Any]],
+        size: int,
+        *,
+        shuffle: int | None = None,
+        buffer: int = 1024,
+        last: str = "drop",
+    ) -> None:
+        if not callable(examples):
+            raise TypeError(
+                "IterableBatches: examples must be a function that returns an "
+                f"iterator, so that each epoch has one, got {type(examples).__name__}"
+            )
+        self.examples, self.shuffle = examples, shuffle
+        self.size = int(within("IterableBatches", "size", size, 1))
+        self.buffer = int(within("IterableBatches", "buffer", buffer, 1))
+        self.last = choice("IterableBatches", "last", last, LAST)
+        self.state = {"epoch": 0, "batch": 0}
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches of the rest of this epoch."""
+        epoch, done = self.state["epoch"], self.state["batch"]
+        examples = iter(self._shuffled(epoch))
+        for number, some in enumerate(iter(lambda: [*islice(examples, self.size)], [])):
+            if number < done or (len(some) < self.size and self.last == "drop"):
+                continue
+            batch = pg.tree.map(lambda *xs: np.stack(xs), *some)
+            self.state = {"epoch": epoch, "batch": number + 1}
+            yield padded(batch, self.size) if self.last == "pad" else batch
+        self.state = {"epoch": epoch + 1, "batch": 0}
+
+    def _shuffled(self, epoch: int) -> Iterable[Any]:
+        if self.shuffle is None:
+            yield from self.examples()
+            return
+        rng, held = np.random.default_rng((self.shuffle, epoch)), list[Any]()
+        for example in self.examples():
+            held.append(example)
+            if len(held) == self.buffer:
+                place = int(rng.integers(self.buffer))
+                held[place], held[-1] = held[-1], held[place]
+                yield held.pop()
+        for place in rng.permutation(len(held)):
+            yield held[place]
+
+
+def padded(batch: Tree, size: int, /) -> Padded:
+    """Return a batch of ``size`` rows, of which the last ones are zero.
+
+    Example:
+        >>> pt.padded(np.asarray([1.0, 2.0]), 3)
+        Padded(data=array([1., 2., 0.]), mask=array([ True,  True, False]))
+
+    """
+    rows = len(pg.tree.leaves(batch)[0])
+
+    def filled(x: Array) -> Array:
+        return np.concatenate([x, np.zeros((size - rows, *x.shape[1:]), x.dtype)])
+
+    data = batch if rows == size else pg.tree.map(filled, batch)
+    return Padded(data, np.arange(size) < rows)
+
+
+# --- ahead of time ---------------------------------------------------------------
+
+
+class Prefetch:
+    """Batches that a thread prepares while the step before runs.
+
+    Args:
+        source: ``Batches`` or the like.
+        count: How many batches are prepared ahead.
+
+    Attributes:
+        state: That of the batch that was taken last, not of those that are prepared.
+
+    Example:
+        >>> batches = pt.Prefetch(pt.Batches(np.arange(4), 2))
+        >>> [x.tolist() for x in batches], batches.state
+        ([[0, 1], [2, 3]], {'epoch': 1, 'batch': 0})
+
+    """
+
+    def __init__(self, source: Source, count: int = 2) -> None:
+        self.source = source
+        self.count = int(within("Prefetch", "count", count, 1))
+        self.state = source.state
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches of the rest of this epoch."""
+        self.source.state = self.state
+        ready: queue.Queue[tuple[Any, Any]] = queue.Queue(self.count)
+        stop = threading.Event()
+        work = contextvars.copy_context().run  # in the scopes of the caller
+        thread = threading.Thread(
+            target=work, args=(self._fill, ready, stop), name="prefetch", daemon=True
+        )
+        thread.start()
+        try:
+            while True:
+                batch, state = ready.get()
+                if isinstance(batch, BaseException):
+                    raise batch
+                self.state = state
+                if batch is _END:
+                    return
+                yield batch
+        finally:
+            stop.set()
+            thread.join()
+
+    def _fill(self, ready: queue.Queue[tuple[Any, Any]], stop: threading.Event) -> None:
+        def put(item: tuple[Any, Any]) -> bool:
+            while not stop.is_set():
+                try:
+                    ready.put(item, timeout=0.05)
+                except queue.Full:
+                    continue
+                return True
+            return False
+
+        try:
+            for batch in self.source:
+                if not put((batch, self.source.state)):
+                    return
+            put((_END, self.source.state))
+        except BaseException as error:  # raised where the batches are taken
+            put((error, None))
+
+
+_END = object()

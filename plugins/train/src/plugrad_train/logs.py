@@ -1,0 +1,167 @@
+"""Callbacks of ``fit``: early stopping, logs, curves, and the bar.
+
+Map: ``EarlyStopping``; ``JsonLines`` and ``read_log``; ``draw_curves``; what ``fit``
+opens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ._trees import choice, within
+
+if TYPE_CHECKING:
+    from .loop import Progress
+
+Record = dict[str, float]
+
+
+class EarlyStopping:
+    """End the training when a metric has not improved for some epochs.
+
+    Args:
+        metric: Its name, among those that ``validate`` returns.
+        patience: For how many epochs it may be no better than the best one.
+        mode: ``"min"`` if a smaller metric is better, ``"max"`` if a larger one is.
+        min_delta: By how much it must be better.
+
+    Attributes:
+        state: The best value, and for how many epochs there was no better one; it is a
+            part of checkpoints.
+
+    """
+
+    def __init__(
+        self, metric: str, patience: int = 5, mode: str = "min", min_delta: float = 0.0
+    ) -> None:
+        self.metric = metric
+        self.patience = within("EarlyStopping", "patience", patience, 0)
+        self.sign = (
+            -1 if choice("EarlyStopping", "mode", mode, ("min", "max")) == "min" else 1
+        )
+        self.min_delta = within("EarlyStopping", "min_delta", min_delta, 0)
+        self.state: dict[str, Any] = {"best": None, "waited": 0}
+
+    def __call__(self, now: Progress) -> str | None:
+        """Return the reason to end, or None."""
+        if not now.epoch_ends:
+            return None
+        if self.metric not in now.metrics:
+            listed = ", ".join(map(repr, now.metrics))
+            raise ValueError(
+                f"EarlyStopping: there is no metric {self.metric!r}; there are {listed}"
+            )
+        value, best = self.sign * now.metrics[self.metric], self.state["best"]
+        if best is None or value > best + self.min_delta:
+            self.state = {"best": value, "waited": 0}
+            return None
+        self.state = {"best": best, "waited": self.state["waited"] + 1}
+        if self.state["waited"] <= self.patience:
+            return None
+        return f"no better {self.metric} for {self.state['waited']} epochs"
+
+
+# --- logs and curves -------------------------------------------------------------
+
+
+class JsonLines:
+    """Append the metrics to a file, one JSON object a line.
+
+    Args:
+        path: The file.
+        step: The step from which the training continues: later lines are removed.
+
+    """
+
+    def __init__(self, path: str | Path, step: int = 0) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        old = read_log(self.path) if step and self.path.exists() else []
+        kept = [record for record in old if record["step"] <= step]
+        self.path.write_text("".join(map(_line, kept)))
+
+    def __call__(self, now: Progress) -> None:
+        """Append a line."""
+        with self.path.open("a") as file:
+            file.write(_line({"step": now.step, "epoch": now.epoch, **now.metrics}))
+
+
+def _line(record: Record) -> str:
+    """Return a record as a line; JSON has no NaN and no infinity."""
+    known = {n: x if math.isfinite(x) else None for n, x in record.items()}
+    return json.dumps(known) + "\n"
+
+
+def read_log(path: str | Path, /) -> list[Record]:
+    """Return the records of a log; a line that is not complete is left out."""
+    found = []
+    for line in Path(path).read_text().splitlines():
+        with contextlib.suppress(json.JSONDecodeError):  # killed while it wrote
+            found.append(json.loads(line))
+    return found
+
+
+def draw_curves(records: Sequence[Record], path: str | Path, /) -> None:
+    """Write a PNG with a curve of each metric over the steps; needs matplotlib."""
+    figures = _package("matplotlib.figure", "curves")
+    names = [n for n in dict.fromkeys(n for r in records for n in r)]
+    names = [n for n in names if n not in ("step", "epoch", "seconds")]
+    figure = figures.Figure(figsize=(8, 2.4 * max(1, len(names))), layout="constrained")
+    axes = figure.subplots(max(1, len(names)), 1, squeeze=False)[:, 0]
+    for axis, name in zip(axes, names, strict=False):
+        points = [(r["step"], r[name]) for r in records if r.get(name) is not None]
+        axis.plot(*zip(*points, strict=True))
+        axis.set(xlabel="step", ylabel=name)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="png")
+
+
+def _package(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"fit: needs {module.partition('.')[0]}; try `pip install "
+            f"plugrad-train[{extra}]`"
+        ) from error
+
+
+# --- what fit opens --------------------------------------------------------------
+
+
+def opened(
+    stack: contextlib.ExitStack,
+    log: str | Path | None,
+    curves: str | Path | None,
+    progress: bool,
+    step: int,
+    steps: int | None,
+    epochs: int | None,
+) -> list[Callable[[Progress], str | None]]:
+    """Return the callbacks of the log, the curves and the bar; the stack ends them."""
+    found: list[Any] = []
+    if log is not None:
+        found.append(JsonLines(log, step))
+    if curves is not None:
+        _package("matplotlib.figure", "curves")  # an error before the training
+        records: list[Record] = []
+        found.append(lambda now: records.append({"step": now.step, **now.metrics}))
+        stack.callback(lambda: draw_curves(records, curves))
+    if progress:
+        tqdm = _package("tqdm", "progress").tqdm
+        bar = stack.enter_context(tqdm(total=steps, initial=step, unit=" steps"))
+
+        def show(now: Progress) -> None:
+            loss = now.metrics.get("loss", math.nan)
+            of = f"/{epochs}" if epochs else ""
+            bar.set_postfix_str(f"epoch {now.epoch + 1}{of}, loss {loss:.4g}")
+            bar.update(now.step - bar.n)
+
+        found.append(show)
+    return found

@@ -1,0 +1,410 @@
+"""The training loop: ``fit``, and the parts of it for loops of your own.
+
+Map: ``train_step``; ``fit`` and its result; the loop; Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import plugrad as pg
+
+from . import logs
+from ._trees import Tree, choice
+from .checkpoints import Checkpoints
+from .data import Source
+from .optimizers import Optimizer
+from .transforms import learning_rate
+from .wrappers import Finite, NonFiniteError, half_precision, scale_loss, skip_nonfinite
+
+NONFINITE = ("stop", "skip", "apply")
+Loss = Callable[..., Any]
+
+
+class Step(NamedTuple):
+    """A training step, and the optimizer whose state it takes.
+
+    Attributes:
+        optimizer: Its ``init(params)`` makes the state.
+        run: ``run(params, state, batch)``, or ``run(params, state, batch, key)``,
+            returns ``(params, state, loss)``.
+
+    """
+
+    optimizer: Optimizer
+    run: Callable[..., tuple[Tree, Any, pg.Tensor]]
+
+
+def train_step(
+    loss: Loss, optimizer: Optimizer, /, *, precision: Any = None, jit: bool = True
+) -> Step:
+    """Return a step of training: gradients, then the update, under ``pg.jit``.
+
+    Args:
+        loss: ``loss(params, batch)`` or ``loss(params, batch, key)``, a scalar.
+        optimizer: The optimizer.
+        precision: A dtype such as ``pg.float16``: the loss is computed in it, scaled
+            (``half_precision``, ``scale_loss``). None computes in the dtype of the
+            parameters.
+        jit: Whether the step is recorded and replayed.
+
+    Returns:
+        The step and its optimizer.
+
+    Example:
+        >>> loss = lambda params, batch: pg.mean(pg.square(params - batch))
+        >>> step = pt.train_step(loss, pt.sgd(0.25))
+        >>> params = pg.asarray([1.0, 3.0])
+        >>> state = step.optimizer.init(params)
+        >>> params, state, value = step.run(params, state, pg.asarray([0.0, 1.0]))
+        >>> params.tolist(), value.item()
+        ([0.75, 2.5], 2.5)
+
+    """
+    if precision is None:
+        whole = pg.value_and_grad(loss)
+        gradients: Callable[..., Any] = lambda params, state, *args: whole(
+            params, *args
+        )
+    else:
+        gradients = half_precision(loss, precision)
+        optimizer = scale_loss(optimizer)
+
+    def run(params: Tree, state: Any, *args: Any) -> tuple[Tree, Any, pg.Tensor]:
+        value, grads = gradients(params, state, *args)
+        params, state = optimizer.update(grads, state, params)
+        return params, state, value
+
+    return Step(optimizer, pg.jit(run) if jit else run)
+
+
+class Progress(NamedTuple):
+    """What callbacks get.
+
+    Attributes:
+        step: How many steps are done.
+        epoch: The number of the epoch, from 0.
+        params: The parameters.
+        state: The state of the optimizer.
+        metrics: The loss, the learning rate and, after an epoch, what ``validate``
+            returned.
+        epoch_ends: Whether an epoch has ended.
+
+    """
+
+    step: int
+    epoch: int
+    params: Tree
+    state: Any
+    metrics: dict[str, float]
+    epoch_ends: bool
+
+
+class Fitted(NamedTuple):
+    """The result of ``fit``.
+
+    Attributes:
+        params: The parameters.
+        state: The state of the optimizer.
+        step: How many steps were done, including those before a resumption.
+        history: The metrics at each report of this call, with ``step`` and ``epoch``.
+        ended: Why it ended: ``"epochs"``, ``"steps"``, ``"interrupted"``, or what a
+            callback returned.
+
+    """
+
+    params: Tree
+    state: Any
+    step: int
+    history: list[dict[str, float]]
+    ended: str
+
+
+Callback = Callable[[Progress], str | None]
+
+
+def fit(
+    loss: Loss,
+    params: Tree,
+    optimizer: Optimizer,
+    batches: Source,
+    *,
+    epochs: int | None = None,
+    steps: int | None = None,
+    key: pg.Tensor | None = None,
+    validate: Callable[[Tree], Mapping[str, Any]] | None = None,
+    callbacks: Sequence[Callback] = (),
+    checkpoints: Checkpoints | None = None,
+    save_every: int | None = None,
+    resume: bool = False,
+    report_every: int = 10,
+    log: str | Path | None = None,
+    curves: str | Path | None = None,
+    progress: bool = False,
+    nonfinite: str = "stop",
+    precision: Any = None,
+    jit: bool = True,
+) -> Fitted:
+    """Train; return the parameters.
+
+    Ctrl-C ends the training after the step, with a checkpoint. A second Ctrl-C raises
+    KeyboardInterrupt at once.
+
+    Args:
+        loss: ``loss(params, batch)``, a scalar; with ``key``, ``loss(params, batch,
+            key)``.
+        params: The parameters before the first step.
+        optimizer: The optimizer.
+        batches: ``Batches`` or the like. The arrays of a batch become tensors.
+        epochs: After how many epochs to end, counted from the first call.
+        steps: After how many steps to end.
+        key: A random key; each step gets one that follows from it and its number.
+        validate: A function of the parameters that returns metrics, called after each
+            epoch.
+        callbacks: Functions of ``Progress``, called at each report. If one returns
+            text, the training ends, and the text is the reason.
+        checkpoints: Where to save after each epoch, and at the end.
+        save_every: After how many steps to save, too.
+        resume: Whether to continue from the newest checkpoint, if there is one. The
+            same arguments give the same bits as without the interruption.
+        report_every: After how many steps the loss is read and reported.
+        log: A file for the metrics, one JSON object a line.
+        curves: A PNG file for the curves of the metrics; needs matplotlib.
+        progress: Whether to show a bar; needs tqdm.
+        nonfinite: What to do about gradients with NaN or infinity: ``"stop"`` leaves
+            them out and raises NonFiniteError at the next report, ``"skip"`` leaves
+            them out and counts them in the metric ``skipped``, ``"apply"`` does not
+            look.
+        precision: See ``train_step``; then such gradients are always left out.
+        jit: Whether the step is recorded and replayed.
+
+    Returns:
+        The parameters, the state, the number of steps, the history, and why it ended.
+
+    Raises:
+        ValueError: Neither ``epochs`` nor ``steps`` is given, or there are no batches.
+        NonFiniteError: See ``nonfinite``.
+
+    Example:
+        >>> x = np.linspace(-1, 1, 64, dtype=np.float32)
+        >>> batches = pt.Batches((x, 3 * x), 16, shuffle=0)
+        >>> loss = lambda slope, batch: pg.mean(pg.square(slope * batch[0] - batch[1]))
+        >>> fitted = pt.fit(loss, pg.asarray(0.0), pt.sgd(0.5), batches, epochs=10)
+        >>> fitted.step, round(fitted.params.item(), 2), fitted.ended
+        (40, 3.0, 'epochs')
+
+    """
+    if epochs is None and steps is None:
+        raise ValueError("fit: got neither epochs nor steps; say how long to train")
+    choice("fit", "nonfinite", nonfinite, NONFINITE)
+    if precision is None and nonfinite != "apply":
+        optimizer = skip_nonfinite(optimizer)
+    step = train_step(loss, optimizer, precision=precision, jit=jit)
+    loop = _Loop(step, params, batches, key)
+    loop.limits = epochs, steps
+    loop.validate, loop.checkpoints, loop.save_every = validate, checkpoints, save_every
+    loop.report_every, loop.stops_at_nonfinite = report_every, nonfinite == "stop"
+    if resume and checkpoints is not None and checkpoints.steps():
+        loop.restore(checkpoints, callbacks)
+    with contextlib.ExitStack() as stack:
+        loop.callbacks = [
+            *callbacks,
+            *logs.opened(stack, log, curves, progress, loop.step, steps, epochs),
+        ]
+        loop.interrupted = stack.enter_context(_interrupts())
+        loop.run()
+    if loop.ended == "interrupted":
+        print(_how_to_resume(checkpoints, loop.step), file=sys.stderr)
+    return Fitted(loop.params, loop.state, loop.step, loop.history, loop.ended)
+
+
+class _Loop:
+    """The state of a training.
+
+    Attributes:
+        limits: After how many epochs and steps it ends.
+        interrupted: Set when Ctrl-C was pressed.
+        metrics: The last known ones.
+        saved: The step of the last checkpoint.
+        ended: Why it ended; empty while it goes on.
+
+    """
+
+    limits: tuple[int | None, int | None]
+    validate: Callable[[Tree], Mapping[str, Any]] | None
+    checkpoints: Checkpoints | None
+    save_every: int | None
+    report_every: int
+    stops_at_nonfinite: bool
+    callbacks: Sequence[Callback]
+    interrupted: threading.Event
+
+    def __init__(
+        self, step: Step, params: Tree, batches: Source, key: pg.Tensor | None
+    ) -> None:
+        self.take, self.batches, self.key = step.run, batches, key
+        self.params, self.state = params, step.optimizer.init(params)
+        self.step, self.saved, self.skipped = 0, -1, 0
+        self.loss: pg.Tensor | None = None
+        self.metrics: dict[str, float] = {}
+        self.history: list[dict[str, float]] = []
+        self.ended, self.started = "", time.perf_counter()
+
+    @property
+    def tree(self) -> Tree:
+        return {"params": self.params, "optimizer": self.state, "key": self.key}
+
+    def restore(self, checkpoints: Checkpoints, callbacks: Sequence[Callback]) -> None:
+        """Continue from the newest checkpoint."""
+        found = checkpoints.restore(self.tree)
+        self.params, self.state = found.tree["params"], found.tree["optimizer"]
+        self.key, self.step = found.tree["key"], found.step
+        self.batches.state = found.rest["batches"]
+        self.saved, self.skipped = found.step, _skipped(self.state)
+        states, given = found.rest["callbacks"], _with_state(callbacks)
+        if len(states) != len(given):
+            raise ValueError(
+                f"fit: the checkpoint has the states of {len(states)} callbacks, got "
+                f"{len(given)} that have one; pass the same callbacks to resume"
+            )
+        for callback, state in zip(given, states, strict=True):
+            callback.state = state
+
+    def run(self) -> None:
+        """Train until an end is reached, and save."""
+        epochs, steps = self.limits
+        if steps is not None and self.step >= steps:
+            self.ended = "steps"
+        while not self.ended:
+            epoch, before = self.batches.state["epoch"], self.step
+            from_start = self.batches.state["batch"] == 0
+            if epochs is not None and epoch >= epochs:
+                self.ended = "epochs"
+                break
+            for batch in self.batches:
+                self._take(batch)
+                if self.batches.state["batch"] and self._ends():
+                    break  # not after the last batch: the epoch ends first
+            if self.step == before and from_start:
+                raise ValueError("fit: batches yielded no batch in an epoch; pass some")
+            if not self.ended:
+                self._report(epoch, epoch_ends=True)
+                self._ends()
+                self._save(self.metrics)
+        if self.saved != self.step:
+            self._save(None)
+
+    def _take(self, batch: Any) -> None:
+        """Take one step."""
+        batch = pg.tree.map(pg.asarray, batch)
+        keys = () if self.key is None else (pg.random.fold_in(self.key, self.step),)
+        self.params, self.state, self.loss = self.take(
+            self.params, self.state, batch, *keys
+        )
+        self.step += 1
+        if self.step % self.report_every == 0:
+            self._report(self.batches.state["epoch"], epoch_ends=False)
+        between = self.batches.state["batch"] != 0  # else the end of the epoch saves
+        if self.save_every and self.step % self.save_every == 0 and between:
+            self._save(None)
+
+    def _ends(self) -> bool:
+        """Return whether an end is reached."""
+        steps = self.limits[1]
+        if not self.ended and steps is not None and self.step >= steps:
+            self.ended = "steps"
+        if not self.ended and self.interrupted.is_set():
+            self.ended = "interrupted"
+        return bool(self.ended)
+
+    def _report(self, epoch: int, *, epoch_ends: bool) -> None:
+        """Read the loss, check it, and call the callbacks."""
+        self._check_finite()
+        if self.loss is not None:
+            self.metrics["loss"] = self.loss.item()
+        with contextlib.suppress(ValueError):  # an optimizer without a rate
+            self.metrics["learning_rate"] = learning_rate(self.state).item()
+        self.metrics["seconds"] = time.perf_counter() - self.started
+        if epoch_ends and self.validate is not None:
+            found = self.validate(self.params)
+            self.metrics |= {name: float(x) for name, x in found.items()}
+        self.history.append({"step": self.step, "epoch": epoch, **self.metrics})
+        now = Progress(
+            self.step, epoch, self.params, self.state, self.metrics, epoch_ends
+        )
+        for callback in self.callbacks:
+            self.ended = callback(now) or self.ended
+
+    def _check_finite(self) -> None:
+        """Count the steps that were left out, or raise an error about them."""
+        skipped = _skipped(self.state)
+        new, self.skipped = skipped - self.skipped, skipped
+        if skipped:
+            self.metrics["skipped"] = float(skipped)
+        if new and self.stops_at_nonfinite:
+            self._save(None)
+            raise NonFiniteError(
+                f"fit: of the steps up to {self.step}, {new} had gradients with NaN or "
+                "infinity, which were left out; reduce the learning rate, clip the "
+                'gradients, or pass nonfinite="skip"'
+            )
+
+    def _save(self, metrics: Mapping[str, float] | None) -> None:
+        if self.checkpoints is None:
+            return
+        states = [callback.state for callback in _with_state(self.callbacks)]
+        rest = {"batches": self.batches.state, "callbacks": states}
+        self.checkpoints.save(self.step, self.tree, rest, metrics)
+        self.saved = self.step
+
+
+def _with_state(callbacks: Sequence[Callback]) -> list[Any]:
+    """Return the callbacks whose attribute ``state`` belongs into checkpoints."""
+    return [callback for callback in callbacks if hasattr(callback, "state")]
+
+
+def _skipped(state: Any) -> int:
+    return int(state.skipped) if isinstance(state, Finite) else 0
+
+
+# --- Ctrl-C ----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[threading.Event]:
+    """Have the first Ctrl-C set the event, and the second one raise."""
+    pressed = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if pressed.is_set():
+            raise KeyboardInterrupt
+        pressed.set()
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _how_to_resume(checkpoints: Checkpoints | None, step: int) -> str:
+    if checkpoints is None:
+        return (
+            f"interrupted after step {step}, without a checkpoint: pass checkpoints= "
+            "to be able to resume"
+        )
+    return (
+        f"interrupted after step {step}; saved as {checkpoints.path(step)}. To resume, "
+        "call fit with the same arguments and resume=True"
+    )

@@ -1,0 +1,97 @@
+"""Rematerialization: less memory for more time (``jax.checkpoint``)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import plugrad as pg
+from plugrad.plugin import Kernel, gradients, run, same
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Under jit the second run would be merged with the first: an effect is never merged.
+AGAIN = Kernel("plugrad_train.Again(x) -> y", out=same, effect=True)
+gradients(AGAIN, x=lambda dy: dy)
+
+
+def _again(x: pg.Tensor) -> pg.Tensor:
+    """Return ``x``, in a run that ``jit`` does not merge with another one."""
+    if AGAIN.name not in pg.get_kernels_for_backend(x.backend):
+        pg.register_kernel(AGAIN, x.backend, lambda native: native)
+    return run(AGAIN, x)
+
+
+def remat(f: Callable[P, R], /) -> Callable[P, R]:
+    """Return ``f`` as a function that saves only its arguments for the gradient.
+
+    What ``f`` computes inside is dropped after the call. Backward runs ``f`` once more,
+    with the overrides of gradients that were in force in the first run. Use it around
+    the blocks of a deep network: memory grows with the number of blocks instead of the
+    number of kernels, and a training step takes about a third more time.
+
+    The tensors that are differentiated must be arguments of ``f``. Draw random numbers
+    with ``seed=``: other draws would differ in the second run.
+
+    Args:
+        f: A function of tensors and trees of them that returns tensors.
+
+    Returns:
+        A function with the same arguments, value and gradients.
+
+    Raises:
+        TypeError: In a call, if ``f`` reads a tensor that is being differentiated and
+            is not an argument.
+
+    Example:
+        >>> block = pt.remat(lambda x, w: pg.tanh(x * w))
+        >>> pg.grad(block)(0.5, 2.0)
+        Tensor(0.839949, dtype=float32, backend='cpu')
+
+    Source:
+        T. Chen, B. Xu, C. Zhang and C. Guestrin, "Training deep nets with sublinear
+        memory cost", 2016; ``jax.checkpoint``, ``torch.utils.checkpoint``.
+
+    """
+    call: Callable[..., Any] = f
+
+    @functools.wraps(call)
+    def first(*args: Any) -> tuple[Any, Callable[..., Any]]:
+        pullback = pg.bind_overrides(functools.partial(_pulled, call, args))
+        return call(*args), pullback
+
+    recorded: Any = pg.custom_grad(first)
+    return recorded
+
+
+def _pulled(f: Callable[..., Any], args: tuple[Any, ...], *dys: Any) -> Any:
+    """Run ``f`` once more, and return the gradients of its arguments."""
+    leaves, structure = pg.tree.flatten(args)
+    traced = [i for i, x in enumerate(leaves) if _has_gradient(x)]
+
+    def of_tensors(*xs: pg.Tensor) -> Any:
+        found = dict(zip(traced, xs, strict=True))
+        return f(*structure([found.get(i, x) for i, x in enumerate(leaves)]))
+
+    value, pullback = pg.vjp(of_tensors, *[_again(leaves[i]) for i in traced])
+    several = isinstance(value, list | tuple)
+    slopes = dict(
+        zip(traced, pullback(type(value)(dys) if several else dys[0]), strict=True)
+    )
+    return tuple(
+        _of_argument(tree)
+        for tree in structure([slopes.get(i) for i in range(len(leaves))])
+    )
+
+
+def _has_gradient(x: Any) -> bool:
+    return isinstance(x, pg.Tensor) and pg.isdtype(
+        x.dtype, ("real floating", "complex floating")
+    )
+
+
+def _of_argument(tree: Any) -> Any:
+    """Return the gradients of one argument; None if it has none."""
+    return tree if pg.tree.leaves(tree) else None
