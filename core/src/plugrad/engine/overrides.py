@@ -5,10 +5,9 @@ Map: what is registered for the process; what is in force in a block; packs.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from plugrad.registry.contract import Functions, VJPs, collected
 from plugrad.registry.gradients import PackInfo
@@ -28,7 +27,6 @@ __all__ = [
     "use_gradients",
 ]
 
-F = TypeVar("F", bound=Callable[..., Any])
 KernelName = str | Callable[..., Any]  # a name, or the op that runs the kernel
 
 
@@ -192,7 +190,7 @@ def override_gradient(
     return dispatch.override({name: rules}, backend, who)
 
 
-def bind_overrides(f: F, /) -> F:
+def bind_overrides(f: context.F, /) -> context.F:
     """Return ``f`` bound to the overrides of gradients that are in force now.
 
     The function runs with these, and with no others, whenever it is called: in another
@@ -211,15 +209,7 @@ def bind_overrides(f: F, /) -> F:
         2.0
 
     """
-    arguments.function("bind_overrides", f)
-    overrides = context.current().overrides
-
-    @functools.wraps(f)
-    def bound(*args: Any, **kwargs: Any) -> Any:
-        with context.Scope(overrides=overrides):
-            return f(*args, **kwargs)
-
-    return cast("F", bound)
+    return context.UserScope("bind_overrides", overrides=context.current().overrides)(f)
 
 
 def use_gradients(
