@@ -27,7 +27,7 @@ class EarlyStopping:
 
     Args:
         metric: Its name, among those that ``validate`` returns.
-        patience: For how many epochs it may be no better than the best one.
+        patience: After how many epochs without a better one to end.
         mode: ``"min"`` if a smaller metric is better, ``"max"`` if a larger one is.
         min_delta: By how much it must be better.
 
@@ -41,7 +41,7 @@ class EarlyStopping:
         self, metric: str, patience: int = 5, mode: str = "min", min_delta: float = 0.0
     ) -> None:
         self.metric = metric
-        self.patience = within("EarlyStopping", "patience", patience, 0)
+        self.patience = within("EarlyStopping", "patience", patience, 1)
         self.sign = (
             -1 if choice("EarlyStopping", "mode", mode, ("min", "max")) == "min" else 1
         )
@@ -62,7 +62,7 @@ class EarlyStopping:
             self.state = {"best": value, "waited": 0}
             return None
         self.state = {"best": best, "waited": self.state["waited"] + 1}
-        if self.state["waited"] <= self.patience:
+        if self.state["waited"] < self.patience:
             return None
         return f"no better {self.metric} for {self.state['waited']} epochs"
 

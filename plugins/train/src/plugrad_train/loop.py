@@ -310,10 +310,12 @@ class _Loop:
             self.params, self.state, batch, *keys
         )
         self.step += 1
+        epoch, done = self.batches.state["epoch"], self.batches.state["batch"]
+        if done == 0:  # the end of the epoch reports and saves
+            return
         if self.step % self.report_every == 0:
-            self._report(self.batches.state["epoch"], epoch_ends=False)
-        between = self.batches.state["batch"] != 0  # else the end of the epoch saves
-        if self.save_every and self.step % self.save_every == 0 and between:
+            self._report(epoch, epoch_ends=False)
+        if self.save_every and self.step % self.save_every == 0:
             self._save(None)
 
     def _ends(self) -> bool:

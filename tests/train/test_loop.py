@@ -1,0 +1,279 @@
+"""``fit``: what it reports, when it ends, and that it resumes to the same bits."""
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import plugrad as pg
+import plugrad_train as pt
+import pytest
+
+from tests.train.trainee import train
+
+ROOT = Path(__file__).parents[2]
+X = np.linspace(-1, 1, 32, dtype=np.float32)
+
+
+def loss(params, batch):
+    x, y = batch
+    return pg.mean(pg.square(params["a"] * x + params["b"] - y))
+
+
+def fit(optimizer=None, loss=loss, batches=None, **options):
+    """Fit a line of slope 3 and offset 1."""
+    params = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
+    batches = batches or pt.Batches((X, 3 * X + 1), 8, shuffle=0)
+    return pt.fit(loss, params, optimizer or pt.sgd(0.5), batches, **options)
+
+
+def bits(fitted):
+    leaves = pg.tree.leaves((fitted.params, fitted.state))
+    return fitted.step, [x.numpy().tobytes() for x in leaves]
+
+
+def test_a_line_is_fitted(backend):
+    fitted = fit(epochs=20)
+    assert (fitted.step, fitted.ended) == (80, "epochs")
+    assert fitted.params["a"].item() == pytest.approx(3.0, abs=0.01)
+    assert fitted.params["b"].item() == pytest.approx(1.0, abs=0.01)
+    assert fitted.history[-1]["loss"] < 1e-4
+    assert fitted.params["a"].backend == backend
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"jit": False}, {"nonfinite": "apply"}], ids=str
+)
+def test_ways_to_run_it_do_not_change_the_bits(options):
+    with pg.use_backend("cpu"):
+        found = fit(steps=7, **options).params
+        expected = fit(steps=7).params
+    assert [x.item() for x in found.values()] == [x.item() for x in expected.values()]
+
+
+ENDS = {  # options: steps, the reason
+    "steps": ({"steps": 6}, 6, "steps"),
+    "epochs": ({"epochs": 2}, 8, "epochs"),
+    "both": ({"epochs": 2, "steps": 7}, 7, "steps"),
+    "none": ({"steps": 0}, 0, "steps"),
+    "callback": ({"epochs": 9, "callbacks": [lambda now: "enough"]}, 4, "enough"),
+}
+
+
+@pytest.mark.parametrize("row", ENDS)
+def test_it_ends(row):
+    options, steps, reason = ENDS[row]
+    fitted = fit(**options)
+    assert (fitted.step, fitted.ended) == (steps, reason)
+
+
+def test_early_stopping_counts_epochs_without_a_better_metric():
+    numbers = iter([0.5, 0.6, 0.7, 0.7, 0.65, 0.9])
+    stop = pt.EarlyStopping("accuracy", patience=2, mode="max")
+    fitted = fit(
+        epochs=9, validate=lambda params: {"accuracy": next(numbers)}, callbacks=[stop]
+    )
+    assert fitted.ended == "no better accuracy for 2 epochs"
+    found = [r["accuracy"] for r in fitted.history if r["step"] % 4 == 0]
+    assert found == [0.5, 0.6, 0.7, 0.7, 0.65]
+    with pytest.raises(ValueError, match="no metric 'other'; there are 'loss'"):
+        fit(epochs=1, callbacks=[pt.EarlyStopping("other")])
+
+
+# --- what it writes --------------------------------------------------------------
+
+
+def test_logs_curves_and_the_bar(tmp_path, capfd):
+    pytest.importorskip("matplotlib", reason="curves need matplotlib: make demo")
+    pytest.importorskip("tqdm", reason="the bar needs tqdm: make demo")
+    log, curves = tmp_path / "a" / "log.jsonl", tmp_path / "b" / "curves.png"
+    rates = pt.schedules.linear(0.5, 0.0, 12)
+    fitted = fit(
+        pt.sgd(rates), epochs=3, report_every=3, log=log, curves=curves, progress=True
+    )
+    records = pt.read_log(log)
+    assert records == fitted.history
+    assert [r["step"] for r in records] == [3, 4, 6, 8, 9, 12]
+    assert [r["epoch"] for r in records] == [0, 0, 1, 1, 2, 2]
+    assert records[0]["learning_rate"] == pytest.approx(0.5 * 10 / 12)
+    assert curves.read_bytes().startswith(b"\x89PNG")
+    assert "epoch 3/3, loss " in capfd.readouterr().err
+
+
+def test_a_log_is_continued_and_nan_is_null(tmp_path):
+    log = tmp_path / "log.jsonl"
+    checkpoints = pt.Checkpoints(tmp_path / "c")
+    fit(steps=4, checkpoints=checkpoints, log=log, report_every=1)
+    with log.open("a") as file:
+        file.write('{"step": 5, "epoch": 1, "loss": 1.0}\n{"step": 6, "ep')
+    fit(steps=6, checkpoints=checkpoints, log=log, report_every=1, resume=True)
+    assert [r["step"] for r in pt.read_log(log)] == [1, 2, 3, 4, 5, 6]
+    broken = lambda params, batch: params["a"] * math.nan
+    fit(loss=broken, steps=1, nonfinite="skip", report_every=1, log=log)
+    (record,) = map(json.loads, log.read_text().splitlines())
+    assert (record["loss"], record["skipped"]) == (None, 1.0)
+
+
+# --- gradients that are not finite -----------------------------------------------
+
+
+def poisoned(params, batch):
+    """Return a loss whose gradient is NaN for one of the batches of an epoch."""
+    x, _ = batch
+    return loss(params, batch) + 0.0 * params["a"] / pg.min(pg.abs(x - X[3]))
+
+
+def test_gradients_with_nan_stop_or_are_skipped_or_applied(tmp_path):
+    checkpoints = pt.Checkpoints(tmp_path)
+    with pytest.raises(
+        pt.NonFiniteError, match="of the steps up to 4, 1 had gradients"
+    ):
+        fit(loss=poisoned, epochs=1, checkpoints=checkpoints)
+    like = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
+    state = pt.skip_nonfinite(pt.sgd(0.5)).init(like)
+    saved = checkpoints.restore({"params": like, "optimizer": state, "key": None})
+    skipped = fit(loss=poisoned, epochs=1, nonfinite="skip")
+    assert skipped.history[-1]["skipped"] == 1.0
+    assert all(math.isfinite(x.item()) for x in skipped.params.values())
+    assert [x.item() for x in saved.tree["params"].values()] == [
+        x.item() for x in skipped.params.values()
+    ]
+    applied = fit(loss=poisoned, epochs=1, nonfinite="apply")
+    assert math.isnan(applied.params["a"].item())
+
+
+def test_mixed_precision_trains():
+    with pg.use_backend("cpu"):
+        fitted = fit(
+            pt.adam(0.1),
+            epochs=30,
+            precision=pg.float16,
+            loss=lambda params, batch: pg.astype(loss(params, batch), pg.float32),
+        )
+    assert {x.dtype for x in fitted.params.values()} == {np.dtype("float32")}
+    assert fitted.params["a"].item() == pytest.approx(3.0, abs=0.05)
+    assert fitted.state.scale.item() >= 2.0**10
+
+
+# --- resuming --------------------------------------------------------------------
+
+
+class Fails(Exception):
+    """Raised in the middle of a training."""
+
+
+@pytest.mark.parametrize("at", [2, 4, 5, 8])
+@pytest.mark.parametrize("kind", ["arrays", "prefetched", "iterable"])
+def test_a_resumed_training_has_the_bits_of_a_whole_one(at, kind, tmp_path):
+    sources = {
+        "arrays": lambda: pt.Batches((X, 3 * X + 1), 8, shuffle=2),
+        "prefetched": lambda: pt.Prefetch(pt.Batches((X, 3 * X + 1), 8, shuffle=2)),
+        "iterable": lambda: pt.IterableBatches(
+            lambda: zip(X, 3 * X + 1, strict=True), 8, shuffle=2
+        ),
+    }
+    rises = iter(range(100))
+    options = {
+        "epochs": 3,
+        "validate": lambda params: {"worse": next(rises)},
+        "optimizer": pt.adam(0.1),
+        "report_every": 1,
+    }
+
+    def fails(now):
+        if now.step == at:
+            raise Fails
+
+    stop = lambda: pt.EarlyStopping("worse", patience=2)
+    whole = fit(batches=sources[kind](), callbacks=[stop()], **options)
+    checkpoints = pt.Checkpoints(tmp_path)
+    saved = options | {"checkpoints": checkpoints, "save_every": 1}
+    with pytest.raises(Fails):
+        fit(batches=sources[kind](), callbacks=[stop(), fails], **saved)
+    resumed = fit(batches=sources[kind](), callbacks=[stop()], resume=True, **saved)
+    assert bits(resumed) == bits(whole)
+    assert resumed.ended == whole.ended
+
+
+def test_another_model_and_other_callbacks_are_refused(tmp_path):
+    checkpoints = pt.Checkpoints(tmp_path)
+    fit(epochs=1, checkpoints=checkpoints)
+    names = {path.name for path in tmp_path.iterdir()}
+    with pytest.raises(pt.CheckpointError, match="is one of another model"):
+        fit(pt.adam(0.1), epochs=2, checkpoints=checkpoints, resume=True)
+    stop = pt.EarlyStopping("loss")
+    with pytest.raises(ValueError, match="the states of 0 callbacks, got 1"):
+        fit(epochs=2, checkpoints=checkpoints, resume=True, callbacks=[stop])
+    assert {path.name for path in tmp_path.iterdir()} == names
+
+
+def test_ctrl_c_ends_after_the_step_with_a_checkpoint(tmp_path):
+    program = f"""if True:
+        from tests.train.trainee import train
+        print(train({str(tmp_path)!r}, 10**6, save_every=5).ended)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    checkpoints, start = pt.Checkpoints(tmp_path), time.monotonic()
+    while len(checkpoints.steps()) < 2:
+        assert time.monotonic() < start + 60
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out.split()) == (0, ["interrupted"]), err
+    step = checkpoints.steps()[-1]
+    path = tmp_path / f"step-{step:08}.json"
+    assert err == (
+        f"interrupted after step {step}; saved as {path}. To resume, call fit with the "
+        "same arguments and resume=True\n"
+    )
+    with pg.use_backend("cpu"):
+        assert bits(train(tmp_path, step + 3)) == bits(train(None, step + 3))
+
+
+def test_the_first_ctrl_c_waits_and_the_second_one_raises():
+    def press(now):
+        signal.raise_signal(signal.SIGINT)
+
+    handler = signal.getsignal(signal.SIGINT)
+    fitted = fit(epochs=9, report_every=3, callbacks=[press])
+    assert (fitted.step, fitted.ended) == (3, "interrupted")
+    with pytest.raises(KeyboardInterrupt):
+        fit(epochs=9, report_every=3, callbacks=[press, press])
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_it_runs_in_another_thread():
+    ended = []
+    thread = threading.Thread(target=lambda: ended.append(fit(epochs=1).ended))
+    thread.start()
+    thread.join()
+    assert ended == ["epochs"]
+
+
+WRONG = {
+    "length": (lambda: fit(), "neither epochs nor steps"),
+    "nonfinite": (lambda: fit(epochs=1, nonfinite="x"), "'stop', 'skip', 'apply'"),
+    "empty": (
+        lambda: fit(epochs=1, batches=pt.IterableBatches(lambda: [], 2)),
+        "no batch in an epoch",
+    ),
+}
+
+
+@pytest.mark.parametrize("row", WRONG)
+def test_what_does_not_fit_is_refused(row):
+    call, message = WRONG[row]
+    with pytest.raises(ValueError, match=message):
+        call()
