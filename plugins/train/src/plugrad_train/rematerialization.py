@@ -7,14 +7,16 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import plugrad as pg
-from plugrad.plugin import Kernel, gradients, run, same
+from plugrad.plugin import Kernel, batching, gradients, run, same
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Under jit the second run would be merged with the first: an effect is never merged.
+# Under jit the second run would be merged with the first. This makes its inputs other
+# values, and as an effect it stays where it is.
 AGAIN = Kernel("plugrad_train.Again(x) -> y", out=same, effect=True)
 gradients(AGAIN, x=lambda dy: dy)
+batching(AGAIN, "elementwise")
 
 
 def _again(x: pg.Tensor) -> pg.Tensor:
