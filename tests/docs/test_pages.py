@@ -83,12 +83,14 @@ PAGES = [
     Page(
         "docs/random.md", 2, shows="random.seed random.key random.split random.fold_in"
     ),
+    Page("docs/train.md", 7, shows="grad value_and_grad random.key"),
     Page("docs/trees.md", 3, shows="tree.map tree.leaves tree.register grad"),
     Page("docs/jit.md", 2, shows="jit Variable variable_grads where"),
     Page("docs/vmap.md", 4, shows="vmap grad vjp where"),
     Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
     Page("plugins/cpu/README.md", 1, shows="set_backend softmax"),
     Page("plugins/opencl/README.md", 3, "docs/test_excerpts.py", backend="opencl"),
+    Page("plugins/train/README.md", 1, shows="tanh zeros mean"),
     Page(
         "plugins/wasm/README.md",
         2,
@@ -110,6 +112,7 @@ NEEDS = {
     "array_api_extra": "needs array-api-extra, of the consumers group",
     "einops": "needs einops, of the consumers group",
     "opt_einsum": "needs opt_einsum, of the consumers group",
+    "plugrad_train": "plugins/train is not installed",
     "safetensors": "needs safetensors: pip install plugrad[io]",
     "plugrad_gradient_packs": "examples/gradient_packs is not installed",
 }

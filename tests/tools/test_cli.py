@@ -351,6 +351,7 @@ ROOMS = {  # package: distribution
     "plugrad_cpu": "plugrad-cpu",
     "plugrad_gradient_packs": "plugrad-gradient-packs",
     "plugrad_opencl": "plugrad-opencl",
+    "plugrad_train": "plugrad-train",
     "plugrad_wasm": "plugrad-wasm",
 }
 

@@ -141,10 +141,10 @@ def opened(
     curves: str | Path | None,
     progress: bool,
     step: int,
-    steps: int | None,
-    epochs: int | None,
+    limits: tuple[int | None, int | None],
 ) -> list[Callable[[Progress], str | None]]:
     """Return the callbacks of the log, the curves and the bar; the stack ends them."""
+    epochs, steps = limits
     found: list[Any] = []
     if log is not None:
         found.append(JsonLines(log, step))

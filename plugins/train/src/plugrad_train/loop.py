@@ -215,14 +215,10 @@ def fit(
     if resume and checkpoints is not None and checkpoints.steps():
         loop.restore(checkpoints, callbacks)
     with contextlib.ExitStack() as stack:
-        loop.callbacks = [
-            *callbacks,
-            *logs.opened(stack, log, curves, progress, loop.step, steps, epochs),
-        ]
+        ours = logs.opened(stack, log, curves, progress, loop.step, loop.limits)
+        loop.callbacks = [*callbacks, *ours]
         loop.interrupted = stack.enter_context(_interrupts())
         loop.run()
-    if loop.ended == "interrupted":
-        print(_how_to_resume(checkpoints, loop.step), file=sys.stderr)
     return Fitted(loop.params, loop.state, loop.step, loop.history, loop.ended)
 
 
@@ -301,6 +297,8 @@ class _Loop:
                 self._save(self.metrics)
         if self.saved != self.step:
             self._save(None)
+        if self.ended == "interrupted":
+            print(_how_to_resume(self.checkpoints, self.step), file=sys.stderr)
 
     def _take(self, batch: Any) -> None:
         """Take one step."""
