@@ -1,0 +1,145 @@
+"""Train a small transformer on the documentation strings of Python's library.
+
+It predicts the next character, and continues after Ctrl-C if it is started again::
+
+    python -m examples.language_model --steps 2000 --backend cpu
+"""
+
+import argparse
+import ast
+import sysconfig
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import plugrad as pg
+import plugrad_train as pt
+
+CHARACTERS = 128  # of ASCII
+
+
+class Size(NamedTuple):
+    """The size of a model: layers, heads, and the lengths of vectors and texts."""
+
+    layers: int = 4
+    heads: int = 4
+    width: int = 128
+    context: int = 128
+
+
+def text(most: int | None = None) -> bytes:
+    """Return the documentation strings in ASCII, in the order of the files."""
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    found: list[str] = []
+    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        nodes = [*ast.walk(ast.parse(path.read_bytes()))]
+        docs = [ast.get_docstring(node) for node in nodes if isinstance(node, kinds)]
+        found += filter(None, docs)
+        if most is not None and sum(map(len, found)) > most:
+            break
+    return "\n\n".join(found).encode("ascii", "ignore")[:most]
+
+
+def new_params(size: Size, seed: int) -> Any:
+    """Return random parameters, scaled as in GPT-2 (Radford et al., 2019)."""
+    keys = iter(pg.random.split(pg.random.key(seed), 2 + 4 * size.layers))
+    n, last = size.width, 0.02 / (2 * size.layers) ** 0.5
+
+    def normal(rows: int, columns: int, stddev: float = 0.02) -> pg.Tensor:
+        return pg.random.normal((rows, columns), stddev=stddev, seed=next(keys))
+
+    shapes = {"qkv": (n, 3 * n, 0.02), "out": (n, n, last)}
+    shapes |= {"up": (n, 4 * n, 0.02), "down": (4 * n, n, last)}
+    layers = []
+    for _ in range(size.layers):
+        layer: Any = {"norms": [pg.ones(n), pg.ones(n)]}
+        for name, (rows, columns, stddev) in shapes.items():
+            layer[name] = {"w": normal(rows, columns, stddev), "b": pg.zeros(columns)}
+        layers.append(layer)
+    embedding = {"characters": normal(CHARACTERS, n), "norm": pg.ones(n)}
+    return embedding | {"positions": normal(size.context, n), "layers": layers}
+
+
+def dense(layer: Any, x: pg.Tensor) -> pg.Tensor:
+    """Return a dense layer of ``x``."""
+    return x @ layer["w"] + layer["b"]
+
+
+def block(layer: Any, x: pg.Tensor, heads: int) -> pg.Tensor:
+    """Return a layer of the transformer: attention, then a network of each position."""
+    batch, length, width = x.shape
+    qkv = dense(layer["qkv"], pg.layer_norm(x, layer["norms"][0]))
+    qkv = pg.reshape(qkv, (batch, length, 3, heads, width // heads))
+    q, k, v = pg.unstack(pg.permute_dims(qkv, (2, 0, 3, 1, 4)))
+    mixed = pg.scaled_dot_product_attention(q, k, v, is_causal=True)
+    x = x + dense(
+        layer["out"], pg.reshape(pg.permute_dims(mixed, (0, 2, 1, 3)), x.shape)
+    )
+    hidden = pg.gelu(dense(layer["up"], pg.layer_norm(x, layer["norms"][1])))
+    return x + dense(layer["down"], hidden)
+
+
+def logits_of(params: Any, codes: pg.Tensor, heads: int) -> pg.Tensor:
+    """Return the logits ``[batch, length, CHARACTERS]`` of the next characters."""
+    x = pg.take(params["characters"], codes, axis=0)
+    x = x + params["positions"][: codes.shape[1]]
+    for layer in params["layers"]:
+        x = block(layer, x, heads)
+    return pg.layer_norm(x, params["norm"]) @ params["characters"].mT
+
+
+def fit(size: Size, steps: int, batch: int, most: int | None, **options: Any) -> Any:
+    """Train; return the result of ``plugrad_train.fit``."""
+    codes = np.frombuffer(text(most), np.uint8).astype(np.int32)
+    starts = np.arange((len(codes) - 1) // size.context) * size.context
+    rows = codes[starts[:, None] + np.arange(size.context + 1)]
+
+    def loss(params: Any, codes: pg.Tensor) -> pg.Tensor:
+        logits = logits_of(params, codes[:, :-1], size.heads)
+        return pg.losses.sparse_softmax_cross_entropy(codes[:, 1:], logits)
+
+    rate = pt.schedules.warmup(pt.schedules.cosine(1e-3, max(1, steps - 50), 1e-4), 50)
+    matrices = lambda params: pg.tree.map(lambda p: p.ndim > 1, params)
+    adamw = pt.adamw(rate, weight_decay=0.1, mask=matrices)
+    optimizer = pt.chain(pt.clip_by_global_norm(1.0), adamw)
+    batches = pt.Prefetch(pt.Batches(rows, batch, shuffle=0))
+    return pt.fit(loss, new_params(size, 0), optimizer, batches, steps=steps, **options)
+
+
+def sample(params: Any, size: Size, length: int, temperature: float = 0.8) -> str:
+    """Return text that the model writes after an empty line."""
+    codes = [ord("\n")]
+    predict = pg.jit(lambda params, codes: logits_of(params, codes, size.heads))
+    for step in range(length):
+        last = codes[-size.context :]
+        padded = np.asarray([last + [0] * (size.context - len(last))], np.int32)
+        logits = predict(params, pg.asarray(padded))[:, len(last) - 1] / temperature
+        codes.append(int(pg.random.multinomial(logits, 1, seed=step)))
+    return bytes(codes[1:]).decode("ascii")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Read the options, train, and print a sample."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--characters", type=int, help="how much of the text to use")
+    parser.add_argument("--size", type=int, nargs=4, default=Size(), help="see Size")
+    parser.add_argument("--backend", default=pg.get_backend())
+    parser.add_argument("--out", type=Path, default=Path("out/language_model"))
+    given = parser.parse_args(arguments)
+    size, batch, out = Size(*given.size), given.batch, given.out
+    options: Any = {"checkpoints": pt.Checkpoints(out), "log": out / "log.jsonl"}
+    with pg.use_backend(given.backend):
+        options |= {"resume": True, "progress": True}
+        fitted = fit(size, given.steps, batch, given.characters, **options)
+        print(sample(fitted.params, size, 500))
+    if fitted.history:  # it was not complete before
+        first, last = fitted.history[0], fitted.history[-1]
+        speed = (last["step"] - first["step"]) * batch * size.context
+        speed /= max(last["seconds"] - first["seconds"], 1e-9)
+        print(f"loss {last['loss']:.3f}; {speed:.0f} tokens a second, {given.backend}")
+
+
+if __name__ == "__main__":
+    main()
