@@ -1,6 +1,7 @@
 """Checkpoints: complete or not there, whatever kills the process."""
 
 import json
+import math
 import os
 import random
 import subprocess
@@ -43,6 +44,14 @@ def test_what_was_saved_is_restored(backend, tmp_path):
     assert found.tree["v"].tolist() == [1.0, 2.0]
     assert found.tree["v"].backend == backend
     assert found.tree["key"].tolist() == pg.random.key(3).tolist()
+
+
+def test_the_rest_is_as_json_has_it(tmp_path):
+    """Numbers as keys are sorted as text when they are read again."""
+    checkpoints = pt.Checkpoints(tmp_path)
+    checkpoints.save(1, tree(), {"by step": {2: (1, 2), 10: math.inf}})
+    rest = checkpoints.restore(tree()).rest
+    assert rest == {"by step": {"2": [1, 2], "10": math.inf}}
 
 
 def test_the_last_and_the_best_are_kept(tmp_path):
@@ -116,8 +125,10 @@ def test_a_damaged_checkpoint_is_refused_with_its_name(row, tmp_path):
     damage(path)
     with pytest.raises(pt.CheckpointError, match=r"step-00000002.*step-00000001"):
         checkpoints.restore(tree())
+    left = {file.name for file in tmp_path.glob("step-0000000[12]*")}
     checkpoints.save(3, tree(3))  # damaged ones do not prevent it
     assert checkpoints.restore(tree()).step == 3
+    assert left == {file.name for file in tmp_path.glob("step-0000000[12]*")}
 
 
 OTHERS = {  # another model: what differs

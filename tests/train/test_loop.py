@@ -158,6 +158,16 @@ def test_mixed_precision_trains():
     assert {x.dtype for x in fitted.params.values()} == {np.dtype("float32")}
     assert fitted.params["a"].item() == pytest.approx(3.0, abs=0.05)
     assert fitted.state.scale.item() >= 2.0**10
+    assert fitted.history[-1]["loss_scale"] == fitted.state.scale.item()
+
+
+def test_mixed_precision_stops_if_no_scale_helps():
+    broken = lambda params, batch: params["a"] * math.nan
+    with pg.use_backend("cpu"):
+        with pytest.raises(pt.NonFiniteError, match="steps in a row"):
+            fit(epochs=9, precision=pg.float16, loss=broken)
+        fitted = fit(epochs=9, precision=pg.float16, loss=broken, nonfinite="skip")
+    assert [x.item() for x in fitted.params.values()] == [0.0, 0.0]
 
 
 # --- resuming --------------------------------------------------------------------
@@ -264,6 +274,7 @@ def test_it_runs_in_another_thread():
 
 WRONG = {
     "length": (lambda: fit(), "neither epochs nor steps"),
+    "resume": (lambda: fit(epochs=1, resume=True), "no checkpoints; pass them"),
     "nonfinite": (lambda: fit(epochs=1, nonfinite="x"), "'stop', 'skip', 'apply'"),
     "empty": (
         lambda: fit(epochs=1, batches=pt.IterableBatches(lambda: [], 2)),

@@ -151,6 +151,26 @@ def test_gradients_in_other_containers_fit(backend):
     assert [x.tolist() for x in pg.tree.leaves(after)] == [1.0, 2.0, [0.0]]
 
 
+PARAMETERS = {
+    "array": (np.ones(2), "['w'] is a ndarray; pass tensors"),
+    "number": (1.0, "['w'] is a float; pass tensors"),
+    "variable": (pg.Variable(1.0), "['w'] is a Variable; pass tensors"),
+    "complex": (pg.asarray(1j), "['w'] is complex; train its real"),
+}
+
+
+@pytest.mark.parametrize("row", PARAMETERS)
+def test_parameters_that_are_not_real_tensors_are_refused(row):
+    value, message = PARAMETERS[row]
+    params = {"w": value, "text": "left alone", "n": 3}
+    grads = {"w": pg.asarray(1.0), "text": None, "n": None}
+    optimizer = pt.adam(0.1)
+    for call in (optimizer.init, lambda params: optimizer.update(grads, (), params)):
+        with pytest.raises(TypeError, match="optimizers: the parameter") as caught:
+            call(params)
+        assert message in str(caught.value)
+
+
 WRONG = {
     "nothing": ((), "chain: got nothing"),
     "number": ((pt.scale(1.0), 3), "chain: got 3"),

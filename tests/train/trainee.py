@@ -34,7 +34,7 @@ def train(folder, steps, *, save_every=1, **options):
         key=pg.random.key(5),
         checkpoints=None if folder is None else pt.Checkpoints(folder),
         save_every=save_every,
-        resume=True,
+        resume=folder is not None,
         **options,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+import numpy as np
 import plugrad as pg
 
 Tree = Any
@@ -34,6 +35,22 @@ def map_leaves(f: Callable[..., Any], tree: Tree, *rest: Tree) -> Tree:
 def is_trained(x: Any) -> bool:
     """Return whether a leaf of parameters is floating."""
     return isinstance(x, pg.Tensor) and pg.isdtype(x.dtype, "real floating")
+
+
+def check_params(params: Tree) -> None:
+    """Raise TypeError for leaves that look as if they were trained, and are not."""
+    for path, x in zip(paths(params), pg.tree.leaves(params), strict=True):
+        if isinstance(x, pg.Tensor):
+            if not pg.isdtype(x.dtype, "complex floating"):
+                continue
+            what, advice = "complex", "train its real and imaginary parts"
+        elif isinstance(x, pg.Variable | np.ndarray | np.generic | float | complex):
+            what, advice = f"a {type(x).__name__}", "pass tensors"
+        else:
+            continue
+        raise TypeError(
+            f"optimizers: the parameter{path and ' at '}{path} is {what}; {advice}"
+        )
 
 
 def trained(params: Tree) -> Tree:

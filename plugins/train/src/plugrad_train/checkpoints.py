@@ -27,6 +27,7 @@ from ._trees import Tree, choice, paths, within
 
 FORMAT = 1
 NAME = re.compile(r"step-(\d{8,})\.json")
+TENSORS = re.compile(r"step-(\d{8,})\.[0-9a-f]{16}\.safetensors")
 DRAFT = ".tmp"
 
 
@@ -57,6 +58,8 @@ class Restored(NamedTuple):
 
 class Checkpoints:
     """The checkpoints in a folder: the last ``keep`` of them, and the best.
+
+    One process at a time may save into a folder.
 
     Args:
         folder: The folder, which is created.
@@ -136,7 +139,7 @@ class Checkpoints:
         draft = self.folder / f"{step}.{os.urandom(4).hex()}{DRAFT}"
         body: dict[str, Any] = {"format": FORMAT, "step": step, "metrics": numbers}
         body |= {"rest": dict(rest or {})}
-        _encoded(body)  # raises before a file is written
+        body = json.loads(_encoded(body))  # as restore will read it
         try:
             pg.save(draft, tensors)
             checksum = _checksum(draft)
@@ -242,15 +245,19 @@ class Checkpoints:
         kept = {*steps[-self.keep :], step, self.best_step()}
         for old in {*steps} - kept:
             self.path(old).unlink()
-        used = {body["file"]}
+        used, damaged = {body["file"]}, set()
         for one in {*steps} & kept:
-            with contextlib.suppress(CheckpointError):  # restore names damaged ones
+            try:
                 used.add(self._body(one)["file"])
-        whole = re.compile(r"step-(\d{8,})\.[0-9a-f]{16}\.safetensors")
+            except CheckpointError:  # its tensors may be of use
+                damaged.add(one)
         for file in self.folder.iterdir():
-            match = whole.fullmatch(file.name)
-            unused = match is not None and file.name not in used
-            if unused or file.name.endswith(DRAFT):
+            match = TENSORS.fullmatch(file.name)
+            if match is None:
+                unused = file.name.endswith(DRAFT)
+            else:
+                unused = file.name not in used and int(match[1]) not in damaged
+            if unused:
                 file.unlink(missing_ok=True)
 
 

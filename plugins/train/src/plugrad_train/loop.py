@@ -23,7 +23,15 @@ from .checkpoints import Checkpoints
 from .data import Source
 from .optimizers import Optimizer
 from .transforms import learning_rate
-from .wrappers import Finite, NonFiniteError, half_precision, scale_loss, skip_nonfinite
+from .wrappers import (
+    Finite,
+    NonFiniteError,
+    Scaled,
+    check_finite,
+    half_precision,
+    scale_loss,
+    skip_nonfinite,
+)
 
 NONFINITE = ("stop", "skip", "apply")
 Loss = Callable[..., Any]
@@ -183,7 +191,8 @@ def fit(
             them out and raises NonFiniteError at the next report, ``"skip"`` leaves
             them out and counts them in the metric ``skipped``, ``"apply"`` does not
             look.
-        precision: See ``train_step``; then such gradients are always left out.
+        precision: See ``train_step``; then such gradients are always left out, and
+            ``"stop"`` raises an error only if no scale of the loss is left to try.
         jit: Whether the step is recorded and replayed.
 
     Returns:
@@ -205,6 +214,8 @@ def fit(
     if epochs is None and steps is None:
         raise ValueError("fit: got neither epochs nor steps; say how long to train")
     choice("fit", "nonfinite", nonfinite, NONFINITE)
+    if resume and checkpoints is None:
+        raise ValueError("fit: got resume=True and no checkpoints; pass them")
     if precision is None and nonfinite != "apply":
         optimizer = skip_nonfinite(optimizer)
     step = train_step(loss, optimizer, precision=precision, jit=jit)
@@ -212,7 +223,7 @@ def fit(
     loop.limits = epochs, steps
     loop.validate, loop.checkpoints, loop.save_every = validate, checkpoints, save_every
     loop.report_every, loop.stops_at_nonfinite = report_every, nonfinite == "stop"
-    if resume and checkpoints is not None and checkpoints.steps():
+    if resume and checkpoints and checkpoints.steps():
         loop.restore(checkpoints, callbacks)
     with contextlib.ExitStack() as stack:
         ours = logs.opened(stack, log, curves, progress, loop.step, loop.limits)
@@ -345,6 +356,10 @@ class _Loop:
 
     def _check_finite(self) -> None:
         """Count the steps that were left out, or raise an error about them."""
+        if isinstance(self.state, Scaled):
+            self.metrics["loss_scale"] = scale = self.state.scale.item()
+            if scale == 1.0 and self.stops_at_nonfinite:
+                check_finite(self.state)
         skipped = _skipped(self.state)
         new, self.skipped = skipped - self.skipped, skipped
         if skipped:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, overload
 import plugrad as pg
 
 from . import transforms
-from ._trees import Tree, is_none, is_trained
+from ._trees import Tree, check_params, is_none, is_trained
 from .transforms import Mask, Schedule, Transform
 
 Rate = float | Schedule
@@ -42,8 +42,10 @@ def as_params(grads: Tree, params: Tree) -> Tree:
 
     Raises:
         ValueError: They have another structure, or another shape.
+        TypeError: A parameter is not a real tensor.
 
     """
+    check_params(params)
     leaves, structure = pg.tree.flatten(params)
     found = structure.match(
         grads, "update: the gradients have another structure than the parameters"
@@ -81,12 +83,16 @@ def of_transform(transform: Transform) -> Optimizer:
 
     """
 
+    def init(params: Tree) -> Any:
+        check_params(params)
+        return transform.init(params)
+
     def update(grads: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
         grads = as_params(grads, params)
         updates, state = transform.update(grads, state, params)
         return _applied(params, updates), state
 
-    return Optimizer(transform.init, update, transform)
+    return Optimizer(init, update, transform)
 
 
 @overload

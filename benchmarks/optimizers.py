@@ -1,0 +1,191 @@
+"""Compare a step of AdamW over many parameters with PyTorch's and optax'.
+
+All libraries update the same parameters with the same gradients, and their results are
+compared. They take turns in one process each, and the best turn counts. PyTorch runs
+with ``foreach``, and optax under ``jax.jit`` with its buffers donated::
+
+    python benchmarks/optimizers.py --peers torch,optax --python PATH
+
+``--python`` is an interpreter that has the peers. A ratio is the time of the other
+library divided by that of plugrad: above 1, plugrad is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+RATE, DECAY = 1e-3, 0.01
+WARM, SECONDS = 3, 1.0  # steps, and how long a turn takes
+
+# --- what is updated -------------------------------------------------------------
+
+
+def arrays(total: int, tensors: int) -> list[Any]:
+    """Return parameters: matrices, and vectors of which each is a hundredth."""
+    rng = np.random.default_rng(0)
+    each = total // tensors
+    sizes = [each // 101 if i % 2 else each + each * 100 // 101 for i in range(tensors)]
+    return [rng.normal(size=n).astype(np.float32) for n in sizes]
+
+
+Step = Callable[[], Any]
+
+
+def of_plugrad(params: list[Any], threads: int) -> tuple[Step, Step]:
+    """Return a step, and a function that returns the parameters."""
+    import plugrad as pg
+    import plugrad_train as pt
+
+    optimizer = pt.adamw(RATE, weight_decay=DECAY)
+    grads = [pg.asarray(x * 0.1) for x in params]
+    now: Any = [pg.asarray(x) for x in params]
+    now = [now, optimizer.init(now)]
+    update = pg.jit(lambda params, state: optimizer.update(grads, state, params))
+
+    def step() -> None:
+        now[:] = update(*now)
+        now[0][-1].numpy()  # asynchronous backends have finished
+
+    return step, lambda: [x.numpy() for x in now[0]]
+
+
+def of_torch(params: list[Any], threads: int) -> tuple[Step, Step]:
+    """Return a step of PyTorch's, and a function that returns the parameters."""
+    import torch
+
+    torch.set_num_threads(threads)
+    ours = [torch.tensor(x, requires_grad=True) for x in params]
+    for p in ours:
+        p.grad = p.detach() * 0.1
+    step = torch.optim.AdamW(ours, lr=RATE, weight_decay=DECAY, foreach=True).step
+    return step, lambda: [p.detach().numpy() for p in ours]
+
+
+def of_optax(params: list[Any], threads: int) -> tuple[Step, Step]:
+    """Return a step of optax, and a function that returns the parameters."""
+    import jax
+    import optax
+
+    optimizer = optax.adamw(RATE, weight_decay=DECAY)
+    grads = [jax.numpy.asarray(x * 0.1) for x in params]
+    now: Any = [jax.numpy.asarray(x) for x in params]
+    now = [now, optimizer.init(now)]
+
+    def update(params: Any, state: Any, grads: Any) -> Any:
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), state
+
+    jitted = jax.jit(update, donate_argnums=(0, 1))
+
+    def step() -> None:
+        now[:] = jax.block_until_ready(jitted(*now, grads))
+
+    return step, lambda: [np.asarray(x) for x in now[0]]
+
+
+LIBRARIES = {"plugrad": of_plugrad, "torch": of_torch, "optax": of_optax}
+
+# --- turns -----------------------------------------------------------------------
+
+
+def serve(library: str, total: int, tensors: int, threads: int) -> None:
+    """Take a turn for each line of the input, and write the time of a step."""
+    step, read = LIBRARIES[library](arrays(total, tensors), threads)
+    for _ in range(WARM):
+        step()
+    print(json.dumps([float(np.abs(x).sum(dtype=float)) for x in read()]), flush=True)
+    for _ in sys.stdin:
+        times, end = [], time.perf_counter() + SECONDS
+        while time.perf_counter() < end:
+            start = time.perf_counter()
+            step()
+            times.append(time.perf_counter() - start)
+        print(json.dumps(min(times)), flush=True)
+
+
+def environment(library: str, threads: int) -> dict[str, str]:
+    """Return the variables that limit a library to its threads."""
+    count = str(threads)
+    found = {"OMP_NUM_THREADS": count, "PLUGRAD_CPU_THREADS": count}
+    if library == "optax":
+        found["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=" + str(threads > 1).lower()
+        found["NPROC"] = count
+    return dict(os.environ) | found
+
+
+def compare(given: argparse.Namespace) -> dict[str, float]:
+    """Return the seconds of a step of each library."""
+    names = ["plugrad", *filter(None, given.peers.split(","))]
+    processes = {}
+    for name in names:
+        python = sys.executable if name == "plugrad" else given.python
+        command = [python, __file__, "--serve", name, "--threads", str(given.threads)]
+        command += ["--parameters", str(given.parameters), "--tensors"]
+        processes[name] = subprocess.Popen(
+            [*command, str(given.tensors)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(name, given.threads),
+        )
+    try:
+        sums = {name: json.loads(read(p)) for name, p in processes.items()}
+        for name in names[1:]:
+            np.testing.assert_allclose(sums[name], sums["plugrad"], rtol=1e-5)
+        best = dict.fromkeys(names, float("inf"))
+        for _ in range(given.turns):
+            for name, process in processes.items():
+                best[name] = min(best[name], float(ask(process)))
+        return best
+    finally:
+        for process in processes.values():
+            process.communicate()
+
+
+def read(process: Any) -> str:
+    """Return a line of a process."""
+    line: str = process.stdout.readline()
+    if not line:
+        raise SystemExit(f"{process.args[3]} has failed")
+    return line
+
+
+def ask(process: Any) -> str:
+    """Have a process take its turn; return its time."""
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return read(process)
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
+    """Read the options, compare, and print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parameters", type=int, default=10_000_000)
+    parser.add_argument("--tensors", type=int, default=100)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--peers", default="torch", help="of torch and optax")
+    parser.add_argument("--python", default=sys.executable, help="that has the peers")
+    parser.add_argument("--serve", choices=LIBRARIES, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.serve:
+        serve(given.serve, given.parameters, given.tensors, given.threads)
+        return {}
+    best = compare(given)
+    for name, seconds in best.items():
+        ratio = seconds / best["plugrad"]
+        print(f"{name:10}{seconds * 1e3:10.3f} ms{ratio:10.2f}")
+    return best
+
+
+if __name__ == "__main__":
+    main()
