@@ -85,6 +85,23 @@ def test_early_stopping_counts_epochs_without_a_better_metric():
         fit(epochs=1, callbacks=[pt.EarlyStopping("other")])
 
 
+def test_100_steps_are_recorded_once(backend):
+    noisy = lambda params, batch, key: (
+        loss(params, batch) * pg.random.uniform((), seed=key)
+    )
+    optimizer = pt.skip_nonfinite(pt.adam(pt.schedules.cosine(0.1, 100)))
+    step = pt.train_step(noisy, optimizer)
+    params = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
+    state = step.optimizer.init(params)
+    batch = pg.asarray(X), pg.asarray(3 * X + 1)
+    for number in range(100):
+        key = pg.random.fold_in(pg.random.key(0), number)
+        params, state, _ = step.run(params, state, batch, key)
+    explanation = step.run.explain(params, state, batch, key)
+    assert explanation.graph is not None, explanation.reason
+    assert explanation.retraces == []
+
+
 # --- what it writes --------------------------------------------------------------
 
 

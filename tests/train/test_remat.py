@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import plugrad as pg
@@ -55,10 +56,19 @@ def test_jit_runs_a_block_twice(backend):
     assert count == {"plain": 3, "remat": 6}
 
 
+class Pair(NamedTuple):
+    """Two outputs."""
+
+    first: pg.Tensor
+    second: pg.Tensor
+
+
 FUNCTIONS = {  # a function, and its arguments
     "static": (lambda x, n, flag: x**3 if flag else x * n, (pg.asarray(2.0), 3, True)),
     "integers": (lambda x, i: pg.take(x, i), (pg.asarray([1.0, 2.0]), pg.asarray([1]))),
     "two outputs": (lambda x, y: (x * y, [pg.sin(x)]), (2.0, 3.0)),
+    "a namedtuple": (lambda x: Pair(x * x, pg.sin(x)), (2.0,)),
+    "a dict": (lambda x: {"a": x * x, "b": (pg.sin(x),)}, (2.0,)),
     "float64": (lambda x: pg.exp(x), (np.ones(2),)),
     "constant": (lambda x, y: x * 2.0, (1.0, 2.0)),
 }
@@ -81,6 +91,8 @@ def test_derivatives_of_every_order(backend):
     third = lambda f: pg.grad(pg.grad(pg.grad(f)))(0.7)
     same(third(pt.remat(f)), third(f))
     same(pg.hessian(pt.remat(f))(pg.asarray(0.7)), pg.hessian(f)(pg.asarray(0.7)))
+    tangent = lambda f: pg.jvp(f, (0.7,), (1.0,))
+    same(tangent(pt.remat(f)), tangent(f))
     each = pg.vmap(pg.grad(pt.remat(f)))(pg.asarray([0.5, 0.7]))
     same(each, pg.vmap(pg.grad(f))(pg.asarray([0.5, 0.7])))
 

@@ -78,10 +78,8 @@ def _pulled(f: Callable[..., Any], args: tuple[Any, ...], *dys: Any) -> Any:
         return f(*structure([found.get(i, x) for i, x in enumerate(leaves)]))
 
     value, pullback = pg.vjp(of_tensors, *[_again(leaves[i]) for i in traced])
-    several = isinstance(value, list | tuple)
-    slopes = dict(
-        zip(traced, pullback(type(value)(dys) if several else dys[0]), strict=True)
-    )
+    dy = list(dys) if isinstance(value, list | tuple) else dys[0]
+    slopes = dict(zip(traced, pullback(dy), strict=True))
     return tuple(
         _of_argument(tree)
         for tree in structure([slopes.get(i) for i in range(len(leaves))])
