@@ -231,6 +231,10 @@ def test_another_model_and_other_callbacks_are_refused(tmp_path):
     checkpoints = pt.Checkpoints(tmp_path)
     fit(epochs=1, checkpoints=checkpoints)
     names = {path.name for path in tmp_path.iterdir()}
+    with pytest.raises(
+        FileExistsError, match="a checkpoint of step 4; pass resume=True"
+    ):
+        fit(epochs=1, checkpoints=checkpoints)
     with pytest.raises(pt.CheckpointError, match="is one of another model"):
         fit(pt.adam(0.1), epochs=2, checkpoints=checkpoints, resume=True)
     stop = pt.EarlyStopping("loss")

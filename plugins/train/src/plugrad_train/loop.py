@@ -201,6 +201,7 @@ def fit(
     Raises:
         ValueError: Neither ``epochs`` nor ``steps`` is given, or there are no batches.
         NonFiniteError: See ``nonfinite``.
+        FileExistsError: ``checkpoints`` has some, and ``resume`` is false.
 
     Example:
         >>> x = np.linspace(-1, 1, 64, dtype=np.float32)
@@ -214,13 +215,11 @@ def fit(
     if epochs is None and steps is None:
         raise ValueError("fit: got neither epochs nor steps; say how long to train")
     choice("fit", "nonfinite", nonfinite, NONFINITE)
-    if resume and checkpoints is None:
-        raise ValueError("fit: got resume=True and no checkpoints; pass them")
+    _check_folder(checkpoints, resume)
     if precision is None and nonfinite != "apply":
         optimizer = skip_nonfinite(optimizer)
     step = train_step(loss, optimizer, precision=precision, jit=jit)
-    loop = _Loop(step, params, batches, key)
-    loop.limits = epochs, steps
+    loop = _Loop(step, params, batches, key, (epochs, steps))
     loop.validate, loop.checkpoints, loop.save_every = validate, checkpoints, save_every
     loop.report_every, loop.stops_at_nonfinite = report_every, nonfinite == "stop"
     if resume and checkpoints and checkpoints.steps():
@@ -231,6 +230,18 @@ def fit(
         loop.interrupted = stack.enter_context(_interrupts())
         loop.run()
     return Fitted(loop.params, loop.state, loop.step, loop.history, loop.ended)
+
+
+def _check_folder(checkpoints: Checkpoints | None, resume: bool) -> None:
+    """Raise an error if two trainings would mix their checkpoints."""
+    if checkpoints is None:
+        if resume:
+            raise ValueError("fit: got resume=True and no checkpoints; pass them")
+    elif not resume and (steps := checkpoints.steps()):
+        raise FileExistsError(
+            f"fit: {checkpoints.folder} has a checkpoint of step {steps[-1]}; pass "
+            "resume=True to continue, or another folder"
+        )
 
 
 class _Loop:
@@ -245,7 +256,6 @@ class _Loop:
 
     """
 
-    limits: tuple[int | None, int | None]
     validate: Callable[[Tree], Mapping[str, Any]] | None
     checkpoints: Checkpoints | None
     save_every: int | None
@@ -255,9 +265,15 @@ class _Loop:
     interrupted: threading.Event
 
     def __init__(
-        self, step: Step, params: Tree, batches: Source, key: pg.Tensor | None
+        self,
+        step: Step,
+        params: Tree,
+        batches: Source,
+        key: pg.Tensor | None,
+        limits: tuple[int | None, int | None],
     ) -> None:
         self.take, self.batches, self.key = step.run, batches, key
+        self.limits = limits
         self.params, self.state = params, step.optimizer.init(params)
         self.step, self.saved, self.skipped = 0, -1, 0
         self.loss: pg.Tensor | None = None
