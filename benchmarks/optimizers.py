@@ -99,6 +99,9 @@ LIBRARIES = {"plugrad": of_plugrad, "torch": of_torch, "optax": of_optax}
 
 def serve(library: str, total: int, tensors: int, threads: int) -> None:
     """Take a turn for each line of the input, and write the time of a step."""
+    if hasattr(os, "sched_setaffinity"):  # XLA has no other limit
+        processors = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, processors[-threads:])
     step, read = LIBRARIES[library](arrays(total, tensors), threads)
     for _ in range(WARM):
         step()
@@ -112,14 +115,10 @@ def serve(library: str, total: int, tensors: int, threads: int) -> None:
         print(json.dumps(min(times)), flush=True)
 
 
-def environment(library: str, threads: int) -> dict[str, str]:
-    """Return the variables that limit a library to its threads."""
-    count = str(threads)
-    found = {"OMP_NUM_THREADS": count, "PLUGRAD_CPU_THREADS": count}
-    if library == "optax":
-        found["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=" + str(threads > 1).lower()
-        found["NPROC"] = count
-    return dict(os.environ) | found
+def environment(threads: int) -> dict[str, str]:
+    """Return the variables that limit the libraries to a number of threads."""
+    names = ("OMP_NUM_THREADS", "PLUGRAD_CPU_THREADS")
+    return dict(os.environ) | dict.fromkeys(names, str(threads))
 
 
 def compare(given: argparse.Namespace) -> dict[str, float]:
@@ -135,7 +134,7 @@ def compare(given: argparse.Namespace) -> dict[str, float]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment(name, given.threads),
+            env=environment(given.threads),
         )
     try:
         sums = {name: json.loads(read(p)) for name, p in processes.items()}
