@@ -66,10 +66,11 @@ ENDS = {  # options: steps, the reason
 
 
 @pytest.mark.parametrize("row", ENDS)
-def test_it_ends(row):
+def test_it_ends_with_a_report(row):
     options, steps, reason = ENDS[row]
     fitted = fit(**options)
     assert (fitted.step, fitted.ended) == (steps, reason)
+    assert [record["step"] for record in fitted.history[-1:]] == [steps] * (steps > 0)
 
 
 def test_early_stopping_counts_epochs_without_a_better_metric():
@@ -154,6 +155,8 @@ def test_gradients_with_nan_stop_or_are_skipped_or_applied(tmp_path):
     like = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
     state = pt.skip_nonfinite(pt.sgd(0.5)).init(like)
     saved = checkpoints.restore({"params": like, "optimizer": state, "key": None})
+    with pytest.raises(pt.NonFiniteError):  # also if no report is due at the end
+        fit(loss=lambda params, batch: params["a"] * math.nan, steps=1)
     skipped = fit(loss=poisoned, epochs=1, nonfinite="skip")
     assert skipped.history[-1]["skipped"] == 1.0
     assert all(math.isfinite(x.item()) for x in skipped.params.values())

@@ -58,6 +58,11 @@ def trained(params: Tree) -> Tree:
     return pg.tree.map(lambda x: x if is_trained(x) else None, params)
 
 
+def zero() -> pg.Tensor:
+    """Return zero, for a state that counts."""
+    return pg.asarray(0, dtype=pg.int32)
+
+
 def zeros_like(params: Tree) -> Tree:
     """Return zeros for each parameter that is floating, and None for the others."""
     return map_leaves(pg.zeros_like, trained(params))

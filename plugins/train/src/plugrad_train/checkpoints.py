@@ -180,7 +180,7 @@ class Checkpoints:
                     f"restore: {self.folder} has no checkpoint of step {step}; it has "
                     f"{listed}"
                 )
-            return self._read(step, like)
+            return self._loaded(self._checked(step), like)
         damaged: list[str] = []
         for newest in reversed(self.steps()):
             try:
@@ -206,9 +206,6 @@ class Checkpoints:
                 found.append((self._body(step)["metrics"].get(self.best), step))
         numbers = [(sign * x, s) for x, s in found if x is not None and x == x]
         return min(numbers)[1] if numbers else None
-
-    def _read(self, step: int, like: Tree) -> Restored:
-        return self._loaded(self._checked(step), like)
 
     def _loaded(self, body: dict[str, Any], like: Tree) -> Restored:
         path = self.folder / body["file"]

@@ -252,6 +252,7 @@ class _Loop:
         interrupted: Set when Ctrl-C was pressed.
         metrics: The last known ones.
         saved: The step of the last checkpoint.
+        reported: The step of the last report.
         ended: Why it ended; empty while it goes on.
 
     """
@@ -275,7 +276,7 @@ class _Loop:
         self.take, self.batches, self.key = step.run, batches, key
         self.limits = limits
         self.params, self.state = params, step.optimizer.init(params)
-        self.step, self.saved, self.skipped = 0, -1, 0
+        self.step, self.saved, self.reported, self.skipped = 0, -1, -1, 0
         self.loss: pg.Tensor | None = None
         self.metrics: dict[str, float] = {}
         self.history: list[dict[str, float]] = []
@@ -322,6 +323,8 @@ class _Loop:
                 self._report(epoch, epoch_ends=True)
                 self._ends()
                 self._save(self.metrics)
+        if self.loss is not None and self.reported != self.step:
+            self._report(self.batches.state["epoch"], epoch_ends=False)
         if self.saved != self.step:
             self._save(None)
         if self.ended == "interrupted":
@@ -355,6 +358,7 @@ class _Loop:
     def _report(self, epoch: int, *, epoch_ends: bool) -> None:
         """Read the loss, check it, and call the callbacks."""
         self._check_finite()
+        self.reported = self.step
         if self.loss is not None:
             self.metrics["loss"] = self.loss.item()
         with contextlib.suppress(ValueError):  # an optimizer without a rate

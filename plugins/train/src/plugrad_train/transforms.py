@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import plugrad as pg
 
-from ._trees import Tree, cast, is_none, map_leaves, within, zeros_like
+from ._trees import Tree, cast, is_none, map_leaves, within, zero, zeros_like
 
 Schedule = Callable[[Any], pg.Tensor]
 Mask = Tree | Callable[[Tree], Tree]
@@ -74,10 +74,6 @@ class Moments(NamedTuple):
     square: Tree
 
 
-def _no_steps() -> pg.Tensor:
-    return pg.asarray(0, dtype=pg.int32)
-
-
 def _decayed(decay: float) -> Callable[[pg.Tensor, pg.Tensor], pg.Tensor]:
     return lambda g, m: decay * m + (1 - decay) * g
 
@@ -123,7 +119,7 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Tran
     within("scale_by_adam", "b2", b2, 0, 1)
 
     def init(params: Tree) -> Moments:
-        return Moments(_no_steps(), zeros_like(params), zeros_like(params))
+        return Moments(zero(), zeros_like(params), zeros_like(params))
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
         steps = state.steps + 1
@@ -297,7 +293,7 @@ class Rate(NamedTuple):
 
 def _scaled(rate: float | Schedule, sign: float) -> Transform:
     def init(params: Tree) -> Rate:
-        steps = _no_steps()
+        steps = zero()
         first: Any = rate(steps) if callable(rate) else rate
         return Rate(steps, pg.asarray(first, dtype=pg.float32))
 

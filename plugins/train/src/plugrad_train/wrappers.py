@@ -19,13 +19,10 @@ from ._trees import (
     map_leaves,
     trained,
     within,
+    zero,
     zeros_like,
 )
 from .optimizers import Optimizer, as_params
-
-
-def _zero() -> pg.Tensor:
-    return pg.asarray(0, dtype=pg.int32)
 
 
 # --- gradient accumulation -------------------------------------------------------
@@ -76,7 +73,7 @@ def accumulate(optimizer: Optimizer, steps: int, /) -> Optimizer:
     within("accumulate", "steps", steps, 1)
 
     def init(params: Tree) -> Accumulated:
-        return Accumulated(optimizer.init(params), _zero(), zeros_like(params))
+        return Accumulated(optimizer.init(params), zero(), zeros_like(params))
 
     def update(grads: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
         added = lambda g, m: m + g / float(steps)
@@ -84,7 +81,7 @@ def accumulate(optimizer: Optimizer, steps: int, /) -> Optimizer:
         done = state.taken + 1 >= steps
         after, inner = optimizer.update(mean, state.inner, params)
         kept = map_leaves(lambda m: pg.where(done, pg.zeros_like(m), m), mean)
-        taken = pg.where(done, _zero(), state.taken + 1)
+        taken = pg.where(done, zero(), state.taken + 1)
         inner = choose(done, inner, state.inner)
         return choose(done, after, params), Accumulated(inner, taken, kept)
 
@@ -209,7 +206,7 @@ def skip_nonfinite(optimizer: Optimizer, /) -> Optimizer:
     """
 
     def init(params: Tree) -> Finite:
-        return Finite(optimizer.init(params), _zero(), _zero())
+        return Finite(optimizer.init(params), zero(), zero())
 
     def update(grads: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
         finite = all_finite(as_params(grads, params))
@@ -305,20 +302,20 @@ def scale_loss(
 
     def init(params: Tree) -> Scaled:
         first = pg.asarray(initial, dtype=pg.float32)
-        return Scaled(optimizer.init(params), first, _zero(), _zero())
+        return Scaled(optimizer.init(params), first, zero(), zero())
 
     def update(grads: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
         grads = map_leaves(lambda g: g / cast(state.scale, g), as_params(grads, params))
         finite = all_finite(grads)
         after, inner = optimizer.update(grads, state.inner, params)
-        good = pg.where(finite, state.good + 1, _zero())
+        good = pg.where(finite, state.good + 1, zero())
         grows = good >= period
         scale = pg.where(finite, state.scale, pg.maximum(state.scale / factor, 1.0))
         return choose(finite, after, params), Scaled(
             choose(finite, inner, state.inner),
             pg.where(grows, pg.minimum(scale * factor, 2.0**24), scale),
-            pg.where(grows, _zero(), good),
-            pg.where(finite, _zero(), state.in_a_row + 1),
+            pg.where(grows, zero(), good),
+            pg.where(finite, zero(), state.in_a_row + 1),
         )
 
     return Optimizer(init, update)
