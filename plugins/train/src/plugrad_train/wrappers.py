@@ -24,7 +24,6 @@ from ._trees import (
 )
 from .optimizers import Optimizer, as_params
 
-
 # --- gradient accumulation -------------------------------------------------------
 
 
