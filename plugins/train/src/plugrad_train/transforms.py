@@ -5,7 +5,7 @@ functions over trees: ``init(params) -> state``, and ``update(updates, state, pa
 (updates, state)``. All of the state is tensors, also the number of steps, so that
 ``pg.jit`` records one step and replays it.
 
-Map: ``Transform`` and ``chain``; moments; the momentum; scale; weights and clipping.
+Map: ``Transform`` and ``chained``; moments and momentum; scale; weights and clipping.
 """
 
 from __future__ import annotations

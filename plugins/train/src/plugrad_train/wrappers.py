@@ -2,7 +2,8 @@
 
 Their states are tensors, too, and ``pg.jit`` records a step once.
 
-Map: ``accumulate``; ``average_params``; ``skip_nonfinite`` and ``check_finite``.
+Map: ``accumulate``; ``average_params``; ``skip_nonfinite`` and ``check_finite``;
+``scale_loss`` and ``half_precision``.
 """
 
 from __future__ import annotations
