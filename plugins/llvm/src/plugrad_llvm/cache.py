@@ -1,0 +1,86 @@
+"""Machine code on disk, by content, so that later processes need not compile.
+
+``PLUGRAD_LLVM_CACHE`` is its folder; ``0`` turns it off. A file has a checksum in
+front; one that is damaged counts as missing, and is written again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+MOST = 64 << 20  # bytes of all files; beyond, those that were not used for longest go
+NEW = 64  # files that one process writes between two looks at the size
+DIGEST = hashlib.sha256().digest_size
+
+
+@functools.cache
+def folder() -> Path | None:
+    """Return the folder; None if there is no cache."""
+    given = os.environ.get("PLUGRAD_LLVM_CACHE")
+    if given == "0":
+        return None
+    return Path(given) if given else _of_user() / "plugrad-llvm"
+
+
+def _of_user() -> Path:
+    """Return where programs of this user keep what they can make again."""
+    home = Path.home()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+
+
+def read(key: str) -> bytes | None:
+    """Return the code under a key; None if it is missing or damaged."""
+    where = folder()
+    if where is None:
+        return None
+    path = where / key
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    digest, code = data[:DIGEST], data[DIGEST:]
+    if not code or hashlib.sha256(code).digest() != digest:
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)
+    return code
+
+
+_written = 0
+
+
+def write(key: str, code: bytes) -> None:
+    """Keep code; a folder that cannot be written is no error."""
+    global _written
+    where = folder()
+    if where is None:
+        return
+    with contextlib.suppress(OSError):
+        where.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, name = tempfile.mkstemp(dir=where, prefix="new-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(hashlib.sha256(code).digest() + code)
+        os.replace(name, where / key)
+        if _written % NEW == 0:
+            trim(where)
+        _written += 1
+
+
+def trim(where: Path, most: int = MOST) -> None:
+    """Delete the files that were not used for longest, beyond ``most`` bytes."""
+    found = [(path.stat(), path) for path in where.iterdir()]
+    total = 0
+    for stat, path in sorted(found, key=lambda one: -one[0].st_mtime):
+        total += stat.st_size
+        if total > most:
+            path.unlink(missing_ok=True)

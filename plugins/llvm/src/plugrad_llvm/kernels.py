@@ -1,0 +1,157 @@
+"""The element-wise kernels: what each does with vectors, and which dtypes it has.
+
+Those that are not exact by IEEE 754 have the bits of eager as long as its kernel
+computes in the same way: ``agrees`` runs both on some numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from . import mathematics as m
+from .code import Vector
+
+KINDS = {np.dtype("float32"): "f", np.dtype("float64"): "d", np.dtype(bool): "?"}
+
+
+class Elementwise(NamedTuple):
+    """What a kernel does.
+
+    Attributes:
+        kinds: The kinds that the first input may have.
+        exact: Whether each result follows from IEEE 754.
+        write: Writes it, from vectors and attributes.
+
+    """
+
+    kinds: str
+    exact: bool
+    write: Callable[..., Vector]
+
+
+def _sign(x: Vector) -> Vector:
+    one = x.code.where(x > 0.0, x.like(1.0), x.like(0.0))
+    one = x.code.where(x < 0.0, x.like(-1.0), one)
+    return x.code.where(x.is_nan(), x, one)
+
+
+def _sum(*xs: Vector) -> Vector:
+    total = xs[0]
+    for x in xs[1:]:
+        total = total + x
+    return total
+
+
+def _choice(better: Callable[[Vector, Vector], Vector]) -> Callable[..., Vector]:
+    def write(p: Vector, q: Vector) -> Vector:
+        return p.code.where(p.is_nan() | better(p, q) | p.equal(q), p, q)
+
+    return write
+
+
+def _clip(x: Vector, *, min: float, max: float) -> Vector:
+    where, low, high = x.code.where, x.like(min), x.like(max)
+    bound = where((low > high) | high.is_nan(), high, low)
+    y = where((x > high) | high.is_nan(), high, x)
+    return where((x < low) | low.is_nan(), bound, y)
+
+
+def _relu6(x: Vector) -> Vector:
+    y = x.code.where(x > 6.0, 6.0, x)
+    return x.code.where(x <= 0.0, 0.0, y)
+
+
+def _step(x: Vector, *, alpha: float) -> Vector:
+    y = x.code.where(x > 0.0, 1.0, alpha)
+    return x.code.where(x.is_nan(), x, y)
+
+
+def _power(x: Vector, n: float) -> Vector:
+    return x if n == 1 else x * x if n == 2 else x * x * x
+
+
+def _elu_grad(dy: Vector, y: Vector) -> Vector:
+    where = dy.code.where
+    return where(y < 0.0, dy * (y + 1.0), where(y.is_nan(), y, dy))
+
+
+def _prelu(x: Vector, alpha: Vector) -> Vector:
+    return x.code.where((x >= 0.0) | x.is_nan(), x, x * alpha)
+
+
+def _sign_bit(x: Vector) -> Vector:
+    return x.bits().by("icmp slt", 0, "?")
+
+
+ANY, F = "fd", "f"
+EXACT: dict[str, tuple[str, Callable[..., Vector]]] = {
+    "Add": (ANY, lambda p, q: p + q),
+    "Sub": (ANY, lambda p, q: p - q),
+    "Multiply": (ANY, lambda p, q: p * q),
+    "RealDiv": (ANY, lambda p, q: p / q),
+    "SquaredDifference": (ANY, lambda p, q: (d := p - q) * d),
+    "AddN": (ANY, _sum),
+    "Abs": (ANY, abs),
+    "Neg": (ANY, lambda x: -x),
+    "Square": (ANY, lambda x: x * x),
+    "Sqrt": (ANY, lambda x: x.sqrt()),
+    "Rsqrt": (ANY, lambda x: 1.0 / x.sqrt()),
+    "Reciprocal": (ANY, lambda x: 1.0 / x),
+    "Ceil": (ANY, lambda x: x.rounded("ceil")),
+    "Floor": (ANY, lambda x: x.rounded("floor")),
+    "Round": (ANY, lambda x: x.rounded("rint")),
+    "Sign": (ANY, _sign),
+    "IsNan": (ANY, lambda x: x.is_nan()),
+    "IsInf": (ANY, lambda x: abs(x).equal(inf)),
+    "IsFinite": (ANY, lambda x: abs(x) < inf),
+    "SignBit": (F, _sign_bit),
+    "Equal": (ANY, lambda p, q: p.equal(q)),
+    "NotEqual": (ANY, lambda p, q: p.unequal(q)),
+    "Greater": (ANY, lambda p, q: p > q),
+    "GreaterEqual": (ANY, lambda p, q: p >= q),
+    "Less": (ANY, lambda p, q: p < q),
+    "LessEqual": (ANY, lambda p, q: p <= q),
+    "LogicalAnd": ("?", lambda p, q: p & q),
+    "LogicalOr": ("?", lambda p, q: p | q),
+    "LogicalXor": ("?", lambda p, q: p ^ q),
+    "LogicalNot": ("?", lambda x: x ^ 1),
+    "Select": ("?", lambda c, p, q: c.code.where(c, p, q)),
+    "BroadcastTo": ("fd?", lambda x, *, shape: x),
+    "Cast": ("fd?", lambda x, *, dtype: x.to(KINDS[dtype])),
+    "Pow": (ANY, _power),
+}
+PROBED: dict[str, Callable[..., Vector]] = {
+    "Exp": m.exp,
+    "Expm1": m.expm1,
+    "Log": m.log,
+    "Log1p": m.log1p,
+    "Tanh": m.tanh,
+    "Sigmoid": m.sigmoid,
+    "Softplus": m.softplus,
+    "Erf": m.erf,
+    "Sin": m.sin,
+    "Cos": m.cos,
+    "Elu": m.elu,
+    "Selu": m.selu,
+    "Relu": lambda x: x.code.where(x <= 0.0, 0.0, x),
+    "Relu6": _relu6,
+    "ClipByValue": _clip,
+    "LeakyRelu": lambda x, *, alpha: x.code.where(x < 0.0, x * alpha, x),
+    "Step": _step,
+    "Maximum": _choice(lambda p, q: p > q),
+    "Minimum": _choice(lambda p, q: p < q),
+    "Prelu": _prelu,
+    "EluGrad": _elu_grad,
+    "plugrad_cpu.ReluGrad": lambda dy, y: y.code.where(y > 0.0, dy, y),
+    "plugrad_cpu.TanhGrad": lambda dy, y: dy * (1.0 - y * y),
+    "plugrad_cpu.SigmoidGrad": lambda dy, y: dy * (y * (1.0 - y)),
+    "plugrad_cpu.ErfGrad": m.erf_grad,
+}
+ELEMENTWISE = {name: Elementwise(of, True, f) for name, (of, f) in EXACT.items()}
+ELEMENTWISE |= {name: Elementwise(F, False, f) for name, f in PROBED.items()}
+# Operands that broadcast along rows are NumPy's, with another sign of zero.
+ZEROS = {"Maximum", "Minimum", "Prelu"}

@@ -1,0 +1,281 @@
+"""Elementary functions of vectors of float32.
+
+They are those of ``mathematics.h`` of the kernels of cpu, with the same operations in
+the same order: results are equal to the bit.
+"""
+
+from __future__ import annotations
+
+from math import inf, nan
+
+from .code import Code, Vector, literal
+
+LN2_HIGH, LN2_LOW = 0.693145751953125, 1.42860682030941723e-6
+LOG2E = 1.44269504
+LARGE = 12582912.0  # adding it rounds to an integer, which is in the last bits
+EXP2 = [1.534581097e-4, 1.33999309e-3, 9.618489072e-3, 5.550328642e-2]
+EXP2 += [2.402264625e-1, 6.931471825e-1, 1.0]
+EXP_TAIL = [1.9841270e-4, 1.3888889e-3, 8.3333333e-3, 4.16666667e-2]
+EXP_TAIL += [1.66666667e-1, 0.5]
+ERF_INNER = [-6.090360112e-4, 5.011962727e-3, -2.677890845e-2]
+ERF_INNER += [1.128214076e-1, -3.761252463e-1, 1.283791512e-1]
+ERF_POWER = [-1.819796744e-3, 2.258191071e-2, -1.317510307e-1]
+ERF_POWER += [-9.384062886e-1, -1.616392493, -2.628945746e-3]
+ERF_EXP2 = [1.327647129e-3, 9.675540961e-3, 5.550713092e-2]
+ERF_EXP2 += [2.402212024e-1, 6.93146944e-1, 1.00000012]
+SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+SLOPE_OF_ERF = 1.1283791670955126
+
+
+def polynomial(x: Vector, *coefficients: float) -> Vector:
+    """Return a polynomial; the coefficient of the highest power is first."""
+    y = x.like(coefficients[0])
+    for c in coefficients[1:]:
+        y = x.code.fma(y, x, c)
+    return y
+
+
+def nma(a: Vector, b: float, c: Vector) -> Vector:
+    """Return ``c - a * b`` with one rounding."""
+    return a.code.fma(-a, b, c)
+
+
+def at_most(x: Vector, limit: float) -> Vector:
+    """Return the smaller; NaN stays NaN."""
+    return x.code.where(x > limit, limit, x)
+
+
+def at_least(x: Vector, limit: float) -> Vector:
+    """Return the larger; NaN stays NaN."""
+    return x.code.where(x < limit, limit, x)
+
+
+def without_multiple(n: Vector, x: Vector) -> Vector:
+    """Return ``x - n log(2)``."""
+    return nma(n, LN2_LOW, nma(n, LN2_HIGH, x))
+
+
+def _scaled(y: Vector, n: Vector) -> Vector:
+    i = n.integers()
+    half = i >> 1
+    y = y * ((half << 23) + 0x3F800000).floats()
+    return y * ((i - half << 23) + 0x3F800000).floats()
+
+
+def _exp_far(code: Code) -> None:
+    x, nearby = Vector(code, "%x", "f"), Vector(code, "%y", "f")
+    a = at_most(at_least(x, -105.0), 90.0)
+    n = (a * LOG2E).rounded("rint")
+    r = without_multiple(n, a)
+    y = code.fma(r * r, polynomial(r, *EXP_TAIL), r)
+    far = _scaled(y + 1.0, n)
+    result = code.where(abs(x) <= 87.0, nearby, far)
+    code.do(f"ret {code.type('f')} {result.name}")
+
+
+def exp(x: Vector) -> Vector:
+    """Return e^x."""
+    code = x.code
+    near = abs(x) <= 87.0
+    n = code.fma(x, 1.44269502, LARGE)
+    f = code.fma(x, 1.44269502, LARGE - n)
+    f = code.fma(x, 1.92596303e-8, f)
+    y = polynomial(f, *EXP2)
+    y = (y.bits() + (n.bits() << 23)).floats()
+    return code.unless(near, y, x, "exp_far", _exp_far)
+
+
+def expm1(x: Vector) -> Vector:
+    """Return e^x - 1."""
+    code = x.code
+    a = at_most(at_least(x, -30.0), 89.0)
+    n = (a * LOG2E).rounded("rint")
+    r = without_multiple(n, a)
+    y = code.fma(r * r, polynomial(r, *EXP_TAIL), r)
+    half = (n.integers() + 126 << 23).floats()
+    z = code.fma(half, y, half - 0.5)
+    z = code.where(n.equal(0.0), y, z + z)
+    return code.where(x.equal(0.0), x, z)
+
+
+def _split(x: Vector) -> tuple[Vector, Vector]:
+    code = x.code
+    tiny = x < 1.17549435e-38
+    a = code.where(tiny, x * 8388608.0, x).bits()
+    k = a - 0x3F3504F3 >> 23
+    e = k.to("f") - code.where(tiny, 23.0, 0.0)
+    return (a - (k << 23)).floats(), e
+
+
+def _log_near(f: Vector, c: Vector | float, e: Vector) -> Vector:
+    code = f.code
+    s = f / (f + 2.0)
+    z = s * s
+    half = f * f * 0.5
+    terms = (0.1818182 + 0.03, 0.22222222, 0.28571429, 0.4, 0.66666667)
+    r = z * polynomial(z, *terms)
+    low = code.fma(e, LN2_LOW, c)
+    y = code.fma(s, half + r, low) - half
+    return code.fma(e, LN2_HIGH, f + y)
+
+
+def log(x: Vector) -> Vector:
+    """Return the logarithm."""
+    code = x.code
+    m, e = _split(x)
+    y = _log_near(m - 1.0, 0.0, e)
+    y = code.where(x.equal(inf), x, y)
+    y = code.where(x.equal(0.0), -inf, y)
+    return code.where(x >= 0.0, y, nan)
+
+
+def log1p(x: Vector) -> Vector:
+    """Return log(1 + x)."""
+    code = x.code
+    u = x + 1.0
+    lost = code.where(x > 1.0, 1.0 - (u - x), x - (u - 1.0))
+    m, e = _split(u)
+    near = (x < 0.41421354) & (x > -0.29289323)
+    f = code.where(near, x, m - 1.0)
+    c = code.where(near, 0.0, lost / u)
+    y = _log_near(f, c, code.where(near, 0.0, e))
+    y = code.where(x.equal(inf), x, y)
+    y = code.where(x.equal(-1.0), -inf, y)
+    y = code.where(x >= -1.0, y, nan)
+    return code.where(abs(x) < 1e-20, x, y)
+
+
+def with_sign(y: Vector, x: Vector) -> Vector:
+    """Return ``y``, whose sign is 0, with the sign of ``x``."""
+    return (y.bits() | (x.bits() & -0x80000000)).floats()
+
+
+def negative(x: Vector) -> Vector:
+    """Return ``-|x|``."""
+    return (x.bits() | -0x80000000).floats()
+
+
+def tanh(x: Vector) -> Vector:
+    """Return the hyperbolic tangent."""
+    code = x.code
+    a = at_most(abs(x), 10.0)
+    b = a + a
+    total = code.fma(b, LOG2E, LARGE + 127)
+    n = total - (LARGE + 127)
+    r = without_multiple(n, b)
+    y = code.fma(r * r, polynomial(r, *EXP_TAIL), r)
+    power = (total.bits() << 23).floats()
+    e = code.fma(power, y, power - 1.0)
+    return with_sign(e / (e + 2.0), x)
+
+
+def sigmoid(x: Vector) -> Vector:
+    """Return 1 / (1 + e^-x)."""
+    e = exp(negative(x))
+    y = 1.0 / (e + 1.0)
+    below = x.bits().by("icmp slt", 0, "?")
+    return x.code.where(below, e * y, y)
+
+
+def softplus(x: Vector) -> Vector:
+    """Return log(1 + e^x)."""
+    code = x.code
+    e = exp(negative(x))
+    big = e > 0.41421354
+    f = code.where(big, (e - 1.0) * 0.5, e)
+    y = _log_near(f, 0.0, code.where(big, 1.0, 0.0))
+    return at_least(x, 0.0) + y
+
+
+def erf(x: Vector) -> Vector:
+    """Return the error function."""
+    code, a, z = x.code, abs(x), x * x
+    b = at_most(a, 4.0)
+    inner = code.fma(x, polynomial(z, *ERF_INNER), x)
+    power = polynomial(b, *ERF_POWER)
+    n = power + LARGE
+    f = power - (n - LARGE)
+    y = (polynomial(f, *ERF_EXP2).bits() + (n.bits() << 23)).floats()
+    return code.where(a >= 0.9, with_sign(1.0 - y, x), inner)
+
+
+def erf_grad(dy: Vector, x: Vector) -> Vector:
+    """Return the gradient of the error function."""
+    return dy * (exp(x * -x) * SLOPE_OF_ERF)
+
+
+def elu(x: Vector) -> Vector:
+    """Return x where it is positive, else e^x - 1."""
+    return x.code.where(x > 0.0, x, expm1(x))
+
+
+def selu(x: Vector) -> Vector:
+    """Return the scaled exponential linear unit."""
+    y = expm1(x) * (SELU_SCALE * SELU_ALPHA)
+    return x.code.where(x > 0.0, x * SELU_SCALE, y)
+
+
+# --- angles ----------------------------------------------------------------------
+
+
+def _far(code: Code, function: str) -> None:
+    """Compute the lanes of more than 8000 in float64, one by one."""
+    of, lanes = code.type("f"), code.lanes
+    code.module.declarations.add(f"double @{function}(double)")
+    for name in ("from", "to"):
+        code.do(f"%{name} = alloca {of}, align 64")
+    code.do(f"store {of} %x, ptr %from, align 64")
+    code.do(f"store {of} %y, ptr %to, align 64")
+    code.goto("lane")
+    code.do("%i = phi i64 [ 0, %entry ], [ %next, %end ]")
+    code.do("%p = getelementptr float, ptr %from, i64 %i")
+    code.do("%q = getelementptr float, ptr %to, i64 %i")
+    code.do("%a = load float, ptr %p")
+    code.module.declarations.add("float @llvm.fabs.f32(float)")
+    code.do("%size = call float @llvm.fabs.f32(float %a)")
+    code.do(f"%near = fcmp ole float %size, {literal(8000.0, 'f')}")
+    code.do("br i1 %near, label %end, label %far")
+    code.place("far")
+    code.do("%wide = fpext float %a to double")
+    code.do(f"%d = call double @{function}(double %wide)")
+    code.do("%b = fptrunc double %d to float")
+    code.do("store float %b, ptr %q")
+    code.goto("end")
+    code.do("%next = add i64 %i, 1")
+    code.do(f"%more = icmp ult i64 %next, {lanes}")
+    code.do("br i1 %more, label %lane, label %done")
+    code.place("done")
+    code.do(f"%result = load {of}, ptr %to, align 64")
+    code.do(f"ret {of} %result")
+
+
+def _angle(x: Vector, function: str, quarters: int) -> Vector:
+    """Return sin(x + quarters * pi / 2)."""
+    code = x.code
+    total = code.fma(x, 0.63661977, LARGE + quarters)
+    n = total - (LARGE + quarters)
+    r = nma(n, float.fromhex("0x1.92p+0"), x)
+    for part in ("0x1.fb4p-12", "0x1.444p-24", "0x1.68c234p-39"):
+        r = nma(n, float.fromhex(part), r)
+    z = r * r
+    s = polynomial(z, 2.7557319e-6, -1.9841270e-4, 8.3333333e-3, -1.66666667e-1)
+    c = polynomial(z, -2.7557319e-7, 2.4801587e-5, -1.3888889e-3, 4.16666667e-2)
+    s = code.fma(z * r, s, r)
+    c = code.fma(z * z, c, z * -0.5) + 1.0
+    odd = (total.bits() & 1).by("icmp ne", 0, "?")
+    minus = total.bits().by("lshr", 1) << 31
+    y = (code.where(odd, c, s).bits() ^ minus).floats()
+    if not quarters:
+        y = code.where(x.equal(0.0), x, y)
+    far = lambda code: _far(code, function)
+    return code.unless(abs(x) <= 8000.0, y, x, f"{function}_far", far)
+
+
+def sin(x: Vector) -> Vector:
+    """Return the sine."""
+    return _angle(x, "sin", 0)
+
+
+def cos(x: Vector) -> Vector:
+    """Return the cosine."""
+    return _angle(x, "cos", 1)

@@ -1,0 +1,82 @@
+"""Whether the kernels of cpu have the bits of ours: both run on some numbers.
+
+The kernels of cpu are in C, and on NumPy where there was no compiler at the
+installation. Then other bits come out, and ``jit`` must leave the kernels alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from plugrad.plugin import Graph, Kernel, Spec, Step, runtime
+
+Attrs = dict[str, Any]
+ATTRS: dict[str, Attrs] = {
+    "ClipByValue": {"min": -0.5, "max": 0.25},
+    "LeakyRelu": {"alpha": 0.1},
+    "Step": {"alpha": 0.3},
+}
+ROW_ATTRS: dict[str, Attrs] = {
+    "Softmax": {"axis": 1},
+    "LogSoftmax": {"axis": 1},
+    "LayerNorm": {"axis": (1,), "epsilon": 1e-5},
+}
+SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 2.0, 0.5]
+SPECIAL += [3.4e38, -3.4e38, 88.0, -88.0, 89.5, -104.0, 1e-30, 7999.0, 8001.0, 1e30]
+
+
+def numbers() -> np.ndarray[Any, Any]:
+    """Return special numbers, and others of several sizes."""
+    wave = np.sin(np.arange(1.0, 77.0))
+    return np.concatenate([SPECIAL, wave, 20 * wave, 1e-3 * wave]).astype(np.float32)
+
+
+@functools.cache
+def agrees(kernel: Kernel) -> bool:
+    """Return whether an element-wise kernel of cpu has the bits of ours."""
+    x = numbers()
+    xs = [np.roll(x, 5 * k) for k in range(len(kernel.inputs))]
+    attrs = ATTRS.get(kernel.name, {})
+    zeros = np.array([0.0, -0.0, 0.0, -0.0, np.nan], np.float32)
+    pairs = [zeros, zeros[[1, 0, 0, 1, 0]]][: len(xs)]
+    return _same(kernel, xs, attrs) and _same(kernel, pairs, attrs)
+
+
+@functools.cache
+def rows_agree(kernel: Kernel) -> bool:
+    """Return whether a kernel of rows has the bits of ours."""
+    attrs = ROW_ATTRS.get(kernel.name, {})
+    for n in (1, 37, 1100):  # shorter than a vector, than a sum, and longer
+        x = np.sin(np.arange(1.0, 2 * n + 1)).astype(np.float32).reshape(2, n)
+        xs = [x, np.cos(3 * x), np.tanh(x)][: len(kernel.inputs)]
+        if kernel.name == "LayerNorm":
+            xs[1:] = [y[0].copy() for y in xs[1:]]
+        if not _same(kernel, xs, attrs):
+            return False
+    return True
+
+
+def _same(kernel: Kernel, xs: list[np.ndarray[Any, Any]], attrs: Attrs) -> bool:
+    """Return whether eager and compiled code give the same bits, but for NaN."""
+    from .regions import function_of
+
+    cpu = runtime("cpu")
+    eager: Callable[..., Any] = cpu.wrap(cpu.kernels[kernel.name])
+    expected = eager(*xs, **attrs)
+    if expected is NotImplemented:
+        return False
+    inputs = tuple(range(len(xs)))
+    specs = {k: Spec(x.shape, x.dtype) for k, x in enumerate([*xs, expected])}
+    step = Step(kernel, "cpu", inputs, attrs, (len(xs),))
+    ours = function_of(Graph(inputs, {}, (step,), (len(xs),), specs))
+    if ours is None:
+        return False
+    found = ours(*xs)
+    nan = np.isnan(expected)
+    if not np.array_equal(np.isnan(found), nan):
+        return False
+    a, b = (np.where(nan, 0, y).view(np.int32) for y in (found, expected))
+    return np.array_equal(a, b)
