@@ -79,64 +79,60 @@ class Code:
 
     # --- vectors -----------------------------------------------------------------
 
-    def type(self, kind: str) -> str:
+    def type(self, kind: str, lanes: int = 0) -> str:
         """Return the type of vectors."""
-        return f"<{self.lanes} x {ELEMENTS[kind]}>"
+        return f"<{lanes or self.lanes} x {ELEMENTS[kind]}>"
 
-    def constant(self, value: Number, kind: str = "f") -> Vector:
+    def constant(self, value: Number, kind: str = "f", lanes: int = 0) -> Vector:
         """Return a vector that has one value in all lanes."""
-        return Vector(self, f"splat ({ELEMENTS[kind]} {literal(value, kind)})", kind)
+        text = f"splat ({ELEMENTS[kind]} {literal(value, kind)})"
+        return Vector(self, text, kind, lanes or self.lanes)
 
-    def splat(self, scalar: str, kind: str) -> Vector:
+    def splat(self, scalar: str, kind: str, lanes: int = 0) -> Vector:
         """Return a vector that has a scalar in all lanes."""
-        of, element = self.type(kind), ELEMENTS[kind]
+        lanes = lanes or self.lanes
+        of, element = self.type(kind, lanes), ELEMENTS[kind]
         one = self.put(f"insertelement {of} poison, {element} {scalar}, i64 0")
-        zeros = f"<{self.lanes} x i32> zeroinitializer"
+        zeros = f"<{lanes} x i32> zeroinitializer"
         all_lanes = self.put(f"shufflevector {of} {one}, {of} poison, {zeros}")
-        return Vector(self, all_lanes, kind)
+        return Vector(self, all_lanes, kind, lanes)
 
     def at(self, pointer: str, kind: str, index: str) -> str:
         """Return the address of an element."""
         memory = ELEMENTS["b" if kind == "?" else kind]
         return self.put(f"getelementptr {memory}, ptr {pointer}, i64 {index}")
 
-    def load(self, address: str, kind: str) -> Vector:
+    def load(self, address: str, kind: str, lanes: int = 0) -> Vector:
         """Read neighbouring elements."""
-        stored = "b" if kind == "?" else kind
-        of, size = self.type(stored), SIZES[stored]
-        got = self.put(f"load {of}, ptr {address}, align {size}")
-        return self.truth(got) if kind == "?" else Vector(self, got, kind)
+        stored, lanes = "b" if kind == "?" else kind, lanes or self.lanes
+        of, size = self.type(stored, lanes), SIZES[stored]
+        got = Vector(
+            self, self.put(f"load {of}, ptr {address}, align {size}"), stored, lanes
+        )
+        return got.truth() if kind == "?" else got
 
     def load_one(self, address: str, kind: str) -> Vector:
         """Read one element into all lanes."""
         stored = "b" if kind == "?" else kind
-        got = self.put(f"load {ELEMENTS[stored]}, ptr {address}")
-        vector = self.splat(got, stored)
-        return self.truth(vector.name) if kind == "?" else vector
-
-    def truth(self, stored: str) -> Vector:
-        """Return bools as they are in registers."""
-        of = self.type("b")
-        return Vector(self, self.put(f"icmp ne {of} {stored}, zeroinitializer"), "?")
+        got = self.splat(self.put(f"load {ELEMENTS[stored]}, ptr {address}"), stored)
+        return got.truth() if kind == "?" else got
 
     def store(self, address: str, x: Vector) -> None:
         """Write neighbouring elements."""
-        stored, name = "b" if x.kind == "?" else x.kind, x.name
-        if x.kind == "?":
-            name = self.put(f"zext {self.type('?')} {name} to {self.type('b')}")
-        of = self.type(stored)
-        self.do(f"store {of} {name}, ptr {address}, align {SIZES[stored]}")
+        stored = x.turned("zext", "b") if x.kind == "?" else x
+        size = SIZES[stored.kind]
+        self.do(f"store {stored.type} {stored.name}, ptr {address}, align {size}")
 
     # --- calls -------------------------------------------------------------------
 
     def call(self, function: str, result: str, *xs: Vector) -> Vector:
         """Call an intrinsic of LLVM on vectors of one kind."""
-        kind = xs[0].kind
-        of = self.type(kind)
-        name = f"@llvm.{function}.v{self.lanes}{SUFFIXES[kind]}"
+        of = xs[0].type
+        name = f"@llvm.{function}.v{xs[0].lanes}{SUFFIXES[xs[0].kind]}"
         self.module.declarations.add(f"{of} {name}({', '.join([of] * len(xs))})")
         given = ", ".join(f"{of} {x.name}" for x in xs)
-        return Vector(self, self.put(f"call {of} {name}({given})"), result)
+        called = self.put(f"call {of} {name}({given})")
+        return Vector(self, called, result, xs[0].lanes)
 
     def fma(self, a: Vector, b: Vector | Number, c: Vector | Number) -> Vector:
         """Return ``a * b + c`` with one rounding."""
@@ -149,21 +145,17 @@ class Code:
     def where(self, mask: Vector, a: Vector | Number, b: Vector | Number) -> Vector:
         """Return ``a`` where the mask is true, else ``b``."""
         known = a if isinstance(a, Vector) else b
-        kind = known.kind if isinstance(known, Vector) else "f"
-        a, b = self.vector(a, kind), self.vector(b, kind)
-        of = self.type(kind)
-        text = f"select {self.type('?')} {mask.name}, {of} {a.name}, {of} {b.name}"
-        return Vector(self, self.put(text), kind)
-
-    def vector(self, x: Vector | Number, kind: str) -> Vector:
-        """Return a number as a vector."""
-        return x if isinstance(x, Vector) else self.constant(x, kind)
+        if not isinstance(known, Vector):
+            known = self.constant(known, "f", mask.lanes)
+        a, b = known.like(a), known.like(b)
+        text = f"select {mask.type} {mask.name}, {a.type} {a.name}, {b.type} {b.name}"
+        return Vector(self, self.put(text), a.kind, a.lanes)
 
     def all_true(self, mask: Vector) -> str:
         """Return one bit: whether a mask is true in all lanes."""
-        of, name = self.type("?"), f"@llvm.vector.reduce.and.v{self.lanes}i1"
-        self.module.declarations.add(f"i1 {name}({of})")
-        return self.put(f"call i1 {name}({of} {mask.name})")
+        name = f"@llvm.vector.reduce.and.v{mask.lanes}i1"
+        self.module.declarations.add(f"i1 {name}({mask.type})")
+        return self.put(f"call i1 {name}({mask.type} {mask.name})")
 
     def unless(
         self, near: Vector, y: Vector, x: Vector, name: str, far: Callable[[Code], None]
@@ -192,7 +184,7 @@ class Code:
         other = self.put(called)
         self.goto(after)
         pair = f"[ {y.name}, %{before} ], [ {other}, %{rare} ]"
-        return Vector(self, self.put(f"phi {of} {pair}"), "f")
+        return Vector(self, self.put(f"phi {of} {pair}"), "f", self.lanes)
 
 
 def literal(value: Number, kind: str) -> str:
@@ -211,21 +203,33 @@ class Vector:
     code: Code
     name: str
     kind: str
+    lanes: int
+
+    @property
+    def type(self) -> str:
+        """The type in LLVM's language."""
+        return self.code.type(self.kind, self.lanes)
 
     def like(self, other: Vector | Number) -> Vector:
         """Return the other operand of an operator."""
-        return self.code.vector(other, self.kind)
+        if isinstance(other, Vector):
+            return other
+        return self.code.constant(other, self.kind, self.lanes)
 
     def by(self, operation: str, other: Vector | Number, kind: str = "") -> Vector:
         """Return the result of an instruction of two operands."""
-        text = f"{operation} {self.code.type(self.kind)} {self.name}, "
-        name = self.code.put(text + self.like(other).name)
-        return Vector(self.code, name, kind or self.kind)
+        text = f"{operation} {self.type} {self.name}, {self.like(other).name}"
+        return Vector(self.code, self.code.put(text), kind or self.kind, self.lanes)
 
     def turned(self, operation: str, kind: str) -> Vector:
         """Return the same as another kind."""
-        text = f"{operation} {self.code.type(self.kind)} {self.name} to "
-        return Vector(self.code, self.code.put(text + self.code.type(kind)), kind)
+        text = f"{operation} {self.type} {self.name} to "
+        name = self.code.put(text + self.code.type(kind, self.lanes))
+        return Vector(self.code, name, kind, self.lanes)
+
+    def truth(self) -> Vector:
+        """Return bools of memory as they are in registers."""
+        return self.by("icmp ne", 0, "?")
 
     def __add__(self, other: Vector | Number) -> Vector:
         return self.by("add" if self.kind == "i" else "fadd", other)
@@ -246,8 +250,8 @@ class Vector:
         return self.like(other) / self
 
     def __neg__(self) -> Vector:
-        text = f"fneg {self.code.type(self.kind)} {self.name}"
-        return Vector(self.code, self.code.put(text), self.kind)
+        name = self.code.put(f"fneg {self.type} {self.name}")
+        return Vector(self.code, name, self.kind, self.lanes)
 
     def __abs__(self) -> Vector:
         return self.code.call("fabs", self.kind, self)
@@ -310,8 +314,7 @@ class Vector:
 
     def integers(self) -> Vector:
         """Return float32 cut to int32; NaN is 0."""
-        text = self.code.where(self.is_nan(), 0.0, self)
-        return text.turned("fptosi", "i")
+        return self.code.where(self.is_nan(), 0.0, self).turned("fptosi", "i")
 
     def sqrt(self) -> Vector:
         """Return the square root."""

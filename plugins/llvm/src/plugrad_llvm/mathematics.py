@@ -63,7 +63,7 @@ def _scaled(y: Vector, n: Vector) -> Vector:
 
 
 def _exp_far(code: Code) -> None:
-    x, nearby = Vector(code, "%x", "f"), Vector(code, "%y", "f")
+    x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
     a = at_most(at_least(x, -105.0), 90.0)
     n = (a * LOG2E).rounded("rint")
     r = without_multiple(n, a)

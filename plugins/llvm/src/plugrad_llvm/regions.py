@@ -12,11 +12,12 @@ from plugrad.plugin import Graph, Step, runtime
 
 from . import native, threads
 from .kernels import ELEMENTWISE, KINDS, PROBED, ZEROS
-from .loops import MOST_BUFFERS, Plan, Writer, buffers, values
-from .probes import agrees
+from .probes import agrees, rows_agree
+from .programs import MOST_BUFFERS, Plan, Writer, buffers, values
 from .rows import ROWS
 
 RELEASE = 1 << 14  # elements, from which on other threads of Python may run
+LONGEST = 1 << 14  # elements of rows, of which there are buffers on the stack
 POOLED = 1 << 15  # bytes of a result that has its memory from the pool of cpu
 VIEW = "BroadcastTo"  # its result is a view, of which no element is computed
 
@@ -54,7 +55,17 @@ def _exponent(step: Step, graph: Graph) -> float | None:
 
 
 def _takes_rows(step: Step, graph: Graph) -> bool:
-    return False
+    """Return whether it is a kernel of rows of float32, along the last axis."""
+    specs = [graph.specs[v] for v in (*step.outputs, *values(step))]
+    shape = specs[0].shape
+    n, axis = shape[-1], step.attrs.get("axis", len(shape) - 1)
+    if n > LONGEST or any(spec.dtype != np.float32 for spec in specs):
+        return False
+    if axis not in (len(shape) - 1, (len(shape) - 1,)):
+        return False
+    if step.kernel.name == "LayerNorm":
+        specs = [s for s in specs if s.shape != (n,)]
+    return all(s.shape == shape for s in specs) and rows_agree(step.kernel)
 
 
 # --- functions -------------------------------------------------------------------

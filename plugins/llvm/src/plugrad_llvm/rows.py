@@ -1,11 +1,268 @@
-"""Row kernels."""
+"""Row kernels: softmax, its logarithm, layer normalization, and gradients.
+
+They read and write rows in memory, with the sums of ``norm.c`` of the kernels of cpu in
+the same order: results are equal to the bit. A scalar is a vector of one lane.
+"""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any
 
-from .code import Code
+from .code import Code, Vector
+from .loops import Accumulate, accumulate, for_each, for_each_in_place
+from .mathematics import LOG2E, exp, polynomial
 
-Write = Callable[[Code, Sequence[str | None], str, int, Mapping[str, Any]], None]
-ROWS: dict[str, Write] = {}
+CHUNK = 256  # elements whose exponentials are summed in float32
+SUMMED = 512  # elements that are summed in float32
+ROUND, NEXT = 64, 16  # elements that are added at once, and those of one vector
+LARGE = 12582912.0 + 127
+EXP2 = [1.53533634e-4, 1.33989006e-3, 9.61843785e-3, 5.55033237e-2]
+EXP2 += [0.240226477, 0.693147183, 1.0]
+
+Row = Sequence[Any]  # where the rows of operands begin; None for an optional one
+Attrs = Mapping[str, Any]
+Write = Callable[[Code, Row, str, int, Attrs], None]
+
+
+# --- scalars ---------------------------------------------------------------------
+
+
+def fold(x: Vector, combine: Callable[[Vector, Vector], Vector]) -> Vector:
+    """Combine the halves of a vector until one lane is left."""
+    while x.lanes > 1:
+        half, parts = x.lanes // 2, []
+        for first in (0, half):
+            lanes = ", ".join(f"i32 {k}" for k in range(first, first + half))
+            text = f"{x.type} {x.name}, {x.type} poison, <{half} x i32> <{lanes}>"
+            parts.append(Vector(x.code, x.code.put(f"shufflevector {text}"), "f", half))
+        x = combine(*parts)
+    return x
+
+
+def scalar(x: Vector) -> str:
+    """Return the element of a vector of one lane."""
+    return x.code.put(f"extractelement {x.type} {x.name}, i64 0")
+
+
+def widened(x: Vector, lanes: int = 0) -> Vector:
+    """Return a scalar in all lanes."""
+    return x.code.splat(scalar(x), x.kind, lanes)
+
+
+def at(code: Code, row: str, i: str, lanes: int = 0) -> Vector:
+    """Return the elements of a row at an index."""
+    return code.load(code.at(row, "f", i), "f", lanes)
+
+
+def put(code: Code, row: str, i: str, x: Vector) -> None:
+    """Write elements of a row at an index."""
+    code.store(code.at(row, "f", i), x)
+
+
+# --- softmax ---------------------------------------------------------------------
+
+
+def exp_below(x: Vector) -> Vector:
+    """Return e^x of x up to 0, and 0 where it is denormal."""
+    total = x.code.fma(x, LOG2E, LARGE)
+    f = x.code.fma(x, LOG2E, LARGE - total)
+    y = polynomial(f, *EXP2) * (total.bits() << 23).floats()
+    return x.code.where(x < -87.3, 0.0, y)
+
+
+def _larger(a: Vector, b: Vector) -> Vector:
+    return a.code.where(a < b, b, a)
+
+
+def _largest_of(a: Vector, b: Vector) -> Vector:
+    """Of 0 and -0 it is 0."""
+    zero = (a.bits() & b.bits()).floats()
+    return a.code.where(a.equal(b), zero, _larger(a, b))
+
+
+def largest(code: Code, row: str, n: int) -> Vector:
+    """Return the largest element of a row; NaN is not."""
+    lanes = code.module.lanes
+    if n < lanes:
+        lanes = 1
+
+    def more(i: str, most: list[Vector]) -> list[Vector]:
+        found = []
+        for k, x in enumerate(most):
+            where = code.put(f"add i64 {i}, {k * lanes}")
+            found.append(_larger(x, at(code, row, where, lanes)))
+        return found
+
+    start = [code.constant(-inf, "f", lanes)] * (2 if lanes > 1 else 1)
+    step = lanes * len(start)
+    whole = n - n % step
+    found = accumulate(code, whole, step, start, more)
+    if lanes == 1:
+        return found[0]
+    if whole < n:
+        places = (min(whole, n - lanes), n - lanes)
+        found = [
+            _larger(x, at(code, row, str(i), lanes))
+            for x, i in zip(found, places, strict=True)
+        ]
+    return fold(_larger(*found), _largest_of)
+
+
+def exponentials(code: Code, x: str, most: Vector, n: int, y: str | None) -> Vector:
+    """Return the sum of e^(x - most) in float64; keep them in ``y``."""
+    lanes = code.module.lanes
+    element = scalar(most)
+    shift = code.splat(element, "f", lanes) if n >= lanes else most
+
+    def one(i: str, count: int, by: Vector) -> Vector:
+        e = exp_below(at(code, x, i, count) - by)
+        if y is not None:
+            put(code, y, i, e)
+        return e
+
+    def chunk(first: str, count: int, total: Vector) -> Vector:
+        def add(i: str, sums: list[Vector]) -> list[Vector]:
+            return [sums[0] + one(code.put(f"add i64 {first}, {i}"), lanes, shift)]
+
+        zero = [code.constant(0.0, "f", lanes)]
+        (found,) = accumulate(code, count, lanes, zero, add)
+        return total + fold(found, operator.add).to("d")
+
+    whole = n - n % lanes
+    full = whole - whole % CHUNK
+    each: Accumulate = lambda i, total: [chunk(i, CHUNK, total[0])]
+    (total,) = accumulate(code, full, CHUNK, [code.constant(0.0, "d", 1)], each)
+    total = chunk(str(full), whole - full, total) if full < whole else total
+    if whole < n:
+        e = one(str(whole), n - whole, code.splat(element, "f", n - whole))
+        for k in range(e.lanes):
+            picked = code.put(f"extractelement {e.type} {e.name}, i64 {k}")
+            total = total + code.splat(picked, "f", 1).to("d")
+    return total
+
+
+def softmax(code: Code, xs: Row, y: str, n: int, attrs: Attrs) -> None:
+    """Write softmax of a row."""
+    most = largest(code, xs[0], n)
+    total = exponentials(code, xs[0], most, n, y)
+    share = (1.0 / total).to("f")
+
+    def scale(i: str, lanes: int) -> None:
+        put(code, y, i, at(code, y, i, lanes) * widened(share, lanes))
+
+    for_each_in_place(code, n, scale)
+
+
+def log_softmax(code: Code, xs: Row, y: str, n: int, attrs: Attrs) -> None:
+    """Write the logarithm of softmax of a row."""
+    most = largest(code, xs[0], n)
+    total = exponentials(code, xs[0], most, n, None)
+    code.module.declarations.add("double @log(double)")
+    log = code.put(f"call double @log(double {scalar(total)})")
+    less, by = widened(code.splat(log, "d", 1).to("f")), widened(most)
+
+    def shift(i: str) -> None:
+        put(code, y, i, at(code, xs[0], i) - by - less)
+
+    for_each(code, n, shift)
+
+
+# --- sums ------------------------------------------------------------------------
+
+
+def summed(
+    code: Code, x: str, n: int, of: Callable[[Vector], Vector] = lambda x: x
+) -> Vector:
+    """Return the sum of a function of a row's elements, in float64."""
+
+    def added(first: str, count: int, lanes: int, parts: int) -> Vector:
+        """Add ``count`` elements to ``parts`` vectors, and those to each other."""
+
+        def add(i: str, sums: list[Vector]) -> list[Vector]:
+            start = code.at(x, "f", code.put(f"add i64 {first}, {i}"))
+            xs = [at(code, start, str(k * lanes), lanes) for k in range(parts)]
+            return [sum + of(x) for sum, x in zip(sums, xs, strict=True)]
+
+        zeros = [code.constant(0.0, "f", lanes)] * parts
+        sums = accumulate(code, count, lanes * parts, zeros, add)
+        while len(sums) > 1:
+            sums = [sums[0] + sums[1], *sums[2:]]
+        return fold(sums[0], operator.add).to("d")
+
+    def chunk(first: str, count: int, total: Vector) -> Vector:
+        rounds, begin = count - count % ROUND, first
+        for size, lanes, parts in (
+            (rounds, NEXT, ROUND // NEXT),
+            (count % ROUND - count % NEXT, NEXT, 1),
+            (count % NEXT, 1, 1),
+        ):
+            if size:
+                total = total + added(begin, size, lanes, parts)
+                begin = code.put(f"add i64 {begin}, {size}")
+        return total
+
+    full = n - n % SUMMED
+    each: Accumulate = lambda i, total: [chunk(i, SUMMED, total[0])]
+    (total,) = accumulate(code, full, SUMMED, [code.constant(0.0, "d", 1)], each)
+    return chunk(str(full), n - full, total) if full < n else total
+
+
+def layer_norm(code: Code, xs: Row, y: str, n: int, attrs: Attrs) -> None:
+    """Write the normalization of a row."""
+    x, scale, offset = xs
+    mean = (summed(code, x, n) / float(n)).to("f")
+    element = scalar(mean)
+
+    def square(x: Vector) -> Vector:
+        d = x - code.splat(element, "f", x.lanes)
+        return d * d
+
+    variance = summed(code, x, n, square) / float(n) + float(attrs["epsilon"])
+    factor, by = widened((1.0 / variance.sqrt()).to("f")), widened(mean)
+
+    def normalize(i: str) -> None:
+        z = (at(code, x, i) - by) * factor
+        z = z if scale is None else z * at(code, scale, i)
+        z = z if offset is None else z + at(code, offset, i)
+        put(code, y, i, z)
+
+    for_each(code, n, normalize)
+
+
+# --- gradients -------------------------------------------------------------------
+
+
+def softmax_grad(code: Code, xs: Row, to: str, n: int, attrs: Attrs) -> None:
+    """Write what softmax hands back: dy y - y sum(dy y)."""
+    dy, y = xs
+    for_each(code, n, lambda i: put(code, to, i, at(code, dy, i) * at(code, y, i)))
+    total = summed(code, to, n).to("f")
+
+    def subtract(i: str, lanes: int) -> None:
+        less = at(code, y, i, lanes) * widened(total, lanes)
+        put(code, to, i, at(code, to, i, lanes) - less)
+
+    for_each_in_place(code, n, subtract)
+
+
+def log_softmax_grad(code: Code, xs: Row, to: str, n: int, attrs: Attrs) -> None:
+    """Write what the logarithm of softmax hands back: dy - e^y sum(dy)."""
+    dy, y = xs
+    total = widened(summed(code, dy, n).to("f"))
+
+    def subtract(i: str) -> None:
+        put(code, to, i, at(code, dy, i) - exp(at(code, y, i)) * total)
+
+    for_each(code, n, subtract)
+
+
+ROWS: dict[str, Write] = {
+    "Softmax": softmax,
+    "LogSoftmax": log_softmax,
+    "LayerNorm": layer_norm,
+    "plugrad_cpu.SoftmaxGrad": softmax_grad,
+    "plugrad_cpu.LogSoftmaxGrad": log_softmax_grad,
+}

@@ -1,0 +1,230 @@
+"""The program of a region: over all elements, or over rows and the elements of each.
+
+A row program alternates between element-wise steps, which are one loop over the row,
+and row kernels, which read and write whole rows. What a later loop reads is in memory:
+in the row of an output, or in a buffer of the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from plugrad.geometry import broadcast_strides, collapse_axes
+from plugrad.plugin import Graph, Step
+
+from .code import ELEMENTS, SIZES, Code, Module, Vector
+from .kernels import ELEMENTWISE, KINDS
+from .loops import write_loop
+from .rows import ROWS
+
+MOST_BUFFERS = 1 << 18  # bytes of the stack
+
+
+def values(step: Step) -> list[int]:
+    """Return what a step reads."""
+    return [x for x in step.inputs if x is not None]
+
+
+@dataclass
+class Plan:
+    """What a region reads and writes, and the order of its loops.
+
+    Attributes:
+        graph: The region.
+        shape: The shape over which it iterates.
+        given: The values that are arguments, and then constants that are arrays.
+        numbers: The constants that are one number.
+        made: The outputs that the code writes.
+
+    """
+
+    graph: Graph
+    shape: tuple[int, ...]
+    given: list[int]
+    numbers: dict[int, float]
+    made: list[int]
+    phases: list[tuple[list[Step], list[Step]]] = field(default_factory=list)
+    stored: list[int] = field(default_factory=list)
+    axes: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        level: dict[int, int] = {}
+        for step in self.graph.steps:
+            phase = max([level.get(x, 0) for x in values(step)], default=0)
+            row = step.kernel.name in ROWS
+            level |= dict.fromkeys(step.outputs, phase + row)
+            while len(self.phases) <= phase:
+                self.phases.append(([], []))
+            self.phases[phase][row].append(step)
+        self.stored = self._stored(level)
+        self.axes = self._axes()
+
+    def _stored(self, level: dict[int, int]) -> list[int]:
+        """Return the values that need a buffer: a later loop reads them."""
+        found: dict[int, None] = {}
+        for step in self.graph.steps:
+            row = step.kernel.name in ROWS
+            found |= dict.fromkeys(step.outputs if row else ())
+            reads = max([level.get(x, 0) for x in values(step)], default=0)
+            for x in values(step):
+                made = x not in self.given and x not in self.numbers
+                if made and (row or level[x] < reads):
+                    found[x] = None
+        return [x for x in found if x not in self.made]
+
+    def _axes(self) -> tuple[tuple[int, ...], ...]:
+        rank, shapes = len(self.shape), self.graph.specs
+        arrays = [*self.given, *self.made]
+        strides = [broadcast_strides(shapes[v].shape, rank) for v in arrays]
+        if not self.rows:
+            return collapse_axes(self.shape, *strides)
+        outer = collapse_axes(self.shape[:-1], *[s[:-1] for s in strides])
+        return (*outer, (self.shape[-1], *[s[-1] for s in strides]))
+
+    @property
+    def rows(self) -> bool:
+        """Whether there are row kernels."""
+        return any(rows for _, rows in self.phases)
+
+    @property
+    def inner(self) -> int:
+        """The elements of a row."""
+        return self.axes[-1][0]
+
+    @property
+    def items(self) -> int:
+        """How many elements or rows ``run`` counts."""
+        return prod(n for n, *_ in self.axes[:-1]) if len(self.axes) > 1 else self.inner
+
+
+class Writer:
+    """Writes ``run`` of a plan."""
+
+    def __init__(self, module: Module, plan: Plan) -> None:
+        self.plan, self.module = plan, module
+        self.code = Code(module, min(module.lanes, plan.inner))
+        self.memory: dict[int, str] = {}  # where the row of a value begins
+        self.same: dict[int, Vector] = {}  # the values that are the same in a row
+
+    def write(self) -> None:
+        """Add the function to the module."""
+        plan, code = self.plan, self.code
+        pointers = [f"%a{k}" for k in range(len(plan.given) + len(plan.made))]
+        for value in plan.stored:
+            of = f"[{plan.inner} x {ELEMENTS[self.memory_kind(value)]}]"
+            self.memory[value] = code.put(f"alloca {of}, align 64")
+        if len(plan.axes) == 1:
+            self.enter(pointers)
+            self.phase(plan.phases[0][0], "%begin", "%end")
+        else:
+            self.write_rows(pointers)
+        code.do("ret void")
+        params = ", ".join(f"ptr noalias {p}" for p in pointers)
+        head = f"internal void @run({params}, i64 %begin, i64 %end)"
+        self.module.define("run", head, code)
+
+    def kind(self, value: int) -> str:
+        """Return the kind of a value."""
+        return KINDS[self.plan.graph.specs[value].dtype]
+
+    def memory_kind(self, value: int) -> str:
+        """Return the kind of a value in memory."""
+        return "b" if self.kind(value) == "?" else self.kind(value)
+
+    def write_rows(self, pointers: Sequence[str]) -> None:
+        """Write a loop over the rows from ``%begin`` to ``%end``."""
+        code = self.code
+        before = code.label
+        code.goto("row")
+        at = len(code.lines)
+        code.do("")
+        self.enter(self.row_pointers(pointers))
+        for steps, rows in self.plan.phases:
+            if steps:
+                self.phase(steps, "0", str(self.plan.inner))
+            for step in rows:
+                self.row(step)
+        code.do("%next = add i64 %r, 1")
+        code.do("%more = icmp slt i64 %next, %end")
+        pairs = f"[ %begin, %{before} ], [ %next, %{code.label} ]"
+        code.lines[at] = f"%r = phi i64 {pairs}"
+        code.do("br i1 %more, label %row, label %done")
+        code.place("done")
+
+    def row_pointers(self, pointers: Sequence[str]) -> list[str]:
+        """Return where the row ``%r`` of each array begins."""
+        code, found = self.code, []
+        outer = self.plan.axes[:-1]
+        indices, rest = [], "%r"
+        for n, *_ in reversed(outer[1:]):
+            indices.append(code.put(f"urem i64 {rest}, {n}"))
+            rest = code.put(f"udiv i64 {rest}, {n}")
+        indices = [*reversed([*indices, rest])]
+        arrays = [*self.plan.given, *self.plan.made]
+        for k, (pointer, value) in enumerate(zip(pointers, arrays, strict=True)):
+            where = pointer
+            for index, (_, *strides) in zip(indices, outer, strict=True):
+                if strides[k]:
+                    offset = code.put(f"mul i64 {index}, {strides[k]}")
+                    where = code.at(where, self.kind(value), offset)
+            found.append(where)
+        return found
+
+    def enter(self, pointers: Sequence[str]) -> None:
+        """Begin a row: read the values that are the same in all of it."""
+        arrays = [*self.plan.given, *self.plan.made]
+        for value, pointer, stride in zip(
+            arrays, pointers, self.plan.axes[-1][1:], strict=True
+        ):
+            self.memory[value] = pointer
+            if not stride:
+                self.same[value] = self.code.load_one(pointer, self.kind(value))
+
+    def phase(self, steps: Sequence[Step], begin: str, end: str) -> None:
+        """Write the loop of element-wise steps."""
+        plan, code = self.plan, self.code
+        inside = {y for step in steps for y in step.outputs}
+        kept = [y for y in (*plan.stored, *plan.made) if y in inside]
+
+        def body(i: str) -> None:
+            local: dict[int, Vector] = {}
+            for step in steps:
+                xs = [self.read(x, i, local) for x in values(step)]
+                write = ELEMENTWISE[step.kernel.name].write
+                local[step.outputs[0]] = write(*xs, **self.attrs(step))
+            for y in kept:
+                code.store(code.at(self.memory[y], self.kind(y), i), local[y])
+
+        write_loop(code, begin, end, body, plan.inner % code.lanes == 0)
+
+    def attrs(self, step: Step) -> dict[str, object]:
+        """Return what a kernel is told beside vectors."""
+        return dict(step.attrs)
+
+    def read(self, value: int, i: str, local: dict[int, Vector]) -> Vector:
+        """Return the elements of a value at an index."""
+        if value in local:
+            return local[value]
+        kind = self.kind(value)
+        if value in self.plan.numbers:
+            found = self.code.constant(self.plan.numbers[value], kind)
+        elif value in self.same:
+            return self.same[value]
+        else:
+            found = self.code.load(self.code.at(self.memory[value], kind, i), kind)
+        local[value] = found
+        return found
+
+    def row(self, step: Step) -> None:
+        """Write a row kernel."""
+        given = [None if x is None else self.memory[x] for x in step.inputs]
+        to = self.memory[step.outputs[0]]
+        ROWS[step.kernel.name](self.code, given, to, self.plan.inner, step.attrs)
+
+
+def buffers(plan: Plan) -> int:
+    """Return the bytes of all buffers."""
+    of = [KINDS[plan.graph.specs[v].dtype] for v in plan.stored]
+    return sum(plan.inner * SIZES["b" if kind == "?" else kind] for kind in of)
