@@ -25,7 +25,20 @@ def folder() -> Path | None:
     given = os.environ.get("PLUGRAD_LLVM_CACHE")
     if given == "0":
         return None
-    return Path(given) if given else _of_user() / "plugrad-llvm"
+    try:
+        found = Path(given) if given else _of_user() / "plugrad-llvm"
+        found.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return found if _is_mine(found) else None
+    except (OSError, RuntimeError):  # it cannot be made, or there is no home
+        return None
+
+
+def _is_mine(path: Path) -> bool:
+    """Return whether only this user can write there: what is there will be executed."""
+    if not hasattr(os, "getuid"):
+        return True
+    about = path.stat()
+    return about.st_uid == os.getuid() and not about.st_mode & 0o022
 
 
 def _of_user() -> Path:
@@ -66,7 +79,6 @@ def write(key: str, code: bytes) -> None:
     if where is None:
         return
     with contextlib.suppress(OSError):
-        where.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, name = tempfile.mkstemp(dir=where, prefix="new-")
         with os.fdopen(handle, "wb") as file:
             file.write(hashlib.sha256(code).digest() + code)

@@ -71,7 +71,7 @@ def _target() -> llvm.Target:
 def _machine_code(text: str, machine: llvm.TargetMachine) -> bytes:
     """Return the machine code of a module, from the cache if it is there."""
     version = f"{llvmlite.__version__} {llvm.llvm_version_info}"
-    about = "\0".join([version, processor().name, processor().features, text])
+    about = "\0".join([version, *map(str, processor()), str(LEVEL), text])
     key = hashlib.sha256(about.encode()).hexdigest()
     code = cache.read(key)
     if code is None:
@@ -92,26 +92,24 @@ class _Method(ctypes.Structure):
 
 
 _new_function = ctypes.PYFUNCTYPE(
-    ctypes.py_object, ctypes.POINTER(_Method), ctypes.py_object, ctypes.c_void_p
+    ctypes.py_object, ctypes.POINTER(_Method), ctypes.py_object, ctypes.py_object
 )(("PyCFunction_NewEx", ctypes.pythonapi))
 
 
-class Compiled:
-    """A compiled module: ``run`` is its function, which lives as long as this does."""
-
-    def __init__(self, module: Module) -> None:
-        about = processor()
-        machine = _target().create_target_machine(
-            cpu=about.name, features=about.features, opt=LEVEL
-        )
-        code = _machine_code(str(module), machine)
-        empty = llvm.parse_assembly("")
-        self.engine = llvm.create_mcjit_compiler(empty, machine)  # which it owns
-        self.engine.set_object_cache(getbuffer_func=lambda module: code)
-        self.engine.finalize_object()
-        address = self.engine.get_function_address("call")
-        self.method = _Method(b"region", address, FASTCALL, None)
-        self.run: Run = _new_function(ctypes.byref(self.method), np.ndarray, None)
+def compiled(module: Module) -> Run:
+    """Return the function of a module; the machine code lives as long as this does."""
+    about = processor()
+    machine = _target().create_target_machine(
+        cpu=about.name, features=about.features, opt=LEVEL
+    )
+    code = _machine_code(str(module), machine)
+    empty = llvm.parse_assembly("")
+    engine = llvm.create_mcjit_compiler(empty, machine)  # which the engine owns now
+    engine.set_object_cache(getbuffer_func=lambda module: code)
+    engine.finalize_object()
+    method = _Method(b"region", engine.get_function_address("call"), FASTCALL, None)
+    kept = (engine, method)  # by the function, as what it belongs to
+    return _new_function(ctypes.byref(method), np.ndarray, kept)
 
 
 def add_call(module: Module, arrays: int, release: bool) -> None:

@@ -191,17 +191,18 @@ class Writer:
         def body(i: str) -> None:
             local: dict[int, Vector] = {}
             for step in steps:
-                xs = [self.read(x, i, local) for x in values(step)]
-                write = ELEMENTWISE[step.kernel.name].write
-                local[step.outputs[0]] = write(*xs, **self.attrs(step))
+                local[step.outputs[0]] = self.step(step, i, local)
             for y in kept:
                 code.store(code.at(self.memory[y], self.kind(y), i), local[y])
 
         write_loop(code, begin, end, body, plan.inner % code.lanes == 0)
 
-    def attrs(self, step: Step) -> dict[str, object]:
-        """Return what a kernel is told beside vectors."""
-        return dict(step.attrs)
+    def step(self, step: Step, i: str, local: dict[int, Vector]) -> Vector:
+        """Write an element-wise step."""
+        xs: list[Vector | float] = [self.read(x, i, local) for x in values(step)]
+        if step.kernel.name == "Pow":  # to 1, 2 or 3, which makes it products
+            xs[1] = self.plan.numbers[values(step)[1]]
+        return ELEMENTWISE[step.kernel.name].write(*xs, **step.attrs)
 
     def read(self, value: int, i: str, local: dict[int, Vector]) -> Vector:
         """Return the elements of a value at an index."""

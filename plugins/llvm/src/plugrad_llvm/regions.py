@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from math import prod
 from typing import Any
@@ -50,8 +49,8 @@ def takes(step: Step, graph: Graph) -> bool:
 
 
 def _exponent(step: Step, graph: Graph) -> float | None:
-    native = graph.constants.get(step.inputs[1] or 0)
-    return float(native) if native is not None and not native.ndim else None
+    constant = graph.constants.get(values(step)[1])
+    return None if constant is None or constant.ndim else constant.item()
 
 
 def _takes_rows(step: Step, graph: Graph) -> bool:
@@ -85,20 +84,17 @@ def function_of(graph: Graph) -> Function | None:
     module = native.new_module()
     Writer(module, plan).write()
     arrays = len(plan.given) + len(plan.made)
-    size = prod(plan.shape)
-    native.add_call(module, arrays, release=size >= RELEASE)
-    function = _caller(plan, native.Compiled(module))
-    views = {s.outputs[0]: s for s in graph.steps if s.kernel.name == VIEW}
-    if views.keys() & {*graph.outputs}:
-        return _with_views(function, graph, views)
-    return function
+    native.add_call(module, arrays, release=prod(plan.shape) >= RELEASE)
+    return _caller(plan, native.compiled(module))
 
 
 def planned(graph: Graph) -> Plan | None:
     """Return the plan of a graph; None if a constant is not in order."""
+    rows = [step for step in graph.steps if step.kernel.name in ROWS]
+    read = {x for step in rows for x in values(step)}
     numbers: dict[int, float] = {}
     for value, constant in graph.constants.items():
-        if constant.size == 1:
+        if constant.size == 1 and value not in read:
             numbers[value] = constant.item()
         elif not constant.flags.c_contiguous:
             return None
@@ -109,39 +105,55 @@ def planned(graph: Graph) -> Plan | None:
     return Plan(graph, shape, [*graph.inputs, *arrays], numbers, made)
 
 
-def _caller(plan: Plan, code: native.Compiled) -> Function:
-    """Return the function that makes the outputs and calls the code."""
-    specs = [plan.graph.specs[y] for y in plan.made]
-    more = [plan.graph.constants[v] for v in plan.given if v in plan.graph.constants]
-    items, run = plan.items, code.run
-    empties = [(_empty(spec), spec.shape, spec.dtype) for spec in specs]
+def _caller(plan: Plan, run: native.Run) -> Function:
+    """Return the function of a region: Python that makes the outputs and runs the code.
+
+    It has a parameter for each input, which takes less time than any number of them::
+
+        def region(x0, x1):
+            y4 = make4(shape4, dtype4)
+            if not run(x0, x1, y4, 0, 64): return again(region, (x0, x1))
+            return y4
+    """
+    graph = plan.graph
+    xs = ", ".join(f"x{v}" for v in graph.inputs)
+    lines = [f"def region({xs}):"]
+    space: dict[str, Any] = {"run": run, "again": _again, "run_all": threads.run_all}
+    space |= {f"x{v}": np.asarray(constant) for v, constant in graph.constants.items()}
+    for y in plan.made:
+        spec = graph.specs[y]
+        space |= {f"make{y}": _empty(spec), f"shape{y}": spec.shape}
+        space[f"dtype{y}"] = spec.dtype
+        lines.append(f"  x{y} = make{y}(shape{y}, dtype{y})")
+    arrays = ", ".join(f"x{v}" for v in (*plan.given, *plan.made))
+    call = f"run({arrays}, 0, {plan.items})"
+    if (parts := _parts(plan)) is not None:
+        space["parts"] = parts
+        call = f"run_all(lambda begin, end: run({arrays}, begin, end), parts)"
+    lines.append(f"  if not {call}: return again(region, ({xs},))")
+    for step in graph.steps:
+        if step.outputs[0] in graph.outputs and step.kernel.name == VIEW:
+            [x], [y] = step.inputs, step.outputs
+            space |= {"view": _view(), f"shape{y}": step.attrs["shape"]}
+            lines.append(f"  x{y} = view(x{x}, shape=shape{y})")
+    lines.append(f"  return {', '.join(f'x{y}' for y in graph.outputs)}")
+    exec("\n".join(lines), space)
+    return space["region"]
+
+
+def _parts(plan: Plan) -> list[tuple[int, int]] | None:
+    """Return the pieces that threads do; None if there is one only."""
+    if prod(plan.shape) < threads.LEAST:
+        return None
     lanes = min(native.processor().lanes, plan.inner)
-    parts = [(0, items)]
-    if prod(plan.shape) >= threads.LEAST:
-        parts = threads.pieces(items, lanes if len(plan.axes) == 1 else 1)
+    parts = threads.pieces(plan.items, lanes if len(plan.axes) == 1 else 1)
+    return parts if len(parts) > 1 else None
 
-    def one(*xs: Any) -> Any:
-        y = make(shape, dtype)
-        if run(*xs, y, 0, items):
-            return y
-        return again(one, xs)
 
-    def several(*xs: Any) -> Any:
-        ys = [make(shape, dtype) for make, shape, dtype in empties]
-        if len(parts) > 1:
-            done = threads.run_all(functools.partial(run, *xs, *more, *ys), parts)
-        else:
-            done = run(*xs, *more, *ys, 0, items)
-        if not done:
-            return again(several, xs)
-        return tuple(ys) if len(ys) > 1 else ys[0]
-
-    if len(empties) > 1 or more or len(parts) > 1:
-        several.code = code  # type: ignore[attr-defined]
-        return several
-    [(make, shape, dtype)] = empties
-    one.code = code  # type: ignore[attr-defined]
-    return one
+def _view() -> Function:
+    """Return the kernel of the results that are views."""
+    cpu = runtime("cpu")
+    return cpu.wrap(cpu.kernels[VIEW])
 
 
 def _empty(spec: Any) -> Function:
@@ -151,28 +163,8 @@ def _empty(spec: Any) -> Function:
     return runtime("cpu").wrap(np.empty)
 
 
-def again(function: Function, xs: tuple[Any, ...]) -> Any:
+def _again(function: Function, xs: tuple[Any, ...]) -> Any:
     """Call a function with arrays in the place of NumPy's scalars, if there are any."""
-    arrays = [np.asarray(x) for x in xs]
     if all(type(x) is np.ndarray for x in xs):
         return NotImplemented  # with strides: the kernels decide about the layout
-    return function(*arrays)
-
-
-def _with_views(function: Function, graph: Graph, views: dict[int, Step]) -> Function:
-    """Return the function with the views among its outputs."""
-    broadcast = runtime("cpu").wrap(runtime("cpu").kernels[VIEW])
-    made = [y for y in graph.outputs if y not in views]
-    places = {y: graph.inputs.index(s.inputs[0]) for y, s in views.items()}
-
-    def call(*xs: Any) -> Any:
-        results = function(*xs)
-        if results is NotImplemented:
-            return results
-        ys = dict(zip(made, results if len(made) > 1 else [results], strict=True))
-        for y in graph.outputs:
-            if y in views:
-                ys[y] = broadcast(xs[places[y]], shape=views[y].attrs["shape"])
-        return tuple([ys[y] for y in graph.outputs])
-
-    return call
+    return function(*map(np.asarray, xs))
