@@ -1,0 +1,158 @@
+"""Machine code on disk: what is read, what is written again, and what is deleted."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad_llvm import cache, native
+
+from .helpers import OWNER, bits
+
+FOLDER = cache.folder  # the fixture of all tests replaces it
+
+
+@pytest.fixture
+def where(tmp_path, monkeypatch):
+    """Return an empty folder of the cache."""
+    monkeypatch.setattr(cache, "folder", lambda: tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Return the modules that LLVM has compiled."""
+    found, parse = [], native.llvm.parse_assembly
+
+    def counted(text):
+        found.extend([text] if text else [])
+        return parse(text)
+
+    monkeypatch.setattr(native.llvm, "parse_assembly", counted)
+    return found
+
+
+def run(scale=2.0):
+    """Compile a function and compare it with eager."""
+    f, x = pg.jit(lambda x: pg.square(x) * scale + x), pg.asarray(np.ones(7, "f4"))
+    f(x)
+    assert bits(f(x)) == bits(pg.square(x) * scale + x)
+    (region,) = f.explain(x).regions
+    assert region.by.startswith(OWNER)
+
+
+def test_code_is_compiled_once(where, compiled):
+    run()
+    run()
+    assert len(compiled) == 1 and len([*where.iterdir()]) == 1
+    run(3.0)
+    assert len(compiled) == 2 and len([*where.iterdir()]) == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:100],
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+        lambda data: data + b"more",
+        lambda data: data[: cache.DIGEST],
+    ],
+    ids=["empty", "cut", "changed", "longer", "only the checksum"],
+)
+def test_damaged_files_are_written_again(where, compiled, damage):
+    run()
+    (path,) = where.iterdir()
+    data = path.read_bytes()
+    path.write_bytes(damage(data))
+    run()
+    assert path.read_bytes() == data
+    assert len(compiled) == 2
+
+
+def test_processor_and_version_are_in_the_key(where, compiled, monkeypatch):
+    run()
+    monkeypatch.setattr(native.llvmlite, "__version__", "0.0")
+    run()
+    assert len(compiled) == 2
+
+
+def test_folders_that_cannot_be_used(tmp_path, compiled, monkeypatch):
+    """Without a cache every function is compiled."""
+    monkeypatch.setattr(cache, "folder", lambda: tmp_path / "missing" / "folder")
+    run()
+    monkeypatch.setattr(cache, "folder", lambda: None)
+    run()
+    assert len(compiled) == 2
+
+
+def test_where_it_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = {}
+    for value in (None, "0", str(tmp_path / "mine")):
+        if value is None:
+            monkeypatch.delenv("PLUGRAD_LLVM_CACHE", raising=False)
+        else:
+            monkeypatch.setenv("PLUGRAD_LLVM_CACHE", value)
+        FOLDER.cache_clear()
+        found[value] = FOLDER()
+    assert found["0"] is None and found[str(tmp_path / "mine")] == tmp_path / "mine"
+    assert found[None].name == "plugrad-llvm" and tmp_path in found[None].parents
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions of POSIX")
+def test_a_folder_that_others_can_write_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLUGRAD_LLVM_CACHE", str(tmp_path))
+    for mode, used in ((0o777, False), (0o770, False), (0o755, True)):
+        tmp_path.chmod(mode)
+        FOLDER.cache_clear()
+        assert (FOLDER() == tmp_path) == used
+    FOLDER.cache_clear()
+
+
+def test_the_oldest_files_are_deleted(tmp_path):
+    for n in range(6):
+        path = tmp_path / f"{n}"
+        path.write_bytes(b"x" * 100)
+        os.utime(path, (n, n))
+    cache.trim(tmp_path, 350)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "4", "5"]
+
+
+PROGRAM = """
+import plugrad as pg
+from plugrad_llvm import native
+f = pg.jit(lambda x: pg.tanh(x) * 2.0)
+x = pg.asarray([0.5, -1.0, 3.0])
+f(x)
+assert f(x).tolist() == (pg.tanh(x) * 2.0).tolist()
+print([region.by.split()[0] for region in f.explain(x).regions])
+"""
+
+
+def test_processes_share_it(tmp_path):
+    environment = {**os.environ, "PLUGRAD_LLVM_CACHE": str(tmp_path)}
+    command = [sys.executable, "-c", PROGRAM]
+    processes = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    told = [process.communicate()[0] for process in processes]
+    assert told == ["['plugrad-llvm']\n"] * 2
+    assert len([*tmp_path.iterdir()]) == 3  # two to compare tanh with eager's
+
+
+def test_kernels_of_other_bits_are_not_compiled(tmp_path):
+    """Without its kernels in C, cpu has NumPy's tanh."""
+    program = PROGRAM.replace("pg.tanh(x) * 2.0", "pg.tanh(x) * 2.0 + x")
+    environment = {**os.environ, "PLUGRAD_CPU_NATIVE": "0"}
+    environment["PLUGRAD_LLVM_CACHE"] = str(tmp_path)
+    program += "print([s.kernel.name for s in f.explain(x).regions[0].steps])"
+    told = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    assert told.stdout == "['plugrad-llvm']\n['Multiply', 'Add']\n", told.stderr

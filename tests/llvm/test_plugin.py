@@ -1,0 +1,83 @@
+"""The pack as a plugin: who sees it, and what happens without it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import plugrad as pg
+import pytest
+from plugrad.plugin import KernelPack
+from plugrad_llvm import plugin
+
+from .helpers import OWNER, bits, ours
+
+IMPORTED = """
+import sys
+import plugrad as pg
+pg.exp(pg.asarray([1.0]))
+print(sorted(name for name in sys.modules if name.startswith(("llvmlite", "plugrad_l"))))
+"""
+
+
+def python(*args, **environment):
+    """Run Python; return what it prints."""
+    done = subprocess.run(
+        [sys.executable, *args],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert not done.returncode, done.stderr
+    return done.stdout
+
+
+def test_nothing_is_imported_without_jit():
+    assert eval(python("-c", IMPORTED)) == ["plugrad_llvm", "plugrad_llvm.plugin"]
+
+
+def test_doctor_tells_it():
+    told = json.loads(python("-m", "plugrad", "doctor", "--json"))
+    (row,) = [row for row in told["plugins"] if row["distribution"] == OWNER]
+    assert row["state"] == "works", row
+
+
+def test_without_llvmlite_the_kernels_run(monkeypatch):
+    monkeypatch.setattr(plugin.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="pip install llvmlite"):
+        plugin.open_pack()
+    (pack,) = plugin.plugrad_kernels()
+    assert isinstance(pack, KernelPack) and pack.backend == "cpu"
+
+
+def test_without_it_jit_runs_the_kernels():
+    program = "import importlib.util as u; find = u.find_spec\n"
+    program += "u.find_spec = lambda name: None if name == 'llvmlite' else find(name)\n"
+    program += "import plugrad as pg; f = pg.jit(lambda x: pg.tanh(x) * 2.0)\n"
+    program += "x = pg.asarray([0.0]); f(x); print(f(x).tolist(), f.explain(x).regions)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True
+    )
+    assert "skipped plugin plugrad-llvm" in done.stderr
+    assert "pip install llvmlite" in done.stderr
+    assert done.stdout.startswith("[0.0]") and OWNER not in done.stdout
+
+
+def test_blocked():
+    program = "import plugrad as pg; f = pg.jit(lambda x: pg.tanh(x) * 2.0)\n"
+    program += "x = pg.asarray([1.0]); f(x); print(f.explain(x))"
+    assert OWNER in python("-c", program)
+    assert OWNER not in python("-c", program, PLUGRAD_BLOCK=OWNER)
+
+
+def test_a_kernel_of_the_user_is_not_compiled():
+    f = pg.jit(lambda x: pg.tanh(x * x) + x)
+    x = pg.asarray([0.5, 2.0])
+    f(x)
+    assert ours(f, x) == [["Multiply", "Tanh", "Add"]]
+    pg.register_kernel("Tanh", "cpu", lambda x: x * 0)
+    try:
+        assert bits(f(x)) == bits(x + 0.0)
+        assert ours(f, x) == []
+    finally:
+        pg.unregister_kernel("Tanh", "cpu")

@@ -1,0 +1,214 @@
+"""Random programs, and what surrounds the loops: layouts, constants, views, threads."""
+
+import os
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad_llvm import threads
+
+from .helpers import bits, check, values
+
+PROGRAMS = 60
+UNARY = [pg.exp, pg.tanh, pg.negative, pg.square, pg.sigmoid, pg.abs, pg.relu, pg.log1p]
+UNARY += [pg.floor, pg.sqrt, pg.reciprocal, pg.erf, pg.softplus, pg.sin, pg.sign]
+UNARY += [
+    lambda x: pg.clip(x, -1.0, 2.0),
+    lambda x: pg.leaky_relu(x, alpha=0.1),
+    pg.expm1,
+]
+UNARY += [lambda x: x**2, lambda x: x**3, lambda x: 3.5 - x, lambda x: x / 7.0]
+UNARY += [lambda x: pg.astype(x > 0.5, "float32"), pg.softmax, pg.log_softmax]
+UNARY += [pg.layer_norm, lambda x: pg.astype(pg.astype(x, "float64") + 0.1, "float32")]
+BINARY = [pg.add, pg.multiply, pg.subtract, pg.divide, pg.squared_difference]
+BINARY += [lambda x, y: pg.where(x > y, x, y * 2.0), lambda x, y: pg.where(x < 0, y, x)]
+BINARY += [lambda x, y: pg.where((x >= y) | pg.isnan(y), 1.0, x)]
+SHAPES = [(4, 6, 40), (40,), (6, 40), (4, 1, 40), (4, 6, 1), (1, 6, 1), (), (4, 1, 1)]
+
+
+def program(rng):
+    """Return a function of tensors of the shapes, by 3 to 20 random instructions."""
+    count = int(rng.integers(3, 21))
+    code = rng.integers(0, 1000, (count, 3)).tolist()
+    kept = rng.integers(0, 1000, 3).tolist()
+
+    def f(*xs):
+        made = [*xs]
+        for op, a, b in code:
+            x = made[-1 - a % min(len(made), 5)]
+            if op % 2 and x.ndim:
+                y = UNARY[op // 2 % len(UNARY)](x)
+            else:
+                y = BINARY[op // 2 % len(BINARY)](x, made[b % len(made)])
+            made.append(y)
+        return [made[len(xs) + k % count] for k in kept]
+
+    return f
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_programs(seed):
+    rng = np.random.default_rng(seed)
+    compiled = 0
+    for n in range(PROGRAMS // 4):
+        chosen = [SHAPES[0], *[SHAPES[k] for k in rng.integers(0, len(SHAPES), 3)]]
+        calls = [
+            [
+                values(int(np.prod(shape)), 100 * n + k).reshape(shape)
+                if n % 3 == 0
+                else rng.standard_normal(shape).astype("float32")
+                for k, shape in enumerate(chosen)
+            ]
+            for _ in range(2)
+        ]
+        compiled += len(check(program(rng), *calls))
+    assert compiled > PROGRAMS // 4
+
+
+def squared(x):
+    return pg.tanh(x * x) + x
+
+
+def fortran(x):
+    return np.asfortranarray(x)
+
+
+# name: (what is done to an array of shape (6, 8), whether machine code takes it)
+LAYOUTS = {
+    "in order": (lambda x: x, True),
+    "columns first": (fortran, False),
+    "every second": (lambda x: x[:, ::2], False),
+    "from behind": (lambda x: x[::-1], False),
+    "read only": (lambda x: np.broadcast_to(x, x.shape), True),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts(name):
+    """Others than row-major order are left to the kernels, which keep them."""
+    make, taken = LAYOUTS[name]
+    x = pg.asarray(make(values(48, 1).reshape(6, 8)))
+    jitted = pg.jit(squared)
+    jitted(x)
+    assert bits(jitted(x)) == bits(squared(x))
+    (region,) = jitted.explain(x).regions
+    result = region.function(make(values(48, 1).reshape(6, 8)))
+    assert (result is not NotImplemented) == taken
+
+
+def test_scalars_of_numpy_and_other_arrays():
+    """Some kernels of cpu return scalars, and a subclass is no array in order."""
+    f = pg.jit(squared)
+    x = pg.asarray(np.float32(0.5))
+    f(x)
+    (region,) = f.explain(x).regions
+    found = region.function(np.float32(0.5))
+    assert found.shape == () and found == squared(x).item()
+    assert check(lambda x: squared(pg.sum(x)), [values(8, 3)])
+
+
+class Late(np.ndarray):
+    """A subclass."""
+
+
+def test_subclasses():
+    f, x = pg.jit(squared), pg.asarray(np.ones(4, "f4"))
+    f(x)
+    (region,) = f.explain(x).regions
+    found = region.function(np.ones(4, "f4").view(Late))
+    assert type(found) is np.ndarray and found.tolist() == squared(x).tolist()
+
+
+TABLE = pg.asarray(np.arange(20000, dtype="f4").reshape(100, 200) / 1e4)
+
+
+def test_constants_and_views():
+    row = pg.asarray(values(5, 2))
+    assert check(lambda x: (x * row) * 2.0 + 1.0, [values(15, 4).reshape(3, 5)])
+    assert check(lambda x: (x * TABLE) * 2.0 + TABLE, [values(200, 4)])
+
+    def views(x):
+        wide = pg.broadcast_to(x, (3, 5))
+        return wide, wide * 2.0 + 1.0, pg.exp(wide * wide)
+
+    assert check(views, [values(5, 3)])
+    fixed = lambda x: (pg.broadcast_to(TABLE, (2, 100, 200)), x)
+    assert check(lambda x: (fixed(x)[0] * x * 2.0, *fixed(x)), [values(200, 3)])
+    jitted, x = pg.jit(views), pg.asarray(values(5, 3))
+    jitted(x)
+    assert pg.sum(jitted(x)[0], axis=0).tolist() == pg.sum(views(x)[0], axis=0).tolist()
+
+
+def test_other_dtypes_are_left_to_kernels():
+    for dtype in ("int32", "float16", "complex64"):
+        assert check(lambda x: (x + x) * x, [np.arange(20).astype(dtype)]) == []
+    assert check(lambda x, y: x**y + 1.0, [values(9, 1), values(9, 2)]) == []
+    zeros = [np.float32([[0.0, -0.0]]), np.float32([[-0.0], [0.0]])]
+    assert check(lambda x, y: -pg.maximum(x, y), zeros) == []
+
+
+def test_one_kernel_is_left_to_itself():
+    assert check(lambda x: pg.exp(x), [values(9)]) == []
+
+
+# --- threads ---------------------------------------------------------------------
+
+
+@pytest.fixture(params=[1, 2, 3, 7])
+def several(request, monkeypatch):
+    """Run all regions on several threads."""
+    monkeypatch.setattr(threads, "LEAST", 1)
+    monkeypatch.setattr(threads, "count", lambda: request.param)
+    threads._pool.cache_clear()
+    yield request.param
+    threads._pool.cache_clear()
+
+
+def test_pieces_cover_all(several):
+    for total in [1, 2, 15, 16, 17, 100, 1001]:
+        for of in (1, 4, 16):
+            parts = threads.pieces(total, of)
+            assert parts[0][0] == 0 and parts[-1][1] == total
+            assert all(a[1] == b[0] for a, b in zip(parts, parts[1:], strict=False))
+            sizes = [end - begin for begin, end in parts]
+            assert len(parts) == 1 or (min(sizes) >= of and len(parts) <= several)
+            assert not any(begin % of for begin, _ in parts)
+
+
+def test_the_number_of_threads_changes_no_bit(several):
+    for shapes in [[(1000,)], [(37, 40), (40,)], [(5, 4, 6), (4, 1)]]:
+        xs = [values(int(np.prod(s)), k).reshape(s) for k, s in enumerate(shapes)]
+        assert check(lambda x, y=1.5: pg.tanh(x * y) + pg.sin(x), xs)
+        assert check(lambda x, y=1.5: pg.softmax(x * y) - x, xs)
+
+
+def test_threads_of_the_user():
+    from concurrent.futures import ThreadPoolExecutor
+
+    f = pg.jit(squared)
+    x = pg.asarray(np.random.default_rng(0).standard_normal(1 << 18).astype("f4"))
+    f(x)
+    expected = bits(squared(x))
+
+    def run(_):
+        with pg.use_backend("cpu"):
+            return bits(f(x)) == expected
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(run, range(40)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_child_has_threads_of_its_own(several):
+    f = pg.jit(squared)
+    x = pg.asarray(values(1000, 1))
+    f(x)
+    expected = bits(squared(x))
+    assert bits(f(x)) == expected
+    child = os.fork()
+    if not child:
+        os._exit(0 if bits(f(x)) == expected else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert bits(f(x)) == expected
