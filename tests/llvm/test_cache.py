@@ -46,9 +46,11 @@ def run(scale=2.0):
 def test_code_is_compiled_once(where, compiled):
     run()
     run()
-    assert len(compiled) == 1 and len([*where.iterdir()]) == 1
+    assert len(compiled) == 1
+    assert len([*where.iterdir()]) == 1
     run(3.0)
-    assert len(compiled) == 2 and len([*where.iterdir()]) == 2
+    assert len(compiled) == 2
+    assert len([*where.iterdir()]) == 2
 
 
 @pytest.mark.parametrize(
@@ -100,8 +102,10 @@ def test_where_it_is(tmp_path, monkeypatch):
             monkeypatch.setenv("PLUGRAD_LLVM_CACHE", value)
         FOLDER.cache_clear()
         found[value] = FOLDER()
-    assert found["0"] is None and found[str(tmp_path / "mine")] == tmp_path / "mine"
-    assert found[None].name == "plugrad-llvm" and tmp_path in found[None].parents
+    assert found["0"] is None
+    assert found[str(tmp_path / "mine")] == tmp_path / "mine"
+    assert found[None].name == "plugrad-llvm"
+    assert tmp_path in found[None].parents
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions of POSIX")

@@ -1,5 +1,6 @@
 """Random programs, and what surrounds the loops: layouts, constants, views, threads."""
 
+import itertools
 import os
 
 import numpy as np
@@ -103,7 +104,8 @@ def test_scalars_of_numpy_and_other_arrays():
     f(x)
     (region,) = f.explain(x).regions
     found = region.function(np.float32(0.5))
-    assert found.shape == () and found == squared(x).item()
+    assert found.shape == ()
+    assert found == squared(x).item()
     assert check(lambda x: squared(pg.sum(x)), [values(8, 3)])
 
 
@@ -116,7 +118,8 @@ def test_subclasses():
     f(x)
     (region,) = f.explain(x).regions
     found = region.function(np.ones(4, "f4").view(Late))
-    assert type(found) is np.ndarray and found.tolist() == squared(x).tolist()
+    assert type(found) is np.ndarray
+    assert found.tolist() == squared(x).tolist()
 
 
 TABLE = pg.asarray(np.arange(20000, dtype="f4").reshape(100, 200) / 1e4)
@@ -168,8 +171,9 @@ def test_pieces_cover_all(several):
     for total in [1, 2, 15, 16, 17, 100, 1001]:
         for of in (1, 4, 16):
             parts = threads.pieces(total, of)
-            assert parts[0][0] == 0 and parts[-1][1] == total
-            assert all(a[1] == b[0] for a, b in zip(parts, parts[1:], strict=False))
+            assert parts[0][0] == 0
+            assert parts[-1][1] == total
+            assert all(a[1] == b[0] for a, b in itertools.pairwise(parts))
             sizes = [end - begin for begin, end in parts]
             assert len(parts) == 1 or (min(sizes) >= of and len(parts) <= several)
             assert not any(begin % of for begin, _ in parts)
