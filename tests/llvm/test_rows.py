@@ -25,6 +25,11 @@ def both(x):
     return pg.log_softmax(y + x) * y, y
 
 
+def kept(x):
+    y = x * x
+    return pg.softmax(x) + y, y
+
+
 def scaled(x, y):
     return -pg.softmax(x * y, axis=-1)
 
@@ -36,6 +41,7 @@ PROGRAMS = {
     "layer norm": (normalized, [("n",), ("n",)], 3),
     "layer norm alone": (lambda x: pg.layer_norm(x * 0.5) + x, [], 3),
     "several": (both, [], 5),
+    "an output that is read": (kept, [], 3),
     "gradient of softmax": (
         pg.grad(lambda x, w: pg.sum(pg.softmax(x) * w)),
         [(3, "n")],

@@ -179,7 +179,7 @@ class Writer:
             arrays, pointers, self.plan.axes[-1][1:], strict=True
         ):
             self.memory[value] = pointer
-            if not stride:
+            if not stride and value in self.plan.given:
                 self.same[value] = self.code.load_one(pointer, self.kind(value))
 
     def phase(self, steps: Sequence[Step], begin: str, end: str) -> None:
