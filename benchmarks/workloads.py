@@ -13,7 +13,8 @@ time of plugrad: above 1, plugrad is faster::
     python benchmarks/workloads.py --backend wasm --peers tfjs --json wasm.json
     python benchmarks/workloads.py --list
 
-Backends: ``cpu-jit`` is cpu with ``pg.jit``, for those workloads that can show it.
+Backends: ``cpu-jit`` is cpu with ``pg.jit``, for those workloads that can show it, and
+``cpu-jit-own`` the same without plugrad-llvm.
 
 Peers: torch; jax (without compilation for workloads that measure eager execution;
 jax-jit compiles all); numpy; autograd; tfjs (its wasm backend in Node, with one thread;
@@ -85,6 +86,8 @@ def environment(name: str, threads: int) -> dict[str, str]:
     found = {f"{pool}_NUM_THREADS": count for pool in pools}
     found |= {"POCL_CPU_MAX_CU_COUNT": count, "POCL_MAX_PTHREAD_COUNT": count}
     found |= {"JAX_PLATFORMS": "cpu", "NPROC": count}
+    if name.endswith("-own"):
+        found["PLUGRAD_BLOCK"] = "plugrad-llvm"
     if name == "wasm":
         found["PLUGRAD_WASM_THREADS"] = count
     paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]

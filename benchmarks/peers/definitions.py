@@ -131,6 +131,12 @@ def transformer(f: Draw) -> Inputs:
     return {"x": f(4, 128, d), **first, **second, **last}
 
 
+def adam(f: Draw) -> Inputs:
+    """Return weights, both moments and a gradient."""
+    p, m, v, g = (f(1 << 20) for _ in "pmvg")
+    return {"p": p, "m": m, "v": np.square(v), "g": g}
+
+
 def zeros(n: int) -> Array:
     """Return ``n`` zeros."""
     return np.zeros(n, np.float32)
@@ -152,6 +158,7 @@ WORKLOADS = {
         "the tanh form of gelu of 1,000,000, in basic ops",
         lambda f: {"x": f(1_000_000)},
     ),
+    "adam_1m": Workload("a step of Adam of 2^20 weights, in basic ops", adam),
     "add_bcast": Workload(
         "(1024, 1024) + (1024,)", lambda f: {"a": f(1024, 1024), "b": f(1024)}
     ),
@@ -236,6 +243,7 @@ GROWS: dict[str, dict[str, tuple[int, ...]]] = {
     "add_8": {"a": (0, 1), "b": (0, 1)},
     "grad_small": {"x": (0, 1)},
     "custom_grad": {"x": (0, 1)},
+    "adam_1m": dict.fromkeys("pmvg", (0,)),
     "add_bcast": {"a": (0,)},
     "matmul_512": {"a": (0,)},
     "matmul_1024": {"a": (0,)},

@@ -27,6 +27,15 @@ def _(x: Array) -> Case:
     return lambda: 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
 
 
+@cases("adam_1m")
+def _(p: Array, m: Array, v: Array, g: Array) -> Case:
+    def step() -> list[Array]:
+        first, second = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        return [p - 0.001 * first / (np.sqrt(second) + 1e-8), first, second]
+
+    return step
+
+
 @cases("sum_rows")
 def _(x: Array) -> Case:
     return lambda: x.sum(1)

@@ -1,5 +1,7 @@
 """The workloads in plugrad; the argument is the backend, ``cpu-jit`` with ``jit``.
 
+``cpu-jit-own`` is that without plugrad-llvm.
+
 With ``jit`` there are those whose functions take their data as arguments.
 """
 
@@ -19,16 +21,16 @@ cases = Cases()
 
 
 JITTED = ("grad_small", "gelu_1m", "tiny_mlp_train", "mlp_train", "cnn_train")
-JITTED += ("transformer",)
+JITTED += ("transformer", "adam_1m", "softmax", "layernorm")
 replayed: Callable[..., Any] = lambda f: f  # pg.jit, if the argument says so
 
 
 def main(name: str) -> None:
     """Serve on a backend; wait after each call if it is asynchronous."""
     global replayed
-    backend, _, option = name.partition("-")
+    backend, *options = name.split("-")
     pg.set_backend(backend)
-    if option == "jit":
+    if "jit" in options:
         replayed = pg.jit
         for case in cases.keys() - {*JITTED}:
             del cases[case]
@@ -78,6 +80,16 @@ def _(x: Tensor) -> Case:
     return lambda: gelu(x)
 
 
+@cases("adam_1m")
+def _(p: Tensor, m: Tensor, v: Tensor, g: Tensor) -> Case:
+    @replayed
+    def step(p: Tensor, m: Tensor, v: Tensor, g: Tensor) -> list[Tensor]:
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        return [p - 0.001 * m / (pg.sqrt(v) + 1e-8), m, v]
+
+    return lambda: step(p, m, v, g)
+
+
 @cases("add_bcast")
 def _(a: Tensor, b: Tensor) -> Case:
     return lambda: a + b
@@ -95,12 +107,14 @@ def _(x: Tensor) -> Case:
 
 @cases("softmax")
 def _(x: Tensor) -> Case:
-    return lambda: pg.softmax(x)
+    softmax = replayed(lambda x: pg.softmax(x))
+    return lambda: softmax(x)
 
 
 @cases("layernorm")
 def _(x: Tensor, scale: Tensor, offset: Tensor) -> Case:
-    return lambda: pg.layer_norm(x, scale, offset)
+    layer_norm = replayed(lambda *xs: pg.layer_norm(*xs))
+    return lambda: layer_norm(x, scale, offset)
 
 
 @cases("matmul_512")

@@ -39,6 +39,15 @@ def per_channel(w: Tensor) -> Tensor:
 
 
 @cases("add_8")
+@cases("adam_1m")
+def _(p: Tensor, m: Tensor, v: Tensor, g: Tensor) -> Case:
+    def step() -> list[Tensor]:
+        first, second = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        return [p - 0.001 * first / (torch.sqrt(second) + 1e-8), first, second]
+
+    return step
+
+
 @cases("add_bcast")
 def _(a: Tensor, b: Tensor) -> Case:
     return lambda: a + b
