@@ -13,6 +13,7 @@ CPU = ROOT / "plugins/cpu/src/plugrad_cpu"
 REGIONS = CPU / "regions.py"  # for jit
 WASM = ROOT / "plugins/wasm/src/plugrad_wasm"
 OPENCL = ROOT / "plugins/opencl/src/plugrad_opencl"
+LLVM = ROOT / "plugins/llvm/src/plugrad_llvm"
 TRAIN = ROOT / "plugins/train/src/plugrad_train"
 CHECKS = [CORE / f"registry/{name}.py" for name in ("signature", "canonical")]
 GEOMETRY = ("geometry", "_resampling", "_numbers", "_polynomials")
@@ -52,6 +53,7 @@ PACKAGES = {
     "regions of cpu": ([REGIONS], 215),
     "wasm": (sorted(WASM.rglob("*.py")), 2000),
     "opencl": (sorted(OPENCL.rglob("*.py")), 2000),
+    "llvm": (sorted(LLVM.rglob("*.py")), 1320),
     "train": (sorted(TRAIN.rglob("*.py")), 1500),
 }
 LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT}
@@ -176,7 +178,7 @@ def lengths(root):
     return files, functions
 
 
-ROOTS = [CORE, CPU, WASM, OPENCL, TRAIN, *OTHERS]
+ROOTS = [CORE, CPU, WASM, OPENCL, LLVM, TRAIN, *OTHERS]
 
 
 @pytest.mark.parametrize("root", ROOTS, ids=lambda path: path.name)

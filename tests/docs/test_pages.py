@@ -89,6 +89,7 @@ PAGES = [
     Page("docs/vmap.md", 4, shows="vmap grad vjp where"),
     Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
     Page("plugins/cpu/README.md", 1, shows="set_backend softmax"),
+    Page("plugins/llvm/README.md", 1, shows="set_backend jit tanh"),
     Page("plugins/opencl/README.md", 3, "docs/test_excerpts.py", backend="opencl"),
     Page("plugins/train/README.md", 1, shows="tanh zeros mean"),
     Page(
