@@ -27,7 +27,7 @@ NUMBERS = {
 
 
 @pytest.fixture(autouse=True)
-def on_cpu():
+def on_cpu(own_compilers):
     """Run on cpu."""
     with pg.use_backend("cpu"):
         yield
@@ -201,6 +201,7 @@ def test_threads_change_nothing():
     found = set()
     for threads in ("1", "2", "8"):
         env = os.environ | {"PLUGRAD_CPU_THREADS": threads}
+        env |= {"PLUGRAD_BLOCK": "plugrad-llvm"}
         done = subprocess.run(
             [sys.executable, "-c", THREADS], env=env, capture_output=True, text=True
         )

@@ -3,17 +3,13 @@
 import plugrad as pg
 import pytest
 from plugrad.plugin import runtime
-from plugrad.registry.registry import registry
 from plugrad_conformance.toy import toy as made
 
 
 @pytest.fixture(autouse=True)
-def on_cpu(monkeypatch):
-    """Run on cpu, without plugrad-llvm, which has tests of its own."""
+def on_cpu(own_compilers):
+    """Run on cpu."""
     with pg.use_backend("cpu"):
-        packs = registry.kernel_packs("cpu")
-        kept = [pack for pack in packs if pack.owner.distribution != "plugrad-llvm"]
-        monkeypatch.setattr(registry, "_kernel_packs", kept)
         yield
 
 

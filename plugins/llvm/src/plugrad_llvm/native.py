@@ -123,31 +123,12 @@ def add_call(module: Module, arrays: int, release: bool) -> None:
         release: Whether other threads of Python may run meanwhile.
 
     """
-    given, lines = [], []
-    for k in range(arrays):
-        lines += [
-            f"%at{k} = getelementptr ptr, ptr %args, i64 {k}",
-            f"%x{k} = load ptr, ptr %at{k}",
-            f"%tp{k} = getelementptr i8, ptr %x{k}, i64 {TYPE}",
-            f"%type{k} = load ptr, ptr %tp{k}",
-            f"%is{k} = icmp eq ptr %type{k}, %self",
-            f"br i1 %is{k}, label %array{k}, label %refuse",
-            f"array{k}:",
-            f"%fp{k} = getelementptr i8, ptr %x{k}, i64 {FLAGS}",
-            f"%flags{k} = load i32, ptr %fp{k}",
-            f"%order{k} = and i32 %flags{k}, {IN_ORDER}",
-            f"%ok{k} = icmp eq i32 %order{k}, {IN_ORDER}",
-            f"br i1 %ok{k}, label %good{k}, label %refuse",
-            f"good{k}:",
-            f"%dp{k} = getelementptr i8, ptr %x{k}, i64 {DATA}",
-            f"%data{k} = load ptr, ptr %dp{k}",
-        ]
-        given.append(f"ptr %data{k}")
+    lines = [line for k in range(arrays) for line in _array(k)]
+    given = [f"ptr %data{k}" for k in range(arrays)]
     for k, name in enumerate(("begin", "end"), arrays):
         lines += [
-            f"%at{k} = getelementptr ptr, ptr %args, i64 {k}",
-            f"%n{k} = load ptr, ptr %at{k}",
-            f"%{name} = call i64 @PyLong_AsSsize_t(ptr %n{k})",
+            *_argument(k),
+            f"%{name} = call i64 @PyLong_AsSsize_t(ptr %x{k})",
         ]
         given.append(f"i64 %{name}")
     lines += ["%state = call ptr @PyEval_SaveThread()"] if release else []
@@ -164,3 +145,33 @@ def add_call(module: Module, arrays: int, release: bool) -> None:
         "ptr @PyEval_SaveThread()",
         "void @PyEval_RestoreThread(ptr)",
     }
+
+
+def _argument(k: int) -> list[str]:
+    return [
+        f"%at{k} = getelementptr ptr, ptr %args, i64 {k}",
+        f"%x{k} = load ptr, ptr %at{k}",
+    ]
+
+
+def _array(k: int) -> list[str]:
+    """Return the lines that check an argument and find its elements.
+
+    ``%self`` is the type of arrays.
+    """
+    return [
+        *_argument(k),
+        f"%tp{k} = getelementptr i8, ptr %x{k}, i64 {TYPE}",
+        f"%type{k} = load ptr, ptr %tp{k}",
+        f"%is{k} = icmp eq ptr %type{k}, %self",
+        f"br i1 %is{k}, label %array{k}, label %refuse",
+        f"array{k}:",
+        f"%fp{k} = getelementptr i8, ptr %x{k}, i64 {FLAGS}",
+        f"%flags{k} = load i32, ptr %fp{k}",
+        f"%order{k} = and i32 %flags{k}, {IN_ORDER}",
+        f"%ok{k} = icmp eq i32 %order{k}, {IN_ORDER}",
+        f"br i1 %ok{k}, label %good{k}, label %refuse",
+        f"good{k}:",
+        f"%dp{k} = getelementptr i8, ptr %x{k}, i64 {DATA}",
+        f"%data{k} = load ptr, ptr %dp{k}",
+    ]
