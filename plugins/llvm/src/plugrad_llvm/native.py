@@ -1,6 +1,6 @@
 """Machine code: compiling a module, and calling its function from Python.
 
-``run(*arrays, begin, end)`` is a function of CPython's interface, in the machine code
+``run(*arrays, begin, end)`` is a function of CPython's interface, in machine code
 itself: it checks that each argument is an array in row-major order, and gives the
 addresses of their elements to the code of the region.
 """
@@ -11,6 +11,7 @@ import ctypes
 import functools
 import hashlib
 import platform
+import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,15 +23,80 @@ from . import cache
 from .code import Module
 
 Run = Callable[..., bool]
-# Of CPython and NumPy on 64 bits: where an object has its type; where an array has its
-# elements and its flags; those of row-major order and alignment; METH_FASTCALL.
-TYPE, DATA, FLAGS = 8, 16, 64
-IN_ORDER = 0x1 | 0x100
-FASTCALL = 0x80
-WIDEST = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "fma"}
+FASTCALL = 0x80  # METH_FASTCALL of CPython
 LEVEL = 1  # of the code generator; passes over the module do not run
+WIDEST = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "fma"}
+KEPT = 256  # modules, of which equal ones are compiled once
 CALLED = ["PyLong_AsSsize_t", "PyBool_FromLong", "PyEval_SaveThread"]
 CALLED += ["PyEval_RestoreThread"]
+# What Python calls. ``self`` is a bytes object, which has its bytes at 32: the address
+# of ``run``, that of the type of arrays, and whether other threads of Python may run
+# meanwhile. An object has its type at 8; an array has the address of its elements at 16
+# and its flags at 64, in which 257 is row-major order and alignment.
+CALL = """
+declare i64 @PyLong_AsSsize_t(ptr)
+declare ptr @PyBool_FromLong(i64)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+
+define ptr @call(ptr %self, ptr %args, i64 %count) nounwind {
+entry:
+  %addresses = alloca [128 x ptr]
+  %about = getelementptr i8, ptr %self, i64 32
+  %run = load ptr, ptr %about
+  %type.at = getelementptr i8, ptr %self, i64 40
+  %type = load ptr, ptr %type.at
+  %release.at = getelementptr i8, ptr %self, i64 48
+  %release = load i64, ptr %release.at
+  %arrays = sub i64 %count, 2
+  br label %array
+array:
+  %k = phi i64 [ 0, %entry ], [ %next, %fits ]
+  %x.at = getelementptr ptr, ptr %args, i64 %k
+  %x = load ptr, ptr %x.at
+  %own.at = getelementptr i8, ptr %x, i64 8
+  %own = load ptr, ptr %own.at
+  %is = icmp eq ptr %own, %type
+  br i1 %is, label %look, label %refuse
+look:
+  %flags.at = getelementptr i8, ptr %x, i64 64
+  %flags = load i32, ptr %flags.at
+  %set = and i32 %flags, 257
+  %ordered = icmp eq i32 %set, 257
+  br i1 %ordered, label %fits, label %refuse
+fits:
+  %data.at = getelementptr i8, ptr %x, i64 16
+  %data = load ptr, ptr %data.at
+  %to = getelementptr ptr, ptr %addresses, i64 %k
+  store ptr %data, ptr %to
+  %next = add i64 %k, 1
+  %more = icmp slt i64 %next, %arrays
+  br i1 %more, label %array, label %numbers
+numbers:
+  %begin.at = getelementptr ptr, ptr %args, i64 %arrays
+  %begin.object = load ptr, ptr %begin.at
+  %begin = call i64 @PyLong_AsSsize_t(ptr %begin.object)
+  %end.at = getelementptr ptr, ptr %begin.at, i64 1
+  %end.object = load ptr, ptr %end.at
+  %end = call i64 @PyLong_AsSsize_t(ptr %end.object)
+  %long = icmp ne i64 %release, 0
+  br i1 %long, label %free, label %held
+free:
+  %state = call ptr @PyEval_SaveThread()
+  call void %run(ptr %addresses, i64 %begin, i64 %end)
+  call void @PyEval_RestoreThread(ptr %state)
+  br label %done
+held:
+  call void %run(ptr %addresses, i64 %begin, i64 %end)
+  br label %done
+done:
+  %true = call ptr @PyBool_FromLong(i64 1)
+  ret ptr %true
+refuse:
+  %false = call ptr @PyBool_FromLong(i64 0)
+  ret ptr %false
+}
+"""
 
 
 class Processor(NamedTuple):
@@ -68,14 +134,24 @@ def _target() -> llvm.Target:
     return llvm.Target.from_triple(llvm.get_process_triple())
 
 
-def _machine_code(text: str, machine: llvm.TargetMachine) -> bytes:
+def _new_machine() -> llvm.TargetMachine:
+    about = processor()
+    return _target().create_target_machine(
+        cpu=about.name, features=about.features, opt=LEVEL
+    )
+
+
+_machine = functools.cache(_new_machine)  # to be set up takes a millisecond
+
+
+def _machine_code(text: str) -> bytes:
     """Return the machine code of a module, from the cache if it is there."""
     version = f"{llvmlite.__version__} {llvm.llvm_version_info}"
     about = "\0".join([version, *map(str, processor()), str(LEVEL), text])
     key = hashlib.sha256(about.encode()).hexdigest()
     code = cache.read(key)
     if code is None:
-        code = machine.emit_object(llvm.parse_assembly(text))
+        code = _machine().emit_object(llvm.parse_assembly(text))
         cache.write(key, code)
     return code
 
@@ -96,82 +172,28 @@ _new_function = ctypes.PYFUNCTYPE(
 )(("PyCFunction_NewEx", ctypes.pythonapi))
 
 
-def compiled(module: Module) -> Run:
-    """Return the function of a module; the machine code lives as long as this does."""
-    about = processor()
-    machine = _target().create_target_machine(
-        cpu=about.name, features=about.features, opt=LEVEL
-    )
-    code = _machine_code(str(module), machine)
+@functools.lru_cache(KEPT)
+def _loaded(text: str) -> llvm.ExecutionEngine:
+    """Return what holds the machine code of a module."""
+    code = _machine_code(text)
     empty = llvm.parse_assembly("")
-    engine = llvm.create_mcjit_compiler(empty, machine)  # which the engine owns now
+    engine = llvm.create_mcjit_compiler(empty, _new_machine())  # it owns both
     engine.set_object_cache(getbuffer_func=lambda module: code)
     engine.finalize_object()
-    method = _Method(b"region", engine.get_function_address("call"), FASTCALL, None)
-    kept = (engine, method)  # by the function, as what it belongs to
-    return _new_function(ctypes.byref(method), np.ndarray, kept)
+    return engine
 
 
-def add_call(module: Module, arrays: int, release: bool) -> None:
-    """Add the function that Python calls, in front of ``run``.
-
-    It returns False if an argument is not an array in order.
+def compiled(module: Module, release: bool) -> Run:
+    """Return the function of a module; the machine code lives as long as this does.
 
     Args:
-        module: It has ``run(ptr..., i64 begin, i64 end)``.
-        arrays: How many arrays there are.
+        module: It has ``run(ptr addresses, i64 begin, i64 end)``.
         release: Whether other threads of Python may run meanwhile.
 
     """
-    lines = [line for k in range(arrays) for line in _array(k)]
-    given = [f"ptr %data{k}" for k in range(arrays)]
-    for k, name in enumerate(("begin", "end"), arrays):
-        lines += [
-            *_argument(k),
-            f"%{name} = call i64 @PyLong_AsSsize_t(ptr %x{k})",
-        ]
-        given.append(f"i64 %{name}")
-    lines += ["%state = call ptr @PyEval_SaveThread()"] if release else []
-    lines += [f"call void @run({', '.join(given)})"]
-    lines += ["call void @PyEval_RestoreThread(ptr %state)"] if release else []
-    lines += ["%true = call ptr @PyBool_FromLong(i64 1)", "ret ptr %true"]
-    lines += ["refuse:", "%false = call ptr @PyBool_FromLong(i64 0)", "ret ptr %false"]
-    body = "\n  ".join(lines)
-    head = "define ptr @call(ptr %self, ptr %args, i64 %count)"
-    module.functions["call"] = f"{head} #0 {{\n  {body}\n}}"
-    module.declarations |= {
-        "i64 @PyLong_AsSsize_t(ptr)",
-        "ptr @PyBool_FromLong(i64)",
-        "ptr @PyEval_SaveThread()",
-        "void @PyEval_RestoreThread(ptr)",
-    }
-
-
-def _argument(k: int) -> list[str]:
-    return [
-        f"%at{k} = getelementptr ptr, ptr %args, i64 {k}",
-        f"%x{k} = load ptr, ptr %at{k}",
-    ]
-
-
-def _array(k: int) -> list[str]:
-    """Return the lines that check an argument and find its elements.
-
-    ``%self`` is the type of arrays.
-    """
-    return [
-        *_argument(k),
-        f"%tp{k} = getelementptr i8, ptr %x{k}, i64 {TYPE}",
-        f"%type{k} = load ptr, ptr %tp{k}",
-        f"%is{k} = icmp eq ptr %type{k}, %self",
-        f"br i1 %is{k}, label %array{k}, label %refuse",
-        f"array{k}:",
-        f"%fp{k} = getelementptr i8, ptr %x{k}, i64 {FLAGS}",
-        f"%flags{k} = load i32, ptr %fp{k}",
-        f"%order{k} = and i32 %flags{k}, {IN_ORDER}",
-        f"%ok{k} = icmp eq i32 %order{k}, {IN_ORDER}",
-        f"br i1 %ok{k}, label %good{k}, label %refuse",
-        f"good{k}:",
-        f"%dp{k} = getelementptr i8, ptr %x{k}, i64 {DATA}",
-        f"%data{k} = load ptr, ptr %dp{k}",
-    ]
+    call, region = _loaded(CALL), _loaded(str(module))
+    run = region.get_function_address("run")
+    about = struct.pack("PPq", run, id(np.ndarray), release)
+    method = _Method(b"region", call.get_function_address("call"), FASTCALL, None)
+    kept = (call, region, method)  # by the function, as what it belongs to
+    return _new_function(ctypes.byref(method), about, kept)

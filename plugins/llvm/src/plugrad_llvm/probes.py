@@ -37,12 +37,10 @@ def numbers() -> np.ndarray[Any, Any]:
 @functools.cache
 def agrees(kernel: Kernel) -> bool:
     """Return whether an element-wise kernel of cpu has the bits of ours."""
-    x = numbers()
-    xs = [np.roll(x, 5 * k) for k in range(len(kernel.inputs))]
-    attrs = ATTRS.get(kernel.name, {})
-    zeros = np.array([0.0, -0.0, 0.0, -0.0, np.nan], np.float32)
-    pairs = [zeros, zeros[[1, 0, 0, 1, 0]]][: len(xs)]
-    return _same(kernel, xs, attrs) and _same(kernel, pairs, attrs)
+    x, zeros = numbers(), np.array([0.0, -0.0, 0.0, -0.0], np.float32)
+    pairs = zip((x, np.roll(x, 5)), (zeros, zeros[[1, 0, 0, 1]]), strict=True)
+    xs = [np.concatenate(pair) for pair in pairs][: len(kernel.inputs)]
+    return _same(kernel, xs, ATTRS.get(kernel.name, {}))
 
 
 @functools.cache

@@ -111,7 +111,10 @@ class Writer:
     def write(self) -> None:
         """Add the function to the module."""
         plan, code = self.plan, self.code
-        pointers = [f"%a{k}" for k in range(len(plan.given) + len(plan.made))]
+        pointers = []
+        for k in range(len(plan.given) + len(plan.made)):
+            where = code.put(f"getelementptr ptr, ptr %arrays, i64 {k}")
+            pointers.append(code.put(f"load ptr, ptr {where}"))
         for value in plan.stored:
             of = f"[{plan.inner} x {ELEMENTS[self.memory_kind(value)]}]"
             self.memory[value] = code.put(f"alloca {of}, align 64")
@@ -121,8 +124,7 @@ class Writer:
         else:
             self.write_rows(pointers)
         code.do("ret void")
-        params = ", ".join(f"ptr noalias {p}" for p in pointers)
-        head = f"internal void @run({params}, i64 %begin, i64 %end)"
+        head = "void @run(ptr %arrays, i64 %begin, i64 %end)"
         self.module.define("run", head, code)
 
     def kind(self, value: int) -> str:

@@ -83,9 +83,7 @@ def function_of(graph: Graph) -> Function | None:
         return None
     module = native.new_module()
     Writer(module, plan).write()
-    arrays = len(plan.given) + len(plan.made)
-    native.add_call(module, arrays, release=prod(plan.shape) >= RELEASE)
-    return _caller(plan, native.compiled(module))
+    return _caller(plan, native.compiled(module, prod(plan.shape) >= RELEASE))
 
 
 def planned(graph: Graph) -> Plan | None:
