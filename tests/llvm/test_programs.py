@@ -6,7 +6,7 @@ import os
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad_llvm import threads
+from plugrad_llvm import native, probes, threads
 
 from .helpers import bits, check, values
 
@@ -216,3 +216,30 @@ def test_a_forked_child_has_threads_of_its_own(several):
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     assert bits(f(x)) == expected
+
+
+# --- other processors ------------------------------------------------------------
+
+
+@pytest.fixture(params=[(4, True), (8, True), (4, False)], ids=str)
+def narrower(request, monkeypatch):
+    """Compile for a processor with narrower vectors, or without fused multiply-add."""
+    lanes, fused = request.param
+    other = native.processor()._replace(lanes=lanes, fused=fused)
+    monkeypatch.setattr(native, "processor", lambda: other)
+    caches = [probes.agrees, probes.rows_agree]
+    for cached in caches:
+        cached.cache_clear()
+    yield other
+    for cached in caches:
+        cached.cache_clear()
+
+
+def test_narrower_vectors(narrower):
+    """Sums have another order in them; then eager's kernels run."""
+    for f in UNARY:
+        if narrower.fused or f not in (pg.softmax, pg.log_softmax):
+            assert check(lambda x, f=f: f(-x), [values(700, 2)]) is not None
+    assert check(lambda x: pg.softmax(-x) * 2.0, [values(700, 3)]) == []
+    elementwise = check(lambda x: pg.tanh(-x) * 2.0, [values(700, 3)])
+    assert elementwise or not narrower.fused

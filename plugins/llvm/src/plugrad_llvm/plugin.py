@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
-import struct
-import sysconfig
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,14 +16,28 @@ def open_pack() -> dict[str, Callable[..., Any]]:
 
     Raises:
         ImportError: llvmlite is missing.
-        RuntimeError: This Python is not one whose objects compiled code can read.
+        RuntimeError: Machine code cannot read the objects of this Python.
 
     """
     if importlib.util.find_spec("llvmlite") is None:
         raise ImportError("plugrad-llvm needs llvmlite: pip install llvmlite")
-    if struct.calcsize("P") != 8 or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        raise RuntimeError("plugrad-llvm needs a 64-bit Python with the GIL")
+    if not knows_objects():
+        raise RuntimeError("plugrad-llvm needs CPython of 64 bits with the GIL")
     return {}
+
+
+def knows_objects() -> bool:
+    """Return whether arrays and bytes have their parts where ``native.CALL`` reads."""
+    import numpy as np
+
+    if sys.implementation.name != "cpython" or sys.maxsize < 1 << 32:
+        return False
+    x, text = np.zeros((3, 2)).T, b"01234567"
+    read = ctypes.c_uint64.from_address
+    flags = ctypes.c_uint32.from_address(id(x) + 64).value
+    found = read(id(x) + 8).value, read(id(x) + 16).value, flags & 0xFFFF
+    expected = id(np.ndarray), x.__array_interface__["data"][0], x.flags.num & 0xFFFF
+    return found == expected and ctypes.string_at(id(text) + 32, 8) == text
 
 
 def fusable(step: Step, graph: Graph) -> bool:

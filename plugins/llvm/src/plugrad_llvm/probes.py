@@ -48,7 +48,8 @@ def rows_agree(kernel: Kernel) -> bool:
     """Return whether a kernel of rows has the bits of ours."""
     attrs = ROW_ATTRS.get(kernel.name, {})
     n = 1105  # two chunks of each sum, and what is left behind whole vectors
-    x = np.sin(np.arange(1.0, 2 * n + 1)).astype(np.float32).reshape(2, n)
+    rows = 64  # a sum in another order often rounds to the same number
+    x = np.sin(np.arange(float(rows * n)) ** 1.7).astype(np.float32).reshape(rows, n)
     xs = [x, np.cos(3 * x), np.tanh(x)][: len(kernel.inputs)]
     if kernel.name == "LayerNorm":
         xs[1:] = [y[0].copy() for y in xs[1:]]
