@@ -37,6 +37,10 @@ class Plan:
         given: The values that are arguments, and then constants that are arrays.
         numbers: The constants that are one number.
         made: The outputs that the code writes.
+        phases: The element-wise steps of each loop over a row, and the row kernels
+            behind it.
+        stored: The values that have a buffer.
+        axes: The axes of the loops: their sizes, and the strides of all arrays.
 
     """
 
