@@ -129,6 +129,7 @@ def test_constants_and_views():
     row = pg.asarray(values(5, 2))
     assert check(lambda x: (x * row) * 2.0 + 1.0, [values(15, 4).reshape(3, 5)])
     assert check(lambda x: (x * TABLE) * 2.0 + TABLE, [values(200, 4)])
+    assert check(lambda x: (TABLE * 2.0 + TABLE, x), [values(200, 4)])
 
     def views(x):
         wide = pg.broadcast_to(x, (3, 5))

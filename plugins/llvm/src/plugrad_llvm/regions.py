@@ -10,7 +10,7 @@ import numpy as np
 from plugrad.plugin import Graph, Step, runtime
 
 from . import native, threads
-from .kernels import ELEMENTWISE, KINDS, PROBED, ZEROS
+from .kernels import ELEMENTWISE, KINDS, ZEROS
 from .probes import agrees, rows_agree
 from .programs import MOST_BUFFERS, Plan, Writer, buffers, values
 from .rows import ROWS
@@ -45,7 +45,7 @@ def takes(step: Step, graph: Graph) -> bool:
         return _exponent(step, graph) in (1, 2, 3)
     if name in ZEROS and any(s != shape and prod(s) != 1 for s in operands):
         return False
-    return name not in PROBED or agrees(step.kernel)
+    return ELEMENTWISE[name].exact or agrees(step.kernel)
 
 
 def _exponent(step: Step, graph: Graph) -> float | None:
@@ -110,7 +110,7 @@ def _caller(plan: Plan, run: native.Run) -> Function:
 
         def region(x0, x1):
             y4 = make4(shape4, dtype4)
-            if not run(x0, x1, y4, 0, 64): return again(region, (x0, x1))
+            if not run(x0, x1, y4, 0, 64): return again(region, [x0, x1])
             return y4
     """
     graph = plan.graph
@@ -128,7 +128,7 @@ def _caller(plan: Plan, run: native.Run) -> Function:
     if (parts := _parts(plan)) is not None:
         space["parts"] = parts
         call = f"run_all(lambda begin, end: run({arrays}, begin, end), parts)"
-    lines.append(f"  if not {call}: return again(region, ({xs},))")
+    lines.append(f"  if not {call}: return again(region, [{xs}])")
     for step in graph.steps:
         if step.outputs[0] in graph.outputs and step.kernel.name == VIEW:
             [x], [y] = step.inputs, step.outputs
@@ -161,7 +161,7 @@ def _empty(spec: Any) -> Function:
     return runtime("cpu").wrap(np.empty)
 
 
-def _again(function: Function, xs: tuple[Any, ...]) -> Any:
+def _again(function: Function, xs: list[Any]) -> Any:
     """Call a function with arrays in the place of NumPy's scalars, if there are any."""
     if all(type(x) is np.ndarray for x in xs):
         return NotImplemented  # with strides: the kernels decide about the layout
