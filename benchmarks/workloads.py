@@ -14,7 +14,7 @@ time of plugrad: above 1, plugrad is faster::
     python benchmarks/workloads.py --list
 
 Backends: ``cpu-jit`` is cpu with ``pg.jit``, for those workloads that can show it, and
-``cpu-jit-own`` the same without plugrad-llvm.
+``cpu-jit-own`` the same without compilers of other distributions, as plugrad-llvm.
 
 Peers: torch; jax (without compilation for workloads that measure eager execution;
 jax-jit compiles all); numpy; autograd; tfjs (its wasm backend in Node, with one thread;
@@ -87,7 +87,7 @@ def environment(name: str, threads: int) -> dict[str, str]:
     found |= {"POCL_CPU_MAX_CU_COUNT": count, "POCL_MAX_PTHREAD_COUNT": count}
     found |= {"JAX_PLATFORMS": "cpu", "NPROC": count}
     if name.endswith("-own"):
-        found["PLUGRAD_BLOCK"] = "plugrad-llvm"
+        found["PLUGRAD_PLUGINS"] = f"cpu,{name.partition('-')[0]}"
     if name == "wasm":
         found["PLUGRAD_WASM_THREADS"] = count
     paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]

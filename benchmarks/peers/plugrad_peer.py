@@ -1,6 +1,6 @@
 """The workloads in plugrad; the argument is the backend, ``cpu-jit`` with ``jit``.
 
-``cpu-jit-own`` is that without plugrad-llvm.
+``cpu-jit-own`` is that without plugins of others.
 
 With ``jit`` there are those whose functions take their data as arguments.
 """
