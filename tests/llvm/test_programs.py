@@ -2,14 +2,19 @@
 
 import itertools
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import plugrad as pg
 import pytest
 from plugrad_llvm import native, probes, threads
 
+from .guarded import LENGTHS
 from .helpers import bits, check, values
 
+ROOT = Path(__file__).parents[2]
 PROGRAMS = 60
 UNARY = [pg.exp, pg.tanh, pg.negative, pg.square, pg.sigmoid, pg.abs, pg.relu, pg.log1p]
 UNARY += [pg.floor, pg.sqrt, pg.reciprocal, pg.erf, pg.softplus, pg.sin, pg.sign]
@@ -153,6 +158,14 @@ def test_other_dtypes_are_left_to_kernels():
 
 def test_one_kernel_is_left_to_itself():
     assert check(lambda x: pg.exp(x), [values(9)]) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no mprotect")
+def test_nothing_is_touched_behind_an_array():
+    command = [sys.executable, "-m", "tests.llvm.guarded"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 6 * len(LENGTHS)
 
 
 # --- threads ---------------------------------------------------------------------
