@@ -14,7 +14,7 @@ from tests.plugins.wheels import Environment, build
 # The other plugins of this checkout, which tests of what is installed do without.
 OTHERS = sorted(
     {point.name for point in entry_points(group="plugrad.v1")}
-    & {"wasm", "opencl", "gradient-packs"}
+    & {"wasm", "opencl", "llvm", "gradient-packs"}
 )
 
 
