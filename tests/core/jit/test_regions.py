@@ -130,6 +130,14 @@ def test_an_error_of_a_compiler_is_told_and_survived():
         pg.jit(lambda x: pg.tanh(x))(VALUES)
 
 
+def test_an_error_of_fusable_is_told_and_survived():
+    with compiling(Compiler(), lambda step, graph: step.attrs["axis"]):
+        jitted, x0 = pg.jit(lambda x: pg.tanh(x)), pg.asarray(VALUES)
+        with pytest.warns(RuntimeWarning, match=r"fusable of .* KeyError: 'axis'"):
+            jitted(x0)
+        assert look(jitted(x0)) == look(pg.tanh(x0))
+
+
 def test_kernels_of_others_are_not_compiled():
     """The compiler knows the kernels of its backend, not those put over them."""
     with compiling(Compiler(), NAMES):

@@ -168,7 +168,7 @@ class Grouping:
         """Join items that the compiler takes with those that make what they read."""
         spaces: dict[int, Any] = {}
         for n, item in enumerate(self.plan):
-            if isinstance(item, Step) and (key := compiler.takes(item, self.graph)):
+            if isinstance(item, Step) and (key := _taken(compiler, item, self.graph)):
                 spaces[n] = key, space(item, self.graph)
         for n in spaces:
             makers = {self.makers[x] for x in self.plan[n].inputs if x in self.makers}
@@ -315,6 +315,24 @@ def bits(of: int) -> Iterator[int]:
 # --- compilers -------------------------------------------------------------------
 
 
+def _taken(compiler: Compiler, step: Step, graph: Graph) -> Any:
+    """Return what the compiler says of a step; None where it fails."""
+    try:
+        return compiler.takes(step, graph)
+    except Exception as error:
+        _tell("fusable", compiler, error)
+        return None
+
+
+def _tell(what: str, compiler: Compiler, error: Exception) -> None:
+    warnings.warn(
+        f"jit: {what} of {compiler.owner} has failed with {described(error)}; the "
+        "kernels run one by one",
+        RuntimeWarning,
+        stacklevel=outside(),
+    )
+
+
 def _asked(
     compiler: Compiler, graph: Graph, item: Step | Region | Graph
 ) -> Iterable[Step | Region]:
@@ -326,12 +344,7 @@ def _asked(
         if function is not None and not callable(function):
             raise TypeError(f"compile must return a function or None, got {function!r}")
     except Exception as error:  # of a plugin: the kernels do the same
-        warnings.warn(
-            f"jit: compile of {compiler.owner} has failed with {described(error)}; "
-            "the kernels run one by one",
-            RuntimeWarning,
-            stacklevel=outside(),
-        )
+        _tell("compile", compiler, error)
         return item.steps
     if function is None:
         return item.steps
