@@ -7,24 +7,21 @@ the output's, ``X0``, ``X1``... those of the inputs. On a CPU they are vectors o
 ``S``, where comparing gives masks: ``TRUTH(a < b)`` makes bool of one, ``WHERE(mask, a,
 b)`` chooses. ``cl/math.cl`` has more functions.
 
-Map: ``elementwise``, the kernels; ``Programs``, their sources; ``walk``, which takes an
-expression through arrays; how shapes broadcast.
+Map: ``elementwise``, the kernels; ``Programs``, their sources.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from plugrad.geometry import broadcast, broadcast_strides, collapse_axes
 
 from . import source
-from .arrays import ClArray, DType, Shape
-from .moves import divided
+from .arrays import ClArray, DType
 from .runtime import Device, Launch
+from .walk import Input, Output, layout, walk
 
 Function = Callable[..., Any]
 BOOL = np.dtype(bool)
@@ -238,117 +235,3 @@ def _work(dtypes: tuple[DType, ...]) -> DType:
 def _real(dtype: DType) -> DType:
     """Return the dtype of the parts of complex numbers, or that of others."""
     return np.dtype(np.float32) if dtype.kind == "c" else dtype
-
-
-# --- walking over arrays ---------------------------------------------------------
-
-
-class Input(NamedTuple):
-    """An input: its type in C, and how it advances in a row.
-
-    That is "1", by one; "0", not at all; or "=": it has an element for each result.
-    """
-
-    c: str
-    advances: str
-
-
-class Output(NamedTuple):
-    """An output: its types in C, as a vector and of an element; the variable."""
-
-    vector: str
-    c: str
-    name: str
-
-
-def walk(
-    device: Device,
-    name: str,
-    width: int,
-    definitions: list[str],
-    inputs: list[Input],
-    numbers: list[str],
-    work: str,
-    outputs: list[Output],
-    rank: int,
-) -> Launch:
-    """Return a kernel that does ``work`` for each element of its outputs.
-
-    It takes the inputs, numbers of these types in C, the outputs, how many elements
-    there are, and the sizes of ``layout`` for the inputs that are not "=".
-    """
-    given = [f"__global const {x.c} *restrict x{i}" for i, x in enumerate(inputs)]
-    given += [f"{c} a{i}" for i, c in enumerate(numbers)]
-    given += [f"__global {y.c} *restrict y{o}" for o, y in enumerate(outputs)]
-    moves = [i for i, x in enumerate(inputs) if x.advances != "0"]
-    stays = [i for i, x in enumerate(inputs) if x.advances == "0"]
-    load = "const X{0} v{0} = *(__global const X{0} *)(p{0} + j);"
-    tail = "X{0} v{0}; for (int k = 0; k < WIDTH; k++) v{0}[k] = "
-    tail += "p{0}[min(j + k, count - 1)];"
-    splat = "const X{0} v{0} = p{0}[0];"
-    named = [*enumerate(outputs)]
-    return source.kernel(
-        device,
-        "elementwise",
-        name,
-        width=width,
-        name=name,
-        definitions="\n".join(definitions),
-        arguments=", ".join(given),
-        sizes="".join([f", long {size}" for size in _sizes(inputs, rank)]),
-        m="m" if rank else "n",
-        offsets=_offsets(inputs, outputs, rank),
-        splats=_joined(splat, stays),
-        loads=_joined(load, moves),
-        tails=_joined(tail, moves),
-        work=work,
-        stores=" ".join(
-            [f"*(__global {y.vector} *)(to{o} + j) = {y.name};" for o, y in named]
-        ),
-        rests=" ".join([f"to{o}[j + k] = {y.name}[k];" for o, y in named]),
-    )
-
-
-def _joined(text: str, which: list[int]) -> str:
-    return " ".join([text.format(i) for i in which])
-
-
-def _sizes(inputs: list[Input], rank: int) -> list[str]:
-    """Return the names of the sizes in C."""
-    names = ["m"] * (rank > 0) + [f"d{k}" for k in range(1, rank)]
-    own = [i for i, x in enumerate(inputs) if x.advances != "="]
-    return names + [f"s{i}_{k}" for i in own for k in range(rank)]
-
-
-def _offsets(inputs: list[Input], outputs: list[Output], rank: int) -> str:
-    """Return C that points ``p0``, ``p1``... at the inputs' parts of this row."""
-    lines = ["long rest = row;", *divided(rank)] if rank else []
-    for i, (c, advances) in enumerate(inputs):
-        terms = [f"at{k} * s{i}_{k}" for k in range(rank)] if advances != "=" else ["i"]
-        terms += ["column"] if advances == "1" else []
-        at = " + ".join([f"x{i}", *terms])
-        lines.append(f"__global const {c} *restrict p{i} = {at};")
-    for o, y in enumerate(outputs):
-        lines.append(f"__global {y.c} *restrict to{o} = y{o} + i;")
-    return " ".join(lines)
-
-
-# --- shapes ----------------------------------------------------------------------
-
-
-@functools.lru_cache(4096)
-def layout(*shapes: Shape) -> tuple[Shape, str, int, tuple[int, ...]]:
-    """Return how ``shapes`` broadcast: shape, pattern, rank and sizes.
-
-    Axes that lie side by side in all of them are one. The last axis is a row, in which
-    an input advances by one ("1" in the pattern) or stays ("0"); before it there are
-    ``rank`` others. The sizes: of a row, of axes 1 and on of those before, and then for
-    each input by how much each of these advances it.
-    """
-    shape = broadcast("opencl", *shapes)
-    strides = [broadcast_strides(own, len(shape)) for own in shapes]
-    *outer, (m, *last) = collapse_axes(shape, *strides)
-    pattern, rank = "".join("1" if s else "0" for s in last), len(outer)
-    sizes = [m] * (rank > 0) + [axis[0] for axis in outer[1:]]
-    sizes += [axis[1 + i] for i in range(len(shapes)) for axis in outer]
-    return shape, pattern, rank, tuple(sizes)

@@ -18,10 +18,11 @@ from plugrad.plugin import Graph, Step
 
 from . import source
 from .arrays import ClArray, DType, Shape
-from .elementwise import Input, Output, Programs, layout, signed, walk, width
+from .elementwise import Programs, signed, width
 from .kernels import KERNELS
 from .kernels.creation import converter
 from .runtime import Device, Launch
+from .walk import Input, Output, layout, walk
 
 MOVES = ("BroadcastTo", "Identity")  # of inputs, which broadcast anyway
 MOST_ARGUMENTS = 120  # of 8 bytes: each device takes 1024 bytes of them
