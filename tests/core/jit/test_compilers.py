@@ -66,7 +66,7 @@ def rounded(x, y):
 
 
 def alike(x, y):
-    return x + x, (x + x) * 2.0, x + x
+    return x + x, -((x + x) * 2.0), x + x
 
 
 FUNCTIONS = [gelu, adam, contracted, chosen, compared, casts, elementary, limited]
@@ -125,6 +125,9 @@ def test_bits_are_those_of_kernels(on, name, shape):
         [(2, 3, 4, 5), (3, 1, 5)],
         [(300, 1000), (1000,)],
         [(1000, 3), (3,)],
+        [(70_000, 3), (3,)],
+        [(9, 40, 5), (40, 5)],
+        [(9, 40, 5), (40, 1)],
         [(3, 4), ()],
         [(1, 3), (3,)],
     ],

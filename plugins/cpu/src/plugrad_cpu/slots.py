@@ -84,6 +84,7 @@ class Slots:
         loops: How arrays are broadcast.
         constants: The slots of constants, which are not passed in a call.
         places: How many tiles of memory are in use at most.
+        periods: After how many elements arrays repeat that are broadcast.
 
     """
 
@@ -92,6 +93,7 @@ class Slots:
         self.of: dict[int, int] = {}
         self.rows: list[tuple[int, int, int, int]] = []
         self.loops: list[int] = []
+        self.periods: list[int] = []
         self._free: dict[int, list[int]] = {1: [], 4: []}  # by size
         self._last = {x: s for s in graph.steps for x in s.inputs}
         moved = {s.inputs[0] for s in graph.steps if s.kernel.name == "BroadcastTo"}
@@ -110,6 +112,8 @@ class Slots:
         axes = collapse_axes(self.shape, broadcast_strides(spec.shape, len(self.shape)))
         loop, self.loops = len(self.loops), [*self.loops, len(axes)]
         self.loops += [n for n, _ in axes] + [step for _, step in axes]
+        if axes[0][1] == 0:
+            self.periods.append(prod([n for n, _ in axes[1:]]))
         self.places += 1
         return self._add(BROADCAST, size, self.places - 1, loop)
 
@@ -128,11 +132,13 @@ class Slots:
         """Return how many elements a tile has, so that all tiles fit into the cache.
 
         Arrays often begin at the same place of a page, and then their tiles compete for
-        the same lines of the cache.
+        the same lines of the cache. What repeats in each tile is broadcast once.
         """
         arrays = sum(kind == ARRAY for kind, *_ in self.rows)
         best = 2048 if arrays < 4 else 512 if arrays < 6 else 256
-        return min(best, CACHE // (arrays + self.places) // 64 * 64)
+        most = min(best, CACHE // (arrays + self.places) // 64 * 64)
+        period = max([p for p in self.periods if p <= most], default=1)
+        return most // period * period
 
     def tile(self, dtype: np.dtype[Any]) -> int:
         """Return a slot in the memory; each has room for float32."""

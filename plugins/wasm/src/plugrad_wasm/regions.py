@@ -31,6 +31,7 @@ STEP = np.dtype(
     ],
     align=True,
 )
+FEW = 1 << 14  # elements: of more, kernels are as fast where all results are wanted
 BYTES, POINTER = np.dtype(np.uint8), np.dtype(np.uint32)
 UNARY = (
     "Abs Ceil Cos Elu Erf Exp Expm1 Floor Log Log1p Neg Reciprocal Relu Relu6 Round "
@@ -106,16 +107,18 @@ def fusable(step: Step, graph: Graph) -> bool:
 
 def compiled(machine: Machine, graph: Graph) -> Callable[..., Any] | None:
     """Return a function of the inputs of a region; None if the kernels are as fast."""
-    if len(graph.steps) < 2:
+    specs = [graph.specs[y] for y in graph.outputs]
+    shape, dtypes = specs[0].shape, [spec.dtype for spec in specs]
+    n = prod(shape)
+    nothing_saved = len(specs) == len(graph.steps)
+    if len(graph.steps) < 2 or (nothing_saved and n > FEW):
         return None
     found = program(graph, lambda step: _loop(step, graph))
     if found is None:
         return None
     slots, runs = found
     region = _written(machine, slots, runs)
-    specs = [graph.specs[y] for y in graph.outputs]
-    shape, dtypes = specs[0].shape, [spec.dtype for spec in specs]
-    n, count, region_at = prod(shape), len(slots.rows), region.pointer
+    count, region_at = len(slots.rows), region.pointer
     fixed = [0] * count
     for x, slot in slots.constants.items():
         fixed[slot] = graph.constants[x].pointer
