@@ -10,8 +10,6 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from .helpers import look
-
 COMPILERS = [name for name in ("wasm", "opencl") if name in pg.backends()]
 ODD = [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-42, -1e-42, 3e38, -3e38, 88.0, -104.0]
 SHAPES = [(), (1,), (3,), (4, 5), (2, 3, 7), (1025,), (257, 129)]
@@ -96,12 +94,23 @@ def numbers(*shape, seed=0):
     return np.where(some, rng.choice(ODD, size=shape), x).astype("float32")
 
 
+def bits(tree):
+    """Return the bits of tensors; those of NaN are not told apart."""
+    found = []
+    for y in pg.tree.leaves(tree):
+        values = y.numpy()
+        if values.dtype.kind == "f":
+            values = np.where(np.isnan(values), np.float32(np.nan), values)
+        found.append((y.backend, y.dtype, y.shape, values.tobytes()))
+    return found
+
+
 def check(f, *calls):
     """Compare with eager; return the regions of the graph."""
     jitted = pg.jit(f)
     for xs in (calls[0], *calls):
         xs = [pg.asarray(x) for x in xs]
-        assert look(jitted(*xs)) == look(f(*xs))
+        assert bits(jitted(*xs)) == bits(f(*xs))
     graph = jitted.explain(*xs)
     assert graph.graph is not None
     return graph.regions
@@ -123,9 +132,9 @@ def test_bits_are_those_of_kernels(on, name, shape):
         [(4, 3, 5), (3, 1)],
         [(4, 3, 5), (4, 1, 5)],
         [(2, 3, 4, 5), (3, 1, 5)],
-        [(300, 1000), (1000,)],
+        [(100, 1000), (1000,)],
         [(1000, 3), (3,)],
-        [(70_000, 3), (3,)],
+        [(30_000, 3), (3,)],
         [(9, 40, 5), (40, 5)],
         [(9, 40, 5), (40, 1)],
         [(3, 4), ()],
@@ -178,12 +187,12 @@ def test_one_function_in_several_threads(on):
     f = lambda x, y: (pg.tanh(x * y) + x, x - y * 2.0)
     jitted = pg.jit(f)
     xs = [pg.asarray(numbers(100_000, seed=s)) for s in range(5)]
-    expected = [look(f(x, xs[0])) for x in xs]
+    expected = [bits(f(x, xs[0])) for x in xs]
     jitted(xs[0], xs[0])
 
     def calls(n):
         with pg.use_backend(on):
-            return [look(jitted(xs[n], xs[0])) for _ in range(3)]
+            return [bits(jitted(xs[n], xs[0])) for _ in range(3)]
 
     with ThreadPoolExecutor(4) as pool:
         assert [*pool.map(calls, range(5))] == [[one] * 3 for one in expected]
