@@ -176,6 +176,46 @@ def test_long_chains(on, count):
     assert sum(len(region.steps) for region in regions) == 2 * count
 
 
+FLOATING = "Abs Ceil Cos Elu Erf Exp Expm1 Floor Log Log1p Neg Reciprocal Relu Relu6 "
+FLOATING += "Round Rsqrt Selu Sigmoid Sign Sin Softplus Sqrt Square Tanh "
+FLOATING += "IsFinite IsInf IsNan SignBit"
+PAIRS = "Add Sub Multiply RealDiv Maximum Minimum Pow Prelu SquaredDifference EluGrad"
+COMPARED = "Equal NotEqual Less LessEqual Greater GreaterEqual"
+NUMBERS = {"ClipByValue": {"min": -0.5, "max": 0.75}, "LeakyRelu": {"alpha": 0.2}}
+NUMBERS |= {"Step": {"alpha": 0.5}}
+OWN = [f"{name}Grad" for name in ("Relu", "Tanh", "Sigmoid", "Erf")]
+# The kernels of one input and of two, and the first step; by dtype.
+KERNELS = {
+    "float32": ([*FLOATING.split(), *NUMBERS], f"{PAIRS} {COMPARED}".split(), "Neg"),
+    "int32": (["Neg", "Square"], f"Add Sub Multiply {COMPARED}".split(), "Neg"),
+    "bool": (["LogicalNot"], ["LogicalAnd", "LogicalOr", "LogicalXor"], "LogicalNot"),
+}
+CASTS = {"float32": ["bool"], "int32": ["float32", "bool"]}
+CASTS["bool"] = ["float32", "int32"]
+
+
+@pytest.mark.parametrize("dtype", KERNELS)
+def test_each_kernel(on, dtype):
+    """All are of one region, as they read what its first step makes."""
+    unary, binary, first = KERNELS[dtype]
+    binary = binary + [f"plugrad_{on}.{name}" for name in OWN if dtype == "float32"]
+
+    def f(x, y, condition):
+        x = pg.run_kernel(first, [x], {})
+        made = [pg.run_kernel(name, [x], NUMBERS.get(name, {})) for name in unary]
+        made += [pg.run_kernel(name, [x, y], {}) for name in binary]
+        made += [pg.where(condition, x, y), pg.where(condition, y, x)]
+        return made + [pg.astype(x, to) for to in CASTS[dtype]]
+
+    xs = [numbers(2050, seed=s) for s in range(3)]
+    xs[2] = xs[2] > 0
+    for i in range(2):
+        finite = np.nan_to_num(xs[i], posinf=9, neginf=-9).clip(-9, 9)
+        xs[i] = xs[i] if dtype == "float32" else finite.astype(dtype)
+    regions = check(f, xs)
+    assert sum(len(r.steps) for r in regions) == len(regions[0].graph.outputs) + 1
+
+
 def test_regions_of_scalars(on):
     def f(t):
         return 1.0 - pg.pow(0.9, t), 1.0 - pg.pow(0.999, t)
