@@ -5,7 +5,8 @@
 
 #include "elementwise.h"
 
-/* Elements of a piece, and of one of a long program: 300 us. */
+/* Elements of a piece. Programs of more than four steps have smaller ones, but not less
+   than LEAST: a piece takes 10 to 500 us. */
 #define PIECE 65536
 #define LEAST 8192
 

@@ -49,14 +49,17 @@ def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
     if len(advances) + len(code.numbers) + len(dtypes) + len(sizes) >= MOST_ARGUMENTS:
         return None
     launch = code.launch(device, advances, rank)
-    items, fixed = launch.items(n), [x.buffer for x in graph.constants.values()]
-    fixed += code.numbers
+    items, numbers, constants = (
+        launch.items(n),
+        code.numbers,
+        [*graph.constants.values()],
+    )
 
     def run(*xs: ClArray) -> Any:
         ys = [ClArray(device, shape, dtype, n) for dtype in dtypes]
-        buffers = [x.buffer for x in xs]
+        buffers = [x.buffer for x in (*xs, *constants)]
         made = [y.buffer for y in ys]
-        launch(n, items, *buffers, *fixed, *made, n, *sizes)
+        launch(n, items, *buffers, *numbers, *made, n, *sizes)
         return tuple(ys) if len(ys) > 1 else ys[0]
 
     return run

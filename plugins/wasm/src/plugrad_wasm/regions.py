@@ -118,31 +118,24 @@ def compiled(machine: Machine, graph: Graph) -> Callable[..., Any] | None:
         return None
     slots, runs = found
     region = _written(machine, slots, runs)
-    count, region_at = len(slots.rows), region.pointer
-    fixed = [0] * count
-    for x, slot in slots.constants.items():
-        fixed[slot] = graph.constants[x].pointer
-    given, made = [[slots.of[x] for x in v] for v in (graph.inputs, graph.outputs)]
-    pack, whole, call = (
-        struct.Struct(f"<{count}I").pack_into,
-        machine.whole,
-        machine.callers,
-    )
-    held = graph.constants, region
+    constants, count = [*graph.constants.values()], len(slots.rows)
+    given = [slots.of[x] for x in (*graph.inputs, *graph.constants)]
+    made = [slots.of[y] for y in graph.outputs]
+    pack, whole = struct.Struct(f"<{count}I").pack_into, machine.whole
+    call = machine.callers
 
     def run(*xs: WasmArray) -> Any:
-        pointers = fixed.copy()
-        for slot, x in zip(given, xs, strict=True):
+        pointers = [0] * count
+        for slot, x in zip(given, (*xs, *constants), strict=True):
             pointers[slot] = x.pointer
         ys = [empty(machine, shape, dtype) for dtype in dtypes]
         for slot, y in zip(made, ys, strict=True):
             pointers[slot] = y.pointer
         arrays = empty(machine, (count,), POINTER)
         pack(whole, arrays.pointer, *pointers)
-        call["run_region"](region_at, arrays.pointer, n)
+        call["run_region"](region.pointer, arrays.pointer, n)
         return tuple(ys) if len(ys) > 1 else ys[0]
 
-    vars(run)["held"] = held
     return run
 
 
