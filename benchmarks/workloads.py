@@ -15,6 +15,7 @@ time of plugrad: above 1, plugrad is faster::
 
 Backends: ``cpu-jit`` is cpu with ``pg.jit``, for those workloads that can show it, and
 ``cpu-jit-own`` the same without compilers of other distributions, as plugrad-llvm.
+``wasm-jit`` and ``opencl-jit`` are wasm and opencl with ``pg.jit``.
 
 Peers: torch; jax (without compilation for workloads that measure eager execution;
 jax-jit compiles all); numpy; autograd; tfjs (its wasm backend in Node, with one thread;
@@ -88,7 +89,7 @@ def environment(name: str, threads: int) -> dict[str, str]:
     found |= {"JAX_PLATFORMS": "cpu", "NPROC": count}
     if name.endswith("-own"):
         found["PLUGRAD_PLUGINS"] = f"cpu,{name.partition('-')[0]}"
-    if name == "wasm":
+    if name.partition("-")[0] == "wasm":
         found["PLUGRAD_WASM_THREADS"] = count
     paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, **found, "PYTHONPATH": os.pathsep.join(paths)}

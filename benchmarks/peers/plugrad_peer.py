@@ -28,9 +28,9 @@ replayed: Callable[..., Any] = lambda f: f  # pg.jit, if the argument says so
 def main(name: str) -> None:
     """Serve on a backend; wait after each call if it is asynchronous."""
     global replayed
-    backend, *options = name.split("-")
+    backend = name.partition("-jit")[0]
     pg.set_backend(backend)
-    if "jit" in options:
+    if backend != name:
         replayed = pg.jit
         for case in cases.keys() - {*JITTED}:
             del cases[case]

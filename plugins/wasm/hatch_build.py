@@ -27,6 +27,9 @@ MODULES = ROOT / "src" / "plugrad_wasm" / "modules"
 KINDS = ("plain", "threaded")
 # Files in which kernels call functions of the others' are one module.
 TOGETHER = {"matmul": ["matmul", "conv", "depthwise", "winograd"]}
+TOGETHER["region"] = ["region", "loops"]
+# Families of which a module has a copy of its own, as it calls their functions.
+COPIES = {"region": ["activation", "binary", "cast", "compare", "unary"]}
 # What all modules may use: a copy of it is in each that does.
 COMMON = ["runtime", "elementwise"]
 STACK = 1 << 20  # bytes of it at the beginning of memory; then the data
@@ -67,7 +70,7 @@ def families() -> dict[str, list[str]]:
     """Return the files of each module by its name."""
     alone = {path.stem for path in (ROOT / "src_c").glob("*.c")} - {*COMMON}
     alone -= {file for files in TOGETHER.values() for file in files}
-    return TOGETHER | {name: [name] for name in sorted(alone)}
+    return {name: [name] for name in sorted(alone)} | TOGETHER
 
 
 def compile_all(kind: str, debug: bool) -> tuple[dict[str, str], list[str]]:
@@ -101,13 +104,14 @@ def link(to: Path, objects: dict[str, str], libraries: list[str]) -> dict[str, A
     threaded = THREADED if to.name == "threaded" else []
     for name, files in families().items():
         made = to / f"{name}.wasm"
-        parts = [*[objects[file] for file in (*files, *COMMON)], *libraries]
+        copies = COPIES.get(name, [])
+        parts = [*[objects[file] for file in (*files, *copies, *COMMON)], *libraries]
         place = f"--global-base={end}"
         ziglang("wasm-ld", *LINK, *threaded, place, *parts, "-o", str(made))
         sections = dict(read_sections(made.read_bytes()))
         end = memory_pages(sections[IMPORT]) << 16
         for function in {*exports(sections[EXPORT])} - RUNTIME:
-            if owners.setdefault(function, name) != name:
+            if owners.setdefault(function, name) not in (name, *copies):
                 raise RuntimeError(f"{name} and {owners[function]} export {function}")
     return {"heap": end, "owners": dict(sorted(owners.items()))}
 

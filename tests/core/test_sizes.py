@@ -10,15 +10,24 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "core/src/plugrad"
 CPU = ROOT / "plugins/cpu/src/plugrad_cpu"
-REGIONS = CPU / "regions.py"  # for jit
 WASM = ROOT / "plugins/wasm/src/plugrad_wasm"
 OPENCL = ROOT / "plugins/opencl/src/plugrad_opencl"
 LLVM = ROOT / "plugins/llvm/src/plugrad_llvm"
 TRAIN = ROOT / "plugins/train/src/plugrad_train"
+REGIONS = {  # for jit
+    CPU: [CPU / "regions.py", CPU / "slots.py"],
+    WASM: [WASM / "regions.py"],
+    OPENCL: [OPENCL / "regions.py", OPENCL / "walk.py"],
+}
 CHECKS = [CORE / f"registry/{name}.py" for name in ("signature", "canonical")]
 GEOMETRY = ("geometry", "_resampling", "_numbers", "_polynomials")
 GEOMETRY = [CORE / f"{name}.py" for name in GEOMETRY]
 BACKWARD = CORE / "autodiff/backward_kernels.py"  # rows of a table of ops
+
+
+def plugin(root):
+    """Return the modules of a plugin but for its compiler of regions."""
+    return sorted({*root.rglob("*.py")} - {*REGIONS[root]})
 
 
 def core(*folders, without=()):
@@ -49,12 +58,14 @@ PACKAGES = {
     "checks of run_kernel": (CHECKS, 300),
     "geometry": (GEOMETRY, 500),
     "tools": (sorted(CORE.glob("tools/*.py")), 1300),
-    "cpu": (sorted({*CPU.rglob("*.py")} - {REGIONS}), 2820),
-    "regions of cpu": ([REGIONS], 215),
-    "wasm": (sorted(WASM.rglob("*.py")), 2000),
-    "opencl": (sorted(OPENCL.rglob("*.py")), 2000),
+    "cpu": (plugin(CPU), 2820),
+    "wasm": (plugin(WASM), 2000),
+    "opencl": (plugin(OPENCL), 2000),
     "llvm": (sorted(LLVM.rglob("*.py")), 1360),
     "train": (sorted(TRAIN.rglob("*.py")), 1500),
+    "regions of cpu": (REGIONS[CPU], 240),
+    "regions of wasm": (REGIONS[WASM], 150),
+    "regions of opencl": (REGIONS[OPENCL], 220),
 }
 LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT}
 LAYOUT |= {tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING}

@@ -32,6 +32,13 @@ def convolved(x, filter, op=pg.conv2d, **options):
     return both_ways(lambda x, f: op(x, f, **options), draw(*x), draw(*filter))
 
 
+def jitted(f, *xs):
+    """Return what a region computes."""
+    function = pg.jit(f)
+    function(*xs)
+    return [*function(*xs)]
+
+
 CASES = {
     "product": lambda: [pg.matmul(draw(67, 130), draw(130, 45))],
     "transposed": lambda: [
@@ -130,6 +137,10 @@ CASES = {
             draw(300, 5),
         )
     ],
+    "a region": lambda: jitted(
+        lambda x, y: (pg.tanh(x * y) + 1.0, pg.where(x > y, x, y * y)),
+        *(draw(5, 1003), draw(1003)),
+    ),
     "sorting": lambda: [
         y
         for dtype in ("float32", "float64", "int8", "uint32")

@@ -4,7 +4,7 @@
    `region(slots, steps, loops, tile, constants, inputs, outputs, shape)` takes the first
    three as bytes of the structures in region.h. Where an input has strides, a call
    returns NotImplemented. */
-#include "target/region.h"
+#include "kernels/region.h"
 #include "native.h"
 
 #include <stddef.h>

@@ -122,7 +122,11 @@ def history(program, seed, wrap):
     return found, call
 
 
-@pytest.fixture(params=["none", "of cpu", "all", "random"])
+OURS = ("cpu", "wasm", "opencl")
+BACKENDS = {f"of {name}": name for name in OURS if name in pg.backends()}
+
+
+@pytest.fixture(params=["none", *BACKENDS, "all", "random"])
 def compiler(request):
     """Run on a backend without a compiler, and with some; yield which."""
     rng = np.random.default_rng(0)
@@ -131,8 +135,9 @@ def compiler(request):
         "all": Compiler(),
         "random": Compiler(lambda _: rng.random() < 0.5, lambda: rng.random() < 0.2),
     }
-    if request.param == "of cpu":
-        yield request.param
+    if request.param in BACKENDS:
+        with pg.use_backend(BACKENDS[request.param]):
+            yield request.param
         return
     with compiling(compilers[request.param]) as found:
         yield request.param

@@ -5,7 +5,7 @@ first cache. A region is a program of the structures in ``region.h``; it is data
 takes no compiler.
 
 Map: ``LOOPS``, what runs in the place of kernels; ``is_fusable``; ``compile_region``;
-``Slots``, where values are.
+single kernels.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from plugrad.geometry import broadcast_strides, collapse_axes, contiguous_strides
+from plugrad.geometry import contiguous_strides
 from plugrad.plugin import Graph, Step
 
 from .kernels import KERNELS, linalg
 from .native import LOADED, MOST, around
 from .pool import native
+from .slots import SLOT, Loop, Run, program
 
-SLOT = np.dtype([("kind", "i4"), ("size", "i4"), ("place", "i4"), ("loop", "i4")])
 STEP = np.dtype(
     [
         *[("run", "u8"), ("p", "f8"), ("q", "f8")],
@@ -31,30 +31,9 @@ STEP = np.dtype(
     ],
     align=True,
 )
-ARRAY, SCALAR, BROADCAST, TILE = range(4)
-MOST_SLOTS, MEMORY = 128, 16384  # REGION_SLOTS and REGION_MEMORY of region.h
 MANY = 1 << 16  # elements, of which a kernel alone is as fast as a region
 EITHER_ZERO = ("Maximum", "Minimum", "Prelu")
-CACHE = 8192  # elements of float32: two thirds of the smallest first caches
-BOOL = np.dtype(np.bool_)
 NAMES = {"less": ("Less", "Greater"), "less_equal": ("LessEqual", "GreaterEqual")}
-
-
-class Loop(NamedTuple):
-    """What runs in the place of a kernel.
-
-    Attributes:
-        name: Of the function in C; empty for what changes no element.
-        order: Which inputs it reads.
-        numbers: The attributes that it takes.
-        then: A further function, of its result.
-
-    """
-
-    name: str
-    order: tuple[int, ...]
-    numbers: tuple[str, ...] = ()
-    then: str = ""
 
 
 def _loops() -> dict[tuple[str, str], Loop]:
@@ -112,36 +91,22 @@ def compile_region(graph: Graph) -> Any:
     specs = graph.specs
     if bind := ALONE.get(graph.steps[0].kernel.name):
         return bind(graph)
-    shape = specs[graph.outputs[0]].shape
-    views = {s.outputs[0] for s in graph.steps if s.kernel.name == "BroadcastTo"}
-    few = len(graph.steps) < 2 and prod(shape) >= MANY
-    if few or prod(shape) >= MOST or views & {*graph.outputs}:
+    count = prod(specs[graph.outputs[0]].shape)
+    few = len(graph.steps) < 2 and count >= MANY
+    found = program(graph, lambda step: _loop(step, specs))
+    if found is None or few or count >= MOST:
         return None
-    slots = Slots(graph, shape)
-    rows: list[Any] = []
-    for step in graph.steps:
-        loop = _loop(step, specs)
-        assert loop is not None  # all are fusable
-        given = [slots.of[x] for x in step.inputs if x is not None]
-        if not loop.name:  # its input has been broadcast
-            slots.of[step.outputs[0]] = given[0]
-            continue
-        to = slots.of[step.outputs[0]] = slots.new(step.outputs[0])
-        ends = [slots.tile(BOOL), to] if loop.then else [to]
-        numbers = [float(step.attrs[name]) for name in loop.numbers]
-        rows.append(_row(loop.name, [given[k] for k in loop.order], ends[0], *numbers))
-        if loop.then:
-            rows.append(_row(loop.then, ends[:1], to))
-            slots.drop(ends[0])
-        slots.drop_after(step)
-    if len(slots.rows) > MOST_SLOTS:
-        return None
+    slots, runs = found
+    constants = {
+        slot: np.ascontiguousarray(graph.constants[x])
+        for x, slot in slots.constants.items()
+    }
     return native.region(  # type: ignore[union-attr]
         np.array(slots.rows, SLOT).tobytes(),
-        np.array(rows, STEP).tobytes(),
+        np.array([_row(run) for run in runs], STEP).tobytes(),
         np.array(slots.loops, np.int32).tobytes(),
         slots.tile_size(),
-        slots.constants,
+        constants,
         *_ends(graph, slots.of),
     )
 
@@ -154,91 +119,9 @@ def _ends(graph: Graph, of: Mapping[int, int]) -> Any:
     return given, made, specs[graph.outputs[0]].shape
 
 
-def _row(name: str, given: list[int], to: int, p: float = 0, q: float = 0) -> Any:
-    run = native.address(name)  # type: ignore[union-attr]
-    return run, p, q, len(given), [*given, 0, 0][:3], to
-
-
-class Slots:
-    """Where the values of a region are: see region.h.
-
-    Attributes:
-        of: The slot of each value.
-        rows: The slots.
-        loops: How arrays are broadcast.
-        constants: The arrays of slots that are not passed in a call.
-        places: How many tiles of memory are in use at most.
-
-    """
-
-    def __init__(self, graph: Graph, shape: tuple[int, ...]) -> None:
-        self.graph, self.shape, self.places = graph, shape, 0
-        self.of: dict[int, int] = {}
-        self.rows: list[tuple[int, int, int, int]] = []
-        self.loops: list[int] = []
-        self.constants: dict[int, np.ndarray[Any, Any]] = {}
-        self._free: dict[int, list[int]] = {1: [], 4: []}  # by size
-        self._last = {x: s for s in graph.steps for x in s.inputs}
-        moved = {s.inputs[0] for s in graph.steps if s.kernel.name == "BroadcastTo"}
-        for x in (*graph.inputs, *graph.constants):
-            self.of[x] = self._input(x, x in moved)
-        for x, native_array in graph.constants.items():
-            self.constants[self.of[x]] = np.ascontiguousarray(native_array)
-
-    def _input(self, x: int, moved: bool) -> int:
-        """Return a slot for an input; one that is moved must be as large as others."""
-        spec = self.graph.specs[x]
-        size, count = spec.dtype.itemsize, prod(spec.shape)
-        if count == prod(self.shape):
-            return self._add(ARRAY, size)
-        if count == 1 and not moved:
-            return self._add(SCALAR, size)
-        axes = collapse_axes(self.shape, broadcast_strides(spec.shape, len(self.shape)))
-        loop, self.loops = len(self.loops), [*self.loops, len(axes)]
-        self.loops += [n for n, _ in axes] + [step for _, step in axes]
-        self.places += 1
-        return self._add(BROADCAST, size, self.places - 1, loop)
-
-    def _add(self, kind: int, size: int, place: int = 0, loop: int = 0) -> int:
-        self.rows.append((kind, size, place, loop))
-        return len(self.rows) - 1
-
-    def new(self, y: int) -> int:
-        """Return a slot for what a step makes."""
-        dtype = self.graph.specs[y].dtype
-        if y in self.graph.outputs:
-            return self._add(ARRAY, dtype.itemsize)
-        return self.tile(dtype)
-
-    def tile_size(self) -> int:
-        """Return how many elements a tile has, so that all tiles fit into the cache.
-
-        Arrays often begin at the same place of a page, and then their tiles compete for
-        the same lines of the cache.
-        """
-        arrays = sum(kind == ARRAY for kind, *_ in self.rows)
-        best = 2048 if arrays < 4 else 512 if arrays < 6 else 256
-        return min(best, CACHE // (arrays + self.places) // 64 * 64)
-
-    def tile(self, dtype: np.dtype[Any]) -> int:
-        """Return a slot in the memory; each has room for float32."""
-        free = self._free[dtype.itemsize]
-        if free:
-            return free.pop()
-        self.places += 1
-        return self._add(TILE, dtype.itemsize, self.places - 1)
-
-    def drop(self, slot: int) -> None:
-        """Use a slot in the memory for others."""
-        kind, size, *_ = self.rows[slot]
-        if kind == TILE:
-            self._free[size].append(slot)
-
-    def drop_after(self, step: Step) -> None:
-        """Drop what no later step reads."""
-        for x in {*step.inputs, *step.outputs}:
-            if x is not None and self._last.get(x, step) is step:
-                self.drop(self.of[x])
+def _row(run: Run) -> Any:
+    address = native.address(run.name)  # type: ignore[union-attr]
+    return address, run.p, run.q, len(run.given), [*run.given, 0, 0][:3], run.to
 
 
 # --- single kernels --------------------------------------------------------------

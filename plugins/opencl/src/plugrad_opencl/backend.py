@@ -10,6 +10,7 @@ from ._devices import choose, remarks
 from .arrays import ClArrays
 from .kernels import KERNELS
 from .plugin import BACKWARD_KERNELS
+from .regions import compiled, fusable
 from .runtime import Device
 
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 complex64"
@@ -28,4 +29,6 @@ def runtime(wanted: str = "") -> Runtime:
         host="cpu",
         close=device.close,
         self_test=functools.partial(remarks, device.info),
+        fusable=fusable,
+        compile=functools.partial(compiled, device),
     )

@@ -7,23 +7,21 @@ the output's, ``X0``, ``X1``... those of the inputs. On a CPU they are vectors o
 ``S``, where comparing gives masks: ``TRUTH(a < b)`` makes bool of one, ``WHERE(mask, a,
 b)`` chooses. ``cl/math.cl`` has more functions.
 
-Map: ``elementwise``, the kernels; ``_Programs``, their sources; how shapes broadcast.
+Map: ``elementwise``, the kernels; ``Programs``, their sources.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from plugrad.geometry import broadcast, broadcast_strides, collapse_axes
 
 from . import source
-from .arrays import ClArray, DType, Shape
-from .moves import divided
+from .arrays import ClArray, DType
 from .runtime import Device, Launch
+from .walk import Input, Output, layout, walk
 
 Function = Callable[..., Any]
 BOOL = np.dtype(bool)
@@ -52,11 +50,11 @@ def elementwise(
 
     """
     table = {kind: body for kinds, body in bodies.items() for kind in kinds}
-    make = _Programs(name, inputs.split(), out, attrs.split(), alone + "c", table)
+    make = Programs(name, inputs.split(), out, attrs.split(), alone + "c", table)
     return _kernel(make, len(inputs.split()))
 
 
-def _kernel(programs: _Programs, count: int) -> Function:
+def _kernel(programs: Programs, count: int) -> Function:
     """Return the kernel of ``count`` inputs; those of one shape have the short way."""
     flat: dict[Any, Any] = {}
     ones = "1" * count
@@ -70,7 +68,7 @@ def _kernel(programs: _Programs, count: int) -> Function:
         key = x.device, x.dtype if count == 1 else tuple([x.dtype for x in xs])
         found = flat.get(key)
         if found is None:
-            found = programs.get(x.device, tuple([x.dtype for x in xs]), ones, 0)
+            found = programs.get(x.device, _dtypes(xs), ones, 0)
             if found is NotImplemented:
                 return NotImplemented
             flat[key] = found
@@ -78,31 +76,36 @@ def _kernel(programs: _Programs, count: int) -> Function:
         n = x.size
         y = ClArray(x.device, shape, dtype, n)
         if n:
-            numbers = programs.numbers(xs, attrs) if attrs else ()
+            numbers = programs.numbers(_dtypes(xs), attrs) if attrs else ()
             buffers = [x.buffer for x in xs]
             launch(n, launch.items(n), *buffers, *numbers, y.buffer, n)
         return y
 
     kernel.__qualname__ = kernel.__name__ = programs.name
+    vars(kernel)["programs"] = programs
     return kernel
 
 
 def _broadcast(
-    programs: _Programs, xs: tuple[ClArray, ...], attrs: dict[str, Any]
+    programs: Programs, xs: tuple[ClArray, ...], attrs: dict[str, Any]
 ) -> Any:
     shape, pattern, rank, sizes = layout(*[x.shape for x in xs])
     device = xs[0].device
-    found = programs.get(device, tuple([x.dtype for x in xs]), pattern, rank)
+    found = programs.get(device, _dtypes(xs), pattern, rank)
     if found is NotImplemented:
         return NotImplemented
     launch, dtype = found
     n = prod(shape)
     y = ClArray(device, shape, dtype, n)
     if n:
-        numbers = programs.numbers(xs, attrs) if attrs else ()
+        numbers = programs.numbers(_dtypes(xs), attrs) if attrs else ()
         buffers = [x.buffer for x in xs]
         launch(n, launch.items(n), *buffers, *numbers, y.buffer, n, *sizes)
     return y
+
+
+def _dtypes(xs: tuple[ClArray, ...]) -> tuple[DType, ...]:
+    return tuple([x.dtype for x in xs])
 
 
 class Ready(NamedTuple):
@@ -112,7 +115,7 @@ class Ready(NamedTuple):
     dtype: DType
 
 
-class _Programs:
+class Programs:
     """The programs of one kernel, by dtypes and layout."""
 
     def __init__(
@@ -135,18 +138,38 @@ class _Programs:
         key = (device, dtypes, pattern, rank)
         found = self._ready.get(key)
         if found is None:
-            work = _work(dtypes)
-            if work.kind not in self.bodies or any(d not in source.C for d in dtypes):
+            out = self.result(dtypes)
+            if out is None:
                 return NotImplemented
-            out = np.dtype(self.out) if self.out else work
             launch = self._launch(device, dtypes, out, pattern, rank)
             found = self._ready[key] = Ready(launch, out)
         return found
 
-    def numbers(self, xs: tuple[ClArray, ...], attrs: dict[str, Any]) -> list[Any]:
+    def numbers(self, dtypes: tuple[DType, ...], attrs: Mapping[str, Any]) -> list[Any]:
         """Return attributes as numbers of the working dtype, or of its real part."""
-        number = _real(_work(tuple([x.dtype for x in xs]))).type
+        number = _real(_work(dtypes)).type
         return [number(attrs[name]).item() for name in self.attrs]
+
+    def result(self, dtypes: tuple[DType, ...]) -> DType | None:
+        """Return the dtype of the result; None for dtypes without a body."""
+        work = _work(dtypes)
+        if work.kind not in self.bodies or any(d not in source.C for d in dtypes):
+            return None
+        return np.dtype(self.out) if self.out else work
+
+    def is_vector(self, dtypes: tuple[DType, ...]) -> bool:
+        """Tell whether the body is one of vectors: without loops and branches."""
+        out = self.result(dtypes)
+        return out is not None and not {_work(dtypes).kind, out.kind} & {*self.alone}
+
+    def parts(self, dtypes: tuple[DType, ...]) -> Parts:
+        """Return the function of elements in C; its result is not None."""
+        work = _work(dtypes)
+        body, number = self.bodies[work.kind], source.C[_real(work)]
+        code = body if "return" in body else f"return {body};"
+        own = [f"X{i} {n}" for i, n in enumerate(self.inputs)]
+        parameters = ", ".join(own + [f"{number} {n}_" for n in self.attrs])
+        return Parts(work, number, parameters, code)
 
     def _launch(
         self,
@@ -156,69 +179,52 @@ class _Programs:
         pattern: str,
         rank: int,
     ) -> Launch:
-        work, cs = _work(dtypes), [source.C[d] for d in dtypes]
-        body, number = self.bodies[work.kind], source.C[_real(work)]
-        code = body if "return" in body else f"return {body};"
-        alone = work.kind in self.alone or out.kind == "c"
-        widest = max(d.itemsize for d in (*dtypes, out))
-        own = [f"X{i} {n}" for i, n in enumerate(self.inputs)]
-        given = [f"__global const {c} *restrict x{i}" for i, c in enumerate(cs)]
-        values = [f"a{i}" for i in range(len(self.attrs))]
-        return source.kernel(
+        cs, values = [source.C[d] for d in dtypes], range(len(self.attrs))
+        work, number, parameters, code = self.parts(dtypes)
+        given = [f"v{i}" for i in range(len(cs))] + [f"a{i}" for i in values]
+        definitions = [
+            *_types(cs, work, out),
+            source.functions(code, work),
+            f"static inline Y op({parameters}) {{ {code} }}",
+        ]
+        return walk(
             device,
-            "elementwise",
             self.name,
-            width=1 if alone else 8 if widest < 8 else 4,
-            name=self.name,
-            types=_types(cs, work, out),
-            functions=source.functions(code, work),
-            parameters=", ".join(own + [f"{number} {n}_" for n in self.attrs]),
-            body=code,
-            arguments=", ".join(given + [f"{number} {a}" for a in values]),
-            operands=", ".join([f"v{i}" for i in range(len(cs))] + values),
-            **_walk(cs, pattern, rank),
+            width(*dtypes, out) if self.is_vector(dtypes) else 1,
+            definitions,
+            [Input(c, p) for c, p in zip(cs, pattern, strict=True)],
+            [number] * len(self.attrs),
+            f"const Y r0 = op({', '.join(given)});",
+            [Output("Y", source.C[out], "r0")],
+            rank,
         )
 
 
-def _types(cs: list[str], work: DType, out: DType) -> str:
+class Parts(NamedTuple):
+    """The function of elements: the type of the work, of attributes, its C."""
+
+    work: DType
+    number: str
+    parameters: str
+    code: str
+
+
+def _types(cs: list[str], work: DType, out: DType) -> list[str]:
     """Return the types that bodies know, in C."""
     types = {f"X{i}": c for i, c in enumerate(cs)}
-    types |= {"T": source.C[work], "Y": source.C[out]}
-    types["I"] = source.SIGNED[min(work.itemsize, 8)]
+    types |= {"T": source.C[work], "Y": source.C[out], "I": signed(work)}
     lines = [f"VECTOR({n}, {t});" for n, t in types.items()]
-    return "\n".join([*lines, f"typedef {types['T']} S; typedef {types['Y']} SY;"])
+    return [*lines, f"typedef {types['T']} S; typedef {types['Y']} SY;"]
 
 
-def _walk(cs: list[str], pattern: str, rank: int) -> dict[str, Any]:
-    """Return C that takes the elements of inputs, where the result is in a row."""
-    stays = [i for i, p in enumerate(pattern) if p == "0"]
-    moves = [i for i, p in enumerate(pattern) if p == "1"]
-    sizes = ["m"] * (rank > 0) + [f"d{k}" for k in range(1, rank)]
-    sizes += [f"s{i}_{k}" for i in range(len(cs)) for k in range(rank)]
-    loads = [f"const X{i} v{i} = *(__global const X{i} *)(p{i} + j);" for i in moves]
-    tails = [
-        f"X{i} v{i}; for (int k = 0; k < WIDTH; k++) "
-        f"v{i}[k] = p{i}[min(j + k, count - 1)];"
-        for i in moves
-    ]
-    return {
-        "m": "m" if rank else "n",
-        "sizes": "".join([f", long {size}" for size in sizes]),
-        "offsets": _offsets(cs, moves, rank),
-        "splats": " ".join([f"const X{i} v{i} = p{i}[0];" for i in stays]),
-        "loads": " ".join(loads),
-        "tails": " ".join(tails),
-    }
+def signed(work: DType) -> str:
+    """Return the signed integers of the size of the work, in C."""
+    return source.SIGNED[min(work.itemsize, 8)]
 
 
-def _offsets(cs: list[str], moves: list[int], rank: int) -> str:
-    """Return C that points ``p0``, ``p1``... at the inputs' parts of this row."""
-    lines = ["long rest = row;", *divided(rank)] if rank else []
-    for i, c in enumerate(cs):
-        terms = [f"x{i}", *[f"at{k} * s{i}_{k}" for k in range(rank)]]
-        terms += ["column"] if i in moves else []
-        lines.append(f"__global const {c} *restrict p{i} = {' + '.join(terms)};")
-    return " ".join(lines)
+def width(*dtypes: DType) -> int:
+    """Return the elements of a vector on a CPU."""
+    return 8 if max(d.itemsize for d in dtypes) < 8 else 4
 
 
 def _work(dtypes: tuple[DType, ...]) -> DType:
@@ -229,24 +235,3 @@ def _work(dtypes: tuple[DType, ...]) -> DType:
 def _real(dtype: DType) -> DType:
     """Return the dtype of the parts of complex numbers, or that of others."""
     return np.dtype(np.float32) if dtype.kind == "c" else dtype
-
-
-# --- shapes ----------------------------------------------------------------------
-
-
-@functools.lru_cache(4096)
-def layout(*shapes: Shape) -> tuple[Shape, str, int, tuple[int, ...]]:
-    """Return how ``shapes`` broadcast: shape, pattern, rank and sizes.
-
-    Axes that lie side by side in all of them are one. The last axis is a row, in which
-    an input advances by one ("1" in the pattern) or stays ("0"); before it there are
-    ``rank`` others. The sizes: of a row, of axes 1 and on of those before, and then for
-    each input by how much each of these advances it.
-    """
-    shape = broadcast("opencl", *shapes)
-    strides = [broadcast_strides(own, len(shape)) for own in shapes]
-    *outer, (m, *last) = collapse_axes(shape, *strides)
-    pattern, rank = "".join("1" if s else "0" for s in last), len(outer)
-    sizes = [m] * (rank > 0) + [axis[0] for axis in outer[1:]]
-    sizes += [axis[1 + i] for i in range(len(shapes)) for axis in outer]
-    return shape, pattern, rank, tuple(sizes)

@@ -62,8 +62,11 @@ class Device:
         self.pool = self._pool(handle)
         self.pending: Any = None  # the last event of the wide queue, if it may be busy
         self.recent: deque[str] = deque(maxlen=4)  # names of the last kernels
-        self._programs: dict[tuple[str, int], Any] = {}
-        self._launches: dict[tuple[str, str], Launch] = {}
+        # Those of regions go with their functions; kernels hold theirs.
+        self._programs: weakref.WeakValueDictionary[tuple[str, int], Any]
+        self._programs = weakref.WeakValueDictionary()
+        self._launches: weakref.WeakValueDictionary[tuple[str, str], Launch]
+        self._launches = weakref.WeakValueDictionary()
         self._checks: dict[int, str] = {}  # of kernels that have been launched
         self._numbers = itertools.count()
         self.flag = cl.Buffer(
@@ -304,9 +307,11 @@ class Launch:
     """
 
     __slots__ = (
+        "__weakref__",
         "_group",
         "_kernels",
         "_name",
+        "_programs",
         "_scalars",
         "_source",
         "device",
@@ -320,6 +325,7 @@ class Launch:
         self.items = blocks if group == 1 else _grouped(group)
         self._scalars, self._group = scalars, (group,)
         self._kernels: list[Any] = [None] * len(device.queues)
+        self._programs: dict[int, Any] = {}
 
     def __call__(self, size: int, items: int, *args: Any) -> None:
         """Enqueue it.
@@ -352,7 +358,8 @@ class Launch:
                 device.sent(event, before)
 
     def _compiled(self, which: int) -> Any:
-        program = self.device.program(self._source, which % len(self._kernels))
+        which %= len(self._kernels)
+        program = self._programs[which] = self.device.program(self._source, which)
         compiled = self.device._do(cl.Kernel, program, self._name)
         compiled.set_scalar_arg_dtypes(self._scalars)
         return self.device.timed(compiled)

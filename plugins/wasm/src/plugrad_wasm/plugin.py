@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from plugrad.plugin import (
     Backend,
     Runtime,
@@ -18,6 +20,7 @@ def open_wasm() -> Runtime:
     """Return the WebAssembly backend in working order."""
     from .arrays import DTYPES, WasmArrays
     from .kernels import KERNELS
+    from .regions import compiled, fusable
     from .runtime import Machine
 
     machine = Machine()
@@ -29,6 +32,8 @@ def open_wasm() -> Runtime:
         dtypes=DTYPES,
         host="cpu",
         close=machine.close,
+        fusable=fusable,
+        compile=functools.partial(compiled, machine),
     )
 
 

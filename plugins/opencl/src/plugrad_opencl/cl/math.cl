@@ -88,7 +88,10 @@ static inline T f_sign_of(T size, T x) {
 #else
 // (e^2x - 1) / (e^2x + 1), which is as good next to 0.
 static inline T f_tanh(T x) {
-  const T a = fabs(x), t = f_expm1(a > F(20.0) ? (T)F(40.0) : a + a);
+  const T a = fabs(x);
+  I whole;
+  const T e = f_rest(a > F(10.0) ? (T)F(20.0) : a + a, &whole), power = f_two_to(whole);
+  const T t = power * e + (power - F(1.0));
   return f_sign_of(t / (t + F(2.0)), x);
 }
 #endif

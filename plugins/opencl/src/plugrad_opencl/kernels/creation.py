@@ -34,7 +34,7 @@ _WHOLE = """
 
 
 @functools.cache
-def _to(dtype: DType) -> Function:
+def converter(dtype: DType) -> Function:
     """Return the kernel for a dtype, with a program for each dtype to come from."""
     name, plain = dtype.name, "TO(Y, x)"
     if dtype.kind == "b":
@@ -55,8 +55,8 @@ def cast(x: ClArray, *, dtype: DType) -> Any:
         return NotImplemented
     if x.dtype.kind == "c" and dtype.kind != "b":
         x = real(x)
-        return x if x.dtype == dtype else _to(dtype)(x)
-    return _to(dtype)(x)
+        return x if x.dtype == dtype else converter(dtype)(x)
+    return converter(dtype)(x)
 
 
 @kernels("Identity")

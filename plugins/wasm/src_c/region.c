@@ -5,7 +5,10 @@
 
 #include "elementwise.h"
 
-#define PIECE 65536 /* elements, a multiple of all tiles */
+/* Elements of a piece. Programs of more than four steps have smaller ones, but not less
+   than LEAST: a piece takes 10 to 500 us. */
+#define PIECE 65536
+#define LEAST 8192
 
 typedef struct {
     const Region *region;
@@ -44,6 +47,13 @@ static void load_broadcast(const u8 *x, u32 size, const i32 *loop, u32 i, u32 n,
     }
 }
 
+/* Whether all tiles of a broadcast array are alike: it repeats in what divides a tile. */
+static bool is_alike(const i32 *loop, u32 tile) {
+    u32 rank = loop[0], period = 1;
+    for (u32 axis = 1; axis < rank && period <= tile; axis++) period *= loop[1 + axis];
+    return loop[1 + rank] == 0 && tile % period == 0;
+}
+
 static void run_step(const RegionStep *step, const RegionSlot *slots, u8 *const *at, u32 n) {
     u8 *to = at[step->to];
     const u8 *first = at[step->in[0]];
@@ -72,13 +82,13 @@ static void run_tiles(u32 i, u32 end, void *ctx) {
         if (slot->kind == ARRAY) at[k] += (u64)i * slot->size;
         if (slot->kind >= BROADCAST) at[k] = (u8 *)(memory + (u32)slot->place * tile);
     }
-    for (; i < end; i += tile) {
+    for (u32 begin = i; i < end; i += tile) {
         u32 n = MIN(tile, end - i);
         for (i32 k = 0; k < region->slot_count; k++) {
             const RegionSlot *slot = region->slots + k;
-            if (slot->kind == BROADCAST)
-                load_broadcast(call->arrays[k], slot->size, region->loops + slot->loop, i, n,
-                               at[k]);
+            const i32 *loop = region->loops + slot->loop;
+            if (slot->kind == BROADCAST && (i == begin || !is_alike(loop, tile)))
+                load_broadcast(call->arrays[k], slot->size, loop, i, n, at[k]);
         }
         for (i32 k = 0; k < region->step_count; k++)
             run_step(region->steps + k, region->slots, at, n);
@@ -89,5 +99,6 @@ static void run_tiles(u32 i, u32 end, void *ctx) {
 
 EXPORT("run_region")
 void run_region(const Region *region, void *const *arrays, u32 n) {
-    parallel_for(run_tiles, &(Call){region, arrays}, n, PIECE);
+    u32 piece = MAX(PIECE / CEIL_DIV((u32)region->step_count, 4), LEAST);
+    parallel_for(run_tiles, &(Call){region, arrays}, n, piece);
 }

@@ -1,0 +1,161 @@
+"""Programs of regions: what ``region.c`` runs, which is plugrad-wasm's, too.
+
+Map: ``Loop``, what runs in the place of a kernel; ``program``, the steps of a region;
+``Slots``, where its values are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from plugrad.geometry import broadcast_strides, collapse_axes
+from plugrad.plugin import Graph, Step
+
+SLOT = np.dtype([("kind", "i4"), ("size", "i4"), ("place", "i4"), ("loop", "i4")])
+ARRAY, SCALAR, BROADCAST, TILE = range(4)
+MOST_SLOTS = 128  # REGION_SLOTS of region.h
+CACHE = 8192  # elements of float32: two thirds of the smallest first caches
+BOOL = np.dtype(np.bool_)
+
+
+class Loop(NamedTuple):
+    """What runs in the place of a kernel.
+
+    Attributes:
+        name: Of the function in C; empty for what changes no element.
+        order: Which inputs it reads.
+        numbers: The attributes that it takes.
+        then: A further function, of its result.
+
+    """
+
+    name: str
+    order: tuple[int, ...] = (0,)
+    numbers: tuple[str, ...] = ()
+    then: str = ""
+
+
+class Run(NamedTuple):
+    """A run of a loop: its name, numbers, and slots."""
+
+    name: str
+    p: float
+    q: float
+    given: list[int]
+    to: int
+
+
+def program(
+    graph: Graph, loop_of: Callable[[Step], Loop | None]
+) -> tuple[Slots, list[Run]] | None:
+    """Return the slots and the runs of a region; None if kernels are to run instead."""
+    views = {s.outputs[0] for s in graph.steps if s.kernel.name == "BroadcastTo"}
+    if views & {*graph.outputs}:
+        return None
+    slots = Slots(graph, graph.specs[graph.outputs[0]].shape)
+    runs: list[Run] = []
+    for step in graph.steps:
+        loop = loop_of(step)
+        assert loop is not None  # all are fusable
+        given = [slots.of[x] for x in step.inputs if x is not None]
+        if not loop.name:  # its input has been broadcast
+            slots.of[step.outputs[0]] = given[0]
+            continue
+        to = slots.of[step.outputs[0]] = slots.new(step.outputs[0])
+        first = slots.tile(BOOL) if loop.then else to
+        p, q = [*[float(step.attrs[name]) for name in loop.numbers], 0.0, 0.0][:2]
+        runs.append(Run(loop.name, p, q, [given[k] for k in loop.order], first))
+        if loop.then:
+            runs.append(Run(loop.then, 0.0, 0.0, [first], to))
+            slots.drop(first)
+        slots.drop_after(step)
+    return (slots, runs) if len(slots.rows) <= MOST_SLOTS else None
+
+
+class Slots:
+    """Where the values of a region are: see region.h.
+
+    Attributes:
+        of: The slot of each value.
+        rows: The slots.
+        loops: How arrays are broadcast.
+        constants: The slots of constants, which are not passed in a call.
+        places: How many tiles of memory are in use at most.
+        periods: After how many elements arrays repeat that are broadcast.
+
+    """
+
+    def __init__(self, graph: Graph, shape: tuple[int, ...]) -> None:
+        self.graph, self.shape, self.places = graph, shape, 0
+        self.of: dict[int, int] = {}
+        self.rows: list[tuple[int, int, int, int]] = []
+        self.loops: list[int] = []
+        self.periods: list[int] = []
+        self._free: dict[int, list[int]] = {1: [], 4: []}  # by size
+        self._last = {x: s for s in graph.steps for x in s.inputs}
+        moved = {s.inputs[0] for s in graph.steps if s.kernel.name == "BroadcastTo"}
+        for x in (*graph.inputs, *graph.constants):
+            self.of[x] = self._input(x, x in moved)
+        self.constants = {x: self.of[x] for x in graph.constants}
+
+    def _input(self, x: int, moved: bool) -> int:
+        """Return a slot for an input; one that is moved must be as large as others."""
+        spec = self.graph.specs[x]
+        size, count = spec.dtype.itemsize, prod(spec.shape)
+        if count == prod(self.shape):
+            return self._add(ARRAY, size)
+        if count == 1 and not moved:
+            return self._add(SCALAR, size)
+        axes = collapse_axes(self.shape, broadcast_strides(spec.shape, len(self.shape)))
+        loop, self.loops = len(self.loops), [*self.loops, len(axes)]
+        self.loops += [n for n, _ in axes] + [step for _, step in axes]
+        if axes[0][1] == 0:
+            self.periods.append(prod([n for n, _ in axes[1:]]))
+        self.places += 1
+        return self._add(BROADCAST, size, self.places - 1, loop)
+
+    def _add(self, kind: int, size: int, place: int = 0, loop: int = 0) -> int:
+        self.rows.append((kind, size, place, loop))
+        return len(self.rows) - 1
+
+    def new(self, y: int) -> int:
+        """Return a slot for what a step makes."""
+        dtype = self.graph.specs[y].dtype
+        if y in self.graph.outputs:
+            return self._add(ARRAY, dtype.itemsize)
+        return self.tile(dtype)
+
+    def tile_size(self) -> int:
+        """Return how many elements a tile has, so that all tiles fit into the cache.
+
+        Arrays often begin at the same place of a page, and then their tiles compete for
+        the same lines of the cache. What repeats in each tile is broadcast once.
+        """
+        arrays = sum(kind == ARRAY for kind, *_ in self.rows)
+        best = 2048 if arrays < 4 else 512 if arrays < 6 else 256
+        most = min(best, CACHE // (arrays + self.places) // 64 * 64)
+        period = max([p for p in self.periods if p <= most], default=1)
+        return most // period * period
+
+    def tile(self, dtype: np.dtype[Any]) -> int:
+        """Return a slot in the memory; each has room for float32."""
+        free = self._free[dtype.itemsize]
+        if free:
+            return free.pop()
+        self.places += 1
+        return self._add(TILE, dtype.itemsize, self.places - 1)
+
+    def drop(self, slot: int) -> None:
+        """Use a slot in the memory for others."""
+        kind, size, *_ = self.rows[slot]
+        if kind == TILE:
+            self._free[size].append(slot)
+
+    def drop_after(self, step: Step) -> None:
+        """Drop what no later step reads."""
+        for x in {*step.inputs, *step.outputs}:
+            if x is not None and self._last.get(x, step) is step:
+                self.drop(self.of[x])

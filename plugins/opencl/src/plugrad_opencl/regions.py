@@ -1,0 +1,187 @@
+"""Regions of graphs as one kernel each, made of the expressions of the kernels.
+
+Each step is a function of its own in C: the compiler contracts a product and a sum
+within a function, as it does in the kernel, but not across them. So the bits are those
+of the kernels.
+
+Map: ``fusable``, which steps can be in a region; ``compiled``, the function of one;
+``_Code``, its C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from plugrad.plugin import Graph, Step
+
+from . import source
+from .arrays import ClArray, DType, Shape
+from .elementwise import Programs, signed, width
+from .kernels import KERNELS
+from .kernels.creation import converter
+from .runtime import Device, Launch
+from .walk import Input, Output, layout, walk
+
+MOVES = ("BroadcastTo", "Identity")  # of inputs, which broadcast anyway
+MOST_ARGUMENTS = 120  # of 8 bytes: each device takes 1024 bytes of them
+
+
+def fusable(step: Step, graph: Graph) -> bool:
+    """Tell whether the kernel of a step is an expression of vectors."""
+    dtypes = _dtypes(step, graph)
+    if step.kernel.name in MOVES:
+        return dtypes[0] in source.C and dtypes[0].kind != "c"
+    programs = _programs(step)
+    return programs is not None and programs.is_vector(dtypes)
+
+
+def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
+    """Return a function of the inputs of a region; None if the kernels do as well."""
+    code = _Code(graph)
+    if len(graph.steps) < 2 or not code.lines or len(code.libraries) > 1:
+        return None
+    dtypes = [graph.specs[y].dtype for y in graph.outputs]
+    shape = graph.specs[graph.outputs[0]].shape
+    n = prod(shape)
+    advances, rank, sizes = _layout(shape, [graph.specs[x].shape for x in code.inputs])
+    if len(advances) + len(code.numbers) + len(dtypes) + len(sizes) >= MOST_ARGUMENTS:
+        return None
+    launch = code.launch(device, advances, rank)
+    items, numbers, constants = (
+        launch.items(n),
+        code.numbers,
+        [*graph.constants.values()],
+    )
+
+    def run(*xs: ClArray) -> Any:
+        ys = [ClArray(device, shape, dtype, n) for dtype in dtypes]
+        buffers = [x.buffer for x in (*xs, *constants)]
+        made = [y.buffer for y in ys]
+        launch(n, items, *buffers, *numbers, *made, n, *sizes)
+        return tuple(ys) if len(ys) > 1 else ys[0]
+
+    return run
+
+
+def _layout(
+    shape: Shape, shapes: Sequence[Shape]
+) -> tuple[list[str], int, tuple[int, ...]]:
+    """Return how each input advances, and the rank and sizes of ``layout``."""
+    others = [own for own in shapes if own != shape]
+    _, pattern, rank, sizes = layout(shape, *others)
+    rest = iter(pattern[1:])
+    advances = ["=" if own == shape else next(rest) for own in shapes]
+    return advances, rank, sizes[:rank] + sizes[2 * rank :]
+
+
+def _programs(step: Step) -> Programs | None:
+    """Return the programs of an element-wise kernel; None for others."""
+    name = step.kernel.name
+    kernel = converter(step.attrs["dtype"]) if name == "Cast" else KERNELS.get(name)
+    programs: Programs | None = getattr(kernel, "programs", None)
+    return programs
+
+
+def _dtypes(step: Step, graph: Graph) -> tuple[DType, ...]:
+    """Return the dtypes of the inputs; element-wise kernels need all of them."""
+    return tuple([graph.specs[x].dtype for x in step.inputs if x is not None])
+
+
+class _Code:
+    """The C of a region: a function for each kind of step, and a line for each step.
+
+    Attributes:
+        inputs: The numbers of the inputs, and then of the constants.
+        numbers: The attributes of all steps.
+        lines: What makes a variable of others.
+        libraries: The elementary functions that steps call, by dtype.
+
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.inputs = [*graph.inputs, *graph.constants]
+        self.variables = {x: f"v{i}" for i, x in enumerate(self.inputs)}
+        self.numbers: list[float] = []
+        self.types: list[str] = []  # of the numbers
+        self.lines: list[str] = []
+        self.libraries: dict[DType, str] = {}
+        self.functions: dict[Any, tuple[str, str]] = {}  # names and texts
+        for step in graph.steps:
+            self._add(step)
+
+    def _add(self, step: Step) -> None:
+        (y,), dtypes = step.outputs, _dtypes(step, self.graph)
+        given = [self.variables[x] for x in step.inputs if x is not None]
+        programs = _programs(step)
+        if programs is None:  # it moves
+            self.variables[y] = given[0]
+            return
+        numbers = programs.numbers(dtypes, step.attrs)
+        given += [f"a{len(self.numbers) + i}" for i in range(len(numbers))]
+        out = self.graph.specs[y].dtype
+        if (programs, dtypes) not in self.functions:
+            name = f"op{len(self.functions)}"
+            text = self._function(name, programs, dtypes, out)
+            self.functions[programs, dtypes] = name, text
+        name, _ = self.functions[programs, dtypes]
+        self.numbers += numbers
+        self.types += [programs.parts(dtypes).number] * len(numbers)
+        self.variables[y] = variable = f"v{len(self.inputs) + len(self.lines)}"
+        self.lines.append(
+            f"const {_vector(out)} {variable} = {name}({', '.join(given)});"
+        )
+
+    def _function(
+        self, name: str, programs: Programs, dtypes: tuple[DType, ...], out: DType
+    ) -> str:
+        """Return the function of a kernel, inside of which are the types it knows."""
+        work, number, _, code = programs.parts(dtypes)
+        if library := source.functions(code, work):
+            self.libraries[work] = library
+        inputs = [*zip(map(_vector, dtypes), programs.inputs, strict=True)]
+        types = {f"X{i}": vector for i, (vector, _) in enumerate(inputs)}
+        types |= {"T": _vector(work), "S": source.C[work], "I": f"V_{signed(work)}"}
+        types |= {"Y": _vector(out), "SY": source.C[out]}
+        known = " ".join([f"typedef {c} {name};" for name, c in types.items()])
+        parameters = [f"{vector} {own}" for vector, own in inputs]
+        parameters += [f"{number} {own}_" for own in programs.attrs]
+        head = f"static inline {_vector(out)} {name}({', '.join(parameters)})"
+        return f"{head} {{ {known} {code} }}"
+
+    def _definitions(self) -> list[str]:
+        """Return the types and functions that lines know."""
+        specs = self.graph.specs
+        types = {f"X{i}": source.C[specs[x].dtype] for i, x in enumerate(self.inputs)}
+        dtypes = {spec.dtype for spec in specs.values()}
+        for c in {source.C[d] for d in dtypes} | {signed(d) for d in dtypes}:
+            types[f"V_{c}"] = c
+        found = [f"VECTOR({name}, {c});" for name, c in sorted(types.items())]
+        for dtype, library in self.libraries.items():
+            found.append(f"typedef {_vector(dtype)} T; typedef {source.C[dtype]} S;")
+            found += [f"typedef V_{signed(dtype)} I;", library]
+        return found + [text for _, text in self.functions.values()]
+
+    def launch(self, device: Device, advances: Sequence[str], rank: int) -> Launch:
+        """Return the kernel, for inputs that advance in this way."""
+        specs = self.graph.specs
+        cs = [source.C[specs[x].dtype] for x in self.inputs]
+        outputs = [(specs[y].dtype, self.variables[y]) for y in self.graph.outputs]
+        return walk(
+            device,
+            "region",
+            width(*[spec.dtype for spec in specs.values()]),
+            self._definitions(),
+            [Input(*pair) for pair in zip(cs, advances, strict=True)],
+            self.types,
+            " ".join(self.lines),
+            [Output(_vector(d), source.C[d], v) for d, v in outputs],
+            rank,
+        )
+
+
+def _vector(dtype: DType) -> str:
+    """Return the name of the vectors of a dtype."""
+    return f"V_{source.C[dtype]}"

@@ -1,0 +1,129 @@
+"""Kernels that take each element of their outputs from one of each input.
+
+Map: ``walk``, the kernel around what makes elements; ``layout``, how shapes broadcast.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from plugrad.geometry import broadcast, broadcast_strides, collapse_axes
+
+from . import source
+from .arrays import Shape
+from .moves import divided
+from .runtime import Device, Launch
+
+# How the variable v0 gets elements of the input 0, of the type X0, where p0 points.
+SPLAT = "const X{0} v{0} = p{0}[0];"
+LOAD = "const X{0} v{0} = *(__global const X{0} *)(p{0} + j);"
+TAIL = "X{0} v{0}; for (int k = 0; k < WIDTH; k++) "
+TAIL += "v{0}[k] = p{0}[min(j + k, count - 1)];"
+
+
+class Input(NamedTuple):
+    """An input: its type in C, and how it advances in a row.
+
+    That is "1", by one; "0", not at all; or "=": it has an element for each result.
+    """
+
+    c: str
+    advances: str
+
+
+class Output(NamedTuple):
+    """An output: its types in C, as a vector and of an element; the variable."""
+
+    vector: str
+    c: str
+    name: str
+
+
+def walk(
+    device: Device,
+    name: str,
+    width: int,
+    definitions: list[str],
+    inputs: list[Input],
+    numbers: list[str],
+    work: str,
+    outputs: list[Output],
+    rank: int,
+) -> Launch:
+    """Return a kernel that does ``work`` for each element of its outputs.
+
+    It takes the inputs, numbers of these types in C, the outputs, how many elements
+    there are, and the sizes of ``layout`` for the inputs that are not "=".
+    """
+    given = [f"__global const {x.c} *restrict x{i}" for i, x in enumerate(inputs)]
+    given += [f"{c} a{i}" for i, c in enumerate(numbers)]
+    given += [f"__global {y.c} *restrict y{o}" for o, y in enumerate(outputs)]
+    moves = [i for i, x in enumerate(inputs) if x.advances != "0"]
+    stays = [i for i, x in enumerate(inputs) if x.advances == "0"]
+    named = [*enumerate(outputs)]
+    return source.kernel(
+        device,
+        "elementwise",
+        name,
+        width=width,
+        name=name,
+        definitions="\n".join(definitions),
+        arguments=", ".join(given),
+        sizes="".join([f", long {size}" for size in _sizes(inputs, rank)]),
+        m="m" if rank else "n",
+        offsets=_offsets(inputs, outputs, rank),
+        splats=_joined(SPLAT, stays),
+        loads=_joined(LOAD, moves),
+        tails=_joined(TAIL, moves),
+        work=work,
+        stores=" ".join(
+            [f"*(__global {y.vector} *)(to{o} + j) = {y.name};" for o, y in named]
+        ),
+        rests=" ".join([f"to{o}[j + k] = {y.name}[k];" for o, y in named]),
+    )
+
+
+def _joined(text: str, which: list[int]) -> str:
+    return " ".join([text.format(i) for i in which])
+
+
+def _sizes(inputs: list[Input], rank: int) -> list[str]:
+    """Return the names of the sizes in C."""
+    names = ["m"] * (rank > 0) + [f"d{k}" for k in range(1, rank)]
+    own = [i for i, x in enumerate(inputs) if x.advances != "="]
+    return names + [f"s{i}_{k}" for i in own for k in range(rank)]
+
+
+def _offsets(inputs: list[Input], outputs: list[Output], rank: int) -> str:
+    """Return C that points ``p0``, ``p1``... at the inputs' parts of this row."""
+    lines = ["long rest = row;", *divided(rank)] if rank else []
+    for i, (c, advances) in enumerate(inputs):
+        terms = [f"at{k} * s{i}_{k}" for k in range(rank)] if advances != "=" else ["i"]
+        terms += ["column"] if advances == "1" else []
+        at = " + ".join([f"x{i}", *terms])
+        lines.append(f"__global const {c} *restrict p{i} = {at};")
+    for o, y in enumerate(outputs):
+        lines.append(f"__global {y.c} *restrict to{o} = y{o} + i;")
+    return " ".join(lines)
+
+
+# --- shapes ----------------------------------------------------------------------
+
+
+@functools.lru_cache(4096)
+def layout(*shapes: Shape) -> tuple[Shape, str, int, tuple[int, ...]]:
+    """Return how ``shapes`` broadcast: shape, pattern, rank and sizes.
+
+    Axes that lie side by side in all of them are one. The last axis is a row, in which
+    an input advances by one ("1" in the pattern) or stays ("0"); before it there are
+    ``rank`` others. The sizes: of a row, of axes 1 and on of those before, and then for
+    each input by how much each of these advances it.
+    """
+    shape = broadcast("opencl", *shapes)
+    strides = [broadcast_strides(own, len(shape)) for own in shapes]
+    *outer, (m, *last) = collapse_axes(shape, *strides)
+    pattern, rank = "".join("1" if s else "0" for s in last), len(outer)
+    sizes = [m] * (rank > 0) + [axis[0] for axis in outer[1:]]
+    sizes += [axis[1 + i] for i in range(len(shapes)) for axis in outer]
+    return shape, pattern, rank, tuple(sizes)

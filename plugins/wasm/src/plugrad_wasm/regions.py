@@ -1,0 +1,170 @@
+"""Regions of graphs of ``plugrad.jit``: element-wise kernels in C, in one pass.
+
+The module ``region`` has copies of the kernels' loops. It runs them on one tile of
+elements after the other, so that what they make stays in the first cache. A region is a
+program of the structures in ``region.h``, which lies in linear memory; nothing is
+compiled for it.
+
+Map: ``LOOPS``, what runs in the place of kernels; ``fusable``; ``compiled``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+from plugrad.plugin import Graph, Step
+from plugrad_cpu.slots import SLOT, Loop, Run, Slots, program
+
+from .arrays import WasmArray, empty, writable
+from .launch import TYPES
+from .runtime import Machine
+
+STEP = np.dtype(
+    [
+        *[("run", "u4"), ("p", "f8"), ("q", "f8")],
+        *[("count", "i4"), ("in", "i4", 3), ("to", "i4")],
+    ],
+    align=True,
+)
+FEW = 1 << 14  # elements: of more, kernels are as fast where all results are wanted
+BYTES, POINTER = np.dtype(np.uint8), np.dtype(np.uint32)
+UNARY = (
+    "Abs Ceil Cos Elu Erf Exp Expm1 Floor Log Log1p Neg Reciprocal Relu Relu6 Round "
+)
+UNARY += "Rsqrt Selu Sigmoid Sign Sin Softplus Sqrt Square Tanh "
+UNARY += "IsFinite IsInf IsNan SignBit"
+BINARY = {"Add": "add", "Sub": "sub", "Multiply": "mul", "RealDiv": "div"}
+BINARY |= {"Maximum": "max", "Minimum": "min", "Pow": "pow", "Prelu": "prelu"}
+BINARY |= {"SquaredDifference": "squared_difference", "EluGrad": "elu_grad"}
+BINARY |= {f"plugrad_wasm.{n}Grad": f"{n.lower()}_grad" for n in ("Erf", "Relu")}
+BINARY |= {f"plugrad_wasm.{n}Grad": f"{n.lower()}_grad" for n in ("Sigmoid", "Tanh")}
+COMPARED = [("Less", "less", (0, 1)), ("Greater", "less", (1, 0))]
+COMPARED += [
+    ("LessEqual", "less_equal", (0, 1)),
+    ("GreaterEqual", "less_equal", (1, 0)),
+]
+COMPARED += [("Equal", "equal", (0, 1))]
+CASTS = ["u8_f32", "u8_i32", "i32_f32", "i32_b8", "f32_b8"]
+
+
+def _loops() -> dict[tuple[str, str], Loop]:
+    """Return what there is, by the kernel and the types of its inputs.
+
+    For Cast these are the types from which and to which it casts.
+    """
+    found = {}
+    for kernel in UNARY.split():
+        found[kernel, "f32"] = Loop(f"{kernel.lower()}_f32_piece")
+    for kernel, name in BINARY.items():
+        found[kernel, "f32 f32"] = Loop(f"{name}_f32_row", (0, 1))
+    for t in ("f32", "i32"):
+        for kernel, name, order in COMPARED:
+            found[kernel, f"{t} {t}"] = Loop(f"{name}_{t}_row", order)
+        loop = Loop(f"equal_{t}_row", (0, 1), (), "not_b8_piece")
+        found["NotEqual", f"{t} {t}"] = loop
+    for kernel in ("Add", "Sub", "Multiply"):
+        found[kernel, "i32 i32"] = Loop(f"{BINARY[kernel]}_i32_row", (0, 1))
+    for name in ("And", "Or", "Xor"):
+        found[f"Logical{name}", "b8 b8"] = Loop(f"{name.lower()}_b8_row", (0, 1))
+    for t, size in (("f32", 4), ("i32", 4), ("b8", 1)):
+        found["Select", f"b8 {t} {t}"] = Loop(f"select_{size}_row", (0, 1, 2))
+        found["BroadcastTo", t] = Loop("")
+    for name in CASTS:
+        types = name.replace("_", " ").replace("u8", "b8")
+        found["Cast", types] = Loop(f"cast_{name}_piece")
+    found["LogicalNot", "b8"] = Loop("not_b8_piece")
+    found["Neg", "i32"] = Loop("neg_i32_piece")
+    found["Square", "i32"] = Loop("square_i32_piece")
+    found["ClipByValue", "f32"] = Loop("clip_f32_piece", (0,), ("min", "max"))
+    found["LeakyRelu", "f32"] = Loop("leaky_relu_f32_piece", (0,), ("alpha",))
+    found["Step", "f32"] = Loop("step_f32_piece", (0,), ("alpha",))
+    return found
+
+
+LOOPS = _loops()
+
+
+def _loop(step: Step, graph: Graph) -> Loop | None:
+    """Return what runs in the place of a step; None if it has to run as it is."""
+    if None in step.inputs or not step.kernel.single:
+        return None
+    read = [x for x in step.inputs if x is not None]
+    if step.kernel.name == "Cast":
+        read += step.outputs
+    types = " ".join([TYPES.get(graph.specs[x].dtype, "") for x in read])
+    return LOOPS.get((step.kernel.name, types))
+
+
+def fusable(step: Step, graph: Graph) -> bool:
+    """Tell whether a step can be in a region: whether there is a loop for it."""
+    return _loop(step, graph) is not None
+
+
+def compiled(machine: Machine, graph: Graph) -> Callable[..., Any] | None:
+    """Return a function of the inputs of a region; None if the kernels are as fast."""
+    specs = [graph.specs[y] for y in graph.outputs]
+    shape, dtypes = specs[0].shape, [spec.dtype for spec in specs]
+    n = prod(shape)
+    nothing_saved = len(specs) == len(graph.steps)
+    if len(graph.steps) < 2 or (nothing_saved and n > FEW):
+        return None
+    found = program(graph, lambda step: _loop(step, graph))
+    if found is None:
+        return None
+    slots, runs = found
+    region = _written(machine, slots, runs)
+    constants, count = [*graph.constants.values()], len(slots.rows)
+    given = [slots.of[x] for x in (*graph.inputs, *graph.constants)]
+    made = [slots.of[y] for y in graph.outputs]
+    pack, whole = struct.Struct(f"<{count}I").pack_into, machine.whole
+    call = machine.callers
+
+    def run(*xs: WasmArray) -> Any:
+        pointers = [0] * count
+        for slot, x in zip(given, (*xs, *constants), strict=True):
+            pointers[slot] = x.pointer
+        ys = [empty(machine, shape, dtype) for dtype in dtypes]
+        for slot, y in zip(made, ys, strict=True):
+            pointers[slot] = y.pointer
+        arrays = empty(machine, (count,), POINTER)
+        pack(whole, arrays.pointer, *pointers)
+        call["run_region"](region.pointer, arrays.pointer, n)
+        return tuple(ys) if len(ys) > 1 else ys[0]
+
+    return run
+
+
+def _written(machine: Machine, slots: Slots, runs: list[Run]) -> WasmArray:
+    """Return a ``Region`` in linear memory, with all that it points to."""
+    names = machine.cached[_addresses]()
+    steps = [
+        (names[r.name], r.p, r.q, len(r.given), [*r.given, 0, 0][:3], r.to)
+        for r in runs
+    ]
+    parts = [np.array(slots.rows, SLOT).tobytes(), np.array(steps, STEP).tobytes()]
+    parts.append(np.array(slots.loops, np.int32).tobytes())
+    head = 32  # bytes, for what points to the parts
+    ends = [head + sum(map(len, parts[:i])) for i in range(4)]
+    region = empty(machine, (ends[-1],), BYTES)
+    places = [region.pointer + end for end in ends[:3]]
+    counts = len(slots.rows), len(runs), slots.tile_size()
+    content = struct.pack("<6I", *counts, *places).ljust(head, b"\0") + b"".join(parts)
+    writable(region)[...] = np.frombuffer(content, np.uint8)
+    return region
+
+
+def _addresses(machine: Machine) -> dict[str, int]:
+    """Return the addresses of the loops by their names."""
+    found: dict[str, int] = {}
+    at = machine.ask("region_loops")
+    while True:
+        name, run = machine.view((2,), POINTER, at).tolist()
+        if not name:
+            return found
+        found[ctypes.string_at(machine.address + name).decode()] = run
+        at += 8
