@@ -1,0 +1,115 @@
+"""``plugrad_onnx.backend``: the interface that ONNX has for backends.
+
+``prepare(model, "CPU").run(inputs)`` takes arrays and returns arrays. A device is "CPU",
+for the active backend of plugrad, or the name of a backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.backend.base import Backend, BackendRep
+
+import plugrad as pg
+
+from .model import Model, load
+from .proto import to_array
+
+__all__ = ["PlugradBackend", "PreparedModel", "prepare", "run_model", "supports_device"]
+
+
+class PreparedModel(BackendRep):
+    """A model that takes and returns arrays."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Return the outputs for inputs in their order, or by name."""
+        with self.model.scope():
+            return self._run(inputs)
+
+    def _run(self, inputs: Any) -> tuple[Any, ...]:
+        given = [inputs] if isinstance(inputs, np.ndarray) else inputs
+        if isinstance(given, dict):
+            found = self.model(**{name: _given(x) for name, x in given.items()})
+        else:
+            found = self.model(*map(_given, given))
+        outputs = found if len(self.model.outputs) > 1 else (found,)
+        return tuple(map(_as_array, outputs))
+
+
+def _given(value: Any) -> Any:
+    """Return an input as a tensor: a model keeps small arrays on the host."""
+    if isinstance(value, list):
+        return [_given(one) for one in value]
+    if isinstance(value, onnx.TensorProto):
+        value = to_array(value, None)
+    if value is None or np.asarray(value).dtype.kind in "OU":
+        return value
+    if value.dtype.name in ("bfloat16", "int4", "uint4", "int2", "uint2"):
+        value = to_array(onnx.numpy_helper.from_array(value), None)
+    return pg.asarray(value)
+
+
+def _as_array(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_array(one) for one in value]
+    if value is None:
+        return None
+    if value.dtype == pg.string:
+        texts = [text.decode("utf-8") for text in value.numpy().reshape(-1)]
+        return np.array(texts, object).reshape(value.shape)
+    return value.numpy()
+
+
+class PlugradBackend(Backend):
+    """plugrad as a backend of ONNX."""
+
+    @classmethod
+    def prepare(
+        cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any
+    ) -> PreparedModel:
+        """Return the model, ready to run."""
+        backend = None if device.upper() == "CPU" else device
+        return PreparedModel(load(model, backend=backend, **kwargs))
+
+    @classmethod
+    def run_model(
+        cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """Return the outputs of a model."""
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Sequence[Any],
+        device: str = "CPU",
+        outputs_info: Any = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """Return the outputs of a node."""
+        make = onnx.helper.make_tensor_value_info
+        kinds = [onnx.helper.np_dtype_to_tensor_dtype(np.asarray(x).dtype) for x in inputs]
+        rows = zip(filter(None, node.input), kinds, inputs, strict=True)
+        given = [make(name, kind, np.shape(x)) for name, kind, x in rows]
+        outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output]
+        graph = onnx.helper.make_graph([node], "node", given, outputs)
+        model = onnx.helper.make_model(graph)
+        return cls.run_model(model, list(inputs), device, **kwargs)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Tell whether there is such a backend."""
+        return device.upper() == "CPU" or device in pg.backends()
+
+
+prepare = PlugradBackend.prepare
+run_model = PlugradBackend.run_model
+run_node = PlugradBackend.run_node
+supports_device = PlugradBackend.supports_device

@@ -1,0 +1,41 @@
+"""The ops of ONNX by family; importing this package fills the table."""
+
+from . import (
+    control,
+    conv,
+    elementwise,
+    host,
+    indexing,
+    linear,
+    normalization,
+    pooling,
+    quantized,
+    random,
+    recurrent,
+    reduce,
+    resize,
+    sequences,
+    shape,
+    signal,
+    vision,
+)
+
+__all__ = [
+    "control",
+    "conv",
+    "elementwise",
+    "host",
+    "indexing",
+    "linear",
+    "normalization",
+    "pooling",
+    "quantized",
+    "random",
+    "recurrent",
+    "reduce",
+    "resize",
+    "sequences",
+    "shape",
+    "signal",
+    "vision",
+]

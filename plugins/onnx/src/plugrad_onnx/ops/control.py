@@ -1,0 +1,144 @@
+"""If, Loop and Scan: branches are programs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import plugrad as pg
+
+from ..program import Branch, Session
+from ..registry import Value, namespace, op
+
+Ints = tuple[int, ...]
+
+
+def _truth(x: Value) -> bool:
+    return bool(x.item())
+
+
+@op("If", reads=(0,))
+def if_(
+    session: Session,
+    condition: Value,
+    *captured: Value,
+    then_branch: Branch,
+    else_branch: Branch,
+) -> Value:
+    branch = then_branch if _truth(condition) else else_branch
+    return tuple(branch(session, *captured))
+
+
+def stacked(values: Sequence[Value]) -> Value:
+    """Return what an output was in each step, one after the other."""
+    if not values:
+        return np.zeros(0, np.float32)
+    xp = namespace(*values)
+    if xp is pg:
+        return pg.stack([pg.asarray(v) for v in values])
+    return np.stack(values)
+
+
+@op("Loop", reads=(0, 1))
+def loop(
+    session: Session, most: Value, condition: Value, *rest: Value, body: Branch
+) -> Value:
+    count = body.count - 2
+    states, captured = list(rest[:count]), rest[count:]
+    going = condition is None or _truth(condition)
+    limit = None if most is None else int(most.item())
+    scans: list[list[Value]] = [
+        [] for _ in range(len(body.program.outputs) - 1 - count)
+    ]
+    i = 0
+    while going and (limit is None or i < limit):
+        step = np.array(i, np.int64)
+        outputs = body(session, step, np.array(True), *states, *captured)
+        going = _truth(outputs[0])
+        states = outputs[1 : count + 1]
+        for values, value in zip(scans, outputs[count + 1 :], strict=True):
+            values.append(value)
+        i += 1
+    return (*states, *(_of_no_step(body, scans, k, count) for k in range(len(scans))))
+
+
+def _of_no_step(body: Branch, scans: list[list[Value]], k: int, count: int) -> Value:
+    """Return an output of all steps; without any it has the dtype that the file says."""
+    if scans[k]:
+        return stacked(scans[k])
+    info = body.program.graph.outputs[k + count + 1]
+    sizes = [n if isinstance(n, int) else 0 for n in info.shape or ()]
+    return np.zeros((0, *sizes), info.dtype or np.float32)
+
+
+@op("Scan", since=9)
+def scan(
+    session: Session,
+    *rest: Value,
+    body: Branch,
+    num_scan_inputs: int,
+    scan_input_axes: Ints | None = None,
+    scan_input_directions: Ints | None = None,
+    scan_output_axes: Ints | None = None,
+    scan_output_directions: Ints | None = None,
+) -> Value:
+    count = body.count - num_scan_inputs
+    states, inputs = list(rest[:count]), rest[count : body.count]
+    captured = rest[body.count :]
+    axes = scan_input_axes or (0,) * num_scan_inputs
+    backward = scan_input_directions or (0,) * num_scan_inputs
+    steps = inputs[0].shape[axes[0]]
+    found: list[list[Value]] = [[] for _ in body.program.outputs[count:]]
+    for i in range(steps):
+        parts = [
+            _part(x, a, steps - 1 - i if back else i)
+            for x, a, back in zip(inputs, axes, backward, strict=True)
+        ]
+        outputs = body(session, *states, *parts, *captured)
+        states = outputs[:count]
+        for values, value in zip(found, outputs[count:], strict=True):
+            values.append(value)
+    places = scan_output_axes or (0,) * len(found)
+    turned = scan_output_directions or (0,) * len(found)
+    rows = zip(found, places, turned, strict=True)
+    return (*states, *(_joined(v[::-1] if t else v, a) for v, a, t in rows))
+
+
+def _part(x: Value, axis: int, i: int) -> Value:
+    return x[(slice(None),) * (axis % x.ndim) + (i,)]
+
+
+def _joined(values: Sequence[Value], axis: int) -> Value:
+    y = stacked(values)
+    return namespace(y).moveaxis(y, 0, axis) if axis else y
+
+
+@op("Scan", since=8, reads=(0,))
+def scan_of_batches(
+    session: Session,
+    lengths: Value,
+    *rest: Value,
+    body: Branch,
+    num_scan_inputs: int,
+    directions: Ints | None = None,
+) -> Value:
+    """Scan each example of a batch on its own, as opset 8 had it."""
+    count = body.count - num_scan_inputs
+    found: list[Any] = []
+    for k in range(rest[0].shape[0]):
+        own = [x[k] for x in rest[: body.count]]
+        steps = None if lengths is None else int(lengths[k])
+        own[count:] = [x[:steps] for x in own[count:]]
+        found.append(
+            scan(
+                session,
+                *own,
+                *rest[body.count :],
+                body=body,
+                num_scan_inputs=num_scan_inputs,
+                scan_input_directions=directions,
+            )
+        )
+    return tuple(stacked(values) for values in zip(*found, strict=True))

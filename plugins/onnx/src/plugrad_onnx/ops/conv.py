@@ -1,0 +1,146 @@
+"""Convolutions and their transposes, of one, two and three spatial axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import plugrad as pg
+
+from ..registry import Value, op
+from .linear import activated
+from .windows import Ints, extent, first, last, padding
+
+
+@op("Filter", domain="plugrad")
+def filter_of(w: Value, *, group: int = 1) -> Value:
+    """Return a filter as kernels take it, window first; a pass runs it once."""
+    y = pg.permute_dims(w, (*range(2, w.ndim), 1, 0))
+    if w.ndim == 4 and group > 1 and w.shape[1] == 1 and w.shape[0] % group == 0:
+        return pg.reshape(y, (*y.shape[:2], group, w.shape[0] // group))  # depthwise
+    return y
+
+
+@op("Conv")
+def conv(
+    x: Value,
+    w: Value,
+    b: Value = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Ints | None = None,
+    group: int = 1,
+    kernel_shape: Ints | None = None,
+    pads: Ints | None = None,
+    strides: Ints | None = None,
+    channels_last: int = 0,
+    activation: str = "linear",
+) -> Value:
+    n = w.ndim - 2
+    if not channels_last:
+        x, w = last(x), filter_of(w, group=group)
+    ones, window = (1,) * n, w.shape[:n]
+    steps, gaps = strides or ones, dilations or ones
+    pad, _ = padding(x.shape[1:-1], window, steps, gaps, pads, auto_pad)
+    options: dict[str, Any] = {"strides": steps, "pad": pad, "dilations": gaps}
+    if n == 2 and group > 1 and group == x.shape[-1]:
+        y = pg.fused.depthwise_conv2d(x, w, b, activation=activation, **options)  # type: ignore[arg-type]
+    elif n == 2 and x.dtype.kind == "f":
+        y = pg.fused.conv2d(x, w, b, activation=activation, groups=group, **options)  # type: ignore[arg-type]
+    else:
+        convolve = (pg.conv1d, pg.conv2d, pg.conv3d)[n - 1]
+        y = convolve(x, w, groups=group, **options)
+        y = activated(y if b is None else y + b, activation)
+    return y if channels_last else first(y)
+
+
+@op("ConvTranspose")
+def conv_transpose(
+    x: Value,
+    w: Value,
+    b: Value = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Ints | None = None,
+    group: int = 1,
+    kernel_shape: Ints | None = None,
+    output_padding: Ints | None = None,
+    output_shape: Ints | None = None,
+    pads: Ints | None = None,
+    strides: Ints | None = None,
+    channels_last: int = 0,
+) -> Value:
+    n = w.ndim - 2
+    x, w = x if channels_last else last(x), pg.permute_dims(w, (*range(2, w.ndim), 1, 0))
+    steps, gaps = strides or (1,) * n, dilations or (1,) * n
+    more = output_padding or (0,) * n
+    sizes, pad = [], []
+    for i, size in enumerate(x.shape[1:-1]):
+        full = steps[i] * (size - 1) + more[i] + extent(w.shape[i], gaps[i])
+        if output_shape or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+            wanted = output_shape[i - n] if output_shape else size * steps[i]
+            total = max(full - wanted, 0)
+            low = total // 2
+            ends = (total - low, low) if auto_pad == "SAME_LOWER" else (low, total - low)
+            sizes.append(wanted)
+        else:
+            ends = (pads[i], pads[i + n]) if pads else (0, 0)
+            sizes.append(full - sum(ends))
+        pad.append(ends)
+    y = _transposed(x, w, sizes, steps, pad, gaps, group)
+    y = y if b is None else y + b
+    return y if channels_last else first(y)
+
+
+def _transposed(
+    x: Value, w: Value, sizes: list[int], steps: Ints, pad: Any, gaps: Ints, group: int
+) -> Value:
+    """Run a transpose whose output may be larger than all windows reach."""
+    line = len(sizes) == 1
+    if line:
+        x, w = pg.expand_dims(x, 1), pg.expand_dims(w, 0)
+        sizes, steps, gaps, pad = [1, *sizes], (1, *steps), (1, *gaps), [(0, 0), *pad]
+    function: Any = pg.conv2d_transpose if len(sizes) == 2 else pg.conv3d_transpose
+    seen, fill = [], []
+    for i, size in enumerate(sizes):
+        span = (x.shape[i + 1] - 1) * steps[i] + extent(w.shape[i], gaps[i]) - sum(pad[i])
+        rest = max(size - span - steps[i] + 1, 0)
+        seen.append(size - rest)
+        fill.append((0, rest))
+    shape = (x.shape[0], *seen, w.shape[-2] * group)
+    y = function(
+        x, w, shape, strides=steps, pad=pad, dilations=gaps, groups=group
+    )
+    y = pg.pad(y, [(0, 0), *fill, (0, 0)]) if any(f[1] for f in fill) else y
+    return pg.squeeze(y, 1) if line else y
+
+
+@op("Col2Im", reads=(1, 2))
+def col2im(
+    x: Value,
+    image_shape: Value,
+    block_shape: Value,
+    *,
+    dilations: Ints | None = None,
+    pads: Ints | None = None,
+    strides: Ints | None = None,
+) -> Value:
+    """Add up blocks where they overlap."""
+    image, block = image_shape.tolist(), block_shape.tolist()
+    n = len(image)
+    steps, gaps = strides or (1,) * n, dilations or (1,) * n
+    ends = pads or (0,) * 2 * n
+    wide = [image[i] + ends[i] + ends[i + n] for i in range(n)]
+    counts = [(wide[i] - extent(block[i], gaps[i])) // steps[i] + 1 for i in range(n)]
+    inside = np.indices(block).reshape(n, -1, 1) * np.reshape(gaps, (n, 1, 1))
+    starts = np.indices(counts).reshape(n, 1, -1) * np.reshape(steps, (n, 1, 1))
+    flat = np.ravel_multi_index(tuple(inside + starts), wide)
+    batch, rows = x.shape[0], x.shape[1] // int(np.prod(block))
+    values = pg.reshape(x, (batch * rows, flat.size))
+    segments = pg.asarray(flat.reshape(-1))
+    total = int(np.prod(wide))
+    y = pg.unsorted_segment_sum(pg.permute_dims(values, (1, 0)), segments, total)
+    y = pg.reshape(pg.permute_dims(y, (1, 0)), (batch, rows, *wide))
+    inner = tuple(slice(ends[i], ends[i] + image[i]) for i in range(n))
+    return y[(slice(None), slice(None), *inner)]

@@ -1,0 +1,291 @@
+"""Ops that treat each element on its own: arithmetic, comparisons, activations, casts."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+import plugrad as pg
+
+from ..proto import NARROW, dtype_of
+from ..registry import Value, namespace, op
+
+# The op of ONNX, and the function of plugrad, and of NumPy, that computes it.
+BOTH = """
+Abs:abs Acos:acos Acosh:acosh Asin:asin Asinh:asinh Atan:atan Atanh:atanh Ceil:ceil
+Cos:cos Cosh:cosh Exp:exp Floor:floor IsNaN:isnan Log:log Neg:negative Not:logical_not
+Reciprocal:reciprocal Round:round Sign:sign Sin:sin Sinh:sinh Sqrt:sqrt Tan:tan Tanh:tanh
+BitwiseNot:bitwise_invert
+Add:add Sub:subtract Mul:multiply And:logical_and Or:logical_or Xor:logical_xor
+Equal:equal Greater:greater GreaterOrEqual:greater_equal Less:less
+LessOrEqual:less_equal BitwiseAnd:bitwise_and BitwiseOr:bitwise_or
+BitwiseXor:bitwise_xor
+"""
+OURS = "Erf:erf Sigmoid:sigmoid Softplus:softplus Mish:mish PRelu:prelu"
+UNARY = frozenset(
+    row.partition(":")[0] for row in (BOTH[: BOTH.index("Add")] + OURS).split()
+) - {"PRelu"}
+
+
+def _fixed(count: int, function: Any) -> Any:
+    """Return a function with a fixed number of inputs, which the table reads."""
+    if count == 1:
+        return lambda x: function(x)
+    return lambda a, b: function(a, b)
+
+
+def _register() -> None:
+    for row in (BOTH + OURS).split():
+        name, _, word = row.partition(":")
+        count = 1 if name in UNARY else 2
+        host = _fixed(count, getattr(np, word)) if hasattr(np, word) else False
+        op(name, host=host)(_fixed(count, getattr(pg, word)))
+
+
+_register()
+
+
+@op("Identity", host=True)
+def identity(x: Value) -> Value:
+    return x
+
+
+@op("Relu", host=lambda x: np.maximum(x, x.dtype.type(0)))
+def relu(x: Value) -> Value:
+    return pg.relu(x)
+
+
+@op("Div", host=True)
+def divide(a: Value, b: Value) -> Value:
+    """Divide; integers are truncated towards 0."""
+    xp = namespace(a, b)
+    if a.dtype.kind not in "iu":
+        return xp.divide(a, b)
+    q = xp.floor_divide(a, b)
+    if a.dtype.kind == "u":
+        return q
+    inexact = xp.logical_and(xp.not_equal(q * b, a), xp.less(q, _typed(xp, 0, a)))
+    return q + xp.astype(inexact, a.dtype)
+
+
+def _typed(xp: Any, value: float, like: Value) -> Value:
+    """Return a number in the dtype of an array."""
+    return xp.asarray(value, dtype=like.dtype)
+
+
+@op("Mod", host=True)
+def mod(a: Value, b: Value, *, fmod: int = 0) -> Value:
+    xp = namespace(a, b)
+    if not fmod:
+        return xp.remainder(a, b)
+    if xp is np:
+        return np.fmod(a, b)
+    if a.dtype.kind in "iu":
+        return a - divide(a, b) * b
+    # The remainder of positive numbers is exact; its sign is that of the dividend.
+    return pg.copysign(pg.remainder(pg.abs(a), pg.abs(b)), a)
+
+
+@op("Pow", host=True)
+def power(a: Value, b: Value) -> Value:
+    xp = namespace(a, b)
+    if xp is pg and b.size == 1 and b.dtype.kind != "f":
+        b = pg.astype(b, a.dtype)
+    y = xp.pow(a, b)
+    return y if y.dtype == a.dtype else xp.astype(y, a.dtype)
+
+
+@op("BitShift", host=True)
+def bit_shift(a: Value, b: Value, *, direction: str) -> Value:
+    xp, word = namespace(a, b), direction.lower()
+    shift = getattr(xp, f"bitwise_{word}_shift")
+    return shift(a, b)
+
+
+def _folded(word: str) -> Any:
+    def fold(*xs: Value) -> Value:
+        return functools.reduce(getattr(namespace(*xs), word), xs)
+
+    return fold
+
+
+op("Max", host=True)(_folded("maximum"))
+op("Min", host=True)(_folded("minimum"))
+op("Sum", host=True)(_folded("add"))
+
+
+@op("Mean")
+def mean(*xs: Value) -> Value:
+    return functools.reduce(pg.add, xs) / len(xs)
+
+
+@op("Where", host=True)
+def where(condition: Value, x: Value, y: Value) -> Value:
+    return namespace(condition, x, y).where(condition, x, y)
+
+
+@op("IsInf")
+def is_inf(x: Value, *, detect_negative: int = 1, detect_positive: int = 1) -> Value:
+    y = pg.isinf(x)
+    if not detect_negative:
+        y = pg.logical_and(y, x > 0)
+    return y if detect_positive else pg.logical_and(y, x < 0)
+
+
+# --- casts -----------------------------------------------------------------------
+
+
+def bounds(elem_type: int) -> tuple[int, int]:
+    """Return the least and greatest integer of a dtype of ONNX."""
+    if elem_type in NARROW:
+        return NARROW[elem_type]
+    limits = np.iinfo(dtype_of(elem_type))
+    return int(limits.min), int(limits.max)
+
+
+@op("Cast", host=True)
+def cast(x: Value, *, to: int, saturate: int = 1, round_mode: str = "") -> Value:
+    """Convert to another dtype; integers of less than a byte keep their lowest bits."""
+    xp, dtype = namespace(x), dtype_of(to)
+    if dtype == object or x.dtype == object:
+        return _cast_text(x if xp is np else x.numpy(), dtype)
+    if to not in NARROW:
+        return xp.astype(x, dtype)
+    least, most = bounds(to)
+    y = xp.astype(x, np.int32)
+    y = xp.remainder(y - np.int32(least), np.int32(most - least + 1)) + np.int32(least)
+    return xp.astype(y, dtype)
+
+
+def _cast_text(x: Value, dtype: np.dtype[Any]) -> Value:
+    if dtype != object:
+        return x.astype(np.float64).astype(dtype) if dtype.kind != "i" else x.astype(dtype)
+    y = np.empty(x.size, object)
+    y[:] = [str(one) for one in x.reshape(-1)]
+    return y.reshape(x.shape)
+
+
+@op("CastLike", host=True)
+def cast_like(
+    x: Value,
+    target: Value,
+    *,
+    to: int = TensorProto.UNDEFINED,
+    saturate: int = 1,
+    round_mode: str = "",
+) -> Value:
+    if to:
+        return cast(x, to=to)
+    return namespace(x).astype(x, target.dtype)
+
+
+@op("BitCast", reads=(0,), host=True)
+def bit_cast(x: Value, *, to: int, output_dtype: int = 0) -> Value:
+    wide = (np.dtype(x.dtype).itemsize, dtype_of(to).itemsize)
+    if wide[0] != wide[1] or to in NARROW or output_dtype or to == TensorProto.BFLOAT16:
+        raise TypeError(f"BitCast: {x.dtype} and ONNX' dtype {to} differ in their bits")
+    return x.view(dtype_of(to))
+
+
+# --- activations -----------------------------------------------------------------
+
+
+@op("LeakyRelu")
+def leaky_relu(x: Value, *, alpha: float = 0.01) -> Value:
+    return pg.leaky_relu(x, alpha=alpha)
+
+
+@op("Elu")
+def elu(x: Value, *, alpha: float = 1.0) -> Value:
+    if alpha == 1:
+        return pg.elu(x)
+    return pg.where(x > 0, x, alpha * pg.expm1(pg.minimum(x, 0.0)))
+
+
+@op("Celu")
+def celu(x: Value, *, alpha: float = 1.0) -> Value:
+    return pg.maximum(x, 0.0) + alpha * pg.expm1(pg.minimum(x / alpha, 0.0))
+
+
+@op("Selu")
+def selu(
+    x: Value, *, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805
+) -> Value:
+    return gamma * elu(x, alpha=alpha)
+
+
+@op("Gelu")
+def gelu(x: Value, *, approximate: str = "none") -> Value:
+    return pg.gelu(x, approximate=approximate == "tanh")
+
+
+@op("HardSigmoid")
+def hard_sigmoid(x: Value, *, alpha: float = 0.2, beta: float = 0.5) -> Value:
+    return pg.clip(x * alpha + beta, 0.0, 1.0)
+
+
+@op("HardSwish")
+def hard_swish(x: Value) -> Value:
+    return x * hard_sigmoid(x, alpha=1 / 6)
+
+
+@op("Swish")
+def swish(x: Value, *, alpha: float = 1.0) -> Value:
+    return pg.silu(x) if alpha == 1 else x * pg.sigmoid(alpha * x)
+
+
+@op("Softsign")
+def softsign(x: Value) -> Value:
+    return x / (1 + pg.abs(x))
+
+
+@op("ThresholdedRelu")
+def thresholded_relu(x: Value, *, alpha: float = 1.0) -> Value:
+    return pg.where(x > alpha, x, pg.zeros_like(x))
+
+
+@op("Shrink")
+def shrink(x: Value, *, bias: float = 0.0, lambd: float = 0.5) -> Value:
+    zero = pg.zeros_like(x)
+    bias = np.dtype(x.dtype).type(bias)
+    return pg.where(x < -lambd, x + bias, pg.where(x > lambd, x - bias, zero))
+
+
+@op("Clip")
+def clip_attributes(
+    x: Value, *, min: float = -3.4028234e38, max: float = 3.4028234e38
+) -> Value:
+    return pg.minimum(pg.maximum(x, min), max) if min > max else pg.clip(x, min, max)
+
+
+@op("Clip", since=11, reads=(1, 2), host=True)
+def clip(x: Value, min: Value = None, max: Value = None) -> Value:
+    if isinstance(x, np.ndarray) or (
+        min is not None and max is not None and min.item() > max.item()
+    ):
+        xp = namespace(x)
+        y = x if min is None else xp.maximum(x, min)
+        return y if max is None else xp.minimum(y, max)
+    least, most = (None if end is None else end.item() for end in (min, max))
+    if least is None and most is None:
+        return x
+    return pg.clip(x, least, most)
+
+
+@op("Dropout", since=7, random=True)
+def dropout_inference(x: Value, *, ratio: float = 0.5) -> Value:
+    return x, pg.ones(x.shape, dtype="bool")
+
+
+@op("Dropout", since=12, random=True, reads=(1, 2))
+def dropout(
+    x: Value, ratio: Value = None, training: Value = None, *, seed: int | None = None
+) -> Value:
+    rate = 0.5 if ratio is None else ratio.item()
+    if training is None or not training.item() or rate == 0:
+        return x, pg.ones(x.shape, dtype="bool")
+    mask = pg.random.bernoulli(x.shape, 1 - rate, seed=seed)
+    return pg.where(mask, x / (1 - rate), pg.zeros_like(x)), mask

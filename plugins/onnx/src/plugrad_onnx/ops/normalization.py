@@ -1,0 +1,195 @@
+"""Normalization by batch, instance, group, layer; losses."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import plugrad as pg
+
+from ..graph import Node
+from ..proto import dtype_of
+from ..registry import Value, op
+
+Ints = tuple[int, ...]
+
+
+def _by_channel(v: Value, x: Value, channels_last: int) -> Value:
+    """Return a vector so that it broadcasts against the channels."""
+    return v if channels_last else pg.reshape(v, (-1, *[1] * (x.ndim - 2)))
+
+
+def _axes(x: Value, channels_last: int) -> Ints:
+    return tuple(range(1, x.ndim - 1) if channels_last else range(2, x.ndim))
+
+
+@op("BatchNormalization", since=7)
+def batch_normalization(
+    x: Value,
+    scale: Value,
+    bias: Value,
+    mean: Value,
+    variance: Value,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    spatial: int = 1,
+    training_mode: int = 0,
+    channels_last: int = 0,
+) -> Value:
+    found: tuple[Value, ...] = ()
+    if training_mode:
+        axes = (0, *_axes(x, channels_last))
+        now, spread = pg.moments(x, axes)
+        found = tuple(
+            old * momentum + pg.astype(new, old.dtype) * (1 - momentum)
+            for old, new in ((mean, now), (variance, spread))
+        )
+        mean, variance = now, spread
+    factor = scale * pg.rsqrt(variance + epsilon)
+    offset = bias - mean * factor
+    factor, offset = (_by_channel(v, x, channels_last) for v in (factor, offset))
+    y = x * pg.astype(factor, x.dtype) + pg.astype(offset, x.dtype)
+    return (y, *found) if found else y
+
+
+@op("InstanceNormalization", since=6)
+def instance_normalization(
+    x: Value, scale: Value, bias: Value, *, epsilon: float = 1e-5, channels_last: int = 0
+) -> Value:
+    mean, variance = pg.moments(x, _axes(x, channels_last), keepdims=True)
+    y = (x - mean) * pg.rsqrt(variance + epsilon)
+    scale, bias = (_by_channel(v, x, channels_last) for v in (scale, bias))
+    return y * scale + bias
+
+
+@op("GroupNormalization", since=18)
+def group_normalization(
+    x: Value,
+    scale: Value,
+    bias: Value,
+    *,
+    num_groups: int,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> Value:
+    """Normalize groups of channels; scale and bias are by group, or by channel."""
+    kind = pg.float32 if stash_type == 1 and x.dtype == np.float16 else x.dtype
+    groups = pg.reshape(pg.astype(x, kind), (x.shape[0], num_groups, -1))
+    mean, variance = pg.moments(groups, 2, keepdims=True)
+    y = pg.reshape((groups - mean) * pg.rsqrt(variance + epsilon), x.shape)
+    each = x.shape[1] // scale.shape[0]
+    scale, bias = (
+        _by_channel(pg.repeat(v, each) if each > 1 else v, x, 0) for v in (scale, bias)
+    )
+    return pg.astype(y, x.dtype) * scale + bias
+
+
+@op("LayerNormalization")
+def layer_normalization(
+    x: Value,
+    scale: Value,
+    bias: Value = None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+    node: Node,
+) -> Value:
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    if len(node.outputs) == 1 and tuple(scale.shape) == tuple(x.shape[axes[0] :]):
+        return pg.layer_norm(x, scale, bias, axis=axes, epsilon=epsilon)
+    kind = dtype_of(stash_type)
+    wide = pg.astype(x, kind)
+    mean, variance = pg.moments(wide, axes, keepdims=True)
+    inverse = pg.rsqrt(variance + epsilon)
+    y = pg.astype((wide - mean) * inverse, x.dtype) * scale
+    return (y if bias is None else y + bias), mean, inverse
+
+
+@op("RMSNormalization", since=23)
+def rms_normalization(
+    x: Value,
+    scale: Value,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> Value:
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    wide = pg.astype(x, dtype_of(stash_type))
+    square = pg.mean(wide * wide, axis=axes, keepdims=True)
+    return pg.astype(wide * pg.rsqrt(square + epsilon), scale.dtype) * scale
+
+
+@op("LpNormalization")
+def lp_normalization(x: Value, *, axis: int = -1, p: int = 2) -> Value:
+    size = pg.sum(pg.abs(x) ** p, axis=axis, keepdims=True) ** (1 / p)
+    return pg.divide_no_nan(x, size)
+
+
+@op("MeanVarianceNormalization", since=9)
+def mean_variance_normalization(x: Value, *, axes: Ints = (0, 2, 3)) -> Value:
+    mean, variance = pg.moments(x, axes, keepdims=True)
+    return (x - mean) / (pg.sqrt(variance) + 1e-9)
+
+
+@op("LRN")
+def lrn(
+    x: Value,
+    *,
+    size: int,
+    alpha: float = 1e-4,
+    beta: float = 0.75,
+    bias: float = 1.0,
+    channels_last: int = 0,
+) -> Value:
+    if channels_last and size % 2 and x.ndim == 4:
+        options = {"bias": bias, "alpha": alpha / size, "beta": beta}
+        return pg.local_response_normalization(x, depth_radius=size // 2, **options)
+    axis, before = x.ndim - 1 if channels_last else 1, (size - 1) // 2
+    margins = [(0, 0)] * x.ndim
+    margins[axis] = (before, size - 1 - before)
+    squares = pg.pad(x * x, margins)
+    parts = [
+        squares[(slice(None),) * axis + (slice(i, i + x.shape[axis]),)]
+        for i in range(size)
+    ]
+    return x / (bias + alpha / size * pg.add_n(parts)) ** beta
+
+
+@op("NegativeLogLikelihoodLoss", since=12)
+def negative_log_likelihood_loss(
+    x: Value,
+    target: Value,
+    weight: Value = None,
+    *,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> Value:
+    kept = pg.ones(target.shape, dtype="bool")
+    if ignore_index is not None:
+        kept = pg.not_equal(target, ignore_index)
+        target = pg.where(kept, target, pg.zeros_like(target))
+    loss = -pg.squeeze(pg.take_along_axis(x, pg.expand_dims(target, 1), axis=1), 1)
+    share = pg.astype(kept, x.dtype)
+    if weight is not None:
+        share = share * pg.gather(weight, target)
+    loss = loss * share
+    if reduction == "none":
+        return loss
+    return pg.sum(loss) / pg.sum(share) if reduction == "mean" else pg.sum(loss)
+
+
+@op("SoftmaxCrossEntropyLoss", since=12)
+def softmax_cross_entropy_loss(
+    x: Value,
+    target: Value,
+    weight: Value = None,
+    *,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> Value:
+    logarithms = pg.log_softmax(x, 1)
+    options = {"ignore_index": ignore_index, "reduction": reduction}
+    loss = negative_log_likelihood_loss(logarithms, target, weight, **options)
+    return loss, logarithms

@@ -1,0 +1,212 @@
+"""Pooling over windows, and over all of an image."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+import plugrad as pg
+
+from ..graph import Node
+from ..registry import Value, op
+from .windows import Ints, extent, first, last, padding
+
+
+def _pooled(
+    pool: Any, x: Value, window: Ints, strides: Ints, pad: Any, dilations: Ints
+) -> Value:
+    """Pool channels last; one spatial axis becomes two."""
+    if len(window) == 1:
+        args = (1, *window), (1, *strides), ((0, 0), *pad), (1, *dilations)
+        return pg.squeeze(_pooled(pool, pg.expand_dims(x, 1), *args), 1)
+    return pool(x, window, strides=strides, pad=pad, dilations=dilations)
+
+
+@op("AveragePool")
+def average_pool(
+    x: Value,
+    *,
+    kernel_shape: Ints,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: Ints | None = None,
+    pads: Ints | None = None,
+    strides: Ints | None = None,
+    channels_last: int = 0,
+) -> Value:
+    n, ceil = len(kernel_shape), bool(ceil_mode)
+    steps, gaps = strides or (1,) * n, dilations or (1,) * n
+    x = x if channels_last else last(x)
+    sizes = x.shape[1:-1]
+    pad, given = padding(sizes, kernel_shape, steps, gaps, pads, auto_pad, ceil=ceil)
+    if count_include_pad:
+        x = pg.pad(x, [(0, 0), *given, (0, 0)])
+        rest = (max(p[1] - g[1], 0) for p, g in zip(pad, given, strict=True))
+        pad = tuple((0, more) for more in rest)
+    y = _pooled(pg.avg_pool, x, kernel_shape, steps, pad, gaps)
+    return y if channels_last else first(y)
+
+
+@op("LpPool", since=2)
+def lp_pool(
+    x: Value,
+    *,
+    kernel_shape: Ints,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Ints | None = None,
+    p: int = 2,
+    pads: Ints | None = None,
+    strides: Ints | None = None,
+    channels_last: int = 0,
+) -> Value:
+    n, ceil = len(kernel_shape), bool(ceil_mode)
+    steps, gaps = strides or (1,) * n, dilations or (1,) * n
+    x = pg.abs(x if channels_last else last(x)) ** p
+    sizes = x.shape[1:-1]
+    pad, _ = padding(sizes, kernel_shape, steps, gaps, pads, auto_pad, ceil=ceil)
+    x = pg.pad(x, [(0, 0), *pad, (0, 0)])
+    y = _pooled(pg.avg_pool, x, kernel_shape, steps, ((0, 0),) * n, gaps)
+    y = (y * math.prod(kernel_shape)) ** (1 / p)
+    return y if channels_last else first(y)
+
+
+@op("MaxPool")
+def max_pool(
+    x: Value,
+    *,
+    kernel_shape: Ints,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Ints | None = None,
+    pads: Ints | None = None,
+    storage_order: int = 0,
+    strides: Ints | None = None,
+    channels_last: int = 0,
+    node: Node,
+) -> Value:
+    n, ceil = len(kernel_shape), bool(ceil_mode)
+    steps, gaps = strides or (1,) * n, dilations or (1,) * n
+    x = x if channels_last else last(x)
+    sizes = x.shape[1:-1]
+    pad, _ = padding(sizes, kernel_shape, steps, gaps, pads, auto_pad, ceil=ceil)
+    if len(node.outputs) > 1:
+        return _with_places(first(x), kernel_shape, steps, gaps, pad, storage_order)
+    y = _pooled(pg.max_pool, x, kernel_shape, steps, pad, gaps)
+    return y if channels_last else first(y)
+
+
+def _with_places(
+    x: Value, window: Ints, steps: Ints, gaps: Ints, pad: Any, by_column: int
+) -> tuple[Value, Value]:
+    """Return the maxima, and where they are in the flat input, channels first."""
+    sizes, n = x.shape[2:], len(window)
+    least = -math.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
+    wide = pg.pad(x, [(0, 0), (0, 0), *pad], constant_values=least)
+    counts = [
+        (wide.shape[i + 2] - extent(window[i], gaps[i])) // steps[i] + 1
+        for i in range(n)
+    ]
+    seen, places = [], []
+    order = "F" if by_column else "C"
+    for offset in np.ndindex(*window):
+        begin = [o * g for o, g in zip(offset, gaps, strict=True)]
+        where = [
+            slice(b, b + (c - 1) * s + 1, s)
+            for b, c, s in zip(begin, counts, steps, strict=True)
+        ]
+        seen.append(wide[(slice(None), slice(None), *where)])
+        axes = [
+            b + np.arange(c) * s - p[0]
+            for b, c, s, p in zip(begin, counts, steps, pad, strict=True)
+        ]
+        grid = np.meshgrid(*axes, indexing="ij")
+        places.append(np.ravel_multi_index(grid, sizes, mode="clip", order=order))
+    values = pg.stack(seen)
+    which = pg.argmax(values, axis=0)
+    table = pg.asarray(np.stack(places)[:, None, None])
+    table = pg.broadcast_to(table, values.shape)
+    flat = pg.take_along_axis(table, pg.expand_dims(which, 0), axis=0)[0]
+    images = np.arange(math.prod(x.shape[:2])).reshape(*x.shape[:2], *[1] * n)
+    return pg.max(values, axis=0), flat + images * math.prod(sizes)
+
+
+@op("MaxUnpool", reads=(2,))
+def max_unpool(
+    x: Value,
+    places: Value,
+    output_shape: Value = None,
+    *,
+    kernel_shape: Ints,
+    pads: Ints | None = None,
+    strides: Ints | None = None,
+) -> Value:
+    n = len(kernel_shape)
+    steps, ends = strides or (1,) * n, pads or (0,) * 2 * n
+    inner = [
+        (x.shape[i + 2] - 1) * steps[i] + kernel_shape[i] - ends[i] - ends[i + n]
+        for i in range(n)
+    ]
+    shape = tuple([*x.shape[:2], *inner])
+    wanted = shape if output_shape is None else tuple(output_shape.tolist())
+    flat = pg.reshape(places, (-1, 1))
+    y = pg.scatter_nd(flat, pg.reshape(x, (-1,)), (math.prod(shape),))
+    y = pg.reshape(y, shape)
+    margins = [(0, w - s) for w, s in zip(wanted, shape, strict=True)]
+    return pg.pad(y, margins) if wanted != shape else y
+
+
+def _axes(x: Value, channels_last: int) -> Ints:
+    return tuple(range(1, x.ndim - 1) if channels_last else range(2, x.ndim))
+
+
+@op("GlobalAveragePool")
+def global_average_pool(x: Value, *, channels_last: int = 0) -> Value:
+    return pg.mean(x, axis=_axes(x, channels_last), keepdims=True)
+
+
+@op("GlobalMaxPool")
+def global_max_pool(x: Value, *, channels_last: int = 0) -> Value:
+    return pg.max(x, axis=_axes(x, channels_last), keepdims=True)
+
+
+@op("GlobalLpPool", since=2)
+def global_lp_pool(x: Value, *, p: int = 2, channels_last: int = 0) -> Value:
+    axes = _axes(x, channels_last)
+    return pg.sum(pg.abs(x) ** p, axis=axes, keepdims=True) ** (1 / p)
+
+
+@op("MaxRoiPool", reads=(1,))
+def max_roi_pool(
+    x: Value, rois: Value, *, pooled_shape: Ints, spatial_scale: float = 1.0
+) -> Value:
+    found = []
+    for number, *box in rois:
+        image = x[int(number)]
+        left, top, right, bottom = (round(float(v) * spatial_scale) for v in box)
+        rows = _bins(top, bottom, pooled_shape[0], x.shape[2])
+        columns = _bins(left, right, pooled_shape[1], x.shape[3])
+        found += [
+            pg.max(image[:, a:b, c:d], axis=(1, 2))
+            if b > a and d > c
+            else pg.zeros(x.shape[1:2], dtype=x.dtype)
+            for a, b in rows
+            for c, d in columns
+        ]
+    shape = (len(rois), *pooled_shape, x.shape[1])
+    return pg.permute_dims(pg.reshape(pg.stack(found), shape), (0, 3, 1, 2))
+
+
+@functools.cache
+def _bins(start: int, end: int, count: int, size: int) -> list[tuple[int, int]]:
+    """Return where the bins of a region begin and end."""
+    each = max(end - start + 1, 1) / count
+    clipped = lambda v: min(max(v, 0), size)
+    return [
+        (clipped(math.floor(i * each) + start), clipped(math.ceil((i + 1) * each) + start))
+        for i in range(count)
+    ]

@@ -1,0 +1,240 @@
+"""Resize: the kernels of plugrad where they fit, matrices otherwise."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import plugrad as pg
+
+from ..registry import Value, op
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How one axis is resized."""
+
+    size: int
+    wanted: int
+    scale: float
+    start: float = 0.0
+    end: float = 1.0
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The attributes of ONNX that say which elements are read, and how."""
+
+    mode: str = "nearest"
+    coordinates: str = "half_pixel"
+    nearest: str = "round_prefer_floor"
+    cubic: float = -0.75
+    outside: bool = False
+    antialias: bool = False
+    extrapolation: float = 0.0
+
+
+def positions(axis: Axis, rule: Rule) -> Array:
+    """Return which coordinate of the input each element of the output is read at."""
+    i, n, wide = np.arange(axis.wanted), axis.size, axis.scale * axis.size
+    half = (i + 0.5) / axis.scale - 0.5
+    if rule.coordinates == "half_pixel" or axis.wanted == 1 == n:
+        return half
+    if rule.coordinates == "pytorch_half_pixel":
+        return half if axis.wanted > 1 else np.zeros(1)
+    if rule.coordinates == "half_pixel_symmetric":
+        return n / 2 * (1 - axis.wanted / wide) + half
+    if rule.coordinates == "align_corners":
+        return i * (n - 1) / (wide - 1) if wide != 1 else np.zeros(axis.wanted)
+    if rule.coordinates == "tf_half_pixel_for_nn":
+        return half + 0.5
+    if rule.coordinates == "tf_crop_and_resize":
+        if axis.wanted == 1:
+            return np.array([0.5 * (axis.start + axis.end) * (n - 1)])
+        step = (axis.end - axis.start) * (n - 1) / (axis.wanted - 1)
+        return axis.start * (n - 1) + i * step
+    return i / axis.scale
+
+
+def nearest_places(axis: Axis, rule: Rule) -> Array:
+    """Return which element is nearest."""
+    x = positions(axis, rule)
+    rounded = {
+        "round_prefer_floor": lambda: np.ceil(x - 0.5),
+        "round_prefer_ceil": lambda: np.floor(x + 0.5),
+        "floor": lambda: np.floor(x),
+        "ceil": lambda: np.ceil(x),
+    }[rule.nearest]()
+    return np.clip(rounded, 0, axis.size - 1).astype(np.int64)
+
+
+@functools.lru_cache(maxsize=256)
+def matrix(axis: Axis, rule: Rule) -> Array:
+    """Return the weights by which an axis is multiplied, [wanted, size]."""
+    x = positions(axis, rule)
+    stretch = min(axis.scale, 1.0) if rule.antialias else 1.0
+    reach = (2 if rule.mode == "cubic" else 1) / stretch
+    offsets = np.arange(math.floor(-reach) + 1, 2 - (math.floor(-reach) + 1))
+    places = np.floor(x)[:, None].astype(int) + offsets
+    distance = np.abs(places - x[:, None]) * stretch
+    weights = _cubic(distance, rule.cubic) if rule.mode == "cubic" else 1 - distance
+    weights = weights if rule.mode == "cubic" else np.maximum(weights, 0)
+    if rule.outside:
+        weights = np.where((places >= 0) & (places < axis.size), weights, 0)
+    if rule.outside or rule.antialias:
+        weights = weights / weights.sum(1, keepdims=True)
+    y = np.zeros((axis.wanted, axis.size), np.float32)
+    rows = np.arange(axis.wanted)[:, None]
+    np.add.at(y, (rows, np.clip(places, 0, axis.size - 1)), weights)
+    return y
+
+
+def _cubic(x: Array, a: float) -> Array:
+    near = (a + 2) * x**3 - (a + 3) * x**2 + 1
+    far = a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+
+
+def resized(x: Value, axes: dict[int, Axis], rule: Rule) -> Value:
+    """Resize the axes of a tensor of any rank."""
+    for place, axis in axes.items():
+        same = axis.size == axis.wanted and axis.scale == 1
+        if same and rule.coordinates != "tf_crop_and_resize":
+            continue
+        if rule.mode == "nearest":
+            x = pg.gather(x, nearest_places(axis, rule), place)
+        else:
+            weights = pg.astype(pg.asarray(matrix(axis, rule)), x.dtype)
+            turned = pg.moveaxis(x, place, -1)
+            x = pg.moveaxis(pg.matmul(turned, weights, transpose_b=True), -1, place)
+        if rule.coordinates == "tf_crop_and_resize":
+            at = positions(axis, rule)
+            outside = (at < 0) | (at > axis.size - 1)
+            if outside.any():
+                shape = [1] * x.ndim
+                shape[place] = len(at)
+                fill = np.dtype(x.dtype).type(rule.extrapolation)
+                x = pg.where(outside.reshape(shape), fill, x)
+    return x
+
+
+def _by_kernel(x: Value, axes: dict[int, Axis], rule: Rule) -> Value | None:
+    """Run the kernel of images, channels last, where it means the same."""
+    if x.ndim != 4 or not {*axes} >= {1, 2} or x.dtype != np.float32:
+        return None
+    exact = all(a.scale * a.size == a.wanted for a in axes.values())
+    still = all(a.size == a.wanted for i, a in axes.items() if i in (0, 3))
+    if not exact or not still or rule.antialias or rule.outside:
+        return None
+    size = (axes[1].wanted, axes[2].wanted)
+    if rule.mode == "linear":
+        known = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+        word = rule.coordinates
+        if word not in known or (min(size) == 1 and word == "pytorch_half_pixel"):
+            return None
+        half, align = word.endswith("half_pixel"), word == "align_corners"
+        options = {"half_pixel_centers": half, "align_corners": align}
+        return pg.image.resize_bilinear(x, size, **options)
+    for axis in (axes[1], axes[2]):
+        plain = np.arange(axis.wanted) * axis.size // axis.wanted
+        if not np.array_equal(nearest_places(axis, rule), plain):
+            return None
+    return pg.image.resize_nearest_neighbor(x, size)
+
+
+def _run(
+    x: Value,
+    scales: Sequence[float] | None,
+    sizes: Sequence[int] | None,
+    roi: Sequence[float] | None,
+    axes: Sequence[int],
+    rule: Rule,
+    channels_last: int,
+) -> Value:
+    last = x.ndim - 1
+    places = [a % x.ndim for a in axes]
+    if channels_last:
+        places = [0 if a == 0 else last if a == 1 else a - 1 for a in places]
+    rows = {}
+    for i, place in enumerate(places):
+        n = x.shape[place]
+        wanted = math.floor(n * scales[i]) if scales else (sizes or ())[i]
+        scale = scales[i] if scales else wanted / n
+        ends = (roi[i], roi[i + len(places)]) if roi else (0.0, 1.0)
+        rows[place] = Axis(n, wanted, scale, *ends)
+    if channels_last and rule.mode != "cubic":
+        found = _by_kernel(x, rows, rule)
+        if found is not None:
+            return found
+    return resized(x, rows, rule)
+
+
+def _numbers(x: Value) -> list[Any] | None:
+    return None if x is None or not x.size else x.reshape(-1).tolist()
+
+
+@op("Upsample", since=7)
+def upsample_attribute(
+    x: Value, *, scales: Sequence[float], mode: str = "nearest", channels_last: int = 0
+) -> Value:
+    return upsample(x, np.array(scales), mode=mode, channels_last=channels_last)
+
+
+@op("Upsample", "Resize", since=9, reads=(1,))
+def upsample(
+    x: Value, scales: Value, *, mode: str = "nearest", channels_last: int = 0
+) -> Value:
+    rule = Rule(mode, "asymmetric", "floor")
+    return _run(x, _numbers(scales), None, None, range(x.ndim), rule, channels_last)
+
+
+@op("Resize", since=11, reads=(1, 2, 3))
+def resize(
+    x: Value,
+    roi: Value = None,
+    scales: Value = None,
+    sizes: Value = None,
+    *,
+    antialias: int = 0,
+    axes: Sequence[int] | None = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+    channels_last: int = 0,
+) -> Value:
+    chosen = range(x.ndim) if axes is None else axes
+    factors, wanted = _numbers(scales), _numbers(sizes)
+    if keep_aspect_ratio_policy != "stretch" and wanted:
+        choose = min if keep_aspect_ratio_policy == "not_larger" else max
+        n = [x.shape[_place(a % x.ndim, x.ndim, channels_last)] for a in chosen]
+        factor = choose(w / s for w, s in zip(wanted, n, strict=True))
+        wanted = [math.floor(factor * s + 0.5) for s in n]
+    rule = Rule(
+        mode,
+        coordinate_transformation_mode,
+        nearest_mode,
+        cubic_coeff_a,
+        bool(exclude_outside),
+        bool(antialias),
+        extrapolation_value,
+    )
+    crop = coordinate_transformation_mode == "tf_crop_and_resize"
+    box = _numbers(roi) if crop else None
+    return _run(x, factors, wanted, box, chosen, rule, channels_last)
+
+
+def _place(axis: int, rank: int, channels_last: int) -> int:
+    if not channels_last or axis == 0:
+        return axis
+    return rank - 1 if axis == 1 else axis - 1

@@ -1,0 +1,206 @@
+"""What stands in files: tensors, types, external data, each checked before it is read.
+
+Nothing here allocates more than the file has, or ``LIMIT`` elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, TypeProto, numpy_helper
+
+__all__ = ["LIMIT", "ModelError", "ValueInfo", "described", "dtype_of", "to_array"]
+
+LIMIT = 2**27  # elements that are computed on the host, where the file has fewer
+Array = np.ndarray[Any, Any]
+
+_SAME = (
+    "FLOAT UINT8 INT8 UINT16 INT16 INT32 INT64 BOOL FLOAT16 DOUBLE UINT32 UINT64 "
+    "COMPLEX64 COMPLEX128"
+)
+_DTYPES: dict[int, np.dtype[Any]] = {
+    getattr(TensorProto, name): onnx.helper.tensor_dtype_to_np_dtype(
+        getattr(TensorProto, name)
+    )
+    for name in _SAME.split()
+}
+# What stands for a dtype that plugrad lacks.
+_DTYPES |= {
+    TensorProto.BFLOAT16: np.dtype("float32"),
+    TensorProto.STRING: np.dtype(object),
+    TensorProto.INT4: np.dtype("int8"),
+    TensorProto.UINT4: np.dtype("uint8"),
+    TensorProto.INT2: np.dtype("int8"),
+    TensorProto.UINT2: np.dtype("uint8"),
+}
+NARROW = {  # the least and greatest integers of dtypes with less than a byte
+    TensorProto.INT4: (-8, 7),
+    TensorProto.UINT4: (0, 15),
+    TensorProto.INT2: (-2, 1),
+    TensorProto.UINT2: (0, 3),
+}
+_BITS = {TensorProto.INT4: 4, TensorProto.UINT4: 4}
+_BITS |= {TensorProto.INT2: 2, TensorProto.UINT2: 2, TensorProto.BFLOAT16: 16}
+
+
+class ModelError(ValueError):
+    """A model that cannot be loaded; ``problems`` says all that is in the way."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(dict.fromkeys(problems))
+        count = len(self.problems)
+        lines = "".join(f"\n- {problem}" for problem in self.problems[:50])
+        rest = f"\n- and {count - 50} more" if count > 50 else ""
+        word = "a problem" if count == 1 else f"{count} problems"
+        super().__init__(f"load: the model has {word}:{lines}{rest}")
+
+
+@dataclass(frozen=True)
+class ValueInfo:
+    """The name, dtype and shape of an input or output, as far as the file tells them.
+
+    ``dtype`` is None for a sequence and for what the file does not say; sizes that are
+    not known are their names, or None.
+    """
+
+    name: str
+    dtype: np.dtype[Any] | None = None
+    shape: tuple[int | str | None, ...] | None = None
+
+    def __str__(self) -> str:
+        """Return "x: float32[N, 3]"."""
+        kind = "?" if self.dtype is None else str(self.dtype)
+        kind = "string" if kind == "object" else kind
+        sizes = "[...]"
+        if self.shape is not None:
+            sizes = f"[{', '.join('?' if n is None else str(n) for n in self.shape)}]"
+        return f"{self.name}: {kind}{sizes}"
+
+
+def dtype_of(elem_type: int) -> np.dtype[Any]:
+    """Return the dtype that stands for one of ONNX; TypeError if there is none."""
+    try:
+        return _DTYPES[elem_type]
+    except KeyError:
+        raise TypeError(
+            f"dtype {type_name(elem_type)}, which plugrad has not: convert the model to "
+            "float32 or int8"
+        ) from None
+
+
+def type_name(elem_type: int) -> str:
+    """Return ONNX' name of a dtype."""
+    names = {number: name for name, number in TensorProto.DataType.items()}
+    return names.get(elem_type, f"number {elem_type}")
+
+
+def described(name: str, kind: TypeProto) -> ValueInfo:
+    """Return what a file says of a value; TypeError for a dtype that plugrad lacks."""
+    while kind.WhichOneof("value") == "optional_type":
+        kind = kind.optional_type.elem_type
+    tensor = kind.tensor_type
+    if kind.WhichOneof("value") != "tensor_type" or not tensor.elem_type:
+        return ValueInfo(name)
+    shape: tuple[int | str | None, ...] | None = None
+    if tensor.HasField("shape"):
+        shape = tuple(_size(dim) for dim in tensor.shape.dim)
+    return ValueInfo(name, dtype_of(tensor.elem_type), shape)
+
+
+def _size(dim: Any) -> int | str | None:
+    if dim.HasField("dim_value"):
+        return int(dim.dim_value)
+    return str(dim.dim_param) or None
+
+
+def to_array(tensor: TensorProto, folder: Path | None) -> Array:
+    """Return the values of a tensor of a file, which are as many as it says.
+
+    Args:
+        tensor: What stands in the file.
+        folder: Where its external data may be; None: nowhere.
+
+    """
+    shape, kind = tuple(tensor.dims), tensor.data_type
+    dtype = dtype_of(kind)
+    if any(n < 0 for n in shape):
+        raise ValueError(f"its shape {shape} has a negative size")
+    count = math.prod(shape)
+    bits = _BITS.get(kind, 8 * dtype.itemsize)
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return _from_file(tensor, folder, (count * bits + 7) // 8)
+    if kind == TensorProto.STRING:
+        has = len(tensor.string_data)
+        if has != count:
+            raise ValueError(f"its shape {shape} needs {count} strings, not {has}")
+        values = [one.decode("utf-8", "surrogateescape") for one in tensor.string_data]
+        return np.array(values, object).reshape(shape)
+    if tensor.HasField("raw_data"):
+        has, needs = len(tensor.raw_data), (count * bits + 7) // 8
+    else:
+        fields = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
+        has = sum(len(getattr(tensor, name)) for name in fields)
+        packed = 8 // bits if bits < 8 else 1
+        needs = -(-count // packed) * (2 if dtype.kind == "c" else 1)
+    if has != needs:
+        raise ValueError(f"its shape {shape} needs {needs} values or bytes, not {has}")
+    return _plain(numpy_helper.to_array(tensor), dtype)
+
+
+def _plain(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Return values in the dtype that stands for theirs, in an array of their own."""
+    return np.array(values.astype(dtype) if values.dtype != dtype else values)
+
+
+def _from_file(tensor: TensorProto, folder: Path | None, needs: int) -> Array:
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    if folder is None:
+        raise ValueError(
+            f"its data is in the file {location!r}: load the model by its path"
+        )
+    root = folder.resolve()
+    path = (root / location).resolve()
+    if not location or Path(location).is_absolute() or not path.is_relative_to(root):
+        raise ValueError(f"its data is in {location!r}, outside of the model's folder")
+    if not path.is_file():
+        raise ValueError(f"its data is in the file {location!r}, which is not there")
+    offset = _number(entries.get("offset", "0"))
+    length = _number(entries.get("length", str(needs)))
+    if length != needs or offset + length > path.stat().st_size:
+        raise ValueError(
+            f"its shape {tuple(tensor.dims)} needs {needs} bytes; the file "
+            f"{location!r} of {path.stat().st_size} bytes has {length} at {offset}"
+        )
+    with path.open("rb") as file:
+        file.seek(offset)
+        inline = TensorProto(data_type=tensor.data_type, dims=tensor.dims)
+        inline.raw_data = file.read(length)
+    return to_array(inline, None)
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise ValueError(f"its external data has the offset or length {text!r}")
+    return int(text)
+
+
+def to_dense(sparse: onnx.SparseTensorProto, folder: Path | None) -> Array:
+    """Return the values of a sparse tensor, of at most ``LIMIT`` elements."""
+    shape = tuple(sparse.dims)
+    if any(n < 0 for n in shape) or math.prod(shape) > LIMIT:
+        raise ValueError(f"its shape {shape} has more than {LIMIT} elements")
+    values = to_array(sparse.values, folder)
+    places = to_array(sparse.indices, folder)
+    y = np.zeros(shape, values.dtype)
+    if places.ndim == 1:
+        y.reshape(-1)[places] = values
+    else:
+        y[tuple(places.T)] = values
+    return y

@@ -1,0 +1,153 @@
+"""The table of ONNX ops: which function runs an op from which opset on.
+
+``op`` registers a function. Plugins register their own ops in the same way: an entry
+point of the group ``plugrad_onnx.ops`` names a module, which is imported when a model is
+loaded.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+import numpy as np
+
+import plugrad as pg
+
+__all__ = ["ALL", "GROUP", "Op", "Value", "find", "namespace", "op", "since_versions"]
+
+GROUP = "plugrad_onnx.ops"
+ALL = 10**6  # reads=range(ALL): the function takes NumPy's arrays alone
+Value = Any  # a tensor, an array of NumPy on the host, a list (a sequence), or None
+Function = Callable[..., Any]
+F = TypeVar("F", bound=Function)
+
+
+@dataclass(frozen=True)
+class Op:
+    """How an op runs.
+
+    Attributes:
+        function: Takes the inputs by position and the attributes by name.
+        host: The same for arrays of NumPy; None if there is no such function.
+        reads: Positions of inputs whose values the function needs as arrays of NumPy.
+        either: Positions of inputs that the function takes as they are.
+        random: Whether two calls give two answers, so that nothing may be folded.
+
+    """
+
+    name: str
+    since: int
+    domain: str
+    function: Function
+    host: Function | None = None
+    reads: Sequence[int] = ()
+    either: Sequence[int] = ()
+    random: bool = False
+    attributes: frozenset[str] = field(init=False)
+    least: int = field(init=False)
+    most: float = field(init=False)
+    takes_session: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Read the numbers of inputs and the attributes from the signature."""
+        parameters = inspect.signature(self.function).parameters.values()
+        inputs = [
+            p
+            for p in parameters
+            if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "session"
+        ]
+        named = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        least = sum(p.default is p.empty for p in inputs)
+        object.__setattr__(self, "attributes", named)
+        object.__setattr__(self, "least", least)
+        object.__setattr__(self, "most", float("inf") if variadic else len(inputs))
+        names = {p.name for p in parameters}
+        object.__setattr__(self, "takes_session", "session" in names)
+
+    @functools.cached_property
+    def required(self) -> frozenset[str]:
+        """The attributes without a default."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return frozenset(
+            p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty
+        )
+
+
+_TABLE: dict[tuple[str, str], list[Op]] = {}
+
+
+def op(
+    *names: str,
+    since: int = 1,
+    domain: str = "",
+    host: Function | bool = False,
+    reads: Sequence[int] = (),
+    either: Sequence[int] = (),
+    random: bool = False,
+) -> Callable[[F], F]:
+    """Return a decorator that registers a function as what runs an op of ONNX.
+
+    The function takes the inputs by position, None for one that is left out, and the
+    attributes as keyword-only parameters, whose defaults are those of ONNX. It returns
+    one value, or a tuple of the outputs. A keyword-only parameter ``node`` gets the
+    ``Node``, and a first parameter ``session`` what subgraphs are run with.
+
+    Args:
+        names: The ops, ``Relu``.
+        since: The first version of the opset for which it holds.
+        domain: The domain of the op; "" is that of ONNX.
+        host: What computes the same of arrays of NumPy; True: the function itself.
+            It runs where all inputs are on the host, as shapes are.
+        reads: The positions of inputs that the function gets as arrays of NumPy.
+        either: The positions of inputs that may be tensors or arrays of NumPy.
+        random: Whether two calls give two answers.
+
+    Example:
+        >>> import plugrad as pg
+        >>> from plugrad_onnx import op
+        >>> @op("Swish", domain="com.example")
+        ... def swish(x, *, beta=1.0):
+        ...     return x * pg.sigmoid(beta * x)
+
+    """
+
+    def register(function: F) -> F:
+        on_host = function if host is True else host or None
+        for name in names:
+            rows = _TABLE.setdefault((domain, name), [])
+            rows[:] = [row for row in rows if row.since != since]
+            row = Op(name, since, domain, function, on_host, reads, either, random)
+            rows.append(row)
+            rows.sort(key=lambda row: row.since)
+        return function
+
+    return register
+
+
+def find(domain: str, name: str, version: int) -> Op | None:
+    """Return how an op of some version of its opset runs, or None."""
+    rows = [row for row in _TABLE.get((domain, name), ()) if row.since <= version]
+    return rows[-1] if rows else None
+
+
+def since_versions(domain: str, name: str) -> list[int]:
+    """Return from which versions on there are functions for an op."""
+    return [row.since for row in _TABLE.get((domain, name), ())]
+
+
+@functools.cache
+def load_plugins() -> None:
+    """Import the modules that the entry points of ``GROUP`` name."""
+    for entry in entry_points(group=GROUP):
+        entry.load()
+
+
+def namespace(*values: Value) -> Any:
+    """Return ``plugrad`` if one of the values is a tensor, else ``numpy``."""
+    return pg if any(isinstance(value, pg.Tensor) for value in values) else np
