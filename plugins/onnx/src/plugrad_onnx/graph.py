@@ -25,7 +25,7 @@ from .registry import Op
 __all__ = ["Graph", "Node", "Reader"]
 
 MOST_NODES = 10**6
-OLDEST = 7
+OLDEST = 6
 Array = np.ndarray[Any, Any]
 
 
@@ -97,6 +97,11 @@ class Graph:
             for graph in node.subgraphs:
                 yield from graph.all_nodes()
 
+    def inner(self) -> Iterator[Graph]:
+        """Yield the graphs of all branches."""
+        for node in self.all_nodes():
+            yield from node.subgraphs
+
     def __str__(self) -> str:
         """Return the inputs, the nodes and the outputs, a line each."""
         rows = [f"input {info}" for info in self.inputs]
@@ -148,6 +153,7 @@ class Reader:
         graph = self.graph(self.model.graph, Scope(), self.opsets)
         if self.problems:
             raise ModelError(self.problems)
+        settle_params([graph, *graph.inner()])
         for name, kind in self.types.items():
             if kind.tensor_type.HasField("shape"):
                 graph.ranks[name] = len(kind.tensor_type.shape.dim)
@@ -380,6 +386,19 @@ class Reader:
         for value, name in renamed.items():
             outputs = [scope.define(name)]
             graph.nodes.append(Node(row, 1, proto.name, [value], outputs))
+
+
+def settle_params(graphs: Sequence[Graph]) -> None:
+    """Make constants of parameters that are only read on the host, as scales are."""
+    read, used = set[str](), set[str]()
+    for graph in graphs:
+        used |= {info.name for info in graph.outputs}
+        for node in graph.nodes:
+            for i, name in enumerate(node.inputs):
+                (read if i in node.row.reads else used).add(name)
+    for graph in graphs:
+        for name in [name for name in graph.params if name in read - used]:
+            graph.constants[name] = graph.params.pop(name)
 
 
 def _domain(name: str) -> str:

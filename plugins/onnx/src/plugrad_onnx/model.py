@@ -179,7 +179,7 @@ class Model:
     def _params(self) -> dict[str, Any]:
         return {
             name: values
-            for graph in [self.graph, *_inner(self.graph)]
+            for graph in [self.graph, *self.graph.inner()]
             for name, values in graph.params.items()
         }
 
@@ -206,10 +206,6 @@ class Model:
             reasons = [f"{what}: {sorted(x)}" for what, x in said.items() if x]
             raise TypeError(f"model: the inputs are {names}; {', '.join(reasons)}")
         return [_as_input(info, given[info.name]) for info in self.inputs]
-
-
-def _inner(graph: Graph) -> list[Graph]:
-    return [inner for node in graph.all_nodes() for inner in node.subgraphs]
 
 
 def _as_input(info: ValueInfo, value: Any) -> Any:

@@ -1,18 +1,297 @@
-"""Passes."""
+"""What ``load(optimize=True)`` does to a graph; no parameter is changed.
+
+What a pass computes of parameters becomes nodes, which a session runs once: the filter
+of a convolution into which a batch norm is folded still depends on the parameters of
+both, and so gradients reach them.
+
+Map: ``optimized``; constants; branches that are known; batch norms; activations.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from .graph import Graph
+import numpy as np
+
+import plugrad as pg
+
+from . import registry
+from .graph import Graph, Node
+from .layout import with_channels_last
+from .program import Known
+from .proto import LIMIT
+from .registry import Value, op
+
+__all__ = ["Report", "optimized"]
 
 
 class Report:
-    """What the passes did."""
+    """What the passes did: how often each change was made."""
 
     def __init__(self) -> None:
         self.changes: Counter[str] = Counter()
 
 
-def optimized(graph: Graph, report: Report) -> None:
-    """Rewrite a graph."""
+def optimized(graph: Graph, report: Report, outer: Known | None = None) -> None:
+    """Rewrite a graph, and the graphs in it."""
+    known = Known(graph, outer)
+    _fold_constants(graph, known, report)
+    for node in graph.nodes:
+        for inner in node.subgraphs:
+            optimized(inner, report, known)
+    _inline_branches(graph, known, report)
+    _fold_batch_norms(graph, known, report)
+    _fuse_activations(graph, known, report)
+    with_channels_last(graph, known, report.changes)
+    _drop_unused(graph)
+
+
+def _drop_unused(graph: Graph) -> None:
+    """Remove nodes whose outputs are not used."""
+    needed = {info.name for info in graph.outputs}
+    kept = []
+    for node in reversed(graph.nodes):
+        if needed.intersection(node.outputs) or node.subgraphs:
+            kept.append(node)
+            needed.update(node.inputs)
+            needed |= {name for g in node.subgraphs for name in g.free_names()}
+    graph.nodes[:] = reversed(kept)
+
+
+def _users(graph: Graph) -> dict[str, list[Node | None]]:
+    """Return which nodes use each value; None stands for an output of the graph."""
+    users: dict[str, list[Node | None]] = {}
+    for node in graph.nodes:
+        inner = [name for g in node.subgraphs for name in g.free_names()]
+        for name in [*node.inputs, *inner]:
+            users.setdefault(name, []).append(node)
+    for info in graph.outputs:
+        users.setdefault(info.name, []).append(None)
+    return users
+
+
+# --- constants -------------------------------------------------------------------
+
+
+def _fold_constants(graph: Graph, known: Known, report: Report) -> None:
+    """Compute on the host what depends on constants alone."""
+    kept = []
+    for node in graph.nodes:
+        values = _evaluated(node, known)
+        if values is None:
+            kept.append(node)
+            continue
+        report.changes["constants folded"] += 1
+        for name, value in zip(node.outputs, values, strict=False):
+            graph.constants[name] = known.constants[name] = value
+    graph.nodes[:] = kept
+
+
+def _evaluated(node: Node, known: Known) -> Sequence[Value] | None:
+    row = node.row
+    if row.host is None or row.random or node.subgraphs or not any(node.inputs):
+        return None
+    if not all(not name or name in known.constants for name in node.inputs):
+        return None
+    args = [known.constants[name] if name else None for name in node.inputs]
+    more = {"node": node} if "node" in row.attributes else {}
+    try:
+        with np.errstate(all="ignore"):
+            found = row.host(*args, **node.attrs, **more)
+    except (ArithmeticError, IndexError, TypeError, ValueError):
+        return None  # it is an error when the node runs, if it does
+    values = [np.asarray(x) for x in (found if isinstance(found, tuple) else (found,))]
+    fits = all(x.size <= LIMIT and x.flags.owndata or x.size <= 4096 for x in values)
+    return values if fits and not isinstance(found, list) else None
+
+
+# --- branches that are known -----------------------------------------------------
+
+
+def _inline_branches(graph: Graph, known: Known, report: Report) -> None:
+    """Put the branch of an ``If`` in its place where the condition is a constant."""
+    nodes = []
+    for node in graph.nodes:
+        condition = known.constants.get(node.inputs[0]) if node.inputs else None
+        if node.op != "If" or condition is None:
+            nodes.append(node)
+            continue
+        report.changes["branches chosen"] += 1
+        word = "then_branch" if condition.item() else "else_branch"
+        branch: Graph = node.attrs[word]
+        prefix = f"{node.outputs[0]}/{word}/"
+        inner = {name for one in branch.nodes for name in one.outputs}
+        inner |= {*branch.constants, *branch.params}
+        names = {name: prefix + name for name in inner if name}
+        _move_arrays(branch, graph, known, names)
+        nodes += [_renamed(one, names) for one in branch.nodes]
+        identity = registry.find("", "Identity", 1)
+        assert identity is not None
+        for info, name in zip(branch.outputs, node.outputs, strict=False):
+            source = names.get(info.name, info.name)
+            nodes.append(Node(identity, 1, node.name, [source], [name]))
+    graph.nodes[:] = nodes
+
+
+def _move_arrays(
+    branch: Graph, graph: Graph, known: Known, names: dict[str, str]
+) -> None:
+    """Move the arrays of a branch; parameters keep their names."""
+    for name, value in branch.params.items():
+        names[name] = name
+        graph.params[name] = known.params[name] = value
+    for name, value in branch.constants.items():
+        graph.constants[names[name]] = known.constants[names[name]] = value
+
+
+def _renamed(node: Node, names: dict[str, str]) -> Node:
+    """Return a node, and what is in its branches, with other names."""
+    change = lambda rows: [names.get(name, name) for name in rows]
+    attrs = {
+        key: _renamed_graph(value, names) if isinstance(value, Graph) else value
+        for key, value in node.attrs.items()
+    }
+    inputs, outputs = change(node.inputs), change(node.outputs)
+    return replace(node, inputs=inputs, outputs=outputs, attrs=attrs)
+
+
+def _renamed_graph(graph: Graph, names: dict[str, str]) -> Graph:
+    nodes = [_renamed(node, names) for node in graph.nodes]
+    ends = [replace(i, name=names.get(i.name, i.name)) for i in graph.outputs]
+    return replace(graph, nodes=nodes, outputs=ends)
+
+
+# --- batch norms -----------------------------------------------------------------
+
+
+@op("FoldedFilter", domain="plugrad")
+def _folded_filter(w: Value, scale: Value, variance: Value, *, epsilon: float) -> Value:
+    factor = scale * pg.rsqrt(variance + epsilon)
+    return w * pg.reshape(factor, (-1, *[1] * (w.ndim - 1)))
+
+
+@op("FoldedBias", domain="plugrad")
+def _folded_bias(
+    scale: Value,
+    offset: Value,
+    mean: Value,
+    variance: Value,
+    bias: Value = None,
+    *,
+    epsilon: float,
+) -> Value:
+    factor = scale * pg.rsqrt(variance + epsilon)
+    return offset - (mean if bias is None else mean - bias) * factor
+
+
+def _own(name: str) -> registry.Op:
+    """Return an op of the passes."""
+    row = registry.find("plugrad", name, 1)
+    assert row is not None
+    return row
+
+
+def _fold_batch_norms(graph: Graph, known: Known, report: Report) -> None:
+    """Let a convolution multiply by what the batch norm behind it would."""
+    users, makers, nodes = _users(graph), _makers(graph), []
+    for node in graph.nodes:
+        conv = makers.get(node.inputs[0]) if node.inputs else None
+        if not (
+            node.op == "BatchNormalization"
+            and not node.attrs.get("training_mode")
+            and conv is not None
+            and conv.op == "Conv"
+            and users[conv.outputs[0]] == [node]
+            and all(name in known for name in (*node.inputs[1:], *conv.inputs[1:]))
+        ):
+            nodes.append(node)
+            continue
+        report.changes["batch norms folded"] += 1
+        scale, offset, mean, variance = node.inputs[1:5]
+        more = {"epsilon": node.attrs.get("epsilon", 1e-5)}
+        y = node.outputs[0]
+        w, b = f"{y}/filter", f"{y}/bias"
+        inputs = [conv.inputs[1], scale, variance]
+        parts = [Node(_own("FoldedFilter"), 1, node.name, inputs, [w], more)]
+        inputs = [scale, offset, mean, variance, *conv.inputs[2:3]]
+        parts.append(Node(_own("FoldedBias"), 1, node.name, inputs, [b], more))
+        nodes.remove(conv)
+        folded = replace(conv, inputs=[conv.inputs[0], w, b], outputs=[y])
+        nodes += [*parts, folded]
+    graph.nodes[:] = nodes
+
+
+def _makers(graph: Graph) -> dict[str, Node]:
+    return {name: node for node in graph.nodes for name in node.outputs}
+
+
+# --- activations -----------------------------------------------------------------
+
+
+def _activation(node: Node, known: Known) -> dict[str, Any] | None:
+    """Return the attributes by which a kernel has a node's activation built in."""
+    words = {"Relu": "relu", "Sigmoid": "sigmoid"}
+    if node.op in words:
+        return {"activation": words[node.op]}
+    if node.op == "Elu" and node.attrs.get("alpha", 1.0) == 1:
+        return {"activation": "elu"}
+    if node.op == "LeakyRelu":
+        return {"activation": "leaky_relu", "slope": node.attrs.get("alpha", 0.01)}
+    if node.op != "Clip":
+        return None
+    if node.version < 11:
+        ends = (node.attrs.get("min", -math.inf), node.attrs.get("max", math.inf))
+    else:
+        arrays = [known.constants.get(name) for name in node.inputs[1:]]
+        if len(arrays) != 2 or any(x is None for x in arrays):
+            return None
+        ends = tuple(float(x.item()) for x in arrays if x is not None)
+    return {"activation": "relu6"} if ends == (0.0, 6.0) else None
+
+
+def _fuse_activations(graph: Graph, known: Known, report: Report) -> None:
+    """Let the kernel of a product add the bias, and run the activation behind it."""
+    users, makers = _users(graph), _makers(graph)
+    for node in [*graph.nodes]:
+        for i, name in enumerate(node.inputs[:2]):
+            maker = makers.get(name)
+            if maker is None or users[name] != [node]:
+                continue
+            fused = _with_bias(maker, node, i, known) or _with_activation(
+                maker, node, i, known
+            )
+            if fused is not None:
+                report.changes["biases and activations fused"] += 1
+                graph.nodes[graph.nodes.index(node)] = fused
+                graph.nodes.remove(maker)
+                makers |= {output: fused for output in fused.outputs}
+                users = _users(graph)
+                break
+
+
+def _with_activation(maker: Node, node: Node, i: int, known: Known) -> Node | None:
+    if maker.op not in ("Conv", "plugrad.Dense", "Gemm") or i:
+        return None
+    if maker.attrs.get("activation", "linear") != "linear":
+        return None
+    found = _activation(node, known)
+    if found is None:
+        return None
+    return replace(maker, outputs=node.outputs, attrs={**maker.attrs, **found})
+
+
+def _with_bias(maker: Node, node: Node, i: int, known: Known) -> Node | None:
+    if maker.op != "MatMul" or node.op != "Add":
+        return None
+    bias = known.params.get(node.inputs[1 - i])
+    weights = known.params.get(maker.inputs[1])
+    if bias is None or weights is None or bias.ndim != 1 or weights.ndim != 2:
+        return None
+    if bias.shape[0] != weights.shape[1]:
+        return None
+    inputs = [*maker.inputs, node.inputs[1 - i]]
+    return replace(maker, row=_own("Dense"), inputs=inputs, outputs=node.outputs)

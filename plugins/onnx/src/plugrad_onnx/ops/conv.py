@@ -9,7 +9,7 @@ import numpy as np
 import plugrad as pg
 
 from ..registry import Value, op
-from .linear import activated
+from .linear import activated, built_in
 from .windows import Ints, extent, first, last, padding
 
 
@@ -36,6 +36,7 @@ def conv(
     strides: Ints | None = None,
     channels_last: int = 0,
     activation: str = "linear",
+    slope: float = 0.2,
 ) -> Value:
     n = w.ndim - 2
     if not channels_last:
@@ -45,13 +46,15 @@ def conv(
     pad, _ = padding(x.shape[1:-1], window, steps, gaps, pads, auto_pad)
     options: dict[str, Any] = {"strides": steps, "pad": pad, "dilations": gaps}
     if n == 2 and group > 1 and group == x.shape[-1]:
-        y = pg.fused.depthwise_conv2d(x, w, b, activation=activation, **options)  # type: ignore[arg-type]
+        options |= built_in(activation, slope)
+        y = pg.fused.depthwise_conv2d(x, w, b, **options)
     elif n == 2 and x.dtype.kind == "f":
-        y = pg.fused.conv2d(x, w, b, activation=activation, groups=group, **options)  # type: ignore[arg-type]
+        options |= built_in(activation, slope)
+        y = pg.fused.conv2d(x, w, b, groups=group, **options)
     else:
         convolve = (pg.conv1d, pg.conv2d, pg.conv3d)[n - 1]
         y = convolve(x, w, groups=group, **options)
-        y = activated(y if b is None else y + b, activation)
+        y = activated(y if b is None else y + b, activation, slope)
     return y if channels_last else first(y)
 
 

@@ -40,9 +40,9 @@ def _fixed(count: int, function: Any) -> Any:
 def _register() -> None:
     for row in (BOTH + OURS).split():
         name, _, word = row.partition(":")
-        count = 1 if name in UNARY else 2
+        count, since = (1, 1) if name in UNARY else (2, 7)
         host = _fixed(count, getattr(np, word)) if hasattr(np, word) else False
-        op(name, host=host)(_fixed(count, getattr(pg, word)))
+        op(name, since=since, host=host)(_fixed(count, getattr(pg, word)))
 
 
 _register()
@@ -58,7 +58,7 @@ def relu(x: Value) -> Value:
     return pg.relu(x)
 
 
-@op("Div", host=True)
+@op("Div", since=7, host=True)
 def divide(a: Value, b: Value) -> Value:
     """Divide; integers are truncated towards 0."""
     xp = namespace(a, b)
@@ -89,7 +89,7 @@ def mod(a: Value, b: Value, *, fmod: int = 0) -> Value:
     return pg.copysign(pg.remainder(pg.abs(a), pg.abs(b)), a)
 
 
-@op("Pow", host=True)
+@op("Pow", since=7, host=True)
 def power(a: Value, b: Value) -> Value:
     xp = namespace(a, b)
     if xp is pg and b.size == 1 and b.dtype.kind != "f":

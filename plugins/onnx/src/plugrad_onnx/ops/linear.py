@@ -15,9 +15,16 @@ def matmul(a: Value, b: Value) -> Value:
 
 
 @op("Dense", domain="plugrad")
-def dense(a: Value, b: Value, bias: Value = None, *, activation: str) -> Value:
-    """A product of matrices with a bias and an activation: of a pass."""
-    return pg.fused.matmul(a, b, bias, activation=activation)  # type: ignore[arg-type]
+def dense(
+    a: Value,
+    b: Value,
+    bias: Value = None,
+    *,
+    activation: str = "linear",
+    slope: float = 0.2,
+) -> Value:
+    """Multiply matrices, add a bias and run an activation: a node of a pass."""
+    return pg.fused.matmul(a, b, bias, **built_in(activation, slope))
 
 
 @op("Gemm", since=7)
@@ -31,20 +38,26 @@ def gemm(
     transA: int = 0,
     transB: int = 0,
     activation: str = "linear",
+    slope: float = 0.2,
 ) -> Value:
     flips = {"transpose_a": bool(transA), "transpose_b": bool(transB)}
     scaled = alpha != 1 or beta != 1 or a.dtype.kind != "f"
     if not scaled and (c is None or c.ndim == 1):
-        return pg.fused.matmul(a, b, c, **flips, activation=activation)  # type: ignore[arg-type]
+        return pg.fused.matmul(a, b, c, **flips, **built_in(activation, slope))
     y = pg.matmul(a, b, **flips)
     y = y if alpha == 1 else _scaled(y, alpha)
     if c is not None:
         y = y + (c if beta == 1 else _scaled(c, beta))
-    return activated(y, activation)
+    return activated(y, activation, slope)
 
 
 def _scaled(x: Value, factor: float) -> Value:
     return x * (factor if x.dtype.kind == "f" else int(factor))
+
+
+def built_in(activation: str, slope: float) -> dict[str, Any]:
+    """Return how a fused kernel is told its activation."""
+    return {"activation": activation, "leaky_relu_alpha": slope}
 
 
 ACTIVATIONS: dict[str, Any] = {
@@ -56,8 +69,10 @@ ACTIVATIONS: dict[str, Any] = {
 }
 
 
-def activated(x: Value, activation: str) -> Value:
-    """Apply an activation that kernels have built in."""
+def activated(x: Value, activation: str, slope: float) -> Value:
+    """Apply an activation that fused kernels have built in."""
+    if activation == "leaky_relu":
+        return pg.leaky_relu(x, alpha=slope)
     return ACTIVATIONS[activation](x)
 
 

@@ -1,0 +1,370 @@
+"""Channels last: kernels of plugrad take images so, and files have them first.
+
+The pass keeps a value with its channels last from one convolution to the next, and
+transposes it where a node needs it as the file has it. A filter is turned once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import plugrad as pg
+
+from . import registry
+from .graph import Graph, Node
+from .ops import elementwise
+from .program import Known
+from .registry import Value, op
+
+__all__ = ["with_channels_last"]
+
+STARTS = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool")
+FOLLOWS = (
+    "BatchNormalization GlobalAveragePool GlobalLpPool GlobalMaxPool "
+    "InstanceNormalization LRN Resize Upsample"
+).split()
+ONE_INPUT = {
+    *elementwise.UNARY,
+    *"Cast Celu Clip Elu Gelu HardSigmoid HardSwish Identity IsInf LeakyRelu".split(),
+    *"Relu Selu Shrink Softsign Swish ThresholdedRelu".split(),
+}
+MANY_INPUTS = set(
+    "Add And BitShift Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod "
+    "Mul Or PRelu Pow Sub Sum Where Xor".split()
+)
+BY_AXIS = {"Concat", "Split", "Softmax", "LogSoftmax", "ArgMax", "ArgMin"}
+
+
+@op("ChannelsLast", domain="plugrad")
+def _channels_last(x: Value, *, rank: int) -> Value:
+    """Return what broadcasts against a tensor of a rank with its channels last."""
+    wide = pg.reshape(x, (*[1] * (rank - x.ndim), *x.shape))
+    return pg.permute_dims(wide, (0, *range(2, rank), 1))
+
+
+def with_channels_last(graph: Graph, known: Known, changes: Counter[str]) -> None:
+    """Rewrite the nodes of a graph so that images keep their channels last."""
+    if any(node.op in STARTS for node in graph.nodes):
+        _Layout(graph, known, changes).run()
+
+
+class _Layout:
+    """The rewriting of one graph.
+
+    Attributes:
+        last: What each value is called that there is with its channels last.
+        plain: Which values there are as in the file.
+        ones: Values whose spatial axes have the size 1.
+
+    """
+
+    def __init__(self, graph: Graph, known: Known, changes: Counter[str]) -> None:
+        self.graph, self.known, self.changes = graph, known, changes
+        self.last: dict[str, str] = {}
+        self.ranks = dict(graph.ranks)
+        self.ranks |= {name: x.ndim for name, x in known.constants.items()}
+        self.ranks |= {name: x.ndim for name, x in known.params.items()}
+        made = {name for node in graph.nodes for name in node.outputs}
+        self.plain = {*self.ranks, *graph.free_names()} - made
+        self.plain |= {info.name for info in graph.inputs}
+        self.ones: set[str] = set()
+        self.nodes: list[Node] = []
+
+    def run(self) -> None:
+        for node in self.graph.nodes:
+            if not self.rewritten(node):
+                inner = [name for g in node.subgraphs for name in g.free_names()]
+                for name in [*node.inputs, *inner]:
+                    self.as_plain(name)
+                self.nodes.append(node)
+                self.plain.update(node.outputs)
+        for info in self.graph.outputs:
+            self.as_plain(info.name)
+        self.graph.nodes[:] = self.nodes
+
+    # --- values in one layout or the other -----------------------------------------
+
+    def add(
+        self, name: str, domain: str, inputs: list[str], output: str, **attrs: Any
+    ) -> str:
+        """Append a node; return what its output is called."""
+        row = registry.find(domain, name, 10**6)
+        assert row is not None
+        self.nodes.append(Node(row, 1, f"layout of {output}", inputs, [output], attrs))
+        return output
+
+    def as_plain(self, name: str) -> None:
+        """Make a value be there as the file has it."""
+        if name in self.last and name not in self.plain:
+            rank = self.ranks[name]
+            perm = (0, rank - 1, *range(1, rank - 1))
+            self.add("Transpose", "", [self.last[name]], name, perm=perm)
+            self.plain.add(name)
+
+    def as_last(self, name: str) -> str:
+        """Return what a value is called with its channels last."""
+        if name not in self.last:
+            rank = self.ranks[name]
+            perm = (0, *range(2, rank), 1)
+            output = f"{name}@last"
+            self.last[name] = self.add("Transpose", "", [name], output, perm=perm)
+        return self.last[name]
+
+    def made_last(self, node: Node, rank: int) -> list[str]:
+        """Return what the outputs of a node are called that have their channels last."""
+        for name in filter(None, node.outputs):
+            self.last[name] = f"{name}@last"
+            self.ranks[name] = rank
+        return [name and f"{name}@last" for name in node.outputs]
+
+    def constant(self, name: str, values: Sequence[int]) -> str:
+        array = np.array(values, np.int64)
+        self.graph.constants[name] = self.known.constants[name] = array
+        return name
+
+    def numbers(self, node: Node, i: int, name: str) -> tuple[int, ...] | None:
+        """Return integers that are an input or an attribute; None if not known."""
+        if name in node.attrs:
+            return tuple(node.attrs[name])
+        given = node.inputs[i] if i < len(node.inputs) else ""
+        array = self.known.constants.get(given)
+        return None if array is None else tuple(array.reshape(-1).tolist())
+
+    # --- rules ---------------------------------------------------------------------
+
+    def rewritten(self, node: Node) -> bool:
+        """Append a node that takes or makes channels last; False if there is none."""
+        rules: dict[str, Callable[[Node], bool]] = {
+            "Transpose": self.transpose,
+            "Pad": self.pad,
+            "Slice": self.slice,
+            "Flatten": self.flat,
+            "Reshape": self.flat,
+            "Squeeze": self.squeeze,
+        }
+        name = node.op
+        if not node.inputs or node.subgraphs:
+            return False
+        if name in STARTS:
+            return self.window(node)
+        if not any(one in self.last for one in node.inputs) and name != "Transpose":
+            return False
+        if name in FOLLOWS:
+            return self.image(node)
+        if name in ONE_INPUT:
+            return self.one_input(node)
+        if name in MANY_INPUTS and node.version >= 7:
+            return self.many_inputs(node)
+        if name in BY_AXIS:
+            return self.by_axis(node)
+        if name.startswith("Reduce"):
+            return self.reduction(node)
+        return name in rules and rules[name](node)
+
+    def window(self, node: Node) -> bool:
+        x, inputs = node.inputs[0], list(node.inputs)
+        if node.op.startswith("Conv"):
+            rank = self.weights_rank(node.inputs[1])
+        else:
+            rank = len(node.attrs.get("kernel_shape", ())) + 2
+        if rank < 3 or len(node.outputs) > 1:
+            return False
+        self.ranks[x] = rank
+        inputs[0] = self.as_last(x)
+        if node.op == "Conv":
+            group = node.attrs.get("group", 1)
+            output = f"{node.outputs[0]}@filter"
+            self.add("Filter", "plugrad", [inputs[1]], output, group=group)
+            inputs[1] = output
+        return self.image(replace(node, inputs=inputs), rank)
+
+    def weights_rank(self, name: str) -> int:
+        """Return the rank of weights that are computed once; 0 if they are not."""
+        if name in self.known:
+            return self.ranks[name]
+        makers = {output: node for node in self.nodes for output in node.outputs}
+        maker = makers.get(name)
+        if maker is None or maker.op != "plugrad.FoldedFilter":
+            return 0
+        return self.ranks[maker.inputs[0]]
+
+    def image(self, node: Node, rank: int = 0) -> bool:
+        x = node.inputs[0]
+        if not rank:
+            if x not in self.last:
+                return False
+            rank = self.ranks[x]
+            x = self.last[x]
+        attrs = {**node.attrs, "channels_last": 1}
+        if len([name for name in node.outputs if name]) > 1:
+            return False
+        if node.op.startswith("Global"):
+            self.ones.add(node.outputs[0])
+        inputs, outputs = [x, *node.inputs[1:]], self.made_last(node, rank)
+        self.nodes.append(replace(node, inputs=inputs, outputs=outputs, attrs=attrs))
+        return True
+
+    def one_input(self, node: Node) -> bool:
+        x = node.inputs[0]
+        if x not in self.last:
+            return False
+        self.ones |= {*node.outputs} if x in self.ones else set()
+        inputs = [self.last[x], *node.inputs[1:]]
+        outputs = self.made_last(node, self.ranks[x])
+        self.nodes.append(replace(node, inputs=inputs, outputs=outputs))
+        return True
+
+    def many_inputs(self, node: Node) -> bool:
+        rank = max(self.ranks[name] for name in node.inputs if name in self.last)
+        ranks = [self.ranks.get(name, rank + 1) for name in node.inputs]
+        if max(ranks) > rank:
+            return False
+        inputs = []
+        for name, own in zip(node.inputs, ranks, strict=True):
+            if name in self.last or own == rank:
+                inputs.append(self.operand(name, rank))
+            elif own == 0:
+                inputs.append(name)
+            else:
+                output = f"{name}@last{rank}"
+                if output not in self.last.values():
+                    self.add("ChannelsLast", "plugrad", [name], output, rank=rank)
+                    self.last[output] = output
+                inputs.append(output)
+        if all(name in self.ones for name in node.inputs if name in self.last):
+            self.ones.update(n for n in node.outputs if all(r < 2 for r in ranks[1:]))
+        outputs = self.made_last(node, rank)
+        self.nodes.append(replace(node, inputs=inputs, outputs=outputs))
+        return True
+
+    def operand(self, name: str, rank: int) -> str:
+        return self.as_last(name) if self.ranks[name] == rank else self.last[name]
+
+    def by_axis(self, node: Node) -> bool:
+        rank = next(self.ranks[name] for name in node.inputs if name in self.last)
+        images = node.inputs if node.op == "Concat" else node.inputs[:1]
+        flattens = node.op.endswith("oftmax") and node.version < 13
+        if flattens or any(self.ranks.get(name) != rank for name in images):
+            return False
+        if node.op.startswith("Arg") and not node.attrs.get("keepdims", 1):
+            return False
+        default = -1 if node.op.endswith("oftmax") else 0
+        axis = self.moved(node.attrs.get("axis", default), rank)
+        inputs = [self.as_last(name) for name in images]
+        inputs += node.inputs[len(images) :]
+        outputs = self.made_last(node, rank)
+        attrs = {**node.attrs, "axis": axis}
+        self.nodes.append(replace(node, inputs=inputs, outputs=outputs, attrs=attrs))
+        return True
+
+    @staticmethod
+    def moved(axis: int, rank: int) -> int:
+        """Return which axis it is with the channels last."""
+        axis %= rank
+        return 0 if axis == 0 else rank - 1 if axis == 1 else axis - 1
+
+    def reduction(self, node: Node) -> bool:
+        x = node.inputs[0]
+        axes = self.numbers(node, 1, "axes")
+        if x not in self.last or axes is None:
+            return False
+        rank = self.ranks[x]
+        spatial = {a % rank for a in axes} == {*range(2, rank)}
+        keep = node.attrs.get("keepdims", 1)
+        if not keep and not spatial:
+            return False
+        return self.with_axes(node, axes, last=bool(keep), ones=spatial)
+
+    def with_axes(
+        self, node: Node, axes: Sequence[int], *, last: bool, ones: bool = False
+    ) -> bool:
+        """Append a node whose axes are moved; its output may be without channels."""
+        x = node.inputs[0]
+        rank = self.ranks[x]
+        places = tuple(self.moved(a, rank) for a in axes)
+        attrs, inputs = dict(node.attrs), [self.last[x], *node.inputs[1:]]
+        if "axes" in attrs:
+            attrs["axes"] = places
+        else:
+            inputs[1] = self.constant(f"{node.outputs[0]}@axes", places)
+        if last:
+            self.ones |= {*node.outputs} if ones else set()
+            outputs = self.made_last(node, rank)
+        else:
+            outputs = node.outputs
+            self.plain.update(outputs)
+        self.nodes.append(replace(node, inputs=inputs, outputs=outputs, attrs=attrs))
+        return True
+
+    def squeeze(self, node: Node) -> bool:
+        x, axes = node.inputs[0], self.numbers(node, 1, "axes")
+        if x not in self.last or axes is None:
+            return False
+        rank = self.ranks[x]
+        if {a % rank for a in axes} != {*range(2, rank)}:
+            return False
+        return self.with_axes(node, axes, last=False)
+
+    def flat(self, node: Node) -> bool:
+        """Let what only has channels be reshaped: its elements are in order."""
+        x = node.inputs[0]
+        if x not in self.ones or node.attrs.get("axis", 1) != 1:
+            return False
+        if node.op == "Reshape":
+            shape = self.numbers(node, 1, "shape")
+            if shape is None or len(shape) != 2 or shape[1] == 0:
+                return False
+        self.nodes.append(replace(node, inputs=[self.last[x], *node.inputs[1:]]))
+        self.plain.update(node.outputs)
+        return True
+
+    def transpose(self, node: Node) -> bool:
+        x, perm = node.inputs[0], node.attrs.get("perm", ())
+        rank = len(perm)
+        if rank < 3:
+            return False
+        if x in self.last and tuple(perm) == (0, *range(2, rank), 1):
+            self.add("Identity", "", [self.last[x]], node.outputs[0])
+            self.plain.add(node.outputs[0])
+        elif x in self.plain and tuple(perm) == (0, rank - 1, *range(1, rank - 1)):
+            self.last[node.outputs[0]] = x
+            self.ranks[node.outputs[0]] = rank
+        else:
+            return False
+        self.changes["transposes cancelled"] += 1
+        return True
+
+    def pad(self, node: Node) -> bool:
+        x, pads = node.inputs[0], self.numbers(node, 1, "pads")
+        if x not in self.last or pads is None or len(node.inputs) > 3:
+            return False
+        n = self.ranks[x]
+        moved = [pads[i + k] for k in (0, n) for i in (0, *range(2, n), 1)]
+        attrs, inputs = dict(node.attrs), [self.last[x], *node.inputs[1:]]
+        if "pads" in attrs:
+            attrs["pads"] = tuple(moved)
+        else:
+            inputs[1] = self.constant(f"{node.outputs[0]}@pads", moved)
+        outputs = self.made_last(node, n)
+        self.nodes.append(replace(node, inputs=inputs, outputs=outputs, attrs=attrs))
+        return True
+
+    def slice(self, node: Node) -> bool:
+        x, axes = node.inputs[0], self.numbers(node, 3, "axes")
+        if x not in self.last or axes is None:
+            return False
+        rank = self.ranks[x]
+        places = tuple(self.moved(a, rank) for a in axes)
+        attrs, inputs = dict(node.attrs), [self.last[x], *node.inputs[1:]]
+        if "axes" in attrs:
+            attrs["axes"] = places
+        else:
+            inputs[3] = self.constant(f"{node.outputs[0]}@axes", places)
+        outputs = self.made_last(node, rank)
+        self.nodes.append(replace(node, inputs=inputs, outputs=outputs, attrs=attrs))
+        return True

@@ -1,0 +1,1 @@
+"""Tests of plugrad-onnx: models of ONNX."""
