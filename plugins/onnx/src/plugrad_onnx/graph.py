@@ -15,7 +15,15 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+)
 
 from . import registry
 from .inference import check_calls, types_of
@@ -25,6 +33,7 @@ from .registry import Op
 __all__ = ["Graph", "Node", "Reader"]
 
 MOST_NODES = 10**6
+ROOM = 2**30  # bytes that a model may have beside four times the size of its files
 OLDEST = 6
 Array = np.ndarray[Any, Any]
 
@@ -138,6 +147,8 @@ class Reader:
         self.types: Mapping[str, onnx.TypeProto] = {}
         self.expanding: list[str] = []
         self.initialized: set[str] = set()
+        self.budget = ROOM + 4 * model.ByteSize()
+        self.files: set[str] = set()
 
     def read(self) -> Graph:
         """Return the graph of the model."""
@@ -175,6 +186,20 @@ class Reader:
             graph.outputs.append(self.value(name, info.type))
         return graph
 
+    def array(self, tensor: TensorProto | SparseTensorProto) -> Array:
+        """Return the values of a tensor, unless all that was read is far too much."""
+        read: Any = to_array if isinstance(tensor, TensorProto) else to_dense
+        values = read(tensor, self.folder)
+        if isinstance(tensor, TensorProto) and self.folder is not None:
+            for entry in tensor.external_data:
+                if entry.key == "location" and entry.value not in self.files:
+                    self.files.add(entry.value)
+                    self.budget += 4 * (self.folder / entry.value).stat().st_size
+        self.budget -= values.nbytes
+        if self.budget < 0:
+            raise ModelError(["its tensors need far more memory than its files have"])
+        return values
+
     def value(self, name: str, kind: onnx.TypeProto) -> ValueInfo:
         try:
             return described(name, kind)
@@ -183,11 +208,13 @@ class Reader:
             return ValueInfo(name)
 
     def initializers(self, proto: GraphProto, graph: Graph, scope: Scope) -> None:
-        rows = [(one.name, one, to_array) for one in proto.initializer]
-        sparse = [(s.values.name, s, to_dense) for s in proto.sparse_initializer]
-        for name, tensor, read in itertools.chain(rows, sparse):
+        rows: list[tuple[str, Any]] = [(one.name, one) for one in proto.initializer]
+        rows += [(one.values.name, one) for one in proto.sparse_initializer]
+        for name, tensor in rows:
             try:
-                values = read(tensor, self.folder)
+                values = self.array(tensor)
+            except ModelError:
+                raise
             except (TypeError, ValueError, IndexError) as error:
                 self.problems.append(f"initializer {name!r}: {error}")
                 values = np.zeros(0, "float32")
@@ -218,9 +245,13 @@ class Reader:
             if row is not None:
                 self.append(row, version, proto, label, graph, scope, opsets)
                 continue
-            body = local or self.schema_body(domain, proto, version, scope)
+            missing = _missing(domain, proto.op_type)
+            try:
+                body = local or self.schema_body(domain, proto, version, scope)
+            except Exception as error:  # of any type: C++ reads the node
+                body, missing = None, f"ONNX cannot write it out: {error}"
             if body is None:
-                self.problems.append(f"{label}: {_missing(domain, proto.op_type)}")
+                self.problems.append(f"{label}: {missing}")
                 for name in proto.output:
                     scope.define(name)
             else:
@@ -238,7 +269,7 @@ class Reader:
     ) -> None:
         inputs = [scope.names.get(name, "") for name in proto.input]
         attrs = self.attributes(proto, label, scope, opsets)
-        self.check(row, inputs, attrs, label)
+        self.problems += problems_of(row, proto, version, attrs, label)
         if row.name == "Constant" and len(attrs) == 1:
             name = scope.define(proto.output[0])
             graph.constants[name] = constant(next(iter(attrs.values())))
@@ -248,23 +279,6 @@ class Reader:
         while inputs and not inputs[-1]:
             inputs.pop()
         graph.nodes.append(Node(row, version, proto.name, inputs, outputs, attrs))
-
-    def check(
-        self, row: Op, inputs: Sequence[str], attrs: Mapping[str, Any], label: str
-    ) -> None:
-        """Say what does not fit the function of an op."""
-        if not row.least <= len(inputs) <= row.most:
-            self.problems.append(
-                f"{label}: {len(inputs)} inputs, of {row.least} to {row.most}"
-            )
-        unknown = sorted(attrs.keys() - row.attributes)
-        if unknown:
-            self.problems.append(
-                f"{label}: the attributes {', '.join(unknown)} are not supported"
-            )
-        missing = sorted(row.required - attrs.keys() - {"node"})
-        if missing:
-            self.problems.append(f"{label}: attribute {', '.join(missing)} is missing")
 
     def attributes(
         self,
@@ -277,6 +291,8 @@ class Reader:
         for attribute in proto.attribute:
             try:
                 found[attribute.name] = self.attribute(attribute, scope, opsets)
+            except ModelError:
+                raise
             except (TypeError, ValueError, IndexError) as error:
                 self.problems.append(f"{label}, attribute {attribute.name}: {error}")
         return found
@@ -288,9 +304,9 @@ class Reader:
         if kind == AttributeProto.GRAPH:
             return self.graph(attribute.g, scope, opsets)
         if kind == AttributeProto.TENSOR:
-            return to_array(attribute.t, self.folder)
+            return self.array(attribute.t)
         if kind == AttributeProto.SPARSE_TENSOR:
-            return to_dense(attribute.sparse_tensor, self.folder)
+            return self.array(attribute.sparse_tensor)
         if kind == AttributeProto.TYPE_PROTO:
             return attribute.tp
         value = onnx.helper.get_attribute_value(attribute)
@@ -399,6 +415,36 @@ def settle_params(graphs: Sequence[Graph]) -> None:
     for graph in graphs:
         for name in [name for name in graph.params if name in read - used]:
             graph.constants[name] = graph.params.pop(name)
+
+
+def problems_of(
+    row: Op, proto: NodeProto, version: int, attrs: Mapping[str, Any], label: str
+) -> Iterator[str]:
+    """Yield what does not fit the function of an op, or its schema."""
+    count = len(proto.input)
+    if not row.least <= count <= row.most:
+        yield f"{label}: {count} inputs, of {row.least} to {row.most}"
+    unknown = sorted(attrs.keys() - row.attributes)
+    if unknown:
+        yield f"{label}: the attributes {', '.join(unknown)} are not supported"
+    missing = sorted(row.required - attrs.keys() - {"node"})
+    if missing:
+        yield f"{label}: attribute {', '.join(missing)} is missing"
+    for name in ("to", "dtype", "output_dtype", "output_datatype"):
+        if attrs.get(name):
+            try:
+                dtype_of(attrs[name])
+            except TypeError as error:
+                yield f"{label}: {error}"
+    if not onnx.defs.has(row.name, version, row.domain):
+        return
+    schema = onnx.defs.get_schema(row.name, version, row.domain)
+    if len(proto.output) > schema.max_output:
+        yield f"{label}: {len(proto.output)} outputs, of {schema.max_output} at most"
+    for attribute in proto.attribute:
+        wanted = schema.attributes.get(attribute.name)
+        if wanted is not None and int(wanted.type.value) != attribute.type:
+            yield f"{label}: attribute {attribute.name} must be of type {wanted.type.name}"
 
 
 def _domain(name: str) -> str:

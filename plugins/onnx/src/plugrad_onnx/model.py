@@ -12,11 +12,12 @@ import onnx
 from google.protobuf.message import DecodeError
 
 import plugrad as pg
+from plugrad.plugin import runtime
 
 from . import registry
 from .graph import Graph, Reader
 from .passes import Report, optimized
-from .program import Program, Session
+from .program import Program, Session, apart
 from .proto import ModelError, ValueInfo
 
 __all__ = ["Explanation", "Model", "load"]
@@ -55,6 +56,8 @@ def load(source: Source, *, backend: str | None = None, optimize: bool = True) -
     registry.load_plugins()
     proto, folder = _read(source)
     graph, report = Reader(proto, folder).read(), Report()
+    if backend is not None:
+        _check_dtypes(graph, backend)
     if optimize:
         optimized(graph, report)
     return Model(graph, report, backend)
@@ -72,6 +75,21 @@ def _read(source: Source) -> tuple[onnx.ModelProto, Path | None]:
         return onnx.ModelProto.FromString(data), folder
     except DecodeError as error:
         raise ModelError([f"it is no ONNX file: {error}"]) from None
+
+
+def _check_dtypes(graph: Graph, backend: str) -> None:
+    """Raise if a backend lacks the dtype of an input or a parameter."""
+    found = {info.name: info.dtype for info in graph.inputs if info.dtype is not None}
+    for one in [graph, *graph.inner()]:
+        found |= {name: x.dtype for name, x in one.params.items()}
+    has = {*runtime(backend).dtypes, "object"}
+    lacking = [(name, dtype) for name, dtype in found.items() if str(dtype) not in has]
+    if lacking:
+        raise ModelError(
+            f"value {name!r}: backend {backend!r} has no {dtype}; use another backend, or "
+            "convert the model"
+            for name, dtype in lacking
+        )
 
 
 class Explanation:
@@ -146,7 +164,7 @@ class Model:
                     f"apply: the model has no parameters {unknown}; model.params has all"
                 )
             given = {name: pg.asarray(value) for name, value in params.items()}
-            session = Session({**known, **given}, keep=False)
+            session = Session({**known, **given})
             return self._run(session, args, named)
 
     def to(self, backend: str | None) -> Model:
@@ -170,10 +188,9 @@ class Model:
     def _session(self) -> Session:
         backend = pg.get_backend()
         if backend not in self._sessions:
-            params = {
-                name: pg.keep(pg.asarray(x)) for name, x in self._params().items()
-            }
-            self._sessions[backend] = Session(params, keep=True)
+            arrays = self._params()
+            move = lambda: {name: pg.asarray(x) for name, x in arrays.items()}
+            self._sessions[backend] = Session(apart(move, backend), backend)
         return self._sessions[backend]
 
     def _params(self) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +21,7 @@ import plugrad as pg
 from . import registry
 from .graph import Graph, Node
 from .layout import with_channels_last
+from .ops import shape
 from .program import Known
 from .proto import LIMIT
 from .registry import Value, op
@@ -30,10 +30,11 @@ __all__ = ["Report", "optimized"]
 
 
 class Report:
-    """What the passes did: how often each change was made."""
+    """What the passes did: how often each change was made, how much was folded."""
 
     def __init__(self) -> None:
         self.changes: Counter[str] = Counter()
+        self.folded = 0
 
 
 def optimized(graph: Graph, report: Report, outer: Known | None = None) -> None:
@@ -80,33 +81,38 @@ def _users(graph: Graph) -> dict[str, list[Node | None]]:
 def _fold_constants(graph: Graph, known: Known, report: Report) -> None:
     """Compute on the host what depends on constants alone."""
     kept = []
+    token = shape.most_elements.set(LIMIT)
     for node in graph.nodes:
-        values = _evaluated(node, known)
+        values = _evaluated(node, known) if report.folded < LIMIT else None
         if values is None:
             kept.append(node)
             continue
         report.changes["constants folded"] += 1
+        report.folded += sum(value.size for value in values)
         for name, value in zip(node.outputs, values, strict=False):
             graph.constants[name] = known.constants[name] = value
+    shape.most_elements.reset(token)
     graph.nodes[:] = kept
 
 
-def _evaluated(node: Node, known: Known) -> Sequence[Value] | None:
+def _evaluated(node: Node, known: Known) -> list[Any] | None:
     row = node.row
     if row.host is None or row.random or node.subgraphs or not any(node.inputs):
         return None
     if not all(not name or name in known.constants for name in node.inputs):
         return None
     args = [known.constants[name] if name else None for name in node.inputs]
+    if math.prod(max(x.size, 1) for x in args if x is not None) > LIMIT:
+        return None  # no result has more elements: they broadcast, or are gathered
     more = {"node": node} if "node" in row.attributes else {}
     try:
         with np.errstate(all="ignore"):
             found = row.host(*args, **node.attrs, **more)
     except (ArithmeticError, IndexError, TypeError, ValueError):
         return None  # it is an error when the node runs, if it does
-    values = [np.asarray(x) for x in (found if isinstance(found, tuple) else (found,))]
-    fits = all(x.size <= LIMIT and x.flags.owndata or x.size <= 4096 for x in values)
-    return values if fits and not isinstance(found, list) else None
+    if isinstance(found, list):  # a sequence
+        return None
+    return [np.array(x) for x in (found if isinstance(found, tuple) else (found,))]
 
 
 # --- branches that are known -----------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ import plugrad as pg
 from .graph import Graph, Node
 from .registry import Value
 
-__all__ = ["Branch", "Program", "Session"]
+__all__ = ["Branch", "Program", "Session", "apart"]
 
 Array = np.ndarray[Any, Any]
 NONE = 0  # the place of an input that is left out
@@ -189,12 +190,15 @@ class Session:
 
     Args:
         params: Tensors by name.
-        keep: Whether what is computed outlives a ``tidy`` block.
+        backend: Where the session lasts for all calls of a model; None: for one call,
+            which may be differentiated in the parameters.
 
     """
 
-    def __init__(self, params: Mapping[str, pg.Tensor], *, keep: bool) -> None:
-        self.params, self.keep = params, keep
+    def __init__(
+        self, params: Mapping[str, pg.Tensor], backend: str | None = None
+    ) -> None:
+        self.params, self.backend = params, backend
         self.values: dict[Program, list[Value]] = {}
         self.others: dict[tuple[Program, int, bool], Value] = {}
 
@@ -207,11 +211,16 @@ class Session:
                 values[place] = value
             for place, name in program.params.items():
                 values[place] = self.params[name]
-            self.run(program.before, values, program)
-            if self.keep:
-                pg.keep(values)
+            self.compute(lambda: self.run(program.before, values, program))
             self.values[program] = values
         return values
+
+    def compute(self, f: Callable[[], Value]) -> Value:
+        """Return ``f()``; what lasts is computed outside of ``vmap``, ``jit`` and tapes.
+
+        These hold for a thread, so it is computed in another one.
+        """
+        return f() if self.backend is None else apart(f, self.backend)
 
     def run(self, steps: Sequence[Step], values: list[Value], program: Program) -> None:
         """Run steps one after the other."""
@@ -245,8 +254,19 @@ class Session:
         key = (program, place, read)
         if key in self.others:
             return self.others[key]
-        fixed = place in program.constants or place in program.params
-        found = value.numpy() if read else pg.asarray(value)
-        if fixed:
-            self.others[key] = pg.keep(found) if self.keep and not read else found
+        move = (lambda: value.numpy()) if read else (lambda: pg.asarray(value))
+        if place not in program.constants and place not in program.params:
+            return move()
+        self.others[key] = found = self.compute(move)
         return found
+
+
+def apart(f: Callable[[], Value], backend: str) -> Value:
+    """Return ``f()``, run in a thread of its own on a backend."""
+
+    def run() -> Value:
+        with pg.use_backend(backend), np.errstate(all="ignore"):
+            return f()
+
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(run).result()

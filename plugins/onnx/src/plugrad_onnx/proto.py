@@ -1,6 +1,6 @@
 """What stands in files: tensors, types, external data, each checked before it is read.
 
-Nothing here allocates more than the file has, or ``LIMIT`` elements.
+Nothing here allocates much more than the file has, or ``LIMIT`` elements.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onnx import TensorProto, TypeProto, numpy_helper
 
 __all__ = ["LIMIT", "ModelError", "ValueInfo", "described", "dtype_of", "to_array"]
 
-LIMIT = 2**27  # elements that are computed on the host, where the file has fewer
+LIMIT = 2**24  # elements of what a file describes by less than it has: it may be a bomb
 Array = np.ndarray[Any, Any]
 
 _SAME = (
@@ -89,8 +89,8 @@ def dtype_of(elem_type: int) -> np.dtype[Any]:
         return _DTYPES[elem_type]
     except KeyError:
         raise TypeError(
-            f"dtype {type_name(elem_type)}, which plugrad has not: convert the model to "
-            "float32 or int8"
+            f"plugrad has no dtype {type_name(elem_type)}: convert the model to float32 "
+            "or int8"
         ) from None
 
 

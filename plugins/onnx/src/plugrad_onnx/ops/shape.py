@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 import plugrad as pg
 
 from ..graph import Node
-from ..proto import LIMIT, dtype_of
+from ..proto import dtype_of
 from ..registry import Value, namespace, op
 
 Ints = tuple[int, ...]
@@ -22,11 +23,16 @@ def ints(x: Value) -> Ints:
     return tuple(x.reshape(-1).tolist())
 
 
+# How many elements an array may have that is made from a few numbers.
+most_elements: ContextVar[float] = ContextVar("most_elements", default=math.inf)
+
+
 def bounded(name: str, shape: Sequence[int]) -> Sequence[int]:
     """Return a shape that is made on the host, unless it is too large for that."""
-    if any(n < 0 for n in shape) or math.prod(shape) > LIMIT:
+    most = most_elements.get()
+    if any(n < 0 for n in shape) or math.prod(shape) > most:
         raise ValueError(
-            f"{name}: the shape {tuple(shape)} has a negative size, or more than {LIMIT} "
+            f"{name}: the shape {tuple(shape)} has a negative size, or more than {most} "
             "elements"
         )
     return shape

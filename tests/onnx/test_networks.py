@@ -1,0 +1,235 @@
+"""Whole networks: answers of ONNX Runtime, gradients, overrides, what stays on a host."""
+
+import numpy as np
+import onnx
+import plugrad as pg
+import plugrad_onnx
+import pytest
+from plugrad_onnx import load
+
+from tests.onnx.networks import IMAGES, NETWORKS, draw, image, model, quantized
+
+
+def outputs(found):
+    return found if isinstance(found, tuple) else (found,)
+
+
+def runtime_answers(proto, inputs):
+    ort = pytest.importorskip("onnxruntime", reason="it has no wheel for this Python")
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    session = ort.InferenceSession(proto.SerializeToString(), options)
+    return session.run(None, inputs)
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_answers_are_those_of_onnx_runtime(name, optimize, backend):
+    make, inputs = NETWORKS[name]
+    proto = make()
+    loaded = load(proto, optimize=optimize)
+    expected = runtime_answers(proto, inputs)
+    for _ in range(2):  # the second call finds what the first one has computed
+        found = outputs(loaded(**inputs))
+        for x, wanted in zip(found, expected, strict=True):
+            assert (x.backend, x.dtype, x.shape) == (backend, wanted.dtype, wanted.shape)
+            np.testing.assert_allclose(x.numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def float64(proto):
+    """Return a model with its floats in double precision, for finite differences."""
+    one, two = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
+    copy = onnx.ModelProto.FromString(proto.SerializeToString())
+
+    def change(graph):
+        for info in [*graph.input, *graph.output]:
+            kind = info.type.tensor_type
+            kind.elem_type = two if kind.elem_type == one else kind.elem_type
+        for tensor in graph.initializer:
+            tensor.CopyFrom(wide(tensor))
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.name == "value" and node.op_type == "Constant":
+                    attribute.t.CopyFrom(wide(attribute.t))
+                elif attribute.name == "value_float":
+                    value = np.array(attribute.f, np.float64)
+                    attribute.CopyFrom(onnx.helper.make_attribute("value", wide(value)))
+                elif attribute.HasField("g"):
+                    change(attribute.g)
+
+    def wide(tensor):
+        is_array = isinstance(tensor, np.ndarray)
+        x = tensor if is_array else onnx.numpy_helper.to_array(tensor)
+        x = x.astype(np.float64) if x.dtype == np.float32 else x
+        return onnx.numpy_helper.from_array(x, "" if is_array else tensor.name)
+
+    change(copy.graph)
+    return copy
+
+
+DIFFERENTIABLE = ["image", "voice", "control", "attention"]
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradients_in_parameters_agree_with_finite_differences(name, optimize):
+    make, inputs = NETWORKS[name]
+    proto = float64(make())
+    if name == "image":  # ONNX has no such input of double precision
+        scales = [n for n in proto.graph.node if n.op_type == "Constant"]
+        for node in scales:
+            if node.output[0] == "two":
+                value = np.array([1, 1, 2, 2], np.float32)
+                tensor = onnx.numpy_helper.from_array(value)
+                node.attribute[0].t.CopyFrom(tensor)
+    inputs = {
+        key: x.astype(np.float64) if x.dtype == np.float32 else x
+        for key, x in inputs.items()
+    }
+    loaded = load(proto, backend="cpu", optimize=optimize)
+    share = [np.cos(np.arange(x.size)).reshape(x.shape) for x in outputs(loaded(**inputs))]
+
+    def loss(params):
+        found = outputs(loaded.apply(params, **inputs))
+        return sum(pg.sum(x * s) for x, s in zip(found, share, strict=True))
+
+    with pg.use_backend("cpu"):
+        params = loaded.params
+        gradient = pg.grad(loss)(params)
+        rng = np.random.default_rng(0)
+        for key, value in params.items():
+            place = tuple(rng.integers(n) for n in value.shape)
+            step = np.zeros(value.shape)
+            step[place] = 1e-5
+            ends = (loss({key: value + s * pg.asarray(step)}).item() for s in (1, -1))
+            numeric = (next(ends) - next(ends)) / 2e-5
+            found = gradient[key][place].item()
+            assert found == pytest.approx(numeric, rel=1e-5, abs=1e-7), key
+
+
+def test_gradients_in_inputs_and_of_jit(backend):
+    loaded = load(image())
+    f = lambda x: pg.sum(loaded(x)[:, 2])
+    eager = pg.grad(f)(IMAGES)
+    np.testing.assert_allclose(pg.jit(pg.grad(f))(IMAGES).numpy(), eager.numpy(), 1e-6)
+    direction = np.sin(np.arange(IMAGES.size)).reshape(IMAGES.shape).astype(np.float32)
+    ends = [f(pg.asarray(IMAGES + s * 1e-2 * direction)).item() for s in (1, -1)]
+    slope = pg.sum(eager * direction).item()
+    assert slope == pytest.approx((ends[0] - ends[1]) / 2e-2, rel=0.02)
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+def test_an_override_of_relu_changes_the_gradient_alone(optimize, backend):
+    weights = draw(6, {"w": (4, 2, 3, 3), "out": (4, 3)})
+    proto = model(
+        """
+        net (float[N, 2, 6, 6] x) => (float[N, 3] y) {
+          c = Conv (x, w)
+          r = Relu (c)
+          m = ReduceMean <axes = [2, 3], keepdims = 0> (r)
+          y = MatMul (m, out)
+        }
+        """,
+        weights,
+    )
+    loaded = load(proto, optimize=optimize)
+    x = np.random.default_rng(1).normal(size=(1, 2, 6, 6)).astype(np.float32)
+    f = pg.value_and_grad(lambda x: pg.sum(loaded(x)))
+    value, plain = f(x)
+    with pg.override_gradient("Relu", x=lambda dy, y: pg.zeros_like(dy)):
+        same, none = f(x)
+    assert same.item() == value.item()
+    assert np.any(plain.numpy() != 0)
+    assert not np.any(none.numpy())
+
+
+def test_apply_takes_other_parameters_and_model_keeps_its_own(backend):
+    proto = model(
+        "net (float[N] x) => (float[N] y) { z = Mul (x, a) y = Add (z, b) }",
+        {"a": np.float32([2.0]), "b": np.float32([1.0])},
+    )
+    loaded = load(proto)
+    assert loaded([3.0]).tolist() == [7.0]
+    assert loaded.apply({"a": [5.0]}, [3.0]).tolist() == [16.0]
+    assert loaded(x=[3.0]).tolist() == [7.0]
+    assert sorted(loaded.params) == ["a", "b"]
+    with pytest.raises(ValueError, match=r"no parameters \['c'\]"):
+        loaded.apply({"c": [5.0]}, [3.0])
+
+
+def test_batch_norms_of_a_model_are_trained_after_they_are_folded():
+    loaded = load(image(), backend="cpu")
+    assert loaded.explain().changes["batch norms folded"] == 1
+    loss = lambda p: pg.sum(loaded.apply(p, IMAGES) ** 2)
+    gradient = pg.grad(loss)(loaded.params)
+    plain = load(image(), backend="cpu", optimize=False)
+    expected = pg.grad(lambda p: pg.sum(plain.apply(p, IMAGES) ** 2))(plain.params)
+    assert gradient.keys() == expected.keys()
+    for name in ("w1", "scale1", "shift1", "mean1", "var"):
+        assert np.any(expected[name].numpy())
+        np.testing.assert_allclose(
+            gradient[name].numpy(), expected[name].numpy(), rtol=1e-3, atol=1e-6
+        )
+
+
+def test_shapes_are_computed_on_the_host(backend):
+    make, inputs = NETWORKS["voice"]
+    loaded = load(make())
+    loaded(**inputs)
+    with pg.profile() as p:
+        loaded(**inputs)
+    kernels = {record.kernel for record in p.records}
+    assert not kernels & {"Gather", "GatherV2", "Cast"}
+    assert {x.dtype.name for x in outputs(loaded(**inputs))} == {"float32"}
+
+
+def test_models_run_within_tidy_and_on_another_backend():
+    first = load(image(), backend="cpu")
+    with pg.tidy():
+        first(IMAGES)
+    again = first(IMAGES)
+    for name in pg.backends():
+        other = first.to(name)(IMAGES)
+        assert other.backend == name
+        np.testing.assert_allclose(other.numpy(), again.numpy(), atol=1e-5)
+
+
+def test_vmap_runs_a_model_for_each_example(backend):
+    loaded = load(image())
+    many = pg.vmap(lambda x: loaded(pg.expand_dims(x, 0)))(IMAGES)
+    np.testing.assert_allclose(many.numpy()[:, 0], loaded(IMAGES).numpy(), atol=1e-6)
+
+
+def test_what_a_model_says_of_itself():
+    loaded = load(image(), backend="cpu")
+    assert repr(loaded) == "<Model 'image' (x: float32[N, 3, 17, 18]) -> (y: float32[N, 5])>"
+    assert "input x: float32[N, 3, 17, 18]" in str(loaded.graph)
+    explanation = loaded.explain()
+    assert explanation.transposes == 1
+    assert load(image(), optimize=False).explain().changes == {}
+    assert "1 transposes are left" in str(explanation)
+    assert "Conv 4" in str(explanation)
+    assert isinstance(loaded, plugrad_onnx.Model)
+
+
+CALLS = [
+    ((), {}, "missing: \\['x'\\]"),
+    ((IMAGES, IMAGES), {}, "2 inputs, of 1"),
+    ((IMAGES,), {"x": IMAGES}, "given twice"),
+    ((), {"x": IMAGES, "z": 1}, "unknown: \\['z'\\]"),
+    ((IMAGES[:, :2],), {}, r"must be x: float32\[N, 3, 17, 18\], not float32\[2, 2"),
+    ((IMAGES.astype(np.float64),), {}, "not float64"),
+]
+
+
+@pytest.mark.parametrize(("args", "named", "message"), CALLS)
+def test_wrong_calls(args, named, message):
+    with pytest.raises(TypeError, match=message):
+        load(image(), backend="cpu")(*args, **named)
+
+
+def test_quantized_models_answer_integers_exactly(backend):
+    proto = quantized()
+    inputs = NETWORKS["quantized"][1]
+    (expected, *_), (found, *_) = runtime_answers(proto, inputs), load(proto)(**inputs)
+    np.testing.assert_array_equal(found.numpy(), expected)
