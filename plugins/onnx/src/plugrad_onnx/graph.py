@@ -33,7 +33,7 @@ from .registry import Op
 __all__ = ["Graph", "Node", "Reader"]
 
 MOST_NODES = 10**6
-ROOM = 2**30  # bytes that a model may have beside four times the size of its files
+ROOM = 2**28  # bytes that a model may have beside four times the size of its files
 OLDEST = 6
 Array = np.ndarray[Any, Any]
 
@@ -528,7 +528,7 @@ def in_order(
             if name in made:
                 waits[i] += 1
                 users.setdefault(made[name], []).append(i)
-            elif name not in scope.names:
+            elif name not in scope.names and name in node.input:
                 reader.problems.append(
                     f"node {node.name or node.op_type!r}: its input {name!r} is not "
                     "defined"
@@ -543,9 +543,12 @@ def in_order(
             waits[user] -= 1
             if not waits[user]:
                 heapq.heappush(ready, user)
-    stuck = [rows[i].name or rows[i].op_type for i, n in enumerate(waits) if n]
+    stuck = [rows[i] for i, count in enumerate(waits) if count]
     if stuck:
-        reader.problems.append(f"nodes that wait for each other: {stuck[:10]}")
+        names = [node.name or node.op_type for node in stuck]
+        reader.problems.append(f"nodes that wait for each other: {names[:10]}")
+        for name in [name for node in stuck for name in node.output]:
+            scope.define(name)  # so that only they are named
     return order
 
 

@@ -43,7 +43,8 @@ def types_of(model: ModelProto) -> Mapping[str, TypeProto]:
                 )
             )
     try:
-        light = onnx.shape_inference.infer_shapes(light, data_prop=True)
+        # Not data_prop=True, which makes what a small sparse tensor stands for.
+        light = onnx.shape_inference.infer_shapes(light)
     except Exception:  # of any type; the reader says what is wrong
         light = ModelProto(graph=graph)
     return _collected(light.graph, source)

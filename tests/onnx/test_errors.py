@@ -1,0 +1,291 @@
+"""Models that cannot be loaded: all that is wrong is said, in little memory."""
+
+import resource
+import time
+import tracemalloc
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from plugrad_onnx import ModelError, load
+
+from tests.onnx.networks import model
+
+FLOAT = TensorProto.FLOAT
+X = helper.make_tensor_value_info("x", FLOAT, ["N"])
+Y = helper.make_tensor_value_info("y", FLOAT, ["N"])
+
+
+def graph(*nodes, initializers=(), opset=17, functions=(), more=()):
+    """Return a model of ``x`` and ``y``, unchecked."""
+    net = helper.make_graph(nodes, "net", [X], [Y], initializer=initializers)
+    opsets = [helper.make_opsetid("", opset), *more]
+    return helper.make_model(net, opset_imports=opsets, functions=functions)
+
+
+def node(op, inputs, outputs, **attrs):
+    return helper.make_node(op, inputs.split(), outputs.split(), **attrs)
+
+
+def tensor(name, dims, kind=FLOAT, raw=b""):
+    return TensorProto(name=name, dims=dims, data_type=kind, raw_data=raw)
+
+
+def external(name, dims, **entries):
+    one = TensorProto(name=name, dims=dims, data_type=FLOAT)
+    one.data_location = TensorProto.EXTERNAL
+    for key, value in entries.items():
+        one.external_data.add(key=key, value=str(value))
+    return one
+
+
+def function(name, *nodes, domain="mine"):
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+    return helper.make_function(domain, name, ["a"], ["b"], nodes, opsets)
+
+
+MINE = helper.make_opsetid("mine", 1)
+ADD_W = node("Add", "x w", "y")
+TWICE = [
+    function(
+        f"f{i}",
+        helper.make_node(f"f{i + 1}", ["a"], ["t"], domain="mine"),
+        helper.make_node(f"f{i + 1}", ["t"], ["b"], domain="mine"),
+    )
+    for i in range(40)
+]
+CALLS = {
+    "a": function("A", helper.make_node("B", ["a"], ["b"], domain="mine")),
+    "b": function("B", helper.make_node("A", ["a"], ["b"], domain="mine")),
+}
+BRANCH = helper.make_graph(
+    [node("Relu", "nothing", "t")],
+    "branch",
+    [],
+    [helper.make_tensor_value_info("t", FLOAT, ["N"])],
+)
+
+WRONG = {
+    "no ONNX file": (b"\xff\xfe no protobuf", ["it is no ONNX file"]),
+    "cycle": (
+        graph(node("Add", "x b", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")),
+        ["nodes that wait for each other"],
+    ),
+    "missing input": (
+        graph(node("Add", "x z", "y")),
+        ["node 'Add': its input 'z' is not defined"],
+    ),
+    "missing input of a branch": (
+        graph(node("If", "x", "y", then_branch=BRANCH, else_branch=BRANCH)),
+        ["its input 'nothing' is not defined"],
+    ),
+    "missing output": (graph(node("Relu", "x", "z")), ["output 'y': no node computes"]),
+    "defined twice": (
+        graph(node("Relu", "x", "y"), node("Neg", "x", "y")),
+        ["value 'y' is defined twice"],
+    ),
+    "all at once": (
+        graph(
+            node("Relu", "x", "a"),
+            node("Frobnicate", "a", "b"),
+            node("Cast", "b", "c", to=TensorProto.FLOAT8E5M2),
+            node("Softmax", "c", "d", temperature=2.0),
+            node("Concat", "d", "e"),
+            node("Add", "e", "f"),
+            node("LeakyRelu", "f", "g", alpha="steep"),
+            node("TreeEnsemble", "g", "y", domain="ai.onnx.ml"),
+            more=[helper.make_opsetid("ai.onnx.ml", 5)],
+        ),
+        [
+            "node 'Frobnicate', op Frobnicate of ONNX, opset 17: there is no such op",
+            "op Cast of ONNX, opset 17: plugrad has no dtype FLOAT8E5M2: convert",
+            "op Softmax of ONNX, opset 17: the attributes temperature are not",
+            "op Concat of ONNX, opset 17: attribute axis is missing",
+            "op Add of ONNX, opset 17: 1 inputs, of 2 to 2",
+            "op LeakyRelu of ONNX, opset 17: attribute alpha must be of type FLOAT",
+            "op TreeEnsemble of ai.onnx.ml, opset 5: there is no such op here; register a "
+            "function with plugrad_onnx.op('TreeEnsemble', domain='ai.onnx.ml')",
+        ],
+    ),
+    "dtype of an input": (
+        helper.make_model(
+            helper.make_graph(
+                [node("Cast", "x", "y", to=FLOAT)],
+                "net",
+                [helper.make_tensor_value_info("x", TensorProto.FLOAT8E4M3FN, [2])],
+                [Y],
+            )
+        ),
+        ["value 'x': plugrad has no dtype FLOAT8E4M3FN"],
+    ),
+    "opset": (graph(node("Relu", "x", "y"), opset=5), ["opset 5 of ONNX: those from 6"]),
+    "opset of the future": (graph(node("Relu", "x", "y"), opset=999), ["opset 999"]),
+    "too many outputs": (graph(node("Relu", "x", "y z")), ["2 outputs, of 1 at most"]),
+    "huge initializer": (
+        graph(ADD_W, initializers=[tensor("w", [2**40, 2**20])]),
+        ["initializer 'w': its shape (1099511627776, 1048576) needs"],
+    ),
+    "negative size": (
+        graph(ADD_W, initializers=[tensor("w", [-1])]),
+        ["its shape (-1,) has a negative size"],
+    ),
+    "too little data": (
+        graph(ADD_W, initializers=[tensor("w", [3], raw=b"1234")]),
+        ["its shape (3,) needs 12 values or bytes, not 4"],
+    ),
+    "sparse bomb": (
+        graph(
+            node("Constant", "", "w", sparse_value=onnx.SparseTensorProto(
+                values=numpy_helper.from_array(np.float32([1.0])),
+                indices=numpy_helper.from_array(np.int64([0])),
+                dims=[2**40])),
+            ADD_W,
+        ),
+        ["has more than 16777216 elements"],
+    ),
+    "function that calls itself": (
+        graph(
+            helper.make_node("A", ["x"], ["y"], domain="mine"),
+            functions=CALLS.values(),
+            more=[MINE],
+        ),
+        ["a function calls itself: mine.A -> mine.B -> mine.A"],
+    ),
+    "functions that become 2^40 nodes": (
+        graph(
+            helper.make_node("f0", ["x"], ["y"], domain="mine"),
+            functions=[*TWICE, function("f40", node("Relu", "a", "b"))],
+            more=[MINE],
+        ),
+        ["1099511627776 nodes with functions written out"],
+    ),
+    "external data of no folder": (
+        graph(ADD_W, initializers=[external("w", [1], location="w.bin")]),
+        ["its data is in the file 'w.bin': load the model by its path"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_models(name):
+    source, messages = WRONG[name]
+    tracemalloc.start()
+    start = time.process_time()
+    with pytest.raises(ModelError) as error:
+        load(source if isinstance(source, bytes) else source.SerializeToString())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert time.process_time() - start < 5
+    assert peak < 2**26
+    assert len(error.value.problems) == len(messages), error.value
+    for message in messages:
+        assert message in str(error.value)
+
+
+# Where the data of a parameter is, in a folder with the model and w.bin of 8 bytes.
+PLACES = {
+    "parent": (dict(location="../secret.bin"), "outside of the model's folder"),
+    "hidden parent": (dict(location="a/../../secret.bin"), "outside of the model's"),
+    "absolute": (dict(location="/etc/passwd"), "outside of the model's folder"),
+    "link": (dict(location="link.bin"), "outside of the model's folder"),
+    "nowhere": (dict(location="none.bin"), "which is not there"),
+    "folder": (dict(location="."), "which is not there"),
+    "no name": (dict(length=4), "outside of the model's folder"),
+    "past the end": (dict(location="w.bin", offset=4, length=8), "has 8 at 4"),
+    "another length": (dict(location="w.bin", length=4), "needs 8 bytes"),
+    "negative": (dict(location="w.bin", offset=-4), "the offset or length '-4'"),
+}
+
+
+def write(folder, **entries):
+    proto = graph(ADD_W, initializers=[external("w", [2], **entries)])
+    path = folder / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    (folder / "w.bin").write_bytes(np.float32([1.0, 2.0]).tobytes())
+    return path
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_external_data_that_is_refused(name, tmp_path):
+    entries, message = PLACES[name]
+    (tmp_path / "secret.bin").write_bytes(b"12345678")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "link.bin").symlink_to(tmp_path / "secret.bin")
+    with pytest.raises(ModelError, match=message):
+        load(write(folder, **entries))
+
+
+def test_external_data_in_the_folder_is_read(tmp_path, backend):
+    loaded = load(write(tmp_path, location="w.bin", offset=0, length=8))
+    assert loaded([1.0, 1.0]).tolist() == [2.0, 3.0]
+
+
+def test_one_region_of_a_file_for_many_tensors_is_a_bomb(tmp_path):
+    size = 2**24
+    many = [
+        external(f"w{i}", [size // 4], location="big.bin", length=size)
+        for i in range(200)
+    ]
+    proto = graph(node("Add", "x w0", "y"), initializers=many)
+    with (tmp_path / "big.bin").open("wb") as file:
+        file.truncate(size)
+    (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match="far more memory than its files have"):
+        load(tmp_path / "model.onnx")
+
+
+def doubling(count):
+    """Return text that joins a constant with itself ``count`` times."""
+    rows = [f"a{i + 1} = Concat <axis = 0> (a{i}, a{i})" for i in range(count)]
+    return "a0 = Constant <value_ints = [1]> ()\n" + "\n".join(rows)
+
+
+# What constant folding would make large: it is left to the run, or made small.
+BOMBS = {
+    "ConstantOfShape": "s = Constant <value_ints = [1099511627776]> () "
+    "b = ConstantOfShape (s)",
+    "Range": "s = Constant <value_int = 0> () e = Constant <value_int = 1099511627776> () "
+    "d = Constant <value_int = 1> () b = Range (s, e, d)",
+    "Tile": "s = Constant <value_ints = [1]> () "
+    "e = Constant <value_ints = [1099511627776]> () b = Tile (s, e)",
+    "Expand": "s = Constant <value_ints = [1]> () "
+    "e = Constant <value_ints = [1099511627776]> () b = Expand (s, e)",
+    "Pad": "s = Constant <value_ints = [1]> () "
+    "e = Constant <value_ints = [0, 1099511627776]> () b = Pad (s, e)",
+    "Concat": doubling(40) + "\nb = Identity (a40)",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_constants_do_not_explode_at_load(name):
+    text = f"net (float[N] x) => (float[N] y, int64[M] z) {{ {BOMBS[name]} \n"
+    text += "y = Relu (x) z = Shape (b) }"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    loaded = load(model(text), backend="cpu")
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert after - before < 2**20  # KiB
+    assert loaded.inputs[0].name == "x"
+
+
+def test_a_backend_that_lacks_a_dtype_is_an_error_at_load():
+    pytest.importorskip("plugrad_opencl", reason="plugrad-opencl is not installed")
+    import plugrad as pg
+
+    if "opencl" not in pg.backends():
+        pytest.skip("there is no OpenCL device")
+    text = "net (float16[N] x) => (float16[N] y) { y = Add (x, w) }"
+    proto = model(text, {"w": np.float16([1.0])})
+    with pytest.raises(ModelError, match="value 'x': backend 'opencl' has no float16"):
+        load(proto, backend="opencl")
+    assert load(proto, backend="cpu")(np.float16([1.0])).dtype == "float16"
+
+
+def test_deep_branches_and_long_chains(backend):
+    chain = [node("Neg", f"t{i}", f"t{i + 1}") for i in range(5000)]
+    chain[0].input[0], chain[-1].output[0] = "x", "y"
+    start = time.process_time()
+    loaded = load(graph(*reversed(chain)))
+    assert loaded([2.0]).tolist() == [2.0]
+    assert time.process_time() - start < 20
