@@ -13,6 +13,7 @@ CPU = ROOT / "plugins/cpu/src/plugrad_cpu"
 WASM = ROOT / "plugins/wasm/src/plugrad_wasm"
 OPENCL = ROOT / "plugins/opencl/src/plugrad_opencl"
 LLVM = ROOT / "plugins/llvm/src/plugrad_llvm"
+ONNX = ROOT / "plugins/onnx/src/plugrad_onnx"
 TRAIN = ROOT / "plugins/train/src/plugrad_train"
 REGIONS = {  # for jit
     CPU: [CPU / "regions.py", CPU / "slots.py"],
@@ -62,6 +63,7 @@ PACKAGES = {
     "wasm": (plugin(WASM), 2000),
     "opencl": (plugin(OPENCL), 2000),
     "llvm": (sorted(LLVM.rglob("*.py")), 1360),
+    "onnx": (sorted(ONNX.rglob("*.py")), 1900),
     "train": (sorted(TRAIN.rglob("*.py")), 1500),
     "regions of cpu": (REGIONS[CPU], 240),
     "regions of wasm": (REGIONS[WASM], 150),
@@ -146,7 +148,7 @@ def wrapped_imports(path):
 
 # The packages that are over their limit (decision 0004), and the ceiling of each.
 # A package that is under its limit fails here, and one that is far below its ceiling.
-OVER = {"ops": 9450, "tools": 2080, "wasm": 2800, "opencl": 3450}
+OVER = {"ops": 9450, "tools": 2080, "wasm": 2800, "opencl": 3450, "onnx": 4450}
 SLACK = 150
 
 
@@ -189,7 +191,7 @@ def lengths(root):
     return files, functions
 
 
-ROOTS = [CORE, CPU, WASM, OPENCL, LLVM, TRAIN, *OTHERS]
+ROOTS = [CORE, CPU, WASM, OPENCL, LLVM, ONNX, TRAIN, *OTHERS]
 
 
 @pytest.mark.parametrize("root", ROOTS, ids=lambda path: path.name)

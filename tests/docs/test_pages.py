@@ -86,10 +86,12 @@ PAGES = [
     Page("docs/train.md", 7, shows="grad value_and_grad random.key"),
     Page("docs/trees.md", 3, shows="tree.map tree.leaves tree.register grad"),
     Page("docs/jit.md", 2, shows="jit Variable variable_grads where"),
+    Page("docs/onnx.md", 2, shows="grad override_gradient", backend="wasm"),
     Page("docs/vmap.md", 4, shows="vmap grad vjp where"),
     Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
     Page("plugins/cpu/README.md", 1, shows="set_backend softmax"),
     Page("plugins/llvm/README.md", 1, shows="set_backend jit tanh"),
+    Page("plugins/onnx/README.md", 1),
     Page("plugins/opencl/README.md", 3, "docs/test_excerpts.py", backend="opencl"),
     Page("plugins/train/README.md", 1, shows="tanh zeros mean"),
     Page(
@@ -108,6 +110,7 @@ PROGRAMS = {
     for number, code in enumerate(filter(promised, page.blocks("python")))
 }
 NEEDS = {
+    "plugrad_onnx": "plugrad-onnx is not installed",
     "torch": "needs torch, of the bench group: make .venv/.group-bench",
     "sklearn": "needs scikit-learn, of the demo group: make demo",
     "array_api_extra": "needs array-api-extra, of the consumers group",

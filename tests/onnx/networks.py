@@ -27,6 +27,35 @@ def draw(seed, shapes):
     return {name: np.asarray(x, np.float32) for name, x in found.items()}
 
 
+IMAGE = """
+image (float[N, 3, 17, 18] x) => (float[N, 5] y) {
+  c1 = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (x, w1)
+  n1 = BatchNormalization (c1, scale1, shift1, mean1, var)
+  r1 = Relu (n1)
+  p1 = MaxPool <kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1> (r1)
+  d1 = Conv <group = 8, pads = [1, 1, 1, 1]> (p1, wd, bd)
+  zero = Constant <value_float = 0.0> ()
+  six = Constant <value_float = 6.0> ()
+  d2 = Clip (d1, zero, six)
+  g1 = Conv <group = 2> (d2, wg)
+  s0 = GlobalAveragePool (g1)
+  s1 = Conv (s0, ws)
+  s2 = HardSigmoid (s1)
+  m1 = Mul (g1, s2)
+  a1 = Add (m1, p1)
+  l1 = PRelu (a1, slope)
+  j1 = Concat <axis = 1> (l1, a1)
+  t1 = ConvTranspose <strides = [2, 2]> (j1, wt)
+  v1 = AveragePool <kernel_shape = [3, 3], pads = [1, 1, 1, 1],
+                    count_include_pad = 1> (t1)
+  two = Constant <value = float[4] {1, 1, 2, 2}> ()
+  u1 = Resize <mode = "linear"> (v1, , two)
+  h1 = ReduceMean <axes = [2, 3], keepdims = 0> (u1)
+  y = Gemm <transB = 1> (h1, fc, fb)
+}
+"""
+
+
 def image():
     """A classifier: batch norms, depthwise and grouped, residual, squeeze, upsample."""
     weights = draw(
@@ -45,39 +74,11 @@ def image():
             "fb": (5,),
         },
     )
-    text = """
-    image (float[N, 3, 17, 18] x) => (float[N, 5] y) {
-      c1 = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (x, w1)
-      n1 = BatchNormalization (c1, scale1, shift1, mean1, var)
-      r1 = Relu (n1)
-      p1 = MaxPool <kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1> (r1)
-      d1 = Conv <group = 8, pads = [1, 1, 1, 1]> (p1, wd, bd)
-      zero = Constant <value_float = 0.0> ()
-      six = Constant <value_float = 6.0> ()
-      d2 = Clip (d1, zero, six)
-      g1 = Conv <group = 2> (d2, wg)
-      s0 = GlobalAveragePool (g1)
-      s1 = Conv (s0, ws)
-      s2 = HardSigmoid (s1)
-      m1 = Mul (g1, s2)
-      a1 = Add (m1, p1)
-      l1 = PRelu (a1, slope)
-      j1 = Concat <axis = 1> (l1, a1)
-      t1 = ConvTranspose <strides = [2, 2]> (j1, wt)
-      v1 = AveragePool <kernel_shape = [3, 3], pads = [1, 1, 1, 1],
-                        count_include_pad = 1> (t1)
-      two = Constant <value = float[4] {1, 1, 2, 2}> ()
-      u1 = Resize <mode = "linear"> (v1, , two)
-      axes = Constant <value_ints = [2, 3]> ()
-      h1 = ReduceMean <axes = [2, 3], keepdims = 0> (u1)
-      y = Gemm <transB = 1> (h1, fc, fb)
-    }
-    """
-    return model(text.replace("axes = Constant <value_ints = [2, 3]> ()\n", ""), weights)
+    return model(IMAGE, weights)
 
 
 def voice():
-    """A detector: LSTM in both directions, GRU with lengths, shapes that are computed."""
+    """A detector: LSTM in both directions, GRU with lengths, computed shapes."""
     weights = draw(
         2,
         {
@@ -173,6 +174,39 @@ def control():
     return model(text, draw(4, {"w": (4, 4), "scale": (4,)}))
 
 
+ATTENTION = """
+attention (int64[N, T] ids) => (float[N, T, 8] y) {
+  e = Gather (table, ids)
+  n1 = LayerNormalization <axis = -1> (e, g1, b1)
+  p0 = MatMul (n1, qkv)
+  p1 = Add (qkvb, p0)
+  q0, k0, v0 = Split <axis = -1> (p1)
+  heads = Constant <value_ints = [0, 0, 2, 4]> ()
+  q1 = Reshape (q0, heads)
+  k1 = Reshape (k0, heads)
+  v1 = Reshape (v0, heads)
+  q = Transpose <perm = [0, 2, 1, 3]> (q1)
+  k = Transpose <perm = [0, 2, 3, 1]> (k1)
+  v = Transpose <perm = [0, 2, 1, 3]> (v1)
+  qk = MatMul (q, k)
+  two = Constant <value_float = 2.0> ()
+  scaled = Div (qk, two)
+  w = Softmax <axis = -1> (scaled)
+  h0 = MatMul (w, v)
+  h1 = Transpose <perm = [0, 2, 1, 3]> (h0)
+  joined = Constant <value_ints = [0, 0, 8]> ()
+  h2 = Reshape (h1, joined)
+  h3 = MatMul (h2, out)
+  r = Add (h3, e)
+  f0 = MatMul (r, up)
+  f1 = Add (f0, upb)
+  f2 = Relu (f1)
+  f3 = MatMul (f2, down)
+  y = Add (r, f3)
+}
+"""
+
+
 def attention():
     """A block of a transformer, as exporters write it."""
     weights = draw(
@@ -189,38 +223,7 @@ def attention():
             "down": (16, 8),
         },
     )
-    text = """
-    attention (int64[N, T] ids) => (float[N, T, 8] y) {
-      e = Gather (table, ids)
-      n1 = LayerNormalization <axis = -1> (e, g1, b1)
-      p0 = MatMul (n1, qkv)
-      p1 = Add (qkvb, p0)
-      q0, k0, v0 = Split <axis = -1> (p1)
-      heads = Constant <value_ints = [0, 0, 2, 4]> ()
-      q1 = Reshape (q0, heads)
-      k1 = Reshape (k0, heads)
-      v1 = Reshape (v0, heads)
-      q = Transpose <perm = [0, 2, 1, 3]> (q1)
-      k = Transpose <perm = [0, 2, 3, 1]> (k1)
-      v = Transpose <perm = [0, 2, 1, 3]> (v1)
-      qk = MatMul (q, k)
-      two = Constant <value_float = 2.0> ()
-      scaled = Div (qk, two)
-      w = Softmax <axis = -1> (scaled)
-      h0 = MatMul (w, v)
-      h1 = Transpose <perm = [0, 2, 1, 3]> (h0)
-      joined = Constant <value_ints = [0, 0, 8]> ()
-      h2 = Reshape (h1, joined)
-      h3 = MatMul (h2, out)
-      r = Add (h3, e)
-      f0 = MatMul (r, up)
-      f1 = Add (f0, upb)
-      f2 = Relu (f1)
-      f3 = MatMul (f2, down)
-      y = Add (r, f3)
-    }
-    """
-    return model(text, weights)
+    return model(ATTENTION, weights)
 
 
 RNG = np.random.default_rng(9)

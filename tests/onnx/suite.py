@@ -1,4 +1,4 @@
-"""ONNX' own tests of backends: ``onnx.backend.test``, and which of them are left out."""
+"""ONNX' own tests of backends, ``onnx.backend.test``, and which are left out."""
 
 import functools
 import re
@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 from onnx.backend.test.runner import Runner
 
-# Their kinds that need no download. Those of PyTorch are exported by old versions of it.
+# Their kinds that need no download. Old versions of PyTorch have exported its tests.
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 EXCLUSIONS = Path(__file__).with_name("exclusions.toml")
 

@@ -1,4 +1,4 @@
-"""Whole networks: answers of ONNX Runtime, gradients, overrides, what stays on a host."""
+"""Whole networks: answers of ONNX Runtime, gradients, overrides, host or device."""
 
 import numpy as np
 import onnx
@@ -32,7 +32,11 @@ def test_answers_are_those_of_onnx_runtime(name, optimize, backend):
     for _ in range(2):  # the second call finds what the first one has computed
         found = outputs(loaded(**inputs))
         for x, wanted in zip(found, expected, strict=True):
-            assert (x.backend, x.dtype, x.shape) == (backend, wanted.dtype, wanted.shape)
+            assert (x.backend, x.dtype, x.shape) == (
+                backend,
+                wanted.dtype,
+                wanted.shape,
+            )
             np.testing.assert_allclose(x.numpy(), wanted, rtol=1e-5, atol=1e-6)
 
 
@@ -87,7 +91,9 @@ def test_gradients_in_parameters_agree_with_finite_differences(name, optimize):
         for key, x in inputs.items()
     }
     loaded = load(proto, backend="cpu", optimize=optimize)
-    share = [np.cos(np.arange(x.size)).reshape(x.shape) for x in outputs(loaded(**inputs))]
+    share = [
+        np.cos(np.arange(x.size)).reshape(x.shape) for x in outputs(loaded(**inputs))
+    ]
 
     def loss(params):
         found = outputs(loaded.apply(params, **inputs))
@@ -202,7 +208,10 @@ def test_vmap_runs_a_model_for_each_example(backend):
 
 def test_what_a_model_says_of_itself():
     loaded = load(image(), backend="cpu")
-    assert repr(loaded) == "<Model 'image' (x: float32[N, 3, 17, 18]) -> (y: float32[N, 5])>"
+    assert (
+        repr(loaded)
+        == "<Model 'image' (x: float32[N, 3, 17, 18]) -> (y: float32[N, 5])>"
+    )
     assert "input x: float32[N, 3, 17, 18]" in str(loaded.graph)
     explanation = loaded.explain()
     assert explanation.transposes == 1

@@ -1,6 +1,5 @@
 """ONNX models on every backend of plugrad, with gradients."""
 
-from . import ops as _ops
 from .graph import Graph, Node
 from .model import Explanation, Model, load
 from .proto import ModelError, ValueInfo

@@ -1,7 +1,7 @@
 """``plugrad_onnx.backend``: the interface that ONNX has for backends.
 
-``prepare(model, "CPU").run(inputs)`` takes arrays and returns arrays. A device is "CPU",
-for the active backend of plugrad, or the name of a backend.
+``prepare(model, "CPU").run(inputs)`` takes arrays and returns arrays. A device is
+"CPU", for the active backend of plugrad, or the name of a backend.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx.backend.base import Backend, BackendRep
-
 import plugrad as pg
+from onnx.backend.base import Backend, BackendRep
 
 from .model import Model, load
 from .proto import to_array
@@ -60,7 +59,7 @@ def _as_array(value: Any) -> Any:
         return [_as_array(one) for one in value]
     if value is None:
         return None
-    if value.dtype == pg.string:
+    if value.dtype.kind == "O":
         texts = [text.decode("utf-8") for text in value.numpy().reshape(-1)]
         return np.array(texts, object).reshape(value.shape)
     return value.numpy()
@@ -95,10 +94,14 @@ class PlugradBackend(Backend):
     ) -> tuple[Any, ...]:
         """Return the outputs of a node."""
         make = onnx.helper.make_tensor_value_info
-        kinds = [onnx.helper.np_dtype_to_tensor_dtype(np.asarray(x).dtype) for x in inputs]
+        kinds = [
+            onnx.helper.np_dtype_to_tensor_dtype(np.asarray(x).dtype) for x in inputs
+        ]
         rows = zip(filter(None, node.input), kinds, inputs, strict=True)
         given = [make(name, kind, np.shape(x)) for name, kind, x in rows]
-        outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output]
+        outputs = [
+            onnx.helper.make_empty_tensor_value_info(name) for name in node.output
+        ]
         graph = onnx.helper.make_graph([node], "node", given, outputs)
         model = onnx.helper.make_model(graph)
         return cls.run_model(model, list(inputs), device, **kwargs)

@@ -79,7 +79,9 @@ def check_calls(model: ModelProto, most: int) -> None:
 
     count = size(model.graph.node, ())
     if count > most:
-        raise ModelError([f"{count} nodes with functions written out, of {most} at most"])
+        raise ModelError(
+            [f"{count} nodes with functions written out, of {most} at most"]
+        )
 
 
 def _all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-
 import plugrad as pg
 
 from . import registry
@@ -24,20 +23,23 @@ from .registry import Value, op
 __all__ = ["with_channels_last"]
 
 STARTS = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool")
-FOLLOWS = (
-    "BatchNormalization GlobalAveragePool GlobalLpPool GlobalMaxPool "
-    "InstanceNormalization LRN Resize Upsample"
-).split()
-ONE_INPUT = {
-    *elementwise.UNARY,
-    *"Cast Celu Clip Elu Gelu HardSigmoid HardSwish Identity IsInf LeakyRelu".split(),
-    *"Relu Selu Shrink Softsign Swish ThresholdedRelu".split(),
-}
-MANY_INPUTS = set(
-    "Add And BitShift Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod "
-    "Mul Or PRelu Pow Sub Sum Where Xor".split()
-)
-BY_AXIS = {"Concat", "Split", "Softmax", "LogSoftmax", "ArgMax", "ArgMin"}
+FOLLOWS = """
+BatchNormalization GlobalAveragePool GlobalLpPool GlobalMaxPool InstanceNormalization
+LRN Resize Upsample
+"""
+ONE_INPUT = """
+Cast Celu Clip Elu Gelu HardSigmoid HardSwish Identity IsInf LeakyRelu Relu Selu Shrink
+Softsign Swish ThresholdedRelu
+"""
+MANY_INPUTS = """
+Add And BitShift Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod Mul
+Or PRelu Pow Sub Sum Where Xor
+"""
+BY_AXIS = "Concat Split Softmax LogSoftmax ArgMax ArgMin"
+FOLLOWING = frozenset(FOLLOWS.split())
+ELEMENTWISE = elementwise.UNARY | {*ONE_INPUT.split()}
+BROADCASTING = frozenset(MANY_INPUTS.split())
+ALONG_AN_AXIS = frozenset(BY_AXIS.split())
 
 
 @op("ChannelsLast", domain="plugrad")
@@ -116,7 +118,7 @@ class _Layout:
         return self.last[name]
 
     def made_last(self, node: Node, rank: int) -> list[str]:
-        """Return what the outputs of a node are called that have their channels last."""
+        """Return what the outputs of a node are called, with their channels last."""
         for name in filter(None, node.outputs):
             self.last[name] = f"{name}@last"
             self.ranks[name] = rank
@@ -154,13 +156,13 @@ class _Layout:
             return self.window(node)
         if not any(one in self.last for one in node.inputs) and name != "Transpose":
             return False
-        if name in FOLLOWS:
+        if name in FOLLOWING:
             return self.image(node)
-        if name in ONE_INPUT:
+        if name in ELEMENTWISE:
             return self.one_input(node)
-        if name in MANY_INPUTS and node.version >= 7:
+        if name in BROADCASTING and node.version >= 7:
             return self.many_inputs(node)
-        if name in BY_AXIS:
+        if name in ALONG_AN_AXIS:
             return self.by_axis(node)
         if name.startswith("Reduce"):
             return self.reduction(node)

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
-
 import plugrad as pg
+from google.protobuf.message import DecodeError
 from plugrad.plugin import runtime
 
 from . import registry
-from .graph import Graph, Reader
+from .graph import Graph
 from .passes import Report, optimized
 from .program import Program, Session, apart
 from .proto import ModelError, ValueInfo
+from .reader import Reader
 
 __all__ = ["Explanation", "Model", "load"]
 
@@ -30,8 +30,8 @@ def load(source: Source, *, backend: str | None = None, optimize: bool = True) -
     """Return a model that is called with tensors.
 
     Args:
-        source: The path of a file, what stands in it, or a ``ModelProto``. Data in other
-            files is found by path only, in the folder of the model.
+        source: The path of a file, what stands in it, or a ``ModelProto``. Data in
+            other files is found by path only, in the folder of the model.
         backend: Where it runs; by default on the backend that is active in each call.
         optimize: Whether batch norms are folded into convolutions, activations are run
             by the kernels before them, constants are folded, and images are kept with
@@ -46,7 +46,7 @@ def load(source: Source, *, backend: str | None = None, optimize: bool = True) -
         >>> from onnx.parser import parse_model
         >>> proto = parse_model('''
         ...     <ir_version: 8, opset_import: ["": 17]>
-        ...     agraph (float[N] x) => (float[N] y) <float two = {2.0}> { y = Mul(x, two) }
+        ...     twice (float[N] x) => (float[N] y) { y = Add(x, x) }
         ... ''')
         >>> model = load(proto)
         >>> print(model([1.0, 2.0]).tolist())
@@ -86,8 +86,8 @@ def _check_dtypes(graph: Graph, backend: str) -> None:
     lacking = [(name, dtype) for name, dtype in found.items() if str(dtype) not in has]
     if lacking:
         raise ModelError(
-            f"value {name!r}: backend {backend!r} has no {dtype}; use another backend, or "
-            "convert the model"
+            f"value {name!r}: backend {backend!r} has no {dtype}; use another backend, "
+            "or convert the model"
             for name, dtype in lacking
         )
 
@@ -161,7 +161,8 @@ class Model:
             unknown = sorted(params.keys() - known.keys())
             if unknown:
                 raise ValueError(
-                    f"apply: the model has no parameters {unknown}; model.params has all"
+                    f"apply: the model has no parameters {unknown}; those are in "
+                    "model.params"
                 )
             given = {name: pg.asarray(value) for name, value in params.items()}
             session = Session({**known, **given})
@@ -183,7 +184,9 @@ class Model:
 
     def scope(self) -> Any:
         """Return a block in which the backend of the model is active."""
-        return pg.use_backend(self.backend) if self.backend else contextlib.nullcontext()
+        return (
+            pg.use_backend(self.backend) if self.backend else contextlib.nullcontext()
+        )
 
     def _session(self) -> Session:
         backend = pg.get_backend()
@@ -246,15 +249,19 @@ def _as_input(info: ValueInfo, value: Any) -> Any:
 def _fits(shape: tuple[int, ...], wanted: tuple[int | str | None, ...] | None) -> bool:
     return wanted is None or (
         len(shape) == len(wanted)
-        and all(type(n) is not int or n == m for m, n in zip(shape, wanted, strict=True))
+        and all(
+            type(n) is not int or n == m for m, n in zip(shape, wanted, strict=True)
+        )
     )
 
 
 def _strings(value: Any) -> Any:
     """Return an array of str: text stays on the host."""
     values = value.numpy() if isinstance(value, pg.Tensor) else np.asarray(value)
-    decode = lambda x: x.decode("utf-8") if isinstance(x, bytes) else str(x)
-    rows = [decode(x) for x in values.reshape(-1)]
+    rows = [
+        x.decode("utf-8") if isinstance(x, bytes) else str(x)
+        for x in values.reshape(-1)
+    ]
     found = np.empty(len(rows), object)
     found[:] = rows
     return found.reshape(values.shape)

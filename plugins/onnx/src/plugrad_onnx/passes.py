@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-
 import plugrad as pg
 
 from . import registry
@@ -104,10 +103,9 @@ def _evaluated(node: Node, known: Known) -> list[Any] | None:
     args = [known.constants[name] if name else None for name in node.inputs]
     if math.prod(max(x.size, 1) for x in args if x is not None) > LIMIT:
         return None  # no result has more elements: they broadcast, or are gathered
-    more = {"node": node} if "node" in row.attributes else {}
     try:
         with np.errstate(all="ignore"):
-            found = row.host(*args, **node.attrs, **more)
+            found = row.host(*args, **row.arguments(node.attrs, node))
     except (ArithmeticError, IndexError, TypeError, ValueError):
         return None  # it is an error when the node runs, if it does
     if isinstance(found, list):  # a sequence
@@ -156,12 +154,13 @@ def _move_arrays(
 
 def _renamed(node: Node, names: dict[str, str]) -> Node:
     """Return a node, and what is in its branches, with other names."""
-    change = lambda rows: [names.get(name, name) for name in rows]
     attrs = {
         key: _renamed_graph(value, names) if isinstance(value, Graph) else value
         for key, value in node.attrs.items()
     }
-    inputs, outputs = change(node.inputs), change(node.outputs)
+    inputs, outputs = (
+        [names.get(name, name) for name in rows] for rows in (node.inputs, node.outputs)
+    )
     return replace(node, inputs=inputs, outputs=outputs, attrs=attrs)
 
 
@@ -250,13 +249,13 @@ def _activation(node: Node, known: Known) -> dict[str, Any] | None:
     if node.op != "Clip":
         return None
     if node.version < 11:
-        ends = (node.attrs.get("min", -math.inf), node.attrs.get("max", math.inf))
+        ends = [node.attrs.get("min", -math.inf), node.attrs.get("max", math.inf)]
     else:
         arrays = [known.constants.get(name) for name in node.inputs[1:]]
         if len(arrays) != 2 or any(x is None for x in arrays):
             return None
-        ends = tuple(float(x.item()) for x in arrays if x is not None)
-    return {"activation": "relu6"} if ends == (0.0, 6.0) else None
+        ends = [float(x.item()) for x in arrays if x is not None]
+    return {"activation": "relu6"} if ends == [0.0, 6.0] else None
 
 
 def _fuse_activations(graph: Graph, known: Known, report: Report) -> None:

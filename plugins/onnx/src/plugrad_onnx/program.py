@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 import plugrad as pg
 
 from .graph import Graph, Node
@@ -57,8 +56,10 @@ class Known:
     """What the constants and parameters are called, with those of outer graphs."""
 
     def __init__(self, graph: Graph, outer: Known | None = None) -> None:
-        self.constants = {**(outer.constants if outer else {}), **graph.constants}
-        self.params = {**(outer.params if outer else {}), **graph.params}
+        self.constants: dict[str, Array] = dict(outer.constants if outer else {})
+        self.params: dict[str, Array] = dict(outer.params if outer else {})
+        self.constants |= graph.constants
+        self.params |= graph.params
 
     def __contains__(self, name: str) -> bool:
         return name in self.constants or name in self.params
@@ -112,6 +113,7 @@ class Program:
         return place
 
     def step(self, node: Node) -> Step:
+        """Return a node with its attributes bound, and with places for its values."""
         row, attrs = node.row, dict(node.attrs)
         inputs = list(node.inputs)
         captures = list(
@@ -125,9 +127,11 @@ class Program:
         for name, value in attrs.items():
             if isinstance(value, Graph):
                 attrs[name] = Branch(Program(value, captures, self.known))
-        if "node" in row.attributes:
-            attrs["node"] = node
-        bind = lambda f: functools.partial(f, **attrs) if f and attrs else f
+        attrs = row.arguments(attrs, node)
+
+        def bind(f: Any) -> Any:
+            return functools.partial(f, **attrs) if f and attrs else f
+
         positions = range(len(inputs))
         read = tuple(i for i in positions if i in row.reads)
         moved = (i for i in positions if i not in row.reads and i not in row.either)
@@ -216,7 +220,7 @@ class Session:
         return values
 
     def compute(self, f: Callable[[], Value]) -> Value:
-        """Return ``f()``; what lasts is computed outside of ``vmap``, ``jit`` and tapes.
+        """Return ``f()``; what lasts is computed apart from ``vmap``, ``jit``, tapes.
 
         These hold for a thread, so it is computed in another one.
         """

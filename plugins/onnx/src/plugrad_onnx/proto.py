@@ -39,13 +39,14 @@ _DTYPES |= {
     TensorProto.INT2: np.dtype("int8"),
     TensorProto.UINT2: np.dtype("uint8"),
 }
-NARROW = {  # the least and greatest integers of dtypes with less than a byte
+# The least and greatest integers of dtypes with less than a byte.
+NARROW: dict[int, tuple[int, int]] = {
     TensorProto.INT4: (-8, 7),
     TensorProto.UINT4: (0, 15),
     TensorProto.INT2: (-2, 1),
     TensorProto.UINT2: (0, 3),
 }
-_BITS = {TensorProto.INT4: 4, TensorProto.UINT4: 4}
+_BITS: dict[int, int] = {TensorProto.INT4: 4, TensorProto.UINT4: 4}
 _BITS |= {TensorProto.INT2: 2, TensorProto.UINT2: 2, TensorProto.BFLOAT16: 16}
 
 
@@ -89,8 +90,8 @@ def dtype_of(elem_type: int) -> np.dtype[Any]:
         return _DTYPES[elem_type]
     except KeyError:
         raise TypeError(
-            f"plugrad has no dtype {type_name(elem_type)}: convert the model to float32 "
-            "or int8"
+            f"plugrad has no dtype {type_name(elem_type)}: convert the model to "
+            "float32 or int8"
         ) from None
 
 
@@ -144,7 +145,13 @@ def to_array(tensor: TensorProto, folder: Path | None) -> Array:
     if tensor.HasField("raw_data"):
         has, needs = len(tensor.raw_data), (count * bits + 7) // 8
     else:
-        fields = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
+        fields = (
+            "float_data",
+            "int32_data",
+            "int64_data",
+            "double_data",
+            "uint64_data",
+        )
         has = sum(len(getattr(tensor, name)) for name in fields)
         packed = 8 // bits if bits < 8 else 1
         needs = -(-count // packed) * (2 if dtype.kind == "c" else 1)

@@ -1,21 +1,21 @@
 """The table of ONNX ops: which function runs an op from which opset on.
 
 ``op`` registers a function. Plugins register their own ops in the same way: an entry
-point of the group ``plugrad_onnx.ops`` names a module, which is imported when a model is
-loaded.
+point of the group ``plugrad_onnx.ops`` names a module, which is imported when the first
+model is loaded.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 import numpy as np
-
 import plugrad as pg
 
 __all__ = ["ALL", "GROUP", "Op", "Value", "find", "namespace", "op", "since_versions"]
@@ -52,6 +52,7 @@ class Op:
     least: int = field(init=False)
     most: float = field(init=False)
     takes_session: bool = field(init=False)
+    groups: Mapping[str, Any] = field(init=False, hash=False)
 
     def __post_init__(self) -> None:
         """Read the numbers of inputs and the attributes from the signature."""
@@ -61,21 +62,42 @@ class Op:
             for p in parameters
             if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "session"
         ]
-        named = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        named: set[str] = set()
+        groups: dict[str, Any] = {}
+        for p in parameters:
+            if p.kind is p.KEYWORD_ONLY and dataclasses.is_dataclass(p.default):
+                groups[p.name] = p.default
+                named |= {one.name for one in dataclasses.fields(p.default)}
+            elif p.kind is p.KEYWORD_ONLY:
+                named.add(p.name)
+        object.__setattr__(self, "groups", groups)
         variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         least = sum(p.default is p.empty for p in inputs)
-        object.__setattr__(self, "attributes", named)
+        object.__setattr__(self, "attributes", frozenset(named))
         object.__setattr__(self, "least", least)
         object.__setattr__(self, "most", float("inf") if variadic else len(inputs))
         names = {p.name for p in parameters}
         object.__setattr__(self, "takes_session", "session" in names)
+
+    def arguments(self, attrs: Mapping[str, Any], node: Any) -> dict[str, Any]:
+        """Return what the function gets by name for the attributes of a node."""
+        rest = dict(attrs)
+        if "node" in self.attributes:
+            rest["node"] = node
+        for name, group in self.groups.items():
+            fields = {one.name for one in dataclasses.fields(group)} & rest.keys()
+            given = {key: rest.pop(key) for key in fields}
+            rest[name] = dataclasses.replace(group, **given)
+        return rest
 
     @functools.cached_property
     def required(self) -> frozenset[str]:
         """The attributes without a default."""
         parameters = inspect.signature(self.function).parameters.values()
         return frozenset(
-            p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty
+            p.name
+            for p in parameters
+            if p.kind is p.KEYWORD_ONLY and p.default is p.empty
         )
 
 
@@ -95,7 +117,8 @@ def op(
 
     The function takes the inputs by position, None for one that is left out, and the
     attributes as keyword-only parameters, whose defaults are those of ONNX. It returns
-    one value, or a tuple of the outputs. A keyword-only parameter ``node`` gets the
+    one value, or a tuple of the outputs. The fields of a dataclass that is the default
+    of a parameter are attributes, too. A keyword-only parameter ``node`` gets the
     ``Node``, and a first parameter ``session`` what subgraphs are run with.
 
     Args:
@@ -143,7 +166,9 @@ def since_versions(domain: str, name: str) -> list[int]:
 
 @functools.cache
 def load_plugins() -> None:
-    """Import the modules that the entry points of ``GROUP`` name."""
+    """Import the ops of ONNX, and the modules that entry points of ``GROUP`` name."""
+    from . import ops  # noqa: F401
+
     for entry in entry_points(group=GROUP):
         entry.load()
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
 import plugrad as pg
 
 from ..program import Branch, Session
@@ -65,7 +64,7 @@ def loop(
 
 
 def _of_no_step(body: Branch, scans: list[list[Value]], k: int, count: int) -> Value:
-    """Return an output of all steps; without any it has the dtype that the file says."""
+    """Return an output of all steps; without any its dtype is that of the file."""
     if scans[k]:
         return stacked(scans[k])
     info = body.program.graph.outputs[k + count + 1]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 import plugrad as pg
 
 from ..registry import Value, op
 from .linear import activated, built_in
-from .windows import Ints, extent, first, last, padding
+from .windows import WINDOW, Ints, Window, extent, first, last
 
 
 @op("Filter", domain="plugrad")
@@ -28,12 +27,8 @@ def conv(
     w: Value,
     b: Value = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints | None = None,
+    window: Window = WINDOW,
     group: int = 1,
-    kernel_shape: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
     channels_last: int = 0,
     activation: str = "linear",
     slope: float = 0.2,
@@ -41,9 +36,7 @@ def conv(
     n = w.ndim - 2
     if not channels_last:
         x, w = last(x), filter_of(w, group=group)
-    ones, window = (1,) * n, w.shape[:n]
-    steps, gaps = strides or ones, dilations or ones
-    pad, _ = padding(x.shape[1:-1], window, steps, gaps, pads, auto_pad)
+    steps, gaps, pad, _ = window.over(x, w.shape[:n])
     options: dict[str, Any] = {"strides": steps, "pad": pad, "dilations": gaps}
     if n == 2 and group > 1 and group == x.shape[-1]:
         options |= built_in(activation, slope)
@@ -64,28 +57,31 @@ def conv_transpose(
     w: Value,
     b: Value = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints | None = None,
+    window: Window = WINDOW,
     group: int = 1,
-    kernel_shape: Ints | None = None,
-    output_padding: Ints | None = None,
-    output_shape: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
+    output_padding: Ints = (),
+    output_shape: Ints = (),
     channels_last: int = 0,
 ) -> Value:
-    n = w.ndim - 2
-    x, w = x if channels_last else last(x), pg.permute_dims(w, (*range(2, w.ndim), 1, 0))
-    steps, gaps = strides or (1,) * n, dilations or (1,) * n
+    n, pads = w.ndim - 2, window.pads
+    x, w = (
+        x if channels_last else last(x),
+        pg.permute_dims(w, (*range(2, w.ndim), 1, 0)),
+    )
+    steps, gaps = window.strides or (1,) * n, window.dilations or (1,) * n
     more = output_padding or (0,) * n
     sizes, pad = [], []
     for i, size in enumerate(x.shape[1:-1]):
         full = steps[i] * (size - 1) + more[i] + extent(w.shape[i], gaps[i])
-        if output_shape or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        if output_shape or window.auto_pad in ("SAME_UPPER", "SAME_LOWER"):
             wanted = output_shape[i - n] if output_shape else size * steps[i]
             total = max(full - wanted, 0)
             low = total // 2
-            ends = (total - low, low) if auto_pad == "SAME_LOWER" else (low, total - low)
+            ends = (
+                (total - low, low)
+                if window.auto_pad == "SAME_LOWER"
+                else (low, total - low)
+            )
             sizes.append(wanted)
         else:
             ends = (pads[i], pads[i + n]) if pads else (0, 0)
@@ -107,14 +103,14 @@ def _transposed(
     function: Any = pg.conv2d_transpose if len(sizes) == 2 else pg.conv3d_transpose
     seen, fill = [], []
     for i, size in enumerate(sizes):
-        span = (x.shape[i + 1] - 1) * steps[i] + extent(w.shape[i], gaps[i]) - sum(pad[i])
+        span = (
+            (x.shape[i + 1] - 1) * steps[i] + extent(w.shape[i], gaps[i]) - sum(pad[i])
+        )
         rest = max(size - span - steps[i] + 1, 0)
         seen.append(size - rest)
         fill.append((0, rest))
     shape = (x.shape[0], *seen, w.shape[-2] * group)
-    y = function(
-        x, w, shape, strides=steps, pad=pad, dilations=gaps, groups=group
-    )
+    y = function(x, w, shape, strides=steps, pad=pad, dilations=gaps, groups=group)
     y = pg.pad(y, [(0, 0), *fill, (0, 0)]) if any(f[1] for f in fill) else y
     return pg.squeeze(y, 1) if line else y
 

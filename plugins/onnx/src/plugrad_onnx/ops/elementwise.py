@@ -1,4 +1,4 @@
-"""Ops that treat each element on its own: arithmetic, comparisons, activations, casts."""
+"""Ops that treat each element alone: arithmetic, comparisons, activations, casts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import functools
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
-
 import plugrad as pg
+from onnx import TensorProto
 
 from ..proto import NARROW, dtype_of
 from ..registry import Value, namespace, op
@@ -17,8 +16,8 @@ from ..registry import Value, namespace, op
 BOTH = """
 Abs:abs Acos:acos Acosh:acosh Asin:asin Asinh:asinh Atan:atan Atanh:atanh Ceil:ceil
 Cos:cos Cosh:cosh Exp:exp Floor:floor IsNaN:isnan Log:log Neg:negative Not:logical_not
-Reciprocal:reciprocal Round:round Sign:sign Sin:sin Sinh:sinh Sqrt:sqrt Tan:tan Tanh:tanh
-BitwiseNot:bitwise_invert
+Reciprocal:reciprocal Round:round Sign:sign Sin:sin Sinh:sinh Sqrt:sqrt Tan:tan
+Tanh:tanh BitwiseNot:bitwise_invert
 Add:add Sub:subtract Mul:multiply And:logical_and Or:logical_or Xor:logical_xor
 Equal:equal Greater:greater GreaterOrEqual:greater_equal Less:less
 LessOrEqual:less_equal BitwiseAnd:bitwise_and BitwiseOr:bitwise_or
@@ -150,7 +149,7 @@ def bounds(elem_type: int) -> tuple[int, int]:
 def cast(x: Value, *, to: int, saturate: int = 1, round_mode: str = "") -> Value:
     """Convert to another dtype; integers of less than a byte keep their lowest bits."""
     xp, dtype = namespace(x), dtype_of(to)
-    if dtype == object or x.dtype == object:
+    if "O" in (dtype.kind, x.dtype.kind):
         return _cast_text(x if xp is np else x.numpy(), dtype)
     if to not in NARROW:
         return xp.astype(x, dtype)
@@ -161,8 +160,10 @@ def cast(x: Value, *, to: int, saturate: int = 1, round_mode: str = "") -> Value
 
 
 def _cast_text(x: Value, dtype: np.dtype[Any]) -> Value:
-    if dtype != object:
-        return x.astype(np.float64).astype(dtype) if dtype.kind != "i" else x.astype(dtype)
+    if dtype.kind != "O":
+        return (
+            x.astype(np.float64).astype(dtype) if dtype.kind != "i" else x.astype(dtype)
+        )
     y = np.empty(x.size, object)
     y[:] = [str(one) for one in x.reshape(-1)]
     return y.reshape(x.shape)

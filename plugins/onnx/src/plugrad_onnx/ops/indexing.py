@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 import plugrad as pg
 
 from ..registry import Value, namespace, op
@@ -15,7 +14,7 @@ Ints = tuple[int, ...]
 
 
 def counted(indices: Value, size: int) -> Value:
-    """Return indices that count from the beginning; negative ones count from the end."""
+    """Return indices from the beginning on; negative ones count from the end."""
     if isinstance(indices, np.ndarray):
         if np.any((indices < -size) | (indices >= size)):
             raise IndexError(f"index: {indices} is out of range for an axis of {size}")
@@ -51,13 +50,11 @@ def gather_elements(x: Value, indices: Value, *, axis: int = 0) -> Value:
 @op("GatherND", host=True)
 def gather_nd(x: Value, indices: Value, *, batch_dims: int = 0) -> Value:
     xp, depth = namespace(x, indices), indices.shape[-1]
-    parts = [
-        counted(indices[..., i], x.shape[batch_dims + i]) for i in range(depth)
-    ]
+    parts = [counted(indices[..., i], x.shape[batch_dims + i]) for i in range(depth)]
     for i in reversed(range(batch_dims)):
-        shape = [1] * (indices.ndim - 1)
-        shape[i] = x.shape[i]
-        parts.insert(0, np.arange(x.shape[i]).reshape(shape))
+        line = [1] * (indices.ndim - 1)
+        line[i] = x.shape[i]
+        parts.insert(0, np.arange(x.shape[i]).reshape(line))
     shape = tuple(indices.shape[:-1])
     if xp is np:
         return x[tuple(np.broadcast_to(part, shape) for part in parts)]
@@ -142,7 +139,9 @@ def _rounds(rows: Value) -> list[Value]:
     firsts = np.r_[0, np.flatnonzero(np.diff(sorted_)) + 1] if len(order) else []
     starts = np.zeros(len(order), np.int64)
     starts[firsts] = 1
-    begin = np.asarray(firsts, np.int64)[np.cumsum(starts) - 1] if len(order) else starts
+    begin = (
+        np.asarray(firsts, np.int64)[np.cumsum(starts) - 1] if len(order) else starts
+    )
     turn = np.arange(len(order)) - begin
     return [np.sort(order[turn == i]) for i in range(int(turn.max(initial=-1)) + 1)]
 
@@ -162,11 +161,10 @@ def tensor_scatter(
     places = pg.expand_dims(start, 1) + np.arange(count)
     if mode == "circular":
         places = pg.remainder(places, n)
-    front = lambda t: pg.moveaxis(t, axis, 1)
     rows = pg.broadcast_to(np.arange(batch)[:, None], (batch, count))
     where = pg.stack([pg.astype(rows, "int64"), places], axis=-1)
-    y = pg.tensor_scatter_update(front(cache), where, front(update))
-    return pg.moveaxis(y, 1, axis)
+    cache, update = (pg.moveaxis(t, axis, 1) for t in (cache, update))
+    return pg.moveaxis(pg.tensor_scatter_update(cache, where, update), 1, axis)
 
 
 # --- search and sort -------------------------------------------------------------

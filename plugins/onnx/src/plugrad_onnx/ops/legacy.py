@@ -31,7 +31,8 @@ def _register(name: str) -> None:
     op(name, since=6)(broadcast_from_axis)
 
 
-for _name in "Add And Div Equal Greater Less Mul Or Pow Sub Xor".split():
+_NAMES = "Add And Div Equal Greater Less Mul Or Pow Sub Xor"
+for _name in _NAMES.split():
     _register(_name)
 
 

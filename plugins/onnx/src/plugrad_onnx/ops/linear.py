@@ -40,7 +40,7 @@ def gemm(
     activation: str = "linear",
     slope: float = 0.2,
 ) -> Value:
-    flips = {"transpose_a": bool(transA), "transpose_b": bool(transB)}
+    flips: dict[str, Any] = {"transpose_a": bool(transA), "transpose_b": bool(transB)}
     scaled = alpha != 1 or beta != 1 or a.dtype.kind != "f"
     if not scaled and (c is None or c.ndim == 1):
         return pg.fused.matmul(a, b, c, **flips, **built_in(activation, slope))

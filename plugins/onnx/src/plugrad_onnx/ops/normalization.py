@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 import plugrad as pg
 
 from ..graph import Node
@@ -54,7 +53,12 @@ def batch_normalization(
 
 @op("InstanceNormalization", since=6)
 def instance_normalization(
-    x: Value, scale: Value, bias: Value, *, epsilon: float = 1e-5, channels_last: int = 0
+    x: Value,
+    scale: Value,
+    bias: Value,
+    *,
+    epsilon: float = 1e-5,
+    channels_last: int = 0,
 ) -> Value:
     mean, variance = pg.moments(x, _axes(x, channels_last), keepdims=True)
     y = (x - mean) * pg.rsqrt(variance + epsilon)
@@ -190,6 +194,7 @@ def softmax_cross_entropy_loss(
     reduction: str = "mean",
 ) -> Value:
     logarithms = pg.log_softmax(x, 1)
-    options = {"ignore_index": ignore_index, "reduction": reduction}
-    loss = negative_log_likelihood_loss(logarithms, target, weight, **options)
+    loss = negative_log_likelihood_loss(
+        logarithms, target, weight, ignore_index=ignore_index, reduction=reduction
+    )
     return loss, logarithms

@@ -7,12 +7,11 @@ import math
 from typing import Any
 
 import numpy as np
-
 import plugrad as pg
 
 from ..graph import Node
 from ..registry import Value, op
-from .windows import Ints, extent, first, last, padding
+from .windows import WINDOW, Ints, Window, extent, first, last
 
 
 def _pooled(
@@ -29,49 +28,29 @@ def _pooled(
 def average_pool(
     x: Value,
     *,
-    kernel_shape: Ints,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
+    window: Window = WINDOW,
     count_include_pad: int = 0,
-    dilations: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
     channels_last: int = 0,
 ) -> Value:
-    n, ceil = len(kernel_shape), bool(ceil_mode)
-    steps, gaps = strides or (1,) * n, dilations or (1,) * n
-    x = x if channels_last else last(x)
-    sizes = x.shape[1:-1]
-    pad, given = padding(sizes, kernel_shape, steps, gaps, pads, auto_pad, ceil=ceil)
+    x, size = x if channels_last else last(x), window.kernel_shape
+    steps, gaps, pad, given = window.over(x, size)
     if count_include_pad:
         x = pg.pad(x, [(0, 0), *given, (0, 0)])
         rest = (max(p[1] - g[1], 0) for p, g in zip(pad, given, strict=True))
         pad = tuple((0, more) for more in rest)
-    y = _pooled(pg.avg_pool, x, kernel_shape, steps, pad, gaps)
+    y = _pooled(pg.avg_pool, x, size, steps, pad, gaps)
     return y if channels_last else first(y)
 
 
 @op("LpPool", since=2)
 def lp_pool(
-    x: Value,
-    *,
-    kernel_shape: Ints,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Ints | None = None,
-    p: int = 2,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
-    channels_last: int = 0,
+    x: Value, *, window: Window = WINDOW, p: int = 2, channels_last: int = 0
 ) -> Value:
-    n, ceil = len(kernel_shape), bool(ceil_mode)
-    steps, gaps = strides or (1,) * n, dilations or (1,) * n
-    x = pg.abs(x if channels_last else last(x)) ** p
-    sizes = x.shape[1:-1]
-    pad, _ = padding(sizes, kernel_shape, steps, gaps, pads, auto_pad, ceil=ceil)
+    x, size = pg.abs(x if channels_last else last(x)) ** p, window.kernel_shape
+    steps, gaps, pad, _ = window.over(x, size)
     x = pg.pad(x, [(0, 0), *pad, (0, 0)])
-    y = _pooled(pg.avg_pool, x, kernel_shape, steps, ((0, 0),) * n, gaps)
-    y = (y * math.prod(kernel_shape)) ** (1 / p)
+    y = _pooled(pg.avg_pool, x, size, steps, ((0, 0),) * len(size), gaps)
+    y = (y * math.prod(size)) ** (1 / p)
     return y if channels_last else first(y)
 
 
@@ -79,24 +58,16 @@ def lp_pool(
 def max_pool(
     x: Value,
     *,
-    kernel_shape: Ints,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Ints | None = None,
-    pads: Ints | None = None,
+    window: Window = WINDOW,
     storage_order: int = 0,
-    strides: Ints | None = None,
     channels_last: int = 0,
     node: Node,
 ) -> Value:
-    n, ceil = len(kernel_shape), bool(ceil_mode)
-    steps, gaps = strides or (1,) * n, dilations or (1,) * n
-    x = x if channels_last else last(x)
-    sizes = x.shape[1:-1]
-    pad, _ = padding(sizes, kernel_shape, steps, gaps, pads, auto_pad, ceil=ceil)
+    x, size = x if channels_last else last(x), window.kernel_shape
+    steps, gaps, pad, _ = window.over(x, size)
     if len(node.outputs) > 1:
-        return _with_places(first(x), kernel_shape, steps, gaps, pad, storage_order)
-    y = _pooled(pg.max_pool, x, kernel_shape, steps, pad, gaps)
+        return _with_places(first(x), size, steps, gaps, pad, storage_order)
+    y = _pooled(pg.max_pool, x, size, steps, pad, gaps)
     return y if channels_last else first(y)
 
 
@@ -112,7 +83,7 @@ def _with_places(
         for i in range(n)
     ]
     seen, places = [], []
-    order = "F" if by_column else "C"
+    order: Any = "F" if by_column else "C"
     for offset in np.ndindex(*window):
         begin = [o * g for o, g in zip(offset, gaps, strict=True)]
         where = [
@@ -205,8 +176,14 @@ def max_roi_pool(
 def _bins(start: int, end: int, count: int, size: int) -> list[tuple[int, int]]:
     """Return where the bins of a region begin and end."""
     each = max(end - start + 1, 1) / count
-    clipped = lambda v: min(max(v, 0), size)
+
+    def clipped(place: int) -> int:
+        return min(max(place, 0), size)
+
     return [
-        (clipped(math.floor(i * each) + start), clipped(math.ceil((i + 1) * each) + start))
+        (
+            clipped(math.floor(i * each) + start),
+            clipped(math.ceil((i + 1) * each) + start),
+        )
         for i in range(count)
     ]

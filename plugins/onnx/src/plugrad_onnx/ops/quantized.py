@@ -10,21 +10,20 @@ import math
 from typing import Any
 
 import numpy as np
-
 import plugrad as pg
 
 from ..proto import dtype_of
 from ..registry import Value, op
 from .conv import conv
 from .elementwise import bounds
-from .windows import Ints
+from .windows import WINDOW, Window
 
 EXACT = 2**24
 
 
 def _along(v: Value, x: Value, axis: int, block: int = 0) -> Value:
     """Return a scale or zero point so that it broadcasts against a tensor."""
-    if v.ndim == 0 or v.size == 1 and v.ndim <= 1:
+    if v.ndim == 0 or (v.size == 1 and v.ndim <= 1):
         return pg.reshape(v, ())
     axis = axis % x.ndim
     if block:
@@ -156,9 +155,12 @@ def qlinear_matmul(
     return _rounded(y * factor, zero, _onnx_type(zero.dtype), zero.dtype)
 
 
-def _convolved(x: Value, w: Value, zero: Value, w_zero: Value, options: Any) -> Value:
+def _convolved(
+    x: Value, w: Value, zero: Value, w_zero: Value, window: Window, group: int
+) -> Value:
     """Return a convolution in int32, over as many channels at once as are exact."""
-    group, channels = options.get("group", 1), w.shape[1]
+    channels = w.shape[1]
+    options: Any = {"window": window, "group": group}
     if w_zero is not None and w_zero.size > 1:
         w_zero = pg.reshape(w_zero, (-1, *[1] * (w.ndim - 1)))
     most = EXACT // (_bound(x, zero) * _bound(w, w_zero))
@@ -182,16 +184,10 @@ def conv_integer(
     zero: Value = None,
     w_zero: Value = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints | None = None,
+    window: Window = WINDOW,
     group: int = 1,
-    kernel_shape: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
 ) -> Value:
-    options = {"auto_pad": auto_pad, "dilations": dilations, "group": group}
-    options |= {"pads": pads, "strides": strides}
-    return _convolved(x, w, zero, w_zero, options)
+    return _convolved(x, w, zero, w_zero, window, group)
 
 
 @op("QLinearConv", since=10)
@@ -206,16 +202,10 @@ def qlinear_conv(
     zero: Value,
     b: Value = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints | None = None,
+    window: Window = WINDOW,
     group: int = 1,
-    kernel_shape: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
 ) -> Value:
-    options = {"auto_pad": auto_pad, "dilations": dilations, "group": group}
-    options |= {"pads": pads, "strides": strides}
-    y = _convolved(x, w, x_zero, w_zero, options)
+    y = _convolved(x, w, x_zero, w_zero, window, group)
     shape = (-1, *[1] * (x.ndim - 2))
     y = y if b is None else y + pg.reshape(b, shape)
     factor = x_scale * w_scale / scale

@@ -16,12 +16,16 @@ def _seed(seed: float | None) -> int | None:
     return None if seed is None else int(seed)
 
 
-def _normal(shape: Ints, kind: Any, mean: float, scale: float, seed: float | None) -> Value:
+def _normal(
+    shape: Ints, kind: Any, mean: float, scale: float, seed: float | None
+) -> Value:
     y = pg.random.normal(shape, mean=mean, stddev=scale, seed=_seed(seed))
     return pg.astype(y, kind)
 
 
-def _uniform(shape: Ints, kind: Any, low: float, high: float, seed: float | None) -> Value:
+def _uniform(
+    shape: Ints, kind: Any, low: float, high: float, seed: float | None
+) -> Value:
     y = pg.random.uniform(shape, minval=low, maxval=high, seed=_seed(seed))
     return pg.astype(y, kind)
 

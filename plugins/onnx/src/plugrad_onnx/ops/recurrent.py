@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import plugrad as pg
@@ -11,6 +13,37 @@ from ..registry import Value, op
 from . import elementwise
 
 Activation = Callable[[Value], Value]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The attributes that LSTM, GRU and RNN share."""
+
+    activation_alpha: Sequence[float] = ()
+    activation_beta: Sequence[float] = ()
+    activations: Sequence[str] = ()
+    clip: float | None = None
+    direction: str = "forward"
+    hidden_size: int = 0
+    layout: int = 0
+
+    def functions(self, *names: str) -> list[Activation]:
+        """Return the activations; by default those of ``names``, in each direction.
+
+        Those that have a parameter take the next one that is given.
+        """
+        found = []
+        rest = {"alpha": [*self.activation_alpha], "beta": [*self.activation_beta]}
+        for name in self.activations or names * 2:
+            function, defaults = _ACTIVATIONS[name.lower()]
+            given = {k: rest[k].pop(0) if rest[k] else v for k, v in defaults.items()}
+            found.append(functools.partial(function, **given) if given else function)
+        return found
+
+    def bound(self, x: Value) -> Value:
+        """Return a value within the bounds of ``clip``."""
+        return x if self.clip is None else pg.clip(x, -self.clip, self.clip)
+
 
 _ACTIVATIONS: dict[str, tuple[Any, dict[str, float]]] = {
     "relu": (pg.relu, {}),
@@ -28,32 +61,16 @@ _ACTIVATIONS: dict[str, tuple[Any, dict[str, float]]] = {
 }  # fmt: skip
 
 
-def _activations(
-    names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]
-) -> list[Activation]:
-    """Return the functions; those with a parameter take the next one that is given."""
-    found, rest = [], {"alpha": list(alphas), "beta": list(betas)}
-    for name in names:
-        function, defaults = _ACTIVATIONS[name.lower()]
-        given = {k: rest[k].pop(0) if rest[k] else v for k, v in defaults.items()}
-        found.append(_bound(function, given))
-    return found
-
-
-def _bound(function: Any, given: dict[str, float]) -> Activation:
-    return lambda x: function(x, **given) if given else function(x)
-
-
 def _directions(
     x: Value,
     lengths: Value,
-    direction: str,
-    layout: int,
+    cell: Cell,
     run: Callable[[int, Value, Value], tuple[Value, ...]],
 ) -> tuple[Value, ...]:
     """Run each direction; return all outputs of it, and the last states."""
-    x = pg.permute_dims(x, (1, 0, 2)) if layout else x
-    ways = {"forward": (0,), "reverse": (1,), "bidirectional": (0, 1)}[direction.lower()]
+    x = pg.permute_dims(x, (1, 0, 2)) if cell.layout else x
+    both = {"forward": (0,), "reverse": (1,), "bidirectional": (0, 1)}
+    ways = both[cell.direction.lower()]
     found = []
     for number, backward in enumerate(ways):
         rows = _reversed(x, lengths) if backward else x
@@ -62,7 +79,7 @@ def _directions(
         found.append((_reversed(y, lengths) if backward else y, *states))
     y, *states = (list(parts) for parts in zip(*found, strict=True))
     outputs = [pg.stack(y, axis=1), *(pg.stack(one) for one in states)]
-    if layout:
+    if cell.layout:
         outputs = [pg.permute_dims(outputs[0], (2, 0, 1, 3)), *(
             pg.permute_dims(one, (1, 0, 2)) for one in outputs[1:])]  # fmt: skip
     return tuple(outputs)
@@ -120,8 +137,7 @@ def _inputs(x: Value, w: Value, b: Value, count: int) -> Value:
     return y if b is None else y + b[:count]
 
 
-def _clipped(clip: float | None) -> Activation:
-    return (lambda x: x) if clip is None else (lambda x: pg.clip(x, -clip, clip))
+CELL = Cell()
 
 
 @op("RNN", since=7, reads=(4,))
@@ -133,16 +149,10 @@ def rnn(
     lengths: Value = None,
     initial_h: Value = None,
     *,
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    activations: Sequence[str] = ("Tanh", "Tanh"),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int,
-    layout: int = 0,
+    cell: Cell = CELL,
 ) -> Value:
-    functions = _activations(activations, activation_alpha, activation_beta)
-    bound, n = _clipped(clip), hidden_size
+    functions, bound = cell.functions("Tanh"), cell.bound
+    n, layout = r.shape[-1], cell.layout
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
         bias = None if b is None else b[number, :n] + b[number, n:]
@@ -151,7 +161,7 @@ def rnn(
         start = (_start(initial_h, number, x, n, layout),)
         return _loop(_inputs(x, w[number], bias, n), start, mask, step)
 
-    return _directions(x, lengths, direction, layout, run)
+    return _directions(x, lengths, cell, run)
 
 
 @op("GRU", since=7, reads=(4,))
@@ -163,24 +173,20 @@ def gru(
     lengths: Value = None,
     initial_h: Value = None,
     *,
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    activations: Sequence[str] = ("Sigmoid", "Tanh") * 2,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int,
-    layout: int = 0,
+    cell: Cell = CELL,
     linear_before_reset: int = 0,
 ) -> Value:
-    functions = _activations(activations, activation_alpha, activation_beta)
-    bound, n = _clipped(clip), hidden_size
+    functions, bound = cell.functions("Sigmoid", "Tanh"), cell.bound
+    n, layout = r.shape[-1], cell.layout
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
         f, g = functions[2 * number : 2 * number + 2]
         both, turn = r[number, : 2 * n], pg.matrix_transpose(r[number, 2 * n :])
         gates = pg.matrix_transpose(both)
         zero = pg.zeros((3 * n,), dtype=x.dtype)
-        bias, of_state = (zero, zero) if b is None else (b[number, : 3 * n], b[number, 3 * n :])
+        bias, of_state = (
+            (zero, zero) if b is None else (b[number, : 3 * n], b[number, 3 * n :])
+        )
         own, last = of_state[: 2 * n], of_state[2 * n :]
 
         def step(a: Value, s: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -197,7 +203,27 @@ def gru(
         start = (_start(initial_h, number, x, n, layout),)
         return _loop(_inputs(x, w[number], bias, 3 * n), start, mask, step)
 
-    return _directions(x, lengths, direction, layout, run)
+    return _directions(x, lengths, cell, run)
+
+
+def _general(
+    gates: Value,
+    memory: Value,
+    peep: Value,
+    input_forget: int,
+    functions: Sequence[Activation],
+    bound: Activation,
+) -> tuple[Value, Value]:
+    """Return a step of an LSTM with peepholes, coupled gates or a bound."""
+    f, g, h = functions
+    i, o, forget, c = pg.split(gates, 4, axis=1)
+    if peep is not None:
+        i, forget = i + peep[0] * memory, forget + peep[2] * memory
+    i = f(bound(i))
+    forget = 1 - i if input_forget else f(bound(forget))
+    memory = forget * memory + i * g(bound(c))
+    o = f(bound(o if peep is None else o + peep[1] * memory))
+    return o * h(memory), memory
 
 
 @op("LSTM", since=7, reads=(4,))
@@ -211,42 +237,29 @@ def lstm(
     initial_c: Value = None,
     p: Value = None,
     *,
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    activations: Sequence[str] = ("Sigmoid", "Tanh", "Tanh") * 2,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int,
+    cell: Cell = CELL,
     input_forget: int = 0,
-    layout: int = 0,
 ) -> Value:
-    functions = _activations(activations, activation_alpha, activation_beta)
-    bound, n = _clipped(clip), hidden_size
+    functions, bound = cell.functions("Sigmoid", "Tanh", "Tanh"), cell.bound
+    n, layout = r.shape[-1], cell.layout
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
         f, g, h = functions[3 * number : 3 * number + 3]
         bias = None if b is None else b[number, : 4 * n] + b[number, 4 * n :]
         turn = pg.matrix_transpose(r[number])
         peep = None if p is None else pg.split(p[number], 3)
+        plain = peep is None and not input_forget and cell.clip is None
 
         def step(a: Value, s: tuple[Value, ...]) -> tuple[Value, ...]:
-            state, cell = s
+            state, memory = s
             gates = a + pg.matmul(state, turn)
-            if peep is None and not input_forget and clip is None:
-                iof, c = gates[:, : 3 * n], gates[:, 3 * n :]
-                i, o, forget = pg.split(f(iof), 3, axis=1)
-            else:
-                i, o, forget, c = pg.split(gates, 4, axis=1)
-                if peep is not None:
-                    i, forget = i + peep[0] * cell, forget + peep[2] * cell
-                i = f(bound(i))
-                forget = 1 - i if input_forget else f(bound(forget))
-            cell = forget * cell + i * g(bound(c))
-            if peep is not None or input_forget or clip is not None:
-                o = f(bound(o if peep is None else o + peep[1] * cell))
-            return o * h(cell), cell
+            if not plain:
+                return _general(gates, memory, peep, input_forget, (f, g, h), bound)
+            i, o, forget = pg.split(f(gates[:, : 3 * n]), 3, axis=1)
+            memory = forget * memory + i * g(gates[:, 3 * n :])
+            return o * h(memory), memory
 
         start = tuple(_start(s, number, x, n, layout) for s in (initial_h, initial_c))
         return _loop(_inputs(x, w[number], bias, 4 * n), start, mask, step)
 
-    return _directions(x, lengths, direction, layout, run)
+    return _directions(x, lengths, cell, run)

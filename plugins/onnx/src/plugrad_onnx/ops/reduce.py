@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-
 import plugrad as pg
 
 from ..registry import Value, namespace, op
@@ -28,7 +27,9 @@ def _on_ends(word: str, sign: float) -> Any:
             ends = (limits.min, limits.max) if limits else (False, True)
             return xp.full(kept, ends[sign > 0], dtype=x.dtype)
         if x.dtype.kind == "b":
-            return getattr(xp, "any" if sign < 0 else "all")(x, axis=axes, keepdims=keep)
+            return getattr(xp, "any" if sign < 0 else "all")(
+                x, axis=axes, keepdims=keep
+            )
         return getattr(xp, word)(x, axis=axes, keepdims=keep)
 
     return extreme
@@ -79,9 +80,7 @@ SHAPES = ("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin")
 
 
 def _register(name: str, reduce: Any) -> None:
-    def by_attribute(
-        x: Value, *, axes: Ints | None = None, keepdims: int = 1
-    ) -> Value:
+    def by_attribute(x: Value, *, axes: Ints | None = None, keepdims: int = 1) -> Value:
         return reduce(namespace(x), x, axes, bool(keepdims))
 
     def by_input(

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 import plugrad as pg
 
 from ..registry import Value, op

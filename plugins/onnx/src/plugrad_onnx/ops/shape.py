@@ -8,7 +8,6 @@ from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
-
 import plugrad as pg
 
 from ..graph import Node
@@ -32,8 +31,8 @@ def bounded(name: str, shape: Sequence[int]) -> Sequence[int]:
     most = most_elements.get()
     if any(n < 0 for n in shape) or math.prod(shape) > most:
         raise ValueError(
-            f"{name}: the shape {tuple(shape)} has a negative size, or more than {most} "
-            "elements"
+            f"{name}: the shape {tuple(shape)} has a negative size, or more than "
+            f"{most} elements"
         )
     return shape
 
@@ -103,7 +102,7 @@ def concat(*xs: Value, axis: int) -> Value:
 def cut(x: Value, sizes: Sequence[int], axis: int) -> tuple[Value, ...]:
     """Return pieces of some sizes along an axis."""
     if isinstance(x, np.ndarray):
-        ends = np.cumsum(sizes)[:-1] if sizes else []
+        ends: Any = np.cumsum(sizes)[:-1] if sizes else []
         return tuple(np.split(x, ends, axis))
     return tuple(pg.split(x, list(sizes), axis))
 
@@ -215,7 +214,8 @@ def range_(start: Value, limit: Value, delta: Value) -> Value:
 def eye_like(x: Value, *, dtype: int | None = None, k: int = 0) -> Value:
     kind = dtype_of(dtype) if dtype else np.dtype(x.dtype)
     bounded("EyeLike", x.shape)
-    return np.eye(*x.shape, k=k, dtype=kind)
+    rows, columns = x.shape
+    return np.eye(rows, columns, k=k, dtype=kind)
 
 
 @op("OneHot", reads=(1,), host=False)
@@ -313,7 +313,9 @@ def _places(size: int, before: int, after: int, mode: str) -> Value:
     if mode == "wrap":
         return places % size
     if mode != "reflect":
-        raise ValueError(f"Pad: the mode {mode!r} is none of constant, reflect, edge, wrap")
+        raise ValueError(
+            f"Pad: the mode {mode!r} is none of constant, reflect, edge, wrap"
+        )
     period = max(2 * (size - 1), 1)
     return (size - 1) - np.abs(places % period - (size - 1))
 
@@ -336,5 +338,3 @@ def space_to_depth(x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
     y = pg.reshape(x, (n, c, h // b, b, w // b, b))
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
     return pg.reshape(pg.permute_dims(y, order), (n, c * b * b, h // b, w // b))
-
-

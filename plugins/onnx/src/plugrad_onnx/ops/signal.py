@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 import plugrad as pg
 
 from ..proto import dtype_of
@@ -96,7 +95,9 @@ def mel_weight_matrix(
         if center == left:
             y[center, i] = 1
         else:
-            y[left : center + 1, i] = (np.arange(left, center + 1) - left) / (center - left)
+            y[left : center + 1, i] = (np.arange(left, center + 1) - left) / (
+                center - left
+            )
         if right > center:
             rows = np.arange(center, right)
             y[center:right, i] = (right - rows) / (right - center)

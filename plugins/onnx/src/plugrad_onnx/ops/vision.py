@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
 import plugrad as pg
 
 from ..graph import Node
@@ -22,8 +21,9 @@ def _pixels(x: Value) -> Value:
 
 
 def _read(pixels: Value, sizes: Ints, places: Sequence[Value], inside: bool) -> Value:
-    """Return [batch, points, channels] at whole places; 0 outside, unless ``inside``."""
-    flat, seen = None, None
+    """Return [batch, points, channels] at whole places; outside 0, or the edge."""
+    flat: Value = None
+    seen: Value = None
     for place, n in zip(places, sizes, strict=True):
         whole = pg.clip(place, 0.0, float(n - 1))
         if not inside:
@@ -51,9 +51,10 @@ def sampled(
         return _read(pixels, sizes, rounded, inside)
     offsets = (0, 1) if mode == "linear" else (-1, 0, 1, 2)
     starts = [pg.stop_gradient(pg.floor(p)) for p in places]
-    total = None
+    total: Value = None
     for corner in itertools.product(offsets, repeat=len(sizes)):
-        weight, at = None, []
+        weight: Value = None
+        at = []
         for i, offset in enumerate(corner):
             place = starts[i] + float(offset)
             distance = pg.abs(places[i] - place)
@@ -166,7 +167,10 @@ def _aligned(pixels: Value, sizes: Ints, grid: Any, mode: str) -> Value:
         valid &= (at >= -1) & (at <= n)
         places.append(np.clip(at, 0, n - 1).astype(np.float32))
     corners = []
-    starts = [np.minimum(np.floor(p), max(n - 1, 0)) for p, n in zip(places, sizes, strict=True)]
+    starts = [
+        np.minimum(np.floor(p), max(n - 1, 0))
+        for p, n in zip(places, sizes, strict=True)
+    ]
     for corner in itertools.product((0, 1), repeat=2):
         weight = np.ones_like(places[0])
         at = []
@@ -204,7 +208,8 @@ def deform_conv(
     window, count = w.shape[2:], math.prod(w.shape[2:])
     batch, channels, *sizes = x.shape
     out = [
-        (sizes[i] + pads[i] + pads[i + 2] - extent(window[i], dilations[i])) // strides[i]
+        (sizes[i] + pads[i] + pads[i + 2] - extent(window[i], dilations[i]))
+        // strides[i]
         + 1
         for i in range(2)
     ]

@@ -7,6 +7,7 @@ sets ``channels_last`` where a tensor is turned already.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import plugrad as pg
 
@@ -14,6 +15,28 @@ from ..registry import Value
 
 Ints = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The attributes that convolutions and pooling share."""
+
+    auto_pad: str = "NOTSET"
+    ceil_mode: int = 0
+    dilations: Ints = ()
+    kernel_shape: Ints = ()
+    pads: Ints = ()
+    strides: Ints = ()
+
+    def over(self, x: Value, window: Ints) -> tuple[Ints, Ints, Pads, Pads]:
+        """Return strides, dilations and both paddings for channels-last input."""
+        ones = (1,) * len(window)
+        steps, gaps = self.strides or ones, self.dilations or ones
+        sizes = x.shape[1:-1]
+        return steps, gaps, *padding(sizes, window, steps, gaps, self)
+
+
+WINDOW = Window()
 
 
 def last(x: Value) -> Value:
@@ -36,10 +59,7 @@ def padding(
     window: Ints,
     strides: Ints,
     dilations: Ints,
-    pads: Ints | None,
-    auto_pad: str,
-    *,
-    ceil: bool = False,
+    rule: Window,
 ) -> tuple[Pads, Pads]:
     """Return how far windows reach over the ends, and how far the file pads.
 
@@ -47,6 +67,7 @@ def padding(
     begins in the padding behind is left out.
     """
     n, reach, given = len(sizes), [], []
+    pads, auto_pad, ceil = rule.pads, rule.auto_pad, rule.ceil_mode
     for i in range(n):
         span, stride = extent(window[i], dilations[i]), strides[i]
         if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
@@ -57,7 +78,9 @@ def padding(
             given.append(ends)
             reach.append(ends)
             continue
-        before, after = (pads[i], pads[i + n]) if pads and auto_pad == "NOTSET" else (0, 0)
+        before, after = (
+            (pads[i], pads[i + n]) if pads and auto_pad == "NOTSET" else (0, 0)
+        )
         given.append((before, after))
         free = sizes[i] + before + after - span
         count = (-(-free // stride) if ceil else free // stride) + 1

@@ -1,0 +1,483 @@
+"""Makes a graph of a model's file, and collects all that is wrong with it.
+
+Map: ``Scope``, what names of the file are called; ``Reader``; functions, whose nodes
+are written out; what is checked of a node; the order of the nodes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+)
+
+from . import registry
+from .graph import Graph, Node, settle_params
+from .inference import check_calls, types_of
+from .proto import (
+    NARROW,
+    ModelError,
+    ValueInfo,
+    described,
+    dtype_of,
+    to_array,
+    to_dense,
+)
+from .registry import Op
+
+__all__ = ["Reader"]
+
+MOST_NODES = 10**6
+ROOM = 2**28  # bytes that a model may have beside four times the size of its files
+OLDEST = 6
+Array = np.ndarray[Any, Any]
+
+
+class Scope:
+    """What the names of a graph of a file are called in the model.
+
+    Those of functions that are written out get a prefix.
+    """
+
+    def __init__(self, prefix: str = "", outer: Scope | None = None) -> None:
+        self.prefix = prefix
+        self.names: dict[str, str] = {} if outer is None else dict(outer.names)
+
+    def define(self, name: str) -> str:
+        """Return what a name of the file is called from now on."""
+        if name:
+            self.names[name] = self.prefix + name
+        return self.names.get(name, "")
+
+
+class Reader:
+    """Makes a ``Graph`` of a model; ``ModelError`` says all that is in the way."""
+
+    def __init__(self, model: ModelProto, folder: Path | None) -> None:
+        self.model, self.folder = model, folder
+        self.problems: list[str] = []
+        self.count = itertools.count()
+        self.functions = {(f.domain, f.name): f for f in model.functions}
+        self.opsets = {_domain(o.domain): o.version for o in model.opset_import}
+        self.types: Mapping[str, onnx.TypeProto] = {}
+        self.initialized: set[str] = set()
+        self.budget = ROOM + 4 * model.ByteSize()
+        self.files: set[str] = set()
+
+    def read(self) -> Graph:
+        """Return the graph of the model."""
+        newest, version = onnx.defs.onnx_opset_version(), self.opsets.get("", OLDEST)
+        if not OLDEST <= version <= newest:
+            self.problems.append(
+                f"opset {version} of ONNX: those from {OLDEST} to {newest} are "
+                "supported; convert the model with onnx.version_converter"
+            )
+            raise ModelError(self.problems)
+        check_calls(self.model, MOST_NODES)
+        self.types = types_of(self.model)
+        graph = self.graph(self.model.graph, Scope(), self.opsets)
+        if self.problems:
+            raise ModelError(self.problems)
+        settle_params([graph, *graph.inner()])
+        for name, kind in self.types.items():
+            if kind.tensor_type.HasField("shape"):
+                graph.ranks[name] = len(kind.tensor_type.shape.dim)
+        return graph
+
+    def graph(
+        self, proto: GraphProto, outer: Scope, opsets: Mapping[str, int]
+    ) -> Graph:
+        """Return a graph of the file; ``outer`` has the names that it may use."""
+        scope, graph = Scope(outer.prefix, outer), Graph(proto.name)
+        self.initializers(proto, graph, scope)
+        for info in proto.input:
+            name = scope.define(info.name)
+            if name not in graph.constants and name not in graph.params:
+                graph.inputs.append(self.value(name, info.type))
+        self.add_nodes(in_order(proto.node, scope, self), graph, scope, opsets)
+        for info in proto.output:
+            if info.name not in scope.names:
+                self.problems.append(f"output {info.name!r}: no node computes it")
+            name = scope.names.get(info.name, info.name)
+            graph.outputs.append(self.value(name, info.type))
+        return graph
+
+    def array(self, tensor: TensorProto | SparseTensorProto) -> Array:
+        """Return the values of a tensor, unless all that was read is far too much."""
+        read: Any = to_array if isinstance(tensor, TensorProto) else to_dense
+        values = read(tensor, self.folder)
+        if isinstance(tensor, TensorProto) and self.folder is not None:
+            for entry in tensor.external_data:
+                if entry.key == "location" and entry.value not in self.files:
+                    self.files.add(entry.value)
+                    self.budget += 4 * (self.folder / entry.value).stat().st_size
+        self.budget -= values.nbytes
+        if self.budget < 0:
+            raise ModelError(["its tensors need far more memory than its files have"])
+        return values
+
+    def value(self, name: str, kind: onnx.TypeProto) -> ValueInfo:
+        """Return what the file says of an input or output."""
+        try:
+            return described(name, kind)
+        except TypeError as error:
+            self.problems.append(f"value {name!r}: {error}")
+            return ValueInfo(name)
+
+    def initializers(self, proto: GraphProto, graph: Graph, scope: Scope) -> None:
+        """Read the parameters and constants of a graph."""
+        rows: list[tuple[str, Any]] = [(one.name, one) for one in proto.initializer]
+        rows += [(one.values.name, one) for one in proto.sparse_initializer]
+        for name, tensor in rows:
+            try:
+                values = self.array(tensor)
+            except ModelError:
+                raise
+            except (TypeError, ValueError, IndexError) as error:
+                self.problems.append(f"initializer {name!r}: {error}")
+                values = np.zeros(0, "float32")
+            kind = graph.params if values.dtype.kind == "f" else graph.constants
+            scope.define(name)
+            if scope.names[name] in self.initialized:  # of another branch
+                scope.names[name] += f"_{next(self.count)}"
+            self.initialized.add(scope.names[name])
+            kind[scope.names[name]] = values
+
+    def add_nodes(
+        self,
+        nodes: Iterable[NodeProto],
+        graph: Graph,
+        scope: Scope,
+        opsets: Mapping[str, int],
+    ) -> None:
+        """Append nodes to a graph; what functions consist of is written out."""
+        for proto in nodes:
+            if len(graph.nodes) > MOST_NODES:
+                raise ModelError(
+                    [f"more than {MOST_NODES} nodes, functions written out"]
+                )
+            domain = _domain(proto.domain)
+            version = opsets.get(domain, self.opsets.get(domain, 1))
+            label = f"node {proto.name or proto.op_type!r}, op {proto.op_type}"
+            label += f" of {domain or 'ONNX'}, opset {version}"
+            local = self.functions.get((proto.domain, proto.op_type))
+            row = None if local else registry.find(domain, proto.op_type, version)
+            if row is not None:
+                self.append(row, version, proto, label, graph, scope, opsets)
+                continue
+            missing = _missing(domain, proto.op_type)
+            try:
+                body = local or self.schema_body(domain, proto, version, scope)
+            except Exception as error:  # of any type: C++ reads the node
+                body, missing = None, f"ONNX cannot write it out: {error}"
+            if body is None:
+                self.problems.append(f"{label}: {missing}")
+                for name in proto.output:
+                    scope.define(name)
+            else:
+                self.expand(proto, body, label, graph, scope)
+
+    def append(
+        self,
+        row: Op,
+        version: int,
+        proto: NodeProto,
+        label: str,
+        graph: Graph,
+        scope: Scope,
+        opsets: Mapping[str, int],
+    ) -> None:
+        """Append a node that has a function."""
+        inputs = [scope.names.get(name, "") for name in proto.input]
+        attrs = self.attributes(proto, label, scope, opsets)
+        self.problems += problems_of(row, proto, version, attrs, label)
+        if row.name == "Constant" and len(attrs) == 1:
+            name = scope.define(proto.output[0])
+            graph.constants[name] = constant(next(iter(attrs.values())))
+            return
+        self.narrow(row, proto, scope, attrs)
+        outputs = [scope.define(name) for name in proto.output]
+        while inputs and not inputs[-1]:
+            inputs.pop()
+        graph.nodes.append(Node(row, version, proto.name, inputs, outputs, attrs))
+
+    def attributes(
+        self,
+        proto: NodeProto,
+        label: str,
+        scope: Scope,
+        opsets: Mapping[str, int],
+    ) -> dict[str, Any]:
+        """Return the attributes of a node by name."""
+        found = {}
+        for attribute in proto.attribute:
+            try:
+                found[attribute.name] = self.attribute(attribute, scope, opsets)
+            except ModelError:
+                raise
+            except (TypeError, ValueError, IndexError) as error:
+                self.problems.append(f"{label}, attribute {attribute.name}: {error}")
+        return found
+
+    def attribute(
+        self, attribute: AttributeProto, scope: Scope, opsets: Mapping[str, int]
+    ) -> Any:
+        """Return an attribute as a value of Python, an array or a graph."""
+        kind = attribute.type
+        if kind == AttributeProto.GRAPH:
+            return self.graph(attribute.g, scope, opsets)
+        if kind == AttributeProto.TENSOR:
+            return self.array(attribute.t)
+        if kind == AttributeProto.SPARSE_TENSOR:
+            return self.array(attribute.sparse_tensor)
+        if kind == AttributeProto.TYPE_PROTO:
+            return attribute.tp
+        value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, bytes):
+            return value.decode("utf-8", "surrogateescape")
+        if isinstance(value, float | int):
+            return value
+        return tuple(
+            one.decode("utf-8", "surrogateescape") if isinstance(one, bytes) else one
+            for one in value
+        )
+
+    def narrow(
+        self, row: Op, proto: NodeProto, scope: Scope, attrs: dict[str, Any]
+    ) -> None:
+        """Tell an op of a dtype that the arrays do not show: int4 is in an int8."""
+        place = {"QuantizeLinear": 2, "CastLike": 1, "BitCast": 0}.get(row.name)
+        if place is None or len(proto.input) <= place:
+            return
+        elem_type = self.types.get(
+            scope.names.get(proto.input[place], ""), onnx.TypeProto()
+        ).tensor_type.elem_type
+        if elem_type in NARROW or row.name == "CastLike":
+            name = "to" if row.name == "CastLike" else "output_dtype"
+            attrs.setdefault(name, elem_type)
+
+    # --- functions ---------------------------------------------------------------
+
+    def schema_body(
+        self, domain: str, proto: NodeProto, version: int, scope: Scope
+    ) -> FunctionProto | None:
+        """Return of which ops ONNX says that an op without a row consists."""
+        if not onnx.defs.has(proto.op_type, version, domain):
+            return None
+        schema: Any = onnx.defs.get_schema(proto.op_type, version, domain)
+        if schema.has_function:
+            return schema.function_body
+        if not schema.has_context_dependent_function:
+            return None
+        versions = [
+            v for v in schema.context_dependent_function_opset_versions if v <= version
+        ] or list(schema.context_dependent_function_opset_versions)
+        names = [scope.names.get(name, "") for name in proto.input]
+        kinds = [self.types.get(name, onnx.TypeProto()) for name in names]
+        text = schema.get_context_dependent_function_with_opset_version(
+            max(versions),
+            proto.SerializeToString(),
+            [kind.SerializeToString() for kind in kinds],
+        )
+        body = FunctionProto.FromString(text)
+        return body if body.node else None
+
+    def expand(
+        self,
+        proto: NodeProto,
+        body: FunctionProto,
+        label: str,
+        graph: Graph,
+        scope: Scope,
+    ) -> None:
+        """Append the nodes of a function in place of a node that calls it."""
+        key = f"{body.domain}.{body.name}"
+        if len(proto.input) > len(body.input) or len(proto.output) > len(body.output):
+            self.problems.append(
+                f"{label}: the function {key} has {len(body.input)} inputs and "
+                f"{len(body.output)} outputs"
+            )
+            return
+        inner = Scope(f"{scope.prefix}{proto.op_type}_{next(self.count)}/")
+        inner.names = {
+            name: scope.names.get(given, "")
+            for name, given in zip(body.input, proto.input, strict=False)
+        }
+        given = dict(_defaults(body, proto.op_type))
+        given |= {one.name: one for one in body.attribute_proto}
+        given |= {one.name: one for one in proto.attribute}
+        nodes = [_with_attributes(node, given) for node in body.node]
+        opsets = {_domain(o.domain): o.version for o in body.opset_import}
+        nodes = in_order(nodes, inner, self)
+        self.add_nodes(nodes, graph, inner, opsets)
+        renamed = {}
+        for name, formal in zip(proto.output, body.output, strict=False):
+            if name:
+                renamed[inner.names.get(formal, "")] = name
+        row = registry.find("", "Identity", 1)
+        assert row is not None
+        for value, name in renamed.items():
+            outputs = [scope.define(name)]
+            graph.nodes.append(Node(row, 1, proto.name, [value], outputs))
+
+
+def problems_of(
+    row: Op, proto: NodeProto, version: int, attrs: Mapping[str, Any], label: str
+) -> Iterator[str]:
+    """Yield what does not fit the function of an op, or its schema."""
+    count = len(proto.input)
+    if not row.least <= count <= row.most:
+        yield f"{label}: {count} inputs, of {row.least} to {row.most}"
+    unknown = sorted(attrs.keys() - row.attributes)
+    if unknown:
+        yield f"{label}: the attributes {', '.join(unknown)} are not supported"
+    missing = sorted(row.required - attrs.keys() - {"node"})
+    if missing:
+        yield f"{label}: attribute {', '.join(missing)} is missing"
+    for name in ("to", "dtype", "output_dtype", "output_datatype"):
+        if attrs.get(name):
+            try:
+                dtype_of(attrs[name])
+            except TypeError as error:
+                yield f"{label}: {error}"
+    if not onnx.defs.has(row.name, version, row.domain):
+        return
+    schema: Any = onnx.defs.get_schema(row.name, version, row.domain)
+    if len(proto.output) > schema.max_output:
+        yield f"{label}: {len(proto.output)} outputs, of {schema.max_output} at most"
+    for attribute in proto.attribute:
+        wanted = schema.attributes.get(attribute.name)
+        if wanted is not None and int(wanted.type.value) != attribute.type:
+            kind = wanted.type.name
+            yield f"{label}: attribute {attribute.name} must be of type {kind}"
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _missing(domain: str, name: str) -> str:
+    versions = registry.since_versions(domain, name)
+    if versions:
+        return f"there are only its versions since {versions}"
+    return (
+        "there is no such op here; register a function with plugrad_onnx.op("
+        f"{name!r}, domain={domain!r})"
+    )
+
+
+def constant(value: Any) -> Array:
+    """Return the value of a node ``Constant``, which is a tensor, a number or text."""
+    if isinstance(value, np.ndarray):
+        return value
+    first = value[0] if isinstance(value, tuple) and value else value
+    kinds = {float: "float32", int: "int64", str: "object", tuple: "float32"}
+    return np.array(value, kinds[type(first)])
+
+
+def _defaults(body: FunctionProto, name: str) -> Iterator[tuple[str, AttributeProto]]:
+    """Yield the defaults that the schema of an op gives its attributes."""
+    domain = _domain(body.domain)
+    if body.attribute and onnx.defs.has(name, domain):
+        for key, attribute in onnx.defs.get_schema(
+            name, domain=domain
+        ).attributes.items():
+            if attribute.default_value.name:
+                yield key, attribute.default_value
+
+
+def _with_attributes(node: NodeProto, given: Mapping[str, AttributeProto]) -> NodeProto:
+    """Return a node of a function with the attributes of the call."""
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    _resolve(copy, given)
+    return copy
+
+
+def _resolve(node: NodeProto, given: Mapping[str, AttributeProto]) -> None:
+    kept = []
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            if attribute.ref_attr_name not in given:
+                continue
+            value = AttributeProto()
+            value.CopyFrom(given[attribute.ref_attr_name])
+            value.name = attribute.name
+            attribute = value
+        for graph in [attribute.g, *attribute.graphs]:
+            for inner in graph.node:
+                _resolve(inner, given)
+        kept.append(attribute)
+    del node.attribute[:]
+    node.attribute.extend(kept)
+
+
+def in_order(
+    nodes: Iterable[NodeProto], scope: Scope, reader: Reader
+) -> list[NodeProto]:
+    """Return nodes so that each comes after those whose outputs it uses.
+
+    Those that cannot run, as an input is missing or part of a cycle, are problems.
+    """
+    rows = list(nodes)
+    made: dict[str, int] = {}
+    for i, node in enumerate(rows):
+        for name in filter(None, node.output):
+            if name in made or (name in scope.names and not scope.prefix):
+                reader.problems.append(f"value {name!r} is defined twice")
+            made.setdefault(name, i)
+    users: dict[int, list[int]] = {}
+    waits = [0] * len(rows)
+    for i, node in enumerate(rows):
+        for name in {*_used(node)} - {""}:
+            if name in made:
+                waits[i] += 1
+                users.setdefault(made[name], []).append(i)
+            elif name not in scope.names and name in node.input:
+                reader.problems.append(
+                    f"node {node.name or node.op_type!r}: its input {name!r} is not "
+                    "defined"
+                )
+    ready = [i for i, count in enumerate(waits) if not count]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        i = heapq.heappop(ready)
+        order.append(rows[i])
+        for user in users.get(i, ()):
+            waits[user] -= 1
+            if not waits[user]:
+                heapq.heappush(ready, user)
+    stuck = [rows[i] for i, count in enumerate(waits) if count]
+    if stuck:
+        names = [node.name or node.op_type for node in stuck]
+        reader.problems.append(f"nodes that wait for each other: {names[:10]}")
+        for name in [name for node in stuck for name in node.output]:
+            scope.define(name)  # so that only they are named
+    return order
+
+
+def _used(node: NodeProto) -> Iterator[str]:
+    """Yield the names that a node uses, also those that its branches use."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in [attribute.g, *attribute.graphs]:
+            inner = {name for one in graph.node for name in _used(one)}
+            inner |= {info.name for info in graph.output}
+            inner -= {name for one in graph.node for name in one.output}
+            inner -= {info.name for info in graph.input}
+            inner -= {one.name for one in graph.initializer}
+            yield from inner - {one.values.name for one in graph.sparse_initializer}
