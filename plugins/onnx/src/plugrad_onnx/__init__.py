@@ -1,4 +1,10 @@
-"""ONNX models on every backend of plugrad, with gradients."""
+"""ONNX models on every backend of plugrad, with gradients.
+
+``load`` reads a model, and ``op`` registers ops of other domains. ``backend`` is ONNX'
+interface for backends.
+"""
+
+from typing import Any
 
 from .graph import Graph, Node
 from .model import Explanation, Model, load
@@ -15,3 +21,12 @@ __all__ = [
     "load",
     "op",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Read the version."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("plugrad-onnx")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
