@@ -242,3 +242,26 @@ def test_quantized_models_answer_integers_exactly(backend):
     inputs = NETWORKS["quantized"][1]
     (expected, *_), (found, *_) = runtime_answers(proto, inputs), load(proto)(**inputs)
     np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("name", ["image", "quantized", "attention"])
+def test_jit_replays_a_model(name, backend):
+    make, inputs = NETWORKS[name]
+    loaded = load(make())
+    given = {key: pg.asarray(x) for key, x in inputs.items()}
+    replayed = pg.jit(loaded, strict=True)  # an error if it cannot be replayed
+    for _ in range(3):
+        found = zip(outputs(replayed(**given)), outputs(loaded(**given)), strict=True)
+        for x, y in found:
+            np.testing.assert_array_equal(x.numpy(), y.numpy())
+    assert replayed.explain(**given).graph is not None
+
+
+def test_jit_sees_parameters_of_a_training_step(backend):
+    loaded = load(image())
+    slope = pg.grad(lambda params, x: pg.sum(loaded.apply(params, x) ** 2))
+    step = pg.jit(slope, strict=True)
+    for factor in (1.0, 2.0):
+        params = {name: x * factor for name, x in loaded.params.items()}
+        expected, found = slope(params, IMAGES), step(params, IMAGES)
+        np.testing.assert_array_equal(found["w1"].numpy(), expected["w1"].numpy())

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ class PreparedModel(BackendRep):
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Return the outputs for inputs in their order, or by name."""
-        with self.model.scope():
+        with _scope(self.model.backend):
             return self._run(inputs)
 
     def _run(self, inputs: Any) -> tuple[Any, ...]:
@@ -39,6 +40,10 @@ class PreparedModel(BackendRep):
             found = self.model(*map(_given, given))
         outputs = found if len(self.model.outputs) > 1 else (found,)
         return tuple(map(_as_array, outputs))
+
+
+def _scope(backend: str | None) -> Any:
+    return pg.use_backend(backend) if backend else contextlib.nullcontext()
 
 
 def _given(value: Any) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import onnx
 import plugrad as pg
 from google.protobuf.message import DecodeError
@@ -16,13 +15,13 @@ from plugrad.plugin import runtime
 from . import registry
 from .graph import Graph
 from .passes import Report, optimized
-from .program import Program, Session, apart
+from .program import Program
 from .proto import ModelError, ValueInfo
 from .reader import Reader
+from .runner import Runner
 
 __all__ = ["Explanation", "Model", "load"]
 
-SMALL = 1024  # integers of an input, at most this many, stay on the host
 Source = str | Path | bytes | onnx.ModelProto
 
 
@@ -140,134 +139,38 @@ class Model:
         self.graph, self.backend, self._report = graph, backend, report
         self.inputs: tuple[ValueInfo, ...] = tuple(graph.inputs)
         self.outputs: tuple[ValueInfo, ...] = tuple(graph.outputs)
-        self._program = Program(graph)
-        self._sessions: dict[str, Session] = {}
+        # jit compares what it finds before each replay: the tensors are enough, as a
+        # model does not change, and it does not look into a MappingProxyType.
+        runner = Runner(graph, backend)
+        self._inside, self._tensors = (
+            MappingProxyType({"runner": runner}),
+            runner.tensors,
+        )
 
     @property
     def params(self) -> dict[str, pg.Tensor]:
         """The floating-point initializers by name, as tensors."""
-        with self.scope():
-            return dict(self._session().params)
+        return self._inside["runner"].params()
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Return the output, or a tuple of the outputs."""
-        with self.scope():
-            return self._run(self._session(), args, named)
+        return self._inside["runner"].run({}, args, named, self._tensors)
 
     def apply(self, params: Mapping[str, Any], /, *args: Any, **named: Any) -> Any:
         """Return the outputs with other parameters; those left out stay as they are."""
-        with self.scope():
-            known = self._session().params
-            unknown = sorted(params.keys() - known.keys())
-            if unknown:
-                raise ValueError(
-                    f"apply: the model has no parameters {unknown}; those are in "
-                    "model.params"
-                )
-            given = {name: pg.asarray(value) for name, value in params.items()}
-            session = Session({**known, **given})
-            return self._run(session, args, named)
+        return self._inside["runner"].run(params, args, named, self._tensors)
 
     def to(self, backend: str | None) -> Model:
         """Return the same model on another backend; None: on the active one."""
-        with pg.use_backend(backend) if backend else contextlib.nullcontext():
-            return Model(self.graph, self._report, backend)
+        if backend is not None:
+            _check_dtypes(self.graph, backend)
+        return Model(self.graph, self._report, backend)
 
     def explain(self) -> Explanation:
         """Return how many nodes run, and what the passes did."""
-        return Explanation(self._program, self._report)
+        return Explanation(self._inside["runner"].program, self._report)
 
     def __repr__(self) -> str:
         """Return the name, the inputs and the outputs."""
         inputs, outputs = (", ".join(map(str, x)) for x in (self.inputs, self.outputs))
         return f"<Model {self.graph.name!r} ({inputs}) -> ({outputs})>"
-
-    def scope(self) -> Any:
-        """Return a block in which the backend of the model is active."""
-        return (
-            pg.use_backend(self.backend) if self.backend else contextlib.nullcontext()
-        )
-
-    def _session(self) -> Session:
-        backend = pg.get_backend()
-        if backend not in self._sessions:
-            arrays = self._params()
-            move = lambda: {name: pg.asarray(x) for name, x in arrays.items()}
-            self._sessions[backend] = Session(apart(move, backend), backend)
-        return self._sessions[backend]
-
-    def _params(self) -> dict[str, Any]:
-        return {
-            name: values
-            for graph in [self.graph, *self.graph.inner()]
-            for name, values in graph.params.items()
-        }
-
-    def _run(
-        self, session: Session, args: tuple[Any, ...], named: Mapping[str, Any]
-    ) -> Any:
-        values = self._values(args, named)
-        with np.errstate(all="ignore"):
-            found = self._program.run(session, values)
-        outputs = [_as_output(value) for value in found]
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
-
-    def _values(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
-        """Return the inputs in their order, each of the dtype that the file says."""
-        names = [info.name for info in self.inputs]
-        if len(args) > len(names):
-            raise TypeError(f"model: {len(args)} inputs, of {len(names)}: {names}")
-        given = dict(zip(names, args, strict=False))
-        twice, unknown = given.keys() & named.keys(), named.keys() - {*names}
-        given |= named
-        missing = [name for name in names if name not in given]
-        if twice or unknown or missing:
-            said = {"given twice": twice, "unknown": unknown, "missing": missing}
-            reasons = [f"{what}: {sorted(x)}" for what, x in said.items() if x]
-            raise TypeError(f"model: the inputs are {names}; {', '.join(reasons)}")
-        return [_as_input(info, given[info.name]) for info in self.inputs]
-
-
-def _as_input(info: ValueInfo, value: Any) -> Any:
-    if value is None or (info.dtype is None and isinstance(value, list | tuple)):
-        return None if value is None else [_as_input(info, one) for one in value]
-    if not isinstance(value, pg.Tensor | np.ndarray | pg.Variable):
-        value = np.asarray(value, info.dtype)
-    if value.dtype.kind == "O" or info.dtype == object:
-        return _strings(value)
-    wrong = info.dtype is not None and value.dtype != info.dtype
-    if wrong or not _fits(tuple(value.shape), info.shape):
-        raise TypeError(
-            f"model: the input must be {info}, not {value.dtype}{[*value.shape]}"
-        )
-    small = value.dtype.kind in "iub" and value.size <= SMALL
-    if isinstance(value, np.ndarray) and small:
-        return value
-    return pg.asarray(value)
-
-
-def _fits(shape: tuple[int, ...], wanted: tuple[int | str | None, ...] | None) -> bool:
-    return wanted is None or (
-        len(shape) == len(wanted)
-        and all(
-            type(n) is not int or n == m for m, n in zip(shape, wanted, strict=True)
-        )
-    )
-
-
-def _strings(value: Any) -> Any:
-    """Return an array of str: text stays on the host."""
-    values = value.numpy() if isinstance(value, pg.Tensor) else np.asarray(value)
-    rows = [
-        x.decode("utf-8") if isinstance(x, bytes) else str(x)
-        for x in values.reshape(-1)
-    ]
-    found = np.empty(len(rows), object)
-    found[:] = rows
-    return found.reshape(values.shape)
-
-
-def _as_output(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_as_output(one) for one in value]
-    return value if value is None else pg.asarray(value)

@@ -197,12 +197,16 @@ class Session:
         backend: Where the session lasts for all calls of a model; None: for one call,
             which may be differentiated in the parameters.
 
+    Attributes:
+        tensors: Those that last.
+
     """
 
     def __init__(
         self, params: Mapping[str, pg.Tensor], backend: str | None = None
     ) -> None:
         self.params, self.backend = params, backend
+        self.tensors: list[pg.Tensor] = []
         self.values: dict[Program, list[Value]] = {}
         self.others: dict[tuple[Program, int, bool], Value] = {}
 
@@ -217,6 +221,7 @@ class Session:
                 values[place] = self.params[name]
             self.compute(lambda: self.run(program.before, values, program))
             self.values[program] = values
+            self.tensors += [x for x in values if isinstance(x, pg.Tensor)]
         return values
 
     def compute(self, f: Callable[[], Value]) -> Value:
@@ -262,6 +267,7 @@ class Session:
         if place not in program.constants and place not in program.params:
             return move()
         self.others[key] = found = self.compute(move)
+        self.tensors += [] if read else [found]
         return found
 
 

@@ -12,13 +12,18 @@ from .linear import activated, built_in
 from .windows import WINDOW, Ints, Window, extent, first, last
 
 
-@op("Filter", domain="plugrad")
 def filter_of(w: Value, *, group: int = 1) -> Value:
-    """Return a filter as kernels take it, window first; a pass runs it once."""
+    """Return a filter as kernels take it, window first."""
     y = pg.permute_dims(w, (*range(2, w.ndim), 1, 0))
     if w.ndim == 4 and group > 1 and w.shape[1] == 1 and w.shape[0] % group == 0:
         return pg.reshape(y, (*y.shape[:2], group, w.shape[0] // group))  # depthwise
     return y
+
+
+@op("Filter", domain="plugrad")
+def contiguous_filter(w: Value, *, group: int = 1) -> Value:
+    """Return a filter that no call must copy: a node of a pass, which runs once."""
+    return pg.asarray(filter_of(w, group=group), copy=True)
 
 
 @op("Conv")

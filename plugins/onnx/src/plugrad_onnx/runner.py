@@ -1,0 +1,140 @@
+"""Runs a model: checks and converts inputs, and keeps a session for each backend."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+
+from .graph import Graph
+from .program import Program, Session, apart
+from .proto import ValueInfo
+
+__all__ = ["Runner"]
+
+SMALL = 1024  # integers of an input, at most this many, stay on the host
+
+
+class Runner:
+    """What a ``Model`` calls."""
+
+    def __init__(self, graph: Graph, backend: str | None) -> None:
+        self.graph, self.backend = graph, backend
+        self.program = Program(graph)
+        self.sessions: dict[str, Session] = {}
+        self.tensors: list[list[pg.Tensor]] = []  # of each session
+
+    def scope(self) -> Any:
+        """Return a block in which the backend of the model is active."""
+        if self.backend is None:
+            return contextlib.nullcontext()
+        return pg.use_backend(self.backend)
+
+    def session(self) -> Session:
+        """Return the session of the active backend."""
+        backend = pg.get_backend()
+        if backend not in self.sessions:
+            graphs = [self.graph, *self.graph.inner()]
+            arrays = {k: v for graph in graphs for k, v in graph.params.items()}
+            move = lambda: {name: pg.asarray(x) for name, x in arrays.items()}
+            self.sessions[backend] = Session(apart(move, backend), backend)
+            self.tensors.append(self.sessions[backend].tensors)
+        return self.sessions[backend]
+
+    def params(self) -> dict[str, pg.Tensor]:
+        """Return the parameters on the backend of the model."""
+        with self.scope():
+            return dict(self.session().params)
+
+    def run(
+        self,
+        params: Mapping[str, Any],
+        args: Sequence[Any],
+        named: Mapping[str, Any],
+        tensors: Any,
+    ) -> Any:
+        """Return the outputs with some other parameters.
+
+        ``tensors`` are those of the runner, so that ``jit`` sees where they are.
+        """
+        with self.scope(), np.errstate(all="ignore"):
+            session = self.session()
+            if params:
+                session = self.with_params(session, params)
+            found = self.program.run(session, self.values(args, named))
+        outputs = [_as_output(value) for value in found]
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def with_params(self, session: Session, params: Mapping[str, Any]) -> Session:
+        """Return a session of one call."""
+        unknown = sorted(params.keys() - session.params.keys())
+        if unknown:
+            raise ValueError(
+                f"apply: the model has no parameters {unknown}; those are in "
+                "model.params"
+            )
+        given = {name: pg.asarray(value) for name, value in params.items()}
+        return Session({**session.params, **given})
+
+    def values(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """Return the inputs in their order, each of the dtype that the file says."""
+        names = [info.name for info in self.graph.inputs]
+        if len(args) > len(names):
+            raise TypeError(f"model: {len(args)} inputs, of {len(names)}: {names}")
+        given = dict(zip(names, args, strict=False))
+        twice, unknown = given.keys() & named.keys(), named.keys() - {*names}
+        given |= named
+        missing = [name for name in names if name not in given]
+        if twice or unknown or missing:
+            said = {"given twice": twice, "unknown": unknown, "missing": missing}
+            reasons = [f"{what}: {sorted(x)}" for what, x in said.items() if x]
+            raise TypeError(f"model: the inputs are {names}; {', '.join(reasons)}")
+        return [_as_input(info, given[info.name]) for info in self.graph.inputs]
+
+
+def _as_input(info: ValueInfo, value: Any) -> Any:
+    if value is None or (info.dtype is None and isinstance(value, list | tuple)):
+        return None if value is None else [_as_input(info, one) for one in value]
+    if not isinstance(value, pg.Tensor | np.ndarray | pg.Variable):
+        value = np.asarray(value, info.dtype)
+    if value.dtype.kind == "O" or info.dtype == object:
+        return _strings(value)
+    wrong = info.dtype is not None and value.dtype != info.dtype
+    if wrong or not _fits(tuple(value.shape), info.shape):
+        raise TypeError(
+            f"model: the input must be {info}, not {value.dtype}{[*value.shape]}"
+        )
+    small = value.dtype.kind in "iub" and value.size <= SMALL
+    if isinstance(value, np.ndarray) and small:
+        return value
+    return pg.asarray(value)
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int | str | None, ...] | None) -> bool:
+    return wanted is None or (
+        len(shape) == len(wanted)
+        and all(
+            type(n) is not int or n == m for m, n in zip(shape, wanted, strict=True)
+        )
+    )
+
+
+def _strings(value: Any) -> Any:
+    """Return an array of str: text stays on the host."""
+    values = value.numpy() if isinstance(value, pg.Tensor) else np.asarray(value)
+    rows = [
+        x.decode("utf-8") if isinstance(x, bytes) else str(x)
+        for x in values.reshape(-1)
+    ]
+    found = np.empty(len(rows), object)
+    found[:] = rows
+    return found.reshape(values.shape)
+
+
+def _as_output(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_output(one) for one in value]
+    return value if value is None else pg.asarray(value)
