@@ -4,8 +4,8 @@
 
 Each model runs on random inputs; sizes that the file leaves open are ``--size``. A row
 has milliseconds of the fastest of some calls, and the largest difference from ONNX
-Runtime's answer, relative to its largest value. Without paths it takes the networks that
-the package ``onnx`` has for its own tests, whose weights are constants.
+Runtime's answer, relative to its largest value. Without paths it takes the networks
+that the package ``onnx`` has for its own tests, whose weights are constants.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ Arrays = dict[str, Any]
 
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("paths", nargs="*", type=Path)
     parser.add_argument("--backend", default="cpu,wasm,opencl")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--size", type=int, default=1, help="of axes that are open")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each time")
-    parser.add_argument("--plain", action="store_true", help="load(optimize=False), too")
+    parser.add_argument(
+        "--plain", action="store_true", help="load(optimize=False), too"
+    )
     return parser.parse_args(arguments)
 
 
 def with_threads(count: int) -> None:
     """Tell all backends how many threads they have; before they are imported."""
-    names = "OMP_NUM_THREADS PLUGRAD_CPU_THREADS PLUGRAD_WASM_THREADS POCL_MAX_PTHREAD_COUNT"
-    os.environ |= dict.fromkeys(names.split(), str(count))
+    names = ("OMP_NUM_THREADS", "PLUGRAD_CPU_THREADS", "PLUGRAD_WASM_THREADS")
+    os.environ |= dict.fromkeys((*names, "POCL_MAX_PTHREAD_COUNT"), str(count))
 
 
 def shipped() -> list[Path]:
@@ -132,7 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 )
                 name = f"{backend}{' plain' if how else ''}"
                 ratios.setdefault(name, []).append(min(eager, jit) / reference)
-                print(f"{'':28} {name:11} {eager:9.2f} ms, jit {jit:9.2f}, off {off:.1e}")
+                times = f"{eager:9.2f} ms, jit {jit:9.2f}, off {off:.1e}"
+                print(f"{'':28} {name:11} {times}")
     for name, found in ratios.items():
         mean = math.exp(sum(map(math.log, found)) / len(found))
         print(f"{name}: {mean:.2f} of ONNX Runtime's time (geometric mean)")

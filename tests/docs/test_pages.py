@@ -86,7 +86,7 @@ PAGES = [
     Page("docs/train.md", 7, shows="grad value_and_grad random.key"),
     Page("docs/trees.md", 3, shows="tree.map tree.leaves tree.register grad"),
     Page("docs/jit.md", 2, shows="jit Variable variable_grads where"),
-    Page("docs/onnx.md", 2, shows="grad override_gradient", backend="wasm"),
+    Page("docs/onnx.md", 3, shows="grad override_gradient", backend="wasm"),
     Page("docs/vmap.md", 4, shows="vmap grad vjp where"),
     Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
     Page("plugins/cpu/README.md", 1, shows="set_backend softmax"),

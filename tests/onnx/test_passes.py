@@ -76,6 +76,12 @@ PASSES = {
         {"Transpose": 3, "plugrad.ChannelsLast": 1},
         {},
     ),
+    "dropout and identities": (
+        CONV
+        + "d, m = Dropout (c) i = Identity (d) y = MaxPool <kernel_shape = [2, 2]> (i)",
+        {"Dropout": 0, "Identity": 0, "Transpose": 2},
+        {},
+    ),
     "transposes of the file": (
         CONV
         + """

@@ -1,11 +1,12 @@
 """ONNX models on every backend of plugrad, with gradients.
 
-``load`` reads a model, and ``op`` registers ops of other domains. ``backend`` is ONNX'
-interface for backends.
+``load`` reads a model, ``save`` writes one, and ``op`` registers ops of other domains.
+``backend`` is ONNX' interface for backends.
 """
 
 from typing import Any
 
+from .export import save
 from .graph import Graph, Node
 from .model import Explanation, Model, load
 from .proto import ModelError, ValueInfo
@@ -20,6 +21,7 @@ __all__ = [
     "ValueInfo",
     "load",
     "op",
+    "save",
 ]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +45,7 @@ def optimized(graph: Graph, report: Report, outer: Known | None = None) -> None:
         for inner in node.subgraphs:
             optimized(inner, report, known)
     _inline_branches(graph, known, report)
+    _drop_identities(graph, known)
     _fold_batch_norms(graph, known, report)
     _fuse_activations(graph, known, report)
     with_channels_last(graph, known, report.changes)
@@ -168,6 +170,29 @@ def _renamed_graph(graph: Graph, names: dict[str, str]) -> Graph:
     nodes = [_renamed(node, names) for node in graph.nodes]
     ends = [replace(i, name=names.get(i.name, i.name)) for i in graph.outputs]
     return replace(graph, nodes=nodes, outputs=ends)
+
+
+def _drop_identities(graph: Graph, known: Known) -> None:
+    """Remove nodes that only rename, among them dropout that does not train."""
+    ends = {info.name for info in graph.outputs}
+    used, names, nodes = _users(graph), dict[str, str](), []
+    for node in graph.nodes:
+        node = _renamed(node, names) if names else node
+        if _only_renames(node, known, used) and node.outputs[0] not in ends:
+            names[node.outputs[0]] = node.inputs[0]
+        else:
+            nodes.append(node)
+    graph.nodes[:] = nodes
+
+
+def _only_renames(node: Node, known: Known, used: Mapping[str, Any]) -> bool:
+    if node.op == "Identity":
+        return True
+    if node.op != "Dropout" or any(name in used for name in node.outputs[1:]):
+        return False
+    training = node.inputs[2] if len(node.inputs) > 2 else ""
+    value = known.constants.get(training)
+    return not training or (value is not None and not value.item())
 
 
 # --- batch norms -----------------------------------------------------------------

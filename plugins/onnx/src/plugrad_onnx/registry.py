@@ -134,7 +134,7 @@ def op(
     Example:
         >>> import plugrad as pg
         >>> from plugrad_onnx import op
-        >>> @op("Swish", domain="com.example")
+        >>> @op("Swish", domain="org.example")
         ... def swish(x, *, beta=1.0):
         ...     return x * pg.sigmoid(beta * x)
 

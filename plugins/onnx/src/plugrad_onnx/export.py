@@ -1,0 +1,216 @@
+"""``save``: a function of plugrad's ops as a model of ONNX.
+
+The kernels that ``jit`` records become nodes; ``export_ops`` has the table.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import plugrad as pg
+from onnx import helper, numpy_helper
+from plugrad.plugin import Graph, Spec, Step
+
+from .export_ops import EXPORTS
+
+__all__ = ["Writer", "save"]
+
+OPSET = 18
+IR_VERSION = 9
+
+
+def save(
+    f: Callable[..., Any],
+    example_inputs: Sequence[Any],
+    path: str | Path | None = None,
+    *,
+    input_names: Sequence[str] = (),
+    output_names: Sequence[str] = (),
+) -> onnx.ModelProto:
+    """Return a function as a model of ONNX, and write it to a file.
+
+    The shapes of the model are those of the examples. Tensors that the function uses
+    become initializers.
+
+    Args:
+        f: Takes tensors, and returns a tensor or a tree of them. Its kernels may not
+            depend on values.
+        example_inputs: What it is called with.
+        path: Where the file is written; None: nowhere.
+        input_names: By default ``x0``, ``x1`` and so on.
+        output_names: By default ``y0``, ``y1`` and so on.
+
+    Raises:
+        ValueError: ``jit`` cannot record the function, it reads Variables, or ONNX has
+            nothing for some of its kernels; the message names all of them.
+
+    Example:
+        >>> import plugrad as pg
+        >>> from plugrad_onnx import load, save
+        >>> proto = save(lambda x: pg.tanh(x) + 1.0, [pg.ones(2)])
+        >>> [node.op_type for node in proto.graph.node]
+        ['Tanh', 'Add']
+        >>> load(proto, backend="cpu")([0.0, 0.0])
+        Tensor([1., 1.], dtype=float32, backend='cpu')
+
+    """
+    with pg.use_backend("cpu"):  # whose native arrays are arrays of NumPy
+        values = [pg.asarray(x).to("cpu") for x in example_inputs]
+        explanation = pg.jit(f).explain(*values)
+    graph = explanation.graph
+    if graph is None:
+        raise ValueError(f"save: the function cannot be recorded: {explanation.reason}")
+    if len(graph.inputs) != len(values):
+        raise ValueError(
+            f"save: the function has {len(graph.inputs)} inputs, of {len(values)} "
+            "examples: it must use all of them, and no Variables but their values"
+        )
+    model = Writer(graph, input_names, output_names).model()
+    onnx.checker.check_model(model)
+    if path is not None:
+        onnx.save(model, str(path))
+    return model
+
+
+class Writer:
+    """Makes nodes of the steps of a graph.
+
+    Attributes:
+        specs: Shape and dtype of each value, by the name that it has in the model.
+        arrays: Initializers by name.
+
+    """
+
+    def __init__(
+        self, graph: Graph, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
+    ) -> None:
+        self.graph, self.count = graph, itertools.count()
+        self.nodes: list[onnx.NodeProto] = []
+        self.arrays: dict[str, Any] = {}
+        self.specs: dict[str, Spec] = {}
+        self.turned: dict[str, tuple[str, tuple[int, ...]]] = {}  # by a transpose
+        self.inputs = [*inputs] or [f"x{i}" for i in range(len(graph.inputs))]
+        self.outputs = [*outputs] or [f"y{i}" for i in range(len(graph.outputs))]
+        self.names: dict[int, str] = {}
+
+    def model(self) -> onnx.ModelProto:
+        """Return the model."""
+        graph = self.graph
+        lacking = {s.kernel.name for s in graph.steps} - EXPORTS.keys()
+        if lacking:
+            names = ", ".join(sorted(lacking))
+            raise ValueError(f"save: ONNX has nothing for the kernels {names}")
+        for name, number in zip(self.inputs, graph.inputs, strict=True):
+            self.define(number, name)
+        for number, native in graph.constants.items():
+            self.define(number, self.constant(np.asarray(native)))
+        for step in graph.steps:
+            self.step(step)
+        self.name_outputs()
+        self.drop_unused()
+        inputs, outputs = (
+            [_described(name, graph.specs[i]) for name, i in zip(*rows, strict=True)]
+            for rows in ((self.inputs, graph.inputs), (self.outputs, graph.outputs))
+        )
+        used = {name for node in self.nodes for name in node.input}
+        tensors = [
+            numpy_helper.from_array(array, name)
+            for name, array in self.arrays.items()
+            if name in used
+        ]
+        made = helper.make_graph(self.nodes, "plugrad", inputs, outputs, tensors)
+        opsets = [helper.make_opsetid("", OPSET)]
+        return helper.make_model(made, opset_imports=opsets, ir_version=IR_VERSION)
+
+    def name_outputs(self) -> None:
+        """Call the outputs as the user does; an input or a constant is copied."""
+        made = {name: node for node in self.nodes for name in node.output}
+        renamed: dict[str, str] = {}
+        for name, number in zip(self.outputs, self.graph.outputs, strict=True):
+            found = self.names[number]
+            if found in made and found not in renamed:
+                renamed[found] = name
+            else:
+                self.emit("Identity", renamed.get(found, found), output=name)
+        for node in self.nodes:
+            for rows in (node.input, node.output):
+                rows[:] = [renamed.get(name, name) for name in rows]
+
+    def drop_unused(self) -> None:
+        """Remove nodes that nothing needs, such as transposes that cancel."""
+        needed, kept = {*self.outputs}, []
+        for node in reversed(self.nodes):
+            if needed.intersection(node.output):
+                kept.append(node)
+                needed.update(node.input)
+        self.nodes = kept[::-1]
+
+    def define(self, number: int, name: str) -> None:
+        """Note what a value of the graph is called."""
+        self.names[number] = name
+        self.specs[name] = self.graph.specs[number]
+
+    def step(self, step: Step) -> None:
+        """Append the nodes of a step."""
+        inputs = ["" if i is None else self.names[i] for i in step.inputs]
+        specs = [self.graph.specs[i] for i in step.outputs]
+        found = EXPORTS[step.kernel.name](self, inputs, dict(step.attrs), specs)
+        found = [found] if isinstance(found, str) else found
+        for number, name in zip(step.outputs, found, strict=True):
+            self.names[number] = name
+            self.specs.setdefault(name, self.graph.specs[number])
+
+    # --- for the table -----------------------------------------------------------
+
+    def constant(self, value: Any, dtype: Any = None) -> str:
+        """Return the name of an initializer."""
+        name = f"c{next(self.count)}"
+        array = np.asarray(value, dtype)
+        self.arrays[name] = array
+        self.specs[name] = Spec(array.shape, array.dtype)
+        return name
+
+    def ints(self, *values: int) -> str:
+        """Return the name of integers that are an input, as axes are."""
+        return self.constant(values, np.int64)
+
+    def like(self, value: float, name: str) -> str:
+        """Return the name of a number in the dtype of a value."""
+        return self.constant(value, self.specs[name].dtype)
+
+    def emit(self, op: str, *inputs: str, output: str = "", **attrs: Any) -> str:
+        """Append a node of one output, and return its name."""
+        name = output or f"v{next(self.count)}"
+        given = {key: value for key, value in attrs.items() if value is not None}
+        self.nodes.append(helper.make_node(op, [*inputs], [name], **given))
+        self.specs[name] = self.specs.get(inputs[0], Spec((), np.dtype("float32")))
+        return name
+
+    def transpose(self, x: str, axes: Sequence[int]) -> str:
+        """Return a value with its axes permuted; two that cancel are left out."""
+        perm = tuple(axes)
+        if perm == tuple(range(len(perm))):
+            return x
+        if x in self.arrays:
+            return self.constant(np.ascontiguousarray(self.arrays[x].transpose(perm)))
+        if x in self.turned:
+            source, before = self.turned[x]
+            perm = tuple(before[i] for i in perm)
+            return self.transpose(source, perm)
+        name = self.emit("Transpose", x, perm=perm)
+        self.turned[name] = (x, perm)
+        return name
+
+    def reshape(self, x: str, shape: Sequence[int]) -> str:
+        """Return a value in another shape."""
+        return self.emit("Reshape", x, self.ints(*shape))
+
+
+def _described(name: str, spec: Spec) -> onnx.ValueInfoProto:
+    kind = helper.np_dtype_to_tensor_dtype(spec.dtype)
+    return helper.make_tensor_value_info(name, kind, spec.shape)
