@@ -266,3 +266,10 @@ def test_jit_sees_parameters_of_a_training_step(backend):
         params = {name: x * factor for name, x in loaded.params.items()}
         expected, found = slope(params, IMAGES), step(params, IMAGES)
         np.testing.assert_array_equal(found["w1"].numpy(), expected["w1"].numpy())
+
+
+def test_weights_of_integers_are_prepared_once():
+    explanation = load(quantized(), backend="cpu").explain()
+    assert explanation.folded == 2
+    assert "plugrad.Weights" not in explanation.ops
+    assert load(quantized(), backend="cpu", optimize=False).explain().folded == 0

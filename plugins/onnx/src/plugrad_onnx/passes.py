@@ -48,6 +48,7 @@ def optimized(graph: Graph, report: Report, outer: Known | None = None) -> None:
     _drop_identities(graph, known)
     _fold_batch_norms(graph, known, report)
     _fuse_activations(graph, known, report)
+    _shift_weights(graph, known)
     with_channels_last(graph, known, report.changes)
     _drop_unused(graph)
 
@@ -325,3 +326,31 @@ def _with_bias(maker: Node, node: Node, i: int, known: Known) -> Node | None:
         return None
     inputs = [*maker.inputs, node.inputs[1 - i]]
     return replace(maker, row=_own("Dense"), inputs=inputs, outputs=node.outputs)
+
+
+# --- quantized weights -----------------------------------------------------------
+
+# Where the weights of an op are, and their zero point; the axis of the latter.
+WEIGHTS = {
+    "ConvInteger": (1, 3, 0),
+    "MatMulInteger": (1, 3, -1),
+    "QLinearConv": (3, 5, 0),
+    "QLinearMatMul": (3, 5, -1),
+}
+
+
+def _shift_weights(graph: Graph, known: Known) -> None:
+    """Subtract the zero point of weights once, instead of in each call."""
+    nodes = []
+    for node in graph.nodes:
+        weights, zero, axis = WEIGHTS.get(node.op, (0, 0, 0))
+        inputs = [*node.inputs, *[""] * (zero + 1 - len(node.inputs))]
+        given = [name for name in (inputs[weights], inputs[zero]) if name]
+        if weights and all(name in known for name in given):
+            name = f"{node.outputs[0]}/weights"
+            row = _own("Weights")
+            nodes.append(Node(row, 1, node.name, given, [name], {"axis": axis}))
+            inputs[weights], inputs[zero] = name, ""
+            node = replace(node, inputs=inputs)
+        nodes.append(node)
+    graph.nodes[:] = nodes

@@ -102,13 +102,21 @@ def dynamic_quantize_linear(x: Value) -> Value:
 
 def _shifted(x: Value, zero: Value) -> Value:
     """Return small integers less their zero point, in float32."""
-    y = pg.astype(x, "float32")
+    y = x if x.dtype == np.float32 else pg.astype(x, "float32")
     return y if zero is None else y - pg.astype(zero, "float32")
 
 
 def _bound(x: Value, zero: Value) -> int:
     """Return the largest magnitude of a value less its zero point."""
-    return 255 if zero is not None or x.dtype == np.uint8 else 128
+    return 255 if zero is not None or x.dtype != np.int8 else 128
+
+
+@op("Weights", domain="plugrad")
+def weights(w: Value, zero: Value = None, *, axis: int) -> Value:
+    """Return weights less their zero point: a node of a pass, which runs once."""
+    if zero is not None and zero.size > 1 and axis == 0:
+        zero = pg.reshape(zero, (-1, *[1] * (w.ndim - 1)))
+    return _shifted(w, zero)
 
 
 def _matmul(a: Value, b: Value, a_zero: Value, b_zero: Value) -> Value:
