@@ -1,8 +1,10 @@
 """Models that cannot be loaded: all that is wrong is said, in little memory."""
 
+import random
 import resource
 import time
 import tracemalloc
+from collections import Counter
 
 import numpy as np
 import onnx
@@ -10,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from plugrad_onnx import ModelError, load
 
-from tests.onnx.networks import model
+from tests.onnx.networks import attention, image, model
 
 FLOAT = TensorProto.FLOAT
 X = helper.make_tensor_value_info("x", FLOAT, ["N"])
@@ -66,7 +68,15 @@ BRANCH = helper.make_graph(
     [helper.make_tensor_value_info("t", FLOAT, ["N"])],
 )
 
+SPOILED = graph(node("Relu", "x", "spoiled"), node("Neg", "spoiled", "y"))
+SPOILED = SPOILED.SerializeToString().replace(b"spoiled", b"spoile\xff")
+
 WRONG = {
+    "no text": (SPOILED, ["is not UTF-8"]),
+    "no name": (
+        graph(node("Relu", "x", "y"), initializers=[tensor("", [0])]),
+        ["an initializer has no name"],
+    ),
     "no ONNX file": (b"\xff\xfe no protobuf", ["it is no ONNX file"]),
     "cycle": (
         graph(node("Add", "x b", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")),
@@ -281,6 +291,22 @@ def test_a_backend_that_lacks_a_dtype_is_an_error_at_load():
     with pytest.raises(ModelError, match="value 'x': backend 'opencl' has no float16"):
         load(proto, backend="opencl")
     assert load(proto, backend="cpu")(np.float16([1.0])).dtype == "float16"
+
+
+def test_damaged_files_are_loaded_or_refused():
+    data = (image().SerializeToString(), attention().SerializeToString())
+    rng = random.Random(5)
+    found = Counter()
+    for _ in range(400):
+        damaged = bytearray(rng.choice(data))
+        for _ in range(rng.choice([1, 2, 8])):
+            damaged[rng.randrange(min(len(damaged), 1500))] = rng.randrange(256)
+        try:
+            load(bytes(damaged))
+            found["loaded"] += 1
+        except ModelError:
+            found["refused"] += 1
+    assert min(found["loaded"], found["refused"]) > 20
 
 
 def test_deep_branches_and_long_chains(backend):

@@ -7,13 +7,14 @@ themselves or become more nodes than there may be.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
 from .proto import ModelError
 
-__all__ = ["check_calls", "types_of"]
+__all__ = ["check_calls", "check_text", "types_of"]
 
 SMALL = 64  # elements that a shape can have
 
@@ -58,6 +59,19 @@ def _collected(graph: GraphProto, source: GraphProto) -> dict[str, TypeProto]:
             tensor.data_type, list(tensor.dims)
         )
     return found
+
+
+def check_text(message: Any) -> None:
+    """Raise if a name is not UTF-8: protobuf gives bytes then, or an error."""
+    for field, value in message.ListFields():
+        if field.type not in (field.TYPE_MESSAGE, field.TYPE_STRING):
+            continue
+        single = isinstance(value, str | bytes) or hasattr(value, "ListFields")
+        for one in [value] if single else value:
+            if isinstance(one, bytes):
+                raise ModelError([f"the name {one!r} is not UTF-8"])
+            if not isinstance(one, str):
+                check_text(one)
 
 
 def check_calls(model: ModelProto, most: int) -> None:

@@ -54,7 +54,10 @@ def load(source: Source, *, backend: str | None = None, optimize: bool = True) -
     """
     registry.load_plugins()
     proto, folder = _read(source)
-    graph, report = Reader(proto, folder).read(), Report()
+    try:
+        graph, report = Reader(proto, folder).read(), Report()
+    except UnicodeDecodeError as error:
+        raise ModelError([f"a name in it is not UTF-8: {error}"]) from None
     if backend is not None:
         _check_dtypes(graph, backend)
     if optimize:

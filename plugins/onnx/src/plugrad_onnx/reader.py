@@ -26,7 +26,7 @@ from onnx import (
 
 from . import registry
 from .graph import Graph, Node, settle_params
-from .inference import check_calls, types_of
+from .inference import check_calls, check_text, types_of
 from .proto import (
     NARROW,
     ModelError,
@@ -86,6 +86,7 @@ class Reader:
                 "supported; convert the model with onnx.version_converter"
             )
             raise ModelError(self.problems)
+        check_text(self.model)
         check_calls(self.model, MOST_NODES)
         self.types = types_of(self.model)
         graph = self.graph(self.model.graph, Scope(), self.opsets)
@@ -149,6 +150,9 @@ class Reader:
             except (TypeError, ValueError, IndexError) as error:
                 self.problems.append(f"initializer {name!r}: {error}")
                 values = np.zeros(0, "float32")
+            if not name:
+                self.problems.append("an initializer has no name")
+                continue
             kind = graph.params if values.dtype.kind == "f" else graph.constants
             scope.define(name)
             if scope.names[name] in self.initialized:  # of another branch
@@ -204,9 +208,12 @@ class Reader:
         inputs = [scope.names.get(name, "") for name in proto.input]
         attrs = self.attributes(proto, label, scope, opsets)
         self.problems += problems_of(row, proto, version, attrs, label)
-        if row.name == "Constant" and len(attrs) == 1:
+        if row.name == "Constant" and len(attrs) == len(proto.output) == 1:
             name = scope.define(proto.output[0])
-            graph.constants[name] = constant(next(iter(attrs.values())))
+            try:
+                graph.constants[name] = constant(next(iter(attrs.values())))
+            except TypeError as error:
+                self.problems.append(f"{label}: {error}")
             return
         self.narrow(row, proto, scope, attrs)
         outputs = [scope.define(name) for name in proto.output]
@@ -385,6 +392,8 @@ def constant(value: Any) -> Array:
         return value
     first = value[0] if isinstance(value, tuple) and value else value
     kinds = {float: "float32", int: "int64", str: "object", tuple: "float32"}
+    if type(first) not in kinds:
+        raise TypeError(f"Constant: its value is a {type(first).__name__}")
     return np.array(value, kinds[type(first)])
 
 
