@@ -13,6 +13,7 @@ CPU = ROOT / "plugins/cpu/src/plugrad_cpu"
 WASM = ROOT / "plugins/wasm/src/plugrad_wasm"
 OPENCL = ROOT / "plugins/opencl/src/plugrad_opencl"
 LLVM = ROOT / "plugins/llvm/src/plugrad_llvm"
+MPI = ROOT / "plugins/mpi/src/plugrad_mpi"
 ONNX = ROOT / "plugins/onnx/src/plugrad_onnx"
 TRAIN = ROOT / "plugins/train/src/plugrad_train"
 REGIONS = {  # for jit
@@ -63,6 +64,7 @@ PACKAGES = {
     "wasm": (plugin(WASM), 2000),
     "opencl": (plugin(OPENCL), 2000),
     "llvm": (sorted(LLVM.rglob("*.py")), 1360),
+    "mpi": (sorted(MPI.rglob("*.py")), 750),
     "onnx": (sorted(ONNX.rglob("*.py")), 1900),
     "train": (sorted(TRAIN.rglob("*.py")), 1500),
     "regions of cpu": (REGIONS[CPU], 240),
@@ -191,7 +193,7 @@ def lengths(root):
     return files, functions
 
 
-ROOTS = [CORE, CPU, WASM, OPENCL, LLVM, ONNX, TRAIN, *OTHERS]
+ROOTS = [CORE, CPU, WASM, OPENCL, LLVM, MPI, ONNX, TRAIN, *OTHERS]
 
 
 @pytest.mark.parametrize("root", ROOTS, ids=lambda path: path.name)

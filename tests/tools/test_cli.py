@@ -350,6 +350,7 @@ ROOMS = {  # package: distribution
     "plugrad_conformance": "plugrad-conformance",
     "plugrad_cpu": "plugrad-cpu",
     "plugrad_gradient_packs": "plugrad-gradient-packs",
+    "plugrad_mpi": "plugrad-mpi",
     "plugrad_onnx": "plugrad-onnx",
     "plugrad_opencl": "plugrad-opencl",
     "plugrad_train": "plugrad-train",

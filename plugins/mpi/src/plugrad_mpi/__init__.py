@@ -1,0 +1,74 @@
+"""Data-parallel training on MPI: collectives with gradients, for every backend.
+
+MPI starts when a function first needs it, not with ``import plugrad_mpi``; and the
+modules are loaded when a name of them is, as plugrad imports this package for its
+entry point.
+
+Map: ``contracts``, ``plugin`` and ``kernels``, the collectives as kernels;
+``collectives``, the same as functions; ``world``, the ranks and what ends a job;
+``parallel``, gradients, data, checkpoints and messages; ``zero``, an optimizer whose
+state is divided.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .collectives import (
+        all_gather,
+        all_reduce,
+        broadcast,
+        receive,
+        reduce_scatter,
+        send,
+    )
+    from .parallel import (
+        Checkpoints,
+        average,
+        broadcast_parameters,
+        data_parallel,
+        log,
+        overlap,
+        shard,
+    )
+    from .world import DivergenceError, barrier, rank, size
+    from .zero import Sharded, sharded
+
+__all__ = [
+    "Checkpoints",
+    "DivergenceError",
+    "Sharded",
+    "all_gather",
+    "all_reduce",
+    "average",
+    "barrier",
+    "broadcast",
+    "broadcast_parameters",
+    "data_parallel",
+    "log",
+    "overlap",
+    "rank",
+    "receive",
+    "reduce_scatter",
+    "send",
+    "shard",
+    "sharded",
+    "size",
+]
+_MODULES = ("collectives", "parallel", "zero", "world")
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, or the version, when it is first used."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("plugrad-mpi")
+    for module in _MODULES if name in __all__ else ():
+        found = getattr(import_module(f"{__name__}.{module}"), name, None)
+        if found is not None:
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

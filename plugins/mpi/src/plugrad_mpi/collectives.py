@@ -1,0 +1,179 @@
+"""The collectives as functions of tensors, on whatever backend is active.
+
+All ranks call them in the same order, with tensors of one shape and dtype. They are in
+their order under ``jit``, too. The convention of their gradients is in ``contracts``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plugrad as pg
+from plugrad import Tensor
+from plugrad.plugin import Kernel, TensorLike, run, run_many
+
+from . import contracts
+from .plugin import BACKENDS
+
+_ready = {*BACKENDS}
+
+
+def prepare() -> None:
+    """Give the active backend its kernels, if the plugin does not name it."""
+    backend = pg.get_backend()
+    if backend not in _ready:
+        from .kernels import kernels_for
+
+        for kernel in contracts.CONTRACTS:
+            function = kernels_for(backend)[kernel.name]
+            pg.register_kernel(kernel, backend, function)
+        _ready.add(backend)
+
+
+def _run(kernel: Kernel, x: TensorLike, **attrs: Any) -> Tensor:
+    prepare()
+    return run(kernel, pg.asarray(x), **attrs)
+
+
+def all_reduce(x: TensorLike, /, op: str = "sum") -> Tensor:
+    """Return the sum, the mean or the maximum of ``x`` over all ranks, on each of them.
+
+    The gradient of a sum is the sum of the cotangents of all ranks, that of a mean
+    their mean. Ranks that have the maximum share its gradient equally.
+
+    Args:
+        x: A tensor of one shape and dtype on all ranks.
+        op: ``"sum"``, ``"mean"`` or ``"max"``.
+
+    Raises:
+        ValueError: ``op`` is another one.
+        TypeError: ``op`` is ``"mean"`` and ``x`` has integers.
+
+    Example:
+        >>> mpi.all_reduce([1.0, 2.0])  # with one rank
+        Tensor([1., 2.], dtype=float32, backend='cpu')
+
+    """
+    if op == "max":
+        return _run(contracts.ALL_REDUCE_MAX, x)
+    if op not in ("sum", "mean"):
+        raise ValueError(f"all_reduce: op {op!r} must be 'sum', 'mean' or 'max'")
+    return _run(contracts.ALL_REDUCE, x, op=op)
+
+
+def all_gather(x: TensorLike, /) -> Tensor:
+    """Return the ``x`` of all ranks, one after the other along axis 0, on each rank.
+
+    The gradient is ``reduce_scatter`` of the cotangents.
+
+    Args:
+        x: A tensor of one shape and dtype on all ranks, with an axis 0.
+
+    Raises:
+        ValueError: ``x`` is a scalar.
+
+    Example:
+        >>> mpi.all_gather([1.0, 2.0]).shape == (2 * mpi.size(),)
+        True
+
+    """
+    return _run(contracts.ALL_GATHER, x)
+
+
+def reduce_scatter(x: TensorLike, /, op: str = "sum") -> Tensor:
+    """Return the part of this rank, along axis 0, of the sum or mean over all ranks.
+
+    The gradient is ``all_gather`` of the cotangents, divided by ``size()`` for the
+    mean.
+
+    Args:
+        x: A tensor of one shape and dtype on all ranks; axis 0 divides by ``size()``.
+        op: ``"sum"`` or ``"mean"``.
+
+    Raises:
+        ValueError: Axis 0 does not divide, or ``op`` is another one.
+        TypeError: ``op`` is ``"mean"`` and ``x`` has integers.
+
+    Example:
+        >>> mpi.reduce_scatter([1.0, 2.0]).shape == (2 // mpi.size(),)
+        True
+
+    """
+    return _run(contracts.REDUCE_SCATTER, x, op=op)
+
+
+def broadcast(x: TensorLike, /, root: int = 0) -> Tensor:
+    """Return the ``x`` of the rank ``root`` on all ranks.
+
+    The gradient is the sum of the cotangents on ``root``, and zero on the others.
+
+    Args:
+        x: A tensor of one shape and dtype on all ranks.
+        root: The rank whose values are sent.
+
+    Raises:
+        ValueError: There is no rank ``root``.
+
+    Example:
+        >>> mpi.broadcast([1.0, 2.0], root=0)
+        Tensor([1., 2.], dtype=float32, backend='cpu')
+
+    """
+    return _run(contracts.BROADCAST, x, root=root)
+
+
+def send(x: TensorLike, /, dest: int, tag: int = 0) -> Tensor:
+    """Send ``x`` to the rank ``dest``, and return it.
+
+    Backward receives the cotangent of what was sent, if the result depends on the
+    returned tensor (ChainerMN calls it a delegate variable): ``loss + 0 * sum(sent)``.
+
+    Args:
+        x: A tensor.
+        dest: The rank that calls ``receive``.
+        tag: A number that tells messages apart.
+
+    Raises:
+        ValueError: There is no rank ``dest``.
+
+    Example:
+        >>> if mpi.size() == 2:
+        ...     if mpi.rank() == 0:
+        ...         mpi.send([1.0, 2.0], dest=1)
+        ...     else:
+        ...         mpi.receive(pg.zeros(2), source=0)
+
+    """
+    return _run(contracts.SEND, x, dest=dest, tag=tag)
+
+
+def receive(like: TensorLike, /, source: int, tag: int = 0) -> Tensor:
+    """Return what the rank ``source`` sends.
+
+    Backward sends the cotangent back, if ``like`` depends on what is differentiated.
+    Its values are not used, and its gradient is zero.
+
+    Args:
+        like: A tensor of the shape and dtype of what is sent.
+        source: The rank that calls ``send``.
+        tag: The number that ``send`` got.
+
+    Raises:
+        ValueError: There is no rank ``source``.
+
+    Example:
+        See ``send``.
+
+    """
+    return _run(contracts.RECEIVE, like, source=source, tag=tag)
+
+
+def mean_started(xs: list[Tensor]) -> Tensor:
+    """Start the means of tensors over all ranks, and return a ticket for ``waited``."""
+    prepare()
+    return run(contracts.START, *xs)
+
+
+def waited(ticket: Tensor, xs: list[Tensor]) -> tuple[Tensor, ...]:
+    """Return the means that were started for ``xs``."""
+    return run_many(contracts.WAIT, ticket, *xs)

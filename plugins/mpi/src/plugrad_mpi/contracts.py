@@ -1,0 +1,227 @@
+"""The contracts of the collectives, with their gradients and decompositions.
+
+A gradient is the adjoint of the collective as a linear map on the tensors of all ranks:
+what is differentiated is the sum of what all ranks return. Horovod and
+``torch.distributed.nn`` have this convention; in mpi4jax the gradient of a sum over the
+ranks is the identity, which counts the results of all ranks as one.
+
+The gradients run collectives, too, so that derivatives of every order are right. A
+value that a rank does not need is masked, not left out: all ranks run the same kernels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import plugrad as pg
+from plugrad.plugin import Kernel, Spec, Tensor, decomposition, gradients, run, same
+
+from .world import rank, size
+
+
+def _if(holds: bool, x: Tensor) -> Tensor:
+    """Return ``x``, or zeros, in a way that backward still reaches ``x``."""
+    return pg.where(pg.asarray(holds), x, pg.zeros_like(x))
+
+
+def _reduced(x: Spec, *, op: str) -> Spec:
+    if op == "mean" and x.dtype.kind in "iu":
+        raise TypeError(
+            f"all_reduce: the mean is not an integer, and x is {x.dtype}; convert x "
+            "with astype, or use op='sum'"
+        )
+    return x
+
+
+ALL_REDUCE = Kernel(
+    "mpi.AllReduce(x: number; op: 'sum' | 'mean')",
+    out=_reduced,
+    effect=True,
+    op="all_reduce",
+    doc="""The sum, or the mean, of the ``x`` of all ranks.
+
+    All have one shape and dtype. float16 is added in float32.""",
+)
+gradients(ALL_REDUCE, x=lambda dy, op: run(ALL_REDUCE, dy, op=op))
+
+ALL_REDUCE_MAX = Kernel(
+    "mpi.AllReduceMax(x: integer | floating)",
+    out=same,
+    effect=True,
+    op="all_reduce",
+    doc="The largest of the ``x`` of all ranks, element by element. With NaN on a rank "
+    "the result is that of MPI, which does not define it.",
+)
+
+
+def _shared(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Share ``dy`` equally among the ranks whose elements equal the maximum."""
+    hit = pg.astype(x == y, dy.dtype)
+    ties = run(ALL_REDUCE, hit, op="sum")
+    return run(ALL_REDUCE, dy, op="sum") / pg.maximum(ties, 1) * hit
+
+
+gradients(ALL_REDUCE_MAX, x=_shared)
+
+
+REDUCE_SCATTER: Kernel
+
+
+def _rows(x: Spec, who: str) -> int:
+    if not x.shape:
+        raise ValueError(f"{who}: x must have an axis 0, got a scalar; reshape it")
+    return x.shape[0]
+
+
+def _gathered(x: Spec) -> Spec:
+    rows = _rows(x, "all_gather") * size()
+    return Spec((rows, *x.shape[1:]), x.dtype)
+
+
+ALL_GATHER = Kernel(
+    "mpi.AllGather(x: number)",
+    out=_gathered,
+    effect=True,
+    op="all_gather",
+    doc="The ``x`` of all ranks one after the other, along axis 0.",
+)
+gradients(ALL_GATHER, x=lambda dy: run(REDUCE_SCATTER, dy, op="sum"))
+
+
+@decomposition(ALL_GATHER)
+def _(x: Tensor) -> Tensor:
+    before, after = x.shape[0] * rank(), x.shape[0] * (size() - rank() - 1)
+    padded = pg.pad(x, [(before, after)] + [(0, 0)] * (x.ndim - 1))
+    return run(ALL_REDUCE, padded, op="sum")
+
+
+def _scattered(x: Spec, *, op: str) -> Spec:
+    rows, parts = _rows(x, "reduce_scatter"), size()
+    if rows % parts:
+        raise ValueError(
+            f"reduce_scatter: axis 0 of shape {x.shape} does not divide into {parts} "
+            "parts, one for each rank; pad x"
+        )
+    return _reduced(Spec((rows // parts, *x.shape[1:]), x.dtype), op=op)
+
+
+REDUCE_SCATTER = Kernel(
+    "mpi.ReduceScatter(x: number; op: 'sum' | 'mean')",
+    out=_scattered,
+    effect=True,
+    op="reduce_scatter",
+    doc="The part of this rank, along axis 0, of the sum or the mean over all ranks.",
+)
+
+
+@decomposition(REDUCE_SCATTER)
+def _(x: Tensor, op: str) -> Tensor:
+    rows = x.shape[0] // size()
+    return run(ALL_REDUCE, x, op=op)[rows * rank() : rows * (rank() + 1)]
+
+
+def _scatter_grad(dy: Tensor, op: str) -> Tensor:
+    whole = run(ALL_GATHER, dy)
+    return whole / size() if op == "mean" else whole
+
+
+gradients(REDUCE_SCATTER, x=_scatter_grad)
+
+
+def _check_rank(who: str, name: str, value: int) -> None:
+    if not 0 <= value < size():
+        raise ValueError(f"{who}: {name} {value} must be a rank: 0..{size() - 1}")
+
+
+def _from_root(x: Spec, *, root: int) -> Spec:
+    _check_rank("broadcast", "root", root)
+    return x
+
+
+BROADCAST = Kernel(
+    "mpi.Broadcast(x: number; root: int)",
+    out=_from_root,
+    effect=True,
+    op="broadcast",
+    doc="The ``x`` of the rank ``root``. Of the others only shape and dtype are used.",
+)
+decomposition(
+    BROADCAST,
+    lambda x, root: run(ALL_REDUCE, _if(rank() == root, x), op="sum"),
+)
+gradients(
+    BROADCAST,
+    x=lambda dy, root: _if(rank() == root, run(ALL_REDUCE, dy, op="sum")),
+)
+
+
+def _sent(x: Spec, *, dest: int, tag: int) -> Spec:
+    _check_rank("send", "dest", dest)
+    return x
+
+
+def _received(like: Spec, *, source: int, tag: int) -> Spec:
+    _check_rank("receive", "source", source)
+    return like
+
+
+SEND = Kernel(
+    "mpi.Send(x: number; dest: int, tag: size)",
+    out=_sent,
+    effect=True,
+    op="send",
+    doc="``x`` itself, after it was sent to the rank ``dest``.",
+)
+RECEIVE = Kernel(
+    "mpi.Receive(like: number; source: int, tag: size)",
+    out=_received,
+    effect=True,
+    op="receive",
+    doc="What the rank ``source`` sends, of the shape and dtype of ``like``.",
+)
+gradients(
+    SEND,
+    x=lambda dy, dest, tag: dy + run(RECEIVE, dy, source=dest, tag=tag),
+)
+gradients(
+    RECEIVE,
+    like=lambda dy, source, tag: _if(False, run(SEND, dy, dest=source, tag=tag)),
+)
+
+
+def _ticket(*xs: Spec) -> Spec:
+    return Spec((), np.dtype(np.int32))
+
+
+START = Kernel(
+    "mpi.AllReduceStart(*xs: inexact) -> ticket",
+    out=_ticket,
+    effect=True,
+    op="data_parallel",
+    doc="Start to compute the mean of the ``xs`` of all ranks, in one message. The "
+    "result is a number for ``mpi.AllReduceWait``.",
+)
+
+
+def _waited(ticket: Spec, *xs: Spec) -> tuple[Spec, ...]:
+    return xs
+
+
+WAIT = Kernel(
+    "mpi.AllReduceWait(ticket: int32, *xs) -> *ys",
+    out=_waited,
+    effect=True,
+    op="data_parallel",
+    doc="Wait for the means that ``mpi.AllReduceStart`` has started for these ``xs``.",
+)
+
+CONTRACTS: list[Kernel] = [
+    ALL_REDUCE,
+    ALL_REDUCE_MAX,
+    ALL_GATHER,
+    REDUCE_SCATTER,
+    BROADCAST,
+    SEND,
+    RECEIVE,
+    START,
+    WAIT,
+]

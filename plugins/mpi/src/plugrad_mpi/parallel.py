@@ -1,0 +1,333 @@
+"""Data-parallel training: each rank has a part of the data, all have the parameters.
+
+Gradients are averaged in buckets: tensors of one dtype that are sent as one message.
+A bucket is started as soon as it is full, and all are waited for at the end.
+
+Map: ``data_parallel``, ``overlap`` and ``average``; data and parameters; checkpoints
+and messages.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+from plugrad import Tensor
+
+from .collectives import broadcast, mean_started, waited
+from .world import world
+
+BUCKET_MIB = 25.0  # as of DistributedDataParallel in PyTorch
+MIB = 2**20
+Tree = Any
+DType = np.dtype[Any]
+
+
+class _Buckets:
+    """Tensors on their way to the mean over all ranks."""
+
+    def __init__(self, mib: float) -> None:
+        self.limit = mib * MIB
+        self.filling: dict[DType, list[Tensor]] = {}
+        self.started: list[tuple[Tensor, list[Tensor]]] = []
+        self.seen: set[int] = set()
+
+    def add(self, x: Tensor) -> None:
+        """Add a tensor once, and start its bucket if that is full."""
+        if id(x) in self.seen:
+            return
+        self.seen.add(id(x))  # the buckets hold it: the id stays its own
+        xs = self.filling.setdefault(x.dtype, [])
+        xs.append(x)
+        if sum(y.size * y.dtype.itemsize for y in xs) >= self.limit:
+            self._start(x.dtype)
+
+    def _start(self, dtype: DType) -> None:
+        xs = self.filling.pop(dtype)
+        self.started.append((mean_started(xs), xs))
+
+    def means(self) -> dict[int, Tensor]:
+        """Start what is left, wait for all, and return the means by the ids."""
+        for dtype in [*self.filling]:
+            self._start(dtype)
+        found: dict[int, Tensor] = {}
+        for ticket, xs in self.started:
+            ys = waited(ticket, xs)
+            found |= {id(x): y for x, y in zip(xs, ys, strict=True)}
+        return found
+
+
+_current: ContextVar[_Buckets | None] = ContextVar("plugrad_mpi", default=None)
+
+
+@contextmanager
+def _collecting(mib: float) -> Iterator[_Buckets]:
+    """Have ``overlap`` start the buckets of this block."""
+    if not mib > 0:
+        raise ValueError(f"data_parallel: bucket_mib {mib} must be above 0")
+    buckets = _Buckets(mib)
+    token = _current.set(buckets)
+    try:
+        yield buckets
+    finally:
+        _current.reset(token)
+
+
+def _is_averaged(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.dtype.kind in "fc"
+
+
+def _finished(buckets: _Buckets, tree: Tree) -> Tree:
+    """Return the tree with the means of its floating tensors."""
+    leaves, structure = pg.tree.flatten(tree)
+    for x in leaves:
+        if _is_averaged(x):
+            buckets.add(x)
+    means = buckets.means()
+    return structure([means.get(id(x), x) for x in leaves])
+
+
+def data_parallel(
+    value_and_grad: Callable[..., tuple[Any, Tree]],
+    *,
+    bucket_mib: float = BUCKET_MIB,
+) -> Callable[..., tuple[Any, Tree]]:
+    """Return ``value_and_grad`` with value and gradients averaged over all ranks.
+
+    If each rank passes its part of a batch (``shard``), and the loss is a mean over the
+    examples, the result is that of one process with the whole batch, to rounding.
+
+    Args:
+        value_and_grad: What ``pg.value_and_grad`` returns, or ``pg.variable_grads`` of
+            a function.
+        bucket_mib: The size from which a bucket is sent, in MiB.
+
+    Returns:
+        A function of the same arguments, which may be under ``pg.jit``. With
+        ``has_aux=True`` the value is averaged, and ``aux`` is that of this rank.
+
+    Raises:
+        ValueError: ``bucket_mib`` is not above 0.
+
+    Example:
+        >>> step = mpi.data_parallel(pg.value_and_grad(lambda w, x: pg.mean(w * x)))
+        >>> value, gradient = step(pg.asarray(2.0), mpi.shard(pg.ones(4)))
+        >>> value.item(), gradient.item()
+        (2.0, 1.0)
+
+    Source:
+        ``DistributedDataParallel`` of PyTorch; its ``bucket_cap_mb`` is 25, too.
+
+    """
+
+    def g(*args: Any, **named: Any) -> tuple[Any, Tree]:
+        with _collecting(bucket_mib) as buckets:
+            value, gradients = value_and_grad(*args, **named)
+            aux = value[1:] if type(value) is tuple else None  # of has_aux=True
+            loss = value if aux is None else value[0]
+            loss, gradients = _finished(buckets, (loss, gradients))
+        return loss if aux is None else (loss, *aux), gradients
+
+    return g
+
+
+def average(tree: Tree, *, bucket_mib: float = BUCKET_MIB) -> Tree:
+    """Return a tree with the means of its floating tensors over all ranks.
+
+    Args:
+        tree: Gradients, or metrics. Other leaves stay those of this rank.
+        bucket_mib: The size from which a bucket is sent, in MiB.
+
+    Raises:
+        ValueError: ``bucket_mib`` is not above 0.
+
+    Example:
+        >>> mpi.average({"loss": pg.asarray(0.5)})["loss"].item()
+        0.5
+
+    Source:
+        ``horovod.torch.grouped_allreduce``.
+
+    """
+    with _collecting(bucket_mib) as buckets:
+        return _finished(buckets, tree)
+
+
+@pg.custom_grad
+def _marked(*leaves: Tensor) -> tuple[Any, Callable[..., Any]]:
+    def arrived(*gradients: Tensor) -> tuple[Tensor, ...]:
+        if (buckets := _current.get()) is not None:
+            for x in gradients:
+                buckets.add(x)
+        return gradients
+
+    return leaves, arrived
+
+
+def overlap(parameters: Tree, /) -> Tree:
+    """Return the parameters of a layer; their gradients are sent during backward.
+
+    Call it in the loss, right before the layer: ``layer = mpi.overlap(layer)``. When
+    backward leaves the layer, its gradients are added to the bucket, which is sent once
+    it is full. Outside of ``data_parallel`` it does nothing.
+
+    Args:
+        parameters: A tree, part of what is differentiated. If a tensor is used in
+            several places, its gradient is sent after backward.
+
+    Example:
+        >>> def loss(layers, x):
+        ...     for layer in layers:
+        ...         x = pg.tanh(x @ mpi.overlap(layer)["w"])
+        ...     return pg.mean(x)
+        >>> step = mpi.data_parallel(pg.value_and_grad(loss))
+        >>> step([{"w": pg.ones((2, 2))}] * 2, pg.ones((1, 2)))[1][0]["w"].shape
+        (2, 2)
+
+    """
+    leaves, structure = pg.tree.flatten(parameters)
+    numbers = [n for n, x in enumerate(leaves) if _is_averaged(x)]
+    marked = _marked(*[leaves[n] for n in numbers]) if numbers else ()
+    for n, x in zip(numbers, marked, strict=True):
+        leaves[n] = x
+    return structure(leaves)
+
+
+# --- data and parameters -----------------------------------------------------------
+
+
+def shard(tree: Tree, /) -> Tree:
+    """Return the part of this rank of a batch, along axis 0.
+
+    Args:
+        tree: Tensors or arrays, the same on all ranks. So the batches do not depend on
+            the number of ranks, and a training resumes with another number.
+
+    Raises:
+        ValueError: A leaf has no axis 0, or it does not divide by ``size()``.
+
+    Example:
+        >>> images, labels = mpi.shard((np.ones((8, 3)), np.arange(8)))
+        >>> len(images) == 8 // mpi.size()
+        True
+
+    """
+    here = world()
+
+    def part(x: Any) -> Any:
+        if not x.shape or x.shape[0] % here.size:
+            raise ValueError(
+                f"shard: axis 0 of shape {tuple(x.shape)} must divide by {here.size}, "
+                "the number of ranks; drop or pad rows"
+            )
+        rows = x.shape[0] // here.size
+        return x[rows * here.rank : rows * (here.rank + 1)]
+
+    return pg.tree.map(part, tree)
+
+
+def broadcast_parameters(tree: Tree, /, root: int = 0) -> Tree:
+    """Return a tree with the tensors of the rank ``root``; Variables are assigned.
+
+    Args:
+        tree: Parameters, the state of an optimizer, random keys. Other leaves stay
+            those of this rank.
+        root: The rank whose values are sent.
+
+    Raises:
+        ValueError: There is no rank ``root``.
+
+    Example:
+        >>> mpi.broadcast_parameters({"w": pg.ones(2)})["w"].tolist()
+        [1.0, 1.0]
+
+    Source:
+        ``horovod.torch.broadcast_parameters``.
+
+    """
+
+    def sent(x: Any) -> Any:
+        if isinstance(x, pg.Variable):
+            x.assign(broadcast(x.value, root))
+            return x
+        return broadcast(x, root) if isinstance(x, Tensor) else x
+
+    return pg.tree.map(sent, tree)
+
+
+# --- checkpoints and messages ------------------------------------------------------
+
+
+class Checkpoints:
+    """Checkpoints that the rank 0 writes and reads, with the methods of another.
+
+    Each method runs on the rank 0 alone, and returns its result, or raises its error,
+    on all ranks. So no other rank needs the files, and all of them resume from one. All
+    ranks call a method together.
+
+    Args:
+        checkpoints: ``plugrad_train.Checkpoints``, or an object with methods of yours.
+
+    Example:
+        >>> class Latest:
+        ...     def save(self, step, tree):
+        ...         self.saved = step, tree
+        ...     def restore(self):
+        ...         return self.saved
+        >>> checkpoints = mpi.Checkpoints(Latest())
+        >>> checkpoints.save(3, {"w": pg.ones(2)})
+        >>> checkpoints.restore()[0]
+        3
+
+    """
+
+    def __init__(self, checkpoints: Any) -> None:
+        self._checkpoints = checkpoints
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(self._checkpoints, name)
+        if not callable(found):
+            return found
+        return lambda *args, **named: _on_first_rank(found, args, named)
+
+
+def _on_first_rank(method: Callable[..., Any], args: Any, named: Any) -> Any:
+    """Return what a method returns on the rank 0, or raise its error, on all ranks."""
+    here, outcome, error = world(), None, None
+    if here.rank == 0:
+        try:
+            outcome = method(*args, **named)
+        except Exception as caught:
+            error = caught
+    with here.during(getattr(method, "__qualname__", "Checkpoints")) as comm:
+        outcome, error = comm.bcast((outcome, error))
+    if error is not None:
+        raise error
+    return outcome
+
+
+def log(*values: object, every_rank: bool = False) -> None:
+    """Print on the rank 0 only, or on every rank with its number in front.
+
+    Args:
+        values: As of ``print``.
+        every_rank: Whether all ranks print.
+
+    Example:
+        >>> mpi.log("loss", 0.5)
+        loss 0.5
+
+    """
+    here = world()
+    if every_rank and here.size > 1:
+        values = (f"[rank {here.rank} of {here.size}]", *values)
+    if every_rank or here.rank == 0:
+        sys.stdout.write(" ".join(map(str, values)) + "\n")  # in one piece
+        sys.stdout.flush()

@@ -1,0 +1,166 @@
+"""ZeRO-1: each rank has a part of the optimizer's state, and updates that part.
+
+The parameters of one dtype are one vector, padded to a multiple of ``size()``. A step
+is a reduce-scatter of the gradients, the optimizer on the part of this rank, and an
+all-gather of the parameters: as many bytes as an all-reduce of the gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import plugrad as pg
+from plugrad import Tensor
+
+from .collectives import all_gather, reduce_scatter
+from .world import world
+
+Tree = Any
+
+
+class Sharded(NamedTuple):
+    """An optimizer whose state is divided among the ranks.
+
+    Attributes:
+        init: ``init(params)`` returns the state of this rank.
+        update: ``update(grads, state, params)`` returns the new parameters, the same on
+            all ranks, and the state of this rank. The gradients are those of this rank:
+            ``update`` averages them.
+        gather: ``gather(state, params)`` returns the whole state, for a checkpoint. It
+            does not depend on the number of ranks.
+        scatter: ``scatter(whole, params)`` returns the state of this rank.
+
+    """
+
+    init: Callable[[Tree], Any]
+    update: Callable[[Tree, Any, Tree], tuple[Tree, Any]]
+    gather: Callable[[Any, Tree], Any]
+    scatter: Callable[[Any, Tree], Any]
+
+
+class _Vectors:
+    """How the leaves of a tree form one vector a dtype."""
+
+    def __init__(self, params: Tree) -> None:
+        self.here = world()
+        self.params, self.structure = pg.tree.flatten(params)
+        self.lengths: dict[str, int] = {}
+        for p in self.params:
+            if not isinstance(p, Tensor) or p.dtype.kind not in "fc":
+                raise TypeError(
+                    f"sharded: a parameter must be a floating tensor, got {p!r}; keep "
+                    "what is not trained elsewhere"
+                )
+            name = str(p.dtype)
+            self.lengths[name] = self.lengths.get(name, 0) + p.size
+
+    def rows(self, name: str) -> int:
+        """Return the length of the part of a rank."""
+        return -(-self.lengths[name] // self.here.size)
+
+    def joined(self, leaves: list[Tensor]) -> dict[str, Tensor]:
+        """Return the padded vectors."""
+        found = {}
+        for name, length in self.lengths.items():
+            parts = [x.reshape(-1) for x in leaves if str(x.dtype) == name]
+            padding = self.rows(name) * self.here.size - length
+            found[name] = pg.pad(pg.concat(parts), [(0, padding)])
+        return found
+
+    def part(self, vector: Tensor, name: str) -> Tensor:
+        """Return what this rank has of a padded vector."""
+        first = self.rows(name) * self.here.rank
+        return vector[first : first + self.rows(name)]
+
+    def split(self, vectors: dict[str, Tensor]) -> Tree:
+        """Return the tree of the parts of vectors."""
+        at, leaves = dict.fromkeys(vectors, 0), []
+        for p in self.params:
+            name = str(p.dtype)
+            leaves.append(vectors[name][at[name] : at[name] + p.size].reshape(p.shape))
+            at[name] += p.size
+        return self.structure(leaves)
+
+    def name_of(self, own: Tensor) -> str | None:
+        """Return of which vector a tensor of the state is a part; None if of none."""
+        names = [n for n in self.lengths if own.shape == (self.rows(n),)]
+        if str(own.dtype) in names:
+            return str(own.dtype)
+        if len(names) > 1:
+            raise ValueError(
+                f"sharded: a {own.dtype} state of {own.shape[0]} elements may belong "
+                f"to the parameters of {' or '.join(names)}; change the size of some"
+            )
+        return names[0] if names else None
+
+    def parts(self) -> dict[str, Tensor]:
+        """Return what this rank has of the parameters."""
+        return {n: self.part(x, n) for n, x in self.joined(self.params).items()}
+
+
+def sharded(optimizer: Any) -> Sharded:
+    """Return an optimizer whose state is divided among the ranks (ZeRO stage 1).
+
+    Use it without ``data_parallel``, on gradients of this rank.
+
+    Args:
+        optimizer: An object with ``init(params)`` and ``update(grads, state, params)``,
+            as those of plugrad-train. Its state is a tree of tensors, and what it does
+            to an element depends on this element alone: so it is in Adam, but not in
+            clipping by the global norm.
+
+    Example:
+        >>> class SGD:
+        ...     def init(self, params):
+        ...         return ()
+        ...     def update(self, grads, state, params):
+        ...         step = lambda p, g: p - 0.5 * g
+        ...         return pg.tree.map(step, params, grads), state
+        >>> optimizer, params = mpi.sharded(SGD()), {"w": pg.ones(3)}
+        >>> state = optimizer.init(params)
+        >>> params, state = optimizer.update({"w": pg.ones(3)}, state, params)
+        >>> params["w"].tolist()
+        [0.5, 0.5, 0.5]
+
+    Source:
+        Rajbhandari et al. (2020), "ZeRO: Memory Optimizations Toward Training Trillion
+        Parameter Models"; ``ZeroRedundancyOptimizer`` of PyTorch.
+
+    """
+
+    def init(params: Tree) -> Any:
+        return optimizer.init(_Vectors(params).parts())
+
+    def update(grads: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
+        vectors = _Vectors(params)
+        what = "sharded: the gradients have another structure than the parameters"
+        given = vectors.joined(list(vectors.structure.match(grads, what)))
+        means = {n: reduce_scatter(g, op="mean") for n, g in given.items()}
+        parts, state = optimizer.update(means, state, vectors.parts())
+        return vectors.split({n: all_gather(p) for n, p in parts.items()}), state
+
+    def changed(state: Any, params: Tree, change: Callable[..., Tensor]) -> Any:
+        """Change the leaves of a state that are parts of vectors."""
+        vectors = _Vectors(params)
+        like = optimizer.init(vectors.parts())
+
+        def leaf(x: Any, own: Any) -> Any:
+            name = vectors.name_of(own)
+            return x if name is None else change(vectors, x, name)
+
+        return pg.tree.map(leaf, state, like)
+
+    def whole(vectors: _Vectors, x: Tensor, name: str) -> Tensor:
+        return all_gather(x)[: vectors.lengths[name]]
+
+    def part(vectors: _Vectors, x: Tensor, name: str) -> Tensor:
+        padding = vectors.rows(name) * vectors.here.size - vectors.lengths[name]
+        return vectors.part(pg.pad(x, [(0, padding)]), name)
+
+    return Sharded(
+        init,
+        update,
+        lambda state, params: changed(state, params, whole),
+        lambda state, params: changed(state, params, part),
+    )

@@ -1,0 +1,174 @@
+"""What the ranks of a test run: ``mpiexec -n 2 python -m tests.mpi.ranks NAME``."""
+
+import dataclasses
+import sys
+import tracemalloc
+
+import numpy as np
+import plugrad as pg
+import plugrad_mpi as mpi
+from plugrad.plugin import Backend, contracts, runtime
+from plugrad_mpi.world import world
+
+PROGRAMS = {}
+
+
+def program(f):
+    PROGRAMS[f.__name__] = f
+    return f
+
+
+def values(*shape, of=None, dtype=np.float32):
+    """Return random values of a rank."""
+    seed = mpi.rank() if of is None else of
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def all_values(*shape):
+    return np.stack([values(*shape, of=n) for n in range(mpi.size())])
+
+
+def total(x):
+    """Return the sum over all ranks of a number."""
+    return world().comm.allreduce(float(x))
+
+
+def exchange(x):
+    """Send ``x`` to the next rank, in a ring; return what comes and what went."""
+    after, before = (mpi.rank() + 1) % mpi.size(), (mpi.rank() - 1) % mpi.size()
+    if mpi.rank() == 0:
+        went = mpi.send(x, dest=after, tag=3)
+        came = mpi.receive(went, source=before, tag=3)
+    else:
+        came = mpi.receive(x, source=before, tag=3)
+        went = mpi.send(x, dest=after, tag=3)
+    return came + 0 * went
+
+
+# name: a function of x, and what it returns, of the x of all ranks and of the rank
+COLLECTIVES = {
+    "sum": (mpi.all_reduce, lambda xs, rank: xs.sum(0)),
+    "mean": (lambda x: mpi.all_reduce(x, "mean"), lambda xs, rank: xs.mean(0)),
+    "max": (lambda x: mpi.all_reduce(x, "max"), lambda xs, rank: xs.max(0)),
+    "gather": (mpi.all_gather, lambda xs, rank: xs.reshape(-1, *xs.shape[2:])),
+    "scatter": (
+        mpi.reduce_scatter,
+        lambda xs, rank: np.split(xs.sum(0), len(xs))[rank],
+    ),
+    "scatter_mean": (
+        lambda x: mpi.reduce_scatter(x, op="mean"),
+        lambda xs, rank: np.split(xs.mean(0), len(xs))[rank],
+    ),
+    "broadcast": (lambda x: mpi.broadcast(x, root=1), lambda xs, rank: xs[1]),
+    "exchange": (exchange, lambda xs, rank: xs[rank - 1]),
+}
+
+
+def check_adjoint(f, x):
+    """Check <f(x), dy> == <x, gradient> over all ranks, for an ``f`` that is linear."""
+    y, pullback = pg.vjp(f, x)
+    dy = values(*y.shape, of=mpi.rank() + 100)
+    (dx,) = pullback(pg.asarray(dy))
+    left, right = total((y.numpy() * dy).sum()), total((x * dx).numpy().sum())
+    np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-5)
+
+
+@program
+def collectives():
+    for backend in ("cpu", "wasm", "opencl"):
+        if backend not in pg.backends():
+            continue
+        with pg.use_backend(backend):
+            for name, (f, expected) in COLLECTIVES.items():
+                x = pg.asarray(values(4, 3))
+                y = f(x)
+                assert y.backend == backend, name
+                wanted = expected(all_values(4, 3), mpi.rank())
+                np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-5, err_msg=name)
+                check_adjoint(f, x)
+                if name != "max":  # its gradient is constant
+                    check_adjoint(pg.grad(lambda x, f=f: pg.sum(f(x) * f(x))), x)
+
+
+@program
+def equal_ranks_share_the_gradient_of_the_maximum():
+    dx = pg.grad(lambda x: mpi.all_reduce(x, "max"))(pg.asarray(1.0))
+    assert dx.item() == 1.0  # as many cotangents of 1 as there are ranks
+
+
+@program
+def dtypes():
+    for dtype in ("int8", "int32", "uint64", "float16", "float64", "complex64"):
+        x = pg.asarray(np.arange(4) + mpi.rank(), dtype=dtype)
+        rows = np.stack([np.arange(4) + n for n in range(mpi.size())])
+        assert mpi.all_reduce(x).dtype == x.dtype
+        assert (mpi.all_reduce(x).numpy() == rows.sum(0)).all()
+        assert (mpi.all_gather(x).numpy() == rows.reshape(-1)).all()
+        assert (mpi.broadcast(x).numpy() == rows[0]).all()
+        if dtype != "complex64":
+            assert (mpi.all_reduce(x, "max").numpy() == rows.max(0)).all()
+    # no values, a scalar, and values with steps
+    assert mpi.all_reduce(np.empty((0, 2), np.float32)).shape == (0, 2)
+    assert mpi.all_reduce(1.0, "mean").item() == 1.0
+    x = pg.asarray(values(3, 4)).T
+    assert np.allclose(mpi.all_reduce(x).numpy(), all_values(3, 4).sum(0).T)
+
+
+@program
+def decompositions():
+    x = pg.asarray(values(4, 3))
+    for name, attrs in {
+        "AllGather": {},
+        "ReduceScatter": {"op": "mean"},
+        "Broadcast": {"root": 1},
+    }.items():
+        kernel = contracts()[f"mpi.{name}"]
+        mine = kernel.decomposition(x, **attrs)
+        theirs = pg.run_kernel(kernel.name, [x], attrs)
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-6)
+
+
+@program
+def a_backend_of_others():
+    other = dataclasses.replace(runtime("wasm"), host=None)
+    pg.register_backend(Backend("other", open=lambda: other))
+    with pg.use_backend("other"):
+        y = mpi.all_reduce(pg.asarray(values(3)))
+        assert y.backend == "other"
+        assert np.allclose(y.numpy(), all_values(3).sum(0))
+
+
+@program
+def under_jit():
+    """Sums of which nothing is used stay, and all stay in their order."""
+
+    def f(x):
+        mpi.all_reduce(x)
+        y = mpi.all_reduce(x * 2, "max") + mpi.all_reduce(x)  # not merged
+        return pg.sum(y * mpi.broadcast(y)) + mpi.all_gather(pg.reshape(x, (-1,)))[0]
+
+    g = pg.jit(pg.value_and_grad(f), strict=True)
+    for n in range(3):
+        x = pg.asarray(values(2, of=mpi.rank() + 10 * n))
+        found, wanted = g(x), pg.value_and_grad(f)(x)
+        assert [y.tolist() for y in found] == [y.tolist() for y in wanted]
+    steps = [step.kernel.name for step in g.explain(x).graph.steps]
+    names = [name.removeprefix("mpi.") for name in steps if name.startswith("mpi.")]
+    forward = ["AllReduce", "AllReduceMax", "AllReduce", "Broadcast", "AllGather"]
+    assert names[:5] == forward, names
+    assert len(names) == 10, names  # the first has no gradient, the maximum has two
+
+
+@program
+def nothing_is_copied_on_cpu():
+    with pg.use_backend("cpu"):
+        x = pg.ones((1 << 20,))
+        mpi.all_reduce(x)
+        tracemalloc.start()
+        y = mpi.all_reduce(x)
+        peak = tracemalloc.get_traced_memory()[1]
+    assert y.size * 4 <= peak < y.size * 4 + 2**16, peak
+
+
+if __name__ == "__main__":
+    PROGRAMS[sys.argv[1]]()

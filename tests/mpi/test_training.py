@@ -1,0 +1,142 @@
+"""Data-parallel training, checkpoints and ZeRO-1; and jobs in which a rank fails."""
+
+import importlib.util
+import time
+
+import numpy as np
+import pytest
+
+from .launch import launch, needs_mpi
+
+pytestmark = needs_mpi
+needs_train = pytest.mark.skipif(
+    importlib.util.find_spec("plugrad_train") is None,
+    reason="needs plugrad-train: plugins/train is not installed",
+)
+
+
+def train(ranks, *command, **named):
+    return launch(ranks, "-m", "tests.mpi.trainees", *command, **named)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("name", ["gradients", "other_dtypes", "tied", "zero"])
+def test_ranks_do_what_one_process_does(name, ranks):
+    done = train(ranks, name)
+    assert done.returncode == 0, done.stderr
+
+
+def test_only_the_first_rank_writes_and_prints(tmp_path):
+    done = train(2, "checkpoints", tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = [*(f"[rank {n} of 2] {word}" for n in (0, 1) for word in ("b", "each"))]
+    assert sorted(done.stdout.splitlines()) == [*lines, "once 1"]
+
+
+# --- a rank fails ------------------------------------------------------------------
+
+FAILURES = {
+    "raises": ["rank 1 of 2 ends the job: KeyError: 'no such image'"],
+    "hangs": [
+        "rank 0 of 2 waits in mpi.AllReduce(float32 (2,), op='sum') for",
+        "it has waited for 2 s (PLUGRAD_MPI_TIMEOUT), so the job ends",
+        "rank 1 of 2 is in no collective, at ",
+        "its last was barrier",
+    ],
+    "is killed": [],  # mpiexec says so, each in its words
+    "ends": ["no answer of rank 1: it has ended or is stopped"],
+}
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_a_rank_that_fails_ends_the_job(how):
+    start = time.monotonic()
+    done = train(2, "fail", how, PLUGRAD_MPI_TIMEOUT="2")
+    assert done.returncode != 0
+    assert time.monotonic() - start < 30
+    assert "not reached" not in done.stdout
+    for message in FAILURES[how]:
+        assert message in done.stderr, done.stderr
+
+
+def test_a_rank_that_ends_before_mpi_starts_ends_the_job():
+    done = train(2, "ends_early", PLUGRAD_MPI_TIMEOUT="3", timeout=60)
+    assert done.returncode != 0
+    assert "in _wait_for_all_ranks_to_start" in done.stderr, done.stderr
+    assert "ValueError: no such file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("how", "what"),
+    [
+        ("differs", "rank 1: mpi.AllGather(float32 (2,)) at"),
+        ("has another shape", "rank 1: mpi.AllReduce(float32 (3,), op='sum') at"),
+    ],
+)
+def test_debug_mode_tells_where_ranks_differ(how, what):
+    done = train(2, "fail", how, PLUGRAD_MPI_DEBUG="1")
+    assert done.returncode != 0
+    assert "DivergenceError: plugrad_mpi: the ranks differ in collective 2" in (
+        done.stderr
+    )
+    assert "rank 0: mpi.AllReduce(float32 (2,), op='sum') at" in done.stderr
+    assert what in done.stderr, done.stderr
+    assert "trainees.py:" in done.stderr.partition(what)[2].splitlines()[0]
+
+
+def test_a_timeout_that_is_no_number_is_refused():
+    done = launch(0, "-c", "import plugrad_mpi as m; m.size()", PLUGRAD_MPI_TIMEOUT="0")
+    assert "PLUGRAD_MPI_TIMEOUT=0: use a number of seconds above 0" in done.stderr
+
+
+# --- the example -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def of_one_process(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("one")
+    done = train(0, "digits", folder)
+    assert done.returncode == 0, done.stderr
+    return np.load(folder / "weights.npz")
+
+
+def check_equal(folder, wanted):
+    found = np.load(folder / "weights.npz")
+    assert found["accuracy"] == wanted["accuracy"] > 0.9
+    for name in wanted:
+        np.testing.assert_allclose(found[name], wanted[name], atol=2e-3)
+
+
+@needs_train
+@pytest.mark.parametrize(("ranks", "zero"), [(2, ()), (4, ()), (2, ("zero",))])
+def test_the_example_learns_what_one_process_learns(
+    of_one_process, tmp_path, ranks, zero
+):
+    done = train(ranks, "digits", tmp_path, *zero)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[1] for line in done.stdout.splitlines()] == [*"1234"]
+    check_equal(tmp_path, of_one_process)
+
+
+@needs_train
+def test_fit_does_on_two_ranks_what_it_does_on_one(tmp_path):
+    one, two = (train(ranks, "fit", tmp_path) for ranks in (0, 2))
+    assert one.returncode == two.returncode == 0, one.stderr + two.stderr
+    (wanted, numbers), (found, others) = (x.stdout.splitlines() for x in (one, two))
+    assert found == wanted
+    wanted, found = ([float(x) for x in line.split()] for line in (numbers, others))
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+@needs_train
+@pytest.mark.parametrize(("ranks", "zero"), [(4, ()), (1, ("zero",))])
+def test_a_killed_job_resumes_with_another_number_of_ranks(
+    of_one_process, tmp_path, ranks, zero
+):
+    killed = train(2, "digits", tmp_path, "kill", *zero)
+    assert killed.returncode != 0
+    assert len(killed.stdout.splitlines()) >= 2
+    done = train(ranks, "digits", tmp_path, "resume", *zero)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[1] for line in done.stdout.splitlines()] == [*"34"]
+    check_equal(tmp_path, of_one_process)
