@@ -1,0 +1,167 @@
+"""plugrad-mpi: latency and bandwidth of all_reduce, weak scaling, what overlap hides.
+
+Run it by ``mpiexec``, or let it do so for several numbers of ranks::
+
+    python benchmarks/mpi.py --ranks 1,2,4
+    mpiexec -n 2 python benchmarks/mpi.py
+
+With ``--ranks``, each rank has one thread. Times are the shortest of many, in turns of
+the variants. There must be a core for each rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+import plugrad_mpi as mpi
+from plugrad_mpi.world import world
+
+ROOT = Path(__file__).parents[1]
+ONE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PLUGRAD_WASM_THREADS")
+BYTES = [4 * 4**n for n in range(2, 12)]  # 64 B to 16 MiB
+BATCH = 256  # a rank
+
+
+def best(variants: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
+    """Return the shortest time of each variant in seconds, that of the slowest rank."""
+    comm, found = world().comm, dict.fromkeys(variants, float("inf"))
+    end = time.perf_counter() + seconds
+    for f in variants.values():
+        f()
+    while comm.bcast(time.perf_counter() < end):
+        for name, f in variants.items():
+            comm.Barrier()
+            start = time.perf_counter()
+            f()
+            spent = comm.allreduce(time.perf_counter() - start, op=world().mpi.MAX)
+            found[name] = min(found[name], spent)
+    return found
+
+
+def messages(seconds: float) -> dict[int, dict[str, float]]:
+    """Return the times of all_reduce by the bytes of a message, and those of mpi4py."""
+    found = {}
+    for size in BYTES:
+        x = pg.ones((size // 4,))
+        given, made = x.numpy(), np.empty(size // 4, np.float32)
+        variants = {
+            "plugrad_mpi": lambda x=x: mpi.all_reduce(x),
+            "mpi4py": lambda a=given, b=made: world().comm.Allreduce(a, b),
+        }
+        found[size] = best(variants, seconds)
+    return found
+
+
+def step_times(seconds: float) -> dict[str, float]:
+    """Return the times of a step of the digits network, with and without its means."""
+    sys.path.insert(0, str(ROOT))
+    from examples import digits
+
+    rng = np.random.default_rng(mpi.rank())
+    weights = digits.new_weights(np.random.default_rng(0))
+    params = {name: weight.value for name, weight in weights.items()}
+    images = pg.asarray(rng.random((BATCH, 8, 8, 1), np.float32))
+    labels = pg.asarray(rng.integers(0, 10, BATCH).astype(np.int32))
+
+    def marked(params: Any, images: Any, labels: Any) -> pg.Tensor:
+        return digits.loss_of(Marked(params), images, labels)
+
+    def step(value_and_grad: Callable[..., Any]) -> Callable[[], Any]:
+        @pg.jit
+        def run(params: Any, images: Any, labels: Any) -> Any:
+            value, grads = value_and_grad(params, images, labels)
+            return value, pg.tree.map(lambda p, g: p - 0.01 * g, params, grads)
+
+        return lambda: run(params, images, labels)
+
+    plain, early = pg.value_and_grad(digits.loss_of), pg.value_and_grad(marked)
+    small = 32 / 1024  # MiB: the dense layer fills the first bucket
+    return best(
+        {
+            "alone": step(plain),
+            "data parallel": step(mpi.data_parallel(plain)),
+            "small buckets": step(mpi.data_parallel(plain, bucket_mib=small)),
+            "overlap": step(mpi.data_parallel(early, bucket_mib=small)),
+        },
+        seconds,
+    )
+
+
+class Marked(dict[str, Any]):
+    """Parameters whose gradients are sent as soon as backward has passed their use."""
+
+    def __getitem__(self, name: str) -> Any:
+        return mpi.overlap(super().__getitem__(name))
+
+
+def of_ranks(ranks: int, seconds: float) -> dict[str, Any]:
+    """Return what that many ranks measure."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    mpiexec = shutil.which("mpiexec", path=path)
+    if mpiexec is None:
+        sys.exit("benchmarks/mpi.py: there is no mpiexec; pip install mpich")
+    command = [mpiexec, "-n", str(ranks), sys.executable, __file__, "--json"]
+    command += ["--seconds", str(seconds)]
+    env = dict.fromkeys(ONE, "1") | os.environ
+    done = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, env=env
+    )
+    return dict(json.loads(done.stdout))
+
+
+def show(results: dict[int, dict[str, Any]]) -> None:
+    """Print the tables."""
+    print("all_reduce, us (in brackets mpi4py); GB/s of the largest message")
+    for ranks, found in results.items():
+        if ranks == 1:
+            continue
+        for size, times in found["messages"].items():
+            ours, theirs = times["plugrad_mpi"] * 1e6, times["mpi4py"] * 1e6
+            rate = f"{int(size) / times['plugrad_mpi'] / 1e9:.2f} GB/s"
+            print(f"{ranks} ranks {int(size):>9} B {ours:>9.1f} ({theirs:.1f}) {rate}")
+    print(f"a step of the digits network, batch {BATCH} a rank, ms")
+    for ranks, found in results.items():
+        times = {name: 1e3 * spent for name, spent in found["steps"].items()}
+        shown = ", ".join(f"{name} {spent:.2f}" for name, spent in times.items())
+        first = next(iter(results.values()))["steps"]["alone"]
+        whole = first / found["steps"]["data parallel"]
+        sent = found["steps"]["alone"] / found["steps"]["data parallel"]
+        print(f"{ranks} ranks: {shown}")
+        print(f"  weak scaling {whole:.2f}, of which messages {sent:.2f}")
+
+
+def main() -> None:
+    """Read the options and measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", help="numbers of ranks, such as 1,2,4")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a measurement")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if options.ranks is not None:
+        numbers = [int(text) for text in options.ranks.split(",")]
+        show({ranks: of_ranks(ranks, options.seconds) for ranks in numbers})
+        return
+    found = {
+        "messages": messages(options.seconds),
+        "steps": step_times(5 * options.seconds),
+    }
+    if options.json:
+        if mpi.rank() == 0:
+            print(json.dumps(found))
+    elif mpi.rank() == 0:
+        show({mpi.size(): found})
+
+
+if __name__ == "__main__":
+    main()
