@@ -83,6 +83,7 @@ PAGES = [
     Page(
         "docs/random.md", 2, shows="random.seed random.key random.split random.fold_in"
     ),
+    Page("docs/mpi.md", 7, shows="value_and_grad jit grad tree.map save load"),
     Page("docs/train.md", 7, shows="grad value_and_grad random.key"),
     Page("docs/trees.md", 3, shows="tree.map tree.leaves tree.register grad"),
     Page("docs/jit.md", 2, shows="jit Variable variable_grads where"),
@@ -91,6 +92,7 @@ PAGES = [
     Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
     Page("plugins/cpu/README.md", 1, shows="set_backend softmax"),
     Page("plugins/llvm/README.md", 1, shows="set_backend jit tanh"),
+    Page("plugins/mpi/README.md", 1, shows="value_and_grad mean"),
     Page("plugins/onnx/README.md", 1),
     Page("plugins/opencl/README.md", 3, "docs/test_excerpts.py", backend="opencl"),
     Page("plugins/train/README.md", 1, shows="tanh zeros mean"),
@@ -110,6 +112,8 @@ PROGRAMS = {
     for number, code in enumerate(filter(promised, page.blocks("python")))
 }
 NEEDS = {
+    "mpi4py": "needs mpi4py, and an MPI",
+    "plugrad_mpi": "plugins/mpi is not installed",
     "plugrad_onnx": "plugrad-onnx is not installed",
     "torch": "needs torch, of the bench group: make .venv/.group-bench",
     "sklearn": "needs scikit-learn, of the demo group: make demo",
