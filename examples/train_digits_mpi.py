@@ -1,7 +1,7 @@
 """Train the network of the demo on several processes, with plugrad-mpi.
 
-Each process, a rank, has a part of each batch. The batches, the shifts and the result
-are those of one process, whatever the number of ranks::
+Each process, a rank, has a part of each batch. The batches and the shifts are those of
+one process, whatever the number of ranks, and the gradients are, to rounding::
 
     mpiexec -n 4 python -m examples.train_digits_mpi --out out/train_digits_mpi
 
