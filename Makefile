@@ -18,6 +18,8 @@
 #   make wheels               build what is uploaded into dist/: see CONTRIBUTING.md
 #   make version NEW=0.2.0    write the version into every distribution
 #   make docs                 write what is derived: docs/kernels.md, docs/names.md, types
+#   make site                 build the documentation as a site, and check it: build/site
+#   make site-serve           show it at http://127.0.0.1:8000 while you write
 #   make peers                install what benchmarks/workloads.py --peers compares with
 #   make clean                remove whatever these targets have made
 
@@ -47,7 +49,7 @@ endif
 
 .PHONY: demo test test-all test-arm64 test-array-api test-consumers test-examples
 .PHONY: test-sanitized check clean docs
-.PHONY: moved peers version wheels
+.PHONY: moved peers site site-serve version wheels
 .DELETE_ON_ERROR:
 
 # The suite starts hundreds of processes: they need not compile Python anew.
@@ -60,7 +62,7 @@ test: export OMP_NUM_THREADS := 1
 test: $(BUILT)
 	$(PYTEST) $(ARGS)
 
-test-all: $(BUILT) $(VENV)/.group-consumers test-examples $(if $(filter Linux,$(shell uname -s)),wheels)
+test-all: $(BUILT) $(VENV)/.group-consumers test-examples site $(if $(filter Linux,$(shell uname -s)),wheels)
 	PLUGRAD_COMPILED=0 $(PYTEST) tests/conformance --plugrad-backend cpu
 	$(PYTEST) --all $(ARGS)
 ifeq ($(SUITE),)
@@ -159,6 +161,15 @@ version:
 docs: $(STAMP)
 	$(RUN) -m plugrad kernels --markdown > docs/kernels.md
 	$(RUN) -m tests.docs.derived
+
+# The site fails on any warning of MkDocs. It has no notice about successors of MkDocs.
+site site-serve: export NO_MKDOCS_2_WARNING := 1
+site: $(BUILT) $(VENV)/.group-site
+	$(RUN) -m mkdocs --quiet build
+	$(RUN) -m docs.site.check build/site
+
+site-serve: $(BUILT) $(VENV)/.group-site
+	$(RUN) -m mkdocs serve
 
 demo: $(VENV)/.group-demo
 	$(RUN) examples/digits.py

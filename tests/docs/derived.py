@@ -1,6 +1,6 @@
-"""What follows from the ops: ``tensor/methods.pyi``, and a table of ``docs/names.md``.
+"""Derived files: ``tensor/methods.pyi``, a table of ``docs/names.md``, and diagrams.
 
-``python -m tests.docs.derived``, which ``make docs`` runs, writes both.
+``python -m tests.docs.derived``, which ``make docs`` runs, writes them.
 """
 
 import ast
@@ -9,11 +9,13 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 from plugrad.ops import operators
 from plugrad.tools.names import ROWS as OTHERS
 
+from docs.site import diagrams
 from tests.surface import ops
 
 ROOT = Path(__file__).parents[2]
@@ -198,6 +200,7 @@ def names():
 
 
 FILES = {STUB: methods, NAMES: names}
+FILES |= {path: partial(diagrams.derive, path) for path in diagrams.FILES}
 
 if __name__ == "__main__":
     for path, derive in FILES.items():

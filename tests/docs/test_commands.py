@@ -21,6 +21,7 @@ COMMANDS = {
     "why Relu --backend cpu --grad": r"Relu\(x: .*\) -> y on cpu, from the op relu",
     "why Softmax": r"Softmax\(logits: floating; axis: axis\) -> .* on cpu",
     "why Sum": r"Sum\(x: number; axis: axes, .*\) -> y on cpu",
+    "-h": "usage: python -m plugrad ",
     "--version": r"plugrad \d",
     "doctor": "plugrad .*, Python .*, NumPy ",
 }

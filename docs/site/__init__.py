@@ -1,0 +1,1 @@
+"""What ``make site`` makes of docs/: pages from the code, links, and checks."""

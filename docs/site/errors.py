@@ -1,0 +1,240 @@
+"""What plugrad raises: each exception in the source, with its message and its cause.
+
+An exception is written where it is raised, or by a helper (``raise misfit(op, ...)``),
+whose message is then completed with what the caller passes.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from .links import ROOT
+
+SOURCES = ("core/src/plugrad", "plugins/*/src/*")
+OWN = {"BackendError", "BackendUnavailable", "GradientNotFound", "KernelNotFound"}
+EXCEPTIONS = OWN | {
+    name
+    for name, value in vars(builtins).items()
+    if isinstance(value, type) and issubclass(value, Exception)
+}
+LONG = 160  # characters of a message or a condition that a table shows
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Row(NamedTuple):
+    """One place that raises.
+
+    Attributes:
+        path: The source file, in the repository.
+        line: The line of ``raise``.
+        error: The name of the exception, or the call that makes it.
+        message: The message; ``{x.dtype}`` stands for a value.
+        cause: The condition in the code.
+
+    """
+
+    path: str
+    line: int
+    error: str
+    message: str
+    cause: str
+
+
+def rows() -> list[Row]:
+    """Return every place of the core and of its backends that raises."""
+    modules = {}
+    for pattern in SOURCES:
+        for folder in sorted(ROOT.glob(pattern)):
+            for path in sorted(folder.rglob("*.py")):
+                modules[path.relative_to(ROOT).as_posix()] = path.read_text()
+    return extracted(modules)
+
+
+def extracted(modules: dict[str, str]) -> list[Row]:
+    """Return the rows of source code by path."""
+    trees = {path: ast.parse(text) for path, text in modules.items()}
+    functions = [
+        node
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, Function)
+    ]
+    helpers: dict[str, tuple[Function, ast.Call]] = {}
+    for _ in range(2):  # a helper may call another one
+        for function in functions:
+            if (made := _made(function, helpers)) is not None:
+                helpers[function.name] = function, made
+    found: list[Row] = []
+    for path, tree in trees.items():
+        found += _Reader(path, helpers).read(tree)
+    return found
+
+
+def _made(function: Function, helpers: Container[str]) -> ast.Call | None:
+    """Return the exception that a helper returns, or None if it is no helper."""
+    returned = [n.value for n in ast.walk(function) if isinstance(n, ast.Return)]
+    names = {value.id for value in returned if isinstance(value, ast.Name)}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in names:
+            returned.append(node.value)
+    for value in returned:
+        if isinstance(value, ast.Call) and (
+            _exception(value) or ast.unparse(value.func) in helpers
+        ):
+            return value
+    return None
+
+
+def _exception(node: ast.expr | None) -> str | None:
+    """Return the name of the exception that an expression constructs."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+        name = ast.unparse(node.func).rpartition(".")[2]
+        return name if name in EXCEPTIONS or name.endswith("Error") else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.IfExp):
+        return f"{ast.unparse(node.func.body)} or {ast.unparse(node.func.orelse)}"
+    return None
+
+
+@dataclass
+class _Reader:
+    """Walks a module, with the conditions and the local texts around each ``raise``."""
+
+    path: str
+    helpers: dict[str, tuple[Function, ast.Call]]
+    found: list[Row] = field(default_factory=list)
+
+    def read(self, tree: ast.Module) -> list[Row]:
+        self._walk(tree.body, "", _texts(tree.body))
+        return self.found
+
+    def _walk(self, body: list[ast.stmt], cause: str, texts: dict[str, str]) -> None:
+        for node in body:
+            if isinstance(node, ast.Raise):
+                self._add(node, cause, texts)
+            elif isinstance(node, Function | ast.ClassDef):
+                self._walk(node.body, "", texts | _texts(node.body))
+            else:
+                for inner, why in _branches(node, cause):
+                    self._walk(inner, why, texts)
+
+    def _add(self, node: ast.Raise, cause: str, texts: dict[str, str]) -> None:
+        if not isinstance(node.exc, ast.Call):
+            return  # a caught exception, raised again
+        error, message = self._told(node.exc, texts)
+        self.found.append(Row(self.path, node.lineno, error, message, cause))
+
+    def _told(self, call: ast.Call, texts: dict[str, str]) -> tuple[str, str]:
+        """Return the exception and the message of what is raised."""
+        if name := _exception(call):
+            message = _text(call.args[0], texts) if call.args else ""
+            return name, message
+        name = ast.unparse(call.func).rpartition(".")[2]
+        if name not in self.helpers:
+            return name, ""
+        helper, made = self.helpers[name]
+        passed = _passed(helper, call, texts)
+        return self._told(made, _texts(helper.body, passed) | passed)
+
+
+def _passed(helper: Function, call: ast.Call, texts: dict[str, str]) -> dict[str, str]:
+    """Return the texts that a call passes to a helper, by parameter."""
+    names = [a.arg for a in (*helper.args.posonlyargs, *helper.args.args)]
+    names = [name for name in names if name != "self"]
+    pairs = [*zip(names, call.args, strict=False)]
+    pairs += [(word.arg, word.value) for word in call.keywords if word.arg]
+    return {name: _text(value, texts) for name, value in pairs}
+
+
+def _texts(body: list[ast.stmt], known: dict[str, str] | None = None) -> dict[str, str]:
+    """Return the texts that are assigned once in a body, by name."""
+    texts: dict[str, str] = {}
+    twice = set()
+    for node in (n for statement in body for n in ast.walk(statement)):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            twice |= {name} & texts.keys()
+            if isinstance(node.value, ast.JoinedStr) or _constant(node.value):
+                texts[name] = _text(node.value, known or {})
+    return {name: text for name, text in texts.items() if name not in twice}
+
+
+def _constant(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _branches(node: ast.stmt, cause: str) -> Iterator[tuple[list[ast.stmt], str]]:
+    """Yield the bodies of a statement, each with its condition."""
+    if isinstance(node, ast.If):
+        test = ast.unparse(node.test)
+        yield node.body, test
+        yield node.orelse, f"not ({test})"
+    elif isinstance(node, ast.Try):
+        for inner in (node.body, node.orelse, node.finalbody):
+            yield inner, cause
+        for handler in node.handlers:
+            kind = ast.unparse(handler.type) if handler.type else "Exception"
+            yield handler.body, f"except {kind}"
+    elif isinstance(node, ast.For | ast.While | ast.With):
+        yield node.body, cause
+        yield getattr(node, "orelse", []), cause
+    elif isinstance(node, ast.Match):
+        for case in node.cases:
+            yield case.body, f"case {ast.unparse(case.pattern)}"
+
+
+def _text(node: ast.expr, texts: dict[str, str]) -> str:
+    """Return a message with the names of values in braces."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part, texts) for part in node.values)
+    if isinstance(node, ast.FormattedValue):
+        return _text(node.value, texts)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _text(node.left, texts) + _text(node.right, texts)
+    if isinstance(node, ast.Name) and node.id in texts:
+        return texts[node.id]
+    return f"{{{ast.unparse(node)}}}"
+
+
+# --- the page --------------------------------------------------------------------
+
+
+def page() -> str:
+    """Return the tables of all messages, one for each module."""
+    tables: dict[str, list[Row]] = {}
+    for row in rows():
+        tables.setdefault(row.path, []).append(row)
+    return "\n".join(_table(path, tables[path]) for path in tables)
+
+
+def _table(path: str, found: list[Row]) -> str:
+    name = Path(path.partition("src/")[2]).with_suffix("").as_posix().replace("/", ".")
+    lines = [
+        f"| {' | '.join(cells)} |\n" for cells in dict.fromkeys(map(_cells, found))
+    ]
+    head = "| message | exception | raised if | what to do |\n" + f"|{' --- |' * 4}\n"
+    return f"### {name}\n\n{head}{''.join(lines)}"
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    said, _, cure = row.message.partition("; ")
+    return _code(said), _code(row.error), _code(row.cause), _code(cure)
+
+
+def _code(text: str) -> str:
+    """Return a cell of a table, as code."""
+    text = " ".join(text.split())
+    if len(text) > LONG:
+        text = text[: LONG - 1] + "…"
+    told = "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in text)
+    return f"<code>{told}</code>" if text else ""
+
+
+if __name__ == "__main__":
+    print(page())

@@ -1,0 +1,91 @@
+"""Links of Markdown files in the repository, as links between pages of the site.
+
+A file of docs/ is a page under its own path. ``ELSEWHERE`` has files beside docs/ that
+are pages, too. Every other file of the repository is shown by its host.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ELSEWHERE = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "README.md": "index.md",  # it says what the front page says
+}
+PACKAGES = ("core", "plugins/*", "tests/conformance", "examples/gradient_packs")
+CODE = re.compile(r"(?ms)^ *```.*?^ *```|`+[^`\n]+`+")
+LINK = re.compile(r"(?P<text>!?\[[^\]]*\]\()(?P<target>[^)\s]+)\)")
+RAW = re.compile(r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/main/(?P<path>.*)")
+
+
+def pages() -> dict[str, str]:
+    """Return the pages that are written beside docs/, by their path in the repository.
+
+    Examples:
+        >>> pages()["plugins/cpu/README.md"]
+        'packages/plugrad-cpu.md'
+
+    """
+    found = dict(ELSEWHERE)
+    for pattern in PACKAGES:
+        for readme in sorted(ROOT.glob(f"{pattern}/README.md")):
+            project = tomllib.loads((readme.parent / "pyproject.toml").read_text())
+            name = project["project"]["name"]
+            found[readme.relative_to(ROOT).as_posix()] = f"packages/{name}.md"
+    return found
+
+
+def host() -> str:
+    """Return the address of a file of the repository, without its path."""
+    project = tomllib.loads((ROOT / "core" / "pyproject.toml").read_text())["project"]
+    return f"{project['urls']['Homepage']}/blob/main/"
+
+
+def relinked(text: str, source: str, page: str) -> str:
+    """Return Markdown with links that fit its place on the site.
+
+    Args:
+        text: The Markdown.
+        source: Its path in the repository.
+        page: Its path on the site.
+
+    Examples:
+        >>> relinked("[c](../CONTRIBUTING.md#release)", "docs/a.md", "a.md")
+        '[c](contributing.md#release)'
+        >>> relinked("[v](../docs/vmap.md)", "core/README.md", "packages/plugrad.md")
+        '[v](../vmap.md)'
+
+    """
+    known = pages()
+    address = host()
+
+    def replaced(match: re.Match[str]) -> str:
+        name, hash, anchor = match["target"].partition("#")
+        raw = RAW.match(name)  # how READMEs of distributions show pictures of docs/
+        if not raw and (":" in name or not name):
+            return match[0]
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), name))
+        path = raw["path"] if raw else path
+        target = known.get(path, path.removeprefix("docs/"))
+        if path in known or path.startswith("docs/"):
+            target = posixpath.relpath(target, posixpath.dirname(page) or ".")
+        else:
+            target = address + path
+        return f"{match['text']}{target}{hash}{anchor})"
+
+    return outside_code(text, lambda part: LINK.sub(replaced, part))
+
+
+def outside_code(text: str, change: Callable[[str], str]) -> str:
+    """Return Markdown of which everything but code has been changed."""
+    parts, end = [], 0
+    for code in CODE.finditer(text):
+        parts += [change(text[end : code.start()]), code[0]]
+        end = code.end()
+    return "".join([*parts, change(text[end:])])

@@ -1,0 +1,198 @@
+"""Pages and parts of pages that are made of the code when the site is built."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import plugrad as pg
+from plugrad import geometry, plugin
+from plugrad.tools import cli
+from plugrad.tools.names import ROWS
+
+from tests.surface import namespaces, public
+
+from . import errors
+
+# Functions of plugrad are listed by the module that defines them, but for these.
+TITLES = {
+    "autodiff": "Derivatives",
+    "batching": "Derivatives",
+    "engine": "Backends, kernels and gradients",
+    "tools": "Tools",
+    "tracing": "Tools",
+    "_convert": "Creation",
+    "custom": "Derivatives",
+    "variable": "Creation",
+}
+SUMMARIES = {
+    "Derivatives": "Gradients, products with Jacobians, and `vmap`.",
+    "Backends, kernels and gradients": "Choose a backend, and replace what runs.",
+    "Tools": "Look at a program, save values, compile.",
+    "Types and errors": "The classes of plugrad, and its exceptions.",
+}
+MEMBERS = (
+    "    options:\n      inherited_members: true\n      show_if_no_docstring: true\n"
+)
+
+
+def functions() -> dict[str, list[str]]:
+    """Return the names in ``plugrad`` itself by the title of their page.
+
+    Examples:
+        >>> functions()["Slicing"]
+        ['pad', 'slice']
+
+    """
+    found = defaultdict(list)
+    for name, value in public().items():
+        if "." not in name:
+            found[_title(value)].append(name)
+    return {title: sorted(found[title]) for title in sorted(found)}
+
+
+def _title(value: Any) -> str:
+    value = inspect.unwrap(value) if callable(value) else value
+    if inspect.isclass(value) or not hasattr(value, "__globals__"):
+        return "Types and errors"
+    _, *inner = value.__globals__["__name__"].split(".")
+    for word in inner:
+        if word in TITLES:
+            return TITLES[word]
+    return inner[-1].replace("_", " ").capitalize()
+
+
+def pages() -> dict[str, str]:
+    """Return the Markdown of the pages of the reference, by path."""
+    made = {}
+    for title, names in functions().items():
+        heading = f"# {title}\n\n{_summary(title, names)}\n\n"
+        entries = [_entry(f"plugrad.{name}", getattr(pg, name)) for name in names]
+        made[f"reference/functions/{_slug(title)}.md"] = heading + "\n".join(entries)
+    for space, module in [*namespaces().items(), ("plugin", plugin)]:
+        if space:
+            made[f"reference/namespaces/{space}.md"] = _namespace(space, module)
+    made["reference/namespaces/geometry.md"] = _namespace("geometry", geometry)
+    return made
+
+
+def _slug(title: str) -> str:
+    return title.lower().replace(",", "").replace(" ", "-")
+
+
+def _summary(title: str, names: list[str]) -> str:
+    """Return what stands under the heading: the first line of the module."""
+    if title in SUMMARIES:
+        return SUMMARIES[title]
+    modules = [inspect.unwrap(getattr(pg, n)).__globals__["__name__"] for n in names]
+    name = max({*modules}, key=modules.count)
+    return _first(importlib.import_module(name))
+
+
+def _first(value: Any) -> str:
+    """Return the first paragraph of a docstring, on one line."""
+    paragraph = (inspect.getdoc(value) or "").partition("\n\n")[0]
+    return " ".join(paragraph.split())
+
+
+def _namespace(space: str, module: ModuleType) -> str:
+    text = f"# plugrad.{space}\n\n{_first(module)}\n\n"
+    return text + "\n".join(
+        _entry(f"plugrad.{space}.{name}", getattr(module, name))
+        for name in documented(module)
+    )
+
+
+def documented(module: ModuleType) -> list[str]:
+    """Return the public names of a module, without constants."""
+    names: list[str] = module.__all__
+    return [n for n in names if not isinstance(getattr(module, n), ModuleType | str)]
+
+
+def _entry(path: str, value: Any) -> str:
+    return f"::: {path}\n{MEMBERS if inspect.isclass(value) else ''}"
+
+
+# --- parts of pages --------------------------------------------------------------
+
+
+def part(what: str) -> str:
+    """Return what replaces the mark ``<!-- site: what -->``."""
+    return PARTS[what]()
+
+
+def index() -> str:
+    """Return all public names, each with the first line of its docstring."""
+    parts = []
+    for title, names in functions().items():
+        page = f"reference/functions/{_slug(title)}.md"
+        parts.append(f"\n## {title}\n\n{_table(page, 'plugrad', names, pg)}")
+    spaces = {n: m for n, m in namespaces().items() if n}
+    spaces |= {"plugin": plugin, "geometry": geometry}
+    for space, module in spaces.items():
+        page, prefix = f"reference/namespaces/{space}.md", f"plugrad.{space}"
+        table = _table(page, prefix, documented(module), module)
+        parts.append(f"\n## {prefix}\n\n{table}")
+    return "".join(parts)
+
+
+def _table(page: str, prefix: str, names: list[str], module: ModuleType) -> str:
+    rows = [
+        f"| [`{name}`]({page}#{prefix}.{name}) | {_line(getattr(module, name))} |\n"
+        for name in sorted(names)
+    ]
+    return f"| name | |\n| --- | --- |\n{''.join(rows)}"
+
+
+def _line(value: Any) -> str:
+    if not (inspect.isroutine(value) or inspect.isclass(value)):
+        return "a type, for annotations"
+    return (inspect.getdoc(value) or "").partition("\n")[0].replace("|", r"\|")
+
+
+def commands() -> str:
+    """Return the help of each command."""
+    parts = []
+    for command in ["", *(command.__name__ for command in cli._commands())]:
+        words = ["-m", "plugrad", *command.split(), "--help"]
+        done = subprocess.run(
+            [sys.executable, *words], capture_output=True, text=True, check=True
+        )
+        title = f"python -m plugrad {command}".strip()
+        parts.append(f"## {title}\n\n```text\n{done.stdout}```\n")
+    return "\n".join(parts)
+
+
+def names(library: str) -> str:
+    """Return the functions that another library calls differently."""
+    rows = []
+    for row in ROWS:
+        theirs = getattr(row, library)
+        if theirs:
+            here = f"`pg.{row.here}`" if row.here else "none"
+            told = ", ".join(f"`{name}`" for name in theirs)
+            rows.append(f"| {told} | {here} | {row.remark} |\n")
+    rows.sort(key=str.casefold)
+    return (
+        f"| {LIBRARIES[library]} | plugrad | remark |\n|{' --- |' * 3}\n{''.join(rows)}"
+    )
+
+
+LIBRARIES = {
+    "numpy": "NumPy",
+    "torch": "PyTorch",
+    "jax": "JAX",
+    "tfjs": "TensorFlow.js",
+}
+PARTS: dict[str, Callable[[], str]] = {
+    "reference": index,
+    "commands": commands,
+    "errors": errors.page,
+} | {f"names of {library}": partial(names, library) for library in LIBRARIES}
