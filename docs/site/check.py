@@ -42,8 +42,9 @@ class Document(HTMLParser):
         self.anchors |= {given[name] for name in ("id", "name") if name in given}
         self.loads += [given[name] for name in LOADS & given.keys()]
         self.loads += IN_STYLES.findall(given.get("style", ""))
-        if tag == "link" and not SILENT & {*given.get("rel", "").split()}:
-            self.loads.append(given.get("href", ""))
+        if tag == "link":
+            if not SILENT & {*given.get("rel", "").split()}:
+                self.loads.append(given.get("href", ""))
         elif "href" in given:
             self.links.append(given["href"])
 

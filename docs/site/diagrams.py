@@ -31,7 +31,8 @@ def drawn(text: str, title: str) -> str:
         ValueError: A line is too long for its box.
 
     """
-    top, label, parts = float(MARGIN), "", []
+    top, label = float(MARGIN), ""
+    parts: list[str] = []
     for paragraph in text.strip().split("\n\n"):
         if paragraph.startswith("-> "):
             label = paragraph.removeprefix("-> ")

@@ -214,7 +214,8 @@ def page() -> str:
 
 
 def _table(path: str, found: list[Row]) -> str:
-    name = Path(path.partition("src/")[2]).with_suffix("").as_posix().replace("/", ".")
+    name = Path(path.partition("src/")[2]).with_suffix("").as_posix()
+    name = name.removesuffix("/__init__").replace("/", ".")
     lines = [
         f"| {' | '.join(cells)} |\n" for cells in dict.fromkeys(map(_cells, found))
     ]

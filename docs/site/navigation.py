@@ -1,0 +1,48 @@
+"""The navigation of the site, and the anchors of headings."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatch
+from typing import Any
+
+
+def slug(heading: str, separator: str) -> str:
+    """Return the anchor of a heading, as GitHub makes it.
+
+    Examples:
+        >>> slug("From `TensorFlow.js`: a table", "-")
+        'from-tensorflowjs-a-table'
+
+    """
+    text = re.sub(r"<[^>]*>|[^\w\- ]", "", heading.lower())
+    return text.replace(" ", separator)
+
+
+def expanded(entries: list[Any], paths: list[str]) -> list[Any]:
+    """Return a navigation with pages in place of patterns.
+
+    A path without a page, and a section without entries, are left out. A pattern with a
+    ``*`` becomes a section, whose pages have the titles of their headings.
+
+    Examples:
+        >>> expanded([{"Train": "train.md"}, {"All": ["a.md", "*/*.md"]}], ["a.md"])
+        [{'All': ['a.md']}]
+        >>> expanded([{"All": "*.md"}], ["a.md", "b.md"])
+        [{'All': ['a.md', 'b.md']}]
+
+    """
+    result: list[Any] = []
+    for entry in entries:
+        if isinstance(entry, str):
+            result += [path for path in paths if fnmatch(path, entry)]
+            continue
+        ((title, value),) = entry.items()
+        if isinstance(value, list):
+            inner = expanded(value, paths)
+        else:
+            inner = [path for path in paths if fnmatch(path, value)]
+        if inner:
+            page = isinstance(value, str) and "*" not in value
+            result.append({title: inner[0] if page else inner})
+    return result

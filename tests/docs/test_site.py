@@ -1,0 +1,235 @@
+"""What ``make site`` makes of the pages: links, navigation, tables, diagrams, checks.
+
+MkDocs is not needed here: ``make site`` builds the site and runs its checks.
+"""
+
+import ast
+import doctest
+import re
+import tomllib
+from fnmatch import fnmatch
+
+import pytest
+
+from docs.site import check, diagrams, errors, links, made, navigation
+from tests.docs.blocks import ROOT, texts
+from tests.surface import public
+
+
+@pytest.mark.parametrize("module", [links, made, navigation], ids=lambda m: m.__name__)
+def test_examples_run(module):
+    failed, tried = doctest.testmod(module)
+    assert tried
+    assert not failed
+
+
+# --- links -----------------------------------------------------------------------
+
+HOST = "https://github.com/plugrad/plugrad/blob/main"
+LINKS = {  # source, page, link on GitHub: link on the site
+    ("docs/a.md", "a.md", "b.md#c"): "b.md#c",
+    ("docs/a.md", "a.md", "#c"): "#c",
+    ("docs/a.md", "a.md", "https://example.org/x"): "https://example.org/x",
+    ("docs/a.md", "a.md", "../CHANGELOG.md"): "changelog.md",
+    ("docs/a.md", "a.md", "../examples/digits.py"): f"{HOST}/examples/digits.py",
+    ("docs/decisions/1.md", "decisions/1.md", "../jit.md"): "../jit.md",
+    ("README.md", "index.md", "docs/jit.md"): "jit.md",
+    ("CONTRIBUTING.md", "contributing.md", "docs/jit.md#a"): "jit.md#a",
+    ("plugins/cpu/README.md", "packages/plugrad-cpu.md", "../../docs/jit.md"): (
+        "../jit.md"
+    ),
+    (
+        "core/README.md",
+        "packages/plugrad.md",
+        "https://raw.githubusercontent.com/plugrad/plugrad/main/docs/a.png",
+    ): "../a.png",
+}
+
+
+@pytest.mark.parametrize("given", LINKS, ids=lambda given: given[-1])
+def test_a_link_fits_the_site(given):
+    source, page, link = given
+    text = f"[a]({link}) `[a]({link})`\n```\n[a]({link})\n```\n"
+    made = text.replace(link, LINKS[given], 1)
+    assert links.relinked(text, source, page) == made
+
+
+def test_every_distribution_has_a_page():
+    named = {
+        tomllib.loads(path.read_text())["project"]["name"]
+        for pattern in ("core", "plugins/*", "tests/conformance", "examples/gradient_*")
+        for path in ROOT.glob(f"{pattern}/pyproject.toml")
+    }
+    pages = {*links.pages().values()}
+    assert pages >= {f"packages/{name}.md" for name in named}
+
+
+def test_every_page_is_in_the_navigation():
+    """``make site`` finds this, too; here it is found where MkDocs is not installed."""
+    text = (ROOT / "mkdocs.yml").read_text()
+    nav = re.search(r"(?ms)^nav:\n(.*?)^\S", text)[1]
+    patterns = re.findall(r"[\w./*-]+\.md", nav)
+    paths = [path.removeprefix("docs/") for path in texts() if path.startswith("docs/")]
+    lost = [p for p in paths if not any(fnmatch(p, pattern) for pattern in patterns)]
+    assert not lost, f"give {lost} an entry under nav: in mkdocs.yml"
+
+
+# --- tables of the code ----------------------------------------------------------
+
+RAISING = """
+def misfit(op, rule, *given):
+    return ValueError(f"{op}: {rule}; got {given}")
+
+def too_many(op, count):
+    return misfit(op, f"at most {count}")
+
+def f(x, axis):
+    hint = "cast one"
+    if x.ndim:
+        raise TypeError(f"f: {x.dtype} does not fit; {hint}")
+    else:
+        raise misfit("f", rule="axis " + "twice")
+    try:
+        g()
+    except KeyError as error:
+        raise error
+    raise too_many("f", 3)
+"""
+
+
+def test_errors_have_their_message_and_cause():
+    found = [row[2:] for row in errors.extracted({"f.py": RAISING})]
+    assert found == [
+        ("TypeError", "f: {x.dtype} does not fit; cast one", "x.ndim"),
+        ("ValueError", "f: axis twice; got {given}", "not (x.ndim)"),
+        ("ValueError", "f: at most 3; got {given}", ""),
+    ]
+
+
+def test_every_raise_is_in_the_table():
+    found = errors.rows()
+    places = {(row.path, row.line) for row in found}
+    for path in {row.path for row in found}:
+        for node in ast.walk(ast.parse((ROOT / path).read_text())):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                assert (path, node.lineno) in places, f"{path}:{node.lineno}"
+    silent = [row for row in found if not row.message]
+    assert len(silent) < 10, silent  # made by a method, or by another library
+
+
+def test_the_table_of_errors_is_markdown():
+    lines = [line for line in errors.page().splitlines() if line.startswith("| ")]
+    assert len(lines) > 400
+    assert {line.count("|") for line in lines} == {5}
+
+
+@pytest.mark.parametrize("library", made.LIBRARIES)
+def test_a_table_of_names_has_three_columns(library):
+    head, rule, *rows = made.names(library).splitlines()
+    assert head.count("|") == rule.count("|") == 4
+    assert rows == sorted(rows, key=str.casefold)
+    assert {row.count("|") for row in rows} == {4}
+
+
+def test_every_public_name_is_on_one_page():
+    text = "\n".join(made.pages().values())
+    entries = re.findall(r"^::: plugrad\.([\w.]+)$", text, re.M)
+    assert len(entries) == len({*entries})
+    assert {*entries} >= {*public()}
+
+
+def test_every_mark_has_a_part():
+    marks = [
+        m for text in texts().values() for m in re.findall("<!-- site: (.*) -->", text)
+    ]
+    assert {*marks} == {*made.PARTS}
+
+
+def test_figures_of_the_front_page_are_those_of_the_benchmarks():
+    benchmarks = (ROOT / "docs" / "benchmarks.md").read_text()
+    first = benchmarks.partition("```\nus ")[2].partition("```")[0]
+    measured = {line.split()[0]: line.split()[1:] for line in first.splitlines()[1:]}
+    rows = re.findall(
+        r"\((\w+)\) \| (.*) \|$", (ROOT / "docs/index.md").read_text(), re.M
+    )
+    assert len(rows) > 5
+    for name, cells in rows:
+        shown = [cell.strip() or "-" for cell in cells.split("|")]
+        assert shown == measured[name][:3], name
+
+
+# --- diagrams --------------------------------------------------------------------
+
+
+def test_a_diagram_has_its_boxes_and_labels():
+    svg = diagrams.drawn("a\nb <c>\n+ d\n\n-> e\n\nf", "title")
+    assert re.findall(r"<text.*>(.*)</text>", svg) == [
+        "a",
+        "b &lt;c&gt;",
+        "d",
+        "e",
+        "f",
+    ]
+    assert svg.count("<rect") == 4
+    assert svg.count("marker-end") == 1
+
+
+def test_a_line_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="too long for its box; break it"):
+        diagrams.drawn("x\n" + "y" * 60 + "\n+ z", "title")
+
+
+# --- checks of the built site ----------------------------------------------------
+
+GOOD = (
+    '<link rel="canonical" href="https://x.org"><h1 id="top">a</h1><a href="#top">b</a>'
+)
+FAULTS = {
+    '<script src="https://x.org/a.js"></script>': "loads https://x.org/a.js",
+    '<img src="//x.org/a.png">': "loads //x.org/a.png",
+    '<link rel="stylesheet" href="http://x.org/a.css">': "loads http://x.org/a.css",
+    '<link href="https://x.org" rel="preconnect">': "loads https://x.org",
+    "<style>@import url(https://x.org/a.css)</style>": "loads https://x.org/a.css",
+    "<p style=\"background: url('//x.org/a')\">a</p>": "loads //x.org/a",
+    '<a href="gone/">a</a>': "gone/ leads nowhere",
+    '<a href="other/#gone">a</a>': "other/#gone leads nowhere",
+    '<a href="#gone">a</a>': "#gone leads nowhere",
+    '<img src="gone.png">': "gone.png leads nowhere",
+    "<p>a\n- b</p>": "not a list: a\n- b",
+}
+
+
+def built(folder, html):
+    (folder / "other").mkdir()
+    (folder / "index.html").write_text(GOOD + html)
+    (folder / "other" / "index.html").write_text('<a href="../#top">a</a>')
+
+
+@pytest.mark.parametrize("html", FAULTS)
+def test_a_fault_is_found(html, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(check, "names", set)
+    built(tmp_path, html)
+    assert check.main(tmp_path) == 1
+    assert FAULTS[html] in capsys.readouterr().out
+
+
+def test_a_site_without_faults_passes(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(check, "names", lambda: {"top"})
+    built(tmp_path, '<a href="https://x.org">a</a><a href="other/">b</a>')
+    assert check.main(tmp_path) == 0
+    assert "2 pages, 4 links, 0 faults" in capsys.readouterr().out
+
+
+def test_a_style_and_a_lost_name_are_found(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(check, "names", lambda: {"plugrad.lost"})
+    built(tmp_path, "")
+    (tmp_path / "a.css").write_text('a { background: url("https://x.org/a.png") }')
+    assert check.main(tmp_path) == 1
+    out = capsys.readouterr().out
+    assert "loads https://x.org/a.png" in out
+    assert "plugrad.lost has no entry" in out
+
+
+def test_names_of_the_reference_are_the_public_ones():
+    assert {"plugrad.relu", "plugrad.fft.rfft", "plugrad.plugin.run"} <= check.names()
+    assert "plugrad.geometry.windows" in check.names()
