@@ -12,6 +12,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import plugrad as pg
 from plugrad import geometry, plugin
 from plugrad.tools import cli
@@ -21,22 +22,59 @@ from tests.surface import namespaces, public
 
 from . import errors
 
-# Functions of plugrad are listed by the module that defines them, but for these.
-TITLES = {
-    "autodiff": "Derivatives",
-    "batching": "Derivatives",
-    "engine": "Backends, kernels and gradients",
-    "tools": "Tools",
-    "tracing": "Tools",
-    "_convert": "Creation",
-    "custom": "Derivatives",
-    "variable": "Creation",
+# The pages of functions: their title, what stands under it, and the modules of plugrad
+# that define them. Another module has a page of its own.
+FAMILIES = {
+    "Activation": ("Activation functions, `clip` and `dropout`.", "activation random"),
+    "Arithmetic": ("Element-wise ops of two arguments, and signs.", "binary signs"),
+    "Backends, kernels and gradients": (
+        "Choose a backend, and replace what runs.",
+        "engine by_name",
+    ),
+    "Comparison and logic": ("Comparisons, logic, bits and `where`.", "compare"),
+    "Complex numbers": ("Parts of complex numbers.", "complexes"),
+    "Convolution": (
+        "Convolutions, depthwise ones, and dilation.",
+        "conv depthwise dilation",
+    ),
+    "Creation": (
+        "Tensors from values, shapes and grids; Variables hold them.",
+        "_convert creation grids variable",
+    ),
+    "Derivatives": (
+        "Gradients, products with Jacobians, and `vmap`.",
+        "autodiff batching custom",
+    ),
+    "Dtypes": ("What dtypes there are, and what they promote to.", "namespace"),
+    "Elementary functions": (
+        "Element-wise ops of one argument.",
+        "unary trigonometry",
+    ),
+    "Indexing": (
+        "Elements at indices, slices, and what writes to them.",
+        "gather indexing scatter slicing",
+    ),
+    "Matrices": ("Products, `einsum` and diagonals.", "einsum matrix products"),
+    "Networks": (
+        "Normalization, pooling, attention and recurrent cells.",
+        "norm pool sequence",
+    ),
+    "Reductions": (
+        "Sums, means and other reductions; sums and counts along an axis.",
+        "cumulative reduce statistics",
+    ),
+    "Shapes": (
+        "Ops that move elements without computing with them.",
+        "blocks rearrange shape",
+    ),
+    "Sorting and searching": ("Order, sets and positions.", "search sorting"),
+    "Tools": ("Look at a program, save values, compile.", "tools tracing"),
+    "Types and errors": ("The classes of plugrad, and its exceptions.", ""),
 }
-SUMMARIES = {
-    "Derivatives": "Gradients, products with Jacobians, and `vmap`.",
-    "Backends, kernels and gradients": "Choose a backend, and replace what runs.",
-    "Tools": "Look at a program, save values, compile.",
-    "Types and errors": "The classes of plugrad, and its exceptions.",
+TITLES = {
+    module: title
+    for title, (_, modules) in FAMILIES.items()
+    for module in modules.split()
 }
 MEMBERS = (
     "    options:\n      inherited_members: true\n      show_if_no_docstring: true\n"
@@ -47,8 +85,8 @@ def functions() -> dict[str, list[str]]:
     """Return the names in ``plugrad`` itself by the title of their page.
 
     Examples:
-        >>> functions()["Slicing"]
-        ['pad', 'slice']
+        >>> functions()["Complex numbers"]
+        ['angle', 'complex', 'conj', 'imag', 'real']
 
     """
     found = defaultdict(list)
@@ -88,12 +126,11 @@ def _slug(title: str) -> str:
 
 
 def _summary(title: str, names: list[str]) -> str:
-    """Return what stands under the heading: the first line of the module."""
-    if title in SUMMARIES:
-        return SUMMARIES[title]
-    modules = [inspect.unwrap(getattr(pg, n)).__globals__["__name__"] for n in names]
-    name = max({*modules}, key=modules.count)
-    return _first(importlib.import_module(name))
+    """Return what stands under the heading."""
+    if title in FAMILIES:
+        return FAMILIES[title][0]
+    value = inspect.unwrap(getattr(pg, names[0]))
+    return _first(importlib.import_module(value.__globals__["__name__"]))
 
 
 def _first(value: Any) -> str:
@@ -140,7 +177,15 @@ def index() -> str:
         page, prefix = f"reference/namespaces/{space}.md", f"plugrad.{space}"
         table = _table(page, prefix, documented(module), module)
         parts.append(f"\n## {prefix}\n\n{table}")
+    everything: list[str] = pg.__all__  # type: ignore[attr-defined]  # it is made late
+    constants = (name for name in everything if _constant(getattr(pg, name)))
+    told = ", ".join(f"`{name}`" for name in constants)
+    parts.append(f"\n## Constants and dtypes\n\n{told}\n")
     return "".join(parts)
+
+
+def _constant(value: Any) -> bool:
+    return value is None or isinstance(value, np.dtype | float | str)
 
 
 def _table(page: str, prefix: str, names: list[str], module: ModuleType) -> str:
@@ -148,7 +193,7 @@ def _table(page: str, prefix: str, names: list[str], module: ModuleType) -> str:
         f"| [`{name}`]({page}#{prefix}.{name}) | {_line(getattr(module, name))} |\n"
         for name in sorted(names)
     ]
-    return f"| name | |\n| --- | --- |\n{''.join(rows)}"
+    return f"| name | what it does |\n| --- | --- |\n{''.join(rows)}"
 
 
 def _line(value: Any) -> str:

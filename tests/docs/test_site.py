@@ -145,17 +145,19 @@ def test_every_mark_has_a_part():
     assert {*marks} == {*made.PARTS}
 
 
-def test_figures_of_the_front_page_are_those_of_the_benchmarks():
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_figures_of_a_page_are_those_of_the_benchmarks(page):
     benchmarks = (ROOT / "docs" / "benchmarks.md").read_text()
     first = benchmarks.partition("```\nus ")[2].partition("```")[0]
     measured = {line.split()[0]: line.split()[1:] for line in first.splitlines()[1:]}
-    rows = re.findall(
-        r"\((\w+)\) \| (.*) \|$", (ROOT / "docs/index.md").read_text(), re.M
-    )
+    text = (ROOT / page).read_text()
+    rows = re.findall(r"\((\w+)\) \| (.*) \|$", text, re.M)
     assert len(rows) > 5
     for name, cells in rows:
         shown = [cell.strip() or "-" for cell in cells.split("|")]
         assert shown == measured[name][:3], name
+    day = re.search(r"\d+\s+November 2026", benchmarks)[0]
+    assert re.search(day.replace(" ", r"\s+"), text)
 
 
 # --- diagrams --------------------------------------------------------------------
