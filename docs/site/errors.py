@@ -206,26 +206,25 @@ def _text(node: ast.expr, texts: dict[str, str]) -> str:
 
 
 def page() -> str:
-    """Return the tables of all messages, one for each module."""
-    tables: dict[str, list[Row]] = {}
+    """Return the tables of all messages, one for each distribution."""
+    tables: dict[str, set[tuple[str, ...]]] = {}
     for row in rows():
-        tables.setdefault(row.path, []).append(row)
-    return "\n".join(_table(path, tables[path]) for path in tables)
+        package, *inner = Path(row.path.partition("src/")[2]).with_suffix("").parts
+        module = ".".join(inner).removesuffix("__init__")
+        said, _, cure = row.message.partition("; ")
+        if cure.startswith("got "):
+            said, cure = row.message, ""
+        cells = said, row.error, row.cause, cure, module
+        tables.setdefault(package.replace("_", "-"), set()).add(cells)
+    return "\n".join(_table(package, tables[package]) for package in tables)
 
 
-def _table(path: str, found: list[Row]) -> str:
-    name = Path(path.partition("src/")[2]).with_suffix("").as_posix()
-    name = name.removesuffix("/__init__").replace("/", ".")
-    lines = [
-        f"| {' | '.join(cells)} |\n" for cells in dict.fromkeys(map(_cells, found))
-    ]
-    head = "| message | exception | raised if | what to do |\n" + f"|{' --- |' * 4}\n"
-    return f"### {name}\n\n{head}{''.join(lines)}"
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    said, _, cure = row.message.partition("; ")
-    return _code(said), _code(row.error), _code(row.cause), _code(cure)
+def _table(package: str, found: set[tuple[str, ...]]) -> str:
+    """Return a table in the order of messages, those that begin with a value last."""
+    ordered = sorted(found, key=lambda cells: (cells[0][:1] in ("", "{"), cells))
+    lines = [f"| {' | '.join(map(_code, cells))} |\n" for cells in ordered]
+    head = "| message | exception | raised if | what to do | module |\n"
+    return f"### {package}\n\n{head}|{' --- |' * 5}\n{''.join(lines)}"
 
 
 def _code(text: str) -> str:

@@ -8,14 +8,14 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs.site import links, made, navigation
+from docs.site import dialect, links, made, navigation
 
 MARK = re.compile(r"^<!-- site: (?P<what>[\w -]+) -->$", re.M)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Set the anchors of headings."""
-    config.mdx_configs["toc"]["slugify"] = navigation.slug
+    config.mdx_configs["toc"]["slugify"] = dialect.slug
     return config
 
 
@@ -40,4 +40,4 @@ def on_page_markdown(
     if page.file.generated_by is None:
         path = page.file.src_uri
         markdown = links.relinked(markdown, f"docs/{path}", path)
-    return MARK.sub(lambda mark: made.part(mark["what"]), markdown)
+    return dialect.bars(MARK.sub(lambda mark: made.part(mark["what"]), markdown))

@@ -1,22 +1,9 @@
-"""The navigation of the site, and the anchors of headings."""
+"""The navigation of the site."""
 
 from __future__ import annotations
 
-import re
 from fnmatch import fnmatch
 from typing import Any
-
-
-def slug(heading: str, separator: str) -> str:
-    """Return the anchor of a heading, as GitHub makes it.
-
-    Examples:
-        >>> slug("From `TensorFlow.js`: a table", "-")
-        'from-tensorflowjs-a-table'
-
-    """
-    text = re.sub(r"<[^>]*>|[^\w\- ]", "", heading.lower())
-    return text.replace(" ", separator)
 
 
 def expanded(entries: list[Any], paths: list[str]) -> list[Any]:

@@ -11,12 +11,14 @@ from fnmatch import fnmatch
 
 import pytest
 
-from docs.site import check, diagrams, errors, links, made, navigation
+from docs.site import check, diagrams, dialect, errors, links, made, navigation
 from tests.docs.blocks import ROOT, texts
 from tests.surface import public
 
 
-@pytest.mark.parametrize("module", [links, made, navigation], ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    "module", [dialect, links, made, navigation], ids=lambda m: m.__name__
+)
 def test_examples_run(module):
     failed, tried = doctest.testmod(module)
     assert tried
@@ -120,7 +122,8 @@ def test_every_raise_is_in_the_table():
 def test_the_table_of_errors_is_markdown():
     lines = [line for line in errors.page().splitlines() if line.startswith("| ")]
     assert len(lines) > 400
-    assert {line.count("|") for line in lines} == {5}
+    assert {line.count("|") for line in lines} == {6}
+    assert not [line for line in lines if line.split(" | ")[3].startswith("<code>got")]
 
 
 @pytest.mark.parametrize("library", made.LIBRARIES)
