@@ -1,6 +1,7 @@
 """What is replayed gives the bits of eager, for other numbers too."""
 
 import dataclasses
+import xml.etree.ElementTree as ElementTree
 from collections import namedtuple
 
 import numpy as np
@@ -261,3 +262,16 @@ def test_graph():
     assert dot.startswith("digraph {")
     for line in ('s0 [label="Tanh\\ncpu"];', "v0 -> s0", "s0 -> s1", "s1 -> o0"):
         assert line in dot
+
+
+def test_a_drawing_of_a_graph():
+    """Each step is below what it reads, and has a box with its name."""
+    graph = pg.jit(lambda x: (pg.tanh(x) * 2, x)).explain(X).graph
+    root = ElementTree.fromstring(graph.to_svg())
+    texts = {t.text: t for t in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"input %0 float32[3, 4]", "Tanh", "Multiply", "output"} <= set(texts)
+    height = {name: float(text.get("y")) for name, text in texts.items()}
+    assert height["Tanh"] < height["Multiply"] < height["output"]
+    titles = [t.text for t in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles.count("%1 float32[3, 4]") == 1
+    assert len(titles) == 5  # Tanh and Multiply read three values, two are returned
