@@ -2,14 +2,15 @@
 
 import plugrad as pg
 import pytest
-from plugrad_llvm import cache
+from plugrad_llvm import cache, regions
 
 
 @pytest.fixture(autouse=True)
 def on_cpu(tmp_path_factory, monkeypatch):
-    """Run on cpu, with a cache of machine code of this session."""
+    """Run on cpu, compile all regions, and keep machine code for this session."""
     where = tmp_path_factory.getbasetemp() / "machine-code"
     where.mkdir(exist_ok=True)
     monkeypatch.setattr(cache, "folder", lambda: where)
+    monkeypatch.setattr(regions, "LEAST", 0)  # small arrays, too
     with pg.use_backend("cpu"):
         yield

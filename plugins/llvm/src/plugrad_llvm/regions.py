@@ -15,6 +15,7 @@ from .probes import agrees, rows_agree
 from .programs import MOST_BUFFERS, Plan, Writer, buffers, values
 from .rows import ROWS
 
+LEAST = 1 << 13  # elements of an array, from which on compiling pays
 RELEASE = 1 << 14  # elements, from which on other threads of Python may run
 LONGEST = 1 << 14  # elements of rows, of which there are buffers on the stack
 POOLED = 1 << 15  # bytes of a result that has its memory from the pool of cpu
@@ -71,9 +72,15 @@ def _takes_rows(step: Step, graph: Graph) -> bool:
 
 
 def compiled(graph: Graph) -> Function | None:
-    """Return the function of a graph; None if its kernels are as fast."""
+    """Return the function of a graph; None if others are as fast.
+
+    Of small arrays in float32 that is the compiler of cpu, which takes no time.
+    """
     steps = [step for step in graph.steps if step.kernel.name != VIEW]
-    return function_of(graph) if len(steps) > 1 else None
+    dtypes = {spec.dtype for spec in graph.specs.values()}
+    large = max(prod(spec.shape) for spec in graph.specs.values()) >= LEAST
+    worth = len(steps) > 1 and (large or np.dtype(np.float64) in dtypes)
+    return function_of(graph) if worth else None
 
 
 def function_of(graph: Graph) -> Function | None:
