@@ -15,7 +15,7 @@ def test_node(name, backend):
     reason = reason_to_fail(name, backend)
     pg.random.seed(5)
     try:
-        check(cases()[name], lambda model: prepare(model, backend))
+        check(name, lambda model: prepare(model, backend))
     except Exception as error:
         lacks = re.search(r"backend '\w+' has no (\w+)", str(error))
         if lacks and lacks[1] not in runtime(backend).dtypes:

@@ -10,24 +10,26 @@ from typing import Any
 
 import plugrad as pg
 from plugrad import Tensor
-from plugrad.plugin import Kernel, TensorLike, run, run_many
+from plugrad.plugin import Kernel, Runtime, TensorLike, run, run_many, runtime
 
 from . import contracts
 from .plugin import BACKENDS
 
-_ready = {*BACKENDS}
+_prepared: dict[str, Runtime] = {}  # another may come under the name of one removed
 
 
 def prepare() -> None:
     """Give the active backend its kernels, if the plugin does not name it."""
     backend = pg.get_backend()
-    if backend not in _ready:
+    if backend in BACKENDS:
+        return
+    if _prepared.get(backend) is not runtime(backend):
         from .kernels import kernels_for
 
         for kernel in contracts.CONTRACTS:
             function = kernels_for(backend)[kernel.name]
             pg.register_kernel(kernel, backend, function)
-        _ready.add(backend)
+        _prepared[backend] = runtime(backend)
 
 
 def _run(kernel: Kernel, x: TensorLike, **attrs: Any) -> Tensor:
