@@ -203,15 +203,28 @@ def test_retraces(name, toy):
 
 
 def test_nothing_of_a_call_is_kept_alive():
-    """The arguments and results of the first call, and what is in between."""
-    x = floats(300)
-    g = pg.jit(lambda x: pg.exp(x) * 2)
-    held = [weakref.ref(x), weakref.ref(g(x)), weakref.ref(x._data)]
-    for _ in range(2):
-        g(x)
-    del x
+    """The arguments and results of the first call, and what is in between.
+
+    They go at once, without the garbage collector.
+    """
+    x, v = floats(300), pg.Variable(floats(300))
+
+    @pg.jit
+    def g(x):
+        v.assign(v + 1.0)
+        return pg.exp(x) * 2
+
     gc.collect()
-    assert [ref() for ref in held] == [None] * 3
+    gc.disable()
+    try:
+        held = [weakref.ref(v._value), weakref.ref(x), weakref.ref(x._data)]
+        held.append(weakref.ref(g(x)))
+        for _ in range(2):
+            g(x)
+        del x
+        assert [ref() for ref in held] == [None] * 4
+    finally:
+        gc.enable()
 
 
 # --- explain ---------------------------------------------------------------------

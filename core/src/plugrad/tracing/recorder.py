@@ -187,14 +187,11 @@ class Recorder:
             key = id(native), home
             self._numbers[key] = found
             try:
-                gone = functools.partial(self._forget, key)
+                gone = functools.partial(_forget, self._numbers, key)
                 self._held.append(weakref.ref(native, gone))
             except TypeError:
                 self._held.append(native)
         return found
-
-    def _forget(self, key: tuple[int, Home], _: Any) -> None:
-        del self._numbers[key]
 
     def number(self, x: Tensor, where: Home) -> int:
         """Return the number of a tensor on the backend of a run."""
@@ -247,6 +244,10 @@ class Recorder:
 
 
 # --- arrays ----------------------------------------------------------------------
+
+
+def _forget(numbers: dict[tuple[int, Home], int], key: tuple[int, Home], _: Any) -> None:
+    del numbers[key]
 
 
 def _scalars(backend: Home) -> Iterator[Native]:
