@@ -246,7 +246,9 @@ class Recorder:
 # --- arrays ----------------------------------------------------------------------
 
 
-def _forget(numbers: dict[tuple[int, Home], int], key: tuple[int, Home], _: Any) -> None:
+def _forget(
+    numbers: dict[tuple[int, Home], int], key: tuple[int, Home], _: Any
+) -> None:
     del numbers[key]
 
 
