@@ -3,8 +3,8 @@
 # changes or when the checkout has moved.
 #
 #   make demo                 train a classifier of digits
-#   make test                 style, types, layers and the suite: what CI runs; of the
-#                             conformance tests, wasm and opencl run a share
+#   make test                 style, types, layers and the suite: what CI runs; a share
+#                             of slow tests, and of those of the kit on wasm and opencl
 #   make test-all             everything: all shares, more random examples, longer soaks,
 #                             cpu without the C extension, the backend over Numba,
 #                             libraries that take tensors; with SUITE=path the tests of

@@ -1,7 +1,7 @@
-"""The share of the kit's tests that runs on a backend: another one in each commit.
+"""The share of tests that a commit runs: those of the kit on a backend, and slow ones.
 
-The tests of such a backend are dealt into as many shares as ``SHARES`` says, by their
-names. A commit runs the share of its number, so that as many commits in a row run all.
+They are dealt into as many shares as ``SHARES`` says, by their names. A commit runs the
+share of its number, so that as many commits in a row run all.
 """
 
 import subprocess
@@ -9,7 +9,28 @@ import zlib
 from pathlib import Path
 
 # opencl compiles each kernel, which takes a fifth of a second.
-SHARES = {"primitives": 6, "wasm": 6, "opencl": 12}
+SHARES = {"primitives": 6, "wasm": 6, "opencl": 12, "slow": 4}
+# Files of which most tests start processes, or run for a second.
+SLOW = [
+    "conformance_kit/test_faults",
+    "conformance_kit/test_options",
+    "llvm/test_elementwise",
+    "llvm/test_rows",
+    "mpi/test_collectives",
+    "mpi/test_training",
+    "native/test_native",
+    "opencl/test_environment",
+    "plugins/test_doctor",
+    "plugins/test_generators",
+    "plugins/test_metadata",
+    "plugins/test_misbehaviour",
+    "plugins/test_wheels",
+    "tools/test_processes",
+    "wasm/test_build",
+    "wasm/test_heap",
+    "wasm/test_interrupts",
+    "wasm/test_runtime",
+]
 
 
 def number_of_commit(folder: Path) -> int:
@@ -31,13 +52,17 @@ def _git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def runs(backend: str | None, name: str, number: int) -> bool:
-    """Tell whether a test of the kit runs on a backend in the share of a number."""
-    count = SHARES.get(backend or "", 1)
+def runs(group: str | None, name: str, number: int) -> bool:
+    """Tell whether a test of a backend, or a slow one, is in the share of a number."""
+    count = SHARES.get(group or "", 1)
     return zlib.crc32(name.encode()) % count == number % count
 
 
 def described(number: int) -> str:
     """Return the shares, for the header of pytest."""
-    shares = (f"{number % count + 1}/{count} on {b}" for b, count in SHARES.items())
+    of = {"slow": "of slow tests"}
+    shares = (
+        f"{number % count + 1}/{count} {of.get(group, f'on {group}')}"
+        for group, count in SHARES.items()
+    )
     return f"shares: {', '.join(shares)} (again: --share {number})"

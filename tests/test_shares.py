@@ -1,10 +1,11 @@
 """The shares of backends are dealt out whole, and another one in each commit."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from tests.shares import SHARES, described, number_of_commit, runs
+from tests.shares import SHARES, SLOW, described, number_of_commit, runs
 
 NAMES = [f"golden/test_golden.py::test_kernel[{i}]" for i in range(1200)]
 
@@ -27,8 +28,13 @@ def test_others_run_all(name):
 
 
 def test_the_header_says_how_to_run_them_again():
-    expected = "3/6 on primitives, 3/6 on wasm, 3/12 on opencl (again: --share 14)"
-    assert described(14) == f"shares: {expected}"
+    expected = "3/6 on primitives, 3/6 on wasm, 3/12 on opencl, 3/4 of slow tests"
+    assert described(14) == f"shares: {expected} (again: --share 14)"
+
+
+def test_slow_files_exist():
+    for name in SLOW:
+        assert (Path(__file__).parent / f"{name}.py").exists(), name
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ COMMANDS = {
     "kernels": "kernel .* cpu .*gradient",
     "kernels --markdown": "# Kernels",
     "why Conv2D": r"Conv2D\(x: number, filter: x; geometry: Windows\) -> y on cpu",
-    "why gelu": "the op gelu runs these kernels:",
+    "why silu": "the op silu runs these kernels:",
     "why Relu": r"Relu\(x: .*\) -> y on cpu, from the op relu",
     "why Relu --backend cpu --grad": r"Relu\(x: .*\) -> y on cpu, from the op relu",
     "why Softmax": r"Softmax\(logits: floating; axis: axis\) -> .* on cpu",

@@ -45,7 +45,9 @@ def reason_to_fail(name, backend):
 
 def tolerances(name, case):
     """Return rtol and atol of a test; atol is ours, where the list has one."""
-    ours = [row["atol"] for x, row in exclusions() if x.fullmatch(name) and "atol" in row]
+    ours = [
+        row["atol"] for x, row in exclusions() if x.fullmatch(name) and "atol" in row
+    ]
     return {"rtol": case.rtol, "atol": max([case.atol, *ours])}
 
 

@@ -9,7 +9,8 @@ import pytest
 from plugrad.plugin import backward_gradients, backward_kernels, runtime
 from plugrad.tools import cli
 
-BROUGHT = {"Erf", "LogSoftmax", "Relu", "Sigmoid", "Softmax", "Tanh"}
+BROUGHT = {"Erf", "Gelu", "GeluTanh", "LogSoftmax"}
+BROUGHT |= {"Relu", "Sigmoid", "Softmax", "Tanh"}
 X = np.ones((2, 3), np.float32)
 REFUSED = {  # kernel: inputs, the error, what it says
     "a row too few": ("SoftmaxGrad", [X, X[:1]], ValueError, r"\(2, 3\).* \(1, 3\)"),

@@ -42,3 +42,8 @@ UNARY_VEC(elu_f32, vec_elu)
 UNARY_VEC(selu_f32, vec_selu)
 UNARY_SMALL(elu_f64, f64, f64, SLOW, a > 0 ? a : expm1(a))
 UNARY_SMALL(selu_f64, f64, f64, SLOW, a > 0 ? a *SCALE : expm1(a) * (SCALE * ALPHA))
+
+UNARY_VEC(gelu_f32, vec_gelu)
+UNARY_VEC(gelu_tanh_f32, vec_gelu_tanh)
+BINARY_VEC(gelu_grad_f32, vec_gelu_grad)
+BINARY_VEC(gelu_tanh_grad_f32, vec_gelu_tanh_grad)

@@ -186,6 +186,31 @@ INLINE vec vec_erf(vec x) {
     return WHERE(GE(a, VEC(0.9f)), OR(y, sign_of(x)), inner);
 }
 
+/* GELU and its slope rounds each operation as its parts would: no FMA. */
+INLINE vec normal(vec x) {
+    return ADD(MUL(vec_erf(MUL(x, VEC(0.70710678f))), VEC(0.5f)), VEC(0.5f));
+}
+INLINE vec vec_gelu(vec x) { return MUL(x, normal(x)); }
+INLINE vec vec_gelu_grad(vec dy, vec x) {
+    vec n = AT_MOST(AT_LEAST(x, -40), 40), e = vec_exp(MUL(MUL(n, n), VEC(-0.5f)));
+    return MUL(dy, ADD(normal(x), MUL(MUL(n, e), VEC(0.39894228f))));
+}
+INLINE vec near_tanh(vec n) {
+    vec factor = ADD(MUL(MUL(n, n), VEC(0.044715f)), VEC(1));
+    return vec_tanh(MUL(MUL(n, factor), VEC(0.79788456f)));
+}
+INLINE vec vec_gelu_tanh(vec x) {
+    vec t = near_tanh(AT_MOST(AT_LEAST(x, -10), 10));
+    return MUL(x, ADD(MUL(t, VEC(0.5f)), VEC(0.5f)));
+}
+INLINE vec vec_gelu_tanh_grad(vec dy, vec x) {
+    vec n = AT_MOST(AT_LEAST(x, -10), 10), t = near_tanh(n);
+    vec factor = ADD(MUL(MUL(n, n), VEC(0.134145f)), VEC(1));
+    vec inner = MUL(SUB(VEC(1), MUL(t, t)), factor);
+    vec slope = MUL(MUL(n, inner), VEC(0.39894228f));
+    return MUL(dy, ADD(ADD(MUL(t, VEC(0.5f)), VEC(0.5f)), slope));
+}
+
 /* The same of four, for kernels whose structure is four. */
 #if LANES == 4
 #define OF_FOUR(NAME, FUNCTION)                                                          \

@@ -23,7 +23,7 @@ def slope(op=pg.relu, x=3.0):
 
 NAMES = [
     ("relu", "the op relu runs the kernel Relu; name 'Relu'"),
-    ("gelu", "the op gelu runs Multiply, Erf, Add; name one of these kernels"),
+    ("silu", "the op silu runs Sigmoid, Multiply; name one of these kernels"),
     ("max_pool", "the op max_pool runs the kernels MaxPool, MaxPool3D; name one"),
     ("image.resize_bilinear", "runs the kernel ResizeBilinear"),
     ("Reluu", "unknown kernel 'Reluu'; did you mean 'Relu'"),

@@ -177,13 +177,13 @@ def test_long_chains(on, count):
 
 
 FLOATING = "Abs Ceil Cos Elu Erf Exp Expm1 Floor Log Log1p Neg Reciprocal Relu Relu6 "
-FLOATING += "Round Rsqrt Selu Sigmoid Sign Sin Softplus Sqrt Square Tanh "
+FLOATING += "Gelu GeluTanh Round Rsqrt Selu Sigmoid Sign Sin Softplus Sqrt Square Tanh "
 FLOATING += "IsFinite IsInf IsNan SignBit"
 PAIRS = "Add Sub Multiply RealDiv Maximum Minimum Pow Prelu SquaredDifference EluGrad"
 COMPARED = "Equal NotEqual Less LessEqual Greater GreaterEqual"
 NUMBERS = {"ClipByValue": {"min": -0.5, "max": 0.75}, "LeakyRelu": {"alpha": 0.2}}
 NUMBERS |= {"Step": {"alpha": 0.5}}
-OWN = [f"{name}Grad" for name in ("Relu", "Tanh", "Sigmoid", "Erf")]
+OWN = [f"{name}Grad" for name in ("Relu", "Tanh", "Sigmoid", "Erf", "Gelu", "GeluTanh")]
 # The kernels of one input and of two, and the first step; by dtype.
 KERNELS = {
     "float32": ([*FLOATING.split(), *NUMBERS], f"{PAIRS} {COMPARED}".split(), "Neg"),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from plugrad.engine.dispatch import run
-from plugrad.ops import compare, complexes, reduce, unary
+from plugrad.ops import activation, compare, complexes, reduce, unary
 from plugrad.registry.contract import Kernel, decomposition
 from plugrad.registry.specs import Spec, one_shape
 from plugrad.tensor.tensor import Tensor
@@ -22,9 +22,10 @@ from plugrad.tensor.tensor import Tensor
 def backward_kernels(package: str) -> dict[str, Kernel]:
     """Return contracts of kernels that compute a gradient in one run, by plain name.
 
-    ``ReluGrad TanhGrad SigmoidGrad ErfGrad SoftmaxGrad LogSoftmaxGrad``. Declare them
-    as ``contracts`` of your ``Backend``, implement ``"plugrad_mine.TanhGrad"`` and so
-    on, and pass ``backward_gradients`` of them to ``Runtime``::
+    ``ReluGrad TanhGrad SigmoidGrad ErfGrad GeluGrad GeluTanhGrad SoftmaxGrad
+    LogSoftmaxGrad``. Declare them as ``contracts`` of your ``Backend``, implement
+    ``"plugrad_mine.TanhGrad"`` and so on, and pass ``backward_gradients`` of them to
+    ``Runtime``::
 
         KERNELS = backward_kernels("plugrad_mine")
         Backend("mine", open=open_mine, contracts=[*KERNELS.values()])
@@ -68,7 +69,7 @@ def backward_gradients(
         >>> from plugrad import plugin
         >>> kernels = plugin.backward_kernels("plugrad_mine")
         >>> sorted(plugin.backward_gradients(kernels))
-        ['Erf', 'LogSoftmax', 'Relu', 'Sigmoid', 'Softmax', 'Tanh']
+        ['Erf', 'Gelu', 'GeluTanh', 'LogSoftmax', 'Relu', 'Sigmoid', 'Softmax', 'Tanh']
 
     """
     return {
@@ -129,6 +130,20 @@ CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
         lambda dy, x: dy * (unary.exp(-(x * x)) * (2 / math.sqrt(math.pi))),
         one_shape,
         "``dy · 2/√π · e^(-x²)``; x is the input of Erf.",
+    ),
+    (
+        "GeluGrad(dy: floating, x: dy)",
+        activation.gelu_gradient,
+        one_shape,
+        """``dy · (erf(x · √½) · ½ + ½ + n · e^(-n²/2) / √(2π))``, where n is x within
+        -40 and 40; x is the input of Gelu.""",
+    ),
+    (
+        "GeluTanhGrad(dy: floating, x: dy)",
+        activation.gelu_tanh_gradient,
+        one_shape,
+        """``dy · (t · ½ + ½ + n · (1 - t²) · (1 + 0.134145 n²) · √(2/π) / 2)``; n is x
+        within -10 and 10, t the tanh in GeluTanh, and x the input of GeluTanh.""",
     ),
     (
         "SoftmaxGrad(dy: floating, y: dy)",

@@ -1,8 +1,8 @@
 """Activation functions, and ``clip``.
 
-Kernels: ``ClipByValue Elu EluGrad LeakyRelu Prelu Relu Relu6 Selu Sigmoid Softplus
-Step``. They need an order, so complex numbers raise a TypeError. Integers and bool
-become float32, except in ops whose docstring says that they keep the dtype.
+Kernels: ``ClipByValue Elu EluGrad Gelu GeluTanh LeakyRelu Prelu Relu Relu6 Selu Sigmoid
+Softplus Step``. They need an order, so complex numbers raise a TypeError. Integers and
+bool become float32, except in ops whose docstring says that they keep the dtype.
 
 The value at NaN is NaN, and so is the derivative, with these exceptions: ``leaky_relu``
 and ``prelu`` have the derivative ``alpha`` there, as in TensorFlow.js and PyTorch, and
@@ -620,6 +620,19 @@ def mish(x: TensorLike, /) -> Tensor:
     return x * run(trigonometry.TANH, run(SOFTPLUS, x))
 
 
+GELU = _elementwise(
+    "Gelu(x: floating)",
+    op="gelu",
+    doc="``x · (erf(x · √½) · ½ + ½)``; NaN for -inf. Each operation rounds.",
+)
+GELU_TANH = _elementwise(
+    "GeluTanh(x: floating)",
+    op="gelu",
+    doc="""``x · (tanh(√(2/π) · n · (1 + 0.044715 n²)) · ½ + ½)``, where n is x within
+    -10 and 10, so that n² does not overflow; NaN for -inf. Each operation rounds.""",
+)
+
+
 def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
     """Return ``x`` times the normal distribution function, ``x/2 · (1 + erf(x / √2))``.
 
@@ -642,12 +655,34 @@ def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
         D. Hendrycks and K. Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.
 
     """
-    x = _convert.floating("gelu", x, "f")
-    if arguments.flag("gelu", "approximate", approximate):
-        # tanh(10) rounds to 1, with gradient 0: the clip avoids overflow in x³
-        near = run(CLIP_BY_VALUE, x, min=-10, max=10)
-        cubic = near * (near * near * 0.044715 + 1) * math.sqrt(2 / math.pi)
-        middle = run(trigonometry.TANH, cubic)
-    else:
-        middle = run(unary.ERF, x * math.sqrt(0.5))
-    return x * (middle * 0.5 + 0.5)
+    tanh = arguments.flag("gelu", "approximate", approximate)
+    return run(GELU_TANH if tanh else GELU, _convert.floating("gelu", x, "f"))
+
+
+def _normal(x: Tensor) -> Tensor:
+    """Return the normal distribution function."""
+    return run(unary.ERF, x * math.sqrt(0.5)) * 0.5 + 0.5
+
+
+def gelu_gradient(dy: Tensor, x: Tensor) -> Tensor:
+    near = run(CLIP_BY_VALUE, x, min=-40, max=40)  # inf · 0 is NaN
+    return dy * (_normal(x) + near * unary.exp(near * near * -0.5) * DENSITY)
+
+
+def _near_tanh(x: Tensor) -> tuple[Tensor, Tensor]:
+    near = run(CLIP_BY_VALUE, x, min=-10, max=10)  # tanh(10) rounds to 1
+    cubic = near * (near * near * 0.044715 + 1) * SLOPE
+    return near, run(trigonometry.TANH, cubic)
+
+
+def gelu_tanh_gradient(dy: Tensor, x: Tensor) -> Tensor:
+    near, y = _near_tanh(x)
+    inner = (1 - y * y) * (near * near * (3 * 0.044715) + 1)
+    return dy * (y * 0.5 + 0.5 + near * inner * (SLOPE / 2))
+
+
+DENSITY, SLOPE = 1 / math.sqrt(2 * math.pi), math.sqrt(2 / math.pi)
+decomposition(GELU, lambda x: x * _normal(x))
+decomposition(GELU_TANH, lambda x: x * (_near_tanh(x)[1] * 0.5 + 0.5))
+gradients(GELU, x=gelu_gradient)
+gradients(GELU_TANH, x=gelu_tanh_gradient)

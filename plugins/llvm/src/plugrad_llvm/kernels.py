@@ -137,6 +137,8 @@ PROBED: dict[str, Callable[..., Vector]] = {
     "Cos": m.cos,
     "Elu": m.elu,
     "Selu": m.selu,
+    "Gelu": m.gelu,
+    "GeluTanh": m.gelu_tanh,
     "Relu": lambda x: x.code.where(x <= 0.0, 0.0, x),
     "Relu6": _relu6,
     "ClipByValue": _clip,
@@ -150,6 +152,8 @@ PROBED: dict[str, Callable[..., Vector]] = {
     "plugrad_cpu.TanhGrad": lambda dy, y: dy * (1.0 - y * y),
     "plugrad_cpu.SigmoidGrad": lambda dy, y: dy * (y * (1.0 - y)),
     "plugrad_cpu.ErfGrad": m.erf_grad,
+    "plugrad_cpu.GeluGrad": m.gelu_grad,
+    "plugrad_cpu.GeluTanhGrad": m.gelu_tanh_grad,
 }
 ELEMENTWISE = {name: Elementwise(of, True, f) for name, (of, f) in EXACT.items()}
 ELEMENTWISE |= {name: Elementwise(F, False, f) for name, f in PROBED.items()}

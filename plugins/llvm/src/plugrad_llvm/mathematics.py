@@ -204,6 +204,38 @@ def erf_grad(dy: Vector, x: Vector) -> Vector:
     return dy * (exp(x * -x) * SLOPE_OF_ERF)
 
 
+def _normal(x: Vector) -> Vector:
+    return erf(x * 0.70710678) * 0.5 + 0.5
+
+
+def gelu(x: Vector) -> Vector:
+    """Return x times the normal distribution function."""
+    return x * _normal(x)
+
+
+def gelu_grad(dy: Vector, x: Vector) -> Vector:
+    """Return the gradient of it."""
+    n = at_most(at_least(x, -40.0), 40.0)
+    return dy * (_normal(x) + n * exp(n * n * -0.5) * 0.39894228)
+
+
+def _near_tanh(n: Vector) -> Vector:
+    return tanh(n * (n * n * 0.044715 + 1.0) * 0.79788456)
+
+
+def gelu_tanh(x: Vector) -> Vector:
+    """Return the approximation of ``gelu`` by the hyperbolic tangent."""
+    return x * (_near_tanh(at_most(at_least(x, -10.0), 10.0)) * 0.5 + 0.5)
+
+
+def gelu_tanh_grad(dy: Vector, x: Vector) -> Vector:
+    """Return the gradient of it."""
+    n = at_most(at_least(x, -10.0), 10.0)
+    t = _near_tanh(n)
+    inner = (1.0 - t * t) * (n * n * 0.134145 + 1.0)
+    return dy * (t * 0.5 + 0.5 + n * inner * 0.39894228)
+
+
 def elu(x: Vector) -> Vector:
     """Return x where it is positive, else e^x - 1."""
     return x.code.where(x > 0.0, x, expm1(x))

@@ -57,6 +57,19 @@ def export(*kernels: str) -> Callable[[Export], Export]:
 
 # --- elements --------------------------------------------------------------------
 
+
+def _times_half(w: Writer, x: str, y: str) -> str:
+    half = w.like(0.5, x)
+    return w.emit("Mul", x, w.emit("Add", w.emit("Mul", y, half), half))
+
+
+def _near_tanh(w: Writer, x: str) -> str:
+    near = w.emit("Clip", x, w.like(-10, x), w.like(10, x))
+    square = w.emit("Mul", w.emit("Mul", near, near), w.like(0.044715, x))
+    cubic = w.emit("Mul", near, w.emit("Add", square, w.like(1, x)))
+    return w.emit("Tanh", w.emit("Mul", cubic, w.like((2 / np.pi) ** 0.5, x)))
+
+
 EXPORTS |= {
     "Cast": lambda w, x, a, _: w.emit("Cast", x[0], to=_type(a["dtype"])),
     "Expm1": lambda w, x, a, _: w.emit("Sub", w.emit("Exp", x[0]), w.like(1, x[0])),
@@ -74,6 +87,10 @@ EXPORTS |= {
         w.like(1, x[0]),
         w.like(a["alpha"], x[0]),
     ),
+    "Gelu": lambda w, x, a, _: _times_half(
+        w, x[0], w.emit("Erf", w.emit("Mul", x[0], w.like(0.5**0.5, x[0])))
+    ),
+    "GeluTanh": lambda w, x, a, _: _times_half(w, x[0], _near_tanh(w, x[0])),
     "IsFinite": lambda w, x, a, _: w.emit(
         "Not", w.emit("Or", w.emit("IsNaN", x[0]), w.emit("IsInf", x[0]))
     ),

@@ -37,12 +37,13 @@ UNARY = (
     "Abs Ceil Cos Elu Erf Exp Expm1 Floor Log Log1p Neg Reciprocal Relu Relu6 Round "
 )
 UNARY += "Rsqrt Selu Sigmoid Sign Sin Softplus Sqrt Square Tanh "
-UNARY += "IsFinite IsInf IsNan SignBit"
+UNARY += "Gelu IsFinite IsInf IsNan SignBit"
 BINARY = {"Add": "add", "Sub": "sub", "Multiply": "mul", "RealDiv": "div"}
 BINARY |= {"Maximum": "max", "Minimum": "min", "Pow": "pow", "Prelu": "prelu"}
 BINARY |= {"SquaredDifference": "squared_difference", "EluGrad": "elu_grad"}
-BINARY |= {f"plugrad_wasm.{n}Grad": f"{n.lower()}_grad" for n in ("Erf", "Relu")}
-BINARY |= {f"plugrad_wasm.{n}Grad": f"{n.lower()}_grad" for n in ("Sigmoid", "Tanh")}
+for _name in ("Erf", "Gelu", "Relu", "Sigmoid", "Tanh"):
+    BINARY[f"plugrad_wasm.{_name}Grad"] = f"{_name.lower()}_grad"
+BINARY["plugrad_wasm.GeluTanhGrad"] = "gelu_tanh_grad"
 COMPARED = [("Less", "less", (0, 1)), ("Greater", "less", (1, 0))]
 COMPARED += [
     ("LessEqual", "less_equal", (0, 1)),
@@ -82,6 +83,7 @@ def _loops() -> dict[tuple[str, str], Loop]:
     found["Square", "i32"] = Loop("square_i32_piece")
     found["ClipByValue", "f32"] = Loop("clip_f32_piece", (0,), ("min", "max"))
     found["LeakyRelu", "f32"] = Loop("leaky_relu_f32_piece", (0,), ("alpha",))
+    found["GeluTanh", "f32"] = Loop("gelu_tanh_f32_piece")
     found["Step", "f32"] = Loop("step_f32_piece", (0,), ("alpha",))
     return found
 

@@ -147,7 +147,10 @@ def softplus(x: Array) -> Array:
 
 
 # In C alone; of other dtypes by their parts.
-for _name in ("Relu", "Sigmoid", "Tanh", "Erf") if LOADED else ():
-    kernels[f"plugrad_cpu.{_name}Grad"] = elementwise(
-        f"{_name.lower()}_grad_f32", "ff->f"
-    )(lambda dy, xy: NotImplemented)
+if LOADED:
+    for _name, _symbol in (("Gelu", "gelu"), ("GeluTanh", "gelu_tanh")):
+        kernels[_name] = elementwise(f"{_symbol}_f32")(lambda x: NotImplemented)
+    for _name in ("Relu", "Sigmoid", "Tanh", "Erf", "Gelu", "Gelu_Tanh"):
+        kernels[f"plugrad_cpu.{_name.replace('_', '')}Grad"] = elementwise(
+            f"{_name.lower()}_grad_f32", "ff->f"
+        )(lambda dy, xy: NotImplemented)

@@ -12,6 +12,25 @@ _CLIP = """
   return WHERE(y <= max_, y, y != y ? y : (T)max_);
 """
 
+_NORMAL = "const T y = f_erf(x * (S)0.7071067811865476) * (S)0.5 + (S)0.5;"
+_TANH = """
+  const T n = WHERE(x >= (S)-10, WHERE(x <= (S)10, x, (T)10), (T)-10);
+  const T t = f_tanh(n * (n * n * (S)0.044715 + (S)1) * (S)0.7978845608028654);
+  const T y = t * (S)0.5 + (S)0.5;
+"""
+_SLOPE = """
+  const T inner = ((S)1 - t * t) * (n * n * (S)0.134145 + (S)1);
+  return dy * (y + n * inner * (S)0.3989422804014327);
+"""
+_GELU = (
+    f"{_NORMAL} return x * y;",
+    f"""{_NORMAL}
+  const T n = WHERE(x >= (S)-40, WHERE(x <= (S)40, x, (T)40), (T)-40);
+  return dy * (y + n * f_exp(n * n * (S)-0.5) * (S)0.3989422804014327);
+""",
+)
+_GELU_TANH = f"{_TANH} return x * y;", f"{_TANH} {_SLOPE}"
+
 kernels = KernelTable(
     Relu=elementwise("Relu", "x", fi="WHERE(x <= (S)0, (S)0, x)", ub="x"),
     Relu6=elementwise(
@@ -43,6 +62,11 @@ kernels = KernelTable(
     Sigmoid=elementwise("Sigmoid", "x", f="f_sigmoid(x)"),
     Softplus=elementwise("Softplus", "x", f="f_softplus(x)"),
 )
+for _name, (_value, _slope) in {"Gelu": _GELU, "GeluTanh": _GELU_TANH}.items():
+    kernels[_name] = elementwise(_name, "x", f=_value)
+    kernels[f"plugrad_opencl.{_name}Grad"] = elementwise(
+        f"{_name}Grad", "dy x", f=_slope
+    )
 kernels["plugrad_opencl.ReluGrad"] = elementwise(
     "ReluGrad", "dy y", f="WHERE(y > (S)0, dy, y)"
 )

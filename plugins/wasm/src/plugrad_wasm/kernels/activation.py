@@ -8,6 +8,8 @@ from ..launch import INT32, binary, unary
 kernels = KernelTable(
     Elu=unary("elu"),
     EluGrad=binary("elu_grad"),
+    Gelu=unary("gelu"),
+    GeluTanh=unary("gelu_tanh"),
     Prelu=binary("prelu"),
     Relu=unary("relu"),
     Relu6=unary("relu6"),
@@ -15,6 +17,8 @@ kernels = KernelTable(
     Sigmoid=unary("sigmoid"),
     Softplus=unary("softplus"),
 )
+kernels["plugrad_wasm.GeluGrad"] = binary("gelu_grad")
+kernels["plugrad_wasm.GeluTanhGrad"] = binary("gelu_tanh_grad")
 kernels["plugrad_wasm.ReluGrad"] = binary("relu_grad")
 kernels["plugrad_wasm.SigmoidGrad"] = binary("sigmoid_grad")
 _clip, _leaky_relu, _step = map(unary, ("clip", "leaky_relu", "step"))
