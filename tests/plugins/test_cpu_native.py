@@ -216,14 +216,16 @@ def test_gradients_run_kernels_of_the_backend_only_in_c(turned_on):
     program = """
     import plugrad as pg
     with pg.profile() as profile:
-        for f in (pg.relu, pg.sigmoid, pg.tanh, pg.erf, pg.softmax, pg.log_softmax):
+        near = lambda x: pg.gelu(x, approximate=True)
+        ops = (pg.relu, pg.sigmoid, pg.tanh, pg.erf, pg.gelu, near, pg.softmax)
+        for f in (*ops, pg.log_softmax):
             pg.grad(f)(pg.asarray([-1.0, 2.0]), dy=pg.asarray([1.0, 3.0]))
     owned = pg.get_kernels_for_backend("cpu")
     ran = [record.kernel for record in profile.records]
     for names in (ran, owned):
         print(len([name for name in names if name.startswith("plugrad_cpu.")]))
     """
-    count = "6" if turned_on == "1" else "0"
+    count = "8" if turned_on == "1" else "0"
     assert run(program, PLUGRAD_CPU_NATIVE=turned_on) == [count, count]
 
 

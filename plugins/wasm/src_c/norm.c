@@ -217,7 +217,7 @@ BATCH_NORM(f64, __builtin_sqrt, SMALL)
 #define ADD_UP(T)                                                                      \
     {                                                                                  \
         _Pragma("clang fp reassociate(on)") T d = x[i] - less;                         \
-        sum += square ? d * d : d;                                                     \
+        sum += by ? d * by[i] : square ? d * d : d;                                    \
     }
 /* Prefetches the row behind the one that is computed. Rows of a page and more gain
    nothing: the processor prefetches inside of a page. */
@@ -232,7 +232,7 @@ INLINE void fetch(const void *row, size_t bytes) {
 /* y = (x - mean) / sqrt(variance + epsilon) factor + offset, along rows of `c`. Sums are
    taken in T, in any order, over 2 CHUNK elements, and those in float64. */
 #define LAYER_NORM(T, LOOP)                                                            \
-    INLINE f64 sum_##T(const T *x, u32 n, T less, bool square) {                       \
+    INLINE f64 sum_##T(const T *x, u32 n, T less, bool square, const T *by) {          \
         f64 total = 0;                                                                 \
         for (u32 i = 0, end; i < n; i = end) {                                         \
             T sum = 0;                                                                 \
@@ -255,9 +255,9 @@ INLINE void fetch(const void *row, size_t bytes) {
         const T *scale = s->factor, *offset = s->offset;                               \
         for (u32 row = begin, n = s->c; row < end; row++) {                            \
             const T *restrict x = (const T *)s->x + row * n;                           \
-            T *restrict y = (T *)s->y + row * n, mean = sum_##T(x, n, 0, false) / n;   \
+            T *restrict y = (T *)s->y + row * n, mean = sum_##T(x, n, 0, false, 0) / n;\
             if (row + 1 < end) fetch(x + n, n * sizeof(T));                            \
-            T factor = 1 / sqrt(sum_##T(x, n, mean, true) / n + s->epsilon);           \
+            T factor = 1 / sqrt(sum_##T(x, n, mean, true, 0) / n + s->epsilon);        \
             if (scale && offset) {                                                     \
                 LOOP(n, y[i] = (x[i] - mean) * factor * scale[i] + offset[i];)         \
                 continue;                                                              \
@@ -281,6 +281,39 @@ INLINE void fetch(const void *row, size_t bytes) {
 LAYER_NORM(f32, STRETCH)
 LAYER_NORM(f64, ONE_BY_ONE)
 
+/* dx = (g - mean of g - (x - mean) slope) factor along rows, g = dy scale. */
+#define LAYER_NORM_GRAD(T, LOOP)                                                       \
+    static void slopes_##T(u32 begin, u32 end, void *ctx) {                            \
+        const Norm *s = ctx;                                                           \
+        const T *scale = s->factor;                                                    \
+        for (u32 row = begin, n = s->c; row < end; row++) {                            \
+            const T *x = (const T *)s->x + row * n, *dy = (const T *)s->offset + row * n; \
+            T *restrict dx = (T *)s->y + row * n;                                      \
+            T mean = sum_##T(x, n, 0, false, 0) / n;                                   \
+            f64 factor = 1 / sqrt(sum_##T(x, n, mean, true, 0) / n + s->epsilon);      \
+            if (scale)                                                                 \
+                LOOP(n, dx[i] = dy[i] * scale[i];)                                     \
+            else                                                                       \
+                LOOP(n, dx[i] = dy[i];)                                                \
+            T average = sum_##T(dx, n, 0, false, 0) / n, by = factor;                  \
+            T slope = sum_##T(x, n, mean, false, dx) / n * factor * factor;            \
+            LOOP(n, dx[i] = (dx[i] - average - (x[i] - mean) * slope) * by;)           \
+        }                                                                              \
+    }                                                                                  \
+    EXPORT("layer_norm_grad_" #T)                                                      \
+    void layer_norm_grad_##T(const T *dy, const T *x, const T *scale, T *dx, u32 rows, \
+                             u32 n, f64 epsilon) {                                     \
+        INSIDE(dy, (u64)rows * n * sizeof(T));                                         \
+        INSIDE(x, (u64)rows * n * sizeof(T));                                          \
+        INSIDE(dx, (u64)rows * n * sizeof(T));                                         \
+        INSIDE(scale, (u64)(scale ? n : 0) * sizeof(T));                               \
+        Norm s = {x, 0, scale, dy, dx, n, epsilon};                                    \
+        parallel_for(slopes_##T, &s, rows, MAX(1, 8192 / n));                          \
+    }
+
+LAYER_NORM_GRAD(f32, STRETCH)
+LAYER_NORM_GRAD(f64, ONE_BY_ONE)
+
 /* --- gradients of softmax --------------------------------------------------------- */
 
 static void exp_f32_row(const f32 *x, f32 *restrict y, u32 n) {
@@ -302,11 +335,11 @@ static void exp_f64_row(const f64 *x, f64 *restrict y, u32 n) {
             T *restrict dx = (T *)s->y + row * n, total;                               \
             if (s->log) {                                                              \
                 exp_##T##_row(y, dx, n);                                               \
-                total = sum_##T(dy, n, 0, false);                                      \
+                total = sum_##T(dy, n, 0, false, 0);                                   \
                 LOOP(n, dx[i] = dy[i] - dx[i] * total;)                                \
             } else {                                                                   \
                 LOOP(n, dx[i] = dy[i] * y[i];)                                         \
-                total = sum_##T(dx, n, 0, false);                                      \
+                total = sum_##T(dx, n, 0, false, 0);                                   \
                 LOOP(n, dx[i] -= y[i] * total;)                                        \
             }                                                                          \
         }                                                                              \

@@ -1,6 +1,6 @@
 """Softmax and normalization.
 
-Kernels: ``FusedBatchNorm LRN LRNGrad LayerNorm LogSoftmax Softmax``.
+Kernels: ``FusedBatchNorm LRN LRNGrad LayerNorm LayerNormGrad LogSoftmax Softmax``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape, axes
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad.registry.specs import one_shape
 from plugrad.tensor.arguments import Ints, integer, misfit, real
 from plugrad.tensor.tensor import Tensor, TensorLike
 
@@ -255,7 +256,6 @@ def _scaled(y: Tensor, scale: Maybe = None, offset: Maybe = None) -> Tensor:
 LAYER_NORM = Kernel(
     "LayerNorm(x: floating, scale?: x, offset?: x; axis: axes, epsilon: float)",
     out=_beside("layer_norm", "scale", "offset"),
-    fused=True,
     op="layer_norm",
     doc="""``(x - mean) / √(variance + epsilon) · scale + offset``, with the mean of x
     over ``axis``, and the mean of ``(x - mean)²``. ``scale`` and ``offset`` broadcast
@@ -310,13 +310,61 @@ def layer_norm(
     return run(LAYER_NORM, x, *inputs, axis=axis, epsilon=epsilon)
 
 
-@decomposition(LAYER_NORM)
-def _(x: Tensor, scale: Maybe, offset: Maybe, *, axis: Shape, epsilon: float) -> Tensor:
+def _layer_norm_gradient_out(dy: Spec, x: Spec, scale: Spec | None, **_: Any) -> Spec:
+    if scale is not None:
+        _convert.check_broadcast("layer_norm", "scale", scale, x.shape)
+    return one_shape(dy, x)
+
+
+LAYER_NORM_GRAD = Kernel(
+    "LayerNormGrad(dy: floating, x: dy, scale?: dy; axis: axes, epsilon: float) -> dx",
+    out=_layer_norm_gradient_out,
+    fused=True,
+    op="layer_norm",
+    doc="""``(g - mean(g) - n · mean(g · n)) / √(variance + epsilon)``: the gradient of
+    LayerNorm in ``x``. g is ``dy · scale``, n is LayerNorm without scale and offset;
+    means are over ``axis``. float16 is computed in float32.""",
+)
+
+
+def _normal(x: Tensor, axis: Shape, epsilon: float) -> tuple[Tensor, Tensor]:
+    """Return ``x`` normalized, and the factor."""
     wide = reduce.widened(x)
     wide = wide - run(reduce.MEAN, wide, axis=axis, keepdims=True)
     variance = run(reduce.MEAN, unary.square(wide), axis=axis, keepdims=True)
-    y = _scaled(wide * unary.rsqrt(variance + epsilon), scale, offset)
-    return creation.cast(y, x.dtype)
+    factor = unary.rsqrt(variance + epsilon)
+    return wide * factor, factor
+
+
+@decomposition(LAYER_NORM)
+def _(x: Tensor, scale: Maybe, offset: Maybe, *, axis: Shape, epsilon: float) -> Tensor:
+    return creation.cast(_scaled(_normal(x, axis, epsilon)[0], scale, offset), x.dtype)
+
+
+@decomposition(LAYER_NORM_GRAD)
+def _(dy: Tensor, x: Tensor, scale: Maybe, *, axis: Shape, epsilon: float) -> Tensor:
+    y, factor = _normal(x, axis, epsilon)
+    g = _scaled(reduce.widened(dy), scale)
+    part = run(reduce.MEAN, g * y, axis=axis, keepdims=True)
+    dx = (g - run(reduce.MEAN, g, axis=axis, keepdims=True) - y * part) * factor
+    return creation.cast(dx, x.dtype)
+
+
+def _layer_norm_scale_gradient(
+    dy: Tensor, x: Tensor, scale: Tensor, axis: Shape, epsilon: float
+) -> Tensor:
+    y = run(LAYER_NORM, x, None, None, axis=axis, epsilon=epsilon)
+    return reduce.sum_to(dy * y, scale.shape)
+
+
+gradients(
+    LAYER_NORM,
+    x=lambda dy, x, scale, axis, epsilon: run(
+        LAYER_NORM_GRAD, dy, x, scale, axis=axis, epsilon=epsilon
+    ),
+    scale=_layer_norm_scale_gradient,
+    offset=lambda dy, offset: reduce.sum_to(dy, offset.shape),
+)
 
 
 def group_norm(

@@ -17,7 +17,7 @@ Axes = tuple[int, ...]
 InC = dict[Any, Callable[..., None]]  # by dtype
 kernels = KernelTable()
 SOFTMAX, LAYER_NORM, BATCH_NORM = map(in_c, ("softmax", "layer_norm", "batch_norm"))
-SOFTMAX_GRAD = in_c("softmax_grad")
+SOFTMAX_GRAD, LAYER_NORM_GRAD = map(in_c, ("softmax_grad", "layer_norm_grad"))
 
 
 def _wide(x: Array) -> Array:
@@ -94,7 +94,7 @@ def layer_norm(
     n = x.shape[-1]
     function = LAYER_NORM.get(x.dtype)
     given = None if function is None else contiguous(x, scale, offset)
-    if function and given and all(y is None or y.size == n for y in given[1:]):
+    if function and given and _is_row(scale, n) and _is_row(offset, n):
         z = np.empty(x.shape, x.dtype)
         if z.size:
             function(*given, z, z.size // n, n, float(epsilon))
@@ -105,6 +105,29 @@ def layer_norm(
     y = y - np.vecdot(y, np.ones(n, y.dtype))[..., None] / n
     y *= 1 / np.sqrt(np.vecdot(y, y)[..., None] / n + epsilon)
     return _moved(y, scale, offset).astype(x.dtype, copy=False)
+
+
+def _is_row(y: Array | None, n: int) -> bool:
+    """Tell whether a scale or an offset has one number for each element of a row."""
+    return y is None or (y.size == n and (n == 1 or y.shape[-1] == n))
+
+
+def layer_norm_grad(
+    dy: Array, x: Array, scale: Array | None, *, axis: Axes, epsilon: float
+) -> Array:
+    """Over the last axis, in C alone."""
+    function, n = LAYER_NORM_GRAD.get(x.dtype), x.shape[-1] if x.shape else 0
+    given = None if function is None else contiguous(dy, x, scale)
+    if not function or given is None or axis != (x.ndim - 1,) or not _is_row(scale, n):
+        return NotImplemented
+    dx = np.empty(x.shape, x.dtype)
+    if dx.size:
+        function(*given, dx, dx.size // n, n, float(epsilon))
+    return dx
+
+
+if LOADED:
+    kernels["LayerNormGrad"] = layer_norm_grad
 
 
 def _moved(y: Array, factor: Array | None, offset: Array | None) -> Array:

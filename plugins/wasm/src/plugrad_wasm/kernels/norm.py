@@ -13,6 +13,7 @@ from ..launch import FLOAT32, Exports, cast, wider
 kernels = KernelTable()
 _softmax, _batch_norm = Exports("softmax"), Exports("batch_norm")
 _layer_norm, _softmax_grad = Exports("layer_norm"), Exports("softmax_grad")
+_layer_norm_grad = Exports("layer_norm_grad")
 
 
 @kernels("Softmax")
@@ -111,3 +112,25 @@ def layer_norm(
         pointers = [0 if t is None else t.pointer for t in (scale, offset, y)]
         machine.callers[export](x.pointer, *pointers, y.size // n, n, epsilon)
     return y
+
+
+@kernels("LayerNormGrad")
+def layer_norm_grad(
+    dy: WasmArray,
+    x: WasmArray,
+    scale: WasmArray | None,
+    *,
+    axis: tuple[int, ...],
+    epsilon: float,
+) -> Any:
+    """Over the last axis, with a scale of the shape of a row."""
+    export, machine = _layer_norm_grad[x.dtype], x.machine
+    n = x.shape[-1] if x.shape else 0
+    one = scale is None or a_channel(scale, n)
+    if export is None or axis != (len(x.shape) - 1,) or not one:
+        return NotImplemented
+    dx = empty(machine, x.shape, x.dtype)
+    if dx.size:
+        given = (dy.pointer, x.pointer, scale.pointer if scale else 0, dx.pointer)
+        machine.callers[export](*given, dx.size // n, n, epsilon)
+    return dx

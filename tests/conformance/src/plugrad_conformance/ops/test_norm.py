@@ -198,10 +198,25 @@ def test_layer_norm_of_nothing(shape, axis, backend):
     assert pg.layer_norm(x, x[:1], 2.0, axis=axis).shape == shape
 
 
-def test_overriding_a_part_of_layer_norm(backend):
+@pytest.mark.parametrize("shape", [(4, 1), (4,), (1, 4), (), (1,)], ids=str)
+def test_layer_norm_scales_rows_or_columns(shape, backend):
+    x, dy = RNG.normal(size=(2, 4, 4)).astype(np.float32)
+    scale, offset = RNG.normal(size=(2, *shape)).astype(np.float32)
+    y = pg.layer_norm(x, scale, offset).numpy()
+    np.testing.assert_allclose(y, layer_norm(x, scale, offset, -1), 1e-5, 1e-5)
+    found = pg.grad(lambda x: pg.sum(pg.layer_norm(x, scale, offset) * dy))(x)
+    expected = pg.grad(lambda x: pg.sum(pg.layer_norm(x) * (dy * scale)))(x)
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), 1e-4, 1e-5)
+
+
+def test_overriding_layer_norm(backend):
+    def constant_factor(dy, x, scale):
+        factor = pg.rsqrt(pg.var(x, axis=-1, keepdims=True) + 1e-5) * scale
+        return (dy - pg.mean(dy, axis=-1, keepdims=True)) * factor
+
     x, dy = RNG.normal(size=(2, 4, 9)).astype(np.float32)
     op = lambda x: pg.layer_norm(x, [2.0])
-    with pg.override_gradient("Rsqrt", x=lambda dy: dy * 0):  # a constant factor
+    with pg.override_gradient("LayerNorm", x=constant_factor):
         dx = pg.grad(op)(x, dy=dy).numpy()
     factor = 2 / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
     expected = (dy - dy.mean(-1, keepdims=True)) * factor

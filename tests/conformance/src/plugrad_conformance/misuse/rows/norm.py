@@ -11,6 +11,9 @@ CALLS = {
     "LRN": call(floats(2, 3, 4, 5), **_NEIGHBOURS),
     "LRNGrad": call(*[floats(2, 3, 4, 5)] * 3, **_NEIGHBOURS),
     "LayerNorm": call(floats(2, 3, 4), floats(3, 4), None, axis=(1, 2), epsilon=0.5),
+    "LayerNormGrad": call(
+        floats(2, 3, 4), floats(2, 3, 4), floats(3, 4), axis=(1, 2), epsilon=0.5
+    ),
     "LogSoftmax": call(floats(2, 3, 4), axis=1),
     "Softmax": call(floats(2, 3, 4), axis=1),
 }
