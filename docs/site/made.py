@@ -76,6 +76,8 @@ TITLES = {
     for title, (_, modules) in FAMILIES.items()
     for module in modules.split()
 }
+# Distributions that are not part of plugrad, and their public modules.
+OTHERS = ("plugrad_mpi", "plugrad_onnx", "plugrad_train")
 MEMBERS = (
     "    options:\n      inherited_members: true\n      show_if_no_docstring: true\n"
 )
@@ -116,8 +118,12 @@ def pages() -> dict[str, str]:
         made[f"reference/functions/{_slug(title)}.md"] = heading + "\n".join(entries)
     for space, module in [*namespaces().items(), ("plugin", plugin)]:
         if space:
-            made[f"reference/namespaces/{space}.md"] = _namespace(space, module)
-    made["reference/namespaces/geometry.md"] = _namespace("geometry", geometry)
+            page = f"reference/namespaces/{space}.md"
+            made[page] = _module(f"plugrad.{space}", module)
+    made["reference/namespaces/geometry.md"] = _module("plugrad.geometry", geometry)
+    for name in OTHERS:
+        module = importlib.import_module(name)
+        made[f"reference/distributions/{name}.md"] = _module(name, module)
     return made
 
 
@@ -139,11 +145,10 @@ def _first(value: Any) -> str:
     return " ".join(paragraph.split())
 
 
-def _namespace(space: str, module: ModuleType) -> str:
-    text = f"# plugrad.{space}\n\n{_first(module)}\n\n"
+def _module(path: str, module: ModuleType) -> str:
+    text = f"# {path}\n\n{_first(module)}\n\n"
     return text + "\n".join(
-        _entry(f"plugrad.{space}.{name}", getattr(module, name))
-        for name in documented(module)
+        _entry(f"{path}.{name}", getattr(module, name)) for name in documented(module)
     )
 
 
@@ -177,6 +182,13 @@ def index() -> str:
         page, prefix = f"reference/namespaces/{space}.md", f"plugrad.{space}"
         table = _table(page, prefix, documented(module), module)
         parts.append(f"\n## {prefix}\n\n{table}")
+    for name in OTHERS:
+        page, module = (
+            f"reference/distributions/{name}.md",
+            importlib.import_module(name),
+        )
+        table = _table(page, name, documented(module), module)
+        parts.append(f"\n## {name}\n\n{table}")
     everything: list[str] = pg.__all__  # type: ignore[attr-defined]  # it is made late
     constants = (name for name in everything if _constant(getattr(pg, name)))
     told = ", ".join(f"`{name}`" for name in constants)
