@@ -159,7 +159,9 @@ def documented(module: ModuleType) -> list[str]:
 
 
 def _entry(path: str, value: Any) -> str:
-    return f"::: {path}\n{MEMBERS if inspect.isclass(value) else ''}"
+    """Return the entry of an object; in plugrad, with all members of a class."""
+    options = MEMBERS if inspect.isclass(value) and path.startswith("plugrad.") else ""
+    return f"::: {path}\n{options}"
 
 
 # --- parts of pages --------------------------------------------------------------
