@@ -77,7 +77,7 @@ TITLES = {
     for module in modules.split()
 }
 # Distributions that are not part of plugrad, and their public modules.
-OTHERS = ("plugrad_mpi", "plugrad_onnx", "plugrad_train")
+OTHERS = ("plugrad_mpi", "plugrad_onnx", "plugrad_tfjs", "plugrad_train")
 MEMBERS = (
     "    options:\n      inherited_members: true\n      show_if_no_docstring: true\n"
 )

@@ -15,6 +15,7 @@ OPENCL = ROOT / "plugins/opencl/src/plugrad_opencl"
 LLVM = ROOT / "plugins/llvm/src/plugrad_llvm"
 MPI = ROOT / "plugins/mpi/src/plugrad_mpi"
 ONNX = ROOT / "plugins/onnx/src/plugrad_onnx"
+TFJS = ROOT / "plugins/tfjs/src/plugrad_tfjs"
 TRAIN = ROOT / "plugins/train/src/plugrad_train"
 REGIONS = {  # for jit
     CPU: [CPU / "regions.py", CPU / "slots.py"],
@@ -66,6 +67,7 @@ PACKAGES = {
     "llvm": (sorted(LLVM.rglob("*.py")), 1385),
     "mpi": (sorted(MPI.rglob("*.py")), 750),
     "onnx": (sorted(ONNX.rglob("*.py")), 1900),
+    "tfjs": (sorted(TFJS.rglob("*.py")), 700),
     "train": (sorted(TRAIN.rglob("*.py")), 1500),
     "regions of cpu": (REGIONS[CPU], 240),
     "regions of wasm": (REGIONS[WASM], 150),
@@ -150,7 +152,14 @@ def wrapped_imports(path):
 
 # The packages that are over their limit (decision 0004), and the ceiling of each.
 # A package that is under its limit fails here, and one that is far below its ceiling.
-OVER = {"ops": 9530, "tools": 2080, "wasm": 2800, "opencl": 3450, "onnx": 4950}
+OVER = {
+    "ops": 9530,
+    "tools": 2080,
+    "wasm": 2800,
+    "opencl": 3450,
+    "onnx": 4950,
+    "tfjs": 2160,
+}
 SLACK = 150
 
 
@@ -193,7 +202,7 @@ def lengths(root):
     return files, functions
 
 
-ROOTS = [CORE, CPU, WASM, OPENCL, LLVM, MPI, ONNX, TRAIN, *OTHERS]
+ROOTS = [CORE, CPU, WASM, OPENCL, LLVM, MPI, ONNX, TFJS, TRAIN, *OTHERS]
 
 
 @pytest.mark.parametrize("root", ROOTS, ids=lambda path: path.name)

@@ -94,6 +94,7 @@ PAGES = [
     Page("docs/trees.md", 3, shows="tree.map tree.leaves tree.register grad"),
     Page("docs/jit.md", 2, shows="jit Variable variable_grads where"),
     Page("docs/onnx.md", 3, shows="grad override_gradient", backend="wasm"),
+    Page("docs/tfjs.md", 1, shows="grad override_gradient sum", backend="wasm"),
     Page("docs/vmap.md", 4, shows="vmap grad vjp where"),
     Page("examples/gradient_packs/README.md", 2, shows="use_gradients"),
     Page("plugins/cpu/README.md", 1, shows="set_backend softmax"),
@@ -101,6 +102,7 @@ PAGES = [
     Page("plugins/mpi/README.md", 1, shows="value_and_grad mean"),
     Page("plugins/onnx/README.md", 1),
     Page("plugins/opencl/README.md", 3, "docs/test_excerpts.py", backend="opencl"),
+    Page("plugins/tfjs/README.md", 1),
     Page("plugins/train/README.md", 1, shows="tanh zeros mean"),
     Page(
         "plugins/wasm/README.md",
@@ -121,6 +123,7 @@ NEEDS = {
     "mpi4py": "needs mpi4py, and an MPI",
     "plugrad_mpi": "plugins/mpi is not installed",
     "plugrad_onnx": "plugrad-onnx is not installed",
+    "plugrad_tfjs": "plugrad-tfjs is not installed",
     "torch": "needs torch, of the bench group: make .venv/.group-bench",
     "sklearn": "needs scikit-learn, of the demo group: make demo",
     "array_api_extra": "needs array-api-extra, of the consumers group",

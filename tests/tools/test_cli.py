@@ -353,6 +353,7 @@ ROOMS = {  # package: distribution
     "plugrad_mpi": "plugrad-mpi",
     "plugrad_onnx": "plugrad-onnx",
     "plugrad_opencl": "plugrad-opencl",
+    "plugrad_tfjs": "plugrad-tfjs",
     "plugrad_train": "plugrad-train",
     "plugrad_wasm": "plugrad-wasm",
 }

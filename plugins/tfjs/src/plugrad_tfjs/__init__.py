@@ -1,0 +1,21 @@
+"""Models of TensorFlow.js on every backend of plugrad, with gradients.
+
+``load`` reads a ``model.json`` and its weights: a layers model, which Keras and
+``tf.layers`` write, or a graph model, which the converter makes of a SavedModel.
+"""
+
+from typing import Any
+
+from .errors import ModelError, ValueInfo
+from .model import Explanation, Model, load
+
+__all__ = ["Explanation", "Model", "ModelError", "ValueInfo", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """Read the version."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("plugrad-tfjs")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,60 @@
+"""Activations by the names that Keras and TensorFlow.js give them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import plugrad as pg
+
+__all__ = ["Activation", "Fused", "activation", "fused_names"]
+
+Activation = Callable[[Any], Any]
+Fused = tuple[bool, str]  # of a fused op: whether it has a bias, and its activation
+
+ACTIVATIONS: dict[str, Activation] = {
+    "linear": lambda x: x,
+    "elu": pg.elu,
+    "exponential": pg.exp,
+    "gelu": pg.gelu,
+    "gelu_new": lambda x: pg.gelu(x, approximate=True),
+    "hard_sigmoid": lambda x: pg.clip(0.2 * x + 0.5, 0.0, 1.0),
+    "log_softmax": pg.log_softmax,
+    "mish": pg.mish,
+    "relu": pg.relu,
+    "relu6": pg.relu6,
+    "selu": pg.selu,
+    "sigmoid": pg.sigmoid,
+    "softmax": pg.softmax,
+    "softplus": pg.softplus,
+    "softsign": lambda x: x / (1.0 + pg.abs(x)),
+    "swish": pg.silu,
+    "silu": pg.silu,
+    "tanh": pg.tanh,
+}
+_CAMEL = {"hardSigmoid": "hard_sigmoid", "logSoftmax": "log_softmax"}
+
+
+def activation(name: Any) -> Activation:
+    """Return an activation by its name; ValueError if there is none."""
+    if isinstance(name, dict):  # of a layer without settings, as Keras 2 writes it
+        name = str(name.get("class_name")).lower()
+    name = _CAMEL.get(str(name), str(name))
+    if name not in ACTIVATIONS:
+        known = ", ".join(ACTIVATIONS)
+        raise ValueError(f"there is no activation {name!r} here; there are {known}")
+    return ACTIVATIONS[name]
+
+
+FUSED = {"Relu": "relu", "Relu6": "relu6", "Elu": "elu", "Prelu": "prelu"}
+FUSED |= {"LeakyRelu": "leaky_relu", "Sigmoid": "sigmoid"}
+
+
+def fused_names(names: Any) -> Fused:
+    """Return what the list ``fused_ops`` of a fused op says."""
+    rest = [*names] if isinstance(names, tuple) else [names]
+    bias = rest[:1] == ["BiasAdd"]
+    rest = rest[bias:]
+    if len(rest) > 1 or any(name not in FUSED for name in rest):
+        raise ValueError(f"the fused ops {names!r} are not supported")
+    return bias, FUSED[rest[0]] if rest else "linear"

@@ -1,0 +1,159 @@
+"""The files of a model: ``model.json``, and its weights in shards.
+
+Nothing is allocated for a weight before the files that have it are found to be as large
+as the manifest says.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import ModelError
+
+__all__ = ["Array", "read", "size_of", "write"]
+
+Array = np.ndarray[Any, Any]
+DTYPES = {"float32": "<f4", "int32": "<i4", "bool": "|u1", "complex64": "<c8"}
+QUANTIZED = {"uint8": "|u1", "uint16": "<u2", "float16": "<f2"}
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return what stands in a ``model.json``, and the weights by name."""
+    try:
+        model = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ModelError([f"{path.name} is not JSON: {error}"]) from None
+    if not isinstance(model, dict):
+        raise ModelError([f"{path.name} is not a JSON object"])
+    manifest = model.get("weightsManifest")
+    if not isinstance(manifest, list):
+        raise ModelError(
+            [f"{path.name} has no weightsManifest; save the model with its weights"]
+        )
+    problems: list[str] = []
+    seen: set[Path] = set()
+    weights: dict[str, Array] = {}
+    for i, group in enumerate(manifest):
+        try:
+            for name, values in _group(group, path.parent, seen):
+                if name in weights:
+                    raise ValueError(f"weight {name!r} is there twice")
+                weights[name] = values
+        except (ValueError, TypeError, OSError) as error:
+            problems.append(f"weightsManifest[{i}]: {error}")
+    if problems:
+        raise ModelError(problems)
+    return model, weights
+
+
+def _group(group: Any, folder: Path, seen: set[Path]) -> Iterator[tuple[str, Array]]:
+    """Yield the weights of a group, after all of it has been checked."""
+    if not isinstance(group, dict) or not all(
+        isinstance(group.get(key), list) for key in ("paths", "weights")
+    ):
+        raise TypeError("it must be an object with the lists paths and weights")
+    sizes = [_stored_bytes(spec) for spec in group["weights"]]
+    paths = [_inside(path, folder, seen) for path in group["paths"]]
+    has = sum(path.stat().st_size for path in paths)
+    if has != sum(sizes):
+        raise ValueError(f"its files have {has} bytes, and its weights {sum(sizes)}")
+    data = b"".join(path.read_bytes() for path in paths)
+    begin = 0
+    for spec, size in zip(group["weights"], sizes, strict=True):
+        yield spec["name"], _decoded(spec, data[begin : begin + size])
+        begin += size
+
+
+def _inside(path: Any, folder: Path, seen: set[Path]) -> Path:
+    """Return the path of a shard, which must be in the folder of the model."""
+    if not isinstance(path, str):
+        raise TypeError(f"a path must be a string, not {path!r}")
+    root = folder.resolve()
+    found = (root / path).resolve()
+    if not path or Path(path).is_absolute() or not found.is_relative_to(root):
+        raise ValueError(f"the file {path!r} is outside of the model's folder")
+    if not found.is_file():
+        raise ValueError(f"the file {path!r} is not there")
+    if found in seen:
+        raise ValueError(f"the file {path!r} is named twice")
+    seen.add(found)
+    return found
+
+
+def size_of(value: Any) -> int:
+    """Return a size of the file, or raise if it is none."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value[:20])
+    if type(value) is not int or not 0 <= value < 2**48:
+        raise ValueError(f"{value!r} is no size of an axis")
+    return value
+
+
+def _stored_bytes(spec: Any) -> int:
+    """Return how many bytes a weight takes in the file, after a check."""
+    if not isinstance(spec, dict) or not isinstance(spec.get("name"), str):
+        raise TypeError("a weight must be an object with a name")
+    name, dtype, shape = spec["name"], str(spec.get("dtype")), spec.get("shape")
+    if not isinstance(shape, list) or len(shape) > 32:
+        raise TypeError(f"weight {name!r}: its shape {shape!r} is no list of sizes")
+    if dtype not in DTYPES:
+        raise TypeError(f"weight {name!r}: there is no dtype {dtype!r} here")
+    stored = DTYPES[dtype]
+    if "quantization" in spec:
+        stored = _quantized(name, dtype, spec["quantization"])
+    return math.prod(map(size_of, shape)) * np.dtype(stored).itemsize
+
+
+def _quantized(name: str, dtype: str, rule: Any) -> str:
+    """Return the dtype of quantized values, after a check."""
+    kind = str(rule.get("dtype") if isinstance(rule, dict) else rule)
+    if kind not in QUANTIZED or dtype not in ("float32", "int32"):
+        raise TypeError(f"weight {name!r}: {dtype} cannot be quantized by {kind!r}")
+    if kind == "float16" and dtype != "float32":
+        raise TypeError(f"weight {name!r}: float16 is for float32, not for {dtype}")
+    numbers = [rule.get(key) for key in ("min", "scale")]
+    if kind != "float16" and not all(type(x) in (int, float) for x in numbers):
+        raise TypeError(f"weight {name!r}: {kind} needs the numbers min and scale")
+    return QUANTIZED[kind]
+
+
+def _decoded(spec: Mapping[str, Any], data: bytes) -> Array:
+    """Return the values of a weight, dequantized as TensorFlow.js does it."""
+    dtype, rule = spec["dtype"], spec.get("quantization")
+    stored = QUANTIZED[rule["dtype"]] if rule else DTYPES[dtype]
+    values = np.frombuffer(data, stored)
+    if rule and rule["dtype"] != "float16":
+        values = values * float(rule["scale"]) + float(rule["min"])
+        values = np.floor(values + 0.5) if dtype == "int32" else values
+    with np.errstate(over="ignore"):
+        return values.astype(dtype).reshape(spec["shape"])
+
+
+def write(path: Path, model: Mapping[str, Any], weights: Mapping[str, Array]) -> None:
+    """Write a model to ``path``, and its weights to one file beside it."""
+    shard = path.with_name(f"{path.stem}.weights.bin")
+    specs = [
+        {"name": name, "shape": [*x.shape], "dtype": str(x.dtype)}
+        for name, x in weights.items()
+    ]
+    manifest = [{"paths": [shard.name], "weights": specs}]
+    arrays = (np.asarray(x, DTYPES[str(x.dtype)]) for x in weights.values())
+    _replace(shard, b"".join(x.tobytes() for x in arrays))
+    _replace(path, json.dumps({**model, "weightsManifest": manifest}).encode())
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file; an old one is replaced when the new one is complete."""
+    draft = path.with_name(f"{path.name}.{os.urandom(4).hex()}.tmp")
+    try:
+        draft.write_bytes(data)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

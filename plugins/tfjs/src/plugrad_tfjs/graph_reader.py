@@ -1,0 +1,235 @@
+"""Makes a program of a graph model.
+
+A value is named ``(node, output)``; a constant has the name of its node.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import ModelError, ValueInfo
+from .files import Array, size_of
+from .ops.table import Op, find
+from .program import Name, Program, Step, in_order
+from .settings import inputs_of, settings_of
+from .topology import need
+
+__all__ = ["read_graph"]
+
+DTYPES = {"DT_FLOAT": "float32", "DT_HALF": "float32", "DT_DOUBLE": "float32"}
+DTYPES |= dict.fromkeys(("DT_INT8", "DT_UINT8", "DT_INT32", "DT_INT64"), "int32")
+DTYPES |= {"DT_BOOL": "bool", "DT_COMPLEX64": "complex64"}
+NUMBERS = {"DT_FLOAT": 1, "DT_DOUBLE": 2, "DT_INT32": 3, "DT_UINT8": 4, "DT_INT8": 6}
+NUMBERS |= {"DT_COMPLEX64": 8, "DT_INT64": 9, "DT_BOOL": 10, "DT_HALF": 19}
+DTYPES |= {str(number): DTYPES[name] for name, number in NUMBERS.items()}
+INPUTS = ("Placeholder", "PlaceholderWithDefault")
+
+
+def read_graph(model: Mapping[str, Any], weights: Mapping[str, Array]) -> Program:
+    """Return the program of a graph model; ModelError says all that is in the way."""
+    return Reader(model, weights).read()
+
+
+class Reader:
+    """Collects the steps of a graph, and what is wrong with it."""
+
+    def __init__(self, model: Mapping[str, Any], weights: Mapping[str, Array]) -> None:
+        rows = need(model["modelTopology"], "node", list, "modelTopology")
+        self.nodes: dict[str, Mapping[str, Any]] = {}
+        self.problems: list[str] = []
+        for row in rows:
+            name = need(row, "name", str, "a node")
+            need(row, "op", str, f"node {name!r}")
+            if name in self.nodes:
+                self.problems.append(f"node {name!r} is there twice")
+            self.nodes[name] = row
+        metadata = model.get("userDefinedMetadata")
+        told = metadata.get("signature") if isinstance(metadata, Mapping) else None
+        told = told or model.get("signature")
+        self.signature = told if isinstance(told, Mapping) else {}
+        self.weights = weights
+
+    def inputs_of(self, name: str) -> list[tuple[str, int]]:
+        """Return the values that a node takes; inputs that only order are left out."""
+        given = self.nodes[name].get("input", [])
+        if not isinstance(given, list) or not all(isinstance(x, str) for x in given):
+            raise ModelError([f"node {name!r}: input must be a list of names"])
+        return [self.ref(x, f"node {name!r}") for x in given if not x.startswith("^")]
+
+    def ref(self, text: Any, where: str) -> tuple[str, int]:
+        """Return the node and the output that a name stands for."""
+        name, _, rest = str(text).partition(":")
+        number = rest.rpartition(":")[2] or "0"
+        if name not in self.nodes or not number.isdecimal() or len(number) > 4:
+            raise ModelError([f"{where}: {text!r} names no output of a node"])
+        return name, int(number)
+
+    def read(self) -> Program:
+        """Return the program."""
+        outputs = self.outputs()
+        needs = lambda name: [ref[0] for ref in self.inputs_of(name)]
+        order, cycles = in_order([name for name, _ in outputs], needs)
+        if cycles:
+            raise ModelError([f"nodes that wait for each other: {cycles}"])
+        refs = [r for name in order for r in self.inputs_of(str(name))]
+        counts: dict[str, int] = {}
+        for name, number in [*refs, *outputs]:
+            counts[name] = max(counts.get(name, 0), number + 1)
+        infos = self.inputs()
+        sources = {source for _, source in infos}
+        steps: list[Step] = []
+        on_host, frozen = set[Name](), set[Name]()
+        elsewhere: set[Name] = {name for name, _ in outputs}
+        for name in map(str, order):
+            if self.nodes[name]["op"] == "Const":
+                if name not in self.weights:
+                    self.problems.append(f"node {name!r}: it is not in the manifest")
+            elif name not in sources and (found := self.step(name, counts[name])):
+                step, row = found
+                steps.append(step)
+                reads = {n % max(len(step.inputs), 1) for n in row.reads}
+                for i, value in enumerate(step.inputs):
+                    (on_host if i in reads else elsewhere).add(value)
+                frozen |= {step.inputs[i] for i in row.frozen if i < len(step.inputs)}
+        if self.problems:
+            raise ModelError(self.problems)
+        params = {
+            name: x
+            for name, x in self.weights.items()
+            if x.dtype.kind in "fc" and not (name in on_host and name not in elsewhere)
+        }
+        others = {name: x for name, x in self.weights.items() if name not in params}
+        pairs = [(info, (source, 0)) for info, source in infos]
+        ends = [self.value(ref) for ref in outputs]
+        frozen |= {name for name, x in params.items() if x.ndim == 0}  # an epsilon
+        names = frozenset(str(name) for name in frozen if name in params)
+        return Program(pairs, ends, steps, params, others, names)
+
+    def value(self, ref: tuple[str, int]) -> Name:
+        """Return the name of a value: a constant has that of its node."""
+        return ref[0] if self.nodes[ref[0]]["op"] == "Const" else ref
+
+    def outputs(self) -> list[tuple[str, int]]:
+        """Return what the model returns: by its signature, or what no node takes."""
+        told = self.entries("outputs")
+        if told:
+            return [self.ref(one.get("name"), f"output {key!r}") for key, one in told]
+        taken = {ref[0] for name in self.nodes for ref in self.inputs_of(name)}
+        return [(name, 0) for name in self.nodes if name not in taken]
+
+    def inputs(self) -> list[tuple[ValueInfo, str]]:
+        """Return the inputs, and their nodes."""
+        told = self.entries("inputs")
+        if told:
+            return [
+                (
+                    self.info(key, one.get("dtype"), one.get("tensorShape")),
+                    self.ref(one.get("name"), f"input {key!r}")[0],
+                )
+                for key, one in told
+            ]
+        found = []
+        for name, node in self.nodes.items():
+            if node["op"] in INPUTS:
+                attrs = self.attrs(node)
+                dtype = _part(attrs.get("dtype"), "type")
+                shape = _part(attrs.get("shape"), "shape")
+                found.append((self.info(name, dtype, shape), name))
+        return found
+
+    def entries(self, key: str) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return the inputs or the outputs of the signature."""
+        told = self.signature.get(key)
+        rows = told.items() if isinstance(told, Mapping) else []
+        return [(name, need({name: x}, name, dict, key)) for name, x in rows]
+
+    def attrs(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the attributes of a node as they stand in the file."""
+        found = node.get("attr")
+        return found if isinstance(found, Mapping) else {}
+
+    def info(self, name: str, dtype: Any, shape: Any) -> ValueInfo:
+        """Return what the file says of an input."""
+        if str(dtype) not in DTYPES:
+            self.problems.append(f"input {name!r}: there is no dtype {dtype!r} here")
+        return ValueInfo(name, DTYPES.get(str(dtype), "float32"), _shape(shape))
+
+    def step(self, name: str, outputs: int) -> tuple[Step, Op] | None:
+        """Return the step of a node, or note what is wrong with it."""
+        node = self.nodes[name]
+        label = f"node {name!r}, op {node['op']}"
+        row = find(node["op"])
+        if row is None:
+            more = (
+                "an input that the signature lacks"
+                if node["op"] in INPUTS
+                else ("there is no such op here")
+            )
+            self.problems.append(f"{label}: {more}")
+            return None
+        # As in TensorFlow.js, attributes that say nothing to the op are left out.
+        attrs = {key: _decoded(value) for key, value in self.attrs(node).items()}
+        inner = getattr(row.function, "__wrapped__", row.function)
+        settings, problems = settings_of(inner, attrs, lambda key: True)
+        inputs = self.inputs_of(name)
+        least, most = inputs_of(inner)
+        if not least <= len(inputs) <= most:
+            problems.append(f"{len(inputs)} inputs, of {least} to {most}")
+        if problems:
+            self.problems += [f"{label}: {problem}" for problem in problems]
+            return None
+        values = tuple(self.value(ref) for ref in inputs)
+        ends = tuple((name, i) for i in range(outputs))
+        return Step(node["op"], label, row.function, values, ends, {}, settings), row
+
+
+def _part(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, Mapping) else None
+
+
+def _shape(proto: Any) -> tuple[int | None, ...] | None:
+    """Return a shape, None where the file does not say a size."""
+    if not isinstance(proto, Mapping) or proto.get("unknownRank"):
+        return None
+    rows = proto.get("dim")
+    return tuple(_known(row) for row in (rows if isinstance(rows, list) else []))
+
+
+def _known(row: Any) -> int | None:
+    """Return a size, or None: -1 is one that is not known."""
+    try:
+        return size_of(_part(row, "size"))
+    except ValueError:
+        return None
+
+
+def _decoded(value: Any) -> Any:
+    """Return the value of an attribute: a number, text, a dtype, or a tuple of them."""
+    if not isinstance(value, Mapping) or len(value) != 1:
+        return value
+    ((kind, x),) = value.items()
+    if kind == "list" and isinstance(x, Mapping):
+        rows = [(key, row) for key, row in x.items() if isinstance(row, list) and row]
+        return tuple(_decoded({key: one}) for key, row in rows for one in row)
+    if kind == "i":
+        return int(x) if isinstance(x, int | str) and _is_number(str(x)) else x
+    if kind == "s":
+        return _text(x)
+    if kind == "type":
+        return DTYPES.get(str(x), str(x))
+    return _shape(x) if kind == "shape" else x
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and len(text) < 20
+
+
+def _text(value: Any) -> str:
+    """Return text that is written in base64, or as a list of bytes."""
+    try:
+        raw = bytes(value) if isinstance(value, list) else base64.b64decode(value)
+        return raw.decode()
+    except (ValueError, TypeError):
+        return str(value)

@@ -1,0 +1,64 @@
+"""Layers of several inputs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import plugrad as pg
+
+from ..settings import Ints
+from .table import layer
+
+
+def _aligned(xs: tuple[Any, ...]) -> list[Any]:
+    """Return the inputs with as many axes each: new ones follow the batch."""
+    rank = max(x.ndim for x in xs)
+    shapes = [(x.shape[0], *[1] * (rank - x.ndim), *x.shape[1:]) for x in xs]
+    return [
+        x if x.ndim == rank else pg.reshape(x, shape)
+        for x, shape in zip(xs, shapes, strict=True)
+    ]
+
+
+def _merge(op: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def merge(*xs: Any) -> Any:
+        return functools.reduce(op, _aligned(xs))
+
+    return merge
+
+
+_OPS = {"Add": pg.add, "Subtract": pg.subtract, "Multiply": pg.multiply}
+_OPS |= {"Maximum": pg.maximum, "Minimum": pg.minimum}
+for _name, _op in _OPS.items():
+    layer(_name, masks="refuses")(_merge(_op))
+
+
+@layer("Average", masks="refuses")
+def average(*xs: Any) -> Any:
+    return functools.reduce(pg.add, _aligned(xs)) / len(xs)
+
+
+@layer("Concatenate", masks="refuses")
+def concatenate(*xs: Any, axis: int = -1) -> Any:
+    return pg.concat(xs, axis=axis)
+
+
+@layer("Dot")
+def dot(a: Any, b: Any, *, axes: Ints, normalize: bool = False) -> Any:
+    left, right = axes[0] % a.ndim, axes[-1] % b.ndim
+    if normalize:
+        a, b = _normalized(a, left), _normalized(b, right)
+    batch = "z"
+    one = [batch, *"abcd"[: a.ndim - 1]]
+    two = [batch, *"efgh"[: b.ndim - 1]]
+    one[left] = two[right] = "k"
+    out = [name for name in (*one, *two) if name not in (batch, "k")]
+    y = pg.einsum(f"{''.join(one)},{''.join(two)}->{batch}{''.join(out)}", a, b)
+    return pg.expand_dims(y, 1) if y.ndim == 1 else y
+
+
+def _normalized(x: Any, axis: int) -> Any:
+    square = pg.sum(pg.square(x), axis=axis, keepdims=True)
+    return x / pg.sqrt(pg.maximum(square, 1e-7))

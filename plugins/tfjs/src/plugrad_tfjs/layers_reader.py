@@ -1,0 +1,318 @@
+"""Makes a program of a layers model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import plugrad as pg
+
+from .errors import ModelError, ValueInfo
+from .files import Array, size_of
+from .layers.table import find, names
+from .program import MOST_STEPS, Name, Program, Step, in_order
+from .settings import inputs_of, settings_of
+from .topology import MODELS, Container, Spec, need
+
+__all__ = ["read_layers"]
+
+ENDINGS = ("_initializer", "_regularizer", "_constraint")
+IGNORED = {"name", "dtype", "trainable", "batch_input_shape", "batch_shape", "seed"}
+IGNORED |= {"rate", "stddev", "noise_shape", "implementation", "unroll", "dropout"}
+IGNORED |= {"recurrent_dropout", "unit_forget_bias", "momentum", "sparse", "ragged"}
+IGNORED |= {"input_length", "rank", "fused", "batch_size", "input_shape", "l1", "l2"}
+MERGES: dict[str, Callable[[Any, Any], Any]] = {
+    "concat": lambda a, b: pg.concat([a, b], axis=-1),
+    "sum": pg.add,
+    "ave": lambda a, b: (a + b) * 0.5,
+    "mul": pg.multiply,
+}
+
+
+def _ignored(key: str) -> bool:
+    return key in IGNORED or key.endswith(ENDINGS)
+
+
+def read_layers(model: Mapping[str, Any], weights: Mapping[str, Array]) -> Program:
+    """Return the program of a layers model; ModelError says all that is in the way."""
+    topology = need(model, "modelTopology", dict, "model.json")
+    topology = topology.get("model_config", topology)
+    kind = need(topology, "class_name", str, "the topology")
+    if kind not in MODELS:
+        raise ModelError([f"the topology is of class {kind!r}, not of {MODELS}"])
+    return Reader(Container(kind, topology.get("config"), "the model"), weights).read()
+
+
+class Reader:
+    """Collects the steps of a model, and what is wrong with it."""
+
+    def __init__(self, top: Container, weights: Mapping[str, Array]) -> None:
+        self.top, self.weights = top, weights
+        self.problems: list[str] = []
+        self.steps: list[Step] = []
+        self.masks: dict[Name, Name] = {}
+        self.owners: dict[str, object] = {}  # the layer that has a weight
+        self.frozen: set[str] = set()
+        self.short = {}  # without the name of a cell, which Keras 2 puts there
+        for name in weights:
+            parts = name.split("/")
+            self.short["/".join([*parts[:-2], parts[-1]])] = name
+
+    def read(self) -> Program:
+        """Return the program."""
+        inputs = [self.input(self.top.specs[name]) for name in self.top.inputs]
+        names: list[Name] = [((), info.name, 0, 0) for info in inputs]
+        outputs = self.model(self.top, (), names, True)
+        unused = [name for name in self.weights if name not in self.owners]
+        if unused and not self.problems:
+            self.problems.append(f"the weights {unused[:20]} belong to no layer")
+        if self.problems:
+            raise ModelError(self.problems)
+        floats = {k: v for k, v in self.weights.items() if v.dtype.kind in "fc"}
+        others = {k: v for k, v in self.weights.items() if k not in floats}
+        pairs = [*zip(inputs, names, strict=True)]
+        frozen = frozenset(self.frozen)
+        return Program(pairs, outputs, self.steps, floats, others, frozen)
+
+    def input(self, spec: Spec) -> ValueInfo:
+        """Return what the file says of an input."""
+        sizes = spec.config.get("batch_input_shape", spec.config.get("batch_shape"))
+        dtype = spec.config.get("dtype", "float32")
+        shape = None
+        if isinstance(sizes, list):
+            try:
+                shape = tuple(None if n is None else size_of(n) for n in sizes)
+            except ValueError as error:
+                self.problems.append(f"input {spec.name!r}: {error}")
+        if dtype not in ("float32", "int32", "bool", "complex64"):
+            self.problems.append(f"input {spec.name!r}: there is no dtype {dtype!r}")
+        return ValueInfo(spec.name, str(dtype), shape)
+
+    def model(
+        self, box: Container, prefix: Any, inputs: Sequence[Name], trained: bool
+    ) -> list[Name]:
+        """Add the steps of a model in the model; return the names of its outputs."""
+        if len(inputs) != len(box.inputs):
+            self.problems.append(
+                f"{box.where}: {len(inputs)} inputs, of {len(box.inputs)}"
+            )
+            return [*inputs][:1] * len(box.outputs)
+        given = dict(zip(box.inputs, inputs, strict=True))
+        order, cycles = in_order([ref[:2] for ref in box.outputs], box.needs)
+        if cycles:
+            raise ModelError(
+                [f"{box.where}: layers that wait for each other: {cycles}"]
+            )
+        values: dict[Any, list[Name]] = {}
+        counts = box.used()
+        for key in order:
+            name, number = key
+            spec = box.specs[name]
+            if spec.kind == "InputLayer" and not spec.calls:
+                if name not in given:
+                    raise ModelError([f"{box.where}: {name!r} is not among its inputs"])
+                values[key] = [given[name]]
+                continue
+            found = [self.output(values, ref) for ref in spec.calls[number].inputs]
+            outputs = [(prefix, name, number, i) for i in range(counts.get(key, 1))]
+            values[key] = self.call(spec, found, outputs, trained)
+            if len(self.steps) > MOST_STEPS:
+                raise ModelError([f"more than {MOST_STEPS} calls of layers"])
+        return [self.output(values, ref) for ref in box.outputs]
+
+    def output(self, values: Mapping[Any, Sequence[Name]], ref: Any) -> Name:
+        """Return the name of an output of a call."""
+        names = values[ref[:2]]
+        if ref[2] >= len(names):
+            raise ModelError([f"layer {ref[0]!r}: it has no output {ref[2]}"])
+        return names[ref[2]]
+
+    def call(
+        self, spec: Spec, inputs: Sequence[Name], outputs: list[Any], trained: bool
+    ) -> list[Name]:
+        """Add the steps of a call; return the names of its outputs."""
+        trained = trained and spec.config.get("trainable", True) is not False
+        if spec.inner is not None:
+            return self.model(spec.inner, outputs[0][:3], inputs, trained)
+        if spec.kind == "Bidirectional":
+            self.bidirectional(spec, inputs, outputs, trained)
+        elif spec.kind == "TimeDistributed":
+            self.time_distributed(spec, inputs, outputs, trained)
+        else:
+            self.add(spec, spec.name, inputs, outputs, trained)
+        return outputs
+
+    def add(
+        self,
+        spec: Spec,
+        path: str,
+        inputs: Sequence[Name],
+        outputs: Sequence[Any],
+        trained: bool,
+        **more: Any,
+    ) -> Mapping[str, Any]:
+        """Add the step of a layer whose weights begin with ``path``."""
+        label = f"layer {spec.name!r} ({spec.kind})"
+        row = find(spec.kind)
+        if row is None:
+            known = ", ".join([*names(), "Bidirectional", "TimeDistributed", *MODELS])
+            self.problems.append(
+                f"{label}: there is no such layer here; there are {known}"
+            )
+            return {}
+        config = {**spec.config, **more}
+        settings, problems = settings_of(row.function, config, _ignored)
+        least, most = inputs_of(row.function)
+        if not least <= len(inputs) <= most or not inputs:
+            problems.append(f"{len(inputs)} inputs, of {least} to {most}")
+        if problems:
+            self.problems += [f"{label}: {problem}" for problem in problems]
+            return settings
+        found = self.find_weights(row.shapes(settings), path, spec, label, trained)
+        self.mask(row.masks, spec.kind, settings, label, inputs, outputs, found)
+        step = Step(
+            spec.kind, label, row.function, (*inputs,), (*outputs,), found, settings
+        )
+        self.steps.append(step)
+        return settings
+
+    def find_weights(
+        self,
+        shapes: Mapping[str, Any],
+        path: str,
+        spec: Spec,
+        label: str,
+        trained: bool,
+    ) -> dict[str, Name]:
+        """Return the names of a layer's weights, after a check of their shapes."""
+        found: dict[str, Name] = {}
+        for parameter, shape in shapes.items():
+            name = f"{path}/{parameter}"
+            name = name if name in self.weights else self.short.get(name, name)
+            if name not in self.weights:
+                self.problems.append(
+                    f"{label}: its weight {name!r} is not in the manifest"
+                )
+                continue
+            has = self.weights[name].shape
+            if self.owners.setdefault(name, spec) is not spec:
+                self.problems.append(
+                    f"{label}: another layer has the weight {name!r}, too"
+                )
+            if shape is not None and not _fits(has, shape):
+                wanted = ", ".join("?" if n is None else str(n) for n in shape)
+                self.problems.append(
+                    f"{label}: the weight {name!r} has the shape {has}, not ({wanted})"
+                )
+            if not trained or parameter.startswith("moving_"):
+                self.frozen.add(name)
+            found[parameter] = name
+        return found
+
+    def mask(
+        self,
+        rule: str,
+        kind: str,
+        settings: Mapping[str, Any],
+        label: str,
+        inputs: Sequence[Name],
+        outputs: Sequence[Any],
+        weights: dict[str, Name],
+    ) -> None:
+        """Say what becomes of the masks of the inputs, or make one."""
+        masked = [self.masks[name] for name in inputs if name in self.masks]
+        if kind == "Masking" or settings.get("mask_zero"):
+            of = functools.partial(_mask, settings.get("mask_value"))
+            name = ("mask", *outputs[0])
+            self.steps.append(
+                Step("Mask", f"the mask of {label}", of, (inputs[0],), (name,))
+            )
+            self.masks[outputs[0]] = name
+        elif masked and rule == "refuses":
+            self.problems.append(
+                f"{label}: it gets a mask of time steps, which is not supported"
+            )
+        elif masked and rule == "keeps":
+            self.masks[outputs[0]] = masked[0]
+        elif masked and rule == "takes":
+            weights["mask"] = masked[0]
+            if settings["return_sequences"]:
+                self.masks[outputs[0]] = masked[0]
+
+    def inner(self, spec: Spec) -> Spec:
+        """Return the layer in a wrapper."""
+        label = f"layer {spec.name!r} ({spec.kind})"
+        layer = need(spec.config, "layer", dict, label)
+        kind, config = (
+            need(layer, "class_name", str, label),
+            need(layer, "config", dict, label),
+        )
+        return Spec(f"{spec.name}/{config.get('name')}", kind, config)
+
+    def bidirectional(
+        self, spec: Spec, inputs: Sequence[Name], outputs: list[Any], trained: bool
+    ) -> None:
+        """Add a layer in both directions, and what joins them."""
+        layer = self.inner(spec)
+        label, mode = (
+            f"layer {spec.name!r} (Bidirectional)",
+            str(spec.config.get("merge_mode")),
+        )
+        if layer.kind not in ("LSTM", "GRU", "SimpleRNN") or mode not in MERGES:
+            self.problems.append(
+                f"{label}: {layer.kind} with merge_mode {mode!r} is not supported"
+            )
+            return
+        if len(inputs) != 1 or len(outputs) != 1 or layer.config.get("return_state"):
+            self.problems.append(f"{label}: states in and out are not supported")
+            return
+        ends: list[Name] = []
+        back = layer.config.get("go_backwards") is True
+        for direction, turned in (("forward", back), ("backward", not back)):
+            path = f"{spec.name}/{direction}_{layer.config.get('name')}"
+            end = (*outputs[0], direction)
+            more = {"go_backwards": turned}
+            self.add(layer, path, inputs, [end], trained, **more)
+            ends.append(end)
+        merge, sequences = MERGES[mode], layer.config.get("return_sequences") is True
+
+        def join(a: Any, b: Any) -> Any:
+            return merge(a, pg.flip(b, axis=1) if sequences else b)
+
+        self.steps.append(Step("Bidirectional", label, join, (*ends,), (*outputs,)))
+        if sequences and inputs[0] in self.masks:
+            self.masks[outputs[0]] = self.masks[inputs[0]]
+
+    def time_distributed(
+        self, spec: Spec, inputs: Sequence[Name], outputs: list[Any], trained: bool
+    ) -> None:
+        """Add a layer that runs on all time steps at once, as on a larger batch."""
+        layer, (flat, done) = (
+            self.inner(spec),
+            ((*outputs[0], n) for n in ("in", "out")),
+        )
+        label = f"layer {spec.name!r} (TimeDistributed)"
+        if len(inputs) != 1 or len(outputs) != 1 or layer.kind in MODELS:
+            self.problems.append(f"{label}: {layer.kind} in it is not supported")
+            return
+        fold = lambda x: pg.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
+        unfold = lambda y, x: pg.reshape(y, (*x.shape[:2], *y.shape[1:]))
+        self.steps.append(Step("TimeDistributed", label, fold, (*inputs,), (flat,)))
+        self.add(layer, spec.name, [flat], [done], trained)
+        ends = (done, inputs[0])
+        self.steps.append(Step("TimeDistributed", label, unfold, ends, (*outputs,)))
+        if inputs[0] in self.masks:
+            self.masks[outputs[0]] = self.masks[inputs[0]]
+
+
+def _mask(value: float | None, x: Any) -> Any:
+    """Return where there is something: an index that is not 0, or another vector."""
+    if value is None:
+        return pg.not_equal(x, 0)
+    return pg.any(pg.not_equal(x, value), axis=-1)
+
+
+def _fits(has: Sequence[int], wanted: Sequence[int | None]) -> bool:
+    pairs = zip(has, wanted, strict=False)
+    return len(has) == len(wanted) and all(n is None or n == m for m, n in pairs)

@@ -1,0 +1,223 @@
+"""``load``, and the ``Model`` that it returns."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+
+from . import layers, ops  # noqa: F401 - they fill the tables
+from .errors import ValueInfo
+from .files import read, write
+from .graph_reader import read_graph
+from .layers_reader import read_layers
+from .program import Program
+
+__all__ = ["Explanation", "Model", "load"]
+
+
+def load(path: str | Path, *, backend: str | None = None) -> Model:
+    """Return a model that is called with tensors.
+
+    Args:
+        path: The path of a ``model.json``, or the folder that has one. The weights are
+            read from that folder alone.
+        backend: Where the model runs; by default on the backend that is active in each
+            call.
+
+    Raises:
+        OSError: There is no such file.
+        ModelError: The model is malformed, or has layers, ops or settings that are not
+            supported; the message names all of them.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> config = {"name": "flat", "batch_input_shape": [None, 2, 2]}
+        >>> layers = [{"class_name": "Flatten", "config": config}]
+        >>> topology = {"class_name": "Sequential", "config": {"layers": layers}}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "model.json")
+        ...     model = {"modelTopology": topology, "weightsManifest": []}
+        ...     _ = path.write_text(json.dumps(model))
+        ...     model = load(path)
+        >>> print(model)
+        <Model (flat_input: float32[?, 2, 2])>
+        >>> print(model([[[1.0, 2.0], [3.0, 4.0]]]).tolist())
+        [[1.0, 2.0, 3.0, 4.0]]
+
+    """
+    path = Path(path)
+    path = path / "model.json" if path.is_dir() else path
+    model, weights = read(path)
+    topology = model.get("modelTopology")
+    is_graph = isinstance(topology, Mapping) and "node" in topology
+    program = (read_graph if is_graph else read_layers)(model, weights)
+    return Model(program, model, backend)
+
+
+class Explanation:
+    """What a model consists of; ``print`` shows it.
+
+    Attributes:
+        ops: The layers or ops that run, and how many there are of each.
+        parameters: The number of numbers in its parameters.
+
+    """
+
+    def __init__(self, program: Program) -> None:
+        names = [step.op for step in program.steps]
+        self.ops = {name: names.count(name) for name in sorted({*names})}
+        self.parameters = sum(x.size for x in program.params.values())
+
+    def __str__(self) -> str:
+        """Return a line for each of them."""
+        rows = [f"{sum(self.ops.values())} steps, {self.parameters} parameters"]
+        return "\n".join([*rows, *(f"  {op} {n}" for op, n in self.ops.items())])
+
+
+class Model:
+    """A model of TensorFlow.js: a function of tensors, and of parameters.
+
+    ``model(x)`` and ``model(name=x)`` return a tensor, or a tuple if the model has more
+    than one output. ``apply(params, x)`` does so with other parameters, by which it can
+    be differentiated. Dropout does nothing, and batch norms use the moving averages.
+
+    Attributes:
+        inputs: Name, dtype and shape of each input.
+        trainable: The names of the parameters that training changes.
+
+    """
+
+    def __init__(
+        self, program: Program, source: Mapping[str, Any], backend: str | None
+    ) -> None:
+        self.backend = backend
+        self.inputs: tuple[ValueInfo, ...] = tuple(info for info, _ in program.inputs)
+        self.trainable = tuple(n for n in program.params if n not in program.frozen)
+        # jit compares what it finds before each replay: the tensors are enough, as a
+        # model does not change, and it does not look into a MappingProxyType.
+        self._inside: Mapping[str, Any] = MappingProxyType(
+            {"program": program, "source": source}
+        )
+        self._tensors: dict[str, dict[str, pg.Tensor]] = {}  # of each backend
+
+    @property
+    def params(self) -> dict[str, pg.Tensor]:
+        """The floating-point weights by name, as tensors."""
+        with self._scope():
+            return dict(self._params())
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Return the output, or a tuple of the outputs."""
+        return self.apply({}, *args, **named)
+
+    def apply(self, params: Mapping[str, Any], /, *args: Any, **named: Any) -> Any:
+        """Return the outputs with other parameters; those left out stay as they are."""
+        program: Program = self._inside["program"]
+        with self._scope():
+            given = {**self._params(), **self._checked("apply", params)}
+            found = program.run(given, self._values(args, named))
+            outputs = tuple(pg.asarray(x) for x in found)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def to(self, backend: str | None) -> Model:
+        """Return the same model on another backend; None: on the active one."""
+        return Model(self._inside["program"], self._inside["source"], backend)
+
+    def explain(self) -> Explanation:
+        """Return what the model consists of."""
+        return Explanation(self._inside["program"])
+
+    def save(self, path: str | Path, params: Mapping[str, Any] | None = None) -> None:
+        """Write the model in the format of TensorFlow.js, which loads it.
+
+        Args:
+            path: The file of the topology, ``model.json``. The weights are written in
+                one file beside it, ``model.weights.bin``. Weights that were quantized
+                are written in float32.
+            params: Parameters by name, as training returns them; those left out are
+                the ones of the file.
+
+        Raises:
+            OSError: A file cannot be written.
+            ValueError: There is no parameter of that name, or it has another shape.
+
+        """
+        program: Program = self._inside["program"]
+        given = self._checked("save", params or {})
+        arrays = {**program.params, **program.constants}
+        new = {
+            k: pg.asarray(x).numpy().astype(arrays[k].dtype) for k, x in given.items()
+        }
+        write(Path(path), self._inside["source"], {**arrays, **new})
+
+    def _scope(self) -> Any:
+        """Return a block in which the backend of the model is active."""
+        if self.backend is None:
+            return contextlib.nullcontext()
+        return pg.use_backend(self.backend)
+
+    def _params(self) -> dict[str, pg.Tensor]:
+        """Return the parameters on the active backend."""
+        backend = pg.get_backend()
+        if backend not in self._tensors:
+            arrays = self._inside["program"].params
+            self._tensors[backend] = {k: pg.asarray(x) for k, x in arrays.items()}
+        return self._tensors[backend]
+
+    def _checked(self, who: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        known = self._inside["program"].params
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(
+                    f"{who}: the model has no parameter {name!r}; those are in "
+                    "model.params"
+                )
+            has = value.shape if hasattr(value, "shape") else np.shape(value)
+            if tuple(has) != known[name].shape:
+                raise ValueError(
+                    f"{who}: the parameter {name!r} has the shape {known[name].shape}, "
+                    f"not {tuple(has)}"
+                )
+        return params
+
+    def _values(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """Return the inputs in their order, each of the dtype that the file says."""
+        names = [info.name for info in self.inputs]
+        given = dict(zip(names, args, strict=False))
+        twice, unknown = given.keys() & named.keys(), named.keys() - {*names}
+        given |= named
+        missing = [name for name in names if name not in given]
+        said = {"given twice": twice, "unknown": unknown, "missing": missing}
+        reasons = [f"{what}: {sorted(x)}" for what, x in said.items() if x]
+        if len(args) > len(names):
+            reasons.append(f"{len(args)} are given")
+        if reasons:
+            raise TypeError(f"model: the inputs are {names}; {', '.join(reasons)}")
+        return [_as_input(info, given[info.name]) for info in self.inputs]
+
+    def __repr__(self) -> str:
+        """Return the inputs."""
+        return f"<Model ({', '.join(map(str, self.inputs))})>"
+
+
+def _as_input(info: ValueInfo, value: Any) -> pg.Tensor:
+    """Return an input in the dtype of the model; only floats are never cut off."""
+    x = value if isinstance(value, pg.Tensor | pg.Variable) else np.asarray(value)
+    fits = info.shape is None or len(x.shape) == len(info.shape)
+    if fits and info.shape is not None:
+        pairs = zip(x.shape, info.shape, strict=True)
+        fits = all(n is None or n == m for m, n in pairs)
+    kinds = {"bool": "b", "int32": "biu", "float32": "biuf"}.get(info.dtype, "biufc")
+    if not fits or x.dtype.kind not in kinds:
+        raise TypeError(f"model: the input must be {info}, not {x.dtype}{[*x.shape]}")
+    if str(x.dtype) == info.dtype:
+        return pg.asarray(x)
+    if isinstance(x, np.ndarray):
+        return pg.asarray(x.astype(info.dtype))
+    return pg.astype(x, info.dtype)

@@ -1,0 +1,131 @@
+"""What a file says of a layer or an op, checked against the function that runs it.
+
+A keyword-only parameter is a setting; its annotation says of which kind. One that is
+annotated as a ``Tensor`` is a weight.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .activations import activation, fused_names
+
+__all__ = ["Format", "Ints", "Padding", "inputs_of", "settings_of"]
+
+Ints = tuple[int, ...]
+Padding = Any  # "valid", "same", ...: the function says which
+Format = str  # whether channels come first or last
+Function = Callable[..., Any]
+
+
+def _int(value: Any) -> int:
+    if type(value) is not int and not (type(value) is float and value.is_integer()):
+        raise TypeError("an integer")
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError("a number")
+    return float(value)
+
+
+def _ints(value: Any) -> Ints:
+    values = value if isinstance(value, list | tuple) else [value]
+    try:
+        return tuple(_int(one) for one in values)
+    except TypeError:
+        raise TypeError("integers") from None
+
+
+FORMATS: tuple[str, ...] = (
+    "channels_last",
+    "channels_first",
+    "channelslast",
+    "channelsfirst",
+)
+FORMATS += ("nhwc", "nchw", "nwc", "ncw", "ndhwc", "ncdhw")
+
+
+def _one_of(*names: str) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if str(value).lower() not in names:
+            raise TypeError(f"one of {', '.join(names)}")
+        return value
+
+    return check
+
+
+def _is(kind: type, text: str) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise TypeError(text)
+        return value
+
+    return check
+
+
+KINDS: dict[str, Callable[[Any], Any]] = {
+    "int": _int,
+    "float": _float,
+    "Ints": _ints,
+    "bool": _is(bool, "true or false"),
+    "str": _is(str, "a string"),
+    "Padding": _one_of("valid", "same", "causal", "explicit"),
+    "Format": _one_of(*FORMATS),
+    "Fused": fused_names,
+    "Activation": activation,
+    "Any": lambda value: value,
+}
+
+
+@functools.cache
+def _parameters(function: Function) -> tuple[inspect.Parameter, ...]:
+    return tuple(inspect.signature(function).parameters.values())
+
+
+def _is_weight(parameter: inspect.Parameter) -> bool:
+    return str(parameter.annotation).startswith("Tensor")
+
+
+@functools.cache
+def inputs_of(function: Function) -> tuple[int, float]:
+    """Return how many inputs a function takes, at least and at most."""
+    inputs = [p for p in _parameters(function) if p.kind is p.POSITIONAL_OR_KEYWORD]
+    least = sum(p.default is p.empty for p in inputs)
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in _parameters(function))
+    return least, float("inf") if variadic else len(inputs)
+
+
+def settings_of(
+    function: Function, given: Mapping[str, Any], ignored: Callable[[str], bool]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the settings of a function, and what is wrong with those of the file.
+
+    Those that are unknown must be ``ignored``, or say nothing (null, false).
+    """
+    found: dict[str, Any] = {}
+    problems: list[str] = []
+    rest = {key: value for key, value in given.items() if value is not None}
+    for p in _parameters(function):
+        if p.kind is not p.KEYWORD_ONLY or _is_weight(p):
+            continue
+        value = rest.pop(p.name, p.default)
+        if value is p.empty:
+            problems.append(f"{p.name} is missing")
+        elif value is p.default and value is None:
+            found[p.name] = value
+        else:
+            try:
+                kind = str(p.annotation).removesuffix(" | None")
+                found[p.name] = KINDS[kind](value)
+            except TypeError as error:
+                problems.append(f"{p.name} must be {error}, not {value!r}")
+            except ValueError as error:
+                problems.append(str(error))
+    unknown = {k: x for k, x in rest.items() if x is not False and not ignored(k)}
+    problems += [f"{key}={x!r} is not supported" for key, x in unknown.items()]
+    return found, problems

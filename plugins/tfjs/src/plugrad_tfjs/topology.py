@@ -1,0 +1,167 @@
+"""Reads layers models: the layers of a topology become steps, models in models too.
+
+A value is named ``(prefix, layer, call, output)``. Keras counts the calls of a model
+from 1, because building it is its first call; ``Container`` counts all from 0.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import ModelError
+
+__all__ = ["MODELS", "Call", "Container", "Ref", "Spec", "need"]
+
+MODELS = ("Sequential", "Model", "Functional")
+DEEPEST = 32  # models in models
+MOST = 10_000  # calls of a layer, and outputs
+Ref = tuple[str, int, int]  # layer, call, output
+
+
+def need(config: Any, key: str, kind: type, where: str) -> Any:
+    """Return a part of the file, or raise if it is missing or of another kind."""
+    value = config.get(key) if isinstance(config, Mapping) else None
+    if not isinstance(value, kind):
+        raise ModelError([f"{where}: {key} must be a {kind.__name__}, not {value!r}"])
+    return value
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a layer: the values that it takes."""
+
+    inputs: tuple[Ref, ...]
+
+
+@dataclass
+class Spec:
+    """A layer of the file."""
+
+    name: str
+    kind: str
+    config: Mapping[str, Any]
+    calls: list[Call] = field(default_factory=list)
+    inner: Container | None = None
+
+
+class Container:
+    """A model of the file: its layers, and what is taken and returned.
+
+    Attributes:
+        specs: The layers by name.
+        inputs: The layers that are the inputs.
+        outputs: The values that the model returns.
+
+    """
+
+    def __init__(self, kind: str, config: Any, where: str, depth: int = 0) -> None:
+        if depth > DEEPEST:
+            raise ModelError([f"{where}: more than {DEEPEST} models in models"])
+        if kind == "Sequential" and isinstance(config, list):  # of Keras 1
+            config = {"layers": config}
+        self.where = where
+        self.specs: dict[str, Spec] = {}
+        layers = need(config, "layers", list, where)
+        for layer in layers:
+            self._add(layer, depth)
+        if kind == "Sequential":
+            self._chain()
+        else:
+            self._connect(config, layers)
+
+    def _add(self, layer: Any, depth: int) -> None:
+        kind = need(layer, "class_name", str, self.where)
+        where = f"a layer {kind} of {self.where}"
+        config = layer.get("config")
+        if not (kind == "Sequential" and isinstance(config, list)):
+            config = need(layer, "config", dict, where)
+        name = layer.get("name")
+        if name is None and isinstance(config, dict):
+            name = config.get("name")
+        if not isinstance(name, str) or name in self.specs:
+            raise ModelError([f"{where}: {name!r} is no name, or is there twice"])
+        spec = Spec(name, kind, config if isinstance(config, dict) else {})
+        if kind in MODELS:
+            spec.inner = Container(kind, config, f"model {name!r}", depth + 1)
+        self.specs[name] = spec
+
+    def _chain(self) -> None:
+        """Connect each layer with the one before it."""
+        names = [*self.specs]
+        if not names:
+            raise ModelError([f"{self.where}: it has no layers"])
+        first = self.specs[names[0]]
+        if first.kind != "InputLayer":
+            source = Spec(f"{first.name}_input", "InputLayer", _first_config(first))
+            self.specs = {source.name: source, **self.specs}
+            names = [*self.specs]
+        for before, name in itertools.pairwise(names):
+            self.specs[name].calls.append(Call(((before, 0, 0),)))
+        self.inputs, self.outputs = [names[0]], [(names[-1], 0, 0)]
+
+    def _connect(self, config: Any, layers: Sequence[Any]) -> None:
+        """Read what each call of a layer takes, and the ends of the model."""
+        for layer, spec in zip(layers, self.specs.values(), strict=True):
+            for node in need(layer, "inbound_nodes", list, f"layer {spec.name!r}"):
+                if not isinstance(node, list):
+                    raise ModelError(
+                        [
+                            f"layer {spec.name!r}: its inbound_nodes are those of "
+                            "Keras 3; save the model with Keras 2 (tf_keras)"
+                        ]
+                    )
+                refs = tuple(self._ref(one, f"layer {spec.name!r}") for one in node)
+                spec.calls.append(Call(refs))
+        ends = []
+        for key in ("input_layers", "output_layers"):
+            rows = need(config, key, list, self.where)
+            rows = [rows] if rows and isinstance(rows[0], str) else rows
+            ends.append([self._ref(row, f"{key} of {self.where}") for row in rows])
+        self.inputs, self.outputs = [name for name, _, _ in ends[0]], ends[1]
+        for name in self.inputs:
+            if self.specs[name].kind != "InputLayer":
+                raise ModelError([f"{self.where}: the input {name!r} is no InputLayer"])
+
+    def _ref(self, row: Any, where: str) -> Ref:
+        """Return the value that a row ``[layer, node, output, arguments]`` names."""
+        numbers = row[1:3] if isinstance(row, list) else []
+        fits = len(numbers) == 2 and all(
+            type(n) is int and 0 <= n < MOST for n in numbers
+        )
+        if not fits or not isinstance(row[0], str) or row[0] not in self.specs:
+            raise ModelError([f"{where}: {row!r} names no output of a layer"])
+        arguments = row[3] if len(row) > 3 and isinstance(row[3], dict) else {}
+        told = {key: x for key, x in arguments.items() if x not in (None, False, {})}
+        if told:
+            raise ModelError([f"{where}: the arguments {told} are not supported"])
+        name, node, output = row[:3]
+        return name, node - (self.specs[name].inner is not None), output
+
+    def needs(self, key: Any) -> Iterable[tuple[str, int]]:
+        """Return the calls whose outputs a call takes; ModelError if there is none."""
+        name, number = key
+        spec = self.specs[name]
+        if spec.kind == "InputLayer" and number == 0:
+            return []
+        if not 0 <= number < len(spec.calls):
+            raise ModelError([f"layer {name!r}: it has no call {number}"])
+        return [ref[:2] for ref in spec.calls[number].inputs]
+
+    def used(self) -> dict[tuple[str, int], int]:
+        """Return how many outputs of each call are used."""
+        refs = [r for s in self.specs.values() for call in s.calls for r in call.inputs]
+        counts: dict[tuple[str, int], int] = {}
+        for name, number, output in [*refs, *self.outputs]:
+            key = (name, number)
+            counts[key] = max(counts.get(key, 1), output + 1)
+        return counts
+
+
+def _first_config(spec: Spec) -> Mapping[str, Any]:
+    """Return where the shape of the first layer of a model stands."""
+    while spec.inner is not None and spec.inner.inputs:
+        spec = spec.inner.specs[spec.inner.inputs[0]]
+    return spec.config

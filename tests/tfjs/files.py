@@ -1,0 +1,62 @@
+"""Models as files, with the numbers that ``peer.mjs`` computes, too."""
+
+import json
+
+import numpy as np
+
+
+def numbers(shape, start):
+    """Return numbers by their place."""
+    count = int(np.prod(shape))
+    return np.sin(0.7 * np.arange(count) + start).astype(np.float32).reshape(shape)
+
+
+def weight(name, shape, i):
+    """Return the weight number ``i`` of a model."""
+    values = numbers(shape, i)
+    return values**2 + np.float32(0.5) if name.endswith("variance") else values / 2
+
+
+def inputs_of(model):
+    """Return an array for each input of a model."""
+    found = []
+    for info in model.inputs:
+        shape = [2 if n is None else n for n in info.shape]
+        values = numbers(shape, 0.5)
+        if info.dtype == "int32":
+            values = (np.arange(values.size) * 3 + 1) % 5
+            values = values.astype(np.int32).reshape(shape)
+        found.append(values)
+    return found
+
+
+def write(folder, topology, arrays, shards=1, quantized=None, **more):
+    """Write a model.json, and its weights in some shards; return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    specs, parts = [], []
+    for name, x in arrays.items():
+        spec = {"name": name, "shape": [*x.shape], "dtype": str(x.dtype)}
+        if quantized and x.dtype == np.float32:
+            rule, x = quantize(x, quantized)
+            spec["quantization"] = rule
+        specs.append(spec)
+        parts.append(x.tobytes())
+    data = b"".join(parts)
+    size = -(-len(data) // shards)
+    paths = [f"group1-shard{i + 1}of{shards}.bin" for i in range(shards)]
+    for i, path in enumerate(paths):
+        (folder / path).write_bytes(data[i * size : (i + 1) * size])
+    manifest = [{"paths": paths, "weights": specs}]
+    model = {"modelTopology": topology, "weightsManifest": manifest, **more}
+    (folder / "model.json").write_text(json.dumps(model))
+    return folder / "model.json"
+
+
+def quantize(x, dtype):
+    """Return how a weight is quantized, and its values in ``dtype``."""
+    if dtype == "float16":
+        return {"dtype": dtype}, x.astype(np.float16)
+    least, most = float(x.min()), float(x.max())
+    scale = (most - least) / np.iinfo(dtype).max or 1.0
+    values = np.round((x - least) / scale).astype(dtype)
+    return {"dtype": dtype, "min": least, "scale": scale}, values

@@ -1,0 +1,358 @@
+"""Models that cannot be loaded: all that is wrong is said, in little memory."""
+
+import json
+import random
+import tracemalloc
+
+import numpy as np
+import pytest
+from plugrad_tfjs import ModelError, load
+
+from tests.tfjs.files import write
+from tests.tfjs.graphs import Graph, w
+from tests.tfjs.peer import recorded
+from tests.tfjs.test_models import graph_model, layers_model
+
+DENSE = {"name": "dense", "units": 2, "batch_input_shape": [None, 3]}
+WEIGHTS = {"dense/kernel": w(1, 3, 2), "dense/bias": w(2, 2)}
+
+
+def layer(kind, name=None, inbound=None, **config):
+    found = {"class_name": kind, "config": {"name": name or kind.lower(), **config}}
+    if inbound is not None:
+        found |= {"name": name, "inbound_nodes": [[[*one, {}] for one in inbound]]}
+    return found
+
+
+def sequential(*layers):
+    return {"class_name": "Sequential", "config": {"layers": list(layers)}}
+
+
+def functional(*layers, outputs=(("dense", 0, 0),), inputs=(("x", 0, 0),)):
+    source = layer("InputLayer", "x", (), batch_input_shape=[None, 3])
+    source["inbound_nodes"] = []
+    config = {"layers": [source, *layers], "input_layers": [*map(list, inputs)]}
+    return {
+        "class_name": "Functional",
+        "config": {**config, "output_layers": [*map(list, outputs)]},
+    }
+
+
+def dense(**config):
+    return layer("Dense", **{**DENSE, **config})
+
+
+def nested(depth):
+    model = sequential(dense())
+    for _ in range(depth):
+        model = sequential({**model, "config": {**model["config"], "name": "m"}})
+    return model
+
+
+def graph(build):
+    g = Graph()
+    g.input("x", (-1, 3))
+    build(g)
+    return g.topology
+
+
+WRONG = {
+    "no class": ({}, WEIGHTS, ["the topology: class_name must be a str, not None"]),
+    "another class": (
+        {"class_name": "Net", "config": {}},
+        {},
+        ["the topology is of class 'Net'"],
+    ),
+    "no layers": (sequential(), {}, ["it has no layers"]),
+    "all at once": (
+        sequential(
+            dense(activation="steep", units="two"),
+            layer("Frobnicate"),
+            layer("Conv2D", filters=2, padding="wide"),
+            layer("GRU", units=2, reset_after=True),
+            layer("Lambda"),
+        ),
+        WEIGHTS,
+        [
+            "layer 'dense' (Dense): units must be an integer, not 'two'",
+            "layer 'dense' (Dense): there is no activation 'steep' here; there are lin",
+            "layer 'frobnicate' (Frobnicate): there is no such layer here; there are",
+            "layer 'conv2d' (Conv2D): kernel_size is missing",
+            "layer 'conv2d' (Conv2D): padding must be one of valid, same, causal, ex",
+            "layer 'gru' (GRU): reset_after=True is not supported",
+            "layer 'lambda' (Lambda): there is no such layer here",
+        ],
+    ),
+    "weight missing": (
+        sequential(dense()),
+        {"dense/kernel": w(1, 3, 2)},
+        ["layer 'dense' (Dense): its weight 'dense/bias' is not in the manifest"],
+    ),
+    "weight of nothing": (
+        sequential(dense(use_bias=False)),
+        WEIGHTS,
+        ["the weights ['dense/bias'] belong to no layer"],
+    ),
+    "shape of a weight": (
+        sequential(dense(units=3)),
+        WEIGHTS,
+        ["the weight 'dense/kernel' has the shape (3, 2), not (?, 3)", "(2,), not (3)"],
+    ),
+    "two of a name": (
+        sequential(dense(), dense()),
+        WEIGHTS,
+        ["'dense' is no name, or is there twice"],
+    ),
+    "shared by accident": (
+        sequential(dense(), {**sequential(dense()), "name": "inner"}),
+        WEIGHTS,
+        ["layer 'dense' (Dense): another layer has the weight 'dense/kernel', too"],
+    ),
+    "cycle": (
+        functional(
+            layer("Dense", **{**DENSE, "name": "dense"}, inbound=[("add", 0, 0)]),
+            layer("Add", "add", [("dense", 0, 0), ("x", 0, 0)]),
+        ),
+        WEIGHTS,
+        ["layers that wait for each other"],
+    ),
+    "no such layer": (
+        functional(layer("Dense", **DENSE, inbound=[("y", 0, 0)])),
+        WEIGHTS,
+        ["layer 'dense': ['y', 0, 0, {}] names no output of a layer"],
+    ),
+    "no such call": (
+        functional(layer("Dense", **DENSE, inbound=[("x", 3, 0)])),
+        WEIGHTS,
+        ["layer 'x': it has no call 3"],
+    ),
+    "no such output": (
+        functional(layer("Dense", **DENSE, inbound=[("x", 0, 2)])),
+        WEIGHTS,
+        ["layer 'x': it has no output 2"],
+    ),
+    "Keras 3": (
+        functional({**dense(), "name": "dense", "inbound_nodes": [{"args": []}]}),
+        WEIGHTS,
+        ["its inbound_nodes are those of Keras 3"],
+    ),
+    "too deep": (nested(40), WEIGHTS, ["more than 32 models in models"]),
+    "mask at a merge": (
+        functional(
+            layer("Masking", "mask", [("x", 0, 0)]),
+            layer("Add", "add", [("mask", 0, 0), ("mask", 0, 0)]),
+            outputs=[("add", 0, 0)],
+        ),
+        {},
+        ["layer 'add' (Add): it gets a mask of time steps, which is not supported"],
+    ),
+    "graph of many faults": (
+        graph(
+            lambda g: (
+                g.While("loop", "x"),
+                g.Conv2D("conv", "x", strides=(1, 1, 1, 1), padding="SAME"),
+                g._FusedMatMul("fused", "x", "x", fused_ops=("BiasAdd", "Tan")),
+                g.Softmax("y", "fused", "conv", "loop"),
+            )
+        ),
+        {},
+        [
+            "node 'loop', op While: there is no such op here",
+            "node 'conv', op Conv2D: 1 inputs, of 2 to 2",
+            "node 'fused', op _FusedMatMul: the fused ops ('BiasAdd', 'Tan') are not",
+            "node 'y', op Softmax: 3 inputs, of 1 to 1",
+        ],
+    ),
+    "graph without its weights": (
+        graph(lambda g: g.Add("y", "x", 1.0)),
+        {},
+        ["node 'const_0': it is not in the manifest"],
+    ),
+    "graph with a cycle": (
+        graph(lambda g: (g.Add("a", "x", "b"), g.Neg("b", "a"), g.Neg("y", "b"))),
+        {},
+        ["nodes that wait for each other"],
+    ),
+    "graph without a node": (
+        graph(lambda g: g.Neg("y", "z")),
+        {},
+        ["node 'y': 'z' names no output of a node"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said(name, tmp_path):
+    topology, arrays, messages = WRONG[name]
+    path = write(tmp_path, topology, arrays)
+    with pytest.raises(ModelError) as caught:
+        load(path)
+    text = str(caught.value)
+    assert [one for one in messages if one not in text] == [], text
+    assert len(caught.value.problems) >= len(messages)
+    assert text.startswith("load: the model has ")
+
+
+def with_manifest(change):
+    def spoil(path):
+        model = json.loads(path.read_text())
+        change(model["weightsManifest"][0])
+        path.write_text(json.dumps(model))
+
+    return spoil
+
+
+def set_weight(**values):
+    return with_manifest(lambda group: group["weights"][0].update(values))
+
+
+BIG = [2**20, 2**20, 2**20]
+FILES = {
+    "no JSON": (lambda p: p.write_text("{"), "model.json is not JSON"),
+    "deep JSON": (lambda p: p.write_text("[" * 10**6), "model.json is not JSON"),
+    "no object": (lambda p: p.write_text("[]"), "is not a JSON object"),
+    "no manifest": (lambda p: p.write_text("{}"), "has no weightsManifest"),
+    "no weights": (with_manifest(lambda g: g.pop("weights")), "the lists paths and"),
+    "parent": (
+        with_manifest(lambda g: g.update(paths=["../secret.bin"])),
+        "the file '../secret.bin' is outside of the model's folder",
+    ),
+    "absolute": (with_manifest(lambda g: g.update(paths=["/etc/passwd"])), "outside"),
+    "a link": (
+        lambda p: (
+            (p.parent / "group1-shard1of1.bin").unlink(),
+            (p.parent / "group1-shard1of1.bin").symlink_to("../secret.bin"),
+        ),
+        "is outside of the model's folder",
+    ),
+    "not there": (with_manifest(lambda g: g.update(paths=["no.bin"])), "is not there"),
+    "a folder": (with_manifest(lambda g: g.update(paths=["."])), "is not there"),
+    "no path": (with_manifest(lambda g: g.update(paths=[3])), "must be a string"),
+    "twice": (
+        with_manifest(lambda g: g["paths"].extend(g["paths"])),
+        "the file 'group1-shard1of1.bin' is named twice",
+    ),
+    "cut off": (
+        lambda p: (p.parent / "group1-shard1of1.bin").write_bytes(b"1234"),
+        "its files have 4 bytes, and its weights 32",
+    ),
+    "huge": (set_weight(shape=BIG), "its files have 32 bytes, and its weights 461168"),
+    "negative": (set_weight(shape=[-3, -2]), "-3 is no size of an axis"),
+    "no size": (set_weight(shape=[True, 2.5]), "True is no size of an axis"),
+    "many axes": (set_weight(shape=[1] * 99), "is no list of sizes"),
+    "no dtype": (set_weight(dtype="float8"), "there is no dtype 'float8' here"),
+    "no name": (set_weight(name=None), "a weight must be an object with a name"),
+    "same name": (set_weight(name="dense/bias"), "'dense/bias' is there twice"),
+    "quantized": (
+        set_weight(quantization={"dtype": "uint8", "min": "0"}),
+        "uint8 needs the numbers min and scale",
+    ),
+    "quantized by what": (
+        set_weight(quantization={"dtype": "int4"}),
+        "float32 cannot be quantized by 'int4'",
+    ),
+    "half integers": (
+        set_weight(quantization={"dtype": "float16"}, dtype="int32"),
+        "float16 is for float32, not for int32",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_are_not_trusted(name, tmp_path):
+    (tmp_path / "secret.bin").write_bytes(bytes(32))
+    path = write(tmp_path / "model", sequential(dense()), WEIGHTS)
+    spoil, message = FILES[name]
+    spoil(path)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelError) as caught:
+            load(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+    assert message in str(caught.value)
+
+
+def test_a_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "model.json")
+
+
+def test_models_that_multiply_are_refused_soon(tmp_path):
+    """Each model calls the one in it twice: 2 ** 30 layers from some kilobytes."""
+    inner = layer("ReLU", "relu", [("x", 0, 0)])
+    model = functional(inner, outputs=[("relu", 0, 0)])
+    for i in range(30):
+        calls = [[["x", 0, 0, {}]], [[f"m{i}", 1, 0, {}]]]
+        row = {**model, "name": f"m{i}", "inbound_nodes": calls}
+        model = functional(row, outputs=[(f"m{i}", 2, 0)])
+    with pytest.raises(ModelError, match="more than 20000 calls of layers"):
+        load(write(tmp_path, model, {}))
+
+
+def places(value, path=()):
+    """Yield where the parts of a JSON value stand."""
+    rows = value.items() if isinstance(value, dict) else ()
+    rows = enumerate(value) if isinstance(value, list) else rows
+    for key, one in rows:
+        yield (*path, key)
+        yield from places(one, (*path, key))
+
+
+DAMAGED = ["lstm_states", "nested", "bidirectional", "masked", "masking", "bert"]
+JUNK = [None, -1, 0, 2**70, 1.5, "", "x", [], {}, [[]], [None], True, {"name": 3}]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_models_are_errors_that_say_so(name, seed, tmp_path):
+    """Put junk anywhere: a model loads, or there is a ModelError."""
+    make = graph_model if name == "bert" else layers_model
+    path, _ = make(tmp_path, name)
+    whole, rng, refused = path.read_text(), random.Random(seed), 0
+    for _ in range(150):
+        model = json.loads(whole)
+        *most, last = rng.choice([*places(model)])
+        part = model
+        for key in most:
+            part = part[key]
+        part[last] = rng.choice(JUNK)
+        path.write_text(json.dumps(model))
+        try:
+            load(path)
+        except ModelError:
+            refused += 1
+    assert refused > 20
+
+
+def test_every_layer_of_the_table_is_tried():
+    from plugrad_tfjs.layers.table import names
+
+    tried = {kind for case in recorded()["layers"] for kind in kinds(case["topology"])}
+    others = {"Subtract", "SpatialDropout1D", "SpatialDropout2D", "GaussianNoise"}
+    others |= {"GaussianDropout", "AlphaDropout", "ActivityRegularization"}
+    others |= {"ZeroPadding1D", "Cropping1D", "UpSampling1D"}  # in test_models.py
+    others |= {"ZeroPadding3D", "Cropping3D", "AveragePooling3D"}
+    others |= {"GlobalMaxPooling3D", "GlobalAveragePooling3D", "GlobalMaxPooling2D"}
+    assert {*names()} - tried == others
+
+
+def kinds(value):
+    """Yield the classes of the layers in a topology."""
+    rows = value.values() if isinstance(value, dict) else value
+    if isinstance(value, dict) and isinstance(value.get("class_name"), str):
+        yield value["class_name"]
+    if isinstance(value, dict | list):
+        for one in rows:
+            yield from kinds(one)
+
+
+def test_dtypes_of_weights(tmp_path):
+    graph = Graph()
+    x = graph.input("x", (3,))
+    y = graph.Add("y", x, 1.5)
+    graph.SelectV2("z", np.array([True, False, True]), x, y)
+    model = load(write(tmp_path, graph.topology, graph.arrays))
+    assert [*model.params] == ["const_0"]
+    assert model([1.0, 2.0, 3.0]).tolist() == [1.0, 3.5, 3.0]
