@@ -76,6 +76,18 @@ def test_binary(kernel):
         check(lambda x, y: run(kernel, y, x + y), floats(n), floats(n))
 
 
+@pytest.mark.parametrize("shape", [(4_300_003,), (43_007, 100)])
+def test_arrays_that_no_cache_holds(shape):
+    """Outputs of 64 MiB are written past the caches, also where no line begins."""
+    x, y, row = floats(*shape), floats(*shape), floats(shape[-1] if shape[1:] else 1)
+
+    def f(x, y):
+        z = x * y + row
+        return z, pg.sqrt(z) - x, z < y
+
+    check(f, x, y)
+
+
 OTHERS = {
     "scalar": lambda shape: (),
     "row": lambda shape: shape[-1:],

@@ -5,6 +5,19 @@
 
 #include "elementwise.h"
 
+/* Bytes of the arrays of a call from which on it fetches inputs ahead, and writes outputs
+   past the caches. Measured on a Xeon: 42 MB take longer so, 84 MB take less time. */
+#ifdef __wasm__ /* which has no such instructions */
+#define FAR UINT64_MAX
+#define STREAM(p, v) STORE(p, v)
+#define FENCE() ((void)0)
+#else
+#define FAR ((u64)64 << 20)
+#define STREAM(p, v) __builtin_nontemporal_store(v, (vec *)(p))
+#define FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST) /* for the threads that read */
+#endif
+#define LINE 64 /* bytes of a line of the caches */
+
 /* Elements of a piece. Programs of more than four steps have smaller ones, but not less
    than LEAST: a piece takes 10 to 500 us. */
 #define PIECE 65536
@@ -13,6 +26,7 @@
 typedef struct {
     const Region *region;
     void *const *arrays;
+    bool is_far; /* whether its arrays have FAR bytes */
 } Call;
 
 /* Copies n elements of an array that is broadcast, from element i of the result on. */
@@ -70,11 +84,47 @@ static void run_step(const RegionStep *step, const RegionSlot *slots, u8 *const 
     }
 }
 
+/* Copies a tile past the caches: memory that is overwritten is not read before. */
+static void stream(const u8 *from, u8 *to, u32 size) {
+    for (; size && (uintptr_t)to % sizeof(vec); size--) *to++ = *from++;
+    for (; size >= sizeof(vec); size -= sizeof(vec)) {
+        STREAM(to, VLOAD((const f32 *)from));
+        to += sizeof(vec), from += sizeof(vec);
+    }
+    while (size--) *to++ = *from++;
+}
+
+/* Gives outputs a tile behind all others; `to` gets their place in the arrays. */
+static void place_outputs(const Region *region, f32 *memory, u8 **at, u8 **to) {
+    i32 place = 0;
+    for (i32 k = 0; k < region->slot_count; k++)
+        if (region->slots[k].kind >= BROADCAST) place = MAX(place, region->slots[k].place + 1);
+    for (i32 k = 0; k < region->step_count; k++) {
+        i32 y = region->steps[k].to;
+        if (region->slots[y].kind != ARRAY || to[y]) continue;
+        to[y] = at[y], at[y] = (u8 *)(memory + (u32)place++ * region->tile);
+    }
+}
+
+/* Moves on to the next tile, after it has written the outputs that have tiles. */
+static void advance(const Region *region, u32 n, u8 **at, u8 **to, bool is_far) {
+    for (i32 k = 0; k < region->slot_count; k++) {
+        u32 size = n * region->slots[k].size;
+        if (region->slots[k].kind != ARRAY) continue;
+        if (to[k])
+            stream(at[k], to[k], size), to[k] += size;
+        else
+            at[k] += size;
+        for (u32 b = 0; is_far && !to[k] && b < size; b += LINE)
+            __builtin_prefetch(at[k] + size + b);
+    }
+}
+
 static void run_tiles(u32 i, u32 end, void *ctx) {
     const Call *call = ctx;
     const Region *region = call->region;
     _Alignas(64) f32 memory[REGION_MEMORY];
-    u8 *at[REGION_SLOTS];
+    u8 *at[REGION_SLOTS], *to[REGION_SLOTS] = {0};
     u32 tile = region->tile;
     for (i32 k = 0; k < region->slot_count; k++) {
         const RegionSlot *slot = region->slots + k;
@@ -82,6 +132,7 @@ static void run_tiles(u32 i, u32 end, void *ctx) {
         if (slot->kind == ARRAY) at[k] += (u64)i * slot->size;
         if (slot->kind >= BROADCAST) at[k] = (u8 *)(memory + (u32)slot->place * tile);
     }
+    if (call->is_far) place_outputs(region, memory, at, to);
     for (u32 begin = i; i < end; i += tile) {
         u32 n = MIN(tile, end - i);
         for (i32 k = 0; k < region->slot_count; k++) {
@@ -92,13 +143,24 @@ static void run_tiles(u32 i, u32 end, void *ctx) {
         }
         for (i32 k = 0; k < region->step_count; k++)
             run_step(region->steps + k, region->slots, at, n);
-        for (i32 k = 0; k < region->slot_count; k++)
-            if (region->slots[k].kind == ARRAY) at[k] += n * region->slots[k].size;
+        advance(region, n, at, to, call->is_far);
     }
+    if (call->is_far) FENCE();
+}
+
+/* Whether the arrays have FAR bytes, and the memory has room for tiles of outputs. */
+static bool is_far(const Region *region, u32 n) {
+    u64 bytes = 0;
+    u32 tiles = 0;
+    for (i32 k = 0; k < region->slot_count; k++) {
+        tiles += region->slots[k].kind != SCALAR;
+        if (region->slots[k].kind == ARRAY) bytes += (u64)n * region->slots[k].size;
+    }
+    return bytes >= FAR && tiles * region->tile <= REGION_MEMORY;
 }
 
 EXPORT("run_region")
 void run_region(const Region *region, void *const *arrays, u32 n) {
     u32 piece = MAX(PIECE / CEIL_DIV((u32)region->step_count, 4), LEAST);
-    parallel_for(run_tiles, &(Call){region, arrays}, n, piece);
+    parallel_for(run_tiles, &(Call){region, arrays, is_far(region, n)}, n, piece);
 }
