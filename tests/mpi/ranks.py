@@ -160,6 +160,45 @@ def under_jit():
 
 
 @program
+def under_vmap():
+    """One message has the values of all examples, in the gradients, too."""
+    for name, (f, expected) in COLLECTIVES.items():
+        for axis in (0, 2):
+            x = np.moveaxis(values(5, 4, 3), 0, axis)
+            xs = np.moveaxis(all_values(5, 4, 3), 1, 0)
+            before = world().count
+            y = pg.vmap(f, in_axes=axis)(pg.asarray(x))
+            assert world().count - before <= 1, name
+            wanted = np.stack([expected(one, mpi.rank()) for one in xs])
+            np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-5, err_msg=name)
+        g = lambda x, f=f: pg.vjp(f, x)[1](pg.ones_like(f(x)))[0]
+        x = pg.asarray(values(5, 4, 3))
+        wanted = np.stack([g(one).numpy() for one in x])
+        for h in (pg.vmap(g), pg.jit(pg.vmap(g))):
+            np.testing.assert_allclose(h(x).numpy(), wanted, rtol=1e-5, err_msg=name)
+
+
+@program
+def models_under_vmap():
+    """Several models are trained at once: their gradients are in the same buckets."""
+
+    def loss(params, x):
+        layer = mpi.overlap(params)
+        return pg.mean(pg.square(x @ layer["w"] + layer["b"]))
+
+    step = mpi.data_parallel(pg.value_and_grad(loss), bucket_mib=1e-6)
+    params = {"w": pg.asarray(values(3, 4, 2, of=0)), "b": pg.zeros((3, 2))}
+    x = pg.asarray(values(6, 4))
+    value, grads = pg.vmap(step, in_axes=({"w": 0, "b": 0}, None))(params, x)
+    for n in range(3):
+        one, wanted = step({name: p[n] for name, p in params.items()}, x)
+        np.testing.assert_allclose(value[n].item(), one.item(), rtol=1e-5)
+        for name in wanted:
+            found, mean = grads[name][n].numpy(), wanted[name].numpy()
+            np.testing.assert_allclose(found, mean, rtol=1e-5, err_msg=name)
+
+
+@program
 def nothing_is_copied_on_cpu():
     with pg.use_backend("cpu"):
         x = pg.ones((1 << 20,))

@@ -5,15 +5,17 @@ import pytest
 from .launch import launch, needs_mpi
 
 pytestmark = needs_mpi
-ALSO_OF_FOUR = ("collectives", "under_jit")
+ALSO_OF_FOUR = ("collectives", "under_jit", "under_vmap")
 PROGRAMS = (
     "a_backend_of_others",
     "collectives",
     "decompositions",
     "dtypes",
     "equal_ranks_share_the_gradient_of_the_maximum",
+    "models_under_vmap",
     "nothing_is_copied_on_cpu",
     "under_jit",
+    "under_vmap",
 )
 
 

@@ -7,13 +7,24 @@ ranks is the identity, which counts the results of all ranks as one.
 
 The gradients run collectives, too, so that derivatives of every order are right. A
 value that a rank does not need is masked, not left out: all ranks run the same kernels.
+Under ``vmap``, a collective is one message with the values of all examples.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import plugrad as pg
-from plugrad.plugin import Kernel, Spec, Tensor, decomposition, gradients, run, same
+from plugrad.plugin import (
+    Kernel,
+    Spec,
+    Tensor,
+    batching,
+    decomposition,
+    gradients,
+    run,
+    run_many,
+    same,
+)
 
 from .world import rank, size
 
@@ -213,6 +224,42 @@ WAIT = Kernel(
     op="data_parallel",
     doc="Wait for the means that ``mpi.AllReduceStart`` has started for these ``xs``.",
 )
+
+# --- vmap: one message for all examples --------------------------------------------
+
+for _kernel in (ALL_REDUCE, ALL_REDUCE_MAX, BROADCAST, SEND, RECEIVE):
+    batching(_kernel, "leading")
+
+
+def _by_rows(kernel: Kernel) -> None:
+    @batching(kernel)
+    def _(batched: tuple[bool, ...], x: Tensor, **attrs: str) -> Tensor:
+        if x.ndim < 2:  # the contract tells of one example that it has no rows
+            return run(kernel, x[0], **attrs)
+        return pg.moveaxis(run(kernel, pg.moveaxis(x, 0, 1), **attrs), 1, 0)
+
+
+_by_rows(ALL_GATHER)
+_by_rows(REDUCE_SCATTER)
+
+
+def _of_all(batched: tuple[bool, ...], xs: tuple[Tensor, ...]) -> list[Tensor]:
+    """Return tensors with the examples on axis 0 of each."""
+    n = xs[batched.index(True)].shape[0]
+    pairs = zip(batched, xs, strict=True)
+    return [x if has else pg.broadcast_to(x, (n, *x.shape)) for has, x in pairs]
+
+
+@batching(START)
+def _(batched: tuple[bool, ...], *xs: Tensor) -> Tensor:
+    whole = _of_all(batched, xs)
+    return pg.broadcast_to(run(START, *whole), (whole[0].shape[0],))
+
+
+@batching(WAIT)
+def _(batched: tuple[bool, ...], ticket: Tensor, *xs: Tensor) -> tuple[Tensor, ...]:
+    return tuple(run_many(WAIT, ticket[0], *_of_all(batched[1:], xs)))
+
 
 CONTRACTS: list[Kernel] = [
     ALL_REDUCE,
