@@ -2,12 +2,14 @@
 
 import dataclasses
 import sys
+import time
 import tracemalloc
 
 import numpy as np
 import plugrad as pg
 import plugrad_mpi as mpi
 from plugrad.plugin import Backend, contracts, runtime
+from plugrad_mpi.collectives import mean_started, waited
 from plugrad_mpi.world import world
 
 PROGRAMS = {}
@@ -196,6 +198,27 @@ def models_under_vmap():
         for name in wanted:
             found, mean = grads[name][n].numpy(), wanted[name].numpy()
             np.testing.assert_allclose(found, mean, rtol=1e-5, err_msg=name)
+
+
+def waiting_time(x, pause):
+    """Return how long a rank waits for a mean after a pause: the least of some."""
+    found = []
+    for _ in range(8):
+        mpi.barrier()
+        ticket = mean_started([x])
+        time.sleep(pause)
+        start = time.perf_counter()
+        (y,) = waited(ticket, [x])
+        found.append(time.perf_counter() - start)
+        assert y[0].item() == (mpi.size() - 1) / 2
+    return min(found)
+
+
+@program
+def messages_advance_while_a_rank_does_something_else():
+    x = pg.full((4 << 20,), float(mpi.rank()))
+    at_once, later = waiting_time(x, 0.0), waiting_time(x, 0.05)
+    assert later < at_once / 2, (at_once, later)
 
 
 @program

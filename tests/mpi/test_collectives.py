@@ -12,6 +12,7 @@ PROGRAMS = (
     "decompositions",
     "dtypes",
     "equal_ranks_share_the_gradient_of_the_maximum",
+    "messages_advance_while_a_rank_does_something_else",
     "models_under_vmap",
     "nothing_is_copied_on_cpu",
     "under_jit",

@@ -1,6 +1,7 @@
 """Data-parallel training, checkpoints and ZeRO-1; and jobs in which a rank fails."""
 
 import importlib.util
+import re
 import time
 
 import numpy as np
@@ -57,6 +58,17 @@ def test_a_rank_that_fails_ends_the_job(how):
     assert "not reached" not in done.stdout
     for message in FAILURES[how]:
         assert message in done.stderr, done.stderr
+
+
+def test_debug_mode_tells_which_rank_mpiexec_means():
+    """mpiexec of MPICH tells the process that was killed, and that of Open MPI both."""
+    done = train(2, "fail", "is killed", PLUGRAD_MPI_DEBUG="1")
+    assert done.returncode != 0
+    told = dict(re.findall(r"rank (\d) of 2 is process (\d+) on", done.stderr))
+    assert sorted(told) == ["0", "1"]
+    said = done.stdout + done.stderr.partition("is process")[2]
+    assert f"PID {told['1']}" in said, said
+    assert f"PID {told['0']}" not in said, said
 
 
 def test_a_rank_that_ends_before_mpi_starts_ends_the_job():

@@ -153,17 +153,19 @@ def _start(here: World, xs: list[Array]) -> int:
     """Copy the arrays into one bucket, start its sum, and return the ticket."""
     bucket = np.concatenate([_wide(x).reshape(-1) for x in xs])
     with here.during("mpi.AllReduceStart", bucket) as comm:
-        for sum_ in _sums.values():  # many MPIs advance only inside of calls
-            sum_.request.Test()
         request = comm.Iallreduce(here.mpi.IN_PLACE, bucket)
     ticket = next(_tickets) % 2**31
     _sums[ticket] = _Sum(request, bucket)
+    here.under_way.set()  # the watchdog has MPI advance them
     return ticket
 
 
 def _wait(here: World, ticket: int) -> Array:
     """Return the mean of a bucket."""
     request, bucket = _sums.pop(ticket)
+    here.under_way.clear()  # for now it is this call that has
     with here.during("mpi.AllReduceWait", bucket, False):
         request.Wait()
+    if _sums:
+        here.under_way.set()
     return np.divide(bucket, here.size, out=bucket)

@@ -14,6 +14,7 @@ import atexit
 import faulthandler
 import functools
 import os
+import platform
 import sys
 import threading
 from time import monotonic, sleep
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 
 PATIENCE = 600.0  # seconds, as of NCCL in PyTorch
+STEP = 1e-3  # seconds between calls that have MPI advance what is under way
 GRACE = 3.0  # seconds that the ranks have to say where they are
 ASK, ANSWER = 1, 2  # tags of messages without content
 NOTHING = np.empty(0, np.uint8)
@@ -107,6 +109,7 @@ class World:
         comm: The communicator of the collectives; ``MPI.COMM_WORLD`` is the user's.
         count: How many collectives this rank has begun.
         busy: The text of the collective that runs, and since when; None outside.
+        under_way: Set while messages are under way for which the rank does not wait yet.
 
     """
 
@@ -117,6 +120,7 @@ class World:
         self.timeout = _seconds()
         self.debug = os.environ.get("PLUGRAD_MPI_DEBUG", "0") == "1"
         self.busy: tuple[tuple[Any, ...], float] | None = None
+        self.under_way = threading.Event()
         self._last: tuple[Any, ...] = ("nothing", None, {})
 
     def during(
@@ -170,6 +174,9 @@ def world() -> World:
     """Return all ranks; the first call begins to watch them."""
     found = World()
     if found.size > 1:
+        if found.debug:  # mpiexec of MPICH names a rank that is killed so
+            who, where = f"rank {found.rank} of {found.size}", platform.node()
+            _say(f"plugrad-mpi: {who} is process {os.getpid()} on {where}")
         sys.excepthook = functools.partial(_end, found, sys.excepthook)
         watchdog = Watchdog(found)
         watchdog.start()
@@ -214,6 +221,9 @@ def _say(text: str) -> None:
 class Watchdog(threading.Thread):
     """Ends the job if a collective takes too long; each rank says where it is.
 
+    Most MPIs advance a message only inside of calls. While some are under way, it looks
+    for questions of other ranks every ``STEP`` seconds, and these calls advance them.
+
     It uses a communicator of its own. If MPI does not allow calls of several threads,
     only this rank says where it is.
     """
@@ -228,12 +238,15 @@ class Watchdog(threading.Thread):
     def stop(self) -> None:
         """End the thread, before MPI ends."""
         self.ended.set()
+        self.here.under_way.set()
         self.join()
 
     def run(self) -> None:
         """Look at this rank, and listen to the others, until the process ends."""
         step = min(0.5, self.here.timeout / 4)
-        while not self.ended.wait(step):
+        while not self.ended.is_set():
+            if self.here.under_way.wait(step):
+                sleep(STEP)
             busy = self.here.busy
             if busy is not None and monotonic() - busy[1] > self.here.timeout:
                 self.alarm()
