@@ -88,22 +88,37 @@ def logits_of(params: Any, codes: pg.Tensor, heads: int) -> pg.Tensor:
     return pg.layer_norm(x, params["norm"]) @ params["characters"].mT
 
 
-def fit(size: Size, steps: int, batch: int, most: int | None, **options: Any) -> Any:
-    """Train; return the result of ``plugrad_train.fit``."""
+def loss_of(params: Any, codes: pg.Tensor, heads: int) -> pg.Tensor:
+    """Return the mean cross-entropy of the next characters of each row."""
+    logits = logits_of(params, codes[:, :-1], heads)
+    return pg.losses.sparse_softmax_cross_entropy(codes[:, 1:], logits)
+
+
+def rows_of(size: Size, most: int | None) -> Any:
+    """Return the text as rows of codes, each with the next character."""
     codes = np.frombuffer(text(most), np.uint8).astype(np.int32)
     starts = np.arange((len(codes) - 1) // size.context) * size.context
-    rows = codes[starts[:, None] + np.arange(size.context + 1)]
+    return codes[starts[:, None] + np.arange(size.context + 1)]
 
-    def loss(params: Any, codes: pg.Tensor) -> pg.Tensor:
-        logits = logits_of(params, codes[:, :-1], size.heads)
-        return pg.losses.sparse_softmax_cross_entropy(codes[:, 1:], logits)
 
-    rate = pt.schedules.warmup(pt.schedules.cosine(1e-3, max(1, steps - 50), 1e-4), 50)
+def rate_of(steps: int) -> Any:
+    """Return the learning rate of each step."""
+    return pt.schedules.warmup(pt.schedules.cosine(1e-3, max(1, steps - 50), 1e-4), 50)
+
+
+def optimizer_of(steps: int) -> pt.Optimizer:
+    """Return AdamW with clipped gradients; only matrices decay."""
     matrices = lambda params: pg.tree.map(lambda p: p.ndim > 1, params)
-    adamw = pt.adamw(rate, weight_decay=0.1, mask=matrices)
-    optimizer = pt.chain(pt.clip_by_global_norm(1.0), adamw)
-    batches = pt.Prefetch(pt.Batches(rows, batch, shuffle=0))
-    return pt.fit(loss, new_params(size, 0), optimizer, batches, steps=steps, **options)
+    adamw = pt.adamw(rate_of(steps), weight_decay=0.1, mask=matrices)
+    return pt.chain(pt.clip_by_global_norm(1.0), adamw)
+
+
+def fit(size: Size, steps: int, batch: int, most: int | None, **options: Any) -> Any:
+    """Train; return the result of ``plugrad_train.fit``."""
+    loss = lambda params, codes: loss_of(params, codes, size.heads)
+    batches = pt.Prefetch(pt.Batches(rows_of(size, most), batch, shuffle=0))
+    params, optimizer = new_params(size, 0), optimizer_of(steps)
+    return pt.fit(loss, params, optimizer, batches, steps=steps, **options)
 
 
 def sample(params: Any, size: Size, length: int, temperature: float = 0.8) -> str:

@@ -1,0 +1,204 @@
+"""Train the model of ``examples/language_model.py`` beside PyTorch, from one start.
+
+All contestants get the same parameters, batches and learning rates. They take turns of
+some steps in one process each, and the best turn counts; the losses are compared::
+
+    python benchmarks/language_model.py --backends cpu,cpu-eager,wasm --python PATH
+
+``--python`` is an interpreter that has PyTorch. A backend is under ``pg.jit`` unless
+its name ends in ``-eager``. A ratio is the tokens of a contestant in a second, divided
+by those of PyTorch: above 1, plugrad is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from optimizers import ask
+from workloads import environment
+
+sys.path.append(str(Path(__file__).parents[1]))  # for examples
+STEPS = 8  # of a turn
+Step = Callable[[int], float]  # of the number of the step; returns the loss
+
+
+def prepare(folder: Path, batch: int, steps: int) -> int:
+    """Write parameters, batches and rates; return how many tokens a step has."""
+    import plugrad as pg
+
+    from examples import language_model as model
+
+    size = model.Size()
+    leaves = pg.tree.leaves(model.new_params(size, 0))
+    rows = np.random.default_rng(0).permutation(model.rows_of(size, None))
+    batches = rows[: len(rows) // batch * batch].reshape(-1, batch, size.context + 1)
+    rate = model.rate_of(steps)
+    rates = [float(rate(pg.asarray(n, dtype=pg.int32))) for n in range(steps)]
+    np.savez(folder / "params.npz", *[x.numpy() for x in leaves])
+    np.savez(folder / "data.npz", batches=batches, rates=rates)
+    return batch * size.context
+
+
+# --- contestants -----------------------------------------------------------------
+
+
+def of_plugrad(name: str, params: list[Any], data: Any, threads: int) -> Step:
+    """Return a step on a backend."""
+    import plugrad as pg
+    import plugrad_train as pt
+
+    from examples import language_model as model
+
+    backend, _, eager = name.partition("-")
+    pg.set_backend(backend)
+    size, batches = model.Size(), data["batches"]
+    structure = pg.tree.structure(model.new_params(size, 0))
+    loss = lambda params, codes: model.loss_of(params, codes, size.heads)
+    optimizer = model.optimizer_of(len(data["rates"]))
+    step = pt.train_step(loss, optimizer, jit=not eager)
+    tree = structure([pg.asarray(x) for x in params])
+    now: Any = [tree, step.optimizer.init(tree)]
+
+    def run(n: int) -> float:
+        *now[:], value = step.run(*now, pg.asarray(batches[n % len(batches)]))
+        return float(value.item())
+
+    return run
+
+
+def of_torch(name: str, params: list[Any], data: Any, threads: int) -> Step:
+    """Return a step of the same model in PyTorch, eager."""
+    import torch
+    from torch.nn import functional as F
+
+    torch.set_num_threads(threads)
+    ours = [torch.tensor(x, requires_grad=True) for x in params]
+    batches, rates, heads = torch.tensor(data["batches"]).long(), data["rates"], 4
+    # plugrad.tree sorts the keys of dicts.
+    characters, *rest, last, positions = ours
+    layers = [rest[i : i + 10] for i in range(0, len(rest), 10)]
+    groups = [
+        {"params": [p for p in ours if p.ndim > 1], "weight_decay": 0.1},
+        {"params": [p for p in ours if p.ndim == 1], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, foreach=True)
+
+    def block(layer: Any, x: Any) -> Any:
+        down_b, down, n1, n2, out_b, out, qkv_b, qkv, up_b, up = layer
+        batch, length, width = x.shape
+        y = F.layer_norm(x, (width,), n1) @ qkv + qkv_b
+        q, k, v = y.view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + mixed.transpose(1, 2).reshape(x.shape) @ out + out_b
+        hidden = F.gelu(F.layer_norm(x, (width,), n2) @ up + up_b)
+        return x + hidden @ down + down_b
+
+    def run(n: int) -> float:
+        codes = batches[n % len(batches)]
+        x = F.embedding(codes[:, :-1], characters) + positions
+        for layer in layers:
+            x = block(layer, x)
+        logits = F.layer_norm(x, last.shape, last) @ characters.T
+        loss = F.cross_entropy(logits.flatten(0, 1), codes[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(ours, 1.0)
+        for group in optimizer.param_groups:
+            group["lr"] = float(rates[n])
+        optimizer.step()
+        return float(loss.item())
+
+    return run
+
+
+# --- turns -----------------------------------------------------------------------
+
+
+def serve(name: str, folder: Path, threads: int, steps: int) -> None:
+    """Take a turn for each line of the input; write the time of a step, and losses."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])
+    with np.load(folder / "params.npz") as file:
+        params = [file[key] for key in file.files]
+    with np.load(folder / "data.npz") as file:
+        data = {key: file[key] for key in file.files}
+    step = (of_torch if name == "torch" else of_plugrad)(name, params, data, threads)
+    for first in range(0, steps, STEPS):
+        sys.stdin.readline()
+        times, losses = [], []
+        for n in range(first, first + STEPS):
+            start = time.perf_counter(), time.process_time()
+            losses.append(step(n))
+            times.append(
+                [time.perf_counter() - start[0], time.process_time() - start[1]]
+            )
+        print(
+            json.dumps({"times": np.min(times, 0).tolist(), "losses": losses}),
+            flush=True,
+        )
+
+
+def compare(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the least time of a step, on the clock and of the CPU, and the losses."""
+    names, steps = ["torch", *given.backends.split(",")], given.turns * STEPS
+    with tempfile.TemporaryDirectory() as folder:
+        tokens, processes = prepare(Path(folder), given.batch, steps), {}
+        for name in names:
+            python = given.python if name == "torch" else sys.executable
+            command = [python, __file__, "--serve", name, "--folder", folder]
+            command += ["--threads", str(given.threads), "--turns", str(given.turns)]
+            processes[name] = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=environment(name, given.threads),
+            )
+        found: dict[str, Any] = {name: {"times": [], "losses": []} for name in names}
+        for _ in range(given.turns):
+            for name, process in processes.items():
+                turn = json.loads(ask(process))
+                found[name]["times"].append(turn["times"])
+                found[name]["losses"] += turn["losses"]
+        for process in processes.values():
+            process.communicate()
+    for x in found.values():
+        x["tokens"] = [tokens / t for t in np.min(x["times"], 0)]
+        np.testing.assert_allclose(x["losses"], found["torch"]["losses"], rtol=2e-2)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the options, compare, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backends", default="cpu,cpu-eager,wasm")
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--turns", type=int, default=5, help=f"of {STEPS} steps")
+    parser.add_argument("--python", default=sys.executable, help="that has PyTorch")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.serve:
+        serve(given.serve, given.folder, given.threads, given.turns * STEPS)
+        return
+    found = compare(given)
+    print(f"{'':12}{'tokens/s':>10}{'ratio':>8}{'of CPU':>10}{'ratio':>8}  losses")
+    for name, x in found.items():
+        rates = zip(x["tokens"], found["torch"]["tokens"], strict=True)
+        shown = "".join(f"{rate:10.0f}{rate / of:8.2f}" for rate, of in rates)
+        print(f"{name:12}{shown}  {x['losses'][0]:.4f} {x['losses'][-1]:.4f}")
+
+
+if __name__ == "__main__":
+    main()
