@@ -7,7 +7,8 @@ some steps in one process each, and the best turn counts; the losses are compare
 
 ``--python`` is an interpreter that has PyTorch. A backend is under ``pg.jit`` unless
 its name ends in ``-eager``. A ratio is the tokens of a contestant in a second, divided
-by those of PyTorch: above 1, plugrad is faster.
+by those of PyTorch: above 1, plugrad is faster. ``of CPU`` counts the time of the CPU:
+compare by it on a busy machine.
 """
 
 from __future__ import annotations
@@ -32,20 +33,21 @@ STEPS = 8  # of a turn
 Step = Callable[[int], float]  # of the number of the step; returns the loss
 
 
-def prepare(folder: Path, batch: int, steps: int) -> int:
+def prepare(folder: Path, shape: list[int], batch: int, steps: int) -> int:
     """Write parameters, batches and rates; return how many tokens a step has."""
     import plugrad as pg
 
     from examples import language_model as model
 
-    size = model.Size()
+    size = model.Size(*shape)
     leaves = pg.tree.leaves(model.new_params(size, 0))
-    rows = np.random.default_rng(0).permutation(model.rows_of(size, None))
+    characters = (batch * steps + 1) * size.context
+    rows = np.random.default_rng(0).permutation(model.rows_of(size, characters))
     batches = rows[: len(rows) // batch * batch].reshape(-1, batch, size.context + 1)
     rate = model.rate_of(steps)
     rates = [float(rate(pg.asarray(n, dtype=pg.int32))) for n in range(steps)]
     np.savez(folder / "params.npz", *[x.numpy() for x in leaves])
-    np.savez(folder / "data.npz", batches=batches, rates=rates)
+    np.savez(folder / "data.npz", batches=batches, rates=rates, size=shape)
     return batch * size.context
 
 
@@ -61,7 +63,7 @@ def of_plugrad(name: str, params: list[Any], data: Any, threads: int) -> Step:
 
     backend, _, eager = name.partition("-")
     pg.set_backend(backend)
-    size, batches = model.Size(), data["batches"]
+    size, batches = model.Size(*data["size"].tolist()), data["batches"]
     structure = pg.tree.structure(model.new_params(size, 0))
     loss = lambda params, codes: model.loss_of(params, codes, size.heads)
     optimizer = model.optimizer_of(len(data["rates"]))
@@ -83,7 +85,8 @@ def of_torch(name: str, params: list[Any], data: Any, threads: int) -> Step:
 
     torch.set_num_threads(threads)
     ours = [torch.tensor(x, requires_grad=True) for x in params]
-    batches, rates, heads = torch.tensor(data["batches"]).long(), data["rates"], 4
+    batches, rates = torch.tensor(data["batches"]).long(), data["rates"]
+    heads = int(data["size"][1])
     # plugrad.tree sorts the keys of dicts.
     characters, *rest, last, positions = ours
     layers = [rest[i : i + 10] for i in range(0, len(rest), 10)]
@@ -150,9 +153,10 @@ def serve(name: str, folder: Path, threads: int, steps: int) -> None:
 
 def compare(given: argparse.Namespace) -> dict[str, Any]:
     """Return the least time of a step, on the clock and of the CPU, and the losses."""
-    names, steps = ["torch", *given.backends.split(",")], given.turns * STEPS
+    names = [*filter(None, [given.peer]), *given.backends.split(",")]
+    steps = given.turns * STEPS
     with tempfile.TemporaryDirectory() as folder:
-        tokens, processes = prepare(Path(folder), given.batch, steps), {}
+        tokens, processes = prepare(Path(folder), given.size, given.batch, steps), {}
         for name in names:
             python = given.python if name == "torch" else sys.executable
             command = [python, __file__, "--serve", name, "--folder", folder]
@@ -174,7 +178,7 @@ def compare(given: argparse.Namespace) -> dict[str, Any]:
             process.communicate()
     for x in found.values():
         x["tokens"] = [tokens / t for t in np.min(x["times"], 0)]
-        np.testing.assert_allclose(x["losses"], found["torch"]["losses"], rtol=2e-2)
+        np.testing.assert_allclose(x["losses"], found[names[0]]["losses"], rtol=2e-2)
     return found
 
 
@@ -182,6 +186,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read the options, compare, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backends", default="cpu,cpu-eager,wasm")
+    parser.add_argument("--peer", default="torch", help="empty for none")
+    parser.add_argument("--size", type=int, nargs=4, default=[4, 4, 128, 128])
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=5, help=f"of {STEPS} steps")
@@ -194,8 +200,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     found = compare(given)
     print(f"{'':12}{'tokens/s':>10}{'ratio':>8}{'of CPU':>10}{'ratio':>8}  losses")
+    first = next(iter(found.values()))["tokens"]
     for name, x in found.items():
-        rates = zip(x["tokens"], found["torch"]["tokens"], strict=True)
+        rates = zip(x["tokens"], first, strict=True)
         shown = "".join(f"{rate:10.0f}{rate / of:8.2f}" for rate, of in rates)
         print(f"{name:12}{shown}  {x['losses'][0]:.4f} {x['losses'][-1]:.4f}")
 

@@ -109,7 +109,7 @@ class World:
         comm: The communicator of the collectives; ``MPI.COMM_WORLD`` is the user's.
         count: How many collectives this rank has begun.
         busy: The text of the collective that runs, and since when; None outside.
-        under_way: Set while messages are under way for which the rank does not wait yet.
+        under_way: Set while messages are under way that the rank does not wait for.
 
     """
 

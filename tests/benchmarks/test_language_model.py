@@ -1,0 +1,21 @@
+"""``benchmarks/language_model.py`` runs, and backends lose alike."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.benchmarks.test_growth import FOLDER
+
+pytest.importorskip("plugrad_train", reason="needs plugrad-train")
+
+
+def test_it_runs_without_pytorch():
+    command = [sys.executable, str(FOLDER / "language_model.py"), "--peer", ""]
+    command += ["--backends", "cpu,cpu-eager", "--turns", "1", "--batch", "2"]
+    command += ["--size", "1", "2", "32", "16"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    _, *rows = [line.split() for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["cpu", "cpu-eager"]
+    assert rows[0][-2:] == rows[1][-2:]
