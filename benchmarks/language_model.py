@@ -78,6 +78,20 @@ def of_plugrad(name: str, params: list[Any], data: Any, threads: int) -> Step:
     return run
 
 
+def torch_block(layer: Any, x: Any, heads: int) -> Any:
+    """Return a layer of the transformer in PyTorch."""
+    from torch.nn import functional as F
+
+    down_b, down, n1, n2, out_b, out, qkv_b, qkv, up_b, up = layer
+    batch, length, width = x.shape
+    y = F.layer_norm(x, (width,), n1) @ qkv + qkv_b
+    q, k, v = y.view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
+    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    x = x + mixed.transpose(1, 2).reshape(x.shape) @ out + out_b
+    hidden = F.gelu(F.layer_norm(x, (width,), n2) @ up + up_b)
+    return x + hidden @ down + down_b
+
+
 def of_torch(name: str, params: list[Any], data: Any, threads: int) -> Step:
     """Return a step of the same model in PyTorch, eager."""
     import torch
@@ -96,21 +110,11 @@ def of_torch(name: str, params: list[Any], data: Any, threads: int) -> Step:
     ]
     optimizer = torch.optim.AdamW(groups, foreach=True)
 
-    def block(layer: Any, x: Any) -> Any:
-        down_b, down, n1, n2, out_b, out, qkv_b, qkv, up_b, up = layer
-        batch, length, width = x.shape
-        y = F.layer_norm(x, (width,), n1) @ qkv + qkv_b
-        q, k, v = y.view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + mixed.transpose(1, 2).reshape(x.shape) @ out + out_b
-        hidden = F.gelu(F.layer_norm(x, (width,), n2) @ up + up_b)
-        return x + hidden @ down + down_b
-
     def run(n: int) -> float:
         codes = batches[n % len(batches)]
         x = F.embedding(codes[:, :-1], characters) + positions
         for layer in layers:
-            x = block(layer, x)
+            x = torch_block(layer, x, heads)
         logits = F.layer_norm(x, last.shape, last) @ characters.T
         loss = F.cross_entropy(logits.flatten(0, 1), codes[:, 1:].flatten())
         optimizer.zero_grad()

@@ -180,26 +180,6 @@ def under_vmap():
             np.testing.assert_allclose(h(x).numpy(), wanted, rtol=1e-5, err_msg=name)
 
 
-@program
-def models_under_vmap():
-    """Several models are trained at once: their gradients are in the same buckets."""
-
-    def loss(params, x):
-        layer = mpi.overlap(params)
-        return pg.mean(pg.square(x @ layer["w"] + layer["b"]))
-
-    step = mpi.data_parallel(pg.value_and_grad(loss), bucket_mib=1e-6)
-    params = {"w": pg.asarray(values(3, 4, 2, of=0)), "b": pg.zeros((3, 2))}
-    x = pg.asarray(values(6, 4))
-    value, grads = pg.vmap(step, in_axes=({"w": 0, "b": 0}, None))(params, x)
-    for n in range(3):
-        one, wanted = step({name: p[n] for name, p in params.items()}, x)
-        np.testing.assert_allclose(value[n].item(), one.item(), rtol=1e-5)
-        for name in wanted:
-            found, mean = grads[name][n].numpy(), wanted[name].numpy()
-            np.testing.assert_allclose(found, mean, rtol=1e-5, err_msg=name)
-
-
 def waiting_time(x, pause):
     """Return how long a rank waits for a mean after a pause: the least of some."""
     found = []

@@ -13,7 +13,6 @@ PROGRAMS = (
     "dtypes",
     "equal_ranks_share_the_gradient_of_the_maximum",
     "messages_advance_while_a_rank_does_something_else",
-    "models_under_vmap",
     "nothing_is_copied_on_cpu",
     "under_jit",
     "under_vmap",

@@ -14,17 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 import plugrad as pg
-from plugrad.plugin import (
-    Kernel,
-    Spec,
-    Tensor,
-    batching,
-    decomposition,
-    gradients,
-    run,
-    run_many,
-    same,
-)
+from plugrad import plugin
+from plugrad.plugin import Kernel, Spec, Tensor, decomposition, gradients, run, same
 
 from .world import rank, size
 
@@ -228,11 +219,11 @@ WAIT = Kernel(
 # --- vmap: one message for all examples --------------------------------------------
 
 for _kernel in (ALL_REDUCE, ALL_REDUCE_MAX, BROADCAST, SEND, RECEIVE):
-    batching(_kernel, "leading")
+    plugin.batching(_kernel, "leading")
 
 
 def _by_rows(kernel: Kernel) -> None:
-    @batching(kernel)
+    @plugin.batching(kernel)
     def _(batched: tuple[bool, ...], x: Tensor, **attrs: str) -> Tensor:
         if x.ndim < 2:  # the contract tells of one example that it has no rows
             return run(kernel, x[0], **attrs)
@@ -241,24 +232,6 @@ def _by_rows(kernel: Kernel) -> None:
 
 _by_rows(ALL_GATHER)
 _by_rows(REDUCE_SCATTER)
-
-
-def _of_all(batched: tuple[bool, ...], xs: tuple[Tensor, ...]) -> list[Tensor]:
-    """Return tensors with the examples on axis 0 of each."""
-    n = xs[batched.index(True)].shape[0]
-    pairs = zip(batched, xs, strict=True)
-    return [x if has else pg.broadcast_to(x, (n, *x.shape)) for has, x in pairs]
-
-
-@batching(START)
-def _(batched: tuple[bool, ...], *xs: Tensor) -> Tensor:
-    whole = _of_all(batched, xs)
-    return pg.broadcast_to(run(START, *whole), (whole[0].shape[0],))
-
-
-@batching(WAIT)
-def _(batched: tuple[bool, ...], ticket: Tensor, *xs: Tensor) -> tuple[Tensor, ...]:
-    return tuple(run_many(WAIT, ticket[0], *_of_all(batched[1:], xs)))
 
 
 CONTRACTS: list[Kernel] = [

@@ -175,8 +175,8 @@ def world() -> World:
     found = World()
     if found.size > 1:
         if found.debug:  # mpiexec of MPICH names a rank that is killed so
-            who, where = f"rank {found.rank} of {found.size}", platform.node()
-            _say(f"plugrad-mpi: {who} is process {os.getpid()} on {where}")
+            where = f"process {os.getpid()} on {platform.node()}"
+            _say(f"plugrad-mpi: rank {found.rank} of {found.size} is {where}")
         sys.excepthook = functools.partial(_end, found, sys.excepthook)
         watchdog = Watchdog(found)
         watchdog.start()
