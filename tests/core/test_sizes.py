@@ -65,7 +65,7 @@ PACKAGES = {
     "wasm": (plugin(WASM), 2000),
     "opencl": (plugin(OPENCL), 2000),
     "llvm": (sorted(LLVM.rglob("*.py")), 1385),
-    "mpi": (sorted(MPI.rglob("*.py")), 750),
+    "mpi": (sorted(MPI.rglob("*.py")), 770),
     "onnx": (sorted(ONNX.rglob("*.py")), 1900),
     "tfjs": (sorted(TFJS.rglob("*.py")), 700),
     "train": (sorted(TRAIN.rglob("*.py")), 1500),
