@@ -481,7 +481,8 @@ def _(
     y = run(MAX_POOL, x, geometry=geometry)
     winners = _winners(x, y, geometry)
     steps, origins = _addresses(geometry, include_batch_in_index)
-    indices = gather.gather(_convert.asarray(steps), winners) + origins
+    offsets = _convert.asarray(steps)
+    indices = run(gather.GATHER_V2, offsets, winners, axis=0, batch_dims=0) + origins
     return y, compare.where(compare.equal(winners, 0), -1, indices)
 
 

@@ -56,6 +56,20 @@ def tensor_scatter_update(tensor: Array, indices: Array, updates: Array) -> Arra
     return written("tensor_scatter_update", tensor, indices, updates)
 
 
+@kernels("TensorScatterExtremum")
+def tensor_scatter_extremum(
+    tensor: Array, indices: Array, updates: Array, *, largest: bool
+) -> Array:
+    """Let NumPy combine rows in place."""
+    lead = tensor.shape[: indices.shape[-1]]
+    rows = rows_of("tensor_scatter_update", indices, lead).reshape(-1)
+    y = np.array(tensor, order="C")
+    table = y.reshape(math.prod(lead), *tensor.shape[len(lead) :])
+    function = np.maximum if largest else np.minimum
+    function.at(table, rows, updates.reshape(len(rows), *table.shape[1:]))
+    return y
+
+
 def written(op: str, tensor: Array, indices: Array, updates: Array) -> Array:
     """Write rows in their order, so that the last one stays."""
     lead = tensor.shape[: indices.shape[-1]]

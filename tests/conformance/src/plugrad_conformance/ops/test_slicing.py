@@ -180,7 +180,7 @@ ERRORS = [
     (
         lambda: pg.strided_slice(X, [2], [3], shrink_axis_mask=1),
         IndexError,
-        "strided_slice: index 2 is out of range for axis 0, size 2",
+        "strided_slice: index 2 is out of range for axis 0 with size 2",
     ),
     (lambda: pg.roll(X, (1, 2), axis=0), ValueError, "2 shifts do not fit 1 axes"),
     (lambda: pg.roll(X, 1, axis=2), ValueError, "roll: axis 2 is out of range"),
