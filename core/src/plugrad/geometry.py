@@ -298,7 +298,8 @@ def windows(
         dilations: Steps between neighbouring elements of one window.
         dim_rounding_mode: What becomes of a last step that is cut off, with a number
             or pairs as ``pad``: ``"floor"`` (the default) leaves it out, ``"ceil"``
-            takes it in, ``"round"`` takes it in from one half on.
+            takes it in, unless the window would begin in the padding behind the input
+            (as in PyTorch), ``"round"`` takes it in from one half on.
         channels: Of the output; by default those of ``shape``.
         groups: See ``Windows``.
         output_sizes: The number of windows on each axis, where the output is given; the
@@ -395,6 +396,8 @@ def _windows(
             wanted = None if output_sizes is None else output_sizes[i]
             room = ends[0] + size + ends[1] - extent
             count, before = _steps(room, stride, rounding, wanted) + 1, ends[0]
+            if rounding == "ceil":  # no window begins behind the input
+                count = min(count, -(-(before + size) // stride))
             if count < 1:
                 what = f"{size} elements padded by {ends} (axis {i + 1} of {shape})"
                 hint = "use a smaller window or pad='same'"
@@ -435,9 +438,7 @@ def _steps(room: int, stride: int, rounding: str | None, count: int | None) -> i
 
 def _each(op: str, what: str, value: Sizes, n: int) -> Shape:
     """Return a positive integer for each of ``n`` axes."""
-    sizes = integers(op, what, value)
-    if entries(value) is None:
-        sizes *= n
+    sizes = integers(op, what, value) * (n if entries(value) is None else 1)
     if len(sizes) != n or min(sizes) < 1 or max(sizes) >= 2**31:  # kernels' integers
         raise ValueError(
             f"{op}: {what} must be a positive integer, or {n} of them, got {value!r}"

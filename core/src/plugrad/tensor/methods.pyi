@@ -84,6 +84,7 @@ class Methods:
         dilations: Sizes = 1,
         data_format: str | None = None,
         dim_rounding_mode: Rounding | None = None,
+        count_include_pad: bool = False,
     ) -> Tensor: ...
     def batch_norm(
         self,
