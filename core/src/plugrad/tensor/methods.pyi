@@ -255,7 +255,7 @@ class Methods:
         /,
         paddings: Margins,
         *,
-        mode: Literal["constant", "reflect", "symmetric"] = "constant",
+        mode: Literal["constant", "reflect", "symmetric", "edge", "wrap"] = "constant",
         constant_values: complex | str | bytes = 0,
     ) -> Tensor: ...
     def permute_dims(self, /, axes: Sequence[int]) -> Tensor: ...
