@@ -400,10 +400,8 @@ def _windows(
                 count = min(count, -(-(before + size) // stride))
             if count < 1:
                 what = f"{size} elements padded by {ends} (axis {i + 1} of {shape})"
-                hint = "use a smaller window or pad='same'"
-                raise ValueError(
-                    f"{op}: a window of {extent} does not fit into {what}; {hint}"
-                )
+                rule = f"a window of {extent} does not fit into {what}"
+                raise ValueError(f"{op}: {rule}; use a smaller window or pad='same'")
         reach = (count - 1) * stride + extent - before - size
         counts.append(count)
         padding.append((before, max(reach, 0) if count else 0))

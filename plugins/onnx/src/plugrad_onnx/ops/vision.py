@@ -135,18 +135,28 @@ def deform_conv(
         part = pg.permute_dims(x[:, g * each : (g + 1) * each], (0, 2, 3, 1))
         part = pg.pad(part, [(0, 0), *margins, (0, 0)])
         for k, at in enumerate(np.ndindex(*window)):
-            grid = []
-            for i in (1, 0):
-                start = np.arange(out[i]) * strides[i] - pads[i] + at[i] * dilations[i]
-                start = start.astype(np.float32).reshape((-1, 1) if i == 0 else (1, -1))
-                grid.append((moved[:, g, k, i] + start) / halves[i] - 1)
-            y = pg.image.grid_sample(part, pg.stack(grid, axis=-1), align_corners=True)
-            y = pg.reshape(y, (batch, -1, each))
+            begin = [at[i] * dilations[i] - pads[i] for i in range(2)]
+            y = _displaced(part, moved[:, g, k], begin, strides, halves)
             if mask is not None:
                 share = pg.reshape(mask, (batch, offset_group, count, -1))[:, g, k]
                 y = y * pg.expand_dims(share, -1)
             columns.append(y)
     return _weighted(columns, w, b, group, offset_group, out)
+
+
+def _displaced(
+    x: Value, offset: Value, begin: list[int], strides: Ints, halves: list[float]
+) -> Value:
+    """Read one element of each window, moved by [batch, (y, x), rows, columns]."""
+    grid = []
+    for i in (1, 0):
+        places = (
+            np.arange(offset.shape[2 + i], dtype=np.float32) * strides[i] + begin[i]
+        )
+        places = places.reshape((-1, 1) if i == 0 else (1, -1))
+        grid.append((offset[:, i] + places) / halves[i] - 1)
+    y = pg.image.grid_sample(x, pg.stack(grid, axis=-1), align_corners=True)
+    return pg.reshape(y, (y.shape[0], -1, y.shape[-1]))
 
 
 def _weighted(

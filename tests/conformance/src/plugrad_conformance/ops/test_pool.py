@@ -130,6 +130,7 @@ def test_the_same_padding_is_counted(backend):
     np.testing.assert_array_equal(y.numpy(), z.numpy())
 
 
+BOTH = {"max": (pg.max_pool1d, pg.max_pool), "avg": (pg.avg_pool1d, pg.avg_pool)}
 ONE = [  # options for one axis, and for the second of two
     ({}, {"strides": (1, 3)}),
     (
@@ -145,10 +146,10 @@ ONE = [  # options for one axis, and for the second of two
 
 @pytest.mark.parametrize(("options", "wide"), ONE, ids=str)
 @pytest.mark.parametrize("shape", [(2, 8, 3), (9, 2)])
-@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize("kind", BOTH)
 def test_one_axis_is_a_row_of_an_image(kind, shape, options, wide, backend):
     held(backend, "float64")
-    one, two = (getattr(pg, f"{kind}_pool{axes}") for axes in ("1d", ""))
+    one, two = BOTH[kind]
     x = distinct(shape)
     y = one(x, 3, **options)
     expected = two(np.expand_dims(x, -3), (1, 3), **wide).numpy().squeeze(-3)
