@@ -60,13 +60,19 @@ def tensor_scatter_update(tensor: Array, indices: Array, updates: Array) -> Arra
 def tensor_scatter_extremum(
     tensor: Array, indices: Array, updates: Array, *, largest: bool
 ) -> Array:
-    """Let NumPy combine rows in place."""
+    """Combine the updates of each row, sorted by it; single elements one by one."""
     lead = tensor.shape[: indices.shape[-1]]
     rows = rows_of("tensor_scatter_update", indices, lead).reshape(-1)
     y = np.array(tensor, order="C")
     table = y.reshape(math.prod(lead), *tensor.shape[len(lead) :])
+    new = updates.reshape(len(rows), *table.shape[1:])
     function = np.maximum if largest else np.minimum
-    function.at(table, rows, updates.reshape(len(rows), *table.shape[1:]))
+    if table.ndim == 1:  # which NumPy does in a loop in C
+        function.at(table, rows, new)
+    elif rows.size:
+        order = np.argsort(rows, kind="stable")
+        at, starts = np.unique(rows[order], return_index=True)
+        table[at] = function(table[at], function.reduceat(new[order], starts))
     return y
 
 
