@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, ParamSpec, Self
+from typing import Any, Literal, NamedTuple, ParamSpec, Self, get_args
 
 import numpy as np
 
@@ -49,7 +49,7 @@ Shape = tuple[int, ...]
 Pair = tuple[int, int]
 Sizes = Ints
 Padding = Literal["same", "valid"] | int | Sequence[Sequence[int]]
-Rounding = Literal["floor", "ceil", "round"]
+Rounding = Literal["floor", "ceil", "ceil_inside", "round"]
 P = ParamSpec("P")
 
 
@@ -298,8 +298,9 @@ def windows(
         dilations: Steps between neighbouring elements of one window.
         dim_rounding_mode: What becomes of a last step that is cut off, with a number
             or pairs as ``pad``: ``"floor"`` (the default) leaves it out, ``"ceil"``
-            takes it in, unless the window would begin in the padding behind the input
-            (as in PyTorch), ``"round"`` takes it in from one half on.
+            takes it in, ``"ceil_inside"`` takes it in unless the window would begin in
+            the padding behind the input (PyTorch's ``ceil_mode``), ``"round"`` takes it
+            in from one half on.
         channels: Of the output; by default those of ``shape``.
         groups: See ``Windows``.
         output_sizes: The number of windows on each axis, where the output is given; the
@@ -396,7 +397,7 @@ def _windows(
             wanted = None if output_sizes is None else output_sizes[i]
             room = ends[0] + size + ends[1] - extent
             count, before = _steps(room, stride, rounding, wanted) + 1, ends[0]
-            if rounding == "ceil":  # no window begins behind the input
+            if rounding == "ceil_inside":  # no window begins behind the input
                 count = min(count, -(-(before + size) // stride))
             if count < 1:
                 what = f"{size} elements padded by {ends} (axis {i + 1} of {shape})"
@@ -422,7 +423,7 @@ def _rounding(op: str, given: object, pad: object) -> str | None:
             f"{op}: dim_rounding_mode {given!r} goes with a number or pairs as pad, "
             f"not with {pad!r}"
         )
-    return choice(op, "dim_rounding_mode", given, "floor", "ceil", "round")
+    return choice(op, "dim_rounding_mode", given, *get_args(Rounding))
 
 
 def _steps(room: int, stride: int, rounding: str | None, count: int | None) -> int:
@@ -430,7 +431,7 @@ def _steps(room: int, stride: int, rounding: str | None, count: int | None) -> i
     up = -(-room // stride)
     if rounding == "round":
         return (2 * room + stride) // (2 * stride)
-    fits = rounding == "ceil" or (rounding is None and count == up + 1)
+    fits = rounding in ("ceil", "ceil_inside") or (rounding is None and count == up + 1)
     return up if fits else room // stride
 
 

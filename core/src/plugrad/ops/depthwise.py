@@ -84,8 +84,9 @@ def depthwise_conv2d(
         data_format: "NHWC" or "NCHW", for ``x`` and the result; the filter has one
             layout.
         dim_rounding_mode: What happens to a last step that does not fit, if ``pad`` is
-            a number or pairs: "floor" (also None) drops it, "ceil" keeps it if the
-            window begins before the end of the input, "round" from one half on.
+            a number or pairs: "floor" (also None) drops it, "ceil" keeps it, "round"
+            keeps it from one half on; "ceil_inside" keeps a window that begins before
+            the end of the input.
 
     Returns:
         A tensor ``[batch, out_height, out_width, channels · multiplier]`` in the format
@@ -161,8 +162,9 @@ def separable_conv2d(
         data_format: "NHWC" or "NCHW", for ``x`` and the result; the filter has one
             layout.
         dim_rounding_mode: What happens to a last step that does not fit, if ``pad`` is
-            a number or pairs: "floor" (also None) drops it, "ceil" keeps it if the
-            window begins before the end of the input, "round" from one half on.
+            a number or pairs: "floor" (also None) drops it, "ceil" keeps it, "round"
+            keeps it from one half on; "ceil_inside" keeps a window that begins before
+            the end of the input.
 
     Returns:
         A tensor ``[batch, out_height, out_width, out_channels]`` in the format of

@@ -43,7 +43,7 @@ class Window:
             return found | {"pad": tuple(pad)}
         pads = self.pads if self.pads and self.auto_pad == "NOTSET" else (0,) * 2 * n
         found["pad"] = tuple(zip(pads[:n], pads[n:], strict=True))
-        return found | {"dim_rounding_mode": "ceil" if self.ceil_mode else None}
+        return found | {"dim_rounding_mode": "ceil_inside" if self.ceil_mode else None}
 
 
 WINDOW = Window()

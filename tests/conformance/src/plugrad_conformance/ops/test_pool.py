@@ -24,7 +24,8 @@ CASES = [  # x, window, options, padding before, places
     (X, (3, 2), {"strides": 1}, (0, 0), (3, 5)),
     (X, 3, {"strides": 2, "pad": "same"}, (1, 0), (3, 3)),
     (X, (2, 3), {"strides": (1, 3), "pad": [(1, 0), (0, 2)]}, (1, 0), (5, 2)),
-    (X, 3, {"pad": 1, "strides": 3, MODE: "ceil"}, (1, 1), (2, 3)),
+    (X, 3, {"pad": 1, "strides": 3, MODE: "ceil"}, (1, 1), (3, 3)),
+    (X, 3, {"pad": 1, "strides": 3, MODE: "ceil_inside"}, (1, 1), (2, 3)),
     (X, 3, {"pad": 1, "strides": (3, 2), MODE: "round"}, (1, 1), (2, 4)),
     (X, 2, {"strides": 1, "dilations": (2, 3)}, (0, 0), (3, 3)),
     (X, 2, {"strides": 2, "dilations": 2, "pad": 1}, (1, 1), (3, 3)),
@@ -86,13 +87,13 @@ def test_avg_pool(x, window, options, before, places, backend):
 
 PADDED = [  # x, window, strides, padding, other options
     (X, (3, 3), (3, 3), [(1, 1), (1, 1)], {}),
-    (X, (3, 2), (2, 2), [(1, 0), (0, 1)], {MODE: "ceil"}),
-    ((1, 5, 5, 1), (3, 3), (3, 3), [(1, 1), (1, 1)], {MODE: "ceil"}),
+    (X, (3, 2), (2, 2), [(1, 0), (0, 1)], {MODE: "ceil_inside"}),
+    ((1, 5, 5, 1), (3, 3), (3, 3), [(1, 1), (1, 1)], {MODE: "ceil_inside"}),
     ((2, 4, 3, 2), (2, 2), (1, 1), [(3, 3), (0, 2)], {}),
     (X, (2, 3), (1, 2), [(2, 0), (1, 1)], {"dilations": 2}),
-    (X3, (2, 3, 2), (2, 2, 2), [(1, 1), (1, 1), (0, 1)], {MODE: "ceil"}),
-    ((2, 7, 3), (3,), (2,), [(1, 2)], {MODE: "ceil"}),
-    ((2, 8, 3), (3,), (2,), [(0, 0)], {MODE: "ceil"}),
+    (X3, (2, 3, 2), (2, 2, 2), [(1, 1), (1, 1), (0, 1)], {MODE: "ceil_inside"}),
+    ((2, 7, 3), (3,), (2,), [(1, 2)], {MODE: "ceil_inside"}),
+    ((2, 8, 3), (3,), (2,), [(0, 0)], {MODE: "ceil_inside"}),
 ]
 
 
@@ -134,8 +135,8 @@ BOTH = {"max": (pg.max_pool1d, pg.max_pool), "avg": (pg.avg_pool1d, pg.avg_pool)
 ONE = [  # options for one axis, and for the second of two
     ({}, {"strides": (1, 3)}),
     (
-        {"strides": 2, "pad": 1, MODE: "ceil"},
-        {"strides": (1, 2), "pad": [(0, 0), (1, 1)], MODE: "ceil"},
+        {"strides": 2, "pad": 1, MODE: "ceil_inside"},
+        {"strides": (1, 2), "pad": [(0, 0), (1, 1)], MODE: "ceil_inside"},
     ),
     (
         {"strides": 1, "pad": "same", "dilations": 2},
