@@ -228,7 +228,7 @@ def avg_pool(
     """Return the average of each window, over the elements that lie in ``x``.
 
     Padding is not counted, unless ``count_include_pad`` is set. Then it counts as
-    zeros; elements of a window behind the padding, where "ceil_inside" lets it reach, do not.
+    zeros; what a window sees behind the padding, with "ceil_inside", is not counted.
     Otherwise a window of padding alone gives NaN. A window that holds NaN gives NaN.
 
     Args:
