@@ -232,6 +232,11 @@ def put(x: Array, places: Array, new: Array) -> Array:
     return y
 
 
+def put_greatest(x: Array, places: Array, new: Array) -> Array:
+    """Return ``x``, some rows of which are replaced where new ones are greater."""
+    return put(x, places, np.maximum(x[places[:, 0]], new))
+
+
 def added(y: Array, places: Array, new: Array) -> Array:
     """Return ``y`` with rows added at distinct indices."""
     y[places[:, 0]] += new
@@ -790,6 +795,11 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     ),
     "Tan": (pg.tan, np.tan, ONE),
     "Tanh": (pg.tanh, np.tanh, ONE),
+    "TensorScatterExtremum": (
+        lambda *xs: pg.tensor_scatter_update(*xs, reduction="max"),
+        put_greatest,
+        updates,
+    ),
     "TensorScatterUpdate": (pg.tensor_scatter_update, put, updates),
     "Tile": (lambda x: pg.tile(x, (2, 2)), lambda x: np.tile(x, (2, 2)), ONE),
     "TriangularSolve": (

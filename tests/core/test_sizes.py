@@ -61,7 +61,7 @@ PACKAGES = {
     "checks of run_kernel": (CHECKS, 300),
     "geometry": (GEOMETRY, 500),
     "tools": (sorted(CORE.glob("tools/*.py")), 1300),
-    "cpu": (plugin(CPU), 2820),
+    "cpu": (plugin(CPU), 2835),
     "wasm": (plugin(WASM), 2000),
     "opencl": (plugin(OPENCL), 2000),
     "llvm": (sorted(LLVM.rglob("*.py")), 1385),
@@ -153,11 +153,11 @@ def wrapped_imports(path):
 # The packages that are over their limit (decision 0004), and the ceiling of each.
 # A package that is under its limit fails here, and one that is far below its ceiling.
 OVER = {
-    "ops": 9530,
+    "ops": 9945,
     "tools": 2080,
     "wasm": 2800,
     "opencl": 3450,
-    "onnx": 4950,
+    "onnx": 4760,
     "tfjs": 2160,
 }
 SLACK = 150

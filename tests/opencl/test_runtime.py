@@ -74,23 +74,23 @@ def test_threads_get_the_values_of_one():
 
 def test_a_bad_index_is_an_error_at_the_next_wait():
     x = pg.asarray([1.0, 2.0, 3.0])
-    y = pg.gather(x, np.array([0, 3, 1], np.int32))
+    y = pg.gather(x, pg.asarray([0, 3, 1]))
     with pytest.raises(IndexError, match="gather: index 3 is out of range for axis 0"):
         y.numpy()
     assert x.tolist() == [1.0, 2.0, 3.0]  # and it is told once
 
 
 NINE = np.arange(1.0, 10, dtype="float32").reshape(3, 3)
-BESIDE = np.array([[0, 5], [-1, 3], [1, 1]], np.int32)  # the last one is a place
+BESIDE = [[0, 5], [-4, 3], [1, 1]]  # the last one is a place
 INSTEAD = {
-    "gather": (lambda: pg.gather(NINE[0], np.array([3, -1, 1], np.int32)), [0, 0, 2]),
-    "gather_nd": (lambda: pg.gather_nd(NINE, BESIDE), [0, 0, 5]),
+    "gather": (lambda: pg.gather(NINE[0], pg.asarray([3, -4, 1])), [0, 0, 2]),
+    "gather_nd": (lambda: pg.gather_nd(NINE, pg.asarray(BESIDE)), [0, 0, 5]),
     "scatter_nd": (
-        lambda: pg.scatter_nd(BESIDE, [7.0, 8.0, 9.0], (3, 3)),
+        lambda: pg.scatter_nd(pg.asarray(BESIDE), [7.0, 8.0, 9.0], (3, 3)),
         [[0, 0, 0], [0, 9, 0], [0, 0, 0]],
     ),
     "tensor_scatter_update": (
-        lambda: pg.tensor_scatter_update(NINE, BESIDE, [0.0, 0.0, 50.0]),
+        lambda: pg.tensor_scatter_update(NINE, pg.asarray(BESIDE), [0.0, 0.0, 50.0]),
         [[1, 2, 3], [4, 50, 6], [7, 8, 9]],
     ),
 }
@@ -107,9 +107,9 @@ def test_a_bad_index_reads_zeros_and_writes_nothing(op):
 
 def test_the_error_names_the_op_that_was_wrong():
     x = pg.asarray(np.ones((4, 5), np.float32))
-    pg.gather(x, np.array([3], np.int32))
-    bad = pg.gather(x, np.array([-1], np.int64), axis=1)
-    pg.gather(x, np.array([0], np.int32))
+    pg.gather(x, pg.asarray([3]))
+    bad = pg.gather(x, pg.asarray([-6], dtype="int64"), axis=1)
+    pg.gather(x, pg.asarray([0]))
     with pytest.raises(IndexError, match="index -1 is out of range for axis 1 with"):
         bad.numpy()
 
@@ -118,7 +118,7 @@ def test_the_error_names_the_op_that_was_wrong():
 @pytest.mark.parametrize("x", [[1.0, 2.0], [1, 2]], ids=str)
 def test_under_debug_it_is_an_error_at_once(x, finite):
     with pg.debug(finite=finite), pytest.raises(IndexError, match="index 9"):
-        pg.gather(x, np.array([9], np.int32))
+        pg.gather(x, pg.asarray([9]))
 
 
 def test_a_bad_index_is_told_however_others_wait_meanwhile(device):
@@ -138,13 +138,13 @@ def test_many_bad_indices_are_looked_for_in_between(monkeypatch):
     monkeypatch.setattr(runtime, "CHECKS", 3)
     x = pg.asarray([1.0, 2.0])
     with pytest.raises(IndexError, match="index 7"):
-        [pg.gather(x, np.array([7], np.int32)) for _ in range(4)]
+        [pg.gather(x, pg.asarray([7])) for _ in range(4)]
     assert x.tolist() == [1.0, 2.0]
 
 
 def test_nothing_to_gather_from():
     with pytest.raises(IndexError, match="with size 0"):
-        pg.gather(pg.zeros((0, 3)), np.array([0], np.int32))
+        pg.gather(pg.zeros((0, 3)), pg.asarray([0]))
 
 
 def test_memory_is_counted_and_goes_back(device):

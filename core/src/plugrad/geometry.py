@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, ParamSpec, Self
+from typing import Any, Literal, NamedTuple, ParamSpec, Self, get_args
 
 import numpy as np
 
@@ -49,7 +49,7 @@ Shape = tuple[int, ...]
 Pair = tuple[int, int]
 Sizes = Ints
 Padding = Literal["same", "valid"] | int | Sequence[Sequence[int]]
-Rounding = Literal["floor", "ceil", "round"]
+Rounding = Literal["floor", "ceil", "ceil_inside", "round"]
 P = ParamSpec("P")
 
 
@@ -298,7 +298,9 @@ def windows(
         dilations: Steps between neighbouring elements of one window.
         dim_rounding_mode: What becomes of a last step that is cut off, with a number
             or pairs as ``pad``: ``"floor"`` (the default) leaves it out, ``"ceil"``
-            takes it in, ``"round"`` takes it in from one half on.
+            takes it in, ``"ceil_inside"`` takes it in unless the window would begin in
+            the padding behind the input (PyTorch's ``ceil_mode``), ``"round"`` takes it
+            in from one half on.
         channels: Of the output; by default those of ``shape``.
         groups: See ``Windows``.
         output_sizes: The number of windows on each axis, where the output is given; the
@@ -395,12 +397,12 @@ def _windows(
             wanted = None if output_sizes is None else output_sizes[i]
             room = ends[0] + size + ends[1] - extent
             count, before = _steps(room, stride, rounding, wanted) + 1, ends[0]
+            if rounding == "ceil_inside":  # no window begins behind the input
+                count = min(count, -(-(before + size) // stride))
             if count < 1:
                 what = f"{size} elements padded by {ends} (axis {i + 1} of {shape})"
-                hint = "use a smaller window or pad='same'"
-                raise ValueError(
-                    f"{op}: a window of {extent} does not fit into {what}; {hint}"
-                )
+                rule = f"a window of {extent} does not fit into {what}"
+                raise ValueError(f"{op}: {rule}; use a smaller window or pad='same'")
         reach = (count - 1) * stride + extent - before - size
         counts.append(count)
         padding.append((before, max(reach, 0) if count else 0))
@@ -421,7 +423,7 @@ def _rounding(op: str, given: object, pad: object) -> str | None:
             f"{op}: dim_rounding_mode {given!r} goes with a number or pairs as pad, "
             f"not with {pad!r}"
         )
-    return choice(op, "dim_rounding_mode", given, "floor", "ceil", "round")
+    return choice(op, "dim_rounding_mode", given, *get_args(Rounding))
 
 
 def _steps(room: int, stride: int, rounding: str | None, count: int | None) -> int:
@@ -429,15 +431,13 @@ def _steps(room: int, stride: int, rounding: str | None, count: int | None) -> i
     up = -(-room // stride)
     if rounding == "round":
         return (2 * room + stride) // (2 * stride)
-    fits = rounding == "ceil" or (rounding is None and count == up + 1)
+    fits = rounding in ("ceil", "ceil_inside") or (rounding is None and count == up + 1)
     return up if fits else room // stride
 
 
 def _each(op: str, what: str, value: Sizes, n: int) -> Shape:
     """Return a positive integer for each of ``n`` axes."""
-    sizes = integers(op, what, value)
-    if entries(value) is None:
-        sizes *= n
+    sizes = integers(op, what, value) * (n if entries(value) is None else 1)
     if len(sizes) != n or min(sizes) < 1 or max(sizes) >= 2**31:  # kernels' integers
         raise ValueError(
             f"{op}: {what} must be a positive integer, or {n} of them, got {value!r}"

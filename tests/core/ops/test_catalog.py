@@ -46,7 +46,8 @@ NO_DERIVATIVE = {
         RaggedGather.params_nested_splits RaggedTensorToTensor.row_partition_tensors
         RaggedTensorToTensor.shape ScatterNd.indices SparseFillEmptyRows.dense_shape
         SparseFillEmptyRows.indices
-        TensorScatterUpdate.indices UnsortedSegmentSum.segment_ids Select.condition
+        TensorScatterExtremum.indices TensorScatterUpdate.indices
+        UnsortedSegmentSum.segment_ids Select.condition
         MatrixBandPart.num_lower MatrixBandPart.num_upper Pinv.rtol""",
     _STEP: """NonMaxSuppressionV3.boxes NonMaxSuppressionV3.scores
         NonMaxSuppressionV4.boxes NonMaxSuppressionV4.scores

@@ -235,7 +235,6 @@ ASKED = {  # what a user writes: what the message says
     "concatenate": "it is plugrad.concat here",
     "det": "it is plugrad.linalg.det here$",
     "dot": "it is plugrad.matmul here",
-    "fmod": r"for the sign of the dividend write `x - trunc\(x / y\) \* y`$",
     "compile": "plugrad.jit",
     "no_grad": r"plugrad.stop_gradient here \(outside of `grad` .* is recorded\)",
     "random.PRNGKey": "it is plugrad.random.key here",

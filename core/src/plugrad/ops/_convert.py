@@ -34,13 +34,14 @@ from plugrad.tensor.dtypes import (
 )
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import creation, shape, variable
+from . import binary, creation, shape, variable
 
 __all__ = ["asarray"]
 
 Shaped = TypeVar("Shaped", Tensor, Spec)
 _KINDS = dict(b="bool", i="integers", f="floating", c="complex numbers", O="strings")
 INT64 = DTYPES["int64"]
+LARGEST = np.iinfo(np.int64).max
 SCALARS = (bool, int, float, complex, np.number, np.bool_)
 
 
@@ -365,6 +366,8 @@ def integer_tensor(op: str, name: str, value: TensorLike) -> Tensor:
         return x
     if x.dtype.kind not in "iu":
         raise _no_integers(op, name, x.dtype)
+    if x.dtype.itemsize == 8:  # uint64
+        x = binary.minimum(x, LARGEST)
     return creation.cast(x, INT32 if np.can_cast(x.dtype, INT32) else INT64)
 
 
@@ -376,6 +379,8 @@ def on_host(op: str, name: str, value: Any) -> np.ndarray[Any, DType] | None:
     if array.dtype.kind not in "iu":
         raise _no_integers(op, name, array.dtype)
     if array.dtype != INT32:
+        if array.dtype == np.uint64:  # of which no number may wrap
+            array = np.minimum(array, LARGEST)
         narrow = array.astype(INT32)
         array = narrow if (narrow == array).all() else array.astype(INT64)
     return array

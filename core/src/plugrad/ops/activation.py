@@ -37,6 +37,8 @@ __all__ = [
     "clip",
     "elu",
     "gelu",
+    "hard_sigmoid",
+    "hard_swish",
     "leaky_relu",
     "log_sigmoid",
     "mish",
@@ -47,6 +49,7 @@ __all__ = [
     "sigmoid",
     "silu",
     "softplus",
+    "softsign",
     "step",
 ]
 
@@ -376,14 +379,15 @@ ELU = _elementwise(
 )
 
 
-def elu(x: TensorLike, /) -> Tensor:
-    """Return ``x`` where it is positive, and ``e^x - 1`` elsewhere.
+def elu(x: TensorLike, /, *, alpha: float = 1) -> Tensor:
+    """Return ``x`` where it is positive, and ``alpha · (e^x - 1)`` elsewhere.
 
-    No precision is lost near 0. NaN stays NaN, and the result for -inf is -1. The
-    derivative at 0 is 1.
+    No precision is lost near 0. NaN stays NaN, and the result for -inf is ``-alpha``.
+    The derivative at 0 is ``alpha``.
 
     Args:
         x: A tensor of real numbers.
+        alpha: A number.
 
     Returns:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
@@ -400,7 +404,10 @@ def elu(x: TensorLike, /) -> Tensor:
         Learning by Exponential Linear Units (ELUs)", 2015.
 
     """
-    return _convert.floating_unary(ELU, x, "f")
+    if alpha == 1:
+        return _convert.floating_unary(ELU, x, "f")
+    x, scale = _convert.floating("elu", x, "f"), arguments.real("elu", "alpha", alpha)
+    return compare.where(x > 0, x, unary.expm1(binary.minimum(x, 0)) * scale)
 
 
 decomposition(ELU, lambda x: compare.where(x < 0, run(unary.EXPM1, x), x))
@@ -594,6 +601,86 @@ def silu(x: TensorLike, /) -> Tensor:
     """
     x = _convert.floating("silu", x, "f")
     return x * run(SIGMOID, x)
+
+
+def hard_sigmoid(
+    x: TensorLike, /, *, alpha: float = 1 / 6, beta: float = 0.5
+) -> Tensor:
+    """Return ``alpha · x + beta``, limited to 0 and 1: a sigmoid of straight lines.
+
+    Args:
+        x: A tensor of real numbers.
+        alpha: The slope: 1/6 as in PyTorch; ONNX and Keras 2 have 0.2.
+        beta: The value at 0.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.hard_sigmoid([-4.0, 0.0, 1.5])
+        Tensor([0.  , 0.5 , 0.75], dtype=float32, backend='cpu')
+
+    Source:
+        PyTorch, ``torch.nn.functional.hardsigmoid``; ``alpha`` and ``beta`` from ONNX.
+
+    """
+    x = _convert.floating("hard_sigmoid", x, "f")
+    slope, offset = (
+        arguments.real("hard_sigmoid", name, value)
+        for name, value in (("alpha", alpha), ("beta", beta))
+    )
+    return clip(x * slope + offset, 0, 1)
+
+
+def hard_swish(x: TensorLike, /) -> Tensor:
+    """Return ``x · hard_sigmoid(x)`` for each element.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.hard_swish([-4.0, -1.5, 3.0])
+        Tensor([-0.   , -0.375,  3.   ], dtype=float32, backend='cpu')
+
+    Source:
+        A. Howard et al., "Searching for MobileNetV3", 2019.
+
+    """
+    x = _convert.floating("hard_swish", x, "f")
+    return x * hard_sigmoid(x)
+
+
+def softsign(x: TensorLike, /) -> Tensor:
+    """Return ``x / (1 + |x|)`` for each element; NaN for ±inf.
+
+    Args:
+        x: A tensor of real numbers.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.softsign([-1.0, 0.0, 3.0])
+        Tensor([-0.5 ,  0.  ,  0.75], dtype=float32, backend='cpu')
+
+    Source:
+        PyTorch, ``torch.nn.functional.softsign``.
+
+    """
+    x = _convert.floating("softsign", x, "f")
+    return x / (unary.abs(x) + 1)
 
 
 def mish(x: TensorLike, /) -> Tensor:

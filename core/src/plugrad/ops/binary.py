@@ -36,6 +36,7 @@ __all__ = [
     "divide",
     "divide_no_nan",
     "floor_divide",
+    "fmod",
     "hypot",
     "logaddexp",
     "maximum",
@@ -450,6 +451,43 @@ def remainder(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 gradients(MOD, a=lambda dy: dy, b=lambda dy, a, b: -dy * run(FLOOR_DIV, a, b))
+
+
+def fmod(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return the remainder of ``a / b`` truncated towards 0; it has the sign of ``a``.
+
+    The result is exact. Divided by zero, integers give 0 and floating numbers NaN. The
+    derivative in ``a`` is 1, and in ``b`` it is ``-trunc(a / b)``.
+
+    Args:
+        a: A tensor of real numbers.
+        b: A tensor of real numbers; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape and the promoted dtype; integers stay integers.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+        TypeError: Both are bool, or an argument is complex or holds strings.
+
+    Example:
+        >>> pg.fmod([7, -7, 7], [3, 3, -3])
+        Tensor([ 1, -1,  1], dtype=int32, backend='cpu')
+
+    Source:
+        ``numpy.fmod``.
+
+    """
+    a, b = _convert.promote_all("fmod", a, b)
+    if a.dtype.kind == "f":
+        below = a < 0
+        rest = remainder(compare.where(below, -a, a), unary.abs(b))
+        return compare.where(below, -rest, rest)
+    rest = _convert.elementwise(MOD, a, b, "iuf")
+    if a.dtype.kind == "u":
+        return rest
+    other = compare.logical_and(compare.not_equal(rest, 0), (a < 0) != (b < 0))
+    return compare.where(other, rest - b, rest)
 
 
 # --- powers ----------------------------------------------------------------------

@@ -188,7 +188,7 @@ def non_max_suppression_with_score(
     boxes, scores, attrs = given
     if not sigma:  # the scores do not change, and have a gradient
         indices = run(NON_MAX_SUPPRESSION_V3, boxes, scores, **attrs)
-        return indices, gather.gather(scores, indices)
+        return indices, run(gather.GATHER_V2, scores, indices, axis=0, batch_dims=0)
     attrs |= {"soft_nms_sigma": sigma}
     indices, kept = run_many(NON_MAX_SUPPRESSION_V5, boxes, scores, **attrs)
     return indices, kept

@@ -85,7 +85,8 @@ def depthwise_conv2d(
             layout.
         dim_rounding_mode: What happens to a last step that does not fit, if ``pad`` is
             a number or pairs: "floor" (also None) drops it, "ceil" keeps it, "round"
-            keeps it from one half on.
+            keeps it from one half on; "ceil_inside" keeps a window that begins before
+            the end of the input.
 
     Returns:
         A tensor ``[batch, out_height, out_width, channels · multiplier]`` in the format
@@ -162,7 +163,8 @@ def separable_conv2d(
             layout.
         dim_rounding_mode: What happens to a last step that does not fit, if ``pad`` is
             a number or pairs: "floor" (also None) drops it, "ceil" keeps it, "round"
-            keeps it from one half on.
+            keeps it from one half on; "ceil_inside" keeps a window that begins before
+            the end of the input.
 
     Returns:
         A tensor ``[batch, out_height, out_width, out_channels]`` in the format of

@@ -67,12 +67,12 @@ def gather(
     """Return the slices of ``x`` along an axis at ``indices``.
 
     ``y[b, o, k, r] = x[b, o, indices[b, k], r]``, where b, o, k and r stand for any
-    number of axes. The axes of ``indices`` replace ``axis``. ``take`` also accepts
-    negative indices.
+    number of axes. The axes of ``indices`` replace ``axis``. Negative indices count
+    from the end.
 
     Args:
         x: A tensor of any dtype with at least one axis.
-        indices: Integers from 0 to the size of the axis less 1, of any shape.
+        indices: Integers of any shape.
         axis: The axis of ``x``.
         batch_dims: The number of first axes that ``x`` and ``indices`` share, at most
             ``axis``. A negative number counts from the rank of ``indices``.
@@ -82,7 +82,7 @@ def gather(
         ``x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis + 1:]``.
 
     Raises:
-        IndexError: An index is negative or too large.
+        IndexError: An index is out of range.
         TypeError: The indices are not integers.
         ValueError: ``axis`` or ``batch_dims`` is out of range, or the shared axes
             differ.
@@ -94,12 +94,13 @@ def gather(
         Tensor([2, 3], dtype=int32, backend='cpu')
 
     Source:
-        The semantics are those of ``tf.gather`` in TensorFlow.js.
+        The semantics are those of ``tf.gather`` in TensorFlow.js; negative indices as
+        in NumPy.
 
     """
     op, x = "gather", _convert.asarray(x)
-    indices = _convert.integer_tensor(op, "indices", indices)
     axis = shape._axis(op, axis, len(x.shape))
+    indices = counted_from_0(op, indices, x.shape[axis], axis)
     given, rank = integer(op, "batch_dims", batch_dims), len(indices.shape)
     batch = given + rank if given < 0 else given
     if not 0 <= batch <= min(axis, rank):
@@ -171,11 +172,21 @@ def range_errors(op: str, indices: Tensor, sizes: geometry.Shape) -> Iterator[No
 
 def out_of_range(op: str, index: int, axis: int, n: int) -> IndexError:
     """Return an error for an index that an axis of size ``n`` does not have."""
-    return IndexError(f"{op}: index {index} is out of range for axis {axis}, size {n}")
+    return IndexError(
+        f"{op}: index {index} is out of range for axis {axis} with size {n}"
+    )
 
 
-def counted_from_0(op: str, indices: TensorLike, size: int, axis: int) -> Tensor:
+def counted_from_0(
+    op: str, indices: TensorLike, size: int | geometry.Shape, axis: int = 0
+) -> Tensor:
     """Return indices in which negative ones are replaced by those counted from 0.
+
+    Args:
+        op: The op, for messages.
+        indices: Integers of any shape; ``[..., k]`` for several axes.
+        size: The size of the axis, or the sizes of k axes.
+        axis: The axis, for messages, if it is one.
 
     Raises:
         IndexError: Indices that are known on the host are out of range; those in a
@@ -185,11 +196,17 @@ def counted_from_0(op: str, indices: TensorLike, size: int, axis: int) -> Tensor
     known = _convert.on_host(op, "indices", indices)
     if known is None:
         x = _convert.integer_tensor(op, "indices", indices)
-        return run(compare.SELECT, x < 0, x + _convert.scalar(op, size, x.dtype), x)
-    bad = known[(known < -size) | (known >= size)]
-    if bad.size:
-        raise out_of_range(op, bad.flat[0], axis, size)
-    return _convert.asarray(np.where(known < 0, known + size, known), copy=False)
+        if getattr(indices, "dtype", x.dtype).kind == "u":
+            return x
+        shift = np.array(size, x.dtype) if isinstance(size, tuple) else size
+        return run(compare.SELECT, x < 0, x + shift, x)
+    found = np.where(known < 0, known + np.array(size, known.dtype), known)
+    bad = np.argwhere((found < 0) | (found >= size))
+    if len(bad):
+        at = tuple(bad[0])
+        axis, n = (at[-1], size[at[-1]]) if isinstance(size, tuple) else (axis, size)
+        raise out_of_range(op, known[at], axis, n)
+    return _convert.asarray(found, copy=False)
 
 
 def take(x: TensorLike, indices: TensorLike, /, axis: int | None = None) -> Tensor:

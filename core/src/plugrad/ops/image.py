@@ -1,7 +1,7 @@
 """Images: conversion from and to pixels, flips and rotation, colours.
 
 Kernels: ``Draw FlipLeftRight FromPixels RotateWithOffset``. The namespace ``image``
-also holds the ops of ``boxes`` and of ``resize``.
+also holds the ops of ``boxes``, of ``interpolation`` and of ``resize``.
 """
 
 from __future__ import annotations
@@ -28,11 +28,17 @@ from .boxes import (
     non_max_suppression_padded,
     non_max_suppression_with_score,
 )
+from .interpolation import grid_sample, resize_bicubic
 from .resize import crop_and_resize, resize_bilinear, resize_nearest_neighbor, transform
 
 __all__ = ["crop_and_resize", "flip_left_right", "flip_up_down", "from_pixels"]
-__all__ += ["grayscale_to_rgb", "non_max_suppression", "non_max_suppression_padded"]
-__all__ += ["non_max_suppression_with_score", "resize_bilinear"]
+__all__ += [
+    "grayscale_to_rgb",
+    "grid_sample",
+    "non_max_suppression",
+    "non_max_suppression_padded",
+]
+__all__ += ["non_max_suppression_with_score", "resize_bicubic", "resize_bilinear"]
 __all__ += ["resize_nearest_neighbor", "rgb_to_grayscale", "rotate_with_offset"]
 __all__ += ["threshold", "to_pixels", "transform"]
 

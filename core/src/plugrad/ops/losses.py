@@ -557,5 +557,5 @@ def sparse_softmax_cross_entropy(
         raise misfit(op, "there must be one label for each row of logits", classes, x)
     rows = norm.log_softmax(x).reshape((classes.size, x.shape[-1]))
     places = classes.reshape((classes.size, 1))
-    found = gather.gather(rows, places, axis=1, batch_dims=1)
+    found = run(gather.GATHER_V2, rows, places, axis=1, batch_dims=1)
     return _weighted(op, -found.reshape(classes.shape), weights, reduction)

@@ -13,6 +13,7 @@ Map: contracts; ops; decompositions; gradients.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from typing import Any, Literal
@@ -28,9 +29,17 @@ from plugrad.tensor.dtypes import INT32, DType
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _windows, binary, compare, creation, gather, reduce, slicing
+from . import shape as shapes
 from ._windows import Options
 
-__all__ = ["avg_pool", "max_pool", "max_pool_with_argmax", "pool"]
+__all__ = [
+    "avg_pool",
+    "avg_pool1d",
+    "max_pool",
+    "max_pool1d",
+    "max_pool_with_argmax",
+    "pool",
+]
 
 # --- contracts -------------------------------------------------------------------
 
@@ -214,11 +223,13 @@ def avg_pool(
     dilations: Sizes = 1,
     data_format: str | None = None,
     dim_rounding_mode: Rounding | None = None,
+    count_include_pad: bool = False,
 ) -> Tensor:
     """Return the average of each window, over the elements that lie in ``x``.
 
-    Padding is not counted. A window of padding alone gives NaN, and so does a window
-    that holds NaN.
+    Padding is not counted, unless ``count_include_pad`` is set. Then it counts as
+    zeros; what a window sees behind the padding, with "ceil_inside", is not counted.
+    Otherwise a window of padding alone gives NaN. A window that holds NaN gives NaN.
 
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; for three spatial
@@ -230,6 +241,7 @@ def avg_pool(
         data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
             channels first.
         dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
+        count_include_pad: Whether padding is counted, as in PyTorch.
 
     Returns:
         The averages, in the layout and dtype of ``x``; float32 for integers and bool.
@@ -247,7 +259,86 @@ def avg_pool(
     """
     x = _convert.floating("avg_pool", x)
     given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
-    return _pool(AVERAGES, "avg_pool", x, data_format, given)
+    return _pool(AVERAGES, "avg_pool", x, data_format, given, count_include_pad)
+
+
+def max_pool1d(
+    x: TensorLike,
+    /,
+    filter_size: Sizes,
+    *,
+    strides: Sizes | None = None,
+    pad: Padding = "valid",
+    dilations: Sizes = 1,
+    data_format: str = "NWC",
+    dim_rounding_mode: Rounding | None = None,
+) -> Tensor:
+    """Return the maximum of each window along one spatial axis; see ``max_pool``.
+
+    Args:
+        x: ``[batch, width, channels]``, or without the batch.
+        filter_size: The size of windows.
+        strides: The step between neighbouring windows; by default ``filter_size``.
+        pad: ``"same"``, ``"valid"``, a number, or ``[(left, right)]``.
+        dilations: Steps between neighbouring elements of one window.
+        data_format: "NWC", or "NCW" for channels first.
+        dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
+
+    Returns:
+        The maxima, in the layout and dtype of ``x``.
+
+    Raises:
+        ValueError: Shapes or attributes do not fit each other.
+        TypeError: ``x`` is complex, bool, or holds strings, which have no maximum.
+
+    Example:
+        >>> pg.max_pool1d(pg.reshape([1, 5, 2, 4], (4, 1)), 2)[:, 0]
+        Tensor([5, 4], dtype=int32, backend='cpu')
+
+    """
+    given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
+    return _pool1d(MAX_POOL, "max_pool1d", ordered("max_pool1d", x), data_format, given)
+
+
+def avg_pool1d(
+    x: TensorLike,
+    /,
+    filter_size: Sizes,
+    *,
+    strides: Sizes | None = None,
+    pad: Padding = "valid",
+    dilations: Sizes = 1,
+    data_format: str = "NWC",
+    dim_rounding_mode: Rounding | None = None,
+    count_include_pad: bool = False,
+) -> Tensor:
+    """Return the average of each window along one spatial axis; see ``avg_pool``.
+
+    Args:
+        x: ``[batch, width, channels]``, or without the batch.
+        filter_size: The size of windows.
+        strides: The step between neighbouring windows; by default ``filter_size``.
+        pad: ``"same"``, ``"valid"``, a number, or ``[(left, right)]``.
+        dilations: Steps between neighbouring elements of one window.
+        data_format: "NWC", or "NCW" for channels first.
+        dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
+        count_include_pad: Whether padding is counted, as in ``avg_pool``.
+
+    Returns:
+        The averages, in the layout and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        ValueError: Shapes or attributes do not fit each other.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.avg_pool1d(pg.reshape([1.0, 5.0, 2.0, 4.0], (4, 1)), 2)[:, 0]
+        Tensor([3., 3.], dtype=float32, backend='cpu')
+
+    """
+    x, op = _convert.floating("avg_pool1d", x), "avg_pool1d"
+    given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
+    return _pool1d(AVG_POOL, op, x, data_format, given, count_include_pad)
 
 
 def pool(
@@ -309,7 +400,12 @@ MAXIMA, AVERAGES = {2: MAX_POOL, 3: MAX_POOL_3D}, {2: AVG_POOL, 3: AVG_POOL_3D}
 
 
 def _pool(
-    kernels: dict[int, Kernel], op: str, x: Tensor, data_format: str | None, given: Any
+    kernels: dict[int, Kernel],
+    op: str,
+    x: Tensor,
+    data_format: str | None,
+    given: Any,
+    count_include_pad: bool = False,
 ) -> Tensor:
     spatial = 3 if len(x.shape) == 5 else 2
     if len(x.shape) not in (3, 4, 5):
@@ -318,7 +414,47 @@ def _pool(
         data_format = _windows.FORMATS[spatial][0]
     x, back = _windows.channels_last(op, x, spatial, data_format)
     windows = geometry.windows(op, x.shape, **given)
-    return back(run(kernels[spatial], x, geometry=windows))
+    y = run(kernels[spatial], x, geometry=windows)
+    if flag(op, "count_include_pad", count_include_pad):
+        y = _over_padding(y, windows, given["pad"])
+    return back(y)
+
+
+def _pool1d(
+    kernel: Kernel,
+    op: str,
+    x: Tensor,
+    data_format: str,
+    given: Any,
+    count_include_pad: bool = False,
+) -> Tensor:
+    x, back = _windows.channels_last(op, x, 1, data_format)
+    windows = geometry.windows(op, x.shape, **given)
+    flat = windows.with_leading_axis()
+    y = run(kernel, shapes.reshape(x, flat.in_shape), geometry=flat)
+    y = shapes.reshape(y, windows.out_shape)
+    if flag(op, "count_include_pad", count_include_pad):
+        y = _over_padding(y, windows, given["pad"])
+    return back(y)
+
+
+def _over_padding(y: Tensor, windows: Windows, pad: Padding) -> Tensor:
+    """Return averages over input and padding, of averages over the input alone."""
+    ends = geometry._ends("avg_pool", pad, len(windows.window))
+    ends = windows.padding if isinstance(ends, str) else ends
+    sizes = zip(windows.in_shape[1:-1], ends, strict=True)
+    spatial = [before + n + after for n, (before, after) in sizes]
+    beyond = zip(windows.padding, ends, strict=True)
+    wide = dataclasses.replace(
+        windows,
+        in_shape=(windows.in_shape[0], *spatial, windows.in_shape[-1]),
+        padding=tuple([(0, max(p[1] - e[1], 0)) for p, e in beyond]),
+    )
+    seen = _counts(windows)
+    if not seen.all():
+        y = compare.where(_convert.asarray(seen > 0), y, 0)
+    share = (seen / _counts(wide)).astype(y.dtype)
+    return y * _convert.asarray(share)
 
 
 def max_pool_with_argmax(
@@ -481,7 +617,8 @@ def _(
     y = run(MAX_POOL, x, geometry=geometry)
     winners = _winners(x, y, geometry)
     steps, origins = _addresses(geometry, include_batch_in_index)
-    indices = gather.gather(_convert.asarray(steps), winners) + origins
+    offsets = _convert.asarray(steps)
+    indices = run(gather.GATHER_V2, offsets, winners, axis=0, batch_dims=0) + origins
     return y, compare.where(compare.equal(winners, 0), -1, indices)
 
 

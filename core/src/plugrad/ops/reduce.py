@@ -19,8 +19,8 @@ import numpy as np
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape, axes
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients, reduced
-from plugrad.tensor.arguments import Axis, OneAxis, flag, misfit
-from plugrad.tensor.dtypes import BOOL, DTYPES, FLOAT32, INT32, canonical
+from plugrad.tensor.arguments import Axis, OneAxis, flag, misfit, real
+from plugrad.tensor.dtypes import BOOL, DTYPES, FLOAT32, INT32, canonical, named, weak
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, shape, unary
@@ -239,7 +239,14 @@ MAX = Kernel(
 )
 
 
-def max(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def max(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: float | None = None,
+) -> Tensor:
     """Return the maximum over ``axis``; NaN where an element is NaN.
 
     Elements that equal the maximum share the gradient equally. The maximum of 0.0 and
@@ -249,21 +256,48 @@ def max(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tenso
         x: A tensor of real numbers.
         axis: The axes to reduce: an int, several, or None for all.
         keepdims: Whether the reduced axes stay, with size 1.
+        initial: A number that the dtype of ``x`` can hold, which is one more element of
+            each maximum; the result for no elements.
 
     Returns:
         A tensor of the dtype of ``x``.
 
     Raises:
-        ValueError: There are no elements to reduce, or an axis is out of range.
+        ValueError: There are no elements to reduce and no ``initial``, or an axis is
+            out of range.
         TypeError: ``x`` is complex, or holds strings.
 
     Example:
         >>> pg.max([[1.0, 5.0], [3.0, 4.0]], axis=0)
         Tensor([3., 5.], dtype=float32, backend='cpu')
+        >>> pg.max(pg.zeros((2, 0)), axis=1, initial=-1.0)
+        Tensor([-1., -1.], dtype=float32, backend='cpu')
 
     """
+    if initial is not None:
+        return _with_initial("max", x, axis, keepdims, initial)
     x, axis = _ordered("max", x, axis)
     return _convert.reduction(ANY if x.dtype is BOOL else MAX, x, axis, keepdims)
+
+
+def _with_initial(
+    op: str, x: TensorLike, axis: Axis, keepdims: bool, initial: float
+) -> Tensor:
+    """Return a maximum or minimum that has one more element."""
+    x, number = _convert.real(op, x), real(op, "initial", initial)
+    if weak(op, number, x.dtype) is not x.dtype:
+        rule = f"initial {initial} does not fit into {named(x.dtype)}; cast x"
+        raise TypeError(f"{op}: {rule}")
+    first, along = _convert.asarray(number, dtype=x.dtype), axes(op, axis, x.ndim)
+    kernel, of_bool, function = {
+        "max": (MAX, ANY, binary.maximum),
+        "min": (MIN, ALL, binary.minimum),
+    }[op]
+    if x.dtype is BOOL:
+        kernel = of_bool
+    elif not count(x, along):  # a sum of nothing, which has a gradient
+        return _convert.reduction(SUM, x, along, keepdims) + first
+    return function(_convert.reduction(kernel, x, along, keepdims), first)
 
 
 gradients(MAX, x=_shared)
@@ -280,7 +314,14 @@ MIN = Kernel(
 )
 
 
-def min(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def min(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: float | None = None,
+) -> Tensor:
     """Return the minimum over ``axis``; NaN where an element is NaN.
 
     Elements that equal the minimum share the gradient equally. The minimum of 0.0 and
@@ -290,12 +331,14 @@ def min(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tenso
         x: A tensor of real numbers.
         axis: The axes to reduce: an int, several, or None for all.
         keepdims: Whether the reduced axes stay, with size 1.
+        initial: One more element of each minimum, as for ``max``.
 
     Returns:
         A tensor of the dtype of ``x``.
 
     Raises:
-        ValueError: There are no elements to reduce, or an axis is out of range.
+        ValueError: There are no elements to reduce and no ``initial``, or an axis is
+            out of range.
         TypeError: ``x`` is complex, or holds strings.
 
     Example:
@@ -303,6 +346,8 @@ def min(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tenso
         Tensor([1., 4.], dtype=float32, backend='cpu')
 
     """
+    if initial is not None:
+        return _with_initial("min", x, axis, keepdims, initial)
     x, axis = _ordered("min", x, axis)
     return _convert.reduction(ALL if x.dtype is BOOL else MIN, x, axis, keepdims)
 

@@ -374,7 +374,8 @@ def _(
     extrapolation_value: float,
 ) -> Tensor:
     images = _sampling.constant(np.arange(image.shape[0]), INT32)
-    box_ind = gather.gather(images, box_ind)  # raises if there is no such image
+    # It raises if there is no such image.
+    box_ind = run(gather.GATHER_V2, images, box_ind, axis=0, batch_dims=0)
     grid = _sampling.box_grid(image, boxes, box_ind, crop_size)
     with gather.range_errors("image.crop_and_resize", box_ind, image.shape[:1]):
         return _sampling.sampled(image, grid, method, extrapolation_value)

@@ -1,28 +1,33 @@
 """Reading and writing slices at multi-dimensional indices.
 
-Kernels: ``GatherNd ScatterNd TensorScatterUpdate``. Each row of an index tensor
-``[..., k]`` is an index into the first k axes, counting from 0. If it is out of range
-in any axis, every backend raises IndexError: at once, or, if it works asynchronously,
-at the next read. No other slice is read or written in its place.
+Kernels: ``GatherNd ScatterNd TensorScatterExtremum TensorScatterUpdate``. Each row of
+an index tensor ``[..., k]`` is an index into the first k axes, which kernels count from
+0. If it is out of range in any axis, every backend raises IndexError: at once, or, if
+it works asynchronously, at the next read. No other slice is read or written in its
+place.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
-from plugrad.tensor.arguments import Ints, misfit, sizes
-from plugrad.tensor.dtypes import BOOL, INT32
+from plugrad.tensor.arguments import Ints, choice, misfit, sizes
+from plugrad.tensor.dtypes import BOOL, INT32, named
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, creation, gather, reduce
+from . import _convert, binary, compare, creation, gather, reduce, slicing, sorting
 from . import shape as shapes
 
 __all__ = ["gather_nd", "scatter_nd", "tensor_scatter_update"]
+
+FIRST = {"axis": 0, "batch_dims": 0}  # gather rows
 
 
 def _spread(params: Spec, indices: Spec) -> Spec:
@@ -53,8 +58,8 @@ GATHER_ND = Kernel(
 def gather_nd(x: TensorLike, indices: TensorLike, /) -> Tensor:
     """Return the slices of ``x`` at ``indices``, each an index into the first k axes.
 
-    Indices count from 0; a negative one is out of range. The gradient adds up where a
-    slice is read several times.
+    Negative indices count from the end. The gradient adds up where a slice is read
+    several times.
 
     Args:
         x: A tensor of any dtype, of rank 1 or more.
@@ -75,9 +80,20 @@ def gather_nd(x: TensorLike, indices: TensorLike, /) -> Tensor:
 
     """
     x = _convert.asarray(x)
-    indices = _convert.integer_tensor("gather_nd", "indices", indices)
-    _check_depth(x, indices)
-    return run(GATHER_ND, x, indices)
+    found = _integers("gather_nd", indices)
+    _check_depth(x, found)
+    places = _counted("gather_nd", found, x.shape)
+    return run(GATHER_ND, x, places)
+
+
+def _integers(op: str, indices: TensorLike) -> Any:
+    """Return indices as a tensor, or as an array if they are known on the host."""
+    known = _convert.on_host(op, "indices", indices)
+    return _convert.integer_tensor(op, "", indices) if known is None else known
+
+
+def _counted(op: str, indices: Any, sizes: Shape) -> Tensor:
+    return gather.counted_from_0(op, indices, sizes[: indices.shape[-1]])
 
 
 @decomposition(GATHER_ND)
@@ -147,7 +163,7 @@ def scatter_nd(indices: TensorLike, updates: TensorLike, /, shape: Ints) -> Tens
 
     Args:
         indices: ``[..., k]``, integers, each row an index into the first k axes;
-            ``[n]`` stands for ``[n, 1]``.
+            ``[n]`` stands for ``[n, 1]``. Negative ones count from the end.
         updates: ``[..., *shape[k:]]``, numbers.
         shape: The sizes of the result.
 
@@ -173,11 +189,11 @@ def scatter_nd(indices: TensorLike, updates: TensorLike, /, shape: Ints) -> Tens
 
 def _places(op: str, indices: TensorLike, updates: Shape, sizes: Shape) -> Tensor:
     """Return indices ``[..., k]`` that fit the shapes of updates and of the result."""
-    found = _convert.integer_tensor(op, "indices", indices)
+    found = _integers(op, indices)
     if len(found.shape) == 1:
-        found = run(shapes.RESHAPE, found, shape=(*found.shape, 1))
+        found = found.reshape((*found.shape, 1))
     _check_places(op, found, updates, sizes)
-    return found
+    return _counted(op, found, sizes)
 
 
 def _check_places(
@@ -232,19 +248,31 @@ TENSOR_SCATTER_UPDATE = Kernel(
 )
 
 
-def tensor_scatter_update(
-    x: TensorLike, indices: TensorLike, updates: TensorLike, /
-) -> Tensor:
-    """Return ``x`` with the slices at ``indices`` replaced by ``updates``.
+Reduction = Literal["replace", "add", "multiply", "max", "min"]
 
-    Of several updates of the same index the last one, in row-major order, stays and
-    gets the gradient.
+
+def tensor_scatter_update(
+    x: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
+    /,
+    *,
+    reduction: Reduction = "replace",
+) -> Tensor:
+    """Return ``x`` with ``updates`` written to, or combined with, slices of it.
+
+    Of several updates of the same index the last one, in row-major order, replaces the
+    slice and gets the gradient. The other reductions combine the slice and all of its
+    updates. The gradient of a maximum or minimum is divided evenly among the slice and
+    the updates that are equal to it, as in PyTorch's ``scatter_reduce`` and in JAX.
 
     Args:
         x: A tensor of any dtype.
         indices: ``[..., k]``, integers, each row an index into the first k axes;
-            ``[n]`` stands for ``[n, 1]``.
+            ``[n]`` stands for ``[n, 1]``. Negative ones count from the end.
         updates: ``[..., *x.shape[k:]]``.
+        reduction: ``"replace"``, ``"add"``, ``"multiply"``, ``"max"`` or ``"min"``: the
+            methods of ``x.at[indices]`` in JAX.
 
     Returns:
         A tensor of the shape of ``x``, of the dtype to which ``x`` and ``updates`` are
@@ -254,17 +282,36 @@ def tensor_scatter_update(
         ValueError: The shapes do not fit.
         IndexError: An index is out of range. An asynchronous backend raises it when the
             result is read.
-        TypeError: ``indices`` are not integers, or no dtype holds ``x`` and
-            ``updates``.
+        TypeError: ``indices`` are not integers, no dtype holds ``x`` and ``updates``,
+            or there is no such reduction of the dtype.
 
     Example:
-        >>> pg.tensor_scatter_update([1, 2, 3], [0, 2], [10, 30])
+        >>> pg.tensor_scatter_update([1, 2, 3], [0, -1], [10, 30])
         Tensor([10,  2, 30], dtype=int32, backend='cpu')
+        >>> pg.tensor_scatter_update([1, 2, 3], [0, 0], [7, 5], reduction="max")
+        Tensor([7, 2, 3], dtype=int32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.tensorScatterUpdate`` in TensorFlow.js, and of
+        ``x.at[indices]`` in JAX.
 
     """
-    x, updates = _convert.promote_all("tensor_scatter_update", x, updates)
-    places = _places("tensor_scatter_update", indices, updates.shape, x.shape)
-    return run(TENSOR_SCATTER_UPDATE, x, places, updates)
+    op = "tensor_scatter_update"
+    x, updates = _convert.promote_all(op, x, updates)
+    places = _places(op, indices, updates.shape, x.shape)
+    choice(op, "reduction", reduction, "replace", "add", "multiply", "max", "min")
+    if reduction == "replace":
+        return run(TENSOR_SCATTER_UPDATE, x, places, updates)
+    kinds = "iuf" if reduction in ("max", "min") else "iufc"
+    if x.dtype.kind not in kinds:
+        rule = f"{reduction!r} does not combine {named(x.dtype)}; cast x"
+        raise TypeError(f"{op}: {rule}")
+    if reduction == "add":
+        return x + run(SCATTER_ND, places, updates, shape=x.shape)
+    if reduction == "multiply":
+        return _combined(binary.multiply, x, places, updates)
+    attrs = {"largest": reduction == "max"}
+    return run(TENSOR_SCATTER_EXTREMUM, x, places, updates, **attrs)
 
 
 @decomposition(TENSOR_SCATTER_UPDATE)
@@ -276,7 +323,7 @@ def _(tensor: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     count, total = ids.shape[0], math.prod(lead)
     at = compare.where(_last(ids, total), ids, -1)  # the others are dropped
     hit = _sums(creation.ones((count, 1), dtype=INT32), at, total) > 0
-    new = gather.gather(rows, _sums(creation.arange(count), at, total))
+    new = run(gather.GATHER_V2, rows, _sums(creation.arange(count), at, total), **FIRST)
     old = run(shapes.RESHAPE, tensor, shape=(total, rows.shape[1]))
     return run(shapes.RESHAPE, run(compare.SELECT, hit, new, old), shape=tensor.shape)
 
@@ -298,7 +345,7 @@ def _last(ids: Tensor, total: int) -> Tensor:
         high = _convert.asarray(numbers >> bit & 1, dtype=BOOL)
         mine = compare.logical_and(left, high)
         some = _sums(creation.cast(mine, INT32), ids, total) > 0
-        left = compare.where(gather.gather(some, ids), mine, left)
+        left = compare.where(run(gather.GATHER_V2, some, ids, **FIRST), mine, left)
     return left
 
 
@@ -323,3 +370,89 @@ def _stayed(dy: Tensor, indices: Tensor, tensor_spec: Spec) -> Tensor:
 
 
 gradients(TENSOR_SCATTER_UPDATE, tensor=_without, indices=None, updates=_stayed)
+
+
+# --- combined updates ------------------------------------------------------------
+
+
+TENSOR_SCATTER_EXTREMUM = Kernel(
+    "TensorScatterExtremum(tensor: integer | floating, indices: int32 | int64, "
+    "updates: tensor; largest: bool)",
+    out=lambda tensor, indices, updates, *, largest: _over(tensor, indices, updates),
+    checks="indices",
+    op="tensor_scatter_update",
+    doc="""``tensor``, whose slice at place ``indices[i]`` becomes the greatest of it
+    and of the updates of this place, by element; or the least, without ``largest``.
+
+    The shapes are those of ``TensorScatterUpdate``. NaN is greater and less than all
+    numbers, as for ``Maximum``. Indices are checked as by ``GatherV2``, axis by
+    axis.""",
+)
+
+
+@decomposition(TENSOR_SCATTER_EXTREMUM)
+def _(tensor: Tensor, indices: Tensor, updates: Tensor, *, largest: bool) -> Tensor:
+    function = binary.maximum if largest else binary.minimum
+    return _combined(function, tensor, indices, updates)
+
+
+def _combined(
+    function: Callable[[Tensor, Tensor], Tensor],
+    x: Tensor,
+    indices: Tensor,
+    updates: Tensor,
+) -> Tensor:
+    """Combine updates of the same place by an associative function, and with ``x``.
+
+    The updates are sorted by place, in which a scan of log2(n) rounds combines each
+    with those of its place before it. The last of a place, which stays, has them all.
+    """
+    lead = x.shape[: indices.shape[-1]]
+    rows, ids = _rows("tensor_scatter_update", updates, lead, indices)
+    count, width = rows.shape
+    if not rows.size:
+        return x
+    order = sorting.argsort(ids)
+    rows, ids = (run(gather.GATHER_V2, t, order, **FIRST) for t in (rows, ids))
+    places = run(shapes.RESHAPE, ids, shape=(count, 1))
+    for step in [1 << bit for bit in range((count - 1).bit_length())]:
+        (early, late), same = (
+            [slicing.along(t, 0, at, count - step) for at in (0, step)]
+            for t in (rows, places)
+        )
+        hit = compare.equal(*same)
+        merged = function(compare.where(hit, early, 1), late)  # 0 · inf is NaN
+        merged = compare.where(hit, merged, late)
+        rows = shapes.concat([slicing.along(rows, 0, 0, step), merged])
+    flat = run(shapes.RESHAPE, x, shape=(math.prod(lead), width))
+    new = function(run(gather.GATHER_V2, flat, ids, **FIRST), rows)
+    y = run(TENSOR_SCATTER_UPDATE, flat, places, new)
+    return run(shapes.RESHAPE, y, shape=x.shape)
+
+
+def _shares(
+    dy: Tensor, tensor: Tensor, indices: Tensor, updates: Tensor, y: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what equals the result: of ``tensor``, of ``updates``; and its share."""
+    kept = compare.equal(tensor, y)
+    hit = compare.equal(updates, run(GATHER_ND, y, indices))
+    hits = run(SCATTER_ND, indices, creation.cast(hit, dy.dtype), shape=y.shape)
+    count = creation.cast(kept, dy.dtype) + hits
+    return kept, hit, dy / binary.maximum(count, 1)
+
+
+def _to_tensor(
+    dy: Tensor, tensor: Tensor, indices: Tensor, updates: Tensor, y: Tensor
+) -> Tensor:
+    kept, _, share = _shares(dy, tensor, indices, updates, y)
+    return compare.where(kept, share, 0)
+
+
+def _to_updates(
+    dy: Tensor, tensor: Tensor, indices: Tensor, updates: Tensor, y: Tensor
+) -> Tensor:
+    _, hit, share = _shares(dy, tensor, indices, updates, y)
+    return compare.where(hit, run(GATHER_ND, share, indices), 0)
+
+
+gradients(TENSOR_SCATTER_EXTREMUM, tensor=_to_tensor, indices=None, updates=_to_updates)

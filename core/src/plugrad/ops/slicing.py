@@ -221,7 +221,7 @@ def pad(
     /,
     paddings: Margins,
     *,
-    mode: Literal["constant", "reflect", "symmetric"] = "constant",
+    mode: Literal["constant", "reflect", "symmetric", "edge", "wrap"] = "constant",
     constant_values: complex | str | bytes = 0,
 ) -> Tensor:
     """Return ``x`` with elements added before and after it along each axis.
@@ -231,7 +231,8 @@ def pad(
         paddings: A pair (before, after) for each axis, not negative.
         mode: ``"constant"`` adds ``constant_values``. ``"reflect"`` mirrors at the
             first and the last element; ``"symmetric"`` mirrors at the edges, so that
-            these elements come twice.
+            these elements come twice. ``"edge"`` repeats the first and the last
+            element; ``"wrap"`` goes on with the other end.
         constant_values: A number that the dtype of ``x`` can hold, or ``str`` or
             ``bytes`` for a tensor of strings.
 
@@ -240,7 +241,7 @@ def pad(
 
     Raises:
         ValueError: There is not one pair for each axis, one is negative, or the axis
-            has too few elements to mirror.
+            has too few elements to mirror, or none to repeat.
         TypeError: The dtype cannot hold ``constant_values``.
 
     Example:
@@ -248,15 +249,47 @@ def pad(
         Tensor([0, 1, 2, 3, 0, 0], dtype=int32, backend='cpu')
         >>> pg.pad([1, 2, 3], [(1, 2)], mode="reflect")
         Tensor([2, 1, 2, 3, 2, 1], dtype=int32, backend='cpu')
+        >>> pg.pad([1, 2, 3], [(1, 2)], mode="wrap")
+        Tensor([3, 1, 2, 3, 1, 2], dtype=int32, backend='cpu')
+
+    Source:
+        The modes are those of ``numpy.pad``.
 
     """
     x = _convert.asarray(x)
     found = geometry.pairs("pad", "paddings", paddings, len(x.shape))
-    if choice("pad", "mode", mode, "constant", "reflect", "symmetric") == "constant":
+    modes = ("constant", "reflect", "symmetric", "edge", "wrap")
+    if choice("pad", "mode", mode, *modes) == "constant":
         value = constant("pad", constant_values, x.dtype)
         return run(PAD_V2, x, paddings=found, constant_values=value)
+    if mode in ("edge", "wrap"):
+        return _repeated(x, found, mode)
     _check_mirrors(x, found, mode)
     return run(MIRROR_PAD, x, paddings=found, mode=mode)
+
+
+def _repeated(x: Tensor, paddings: Pairs, mode: str) -> Tensor:
+    """Return ``x`` between copies of its edges, or of itself."""
+    _wider(Spec(x.shape, x.dtype), paddings)
+    for axis, (before, after) in enumerate(paddings):
+        n = x.shape[axis]
+        if not before and not after:
+            continue
+        if not n:
+            raise misfit("pad", f"axis {axis} has no elements to repeat ({mode})", x)
+        if mode == "edge":
+            ends = [along(x, axis, i, 1) for i in (0, n - 1)]
+            sizes = [shape._with(x.shape, axis, k) for k in (before, after)]
+            front, back = (
+                run(shape.BROADCAST_TO, end, shape=size)
+                for end, size in zip(ends, sizes, strict=True)
+            )
+        else:
+            (copies, left), (more, right) = divmod(before, n), divmod(after, n)
+            front = shape.concat([along(x, axis, n - left, left), *[x] * copies], axis)
+            back = shape.concat([*[x] * more, along(x, axis, 0, right)], axis)
+        x = run(shape.CONCAT, front, x, back, axis=axis)
+    return x
 
 
 def constant(op: str, value: Any, dtype: DType) -> complex | bytes:

@@ -108,6 +108,7 @@ atan2 | atan2 arctan2 | atan2 arctan2 | + | |
 atanh | atanh arctanh | atanh arctanh | + | |
 asarray | asarray array | asarray tensor as_tensor from_numpy | + | tensor tensor1d tensor2d | NumPy's arrays are copied
 astype | astype | Tensor.to | jnp.astype | cast |
+avg_pool1d | | nn.functional.avg_pool1d | | |
 batch_norm | | nn.functional.batch_norm | nn.standardize | | takes mean and variance; channels are last
 bitwise_invert | bitwise_invert bitwise_not invert | bitwise_not | + | |
 bitwise_left_shift | bitwise_left_shift left_shift | bitwise_left_shift | + | |
@@ -115,6 +116,7 @@ bitwise_right_shift | bitwise_right_shift right_shift | bitwise_right_shift | + 
 clip | clip | clamp clip | + | |
 concat | concat concatenate hstack | cat concat concatenate hstack | + | | `vstack` of vectors is `stack`
 conj | conj conjugate | conj | + | | computed at once
+conv1d_transpose | | nn.functional.conv_transpose1d | | |
 conv2d | | nn.functional.conv2d | lax.conv_general_dilated | | images are [batch, height, width, channels], filters [height, width, in, out]
 cumulative_prod | cumulative_prod cumprod | cumprod | + | |
 cumulative_sum | cumulative_sum cumsum | cumsum | + | |
@@ -123,9 +125,13 @@ elu | | nn.functional.elu | nn.elu | |
 equal | equal | eq | + | | `torch.equal` returns one bool
 expand_dims | expand_dims | unsqueeze | + | |
 flip | flip | flip | + | | `np.flipud` and `np.fliplr`: axis 0 and 1
+fmod | fmod | fmod | + | |
 greater | greater | gt greater | + | |
 greater_equal | greater_equal | ge greater_equal | + | |
 group_norm | | nn.functional.group_norm | | |
+hard_sigmoid | | nn.functional.hardsigmoid | nn.hard_sigmoid | |
+hard_swish | | nn.functional.hardswish | nn.hard_swish | |
+image.grid_sample | | nn.functional.grid_sample | | |
 image.resize_bilinear | | nn.functional.interpolate | image.resize | |
 layer_norm | | nn.functional.layer_norm | | |
 leaky_relu | | nn.functional.leaky_relu | nn.leaky_relu | |
@@ -143,6 +149,7 @@ logsumexp | | logsumexp | nn.logsumexp scipy.special.logsumexp | |
 matmul | matmul dot | matmul mm bmm | + | | `vecdot` for pairs of vectors
 matrix_transpose | matrix_transpose | Tensor.mT | + | |
 max | max amax | amax max | + | | `torch.max(x, dim)` returns the indices, too
+max_pool1d | | nn.functional.max_pool1d | | |
 min | min amin | amin min | + | | `torch.min(x, dim)` returns the indices, too
 moveaxis | moveaxis | moveaxis movedim | + | |
 multiply | multiply | mul multiply | + | |
@@ -153,7 +160,6 @@ permute_dims | permute_dims transpose | permute swapaxes | + | | `swapaxes`, and
 pow | pow power | pow | + | |
 relu | | relu nn.functional.relu | nn.relu | |
 remainder | remainder mod | remainder | + | | the sign of the divisor
- | fmod | fmod | + | | for the sign of the dividend write `x - trunc(x / y) * y`
 repeat | repeat | repeat_interleave | + | | `torch.Tensor.repeat` is `tile`
 reshape | reshape ravel | reshape flatten ravel Tensor.view | + | |
  | rot90 | rot90 | + | | write `flip` of `permute_dims`
@@ -161,6 +167,7 @@ round | round rint | round | + | | halves to even
 sigmoid | | sigmoid | nn.sigmoid | |
 silu | | nn.functional.silu | nn.silu nn.swish | |
 softmax | | softmax nn.functional.softmax | nn.softmax | |
+softsign | | nn.functional.softsign | nn.soft_sign | |
 sort | sort | sort | + | | `torch.sort` returns the indices, too
 split | split array_split | split chunk | + | | `sizes` is a number of parts, or their sizes; NumPy takes positions, `torch.split` the size of each
 squeeze | squeeze | squeeze | + | |

@@ -56,6 +56,26 @@ def tensor_scatter_update(tensor: Array, indices: Array, updates: Array) -> Arra
     return written("tensor_scatter_update", tensor, indices, updates)
 
 
+@kernels("TensorScatterExtremum")
+def tensor_scatter_extremum(
+    tensor: Array, indices: Array, updates: Array, *, largest: bool
+) -> Array:
+    """Combine the updates of each row, sorted by it; single elements one by one."""
+    lead = tensor.shape[: indices.shape[-1]]
+    rows = rows_of("tensor_scatter_update", indices, lead).reshape(-1)
+    y = np.array(tensor, order="C")
+    table = y.reshape(math.prod(lead), *tensor.shape[len(lead) :])
+    new = updates.reshape(len(rows), *table.shape[1:])
+    function = np.maximum if largest else np.minimum
+    if table.ndim == 1:  # which NumPy does in a loop in C
+        function.at(table, rows, new)
+    elif rows.size:
+        order = np.argsort(rows, kind="stable")
+        at, starts = np.unique(rows[order], return_index=True)
+        table[at] = function(table[at], function.reduceat(new[order], starts))
+    return y
+
+
 def written(op: str, tensor: Array, indices: Array, updates: Array) -> Array:
     """Write rows in their order, so that the last one stays."""
     lead = tensor.shape[: indices.shape[-1]]

@@ -41,8 +41,7 @@ def conv(
     n = w.ndim - 2
     if not channels_last:
         x, w = last(x), filter_of(w, group=group)
-    steps, gaps, pad, _ = window.over(x, w.shape[:n])
-    options: dict[str, Any] = {"strides": steps, "pad": pad, "dilations": gaps}
+    options = window.over(x, w.shape[:n])
     if n == 2 and group > 1 and group == x.shape[-1]:
         options |= built_in(activation, slope)
         y = pg.fused.depthwise_conv2d(x, w, b, **options)
@@ -101,11 +100,8 @@ def _transposed(
     x: Value, w: Value, sizes: list[int], steps: Ints, pad: Any, gaps: Ints, group: int
 ) -> Value:
     """Run a transpose whose output may be larger than all windows reach."""
-    line = len(sizes) == 1
-    if line:
-        x, w = pg.expand_dims(x, 1), pg.expand_dims(w, 0)
-        sizes, steps, gaps, pad = [1, *sizes], (1, *steps), (1, *gaps), [(0, 0), *pad]
-    function: Any = pg.conv2d_transpose if len(sizes) == 2 else pg.conv3d_transpose
+    functions = pg.conv1d_transpose, pg.conv2d_transpose, pg.conv3d_transpose
+    function: Any = functions[len(sizes) - 1]
     seen, fill = [], []
     for i, size in enumerate(sizes):
         span = (
@@ -116,8 +112,7 @@ def _transposed(
         fill.append((0, rest))
     shape = (x.shape[0], *seen, w.shape[-2] * group)
     y = function(x, w, shape, strides=steps, pad=pad, dilations=gaps, groups=group)
-    y = pg.pad(y, [(0, 0), *fill, (0, 0)]) if any(f[1] for f in fill) else y
-    return pg.squeeze(y, 1) if line else y
+    return pg.pad(y, [(0, 0), *fill, (0, 0)]) if any(f[1] for f in fill) else y
 
 
 @op("Col2Im", reads=(1, 2))

@@ -23,7 +23,10 @@ Equal:equal Greater:greater GreaterOrEqual:greater_equal Less:less
 LessOrEqual:less_equal BitwiseAnd:bitwise_and BitwiseOr:bitwise_or
 BitwiseXor:bitwise_xor
 """
-OURS = "Erf:erf Sigmoid:sigmoid Softplus:softplus Mish:mish PRelu:prelu"
+OURS = """
+Erf:erf HardSwish:hard_swish Sigmoid:sigmoid Softplus:softplus Softsign:softsign
+Mish:mish PRelu:prelu
+"""
 UNARY = frozenset(
     row.partition(":")[0] for row in (BOTH[: BOTH.index("Add")] + OURS).split()
 ) - {"PRelu"}
@@ -78,14 +81,7 @@ def _typed(xp: Any, value: float, like: Value) -> Value:
 @op("Mod", host=True)
 def mod(a: Value, b: Value, *, fmod: int = 0) -> Value:
     xp = namespace(a, b)
-    if not fmod:
-        return xp.remainder(a, b)
-    if xp is np:
-        return np.fmod(a, b)
-    if a.dtype.kind in "iu":
-        return a - divide(a, b) * b
-    # The remainder of positive numbers is exact; its sign is that of the dividend.
-    return pg.copysign(pg.remainder(pg.abs(a), pg.abs(b)), a)
+    return xp.fmod(a, b) if fmod else xp.remainder(a, b)
 
 
 @op("Pow", since=7, host=True)
@@ -201,9 +197,7 @@ def leaky_relu(x: Value, *, alpha: float = 0.01) -> Value:
 
 @op("Elu")
 def elu(x: Value, *, alpha: float = 1.0) -> Value:
-    if alpha == 1:
-        return pg.elu(x)
-    return pg.where(x > 0, x, alpha * pg.expm1(pg.minimum(x, 0.0)))
+    return pg.elu(x, alpha=alpha)
 
 
 @op("Celu")
@@ -225,22 +219,12 @@ def gelu(x: Value, *, approximate: str = "none") -> Value:
 
 @op("HardSigmoid")
 def hard_sigmoid(x: Value, *, alpha: float = 0.2, beta: float = 0.5) -> Value:
-    return pg.clip(x * alpha + beta, 0.0, 1.0)
-
-
-@op("HardSwish")
-def hard_swish(x: Value) -> Value:
-    return x * hard_sigmoid(x, alpha=1 / 6)
+    return pg.hard_sigmoid(x, alpha=alpha, beta=beta)
 
 
 @op("Swish")
 def swish(x: Value, *, alpha: float = 1.0) -> Value:
     return pg.silu(x) if alpha == 1 else x * pg.sigmoid(alpha * x)
-
-
-@op("Softsign")
-def softsign(x: Value) -> Value:
-    return x / (1 + pg.abs(x))
 
 
 @op("ThresholdedRelu")

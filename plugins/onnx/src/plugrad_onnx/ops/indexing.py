@@ -13,28 +13,16 @@ from .shape import ints
 Ints = tuple[int, ...]
 
 
-def counted(indices: Value, size: int) -> Value:
-    """Return indices from the beginning on; negative ones count from the end."""
-    if isinstance(indices, np.ndarray):
-        if np.any((indices < -size) | (indices >= size)):
-            raise IndexError(f"index: {indices} is out of range for an axis of {size}")
-        return np.where(indices < 0, indices + size, indices)
-    return pg.where(indices < 0, indices + size, indices)
-
-
 @op("Gather", either=(1,), host=True)
 def gather(x: Value, indices: Value, *, axis: int = 0) -> Value:
-    axis = axis % x.ndim
     if isinstance(x, np.ndarray):
-        return np.take(x, counted(indices, x.shape[axis]), axis=axis)
-    if isinstance(indices, np.ndarray):
-        if indices.size == 1:  # a view
-            start = int(counted(indices, x.shape[axis]).item())
-            found = x[(slice(None),) * axis + (slice(start, start + 1),)]
-            shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
-            return pg.reshape(found, shape)
-        return pg.gather(x, counted(indices, x.shape[axis]), axis)
-    return pg.gather(x, counted(indices, x.shape[axis]), axis)
+        return np.take(x, indices, axis=axis)
+    axis = axis % x.ndim
+    if isinstance(indices, np.ndarray) and indices.size == 1:  # a view
+        found = x[(slice(None),) * axis + (int(indices.item()),)]
+        shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+        return pg.reshape(found, shape)
+    return pg.gather(x, indices, axis)
 
 
 @op("GatherElements", host=True)
@@ -49,101 +37,44 @@ def gather_elements(x: Value, indices: Value, *, axis: int = 0) -> Value:
 
 @op("GatherND", host=True)
 def gather_nd(x: Value, indices: Value, *, batch_dims: int = 0) -> Value:
-    xp, depth = namespace(x, indices), indices.shape[-1]
-    parts = [counted(indices[..., i], x.shape[batch_dims + i]) for i in range(depth)]
-    for i in reversed(range(batch_dims)):
-        line = [1] * (indices.ndim - 1)
-        line[i] = x.shape[i]
-        parts.insert(0, np.arange(x.shape[i]).reshape(line))
-    shape = tuple(indices.shape[:-1])
+    xp = namespace(x, indices)
+    if batch_dims:
+        grid = np.moveaxis(np.indices(indices.shape[:-1])[:batch_dims], 0, -1)
+        indices = xp.concat([grid, indices], axis=-1)
     if xp is np:
-        return x[tuple(np.broadcast_to(part, shape) for part in parts)]
-    places = [pg.broadcast_to(pg.astype(pg.asarray(p), "int64"), shape) for p in parts]
-    if not places:
-        return pg.broadcast_to(x, (*shape, *x.shape))
-    return pg.gather_nd(x, pg.stack(places, axis=-1))
+        return x[tuple(np.moveaxis(indices, -1, 0))]
+    return pg.gather_nd(x, indices)
 
 
 # --- scatter ---------------------------------------------------------------------
-
-
-@op("ScatterND", since=11, host=True)
-def scatter_nd(
-    x: Value, indices: Value, updates: Value, *, reduction: str = "none"
-) -> Value:
-    depth = indices.shape[-1]
-    sizes = x.shape[:depth]
-    places = [counted(indices[..., i], n) for i, n in enumerate(sizes)]
-    if isinstance(x, np.ndarray):
-        return _scattered_on_host(x, tuple(places), updates, reduction)
-    if not depth:
-        return updates if reduction == "none" else _combined(x, updates, reduction)
-    return _scattered(x, pg.stack(places, axis=-1), updates, reduction)
 
 
 @op("ScatterElements", "Scatter", since=9, host=True)
 def scatter_elements(
     x: Value, indices: Value, updates: Value, *, axis: int = 0, reduction: str = "none"
 ) -> Value:
-    axis = axis % x.ndim
-    places: list[Any] = list(np.indices(indices.shape, sparse=True))
-    places[axis] = counted(indices, x.shape[axis])
-    if isinstance(x, np.ndarray):
-        return _scattered_on_host(x, tuple(places), updates, reduction)
-    shape = tuple(indices.shape)
-    rows = [pg.broadcast_to(pg.astype(pg.asarray(p), "int64"), shape) for p in places]
-    return _scattered(x, pg.stack(rows, axis=-1), updates, reduction)
+    places: list[Value] = [*np.indices(indices.shape)]
+    places[axis] = indices
+    indices = namespace(x, indices).stack(places, axis=-1)
+    return scatter_nd(x, indices, updates, reduction=reduction)
 
 
 _UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-def _scattered_on_host(x: Value, places: Any, updates: Value, reduction: str) -> Value:
-    y = x.copy()
+@op("ScatterND", since=11, host=True)
+def scatter_nd(
+    x: Value, indices: Value, updates: Value, *, reduction: str = "none"
+) -> Value:
+    if not isinstance(x, np.ndarray):
+        word: Any = {"none": "replace", "mul": "multiply"}.get(reduction, reduction)
+        return pg.tensor_scatter_update(x, indices, updates, reduction=word)
+    y, places = x.copy(), tuple(np.moveaxis(indices, -1, 0))
     if reduction == "none":
         y[places] = updates
     else:
         _UFUNCS[reduction].at(y, places, updates)
     return y
-
-
-def _combined(x: Value, y: Value, reduction: str) -> Value:
-    words = {"add": pg.add, "mul": pg.multiply, "max": pg.maximum, "min": pg.minimum}
-    return words[reduction](x, y)
-
-
-def _scattered(x: Value, places: Value, updates: Value, reduction: str) -> Value:
-    """Write or combine updates; those of one place are combined one after the other."""
-    if reduction == "none":
-        return pg.tensor_scatter_update(x, places, updates)
-    if reduction == "add":
-        return x + pg.astype(pg.scatter_nd(places, updates, x.shape), x.dtype)
-    depth = places.shape[-1]
-    rows = pg.reshape(places, (-1, depth))
-    new = pg.reshape(updates, (rows.shape[0], *x.shape[depth:]))
-    for number in _rounds(rows.numpy()):
-        now = pg.asarray(number)
-        place = pg.gather(rows, now)
-        old = pg.gather_nd(x, place)
-        merged = _combined(old, pg.gather(new, now), reduction)
-        x = pg.tensor_scatter_update(x, place, merged)
-    return x
-
-
-def _rounds(rows: Value) -> list[Value]:
-    """Return which updates come at once: each place comes once a round."""
-    _, which = np.unique(rows, axis=0, return_inverse=True)
-    which = which.reshape(-1)
-    order = np.argsort(which, kind="stable")
-    sorted_ = which[order]
-    firsts = np.r_[0, np.flatnonzero(np.diff(sorted_)) + 1] if len(order) else []
-    starts = np.zeros(len(order), np.int64)
-    starts[firsts] = 1
-    begin = (
-        np.asarray(firsts, np.int64)[np.cumsum(starts) - 1] if len(order) else starts
-    )
-    turn = np.arange(len(order)) - begin
-    return [np.sort(order[turn == i]) for i in range(int(turn.max(initial=-1)) + 1)]
 
 
 @op("TensorScatter")

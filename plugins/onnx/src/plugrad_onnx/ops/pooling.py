@@ -8,20 +8,11 @@ from typing import Any
 
 import numpy as np
 import plugrad as pg
+from plugrad import geometry
 
 from ..graph import Node
 from ..registry import Value, op
-from .windows import WINDOW, Ints, Window, extent, first, last
-
-
-def _pooled(
-    pool: Any, x: Value, window: Ints, strides: Ints, pad: Any, dilations: Ints
-) -> Value:
-    """Pool channels last; one spatial axis becomes two."""
-    if len(window) == 1:
-        args = (1, *window), (1, *strides), ((0, 0), *pad), (1, *dilations)
-        return pg.squeeze(_pooled(pool, pg.expand_dims(x, 1), *args), 1)
-    return pool(x, window, strides=strides, pad=pad, dilations=dilations)
+from .windows import WINDOW, Ints, Window, first, last
 
 
 @op("AveragePool")
@@ -33,12 +24,9 @@ def average_pool(
     channels_last: int = 0,
 ) -> Value:
     x, size = x if channels_last else last(x), window.kernel_shape
-    steps, gaps, pad, given = window.over(x, size)
-    if count_include_pad:
-        x = pg.pad(x, [(0, 0), *given, (0, 0)])
-        rest = (max(p[1] - g[1], 0) for p, g in zip(pad, given, strict=True))
-        pad = tuple((0, more) for more in rest)
-    y = _pooled(pg.avg_pool, x, size, steps, pad, gaps)
+    pool: Any = pg.avg_pool1d if len(size) == 1 else pg.avg_pool
+    counted = bool(count_include_pad)
+    y = pool(x, size, **window.over(x, size), count_include_pad=counted)
     return y if channels_last else first(y)
 
 
@@ -47,9 +35,11 @@ def lp_pool(
     x: Value, *, window: Window = WINDOW, p: int = 2, channels_last: int = 0
 ) -> Value:
     x, size = pg.abs(x if channels_last else last(x)) ** p, window.kernel_shape
-    steps, gaps, pad, _ = window.over(x, size)
+    options = window.over(x, size)
+    pad = geometry.windows("LpPool", x.shape, size, **options).padding
     x = pg.pad(x, [(0, 0), *pad, (0, 0)])
-    y = _pooled(pg.avg_pool, x, size, steps, ((0, 0),) * len(size), gaps)
+    pool: Any = pg.avg_pool1d if len(size) == 1 else pg.avg_pool
+    y = pool(x, size, strides=options["strides"], dilations=options["dilations"])
     y = (y * math.prod(size)) ** (1 / p)
     return y if channels_last else first(y)
 
@@ -64,37 +54,30 @@ def max_pool(
     node: Node,
 ) -> Value:
     x, size = x if channels_last else last(x), window.kernel_shape
-    steps, gaps, pad, _ = window.over(x, size)
+    options = window.over(x, size)
     if len(node.outputs) > 1:
-        return _with_places(first(x), size, steps, gaps, pad, storage_order)
-    y = _pooled(pg.max_pool, x, size, steps, pad, gaps)
+        windows = geometry.windows("MaxPool", x.shape, size, **options)
+        return _with_places(first(x), windows, storage_order)
+    pool: Any = pg.max_pool1d if len(size) == 1 else pg.max_pool
+    y = pool(x, size, **options)
     return y if channels_last else first(y)
 
 
 def _with_places(
-    x: Value, window: Ints, steps: Ints, gaps: Ints, pad: Any, by_column: int
+    x: Value, windows: geometry.Windows, by_column: int
 ) -> tuple[Value, Value]:
     """Return the maxima, and where they are in the flat input, channels first."""
-    sizes, n = x.shape[2:], len(window)
+    sizes = x.shape[2:]
     least = -math.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
-    wide = pg.pad(x, [(0, 0), (0, 0), *pad], constant_values=least)
-    counts = [
-        (wide.shape[i + 2] - extent(window[i], gaps[i])) // steps[i] + 1
-        for i in range(n)
-    ]
+    wide = pg.pad(x, [(0, 0), (0, 0), *windows.padding], constant_values=least)
+    steps, counts = windows.strides, windows.out_shape[1:-1]
     seen, places = [], []
     order: Any = "F" if by_column else "C"
-    for offset in np.ndindex(*window):
-        begin = [o * g for o, g in zip(offset, gaps, strict=True)]
-        where = [
-            slice(b, b + (c - 1) * s + 1, s)
-            for b, c, s in zip(begin, counts, steps, strict=True)
-        ]
-        seen.append(wide[(slice(None), slice(None), *where)])
-        axes = [
-            b + np.arange(c) * s - p[0]
-            for b, c, s, p in zip(begin, counts, steps, pad, strict=True)
-        ]
+    for begin in windows.kernel_positions:
+        rows = [*zip(begin, counts, steps, windows.padding, strict=True)]
+        where = [slice(b, b + (c - 1) * s + 1, s) for b, c, s, _ in rows]
+        seen.append(wide[(..., *where)])
+        axes = [b + np.arange(c) * s - p[0] for b, c, s, p in rows]
         grid = np.meshgrid(*axes, indexing="ij")
         places.append(np.ravel_multi_index(grid, sizes, mode="clip", order=order))
     values = pg.stack(seen)
@@ -102,7 +85,7 @@ def _with_places(
     table = pg.asarray(np.stack(places)[:, None, None])
     table = pg.broadcast_to(table, values.shape)
     flat = pg.take_along_axis(table, pg.expand_dims(which, 0), axis=0)[0]
-    images = np.arange(math.prod(x.shape[:2])).reshape(*x.shape[:2], *[1] * n)
+    images = np.arange(math.prod(x.shape[:2])).reshape(*x.shape[:2], *[1] * len(sizes))
     return pg.max(values, axis=0), flat + images * math.prod(sizes)
 
 

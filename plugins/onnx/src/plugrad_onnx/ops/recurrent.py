@@ -49,7 +49,7 @@ _ACTIVATIONS: dict[str, tuple[Any, dict[str, float]]] = {
     "relu": (pg.relu, {}),
     "tanh": (pg.tanh, {}),
     "sigmoid": (pg.sigmoid, {}),
-    "softsign": (elementwise.softsign, {}),
+    "softsign": (pg.softsign, {}),
     "softplus": (pg.softplus, {}),
     "leakyrelu": (elementwise.leaky_relu, {"alpha": 0.01}),
     "thresholdedrelu": (elementwise.thresholded_relu, {"alpha": 1.0}),

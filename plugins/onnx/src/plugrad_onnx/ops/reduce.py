@@ -18,19 +18,14 @@ def _on_ends(word: str, sign: float) -> Any:
     """Return a maximum or minimum that is infinite where there are no elements."""
 
     def extreme(xp: Any, x: Value, axes: Ints | None, keep: bool) -> Value:
-        sizes = [x.shape[a] for a in (range(x.ndim) if axes is None else axes)]
-        if math.prod(sizes) == 0:
-            kept = np.zeros(x.shape, bool).sum(axis=axes, keepdims=keep).shape
-            if x.dtype.kind == "f":
-                return xp.full(kept, sign * math.inf, dtype=x.dtype)
-            limits = np.iinfo(x.dtype) if x.dtype.kind in "iu" else None
-            ends = (limits.min, limits.max) if limits else (False, True)
-            return xp.full(kept, ends[sign > 0], dtype=x.dtype)
+        options: dict[str, Any] = {"axis": axes, "keepdims": keep}
         if x.dtype.kind == "b":
-            return getattr(xp, "any" if sign < 0 else "all")(
-                x, axis=axes, keepdims=keep
-            )
-        return getattr(xp, word)(x, axis=axes, keepdims=keep)
+            return getattr(xp, "any" if sign < 0 else "all")(x, **options)
+        if not x.size:
+            limits = np.iinfo(x.dtype) if x.dtype.kind in "iu" else None
+            ends = (limits.min, limits.max) if limits else (-math.inf, math.inf)
+            options["initial"] = ends[sign > 0]
+        return getattr(xp, word)(x, **options)
 
     return extreme
 

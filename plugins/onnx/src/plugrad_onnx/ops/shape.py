@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import plugrad as pg
@@ -296,28 +296,15 @@ def padded(x: Value, pads: Ints, mode: str, fill: Any) -> Value:
         return pg.pad(x, margins, constant_values=fill)
     for axis, (before, after) in enumerate(ends):
         if before or after:
-            places = _places(x.shape[axis], before, after, mode)
+            wide, kind = (max(before, 0), max(after, 0)), cast(Any, mode)
+            places = np.pad(np.arange(x.shape[axis]), wide, mode=kind)
+            places = places[max(-before, 0) : len(places) - max(-after, 0)]
             x = namespace(x).take(x, places, axis=axis)
     return x
 
 
 def _with(ends: Sequence[tuple[int, int]], sizes: Sequence[int]) -> Any:
     return zip(ends, sizes, strict=True)
-
-
-def _places(size: int, before: int, after: int, mode: str) -> Value:
-    """Return which elements of an axis stand in the padded one."""
-    places = np.arange(-before, size + after)
-    if mode == "edge":
-        return np.clip(places, 0, size - 1)
-    if mode == "wrap":
-        return places % size
-    if mode != "reflect":
-        raise ValueError(
-            f"Pad: the mode {mode!r} is none of constant, reflect, edge, wrap"
-        )
-    period = max(2 * (size - 1), 1)
-    return (size - 1) - np.abs(places % period - (size - 1))
 
 
 @op("DepthToSpace")

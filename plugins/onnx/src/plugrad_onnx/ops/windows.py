@@ -6,15 +6,14 @@ sets ``channels_last`` where a tensor is turned already.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import plugrad as pg
 
 from ..registry import Value
 
 Ints = tuple[int, ...]
-Pads = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -28,12 +27,23 @@ class Window:
     pads: Ints = ()
     strides: Ints = ()
 
-    def over(self, x: Value, window: Ints) -> tuple[Ints, Ints, Pads, Pads]:
-        """Return strides, dilations and both paddings for channels-last input."""
-        ones = (1,) * len(window)
-        steps, gaps = self.strides or ones, self.dilations or ones
-        sizes = x.shape[1:-1]
-        return steps, gaps, *padding(sizes, window, steps, gaps, self)
+    def over(self, x: Value, window: Ints) -> dict[str, Any]:
+        """Return the arguments of plugrad's ops for channels-last input."""
+        n = len(window)
+        steps, gaps = self.strides or (1,) * n, self.dilations or (1,) * n
+        found: dict[str, Any] = {"strides": steps, "dilations": gaps}
+        if self.auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+            late, pad = self.auto_pad == "SAME_LOWER", []
+            for i, size in enumerate(x.shape[1:-1]):
+                count = -(-size // steps[i])
+                span = (count - 1) * steps[i] + extent(window[i], gaps[i])
+                total = max(span - size, 0)
+                before = (total + late) // 2
+                pad.append((before, total - before))
+            return found | {"pad": tuple(pad)}
+        pads = self.pads if self.pads and self.auto_pad == "NOTSET" else (0,) * 2 * n
+        found["pad"] = tuple(zip(pads[:n], pads[n:], strict=True))
+        return found | {"dim_rounding_mode": "ceil_inside" if self.ceil_mode else None}
 
 
 WINDOW = Window()
@@ -52,40 +62,3 @@ def first(x: Value) -> Value:
 def extent(window: int, dilation: int) -> int:
     """Return how many elements a window spans."""
     return (window - 1) * dilation + 1
-
-
-def padding(
-    sizes: Sequence[int],
-    window: Ints,
-    strides: Ints,
-    dilations: Ints,
-    rule: Window,
-) -> tuple[Pads, Pads]:
-    """Return how far windows reach over the ends, and how far the file pads.
-
-    They differ where a last window that is cut off is taken in (``ceil``): one that
-    begins in the padding behind is left out.
-    """
-    n, reach, given = len(sizes), [], []
-    pads, auto_pad, ceil = rule.pads, rule.auto_pad, rule.ceil_mode
-    for i in range(n):
-        span, stride = extent(window[i], dilations[i]), strides[i]
-        if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-            count = -(-sizes[i] // stride)
-            total = max((count - 1) * stride + span - sizes[i], 0)
-            small, large = total // 2, total - total // 2
-            ends = (small, large) if auto_pad == "SAME_UPPER" else (large, small)
-            given.append(ends)
-            reach.append(ends)
-            continue
-        before, after = (
-            (pads[i], pads[i + n]) if pads and auto_pad == "NOTSET" else (0, 0)
-        )
-        given.append((before, after))
-        free = sizes[i] + before + after - span
-        count = (-(-free // stride) if ceil else free // stride) + 1
-        if ceil and (count - 1) * stride >= sizes[i] + before:
-            count -= 1
-        behind = (count - 1) * stride + span - sizes[i] - before
-        reach.append((before, max(behind, 0) if ceil else after))
-    return tuple(reach), tuple(given)

@@ -91,6 +91,43 @@ WAVES = [
 by_name = {"ids": lambda f: f.__name__}
 
 
+LINES = [  # made of straight lines and quotients
+    (pg.hard_sigmoid, lambda x: np.clip(x / 6 + 0.5, 0, 1)),
+    (pg.hard_swish, lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
+    (pg.softsign, lambda x: x / (1 + np.abs(x))),
+]
+
+
+@pytest.mark.parametrize(("op", "reference"), LINES, **by_name)
+def test_lines(op, reference, backend):
+    x = np.array([-1e30, -4.0, -2.9, -1.5, 0.0, 0.3, 2.0, 3.1, 1e30, np.nan])
+    tolerances = {"float32": 1e-6, "float64": 1e-14, "float16": 2e-3}
+    for dtype in held(tolerances):
+        given = (x[1:8] if dtype == "float16" else x).astype(dtype)
+        y = op(pg.asarray(given))
+        assert y.dtype == dtype
+        expected, rtol = reference(given.astype(float)), tolerances[dtype]
+        np.testing.assert_allclose(y.numpy(), expected, rtol, rtol)
+    assert op(pg.asarray([1, 2])).dtype == np.float32
+    check_gradients(op, x[1:8])
+
+
+@pytest.mark.parametrize("alpha", [0.5, 2.0, -1.0])
+def test_elu_of_alpha(alpha, backend):
+    x = np.array([-np.inf, -3.0, -1e-6, 0.0, 2.0, np.inf, np.nan], "float32")
+    expected = np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+    y = pg.elu(x, alpha=alpha)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)
+    check_gradients(lambda x: pg.elu(x, alpha=alpha), [-1.5, -0.3, 0.4, 3.0])
+    dx = pg.grad(lambda x: pg.sum(pg.elu(x, alpha=alpha)))(pg.asarray([0.0]))
+    assert dx.tolist() == [alpha]
+
+
+def test_hard_sigmoid_of_alpha_and_beta(backend):
+    y = pg.hard_sigmoid([-4.0, -1.0, 0.0, 4.0], alpha=0.2, beta=0.4)
+    np.testing.assert_allclose(y.numpy(), [0, 0.2, 0.4, 1], rtol=1e-6)
+
+
 @every(SMOOTH)
 def test_values(row, backend):
     check_values(row, backend)

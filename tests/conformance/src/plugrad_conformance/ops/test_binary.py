@@ -48,6 +48,7 @@ CASES = [
     ),
     row(pg.floor_divide, floor_of_quotient, NUMBERS, domain=(5.1, 6.9)),
     row(pg.remainder, np.remainder, NUMBERS, domain=(5.1, 6.9)),
+    row(pg.fmod, np.fmod, NUMBERS, domain=(5.1, 6.9)),
     row(pg.pow, np.power, [*NUMBERS, *COMPLEX]),
     row(pg.maximum, np.maximum, ["bool", *NUMBERS]),
     row(pg.minimum, np.minimum, ["bool", *NUMBERS]),
@@ -166,6 +167,20 @@ def test_the_rest_of_a_large_number_is_exact(backend):
     assert found == pytest.approx(math.fmod(float(a), float(b)), rel=1e-6)
     one, tenth = pg.asarray(np.float64(1)), pg.asarray(np.float64(0.1))
     assert [(one // tenth).item(), (one % tenth).item()] == [1.0 // 0.1, 1.0 % 0.1]
+
+
+def test_fmod_has_the_sign_of_the_dividend(backend):
+    a, b = np.array([7, -7, 7, -7, 0, 5, -128]), np.array([3, 3, -3, -3, 2, 0, -5])
+    for dtype in ("int8", "int32", "float32"):
+        with np.errstate(all="ignore"):
+            expected = np.fmod(a.astype(dtype), b.astype(dtype))
+        y = pg.fmod(pg.asarray(a.astype(dtype)), pg.asarray(b.astype(dtype)))
+        np.testing.assert_array_equal(y.numpy(), expected, strict=True)
+    tiny = pg.fmod(pg.asarray([-1e-20, np.inf, 5.0]), pg.asarray([3.0, 3.0, -np.inf]))
+    np.testing.assert_array_equal(tiny.numpy(), np.float32([-1e-20, np.nan, 5]))
+    f = lambda a, b: pg.square(pg.fmod(a, b))
+    check_gradients(f, np.array([7.3, -7.3, 7.3]), np.array([3.1, 3.1, -3.1]))
+    assert pg.grad(lambda a: pg.fmod(a, 3.0))(pg.asarray(0.0)).item() == 1
 
 
 def test_floor_divide_has_the_gradient_zero(backend):

@@ -52,6 +52,7 @@ CASES = [  # op, x, filter, options, padding before, places
     (C2, X, F, {"strides": (1, 3), "pad": 2}, (2, 2), (7, 3)),
     (C2, X, F, {"strides": (2, 3), "pad": [(0, 1), (2, 0)]}, (0, 2), (2, 3)),
     (C2, X, F, {"pad": 1, "strides": 3, MODE: "ceil"}, (1, 1), (3, 3)),
+    (C2, X, F, {"pad": 1, "strides": 3, MODE: "ceil_inside"}, (1, 1), (2, 3)),
     (C2, X, F, {"pad": 1, "strides": (3, 4), MODE: "round"}, (1, 1), (2, 3)),
     (C2, X, F, {"pad": 1, "strides": (3, 4), MODE: "floor"}, (1, 1), (2, 2)),
     (C2, X, (1, 1, 3, 4), {}, (0, 0), (5, 6)),
@@ -105,8 +106,11 @@ def test_decompositions(op, x, filter, options, before, places):
             np.testing.assert_allclose(y.numpy(), z.numpy(), rtol=1e-12, atol=1e-12)
 
 
-T2, T3 = pg.conv2d_transpose, pg.conv3d_transpose
+T1, T2, T3 = pg.conv1d_transpose, pg.conv2d_transpose, pg.conv3d_transpose
 TRANSPOSED = [
+    (C1, T1, (2, 7, 3), (3, 3, 4), {"pad": "same", "strides": 2}),
+    (C1, T1, (2, 4, 7), (3, 2, 6), {"dilations": 2, "groups": 2, "data_format": "NCW"}),
+    (C1, T1, (7, 3), (2, 3, 4), {"pad": [(1, 2)], "strides": 3}),
     (C2, T2, X, F, {"pad": "same", "strides": 2}),
     (C2, T2, X, F, {"dilations": 2}),
     (C2, T2, X, F, {"pad": 3, "strides": (1, 4)}),

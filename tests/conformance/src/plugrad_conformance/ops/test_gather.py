@@ -40,6 +40,7 @@ def gather(axis, batch, shape, indices):
     )
 
 
+END = np.array([[-1, 0], [1, -3]])  # counted from the end of 3
 MOVES = [
     gather(0, 0, (4, 3), [1, 1, 3, 0]),
     gather(1, 0, (2, 4, 3), [[3, 1, 0], [0, 0, 2]]),
@@ -57,6 +58,18 @@ MOVES = [
         lambda x: np.take_along_axis(x, np.array([[1, 0], [2, 2]]), 1),
         (2, 3),
     ),
+    *[
+        Move(
+            f"gather from the end, {'host' if host else 'tensor'}, {batch}",
+            lambda x, host=host, axis=axis, batch=batch: pg.gather(
+                x, END if host else pg.asarray(END), axis=axis, batch_dims=batch
+            ),
+            lambda x, axis=axis, batch=batch: gathered(x, END % 3, axis, batch),
+            shape,
+        )
+        for axis, batch, shape in [(0, 0, (3, 2)), (1, 1, (2, 3, 2))]
+        for host in (True, False)
+    ],
     Move("take", lambda x: pg.take(x, [2, -1, -3]), lambda x: x[[2, -1, -3]], (3,)),
     Move(
         "take axis",
@@ -115,7 +128,7 @@ OUT_OF_RANGE = [
         [0, 3],
         "gather: index 3 is out of range for axis 0",
     ),
-    (lambda x, i: pg.gather(x, i), [-1], "gather: index -1 is out of range"),
+    (lambda x, i: pg.gather(x, i), [0, -4], "gather: index -[14] is out of range"),
     (lambda x, i: pg.gather(x, i, axis=1), 2, "index 2 .* axis 1 with size 2"),
     (lambda x, i: pg.gather(x, i, axis=1, batch_dims=1), [[0], [1], [2]], "index 2"),
     (lambda x, i: pg.take(x, i, axis=0), [0, -4], "index -"),

@@ -193,6 +193,15 @@ TABLE = [
     ("SpaceToBatchND", lambda x: pg.space_to_batch_nd(x, (2,), [(1, 0)]), (2, 3, 2)),
     ("SplitV", lambda x: together(*pg.split(x, [1, 3], axis=1)), (2, 4)),
     ("StridedSlice", lambda x: x[3:0:-2, ::2], (4, 5)),
+    *[
+        (
+            "TensorScatterExtremum",
+            lambda x, u, r=r: pg.tensor_scatter_update(x, IDS, u, reduction=r),
+            (3, 3, 2),
+            (2, 2),
+        )
+        for r in ("max", "min")
+    ],
     (
         "TensorScatterUpdate",
         lambda x, u: pg.tensor_scatter_update(x, IDS, u),

@@ -182,16 +182,20 @@ def test_containment(backend):
 
 X = pg.asarray(sample((2, 3)))
 ERRORS = [
-    (2, IndexError, "getitem: index 2 is out of range for axis 0, size 2"),
-    ((0, -4), IndexError, "index -4 is out of range for axis 1, size 3"),
+    (2, IndexError, "getitem: index 2 is out of range for axis 0 with size 2"),
+    ((0, -4), IndexError, "index -4 is out of range for axis 1 with size 3"),
     (
         (0, 0, 0),
         IndexError,
         r"3 indices are too many for shape \(2, 3\)",
     ),
     ((..., ...), IndexError, "at most one ellipsis"),
-    ([0, 2], IndexError, "index 2 is out of range for axis 0, size 2"),
-    ((slice(None), np.array([[0], [-4]])), IndexError, "index -4 .* axis 1, size 3"),
+    ([0, 2], IndexError, "index 2 is out of range for axis 0 with size 2"),
+    (
+        (slice(None), np.array([[0], [-4]])),
+        IndexError,
+        "index -4 .* axis 1 with size 3",
+    ),
     (
         [True, False, True],
         IndexError,

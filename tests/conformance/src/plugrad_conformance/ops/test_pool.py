@@ -25,6 +25,7 @@ CASES = [  # x, window, options, padding before, places
     (X, 3, {"strides": 2, "pad": "same"}, (1, 0), (3, 3)),
     (X, (2, 3), {"strides": (1, 3), "pad": [(1, 0), (0, 2)]}, (1, 0), (5, 2)),
     (X, 3, {"pad": 1, "strides": 3, MODE: "ceil"}, (1, 1), (3, 3)),
+    (X, 3, {"pad": 1, "strides": 3, MODE: "ceil_inside"}, (1, 1), (2, 3)),
     (X, 3, {"pad": 1, "strides": (3, 2), MODE: "round"}, (1, 1), (2, 4)),
     (X, 2, {"strides": 1, "dilations": (2, 3)}, (0, 0), (3, 3)),
     (X, 2, {"strides": 2, "dilations": 2, "pad": 1}, (1, 1), (3, 3)),
@@ -82,6 +83,81 @@ def test_avg_pool(x, window, options, before, places, backend):
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12, atol=1e-14)
     if np.isfinite(expected).all():
         check_gradients(lambda x: pg.square(pg.avg_pool(x, window, **options)), x)
+
+
+PADDED = [  # x, window, strides, padding, other options
+    (X, (3, 3), (3, 3), [(1, 1), (1, 1)], {}),
+    (X, (3, 2), (2, 2), [(1, 0), (0, 1)], {MODE: "ceil_inside"}),
+    ((1, 5, 5, 1), (3, 3), (3, 3), [(1, 1), (1, 1)], {MODE: "ceil_inside"}),
+    ((2, 4, 3, 2), (2, 2), (1, 1), [(3, 3), (0, 2)], {}),
+    (X, (2, 3), (1, 2), [(2, 0), (1, 1)], {"dilations": 2}),
+    (X3, (2, 3, 2), (2, 2, 2), [(1, 1), (1, 1), (0, 1)], {MODE: "ceil_inside"}),
+    ((2, 7, 3), (3,), (2,), [(1, 2)], {MODE: "ceil_inside"}),
+    ((2, 8, 3), (3,), (2,), [(0, 0)], {MODE: "ceil_inside"}),
+]
+
+
+def averaged(x, window, strides, padding, ceil, dilations=1):
+    """Average along the first axis as PyTorch does; no window reaches further."""
+    (before, after), n = padding, len(x)
+    steps = (n + before + after - (window - 1) * dilations - 1) / strides
+    begins = strides * np.arange((np.ceil if ceil else np.floor)(steps) + 1, dtype=int)
+    x = np.pad(x, [padding] + [(0, 0)] * (x.ndim - 1))
+    rows = [
+        b + dilations * np.arange(window) for b in begins if not ceil or b < before + n
+    ]
+    return np.stack([x[at[at < len(x)]].mean(0) for at in rows])
+
+
+@pytest.mark.parametrize(("x", "window", "strides", "pad", "more"), PADDED, ids=str)
+def test_count_include_pad(x, window, strides, pad, more, backend):
+    held(backend, "float64")
+    x = RNG.normal(size=x)
+    op = pg.avg_pool1d if len(window) == 1 else pg.avg_pool
+    options = {"strides": strides, "pad": pad, "count_include_pad": True, **more}
+    expected, gaps = x, more.get("dilations", 1)
+    for axis, each in enumerate(zip(window, strides, pad, strict=True), 1):
+        moved = averaged(np.moveaxis(expected, axis, 0), *each, MODE in more, gaps)
+        expected = np.moveaxis(moved, 0, axis)
+    y = op(x, window, **options)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12, atol=1e-14)
+    check_gradients(lambda x: pg.square(op(x, window, **options)), x)
+
+
+def test_the_same_padding_is_counted(backend):
+    x = RNG.normal(size=X).astype("float32")
+    options = {"strides": 1, "count_include_pad": True}
+    y, z = (pg.avg_pool(x, 3, pad=pad, **options) for pad in ("same", 1))
+    np.testing.assert_array_equal(y.numpy(), z.numpy())
+
+
+BOTH = {"max": (pg.max_pool1d, pg.max_pool), "avg": (pg.avg_pool1d, pg.avg_pool)}
+ONE = [  # options for one axis, and for the second of two
+    ({}, {"strides": (1, 3)}),
+    (
+        {"strides": 2, "pad": 1, MODE: "ceil_inside"},
+        {"strides": (1, 2), "pad": [(0, 0), (1, 1)], MODE: "ceil_inside"},
+    ),
+    (
+        {"strides": 1, "pad": "same", "dilations": 2},
+        {"strides": 1, "pad": "same", "dilations": (1, 2)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "wide"), ONE, ids=str)
+@pytest.mark.parametrize("shape", [(2, 8, 3), (9, 2)])
+@pytest.mark.parametrize("kind", BOTH)
+def test_one_axis_is_a_row_of_an_image(kind, shape, options, wide, backend):
+    held(backend, "float64")
+    one, two = BOTH[kind]
+    x = distinct(shape)
+    y = one(x, 3, **options)
+    expected = two(np.expand_dims(x, -3), (1, 3), **wide).numpy().squeeze(-3)
+    np.testing.assert_array_equal(y.numpy(), expected)
+    z = one(np.swapaxes(x, -1, -2), 3, **options, data_format="NCW")
+    np.testing.assert_array_equal(z.numpy(), np.swapaxes(expected, -1, -2))
+    check_gradients(lambda x: pg.square(one(x, 3, **options)), x)
 
 
 @cases

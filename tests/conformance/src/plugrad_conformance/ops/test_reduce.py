@@ -158,6 +158,35 @@ def test_nothing(case, shape, backend):
         assert case.op(x, axis=1 - axis).shape == (0,)
 
 
+INITIAL = [  # x, axis, initial, the maximum, the minimum
+    (np.zeros((2, 0), "f"), 1, np.inf, [np.inf, np.inf], [np.inf, np.inf]),
+    (np.zeros((0, 2), "u1"), 0, 255, [255, 255], [255, 255]),
+    (np.zeros((0, 3, 0), "i4"), (0, 2), -5, [-5, -5, -5], [-5, -5, -5]),
+    (np.float32([[1, 5], [3, 4]]), 0, 4, [4, 5], [1, 4]),
+    (np.float32([[1, np.nan]]), 0, 4, [4, np.nan], [1, np.nan]),
+    (np.int8([[1, -5]]), None, 0, 1, -5),
+    (np.zeros((0,), bool), 0, True, True, True),
+    (np.array([False, False]), 0, True, True, False),
+]
+
+
+@pytest.mark.parametrize(("x", "axis", "initial", "most", "least"), INITIAL, ids=str)
+def test_initial_is_one_more_element(x, axis, initial, most, least, backend):
+    for op, expected in ((pg.max, most), (pg.min, least)):
+        y = op(pg.asarray(x), axis=axis, initial=initial)
+        expected = np.asarray(expected, x.dtype)
+        np.testing.assert_array_equal(y.numpy(), expected, strict=True)
+        y = op(pg.asarray(x), axis=axis, initial=initial, keepdims=True)
+        assert y.shape == np.sum(x, axis=axis, keepdims=True).shape
+
+
+def test_initial_shares_the_gradient(backend):
+    f = lambda x: pg.sum(pg.max(x, axis=1, initial=2.0))
+    dx = pg.grad(f)(pg.asarray([[1.0, 2.0], [3.0, 3.0], [0.0, 1.0]]))
+    assert dx.tolist() == [[0, 1], [0.5, 0.5], [0, 0]]
+    assert pg.grad(f)(pg.zeros((3, 0))).shape == (3, 0)
+
+
 def test_a_scalar(case, backend):
     y = case.op(pg.asarray(2.0), keepdims=True)
     if case.op is unbiased:
@@ -386,6 +415,11 @@ ERRORS = [
     (lambda x: pg.argmax(pg.ones((0,))), ValueError, "argmax: .* without elements"),
     (lambda x: pg.max(pg.ones((0,))), ValueError, "max: .* without elements"),
     (lambda x: pg.max(1j), TypeError, "max: complex numbers have no order"),
+    (
+        lambda x: pg.max([1], initial=0.5),
+        TypeError,
+        "max: initial 0.5 does not fit into int32; cast x",
+    ),
     (lambda x: pg.argmin(1j), TypeError, "argmin: complex numbers have no order"),
     (lambda x: pg.var(1j), TypeError, "var: there is no var of complex numbers"),
     (lambda x: pg.all(["a"]), TypeError, "all: there is no all of strings"),

@@ -31,12 +31,12 @@ def parts(shape, places):
     return places, places.shape[:-1] + shape[places.shape[-1] :]
 
 
-def scattered(start, places, updates, add):
+def scattered(start, places, updates, combine=lambda old, new: new):
     y = start.copy()
     for at in np.ndindex(places.shape[:-1]):
         into = tuple(places[at])
         with np.errstate(over="ignore"):
-            y[into] = y[into] + updates[at] if add else updates[at]
+            y[into] = combine(y[into], updates[at])
     return y
 
 
@@ -52,10 +52,10 @@ def check_values(shape, places, dtype):
         y = pg.gather_nd(x, at)
         np.testing.assert_array_equal(y.numpy(), expected, strict=True)
         y = pg.scatter_nd(at, updates, shape)
-        added = scattered(np.zeros(shape, dtype), places, updates, add=True)
+        added = scattered(np.zeros(shape, dtype), places, updates, np.add)
         np.testing.assert_array_equal(y.numpy(), added, strict=True)
         y = pg.tensor_scatter_update(x, at, updates)
-        written = scattered(x, places, updates, add=False)
+        written = scattered(x, places, updates)
         np.testing.assert_array_equal(y.numpy(), written, strict=True)
 
 
@@ -77,7 +77,7 @@ def test_many_duplicates_and_the_last_stays():
     rng = np.random.default_rng(0)
     places, updates = rng.integers(0, 40, (1000, 1)), rng.normal(size=(1000, 3))
     x = np.zeros((50, 3))
-    expected = scattered(x, places, updates, add=False)
+    expected = scattered(x, places, updates)
     with decomposed("TensorScatterUpdate"):
         y = pg.tensor_scatter_update(x, places, updates)
         np.testing.assert_array_equal(y.numpy(), expected)
@@ -92,6 +92,94 @@ def test_a_decomposition_keeps_the_bits_of_what_is_written():
         y = pg.tensor_scatter_update(x, [[0], [2]], updates).numpy()
     np.testing.assert_array_equal(y, [-0.0, np.nan, np.inf])
     assert np.signbit(y[0])
+
+
+@EACH
+@pytest.mark.parametrize("on_host", [True, False])
+def test_negative_indices_count_from_the_end(shape, places, on_host, backend):
+    places, slices = parts(shape, places)
+    x, updates = sample(shape, "float32"), sample(slices, "float32")
+    given = places - np.array(shape[: places.shape[-1]], places.dtype)
+    given = given if on_host else pg.asarray(given)
+    for op in (
+        lambda at: pg.gather_nd(x, at),
+        lambda at: pg.scatter_nd(at, updates, shape),
+        lambda at: pg.tensor_scatter_update(x, at, updates),
+    ):
+        np.testing.assert_array_equal(op(given).numpy(), op(places).numpy())
+
+
+REDUCTIONS = {"add": np.add, "multiply": np.multiply}
+REDUCTIONS |= {"max": np.maximum, "min": np.minimum}
+
+
+def check_reduction(reduction, shape, places, dtype):
+    places, slices = parts(shape, places)
+    x, updates = sample(shape, dtype), sample(slices, dtype)[..., ::-1]
+    expected = scattered(x, places, updates, REDUCTIONS[reduction])
+    y = pg.tensor_scatter_update(x, places, updates, reduction=reduction)
+    assert y.dtype == dtype
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)
+
+
+@EACH
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int32", "int64"])
+def test_reductions(reduction, shape, places, dtype, backend):
+    check_reduction(reduction, shape, places, dtype)
+
+
+@EACH
+@pytest.mark.parametrize("reduction", ["max", "min"])
+def test_extrema_in_parts(reduction, shape, places):
+    with decomposed("TensorScatterExtremum"):
+        check_reduction(reduction, shape, places, "float32")
+
+
+def test_extrema_with_nan_and_infinities(backend):
+    nan, inf = np.nan, np.inf
+    y = pg.tensor_scatter_update(
+        [1.0, nan, 3.0, -inf],
+        [0, 0, 1, 3, 2],
+        [nan, 2.0, 5.0, 4.0, inf],
+        reduction="max",
+    )
+    np.testing.assert_array_equal(y.numpy(), [nan, nan, inf, 4])
+
+
+@EACH
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_gradients_of_reductions(reduction, shape, places, backend):
+    places, slices = parts(shape, places)
+    rng = np.random.default_rng(3)
+    x, updates = rng.uniform(0.5, 2, shape), rng.uniform(0.5, 2, slices)
+    check_gradients(
+        lambda x, u: pg.square(
+            pg.tensor_scatter_update(x, places, u, reduction=reduction)
+        ),
+        x,
+        updates,
+    )
+
+
+# x, updates of places 0 0 2 1, the reduction, and the gradients of the sum
+TIES = [
+    ([1, 2, 3], [1, 1, 3, 9], "max", [1 / 3, 0, 0.5], [1 / 3, 1 / 3, 0.5, 1]),
+    ([1, 2, 3], [0, 0, 3, 9], "min", [0, 1, 0.5], [0.5, 0.5, 0.5, 0]),
+    ([0, 2, np.inf], [3, 4, 1, 0], "multiply", [12, 0, 1], [0, 0, np.inf, 2]),
+    ([5, 2, 3], [0, 4, np.inf, 1], "multiply", [0, 1, np.inf], [20, 0, 3, 2]),
+]
+
+
+@pytest.mark.parametrize(("x", "updates", "reduction", "dx", "du"), TIES)
+def test_equal_elements_share_a_gradient(x, updates, reduction, dx, du, backend):
+    f = lambda x, u: pg.sum(
+        pg.tensor_scatter_update(x, [0, 0, 2, 1], u, reduction=reduction)
+    )
+    x, updates = pg.asarray(x, dtype="float32"), pg.asarray(updates, dtype="float32")
+    found = pg.grads(f)(x, updates)
+    for dy, expected in zip(found, (dx, du), strict=True):
+        np.testing.assert_allclose(dy.numpy(), expected, rtol=1e-6)
 
 
 @EACH
@@ -152,6 +240,23 @@ ERRORS = [
         ValueError,
         "tensor_scatter_update",
     ),
+    (
+        lambda: pg.tensor_scatter_update(X, [[0, 0]], [1.0], reduction="mean"),
+        ValueError,
+        "tensor_scatter_update: reduction .*mean",
+    ),
+    (
+        lambda: pg.tensor_scatter_update([True], [0], [True], reduction="add"),
+        TypeError,
+        "tensor_scatter_update: 'add' does not combine bool; cast x",
+    ),
+    (
+        lambda: pg.tensor_scatter_update([1j], [0], [1j], reduction="max"),
+        TypeError,
+        "'max' does not combine complex64",
+    ),
+    (lambda: pg.gather_nd(X, [[0, -4]]), IndexError, "index -4 .* axis 1 with size 3"),
+    (lambda: pg.scatter_nd([[-3]], [1.0], (2,)), IndexError, "index -3 .* axis 0"),
 ]
 
 
@@ -166,19 +271,19 @@ INT32 = lambda *indices: pg.asarray([*indices], dtype="int32")
 OUT_OF_RANGE = {
     "gather_nd": [
         (NINE, [[0, 3]], "index 3 .* axis 1 with size 3"),
-        (NINE, [[-1, 5]], "index -1 .* axis 0"),
+        (NINE, [[-4, 5]], "index -1 .* axis 0"),
         (NINE, [[0, 0], [3, -3]], "index 3 .* axis 0"),
         (NINE, [[[1]], [[3]]], "index 3 .* axis 0"),
-        (NINE.reshape(1, 3, 3), [[0, -1, 4]], "index -1 .* axis 1"),
+        (NINE.reshape(1, 3, 3), [[0, -4, 4]], "index -1 .* axis 1"),
         (NINE[:0], [[0, 2]], "index 0 .* axis 0 with size 0"),
         (NINE[:, :0], [[2, 0]], "index 0 .* axis 1 with size 0"),
         (NINE[:, :0], [[3]], "index 3 .* axis 0"),
     ],
     "scatter_nd": [
         ((3, 3), [[0, 7]], [1.0], "index 7 .* axis 1"),
-        ((3, 3), [[1, 1], [2, -4]], [1.0, 1.0], "index -4 .* axis 1"),
+        ((3, 3), [[1, 1], [2, -4]], [1.0, 1.0], "index -1 .* axis 1"),
         ((3,), [[5]], [1.0], "index 5 .* axis 0 with size 3"),
-        ((3,), [[-1]], [1.0], "index -1 .* axis 0"),
+        ((3,), [[-4]], [1.0], "index -1 .* axis 0"),
         ((3, 2), [[3]], [[1.0, 2.0]], "index 3 .* axis 0"),
         ((3, 3), [[0, 7]], [True], "index 7 .* axis 1"),
         ((0, 5), [[0, 4]], [1.0], "index 0 .* axis 0 with size 0"),
@@ -186,7 +291,7 @@ OUT_OF_RANGE = {
     ],
     "tensor_scatter_update": [
         (NINE, [[0, 5]], [1.0], "index 5 .* axis 1"),
-        (NINE, [[0, 0], [-1, 3]], [1.0, 1.0], "index -1 .* axis 0"),
+        (NINE, [[0, 0], [-4, 3]], [1.0, 1.0], "index -1 .* axis 0"),
         (NINE, [[3]], [[1.0, 2.0, 3.0]], "index 3 .* axis 0"),
         (NINE[:, :0], [[3]], np.zeros((1, 0)), "index 3 .* axis 0"),
     ],

@@ -98,6 +98,10 @@ MOVES = [
         kernel="MirrorPad",
     ),
     Move("pad symmetric one", *padding("symmetric", (1, 1)), (1,), "MirrorPad"),
+    Move("pad edge", *padding("edge", (1, 0), (2, 5), (0, 1))),
+    Move("pad wrap", *padding("wrap", (1, 0), (2, 1), (0, 3))),
+    Move("pad wrap twice", *padding("wrap", (5, 7), (3, 0)), (3, 1)),
+    Move("pad nothing at an edge", *padding("edge", (0, 0), (1, 1)), (0, 2)),
 ]
 
 
@@ -180,20 +184,25 @@ ERRORS = [
     (
         lambda: pg.strided_slice(X, [2], [3], shrink_axis_mask=1),
         IndexError,
-        "strided_slice: index 2 is out of range for axis 0, size 2",
+        "strided_slice: index 2 is out of range for axis 0 with size 2",
     ),
     (lambda: pg.roll(X, (1, 2), axis=0), ValueError, "2 shifts do not fit 1 axes"),
     (lambda: pg.roll(X, 1, axis=2), ValueError, "roll: axis 2 is out of range"),
     (lambda: pg.pad(X, [(1, 1)]), ValueError, "paddings must be 2 pairs"),
     (lambda: pg.pad(X, [(1, 1), (0, -1)]), ValueError, "none negative"),
     (lambda: pg.pad(X, [(1, 1), (0, 0.5)]), TypeError, "paddings must be integers"),
-    (lambda: pg.pad(X, [(0, 0)] * 2, mode="wrap"), ValueError, "'reflect' or 'symm"),
+    (lambda: pg.pad(X, [(0, 0)] * 2, mode="mean"), ValueError, "'edge' or 'wrap'"),
     (
         lambda: pg.pad(X, [(2, 0), (0, 0)], mode="reflect"),
         ValueError,
         r"pad: an axis of size 2 has no \(2, 0\) elements to mirror",
     ),
     (lambda: pg.pad(X, [(0, 0), (0, 4)], mode="symmetric"), ValueError, "size 3"),
+    (
+        lambda: pg.pad(pg.ones((2, 0)), [(0, 0), (1, 0)], mode="wrap"),
+        ValueError,
+        r"pad: axis 1 has no elements to repeat \(wrap\); got .*\(2, 0\)",
+    ),
     (lambda: pg.pad([1], [(1, 1)], constant_values=2.5), TypeError, "2.5 does not fit"),
     (lambda: pg.pad([1], [(1, 1)], constant_values=2**40), OverflowError, "pad: 109"),
     (lambda: pg.pad(X, [(1, 1)] * 2, constant_values="a"), TypeError, "a number, got"),
