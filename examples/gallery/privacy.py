@@ -119,7 +119,6 @@ def draw(rows: list[list[float]], norms: list[Array], path: Path) -> None:
     left.set(xlabel="privacy budget ε (δ = 1e-5)", ylabel="accuracy in percent")
     left.legend(frameon=False)
     right.hist([norms[0], norms[-1]], np.arange(40), label=["first step", "last step"])
-    right.axvline(CLIP, color="black", label="clipped beyond")
     right.set(xlabel="norm of the gradient of an example", ylabel="examples")
     right.legend(frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
