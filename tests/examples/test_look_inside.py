@@ -175,7 +175,7 @@ def test_grad_cam_follows_the_object():
     """The four photographs: most of the map lies on the object."""
     pytest.importorskip("skimage", reason="needs the gallery group: make notebooks")
     with pg.use_backend("cpu"):
-        network = look_inside.trained(250)
+        network = look_inside.trained(500)  # as in the picture
         for photo in photographs.PHOTOS:
             row = look_inside.look(network, photographs.read(photo.file))
             assert row.name == photo.name
