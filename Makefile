@@ -20,6 +20,7 @@
 #   make docs                 write what is derived: docs/kernels.md, docs/names.md, types
 #   make site                 build the documentation as a site, and check it: build/site
 #   make site-serve           show it at http://127.0.0.1:8000 while you write
+#   make notebooks            execute the notebooks of examples/notebooks
 #   make peers                install what benchmarks/workloads.py --peers compares with
 #   make clean                remove whatever these targets have made
 
@@ -49,7 +50,7 @@ endif
 
 .PHONY: demo test test-all test-arm64 test-array-api test-consumers test-examples
 .PHONY: test-sanitized check clean docs
-.PHONY: moved peers site site-serve version wheels
+.PHONY: moved notebooks peers site site-serve version wheels
 .DELETE_ON_ERROR:
 
 # The suite starts hundreds of processes: they need not compile Python anew.
@@ -62,7 +63,7 @@ test: export OMP_NUM_THREADS := 1
 test: $(BUILT)
 	$(PYTEST) $(ARGS)
 
-test-all: $(BUILT) $(VENV)/.group-consumers test-examples site $(if $(filter Linux,$(shell uname -s)),wheels)
+test-all: $(BUILT) $(VENV)/.group-consumers $(VENV)/.group-gallery test-examples site $(if $(filter Linux,$(shell uname -s)),wheels)
 	PLUGRAD_COMPILED=0 $(PYTEST) tests/conformance --plugrad-backend cpu
 	$(PYTEST) --all $(ARGS)
 ifeq ($(SUITE),)
@@ -170,6 +171,9 @@ site: $(BUILT) $(VENV)/.group-site
 
 site-serve: $(BUILT) $(VENV)/.group-site
 	$(RUN) -m mkdocs serve
+
+notebooks: $(BUILT) $(VENV)/.group-gallery
+	$(RUN) -m examples.notebooks.make
 
 demo: $(VENV)/.group-demo
 	$(RUN) examples/digits.py

@@ -1,0 +1,149 @@
+"""Differentiate through a simulation of waves whose kernel runs on two backends.
+
+A wave on a torus moves by ``u[t + 1] = 2 u[t] - u[t - 1] + c² Δu[t]``. The kernel
+``gallery.Laplacian`` has a kernel function in NumPy for the backend cpu, another one in
+OpenCL C for opencl, and a decomposition for all others. The program looks for the still
+water from which the wave becomes a picture, by gradients through all steps::
+
+    pip install plugrad-opencl matplotlib
+    python examples/gallery/waves.py --backend opencl
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+import plugrad_train as pt
+from plugrad.plugin import Kernel, decomposition, gradients, run, same
+from plugrad_opencl import source_kernel
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# --- the kernel: contract, decomposition, gradient, two kernel functions -----------
+
+LAPLACIAN = Kernel("gallery.Laplacian(x: floating)", out=same)
+
+
+@decomposition(LAPLACIAN)
+def _(x: pg.Tensor) -> pg.Tensor:
+    around = [pg.roll(x, shift, axis=axis) for shift in (-1, 1) for axis in (0, 1)]
+    return around[0] + around[1] + around[2] + around[3] - 4 * x
+
+
+gradients(LAPLACIAN, x=lambda dy: laplacian(dy))  # it is symmetric
+
+
+def on_cpu(x: Array) -> Array:
+    """Return the sum of the four neighbours minus four times the element."""
+    x = np.pad(x, 1, mode="wrap")
+    around = x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]
+    return around - 4 * x[1:-1, 1:-1]
+
+
+IN_OPENCL = """
+__kernel void laplacian(__global const T *x, __global T *y, long y_size,
+                        long x_shape0, long x_shape1) {
+  const long item = get_global_id(0);
+  if (item >= y_size) return;
+  const long i = item / x_shape1, j = item % x_shape1;
+  const long up = (i ? i : x_shape0) - 1, down = i + 1 < x_shape0 ? i + 1 : 0;
+  const long left = (j ? j : x_shape1) - 1, right = j + 1 < x_shape1 ? j + 1 : 0;
+  y[item] = x[up * x_shape1 + j] + x[down * x_shape1 + j]
+          + x[i * x_shape1 + left] + x[i * x_shape1 + right] - 4 * x[item];
+}
+"""
+
+
+def laplacian(x: pg.Tensor, /) -> pg.Tensor:
+    """Return the discrete Laplacian of a periodic plane."""
+    return run(LAPLACIAN, x)
+
+
+def register() -> None:
+    """Register both kernel functions for the process."""
+    pg.register_kernel(LAPLACIAN, "cpu", on_cpu)
+    source_kernel(LAPLACIAN, IN_OPENCL)
+
+
+# --- the simulation ----------------------------------------------------------------
+
+
+def simulate(start: pg.Tensor, steps: int, speed: float = 0.5) -> list[pg.Tensor]:
+    """Return the wave at each step, from water that is still at first."""
+    waves = [start, start + 0.5 * speed**2 * laplacian(start)]
+    for _ in range(steps - 1):
+        waves.append(2 * waves[-1] - waves[-2] + speed**2 * laplacian(waves[-1]))
+    return waves
+
+
+def nabla(size: int) -> Array:
+    """Return a picture of the sign of the gradient, from 0 to 1, with soft edges."""
+    y, x = np.linspace(-1, 1, size)[:, None], np.abs(np.linspace(-1, 1, size))
+    edge = lambda top: (y > top) & (x < 0.55 * (0.7 - y) - 0.6 * (top + 0.65))
+    sign = (edge(-0.65) & ~edge(-0.38)).astype(np.float32)
+    for _ in range(5):
+        sign = sign + 0.15 * on_cpu(sign)
+    return sign.astype(np.float32)
+
+
+def find_start(target: Array, steps: int, iterations: int) -> tuple[Any, list[float]]:
+    """Return water that becomes the target after so many steps, and the losses."""
+    goal = pg.asarray(target)
+
+    def loss(start: pg.Tensor, goal: pg.Tensor) -> pg.Tensor:
+        return 0.5 * pg.sum(pg.square(simulate(start, steps)[-1] - goal))
+
+    step = pt.train_step(loss, pt.sgd(0.5, 0.8))
+    start = pg.zeros(target.shape)
+    state, losses = step.optimizer.init(start), []
+    for _ in range(iterations):
+        start, state, value = step.run(start, state, goal)
+        losses.append(value.item())
+    return start, losses
+
+
+# --- the picture and the command line ------------------------------------------------
+
+
+def draw(waves: list[Array], path: Path, shown: int = 6) -> None:
+    """Write a PNG of some of the waves."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2 * shown, 2.3), layout="constrained")
+    places = np.linspace(0, len(waves) - 1, shown).round().astype(int)
+    for axis, place in zip(figure.subplots(1, shown), places, strict=True):
+        axis.imshow(waves[place], "RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
+        axis.set(xticks=[], yticks=[], title=f"step {place}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=90)
+
+
+def main(arguments: list[str] | None = None) -> dict[str, list[Array]]:
+    """Read the options, simulate on each backend; return the waves of each."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--backend", nargs="+", default=["cpu", "opencl"])
+    parser.add_argument("--size", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--iterations", type=int, default=100)
+    parser.add_argument("--out", type=Path, default=Path("out/waves.png"))
+    options = parser.parse_args(arguments)
+    register()
+    target, found = nabla(options.size), {}
+    for name in options.backend:
+        with pg.use_backend(name):
+            began = time.perf_counter()
+            start, losses = find_start(target, options.steps, options.iterations)
+            seconds = time.perf_counter() - began
+            found[name] = [u.numpy() for u in simulate(start, options.steps)]
+        print(f"{name}: loss {losses[0]:.1f} to {losses[-1]:.3f} in {seconds:.1f} s")
+    draw(found[options.backend[0]], options.out)
+    return found
+
+
+if __name__ == "__main__":
+    main()

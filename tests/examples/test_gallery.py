@@ -1,0 +1,196 @@
+"""The scripts of the gallery, in small; a row is a script with a picture."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.registry.registry import registry
+
+from tests.docs.blocks import ROOT
+
+GALLERY = ROOT / "examples" / "gallery"
+PAGE = (ROOT / "docs" / "gallery.md").read_text()
+for package in ("sklearn", "matplotlib", "PIL", "plugrad_train"):
+    pytest.importorskip(package, reason=f"the gallery is not run: no {package}")
+
+
+@pytest.fixture
+def as_it_was(monkeypatch):
+    """Forget the contracts and the kernels that a script registers."""
+    pg.backends()
+    monkeypatch.setattr(registry, "contracts", registry.contracts)
+
+
+def assert_is_a_picture(path):
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG")
+    assert 8_000 < len(data) < 150_000
+
+
+def test_every_script_is_short_and_on_the_page():
+    scripts = sorted(GALLERY.glob("*.py"))
+    assert len(scripts) == 7
+    for script in scripts:
+        assert len(script.read_text().splitlines()) < 150, script.name
+        assert f"(../examples/gallery/{script.name})" in PAGE
+    for picture in (ROOT / "docs" / "gallery").glob("*.png"):
+        assert f"(gallery/{picture.name})" in PAGE
+        assert_is_a_picture(picture)
+    assert (ROOT / "docs" / "look_inside.png").stat().st_size < 400_000
+
+
+def test_weights_of_few_bits_learn_straight_through(backend, tmp_path, capsys):
+    pytest.importorskip("plugrad_gradient_packs", reason="the pack is not installed")
+    from examples.gallery import quantize
+
+    w = np.array([-0.9, -0.2, 0.1, 0.5, 0.9], np.float32)
+    found = quantize.quantized(pg.asarray(w), 2).numpy()
+    np.testing.assert_allclose(found, [-0.9, 0, 0, 0.9, 0.9], rtol=1e-6)
+    slope = lambda: pg.grad(lambda w: pg.sum(quantize.quantized(w, 3)))(w).tolist()
+    assert slope() == [0.0] * 5
+    with pg.use_gradients("straight_through", kernels=["Round"]):
+        assert slope() == pytest.approx([1.0] * 5)
+    if backend == "cpu":
+        arguments = ["--epochs", "10", "--out", str(tmp_path / "new" / "a.png")]
+        rows = quantize.main(arguments)
+        assert [row[0] for row in rows] == list(quantize.BITS)
+        assert all(row[3] > row[2] + 0.2 for row in rows)
+        assert rows[1][3] > 0.9  # 3 bits
+        assert "straight-through\n   2 " in capsys.readouterr().out
+        assert_is_a_picture(tmp_path / "new" / "a.png")
+
+
+def test_waves_are_the_same_on_both_backends(as_it_was, tmp_path, capsys):
+    pytest.importorskip("plugrad_opencl", reason="plugrad-opencl is not installed")
+    if "opencl" not in pg.backends():
+        pytest.skip("opencl has no device")
+    from examples.gallery import waves
+
+    arguments = ["--size", "24", "--steps", "20", "--iterations", "40"]
+    found = waves.main([*arguments, "--out", str(tmp_path / "a.png")])
+    try:
+        target = waves.nabla(24)
+        for name, steps in found.items():
+            assert len(steps) == 21
+            assert np.mean((steps[-1] - target) ** 2) < 0.5 * np.mean(target**2), name
+        for a, b in zip(found["cpu"], found["opencl"], strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-4)
+        x = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
+        exact = sum(np.roll(x, s, axis) for s in (-1, 1) for axis in (0, 1)) - 4 * x
+        for name in pg.backends():
+            with pg.use_backend(name):
+                y = waves.laplacian(pg.asarray(x)).numpy()
+                np.testing.assert_allclose(y, exact, atol=1e-5)
+                pg.check_gradients(lambda x: waves.laplacian(x), x[:3, :3])
+        assert waves.LAPLACIAN.name in pg.get_kernels_for_backend("opencl")
+    finally:
+        for name in ("cpu", "opencl"):
+            pg.unregister_kernel(waves.LAPLACIAN.name, name)
+
+
+def test_implicit_gradients_are_the_gradient(tmp_path, capsys):
+    from examples.gallery import bilevel
+
+    train, validation, _ = bilevel.load()
+    few = lambda data: (data[0][:, :5], data[1])
+    f = lambda decays: bilevel.loss(
+        bilevel.trained(decays, few(train)), few(validation)
+    )
+    with pg.use_backend("cpu"):
+        decays = pg.full(5, -3.0, dtype="float64")
+        slope = pg.grad(f)(decays).numpy()
+        for i, move in enumerate(1e-4 * np.eye(5)):
+            rise = f(decays + move) - f(decays - move)
+            assert slope[i] == pytest.approx(rise.item() / 2e-4, rel=1e-4, abs=1e-9)
+        half = lambda w: pg.sum(w**3) / 6  # its Hessian is diag(w)
+        product = bilevel.hessian_product(half, pg.asarray([1.0, 2.0]))
+        assert product(pg.asarray([3.0, 5.0])).tolist() == [3.0, 10.0]
+        losses = bilevel.main(["--steps", "3", "--out", str(tmp_path / "a.png")])
+    assert (np.diff(losses[:, 0]) < 0).all()
+    assert_is_a_picture(tmp_path / "a.png")
+
+
+def test_a_gaussian_process_learns_its_length(backend, tmp_path):
+    """In a process of its own: SciPy reads a variable when it is imported."""
+    script, out = GALLERY / "gaussian_process.py", tmp_path / "a.png"
+    command = [sys.executable, "-W", "error", script, "--backend", backend]
+    done = subprocess.run(
+        [*command, "--steps", "25", "--out", out], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    first, likelihood, *_ = done.stdout.splitlines()
+    assert first == f"rbf_kernel of scikit-learn runs on {backend}"
+    before, after = map(float, re.findall(r"-?\d+\.\d+", likelihood))
+    assert after < before - 50
+    assert_is_a_picture(out)
+
+
+def test_a_kernel_that_misbehaves_is_stopped(as_it_was, capsys):
+    pytest.importorskip("plugrad_wasm", reason="plugrad-wasm is not installed")
+    pytest.importorskip("ziglang", reason="ziglang, which compiles, is not installed")
+    from examples.gallery import sandbox
+
+    reasons = {
+        "behaves": "none",
+        "never ends": "it took longer than time_limit=0.5 s",
+        "reads out of bounds": "out of bounds memory access",
+        "writes out of bounds": "out of bounds memory access",
+        "recurses for ever": "out of bounds memory access",
+        "traps": "instruction executed",
+    }
+    found = sandbox.main()
+    assert found.keys() == reasons.keys()
+    for name, (message, seconds, after) in found.items():
+        assert message.endswith(reasons[name])
+        assert name == "behaves" or sandbox.UNTRUSTED.name in message
+        assert after == [2.0, 4.0]
+        assert seconds < 20
+    assert found["never ends"][1] >= 0.5
+    assert capsys.readouterr().out.count("\n") == 7
+
+
+def test_private_gradients_are_clipped(backend, tmp_path, capsys):
+    from examples.gallery import privacy
+
+    grads = {
+        "w": pg.asarray([[[3.0], [0.0]], [[0.0], [0.3]]]),
+        "b": pg.asarray([[4.0], [0.4]]),
+    }
+    total, norms = privacy.private(grads, 0.0, pg.random.key(0))
+    assert norms.tolist() == pytest.approx([5.0, 0.5])
+    np.testing.assert_allclose(total["w"].numpy(), [[0.6], [0.3]], rtol=1e-6)
+    np.testing.assert_allclose(total["b"].numpy(), [1.2], rtol=1e-6)
+    assert privacy.epsilon(10.0, 150) == pytest.approx(6.6268, abs=1e-3)
+    if backend == "cpu":
+        rows = privacy.main(["--steps", "30", "--out", str(tmp_path / "a.png")])
+        assert rows[0][2] > 0.6
+        assert rows[0][2] > rows[-1][2]
+        assert_is_a_picture(tmp_path / "a.png")
+
+
+def test_the_curves_of_all_backends_are_the_same(tmp_path, capsys):
+    from examples.gallery import backends
+
+    curves = backends.main(
+        ["--epochs", "2", "--out", str(tmp_path / "a.png"), "--backends"]
+        + [name for name in ("cpu", "wasm", "opencl") if name in pg.backends()]
+    )
+    assert len(curves) > 1
+    for name, losses in curves.items():
+        np.testing.assert_allclose(losses, curves["cpu"], rtol=1e-4, err_msg=name)
+        assert losses[-5:].mean() < 0.6 * losses[:5].mean()
+    assert_is_a_picture(tmp_path / "a.png")
+
+
+def test_numbers_of_the_page_are_those_of_its_blocks():
+    """A number in the text of a section stands in the output that it shows."""
+    for section in PAGE.split("\n## ")[1:]:
+        text, _, rest = section.partition("```text\n")
+        shown = rest.partition("```")[0]
+        after = rest.partition("```")[2]
+        words = re.sub(r"\(https:[^)]*\)", "", text + after)  # without links
+        for number in re.findall(r"\d+\.\d+", words):
+            assert number in shown, (section.splitlines()[0], number)

@@ -1,0 +1,190 @@
+"""Four maps of a network: what they are, and that they are the same on each backend.
+
+The network trains on the two photographs of scikit-learn, in small. The four of the
+picture need scikit-image, of ``--group gallery``.
+"""
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+pytest.importorskip("PIL", reason="Pillow, which reads photographs, is not installed")
+pytest.importorskip("plugrad_gradient_packs", reason="the pack is not installed")
+
+from examples import look_inside, photographs
+
+W = np.random.default_rng(1).normal(size=(24, 32, 3)).astype(np.float32)
+IMAGE = np.random.default_rng(0).random((24, 32, 3), np.float32)
+
+
+@pytest.fixture(scope="module")
+def network():
+    """Return the scores of a network with random weights."""
+    with pg.use_backend("cpu"):
+        params = photographs.new_params(0)
+    score = lambda image: photographs.logits_of(params, image[None])[0]
+    return look_inside.Network(score, photographs.CLASSES, None)
+
+
+@pytest.fixture
+def two_photographs(monkeypatch):
+    """Have the photographs of scikit-learn only, and small."""
+    pytest.importorskip("sklearn", reason="needs the demo group: make demo")
+    ours = [photo for photo in photographs.PHOTOS if photo.package == "sklearn"]
+    monkeypatch.setattr(photographs, "PHOTOS", tuple(ours))
+    monkeypatch.setattr(photographs, "HEIGHT", 80)
+    return ours
+
+
+# --- each map is its formula -----------------------------------------------------
+
+linear = lambda image: pg.sum(image * W)
+square = lambda image: pg.sum(pg.square(image))
+EXACT = {
+    "gradient": (linear, lambda: np.abs(W).max(-1)),
+    "integrated gradients": (
+        square,
+        lambda: np.abs((IMAGE**2 - look_inside.blurred(IMAGE) ** 2).sum(-1)),
+    ),
+    "guided backpropagation": (
+        lambda image: pg.sum(pg.relu(image - 0.5) * W),
+        lambda: (np.maximum(W, 0) * (IMAGE > 0.5)).max(-1),
+    ),
+    "Grad-CAM": (
+        lambda image: pg.sum(pg.relu(pg.mean(image, -1)[None, ..., None]) * 2.0),
+        lambda: 2 * IMAGE.mean(-1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_a_map_is_its_formula(name, backend):
+    score, exact = EXACT[name]
+    found = look_inside.MAPS[name](score, IMAGE)
+    np.testing.assert_allclose(found, exact(), rtol=1e-4, atol=1e-5)
+
+
+def test_all_maps_are_tested():
+    assert EXACT.keys() == look_inside.MAPS.keys()
+
+
+def test_grad_cam_takes_the_last_features(backend):
+    filters = pg.asarray(np.ones((1, 1, 3, 2), np.float32))
+
+    def score(image):
+        x = pg.relu(pg.conv2d(image[None], filters))
+        x = pg.relu(pg.max_pool(x, 2) * pg.asarray([1.0, 3.0]))
+        return pg.sum(pg.mean(x, axis=(1, 2)) * pg.asarray([1.0, -0.1]))
+
+    pooled = IMAGE.sum(-1).reshape(12, 2, 16, 2).max((1, 3))
+    exact = look_inside.enlarged(np.maximum(pooled - 0.3 * pooled, 0), (24, 32)) / 192
+    np.testing.assert_allclose(look_inside.grad_cam(score, IMAGE), exact, rtol=1e-4)
+
+
+def test_a_blurred_image_keeps_its_mean_and_loses_its_edges():
+    image = np.zeros((60, 80), np.float32)
+    image[28:32, 38:42] = 1
+    found = look_inside.blurred(image, 3)
+    assert found.sum() == pytest.approx(16, rel=1e-4)
+    assert found.max() < 0.25
+    np.testing.assert_allclose(look_inside.blurred(np.ones((9, 7, 3))), 1, rtol=1e-6)
+
+
+# --- the same on each backend ----------------------------------------------------
+
+
+def test_maps_are_those_of_cpu(network, backend):
+    found = look_inside.look(network, IMAGE)
+    with pg.use_backend("cpu"):
+        exact = look_inside.look(network, IMAGE)
+    assert found.name == exact.name
+    assert found.maps.keys() == look_inside.MAPS.keys()
+    for title, values in found.maps.items():
+        assert np.ptp(values) > 0, title
+        assert look_inside.difference(exact.maps[title], values) < 1e-4, title
+
+
+def test_each_backend_looks_by_itself(network, backend):
+    with pg.profile() as profile:
+        look_inside.grad_cam(lambda image: network.scores(image)[0], IMAGE)
+    found = {run.backend for run in profile.records if run.kernel == "Conv2D"}
+    assert found == {backend}
+
+
+def test_a_network_of_onnx_has_the_same_maps(network, backend, tmp_path):
+    onnx = pytest.importorskip("plugrad_onnx", reason="plugrad-onnx is not installed")
+
+    def standardized(x):
+        image = pg.permute_dims(x, (0, 2, 3, 1)) * look_inside.STD + look_inside.MEAN
+        return network.scores(image[0])[None]
+
+    with pg.use_backend("cpu"):
+        onnx.save(standardized, [pg.ones((1, 3, 24, 32))], tmp_path / "net.onnx")
+    loaded = look_inside.loaded(tmp_path / "net.onnx")
+    assert loaded.size == (24, 32)
+    exact, found = look_inside.look(network, IMAGE), look_inside.look(loaded, IMAGE)
+    index = photographs.CLASSES.index(exact.name)
+    assert found.name == f"class {index}"
+    for title, values in found.maps.items():
+        assert look_inside.difference(exact.maps[title], values) < 1e-3, title
+
+
+# --- all of it -------------------------------------------------------------------
+
+
+def test_crops_have_the_class_of_their_centre(two_photographs, monkeypatch):
+    colours = {"dahlia": 0.9, "pagoda": 0.1}
+    monkeypatch.setattr(
+        photographs,
+        "at_height",
+        lambda photo, height: np.full((height, 2 * height, 3), colours[photo.name]),
+    )
+    rng = np.random.default_rng(0)
+    crops = [photographs.crop(rng) for _ in range(200)]
+    names = {1: "dahlia", 2: "pagoda"}  # by their order in this test
+    assert {label for _, label in crops} == {0, 1, 2}
+    for image, label in crops:
+        assert image.shape == (photographs.CROP, photographs.CROP, 3)
+        assert not label or image[0, 0, 0] == colours[names[label]]
+
+
+def test_a_short_run_on_real_photographs(two_photographs, backend, tmp_path, capsys):
+    out = tmp_path / "new" / "maps.png"
+    command = ["--backends", "cpu", backend, "--steps", "10", "--out", str(out)]
+    rows = look_inside.main(command)
+    shown = capsys.readouterr().out
+    assert "10 steps in " in shown
+    assert f"{backend}: maps within " in shown
+    assert [row.image.shape[0] for row in rows[backend]] == [80, 80]
+    for one, other in zip(rows["cpu"], rows[backend], strict=True):
+        for title in look_inside.MAPS:
+            apart = look_inside.difference(one.maps[title], other.maps[title])
+            assert apart < 1e-3, title
+    data = out.read_bytes()
+    assert data.startswith(b"\x89PNG")
+    assert int.from_bytes(data[16:20]) == 1100
+
+
+def test_the_network_learns(two_photographs):
+    with pg.use_backend("cpu"):
+        _, accuracy = photographs.train(60)
+    assert accuracy > 0.7
+
+
+def test_grad_cam_follows_the_object():
+    """The four photographs: most of the map lies on the object."""
+    pytest.importorskip("skimage", reason="needs the gallery group: make notebooks")
+    with pg.use_backend("cpu"):
+        network = look_inside.trained(500)  # as in the picture
+        for photo in photographs.PHOTOS:
+            row = look_inside.look(network, photographs.read(photo.file))
+            assert row.name == photo.name
+            height, width = row.image.shape[:2]
+            left, top, right, bottom = photo.box
+            values = row.maps["Grad-CAM"].copy()
+            inside = values[
+                int(top * height) : int(bottom * height),
+                int(left * width) : int(right * width),
+            ].sum()
+            part = (right - left) * (bottom - top)
+            assert inside / values.sum() > 0.3 + 0.7 * part, photo.name
