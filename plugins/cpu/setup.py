@@ -111,7 +111,7 @@ def zig(*arguments: str) -> None:
         [sys.executable, "-m", "ziglang", *arguments],
         check=True,
         cwd=ROOT,
-        env=os.environ | caches,
+        env=caches | os.environ,
         stderr=subprocess.PIPE,
         text=True,
     )

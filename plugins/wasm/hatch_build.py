@@ -127,9 +127,9 @@ def ziglang(*arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "ziglang", *arguments],
         env={
-            **os.environ,
             "ZIG_GLOBAL_CACHE_DIR": cache,
             "ZIG_LOCAL_CACHE_DIR": cache,
+            **os.environ,
             "ZIG_VERBOSE_LINK": "1",
         },
         cwd=ROOT / "src_c",  # so that no message of an assertion names a folder
