@@ -202,6 +202,62 @@ def test_without_a_linker(linker, tmp_path, without_ld):
     assert linker in (tmp_path / "cache/plugrad-opencl/bin/ld").read_text()
 
 
+# OpenCL C that needs more of a linker than plugrad's kernels do, and what it computes.
+SOURCES = {
+    "table": (
+        "__constant float t[] = {1, 2, 3, 4}; __kernel void k(__global float *o) "
+        "{ int i = get_global_id(0); o[i] = t[i & 3]; }",
+        [1, 2, 3, 4],
+    ),
+    "memset": (
+        "__kernel void k(__global float *o) { float a[4000]; int j = get_global_id(0); "
+        "for (int i = 0; i < 4000; i++) a[i] = 0; a[j] = 2; float s = 0; "
+        "for (int i = 0; i < 4000; i++) s += a[i]; o[j] = s; }",
+        [2, 2, 2, 2],
+    ),
+    "memcpy": (
+        "typedef struct { float a[500]; } S; __kernel void k(__global float *o) { "
+        "__global S *x = (__global S *)o; S y = x[0]; y.a[3] = 7; x[0] = y; }",
+        [0, 0, 0, 7],
+    ),
+    "printf": (
+        "__kernel void k(__global float *o) { int i = get_global_id(0); "
+        'if (i == 9) printf("%d %f", i, 1.5f); o[i] = i; }',
+        [0, 1, 2, 3],
+    ),
+    "local memory": (
+        "__kernel void k(__global float *o) { __local float l[4]; "
+        "int i = get_local_id(0); l[i] = i; barrier(CLK_LOCAL_MEM_FENCE); "
+        "o[i] = l[(i + 1) % 4]; }",
+        [1, 2, 3, 0],
+    ),
+}
+COMPILE = f"""
+from plugrad_opencl import environment
+environment.prepare()
+import numpy as np, pyopencl as cl
+(platform,) = [p for p in cl.get_platforms() if "Portable" in p.name]
+device = platform.get_devices()[0]
+environment.name_processor(device)
+context = cl.Context([device])
+queue = cl.CommandQueue(context)
+for source, _ in {SOURCES!r}.values():
+    out = np.zeros(2000, np.float32)
+    buffer = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=out)
+    cl.Program(context, source).build().k(queue, (4,), (4,), buffer)
+    cl.enqueue_copy(queue, out, buffer)
+    print(*out[:4].astype(int))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PoCL comes along on Linux")
+def test_other_kernels_are_linked(without_ld):
+    lines = output(NO_ZIGLANG + COMPILE, **without_ld).splitlines()
+    assert [[*map(int, line.split())] for line in lines] == [
+        expected for _, expected in SOURCES.values()
+    ]
+
+
 def test_no_linker_at_all(without_ld):
     variables = without_ld | {"PLUGRAD_OPENCL_DEVICE": "Portable"}
     done = python(NO_ZIGLANG + FROZEN + ADD, **variables)
