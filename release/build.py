@@ -10,12 +10,14 @@ each CPython. Two builds of one commit give the same bytes: see `archives`.
 import argparse
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
 import tomllib
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -168,17 +170,26 @@ def tag(wheel: Path, target: Target) -> Path:
     (tagged,) = made.iterdir()
     if target.tag not in tagged.name:
         sys.exit(f"{tagged.name}: not for {target.tag}")
+    with zipfile.ZipFile(tagged) as archive:
+        for name in archive.namelist():
+            if name.endswith(".so") and re.search(
+                rb"/\w+/include/", archive.read(name)
+            ):
+                sys.exit(f"{tagged.name}: {name} names paths of this machine")
     return tagged
 
 
 def cross(target: Target, source: Path, abi: str) -> dict[str, str]:
     """Return the variables with which setuptools compiles for a target."""
     zig = f"{sys.executable} -I -m ziglang cc"
+    paths = f"-g0 -ffile-prefix-map={source}=."
     compiler = f"{zig} -target {target.machine}-linux-{target.libc}"
     return {
         "CC": compiler,
         "LDSHARED": f"{compiler} -shared",
-        "CFLAGS": f"-g0 -ffile-prefix-map={source}=.",
+        # Instead of those that the Python was compiled with. zig checks for undefined
+        # behaviour by default.
+        "CFLAGS": f"-O3 -DNDEBUG -fwrapv -Wall -fno-sanitize=all {paths}",
         "LDFLAGS": "-s -Wl,--build-id=none",
         "SETUPTOOLS_EXT_SUFFIX": f".{abi}-{target.suffix}",
         "_PYTHON_HOST_PLATFORM": f"linux-{target.machine}",

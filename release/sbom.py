@@ -1,8 +1,8 @@
 """What a wheel is made of, as CycloneDX says it.
 
 The parts of other projects in our wheels come from ziglang: what plugrad-wasm calls of
-a C library, and what its compiler calls. Dependencies are not in a wheel; pip installs
-them.
+a C library, and what code calls that the compiler has made. Dependencies are not in a
+wheel; pip installs them.
 """
 
 import email
@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 ZIG = ("zig", "compiler_rt and mathematics of ziglang, linked into the code")
+RUNTIME = ("zig", "compiler_rt of ziglang, which asks what the processor can do")
 MUSL = ("musl", "mathematics of the C library, linked into the modules")
 WASI = ("wasi-libc", "the C library for WebAssembly, linked into the modules")
-BUNDLED = {"plugrad-wasm": [ZIG, MUSL, WASI]}
+BUNDLED = {"plugrad-cpu": [RUNTIME], "plugrad-wasm": [ZIG, MUSL, WASI]}
 
 
 def of_wheel(wheel: Path) -> dict[str, str]:

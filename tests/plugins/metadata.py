@@ -6,7 +6,7 @@ import tarfile
 import zipfile
 
 # The licenses of distributions that have parts of other projects.
-BUNDLED = {"plugrad-wasm": "Apache-2.0 AND MIT"}
+BUNDLED = dict.fromkeys(("plugrad-cpu", "plugrad-wasm"), "Apache-2.0 AND MIT")
 LABELS = {"Homepage", "Documentation", "Changelog", "Issues"}
 
 
