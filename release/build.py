@@ -252,10 +252,10 @@ def main() -> None:
     parser.add_argument("--into", type=Path, default=Path("dist"))
     parser.add_argument("--work", type=Path, default=Path("build/dist"))
     parser.add_argument("--python", action="append", default=[])
+    parser.add_argument("--only", action="append", default=[], metavar="FOLDER")
     given = parser.parse_args()
-    build(
-        given.into.absolute(), given.work.absolute(), given.python or [sys.executable]
-    )
+    into, work = given.into.absolute(), given.work.absolute()
+    build(into, work, given.python or [sys.executable], given.only)
 
 
 if __name__ == "__main__":
