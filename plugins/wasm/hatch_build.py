@@ -83,6 +83,7 @@ def compile_all(kind: str, debug: bool) -> tuple[dict[str, str], list[str]]:
     flags += ["-DPLUGRAD_DEBUG"] if debug else []
     sources = sorted(path.name for path in (ROOT / "src_c").glob("*.c"))
     output = ROOT / "build" / f"{kind}.wasm"
+    output.parent.mkdir(exist_ok=True)
     said = ziglang("cc", *flags, *sources, "-o", str(output))
     (command,) = [line for line in said.splitlines() if line.startswith("wasm-ld ")]
     words = [Path(word) for word in shlex.split(command)]
