@@ -15,7 +15,8 @@
 #   make test-sanitized       plugrad-cpu's C under AddressSanitizer and UBSan: Linux, gcc
 #   make test-arm64           its kernels on an arm64 that QEMU emulates
 #   make test-examples        the backend over Numba, in an environment of its own
-#   make wheels               build what is uploaded into dist/: see CONTRIBUTING.md
+#   make dist                 build what is uploaded into dist/: see CONTRIBUTING.md
+#   make dist-check           build it again, compare, and install it
 #   make version NEW=0.2.0    write the version into every distribution
 #   make docs                 write what is derived: docs/kernels.md, docs/names.md, types
 #   make site                 build the documentation as a site, and check it: build/site
@@ -50,7 +51,7 @@ endif
 
 .PHONY: demo test test-all test-arm64 test-array-api test-consumers test-examples
 .PHONY: test-sanitized check clean docs
-.PHONY: moved notebooks peers site site-serve version wheels
+.PHONY: dist dist-check moved notebooks peers site site-serve version
 .DELETE_ON_ERROR:
 
 # The suite starts hundreds of processes: they need not compile Python anew.
@@ -63,7 +64,9 @@ test: export OMP_NUM_THREADS := 1
 test: $(BUILT)
 	$(PYTEST) $(ARGS)
 
-test-all: $(BUILT) $(VENV)/.group-consumers $(VENV)/.group-gallery test-examples site $(if $(filter Linux,$(shell uname -s)),wheels)
+RELEASE := $(if $(filter Linux,$(shell uname -s)),dist dist-check)
+
+test-all: $(BUILT) $(VENV)/.group-consumers $(VENV)/.group-gallery test-examples site $(RELEASE)
 	PLUGRAD_COMPILED=0 $(PYTEST) tests/conformance --plugrad-backend cpu
 	$(PYTEST) --all $(ARGS)
 ifeq ($(SUITE),)
@@ -126,38 +129,24 @@ test-arm64: $(BUILT)
 check: $(BUILT)
 	$(RUN) -m pytest tests/test_style.py
 
-# What is written in C is compiled for an old glibc, with clang out of ziglang, once for
-# each of PYTHONS. auditwheel refuses a wheel that needs a newer glibc, or that has nothing
-# compiled in it. -I: pip's isolation hides ziglang, and is not meant for it.
-COMPILED := core plugins/cpu
-LEVELS := $(if $(filter x86_64,$(ARCH)),x86_64_v2 x86_64_v3 x86_64_v4,$(ARCH))
+# What is uploaded, for each of PYTHONS: see release/build.py. SOURCE_DATE_EPOCH is the
+# time of the files; by default that of the commit.
 PYTHONS ?= $(RUN)
-ARCH := $(shell uname -m)
-GLIBC := 2.17
-ZIG := $(CURDIR)/$(RUN) -I -m ziglang cc -target $(ARCH)-linux-gnu.$(GLIBC)
-MANYLINUX := manylinux_$(subst .,_,$(GLIBC))_$(ARCH)
-BUILD := $(RUN) -m build --quiet --outdir dist
-AUDITWHEEL := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(RUN) -m auditwheel
 
-wheels: $(VENV)/.group-release
-	rm -rf dist build/wheels
-	for package in $(COMPILED); do $(BUILD) --sdist "$$package" || exit; done
-	for python in $(PYTHONS); do \
-		CC="$(ZIG)" PLUGRAD_CPU_LEVELS="$(LEVELS)" $(PIP) --python "$$python" wheel --no-deps \
-			--wheel-dir build/wheels dist/*.tar.gz || exit; \
-	done
-	$(AUDITWHEEL) repair --plat $(MANYLINUX) --only-plat --wheel-dir dist build/wheels/*
-	for package in $(filter-out $(COMPILED),$(PACKAGES)); do \
-		$(BUILD) "$$package" || exit; \
-	done
-	for wheel in dist/*linux*.whl; do $(AUDITWHEEL) show "$$wheel" || exit; done
-	$(RUN) -m twine check --strict dist/*
+dist: $(VENV)/.group-release
+	$(RUN) -m release.build $(PYTHONS:%=--python %)
+
+# Builds it again, compares, and installs each wheel in a fresh environment.
+dist-check: $(VENV)/.group-release
+	@test -d dist || { echo "there is no dist: run make dist first"; exit 2; }
+	$(RUN) -m release.check $(PYTHONS:%=--python %)
 
 version:
 	$(if $(NEW),,$(error make version: say which, as in make version NEW=0.2.0))
 	sed -i.old -E -e 's/^version = .*/version = "$(NEW)"/' \
 		-e 's/"(plugrad[a-z-]*)==[^"]*"/"\1==$(NEW)"/' $(PACKAGES:%=%/pyproject.toml)
-	rm $(PACKAGES:%=%/pyproject.toml.old)
+	sed -i.old -E -e 's/^version: .*/version: $(NEW)/' CITATION.cff
+	rm CITATION.cff.old $(PACKAGES:%=%/pyproject.toml.old)
 
 docs: $(STAMP)
 	$(RUN) -m plugrad kernels --markdown > docs/kernels.md

@@ -3,14 +3,16 @@
 The module ``_native`` is compiled by the system's C compiler. The kernels are sources
 of plugrad-wasm, compiled for processors by clang out of ziglang, into
 ``src/plugrad_cpu/lib``. PLUGRAD_CPU_LEVELS names the levels of processors; wheels have
-``x86_64_v2``, too. PLUGRAD_CPU_SANITIZE=1 compiles both for AddressSanitizer and UBSan:
-see ``tests/native/sanitized.py``.
+``x86_64_v2``, too. PLUGRAD_CPU_LIBC names the C library as zig does. With
+PLUGRAD_CPU_SANITIZE=1 both are compiled for AddressSanitizer and UBSan: see
+``tests/native/sanitized.py``.
 """
 
 import os
 import platform
 import subprocess
 import sys
+import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from glob import glob
 from pathlib import Path
@@ -36,7 +38,8 @@ FLAGS += (
     else ["-fno-sanitize=all"]
 )
 MODULE_FLAGS = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-GLIBC = "2.17"
+MUSL = "musl" in (sysconfig.get_config_var("HOST_GNU_TYPE") or "")
+LIBC = os.environ.get("PLUGRAD_CPU_LIBC", "musl" if MUSL else "gnu.2.17")
 
 
 class Build(build_ext):
@@ -82,7 +85,7 @@ def build_library(to: Path, level: str) -> None:
     folder = ROOT / "build" / ("sanitized" if SANITIZE else "kernels") / level
     folder.mkdir(parents=True, exist_ok=True)
     machine = "aarch64" if level == "aarch64" else "x86_64"
-    target = ["-target", f"{machine}-linux-gnu.{GLIBC}"]
+    target = ["-target", f"{machine}-linux-{LIBC}"]
     target += [f"-mcpu={level}"] if machine == "x86_64" else []
     target += ["-mprefer-vector-width=512"] if level == "x86_64_v4" else []
     files = {name: f"src_c/kernels/{name}.c" for name in SOURCES}
@@ -108,7 +111,7 @@ def zig(*arguments: str) -> None:
         [sys.executable, "-m", "ziglang", *arguments],
         check=True,
         cwd=ROOT,
-        env=os.environ | caches,
+        env=caches | os.environ,
         stderr=subprocess.PIPE,
         text=True,
     )

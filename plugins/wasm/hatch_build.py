@@ -83,6 +83,7 @@ def compile_all(kind: str, debug: bool) -> tuple[dict[str, str], list[str]]:
     flags += ["-DPLUGRAD_DEBUG"] if debug else []
     sources = sorted(path.name for path in (ROOT / "src_c").glob("*.c"))
     output = ROOT / "build" / f"{kind}.wasm"
+    output.parent.mkdir(exist_ok=True)
     said = ziglang("cc", *flags, *sources, "-o", str(output))
     (command,) = [line for line in said.splitlines() if line.startswith("wasm-ld ")]
     words = [Path(word) for word in shlex.split(command)]
@@ -127,9 +128,9 @@ def ziglang(*arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "ziglang", *arguments],
         env={
-            **os.environ,
             "ZIG_GLOBAL_CACHE_DIR": cache,
             "ZIG_LOCAL_CACHE_DIR": cache,
+            **os.environ,
             "ZIG_VERBOSE_LINK": "1",
         },
         cwd=ROOT / "src_c",  # so that no message of an assertion names a folder

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import importlib.util
 import json
 import os
 import shutil
@@ -176,25 +175,92 @@ def test_a_style_that_is_none():
     assert "PLUGRAD_OPENCL_STYLE=x: give cpu or gpu" in doctor.stdout
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("ziglang") is None, reason="ziglang brings the linker"
-)
-def test_without_a_linker(tmp_path):
-    bare = tmp_path / "bin"
-    bare.mkdir()
-    for tool in ("sh", "uname"):
-        (bare / tool).symlink_to(shutil.which(tool))
-    variables = {"PATH": str(bare), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    assert output(ADD, **variables) == ADDED
-
-
-def test_neither_a_linker_nor_ziglang(tmp_path):
-    hidden = """
+FROZEN = "import sys; sys.frozen = True\n"
+NO_ZIGLANG = """
 import importlib.util as u
 find_spec = u.find_spec
 u.find_spec = lambda name, *more: None if name == "ziglang" else find_spec(name, *more)
 """
-    done = python(hidden + ADD, PATH=str(tmp_path), PLUGRAD_OPENCL_DEVICE="Portable")
+
+
+@pytest.fixture
+def without_ld(tmp_path):
+    """Variables for a process that finds a shell and no linker."""
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    for tool in ("sh", "uname"):
+        (bare / tool).symlink_to(shutil.which(tool))
+    return {"PATH": str(bare), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+@pytest.mark.parametrize("linker", ["_linker", "ziglang"])
+def test_without_a_linker(linker, tmp_path, without_ld):
+    if linker == "ziglang":
+        pytest.importorskip("ziglang", reason="ziglang is not installed")
+    hide = NO_ZIGLANG if linker == "_linker" else FROZEN
+    assert output(hide + ADD, **without_ld) == ADDED
+    assert linker in (tmp_path / "cache/plugrad-opencl/bin/ld").read_text()
+
+
+# OpenCL C that needs more of a linker than plugrad's kernels do, and what it computes.
+SOURCES = {
+    "table": (
+        "__constant float t[] = {1, 2, 3, 4}; __kernel void k(__global float *o) "
+        "{ int i = get_global_id(0); o[i] = t[i & 3]; }",
+        [1, 2, 3, 4],
+    ),
+    "memset": (
+        "__kernel void k(__global float *o) { float a[4000]; int j = get_global_id(0); "
+        "for (int i = 0; i < 4000; i++) a[i] = 0; a[j] = 2; float s = 0; "
+        "for (int i = 0; i < 4000; i++) s += a[i]; o[j] = s; }",
+        [2, 2, 2, 2],
+    ),
+    "memcpy": (
+        "typedef struct { float a[500]; } S; __kernel void k(__global float *o) { "
+        "__global S *x = (__global S *)o; S y = x[0]; y.a[3] = 7; x[0] = y; }",
+        [0, 0, 0, 7],
+    ),
+    "printf": (
+        "__kernel void k(__global float *o) { int i = get_global_id(0); "
+        'if (i == 9) printf("%d %f", i, 1.5f); o[i] = i; }',
+        [0, 1, 2, 3],
+    ),
+    "local memory": (
+        "__kernel void k(__global float *o) { __local float l[4]; "
+        "int i = get_local_id(0); l[i] = i; barrier(CLK_LOCAL_MEM_FENCE); "
+        "o[i] = l[(i + 1) % 4]; }",
+        [1, 2, 3, 0],
+    ),
+}
+COMPILE = f"""
+from plugrad_opencl import environment
+environment.prepare()
+import numpy as np, pyopencl as cl
+(platform,) = [p for p in cl.get_platforms() if "Portable" in p.name]
+device = platform.get_devices()[0]
+environment.name_processor(device)
+context = cl.Context([device])
+queue = cl.CommandQueue(context)
+for source, _ in {SOURCES!r}.values():
+    out = np.zeros(2000, np.float32)
+    buffer = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=out)
+    cl.Program(context, source).build().k(queue, (4,), (4,), buffer)
+    cl.enqueue_copy(queue, out, buffer)
+    print(*out[:4].astype(int))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PoCL comes along on Linux")
+def test_other_kernels_are_linked(without_ld):
+    lines = output(NO_ZIGLANG + COMPILE, **without_ld).splitlines()
+    assert [[*map(int, line.split())] for line in lines] == [
+        expected for _, expected in SOURCES.values()
+    ]
+
+
+def test_no_linker_at_all(without_ld):
+    variables = without_ld | {"PLUGRAD_OPENCL_DEVICE": "Portable"}
+    done = python(NO_ZIGLANG + FROZEN + ADD, **variables)
     assert done.returncode == 1
     assert "BackendUnavailable" in done.stderr
     assert "PoCL needs a linker; install binutils" in done.stderr
@@ -291,12 +357,13 @@ def test_a_program_that_is_no_interpreter(program, tmp_path, cache):
     assert starts == (3 if program == "itself" else 2)
 
 
-def test_the_linker_needs_no_interpreter(tmp_path, monkeypatch):
-    """A frozen program that is asked for a linker would be started instead."""
+@pytest.mark.parametrize("executable", [None, "", "/bin/true", "/no/such/python"])
+def test_what_is_no_interpreter_does_not_link(executable, tmp_path, monkeypatch):
+    """A program that is asked for a linker would be started instead."""
     pytest.importorskip("ziglang")
     monkeypatch.setattr(environment, "has_linker", lambda: False)
     monkeypatch.setattr(environment, "folder", lambda: tmp_path)
-    monkeypatch.setattr(sys, "executable", None)
+    monkeypatch.setattr(sys, "executable", executable)
     monkeypatch.setenv("PATH", "")
     shim = tmp_path / "bin" / "ld"
     for damaged in (None, b"", b"\xff\xfe"):

@@ -1,6 +1,6 @@
 """What is uploaded: metadata, versions, sdists, and a core without a C compiler.
 
-No wheel but one of the core is built here; `make wheels` builds all of them.
+No wheel but one of the core is built here; `make dist` builds all of them.
 """
 
 import json
@@ -58,10 +58,14 @@ def test_wheel_and_sdist_say_what_they_are(folder, tmp_path):
 def versions(folder):
     """Return the versions of all distributions, and those that they require."""
     found = [project(folder / one) for one in PACKAGES]
-    needs = "\n".join(need for table in found for need in table["dependencies"])
-    pins = re.findall(r"^plugrad[a-z-]*==(.*)$", needs, re.M)
-    assert len(pins) == 12
-    return {table["version"] for table in found}, {*pins}
+    extras = [table.get("optional-dependencies", {}).values() for table in found]
+    needs = [need for table in found for need in table["dependencies"]]
+    needs += [need for lists in extras for each in lists for need in each]
+    pins = re.findall(r"^plugrad[a-z-]*==(.*)$", "\n".join(needs), re.M)
+    assert len(pins) == 21
+    citation = (folder / "CITATION.cff").read_text()
+    (cited,) = re.findall(r"^version: (.*)$", citation, re.M)
+    return {cited, *(table["version"] for table in found)}, {*pins}
 
 
 def test_one_version_is_everywhere():
@@ -72,7 +76,11 @@ def test_one_version_is_everywhere():
 def test_make_version_writes_it_everywhere(tmp_path):
     if shutil.which("make") is None:
         pytest.skip("there is no make")
-    for path in ("Makefile", *(f"{one}/pyproject.toml" for one in PACKAGES)):
+    for path in (
+        "Makefile",
+        "CITATION.cff",
+        *(f"{one}/pyproject.toml" for one in PACKAGES),
+    ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path)
     run("make", "-C", str(tmp_path), "version", "NEW=7.8.9")
@@ -83,6 +91,18 @@ def test_make_version_writes_it_everywhere(tmp_path):
     )
     assert refused.returncode == 2
     assert "make version NEW=0.2.0" in refused.stderr
+
+
+def test_an_extra_of_the_core_installs_each_plugin():
+    """But the tests and the example, which are for authors of plugins."""
+    extras = project(ROOT / "core")["optional-dependencies"]
+    plugins = [project(ROOT / one)["name"] for one in PACKAGES if "plugins/" in one]
+    for name in plugins:
+        extra = name.removeprefix("plugrad-")
+        assert [need.partition("==")[0] for need in extras[extra]] == [name]
+    (everything,) = extras["all"]
+    named = re.fullmatch(r"plugrad\[(.*)\]", everything)[1].split(",")
+    assert {*named} == {*extras} - {"all"}
 
 
 # --- templates ---------------------------------------------------------------------

@@ -98,18 +98,47 @@ def has_linker() -> bool:
 
 
 def _find_linker() -> None:
-    """Put an ``ld`` on PATH where there is none: that of the package ziglang."""
-    found = importlib.util.find_spec("ziglang")
-    if has_linker() or found is None or found.origin is None:
-        return
-    zig = Path(found.origin).with_name("zig")  # no Python: a frozen program has none
-    if not os.access(zig, os.X_OK):
+    """Put an ``ld`` on PATH where there is none: a script that runs `_linker`.
+
+    A program that is frozen or embeds Python has no interpreter to run it. There the
+    linker is that of the package ziglang, if it is installed.
+    """
+    command = [] if has_linker() else _own_linker() or _linker_of_ziglang()
+    if not command:
         return
     shim = folder() / "bin" / "ld"
-    text = _SHIM.format(zig=shlex.quote(str(zig))).encode()
+    text = _SHIM.format(command=shlex.join(command)).encode()
     if not shim.exists() or shim.read_bytes() != text:
         save(shim, text, mode=0o755)
     os.environ["PATH"] = f"{shim.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+
+
+def _own_linker() -> list[str]:
+    """Return the command of `_linker`; nothing where there is no interpreter."""
+    interpreter = Path(sys.executable or "")
+    program = Path(__file__).with_name("_linker.py")  # missing in an archive
+    named = interpreter.name.startswith(("python", "pypy"))  # else it is a program
+    if getattr(sys, "frozen", False) or not named or not program.is_file():
+        return []
+    runs = os.access(interpreter, os.X_OK)
+    code = _RUN.format(folder=str(program.parent))
+    return [str(interpreter), "-I", "-S", "-c", code] if runs else []
+
+
+# A module is compiled once, a program at every start.
+_RUN = (
+    "import sys; sys.path.append({folder!r}); import _linker; "
+    "sys.exit(_linker.main(sys.argv[1:]))"
+)
+
+
+def _linker_of_ziglang() -> list[str]:
+    """Return the command of the linker of ziglang; nothing if that is missing."""
+    found = importlib.util.find_spec("ziglang")
+    if found is None or found.origin is None:
+        return []
+    zig = Path(found.origin).with_name("zig")
+    return [str(zig), "ld.lld"] if os.access(zig, os.X_OK) else []
 
 
 # Kernels call nothing of libc and libgcc, whose development files may be missing.
@@ -122,7 +151,7 @@ for argument; do
     *) set -- "$@" "$argument" ;;
   esac
 done
-exec {zig} ld.lld "$@"
+exec {command} "$@"
 """
 
 

@@ -1,0 +1,313 @@
+"""Links the object of a kernel into a shared library, as ``ld -shared`` does.
+
+PoCL calls ``ld`` for each kernel that it compiles, and not every machine has one. The
+objects are simple: one file of position-independent code for x86-64, as LLVM writes it,
+without start-up code, thread-local data and libraries. Whatever else is in an object is
+refused. `environment` puts a script on PATH that runs `main` in a process of its own,
+without the packages of plugrad; so this file imports nothing of them.
+
+The library has two segments, whose offsets in the file are their addresses: headers,
+symbols, code and constants; and what the loader or the kernel writes to.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+PAGE = 4096
+FILE_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+SEGMENT = struct.Struct("<IIQQQQQQ")
+SECTION = struct.Struct("<IIQQQQIIQQ")
+SYMBOL = struct.Struct("<IBBHQQ")
+RELOCATION = struct.Struct("<QQq")
+HEADERS = FILE_HEADER.size + 4 * SEGMENT.size
+OBJECT, LIBRARY, X86_64 = 1, 3, 62
+
+WRITE, ALLOC, THREAD_LOCAL = 0x1, 0x2, 0x400  # flags of sections
+SYMTAB, RELA, NOBITS, REL = 2, 4, 8, 9  # types of sections
+CONSTRUCTORS = (14, 15, 16)
+UNDEFINED, RESERVED = 0, 0xFF00  # sections of symbols
+GLOBAL, WEAK = 1, 2  # bindings of symbols
+FILE, INDIRECT = 4, 10  # types of symbols
+DEFAULT, PROTECTED = 0, 3  # visibilities
+
+ABS64, PC32, PLT32, PC64 = 1, 2, 4, 24  # relocations of an object
+GOT = (9, 41, 42)
+GLOB_DAT, RELATIVE = 6, 8  # relocations of a library
+JUMP = b"\xff\x25\0\0\0\0"  # jmp *entry(%rip)
+
+
+class Section(NamedTuple):
+    """A section of the object."""
+
+    name: str
+    type: int
+    flags: int
+    data: bytes
+    link: int
+    info: int
+    align: int
+
+
+class Symbol(NamedTuple):
+    """A symbol of the object."""
+
+    name: str
+    info: int
+    visibility: int
+    section: int
+    value: int
+    size: int
+
+
+class Relocation(NamedTuple):
+    """A place in a section that holds an address or a distance."""
+
+    section: int
+    offset: int
+    type: int
+    symbol: int
+    addend: int
+
+
+class Unsupported(Exception):
+    """The object has something that this linker does not know."""
+
+
+# --- the object ------------------------------------------------------------------
+
+
+def read_sections(data: bytes) -> list[Section]:
+    """Return the sections of an object."""
+    if len(data) < FILE_HEADER.size or data[:6] != b"\x7fELF\x02\x01":
+        raise Unsupported("it is no ELF file of 64 bits")
+    header = FILE_HEADER.unpack_from(data)
+    if header[1:3] != (OBJECT, X86_64):
+        raise Unsupported("it is no object for x86-64")
+    start, count, names = header[6], header[12], header[13]
+    rows = [SECTION.unpack_from(data, start + i * SECTION.size) for i in range(count)]
+    found = []
+    for name, type, flags, _, offset, size, link, info, align, _ in rows:
+        contents = bytes(size) if type == NOBITS else data[offset : offset + size]
+        title = string(data, rows[names][4] + name)
+        # Unwinding tables are left out: no exception passes a kernel.
+        flags &= ~ALLOC if title == ".eh_frame" else ~0
+        if flags & ALLOC and (flags & THREAD_LOCAL or type in CONSTRUCTORS):
+            raise Unsupported(f"section {title}")
+        found.append(Section(title, type, flags, contents, link, info, align))
+    return found
+
+
+def read_symbols(sections: Sequence[Section]) -> list[Symbol]:
+    """Return the symbols of an object; one of no name stands for a section."""
+    found = []
+    for section in sections:
+        if section.type != SYMTAB:
+            continue
+        names = sections[section.link].data
+        for name, info, other, *where in SYMBOL.iter_unpack(section.data):
+            symbol = Symbol(string(names, name), info, other & 3, *where)
+            odd = symbol.section >= RESERVED or info & 15 == INDIRECT
+            if odd and info & 15 != FILE:
+                raise Unsupported(f"symbol {symbol.name}")
+            found.append(symbol)
+    return found
+
+
+def read_relocations(sections: Sequence[Section]) -> list[Relocation]:
+    """Return the relocations of what will be in memory."""
+    found = []
+    for section in sections:
+        if section.type == REL:
+            raise Unsupported(f"section {section.name}")
+        if section.type == RELA and sections[section.info].flags & ALLOC:
+            for offset, info, addend in RELOCATION.iter_unpack(section.data):
+                type, symbol = info & 0xFFFFFFFF, info >> 32
+                found.append(Relocation(section.info, offset, type, symbol, addend))
+    return found
+
+
+def string(data: bytes, start: int) -> str:
+    """Return the string that begins there."""
+    return data[start : data.index(b"\0", start)].decode()
+
+
+# --- the library -----------------------------------------------------------------
+
+
+class Library:
+    """A library as it grows.
+
+    Attributes:
+        image: The file.
+        addresses: Where sections of the object are, by their index.
+        numbers: The symbols that the loader sees, and their numbers in its table.
+        table: Where the address of a symbol stands.
+        stubs: Code that jumps to a function of another library.
+        loads: Relocations for the loader.
+
+    """
+
+    def __init__(self, data: bytes):
+        self.sections = read_sections(data)
+        self.symbols = read_symbols(self.sections)
+        self.relocations = read_relocations(self.sections)
+        self.image = bytearray(HEADERS)
+        self.addresses: dict[int, int] = {}
+        used = dict.fromkeys(each.symbol for each in self.relocations)
+        foreign = [i for i in used if self.symbols[i].section == UNDEFINED]
+        own = [i for i, symbol in enumerate(self.symbols) if is_exported(symbol)]
+        self.numbers = {i: number for number, i in enumerate([*foreign, *own], 1)}
+        called = {each.symbol for each in self.relocations if each.type == PLT32}
+        tabled = {each.symbol for each in self.relocations if each.type in GOT}
+        self.stubs = dict.fromkeys(sorted(called.intersection(foreign)), 0)
+        self.table = dict.fromkeys(sorted(tabled.union(self.stubs)), 0)
+        self.loads: list[tuple[int, int, int]] = []
+
+    def link(self) -> bytes:
+        """Return the library."""
+        stored = sum(each.type == ABS64 for each in self.relocations)
+        symbols = self.append(bytes(SYMBOL.size * (len(self.numbers) + 1)), 8)
+        strings, size = self.append_strings(symbols)
+        hashes = self.append(self.hashes(), 8)
+        loads = self.append(bytes(RELOCATION.size * (len(self.table) + stored)), 8)
+        self.append_sections(writable=False)
+        self.stubs = {i: self.append(JUMP, 8) for i in self.stubs}
+        begin = self.append(b"", PAGE)
+        dynamic = self.append(bytes(16 * 9), 8)
+        self.table = {i: self.append(bytes(8), 8) for i in self.table}
+        self.append_sections(writable=True)
+
+        self.write_symbols(symbols)
+        self.fill_table()
+        for each in self.relocations:
+            self.relocate(each)
+        for number, load in enumerate(self.loads):
+            RELOCATION.pack_into(self.image, loads + number * RELOCATION.size, *load)
+        tags = [(4, hashes), (5, strings), (6, symbols), (10, size), (11, SYMBOL.size)]
+        tags += [(7, loads), (8, RELOCATION.size * len(self.loads))]
+        tags += [(9, RELOCATION.size), (0, 0)]
+        struct.pack_into("<18Q", self.image, dynamic, *[x for tag in tags for x in tag])
+        self.write_headers(begin, dynamic)
+        return bytes(self.image)
+
+    def append(self, data: bytes, align: int) -> int:
+        """Add data at the end, and return its address."""
+        self.image += bytes(-len(self.image) % max(align, 1))
+        address = len(self.image)
+        self.image += data
+        return address
+
+    def append_sections(self, *, writable: bool) -> None:
+        """Add the sections of one segment."""
+        for i, section in enumerate(self.sections):
+            if section.flags & ALLOC and bool(section.flags & WRITE) == writable:
+                self.addresses[i] = self.append(section.data, section.align)
+
+    def append_strings(self, symbols: int) -> tuple[int, int]:
+        """Add the names of symbols; return where they are, and their size."""
+        names, offsets = b"\0", []
+        for i in self.numbers:
+            offsets.append(len(names))
+            names += self.symbols[i].name.encode() + b"\0"
+        for number, offset in enumerate(offsets, 1):
+            struct.pack_into("<I", self.image, symbols + number * SYMBOL.size, offset)
+        return self.append(names, 1), len(names)
+
+    def hashes(self) -> bytes:
+        """Return a hash table of symbols with a single bucket, which has them all."""
+        count = len(self.numbers)
+        chain = [number + 1 for number in range(1, count)] + [0] * bool(count)
+        return struct.pack(f"<{4 + count}I", 1, count + 1, min(count, 1), 0, *chain)
+
+    def write_symbols(self, table: int) -> None:
+        """Write the symbols that the loader sees behind their names."""
+        for i, number in self.numbers.items():
+            symbol = self.symbols[i]
+            # Of a section the loader asks only whether there is one.
+            section, value = symbol.section and 1, symbol.section and self.address(i)
+            row = (symbol.info, symbol.visibility, section, value, symbol.size)
+            struct.pack_into("<BBHQQ", self.image, table + number * 24 + 4, *row)
+
+    def fill_table(self) -> None:
+        """Have the loader fill the table of addresses, which stubs jump through."""
+        for i, place in self.table.items():
+            if self.symbols[i].section == UNDEFINED:
+                self.loads.append((place, self.numbers[i] << 32 | GLOB_DAT, 0))
+            else:
+                self.loads.append((place, RELATIVE, self.address(i)))
+        for i, stub in self.stubs.items():
+            distance = self.table[i] - (stub + len(JUMP))
+            struct.pack_into("<i", self.image, stub + 2, distance)
+
+    def address(self, i: int) -> int:
+        """Return the address of a symbol of the object."""
+        symbol = self.symbols[i]
+        if symbol.section not in self.addresses:
+            raise Unsupported(f"symbol {symbol.name or i} outside of code and data")
+        return self.addresses[symbol.section] + symbol.value
+
+    def relocate(self, each: Relocation) -> None:
+        """Write an address or a distance, or have the loader write it."""
+        _, offset, type, i, addend = each
+        place = self.addresses[each.section] + offset
+        foreign = self.symbols[i].section == UNDEFINED
+        if type == ABS64 and self.sections[each.section].flags & WRITE:
+            kind = self.numbers[i] << 32 | ABS64 if foreign else RELATIVE
+            self.loads.append(
+                (place, kind, addend + (0 if foreign else self.address(i)))
+            )
+        elif type in GOT:
+            struct.pack_into("<i", self.image, place, self.table[i] + addend - place)
+        elif type in (PC32, PLT32, PC64) and (i in self.stubs or not foreign):
+            target = self.stubs[i] if foreign else self.address(i)
+            format = "<q" if type == PC64 else "<i"
+            struct.pack_into(format, self.image, place, target + addend - place)
+        else:
+            name = self.symbols[i].name or self.sections[self.symbols[i].section].name
+            raise Unsupported(f"relocation {type} for {name}")
+
+    def write_headers(self, begin: int, dynamic: int) -> None:
+        """Write the headers of the file and of its segments."""
+        end = len(self.image)
+        FILE_HEADER.pack_into(
+            *(self.image, 0, b"\x7fELF\x02\x01\x01", LIBRARY, X86_64, 1, 0),
+            *(FILE_HEADER.size, 0, 0, FILE_HEADER.size, SEGMENT.size, 4, 0, 0, 0),
+        )
+        segments = [  # type, flags (execute, write, read), start, size, alignment
+            (1, 5, 0, begin, PAGE),
+            (1, 6, begin, end - begin, PAGE),
+            (2, 6, dynamic, 16 * 9, 8),
+            (0x6474E551, 6, 0, 0, 16),  # the stack: no code is run on it
+        ]
+        for number, (type, flags, start, size, align) in enumerate(segments):
+            row = (type, flags, start, start, start, size, size, align)
+            at = FILE_HEADER.size + number * SEGMENT.size
+            SEGMENT.pack_into(self.image, at, *row)
+
+
+def is_exported(symbol: Symbol) -> bool:
+    """Tell whether a program that loads the library can ask for a symbol."""
+    visible = symbol.visibility in (DEFAULT, PROTECTED)
+    return (
+        symbol.info >> 4 in (GLOBAL, WEAK) and symbol.section != UNDEFINED and visible
+    )
+
+
+def main(arguments: Sequence[str]) -> str | None:
+    """Link as ``ld ARGUMENTS`` would; return what is wrong."""
+    output = arguments[arguments.index("-o") + 1]
+    inputs = [name for name in arguments if name.endswith(".o")]
+    if len(inputs) != 1:
+        return f"links one object, got {inputs}"
+    with open(inputs[0], "rb") as file:
+        data = file.read()
+    try:
+        library = Library(data).link()
+    except Unsupported as error:
+        return f"{inputs[0]}: {error} is not supported; install binutils"
+    with open(output, "wb") as file:
+        file.write(library)
+    return None

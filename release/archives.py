@@ -1,0 +1,62 @@
+"""Archives whose bytes depend on their contents alone.
+
+Files come in the order of their names, with the time of the commit, one owner, and the
+permissions 644 or 755. Compression is left to zlib, which gives the same bytes for one
+version of it.
+"""
+
+import base64
+import gzip
+import hashlib
+import io
+import tarfile
+import time
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def write_sdist(sdist: Path, to: Path, epoch: int) -> None:
+    """Write an sdist again."""
+    raw = io.BytesIO()
+    with tarfile.open(sdist) as old, tarfile.open(fileobj=raw, mode="w") as new:
+        for member in sorted(old.getmembers(), key=lambda member: member.name):
+            if not member.isfile():
+                continue
+            info = tarfile.TarInfo(member.name)
+            info.size, info.mtime = member.size, epoch
+            info.mode = 0o755 if member.mode & 0o100 else 0o644
+            new.addfile(info, old.extractfile(member))
+    with to.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=epoch) as out:
+        out.write(raw.getvalue())
+
+
+def write_wheel(wheel: Path, to: Path, epoch: int, sboms: Mapping[str, str]) -> None:
+    """Write a wheel again, with descriptions of what is in it (PEP 770)."""
+    with zipfile.ZipFile(wheel) as archive:
+        files = {info.filename: archive.read(info) for info in archive.infolist()}
+        modes = {info.filename: info.external_attr for info in archive.infolist()}
+    (record,) = (name for name in files if name.endswith(".dist-info/RECORD"))
+    folder = record.removesuffix("RECORD")
+    files |= {f"{folder}sboms/{name}": text.encode() for name, text in sboms.items()}
+    files = {name: data for name, data in files.items() if not name.endswith("/")}
+    del files[record]
+    rows = [
+        f"{name},{digest(data)},{len(data)}" for name, data in sorted(files.items())
+    ]
+    files |= {record: "\n".join([*rows, f"{record},,", ""]).encode()}
+    date = time.gmtime(epoch)[:6]
+    with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        # The specification advises that the metadata come last.
+        for name in sorted(files, key=lambda name: (name.startswith(folder), name)):
+            info = zipfile.ZipInfo(name, date)
+            executable = modes.get(name, 0) >> 16 & 0o100
+            info.external_attr = (0o100755 if executable else 0o100644) << 16
+            info.compress_type, info.create_system = zipfile.ZIP_DEFLATED, 3
+            archive.writestr(info, files[name])
+
+
+def digest(data: bytes) -> str:
+    """Return the hash of a file as a RECORD has it."""
+    code = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
+    return f"sha256={code.decode()}"

