@@ -32,7 +32,7 @@ x.sum(axis="0")  # error: arg-type
 x.reshape("2")  # error: arg-type
 x.clip(minimum=0)  # error: call-arg
 x.relu(inplace=True)  # error: call-arg
-x.pad([(1, 1)], mode="edge")  # error: arg-type
+x.pad([(1, 1)], mode="mirror")  # error: arg-type
 x + None  # error: operator
 None - x  # error: operator
 v @ None  # error: operator
