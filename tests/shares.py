@@ -12,23 +12,32 @@ from pathlib import Path
 SHARES = {"primitives": 6, "wasm": 6, "opencl": 12, "slow": 4}
 # Files of which most tests start processes, or run for a second.
 SLOW = [
+    "benchmarks/test_growth",
     "conformance_kit/test_faults",
     "conformance_kit/test_options",
+    "examples/test_gallery",
+    "examples/test_look_inside",
     "llvm/test_elementwise",
     "llvm/test_rows",
     "mpi/test_collectives",
     "mpi/test_training",
     "native/test_native",
     "opencl/test_environment",
+    "plugins/test_commands",
+    "plugins/test_cpu_moves",
     "plugins/test_doctor",
     "plugins/test_generators",
+    "plugins/test_life_cycle",
     "plugins/test_metadata",
     "plugins/test_misbehaviour",
     "plugins/test_wheels",
+    "tools/test_explain",
     "tools/test_processes",
     "wasm/test_build",
+    "wasm/test_guard",
     "wasm/test_heap",
     "wasm/test_interrupts",
+    "wasm/test_regions",
     "wasm/test_runtime",
 ]
 

@@ -103,6 +103,7 @@ def tree(path):
     return ast.parse(path.read_text())
 
 
+@functools.cache
 def code_lines(path):
     """Return how many lines hold code: neither blank, nor comment, nor docstring.
 
