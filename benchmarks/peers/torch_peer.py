@@ -39,6 +39,11 @@ def per_channel(w: Tensor) -> Tensor:
 
 
 @cases("add_8")
+@cases("add_bcast")
+def _(a: Tensor, b: Tensor) -> Case:
+    return lambda: a + b
+
+
 @cases("adam_1m")
 def _(p: Tensor, m: Tensor, v: Tensor, g: Tensor) -> Case:
     def step() -> list[Tensor]:
@@ -46,11 +51,6 @@ def _(p: Tensor, m: Tensor, v: Tensor, g: Tensor) -> Case:
         return [p - 0.001 * first / (torch.sqrt(second) + 1e-8), first, second]
 
     return step
-
-
-@cases("add_bcast")
-def _(a: Tensor, b: Tensor) -> Case:
-    return lambda: a + b
 
 
 @cases("grad_small")
