@@ -9,7 +9,6 @@ from __future__ import annotations
 import posixpath
 import re
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +19,8 @@ ELSEWHERE = {
 }
 PACKAGES = ("core", "plugins/*", "tests/conformance", "examples/gradient_packs")
 CODE = re.compile(r"(?ms)^ *```.*?^ *```|`+[^`\n]+`+")
-LINK = re.compile(r"(?P<text>!?\[[^\]]*\]\()(?P<target>[^)\s]+)\)")
+LINK = r"(?P<text>!?\[[^\]]*\]\()(?P<target>[^)\s]+)\)"
+CODE_OR_LINK = re.compile(f"{CODE.pattern}|{LINK}")  # a link's text may have code
 RAW = re.compile(r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/main/(?P<path>.*)")
 
 
@@ -60,12 +60,16 @@ def relinked(text: str, source: str, page: str) -> str:
         '[c](contributing.md#release)'
         >>> relinked("[v](../docs/vmap.md)", "core/README.md", "packages/plugrad.md")
         '[v](../vmap.md)'
+        >>> relinked("[`c`](../CONTRIBUTING.md) `[c](d.md)`", "docs/a.md", "a.md")
+        '[`c`](contributing.md) `[c](d.md)`'
 
     """
     known = pages()
     address = host()
 
     def replaced(match: re.Match[str]) -> str:
+        if match["target"] is None:
+            return match[0]
         name, hash, anchor = match["target"].partition("#")
         raw = RAW.match(name)  # how READMEs of distributions show pictures of docs/
         if not raw and (":" in name or not name):
@@ -79,13 +83,4 @@ def relinked(text: str, source: str, page: str) -> str:
             target = address + path
         return f"{match['text']}{target}{hash}{anchor})"
 
-    return outside_code(text, lambda part: LINK.sub(replaced, part))
-
-
-def outside_code(text: str, change: Callable[[str], str]) -> str:
-    """Return Markdown of which everything but code has been changed."""
-    parts, end = [], 0
-    for code in CODE.finditer(text):
-        parts += [change(text[end : code.start()]), code[0]]
-        end = code.end()
-    return "".join([*parts, change(text[end:])])
+    return CODE_OR_LINK.sub(replaced, text)

@@ -1,6 +1,7 @@
 """Files of named tensors: what comes back, and what is refused."""
 
 import errno
+import json
 import os
 import stat
 import sys
@@ -186,10 +187,30 @@ def test_a_full_disk_is_an_error_of_the_system(path, full):
 
 
 def test_dtypes_that_are_not_ours(path):
-    header = b'{"x":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}'
+    header = b'{"x":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}}'
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
-    with pytest.raises(TypeError, match=r"load: 'x' in .* is BF16, which plugrad"):
+    with pytest.raises(TypeError, match=r"load: 'x' in .* is F8_E4M3, which plugrad"):
         pg.load(path)
+
+
+def test_bfloat16_becomes_float32(path):
+    values = np.array([[1.5, -0.0], [np.inf, np.nan], [1e-40, 3e38]], np.float32)
+    upper = (values.view("<u4") >> 16).astype("<u2")
+    rows = {
+        "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+        "b": {"dtype": "BF16", "shape": [3, 2], "data_offsets": [8, 20]},
+        "none": {"dtype": "BF16", "shape": [0, 3], "data_offsets": [20, 20]},
+    }
+    header = json.dumps(rows).encode()
+    data = np.ones(2, "<f4").tobytes() + upper.tobytes()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + data)
+    found = pg.load(path)
+    assert {name: x.shape for name, x in found.items()} == {
+        name: tuple(row["shape"]) for name, row in rows.items()
+    }
+    assert {x.dtype.name for x in found.values()} == {"float32"}
+    bits = found["b"].numpy().view(np.uint32)
+    np.testing.assert_array_equal(bits, upper.astype(np.uint32) << 16)
 
 
 def test_all_or_none_on_a_backend_of_few_dtypes(path):

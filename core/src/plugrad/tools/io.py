@@ -7,6 +7,7 @@ The format holds values, shapes, dtypes and names, and no code. It is that of th
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 import stat
@@ -32,6 +33,7 @@ _CODES = {  # the format's names of dtypes: ours
     "C64": "complex64",
 }
 _HELD = frozenset(DTYPES[name] for name in _CODES.values())
+_READ = (*_CODES, "BF16")
 
 
 def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
@@ -97,7 +99,8 @@ def _write(
 def load(path: Path, /) -> dict[str, Tensor]:
     """Return the tensors in a safetensors file by name, on the active backend.
 
-    The whole file is checked before the first tensor is made.
+    The whole file is checked before the first tensor is made. bfloat16 becomes float32,
+    which holds its values exactly.
 
     Args:
         path: The file.
@@ -125,18 +128,34 @@ def load(path: Path, /) -> dict[str, Tensor]:
     try:
         with package.safe_open(path, framework="np") as file:
             names = file.keys()
-            for name in names:
-                if (code := file.get_slice(name).get_dtype()) not in _CODES:
+            codes = {name: file.get_slice(name).get_dtype() for name in names}
+            for name, code in codes.items():
+                if code not in _READ:
                     raise TypeError(
                         f"load: {name!r} in {path} is {code}, which plugrad lacks; it "
-                        f"reads {', '.join(_CODES)}"
+                        f"reads {', '.join(_READ)}"
                     )
-            arrays = {name: file.get_tensor(name) for name in names}
+            arrays = {n: file.get_tensor(n) for n in codes if codes[n] in _CODES}
+        arrays |= _of_bfloat16(path, [n for n in codes if n not in arrays])
     except package.SafetensorError as error:
         raise ValueError(
             f"load: {path} is not a complete safetensors file: {error}"
         ) from error
-    return {name: _made(name, values) for name, values in arrays.items()}
+    return {name: _made(name, arrays[name]) for name in codes}
+
+
+def _of_bfloat16(path: Path, names: list[str]) -> dict[str, Any]:
+    """Return float32 of tensors of bfloat16, whose bits are the upper ones of it."""
+    found: dict[str, Any] = {}
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size)) if names else {}
+    for name in names:
+        begin, end = header[name]["data_offsets"]
+        count, offset = (end - begin) // 2, 8 + size + begin
+        halves = np.fromfile(path, "<u2", count, offset=offset).astype("<u4")
+        found[name] = (halves << 16).view("<f4").reshape(header[name]["shape"])
+    return found
 
 
 def _package(who: str) -> ModuleType:
