@@ -100,6 +100,7 @@ def choose(d):
 
 
 ROWS |= {
+    "gelu back": Row(lambda d: back(pg.gelu, d.array(*d.shape()))),
     "gelu of tanh": Row(
         lambda d: back(partial(pg.gelu, approximate=True), d.array(*d.shape()))
     ),
@@ -152,7 +153,7 @@ def layers(d):
     n = x.shape[-1]
     s, o = d.array(n), d.array(n)
     how = d.one((), (s,), (None, o), (s, o))
-    return op(x, *how), pg.grads(lambda x: pg.sum(op(x) ** 3))(x)
+    return op(x, *how), pg.grads(lambda x: pg.sum(op(x, *how) ** 3))(x)
 
 
 def batches(d):
