@@ -36,6 +36,7 @@ def arrays(total: int, tensors: int) -> list[Any]:
     rng = np.random.default_rng(0)
     each = total // tensors
     sizes = [each // 101 if i % 2 else each + each * 100 // 101 for i in range(tensors)]
+    sizes[0] += total - sum(sizes)
     return [rng.normal(size=n).astype(np.float32) for n in sizes]
 
 

@@ -404,9 +404,10 @@ def elu(x: TensorLike, /, *, alpha: float = 1) -> Tensor:
         Learning by Exponential Linear Units (ELUs)", 2015.
 
     """
-    if alpha == 1:
+    scale = arguments.real("elu", "alpha", alpha)
+    if scale == 1:
         return _convert.floating_unary(ELU, x, "f")
-    x, scale = _convert.floating("elu", x, "f"), arguments.real("elu", "alpha", alpha)
+    x = _convert.floating("elu", x, "f")
     return compare.where(x > 0, x, unary.expm1(binary.minimum(x, 0)) * scale)
 
 

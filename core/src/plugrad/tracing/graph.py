@@ -117,11 +117,9 @@ class Graph(NamedTuple):
         nodes, edges = self._drawn()
         lines = ["digraph {", "  node [shape=box];"]
         for node, text in nodes.items():
-            label, shape = (
-                text.replace("\n", "\\n"),
-                "" if node[0] == "s" else "shape=ellipse",
-            )
-            lines.append(f'  {node} [label="{label}"{shape and ", " + shape}];')
+            label = text.replace("\n", "\\n")
+            shape = "" if node[0] == "s" else ", shape=ellipse"
+            lines.append(f'  {node} [label="{label}"{shape}];')
         for of, to, value in edges:
             lines.append(f'  {of} -> {to} [label="{self._describe(value)}"];')
         return "\n".join([*lines, "}"])

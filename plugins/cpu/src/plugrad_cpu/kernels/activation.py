@@ -147,10 +147,10 @@ def softplus(x: Array) -> Array:
 
 
 # In C alone; of other dtypes by their parts.
-if LOADED:
-    for _name, _symbol in (("Gelu", "gelu"), ("GeluTanh", "gelu_tanh")):
+_GELU = {"Gelu": "gelu", "GeluTanh": "gelu_tanh"}
+_BACK = _GELU | {name: name.lower() for name in ("Relu", "Sigmoid", "Tanh", "Erf")}
+for _name, _symbol in _BACK.items() if LOADED else ():
+    if _name in _GELU:
         kernels[_name] = elementwise(f"{_symbol}_f32")(lambda x: NotImplemented)
-    for _name in ("Relu", "Sigmoid", "Tanh", "Erf", "Gelu", "Gelu_Tanh"):
-        kernels[f"plugrad_cpu.{_name.replace('_', '')}Grad"] = elementwise(
-            f"{_name.lower()}_grad_f32", "ff->f"
-        )(lambda dy, xy: NotImplemented)
+    in_c = elementwise(f"{_symbol}_grad_f32", "ff->f")
+    kernels[f"plugrad_cpu.{_name}Grad"] = in_c(lambda dy, xy: NotImplemented)

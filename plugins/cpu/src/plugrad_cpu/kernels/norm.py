@@ -93,8 +93,9 @@ def layer_norm(
         return NotImplemented
     n = x.shape[-1]
     function = LAYER_NORM.get(x.dtype)
-    given = None if function is None else contiguous(x, scale, offset)
-    if function and given and _is_row(scale, n) and _is_row(offset, n):
+    fits = function and _is_row(scale, n) and _is_row(offset, n)
+    given = contiguous(x, scale, offset) if fits else None
+    if function and given:
         z = np.empty(x.shape, x.dtype)
         if z.size:
             function(*given, z, z.size // n, n, float(epsilon))
@@ -117,8 +118,9 @@ def layer_norm_grad(
 ) -> Array:
     """Over the last axis, in C alone."""
     function, n = LAYER_NORM_GRAD.get(x.dtype), x.shape[-1] if x.shape else 0
-    given = None if function is None else contiguous(dy, x, scale)
-    if not function or given is None or axis != (x.ndim - 1,) or not _is_row(scale, n):
+    fits = function and axis == (x.ndim - 1,) and _is_row(scale, n)
+    given = contiguous(dy, x, scale) if fits else None
+    if not function or given is None:
         return NotImplemented
     dx = np.empty(x.shape, x.dtype)
     if dx.size:
