@@ -10,19 +10,31 @@ from pathlib import Path
 
 # opencl compiles each kernel, which takes a fifth of a second.
 SHARES = {"primitives": 6, "wasm": 6, "opencl": 12, "slow": 4}
-# Files of which most tests start processes, or run for a second.
+# Files of which most tests start processes, or run for long.
 SLOW = [
     "benchmarks/test_growth",
+    "benchmarks/test_language_model",
+    "benchmarks/test_mpi",
+    "benchmarks/test_workloads",
     "conformance_kit/test_faults",
     "conformance_kit/test_options",
+    "conformance_kit/test_skips",
+    "docs/test_pages",
+    "examples/test_digits",
     "examples/test_gallery",
+    "examples/test_guide",
     "examples/test_look_inside",
+    "examples/test_profile_step",
+    "examples/test_training",
     "llvm/test_elementwise",
     "llvm/test_rows",
     "mpi/test_collectives",
     "mpi/test_training",
     "native/test_native",
     "opencl/test_environment",
+    "plugrad_conformance/backend/test_leaks",
+    "plugrad_conformance/ops/test_random_inputs",
+    "plugrad_conformance/ops/test_resize",
     "plugins/test_commands",
     "plugins/test_cpu_moves",
     "plugins/test_doctor",
@@ -34,11 +46,13 @@ SLOW = [
     "tools/test_explain",
     "tools/test_processes",
     "wasm/test_build",
+    "wasm/test_dense",
     "wasm/test_guard",
     "wasm/test_heap",
     "wasm/test_interrupts",
     "wasm/test_regions",
     "wasm/test_runtime",
+    "wasm/test_sandbox_guests",
 ]
 
 

@@ -7,6 +7,7 @@ whose message is then completed with what the caller passes.
 from __future__ import annotations
 
 import ast
+import functools
 import builtins
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ class Row(NamedTuple):
     cause: str
 
 
+@functools.cache
 def rows() -> list[Row]:
     """Return every place of the core and of its backends that raises."""
     modules = {}

@@ -118,9 +118,6 @@ def test_every_raise_is_in_the_table():
     linker = "plugrad_opencl/_linker.py"  # whose errors the plugin catches
     silent = [row for row in found if not row.message and linker not in row.path]
     assert len(silent) < 10, silent  # made by a method, or by another library
-
-
-def test_the_table_of_errors_is_markdown():
     lines = [line for line in errors.page().splitlines() if line.startswith("| ")]
     assert len(lines) > 400
     assert {line.count("|") for line in lines} == {6}

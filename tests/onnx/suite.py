@@ -1,9 +1,12 @@
 """ONNX' own tests of backends, ``onnx.backend.test``, and which are left out."""
 
 import functools
+import os
+import pickle
 import re
 import tomllib
 import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +17,25 @@ from onnx.backend.test.runner import Runner
 # Their kinds that need no download. Old versions of PyTorch have exported its tests.
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 EXCLUSIONS = Path(__file__).with_name("exclusions.toml")
+# Some cases name folders of the installed package, which moves with the checkout.
+INSTALLED = f"{onnx.__version__}-{zlib.crc32(onnx.__file__.encode()):08x}"
+CACHE = Path(__file__).parents[2] / ".cache" / "onnx" / f"{INSTALLED}.pickle"
 
 
 @functools.cache
 def cases():
-    """Return the tests by name."""
+    """Return the tests by name, from a file: ONNX computes them for some 5 seconds."""
+    if CACHE.exists():
+        return pickle.loads(CACHE.read_bytes())
+    made = _made()
+    CACHE.parent.mkdir(parents=True, exist_ok=True)
+    partial = CACHE.with_suffix(f".{os.getpid()}")
+    partial.write_bytes(pickle.dumps(made))
+    partial.replace(CACHE)
+    return made
+
+
+def _made():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of expected values
         from onnx.backend.test.loader import load_model_tests

@@ -7,6 +7,7 @@ gradients. ``everything``: errors, threads, processes, strings, random numbers, 
 
 from __future__ import annotations
 
+import functools
 import re
 
 from .primitives import PRIMITIVES
@@ -39,6 +40,7 @@ TABLE = (
 )
 
 
+@functools.cache
 def level(file: str, function: str) -> str:
     """Return the level of a test: ``level("ops/test_unary", "test_values")``."""
     return next((row[2] for row in TABLE if fits(row, file, function)), LEVELS[-1])
@@ -52,6 +54,7 @@ def fits(row: tuple[str, str, str], file: str, function: str) -> bool:
     return spoken and re.fullmatch(pattern, file) is not None
 
 
+@functools.cache
 def level_of_case(kind: str, kernel: str, family: str) -> str:
     """Return the level of a golden case of a kernel, from a family of ``reach``."""
     if kind == "errors" or re.fullmatch(RARE, family):

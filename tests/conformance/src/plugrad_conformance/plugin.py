@@ -7,6 +7,7 @@ by ``scorecard``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,12 @@ def _name(path: Path) -> str:
 
 def _file(item: pytest.Item) -> str | None:
     """Return "ops/test_unary" for a test of this package, None for others."""
-    return _name(item.path) if item.path.is_relative_to(PACKAGE) else None
+    return _own_name(item.path)
+
+
+@functools.cache
+def _own_name(path: Path) -> str | None:
+    return _name(path) if path.is_relative_to(PACKAGE) else None
 
 
 def _backend(item: pytest.Item) -> str:
