@@ -7,8 +7,8 @@ whose message is then completed with what the caller passes.
 from __future__ import annotations
 
 import ast
-import functools
 import builtins
+import functools
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
