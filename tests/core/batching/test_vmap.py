@@ -284,7 +284,7 @@ def test_random_numbers_differ_between_examples():
     f = lambda x: (
         pg.random.normal((2,)),
         pg.random.normal((2,), seed=3),
-        pg.random.permutation(6),
+        pg.random.permutation(20),
         pg.random.multinomial(pg.zeros(50), 4),
         pg.dropout(x, 0.5),
     )
@@ -293,7 +293,9 @@ def test_random_numbers_differ_between_examples():
     np.testing.assert_array_equal(
         seeded.numpy(), np.tile(pg.random.normal((2,), seed=3).numpy(), (5, 1))
     )
-    np.testing.assert_array_equal(np.sort(order.numpy()), np.tile(np.arange(6), (5, 1)))
+    np.testing.assert_array_equal(
+        np.sort(order.numpy()), np.tile(np.arange(20), (5, 1))
+    )
     for y in (order, classes, kept):
         assert len(np.unique(y.numpy(), axis=0)) == 5
     nested = pg.vmap(lambda x: pg.vmap(lambda y: pg.random.uniform(()))(x))(X)
