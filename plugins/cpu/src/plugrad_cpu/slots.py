@@ -75,6 +75,11 @@ def program(
     return (slots, runs) if len(slots.rows) <= MOST_SLOTS else None
 
 
+def bytes_of(shape: tuple[int, ...]) -> bytes:
+    """Return a shape as NumPy's functions in C take it."""
+    return np.array(shape, np.intp).tobytes()
+
+
 class Slots:
     """Where the values of a region are: see region.h.
 
