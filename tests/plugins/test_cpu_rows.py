@@ -163,6 +163,8 @@ def test_other_axes_and_views_run_as_they_are():
     view = lambda row: pg.broadcast_to(row * row + row, (30, 90))
     check(lambda row: pg.softmax(view(row)) * row, row, kernels=[2, 1, 1])
     check(lambda row: pg.sum(view(row), axis=0), row, kernels=[2])
+    both = lambda x, row: (y := pg.broadcast_to(row, x.shape), pg.softmax(x + y) * y)
+    check(both, x, row, kernels=[])
     turned = pg.jit(lambda x: pg.softmax(x * 2.0) - x)
     for y in (x, pg.asarray(np.asfortranarray(x.numpy())), x):
         assert (

@@ -22,7 +22,7 @@ from .kernels.reduce import folded
 from .native import FLOAT
 from .native import kernels as in_c
 from .pool import native
-from .rows import FOLDS, Call, Count, call_of, divisor_of, values
+from .rows import FOLDS, VIEW, Call, Count, call_of, divisor_of, values
 from .slots import MOST_SLOTS, Slots, bytes_of
 
 REGION = np.dtype(
@@ -66,6 +66,8 @@ def compiled(graph: Graph, write: Write) -> Callable[..., Any] | None:
             ``Region`` points to: slots, steps and loops.
 
     """
+    if any(s.outputs[0] in graph.outputs for s in graph.steps if s.kernel.name == VIEW):
+        return None
     found = {step.outputs[0]: call_of(step, graph) for step in graph.steps}
     calls = {y: call for y, call in found.items() if call is not None}
     for longest in (
@@ -105,7 +107,7 @@ def phases(
     What repeats an array is in each phase that reads it.
     """
     found: list[tuple[list[Step], list[Step]]] = []
-    views = {s.outputs[0]: s for s in graph.steps if s.kernel.name == "BroadcastTo"}
+    views = {s.outputs[0]: s for s in graph.steps if s.kernel.name == VIEW}
     level: dict[int, int] = {}
     for step in graph.steps:
         [y], read = step.outputs, values(step)
@@ -198,7 +200,7 @@ class Program:
         graph, inside = self.graph, {s.outputs[0] for s in steps}
         read = dict.fromkeys([x for s in steps for x in values(s)])
         later = {x for s in graph.steps if s.outputs[0] not in inside for x in s.inputs}
-        views = {s.outputs[0] for s in steps if s.kernel.name == "BroadcastTo"}
+        views = {s.outputs[0] for s in steps if s.kernel.name == VIEW}
         wanted = [
             y
             for s in steps

@@ -16,6 +16,7 @@ from .kernels.reduce import FEW, plan
 from .native import MOST
 
 LONGEST = 1 << 16  # elements that a kernel takes at once
+VIEW = "BroadcastTo"
 FOUR_ROWS = 32  # elements of a row, of which reduce.c adds up four rows at a time
 
 
@@ -78,7 +79,7 @@ def values(step: Step) -> list[int]:
 
 def _reads_views(step: Step, graph: Graph) -> bool:
     """Return whether an input repeats elements, of which C has no copy."""
-    views = (s for s in graph.steps if s.kernel.name == "BroadcastTo")
+    views = (s for s in graph.steps if s.kernel.name == VIEW)
     return any(s.outputs[0] in step.inputs for s in views)
 
 
