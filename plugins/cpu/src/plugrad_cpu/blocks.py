@@ -23,7 +23,7 @@ from .native import FLOAT
 from .native import kernels as in_c
 from .pool import native
 from .rows import FOLDS, VIEW, Call, Count, call_of, divisor_of, values
-from .slots import MOST_SLOTS, Slots, bytes_of
+from .slots import MOST_SLOTS, SHORT, Slots, bytes_of
 
 REGION = np.dtype(
     [
@@ -224,7 +224,7 @@ class Program:
         of = np.full(len(slots.rows), -1, np.int32)
         for v in (*slots.graph.inputs, *slots.graph.constants, *wanted):
             of[slots.of[v]] = self._place(v)
-        sizes = [len(slots.rows), len(arrays[1]), slots.tile_size()]
+        sizes = [len(slots.rows), len(arrays[1]), slots.tile_size(SHORT)]
         region = np.array([(*sizes, *[a.ctypes.data for a in arrays])], REGION)
         self.kept += [*arrays, of, region]
         nothing = [(NUMBER, 0)] * 8

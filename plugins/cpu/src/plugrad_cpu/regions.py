@@ -24,7 +24,7 @@ from .kernels import KERNELS, linalg
 from .native import LOADED, MOST, around
 from .pool import native
 from .rows import CALLS, call_of, values
-from .slots import SLOT, Loop, Run, Slots, bytes_of, program
+from .slots import SHORT, SLOT, Loop, Run, Slots, bytes_of, program
 
 STEP = np.dtype(
     [
@@ -116,7 +116,7 @@ def compile_region(graph: Graph) -> Any:
     }
     return native.region(  # type: ignore[union-attr]
         *[array.tobytes() for array in arrays],
-        slots.tile_size(),
+        slots.tile_size(SHORT),
         constants,
         *_ends(graph, slots.of),
         count,
