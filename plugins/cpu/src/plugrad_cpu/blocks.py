@@ -25,6 +25,7 @@ from .pool import native
 from .rows import FOLDS, VIEW, Call, Count, call_of, divisor_of, values
 from .slots import MOST_SLOTS, SHORT, Slots, bytes_of
 
+ARGUMENTS = 8  # BLOCK_ARGUMENTS of blocks.h
 REGION = np.dtype(
     [
         *[("slot_count", "i4"), ("step_count", "i4"), ("tile", "i4")],
@@ -36,7 +37,7 @@ VALUE = np.dtype([("place", "i4"), ("size", "i4"), ("every", "u4"), ("many", "u4
 STAGE = np.dtype(
     [
         *[("region", "u8"), ("values", "u8"), ("kernel", "u8")],
-        *[("arguments", "i4", (8, 2)), ("last", "f8")],
+        *[("arguments", "i4", (ARGUMENTS, 2)), ("last", "f8")],
     ],
     align=True,
 )
@@ -70,10 +71,7 @@ def compiled(graph: Graph, write: Write) -> Callable[..., Any] | None:
         return None
     found = {step.outputs[0]: call_of(step, graph) for step in graph.steps}
     calls = {y: call for y, call in found.items() if call is not None}
-    for longest in (
-        MEMORY,
-        BLOCK,
-    ):  # smaller blocks, where memory has too few large ones
+    for longest in (MEMORY, BLOCK):  # less, where the memory has too few such blocks
         unit, exact, late = unit_of(calls, longest)
         if function := _compiled(graph, calls, late, unit, exact, write):
             return function
@@ -126,6 +124,7 @@ def phases(
 def _compiled(
     graph: Graph, calls: Mapping[int, Call], late: Mapping[int, int], *how: Any
 ) -> Callable[..., Any] | None:
+    """Return what runs a graph in C but for what is late, and that in Python."""
     ends = {
         y: _end(s, graph, calls.get(y), y in late)
         for s in graph.steps
@@ -145,6 +144,7 @@ def _compiled(
 def _in_c(
     graph: Graph, calls: Mapping[int, Call], unit: int, exact: bool, write: Write
 ) -> Callable[..., Any] | None:
+    """Return what runs a graph in C; None if it is too large."""
     program = Program(graph, calls)
     for element_wise, rows in phases(graph, calls):
         if element_wise and not program.add_steps(element_wise, write):
@@ -207,27 +207,19 @@ class Program:
             for y in s.outputs
             if y not in views and (y in later or y in graph.outputs)
         ]
-        written = write(
-            Graph(
-                tuple(
-                    [x for x in read if x not in inside and x not in graph.constants]
-                ),
-                {x: graph.constants[x] for x in read if x in graph.constants},
-                tuple(steps),
-                tuple(wanted),
-                graph.specs,
-            )
-        )
+        constants = {x: graph.constants[x] for x in read if x in graph.constants}
+        given = [x for x in read if x not in inside and x not in constants]
+        written = write(Graph((*given,), constants, (*steps,), (*wanted,), graph.specs))
         if written is None:
             return False
         slots, arrays = written
         of = np.full(len(slots.rows), -1, np.int32)
-        for v in (*slots.graph.inputs, *slots.graph.constants, *wanted):
+        for v in (*given, *constants, *wanted):
             of[slots.of[v]] = self._place(v)
         sizes = [len(slots.rows), len(arrays[1]), slots.tile_size(SHORT)]
         region = np.array([(*sizes, *[a.ctypes.data for a in arrays])], REGION)
         self.kept += [*arrays, of, region]
-        nothing = [(NUMBER, 0)] * 8
+        nothing = [(NUMBER, 0)] * ARGUMENTS
         self.stages.append((region.ctypes.data, of.ctypes.data, 0, nothing, 0.0))
         self.work += len(steps)
         return True
@@ -244,7 +236,7 @@ class Program:
             (COUNT_OVER, n.over) if isinstance(n, Count) else (NUMBER, n)
             for n in call.numbers
         ]
-        given += [(NUMBER, 0)] * (8 - len(given))
+        given += [(NUMBER, 0)] * (ARGUMENTS - len(given))
         address = native.address(call.name)  # type: ignore[union-attr]
         self.stages.append((0, 0, address, given, call.last))
         self.work += 4

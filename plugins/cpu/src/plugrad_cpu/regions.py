@@ -23,7 +23,7 @@ from . import blocks
 from .kernels import KERNELS, linalg
 from .native import LOADED, MOST, around
 from .pool import native
-from .rows import CALLS, call_of, values
+from .rows import CALLS, FOLDS, call_of, values
 from .slots import SHORT, SLOT, Loop, Run, Slots, bytes_of, program
 
 STEP = np.dtype(
@@ -102,7 +102,9 @@ def compile_region(graph: Graph) -> Any:
     if bind := alone and ALONE.get(graph.steps[0].kernel.name):
         return bind(graph)
     count = max([prod(spec.shape) for spec in specs.values()])
-    if (alone and count >= MANY) or count >= MOST:
+    if count >= MOST or (
+        alone and (count >= MANY or graph.steps[0].kernel.name in FOLDS)
+    ):
         return None
     if any(step.kernel.name in CALLS for step in graph.steps):
         return blocks.compiled(graph, _written)

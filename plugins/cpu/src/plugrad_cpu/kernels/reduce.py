@@ -48,9 +48,7 @@ def along(
     return folded(function, x, *plan(x.shape, axis, keepdims), count)
 
 
-def folded(
-    function: Callable[..., None], x: Array, shape: Axes, steps: list[Any], count: float
-) -> Array:
+def folded(function: Any, x: Array, shape: Axes, steps: Any, count: float) -> Array:
     """Return what calls in C make of an array, divided by ``count``."""
     for i, (sizes, how) in enumerate(steps, 1):
         y = np.empty(sizes, x.dtype)
