@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent
 SOURCES = ["activation", "binary", "cast", "compare", "conv", "cumulative", "depthwise"]
 SOURCES += ["elementwise", "gather", "matmul", "norm", "pool", "reduce", "resize"]
 SOURCES += ["region", "unary", "winograd"]
-TARGET = ["copy", "threads"]
+TARGET = ["blocks", "copy", "threads"]
 FLAGS = ["-std=gnu17", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno"]
 FLAGS += ["-fno-trapping-math", "-Isrc_c/target", "-Isrc_c/kernels"]
 FLAGS += ["-Wall", "-Wno-unknown-attributes", "-Wno-unknown-pragmas"]
@@ -123,7 +123,11 @@ setup(
         Extension(
             "plugrad_cpu._native",
             sorted(glob("src_c/*.c")),
-            depends=["src_c/native.h", "src_c/kernels/region.h"],
+            depends=[
+                "src_c/native.h",
+                "src_c/kernels/region.h",
+                "src_c/target/blocks.h",
+            ],
             include_dirs=[numpy.get_include()],
             define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_1_API_VERSION")],
             extra_compile_args=MODULE_FLAGS if SANITIZE else [],

@@ -18,7 +18,7 @@ ONNX = ROOT / "plugins/onnx/src/plugrad_onnx"
 TFJS = ROOT / "plugins/tfjs/src/plugrad_tfjs"
 TRAIN = ROOT / "plugins/train/src/plugrad_train"
 REGIONS = {  # for jit
-    CPU: [CPU / "regions.py", CPU / "slots.py"],
+    CPU: [CPU / f"{name}.py" for name in ("regions", "slots", "rows", "blocks")],
     WASM: [WASM / "regions.py"],
     OPENCL: [OPENCL / "regions.py", OPENCL / "walk.py"],
 }
@@ -73,7 +73,8 @@ PACKAGES = {
     "onnx": (sorted(ONNX.rglob("*.py")), 1900),
     "tfjs": (sorted(TFJS.rglob("*.py")), 700),
     "train": (sorted(TRAIN.rglob("*.py")), 1500),
-    "regions of cpu": (REGIONS[CPU], 240),
+    "regions of cpu": (REGIONS[CPU][:2], 270),
+    "rows in regions of cpu": (REGIONS[CPU][2:], 350),
     "regions of wasm": (REGIONS[WASM], 150),
     "regions of opencl": (REGIONS[OPENCL], 220),
 }

@@ -1,16 +1,19 @@
 /* Regions of a graph of `plugrad.jit` as Python objects: functions of NumPy's arrays that
-   run several element-wise kernels in one pass (target/region.c).
+   run several element-wise kernels in one pass (kernels/region.c), kernels of rows among
+   them (target/blocks.c), or one kernel.
 
-   `region(slots, steps, loops, tile, constants, inputs, outputs, shape)` takes the first
-   three as bytes of the structures in region.h. Where an input has strides, a call
-   returns NotImplemented. */
+   `region(slots, steps, loops, tile, constants, inputs, outputs, n)` takes the first
+   three as bytes of the structures in region.h; `blocks(program, kept, constants, inputs,
+   outputs, n)` the first as the bytes of one of blocks.h, which points into what is kept.
+   Where an input has strides, a call returns NotImplemented. */
 #include "kernels/region.h"
 #include "native.h"
+#include "target/blocks.h"
 
 #include <stddef.h>
 #include <string.h>
 
-typedef void Run(const Region *, void *const *, uint32_t);
+typedef void Run(const void *program, void *const *arrays, uint32_t n);
 typedef uint64_t U;
 typedef void Kernel(U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, double, double, double,
                     double);
@@ -20,6 +23,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     Run *run; /* NULL where there is one kernel, which takes the numbers below */
+    const void *program;
     Region region;
     Kernel *kernel;
     uint64_t ints[INTS];
@@ -34,8 +38,12 @@ typedef struct {
         int slot, type;
         npy_intp size; /* in elements */
     } inputs[REGION_SLOTS];
-    int outputs[REGION_SLOTS], types[REGION_SLOTS], nin, nout, nd;
-    npy_intp shape[NPY_MAXDIMS], size, bytes; /* of all arrays, at 4 an element */
+    struct {
+        int slot, type, nd;
+        npy_intp *shape; /* in a bytes object of the parts */
+    } outputs[REGION_SLOTS];
+    int nin, nout, slot_count;
+    npy_intp n, largest, bytes; /* of all arrays, at 4 an element, and of an output */
 } Function;
 
 static PyTypeObject RegionType;
@@ -72,11 +80,12 @@ static void run_kernel(const Function *self, void *const *arrays) {
 static int make_outputs(const Function *self, PyObject **made, void **arrays) {
     PyObject *before = NULL;
     int done = 0;
-    if (self->size * 4 >= LARGE && enter_pool(&before) < 0) return 0;
+    if (self->largest >= LARGE && enter_pool(&before) < 0) return 0;
     for (; done < self->nout; done++) {
-        made[done] = PyArray_SimpleNew(self->nd, (npy_intp *)self->shape, self->types[done]);
+        made[done] = PyArray_SimpleNew(self->outputs[done].nd, self->outputs[done].shape,
+                                       self->outputs[done].type);
         if (made[done] == NULL) break;
-        arrays[self->outputs[done]] = PyArray_DATA((PyArrayObject *)made[done]);
+        arrays[self->outputs[done].slot] = PyArray_DATA((PyArrayObject *)made[done]);
     }
     if (before != NULL) leave_pool(before);
     return done;
@@ -89,7 +98,7 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
         return PyErr_Format(PyExc_TypeError, "a region of %d inputs", self->nin);
     void *arrays[REGION_SLOTS];
     double scalars[REGION_SLOTS];
-    memcpy(arrays, self->constants, (size_t)self->region.slot_count * sizeof(void *));
+    memcpy(arrays, self->constants, (size_t)self->slot_count * sizeof(void *));
     for (int i = 0; i < self->nin; i++)
         if (!data_of(args[i], self->inputs[i].type, self->inputs[i].size,
                      &arrays[self->inputs[i].slot], &scalars[i]))
@@ -103,7 +112,7 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
     }
     PyThreadState *state = self->bytes >= LARGE ? PyEval_SaveThread() : NULL;
     if (self->run)
-        self->run(&self->region, arrays, (uint32_t)self->size);
+        self->run(self->program, arrays, (uint32_t)self->n);
     else
         run_kernel(self, arrays);
     if (state != NULL) PyEval_RestoreThread(state);
@@ -127,20 +136,22 @@ static int read_inputs(Function *self, PyObject *inputs) {
     return 0;
 }
 
-static int read_outputs(Function *self, PyObject *outputs, PyObject *shape) {
+static int read_outputs(Function *self, PyObject *outputs) {
     self->nout = (int)PyList_GET_SIZE(outputs);
     if (self->nout > REGION_SLOTS) return -1;
-    for (int i = 0; i < self->nout; i++)
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(outputs, i), "ii", &self->outputs[i],
-                              &self->types[i]))
+    for (int i = 0; i < self->nout; i++) {
+        PyObject *shape;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(outputs, i), "iiS", &self->outputs[i].slot,
+                              &self->outputs[i].type, &shape))
             return -1;
-    self->nd = (int)PyTuple_GET_SIZE(shape), self->size = 1;
-    for (int i = 0; i < self->nd; i++) {
-        self->shape[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, i));
-        self->size *= self->shape[i];
+        self->outputs[i].shape = (npy_intp *)PyBytes_AS_STRING(shape);
+        self->outputs[i].nd = (int)(PyBytes_GET_SIZE(shape) / (Py_ssize_t)sizeof(npy_intp));
+        npy_intp bytes = 4;
+        for (int k = 0; k < self->outputs[i].nd; k++) bytes *= self->outputs[i].shape[k];
+        self->bytes += bytes;
+        if (bytes > self->largest) self->largest = bytes;
     }
-    self->bytes += 4 * self->size * self->nout;
-    return PyErr_Occurred() ? -1 : 0;
+    return 0;
 }
 
 static int read_constants(Function *self, PyObject *constants) {
@@ -174,23 +185,20 @@ static int read_argument(Function *self, PyObject *x) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static Function *empty(PyObject *name, PyObject *parts) { /* takes the reference to parts */
-    void *found = parts ? kernel_named(name) : NULL;
+static Function *empty(const char *name, PyObject *parts) {
+    PyObject *text = PyUnicode_FromString(name);
+    void *found = text ? kernel_named(text) : NULL;
+    Py_XDECREF(text);
     Function *self = found ? PyObject_New(Function, &RegionType) : NULL;
-    if (self == NULL) {
-        Py_XDECREF(parts);
-        return NULL;
-    }
+    if (self == NULL) return NULL;
     memset((char *)self + sizeof(PyObject), 0, sizeof(Function) - sizeof(PyObject));
-    self->vectorcall = call, self->kernel = (Kernel *)found, self->parts = parts;
+    self->vectorcall = call, self->kernel = (Kernel *)found, self->parts = Py_NewRef(parts);
     return self;
 }
 
 /* The function, or NULL with an error if something of it could not be read. */
-static PyObject *finished(Function *self, int wrong, PyObject *inputs, PyObject *outputs,
-                          PyObject *shape) {
-    if (!wrong && PyTuple_GET_SIZE(shape) <= NPY_MAXDIMS && read_inputs(self, inputs) == 0 &&
-        read_outputs(self, outputs, shape) == 0)
+static PyObject *finished(Function *self, int wrong, PyObject *inputs, PyObject *outputs) {
+    if (!wrong && read_inputs(self, inputs) == 0 && read_outputs(self, outputs) == 0)
         return (PyObject *)self;
     Py_DECREF(self);
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a region is too large");
@@ -198,18 +206,15 @@ static PyObject *finished(Function *self, int wrong, PyObject *inputs, PyObject 
 }
 
 static PyObject *make_region(PyObject *module, PyObject *args) {
-    PyObject *slots, *steps, *loops, *constants, *inputs, *outputs, *shape;
+    PyObject *slots, *steps, *loops, *constants, *inputs, *outputs;
     int tile;
-    if (!PyArg_ParseTuple(args, "SSSiO!O!O!O!", &slots, &steps, &loops, &tile, &PyDict_Type,
-                          &constants, &PyList_Type, &inputs, &PyList_Type, &outputs,
-                          &PyTuple_Type, &shape))
+    Py_ssize_t n;
+    if (!PyArg_ParseTuple(args, "SSSiO!O!O!n", &slots, &steps, &loops, &tile, &PyDict_Type,
+                          &constants, &PyList_Type, &inputs, &PyList_Type, &outputs, &n))
         return NULL;
-    PyObject *name = PyUnicode_FromString("run_region");
-    if (name == NULL) return NULL;
-    Function *self = empty(name, PyTuple_Pack(4, slots, steps, loops, constants));
-    Py_DECREF(name);
+    Function *self = empty("run_region", args);
     if (self == NULL) return NULL;
-    self->run = (Run *)self->kernel;
+    self->run = (Run *)self->kernel, self->program = &self->region, self->n = n;
     self->region = (Region){
         .slot_count = (int32_t)(PyBytes_GET_SIZE(slots) / (Py_ssize_t)sizeof(RegionSlot)),
         .step_count = (int32_t)(PyBytes_GET_SIZE(steps) / (Py_ssize_t)sizeof(RegionStep)),
@@ -218,21 +223,38 @@ static PyObject *make_region(PyObject *module, PyObject *args) {
         .steps = (const RegionStep *)PyBytes_AS_STRING(steps),
         .loops = (const int32_t *)PyBytes_AS_STRING(loops),
     };
-    int wrong = self->region.slot_count > REGION_SLOTS || read_constants(self, constants);
-    return finished(self, wrong, inputs, outputs, shape);
+    self->slot_count = self->region.slot_count;
+    int wrong = self->slot_count > REGION_SLOTS || read_constants(self, constants);
+    return finished(self, wrong, inputs, outputs);
+}
+
+static PyObject *make_blocks(PyObject *module, PyObject *args) {
+    PyObject *program, *kept, *constants, *inputs, *outputs;
+    Py_ssize_t n;
+    if (!PyArg_ParseTuple(args, "SOO!O!O!n", &program, &kept, &PyDict_Type, &constants,
+                          &PyList_Type, &inputs, &PyList_Type, &outputs, &n))
+        return NULL;
+    Function *self = empty("run_blocks", args);
+    if (self == NULL) return NULL;
+    self->run = (Run *)self->kernel, self->n = n;
+    self->program = PyBytes_AS_STRING(program);
+    self->slot_count = ((const BlockProgram *)self->program)->value_count;
+    int wrong = self->slot_count > REGION_SLOTS || read_constants(self, constants);
+    return finished(self, wrong, inputs, outputs);
 }
 
 static PyObject *make_bound(PyObject *module, PyObject *args) {
-    PyObject *name, *arguments, *inputs, *outputs, *shape;
-    if (!PyArg_ParseTuple(args, "UO!O!O!O!", &name, &PyTuple_Type, &arguments, &PyList_Type,
-                          &inputs, &PyList_Type, &outputs, &PyTuple_Type, &shape))
+    PyObject *arguments, *inputs, *outputs;
+    const char *name;
+    if (!PyArg_ParseTuple(args, "sO!O!O!", &name, &PyTuple_Type, &arguments, &PyList_Type,
+                          &inputs, &PyList_Type, &outputs))
         return NULL;
-    Function *self = empty(name, Py_NewRef(arguments));
+    Function *self = empty(name, args);
     if (self == NULL) return NULL;
     int wrong = 0;
     for (Py_ssize_t i = 0; !wrong && i < PyTuple_GET_SIZE(arguments); i++)
         wrong = read_argument(self, PyTuple_GET_ITEM(arguments, i)) < 0;
-    return finished(self, wrong, inputs, outputs, shape);
+    return finished(self, wrong, inputs, outputs);
 }
 
 static PyObject *address(PyObject *module, PyObject *name) {
@@ -259,9 +281,11 @@ int start_regions(void) { return PyType_Ready(&RegionType); }
 
 PyMethodDef region_methods[] = {
     {"region", make_region, METH_VARARGS,
-     "region(slots, steps, loops, tile, constants, inputs, outputs, shape): a function."},
+     "region(slots, steps, loops, tile, constants, inputs, outputs, n): a function."},
+    {"blocks", make_blocks, METH_VARARGS,
+     "blocks(program, kept, constants, inputs, outputs, n): a function."},
     {"bound", make_bound, METH_VARARGS,
-     "bound(name, arguments, inputs, outputs, shape): a function."},
+     "bound(name, arguments, inputs, outputs): a function."},
     {"address", address, METH_O, "address(name): of a function of the library."},
     {NULL, NULL, 0, NULL},
 };

@@ -77,7 +77,7 @@ void parallel_for(void (*body)(u32 begin, u32 end, void *ctx), void *ctx, u32 n,
 u32 thread_id(void);
 
 /* On processors: memory for intermediate results that this thread keeps until it ends, in
-   lines of the cache; `which` is 0 or 1, and has one size. */
+   lines of the cache; `which` is 0, 1 or 2, and has one size. */
 void *kept_memory(u32 which, size_t bytes);
 
 /* To be called at least every 500 us by pieces that take longer, and by long kernels

@@ -26,7 +26,8 @@
 typedef struct {
     const Region *region;
     void *const *arrays;
-    bool is_far; /* whether its arrays have FAR bytes */
+    bool is_far;  /* whether its arrays have FAR bytes */
+    bool is_part; /* whether they begin with the first element of the piece */
 } Call;
 
 /* Copies n elements of an array that is broadcast, from element i of the result on. */
@@ -129,7 +130,7 @@ static void run_tiles(u32 i, u32 end, void *ctx) {
     for (i32 k = 0; k < region->slot_count; k++) {
         const RegionSlot *slot = region->slots + k;
         at[k] = call->arrays[k];
-        if (slot->kind == ARRAY) at[k] += (u64)i * slot->size;
+        if (slot->kind == ARRAY && !call->is_part) at[k] += (u64)i * slot->size;
         if (slot->kind >= BROADCAST) at[k] = (u8 *)(memory + (u32)slot->place * tile);
     }
     if (call->is_far) place_outputs(region, memory, at, to);
@@ -162,5 +163,9 @@ static bool is_far(const Region *region, u32 n) {
 EXPORT("run_region")
 void run_region(const Region *region, void *const *arrays, u32 n) {
     u32 piece = MAX(PIECE / CEIL_DIV((u32)region->step_count, 4), LEAST);
-    parallel_for(run_tiles, &(Call){region, arrays, is_far(region, n)}, n, piece);
+    parallel_for(run_tiles, &(Call){region, arrays, is_far(region, n), false}, n, piece);
+}
+
+void run_part(const Region *region, void *const *arrays, u32 i, u32 end) {
+    run_tiles(i, end, &(Call){region, arrays, false, true});
 }

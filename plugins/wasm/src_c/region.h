@@ -32,3 +32,7 @@ typedef struct {
 
 /* Runs the steps on n elements; `arrays` are those of all slots, NULL for tiles. */
 void run_region(const Region *region, void *const *arrays, uint32_t n);
+
+/* Runs them on this thread, on elements i to end; `arrays` begin with element i, but for
+   those that are broadcast. */
+void run_part(const Region *region, void *const *arrays, uint32_t i, uint32_t end);

@@ -19,10 +19,12 @@ import numpy as np
 from plugrad.geometry import contiguous_strides
 from plugrad.plugin import Graph, Step
 
+from . import blocks
 from .kernels import KERNELS, linalg
 from .native import LOADED, MOST, around
 from .pool import native
-from .slots import SLOT, Loop, Run, program
+from .rows import CALLS, FOLDS, call_of, values
+from .slots import SHORT, SLOT, Loop, Run, Slots, bytes_of, program
 
 STEP = np.dtype(
     [
@@ -33,6 +35,7 @@ STEP = np.dtype(
 )
 MANY = 1 << 16  # elements, of which a kernel alone is as fast as a region
 EITHER_ZERO = ("Maximum", "Minimum", "Prelu")
+SQUARE = Loop("square_f32_piece")  # what a power is whose exponent is 2
 NAMES = {"less": ("Less", "Greater"), "less_equal": ("LessEqual", "GreaterEqual")}
 
 
@@ -64,11 +67,16 @@ def _loops() -> dict[tuple[str, str], Loop]:
 LOOPS = _loops() if LOADED else {}
 
 
-def _loop(step: Step, specs: Any) -> Loop | None:
+def _loop(step: Step, graph: Graph) -> Loop | None:
     """Return what runs in the place of a step; None if it has to run as it is."""
     if None in step.inputs:
         return None
-    types = [specs[x].dtype.char for x in (*step.inputs, *step.outputs)]
+    specs = [graph.specs[x] for x in (*step.inputs, *step.outputs) if x is not None]
+    types = [spec.dtype.char for spec in specs]
+    if step.kernel.name == "Pow":
+        power = graph.constants.get(values(step)[1])
+        square = types[0] == "f" and power is not None and power.ndim == 0
+        return SQUARE if square and power == 2 else None
     of = "".join(types[:-1]) if step.kernel.single else ""
     return LOOPS.get((step.kernel.name, of)) if types[-1] in "f?" else None
 
@@ -78,45 +86,63 @@ def is_fusable(step: Step, graph: Graph) -> Any:
 
     NumPy broadcasts short rows, and may choose another of two zeros.
     """
+    if call_of(step, graph):
+        return True
     if step.kernel.name in ALONE:
         return step.outputs  # which are its own
     shapes = {graph.specs[x].shape for x in step.inputs if x is not None}
     if len(shapes) > 1 and step.kernel.name in EITHER_ZERO:
         return False
-    return _loop(step, graph.specs) is not None
+    return _loop(step, graph) is not None
 
 
 def compile_region(graph: Graph) -> Any:
     """Return a function of NumPy's arrays; None if the kernels are as fast."""
-    specs = graph.specs
-    if bind := ALONE.get(graph.steps[0].kernel.name):
+    specs, alone = graph.specs, len(graph.steps) == 1
+    if bind := alone and ALONE.get(graph.steps[0].kernel.name):
         return bind(graph)
-    count = prod(specs[graph.outputs[0]].shape)
-    few = len(graph.steps) < 2 and count >= MANY
-    found = program(graph, lambda step: _loop(step, specs))
-    if found is None or few or count >= MOST:
+    count = max([prod(spec.shape) for spec in specs.values()])
+    if count >= MOST or (
+        alone and (count >= MANY or graph.steps[0].kernel.name in FOLDS)
+    ):
         return None
-    slots, runs = found
+    if any(step.kernel.name in CALLS for step in graph.steps):
+        return blocks.compiled(graph, _written)
+    written = _written(graph)
+    if written is None:
+        return None
+    slots, arrays = written
     constants = {
         slot: np.ascontiguousarray(graph.constants[x])
         for x, slot in slots.constants.items()
     }
     return native.region(  # type: ignore[union-attr]
-        np.array(slots.rows, SLOT).tobytes(),
-        np.array([_row(run) for run in runs], STEP).tobytes(),
-        np.array(slots.loops, np.int32).tobytes(),
-        slots.tile_size(),
+        *[array.tobytes() for array in arrays],
+        slots.tile_size(SHORT),
         constants,
         *_ends(graph, slots.of),
+        count,
     )
+
+
+def _written(graph: Graph) -> tuple[Slots, list[Any]] | None:
+    """Return slots of element-wise steps; and slots, steps and loops of region.h."""
+    found = program(graph, lambda step: _loop(step, graph))
+    if found is None:
+        return None
+    slots, runs = found
+    steps = np.array([_row(run) for run in runs], STEP)
+    return slots, [np.array(slots.rows, SLOT), steps, np.array(slots.loops, np.int32)]
 
 
 def _ends(graph: Graph, of: Mapping[int, int]) -> Any:
     """Return inputs, outputs and shape of a function, by the numbers of arrays."""
     specs = graph.specs
     given = [(of[x], specs[x].dtype.num, prod(specs[x].shape)) for x in graph.inputs]
-    made = [(of[y], specs[y].dtype.num) for y in graph.outputs]
-    return given, made, specs[graph.outputs[0]].shape
+    made = [
+        (of[y], specs[y].dtype.num, bytes_of(specs[y].shape)) for y in graph.outputs
+    ]
+    return given, made
 
 
 def _row(run: Run) -> Any:

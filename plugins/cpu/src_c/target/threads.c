@@ -39,11 +39,12 @@ void poll_cancel(void) {}
 
 /* --- memory of a thread ---------------------------------------------------------- */
 
+enum { KEPT = 3 };
 static pthread_key_t kept_key;
 static pthread_once_t kept_once = PTHREAD_ONCE_INIT;
 
 static void free_kept(void *blocks) { /* at the end of a thread */
-    for (u32 i = 0; i < 2; i++) free(((void **)blocks)[i]);
+    for (u32 i = 0; i < KEPT; i++) free(((void **)blocks)[i]);
     free(blocks);
 }
 
@@ -55,7 +56,7 @@ void *kept_memory(u32 which, size_t bytes) {
     pthread_once(&kept_once, make_key);
     void **blocks = pthread_getspecific(kept_key);
     if (blocks == NULL) {
-        blocks = calloc(2, sizeof(void *));
+        blocks = calloc(KEPT, sizeof(void *));
         if (blocks == NULL || pthread_setspecific(kept_key, blocks)) fail("out of memory");
     }
     if (blocks[which] == NULL) blocks[which] = aligned_alloc(64, (bytes + 63) / 64 * 64);

@@ -45,16 +45,20 @@ def along(
     if not FEW <= x.size < MOST or dtype not in FOLDS[ufunc] or 0 in x.strides:
         return _in_numpy(ufunc, x, axis, keepdims, count)
     function, x = FOLDS[ufunc][dtype], in_order(x)
-    shape, steps = _steps(x.shape, axis, keepdims)
+    return folded(function, x, *plan(x.shape, axis, keepdims), count)
+
+
+def folded(function: Any, x: Array, shape: Axes, steps: Any, count: float) -> Array:
+    """Return what calls in C make of an array, divided by ``count``."""
     for i, (sizes, how) in enumerate(steps, 1):
-        y = np.empty(sizes, dtype)
+        y = np.empty(sizes, x.dtype)
         function(x, y, *how, count if i == len(steps) else 1.0)
         x = y
     return x.reshape(shape)
 
 
 @functools.lru_cache(maxsize=4096)
-def _steps(shape: Axes, axis: Axes, keepdims: bool) -> tuple[Axes, list[Any]]:
+def plan(shape: Axes, axis: Axes, keepdims: bool) -> tuple[Axes, list[Any]]:
     """Return the shape of the result, and of each call in C that and its numbers.
 
     Axes that lie side by side are reduced together, the last ones first.

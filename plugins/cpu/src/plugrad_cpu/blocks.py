@@ -1,0 +1,311 @@
+"""Regions with kernels of rows and with reductions: programs of ``target/blocks.h``.
+
+All steps run on one block of rows after the other. Element-wise steps between kernels
+of rows are programs of their own; what is in between is in memory that a thread keeps.
+
+Map: ``compiled``; ``unit_of``, the size of blocks; ``phases``, the order of steps;
+``Program``, which writes the structures; reductions that end in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+from plugrad.plugin import Graph, Step
+
+from .kernels import KERNELS
+from .kernels.reduce import folded
+from .native import FLOAT
+from .native import kernels as in_c
+from .pool import native
+from .rows import FOLDS, VIEW, Call, Count, call_of, divisor_of, values
+from .slots import MOST_SLOTS, SHORT, Slots, bytes_of
+
+ARGUMENTS = 8  # BLOCK_ARGUMENTS of blocks.h
+REGION = np.dtype(
+    [
+        *[("slot_count", "i4"), ("step_count", "i4"), ("tile", "i4")],
+        *[("slots", "u8"), ("steps", "u8"), ("loops", "u8")],
+    ],
+    align=True,
+)
+VALUE = np.dtype([("place", "i4"), ("size", "i4"), ("every", "u4"), ("many", "u4")])
+STAGE = np.dtype(
+    [
+        *[("region", "u8"), ("values", "u8"), ("kernel", "u8")],
+        *[("arguments", "i4", (ARGUMENTS, 2)), ("last", "f8")],
+    ],
+    align=True,
+)
+PROGRAM = np.dtype(
+    [
+        *[("value_count", "i4"), ("stage_count", "i4"), ("block", "u4")],
+        *[("piece", "u4"), ("values", "u8"), ("stages", "u8")],
+    ],
+    align=True,
+)
+PART_OF, COUNT_OVER, NUMBER = range(3)
+MEMORY = 1 << 17  # elements: BLOCK_MEMORY of blocks.h
+BLOCK = 1 << 12  # elements of a block, where rows are shorter
+LINE = 16  # elements of a line of the cache
+PIECE = 1 << 16  # elements of a piece of work; a step of a block takes longer
+
+Write = Callable[[Graph], tuple[Slots, Sequence[Any]] | None]
+End = Callable[[Any], Any]
+
+
+def compiled(graph: Graph, write: Write) -> Callable[..., Any] | None:
+    """Return the function of a region; None if its kernels are to run.
+
+    Args:
+        graph: The region.
+        write: What returns, of element-wise steps, their slots and the arrays that a
+            ``Region`` points to: slots, steps and loops.
+
+    """
+    if any(s.outputs[0] in graph.outputs for s in graph.steps if s.kernel.name == VIEW):
+        return None
+    found = {step.outputs[0]: call_of(step, graph) for step in graph.steps}
+    calls = {y: call for y, call in found.items() if call is not None}
+    for longest in (MEMORY, BLOCK):  # less, where the memory has too few such blocks
+        unit, exact, late = unit_of(calls, longest)
+        if function := _compiled(graph, calls, late, unit, exact, write):
+            return function
+    return None
+
+
+def unit_of(
+    calls: Mapping[int, Call], longest: int
+) -> tuple[int, bool, dict[int, int]]:
+    """Return what blocks are multiples of, whether they are that, and what is late.
+
+    Reductions that need other blocks, or more than so many elements at once, run after
+    all others: their results, and what they read.
+    """
+    unit, exact, late = 1, False, dict[int, int]()
+    for y, call in sorted(calls.items(), key=lambda item: item[1].reduces):
+        larger, smaller = max(unit, call.unit), min(unit, call.unit)
+        other = (exact and larger != unit) or (call.is_part and larger != call.unit)
+        if call.reduces and (larger % smaller or other or call.unit > longest):
+            [late[y]] = [x for x in call.inputs if x is not None]
+        else:
+            unit, exact = larger, exact or call.is_part
+    return unit, exact, late
+
+
+def phases(
+    graph: Graph, calls: Mapping[int, Call]
+) -> list[tuple[list[Step], list[Step]]]:
+    """Return element-wise steps and the calls that follow, and what follows these.
+
+    What repeats an array is in each phase that reads it.
+    """
+    found: list[tuple[list[Step], list[Step]]] = []
+    views = {s.outputs[0]: s for s in graph.steps if s.kernel.name == VIEW}
+    level: dict[int, int] = {}
+    for step in graph.steps:
+        [y], read = step.outputs, values(step)
+        if y in views:
+            continue
+        phase = max([level.get(x, 0) for x in read], default=0)
+        level[y] = phase + (y in calls)
+        while len(found) <= phase:
+            found.append(([], []))
+        steps = found[phase][y in calls]
+        steps += [views[x] for x in read if x in views and views[x] not in steps]
+        steps.append(step)
+    return found
+
+
+def _compiled(
+    graph: Graph, calls: Mapping[int, Call], late: Mapping[int, int], *how: Any
+) -> Callable[..., Any] | None:
+    """Return what runs a graph in C but for what is late, and that in Python."""
+    ends = {
+        y: _end(s, graph, calls.get(y), y in late)
+        for s in graph.steps
+        for y in s.outputs
+    }
+    sources = [late.get(y, y) for y in graph.outputs]
+    steps = tuple([s for s in graph.steps if s.outputs[0] not in late])
+    part = graph._replace(steps=steps, outputs=(*dict.fromkeys(sources),))
+    function = _in_c(part, calls, *how)
+    if function is None or not any(ends[y] for y in graph.outputs):
+        return function
+    pairs = zip(graph.outputs, sources, strict=True)
+    last = [(part.outputs.index(source), ends[y]) for y, source in pairs]
+    return partial(_ended, function, last)
+
+
+def _in_c(
+    graph: Graph, calls: Mapping[int, Call], unit: int, exact: bool, write: Write
+) -> Callable[..., Any] | None:
+    """Return what runs a graph in C; None if it is too large."""
+    program = Program(graph, calls)
+    for element_wise, rows in phases(graph, calls):
+        if element_wise and not program.add_steps(element_wise, write):
+            return None
+        for step in rows:
+            program.add_call(step)
+    return program.function(unit, exact)
+
+
+class Program:
+    """The structures of blocks.h.
+
+    Attributes:
+        graph: What it computes.
+        calls: Those of kernels, by what they make.
+        index: The number of each value that is in memory.
+        values: How the parts of values are found: those without ``every`` are in the
+            memory of a thread.
+        stages: What runs.
+        kept: What they point to.
+        work: How many steps run, where a kernel counts as four.
+
+    """
+
+    def __init__(self, graph: Graph, calls: Mapping[int, Call]) -> None:
+        self.graph, self.calls = graph, calls
+        self.shape = max([graph.specs[v].shape for v in graph.specs], key=prod)
+        self.index: dict[int, int] = {}
+        self.values: list[tuple[int, int, int]] = []  # size, every, many
+        for v in (*graph.inputs, *graph.constants, *graph.outputs):
+            if v in calls and calls[v].reduces:
+                self._add(v, calls[v].unit, calls[v].made)
+            else:
+                full = prod(graph.specs[v].shape) == prod(self.shape)
+                self._add(v, 1, int(full))
+        self.stages: list[Any] = []
+        self.kept: list[Any] = []
+        self.work = 0
+
+    def _add(self, value: int, every: int, many: int) -> None:
+        self.index[value] = len(self.values)
+        size = self.graph.specs[value].dtype.itemsize
+        self.values.append((size, every, many))
+
+    def _place(self, value: int) -> int:
+        """Return the number of a value; a new one is in the memory of a thread."""
+        if value not in self.index:
+            self._add(value, 0, 0)
+        return self.index[value]
+
+    def add_steps(self, steps: Sequence[Step], write: Write) -> bool:
+        """Add element-wise steps: false if they are too many."""
+        graph, inside = self.graph, {s.outputs[0] for s in steps}
+        read = dict.fromkeys([x for s in steps for x in values(s)])
+        later = {x for s in graph.steps if s.outputs[0] not in inside for x in s.inputs}
+        views = {s.outputs[0] for s in steps if s.kernel.name == VIEW}
+        wanted = [
+            y
+            for s in steps
+            for y in s.outputs
+            if y not in views and (y in later or y in graph.outputs)
+        ]
+        constants = {x: graph.constants[x] for x in read if x in graph.constants}
+        given = [x for x in read if x not in inside and x not in constants]
+        written = write(Graph((*given,), constants, (*steps,), (*wanted,), graph.specs))
+        if written is None:
+            return False
+        slots, arrays = written
+        of = np.full(len(slots.rows), -1, np.int32)
+        for v in (*given, *constants, *wanted):
+            of[slots.of[v]] = self._place(v)
+        sizes = [len(slots.rows), len(arrays[1]), slots.tile_size(SHORT)]
+        region = np.array([(*sizes, *[a.ctypes.data for a in arrays])], REGION)
+        self.kept += [*arrays, of, region]
+        nothing = [(NUMBER, 0)] * ARGUMENTS
+        self.stages.append((region.ctypes.data, of.ctypes.data, 0, nothing, 0.0))
+        self.work += len(steps)
+        return True
+
+    def add_call(self, step: Step) -> None:
+        """Add a kernel of rows."""
+        [y] = step.outputs
+        call = self.calls[y]
+        given = [
+            (NUMBER, 0) if x is None else (PART_OF, self._place(x))
+            for x in (*call.inputs, y)
+        ]
+        given += [
+            (COUNT_OVER, n.over) if isinstance(n, Count) else (NUMBER, n)
+            for n in call.numbers
+        ]
+        given += [(NUMBER, 0)] * (ARGUMENTS - len(given))
+        address = native.address(call.name)  # type: ignore[union-attr]
+        self.stages.append((0, 0, address, given, call.last))
+        self.work += 4
+
+    def function(self, unit: int, exact: bool) -> Callable[..., Any] | None:
+        """Return what runs the program; None if its blocks need too much memory."""
+        specs, count = self.graph.specs, prod(self.shape)
+        held = sum(every == 0 for _, every, _ in self.values)
+        times = 1 if exact else min(BLOCK, MEMORY // max(held, 1)) // unit
+        block = unit * max(times, 1)
+        room = -(-block // LINE) * LINE
+        if room * held > MEMORY or len(self.values) > MOST_SLOTS:
+            return None
+        places = iter(range(0, held * room + 1, room))
+        rows = [
+            (-1, size, every, many) if every else (next(places), size, 1, 0)
+            for size, every, many in self.values
+        ]
+        parts, stages = np.array(rows, VALUE), np.array(self.stages, STAGE)
+        piece = max(4 * PIECE // (4 + self.work) // block, 1)
+        ends = parts.ctypes.data, stages.ctypes.data
+        program = np.array([(len(rows), len(stages), block, piece, *ends)], PROGRAM)
+        constants = {
+            self.index[x]: np.ascontiguousarray(constant)
+            for x, constant in self.graph.constants.items()
+        }
+        return native.blocks(  # type: ignore[union-attr]
+            program.tobytes(),
+            (parts, stages, *self.kept),
+            constants,
+            [
+                (self.index[x], specs[x].dtype.num, prod(specs[x].shape))
+                for x in self.graph.inputs
+            ],
+            [
+                (self.index[y], specs[y].dtype.num, bytes_of(self._shape(y)))
+                for y in self.graph.outputs
+            ],
+            count,
+        )
+
+    def _shape(self, y: int) -> tuple[int, ...]:
+        """Return the shape of what C makes."""
+        return self.calls[y].shape if y in self.calls else self.graph.specs[y].shape
+
+
+# --- what ends in Python ---------------------------------------------------------
+
+
+def _end(step: Step, graph: Graph, call: Call | None, late: bool) -> End | None:
+    """Return what makes the result of a step from what C makes of it."""
+    name = step.kernel.name
+    if late:
+        return partial(KERNELS[name], **step.attrs)
+    if call is None or not call.rest:
+        return None
+    [y], [x] = step.outputs, values(step)
+    kernel = in_c(FOLDS[name], FLOAT)[np.dtype("float32")]
+    shape, divisor = graph.specs[y].shape, divisor_of(step, graph.specs[x].shape)
+    return lambda part: folded(kernel, part, shape, call.rest, divisor)
+
+
+def _ended(
+    function: Callable[..., Any], last: list[tuple[int, End | None]], *xs: Any
+) -> Any:
+    """Call a function, and end what has an end."""
+    made = function(*xs)
+    if made is NotImplemented:
+        return made
+    parts = made if type(made) is tuple else (made,)
+    ys = tuple([parts[k] if end is None else end(parts[k]) for k, end in last])
+    return ys if len(ys) > 1 else ys[0]

@@ -1,0 +1,160 @@
+"""Kernels of rows and reductions that regions take: how C is called on a part of them.
+
+Map: ``Call``; ``call_of``, that of a step; kernels of rows; reductions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from plugrad.plugin import Graph, Step
+
+from .kernels.reduce import FEW, plan
+from .native import MOST
+
+LONGEST = 1 << 16  # elements that a kernel takes at once
+VIEW = "BroadcastTo"
+FOUR_ROWS = 32  # elements of a row, of which reduce.c adds up four rows at a time
+
+
+class Count(NamedTuple):
+    """The number of elements of a block, divided by ``over``."""
+
+    over: int
+
+
+Numbers = tuple[int | Count, ...]
+
+
+class Call(NamedTuple):
+    """A call of a kernel in C on a block of elements.
+
+    Attributes:
+        name: Of the kernel: it takes inputs, the result, numbers, and ``last``.
+        inputs: The values that it reads.
+        numbers: Integers.
+        last: The last number.
+        unit: It takes so many elements at once, or a multiple.
+        made: The elements that it makes of a unit; of reductions less.
+        is_part: Whether it takes one unit only, the part of a longer reduction.
+        shape: That of the result.
+        rest: Of a reduction, the calls that follow: see ``reduce.plan``.
+
+    """
+
+    name: str
+    inputs: tuple[int | None, ...]
+    numbers: Numbers
+    last: float
+    unit: int
+    made: int
+    is_part: bool
+    shape: tuple[int, ...]
+    rest: list[Any] = []  # noqa: RUF012
+
+    @property
+    def reduces(self) -> bool:
+        """Whether it is a reduction."""
+        return self.made < self.unit
+
+
+def call_of(step: Step, graph: Graph) -> Call | None:
+    """Return the call that runs a step on blocks; None if there is none."""
+    make = CALLS.get(step.kernel.name)
+    if make is None:
+        return None
+    specs = [graph.specs[v] for v in (*step.inputs, *step.outputs) if v is not None]
+    if any(spec.dtype != np.float32 for spec in specs) or _reads_views(step, graph):
+        return None
+    return make(step, graph) if prod(specs[0].shape) < MOST else None
+
+
+def values(step: Step) -> list[int]:
+    """Return what a step reads."""
+    return [x for x in step.inputs if x is not None]
+
+
+def _reads_views(step: Step, graph: Graph) -> bool:
+    """Return whether an input repeats elements, of which C has no copy."""
+    views = (s for s in graph.steps if s.kernel.name == VIEW)
+    return any(s.outputs[0] in step.inputs for s in views)
+
+
+# --- kernels of rows -------------------------------------------------------------
+
+
+def _rows(name: str, *numbers: int) -> Callable[[Step, Graph], Call | None]:
+    """Return what makes the call of a kernel that makes rows of rows.
+
+    Of several inputs those behind the arrays are one row each, or missing.
+    """
+
+    def make(step: Step, graph: Graph) -> Call | None:
+        shape = graph.specs[step.outputs[0]].shape
+        last, n = len(shape) - 1, shape[-1]
+        if step.attrs.get("axis", last) not in (last, (last,)) or n > LONGEST:
+            return None
+        arrays = ARRAYS.get(step.kernel.name, len(step.inputs))
+        for k, x in enumerate(step.inputs):
+            expected = shape if k < arrays else (n,)
+            if x is not None and graph.specs[x].shape != expected:
+                return None
+        if arrays < len(step.inputs) and last == 0:
+            return None
+        epsilon = float(step.attrs.get("epsilon", 0.0))
+        sizes: Numbers = (Count(n), n, *numbers)
+        return Call(name, step.inputs, sizes, epsilon, n, n, False, shape)
+
+    return make
+
+
+# How many inputs have all rows.
+ARRAYS = {"LayerNorm": 1, "LayerNormGrad": 2}
+
+# --- reductions ------------------------------------------------------------------
+
+
+def _fold(name: str) -> Callable[[Step, Graph], Call | None]:
+    """Return what makes the first call in C of a reduction, where it is in C."""
+
+    def make(step: Step, graph: Graph) -> Call | None:
+        x = values(step)[0]
+        shape, axis = graph.specs[x].shape, step.attrs["axis"]
+        steps = plan(shape, axis, step.attrs["keepdims"])[1]
+        if prod(shape) < FEW or not steps:
+            return None
+        ((_, parts, _), (outer, n, inner, chunk)), *rest = steps
+        last = n % chunk if inner == 1 else 0
+        if chunk * inner > LONGEST or (parts > 1 and (outer > 1 or last == FOUR_ROWS)):
+            return None
+        numbers: Numbers = (Count(n * inner), n, inner, n)
+        if parts > 1:
+            numbers = (1, Count(inner), inner, Count(inner))
+        divisor = 1.0 if rest else divisor_of(step, shape)
+        unit, made = chunk * inner, graph.specs[step.outputs[0]].shape
+        made = steps[0][0] if rest else made
+        is_part = parts > 1
+        return Call(name, (x,), numbers, divisor, unit, inner, is_part, made, rest)
+
+    return make
+
+
+def divisor_of(step: Step, shape: tuple[int, ...]) -> float:
+    """Return by what the sum of an array of a shape is divided."""
+    mean = step.kernel.name == "Mean"
+    return float(prod([shape[i] for i in step.attrs["axis"]])) if mean else 1.0
+
+
+CALLS = {
+    "Softmax": _rows("softmax_f32", 1, 0),
+    "LogSoftmax": _rows("softmax_f32", 1, 1),
+    "plugrad_cpu.SoftmaxGrad": _rows("softmax_grad_f32", 0),
+    "plugrad_cpu.LogSoftmaxGrad": _rows("softmax_grad_f32", 1),
+    "LayerNorm": _rows("layer_norm_f32"),
+    "LayerNormGrad": _rows("layer_norm_grad_f32"),
+}
+FOLDS = {"Sum": "sum", "Mean": "sum", "Prod": "prod", "Max": "max_of", "Min": "min_of"}
+CALLS |= {kernel: _fold(f"{name}_f32") for kernel, name in FOLDS.items()}

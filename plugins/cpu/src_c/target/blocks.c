@@ -1,0 +1,63 @@
+/* Row programs: all stages run on one block after the other, so that what is in between
+   stays in the second cache. The kernels are those that run alone, on whole rows or on
+   the parts of a reduction, so results are the same to the bit.
+
+   Kernels divide large blocks among threads; inside of a run, `parallel_for` of threads.c
+   does its work alone. */
+#include "blocks.h"
+
+#include "plugrad.h"
+
+typedef struct {
+    const BlockProgram *program;
+    void *const *arrays;
+    u32 n;
+} Call;
+
+static void run_steps(const BlockStage *stage, u8 *const *at, u32 i, u32 end) {
+    void *arrays[REGION_SLOTS];
+    for (i32 k = 0; k < stage->region->slot_count; k++)
+        arrays[k] = stage->values[k] < 0 ? NULL : at[stage->values[k]];
+    run_part(stage->region, arrays, i, end);
+}
+
+/* The kernel in its calling convention: see call.c. */
+static void run_kernel(const BlockStage *stage, u8 *const *at, u32 n) {
+    u64 a[BLOCK_ARGUMENTS];
+    for (u32 k = 0; k < BLOCK_ARGUMENTS; k++) {
+        BlockArgument x = stage->arguments[k];
+        a[k] = x.kind == PART_OF      ? (u64)(uintptr_t)at[x.number]
+               : x.kind == COUNT_OVER ? n / (u32)x.number
+                                      : (u64)x.number;
+    }
+    stage->kernel(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], stage->last);
+}
+
+static void run_piece(u32 block, u32 end, void *ctx) {
+    const Call *call = ctx;
+    const BlockProgram *program = call->program;
+    f32 *memory = kept_memory(2, BLOCK_MEMORY * sizeof(f32));
+    u8 *at[REGION_SLOTS];
+    for (; block < end; block++) {
+        u32 i = block * program->block, n = MIN(call->n - i, program->block);
+        for (i32 k = 0; k < program->value_count; k++) {
+            const BlockValue *value = program->values + k;
+            u64 first = (u64)(i / value->every) * value->many;
+            at[k] = value->place < 0 ? (u8 *)call->arrays[k] + first * value->size
+                                     : (u8 *)(memory + value->place);
+        }
+        for (i32 k = 0; k < program->stage_count; k++) {
+            const BlockStage *stage = program->stages + k;
+            if (stage->region)
+                run_steps(stage, at, i, i + n);
+            else
+                run_kernel(stage, at, n);
+        }
+    }
+}
+
+EXPORT("run_blocks")
+void run_blocks(const BlockProgram *program, void *const *arrays, u32 n) {
+    parallel_for(run_piece, &(Call){program, arrays, n}, CEIL_DIV(n, program->block),
+                 program->piece);
+}

@@ -1,0 +1,43 @@
+/* Row programs: element-wise steps and kernels of rows take turns. */
+#pragma once
+#include "../kernels/region.h"
+
+/* Of a thread, in elements; of a kernel. */
+enum { BLOCK_MEMORY = 1 << 17, BLOCK_ARGUMENTS = 8 };
+
+/* An array: the part of it that belongs to element i of the iteration begins with element
+   `i / every * many`. Or, if `place` is not negative, memory from there on. */
+typedef struct {
+    int32_t place, size; /* bytes of an element */
+    uint32_t every, many;
+} BlockValue;
+
+/* Of a kernel: the part of a value; the number of elements of the block over `number`;
+   a number. */
+enum { PART_OF, COUNT_OVER, NUMBER };
+
+typedef struct {
+    int32_t kind, number;
+} BlockArgument;
+
+typedef void BlockKernel(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                         uint64_t, uint64_t, double);
+
+/* A region whose slots have these values, -1 for tiles; or a kernel. */
+typedef struct {
+    const Region *region;
+    const int32_t *values;
+    BlockKernel *kernel;
+    BlockArgument arguments[BLOCK_ARGUMENTS];
+    double last;
+} BlockStage;
+
+typedef struct {
+    int32_t value_count, stage_count;
+    uint32_t block, piece; /* elements; blocks of a piece of work */
+    const BlockValue *values;
+    const BlockStage *stages;
+} BlockProgram;
+
+/* Runs the stages on n elements; `arrays` are those of all values, NULL for memory. */
+void run_blocks(const BlockProgram *program, void *const *arrays, uint32_t n);
