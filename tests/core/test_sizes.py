@@ -64,7 +64,7 @@ PACKAGES = {
     "checks of run_kernel": (CHECKS, 300),
     "geometry": (GEOMETRY, 500),
     "tools": (sorted(CORE.glob("tools/*.py")), 1300),
-    "cpu": (plugin(CPU), 2835),
+    "cpu": (plugin(CPU), 2850),
     "wasm": (plugin(WASM), 2000),
     "opencl": (plugin(OPENCL), 2000),
     "linker of opencl": ([LINKER], 225),
