@@ -305,6 +305,16 @@ def products(d):
     return pg.matmul(a, b), y
 
 
+def recurrent(name, d):
+    steps, batch, inputs, n = d.upto(4), d.one(1, 2, 5, 40), d.upto(5), d.upto(40)
+    m = (4 if name == "lstm" else 3) * n
+    x, sizes = d.array(steps, batch, inputs), [(m, inputs), (m, n), (m,), (m,)]
+    sizes += [(batch, n)] * (2 if name == "lstm" else 1)
+    xs = [d.array(*size, low=-0.3, high=0.3) for size in sizes]
+    ys, pull = pg.vjp(partial(getattr(pg, name), reverse=d.chance()), x, *xs)
+    return ys, pull(tuple(pg.cos(y) for y in ys))
+
+
 def windows(d, rank=2):
     how = {"pad": d.one("same", "valid", 1), "strides": 1, "dilations": 1}
     how[d.one("strides", "dilations")] = d.one(1, 1, 2)
@@ -370,6 +380,8 @@ for rank in (1, 2, 3):
     ROWS[f"conv{rank}d"] = Row(partial(convolved, rank), far=LOOSE, special=False)
 ROWS |= {
     "matmul": Row(products, far=LOOSE, special=False),
+    "lstm": Row(partial(recurrent, "lstm"), far=LOOSE, special=False),
+    "gru": Row(partial(recurrent, "gru"), far=LOOSE, special=False),
     "fused conv2d": Row(biased, far=LOOSE, special=False),
     "conv2d_transpose": Row(raised, far=LOOSE, special=False),
     "depthwise": Row(partial(depthwise, 1), far=LOOSE, special=False),
