@@ -23,7 +23,16 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
 SOURCES = ["activation", "binary", "cast", "compare", "conv", "cumulative", "depthwise"]
-SOURCES += ["elementwise", "gather", "matmul", "norm", "pool", "reduce", "resize"]
+SOURCES += [
+    "elementwise",
+    "gather",
+    "integer",
+    "matmul",
+    "norm",
+    "pool",
+    "reduce",
+    "resize",
+]
 SOURCES += ["recurrent", "region", "unary", "winograd"]
 TARGET = ["copy", "threads"]
 FLAGS = ["-std=gnu17", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno"]

@@ -158,11 +158,11 @@ def wrapped_imports(path):
 # The packages that are over their limit (decision 0004), and the ceiling of each.
 # A package that is under its limit fails here, and one that is far below its ceiling.
 OVER = {
-    "ops": 10160,  # of which LSTM and GRU with their gradients are 245
+    "ops": 10160,  # LSTM, GRU and their gradients are 215, bitcast 35, of bytes 30
     "tools": 2080,
     "wasm": 2860,
     "opencl": 3470,
-    "onnx": 4760,
+    "onnx": 4790,
     "tfjs": 2160,
 }
 SLACK = 150

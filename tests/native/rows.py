@@ -305,6 +305,14 @@ def products(d):
     return pg.matmul(a, b), y
 
 
+def of_bytes(d):
+    m, n, k = d.upto(20), d.upto(70), d.upto(70)
+    a, b = d.array(m, k, dtype=d.one("int8", "uint8")), d.array(k, n, dtype="int8")
+    turned = d.array(n, k, dtype="int8")
+    y = pg.matmul(a, turned, transpose_b=True, preferred_element_type="int32")
+    return pg.matmul(a, b, preferred_element_type="int32"), y
+
+
 def recurrent(name, d):
     steps, batch, inputs, n = d.upto(4), d.one(1, 2, 5, 40), d.upto(5), d.upto(40)
     m = (4 if name == "lstm" else 3) * n
@@ -380,6 +388,7 @@ for rank in (1, 2, 3):
     ROWS[f"conv{rank}d"] = Row(partial(convolved, rank), far=LOOSE, special=False)
 ROWS |= {
     "matmul": Row(products, far=LOOSE, special=False),
+    "products of bytes": Row(of_bytes, far=0.0, special=False),
     "lstm": Row(partial(recurrent, "lstm"), far=LOOSE, special=False),
     "gru": Row(partial(recurrent, "gru"), far=LOOSE, special=False),
     "fused conv2d": Row(biased, far=LOOSE, special=False),

@@ -17,7 +17,7 @@ from . import test_trigonometry, test_unary
 # Kernels whose parts have nothing to differentiate: truth values, integers, strings.
 DISCRETE = """
     All Any BitwiseNot BitwiseOr BitwiseXor BroadcastArgs LeftShift LogicalAnd
-    LogicalNot LogicalOr LogicalXor OneHot RightShift SparseReshape
+    LogicalNot LogicalOr LogicalXor MatMulInteger OneHot RightShift SparseReshape
     Draw FromPixels
 """
 # Constants: there is nothing to call.
