@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent
 MODULES = ROOT / "src" / "plugrad_wasm" / "modules"
 KINDS = ("plain", "threaded")
 # Files in which kernels call functions of the others' are one module.
-TOGETHER = {"matmul": ["matmul", "conv", "depthwise", "winograd"]}
+TOGETHER = {"matmul": ["matmul", "conv", "depthwise", "recurrent", "winograd"]}
 TOGETHER["region"] = ["region", "loops"]
 # Families of which a module has a copy of its own, as it calls their functions.
 COPIES = {"region": ["activation", "binary", "cast", "compare", "unary"]}

@@ -64,7 +64,7 @@ PACKAGES = {
     "checks of run_kernel": (CHECKS, 300),
     "geometry": (GEOMETRY, 500),
     "tools": (sorted(CORE.glob("tools/*.py")), 1300),
-    "cpu": (plugin(CPU), 2835),
+    "cpu": (plugin(CPU), 2920),
     "wasm": (plugin(WASM), 2000),
     "opencl": (plugin(OPENCL), 2000),
     "linker of opencl": ([LINKER], 225),
@@ -159,11 +159,11 @@ def wrapped_imports(path):
 # The packages that are over their limit (decision 0004), and the ceiling of each.
 # A package that is under its limit fails here, and one that is far below its ceiling.
 OVER = {
-    "ops": 9945,
+    "ops": 10160,  # LSTM, GRU and their gradients are 215, bitcast 35, of bytes 30
     "tools": 2080,
-    "wasm": 2800,
+    "wasm": 2860,
     "opencl": 3470,
-    "onnx": 4760,
+    "onnx": 4790,
     "tfjs": 2160,
 }
 SLACK = 150

@@ -305,6 +305,24 @@ def products(d):
     return pg.matmul(a, b), y
 
 
+def of_bytes(d):
+    m, n, k = d.upto(20), d.upto(70), d.upto(70)
+    a, b = d.array(m, k, dtype=d.one("int8", "uint8")), d.array(k, n, dtype="int8")
+    turned = d.array(n, k, dtype="int8")
+    y = pg.matmul(a, turned, transpose_b=True, preferred_element_type="int32")
+    return pg.matmul(a, b, preferred_element_type="int32"), y
+
+
+def recurrent(name, d):
+    steps, batch, inputs, n = d.upto(4), d.one(1, 2, 5, 40), d.upto(5), d.upto(40)
+    m = (4 if name == "lstm" else 3) * n
+    x, sizes = d.array(steps, batch, inputs), [(m, inputs), (m, n), (m,), (m,)]
+    sizes += [(batch, n)] * (2 if name == "lstm" else 1)
+    xs = [d.array(*size, low=-0.3, high=0.3) for size in sizes]
+    ys, pull = pg.vjp(partial(getattr(pg, name), reverse=d.chance()), x, *xs)
+    return ys, pull(tuple(pg.cos(y) for y in ys))
+
+
 def windows(d, rank=2):
     how = {"pad": d.one("same", "valid", 1), "strides": 1, "dilations": 1}
     how[d.one("strides", "dilations")] = d.one(1, 1, 2)
@@ -370,6 +388,9 @@ for rank in (1, 2, 3):
     ROWS[f"conv{rank}d"] = Row(partial(convolved, rank), far=LOOSE, special=False)
 ROWS |= {
     "matmul": Row(products, far=LOOSE, special=False),
+    "products of bytes": Row(of_bytes, far=0.0, special=False),
+    "lstm": Row(partial(recurrent, "lstm"), far=LOOSE, special=False),
+    "gru": Row(partial(recurrent, "gru"), far=LOOSE, special=False),
     "fused conv2d": Row(biased, far=LOOSE, special=False),
     "conv2d_transpose": Row(raised, far=LOOSE, special=False),
     "depthwise": Row(partial(depthwise, 1), far=LOOSE, special=False),

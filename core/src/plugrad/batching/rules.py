@@ -304,10 +304,10 @@ RULES: dict[Callable[[Kernel], Rule], str] = {
         StaticRegexReplace Step StringToHashBucketFast Sub Tan Tanh ZerosLike
         """,
     leading: """
-        AddN All Any ArgMax ArgMin Cholesky Cofactor Complex Concat Cumprod Cumsum Det
-        Eig Eigh Eigvals Eigvalsh ExpandDims FFT IFFT Inverse LogSoftmax Max Mean Min
-        MirrorPad OneHot Pack PadV2 Prod Qr Reverse Slogdet Softmax Solve Sort SplitV
-        Sum Svd Svdvals TopK Transpose TriangularSolve Unpack
+        AddN All Any ArgMax ArgMin Bitcast Cholesky Cofactor Complex Concat Cumprod
+        Cumsum Det Eig Eigh Eigvals Eigvalsh ExpandDims FFT IFFT Inverse LogSoftmax Max
+        Mean Min MirrorPad OneHot Pack PadV2 Prod Qr Reverse Slogdet Softmax Solve Sort
+        SplitV Sum Svd Svdvals TopK Transpose TriangularSolve Unpack
         """,
     _reshape: "Reshape",
     _broadcast_to: "BroadcastTo",

@@ -1,6 +1,6 @@
 """Ops that create tensors, and ``astype``.
 
-Kernels: ``Cast Fill Identity LinSpace OnesLike Range ZerosLike``.
+Kernels: ``Bitcast Cast Fill Identity LinSpace OnesLike Range ZerosLike``.
 
 Map: conversion; constants; constants like a tensor; sequences. ``grids`` has the ops
 that are composed of these.
@@ -15,7 +15,15 @@ import numpy as np
 
 from plugrad.engine.dispatch import held, run
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients, same
-from plugrad.tensor.arguments import Ints, flag, integer, number, real, sizes
+from plugrad.tensor.arguments import (
+    Ints,
+    flag,
+    integer,
+    misfit,
+    number,
+    real,
+    sizes,
+)
 from plugrad.tensor.dtypes import (
     FLOAT32,
     STRING,
@@ -34,6 +42,7 @@ from .variable import Variable
 __all__ = [
     "arange",
     "astype",
+    "bitcast",
     "empty",
     "empty_like",
     "full",
@@ -131,6 +140,68 @@ def cast(x: TensorLike, dtype: Any) -> Tensor:
 
 
 gradients(CAST, x=lambda dy, x_spec: cast(dy, x_spec.dtype))
+
+
+def _same_bits(x: Spec, *, dtype: DType) -> Spec:
+    """Return the spec for elements of another width, which a last axis makes up for."""
+    for one in (x.dtype, dtype):
+        if one.kind not in "iufc":
+            rule = f"{named(one)} does not stand for numbers; cast with astype"
+            raise TypeError(f"bitcast: {named(x.dtype)} to {named(dtype)}: {rule}")
+    old, new = x.dtype.itemsize, dtype.itemsize
+    if old >= new:
+        return Spec((*x.shape, old // new) if old > new else x.shape, dtype)
+    if x.shape[-1:] != (new // old,):
+        rule = f"{named(dtype)} is {new // old} of these; its last axis must have them"
+        raise misfit("bitcast", rule, x)
+    return Spec(x.shape[:-1], dtype)
+
+
+BITCAST = Kernel(
+    "Bitcast(x: number; dtype: dtype)",
+    out=_same_bits,
+    op="bitcast",
+    doc="""The bits of ``x`` as elements of another dtype; the memory may be the same.
+
+    An element of n times the width becomes n elements along a new last axis, and n
+    elements along the last axis become one of n times the width. The bytes keep the
+    order that they have in memory: least significant first on today's processors.""",
+)
+
+
+def bitcast(x: TensorLike, dtype: Any, /) -> Tensor:
+    """Return the bits of ``x`` as elements of ``dtype``; no value is converted.
+
+    If an element of ``dtype`` is narrower, the result has a new last axis for the parts
+    of each element. If it is wider, the last axis of ``x`` must hold the parts of each
+    element, and is removed. The parts are in the order of memory, which begins with the
+    least significant byte on x86, arm64 and WebAssembly.
+
+    Args:
+        x: A tensor of numbers.
+        dtype: The dtype of numbers that the bits stand for.
+
+    Returns:
+        A tensor of ``dtype``, and of the shape of ``x`` if both dtypes have one width.
+        It has no gradient: take ``stop_gradient`` of ``x`` to differentiate around it.
+
+    Raises:
+        ValueError: ``dtype`` is wider, and the last axis does not fit.
+        TypeError: One of the dtypes is bool or that of strings, or the backend lacks
+            ``dtype``.
+
+    Example:
+        >>> pg.bitcast([1.0, -0.0], "int32")
+        Tensor([ 1065353216, -2147483648], dtype=int32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.bitcast`` in TensorFlow and of
+        ``jax.lax.bitcast_convert_type``.
+
+    """
+    x, dtype = _convert.asarray(x), canonical(dtype)
+    _same_bits(Spec(x.shape, x.dtype), dtype=dtype)
+    return run(BITCAST, x, dtype=_held("bitcast", dtype))
 
 
 IDENTITY = Kernel(

@@ -1,4 +1,6 @@
-"""Products of vectors and matrices, and their diagonals. Kernels: ``BatchMatMul``.
+"""Products of vectors and matrices, and their diagonals.
+
+Kernels: ``BatchMatMul MatMulInteger``.
 
 ``matmul matrix_transpose tensordot vecdot`` are public at the top level, where the
 array API standard has them, and all others in ``linalg``.
@@ -15,9 +17,9 @@ from typing import Any
 from plugrad import geometry
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
-from plugrad.registry.contract import Kernel, Spec, gradients
+from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import entries, flag, integer, integers, misfit
-from plugrad.tensor.dtypes import BOOL, INT32, STRING
+from plugrad.tensor.dtypes import BOOL, INT32, STRING, canonical, named
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, complexes, creation, reduce, shape, slicing
@@ -57,6 +59,39 @@ BATCH_MATMUL = Kernel(
 )
 
 
+def _integer_product(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
+    found = _product(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+    return Spec(found.shape, INT32)
+
+
+MAT_MUL_INTEGER = Kernel(
+    "MatMulInteger(a: int8 | uint8, b: int8; transpose_a: bool, transpose_b: bool)",
+    out=_integer_product,
+    op="matmul",
+    doc="""BatchMatMul of both as int32: sums that are out of its range wrap.""",
+)
+
+
+@decomposition(MAT_MUL_INTEGER)
+def _(a: Tensor, b: Tensor, *, transpose_a: bool, transpose_b: bool) -> Tensor:
+    a, b = creation.cast(a, INT32), creation.cast(b, INT32)
+    return run(BATCH_MATMUL, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+
+
+def _preferred(
+    a: TensorLike, b: TensorLike, dtype: Any
+) -> tuple[Tensor, Tensor, Kernel]:
+    """Return both, and the kernel whose product has the ``dtype``."""
+    a, b, dtype = _convert.asarray(a), _convert.asarray(b), canonical(dtype)
+    if dtype.kind not in "iufc":
+        rule = f"preferred_element_type must be that of numbers, got {named(dtype)}"
+        raise TypeError(f"matmul: {rule}")
+    names = a.dtype.name, b.dtype.name
+    if dtype is INT32 and names in (("int8", "int8"), ("uint8", "int8")):
+        return a, b, MAT_MUL_INTEGER
+    return creation.cast(a, dtype), creation.cast(b, dtype), BATCH_MATMUL
+
+
 def matmul(
     a: TensorLike,
     b: TensorLike,
@@ -64,6 +99,7 @@ def matmul(
     *,
     transpose_a: bool = False,
     transpose_b: bool = False,
+    preferred_element_type: Any = None,
 ) -> Tensor:
     """Return the matrix product, ``y[..., i, j] = Σ a[..., i, k] · b[..., k, j]``.
 
@@ -76,32 +112,43 @@ def matmul(
         b: ``[..., k, j]`` or ``[k]``.
         transpose_a: Whether ``a`` is ``[..., k, i]``.
         transpose_b: Whether ``b`` is ``[..., j, k]``.
+        preferred_element_type: The dtype in which products are computed and summed, and
+            that of the result. int8 or uint8 times int8 in int32 uses the processor's
+            product of bytes.
 
     Returns:
         ``[..., i, j]``, of the dtype to which both are promoted; int32 for bool.
 
     Raises:
         ValueError: One is a scalar, or the shapes do not fit.
-        TypeError: No dtype holds both, or they hold strings.
+        TypeError: No dtype holds both, they hold strings, or the backend lacks
+            ``preferred_element_type``.
 
     Example:
         >>> pg.matmul([[1.0, 2.0], [3.0, 4.0]], [[1.0], [10.0]])
         Tensor([[21.],
                 [43.]], dtype=float32, backend='cpu')
+        >>> a = pg.asarray([[100, 100]], dtype="int8")
+        >>> pg.matmul(a, a, transpose_b=True, preferred_element_type="int32")
+        Tensor([[20000]], dtype=int32, backend='cpu')
 
     """
-    a, b = factors("matmul", a, b)
+    kernel = BATCH_MATMUL
+    if preferred_element_type is None:
+        a, b = factors("matmul", a, b)
+    else:
+        a, b, kernel = _preferred(a, b, preferred_element_type)
     if transpose_a is not False or transpose_b is not False:
         transpose_a = flag("matmul", "transpose_a", transpose_a)
         transpose_b = flag("matmul", "transpose_b", transpose_b)
     how = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     plain = len(a.shape) == 2 == len(b.shape)
     if plain and a.shape[1 - transpose_a] == b.shape[transpose_b]:
-        return run(BATCH_MATMUL, a, b, **how)
+        return run(kernel, a, b, **how)
     left, right, sizes = _matmul_shapes(a.shape, b.shape, transpose_a, transpose_b)
     a = a if a.shape == left else run(shape.RESHAPE, a, shape=left)
     b = b if b.shape == right else run(shape.RESHAPE, b, shape=right)
-    y = run(BATCH_MATMUL, a, b, **how)
+    y = run(kernel, a, b, **how)
     return y if y.shape == sizes else run(shape.RESHAPE, y, shape=sizes)
 
 

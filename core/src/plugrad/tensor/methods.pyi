@@ -216,7 +216,13 @@ class Methods:
     def logical_xor(self, b: TensorLike, /) -> Tensor: ...
     def logsumexp(self, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor: ...
     def matmul(
-        self, b: TensorLike, /, *, transpose_a: bool = False, transpose_b: bool = False
+        self,
+        b: TensorLike,
+        /,
+        *,
+        transpose_a: bool = False,
+        transpose_b: bool = False,
+        preferred_element_type: Any = None,
     ) -> Tensor: ...
     def max(
         self,

@@ -46,13 +46,14 @@ class ClArray:
         if getattr(self, "base", self) is None:
             self.device.pool.give(self.buffer)
 
-    def view(self, shape: Shape) -> ClArray:
-        """Return the same memory under another shape."""
-        if math.prod(shape) != self.size or len(shape) > AXES:
+    def view(self, shape: Shape, dtype: DType | None = None) -> ClArray:
+        """Return the same memory under another shape, or as another dtype."""
+        dtype, size = dtype or self.dtype, math.prod(shape)
+        if size * dtype.itemsize != self.nbytes or len(shape) > AXES:
             raise _refused(shape, self.shape)
         y = ClArray.__new__(ClArray)
-        y.buffer, y.device, y.dtype = self.buffer, self.device, self.dtype
-        y.shape, y.size, y.base = shape, self.size, self.base or self
+        y.buffer, y.device, y.dtype = self.buffer, self.device, dtype
+        y.shape, y.size, y.base = shape, size, self.base or self
         return y
 
     @property

@@ -67,6 +67,7 @@ DATA_DEPENDENT: dict[str, str] = {
 
 # With a rule for the outputs, but no decomposition.
 HOST: dict[str, str] = {
+    "Bitcast": "no other kernel sees the bits of a floating number",
     "NonMaxSuppressionV4": _LOOP,
     "Cholesky": _LAPACK,
     "Eig": _LAPACK,

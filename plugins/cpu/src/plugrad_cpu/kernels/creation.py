@@ -50,6 +50,17 @@ def cast(x: Array, *, dtype: np.dtype) -> Array:
     return np.where(x < -(2.0**63), x + 2.0**64, x).astype(np.int64)
 
 
+@kernels("Bitcast")
+def bitcast(x: Array, *, dtype: np.dtype) -> Array:
+    """A view of the same bytes; one of wider elements may have to be aligned."""
+    x = in_order(x)
+    if x.itemsize > dtype.itemsize:
+        return x[..., None].view(dtype)
+    if x.itemsize == dtype.itemsize:
+        return x.view(dtype)
+    return in_order(x.view(dtype)[..., 0])
+
+
 @kernels("Identity")
 def identity(x: Array) -> Array:
     """Share memory that is in order: kernels never write into inputs."""

@@ -17,6 +17,7 @@ End = tuple[Any, ...]  # bias, slopes, number of the activation, slope: as C tak
 NOTHING: End = (None, None, 0, 0.0)
 FLOAT32 = np.dtype("float32")
 PRODUCT = native.strided("product_f32")
+OF_BYTES = native.kernels("matmul_integer", {np.dtype(np.int8): "_i8"})
 # Rows, columns and numbers; with fewer, BLAS is faster, and leaves no thread spinning.
 LEAST = 4, 16, 9216
 Shape = tuple[int, ...]
@@ -102,3 +103,23 @@ def _whole(a: Array, b: Array) -> Array:
         return np.matmul(a, b)
     exact = np.matmul(a.astype(np.float64), b.astype(np.float64))
     return exact.astype(np.int64).astype(a.dtype)
+
+
+def matmul_integer(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Any:
+    """In C for one product; the words are memory for the packed matrices."""
+    if a.ndim != 2 or b.ndim != 2 or not (a.size and b.size):
+        return NotImplemented
+    given = native.contiguous(a.T if transpose_a else a, b)
+    (m, k), n = a.shape[:: -1 if transpose_a else 1], b.shape[1 - transpose_b]
+    wide = -(-n // 32) * 32
+    words = (m + 1 + wide) * ((k + 1) // 2) + wide
+    if given is None or words >= native.MOST or m * n >= native.MOST:
+        return NotImplemented
+    y, memory = np.empty((m, n), np.int32), np.empty(words, np.int32)
+    how = (m, n, k, a.dtype == np.int8, transpose_b)
+    OF_BYTES[b.dtype](*given, y, memory, *how)
+    return y
+
+
+if OF_BYTES:
+    kernels["MatMulInteger"] = matmul_integer

@@ -179,12 +179,15 @@ def cast_like(
     return namespace(x).astype(x, target.dtype)
 
 
-@op("BitCast", reads=(0,), host=True)
+@op("BitCast", host=True)
 def bit_cast(x: Value, *, to: int, output_dtype: int = 0) -> Value:
     wide = (np.dtype(x.dtype).itemsize, dtype_of(to).itemsize)
     if wide[0] != wide[1] or to in NARROW or output_dtype or to == TensorProto.BFLOAT16:
         raise TypeError(f"BitCast: {x.dtype} and ONNX' dtype {to} differ in their bits")
-    return x.view(dtype_of(to))
+    if isinstance(x, np.ndarray):
+        return x.view(dtype_of(to))
+    truth = x.dtype == np.bool or to == TensorProto.BOOL  # which are bytes, 0 and 1
+    return pg.astype(x, dtype_of(to)) if truth else pg.bitcast(x, dtype_of(to))
 
 
 # --- activations -----------------------------------------------------------------

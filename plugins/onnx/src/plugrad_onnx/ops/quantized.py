@@ -1,7 +1,8 @@
-"""Quantized ops: exact, as products of small integers are summed in pieces.
+"""Quantized ops: exact.
 
-float32 holds all integers up to 2^24, so a product whose sums stay below is computed in
-float32, by the fast kernels, and the pieces are added up in int32.
+Products of bytes are those of plugrad, summed in int32. Others, and convolutions, go by
+pieces: float32 holds all integers up to 2^24, so a product whose sums stay below is
+computed in float32, by the fast kernels, and the pieces are added up in int32.
 """
 
 from __future__ import annotations
@@ -111,16 +112,41 @@ def _bound(x: Value, zero: Value) -> int:
     return 255 if zero is not None or x.dtype != np.int8 else 128
 
 
-@op("Weights", domain="plugrad")
+@op("Weights", domain="plugrad", reads=(0, 1))
 def weights(w: Value, zero: Value = None, *, axis: int) -> Value:
-    """Return weights less their zero point: a node of a pass, which runs once."""
-    if zero is not None and zero.size > 1 and axis == 0:
-        zero = pg.reshape(zero, (-1, *[1] * (w.ndim - 1)))
-    return _shifted(w, zero)
+    """Return weights less their zero point: a node of a pass, which runs once.
+
+    Those of a product are int8 if they fit; else they are float32.
+    """
+    y = w.astype(np.int32)
+    if zero is not None:
+        many = zero.size > 1 and axis == 0
+        y = y - (zero.reshape(-1, *[1] * (w.ndim - 1)) if many else zero)
+    small = axis and y.ndim == 2 and (y == y.astype(np.int8)).all()
+    return pg.asarray(y.astype(np.int8 if small else np.float32))
+
+
+def _product_of_bytes(a: Value, b: Value, zero: Value) -> Value:
+    """Return the product in int32. A row of ones gives the sums of columns."""
+    rows = pg.reshape(a, (-1, a.shape[-1]))
+    if zero is not None:
+        rows = pg.concat([rows, pg.ones((1, a.shape[-1]), dtype=a.dtype)])
+    y = pg.matmul(rows, b, preferred_element_type="int32")
+    if zero is not None:
+        y = y[:-1] - pg.astype(pg.reshape(zero, ()), "int32") * y[-1:]
+    return pg.reshape(y, (*a.shape[:-1], b.shape[-1]))
 
 
 def _matmul(a: Value, b: Value, a_zero: Value, b_zero: Value) -> Value:
     """Return the product in int32."""
+    bytes_ = b.dtype == np.int8 and a.dtype in (np.int8, np.uint8)
+    if (
+        bytes_
+        and b.ndim == 2
+        and b_zero is None
+        and (a_zero is None or a_zero.size == 1)
+    ):
+        return _product_of_bytes(a, b, a_zero)
     if a_zero is not None and a_zero.ndim == 1 and a_zero.size > 1:
         a_zero = pg.expand_dims(a_zero, -1)
     count, n = EXACT // (_bound(a, a_zero) * _bound(b, b_zero)), a.shape[-1]

@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN: a loop over the steps, with products of all inputs before it."""
+"""LSTM, GRU and RNN: plugrad's own where they are, else a loop over the steps."""
 
 from __future__ import annotations
 
@@ -39,6 +39,11 @@ class Cell:
             given = {k: rest[k].pop(0) if rest[k] else v for k, v in defaults.items()}
             found.append(functools.partial(function, **given) if given else function)
         return found
+
+    def default(self, *names: str) -> bool:
+        """Return whether the activations are those of ``names``, without a bound."""
+        given = zip(self.activations, names * 2, strict=False)
+        return self.clip is None and all(a.lower() == b.lower() for a, b in given)
 
     def bound(self, x: Value) -> Value:
         """Return a value within the bounds of ``clip``."""
@@ -125,6 +130,26 @@ def _loop(
     return all_outputs, *states
 
 
+def _own(
+    run: Callable[..., Any],
+    order: Sequence[int],
+    number: int,
+    x: Value,
+    w: Value,
+    r: Value,
+    b: Value,
+    *start: Value,
+) -> tuple[Value, ...]:
+    """Run an op of plugrad's, which has parts of weights in an ``order`` of its own."""
+
+    def ordered(v: Value) -> Value:
+        parts = pg.split(v, len(order))
+        return pg.concat([parts[i] for i in order])
+
+    biases = (None, None) if b is None else map(ordered, pg.split(b[number], 2))
+    return tuple(run(x, ordered(w[number]), ordered(r[number]), *biases, *start))
+
+
 def _start(given: Value, number: int, x: Value, hidden: int, layout: int) -> Value:
     if given is None:
         return pg.zeros((x.shape[1], hidden), dtype=x.dtype)
@@ -178,15 +203,17 @@ def gru(
 ) -> Value:
     functions, bound = cell.functions("Sigmoid", "Tanh"), cell.bound
     n, layout = r.shape[-1], cell.layout
+    plain = linear_before_reset and cell.default("Sigmoid", "Tanh") and x.size
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
+        start = (_start(initial_h, number, x, n, layout),)
+        if plain and mask is None:
+            return _own(pg.gru, (1, 0, 2), number, x, w, r, b, *start)
         f, g = functions[2 * number : 2 * number + 2]
         both, turn = r[number, : 2 * n], pg.matrix_transpose(r[number, 2 * n :])
         gates = pg.matrix_transpose(both)
-        zero = pg.zeros((3 * n,), dtype=x.dtype)
-        bias, of_state = (
-            (zero, zero) if b is None else (b[number, : 3 * n], b[number, 3 * n :])
-        )
+        both_biases = pg.zeros((6 * n,), dtype=x.dtype) if b is None else b[number]
+        bias, of_state = pg.split(both_biases, 2)
         own, last = of_state[: 2 * n], of_state[2 * n :]
 
         def step(a: Value, s: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -200,7 +227,6 @@ def gru(
             new = g(bound(a[:, 2 * n :] + product))
             return ((1 - z) * new + z * h,)
 
-        start = (_start(initial_h, number, x, n, layout),)
         return _loop(_inputs(x, w[number], bias, 3 * n), start, mask, step)
 
     return _directions(x, lengths, cell, run)
@@ -214,7 +240,7 @@ def _general(
     functions: Sequence[Activation],
     bound: Activation,
 ) -> tuple[Value, Value]:
-    """Return a step of an LSTM with peepholes, coupled gates or a bound."""
+    """Return a step of an LSTM, which may have peepholes, coupled gates or a bound."""
     f, g, h = functions
     i, o, forget, c = pg.split(gates, 4, axis=1)
     if peep is not None:
@@ -242,24 +268,21 @@ def lstm(
 ) -> Value:
     functions, bound = cell.functions("Sigmoid", "Tanh", "Tanh"), cell.bound
     n, layout = r.shape[-1], cell.layout
+    plain = p is None and not input_forget and cell.default("Sigmoid", "Tanh", "Tanh")
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
-        f, g, h = functions[3 * number : 3 * number + 3]
+        start = tuple(_start(s, number, x, n, layout) for s in (initial_h, initial_c))
+        if plain and mask is None and x.size:
+            return _own(pg.lstm, (0, 2, 3, 1), number, x, w, r, b, *start)
+        activations = functions[3 * number : 3 * number + 3]
         bias = None if b is None else b[number, : 4 * n] + b[number, 4 * n :]
         turn = pg.matrix_transpose(r[number])
         peep = None if p is None else pg.split(p[number], 3)
-        plain = peep is None and not input_forget and cell.clip is None
 
         def step(a: Value, s: tuple[Value, ...]) -> tuple[Value, ...]:
-            state, memory = s
-            gates = a + pg.matmul(state, turn)
-            if not plain:
-                return _general(gates, memory, peep, input_forget, (f, g, h), bound)
-            i, o, forget = pg.split(f(gates[:, : 3 * n]), 3, axis=1)
-            memory = forget * memory + i * g(gates[:, 3 * n :])
-            return o * h(memory), memory
+            gates = a + pg.matmul(s[0], turn)
+            return _general(gates, s[1], peep, input_forget, activations, bound)
 
-        start = tuple(_start(s, number, x, n, layout) for s in (initial_h, initial_c))
         return _loop(_inputs(x, w[number], bias, 4 * n), start, mask, step)
 
     return _directions(x, lengths, cell, run)

@@ -59,6 +59,15 @@ def cast(x: ClArray, *, dtype: DType) -> Any:
     return converter(dtype)(x)
 
 
+@kernels("Bitcast")
+def bitcast(x: ClArray, *, dtype: DType) -> ClArray:
+    """The same bytes: every array begins where its buffer does."""
+    old, new = x.dtype.itemsize, dtype.itemsize
+    if old > new:
+        return x.view((*x.shape, old // new), dtype)
+    return x.view(x.shape[:-1] if old < new else x.shape, dtype)
+
+
 @kernels("Identity")
 def identity(x: ClArray) -> ClArray:
     """Share the memory: kernels never write into inputs."""

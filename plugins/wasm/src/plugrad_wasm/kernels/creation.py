@@ -4,6 +4,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from plugrad.geometry import contiguous_strides
 from plugrad.plugin import KernelTable
 
 from ..arrays import (
@@ -15,13 +16,24 @@ from ..arrays import (
     empty,
     upload,
 )
-from ..launch import FLOAT64, INT64, cast
+from ..launch import FLOAT64, INT64, cast, take
 from ..runtime import Machine
 
 kernels = KernelTable()
 
 
 kernels["Cast"] = cast
+
+
+@kernels("Bitcast")
+def bitcast(x: WasmArray, *, dtype: DType) -> WasmArray:
+    """The same bytes, where elements of ``dtype`` may begin."""
+    if x.pointer % dtype.itemsize:
+        x = take(x, x.shape, contiguous_strides(x.shape))
+    old, new = x.dtype.itemsize, dtype.itemsize
+    if old > new:
+        return x.viewed_as(dtype, (*x.shape, old // new))
+    return x.viewed_as(dtype, x.shape[:-1] if old < new else x.shape)
 
 
 @kernels("Identity")

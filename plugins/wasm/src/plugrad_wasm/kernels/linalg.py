@@ -10,8 +10,9 @@ from plugrad.geometry import broadcast
 from plugrad.plugin import KernelTable
 
 from ..arrays import Shape, WasmArray, describe, empty, writable
-from ..launch import FLOAT32, Exports, wider
+from ..launch import FLOAT32, INT32, Exports, wider
 from ..runtime import Machine
+from .shape import transpose
 
 kernels = KernelTable()
 _exports = Exports("matmul", bits=True)
@@ -74,3 +75,21 @@ def _begins(shape: Shape, batch: Shape) -> list[int]:
     """Return where the matrices of ``batch`` begin in an array of ``shape``."""
     numbers = np.arange(prod(shape[:-2])).reshape(shape[:-2])
     return np.broadcast_to(numbers * prod(shape[-2:]), batch).ravel().tolist()
+
+
+@kernels("MatMulInteger")
+def matmul_integer(
+    a: WasmArray, b: WasmArray, *, transpose_a: bool, transpose_b: bool
+) -> Any:
+    """In C for one product; the words are memory for the packed matrices."""
+    if len(a.shape) != 2 or len(b.shape) != 2 or not (a.size and b.size):
+        return NotImplemented
+    a = transpose(a, axes=(1, 0)) if transpose_a else a
+    (m, k), n, machine = a.shape, b.shape[1 - transpose_b], a.machine
+    wide = -(-n // 32) * 32
+    words = (m + 1 + wide) * ((k + 1) // 2) + wide
+    y, memory = empty(machine, (m, n), INT32), empty(machine, (words,), INT32)
+    pointers = [x.pointer for x in (a, b, y, memory)]
+    how = (m, n, k, a.dtype == np.int8, transpose_b)
+    machine.callers["matmul_integer_i8"](*pointers, *how)
+    return y

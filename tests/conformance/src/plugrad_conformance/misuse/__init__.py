@@ -179,7 +179,8 @@ def _other_inputs(x: Array | None) -> Iterator[tuple[str, Any]]:
             with np.errstate(all="ignore"):
                 yield name, np.real(x).astype(name)
     if x.dtype.kind == "i":
-        for number in (-1, 7, 2**31 - 1, -(2**31)):
+        limits = np.iinfo(x.dtype)
+        for number in (-1, 7, min(limits.max, 2**31 - 1), max(limits.min, -(2**31))):
             yield f"values {number}", np.full_like(x, number)
     if x.dtype.kind == "f":
         for value in (np.nan, np.inf, -1.0, 1e30):

@@ -98,6 +98,76 @@ def test_complex_arrays_become_real_as_tensors_do(to, backend):
     assert pg.astype(pg.asarray(z), to).tolist() == found.tolist()
 
 
+# --- bits ------------------------------------------------------------------------
+
+BITS = [  # dtypes, and shapes
+    ("float32", "int32", (2, 3), (2, 3)),
+    ("int32", "float32", (), ()),
+    ("uint8", "int8", (3, 0), (3, 0)),
+    ("float32", "uint8", (2, 3), (2, 3, 4)),
+    ("float32", "uint16", (), (2,)),
+    ("uint8", "float32", (2, 3, 4), (2, 3)),
+    ("int8", "int32", (4,), ()),
+    ("int8", "int32", (0, 4), (0,)),
+    ("float64", "int32", (2, 0), (2, 0, 2)),
+    ("float16", "uint64", (3, 4), (3,)),
+    ("complex64", "float32", (3,), (3, 2)),
+]
+
+
+@pytest.mark.parametrize(("of", "to", "shape", "expected"), BITS, ids=str)
+def test_bits_stay(of, to, shape, expected, backend):
+    held(backend, of, to)
+    rng = np.random.default_rng(0)
+    size = math.prod(shape) * np.dtype(of).itemsize
+    x = np.frombuffer(rng.integers(0, 256, size, np.uint8).tobytes(), of).reshape(shape)
+    y = pg.bitcast(pg.asarray(x), to)
+    assert (y.shape, y.dtype) == (expected, np.dtype(to))
+    assert y.numpy().tobytes() == x.tobytes()
+    assert pg.bitcast(y, of).numpy().tobytes() == x.tobytes()
+
+
+@pytest.mark.parametrize("start", range(4))
+def test_bits_of_views(start, backend):
+    """Bytes that begin between wider elements, and those of a transpose."""
+    a = np.arange(64, dtype=np.uint8)
+    x = pg.asarray(a)[start : start + 48]
+    expected = a[start : start + 48].copy().view(np.float32)
+    y = pg.bitcast(pg.reshape(x, (12, 4)), "float32")
+    assert (y * 2).numpy().tobytes() == (expected * 2).tobytes()
+    turned = pg.bitcast(pg.permute_dims(pg.reshape(y, (3, 4)), (1, 0)), "uint16")
+    assert turned.numpy().tobytes() == expected.reshape(3, 4).T.tobytes()
+
+
+def test_bits_of_examples(backend):
+    x = pg.asarray([[1.0, 2.0], [3.0, 4.0]])
+    for of, to in ((x, "uint8"), (pg.bitcast(x, "uint8"), "float32")):
+        found = pg.vmap(lambda x, to=to: pg.bitcast(x, to))(of)
+        assert found.tolist() == pg.bitcast(of, to).tolist()
+
+
+WRONG_BITS = [
+    (lambda: pg.bitcast([1, 2, 3], "int64"), ValueError, "int64 is 2 of these"),
+    (lambda: pg.bitcast(1, "float64"), ValueError, "float64 is 2 of these"),
+    (lambda: pg.bitcast([True], "int8"), TypeError, "bool to int8: bool does not"),
+    (lambda: pg.bitcast([1.0], "bool"), TypeError, "float32 to bool: bool does not"),
+    (lambda: pg.bitcast(["a"], "int8"), TypeError, "string does not stand"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), WRONG_BITS)
+def test_bits_that_do_not_fit(call, error, message, backend):
+    with pytest.raises(error, match=f"bitcast: .*{message}"):
+        call()
+
+
+def test_bits_have_no_gradient(backend):
+    held(backend, "complex64")
+    f = lambda x: pg.sum(pg.real(pg.bitcast(x, "complex64")))
+    with pytest.raises(pg.GradientNotFound, match="Bitcast: there is no gradient"):
+        pg.grad(f)(pg.ones((3, 2)))
+
+
 NEAR = 2.0**128 - 2.0**103  # half a unit above the largest float32
 PYTHONS = [
     (math.nextafter(NEAR, 0), "float32", 2.0**128 - 2.0**104),

@@ -17,7 +17,7 @@ from . import test_trigonometry, test_unary
 # Kernels whose parts have nothing to differentiate: truth values, integers, strings.
 DISCRETE = """
     All Any BitwiseNot BitwiseOr BitwiseXor BroadcastArgs LeftShift LogicalAnd
-    LogicalNot LogicalOr LogicalXor OneHot RightShift SparseReshape
+    LogicalNot LogicalOr LogicalXor MatMulInteger OneHot RightShift SparseReshape
     Draw FromPixels
 """
 # Constants: there is nothing to call.
@@ -501,6 +501,32 @@ TABLE = [
     ),
     ("LRN", lambda x: pg.local_response_normalization(x, **BANDS), (1, 2, 2, 4)),
     ("LRNGrad", kernel("LRNGrad", **BANDS), (1, 1, 2, 4), (1, 1, 2, 4), (1, 1, 2, 4)),
+    # recurrent layers
+    (
+        "LSTM",
+        lambda *xs: pg.lstm(*xs)[1],
+        *[(2, 1, 1), (8, 1), (8, 2), (8,), (8,), (1, 2), (1, 2)],
+    ),
+    (
+        "LSTM",
+        lambda *xs: pg.lstm(*xs, reverse=True)[2],
+        *[(2, 1, 1), (8, 1), (8, 2)],
+    ),
+    (
+        "LSTMGrad",
+        kernel("LSTMGrad", reverse=False),
+        *[(2, 1, 2), (2, 1, 2), (2, 1, 8), (2, 1, 2), (2, 8)],
+    ),
+    (
+        "GRU",
+        lambda *xs: pg.gru(*xs, reverse=True)[1],
+        *[(2, 1, 1), (6, 1), (6, 2), (6,), (6,), (1, 2)],
+    ),
+    (
+        "GRUGrad",
+        kernel("GRUGrad", reverse=True),
+        *[(2, 1, 2), (2, 1, 6), (2, 1, 6), (2, 1, 2), (2, 6)],
+    ),
     # complex numbers and Fourier transforms, from real numbers to real numbers
     ("Complex", lambda *xs: pg.abs(pg.complex(*xs) ** 2), (3,), (2, 1)),
     ("ComplexAbs", lambda *xs: pg.abs(pg.complex(*xs)), (2, 3), (2, 3)),

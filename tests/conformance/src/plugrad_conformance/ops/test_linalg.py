@@ -112,6 +112,74 @@ def test_nan_stays_in_its_row_and_column(backend):
     assert np.isnan(y).tolist() == [[True, True], [False, False]]
 
 
+# --- products in another dtype ---------------------------------------------------
+
+# Rows, columns, and what is summed: parts of tiles, whole ones, and several.
+BYTES = [(1, 1, 1), (3, 5, 7), (8, 32, 4), (9, 33, 17), (20, 64, 66), (17, 100, 257)]
+
+
+def extremes(dtype, *shape):
+    """Return integers of which many are the least and the greatest of a dtype."""
+    limits = np.iinfo(dtype)
+    drawn = RNG.integers(limits.min, limits.max + 1, shape)
+    ends = RNG.choice([limits.min, limits.max], shape)
+    return np.where(RNG.integers(0, 2, shape), drawn, ends).astype(dtype)
+
+
+@pytest.mark.parametrize("sizes", BYTES, ids=str)
+@pytest.mark.parametrize("dtypes", [("int8", "int8"), ("uint8", "int8")], ids=str)
+@pytest.mark.parametrize("turn_a", [False, True])
+@pytest.mark.parametrize("turn_b", [False, True])
+def test_products_of_bytes(sizes, dtypes, turn_a, turn_b, backend):
+    held(backend, *dtypes)
+    m, n, k = sizes
+    a, b = extremes(dtypes[0], m, k), extremes(dtypes[1], k, n)
+    expected = a.astype(np.int32) @ b.astype(np.int32)
+    a, b = pg.asarray(a.T if turn_a else a), pg.asarray(b.T if turn_b else b)
+    how = {"transpose_a": turn_a, "transpose_b": turn_b}
+    y = pg.matmul(a, b, **how, preferred_element_type="int32")
+    assert y.dtype == np.int32
+    np.testing.assert_array_equal(y.numpy(), expected)
+
+
+@pytest.mark.parametrize("shapes", [*SHAPES, ((66000, 1), (66000, 1))], ids=str)
+def test_shapes_of_products_of_bytes(shapes, backend):
+    """As those of other products; the sums of the last wrap."""
+    held(backend, "int8", "uint8")
+    (first, second), turn = shapes, shapes[0][0] > 9
+    a, b = np.full(first, 255, np.uint8), np.full(second, -128, np.int8)
+    a, b = (a.T, b) if turn else (a, b)
+    expected = np.matmul(a.astype(np.int32), b.astype(np.int32))
+    y = pg.matmul(a, b, preferred_element_type="int32")
+    assert y.shape == expected.shape
+    np.testing.assert_array_equal(y.numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "to"),
+    [
+        ("int8", "uint8", "int32"),
+        ("uint8", "uint8", "int32"),
+        ("int8", "int8", "int64"),
+        ("int32", "int8", "float32"),
+        ("float16", "float16", "float32"),
+        ("bool", "bool", "int32"),
+    ],
+)
+def test_products_in_another_dtype(of_a, of_b, to, backend):
+    held(backend, of_a, of_b, to)
+    a, b = (RNG.integers(0, 100, (3, 3)).astype(dtype) for dtype in (of_a, of_b))
+    y = pg.matmul(a, b, preferred_element_type=to)
+    assert y.dtype == np.dtype(to)
+    np.testing.assert_array_equal(y.numpy(), a.astype(to) @ b.astype(to))
+
+
+@pytest.mark.parametrize("to", ["bool", "string"])
+def test_products_in_a_dtype_that_is_not_of_numbers(to, backend):
+    with pytest.raises(TypeError, match="matmul: preferred_element_type must be"):
+        pg.matmul([[1]], [[1]], preferred_element_type=to)
+
+
 # --- other products --------------------------------------------------------------
 
 

@@ -92,6 +92,157 @@ def test_gradients_of_multi_rnn_cell(backend):
     check_gradients(last, first[1], first[3], first[4])
 
 
+# --- LSTM and GRU ----------------------------------------------------------------
+
+
+def long_lstm(reverse, x, weight_ih, weight_hh, *more):
+    """Return what PyTorch's LSTM does, with its order of gates."""
+    *biases, h, c = more
+    found, order = {}, range(len(x))
+    for t in reversed(order) if reverse else order:
+        gates = x[t] @ weight_ih.T + h @ weight_hh.T + sum(biases)
+        i, f, g, o = np.split(gates, 4, 1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        found[t] = h = sigmoid(o) * np.tanh(c)
+    return np.stack([found[t] for t in order]), h, c
+
+
+def long_gru(reverse, x, weight_ih, weight_hh, bias_ih, bias_hh, h):
+    """Return what PyTorch's GRU does, with its order of gates."""
+    found, order = {}, range(len(x))
+    for t in reversed(order) if reverse else order:
+        r, z, m = np.split(x[t] @ weight_ih.T + bias_ih, 3, 1)
+        of_r, of_z, of_m = np.split(h @ weight_hh.T + bias_hh, 3, 1)
+        z = sigmoid(z + of_z)
+        h = (1 - z) * np.tanh(m + sigmoid(r + of_r) * of_m) + z * h
+        found[t] = h
+    return np.stack([found[t] for t in order]), h
+
+
+LAYERS = {"lstm": (pg.lstm, long_lstm, 4, 2), "gru": (pg.gru, long_gru, 3, 1)}
+# Steps, batch, inputs, n: less than a vector, a vector and some, no rows, many rows.
+SEQUENCES = [(1, 1, 1, 1), (5, 2, 3, 4), (3, 1, 7, 37), (2, 40, 3, 16), (2, 0, 3, 2)]
+SEQUENCES += [(4, 3, 0, 2)]
+LAYER = pytest.mark.parametrize("layer", LAYERS)
+REVERSE = pytest.mark.parametrize("reverse", [False, True])
+
+
+def layer_arguments(layer, steps, batch, inputs, n, dtype="float32"):
+    _, _, gates, states = LAYERS[layer]
+    m = gates * n
+    sizes = [(steps, batch, inputs), (m, inputs), (m, n), (m,), (m,)]
+    sizes += [(batch, n)] * states
+    return [RNG.normal(size=size, scale=0.4).astype(dtype) for size in sizes]
+
+
+@LAYER
+@REVERSE
+@pytest.mark.parametrize("sizes", SEQUENCES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_values_of_recurrent_layers(layer, reverse, sizes, dtype, backend):
+    held(backend, dtype)
+    op, reference, *_ = LAYERS[layer]
+    given = layer_arguments(layer, *sizes, dtype)
+    expected = reference(reverse, *given)
+    for y, wanted in zip(op(*given, reverse=reverse), expected, strict=True):
+        assert y.dtype == np.dtype(dtype)
+        np.testing.assert_allclose(y.numpy(), wanted, rtol=2e-5, atol=2e-6)
+
+
+@LAYER
+@pytest.mark.parametrize(
+    "left_out", [(3,), (4,), (3, 4), (5,), (3, 4, 5), (6,)], ids=str
+)
+def test_optional_arguments_of_recurrent_layers_are_0(layer, left_out, backend):
+    op, reference, *_ = LAYERS[layer]
+    given = layer_arguments(layer, 3, 2, 3, 4)
+    some = [None if i in left_out else x for i, x in enumerate(given)]
+    zeros = [np.zeros_like(x) if i in left_out else x for i, x in enumerate(given)]
+    expected = reference(False, *zeros)
+    for y, wanted in zip(op(*some), expected, strict=True):
+        np.testing.assert_allclose(y.numpy(), wanted, rtol=2e-5, atol=2e-6)
+
+
+@LAYER
+@REVERSE
+@pytest.mark.parametrize("sizes", SEQUENCES, ids=str)
+def test_gradients_of_recurrent_layers(layer, reverse, sizes, backend):
+    """Of the kernels in float32, beside those of their parts in float64."""
+    op, *_ = LAYERS[layer]
+
+    def gradients(given):
+        ys, pull = pg.vjp(lambda *xs: op(*xs, reverse=reverse), *map(pg.asarray, given))
+        rng = np.random.default_rng(1)
+        dys = [rng.normal(size=y.shape).astype(given[0].dtype) for y in ys]
+        return [dx.numpy() for dx in pull(tuple(dys))]
+
+    given = layer_arguments(layer, *sizes)
+    with pg.use_backend("cpu"):
+        expected = gradients([x.astype(np.float64) for x in given])
+    for dx, wanted in zip(gradients(given), expected, strict=True):
+        scale = np.abs(wanted).max(initial=0)
+        np.testing.assert_allclose(dx, wanted, rtol=1e-4, atol=2e-5 * scale)
+
+
+@LAYER
+def test_second_gradients_of_recurrent_layers(layer, backend):
+    held(backend, "float64")
+    op, *_ = LAYERS[layer]
+    check_gradients(lambda *xs: op(*xs)[0], *layer_arguments(layer, 3, 2, 1, 2))
+
+
+@LAYER
+def test_recurrent_layers_under_vmap(layer, backend):
+    op, *_ = LAYERS[layer]
+    given = layer_arguments(layer, 3, 2, 3, 4)
+    x = np.stack([given[0], -given[0]])
+    y = pg.vmap(lambda x: op(x, *given[1:])[0])(pg.asarray(x))
+    expected = np.stack([op(one, *given[1:])[0].numpy() for one in x])
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@LAYER
+def test_recurrent_layers_do_not_overflow(layer, backend):
+    op, *_ = LAYERS[layer]
+    given = [np.full_like(x, 1e30) for x in layer_arguments(layer, 2, 1, 1, 1)]
+    h, *dxs = op(*given)[1], *pg.grads(lambda *xs: pg.sum(op(*xs)[1]))(*given)
+    assert np.isfinite(h.numpy()).all()
+    assert layer == "gru" or all(np.isfinite(dx.numpy()).all() for dx in dxs[1:])
+
+
+@LAYER
+def test_dtypes_of_recurrent_layers(layer, backend):
+    op, *_ = LAYERS[layer]
+    x, *weights = layer_arguments(layer, 2, 1, 1, 1)
+    assert op(np.int32(x * 9), *weights)[0].dtype == np.float32
+    with pytest.raises(TypeError, match=rf"{layer}: .*complex"):
+        op(x.astype("complex64"), *weights)
+
+
+WRONG_SEQUENCES = [  # position of an argument, its size, message
+    (0, (2, 3), r"x must be \[steps, batch, inputs\] with at least one step"),
+    (0, (0, 2, 3), "with at least one step"),
+    (0, (3, 2, 1), r"weight_ih must have shape \(\d+, 1\)"),
+    (1, (8,), "weight_ih must have shape"),
+    (2, (8, 3), "weight_ih must have shape"),
+    (2, (), "weight_ih must have shape"),
+    (3, (1,), "bias_ih must have shape"),
+    (4, (2, 8), "bias_hh must have shape"),
+    (5, (4,), r"h0 must have shape \(2, 4\)"),
+]
+
+
+@LAYER
+@pytest.mark.parametrize(("at", "size", "message"), WRONG_SEQUENCES)
+def test_arguments_of_recurrent_layers_that_do_not_fit(
+    layer, at, size, message, backend
+):
+    given = layer_arguments(layer, 3, 2, 3, 4)
+    given[at] = np.zeros(size, np.float32)
+    with pytest.raises(ValueError, match=f"{layer}: .*{message}"):
+        LAYERS[layer][0](*given)
+
+
 # --- attention -------------------------------------------------------------------
 
 

@@ -12,6 +12,12 @@ CALLS = {
     "BatchMatMul": call(
         floats(5, 4, 2), floats(5, 3, 4), transpose_a=True, transpose_b=True
     ),
+    "MatMulInteger": call(
+        ints(4, 2, below=9).astype(np.int8),
+        ints(3, 4, below=9).astype(np.int8),
+        transpose_a=True,
+        transpose_b=True,
+    ),
     "Diag": call(ints(3, 2, below=6)),
     "MatrixBandPart": call(floats(2, 3, 4), COUNT, COUNT),
     **{name: call(SQUARES) for name in ("Cofactor", "Det", "Inverse", "Slogdet")},
