@@ -166,7 +166,8 @@ class Jitted(Generic[P, R]):
         self._remember(entry)
         if entry.graph is None:
             return self._f(*plain(sign.args), **plain(sign.kwargs))
-        return program.finish(*[x for x in sign.leaves if type(x) is Tensor])
+        run = program.observed if current().observers else program.finish
+        return run(*[x for x in sign.leaves if type(x) is Tensor])
 
     def _record(self, sign: Signature, why: str) -> Any:
         """Run a call for the first time, and remember what it did."""
@@ -215,9 +216,12 @@ def _static(f: Callable[..., Any], static: Any) -> set[int | str]:
 
 
 def _is_inside() -> bool:
-    """Return whether a call is part of something larger that sees each run."""
+    """Return whether a call is part of something larger that sees each kernel."""
     context = current()
-    return not context.quiet or context.level is not None
+    see_kernels = [
+        o for o in context.observers if not getattr(o, "sees_regions", False)
+    ]
+    return bool(context.tapes or see_kernels or context.level is not None)
 
 
 class Explanation(NamedTuple):

@@ -13,7 +13,7 @@ the kernels, which it has as globals, and deletes each value after its last use:
 The first call needs no code. When a call like it comes, compilers get their regions and
 the code is compiled, so a call that does not come again costs neither.
 
-Map: ``Program``; guards; the body; what runs a step.
+Map: ``Program``; guards; the body; what runs a step; ``_observed``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from collections.abc import Callable, Mapping
 from types import CodeType
 from typing import Any
 
-from plugrad.engine.context import PROCESS, Scope, current
+from plugrad.engine.context import PROCESS, Scope, current, observed_run, running
 from plugrad.registry.registry import registry
 from plugrad.tensor.tensor import Native, Tensor
 from plugrad.tensor.tree import LEAF, kind_of, split
 
-from .graph import DRAW, MOVE, Graph, Step
+from .graph import DRAW, MOVE, REGION, Graph, Step
 from .recorder import Recorded
 from .regions import Plan, Region, compiled, last_uses
 from .signature import Place, Same, Static, is_fixed, leaf_key, look, outline, values
@@ -84,6 +84,7 @@ class Program:
         self.lines, self.numbers = [HEAD], itertools.count()
         self.tensors: list[str] = []  # among the arguments
         self.handles: dict[int, str] = {}  # the tensors of the result, by id
+        self.calls: dict[str, Step | Region] = {}  # what functions of the plan run
         self.names: dict[str, Any] = {used.__name__: used for used in USED}
         self.names |= {"MISS": MISS, "PROCESS": PROCESS, "current": current}
         self.names |= {"gradients": registry.gradients, "plans": of.plans}
@@ -101,9 +102,20 @@ class Program:
         if self.graph is not None:
             self.graph, self.plan = compiled(self.graph)
             self.body(self.graph)
-        exec(_compiled("\n".join([*self.lines, *self.ends]), self.name), self.names)
+        self.source = "\n".join([*self.lines, *self.ends])
+        exec(_compiled(self.source, self.name), self.names)
         self.finish = self.names.get("finish", self.names["function"])
         self.call = self.names["call"]
+
+    def observed(self, *tensors: Tensor) -> Any:
+        """Run the plan as ``finish`` does, and tell observers of each part."""
+        names, number = {**self.names}, 0
+        for name, item in self.calls.items():
+            number += isinstance(item, Region)
+            label = f"region {number} of {self.name.rpartition('.')[2]}"
+            names[name] = functools.partial(_observed, label, item, names[name])
+        exec(_compiled(self.source, self.name), names)
+        return names["finish"](*tensors)
 
     def bind(self, value: Any) -> str:
         """Return a name for an object."""
@@ -230,7 +242,9 @@ class Program:
         to = made[0] if len(made) == 1 else "made"
         given = ", ".join(named[x] for x in region.inputs)
         instead = self.bind(functools.partial(_one_by_one, region.graph))
-        self.lines.append(f"  {to} = {self.bind(region.function)}({given})")
+        name = self.bind(region.function)
+        self.calls[name] = region
+        self.lines.append(f"  {to} = {name}({given})")
         self.lines.append(f"  if {to} is NotImplemented: {to} = {instead}({given})")
         if len(made) > 1:
             self.lines.append(f"  [{', '.join(made)}] = made")
@@ -245,7 +259,9 @@ class Program:
         given += [f"{name}={self.bind(value)}" for name, value in attrs.items()]
         made = [named[y] for y in step.outputs]
         to = made[0] if step.kernel.single else "made"
-        self.lines.append(f"  {to} = {self.bind(function)}({', '.join(given)})")
+        name = self.bind(function)
+        self.calls[name] = step
+        self.lines.append(f"  {to} = {name}({', '.join(given)})")
         self.lines.append(f"  if {to} is NotImplemented: raise Declined")
         if not step.kernel.single:
             self.lines.append(f"  [{', '.join(made)}] = made")
@@ -296,3 +312,31 @@ def _function(step: Step) -> tuple[Callable[..., Any], dict[str, Any]]:
 
     moved = lambda native: where.upload(source.download(native))
     return moved if step.kernel is MOVE else drawn, {}
+
+
+def _observed(
+    label: str, item: Step | Region, function: Any, *natives: Native, **given: Any
+) -> Any:
+    """Run a part of a plan as the engine runs a kernel that is observed."""
+    steps = item.steps if isinstance(item, Region) else (item,)
+    kernel, attrs, home = steps[0].kernel, steps[0].attrs, steps[0].backend
+    if isinstance(item, Region) and len(steps) > 1:
+        kernel, attrs = REGION, item.about(label)
+    where, result = registry.opened[home], NotImplemented
+
+    def work(*_: Any) -> tuple[Tensor, ...]:
+        nonlocal result
+        result = function(*natives, **given)
+        if result is NotImplemented and isinstance(item, Region):
+            result = _one_by_one(item.graph, *natives)
+        if result is NotImplemented:
+            raise Declined
+        if kernel is REGION and (run := running()):
+            run.how = "region"
+        one = len(item.outputs) == 1 if isinstance(item, Region) else kernel.single
+        return tuple([Tensor(y, where) for y in ([result] if one else result)])
+
+    pairs = zip(item.inputs, natives, strict=False)  # arrays, if there are no inputs
+    inputs = tuple([None if x is None else Tensor(n, where) for x, n in pairs])
+    observed_run(work, kernel, where, inputs, {**attrs})
+    return result

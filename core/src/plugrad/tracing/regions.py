@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import operator
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -58,6 +59,12 @@ class Region(NamedTuple):
         made = {y for step in self.steps for y in step.outputs}
         specs = [self.graph.specs[y] for y in made.difference(self.graph.outputs)]
         return sum(prod(spec.shape) * spec.dtype.itemsize for spec in specs)
+
+    def about(self, label: str) -> dict[str, Any]:
+        """Return the attributes of ``REGION`` for this region."""
+        names = Counter([step.kernel.name for step in self.steps])
+        kernels = ", ".join(f"{count} {name}" for name, count in names.items())
+        return dict(region=label, kernels=kernels, by=self.by, saved=self.saved)
 
 
 Plan = tuple[Step | Region, ...]
