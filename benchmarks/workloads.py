@@ -336,7 +336,7 @@ def table(report: Mapping[str, Any]) -> str:
         parts = ["" if x is None else f"{x:.2f}" for x in found] or heads
         wide = zip(parts, heads, strict=True)
         right = "".join(f"{x:>{max(8, len(head) + 2)}}" for x, head in wide)
-        return f"{first:14}{''.join(f'{cell:>13}' for cell in cells)} {right}".rstrip()
+        return f"{first:14}{''.join(f'{cell:>14}' for cell in cells)} {right}".rstrip()
 
     lines = [row("us", names, [])]
     for name, us in report["us"].items():

@@ -239,6 +239,7 @@ def training(
 
 
 @cases("mlp_train")
+@cases("tiny_mlp_train")
 def _(x: Tensor, labels: Tensor, **weights: Tensor) -> Case:
     return training(mlp, list(weights.values()), x, labels)
 
