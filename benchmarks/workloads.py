@@ -17,9 +17,11 @@ Backends: ``cpu-jit`` is cpu with ``pg.jit``, for those workloads that can show 
 ``cpu-jit-own`` the same without compilers of other distributions, as plugrad-llvm.
 ``wasm-jit`` and ``opencl-jit`` are wasm and opencl with ``pg.jit``.
 
-Peers: torch; jax (without compilation for workloads that measure eager execution;
-jax-jit compiles all); numpy; autograd; tfjs (its wasm backend in Node, with one thread;
-tfjs-cpu is its backend in JavaScript). With one contestant, there is no comparison.
+Peers: torch; torch-compile (for the workloads of ``cpu-jit``: it needs a C++ compiler,
+and some seconds for each); jax (without compilation for workloads that measure eager
+execution; jax-jit compiles all); numpy; autograd; tfjs (its wasm backend in Node, with
+one thread; tfjs-cpu is its backend in JavaScript). With one contestant, there is no
+comparison.
 
 ``--clock cpu`` counts CPU time instead of wall-clock time. Use it to compare single
 threads on a busy machine.
@@ -61,7 +63,8 @@ LEAST = 3  # turns
 
 # --- contestants -----------------------------------------------------------------
 
-KNOWN = ("torch", "jax", "jax-jit", "numpy", "autograd", "tfjs", "tfjs-cpu")
+KNOWN = ("torch", "torch-compile", "jax", "jax-jit", "numpy", "autograd")
+KNOWN += ("tfjs", "tfjs-cpu")
 
 
 def command(name: str, threads: int, python: str) -> list[str]:
@@ -73,7 +76,7 @@ def command(name: str, threads: int, python: str) -> list[str]:
         kind = name.partition("-")[2] or "wasm"
         return ["node", str(HERE / "peers/tfjs.mjs"), kind]
     library, _, option = name.partition("-")
-    arguments = {"torch": [str(threads)], "jax": [option]}
+    arguments = {"torch": [str(threads), option], "jax": [option]}
     if name not in KNOWN:
         library, arguments, python = "plugrad", {"plugrad": [name]}, sys.executable
     script = HERE / f"peers/{library}_peer.py"
@@ -172,7 +175,8 @@ def start(
         what = (
             "benchmarks/peers/node_modules" if "tfjs" in name else ".venv/.group-bench"
         )
-        print(f"  `make {what}` installs it", file=sys.stderr)
+        if "needs" not in one.error:  # something else
+            print(f"  `make {what}` installs it", file=sys.stderr)
     return found
 
 
@@ -332,7 +336,7 @@ def table(report: Mapping[str, Any]) -> str:
         parts = ["" if x is None else f"{x:.2f}" for x in found] or heads
         wide = zip(parts, heads, strict=True)
         right = "".join(f"{x:>{max(8, len(head) + 2)}}" for x, head in wide)
-        return f"{first:14}{''.join(f'{cell:>13}' for cell in cells)} {right}".rstrip()
+        return f"{first:14}{''.join(f'{cell:>14}' for cell in cells)} {right}".rstrip()
 
     lines = [row("us", names, [])]
     for name, us in report["us"].items():

@@ -153,6 +153,8 @@ The pictures show the trace: the runs from left to right (forward, backward, Ada
 nested runs below each run, and the bytes held by results at the bottom. `docs/tools.md`
 explains the columns of the tables. The profiler adds some 10 microseconds to each run
 and waits for an asynchronous backend after each run; the *device* column excludes both.
+The profile of a step under `jit` has rows for *regions*, with the kernels inside:
+`docs/tools.md` shows one.
 """
 PART = """
 ## {backend}

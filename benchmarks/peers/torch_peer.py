@@ -1,12 +1,21 @@
 """The workloads in eager PyTorch; the argument is the number of threads.
 
+With a second argument, ``compile``, there are those of ``cpu-jit``, by
+``torch.compile``. It gets the loss, and compiles the gradient with it, as it cannot
+compile calls of ``backward``.
+
 Images and filters have PyTorch's layouts, NCHW and OIHW, before the clock starts.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import sysconfig
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +25,25 @@ from serve import Case, Cases, serve
 Tensor = torch.Tensor
 cases = Cases()
 forward = torch.inference_mode
+COMPILED = ("grad_small", "gelu_1m", "tiny_mlp_train", "mlp_train", "cnn_train")
+COMPILED += ("transformer", "adam_1m", "softmax", "layernorm")
+compiled: Callable[..., Any] = lambda f: f  # torch.compile, if an argument says so
+
+
+def main(threads: str, option: str = "") -> None:
+    """Serve; exit if ``torch.compile`` lacks a compiler."""
+    global compiled
+    torch.set_num_threads(int(threads))
+    if option == "compile":
+        compilers = [os.environ.get("CXX") or "g++", "clang++"]
+        header = Path(sysconfig.get_path("include")) / "Python.h"
+        if not (any(map(shutil.which, compilers)) and header.exists()):
+            sys.exit("Error: torch.compile needs g++ or clang++, and Python.h")
+        # Shapes are part of the signature, as with jit.
+        compiled = partial(torch.compile, dynamic=False)
+        for case in cases.keys() - {*COMPILED}:
+            del cases[case]
+    serve(cases, ["torch"], torch.from_numpy, lambda y: y.detach().numpy())
 
 
 def nchw(x: Tensor) -> Tensor:
@@ -46,20 +74,22 @@ def _(a: Tensor, b: Tensor) -> Case:
 
 @cases("adam_1m")
 def _(p: Tensor, m: Tensor, v: Tensor, g: Tensor) -> Case:
-    def step() -> list[Tensor]:
+    @compiled
+    def step(p: Tensor, m: Tensor, v: Tensor, g: Tensor) -> list[Tensor]:
         first, second = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
         return [p - 0.001 * first / (torch.sqrt(second) + 1e-8), first, second]
 
-    return step
+    return lambda: step(p, m, v, g)
 
 
 @cases("grad_small")
 def _(x: Tensor) -> Case:
     x.requires_grad_()
+    loss = compiled(lambda x: torch.tanh(x * x + x).sum())
 
     def gradient() -> Any:
         x.grad = None
-        torch.tanh(x * x + x).sum().backward()
+        loss(x).backward()
         return x.grad
 
     return gradient
@@ -101,7 +131,10 @@ def _(x: Tensor) -> Case:
 
 @cases("gelu_1m")
 def _(x: Tensor) -> Case:
-    return lambda: 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+    gelu = compiled(
+        lambda x: 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+    )
+    return lambda: gelu(x)
 
 
 @cases("sum_rows")
@@ -116,12 +149,14 @@ def _(x: Tensor) -> Case:
 
 @cases("softmax")
 def _(x: Tensor) -> Case:
-    return lambda: torch.softmax(x, -1)
+    softmax = compiled(lambda x: torch.softmax(x, -1))
+    return lambda: softmax(x)
 
 
 @cases("layernorm")
 def _(x: Tensor, scale: Tensor, offset: Tensor) -> Case:
-    return lambda: F.layer_norm(x, scale.shape, scale, offset, 1e-5)
+    norm = compiled(lambda x, w, b: F.layer_norm(x, w.shape, w, b, 1e-5))
+    return lambda: norm(x, scale, offset)
 
 
 @cases("matmul_512")
@@ -187,18 +222,24 @@ def training(
     labels = labels.long()
     for v in w:
         v.requires_grad_()
+    loss = compiled(lambda w, x, labels: F.cross_entropy(model(w, x), labels))
+
+    @compiled
+    def update(w: list[Tensor], gradients: tuple[Tensor, ...]) -> None:
+        for v, dv in zip(w, gradients, strict=True):
+            v.sub_(dv, alpha=0.01)
 
     def step() -> list[Tensor]:
-        gradients = torch.autograd.grad(F.cross_entropy(model(w, x), labels), w)
+        gradients = torch.autograd.grad(loss(w, x, labels), w)
         with torch.no_grad():
-            for v, dv in zip(w, gradients, strict=True):
-                v.sub_(dv, alpha=0.01)
+            update(w, gradients)
         return w
 
     return step
 
 
 @cases("mlp_train")
+@cases("tiny_mlp_train")
 def _(x: Tensor, labels: Tensor, **weights: Tensor) -> Case:
     return training(mlp, list(weights.values()), x, labels)
 
@@ -270,10 +311,9 @@ def block(p: dict[str, Tensor], x: Tensor) -> Tensor:
 @cases("transformer")
 def _(x: Tensor, **weights: Tensor) -> Case:
     leaves = [w.requires_grad_() for w in weights.values()]
-    loss = lambda: block(weights, x).square().mean()
-    return lambda: torch.autograd.grad(loss(), leaves)
+    loss = compiled(lambda weights, x: block(weights, x).square().mean())
+    return lambda: torch.autograd.grad(loss(weights, x), leaves)
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(int(sys.argv[1]))
-    serve(cases, ["torch"], torch.from_numpy, lambda y: y.detach().numpy())
+    main(*sys.argv[1:])

@@ -83,8 +83,25 @@ def test_who_is_not_there_is_named(workloads, monkeypatch, capsys):
     told = capsys.readouterr().err
     assert "torch is left out: ModuleNotFoundError: No module named 'a_lib" in told
     assert "`make .venv/.group-bench` installs it" in told
+    missing[2] = "raise SystemExit('Error: torch.compile needs g++')"
+    assert workloads.start([], ["torch-compile"], 1, "python") == []
+    told = capsys.readouterr().err
+    assert told == "torch-compile is left out: Error: torch.compile needs g++\n"
     with pytest.raises(SystemExit, match="backend 'mine' does not start"):
         workloads.start(["mine"], [], 1, "python")
+
+
+def test_peers_get_their_options(workloads):
+    for name, options in {
+        "torch": ["2", ""],
+        "torch-compile": ["2", "compile"],
+        "jax-jit": ["jit"],
+        "numpy": [],
+    }.items():
+        python, script, *given = workloads.command(name, 2, "python3")
+        library = name.partition("-")[0]
+        assert (python, Path(script).name) == ("python3", f"{library}_peer.py")
+        assert given == options
 
 
 def test_names_are_checked():

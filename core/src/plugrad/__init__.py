@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from .tools.memory import memory as memory
     from .tools.memory import tidy as tidy
     from .tools.profile import profile as profile
-    from .tools.profile import time as time
+    from .tools.timing import time as time
     from .tracing.jit import jit as jit
 
 _TOOLS = {
@@ -106,7 +106,7 @@ _TOOLS = {
     "profile": "tools.profile",
     "save": "tools.io",
     "tidy": "tools.memory",
-    "time": "tools.profile",
+    "time": "tools.timing",
 }
 
 

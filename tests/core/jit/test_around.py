@@ -14,6 +14,7 @@ import weakref
 import plugrad as pg
 import pytest
 
+from .compiling import Compiler, compiling
 from .helpers import floats, look, reason, runs
 
 X = floats(3)
@@ -66,17 +67,76 @@ def test_variable_grads():
 
 def test_observers_see_every_kernel():
     f(X)
-    with pg.profile() as profile:
-        f(X)
-    assert [r.kernel for r in profile.records] == ["Multiply", "Tanh"]
     with pg.debug(), pytest.raises(FloatingPointError, match="Sqrt"):
         pg.jit(pg.sqrt)(-pg.abs(X))
     with pg.tidy():
         assert look(f(X)) == look(plain(X))
 
 
+@pytest.mark.parametrize("decline", [False, True])
+def test_profile_shows_regions(tmp_path, decline):
+    """The first call shows what is recorded, later ones what is replayed."""
+    path, compiler = tmp_path / "trace.json", Compiler(decline=lambda: decline)
+    with compiling(compiler, ["Neg", "Exp", "Multiply"]):
+        v, x = pg.Variable(1.0), pg.ones((2, 4))
+
+        @pg.jit
+        def step(x):
+            v.assign(v + 1.0)
+            return pg.sum(pg.exp(-x) * x, axis=1)
+
+        kernels = ["Add", "Neg", "Exp", "Multiply", "Sum"]
+        expected, titles = step(x), ["Add", "region 1 of step", "Sum"]
+        step.clear()
+        for found in (kernels, titles, titles):
+            with pg.profile() as p:
+                y = step(x)
+            assert look(y) == look(expected)
+            assert [r.title for r in p.records] == found
+        assert compiler.ran == 2
+    assert (v.value.item(), p.peak, len(p.transfers)) == (5.0, 44, 0)
+    region = p.records[1]
+    assert (region.kernel, region.op, region.how) == ("plugrad.Region", "jit", "region")
+    assert region.attrs == {
+        "region": "region 1 of step",
+        "kernels": "1 Neg, 1 Exp, 1 Multiply",
+        "by": "user",
+        "saved": 64,
+    }
+    assert (region.bytes, [spec.shape for spec in region.outputs]) == (32, [(2, 4)])
+    table = str(p).splitlines()
+    row = next(line for line in table if line.startswith("region 1 of step  "))
+    assert row.split()[4:7] == ["compiling", "region", "1"]
+    assert (
+        "region 1 of step, by user: 1 Neg, 1 Exp, 1 Multiply; 64 bytes in between are "
+        "not written"
+    ) in table
+    p.to_chrome_trace(path)
+    events = json.loads(path.read_text())["traceEvents"]
+    (span,) = [e for e in events if e.get("cat") == "region"]
+    assert span["name"] == "region 1 of step"
+    assert span["args"]["kernels"] == "'1 Neg, 1 Exp, 1 Multiply'"
+
+
+def test_profile_inside_of_others():
+    """A tape, vmap and other observers get every kernel, also with ``profile``."""
+    f(X)
+    for around in (lambda x: pg.grad(lambda x: pg.sum(f(x)))(x), pg.vmap(f), debugged):
+        with pg.profile() as p:
+            around(X)
+        assert {"Multiply", "Tanh"} <= {r.kernel for r in p.records}
+        assert "region" not in {r.how for r in p.records}
+
+
+def debugged(x):
+    with pg.debug():
+        return f(x)
+
+
 def test_explain_inside():
     with pg.profile():
+        assert f.explain(X).reason == ""
+    with pg.debug():
         assert f.explain(X).reason == "under a tape, an observer or vmap"
 
 

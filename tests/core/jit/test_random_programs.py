@@ -11,7 +11,7 @@ import pytest
 from .compiling import Compiler, compiling
 from .helpers import look
 
-PROGRAMS = 32  # for each compiler; 1,600 with --all
+PARTS = 4
 CALLS = 4
 SHAPES = [(3,), (2, 3), (), (3, 3)]
 UNARY = [pg.exp, pg.tanh, pg.negative, pg.square, pg.sigmoid, pg.abs, pg.sign]
@@ -144,11 +144,17 @@ def compiler(request):
         assert getattr(found, "ran", 1)
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_programs(part, compiler, request):
-    many = request.config.getoption("--all", default=False)
+@pytest.fixture
+def programs(request):
+    """Return how many programs one part of the tests runs."""
+    chosen = request.config.getoption("--programs")
+    return (chosen or (1600 if request.config.getoption("--all") else 32)) // PARTS
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_programs(part, compiler, programs):
     replayed = 0
-    for i in range(PROGRAMS * (50 if many else 1) // 4):
+    for i in range(programs):
         seed = 100_000 * part + i
         program = instructions(np.random.default_rng(seed))
         eager, _ = history(program, seed, lambda f: f)
@@ -156,4 +162,4 @@ def test_programs(part, compiler, request):
         assert found == eager, f"seed {seed}: {program}"
         replayed += any(entry.graph for entry in jitted._entries)
     pg.random.seed()
-    assert replayed > PROGRAMS // 8
+    assert replayed > programs // 2

@@ -114,27 +114,40 @@ def test_what_a_compiler_refuses_is_replayed(decline):
         assert bool(regions(jitted, x0)) == bool(compiler.ran) == decline
 
 
+def test_a_call_that_does_not_come_again_is_not_compiled():
+    with compiling(Compiler(), ["Tanh"]) as compiler:
+        jitted = pg.jit(lambda x: pg.tanh(x))
+        for count in (1, 2, 3):
+            jitted(pg.ones(count))
+        assert compiler.asked == []
+        for _ in range(2):
+            assert look(jitted(pg.ones(2))) == look(pg.tanh(pg.ones(2)))
+        assert (compiler.asked, compiler.ran) == ([["Tanh"]], 2)
+
+
 def test_an_error_of_a_compiler_is_told_and_survived():
     def broken(graph):
         raise KeyError("Tanh")
 
     with compiling(broken, ["Tanh"]):
         jitted, x0 = pg.jit(lambda x: pg.tanh(x) * 2.0), pg.asarray(VALUES)
+        jitted(x0)
         with pytest.warns(RuntimeWarning, match=r"compile of .* KeyError: 'Tanh'"):
-            jitted(x0)
+            assert look(jitted(x0)) == look(pg.tanh(x0) * 2.0)
         assert look(jitted(x0)) == look(pg.tanh(x0) * 2.0)
     with (
         compiling(lambda graph: "no function", ["Tanh"]),
         pytest.warns(RuntimeWarning, match="must return a function or None"),
     ):
-        pg.jit(lambda x: pg.tanh(x))(VALUES)
+        pg.jit(lambda x: pg.tanh(x)).explain(VALUES)
 
 
 def test_an_error_of_fusable_is_told_and_survived():
     with compiling(Compiler(), lambda step, graph: step.attrs["axis"]):
         jitted, x0 = pg.jit(lambda x: pg.tanh(x)), pg.asarray(VALUES)
+        jitted(x0)
         with pytest.warns(RuntimeWarning, match=r"fusable of .* KeyError: 'axis'"):
-            jitted(x0)
+            assert look(jitted(x0)) == look(pg.tanh(x0))
         assert look(jitted(x0)) == look(pg.tanh(x0))
 
 

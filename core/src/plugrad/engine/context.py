@@ -47,7 +47,8 @@ class Run:
         kernel: Its contract; ``plugrad.To`` for ``x.to(backend)``.
         backend: The active one.
         parent: The run whose decomposition contains this one, or None.
-        how: "implementation", "decomposition", "host" or "fallback".
+        how: "implementation", "decomposition", "host" or "fallback"; "region" where
+            ``jit`` runs kernels as one function.
         where: The backend that did the work.
         start: In seconds of ``perf_counter``.
         seconds: From start to end, including the runs inside.

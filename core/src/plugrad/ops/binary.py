@@ -544,7 +544,7 @@ def pow(a: TensorLike, b: TensorLike, /) -> Tensor:
 def _pow_base(dy: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Return ``dy · b · a^(b-1)``; where ``a = b = 0`` that is 0, and not 0/0."""
     constant = compare.logical_and(compare.equal(b, 0), compare.equal(a * a, 0))
-    return dy * complexes.conjugate(b * pow(a, compare.where(constant, 1, b) - 1))
+    return dy * complexes.conjugate(b * pow(compare.where(constant, 1, a), b - 1))
 
 
 def _pow_exponent(dy: Tensor, a: Tensor, y: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Time and memory of a block: the table and the trace of ``profile``.
 
 Map: ``Record``, one run; ``Profile``, which observes them; ``Alive`` for the peak; the
-table; the trace; ``time``.
+table; the trace.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import weakref
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -46,7 +46,9 @@ class Record:
         kernel: Its name; ``plugrad.To`` for ``x.to(backend)``.
         op: The public function that runs it.
         backend: The backend that did the work; that of the host for a host kernel.
-        how: "implementation", "decomposition", "host" or "fallback".
+        how: "implementation", "decomposition", "host" or "fallback"; "region" for
+            kernels of which ``jit`` has one function. Its ``attrs`` name and count
+            the ``kernels``, and have the bytes ``saved`` that they do not write.
         depth: The number of decompositions around it.
         start: Seconds since the block began.
         seconds: From start to end, including the runs inside.
@@ -77,6 +79,11 @@ class Record:
     bytes: int
     alive: int
     moves: tuple[Move, ...]
+
+    @property
+    def title(self) -> str:
+        """The name of the kernel, or of the region."""
+        return str(self.attrs["region"]) if self.how == "region" else self.kernel
 
 
 class Transfer(NamedTuple):
@@ -141,6 +148,8 @@ class Profile:
         seconds: The duration of the block, including the observers.
 
     """
+
+    sees_regions = True  # jit replays, and tells of kernels and of regions
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -259,7 +268,7 @@ class Profile:
         yield ROW.format(*TITLES)
         groups: defaultdict[tuple[str, ...], list[Record]] = defaultdict(list)
         for r in self.records:
-            groups[r.kernel, r.backend, r.how].append(r)
+            groups[r.title, r.backend, r.how].append(r)
         total = self.kernel_seconds
         for key, found in sorted(groups.items(), key=lambda group: -_own(group[1])):
             own, longest = _own(found), max(found, key=attrgetter("own"))
@@ -280,6 +289,11 @@ class Profile:
             f"{_ms(self.seconds)} ms, {device}; at most {self.peak:,} bytes at once, "
             f"{self.moved:,} moved"
         )
+        for r in {r.title: r for r in self.records if r.how == "region"}.values():
+            yield (
+                f"{r.title}, by {r.attrs['by']}: {r.attrs['kernels']}; "
+                f"{r.attrs['saved']:,} bytes in between are not written"
+            )
         for what in ("upload", "download"):
             if some := [t for t in self.transfers if t.what == what]:
                 size, spent = sum(t.bytes for t in some), sum(t.seconds for t in some)
@@ -312,7 +326,7 @@ class Profile:
                 "device ms": r.device and r.device * 1e3,
                 "bytes": r.bytes,
             }
-            yield _span(r.kernel, r.how, r.start, r.seconds, args)
+            yield _span(r.title, r.how, r.start, r.seconds, args)
             for m in r.moves:
                 name, start = f"{m.source} to {m.target}", m.start - self._since
                 yield _span(name, "move", start, m.seconds, {"bytes": m.bytes})
@@ -352,35 +366,6 @@ def _depth(run: Run) -> int:
     return 0 if run.parent is None else 1 + _depth(run.parent)
 
 
-# --- time ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Timing:
-    """The time that a function takes.
-
-    Attributes:
-        seconds: The shortest of all calls but the first.
-        mean: Their mean.
-        kernel_seconds: The time that the first call, which was profiled, spent in
-            kernels.
-        peak: The most bytes that results of the first call held at once.
-
-    """
-
-    seconds: float
-    mean: float
-    kernel_seconds: float
-    peak: int
-
-    def __str__(self) -> str:
-        return (
-            f"{_ms(self.seconds)} ms (mean {_ms(self.mean)}), of the first call "
-            f"{_ms(self.kernel_seconds)} ms in kernels; at most {self.peak:,} bytes at "
-            "once"
-        )
-
-
 def profile() -> Profile:
     """Return a block that records every run in it: ``with plugrad.profile() as p:``.
 
@@ -408,41 +393,3 @@ def profile() -> Profile:
 
     """
     return Profile()
-
-
-def time(f: Callable[[], object], /, *, repeat: int = 1) -> Timing:
-    """Return how long ``f()`` takes, in seconds, and how much of that in kernels.
-
-    ``f`` is called once under ``profile``, which also warms it up, and then ``repeat``
-    times without; the shortest of these is ``seconds``. Backends that work
-    asynchronously are waited for.
-
-    Args:
-        f: A function without arguments.
-        repeat: The number of calls that are timed, 1 or more.
-
-    Returns:
-        A ``Timing`` with ``seconds``, ``mean``, ``kernel_seconds`` and ``peak``.
-
-    Raises:
-        ValueError: ``repeat`` is less than 1.
-        TypeError: ``f`` is not a function.
-
-    Example:
-        >>> timing = pg.time(lambda: pg.exp([1.0, 2.0]), repeat=3)
-        >>> timing.seconds > 0
-        True
-
-    """
-    repeat = arguments.integer("time", "repeat", repeat, 1)
-    arguments.function("time", f)
-    with Profile() as p:
-        f()
-    spent = []
-    for _ in range(repeat):
-        synchronize()
-        start = perf_counter()
-        f()
-        synchronize()
-        spent.append(perf_counter() - start)
-    return Timing(min(spent), sum(spent) / repeat, p.kernel_seconds, p.peak)

@@ -16,6 +16,13 @@ from plugrad.tensor.tensor import Native
 MOVE = Kernel("plugrad.Move(x; source)", doc="``x`` of another backend.")
 DRAW = Kernel("plugrad.Draw(key?; draw, source)", effect=True, doc="Random numbers.")
 
+# What observers see in the place of the kernels of a region.
+REGION = Kernel(
+    "plugrad.Region(*xs; region, kernels, by, saved) -> *ys",
+    op="jit",
+    doc="The outputs of kernels that a compiler has made one function of.",
+)
+
 
 class Step(NamedTuple):
     """One run of a kernel.

@@ -23,7 +23,7 @@ from plugrad.tensor import arguments
 from plugrad.tensor.tensor import Tensor
 
 from .graph import DRAW, MOVE, Graph, Step
-from .program import MISS, Call, Declined, compiled
+from .program import MISS, Call, Declined, Program
 from .recorder import Recorded, plain
 from .regions import Region
 from .signature import Signature, difference, signature
@@ -96,7 +96,7 @@ class Jitted(Generic[P, R]):
         self._f, self._strict = f, arguments.flag("jit", "strict", strict)
         self._name = getattr(f, "__qualname__", type(f).__name__)
         self._static = _static(f, static)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._off = os.environ.get("PLUGRAD_JIT") == "0"
         self.clear()
 
@@ -141,9 +141,9 @@ class Jitted(Generic[P, R]):
         if entry is None:
             self(*args, **kwargs)
             entry = self._entries[0]
-        graph, why, again = entry.graph, entry.reason, [*self._retraces]
-        found = tuple([item for item in entry.plan if isinstance(item, Region)])
-        return Explanation(self._name, graph, why, entry.recorded, again, found)
+        program, why, again = self._loaded(entry), entry.reason, [*self._retraces]
+        found = tuple([item for item in program.plan if isinstance(item, Region)])
+        return Explanation(self._name, program.graph, why, entry.recorded, again, found)
 
     # --- calls that no entry takes -----------------------------------------------
 
@@ -162,10 +162,12 @@ class Jitted(Generic[P, R]):
         entry, sign, why = self._lookup(args, kwargs)
         if entry is None:
             return self._record(sign, why)
+        program = self._loaded(entry)
         self._remember(entry)
         if entry.graph is None:
             return self._f(*plain(sign.args), **plain(sign.kwargs))
-        return entry.finish(*[x for x in sign.leaves if type(x) is Tensor])
+        run = program.observed if current().observers else program.finish
+        return run(*[x for x in sign.leaves if type(x) is Tensor])
 
     def _record(self, sign: Signature, why: str) -> Any:
         """Run a call for the first time, and remember what it did."""
@@ -179,18 +181,26 @@ class Jitted(Generic[P, R]):
             text = f"jit: {self._name} {text}; {remedy}"
             warnings.warn(text, RuntimeWarning, stacklevel=outside())
         entry = Recorded(self._f, sign, self._strict)
-        entry.call, entry.finish = compiled(entry, self._name)
+        entry.program = Program(entry, self._name)
         value, entry.value = entry.value, None  # the tensors need not live on
         entry.sign = sign._replace(args=(), kwargs={}, leaves=[])
         self._remember(entry)
         return value
+
+    def _loaded(self, entry: Recorded) -> Program:
+        """Return the program of a call, compiled."""
+        with self._lock:
+            if entry.program.call is None:
+                entry.program.load()
+        return entry.program
 
     def _remember(self, entry: Recorded) -> None:
         """Put an entry in front."""
         with self._lock:
             others = [e for e in self._entries if e is not entry]
             self._entries = (entry, *others[: KEPT - 1])
-            self._calls = tuple([e.call for e in self._entries[:TRIED]])
+            calls = [e.program.call for e in self._entries[:TRIED]]
+            self._calls = tuple([call for call in calls if call is not None])
 
 
 def _static(f: Callable[..., Any], static: Any) -> set[int | str]:
@@ -206,9 +216,12 @@ def _static(f: Callable[..., Any], static: Any) -> set[int | str]:
 
 
 def _is_inside() -> bool:
-    """Return whether a call is part of something larger that sees each run."""
+    """Return whether a call is part of something larger that sees each kernel."""
     context = current()
-    return not context.quiet or context.level is not None
+    see_kernels = [
+        o for o in context.observers if not getattr(o, "sees_regions", False)
+    ]
+    return bool(context.tapes or see_kernels or context.level is not None)
 
 
 class Explanation(NamedTuple):

@@ -10,7 +10,10 @@ the kernels, which it has as globals, and deletes each value after its last use:
         if t1 is NotImplemented: raise Declined
         return Tensor(t1, h1)
 
-Map: ``compiled``; guards; the body; what runs a step.
+The first call needs no code. When a call like it comes, compilers get their regions and
+the code is compiled, so a call that does not come again costs neither.
+
+Map: ``Program``; guards; the body; what runs a step; ``_observed``.
 """
 
 from __future__ import annotations
@@ -18,20 +21,22 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Mapping
+from types import CodeType
 from typing import Any
 
-from plugrad.engine.context import PROCESS, Scope, current
+from plugrad.engine.context import PROCESS, Scope, current, observed_run, running
 from plugrad.registry.registry import registry
 from plugrad.tensor.tensor import Native, Tensor
 from plugrad.tensor.tree import LEAF, kind_of, split
 
-from .graph import DRAW, MOVE, Graph, Step
+from .graph import DRAW, MOVE, REGION, Graph, Step
 from .recorder import Recorded
-from .regions import Plan, Region, last_uses
+from .regions import Plan, Region, compiled, last_uses
 from .signature import Place, Same, Static, is_fixed, leaf_key, look, outline, values
 
 MISS: Any = object()
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+SOURCES = 64  # whose code is kept
 HEAD = """\
 def call(args, kwargs):
   try:
@@ -49,36 +54,68 @@ class Declined(Exception):
     """A kernel has returned NotImplemented, which it had not when it was recorded."""
 
 
-def compiled(of: Recorded, name: str) -> tuple[Call, Callable[..., Any]]:
-    """Return ``call`` and ``finish``; without a graph, they call the function."""
-    code = _Code(of)
-    code.guards()
-    tensors = ", ".join(code.tensors)
-    if of.graph is None:
-        code.lines.append("  return function(*args, **kwargs)")
-    else:
-        code.lines += [f"  return finish({tensors})", f"def finish({tensors}):"]
-        code.body(of.graph, of.plan)
-    source = compile("\n".join(code.lines), f"<plugrad.jit of {name}>", "exec")
-    exec(source, code.names)
-    return code.names["call"], code.names.get("finish", of.function)
+@functools.lru_cache(SOURCES)
+def _compiled(source: str, name: str) -> CodeType:
+    """Return code, which calls that differ in shapes and numbers may share."""
+    return compile(source, f"<plugrad.jit of {name}>", "exec")
 
 
 USED = (Declined, Static, Tensor, leaf_key, look, outline, split, values)
 
 
-class _Code:
-    """The lines of the code, and the objects that they name."""
+class Program:
+    """The code of a recorded call, its lines and the objects that they name.
 
-    def __init__(self, of: Recorded) -> None:
-        self.of, self.lines, self.numbers = of, [HEAD], itertools.count()
+    Attributes:
+        graph: The steps, after ``load`` in the order in which they run; None if the
+            code calls the function.
+        plan: The steps, and the regions that compilers have made of some.
+        call: Runs a call that is the recorded one, and returns ``MISS`` for others;
+            None before ``load``.
+        finish: Runs the plan on the tensors among the arguments.
+
+    """
+
+    call: Call | None = None
+    finish: Callable[..., Any]
+
+    def __init__(self, of: Recorded, name: str) -> None:
+        self.name, self.graph, self.plan = name, of.graph, Plan()
+        self.lines, self.numbers = [HEAD], itertools.count()
         self.tensors: list[str] = []  # among the arguments
         self.handles: dict[int, str] = {}  # the tensors of the result, by id
+        self.calls: dict[str, Step | Region] = {}  # what functions of the plan run
         self.names: dict[str, Any] = {used.__name__: used for used in USED}
         self.names |= {"MISS": MISS, "PROCESS": PROCESS, "current": current}
         self.names |= {"gradients": registry.gradients, "plans": of.plans}
         self.names |= {"backend": of.sign.key[2], "overrides": of.overrides}
         self.names["function"] = of.function
+        self.guards(of)
+        self.ends = ["  return function(*args, **kwargs)"]
+        if of.graph is not None:
+            self.ends = self.begin(of, of.graph)
+        self.starts = self.lines
+
+    def load(self) -> None:
+        """Let compilers have their regions, and compile the code."""
+        self.lines = [*self.starts]
+        if self.graph is not None:
+            self.graph, self.plan = compiled(self.graph)
+            self.body(self.graph)
+        self.source = "\n".join([*self.lines, *self.ends])
+        exec(_compiled(self.source, self.name), self.names)
+        self.finish = self.names.get("finish", self.names["function"])
+        self.call = self.names["call"]
+
+    def observed(self, *tensors: Tensor) -> Any:
+        """Run the plan as ``finish`` does, and tell observers of each part."""
+        names, number = {**self.names}, 0
+        for name, item in self.calls.items():
+            number += isinstance(item, Region)
+            label = f"region {number} of {self.name.rpartition('.')[2]}"
+            names[name] = functools.partial(_observed, label, item, names[name])
+        exec(_compiled(self.source, self.name), names)
+        return names["finish"](*tensors)
 
     def bind(self, value: Any) -> str:
         """Return a name for an object."""
@@ -88,15 +125,15 @@ class _Code:
 
     # --- guards ------------------------------------------------------------------
 
-    def guards(self) -> None:
+    def guards(self, of: Recorded) -> None:
         """Add the comparisons with the recorded call."""
-        for backend, table in self.of.tables:
+        for backend, table in of.tables:
             self.miss(f"{self.bind(backend)}.table is not {self.bind(table)}")
-        self.unpack("args", self.of.sign.args)
-        self.unpack("kwargs", self.of.sign.kwargs)
-        for variable, home in self.of.variables:
+        self.unpack("args", of.sign.args)
+        self.unpack("kwargs", of.sign.kwargs)
+        for variable, home in of.variables:
             self.miss(f"{self.bind(variable)}._value._home is not {self.bind(home)}")
-        for place in self.of.captured.places:
+        for place in of.captured.places:
             self.place(place)
         self.lines.append(GONE)
 
@@ -151,10 +188,10 @@ class _Code:
     def leaf(self, name: str, value: Any) -> None:
         """Compare one leaf of the arguments."""
         if type(value) is Tensor:
-            shape, dtype = self.bind(value.shape), self.bind(value.dtype)
-            home = f"type({name}) is not Tensor or {name}._home is not "
-            self.miss(home + self.bind(value._home))
-            self.miss(f"{name}._shape != {shape} or {name}._dtype is not {dtype}")
+            home, shape = self.bind(value._home), self.bind(value.shape)
+            other = f"type({name}) is not Tensor or {name}._home is not {home} or "
+            dtype = f"{name}._dtype is not {self.bind(value.dtype)}"
+            self.miss(f"{other}{name}._shape != {shape} or {dtype}")
             self.tensors.append(name)
             return
         given = f"Static({name})" if isinstance(value, Static) else name
@@ -164,47 +201,57 @@ class _Code:
 
     # --- the body ----------------------------------------------------------------
 
-    def body(self, graph: Graph, plan: Plan) -> None:
-        """Add the lines that run the kernels and build the results."""
-        named = {v: f"t{v}" for v in graph.specs}
-        named |= {v: self.bind(native) for v, native in graph.constants.items()}
-        held = [f"{self.bind(v)}._value" for v, _ in self.of.variables]
+    def begin(self, of: Recorded, graph: Graph) -> list[str]:
+        """Add the first lines of ``finish``; return the last, which build results."""
+        tensors = ", ".join(self.tensors)
+        self.lines += [f"  return finish({tensors})", f"def finish({tensors}):"]
+        self.named = {v: f"t{v}" for v in graph.specs}
+        self.named |= {v: self.bind(native) for v, native in graph.constants.items()}
+        held = [f"{self.bind(v)}._value" for v, _ in of.variables]
         sources = [*self.tensors, *held]
         for value, source in zip(graph.inputs, sources, strict=True):
-            self.lines.append(f"  {named[value]} = {source}._data")
-        for item, dead in zip(plan, last_uses(plan, graph.outputs), strict=True):
-            if isinstance(item, Region):
-                self.region(item, named)
-            else:
-                self.step(item, named)
-            if dead:
-                self.lines.append(f"  del {', '.join(named[x] for x in dead)}")
-        homes = [self.bind(self.of.homes[value]) for value in graph.outputs]
-        pairs = zip(graph.outputs, homes, strict=True)
-        made = [f"Tensor({named[value]}, {home})" for value, home in pairs]
-        for tensor, (place, argument) in self.of.results.items():
+            self.lines.append(f"  {self.named[value]} = {source}._data")
+        made, lines = list[str](), list[str]()
+        for value in graph.outputs:
+            made.append(f"Tensor({self.named[value]}, {self.bind(of.homes[value])})")
+        for tensor, (place, argument) in of.results.items():
             self.handles[tensor] = name = f"r{place}"
             source = made[place] if argument is None else self.tensors[argument]
-            self.lines.append(f"  {name} = {source}")
-        built = self.result(self.of.value)
-        last = made[len(made) - len(self.of.assigned) :]
-        for v, code in zip(self.of.assigned, last, strict=True):
-            self.lines.append(f"  {self.bind(v)}._value = {code}")
-        self.lines.append(f"  return {built}")
+            lines.append(f"  {name} = {source}")
+        built = self.result(of.value)
+        last = made[len(made) - len(of.assigned) :]
+        for v, code in zip(of.assigned, last, strict=True):
+            lines.append(f"  {self.bind(v)}._value = {code}")
+        return [*lines, f"  return {built}"]
 
-    def region(self, region: Region, named: dict[int, str]) -> None:
+    def body(self, graph: Graph) -> None:
+        """Add the lines that run the kernels and the regions."""
+        dead_after = last_uses(self.plan, graph.outputs)
+        for item, dead in zip(self.plan, dead_after, strict=True):
+            if isinstance(item, Region):
+                self.region(item)
+            else:
+                self.step(item)
+            if dead:
+                self.lines.append(f"  del {', '.join(self.named[x] for x in dead)}")
+
+    def region(self, region: Region) -> None:
         """Add the call of a compiled function; without its result run the kernels."""
+        named = self.named
         made = [named[y] for y in region.outputs]
         to = made[0] if len(made) == 1 else "made"
         given = ", ".join(named[x] for x in region.inputs)
         instead = self.bind(functools.partial(_one_by_one, region.graph))
-        self.lines.append(f"  {to} = {self.bind(region.function)}({given})")
+        name = self.bind(region.function)
+        self.calls[name] = region
+        self.lines.append(f"  {to} = {name}({given})")
         self.lines.append(f"  if {to} is NotImplemented: {to} = {instead}({given})")
         if len(made) > 1:
             self.lines.append(f"  [{', '.join(made)}] = made")
 
-    def step(self, step: Step, named: dict[int, str]) -> None:
+    def step(self, step: Step) -> None:
         """Add the call of one kernel."""
+        named = self.named
         function, attrs = _function(step)
         given = ["None" if x is None else named[x] for x in step.inputs]
         if not given:
@@ -212,7 +259,9 @@ class _Code:
         given += [f"{name}={self.bind(value)}" for name, value in attrs.items()]
         made = [named[y] for y in step.outputs]
         to = made[0] if step.kernel.single else "made"
-        self.lines.append(f"  {to} = {self.bind(function)}({', '.join(given)})")
+        name = self.bind(function)
+        self.calls[name] = step
+        self.lines.append(f"  {to} = {name}({', '.join(given)})")
         self.lines.append(f"  if {to} is NotImplemented: raise Declined")
         if not step.kernel.single:
             self.lines.append(f"  [{', '.join(made)}] = made")
@@ -263,3 +312,31 @@ def _function(step: Step) -> tuple[Callable[..., Any], dict[str, Any]]:
 
     moved = lambda native: where.upload(source.download(native))
     return moved if step.kernel is MOVE else drawn, {}
+
+
+def _observed(
+    label: str, item: Step | Region, function: Any, *natives: Native, **given: Any
+) -> Any:
+    """Run a part of a plan as the engine runs a kernel that is observed."""
+    steps = item.steps if isinstance(item, Region) else (item,)
+    kernel, attrs, home = steps[0].kernel, steps[0].attrs, steps[0].backend
+    if isinstance(item, Region) and len(steps) > 1:
+        kernel, attrs = REGION, item.about(label)
+    where, result = registry.opened[home], NotImplemented
+
+    def work(*_: Any) -> tuple[Tensor, ...]:
+        nonlocal result
+        result = function(*natives, **given)
+        if result is NotImplemented and isinstance(item, Region):
+            result = _one_by_one(item.graph, *natives)
+        if result is NotImplemented:
+            raise Declined
+        if kernel is REGION and (run := running()):
+            run.how = "region"
+        one = len(item.outputs) == 1 if isinstance(item, Region) else kernel.single
+        return tuple([Tensor(y, where) for y in ([result] if one else result)])
+
+    pairs = zip(item.inputs, natives, strict=False)  # arrays, if there are no inputs
+    inputs = tuple([None if x is None else Tensor(n, where) for x, n in pairs])
+    observed_run(work, kernel, where, inputs, {**attrs})
+    return result

@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,10 +31,12 @@ from plugrad.tensor.dtypes import named
 from plugrad.tensor.tensor import NOWHERE, Native, Tensor
 from plugrad.tensor.tree import split
 
-from .graph import DRAW, MOVE, Graph, Step
+from .graph import DRAW, MOVE, Step
 from .passes import Draft
-from .regions import Plan, compiled
 from .signature import Captured, Same, Signature, Static, outline
+
+if TYPE_CHECKING:
+    from .program import Program
 
 MAY_RETURN_INPUT = ("BroadcastTo", "Cast", "Identity", "Reshape", "Transpose")
 RESULTS = (bool, int, float, complex, str, bytes, type, np.dtype, np.generic)
@@ -181,10 +183,9 @@ class Recorder:
 
     def _known(self, native: Native, home: Home) -> int:
         """Return the number of a value, which is a new one if its array is."""
-        found = self._find(native, home)
+        found = self._numbers.get(key := (id(native), home))
         if found is None:
             found = self.draft.add(native, Spec(native.shape, native.dtype), home)
-            key = id(native), home
             self._numbers[key] = found
             try:
                 gone = functools.partial(_forget, self._numbers, key)
@@ -200,6 +201,9 @@ class Recorder:
             if self._find(copy, where) is None:
                 self._move(self.number(x, x._home), copy, where)
             return self._known(copy, where)
+        found = self._find(x._data, x._home)
+        if found is not None:
+            return found
         if not self._is_seen(x._data, x._home):
             self.refuse(f"a tensor of shape {x.shape} {UNSEEN}")
         return self._known(x._data, x._home)
@@ -306,21 +310,18 @@ class Recorded:
         variables: The variables that were used, with the backends of what they held.
         recorded: How many runs were recorded.
         graph: What to run; None if the call has to run eagerly.
-        plan: The steps of the graph, and the regions that compilers have made of some.
         homes: The backend of each value of the graph.
         results: For each tensor in ``value``, by its id, its place among the outputs of
             the graph, or that of the argument that it is.
         assigned: The variables whose new values are the last outputs of the graph.
-        call: Runs a call that is this one, and returns ``MISS`` for others.
-        finish: Runs the graph on the tensors among the arguments.
+        program: The code of a replay.
 
     Raises:
         ValueError: The call cannot be replayed, and ``strict`` is set.
 
     """
 
-    call: Callable[[tuple[Any, ...], dict[str, Any]], Any]
-    finish: Callable[..., Any]
+    program: Program
 
     def __init__(self, f: Callable[..., Any], sign: Signature, strict: bool) -> None:
         self.function, self.sign = f, sign
@@ -367,10 +368,7 @@ class Recorded:
         opened = [registry.opened[name] for name in sorted(names)]
         self.tables = [(backend, backend.table) for backend in opened]
         self.recorded, self.reason = len(draft.steps), recorder.reason
-        self.graph: Graph | None = None
-        self.plan: Plan = ()
-        if not self.reason:
-            self.graph, self.plan = compiled(draft.finished())
+        self.graph = None if self.reason else draft.finished()
         self.homes = draft.homes
 
     def stale(self) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import operator
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -58,6 +59,12 @@ class Region(NamedTuple):
         made = {y for step in self.steps for y in step.outputs}
         specs = [self.graph.specs[y] for y in made.difference(self.graph.outputs)]
         return sum(prod(spec.shape) * spec.dtype.itemsize for spec in specs)
+
+    def about(self, label: str) -> dict[str, Any]:
+        """Return the attributes of ``REGION`` for this region."""
+        names = Counter([step.kernel.name for step in self.steps])
+        kernels = ", ".join(f"{count} {name}" for name, count in names.items())
+        return dict(region=label, kernels=kernels, by=self.by, saved=self.saved)
 
 
 Plan = tuple[Step | Region, ...]
@@ -139,6 +146,7 @@ class Grouping:
         groups: The members of each group.
         again: What a group computes again, which is in other groups.
         before: For each group, all items that must run before it.
+        spaces: The shape that each step iterates over.
         reads: What each item reads; and so ``makes``, and ``reduces``: of what it makes
             that of another shape than it iterates over.
 
@@ -152,7 +160,12 @@ class Grouping:
         self.before: dict[int, int] = {}
         self.reads = [mask(item.inputs) for item in plan]
         self.makes = [mask(item.outputs) for item in plan]
-        self.reduces = [mask(reduced(item, graph)) for item in plan]
+        steps = [(n, item) for n, item in enumerate(plan) if isinstance(item, Step)]
+        self.spaces = {n: space(step, graph) for n, step in steps}
+        self.reduces = [0] * len(plan)
+        for n, step in steps:
+            shapes = [(y, graph.specs[y].shape) for y in step.outputs]
+            self.reduces[n] = mask(y for y, shape in shapes if shape != self.spaces[n])
         self.makers = {y: n for n, item in enumerate(plan) for y in item.outputs}
         effects = 0  # the last one and all before it: effects keep their order
         for n, item in enumerate(plan):
@@ -169,39 +182,40 @@ class Grouping:
         spaces: dict[int, Any] = {}
         for n, item in enumerate(self.plan):
             if isinstance(item, Step) and (key := _taken(compiler, item, self.graph)):
-                spaces[n] = key, space(item, self.graph)
+                spaces[n] = key, self.spaces[n]
         for n in spaces:
             makers = {self.makers[x] for x in self.plan[n].inputs if x in self.makers}
             for m in sorted(makers):
                 if spaces.get(m) == spaces[n]:
                     self._merge(self.of[n], self.of[m])
         self.found = {self.of[n]: spaces[n] for n in spaces}
-        self.given = {g: self._open(members) for g, members in self.groups.items()}
+        self.given = {g: reads & ~makes for g, (reads, makes, _) in self.sums.items()}
+        arrays: dict[Any, int] = {}
+        for x, spec in self.graph.specs.items():
+            arrays[spec.shape] = arrays.get(spec.shape, 0) | 1 << x
         for g, (_, shape) in sorted(self.found.items()):
             if prod(shape) >= LARGE:
-                self._recompute(g, shape)
+                self._recompute(g, arrays[shape])
 
-    def _recompute(self, g: int, shape: tuple[int, ...]) -> None:
+    def _recompute(self, g: int, arrays: int) -> None:
         """Compute again in a group what others compute for it, where that pays.
 
         To write an array and to read it takes as long as some kernels in the cache. A
         gradient that reads many values of one input does better to read the input.
         """
-        specs = self.graph.specs
-        arrays = mask(x for x in specs if specs[x].shape == shape)
         makers = [self.makers[x] for x in bits(self.given[g]) if x in self.makers]
         for other in sorted({self.of[m] for m in makers}):
-            wanted = self.given[g] & union(self.makes, self.groups[other])
+            wanted = self.given[g] & self.sums[other][1]
             if not wanted or self.found.get(other) != self.found[g]:
                 continue
             again = self._behind(wanted, self._members(other))
             members = self._members(g) | again
-            given = self._open(members)
+            sums = [union(of, members) for of in (self.reads, self.makes, self.reduces)]
+            given = sums[0] & ~sums[1]
             rest = any_of(self.given[h] for h in self.given if h != g)
             unread = wanted & ~mask(self.graph.outputs) & ~rest
             gain = wanted.bit_count() + unread.bit_count()
             gain -= (given & ~self.given[g] & arrays).bit_count()
-            sums = [union(of, members) for of in (self.reads, self.makes, self.reduces)]
             if again.bit_count() <= WORTH * gain and fits(members, *sums):
                 self.again[g] = self.again.get(g, 0) | again
                 self.given[g] = given
@@ -209,10 +223,6 @@ class Grouping:
     def _members(self, g: int) -> int:
         """Return what a group computes."""
         return self.groups[g] | self.again.get(g, 0)
-
-    def _open(self, members: int) -> int:
-        """Return the values that some items read and do not make."""
-        return union(self.reads, members) & ~union(self.makes, members)
 
     def _behind(self, wanted: int, members: int) -> int:
         """Return those of some items that compute what is wanted."""
@@ -238,7 +248,7 @@ class Grouping:
         first, last = sorted((a, b))
         self.groups[first], self.before[first] = members, outside
         self.sums[first] = reads, makes, reduces
-        del self.groups[last], self.before[last]
+        del self.groups[last], self.before[last], self.sums[last]
         for n in bits(members):
             self.of[n] = first
         for g, others in self.before.items():
@@ -253,7 +263,7 @@ class Grouping:
             g = next(g for g in waiting if not self.before[g] & ~done)
             waiting.remove(g)
             done |= self.groups[g]
-            outputs = read & union(self.makes, self.groups[g])
+            outputs = read & self.sums[g][1]
             if g not in self.found:
                 yield self.plan[g]
             elif outputs:  # else others compute all of it again
@@ -277,13 +287,6 @@ class Grouping:
         )
 
 
-def reduced(item: Step | Region, graph: Graph) -> Iterator[int]:
-    """Yield what a step makes that has another shape than what it iterates over."""
-    if isinstance(item, Step):
-        shape = space(item, graph)
-        yield from (y for y in item.outputs if graph.specs[y].shape != shape)
-
-
 def fits(members: int, reads: int, makes: int, reduces: int) -> bool:
     """Return whether items can be one group: it is small, and reduces in its end."""
     few = members.bit_count() <= MOST_STEPS
@@ -292,7 +295,11 @@ def fits(members: int, reads: int, makes: int, reduces: int) -> bool:
 
 def mask(numbers: Iterable[int | None]) -> int:
     """Return the integer with these bits."""
-    return sum(1 << n for n in {*numbers} if n is not None)
+    found = 0
+    for n in numbers:
+        if n is not None:
+            found |= 1 << n
+    return found
 
 
 def any_of(masks: Iterable[int]) -> int:

@@ -35,6 +35,15 @@ def numbers() -> np.ndarray[Any, Any]:
 
 
 @functools.cache
+def rows() -> list[np.ndarray[Any, Any]]:
+    """Return three arrays of rows, whose sums in another order are often others."""
+    n = 1105  # two chunks of each sum, and what is left behind whole vectors
+    count = 64  # a sum in another order often rounds to the same number
+    x = np.sin(np.arange(float(count * n)) ** 1.7).astype(np.float32).reshape(count, n)
+    return [x, np.cos(3 * x), np.tanh(x)]
+
+
+@functools.cache
 def agrees(kernel: Kernel) -> bool:
     """Return whether an element-wise kernel of cpu has the bits of ours."""
     x, zeros = numbers(), np.array([0.0, -0.0, 0.0, -0.0], np.float32)
@@ -47,10 +56,7 @@ def agrees(kernel: Kernel) -> bool:
 def rows_agree(kernel: Kernel) -> bool:
     """Return whether a kernel of rows has the bits of ours."""
     attrs = ROW_ATTRS.get(kernel.name, {})
-    n = 1105  # two chunks of each sum, and what is left behind whole vectors
-    rows = 64  # a sum in another order often rounds to the same number
-    x = np.sin(np.arange(float(rows * n)) ** 1.7).astype(np.float32).reshape(rows, n)
-    xs = [x, np.cos(3 * x), np.tanh(x)][: len(kernel.inputs)]
+    xs = rows()[: len(kernel.inputs)]
     if kernel.name == "LayerNorm":
         xs[1:] = [y[0].copy() for y in xs[1:]]
     return _same(kernel, xs, attrs)
@@ -58,6 +64,7 @@ def rows_agree(kernel: Kernel) -> bool:
 
 def _same(kernel: Kernel, xs: list[np.ndarray[Any, Any]], attrs: Attrs) -> bool:
     """Return whether eager and compiled code give the same bits, but for NaN."""
+    from .native import QUICK
     from .regions import function_of
 
     cpu = runtime("cpu")
@@ -68,7 +75,8 @@ def _same(kernel: Kernel, xs: list[np.ndarray[Any, Any]], attrs: Attrs) -> bool:
     inputs = tuple(range(len(xs)))
     specs = {k: Spec(x.shape, x.dtype) for k, x in enumerate([*xs, expected])}
     step = Step(kernel, "cpu", inputs, attrs, (len(xs),))
-    ours = function_of(Graph(inputs, {}, (step,), (len(xs),), specs))
+    graph = Graph(inputs, {}, (step,), (len(xs),), specs)
+    ours = function_of(graph, QUICK)
     if ours is None:
         return False
     found = ours(*xs)

@@ -83,14 +83,15 @@ def compiled(graph: Graph) -> Function | None:
     return function_of(graph) if worth else None
 
 
-def function_of(graph: Graph) -> Function | None:
+def function_of(graph: Graph, level: int = native.LEVEL) -> Function | None:
     """Return the function of a graph; None if it cannot be compiled."""
     plan = planned(graph)
     if plan is None or buffers(plan) > MOST_BUFFERS:
         return None
     module = native.new_module()
     Writer(module, plan).write()
-    return _caller(plan, native.compiled(module, prod(plan.shape) >= RELEASE))
+    release = prod(plan.shape) >= RELEASE
+    return _caller(plan, native.compiled(module, release, level))
 
 
 def planned(graph: Graph) -> Plan | None:
