@@ -85,17 +85,22 @@ def test_everything_is_built():
     assert sorted(found) == sorted(PACKAGES)
 
 
-@pytest.mark.parametrize("folder", ["core", "plugins/cpu", "plugins/wasm"])
-def test_an_sbom_names_what_is_bundled(folder, tmp_path):
-    table = project(ROOT / folder)
-    wheel = tmp_path / "a.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
+def wheel_of(table, path):
+    """Write a wheel that has the metadata of a distribution and no files."""
+    with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(
             "a-1.dist-info/METADATA",
             f"Name: {table['name']}\nVersion: {table['version']}\n"
             f"License-Expression: {table['license']}\n",
         )
-    ((name, text),) = sbom.of_wheel(wheel).items()
+        archive.writestr("a-1.dist-info/RECORD", "")
+    return path
+
+
+@pytest.mark.parametrize("folder", ["core", "plugins/cpu", "plugins/wasm"])
+def test_an_sbom_names_what_is_bundled(folder, tmp_path):
+    table = project(ROOT / folder)
+    ((name, text),) = sbom.of_wheel(wheel_of(table, tmp_path / "a.whl")).items()
     assert name == f"{table['name']}.cdx.json"
     document = json.loads(text)
     parts = [part["name"] for part in document["components"]]
@@ -103,6 +108,38 @@ def test_an_sbom_names_what_is_bundled(folder, tmp_path):
     assert {*parts} == licenses
     assert bool(parts) == (table["name"] in BUNDLED)
     assert document["metadata"]["component"]["version"] == table["version"]
+
+
+SBOM_FAULTS = {  # what is wrong: entries of the document: the fault
+    "nothing": ({}, []),
+    "a component": (
+        {"components": [{"type": "part", "name": "a"}]},
+        ["$.components[0].type"],
+    ),
+    "a license": (
+        {"components": [{"type": "library", "name": "a", "licenses": ["MIT"]}]},
+        ["$.components[0].licenses"],
+    ),
+    "an entry that the schema lacks": ({"parts": []}, ["$"]),
+}
+
+
+@pytest.mark.parametrize("what", SBOM_FAULTS)
+def test_a_fault_of_an_sbom_is_found(what, tmp_path):
+    pytest.importorskip("cyclonedx", reason="of the group release: run make dist")
+    wrong, places = SBOM_FAULTS[what]
+    wheel = wheel_of(project(ROOT / "plugins/wasm"), tmp_path / "bare.whl")
+    ((name, text),) = sbom.of_wheel(wheel).items()
+    document = json.dumps(json.loads(text) | wrong)
+    archives.write_wheel(wheel, tmp_path / "a.whl", EPOCH, {name: document})
+    found = [fault.split(": ")[2] for fault in sbom.faults(tmp_path / "a.whl")]
+    assert found == places
+
+
+def test_a_wheel_without_an_sbom_is_found(tmp_path):
+    pytest.importorskip("cyclonedx", reason="of the group release: run make dist")
+    wheel = wheel_of(project(ROOT / "plugins/wasm"), tmp_path / "bare.whl")
+    assert [*sbom.faults(wheel)] == [f"{wheel.name}: it has no SBOM"]
 
 
 def test_the_files_are_those_that_git_tracks(tmp_path):
