@@ -190,5 +190,5 @@ def test_what_cannot_be_saved(name):
 
 @pytest.mark.parametrize("examples", [pg.asarray(X), X], ids=["tensor", "array"])
 def test_one_tensor_is_not_a_list_of_inputs(examples):
-    with pytest.raises(TypeError, match=r"must be a list .*; for one input, pass \[x\]"):
+    with pytest.raises(TypeError, match=r"must be a list .*; for .* \[x\]"):
         save(lambda *xs: xs[0] * 2, examples)
