@@ -74,10 +74,13 @@ def check_bytes(dist: Path, work: Path, pythons: Sequence[str]) -> None:
     again = work / "again"
     build.build(again, work / "build", pythons)
     first, second = hashes(dist), hashes(again)
-    different = [name for name in first if first[name] != second.get(name)]
-    if different or first.keys() != second.keys():
-        different += first.keys() ^ second.keys()
-        sys.exit(f"two builds differ: {', '.join(sorted({*different}))}")
+    if alone := sorted(first.keys() ^ second.keys()):
+        sys.exit(
+            f"only one of two builds has {', '.join(alone)}; give dist-check the "
+            "PYTHONS that dist was given"
+        )
+    if different := [name for name in first if first[name] != second[name]]:
+        sys.exit(f"two builds differ: {', '.join(different)}")
     print(f"{len(first)} files are the same in two builds")
 
 

@@ -96,7 +96,7 @@ def f(x, axis):
     except KeyError as error:
         raise error
     if not axis:
-        raise ValueError(f"f: no {'; '.join(map(str, axis)) or '-'}; give {', '.join(a)}")
+        raise ValueError(f"f: no {'; '.join(map(str, axis)) or '-'}; {', '.join(a)}")
     raise too_many("f", 3)
 """
 
@@ -106,7 +106,7 @@ def test_errors_have_their_message_and_cause():
     assert found == [
         ("TypeError", "f: {x.dtype} does not fit; cast one", "x.ndim"),
         ("ValueError", "f: axis twice; got {given}", "not (x.ndim)"),
-        ("ValueError", "f: no {axis}; give {a}", "not axis"),
+        ("ValueError", "f: no {axis}; {a}", "not axis"),
         ("ValueError", "f: at most 3; got {given}", ""),
     ]
 
