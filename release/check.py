@@ -1,8 +1,9 @@
-"""Checks what `release.build` has made: the bytes, and installations.
+"""Checks what `release.build` has made: SBOMs, installations, and the bytes.
 
-Installs each wheel alone, and all together, in fresh environments without a compiler:
-dependencies come from the package index, and what is ours from the folder. Then builds
-everything again elsewhere, and compares hashes.
+Validates the SBOM of each wheel against the schema of CycloneDX. Installs each wheel
+alone, and all together, in fresh environments without a compiler: dependencies come
+from the package index, and what is ours from the folder. Then builds everything again
+elsewhere, and compares hashes.
 
     python -m release.check --dist dist --python python3.12
 """
@@ -17,7 +18,7 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-from release import build
+from release import build, sbom
 
 # What each distribution must do where it is installed alone.
 GRADIENT = """
@@ -54,8 +55,18 @@ def main() -> None:
     parser.add_argument("--python", action="append", default=[])
     given = parser.parse_args()
     dist, work = given.dist.absolute(), given.work.absolute()
+    check_sboms(dist)
     check_installations(dist, work)
     check_bytes(dist, work, given.python or [sys.executable])
+
+
+def check_sboms(dist: Path) -> None:
+    """Validate the SBOM of each wheel; end with what is wrong."""
+    wheels = sorted(dist.glob("*.whl"))
+    faults = [fault for wheel in wheels for fault in sbom.faults(wheel)]
+    if faults:
+        sys.exit("\n".join(faults))
+    print(f"{len(wheels)} wheels have a valid SBOM")
 
 
 def check_bytes(dist: Path, work: Path, pythons: Sequence[str]) -> None:
@@ -63,10 +74,13 @@ def check_bytes(dist: Path, work: Path, pythons: Sequence[str]) -> None:
     again = work / "again"
     build.build(again, work / "build", pythons)
     first, second = hashes(dist), hashes(again)
-    different = [name for name in first if first[name] != second.get(name)]
-    if different or first.keys() != second.keys():
-        different += first.keys() ^ second.keys()
-        sys.exit(f"two builds differ: {', '.join(sorted({*different}))}")
+    if alone := sorted(first.keys() ^ second.keys()):
+        sys.exit(
+            f"only one of two builds has {', '.join(alone)}; give dist-check the "
+            "PYTHONS that dist was given"
+        )
+    if different := [name for name in first if first[name] != second[name]]:
+        sys.exit(f"two builds differ: {', '.join(different)}")
     print(f"{len(first)} files are the same in two builds")
 
 

@@ -9,6 +9,7 @@ import email
 import importlib.metadata
 import json
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +55,19 @@ def component(name: str, version: str, license: str) -> dict[str, Any]:
         "version": version,
         "licenses": [{"expression": license}],
     }
+
+
+def faults(wheel: Path) -> Iterator[str]:
+    """Yield what the JSON schema of CycloneDX refuses in the documents of a wheel."""
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    validator = JsonStrictValidator(SchemaVersion.V1_6)
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if name.endswith(".cdx.json")]
+        texts = {name: archive.read(name).decode() for name in names}
+    if not texts:
+        yield f"{wheel.name}: it has no SBOM"
+    for name, text in texts.items():
+        for error in validator.validate_str(text, all_errors=True) or ():
+            yield f"{wheel.name}: {name}: {error.data.json_path}: {error.data.message}"

@@ -201,7 +201,21 @@ def _text(node: ast.expr, texts: dict[str, str]) -> str:
         return _text(node.left, texts) + _text(node.right, texts)
     if isinstance(node, ast.Name) and node.id in texts:
         return texts[node.id]
-    return f"{{{ast.unparse(node)}}}"
+    return f"{{{ast.unparse(_joined(node))}}}"
+
+
+def _joined(node: ast.expr) -> ast.expr:
+    """Return ``names`` of ``", ".join(map(str, names)) or "none"``."""
+    if isinstance(node, ast.BoolOp):
+        return _joined(node.values[0])
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return node
+    if node.func.attr != "join" or not _constant(node.func.value):
+        return node
+    (items,) = node.args
+    if isinstance(items, ast.GeneratorExp | ast.ListComp):
+        return items.generators[0].iter
+    return items.args[-1] if isinstance(items, ast.Call) and items.args else items
 
 
 # --- the page --------------------------------------------------------------------
@@ -226,7 +240,8 @@ def _table(package: str, found: set[tuple[str, ...]]) -> str:
     ordered = sorted(found, key=lambda cells: (cells[0][:1] in ("", "{"), cells))
     lines = [f"| {' | '.join(map(_code, cells))} |\n" for cells in ordered]
     head = "| message | exception | raised if | what to do | module |\n"
-    return f"### {package}\n\n{head}|{' --- |' * 5}\n{''.join(lines)}"
+    table = f"{head}|{' --- |' * 5}\n{''.join(lines)}"
+    return f'### {package}\n\n<div class="errors" markdown>\n\n{table}\n</div>\n'
 
 
 def _code(text: str) -> str:

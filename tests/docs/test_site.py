@@ -95,6 +95,8 @@ def f(x, axis):
         g()
     except KeyError as error:
         raise error
+    if not axis:
+        raise ValueError(f"f: no {'; '.join(map(str, axis)) or '-'}; {', '.join(a)}")
     raise too_many("f", 3)
 """
 
@@ -104,6 +106,7 @@ def test_errors_have_their_message_and_cause():
     assert found == [
         ("TypeError", "f: {x.dtype} does not fit; cast one", "x.ndim"),
         ("ValueError", "f: axis twice; got {given}", "not (x.ndim)"),
+        ("ValueError", "f: no {axis}; {a}", "not axis"),
         ("ValueError", "f: at most 3; got {given}", ""),
     ]
 

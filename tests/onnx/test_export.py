@@ -186,3 +186,9 @@ def test_what_cannot_be_saved(name):
     f, message = ERRORS[name]
     with pytest.raises(ValueError, match=message):
         save(f, [X[0, :, :3]])
+
+
+@pytest.mark.parametrize("examples", [pg.asarray(X), X], ids=["tensor", "array"])
+def test_one_tensor_is_not_a_list_of_inputs(examples):
+    with pytest.raises(TypeError, match=r"must be a list .*; for .* \[x\]"):
+        save(lambda *xs: xs[0] * 2, examples)

@@ -6,13 +6,15 @@
 import io
 import json
 import os
+import re
 import tarfile
 import time
 import zipfile
+from contextlib import nullcontext
 
 import pytest
 
-from release import archives, build, sbom
+from release import archives, build, check, sbom
 from tests.plugins.metadata import BUNDLED
 from tests.plugins.test_metadata import PACKAGES, ROOT, project
 from tests.plugins.wheels import run, written_wheel
@@ -85,17 +87,22 @@ def test_everything_is_built():
     assert sorted(found) == sorted(PACKAGES)
 
 
-@pytest.mark.parametrize("folder", ["core", "plugins/cpu", "plugins/wasm"])
-def test_an_sbom_names_what_is_bundled(folder, tmp_path):
-    table = project(ROOT / folder)
-    wheel = tmp_path / "a.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
+def wheel_of(table, path):
+    """Write a wheel that has the metadata of a distribution and no files."""
+    with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(
             "a-1.dist-info/METADATA",
             f"Name: {table['name']}\nVersion: {table['version']}\n"
             f"License-Expression: {table['license']}\n",
         )
-    ((name, text),) = sbom.of_wheel(wheel).items()
+        archive.writestr("a-1.dist-info/RECORD", "")
+    return path
+
+
+@pytest.mark.parametrize("folder", ["core", "plugins/cpu", "plugins/wasm"])
+def test_an_sbom_names_what_is_bundled(folder, tmp_path):
+    table = project(ROOT / folder)
+    ((name, text),) = sbom.of_wheel(wheel_of(table, tmp_path / "a.whl")).items()
     assert name == f"{table['name']}.cdx.json"
     document = json.loads(text)
     parts = [part["name"] for part in document["components"]]
@@ -103,6 +110,72 @@ def test_an_sbom_names_what_is_bundled(folder, tmp_path):
     assert {*parts} == licenses
     assert bool(parts) == (table["name"] in BUNDLED)
     assert document["metadata"]["component"]["version"] == table["version"]
+
+
+SBOM_FAULTS = {  # what is wrong: entries of the document: the fault
+    "nothing": ({}, []),
+    "a component": (
+        {"components": [{"type": "part", "name": "a"}]},
+        ["$.components[0].type"],
+    ),
+    "a license": (
+        {"components": [{"type": "library", "name": "a", "licenses": ["MIT"]}]},
+        ["$.components[0].licenses"],
+    ),
+    "an entry that the schema lacks": ({"parts": []}, ["$"]),
+}
+
+
+@pytest.mark.parametrize("what", SBOM_FAULTS)
+def test_a_fault_of_an_sbom_is_found(what, tmp_path):
+    pytest.importorskip("cyclonedx", reason="of the group release: run make dist")
+    wrong, places = SBOM_FAULTS[what]
+    wheel = wheel_of(project(ROOT / "plugins/wasm"), tmp_path / "bare.whl")
+    ((name, text),) = sbom.of_wheel(wheel).items()
+    document = json.dumps(json.loads(text) | wrong)
+    archives.write_wheel(wheel, tmp_path / "a.whl", EPOCH, {name: document})
+    found = [fault.split(": ")[2] for fault in sbom.faults(tmp_path / "a.whl")]
+    assert found == places
+
+
+def test_a_wheel_without_an_sbom_is_found(tmp_path):
+    pytest.importorskip("cyclonedx", reason="of the group release: run make dist")
+    wheel = wheel_of(project(ROOT / "plugins/wasm"), tmp_path / "bare.whl")
+    assert [*sbom.faults(wheel)] == [f"{wheel.name}: it has no SBOM"]
+
+
+BUILDS = {  # the files of two builds: how the message ends; None: they are the same
+    "same": ({"a": "1", "b": "2"}, None),
+    "changed": ({"a": "1", "b": "3"}, "two builds differ: b"),
+    "fewer": ({"a": "1"}, "b; give dist-check the PYTHONS that dist was given"),
+    "more": ({"a": "1", "b": "2", "c": "3"}, "has c; give dist-check the PYTHONS .*"),
+}
+
+
+@pytest.mark.parametrize("what", BUILDS)
+def test_two_builds_are_compared(what, tmp_path, monkeypatch):
+    def write(folder, files):
+        folder.mkdir(parents=True)
+        for name, text in files.items():
+            (folder / name).write_text(text)
+
+    second, message = BUILDS[what]
+    write(tmp_path / "dist", BUILDS["same"][0])
+    monkeypatch.setattr(build, "build", lambda into, *_: write(into, second))
+    scope = pytest.raises(SystemExit, match=f"{message}$") if message else nullcontext()
+    with scope:
+        check.check_bytes(tmp_path / "dist", tmp_path / "work", [])
+
+
+@pytest.mark.parametrize("name", ["release", "test"])
+def test_a_workflow_calls_what_there_is_and_pins_its_actions(name):
+    text = (ROOT / f".github/workflows/{name}.yml").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"\brun: make ([\w-]+)", text):
+        assert re.search(rf"^{target}:", makefile, re.M), target
+    for action in re.findall(r"uses: (\S+)", text):
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action), action
+    assert "\npermissions:\n  contents: read\n" in text
 
 
 def test_the_files_are_those_that_git_tracks(tmp_path):

@@ -115,6 +115,18 @@ def test_the_core_alone_says_what_to_install(environment):
     assert "no backend is installed" in asked.stderr
 
 
+def test_an_error_says_how_to_install_a_backend(environment):
+    def told(name):
+        done = environment.run("-c", f"import plugrad as pg; pg.set_backend({name!r})")
+        return done.stderr.strip().partition("; installed: ")[2]
+
+    assert told("wasm") == "none; try `pip install plugrad-wasm`"
+    assert told("toy") == "none; try `pip install plugrad-cpu`"
+    with environment.having("plugrad-cpu"):
+        assert told("wasm") == "cpu; try `pip install plugrad-wasm`"
+        assert told("toy") == "cpu"
+
+
 def test_a_backend_is_installed_and_removed(environment):
     for _ in range(2):  # and again, with nothing left over
         with environment.having("plugrad-cpu"):

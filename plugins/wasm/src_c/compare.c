@@ -16,22 +16,25 @@ COMPARE(BINARY_SMALL, u64)
 typedef struct {
     u64 low, high;
 } u128;
+#define CHOOSE(T, ic, it, ie)                                                            \
+    for (u32 i = 0; i < n; i++) {                                                        \
+        T a = t[it], b = e[ie]; /* read first: no branch */                              \
+        y[i] = c[ic] ? a : b;                                                            \
+    }
 #define SELECT(NAME, T)                                                                  \
     void NAME##_row(const Operands *o, void *to, u32 n) {                         \
         const u8 *restrict c = o->in[0];                                                 \
         const T *restrict t = o->in[1], *restrict e = o->in[2];                          \
         T *restrict y = to;                                                              \
         u32 dc = o->step[0], dt = o->step[1], de = o->step[2];                           \
-        if (dc & dt & de)                                                                \
-            for (u32 i = 0; i < n; i++) {                                                \
-                T a = t[i], b = e[i]; /* read first: no branch */                        \
-                y[i] = c[i] ? a : b;                                                     \
-            }                                                                            \
+        if (dc && dt && de)                                                              \
+            CHOOSE(T, i, i, i)                                                           \
+        else if (dc && dt)                                                               \
+            CHOOSE(T, i, i, 0)                                                           \
+        else if (dc && de)                                                               \
+            CHOOSE(T, i, 0, i)                                                           \
         else                                                                             \
-            for (u32 i = 0; i < n; i++) {                                                \
-                T a = t[i * dt], b = e[i * de];                                          \
-                y[i] = c[i * dc] ? a : b;                                                \
-            }                                                                            \
+            CHOOSE(T, i * dc, i * dt, i * de)                                            \
     }                                                                                    \
     EXPORT(#NAME) void NAME(const u8 *c, const T *t, const T *e, T *y, u32 n,            \
                             const i32 *shape) {                                          \

@@ -292,7 +292,7 @@ def test_nothing_of_a_call_is_kept_alive():
 
 def test_explain():
     found = f.explain(X)
-    assert repr(found).splitlines()[0] == "f replays 2 of 2 runs"
+    assert repr(found).splitlines()[0] == "f replays 2 of 2 kernels"
     assert "Tanh(%1) on cpu, " in repr(found)  # a region, or plugrad-cpu
     told = json.loads(json.dumps(found.to_dict()))
     assert [step["kernel"] for step in told["graph"]] == ["Multiply", "Tanh"]

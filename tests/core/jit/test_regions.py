@@ -206,8 +206,10 @@ def test_explain_tells_regions():
     with compiling(Compiler(), NAMES):
         found = pg.jit(lambda x: pg.exp(-x) * x).explain(pg.asarray(VALUES))
         assert "Exp(%1) on compiling, region 1" in repr(found)
-        told = "region 1: 3 kernels, compiled by user, 128 bytes are not written"
-        assert told in repr(found)
+        told = "region 1: 3 kernels, compiled by user; "
+        assert f"{told}128 bytes are not written to memory" in repr(found)
+        one = pg.jit(pg.exp).explain(pg.asarray(VALUES))
+        assert repr(one).splitlines()[-1] == "region 1: 1 kernel, compiled by user"
         plain = json.loads(json.dumps(found.to_dict()))
         assert plain["regions"] == [{"by": "user", "kernels": 3, "saved": 128}]
         assert [row["by"] for row in plain["graph"]] == ["region 1"] * 3

@@ -44,7 +44,7 @@ class GradientRegistry:
     ) -> None:
         self.lock = lock
         self._contract, self._known, self._load = contract, known, load
-        self.packs: Claims[GradientPack] = Claims("pack", ValueError, "none")
+        self.packs: Claims[GradientPack] = Claims("pack", ValueError)
         # Plans of recorded runs, made by the engine; a new one when a gradient changes.
         self.plans: dict[tuple[Any, ...], Any] = {}
         self._user: list[tuple[str, str | None, VJPs]] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -214,11 +214,14 @@ class Claims(Generic[N]):
     """The owners of backends, or of gradient packs, by name.
 
     A name belongs to the distribution ``plugrad-<name>``. If several others claim it,
-    no one gets it until all but one are blocked.
+    no one gets it until all but one are blocked. The messages say how to install the
+    names that are ``published`` with plugrad.
     """
 
-    def __init__(self, kind: str, error: type[Exception], none: str) -> None:
-        self.kind, self.error, self.none = kind, error, none
+    def __init__(
+        self, kind: str, error: type[Exception], published: Sequence[str] = ()
+    ) -> None:
+        self.kind, self.error, self.published = kind, error, published
         self.entries: dict[str, list[Entry[N]]] = {}
 
     def add(self, entry: Entry[N]) -> None:
@@ -284,9 +287,13 @@ class Claims(Generic[N]):
     def unknown(self, name: object, who: str) -> Exception:
         """Return the error about a name that is not claimed."""
         hint, names = suggest(str(name), self.entries), ", ".join(self.usable())
+        wanted = [one for one in self.published if one == str(name)]
+        if not names:
+            wanted += self.published[:1]
+        advice = f"; try `pip install plugrad-{wanted[0]}`" if wanted else ""
         return self.error(
             f"{who}: unknown {self.kind} {name!r}{hint}; installed: "
-            f"{names or self.none}"
+            f"{names or 'none'}{advice}"
         )
 
     def usable(self) -> list[str]:

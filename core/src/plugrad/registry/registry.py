@@ -49,7 +49,7 @@ class Registry:
         self.kernels: dict[tuple[str, str], list[Layer]] = {}
         self.owners: dict[str, Plugin] = {}  # who declared a contract
         self._backends: Claims[Backend] = Claims(
-            "backend", BackendUnavailable, "none; try `pip install plugrad-cpu`"
+            "backend", BackendUnavailable, ("cpu", "wasm", "opencl")
         )
         self._kernel_packs: list[Entry[KernelPack]] = []
         self._opening: list[Entry[Backend]] = []

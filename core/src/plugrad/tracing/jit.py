@@ -264,11 +264,13 @@ class Explanation(NamedTuple):
         lines = [f"{self.name} runs as it is: {self.reason}"]
         if self.graph is not None:
             count = len(self.graph.steps)
-            lines = [f"{self.name} replays {count} of {self.recorded} runs"]
+            lines = [f"{self.name} replays {count} of {self.recorded} kernels"]
             lines += [f"  {line}" for line in self.graph._lines(self._by)]
         for n, r in enumerate(self.regions, 1):
-            what = f"{len(r.steps)} kernels, compiled by {r.by}"
-            lines.append(f"region {n}: {what}, {r.saved:,} bytes are not written")
+            count = len(r.steps)
+            what = f"{count} kernel{'s' * (count > 1)}, compiled by {r.by}"
+            saved = f"; {r.saved:,} bytes are not written to memory" if r.saved else ""
+            lines.append(f"region {n}: {what}{saved}")
         return "\n".join([*lines, *[f"recorded again: {w}" for w in self.retraces]])
 
 

@@ -40,12 +40,13 @@ def save(
     Args:
         f: Takes tensors, and returns a tensor or a tree of them. Its kernels may not
             depend on values.
-        example_inputs: What it is called with.
+        example_inputs: A list with an example of each input.
         path: Where the file is written; None: nowhere.
         input_names: By default ``x0``, ``x1`` and so on.
         output_names: By default ``y0``, ``y1`` and so on.
 
     Raises:
+        TypeError: ``example_inputs`` is not a list or a tuple.
         ValueError: ``jit`` cannot record the function, it reads Variables, or ONNX has
             nothing for some of its kernels; the message names all of them.
 
@@ -59,6 +60,11 @@ def save(
         Tensor([1., 1.], dtype=float32, backend='cpu')
 
     """
+    if not isinstance(example_inputs, list | tuple):
+        raise TypeError(
+            "save: example_inputs must be a list with an example of each input, got "
+            f"{type(example_inputs).__name__}; for one input, pass [x]"
+        )
     with pg.use_backend("cpu"):  # whose native arrays are arrays of NumPy
         values = [pg.asarray(x).to("cpu") for x in example_inputs]
         explanation = pg.jit(f).explain(*values)
