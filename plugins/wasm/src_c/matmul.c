@@ -22,7 +22,7 @@ static f32 *block_of_b(void) { return packed_b; }
 enum { DIRECT = 0, LEAST_WORK = 0, FEW_ROWS = 0 };
 #else
 /* Products that are worth a thread, 5 us, and rows of A that B is packed for. */
-enum { DIRECT = 1, LEAST_WORK = 1 << 19, FEW_ROWS = 32 };
+enum { DIRECT = 1, LEAST_WORK = 1 << 19, FEW_ROWS = 64 };
 static f32 *block_of_a(void) { return kept_memory(0, ROWS * DEPTH * sizeof(f32)); }
 static f32 *block_of_b(void) { return kept_memory(1, DEPTH * COLUMNS * sizeof(f32)); }
 #endif
@@ -114,6 +114,7 @@ static void multiply(const Blocks *s, Left a, u32 height, f32 *const *rows, Righ
         if (width < PANEL_B) b.at = b.last, b.step = PANEL_B;
         for (u32 i = 0; i < height; i += PANEL_A, panel = next_panel(panel)) {
             u32 here = MIN(PANEL_A, height - i);
+            if (here < PANEL_A && a.last) panel = (Left){PACKED, .at = a.last};
             tile(panel, s->depth, b, rows + i, here, s->j + j, width, add, quick ? f : 0);
             for (u32 r = 0; r < here && !quick; r++)
                 finish(f, rows[i + r] + s->j + j, s->j + j, width);
@@ -149,32 +150,35 @@ static Right panels_of_b(const Blocks *s, u32 batch, u32 j) {
 }
 
 /* Rows i.. of A, which are packed unless they can be read where they lie. */
-static Left rows_of_a(const Blocks *s, const f32 *a, u32 i, u32 height, i32 *starts) {
+static Left rows_of_a(const Blocks *s, const f32 *a, u32 i, u32 height) {
     const Gemm *g = s->g;
-    if (DIRECT && g->starts && g->turned)
-        return (Left){IN_COLUMNS, a, 0, g->starts + s->k, g->places + i};
-    if (DIRECT && g->starts)
-        return (Left){INDEXED, a, 0, g->starts + i, g->places + s->k};
-    if (DIRECT && !g->pack && g->a_column == 1) {
-        for (u32 r = 0; r < height; r++) starts[r] = (i32)r * g->a_row;
-        return (Left){IN_ROWS, a + (i32)i * g->a_row + s->k, 0, starts, 0};
-    }
     f32 *block = block_of_a();
+    if (DIRECT && g->starts && g->turned)
+        return (Left){
+            IN_COLUMNS, .at = a, .starts = g->starts + s->k, .places = g->places + i};
+    if (DIRECT && g->starts)
+        return (Left){
+            INDEXED, .at = a, .starts = g->starts + i, .places = g->places + s->k};
+    if (DIRECT && !g->pack && g->a_column == 1) {
+        u32 rest = height % PANEL_A;
+        if (rest) pack_rows(g, a, i + height - rest, rest, s->k, s->depth, block);
+        a += (i32)i * g->a_row + s->k;
+        return (Left){IN_ROWS, .at = a, .step = g->a_row, .last = block};
+    }
     (g->pack ? g->pack : pack_rows)(g, a, i, height, s->k, s->depth, block);
-    return (Left){PACKED, block, PANEL_A * (i64)s->depth, 0, 0};
+    return (Left){PACKED, .at = block, .step = s->depth};
 }
 
 static void blocks(u32 begin, u32 end, void *ctx) {
     const Blocks *s = ctx;
     const Gemm *g = s->g;
     f32 *rows[ROWS];
-    i32 starts[ROWS];
     for (u32 task = begin; task < end; task++) {
         u32 batch = task / s->tasks, at = task % s->tasks;
         u32 i = (at % s->down) * s->height, j = (at / s->down) * s->across * PANEL_B;
         u32 height = MIN(s->height, g->m - i), which = s->batch + batch;
         const f32 *from = part(g->a, g->a_at, which, g->a_batch);
-        Left a = rows_of_a(s, from, i, height, starts);
+        Left a = rows_of_a(s, from, i, height);
         f32 *c = g->c + (i32)which * g->c_batch;
         for (u32 r = 0; r < height; r++)
             rows[r] = c + (g->offset ? g->offset(g, i + r) : (i + r) * (u32)g->c_row);
@@ -224,8 +228,8 @@ void gemm(const Gemm *g) {
             cut(&s, g->m, batches);
             for (s.k = 0; s.k < g->k; s.k += depth) {
                 s.depth = MIN(depth, g->k - s.k);
-                bool in_rows = !g->starts && !g->pack && g->a_column == 1;
-                s.in_place = DIRECT && in_rows && g->m <= FEW_ROWS && g->b_column == 1;
+                bool is_matrix = !g->starts && !g->pack && s.columns >= PANEL_B;
+                s.in_place = DIRECT && is_matrix && g->m <= FEW_ROWS && g->b_column == 1;
                 s.own = DIRECT && (s.tasks == 1 || s.in_place);
                 if (!s.own) parallel_for(pack_panels, &s, s.panels * batches, 16);
                 u64 task = (u64)g->m * s.columns * s.depth / s.tasks;

@@ -6,8 +6,8 @@
 #include "gemm.h"
 
 /* A panel of A: where element k of row r is depends on how A is given.
-   PACKED: at[r + k * PANEL_A], and the next panel at at[next]
-   IN_ROWS: at[starts[r] + k]
+   PACKED: at[r + k * PANEL_A], and the next panel at at[PANEL_A * step]
+   IN_ROWS: at[r * step + k]; a last panel that has fewer rows is packed, at `last`
    INDEXED: at[starts[r] + places[k]]
    IN_COLUMNS: at[starts[k] + places[r]]
    NEIGHBOURS: the same, where places[r] is places[0] + r
@@ -16,7 +16,8 @@ typedef enum { PACKED, IN_ROWS, INDEXED, IN_COLUMNS, NEIGHBOURS } How;
 typedef struct {
     How how;
     const f32 *at;
-    i64 next;
+    i64 step;
+    const f32 *last;
     const i32 *starts, *places;
 } Left;
 
@@ -29,12 +30,12 @@ typedef struct {
 
 /* The panel after this one. */
 INLINE Left next_panel(Left a) {
-    if (a.how == PACKED)
-        a.at += a.next;
-    else if (a.how == IN_COLUMNS)
-        a.places += PANEL_A;
-    else
+    if (a.how <= IN_ROWS)
+        a.at += PANEL_A * a.step;
+    else if (a.how == INDEXED)
         a.starts += PANEL_A;
+    else
+        a.places += PANEL_A;
     return a;
 }
 
@@ -139,6 +140,15 @@ INLINE Vector at_least(Vector x, Vector y) { /* NaN stays */
     return (Vector)(((Mask)y & less) | ((Mask)x & ~less));
 }
 
+/* Between the bounds of a ReLU, as wasm's tile does it. */
+INLINE Vector clipped(Vector x, Activation activation) {
+    Vector zero = {0};
+    x = at_least(x, zero);
+    return activation == RELU6 ? -at_least(-x, zero - 6) : x;
+}
+
+INLINE Vector *at_vector(const f32 *p, u32 v) { return (Vector *)(p + v * WIDTH); }
+
 /* The first n numbers of a vector, or all of them. */
 INLINE void copy_part(f32 *to, const f32 *from, u32 n) {
 #define COPY(count)                                                                    \
@@ -161,9 +171,12 @@ INLINE void store_part(f32 *p, Vector x, u32 n) {
         copy_part(p, (const f32 *)&x, n);
 }
 
-/* rows (+)= t, with f: the end of a tile. */
-INLINE void write_tile(const Vector t[TILE][PANEL_B / WIDTH], f32 *const *rows, u32 height,
-                       u32 j, u32 width, bool add, const Finish *f) {
+typedef Vector Tile[TILE][PANEL_B / WIDTH];
+
+/* rows (+)= t, with f, where a part of the tile is in C. */
+static __attribute__((noinline)) void write_part(const Tile t, f32 *const *rows, u32 height,
+                                                 u32 j, u32 width, bool add,
+                                                 const Finish *f) {
     Vector zero = {0};
     for (u32 v = 0; v * WIDTH < width; v++) {
         u32 at = j + v * WIDTH, n = width - v * WIDTH;
@@ -173,69 +186,86 @@ INLINE void write_tile(const Vector t[TILE][PANEL_B / WIDTH], f32 *const *rows, 
             if (add) x += load_part(rows[r] + at, n);
             if (f) {
                 x += bias;
-                if (f->activation != LINEAR) x = at_least(x, zero);
-                if (f->activation == RELU6) x = -at_least(-x, zero - 6);
+                if (f->activation != LINEAR) x = clipped(x, f->activation);
             }
             store_part(rows[r] + at, x, n);
         }
     }
 }
 
+/* Loops of constant length, whose arrays are to be registers. */
+#define EACH(i, n) _Pragma("clang loop unroll(full)") for (u32 i = 0; i < (n); i++)
+
 /* `high` rows and `wide` vectors are computed, which are constants, as `how` is. */
 INLINE void part_of_tile(How how, u32 high, u32 wide, const Left *left, u32 depth,
                          Right right, f32 *const *rows, u32 height, u32 j, u32 width,
                          bool add, const Finish *f) {
 #pragma clang fp contract(fast)
-    Vector c[TILE][PANEL_B / WIDTH], t[TILE][PANEL_B / WIDTH];
+    Tile c, t;
     const f32 *a = left->at + (how == NEIGHBOURS ? left->places[0] : 0), *p[TILE];
-    i64 at[TILE];
+    i64 at[TILE], stride = left->step;
     const f32 *b = right.at;
-    i64 step = how == IN_ROWS ? right.step : PANEL_B; /* else registers are short */
-    for (u32 r = 0; r < high; r++) {
+    i64 step = how <= IN_ROWS ? right.step : PANEL_B; /* else registers are short */
+    EACH(r, high) {
         u32 here = MIN(r, height - 1); /* rows that are not there repeat the last one */
-        if (how == IN_ROWS || how == INDEXED) p[r] = a + left->starts[here];
+        if (how == IN_ROWS && r % 3 == 0) p[r] = a + r * stride;
+        if (how == INDEXED) p[r] = a + left->starts[here];
         if (how == IN_COLUMNS) at[r] = left->places[here];
-        for (u32 v = 0; v < wide; v++) c[r][v] = (Vector){0};
-        for (u32 v = 0; v < wide; v++) __builtin_prefetch(rows[here] + j + v * WIDTH, 1);
+        EACH(v, wide) c[r][v] = (Vector){0};
+        EACH(v, wide) __builtin_prefetch(rows[here] + j + v * WIDTH, 1);
     }
 #pragma clang loop unroll_count(4)
     for (u32 k = 0; k < depth; k++, b += step) {
         Vector y[PANEL_B / WIDTH];
-        for (u32 v = 0; v < wide; v++) y[v] = *(const Vector *)(b + v * WIDTH);
+        EACH(v, wide) y[v] = *(const Vector *)(b + v * WIDTH);
         i64 place = how == INDEXED ? left->places[k] : 0;
         const f32 *column = how >= IN_COLUMNS ? a + left->starts[k] : a;
-        for (u32 r = 0; r < high; r++) {
+        EACH(r, high) {
             f32 x = how == PACKED    ? a[r]
-                    : how == IN_ROWS ? p[r][k]
+                    : how == IN_ROWS ? p[r / 3 * 3][r % 3 * stride]
                     : how == INDEXED ? p[r][place]
                                      : column[how == NEIGHBOURS ? r : at[r]];
             Vector all = x - (Vector){0};
-            for (u32 v = 0; v < wide; v++) c[r][v] += all * y[v];
+            EACH(v, wide) c[r][v] += all * y[v];
         }
         if (how == PACKED) a += PANEL_A;
+        EACH(r, how == IN_ROWS ? high : 0) {
+            if (r % 3 == 0) p[r]++;
+            __asm__("" : "+r"(p[r / 3 * 3])); /* or there were a pointer for each row */
+        }
     }
-    for (u32 r = 0; r < high; r++)
-        for (u32 v = 0; v < wide; v++) t[r][v] = c[r][v];
-    if (height >= high && width >= wide * WIDTH)
-        write_tile(t, rows, high, j, wide * WIDTH, add, f);
-    else
-        write_tile(t, rows, MIN(high, height), j, width, add, f);
+    if (height < high || width < wide * WIDTH) {
+        EACH(r, high) EACH(v, wide) t[r][v] = c[r][v];
+        write_part(t, rows, MIN(high, height), j, width, add, f);
+        return;
+    }
+    if (add) EACH(r, high) EACH(v, wide) c[r][v] += *at_vector(rows[r] + j, v);
+    if (f && f->bias) EACH(r, high) EACH(v, wide) c[r][v] += *at_vector(f->bias + j, v);
+    if (f && f->activation != LINEAR)
+        EACH(r, high) EACH(v, wide) c[r][v] = clipped(c[r][v], f->activation);
+    EACH(r, high) EACH(v, wide) *at_vector(rows[r] + j, v) = c[r][v];
 }
 
 INLINE void tiles(How how, Left a, u32 depth, Right b, f32 *const *rows, u32 height,
                   u32 j, u32 width, bool add, const Finish *f) {
-    enum { HALF = TILE / 2, ALL = PANEL_B / WIDTH };
-#define PART(high, wide)                                                               \
-    part_of_tile(how, high, wide, &a, depth, b, rows, left, j, width, add, f)
-    for (u32 r = 0; r < height; r += TILE, rows += TILE) {
-        u32 left = MIN(TILE, height - r);
-        if (width > WIDTH)
-            left > HALF ? PART(TILE, ALL) : PART(HALF, ALL);
+    bool scattered = how == INDEXED || how == IN_COLUMNS;
+    enum { ALL = PANEL_B / WIDTH };
+    u32 high = scattered ? SCATTERED : TILE, two = high * 2 / 3, one = high / 3;
+#define PART(high)                                                                     \
+    width > WIDTH                                                                      \
+        ? part_of_tile(how, high, ALL, &a, depth, b, rows, left, j, width, add, f)     \
+        : part_of_tile(how, high, 1, &a, depth, b, rows, left, j, width, add, f)
+    for (u32 r = 0; r < height; r += high, rows += high) {
+        u32 left = height - r;
+        if (left > two || scattered || how == IN_ROWS)
+            PART(high);
+        else if (left > one)
+            PART(two);
         else
-            left > HALF ? PART(TILE, 1) : PART(HALF, 1);
-        a.at += how == PACKED ? TILE : 0;
-        a.starts += how == IN_ROWS || how == INDEXED ? TILE : 0;
-        a.places += how >= IN_COLUMNS ? TILE : 0;
+            PART(one);
+        a.at += how == PACKED ? high : how == IN_ROWS ? high * a.step : 0;
+        a.starts += how == INDEXED ? high : 0;
+        a.places += how >= IN_COLUMNS ? high : 0;
     }
 #undef PART
 }
