@@ -7,7 +7,7 @@ the kernels, which it has as globals, and deletes each value after its last use:
     def finish(x0):
         a0 = x0._data
         t1 = k0(a0, a0)
-        if t1 is NotImplemented: raise Declined
+        if t1 is NotImplemented: t1 = d1(a0, a0)
         return Tensor(t1, h1)
 
 Map: ``compiled``; guards; the body; what runs a step.
@@ -20,6 +20,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from plugrad.engine import dispatch
 from plugrad.engine.context import PROCESS, Scope, current
 from plugrad.registry.registry import registry
 from plugrad.tensor.tensor import Native, Tensor
@@ -45,10 +46,6 @@ def call(args, kwargs):
 GONE = "  except (AttributeError, ValueError): return MISS"
 
 
-class Declined(Exception):
-    """A kernel has returned NotImplemented, which it had not when it was recorded."""
-
-
 def compiled(of: Recorded, name: str) -> tuple[Call, Callable[..., Any]]:
     """Return ``call`` and ``finish``; without a graph, they call the function."""
     code = _Code(of)
@@ -64,7 +61,7 @@ def compiled(of: Recorded, name: str) -> tuple[Call, Callable[..., Any]]:
     return code.names["call"], code.names.get("finish", of.function)
 
 
-USED = (Declined, Static, Tensor, leaf_key, look, outline, split, values)
+USED = (Static, Tensor, leaf_key, look, outline, split, values)
 
 
 class _Code:
@@ -172,7 +169,12 @@ class _Code:
         sources = [*self.tensors, *held]
         for value, source in zip(graph.inputs, sources, strict=True):
             self.lines.append(f"  {named[value]} = {source}._data")
-        for item, dead in zip(plan, last_uses(plan, graph.outputs), strict=True):
+        for n, why in self.of.donated.items():  # only this function holds the arrays
+            x = self.tensors[n]
+            self.lines.append(f"  {x}.dispose(); {x}._data = {why!r}")
+        donated = [graph.inputs[n] for n in self.of.donated]
+        dead_after = last_uses(plan, graph.outputs, donated)
+        for item, dead in zip(plan, dead_after, strict=True):
             if isinstance(item, Region):
                 self.region(item, named)
             else:
@@ -184,7 +186,9 @@ class _Code:
         made = [f"Tensor({named[value]}, {home})" for value, home in pairs]
         for tensor, (place, argument) in self.of.results.items():
             self.handles[tensor] = name = f"r{place}"
-            source = made[place] if argument is None else self.tensors[argument]
+            source = made[place]
+            if argument is not None and not donated:
+                source = self.tensors[argument]
             self.lines.append(f"  {name} = {source}")
         built = self.result(self.of.value)
         last = made[len(made) - len(self.of.assigned) :]
@@ -209,11 +213,12 @@ class _Code:
         given = ["None" if x is None else named[x] for x in step.inputs]
         if not given:
             given = [self.bind(registry.opened[step.backend].runtime.arrays)]
+        instead = f"{self.bind(functools.partial(_declined, step))}({', '.join(given)})"
         given += [f"{name}={self.bind(value)}" for name, value in attrs.items()]
         made = [named[y] for y in step.outputs]
         to = made[0] if step.kernel.single else "made"
         self.lines.append(f"  {to} = {self.bind(function)}({', '.join(given)})")
-        self.lines.append(f"  if {to} is NotImplemented: raise Declined")
+        self.lines.append(f"  if {to} is NotImplemented: {to} = {instead}")
         if not step.kernel.single:
             self.lines.append(f"  [{', '.join(made)}] = made")
 
@@ -239,14 +244,22 @@ def _one_by_one(graph: Graph, *natives: Native) -> Any:
     values = {**graph.constants, **dict(zip(graph.inputs, natives, strict=True))}
     for step in graph.steps:
         function, attrs = _function(step)
-        made = function(
-            *[None if x is None else values[x] for x in step.inputs], **attrs
-        )
+        given = [None if x is None else values[x] for x in step.inputs]
+        made = function(*given, **attrs)
         if made is NotImplemented:
-            raise Declined
+            made = _declined(step, *given)
         values |= zip(step.outputs, [made] if step.kernel.single else made, strict=True)
     found = [values[y] for y in graph.outputs]
     return found if len(found) > 1 else found[0]
+
+
+def _declined(step: Step, *natives: Native) -> Any:
+    """Run a kernel that has declined, which it had not when it was recorded."""
+    where = registry.opened[step.backend]
+    xs = [None if x is None else Tensor(x, where) for x in natives[: len(step.inputs)]]
+    with Scope(backend=where):
+        made = dispatch._run(step.kernel, (*xs,), {**step.attrs}, implemented=False)
+    return made[0]._data if step.kernel.single else [y._data for y in made]
 
 
 def _function(step: Step) -> tuple[Callable[..., Any], dict[str, Any]]:
