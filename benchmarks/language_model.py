@@ -74,7 +74,7 @@ def of_plugrad(
     structure = pg.tree.structure(model.new_params(size, 0))
     loss = lambda params, codes: model.loss_of(params, codes, size.heads)
     optimizer = model.optimizer_of(len(data["rates"]))
-    step = pt.train_step(loss, optimizer, jit=not eager)
+    step = pt.train_step(loss, optimizer, jit=not eager, donate=True)
     tree = structure([pg.asarray(x) for x in params])
     now: Any = [tree, step.optimizer.init(tree)]
 

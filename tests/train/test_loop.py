@@ -56,6 +56,49 @@ def test_ways_to_run_it_do_not_change_the_bits(options):
     assert [x.item() for x in found.values()] == [x.item() for x in expected.values()]
 
 
+def test_what_others_hold_is_not_used_up():
+    """``fit`` donates to its step; callbacks and the caller keep what they have got."""
+    kept, validated = [], []
+    params = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
+    rate = pg.asarray(0.5)
+    optimizer = pt.average_params(pt.sgd(rate), 0.5)
+    for _ in range(2):
+        fitted = pt.fit(
+            loss,
+            params,
+            optimizer,
+            pt.Batches((X, 3 * X + 1), 8),
+            epochs=2,
+            validate=lambda params: validated.append(params) or {},
+            callbacks=[lambda now: kept.append((now.params, now.state)) or None],
+            report_every=2,
+        )
+    assert [p.item() for p in params.values()] == [0.0, 0.0]
+    assert rate.item() == 0.5
+    values = [[x.item() for x in pg.tree.leaves(tree)] for tree in kept]
+    assert len(values) == 8
+    assert values[:4] == values[4:]
+    assert len({*map(str, values)}) == 4
+    assert [p["a"].item() for p in validated[:2]] == [v[0] for v in values[1:4:2]]
+    assert fitted.params["a"].item() == values[-1][0]
+
+
+@pytest.mark.parametrize("donate", [False, True])
+def test_a_step_uses_up_what_it_gets_if_asked(donate):
+    step = pt.train_step(loss, pt.sgd(0.5), donate=donate)
+    given = params = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
+    state, batch = step.optimizer.init(params), (pg.asarray(X), pg.asarray(3 * X))
+    for _ in range(3):
+        params, state, _ = step.run(params, state, batch)
+    assert params["a"].item() > 0
+    if not donate:
+        assert given["a"].item() == 0
+    else:
+        told = r"donated to jit as argument params\['a'\] of train_step"
+        with pytest.raises(ValueError, match=told):
+            given["a"].item()
+
+
 ENDS = {  # options: steps, the reason
     "steps": ({"steps": 6}, 6, "steps"),
     "epochs": ({"epochs": 2}, 8, "epochs"),
