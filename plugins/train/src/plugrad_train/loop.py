@@ -1,27 +1,26 @@
 """The training loop: ``fit``, and the parts of it for loops of your own.
 
-Map: ``train_step``; ``fit`` and its result; the loop; Ctrl-C.
+Map: ``train_step``; ``fit`` and its result; the loop.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import plugrad as pg
 
 from . import logs
-from ._trees import Tree, choice
+from ._trees import Tree, choice, whole
 from .checkpoints import Checkpoints
 from .data import Source
+from .interrupts import how_to_resume, interrupts
 from .optimizers import Optimizer
 from .transforms import learning_rate
 from .wrappers import (
@@ -225,6 +224,10 @@ def fit(
     if epochs is None and steps is None:
         raise ValueError("fit: got neither epochs nor steps; say how long to train")
     choice("fit", "nonfinite", nonfinite, NONFINITE)
+    given = {"epochs": (epochs, 0), "steps": (steps, 0), "save_every": (save_every, 1)}
+    for name, (value, least) in (given | {"report_every": (report_every, 1)}).items():
+        if value is not None:
+            whole("fit", name, value, least)
     _check_folder(checkpoints, resume)
     if precision is None and nonfinite != "apply":
         optimizer = skip_nonfinite(optimizer)
@@ -237,7 +240,7 @@ def fit(
     with contextlib.ExitStack() as stack:
         ours = logs.opened(stack, log, curves, progress, loop.step, loop.limits)
         loop.callbacks = [*callbacks, *ours]
-        loop.interrupted = stack.enter_context(_interrupts())
+        loop.interrupted = stack.enter_context(interrupts())
         loop.run()
     return Fitted(loop.params, loop.state, loop.step, loop.history, loop.ended)
 
@@ -338,7 +341,7 @@ class _Loop:
         if self.saved != self.step:
             self._save(None)
         if self.ended == "interrupted":
-            print(_how_to_resume(self.checkpoints, self.step), file=sys.stderr)
+            print(how_to_resume(self.checkpoints, self.step), file=sys.stderr)
 
     def _take(self, batch: Any) -> None:
         """Take one step."""
@@ -422,38 +425,3 @@ def _with_state(callbacks: Sequence[Callback]) -> list[Any]:
 
 def _skipped(state: Any) -> int:
     return int(state.skipped) if isinstance(state, Finite) else 0
-
-
-# --- Ctrl-C ----------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[threading.Event]:
-    """Have the first Ctrl-C set the event, and the second one raise."""
-    pressed = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield pressed
-        return
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if pressed.is_set():
-            raise KeyboardInterrupt
-        pressed.set()
-
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        yield pressed
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _how_to_resume(checkpoints: Checkpoints | None, step: int) -> str:
-    if checkpoints is None:
-        return (
-            f"interrupted after step {step}, without a checkpoint: pass checkpoints= "
-            "to be able to resume"
-        )
-    return (
-        f"interrupted after step {step}; saved as {checkpoints.path(step)}. To resume, "
-        "call fit with the same arguments and resume=True"
-    )
