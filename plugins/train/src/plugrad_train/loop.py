@@ -221,13 +221,9 @@ def fit(
         (40, 3.0, 'epochs')
 
     """
-    if epochs is None and steps is None:
-        raise ValueError("fit: got neither epochs nor steps; say how long to train")
+    _check_length(epochs, steps)
+    _check_numbers(1, save_every=save_every, report_every=report_every)
     choice("fit", "nonfinite", nonfinite, NONFINITE)
-    given = {"epochs": (epochs, 0), "steps": (steps, 0), "save_every": (save_every, 1)}
-    for name, (value, least) in (given | {"report_every": (report_every, 1)}).items():
-        if value is not None:
-            whole("fit", name, value, least)
     _check_folder(checkpoints, resume)
     if precision is None and nonfinite != "apply":
         optimizer = skip_nonfinite(optimizer)
@@ -243,6 +239,20 @@ def fit(
         loop.interrupted = stack.enter_context(interrupts())
         loop.run()
     return Fitted(loop.params, loop.state, loop.step, loop.history, loop.ended)
+
+
+def _check_length(epochs: int | None, steps: int | None) -> None:
+    """Raise an error if it is not clear how long to train."""
+    if epochs is None and steps is None:
+        raise ValueError("fit: got neither epochs nor steps; say how long to train")
+    _check_numbers(0, epochs=epochs, steps=steps)
+
+
+def _check_numbers(least: int, **numbers: int | None) -> None:
+    """Raise an error for numbers of steps or epochs that are none."""
+    for name, value in numbers.items():
+        if value is not None:
+            whole("fit", name, value, least)
 
 
 def _check_folder(checkpoints: Checkpoints | None, resume: bool) -> None:
