@@ -9,6 +9,9 @@ some steps in one process each, and the best turn counts; the losses are compare
 its name ends in ``-eager``. A ratio is the tokens of a contestant in a second, divided
 by those of PyTorch: above 1, plugrad is faster. ``of CPU`` counts the time of the CPU:
 compare by it on a busy machine.
+
+A longer run shows what the model learns: the curves of the losses and what the models
+of plugrad write go to a folder, by ``--turns 140 --backends cpu --out FOLDER``.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ from workloads import environment
 
 sys.path.append(str(Path(__file__).parents[1]))  # for examples
 STEPS = 8  # of a turn
+COMPARED = 5 * STEPS  # losses that have to be the same
 Step = Callable[[int], float]  # of the number of the step; returns the loss
+Writes = Callable[[int], str]  # of a length; returns what the model writes
 
 
 def prepare(folder: Path, shape: list[int], batch: int, steps: int) -> int:
@@ -54,8 +59,10 @@ def prepare(folder: Path, shape: list[int], batch: int, steps: int) -> int:
 # --- contestants -----------------------------------------------------------------
 
 
-def of_plugrad(name: str, params: list[Any], data: Any, threads: int) -> Step:
-    """Return a step on a backend."""
+def of_plugrad(
+    name: str, params: list[Any], data: Any, threads: int
+) -> tuple[Step, Writes]:
+    """Return a step on a backend, and a function that samples."""
     import plugrad as pg
     import plugrad_train as pt
 
@@ -67,7 +74,7 @@ def of_plugrad(name: str, params: list[Any], data: Any, threads: int) -> Step:
     structure = pg.tree.structure(model.new_params(size, 0))
     loss = lambda params, codes: model.loss_of(params, codes, size.heads)
     optimizer = model.optimizer_of(len(data["rates"]))
-    step = pt.train_step(loss, optimizer, jit=not eager)
+    step = pt.train_step(loss, optimizer, jit=not eager, donate=True)
     tree = structure([pg.asarray(x) for x in params])
     now: Any = [tree, step.optimizer.init(tree)]
 
@@ -75,7 +82,7 @@ def of_plugrad(name: str, params: list[Any], data: Any, threads: int) -> Step:
         *now[:], value = step.run(*now, pg.asarray(batches[n % len(batches)]))
         return float(value.item())
 
-    return run
+    return run, lambda length: model.sample(now[0], size, length)
 
 
 def torch_block(layer: Any, x: Any, heads: int) -> Any:
@@ -92,8 +99,10 @@ def torch_block(layer: Any, x: Any, heads: int) -> Any:
     return x + hidden @ down + down_b
 
 
-def of_torch(name: str, params: list[Any], data: Any, threads: int) -> Step:
-    """Return a step of the same model in PyTorch, eager."""
+def of_torch(
+    name: str, params: list[Any], data: Any, threads: int
+) -> tuple[Step, Writes]:
+    """Return a step of the same model in PyTorch, eager; it writes nothing."""
     import torch
     from torch.nn import functional as F
 
@@ -125,21 +134,25 @@ def of_torch(name: str, params: list[Any], data: Any, threads: int) -> Step:
         optimizer.step()
         return float(loss.item())
 
-    return run
+    return run, lambda length: ""
 
 
 # --- turns -----------------------------------------------------------------------
 
 
 def serve(name: str, folder: Path, threads: int, steps: int) -> None:
-    """Take a turn for each line of the input; write the time of a step, and losses."""
+    """Take a turn for each line of the input; write the time of a step, and losses.
+
+    A line after the last turn is how many characters the model has to write.
+    """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])
     with np.load(folder / "params.npz") as file:
         params = [file[key] for key in file.files]
     with np.load(folder / "data.npz") as file:
         data = {key: file[key] for key in file.files}
-    step = (of_torch if name == "torch" else of_plugrad)(name, params, data, threads)
+    contestant = of_torch if name == "torch" else of_plugrad
+    step, write = contestant(name, params, data, threads)
     for first in range(0, steps, STEPS):
         sys.stdin.readline()
         times, losses = [], []
@@ -153,6 +166,8 @@ def serve(name: str, folder: Path, threads: int, steps: int) -> None:
             json.dumps({"times": np.min(times, 0).tolist(), "losses": losses}),
             flush=True,
         )
+    if length := sys.stdin.readline():
+        print(json.dumps(write(int(length))), flush=True)
 
 
 def compare(given: argparse.Namespace) -> dict[str, Any]:
@@ -178,12 +193,32 @@ def compare(given: argparse.Namespace) -> dict[str, Any]:
                 turn = json.loads(ask(process))
                 found[name]["times"].append(turn["times"])
                 found[name]["losses"] += turn["losses"]
-        for process in processes.values():
-            process.communicate()
+        for name, process in processes.items():
+            told = process.communicate(f"{given.sample}\n" if given.out else "")
+            found[name]["sample"] = json.loads(told[0] or '""')
     for x in found.values():
         x["tokens"] = [tokens / t for t in np.min(x["times"], 0)]
-        np.testing.assert_allclose(x["losses"], found[names[0]]["losses"], rtol=2e-2)
+        # Later, what has been rounded differently has grown.
+        pairs = x["losses"][:COMPARED], found[names[0]]["losses"][:COMPARED]
+        np.testing.assert_allclose(*pairs, rtol=2e-2)
     return found
+
+
+def write_results(found: dict[str, Any], folder: Path) -> None:
+    """Write the losses and samples, and a drawing of the losses, to a folder."""
+    from matplotlib.figure import Figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "language_model.json").write_text(json.dumps(found))
+    figure = Figure(figsize=(6, 3), layout="constrained")
+    axes = figure.subplots()
+    for n, (name, x) in enumerate(found.items()):
+        means = np.reshape(x["losses"], (-1, STEPS)).mean(1)
+        steps = STEPS * np.arange(1, len(means) + 1)
+        axes.plot(steps, means, label=name, lw=3 - n / 2, ls=("-", "--", ":")[n % 3])
+    axes.set(xlabel="step", ylabel=f"loss, mean of {STEPS} steps")
+    axes.legend()
+    figure.savefig(folder / "language_model.png", dpi=100)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -196,6 +231,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=5, help=f"of {STEPS} steps")
     parser.add_argument("--python", default=sys.executable, help="that has PyTorch")
+    parser.add_argument("--out", type=Path, help="folder for curves and samples")
+    parser.add_argument("--sample", type=int, default=500, help="characters")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -209,6 +246,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rates = zip(x["tokens"], first, strict=True)
         shown = "".join(f"{rate:10.0f}{rate / of:8.2f}" for rate, of in rates)
         print(f"{name:12}{shown}  {x['losses'][0]:.4f} {x['losses'][-1]:.4f}")
+    if given.out:
+        write_results(found, given.out)
+        for name, x in found.items():
+            print(f"\n{name} writes:\n{x['sample']}" if x["sample"] else "")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 All libraries update the same parameters with the same gradients, and their results are
 compared. They take turns in one process each, and the best turn counts. PyTorch runs
-with ``foreach``, and optax under ``jax.jit`` with its buffers donated::
+with ``foreach``; plugrad and optax under ``jit``, with their arguments donated::
 
     python benchmarks/optimizers.py --peers torch,optax --python PATH
 
@@ -52,7 +52,8 @@ def of_plugrad(params: list[Any], threads: int) -> tuple[Step, Step]:
     grads = [pg.asarray(x * 0.1) for x in params]
     now: Any = [pg.asarray(x) for x in params]
     now = [now, optimizer.init(now)]
-    update = pg.jit(lambda params, state: optimizer.update(grads, state, params))
+    update = lambda params, state: optimizer.update(grads, state, params)
+    update = pg.jit(update, donate=(0, 1))
 
     def step() -> None:
         now[:] = update(*now)

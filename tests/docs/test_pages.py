@@ -92,7 +92,7 @@ PAGES = [
     Page("docs/mpi.md", 7, shows="value_and_grad jit grad tree.map save load"),
     Page("docs/train.md", 7, shows="grad value_and_grad random.key"),
     Page("docs/trees.md", 3, shows="tree.map tree.leaves tree.register grad"),
-    Page("docs/jit.md", 2, shows="jit Variable variable_grads where"),
+    Page("docs/jit.md", 3, shows="jit Variable variable_grads where"),
     Page("docs/onnx.md", 3, shows="grad override_gradient", backend="wasm"),
     Page("docs/tfjs.md", 1, shows="grad override_gradient sum", backend="wasm"),
     Page("docs/vmap.md", 4, shows="vmap grad vjp where"),

@@ -1,6 +1,7 @@
 """Data-parallel training, checkpoints and ZeRO-1; and jobs in which a rank fails."""
 
 import importlib.util
+import os
 import re
 import time
 
@@ -44,7 +45,6 @@ FAILURES = {
         "rank 1 of 2 is in no collective, at ",
         "its last was barrier",
     ],
-    "is killed": [],  # mpiexec says so, each in its words
     "ends": ["no answer of rank 1: it has ended or is stopped"],
 }
 
@@ -58,17 +58,25 @@ def test_a_rank_that_fails_ends_the_job(how):
     assert "not reached" not in done.stdout
     for message in FAILURES[how]:
         assert message in done.stderr, done.stderr
+    assert "ended first" not in done.stderr  # which is said of no other failure
 
 
-def test_debug_mode_tells_which_rank_mpiexec_means():
-    """mpiexec of MPICH tells the process that was killed, and that of Open MPI both."""
-    done = train(2, "fail", "is killed", PLUGRAD_MPI_DEBUG="1")
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd of Linux")
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_a_rank_that_is_killed_is_named(rank):
+    """mpiexec kills the others in the same way, a few milliseconds later."""
+    start = time.monotonic()
+    done = train(3, "fail", "is killed", rank, PLUGRAD_MPI_DEBUG="1")
     assert done.returncode != 0
-    told = dict(re.findall(r"rank (\d) of 2 is process (\d+) on", done.stderr))
-    assert sorted(told) == ["0", "1"]
-    said = done.stdout + done.stderr.partition("is process")[2]
-    assert f"PID {told['1']}" in said, said
-    assert f"PID {told['0']}" not in said, said
+    assert time.monotonic() - start < 30
+    assert "not reached" not in done.stdout
+    pids = dict(re.findall(r"rank (\d) of 3 is process (\d+) on", done.stderr))
+    [(named, pid, cause)] = re.findall(
+        r"rank (\d) of 3 \(process (\d+) on .*\) ended first, at .*: (killed .*)",
+        done.stderr,
+    )
+    assert (named, pid) == (str(rank), pids[str(rank)])
+    assert "SIGKILL" in cause
 
 
 def test_a_rank_that_ends_before_mpi_starts_ends_the_job():

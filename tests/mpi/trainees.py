@@ -216,10 +216,10 @@ def fit(folder):
     mpi.log(*fitted.params.numpy().ravel(), fitted.history[-1]["loss"])
 
 
-def fail(how):
-    """The rank 1 fails after the first collective."""
+def fail(how, rank="1"):
+    """A rank fails after the first collective."""
     mpi.barrier()
-    if mpi.rank() == 1:
+    if mpi.rank() == int(rank):
         if how == "raises":
             raise KeyError("no such image")
         if how == "hangs":

@@ -56,6 +56,49 @@ def test_ways_to_run_it_do_not_change_the_bits(options):
     assert [x.item() for x in found.values()] == [x.item() for x in expected.values()]
 
 
+def test_what_others_hold_is_not_used_up():
+    """``fit`` donates to its step; callbacks and the caller keep what they have got."""
+    kept, validated = [], []
+    params = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
+    rate = pg.asarray(0.5)
+    optimizer = pt.average_params(pt.sgd(rate), 0.5)
+    for _ in range(2):
+        fitted = pt.fit(
+            loss,
+            params,
+            optimizer,
+            pt.Batches((X, 3 * X + 1), 8),
+            epochs=2,
+            validate=lambda params: validated.append(params) or {},
+            callbacks=[lambda now: kept.append((now.params, now.state)) or None],
+            report_every=2,
+        )
+    assert [p.item() for p in params.values()] == [0.0, 0.0]
+    assert rate.item() == 0.5
+    values = [[x.item() for x in pg.tree.leaves(tree)] for tree in kept]
+    assert len(values) == 8
+    assert values[:4] == values[4:]
+    assert len({*map(str, values)}) == 4
+    assert [p["a"].item() for p in validated[:2]] == [v[0] for v in values[1:4:2]]
+    assert fitted.params["a"].item() == values[-1][0]
+
+
+@pytest.mark.parametrize("donate", [False, True])
+def test_a_step_uses_up_what_it_gets_if_asked(donate):
+    step = pt.train_step(loss, pt.sgd(0.5), donate=donate)
+    given = params = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
+    state, batch = step.optimizer.init(params), (pg.asarray(X), pg.asarray(3 * X))
+    for _ in range(3):
+        params, state, _ = step.run(params, state, batch)
+    assert params["a"].item() > 0
+    if not donate:
+        assert given["a"].item() == 0
+    else:
+        told = r"donated to jit as argument params\['a'\] of train_step"
+        with pytest.raises(ValueError, match=told):
+            given["a"].item()
+
+
 ENDS = {  # options: steps, the reason
     "steps": ({"steps": 6}, 6, "steps"),
     "epochs": ({"epochs": 2}, 8, "epochs"),
@@ -312,3 +355,72 @@ def test_what_does_not_fit_is_refused(row):
     call, message = WRONG[row]
     with pytest.raises(ValueError, match=message):
         call()
+
+
+REFUSED = {  # options of fit: what the message says
+    "epochs": ({"epochs": -1}, "fit: epochs must be from 0 to inf, got -1"),
+    "steps": ({"steps": 1.5}, "fit: steps must be an integer, got 1.5"),
+    "report": (
+        {"epochs": 1, "report_every": 0},
+        "fit: report_every must be from 1 to inf, got 0",
+    ),
+    "save": (
+        {"epochs": 1, "save_every": "2"},
+        "fit: save_every must be a number, got '2'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_options_that_make_no_sense_are_refused(name):
+    options, message = REFUSED[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        fit(**options)
+
+
+OTHER_STATES = {  # the state of another optimizer, or of other parameters
+    "another optimizer": lambda params: pt.sgd(0.1, momentum=0.9).init(params),
+    "other parameters": lambda params: pt.adam(0.1).init({"a": params["a"]}),
+    "none": lambda params: None,
+}
+
+
+@pytest.mark.parametrize("name", OTHER_STATES)
+def test_the_state_of_another_optimizer_is_refused(name):
+    params = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
+    state = OTHER_STATES[name](params)
+    with pytest.raises(ValueError, match="not of this optimizer and these parameters"):
+        pt.adam(0.1).update(params, state, params)
+
+
+NUMBERS = {  # a call: what the message says
+    "size": (lambda: pt.Batches(X, 2.5), "Batches: size must be an integer, got 2.5"),
+    "flag": (lambda: pt.Batches(X, True), "Batches: size must be a number, got True"),
+    "rows": (lambda: pt.Batches(np.float32(1), 1), "Batches: an array has no axis"),
+    "rate": (lambda: pt.adam("x"), "learning_rate must be a number, got 'x'"),
+    "cosine": (
+        lambda: pt.schedules.cosine(float("nan"), 5),
+        "cosine: value must be from -inf to inf, got nan",
+    ),
+    "constant": (
+        lambda: pt.schedules.constant("a"),
+        "constant: value must be a number, got 'a'",
+    ),
+    "warmup": (
+        lambda: pt.schedules.warmup(0.1, 5),
+        "warmup: schedule must be a function of the step, got 0.1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_arguments_that_make_no_sense_are_refused(name):
+    call, message = NUMBERS[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+def test_the_step_of_a_checkpoint_is_not_negative(tmp_path):
+    with pytest.raises(ValueError, match="save: step must be from 0 to inf, got -1"):
+        pt.Checkpoints(tmp_path).save(-1, pg.ones(2))
+    assert [*tmp_path.iterdir()] == []

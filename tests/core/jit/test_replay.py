@@ -204,17 +204,21 @@ def test_errors_are_those_of_eager():
 
 def test_a_kernel_that_declines_later():
     """It looks at the values, which no kernel of ours does."""
-    neg = pg.get_kernel("Neg", "cpu")
+    neg, sent = pg.get_kernel("Neg", "cpu"), []
     decline = lambda x: NotImplemented if np.all(x < 0) else neg(x)
+    effect = plugin.Kernel("jittest.Send(x)", out=plugin.same, effect=True)
     pg.register_kernel("Neg", "cpu", decline)
+    pg.register_kernel(effect, "cpu", lambda x: (sent.append(1), x * 2)[1])
     try:
-        jitted = pg.jit(lambda x: pg.negative(x) * 2)
+        jitted = pg.jit(lambda x: pg.negative(plugin.run(effect, x)))
         for x in (pg.abs(X), pg.abs(X), pg.abs(Y)):
             assert look(jitted(x)) == look(x * -2)
         x = -pg.abs(X)
         assert look(jitted(x)) == look(x * -2)  # by the decomposition
+        assert len(sent) == 4  # what came before has not run again
     finally:
         pg.unregister_kernel("Neg", "cpu")
+        pg.unregister_kernel("jittest.Send", "cpu")
 
 
 def test_a_kernel_that_returns_its_input_for_some_values():

@@ -186,10 +186,9 @@ class Tensor(Methods):
 
     def _alive(self) -> Home:
         if self._home is NOWHERE:
-            raise ValueError(
-                f"this tensor of shape {self.shape} and dtype {self.dtype} has been "
-                "disposed; keep another handle on it, or dispose it later"
-            )
+            why = "disposed; keep another handle on it, or dispose it later"
+            about = f"this tensor of shape {self.shape} and dtype {self.dtype}"
+            raise ValueError(f"{about} has been {self._data or why}")  # told by jit
         return self._home
 
     def _alias(self, tape_id: TapeId | None = None) -> Tensor:

@@ -23,10 +23,10 @@ from plugrad.tensor import arguments
 from plugrad.tensor.tensor import Tensor
 
 from .graph import DRAW, MOVE, Graph, Step
-from .program import MISS, Call, Declined, Program
+from .program import MISS, Call, Program
 from .recorder import Recorded, plain
 from .regions import Region
-from .signature import Signature, difference, signature
+from .signature import Signature, difference, donated, signature
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -37,13 +37,23 @@ PATIENCE = 8  # retraces, after which one warning is due
 
 @overload
 def jit(
-    f: Callable[P, R], *, static: Sequence[int | str] = (), strict: bool = False
+    f: Callable[P, R],
+    *,
+    static: Sequence[int | str] = (),
+    donate: Sequence[int | str] = (),
+    strict: bool = False,
 ) -> Jitted[P, R]: ...
 @overload
 def jit(
-    f: None = None, *, static: Sequence[int | str] = (), strict: bool = False
+    f: None = None,
+    *,
+    static: Sequence[int | str] = (),
+    donate: Sequence[int | str] = (),
+    strict: bool = False,
 ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
-def jit(f: Any = None, *, static: Any = (), strict: bool = False) -> Any:
+def jit(
+    f: Any = None, *, static: Any = (), donate: Any = (), strict: bool = False
+) -> Any:
     """Return ``f`` as a function whose kernels are recorded once and then replayed.
 
     The first call with arguments of some shapes and dtypes runs ``f`` as it is. Later
@@ -55,6 +65,8 @@ def jit(f: Any = None, *, static: Any = (), strict: bool = False) -> Any:
         f: A function of tensors, numbers, text and trees of them (``plugrad.tree``).
         static: Positions and names of arguments that are compared as one value, and may
             be any hashable object.
+        donate: Positions and names of arguments whose tensors the call uses up: it
+            frees the memory of each after its last use. To use one later is an error.
         strict: Whether what forbids replay is an error.
 
     Returns:
@@ -62,8 +74,8 @@ def jit(f: Any = None, *, static: Any = (), strict: bool = False) -> Any:
         for these arguments, and ``clear()`` forgets all calls.
 
     Raises:
-        TypeError: ``f`` is not a plain function, or ``static`` does not fit it; in a
-            call, if an argument is of a class that ``jit`` does not know.
+        TypeError: ``f`` is not a plain function, or ``static`` or ``donate`` does not
+            fit it; in a call, if an argument is of a class that ``jit`` does not know.
         ValueError: In a call, with ``strict``, if it cannot be replayed.
 
     Example:
@@ -78,8 +90,8 @@ def jit(f: Any = None, *, static: Any = (), strict: bool = False) -> Any:
 
     """
     if f is None:
-        return functools.partial(jit, static=static, strict=strict)
-    return Jitted(f, static, strict)
+        return functools.partial(jit, static=static, donate=donate, strict=strict)
+    return Jitted(f, static, donate, strict)
 
 
 class Jitted(Generic[P, R]):
@@ -87,7 +99,9 @@ class Jitted(Generic[P, R]):
 
     __wrapped__: Callable[P, R]
 
-    def __init__(self, f: Callable[P, R], static: Any, strict: bool) -> None:
+    def __init__(
+        self, f: Callable[P, R], static: Any, donate: Any, strict: bool
+    ) -> None:
         arguments.function("jit", f)
         for kind in ("coroutine", "generator", "asyncgen"):
             if getattr(inspect, f"is{kind}function")(inspect.unwrap(f)):
@@ -95,7 +109,11 @@ class Jitted(Generic[P, R]):
         functools.update_wrapper(self, f, updated=())  # not the attributes of an object
         self._f, self._strict = f, arguments.flag("jit", "strict", strict)
         self._name = getattr(f, "__qualname__", type(f).__name__)
-        self._static = _static(f, static)
+        self._static = set(_named("static", f, static))
+        self._donate = _named("donate", f, donate)
+        if both := self._static.intersection(self._donate):
+            what = ", ".join({self._donate[name] for name in both})
+            raise TypeError(f"jit: {what} is in static and in donate; name it in one")
         self._lock = threading.RLock()
         self._off = os.environ.get("PLUGRAD_JIT") == "0"
         self.clear()
@@ -116,14 +134,11 @@ class Jitted(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Return ``f(*args, **kwargs)``: replay it if a call like it was recorded."""
-        try:
-            for call in self._calls:
-                result = call(args, kwargs)
-                if result is not MISS:
-                    return cast("R", result)
-            return cast("R", self._found(args, kwargs))
-        except Declined:  # nothing has been assigned yet
-            return self._f(*args, **kwargs)
+        for call in self._calls:
+            result = call(args, kwargs)
+            if result is not MISS:
+                return cast("R", result)
+        return cast("R", self._found(args, kwargs))
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
         """Return what is replayed for these arguments; call ``f`` if none is yet.
@@ -137,9 +152,9 @@ class Jitted(Generic[P, R]):
         if self._off or _is_inside():
             why = "PLUGRAD_JIT=0" if self._off else "under a tape, an observer or vmap"
             return Explanation(self._name, None, why, 0, [], ())
-        entry = self._lookup(args, kwargs)[0]
+        entry, sign, why = self._lookup(args, kwargs)
         if entry is None:
-            self(*args, **kwargs)
+            self._record(sign, why, explained=True)
             entry = self._entries[0]
         program, why, again = self._loaded(entry), entry.reason, [*self._retraces]
         found = tuple([item for item in program.plan if isinstance(item, Region)])
@@ -169,7 +184,7 @@ class Jitted(Generic[P, R]):
         run = program.observed if current().observers else program.finish
         return run(*[x for x in sign.leaves if type(x) is Tensor])
 
-    def _record(self, sign: Signature, why: str) -> Any:
+    def _record(self, sign: Signature, why: str, explained: bool = False) -> Any:
         """Run a call for the first time, and remember what it did."""
         if why:
             self._retraces = [*self._retraces[-KEPT:], why]
@@ -180,9 +195,14 @@ class Jitted(Generic[P, R]):
             text = f"has been recorded {PATIENCE + 2} times, now because of {why}"
             text = f"jit: {self._name} {text}; {remedy}"
             warnings.warn(text, RuntimeWarning, stacklevel=outside())
-        entry = Recorded(self._f, sign, self._strict)
+        used_up = donated(sign, self._donate, self._name) if self._donate else {}
+        entry = Recorded(self._f, sign, self._strict, used_up)
         entry.program = Program(entry, self._name)
         value, entry.value = entry.value, None  # the tensors need not live on
+        tensors = [x for x in sign.leaves if type(x) is Tensor]
+        for n, told in used_up.items() if entry.graph and not explained else ():
+            tensors[n].dispose()
+            tensors[n]._data = told
         entry.sign = sign._replace(args=(), kwargs={}, leaves=[])
         self._remember(entry)
         return value
@@ -203,15 +223,15 @@ class Jitted(Generic[P, R]):
             self._calls = tuple([call for call in calls if call is not None])
 
 
-def _static(f: Callable[..., Any], static: Any) -> set[int | str]:
-    """Return the positions and the names of static arguments."""
-    found: set[int | str] = set()
-    for one in (static,) if isinstance(static, int | str) else static:
+def _named(option: str, f: Callable[..., Any], given: Any) -> dict[int | str, str]:
+    """Return the names of some arguments, by their positions and their names."""
+    found = dict[int | str, str]()
+    for one in (given,) if isinstance(given, int | str) else given:
         names = [*inspect.signature(f).parameters]
         at = names.index(one) if one in names else one
         if not isinstance(at, int) or not 0 <= at < len(names):
-            raise TypeError(f"jit: static has {one!r}, f takes {', '.join(names)}")
-        found |= {at, names[at]}
+            raise TypeError(f"jit: {option} has {one!r}, f takes {', '.join(names)}")
+        found |= dict.fromkeys((at, names[at]), names[at])
     return found
 
 

@@ -7,7 +7,7 @@ the kernels, which it has as globals, and deletes each value after its last use:
     def finish(x0):
         a0 = x0._data
         t1 = k0(a0, a0)
-        if t1 is NotImplemented: raise Declined
+        if t1 is NotImplemented: t1 = d1(a0, a0)
         return Tensor(t1, h1)
 
 The first call needs no code. When a call like it comes, compilers get their regions and
@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 from types import CodeType
 from typing import Any
 
+from plugrad.engine import dispatch
 from plugrad.engine.context import PROCESS, Scope, current, observed_run, running
 from plugrad.registry.registry import registry
 from plugrad.tensor.tensor import Native, Tensor
@@ -50,17 +51,13 @@ def call(args, kwargs):
 GONE = "  except (AttributeError, ValueError): return MISS"
 
 
-class Declined(Exception):
-    """A kernel has returned NotImplemented, which it had not when it was recorded."""
-
-
 @functools.lru_cache(SOURCES)
 def _compiled(source: str, name: str) -> CodeType:
     """Return code, which calls that differ in shapes and numbers may share."""
     return compile(source, f"<plugrad.jit of {name}>", "exec")
 
 
-USED = (Declined, Static, Tensor, leaf_key, look, outline, split, values)
+USED = (Static, Tensor, leaf_key, look, outline, split, values)
 
 
 class Program:
@@ -211,12 +208,18 @@ class Program:
         sources = [*self.tensors, *held]
         for value, source in zip(graph.inputs, sources, strict=True):
             self.lines.append(f"  {self.named[value]} = {source}._data")
+        for n, why in of.donated.items():  # only this function holds the arrays
+            x = self.tensors[n]
+            self.lines.append(f"  {x}.dispose(); {x}._data = {why!r}")
+        self.donated = [graph.inputs[n] for n in of.donated]
         made, lines = list[str](), list[str]()
         for value in graph.outputs:
             made.append(f"Tensor({self.named[value]}, {self.bind(of.homes[value])})")
         for tensor, (place, argument) in of.results.items():
             self.handles[tensor] = name = f"r{place}"
-            source = made[place] if argument is None else self.tensors[argument]
+            source = made[place]
+            if argument is not None and not of.donated:
+                source = self.tensors[argument]
             lines.append(f"  {name} = {source}")
         built = self.result(of.value)
         last = made[len(made) - len(of.assigned) :]
@@ -226,7 +229,7 @@ class Program:
 
     def body(self, graph: Graph) -> None:
         """Add the lines that run the kernels and the regions."""
-        dead_after = last_uses(self.plan, graph.outputs)
+        dead_after = last_uses(self.plan, graph.outputs, self.donated)
         for item, dead in zip(self.plan, dead_after, strict=True):
             if isinstance(item, Region):
                 self.region(item)
@@ -256,13 +259,14 @@ class Program:
         given = ["None" if x is None else named[x] for x in step.inputs]
         if not given:
             given = [self.bind(registry.opened[step.backend].runtime.arrays)]
+        instead = f"{self.bind(functools.partial(_declined, step))}({', '.join(given)})"
         given += [f"{name}={self.bind(value)}" for name, value in attrs.items()]
         made = [named[y] for y in step.outputs]
         to = made[0] if step.kernel.single else "made"
         name = self.bind(function)
         self.calls[name] = step
         self.lines.append(f"  {to} = {name}({', '.join(given)})")
-        self.lines.append(f"  if {to} is NotImplemented: raise Declined")
+        self.lines.append(f"  if {to} is NotImplemented: {to} = {instead}")
         if not step.kernel.single:
             self.lines.append(f"  [{', '.join(made)}] = made")
 
@@ -288,14 +292,22 @@ def _one_by_one(graph: Graph, *natives: Native) -> Any:
     values = {**graph.constants, **dict(zip(graph.inputs, natives, strict=True))}
     for step in graph.steps:
         function, attrs = _function(step)
-        made = function(
-            *[None if x is None else values[x] for x in step.inputs], **attrs
-        )
+        given = [None if x is None else values[x] for x in step.inputs]
+        made = function(*given, **attrs)
         if made is NotImplemented:
-            raise Declined
+            made = _declined(step, *given)
         values |= zip(step.outputs, [made] if step.kernel.single else made, strict=True)
     found = [values[y] for y in graph.outputs]
     return found if len(found) > 1 else found[0]
+
+
+def _declined(step: Step, *natives: Native) -> Any:
+    """Run a kernel that has declined, which it had not when it was recorded."""
+    where = registry.opened[step.backend]
+    xs = [None if x is None else Tensor(x, where) for x in natives[: len(step.inputs)]]
+    with Scope(backend=where):
+        made = dispatch._run(step.kernel, (*xs,), {**step.attrs}, implemented=False)
+    return made[0]._data if step.kernel.single else [y._data for y in made]
 
 
 def _function(step: Step) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -330,7 +342,7 @@ def _observed(
         if result is NotImplemented and isinstance(item, Region):
             result = _one_by_one(item.graph, *natives)
         if result is NotImplemented:
-            raise Declined
+            result = _declined(item, *natives)
         if kernel is REGION and (run := running()):
             run.how = "region"
         one = len(item.outputs) == 1 if isinstance(item, Region) else kernel.single

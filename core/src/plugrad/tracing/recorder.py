@@ -45,6 +45,7 @@ UNSEEN += "in a Variable"
 Inputs = tuple[Tensor | None, ...]
 Attrs = Mapping[str, Any]
 Numbers = tuple[int | None, ...]
+Told = Mapping[int, str]
 Home = Any  # an OpenBackend; of a tensor the type checker knows less
 
 
@@ -308,6 +309,7 @@ class Recorded:
         overrides: The gradients that scopes override.
         tables: The kernels of all backends that ran some.
         variables: The variables that were used, with the backends of what they held.
+        donated: What errors say of donated tensors, by the numbers of the tensors.
         recorded: How many runs were recorded.
         graph: What to run; None if the call has to run eagerly.
         homes: The backend of each value of the graph.
@@ -323,13 +325,17 @@ class Recorded:
 
     program: Program
 
-    def __init__(self, f: Callable[..., Any], sign: Signature, strict: bool) -> None:
-        self.function, self.sign = f, sign
+    def __init__(
+        self, f: Callable[..., Any], sign: Signature, strict: bool, donated: Told
+    ) -> None:
+        self.function, self.sign, self.donated = f, sign, donated
         self.plans, self.overrides = registry.gradients.plans, current().overrides
         roots = plain([x for x in sign.leaves if type(x) is not Tensor])
         self.captured = Captured([f, *roots, *_functions(self.overrides)])
         recorder = Recorder(self.captured.tensors.values(), strict)
-        given = [recorder.argument(x) if type(x) is Tensor else x for x in sign.leaves]
+        # What f keeps or returns of a donated argument is another handle.
+        own = [x._alias() if donated and type(x) is Tensor else x for x in sign.leaves]
+        given = [recorder.argument(x) if type(x) is Tensor else x for x in own]
         args, kwargs = sign.args, sign.kwargs
         if any(x is not y for x, y in zip(given, sign.leaves, strict=True)):
             args, kwargs = sign.structure(given)

@@ -361,10 +361,15 @@ def _asked(
 # --- liveness --------------------------------------------------------------------
 
 
-def last_uses(plan: Plan, kept: Iterable[int]) -> list[list[int]]:
-    """Return the values that are not read after each item, of those that items make."""
+def last_uses(
+    plan: Plan, kept: Iterable[int], donated: Iterable[int] = ()
+) -> list[list[int]]:
+    """Return the values that are not read after each item, of those that items make.
+
+    So with inputs that are ``donated``.
+    """
     seen, found = {*kept}, []
-    made = {y for item in plan for y in item.outputs}
+    made = {y for item in plan for y in item.outputs}.union(donated)
     for item in reversed(plan):
         read = [x for x in (*item.inputs, *item.outputs) if x is not None]
         found.append([x for x in dict.fromkeys(read) if x in made and x not in seen])

@@ -181,6 +181,20 @@ def argument(path: str) -> str:
     return f"argument {first}{rest}"
 
 
+def donated(sign: Signature, names: Mapping[Any, str], of: str) -> dict[int, str]:
+    """Return the tensors in some arguments by their numbers, with what errors say."""
+    given = [*enumerate(sign.args), *sorted(sign.kwargs.items())]
+    paths = [(key, path) for key, x in given for path in split(x)[1].paths()]
+    leaves = zip(paths, sign.leaves, strict=True)
+    tensors = [place for place, leaf in leaves if type(leaf) is Tensor]
+    return {
+        n: f"donated to jit as argument {names[key]}{path} of {of}; use what the call "
+        "returned, donate a copy (copy.copy(x)), or leave it out of donate="
+        for n, (key, path) in enumerate(tensors)
+        if key in names
+    }
+
+
 def difference(old: Signature, new: Signature) -> str:
     """Return the part in which a call differs from another, for messages."""
     if old.key[0] != new.key[0]:

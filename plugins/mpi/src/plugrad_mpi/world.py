@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from .witness import Witness, start
+
 PATIENCE = 600.0  # seconds, as of NCCL in PyTorch
 STEP = 1e-3  # seconds between calls that have MPI advance what is under way
 GRACE = 3.0  # seconds that the ranks have to say where they are
@@ -110,6 +112,7 @@ class World:
         count: How many collectives this rank has begun.
         busy: The text of the collective that runs, and since when; None outside.
         under_way: Set while messages are under way that the rank does not wait for.
+        witness: The process that says which rank was killed, if there is one.
 
     """
 
@@ -122,6 +125,9 @@ class World:
         self.busy: tuple[tuple[Any, ...], float] | None = None
         self.under_way = threading.Event()
         self._last: tuple[Any, ...] = ("nothing", None, {})
+        self.witness: Witness | None = None
+        if self.size > 1:
+            self.witness = start(self.comm, self.mpi.COMM_TYPE_SHARED)
 
     def during(
         self, name: str, x: Any = None, together: bool = True, **attrs: Any
@@ -147,6 +153,12 @@ class World:
 
     def __exit__(self, *_: object) -> None:
         self.busy = None
+
+    def abort(self) -> None:
+        """End the job on all ranks."""
+        if self.witness is not None:
+            self.witness.dismiss()
+        self.comm.Abort(1)
 
     def _compare(self) -> None:
         """Raise on all ranks unless all run the same collective."""
@@ -174,7 +186,7 @@ def world() -> World:
     """Return all ranks; the first call begins to watch them."""
     found = World()
     if found.size > 1:
-        if found.debug:  # mpiexec of MPICH names a rank that is killed so
+        if found.debug:
             where = f"process {os.getpid()} on {platform.node()}"
             _say(f"plugrad-mpi: rank {found.rank} of {found.size} is {where}")
         sys.excepthook = functools.partial(_end, found, sys.excepthook)
@@ -206,7 +218,7 @@ def _end(
     shown(kind, error, trace)
     why = "".join(traceback.format_exception_only(error)).strip()
     _say(f"plugrad-mpi: rank {here.rank} of {here.size} ends the job: {why}")
-    here.comm.Abort(1)
+    here.abort()
 
 
 def _say(text: str) -> None:
@@ -240,6 +252,8 @@ class Watchdog(threading.Thread):
         self.ended.set()
         self.here.under_way.set()
         self.join()
+        if self.here.witness is not None and self.here.witness.process is not None:
+            self.here.witness.dismiss()
 
     def run(self) -> None:
         """Look at this rank, and listen to the others, until the process ends."""
@@ -247,6 +261,8 @@ class Watchdog(threading.Thread):
         while not self.ended.is_set():
             if self.here.under_way.wait(step):
                 sleep(STEP)
+            if self.here.witness is not None and self.here.witness.saw():
+                self.here.comm.Abort(1)  # where mpiexec leaves the others alone
             busy = self.here.busy
             if busy is not None and monotonic() - busy[1] > self.here.timeout:
                 self.alarm()
@@ -273,6 +289,8 @@ class Watchdog(threading.Thread):
         limit = f"{self.here.timeout:g} s (PLUGRAD_MPI_TIMEOUT)"
         self.say(f"; it has waited for {limit}, so the job ends")
         if self.comm is None:
+            if self.here.witness is not None:
+                self.here.witness.dismiss()
             os._exit(1)  # mpiexec ends the others
         silent = {*range(self.here.size)} - {self.here.rank}
         self.sent += [self.comm.Isend(NOTHING, other, ASK) for other in silent]
@@ -285,7 +303,7 @@ class Watchdog(threading.Thread):
         if silent:
             ranks = ", ".join(map(str, sorted(silent)))
             _say(f"plugrad-mpi: no answer of rank {ranks}: it has ended or is stopped")
-        self.comm.Abort(1)
+        self.here.abort()
 
 
 # --- where a rank is ---------------------------------------------------------------

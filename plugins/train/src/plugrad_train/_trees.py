@@ -97,6 +97,16 @@ def within(
     op: str, name: str, value: float, low: float, high: float = float("inf")
 ) -> float:
     """Return a number that must be from ``low`` to ``high``."""
+    numbers = int | float | np.number | pg.Tensor
+    if isinstance(value, bool) or not isinstance(value, numbers):
+        raise TypeError(f"{op}: {name} must be a number, got {value!r}")
     if not low <= value <= high:
         raise ValueError(f"{op}: {name} must be from {low:g} to {high:g}, got {value}")
     return value
+
+
+def whole(op: str, name: str, value: int, least: int = 1) -> int:
+    """Return an integer that must be ``least`` or more."""
+    if within(op, name, value, least) != int(value):
+        raise TypeError(f"{op}: {name} must be an integer, got {value!r}")
+    return int(value)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import plugrad as pg
 
-from ._trees import Tree, choice, paths, within
+from ._trees import Tree, choice, paths, whole
 
 FORMAT = 1
 NAME = re.compile(r"step-(\d{8,})\.json")
@@ -90,7 +90,7 @@ class Checkpoints:
         best: str | None = None,
         mode: str = "min",
     ) -> None:
-        within("Checkpoints", "keep", keep, 1)
+        whole("Checkpoints", "keep", keep)
         self.mode = choice("Checkpoints", "mode", mode, ("min", "max"))
         self.folder, self.keep, self.best = Path(folder), keep, best
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -129,6 +129,7 @@ class Checkpoints:
             OSError: A file cannot be written.
 
         """
+        whole("save", "step", step, 0)
         numbers = {name: float(x) for name, x in (metrics or {}).items()}
         if metrics is not None and self.best not in {None, *numbers}:
             raise ValueError(

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import plugrad as pg
 
-from ._trees import Tree, choice, within
+from ._trees import Tree, choice, whole
 
 Array = np.ndarray[Any, np.dtype[Any]]
 LAST = ("drop", "pad", "keep")
@@ -77,7 +77,11 @@ class Batches:
         self, data: Tree, size: int, *, shuffle: int | None = None, last: str = "drop"
     ) -> None:
         arrays = pg.tree.leaves(data)
-        rows = {len(x) for x in arrays}
+        rows = {len(x) for x in arrays if np.ndim(x)}
+        if not all(map(np.ndim, arrays)):
+            raise ValueError(
+                "Batches: an array has no axis of rows; pass one with rows"
+            )
         if len(rows) != 1:
             raise ValueError(
                 f"Batches: arrays must have as many rows each, got {sorted(rows)}"
@@ -85,7 +89,7 @@ class Batches:
         (self.rows,) = rows
         self.data, self.shuffle = data, shuffle
         self.last = choice("Batches", "last", last, LAST)
-        self.size = int(within("Batches", "size", size, 1))
+        self.size = whole("Batches", "size", size)
         if len(self) == 0:
             raise ValueError(
                 f"Batches: {self.rows} rows do not fill a batch of {size}; use a "
@@ -158,8 +162,8 @@ class IterableBatches:
                 f"iterator, so that each epoch has one, got {type(examples).__name__}"
             )
         self.examples, self.shuffle = examples, shuffle
-        self.size = int(within("IterableBatches", "size", size, 1))
-        self.buffer = int(within("IterableBatches", "buffer", buffer, 1))
+        self.size = whole("IterableBatches", "size", size)
+        self.buffer = whole("IterableBatches", "buffer", buffer)
         self.last = choice("IterableBatches", "last", last, LAST)
         self.state = {"epoch": 0, "batch": 0}
 
@@ -229,7 +233,7 @@ class Prefetch:
 
     def __init__(self, source: Source, count: int = 2) -> None:
         self.source = source
-        self.count = int(within("Prefetch", "count", count, 1))
+        self.count = whole("Prefetch", "count", count)
         self.state = source.state
 
     def __iter__(self) -> Iterator[Any]:

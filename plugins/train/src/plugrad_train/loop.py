@@ -1,26 +1,26 @@
 """The training loop: ``fit``, and the parts of it for loops of your own.
 
-Map: ``train_step``; ``fit`` and its result; the loop; Ctrl-C.
+Map: ``train_step``; ``fit`` and its result; the loop.
 """
 
 from __future__ import annotations
 
 import contextlib
-import signal
+import copy
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import plugrad as pg
 
 from . import logs
-from ._trees import Tree, choice
+from ._trees import Tree, choice, whole
 from .checkpoints import Checkpoints
 from .data import Source
+from .interrupts import how_to_resume, interrupts
 from .optimizers import Optimizer
 from .transforms import learning_rate
 from .wrappers import (
@@ -52,7 +52,13 @@ class Step(NamedTuple):
 
 
 def train_step(
-    loss: Loss, optimizer: Optimizer, /, *, precision: Any = None, jit: bool = True
+    loss: Loss,
+    optimizer: Optimizer,
+    /,
+    *,
+    precision: Any = None,
+    jit: bool = True,
+    donate: bool = False,
 ) -> Step:
     """Return a step of training: gradients, then the update, under ``pg.jit``.
 
@@ -63,6 +69,8 @@ def train_step(
             (``half_precision``, ``scale_loss``). None computes in the dtype of the
             parameters.
         jit: Whether the step is recorded and replayed.
+        donate: Whether a step under ``jit`` uses up the parameters and the state that
+            it gets (``pg.jit(donate=)``), which takes less memory and time.
 
     Returns:
         The step and its optimizer.
@@ -91,7 +99,8 @@ def train_step(
         params, state = optimizer.update(grads, state, params)
         return params, state, value
 
-    return Step(optimizer, pg.jit(run) if jit else run)
+    used_up = ("params", "state") if donate else ()
+    return Step(optimizer, pg.jit(run, donate=used_up) if jit else run)
 
 
 class Progress(NamedTuple):
@@ -212,13 +221,13 @@ def fit(
         (40, 3.0, 'epochs')
 
     """
-    if epochs is None and steps is None:
-        raise ValueError("fit: got neither epochs nor steps; say how long to train")
+    _check_length(epochs, steps)
+    _check_numbers(1, save_every=save_every, report_every=report_every)
     choice("fit", "nonfinite", nonfinite, NONFINITE)
     _check_folder(checkpoints, resume)
     if precision is None and nonfinite != "apply":
         optimizer = skip_nonfinite(optimizer)
-    step = train_step(loss, optimizer, precision=precision, jit=jit)
+    step = train_step(loss, optimizer, precision=precision, jit=jit, donate=True)
     loop = _Loop(step, params, batches, key, (epochs, steps))
     loop.validate, loop.checkpoints, loop.save_every = validate, checkpoints, save_every
     loop.report_every, loop.stops_at_nonfinite = report_every, nonfinite == "stop"
@@ -227,9 +236,23 @@ def fit(
     with contextlib.ExitStack() as stack:
         ours = logs.opened(stack, log, curves, progress, loop.step, loop.limits)
         loop.callbacks = [*callbacks, *ours]
-        loop.interrupted = stack.enter_context(_interrupts())
+        loop.interrupted = stack.enter_context(interrupts())
         loop.run()
     return Fitted(loop.params, loop.state, loop.step, loop.history, loop.ended)
+
+
+def _check_length(epochs: int | None, steps: int | None) -> None:
+    """Raise an error if it is not clear how long to train."""
+    if epochs is None and steps is None:
+        raise ValueError("fit: got neither epochs nor steps; say how long to train")
+    _check_numbers(0, epochs=epochs, steps=steps)
+
+
+def _check_numbers(least: int, **numbers: int | None) -> None:
+    """Raise an error for numbers of steps or epochs that are none."""
+    for name, value in numbers.items():
+        if value is not None:
+            whole("fit", name, value, least)
 
 
 def _check_folder(checkpoints: Checkpoints | None, resume: bool) -> None:
@@ -275,7 +298,7 @@ class _Loop:
     ) -> None:
         self.take, self.batches, self.key = step.run, batches, key
         self.limits = limits
-        self.params, self.state = params, step.optimizer.init(params)
+        self.params, self.state = _kept((params, step.optimizer.init(params)))
         self.step, self.saved, self.reported, self.skipped = 0, -1, -1, 0
         self.loss: pg.Tensor | None = None
         self.metrics: dict[str, float] = {}
@@ -328,7 +351,7 @@ class _Loop:
         if self.saved != self.step:
             self._save(None)
         if self.ended == "interrupted":
-            print(_how_to_resume(self.checkpoints, self.step), file=sys.stderr)
+            print(how_to_resume(self.checkpoints, self.step), file=sys.stderr)
 
     def _take(self, batch: Any) -> None:
         """Take one step."""
@@ -365,12 +388,11 @@ class _Loop:
             self.metrics["learning_rate"] = learning_rate(self.state).item()
         self.metrics["seconds"] = time.perf_counter() - self.started
         if epoch_ends and self.validate is not None:
-            found = self.validate(self.params)
+            found = self.validate(_kept(self.params))
             self.metrics |= {name: float(x) for name, x in found.items()}
         self.history.append({"step": self.step, "epoch": epoch, **self.metrics})
-        now = Progress(
-            self.step, epoch, self.params, self.state, self.metrics, epoch_ends
-        )
+        params, state = _kept((self.params, self.state))
+        now = Progress(self.step, epoch, params, state, self.metrics, epoch_ends)
         for callback in self.callbacks:
             self.ended = callback(now) or self.ended
 
@@ -401,6 +423,11 @@ class _Loop:
         self.saved = self.step
 
 
+def _kept(tree: Tree) -> Tree:
+    """Return other handles on the tensors: the next step uses up those that it gets."""
+    return pg.tree.map(lambda x: copy.copy(x) if isinstance(x, pg.Tensor) else x, tree)
+
+
 def _with_state(callbacks: Sequence[Callback]) -> list[Any]:
     """Return the callbacks whose attribute ``state`` belongs into checkpoints."""
     return [callback for callback in callbacks if hasattr(callback, "state")]
@@ -408,38 +435,3 @@ def _with_state(callbacks: Sequence[Callback]) -> list[Any]:
 
 def _skipped(state: Any) -> int:
     return int(state.skipped) if isinstance(state, Finite) else 0
-
-
-# --- Ctrl-C ----------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[threading.Event]:
-    """Have the first Ctrl-C set the event, and the second one raise."""
-    pressed = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield pressed
-        return
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if pressed.is_set():
-            raise KeyboardInterrupt
-        pressed.set()
-
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        yield pressed
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _how_to_resume(checkpoints: Checkpoints | None, step: int) -> str:
-    if checkpoints is None:
-        return (
-            f"interrupted after step {step}, without a checkpoint: pass checkpoints= "
-            "to be able to resume"
-        )
-    return (
-        f"interrupted after step {step}; saved as {checkpoints.path(step)}. To resume, "
-        "call fit with the same arguments and resume=True"
-    )

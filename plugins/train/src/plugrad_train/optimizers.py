@@ -89,10 +89,24 @@ def of_transform(transform: Transform) -> Optimizer:
 
     def update(grads: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
         grads = as_params(grads, params)
-        updates, state = transform.update(grads, state, params)
-        return _applied(params, updates), state
+        try:
+            updates, new = transform.update(grads, state, params)
+        except (AttributeError, TypeError, ValueError):
+            _check_state(state, transform.init(params))
+            raise
+        return _applied(params, updates), new
 
     return Optimizer(init, update, transform)
+
+
+def _check_state(state: Any, expected: Any) -> None:
+    """Raise ValueError for the state of another optimizer, or of other parameters."""
+    found, wanted = pg.tree.structure(state), pg.tree.structure(expected)
+    if repr(found) != repr(wanted):
+        raise ValueError(
+            "update: the state is not of this optimizer and these parameters: expected "
+            f"{wanted!r:.200}, got {found!r:.200}; pass what init(params) returned"
+        ) from None
 
 
 @overload

@@ -42,6 +42,7 @@ def constant(value: float) -> Schedule:
         0.5
 
     """
+    within("constant", "value", value, -math.inf)
     return lambda step: pg.zeros_like(_as_step(step)) + value
 
 
@@ -127,6 +128,7 @@ def cosine(value: float, steps: int, last: float = 0.0) -> Schedule:
         restarts", ICLR 2017; ``optax.cosine_decay_schedule``.
 
     """
+    within("cosine", "value", value, -math.inf)
     within("cosine", "steps", steps, 1)
     half = (value - last) / 2
     return lambda step: last + half * (1.0 + pg.cos(_share(step, steps) * math.pi))
@@ -170,6 +172,11 @@ def warmup(schedule: Schedule, steps: int, first: float = 0.0) -> Schedule:
 
     """
     within("warmup", "steps", steps, 1)
+    if not callable(schedule):
+        raise TypeError(
+            f"warmup: schedule must be a function of the step, got {schedule!r}; use "
+            "schedules.constant for a number"
+        )
 
     def rising(step: Any) -> pg.Tensor:
         share = _share(step, steps)

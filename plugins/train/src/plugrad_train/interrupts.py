@@ -1,0 +1,44 @@
+"""Ctrl-C ends a training after its step."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+from .checkpoints import Checkpoints
+
+
+@contextlib.contextmanager
+def interrupts() -> Iterator[threading.Event]:
+    """Have the first Ctrl-C set the event, and the second one raise."""
+    pressed = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if pressed.is_set():
+            raise KeyboardInterrupt
+        pressed.set()
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def how_to_resume(checkpoints: Checkpoints | None, step: int) -> str:
+    """Return what a training that was interrupted tells its user."""
+    if checkpoints is None:
+        return (
+            f"interrupted after step {step}, without a checkpoint: pass checkpoints= "
+            "to be able to resume"
+        )
+    return (
+        f"interrupted after step {step}; saved as {checkpoints.path(step)}. To resume, "
+        "call fit with the same arguments and resume=True"
+    )

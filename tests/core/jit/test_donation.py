@@ -1,0 +1,252 @@
+"""``jit(f, donate=)`` uses up arguments: their memory is free after their last use."""
+
+import copy
+import gc
+import re
+import weakref
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from .compiling import Compiler, compiling
+from .helpers import floats, look
+
+EMPTY = "has been donated to jit as argument {} of {}; use what the call returned"
+held = pg.Variable(floats(2, 3))
+
+
+def is_empty(x):
+    return repr(x).startswith("<disposed")
+
+
+def assigned(x, y):
+    held.assign(x)
+    return x + y
+
+
+# name: a function of x, which is donated, and y
+FUNCTIONS = {
+    "a kernel": lambda x, y: x * y,
+    "some kernels": lambda x, y: pg.exp(pg.tanh(x) * y) - pg.sum(x),
+    "unused": lambda x, y: y + 1,
+    "returned": lambda x, y: (x, y, x),
+    "a view is returned": lambda x, y: (pg.permute_dims(x, (1, 0)), x[0], y),
+    "gradients": lambda x, y: pg.grad(lambda x: pg.sum(pg.sin(x) * y))(x),
+    "a Variable gets it": assigned,
+    "a random number": lambda x, y: x + 0 * pg.random.normal((3,), seed=0) + y,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("regions", [False, True])
+def test_results_are_those_of_eager(name, regions):
+    def check():
+        f = FUNCTIONS[name]
+        jitted = pg.jit(lambda x, y: f(x, y), donate="x")
+        for scale in (1.0, 2.0, 3.0):
+            x, y = floats(2, 3, scale=scale), floats(2, 3)
+            wanted = look(f(x, y))
+            result = jitted(x, y)
+            assert look(result) == wanted
+            assert is_empty(x)
+            assert look(y) == look(floats(2, 3))
+            assert held.value.shape == (2, 3)  # what it holds is not empty
+
+    if regions:
+        with compiling(Compiler()):
+            check()
+    else:
+        check()
+
+
+# name: what else has the memory of x
+OTHERS = {
+    "another handle": copy.copy,
+    "a view": lambda x: pg.permute_dims(x, (1, 0)),
+    "a part": lambda x: x[:1],
+    "a Variable": lambda x: pg.Variable(x).value,
+    "an array of NumPy's": lambda x: pg.asarray(x.numpy()),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_shares_the_memory_keeps_its_values(name):
+    jitted = pg.jit(lambda x: pg.exp(x) * 2 + pg.sin(x), donate=0)
+    for _ in range(3):
+        x = floats(300, 300)  # which is large enough for a pool
+        other = OTHERS[name](x)
+        before = look(other)
+        result = jitted(x)
+        assert look(result) == look(
+            pg.exp(floats(300, 300)) * 2 + pg.sin(floats(300, 300))
+        )
+        assert look(other) == before
+        assert is_empty(x)
+
+
+def test_the_value_of_a_variable():
+    v = pg.Variable(floats(3))
+    jitted = pg.jit(lambda x: x * v, donate=0)
+    for _ in range(3):
+        assert look(jitted(v.value)) == look(floats(3) * floats(3))
+        assert look(v.value) == look(floats(3))
+
+
+def test_the_same_tensor_twice():
+    jitted = pg.jit(lambda x, y: (x, y, x * y), donate=0)
+    for _ in range(3):
+        x = floats(3)
+        assert look(jitted(x, x)) == look((floats(3), floats(3), floats(3) ** 2))
+        assert is_empty(x)
+    both = pg.jit(lambda tree: tree["a"] - 2 * tree["b"], donate=0)
+    for _ in range(3):
+        x = floats(3)
+        assert look(both({"a": x, "b": x})) == look(-floats(3))
+
+
+def test_trees_and_names():
+    @pg.jit(donate=("params", 2))
+    def step(params, x, state=None):
+        return {"w": params["w"] * x, "b": [params["b"][0] + state]}
+
+    for how in ("positions", "names"):
+        for _ in range(3):
+            params, x, state = {"w": floats(3), "b": [floats(2)]}, floats(3), floats(2)
+            named = {"state": state, "params": params, "x": x}
+            step(params, x, state) if how == "positions" else step(**named)
+            places = {"params['w']": params["w"], "params['b'][0]": params["b"][0]}
+            for place, tensor in (places | {"state": state}).items():
+                name = "test_trees_and_names.<locals>.step"
+                with pytest.raises(
+                    ValueError, match=re.escape(EMPTY.format(place, name))
+                ):
+                    tensor + 1
+            assert look(x) == look(floats(3))
+    with pytest.raises(ValueError, match=r"donated to jit as argument params\['b'\]"):
+        step(params, x, floats(2))
+
+
+def test_the_memory_is_free_before_the_next_kernel():
+    alive = []
+    neg = pg.get_kernel("Neg", "cpu")
+
+    def spy(x):
+        alive.append(array() is not None)
+        return neg(x)
+
+    pg.register_kernel("Neg", "cpu", spy)
+    try:
+        for donate, wanted in ((), True), (0, False):
+            jitted = pg.jit(lambda x: pg.negative(pg.exp(x)), donate=donate)
+            for _ in range(2):  # the first call records
+                x = floats(64)
+                array = weakref.ref(x._data)
+                jitted(x)
+            assert alive.pop() is wanted
+    finally:
+        pg.unregister_kernel("Neg", "cpu")
+
+
+def test_an_error_in_the_middle():
+    v = pg.Variable(floats(3))
+
+    @pg.jit(donate=0)
+    def step(x, at):
+        y = pg.exp(x)
+        v.assign(y)
+        return pg.gather(y, at)
+
+    good, bad = pg.asarray([0, 2]), pg.asarray([0, 9])
+    x = floats(3)
+    with pytest.raises(IndexError):
+        step(x, bad)
+    assert not is_empty(x)  # the call was not recorded
+    for _ in range(2):
+        assert look(step(floats(3), good)) == look(pg.gather(pg.exp(floats(3)), good))
+    before, x = look(v.value), floats(3, scale=2.0)
+    with pytest.raises(IndexError):
+        step(x, bad)
+    assert look(v.value) == before
+    with pytest.raises(ValueError, match="donated to jit as argument x"):
+        x.numpy()
+    assert look(step(floats(3), good)) == look(pg.gather(pg.exp(floats(3)), good))
+
+
+def test_a_kernel_that_declines_later():
+    """What comes before has freed the argument, so the function cannot run again."""
+    neg = pg.get_kernel("Neg", "cpu")
+    decline = lambda x: NotImplemented if np.all(x > 5) else neg(x)
+    pg.register_kernel("Neg", "cpu", decline)
+    try:
+        jitted = pg.jit(lambda x: pg.negative(pg.exp(x)) * 2, donate=0)
+        for scale in (1.0, 1.0):
+            jitted(pg.ones(3) * scale)
+        wanted = look(pg.exp(pg.ones(3) * 2) * -2)
+        assert look(jitted(pg.ones(3) * 2)) == wanted  # by the decomposition
+    finally:
+        pg.unregister_kernel("Neg", "cpu")
+
+
+def profiled(f, x):
+    with pg.profile():
+        f(x)
+
+
+# name: calls of f(x), which do not replay it
+AS_IT_IS = {
+    "grad": lambda f, x: pg.grad(lambda x: pg.sum(f(x)))(x),
+    "vmap": lambda f, x: pg.vmap(f)(x),
+    "another jit": lambda f, x: pg.jit(f)(x),
+    "profile": lambda f, x: profiled(f, x),
+    "explain": lambda f, x: f.explain(x),
+    "a value is read": lambda f, x: pg.jit(lambda x: x.sum().item() * x, donate=0)(x),
+}
+
+
+@pytest.mark.parametrize("name", AS_IT_IS)
+def test_calls_that_run_as_they_are_use_up_nothing(name):
+    f, x = pg.jit(lambda x: x * x + 1, donate=0), floats(3)
+    for _ in range(3):
+        AS_IT_IS[name](f, x)
+        assert look(x) == look(floats(3))
+
+
+def test_methods_and_arrays():
+    class Model:
+        @pg.jit(donate="state")
+        def step(self, state):
+            return state + 1
+
+    model, array = Model(), np.ones(3, np.float32)
+    for _ in range(3):
+        x = floats(3)
+        assert look(model.step(x)) == look(floats(3) + 1)
+        assert is_empty(x)
+        assert model.step(array).tolist() == [2, 2, 2]
+        assert array.tolist() == [1, 1, 1]
+
+
+REFUSED = {
+    "a name": ({"donate": "z"}, "jit: donate has 'z', f takes x, y"),
+    "a position": ({"donate": (0, 5)}, "jit: donate has 5, f takes x, y"),
+    "both": ({"donate": "x", "static": 0}, "jit: x is in static and in donate"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    options, message = REFUSED[name]
+    with pytest.raises(TypeError, match=message):
+        pg.jit(lambda x, y: x, **options)
+
+
+def test_nothing_is_held():
+    """Neither the function nor what it recorded holds an array."""
+    jitted = pg.jit(lambda x: pg.exp(x) + 1, donate=0)
+    for _ in range(3):
+        x = floats(64)
+        array = weakref.ref(x._data)
+        jitted(x)
+        gc.collect()
+        assert array() is None
