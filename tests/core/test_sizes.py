@@ -57,7 +57,7 @@ PACKAGES = {
     "ops": ([*core("ops", without=USERS), BACKWARD], 7500),
     "the path of an op": (PATH, 1950),
     "batching": (core("batching"), 650),
-    "jit": (core("tracing"), 1340),  # 42 of them for donate=
+    "jit": (core("tracing"), 1415),  # donate= and regions in profile have 120 of them
     "trees": (TREES, 350),
     "mistakes with grad": ([MISTAKES], 90),
     "registries and plugins": (REGISTRY, 1320),
@@ -68,7 +68,7 @@ PACKAGES = {
     "wasm": (plugin(WASM), 2000),
     "opencl": (plugin(OPENCL), 2000),
     "linker of opencl": ([LINKER], 225),
-    "llvm": (sorted(LLVM.rglob("*.py")), 1385),
+    "llvm": (sorted(LLVM.rglob("*.py")), 1390),
     "mpi": (sorted(MPI.rglob("*.py")), 860),  # 84 of them for the witness
     "onnx": (sorted(ONNX.rglob("*.py")), 1900),
     "tfjs": (sorted(TFJS.rglob("*.py")), 700),
@@ -160,7 +160,7 @@ def wrapped_imports(path):
 # A package that is under its limit fails here, and one that is far below its ceiling.
 OVER = {
     "ops": 10160,  # LSTM, GRU and their gradients are 215, bitcast 35, of bytes 30
-    "tools": 2080,
+    "tools": 2085,
     "wasm": 2860,
     "opencl": 3470,
     "onnx": 4790,

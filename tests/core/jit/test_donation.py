@@ -188,17 +188,11 @@ def test_a_kernel_that_declines_later():
         pg.unregister_kernel("Neg", "cpu")
 
 
-def profiled(f, x):
-    with pg.profile():
-        f(x)
-
-
 # name: calls of f(x), which do not replay it
 AS_IT_IS = {
     "grad": lambda f, x: pg.grad(lambda x: pg.sum(f(x)))(x),
     "vmap": lambda f, x: pg.vmap(f)(x),
     "another jit": lambda f, x: pg.jit(f)(x),
-    "profile": lambda f, x: profiled(f, x),
     "explain": lambda f, x: f.explain(x),
     "a value is read": lambda f, x: pg.jit(lambda x: x.sum().item() * x, donate=0)(x),
 }

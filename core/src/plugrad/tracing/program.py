@@ -339,10 +339,11 @@ def _observed(
     def work(*_: Any) -> tuple[Tensor, ...]:
         nonlocal result
         result = function(*natives, **given)
-        if result is NotImplemented and isinstance(item, Region):
-            result = _one_by_one(item.graph, *natives)
         if result is NotImplemented:
-            result = _declined(item, *natives)
+            if isinstance(item, Region):
+                result = _one_by_one(item.graph, *natives)
+            else:
+                result = _declined(item, *natives)
         if kernel is REGION and (run := running()):
             run.how = "region"
         one = len(item.outputs) == 1 if isinstance(item, Region) else kernel.single
