@@ -162,7 +162,7 @@ static Left rows_of_a(const Blocks *s, const f32 *a, u32 i, u32 height) {
     if (DIRECT && !g->pack && g->a_column == 1) {
         u32 rest = height % PANEL_A;
         if (rest) pack_rows(g, a, i + height - rest, rest, s->k, s->depth, block);
-        a += (i32)i * g->a_row + s->k;
+        a = a + (i32)i * g->a_row + s->k;
         return (Left){IN_ROWS, .at = a, .step = g->a_row, .last = block};
     }
     (g->pack ? g->pack : pack_rows)(g, a, i, height, s->k, s->depth, block);

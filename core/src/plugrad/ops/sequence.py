@@ -83,7 +83,7 @@ def basic_lstm_cell(
     wanted = {"forget_bias": (), "lstm_kernel": (inputs + units, 4 * units)}
     wanted |= {"lstm_bias": (4 * units,), "c": (batch, units), "h": (batch, units)}
     weights = (forget, kernel, bias, c, h)
-    _check_shapes(op, wanted, weights)
+    _check_shapes(op, wanted, weights, "data and c", data, c)
     y = products.matmul(shape.concat([data, h], axis=1), kernel) + bias
     i, j, f, o = shape.split(y, 4, axis=1)
     state = i.sigmoid() * j.tanh() + (f + forget).sigmoid() * c
@@ -91,13 +91,18 @@ def basic_lstm_cell(
 
 
 def _check_shapes(
-    op: str, wanted: Mapping[str, geometry.Shape], given: Sequence[Tensor | Spec | None]
+    op: str,
+    wanted: Mapping[str, geometry.Shape],
+    given: Sequence[Tensor | Spec | None],
+    others: str,
+    *known: Tensor | Spec,
 ) -> None:
-    """Raise unless the tensors have the shapes that are wanted, by name."""
+    """Raise unless tensors have the shapes that ``known`` ones ask for."""
     for (name, sizes), x in zip(wanted.items(), given, strict=True):
         if x is not None and x.shape != sizes:
-            rule = f"{name} must have shape {sizes} to fit the other arguments"
-            raise misfit(op, rule, *[t for t in given if t is not None])
+            raise misfit(
+                op, f"{name} must have shape {sizes} to fit {others}", x, *known
+            )
 
 
 Cell = Callable[[Tensor, Tensor, Tensor], Sequence[Tensor]]
@@ -185,7 +190,7 @@ def _prepared(
     wanted = {"weight_ih": (m, size), "weight_hh": (m, n), "bias_ih": (m,)}
     wanted |= {"bias_hh": (m,), "h0": (batch, n)}
     wanted |= {"c0": (batch, n)} if len(states) == 2 else {}
-    _check_shapes(op, wanted, [of_x, of_h, *rest])
+    _check_shapes(op, wanted, [of_x, of_h, *rest], "x and weight_hh", inputs, of_h)
     zeros = creation.zeros((batch, n), dtype=inputs.dtype)
     first = [zeros if state is None else state for state in rest[2:]]
     gates = products.matmul(inputs, of_x, transpose_b=True)
@@ -222,7 +227,7 @@ def _lstm_out(*xs: Spec, reverse: bool) -> tuple[Spec, ...]:
         raise misfit("lstm", "xs must be the gates, h, c and the weights", *xs)
     sizes = _, batch, n = _sizes("lstm", 4, xs[0])
     wanted = {"h": (batch, n), "c": (batch, n), "weights": (n, 4 * n)}
-    _check_shapes("lstm", wanted, xs[1:])
+    _check_shapes("lstm", wanted, xs[1:], "the gates", xs[0])
     return (Spec(sizes, xs[0].dtype),) * 2
 
 
@@ -319,7 +324,7 @@ def _lstm_grad_out(
 ) -> tuple[Spec, ...]:
     sizes = _, batch, n = _sizes("lstm", 4, a)
     wanted = {"dy": sizes, "dcells": sizes, "before": sizes, "weight": (n, 4 * n)}
-    _check_shapes("lstm", wanted, (dy, dcells, before, weight))
+    _check_shapes("lstm", wanted, (dy, dcells, before, weight), "the gates", a)
     return a, Spec((batch, n), a.dtype), Spec((batch, n), a.dtype)
 
 
@@ -386,7 +391,7 @@ def _gru_out(*xs: Spec, reverse: bool) -> Spec:
         raise misfit("gru", "xs must be the gates, h, the weights and the bias", *xs)
     sizes = _, batch, n = _sizes("gru", 3, xs[0])
     wanted = {"h": (batch, n), "weights": (n, 3 * n), "bias": (3 * n,)}
-    _check_shapes("gru", wanted, xs[1:])
+    _check_shapes("gru", wanted, xs[1:], "the gates", xs[0])
     return Spec(sizes, xs[0].dtype)
 
 
@@ -484,7 +489,7 @@ def _gru_grad_out(
 ) -> tuple[Spec, ...]:
     sizes = _, batch, n = _sizes("gru", 3, a)
     wanted = {"dy": sizes, "b": a.shape, "before": sizes, "weight": (n, 3 * n)}
-    _check_shapes("gru", wanted, (dy, b, before, weight))
+    _check_shapes("gru", wanted, (dy, b, before, weight), "the gates", a)
     return a, a, Spec((batch, n), a.dtype)
 
 
