@@ -20,6 +20,7 @@ static _Alignas(64) f32 packed_b[DEPTH * COLUMNS];
 static f32 *block_of_a(void) { return packed_a[thread_id()]; }
 static f32 *block_of_b(void) { return packed_b; }
 enum { DIRECT = 0, LEAST_WORK = 0, FEW_ROWS = 0 };
+static u32 thread_count(void) { return 1; } /* of which nothing depends here */
 #else
 /* Products that are worth a thread, 5 us, and rows of A that B is packed for. */
 enum { DIRECT = 1, LEAST_WORK = 1 << 19, FEW_ROWS = 64 };
@@ -139,7 +140,8 @@ static Right panels_of_b(const Blocks *s, u32 batch, u32 j) {
     f32 *all = s->b + first * size;
     if (s->own) {
         all = block_of_b();
-        for (u32 q = s->in_place ? s->panels - 1 : 0; q < s->panels; q++)
+        u32 from = s->in_place ? s->panels - 1 : j / PANEL_B;
+        for (u32 q = from; q < MIN(s->panels, j / PANEL_B + s->across); q++)
             pack_number(s, first + q, all + q * size);
     }
     Right packed = {all + j / PANEL_B * size, all + (last - first) * size, PANEL_B, size};
@@ -169,45 +171,66 @@ static Left rows_of_a(const Blocks *s, const f32 *a, u32 i, u32 height) {
     return (Left){PACKED, .at = block, .step = s->depth};
 }
 
+/* Rows i.. of C, at most ROWS, from column j to `last`. */
+static void block(const Blocks *s, u32 which, u32 i, u32 height, u32 j, u32 last, Right b) {
+    const Gemm *g = s->g;
+    f32 *rows[ROWS], *c = g->c + (i32)which * g->c_batch;
+    Left a = rows_of_a(s, part(g->a, g->a_at, which, g->a_batch), i, height);
+    for (u32 r = 0; r < height; r++)
+        rows[r] = c + (g->offset ? g->offset(g, i + r) : (i + r) * (u32)g->c_row);
+    CHECK(height <= ROWS && s->depth <= DEPTH, "a block is too large");
+    INSIDE(rows[0], g->n * 4);
+    INSIDE(rows[height - 1], g->n * 4);
+    Finish f, *end_of = 0;
+    if (g->end && s->k + s->depth == g->k) {
+        f = *g->end, end_of = &f;
+        if (f.bias) f.bias += which * (u32)g->finish_batch;
+        if (f.slopes) f.slopes += which * (u32)g->finish_batch;
+    }
+    multiply_rows(s, a, height, rows, b, j, last, end_of);
+}
+
 static void blocks(u32 begin, u32 end, void *ctx) {
     const Blocks *s = ctx;
-    const Gemm *g = s->g;
-    f32 *rows[ROWS];
     for (u32 task = begin; task < end; task++) {
         u32 batch = task / s->tasks, at = task % s->tasks;
         u32 i = (at % s->down) * s->height, j = (at / s->down) * s->across * PANEL_B;
-        u32 height = MIN(s->height, g->m - i), which = s->batch + batch;
-        const f32 *from = part(g->a, g->a_at, which, g->a_batch);
-        Left a = rows_of_a(s, from, i, height);
-        f32 *c = g->c + (i32)which * g->c_batch;
-        for (u32 r = 0; r < height; r++)
-            rows[r] = c + (g->offset ? g->offset(g, i + r) : (i + r) * (u32)g->c_row);
-        CHECK(height <= ROWS && s->depth <= DEPTH, "a block is too large");
-        INSIDE(rows[0], g->n * 4);
-        INSIDE(rows[height - 1], g->n * 4);
-        Finish f, *end_of = 0;
-        if (g->end && s->k + s->depth == g->k) {
-            f = *g->end, end_of = &f;
-            if (f.bias) f.bias += which * (u32)g->finish_batch;
-            if (f.slopes) f.slopes += which * (u32)g->finish_batch;
-        }
+        u32 below = MIN(s->g->m, i + s->height);
         u32 last = MIN(s->columns, j + s->across * PANEL_B);
-        multiply_rows(s, a, height, rows, panels_of_b(s, batch, j), j, last, end_of);
+        Right b = panels_of_b(s, batch, j);
+        for (; i < below; i += ROWS)
+            block(s, s->batch + batch, i, MIN(ROWS, below - i), j, last, b);
     }
 }
 
-/* Cuts C into tasks: blocks of ROWS rows, or smaller ones so that there are enough. */
+/* Cuts C into tasks: strips of columns for threads that pack what they read of B, where A
+   is read where it lies and is not much larger; or blocks of ROWS rows, or smaller ones so
+   that there are enough. */
 static void cut(Blocks *s, u32 m, u32 batches) {
     enum { ENOUGH = 8, LEAST = MAX(16, 2 * PANEL_A) };
-    s->height = ROWS, s->across = s->panels;
-    if (CEIL_DIV(m, ROWS) * batches < ENOUGH) {
-        u32 fair = CEIL_DIV(m * batches, ENOUGH * PANEL_A) * PANEL_A;
-        s->height = MIN(ROWS, MAX(LEAST, fair));
+    const Gemm *g = s->g;
+    u32 threads = thread_count(), strip = s->panels * batches / (2 * threads);
+    bool in_rows = DIRECT && !g->pack && !g->starts && g->a_column == 1;
+    if (in_rows && threads > 1 && strip && m > FEW_ROWS && m <= 2 * s->columns) {
+        s->height = m, s->down = 1, s->across = MIN(MIN(strip, 2), s->panels);
+    } else {
+        s->height = ROWS, s->across = s->panels;
+        if (CEIL_DIV(m, ROWS) * batches < ENOUGH) {
+            u32 fair = CEIL_DIV(m * batches, ENOUGH * PANEL_A) * PANEL_A;
+            s->height = MIN(ROWS, MAX(LEAST, fair));
+        }
+        s->down = CEIL_DIV(m, s->height);
+        u32 rest = CEIL_DIV(ENOUGH, s->down * batches);
+        if (rest > 1) s->across = MAX(8, CEIL_DIV(s->panels, rest));
     }
-    s->down = CEIL_DIV(m, s->height);
-    u32 rest = CEIL_DIV(ENOUGH, s->down * batches);
-    if (rest > 1) s->across = MAX(8, CEIL_DIV(s->panels, rest));
     s->tasks = s->down * CEIL_DIV(s->panels, s->across);
+}
+
+/* Tells whether a block of B of some size is not worth packing for m rows. Threads that
+   pack it together read the parts of the others from their caches. */
+static bool is_few_for(u32 m, u32 size) {
+    u32 most = size <= 1 << 14 ? 2 * FEW_ROWS : FEW_ROWS;
+    return m <= most || (thread_count() > 1 && size <= 1 << 15);
 }
 
 static bool is_few(const Gemm *g);
@@ -229,8 +252,9 @@ void gemm(const Gemm *g) {
             for (s.k = 0; s.k < g->k; s.k += depth) {
                 s.depth = MIN(depth, g->k - s.k);
                 bool is_matrix = !g->starts && !g->pack && s.columns >= PANEL_B;
-                s.in_place = DIRECT && is_matrix && g->m <= FEW_ROWS && g->b_column == 1;
-                s.own = DIRECT && (s.tasks == 1 || s.in_place);
+                bool in_place = is_few_for(g->m, s.columns * s.depth);
+                s.in_place = DIRECT && is_matrix && in_place && g->b_column == 1;
+                s.own = DIRECT && (s.down == 1 || s.in_place);
                 if (!s.own) parallel_for(pack_panels, &s, s.panels * batches, 16);
                 u64 task = (u64)g->m * s.columns * s.depth / s.tasks;
                 parallel_for(blocks, &s, s.tasks * batches, (u32)(LEAST_WORK / task) + 1);

@@ -75,6 +75,9 @@ void parallel_for(void (*body)(u32 begin, u32 end, void *ctx), void *ctx, u32 n,
 
 /* The number of this thread, 0 (the caller) to threads - 1. */
 u32 thread_id(void);
+#ifndef __wasm__
+u32 thread_count(void);
+#endif
 
 /* On processors: memory for intermediate results that this thread keeps until it ends, in
    lines of the cache; `which` is 0, 1 or 2, and has one size. */

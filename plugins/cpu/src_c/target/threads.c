@@ -35,6 +35,8 @@ static _Thread_local u32 me;
 
 u32 thread_id(void) { return me; }
 
+u32 thread_count(void) { return wanted; }
+
 void poll_cancel(void) {}
 
 /* --- memory of a thread ---------------------------------------------------------- */
