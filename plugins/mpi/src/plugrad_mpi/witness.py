@@ -58,7 +58,7 @@ def start(comm: Any, kind: int) -> Witness | None:
     ranks = here.gather((comm.rank, os.getpid()))
     process = None
     if here.rank == 0 and hasattr(os, "pidfd_open"):
-        with contextlib.suppress(OSError):  # a sandbox may forbid it: then there is none
+        with contextlib.suppress(OSError):  # which a sandbox may forbid
             process = _process(comm.size, ranks)
     pid = here.bcast(process and process.pid)  # until then none of them has ended
     here.Free()
