@@ -159,14 +159,36 @@ PROGRAM = """
 """
 
 
+# Rows, columns and what is summed: threads get strips of columns, blocks of rows, all.
+PRODUCTS = """
+    import hashlib, numpy as np, plugrad as pg
+    rng, data = np.random.default_rng(0), hashlib.sha256()
+    for m, n, k in [(300, 520, 520), (128, 256, 784), (200, 130, 700), (65, 33, 100),
+                    (3000, 64, 64), (130, 128, 64)]:
+        for turned in [(0, 0), (0, 1), (1, 0), (1, 1)]:
+            a = rng.normal(size=(m, k)).astype("f4")
+            b = rng.normal(size=(k, n)).astype("f4")
+            given = [np.ascontiguousarray(x.T) if t else x
+                     for x, t in zip((a, b), turned)]
+            y = pg.matmul(*given, transpose_a=bool(turned[0]),
+                          transpose_b=bool(turned[1])).numpy()
+            np.testing.assert_allclose(y, a.astype("f8") @ b, atol=1e-5 * k)
+            backwards = pg.matmul(pg.asarray(a[::-1], copy=False), b).numpy()
+            np.testing.assert_allclose(backwards, y[::-1], atol=1e-5 * k)
+            data.update(y.tobytes())
+    print(data.hexdigest())
+"""
+
+
 def run(program, **env):
     """Return the words that a program in a process of its own prints."""
     env = {"PLUGRAD_PLUGINS": "cpu", "OMP_NUM_THREADS": "1"} | env
     return output(textwrap.dedent(program), **env).split()
 
 
-def test_bits_do_not_depend_on_the_number_of_threads():
-    found = [run(PROGRAM, PLUGRAD_CPU_THREADS=n) for n in ("1", "2", "8")]
+@pytest.mark.parametrize("program", [PROGRAM, PRODUCTS])
+def test_bits_do_not_depend_on_the_number_of_threads(program):
+    found = [run(program, PLUGRAD_CPU_THREADS=n) for n in ("1", "2", "8")]
     assert found[0] == found[1] == found[2]
 
 
