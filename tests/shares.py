@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 
 # opencl compiles each kernel, which takes a fifth of a second.
-SHARES = {"primitives": 6, "wasm": 6, "opencl": 12, "slow": 4}
+SHARES = {"primitives": 6, "wasm": 6, "opencl": 12, "slow": 6}
 # Files of which most tests start processes, or run for long.
 SLOW = [
     "benchmarks/test_growth",
