@@ -5,7 +5,9 @@
 Each model runs on random inputs; sizes that the file leaves open are ``--size``. A row
 has milliseconds of the fastest of some calls, and the largest difference from ONNX
 Runtime's answer, relative to its largest value. Without paths it takes the networks
-that the package ``onnx`` has for its own tests, whose weights are constants.
+that the package ``onnx`` has for its own tests, whose weights are constants, and those
+of ``onnx_networks.py``, with random ones. ``--only`` names some of them. ``--svg``
+draws the times as multiples of ONNX Runtime's.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,12 +26,14 @@ from typing import Any
 import numpy as np
 
 Arrays = dict[str, Any]
+Ratios = dict[str, dict[str, float]]  # to ONNX Runtime's time: of a model, a backend
 
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("paths", nargs="*", type=Path)
+    parser.add_argument("--only", default="", help="names of networks, by commas")
     parser.add_argument("--backend", default="cpu,wasm,opencl")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--size", type=int, default=1, help="of axes that are open")
@@ -35,6 +41,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--plain", action="store_true", help="load(optimize=False), too"
     )
+    parser.add_argument("--svg", type=Path, help="draw a chart into this file")
     return parser.parse_args(arguments)
 
 
@@ -44,11 +51,25 @@ def with_threads(count: int) -> None:
     os.environ |= dict.fromkeys((*names, "POCL_MAX_PTHREAD_COUNT"), str(count))
 
 
-def shipped() -> list[Path]:
-    """Return the networks in the package ``onnx``."""
-    import onnx
+def networks(only: str, folder: str) -> list[Path]:
+    """Return the networks in the package ``onnx``, and those that are written here.
 
-    return sorted(Path(onnx.__file__).parent.glob("backend/test/data/light/*.onnx"))
+    The latter are saved in a folder.
+    """
+    import onnx
+    from onnx_networks import NETWORKS
+
+    chosen = only.split(",") if only else []
+    shipped = Path(onnx.__file__).parent.glob("backend/test/data/light/*.onnx")
+    found = [p for p in sorted(shipped) if not only or p.stem[6:] in chosen]
+    for name, make in NETWORKS.items():
+        if not only or name in chosen:
+            onnx.save(make(), path := Path(folder, f"{name}.onnx"))
+            found.append(path)
+    if len(found) < len(chosen):
+        names = [path.stem.removeprefix("light_") for path in found]
+        raise SystemExit(f"--only: unknown {sorted({*chosen} - {*names})}")
+    return found
 
 
 def drawn(infos: Sequence[Any], size: int) -> Arrays:
@@ -116,30 +137,80 @@ def of_plugrad(
         return eager, fastest(lambda: run(replayed), options.seconds), off
 
 
+# --- the chart -------------------------------------------------------------------
+
+COLORS = ("#1668b8", "#2e8b57", "#e07b00", "#8b3fa0")
+LEFT, WIDE, BAR = 150, 560, 8  # pixels: of the names, of the axis, and of a bar
+TICKS = (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)
+
+
+def chart(found: Ratios) -> str:
+    """Return bars for each model, one a backend, from 1 on a logarithmic axis."""
+    values = [x for row in found.values() for x in row.values()]
+    low, high = math.log2(min(0.5, *values)), math.log2(max(2.0, *values))
+    at = lambda x: LEFT + WIDE * (math.log2(x) - low) / (high - low)
+    names = list(next(iter(found.values())))
+    step = BAR * len(names) + 8
+    bottom = 30 + step * len(found)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDE + 40}" '
+        f'height="{bottom + 30}" font-family="sans-serif" font-size="11">',
+        '<rect width="100%" height="100%" fill="white"/>',
+    ]
+    for x in TICKS:
+        if low <= math.log2(x) <= high:
+            color = "#222" if x == 1 else "#ddd"
+            parts.append(
+                f'<path d="M{at(x):.1f} 24V{bottom}" stroke="{color}"/>'
+                f'<text x="{at(x):.1f}" y="{bottom + 14}" text-anchor="middle">{x:g}'
+                "</text>"
+            )
+    for i, (name, color) in enumerate(zip(names, COLORS, strict=False)):
+        parts.append(f'<text x="{LEFT + 90 * i}" y="15" fill="{color}">{name}</text>')
+    for i, (model, row) in enumerate(found.items()):
+        y = 30 + step * i
+        middle = y + step / 2
+        parts.append(
+            f'<text x="{LEFT - 6}" y="{middle:.0f}" text-anchor="end">{model}</text>'
+        )
+        for k, (x, color) in enumerate(zip(row.values(), COLORS, strict=False)):
+            start, end = sorted((at(1), at(x)))
+            parts.append(
+                f'<rect x="{start:.1f}" y="{y + BAR * k}" '
+                f'width="{max(end - start, 1):.1f}" height="{BAR - 1}" '
+                f'fill="{color}"/>'
+            )
+    return "\n".join([*parts, "</svg>\n"])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a row for each model and backend, and the means."""
     options = parsed(arguments)
     with_threads(options.threads)
     from plugrad_onnx import load
 
-    ratios: dict[str, list[float]] = {}
+    ratios: Ratios = {}
     ways: list[dict[str, Any]] = [{}, {"optimize": False}] if options.plain else [{}]
-    for path in options.paths or shipped():
+    folder = tempfile.TemporaryDirectory()
+    for path in options.paths or networks(options.only, folder.name):
         inputs = drawn(load(path).inputs, options.size)
         answers, reference = of_runtime(path, inputs, options)
         print(f"{path.stem:28} onnxruntime {reference:9.2f} ms")
+        row = ratios.setdefault(path.stem.removeprefix("light_"), {})
         for backend in options.backend.split(","):
             for how in ways:
                 eager, jit, off = of_plugrad(
                     path, backend, inputs, answers, options, **how
                 )
                 name = f"{backend}{' plain' if how else ''}"
-                ratios.setdefault(name, []).append(min(eager, jit) / reference)
+                row[name] = min(eager, jit) / reference
                 times = f"{eager:9.2f} ms, jit {jit:9.2f}, off {off:.1e}"
                 print(f"{'':28} {name:11} {times}")
-    for name, found in ratios.items():
-        mean = math.exp(sum(map(math.log, found)) / len(found))
+    for name in next(iter(ratios.values()), {}):
+        mean = statistics.geometric_mean(row[name] for row in ratios.values())
         print(f"{name}: {mean:.2f} of ONNX Runtime's time (geometric mean)")
+    if options.svg:
+        options.svg.write_text(chart(ratios))
     return 0
 
 

@@ -336,7 +336,7 @@ def table(report: Mapping[str, Any]) -> str:
         parts = ["" if x is None else f"{x:.2f}" for x in found] or heads
         wide = zip(parts, heads, strict=True)
         right = "".join(f"{x:>{max(8, len(head) + 2)}}" for x, head in wide)
-        return f"{first:14}{''.join(f'{cell:>14}' for cell in cells)} {right}".rstrip()
+        return f"{first:16}{''.join(f'{cell:>14}' for cell in cells)} {right}".rstrip()
 
     lines = [row("us", names, [])]
     for name, us in report["us"].items():
@@ -447,7 +447,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = options(arguments)
     if given.list:
         for name, workload in WORKLOADS.items():
-            print(f"{name:14} {workload.what}")
+            print(f"{name:16} {workload.what}")
         return 0
     report = measure(given)
     print(

@@ -121,14 +121,15 @@ def mobilenet(f: Draw) -> Inputs:
     return inputs
 
 
-def transformer(f: Draw) -> Inputs:
-    """Return a batch of 4 sequences of 128, and the weights of one block."""
-    d, hidden = 256, 1024
+def transformer(
+    f: Draw, batch: int = 4, length: int = 128, d: int = 256, hidden: int = 1024
+) -> Inputs:
+    """Return a batch of sequences, and the weights of one block."""
     square = {f"w{name}": f(d, d, scale=0.06) for name in "qkvo"}
     first = {"g1": zeros(d) + 1, "b1": zeros(d), **square}
     second = {"g2": zeros(d) + 1, "b2": zeros(d), "w1": f(d, hidden, scale=0.06)}
     last = {"c1": zeros(hidden), "w2": f(hidden, d, scale=0.03), "c2": zeros(d)}
-    return {"x": f(4, 128, d), **first, **second, **last}
+    return {"x": f(batch, length, d), **first, **second, **last}
 
 
 def adam(f: Draw) -> Inputs:
@@ -214,6 +215,10 @@ WORKLOADS = {
         lambda f: mlp(f, 32, 8, 16, 16, 2),
         trains=True,
     ),
+    "tiny_transformer": Workload(
+        "gradient of the mean square of a pre-norm block: batch 1, 16 x 32, 4 heads",
+        lambda f: transformer(f, 1, 16, 32, 64),
+    ),
     "mlp_train": Workload(
         "a step of SGD: batch 128, 784-256-128-10, relu, softmax cross-entropy",
         mlp,
@@ -252,7 +257,9 @@ GROWS: dict[str, dict[str, tuple[int, ...]]] = {
     "gather": {"indices": (0,)},
     "mlp_train": _ROWS | {"labels": (0,)},
     "cnn_train": _ROWS | {"labels": (0,)},
+    "tiny_mlp_train": _ROWS | {"labels": (0,)},
     "transformer": {"x": (0, 1)},
+    "tiny_transformer": {"x": (1,)},
 }
 IMAGES = ("conv3x3", "conv1x1", "dwconv3x3", "maxpool", "mobilenet_v2")
 GROWS |= dict.fromkeys(IMAGES, _IMAGE)

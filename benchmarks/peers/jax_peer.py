@@ -243,6 +243,7 @@ def block(p: dict[str, Array], x: Array) -> Array:
 
 
 @cases("transformer")
+@cases("tiny_transformer")
 def _(x: Array, **weights: Array) -> Case:
     gradient = jax.grad(lambda p: (block(p, x) ** 2).mean())
 

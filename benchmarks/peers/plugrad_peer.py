@@ -21,7 +21,7 @@ cases = Cases()
 
 
 JITTED = ("grad_small", "gelu_1m", "tiny_mlp_train", "mlp_train", "cnn_train")
-JITTED += ("transformer", "adam_1m", "softmax", "layernorm")
+JITTED += ("tiny_transformer", "transformer", "adam_1m", "softmax", "layernorm")
 replayed: Callable[..., Any] = lambda f: f  # pg.jit, if the argument says so
 
 
@@ -185,6 +185,7 @@ def _(layers: Any, x: Tensor, **weights: Tensor) -> Case:
 
 
 @cases("transformer")
+@cases("tiny_transformer")
 def _(x: Tensor, **weights: Tensor) -> Case:
     gradient = replayed(pg.grad(lambda p, x: pg.mean(pg.square(models.block(p, x)))))
 

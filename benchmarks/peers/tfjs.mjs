@@ -132,6 +132,7 @@ const cases = {
   mlp_train: training(mlp),
   cnn_train: training(cnn),
   mobilenet_v2: mobilenet,
+  tiny_transformer: transformer,
   transformer,
 };
 

@@ -26,7 +26,7 @@ Tensor = torch.Tensor
 cases = Cases()
 forward = torch.inference_mode
 COMPILED = ("grad_small", "gelu_1m", "tiny_mlp_train", "mlp_train", "cnn_train")
-COMPILED += ("transformer", "adam_1m", "softmax", "layernorm")
+COMPILED += ("tiny_transformer", "transformer", "adam_1m", "softmax", "layernorm")
 compiled: Callable[..., Any] = lambda f: f  # torch.compile, if an argument says so
 
 
@@ -309,6 +309,7 @@ def block(p: dict[str, Tensor], x: Tensor) -> Tensor:
 
 
 @cases("transformer")
+@cases("tiny_transformer")
 def _(x: Tensor, **weights: Tensor) -> Case:
     leaves = [w.requires_grad_() for w in weights.values()]
     loss = compiled(lambda weights, x: block(weights, x).square().mean())

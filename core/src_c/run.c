@@ -10,7 +10,7 @@ typedef struct {
     Py_ssize_t count;
     PyObject *attrs;             /* their names, a tuple, or NULL */
     Args values;                 /* and their values */
-    PyObject *pair[2], *scalar;  /* inputs of `elementwise`, and one it owns, or NULL */
+    PyObject *pair[2], *made[2]; /* inputs of `elementwise`; those it owns, or NULL */
     PyObject *context, *backend; /* owned */
     PyObject *tape, *tracked;    /* owned; NULL without a tape */
     PyObject *given[2 * MOST];   /* what the kernel gets: arrays (owned), then values */
@@ -305,7 +305,8 @@ static PyObject *start(Prepare *prepare, CALL) {
     run.context = current_context();
     if (run.context != NULL && prepare(&run, args, PyVectorcall_NARGS(nargsf)))
         y = fast_path(&run);
-    Py_XDECREF(run.scalar);
+    Py_XDECREF(run.made[0]);
+    Py_XDECREF(run.made[1]);
     Py_XDECREF(run.context);
     return y != NULL ? y : slow_path(self, args, nargsf, names);
 }
@@ -399,18 +400,30 @@ static int fit(PyObject *a, PyObject *b, PyObject *kinds) {
     return kinds == NULL ? dtype != STRING : takes(kinds, dtype);
 }
 
+/* Tell whether to read a variable tells nobody but the tapes, which may hear it twice. */
+static int reads_quietly(PyObject *context) {
+    int unobserved = SLOT(context, Context, quiet) == Py_True ||
+                     SLOT(context, Context, tape) != Py_None;
+    return unobserved && SLOT(context, Context, level) == Py_None;
+}
+
 static int prepare_elementwise(Run *run, Args args, Py_ssize_t n) {
     if (run->attrs != NULL || n < 3 || n > 4) return 0;
     begin(run, args, 2);
     PyObject **pair = run->pair;
-    pair[0] = args[1];
-    pair[1] = args[2];
     run->inputs = pair;
+    for (int i = 0; i < 2; i++) {
+        pair[i] = args[i + 1];
+        if (!IS(pair[i], Variable) || !reads_quietly(run->context)) continue;
+        run->made[i] = pair[i] = PyObject_GetAttr(pair[i], n_value);
+        if (pair[i] == NULL) return 0;
+    }
     int first = is_tensor(pair[0]), second = is_tensor(pair[1]);
     if (first != second) { /* one of them may be a plain number */
-        run->scalar = scalar(run->context, pair[first], pair[second]);
-        if (run->scalar == NULL) return 0;
-        pair[first] = run->scalar;
+        PyObject *made = scalar(run->context, pair[first], pair[second]);
+        if (made == NULL) return 0;
+        Py_XSETREF(run->made[first], made);
+        pair[first] = made;
     }
     return fit(pair[0], pair[1], n == 4 ? args[3] : NULL);
 }

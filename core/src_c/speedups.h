@@ -43,7 +43,7 @@ typedef struct {
 
 /* Attributes that are looked up by name, and the kinds of dtypes that are floating. */
 #define NAMES(X)                                                                         \
-    X(dtype) X(fc) X(kind) X(num) X(plans) X(scalars) X(shape) X(table)
+    X(dtype) X(fc) X(kind) X(num) X(plans) X(scalars) X(shape) X(table) X(value)
 
 /* Objects of plugrad's modules; all are NULL until `enable`. */
 #define OBJECTS(X)                                                                       \
@@ -68,6 +68,7 @@ typedef struct {
     X(declined, "engine.dispatch")                                                       \
     X(no_array, "engine.dispatch")                                                       \
     X(native, "engine.dispatch")                                                         \
+    X(Variable, "ops.variable")                                                          \
     X(_accumulate, "autodiff.reverse")                                                   \
     X(_unbroadcast, "autodiff.reverse")
 
@@ -85,6 +86,7 @@ typedef struct {
     X(Kernel, single)                                                                    \
     X(Kernel, variadic_outputs)                                                          \
     X(Context, backend)                                                                  \
+    X(Context, level)                                                                    \
     X(Context, overrides)                                                                \
     X(Context, quiet)                                                                    \
     X(Context, tape)                                                                     \

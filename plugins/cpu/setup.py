@@ -23,8 +23,9 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
 SOURCES = ["activation", "binary", "cast", "compare", "conv", "cumulative", "depthwise"]
-SOURCES += ["elementwise", "gather", "integer", "matmul", "norm", "pool", "recurrent"]
-SOURCES += ["reduce", "region", "resize", "unary", "winograd"]
+SOURCES += ["elementwise", "gather", "gemm", "integer", "integer_depthwise", "matmul"]
+SOURCES += ["norm", "pool", "recurrent", "reduce", "region", "resize", "unary"]
+SOURCES += ["winograd"]
 TARGET = ["blocks", "copy", "threads"]
 FLAGS = ["-std=gnu17", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno"]
 FLAGS += ["-fno-trapping-math", "-Isrc_c/target", "-Isrc_c/kernels"]

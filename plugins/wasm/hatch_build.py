@@ -26,9 +26,10 @@ ROOT = Path(__file__).parent
 MODULES = ROOT / "src" / "plugrad_wasm" / "modules"
 KINDS = ("plain", "threaded")
 # Files in which kernels call functions of the others' are one module.
-TOGETHER = {"matmul": ["matmul", "conv", "depthwise", "recurrent", "winograd"]}
+TOGETHER = {"matmul": ["matmul", "gemm", "conv", "depthwise"]}
+TOGETHER["matmul"] += ["recurrent", "winograd"]
 TOGETHER["region"] = ["region", "loops"]
-# Families of which a module has a copy of its own, as it calls their functions.
+# Families of which a module has a copy of its own: of the functions that it calls.
 COPIES = {"region": ["activation", "binary", "cast", "compare", "unary"]}
 # What all modules may use: a copy of it is in each that does.
 COMMON = ["runtime", "elementwise"]
@@ -76,14 +77,29 @@ def families() -> dict[str, list[str]]:
 def compile_all(kind: str, debug: bool) -> tuple[dict[str, str], list[str]]:
     """Return where the object of each file is, and the libraries.
 
-    All are linked into one module, which nobody needs: it shows that nothing is
-    undefined, and the linker's command, which names them.
+    Those of copies, which export nothing, are ``copies/NAME``.
     """
     flags = COMPILE + (SHARED if kind == "threaded" else [])
     flags += ["-DPLUGRAD_DEBUG"] if debug else []
-    sources = sorted(path.name for path in (ROOT / "src_c").glob("*.c"))
-    output = ROOT / "build" / f"{kind}.wasm"
+    sources = sorted(path.stem for path in (ROOT / "src_c").glob("*.c"))
+    objects, libraries = compile_files(f"{kind}.wasm", flags, sources)
+    flags += ["-DEXPORT(name)="]
+    files = [*sorted({x for files in COPIES.values() for x in files}), *COMMON]
+    copies, _ = compile_files(f"{kind}-copies.wasm", flags, files)
+    return objects | {f"copies/{name}": copies[name] for name in copies}, libraries
+
+
+def compile_files(
+    name: str, flags: list[str], files: list[str]
+) -> tuple[dict[str, str], list[str]]:
+    """Return where the objects of some files are, and the libraries.
+
+    All are linked into one module, which nobody needs: it shows that nothing is
+    undefined, and the linker's command, which names them.
+    """
+    output = ROOT / "build" / name
     output.parent.mkdir(exist_ok=True)
+    sources = [f"{file}.c" for file in files]
     said = ziglang("cc", *flags, *sources, "-o", str(output))
     (command,) = [line for line in said.splitlines() if line.startswith("wasm-ld ")]
     words = [Path(word) for word in shlex.split(command)]
@@ -105,14 +121,14 @@ def link(to: Path, objects: dict[str, str], libraries: list[str]) -> dict[str, A
     threaded = THREADED if to.name == "threaded" else []
     for name, files in families().items():
         made = to / f"{name}.wasm"
-        copies = COPIES.get(name, [])
+        copies = [f"copies/{file}" for file in COPIES.get(name, [])]
         parts = [*[objects[file] for file in (*files, *copies, *COMMON)], *libraries]
         place = f"--global-base={end}"
         ziglang("wasm-ld", *LINK, *threaded, place, *parts, "-o", str(made))
         sections = dict(read_sections(made.read_bytes()))
         end = memory_pages(sections[IMPORT]) << 16
         for function in {*exports(sections[EXPORT])} - RUNTIME:
-            if owners.setdefault(function, name) not in (name, *copies):
+            if owners.setdefault(function, name) != name:
                 raise RuntimeError(f"{name} and {owners[function]} export {function}")
     return {"heap": end, "owners": dict(sorted(owners.items()))}
 

@@ -37,6 +37,15 @@ def test_every_workload_grows(growth):
             assert size == pytest.approx(of_table * factor, rel=0.35), name
 
 
+def test_each_image_keeps_its_label(growth):
+    for name, workload in growth.WORKLOADS.items():
+        inputs = workload.inputs(growth.definitions.Draw())
+        if "labels" in inputs:
+            for factor in growth.FACTORS:
+                grown = growth.definitions.grown(name, inputs, factor)
+                assert len(grown["x"]) == len(grown["labels"]), name
+
+
 def test_weights_keep_their_size(growth):
     definitions = growth.definitions
     inputs = growth.WORKLOADS["cnn_train"].inputs(definitions.Draw())

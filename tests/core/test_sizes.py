@@ -57,19 +57,19 @@ PACKAGES = {
     "ops": ([*core("ops", without=USERS), BACKWARD], 7500),
     "the path of an op": (PATH, 1950),
     "batching": (core("batching"), 650),
-    "jit": (core("tracing"), 1415),  # donate= and regions in profile have 120 of them
+    "jit": (core("tracing"), 1430),  # 120 for donate= and profile, 15 for large graphs
     "trees": (TREES, 350),
     "mistakes with grad": ([MISTAKES], 90),
     "registries and plugins": (REGISTRY, 1320),
     "checks of run_kernel": (CHECKS, 300),
     "geometry": (GEOMETRY, 500),
     "tools": (sorted(CORE.glob("tools/*.py")), 1300),
-    "cpu": (plugin(CPU), 2920),
+    "cpu": (plugin(CPU), 2980),
     "wasm": (plugin(WASM), 2000),
     "opencl": (plugin(OPENCL), 2000),
     "linker of opencl": ([LINKER], 225),
-    "llvm": (sorted(LLVM.rglob("*.py")), 1390),
-    "mpi": (sorted(MPI.rglob("*.py")), 860),  # 84 of them for the witness
+    "llvm": (sorted(LLVM.rglob("*.py")), 1470),  # 80 for what pays
+    "mpi": (sorted(MPI.rglob("*.py")), 875),  # 98 of them for the witness
     "onnx": (sorted(ONNX.rglob("*.py")), 1900),
     "tfjs": (sorted(TFJS.rglob("*.py")), 700),
     "train": (sorted(TRAIN.rglob("*.py")), 1555),  # 53 for donate= and bad input
@@ -159,11 +159,11 @@ def wrapped_imports(path):
 # The packages that are over their limit (decision 0004), and the ceiling of each.
 # A package that is under its limit fails here, and one that is far below its ceiling.
 OVER = {
-    "ops": 10160,  # LSTM, GRU and their gradients are 215, bitcast 35, of bytes 30
+    "ops": 10380,  # LSTM, GRU and their gradients are 215, of bytes 230
     "tools": 2085,
-    "wasm": 2860,
+    "wasm": 2910,
     "opencl": 3470,
-    "onnx": 4790,
+    "onnx": 5020,
     "tfjs": 2160,
 }
 SLACK = 150

@@ -112,6 +112,7 @@ def compile_family(tmp_path, monkeypatch):
         (tmp_path / "build" / "zig").symlink_to(cache)
         monkeypatch.setattr(build, "ROOT", tmp_path)
         monkeypatch.setattr(build, "TOGETHER", {})
+        monkeypatch.setattr(build, "COPIES", {})
         monkeypatch.setattr(build, "STACK", index["heap"])
         made = build.link(modules, *build.compile_all("plain", debug=False))
         made["owners"] |= index["owners"]

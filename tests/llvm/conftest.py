@@ -2,7 +2,7 @@
 
 import plugrad as pg
 import pytest
-from plugrad_llvm import cache, regions
+from plugrad_llvm import cache, worth
 
 
 @pytest.fixture(autouse=True)
@@ -11,6 +11,7 @@ def on_cpu(tmp_path_factory, monkeypatch):
     where = tmp_path_factory.getbasetemp() / "machine-code"
     where.mkdir(exist_ok=True)
     monkeypatch.setattr(cache, "folder", lambda: where)
-    monkeypatch.setattr(regions, "LEAST", 0)  # small arrays, too
+    monkeypatch.setattr(worth, "LEAST", 0)  # small arrays, too
+    monkeypatch.setattr(worth, "DEEPEST", 64)
     with pg.use_backend("cpu"):
         yield

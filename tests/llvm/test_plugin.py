@@ -77,7 +77,7 @@ def test_without_it_jit_runs_the_kernels():
 
 def test_blocked():
     program = "import plugrad as pg; f = pg.jit(lambda x: pg.tanh(x) * 2.0)\n"
-    program += "x = pg.ones(10_000); f(x); print(f.explain(x))"
+    program += "x = pg.ones(1_000_000); f(x); print(f.explain(x))"
     assert OWNER in python("-c", program)
     assert OWNER not in python("-c", program, PLUGRAD_BLOCK=OWNER)
 

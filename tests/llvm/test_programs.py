@@ -9,12 +9,10 @@ from pathlib import Path
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad_llvm import native, probes, regions, threads
+from plugrad_llvm import native, probes, threads
 
 from .guarded import LENGTHS
-from .helpers import bits, check, ours, values
-
-LEAST = regions.LEAST  # which conftest.py replaces
+from .helpers import bits, check, values
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = 60
@@ -259,14 +257,3 @@ def test_narrower_vectors(narrower):
     assert check(lambda x: pg.softmax(-x) * 2.0, [values(700, 3)]) == []
     elementwise = check(lambda x: pg.tanh(-x) * 2.0, [values(700, 3)])
     assert elementwise or not narrower.fused
-
-
-@pytest.mark.parametrize(
-    ("n", "dtype", "taken"),
-    [(100, "float32", False), (10_000, "float32", True), (100, "float64", True)],
-)
-def test_small_arrays_are_left_to_cpu(n, dtype, taken, monkeypatch):
-    monkeypatch.setattr(regions, "LEAST", LEAST)
-    jitted = pg.jit(lambda x: (x * x - x) * 2.0)
-    x = pg.asarray(np.ones(n, dtype))
-    assert bool(ours(jitted, x)) == taken

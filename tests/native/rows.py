@@ -302,7 +302,7 @@ def products(d):
     a, b = d.array(*lead, n, k), d.array(k, m)
     turned = d.array(m, k), d.array(m)
     y = pg.fused.matmul(a, *turned, transpose_b=True, activation="relu")
-    return pg.matmul(a, b), y
+    return pg.matmul(a, b), y, pg.matmul(d.array(k, n), b, transpose_a=True)
 
 
 def of_bytes(d):
@@ -311,6 +311,23 @@ def of_bytes(d):
     turned = d.array(n, k, dtype="int8")
     y = pg.matmul(a, turned, transpose_b=True, preferred_element_type="int32")
     return pg.matmul(a, b, preferred_element_type="int32"), y
+
+
+def quantized(each, d):
+    dtype, window = d.one("int8", "uint8"), (d.upto(3), d.upto(3))
+    x, k = d.array(d.upto(2), d.upto(9), d.upto(9), d.upto(70), dtype=dtype), d.upto(70)
+    columns = x.shape[-1] if each else k
+    scale = d.array(*d.one((), (columns,)), dtype="float32", low=1e-4, high=1e-2)
+    zero = d.array(dtype=d.one("int8", "uint8"))
+    bias = pg.astype(d.array(columns, dtype="int8"), "int32")
+    rest = d.one((None, None), (scale, None), (scale, zero))
+    end = d.one(None, d.array(dtype=dtype)), d.one(None, bias), *rest
+    how = {"strides": d.upto(2), "pad": d.one("same", 2)}
+    if each:
+        w = d.array(*window, columns, 1, dtype="int8")
+        return pg.quantized.depthwise_conv2d(x, w, *end, **how)
+    packed = pg.quantized.pack(d.array(*window, x.shape[-1], k, dtype="int8"))
+    return pg.quantized.conv2d(x, *packed, *end, window=window, **how)
 
 
 def recurrent(name, d):
@@ -389,6 +406,8 @@ for rank in (1, 2, 3):
 ROWS |= {
     "matmul": Row(products, far=LOOSE, special=False),
     "products of bytes": Row(of_bytes, far=0.0, special=False),
+    "quantized conv2d": Row(partial(quantized, False), far=0.0, special=False),
+    "quantized depthwise": Row(partial(quantized, True), far=0.0, special=False),
     "lstm": Row(partial(recurrent, "lstm"), far=LOOSE, special=False),
     "gru": Row(partial(recurrent, "gru"), far=LOOSE, special=False),
     "fused conv2d": Row(biased, far=LOOSE, special=False),

@@ -7,7 +7,7 @@ import plugrad_onnx
 import pytest
 from plugrad_onnx import load
 
-from tests.onnx.networks import IMAGES, NETWORKS, draw, image, model, quantized
+from tests.onnx.networks import IMAGES, NETWORKS, draw, image, model, quantized, voice
 
 
 def outputs(found):
@@ -270,6 +270,27 @@ def test_jit_sees_parameters_of_a_training_step(backend):
 
 def test_weights_of_integers_are_prepared_once():
     explanation = load(quantized(), backend="cpu").explain()
-    assert explanation.folded == 2
+    assert explanation.folded == 3  # the weights of both, and a factor
+    assert explanation.changes["weights packed"] == 2
     assert "plugrad.Weights" not in explanation.ops
     assert load(quantized(), backend="cpu", optimize=False).explain().folded == 0
+
+
+def test_gates_are_put_into_order_once(backend):
+    """In both directions, and with gradients in the weights of the file."""
+    x = NETWORKS["voice"][1]["x"]
+    inputs = {"x": x, "lengths": np.array([7, 7], np.int32)}
+    loaded, plain = load(voice()), load(voice(), optimize=False)
+    explanation = loaded.explain()
+    assert explanation.changes["gates put into order"] == 2
+    assert {"plugrad.OrderedLSTM", "plugrad.OrderedGRU"} <= explanation.ops.keys()
+    assert "plugrad.Gates" not in explanation.ops
+
+    def loss(params, model=loaded):
+        return pg.sum(model.apply(params, **inputs)[0][..., 0])
+
+    found = pg.grad(loss)(loaded.params)
+    expected = pg.grad(lambda params: loss(params, plain))(plain.params)
+    for name in ("wl", "rl", "bl", "wg", "rg"):
+        difference = np.abs(found[name].numpy() - expected[name].numpy())
+        assert difference.max() < 1e-6

@@ -18,6 +18,8 @@ WEIGHTS = {
     "row": (4, 1, 1),
     "fc": (4, 5),
     "fb": (5,),
+    "w2x": (4, 3, 1, 1),
+    "columns": (8,),
 }
 CONV = "c = Conv <pads = [1, 1, 1, 1]> (x, w, b)\n"
 AXES = "axes = Constant <value_ints = [2, 3]> ()\n"
@@ -37,6 +39,36 @@ PASSES = {
         CONV + "n = BatchNormalization (c, scale, shift, mean, var) y = Relu (n)",
         {"Conv": 1, "Transpose": 2},
         {"batch norms folded": 1, "biases and activations fused": 1},
+    ),
+    "factors and sums of channels, and relu": (
+        CONV
+        + """
+        n = BatchNormalization (c, scale, shift, mean, var)
+        m = Mul (row, n)
+        axes = Constant <value_ints = [1, 2]> ()
+        wide = Unsqueeze (shift, axes)
+        a = Add (m, wide)
+        half = Constant <value_float = 0.5> ()
+        h = Mul (a, half)
+        y = Relu (h)
+        """,
+        {"Conv": 1, "Transpose": 2},
+        {
+            "batch norms folded": 1,
+            "factors and sums of channels folded": 3,
+            "biases and activations fused": 1,
+        },
+    ),
+    "a factor of a convolution without bias": (
+        "d = Conv (x, w2x) y = Mul (d, row)",
+        {"Conv": 1, "Transpose": 2},
+        {"factors and sums of channels folded": 1},
+    ),
+    "a sum of columns": (CONV + "y = Add (c, columns)", {"Add": 1, "Conv": 1}, {}),
+    "a factor of a value that is used twice": (
+        CONV + "q = Mul (c, row) y = Add (c, q)",
+        {"Add": 1, "Conv": 1, "Mul": 1},
+        {},
     ),
     "leaky relu": (
         CONV + "y = LeakyRelu <alpha = 0.3> (c)",
@@ -134,8 +166,8 @@ PASSES = {
           else_branch = down () => (float[N, C, H, W] t) {
             s = Constant <value_float = 3.0> () u = Mul (c, s) t = Abs (u) }>
         """,
-        {"Abs": 1, "Mul": 1},
-        {"branches chosen": 1, "constants folded": 1},
+        {"Abs": 1, "Mul": 0},
+        {"branches chosen": 1, "factors and sums of channels folded": 1},
     ),
 }
 

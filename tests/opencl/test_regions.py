@@ -51,6 +51,47 @@ def test_dtypes(dtype, f, steps):
     assert regions(f, pg.asarray(X.astype(dtype))) == steps
 
 
+def many(x):
+    """Return what functions that choose, divide and turn make, as numbers and bool."""
+    y = pg.sin(x * 7.5) + pg.tanh(x) * pg.pow(pg.abs(x), x) - pg.remainder(x, 0.7)
+    z = pg.where(x > y, pg.erf(x), pg.exp(y)) / (pg.log1p(pg.square(x)) + 1.0)
+    return y, z, z < y, pg.astype(z * 3.0, "int32")
+
+
+@pytest.mark.parametrize(("lanes", "width"), [(4, 8), (8, 8), (16, 16)])
+@pytest.mark.parametrize("shape", [(), (7,), (1003,), (3, 40), (40_003,)], ids=str)
+def test_registers_decide_about_vectors_and_not_about_bits(
+    shape, lanes, width, device, monkeypatch
+):
+    monkeypatch.setattr(device, "lanes", lanes)
+    gc.collect()  # programs of earlier functions
+    before = {*device._launches}
+    x = np.random.default_rng(0).normal(scale=4, size=shape).astype("float32")
+    if x.size > 5:
+        x.flat[:6] = np.nan, np.inf, -np.inf, -0.0, 3e6, -3e38
+    x = pg.asarray(x)
+    jitted = pg.jit(many)
+    for _ in range(3):
+        assert look(jitted(x)) == look(many(x))
+    made = [source for source, name in {*device._launches} - before if name == "region"]
+    assert made
+    assert all(f"#define WIDTH {width}\n" in source for source in made)
+
+
+@pytest.mark.parametrize(("row", "width"), [(10, 8), (100, 8), (128, 16), (300, 16)])
+def test_short_rows_have_narrow_vectors(row, width, device, monkeypatch):
+    monkeypatch.setattr(device, "lanes", 16)
+    gc.collect()
+    before = {*device._launches}
+    x, bias = pg.ones((30, row)) * 0.3, pg.arange(row, dtype="float32")
+    f = lambda x, bias: pg.exp(x) * bias - x
+    jitted = pg.jit(f)
+    for _ in range(3):
+        assert look(jitted(x, bias)) == look(f(x, bias))
+    (made,) = [code for code, name in {*device._launches} - before if name == "region"]
+    assert f"#define WIDTH {width}\n" in made
+
+
 def test_too_many_arguments_for_a_program():
     """Inputs that broadcast in their own ways each have strides."""
     shapes = [(2, 1, 3, 1, 2), (1, 3, 1, 2, 1), (2, 3, 1, 1, 2), (1, 1, 3, 2, 1)] * 6

@@ -121,6 +121,28 @@ def test_lengths_of_two(name):
         check(name, DRAWN[:, 0, :1], x)
 
 
+ROWS = [(2, 1), (2, 2), (3, 3), (1000, 3), (341, 3), (700, 7), (102, 10), (1025, 16)]
+ROWS += [(90, 100), (33, 255), (33, 256), (33, 257)]  # 4096 bytes are 1024 elements
+
+
+@pytest.mark.parametrize(("rows", "width"), ROWS)
+@pytest.mark.parametrize("name", ["Sub", "RealDiv", "Prelu"])
+def test_rows_of_which_one_repeats(name, rows, width):
+    x, row = np.resize(DRAWN, (rows, width)), DRAWN[1].ravel()[:width]
+    check(name, x, row)
+    check(name, row, x)
+    check("Select", np.greater(x, 0), x, row)
+    check("Select", np.greater(row, 0), x, np.float32(2))
+    check("Select", np.greater(row, 0), row, x)
+
+
+@pytest.mark.parametrize("shape", [(128, 10), (3, 2)])
+def test_short_rows_of_which_one_repeats_are_in_c(shape):
+    subtract = native.elementwise("sub_f32", "ff->f")(lambda a, b: pytest.fail("NumPy"))
+    x = np.resize(DRAWN, shape)
+    np.testing.assert_array_equal(subtract(x, x[0]), x - x[0])
+
+
 @pytest.mark.parametrize("operands", BROADCAST)
 def test_choosing(operands):
     a, b = BROADCAST[operands]

@@ -4,6 +4,7 @@ import os
 import sys
 import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import plugrad as pg
@@ -76,7 +77,7 @@ def test_arrays_can_be_resized(sizes):
     from plugrad_cpu import arrays
 
     before, after = sizes
-    x = arrays._local.run(np.arange, before)
+    x = arrays.quiet(np.arange)(before)
     assert handler(x) == "plugrad_cpu_pool"
     x.resize(after, refcheck=False)
     expected = np.zeros(after, x.dtype)
@@ -105,7 +106,7 @@ def test_blocks_without_use_are_returned():
     from plugrad_cpu import arrays
     from plugrad_cpu.pool import native
     x = pg.ones(1 << 18)
-    arrays._local.run(native.use_pool, 1 << 30, 1)
+    arrays.quiet(native.use_pool)(1 << 30, 1)
     many = [x + 1.0 for _ in range(8)]
     del many
     before = native.pool_statistics()["kept"]
@@ -239,3 +240,31 @@ def test_forks_beside_threads_that_allocate():
     print(bad)
     """
     assert run(program) == ["0"]
+
+
+@pytest.mark.parametrize("native", [pool.native, None], ids=["C", "Python"])
+def test_a_kernel_may_be_called_from_inside_of_a_kernel(native, monkeypatch):
+    from plugrad_cpu import arrays
+
+    monkeypatch.setattr(pool, "native", native)
+    log = arrays.quiet(np.log)
+    outer = arrays.quiet(np.frompyfunc(log, 1, 1))
+    with np.errstate(all="raise"):
+        assert outer(np.zeros(2)).tolist() == [-np.inf, -np.inf]
+        with ThreadPoolExecutor(2) as executor:
+            assert [*executor.map(log, [0.0] * 4)] == [-np.inf] * 4
+
+
+def test_an_error_in_a_kernel_is_raised_and_ends_its_context():
+    from plugrad_cpu import arrays
+
+    calls = []
+
+    def fail(x):
+        calls.append(x)
+        raise RuntimeError("cannot enter context: mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        arrays.quiet(np.frompyfunc(fail, 1, 1))(np.zeros(1))
+    assert len(calls) == 1
+    assert arrays.quiet(np.log)(0.0) == -np.inf

@@ -51,6 +51,39 @@ def test_products(k, turned):
             assert close(y, a.astype(float) @ b.astype(float), k), (m, n)
 
 
+WIDE = draw(40, 60)
+MATRICES = {  # a, b of [m, k] and [k, n], of many layouts
+    "in rows": (WIDE[:, :32], WIDE[:32]),
+    "in columns": (WIDE.T[:, :30], WIDE.T[:30]),
+    "both": (WIDE.T, WIDE[:, :34]),
+    "reversed": (WIDE[::-1, :32], WIDE[31::-1]),
+    "a row that repeats": (np.broadcast_to(WIDE[0], (40, 60)), WIDE.T),
+    "every second row": (WIDE[::2], WIDE.T),
+    "every second element": (WIDE[:, ::2], WIDE[:30]),
+    "another dtype": (WIDE.astype("float64"), WIDE.T.astype("float64")),
+    "not aligned": (np.frombuffer(b"x" + WIDE.tobytes(), "f4", offset=1)[:1600], WIDE),
+    "no sum": (WIDE[:, :0], WIDE[:0]),
+    "no rows": (WIDE[:0], WIDE.T),
+    "small": (WIDE[:3, :32], WIDE[:32]),
+    "sizes that do not fit": (WIDE, WIDE),
+    "stacks": (WIDE[None], WIDE.T[None]),
+}
+ONLY_PLANNED = {"every second element", "another dtype", "not aligned", "no sum"}
+ONLY_PLANNED |= {"no rows", "small", "sizes that do not fit", "stacks"}
+
+
+@pytest.mark.parametrize("case", MATRICES)
+def test_products_of_two_matrices_have_the_bits_of_planned_ones(case):
+    a, b = MATRICES[case]
+    turned = [(x.swapaxes(-1, -2) if x.ndim > 1 else x) for x in (a, b)]
+    for at, bt in itertools.product((False, True), repeat=2):
+        xs = turned[0] if at else a, turned[1] if bt else b
+        y = linalg.MATRICES(linalg.PRODUCT, *xs, at, bt, *linalg.LEAST)
+        assert (y is None) == (case in ONLY_PLANNED)
+        if y is not None:
+            assert y.tobytes() == linalg.product(a, b, linalg.NOTHING).tobytes()
+
+
 STACKS = [  # shapes of a and b
     ((2, 3, 9, 7), (2, 3, 7, 20)),
     ((2, 3, 9, 7), (7, 20)),
@@ -120,6 +153,9 @@ WINDOWS = [  # shape of x, of the filter, and how
     ((1, 4, 5, 300), (3, 3, 300, 6), {"pad": "same"}),
     ((1, 26, 23, 32), (3, 3, 32, 36), {"pad": "same"}),  # by tiles
     ((3, 23, 26, 40), (3, 3, 40, 32), {"pad": "valid"}),
+    ((1, 47, 47, 1), (3, 3, 1, 5), {"pad": "same"}),  # the filter by parts of windows
+    ((5, 21, 21, 8), (3, 3, 4, 6), {"pad": "same", "groups": 2}),
+    ((6, 41, 39, 7), (2, 3, 7, 33), {"pad": "valid", "strides": 2}),
 ]
 
 
@@ -141,6 +177,24 @@ def test_convolutions(monkeypatch, x, filter, how):
     for y, exact in zip(pg.tree.leaves(fast), pg.tree.leaves(slow), strict=True):
         scale = np.abs(exact.numpy()).max()
         np.testing.assert_allclose(y.numpy(), exact.numpy(), atol=5e-6 * scale)
+
+
+@pytest.mark.parametrize(
+    ("x", "filter", "parts"),
+    [
+        ((32, 14, 14, 16), (3, 3, 16, 32), conv.PARTS),
+        ((8, 14, 14, 16), (3, 3, 16, 32), 0),  # few windows
+        ((32, 14, 14, 64), (3, 3, 64, 64), 0),  # a large filter has enough for threads
+    ],
+)
+def test_small_filters_are_summed_in_parts(monkeypatch, x, filter, parts):
+    ran, kept = [], conv.FILTER[np.dtype("float32")]
+    noted = lambda *args: (ran.append(args[-1]), kept(*args))
+    monkeypatch.setitem(conv.FILTER, np.dtype("float32"), noted)
+    x, filter = pg.asarray(draw(*x)), pg.asarray(draw(*filter))
+    f = lambda filter: pg.conv2d(x, filter, pad="same")
+    pg.grad(f)(filter, dy=f(filter))
+    assert ran == [parts]
 
 
 def test_convolutions_of_three_axes_and_transposed():

@@ -58,6 +58,14 @@ def test_modules_import_two_functions_and_memory_at_most(kind, build):
     assert index["owners"]["exp_f32"] == "unary"
 
 
+@pytest.mark.parametrize("kind", ["plain", "threaded"])
+def test_regions_have_the_loops_of_kernels_and_not_the_kernels(kind, build):
+    content = (build.MODULES / kind / "region.wasm").read_bytes()
+    names = {*build.exports(dict(build.read_sections(content))[build.EXPORT])}
+    assert names - build.RUNTIME == {"run_region", "region_loops"}
+    assert len(content) < 100_000  # the five families have 176,000
+
+
 def test_threads_have_little_data_of_their_own(build):
     """Python gives each of them 64 bytes a module."""
     from plugrad_wasm.instance import TLS, Instance, SharedMemory

@@ -103,3 +103,30 @@ def test_the_module_has_each_loop():
     """,
     )
     assert found == ["True", "True", "False"]
+
+
+@pytest.mark.parametrize("wide", [64, 512])
+def test_a_replay_takes_no_more_memory_than_eager(wide):
+    """The peak of jit has its first call, which records, and its replays.
+
+    A graph keeps constants, such as the exponent here: 64 bytes each.
+    """
+    program = f"""
+    def loss(layers, x):
+        for w, v in layers:
+            x = x + pg.gelu(pg.layer_norm(x, axis=-1) @ w) @ v
+            x = x * pg.sigmoid(x) + pg.tanh(x)
+        return pg.mean(x ** 2)
+
+    layers = [(0.05 * pg.random.normal((64, {wide}), seed=i),
+               0.05 * pg.random.normal(({wide}, 64), seed=9 + i)) for i in range(4)]
+    x = pg.random.normal((256, 64), seed=99)
+    f = g = pg.value_and_grad(loss)
+    if jitted: f = pg.jit(g)
+    for _ in range(4):
+        y = f(layers, x)
+    print(pg.memory().backends["wasm"].peak)
+    """
+    found = [run(1, f"    jitted = {jitted}\n{program}") for jitted in (False, True)]
+    (eager,), (jitted,) = found
+    assert int(jitted) <= int(eager) + 1024

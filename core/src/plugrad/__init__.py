@@ -9,6 +9,7 @@ from . import fused as fused
 from . import image as image
 from . import linalg as linalg
 from . import losses as losses
+from . import quantized as quantized
 from . import random as random
 from . import signal as signal
 from . import sparse as sparse
@@ -132,7 +133,18 @@ if not TYPE_CHECKING:  # or else type checkers would accept every name
 
 
 publish(globals())
-for _namespace in [fft, fused, image, linalg, losses, random, signal, sparse, strings]:
+for _namespace in [
+    fft,
+    fused,
+    image,
+    linalg,
+    losses,
+    quantized,
+    random,
+    signal,
+    sparse,
+    strings,
+]:
     publish(vars(_namespace))
 publish(vars(tree))
 accelerated.start()
@@ -164,6 +176,7 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
         "losses",
         "memory",
         "profile",
+        "quantized",
         "random",
         "save",
         "signal",

@@ -92,6 +92,71 @@ PyTypeObject FunctionType = {
     .tp_doc = "A kernel in C, called with arrays, integers, floats and None.",
 };
 
+/* --- products -------------------------------------------------------------------- */
+
+typedef struct {
+    npy_intp sizes[2], steps[2]; /* of rows and columns; steps in elements */
+} Matrix;
+
+/* Whether `x` is a matrix of float32 that the kernel reads as it lies. */
+static bool read_matrix(PyObject *x, bool turned, Matrix *to) {
+    PyArrayObject *array = (PyArrayObject *)x;
+    if (!PyArray_CheckExact(x) || PyArray_NDIM(array) != 2 ||
+        PyArray_TYPE(array) != NPY_FLOAT || !PyArray_ISBEHAVED_RO(array))
+        return false;
+    npy_intp reach = 0;
+    for (int axis = 0; axis < 2; axis++) {
+        npy_intp stride = PyArray_STRIDE(array, axis ^ turned);
+        if (stride % (npy_intp)sizeof(float)) return false;
+        to->sizes[axis] = PyArray_DIM(array, axis ^ turned);
+        to->steps[axis] = stride / (npy_intp)sizeof(float);
+        npy_intp step = to->steps[axis] < 0 ? -to->steps[axis] : to->steps[axis];
+        if (step > INT32_MAX || to->sizes[axis] > INT32_MAX) return false;
+        reach += (to->sizes[axis] - 1) * step;
+    }
+    return reach < INT32_MAX && (to->steps[0] == 1 || to->steps[1] == 1);
+}
+
+/* product(kernel, a, b, transpose_a, transpose_b, rows, columns, products): None for what
+   `plan` of linalg.py has to look at, for small ones, as that does, and if the kernel is
+   not one of the library, but what a test has put in its place. */
+static PyObject *product(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Matrix a, b;
+    if (count != 8) {
+        PyErr_SetString(PyExc_TypeError, "product takes eight arguments");
+        return NULL;
+    }
+    if (!Py_IS_TYPE(args[0], &FunctionType) ||
+        !read_matrix(args[1], args[3] == Py_True, &a) ||
+        !read_matrix(args[2], args[4] == Py_True, &b))
+        Py_RETURN_NONE;
+    npy_intp shape[2] = {a.sizes[0], b.sizes[1]}, size = shape[0] * shape[1];
+    npy_intp sum = a.sizes[1], least[3];
+    for (int i = 0; i < 3; i++)
+        if ((least[i] = PyLong_AsSsize_t(args[5 + i])) < 0) return NULL;
+    bool small = shape[0] < least[0] || shape[1] < least[1];
+    if (sum != b.sizes[0] || !sum || !size || size >= INT32_MAX ||
+        (small && (double)size * (double)sum < (double)least[2]))
+        Py_RETURN_NONE;
+    PyArrayObject *y = (PyArrayObject *)PyArray_SimpleNew(2, shape, NPY_FLOAT);
+    if (y == NULL) return NULL;
+    int32_t how[11] = {(int32_t)shape[0], (int32_t)shape[1], (int32_t)sum, 1};
+    for (int axis = 0; axis < 2; axis++) {
+        how[4 + axis] = (int32_t)a.steps[axis];
+        how[7 + axis] = (int32_t)b.steps[axis];
+    }
+    U at[] = {(U)how, (U)PyArray_DATA((PyArrayObject *)args[1]),
+              (U)PyArray_DATA((PyArrayObject *)args[2]), (U)PyArray_DATA(y)};
+    npy_intp numbers = a.sizes[0] * sum + sum * shape[1] + size;
+    PyThreadState *state = numbers * 4 >= LARGE ? PyEval_SaveThread() : NULL;
+    ((Function *)args[0])->kernel(at[0], at[1], at[2], at[3], 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                  0, 0, 0, 0, 0, 0);
+    if (state != NULL) PyEval_RestoreThread(state);
+    return (PyObject *)y;
+}
+
+/* --- the library ----------------------------------------------------------------- */
+
 static void *library;
 
 static PyObject *load(PyObject *self, PyObject *path) {
@@ -150,5 +215,8 @@ PyMethodDef call_methods[] = {
     {"get", get, METH_O, "get(name): return a kernel of the library."},
     {"get_strided", get_strided, METH_O, "The same, for arrays of any strides."},
     {"level", level, METH_NOARGS, "Return which library suits the processor."},
+    {"product", (PyCFunction)(void (*)(void))product, METH_FASTCALL,
+     "product(kernel, a, b, transpose_a, transpose_b, rows, columns, products): the "
+     "product of two matrices; None if it is not worth a call of the kernel."},
     {NULL, NULL, 0, NULL},
 };

@@ -7,7 +7,8 @@
 
    One array is copied first if there are gaps between its elements. Several are
    broadcast: C reads rows whose elements are neighbours, or one element for a whole row,
-   and NumPy does the others, and short rows, as fast: these kernels round as its own. */
+   and NumPy does the others, and most short rows, as fast: these kernels round as its
+   own. */
 #include "native.h"
 
 #include <stdbool.h>
@@ -83,11 +84,21 @@ static void join_axes(Loop *loop, PyArrayObject **in, int count) {
     loop->rank = rank;
 }
 
+/* Whether operands are rows that repeat, or go on: `broadcast` joins short ones. */
+static bool repeats(const Loop *loop, int count) {
+    if (loop->rank != 2) return false;
+    for (int k = 0; k < count; k++) {
+        npy_intp outer = loop->strides[k][0], step = loop->strides[k][1];
+        if (outer != 0 && (step != 1 || outer != loop->sizes[1])) return false;
+    }
+    return true;
+}
+
 /* Writes what `broadcast` of elementwise.h takes: false if C cannot read these rows. */
 static bool describe(const Loop *loop, int count, int32_t *to) {
     int last = loop->rank - 1;
     bool moves = false;
-    if (last && loop->sizes[last] < SHORT) return false;
+    if (last && loop->sizes[last] < SHORT && !repeats(loop, count)) return false;
     *to++ = loop->rank;
     for (int axis = 0; axis <= last; axis++) *to++ = (int32_t)loop->sizes[axis];
     for (int k = 0; k < count; k++) {

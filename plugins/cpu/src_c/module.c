@@ -16,12 +16,13 @@ static struct PyModuleDef module = {
 
 PyMODINIT_FUNC PyInit__native(void) {
     import_array();
-    if (start_pool() < 0 || start_regions() < 0 || PyType_Ready(&FunctionType) < 0 ||
-        PyType_Ready(&ElementwiseType) < 0)
+    if (start_pool() < 0 || start_quiet() < 0 || start_regions() < 0 ||
+        PyType_Ready(&FunctionType) < 0 || PyType_Ready(&ElementwiseType) < 0)
         return NULL;
     PyObject *made = PyModule_Create(&module);
     if (made != NULL && (PyModule_AddFunctions(made, call_methods) < 0 ||
                          PyModule_AddFunctions(made, elementwise_methods) < 0 ||
+                         PyModule_AddFunctions(made, quiet_methods) < 0 ||
                          PyModule_AddFunctions(made, region_methods) < 0))
         Py_CLEAR(made);
     return made;

@@ -12,10 +12,10 @@
 enum { LARGE = 1 << 16 }; /* bytes: a kernel that has as many runs without the GIL */
 
 extern PyMethodDef pool_methods[], call_methods[], elementwise_methods[];
-extern PyMethodDef region_methods[];
-extern PyTypeObject FunctionType, ElementwiseType;
+extern PyMethodDef quiet_methods[], region_methods[];
+extern PyTypeObject FunctionType, ElementwiseType, QuietType;
 int start_pool(void); /* 0, or -1 with an error */
-int start_regions(void); /* the same */
+int start_quiet(void), start_regions(void); /* the same */
 
 /* Takes the memory of arrays from the pool until `leave_pool` of what was in use before,
    which is NULL where there is no pool: 0, or -1 with an error. */

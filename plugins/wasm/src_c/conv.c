@@ -6,6 +6,9 @@
    Map: what windows see, by rows and by columns; float32; other dtypes.
 */
 #include "winograd.h"
+#ifndef __wasm__
+#include "around.h"
+#endif
 
 typedef struct {
     const Windows *w;
@@ -174,65 +177,6 @@ static void turn_filters(u32 begin, u32 end, void *ctx) {
 #ifndef __wasm__
 /* --- float32 on processors: windows are read where they lie ------------------------ */
 
-/* x with zeros around, as far as windows reach, and where each window begins and each
-   position lies. All of it is in the workspace, in numbers of four bytes. */
-typedef struct {
-    const Windows *w;
-    const f32 *x, *padded;
-    i32 low[3], size[3]; /* of the padded input: its first index, and how many */
-} Around;
-
-static void pad_lines(u32 begin, u32 end, void *ctx) {
-    const Around *s = ctx;
-    const Axis *a = s->w->axes[0];
-    u32 in = (u32)s->w->in;
-    for (u32 i = begin; i < end; i++) {
-        i32 p1 = (i32)(i % (u32)s->size[1]) + s->low[1];
-        u32 rest = i / (u32)s->size[1];
-        i32 p0 = (i32)(rest % (u32)s->size[0]) + s->low[0];
-        f32 *to = (f32 *)s->padded + (u64)i * (u32)s->size[2] * in;
-        i32 first = MAX(s->low[2], 0), last = MIN(s->low[2] + s->size[2], a[2].size);
-        if ((u32)p0 >= (u32)a[0].size || (u32)p1 >= (u32)a[1].size || first >= last) {
-            memset(to, 0, (u64)s->size[2] * in * sizeof(f32));
-            continue;
-        }
-        u32 image = rest / (u32)s->size[0];
-        u32 line = (image * (u32)a[0].size + (u32)p0) * (u32)a[1].size + (u32)p1;
-        u32 before = (u32)(first - s->low[2]) * in, n = (u32)(last - first) * in;
-        memset(to, 0, before * sizeof(f32));
-        memcpy(to + before, s->x + ((u64)line * (u32)a[2].size + (u32)first) * in,
-               n * sizeof(f32));
-        memset(to + before + n, 0, ((u32)s->size[2] * in - before - n) * sizeof(f32));
-    }
-}
-
-/* What windows read of an axis: from element `low` on, `size` of them. */
-typedef struct {
-    i64 low, size;
-} Extent;
-
-/* Finds what the windows of all phases read; it is x itself, if they stay inside: then
-   returns true. */
-static bool extents_of(const Windows *w, Extent *extents) {
-    bool inside = true;
-    for (u32 d = 0; d < 3; d++) {
-        i64 n = w->axes[0][d].size, low = n, high = -1;
-        for (i32 i = 0; i < w->phases; i++) {
-            const Axis *a = &w->axes[i][d];
-            if (positions_of(w->axes[i]) == 0 || outputs_of(w->axes[i]) == 0) continue;
-            i64 reach = (i64)(a->positions - 1) * a->gap;
-            i64 last = (i64)(a->outputs - 1) * a->step;
-            low = MIN(low, a->first + MIN(reach, 0) + MIN(last, 0));
-            high = MAX(high, a->first + MAX(reach, 0) + MAX(last, 0));
-        }
-        inside &= low >= 0 && high < n;
-        low = MIN(low, high);
-        extents[d] = (Extent){low, high - low + 1};
-    }
-    for (u32 d = 0; inside && d < 3; d++) extents[d] = (Extent){0, w->axes[0][d].size};
-    return inside;
-}
-
 /* Gives how many numbers `Around` has in the workspace; f64, because of windows that
    reach far there are more than integers count. */
 EXPORT("conv_space_f32")
@@ -250,53 +194,16 @@ void conv_space_f32(const Windows *w, f64 *space) {
     *space = (inside ? 0 : w->batch * padded * w->in) + most;
 }
 
-/* Pads x, if windows reach beyond it; returns where the workspace goes on. */
-static i32 *surround(Around *s, f32 *workspace) {
-    const Windows *w = s->w;
-    Extent e[3];
-    bool inside = extents_of(w, e);
-    for (u32 d = 0; d < 3; d++) s->low[d] = (i32)e[d].low, s->size[d] = (i32)e[d].size;
-    s->padded = inside ? s->x : workspace;
-    if (inside) return (i32 *)workspace;
-    u32 lines = (u32)w->batch * (u32)s->size[0] * (u32)s->size[1];
-    u32 line = (u32)s->size[2] * (u32)w->in;
-    parallel_for(pad_lines, s, lines, 32768 / line + 1);
-    return (i32 *)(workspace + (u64)lines * line);
-}
-
-/* Writes where the windows of a phase begin, and their positions and channels lie. */
-static void find(const Around *s, const Axis *a, u32 channels, i32 *starts, i32 *places) {
-    i32 in = s->w->in, far = s->size[1] * s->size[2], wide = s->size[2];
-    for (i32 image = 0; image < s->w->batch; image++)
-        for (i32 p0 = 0; p0 < a[0].outputs; p0++)
-            for (i32 p1 = 0; p1 < a[1].outputs; p1++) {
-                i32 at = (image * s->size[0] + p0 * a[0].step + a[0].first - s->low[0]) * far;
-                at += (p1 * a[1].step + a[1].first - s->low[1]) * wide;
-                at += a[2].first - s->low[2];
-                for (i32 p2 = 0; p2 < a[2].outputs; p2++, at += a[2].step)
-                    *starts++ = at * in;
-            }
-    for (i32 t0 = 0; t0 < a[0].positions; t0++)
-        for (i32 t1 = 0; t1 < a[1].positions; t1++)
-            for (i32 t2 = 0; t2 < a[2].positions; t2++) {
-                i32 at = t0 * a[0].gap * far + t1 * a[1].gap * wide + t2 * a[2].gap;
-                for (u32 c = 0; c < channels; c++) *places++ = at * in + (i32)c;
-            }
-}
-
-/* Sets what a product needs to read windows where they lie. */
-static void where_they_lie(Gemm *g, const Around *s, const Axis *a, u32 windows,
-                           i32 *space) {
-    find(s, a, (u32)(s->w->in / s->w->groups), space, space + windows);
-    g->a = s->padded, g->pack = 0, g->starts = space, g->places = space + windows;
-}
-
-/* The same as conv_filter_f32, with a workspace. */
+/* The same as conv_filter_f32, with a workspace. A small filter has too few elements for
+   all threads: then the windows are added up in parts, as many as are asked for, and the
+   workspace has room for the filter of each in front. */
 EXPORT("conv_filter_space_f32")
 void conv_filter_space_f32(const Windows *w, const f32 *x, const f32 *dy, f32 *dfilter,
-                           f32 *workspace) {
+                           f32 *workspace, u32 parts) {
     u32 groups = (u32)w->groups, in = (u32)w->in / groups, out = (u32)w->out / groups;
     const Axis *axes = w->axes[0];
+    f32 *made = workspace;
+    workspace += (u64)parts * positions_of(axes) * in * (u32)w->out;
     Around around = {.w = w, .x = x};
     i32 *space = surround(&around, workspace);
     Gemm g = {.m = positions_of(axes) * in, .n = out, .batches = groups, .turned = true,
@@ -304,17 +211,24 @@ void conv_filter_space_f32(const Windows *w, const f32 *x, const f32 *dy, f32 *d
               .b_row = w->out, .b_column = 1, .b_batch = (i32)out, .c = dfilter,
               .c_row = w->out, .c_batch = (i32)out};
     where_they_lie(&g, &around, axes, g.k, space);
-    gemm(&g);
+    if (parts == 0) {
+        gemm(&g);
+        return;
+    }
+    Parts all = {&g, CEIL_DIV(g.k, parts), made};
+    parallel_for(run_parts, &all, CEIL_DIV(g.k, all.windows), 1);
+    parallel_for(add_parts, &all, size_of(&g), 4096);
 }
 #endif
 
 /* y[windows, out] = finish(x[windows, positions in] filter[positions in, out]), or, with
-   workspace for a turned filter, the way back; of 3 x 3 by tiles, if there are any.
-   `between` is workspace for the tiles, or on processors for what `Around` says. */
+   workspace for a turned filter, the way back. With `tiles`, windows of 3 x 3 are computed
+   by tiles: so many at once in each of the lanes. `between` is workspace for the tiles, or
+   on processors for what `Around` says. */
 EXPORT("conv_f32")
 void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *workspace,
-              f32 *between, u32 tiles, const f32 *bias, const f32 *slopes,
-              u32 activation, f64 slope) {
+              f32 *between, u32 tiles, u32 lanes, const f32 *bias,
+              const f32 *slopes, u32 activation, f64 slope) {
     u32 groups = (u32)w->groups, in = (u32)w->in / groups, out = (u32)w->out / groups;
     Finish end = {bias, slopes, activation, (f32)slope};
     check_tensors(w, x, y, sizeof(f32));
@@ -339,7 +253,7 @@ void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *wo
             g.b = workspace, g.b_row = (i32)out, g.b_batch = (i32)(positions * in * out);
         }
         if (tiles) {
-            winograd(w, x, g.b, y, between, tiles, &end);
+            winograd(w, x, g.b, y, between, tiles, lanes, &end);
             continue;
         }
         bool strided = false, points = positions == 1;

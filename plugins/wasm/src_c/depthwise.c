@@ -26,8 +26,7 @@ typedef struct {
     const f32 *x[MOST_LINES], *filter[MOST_LINES];
     u32 lines;
     i32 position_step;
-    f32 *y;
-    v4 low, high;
+    f32 *y, low, high;
     const f32 *bias;
 } Row;
 
@@ -45,8 +44,8 @@ static Row row_of(const Task *s, u32 i) {
     row.y = (f32 *)s->to + (i32)written(lines, p) * w->in;
     Activation how = s->end->activation;
     row.bias = how <= RELU6 ? s->end->bias : 0; /* else `finish` adds it */
-    row.low = SPLAT(how == RELU || how == RELU6 ? 0 : -INFINITY);
-    row.high = SPLAT(how == RELU6 ? 6 : INFINITY);
+    row.low = how == RELU || how == RELU6 ? 0 : -INFINITY;
+    row.high = how == RELU6 ? 6 : INFINITY;
     if (positions_of(a) == 0) return row;
     do {
         i32 at = read_by(lines, p, position);
@@ -59,32 +58,45 @@ static Row row_of(const Task *s, u32 i) {
     return row;
 }
 
-/* `n` (1 or 4) neighbouring windows, positions first to last, four channels from c on;
-   `at` is where the first window begins to read. */
-INLINE void windows_of(const Row *row, const Axis *a, i32 channels, i32 c, i32 output,
-                       u32 n, i32 first, i32 last, v4 low, v4 high) {
-    v4 bias = row->bias ? LOAD(row->bias + c) : SPLAT(0), sum[AT_ONCE];
-    for (u32 i = 0; i < n; i++) sum[i] = bias;
-    i32 at = (output * a->step + a->first + first * a->gap) * channels + c;
-    for (u32 l = 0; l < row->lines; l++) {
-        const f32 *x = row->x[l] + at, *f = row->filter[l] + first * row->position_step + c;
-        for (i32 t = first; t < last; t++, f += row->position_step, x += a->gap * channels) {
-            v4 weight = LOAD(f);
-            for (u32 i = 0; i < n; i++)
-                sum[i] = FMA(LOAD(x + (i32)i * a->step * channels), weight, sum[i]);
-        }
+/* `n` (1 or 4) neighbouring windows, positions first to last, the channels of a vector
+   from c on; `at` is where the first window begins to read. */
+#define WINDOWS_OF(V, GET, ALL)                                                        \
+    INLINE void windows_of_##V(const Row *row, const Axis *a, i32 channels, i32 c,     \
+                               i32 output, u32 n, i32 first, i32 last) {               \
+        V bias = row->bias ? GET(row->bias + c) : ALL(0), sum[AT_ONCE];                \
+        for (u32 i = 0; i < n; i++) sum[i] = bias;                                     \
+        i32 at = (output * a->step + a->first + first * a->gap) * channels + c;        \
+        for (u32 l = 0; l < row->lines; l++) {                                         \
+            const f32 *x = row->x[l] + at;                                             \
+            const f32 *f = row->filter[l] + first * row->position_step + c;            \
+            for (i32 t = first; t < last; t++) {                                       \
+                V weight = GET(f);                                                     \
+                for (u32 i = 0; i < n; i++)                                            \
+                    sum[i] = FMA(GET(x + (i32)i * a->step * channels), weight, sum[i]); \
+                f += row->position_step, x += a->gap * channels;                       \
+            }                                                                          \
+        }                                                                              \
+        f32 *y = row->y + (a->start + output * a->stride) * channels + c;              \
+        V low = ALL(row->low), high = ALL(row->high);                                  \
+        for (u32 i = 0; i < n; i++, y += a->stride * channels)                         \
+            STORE(y, PMIN(PMAX(sum[i], low), high));                                   \
     }
-    f32 *y = row->y + (a->start + output * a->stride) * channels + c;
-    for (u32 i = 0; i < n; i++, y += a->stride * channels)
-        STORE(y, wasm_f32x4_pmin(wasm_f32x4_pmax(sum[i], low), high));
-}
+WINDOWS_OF(vec, VLOAD, VEC)
+#if LANES > 4
+WINDOWS_OF(v4, LOAD, SPLAT)
+#else
+#define windows_of_v4 windows_of_vec
+#endif
 
 /* Windows p to p + n - 1, all channels; the last vector overlaps the one before. */
 INLINE void some(const Row *row, const Axis *a, i32 channels, i32 p, u32 n, i32 first,
                  i32 last) {
-    v4 low = row->low, high = row->high;
-    for (i32 c = 0; c < channels; c += 4)
-        windows_of(row, a, channels, MIN(c, channels - 4), p, n, first, last, low, high);
+    if (LANES == 4 || channels >= LANES)
+        for (i32 c = 0; c < channels; c += LANES)
+            windows_of_vec(row, a, channels, MIN(c, channels - LANES), p, n, first, last);
+    else
+        for (i32 c = 0; c < channels; c += 4)
+            windows_of_v4(row, a, channels, MIN(c, channels - 4), p, n, first, last);
 }
 
 SHARED bool inside(const Axis *a, i32 output) {

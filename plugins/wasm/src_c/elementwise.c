@@ -35,13 +35,58 @@ static void rows(u32 item, u32 end, void *ctx) {
     }
 }
 
+enum { SHORT = 256, REPEATED = 4096 }; /* elements of a row; bytes of a longer one */
+
+/* The operand that each row reads anew, beside others that go on: a bias beside channels.
+   `count` if there is none, or several. */
+static u32 repeated(const Operands *o, u32 count, const i32 *shape) {
+    u32 found = count;
+    for (u32 k = 0; k < count; k++) {
+        i32 outer = shape[3 + 2 * k];
+        if (o->step[k] == 1 && !outer && found == count)
+            found = k;
+        else if (o->step[k] * shape[2] != outer || o->step[k] > 1)
+            return count;
+    }
+    return found;
+}
+
+/* Fills the first rows as fewer, longer ones, and moves on behind them. A row of a few
+   elements takes as long as one of a hundred. Returns how many elements are left. */
+static u32 lengthened(Row row, Operands *o, u32 count, u8 **y, u32 size, u32 n,
+                      const i32 *shape, u32 grain) {
+    u32 width = shape[2], k = repeated(o, count, shape);
+    if (k == count || width > SHORT) return n;
+    u32 bytes = width * o->size[k], many = MIN(REPEATED / bytes, n / width);
+    if (many < 2) return n;
+    u32 wide = many * width, done = n / wide * wide;
+    u8 memory[REPEATED];
+    for (u32 i = 0; i < many; i++) __builtin_memcpy(memory + i * bytes, o->in[k], bytes);
+    i32 longer[3 + 2 * 3] = {2, (i32)(n / wide), (i32)wide};
+    Operands part = *o;
+    part.in[k] = memory;
+    for (u32 j = 0; j < count; j++) {
+        longer[3 + 2 * j] = j != k && o->step[j] ? (i32)wide : 0;
+        longer[4 + 2 * j] = o->step[j];
+        if (longer[3 + 2 * j]) o->in[j] = (const u8 *)o->in[j] + (u64)done * o->size[j];
+    }
+    broadcast(row, part, count, *y, size, done, longer, grain);
+    *y += (u64)done * size;
+    return n - done;
+}
+
 void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
                const i32 *shape, u32 grain) {
+    u8 *to = y;
     i32 flat[] = {1, (i32)n, 1, 1, 1};
     if (!n) return;
     if (!shape) shape = flat;
     u32 rank = shape[0], width = shape[rank];
     for (u32 k = 0; k < count; k++) o.step[k] = shape[rank * (k + 2)];
-    Job job = {row, o, y, count, size, rank, width, CEIL_DIV(width, grain), grain, shape};
+    if (rank == 2 && n > width)
+        n = lengthened(row, &o, count, &to, size, n, shape, grain);
+    if (!n) return;
+    grain = PIECE_SIZE(n, grain);
+    Job job = {row, o, to, count, size, rank, width, CEIL_DIV(width, grain), grain, shape};
     parallel_for(rows, &job, n / width * job.blocks, MAX(1, grain / width));
 }

@@ -8,8 +8,12 @@
 #pragma once
 #include "plugrad.h"
 
-#define GRAIN 65536 /* elements of a piece: waking the others takes 40 us */
+#define GRAIN 65536 /* elements of one thread: waking the others takes 40 us */
 #define SLOW 2048 /* the same, of functions that take 10 ns and more */
+/* Elements of a piece. Arrays of more than the grain have smaller pieces, so that threads
+   get even shares: 200,000 elements are three full pieces of 65,536 and a small one, and
+   one of two threads would have two thirds of the work. */
+#define PIECE_SIZE(n, grain) ((n) > (grain) ? (grain) / 4 : (grain))
 
 typedef struct {
     const void *x;
@@ -33,7 +37,7 @@ typedef struct {
         }                                                                                \
     }                                                                                    \
     EXPORT(#NAME) void NAME(const X *x, Y *y, u32 n) {                                   \
-        parallel_for(NAME##_piece, &(Flat){x, y, 0, 0}, n, GRAIN);                       \
+        parallel_for(NAME##_piece, &(Flat){x, y, 0, 0}, n, PIECE_SIZE(n, GRAIN));        \
     }
 
 /* NAME(x, y, n, p, q): the same with two numbers, of the type of x. */
@@ -51,7 +55,7 @@ typedef struct {
         }                                                                                \
     }                                                                                    \
     EXPORT(#NAME) void NAME(const X *x, X *y, u32 n, f64 p, f64 q) {                     \
-        parallel_for(NAME##_piece, &(Flat){x, y, p, q}, n, GRAIN);                       \
+        parallel_for(NAME##_piece, &(Flat){x, y, p, q}, n, PIECE_SIZE(n, GRAIN));        \
     }
 
 /* NAME(x, y, n) of float32, by a function of vectors. */
@@ -65,7 +69,7 @@ typedef struct {
         if (i < end) vstore_few(y + i, FUNCTION(vload_few(x + i, end - i)), end - i);    \
     }                                                                                    \
     EXPORT(#NAME) void NAME(const f32 *x, f32 *y, u32 n) {                               \
-        parallel_for(NAME##_piece, &(Flat){x, y, 0, 0}, n, GRAIN);                       \
+        parallel_for(NAME##_piece, &(Flat){x, y, 0, 0}, n, PIECE_SIZE(n, GRAIN));        \
     }
 
 /* --- broadcasting (elementwise.c) ------------------------------------------------ */

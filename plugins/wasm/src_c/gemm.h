@@ -1,7 +1,7 @@
 /* Matrix products of float32, which convolutions are too: C = finish(A B).
 
    A is cut into panels of some rows and B into panels of some columns, packed so that the
-   inner loop reads both in order (matmul.c). A function that packs A need not have it in
+   inner loop reads both in order (gemm.c). A function that packs A need not have it in
    memory: a convolution packs what its windows see (conv.c).
 */
 #pragma once
@@ -9,20 +9,23 @@
 
 /* A panel of A times a panel of B gives a tile of C, in registers: TILE rows at once, or
    SCATTERED where each row has a place of its own. ROWS, DEPTH and COLUMNS are blocks of A
-   and B, in caches. PANEL_A is a multiple of four. */
+   and B, in caches; HEIGHT is how many rows a task has. PANEL_A is a multiple of four. */
 #if defined(__AVX512F__) /* 32 registers of 16: 24 for C */
 enum { TILE = 12, SCATTERED = 6, PANEL_A = 12, PANEL_B = 32 };
-enum { ROWS = 132, DEPTH = 512, COLUMNS = 512 };
+enum { ROWS = 4 * PANEL_A, HEIGHT = 132, DEPTH = 512, COLUMNS = 512 };
 #elif defined(__AVX2__) /* 16 registers of 8: 12 for C */
 enum { TILE = 6, SCATTERED = 6, PANEL_A = 12, PANEL_B = 16 };
-enum { ROWS = 120, DEPTH = 320, COLUMNS = 512 };
+enum { ROWS = 4 * PANEL_A, HEIGHT = 120, DEPTH = 320, COLUMNS = 512 };
 #elif defined(__aarch64__) /* 32 registers of 4: 16 for C */
 enum { TILE = 8, SCATTERED = 8, PANEL_A = 8, PANEL_B = 8 };
-enum { ROWS = 128, DEPTH = 320, COLUMNS = 512 };
+enum { ROWS = 4 * PANEL_A, HEIGHT = 128, DEPTH = 320, COLUMNS = 512 };
 #else
 enum { TILE = 4, SCATTERED = 4, PANEL_A = 4, PANEL_B = 8 };
-enum { ROWS = 64, DEPTH = 256, COLUMNS = 1024 };
+enum { ROWS = 64, HEIGHT = 64, DEPTH = 256, COLUMNS = 1024 };
 #endif
+
+/* Tiles of TILE rows, two thirds and a third of them are there, where these are whole. */
+enum { EXACT = TILE % 3 ? TILE : TILE / 3 };
 
 /* The end of a fused kernel, `activation(y + bias)`: numbers as in fused.py. */
 typedef enum { LINEAR, RELU, RELU6, LEAKY_RELU, PRELU, ELU, SIGMOID } Activation;

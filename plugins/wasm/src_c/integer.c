@@ -1,12 +1,13 @@
-/* Products of 8-bit integers that are summed in 32 bits: c = a b. They are exact; sums wrap.
+/* Products of 8-bit integers that are summed in 32 bits: y = a b. They are exact; sums wrap.
 
-   Elements along k are packed in words: four bytes where the processor has a product of
-   four bytes (VNNI of AVX-512), else two of 16 bits. Rows of A are [words]; panels of B are
-   [words][COLUMNS].
+   b is packed: panels of 16 columns, [words][16 columns][4], whose words are four numbers
+   along k. `quantized.pack` of plugrad packs weights so, once. A word is multiplied at once
+   where the processor has a product of four bytes (VNNI of AVX-512); else bytes become 16
+   bits, and pairs of them are multiplied. Rows of A are words of the one or the other.
 
-   Map: the sum of products of words; tiles; packing; the product.
+   Map: the sum of products of words; tiles; rows of A; the product; panels.
 */
-#include "plugrad.h"
+#include "integer.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
@@ -15,8 +16,10 @@
 #endif
 
 typedef i32 Sums __attribute__((vector_size(4 * LANES)));
-enum { HEIGHT = LANES == 16 ? 8 : 4, COLUMNS = 2 * LANES, MOST_COLUMNS = 32 };
-_Static_assert(MOST_COLUMNS % COLUMNS == 0, "Python allots memory for panels of 32");
+typedef i64 Words __attribute__((vector_size(4 * LANES)));
+typedef i16 Halves __attribute__((vector_size(4 * LANES)));
+typedef i8 Bytes __attribute__((vector_size(2 * LANES)));
+enum { HEIGHT = LANES == 16 ? 8 : 4, PANEL = 16, WORD = 4 * PANEL, BLOCK = 64 };
 
 /* --- the sum of products of words ------------------------------------------------- */
 
@@ -38,35 +41,62 @@ INLINE Sums pairs(Sums s, int16x8_t a, int16x8_t b) {
 
 /* --- tiles ------------------------------------------------------------------------ */
 
-/* out[ROWS][COLUMNS] of ROWS rows of A that are `step` words apart, and a panel of B. */
-typedef void Tile(const i32 *a, u32 step, u32 words, const i32 *b, i32 *out);
-#define TILE(NAME, TARGET, DOT, ROWS)                                                    \
-    TARGET static void NAME(const i32 *a, u32 step, u32 words, const i32 *b, i32 *out) { \
-        Sums s[ROWS][2] = {0}, b0, b1;                                                   \
-        for (u32 q = 0; q < words; q++, b += COLUMNS) {                                  \
-            memcpy(&b0, b, sizeof b0), memcpy(&b1, b + LANES, sizeof b1);                \
-            _Pragma("clang loop unroll(full)") for (u32 r = 0; r < ROWS; r++) {          \
-                Sums x = a[r * step + q] + (Sums){0};                                    \
-                s[r][0] = DOT(s[r][0], x, b0), s[r][1] = DOT(s[r][1], x, b1);            \
-            }                                                                            \
+/* out[ROWS][columns] of ROWS rows of A that are `step` bytes apart. The columns are those of
+   two vectors of a panel, the second `second` bytes behind the first: 2 LANES of them, or,
+   of pairs, of which two are a column, LANES. One row alone has TURNS sums, each of every
+   TURNS-th word: a sum has to wait for the one before. */
+typedef void Tile(const u8 *a, u32 step, u32 words, const i8 *b, u32 second, i32 *out);
+#define STEP(A, SPLAT_OF, B, DOT, ROWS, sums)                                            \
+    {                                                                                    \
+        B b0, b1;                                                                        \
+        memcpy(&b0, b, sizeof b0), memcpy(&b1, b + second, sizeof b1);                   \
+        _Pragma("clang loop unroll(full)") for (u32 r = 0; r < ROWS; r++) {              \
+            A word;                                                                      \
+            memcpy(&word, a + r * step, sizeof word);                                    \
+            SPLAT_OF x = word + (SPLAT_OF){0};                                           \
+            sums[r][0] = DOT(sums[r][0], x, b0), sums[r][1] = DOT(sums[r][1], x, b1);    \
         }                                                                                \
-        memcpy(out, s, sizeof s);                                                        \
+        q++, b += WORD, a += sizeof(A);                                                  \
+    }
+#define TILE(NAME, TARGET, A, SPLAT_OF, B, DOT, ROWS, TURNS, ...)                        \
+    TARGET static void NAME(const u8 *a, u32 step, u32 words, const i8 *b, u32 second,   \
+                            i32 *out) {                                                  \
+        Sums s[ROWS][2] = {0}, more[TURNS][ROWS][2] = {0};                               \
+        u32 q = 0;                                                                       \
+        while (TURNS > 1 && q + TURNS <= words)                                          \
+            _Pragma("clang loop unroll(full)") for (u32 u = 0; u < TURNS; u++)           \
+                STEP(A, SPLAT_OF, B, DOT, ROWS, more[u])                                 \
+        while (q < words) STEP(A, SPLAT_OF, B, DOT, ROWS, s)                             \
+        for (u32 u = 0; u < TURNS; u++)                                                  \
+            for (u32 r = 0; r < ROWS; r++)                                               \
+                s[r][0] += more[u][r][0], s[r][1] += more[u][r][1];                      \
+        __VA_ARGS__                                                                      \
     }
 
-TILE(pairs_of_many, , PAIRS, HEIGHT)
-TILE(pairs_of_one, , PAIRS, 1)
+#define WIDENED(s, a, b) PAIRS(s, a, __builtin_convertvector(b, Halves))
+#define OF_PAIRS(ROWS)                                                                   \
+    i32 t[ROWS][2 * LANES];                                                              \
+    memcpy(t, s, sizeof t);                                                              \
+    for (u32 r = 0; r < ROWS; r++)                                                       \
+        for (u32 j = 0; j < LANES; j++)                                                  \
+            out[r * LANES + j] = (i32)((u32)t[r][2 * j] + (u32)t[r][2 * j + 1]);
+TILE(pairs_of_many, , i64, Words, Bytes, WIDENED, HEIGHT, 1, OF_PAIRS(HEIGHT))
+TILE(pairs_of_one, , i64, Words, Bytes, WIDENED, 1, 4, OF_PAIRS(1))
 
 #if defined(__AVX512BW__)
 #define VNNI __attribute__((target("avx512vnni")))
 #define FOURS(s, a, b)                                                                   \
     (Sums)_mm512_dpbusd_epi32((__m512i)(s), (__m512i)(a), (__m512i)(b))
-TILE(fours_of_many, VNNI, FOURS, HEIGHT)
-TILE(fours_of_one, VNNI, FOURS, 1)
+TILE(fours_of_many, VNNI, i32, Sums, Sums, FOURS, HEIGHT, 1, memcpy(out, s, sizeof s);)
+TILE(fours_of_one, VNNI, i32, Sums, Sums, FOURS, 1, 4, memcpy(out, s, sizeof s);)
 
-/* Whether the processor multiplies four bytes: bit 11 of what cpuid tells of it. */
+/* Whether the processor multiplies four bytes: bit 11 of what cpuid tells of it. That takes
+   16 us in a virtual machine, so it is asked once. */
 static bool has_fours(void) {
+    static _Atomic u32 known; /* 1: no, 2: yes */
     u32 a, b, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 11 & 1);
+    if (!known) known = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 11 & 1) ? 2 : 1;
+    return known == 2;
 }
 #else
 #define fours_of_many pairs_of_many
@@ -74,147 +104,233 @@ static bool has_fours(void) {
 static bool has_fours(void) { return false; }
 #endif
 
-/* --- packing ---------------------------------------------------------------------- */
+/* --- rows of A -------------------------------------------------------------------- */
 
 typedef struct {
-    const u8 *a;
-    const i8 *b;
-    i32 *c, *rows, *panels, *less; /* less: what is subtracted from a column */
-    u32 m, n, k, words, across;
-    i32 b_row, b_column;
+    const Windows *w; /* 0: row i is x[i k] to x[i k + k - 1] */
+    const u8 *x, *rows;
+    const i8 *panels;
+    void *y;
+    const End *end;
+    u32 m, n, k, words, first; /* rows are packed from the first on */
+    u32 step, columns, across; /* bytes of a row; columns of a tile; tiles */
+    i32 zero;
     bool is_signed, fours;
     Tile *many, *one;
 } Product;
 
-/* Signed bytes become unsigned ones by adding 128, where the processor multiplies these. */
+/* A call of memcpy takes longer than to copy a few bytes; two copies may overlap. */
+INLINE void copy_bytes(u8 *to, const u8 *x, u32 n) {
+    if (n < 8 || n > 32) memcpy(to, x, n);
+    else if (n < 16) memcpy(to, x, 8), memcpy(to + n - 8, x + n - 8, 8);
+    else memcpy(to, x, 16), memcpy(to + n - 16, x + n - 16, 16);
+}
+
+/* Puts bytes behind each other: `n` from x on, or zero points if there is no x. Signed ones
+   become unsigned ones by adding 128, where the processor multiplies these. */
+INLINE u8 *put(const Product *s, u8 *to, const u8 *x, u32 n) {
+    u8 flip = s->fours && s->is_signed ? 128 : 0;
+    if (s->fours) {
+        if (!x) memset(to, (u8)s->zero ^ flip, n);
+        else if (!flip) copy_bytes(to, x, n);
+        else for (u32 q = 0; q < n; q++) to[q] = x[q] ^ flip;
+        return to + n;
+    }
+    i16 *y = (i16 *)to;
+    if (!x) for (u32 q = 0; q < n; q++) y[q] = (i16)s->zero;
+    else if (s->is_signed) for (u32 q = 0; q < n; q++) y[q] = (i8)x[q];
+    else for (u32 q = 0; q < n; q++) y[q] = x[q];
+    return to + n * sizeof(i16);
+}
+
+/* What a window sees, position by position; of neighbours at once. */
+static u8 *put_window(const Product *s, u32 i, u8 *to) {
+    const Axis *a = s->w->axes[0];
+    u32 c = (u32)s->w->in;
+    Span p = span_of(a, output_of(a, i));
+    i32 first = p.first[2], last = p.last[2], gap = a[2].gap;
+    for (i32 t0 = 0; t0 < a[0].positions; t0++)
+        for (i32 t1 = 0; t1 < a[1].positions; t1++) {
+            bool inside = p.first[0] <= t0 && t0 < p.last[0] && p.first[1] <= t1 &&
+                          t1 < p.last[1] && first < last;
+            if (!inside) {
+                to = put(s, to, 0, (u32)a[2].positions * c);
+                continue;
+            }
+            i32 line = ((i32)p.image * a[0].size + p.at[0] + t0 * a[0].gap) * a[1].size;
+            line = (line + p.at[1] + t1 * a[1].gap) * a[2].size + p.at[2];
+            const u8 *x = s->x + (u32)(line + first * gap) * c;
+            u32 n = (u32)(last - first);
+            to = put(s, to, 0, (u32)first * c);
+            if (gap == 1) to = put(s, to, x, n * c);
+            else for (u32 t = 0; t < n; t++) to = put(s, to, x + t * (u32)gap * c, c);
+            to = put(s, to, 0, (u32)(a[2].positions - last) * c);
+        }
+    return to;
+}
+
 static void pack_rows(u32 begin, u32 end, void *ctx) {
     const Product *s = ctx;
-    for (u32 row = begin, k = s->k; row < end; row++) {
-        const u8 *a = s->a + (u64)row * k;
-        i32 *to = s->rows + (u64)row * s->words;
-        to[s->words - 1] = 0;
-        if (s->fours) {
-            u8 *y = (u8 *)to, flip = s->is_signed ? 128 : 0;
-            for (u32 q = 0; q < k; q++) y[q] = a[q] ^ flip;
-        } else {
-            i16 *y = (i16 *)to;
-            if (s->is_signed) for (u32 q = 0; q < k; q++) y[q] = (i8)a[q];
-            else for (u32 q = 0; q < k; q++) y[q] = a[q];
-        }
-    }
-}
-
-#if defined(__AVX512BW__)
-typedef i8 Bytes __attribute__((vector_size(16)));
-typedef i16 Halves __attribute__((vector_size(16)));
-#define ZIP8(a, b, n)                                                                    \
-    (Halves) __builtin_shufflevector(a, b, n, 16 + n, n + 1, 17 + n, n + 2, 18 + n,      \
-                                     n + 3, 19 + n, n + 4, 20 + n, n + 5, 21 + n, n + 6, \
-                                     22 + n, n + 7, 23 + n)
-#define ZIP16(a, b, n)                                                                   \
-    __builtin_shufflevector(a, b, n, 8 + n, n + 1, 9 + n, n + 2, 10 + n, n + 3, 11 + n)
-
-/* Four rows of b, whose columns lie beside each other, as words. */
-INLINE void zip_fours(const i8 *b, i32 row, i8 *to) {
-    for (u32 j = 0; j + 16 <= COLUMNS; j += 16, b += 16, to += 64) {
-        Bytes x[4];
-        for (u32 t = 0; t < 4; t++) memcpy(&x[t], b + (i64)t * row, 16);
-        Halves a = ZIP8(x[0], x[1], 0), c = ZIP8(x[2], x[3], 0), y[4];
-        y[0] = ZIP16(a, c, 0), y[1] = ZIP16(a, c, 4);
-        a = ZIP8(x[0], x[1], 8), c = ZIP8(x[2], x[3], 8);
-        y[2] = ZIP16(a, c, 0), y[3] = ZIP16(a, c, 4);
-        memcpy(to, y, 64);
-    }
-}
-#endif
-
-/* Two rows. */
-INLINE void zip_pairs(const i8 *b, i32 row, i16 *to) {
-    for (u32 j = 0; j < COLUMNS; j++) to[2 * j] = b[j], to[2 * j + 1] = b[row + j];
-}
-
-/* A panel; what of k or of the columns is missing is 0. */
-#define PACK(NAME, T, GROUP, ZIP)                                                        \
-    static void NAME(const Product *s, const i8 *b, u32 here, T *to) {                   \
-        for (u32 q = 0; q < s->words; q++, to += GROUP * COLUMNS) {                      \
-            u32 rest = s->k - q * GROUP;                                                 \
-            const i8 *p = b + (i64)q * GROUP * s->b_row;                                 \
-            if (here == COLUMNS && rest >= GROUP && s->b_column == 1) {                  \
-                ZIP(p, s->b_row, to);                                                    \
-                continue;                                                                \
-            }                                                                            \
-            for (u32 j = 0; j < COLUMNS; j++)                                            \
-                for (u32 t = 0; t < GROUP; t++)                                          \
-                    to[j * GROUP + t] = j < here && t < rest                             \
-                        ? p[(i64)j * s->b_column + (i64)t * s->b_row] : 0;               \
-        }                                                                                \
-    }
-#if defined(__AVX512BW__)
-PACK(pack_fours, i8, 4, zip_fours)
-#else
-#define pack_fours(s, b, here, to) (void)(to)
-#endif
-PACK(pack_pairs, i16, 2, zip_pairs)
-
-static void pack_panels(u32 begin, u32 end, void *ctx) {
-    const Product *s = ctx;
     for (u32 i = begin; i < end; i++) {
-        u32 j = i * COLUMNS, here = MIN(COLUMNS, s->n - j);
-        const i8 *b = s->b + (i64)j * s->b_column;
-        i32 *to = s->panels + (u64)j * s->words;
-        if (s->fours) {
-            pack_fours(s, b, here, (i8 *)to);
-            /* 128 times the sums of columns: the row behind those of A is of 128 */
-            s->one(s->rows + (u64)s->m * s->words, 0, s->words, to, s->less + j);
-        } else {
-            pack_pairs(s, b, here, (i16 *)to);
-        }
+        u8 *row = (u8 *)s->rows + (u64)i * s->step, *to;
+        u32 number = s->first + i;
+        if (s->w) to = put_window(s, number, row);
+        else to = put(s, row, s->x + (u64)number * s->k, s->k);
+        memset(to, 0, (u32)(row + s->step - to));
     }
 }
 
 /* --- the product ------------------------------------------------------------------ */
 
+/* A block of rows, and the columns of a tile: these stay in the cache. */
 static void multiply(u32 begin, u32 end, void *ctx) {
     const Product *s = ctx;
+    u32 size = s->end->to <= TO_FLOAT32 ? 4 : 1;
     for (u32 task = begin; task < end; task++) {
-        u32 i = task / s->across * HEIGHT, j = task % s->across * COLUMNS;
-        u32 height = MIN(HEIGHT, s->m - i), width = MIN(COLUMNS, s->n - j);
-        i32 out[HEIGHT * COLUMNS];
-        const i32 *a = s->rows + (u64)i * s->words, *b = s->panels + (u64)j * s->words;
-        if (height == HEIGHT) s->many(a, s->words, s->words, b, out);
-        else for (u32 r = 0; r < height; r++)
-            s->one(a + (u64)r * s->words, 0, s->words, b, out + r * COLUMNS);
-        for (u32 r = 0; r < height; r++) {
-            i32 *c = s->c + (u64)(i + r) * s->n + j;
-            const i32 *sums = out + r * COLUMNS;
-            if (s->fours && s->is_signed)
-                for (u32 q = 0; q < width; q++) c[q] = (i32)((u32)sums[q] - (u32)s->less[j + q]);
-            else
-                memcpy(c, sums, width * sizeof(i32));
+        u32 from = task / s->across * BLOCK, j = task % s->across * s->columns;
+        u32 to = MIN(from + BLOCK, s->m), width = MIN(s->columns, s->n - j);
+        const i8 *b = s->panels + (u64)(j / PANEL) * s->words * WORD + j % PANEL * 4;
+        u32 second = !s->fours ? 2 * LANES : width > PANEL ? s->words * WORD : 0;
+        for (u32 i = from; i < to;) {
+            i32 out[HEIGHT * MOST_COLUMNS];
+            u32 height = to - from < HEIGHT ? 1 : HEIGHT;
+            u32 row = MIN(i, to - height); /* the last ones may be computed twice */
+            const u8 *a = s->rows + (u64)row * s->step;
+            (height == 1 ? s->one : s->many)(a, s->step, s->words, b, second, out);
+            for (u32 r = 0; r < height; r++) {
+                u8 *y = (u8 *)s->y + (u64)(s->first + row + r) * s->n * size;
+                if (s->fours) end_row(s->end, out + r * 2 * LANES, j, width, 2 * LANES, y);
+                else end_row(s->end, out + r * LANES, j, width, LANES, y);
+            }
+            i = row + height;
         }
     }
 }
 
-/* b is [k, n], or [n, k] if it is turned. Memory has (m + 1 + N) (k + 1) / 2 + N words, N
-   being n rounded up to a multiple of 32. */
-EXPORT("matmul_integer_i8")
-void matmul_integer_i8(const u8 *a, const i8 *b, i32 *c, i32 *memory, u32 m, u32 n, u32 k,
-                       u32 is_signed, u32 turn_b) {
+/* Runs the product of all rows, so many at once, which are packed in `memory` if they do not
+   lie as they are needed. */
+static void product(Product *s, u32 m, u8 *memory, u32 at_once) {
+    bool as_it_is = !s->w && s->fours && !s->is_signed && s->k % 4 == 0;
+    s->columns = s->fours ? 2 * LANES : LANES;
+    s->across = CEIL_DIV(s->n, s->columns);
+    s->step = s->words * (s->fours ? 4 : 8);
+    s->many = s->fours ? fours_of_many : pairs_of_many;
+    s->one = s->fours ? fours_of_one : pairs_of_one;
+    u64 work = (u64)BLOCK * s->columns * (s->k + 1);
+    for (s->first = 0; s->first < m; s->first += s->m) {
+        s->m = as_it_is ? m : MIN(at_once, m - s->first);
+        s->rows = as_it_is ? s->x : memory;
+        if (!as_it_is) parallel_for(pack_rows, s, s->m, 65536 / (s->k + 1) + 1);
+        u32 blocks = CEIL_DIV(s->m, BLOCK);
+        parallel_for(multiply, s, s->across * blocks, (u32)((1 << 21) / work) + 1);
+    }
+}
+
+/* Whether each window is an element of the input, one after the other. */
+static bool is_plain(const Windows *w) {
+    const Axis *a = w->axes[0];
+    for (u32 d = 0; d < 3; d++)
+        if (a[d].positions != 1 || a[d].first || a[d].step != 1 || a[d].outputs != a[d].size)
+            return false;
+    return true;
+}
+
+/* Of windows with one group. `scale` has none, one, or as many elements as there are
+   columns. Memory has 2 N + 2 rows W words, N being the columns rounded up to a multiple of
+   32, and W the words of a panel. */
+EXPORT("quantized_conv_i8")
+void quantized_conv_i8(const Windows *w, const u8 *x, const i8 *panels, const i32 *sums,
+                       const void *x_zero, const i32 *bias, const f32 *scale,
+                       const void *zero, void *y, i32 *memory, u32 is_signed, u32 scales,
+                       u32 to, u32 rows) {
+    check_tensors(w, x, y, 1);
+    u32 n = (u32)w->out, k = positions_of(w->axes[0]) * (u32)w->in;
+    u32 wide = CEIL_DIV(n, MOST_COLUMNS) * MOST_COLUMNS, words = CEIL_DIV(k, 4);
     bool fours = has_fours();
-    u32 words = CEIL_DIV(k, fours ? 4 : 2), across = CEIL_DIV(n, COLUMNS);
-    i32 *panels = memory + (u64)(m + 1) * words;
-    Product s = {.a = a, .b = b, .c = c, .rows = memory, .panels = panels,
-                 .less = panels + (u64)across * COLUMNS * words, .m = m, .n = n, .k = k,
-                 .words = words, .across = across, .b_row = turn_b ? 1 : (i32)n,
-                 .b_column = turn_b ? (i32)k : 1, .is_signed = is_signed, .fours = fours,
-                 .many = fours ? fours_of_many : pairs_of_many,
-                 .one = fours ? fours_of_one : pairs_of_one};
+    i32 shift = byte_at(x_zero, is_signed);
+    i32 factor = shift + (fours && is_signed ? 128 : 0);
+    INSIDE(panels, (u64)CEIL_DIV(n, PANEL) * words * WORD);
+    INSIDE(memory, ((u64)2 * wide + (u64)2 * rows * words) * sizeof(i32));
+    End end = end_of(n, memory, sums, factor, bias, scale, scales, to, zero);
+    Product s = {.w = is_plain(w) ? 0 : w, .x = x, .panels = panels, .y = y, .end = &end,
+                 .n = n, .k = k, .words = words, .zero = shift, .is_signed = is_signed,
+                 .fours = fours};
+    u32 m = (u32)w->batch * outputs_of(w->axes[0]);
+    product(&s, m, (u8 *)(memory + 2 * wide), rows);
+}
+
+/* --- panels ----------------------------------------------------------------------- */
+
+typedef struct {
+    const i8 *b;
+    i8 *panels;
+    i32 *sums;
+    u32 n, k, words;
+    i32 row, column; /* the steps of b along k and n */
+} Packing;
+
+typedef i8 Line __attribute__((vector_size(PANEL)));
+typedef i16 Pairs __attribute__((vector_size(PANEL)));
+#define ZIP8(a, b, n)                                                                    \
+    (Pairs) __builtin_shufflevector(a, b, n, 16 + n, n + 1, 17 + n, n + 2, 18 + n,       \
+                                    n + 3, 19 + n, n + 4, 20 + n, n + 5, 21 + n, n + 6,  \
+                                    22 + n, n + 7, 23 + n)
+#define ZIP16(a, b, n)                                                                   \
+    __builtin_shufflevector(a, b, n, 8 + n, n + 1, 9 + n, n + 2, 10 + n, n + 3, 11 + n)
+
+/* Four rows of b, whose columns lie beside each other, as words. */
+INLINE void zip(const i8 *b, i32 row, i8 *to) {
+    Line x[4];
+    for (u32 t = 0; t < 4; t++) memcpy(&x[t], b + (i64)t * row, PANEL);
+    Pairs a = ZIP8(x[0], x[1], 0), c = ZIP8(x[2], x[3], 0), y[4];
+    y[0] = ZIP16(a, c, 0), y[1] = ZIP16(a, c, 4);
+    a = ZIP8(x[0], x[1], 8), c = ZIP8(x[2], x[3], 8);
+    y[2] = ZIP16(a, c, 0), y[3] = ZIP16(a, c, 4);
+    memcpy(to, y, WORD);
+}
+
+/* What of k or of the columns is missing is 0. */
+static void pack_panels(u32 begin, u32 end, void *ctx) {
+    const Packing *s = ctx;
+    for (u32 i = begin; i < end; i++) {
+        u32 j = i * PANEL, here = MIN(PANEL, s->n - j);
+        i8 *to = s->panels + (u64)i * s->words * WORD;
+        i32 sums[PANEL] = {0};
+        for (u32 q = 0; q < s->words; q++, to += WORD) {
+            u32 rest = s->k - q * 4;
+            const i8 *p = s->b + (i64)j * s->column + (i64)q * 4 * s->row;
+            if (here == PANEL && rest >= 4 && s->column == 1) {
+                zip(p, s->row, to);
+            } else
+                for (u32 c = 0; c < PANEL; c++)
+                    for (u32 t = 0; t < 4; t++)
+                        to[c * 4 + t] = c < here && t < rest
+                            ? p[(i64)c * s->column + (i64)t * s->row] : 0;
+            for (u32 c = 0; c < PANEL; c++)
+                sums[c] += to[4 * c] + to[4 * c + 1] + to[4 * c + 2] + to[4 * c + 3];
+        }
+        memcpy(s->sums + j, sums, here * sizeof(i32));
+    }
+}
+
+/* b is [k, n], or [n, k] if it is turned. Memory has 3 N + (N + 2 rows) W words, N being n
+   rounded up to a multiple of 32, and W k / 4 rounded up. */
+EXPORT("matmul_integer_i8")
+void matmul_integer_i8(const u8 *a, const i8 *b, i32 *y, i32 *memory, u32 m, u32 n, u32 k,
+                       u32 is_signed, u32 turn_b, u32 rows) {
+    u32 words = CEIL_DIV(k, 4), wide = CEIL_DIV(n, MOST_COLUMNS) * MOST_COLUMNS;
+    bool fours = has_fours();
+    i32 *sums = memory + 2 * wide, *panels = sums + wide;
+    Packing p = {.b = b, .panels = (i8 *)panels, .sums = sums, .n = n, .k = k,
+                 .words = words, .row = turn_b ? 1 : (i32)n, .column = turn_b ? (i32)k : 1};
     INSIDE(a, (u64)m * k);
     INSIDE(b, (u64)n * k);
-    INSIDE(c, (u64)m * n * sizeof(i32));
-    memset(memory + (u64)m * words, 128, words * sizeof(i32));
-    parallel_for(pack_rows, &s, m, 65536 / k + 1);
-    parallel_for(pack_panels, &s, across, 32768 / k / COLUMNS + 1);
-    u64 work = (u64)HEIGHT * COLUMNS * k;
-    parallel_for(multiply, &s, across * CEIL_DIV(m, HEIGHT), (u32)((1 << 21) / work) + 1);
+    INSIDE(y, (u64)m * n * sizeof(i32));
+    INSIDE(memory, ((u64)3 * wide + ((u64)wide + 2 * rows) * words) * sizeof(i32));
+    parallel_for(pack_panels, &p, CEIL_DIV(n, PANEL), 32768 / k / PANEL + 1);
+    i32 factor = fours && is_signed ? 128 : 0;
+    End end = end_of(n, memory, sums, factor, 0, 0, 0, TO_INT32, 0);
+    Product s = {.x = a, .panels = (const i8 *)panels, .y = y, .end = &end, .n = n, .k = k,
+                 .words = words, .is_signed = is_signed, .fours = fours};
+    product(&s, m, (u8 *)(panels + (u64)wide * words), rows);
 }

@@ -32,7 +32,9 @@ typedef double f64;
 typedef _Complex float c64;
 typedef _Complex double c128;
 
+#ifndef EXPORT /* it is nothing in copies of which a module needs some functions */
 #define EXPORT(name) __attribute__((export_name(name)))
+#endif
 #define EXPORT_DATA __attribute__((used, visibility("default")))
 #define INLINE static inline __attribute__((always_inline))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -69,7 +71,8 @@ typedef _Complex double c128;
 /* Calls body(begin, end, ctx) for pieces of at most `grain` of the items 0..n-1, on all
    threads; in the plain module one after the other. Returns when all are done. Choose
    the grain so that a piece takes 10 to 500 us: between pieces Ctrl-C is looked for. It
-   must not be called from inside a body. */
+   must not be called from inside a body; on processors it may, and this thread does all
+   of it. */
 void parallel_for(void (*body)(u32 begin, u32 end, void *ctx), void *ctx, u32 n,
                   u32 grain);
 

@@ -48,7 +48,7 @@ static void run(void (*body)(u32, u32, void *), Task *s) {
         u32 count = count_of(s);                                                       \
         HOW for (u32 j = 0; j < n; j++) sum[j] = START;                                \
         EACH_POSITION(s, a, e)                                                         \
-        HOW for (u32 j = 0; j < n; j++) sum[j] = STEP(sum[j], x[(u32)e * c + j]);      \
+        HOW for (u32 j = 0; j < n; j++) sum[j] = STEP(sum[j], (x + (u32)e * c)[j]);    \
         HOW for (u32 j = 0; j < n; j++) y[j] = END(sum[j], count);                     \
     }
 #define POOL(T, name, START, STEP, END, HOW)                                           \
@@ -99,10 +99,10 @@ POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
         u32 lines = (u32)(a[0].outputs * a[1].outputs);                                \
         for (u32 i = begin; i < end; i++) {                                            \
             u32 image = i / shares, first = i % shares * SHARE;                        \
-            u32 rest = MIN(SHARE, c - first);                                          \
+            u32 rest = MIN(SHARE, c - first), run = rest < c ? 1 : size;               \
             T *dx = (T *)s->to + first;                                                \
-            for (u32 e = image * size; e < (image + 1) * size; e++)                    \
-                memset(dx + e * c, 0, rest * sizeof(T));                               \
+            for (u32 e = image * size; e < (image + 1) * size; e += run)               \
+                memset(dx + e * c, 0, run * rest * sizeof(T));                         \
             for (u32 l = image * lines; l < (image + 1) * lines; l++) {                \
                 poll_cancel();                                                         \
                 EACH_WINDOW(l, a, span, y) {                                           \
@@ -133,9 +133,9 @@ POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
         memcpy(left, dy, n * sizeof(T));                                               \
         EACH_POSITION(span, a, e)                                                      \
         HOW for (u32 j = 0; j < n; j++) {                                              \
-            U mine = left[j] & -(U)(x[(u32)e * c + j] == y[j]);                        \
+            U mine = left[j] & -(U)((x + (u32)e * c)[j] == y[j]);                      \
             union { U bits; T value; } part = {mine};                                  \
-            left[j] ^= mine, dx[(u32)e * c + j] += part.value;                         \
+            left[j] ^= mine, (dx + (u32)e * c)[j] += part.value;                       \
         }                                                                              \
     }
 #define MAX_POOL_GRAD(T, U, name, HOW)                                                 \
@@ -155,7 +155,7 @@ POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
         u32 count = count_of(span);                                                    \
         HOW for (u32 j = 0; j < n; j++) share[j] = dy[j] / count;                      \
         EACH_POSITION(span, a, e)                                                      \
-        HOW for (u32 j = 0; j < n; j++) dx[(u32)e * c + j] += share[j];                \
+        HOW for (u32 j = 0; j < n; j++) (dx + (u32)e * c)[j] += share[j];              \
     }
 #define AVG_POOL_GRAD(T, name, HOW)                                                    \
     GIVE_SHARE(T, block_##name, HOW)                                                   \

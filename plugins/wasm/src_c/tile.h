@@ -6,8 +6,8 @@
 #include "gemm.h"
 
 /* A panel of A: where element k of row r is depends on how A is given.
-   PACKED: at[r + k * PANEL_A], and the next panel at at[PANEL_A * step]
-   IN_ROWS: at[r * step + k]; a last panel that has fewer rows is packed, at `last`
+   PACKED: at[r + k * step], where step is PANEL_A on WebAssembly
+   IN_ROWS: at[r * step + k]
    INDEXED: at[starts[r] + places[k]]
    IN_COLUMNS: at[starts[k] + places[r]]
    NEIGHBOURS: the same, where places[r] is places[0] + r
@@ -17,7 +17,6 @@ typedef struct {
     How how;
     const f32 *at;
     i64 step;
-    const f32 *last;
     const i32 *starts, *places;
 } Left;
 
@@ -26,20 +25,11 @@ typedef struct {
 typedef struct {
     const f32 *at, *last;
     i64 step, next;
+    f32 *to; /* on processors, where the panels are copied to, or null */
 } Right;
 
-/* The panel after this one. */
-INLINE Left next_panel(Left a) {
-    if (a.how <= IN_ROWS)
-        a.at += PANEL_A * a.step;
-    else if (a.how == INDEXED)
-        a.starts += PANEL_A;
-    else
-        a.places += PANEL_A;
-    return a;
-}
-
-/* `tile` computes `height` rows and `width` columns, at most those of panels:
+/* `tile` computes `height` rows and `width` columns, at most those of a panel of A and, on
+   WebAssembly, of one of B:
    rows[i][j..j+width) (+)= a b; with f, plus bias, between the bounds of a ReLU, where NaN
    stays. On WebAssembly A is packed. */
 #ifdef __wasm__
@@ -196,44 +186,76 @@ static __attribute__((noinline)) void write_part(const Tile t, f32 *const *rows,
 /* Loops of constant length, whose arrays are to be registers. */
 #define EACH(i, n) _Pragma("clang loop unroll(full)") for (u32 i = 0; i < (n); i++)
 
-/* `high` rows and `wide` vectors are computed, which are constants, as `how` is. */
-INLINE void part_of_tile(How how, u32 high, u32 wide, const Left *left, u32 depth,
-                         Right right, f32 *const *rows, u32 height, u32 j, u32 width,
-                         bool add, const Finish *f) {
+/* Where a tile reads: pointers to element k of each row, or of each third one, and to
+   row k of B. */
+typedef struct {
+    const f32 *a[TILE], *b;
+    f32 *to;                    /* where row k of B is copied to */
+    const i32 *starts, *places; /* of element k */
+    i64 at[TILE], stride, step;
+    i64 ahead; /* from a row to one of the next panel, which is fetched */
+} Cursor;
+
+enum { SOON = 32 }; /* rows of B that are copied after this one: it is fetched */
+
+/* c += a b for `count` elements of the sum, a constant, as are `how`, `high` and `wide`.
+   Pointers move once: additions of integers take the place of products. */
+INLINE void add_products(Tile c, How how, u32 high, u32 wide, u32 count, bool copy,
+                         Cursor *from) {
 #pragma clang fp contract(fast)
-    Tile c, t;
-    const f32 *a = left->at + (how == NEIGHBOURS ? left->places[0] : 0), *p[TILE];
-    i64 at[TILE], stride = left->step;
-    const f32 *b = right.at;
-    i64 step = how <= IN_ROWS ? right.step : PANEL_B; /* else registers are short */
-    EACH(r, high) {
-        u32 here = MIN(r, height - 1); /* rows that are not there repeat the last one */
-        if (how == IN_ROWS && r % 3 == 0) p[r] = a + r * stride;
-        if (how == INDEXED) p[r] = a + left->starts[here];
-        if (how == IN_COLUMNS) at[r] = left->places[here];
-        EACH(v, wide) c[r][v] = (Vector){0};
-        EACH(v, wide) __builtin_prefetch(rows[here] + j + v * WIDTH, 1);
-    }
-#pragma clang loop unroll_count(4)
-    for (u32 k = 0; k < depth; k++, b += step) {
+    EACH(k, count) {
         Vector y[PANEL_B / WIDTH];
-        EACH(v, wide) y[v] = *(const Vector *)(b + v * WIDTH);
-        i64 place = how == INDEXED ? left->places[k] : 0;
-        const f32 *column = how >= IN_COLUMNS ? a + left->starts[k] : a;
+        EACH(v, wide) y[v] = *(const Vector *)(from->b + k * from->step + v * WIDTH);
+        EACH(v, copy ? wide : 0) {
+            *at_vector(from->to + k * PANEL_B, v) = y[v];
+            __builtin_prefetch(from->b + (k + SOON) * from->step + v * WIDTH);
+        }
+        i64 place = how == INDEXED ? from->places[k] : 0;
+        const f32 *column = from->a[0];
+        if (how == PACKED) column += k * from->stride;
+        if (how >= IN_COLUMNS) column += from->starts[k];
         EACH(r, high) {
-            f32 x = how == PACKED    ? a[r]
-                    : how == IN_ROWS ? p[r / 3 * 3][r % 3 * stride]
-                    : how == INDEXED ? p[r][place]
-                                     : column[how == NEIGHBOURS ? r : at[r]];
+            f32 x = how == IN_ROWS   ? from->a[r / 3 * 3][r % 3 * from->stride + k]
+                    : how == INDEXED ? from->a[r][place]
+                                     : column[how == IN_COLUMNS ? from->at[r] : r];
             Vector all = x - (Vector){0};
             EACH(v, wide) c[r][v] += all * y[v];
         }
-        if (how == PACKED) a += PANEL_A;
-        EACH(r, how == IN_ROWS ? high : 0) {
-            if (r % 3 == 0) p[r]++;
-            __asm__("" : "+r"(p[r / 3 * 3])); /* or there were a pointer for each row */
-        }
     }
+    from->b += count * from->step;
+    if (copy) from->to += count * PANEL_B;
+    if (how == PACKED) from->a[0] += count * from->stride;
+    if (how == INDEXED) from->places += count;
+    if (how >= IN_COLUMNS) from->starts += count;
+    EACH(r, how == IN_ROWS ? high : 0) {
+        if (r % 3 == 0 && count > 1) __builtin_prefetch(from->a[r] + from->ahead);
+        if (r % 3 == 0) from->a[r] += count;
+        __asm__("" : "+r"(from->a[r / 3 * 3])); /* or there were a pointer for each row */
+    }
+}
+
+/* `high` rows and `wide` vectors are computed, which are constants, as `how` is. */
+INLINE void part_of_tile(How how, u32 high, u32 wide, bool copy, const Left *left,
+                         u32 ahead, u32 depth, Right right, f32 *const *rows, u32 height,
+                         u32 j, u32 width, bool add, const Finish *f) {
+    enum { STEPS = 4 };
+    Tile c, t;
+    Cursor from = {.b = right.at, .to = right.to, .starts = left->starts,
+                   .places = left->places, .stride = left->step};
+    from.ahead = ahead * left->step;
+    from.step = how <= IN_ROWS ? right.step : PANEL_B; /* else registers are short */
+    from.a[0] = left->at + (how == NEIGHBOURS ? left->places[0] : 0);
+    EACH(r, high) {
+        u32 here = MIN(r, height - 1); /* rows that are not there repeat the last one */
+        if (how == IN_ROWS && r % 3 == 0) from.a[r] = left->at + r * from.stride;
+        if (how == INDEXED) from.a[r] = left->at + left->starts[here];
+        if (how == IN_COLUMNS) from.at[r] = left->places[here];
+        EACH(v, wide) c[r][v] = (Vector){0};
+        EACH(v, wide) __builtin_prefetch(rows[here] + j + v * WIDTH, 1);
+    }
+    u32 k = depth / STEPS;
+    for (; k; k--) add_products(c, how, high, wide, STEPS, copy, &from);
+    for (k = depth % STEPS; k; k--) add_products(c, how, high, wide, 1, copy, &from);
     if (height < high || width < wide * WIDTH) {
         EACH(r, high) EACH(v, wide) t[r][v] = c[r][v];
         write_part(t, rows, MIN(high, height), j, width, add, f);
@@ -251,23 +273,36 @@ INLINE void tiles(How how, Left a, u32 depth, Right b, f32 *const *rows, u32 hei
     bool scattered = how == INDEXED || how == IN_COLUMNS;
     enum { ALL = PANEL_B / WIDTH };
     u32 high = scattered ? SCATTERED : TILE, two = high * 2 / 3, one = high / 3;
-#define PART(high)                                                                     \
-    width > WIDTH                                                                      \
-        ? part_of_tile(how, high, ALL, &a, depth, b, rows, left, j, width, add, f)     \
-        : part_of_tile(how, high, 1, &a, depth, b, rows, left, j, width, add, f)
-    for (u32 r = 0; r < height; r += high, rows += high) {
-        u32 left = height - r;
-        if (left > two || scattered || how == IN_ROWS)
-            PART(high);
-        else if (left > one)
-            PART(two);
-        else
-            PART(one);
-        a.at += how == PACKED ? high : how == IN_ROWS ? high * a.step : 0;
-        a.starts += how == INDEXED ? high : 0;
-        a.places += how >= IN_COLUMNS ? high : 0;
+#define PART(high, wide, copy)                                                         \
+    part_of_tile(how, high, wide, copy, &p, ahead, depth, b, rows + r, left, j, here,  \
+                 add, f)
+#define WIDE_OR_NOT(high)                                                              \
+    here > WIDTH ? PART(high, ALL, false) : PART(high, 1, false)
+    for (u32 end = j + width; j < end; j += PANEL_B, b.at += b.next) {
+        u32 here = MIN(PANEL_B, end - j);
+        /* Each of the last three panels of B fetches a third of the next rows. */
+        u32 after = (end - j - 1) / PANEL_B, ahead = after < 3 ? PANEL_A + after : 0;
+        Left p = a;
+        bool whole = here == PANEL_B;
+        if (!whole) b.at = b.last, b.step = PANEL_B;
+        for (u32 r = 0; r < height; r += high) {
+            u32 left = height - r;
+            if (how <= IN_ROWS && b.to && whole && r == 0)
+                PART(high, ALL, true);
+            else if (left > two || scattered)
+                WIDE_OR_NOT(high);
+            else if (left > one)
+                WIDE_OR_NOT(two);
+            else
+                WIDE_OR_NOT(one);
+            p.at += how == PACKED ? high : how == IN_ROWS ? high * a.step : 0;
+            p.starts += how == INDEXED ? high : 0;
+            p.places += how >= IN_COLUMNS ? high : 0;
+        }
+        if (b.to) b.to += PANEL_B * (i64)depth;
     }
 #undef PART
+#undef WIDE_OR_NOT
 }
 
 #define TILES(NAME, how)                                                               \

@@ -24,6 +24,12 @@ typedef struct {
     const Finish *end;
 } Job;
 
+#ifdef __wasm__
+enum { FILTERS = 16384 }; /* that are worth a thread */
+#else
+enum { FILTERS = 2048 };
+#endif
+
 /* --- the filter ------------------------------------------------------------------- */
 
 static void prepare(u32 c, u32 end, void *ctx) {
@@ -241,30 +247,64 @@ static void collect(u32 i, u32 end, void *ctx) {
 
 /* --- the whole -------------------------------------------------------------------- */
 
+/* The 16 products of the tiles that are under way. */
+static Gemm products(const Job *s, u32 tiles) {
+    return (Gemm){.m = tiles, .n = s->out, .k = s->in, .batches = 16,
+                  .b = s->u, .b_row = (i32)s->out, .b_column = 1,
+                  .b_batch = (i32)(s->in * s->out),
+                  .c = s->m, .c_row = (i32)s->out, .c_batch = (i32)s->plane};
+}
+
+#ifdef __wasm__
+static void all_tiles(Job *s, u32 all, u32 tiles, u32 lanes) {
+    for (; s->first < all; s->first += tiles) {
+        Gemm g = products(s, MIN(tiles, all - s->first));
+        g.a = s->x, g.a_batch = 1, g.pack = pack_tiles, g.of = s;
+        gemm(&g);
+        parallel_for(collect, s, g.m, CEIL_DIV(16384, s->out));
+    }
+}
+#else
+typedef struct {
+    const Job *job;
+    u32 all, tiles; /* all of them, and at once */
+    u32 next;       /* which no lane has begun */
+} Lanes;
+
+/* A lane takes tiles until there are no more; threads inside of `gemm` are these. */
+static void lane(u32 i, u32 end, void *ctx) {
+    Lanes *lanes = ctx;
+    for (; i < end; i++) {
+        Job s = *lanes->job;
+        s.m += i * 16 * (size_t)(s.plane + s.v_plane), s.v = s.m + 16 * s.plane;
+        while ((s.first = __atomic_fetch_add(&lanes->next, lanes->tiles,
+                                             __ATOMIC_RELAXED)) < lanes->all) {
+            Gemm g = products(&s, MIN(lanes->tiles, lanes->all - s.first));
+            g.a = s.v, g.a_row = (i32)s.in, g.a_column = 1, g.a_batch = (i32)s.v_plane;
+            transform(0, g.m, &s);
+            gemm(&g);
+            collect(0, g.m, &s);
+        }
+    }
+}
+
+static void all_tiles(Job *s, u32 all, u32 tiles, u32 lanes) {
+    s->v_plane = tiles * s->in + 16;
+    Lanes ctx = {s, all, tiles, 0};
+    parallel_for(lane, &ctx, lanes, 1);
+}
+#endif
+
 void winograd(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *between,
-              u32 tiles, const Finish *end) {
+              u32 tiles, u32 lanes, const Finish *end) {
     const Axis *a = w->axes[0];
     u32 in = (u32)w->in, out = (u32)w->out, size = 16 * in * out;
     Job s = {.axes = a, .in = in, .out = out, .x = x, .filter = filter, .y = y,
              .u = between, .m = between + size, .plane = tiles * out + 16, .end = end};
     s.tiles[0].outputs = 1;
     for (u32 d = 1; d < 3; d++) s.tiles[d].outputs = CEIL_DIV(a[d].outputs, 2);
-    u32 all = (u32)w->batch * outputs_of(s.tiles);
     INSIDE(between, (u64)(size + 16 * s.plane) * sizeof(f32));
     CHECK(in % 4 == 0 && out % 4 == 0 && a[0].size == 1, "not for these windows");
-    parallel_for(prepare, &s, in, CEIL_DIV(16384, out));
-    for (; s.first < all; s.first += tiles) {
-        Gemm g = {.m = MIN(tiles, all - s.first), .n = out, .k = in, .batches = 16,
-                  .b = s.u, .b_row = (i32)out, .b_column = 1, .b_batch = (i32)(in * out),
-                  .c = s.m, .c_row = (i32)out, .c_batch = (i32)s.plane};
-#ifdef __wasm__
-        g.a = x, g.a_batch = 1, g.pack = pack_tiles, g.of = &s;
-#else
-        s.v_plane = tiles * in + 16, s.v = s.m + 16 * s.plane;
-        parallel_for(transform, &s, g.m, CEIL_DIV(8192, in));
-        g.a = s.v, g.a_row = (i32)in, g.a_column = 1, g.a_batch = (i32)s.v_plane;
-#endif
-        gemm(&g);
-        parallel_for(collect, &s, g.m, CEIL_DIV(16384, out));
-    }
+    parallel_for(prepare, &s, in, CEIL_DIV(FILTERS, out));
+    all_tiles(&s, (u32)w->batch * outputs_of(s.tiles), tiles, lanes);
 }

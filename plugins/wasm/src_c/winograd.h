@@ -4,6 +4,7 @@
 #include "windows.h"
 
 /* y = finish(conv(x, filter)), so many tiles at once. `between` is workspace for 16 times
-   (in + tiles) * out + 16 numbers, and on processors for tiles * in + 16 more. */
+   (in + tiles) * out + 16 numbers. On processors, each of so many `lanes` does its tiles
+   beside the others; it is for 16 times in * out + lanes * (tiles * (in + out) + 32). */
 void winograd(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *between,
-              u32 tiles, const Finish *end);
+              u32 tiles, u32 lanes, const Finish *end);

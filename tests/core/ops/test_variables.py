@@ -3,6 +3,7 @@
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad.engine.context import Scope
 
 
 def test_ops_and_operators_accept_variables(backend):
@@ -86,3 +87,37 @@ def test_variables_of_one_tensor_are_two(backend):
     x.dispose()
     assert a.value.item() == 1.0
     np.testing.assert_array_equal(np.asarray(a), 1.0)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        lambda v, x: v + x,
+        lambda v, x: x * v,
+        lambda v, x: 2.0 * v,
+        pg.matmul,
+        lambda v, x: pg.vmap(lambda row: row - v)(x),
+    ],
+)
+def test_an_op_tells_observers_once_that_it_reads_a_variable(op):
+    class Observer:
+        def __init__(self):
+            self.read = []
+
+        def __call__(self, *_):
+            pass
+
+        def variable(self, v):
+            self.read.append(v)
+
+    v, observer = pg.Variable(np.ones((2, 2), np.float32)), Observer()
+    with Scope(observer=observer):
+        op(v, pg.ones((2, 2)))
+    assert observer.read == [v]
+
+
+def test_an_op_on_a_variable_is_recorded_by_all_tapes():
+    v = pg.Variable(3.0)
+    inner = lambda: pg.variable_grads(lambda: v * v * 2.0)[1][v]
+    assert pg.variable_grads(inner)[1][v].item() == 4.0
+    assert pg.variable_grads(lambda: v - v, [v])[1][v].item() == 0.0

@@ -273,7 +273,7 @@ def variable_grads(
 
     """
     function("variable_grads", f)
-    if not isinstance(variables, Iterable | None):
+    if variables is not None and not isinstance(variables, Iterable):
         raise TypeError(f"variable_grads: variables must be a list, got {variables!r}")
     chosen: list[Any] = [] if variables is None else list(variables)
     for v in chosen:
@@ -282,9 +282,8 @@ def variable_grads(
                 f"variable_grads: {v!r} is not a floating Variable; make it of floats"
             )
     tape = Tape(variables={} if variables is None else None)
-    with context.taping((*context.tapes(), tape)):
-        found = {v: v.watched_by(tape) for v in chosen}
-        value = f()
+    found = {v: v.watched_by(tape) for v in chosen}
+    value = context.call((*context.tapes(), tape), f, ())
     if tape.variables is not None:
         found |= tape.variables
     if not found:
@@ -595,12 +594,13 @@ def _unbroadcast(dx: Any, tape_id: TapeId, kernel: Kernel, step: VJPStep) -> Ten
     """Return ``dx`` summed to the shape before broadcasting; raise if it differs."""
     if type(dx) is Tensor and dx.shape == tape_id.shape and dx.dtype == tape_id.dtype:
         return dx
-    if kernel.broadcasts and isinstance(dx, Tensor) and dx.dtype == tape_id.dtype:
-        lead = len(dx.shape) - len(tape_id.shape)
-        if lead >= 0 and all(
-            n in (1, m) for n, m in zip(tape_id.shape, dx.shape[lead:], strict=True)
-        ):
-            return reduce.sum_to(dx, tape_id.shape)
+    if (
+        kernel.broadcasts
+        and isinstance(dx, Tensor)
+        and dx.dtype == tape_id.dtype
+        and reduce.broadcast_axes(tape_id.shape, dx.shape) is not None
+    ):
+        return reduce.sum_to(dx, tape_id.shape)
     got = _spec_of(dx) if isinstance(dx, Tensor) else type(dx).__name__
     raise ValueError(
         f"{_describe(kernel, step)}: expected {_spec_of(tape_id)}, like the input, "

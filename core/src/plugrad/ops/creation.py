@@ -721,7 +721,7 @@ def arange(
 @decomposition(RANGE)
 def _(start: float, step: float, size: int, dtype: DType) -> Tensor:
     if isinstance(start, int) and isinstance(step, int) and dtype.kind in "iu":
-        values = np.fromiter(range(start, start + size * step, step), dtype, size)
+        values = np.fromiter((start + i * step for i in range(size)), dtype, size)
     else:
         values = (start + np.arange(size) * float(step)).astype(dtype)
     return _convert.asarray(values, copy=False)

@@ -180,7 +180,7 @@ def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
         xs = [creation.cast(x, INT32) for x in xs]
     plain, shapes = _plain(equation, tuple([x.shape for x in xs]))
     pairs = zip(xs, shapes, strict=True)
-    xs = [x if x.shape == s else run(shape.RESHAPE, x, shape=s) for x, s in pairs]
+    xs = [shape.shaped(x, s) for x, s in pairs]
     return run(EINSUM, *xs, equation=plain)
 
 

@@ -119,18 +119,21 @@ def _gather_gradient(
     """
     batch, size = x_spec.shape[:batch_dims], x_spec.shape[axis]
     b, o, k = batch_dims, axis - batch_dims, len(indices.shape) - batch_dims
-    count = math.prod(batch)
+    count, each = math.prod(batch), math.prod(indices.shape[b:])
     if o:
         back = (*range(b + o, b + o + k), *range(b, b + o))
         order = (*range(b), *back, *range(b + o + k, len(dy.shape)))
         dy = run(shape.TRANSPOSE, dy, axes=order)
     if b:
         kind = INT32 if count * size < 2**31 else _convert.INT64
-        starts = (np.arange(count) * size).astype(kind).reshape(*batch, *[1] * k)
-        indices = creation.cast(indices, kind) + _convert.asarray(starts)
-    ids = run(shape.RESHAPE, indices, shape=(math.prod(indices.shape),))
+        starts = run(creation.RANGE, start=0, step=size, size=count, dtype=kind)
+        indices = creation.cast(indices, kind)
+        sizes = (count,) if each == 1 else (count, each)
+        starts = shape.shaped(starts, sizes if each == 1 else (count, 1))
+        indices = run(binary.ADD, shape.shaped(indices, sizes), starts)
+    ids = shape.shaped(indices, (count * each,))
     rest = dy.shape[b + k :]
-    rows = run(shape.RESHAPE, dy, shape=(*ids.shape, *rest))
+    rows = shape.shaped(dy, (count * each, *rest))
     dx = run(UNSORTED_SEGMENT_SUM, rows, ids, num_segments=count * size)
     if b:
         dx = run(shape.RESHAPE, dx, shape=(*batch, size, *rest))

@@ -555,7 +555,6 @@ def sparse_softmax_cross_entropy(
         raise TypeError(f"{op}: labels must be integers, got {classes.dtype}")
     if not x.shape or classes.shape != x.shape[:-1]:
         raise misfit(op, "there must be one label for each row of logits", classes, x)
-    rows = norm.log_softmax(x).reshape((classes.size, x.shape[-1]))
-    places = classes.reshape((classes.size, 1))
-    found = run(gather.GATHER_V2, rows, places, axis=1, batch_dims=1)
-    return _weighted(op, -found.reshape(classes.shape), weights, reduction)
+    x, axis = norm.log_softmax(x), len(classes.shape)
+    found = run(gather.GATHER_V2, x, classes, axis=axis, batch_dims=axis)
+    return _weighted(op, -found, weights, reduction)

@@ -23,6 +23,7 @@ from plugrad.tensor.dtypes import BOOL, INT32, STRING, canonical, named
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, complexes, creation, reduce, shape, slicing
+from .variable import Variable
 
 __all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]
 
@@ -31,6 +32,8 @@ __all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]
 
 def factors(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
     """Return both in one dtype; products of bool are summed as int32."""
+    a = a.value if type(a) is Variable else a
+    b = b.value if type(b) is Variable else b
     if not (type(a) is Tensor and type(b) is Tensor and a.dtype is b.dtype):
         a, b = _convert.promote_all(op, a, b)
     if a.dtype is BOOL:
@@ -141,15 +144,13 @@ def matmul(
     if transpose_a is not False or transpose_b is not False:
         transpose_a = flag("matmul", "transpose_a", transpose_a)
         transpose_b = flag("matmul", "transpose_b", transpose_b)
-    how = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     plain = len(a.shape) == 2 == len(b.shape)
     if plain and a.shape[1 - transpose_a] == b.shape[transpose_b]:
-        return run(kernel, a, b, **how)
+        return run(kernel, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
     left, right, sizes = _matmul_shapes(a.shape, b.shape, transpose_a, transpose_b)
-    a = a if a.shape == left else run(shape.RESHAPE, a, shape=left)
-    b = b if b.shape == right else run(shape.RESHAPE, b, shape=right)
-    y = run(kernel, a, b, **how)
-    return y if y.shape == sizes else run(shape.RESHAPE, y, shape=sizes)
+    a, b = shape.shaped(a, left), shape.shaped(b, right)
+    y = run(kernel, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+    return shape.shaped(y, sizes)
 
 
 def _matmul_shapes(a: Shape, b: Shape, turn_a: bool, turn_b: bool) -> tuple[Shape, ...]:

@@ -10,6 +10,7 @@ size 1. In contracts ``axis`` is a sorted tuple of non-negative ints.
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -131,14 +132,26 @@ def sum(
 gradients(SUM, x=_spread)
 
 
+@functools.lru_cache(maxsize=4096)
+def broadcast_axes(sizes: Shape, wanted: Shape) -> Shape | None:
+    """Return along which axes ``sizes`` broadcasts to ``wanted``; None if it does not.
+
+    The axes are those of ``wanted``, which has all of its new axes in front.
+    """
+    lead = len(wanted) - len(sizes)
+    pairs = zip(sizes, wanted[lead:], strict=False)
+    if lead < 0 or not builtins.all(n in (1, m) for n, m in pairs):
+        return None
+    return *range(lead), *[i for i, n in enumerate(sizes, lead) if n != wanted[i]]
+
+
 def sum_to(x: Tensor, sizes: tuple[int, ...], /) -> Tensor:
     """Return ``x`` summed down to a shape: the transpose of broadcasting."""
     if x.shape == sizes:
         return x
-    lead = len(x.shape) - len(sizes)
-    ones = [i for i, n in enumerate(sizes, lead) if n == 1 and x.shape[i] != 1]
-    y = run(SUM, x, axis=(*range(lead), *ones), keepdims=not lead)
-    return y if y.shape == sizes else run(shape.RESHAPE, y, shape=sizes)
+    axis, keepdims = broadcast_axes(sizes, x.shape), len(x.shape) == len(sizes)
+    y = run(SUM, x, axis=axis, keepdims=keepdims)
+    return shape.shaped(y, sizes)
 
 
 MEAN = Kernel(

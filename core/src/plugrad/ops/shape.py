@@ -90,6 +90,11 @@ def reshape(x: TensorLike, /, shape: Ints, *, copy: bool | None = None) -> Tenso
 gradients(RESHAPE, x=lambda dy, x_spec: run(RESHAPE, dy, shape=x_spec.shape))
 
 
+def shaped(x: Tensor, sizes: Shape) -> Tensor:
+    """Return ``x`` under a shape of as many elements: ``x`` itself if it has that."""
+    return x if x.shape == sizes else run(RESHAPE, x, shape=sizes)
+
+
 def _widened(input: Spec | Tensor, *, axis: int) -> Spec:
     shape = input.shape
     check_axis("expand_dims", axis, len(shape) + 1)

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from plugrad.engine.context import all_tapes, current, keep, made_outside
+from plugrad.engine.context import Context, all_tapes, current, keep, made_outside
 from plugrad.engine.dispatch import tracked_alias
 from plugrad.engine.tape import Tape, alias
 from plugrad.tensor.dtypes import DType, differentiable
@@ -66,16 +66,16 @@ class Variable(Methods):
     @property
     def value(self) -> Tensor:
         """The tensor that it holds now; tapes that record variables watch it."""
-        self._noticed()
+        context = current()
+        if not context.quiet or context.level is not None:
+            self._noticed(context)
         # An alias, so that x[...] = value in the tensor does not assign the variable.
         return alias(self._value, self._value._tape_id)
 
-    def _noticed(self) -> None:
+    def _noticed(self, context: Context) -> None:
         """Make the tapes that record variables watch this one, and tell observers."""
-        context = current()
-        if context.quiet and context.level is None:
-            return
-        tell_outermost("variable", self)
+        if context.tape is None or context.level is not None:
+            tell_outermost("variable", self)
         if self.trainable and differentiable(self._value.dtype):
             for tape in all_tapes(context):
                 if tape.variables is not None and self not in tape.variables:
@@ -83,7 +83,7 @@ class Variable(Methods):
 
     def watched_by(self, tape: Tape) -> TapeId:
         """Make a tape watch the tensor held now; return its identity."""
-        self._noticed()
+        self._noticed(current())
         return tape.watch(self._value)
 
     @property
@@ -104,11 +104,15 @@ class Variable(Methods):
             TypeError: Its dtype differs.
 
         """
-        new = _convert.asarray(value)
-        if new.shape != self.shape:
+        new = value if type(value) is Tensor else _convert.asarray(value)
+        if new.shape != self._value.shape:
             raise ValueError(f"assign: {self!r} cannot hold shape {new.shape}")
-        if new.dtype != self.dtype:
+        if new.dtype != self._value.dtype:
             raise TypeError(f"assign: {self!r} cannot hold {new.dtype}; cast it")
+        context = current()
+        if context.quiet and context.level is None:
+            self._value = alias(new)
+            return
         if made_outside(self._value):
             raise ValueError(
                 f"assign: {self!r} was made outside of vmap, and cannot hold a value "

@@ -113,11 +113,7 @@ def compiled(graph: Graph) -> tuple[Graph, Plan]:
         for compiler in compilers(registry.opened[name]):
             grouping = Grouping(graph, plan)
             grouping.join(compiler)
-            plan = [
-                item
-                for found in grouping.ordered()
-                for item in _asked(compiler, graph, found)
-            ]
+            plan = [*_without_repeats(compiler, graph, grouping)]
     parts = [item.steps if isinstance(item, Region) else (item,) for item in plan]
     steps = {step.outputs: step for part in parts for step in part}  # each once
     return graph._replace(steps=tuple(steps.values())), tuple(plan)
@@ -145,7 +141,7 @@ class Grouping:
         of: The group of each item.
         groups: The members of each group.
         again: What a group computes again, which is in other groups.
-        before: For each group, all items that must run before it.
+        before: For each group, all items that must run before it; and so ``after``.
         spaces: The shape that each step iterates over.
         reads: What each item reads; and so ``makes``, and ``reduces``: of what it makes
             that of another shape than it iterates over.
@@ -167,13 +163,19 @@ class Grouping:
             shapes = [(y, graph.specs[y].shape) for y in step.outputs]
             self.reduces[n] = mask(y for y, shape in shapes if shape != self.spaces[n])
         self.makers = {y: n for n, item in enumerate(plan) for y in item.outputs}
-        effects = 0  # the last one and all before it: effects keep their order
+        effects: list[int] = []  # which keep their order
+        nearest = []
         for n, item in enumerate(plan):
-            effect = isinstance(item, Step) and item.kernel.effect
-            self.before[n] = effects if effect else 0
-            for m in {self.makers[x] for x in item.inputs if x in self.makers}:
-                self.before[n] |= self.before[m] | 1 << m
-            effects = self.before[n] | 1 << n if effect else effects
+            makers = [self.makers[x] for x in item.inputs if x in self.makers]
+            if isinstance(item, Step) and item.kernel.effect:
+                makers += effects[-1:]
+                effects.append(n)
+            nearest.append(makers)
+            self.before[n] = any_of(self.before[m] | 1 << m for m in makers)
+        self.after = dict.fromkeys(self.before, 0)
+        for n in reversed(self.of):
+            for m in nearest[n]:
+                self.after[m] |= self.after[n] | 1 << n
         items = zip(self.reads, self.makes, self.reduces, strict=True)
         self.sums = dict(enumerate(items))  # the unions of these, of each group
 
@@ -241,19 +243,25 @@ class Grouping:
         reads, makes, reduces = map(operator.or_, self.sums[a], self.sums[b])
         if not fits(members, reads, makes, reduces):
             return
-        outside = (self.before[a] | self.before[b]) & ~members
-        for g, others in self.before.items():
-            if others & members and self.groups[g] & outside:
-                return
+        before = (self.before[a] | self.before[b]) & ~members
+        after = (self.after[a] | self.after[b]) & ~members
+        if before & after:
+            return
+        # What is behind or in front of both knows all of them.
+        for g in self._groups((self.after[a] ^ self.after[b]) & ~members):
+            self.before[g] |= before | members
+        for g in self._groups((self.before[a] ^ self.before[b]) & ~members):
+            self.after[g] |= after | members
         first, last = sorted((a, b))
-        self.groups[first], self.before[first] = members, outside
-        self.sums[first] = reads, makes, reduces
-        del self.groups[last], self.before[last], self.sums[last]
+        self.groups[first], self.sums[first] = members, (reads, makes, reduces)
+        self.before[first], self.after[first] = before, after
+        for of in (self.groups, self.sums, self.before, self.after):
+            del of[last]
         for n in bits(members):
             self.of[n] = first
-        for g, others in self.before.items():
-            if others & members:
-                self.before[g] = others | members | outside
+
+    def _groups(self, items: int) -> set[int]:
+        return {self.of[n] for n in bits(items)}
 
     def ordered(self) -> Iterator[Step | Region | Graph]:
         """Yield the items in an order that they can run in; groups as graphs."""
@@ -329,6 +337,21 @@ def _taken(compiler: Compiler, step: Step, graph: Graph) -> Any:
     except Exception as error:
         _tell("fusable", compiler, error)
         return None
+
+
+def _without_repeats(
+    compiler: Compiler, graph: Graph, grouping: Grouping
+) -> Iterator[Step | Region]:
+    """Yield what compilers make of groups, and each step that is left once.
+
+    Two groups may compute a step, and neither of them be compiled.
+    """
+    made: set[int] = set()
+    for found in grouping.ordered():
+        for item in _asked(compiler, graph, found):
+            if isinstance(item, Region) or made.isdisjoint(item.outputs):
+                yield item
+            made.update(item.outputs)
 
 
 def _tell(what: str, compiler: Compiler, error: Exception) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import inspect
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -57,21 +56,26 @@ class NumpyArrays:
         return pool.kept()
 
 
-class _Quiet(threading.local):
-    """A context in which NumPy does not warn and has the pool, one a thread.
+def _context() -> contextvars.Context:
+    """Return a context in which NumPy does not warn and has the pool.
 
     Floating-point exceptions never warn on any backend. Entering ``np.errstate`` at
     every kernel costs 0.9 us, running in a prepared context 0.1 us.
     """
+    context = contextvars.Context()
+    context.run(np.seterr, all="ignore")
+    context.run(pool.enter)
+    return context
+
+
+class _Local(threading.local):
+    """The context of each thread, where there is no C."""
 
     def __init__(self) -> None:
-        context = contextvars.Context()
-        context.run(np.seterr, all="ignore")
-        context.run(pool.enter)
-        self.run = context.run
+        self.context = _context()
 
 
-_local = _Quiet()
+_local = _Local()
 
 
 def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,58 +88,28 @@ def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(inner, functools.partial):
         inner = inner.func
     home = getattr(inner, "__module__", None) or "numpy"
+    nested = functools.partial(_here, function)
     if home.partition(".")[0] not in (__package__, "numpy"):
-        return functools.wraps(function)(functools.partial(_here, function))
-
-    def call(*arrays: Any, **attrs: Any) -> Any:
-        try:
-            return _local.run(function, *arrays, **attrs)
-        except RuntimeError as error:
-            return _again(error, function, arrays, attrs)
-
-    def single(x: Array) -> Any:  # a ufunc of one or two: 0.1 us less
-        try:
-            return _local.run(function, x)
-        except RuntimeError as error:
-            return _again(error, function, (x,), {})
-
-    def pair(a: Array, b: Array) -> Any:
-        try:
-            return _local.run(function, a, b)
-        except RuntimeError as error:
-            return _again(error, function, (a, b), {})
-
-    inputs = _inputs(function)
-    wrapped = single if inputs == 1 else pair if inputs == 2 else call
+        wrapped: Any = nested
+    elif pool.native:
+        wrapped = pool.native.quiet(function, nested, _context)
+    else:
+        wrapped = functools.partial(_in_context, function)
     return functools.wraps(function)(wrapped)
 
 
-def _inputs(function: Callable[..., Any]) -> int | None:
-    """Return the number of inputs of a function that takes nothing else."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return getattr(function, "nin", None)
-    more = code.co_kwonlyargcount or code.co_flags & _MORE
-    return None if more else code.co_argcount
-
-
-_MORE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
-
-
-def _again(
-    error: RuntimeError,
-    function: Callable[..., Any],
-    arrays: tuple[Any, ...],
-    attrs: dict[str, Any],
-) -> Any:
-    """Run a kernel that was called from inside a kernel.
+def _in_context(function: Callable[..., Any], *arrays: Any, **attrs: Any) -> Any:
+    """Return the result of ``function`` in the context of the thread.
 
     A context cannot be entered twice: a kernel of the user's that runs ops, or a
     finalizer that does while a kernel allocates.
     """
-    if not str(error).startswith("cannot enter context"):
-        raise error
-    return _here(function, *arrays, **attrs)
+    try:
+        return _local.context.run(function, *arrays, **attrs)
+    except RuntimeError as error:
+        if not str(error).startswith("cannot enter context"):
+            raise
+        return _here(function, *arrays, **attrs)
 
 
 def _here(function: Callable[..., Any], *arrays: Any, **attrs: Any) -> Any:

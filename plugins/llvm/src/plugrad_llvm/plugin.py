@@ -42,13 +42,21 @@ def knows_objects() -> bool:
 
 def fusable(step: Step, graph: Graph) -> bool:
     """Return whether a step may be part of a region."""
-    from .regions import takes
+    from .worth import may_pay
+
+    if not may_pay(step, graph):
+        return False
+    from .steps import takes
 
     return takes(step, graph)
 
 
 def compile_region(graph: Graph) -> Callable[..., Any] | None:
-    """Return a function that runs a region; None if its kernels do it as fast."""
+    """Return a function that runs a region; None if others do it as fast."""
+    from .worth import pays
+
+    if not pays(graph):
+        return None
     from .regions import compiled
 
     return compiled(graph)

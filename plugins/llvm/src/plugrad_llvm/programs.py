@@ -18,13 +18,9 @@ from .code import ELEMENTS, SIZES, Code, Module, Vector
 from .kernels import ELEMENTWISE, KINDS
 from .loops import write_loop
 from .rows import ROWS
+from .steps import values
 
 MOST_BUFFERS = 1 << 18  # bytes of the stack
-
-
-def values(step: Step) -> list[int]:
-    """Return what a step reads."""
-    return [x for x in step.inputs if x is not None]
 
 
 @dataclass

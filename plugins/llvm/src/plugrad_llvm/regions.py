@@ -1,8 +1,9 @@
-"""Regions: which steps are taken, and the function that a graph becomes."""
+"""Regions: the function that a graph becomes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -10,77 +11,21 @@ import numpy as np
 from plugrad.plugin import Graph, Step, runtime
 
 from . import native, threads
-from .kernels import ELEMENTWISE, KINDS, ZEROS
-from .probes import agrees, rows_agree
-from .programs import MOST_BUFFERS, Plan, Writer, buffers, values
+from .programs import MOST_BUFFERS, Plan, Writer, buffers
 from .rows import ROWS
+from .steps import VIEW, is_equal, values
+from .worth import REDUCTIONS
 
-LEAST = 1 << 13  # elements of an array, from which on compiling pays
 RELEASE = 1 << 14  # elements, from which on other threads of Python may run
-LONGEST = 1 << 14  # elements of rows, of which there are buffers on the stack
 POOLED = 1 << 15  # bytes of a result that has its memory from the pool of cpu
-VIEW = "BroadcastTo"  # its result is a view, of which no element is computed
+AFTERWARDS = {VIEW, *REDUCTIONS}  # the kernels run on what the code has written
 
 Function = Callable[..., Any]
 
 
-# --- steps -----------------------------------------------------------------------
-
-
-def takes(step: Step, graph: Graph) -> bool:
-    """Return whether a step can be compiled, with the bits of its kernel."""
-    name, specs = step.kernel.name, graph.specs
-    if any(specs[v].dtype not in KINDS for v in (*values(step), *step.outputs)):
-        return False
-    if name in ROWS:
-        return _takes_rows(step, graph)
-    if name not in ELEMENTWISE:
-        return False
-    if KINDS[specs[values(step)[0]].dtype] not in ELEMENTWISE[name].kinds:
-        return False
-    shape = specs[step.outputs[0]].shape
-    operands = [specs[x].shape for x in values(step)]
-    if name == VIEW:
-        return operands[0] != shape
-    if name == "Pow":
-        return _exponent(step, graph) in (1, 2, 3)
-    if name in ZEROS and any(s != shape and prod(s) != 1 for s in operands):
-        return False
-    return ELEMENTWISE[name].exact or agrees(step.kernel)
-
-
-def _exponent(step: Step, graph: Graph) -> float | None:
-    constant = graph.constants.get(values(step)[1])
-    return None if constant is None or constant.ndim else constant.item()
-
-
-def _takes_rows(step: Step, graph: Graph) -> bool:
-    """Return whether it is a kernel of rows of float32, along the last axis."""
-    specs = [graph.specs[v] for v in (*step.outputs, *values(step))]
-    shape = specs[0].shape
-    n, axis = shape[-1], step.attrs.get("axis", len(shape) - 1)
-    if n > LONGEST or any(spec.dtype != np.float32 for spec in specs):
-        return False
-    if axis not in (len(shape) - 1, (len(shape) - 1,)):
-        return False
-    if step.kernel.name == "LayerNorm":
-        specs = [s for s in specs if s.shape != (n,)]
-    return all(s.shape == shape for s in specs) and rows_agree(step.kernel)
-
-
-# --- functions -------------------------------------------------------------------
-
-
 def compiled(graph: Graph) -> Function | None:
-    """Return the function of a graph; None if others are as fast.
-
-    Of small arrays in float32 that is the compiler of cpu, which takes no time.
-    """
-    steps = [step for step in graph.steps if step.kernel.name != VIEW]
-    dtypes = {spec.dtype for spec in graph.specs.values()}
-    large = max(prod(spec.shape) for spec in graph.specs.values()) >= LEAST
-    worth = len(steps) > 1 and (large or np.dtype(np.float64) in dtypes)
-    return function_of(graph) if worth else None
+    """Return the function of a graph; None if a kernel has other bits."""
+    return function_of(graph) if all(map(is_equal, graph.steps)) else None
 
 
 def function_of(graph: Graph, level: int = native.LEVEL) -> Function | None:
@@ -91,7 +36,7 @@ def function_of(graph: Graph, level: int = native.LEVEL) -> Function | None:
     module = native.new_module()
     Writer(module, plan).write()
     release = prod(plan.shape) >= RELEASE
-    return _caller(plan, native.compiled(module, release, level))
+    return _caller(graph, plan, native.compiled(module, release, level))
 
 
 def planned(graph: Graph) -> Plan | None:
@@ -105,13 +50,16 @@ def planned(graph: Graph) -> Plan | None:
         elif not constant.flags.c_contiguous:
             return None
     arrays = [value for value in graph.constants if value not in numbers]
-    views = {s.outputs[0] for s in graph.steps if s.kernel.name == VIEW}
-    shape = graph.specs[graph.steps[0].outputs[0]].shape
-    made = [y for y in graph.outputs if y not in views]
-    return Plan(graph, shape, [*graph.inputs, *arrays], numbers, made)
+    steps = [s for s in graph.steps if s.kernel.name not in REDUCTIONS]
+    reduced = [x for s in graph.steps if s not in steps for x in values(s)]
+    computed = {s.outputs[0] for s in steps if s.kernel.name != VIEW}
+    made = [y for y in dict.fromkeys([*graph.outputs, *reduced]) if y in computed]
+    part = graph._replace(steps=tuple(steps))
+    shape = graph.specs[steps[0].outputs[0]].shape
+    return Plan(part, shape, [*graph.inputs, *arrays], numbers, made)
 
 
-def _caller(plan: Plan, run: native.Run) -> Function:
+def _caller(graph: Graph, plan: Plan, run: native.Run) -> Function:
     """Return the function of a region: Python that makes the outputs and runs the code.
 
     It has a parameter for each input, which takes less time than any number of them::
@@ -120,8 +68,9 @@ def _caller(plan: Plan, run: native.Run) -> Function:
             y4 = make4(shape4, dtype4)
             if not run(x0, x1, y4, 0, 64): return again(region, [x0, x1])
             return y4
+
+    Views and reductions follow, as their kernels.
     """
-    graph = plan.graph
     xs = ", ".join(f"x{v}" for v in graph.inputs)
     lines = [f"def region({xs}):"]
     space: dict[str, Any] = {"run": run, "again": _again, "run_all": threads.run_all}
@@ -138,10 +87,10 @@ def _caller(plan: Plan, run: native.Run) -> Function:
         call = f"run_all(lambda begin, end: run({arrays}, begin, end), parts)"
     lines.append(f"  if not {call}: return again(region, [{xs}])")
     for step in graph.steps:
-        if step.outputs[0] in graph.outputs and step.kernel.name == VIEW:
+        if step.outputs[0] in graph.outputs and step.kernel.name in AFTERWARDS:
             [x], [y] = step.inputs, step.outputs
-            space |= {"view": _view(), f"shape{y}": step.attrs["shape"]}
-            lines.append(f"  x{y} = view(x{x}, shape=shape{y})")
+            space[f"kernel{y}"] = _kernel(step)
+            lines.append(f"  x{y} = kernel{y}(x{x})")
     lines.append(f"  return {', '.join(f'x{y}' for y in graph.outputs)}")
     exec("\n".join(lines), space)
     return space["region"]
@@ -156,10 +105,10 @@ def _parts(plan: Plan) -> list[tuple[int, int]] | None:
     return parts if len(parts) > 1 else None
 
 
-def _view() -> Function:
-    """Return the kernel of the results that are views."""
+def _kernel(step: Step) -> Function:
+    """Return the kernel of a step, with its attributes."""
     cpu = runtime("cpu")
-    return cpu.wrap(cpu.kernels[VIEW])
+    return partial(cpu.wrap(cpu.kernels[step.kernel.name]), **step.attrs)
 
 
 def _empty(spec: Any) -> Function:

@@ -12,7 +12,7 @@ import numpy as np
 from .proto import ValueInfo
 from .registry import Op
 
-__all__ = ["Graph", "Node", "settle_params"]
+__all__ = ["Graph", "Node", "makers", "settle_params", "users"]
 
 Array = np.ndarray[Any, Any]
 
@@ -109,3 +109,20 @@ def settle_params(graphs: Sequence[Graph]) -> None:
     for graph in graphs:
         for name in [name for name in graph.params if name in read - used]:
             graph.constants[name] = graph.params.pop(name)
+
+
+def users(graph: Graph) -> dict[str, list[Node | None]]:
+    """Return which nodes use each value; None stands for an output of the graph."""
+    users: dict[str, list[Node | None]] = {}
+    for node in graph.nodes:
+        inner = [name for g in node.subgraphs for name in g.free_names()]
+        for name in [*node.inputs, *inner]:
+            users.setdefault(name, []).append(node)
+    for info in graph.outputs:
+        users.setdefault(info.name, []).append(None)
+    return users
+
+
+def makers(graph: Graph) -> dict[str, Node]:
+    """Return which node computes each value."""
+    return {name: node for node in graph.nodes for name in node.outputs}

@@ -22,7 +22,11 @@ from .registry import Value, op
 
 __all__ = ["with_channels_last"]
 
-STARTS = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool")
+STARTS = (
+    *("Conv", "ConvTranspose", "plugrad.QuantizedConv"),
+    *("MaxPool", "AveragePool", "LpPool"),
+)
+FILTERS = ("plugrad.FoldedFilter", "plugrad.ScaledFilter")
 FOLLOWS = """
 BatchNormalization GlobalAveragePool GlobalLpPool GlobalMaxPool InstanceNormalization
 LRN Resize Upsample
@@ -148,6 +152,8 @@ class _Layout:
             "Flatten": self.flat,
             "Reshape": self.flat,
             "Squeeze": self.squeeze,
+            "QuantizeLinear": self.quantized,
+            "DequantizeLinear": self.quantized,
         }
         name = node.op
         if not node.inputs or node.subgraphs:
@@ -187,13 +193,10 @@ class _Layout:
 
     def weights_rank(self, name: str) -> int:
         """Return the rank of weights that are computed once; 0 if they are not."""
-        if name in self.known:
-            return self.ranks[name]
         makers = {output: node for node in self.nodes for output in node.outputs}
-        maker = makers.get(name)
-        if maker is None or maker.op != "plugrad.FoldedFilter":
-            return 0
-        return self.ranks[maker.inputs[0]]
+        while name in makers and makers[name].op in FILTERS:
+            name = makers[name].inputs[0]
+        return self.ranks.get(name, 0) if name in self.known else 0
 
     def image(self, node: Node, rank: int = 0) -> bool:
         x = node.inputs[0]
@@ -220,6 +223,14 @@ class _Layout:
         outputs = self.made_last(node, self.ranks[x])
         self.nodes.append(replace(node, inputs=inputs, outputs=outputs))
         return True
+
+    def quantized(self, node: Node) -> bool:
+        """Let the axis of several scales move."""
+        if self.ranks.get(node.inputs[1], 2) > 1 or node.attrs.get("block_size"):
+            return False
+        rank = self.ranks[node.inputs[0]]
+        axis = self.moved(node.attrs.get("axis", 1), rank)
+        return self.one_input(replace(node, attrs={**node.attrs, "axis": axis}))
 
     def many_inputs(self, node: Node) -> bool:
         rank = max(self.ranks[name] for name in node.inputs if name in self.last)

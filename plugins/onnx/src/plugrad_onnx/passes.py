@@ -4,7 +4,8 @@ What a pass computes of parameters becomes nodes, which a session runs once: the
 of a convolution into which a batch norm is folded still depends on the parameters of
 both, and so gradients reach them.
 
-Map: ``optimized``; constants; branches that are known; batch norms; activations.
+Map: ``optimized``; constants; branches that are known; activations; gates; quantized
+weights.
 """
 
 from __future__ import annotations
@@ -16,15 +17,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import plugrad as pg
 
-from . import registry
-from .graph import Graph, Node
+from .folding import fold_into_convolutions
+from .graph import Graph, Node, makers, users
 from .layout import with_channels_last
-from .ops import shape
+from .ops import recurrent, shape
 from .program import Known
 from .proto import LIMIT
-from .registry import Value, op
+from .registry import own
 
 __all__ = ["Report", "optimized"]
 
@@ -46,9 +46,10 @@ def optimized(graph: Graph, report: Report, outer: Known | None = None) -> None:
             optimized(inner, report, known)
     _inline_branches(graph, known, report)
     _drop_identities(graph, known)
-    _fold_batch_norms(graph, known, report)
+    fold_into_convolutions(graph, known, report.changes)
     _fuse_activations(graph, known, report)
-    _shift_weights(graph, known)
+    _pack_weights(graph, known, report)
+    _order_gates(graph, known, report)
     with_channels_last(graph, known, report.changes)
     _drop_unused(graph)
 
@@ -63,18 +64,6 @@ def _drop_unused(graph: Graph) -> None:
             needed.update(node.inputs)
             needed |= {name for g in node.subgraphs for name in g.free_names()}
     graph.nodes[:] = reversed(kept)
-
-
-def _users(graph: Graph) -> dict[str, list[Node | None]]:
-    """Return which nodes use each value; None stands for an output of the graph."""
-    users: dict[str, list[Node | None]] = {}
-    for node in graph.nodes:
-        inner = [name for g in node.subgraphs for name in g.free_names()]
-        for name in [*node.inputs, *inner]:
-            users.setdefault(name, []).append(node)
-    for info in graph.outputs:
-        users.setdefault(info.name, []).append(None)
-    return users
 
 
 # --- constants -------------------------------------------------------------------
@@ -136,8 +125,7 @@ def _inline_branches(graph: Graph, known: Known, report: Report) -> None:
         names = {name: prefix + name for name in inner if name}
         _move_arrays(branch, graph, known, names)
         nodes += [_renamed(one, names) for one in branch.nodes]
-        identity = registry.find("", "Identity", 1)
-        assert identity is not None
+        identity = own("Identity", "")
         for info, name in zip(branch.outputs, node.outputs, strict=False):
             source = names.get(info.name, info.name)
             nodes.append(Node(identity, 1, node.name, [source], [name]))
@@ -176,7 +164,7 @@ def _renamed_graph(graph: Graph, names: dict[str, str]) -> Graph:
 def _drop_identities(graph: Graph, known: Known) -> None:
     """Remove nodes that only rename, among them dropout that does not train."""
     ends = {info.name for info in graph.outputs}
-    used, names, nodes = _users(graph), dict[str, str](), []
+    used, names, nodes = users(graph), dict[str, str](), []
     for node in graph.nodes:
         node = _renamed(node, names) if names else node
         if _only_renames(node, known, used) and node.outputs[0] not in ends:
@@ -194,70 +182,6 @@ def _only_renames(node: Node, known: Known, used: Mapping[str, Any]) -> bool:
     training = node.inputs[2] if len(node.inputs) > 2 else ""
     value = known.constants.get(training)
     return not training or (value is not None and not value.item())
-
-
-# --- batch norms -----------------------------------------------------------------
-
-
-@op("FoldedFilter", domain="plugrad")
-def _folded_filter(w: Value, scale: Value, variance: Value, *, epsilon: float) -> Value:
-    factor = scale * pg.rsqrt(variance + epsilon)
-    return w * pg.reshape(factor, (-1, *[1] * (w.ndim - 1)))
-
-
-@op("FoldedBias", domain="plugrad")
-def _folded_bias(
-    scale: Value,
-    offset: Value,
-    mean: Value,
-    variance: Value,
-    bias: Value = None,
-    *,
-    epsilon: float,
-) -> Value:
-    factor = scale * pg.rsqrt(variance + epsilon)
-    return offset - (mean if bias is None else mean - bias) * factor
-
-
-def _own(name: str) -> registry.Op:
-    """Return an op of the passes."""
-    row = registry.find("plugrad", name, 1)
-    assert row is not None
-    return row
-
-
-def _fold_batch_norms(graph: Graph, known: Known, report: Report) -> None:
-    """Let a convolution multiply by what the batch norm behind it would."""
-    users, makers, nodes = _users(graph), _makers(graph), []
-    for node in graph.nodes:
-        conv = makers.get(node.inputs[0]) if node.inputs else None
-        if not (
-            node.op == "BatchNormalization"
-            and not node.attrs.get("training_mode")
-            and conv is not None
-            and conv.op == "Conv"
-            and users[conv.outputs[0]] == [node]
-            and all(name in known for name in (*node.inputs[1:], *conv.inputs[1:]))
-        ):
-            nodes.append(node)
-            continue
-        report.changes["batch norms folded"] += 1
-        scale, offset, mean, variance = node.inputs[1:5]
-        more = {"epsilon": node.attrs.get("epsilon", 1e-5)}
-        y = node.outputs[0]
-        w, b = f"{y}/filter", f"{y}/bias"
-        inputs = [conv.inputs[1], scale, variance]
-        parts = [Node(_own("FoldedFilter"), 1, node.name, inputs, [w], more)]
-        inputs = [scale, offset, mean, variance, *conv.inputs[2:3]]
-        parts.append(Node(_own("FoldedBias"), 1, node.name, inputs, [b], more))
-        nodes.remove(conv)
-        folded = replace(conv, inputs=[conv.inputs[0], w, b], outputs=[y])
-        nodes += [*parts, folded]
-    graph.nodes[:] = nodes
-
-
-def _makers(graph: Graph) -> dict[str, Node]:
-    return {name: node for node in graph.nodes for name in node.outputs}
 
 
 # --- activations -----------------------------------------------------------------
@@ -286,11 +210,11 @@ def _activation(node: Node, known: Known) -> dict[str, Any] | None:
 
 def _fuse_activations(graph: Graph, known: Known, report: Report) -> None:
     """Let the kernel of a product add the bias, and run the activation behind it."""
-    users, makers = _users(graph), _makers(graph)
+    used, made = users(graph), makers(graph)
     for node in [*graph.nodes]:
         for i, name in enumerate(node.inputs[:2]):
-            maker = makers.get(name)
-            if maker is None or users[name] != [node]:
+            maker = made.get(name)
+            if maker is None or used[name] != [node]:
                 continue
             fused = _with_bias(maker, node, i, known) or _with_activation(
                 maker, node, i, known
@@ -299,8 +223,8 @@ def _fuse_activations(graph: Graph, known: Known, report: Report) -> None:
                 report.changes["biases and activations fused"] += 1
                 graph.nodes[graph.nodes.index(node)] = fused
                 graph.nodes.remove(maker)
-                makers |= {output: fused for output in fused.outputs}
-                users = _users(graph)
+                made |= {output: fused for output in fused.outputs}
+                used = users(graph)
                 break
 
 
@@ -325,32 +249,78 @@ def _with_bias(maker: Node, node: Node, i: int, known: Known) -> Node | None:
     if bias.shape[0] != weights.shape[1]:
         return None
     inputs = [*maker.inputs, node.inputs[1 - i]]
-    return replace(maker, row=_own("Dense"), inputs=inputs, outputs=node.outputs)
+    return replace(maker, row=own("Dense"), inputs=inputs, outputs=node.outputs)
+
+
+# --- gates -----------------------------------------------------------------------
+
+
+def _order_gates(graph: Graph, known: Known, report: Report) -> None:
+    """Put the gates of LSTM and GRU into the order of plugrad's once."""
+    nodes = []
+    for node in graph.nodes:
+        weights = [*node.inputs[1:4]]
+        if node.op in recurrent.ORDERS and all(
+            not name or name in known for name in weights
+        ):
+            report.changes["gates put into order"] += 1
+            ways = 2 if node.attrs.get("direction") == "bidirectional" else 1
+            first = next(filter(None, node.outputs))
+            gates = [f"{first}/gates{i}" for i in range(4 * ways)]
+            more = {"kind": node.op}
+            nodes.append(Node(own("Gates"), 1, node.name, weights, gates, more))
+            inputs = [*node.inputs, *[""] * 8][: 8 if node.op == "LSTM" else 6]
+            row = own(f"Ordered{node.op}")
+            node = replace(node, row=row, inputs=[*inputs, *gates])
+        nodes.append(node)
+    graph.nodes[:] = nodes
 
 
 # --- quantized weights -----------------------------------------------------------
 
-# Where the weights of an op are, and their zero point; the axis of the latter.
-WEIGHTS = {
-    "ConvInteger": (1, 3, 0),
-    "MatMulInteger": (1, 3, -1),
-    "QLinearConv": (3, 5, 0),
-    "QLinearMatMul": (3, 5, -1),
+# The inputs of quantized ops, by name, in their order.
+QUANTIZED = {
+    "ConvInteger": "x w x_zero w_zero",
+    "MatMulInteger": "x w x_zero w_zero",
+    "QLinearConv": "x x_scale x_zero w w_scale w_zero scale zero bias",
+    "QLinearMatMul": "x x_scale x_zero w w_scale w_zero scale zero",
 }
 
 
-def _shift_weights(graph: Graph, known: Known) -> None:
-    """Subtract the zero point of weights once, instead of in each call."""
+def _pack_weights(graph: Graph, known: Known, report: Report) -> None:
+    """Pack weights once, instead of in each call."""
     nodes = []
     for node in graph.nodes:
-        weights, zero, axis = WEIGHTS.get(node.op, (0, 0, 0))
-        inputs = [*node.inputs, *[""] * (zero + 1 - len(node.inputs))]
-        given = [name for name in (inputs[weights], inputs[zero]) if name]
-        if weights and all(name in known for name in given):
-            name = f"{node.outputs[0]}/weights"
-            row = _own("Weights")
-            nodes.append(Node(row, 1, node.name, given, [name], {"axis": axis}))
-            inputs[weights], inputs[zero] = name, ""
-            node = replace(node, inputs=inputs)
-        nodes.append(node)
+        names = QUANTIZED.get(node.op, "").split()
+        given = dict(zip(names, node.inputs, strict=False))
+        constant = [known.constants.get(given.get(key, "")) for key in ("w", "w_zero")]
+        if constant[0] is None or (given.get("w_zero") and constant[1] is None):
+            nodes.append(node)
+        else:
+            nodes += _packed(node, given, constant[0])
+            report.changes["weights packed"] += 1
     graph.nodes[:] = nodes
+
+
+def _packed(node: Node, given: Mapping[str, str], w: Any) -> list[Node]:
+    """Return the nodes for one whose weights ``w`` are known."""
+    y, matrix = node.outputs[0], node.op.endswith(("MatMul", "MatMulInteger"))
+    if matrix and w.ndim != 2:
+        return [node]
+    packed = [f"{y}/{name}" for name in ("weights", "sums", "rest")]
+    attrs = {"matrix": 1} if matrix else {"group": node.attrs.get("group", 1)}
+    inputs = [given["w"], given.get("w_zero", "")]
+    nodes = [Node(own("Weights"), 1, node.name, inputs, packed, attrs)]
+    scale = ""
+    if "scale" in given:
+        inputs, scale = (
+            [given[k] for k in ("x_scale", "w_scale", "scale")],
+            f"{y}/scale",
+        )
+        nodes.append(Node(own("Factor"), 1, node.name, inputs, [scale]))
+    inputs = [given["x"], *packed, given.get("x_zero", "")]
+    inputs += [] if matrix else [given.get("bias", "")]
+    inputs += [scale, given.get("zero", "")]
+    row = own("QuantizedMatMul" if matrix else "QuantizedConv")
+    attrs = {} if matrix else {**node.attrs, "kernel_shape": tuple(w.shape[2:])}
+    return [*nodes, replace(node, row=row, inputs=inputs, attrs=attrs)]

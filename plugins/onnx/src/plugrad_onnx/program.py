@@ -53,16 +53,33 @@ class Step:
 
 
 class Known:
-    """What the constants and parameters are called, with those of outer graphs."""
+    """What the constants and parameters are called, with those of outer graphs.
+
+    Attributes:
+        once: What passes know to be computed of them alone.
+
+    """
 
     def __init__(self, graph: Graph, outer: Known | None = None) -> None:
+        self.once: set[str] = set()
         self.constants: dict[str, Array] = dict(outer.constants if outer else {})
         self.params: dict[str, Array] = dict(outer.params if outer else {})
         self.constants |= graph.constants
         self.params |= graph.params
 
     def __contains__(self, name: str) -> bool:
-        return name in self.constants or name in self.params
+        return name in self.constants or name in self.params or name in self.once
+
+    def follow(self, graph: Graph) -> None:
+        """Add what the nodes of a graph compute once."""
+        for node in graph.nodes:
+            if self.fixes(node):
+                self.once.update(filter(None, node.outputs))
+
+    def fixes(self, node: Node) -> bool:
+        """Return whether a node depends on what is known alone."""
+        free = all(not name or name in self for name in node.inputs)
+        return free and not node.row.random and not node.subgraphs
 
 
 class Program:

@@ -18,7 +18,17 @@ from typing import Any, TypeVar
 import numpy as np
 import plugrad as pg
 
-__all__ = ["ALL", "GROUP", "Op", "Value", "find", "namespace", "op", "since_versions"]
+__all__ = [
+    "ALL",
+    "GROUP",
+    "Op",
+    "Value",
+    "find",
+    "namespace",
+    "op",
+    "own",
+    "since_versions",
+]
 
 GROUP = "plugrad_onnx.ops"
 ALL = 10**6  # reads=range(ALL): the function takes NumPy's arrays alone
@@ -176,3 +186,10 @@ def load_plugins() -> None:
 def namespace(*values: Value) -> Any:
     """Return ``plugrad`` if one of the values is a tensor, else ``numpy``."""
     return pg if any(isinstance(value, pg.Tensor) for value in values) else np
+
+
+def own(name: str, domain: str = "plugrad") -> Op:
+    """Return an op of the passes, or another one."""
+    row = find(domain, name, 13)
+    assert row is not None
+    return row

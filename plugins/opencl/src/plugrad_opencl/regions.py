@@ -25,6 +25,7 @@ from .runtime import Device, Launch
 from .walk import Input, Output, layout, walk
 
 MOVES = ("BroadcastTo", "Identity")  # of inputs, which broadcast anyway
+LONG_ROW = 256  # elements, of which those that fill no vector are few
 MOST_ARGUMENTS = 120  # of 8 bytes: each device takes 1024 bytes of them
 
 
@@ -48,12 +49,9 @@ def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
     advances, rank, sizes = _layout(shape, [graph.specs[x].shape for x in code.inputs])
     if len(advances) + len(code.numbers) + len(dtypes) + len(sizes) >= MOST_ARGUMENTS:
         return None
-    launch = code.launch(device, advances, rank)
-    items, numbers, constants = (
-        launch.items(n),
-        code.numbers,
-        [*graph.constants.values()],
-    )
+    launch = code.launch(device, advances, rank, sizes)
+    items, numbers = launch.items(n), code.numbers
+    constants = [*graph.constants.values()]
 
     def run(*xs: ClArray) -> Any:
         ys = [ClArray(device, shape, dtype, n) for dtype in dtypes]
@@ -164,15 +162,18 @@ class _Code:
             found += [f"typedef V_{signed(dtype)} I;", library]
         return found + [text for _, text in self.functions.values()]
 
-    def launch(self, device: Device, advances: Sequence[str], rank: int) -> Launch:
+    def launch(
+        self, device: Device, advances: Sequence[str], rank: int, sizes: Sequence[int]
+    ) -> Launch:
         """Return the kernel, for inputs that advance in this way."""
         specs = self.graph.specs
+        row = sizes[0] if rank else LONG_ROW
         cs = [source.C[specs[x].dtype] for x in self.inputs]
         outputs = [(specs[y].dtype, self.variables[y]) for y in self.graph.outputs]
         return walk(
             device,
             "region",
-            width(*[spec.dtype for spec in specs.values()]),
+            _width(device, [spec.dtype for spec in specs.values()], row),
             self._definitions(),
             [Input(*pair) for pair in zip(cs, advances, strict=True)],
             self.types,
@@ -180,6 +181,17 @@ class _Code:
             [Output(_vector(d), source.C[d], v) for d, v in outputs],
             rank,
         )
+
+
+def _width(device: Device, dtypes: Sequence[DType], row: int) -> int:
+    """Return the elements of a vector on a CPU: 16 where a register holds them.
+
+    Regions compute more with what they read than most kernels, which keep to eight.
+    What is left of a row is done one by one, so short rows keep to eight, too.
+    """
+    lanes, narrow = device.lanes, max(d.itemsize for d in dtypes) == 4
+    whole = row % lanes == 0 or row >= LONG_ROW
+    return max(width(*dtypes), lanes) if narrow and whole else width(*dtypes)
 
 
 def _vector(dtype: DType) -> str:

@@ -45,6 +45,7 @@ class Device:
         info: What it is.
         style: "cpu" (vectors, a block an item) or "gpu" (an element an item).
         units: How many items run at once.
+        lanes: How many float32 one of its registers holds.
         double: Whether it has float64.
         pool: Its memory.
 
@@ -57,6 +58,7 @@ class Device:
         self.context = cl.Context(list(info.handles))
         self._open_queues(timed=False)
         self.units = handle.max_compute_units
+        self.lanes = handle.native_vector_width_float or 1
         self.double = bool(handle.double_fp_config)
         self.lock: Any = threading.RLock()  # around setting arguments and enqueueing
         self.pool = self._pool(handle)

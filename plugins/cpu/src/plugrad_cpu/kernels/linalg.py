@@ -11,21 +11,28 @@ from plugrad.plugin import KernelTable
 
 from .. import native
 from ..arrays import Array
+from ..pool import native as in_c
 
 kernels = KernelTable()
 End = tuple[Any, ...]  # bias, slopes, number of the activation, slope: as C takes them
 NOTHING: End = (None, None, 0, 0.0)
 FLOAT32 = np.dtype("float32")
 PRODUCT = native.strided("product_f32")
+MATRICES: Any = getattr(in_c, "product", None)
 OF_BYTES = native.kernels("matmul_integer", {np.dtype(np.int8): "_i8"})
 # Rows, columns and numbers; with fewer, BLAS is faster, and leaves no thread spinning.
 LEAST = 4, 16, 9216
+AT_ONCE = 1 << 19  # words of rows of bytes that are packed at once
 Shape = tuple[int, ...]
 
 
 @kernels("BatchMatMul")
 def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Array:
     """Transposes are views; float16 goes by float32."""
+    if PRODUCT:
+        y = MATRICES(PRODUCT, a, b, transpose_a, transpose_b, *LEAST)
+        if y is not None:
+            return y
     a = a.swapaxes(-1, -2) if transpose_a else a
     b = b.swapaxes(-1, -2) if transpose_b else b
     if a.dtype == FLOAT32 and (y := product(a, b, NOTHING)) is not None:
@@ -105,6 +112,16 @@ def _whole(a: Array, b: Array) -> Array:
     return exact.astype(np.int64).astype(a.dtype)
 
 
+def packed(rows: int, columns: int, k: int) -> tuple[int, int]:
+    """Return the words of memory of a product of bytes, and how many rows it packs.
+
+    They are for the ends of columns and for these rows, as integer.c says.
+    """
+    words = -(-k // 4)
+    rows = min(rows, max(64, AT_ONCE // max(words, 1)))
+    return 2 * (-(-columns // 32) * 32 + rows * words), rows
+
+
 def matmul_integer(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Any:
     """In C for one product; the words are memory for the packed matrices."""
     if a.ndim != 2 or b.ndim != 2 or not (a.size and b.size):
@@ -112,11 +129,12 @@ def matmul_integer(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) 
     given = native.contiguous(a.T if transpose_a else a, b)
     (m, k), n = a.shape[:: -1 if transpose_a else 1], b.shape[1 - transpose_b]
     wide = -(-n // 32) * 32
-    words = (m + 1 + wide) * ((k + 1) // 2) + wide
-    if given is None or words >= native.MOST or m * n >= native.MOST:
+    size, rows = packed(m, n, k)
+    size += wide * (1 + -(-k // 4))
+    if given is None or size >= native.MOST or m * n >= native.MOST:
         return NotImplemented
-    y, memory = np.empty((m, n), np.int32), np.empty(words, np.int32)
-    how = (m, n, k, a.dtype == np.int8, transpose_b)
+    y, memory = np.empty((m, n), np.int32), np.empty(size, np.int32)
+    how = (m, n, k, a.dtype == np.int8, transpose_b, rows)
     OF_BYTES[b.dtype](*given, y, memory, *how)
     return y
 

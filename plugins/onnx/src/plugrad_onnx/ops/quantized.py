@@ -1,13 +1,19 @@
 """Quantized ops: exact.
 
-Products of bytes are those of plugrad, summed in int32. Others, and convolutions, go by
-pieces: float32 holds all integers up to 2^24, so a product whose sums stay below is
-computed in float32, by the fast kernels, and the pieces are added up in int32.
+Products and convolutions of bytes are those of ``pg.quantized``, summed in int32, whose
+weights are packed: once, by a node of a pass, if they are constants. Products of
+batches, and convolutions in groups or in three dimensions, go by pieces: float32 holds
+all integers up to 2^24, so what stays below is computed in float32, and the pieces are
+added in int32.
+
+Map: quantization; weights; products; convolutions.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +21,9 @@ import plugrad as pg
 
 from ..proto import dtype_of
 from ..registry import Value, op
-from .conv import conv
+from .conv import conv, filter_of
 from .elementwise import bounds
-from .windows import WINDOW, Window
+from .windows import WINDOW, Window, first, last
 
 EXACT = 2**24
 
@@ -98,12 +104,57 @@ def dynamic_quantize_linear(x: Value) -> Value:
     return quantize_linear(x, scale, zero), scale, zero
 
 
-# --- integer products ------------------------------------------------------------
+# --- weights -----------------------------------------------------------------------
+
+
+@op("Weights", domain="plugrad", reads=(0, 1))
+def weights(
+    w: Value, zero: Value = None, *, group: int = 1, matrix: int = 0
+) -> tuple[Value, ...]:
+    """Return weights less their zero point, their sums, and what is left of the zero.
+
+    Weights that ``pg.quantized.matmul`` and ``conv2d`` take are packed; those of
+    channels by themselves are int8, and have no sums. If they do not fit into int8 with
+    the zero point subtracted, it is left, and there is one more column of ones: the
+    product with it, times what is left, is subtracted. Others are float32.
+    """
+    if not matrix and (w.ndim > 4 or (group > 1 and w.shape[1] > 1)):
+        many = zero is not None and zero.size > 1
+        zero = pg.reshape(zero, (-1, *[1] * (w.ndim - 1))) if many else zero
+        return _shifted(w, zero), None, None
+    w, zero = _signed(w, zero)
+    y = w if matrix else filter_of(pg.reshape(w, _flat(w.shape)), group=group)
+    if not matrix and group > 1:
+        return pg.asarray(y, copy=True), None, zero
+    if zero is not None:
+        y = pg.concat([y, pg.ones((*y.shape[:-1], 1), dtype="int8")], axis=-1)
+    panels, sums = pg.quantized.pack(y)
+    return pg.asarray(panels, copy=True), sums, zero
+
+
+def _signed(w: Any, zero: Any) -> tuple[Any, Any]:
+    """Return int8 and the zero point that is left, int32; None if it is 0."""
+    if isinstance(w, np.ndarray):
+        along = (-1,) if w.ndim == 2 else (-1, *[1] * (w.ndim - 1))
+        less = 0 if zero is None else zero.astype(np.int32).reshape(along)
+        wide = w.astype(np.int32) - less
+        if (wide == wide.astype(np.int8)).all():
+            return pg.asarray(wide.astype(np.int8)), None
+    rest = None if zero is None else pg.reshape(pg.astype(zero, "int32"), (-1,))
+    if w.dtype == np.int8:
+        return pg.asarray(w), rest
+    y = pg.astype(pg.astype(w, "int32") - 128, "int8")
+    return y, pg.asarray([-128]) if rest is None else rest - 128
+
+
+def _flat(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of a filter with two spatial axes, for one or two."""
+    return tuple(shape) if len(shape) == 4 else (*shape[:2], 1, *shape[2:])
 
 
 def _shifted(x: Value, zero: Value) -> Value:
     """Return small integers less their zero point, in float32."""
-    y = x if x.dtype == np.float32 else pg.astype(x, "float32")
+    y = pg.astype(x, "float32")
     return y if zero is None else y - pg.astype(zero, "float32")
 
 
@@ -112,41 +163,53 @@ def _bound(x: Value, zero: Value) -> int:
     return 255 if zero is not None or x.dtype != np.int8 else 128
 
 
-@op("Weights", domain="plugrad", reads=(0, 1))
-def weights(w: Value, zero: Value = None, *, axis: int) -> Value:
-    """Return weights less their zero point: a node of a pass, which runs once.
-
-    Those of a product are int8 if they fit; else they are float32.
-    """
-    y = w.astype(np.int32)
-    if zero is not None:
-        many = zero.size > 1 and axis == 0
-        y = y - (zero.reshape(-1, *[1] * (w.ndim - 1)) if many else zero)
-    small = axis and y.ndim == 2 and (y == y.astype(np.int8)).all()
-    return pg.asarray(y.astype(np.int8 if small else np.float32))
+@op("Factor", domain="plugrad")
+def factor(a: Value, b: Value, scale: Value) -> Value:
+    """Return what sums are multiplied by: a number, or one for each channel."""
+    if a.ndim == 1 and a.size > 1:
+        a = pg.expand_dims(a, -1)
+    y = pg.astype(a * b, "float32") / pg.astype(scale, "float32")
+    return pg.reshape(y, ()) if y.size == 1 else y
 
 
-def _product_of_bytes(a: Value, b: Value, zero: Value) -> Value:
-    """Return the product in int32. A row of ones gives the sums of columns."""
-    rows = pg.reshape(a, (-1, a.shape[-1]))
-    if zero is not None:
-        rows = pg.concat([rows, pg.ones((1, a.shape[-1]), dtype=a.dtype)])
-    y = pg.matmul(rows, b, preferred_element_type="int32")
-    if zero is not None:
-        y = y[:-1] - pg.astype(pg.reshape(zero, ()), "int32") * y[-1:]
-    return pg.reshape(y, (*a.shape[:-1], b.shape[-1]))
+def _ended(sums: Value, rest: Value, bias: Value, scale: Value, zero: Value) -> Value:
+    """Return sums as kernels would have ended them, with the last column of ones."""
+    y = sums if rest is None else sums[..., :-1] - rest * sums[..., -1:]
+    y = y if bias is None else y + bias
+    y = y if scale is None else pg.astype(y, "float32") * scale
+    return y if zero is None else _rounded(y, zero, _onnx_type(zero.dtype), zero.dtype)
 
 
-def _matmul(a: Value, b: Value, a_zero: Value, b_zero: Value) -> Value:
-    """Return the product in int32."""
-    bytes_ = b.dtype == np.int8 and a.dtype in (np.int8, np.uint8)
-    if (
-        bytes_
-        and b.ndim == 2
-        and b_zero is None
-        and (a_zero is None or a_zero.size == 1)
-    ):
-        return _product_of_bytes(a, b, a_zero)
+# --- products ----------------------------------------------------------------------
+
+
+@op("QuantizedMatMul", domain="plugrad")
+def quantized_matmul(
+    a: Value,
+    panels: Value,
+    sums: Value,
+    rest: Value = None,
+    a_zero: Value = None,
+    scale: Value = None,
+    zero: Value = None,
+) -> Value:
+    """Multiply by packed weights: a node of a pass."""
+    rows = a_zero is not None and a_zero.size > 1
+    start = None if a_zero is None or rows else pg.reshape(a_zero, ())
+    if rest is None and not rows and (scale is None or scale.ndim <= 1):
+        return pg.quantized.matmul(a, panels, sums, start, None, scale, zero)
+    y = pg.quantized.matmul(a, panels, sums, start)
+    if rows:
+        a_zero = pg.expand_dims(a_zero, -1) if a_zero.ndim == 1 else a_zero
+        y = y - pg.astype(a_zero, "int32") * sums
+    return _ended(y, rest, None, scale, zero)
+
+
+def _matmul(a: Value, b: Value, a_zero: Value, b_zero: Value, *end: Value) -> Value:
+    """Return the product in int32, or as it ends."""
+    if b.ndim == 2 and (b_zero is None or b_zero.ndim < 2):
+        panels, sums, rest = weights(b, b_zero, matrix=1)
+        return quantized_matmul(a, panels, sums, rest, a_zero, *end)
     if a_zero is not None and a_zero.ndim == 1 and a_zero.size > 1:
         a_zero = pg.expand_dims(a_zero, -1)
     count, n = EXACT // (_bound(a, a_zero) * _bound(b, b_zero)), a.shape[-1]
@@ -157,7 +220,7 @@ def _matmul(a: Value, b: Value, a_zero: Value, b_zero: Value) -> Value:
         right = b if n <= count else b[(..., slice(start, start + count), *_tail(b))]
         part = pg.astype(pg.matmul(left, right), "int32")
         total = part if total is None else total + part
-    return total
+    return _ended(total, None, None, *end) if end else total
 
 
 def _tail(b: Value) -> tuple[slice, ...]:
@@ -182,33 +245,88 @@ def qlinear_matmul(
     scale: Value,
     zero: Value,
 ) -> Value:
-    if a_scale.ndim == 1 and a_scale.size > 1:
-        a_scale = pg.expand_dims(a_scale, -1)
-    y = pg.astype(_matmul(a, b, a_zero, b_zero), "float32")
-    factor = pg.astype(a_scale * b_scale, "float32") / pg.astype(scale, "float32")
-    return _rounded(y * factor, zero, _onnx_type(zero.dtype), zero.dtype)
+    return _matmul(a, b, a_zero, b_zero, factor(a_scale, b_scale, scale), zero)
 
 
-def _convolved(
-    x: Value, w: Value, zero: Value, w_zero: Value, window: Window, group: int
+# --- convolutions ------------------------------------------------------------------
+
+
+@op("QuantizedConv", domain="plugrad")
+def quantized_conv(
+    x: Value,
+    w: Value,
+    sums: Value,
+    rest: Value,
+    x_zero: Value = None,
+    bias: Value = None,
+    scale: Value = None,
+    zero: Value = None,
+    *,
+    window: Window = WINDOW,
+    group: int = 1,
+    channels_last: int = 0,
 ) -> Value:
-    """Return a convolution in int32, over as many channels at once as are exact."""
-    channels = w.shape[1]
+    """Convolve with what ``weights`` returns: a node of a pass."""
+    x, n = x if channels_last else last(x), len(window.kernel_shape)
+    end = bias, scale, zero
+    options = window.over(x, window.kernel_shape)
+    if w.dtype == np.float32:
+        return _by_pieces(x, w, x_zero, end, window, group, channels_last)
+    if n == 1:
+        options |= {key: (1, *options[key]) for key in ("strides", "dilations")}
+        options["pad"] = ((0, 0), *options["pad"])
+    wide = x if n == 2 else pg.expand_dims(x, 1)
+    x_zero = None if x_zero is None else pg.reshape(x_zero, ())
+    if rest is None:
+        y = _windows(wide, w, sums, x_zero, end, window, options)
+    else:
+        y = _windows(wide, w, sums, x_zero, (), window, options)
+        if sums is None:
+            ones = pg.ones_like(w)
+            more = _windows(wide, ones, None, x_zero, (), window, options)
+            y, rest = y - rest * more, None
+        y = _ended(y, rest, *end)
+    y = y if n == 2 else pg.squeeze(y, 1)
+    return y if channels_last else first(y)
+
+
+def _windows(
+    x: Value, w: Value, sums: Value, x_zero: Value, end: Any, window: Window, more: Any
+) -> Value:
+    if sums is None:
+        return pg.quantized.depthwise_conv2d(x, w, x_zero, *end, **more)
+    size = (1, *window.kernel_shape)[-2:]
+    return pg.quantized.conv2d(x, w, sums, x_zero, *end, window=size, **more)
+
+
+def _by_pieces(
+    x: Value, w: Value, zero: Value, end: Any, window: Window, group: int, last_: int
+) -> Value:
+    """Convolve in float32, over as many channels at once as are exact."""
     options: Any = {"window": window, "group": group}
-    if w_zero is not None and w_zero.size > 1:
-        w_zero = pg.reshape(w_zero, (-1, *[1] * (w.ndim - 1)))
-    most = EXACT // (_bound(x, zero) * _bound(w, w_zero))
+    x = first(x)
+    most, channels = EXACT // (_bound(x, zero) * 255), w.shape[1]
     count = most // math.prod(w.shape[2:])
-    x, w = _shifted(x, zero), _shifted(w, w_zero)
+    x = _shifted(x, zero)
     if channels <= count:
-        return pg.astype(conv(x, w, **options), "int32")
-    if group > 1 or not count:
-        return conv(pg.astype(x, "int32"), pg.astype(w, "int32"), **options)
-    parts = [
-        pg.astype(conv(x[:, i : i + count], w[:, i : i + count], **options), "int32")
-        for i in range(0, channels, count)
-    ]
-    return pg.add_n(parts)
+        y = pg.astype(conv(x, w, **options), "int32")
+    elif group > 1 or not count:
+        y = conv(pg.astype(x, "int32"), pg.astype(w, "int32"), **options)
+    else:
+        starts = range(0, channels, count)
+        parts = [
+            conv(x[:, i : i + count], w[:, i : i + count], **options) for i in starts
+        ]
+        y = pg.add_n([pg.astype(part, "int32") for part in parts])
+    y = _ended(last(y), None, *end)
+    return y if last_ else first(y)
+
+
+def _convolved(x: Value, w: Value, w_zero: Value, *end: Value, **how: Any) -> Value:
+    """Return a convolution in int32, or as it ends."""
+    window = replace(how.pop("window"), kernel_shape=tuple(w.shape[2:]))
+    packed = weights(w, w_zero, group=how["group"])
+    return quantized_conv(x, *packed, *end, window=window, **how)
 
 
 @op("ConvInteger", since=10)
@@ -221,7 +339,7 @@ def conv_integer(
     window: Window = WINDOW,
     group: int = 1,
 ) -> Value:
-    return _convolved(x, w, zero, w_zero, window, group)
+    return _convolved(x, w, w_zero, zero, window=window, group=group)
 
 
 @op("QLinearConv", since=10)
@@ -239,10 +357,5 @@ def qlinear_conv(
     window: Window = WINDOW,
     group: int = 1,
 ) -> Value:
-    y = _convolved(x, w, x_zero, w_zero, window, group)
-    shape = (-1, *[1] * (x.ndim - 2))
-    y = y if b is None else y + pg.reshape(b, shape)
-    factor = x_scale * w_scale / scale
-    factor = pg.reshape(factor, shape if factor.size > 1 else ())
-    y = pg.astype(y, "float32") * factor
-    return _rounded(y, zero, _onnx_type(zero.dtype), zero.dtype)
+    end = x_zero, b, factor(x_scale, w_scale, scale), zero
+    return _convolved(x, w, w_zero, *end, window=window, group=group)

@@ -130,24 +130,31 @@ def _loop(
     return all_outputs, *states
 
 
-def _own(
-    run: Callable[..., Any],
-    order: Sequence[int],
-    number: int,
-    x: Value,
-    w: Value,
-    r: Value,
-    b: Value,
-    *start: Value,
-) -> tuple[Value, ...]:
-    """Run an op of plugrad's, which has parts of weights in an ``order`` of its own."""
+# The order of the gates of plugrad's ops, which is PyTorch's, among those of ONNX.
+ORDERS = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2)}
+
+
+@op("Gates", domain="plugrad")
+def gates(w: Value, r: Value, b: Value = None, *, kind: str) -> Value:
+    """Return four for each direction: weights and biases as plugrad's ops have them.
+
+    A node of a pass, which runs once.
+    """
 
     def ordered(v: Value) -> Value:
-        parts = pg.split(v, len(order))
-        return pg.concat([parts[i] for i in order])
+        parts = pg.split(v, len(ORDERS[kind]))
+        return pg.concat([parts[i] for i in ORDERS[kind]])
 
-    biases = (None, None) if b is None else map(ordered, pg.split(b[number], 2))
-    return tuple(run(x, ordered(w[number]), ordered(r[number]), *biases, *start))
+    found: list[Value] = []
+    for i in range(w.shape[0]):
+        biases = [None, None] if b is None else map(ordered, pg.split(b[i], 2))
+        found += [ordered(w[i]), ordered(r[i]), *biases]
+    return tuple(found)
+
+
+def _own(run: Any, own: Any, number: int, x: Value, start: Any) -> tuple[Value, ...]:
+    """Run an op of plugrad's with the weights of a direction."""
+    return tuple(run(x, *own[4 * number : 4 * number + 4], *start))
 
 
 def _start(given: Value, number: int, x: Value, hidden: int, layout: int) -> Value:
@@ -201,6 +208,23 @@ def gru(
     cell: Cell = CELL,
     linear_before_reset: int = 0,
 ) -> Value:
+    inputs, more = (x, w, r, b, lengths, initial_h), {"cell": cell}
+    return ordered_gru(*inputs, **more, linear_before_reset=linear_before_reset)
+
+
+@op("OrderedGRU", domain="plugrad", reads=(4,))
+def ordered_gru(
+    x: Value,
+    w: Value,
+    r: Value,
+    b: Value,
+    lengths: Value,
+    initial_h: Value,
+    *own: Value,
+    cell: Cell = CELL,
+    linear_before_reset: int = 0,
+) -> Value:
+    """Run a GRU; ``own`` is what ``gates`` returns, if that is known."""
     functions, bound = cell.functions("Sigmoid", "Tanh"), cell.bound
     n, layout = r.shape[-1], cell.layout
     plain = linear_before_reset and cell.default("Sigmoid", "Tanh") and x.size
@@ -208,17 +232,17 @@ def gru(
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
         start = (_start(initial_h, number, x, n, layout),)
         if plain and mask is None:
-            return _own(pg.gru, (1, 0, 2), number, x, w, r, b, *start)
+            return _own(pg.gru, own or gates(w, r, b, kind="GRU"), number, x, start)
         f, g = functions[2 * number : 2 * number + 2]
         both, turn = r[number, : 2 * n], pg.matrix_transpose(r[number, 2 * n :])
-        gates = pg.matrix_transpose(both)
+        both = pg.matrix_transpose(both)
         both_biases = pg.zeros((6 * n,), dtype=x.dtype) if b is None else b[number]
         bias, of_state = pg.split(both_biases, 2)
-        own, last = of_state[: 2 * n], of_state[2 * n :]
+        first, last = of_state[: 2 * n], of_state[2 * n :]
 
         def step(a: Value, s: tuple[Value, ...]) -> tuple[Value, ...]:
             h = s[0]
-            zr = f(bound(a[:, : 2 * n] + pg.matmul(h, gates) + own))
+            zr = f(bound(a[:, : 2 * n] + pg.matmul(h, both) + first))
             z, reset = zr[:, :n], zr[:, n:]
             if linear_before_reset:
                 product = reset * (pg.matmul(h, turn) + last)
@@ -266,6 +290,25 @@ def lstm(
     cell: Cell = CELL,
     input_forget: int = 0,
 ) -> Value:
+    inputs = x, w, r, b, lengths, initial_h, initial_c, p
+    return ordered_lstm(*inputs, cell=cell, input_forget=input_forget)
+
+
+@op("OrderedLSTM", domain="plugrad", reads=(4,))
+def ordered_lstm(
+    x: Value,
+    w: Value,
+    r: Value,
+    b: Value,
+    lengths: Value,
+    initial_h: Value,
+    initial_c: Value,
+    p: Value,
+    *own: Value,
+    cell: Cell = CELL,
+    input_forget: int = 0,
+) -> Value:
+    """Run an LSTM; ``own`` is what ``gates`` returns, if that is known."""
     functions, bound = cell.functions("Sigmoid", "Tanh", "Tanh"), cell.bound
     n, layout = r.shape[-1], cell.layout
     plain = p is None and not input_forget and cell.default("Sigmoid", "Tanh", "Tanh")
@@ -273,7 +316,7 @@ def lstm(
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
         start = tuple(_start(s, number, x, n, layout) for s in (initial_h, initial_c))
         if plain and mask is None and x.size:
-            return _own(pg.lstm, (0, 2, 3, 1), number, x, w, r, b, *start)
+            return _own(pg.lstm, own or gates(w, r, b, kind="LSTM"), number, x, start)
         activations = functions[3 * number : 3 * number + 3]
         bias = None if b is None else b[number, : 4 * n] + b[number, 4 * n :]
         turn = pg.matrix_transpose(r[number])

@@ -43,7 +43,7 @@ def convolved(
     tiles, workspace = _tiles(windows, windows.out_shape)
     between = empty(machine, (workspace,), FLOAT32)
     pointers = (how.pointer, x.pointer, filter.pointer, y.pointer)
-    machine.callers["conv_f32"](*pointers, 0, between.pointer, tiles, *end)
+    machine.callers["conv_f32"](*pointers, 0, between.pointer, tiles, 1, *end)
     return y
 
 
@@ -90,7 +90,7 @@ def conv_backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) 
             dx.pointer,
             workspace.pointer,
         )
-        machine.callers["conv_f32"](*pointers, between.pointer, tiles, *NOTHING)
+        machine.callers["conv_f32"](*pointers, between.pointer, tiles, 1, *NOTHING)
     return dx
 
 

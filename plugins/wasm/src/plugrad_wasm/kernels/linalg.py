@@ -17,6 +17,7 @@ from .shape import transpose
 kernels = KernelTable()
 _exports = Exports("matmul", bits=True)
 NOTHING = (0, 0, 0, 0.0)  # no bias, no slopes, no activation
+AT_ONCE = 1 << 19  # words of rows of bytes that are packed at once
 
 
 @kernels("BatchMatMul")
@@ -77,6 +78,16 @@ def _begins(shape: Shape, batch: Shape) -> list[int]:
     return np.broadcast_to(numbers * prod(shape[-2:]), batch).ravel().tolist()
 
 
+def packed(rows: int, columns: int, k: int) -> tuple[int, int]:
+    """Return the words of memory of a product of bytes, and how many rows it packs.
+
+    They are for the ends of columns and for these rows, as integer.c says.
+    """
+    words = -(-k // 4)
+    rows = min(rows, max(64, AT_ONCE // max(words, 1)))
+    return 2 * (-(-columns // 32) * 32 + rows * words), rows
+
+
 @kernels("MatMulInteger")
 def matmul_integer(
     a: WasmArray, b: WasmArray, *, transpose_a: bool, transpose_b: bool
@@ -87,9 +98,10 @@ def matmul_integer(
     a = transpose(a, axes=(1, 0)) if transpose_a else a
     (m, k), n, machine = a.shape, b.shape[1 - transpose_b], a.machine
     wide = -(-n // 32) * 32
-    words = (m + 1 + wide) * ((k + 1) // 2) + wide
-    y, memory = empty(machine, (m, n), INT32), empty(machine, (words,), INT32)
+    size, rows = packed(m, n, k)
+    size += wide * (1 + -(-k // 4))
+    y, memory = empty(machine, (m, n), INT32), empty(machine, (size,), INT32)
     pointers = [x.pointer for x in (a, b, y, memory)]
-    how = (m, n, k, a.dtype == np.int8, transpose_b)
+    how = (m, n, k, a.dtype == np.int8, transpose_b, rows)
     machine.callers["matmul_integer_i8"](*pointers, *how)
     return y

@@ -15,9 +15,11 @@ from ..check import check_gradients
 from . import test_trigonometry, test_unary
 
 # Kernels whose parts have nothing to differentiate: truth values, integers, strings.
+# (The scales of quantized ones are float32; their gradient has a test of its own.)
 DISCRETE = """
     All Any BitwiseNot BitwiseOr BitwiseXor BroadcastArgs LeftShift LogicalAnd
-    LogicalNot LogicalOr LogicalXor MatMulInteger OneHot RightShift SparseReshape
+    LogicalNot LogicalOr LogicalXor MatMulInteger OneHot QuantizedConv2D
+    QuantizedDepthwiseConv2D RightShift SparseReshape
     Draw FromPixels
 """
 # Constants: there is nothing to call.

@@ -1,0 +1,7 @@
+from typing import TYPE_CHECKING
+
+from .ops.quantized import *
+from .ops.quantized import __doc__ as __doc__
+
+if not TYPE_CHECKING:  # mypy takes names from literal lists only
+    from .ops.quantized import __all__ as __all__

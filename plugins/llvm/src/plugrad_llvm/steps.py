@@ -1,0 +1,78 @@
+"""Steps: which of them machine code takes, with the bits of their kernels."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from plugrad.plugin import Graph, Step
+
+from .kernels import ELEMENTWISE, KINDS, ZEROS
+from .probes import agrees, rows_agree
+from .rows import ROWS
+from .worth import REDUCTIONS, own_compiler, own_takes
+
+LONGEST = 1 << 14  # elements of rows, of which there are buffers on the stack
+VIEW = "BroadcastTo"  # its result is a view, of which no element is computed
+
+
+def takes(step: Step, graph: Graph) -> bool:
+    """Return whether a step may be part of a region.
+
+    Whether the bits are those of its kernel is asked when a region is compiled, as that
+    takes LLVM; here if there is no other compiler, which could have the region instead.
+    """
+    if step.kernel.name in REDUCTIONS:
+        return own_takes(step, graph)
+    if any(graph.specs[v].dtype not in KINDS for v in (*values(step), *step.outputs)):
+        return False
+    known = _takes_rows if step.kernel.name in ROWS else _takes_elements
+    return known(step, graph) and (own_compiler() or is_equal(step))
+
+
+def is_equal(step: Step) -> bool:
+    """Return whether machine code gives the bits of the kernel."""
+    if step.kernel.name in ROWS:
+        return rows_agree(step.kernel)
+    if step.kernel.name in REDUCTIONS:  # the kernel itself runs
+        return True
+    return ELEMENTWISE[step.kernel.name].exact or agrees(step.kernel)
+
+
+def values(step: Step) -> list[int]:
+    """Return what a step reads."""
+    return [x for x in step.inputs if x is not None]
+
+
+def _takes_elements(step: Step, graph: Graph) -> bool:
+    name, specs = step.kernel.name, graph.specs
+    if name not in ELEMENTWISE:
+        return False
+    if KINDS[specs[values(step)[0]].dtype] not in ELEMENTWISE[name].kinds:
+        return False
+    shape = specs[step.outputs[0]].shape
+    operands = [specs[x].shape for x in values(step)]
+    if name == VIEW:
+        return operands[0] != shape
+    if name == "Pow":
+        return _exponent(step, graph) in (1, 2, 3)
+    return name not in ZEROS or all(s == shape or prod(s) == 1 for s in operands)
+
+
+def _exponent(step: Step, graph: Graph) -> float | None:
+    constant = graph.constants.get(values(step)[1])
+    return None if constant is None or constant.ndim else constant.item()
+
+
+def _takes_rows(step: Step, graph: Graph) -> bool:
+    """Return whether it is a kernel of rows of float32, along the last axis."""
+    specs = [graph.specs[v] for v in (*step.outputs, *values(step))]
+    shape = specs[0].shape
+    n, axis = shape[-1], step.attrs.get("axis", len(shape) - 1)
+    if n > LONGEST or any(spec.dtype != np.float32 for spec in specs):
+        return False
+    if axis not in (len(shape) - 1, (len(shape) - 1,)):
+        return False
+    if step.kernel.name == "LayerNorm":
+        specs = [s for s in specs if s.shape != (n,)]
+    return all(s.shape == shape for s in specs)

@@ -1,0 +1,99 @@
+"""What is worth machine code, which takes LLVM 5 to 15 ms a region, and 20 to import.
+
+cpu's own compiler takes no time. Where both take a region, machine code saves 30 to 40
+ns for each kernel but one and 1,000 elements, and nothing in short regions. Regions
+that are alike share machine code, so what they save adds up.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable
+from math import prod
+
+import numpy as np
+from plugrad.plugin import Graph, Step, runtime
+
+# Kernels times elements from which on machine code saves 20 us in a call, so that it
+# pays after 500 calls; and the same where cpu has no compiler of its own.
+LEAST, ALONE = 600_000, 1 << 13
+# Functions that follow from each other: behind more of them the processor waits, as few
+# turns of a loop overlap.
+DEEPEST = 2
+ELEMENTARY = {"Exp", "Expm1", "Log", "Log1p", "Tanh", "Sigmoid", "Softplus", "Erf"}
+ELEMENTARY |= {"Sin", "Cos", "Elu", "Selu", "Gelu", "GeluTanh"}
+ELEMENTARY |= {f"plugrad_cpu.{name}Grad" for name in ("Erf", "Gelu", "GeluTanh")}
+REDUCTIONS = {"Sum", "Mean", "Prod", "Max", "Min"}
+# Steps of a region that ends in a reduction: cpu's own compiler keeps in the cache what
+# the reduction reads, and is as fast up to so many.
+REDUCED = 9
+VIEWS = {"BroadcastTo"}  # which compute nothing
+DOUBLE = np.dtype("float64")
+KEPT = 256  # outlines of regions, of which those that are alike are counted
+
+
+def own_compiler() -> bool:
+    """Return whether cpu has a compiler of its own, for what is left to it."""
+    return runtime("cpu").compile is not None
+
+
+def own_takes(step: Step, graph: Graph) -> bool:
+    """Return whether cpu's own compiler takes a step in the same regions as others."""
+    takes = runtime("cpu").fusable
+    return own_compiler() and callable(takes) and takes(step, graph) is True
+
+
+def may_pay(step: Step, graph: Graph) -> bool:
+    """Return whether a step may be part of regions that pay."""
+    specs = [graph.specs[v] for v in (*step.inputs, *step.outputs) if v is not None]
+    if any(spec.dtype == DOUBLE for spec in specs):  # others compile none of float64
+        return True
+    return len(graph.steps) * max([prod(spec.shape) for spec in specs]) >= least()
+
+
+def least() -> int:
+    """Return how many kernels times elements are enough."""
+    return LEAST if own_compiler() else ALONE
+
+
+def pays(graph: Graph) -> bool:
+    """Return whether a region, with those before that are like it, pays."""
+    steps = [step for step in graph.steps if step.kernel.name not in VIEWS]
+    if len(steps) < 2:
+        return False
+    if all(own_takes(step, graph) for step in graph.steps):
+        reduces = any(step.kernel.name in REDUCTIONS for step in steps)
+        if _depth(graph) > DEEPEST or (reduces and len(steps) <= REDUCED):
+            return False
+    if any(spec.dtype == DOUBLE for spec in graph.specs.values()):
+        return True
+    saved = _saved(_outline(graph))
+    saved[0] += (len(steps) - 1) * max(prod(s.shape) for s in graph.specs.values())
+    return saved[0] >= least()
+
+
+@functools.lru_cache(KEPT)
+def _saved(outline: Hashable) -> list[int]:
+    """Return where the kernels times elements of regions of an outline add up."""
+    return [0]
+
+
+def _outline(graph: Graph) -> Hashable:
+    """Return what regions have in common that share machine code, but for numbers."""
+    number = {v: n for n, v in enumerate(graph.specs)}
+    steps = [
+        (s.kernel.name, *[None if x is None else number[x] for x in s.inputs])
+        for s in graph.steps
+    ]
+    shapes = [(spec.shape, spec.dtype) for spec in graph.specs.values()]
+    return (*steps, *shapes, *[number[y] for y in graph.outputs])
+
+
+def _depth(graph: Graph) -> int:
+    """Return how many elementary functions follow from each other."""
+    depth: dict[int, int] = {}
+    for step in graph.steps:
+        before = [depth.get(x, 0) for x in step.inputs if x is not None]
+        found = max(before, default=0) + (step.kernel.name in ELEMENTARY)
+        depth |= dict.fromkeys(step.outputs, found)
+    return max(depth.values())

@@ -1,0 +1,147 @@
+"""Folding: a convolution does what batch norms, factors and sums behind it would do.
+
+The parameters stay those of the file: nodes that run once compute the weights.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import plugrad as pg
+
+from .graph import Graph, Node, makers, users
+from .program import Known
+from .registry import Value, op, own
+
+__all__ = ["fold_into_convolutions"]
+
+
+def fold_into_convolutions(graph: Graph, known: Known, changes: Counter[str]) -> None:
+    """Fold what multiplies or adds by channel."""
+    known.follow(graph)
+    _fold_batch_norms(graph, known, changes)
+    _fold_affine(graph, known, changes)
+
+
+# --- batch norms -----------------------------------------------------------------
+
+
+@op("FoldedFilter", domain="plugrad")
+def _folded_filter(w: Value, scale: Value, variance: Value, *, epsilon: float) -> Value:
+    factor = scale * pg.rsqrt(variance + epsilon)
+    return w * pg.reshape(factor, (-1, *[1] * (w.ndim - 1)))
+
+
+@op("FoldedBias", domain="plugrad")
+def _folded_bias(
+    scale: Value,
+    offset: Value,
+    mean: Value,
+    variance: Value,
+    bias: Value = None,
+    *,
+    epsilon: float,
+) -> Value:
+    factor = scale * pg.rsqrt(variance + epsilon)
+    return offset - (mean if bias is None else mean - bias) * factor
+
+
+def _fold_batch_norms(graph: Graph, known: Known, changes: Counter[str]) -> None:
+    """Let a convolution multiply by what the batch norm behind it would."""
+    used, made, nodes = users(graph), makers(graph), []
+    for node in graph.nodes:
+        conv = made.get(node.inputs[0]) if node.inputs else None
+        if not (
+            node.op == "BatchNormalization"
+            and not node.attrs.get("training_mode")
+            and conv is not None
+            and conv.op == "Conv"
+            and used[conv.outputs[0]] == [node]
+            and all(name in known for name in (*node.inputs[1:], *conv.inputs[1:]))
+        ):
+            nodes.append(node)
+            continue
+        changes["batch norms folded"] += 1
+        scale, offset, mean, variance = node.inputs[1:5]
+        more = {"epsilon": node.attrs.get("epsilon", 1e-5)}
+        y = node.outputs[0]
+        w, b = f"{y}/filter", f"{y}/bias"
+        known.once |= {w, b}
+        inputs = [conv.inputs[1], scale, variance]
+        parts = [Node(own("FoldedFilter"), 1, node.name, inputs, [w], more)]
+        inputs = [scale, offset, mean, variance, *conv.inputs[2:3]]
+        parts.append(Node(own("FoldedBias"), 1, node.name, inputs, [b], more))
+        nodes.remove(conv)
+        folded = replace(conv, inputs=[conv.inputs[0], w, b], outputs=[y])
+        nodes += [*parts, folded]
+    graph.nodes[:] = nodes
+
+
+@op("Channels", domain="plugrad")
+def _channels(x: Value, like: Value) -> Value:
+    """Return one number for each channel, of which a filter has as many as ``like``."""
+    return pg.broadcast_to(pg.reshape(x, (-1,)), like.shape[:1])
+
+
+@op("ScaledFilter", domain="plugrad")
+def _scaled_filter(w: Value, factor: Value) -> Value:
+    return w * pg.reshape(factor, (-1, *[1] * (w.ndim - 1)))
+
+
+def _fold_affine(graph: Graph, known: Known, changes: Counter[str]) -> None:
+    """Let a convolution multiply by, and add, what a node behind it does by channel."""
+    used, made = users(graph), makers(graph)
+    for node in [node for node in graph.nodes if node.op in ("Mul", "Add")]:
+        for name, other in zip(node.inputs, node.inputs[::-1], strict=True):
+            conv = made.get(name)
+            if (
+                conv is None
+                or conv.op != "Conv"
+                or used[name] != [node]
+                or not all(name in known for name in conv.inputs[1:])
+                or not _by_channel(other, graph, known, graph.ranks.get(name, 0))
+            ):
+                continue
+            changes["factors and sums of channels folded"] += 1
+            graph.nodes.remove(conv)
+            at = graph.nodes.index(node)  # after what computes the other one
+            graph.nodes[at : at + 1] = nodes = _affine(node, conv, other, known)
+            made |= {output: nodes[-1] for output in node.outputs}
+            break
+
+
+def _by_channel(name: str, graph: Graph, known: Known, rank: int) -> bool:
+    """Return whether what is known has one number, or one for each channel."""
+    value = known.constants.get(name, known.params.get(name))
+    if value is not None:
+        shape = (*[1] * (rank - value.ndim), *value.shape)
+        return len(shape) == rank > 2 and bool(value.size == shape[1])
+    maker = makers(graph).get(name)
+    if maker is None or maker.op != "Unsqueeze" or name not in known:
+        return False
+    given = known.constants.get(maker.inputs[1]) if maker.inputs[1:] else None
+    axes = maker.attrs.get("axes", () if given is None else given.tolist())
+    vector = graph.ranks.get(maker.inputs[0]) == 1
+    return vector and rank > 2 and tuple(axes) == tuple(range(1, rank - 1))
+
+
+def _affine(node: Node, conv: Node, other: str, known: Known) -> list[Node]:
+    """Return the convolution with a factor or a sum, and what computes its weights."""
+    y, parts = node.outputs[0], list[Node]()
+    w, b = [*conv.inputs[1:], ""][:2]
+
+    def add(name: str, inputs: list[str], output: str) -> str:
+        row = own(name, "" if name in ("Add", "Mul") else "plugrad")
+        parts.append(Node(row, 13, node.name, inputs, [output]))
+        known.once.add(output)
+        return output
+
+    vector = add("Channels", [other, w], f"{y}/channels")
+    if node.op == "Mul":
+        w = add("ScaledFilter", [w, vector], f"{y}/filter")
+        b = add("Mul", [b, vector], f"{y}/bias") if b else ""
+    else:
+        b = add("Add", [b, vector], f"{y}/bias") if b else vector
+    inputs = [conv.inputs[0], w, *([b] if b else [])]
+    return [*parts, replace(conv, inputs=inputs, outputs=[y])]

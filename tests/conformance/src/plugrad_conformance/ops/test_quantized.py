@@ -1,0 +1,230 @@
+"""Convolutions and products of bytes: exactly NumPy's sums and roundings; errors."""
+
+import re
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from ..check import held
+
+RNG = np.random.default_rng(0)
+quantized = pg.quantized
+
+
+def drawn(dtype, shape):
+    """Return integers of which many are the least and the greatest of a dtype."""
+    limits = np.iinfo(dtype)
+    inner = RNG.integers(limits.min, limits.max + 1, shape)
+    ends = RNG.choice([limits.min, limits.max], shape)
+    return np.where(RNG.integers(0, 2, shape), inner, ends).astype(dtype)
+
+
+def ended(sums, bias, scale, zero):
+    y = sums if bias is None else sums + bias
+    if scale is None:
+        return y
+    y = y.astype(np.float32) * scale
+    if zero is None:
+        return y
+    limits = np.iinfo(zero.dtype)
+    y = np.round(y) + np.float32(zero)
+    return np.clip(y, limits.min, limits.max).astype(zero.dtype)
+
+
+def convolved(x, w, x_zero, strides, pad, dilations):
+    """Return sums in int32: of a filter [h, w, c, k], or of each channel, [h, w, c]."""
+    wide = x.astype(np.int32) - (0 if x_zero is None else np.int32(x_zero))
+    wide = np.pad(wide, [(0, 0), *pad, (0, 0)])
+    spans = [(n - 1) * d + 1 for n, d in zip(w.shape, dilations, strict=False)]
+    seen = np.lib.stride_tricks.sliding_window_view(wide, spans, (1, 2))
+    seen = seen[:, :: strides[0], :: strides[1], :, :: dilations[0], :: dilations[1]]
+    rule = "npqchw,hwck->npqk" if w.ndim == 4 else "npqchw,hwc->npqc"
+    return np.einsum(rule, seen, w.astype(np.int32), dtype=np.int32)
+
+
+# Channels in and out; the window; strides, padding and dilations.
+WINDOWS = {
+    "a number": ((1, 1), (1, 1), (1, 1), [(0, 0), (0, 0)], (1, 1)),
+    "1 x 1": ((64, 70), (1, 1), (1, 1), [(0, 0), (0, 0)], (1, 1)),
+    "1 x 1, a rest of a word": ((7, 16), (1, 1), (1, 1), [(0, 0), (0, 0)], (1, 1)),
+    "1 x 1 in steps": ((8, 33), (1, 1), (2, 1), [(0, 0), (0, 0)], (1, 1)),
+    "3 x 3": ((33, 40), (3, 3), (1, 1), [(1, 1), (1, 1)], (1, 1)),
+    "3 x 3 in steps": ((3, 17), (3, 3), (2, 2), [(0, 1), (1, 0)], (1, 1)),
+    "dilated": ((5, 4), (3, 2), (1, 1), [(2, 2), (0, 3)], (2, 3)),
+    "1 x 7": ((16, 15), (1, 7), (1, 1), [(0, 0), (3, 3)], (1, 1)),
+    "larger than the input": ((2, 3), (7, 9), (1, 1), [(5, 5), (6, 6)], (1, 1)),
+    "all outside": ((4, 4), (1, 1), (3, 3), [(2, 2), (2, 2)], (1, 1)),
+    "9 x 9": ((17, 3), (9, 9), (1, 1), [(4, 4), (4, 4)], (1, 1)),
+}
+# Dtypes of x and of the result; whether it is scaled channel by channel.
+ENDS = {
+    "sums": ("uint8", "int32", False),
+    "sums of signed": ("int8", "int32", False),
+    "float32": ("uint8", "float32", True),
+    "uint8": ("uint8", "uint8", True),
+    "int8 by one scale": ("int8", "int8", False),
+    "uint8 of signed": ("int8", "uint8", False),
+}
+
+
+def given(end, columns, plain):
+    """Return the zero point of x, the bias, the scale and the zero point of a row."""
+    of_x, to, many = ENDS[end]
+    scale = RNG.uniform(1e-5, 1e-2, columns if many else ()).astype(np.float32)
+    return [
+        None if plain else drawn(of_x, ()),
+        None if plain else RNG.integers(-(10**5), 10**5, columns).astype(np.int32),
+        None if to == "int32" else scale,
+        drawn(to, ()) if to in ("int8", "uint8") else None,
+    ]
+
+
+def tensors(*arrays):
+    return [x if x is None else pg.asarray(x) for x in arrays]
+
+
+@pytest.mark.parametrize("each", [False, True], ids=["conv2d", "depthwise_conv2d"])
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("row", WINDOWS)
+def test_convolutions(row, end, plain, each, backend):
+    held(backend, "int8", "uint8")
+    (c, k), window, strides, pad, dilations = WINDOWS[row]
+    x = drawn(ENDS[end][0], (2, 6, 7, c))
+    w = drawn("int8", (*window, c) if each else (*window, c, k))
+    x_zero, *rest = given(end, c if each else k, plain)
+    expected = ended(convolved(x, w, x_zero, strides, pad, dilations), *rest)
+    how = {"strides": strides, "pad": pad, "dilations": dilations}
+    more = tensors(x_zero, *rest)
+    if each:
+        w = pg.asarray(w[..., None])
+        y = quantized.depthwise_conv2d(pg.asarray(x), w, *more, **how)
+    else:
+        packed = quantized.pack(w)
+        y = quantized.conv2d(pg.asarray(x), *packed, *more, window=window, **how)
+    assert y.dtype == expected.dtype
+    np.testing.assert_array_equal(y.numpy(), expected)
+
+
+def test_several_results_of_a_channel(backend):
+    held(backend, "int8", "uint8")
+    x, w = drawn("uint8", (1, 4, 5, 3)), drawn("int8", (2, 2, 3, 4))
+    y = quantized.depthwise_conv2d(pg.asarray(x), pg.asarray(w))
+    how = (1, 1), [(0, 0), (0, 0)], (1, 1)
+    expected = [convolved(x, w[..., i], None, *how) for i in range(4)]
+    np.testing.assert_array_equal(y.numpy(), np.stack(expected, -1).reshape(y.shape))
+
+
+# Of a: one row, fewer and more than a tile has; sums that wrap; nothing.
+SHAPES = [
+    ((5,), 3),
+    ((1, 130), 70),
+    ((7, 64), 16),
+    ((3, 29, 12), 17),
+    ((100, 100), 40),
+    ((2, 66000), 2),
+    ((0, 4), 3),
+    ((3, 0), 4),
+    ((3, 4), 0),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("end", ENDS)
+def test_products(shape, end, backend):
+    held(backend, "int8", "uint8")
+    rows, n = shape
+    a, w = drawn(ENDS[end][0], rows), drawn("int8", (rows[-1], n))
+    if rows[-1] > 60000:
+        a, w = np.full_like(a, np.iinfo(a.dtype).max), np.full_like(w, -128)
+    a_zero, *rest = given(end, n, rows[-1] > 60000)
+    wide = a.astype(np.int32) - (0 if a_zero is None else np.int32(a_zero))
+    expected = ended(np.matmul(wide, w.astype(np.int32)), *rest)
+    y = quantized.matmul(a, *quantized.pack(w), *tensors(a_zero, *rest))
+    assert (y.dtype, y.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_array_equal(y.numpy(), expected)
+
+
+def test_results_are_rounded_half_to_even_and_bounded(backend):
+    held(backend, "int8", "uint8")
+    sums = np.array([-(2**31), -600, -5, -3, -1, 0, 1, 3, 5, 600, 2**31 - 1], np.int32)
+    packed = quantized.pack(np.zeros((1, sums.size), np.int8))
+    a, end = np.zeros((1, 1), np.uint8), (pg.asarray(sums), pg.asarray(np.float32(0.5)))
+    for zero, expected in {
+        np.uint8(3): [0, 0, 1, 1, 3, 3, 3, 5, 5, 255, 255],
+        np.int8(-4): [-128, -128, -6, -6, -4, -4, -4, -2, -2, 127, 127],
+    }.items():
+        y = quantized.matmul(a, *packed, None, *end, pg.asarray(zero))
+        assert y.tolist() == [expected]
+
+
+def test_packed_weights(backend):
+    held(backend, "int8")
+    w = drawn("int8", (3, 2, 5, 20))
+    panels, sums = quantized.pack(w)
+    assert (panels.shape, panels.dtype, sums.dtype) == ((2, 8, 16, 4), "int8", "int32")
+    flat = np.pad(w.reshape(30, 20), [(0, 2), (0, 12)])
+    found = panels.numpy().transpose(1, 3, 0, 2).reshape(32, 32)
+    np.testing.assert_array_equal(found, flat)
+    np.testing.assert_array_equal(sums.numpy(), w.reshape(30, 20).sum(0, np.int32))
+
+
+def test_the_gradient_in_the_scale_is_the_sum(backend):
+    held(backend, "int8", "uint8")
+    a, w = drawn("uint8", (3, 4)), drawn("int8", (4, 2))
+    packed = quantized.pack(w)
+    f = lambda scale: pg.sum(quantized.matmul(a, *packed, None, None, scale))
+    found = pg.grad(f)(pg.asarray(np.ones(2, np.float32)))
+    expected = (a.astype(np.int32) @ w.astype(np.int32)).sum(0)
+    np.testing.assert_array_equal(found.numpy(), expected.astype(np.float32))
+
+
+X, W = np.zeros((1, 4, 4, 3), np.uint8), np.zeros((2, 2, 3, 5), np.int8)
+ERRORS = {
+    "a rank": (lambda p: quantized.conv2d(X[0], *p), ValueError, "x must have rank 4"),
+    "a window": (
+        lambda p: quantized.conv2d(X, *p, window=3),
+        ValueError,
+        "the shape (3, 3, 3, 5) are packed in panels (1, 7, 16, 4)",
+    ),
+    "a dtype": (
+        lambda p: quantized.conv2d(X, *p, np.int8(1), window=2),
+        TypeError,
+        "quantized.conv2d: x_zero_point must be uint8, got int8",
+    ),
+    "a bias": (
+        lambda p: quantized.conv2d(X, *p, None, np.zeros(4, np.int32), window=2),
+        ValueError,
+        "quantized.conv2d: bias must have the shape (5,), got (4,)",
+    ),
+    "a zero point without a scale": (
+        lambda p: quantized.conv2d(X, *p, zero_point=np.uint8(1), window=2),
+        ValueError,
+        "quantized.conv2d: a result with a zero point needs a scale",
+    ),
+    "weights": (
+        lambda p: quantized.pack(W.astype(np.uint8)),
+        TypeError,
+        "quantized.pack: weights must be int8, got uint8",
+    ),
+    "a vector of weights": (
+        lambda p: quantized.pack(W[0, 0, 0]),
+        ValueError,
+        "quantized.pack: weights must have 2 axes or more",
+    ),
+    "a number": (
+        lambda p: quantized.matmul(np.uint8(3), *p),
+        ValueError,
+        "quantized.matmul: a must have 1 axis or more",
+    ),
+}
+
+
+@pytest.mark.parametrize("row", ERRORS)
+def test_errors(row, backend):
+    held(backend, "int8", "uint8")
+    call, error, message = ERRORS[row]
+    packed = quantized.pack(W)
+    with pytest.raises(error, match=re.escape(message)):
+        call(packed)

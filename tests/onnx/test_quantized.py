@@ -1,0 +1,202 @@
+"""Quantized nodes: exactly ONNX Runtime's integers, with and without passes."""
+
+import numpy as np
+import plugrad as pg
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.parser import parse_model
+from plugrad_onnx import load
+
+RNG = np.random.default_rng(4)
+TYPES = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8}
+NODES = {
+    "ConvInteger": "x w x_zero w_zero",
+    "MatMulInteger": "x w x_zero w_zero",
+    "QLinearConv": "x x_scale x_zero w w_scale w_zero y_scale y_zero b",
+    "QLinearMatMul": "x x_scale x_zero w w_scale w_zero y_scale y_zero",
+}
+# The op; dtype and shape of x and of w; the zero point of w (None: of each channel),
+# which the first row leaves out; attributes.
+ROWS = {
+    # float32 does not hold the sums of this one by Winograd's tiles
+    "large numbers": (
+        "ConvInteger",
+        "uint8",
+        (1, 56, 32, 32),
+        "int8",
+        (32, 56, 3, 3),
+        0,
+        {},
+    ),
+    "uint8 weights": (
+        "ConvInteger",
+        "uint8",
+        (2, 5, 6, 7),
+        "uint8",
+        (4, 5, 3, 2),
+        128,
+        {},
+    ),
+    "a zero point that is left": (
+        *("QLinearConv", "uint8", (2, 5, 6, 7), "uint8", (4, 5, 3, 3), 100),
+        {"pads": [1, 1, 1, 1]},
+    ),
+    "depthwise": (
+        *("QLinearConv", "int8", (1, 6, 5, 5), "int8", (6, 1, 3, 3), 0),
+        {"group": 6, "strides": [2, 1]},
+    ),
+    "depthwise with a zero point that is left": (
+        *("QLinearConv", "uint8", (1, 6, 5, 5), "uint8", (12, 1, 3, 3), 9),
+        {"group": 6, "pads": [1, 0, 0, 1]},
+    ),
+    "groups": (
+        "QLinearConv",
+        "uint8",
+        (1, 6, 5, 5),
+        "int8",
+        (4, 3, 2, 2),
+        0,
+        {"group": 2},
+    ),
+    "one axis": (
+        *("QLinearConv", "uint8", (2, 3, 9), "uint8", (4, 3, 3), 120),
+        {"pads": [2, 1], "dilations": [2]},
+    ),
+    "three axes": (
+        "ConvInteger",
+        "uint8",
+        (1, 2, 3, 4, 5),
+        "uint8",
+        (3, 2, 2, 2, 2),
+        7,
+        {},
+    ),
+    "product": ("QLinearMatMul", "uint8", (2, 3, 40), "int8", (40, 9), 0, {}),
+    "product, zero points of columns": (
+        *("MatMulInteger", "uint8", (3, 40), "uint8", (40, 9), None, {}),
+    ),
+    "products of a batch": (
+        "MatMulInteger",
+        "int8",
+        (2, 3, 40),
+        "int8",
+        (2, 40, 9),
+        0,
+        {},
+    ),
+}
+
+
+def drawn(dtype, shape, low=None):
+    limits = np.iinfo(dtype)
+    low = limits.min if low is None else low
+    return RNG.integers(low, limits.max + 1, shape).astype(dtype)
+
+
+def model(row, constant):
+    """Return the model of a row, and its inputs."""
+    op, of_x, x, of_w, w, zero, attrs = ROWS[row]
+    large, columns = row == "large numbers", w[-1] if "MatMul" in op else w[0]
+    x, w = (
+        drawn(of_x, x, 253 if large else None),
+        drawn(of_w, w, 126 if large else None),
+    )
+    arrays = {
+        "w": w,
+        "x_zero": np.zeros((), of_x) if large else drawn(of_x, ()),
+        "w_zero": drawn(of_w, columns) if zero is None else np.array(zero, of_w),
+        "x_scale": np.float32(0.02),
+        "w_scale": np.float32(0.003)
+        if "MatMul" in op
+        else RNG.uniform(0.001, 0.01, columns).astype(np.float32),
+        "y_scale": np.float32(0.05),
+        "y_zero": drawn(of_x, ()),
+        "b": RNG.integers(-500, 500, columns).astype(np.int32),
+    }
+    names = NODES[op].split()[: 3 if large else None]
+    inputs = {"x": x} if constant else {"x": x, "w": w}
+    infos = [
+        helper.make_tensor_value_info(k, TYPES[str(v.dtype)], v.shape)
+        for k, v in inputs.items()
+    ]
+    out = TYPES[of_x] if op.startswith("Q") else TensorProto.INT32
+    y = helper.make_tensor_value_info("y", out, None)
+    rest = [name for name in names if name not in inputs]
+    values = [numpy_helper.from_array(np.asarray(arrays[k]), k) for k in rest]
+    node = helper.make_node(op, names, ["y"], **attrs)
+    graph = helper.make_graph([node], "quantized", infos, [y], values)
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9), inputs
+
+
+@pytest.mark.parametrize("constant", [True, False], ids=["constant", "computed"])
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("row", ROWS)
+def test_answers_are_those_of_onnx_runtime(row, optimize, constant, backend):
+    ort = pytest.importorskip("onnxruntime", reason="it has no wheel for this Python")
+    proto, inputs = model(row, constant)
+    session = ort.InferenceSession(proto.SerializeToString())
+    (expected,) = session.run(None, inputs)
+    loaded = load(proto, optimize=optimize)
+    np.testing.assert_array_equal(loaded(**inputs).numpy(), expected)
+    assert ("plugrad.Weights" in loaded.explain().ops) is False
+
+
+def test_an_image_of_bytes_keeps_its_channels_last(backend):
+    """From QuantizeLinear to DequantizeLinear, with a scale for each channel."""
+    w = numpy_helper.from_array(drawn("int8", (4, 3, 3, 3)), "w")
+    numbers = {
+        "s": np.float32(0.05),
+        "z": np.uint8(9),
+        "wz": np.int8(0),
+        "many": np.float32([0.1, 0.2, 0.3, 0.4]),
+        "zeros": drawn("uint8", 4),
+    }
+    text = """
+    <ir_version: 9, opset_import: ["": 17]>
+    net (float[2, 3, 6, 7] x) => (float[2, 4, 3, 3] y) {
+      a = QuantizeLinear (x, s, z)
+      b = QLinearConv <pads = [1, 1, 1, 1]> (a, s, z, w, s, wz, s, z)
+      c = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (b)
+      y = DequantizeLinear <axis = 1> (c, many, zeros)
+    }
+    """
+    proto = parse_model(text)
+    arrays = [numpy_helper.from_array(np.asarray(v), k) for k, v in numbers.items()]
+    proto.graph.initializer.extend([w, *arrays])
+    x = RNG.normal(size=(2, 3, 6, 7)).astype(np.float32)
+    loaded, plain = load(proto), load(proto, optimize=False)
+    assert loaded.explain().transposes == 2
+    np.testing.assert_array_equal(loaded(x).numpy(), plain(x).numpy())
+    assert pg.get_backend() == backend
+
+
+def test_weights_between_float32_and_bytes_are_converted_once(backend):
+    """As of DequantizeLinear -> Conv -> QuantizeLinear, which stay three nodes."""
+    text = """
+    <ir_version: 9, opset_import: ["": 17]>
+    net (uint8[2, 3, 6, 7] x) => (uint8[2, 4, 6, 7] y) {
+      a = DequantizeLinear (x, s, z)
+      f = DequantizeLinear <axis = 0> (w, ws, wz)
+      b = Conv <pads = [1, 1, 1, 1]> (a, f)
+      c = Relu (b)
+      y = QuantizeLinear (c, s, z)
+    }
+    """
+    proto = parse_model(text)
+    arrays = {
+        "w": drawn("int8", (4, 3, 3, 3)),
+        "ws": np.float32([0.01, 0.02, 0.03, 0.04]),
+        "wz": np.zeros(4, np.int8),
+        "s": np.float32(0.05),
+        "z": np.uint8(9),
+    }
+    values = [numpy_helper.from_array(np.asarray(v), k) for k, v in arrays.items()]
+    proto.graph.initializer.extend(values)
+    x = drawn("uint8", (2, 3, 6, 7))
+    loaded, plain = load(proto), load(proto, optimize=False)
+    found = loaded.explain()
+    expected = {"Conv": 1, "DequantizeLinear": 1, "QuantizeLinear": 1, "Transpose": 2}
+    assert found.ops == expected
+    difference = loaded(x).numpy().astype(int) - plain(x).numpy()
+    assert np.abs(difference).max() <= 1  # float32 rounds in another order
