@@ -5,6 +5,11 @@ of MPICH may name a process which it has ended itself. The witness is in a sessi
 its own, where mpiexec does not end it. ``epoll`` returns the ranks in the order in
 which they have ended, also if the witness begins or wakes up later. It needs Linux.
 
+mpiexec hears of the end of a rank from the socket which the system closes, and that is
+before the process has ended: on a busy machine another one, which mpiexec kills, can
+be through first. So each rank holds a pipe, too. Linux closes the files of a process
+that ends from the highest number down, and the pipe's is above the socket's.
+
 Map: ``start`` and ``Witness``, which the ranks call; what the process runs.
 """
 
@@ -28,11 +33,14 @@ class Witness:
     Attributes:
         pid: Its process.
         process: The same, in the rank that has started it; None in others.
+        held: The end of the pipe that is closed when this rank ends.
 
     """
 
-    def __init__(self, pid: int, process: subprocess.Popen[bytes] | None) -> None:
-        self.pid, self.process = pid, process
+    def __init__(
+        self, pid: int, process: subprocess.Popen[bytes] | None, held: int
+    ) -> None:
+        self.pid, self.process, self.held = pid, process, held
 
     def saw(self) -> bool:
         """Return whether a rank has ended."""
@@ -55,25 +63,45 @@ def start(comm: Any, kind: int) -> Witness | None:
 
     """
     here = comm.Split_type(kind)
-    ranks = here.gather((comm.rank, os.getpid()))
+    if not hasattr(os, "pidfd_open"):
+        here.Free()
+        return None
+    closes, held = _pipe()
+    ranks = here.gather((comm.rank, os.getpid(), closes))
     process = None
-    if here.rank == 0 and hasattr(os, "pidfd_open"):
+    if here.rank == 0:
         with contextlib.suppress(OSError):  # which a sandbox may forbid
             process = _process(comm.size, ranks)
     pid = here.bcast(process and process.pid)  # until then none of them has ended
     here.Free()
-    return None if pid is None else Witness(pid, process)
+    os.close(closes)
+    if pid is None:
+        os.close(held)
+        return None
+    return Witness(pid, process, held)
 
 
-def _process(size: int, ranks: list[tuple[int, int]]) -> subprocess.Popen[bytes]:
-    """Start the witness of some ranks, of which it gets the numbers and processes."""
+def _pipe() -> tuple[int, int]:
+    """Return both ends of a pipe; that to write has the highest number of all files."""
+    import fcntl  # which Windows does not have
+
+    closes, low = os.pipe()
+    above = 1 + max(map(int, os.listdir("/dev/fd")))
+    held = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, above)
+    os.close(low)
+    return closes, held
+
+
+def _process(size: int, ranks: list[tuple[int, int, int]]) -> subprocess.Popen[bytes]:
+    """Start the witness of some ranks: their numbers, processes, and ends of pipes."""
     with select.epoll() as polled, contextlib.ExitStack() as stack:
         files = {}
-        for rank, pid in ranks:
-            file = os.pidfd_open(pid)
-            stack.callback(os.close, file)
-            polled.register(file, select.EPOLLIN)
-            files[file] = f"{file}:{rank}:{pid}"
+        for rank, pid, closes in ranks:
+            pipe = os.open(f"/proc/{pid}/fd/{closes}", os.O_RDONLY)
+            for file in (pipe, os.pidfd_open(pid)):
+                stack.callback(os.close, file)
+                polled.register(file, select.EPOLLIN)
+                files[file] = f"{file}:{rank}:{pid}"
         numbers = [str(polled.fileno()), str(size), *files.values()]
         return subprocess.Popen(
             [sys.executable, "-I", "-S", __file__, *numbers],
@@ -105,6 +133,7 @@ def watch(polled: str, size: str, *ranks: str) -> int:
 def cause(pid: int) -> str:
     """Return why a process has ended, which is known until its parent has asked."""
     with contextlib.suppress(OSError):
+        select.select([os.pidfd_open(pid)], [], [], 10)  # seconds: files close first
         _, _, words = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")
         if words[0] == "Z" and (number := int(words.split()[-1]) & 0x7F):
             return f"killed by signal {number} ({signal.Signals(number).name})"
