@@ -27,6 +27,9 @@ SOURCES += ["elementwise", "gather", "gemm", "integer", "integer_depthwise", "ma
 SOURCES += ["norm", "pool", "recurrent", "reduce", "region", "resize", "unary"]
 SOURCES += ["winograd"]
 TARGET = ["blocks", "copy", "threads"]
+# Loops that wait for memory: on Zen 4, whose caches move 256 bits at once, vectors of 512
+# take a third longer. On other processors it makes no difference.
+NARROW = {"binary", "cast", "compare"}
 FLAGS = ["-std=gnu17", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno"]
 FLAGS += ["-fno-trapping-math", "-Isrc_c/target", "-Isrc_c/kernels"]
 FLAGS += ["-Wall", "-Wno-unknown-attributes", "-Wno-unknown-pragmas"]
@@ -88,13 +91,14 @@ def build_library(to: Path, level: str) -> None:
     machine = "aarch64" if level == "aarch64" else "x86_64"
     target = ["-target", f"{machine}-linux-{LIBC}"]
     target += [f"-mcpu={level}"] if machine == "x86_64" else []
-    target += ["-mprefer-vector-width=512"] if level == "x86_64_v4" else []
     files = {name: f"src_c/kernels/{name}.c" for name in SOURCES}
     files |= {name: f"src_c/target/{name}.c" for name in TARGET}
     objects = {name: str(folder / f"{name}.o") for name in files}
 
     def compiled(name: str) -> None:
-        zig("cc", *target, *FLAGS, "-c", files[name], "-o", objects[name])
+        wide = [f"-mprefer-vector-width={256 if name in NARROW else 512}"]
+        of_target = [*target, *(wide if level == "x86_64_v4" else [])]
+        zig("cc", *of_target, *FLAGS, "-c", files[name], "-o", objects[name])
 
     with ThreadPoolExecutor(os.cpu_count()) as executor:
         list(executor.map(compiled, files))

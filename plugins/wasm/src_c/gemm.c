@@ -19,6 +19,7 @@ static _Alignas(64) f32 packed_b[DEPTH * COLUMNS];
 static f32 *block_of_a(void) { return packed_a[thread_id()]; }
 static f32 *block_of_b(void) { return packed_b; }
 enum { DIRECT = 0, LEAST_WORK = 0, MOST_WORK = 1, NEAR = 0, TASKS = 0 };
+enum { PAGE = 1, MANY = 0, STRIP = 1 };
 static u32 thread_count(void) { return 1; } /* of which nothing depends here */
 #else
 /* Products that are worth a thread, 5 us, and those of a task at most, 1 ms. */
@@ -26,6 +27,10 @@ enum { DIRECT = 1, LEAST_WORK = 1 << 19, MOST_WORK = 1 << 27, TASKS = 2 /* a thr
 /* Elements from the first row of A turned to the last, if it is read where it lies: 64
    pages, of which a processor knows where they are. */
 enum { NEAR = 1 << 16 };
+/* Rows of A that are multiples of a page apart share a few lines of the nearest cache. So
+   many columns of C pay for packing them. */
+enum { PAGE = 4096 / sizeof(f32), MANY = 256 };
+enum { STRIP = 4 }; /* panels of B of a task at least, as each reads its rows of A */
 static f32 *block_of_a(void) { return kept_memory(0, ROWS * DEPTH * sizeof(f32)); }
 static f32 *block_of_b(void) { return kept_memory(1, DEPTH * COLUMNS * sizeof(f32)); }
 #endif
@@ -155,7 +160,8 @@ static Right panels_of_b(const Blocks *s, u32 batch, u32 j, u32 last, u32 rows) 
    packing, or if its rows are near to each other. */
 static bool reads_in_place(const Gemm *g, u32 depth) {
     if (!DIRECT || g->pack) return false;
-    if (g->starts || g->a_column == 1) return true;
+    if (g->starts) return true;
+    if (g->a_column == 1) return g->a_row % PAGE || g->n < MANY;
     i64 far = (i64)depth * g->a_column;
     return g->a_row == 1 && (g->n <= 2 * PANEL_B || (-NEAR <= far && far <= NEAR));
 }
@@ -223,8 +229,8 @@ static void tasks(u32 begin, u32 end, void *ctx) {
 }
 
 /* Cuts C into tasks. On processors, a task of matrices is a batch or, where these are few,
-   strips of columns, if A is read row by row and is not much larger, or rows. What windows
-   see is cut into blocks of rows, and smaller ones so that there are enough. */
+   strips of columns, or parts of them, if A is read row by row and is not much larger, or
+   rows. What windows see is cut into blocks of rows, and smaller ones so that there are enough. */
 static void cut(Blocks *s, u32 m, u32 batches) {
     enum { ENOUGH = 8, LEAST = MAX(16, 2 * PANEL_A) };
     const Gemm *g = s->g;
@@ -242,9 +248,12 @@ static void cut(Blocks *s, u32 m, u32 batches) {
         u32 rest = CEIL_DIV(ENOUGH, CEIL_DIV(m, s->height) * batches);
         if (rest > 1) s->across = MAX(8, CEIL_DIV(s->panels, rest));
     } else if (threads > 1 && parts > 1) {
-        if (g->a_column == 1 && m <= 2 * s->columns)
-            s->across = MAX(1, s->panels / parts);
-        else
+        if (g->a_column == 1 && m <= 2 * s->columns) {
+            u32 least = MIN(STRIP, CEIL_DIV(s->panels, threads));
+            s->across = MAX(least, s->panels / parts);
+            u32 down = CEIL_DIV(parts, CEIL_DIV(s->panels, s->across));
+            s->height = CEIL_DIV(m, down * PANEL_A) * PANEL_A;
+        } else
             s->height = MIN(HEIGHT, CEIL_DIV(m, parts * PANEL_A) * PANEL_A);
     }
     s->down = CEIL_DIV(m, s->height);

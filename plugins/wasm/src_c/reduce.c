@@ -47,10 +47,7 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
    have WIDTH (32) results, which stay in registers; on processors they begin with four
    lines, because a line that is left over at the end goes through memory. */
 #define EACH(n) WIDE for (u32 j = 0; j < n; j++)
-/* The first n of 2 n results become those of all; each round is one vector. */
-#define HALF(n, STEP)                                                                    \
-    _Pragma("clang loop vectorize(enable) interleave_count(1) unroll(disable)")          \
-    for (u32 j = 0; j < n; j++) line[j] = STEP(line[j], line[j + n]);
+#define LINE_AT(NAME, i) __builtin_convertvector(at[i], NAME##_line)
 #define FOLD(NAME, T, P, A, STEP)                                                        \
     static void NAME##_short(const Fold *f, u32 row, u32 end) {                          \
         u32 n = f->n, i;                                                                 \
@@ -72,32 +69,34 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
             y[row] = (T)END_##T(p);                                                      \
         }                                                                                \
     }                                                                                    \
+    typedef P NAME##_line __attribute__((ext_vector_type(WIDTH)));                       \
+    typedef T NAME##_from __attribute__((ext_vector_type(WIDTH), aligned(sizeof(T))));   \
     static A NAME##_row(const T *x, u32 n) {                                             \
         A all = x[0];                                                                    \
         u32 done = 0;                                                                    \
         while (n - done >= WIDTH) {                                                      \
-            P line[WIDTH];                                                               \
-            u32 i = MIN((n - done) / WIDTH, ROWS), first = FOURS && i >= 4 ? 4 : 1;      \
-            if (first == 4)                                                              \
-                EACH(WIDTH) {                                                            \
-                    const T *four = x + done + j;                                        \
-                    P a = STEP((P)four[0], (P)four[WIDTH]);                              \
-                    P b = STEP((P)four[2 * WIDTH], (P)four[3 * WIDTH]);                  \
-                    line[j] = STEP(a, b);                                                \
-                }                                                                        \
-            else                                                                         \
-                EACH(WIDTH) line[j] = x[done + j];                                       \
-            i -= first, done += first * WIDTH;                                           \
-            for (; FOURS && i >= 4; i -= 4, done += 4 * WIDTH)                           \
-                EACH(WIDTH) {                                                            \
-                    const T *four = x + done + j;                                        \
-                    P a = STEP((P)four[0], (P)four[WIDTH]);                              \
-                    P b = STEP((P)four[2 * WIDTH], (P)four[3 * WIDTH]);                  \
-                    line[j] = STEP(line[j], STEP(a, b));                                 \
-                }                                                                        \
-            for (; i; i--, done += WIDTH) EACH(WIDTH) line[j] = STEP(line[j], x[done + j]);\
-            HALF(16, STEP) HALF(8, STEP) HALF(4, STEP) HALF(2, STEP) HALF(1, STEP)       \
-            all = done <= WIDTH * ROWS ? line[0] : STEP(all, line[0]);                   \
+            const NAME##_from *at = (const NAME##_from *)(x + done);                     \
+            u32 i = MIN((n - done) / WIDTH, ROWS);                                       \
+            NAME##_line line = LINE_AT(NAME, 0);                                         \
+            done += i-- * WIDTH, at++;                                                   \
+            if (FOURS && i >= 3) {                                                       \
+                NAME##_line b = STEP(LINE_AT(NAME, 1), LINE_AT(NAME, 2));                \
+                line = STEP(STEP(line, LINE_AT(NAME, 0)), b);                            \
+                i -= 3, at += 3;                                                         \
+            }                                                                            \
+            for (; FOURS && i >= 4; i -= 4, at += 4) {                                   \
+                NAME##_line a = STEP(LINE_AT(NAME, 0), LINE_AT(NAME, 1));                \
+                NAME##_line b = STEP(LINE_AT(NAME, 2), LINE_AT(NAME, 3));                \
+                line = STEP(line, STEP(a, b));                                           \
+            }                                                                            \
+            _Pragma("clang loop unroll(disable)") /* Cranelift has 16 registers */       \
+            for (; i; i--, at++) line = STEP(line, LINE_AT(NAME, 0));                    \
+            __auto_type a = STEP(line.lo, line.hi);                                      \
+            __auto_type b = STEP(a.lo, a.hi);                                            \
+            __auto_type c = STEP(b.lo, b.hi);                                            \
+            __auto_type d = STEP(c.lo, c.hi);                                            \
+            P last = STEP(d.lo, d.hi);                                                   \
+            all = done <= WIDTH * ROWS ? last : STEP(all, last);                         \
         }                                                                                \
         SMALL for (u32 i = MAX(1, done); i < n; i++) all = STEP(all, x[i]);              \
         return all;                                                                      \
