@@ -9,10 +9,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { INTS = 12, DOUBLES = 4, ARRAYS = INTS, NAME = 64 };
+enum { INTS = 16, DOUBLES = 4, ARRAYS = INTS, NAME = 64 };
 typedef uint64_t U;
 /* As in plugins/cpu/src_c/call.c: one call suits every kernel. */
-typedef void Kernel(U, U, U, U, U, U, U, U, U, U, U, U, double, double, double, double);
+typedef void Kernel(U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, double, double,
+                    double, double);
 
 static void stop(const char *what, const char *name) {
     fprintf(stderr, "replay: %s %s\n", what, name);
@@ -57,6 +58,7 @@ static void run(void *library, const char *name, FILE *calls, FILE *results) {
         char kind;
         U number;
         get(&kind, 1, calls);
+        if (kind == 'd' ? doubles == DOUBLES : ints == INTS) stop("too many arguments for", name);
         if (kind == 'd') {
             get(&d[doubles++], 8, calls);
         } else if (kind == 'i') {
@@ -69,8 +71,8 @@ static void run(void *library, const char *name, FILE *calls, FILE *results) {
             n[ints++] = (U)(uintptr_t)known[arrays++].first;
         }
     }
-    kernel(n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], d[0],
-           d[1], d[2], d[3]);
+    kernel(n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], n[12],
+           n[13], n[14], n[15], d[0], d[1], d[2], d[3]);
     for (U i = 0; i < arrays; i++) {
         if (fwrite(known[i].data, 1, known[i].bytes, results) != known[i].bytes)
             stop("cannot write the results of", name);
