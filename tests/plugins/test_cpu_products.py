@@ -35,6 +35,16 @@ def close(y, exact, depth):
     return np.abs(y - exact).max(initial=0) <= 3e-7 * (4 + depth) * 4
 
 
+@pytest.mark.parametrize("n", [255, 256, 290])
+def test_rows_of_whole_pages_have_the_bits_of_others(n):
+    """Rows a multiple of 4 KiB apart are packed, others read where they lie."""
+    wide = draw(50, 1024 + 16)
+    a, b = wide[:, :1024], draw(1024, n)
+    pages = linalg.product(a.copy(), b, linalg.NOTHING)
+    np.testing.assert_array_equal(pages, linalg.product(a, b, linalg.NOTHING))
+    assert close(pages, a.astype(float) @ b.astype(float), 1024)
+
+
 @pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize("k", DEEP)
 def test_products(k, turned):
@@ -218,7 +228,8 @@ import hashlib, numpy as np, plugrad as pg
 rng = np.random.default_rng(1)
 draw = lambda *shape: pg.asarray(rng.normal(size=shape).astype("float32"))
 found = hashlib.sha256()
-for m, n, k in [(300, 200, 600), (7, 900, 64), (2000, 5, 33), (64, 64, 64)]:
+sizes = [(300, 200, 600), (7, 900, 64), (2000, 5, 33), (64, 64, 64)]
+for m, n, k in [*sizes, (530, 290, 1024)]:
     found.update(pg.matmul(draw(m, k), draw(k, n)).numpy().tobytes())
     found.update(pg.matmul(draw(6, m, k), draw(6, k, n)).numpy().tobytes())
 for c, k in [(32, 32), (3, 16), (16, 40)]:
