@@ -45,6 +45,16 @@ def test_rows_of_whole_pages_have_the_bits_of_others(n):
     assert close(pages, a.astype(float) @ b.astype(float), 1024)
 
 
+@pytest.mark.parametrize("m", [5, 12, 50, 300])
+def test_columns_whose_rows_are_whole_pages_have_the_bits_of_others(m):
+    """B is packed before it is used, or while the first rows are computed."""
+    a, wide = draw(m, 700), draw(700, 1024 + 16)
+    b = wide[:, :1024]
+    pages = linalg.product(a, b.copy(), linalg.NOTHING)
+    np.testing.assert_array_equal(pages, linalg.product(a, b, linalg.NOTHING))
+    assert close(pages, a.astype(float) @ b.astype(float), 700)
+
+
 @pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize("k", DEEP)
 def test_products(k, turned):

@@ -27,8 +27,8 @@ enum { DIRECT = 1, LEAST_WORK = 1 << 19, MOST_WORK = 1 << 27, TASKS = 2 /* a thr
 /* Elements from the first row of A turned to the last, if it is read where it lies: 64
    pages, of which a processor knows where they are. */
 enum { NEAR = 1 << 16 };
-/* Rows of A that are multiples of a page apart share a few lines of the nearest cache. So
-   many columns of C pay for packing them. */
+/* Rows that are multiples of a page apart share a few lines of the nearest cache: those of
+   B are packed before they are used, and those of A if C has so many columns. */
 enum { PAGE = 4096 / sizeof(f32), MANY = 256 };
 enum { STRIP = 4 }; /* panels of B of a task at least, as each reads its rows of A */
 static f32 *block_of_a(void) { return kept_memory(0, ROWS * DEPTH * sizeof(f32)); }
@@ -297,7 +297,7 @@ void gemm(const Gemm *g) {
     if (DIRECT) depth = CEIL_DIV(CEIL_DIV(g->k, CEIL_DIV(g->k, DEPTH)), 8) * 8;
     Blocks s = {.g = g, .b = block_of_b(), .columns = g->n, .depth = depth};
     s.panels = CEIL_DIV(g->n, PANEL_B), s.a_in_place = reads_in_place(g, depth);
-    s.in_place = is_matrix && g->b_column == 1 && g->n >= PANEL_B;
+    s.in_place = is_matrix && g->b_column == 1 && g->b_row % PAGE && g->n >= PANEL_B;
     cut(&s, g->m, g->batches);
     s.own = DIRECT && (s.down == 1 || s.in_place);
     if (s.own)
