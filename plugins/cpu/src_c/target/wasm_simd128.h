@@ -92,5 +92,6 @@ OP vec with4(v128_t v) { vec y = {0}; memcpy(&y, &v, sizeof v); return y; }
     return wasm_f32x4_extract_lane(t[0], 0);
 OP float sum_of(vec v) { FOLD(v, wasm_f32x4_add) }
 OP float max_of(vec v) { FOLD(v, wasm_f32x4_max) } /* NaN where one is */
+#undef FOLD
 #endif
 #undef OF_SIZE

@@ -44,17 +44,21 @@ def along(
     dtype = x.dtype
     if not FEW <= x.size < MOST or dtype not in FOLDS[ufunc] or 0 in x.strides:
         return _in_numpy(ufunc, x, axis, keepdims, count)
-    function, x = FOLDS[ufunc][dtype], in_order(x)
-    return folded(function, x, *plan(x.shape, axis, keepdims), count)
+    shape, steps = plan(x.shape, axis, keepdims)
+    return folded(FOLDS[ufunc][dtype], in_order(x), shape, steps, count)
 
 
 def folded(function: Any, x: Array, shape: Axes, steps: Any, count: float) -> Array:
     """Return what calls in C make of an array, divided by ``count``."""
-    for i, (sizes, how) in enumerate(steps, 1):
+    if not steps:
+        return x.reshape(shape)
+    for sizes, how in steps[:-1]:
         y = np.empty(sizes, x.dtype)
-        function(x, y, *how, count if i == len(steps) else 1.0)
+        function(x, y, *how, 1.0)
         x = y
-    return x.reshape(shape)
+    y = np.empty(shape, x.dtype)
+    function(x, y, *steps[-1][1], count)
+    return y
 
 
 @functools.lru_cache(maxsize=4096)
