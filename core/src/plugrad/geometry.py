@@ -467,6 +467,8 @@ def axes(op: str, axis: Ints | None, rank: int) -> tuple[int, ...]:
     """Return ``axis`` as sorted, non-negative axes; None means all."""
     if axis is None:
         return _ALL[rank]
+    if type(axis) is int and -rank <= axis < rank:
+        return (axis % rank,)
     given = (axis,) if type(axis) is int else integers(op, "axis", axis)
     for one in given:
         if not -rank <= one < rank:
