@@ -200,6 +200,8 @@ def moves():
         for axes in itertools.permutations(range(3)):
             for view in views(x.transpose(axes)):
                 yield "Identity", (view,), {}, lambda v=view: np.array(v, order="C")
+                flat = {"shape": (view.size,)}
+                yield "Reshape", (view,), flat, lambda v=view: v.flatten()
 
 
 # --- indices -----------------------------------------------------------------------

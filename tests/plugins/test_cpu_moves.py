@@ -47,6 +47,7 @@ BIG = {  # kernel: arguments, attributes, and the table of functions in C
     ),
     "Concat": ([draw((90_000, 4), "float32")] * 3, {"axis": 1}, "JOIN"),
     "Identity": ((draw((700, 900), "float32").T,), {}, "COPY"),
+    "Reshape": ((draw((90, 4, 301), "float32").mT,), {"shape": (-1,)}, "COPY"),
     "GatherV2": (
         (draw((900, 300), "float32"), RNG.integers(0, 900, 4000).astype("int32")),
         {"axis": 0, "batch_dims": 0},

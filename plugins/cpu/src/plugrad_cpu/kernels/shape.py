@@ -17,8 +17,13 @@ moved = quiet(in_order)  # into memory of the pool
 
 @kernels("Reshape")
 def reshape(x: Array, *, shape: tuple[int, ...]) -> Array:
-    """Return a view where NumPy can."""
-    return x.reshape(shape)
+    """Return a view where NumPy can, else a copy, which C makes if it is large."""
+    if x.flags.c_contiguous or x.nbytes < LARGE:
+        return x.reshape(shape)
+    try:
+        return x.reshape(shape, copy=False)
+    except ValueError:
+        return in_order(x).reshape(shape)
 
 
 @kernels("ExpandDims")
