@@ -156,6 +156,46 @@ PASSES = {
         {"Reshape": 1},
         {"constants folded": 3},
     ),
+    "shuffle of channels": (
+        CONV
+        + """
+        wide = Constant <value_ints = [0, 2, 2, 8, -1]> ()
+        narrow = Constant <value_ints = [-1, 4, 8, 8]> ()
+        g = Reshape (c, wide)
+        t = Transpose <perm = [0, 2, 1, 3, 4]> (g)
+        s = Reshape (t, narrow)
+        y = Conv (s, w2)
+        """,
+        {"Conv": 2, "Transpose": 2, "Reshape": 0},
+        {"shuffles of channels fused": 1},
+    ),
+    "a shuffle of rows, which are not channels": (
+        CONV
+        + """
+        wide = Constant <value_ints = [1, 8, 4, 2, 4]> ()
+        narrow = Constant <value_ints = [1, 4, 8, 8]> ()
+        g = Reshape (c, wide)
+        t = Transpose <perm = [0, 2, 1, 3, 4]> (g)
+        s = Reshape (t, narrow)
+        y = Conv (s, w2)
+        """,
+        {"Conv": 2, "Reshape": 0},
+        {"shuffles of channels fused": 1},
+    ),
+    "a shuffle whose groups are used twice": (
+        CONV
+        + """
+        wide = Constant <value_ints = [1, 2, 2, 8, 8]> ()
+        narrow = Constant <value_ints = [1, 4, 8, 8]> ()
+        g = Reshape (c, wide)
+        t = Transpose <perm = [0, 2, 1, 3, 4]> (g)
+        s = Reshape (t, narrow)
+        z = Reshape (g, narrow)
+        y = Add (s, z)
+        """,
+        {"Reshape": 3},
+        {},
+    ),
     "branches": (
         CONV
         + """

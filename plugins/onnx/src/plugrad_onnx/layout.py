@@ -29,7 +29,7 @@ STARTS = (
 FILTERS = ("plugrad.FoldedFilter", "plugrad.ScaledFilter")
 FOLLOWS = """
 BatchNormalization GlobalAveragePool GlobalLpPool GlobalMaxPool InstanceNormalization
-LRN Resize Upsample
+LRN Resize Upsample plugrad.Shuffle
 """
 ONE_INPUT = """
 Cast Celu Clip Elu Gelu HardSigmoid HardSwish Identity IsInf LeakyRelu Relu Selu Shrink

@@ -4,8 +4,8 @@ What a pass computes of parameters becomes nodes, which a session runs once: the
 of a convolution into which a batch norm is folded still depends on the parameters of
 both, and so gradients reach them.
 
-Map: ``optimized``; constants; branches that are known; activations; gates; quantized
-weights.
+Map: ``optimized``; constants; branches that are known; activations; shuffles; gates;
+quantized weights.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def optimized(graph: Graph, report: Report, outer: Known | None = None) -> None:
     _fuse_activations(graph, known, report)
     _pack_weights(graph, known, report)
     _order_gates(graph, known, report)
+    _fuse_shuffles(graph, known, report)
     with_channels_last(graph, known, report.changes)
     _drop_unused(graph)
 
@@ -250,6 +251,32 @@ def _with_bias(maker: Node, node: Node, i: int, known: Known) -> Node | None:
         return None
     inputs = [*maker.inputs, node.inputs[1 - i]]
     return replace(maker, row=own("Dense"), inputs=inputs, outputs=node.outputs)
+
+
+# --- shuffles of channels --------------------------------------------------------
+
+
+def _fuse_shuffles(graph: Graph, known: Known, report: Report) -> None:
+    """Let one node shuffle channels, which it can where these are last, too."""
+    used, made = users(graph), makers(graph)
+    for i, node in enumerate(graph.nodes):
+        swap = made.get(node.inputs[0]) if node.op == "Reshape" else None
+        if swap is None or swap.op != "Transpose" or used[node.inputs[0]] != [node]:
+            continue
+        split = made.get(swap.inputs[0])
+        if split is None or split.op != "Reshape" or used[swap.inputs[0]] != [swap]:
+            continue
+        arrays = [known.constants.get(one.inputs[1]) for one in (split, node)]
+        wide, narrow = (shape.ints(x) if x is not None else () for x in arrays)
+        zeros = split.attrs.get("allowzero") or node.attrs.get("allowzero")
+        perm = tuple(swap.attrs.get("perm", ()))
+        if len(wide) < 4 or len(narrow) != len(wide) - 1 or zeros:
+            continue
+        if perm == (0, 2, 1, *range(3, len(wide))):
+            report.changes["shuffles of channels fused"] += 1
+            attrs = {"wide": wide, "narrow": narrow}
+            inputs, row = split.inputs[:1], own("Shuffle")
+            graph.nodes[i] = replace(node, row=row, inputs=inputs, attrs=attrs)
 
 
 # --- gates -----------------------------------------------------------------------

@@ -9,10 +9,12 @@ from typing import Any, cast
 
 import numpy as np
 import plugrad as pg
+from plugrad import geometry
 
 from ..graph import Node
 from ..proto import dtype_of
 from ..registry import Value, namespace, op
+from .windows import first, last
 
 Ints = tuple[int, ...]
 
@@ -49,13 +51,37 @@ def size(x: Value) -> Value:
 
 @op("Reshape", since=5, reads=(1,), host=True)
 def reshape(x: Value, shape: Value, *, allowzero: int = 0) -> Value:
-    sizes = list(ints(shape))
-    if not allowzero:
-        sizes = [x.shape[i] if n == 0 else n for i, n in enumerate(sizes)]
+    sizes = ints(shape) if allowzero else with_kept(x.shape, ints(shape))
     if -1 in sizes and 0 in sizes:  # NumPy leaves the size open
         known = math.prod(n for n in sizes if n > 0) or 1
-        sizes = [0 if n == -1 and known else n for n in sizes]
-    return namespace(x).reshape(x, tuple(sizes))
+        sizes = tuple([0 if n == -1 and known else n for n in sizes])
+    return namespace(x).reshape(x, sizes)
+
+
+def with_kept(shape: Ints, wanted: Ints) -> Ints:
+    """Return the sizes that a reshape wants; 0 stands for one that stays."""
+    return tuple([shape[i] if n == 0 else n for i, n in enumerate(wanted)])
+
+
+@op("Shuffle", domain="plugrad")
+def shuffle(x: Value, *, wide: Ints, narrow: Ints, channels_last: int = 0) -> Value:
+    """Let the channels of groups take turns: a node of a pass.
+
+    The file has it as a reshape to ``wide``, which is [n, groups, channels, ...], a
+    transpose of the groups and their channels, and a reshape to ``narrow``.
+    """
+    if not channels_last:
+        y = pg.reshape(x, with_kept(x.shape, wide))
+        y = pg.permute_dims(y, (0, 2, 1, *range(3, y.ndim)))
+        return pg.reshape(y, with_kept(y.shape, narrow))
+    shape = (x.shape[0], x.shape[-1], *x.shape[1:-1])
+    sizes = geometry.reshaped(shape, with_kept(shape, wide))
+    swapped = (sizes[0], sizes[2], sizes[1], *sizes[3:])
+    kept = geometry.reshaped(shape, with_kept(swapped, narrow)) == shape
+    if kept and (sizes[0], *sizes[3:]) == (shape[0], *shape[2:]):
+        y = pg.reshape(x, (*x.shape[:-1], *sizes[1:3]))
+        return pg.reshape(pg.permute_dims(y, (*range(y.ndim - 2), -1, -2)), x.shape)
+    return last(shuffle(first(x), wide=wide, narrow=narrow))
 
 
 @op("Flatten", host=True)
