@@ -15,6 +15,9 @@ NODES = {
     "QLinearConv": "x x_scale x_zero w w_scale w_zero y_scale y_zero b",
     "QLinearMatMul": "x x_scale x_zero w w_scale w_zero y_scale y_zero",
 }
+# On processors without VNNI, ONNX Runtime adds two products of these in 16 bits, which
+# saturate where weights have more than 7 bits. ConvInteger does not.
+SATURATING = "uint8", "int8"
 # The op; dtype and shape of x and of w; the zero point of w (None: of each channel),
 # which the first row leaves out; attributes.
 ROWS = {
@@ -87,20 +90,19 @@ ROWS = {
 }
 
 
-def drawn(dtype, shape, low=None):
+def drawn(dtype, shape, low=None, high=None):
     limits = np.iinfo(dtype)
     low = limits.min if low is None else low
-    return RNG.integers(low, limits.max + 1, shape).astype(dtype)
+    high = limits.max if high is None else high
+    return RNG.integers(low, high + 1, shape).astype(dtype)
 
 
 def model(row, constant):
     """Return the model of a row, and its inputs."""
     op, of_x, x, of_w, w, zero, attrs = ROWS[row]
     large, columns = row == "large numbers", w[-1] if "MatMul" in op else w[0]
-    x, w = (
-        drawn(of_x, x, 253 if large else None),
-        drawn(of_w, w, 126 if large else None),
-    )
+    ends = (126, None) if large else (-64, 63) if (of_x, of_w) == SATURATING else ()
+    x, w = drawn(of_x, x, 253 if large else None), drawn(of_w, w, *ends)
     arrays = {
         "w": w,
         "x_zero": np.zeros((), of_x) if large else drawn(of_x, ()),
