@@ -15,6 +15,7 @@ from .guarded import LENGTHS
 from .helpers import bits, check, values
 
 ROOT = Path(__file__).parents[2]
+PROCESSOR = native.processor()
 PROGRAMS = 60
 UNARY = [pg.exp, pg.tanh, pg.negative, pg.square, pg.sigmoid, pg.abs, pg.relu, pg.log1p]
 UNARY += [pg.floor, pg.sqrt, pg.reciprocal, pg.erf, pg.softplus, pg.sin, pg.sign]
@@ -250,10 +251,14 @@ def narrower(request, monkeypatch):
 
 
 def test_narrower_vectors(narrower):
-    """Sums have another order in them; then eager's kernels run."""
+    """Sums have another order in them; then eager's kernels run.
+
+    Without AVX-512 one of these is the processor itself, whose sums are eager's.
+    """
     for f in UNARY:
         if narrower.fused or f not in (pg.softmax, pg.log_softmax):
             assert check(lambda x, f=f: f(-x), [values(700, 2)]) is not None
-    assert check(lambda x: pg.softmax(-x) * 2.0, [values(700, 3)]) == []
+    rows = check(lambda x: pg.softmax(-x) * 2.0, [values(700, 3)])
+    assert (rows == []) is (narrower != PROCESSOR)
     elementwise = check(lambda x: pg.tanh(-x) * 2.0, [values(700, 3)])
     assert elementwise or not narrower.fused
