@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 
 # opencl compiles each kernel, which takes a fifth of a second.
-SHARES = {"primitives": 6, "wasm": 6, "opencl": 12, "slow": 6}
+SHARES = {"primitives": 6, "wasm": 6, "opencl": 24, "slow": 6}
 # Files of which most tests start processes, or run for long.
 SLOW = [
     "benchmarks/test_growth",
@@ -19,6 +19,9 @@ SLOW = [
     "conformance_kit/test_faults",
     "conformance_kit/test_options",
     "conformance_kit/test_skips",
+    "consumers/test_scipy",
+    "core/jit/test_compilers",
+    "core/jit/test_random_programs",
     "docs/test_pages",
     "examples/test_digits",
     "examples/test_gallery",
@@ -31,10 +34,11 @@ SLOW = [
     "mpi/test_collectives",
     "mpi/test_training",
     "native/test_native",
+    "opencl/test_custom",
     "opencl/test_environment",
-    "plugrad_conformance/backend/test_leaks",
-    "plugrad_conformance/ops/test_random_inputs",
-    "plugrad_conformance/ops/test_resize",
+    "opencl/test_regions",
+    "opencl/test_runtime",
+    "opencl/test_styles",
     "plugins/test_commands",
     "plugins/test_cpu_moves",
     "plugins/test_doctor",
@@ -43,8 +47,14 @@ SLOW = [
     "plugins/test_metadata",
     "plugins/test_misbehaviour",
     "plugins/test_wheels",
+    "plugrad_conformance/backend/test_leaks",
+    "plugrad_conformance/ops/test_random_inputs",
+    "plugrad_conformance/ops/test_resize",
+    "soak/test_abuse",
+    "soak/test_soak",
     "tools/test_explain",
     "tools/test_processes",
+    "train/test_optimizers",
     "wasm/test_build",
     "wasm/test_dense",
     "wasm/test_guard",

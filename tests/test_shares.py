@@ -28,7 +28,7 @@ def test_others_run_all(name):
 
 
 def test_the_header_says_how_to_run_them_again():
-    expected = "3/6 on primitives, 3/6 on wasm, 3/12 on opencl, 3/6 of slow tests"
+    expected = "3/6 on primitives, 3/6 on wasm, 15/24 on opencl, 3/6 of slow tests"
     assert described(14) == f"shares: {expected} (again: --share 14)"
 
 
