@@ -10,6 +10,16 @@ from pathlib import Path
 
 # opencl compiles each kernel, which takes a fifth of a second.
 SHARES = {"primitives": 6, "wasm": 6, "opencl": 24, "slow": 6}
+# Files whose tests of these backends are dealt as those of the kit are.
+DEALT = [
+    "consumers/test_scipy",
+    "core/jit/test_compilers",
+    "docs/test_docstrings",
+    "onnx/test_nodes",
+    "soak/test_abuse",
+    "soak/test_soak",
+    "train/test_optimizers",
+]
 # Files of which most tests start processes, or run for long.
 SLOW = [
     "benchmarks/test_growth",
@@ -19,9 +29,6 @@ SLOW = [
     "conformance_kit/test_faults",
     "conformance_kit/test_options",
     "conformance_kit/test_skips",
-    "consumers/test_scipy",
-    "core/jit/test_compilers",
-    "core/jit/test_random_programs",
     "docs/test_pages",
     "examples/test_digits",
     "examples/test_gallery",
@@ -50,11 +57,8 @@ SLOW = [
     "plugrad_conformance/backend/test_leaks",
     "plugrad_conformance/ops/test_random_inputs",
     "plugrad_conformance/ops/test_resize",
-    "soak/test_abuse",
-    "soak/test_soak",
     "tools/test_explain",
     "tools/test_processes",
-    "train/test_optimizers",
     "wasm/test_build",
     "wasm/test_dense",
     "wasm/test_guard",

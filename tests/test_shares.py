@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shares import SHARES, SLOW, described, number_of_commit, runs
+from tests.shares import DEALT, SHARES, SLOW, described, number_of_commit, runs
 
 NAMES = [f"golden/test_golden.py::test_kernel[{i}]" for i in range(1200)]
 
@@ -34,7 +34,7 @@ def test_the_header_says_how_to_run_them_again():
 
 def test_slow_files_exist():
     here = Path(__file__).parent
-    for name in SLOW:
+    for name in DEALT + SLOW:
         folder = here / "conformance/src" if name.startswith("plugrad_") else here
         assert (folder / f"{name}.py").exists(), name
 

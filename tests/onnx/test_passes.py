@@ -22,6 +22,22 @@ WEIGHTS = {
     "columns": (8,),
 }
 CONV = "c = Conv <pads = [1, 1, 1, 1]> (x, w, b)\n"
+
+
+def shuffled(wide, narrow, end):
+    """Return the nodes that shuffle what a convolution gives, and those behind them."""
+    perm = [0, 2, 1, *range(3, wide.count(",") + 1)]
+    return f"""{CONV}
+    wide = Constant <value_ints = [{wide}]> ()
+    narrow = Constant <value_ints = [{narrow}]> ()
+    image = Constant <value_ints = [1, 4, 8, 8]> ()
+    g = Reshape (c, wide)
+    t = Transpose <perm = {perm}> (g)
+    s = Reshape (t, narrow)
+    {end}
+    """
+
+
 AXES = "axes = Constant <value_ints = [2, 3]> ()\n"
 # The nodes from x, an image, to y; the ops that are left; changes by name.
 PASSES = {
@@ -157,42 +173,24 @@ PASSES = {
         {"constants folded": 3},
     ),
     "shuffle of channels": (
-        CONV
-        + """
-        wide = Constant <value_ints = [0, 2, 2, 8, -1]> ()
-        narrow = Constant <value_ints = [-1, 4, 8, 8]> ()
-        g = Reshape (c, wide)
-        t = Transpose <perm = [0, 2, 1, 3, 4]> (g)
-        s = Reshape (t, narrow)
-        y = Conv (s, w2)
-        """,
+        shuffled("0, 2, 2, 8, -1", "-1, 4, 8, 8", "y = Conv (s, w2)"),
         {"Conv": 2, "Transpose": 2, "Reshape": 0},
         {"shuffles of channels fused": 1},
     ),
     "a shuffle of rows, which are not channels": (
-        CONV
-        + """
-        wide = Constant <value_ints = [1, 8, 4, 2, 4]> ()
-        narrow = Constant <value_ints = [1, 4, 8, 8]> ()
-        g = Reshape (c, wide)
-        t = Transpose <perm = [0, 2, 1, 3, 4]> (g)
-        s = Reshape (t, narrow)
-        y = Conv (s, w2)
-        """,
+        shuffled("1, 8, 4, 2, 4", "1, 4, 8, 8", "y = Conv (s, w2)"),
         {"Conv": 2, "Reshape": 0},
         {"shuffles of channels fused": 1},
     ),
+    "a shuffle that splits an axis": (
+        shuffled("1, 2, 2, 4, 2, 8", "1, 2, 2, 8, 8", "y = Reshape (s, image)"),
+        {"Conv": 1, "plugrad.Shuffle": 1},
+        {"shuffles of channels fused": 1},
+    ),
     "a shuffle whose groups are used twice": (
-        CONV
-        + """
-        wide = Constant <value_ints = [1, 2, 2, 8, 8]> ()
-        narrow = Constant <value_ints = [1, 4, 8, 8]> ()
-        g = Reshape (c, wide)
-        t = Transpose <perm = [0, 2, 1, 3, 4]> (g)
-        s = Reshape (t, narrow)
-        z = Reshape (g, narrow)
-        y = Add (s, z)
-        """,
+        shuffled(
+            "1, 2, 2, 8, 8", "1, 4, 8, 8", "z = Reshape (g, image) y = Add (s, z)"
+        ),
         {"Reshape": 3},
         {},
     ),
@@ -212,7 +210,7 @@ PASSES = {
 }
 
 
-def network(text):
+def network(text, batch="1"):
     if "three = Squeeze" in text:  # of a batch of one
         text = text.replace("(c, no)", "(c, first)")
         text = "first = Constant <value_ints = [0]> ()\n" + text
@@ -221,7 +219,7 @@ def network(text):
     rank = 2 if "fc" in used and "Transpose" not in text else 4
     sizes = ", ".join(f"N{i}" for i in range(rank))
     return model(
-        f"net (float[1, 3, 8, 8] x) => (float[{sizes}] y) {{ {start}{text} }}",
+        f"net (float[{batch}, 3, 8, 8] x) => (float[{sizes}] y) {{ {start}{text} }}",
         draw(11, used),
         opset=13,
     )
@@ -242,6 +240,13 @@ def test_passes(name, backend):
     assert {what: found.changes.get(what, 0) for what in changes} == changes, found
     if not changes:
         assert not found.changes.get("batch norms folded", 0)
+
+
+def test_no_image_is_shuffled(backend):
+    text = shuffled("0, 2, 2, 8, -1", "0, 4, 8, -1", "y = Conv (s, w2)")
+    x = np.ones((0, 3, 8, 8), np.float32)
+    for optimize in (False, True):
+        assert load(network(text, "N"), optimize=optimize)(x).shape == (0, 4, 8, 8)
 
 
 def test_filters_are_turned_once(backend):

@@ -11,10 +11,13 @@
 #ifdef __wasm__
 enum { LINE = 128, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOURS = 0, EARLY = 0 };
 #else /* longer lines: a row of few vectors is over before it is fetched */
-enum { LINE = 1024, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOURS = 1 };
-/* Bytes that are fetched early: by itself a processor stops at the end of a page. */
-enum { EARLY = 1536 };
+enum { LINE = 1024, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOURS = 1, EARLY = 1536 };
 #endif
+
+/* Fetches what is EARLY bytes ahead: by itself a processor stops at the end of a page. */
+INLINE void fetch(const void *at, u32 bytes) {
+    for (u32 i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)at + EARLY + i);
+}
 
 typedef struct {
     const void *x;
@@ -73,10 +76,6 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
     }                                                                                    \
     typedef P NAME##_line __attribute__((ext_vector_type(WIDTH)));                       \
     typedef T NAME##_from __attribute__((ext_vector_type(WIDTH), aligned(sizeof(T))));   \
-    INLINE void NAME##_fetch(const NAME##_from *at) {                                    \
-        for (u32 i = 0; i < 4 * sizeof *at; i += 64)                                     \
-            __builtin_prefetch((const char *)at + EARLY + i);                            \
-    }                                                                                    \
     static A NAME##_row(const T *x, u32 n) {                                             \
         A all = x[0];                                                                    \
         u32 done = 0;                                                                    \
@@ -86,13 +85,13 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
             NAME##_line line = LINE_AT(NAME, 0);                                         \
             done += i-- * WIDTH, at++;                                                   \
             if (FOURS && i >= 3) {                                                       \
-                NAME##_fetch(at);                                                        \
+                fetch(at, 4 * sizeof *at);                                               \
                 NAME##_line b = STEP(LINE_AT(NAME, 1), LINE_AT(NAME, 2));                \
                 line = STEP(STEP(line, LINE_AT(NAME, 0)), b);                            \
                 i -= 3, at += 3;                                                         \
             }                                                                            \
             for (; FOURS && i >= 4; i -= 4, at += 4) {                                   \
-                NAME##_fetch(at);                                                        \
+                fetch(at, 4 * sizeof *at);                                               \
                 NAME##_line a = STEP(LINE_AT(NAME, 0), LINE_AT(NAME, 1));                \
                 NAME##_line b = STEP(LINE_AT(NAME, 2), LINE_AT(NAME, 3));                \
                 line = STEP(line, STEP(a, b));                                           \

@@ -29,7 +29,7 @@ STARTS = (
 FILTERS = ("plugrad.FoldedFilter", "plugrad.ScaledFilter")
 FOLLOWS = """
 BatchNormalization GlobalAveragePool GlobalLpPool GlobalMaxPool InstanceNormalization
-LRN Resize Upsample plugrad.Shuffle
+LRN Resize Upsample
 """
 ONE_INPUT = """
 Cast Celu Clip Elu Gelu HardSigmoid HardSwish Identity IsInf LeakyRelu Relu Selu Shrink
@@ -152,6 +152,7 @@ class _Layout:
             "Flatten": self.flat,
             "Reshape": self.flat,
             "Squeeze": self.squeeze,
+            "plugrad.Shuffle": self.shuffle,
             "QuantizeLinear": self.quantized,
             "DequantizeLinear": self.quantized,
         }
@@ -322,6 +323,11 @@ class _Layout:
         if {a % rank for a in axes} != {*range(2, rank)}:
             return False
         return self.with_axes(node, axes, last=False)
+
+    def shuffle(self, node: Node) -> bool:
+        """Let channels be shuffled, unless the rank changes."""
+        same = self.ranks[node.inputs[0]] == len(node.attrs["narrow"])
+        return same and self.image(node)
 
     def flat(self, node: Node) -> bool:
         """Let what only has channels be reshaped: its elements are in order."""

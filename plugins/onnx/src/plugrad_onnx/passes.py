@@ -259,20 +259,25 @@ def _with_bias(maker: Node, node: Node, i: int, known: Known) -> Node | None:
 def _fuse_shuffles(graph: Graph, known: Known, report: Report) -> None:
     """Let one node shuffle channels, which it can where these are last, too."""
     used, made = users(graph), makers(graph)
+
+    def before(node: Node, op: str) -> Node | None:
+        maker, alone = made.get(node.inputs[0]), used[node.inputs[0]] == [node]
+        return maker if maker is not None and maker.op == op and alone else None
+
     for i, node in enumerate(graph.nodes):
-        swap = made.get(node.inputs[0]) if node.op == "Reshape" else None
-        if swap is None or swap.op != "Transpose" or used[node.inputs[0]] != [node]:
-            continue
-        split = made.get(swap.inputs[0])
-        if split is None or split.op != "Reshape" or used[swap.inputs[0]] != [swap]:
+        swap = before(node, "Transpose") if node.op == "Reshape" else None
+        split = before(swap, "Reshape") if swap is not None else None
+        if swap is None or split is None:
             continue
         arrays = [known.constants.get(one.inputs[1]) for one in (split, node)]
         wide, narrow = (shape.ints(x) if x is not None else () for x in arrays)
         zeros = split.attrs.get("allowzero") or node.attrs.get("allowzero")
         perm = tuple(swap.attrs.get("perm", ()))
-        if len(wide) < 4 or len(narrow) != len(wide) - 1 or zeros:
-            continue
-        if perm == (0, 2, 1, *range(3, len(wide))):
+        if (
+            4 <= len(wide) == len(narrow) + 1
+            and not zeros
+            and (perm == (0, 2, 1, *range(3, len(wide))))
+        ):
             report.changes["shuffles of channels fused"] += 1
             attrs = {"wide": wide, "narrow": narrow}
             inputs, row = split.inputs[:1], own("Shuffle")

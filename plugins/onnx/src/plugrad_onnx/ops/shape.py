@@ -51,16 +51,20 @@ def size(x: Value) -> Value:
 
 @op("Reshape", since=5, reads=(1,), host=True)
 def reshape(x: Value, shape: Value, *, allowzero: int = 0) -> Value:
-    sizes = ints(shape) if allowzero else with_kept(x.shape, ints(shape))
-    if -1 in sizes and 0 in sizes:  # NumPy leaves the size open
-        known = math.prod(n for n in sizes if n > 0) or 1
-        sizes = tuple([0 if n == -1 and known else n for n in sizes])
-    return namespace(x).reshape(x, sizes)
+    return namespace(x).reshape(x, wanted(x.shape, ints(shape), allowzero))
 
 
-def with_kept(shape: Ints, wanted: Ints) -> Ints:
-    """Return the sizes that a reshape wants; 0 stands for one that stays."""
-    return tuple([shape[i] if n == 0 else n for i, n in enumerate(wanted)])
+def wanted(shape: Ints, sizes: Ints, allowzero: int = 0) -> Ints:
+    """Return the sizes that a reshape wants: 0 stands for one that stays."""
+    if allowzero:
+        return sizes
+    kept = tuple([shape[i] if n == 0 else n for i, n in enumerate(sizes)])
+    if 0 not in kept or -1 not in kept:
+        return kept
+    # NumPy does not say what -1 is where nothing is left: what the other axes have.
+    left = math.prod(n for i, n in enumerate(shape) if i >= len(sizes) or sizes[i])
+    count, rest = divmod(left, math.prod(n for n in sizes if n > 0))
+    return tuple([count if n == -1 and not rest else n for n in kept])
 
 
 @op("Shuffle", domain="plugrad")
@@ -71,13 +75,13 @@ def shuffle(x: Value, *, wide: Ints, narrow: Ints, channels_last: int = 0) -> Va
     transpose of the groups and their channels, and a reshape to ``narrow``.
     """
     if not channels_last:
-        y = pg.reshape(x, with_kept(x.shape, wide))
+        y = pg.reshape(x, wanted(x.shape, wide))
         y = pg.permute_dims(y, (0, 2, 1, *range(3, y.ndim)))
-        return pg.reshape(y, with_kept(y.shape, narrow))
+        return pg.reshape(y, wanted(y.shape, narrow))
     shape = (x.shape[0], x.shape[-1], *x.shape[1:-1])
-    sizes = geometry.reshaped(shape, with_kept(shape, wide))
+    sizes = geometry.reshaped(shape, wanted(shape, wide))
     swapped = (sizes[0], sizes[2], sizes[1], *sizes[3:])
-    kept = geometry.reshaped(shape, with_kept(swapped, narrow)) == shape
+    kept = geometry.reshaped(shape, wanted(swapped, narrow)) == shape
     if kept and (sizes[0], *sizes[3:]) == (shape[0], *shape[2:]):
         y = pg.reshape(x, (*x.shape[:-1], *sizes[1:3]))
         return pg.reshape(pg.permute_dims(y, (*range(y.ndim - 2), -1, -2)), x.shape)
