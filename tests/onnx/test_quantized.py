@@ -206,3 +206,43 @@ def test_weights_between_float32_and_bytes_are_converted_once(backend):
     assert found.ops == expected
     difference = loaded(x).numpy().astype(int) - plain(x).numpy()
     assert np.abs(difference).max() <= 1  # float32 rounds in another order
+
+
+LSTM = """
+<ir_version: 9, opset_import: ["": 17, "com.microsoft": 1]>
+net (float[6, 2, 5] x) => (float[6, N, 2, 8] y, float[N, 2, 8] h, float[N, 2, 8] c) {
+  y, h, c = com.microsoft.DynamicQuantizeLSTM <HOW, hidden_size = 8>
+    (x, w, r, b, , , , , ws, wz, rs, rz)
+}
+"""
+
+
+@pytest.mark.parametrize("each_column", [False, True], ids=["one", "each_column"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_an_lstm_of_onnx_runtime(direction, each_column, backend):
+    """With weights of 7 bits, for which ONNX Runtime is exact: see SATURATING.
+
+    With more threads it quantizes each row of the batch by itself.
+    """
+    ort = pytest.importorskip("onnxruntime", reason="no wheel for this Python")
+    count = 2 if direction == "bidirectional" else 1
+    rng = np.random.default_rng(1)
+    wide = (count, 32) if each_column else (count,)
+    arrays = {
+        "w": rng.integers(-64, 64, (count, 5, 32)).astype(np.int8),
+        "r": rng.integers(-64, 64, (count, 8, 32)).astype(np.int8),
+        "b": rng.normal(size=(count, 64)).astype(np.float32),
+        "ws": rng.uniform(0.005, 0.02, wide).astype(np.float32),
+        "wz": np.zeros(wide, np.int8),
+        "rs": rng.uniform(0.005, 0.02, wide).astype(np.float32),
+        "rz": np.zeros(wide, np.int8),
+    }
+    proto = parse_model(LSTM.replace("HOW", f'direction = "{direction}"'))
+    values = [numpy_helper.from_array(v, k) for k, v in arrays.items()]
+    proto.graph.initializer.extend(values)
+    x = rng.normal(size=(6, 2, 5)).astype(np.float32)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = ort.InferenceSession(proto.SerializeToString(), options)
+    for found, expected in zip(load(proto)(x), session.run(None, {"x": x}), strict=True):
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-5)

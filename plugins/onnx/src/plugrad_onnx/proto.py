@@ -115,7 +115,7 @@ def described(name: str, kind: TypeProto) -> ValueInfo:
 
 
 def _size(dim: Any) -> int | str | None:
-    if dim.HasField("dim_value"):
+    if dim.HasField("dim_value") and dim.dim_value >= 0:  # some write -1 for open
         return int(dim.dim_value)
     return str(dim.dim_param) or None
 

@@ -12,7 +12,7 @@ Map: quantization; weights; products; convolutions.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -225,6 +225,18 @@ def _matmul(a: Value, b: Value, a_zero: Value, b_zero: Value, *end: Value) -> Va
 
 def _tail(b: Value) -> tuple[slice, ...]:
     return (slice(None),) if b.ndim > 1 else ()
+
+
+def dynamic(w: Value, scale: Value, zero: Value) -> Callable[[Value], Value]:
+    """Return the product of what is quantized as it comes with weights, in float32."""
+    packed = weights(w, zero, matrix=1)
+
+    def product(a: Value) -> Value:
+        a, of_a, a_zero = dynamic_quantize_linear(a)
+        y = quantized_matmul(a, *packed, a_zero)
+        return pg.astype(y, "float32") * (of_a * scale)
+
+    return product
 
 
 @op("MatMulInteger", since=10)

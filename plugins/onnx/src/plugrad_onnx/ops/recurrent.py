@@ -10,7 +10,7 @@ from typing import Any
 import plugrad as pg
 
 from ..registry import Value, op
-from . import elementwise
+from . import elementwise, quantized
 
 Activation = Callable[[Value], Value]
 
@@ -276,6 +276,50 @@ def _general(
     return o * h(memory), memory
 
 
+@dataclass(frozen=True)
+class _Steps:
+    """The steps of an LSTM, but for its products with weights."""
+
+    cell: Cell
+    hidden: int
+    b: Value
+    initial: tuple[Value, Value]
+    p: Value
+    input_forget: int
+
+    @property
+    def plain(self) -> bool:
+        """Whether the op of plugrad takes these steps."""
+        names = "Sigmoid", "Tanh", "Tanh"
+        return self.p is None and not self.input_forget and self.cell.default(*names)
+
+    def start(self, number: int, x: Value) -> tuple[Value, ...]:
+        """Return the state that a direction begins with."""
+        how = number, x, self.hidden, self.cell.layout
+        return tuple(_start(state, *how) for state in self.initial)
+
+    def run(
+        self,
+        number: int,
+        x: Value,
+        mask: Value,
+        of_input: Activation,
+        of_state: Activation,
+    ) -> tuple[Value, ...]:
+        """Run the steps of a direction; two functions are the products with weights."""
+        functions = self.cell.functions("Sigmoid", "Tanh", "Tanh")
+        how = functions[3 * number : 3 * number + 3], self.cell.bound
+        n, b = self.hidden, self.b
+        peep = None if self.p is None else pg.split(self.p[number], 3)
+        a = of_input(x)
+        a = a if b is None else a + (b[number, : 4 * n] + b[number, 4 * n :])
+
+        def step(a: Value, s: tuple[Value, ...]) -> tuple[Value, ...]:
+            return _general(a + of_state(s[0]), s[1], peep, self.input_forget, *how)
+
+        return _loop(a, self.start(number, x), mask, step)
+
+
 @op("LSTM", since=7, reads=(4,))
 def lstm(
     x: Value,
@@ -309,23 +353,48 @@ def ordered_lstm(
     input_forget: int = 0,
 ) -> Value:
     """Run an LSTM; ``own`` is what ``gates`` returns, if that is known."""
-    functions, bound = cell.functions("Sigmoid", "Tanh", "Tanh"), cell.bound
-    n, layout = r.shape[-1], cell.layout
-    plain = p is None and not input_forget and cell.default("Sigmoid", "Tanh", "Tanh")
+    steps = _Steps(cell, r.shape[-1], b, (initial_h, initial_c), p, input_forget)
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
-        start = tuple(_start(s, number, x, n, layout) for s in (initial_h, initial_c))
-        if plain and mask is None and x.size:
-            return _own(pg.lstm, own or gates(w, r, b, kind="LSTM"), number, x, start)
-        activations = functions[3 * number : 3 * number + 3]
-        bias = None if b is None else b[number, : 4 * n] + b[number, 4 * n :]
+        if steps.plain and mask is None and x.size:
+            weights, start = own or gates(w, r, b, kind="LSTM"), steps.start(number, x)
+            return _own(pg.lstm, weights, number, x, start)
         turn = pg.matrix_transpose(r[number])
-        peep = None if p is None else pg.split(p[number], 3)
+        of_input = lambda x: pg.matmul(x, w[number], transpose_b=True)
+        return steps.run(number, x, mask, of_input, lambda h: pg.matmul(h, turn))
 
-        def step(a: Value, s: tuple[Value, ...]) -> tuple[Value, ...]:
-            gates = a + pg.matmul(s[0], turn)
-            return _general(gates, s[1], peep, input_forget, activations, bound)
+    return _directions(x, lengths, cell, run)
 
-        return _loop(_inputs(x, w[number], bias, 4 * n), start, mask, step)
+
+@op("DynamicQuantizeLSTM", domain="com.microsoft", reads=(4,))
+def dynamic_quantize_lstm(
+    x: Value,
+    w: Value,
+    r: Value,
+    b: Value,
+    lengths: Value,
+    initial_h: Value,
+    initial_c: Value,
+    p: Value,
+    w_scale: Value,
+    w_zero: Value,
+    r_scale: Value,
+    r_zero: Value,
+    *,
+    cell: Cell = CELL,
+    input_forget: int = 0,
+) -> Value:
+    """Run an LSTM of ONNX Runtime's, whose inputs and states are quantized as it runs.
+
+    Weights are turned; scales and zero points are of a direction or of its columns.
+    """
+    steps = _Steps(cell, r.shape[-2], b, (initial_h, initial_c), p, input_forget)
+
+    def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
+        of_both = (
+            quantized.dynamic(*[v[number] for v in how])
+            for how in ((w, w_scale, w_zero), (r, r_scale, r_zero))
+        )
+        return steps.run(number, x, mask, *of_both)
 
     return _directions(x, lengths, cell, run)
