@@ -244,5 +244,7 @@ def test_an_lstm_of_onnx_runtime(direction, each_column, backend):
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     session = ort.InferenceSession(proto.SerializeToString(), options)
-    for found, expected in zip(load(proto)(x), session.run(None, {"x": x}), strict=True):
+    for found, expected in zip(
+        load(proto)(x), session.run(None, {"x": x}), strict=True
+    ):
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-5)

@@ -19,7 +19,8 @@ typedef struct {
 
 /* --- float32 without multiplier --------------------------------------------------- */
 
-enum { MOST_LINES = 32, AT_ONCE = 4 };
+/* Windows at once, and vectors of their channels: sums that do not wait for each other. */
+enum { MOST_LINES = 32, AT_ONCE = 4, VECTORS = 2 };
 
 /* What a row of windows sees: lines of the input, and the positions for each. */
 typedef struct {
@@ -58,28 +59,35 @@ static Row row_of(const Task *s, u32 i) {
     return row;
 }
 
-/* `n` (1 or 4) neighbouring windows, positions first to last, the channels of a vector
-   from c on; `at` is where the first window begins to read. */
+/* `n` neighbouring windows, positions first to last, `m` vectors of channels from c on;
+   `at` is where the first window begins to read. */
 #define WINDOWS_OF(V, GET, ALL)                                                        \
     INLINE void windows_of_##V(const Row *row, const Axis *a, i32 channels, i32 c,     \
-                               i32 output, u32 n, i32 first, i32 last) {               \
-        V bias = row->bias ? GET(row->bias + c) : ALL(0), sum[AT_ONCE];                \
-        for (u32 i = 0; i < n; i++) sum[i] = bias;                                     \
+                               u32 m, i32 output, u32 n, i32 first, i32 last) {        \
+        enum { SIZE = sizeof(V) / sizeof(f32) };                                       \
+        V sum[AT_ONCE * VECTORS], weight[AT_ONCE * VECTORS];                           \
+        for (u32 k = 0; k < m; k++)                                                    \
+            for (u32 i = 0; i < n; i++)                                                \
+                sum[k * n + i] = row->bias ? GET(row->bias + c + k * SIZE) : ALL(0);   \
         i32 at = (output * a->step + a->first + first * a->gap) * channels + c;        \
         for (u32 l = 0; l < row->lines; l++) {                                         \
             const f32 *x = row->x[l] + at;                                             \
             const f32 *f = row->filter[l] + first * row->position_step + c;            \
             for (i32 t = first; t < last; t++) {                                       \
-                V weight = GET(f);                                                     \
+                for (u32 k = 0; k < m; k++) weight[k] = GET(f + k * SIZE);             \
                 for (u32 i = 0; i < n; i++)                                            \
-                    sum[i] = FMA(GET(x + (i32)i * a->step * channels), weight, sum[i]); \
+                    for (u32 k = 0; k < m; k++)                                        \
+                        sum[k * n + i] =                                               \
+                            FMA(GET(x + (i32)i * a->step * channels + k * SIZE),       \
+                                weight[k], sum[k * n + i]);                            \
                 f += row->position_step, x += a->gap * channels;                       \
             }                                                                          \
         }                                                                              \
         f32 *y = row->y + (a->start + output * a->stride) * channels + c;              \
         V low = ALL(row->low), high = ALL(row->high);                                  \
         for (u32 i = 0; i < n; i++, y += a->stride * channels)                         \
-            STORE(y, PMIN(PMAX(sum[i], low), high));                                   \
+            for (u32 k = 0; k < m; k++)                                                \
+                STORE(y + k * SIZE, PMIN(PMAX(sum[k * n + i], low), high));            \
     }
 WINDOWS_OF(vec, VLOAD, VEC)
 #if LANES > 4
@@ -88,15 +96,26 @@ WINDOWS_OF(v4, LOAD, SPLAT)
 #define windows_of_v4 windows_of_vec
 #endif
 
-/* Windows p to p + n - 1, all channels; the last vector overlaps the one before. */
-INLINE void some(const Row *row, const Axis *a, i32 channels, i32 p, u32 n, i32 first,
-                 i32 last) {
-    if (LANES == 4 || channels >= LANES)
-        for (i32 c = 0; c < channels; c += LANES)
-            windows_of_vec(row, a, channels, MIN(c, channels - LANES), p, n, first, last);
-    else
-        for (i32 c = 0; c < channels; c += 4)
-            windows_of_v4(row, a, channels, MIN(c, channels - 4), p, n, first, last);
+/* Windows p to p + n - 1, all channels, `m` vectors at once; the last vector overlaps
+   the one before. */
+INLINE void some(const Row *row, const Axis *a, i32 channels, u32 m, i32 p, u32 n,
+                 i32 first, i32 last) {
+    i32 c = 0, wide = (i32)m * LANES;
+    if (LANES > 4 && channels < LANES)
+        for (; c < channels; c += 4)
+            windows_of_v4(row, a, channels, MIN(c, channels - 4), 1, p, n, first, last);
+    for (; c + wide <= channels; c += wide)
+        windows_of_vec(row, a, channels, c, m, p, n, first, last);
+    for (; c < channels; c += LANES)
+        windows_of_vec(row, a, channels, MIN(c, channels - LANES), 1, p, n, first, last);
+}
+
+/* A window that is clipped. */
+static __attribute__((noinline)) void clipped(const Row *row, const Axis *a, i32 channels,
+                                              i32 p) {
+    i32 first, last;
+    clip(a, p, &first, &last);
+    some(row, a, channels, AT_ONCE * VECTORS, p, 1, first, last);
 }
 
 SHARED bool inside(const Axis *a, i32 output) {
@@ -107,18 +126,17 @@ SHARED bool inside(const Axis *a, i32 output) {
 
 /* Windows from begin to end - 1 are inside; the last of them are computed twice. */
 INLINE void run_row(const Row *row, const Axis *a, i32 channels) {
-    i32 begin = 0, end = a->outputs, first, last;
+    i32 begin = 0, end = a->outputs;
     while (begin < end && !inside(a, begin)) begin++;
     while (begin < end && !inside(a, end - 1)) end--;
     if (end - begin < AT_ONCE) end = begin;
     for (i32 p = 0; p < a->outputs;) {
         if (begin <= p && p < end) {
-            some(row, a, channels, MIN(p, end - AT_ONCE), AT_ONCE, 0, a->positions);
+            i32 from = MIN(p, end - AT_ONCE);
+            some(row, a, channels, VECTORS, from, AT_ONCE, 0, a->positions);
             p = MIN(p + AT_ONCE, end);
-        } else {
-            clip(a, p, &first, &last);
-            some(row, a, channels, p++, 1, first, last);
-        }
+        } else
+            clipped(row, a, channels, p++);
     }
 }
 
@@ -129,13 +147,13 @@ static void rows(u32 begin, u32 end, void *ctx) {
     for (u32 i = begin; i < end; i++) {
         Row row = row_of(s, i);
         Axis a = *last;
-        if (a.positions == 3 && a.gap == 1 && a.step == 1 && a.stride == 1) {
-            a.positions = 3, a.gap = a.step = a.stride = 1; /* known to the compiler */
-            run_row(&row, &a, channels);
-        } else if (a.positions == 3 && a.gap == 1 && a.step == 2 && a.stride == 1) {
-            a.positions = 3, a.gap = a.stride = 1, a.step = 2;
-            run_row(&row, &a, channels);
-        } else
+        bool dense = a.gap == 1 && a.step == 1 && a.stride == 1;
+        if (dense) a.gap = a.step = a.stride = 1; /* known to the compiler */
+        if (dense && a.positions == 3)
+            a.positions = 3, run_row(&row, &a, channels);
+        else if (dense && a.positions == 5)
+            a.positions = 5, run_row(&row, &a, channels);
+        else
             run_row(&row, last, channels);
         if (s->end->activation > RELU6)
             for (i32 p = 0; p < last->outputs; p++)

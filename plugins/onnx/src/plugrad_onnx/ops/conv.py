@@ -13,11 +13,18 @@ from .windows import WINDOW, Ints, Window, extent, first, last
 
 
 def filter_of(w: Value, *, group: int = 1) -> Value:
-    """Return a filter as kernels take it, window first."""
+    """Return a filter as kernels take it, window first; one axis becomes two."""
+    w = pg.expand_dims(w, 2) if w.ndim == 3 else w
     y = pg.permute_dims(w, (*range(2, w.ndim), 1, 0))
     if w.ndim == 4 and group > 1 and w.shape[1] == 1 and w.shape[0] % group == 0:
         return pg.reshape(y, (*y.shape[:2], group, w.shape[0] // group))  # depthwise
     return y
+
+
+def of_two_axes(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of one axis for an image of one row."""
+    wide = {key: (1, *options[key]) for key in ("strides", "dilations")}
+    return options | wide | {"pad": ((0, 0), *options["pad"])}
 
 
 @op("Filter", domain="plugrad")
@@ -38,20 +45,22 @@ def conv(
     activation: str = "linear",
     slope: float = 0.2,
 ) -> Value:
-    n = w.ndim - 2
+    n = x.ndim - 2
     if not channels_last:
         x, w = last(x), filter_of(w, group=group)
-    options = window.over(x, w.shape[:n])
-    if n == 2 and group > 1 and group == x.shape[-1]:
+    options = window.over(x, w.shape[-2 - n : -2])
+    if n == 1:
+        x, options = pg.expand_dims(x, 1), of_two_axes(options)
+    if n < 3 and group > 1 and group == x.shape[-1]:
         options |= built_in(activation, slope)
         y = pg.fused.depthwise_conv2d(x, w, b, **options)
-    elif n == 2 and x.dtype.kind == "f":
+    elif n < 3 and x.dtype.kind == "f":
         options |= built_in(activation, slope)
         y = pg.fused.conv2d(x, w, b, groups=group, **options)
     else:
-        convolve = (pg.conv1d, pg.conv2d, pg.conv3d)[n - 1]
-        y = convolve(x, w, groups=group, **options)
+        y = (pg.conv2d, pg.conv3d)[n == 3](x, w, groups=group, **options)
         y = activated(y if b is None else y + b, activation, slope)
+    y = pg.squeeze(y, 1) if n == 1 else y
     return y if channels_last else first(y)
 
 

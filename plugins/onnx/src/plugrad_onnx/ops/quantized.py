@@ -12,7 +12,7 @@ Map: quantization; weights; products; convolutions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ import plugrad as pg
 
 from ..proto import dtype_of
 from ..registry import Value, op
-from .conv import conv, filter_of
+from .conv import conv, filter_of, of_two_axes
 from .elementwise import bounds
 from .windows import WINDOW, Window, first, last
 
@@ -123,7 +123,7 @@ def weights(
         zero = pg.reshape(zero, (-1, *[1] * (w.ndim - 1))) if many else zero
         return _shifted(w, zero), None, None
     w, zero = _signed(w, zero)
-    y = w if matrix else filter_of(pg.reshape(w, _flat(w.shape)), group=group)
+    y = w if matrix else filter_of(w, group=group)
     if not matrix and group > 1:
         return pg.asarray(y, copy=True), None, zero
     if zero is not None:
@@ -145,11 +145,6 @@ def _signed(w: Any, zero: Any) -> tuple[Any, Any]:
         return pg.asarray(w), rest
     y = pg.astype(pg.astype(w, "int32") - 128, "int8")
     return y, pg.asarray([-128]) if rest is None else rest - 128
-
-
-def _flat(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of a filter with two spatial axes, for one or two."""
-    return tuple(shape) if len(shape) == 4 else (*shape[:2], 1, *shape[2:])
 
 
 def _shifted(x: Value, zero: Value) -> Value:
@@ -229,11 +224,11 @@ def _tail(b: Value) -> tuple[slice, ...]:
 
 def dynamic(w: Value, scale: Value, zero: Value) -> Callable[[Value], Value]:
     """Return the product of what is quantized as it comes with weights, in float32."""
-    packed = weights(w, zero, matrix=1)
+    panels, sums, rest = weights(w, zero, matrix=1)
 
     def product(a: Value) -> Value:
         a, of_a, a_zero = dynamic_quantize_linear(a)
-        y = quantized_matmul(a, *packed, a_zero)
+        y = quantized_matmul(a, panels, sums, rest, a_zero)
         return pg.astype(y, "float32") * (of_a * scale)
 
     return product
@@ -284,9 +279,7 @@ def quantized_conv(
     options = window.over(x, window.kernel_shape)
     if w.dtype == np.float32:
         return _by_pieces(x, w, x_zero, end, window, group, channels_last)
-    if n == 1:
-        options |= {key: (1, *options[key]) for key in ("strides", "dilations")}
-        options["pad"] = ((0, 0), *options["pad"])
+    options = of_two_axes(options) if n == 1 else options
     wide = x if n == 2 else pg.expand_dims(x, 1)
     x_zero = None if x_zero is None else pg.reshape(x_zero, ())
     if rest is None:
