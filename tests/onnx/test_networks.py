@@ -244,6 +244,15 @@ def test_wrong_calls(args, named, message):
         load(image(), backend="cpu")(*args, **named)
 
 
+def test_a_size_of_minus_one_is_open(backend):
+    """Converters of PaddlePaddle write such sizes."""
+    proto = model("net (float[N, 2] x) => (float[N, 2] y) { y = Relu (x) }", {})
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    loaded = load(proto)
+    assert loaded.inputs[0].shape == (None, 2)
+    assert loaded(np.ones((3, 2), np.float32)).shape == (3, 2)
+
+
 def test_quantized_models_answer_integers_exactly(backend):
     proto = quantized()
     inputs = NETWORKS["quantized"][1]

@@ -244,7 +244,10 @@ def test_an_lstm_of_onnx_runtime(direction, each_column, backend):
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     session = ort.InferenceSession(proto.SerializeToString(), options)
-    for found, expected in zip(
-        load(proto)(x), session.run(None, {"x": x}), strict=True
-    ):
-        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-5)
+    expected = session.run(None, {"x": x})
+    for optimize in (False, True):
+        loaded = load(proto, optimize=optimize)
+        for found, wanted in zip(loaded(x), expected, strict=True):
+            np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-5)
+    assert loaded.explain().changes["gates put into order"] == 1
+    assert "plugrad.PackedGates" not in loaded.explain().ops

@@ -21,7 +21,7 @@ import numpy as np
 from .folding import fold_into_convolutions
 from .graph import Graph, Node, makers, users
 from .layout import with_channels_last
-from .ops import recurrent, shape
+from .ops import shape
 from .program import Known
 from .proto import LIMIT
 from .registry import own
@@ -287,22 +287,31 @@ def _fuse_shuffles(graph: Graph, known: Known, report: Report) -> None:
 # --- gates -----------------------------------------------------------------------
 
 
+# The node that prepares weights, the inputs that it takes, how many values it has for a
+# direction, and how many inputs the op has that takes these behind them.
+RECURRENT = {
+    "LSTM": ("Gates", (1, 2, 3), 4, 8),
+    "GRU": ("Gates", (1, 2, 3), 4, 6),
+    "com.microsoft.DynamicQuantizeLSTM": ("PackedGates", (1, 2, 9, 11), 6, 12),
+}
+
+
 def _order_gates(graph: Graph, known: Known, report: Report) -> None:
-    """Put the gates of LSTM and GRU into the order of plugrad's once."""
+    """Prepare the weights of LSTM and GRU once, in the order of plugrad's gates."""
     nodes = []
     for node in graph.nodes:
-        weights = [*node.inputs[1:4]]
-        if node.op in recurrent.ORDERS and all(
-            not name or name in known for name in weights
-        ):
+        maker, places, each, count = RECURRENT.get(node.op, ("", (), 0, 0))
+        inputs = [*node.inputs, *[""] * count][:count]
+        weights = [inputs[i] for i in places]
+        if maker and all(not name or name in known for name in weights):
             report.changes["gates put into order"] += 1
             ways = 2 if node.attrs.get("direction") == "bidirectional" else 1
             first = next(filter(None, node.outputs))
-            gates = [f"{first}/gates{i}" for i in range(4 * ways)]
-            more = {"kind": node.op}
-            nodes.append(Node(own("Gates"), 1, node.name, weights, gates, more))
-            inputs = [*node.inputs, *[""] * 8][: 8 if node.op == "LSTM" else 6]
-            row = own(f"Ordered{node.op}")
+            gates = [f"{first}/gates{i}" for i in range(each * ways)]
+            plain = maker == "Gates"
+            more = {"kind": node.op} if plain else {}
+            nodes.append(Node(own(maker), 1, node.name, weights, gates, more))
+            row = own(f"Ordered{node.op}") if plain else node.row
             node = replace(node, row=row, inputs=[*inputs, *gates])
         nodes.append(node)
     graph.nodes[:] = nodes

@@ -12,7 +12,7 @@ Map: quantization; weights; products; convolutions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -222,16 +222,12 @@ def _tail(b: Value) -> tuple[slice, ...]:
     return (slice(None),) if b.ndim > 1 else ()
 
 
-def dynamic(w: Value, scale: Value, zero: Value) -> Callable[[Value], Value]:
-    """Return the product of what is quantized as it comes with weights, in float32."""
-    panels, sums, rest = weights(w, zero, matrix=1)
-
-    def product(a: Value) -> Value:
-        a, of_a, a_zero = dynamic_quantize_linear(a)
-        y = quantized_matmul(a, panels, sums, rest, a_zero)
-        return pg.astype(y, "float32") * (of_a * scale)
-
-    return product
+def dynamic_matmul(a: Value, *, packed: Sequence[Value], scale: Value) -> Value:
+    """Return the product of what is quantized as it comes with packed weights."""
+    a, of_a, a_zero = dynamic_quantize_linear(a)
+    panels, sums, rest = packed
+    y = quantized_matmul(a, panels, sums, rest, a_zero)
+    return pg.astype(y, "float32") * (of_a * scale)
 
 
 @op("MatMulInteger", since=10)

