@@ -244,6 +244,38 @@ def test_wrong_calls(args, named, message):
         load(image(), backend="cpu")(*args, **named)
 
 
+def test_weights_of_constant_nodes_are_parameters(backend):
+    """In a branch, too; scalars stay constants."""
+    branch = "w = Constant <value_floats = [SIGN2.0, SIGN3.0]> () b = Mul (h, w)"
+    text = f"""
+    net (float[2] x) => (float[2] y) {{
+      half = Constant <value_float = 0.5> ()
+      h = Mul (x, half)
+      zero = Constant <value_ints = [0]> ()
+      first = Gather (x, zero)
+      floor = Constant <value_float = 0.0> ()
+      positive = Greater (first, floor)
+      y = If (positive) <
+        then_branch = then () => (float[2] b) {{ {branch.replace("SIGN", "")} }},
+        else_branch = otherwise () => (float[2] b) {{ {branch.replace("SIGN", "-")} }}
+      >
+    }}
+    """
+    for optimize in (False, True):
+        loaded = load(model(text, {}), optimize=optimize)
+        found = sorted(w.tolist() for w in loaded.params.values())
+        assert found == [[-2.0, -3.0], [2.0, 3.0]]
+        for x, expected in (([1.0, 4.0], [1.0, 6.0]), ([-1.0, 4.0], [1.0, -6.0])):
+            assert loaded(x).tolist() == expected
+            x = pg.asarray(x)
+            loss = lambda params, m=loaded, x=x: pg.sum(m.apply(params, x))
+            slopes = pg.grad(loss)(loaded.params)
+            assert sorted(pg.sum(g).item() for g in slopes.values()) in (
+                [0.0, 2.5],
+                [0.0, 1.5],
+            )
+
+
 def test_a_size_of_minus_one_is_open(backend):
     """Converters of PaddlePaddle write such sizes."""
     proto = model("net (float[N, 2] x) => (float[N, 2] y) { y = Relu (x) }", {})

@@ -51,7 +51,7 @@ class Graph:
 
     Attributes:
         constants: Arrays by name, among them small integers that are shapes.
-        params: Floating-point initializers by name.
+        params: Floating-point weights by name.
         ranks: The numbers of axes that are known.
 
     """

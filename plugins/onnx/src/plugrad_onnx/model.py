@@ -152,7 +152,7 @@ class Model:
 
     @property
     def params(self) -> dict[str, pg.Tensor]:
-        """The floating-point initializers by name, as tensors."""
+        """The floating-point weights by name, as tensors."""
         return self._inside["runner"].params()
 
     def __call__(self, *args: Any, **named: Any) -> Any:

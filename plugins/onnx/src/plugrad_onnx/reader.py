@@ -153,12 +153,17 @@ class Reader:
             if not name:
                 self.problems.append("an initializer has no name")
                 continue
-            kind = graph.params if values.dtype.kind == "f" else graph.constants
-            scope.define(name)
-            if scope.names[name] in self.initialized:  # of another branch
-                scope.names[name] += f"_{next(self.count)}"
-            self.initialized.add(scope.names[name])
-            kind[scope.names[name]] = values
+            self.keep(name, values, graph, scope, param=values.dtype.kind == "f")
+
+    def keep(
+        self, name: str, values: Array, graph: Graph, scope: Scope, *, param: bool
+    ) -> None:
+        """Add a parameter or a constant to a graph."""
+        scope.define(name)
+        if scope.names[name] in self.initialized:  # of another branch
+            scope.names[name] += f"_{next(self.count)}"
+        self.initialized.add(scope.names[name])
+        (graph.params if param else graph.constants)[scope.names[name]] = values
 
     def add_nodes(
         self,
@@ -209,11 +214,13 @@ class Reader:
         attrs = self.attributes(proto, label, scope, opsets)
         self.problems += problems_of(row, proto, version, attrs, label)
         if row.name == "Constant" and len(attrs) == len(proto.output) == 1:
-            name = scope.define(proto.output[0])
+            name, values = proto.output[0], np.zeros(0)
             try:
-                graph.constants[name] = constant(next(iter(attrs.values())))
+                values = constant(next(iter(attrs.values())))
             except TypeError as error:
                 self.problems.append(f"{label}: {error}")
+            weights = values.dtype.kind == "f" and values.size > 1
+            self.keep(name, values, graph, scope, param=weights)
             return
         self.narrow(row, proto, scope, attrs)
         outputs = [scope.define(name) for name in proto.output]
