@@ -54,9 +54,10 @@ def drawn(infos: Sequence[Any], row: dict[str, Any]) -> Arrays:
             x = rng.integers(0, row["below"], shape)
         else:
             sizes = [*shape[:-2], *(-(-n // squares) for n in shape[-2:])]
-            x = rng.normal(size=sizes).repeat(squares, -1)
-            x = x.repeat(squares, -2) if squares > 1 else x
-            x = x[..., : shape[-2], : shape[-1]] if squares > 1 else x
+            x = rng.normal(size=sizes)
+            if squares > 1:
+                x = x.repeat(squares, -1).repeat(squares, -2)
+                x = x[..., : shape[-2], : shape[-1]]
         found[info.name] = x.astype(info.dtype)
     return found
 

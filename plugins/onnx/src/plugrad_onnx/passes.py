@@ -276,7 +276,7 @@ def _fuse_shuffles(graph: Graph, known: Known, report: Report) -> None:
         if (
             4 <= len(wide) == len(narrow) + 1
             and not zeros
-            and (perm == (0, 2, 1, *range(3, len(wide))))
+            and perm == (0, 2, 1, *range(3, len(wide)))
         ):
             report.changes["shuffles of channels fused"] += 1
             attrs = {"wide": wide, "narrow": narrow}
@@ -288,7 +288,7 @@ def _fuse_shuffles(graph: Graph, known: Known, report: Report) -> None:
 
 
 # The node that prepares weights, the inputs that it takes, how many values it has for a
-# direction, and how many inputs the op has that takes these behind them.
+# direction, and how many inputs the op has before these.
 RECURRENT = {
     "LSTM": ("Gates", (1, 2, 3), 4, 8),
     "GRU": ("Gates", (1, 2, 3), 4, 6),
@@ -308,11 +308,9 @@ def _order_gates(graph: Graph, known: Known, report: Report) -> None:
             ways = 2 if node.attrs.get("direction") == "bidirectional" else 1
             first = next(filter(None, node.outputs))
             gates = [f"{first}/gates{i}" for i in range(each * ways)]
-            plain = maker == "Gates"
-            more = {"kind": node.op} if plain else {}
+            more = {"kind": node.op} if maker == "Gates" else {}
             nodes.append(Node(own(maker), 1, node.name, weights, gates, more))
-            row = own(f"Ordered{node.op}") if plain else node.row
-            node = replace(node, row=row, inputs=[*inputs, *gates])
+            node = replace(node, inputs=[*inputs, *gates])
         nodes.append(node)
     graph.nodes[:] = nodes
 

@@ -204,27 +204,11 @@ def gru(
     b: Value = None,
     lengths: Value = None,
     initial_h: Value = None,
-    *,
-    cell: Cell = CELL,
-    linear_before_reset: int = 0,
-) -> Value:
-    inputs, more = (x, w, r, b, lengths, initial_h), {"cell": cell}
-    return ordered_gru(*inputs, **more, linear_before_reset=linear_before_reset)
-
-
-@op("OrderedGRU", domain="plugrad", reads=(4,))
-def ordered_gru(
-    x: Value,
-    w: Value,
-    r: Value,
-    b: Value,
-    lengths: Value,
-    initial_h: Value,
     *own: Value,
     cell: Cell = CELL,
     linear_before_reset: int = 0,
 ) -> Value:
-    """Run a GRU; ``own`` is what ``gates`` returns, if that is known."""
+    """Run a GRU; ``own`` is what ``gates`` returns, if a pass knows it."""
     functions, bound = cell.functions("Sigmoid", "Tanh"), cell.bound
     n, layout = r.shape[-1], cell.layout
     plain = linear_before_reset and cell.default("Sigmoid", "Tanh") and x.size
@@ -330,29 +314,11 @@ def lstm(
     initial_h: Value = None,
     initial_c: Value = None,
     p: Value = None,
-    *,
-    cell: Cell = CELL,
-    input_forget: int = 0,
-) -> Value:
-    inputs = x, w, r, b, lengths, initial_h, initial_c, p
-    return ordered_lstm(*inputs, cell=cell, input_forget=input_forget)
-
-
-@op("OrderedLSTM", domain="plugrad", reads=(4,))
-def ordered_lstm(
-    x: Value,
-    w: Value,
-    r: Value,
-    b: Value,
-    lengths: Value,
-    initial_h: Value,
-    initial_c: Value,
-    p: Value,
     *own: Value,
     cell: Cell = CELL,
     input_forget: int = 0,
 ) -> Value:
-    """Run an LSTM; ``own`` is what ``gates`` returns, if that is known."""
+    """Run an LSTM; ``own`` is what ``gates`` returns, if a pass knows it."""
     steps = _Steps(cell, r.shape[-1], b, (initial_h, initial_c), p, input_forget)
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
