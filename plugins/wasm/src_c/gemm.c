@@ -22,15 +22,15 @@ enum { DIRECT = 0, LEAST_WORK = 0, MOST_WORK = 1, NEAR = 0, TASKS = 0 };
 enum { PAGE = 1, MANY = 0, STRIP = 1 };
 static u32 thread_count(void) { return 1; } /* of which nothing depends here */
 #else
-/* Products that are worth a thread, 5 us, and those of a task at most, 1 ms. */
-enum { DIRECT = 1, LEAST_WORK = 1 << 19, MOST_WORK = 1 << 27, TASKS = 2 /* a thread */ };
+/* Products that are worth a thread, 5 us, and those of a task at most, 2 to 4 ms. */
+enum { DIRECT = 1, LEAST_WORK = 1 << 19, MOST_WORK = 1 << 28, TASKS = 2 /* a thread */ };
 /* Elements from the first row of A turned to the last, if it is read where it lies: 64
    pages, of which a processor knows where they are. */
 enum { NEAR = 1 << 16 };
 /* Rows that are multiples of a page apart share a few lines of the nearest cache: those of
    B are packed before they are used, and those of A if C has so many columns. */
 enum { PAGE = 4096 / sizeof(f32), MANY = 256 };
-enum { STRIP = 4 }; /* panels of B of a task at least, as each reads its rows of A */
+enum { STRIP = 128 / PANEL_B }; /* panels of a task at least: each reads its rows of A */
 static f32 *block_of_a(void) { return kept_memory(0, ROWS * DEPTH * sizeof(f32)); }
 static f32 *block_of_b(void) { return kept_memory(1, DEPTH * COLUMNS * sizeof(f32)); }
 #endif

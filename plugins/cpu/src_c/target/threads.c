@@ -5,6 +5,7 @@
    on the number of threads, so results do not either. A child after `fork` has no
    workers, and starts its own. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -87,22 +88,28 @@ static void take_pieces(void) {
     }
 }
 
+static i64 now(void) { /* ns */
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (i64)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 /* Looks at a number until it is not `old`, for SPIN ns at most: to wake a thread that
-   sleeps takes as long as many kernels. */
-enum { SPIN = 100000 };
+   sleeps takes as long as many kernels. After POLITE ns it lets others have the processor,
+   and ends if one had it, for AWAY ns at least. */
+enum { SPIN = 300000, POLITE = 100000, AWAY = 20000 };
 
 static void spin(const u32 *number, u32 old, bool until_equal) {
-    struct timespec start, now;
-    clock_gettime(CLOCK_MONOTONIC, &start);
-    do {
+    i64 start = now(), last = start;
+    for (i64 t = start; t - start < SPIN && t - last < AWAY; last = t, t = now()) {
+        if (t - start > POLITE) sched_yield();
         for (u32 i = 0; i < 16; i++) {
             if ((__atomic_load_n(number, __ATOMIC_ACQUIRE) == old) == until_equal) return;
 #ifdef __x86_64__
             __builtin_ia32_pause();
 #endif
         }
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    } while ((now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec < SPIN);
+    }
 }
 
 static void *work(void *number) {
