@@ -52,6 +52,22 @@ def test_a_quick_run_tells_everything(tmp_path):
     assert done.stdout.splitlines()[-1].startswith("geometric mean")
 
 
+def test_the_best_time_of_all_processes_counts(workloads, monkeypatch):
+    times = iter([{"cpu": 3.0, "numpy": 8.0}, {"cpu": 4.0, "numpy": 6.0}])
+
+    def run(name, contestants, budget, turn):
+        assert [one.name for one in contestants] == ["cpu", "numpy"]
+        return {"us": next(times), "errors": {}, "differ": {}}
+
+    monkeypatch.setattr(workloads, "run", run)
+    arguments = ["--only", "add_8", "--peers", "numpy", "--processes", "2"]
+    report = workloads.measure(workloads.options(arguments))
+    assert report["us"] == {"add_8": {"cpu": 3.0, "numpy": 6.0}}
+    assert report["ratios"] == {"cpu": {"numpy": {"add_8": 2.0}}}
+    assert report["processes"] == 2
+    assert next(times, None) is None
+
+
 def test_every_workload_has_inputs_and_somebody_who_runs_it(workloads):
     text = (FOLDER / "peers" / "plugrad_peer.py").read_text()
     for name, workload in workloads.WORKLOADS.items():

@@ -9,14 +9,19 @@ typedef struct {
     const i32 *shape;
 } Job;
 
-/* Items are blocks of rows, `blocks` of them in each. */
+/* Items are blocks of rows, `blocks` of them in each. Whole rows along the axis in front
+   go on by one step. */
 static void rows(u32 item, u32 end, void *ctx) {
     const Job *job = ctx;
     u32 outer = job->rank - 1, row = item / job->blocks, block = item % job->blocks;
-    for (; item < end; item++) {
+    for (u32 many; item < end; item += many) {
         Operands o = job->operands;
         u32 begin = block * job->grain, n = MIN(job->width - begin, job->grain);
-        u64 first = (u64)row * job->width + begin;
+        u64 first = (u64)row * job->width + begin, size = (u64)n * job->size;
+        i64 step[3] = {0};
+        many = 1;
+        if (outer && job->blocks == 1)
+            many = MIN(end - item, job->shape[outer] - row % job->shape[outer]);
         for (u32 k = 0; k < job->count; k++) {
             const i32 *stride = job->shape + 1 + job->rank * (k + 1);
             i64 at = (i64)begin * o.step[k];
@@ -26,12 +31,19 @@ static void rows(u32 item, u32 end, void *ctx) {
                 rest = next;
             }
             o.in[k] = (const u8 *)o.in[k] + at * o.size[k];
+            if (outer) step[k] = (i64)stride[outer - 1] * o.size[k];
             INSIDE(o.in[k], o.size[k]);
-            INSIDE((const u8 *)o.in[k] + (i64)(n - 1) * o.step[k] * o.size[k], o.size[k]);
+            INSIDE((const u8 *)o.in[k] + (many - 1) * step[k] +
+                       (i64)(n - 1) * o.step[k] * o.size[k],
+                   o.size[k]);
         }
-        INSIDE(job->y + first * job->size, (u64)n * job->size);
-        job->row(&o, job->y + first * job->size, n);
-        if (++block == job->blocks) block = 0, row++;
+        u8 *y = job->y + first * job->size;
+        INSIDE(y, many * size);
+        for (u32 i = 0; i < many; i++, y += size) {
+            job->row(&o, y, n);
+            for (u32 k = 0; k < 3; k++) o.in[k] = (const u8 *)o.in[k] + step[k];
+        }
+        block = (block + 1) % job->blocks, row += block ? 0 : many;
     }
 }
 
