@@ -4,6 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -190,8 +191,23 @@ def test_pieces_cover_all(several):
             assert parts[-1][1] == total
             assert all(a[1] == b[0] for a, b in itertools.pairwise(parts))
             sizes = [end - begin for begin, end in parts]
-            assert len(parts) == 1 or (min(sizes) >= of and len(parts) <= several)
+            assert len(parts) == 1 or min(sizes) >= of
+            assert len(parts) <= (1 if several == 1 else several * threads.EACH)
             assert not any(begin % of for begin, _ in parts)
+
+
+def test_each_piece_is_run_once(several):
+    parts = threads.pieces(1000, 1)
+    for refused in (None, parts[0], parts[-1]):
+        ran = []
+
+        def run(begin, end, ran=ran, refused=refused):
+            time.sleep(0.001)
+            ran.append((begin, end))
+            return (begin, end) != refused
+
+        assert threads.run_all(run, parts) == (refused is None)
+        assert sorted(ran) == parts
 
 
 def test_the_number_of_threads_changes_no_bit(several):

@@ -21,6 +21,9 @@ from .rows import ROWS
 from .steps import values
 
 MOST_BUFFERS = 1 << 18  # bytes of the stack
+# Registers of each value in a turn of a loop. In a chain of operations, each waits for
+# the one before it; the processor computes several chains of a turn at once.
+TOGETHER = 4
 
 
 @dataclass
@@ -93,6 +96,12 @@ class Plan:
         """The elements of a row."""
         return self.axes[-1][0]
 
+    def lanes(self, register: int) -> int:
+        """Return the elements that a loop takes at once, given those of a register."""
+        wide = TOGETHER * register
+        long = self.inner % wide == 0 or self.inner >= 8 * wide
+        return wide if long else min(register, self.inner)
+
     @property
     def items(self) -> int:
         """How many elements or rows ``run`` counts."""
@@ -104,7 +113,7 @@ class Writer:
 
     def __init__(self, module: Module, plan: Plan) -> None:
         self.plan, self.module = plan, module
-        self.code = Code(module, min(module.lanes, plan.inner))
+        self.code = Code(module, plan.lanes(module.lanes))
         self.memory: dict[int, str] = {}  # where the row of a value begins
         self.same: dict[int, Vector] = {}  # the values that are the same in a row
 

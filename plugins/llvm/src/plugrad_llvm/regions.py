@@ -100,8 +100,8 @@ def _parts(plan: Plan) -> list[tuple[int, int]] | None:
     """Return the pieces that threads do; None if there is one only."""
     if prod(plan.shape) < threads.LEAST:
         return None
-    lanes = min(native.processor().lanes, plan.inner)
-    parts = threads.pieces(plan.items, lanes if len(plan.axes) == 1 else 1)
+    lanes = plan.lanes(native.processor().lanes) if len(plan.axes) == 1 else 1
+    parts = threads.pieces(plan.items, lanes)
     return parts if len(parts) > 1 else None
 
 
