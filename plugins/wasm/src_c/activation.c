@@ -3,9 +3,6 @@
 #include "elementwise.h"
 #include "mathematics.h"
 
-#define SCALE 1.0507009873554805
-#define ALPHA 1.6732632423543772
-
 #define EVERY(UNARY, UNARY_PQ, T)                                                        \
     UNARY(relu_##T, T, T, GRAIN, a <= 0 ? 0 : a)                                         \
     UNARY(relu6_##T, T, T, GRAIN, a <= 0 ? 0 : a > 6 ? 6 : a)                            \
@@ -26,18 +23,9 @@ EVERY(UNARY, UNARY_PQ, i32)
 FLOATING(BINARY, f32)
 FLOATING(BINARY_SMALL, f64)
 
-#define SLOPE_OF_ERF 1.1283791670955126 /* at 0: 2 / sqrt(pi) */
-INLINE vec vec_erf_grad(vec dy, vec x) {
-    return MUL(dy, MUL(vec_exp(MUL(x, NEG(x))), VEC((f32)SLOPE_OF_ERF)));
-}
 BINARY_VEC(erf_grad_f32, vec_erf_grad)
 BINARY_SMALL(erf_grad_f64, f64, f64, SLOW, p *(exp(-(q * q)) * SLOPE_OF_ERF))
 
-INLINE vec vec_elu(vec x) { return WHERE(GT(x, VEC(0)), x, vec_expm1(x)); }
-INLINE vec vec_selu(vec x) {
-    vec y = MUL(vec_expm1(x), VEC((f32)(SCALE * ALPHA)));
-    return WHERE(GT(x, VEC(0)), MUL(x, VEC((f32)SCALE)), y);
-}
 UNARY_VEC(elu_f32, vec_elu)
 UNARY_VEC(selu_f32, vec_selu)
 UNARY_SMALL(elu_f64, f64, f64, SLOW, a > 0 ? a : expm1(a))

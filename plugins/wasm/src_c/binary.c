@@ -116,7 +116,7 @@ INLINE vec vec_pow(vec x, vec y) {
     return ALL_TRUE(normal) ? z : pow_rare(x, y, z, normal); /* normal: the result, too */
 }
 
-BINARY_VEC(pow_f32, vec_pow)
+BINARY_BY(pow_f32, vec_pow, ALONE)
 BINARY_SMALL(pow_f64, f64, f64, SLOW, pow(p, q))
 
 #define BITS(T)                                                                          \

@@ -58,13 +58,23 @@ typedef struct {
         parallel_for(NAME##_piece, &(Flat){x, y, p, q}, n, PIECE_SIZE(n, GRAIN));        \
     }
 
+/* On processors, `target/together.c` computes most of a long array: four registers at
+   once. Tells how many elements are done. */
+#ifdef __wasm__
+#define TOGETHER(NAME, n, ...) 0
+#else
+#define TOGETHER(NAME, n, ...) NAME##_together(n, __VA_ARGS__)
+#endif
+
 /* NAME(x, y, n) of float32, by a function of vectors. */
 #define UNARY_VEC(NAME, FUNCTION)                                                        \
+    u32 NAME##_together(u32 n, const f32 *x, f32 *y);                                    \
     void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
         const f32 *restrict x = ((Flat *)ctx)->x;                                        \
         f32 *restrict y = ((Flat *)ctx)->y;                                              \
         INSIDE(x + i, (u64)(end - i) * 4);                                               \
         INSIDE(y + i, (u64)(end - i) * 4);                                               \
+        i += TOGETHER(NAME, end - i, x + i, y + i);                                      \
         for (; i + LANES <= end; i += LANES) STORE(y + i, FUNCTION(VLOAD(x + i)));       \
         if (i < end) vstore_few(y + i, FUNCTION(vload_few(x + i, end - i)), end - i);    \
     }                                                                                    \
@@ -123,11 +133,15 @@ void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
     BINARY_EXPORT(NAME, X, Y, GRAIN)
 /* NAME(a, b, y, n, shape) of float32, by a function of two vectors. Behind the end of a
    row there are ones. */
-#define BINARY_VEC(NAME, FUNCTION)                                                       \
+#define BINARY_VEC(NAME, FUNCTION) BINARY_BY(NAME, FUNCTION, TOGETHER)
+#define ALONE(NAME, n, ...) 0
+#define BINARY_BY(NAME, FUNCTION, MOST)                                                  \
+    u32 NAME##_together(u32 n, const f32 *a, const f32 *b, f32 *y);                      \
     void NAME##_row(const Operands *o, void *to, u32 n) {                         \
         const f32 *restrict a = o->in[0], *restrict b = o->in[1];                        \
         f32 *restrict y = to, p[LANES], q[LANES];                                        \
         u32 da = o->step[0], db = o->step[1], i = 0;                                     \
+        if (da && db) i = MOST(NAME, n, a, b, y);                                        \
         for (; i + LANES <= n; i += LANES) {                                             \
             vec left = da ? VLOAD(a + i) : VEC(*a), right = db ? VLOAD(b + i) : VEC(*b); \
             STORE(y + i, FUNCTION(left, right));                                         \

@@ -172,6 +172,9 @@ INLINE vec turned(vec x, i32 quarters) {
         return ALL_TRUE(LE(ABS(x), VEC(FAR))) ? y : NAME##_far(x, y);                    \
     }
 
+TURN(vec_sin, sin, 0)
+TURN(vec_cos, cos, 1)
+
 /* erf(x) / x - 1 in x^2 up to 0.9, log2(1 - erf x) in x beyond. */
 INLINE vec vec_erf(vec x) {
     vec a = ABS(x), z = MUL(x, x), b = AT_MOST(a, 4), n;
@@ -184,6 +187,19 @@ INLINE vec vec_erf(vec x) {
                       2.402212024e-1f, 6.93146944e-1f, 1.00000012f);
     y = SUB(VEC(1), IADD(y, SHL(n, 23)));
     return WHERE(GE(a, VEC(0.9f)), OR(y, sign_of(x)), inner);
+}
+
+#define SLOPE_OF_ERF 1.1283791670955126 /* at 0: 2 / sqrt(pi) */
+INLINE vec vec_erf_grad(vec dy, vec x) {
+    return MUL(dy, MUL(vec_exp(MUL(x, NEG(x))), VEC((f32)SLOPE_OF_ERF)));
+}
+
+#define SCALE 1.0507009873554805
+#define ALPHA 1.6732632423543772
+INLINE vec vec_elu(vec x) { return WHERE(GT(x, VEC(0)), x, vec_expm1(x)); }
+INLINE vec vec_selu(vec x) {
+    vec y = MUL(vec_expm1(x), VEC((f32)(SCALE * ALPHA)));
+    return WHERE(GT(x, VEC(0)), MUL(x, VEC((f32)SCALE)), y);
 }
 
 /* GELU and its slope rounds each operation as its parts would: no FMA. */

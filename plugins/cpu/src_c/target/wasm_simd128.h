@@ -46,12 +46,19 @@ OP v128_t wasm_i32x4_splat(int32_t x) { return (v128_t){x, x, x, x}; }
 #define ROUND 64
 #define BY_ROUND _Pragma("clang loop vectorize_width(16) interleave_count(4)")
 
-/* --- as wide as a register ------------------------------------------------------- */
+/* --- as wide as a register, or as REGISTERS of them ------------------------------- */
 
 #if defined(__AVX512F__)
-#define LANES 16
+#define REGISTER 16
 #elif defined(__AVX2__)
-#define LANES 8
+#define REGISTER 8
+#else
+#define REGISTER 4
+#endif
+#ifdef REGISTERS
+#define LANES (REGISTER * REGISTERS)
+#elif REGISTER > 4
+#define LANES REGISTER
 #endif
 
 #ifdef LANES

@@ -1,0 +1,42 @@
+/* Elementary functions of long arrays, four registers at once.
+
+   A function is a chain of operations, each of which waits for the one before; of the next
+   elements, a processor begins few operations before the chain ends. The operations of
+   four registers follow in turns, so it computes four chains at once. Their values are
+   those of one register, which computes what is left (elementwise.h).
+*/
+#define REGISTERS 4
+#include "mathematics.h"
+
+#define UNARY(NAME, FUNCTION)                                                            \
+    u32 NAME##_together(u32 n, const f32 *x, f32 *y) {                                   \
+        u32 i = 0;                                                                       \
+        for (; i + LANES <= n; i += LANES) STORE(y + i, FUNCTION(VLOAD(x + i)));         \
+        return i;                                                                        \
+    }
+#define BINARY(NAME, FUNCTION)                                                           \
+    u32 NAME##_together(u32 n, const f32 *a, const f32 *b, f32 *y) {                     \
+        u32 i = 0;                                                                       \
+        for (; i + LANES <= n; i += LANES)                                               \
+            STORE(y + i, FUNCTION(VLOAD(a + i), VLOAD(b + i)));                          \
+        return i;                                                                        \
+    }
+
+UNARY(exp_f32, vec_exp)
+UNARY(expm1_f32, vec_expm1)
+UNARY(log_f32, vec_log)
+UNARY(log1p_f32, vec_log1p)
+UNARY(tanh_f32, vec_tanh)
+UNARY(sigmoid_f32, vec_sigmoid)
+UNARY(softplus_f32, vec_softplus)
+UNARY(erf_f32, vec_erf)
+UNARY(sin_f32, vec_sin)
+UNARY(cos_f32, vec_cos)
+UNARY(sqrt_f32, SQRT)
+UNARY(elu_f32, vec_elu)
+UNARY(selu_f32, vec_selu)
+UNARY(gelu_f32, vec_gelu)
+UNARY(gelu_tanh_f32, vec_gelu_tanh)
+BINARY(erf_grad_f32, vec_erf_grad)
+BINARY(gelu_grad_f32, vec_gelu_grad)
+BINARY(gelu_tanh_grad_f32, vec_gelu_tanh_grad)
