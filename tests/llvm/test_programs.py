@@ -1,16 +1,16 @@
 """Random programs, and what surrounds the loops: layouts, constants, views, threads."""
 
-import itertools
+import ctypes
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad_llvm import native, probes, threads
+from plugrad_cpu import native as cpu
+from plugrad_llvm import native, probes, regions
 
 from .guarded import LENGTHS
 from .helpers import bits, check, values
@@ -175,39 +175,46 @@ def test_nothing_is_touched_behind_an_array():
 
 @pytest.fixture(params=[1, 2, 3, 7])
 def several(request, monkeypatch):
-    """Run all regions on several threads."""
-    monkeypatch.setattr(threads, "LEAST", 1)
-    monkeypatch.setattr(threads, "count", lambda: request.param)
-    threads._pool.cache_clear()
+    """Run all regions on several threads of cpu, in small pieces."""
+    set_threads = cpu.native.get("set_threads")
+    monkeypatch.setattr(regions, "SHARED", 1)
+    monkeypatch.setattr(regions, "PIECE", 64)
+    monkeypatch.setattr(regions, "RELEASE", 1)
+    set_threads(request.param)
     yield request.param
-    threads._pool.cache_clear()
+    set_threads(cpu.threads())
 
 
-def test_pieces_cover_all(several):
-    for total in [1, 2, 15, 16, 17, 100, 1001]:
-        for of in (1, 4, 16):
-            parts = threads.pieces(total, of)
-            assert parts[0][0] == 0
-            assert parts[-1][1] == total
-            assert all(a[1] == b[0] for a, b in itertools.pairwise(parts))
-            sizes = [end - begin for begin, end in parts]
-            assert len(parts) == 1 or min(sizes) >= of
-            assert len(parts) <= (1 if several == 1 else several * threads.EACH)
-            assert not any(begin % of for begin, _ in parts)
+BODY = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
+PARALLEL_FOR = ctypes.CFUNCTYPE(
+    None, BODY, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32
+)
 
 
-def test_each_piece_is_run_once(several):
-    parts = threads.pieces(1000, 1)
-    for refused in (None, parts[0], parts[-1]):
-        ran = []
+@pytest.mark.parametrize("shape", [(1000,), (1024,), (7, 40), (300, 3)])
+def test_the_backend_gets_pieces_of_all(shape, monkeypatch):
+    calls = []
 
-        def run(begin, end, ran=ran, refused=refused):
-            time.sleep(0.001)
-            ran.append((begin, end))
-            return (begin, end) != refused
+    @PARALLEL_FOR
+    def parallel_for(body, context, n, grain):
+        calls.append((n, grain))
+        for begin in reversed(range(0, n, grain)):
+            body(begin, min(n, begin + grain), context)
 
-        assert threads.run_all(run, parts) == (refused is None)
-        assert sorted(ran) == parts
+    def pieces(plan):
+        found = real(plan)
+        address = ctypes.cast(parallel_for, ctypes.c_void_p).value
+        return found._replace(parallel_for=address)
+
+    real = regions._pieces
+    monkeypatch.setattr(regions, "PIECE", 64)
+    monkeypatch.setattr(regions, "RELEASE", 1)
+    monkeypatch.setattr(regions, "_pieces", pieces)
+    x = values(int(np.prod(shape)), 3).reshape(shape)
+    y = np.broadcast_to(np.float32(2), shape[-1:]).copy()
+    assert check(lambda x, y: pg.tanh(x * y) + x, [x, y])
+    [(n, grain)] = set(calls)
+    assert n > grain >= 1
 
 
 def test_the_number_of_threads_changes_no_bit(several):

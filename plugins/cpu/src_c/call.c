@@ -83,12 +83,21 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t count,
     Py_RETURN_NONE;
 }
 
+static PyObject *address(PyObject *self, void *closure) {
+    (void)closure;
+    return PyLong_FromVoidPtr((void *)((Function *)self)->kernel);
+}
+
+static PyGetSetDef properties[] = {
+    {"address", address, NULL, "Where the function is in memory.", NULL}, {NULL}};
+
 PyTypeObject FunctionType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "plugrad_cpu._native.Function",
     .tp_basicsize = sizeof(Function),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(Function, vectorcall),
     .tp_call = PyVectorcall_Call,
+    .tp_getset = properties,
     .tp_doc = "A kernel in C, called with arrays, integers, floats and None.",
 };
 

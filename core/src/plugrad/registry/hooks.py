@@ -163,6 +163,12 @@ class Runtime:
             native arrays of its inputs that returns the native array of its output, or
             a tuple of several; None leaves the part to the kernels, and so does
             NotImplemented in a call. See docs/publish.md.
+        parallel_for: The address of a function in C that runs work on the threads of
+            the backend, for compilers of other distributions: ``void parallel_for(void
+            (*body)(uint32_t begin, uint32_t end, void *context), void *context,
+            uint32_t n, uint32_t grain)`` calls ``body`` for pieces of at most ``grain``
+            of ``n`` items, without Python's lock, and returns when all are done. A
+            thread has 1 MiB of stack or more.
 
     Raises:
         TypeError: A method of ``arrays`` is missing, an argument is not a function, or
@@ -189,6 +195,7 @@ class Runtime:
     self_test: Callable[[], Sequence[str]] | None = None
     fusable: Fusable = ()
     compile: Compile | None = None
+    parallel_for: int | None = None
 
     def __post_init__(self) -> None:
         for method in ("upload", "download", "nbytes"):

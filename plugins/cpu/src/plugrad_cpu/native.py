@@ -67,8 +67,10 @@ def threads() -> int:
 
 LIBRARY = _library()
 LOADED = LIBRARY in (*LEVELS, "aarch64")
-if LOADED:
-    native.get("set_threads")(threads())  # type: ignore[union-attr]
+PARALLEL_FOR: int | None = None
+if native and LOADED:
+    native.get("set_threads")(threads())
+    PARALLEL_FOR = native.get("parallel_for").address
 
 
 def kernels(name: str, names: dict[Any, str] = NAMES) -> dict[Any, Callable[..., None]]:

@@ -17,7 +17,7 @@ def open_cpu() -> Runtime:
     """Return the NumPy backend in working order."""
     from .arrays import DTYPES, NumpyArrays, quiet
     from .kernels import KERNELS, MOVERS
-    from .native import LOADED, remarks
+    from .native import LOADED, PARALLEL_FOR, remarks
     from .regions import compile_region, is_fusable
 
     return Runtime(
@@ -28,6 +28,7 @@ def open_cpu() -> Runtime:
         self_test=remarks,
         fusable=is_fusable,
         compile=compile_region if LOADED else None,
+        parallel_for=PARALLEL_FOR,
         wrap=lambda function: function if function in MOVERS else quiet(function),
     )
 

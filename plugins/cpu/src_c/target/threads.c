@@ -141,15 +141,24 @@ static void forget_workers(void) { /* in a child, after a fork */
     pthread_mutex_init(&turn, NULL);
 }
 
+enum { STACK = 1 << 20 }; /* bytes of a thread at least: with musl it has 128 kB */
+
 static void start_workers(void) {
     static bool known;
+    if (pool.started + 1 >= wanted) return;
     if (!known) known = pthread_atfork(NULL, NULL, forget_workers) == 0;
+    pthread_attr_t about;
+    size_t stack;
+    if (pthread_attr_init(&about)) return;
+    if (pthread_attr_getstacksize(&about, &stack) == 0 && stack < STACK)
+        pthread_attr_setstacksize(&about, STACK);
     for (u32 i = pool.started + 1; known && i < wanted; i++) {
         pthread_t thread;
-        if (pthread_create(&thread, NULL, work, (void *)(uintptr_t)i)) break;
+        if (pthread_create(&thread, &about, work, (void *)(uintptr_t)i)) break;
         pthread_detach(thread);
         pool.started = i;
     }
+    pthread_attr_destroy(&about);
 }
 
 void parallel_for(void (*body)(u32, u32, void *), void *ctx, u32 n, u32 grain) {

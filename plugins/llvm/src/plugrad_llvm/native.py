@@ -32,24 +32,51 @@ KEPT = 256  # modules, of which equal ones are compiled once
 CALLED = ["PyLong_AsSsize_t", "PyBool_FromLong", "PyEval_SaveThread"]
 CALLED += ["PyEval_RestoreThread"]
 # What Python calls. ``self`` is a bytes object, which has its bytes at 32: the address
-# of ``run``, that of the type of arrays, and whether other threads of Python may run
-# meanwhile. An object has its type at 8; an array has the address of its elements at 16
-# and its flags at 64, in which 257 is row-major order and alignment.
+# of ``run``, that of the type of arrays, whether other threads of Python may run
+# meanwhile, and ``Pieces``. Where these are for threads, ``begin`` is 0, and ``piece``
+# runs some units, of which the last one has the rest. An object has its type at 8; an
+# array has the address of its elements at 16 and its flags at 64, in which 257 is
+# row-major order and alignment.
 CALL = """
 declare i64 @PyLong_AsSsize_t(ptr)
 declare ptr @PyBool_FromLong(i64)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 
+%Job = type { ptr, ptr, i64, i64, i64 }
+
+define void @piece(i32 %first, i32 %last, ptr %job) nounwind {
+  %run = load ptr, ptr %job
+  %addresses.at = getelementptr %Job, ptr %job, i64 0, i32 1
+  %addresses = load ptr, ptr %addresses.at
+  %unit.at = getelementptr %Job, ptr %job, i64 0, i32 2
+  %unit = load i64, ptr %unit.at
+  %units.at = getelementptr %Job, ptr %job, i64 0, i32 3
+  %units = load i64, ptr %units.at
+  %all.at = getelementptr %Job, ptr %job, i64 0, i32 4
+  %all = load i64, ptr %all.at
+  %from = zext i32 %first to i64
+  %to = zext i32 %last to i64
+  %begin = mul i64 %from, %unit
+  %before = mul i64 %to, %unit
+  %is.last = icmp eq i64 %to, %units
+  %end = select i1 %is.last, i64 %all, i64 %before
+  call void %run(ptr %addresses, i64 %begin, i64 %end)
+  ret void
+}
+
 define ptr @call(ptr %self, ptr %args, i64 %count) nounwind {
 entry:
   %addresses = alloca [128 x ptr]
+  %job = alloca %Job
   %about = getelementptr i8, ptr %self, i64 32
   %run = load ptr, ptr %about
   %type.at = getelementptr i8, ptr %self, i64 40
   %type = load ptr, ptr %type.at
   %release.at = getelementptr i8, ptr %self, i64 48
   %release = load i64, ptr %release.at
+  %parallel.at = getelementptr i8, ptr %self, i64 56
+  %parallel = load ptr, ptr %parallel.at
   %arrays = sub i64 %count, 2
   br label %array
 array:
@@ -85,7 +112,31 @@ numbers:
   br i1 %long, label %free, label %held
 free:
   %state = call ptr @PyEval_SaveThread()
+  %alone = icmp eq ptr %parallel, null
+  br i1 %alone, label %one, label %many
+one:
   call void %run(ptr %addresses, i64 %begin, i64 %end)
+  br label %back
+many:
+  %unit.at = getelementptr i8, ptr %self, i64 64
+  %unit = load i64, ptr %unit.at
+  %grain.at = getelementptr i8, ptr %self, i64 72
+  %grain = load i64, ptr %grain.at
+  %grain.short = trunc i64 %grain to i32
+  %units = udiv i64 %end, %unit
+  %units.short = trunc i64 %units to i32
+  store ptr %run, ptr %job
+  %job.1 = getelementptr %Job, ptr %job, i64 0, i32 1
+  store ptr %addresses, ptr %job.1
+  %job.2 = getelementptr %Job, ptr %job, i64 0, i32 2
+  store i64 %unit, ptr %job.2
+  %job.3 = getelementptr %Job, ptr %job, i64 0, i32 3
+  store i64 %units, ptr %job.3
+  %job.4 = getelementptr %Job, ptr %job, i64 0, i32 4
+  store i64 %end, ptr %job.4
+  call void %parallel(ptr @piece, ptr %job, i32 %units.short, i32 %grain.short)
+  br label %back
+back:
   call void @PyEval_RestoreThread(ptr %state)
   br label %done
 held:
@@ -99,6 +150,21 @@ refuse:
   ret ptr %false
 }
 """
+
+
+class Pieces(NamedTuple):
+    """How threads share a region.
+
+    Attributes:
+        parallel_for: The address of the function of the backend; 0 for one thread.
+        unit: The items that are not divided.
+        grain: The units of a piece.
+
+    """
+
+    parallel_for: int
+    unit: int
+    grain: int
 
 
 class Processor(NamedTuple):
@@ -185,18 +251,19 @@ def _loaded(text: str, level: int) -> llvm.ExecutionEngine:
     return engine
 
 
-def compiled(module: Module, release: bool, level: int = LEVEL) -> Run:
+def compiled(module: Module, release: bool, pieces: Pieces, level: int = LEVEL) -> Run:
     """Return the function of a module; the machine code lives as long as this does.
 
     Args:
         module: It has ``run(ptr addresses, i64 begin, i64 end)``.
         release: Whether other threads of Python may run meanwhile.
+        pieces: How threads share it, if ``release``.
         level: Of the code generator.
 
     """
     call, region = _loaded(CALL, QUICK), _loaded(str(module), level)
     run = region.get_function_address("run")
-    about = struct.pack("PPq", run, id(np.ndarray), release)
+    about = struct.pack("PPqPqq", run, id(np.ndarray), release, *pieces)
     method = _Method(b"region", call.get_function_address("call"), FASTCALL, None)
     kept = (call, region, method)  # by the function, as what it belongs to
     return _new_function(ctypes.byref(method), about, kept)

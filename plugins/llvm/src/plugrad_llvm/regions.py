@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from plugrad.plugin import Graph, Step, runtime
 
-from . import native, threads
+from . import native
 from .programs import MOST_BUFFERS, Plan, Writer, buffers
 from .rows import ROWS
 from .steps import VIEW, is_equal, values
 from .worth import REDUCTIONS
 
 RELEASE = 1 << 14  # elements, from which on other threads of Python may run
+SHARED, PIECE = 1 << 17, 1 << 14  # elements of a region for threads, and of a piece
 POOLED = 1 << 15  # bytes of a result that has its memory from the pool of cpu
 AFTERWARDS = {VIEW, *REDUCTIONS}  # the kernels run on what the code has written
 
@@ -36,7 +37,8 @@ def function_of(graph: Graph, level: int = native.LEVEL) -> Function | None:
     module = native.new_module()
     Writer(module, plan).write()
     release = prod(plan.shape) >= RELEASE
-    return _caller(graph, plan, native.compiled(module, release, level))
+    run = native.compiled(module, release, _pieces(plan), level)
+    return _caller(graph, plan, run)
 
 
 def planned(graph: Graph) -> Plan | None:
@@ -73,7 +75,7 @@ def _caller(graph: Graph, plan: Plan, run: native.Run) -> Function:
     """
     xs = ", ".join(f"x{v}" for v in graph.inputs)
     lines = [f"def region({xs}):"]
-    space: dict[str, Any] = {"run": run, "again": _again, "run_all": threads.run_all}
+    space: dict[str, Any] = {"run": run, "again": _again}
     space |= {f"x{v}": np.asarray(constant) for v, constant in graph.constants.items()}
     for y in plan.made:
         spec = graph.specs[y]
@@ -82,9 +84,6 @@ def _caller(graph: Graph, plan: Plan, run: native.Run) -> Function:
         lines.append(f"  x{y} = make{y}(shape{y}, dtype{y})")
     arrays = ", ".join(f"x{v}" for v in (*plan.given, *plan.made))
     call = f"run({arrays}, 0, {plan.items})"
-    if (parts := _parts(plan)) is not None:
-        space["parts"] = parts
-        call = f"run_all(lambda begin, end: run({arrays}, begin, end), parts)"
     lines.append(f"  if not {call}: return again(region, [{xs}])")
     for step in graph.steps:
         if step.outputs[0] in graph.outputs and step.kernel.name in AFTERWARDS:
@@ -96,13 +95,15 @@ def _caller(graph: Graph, plan: Plan, run: native.Run) -> Function:
     return space["region"]
 
 
-def _parts(plan: Plan) -> list[tuple[int, int]] | None:
-    """Return the pieces that threads do; None if there is one only."""
-    if prod(plan.shape) < threads.LEAST:
-        return None
-    lanes = plan.lanes(native.processor().lanes) if len(plan.axes) == 1 else 1
-    parts = threads.pieces(plan.items, lanes)
-    return parts if len(parts) > 1 else None
+def _pieces(plan: Plan) -> native.Pieces:
+    """Return how the threads of the backend share a region, if it is large."""
+    flat = len(plan.axes) == 1
+    unit = plan.lanes(native.processor().lanes) if flat else 1
+    large = prod(plan.shape) >= SHARED and plan.items // unit < 1 << 32
+    parallel_for = (runtime("cpu").parallel_for or 0) if large else 0
+    return native.Pieces(
+        parallel_for, unit, max(1, PIECE // (unit if flat else plan.inner))
+    )
 
 
 def _kernel(step: Step) -> Function:
