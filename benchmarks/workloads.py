@@ -384,8 +384,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
                 differ[name] |= found["differ"]
                 for one, time in found["us"].items():
                     us[name][one] = min(time, us[name].get(one, math.inf))
-                part = f", processes {number + 1}" if given.processes > 1 else ""
-                _progress(f"{name}: {done + 1} of {len(given.only)}{part}")
+                _progress(f"{name}: {done + 1} of {len(given.only)}, run {number + 1}")
         finally:
             for one in contestants:
                 one.close()

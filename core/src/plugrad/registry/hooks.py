@@ -163,12 +163,10 @@ class Runtime:
             native arrays of its inputs that returns the native array of its output, or
             a tuple of several; None leaves the part to the kernels, and so does
             NotImplemented in a call. See docs/publish.md.
-        parallel_for: The address of a function in C that runs work on the threads of
-            the backend, for compilers of other distributions: ``void parallel_for(void
-            (*body)(uint32_t begin, uint32_t end, void *context), void *context,
-            uint32_t n, uint32_t grain)`` calls ``body`` for pieces of at most ``grain``
-            of ``n`` items, without Python's lock, and returns when all are done. A
-            thread has 1 MiB of stack or more.
+        parallel_for: The address of a function in C, for compilers of others: ``void
+            parallel_for(void (*body)(uint32_t begin, uint32_t end, void *context),
+            void *context, uint32_t n, uint32_t grain)`` calls ``body`` for pieces of at
+            most ``grain`` of ``n`` items, on threads with 1 MiB of stack at least.
 
     Raises:
         TypeError: A method of ``arrays`` is missing, an argument is not a function, or
@@ -204,9 +202,7 @@ class Runtime:
             if isinstance(names := getattr(self, name), str):
                 raise TypeError(f"Runtime: {name} must be a list of names: {names!r}")
         if self.host_kernels and self.host is None:
-            raise ValueError(
-                "Runtime: host_kernels need host=, the backend that runs them"
-            )
+            raise ValueError("Runtime: host_kernels need host=, the backend for them")
         _callable("Runtime", self.wrap, "wrap")
         for name in ("close", "self_test", "compile"):
             if getattr(self, name) is not None:

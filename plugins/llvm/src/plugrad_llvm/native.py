@@ -23,6 +23,9 @@ from . import cache
 from .code import Module
 
 Run = Callable[..., bool]
+# How threads share a region: the address of ``parallel_for`` of the backend, or 0; the
+# items of a unit, which is not divided; and the units of a piece.
+Pieces = tuple[int, int, int]
 FASTCALL = 0x80  # METH_FASTCALL of CPython
 # Levels of the code generator: QUICK takes a quarter of the time and gives slower code
 # with the same bits. Passes over the module do not run.
@@ -34,41 +37,37 @@ CALLED += ["PyEval_RestoreThread"]
 # What Python calls. ``self`` is a bytes object, which has its bytes at 32: the address
 # of ``run``, that of the type of arrays, whether other threads of Python may run
 # meanwhile, and ``Pieces``. Where these are for threads, ``begin`` is 0, and ``piece``
-# runs some units, of which the last one has the rest. An object has its type at 8; an
-# array has the address of its elements at 16 and its flags at 64, in which 257 is
-# row-major order and alignment.
+# runs some units, of which the last one has the rest; it finds the bytes and ``end``
+# behind the addresses. An object has its type at 8; an array has the address of its
+# elements at 16 and its flags at 64, in which 257 is row-major order and alignment.
 CALL = """
 declare i64 @PyLong_AsSsize_t(ptr)
 declare ptr @PyBool_FromLong(i64)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 
-%Job = type { ptr, ptr, i64, i64, i64 }
-
-define void @piece(i32 %first, i32 %last, ptr %job) nounwind {
-  %run = load ptr, ptr %job
-  %addresses.at = getelementptr %Job, ptr %job, i64 0, i32 1
-  %addresses = load ptr, ptr %addresses.at
-  %unit.at = getelementptr %Job, ptr %job, i64 0, i32 2
+define void @piece(i32 %first, i32 %last, ptr %addresses) nounwind {
+  %about.at = getelementptr ptr, ptr %addresses, i64 128
+  %about = load ptr, ptr %about.at
+  %end.at = getelementptr i64, ptr %addresses, i64 129
+  %end = load i64, ptr %end.at
+  %run = load ptr, ptr %about
+  %unit.at = getelementptr i64, ptr %about, i64 4
   %unit = load i64, ptr %unit.at
-  %units.at = getelementptr %Job, ptr %job, i64 0, i32 3
-  %units = load i64, ptr %units.at
-  %all.at = getelementptr %Job, ptr %job, i64 0, i32 4
-  %all = load i64, ptr %all.at
+  %units = udiv i64 %end, %unit
   %from = zext i32 %first to i64
   %to = zext i32 %last to i64
   %begin = mul i64 %from, %unit
   %before = mul i64 %to, %unit
   %is.last = icmp eq i64 %to, %units
-  %end = select i1 %is.last, i64 %all, i64 %before
-  call void %run(ptr %addresses, i64 %begin, i64 %end)
+  %until = select i1 %is.last, i64 %end, i64 %before
+  call void %run(ptr %addresses, i64 %begin, i64 %until)
   ret void
 }
 
 define ptr @call(ptr %self, ptr %args, i64 %count) nounwind {
 entry:
-  %addresses = alloca [128 x ptr]
-  %job = alloca %Job
+  %addresses = alloca [130 x ptr]
   %about = getelementptr i8, ptr %self, i64 32
   %run = load ptr, ptr %about
   %type.at = getelementptr i8, ptr %self, i64 40
@@ -118,23 +117,17 @@ one:
   call void %run(ptr %addresses, i64 %begin, i64 %end)
   br label %back
 many:
+  %about.to = getelementptr ptr, ptr %addresses, i64 128
+  store ptr %about, ptr %about.to
+  %end.to = getelementptr i64, ptr %addresses, i64 129
+  store i64 %end, ptr %end.to
   %unit.at = getelementptr i8, ptr %self, i64 64
   %unit = load i64, ptr %unit.at
-  %grain.at = getelementptr i8, ptr %self, i64 72
-  %grain = load i64, ptr %grain.at
-  %grain.short = trunc i64 %grain to i32
   %units = udiv i64 %end, %unit
-  %units.short = trunc i64 %units to i32
-  store ptr %run, ptr %job
-  %job.1 = getelementptr %Job, ptr %job, i64 0, i32 1
-  store ptr %addresses, ptr %job.1
-  %job.2 = getelementptr %Job, ptr %job, i64 0, i32 2
-  store i64 %unit, ptr %job.2
-  %job.3 = getelementptr %Job, ptr %job, i64 0, i32 3
-  store i64 %units, ptr %job.3
-  %job.4 = getelementptr %Job, ptr %job, i64 0, i32 4
-  store i64 %end, ptr %job.4
-  call void %parallel(ptr @piece, ptr %job, i32 %units.short, i32 %grain.short)
+  %all = trunc i64 %units to i32
+  %grain.at = getelementptr i8, ptr %self, i64 72
+  %grain = load i32, ptr %grain.at
+  call void %parallel(ptr @piece, ptr %addresses, i32 %all, i32 %grain)
   br label %back
 back:
   call void @PyEval_RestoreThread(ptr %state)
@@ -150,21 +143,6 @@ refuse:
   ret ptr %false
 }
 """
-
-
-class Pieces(NamedTuple):
-    """How threads share a region.
-
-    Attributes:
-        parallel_for: The address of the function of the backend; 0 for one thread.
-        unit: The items that are not divided.
-        grain: The units of a piece.
-
-    """
-
-    parallel_for: int
-    unit: int
-    grain: int
 
 
 class Processor(NamedTuple):

@@ -101,9 +101,7 @@ def _pieces(plan: Plan) -> native.Pieces:
     unit = plan.lanes(native.processor().lanes) if flat else 1
     large = prod(plan.shape) >= SHARED and plan.items // unit < 1 << 32
     parallel_for = (runtime("cpu").parallel_for or 0) if large else 0
-    return native.Pieces(
-        parallel_for, unit, max(1, PIECE // (unit if flat else plan.inner))
-    )
+    return parallel_for, unit, max(1, PIECE // (unit if flat else plan.inner))
 
 
 def _kernel(step: Step) -> Function:
