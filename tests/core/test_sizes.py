@@ -68,7 +68,7 @@ PACKAGES = {
     "wasm": (plugin(WASM), 2000),
     "opencl": (plugin(OPENCL), 2000),
     "linker of opencl": ([LINKER], 225),
-    "llvm": (sorted(LLVM.rglob("*.py")), 1480),  # 80 for what pays, 10 for threads
+    "llvm": (sorted(LLVM.rglob("*.py")), 1470),  # 80 for what pays
     "mpi": (sorted(MPI.rglob("*.py")), 875),  # 98 of them for the witness
     "onnx": (sorted(ONNX.rglob("*.py")), 1900),
     "tfjs": (sorted(TFJS.rglob("*.py")), 700),

@@ -205,6 +205,7 @@ def test_the_backend_gets_pieces_of_all(shape, monkeypatch):
         return ctypes.cast(parallel_for, ctypes.c_void_p).value, *real(plan)[1:]
 
     real = regions._pieces
+    monkeypatch.setattr(regions, "SHARED", 1)
     monkeypatch.setattr(regions, "PIECE", 64)
     monkeypatch.setattr(regions, "RELEASE", 1)
     monkeypatch.setattr(regions, "_pieces", pieces)

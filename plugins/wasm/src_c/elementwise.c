@@ -41,7 +41,8 @@ static void rows(u32 item, u32 end, void *ctx) {
         INSIDE(y, many * size);
         for (u32 i = 0; i < many; i++, y += size) {
             job->row(&o, y, n);
-            for (u32 k = 0; k < 3; k++) o.in[k] = (const u8 *)o.in[k] + step[k];
+            for (u32 k = 0; k < job->count; k++)
+                o.in[k] = (const u8 *)o.in[k] + step[k];
         }
         block = (block + 1) % job->blocks, row += block ? 0 : many;
     }

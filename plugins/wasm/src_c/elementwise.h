@@ -133,10 +133,11 @@ void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
     BINARY_EXPORT(NAME, X, Y, GRAIN)
 /* NAME(a, b, y, n, shape) of float32, by a function of two vectors. Behind the end of a
    row there are ones. */
-#define BINARY_VEC(NAME, FUNCTION) BINARY_BY(NAME, FUNCTION, TOGETHER)
+#define BINARY_VEC(NAME, FUNCTION)                                                       \
+    u32 NAME##_together(u32 n, const f32 *a, const f32 *b, f32 *y);                      \
+    BINARY_BY(NAME, FUNCTION, TOGETHER)
 #define ALONE(NAME, n, ...) 0
 #define BINARY_BY(NAME, FUNCTION, MOST)                                                  \
-    u32 NAME##_together(u32 n, const f32 *a, const f32 *b, f32 *y);                      \
     void NAME##_row(const Operands *o, void *to, u32 n) {                         \
         const f32 *restrict a = o->in[0], *restrict b = o->in[1];                        \
         f32 *restrict y = to, p[LANES], q[LANES];                                        \

@@ -202,7 +202,7 @@ class Runtime:
             if isinstance(names := getattr(self, name), str):
                 raise TypeError(f"Runtime: {name} must be a list of names: {names!r}")
         if self.host_kernels and self.host is None:
-            raise ValueError("Runtime: host_kernels need host=, the backend for them")
+            raise ValueError("Runtime: host_kernels need host=, which runs them")
         _callable("Runtime", self.wrap, "wrap")
         for name in ("close", "self_test", "compile"):
             if getattr(self, name) is not None:

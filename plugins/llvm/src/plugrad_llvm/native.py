@@ -1,8 +1,8 @@
 """Machine code: compiling a module, and calling its function from Python.
 
-``run(*arrays, begin, end)`` is a function of CPython's interface, in machine code
-itself: it checks that each argument is an array in row-major order, and gives the
-addresses of their elements to the code of the region.
+``run(*arrays)`` is a function of CPython's interface, in machine code itself: it checks
+that each argument is an array in row-major order, and gives the addresses of their
+elements to the code of the region.
 """
 
 from __future__ import annotations
@@ -23,60 +23,59 @@ from . import cache
 from .code import Module
 
 Run = Callable[..., bool]
-# How threads share a region: the address of ``parallel_for`` of the backend, or 0; the
-# items of a unit, which is not divided; and the units of a piece.
-Pieces = tuple[int, int, int]
+# How threads share a region: the address of ``parallel_for`` of the backend, or 0; all
+# items; those of a unit, which is not divided; the units, and those of a piece.
+Pieces = tuple[int, int, int, int, int]
 FASTCALL = 0x80  # METH_FASTCALL of CPython
 # Levels of the code generator: QUICK takes a quarter of the time and gives slower code
 # with the same bits. Passes over the module do not run.
 LEVEL, QUICK = 1, 0
 WIDEST = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "fma"}
 KEPT = 256  # modules, of which equal ones are compiled once
-CALLED = ["PyLong_AsSsize_t", "PyBool_FromLong", "PyEval_SaveThread"]
-CALLED += ["PyEval_RestoreThread"]
+CALLED = ["PyBool_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread"]
 # What Python calls. ``self`` is a bytes object, which has its bytes at 32: the address
 # of ``run``, that of the type of arrays, whether other threads of Python may run
-# meanwhile, and ``Pieces``. Where these are for threads, ``begin`` is 0, and ``piece``
-# runs some units, of which the last one has the rest; it finds the bytes and ``end``
-# behind the addresses. An object has its type at 8; an array has the address of its
-# elements at 16 and its flags at 64, in which 257 is row-major order and alignment.
+# meanwhile, and ``Pieces``. If these are for threads, ``piece`` runs some units, of
+# which the last one has the rest; it finds the bytes behind the addresses. An object
+# has its type at 8; an array has the address of its elements at 16 and its flags at
+# 64, in which 257 is row-major order and alignment.
 CALL = """
-declare i64 @PyLong_AsSsize_t(ptr)
 declare ptr @PyBool_FromLong(i64)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 
+%About = type { ptr, ptr, i64, ptr, i64, i64, i32, i32 }
+
 define void @piece(i32 %first, i32 %last, ptr %addresses) nounwind {
-  %about.at = getelementptr ptr, ptr %addresses, i64 128
-  %about = load ptr, ptr %about.at
-  %end.at = getelementptr i64, ptr %addresses, i64 129
-  %end = load i64, ptr %end.at
-  %run = load ptr, ptr %about
-  %unit.at = getelementptr i64, ptr %about, i64 4
-  %unit = load i64, ptr %unit.at
-  %units = udiv i64 %end, %unit
+  %at = getelementptr ptr, ptr %addresses, i64 128
+  %self = load ptr, ptr %at
+  %about = load %About, ptr %self
+  %run = extractvalue %About %about, 0
+  %items = extractvalue %About %about, 4
+  %unit = extractvalue %About %about, 5
+  %units = extractvalue %About %about, 6
   %from = zext i32 %first to i64
   %to = zext i32 %last to i64
   %begin = mul i64 %from, %unit
   %before = mul i64 %to, %unit
-  %is.last = icmp eq i64 %to, %units
-  %until = select i1 %is.last, i64 %end, i64 %before
-  call void %run(ptr %addresses, i64 %begin, i64 %until)
+  %is.last = icmp eq i32 %last, %units
+  %end = select i1 %is.last, i64 %items, i64 %before
+  call void %run(ptr %addresses, i64 %begin, i64 %end)
   ret void
 }
 
 define ptr @call(ptr %self, ptr %args, i64 %count) nounwind {
 entry:
-  %addresses = alloca [130 x ptr]
-  %about = getelementptr i8, ptr %self, i64 32
-  %run = load ptr, ptr %about
-  %type.at = getelementptr i8, ptr %self, i64 40
-  %type = load ptr, ptr %type.at
-  %release.at = getelementptr i8, ptr %self, i64 48
-  %release = load i64, ptr %release.at
-  %parallel.at = getelementptr i8, ptr %self, i64 56
-  %parallel = load ptr, ptr %parallel.at
-  %arrays = sub i64 %count, 2
+  %addresses = alloca [129 x ptr]
+  %bytes = getelementptr i8, ptr %self, i64 32
+  %about = load %About, ptr %bytes
+  %run = extractvalue %About %about, 0
+  %type = extractvalue %About %about, 1
+  %release = extractvalue %About %about, 2
+  %parallel = extractvalue %About %about, 3
+  %items = extractvalue %About %about, 4
+  %units = extractvalue %About %about, 6
+  %grain = extractvalue %About %about, 7
   br label %array
 array:
   %k = phi i64 [ 0, %entry ], [ %next, %fits ]
@@ -98,15 +97,9 @@ fits:
   %to = getelementptr ptr, ptr %addresses, i64 %k
   store ptr %data, ptr %to
   %next = add i64 %k, 1
-  %more = icmp slt i64 %next, %arrays
-  br i1 %more, label %array, label %numbers
-numbers:
-  %begin.at = getelementptr ptr, ptr %args, i64 %arrays
-  %begin.object = load ptr, ptr %begin.at
-  %begin = call i64 @PyLong_AsSsize_t(ptr %begin.object)
-  %end.at = getelementptr ptr, ptr %begin.at, i64 1
-  %end.object = load ptr, ptr %end.at
-  %end = call i64 @PyLong_AsSsize_t(ptr %end.object)
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %array, label %start
+start:
   %long = icmp ne i64 %release, 0
   br i1 %long, label %free, label %held
 free:
@@ -114,26 +107,18 @@ free:
   %alone = icmp eq ptr %parallel, null
   br i1 %alone, label %one, label %many
 one:
-  call void %run(ptr %addresses, i64 %begin, i64 %end)
+  call void %run(ptr %addresses, i64 0, i64 %items)
   br label %back
 many:
-  %about.to = getelementptr ptr, ptr %addresses, i64 128
-  store ptr %about, ptr %about.to
-  %end.to = getelementptr i64, ptr %addresses, i64 129
-  store i64 %end, ptr %end.to
-  %unit.at = getelementptr i8, ptr %self, i64 64
-  %unit = load i64, ptr %unit.at
-  %units = udiv i64 %end, %unit
-  %all = trunc i64 %units to i32
-  %grain.at = getelementptr i8, ptr %self, i64 72
-  %grain = load i32, ptr %grain.at
-  call void %parallel(ptr @piece, ptr %addresses, i32 %all, i32 %grain)
+  %at = getelementptr ptr, ptr %addresses, i64 128
+  store ptr %bytes, ptr %at
+  call void %parallel(ptr @piece, ptr %addresses, i32 %units, i32 %grain)
   br label %back
 back:
   call void @PyEval_RestoreThread(ptr %state)
   br label %done
 held:
-  call void %run(ptr %addresses, i64 %begin, i64 %end)
+  call void %run(ptr %addresses, i64 0, i64 %items)
   br label %done
 done:
   %true = call ptr @PyBool_FromLong(i64 1)
@@ -241,7 +226,7 @@ def compiled(module: Module, release: bool, pieces: Pieces, level: int = LEVEL) 
     """
     call, region = _loaded(CALL, QUICK), _loaded(str(module), level)
     run = region.get_function_address("run")
-    about = struct.pack("PPqPqq", run, id(np.ndarray), release, *pieces)
+    about = struct.pack("PPqPqqII", run, id(np.ndarray), release, *pieces)
     method = _Method(b"region", call.get_function_address("call"), FASTCALL, None)
     kept = (call, region, method)  # by the function, as what it belongs to
     return _new_function(ctypes.byref(method), about, kept)

@@ -37,8 +37,7 @@ def function_of(graph: Graph, level: int = native.LEVEL) -> Function | None:
     module = native.new_module()
     Writer(module, plan).write()
     release = prod(plan.shape) >= RELEASE
-    run = native.compiled(module, release, _pieces(plan), level)
-    return _caller(graph, plan, run)
+    return _caller(graph, plan, native.compiled(module, release, _pieces(plan), level))
 
 
 def planned(graph: Graph) -> Plan | None:
@@ -68,7 +67,7 @@ def _caller(graph: Graph, plan: Plan, run: native.Run) -> Function:
 
         def region(x0, x1):
             y4 = make4(shape4, dtype4)
-            if not run(x0, x1, y4, 0, 64): return again(region, [x0, x1])
+            if not run(x0, x1, y4): return again(region, [x0, x1])
             return y4
 
     Views and reductions follow, as their kernels.
@@ -83,8 +82,7 @@ def _caller(graph: Graph, plan: Plan, run: native.Run) -> Function:
         space[f"dtype{y}"] = spec.dtype
         lines.append(f"  x{y} = make{y}(shape{y}, dtype{y})")
     arrays = ", ".join(f"x{v}" for v in (*plan.given, *plan.made))
-    call = f"run({arrays}, 0, {plan.items})"
-    lines.append(f"  if not {call}: return again(region, [{xs}])")
+    lines.append(f"  if not run({arrays}): return again(region, [{xs}])")
     for step in graph.steps:
         if step.outputs[0] in graph.outputs and step.kernel.name in AFTERWARDS:
             [x], [y] = step.inputs, step.outputs
@@ -99,9 +97,10 @@ def _pieces(plan: Plan) -> native.Pieces:
     """Return how the threads of the backend share a region, if it is large."""
     flat = len(plan.axes) == 1
     unit = plan.lanes(native.processor().lanes) if flat else 1
-    large = prod(plan.shape) >= SHARED and plan.items // unit < 1 << 32
-    parallel_for = (runtime("cpu").parallel_for or 0) if large else 0
-    return parallel_for, unit, max(1, PIECE // (unit if flat else plan.inner))
+    units, grain = plan.items // unit, max(1, PIECE // (unit if flat else plan.inner))
+    if prod(plan.shape) < SHARED or units >= 1 << 32:
+        return 0, plan.items, 0, 0, 0
+    return runtime("cpu").parallel_for or 0, plan.items, unit, units, grain
 
 
 def _kernel(step: Step) -> Function:
