@@ -151,6 +151,36 @@ def test_choosing(operands):
     check("Select", np.greater(a, 0), a, b)
 
 
+@pytest.mark.parametrize(
+    "dtype", ["float32", "int32", "float64", "int64", "bool", "int8", "uint8"]
+)
+def test_choosing_in_c_by_dtype(dtype):
+    function = KERNELS["Select"]
+    with np.errstate(invalid="ignore"):
+        a, b = (DRAWN * 20).astype(dtype), DRAWN[::-1].astype(dtype)
+    chain = [function]
+    while hasattr(chain[-1], "__wrapped__"):
+        chain.append(chain[-1].__wrapped__)
+    of_dtype = [f for f in chain[:-1] if f.symbol == f"select_{a.itemsize}"]
+    assert of_dtype
+    on_numpy = chain[-1]
+    for x, y in [(a, b), (a, b[0]), (a[:, :1], b), (a[:, ::2], b[:, ::2]), (np.asfortranarray(a), b)]:
+        for condition in (DRAWN[:, : x.shape[1]] > 0, DRAWN[0, : x.shape[1]] > 0):
+            found = function(condition, x, y)
+            assert found.dtype == a.dtype
+            np.testing.assert_array_equal(found, on_numpy(condition, x, y))
+    assert function(np.array(True), a[0, 0, 0], b[0, 0, 0]) == a[0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", ["uint64", "int16", "float16", "complex64"])
+def test_choosing_on_numpy_by_dtype(dtype):
+    a, b = DRAWN.astype("int8").astype(dtype), np.ones_like(DRAWN, dtype)
+    condition = DRAWN > 0
+    found = KERNELS["Select"](condition, a, b)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, np.where(condition, a, b))
+
+
 BACKWARD = {
     "ReluGrad": lambda dy, y: np.where(y > 0, dy, y),
     "TanhGrad": lambda dy, y: dy * (1 - y * y),

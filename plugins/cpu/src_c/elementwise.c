@@ -2,7 +2,7 @@
    `function`, a kernel on NumPy, that runs in C where it can.
 
    `types` says what C takes and gives: "ff->?" are two arrays of float32, and bool. Other
-   dtypes go to the function on NumPy. A call costs less than one of a ufunc: there are no
+   dtypes go to the function, on NumPy or in C again. A call costs less than one of a ufunc: there are no
    types to resolve, and no loop to choose.
 
    One array is copied first if there are gaps between its elements. Several are
@@ -232,18 +232,16 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
 
 /* --- the type -------------------------------------------------------------------- */
 
-/* "ff->?", say: false if it is not like that. */
+/* "ff->?", say, in letters of NumPy: false if it is not like that. */
 static bool read_types(Elementwise *self, const char *text) {
     size_t nin = strcspn(text, "-"), length = strlen(text);
     if (!nin || nin > MOST || length != nin + 3 || text[nin + 1] != '>') return false;
     for (size_t i = 0; i < length; i++) {
         if (i == nin) i += 2;
-        if (text[i] != 'f' && text[i] != '?') return false;
-        int type = text[i] == 'f' ? NPY_FLOAT : NPY_BOOL;
-        if (i < nin)
-            self->types[i] = type;
-        else
-            self->result = type;
+        PyArray_Descr *dtype = PyArray_DescrFromType(text[i]);
+        if (dtype == NULL) return false;
+        *(i < nin ? &self->types[i] : &self->result) = dtype->type_num;
+        Py_DECREF(dtype);
     }
     self->nin = (int)nin;
     return true;

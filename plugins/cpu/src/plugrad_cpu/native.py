@@ -92,7 +92,7 @@ def elementwise(name: str, types: str = "f->f") -> Callable[[Kernel], Kernel]:
 
     Args:
         name: That of the kernel in C.
-        types: The dtypes that it takes and gives: ``f`` is float32, ``?`` bool.
+        types: The dtypes that it takes and gives, by NumPy's letters.
 
     """
     if not LOADED:

@@ -80,14 +80,15 @@ static void copy_rows_of(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {
 #define ROUNDS_16 ROUND(16, LOW_16) ROUND(16, LOW_16) ROUND(16, LOW_16) ROUND(16, LOW_16)
 #define ROUNDS_8 ROUND(8, LOW_8) ROUND(8, LOW_8) ROUND(8, LOW_8)
 #define ROUNDS_4 ROUND(4, LOW_4) ROUND(4, LOW_4)
-#define TURN(T, N, REST) /* what is no whole block is left to another function */        \
-    typedef T row_of_##N##_##T __attribute__((vector_size(sizeof(T) * N)));              \
-    static void turn_##N##_##T(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {        \
+#define TURN(...) TURN_(__VA_ARGS__)
+#define TURN_(T, NAME, N, REST) /* what is no whole block is left to another function */ \
+    typedef T row_of_##NAME##_##T __attribute__((vector_size(sizeof(T) * N)));           \
+    static void NAME##_##T(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {            \
         i64 from = c->x_column, to = c->y_row, size = sizeof(T);                         \
         u64 n_whole = n - n % N, m_whole = m - m % N;                                    \
         for (u64 i = 0; i < n_whole; i += N)                                             \
             for (u64 j = 0; j < m_whole; j += N) {                                       \
-                row_of_##N##_##T a[N], b[N];                                             \
+                row_of_##NAME##_##T a[N], b[N];                                          \
                 const u8 *in = x + (i64)i * size + (i64)j * from;                        \
                 u8 *out = y + (i64)j * size + (i64)i * to;                               \
                 for (int k = 0; k < N; k++) memcpy(&a[k], in + k * from, sizeof a[k]);   \
@@ -106,14 +107,20 @@ ONE_BY_ONE(u16)
 ONE_BY_ONE(u32)
 ONE_BY_ONE(u64)
 ONE_BY_ONE(u128)
-TURN(u8, 4, each)
-TURN(u8, 16, turn_4)
-TURN(u16, 4, each)
-TURN(u16, 16, turn_4)
-TURN(u32, 4, each)
-TURN(u32, 16, turn_4)
-TURN(u64, 4, each)
-TURN(u64, 8, turn_4)
+/* Larger blocks of these would not stay in registers. */
+#if REGISTER == 16
+#define LONG 8
+#else
+#define LONG 4
+#endif
+TURN(u8, turn_few, 4, each)
+TURN(u8, turn, 16, turn_few)
+TURN(u16, turn_few, 4, each)
+TURN(u16, turn, 16, turn_few)
+TURN(u32, turn_few, 4, each)
+TURN(u32, turn, REGISTER, turn_few)
+TURN(u64, turn_few, 4, each)
+TURN(u64, turn, LONG, turn_few)
 
 static void tiles(u32 item, u32 end, void *ctx) {
     const Copy *c = ctx;
@@ -166,7 +173,7 @@ static u32 arrange(const i64 *how, Axis *axes) {
 /* `how` is the rank, the sizes, the strides of x, and those of y, in bytes. */
 EXPORT("copy") void copy_strided(const u8 *x, u8 *y, const i64 *how, u32 size) {
     static Tile *const each[] = {each_u8, each_u16, each_u32, each_u64, each_u128};
-    static Tile *const turn[] = {turn_16_u8, turn_16_u16, turn_16_u32, turn_8_u64};
+    static Tile *const turn[] = {turn_u8, turn_u16, turn_u32, turn_u64};
     Axis axes[MAX_AXES + 2];
     u32 outer = arrange(how, axes) - 2, log = (u32)__builtin_ctz(size);
     Axis rows = axes[outer], columns = axes[outer + 1];

@@ -27,7 +27,6 @@ kernels = KernelTable(
 
 
 @kernels("Select")
-@elementwise("select_4", "?ff->f")
 def select(condition: Array, a: Array, b: Array) -> Array:
     """Choose by bits.
 
@@ -40,3 +39,10 @@ def select(condition: Array, a: Array, b: Array) -> Array:
     mask, other = condition.astype(kind), b.view(kind)
     np.negative(mask, out=mask)
     return ((mask & (a.view(kind) ^ other)) ^ other).view(a.dtype)
+
+
+# The last one is tried first.
+for _name in ("uint8", "int8", "bool", "int64", "float64", "int32", "float32"):
+    _size, _t = np.dtype(_name).itemsize, np.dtype(_name).char
+    _in_c = elementwise(f"select_{_size}", f"?{_t}{_t}->{_t}")
+    kernels["Select"] = _in_c(kernels["Select"])
