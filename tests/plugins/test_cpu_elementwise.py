@@ -164,7 +164,8 @@ def test_choosing_in_c_by_dtype(dtype):
     of_dtype = [f for f in chain[:-1] if f.symbol == f"select_{a.itemsize}"]
     assert of_dtype
     on_numpy = chain[-1]
-    for x, y in [(a, b), (a, b[0]), (a[:, :1], b), (a[:, ::2], b[:, ::2]), (np.asfortranarray(a), b)]:
+    turned = np.asfortranarray(a)
+    for x, y in [(a, b), (a, b[0]), (a[:, :1], b), (a[:, ::2], b[:, ::2]), (turned, b)]:
         for condition in (DRAWN[:, : x.shape[1]] > 0, DRAWN[0, : x.shape[1]] > 0):
             found = function(condition, x, y)
             assert found.dtype == a.dtype
