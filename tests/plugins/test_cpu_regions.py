@@ -10,7 +10,9 @@ native = pytest.importorskip("plugrad_cpu.native", reason="plugrad-cpu is not th
 if not native.LOADED:
     pytest.skip(f"no kernels in C: {native.LIBRARY}", allow_module_level=True)
 
-from plugrad_cpu.regions import LOOPS  # noqa: E402  # of this module
+from plugrad_cpu import regions  # noqa: E402  # of this module
+
+LOOPS = regions.LOOPS
 
 RNG = np.random.default_rng(3)
 SPECIAL = [0, -0.0, 1, -1, 0.5, 1e-40, 3e38, -3e38, 88.7, -104, np.nan, np.inf, -np.inf]
@@ -72,6 +74,80 @@ def test_binary(kernel):
     for n in SIZES:
         check(lambda x, y: run(kernel, x + y, y), floats(n), floats(n))
         check(lambda x, y: run(kernel, y, x + y), floats(n), floats(n))
+
+
+ARITHMETIC = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "rsub": lambda a, b: b - a,
+    "mul": lambda a, b: a * b,
+}
+
+
+@pytest.fixture
+def names(monkeypatch):
+    """Return a list that gets the names of what regions run."""
+    real, found = regions.program, []
+
+    def program(graph, loop_of):
+        slots, runs = real(graph, loop_of)
+        found.extend(run.name for run in runs)
+        return slots, runs
+
+    monkeypatch.setattr(regions, "program", program)
+    return found
+
+
+@pytest.mark.parametrize("second", ARITHMETIC)
+@pytest.mark.parametrize("first", ["add", "sub", "mul"])
+def test_two_steps_of_arithmetic_are_one_run(first, second, names):
+    def f(a, b, c):
+        return ARITHMETIC[second](ARITHMETIC[first](a, b), c)
+
+    for n in SIZES:
+        check(f, floats(n), floats(n), floats(n))
+    whole, row, column, one = floats(3, 50), floats(50), floats(3, 1), floats()
+    for operands in [(whole, row, column), (row, whole, one), (one, whole, row)]:
+        check(f, *operands)
+        check(f, *operands[::-1])
+    assert {*names} == {f"{first}_{second}_f32_row"}
+
+
+def test_a_result_lies_where_an_operand_did(names):
+    def f(x):
+        a = pg.tanh(x)
+        b = a * a  # the last that reads ``a``, whose tile the next one gets
+        return pg.exp(x - b) - pg.sin(b - (a + x))
+
+    def g(x, y):
+        a = pg.tanh(x)
+        return pg.sin(a * y + x) + pg.cos(y)
+
+    check(f, floats(5000))
+    names.clear()
+    check(g, floats(5000), floats(5000))
+    assert names[:3] == ["tanh_f32_piece", "mul_add_f32_row", "sin_f32_piece"]
+
+
+def test_what_others_read_is_a_run_of_its_own(names):
+    def twice(x, y):
+        a = x + y
+        return a * a
+
+    def returned(x, y):
+        a = x + y
+        return a, a * y
+
+    def read_later(x, y):
+        a = x + y
+        return pg.sin(a * y) + a
+
+    for f in (twice, returned):
+        check(f, floats(100), floats(100))
+    assert names == ["add_f32_row", "mul_f32_row"] * 2
+    names.clear()
+    check(read_later, floats(100), floats(100))
+    assert names == ["add_f32_row", "mul_f32_row", "sin_f32_piece", "add_f32_row"]
 
 
 @pytest.mark.parametrize("shape", [(4_300_003,), (43_007, 100)])

@@ -97,7 +97,10 @@ def test_the_module_has_each_loop():
         1,
         """
     from plugrad_wasm.regions import LOOPS, _addresses
+    from plugrad_cpu.slots import ARITHMETIC
     wanted = {n for loop in LOOPS.values() for n in (loop.name, loop.then) if n}
+    names = [*ARITHMETIC.values()]
+    wanted |= {f"{a}_{b}_f32_row" for a in names for b in (*names, "rsub")}
     found = machine.cached[_addresses]()
     print(wanted == {*found}, len({*found.values()}) == len(found), 0 in found.values())
     """,

@@ -128,3 +128,58 @@ BITS(i64)
 BINARY(and_b8, u8, u8, GRAIN, p &q)
 BINARY(or_b8, u8, u8, GRAIN, p | q)
 BINARY(xor_b8, u8, u8, GRAIN, p ^ q)
+
+/* --- two steps of a region in one ------------------------------------------------- */
+
+enum { BLOCK = 4 * LANES }; /* elements, which are computed in a row */
+
+typedef struct {
+    const f32 *in[3];
+    u32 step[3]; /* to the next block: 0 for one element for all, which fills a block */
+} Blocks;
+typedef void Pair(const Blocks *s, f32 *y, u32 blocks);
+
+__attribute__((noinline)) static void run_pair(Pair *run, const Operands *o, f32 *y, u32 n) {
+    _Alignas(64) f32 filled[3][BLOCK], last[BLOCK];
+    u32 rest = n % BLOCK, whole = n - rest;
+    Blocks s;
+    for (u32 k = 0; k < 3; k++) {
+        const f32 *x = o->in[k];
+        s.step[k] = o->step[k] ? BLOCK : 0, s.in[k] = o->step[k] ? x : filled[k];
+        for (u32 i = 0; i < BLOCK && !o->step[k]; i += LANES) STORE(filled[k] + i, VEC(*x));
+    }
+    run(&s, y, n / BLOCK);
+    if (!rest) return;
+    for (u32 k = 0; k < 3; k++) {
+        for (u32 i = 0; i < BLOCK && s.step[k]; i++)
+            filled[k][i] = i < rest ? s.in[k][whole + i] : 0;
+        s.in[k] = filled[k];
+    }
+    run(&s, last, 1);
+    SMALL for (u32 i = 0; i < rest; i++) y[whole + i] = last[i];
+}
+
+/* NAME_row computes EXPR of p, q and r, of three operands: values are those of two
+   kernels, and what is between them is neither written nor read. The result may lie where
+   an operand does. */
+#define PAIR(NAME, EXPR)                                                                 \
+    static void NAME##_blocks(const Blocks *s, f32 *y, u32 blocks) {                     \
+        const f32 *a = s->in[0], *b = s->in[1], *c = s->in[2];                           \
+        for (; blocks--; a += s->step[0], b += s->step[1], c += s->step[2], y += BLOCK)  \
+            _Pragma("clang loop vectorize(assume_safety)")                               \
+            for (u32 i = 0; i < BLOCK; i++) {                                            \
+                f32 p = a[i], q = b[i], r = c[i];                                        \
+                y[i] = EXPR;                                                             \
+            }                                                                            \
+    }                                                                                    \
+    void NAME##_row(const Operands *o, void *y, u32 n) {                                 \
+        run_pair(NAME##_blocks, o, y, n);                                                \
+    }
+#define PAIRS_OF(NAME, FIRST)                                                            \
+    PAIR(NAME##_add_f32, FIRST + r)                                                      \
+    PAIR(NAME##_sub_f32, FIRST - r)                                                      \
+    PAIR(NAME##_rsub_f32, r - FIRST)                                                     \
+    PAIR(NAME##_mul_f32, FIRST * r)
+PAIRS_OF(add, (p + q))
+PAIRS_OF(sub, (p - q))
+PAIRS_OF(mul, (p * q))

@@ -20,10 +20,14 @@
     X(less_equal_f32) X(add_i32) X(sub_i32) X(mul_i32) X(equal_i32) X(less_i32)          \
     X(less_equal_i32) X(and_b8) X(or_b8) X(xor_b8) X(select_1) X(select_4)
 
+#define PAIRS(X, FIRST)                                                                  \
+    X(FIRST##_add_f32) X(FIRST##_sub_f32) X(FIRST##_rsub_f32) X(FIRST##_mul_f32)
+#define ALL_ROWS(X) ROWS(X) PAIRS(X, add) PAIRS(X, sub) PAIRS(X, mul)
+
 #define PIECE_OF(NAME) void NAME##_piece(u32 i, u32 end, void *ctx);
 #define ROW_OF(NAME) void NAME##_row(const Operands *o, void *to, u32 n);
 PIECES(PIECE_OF)
-ROWS(ROW_OF)
+ALL_ROWS(ROW_OF)
 
 typedef struct {
     const char *name;
@@ -32,6 +36,6 @@ typedef struct {
 
 #define PIECE_ENTRY(NAME) {#NAME "_piece", NAME##_piece},
 #define ROW_ENTRY(NAME) {#NAME "_row", NAME##_row},
-static const Loop loops[] = {PIECES(PIECE_ENTRY) ROWS(ROW_ENTRY){0, 0}};
+static const Loop loops[] = {PIECES(PIECE_ENTRY) ALL_ROWS(ROW_ENTRY){0, 0}};
 
 EXPORT("region_loops") const Loop *region_loops(void) { return loops; }

@@ -102,9 +102,8 @@ def compile_region(graph: Graph) -> Any:
     if bind := alone and ALONE.get(graph.steps[0].kernel.name):
         return bind(graph)
     count = max([prod(spec.shape) for spec in specs.values()])
-    if count >= MOST or (
-        alone and (count >= MANY or graph.steps[0].kernel.name in FOLDS)
-    ):
+    as_fast = alone and (count >= MANY or graph.steps[0].kernel.name in FOLDS)
+    if as_fast or count >= MOST:
         return None
     if any(step.kernel.name in CALLS for step in graph.steps):
         return blocks.compiled(graph, _written)
@@ -112,10 +111,8 @@ def compile_region(graph: Graph) -> Any:
     if written is None:
         return None
     slots, arrays = written
-    constants = {
-        slot: np.ascontiguousarray(graph.constants[x])
-        for x, slot in slots.constants.items()
-    }
+    kept = slots.constants.items()
+    constants = {at: np.ascontiguousarray(graph.constants[x]) for x, at in kept}
     return native.region(  # type: ignore[union-attr]
         *[array.tobytes() for array in arrays],
         slots.tile_size(SHORT),
@@ -137,11 +134,9 @@ def _written(graph: Graph) -> tuple[Slots, list[Any]] | None:
 
 def _ends(graph: Graph, of: Mapping[int, int]) -> Any:
     """Return inputs, outputs and shape of a function, by the numbers of arrays."""
-    specs = graph.specs
+    specs, ys = graph.specs, graph.outputs
     given = [(of[x], specs[x].dtype.num, prod(specs[x].shape)) for x in graph.inputs]
-    made = [
-        (of[y], specs[y].dtype.num, bytes_of(specs[y].shape)) for y in graph.outputs
-    ]
+    made = [(of[y], specs[y].dtype.num, bytes_of(specs[y].shape)) for y in ys]
     return given, made
 
 
@@ -174,10 +169,8 @@ def _product(graph: Graph) -> Any:
         return None
     attrs, views = graph.steps[0].attrs, []
     for spec, turned in zip(specs, ("transpose_a", "transpose_b"), strict=True):
-        shape, strides = (
-            spec.shape,
-            tuple([4 * s for s in contiguous_strides(spec.shape)]),
-        )
+        shape = spec.shape
+        strides = tuple([4 * step for step in contiguous_strides(shape)])
         if attrs[turned]:
             shape = (*shape[:-2], shape[-1], shape[-2])
             strides = (*strides[:-2], strides[-1], strides[-2])
