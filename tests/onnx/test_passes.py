@@ -80,6 +80,30 @@ PASSES = {
         {"Conv": 1, "Transpose": 2},
         {"factors and sums of channels folded": 1},
     ),
+    "a sum of channels in another shape, and relu": (
+        """
+        sizes = Constant <value_ints = [1, -1, 1, 1]> ()
+        wide = Reshape (shift, sizes)
+        d = Conv (x, w2x)
+        s = Add (d, wide)
+        y = Relu (s)
+        """,
+        {"Conv": 1, "Transpose": 2},
+        {
+            "factors and sums of channels folded": 1,
+            "biases and activations fused": 1,
+        },
+    ),
+    "a sum of rows in another shape": (
+        """
+        sizes = Constant <value_ints = [1, 1, -1, 1]> ()
+        wide = Reshape (columns, sizes)
+        d = Conv (x, w2x)
+        y = Add (d, wide)
+        """,
+        {"Add": 1, "Conv": 1},
+        {},
+    ),
     "a sum of columns": (CONV + "y = Add (c, columns)", {"Add": 1, "Conv": 1}, {}),
     "a factor of a value that is used twice": (
         CONV + "q = Mul (c, row) y = Add (c, q)",

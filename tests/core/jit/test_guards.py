@@ -81,6 +81,36 @@ def assign_data():
 
 
 NEW = pg.asarray([4.0, 5.0, 6.0])
+LAYERS = [[pg.asarray([1.0, 2.0, 3.0]), pg.asarray([3.0, 1.0, 2.0])]]
+NAMED = {"scale": pg.asarray([1.0, 2.0, 3.0]), "shift": pg.asarray([3.0, 1.0, 2.0])}
+
+
+def through_layers(x):
+    [(first, second)] = LAYERS
+    return x * first - second
+
+
+def by_order(x):
+    first, second = NAMED.values()
+    return x * first - second
+
+
+def by_name(x):
+    return x * NAMED["scale"] - NAMED["shift"] if "scale" in NAMED else x
+
+
+def assign_in_list():
+    LAYERS[0][1][0] = 8.0
+
+
+def rename():
+    NAMED["factor"] = NAMED.pop("scale")
+
+
+def turn():
+    NAMED["scale"] = NAMED.pop("scale")
+
+
 # name: (function, change)
 CHANGES = {
     "global": (lambda x: x * SCALE, set_global("SCALE", 3.0)),
@@ -97,6 +127,15 @@ CHANGES = {
         lambda x: x * PARAMETERS["more"][1][0],
         put(PARAMETERS["more"], 1, (3.0,)),
     ),
+    "tensor in lists": (through_layers, put(LAYERS[0], 0, NEW)),
+    "order of tensors in lists": (through_layers, LAYERS[0].reverse),
+    "item of a tensor in lists": (through_layers, assign_in_list),
+    "number of tensors in lists": (
+        lambda x: x + float(len(LAYERS[0])),
+        lambda: LAYERS[0].append(NEW),
+    ),
+    "order of names": (by_order, turn),
+    "name of a tensor": (by_name, rename),
     "default": (default, put(default.__defaults__[0], 0, 5.0)),
     "attribute of a module": (lambda x: x * MODULE.rate, give(MODULE, "rate", 3.0)),
     "attribute": (MODEL, give(MODEL, "training", False)),
@@ -122,7 +161,11 @@ def restored():
     before = dict(globals()), dict(vars(MODEL)), dict(vars(Model))
     weights, held = WEIGHTS + 0, MODEL.weights + 0
     table, more = TABLE.copy(), list(PARAMETERS["more"])
+    layers, named = [x + 0 for x in LAYERS[0]], {n: x + 0 for n, x in NAMED.items()}
     yield
+    LAYERS[0][:] = layers
+    NAMED.clear()
+    NAMED.update(named)
     globals().update(before[0])
     vars(MODEL).update(before[1])
     for name in ("bias", "scaled"):

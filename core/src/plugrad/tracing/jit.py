@@ -238,10 +238,8 @@ def _named(option: str, f: Callable[..., Any], given: Any) -> dict[int | str, st
 def _is_inside() -> bool:
     """Return whether a call is part of something larger that sees each kernel."""
     context = current()
-    see_kernels = [
-        o for o in context.observers if not getattr(o, "sees_regions", False)
-    ]
-    return bool(context.tapes or see_kernels or context.level is not None)
+    seen = [o for o in context.observers if not getattr(o, "sees_regions", False)]
+    return bool(context.tapes or seen or context.level is not None)
 
 
 class Explanation(NamedTuple):

@@ -280,9 +280,8 @@ class Grouping:
     def _graph(self, g: int, outputs: int) -> Graph:
         """Return what computes some outputs of a group as a graph of its own."""
         members = self._behind(outputs, self._members(g))
-        steps = [
-            s for s in map(self.plan.__getitem__, bits(members)) if type(s) is Step
-        ]
+        chosen = map(self.plan.__getitem__, bits(members))
+        steps = [s for s in chosen if type(s) is Step]
         read = {x: None for s in steps for x in s.inputs if x is not None}
         made = {y: None for s in steps for y in s.outputs}
         given = [x for x in read if x not in made]
@@ -355,12 +354,9 @@ def _without_repeats(
 
 
 def _tell(what: str, compiler: Compiler, error: Exception) -> None:
-    warnings.warn(
-        f"jit: {what} of {compiler.owner} has failed with {described(error)}; the "
-        "kernels run one by one",
-        RuntimeWarning,
-        stacklevel=outside(),
-    )
+    text = f"jit: {what} of {compiler.owner} has failed with {described(error)}; the "
+    text += "kernels run one by one"
+    warnings.warn(text, RuntimeWarning, stacklevel=outside())
 
 
 def _asked(

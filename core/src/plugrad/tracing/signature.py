@@ -44,18 +44,18 @@ IDENTITY = *FUNCTIONS, type, ModuleType, Variable, Enum, np.dtype, type(Ellipsis
 
 
 class Same:
-    """Equal only to the same object."""
+    """Equal only to the same objects in the same order."""
 
-    __slots__ = ("value",)
+    __slots__ = ("ids", "values")
 
-    def __init__(self, value: object) -> None:
-        self.value = value
+    def __init__(self, *values: object) -> None:
+        self.values, self.ids = values, (*map(id, values),)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.value is self.value
+        return isinstance(other, Same) and other.ids == self.ids
 
     def __hash__(self) -> int:
-        return id(self.value)
+        return hash(self.ids)
 
 
 def is_fixed(value: Any) -> bool:
@@ -78,11 +78,14 @@ def look(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
         return kind, value.shape, value.dtype, value.tobytes()
     if kind is Tensor:
-        return kind, Same(value), Same(value._data)
+        return kind, Same(value, value._data)
     if kind is dict:
-        return kind, look([*value.items()])
+        return kind, look([*value]), look([*value.values()])
     if kind in (list, tuple):
-        return kind, *map(look, value)
+        kinds = {*map(type, value)}
+        if kinds == {Tensor}:
+            return kind, Same(*value, *[x._data for x in value])
+        return kind, *(value if kinds == {str} else map(look, value))
     if kind in (set, frozenset):
         return kind, frozenset(map(look, value))
     return Same(value)
@@ -209,7 +212,7 @@ def difference(old: Signature, new: Signature) -> str:
 def described(key: Any) -> str:
     """Return the key of a leaf for people."""
     if isinstance(key, Same):
-        return repr(key.value)
+        return repr(key.values[0])
     if key[0] is Tensor:
         _, shape, dtype, home = key
         return f"{named(dtype)} of shape {shape} on {home.name}"

@@ -118,12 +118,16 @@ def _by_channel(name: str, graph: Graph, known: Known, rank: int) -> bool:
         shape = (*[1] * (rank - value.ndim), *value.shape)
         return len(shape) == rank > 2 and bool(value.size == shape[1])
     maker = makers(graph).get(name)
-    if maker is None or maker.op != "Unsqueeze" or name not in known:
+    if maker is None or name not in known or rank < 3:
         return False
     given = known.constants.get(maker.inputs[1]) if maker.inputs[1:] else None
-    axes = maker.attrs.get("axes", () if given is None else given.tolist())
-    vector = graph.ranks.get(maker.inputs[0]) == 1
-    return vector and rank > 2 and tuple(axes) == tuple(range(1, rank - 1))
+    numbers = maker.attrs.get("axes", () if given is None else given.tolist())
+    if maker.op == "Reshape":
+        vector = known.params.get(maker.inputs[0])
+        sizes = () if vector is None else (-1, vector.size)
+        return any([*numbers] == [1, n, *[1] * (rank - 2)] for n in sizes)
+    is_vector = graph.ranks.get(maker.inputs[0]) == 1
+    return maker.op == "Unsqueeze" and is_vector and [*numbers] == [*range(1, rank - 1)]
 
 
 def _affine(node: Node, conv: Node, other: str, known: Known) -> list[Node]:
