@@ -67,7 +67,10 @@ static void run(void (*body)(u32, u32, void *), Task *s) {
                     block_##name(x + j, a, &span, c, WIDE_BLOCK, y + j);               \
                 for (; j + BLOCK <= c; j += BLOCK)                                     \
                     block_##name(x + j, a, &span, c, BLOCK, y + j);                    \
-                if (j < c) rest_##name(x + j, a, &span, c, c - j, y + j);              \
+                if (j && j < c) /* some of the last block again */                     \
+                    block_##name(x + c - BLOCK, a, &span, c, BLOCK, y + c - BLOCK);    \
+                else if (!j)                                                           \
+                    rest_##name(x, a, &span, c, c, y);                                 \
             }                                                                          \
         }                                                                              \
     }                                                                                  \

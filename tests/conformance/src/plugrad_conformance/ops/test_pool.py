@@ -194,6 +194,17 @@ def test_pool(kind, window, backend):
     np.testing.assert_array_equal(y.numpy(), z.numpy())
 
 
+@pytest.mark.parametrize("channels", [1, 7, 16, 17, 24, 31, 64, 65, 90])
+def test_numbers_of_channels(channels, backend):
+    x = RNG.normal(size=(2, 5, 6, channels)).astype("float32")
+    parts = seen(x, (3, 2), (1, 0), (3, 3), strides=2)
+    options = {"strides": 2, "pad": [(1, 1), (0, 0)]}
+    y = pg.max_pool(x, (3, 2), **options).numpy()
+    np.testing.assert_array_equal(y, parts.max(0))
+    y = pg.avg_pool(x, (3, 2), **options).numpy()
+    np.testing.assert_allclose(y, parts.mean(0), rtol=1e-5, atol=1e-6)
+
+
 def test_channels_first_and_no_batch(backend):
     x = RNG.normal(size=X).astype("float32")
     y = pg.max_pool(x, 2, pad=[(0, 1), (2, 0)]).numpy()
