@@ -184,7 +184,9 @@ def moves():
         xs = [draw(shape, "float32") for _ in range(3)]
         for axis in range(3):
             yield "Pack", xs, {"axis": axis}, lambda xs=xs, a=axis: np.stack(xs, a)
-    for dtype, shape in itertools.product(SIZES, [(90, 7, 301), (2, 3, 4), (5, 0, 2)]):
+    for dtype, shape in itertools.product(
+        SIZES, [(90, 7, 301), (33, 4, 34), (2, 3, 4), (5, 0, 2)]
+    ):
         x = draw(shape, dtype)
         for ends in [((1, 2), (0, 0), (3, 0)), ((0, 0), (1, 1), (0, 0))]:
             for value in (0, 1):

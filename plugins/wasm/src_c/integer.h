@@ -12,6 +12,7 @@ typedef struct {
     const f32 *scales;
     Result to;
     i32 zero;
+    f32 low; /* the lowest byte less the zero point */
 } End;
 
 enum { MOST_COLUMNS = 32 };
@@ -32,38 +33,42 @@ INLINE End end_of(u32 n, i32 *memory, const i32 *sums, i32 factor, const i32 *bi
         all[j] = scales ? scale[scales > 1 ? j : 0] : 1;
     }
     for (u32 j = n; j % MOST_COLUMNS; j++) memory[j] = 0, all[j] = 0;
-    return (End){memory, all, to, byte_at(zero, to == TO_INT8)};
+    i32 add = byte_at(zero, to == TO_INT8);
+    return (End){memory, all, to, add, (f32)((to == TO_INT8 ? -128 : 0) - add)};
 }
 
-/* Copies n bytes; the compiler knows how many `most` are, and needs no call for them. */
-INLINE void store(void *to, const void *from, u32 n, u32 most) {
-    if (n == most) memcpy(to, from, most);
-    else memcpy(to, from, n);
+typedef u32 Numbers __attribute__((vector_size(4 * LANES)));
+typedef i32 Signed __attribute__((vector_size(4 * LANES)));
+typedef f32 Reals __attribute__((vector_size(4 * LANES)));
+typedef u8 Lowest __attribute__((vector_size(LANES)));
+
+/* x where that is asked for, else y. */
+INLINE Reals chosen(Signed where, Reals x, Reals y) {
+    return (Reals)(((Signed)x & where) | ((Signed)y & ~where));
 }
 
-/* Writes the results of `width` columns of a row from `j` on, of the `most` in `sums`; `y`
-   is where the row begins. Half is rounded to even by a sum that has no room for fractions;
-   bounds are whole numbers, so they may come first. */
+/* Writes the results of `width` columns of a row from `j` on, of the `most` in `sums`, a
+   multiple of LANES; `y` is where the row begins. Half is rounded to even by a sum that has
+   no room for fractions; bounds are whole numbers, so they may come first. */
 INLINE void end_row(const End *e, const i32 *sums, u32 j, u32 width, u32 most, void *y) {
-    const f32 round = 12582912; /* 1.5 * 2^23 */
-    i32 t[MOST_COLUMNS], lowest = e->to == TO_INT8 ? -128 : 0;
-    for (u32 q = 0; q < most; q++) t[q] = (i32)((u32)sums[q] - (u32)e->less[j + q]);
-    if (e->to == TO_INT32) {
-        store((i32 *)y + j, t, width * sizeof(i32), most * sizeof(i32));
-        return;
+    const Reals none = {0}, low = none + e->low, high = low + 255;
+    const Reals round = none + 12582912; /* 1.5 * 2^23 */
+    u32 size = e->to <= TO_FLOAT32 ? 4 : 1;
+    u8 some[4 * MOST_COLUMNS], *row = (u8 *)y + j * size, *to = width < most ? some : row;
+    for (u32 q = 0; q < most; q += LANES) {
+        Numbers t, less;
+        Reals f, scales;
+        memcpy(&t, sums + q, sizeof t), memcpy(&less, e->less + j + q, sizeof t);
+        memcpy(&scales, e->scales + j + q, sizeof scales);
+        t -= less, f = __builtin_convertvector((Signed)t, Reals) * scales;
+        if (e->to == TO_INT32) memcpy(to + 4 * q, &t, sizeof t);
+        else if (e->to == TO_FLOAT32) memcpy(to + 4 * q, &f, sizeof f);
+        else {
+            f = chosen(f > low, f, low); /* not a number: the lowest */
+            f = chosen(f < high, f, high) + round;
+            Lowest bytes = __builtin_convertvector((Numbers)f + (u32)e->zero, Lowest);
+            memcpy(to + q, &bytes, sizeof bytes);
+        }
     }
-    f32 f[MOST_COLUMNS], low = (f32)(lowest - e->zero), high = low + 255;
-    for (u32 q = 0; q < most; q++) f[q] = (f32)t[q] * e->scales[j + q];
-    if (e->to == TO_FLOAT32) {
-        store((f32 *)y + j, f, width * sizeof(f32), most * sizeof(f32));
-        return;
-    }
-    u8 bytes[MOST_COLUMNS];
-    for (u32 q = 0; q < most; q++) {
-        f32 v = f[q] > low ? f[q] : low; /* not a number: the lowest */
-        f[q] = (v < high ? v : high) + round;
-    }
-    memcpy(t, f, most * sizeof(i32));
-    for (u32 q = 0; q < most; q++) bytes[q] = (u8)(t[q] + e->zero); /* the lowest bits */
-    store((u8 *)y + j, bytes, width, most);
+    if (to == some) memcpy(row, some, width * size);
 }

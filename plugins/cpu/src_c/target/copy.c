@@ -81,23 +81,24 @@ static void copy_rows_of(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {
 #define ROUNDS_8 ROUND(8, LOW_8) ROUND(8, LOW_8) ROUND(8, LOW_8)
 #define ROUNDS_4 ROUND(4, LOW_4) ROUND(4, LOW_4)
 #define TURN(...) TURN_(__VA_ARGS__)
-#define TURN_(T, NAME, N, REST) /* what is no whole block is left to another function */ \
+#define TURN_(T, NAME, N, REST) /* what is smaller than a block is left to another function */ \
     typedef T row_of_##NAME##_##T __attribute__((vector_size(sizeof(T) * N)));           \
     static void NAME##_##T(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {            \
         i64 from = c->x_column, to = c->y_row, size = sizeof(T);                         \
-        u64 n_whole = n - n % N, m_whole = m - m % N;                                    \
-        for (u64 i = 0; i < n_whole; i += N)                                             \
-            for (u64 j = 0; j < m_whole; j += N) {                                       \
+        if (n < N || m < N) {                                                            \
+            REST##_##T(c, x, y, n, m);                                                   \
+            return;                                                                      \
+        }                                                                                \
+        for (u64 i = 0; i < n; i += N)                                                   \
+            for (u64 j = 0; j < m; j += N) { /* the last blocks overlap others */        \
                 row_of_##NAME##_##T a[N], b[N];                                          \
-                const u8 *in = x + (i64)i * size + (i64)j * from;                        \
-                u8 *out = y + (i64)j * size + (i64)i * to;                               \
+                i64 row = (i64)MIN(i, n - N), column = (i64)MIN(j, m - N);               \
+                const u8 *in = x + row * size + column * from;                           \
+                u8 *out = y + column * size + row * to;                                  \
                 for (int k = 0; k < N; k++) memcpy(&a[k], in + k * from, sizeof a[k]);   \
                 ROUNDS_##N                                                               \
                 for (int k = 0; k < N; k++) memcpy(out + k * to, &a[k], sizeof a[k]);    \
             }                                                                            \
-        REST##_##T(c, x + (i64)m_whole * from, y + (i64)m_whole * size, n_whole,         \
-                   m - m_whole);                                                         \
-        REST##_##T(c, x + (i64)n_whole * size, y + (i64)n_whole * to, n - n_whole, m);   \
     }
 typedef struct {
     u64 low, high;
@@ -124,20 +125,26 @@ TURN(u64, turn, LONG, turn_few)
 
 static void tiles(u32 item, u32 end, void *ctx) {
     const Copy *c = ctx;
-    for (; item < end; item++) {
-        u64 column = item % c->across * c->columns, rest = item / c->across;
-        u64 row = rest % c->down * c->rows, number = rest / c->down;
-        const u8 *x = c->x + (i64)row * c->x_row + (i64)column * c->x_column;
-        u8 *y = c->y + (i64)row * c->y_row + (i64)column * c->y_column;
-        for (u32 axis = c->outer; axis--; number /= (u64)c->axes[axis].n) {
-            i64 at = (i64)(number % (u64)c->axes[axis].n);
+    const Axis *last = c->axes + c->outer - 1;
+    while (item < end) {
+        u32 column = item % c->across, rest = item / c->across;
+        u32 row = rest % c->down, number = rest / c->down, along = 1;
+        if (c->down * c->across == 1) /* planes that are not cut */
+            along = MIN(end - item, (u32)last->n - number % (u32)last->n);
+        i64 i = row * (i64)c->rows, j = column * (i64)c->columns;
+        const u8 *x = c->x + i * c->x_row + j * c->x_column;
+        u8 *y = c->y + i * c->y_row + j * c->y_column;
+        u64 n = MIN(c->n - (u64)i, c->rows), m = MIN(c->m - (u64)j, c->columns);
+        for (u32 axis = c->outer; axis--; number /= (u32)c->axes[axis].n) {
+            u32 at = number % (u32)c->axes[axis].n;
             x += at * c->axes[axis].from, y += at * c->axes[axis].to;
         }
-        c->tile(c, x, y, MIN(c->n - row, c->rows), MIN(c->m - column, c->columns));
+        for (item += along; along--; x += last->from, y += last->to)
+            c->tile(c, x, y, n, m);
     }
 }
 
-/* Puts the axes into order; returns their number, 2 or more. */
+/* Puts the axes into order; returns their number, 3 or more. */
 static u32 arrange(const i64 *how, Axis *axes) {
     u32 rank = (u32)how[0], count = 0, nearest = 0;
     const i64 *n = how + 1, *from = n + rank, *to = from + rank;
@@ -149,8 +156,8 @@ static u32 arrange(const i64 *how, Axis *axes) {
             sorted[at] = sorted[at - 1];
         sorted[at] = (Axis){n[i], from[i], to[i]};
     }
-    u32 few = 2; /* the first two are there to make a plane of what has no axes */
-    axes[0] = axes[1] = (Axis){1, 0, 0};
+    u32 few = 3; /* the first three are there to make planes of what has no axes */
+    axes[0] = axes[1] = axes[2] = (Axis){1, 0, 0};
     for (u32 i = 0; i < count; i++) {
         Axis *last = &axes[few - 1], next = sorted[i];
         if (i && last->from == next.from * next.n && last->to == next.to * next.n)
@@ -174,7 +181,7 @@ static u32 arrange(const i64 *how, Axis *axes) {
 EXPORT("copy") void copy_strided(const u8 *x, u8 *y, const i64 *how, u32 size) {
     static Tile *const each[] = {each_u8, each_u16, each_u32, each_u64, each_u128};
     static Tile *const turn[] = {turn_u8, turn_u16, turn_u32, turn_u64};
-    Axis axes[MAX_AXES + 2];
+    Axis axes[MAX_AXES + 3];
     u32 outer = arrange(how, axes) - 2, log = (u32)__builtin_ctz(size);
     Axis rows = axes[outer], columns = axes[outer + 1];
     Copy c = {.x = x, .y = y, .axes = axes, .outer = outer, .size = size};
