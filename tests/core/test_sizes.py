@@ -18,7 +18,7 @@ ONNX = ROOT / "plugins/onnx/src/plugrad_onnx"
 TFJS = ROOT / "plugins/tfjs/src/plugrad_tfjs"
 TRAIN = ROOT / "plugins/train/src/plugrad_train"
 REGIONS = {  # for jit
-    CPU: [CPU / f"{name}.py" for name in ("regions", "slots", "rows", "blocks")],
+    CPU: [CPU / f"{n}.py" for n in ("regions", "slots", "single", "rows", "blocks")],
     WASM: [WASM / "regions.py"],
     OPENCL: [OPENCL / "regions.py", OPENCL / "walk.py"],
 }
@@ -73,8 +73,9 @@ PACKAGES = {
     "onnx": (sorted(ONNX.rglob("*.py")), 1900),
     "tfjs": (sorted(TFJS.rglob("*.py")), 700),
     "train": (sorted(TRAIN.rglob("*.py")), 1555),  # 53 for donate= and bad input
-    "regions of cpu": (REGIONS[CPU][:2], 270),
-    "rows in regions of cpu": (REGIONS[CPU][2:], 350),
+    "regions of cpu": (REGIONS[CPU][:2], 220),
+    "single kernels of cpu": (REGIONS[CPU][2:3], 130),
+    "rows in regions of cpu": (REGIONS[CPU][3:], 350),
     "regions of wasm": (REGIONS[WASM], 150),
     "regions of opencl": (REGIONS[OPENCL], 220),
 }

@@ -5,7 +5,10 @@
    `region(slots, steps, loops, tile, constants, inputs, outputs, n)` takes the first
    three as bytes of the structures in region.h; `blocks(program, kept, constants, inputs,
    outputs, n)` the first as the bytes of one of blocks.h, which points into what is kept.
-   Where an input has strides, a call returns NotImplemented. */
+   `bound(name, arguments, inputs, outputs, dropped)` takes the arguments of a kernel, with
+   a tuple of a number in the place of an array of a call; the last outputs, `dropped` of
+   them, are memory for the kernel alone. Where an input has strides, a call returns
+   NotImplemented. */
 #include "kernels/region.h"
 #include "native.h"
 #include "target/blocks.h"
@@ -42,7 +45,7 @@ typedef struct {
         int slot, type, nd;
         npy_intp *shape; /* in a bytes object of the parts */
     } outputs[REGION_SLOTS];
-    int nin, nout, slot_count;
+    int nin, nout, dropped, slot_count;
     npy_intp n, largest, bytes; /* of all arrays, at 4 an element, and of an output */
 } Function;
 
@@ -105,8 +108,9 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
             Py_RETURN_NOTIMPLEMENTED;
     PyObject *made[REGION_SLOTS];
     int done = make_outputs(self, made, arrays);
-    PyObject *result = done < self->nout || done == 1 ? NULL : PyTuple_New(done);
-    if (done < self->nout || (done > 1 && result == NULL)) {
+    int kept = self->nout - self->dropped;
+    PyObject *result = done < self->nout || kept == 1 ? NULL : PyTuple_New(kept);
+    if (done < self->nout || (kept > 1 && result == NULL)) {
         while (done--) Py_DECREF(made[done]);
         return NULL;
     }
@@ -116,8 +120,9 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
     else
         run_kernel(self, arrays);
     if (state != NULL) PyEval_RestoreThread(state);
-    if (done == 1) return made[0];
-    for (int i = 0; i < done; i++) PyTuple_SET_ITEM(result, i, made[i]);
+    while (done > kept) Py_DECREF(made[--done]);
+    if (kept == 1) return made[0];
+    for (int i = 0; i < kept; i++) PyTuple_SET_ITEM(result, i, made[i]);
     return result;
 }
 
@@ -176,6 +181,7 @@ static int read_argument(Function *self, PyObject *x) {
     if (at == INTS) return -1;
     if (PyArray_Check(x)) {
         self->ints[at] = (uint64_t)(uintptr_t)PyArray_DATA((PyArrayObject *)x);
+        self->bytes += PyArray_NBYTES((PyArrayObject *)x);
     } else if (PyTuple_Check(x)) {
         self->places[self->place_count].at = at;
         return PyArg_ParseTuple(x, "i", &self->places[self->place_count++].slot) ? 0 : -1;
@@ -246,11 +252,13 @@ static PyObject *make_blocks(PyObject *module, PyObject *args) {
 static PyObject *make_bound(PyObject *module, PyObject *args) {
     PyObject *arguments, *inputs, *outputs;
     const char *name;
-    if (!PyArg_ParseTuple(args, "sO!O!O!", &name, &PyTuple_Type, &arguments, &PyList_Type,
-                          &inputs, &PyList_Type, &outputs))
+    int dropped;
+    if (!PyArg_ParseTuple(args, "sO!O!O!i", &name, &PyTuple_Type, &arguments, &PyList_Type,
+                          &inputs, &PyList_Type, &outputs, &dropped))
         return NULL;
     Function *self = empty(name, args);
     if (self == NULL) return NULL;
+    self->dropped = dropped;
     int wrong = 0;
     for (Py_ssize_t i = 0; !wrong && i < PyTuple_GET_SIZE(arguments); i++)
         wrong = read_argument(self, PyTuple_GET_ITEM(arguments, i)) < 0;
@@ -285,7 +293,7 @@ PyMethodDef region_methods[] = {
     {"blocks", make_blocks, METH_VARARGS,
      "blocks(program, kept, constants, inputs, outputs, n): a function."},
     {"bound", make_bound, METH_VARARGS,
-     "bound(name, arguments, inputs, outputs): a function."},
+     "bound(name, arguments, inputs, outputs, dropped): a function."},
     {"address", address, METH_O, "address(name): of a function of the library."},
     {NULL, NULL, 0, NULL},
 };

@@ -4,27 +4,24 @@ The kernels run on one tile of elements after the other: what they make stays in
 first cache. A region is a program of the structures in ``region.h``; it is data, so it
 takes no compiler.
 
-Map: ``LOOPS``, what runs in the place of kernels; ``is_fusable``; ``compile_region``;
-single kernels.
+Map: ``LOOPS``, what runs in the place of kernels; ``is_fusable``; ``compile_region``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
-from plugrad.geometry import contiguous_strides
 from plugrad.plugin import Graph, Step
 
 from . import blocks
-from .kernels import KERNELS, linalg
-from .native import LOADED, MOST, around
+from .kernels import KERNELS
+from .native import LOADED, MOST
 from .pool import native
 from .rows import CALLS, FOLDS, call_of, values
-from .slots import SHORT, SLOT, Loop, Run, Slots, bytes_of, program
+from .single import SINGLE, ends
+from .slots import SHORT, SLOT, Loop, Run, Slots, program
 
 STEP = np.dtype(
     [
@@ -88,7 +85,7 @@ def is_fusable(step: Step, graph: Graph) -> Any:
     """
     if call_of(step, graph):
         return True
-    if step.kernel.name in ALONE:
+    if step.kernel.name in SINGLE:
         return step.outputs  # which are its own
     shapes = {graph.specs[x].shape for x in step.inputs if x is not None}
     if len(shapes) > 1 and step.kernel.name in EITHER_ZERO:
@@ -99,7 +96,7 @@ def is_fusable(step: Step, graph: Graph) -> Any:
 def compile_region(graph: Graph) -> Any:
     """Return a function of NumPy's arrays; None if the kernels are as fast."""
     specs, alone = graph.specs, len(graph.steps) == 1
-    if bind := alone and ALONE.get(graph.steps[0].kernel.name):
+    if bind := alone and SINGLE.get(graph.steps[0].kernel.name):
         return bind(graph)
     count = max([prod(spec.shape) for spec in specs.values()])
     as_fast = alone and (count >= MANY or graph.steps[0].kernel.name in FOLDS)
@@ -117,7 +114,7 @@ def compile_region(graph: Graph) -> Any:
         *[array.tobytes() for array in arrays],
         slots.tile_size(SHORT),
         constants,
-        *_ends(graph, slots.of),
+        *ends(graph, slots.of),
         count,
     )
 
@@ -132,76 +129,6 @@ def _written(graph: Graph) -> tuple[Slots, list[Any]] | None:
     return slots, [np.array(slots.rows, SLOT), steps, np.array(slots.loops, np.int32)]
 
 
-def _ends(graph: Graph, of: Mapping[int, int]) -> Any:
-    """Return inputs, outputs and shape of a function, by the numbers of arrays."""
-    specs, ys = graph.specs, graph.outputs
-    given = [(of[x], specs[x].dtype.num, prod(specs[x].shape)) for x in graph.inputs]
-    made = [(of[y], specs[y].dtype.num, bytes_of(specs[y].shape)) for y in ys]
-    return given, made
-
-
 def _row(run: Run) -> Any:
     address = native.address(run.name)  # type: ignore[union-attr]
     return address, run.p, run.q, len(run.given), [*run.given, 0, 0][:3], run.to
-
-
-# --- single kernels --------------------------------------------------------------
-
-
-def _bound(graph: Graph, name: str, *arguments: Any) -> Any:
-    """Return a kernel with its numbers; the last of its arrays is the output."""
-    of = {v: n for n, v in enumerate((*graph.inputs, *graph.outputs))}
-    return native.bound(name, arguments, *_ends(graph, of))  # type: ignore[union-attr]
-
-
-def _specs(graph: Graph) -> list[Any] | None:
-    """Return what a single step reads, if that is float32 and no constant."""
-    (step,) = graph.steps
-    specs = [graph.specs[x] for x in step.inputs if x is not None]
-    fits = all(spec.dtype == np.float32 for spec in specs)
-    same = (*graph.inputs,) == step.inputs  # each once
-    return specs if fits and same and len(specs) == len(step.inputs) else None
-
-
-def _product(graph: Graph) -> Any:
-    specs = _specs(graph)
-    if specs is None:
-        return None
-    attrs, views = graph.steps[0].attrs, []
-    for spec, turned in zip(specs, ("transpose_a", "transpose_b"), strict=True):
-        shape = spec.shape
-        strides = tuple([4 * step for step in contiguous_strides(shape)])
-        if attrs[turned]:
-            shape = (*shape[:-2], shape[-1], shape[-2])
-            strides = (*strides[:-2], strides[-1], strides[-2])
-        views += [shape, strides]
-    plan = linalg.plan(*views)
-    return plan and _bound(
-        graph, "product_f32", plan[1], (0,), (1,), (2,), *linalg.NOTHING
-    )
-
-
-def _softmax(log: int, graph: Graph) -> Any:
-    specs = _specs(graph)
-    if specs is None or prod(specs[0].shape) >= MOST:
-        return None
-    sizes = around(specs[0].shape, graph.steps[0].attrs["axis"])
-    return _bound(graph, "softmax_f32", (0,), (1,), *sizes, log)
-
-
-def _softmax_grad(log: int, graph: Graph) -> Any:
-    specs = _specs(graph)
-    if specs is None or specs[0] != specs[1] or prod(specs[0].shape) >= MOST:
-        return None
-    sizes = around(specs[0].shape, len(specs[0].shape) - 1)[:2]
-    return _bound(graph, "softmax_grad_f32", (0,), (1,), (2,), *sizes, log)
-
-
-# Kernels that are called without looking at their arguments anew.
-ALONE: dict[str, Callable[[Graph], Any]] = {
-    "BatchMatMul": _product,
-    "Softmax": partial(_softmax, 0),
-    "LogSoftmax": partial(_softmax, 1),
-    "plugrad_cpu.SoftmaxGrad": partial(_softmax_grad, 0),
-    "plugrad_cpu.LogSoftmaxGrad": partial(_softmax_grad, 1),
-}

@@ -72,14 +72,13 @@ def backprop_filter(x: Array, dy: Array, *, geometry: Windows) -> Array:
 
 def convolved(x: Array, filter: Array, windows: Windows, end: End) -> Array | None:
     """Return ``activation(conv + bias)`` in C; None if there is none for this."""
-    return _in_c(x, filter, windows, False, end) if _quick(x, windows) else None
+    return _in_c(x, filter, windows, False, end) if is_quick(x.dtype, windows) else None
 
 
-def _quick(x: Array, windows: Windows) -> bool:
+def is_quick(dtype: np.dtype, windows: Windows) -> bool:
     """Tell whether each channel has one result, and a window few enough lines."""
     lines, c = math.prod(windows.window[:-1]), windows.in_shape[-1]
-    alone = c == windows.out_shape[-1] and c >= 4
-    return alone and lines <= MOST_LINES and x.dtype in SINGLE
+    return 4 <= c == windows.out_shape[-1] and lines <= MOST_LINES and dtype in SINGLE
 
 
 def _in_c(
@@ -94,7 +93,7 @@ def _in_c(
     if how is None or given is None or not whole:
         return None
     y = np.empty(shape, a.dtype)
-    if _quick(a, windows):
+    if is_quick(a.dtype, windows):
         SINGLE[a.dtype](how, *given, y, *end)
     else:
         ALL[a.dtype](how, *given, y, back)

@@ -34,9 +34,12 @@ def _in_c(table: Any, shape: Shape, windows: Windows, *xs: Array) -> Array | Non
 
 
 def _forward_in_c(table: Any, x: Array, windows: Windows) -> Array | None:
-    """Run in C where that is faster: with many channels, or few numbers in all."""
-    worth = x.shape[-1] >= 16 or x.size < 4096
-    return _in_c(table, windows.out_shape, windows, x) if worth else None
+    return _in_c(table, windows.out_shape, windows, x) if is_worth(x.shape) else None
+
+
+def is_worth(shape: Shape) -> bool:
+    """Tell whether C is faster: with many channels, or few numbers in all."""
+    return shape[-1] >= 16 or math.prod(shape) < 4096
 
 
 @kernels("MaxPool3D")

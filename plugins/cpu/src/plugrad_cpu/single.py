@@ -1,0 +1,171 @@
+"""Single kernels of graphs: called without looking at their arguments anew.
+
+What such a kernel is told besides arrays is known when it is compiled: sizes, how
+windows lie, and where constants are. A call checks that its arrays are contiguous,
+makes the results and memory for the kernel, and runs it.
+
+Map: ``bound``; products and rows; windows; ``SINGLE``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+from plugrad.geometry import contiguous_strides
+from plugrad.plugin import Graph, Spec, Step
+
+from .kernels import conv, depthwise, fused, linalg, pool
+from .native import MOST, around, described, in_order
+from .pool import native
+from .slots import bytes_of
+
+MEMORY = (-1,)  # the argument that is memory for a kernel
+Argument = Any  # a number, None, an array, or a tuple of the number of a value
+
+
+def ends(graph: Graph, of: Mapping[int, int]) -> Any:
+    """Return inputs, outputs and shape of a function, by the numbers of arrays."""
+    specs, ys = graph.specs, graph.outputs
+    given = [(of[x], specs[x].dtype.num, prod(specs[x].shape)) for x in graph.inputs]
+    made = [(of[y], specs[y].dtype.num, bytes_of(specs[y].shape)) for y in ys]
+    return given, made
+
+
+def bound(graph: Graph, name: str, *arguments: Argument, memory: int = 0) -> Any:
+    """Return a kernel with its numbers and constants.
+
+    Args:
+        graph: Its step; all values are float32.
+        name: That of the kernel in C.
+        arguments: What it takes, with the numbers of values in the place of arrays.
+        memory: How many numbers it needs besides: ``MEMORY`` is where.
+
+    """
+    of = {v: n for n, v in enumerate((*graph.inputs, *graph.outputs))}
+    of[MEMORY[0]] = len(of)
+    given, made = ends(graph, of)
+    if memory:
+        made.append((of[MEMORY[0]], linalg.FLOAT32.num, bytes_of((memory,))))
+
+    def placed(x: Argument) -> Any:
+        if not isinstance(x, tuple):
+            return x
+        constant = graph.constants.get(x[0])
+        return (of[x[0]],) if constant is None else in_order(constant)
+
+    kept = tuple([placed(x) for x in arguments])
+    return native.bound(name, kept, given, made, int(memory > 0))  # type: ignore[union-attr]
+
+
+def _specs(graph: Graph) -> list[Spec | None] | None:
+    """Return what a step reads; None unless all of it is float32 and can be counted."""
+    (step,) = graph.steps
+    specs = [None if x is None else graph.specs[x] for x in step.inputs]
+    given = [spec for spec in (*specs, graph.specs[step.outputs[0]]) if spec]
+    fits = all(x.dtype == np.float32 and 0 < prod(x.shape) < MOST for x in given)
+    return specs if fits else None
+
+
+# --- products and rows -----------------------------------------------------------
+
+
+def _end(step: Step, specs: list[Spec | None], c: int) -> linalg.End | None:
+    """Return the end of a fused kernel as C takes it, with the numbers of values."""
+    if "activation" not in step.attrs:
+        return linalg.NOTHING
+    if any(spec is not None and spec.shape != (c,) for spec in specs[2:]):
+        return None
+    activation = fused.ACTIVATIONS.index(step.attrs["activation"])
+    more = [None if x is None else (x,) for x in step.inputs[2:]]
+    return (*more, activation, float(step.attrs["leaky_relu_alpha"]))
+
+
+def _product(step: Step, specs: list[Spec | None], graph: Graph) -> Any:
+    views: list[Any] = []
+    for spec, turned in zip(specs[:2], ("transpose_a", "transpose_b"), strict=True):
+        shape = spec.shape  # type: ignore[union-attr]
+        strides = tuple([4 * step for step in contiguous_strides(shape)])
+        if step.attrs[turned]:
+            shape = (*shape[:-2], shape[-1], shape[-2])
+            strides = (*strides[:-2], strides[-1], strides[-2])
+        views += [shape, strides]
+    plan, end = linalg.plan(*views), _end(step, specs, views[2][-1])
+    if plan is None or end is None:
+        return None
+    a, b, (y,) = *step.inputs[:2], step.outputs
+    return bound(graph, "product_f32", plan[1], (a,), (b,), (y,), *end)
+
+
+def _softmax(log: int, step: Step, specs: Any, graph: Graph) -> Any:
+    sizes = around(specs[0].shape, step.attrs["axis"])
+    (x,), (y,) = step.inputs, step.outputs
+    return bound(graph, "softmax_f32", (x,), (y,), *sizes, log)
+
+
+def _softmax_grad(log: int, step: Step, specs: Any, graph: Graph) -> Any:
+    if specs[0] != specs[1]:
+        return None
+    sizes = around(specs[0].shape, len(specs[0].shape) - 1)[:2]
+    arrays = [(v,) for v in (*step.inputs, *step.outputs)]
+    return bound(graph, "softmax_grad_f32", *arrays, *sizes, log)
+
+
+# --- windows ---------------------------------------------------------------------
+
+
+def _convolution(step: Step, specs: list[Spec | None], graph: Graph) -> Any:
+    windows = step.attrs["geometry"]
+    end = _end(step, specs, windows.out_shape[-1])
+    plan = None if windows.depthwise else conv.plan(windows, False)
+    if plan is None or end is None:
+        return None
+    how, _, space, tiles, lanes = plan
+    x, filter, (y,) = *step.inputs[:2], step.outputs
+    arrays = (x,), (filter,), (y,), None, MEMORY
+    return bound(graph, "conv_f32", how, *arrays, tiles, lanes, *end, memory=space)
+
+
+def _depthwise(step: Step, specs: Any, graph: Graph) -> Any:
+    windows = step.attrs["geometry"]
+    end = _end(step, specs, windows.out_shape[-1])
+    how = described(windows)
+    if how is None or end is None or not depthwise.is_quick(specs[0].dtype, windows):
+        return None
+    x, filter, (y,) = *step.inputs[:2], step.outputs
+    return bound(graph, "depthwise_single_f32", how, (x,), (filter,), (y,), *end)
+
+
+def _pool(name: str, step: Step, specs: Any, graph: Graph) -> Any:
+    how = described(step.attrs["geometry"])
+    if how is None or not pool.is_worth(specs[0].shape):
+        return None
+    return bound(graph, name, how, (step.inputs[0],), (step.outputs[0],))
+
+
+def _made(make: Callable[[Step, Any, Graph], Any]) -> Callable[[Graph], Any]:
+    """Return what makes a kernel of a graph of one step, if its dtypes fit."""
+
+    def compiled(graph: Graph) -> Any:
+        specs = _specs(graph)
+        return None if specs is None else make(graph.steps[0], specs, graph)
+
+    return compiled
+
+
+MAKERS: dict[str, Callable[[Step, Any, Graph], Any]] = {
+    "BatchMatMul": _product,
+    "_FusedMatMul": _product,
+    "Softmax": partial(_softmax, 0),
+    "LogSoftmax": partial(_softmax, 1),
+    "plugrad_cpu.SoftmaxGrad": partial(_softmax_grad, 0),
+    "plugrad_cpu.LogSoftmaxGrad": partial(_softmax_grad, 1),
+    "AvgPool": partial(_pool, "avg_pool_f32"),
+    "MaxPool": partial(_pool, "max_pool_f32"),
+    **dict.fromkeys(("Conv2D", "Conv3D", "FusedConv2D"), _convolution),
+    **dict.fromkeys(("DepthwiseConv2dNative", "FusedDepthwiseConv2D"), _depthwise),
+}
+SINGLE = {name: _made(make) for name, make in MAKERS.items()}

@@ -1,0 +1,100 @@
+"""plugrad-cpu's single kernels: under ``jit`` they know their numbers and constants."""
+
+import gc
+import tracemalloc
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from .test_cpu_regions import check, floats, on_cpu  # noqa: F401  # a fixture
+
+IMAGE = (2, 9, 11, 12)
+# The op, the shapes of its image and its filter, and its options.
+CONVOLUTIONS = {
+    "3 x 3": (pg.fused.conv2d, IMAGE, (3, 3, 12, 20), {"pad": "same"}),
+    "by tiles": (pg.fused.conv2d, (1, 30, 30, 32), (3, 3, 32, 64), {"pad": "same"}),
+    "points": (pg.fused.conv2d, IMAGE, (1, 1, 12, 33), {}),
+    "groups": (pg.fused.conv2d, IMAGE, (3, 1, 4, 21), {"groups": 3, "strides": 2}),
+    "depthwise": (pg.fused.depthwise_conv2d, IMAGE, (3, 5, 12, 1), {"pad": "same"}),
+}
+ENDS = {
+    "nothing": (None, {}),
+    "a bias": (floats, {}),
+    "relu6": (floats, {"activation": "relu6"}),
+    "relu": (None, {"activation": "relu"}),
+    "elu": (floats, {"activation": "elu"}),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions(name, end):
+    op, shape, size, options = CONVOLUTIONS[name]
+    bias, more = ENDS[end]
+    x, w = floats(*shape), floats(*size)
+    b = bias and bias(size[-1] if name != "depthwise" else size[2])
+    check(lambda x, w: op(x, w, b, **options, **more), x, w)
+    f = lambda x: op(x, w, b, **options, **more)  # constants
+    check(f, x)
+    jitted = pg.jit(f)
+    for y in (x, x[:, ::-1], x * 0.5, pg.asarray(np.asfortranarray(x.numpy()))):
+        assert jitted(y).numpy().tobytes() == f(y).numpy().tobytes()
+
+
+def test_constants_may_have_strides():
+    x, w = floats(*IMAGE), floats(20, 12, 3, 3)
+    turned = pg.permute_dims(w, (2, 3, 1, 0))
+    check(lambda x: pg.fused.conv2d(x, turned, pad="same"), x)
+
+
+def test_slopes_of_channels():
+    x, w, slopes = floats(*IMAGE), floats(3, 3, 12, 16), floats(16)
+    f = lambda x: pg.fused.conv2d(x, w, activation="prelu", prelu_weights=slopes)
+    check(f, x)
+
+
+@pytest.mark.parametrize("op", [pg.max_pool, pg.avg_pool])
+def test_pooling(op):
+    f, x = lambda x: op(x, 3, strides=2, pad="same"), floats(2, 9, 11, 24)
+    check(f, x)
+    check(f, pg.astype(x, "float64"), regions=0)
+    check(f, floats(2, 40, 60, 3), regions=0)  # on NumPy
+
+
+@pytest.mark.parametrize("activation", ["linear", "relu", "sigmoid"])
+def test_products_with_an_end(activation):
+    x, w, b = floats(9, 40), floats(33, 40), floats(33)
+    dense = lambda x, w, b: pg.fused.matmul(
+        x, w, transpose_b=True, bias=b, activation=activation
+    )
+    check(dense, x, w, b)
+    check(lambda x: dense(x, w, b), x)
+    one = floats(1)  # a bias for all
+    check(lambda x: dense(x, w, one), x, regions=0)
+
+
+def test_other_convolutions_run_as_they_are():
+    x, w = floats(1, 9, 9, 4), floats(3, 3, 4, 8)
+    wide = lambda t: pg.astype(t, "float64")
+    check(lambda x, w: pg.conv2d(x, w), wide(x), wide(w), regions=0)
+    two, cube = floats(3, 3, 4, 2), floats(3, 3, 3, 4, 8)
+    check(lambda x: pg.depthwise_conv2d(x, two), x, regions=0)
+    check(lambda x: pg.conv2d(x, w), floats(0, 9, 9, 4), regions=0)
+    check(lambda x: pg.conv3d(x, cube), floats(1, 5, 6, 7, 4))  # is in C, too
+
+
+def test_the_memory_of_a_kernel_is_given_back():
+    x, w = floats(1, 64, 64, 32), floats(3, 3, 32, 32)
+    f = pg.jit(lambda x: pg.conv2d(x, w, pad="same"))
+    f(x), f(x)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        f(x)
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(20):
+            f(x)
+        assert tracemalloc.get_traced_memory()[0] - before < 4096
+    finally:
+        tracemalloc.stop()
