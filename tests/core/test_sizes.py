@@ -74,7 +74,7 @@ PACKAGES = {
     "tfjs": (sorted(TFJS.rglob("*.py")), 700),
     "train": (sorted(TRAIN.rglob("*.py")), 1555),  # 53 for donate= and bad input
     "regions of cpu": (REGIONS[CPU][:2], 220),
-    "single kernels of cpu": (REGIONS[CPU][2:3], 130),
+    "single kernels of cpu": (REGIONS[CPU][2:3], 140),
     "rows in regions of cpu": (REGIONS[CPU][3:], 350),
     "regions of wasm": (REGIONS[WASM], 150),
     "regions of opencl": (REGIONS[OPENCL], 220),

@@ -247,7 +247,7 @@ def indexed():
 
 # --- casts, images, normalization --------------------------------------------------
 
-CASTS = ("bool", "uint8", "int32", "int64", "float32", "float64")
+CASTS = ("bool", "int8", "uint8", "int32", "int64", "float32", "float64")
 
 
 def casts():

@@ -74,6 +74,24 @@ def test_products_with_an_end(activation):
     check(lambda x: dense(x, w, one), x, regions=0)
 
 
+@pytest.mark.parametrize("result", ["int32", "float32", "uint8"])
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_products_of_bytes(kind, result):
+    draw = lambda *shape: np.random.default_rng(7).integers(-128, 128, shape, "int8")
+    x = pg.astype(pg.asarray(draw(2, 7, 8, 5)), kind)
+    panels, sums = pg.quantized.pack(pg.asarray(draw(3, 3, 5, 40)))
+    zero, bias = pg.asarray(3, dtype=kind), pg.asarray(draw(40).astype("int32"))
+    end = {"window": 3}
+    if result != "int32":
+        end["scale"] = pg.abs(floats(40)) * 1e-3
+    if result == "uint8":
+        end["zero_point"] = pg.asarray(100, dtype="uint8")
+    f = lambda x, zero: pg.quantized.conv2d(x, panels, sums, zero, bias, **end)
+    assert f(x, zero).dtype == result
+    check(f, x, zero)
+    check(lambda x: pg.quantized.conv2d(x, panels, sums, window=3), x)
+
+
 def test_other_convolutions_run_as_they_are():
     x, w = floats(1, 9, 9, 4), floats(3, 3, 4, 8)
     wide = lambda t: pg.astype(t, "float64")

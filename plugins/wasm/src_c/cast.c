@@ -21,7 +21,7 @@ static i64 whole(f64 x) {
 }
 
 #ifndef __wasm__ /* at once where none of a few is out of range */
-#define TRUNCATE(NAME, X, Y, LIMIT)                                                      \
+#define TRUNCATE(NAME, X, T, Y, LIMIT)                                                   \
     static void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
         const X *restrict x = ((Flat *)ctx)->x;                                          \
         Y *restrict y = ((Flat *)ctx)->y;                                                \
@@ -30,7 +30,7 @@ static i64 whole(f64 x) {
             n = MIN(end - i, 256);                                                       \
             for (u32 j = i; j < i + n; j++) inside &= x[j] > -LIMIT && x[j] < LIMIT;     \
             if (inside)                                                                  \
-                for (u32 j = i; j < i + n; j++) y[j] = (Y)x[j];                          \
+                for (u32 j = i; j < i + n; j++) y[j] = (Y)(T)x[j];                       \
             else                                                                         \
                 for (u32 j = i; j < i + n; j++) y[j] = (Y)whole(x[j]);                   \
         }                                                                                \
@@ -38,10 +38,12 @@ static i64 whole(f64 x) {
     EXPORT(#NAME) void NAME(const X *x, Y *y, u32 n) {                                   \
         parallel_for(NAME##_piece, &(Flat){x, y, 0, 0}, n, GRAIN);                       \
     }
-TRUNCATE(cast_f32_i32, f32, i32, 0x1p31f)
-TRUNCATE(cast_f64_i32, f64, i32, 0x1p31)
-TRUNCATE(cast_f32_i64, f32, i64, 0x1p63f)
-TRUNCATE(cast_f64_i64, f64, i64, 0x1p63)
+TRUNCATE(cast_f32_i32, f32, i32, i32, 0x1p31f)
+TRUNCATE(cast_f64_i32, f64, i32, i32, 0x1p31)
+TRUNCATE(cast_f32_u8, f32, i32, u8, 0x1p31f)
+TRUNCATE(cast_f32_i8, f32, i32, i8, 0x1p31f)
+TRUNCATE(cast_f32_i64, f32, i64, i64, 0x1p63f)
+TRUNCATE(cast_f64_i64, f64, i64, i64, 0x1p63)
 UNARY(cast_u8_f64, u8, f64, GRAIN, a)
 UNARY(cast_i32_f64, i32, f64, GRAIN, a)
 UNARY(cast_i64_f64, i64, f64, GRAIN, (f64)a)

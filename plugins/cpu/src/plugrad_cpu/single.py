@@ -18,7 +18,7 @@ import numpy as np
 from plugrad.geometry import contiguous_strides
 from plugrad.plugin import Graph, Spec, Step
 
-from .kernels import conv, depthwise, fused, linalg, pool
+from .kernels import conv, depthwise, fused, linalg, pool, quantized
 from .native import MOST, around, described, in_order
 from .pool import native
 from .slots import bytes_of
@@ -39,7 +39,7 @@ def bound(graph: Graph, name: str, *arguments: Argument, memory: int = 0) -> Any
     """Return a kernel with its numbers and constants.
 
     Args:
-        graph: Its step; all values are float32.
+        graph: Its step.
         name: That of the kernel in C.
         arguments: What it takes, with the numbers of values in the place of arrays.
         memory: How many numbers it needs besides: ``MEMORY`` is where.
@@ -146,6 +146,21 @@ def _pool(name: str, step: Step, specs: Any, graph: Graph) -> Any:
     return bound(graph, name, how, (step.inputs[0],), (step.outputs[0],))
 
 
+def _quantized(graph: Graph) -> Any:
+    (step,), (y,) = graph.steps, graph.steps[0].outputs
+    specs = [None if x is None else graph.specs[x] for x in step.inputs]
+    windows, shape, dtype = step.attrs["geometry"], *graph.specs[y]
+    how, sizes = described(windows), [prod(x.shape) for x in specs if x]
+    words, rows = quantized.needs(windows)
+    if how is None or not 0 < min(*sizes, prod(shape)) <= max(*sizes, words) < MOST:
+        return None
+    arrays = [None if x is None else (x,) for x in step.inputs]
+    scales = prod(specs[5].shape) if specs[5] else 0
+    numbers = int(specs[0].dtype == np.int8), scales, quantized.RESULTS.index(dtype)
+    name, arrays = "quantized_conv_i8", [*arrays, (y,), MEMORY]
+    return bound(graph, name, how, *arrays, *numbers, rows, memory=words)
+
+
 def _made(make: Callable[[Step, Any, Graph], Any]) -> Callable[[Graph], Any]:
     """Return what makes a kernel of a graph of one step, if its dtypes fit."""
 
@@ -169,3 +184,4 @@ MAKERS: dict[str, Callable[[Step, Any, Graph], Any]] = {
     **dict.fromkeys(("DepthwiseConv2dNative", "FusedDepthwiseConv2D"), _depthwise),
 }
 SINGLE = {name: _made(make) for name, make in MAKERS.items()}
+SINGLE["QuantizedConv2D"] = _quantized

@@ -15,7 +15,8 @@ from ..native import kernels as in_c
 kernels = KernelTable()
 
 FEW = 1 << 16  # elements, of which NumPy's own way is as fast
-SHORT = {"u1": "u8", "?": "u8", "i4": "i32", "i8": "i64", "f4": "f32", "f8": "f64"}
+SHORT = {"u1": "u8", "i1": "i8", "?": "u8", "i4": "i32", "i8": "i64"}
+SHORT |= {"f4": "f32", "f8": "f64"}
 CASTS = {
     (np.dtype(x), np.dtype(y)): function
     for x, of_x in SHORT.items()

@@ -30,9 +30,13 @@ def conv(
     geometry: Windows,
 ) -> Any:
     """A product of what windows see, and panels."""
-    n, k = geometry.out_shape[-1], prod(geometry.filter_shape[:-1])
-    words, rows = packed(prod(geometry.out_shape[:-1]), n, k)
-    return _run(CONV, (x, panels, sums), end, geometry, words, rows)
+    return _run(CONV, (x, panels, sums), end, geometry, *needs(geometry))
+
+
+def needs(windows: Windows) -> tuple[int, int]:
+    """Return the words of memory that a product needs, and how many rows it packs."""
+    n, k = windows.out_shape[-1], prod(windows.filter_shape[:-1])
+    return packed(prod(windows.out_shape[:-1]), n, k)
 
 
 def depthwise(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
