@@ -90,6 +90,8 @@ typedef struct {
     u32 panels;                      /* of B in a batch */
     u32 height, across;              /* rows and panels of a task */
     u32 down, tasks;                 /* tasks in a batch: down in a column, and all */
+    u32 beside;                      /* batches whose rows of C are one row: one after the
+                                        other writes a part of it; 1 if there are none */
     bool a_in_place;                 /* A is read where it lies */
     bool in_place; /* B, too; a task copies it while its first rows are computed */
     bool own;      /* a task packs B itself, one block after the other */
@@ -219,7 +221,8 @@ static void column_of_blocks(Blocks s, u32 batch, u32 i, u32 below, u32 j, u32 l
 static void tasks(u32 begin, u32 end, void *ctx) {
     const Blocks *s = ctx;
     for (u32 task = begin; task < end; task++) {
-        u32 batch = task / s->tasks, at = task % s->tasks;
+        u32 all = s->tasks * s->beside, in = task % all;
+        u32 batch = task / all * s->beside + in % s->beside, at = in / s->beside;
         u32 i = (at % s->down) * s->height, j = (at / s->down) * s->across * PANEL_B;
         u32 below = MIN(s->g->m, i + s->height);
         u32 last = MIN(s->columns, j + s->across * PANEL_B);
@@ -238,7 +241,8 @@ static void cut(Blocks *s, u32 m, u32 batches) {
     u32 parts = CEIL_DIV((uneven ? 4 : 1) * TASKS * threads, batches);
     parts = MAX(parts, (u32)((u64)m * s->columns * g->k / MOST_WORK));
     bool are_matrices = DIRECT && !g->pack && !g->starts;
-    s->height = m, s->across = s->panels;
+    bool beside = DIRECT && batches == g->batches && (i64)batches * g->c_batch <= g->c_row;
+    s->height = m, s->across = s->panels, s->beside = beside ? batches : 1;
     if (!are_matrices && (!DIRECT || threads > 1)) {
         s->height = HEIGHT;
         if (CEIL_DIV(m, HEIGHT) * batches < ENOUGH) {
@@ -256,6 +260,7 @@ static void cut(Blocks *s, u32 m, u32 batches) {
         } else
             s->height = MIN(HEIGHT, CEIL_DIV(m, parts * PANEL_A) * PANEL_A);
     }
+    if (s->beside > 1) s->height = MIN(s->height, HEIGHT);
     s->down = CEIL_DIV(m, s->height);
     s->tasks = s->down * CEIL_DIV(s->panels, s->across);
 }
