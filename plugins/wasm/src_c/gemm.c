@@ -18,6 +18,7 @@ static _Alignas(64) f32 packed_b[DEPTH * COLUMNS];
 
 static f32 *block_of_a(void) { return packed_a[thread_id()]; }
 static f32 *block_of_b(void) { return packed_b; }
+enum { FEW = 0, BESIDE = 1 };
 enum { DIRECT = 0, LEAST_WORK = 0, MOST_WORK = 1, NEAR = 0, TASKS = 0 };
 enum { PAGE = 1, MANY = 0, STRIP = 1 };
 static u32 thread_count(void) { return 1; } /* of which nothing depends here */
@@ -30,6 +31,9 @@ enum { NEAR = 1 << 16 };
 /* Rows that are multiples of a page apart share a few lines of the nearest cache: those of
    B are packed before they are used, and those of A if C has so many columns. */
 enum { PAGE = 4096 / sizeof(f32), MANY = 256 };
+/* Panels that are packed together; and of so few rows, B is packed before they are
+   computed, not meanwhile. */
+enum { BESIDE = 8, FEW = 64 };
 enum { STRIP = 128 / PANEL_B }; /* panels of a task at least: each reads its rows of A */
 static f32 *block_of_a(void) { return kept_memory(0, ROWS * DEPTH * sizeof(f32)); }
 static f32 *block_of_b(void) { return kept_memory(1, DEPTH * COLUMNS * sizeof(f32)); }
@@ -77,6 +81,14 @@ static void pack_panel(const f32 *b, i32 row, i32 column, u32 here, u32 depth,
     }
     for (; q < depth; q++, b += row, to += PANEL_B)
         for (u32 t = 0; t < PANEL_B; t++) to[t] = t < here ? b[(i32)t * column] : 0;
+}
+
+/* Several panels whose columns are all there, row by row: a row of one panel is a line of
+   the cache, of many far from each other, and what lies behind it is fetched with it. */
+static void pack_beside(const f32 *b, i32 row, u32 panels, u32 depth, f32 *to) {
+    for (u32 q = 0; q < depth; q++, b += row, to += PANEL_B)
+        for (u32 p = 0; p < panels; p++)
+            memcpy(to + (u64)p * PANEL_B * depth, b + p * PANEL_B, PANEL_B * 4);
 }
 
 /* --- blocks ---------------------------------------------------------------------- */
@@ -149,12 +161,18 @@ static Right panels_of_b(const Blocks *s, u32 batch, u32 j, u32 last, u32 rows) 
     i64 size = PANEL_B * (i64)s->depth;
     u32 first = batch * s->panels + j / PANEL_B, count = CEIL_DIV(last - j, PANEL_B);
     f32 *to = s->own ? block_of_b() : s->b + first * size;
-    for (u32 q = s->in_place ? (last - j) / PANEL_B : 0; s->own && q < count; q++)
+    const f32 *b = part(g->b, g->b_at, s->batch + batch, g->b_batch);
+    b += (i32)s->k * g->b_row + (i32)(s->j + j) * g->b_column;
+    u32 whole = g->b_column == 1 ? (last - j) / PANEL_B : 0;
+    bool copies = s->in_place && rows > FEW;
+    for (u32 q = 0, n; s->own && !copies && q < whole; q += n) {
+        n = MIN(BESIDE, whole - q);
+        pack_beside(b + q * PANEL_B, g->b_row, n, s->depth, to + q * size);
+    }
+    for (u32 q = whole; s->own && q < count; q++)
         pack_number(s, first + q, to + q * size);
     Right packed = {to, to + (count - 1) * size, PANEL_B, size, 0};
-    if (!s->in_place) return packed;
-    const f32 *b = part(g->b, g->b_at, s->batch + batch, g->b_batch);
-    b += (i32)s->k * g->b_row + (i32)(s->j + j);
+    if (!copies) return packed;
     return (Right){b, packed.last, g->b_row, PANEL_B, rows > PANEL_A ? to : 0};
 }
 
@@ -385,13 +403,20 @@ static void by_columns(const f32 *a, const f32 *b, i32 column, u32 k, f32 *c, u3
 }
 #endif
 
-enum { PIECE = 256 }; /* columns of a task */
+/* Columns of a task. On processors it has long parts of the rows of B, which are fetched
+   ahead, and whose sums stay in the nearest cache: as many as give each thread a task. */
+enum { PIECE = 256, LONGEST = 4096 };
+
+static u32 piece_of(u32 n) {
+    u32 fair = CEIL_DIV(n, thread_count() * PIECE) * PIECE;
+    return DIRECT ? MIN(fair, LONGEST) : PIECE;
+}
 
 static void pieces(u32 begin, u32 end, void *ctx) {
     const Gemm *g = ctx;
-    u32 across = CEIL_DIV(g->n, PIECE);
+    u32 piece = piece_of(g->n), across = CEIL_DIV(g->n, piece);
     for (u32 task = begin; task < end; task++) {
-        u32 batch = task / across, j = task % across * PIECE, n = MIN(PIECE, g->n - j);
+        u32 batch = task / across, j = task % across * piece, n = MIN(piece, g->n - j);
         const f32 *b = part(g->b, g->b_at, batch, g->b_batch) + (i32)j * g->b_column;
         for (u32 i = 0; i < g->m; i++) {
             const f32 *a = part(g->a, g->a_at, batch, g->a_batch) + (i32)i * g->a_row;
@@ -423,9 +448,10 @@ static void few(const Gemm *g) {
         t.b = g->a, t.b_at = g->a_at, t.b_batch = g->a_batch;
         t.b_row = g->a_column, t.b_column = g->a_row;
     }
-    u64 work = (u64)t.m * t.k * MIN(t.n, PIECE);
+    u32 piece = piece_of(t.n);
+    u64 work = (u64)t.m * t.k * MIN(t.n, piece);
     u32 grain = (u32)MAX(1, 65536 / work);
-    parallel_for(pieces, &t, t.batches * CEIL_DIV(t.n, PIECE), grain);
+    parallel_for(pieces, &t, t.batches * CEIL_DIV(t.n, piece), grain);
     if (turn && g->end)
         for (u32 i = 0; i < g->batches * g->m; i++)
             finish(g->end, g->c + i, i / g->m * (u32)g->finish_batch, 1);
