@@ -1,6 +1,8 @@
 """Regions as OpenCL C: which there are, their programs, and when these go."""
 
 import gc
+import weakref
+from collections import deque
 
 import numpy as np
 import plugrad as pg
@@ -12,8 +14,9 @@ X = np.linspace(-3, 3, 1003)
 
 
 @pytest.fixture(autouse=True)
-def on_opencl():
-    """Run on opencl."""
+def on_opencl(device):
+    """Run on opencl, without kernels of earlier functions."""
+    device._latest.clear()
     with pg.use_backend("opencl"):
         yield
 
@@ -112,7 +115,20 @@ def test_numbers_are_no_part_of_a_program(device):
     assert made.count("region") == 1
 
 
-def test_a_program_goes_with_its_function(device):
+def test_a_function_that_is_recorded_again_finds_its_kernels(device):
+    x, found = pg.asarray(X.astype("float32")), []
+    for _ in range(2):
+        jitted = pg.jit(lambda x: pg.sin(x) * 3.0 + x)
+        assert look(jitted(x)) == look(jitted(x))
+        launches = [k for k in device._launches.values() if k._name == "region"]
+        found.append(weakref.ref(launches[-1]))
+        del jitted, launches
+        gc.collect()
+    assert found[0]() is found[1]() is not None
+
+
+def test_a_program_goes_with_its_function(device, monkeypatch):
+    monkeypatch.setattr(device, "_latest", deque(maxlen=1))
     x, used = pg.asarray(X.astype("float32")), []
     for count in range(2, 6):
         f = lambda x, n=count: sum([pg.sin(x * i) for i in range(n)], x)

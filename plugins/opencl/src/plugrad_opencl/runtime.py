@@ -64,18 +64,17 @@ class Device:
         self.pool = self._pool(handle)
         self.pending: Any = None  # the last event of the wide queue, if it may be busy
         self.recent: deque[str] = deque(maxlen=4)  # names of the last kernels
-        # Those of regions go with their functions; kernels hold theirs.
+        # Those of regions go with their functions, but for the latest, which a function
+        # that is recorded again finds; kernels hold theirs.
         self._programs: weakref.WeakValueDictionary[tuple[str, int], Any]
         self._programs = weakref.WeakValueDictionary()
         self._launches: weakref.WeakValueDictionary[tuple[str, str], Launch]
         self._launches = weakref.WeakValueDictionary()
+        self._latest: deque[Launch] = deque(maxlen=512)
         self._checks: dict[int, str] = {}  # of kernels that have been launched
         self._numbers = itertools.count()
-        self.flag = cl.Buffer(
-            self.context,
-            READ_WRITE | cl.mem_flags.COPY_HOST_PTR,
-            hostbuf=np.zeros(4, np.int64),
-        )
+        how = READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        self.flag = cl.Buffer(self.context, how, hostbuf=np.zeros(4, np.int64))
         self._announced = False
         self._fill: Callable[..., Any] = cl.enqueue_fill_buffer
         self._timer: Timer | None = None
@@ -96,9 +95,9 @@ class Device:
 
         """
         found = self._launches.get((source, name))
-        if found is None:
-            found = Launch(self, source, name, scalars, group)
-            self._launches[source, name] = found
+        found = found or Launch(self, source, name, scalars, group)
+        self._launches[source, name] = found
+        self._latest.append(found)
         return found
 
     def _busy(self) -> bool:
@@ -350,11 +349,11 @@ class Launch:
             if kernel is None:
                 kernel = self._compiled(which)
             device.recent.append(self._name)
+            given = queue, (items,), self._group, *args
             try:
-                event = kernel(queue, (items,), self._group, *args)
+                event = kernel(*given)
             except cl.Error as error:
-                again = (queue, (items,), self._group, *args)
-                event = device.recover(error, kernel, *again)
+                event = device.recover(error, kernel, *given)
             kernels[which] = kernel
             if queue is not device.quick:
                 device.sent(event, before)

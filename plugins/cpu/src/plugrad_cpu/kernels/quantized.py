@@ -22,13 +22,7 @@ MOST_POSITIONS = 64  # as in integer_depthwise.c
 RESULTS = [np.dtype(name) for name in ("int32", "float32", "int8", "uint8")]
 
 
-def conv(
-    x: Array,
-    panels: Array,
-    sums: Array,
-    *end: Any,
-    geometry: Windows,
-) -> Any:
+def conv(x: Array, panels: Array, sums: Array, *end: Any, geometry: Windows) -> Any:
     """A product of what windows see, and panels."""
     return _run(CONV, (x, panels, sums), end, geometry, *needs(geometry))
 
