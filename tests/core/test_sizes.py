@@ -20,7 +20,7 @@ TRAIN = ROOT / "plugins/train/src/plugrad_train"
 REGIONS = {  # for jit
     CPU: [CPU / f"{n}.py" for n in ("regions", "slots", "single", "rows", "blocks")],
     WASM: [WASM / "regions.py"],
-    OPENCL: [OPENCL / "regions.py", OPENCL / "walk.py"],
+    OPENCL: [OPENCL / f"{n}.py" for n in ("regions", "walk", "folds")],
 }
 CHECKS = [CORE / f"registry/{name}.py" for name in ("signature", "canonical")]
 GEOMETRY = ("geometry", "_resampling", "_numbers", "_polynomials")
@@ -77,7 +77,8 @@ PACKAGES = {
     "single kernels of cpu": (REGIONS[CPU][2:3], 140),
     "rows in regions of cpu": (REGIONS[CPU][3:], 350),
     "regions of wasm": (REGIONS[WASM], 150),
-    "regions of opencl": (REGIONS[OPENCL], 220),
+    "regions of opencl": (REGIONS[OPENCL][:2], 225),
+    "reductions in regions of opencl": (REGIONS[OPENCL][2:], 100),
 }
 LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT}
 LAYOUT |= {tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING}

@@ -148,7 +148,7 @@ def _pool(name: str, step: Step, specs: Any, graph: Graph) -> Any:
 
 def _quantized(graph: Graph) -> Any:
     (step,), (y,) = graph.steps, graph.steps[0].outputs
-    specs = [None if x is None else graph.specs[x] for x in step.inputs]
+    specs: list[Any] = [None if x is None else graph.specs[x] for x in step.inputs]
     windows, shape, dtype = step.attrs["geometry"], *graph.specs[y]
     how, sizes = described(windows), [prod(x.shape) for x in specs if x]
     words, rows = quantized.needs(windows)

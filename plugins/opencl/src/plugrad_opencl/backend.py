@@ -8,9 +8,9 @@ from plugrad.plugin import Runtime, backward_gradients, with_strings
 
 from ._devices import choose, remarks
 from .arrays import ClArrays
+from .folds import compiled, fusable
 from .kernels import KERNELS
 from .plugin import BACKWARD_KERNELS
-from .regions import compiled, fusable
 from .runtime import Device
 
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 complex64"

@@ -27,7 +27,7 @@ _HEAD = re.compile(
 )
 _HEADER = """\
 #ifdef cl_khr_fp64
-#pragma OPENCL KERNEL_PACK cl_khr_fp64 : enable
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif"""
 
 

@@ -5,7 +5,7 @@ within a function, as it does in the kernel, but not across them. So the bits ar
 of the kernels.
 
 Map: ``fusable``, which steps can be in a region; ``compiled``, the function of one;
-``_Code``, its C.
+``Code``, its C.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def fusable(step: Step, graph: Graph) -> bool:
 
 def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
     """Return a function of the inputs of a region; None if the kernels do as well."""
-    code = _Code(graph)
+    code = Code(graph)
     if len(graph.steps) < 2 or not code.lines or len(code.libraries) > 1:
         return None
     dtypes = [graph.specs[y].dtype for y in graph.outputs]
@@ -87,7 +87,7 @@ def _dtypes(step: Step, graph: Graph) -> tuple[DType, ...]:
     return tuple([graph.specs[x].dtype for x in step.inputs if x is not None])
 
 
-class _Code:
+class Code:
     """The C of a region: a function for each kind of step, and a line for each step.
 
     Attributes:
@@ -149,8 +149,8 @@ class _Code:
         head = f"static inline {_vector(out)} {name}({', '.join(parameters)})"
         return f"{head} {{ {known} {code} }}"
 
-    def _definitions(self) -> list[str]:
-        """Return the types and functions that lines know."""
+    def definitions(self, known: DType | None = None) -> list[str]:
+        """Return the types and functions that lines know; T and S may be known."""
         specs = self.graph.specs
         types = {f"X{i}": source.C[specs[x].dtype] for i, x in enumerate(self.inputs)}
         dtypes = {spec.dtype for spec in specs.values()}
@@ -158,7 +158,8 @@ class _Code:
             types[f"V_{c}"] = c
         found = [f"VECTOR({name}, {c});" for name, c in sorted(types.items())]
         for dtype, library in self.libraries.items():
-            found.append(f"typedef {_vector(dtype)} T; typedef {source.C[dtype]} S;")
+            own = f"typedef {_vector(dtype)} T; typedef {source.C[dtype]} S;"
+            found += [own] if dtype != known else []
             found += [f"typedef V_{signed(dtype)} I;", library]
         return found + [text for _, text in self.functions.values()]
 
@@ -174,7 +175,7 @@ class _Code:
             device,
             "region",
             _width(device, [spec.dtype for spec in specs.values()], row),
-            self._definitions(),
+            self.definitions(),
             [Input(*pair) for pair in zip(cs, advances, strict=True)],
             self.types,
             " ".join(self.lines),

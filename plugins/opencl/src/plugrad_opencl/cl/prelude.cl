@@ -3,7 +3,7 @@
 // GPU: an item does an element; WIDTH is 1.
 #pragma OPENCL FP_CONTRACT ON
 #ifdef cl_khr_fp64
-#pragma OPENCL KERNEL_PACK cl_khr_fp64 : enable
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
 
 #if WIDTH > 1

@@ -1,4 +1,5 @@
-// y[a, part, m] = reduction of x[a, n, m] over one of the parts of n.
+// y[a, part, m] = reduction of x[a, n, m] over one of the parts of n. x is an array, or
+// what a region computes of some: MANY_AT and ONE_AT are its elements from a place on.
 // ZERO is what changes nothing, JOIN(a, b) puts two together.
 typedef $type S;
 VECTOR(T, S);
@@ -8,12 +9,11 @@ $functions
 static inline T join(T a, T b) { return $join; }
 static inline S join_one(S a, S b) { return $join; }
 #define EACH _Pragma("unroll") for
-#define LOAD(x) (*(__global const T *)(x))
 #define MANY 8  // vectors side by side
 #define LEVEL 64  // steps that are added up before they go to the sum of all
 
-__kernel GROUPED void reduce(__global const S *restrict x, __global S *restrict y,
-                             long a, long n, long m, long parts) {
+__kernel GROUPED void reduce($arguments, __global S *restrict y, long a, long n, long m,
+                             long parts) {
 #if CPU
   const long columns = (m + STRIP - 1) / STRIP;
   const long item = get_global_id(0), strip = item % columns;
@@ -22,7 +22,7 @@ __kernel GROUPED void reduce(__global const S *restrict x, __global S *restrict 
   const long first = strip * STRIP, last = min(first + STRIP, m);
   __global S *restrict to = y + (row * parts + part) * m;
 #if ROWS  // m is 1: along the elements
-  __global const S *restrict from = x + row * n;
+  const long from = row * n;
   T total = (T)(START);
   long i = begin;
   while (i + 4 * WIDTH <= end) {
@@ -30,18 +30,18 @@ __kernel GROUPED void reduce(__global const S *restrict x, __global S *restrict 
     T some[4];
     EACH(int v = 0; v < 4; v++) some[v] = (T)(START);
     for (; i < stop; i += 4 * WIDTH)
-      EACH(int v = 0; v < 4; v++) some[v] = join(some[v], LOAD(from + i + v * WIDTH));
+      EACH(int v = 0; v < 4; v++) some[v] = join(some[v], MANY_AT(from + i + v * WIDTH));
     total = join(total, join(join(some[0], some[1]), join(some[2], some[3])));
   }
-  for (; i + WIDTH <= end; i += WIDTH) total = join(total, LOAD(from + i));
+  for (; i + WIDTH <= end; i += WIDTH) total = join(total, MANY_AT(from + i));
   S one = FIRST(total);  // in order, as what is very large and very small may meet
 #if WIDTH > 1
   for (int k = 1; k < WIDTH; k++) one = join_one(one, total[k]);
 #endif
-  for (; i < end; i++) one = join_one(one, from[i]);
+  for (; i < end; i++) one = join_one(one, ONE_AT(from + i));
   to[0] = one;
 #else  // across them
-  __global const S *restrict from = x + row * n * m;
+  const long from = row * n * m;
   long j = first;
   for (; j + MANY * WIDTH <= last; j += MANY * WIDTH) {
     T total[MANY];
@@ -52,7 +52,7 @@ __kernel GROUPED void reduce(__global const S *restrict x, __global S *restrict 
       EACH(int v = 0; v < MANY; v++) some[v] = (T)(START);
       for (; i < stop; i++)
         EACH(int v = 0; v < MANY; v++)
-          some[v] = join(some[v], LOAD(from + i * m + j + v * WIDTH));
+          some[v] = join(some[v], MANY_AT(from + i * m + j + v * WIDTH));
       EACH(int v = 0; v < MANY; v++) total[v] = join(total[v], some[v]);
     }
     EACH(int v = 0; v < MANY; v++) *(__global T *)(to + j + v * WIDTH) = total[v];
@@ -62,7 +62,7 @@ __kernel GROUPED void reduce(__global const S *restrict x, __global S *restrict 
     for (long i = begin; i < end;) {
       const long stop = min(end, i + LEVEL);
       T some = (T)(START);
-      for (; i < stop; i++) some = join(some, LOAD(from + i * m + j));
+      for (; i < stop; i++) some = join(some, MANY_AT(from + i * m + j));
       total = join(total, some);
     }
     *(__global T *)(to + j) = total;
@@ -72,7 +72,7 @@ __kernel GROUPED void reduce(__global const S *restrict x, __global S *restrict 
     for (long i = begin; i < end;) {
       const long stop = min(end, i + LEVEL);
       T some = (T)(START);
-      for (; i < stop; i++) some = join(some, (T)(from[i * m + j]));
+      for (; i < stop; i++) some = join(some, (T)(ONE_AT(from + i * m + j)));
       total = join(total, some);
     }
     to[j] = FIRST(total);
@@ -88,7 +88,7 @@ __kernel GROUPED void reduce(__global const S *restrict x, __global S *restrict 
   for (long i = begin + me; i < end;) {
     const long stop = min(end, i + (long)LEVEL * GROUP);
     S some = START;
-    for (; i < stop; i += GROUP) some = join(some, x[row * n + i]);
+    for (; i < stop; i += GROUP) some = join(some, ONE_AT(row * n + i));
     total = join(total, some);
   }
   shared[me] = total;
@@ -102,12 +102,12 @@ __kernel GROUPED void reduce(__global const S *restrict x, __global S *restrict 
   if (item >= a * parts * m) return;
   const long part = item / m % parts, row = item / m / parts;
   const long begin = n * part / parts, end = n * (part + 1) / parts;
-  __global const S *restrict from = x + row * n * m + j;
+  const long from = row * n * m + j;
   S total = START;
   for (long i = begin; i < end;) {
     const long stop = min(end, i + LEVEL);
     S some = START;
-    for (; i < stop; i++) some = join(some, from[i * m]);
+    for (; i < stop; i++) some = join(some, ONE_AT(from + i * m));
     total = join(total, some);
   }
   y[item] = total;

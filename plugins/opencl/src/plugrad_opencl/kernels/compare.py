@@ -46,10 +46,7 @@ kernels["Select"] = elementwise(
 # Shifts by the width of the type or more push everything out.
 _WIDE = "sizeof(S) * 8"
 kernels["LeftShift"] = elementwise(
-    "LeftShift",
-    "a b",
-    alone="iu",
-    iu=f"b < 0 || b >= {_WIDE} ? (S)0 : (S)(a << b)",
+    "LeftShift", "a b", alone="iu", iu=f"b < 0 || b >= {_WIDE} ? (S)0 : (S)(a << b)"
 )
 kernels["RightShift"] = elementwise(
     "RightShift",

@@ -58,8 +58,7 @@ def _columns(a: ClArray, b: ClArray, transpose_a: bool, transpose_b: bool) -> An
 
 kernels = KernelTable(
     FusedConv2D=_fused(
-        conv.conv,
-        lambda x, f, geometry: f.shape[-1] if geometry.groups == 1 else None,
+        conv.conv, lambda x, f, geometry: f.shape[-1] if geometry.groups == 1 else None
     ),
     FusedDepthwiseConv2D=_fused(
         depthwise.conv, lambda x, f, geometry: geometry.out_shape[-1]

@@ -44,9 +44,18 @@ def _of(rules: dict[str, str], kind: str) -> str | None:
     return next((rule for kinds, rule in rules.items() if kind in kinds), None)
 
 
+ARGUMENT = "__global const S *restrict x"
+READS = "#define MANY_AT(i) (*(__global const T *)(x + (i)))\n#define ONE_AT(i) x[i]"
+
+
 @functools.cache
-def _reducer(device: Device, name: str, dtype: DType, rows: bool) -> Any:
-    """Return a kernel, or NotImplemented for a dtype without a rule."""
+def reducer(device: Device, name: str, dtype: DType, rows: bool, *reads: str) -> Any:
+    """Return a kernel, or NotImplemented for a dtype without a rule.
+
+    ``reads`` are its arguments, and C that defines the elements that it reads of them;
+    without, it reads an array.
+    """
+    arguments, loads = reads or (ARGUMENT, READS)
     zeros, joins = _RULES[name]
     zero, join = _of(zeros, dtype.kind), _of(joins, dtype.kind)
     if zero is None or join is None or dtype not in source.C:
@@ -62,26 +71,31 @@ def _reducer(device: Device, name: str, dtype: DType, rows: bool) -> Any:
         ROWS=rows,
         STRIP=STRIP,
         type=source.C[dtype],
-        functions=source.functions(join, dtype),
+        functions=f"{source.functions(join, dtype)}\n{loads}",
+        arguments=arguments,
         zero=f"({zero})",
         join=join,
     )
 
 
-def _reduced(name: str, x: ClArray, a: int, n: int, m: int) -> ClArray:
+def reduced(
+    launch: Launch, of: str, dtype: DType, sizes: Shape, *given: Any
+) -> ClArray:
     """Reduce ``[a, n, m]`` to ``[a, m]``; no dimension is 0."""
-    device = x.device
-    launch = _reducer(device, name, x.dtype, m == 1)
+    device, (a, n, m) = launch.device, sizes
     parts = _parts(device, a, n, m)
-    y = empty(device, (a, parts, m), x.dtype)
+    y = empty(device, (a, parts, m), dtype)
     if device.style == "cpu":
         items = a * parts * -(-m // STRIP)
     elif m == 1:
         items = a * parts * source.GROUP["gpu"]
     else:
         items = launch.items(a * parts * m)
-    launch(x.size, items, x.buffer, y.buffer, a, n, m, parts)
-    return y.view((a, m)) if parts == 1 else _reduced(name, y, a, parts, m)
+    launch(a * n * m, items, *given, y.buffer, a, n, m, parts)
+    if parts == 1:
+        return y.view((a, m))
+    launch = reducer(device, of, dtype, m == 1)
+    return reduced(launch, of, dtype, (a, parts, m), y.buffer)
 
 
 def _parts(device: Device, a: int, n: int, m: int) -> int:
@@ -103,7 +117,7 @@ def along(name: str, x: ClArray, axis: Shape, keepdims: bool) -> Any:
         raise ValueError(f"opencl: {axis} are not all axes of shape {x.shape}")
     kept = [1 if i in axis else n for i, n in enumerate(x.shape)]
     shape = tuple([n for i, n in enumerate(kept) if keepdims or i not in axis])
-    if _reducer(x.device, name, x.dtype, True) is NotImplemented:
+    if reducer(x.device, name, x.dtype, True) is NotImplemented:
         return NotImplemented
     if not x.size:
         return filled(x.device, shape, name in ("Prod", "All"), x.dtype)
@@ -113,11 +127,11 @@ def along(name: str, x: ClArray, axis: Shape, keepdims: bool) -> Any:
         while start and (start - 1 in axis) == (stop - 1 in axis):
             start -= 1
         if stop - 1 in axis:
-            a, n, m = (
-                math.prod(s) for s in (sizes[:start], sizes[start:stop], sizes[stop:])
-            )
+            parts = sizes[:start], sizes[start:stop], sizes[stop:]
+            a, n, m = map(math.prod, parts)
             if n > 1:
-                x = _reduced(name, x, a, n, m)
+                launch = reducer(x.device, name, x.dtype, m == 1)
+                x = reduced(launch, name, x.dtype, (a, n, m), x.buffer)
             sizes[start:stop] = [1] * (stop - start)
         stop = start
     return x.view(shape)
@@ -149,7 +163,7 @@ def prod(x: ClArray, *, axis: Shape, keepdims: bool) -> Any:
     return cast(y, dtype=x.dtype)
 
 
-_divide = elementwise("Mean", "x", attrs="count", f="x / count_", c="x / count_")
+divide = elementwise("Mean", "x", attrs="count", f="x / count_", c="x / count_")
 
 
 @kernels("Mean")
@@ -158,7 +172,7 @@ def mean(x: ClArray, *, axis: Shape, keepdims: bool) -> Any:
     y = along("Sum", x, axis, keepdims)
     if y is NotImplemented:
         return y
-    return _divide(y, count=math.prod([x.shape[i] for i in axis]))
+    return divide(y, count=math.prod([x.shape[i] for i in axis]))
 
 
 @functools.cache
