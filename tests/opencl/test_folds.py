@@ -74,6 +74,14 @@ def test_what_is_read_elsewhere_is_written():
     assert fused(alone, draw(5, 6, 7)) == []
 
 
+def test_what_changes_no_shape_is_no_reduction():
+    x = draw(1, 40)
+    kept = lambda x: pg.exp(pg.sum(x * x + x, axis=0, keepdims=True)) * 2.0
+    assert all("Sum" not in names for names in fused(kept, x))
+    fused(lambda x: pg.sum(x * x + x) * 2.0 + 1.0, draw())
+    fused(lambda x: pg.sum(x * x + x, axis=0) * 2.0 + 1.0, x)
+
+
 def test_gradients():
     x, y = draw(20, 30), draw(20, 30)
     loss = lambda x: pg.mean(pg.square(pg.tanh(x) - y))

@@ -25,9 +25,13 @@ FLOAT32 = np.dtype("float32")
 
 
 def fusable(step: Step, graph: Graph) -> bool:
-    """Tell whether a step can be in a region."""
+    """Tell whether a step can be in a region.
+
+    What a reduction makes of another shape than it reads is not read in its region.
+    """
     if step.kernel.name in FOLDS:
-        return graph.specs[step.outputs[0]].dtype == FLOAT32
+        x, y = graph.specs[_read(step)], graph.specs[step.outputs[0]]
+        return x.dtype == FLOAT32 and x.shape != y.shape
     return regions.fusable(step, graph)
 
 
