@@ -159,7 +159,7 @@ class Code:
         found = [f"VECTOR({name}, {c});" for name, c in sorted(types.items())]
         for dtype, library in self.libraries.items():
             own = f"typedef {_vector(dtype)} T; typedef {source.C[dtype]} S;"
-            found += [own] if dtype != known else []
+            found += [own] if known is None or dtype != known else []
             found += [f"typedef V_{signed(dtype)} I;", library]
         return found + [text for _, text in self.functions.values()]
 
