@@ -17,7 +17,7 @@ BUILT = CPU / "build/sanitized"
 KIT = "tests/conformance/src/plugrad_conformance/ops"
 TESTS = [
     ["tests/native", "tests/plugins/test_cpu_native.py"],
-    ["tests/plugins/test_cpu_regions.py", "tests/plugins/test_cpu_rows.py"],
+    [f"tests/plugins/test_cpu_{name}.py" for name in ("regions", "rows", "single")],
     [f"{KIT}/test_random_inputs.py", f"{KIT}/test_gradients_everywhere.py"],
 ]
 POOL = "tests/plugins/test_cpu_pool.py"

@@ -20,14 +20,16 @@ static v4 activated(Activation how, v4 y, v4 slope) { /* NaN stays NaN */
     }
 }
 
+INLINE v4 load_here(const f32 *p, u32 here) {
+    return here == 4 ? LOAD(p) : load_few(p, here);
+}
+
 void finish(const Finish *f, f32 *y, u32 j, u32 n) {
     for (u32 i = 0; i < n; i += 4) {
         u32 here = MIN(4, n - i);
-        v4 z = here == 4 ? LOAD(y + i) : load_few(y + i, here), slope = SPLAT(f->slope);
-        const f32 *bias = f->bias + j + i, *slopes = f->slopes + j + i;
-        if (f->bias) z = ADD(z, here == 4 ? LOAD(bias) : load_few(bias, here));
-        if (f->activation == PRELU)
-            slope = here == 4 ? LOAD(slopes) : load_few(slopes, here);
+        v4 z = load_here(y + i, here), slope = SPLAT(f->slope);
+        if (f->bias) z = ADD(z, load_here(f->bias + j + i, here));
+        if (f->activation == PRELU) slope = load_here(f->slopes + j + i, here);
         z = activated(f->activation, z, slope);
         here == 4 ? STORE(y + i, z) : store_few(y + i, z, here);
     }
