@@ -185,14 +185,15 @@ class Code:
 
 
 def _width(device: Device, dtypes: Sequence[DType], row: int) -> int:
-    """Return the elements of a vector on a CPU: 16 where a register holds them.
+    """Return the elements of a vector on a CPU: 16 where these are one register or two.
 
-    Regions compute more with what they read than most kernels, which keep to eight.
-    What is left of a row is done one by one, so short rows keep to eight, too.
+    Regions compute more with what they read than most kernels, which keep to eight; of
+    two registers, one is computed while the other waits. What is left of a row is done
+    one by one, so short rows keep to eight, too.
     """
-    lanes, narrow = device.lanes, max(d.itemsize for d in dtypes) == 4
-    whole = row % lanes == 0 or row >= LONG_ROW
-    return max(width(*dtypes), lanes) if narrow and whole else width(*dtypes)
+    wide, narrow = 16 if device.lanes >= 8 else 8, max(d.itemsize for d in dtypes) == 4
+    whole = row % wide == 0 or row >= LONG_ROW
+    return wide if narrow and whole else width(*dtypes)
 
 
 def _vector(dtype: DType) -> str:
