@@ -77,7 +77,7 @@ PACKAGES = {
     "single kernels of cpu": (REGIONS[CPU][2:3], 140),
     "rows in regions of cpu": (REGIONS[CPU][3:], 350),
     "regions of wasm": (REGIONS[WASM], 150),
-    "regions of opencl": (REGIONS[OPENCL][:2], 225),
+    "regions of opencl": (REGIONS[OPENCL][:2], 220),
     "reductions in regions of opencl": (REGIONS[OPENCL][2:], 100),
 }
 LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT}

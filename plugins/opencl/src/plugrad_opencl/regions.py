@@ -157,10 +157,9 @@ class Code:
         for c in {source.C[d] for d in dtypes} | {signed(d) for d in dtypes}:
             types[f"V_{c}"] = c
         found = [f"VECTOR({name}, {c});" for name, c in sorted(types.items())]
-        for dtype, library in self.libraries.items():
-            own = f"typedef {_vector(dtype)} T; typedef {source.C[dtype]} S;"
-            found += [own] if known is None or dtype != known else []
-            found += [f"typedef V_{signed(dtype)} I;", library]
+        for t, library in self.libraries.items():
+            own = f"typedef {_vector(t)} T; typedef {source.C[t]} S;"
+            found += [own * (t is not known), f"typedef V_{signed(t)} I;", library]
         return found + [text for _, text in self.functions.values()]
 
     def launch(
