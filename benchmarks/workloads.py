@@ -22,7 +22,8 @@ Backends: ``cpu-jit`` is cpu with ``pg.jit``, for those workloads that can show 
 Peers: torch; torch-compile (for the workloads of ``cpu-jit``: it needs a C++ compiler,
 and some seconds for each); jax (without compilation for workloads that measure eager
 execution; jax-jit compiles all); numpy; autograd; tfjs (its wasm backend in Node, with
-one thread; tfjs-cpu is its backend in JavaScript). With one contestant, there is no
+one thread; tfjs-cpu is its backend in JavaScript); torch-cuda and jax-cuda, compiled,
+on an NVIDIA GPU, to compare with opencl there. With one contestant, there is no
 comparison.
 
 ``--clock cpu`` counts CPU time instead of wall-clock time. Use it to compare single
@@ -65,8 +66,8 @@ LEAST = 3  # turns
 
 # --- contestants -----------------------------------------------------------------
 
-KNOWN = ("torch", "torch-compile", "jax", "jax-jit", "numpy", "autograd")
-KNOWN += ("tfjs", "tfjs-cpu")
+KNOWN = ("torch", "torch-compile", "torch-cuda", "jax", "jax-jit", "jax-cuda")
+KNOWN += ("numpy", "autograd", "tfjs", "tfjs-cpu")
 
 
 def command(name: str, threads: int, python: str) -> list[str]:
@@ -91,7 +92,7 @@ def environment(name: str, threads: int) -> dict[str, str]:
     pools = ("OMP", "OPENBLAS", "MKL", "VECLIB")
     found = {f"{pool}_NUM_THREADS": count for pool in pools}
     found |= {"POCL_CPU_MAX_CU_COUNT": count, "POCL_MAX_PTHREAD_COUNT": count}
-    found |= {"JAX_PLATFORMS": "cpu", "NPROC": count}
+    found |= {"JAX_PLATFORMS": "cuda" if name == "jax-cuda" else "cpu", "NPROC": count}
     if name.endswith("-own"):
         found["PLUGRAD_PLUGINS"] = f"cpu,{name.partition('-')[0]}"
     if name.partition("-")[0] == "wasm":

@@ -1,6 +1,6 @@
 """The workloads in JAX: compiled, except for three that measure eager execution.
 
-With the argument ``jit`` these are compiled, too.
+With the argument ``jit``, or ``cuda``, these are compiled, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from serve import Case, Cases, serve
 
 Array = jax.Array
 cases = Cases()
-EVERYTHING = "jit" in sys.argv[1:]
+EVERYTHING = not {"jit", "cuda"}.isdisjoint(sys.argv[1:])
 
 
 def ready(f: Callable[..., Any], *xs: Any) -> Case:
@@ -255,4 +255,5 @@ def _(x: Array, **weights: Array) -> Case:
 
 
 if __name__ == "__main__":
+    jax.config.update("jax_default_matmul_precision", "highest")  # no TF32 on GPUs
     serve(cases, ["jax", "jaxlib"], jnp.asarray)

@@ -2,7 +2,7 @@
 
 With a second argument, ``compile``, there are those of ``cpu-jit``, by
 ``torch.compile``. It gets the loss, and compiles the gradient with it, as it cannot
-compile calls of ``backward``.
+compile calls of ``backward``. With ``cuda`` all run on the first GPU.
 
 Images and filters have PyTorch's layouts, NCHW and OIHW, before the clock starts.
 """
@@ -43,7 +43,12 @@ def main(threads: str, option: str = "") -> None:
         compiled = partial(torch.compile, dynamic=False)
         for case in cases.keys() - {*COMPILED}:
             del cases[case]
-    serve(cases, ["torch"], torch.from_numpy, lambda y: y.detach().numpy())
+    convert: Callable[[Any], Tensor] = torch.from_numpy
+    wait = None
+    if option == "cuda":
+        convert, wait = lambda x: torch.from_numpy(x).cuda(), torch.cuda.synchronize
+        torch.backends.cudnn.allow_tf32 = False  # float32, as the others
+    serve(cases, ["torch"], convert, lambda y: y.detach().cpu().numpy(), wait)
 
 
 def nchw(x: Tensor) -> Tensor:
@@ -53,7 +58,7 @@ def nchw(x: Tensor) -> Tensor:
 
 def nhwc(x: Tensor) -> Any:
     """Convert images from NCHW to arrays in NHWC."""
-    return x.permute(0, 2, 3, 1).numpy()
+    return x.permute(0, 2, 3, 1).cpu().numpy()
 
 
 def oihw(w: Tensor) -> Tensor:
@@ -257,7 +262,7 @@ def _(x: Tensor, labels: Tensor, **weights: Tensor) -> Any:
             v = v.permute(2, 3, 1, 0)
         elif v.ndim == 2:
             v = v.reshape(32, 7, 7, 10).permute(1, 2, 0, 3)
-        return v.numpy()
+        return v.cpu().numpy()
 
     return training(cnn, w, nchw(x), labels), finish
 

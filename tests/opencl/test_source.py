@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pyopencl as cl
 import pytest
-from plugrad_opencl import source
+from plugrad_opencl import programs, runtime, source
 
 CODE = """
 typedef float S;
@@ -51,3 +52,22 @@ def test_rows_that_an_item_does():
         1,
     ]
     assert source.share(gpu, 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "can", "exact"),
+    [("gpu", True, True), ("gpu", False, False), ("cpu", True, False)],
+)
+def test_gpus_divide_exactly_if_they_can(kind, can, exact):
+    """Compilers for CPUs do without being told."""
+    rounds = cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+    handle = SimpleNamespace(single_fp_config=rounds if can else 0)
+    options = programs._options(kind, handle)
+    assert ("-cl-fp32-correctly-rounded-divide-sqrt" in options) == exact
+
+
+def test_an_item_of_a_gpu_does_as_many_elements_as_its_source_says():
+    """Groups are whole, and all elements are in one."""
+    one, four = (runtime._grouped(256, s) for s in ("", "a\n#define EACH 4\nb"))
+    assert [one(n) for n in (1, 256, 257)] == [256, 256, 512]
+    assert [four(n) for n in (1, 1024, 1025)] == [256, 256, 512]

@@ -133,10 +133,8 @@ def choose(wanted: str = "") -> DeviceInfo:
         why = f"{'; '.join(reasons)}; PLUGRAD_OPENCL_DEVICE chooses another device"
         raise RuntimeError(f"opencl: no OpenCL device works: {why}")
     if devices():
-        known, asked = (
-            "; ".join(map(str, devices())),
-            wanted or os.environ["PYOPENCL_CTX"],
-        )
+        known = "; ".join(map(str, devices()))
+        asked = wanted or os.environ["PYOPENCL_CTX"]
         raise RuntimeError(f"opencl: no device fits {asked!r}; there is {known}")
     raise RuntimeError(
         "opencl: there is no OpenCL device at all; install the driver of your GPU, or "

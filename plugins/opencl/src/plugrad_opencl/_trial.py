@@ -8,12 +8,13 @@ import numpy as np
 
 from ._devices import BEGUN, devices
 
+VECTOR = "__attribute__((ext_vector_type(8), aligned(4)))"  # kernels for GPUs have none
 SOURCE = """
-typedef float T __attribute__((ext_vector_type(8), aligned(4)));
+typedef float T VECTOR;
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void trial(__global const float *x, __global float *y, long n) {
-  long i = get_global_id(0) * 8;
-  if (i + 8 <= n) *(__global T *)(y + i) = exp(*(__global const T *)(x + i)) + 1.0f;
+  long i = get_global_id(0) * WIDTH;
+  if (i + WIDTH <= n) *(__global T *)(y + i) = exp(*(__global const T *)(x + i)) + 1.0f;
 }
 """
 
@@ -31,13 +32,15 @@ def main(key: str) -> None:
     handle = info.handles[-1]
     context = cl.Context([handle])
     queue = cl.CommandQueue(context)
-    kernel = cl.Kernel(cl.Program(context, SOURCE).build(), "trial")
+    width, vector = (8, VECTOR) if info.kind == "cpu" else (1, "")
+    code = SOURCE.replace("VECTOR", vector).replace("WIDTH", str(width))
+    kernel = cl.Kernel(cl.Program(context, code).build(), "trial")
     kernel.set_scalar_arg_dtypes([None, None, np.int64])
     x = np.linspace(-3, 3, 64, dtype=np.float32)
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
     given, y = cl.Buffer(context, flags, hostbuf=x), np.empty_like(x)
     made = cl.Buffer(context, cl.mem_flags.READ_WRITE, x.nbytes)
-    kernel(queue, (8,), (1,), given, made, 64)
+    kernel(queue, (64 // width,), (1,), given, made, 64)
     cl.enqueue_copy(queue, y, made)
     if not np.allclose(y, np.exp(x) + 1, rtol=1e-6):
         sys.exit(f"it computes wrong values: {y[:4]}")

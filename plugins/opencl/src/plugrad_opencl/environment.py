@@ -25,10 +25,8 @@ Path = pathlib.Path
 @functools.cache
 def folder() -> Path:
     """Return a folder for what is compiled: the user's cache, or a temporary one."""
-    for folder in (
-        _home(),
-        os.path.join(tempfile.gettempdir(), f"cache-{os.getuid()}"),
-    ):
+    temporary = os.path.join(tempfile.gettempdir(), f"cache-{os.getuid()}")
+    for folder in (_home(), temporary):
         found = Path(folder, "plugrad-opencl")
         if _writable(found):
             return found

@@ -19,6 +19,7 @@ from .runtime import Device, Launch
 from .source import width as width
 
 COLUMNS = 16  # of b, side by side
+SPAN = 4  # elements each way of an item on a GPU, if that keeps it busy
 NEAR = 16  # tiles of a, one after the other
 LONG = 1 << 14  # what is added up in one go; more would lose digits
 PACKED = 1 << 18  # elements of b from which on it is faster if packed
@@ -33,8 +34,8 @@ FINISH = {
     "sigmoid": "f_sigmoid(y)",
 }
 
-# By whether numbers are complex.
-PRODUCT = {False: "a * b + sum", True: "sum + c_mul(a, b)"}
+# By kind of dtype.
+PRODUCT = {"f": "MULTIPLY_ADD(a, b, sum)", "c": "sum + c_mul(a, b)"}
 
 
 class Matrix(NamedTuple):
@@ -90,12 +91,14 @@ def product(
     """
     z, m, n, k = sizes
     device, dtype = a.x.device, a.x.dtype
-    rows = _rows(device, dtype)
-    tiles = -(-m // rows) * -(-n // COLUMNS)
-    parts = 1 if finish else _parts(device, z * tiles, k)
-    y = empty(device, (parts, *shape), dtype)
+    span = _span(device, z, m, n, 1 if finish else k // 256)
+    rows, columns = _tile(device, dtype, span)
+    tiles = -(-m // rows) * -(-n // columns)
+    parts = 1 if finish else _parts(device, z * tiles, k, span)
+    y = empty(device, (parts, math.prod(shape)), dtype)
     bias, activation, alpha = finish or Finish()
-    launch = _gemm(device, dtype, a.rows is not None, bias is not None, activation)
+    tables = a.rows is not None
+    launch = _gemm(device, dtype, tables, bias is not None, activation, span)
     b, b_panel = _panels(b, z, m, n, k)
     optional = [(x or y).buffer for x in (a.rows, a.steps, bias)]  # y is not read
     numbers = (m, n, k, parts, a.batch, a.row, a.step, b.batch, b_panel, b.row)
@@ -109,14 +112,17 @@ def product(
 def thin(
     shape: Shape, sizes: tuple[int, int, int, int], a: Matrix, b: Matrix
 ) -> ClArray:
-    """Return a product of few rows; ``b`` has contiguous rows, or both the others."""
+    """Return a product of few rows on a CPU.
+
+    ``b`` has contiguous rows, or both the others.
+    """
     z, m, n, k = sizes
     device, dtype = a.x.device, a.x.dtype
     y, strip = empty(device, shape, dtype), 8 * width(dtype)
     launch = _thin(device, dtype, b.step != 1, strip)
-    items = z * m * -(-n // strip) if device.style == "cpu" else launch.items(y.size)
     steps = (a.batch, a.row, a.step, b.batch, b.row, b.step)
-    launch(z * m * n * k, items, a.x.buffer, b.x.buffer, y.buffer, *sizes, *steps)
+    items, buffers = z * m * -(-n // strip), (a.x.buffer, b.x.buffer, y.buffer)
+    launch(z * m * n * k, items, *buffers, *sizes, *steps)
     return y
 
 
@@ -127,15 +133,30 @@ def _added(y: ClArray, shape: Shape) -> ClArray:
     return total.view(shape)
 
 
-def _parts(device: Device, tiles: int, k: int) -> int:
+def _parts(device: Device, tiles: int, k: int, span: int) -> int:
     """Return in how many parts to add up ``k``: for all units, and for precision."""
-    idle = 2 * device.units // tiles if k >= 512 else 1
+    groups = 8 if device.style == "gpu" and span == 1 else 2  # of a unit, at once
+    idle = groups * device.units // tiles if k >= 512 else 1
     return max(1, min(idle, k // 256), -(-k // LONG))
 
 
-def _rows(device: Device, dtype: DType) -> int:
-    """Return the rows of a tile: as many as there are registers for."""
-    return {8: 6, 4: 3, 1: 1}[width(dtype)] if device.style == "cpu" else COLUMNS
+def _tile(device: Device, dtype: DType, span: int) -> tuple[int, int]:
+    """Return the rows and columns of a tile: as many as there are registers for."""
+    if device.style == "gpu":
+        return span * COLUMNS, span * COLUMNS
+    return {8: 6, 4: 3, 1: 1}[width(dtype)], COLUMNS
+
+
+def _span(device: Device, z: int, m: int, n: int, parts: int) -> int:
+    """Return how many elements each way an item does on a GPU; 1 on a CPU.
+
+    Four times as many read a quarter, but all units need work, and most of it in the
+    matrix.
+    """
+    side = SPAN * COLUMNS
+    busy = 2 * z * -(-m // side) * -(-n // side) * max(parts, 1) >= device.units
+    fits = device.style == "gpu" and side <= 2 * min(m, n)
+    return SPAN if fits and busy else 1
 
 
 def _panels(b: Matrix, z: int, m: int, n: int, k: int) -> tuple[Matrix, int]:
@@ -143,16 +164,17 @@ def _panels(b: Matrix, z: int, m: int, n: int, k: int) -> tuple[Matrix, int]:
 
     It is copied unless it lies so, and is small.
     """
-    simple = b.rows is None and b.step == 1 and n % COLUMNS == 0
-    if simple and (n * k <= PACKED or m < 64):
+    device, simple = b.x.device, b.rows is None and b.step == 1
+    gpu = device.style == "gpu"
+    if simple and (gpu or (n % COLUMNS == 0 and (n * k <= PACKED or m < 64))):
         return b, COLUMNS
-    device, panels = b.x.device, -(-n // COLUMNS)
+    panels = -(-n // COLUMNS)
     count = z if b.batch else 1
     packed = empty(device, (count, panels, k, COLUMNS), b.x.dtype)
     cuts = max(1, min(2 * device.units // (count * panels), k // 64))
     launch = _pack(device, b.x.dtype, b.rows is not None, cuts)
     items = count * panels * cuts
-    if device.style == "gpu":
+    if gpu:
         items = launch.items(packed.size)
     table = b.rows.buffer if b.rows else packed.buffer
     steps = (count, n, k, b.batch, b.row, b.step)
@@ -163,7 +185,7 @@ def _panels(b: Matrix, z: int, m: int, n: int, k: int) -> tuple[Matrix, int]:
 
 @functools.cache
 def _gemm(
-    device: Device, dtype: DType, tables: bool, bias: bool, activation: str
+    device: Device, dtype: DType, tables: bool, bias: bool, activation: str, span: int
 ) -> Launch:
     return source.kernel(
         device,
@@ -171,7 +193,8 @@ def _gemm(
         width=width(dtype),
         TABLES=tables,
         BIAS=bias,
-        ROWS=_rows(device, dtype),
+        ROWS=_tile(device, dtype, span)[0],
+        SPAN=span,
         NEAR=NEAR,
         COLUMNS=COLUMNS,
         integer=source.SIGNED[dtype.itemsize],
@@ -181,7 +204,7 @@ def _gemm(
 
 def formulae(dtype: DType, activation: str = "linear") -> dict[str, str]:
     """Return C for types, for a product added to a sum, and for a ``Finish``."""
-    product, finish = PRODUCT[dtype.kind == "c"], FINISH[activation]
+    product, finish = PRODUCT.get(dtype.kind, "a * b + sum"), FINISH[activation]
     return {
         "type": source.C[dtype],
         "real": source.C[dtype] if dtype.kind == "f" else "float",

@@ -22,15 +22,16 @@ def load(context: Any, info: DeviceInfo, source: str, which: int) -> Any:
     in its own cache.
     """
     handle = info.handles[which]
-    parts = (source, handle.name, info.key, cl.VERSION_TEXT)
+    options = _options(info.kind, handle)
+    parts = (source, *options, handle.name, info.key, cl.VERSION_TEXT)
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
     file = environment.folder() / "programs" / f"{key}.bin"
     try:
-        return _built(cl.Program(context, [handle], [_whole(file)]))
+        return _built(cl.Program(context, [handle], [_whole(file)]), options)
     except (OSError, ValueError, cl.Error):
         pass  # it is new, or damaged, or the driver does not know its own binary
     try:
-        built = _built(cl.Program(context, source), handle)
+        built = _built(cl.Program(context, source), options, handle)
     except cl.Error as error:
         raise pg.BackendError(
             f"opencl: {handle.name} does not compile {_name(source)}:\n{_log(error)}"
@@ -38,7 +39,7 @@ def load(context: Any, info: DeviceInfo, source: str, which: int) -> Any:
     (binary,) = [b for b in built.binaries if b]
     try:
         environment.save(file, hashlib.sha256(binary).digest() + binary)
-        return _built(cl.Program(context, [handle], [binary]))
+        return _built(cl.Program(context, [handle], [binary]), options)
     except (OSError, cl.Error):
         return built  # it works without the cache
 
@@ -70,8 +71,15 @@ def _log(error: Exception) -> str:
     return "\n".join(lines) or str(error)
 
 
-def _built(program: Any, *handles: Any) -> Any:
+def _options(kind: str, handle: Any) -> list[str]:
+    """Return what to tell the compiler: GPUs may divide with an error of 2.5 ulp."""
+    rounds = cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+    exact = kind != "cpu" and handle.single_fp_config & rounds
+    return ["-w", *["-cl-fp32-correctly-rounded-divide-sqrt"] * bool(exact)]
+
+
+def _built(program: Any, options: list[str], *handles: Any) -> Any:
     """Return the program, compiled; what compilers have to say is for our tests."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cl.CompilerWarning)
-        return program.build(["-w"], devices=list(handles) or None)
+        return program.build(options, devices=list(handles) or None)

@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import itertools
 import os
+import re
 import sys
 import threading
 import time
@@ -323,7 +324,7 @@ class Launch:
         self, device: Device, source: str, name: str, scalars: Any, group: int
     ) -> None:
         self.device, self._source, self._name = device, source, name
-        self.items = blocks if group == 1 else _grouped(group)
+        self.items = blocks if group == 1 else _grouped(group, source)
         self._scalars, self._group = scalars, (group,)
         self._kernels: list[Any] = [None] * len(device.queues)
         self._programs: dict[int, Any] = {}
@@ -386,9 +387,14 @@ def blocks(n: int) -> int:
     return 1 if n <= BLOCK else -(-n // BLOCK)
 
 
-def _grouped(group: int) -> Callable[[int], int]:
-    """Return a function: the items for ``n`` elements, one each, in whole groups."""
-    return lambda n: -(-n // group) * group
+def _grouped(group: int, source: str) -> Callable[[int], int]:
+    """Return a function: the items for ``n`` elements, in whole groups.
+
+    The source says how many elements an item has, if it has more than one.
+    """
+    each = re.search(r"^#define EACH (\d+)$", source, re.M)
+    elements = group * int(each[1] if each else 1)
+    return lambda n: -(-n // elements) * group
 
 
 # --- forks and the end -------------------------------------------------------------

@@ -71,7 +71,7 @@ def walk(
         definitions="\n".join(definitions),
         arguments=", ".join(given),
         sizes="".join([f", long {size}" for size in _sizes(inputs, rank)]),
-        m="m" if rank else "n",
+        RANK=rank,
         offsets=_offsets(inputs, outputs, rank),
         splats=_joined(SPLAT, stays),
         loads=_joined(LOAD, moves),

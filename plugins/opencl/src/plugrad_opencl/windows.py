@@ -60,18 +60,10 @@ def look(
     if count:
         bias, activation, alpha = finish or Finish()
         launch = _launch(device, "window", x.dtype, shape[-1], body, activation)
-        sizes = _sizes(device, geometry)
-        launch(
-            count * len(geometry.kernel_positions),
-            _items(launch, shape),
-            x.buffer,
-            (filter or x).buffer,
-            y.buffer,
-            found.buffer,
-            (bias or x).buffer,
-            sizes.buffer,
-            *(shape[0], shape[-1], counts, alpha),
-        )
+        given = (x, filter or x, y, found, bias or x, _sizes(device, geometry))
+        work, items = count * len(geometry.kernel_positions), _items(launch, shape)
+        numbers = (shape[0], shape[-1], counts, alpha)
+        launch(work, items, *[array.buffer for array in given], *numbers)
     return y, found
 
 
@@ -109,10 +101,8 @@ def filters(x: ClArray, dy: ClArray, g: Windows) -> ClArray:
 
 def _items(launch: Launch, shape: Shape) -> int:
     """Return an item a row on a CPU, and one an element on a GPU."""
-    if launch.device.style == "gpu":
-        items: int = launch.items(math.prod(shape))
-        return items
-    return math.prod(shape[:-2])
+    cpu = launch.device.style == "cpu"
+    return math.prod(shape[:-2]) if cpu else int(launch.items(math.prod(shape)))
 
 
 def _sizes(device: Device, g: Windows) -> ClArray:

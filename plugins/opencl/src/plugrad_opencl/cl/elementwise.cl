@@ -1,6 +1,15 @@
 // Each element of the outputs y0, y1... is made of those of x0, x1..., which broadcast:
 // rows of m elements lie together in the outputs; in a row, an input advances by one or
 // stays. elementwise.py fills in the names.
+// Elements of an item on a GPU: to start an item takes as long as to read some.
+#define EACH 4
+#if RANK
+#define LENGTH m  // of a row
+#define ROW(i) ((i) / m)
+#else
+#define LENGTH n
+#define ROW(i) 0
+#endif
 $definitions
 
 __kernel GROUPED void $name($arguments, long n$sizes) {
@@ -8,8 +17,8 @@ __kernel GROUPED void $name($arguments, long n$sizes) {
   long i = (long)get_global_id(0) * BLOCK;
   const long stop = min(i + BLOCK, n);
   while (i < stop) {
-    const long row = i / $m, column = i - row * $m;
-    const long count = min(stop - i, $m - column);
+    const long row = ROW(i), column = i - row * LENGTH;
+    const long count = min(stop - i, LENGTH - column);
     $offsets
     $splats
     long j = 0;
@@ -28,13 +37,16 @@ __kernel GROUPED void $name($arguments, long n$sizes) {
     i += count;
   }
 #else
-  const long i = get_global_id(0);
-  if (i >= n) return;
-  const long row = i / $m, column = i - row * $m, j = 0;
-  $offsets
-  $splats
-  $loads
-  $work
-  $stores
+  const long first = (long)get_group_id(0) * GROUP * EACH + get_local_id(0);
+  _Pragma("unroll") for (int k = 0; k < EACH; k++) {
+    const long i = first + k * GROUP;
+    if (i >= n) return;
+    const long row = ROW(i), column = i - row * LENGTH, j = 0;
+    $offsets
+    $splats
+    $loads
+    $work
+    $stores
+  }
 #endif
 }

@@ -1,8 +1,15 @@
-// y = finish(a b + bias): an item on a CPU does ROWS rows by 16 columns in registers, a
-// work group on a GPU 16 by 16 in local memory. Element (i, l) of a is at rows[i] +
-// steps[l], with TABLES, else at i * a_row + l * a_step: the windows of a convolution are
-// a matrix that is nowhere written down. Of b, 16 columns are together.
+// y = finish(a b + bias): an item on a CPU does ROWS rows by 16 columns in registers; a
+// work group on a GPU does ROWS by ROWS, and each of its items SPAN by SPAN. Element
+// (i, l) of a is at rows[i] + steps[l], with TABLES, else at i * a_row + l * a_step: the
+// windows of a convolution are a matrix that is nowhere written down. Of b, 16 columns
+// are together.
 #define EACH _Pragma("unroll") for
+#if CPU
+#define ACROSS COLUMNS
+#else
+#define ACROSS ROWS
+#define DEEP 16  // the root of GROUP
+#endif
 typedef $type S;
 VECTOR(T, S);
 VECTOR(I, $integer);
@@ -17,7 +24,7 @@ __kernel GROUPED void gemm(__global const S *restrict a, __global const S *restr
                            long parts, long a_batch, long a_row, long a_step,
                            long b_batch, long b_panel, long b_row, long y_part,
                            long y_batch, long y_row, $real alpha) {
-  const long tiles = (m + ROWS - 1) / ROWS, panels = (n + COLUMNS - 1) / COLUMNS;
+  const long tiles = (m + ROWS - 1) / ROWS, panels = (n + ACROSS - 1) / ACROSS;
 #if CPU
   long rest = get_global_id(0);
 #else
@@ -33,8 +40,8 @@ __kernel GROUPED void gemm(__global const S *restrict a, __global const S *restr
   const long panel = rest / near, tile = first + rest - panel * near;
   const long begin = k * part / parts, end = k * (part + 1) / parts;
   a += z * a_batch;
-  b += z * b_batch + panel * b_panel + begin * b_row;
-  y += z * y_batch + part * y_part + panel * COLUMNS;
+  b += z * b_batch + panel * (ACROSS / COLUMNS) * b_panel + begin * b_row;
+  y += z * y_batch + part * y_part + panel * ACROSS;
 #if TABLES
 #define ROW(i) rows[i]
 #define STEP(l) steps[l]
@@ -75,19 +82,51 @@ __kernel GROUPED void gemm(__global const S *restrict a, __global const S *restr
     }
   }
 #else
-  __local S left[COLUMNS][COLUMNS + 1], right[COLUMNS][COLUMNS + 1];
-  const int me = get_local_id(0), r = me / COLUMNS, c = me % COLUMNS;
-  const long i = tile * ROWS + r, j = panel * COLUMNS + c;
-  const long row = ROW(min(i, m - 1));
-  S total = 0;
-  for (long l = begin; l < end; l += COLUMNS, b += COLUMNS * b_row) {
-    left[r][c] = l + c < end ? a[row + STEP(l + c)] : (S)(0);
-    right[r][c] = l + r < end ? b[r * b_row + c] : (S)(0);
+  // DEEP columns of a and rows of b are in local memory, while the items read the next
+  // ones.
+  __local __attribute__((aligned(16))) S left[DEEP][ROWS + 4], right[DEEP][ROWS + 4];
+  const int me = get_local_id(0), high = me / DEEP, low = me % DEEP;
+  const int turned = a_row == 1, column = me % ROWS, line = me / ROWS;
+  const int inside = panel * ROWS + column < n;
+  b += column / COLUMNS * b_panel + column % COLUMNS + line * b_row;
+  __global const S *restrict from[SPAN];
+  S total[SPAN][SPAN], next_a[SPAN], next_b[SPAN];
+  EACH(int s = 0; s < SPAN; s++) {
+    from[s] = a + ROW(min(tile * ROWS + (turned ? column : high + s * DEEP), m - 1));
+    EACH(int t = 0; t < SPAN; t++) total[s][t] = (S)(0);
+  }
+#define DOWN(s) (turned ? line + (s) * (GROUP / ROWS) : low)
+#define READ(l)                                                                     \
+  EACH(int s = 0; s < SPAN; s++) {                                                  \
+    const long to = line + s * (GROUP / ROWS);                                      \
+    next_a[s] = (l) + DOWN(s) < end ? from[s][STEP((l) + DOWN(s))] : (S)(0);        \
+    next_b[s] = inside && (l) + to < end ? b[s * (GROUP / ROWS) * b_row] : (S)(0);  \
+  }                                                                                 \
+  b += DEEP * b_row;
+  READ(begin)
+  for (long l = begin; l < end; l += DEEP) {
+    EACH(int s = 0; s < SPAN; s++) {
+      left[DOWN(s)][turned ? column : high + s * DEEP] = next_a[s];
+      right[line + s * (GROUP / ROWS)][column] = next_b[s];
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int s = 0; s < min((long)COLUMNS, end - l); s++)
-      total = product(left[r][s], right[s][c], total);
+    READ(l + DEEP)
+    EACH(int k = 0; k < DEEP; k++) {
+      S x[SPAN], row[SPAN];
+      EACH(int s = 0; s < SPAN; s++) {
+        x[s] = left[k][high * SPAN + s];
+        row[s] = right[k][low * SPAN + s];
+      }
+      EACH(int s = 0; s < SPAN; s++)
+        EACH(int t = 0; t < SPAN; t++) total[s][t] = product(x[s], row[t], total[s][t]);
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
   }
-  if (i < m && j < n) y[i * y_row + c] = finish(total + (BIAS ? bias[j] : (S)(0)), alpha);
+  EACH(int s = 0; s < SPAN; s++) EACH(int t = 0; t < SPAN; t++) {
+    const long i = tile * ROWS + high * SPAN + s, c = low * SPAN + t;
+    const long j = panel * ROWS + c;
+    if (i < m && j < n)
+      y[i * y_row + c] = finish(total[s][t] + (BIAS ? bias[j] : (S)(0)), alpha);
+  }
 #endif
 }

@@ -1,5 +1,5 @@
-// y = a b for few rows: the time is that of reading b once, in the order in which it lies.
-// With DOTS columns of b are contiguous, as are rows of a; else rows of b are.
+// y = a b for few rows, on a CPU: the time is that of reading b once, in the order in which
+// it lies. With DOTS columns of b are contiguous, as are rows of a; else rows of b are.
 typedef $type S;
 VECTOR(T, S);
 $functions
@@ -11,7 +11,6 @@ __kernel GROUPED void matmul(__global const S *restrict a, __global const S *res
                              __global S *restrict y, long z, long m, long n, long k,
                              long a_batch, long a_row, long a_step, long b_batch,
                              long b_row, long b_step) {
-#if CPU
   const long strips = (n + STRIP - 1) / STRIP;
   const long item = get_global_id(0), strip = item % strips, row = item / strips;
   const long i = row % m, at = row / m, first = strip * STRIP;
@@ -62,15 +61,5 @@ __kernel GROUPED void matmul(__global const S *restrict a, __global const S *res
     for (long l = 0; l < k; l++) total = product1(a[l * a_step], b[l * b_row + j], total);
     y[j] = total;
   }
-#endif
-#else
-  const long item = get_global_id(0);
-  if (item >= z * m * n) return;
-  const long j = item % n, i = item / n % m, at = item / n / m;
-  a += at * a_batch + i * a_row;
-  b += at * b_batch + j * b_step;
-  S total = 0;
-  for (long l = 0; l < k; l++) total = product1(a[l * a_step], b[l * b_row], total);
-  y[item] = total;
 #endif
 }

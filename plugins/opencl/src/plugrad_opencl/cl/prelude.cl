@@ -1,9 +1,17 @@
 // What every kernel starts with: the types of the work and how items are cut.
 // CPU: an item does a block, in vectors; no item waits for another one.
 // GPU: an item does an element; WIDTH is 1.
-#pragma OPENCL FP_CONTRACT ON
 #ifdef cl_khr_fp64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+
+#if CPU
+#pragma OPENCL FP_CONTRACT ON
+#define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
+#else
+// A region is the functions of its kernels, and drivers of GPUs contract across functions.
+#pragma OPENCL FP_CONTRACT OFF
+#define MULTIPLY_ADD(a, b, c) fma(a, b, c)
 #endif
 
 #if WIDTH > 1

@@ -97,20 +97,28 @@ __kernel GROUPED void reduce($arguments, __global S *restrict y, long a, long n,
     if (me < reach) shared[me] = join(shared[me], shared[me + reach]);
   }
   if (me == 0) y[item] = shared[0];
-#else  // an item a column
-  const long item = get_global_id(0), j = item % m;
-  if (item >= a * parts * m) return;
-  const long part = item / m % parts, row = item / m / parts;
+#else  // a work group does STRIP columns, and some of its items each of them
+#define LINES (GROUP / STRIP)
+  __local S shared[LINES][STRIP];
+  const long strips = (m + STRIP - 1) / STRIP, item = get_group_id(0);
+  const long part = item / strips % parts, row = item / strips / parts;
+  const int column = get_local_id(0) % STRIP, line = get_local_id(0) / STRIP;
   const long begin = n * part / parts, end = n * (part + 1) / parts;
-  const long from = row * n * m + j;
+  const long j = item % strips * STRIP + column, from = row * n * m + j;
   S total = START;
-  for (long i = begin; i < end;) {
-    const long stop = min(end, i + LEVEL);
+  for (long i = begin + line; j < m && i < end;) {
+    const long stop = min(end, i + (long)LEVEL * LINES);
     S some = START;
-    for (; i < stop; i++) some = join(some, ONE_AT(from + i * m));
+    for (; i < stop; i += LINES) some = join(some, ONE_AT(from + i * m));
     total = join(total, some);
   }
-  y[item] = total;
+  shared[line][column] = total;
+  for (int reach = LINES / 2; reach; reach /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (line < reach)
+      shared[line][column] = join(shared[line][column], shared[line + reach][column]);
+  }
+  if (line == 0 && j < m) y[(row * parts + part) * m + j] = shared[0][column];
 #endif
 #endif
 }

@@ -73,7 +73,7 @@ def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
     if not fits(x.shape):
         return NotImplemented
     begins, taps_c = _seen(x, geometry, c)
-    left = Matrix(x, 0, 1, c, rows=taps_c, steps=begins)
+    left = Matrix(x, 1, 0, c, rows=taps_c, steps=begins)
     sizes = (g, positions * c, k, outputs)
     right = Matrix(dy, all_k, 1, k)
     return product(shape, sizes, left, right, y_batch=k, y_row=all_k)
@@ -143,11 +143,8 @@ def _of_phase(dy: ClArray, filter: ClArray, windows: Windows, phase: _Phase) -> 
     left = Matrix(dy, batch=k, rows=rows, steps=within)
     there = table(dy.device, positions, channels)
     right = Matrix(filter, step=all_k, batch=k, rows=there)
-    shape, sizes = (
-        (*outputs, all_c),
-        (windows.groups, math.prod(outputs), c, len(seen) * k),
-    )
-    return product(shape, sizes, left, right, y_batch=c, y_row=all_c)
+    sizes = (windows.groups, math.prod(outputs), c, len(seen) * k)
+    return product((*outputs, all_c), sizes, left, right, y_batch=c, y_row=all_c)
 
 
 # --- where things are -------------------------------------------------------------

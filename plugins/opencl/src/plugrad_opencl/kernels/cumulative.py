@@ -23,9 +23,8 @@ def _program(device: Device, dtype: DType, product: bool) -> Launch:
     wide = narrow.replace("float", "double") if device.double else narrow
     join, start = "a + b", "0"
     if product:
-        join = (
-            "(W)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)" if complex_ else "a * b"
-        )
+        complex_join = "(W)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)"
+        join = complex_join if complex_ else "a * b"
         start = "(W)(1, 0)" if complex_ else "1"
     strip = STRIP if device.style == "cpu" else 1
     return source.kernel(

@@ -41,7 +41,8 @@ def batch_matmul(
     b, b_batch = _alike(b, batch)
     left = Matrix(a, *((1, m) if transpose_a else (k, 1)), a_batch)
     right = Matrix(b, *((1, k) if transpose_b else (n, 1)), b_batch)
-    if finish is None and min(m, n if n == 1 else m) <= FEW:
+    few = (n == 1 or m <= FEW) and a.device.style == "cpu"
+    if few and finish is None:
         return _thin(shape, (z, m, n, k), left, right)
     return product(shape, (z, m, n, k), left, right, finish=finish)
 

@@ -19,7 +19,7 @@ from ..moves import around
 from ..runtime import Device, Launch
 from .creation import cast, filled
 
-STRIP = 256  # columns that an item on a CPU does
+STRIP = {"cpu": 256, "gpu": 32}  # columns that an item does on a CPU, a group on a GPU
 FEW = 1 << 14  # elements that are not cut into parts
 LONG = 1 << 12  # vectors that are added up in one go; more would lose digits
 
@@ -69,7 +69,7 @@ def reducer(device: Device, name: str, dtype: DType, rows: bool, *reads: str) ->
         "reduce",
         width=source.width(dtype),
         ROWS=rows,
-        STRIP=STRIP,
+        STRIP=STRIP[device.style],
         type=source.C[dtype],
         functions=f"{source.functions(join, dtype)}\n{loads}",
         arguments=arguments,
@@ -85,12 +85,7 @@ def reduced(
     device, (a, n, m) = launch.device, sizes
     parts = _parts(device, a, n, m)
     y = empty(device, (a, parts, m), dtype)
-    if device.style == "cpu":
-        items = a * parts * -(-m // STRIP)
-    elif m == 1:
-        items = a * parts * source.GROUP["gpu"]
-    else:
-        items = launch.items(a * parts * m)
+    items = a * parts * -(-m // STRIP[device.style]) * source.GROUP[device.style]
     launch(a * n * m, items, *given, y.buffer, a, n, m, parts)
     if parts == 1:
         return y.view((a, m))
@@ -102,13 +97,13 @@ def _parts(device: Device, a: int, n: int, m: int) -> int:
     """Return into how many parts to cut ``n``, so that all units have work."""
     if a * n * m <= FEW or n < 4:
         return 1
+    items = a * -(-m // STRIP[device.style])
     if device.style == "cpu":
-        items, long = a * -(-m // STRIP), LONG * (8 if m == 1 else 1)
+        long = LONG * (8 if m == 1 else 1)
         parts = 1 if items >= 4 * device.units else min(8 * device.units, n // 2)
         return max(parts, n // long)
-    items = a if m == 1 else a * m // source.GROUP["gpu"]
-    want: int = max(1, 8 * device.units // max(items, 1))
-    return min(want, max(1, n // (source.GROUP["gpu"] if m == 1 else 16)), 1024)
+    want: int = max(1, 8 * device.units // items)
+    return min(want, max(1, n // source.GROUP["gpu"]), 1024)
 
 
 def along(name: str, x: ClArray, axis: Shape, keepdims: bool) -> Any:
