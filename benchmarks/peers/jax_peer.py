@@ -255,5 +255,6 @@ def _(x: Array, **weights: Array) -> Case:
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_default_matmul_precision", "highest")  # no TF32 on GPUs
+    if "cuda" in sys.argv[1:]:
+        jax.config.update("jax_default_matmul_precision", "highest")  # no TF32
     serve(cases, ["jax", "jaxlib"], jnp.asarray)

@@ -111,13 +111,20 @@ def test_peers_get_their_options(workloads):
     for name, options in {
         "torch": ["2", ""],
         "torch-compile": ["2", "compile"],
+        "torch-cuda": ["2", "cuda"],
         "jax-jit": ["jit"],
+        "jax-cuda": ["cuda"],
         "numpy": [],
     }.items():
         python, script, *given = workloads.command(name, 2, "python3")
         library = name.partition("-")[0]
         assert (python, Path(script).name) == ("python3", f"{library}_peer.py")
         assert given == options
+
+
+def test_peers_run_on_processors_unless_they_are_for_gpus(workloads):
+    where = lambda name: workloads.environment(name, 2)["JAX_PLATFORMS"]
+    assert [where(name) for name in ("jax-jit", "jax-cuda")] == ["cpu", "cuda"]
 
 
 def test_names_are_checked():

@@ -154,9 +154,10 @@ def _span(device: Device, z: int, m: int, n: int, parts: int) -> int:
     matrix.
     """
     side = SPAN * COLUMNS
-    busy = 2 * z * -(-m // side) * -(-n // side) * max(parts, 1) >= device.units
-    fits = device.style == "gpu" and side <= 2 * min(m, n)
-    return SPAN if fits and busy else 1
+    if device.style == "cpu" or side > 2 * min(m, n):
+        return 1
+    groups = z * -(-m // side) * -(-n // side) * max(parts, 1)
+    return SPAN if 2 * groups >= device.units else 1
 
 
 def _panels(b: Matrix, z: int, m: int, n: int, k: int) -> tuple[Matrix, int]:

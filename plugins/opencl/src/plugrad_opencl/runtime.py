@@ -392,7 +392,7 @@ def _grouped(group: int, source: str) -> Callable[[int], int]:
 
     The source says how many elements an item has, if it has more than one.
     """
-    each = re.search(r"^#define EACH (\d+)$", source, re.M)
+    each = re.search(r"^#define PER_ITEM (\d+)$", source, re.M)
     elements = group * int(each[1] if each else 1)
     return lambda n: -(-n // elements) * group
 

@@ -2,7 +2,7 @@
 // rows of m elements lie together in the outputs; in a row, an input advances by one or
 // stays. elementwise.py fills in the names.
 // Elements of an item on a GPU: to start an item takes as long as to read some.
-#define EACH 4
+#define PER_ITEM 4
 #if RANK
 #define LENGTH m  // of a row
 #define ROW(i) ((i) / m)
@@ -37,8 +37,8 @@ __kernel GROUPED void $name($arguments, long n$sizes) {
     i += count;
   }
 #else
-  const long first = (long)get_group_id(0) * GROUP * EACH + get_local_id(0);
-  _Pragma("unroll") for (int k = 0; k < EACH; k++) {
+  const long first = (long)get_group_id(0) * GROUP * PER_ITEM + get_local_id(0);
+  _Pragma("unroll") for (int k = 0; k < PER_ITEM; k++) {
     const long i = first + k * GROUP;
     if (i >= n) return;
     const long row = ROW(i), column = i - row * LENGTH, j = 0;

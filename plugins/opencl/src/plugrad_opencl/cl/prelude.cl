@@ -1,6 +1,6 @@
 // What every kernel starts with: the types of the work and how items are cut.
 // CPU: an item does a block, in vectors; no item waits for another one.
-// GPU: an item does an element; WIDTH is 1.
+// GPU: an item does an element, or a few; WIDTH is 1.
 #ifdef cl_khr_fp64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif

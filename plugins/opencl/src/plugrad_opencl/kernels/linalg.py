@@ -41,8 +41,7 @@ def batch_matmul(
     b, b_batch = _alike(b, batch)
     left = Matrix(a, *((1, m) if transpose_a else (k, 1)), a_batch)
     right = Matrix(b, *((1, k) if transpose_b else (n, 1)), b_batch)
-    few = (n == 1 or m <= FEW) and a.device.style == "cpu"
-    if few and finish is None:
+    if finish is None and a.device.style == "cpu" and (n == 1 or m <= FEW):
         return _thin(shape, (z, m, n, k), left, right)
     return product(shape, (z, m, n, k), left, right, finish=finish)
 
