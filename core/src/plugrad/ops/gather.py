@@ -126,7 +126,7 @@ def _gather_gradient(
         dy = run(shape.TRANSPOSE, dy, axes=order)
     if b:
         kind = INT32 if count * size < 2**31 else _convert.INT64
-        starts = run(creation.RANGE, start=0, step=size, size=count, dtype=kind)
+        starts = run(creation.RANGE, start=0, step=max(size, 1), size=count, dtype=kind)
         indices = creation.cast(indices, kind)
         sizes = (count,) if each == 1 else (count, each)
         starts = shape.shaped(starts, sizes if each == 1 else (count, 1))

@@ -5,6 +5,8 @@ With several results a channel, the input is repeated: then there is one.
 
 from __future__ import annotations
 
+import math
+
 from plugrad.geometry import Windows
 from plugrad.plugin import KernelTable
 
@@ -43,7 +45,7 @@ def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> ClArra
     c, k = geometry.in_shape[-1], dy.shape[-1]
     if c == k:
         return dx
-    dx = along("Sum", dx.view((dx.size // k, c, k // c)), (2,), False)
+    dx = along("Sum", dx.view((math.prod(dx.shape[:-1]), c, k // c)), (2,), False)
     return dx.view(geometry.in_shape)
 
 

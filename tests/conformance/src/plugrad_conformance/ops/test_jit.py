@@ -81,6 +81,42 @@ def test_each_gradient(row, backend):
             assert eager <= (row.kernel in EAGER | HOST)
 
 
+def emptied(shapes):
+    """Return these shapes with nothing along one axis, or all axes of one size."""
+    found = set()
+    for at, shape in enumerate(shapes):
+        for axis in range(len(shape)):
+            empty = (*shape[:axis], 0, *shape[axis + 1 :])
+            found.add((*shapes[:at], empty, *shapes[at + 1 :]))
+    for size in {size for shape in shapes for size in shape}:
+        alike = [tuple([0 if n == size else n for n in shape]) for shape in shapes]
+        found.add(tuple(alike))
+    for axis in range(-3, 3):
+        both = [list(shape) for shape in shapes]
+        for shape in both:
+            if -len(shape) <= axis < len(shape):
+                shape[axis] = 0
+        found.add(tuple(map(tuple, both)))
+    return sorted(found - {tuple(shapes)})
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_nothing_along_an_axis(row, backend):
+    """What an op refuses eagerly is refused under ``jit``, and nothing else.
+
+    ``jit`` asks contracts for the shapes of results, and eager ops do not: a gradient
+    or a decomposition may only run what a contract allows.
+    """
+    first = pg.grads(lambda *xs: weighed(row.op(*xs)))
+    second = pg.grads(lambda *xs: sum(pg.sum(dx * dx) for dx in first(*xs)))
+    for shapes in emptied(row.shapes):
+        xs = [np.zeros(shape, np.float32) for shape in shapes]
+        check(row.op, xs)
+        if isinstance(outcome(row.op, *map(pg.asarray, xs)), list):
+            check(first, xs)
+            check(second, xs)
+
+
 SOME = [row for row in ROWS if row.kernel not in EAGER | HOST][::9]
 
 
