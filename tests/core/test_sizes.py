@@ -55,9 +55,9 @@ NOT_PATH = [*USERS, *TREES, MISTAKES, BACKWARD]
 PATH = [*core("tensor", "engine", "autodiff", without=NOT_PATH), *CONTRACTS]
 PACKAGES = {
     "ops": ([*core("ops", without=USERS), BACKWARD], 7500),
-    "the path of an op": (PATH, 1950),
+    "the path of an op": (PATH, 1960),
     "batching": (core("batching"), 650),
-    "jit": (core("tracing"), 1430),  # 120 for donate= and profile, 15 for large graphs
+    "jit": (core("tracing"), 1440),  # 120 for donate= and profile, 10 for checks=
     "trees": (TREES, 350),
     "mistakes with grad": ([MISTAKES], 90),
     "registries and plugins": (REGISTRY, 1320),

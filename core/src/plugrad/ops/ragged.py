@@ -56,7 +56,7 @@ RAGGED_GATHER = Kernel(
     "RaggedGather(*params_nested_splits: int32 | int64, params_dense_values, "
     "indices: int32 | int64) -> *ys",
     out=_rows,
-    checks="indices",
+    checks=("params_nested_splits", "indices"),
     op="sparse.ragged_gather",
     doc="""The rows ``indices`` of a ragged tensor: splits of each level, and values.
 
@@ -135,7 +135,7 @@ RAGGED_RANGE = Kernel(
     "RaggedRange(starts: integer | floating, limits: starts, deltas: starts) -> "
     "splits, values",
     out=_of_one_length,
-    checks="deltas",
+    checks=("starts", "limits", "deltas"),
     op="sparse.ragged_range",
     doc="""Rows ``start + i · delta`` for i below ``(limit - start) / delta``, each
     argument ``[n]`` or one for all; splits are int32. Without arguments ``[n]`` there
@@ -260,7 +260,7 @@ RAGGED_TENSOR_TO_TENSOR = Kernel(
     "RaggedTensorToTensor(shape: int32 | int64, values, default_value: values, "
     "*row_partition_tensors: int32 | int64; row_partition_types)",
     out=_rectangle,
-    checks="row_partition_tensors",
+    checks=("shape", "row_partition_tensors"),
     op="sparse.ragged_tensor_to_tensor",
     doc="""Rows as a dense tensor of ``shape``, cut off or filled up with
     ``default_value``; a size -1, or -1 for ``shape``, is that of the longest row.

@@ -163,7 +163,7 @@ def _check_vectors(s0: Spec | Tensor, s1: Spec | Tensor) -> None:
 BROADCAST_ARGS = Kernel(
     "BroadcastArgs(s0: int32 | int64, s1: s0)",
     out=_longer,
-    checks="s0",
+    checks=("s0", "s1"),
     op="broadcast_args",
     doc="""The shape to which the shapes ``s0`` and ``s1`` broadcast.
 

@@ -130,7 +130,7 @@ SPARSE_RESHAPE = Kernel(
     "SparseReshape(input_indices: int32 | int64, input_shape: input_indices, "
     "new_shape: input_indices) -> output_indices, output_shape",
     out=_moved,
-    checks="input_indices",
+    checks=("input_indices", "input_shape", "new_shape"),
     op="sparse.reshape",
     doc="""The coordinates ``[n, k]`` in ``input_shape`` as those of the same places, in
     row-major order, in ``new_shape``; and that shape, with its -1 worked out.
@@ -221,7 +221,7 @@ SPARSE_FILL_EMPTY_ROWS = Kernel(
     "default_value: values) -> output_indices, output_values, empty_row_indicator, "
     "reverse_index_map",
     out=_lines,
-    checks="indices",
+    checks=("indices", "dense_shape"),
     op="sparse.fill_empty_rows",
     doc="""The elements sorted by row, ``indices[:, 0]``, those of one row in their
     order; each of the ``dense_shape[0]`` rows without any gets ``default_value``, at

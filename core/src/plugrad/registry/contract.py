@@ -85,7 +85,9 @@ class Kernel:
         broadcasts: Whether the engine sums cotangents to the shape of their input.
         fused: Whether the kernel is always decomposed under a tape, so that it has no
             gradient of its own.
-        checks: The input whose values only the kernel can check, ``"indices"``.
+        checks: The input whose values only the kernel can check, ``"indices"``, or a
+            tuple of inputs: for some of their values it raises. ``jit`` runs the kernel
+            for its error, even if nothing uses its outputs.
         effect: Whether a run does more than compute its outputs (it counts, sends,
             draws), so that ``jit`` must not drop, merge or move it.
         op: The public function that runs it, for messages; by default the name of the
@@ -95,7 +97,8 @@ class Kernel:
 
     Raises:
         TypeError: The signature is not a string, or a rule not a function.
-        ValueError: The signature does not follow the grammar.
+        ValueError: The signature does not follow the grammar, or ``checks`` names
+            something else than an input.
 
     Example:
         >>> from plugrad import plugin
@@ -137,7 +140,7 @@ class Kernel:
         canonicalize: Callable[..., dict[str, Any]] | None = None,
         broadcasts: bool = False,
         fused: bool = False,
-        checks: str = "",
+        checks: str | tuple[str, ...] = (),
         effect: bool = False,
         op: str = "",
         doc: str = "",
@@ -158,16 +161,27 @@ class Kernel:
         self.single = len(self.outputs) == 1 and not self.variadic_outputs
         self.out, self.canonicalize = out, canonicalize
         self.broadcasts, self.fused = broadcasts, fused
-        self.checks, self.effect = checks, effect
+        is_one = isinstance(checks, str) and checks
+        self.checks = (str(checks),) if is_one else tuple(checks)
+        self.effect = effect
         self.decomposition: Callable[..., Any] | None = None
         self.batching: Callable[..., Any] | None = None
         self.gradient: VJPs = {}
         self._calls: dict[Any, dict[str, Any]] = {}  # checked by the engine
+        self._check_names(len(starred))
+
+    def _check_names(self, variadic: int) -> None:
+        """Raise unless names differ, and ``checks`` are names of inputs."""
         names = self.inputs + self.outputs + self.attrs
-        if len(starred) > 1 or (self.variadic_outputs and len(self.outputs) > 1):
+        if variadic > 1 or (self.variadic_outputs and len(self.outputs) > 1):
             raise ValueError(f"kernel {self}: only one input, or all outputs, may vary")
         if len(set(names)) < len(names) or not all(n.isidentifier() for n in names):
             raise ValueError(f"kernel {self}: names must be identifiers and differ")
+        if unknown := [name for name in self.checks if name not in self.inputs]:
+            hint = suggest(unknown[0], self.inputs)
+            raise ValueError(
+                f"kernel {self}: checks= must name inputs, got {unknown[0]!r}{hint}"
+            )
 
     @property
     def contract(self) -> tuple[object, ...]:

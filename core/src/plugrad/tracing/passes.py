@@ -129,11 +129,20 @@ def constants(draft: Draft) -> None:
 
 
 def dead_steps(draft: Draft) -> None:
-    """Drop steps of which nothing is used, unless they have effects."""
+    """Drop steps of which nothing is used, unless they have effects or may raise."""
     used: set[int | None] = {*draft.outputs}
     kept = []
     for step in reversed(draft.steps):
-        if step.kernel.effect or not used.isdisjoint(step.outputs):
+        is_needed = step.kernel.effect or not used.isdisjoint(step.outputs)
+        if is_needed or _may_raise(draft, step):
             kept.append(step)
             used.update(step.inputs)
     draft.steps = kept[::-1]
+
+
+def _may_raise(draft: Draft, step: Step) -> bool:
+    """Return whether a kernel checks values that are not the same in each call."""
+    bound = step.kernel.bind(step.inputs)
+    checked = [bound[name] for name in step.kernel.checks]
+    alone = [x for of in checked for x in (of if isinstance(of, tuple) else [of])]
+    return not draft.dynamic.isdisjoint(alone)

@@ -182,8 +182,12 @@ class Grouping:
     def join(self, compiler: Compiler) -> None:
         """Join items that the compiler takes with those that make what they read."""
         spaces: dict[int, Any] = {}
+        read = any_of(self.reads) | mask(self.graph.outputs)
         for n, item in enumerate(self.plan):
-            if isinstance(item, Step) and (key := _taken(compiler, item, self.graph)):
+            # What nothing reads runs for its error: no region would compute it.
+            if not isinstance(item, Step) or not self.makes[n] & read:
+                continue
+            if key := _taken(compiler, item, self.graph):
                 spaces[n] = key, self.spaces[n]
         for n in spaces:
             makers = {self.makers[x] for x in self.plan[n].inputs if x in self.makers}

@@ -5,8 +5,6 @@ With several results a channel, the input is repeated: then there is one.
 
 from __future__ import annotations
 
-import math
-
 from plugrad.geometry import Windows
 from plugrad.plugin import KernelTable
 
@@ -45,8 +43,8 @@ def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> ClArra
     c, k = geometry.in_shape[-1], dy.shape[-1]
     if c == k:
         return dx
-    dx = along("Sum", dx.view((math.prod(dx.shape[:-1]), c, k // c)), (2,), False)
-    return dx.view(geometry.in_shape)
+    each = dx.view((*geometry.in_shape, k // c))
+    return along("Sum", each, (len(geometry.in_shape),), False)
 
 
 @kernels("DepthwiseConv2dNativeBackpropFilter")

@@ -14,7 +14,7 @@ import pytest
 from plugrad.plugin import contracts, runtime
 
 from ..excuses import names
-from ..misuse import Outcome, misused, outcome, right_calls
+from ..misuse import REFUSED, Outcome, misused, outcome, revalued, right_calls
 from .test_primitives import DTYPES
 
 CATALOG = sorted(kernel for kernel in contracts() if "." not in kernel)
@@ -55,6 +55,25 @@ def test_wrong_calls_are_refused_or_harmless(kernel: str, backend: str) -> None:
                 complaint = _difference(found, outcome(kernel, wrong))
         if complaint:
             complaints.append(f"{wrong.what}: {complaint}: {found.error!r}")
+    assert not complaints, "\n".join(complaints)
+
+
+@pytest.mark.parametrize("kernel", sorted(right_calls()))
+def test_only_inputs_that_the_contract_names_are_checked(
+    kernel: str, backend: str
+) -> None:
+    """A kernel raises for values of no other inputs than those of ``checks``.
+
+    ``jit`` drops kernels whose results are not used, but not those that check a value.
+    """
+    checks, complaints = contracts()[kernel].checks, []
+    lacking = {*DTYPES, "string"} - {*runtime(backend).dtypes}
+    for name, wrong in revalued(kernel):
+        if name in checks or any(names(wrong.inputs, dtype) for dtype in lacking):
+            continue
+        error = outcome(kernel, wrong).error
+        if isinstance(error, REFUSED):
+            complaints.append(f"{name}, {wrong.what}: {error!r}")
     assert not complaints, "\n".join(complaints)
 
 

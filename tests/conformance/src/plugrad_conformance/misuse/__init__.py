@@ -187,6 +187,38 @@ def _other_inputs(x: Array | None) -> Iterator[tuple[str, Any]]:
             yield f"values {value}", np.full_like(x, value)
 
 
+def revalued(name: str) -> Iterator[tuple[str, Wrong]]:
+    """Yield calls of a kernel that differ in the values of one input, and its name.
+
+    Single elements become -1, 0 or 7. No matrix gets a single infinity, with which
+    LAPACK does not always end.
+    """
+    kernel, right = contracts()[name], right_calls()[name]
+    for key, at in kernel.places(len(right.inputs)).items():
+        places = range(*at) if isinstance(at, tuple) else (at,)
+        for i in places if key in kernel.inputs else ():
+            x = right.inputs[i] if i < len(right.inputs) else None
+            for what, other in _other_values(x):
+                inputs = [*right.inputs[:i], other, *right.inputs[i + 1 :]]
+                if (name, f"input {i}: {what}") not in HUGE:
+                    yield key, Wrong(f"input {i}: {what}", inputs, right.attrs)
+
+
+def _other_values(x: Array | None) -> Iterator[tuple[str, Array]]:
+    """Yield arrays of the same shape and dtype."""
+    if x is None or x.dtype.kind not in "iuf":
+        return
+    yield from [pair for pair in _other_inputs(x) if pair[0].startswith("values")]
+    yield "values 0", np.zeros_like(x)
+    if x.dtype.kind == "f":
+        yield "values -1e30", np.full_like(x, -1e30)
+    for place in sorted({0, x.size // 2, x.size - 1} & {*range(x.size)}):
+        for value in (-1, 0, 7):
+            other = np.array(x)
+            other.reshape(-1)[place] = np.array(value).astype(x.dtype)
+            yield f"element {place}: {value}", other
+
+
 # --- what comes of one -----------------------------------------------------------
 
 # What Python and NumPy say by themselves: no message of ours has these words.

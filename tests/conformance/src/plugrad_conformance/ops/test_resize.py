@@ -568,4 +568,4 @@ def test_what_is_read_outside_fits_the_image(backend):
 
 
 def test_only_box_ind_is_checked_by_kernels():
-    assert contracts()["CropAndResize"].checks == "box_ind"
+    assert contracts()["CropAndResize"].checks == ("box_ind",)
