@@ -175,6 +175,21 @@ FAULTS = [
         r"golden/test_golden.py::test_gradient\[faulty-Exp-.*\]",
         "the gradient of x differs",
     ),
+    Fault(
+        "a compiler that cancels",
+        """
+        def compile_region(graph):
+            (step, *others) = graph.steps
+            if others or step.inputs != (graph.inputs[0],) * 2:
+                return None
+            return lambda x: np.zeros_like(x)
+        more["fusable"] = ["Sub"]
+        more["compile"] = compile_region
+        """,
+        ("ops.test_jit_bits",),
+        r"ops/test_jit_bits.py::test_no_algebra\[faulty-x - x\]",
+        "the replay gives",
+    ),
     *[
         Fault(
             f"a gradient of its own that {what}",
