@@ -48,6 +48,47 @@ def test_constants_may_have_strides():
     check(lambda x: pg.fused.conv2d(x, turned, pad="same"), x)
 
 
+def turned(x):
+    """Return the tensor as a view: in memory its axes lie in reverse."""
+    axes = range(x.ndim)[::-1]
+    return pg.permute_dims(pg.asarray(pg.permute_dims(x, axes), copy=True), axes)
+
+
+# What reads weights, and their shapes.
+READERS = {
+    "matmul": (lambda x, w: pg.matmul(x, w), [(24, 40)]),
+    "matmul of a transpose": (lambda x, w: pg.matmul(x, w.T), [(40, 24)]),
+    "fused.matmul": (
+        lambda x, w, b: pg.fused.matmul(x, w, bias=b, activation="relu"),
+        [(24, 40), (40,)],
+    ),
+    "conv2d": (
+        lambda x, w: pg.conv2d(pg.reshape(x, (1, 3, 3, 24)), w, pad="same"),
+        [(3, 3, 24, 8)],
+    ),
+    "depthwise": (
+        lambda x, w: pg.depthwise_conv2d(pg.reshape(x, (1, 3, 3, 24)), w, pad="same"),
+        [(3, 3, 24, 1)],
+    ),
+    "softmax": (lambda x, w: pg.softmax(w), [(24, 40)]),
+    "layer norm": (lambda x, *w: pg.layer_norm(*w), [(9, 24), (24,), (24,)]),
+    "element-wise": (lambda x, w: pg.tanh(x * w + x) - w * 0.1, [(9, 24)]),
+    "a step of SGD": (lambda x, w: w - 0.1 * pg.matmul(x.T, x), [(24, 24)]),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_weights_may_have_strides(name):
+    """Regions read arrays in order; in each call kernels run in place of others."""
+    f, shapes = READERS[name]
+    x, weights = floats(9, 24), [floats(*shape) for shape in shapes]
+    jitted = pg.jit(f)
+    for change in (pg.asarray, turned, pg.asarray, turned, turned):
+        given = [change(w) for w in weights]
+        assert jitted(x, *given).numpy().tobytes() == f(x, *given).numpy().tobytes()
+    assert jitted.explain(x, *weights).retraces == []
+
+
 def test_slopes_of_channels():
     x, w, slopes = floats(*IMAGE), floats(3, 3, 12, 16), floats(16)
     f = lambda x: pg.fused.conv2d(x, w, activation="prelu", prelu_weights=slopes)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tracemalloc
 
 import numpy as np
 import plugrad as pg
@@ -9,6 +10,7 @@ import pytest
 from plugrad.plugin import KernelPack, Runtime, runtime
 from plugrad.registry.plugins import Phase, Plugin
 from plugrad.registry.registry import registry
+from plugrad.tracing import program
 from plugrad.tracing import regions as tracing
 
 from .compiling import Compiler, compiling
@@ -114,6 +116,42 @@ def test_what_a_compiler_refuses_is_replayed(decline):
             assert look(jitted(x)) == look(f(x))
         assert compiler.asked
         assert bool(regions(jitted, x0)) == bool(compiler.ran) == decline
+
+
+FUSABLE = {
+    "joined": lambda step, graph: True,
+    "alone": lambda step, graph: step.outputs,
+}
+
+
+@pytest.mark.parametrize("name", FUSABLE)
+def test_kernels_of_a_region_that_declines_are_looked_up_once(name, monkeypatch):
+    """Steps have a constant among their inputs, and results that nothing reads."""
+    f = lambda x: (*pg.top_k(pg.exp(-x) * pg.ones(4), 2), pg.top_k(x, 1)[0])
+    found, function = [], program._function
+    look_up = lambda step: found.append(step) or function(step)
+    monkeypatch.setattr(program, "_function", look_up)
+    with compiling(Compiler(decline=lambda: True), FUSABLE[name]) as compiler:
+        jitted, x = pg.jit(f), pg.asarray(VALUES)
+        for _ in range(3):
+            assert look(jitted(x)) == look(f(x))
+        count = len(found)
+        assert look(jitted(x * 0.5)) == look(f(x * 0.5))
+        assert len(found) == count
+        assert compiler.ran
+
+
+def test_a_region_that_declines_frees_what_no_kernel_reads():
+    with compiling(Compiler(decline=lambda: True)):
+        jitted, x = pg.jit(chain(20)), pg.ones(1 << 16)
+        for _ in range(2):
+            jitted(x)
+        tracemalloc.start()
+        try:
+            jitted(x)
+            assert tracemalloc.get_traced_memory()[1] < 4 * (4 << 16)
+        finally:
+            tracemalloc.stop()
 
 
 def test_a_call_that_does_not_come_again_is_not_compiled():

@@ -13,7 +13,8 @@ the kernels, which it has as globals, and deletes each value after its last use:
 The first call needs no code. When a call like it comes, compilers get their regions and
 the code is compiled, so a call that does not come again costs neither.
 
-Map: ``Program``; guards; the body; what runs a step; ``_observed``.
+Map: ``Program``; guards; the body; the code of a step; ``KernelByKernel``; what runs a
+step; ``_observed``.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class Program:
         self.tensors: list[str] = []  # among the arguments
         self.handles: dict[int, str] = {}  # the tensors of the result, by id
         self.calls: dict[str, Step | Region] = {}  # what functions of the plan run
+        self.instead: dict[str, KernelByKernel] = {}  # of regions
         self.names: dict[str, Any] = {used.__name__: used for used in USED}
         self.names |= {"MISS": MISS, "PROCESS": PROCESS, "current": current}
         self.names |= {"gradients": registry.gradients, "plans": of.plans}
@@ -110,7 +112,8 @@ class Program:
         for name, item in self.calls.items():
             number += isinstance(item, Region)
             label = f"region {number} of {self.name.rpartition('.')[2]}"
-            names[name] = functools.partial(_observed, label, item, names[name])
+            functions = names[name], self.instead.get(name)
+            names[name] = functools.partial(_observed, label, item, functions)
         exec(_compiled(self.source, self.name), names)
         return names["finish"](*tensors)
 
@@ -244,31 +247,20 @@ class Program:
         made = [named[y] for y in region.outputs]
         to = made[0] if len(made) == 1 else "made"
         given = ", ".join(named[x] for x in region.inputs)
-        instead = self.bind(functools.partial(_one_by_one, region.graph))
         name = self.bind(region.function)
         self.calls[name] = region
+        self.instead[name] = KernelByKernel(region.graph)
+        instead = f"{self.bind(self.instead[name])}.run({given})"
         self.lines.append(f"  {to} = {name}({given})")
-        self.lines.append(f"  if {to} is NotImplemented: {to} = {instead}({given})")
+        self.lines.append(f"  if {to} is NotImplemented: {to} = {instead}")
         if len(made) > 1:
             self.lines.append(f"  [{', '.join(made)}] = made")
 
     def step(self, step: Step) -> None:
         """Add the call of one kernel."""
-        named = self.named
-        function, attrs = _function(step)
-        given = ["None" if x is None else named[x] for x in step.inputs]
-        if not given:
-            given = [self.bind(registry.opened[step.backend].runtime.arrays)]
-        instead = f"{self.bind(functools.partial(_declined, step))}({', '.join(given)})"
-        given += [f"{name}={self.bind(value)}" for name, value in attrs.items()]
-        made = [named[y] for y in step.outputs]
-        to = made[0] if step.kernel.single else "made"
-        name = self.bind(function)
+        name, lines = step_code(step, self.named, self.bind)
         self.calls[name] = step
-        self.lines.append(f"  {to} = {name}({', '.join(given)})")
-        self.lines.append(f"  if {to} is NotImplemented: {to} = {instead}")
-        if not step.kernel.single:
-            self.lines.append(f"  [{', '.join(made)}] = made")
+        self.lines += [f"  {line}" for line in lines]
 
     def result(self, tree: Any) -> str:
         """Return the code that builds the results; a tensor returned twice is one."""
@@ -287,18 +279,57 @@ class Program:
         return f"{self.bind(structure)}([{', '.join(map(self.result, leaves))}])"
 
 
-def _one_by_one(graph: Graph, *natives: Native) -> Any:
-    """Run the kernels of a region: the outputs, or the only one."""
-    values = {**graph.constants, **dict(zip(graph.inputs, natives, strict=True))}
-    for step in graph.steps:
-        function, attrs = _function(step)
-        given = [None if x is None else values[x] for x in step.inputs]
-        made = function(*given, **attrs)
-        if made is NotImplemented:
-            made = _declined(step, *given)
-        values |= zip(step.outputs, [made] if step.kernel.single else made, strict=True)
-    found = [values[y] for y in graph.outputs]
-    return found if len(found) > 1 else found[0]
+def step_code(
+    step: Step, named: Mapping[int, str], bind: Callable[[Any], str]
+) -> tuple[str, list[str]]:
+    """Return the name of the function that runs a step, and the lines that call it."""
+    function, attrs = _function(step)
+    given = ["None" if x is None else named[x] for x in step.inputs]
+    if not given:
+        given = [bind(registry.opened[step.backend].runtime.arrays)]
+    instead = f"{bind(functools.partial(_declined, step))}({', '.join(given)})"
+    given += [f"{name}={bind(value)}" for name, value in attrs.items()]
+    to = named[step.outputs[0]] if step.kernel.single else "made"
+    name = bind(function)
+    lines = [f"{to} = {name}({', '.join(given)})"]
+    lines.append(f"if {to} is NotImplemented: {to} = {instead}")
+    if not step.kernel.single:
+        lines.append(f"[{', '.join([named[y] for y in step.outputs])}] = made")
+    return name, lines
+
+
+class KernelByKernel:
+    """Runs the kernels of a region, for arrays that its function does not take.
+
+    A cpu region declines arrays with strides, such as a transposed weight, and then
+    does so in every call. ``run`` is compiled when it is first needed.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    @functools.cached_property
+    def run(self) -> Callable[..., Any]:
+        """A function of the inputs that returns the outputs, or the only one."""
+        graph = self.graph
+        names = dict[str, Any]()
+
+        def bind(value: Any) -> str:
+            name = f"g{len(names)}"
+            names[name] = value
+            return name
+
+        named = {v: f"t{v}" for v in graph.specs}
+        named |= {v: bind(native) for v, native in graph.constants.items()}
+        lines = [f"def run({', '.join([named[x] for x in graph.inputs])}):"]
+        dead_after = last_uses(graph.steps, graph.outputs)
+        for step, dead in zip(graph.steps, dead_after, strict=True):
+            lines += [f"  {line}" for line in step_code(step, named, bind)[1]]
+            if dead:
+                lines.append(f"  del {', '.join([named[x] for x in dead])}")
+        lines.append(f"  return {', '.join([named[y] for y in graph.outputs])}")
+        exec(_compiled("\n".join(lines), "a region"), names)
+        return names["run"]
 
 
 def _declined(step: Step, *natives: Native) -> Any:
@@ -327,9 +358,13 @@ def _function(step: Step) -> tuple[Callable[..., Any], dict[str, Any]]:
 
 
 def _observed(
-    label: str, item: Step | Region, function: Any, *natives: Native, **given: Any
+    label: str, item: Step | Region, functions: Any, *natives: Native, **given: Any
 ) -> Any:
-    """Run a part of a plan as the engine runs a kernel that is observed."""
+    """Run a part of a plan as the engine runs a kernel that is observed.
+
+    ``functions`` are what runs it and, of a region, what does so where that declines.
+    """
+    function, instead = functions
     steps = item.steps if isinstance(item, Region) else (item,)
     kernel, attrs, home = steps[0].kernel, steps[0].attrs, steps[0].backend
     if isinstance(item, Region) and len(steps) > 1:
@@ -340,10 +375,8 @@ def _observed(
         nonlocal result
         result = function(*natives, **given)
         if result is NotImplemented:
-            if isinstance(item, Region):
-                result = _one_by_one(item.graph, *natives)
-            else:
-                result = _declined(item, *natives)
+            declined = functools.partial(_declined, steps[0])
+            result = (instead.run if instead else declined)(*natives)
         if kernel is REGION and (run := running()):
             run.how = "region"
         one = len(item.outputs) == 1 if isinstance(item, Region) else kernel.single
