@@ -25,17 +25,18 @@ from typing import Any
 PEERS = Path(__file__).parent / "peers"
 BACKENDS = {"cpu": "cpu", "cpu and llvm": "cpu,llvm"}
 EAGER, LATER = 10, 10  # calls
+Case = Callable[[], Any]
 
 
-def timed(f: Callable[[], Any]) -> float:
+def timed(f: Case) -> float:
     """Return the milliseconds of a call."""
     start = time.perf_counter()
     f()
     return (time.perf_counter() - start) * 1e3
 
 
-def measured(name: str, backend: str) -> tuple[float, float]:
-    """Return what the first and the second call take beyond others, in this process."""
+def maker(name: str, backend: str) -> Callable[[Callable[..., Any]], Case]:
+    """Return what makes the case of a workload, given ``jit`` or the like."""
     sys.path.insert(0, str(PEERS))
     import definitions
     import plugrad as pg
@@ -47,30 +48,65 @@ def measured(name: str, backend: str) -> tuple[float, float]:
     if workload.layers is not None:
         given["layers"] = workload.layers
 
-    def case() -> Callable[[], Any]:
+    def make(replayed: Callable[..., Any]) -> Case:
+        peer.replayed = replayed
         made = peer.cases[name](**given)
-        found: Callable[[], Any] = made[0] if isinstance(made, tuple) else made
+        found: Case = made[0] if isinstance(made, tuple) else made
         return found
 
-    run = case()
+    return make
+
+
+def measured(name: str, backend: str) -> tuple[float, float]:
+    """Return what the first and the second call take beyond others, in this process."""
+    make = maker(name, backend)
+    run = make(lambda f: f)
     eager = min([timed(run) for _ in range(EAGER)])
-    peer.replayed = pg.jit
-    run = case()
+    import plugrad as pg
+
+    run = make(pg.jit)
     first, second = timed(run), timed(run)
     return first - eager, second - min([timed(run) for _ in range(LATER)])
 
 
-def of_process(name: str, backend: str, threads: int) -> tuple[float, float]:
-    """Return ``measured`` of a fresh process, which has compiled nothing before."""
+def answer(
+    script: str,
+    *arguments: str,
+    plugins: str,
+    threads: int,
+    paths: Sequence[str] = (),
+) -> Any:
+    """Return what a script prints in a fresh process, whose caches on disk are empty.
+
+    Args:
+        script: Its file; its last line is JSON.
+        arguments: Of its command line.
+        plugins: Those that are loaded.
+        threads: How many threads kernels use.
+        paths: Folders that come first in the search for modules.
+
+    """
     names = ("OMP_NUM_THREADS", "PLUGRAD_CPU_THREADS")
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | dict.fromkeys(names, str(threads))
-        environment |= {"PLUGRAD_PLUGINS": BACKENDS[backend], "XDG_CACHE_HOME": cache}
-        command = [sys.executable, __file__, "--of", name, backend.split(" ")[0]]
+        environment |= {"PLUGRAD_PLUGINS": plugins, "XDG_CACHE_HOME": cache}
+        before = [*filter(None, [os.environ.get("PYTHONPATH")])]
+        environment["PYTHONPATH"] = os.pathsep.join([*paths, *before])
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True
+            [sys.executable, script, *arguments],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
         )
-    first, second = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def of_process(name: str, backend: str, threads: int) -> tuple[float, float]:
+    """Return ``measured`` of a fresh process, which has compiled nothing before."""
+    given = ("--of", name, backend.split(" ")[0])
+    plugins = BACKENDS[backend]
+    first, second = answer(__file__, *given, plugins=plugins, threads=threads)
     return first, second
 
 
