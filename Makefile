@@ -67,6 +67,7 @@ test: $(BUILT)
 test-all: $(BUILT) $(VENV)/.group-consumers $(VENV)/.group-gallery test-examples site \
 		$(if $(filter Linux,$(shell uname -s)),dist)
 	PLUGRAD_COMPILED=0 $(PYTEST) tests/conformance --plugrad-backend cpu
+	PLUGRAD_JIT_CHECK=1 $(PYTEST) tests/core/jit $(JIT_KIT)
 	$(PYTEST) --all $(ARGS)
 ifeq ($(SUITE),)
 	@echo "The tests of the array API standard were not run: give SUITE=path"
@@ -75,6 +76,9 @@ else
 		$(MAKE) test-array-api BACKEND=$$backend ARGS= || exit; \
 	done
 endif
+
+# The kit under jit: these files compare each call with a replay, too.
+JIT_KIT := $(wildcard tests/conformance/src/plugrad_conformance/ops/test_jit*.py)
 
 # Numba is large, and lags behind NumPy: it is downloaded for this target alone.
 THIRD := examples/third_party_backend

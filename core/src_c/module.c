@@ -132,13 +132,19 @@ static struct PyModuleDef definition = {
     .m_methods = methods,
 };
 
+static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
+    PyObject *type = PyType_FromSpec(spec);
+    int failed = type == NULL || PyModule_AddObjectRef(module, name, type) < 0;
+    Py_XDECREF(type);
+    return failed ? -1 : 0;
+}
+
 PyMODINIT_FUNC PyInit__speedups(void) {
     if (intern_names() < 0) return NULL;
-    PyObject *module = PyModule_Create(&definition), *accelerated = NULL;
-    if (module != NULL) accelerated = PyType_FromSpec(&accelerated_spec);
-    if (accelerated == NULL ||
-        PyModule_AddObjectRef(module, "Accelerated", accelerated) < 0)
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL) return NULL;
+    if (add_type(module, "Accelerated", &accelerated_spec) < 0 ||
+        add_type(module, "Watcher", &watcher_spec) < 0)
         Py_CLEAR(module);
-    Py_XDECREF(accelerated);
     return module;
 }

@@ -8,7 +8,7 @@ anything. So an accelerator decides nothing and raises nothing of its own.
 
 Files: objects.c (the engine's objects: names, slots, tensors, the context), run.c (a run
 of a kernel, and the functions that start one), backward.c (one node of backward),
-module.c (the type of accelerated functions, the module).
+watch.c (which code runs in a block), module.c (the type of accelerated functions, the module).
 
 Functions that return a PyObject return a new reference, or NULL; where NULL may also
 stand for "take the slow path", without an error, they say so.
@@ -163,5 +163,9 @@ PyObject *call_backward_node(CALL);
 
 /* Call the Python function, unless there is an error. */
 PyObject *slow_path(CALL);
+
+/* --- watch.c --------------------------------------------------------------------- */
+
+extern PyType_Spec watcher_spec; /* of the type Watcher */
 
 #endif

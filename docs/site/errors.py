@@ -17,7 +17,13 @@ from typing import NamedTuple
 from .links import ROOT
 
 SOURCES = ("core/src/plugrad", "plugins/*/src/*")
-OWN = {"BackendError", "BackendUnavailable", "GradientNotFound", "KernelNotFound"}
+OWN = {
+    "BackendError",
+    "BackendUnavailable",
+    "GradientNotFound",
+    "KernelNotFound",
+    "StaleReplay",
+}
 EXCEPTIONS = OWN | {
     name
     for name, value in vars(builtins).items()

@@ -92,9 +92,11 @@ if TYPE_CHECKING:
     from .tools.memory import tidy as tidy
     from .tools.profile import profile as profile
     from .tools.timing import time as time
+    from .tracing.checking import StaleReplay as StaleReplay
     from .tracing.jit import jit as jit
 
 _TOOLS = {
+    "StaleReplay": "tracing.checking",
     "check_gradients": "tools.debug",
     "debug": "tools.debug",
     "dispose": "tools.memory",
@@ -158,6 +160,7 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
         "GradientNotFound",
         "KernelNotFound",
         "PlugradDeprecationWarning",
+        "StaleReplay",
         "Tensor",
         "TensorLike",
         "check_gradients",

@@ -32,6 +32,17 @@ else:  # pickled and copied by its name, as a function is
     copyreg.pickle(_speedups.Accelerated, attrgetter("__qualname__"))
 
 
+def watcher() -> Any:
+    """Return the class of a profile function in C; None without the accelerators.
+
+    It calls a Python function for code objects that it does not know yet, and its
+    method ``install`` does what ``sys.setprofile`` does.
+    """
+    if _speedups is None or not _speedups.enabled():
+        return None
+    return _speedups.Watcher
+
+
 def accelerated(f: F) -> F:
     """Return ``f`` with its accelerator, or ``f`` where there is none."""
     if _speedups is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -194,6 +195,20 @@ current = _current.get  # the context of the caller
 running = _running.get  # the run that the caller is in, as far as one is observed
 
 
+class _InThread(threading.local):
+    """What a thread has, in whatever context a kernel function runs.
+
+    Attributes:
+        hook: It collects the code that runs, and pauses while kernels do.
+
+    """
+
+    hook: Any = None
+
+
+in_thread = _InThread()
+
+
 def make_default(backend: OpenBackend | None) -> None:
     """Make ``backend`` the default of the process; None resets it."""
     PROCESS.backend = backend
@@ -364,9 +379,11 @@ def observed_run(
     attrs: dict[str, Any],
 ) -> Outputs:
     """Return ``work(kernel, inputs, attrs, True)``, and notify the observers."""
-    parent = running()
+    parent, hook = running(), in_thread.hook
     run = Run(kernel, backend, parent)
     _running.set(run)
+    if hook is not None:
+        hook.pause()
     try:
         outputs = work(kernel, inputs, attrs, True)
         run.seconds = perf_counter() - run.start
@@ -378,6 +395,8 @@ def observed_run(
             observer(kernel, inputs, attrs, outputs)
     finally:
         _running.set(parent)
+        if hook is not None:
+            hook.resume()
         if parent is not None:
             parent.inner += perf_counter() - run.start
     return outputs

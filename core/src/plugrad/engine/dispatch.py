@@ -12,11 +12,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, cast
 
-from plugrad.registry.backend import BackendUnavailable, OpenBackend
+from plugrad.registry.backend import BackendUnavailable, OpenBackend, move
 from plugrad.registry.canonical import canonical
 from plugrad.registry.contract import (
     VJP,
@@ -40,6 +40,7 @@ from .context import (
     Override,
     UserScope,
     current,
+    in_thread,
     lifted,
     made_outside,
     make_default,
@@ -259,7 +260,12 @@ def _decompose(
     """Run the decomposition; an input that it returns as is is moved to ``backend``."""
     if not backend.depth:  # else its parts, and kernels outside of vmap, are counted
         _note_fallback(kernel, backend, "decomposition")
-    result = cast("Callable[..., Any]", kernel.decomposition)(*inputs, **attrs)
+    decomposition, hook = cast("Any", kernel.decomposition), in_thread.hook
+    if hook is None:
+        result = decomposition(*inputs, **attrs)
+    else:
+        with hook.resumed():
+            result = decomposition(*inputs, **attrs)
     outputs = (result,) if kernel.single else tuple(result)
     return tuple([y if y._home is backend else to(y, backend.name) for y in outputs])
 
@@ -357,7 +363,7 @@ def native(x: Any, backend: OpenBackend) -> Native:
     found = copies.get(backend)
     if found is None:
         start = perf_counter()
-        found = copies[backend] = backend.upload(home.download(x._data))
+        found = copies[backend] = move(x._data, home, backend)
         if (run := running()) is not None:
             size = backend.runtime.arrays.nbytes(found)
             spent = perf_counter() - start

@@ -17,6 +17,7 @@ from plugrad import geometry
 from plugrad.engine.accelerated import accelerated
 from plugrad.engine.context import Scope, current, lifted, tell
 from plugrad.engine.dispatch import active, run, to
+from plugrad.registry.backend import share
 from plugrad.registry.contract import Kernel, Spec
 from plugrad.registry.registry import registry
 from plugrad.tensor.arguments import flag, misfit
@@ -93,6 +94,14 @@ def asarray(
     """
     if device is not None:
         return placed(device, asarray, value, dtype=dtype, copy=copy)
+    x = tensor_of(value, dtype=dtype, copy=copy)
+    if copy is False and x is not value:  # others may write to its memory
+        share(x._data)
+    return x
+
+
+def tensor_of(value: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
+    """Return ``asarray(value)``; ``copy=False`` takes over an array of our own."""
     if isinstance(value, Tensor):
         y = value if dtype is None else creation.cast(value, dtype)
         return creation.identity(y) if copy else y
@@ -361,7 +370,7 @@ def integer_tensor(op: str, name: str, value: TensorLike) -> Tensor:
 
     """
     known = on_host(op, name, value)
-    x = asarray(value if known is None else known, copy=False)
+    x = tensor_of(value if known is None else known, copy=False)
     if x.dtype is INT32 or x.dtype is INT64:
         return x
     if x.dtype.kind not in "iu":

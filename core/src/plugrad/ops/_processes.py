@@ -23,7 +23,7 @@ from plugrad.registry.deprecation import outside
 from plugrad.registry.registry import registry
 from plugrad.tensor.tensor import Tensor
 
-from ._convert import asarray
+from ._convert import tensor_of
 from .variable import Variable
 
 
@@ -46,8 +46,8 @@ def _restored(values: object, backend: object) -> Tensor:
             warnings.warn(text, stacklevel=outside())
         else:
             with Scope(backend=home):
-                return asarray(values, copy=False)
-    return asarray(values, copy=False)
+                return tensor_of(values, copy=False)
+    return tensor_of(values, copy=False)
 
 
 def _restored_variable(value: Tensor, trainable: bool, name: str) -> Variable:

@@ -724,7 +724,7 @@ def _(start: float, step: float, size: int, dtype: DType) -> Tensor:
         values = np.fromiter((start + i * step for i in range(size)), dtype, size)
     else:
         values = (start + np.arange(size) * float(step)).astype(dtype)
-    return _convert.asarray(values, copy=False)
+    return _convert.tensor_of(values, copy=False)
 
 
 def _spaced(
@@ -848,4 +848,4 @@ def _(start: complex, stop: complex, num: int, endpoint: bool, dtype: DType) -> 
         values = start + np.arange(num) * ((stop - start) / steps)
     if endpoint and num > 1:
         values[-1] = stop
-    return _convert.asarray(values.astype(dtype), copy=False)
+    return _convert.tensor_of(values.astype(dtype), copy=False)

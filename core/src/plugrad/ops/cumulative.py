@@ -460,7 +460,7 @@ def _(x: Tensor, weights: Tensor | None, *, size: int, binary_output: bool) -> T
     rows = math.prod(lead)
     kind = INT32 if rows * size < 2**31 else _convert.INT64
     starts = (np.arange(rows) * size).astype(kind).reshape(*lead, 1)
-    ids = creation.cast(x, kind) + _convert.asarray(starts, copy=False)
+    ids = creation.cast(x, kind) + _convert.tensor_of(starts, copy=False)
     ids = compare.where((x >= 0) & (x < size), ids, -1)
     y = run(BINCOUNT, ids, None if binary_output else weights, size=rows * size)
     if binary_output:

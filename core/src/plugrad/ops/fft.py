@@ -175,7 +175,7 @@ def _times(a: Pair, b: Pair, product: Callable[[Tensor, Tensor], Tensor]) -> Pai
 def _sent(numbers: Numbers, z: Pair) -> Pair:
     """Return complex constants as tensors of the active backend, in the dtype of z."""
     re, im = (part.astype(z[0].dtype) for part in (numbers.real, numbers.imag))
-    return _convert.asarray(re, copy=False), _convert.asarray(im, copy=False)
+    return _convert.tensor_of(re, copy=False), _convert.tensor_of(im, copy=False)
 
 
 @functools.lru_cache(maxsize=64)
@@ -655,7 +655,7 @@ def _doubled(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
     weights = np.full(n // 2 + 1, 2, x.dtype)
     weights[0] = weights[n - n // 2 :] = 1
     weights = weights.reshape([-1 if i == axis else 1 for i in range(len(x.shape))])
-    y = _along(IFFT, x * _convert.asarray(weights, copy=False), steps[-1:])
+    y = _along(IFFT, x * _convert.tensor_of(weights, copy=False), steps[-1:])
     return _scaled(op, run(complexes.REAL, y), norm, steps, True)
 
 
@@ -750,7 +750,7 @@ def _floats(op: str, values: Numbers, dtype: Any) -> Tensor:
     wanted = creation._held(op, FLOAT32 if dtype is None else canonical(dtype))
     if wanted.kind != "f":
         raise TypeError(f"{op}: dtype must be real floating, got {wanted}")
-    return _convert.asarray(values.astype(wanted), copy=False)
+    return _convert.tensor_of(values.astype(wanted), copy=False)
 
 
 def fftshift(x: TensorLike, /, axes: Axes = None) -> Tensor:

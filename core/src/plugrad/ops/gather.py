@@ -209,7 +209,7 @@ def counted_from_0(
         at = tuple(bad[0])
         axis, n = (at[-1], size[at[-1]]) if isinstance(size, tuple) else (axis, size)
         raise out_of_range(op, known[at], axis, n)
-    return _convert.asarray(found, copy=False)
+    return _convert.tensor_of(found, copy=False)
 
 
 def take(x: TensorLike, indices: TensorLike, /, axis: int | None = None) -> Tensor:
@@ -454,6 +454,6 @@ def _(
     places = np.arange(depth, dtype=indices.dtype)
     places = places.reshape(depth, *[1] * (len(indices.shape) - axis))
     column = shape.expand_dims(indices, axis=axis)
-    hit = compare.equal(column, _convert.asarray(places, copy=False))
+    hit = compare.equal(column, _convert.tensor_of(places, copy=False))
     on, off = (creation.full((), v, dtype=dtype) for v in (on_value, off_value))
     return compare.where(hit, on, off)

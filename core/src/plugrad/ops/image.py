@@ -361,8 +361,8 @@ def _(image: Tensor, *, geometry: Rotation, fill_value: Any) -> Tensor:
     b, h, w, c = image.shape
     pixels = shape.reshape(image, (b, h * w, c))
     y = gather.gather(pixels, np.maximum(geometry.table, 0), axis=1)
-    inside = _convert.asarray(geometry.table[:, None] >= 0, copy=False)
-    fill = _convert.asarray(np.asarray(fill_value, image.dtype), copy=False)
+    inside = _convert.tensor_of(geometry.table[:, None] >= 0, copy=False)
+    fill = _convert.tensor_of(np.asarray(fill_value, image.dtype), copy=False)
     return shape.reshape(compare.where(inside, y, fill), image.shape)
 
 
@@ -427,7 +427,7 @@ def rgb_to_grayscale(image: TensorLike, /) -> Tensor:
 
 def _luma(image: Tensor) -> Tensor:
     x = _convert.floating("image.rgb_to_grayscale", image)
-    weights = _convert.asarray(np.array(LUMA, x.dtype), copy=False)
+    weights = _convert.tensor_of(np.array(LUMA, x.dtype), copy=False)
     return reduce.sum(x * weights, axis=-1, keepdims=True)
 
 

@@ -200,7 +200,7 @@ def _width(name: str, given: int | TensorLike, x: Tensor, axis: int) -> Tensor:
 @decomposition(MATRIX_BAND_PART)
 def _(input: Tensor, num_lower: Tensor, num_upper: Tensor) -> Tensor:
     rows, columns = (np.arange(n, dtype=np.int32) for n in input.shape[-2:])
-    below = _convert.asarray(rows[:, None] - columns, copy=False)
+    below = _convert.tensor_of(rows[:, None] - columns, copy=False)
     low = compare.logical_or(num_lower < 0, below <= num_lower)
     high = compare.logical_or(num_upper < 0, -below <= num_upper)
     return compare.where(compare.logical_and(low, high), input, False)

@@ -197,7 +197,7 @@ def _by_row(dy: Tensor, splits: Tensor, x_spec: Spec, steps: bool) -> Tensor:
     if not x_spec.shape:
         return reduce.sum(dy)
     rows = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-    return scatter._sums(dy, _convert.asarray(rows, copy=False), len(counts))
+    return scatter._sums(dy, _convert.tensor_of(rows, copy=False), len(counts))
 
 
 gradients(

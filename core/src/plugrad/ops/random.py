@@ -137,7 +137,7 @@ def _number(op: str, key: TensorLike) -> int:
 def _keys(words: _draws.Words, sizes: Shape) -> Tensor:
     """Return 64-bit words as keys, the upper half first."""
     halves = words.astype(">u8").view(">i4").astype(np.int32)
-    return _convert.asarray(halves.reshape(*sizes, 2), copy=False)
+    return _convert.tensor_of(halves.reshape(*sizes, 2), copy=False)
 
 
 def _drawn(op: str, seed: Seed, sizes: Shape, draw: Draw, *attrs: Any) -> Tensor:
@@ -145,7 +145,7 @@ def _drawn(op: str, seed: Seed, sizes: Shape, draw: Draw, *attrs: Any) -> Tensor
 
     def drawn(number: int | None) -> Tensor:
         values = draw(_draws.stream(number), math.prod(sizes), *attrs)
-        return _convert.asarray(values.reshape(sizes), copy=False)
+        return _convert.tensor_of(values.reshape(sizes), copy=False)
 
     return _for_each_example(op, seed, drawn)
 
@@ -778,7 +778,7 @@ def multinomial(
         def noise(number: int | None, sizes: Shape = sizes) -> Tensor:
             words = stream or _draws.stream(number)
             values = _draws.filled(words, math.prod(sizes), draw, x.dtype)
-            return _convert.asarray(values.reshape(sizes), copy=False)
+            return _convert.tensor_of(values.reshape(sizes), copy=False)
 
         noisy = _for_each_example("multinomial", seed, noise)
         parts.append(run(MULTINOMIAL, table, noisy, normalized=normalized))

@@ -240,7 +240,7 @@ def _weights(axis: int, share: Any, x: Tensor) -> list[Tensor]:
 def _put(dy: Tensor, rows: Any, axis: int, geometry: Resizing) -> Tensor:
     """Add up what was read from the same row of the old images, or column."""
     old = Spec((*dy.shape[:axis], geometry.in_shape[axis]), dy.dtype)
-    indices = _convert.asarray(rows, copy=False)
+    indices = _convert.tensor_of(rows, copy=False)
     return gather._gather_gradient(dy, indices, old, axis, 0)
 
 

@@ -188,7 +188,7 @@ def frame(
     ids, rows, size, cover = _rows(math.prod(batch), count, length, step)
     x = fft._resized(x, len(batch), cover, pad_value)
     x = run(shape.RESHAPE, x, shape=(rows, size))
-    ids = _convert.asarray(ids, copy=False)
+    ids = _convert.tensor_of(ids, copy=False)
     y = run(gather.GATHER_V2, x, ids, axis=0, batch_dims=0)
     return run(shape.RESHAPE, y, shape=(*batch, count, length))
 
@@ -219,7 +219,7 @@ def overlap_and_add(frames: TensorLike, /, frame_step: int) -> Tensor:
     *batch, count, _ = x.shape
     ids, rows, size, cover = _rows(math.prod(batch), count, length, step)
     x = run(shape.RESHAPE, x, shape=(len(ids), size))
-    ids = _convert.asarray(ids, copy=False)
+    ids = _convert.tensor_of(ids, copy=False)
     y = run(gather.UNSORTED_SEGMENT_SUM, x, ids, num_segments=rows)
     return run(shape.RESHAPE, y, shape=(*batch, cover))
 

@@ -114,6 +114,7 @@ gradients(STRIDED_SLICE, x=_put_back)
 def along(x: Tensor, axis: int, begin: int, size: int, stride: int = 1) -> Tensor:
     """Return ``size`` elements of one axis and all elements of the others."""
     begins, sizes, strides = [0] * len(x.shape), [*x.shape], [1] * len(x.shape)
+    begin = begin if size else 0  # of an empty axis, every position is outside
     begins[axis], sizes[axis], strides[axis] = begin, size, stride
     part = {"begin": tuple(begins), "size": tuple(sizes), "strides": tuple(strides)}
     return run(STRIDED_SLICE, x, **part)

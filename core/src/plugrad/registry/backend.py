@@ -1,12 +1,15 @@
 """Open backends: what the engine reads of them, and who watches their transfers.
 
-Map: ``OpenBackend``; ``watch``; ``Layer``, one kernel function among several.
+Map: ``OpenBackend``; ``move``; ``share``; ``watch``; ``Layer``, one kernel function
+among several.
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -69,8 +72,9 @@ class OpenBackend:
         if not watchers:
             return self.runtime.arrays.upload(values)
         start = perf_counter()
-        native = self.runtime.arrays.upload(values)
-        self._tell("upload", native, start)
+        with transferring:
+            native = self.runtime.arrays.upload(values)
+        self.tell("upload", native, start)
         return native
 
     def download(self, native: Native) -> np.ndarray[Any, DType]:
@@ -78,11 +82,24 @@ class OpenBackend:
         if not watchers:
             return self.runtime.arrays.download(native)
         start = perf_counter()
-        values = self.runtime.arrays.download(native)
-        self._tell("download", native, start)
+        with transferring:
+            values = self.runtime.arrays.download(native)
+        self.tell("download", native, start)
         return values
 
-    def _tell(self, what: str, native: Native, start: float) -> None:
+    def lend(self, native: Native) -> Any:
+        """Return what shares the memory of an array by DLPack; None if nothing does."""
+        lend = getattr(self.runtime.arrays, "to_dlpack", None)
+        if lend is None:
+            return None
+        start = perf_counter()
+        with transferring:
+            lent = lend(share(native))
+        self.tell("lend", native, start)
+        return lent
+
+    def tell(self, what: str, native: Native, start: float) -> None:
+        """Tell the watchers of a transfer."""
         for watcher in watchers:
             watcher(what, self, native, start)
 
@@ -95,8 +112,69 @@ def ended() -> ValueError:
     )
 
 
-# Called after each upload and download of the process, in its thread, with the time at
-# which it began; replaced and never changed.
+def move(native: Native, source: OpenBackend, target: OpenBackend) -> Native:
+    """Return an array of ``source`` as one of ``target``.
+
+    Watchers are told of a download and an upload, and ``transferring.moves`` says that
+    the values do not leave for Python.
+    """
+    if not watchers:
+        return target.upload(source.download(native))
+    transferring.moves += 1
+    try:
+        return target.upload(source.download(native))
+    finally:
+        transferring.moves -= 1
+
+
+# --- memory that others may write to ---------------------------------------------
+
+_shared: dict[int, weakref.ref[Any]] = {}
+
+
+def share(native: Native) -> Native:
+    """Return an array, and remember that others may write to its memory."""
+    with suppress(TypeError):  # it has no weak references
+        key = id(native)
+        _shared[key] = weakref.ref(native, lambda _: _shared.pop(key, None))
+    return native
+
+
+def is_shared(native: Native) -> bool:
+    """Return whether others may write to the memory of an array, or of its base."""
+    while native is not None and _shared:
+        if id(native) in _shared:
+            return True
+        native = getattr(native, "base", None)
+    return False
+
+
+# --- watching --------------------------------------------------------------------
+
+
+class _Transferring(threading.local):
+    """What a backend does for a transfer of this thread that is watched.
+
+    Attributes:
+        depth: How many transfers run now.
+        moves: How many moves run now.
+
+    """
+
+    depth = 0
+    moves = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+
+
+transferring = _Transferring()
+
+# Called after each upload and download of the process, and before memory is lent by
+# DLPack, in its thread, with the time at which it began; replaced and never changed.
 Watcher = Callable[[str, OpenBackend, Native, float], None]
 watchers: tuple[Watcher, ...] = ()
 _watching = threading.Lock()

@@ -9,6 +9,7 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -20,10 +21,20 @@ class PlugradDeprecationWarning(DeprecationWarning):
 
 def outside() -> int:
     """Return the ``stacklevel`` of the first caller outside of plugrad."""
-    level, frame = 1, sys._getframe(1)
+    return _first_outside()[0]
+
+
+def line_outside() -> str:
+    """Return the file and line of the first caller outside of plugrad."""
+    frame = _first_outside()[1]
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _first_outside() -> tuple[int, FrameType]:
+    level, frame = 0, sys._getframe(1)
     while frame.f_back is not None and _ours(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
-    return level
+    return level, frame
 
 
 def _ours(module: str) -> bool:

@@ -27,7 +27,16 @@ from .deprecation import outside
 from .plugins import Phase, Plugin, canonical_name, running
 from .registry import registry
 
-VARIABLES = ("BACKEND", "PLUGINS", "BLOCK", "GRADIENTS", "FALLBACK", "COMPILED")
+VARIABLES = (
+    "BACKEND",
+    "PLUGINS",
+    "BLOCK",
+    "GRADIENTS",
+    "FALLBACK",
+    "COMPILED",
+    "JIT",
+    "JIT_CHECK",
+)
 PATIENCE = 60.0  # seconds that a thread waits while another one loads plugins
 HOOKS = ("plugrad_backends", "plugrad_kernels", "plugrad_gradients")
 

@@ -34,6 +34,9 @@ class Home(Protocol):
     def download(self, native: Native) -> np.ndarray[Any, DType]:
         """Return the values."""
 
+    def lend(self, native: Native) -> Any:
+        """Return what shares the memory by DLPack; None if nothing does."""
+
 
 class _Nowhere:
     """The home of disposed tensors, which no backend takes for its own."""
@@ -43,6 +46,9 @@ class _Nowhere:
     depth = 0
 
     def download(self, native: Native) -> np.ndarray[Any, DType]:
+        raise ValueError("this tensor has been disposed; its values are gone")
+
+    def lend(self, native: Native) -> Any:
         raise ValueError("this tensor has been disposed; its values are gone")
 
 
@@ -226,8 +232,7 @@ class Tensor(Methods):
         if self.dtype.hasobject:
             raise BufferError("__dlpack__: DLPack has no strings; use numpy()")
         home = self._alive()
-        lend = getattr(home.runtime.arrays, "to_dlpack", None)
-        values = None if lend is None else lend(self._data)
+        values = home.lend(self._data)
         lent = values is not None
         if values is None or (dl_device == HOST != values.__dlpack_device__()):
             if copy is False:

@@ -48,7 +48,14 @@ class DebugError(AssertionError):
 
 
 class Debug:
-    """A block in which every run of this thread is checked."""
+    """A block in which every run of this thread is checked.
+
+    Attributes:
+        checks_replays: Whether ``jit`` compares calls in the block with their replays.
+
+    """
+
+    checks_replays = True
 
     def __init__(self, *, finite: bool, leaks: bool) -> None:
         self._finite, self._leaks = finite, leaks

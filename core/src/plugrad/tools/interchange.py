@@ -12,6 +12,7 @@ import numpy as np
 from plugrad.engine.dispatch import active
 from plugrad.ops._convert import asarray, notify_created, placed
 from plugrad.ops.variable import Variable
+from plugrad.registry.backend import share
 from plugrad.tensor.arguments import flag
 from plugrad.tensor.dtypes import DType, canonical
 from plugrad.tensor.tensor import HOST, Tensor
@@ -55,6 +56,8 @@ def from_dlpack(
     take = None if copy else getattr(backend.runtime.arrays, "from_dlpack", None)
     try:
         native = NotImplemented if take is None else take(x)
+        if native is not NotImplemented:
+            share(native)
         if native is NotImplemented:
             place = tuple(x.__dlpack_device__())
             if copy is False:

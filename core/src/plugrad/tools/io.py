@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.ops._convert import asarray
+from plugrad.ops._convert import asarray, tensor_of
 from plugrad.tensor import arguments
 from plugrad.tensor.dtypes import DTYPES, DType, named
 from plugrad.tensor.tensor import Tensor, TensorLike
@@ -189,6 +189,6 @@ def _values(name: str, x: TensorLike) -> np.ndarray[Any, DType]:
 
 def _made(name: str, values: np.ndarray[Any, DType]) -> Tensor:
     try:
-        return asarray(values, copy=False)
+        return tensor_of(values, copy=False)
     except TypeError as error:
         raise TypeError(f"load: {name!r}: {error}") from None

@@ -49,7 +49,7 @@ vjp | | func.vjp | vjp | |
 jvp | | func.jvp | jvp | |
 jacobian | | func.jacrev func.jacfwd | jacrev jacfwd jacobian | | `mode=` chooses between the two
 hessian | | func.hessian | hessian | |
-jit | | compile jit.trace | jit | | the first call runs the function as it is
+jit | | compile jit.trace | jit | | the first two calls run the function as it is
 vmap | vectorize | vmap func.vmap | vmap | | `np.vectorize` is a loop
 custom_grad | | autograd.Function | custom_vjp custom_gradient | customGrad |
 stop_gradient | | Tensor.detach no_grad inference_mode | lax.stop_gradient | | outside of `grad` and its relatives nothing is recorded

@@ -245,7 +245,7 @@ class Profile:
         self, what: str, backend: OpenBackend, native: Native, start: float
     ) -> None:
         """Record an upload or a download of this thread."""
-        if threading.current_thread() is self._thread:
+        if what != "lend" and threading.current_thread() is self._thread:
             times = start - self._since, perf_counter() - start
             self._time(backend)  # it may have opened in the block
             size = backend.runtime.arrays.nbytes(native)

@@ -1,6 +1,6 @@
-"""``jit``: a function whose calls are recorded once and replayed.
+"""``jit``: a function whose calls are recorded, and replayed once two did the same.
 
-Map: ``jit``; ``Jitted``, the function; ``Explanation``.
+Map: ``jit``; ``Jitted``, the function; ``Attempts``.
 """
 
 from __future__ import annotations
@@ -10,29 +10,36 @@ import inspect
 import os
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import MethodType
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
+from plugrad.engine.code import function_of
 from plugrad.engine.context import current
 from plugrad.engine.dispatch import active
-from plugrad.registry.contract import origin
+from plugrad.engine.places import Slot
 from plugrad.registry.deprecation import outside
-from plugrad.registry.registry import registry
 from plugrad.tensor import arguments
 from plugrad.tensor.tensor import Tensor
 
-from .graph import DRAW, MOVE, Graph, Step
-from .program import MISS, Call, Program
-from .recorder import Recorded, plain
-from .regions import Region
+from .checking import check_replay
+from .difference import Differ
+from .explanation import Explanation
+from .program import MISS, Call, Program, is_signal
+from .recording import Recording, plain
+from .regions import Plan, Region, compiled
 from .signature import Signature, difference, donated, signature
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
-KEPT = 64  # recordings of a function
-TRIED = 8  # of these, how many check a call themselves before its key is computed
-PATIENCE = 8  # retraces, after which one warning is due
+MAX_RECORDINGS = 64  # of a function
+MAX_FAST_CALLS = 8  # recordings that check a call themselves before its key is computed
+MAX_RETRACES = 8  # after which one warning is due
+MAX_ATTEMPTS = 8  # recordings of a signature in a row of which no two did the same
+FIRST_REST_CALLS = 16  # that run as they are then; each time twice as many
+MAX_REST_CALLS = 4096
+OFF = frozenset({"0", "false", "no", "off"})  # of the environment variables
 
 
 @overload
@@ -42,6 +49,7 @@ def jit(
     static: Sequence[int | str] = (),
     donate: Sequence[int | str] = (),
     strict: bool = False,
+    check: bool = False,
 ) -> Jitted[P, R]: ...
 @overload
 def jit(
@@ -50,16 +58,23 @@ def jit(
     static: Sequence[int | str] = (),
     donate: Sequence[int | str] = (),
     strict: bool = False,
+    check: bool = False,
 ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 def jit(
-    f: Any = None, *, static: Any = (), donate: Any = (), strict: bool = False
+    f: Any = None,
+    *,
+    static: Any = (),
+    donate: Any = (),
+    strict: bool = False,
+    check: bool = False,
 ) -> Any:
-    """Return ``f`` as a function whose kernels are recorded once and then replayed.
+    """Return ``f`` as a function whose kernels are recorded and then replayed.
 
-    The first call with arguments of some shapes and dtypes runs ``f`` as it is. Later
-    calls run only the kernels of the first one. If something forbids that (``item()``,
-    an ``if`` on values, shapes that depend on values), ``f`` runs as it is each time;
-    ``explain`` says why. ``PLUGRAD_JIT=0`` switches it off. It is also a decorator.
+    The first two calls with arguments of some shapes and dtypes run ``f`` as it is. If
+    both did the same, later calls run only their kernels. If something forbids that
+    (``item()``, an ``if`` on values, shapes that depend on values), ``f`` runs as it is
+    each time; ``explain`` says why. ``PLUGRAD_JIT=0`` switches it off. It is also a
+    decorator.
 
     Args:
         f: A function of tensors, numbers, text and trees of them (``plugrad.tree``).
@@ -68,6 +83,9 @@ def jit(
         donate: Positions and names of arguments whose tensors the call uses up: it
             frees the memory of each after its last use. To use one later is an error.
         strict: Whether what forbids replay is an error.
+        check: Whether each call runs ``f``, and compares what it does with a replay, as
+            all functions do with ``PLUGRAD_JIT_CHECK=1``. It finds state that ``f``
+            reads and ``jit`` does not compare.
 
     Returns:
         A function of the same arguments. ``explain(*args)`` returns what is replayed
@@ -77,6 +95,7 @@ def jit(
         TypeError: ``f`` is not a plain function, or ``static`` or ``donate`` does not
             fit it; in a call, if an argument is of a class that ``jit`` does not know.
         ValueError: In a call, with ``strict``, if it cannot be replayed.
+        StaleReplay: In a call, with ``check``, if a replay would do something else.
 
     Example:
         >>> @pg.jit
@@ -90,8 +109,10 @@ def jit(
 
     """
     if f is None:
-        return functools.partial(jit, static=static, donate=donate, strict=strict)
-    return Jitted(f, static, donate, strict)
+        return functools.partial(
+            jit, static=static, donate=donate, strict=strict, check=check
+        )
+    return Jitted(f, static, donate, strict=strict, check=check)
 
 
 class Jitted(Generic[P, R]):
@@ -100,29 +121,47 @@ class Jitted(Generic[P, R]):
     __wrapped__: Callable[P, R]
 
     def __init__(
-        self, f: Callable[P, R], static: Any, donate: Any, strict: bool
+        self,
+        f: Callable[P, R],
+        static: Any,
+        donate: Any,
+        *,
+        strict: bool,
+        check: bool = False,
     ) -> None:
         arguments.function("jit", f)
-        for kind in ("coroutine", "generator", "asyncgen"):
-            if getattr(inspect, f"is{kind}function")(inspect.unwrap(f)):
-                raise TypeError(f"jit: f must return its result, and is a {kind}")
-        functools.update_wrapper(self, f, updated=())  # not the attributes of an object
+        if (called := function_of(f)) is not None:
+            called = inspect.unwrap(called)
+            for kind in ("coroutine", "generator", "asyncgen"):
+                if getattr(inspect, f"is{kind}function")(called):
+                    raise TypeError(f"jit: f must return its result, and is a {kind}")
+        self._name = type(f).__name__
+        for name in functools.WRAPPER_ASSIGNMENTS:
+            with suppress(AttributeError):  # no code of a class runs
+                setattr(self, name, object.__getattribute__(f, name))
+        self._name = vars(self).get("__qualname__", self._name)
+        self.__wrapped__ = f
         self._f, self._strict = f, arguments.flag("jit", "strict", strict)
-        self._name = getattr(f, "__qualname__", type(f).__name__)
         self._static = set(_named("static", f, static))
         self._donate = _named("donate", f, donate)
         if both := self._static.intersection(self._donate):
             what = ", ".join({self._donate[name] for name in both})
             raise TypeError(f"jit: {what} is in static and in donate; name it in one")
         self._lock = threading.RLock()
-        self._off = os.environ.get("PLUGRAD_JIT") == "0"
+        self._off = os.environ.get("PLUGRAD_JIT", "1").lower() in OFF
+        checks = os.environ.get("PLUGRAD_JIT_CHECK", "0").lower() not in OFF
+        self._check = arguments.flag("jit", "check", check) or checks
         self.clear()
 
     def clear(self) -> None:
         """Forget all recorded calls."""
-        self._entries: tuple[Recorded, ...] = ()  # the latest first
-        self._retraces: list[str] = []
-        self._calls: tuple[Call, ...] = ()
+        with self._lock:
+            self._entries: tuple[Recording, ...] = ()  # the latest first
+            self._retraces: list[str] = []
+            self._calls: tuple[Call, ...] = ()
+            self._attempts: list[Attempts] = []
+            self._varying: dict[tuple[int, Any], Slot] = {}
+            self._has_warned = False
         if self._off:
             self._calls = (lambda args, kwargs: self._f(*args, **kwargs),)
 
@@ -153,74 +192,248 @@ class Jitted(Generic[P, R]):
             why = "PLUGRAD_JIT=0" if self._off else "under a tape, an observer or vmap"
             return Explanation(self._name, None, why, 0, [], ())
         entry, sign, why = self._lookup(args, kwargs)
+        resting = self._resting(sign)
+        if resting is not None:
+            again = [*self._retraces]
+            return Explanation(self._name, None, resting.reason, 0, again, ())
         if entry is None:
-            self._record(sign, why, explained=True)
+            self._record(sign, None, why, explained=True)
             entry = self._entries[0]
-        program, why, again = self._loaded(entry), entry.reason, [*self._retraces]
-        found = tuple([item for item in program.plan if isinstance(item, Region)])
-        return Explanation(self._name, program.graph, why, entry.recorded, again, found)
+        graph, plan = entry.graph, Plan()
+        if entry.confirmed:
+            program = self._loaded(entry)
+            graph, plan = program.graph, program.plan
+        elif graph is not None:
+            graph, plan = compiled(graph)
+        regions = tuple([item for item in plan if isinstance(item, Region)])
+        return Explanation(
+            self._name,
+            graph,
+            entry.reason,
+            entry.recorded,
+            [*self._retraces],
+            regions,
+            entry.confirmed,
+        )
 
     # --- calls that no entry takes -----------------------------------------------
 
-    def _lookup(self, args: Any, kwargs: Any) -> tuple[Recorded | None, Signature, str]:
+    def _lookup(
+        self, args: Any, kwargs: Any
+    ) -> tuple[Recording | None, Signature, str]:
         """Return the entry for a call, its signature, and why there is no entry."""
         sign = signature(args, kwargs, self._static, active())
         fitting = [e for e in self._entries if e.sign.key == sign.key]
         stale = [(e.stale(), e) for e in fitting]
         valid = [e for why, e in stale if not why]
+        if valid:
+            return valid[0], sign, ""
+        if fitting:
+            slots = {slot.key: slot for slot in fitting[0].replaced()}
+            with self._lock:
+                self._varying = self._varying | slots
+            return None, sign, stale[0][0]
         why = difference(self._entries[0].sign, sign) if self._entries else ""
-        return valid[0] if valid else None, sign, stale[0][0] if stale else why
+        return None, sign, why
 
     def _found(self, args: Any, kwargs: Any) -> Any:
-        if _is_inside():
+        if _is_inside() and not _is_debugged():
             return self._f(*args, **kwargs)
         entry, sign, why = self._lookup(args, kwargs)
-        if entry is None:
-            return self._record(sign, why)
+        resting = self._resting(sign)
+        if resting is not None:
+            resting.calls -= 1
+            return self._run(sign)
+        if entry is None or not entry.confirmed:
+            return self._record(sign, entry, why)
+        if entry.graph is None:
+            self._loaded(entry)
+            self._remember(entry)
+            return self._run(sign)
+        if self._check or _is_debugged():
+            return self._checked(entry, sign)
+        return self._replay(entry, sign)
+
+    def _run(self, sign: Signature) -> Any:
+        """Run the function as it is."""
+        return self._f(*plain(sign.args), **plain(sign.kwargs))
+
+    def _replay(self, entry: Recording, sign: Signature) -> Any:
+        """Replay a call that no code has taken: under an observer, or the first one."""
         program = self._loaded(entry)
         self._remember(entry)
-        if entry.graph is None:
-            return self._f(*plain(sign.args), **plain(sign.kwargs))
-        run = program.observed if current().observers else program.finish
-        return run(*[x for x in sign.leaves if type(x) is Tensor])
-
-    def _record(self, sign: Signature, why: str, explained: bool = False) -> Any:
-        """Run a call for the first time, and remember what it did."""
-        if why:
-            self._retraces = [*self._retraces[-KEPT:], why]
-        if why and len(self._retraces) == PATIENCE + 1:
-            remedy = "see explain(...).retraces"
-            if ": float " in why:
-                remedy = "pass pg.asarray(x) in place of a Python float x"
-            text = f"has been recorded {PATIENCE + 2} times, now because of {why}"
-            text = f"jit: {self._name} {text}; {remedy}"
-            warnings.warn(text, RuntimeWarning, stacklevel=outside())
-        used_up = donated(sign, self._donate, self._name) if self._donate else {}
-        entry = Recorded(self._f, sign, self._strict, used_up)
-        entry.program = Program(entry, self._name)
-        value, entry.value = entry.value, None  # the tensors need not live on
         tensors = [x for x in sign.leaves if type(x) is Tensor]
-        for n, told in used_up.items() if entry.graph and not explained else ():
-            tensors[n].dispose()
-            tensors[n]._data = told
+        tensors += [slot.read() for slot in entry.inputs]
+        run = program.observed if current().observers else program.finish
+        try:
+            return run(*tensors)
+        except Exception as error:
+            if not program.runs_again or is_signal(error):
+                raise
+        return self._run(sign)
+
+    def _record(
+        self,
+        sign: Signature,
+        before: Recording | None,
+        why: str,
+        explained: bool = False,
+    ) -> Any:
+        """Run a call, and remember what it did.
+
+        Args:
+            sign: Its signature.
+            before: A recording of a call like it, which this one may confirm.
+            why: In what it differs from other calls, if it is the first of its kind.
+            explained: Whether it only shall be explained: it uses up no argument.
+
+        """
+        if why:
+            self._note_retrace(why)
+        told = donated(sign, self._donate, self._name) if self._donate else {}
+        entry = Recording(
+            self._f,
+            sign,
+            strict=self._strict,
+            donated=told,
+            varying=self._varying.values(),
+            detailed=before is not None,
+        )
+        self._settle(entry, before)
+        value = entry.value
+        if entry.confirmed:
+            entry.program = Program(entry, self._name)
+            entry.recorder.release()
+        entry.value = None  # the tensors need not live on
+        if entry.reason == "" and not explained:
+            _use_up(sign, told)
         entry.sign = sign._replace(args=(), kwargs={}, leaves=[])
-        self._remember(entry)
+        self._remember(entry, before)
         return value
 
-    def _loaded(self, entry: Recorded) -> Program:
+    def _settle(self, entry: Recording, before: Recording | None) -> None:
+        """Decide whether a recording is replayed, recorded again, or neither."""
+        attempts = self._attempts_of(entry.sign)
+        if before is not None and not entry.reason:
+            if changed := before.references.changed():
+                entry.reason = f"it changes {changed}, which it reads"
+                self._rest(attempts, entry.reason)
+                return
+            differs = Differ(before, entry).told
+            entry.confirmed = not differs
+        else:
+            differs = entry.reason or (self._retraces[-1] if self._retraces else "")
+        if entry.reason and not entry.passing:
+            entry.confirmed = True
+        elif entry.confirmed:
+            attempts.recordings = attempts.rests = 0
+            return
+        attempts.recordings += 1
+        if attempts.recordings >= MAX_ATTEMPTS:
+            self._rest(attempts, f"what it does changes from call to call: {differs}")
+
+    def _attempts_of(self, sign: Signature) -> Attempts:
+        """Return how often calls of a signature have been recorded in vain."""
+        with self._lock:
+            for found in self._attempts:
+                if found.key == sign.key:
+                    return found
+            found = Attempts(sign.key)
+            self._attempts = [found, *self._attempts[: MAX_RECORDINGS - 1]]
+            return found
+
+    def _resting(self, sign: Signature) -> Attempts | None:
+        """Return why calls of a signature run as they are for now; None if not."""
+        for found in self._attempts:
+            if found.calls > 0 and found.key == sign.key:
+                return found
+        return None
+
+    def _rest(self, attempts: Attempts, reason: str) -> None:
+        """Run calls of a signature as they are for a while."""
+        if self._strict:
+            raise ValueError(f"jit: strict=True, and {reason}")
+        attempts.reason, attempts.recordings = reason, 0
+        attempts.calls = min(FIRST_REST_CALLS << attempts.rests, MAX_REST_CALLS)
+        attempts.rests += 1
+        if not self._has_warned:
+            self._has_warned = True
+            remedy = "pass it as an argument and return it, or hold it in a Variable"
+            text = f"jit: {self._name} is not replayed: {reason}; {remedy}"
+            warnings.warn(text, RuntimeWarning, stacklevel=outside())
+
+    def _note_retrace(self, why: str) -> None:
+        """Remember why a call is recorded anew; warn if it happens often."""
+        self._retraces = [*self._retraces[-MAX_RECORDINGS:], why]
+        if len(self._retraces) != MAX_RETRACES + 1:
+            return
+        remedy = "see explain(...).retraces"
+        if ": float " in why:
+            remedy = "pass pg.asarray(x) in place of a Python float x"
+        text = f"has been recorded {MAX_RETRACES + 2} times, now because of {why}"
+        text = f"jit: {self._name} {text}; {remedy}"
+        warnings.warn(text, RuntimeWarning, stacklevel=outside())
+
+    def _checked(self, entry: Recording, sign: Signature) -> Any:
+        """Run a call as it is; raise if a replay of it would do something else."""
+        told = donated(sign, self._donate, self._name) if self._donate else {}
+        new = Recording(
+            self._f,
+            sign,
+            donated=told,
+            varying=entry.varying,
+            detailed=True,
+            holding=True,
+        )
+        check_replay(self._name, entry, self._loaded(entry), new)
+        _use_up(sign, told)
+        return new.value
+
+    def _loaded(self, entry: Recording) -> Program:
         """Return the program of a call, compiled."""
         with self._lock:
             if entry.program.call is None:
                 entry.program.load()
         return entry.program
 
-    def _remember(self, entry: Recorded) -> None:
+    def _remember(self, entry: Recording, instead: Recording | None = None) -> None:
         """Put an entry in front."""
         with self._lock:
-            others = [e for e in self._entries if e is not entry]
-            self._entries = (entry, *others[: KEPT - 1])
-            calls = [e.program.call for e in self._entries[:TRIED]]
+            others = [e for e in self._entries if e is not entry and e is not instead]
+            self._entries = (entry, *others[: MAX_RECORDINGS - 1])
+            if self._check:
+                return
+            programs = [e.program for e in self._entries if e.confirmed]
+            calls = [program.call for program in programs[:MAX_FAST_CALLS]]
             self._calls = tuple([call for call in calls if call is not None])
+
+
+class Attempts:
+    """Recordings of a signature of which no two in a row did the same.
+
+    Attributes:
+        key: The key of the signature.
+        recordings: How many there were.
+        calls: How many calls run as they are before another one is recorded.
+        rests: How often this has happened.
+        reason: Why no two did the same.
+
+    """
+
+    __slots__ = ("calls", "key", "reason", "recordings", "rests")
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+        self.recordings = self.calls = self.rests = 0
+        self.reason = ""
+
+
+def _use_up(sign: Signature, told: Mapping[int, str]) -> None:
+    """Empty the donated tensors of a call."""
+    tensors = [x for x in sign.leaves if type(x) is Tensor]
+    for n, why in told.items():
+        tensors[n].dispose()
+        tensors[n]._data = why
 
 
 def _named(option: str, f: Callable[..., Any], given: Any) -> dict[int | str, str]:
@@ -242,59 +455,8 @@ def _is_inside() -> bool:
     return bool(context.tapes or seen or context.level is not None)
 
 
-class Explanation(NamedTuple):
-    """What runs for a call of a function under ``jit``.
-
-    Attributes:
-        name: The function.
-        graph: The kernels that are replayed; None if the function runs as it is.
-        reason: Why it runs as it is; empty if kernels are replayed.
-        recorded: How many runs were recorded, before the passes.
-        retraces: For each call that was recorded after the first, what differed.
-        regions: The parts of the graph that a compiler has made one function of: each
-            has its ``graph``, ``by`` whom, and the bytes ``saved`` in a call, which are
-            those of intermediate results that are not written to memory.
-
-    """
-
-    name: str
-    graph: Graph | None
-    reason: str
-    recorded: int
-    retraces: list[str]
-    regions: tuple[Region, ...]
-
-    def _by(self, step: Step) -> str:
-        """Return who runs a step: the number of its region, or what runs the kernel."""
-        for n, region in enumerate(self.regions, 1):
-            if step.outputs[0] in {s.outputs[0] for s in region.graph.steps}:
-                return f"region {n}"
-        return _who(step)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain values, for JSON."""
-        g, found = self.graph, self.regions
-        rows = [g._row(s) | {"by": self._by(s)} for s in g.steps] if g else []
-        parts = [{"by": r.by, "kernels": len(r.steps), "saved": r.saved} for r in found]
-        return self._asdict() | {"graph": rows, "regions": parts}
-
-    def __repr__(self) -> str:
-        lines = [f"{self.name} runs as it is: {self.reason}"]
-        if self.graph is not None:
-            count = len(self.graph.steps)
-            lines = [f"{self.name} replays {count} of {self.recorded} kernels"]
-            lines += [f"  {line}" for line in self.graph._lines(self._by)]
-        for n, r in enumerate(self.regions, 1):
-            count = len(r.steps)
-            what = f"{count} kernel{'s' * (count > 1)}, compiled by {r.by}"
-            saved = f"; {r.saved:,} bytes are not written to memory" if r.saved else ""
-            lines.append(f"region {n}: {what}{saved}")
-        return "\n".join([*lines, *[f"recorded again: {w}" for w in self.retraces]])
-
-
-def _who(step: Step) -> str:
-    """Return the owner and the place of what runs a step."""
-    if step.kernel in (MOVE, DRAW):
-        return "plugrad"
-    layer = registry.kernels[step.kernel.name, step.backend][0]
-    return origin(layer.function, str(layer.owner))
+def _is_debugged() -> bool:
+    """Return whether a call is only watched by an observer that checks replays."""
+    context = current()
+    checks = [getattr(o, "checks_replays", False) for o in context.observers]
+    return bool(checks and all(checks) and not context.tapes and context.level is None)

@@ -15,7 +15,8 @@ from plugrad.tensor.tensor import Native
 
 from .graph import Graph, Step
 
-FOLDED = 1 << 16  # bytes; to keep a larger constant costs more memory than time
+# To keep a larger constant costs more memory than time.
+MAX_FOLDED_BYTES = 1 << 16
 
 
 class Draft:
@@ -47,6 +48,15 @@ class Draft:
         self.natives.append(native)
         self.homes.append(home)
         return len(self.specs) - 1
+
+    def copy(self) -> Draft:
+        """Return a draft that passes may change while this one stays."""
+        made = Draft()
+        made.inputs, made.outputs = [*self.inputs], [*self.outputs]
+        made.steps, made.specs = [*self.steps], [*self.specs]
+        made.natives, made.homes = [*self.natives], [*self.homes]
+        made.dynamic = {*self.dynamic}
+        return made
 
     def finished(self) -> Graph:
         """Run all passes and return the graph."""
@@ -120,7 +130,7 @@ def constants(draft: Draft) -> None:
 
     def is_small(y: int) -> bool:
         native, arrays = draft.natives[y], draft.homes[y].runtime.arrays
-        return native is not None and arrays.nbytes(native) <= FOLDED
+        return native is not None and arrays.nbytes(native) <= MAX_FOLDED_BYTES
 
     def is_kept(ys: tuple[int, ...]) -> bool:
         return draft.dynamic.isdisjoint(ys) and all(map(is_small, ys))

@@ -21,20 +21,25 @@ from __future__ import annotations
 
 import functools
 import itertools
+import signal
+import traceback
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from types import CodeType
 from typing import Any
 
 from plugrad.engine import dispatch
 from plugrad.engine.context import PROCESS, Scope, current, observed_run, running
+from plugrad.engine.places import GONE, MISSING, Place, Slot
+from plugrad.ops.variable import Variable
 from plugrad.registry.registry import registry
 from plugrad.tensor.tensor import Native, Tensor
 from plugrad.tensor.tree import LEAF, kind_of, split
 
 from .graph import DRAW, MOVE, REGION, Graph, Step
-from .recorder import Recorded
+from .recording import Recording
 from .regions import Plan, Region, compiled, last_uses
-from .signature import Place, Same, Static, is_fixed, leaf_key, look, outline, values
+from .signature import Static, leaf_key, look, outline
 
 MISS: Any = object()
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -48,17 +53,15 @@ def call(args, kwargs):
       or context.overrides is not overrides or gradients.plans is not plans
       or (context.backend or PROCESS.backend) is not backend
     ): return MISS"""
-# An attribute is gone, or what is in a cell.
-GONE = "  except (AttributeError, ValueError): return MISS"
+# An attribute, an item or what is in a cell is gone.
+TAIL = "  except GONE: return MISS"
+data_of = attrgetter("_data")
 
 
 @functools.lru_cache(SOURCES)
 def _compiled(source: str, name: str) -> CodeType:
     """Return code, which calls that differ in shapes and numbers may share."""
     return compile(source, f"<plugrad.jit of {name}>", "exec")
-
-
-USED = (Static, Tensor, leaf_key, look, outline, split, values)
 
 
 class Program:
@@ -70,14 +73,17 @@ class Program:
         plan: The steps, and the regions that compilers have made of some.
         call: Runs a call that is the recorded one, and returns ``MISS`` for others;
             None before ``load``.
-        finish: Runs the plan on the tensors among the arguments.
+        finish: Runs the plan on the tensors among the arguments, and those that are
+            read anew.
+        runs_again: Whether the function may run after a replay of it has failed.
 
     """
 
     call: Call | None = None
+    runs_again = False
     finish: Callable[..., Any]
 
-    def __init__(self, of: Recorded, name: str) -> None:
+    def __init__(self, of: Recording, name: str) -> None:
         self.name, self.graph, self.plan = name, of.graph, Plan()
         self.lines, self.numbers = [HEAD], itertools.count()
         self.tensors: list[str] = []  # among the arguments
@@ -86,6 +92,7 @@ class Program:
         self.instead: dict[str, KernelByKernel] = {}  # of regions
         self.names: dict[str, Any] = {used.__name__: used for used in USED}
         self.names |= {"MISS": MISS, "PROCESS": PROCESS, "current": current}
+        self.names |= {"GONE": GONE, "MISSING": MISSING, "data_of": data_of}
         self.names |= {"gradients": registry.gradients, "plans": of.plans}
         self.names |= {"backend": of.sign.key[2], "overrides": of.overrides}
         self.names["function"] = of.function
@@ -125,41 +132,71 @@ class Program:
 
     # --- guards ------------------------------------------------------------------
 
-    def guards(self, of: Recorded) -> None:
+    def guards(self, of: Recording) -> None:
         """Add the comparisons with the recorded call."""
         for backend, table in of.tables:
             self.miss(f"{self.bind(backend)}.table is not {self.bind(table)}")
-        self.unpack("args", of.sign.args)
-        self.unpack("kwargs", of.sign.kwargs)
+        for name, given in (("args", of.sign.args), ("kwargs", of.sign.kwargs)):
+            if given:
+                self.unpack(name, given)
+            else:
+                self.miss(name)
         for variable, home in of.variables:
             self.miss(f"{self.bind(variable)}._value._home is not {self.bind(home)}")
-        for place in of.captured.places:
+        arguments = len(self.tensors)
+        for slot in of.inputs:
+            self.slot(slot)
+        if len(of.inputs) > 1:
+            ids = ", ".join([f"id({name})" for name in self.tensors[arguments:]])
+            self.miss(f"len({{{{{ids}}}}}) < {len(of.inputs)}")
+        for slot, first in of.aliases:
+            self.miss(f"{self.read(slot)} is not {self.read(first)}")
+        for slot, x in of.pinned:
+            self.miss(f"{self.read(slot)} is not {self.bind(x)}")
+        for place in of.references.places:
             self.place(place)
-        self.lines.append(GONE)
+        if of.constants:
+            tensors = self.bind(tuple([x for x, _ in of.constants]))
+            arrays = tuple([native for _, native in of.constants])
+            self.bind(arrays)  # which keep their ids
+            ids = self.bind([*map(id, arrays)])
+            self.miss(f"[*map(id, map(data_of, {tensors}))] != {ids}")
+        self.lines.append(TAIL)
 
     def miss(self, condition: str) -> None:
         """Add a line: the call is another one under this condition."""
         self.lines.append(f"    if {condition}: return MISS")
 
     def place(self, place: Place) -> None:
-        """Compare what is at a place that the function reads."""
-        holder, value = self.bind(place.holder), self.bind(place.value)
-        get = f"{holder}.{place.name}"
-        if isinstance(place.holder, Mapping):
-            get = f"{holder}.get({place.name!r})"
-        if isinstance(place.look, Same) or is_fixed(place.value):
-            self.miss(f"{get} is not {value}")
-        elif type(place.value) in (dict, list) and is_fixed((*values(place.value),)):
-            held = self.bind([*values(place.value)])  # which keep their ids
-            ids = self.bind([*map(id, self.names[held])])
-            self.miss(f"{get} is not {value} or [*map(id, values({value}))] != {ids}")
-            if type(place.value) is dict:
-                self.miss(f"[*{value}] != {self.bind([*place.value])}")
-        elif type(place.value) is Tensor:
-            native = self.bind(place.value._data)
-            self.miss(f"{get} is not {value} or {value}._data is not {native}")
+        """Compare what is at a place that the function reads.
+
+        The same objects are found fast. Equal numbers that are other objects pass, too.
+        """
+        changed = f"{self.bind(place)}.changed()"
+        holder = self.bind(place.holder)
+        code = place.expression(holder)
+        if absent := getattr(place, "absent", None):
+            self.miss(f"not {self.bind(absent)}.isdisjoint({holder})")
+        if not code:
+            self.miss(changed)
+        elif (parts := place.parts(holder)) is not None:
+            pairs = zip(parts, place.values, strict=True)
+            others = [f"{part} is not {self.bind(x)}" for part, x in pairs]
+            if others:
+                self.miss(f"({' or '.join(others)}) and {changed}")
         else:
-            self.miss(f"look({get}) != {self.bind(place.look)}")
+            ids = self.bind([*map(id, place.values)])
+            self.miss(f"[*map(id, {code})] != {ids} and {changed}")
+
+    def read(self, slot: Slot) -> str:
+        """Return code for the tensor in a slot."""
+        return slot.expression(self.bind(slot.holder))
+
+    def slot(self, slot: Slot) -> None:
+        """Compare the kind of a tensor that is read anew, and give it a name."""
+        name = f"p{next(self.numbers)}"
+        self.lines.append(f"    {name} = {self.read(slot)}")
+        self.leaf(name, slot.read())
 
     def unpack(self, name: str, value: Any) -> None:
         """Compare a part of the arguments, and give names to what is inside."""
@@ -168,7 +205,11 @@ class Program:
             of = f"type({name}) is not {kind.__name__} or len({name}) != {len(value)}"
             inside = [(f"{name}[{i}]", child) for i, child in enumerate(value)]
         elif kind is dict:
-            of = f"type({name}) is not dict or [*{name}] != {self.bind([*value])}"
+            held = self.bind([*value])  # which keep their ids
+            ids = self.bind([*map(id, self.names[held])])
+            other = f"[*map(id, {name})] != {ids}"
+            looks = f"look([*{name}]) != {self.bind(look([*value]))}"
+            of = f"type({name}) is not dict or {other} and {looks}"
             _, structure = split(value)
             inside = [(f"{name}[{self.bind(k)}]", value[k]) for k in structure._keys]
         elif kind_of(value) is None:
@@ -201,16 +242,17 @@ class Program:
 
     # --- the body ----------------------------------------------------------------
 
-    def begin(self, of: Recorded, graph: Graph) -> list[str]:
+    def begin(self, of: Recording, graph: Graph) -> list[str]:
         """Add the first lines of ``finish``; return the last, which build results."""
         tensors = ", ".join(self.tensors)
-        self.lines += [f"  return finish({tensors})", f"def finish({tensors}):"]
+        self.lines += self.end(tensors, graph, of)
         self.named = {v: f"t{v}" for v in graph.specs}
         self.named |= {v: self.bind(native) for v, native in graph.constants.items()}
-        held = [f"{self.bind(v)}._value" for v, _ in of.variables]
-        sources = [*self.tensors, *held]
-        for value, source in zip(graph.inputs, sources, strict=True):
-            self.lines.append(f"  {self.named[value]} = {source}._data")
+        given = iter(self.tensors)
+        for value, source in zip(graph.inputs, of.recorder.sources, strict=True):
+            held = isinstance(source, Variable)
+            where = f"{self.bind(source)}._value" if held else next(given)
+            self.lines.append(f"  {self.named[value]} = {where}._data")
         for n, why in of.donated.items():  # only this function holds the arrays
             x = self.tensors[n]
             self.lines.append(f"  {x}.dispose(); {x}._data = {why!r}")
@@ -220,15 +262,29 @@ class Program:
             made.append(f"Tensor({self.named[value]}, {self.bind(of.homes[value])})")
         for tensor, (place, argument) in of.results.items():
             self.handles[tensor] = name = f"r{place}"
-            source = made[place]
+            handle = made[place]
             if argument is not None and not of.donated:
-                source = self.tensors[argument]
-            lines.append(f"  {name} = {source}")
+                handle = self.tensors[argument]
+            lines.append(f"  {name} = {handle}")
         built = self.result(of.value)
         last = made[len(made) - len(of.assigned) :]
         for v, code in zip(of.assigned, last, strict=True):
             lines.append(f"  {self.bind(v)}._value = {code}")
         return [*lines, f"  return {built}"]
+
+    def end(self, tensors: str, graph: Graph, of: Recording) -> list[str]:
+        """Return the end of ``call`` and the head of ``finish``.
+
+        If a kernel raises, the function runs as it is: it raises the same error at the
+        user's line, or catches it.
+        """
+        self.runs_again = not of.donated and not has_effects(graph)
+        lines = [f"  return finish({tensors})"]
+        if self.runs_again:
+            lines = [f"  try: return finish({tensors})"]
+            lines += ["  except Exception as error:", "    if is_signal(error): raise"]
+            lines.append("  return function(*args, **kwargs)")
+        return [*lines, f"def finish({tensors}):"]
 
     def body(self, graph: Graph) -> None:
         """Add the lines that run the kernels and the regions."""
@@ -279,15 +335,32 @@ class Program:
         return f"{self.bind(structure)}([{', '.join(map(self.result, leaves))}])"
 
 
+def is_signal(error: BaseException) -> bool:
+    """Return whether the handler of a signal has raised an error, and no kernel."""
+    handlers = map(signal.getsignal, signal.valid_signals())
+    codes = [getattr(handler, "__code__", None) for handler in handlers]
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(frame.f_code in codes for frame in frames)
+
+
+# What the generated code calls by name.
+USED = (Static, Tensor, is_signal, leaf_key, look, outline, split)
+
+
+def has_effects(graph: Graph) -> bool:
+    """Return whether a run of a graph does more than compute its outputs."""
+    return any(step.kernel.effect for step in graph.steps)
+
+
 def step_code(
     step: Step, named: Mapping[int, str], bind: Callable[[Any], str]
 ) -> tuple[str, list[str]]:
     """Return the name of the function that runs a step, and the lines that call it."""
-    function, attrs = _function(step)
+    function, attrs = function_of(step)
     given = ["None" if x is None else named[x] for x in step.inputs]
     if not given:
         given = [bind(registry.opened[step.backend].runtime.arrays)]
-    instead = f"{bind(functools.partial(_declined, step))}({', '.join(given)})"
+    instead = f"{bind(functools.partial(run_declined, step))}({', '.join(given)})"
     given += [f"{name}={bind(value)}" for name, value in attrs.items()]
     to = named[step.outputs[0]] if step.kernel.single else "made"
     name = bind(function)
@@ -332,7 +405,7 @@ class KernelByKernel:
         return names["run"]
 
 
-def _declined(step: Step, *natives: Native) -> Any:
+def run_declined(step: Step, *natives: Native) -> Any:
     """Run a kernel that has declined, which it had not when it was recorded."""
     where = registry.opened[step.backend]
     xs = [None if x is None else Tensor(x, where) for x in natives[: len(step.inputs)]]
@@ -341,7 +414,7 @@ def _declined(step: Step, *natives: Native) -> Any:
     return made[0]._data if step.kernel.single else [y._data for y in made]
 
 
-def _function(step: Step) -> tuple[Callable[..., Any], dict[str, Any]]:
+def function_of(step: Step) -> tuple[Callable[..., Any], dict[str, Any]]:
     """Return what runs a step on native arrays, and the attributes that it takes."""
     where = registry.opened[step.backend]
     if step.kernel not in (MOVE, DRAW):
@@ -375,7 +448,7 @@ def _observed(
         nonlocal result
         result = function(*natives, **given)
         if result is NotImplemented:
-            declined = functools.partial(_declined, steps[0])
+            declined = functools.partial(run_declined, steps[0])
             result = (instead.run if instead else declined)(*natives)
         if kernel is REGION and (run := running()):
             run.how = "region"

@@ -4,73 +4,86 @@ A value is known by its native array and its backend. No two values have one arr
 where they would, one of them gets a copy. An array that is gone is forgotten, as its
 ``id`` may be used again; those that have no weak references are held.
 
-Map: ``Recorder``: what the engine, ``Variable`` and draws tell it, then values; arrays;
-``Recorded``, a call that has run, and all that it depends on.
+Map: ``Recorder``: what the engine, ``Variable`` and draws tell it, then values; arrays.
 """
 
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from plugrad.engine import dispatch
-from plugrad.engine.context import Overrides, Scope, current, running
+from plugrad.engine.context import Scope, current, running
+from plugrad.engine.places import Slot
 from plugrad.engine.tape import Outputs, specs
 from plugrad.ops.variable import Variable
 from plugrad.registry import backend as backends
 from plugrad.registry.contract import Kernel, Spec
-from plugrad.registry.registry import registry
+from plugrad.registry.deprecation import line_outside
 from plugrad.tensor.dtypes import named
-from plugrad.tensor.tensor import NOWHERE, Native, Tensor
-from plugrad.tensor.tree import split
+from plugrad.tensor.tensor import Native, Tensor
 
 from .graph import DRAW, MOVE, Step
-from .passes import Draft
-from .signature import Captured, Same, Signature, Static, outline
-
-if TYPE_CHECKING:
-    from .program import Program
+from .passes import MAX_FOLDED_BYTES, Draft
 
 MAY_RETURN_INPUT = ("BroadcastTo", "Cast", "Identity", "Reshape", "Transpose")
-RESULTS = (bool, int, float, complex, str, bytes, type, np.dtype, np.generic)
-UNSEEN = "comes from a place that jit does not see; pass it as an argument, or hold it "
-UNSEEN += "in a Variable"
 Inputs = tuple[Tensor | None, ...]
 Attrs = Mapping[str, Any]
 Numbers = tuple[int | None, ...]
-Told = Mapping[int, str]
 Home = Any  # an OpenBackend; of a tensor the type checker knows less
+
+
+Source = int | Slot | Variable  # of an input: an argument by its number, ...
 
 
 class Recorder:
     """Records a call of this thread.
 
+    Args:
+        strict: Whether what forbids replay is an error.
+        detailed: Whether to remember the user's line of each step, for messages.
+        holding: Whether to hold all arrays, to compare them with those of a replay.
+
     Attributes:
         draft: What has been recorded.
+        sources: Where each input of the draft comes from.
         reason: Why the call cannot be replayed, with the user's line; empty if it can.
+        passing: Whether the reason may be gone in the next call.
         variables: The variables that were used, with the tensor each held before.
         given: The ids of the tensors that variables have got in the call.
+        free: The tensors that were neither passed nor made in the call, with their
+            arrays, by the numbers of their values.
+        read: The arrays of unknown origin whose values left for Python, by their ids,
+            with the reason to refuse the call if their origin stays unknown.
+        raised: Whether a kernel has raised an error.
+        elsewhere: Whether values of any tensor left for Python in another thread.
+        lines: The user's lines, by the numbers of the values that were made there.
+        arrays: The arrays of all values by number, if they are held.
 
     """
 
-    def __init__(self, constants: Iterable[Tensor], strict: bool) -> None:
-        self.draft, self.reason = Draft(), ""
+    def __init__(self, *, strict: bool, detailed: bool, holding: bool) -> None:
+        self.draft, self.reason, self.passing = Draft(), "", False
+        self.sources: list[Source] = []
         self.variables: dict[Variable, Tensor] = {}
         self.given: set[int] = set()
+        self.free: dict[int, tuple[Tensor, Native]] = {}
+        self.read: dict[int, tuple[Native, str]] = {}
+        self.raised = self.elsewhere = False
+        self.lines: dict[int, str] = {}
+        self.arrays: dict[int, Native] = {}
         self._numbers: dict[tuple[int, Home], int] = {}  # by the id of the array
         self._held: list[Any] = []
-        self._thread, self._strict = threading.get_ident(), strict
+        self._thread = threading.get_ident()
+        self._threads_before = {thread.ident for thread in threading.enumerate()}
+        self._strict, self._detailed, self._holding = strict, detailed, holding
         self._paused = False
-        for x in constants:
-            if x._home is not NOWHERE:
-                self._known(x._data, x._home)
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -82,12 +95,28 @@ class Recorder:
         finally:
             backends.unwatch(self._transferred)
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str, *, passing: bool = False, place: str = "") -> None:
         """Do not replay this call, as something at the user's line forbids it."""
         if not self.reason:
-            self.reason = f"{reason} ({_place()})"
+            self.reason = f"{reason} ({place or line_outside()})"
+            self.passing = passing
             if self._strict:
                 raise ValueError(f"jit: strict=True, and {self.reason}")
+
+    def end(self) -> None:
+        """Forget what is only needed while the call runs."""
+        self.variables, self.given, self._held, self._numbers = {}, set(), [], {}
+        self.release(above=MAX_FOLDED_BYTES)
+
+    def release(self, above: int = -1) -> None:
+        """Let go of arrays of more bytes that steps have made."""
+        natives, homes = self.draft.natives, self.draft.homes
+        for y in [y for step in self.draft.steps for y in step.outputs]:
+            native = natives[y]
+            if native is None:
+                continue
+            if above < 0 or homes[y].runtime.arrays.nbytes(native) > above:
+                natives[y] = None
 
     # --- what it is told ---------------------------------------------------------
 
@@ -126,7 +155,14 @@ class Recorder:
             if isinstance(x._data, np.bool_) or self._find(x._data, home) is not None:
                 x._data = _copy(x._data, home)
             self.variables[v] = x
-            self._input(x)
+            self._input(x, v)
+
+    def failed(self, error: Exception) -> None:
+        """Refuse a call in which a kernel raises: with other values it may not."""
+        self.raised = True
+        if not self.reason:
+            name = type(error).__name__
+            self.reason = f"a kernel raises {name}, which is caught ({line_outside()})"
 
     def keep(self, x: Tensor) -> None:
         """Note that a variable is given a tensor of this call."""
@@ -149,21 +185,36 @@ class Recorder:
         return y
 
     def _transferred(self, what: str, home: Home, native: Native, _: float) -> None:
-        """Note an upload, which makes a constant, or refuse a download."""
-        if self.reason or self._paused or threading.get_ident() != self._thread:
+        """Note an upload, which makes a constant, or refuse what leaves for Python."""
+        if self.reason or self._paused or backends.transferring.moves:
             return
-        if sys._getframe(3).f_code is dispatch.native.__code__:
-            return  # a part of a move; between are _tell, and download or upload
+        if threading.get_ident() != self._thread:
+            if what != "upload":
+                self._transferred_elsewhere(home, native)
+            return
         found = self._find(native, home)
         if what == "upload":
             self._known(native, home)
-        elif self._is_dynamic([found]) or not self._is_seen(native, home):
-            value = f"{named(native.dtype)} of shape {native.shape}"
-            self.refuse(f"the values of a tensor, {value}, leave for Python")
+            return
+        reason = f"the values of a tensor, {_described(native)}, leave for Python"
+        if self._is_dynamic([found]) or backends.is_shared(native):
+            self.refuse(reason)
+        elif found is None and not _is_scalar(native, home):
+            self.read[id(native)] = native, f"{reason} ({line_outside()})"
+
+    def _transferred_elsewhere(self, home: Home, native: Native) -> None:
+        """Note that values leave for Python in another thread."""
+        found = self._find(native, home)
+        is_made_here = self._is_dynamic([found]) and found not in self.draft.inputs
+        if is_made_here or threading.get_ident() not in self._threads_before:
+            values = f"the values of a tensor, {_described(native)},"
+            self.reason = self.reason or f"{values} leave for Python in another thread"
+            self.passing = True
+        self.elsewhere = True
 
     # --- values ------------------------------------------------------------------
 
-    def argument(self, x: Tensor) -> Tensor:
+    def argument(self, x: Tensor, at: int) -> Tensor:
         """Return an argument as an input of the graph, with an array of its own.
 
         It is another tensor if the array is known: the next call may pass two arrays.
@@ -171,12 +222,19 @@ class Recorder:
         home = x._alive()
         if isinstance(x._data, np.bool_) or self._find(x._data, home) is not None:
             x = Tensor(_copy(x._data, home), home)
-        self._input(x)
+        self._input(x, at)
         return x
 
-    def _input(self, x: Tensor) -> None:
+    def reread(self, x: Tensor, slot: Slot) -> None:
+        """Make a tensor that the function refers to an input: it is read anew."""
+        if isinstance(x._data, np.bool_) or self._find(x._data, x._home) is not None:
+            x._data = _copy(x._data, x._home)
+        self._input(x, slot)
+
+    def _input(self, x: Tensor, source: Source) -> None:
         number = self._known(x._data, x._home)
         self.draft.inputs.append(number)
+        self.sources.append(source)
         self._vary([number])
 
     def _find(self, native: Native, home: Home) -> int | None:
@@ -188,6 +246,8 @@ class Recorder:
         if found is None:
             found = self.draft.add(native, Spec(native.shape, native.dtype), home)
             self._numbers[key] = found
+            if self._holding:
+                self.arrays[found] = native
             try:
                 gone = functools.partial(_forget, self._numbers, key)
                 self._held.append(weakref.ref(native, gone))
@@ -205,14 +265,13 @@ class Recorder:
         found = self._find(x._data, x._home)
         if found is not None:
             return found
-        if not self._is_seen(x._data, x._home):
-            self.refuse(f"a tensor of shape {x.shape} {UNSEEN}")
+        if isinstance(x._data, np.bool_):  # True is one object
+            x._data = _copy(x._data, x._home)
+        if backends.is_shared(x._data):  # others may write to it
+            self.reread(x, Slot("a tensor in shared memory", x, "_data", "tensor"))
+        elif not _is_scalar(x._data, x._home):
+            self.free[self._known(x._data, x._home)] = x, x._data
         return self._known(x._data, x._home)
-
-    def _is_seen(self, native: Native, home: Home) -> bool:
-        """Return whether it is clear where a value comes from."""
-        found = self._find(native, home)
-        return found is not None or any(n is native for n in _scalars(home))
 
     def _is_dynamic(self, numbers: Iterable[int | None]) -> bool:
         """Return whether one of these values depends on an input or an effect."""
@@ -238,6 +297,8 @@ class Recorder:
     ) -> None:
         step = Step(kernel, where.name, given, dict(attrs), tuple(made))
         self.draft.steps.append(step)
+        if self._detailed:
+            self.lines |= dict.fromkeys(made, line_outside())
         if kernel.effect or self._is_dynamic(given):
             self._vary(made)
 
@@ -257,14 +318,20 @@ def _forget(
     del numbers[key]
 
 
-def _scalars(backend: Home) -> Iterator[Native]:
-    """Yield the scalars that a backend keeps, and those of ``vmap`` over it."""
+def _is_scalar(native: Native, backend: Home) -> bool:
+    """Return whether a backend, or ``vmap`` over it, keeps an array as a scalar."""
     while backend is not None:
         for x in backend.scalars.values():
             while x._home.depth:
                 x = x._data.tensor
-            yield x._data
+            if x._data is native:
+                return True
         backend = backend.batches
+    return False
+
+
+def _described(native: Native) -> str:
+    return f"{named(native.dtype)} of shape {native.shape}"
 
 
 def _copy(native: Native, home: Home) -> Native:
@@ -283,130 +350,3 @@ def _separate(y: Tensor) -> None:
     for saved in [x for node in nodes for x in node.saved if type(x) is Tensor]:
         if saved._data is shared and saved._tape_id is y._tape_id is not None:
             saved._data = y._data
-
-
-def _place() -> str:
-    """Return the file and line of the innermost call from outside of plugrad."""
-    frame = sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("plugrad."):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-# --- the recorded call -----------------------------------------------------------
-
-
-class Recorded:
-    """A call that has run, and all that it depends on.
-
-    Attributes:
-        function: What was called.
-        sign: The signature of the call.
-        value: What the function returned.
-        reason: Why it cannot be replayed; empty if it can.
-        captured: What the function reads from outside.
-        plans: Stands for the registered gradients.
-        overrides: The gradients that scopes override.
-        tables: The kernels of all backends that ran some.
-        variables: The variables that were used, with the backends of what they held.
-        donated: What errors say of donated tensors, by the numbers of the tensors.
-        recorded: How many runs were recorded.
-        graph: What to run; None if the call has to run eagerly.
-        homes: The backend of each value of the graph.
-        results: For each tensor in ``value``, by its id, its place among the outputs of
-            the graph, or that of the argument that it is.
-        assigned: The variables whose new values are the last outputs of the graph.
-        program: The code of a replay.
-
-    Raises:
-        ValueError: The call cannot be replayed, and ``strict`` is set.
-
-    """
-
-    program: Program
-
-    def __init__(
-        self, f: Callable[..., Any], sign: Signature, strict: bool, donated: Told
-    ) -> None:
-        self.function, self.sign, self.donated = f, sign, donated
-        self.plans, self.overrides = registry.gradients.plans, current().overrides
-        roots = plain([x for x in sign.leaves if type(x) is not Tensor])
-        self.captured = Captured([f, *roots, *_functions(self.overrides)])
-        recorder = Recorder(self.captured.tensors.values(), strict)
-        # What f keeps or returns of a donated argument is another handle.
-        own = [x._alias() if donated and type(x) is Tensor else x for x in sign.leaves]
-        given = [recorder.argument(x) if type(x) is Tensor else x for x in own]
-        args, kwargs = sign.args, sign.kwargs
-        if any(x is not y for x, y in zip(given, sign.leaves, strict=True)):
-            args, kwargs = sign.structure(given)
-        natives = [x._data if type(x) is Tensor else None for x in given]
-        with recorder.recording():
-            self.value = f(*plain(args), **plain(kwargs))
-        for x, mine, native in zip(sign.leaves, given, natives, strict=True):
-            if native is not None and mine._data is not native:
-                recorder.refuse("items of an argument are assigned")
-                x._rebind(mine)
-        now = split((args, kwargs))
-        if outline(now[1]) != sign.key[0] or list(map(id, now[0])) != [*map(id, given)]:
-            recorder.refuse("a list or dict among the arguments is changed")
-        if changed := self.captured.changed():
-            recorder.refuse(f"it changes {changed}, which it reads")
-        self._finish(recorder, [id(x) for x in given if type(x) is Tensor])
-
-    def _finish(self, recorder: Recorder, tensors: list[int]) -> None:
-        """Make the graph, of the results and of what variables hold now."""
-        draft, self.results = recorder.draft, dict[int, tuple[int, int | None]]()
-        before = recorder.variables
-        for x in split(self.value)[0]:
-            if type(x) is Tensor:
-                argument = tensors.index(id(x)) if id(x) in tensors else None
-                self.results.setdefault(id(x), (len(draft.outputs), argument))
-                draft.outputs.append(recorder.number(x, x._alive()))
-            elif not isinstance(x, (Variable, *RESULTS)):
-                recorder.refuse(f"a {type(x).__name__} is returned")
-            elif x not in before and id(getattr(x, "_value", x)) in recorder.given:
-                recorder.refuse("a Variable made in the call is returned")
-        self.assigned = [v for v, x in before.items() if v._value is not x]
-        new = [v._value for v in self.assigned]
-        draft.outputs += [recorder.number(x, x._home) for x in new]
-        self.variables = [(v, x._home) for v, x in before.items()]
-        names = {self.sign.key[2].name, *[step.backend for step in draft.steps]}
-        opened = [registry.opened[name] for name in sorted(names)]
-        self.tables = [(backend, backend.table) for backend in opened]
-        self.recorded, self.reason = len(draft.steps), recorder.reason
-        self.graph = None if self.reason else draft.finished()
-        self.homes = draft.homes
-
-    def stale(self) -> str:
-        """Return what has changed besides the arguments; an empty string if nothing."""
-        for backend, table in self.tables:
-            if backend.table is not table:
-                return f"the kernels of {backend.name!r}"
-        if registry.gradients.plans is not self.plans:
-            return "the registered gradients"
-        if _layers(current().overrides) != _layers(self.overrides):
-            return "the overridden gradients"
-        if any(v._value._home is not home for v, home in self.variables):
-            return "the backend of a variable"
-        return self.captured.changed()
-
-
-def plain(arguments: Any) -> Any:
-    """Return positional or named arguments without ``Static``."""
-    if isinstance(arguments, dict):
-        return dict(zip(arguments, plain(arguments.values()), strict=True))
-    return [x.value if isinstance(x, Static) else x for x in arguments]
-
-
-def _layers(overrides: Overrides | None) -> Any:
-    """Return what equal overrides have in common."""
-    found = overrides.layers if overrides else ()
-    return [(of, [(k, Same(r)) for k, r in rules.items()]) for of, rules in found]
-
-
-def _functions(overrides: Overrides | None) -> list[Any]:
-    """Return the gradient functions that scopes and the user have put over others."""
-    tables = [table for _, _, table in registry.gradients._user]
-    for _, layer in overrides.layers if overrides else ():
-        tables += layer.values()
-    return [rule.function for table in tables for rule in table.values() if rule]

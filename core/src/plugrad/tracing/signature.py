@@ -1,33 +1,21 @@
-"""Signatures: what two calls have in common that one recording serves.
+"""Signatures: what the arguments of calls have in common that one recording serves.
 
-Arguments are one half. The other is what a function reads from outside: closures,
-globals, defaults, attributes. They are found by the names in its code, and in that of
-the functions and methods which these lead to. Names of attributes are looked up in
-every object that was found, so more may be guarded than is read. Modules of Python,
-NumPy, plugrad and installed packages are not searched.
+What a function reads besides its arguments is in ``engine.references``.
 
-Map: ``look``, by which values are compared; ``Static``, ``Signature`` of a call, keys
-of leaves and structures, ``difference``; ``Place`` and ``Captured``.
+Map: ``look``, by which values are compared; ``Static``; ``Signature`` of a call; keys
+of leaves and structures; ``difference``.
 """
 
 from __future__ import annotations
 
-import functools
-import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
-from types import (
-    BuiltinFunctionType,
-    CodeType,
-    FunctionType,
-    MemberDescriptorType,
-    MethodType,
-    ModuleType,
-)
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from plugrad.engine.places import PLAIN
 from plugrad.ops._convert import asarray
 from plugrad.ops.variable import Variable
 from plugrad.registry.backend import OpenBackend
@@ -35,9 +23,6 @@ from plugrad.tensor.dtypes import named
 from plugrad.tensor.tensor import Tensor
 from plugrad.tensor.tree import Structure, split
 
-PLAIN = (type(None), bool, int, float, complex, str, bytes)
-OTHERS = {*sys.stdlib_module_names, "numpy", "plugrad"} - {"__main__"}
-MISSING: Any = object()
 # Objects that equal themselves alone, and whose changes are seen or matter to nothing.
 FUNCTIONS = FunctionType, MethodType, BuiltinFunctionType, np.ufunc
 IDENTITY = *FUNCTIONS, type, ModuleType, Variable, Enum, np.dtype, type(Ellipsis)
@@ -56,18 +41,6 @@ class Same:
 
     def __hash__(self) -> int:
         return hash(self.ids)
-
-
-def is_fixed(value: Any) -> bool:
-    """Return whether the same object always looks the same."""
-    if type(value) in (tuple, frozenset):
-        return all(map(is_fixed, value))
-    return type(value) in PLAIN or isinstance(value, IDENTITY)
-
-
-def values(of: dict[Any, Any] | list[Any]) -> Iterable[Any]:
-    """Return what a container holds."""
-    return of.values() if type(of) is dict else of
 
 
 def look(value: Any) -> Any:
@@ -173,9 +146,9 @@ def leaf_key(x: Any) -> Any:
 
 def outline(structure: Structure) -> Any:
     """Return the structure with the order of dicts, which the order of runs follows."""
-    static = structure._static
     children = tuple([outline(child) for child in structure._children])
-    return structure._class, structure._keys, structure._order, look(static), children
+    keys = look(structure._keys), look(structure._order)  # which tell 1 from True
+    return structure._class, keys, look(structure._static), children
 
 
 def argument(path: str) -> str:
@@ -217,164 +190,3 @@ def described(key: Any) -> str:
         _, shape, dtype, home = key
         return f"{named(dtype)} of shape {shape} on {home.name}"
     return f"{key[0].__name__} {key[1]}"
-
-
-# --- what is captured ------------------------------------------------------------
-
-
-class Place(NamedTuple):
-    """Where a function finds a value: ``holder[name]``, or an attribute of ``holder``.
-
-    Attributes:
-        label: What it is, for messages.
-        holder: A dict, or an object.
-        name: The key, or the name of the attribute.
-        value: What was there.
-        look: How it looked.
-
-    """
-
-    label: str
-    holder: Any
-    name: str
-    value: Any = None
-    look: Any = None
-
-    def now(self) -> Any:
-        """Return what is there."""
-        if isinstance(self.holder, Mapping):
-            return self.holder.get(self.name, MISSING)
-        try:
-            return getattr(self.holder, self.name)
-        except (AttributeError, ValueError):  # deleted; an empty cell
-            return MISSING
-
-
-class Captured:
-    """All that functions read from outside.
-
-    Attributes:
-        places: Where it is.
-        tensors: The tensors in it, by the ids of their arrays.
-
-    """
-
-    def __init__(self, roots: Iterable[Any]) -> None:
-        self.places: list[Place] = []
-        self.tensors: dict[int, Tensor] = {}
-        self._seen: dict[Any, Any] = {}  # what is held gives its id to nothing else
-        self._names, self._objects = {"__call__"}, list[Any]()
-        for root in roots:
-            self._search(root)
-        done = (0, 0)
-        while done != (done := (len(self._objects), len(self._names))):
-            for found in [*self._objects]:
-                for name in sorted(self._names):
-                    self._attribute(found, name)
-
-    def changed(self) -> str:
-        """Return which place has another value now; an empty string if none has."""
-        changed = [p.label for p in self.places if look(p.now()) != p.look]
-        return changed[0] if changed else ""
-
-    def _first(self, *key: Any) -> bool:
-        """Return whether objects, and a name, are seen for the first time."""
-        marks = tuple([k if isinstance(k, str) else id(k) for k in key])
-        return self._seen.setdefault(marks, key) is key
-
-    def _place(self, label: str, holder: Any, name: str) -> None:
-        place = Place(label, holder, name)
-        value = place.now()
-        if value is not MISSING:
-            self._search(value)  # which may give a tensor an array of its own
-            self.places.append(place._replace(value=value, look=look(value)))
-
-    def _search(self, value: Any) -> None:
-        """Note what a value leads to."""
-        data = (*PLAIN, np.ndarray, np.generic, Variable)
-        if isinstance(value, data) or not self._first(value):
-            return
-        if isinstance(value, Tensor):
-            if isinstance(value._data, np.bool_):  # True is one object
-                value._data = np.array(value._data)
-            self.tensors[id(value._data)] = value
-        elif isinstance(value, FunctionType):
-            self._function(value)
-        else:
-            for part in _parts(value):
-                self._search(part)
-            if _is_searched(value):
-                self._objects.append(value)
-
-    def _function(self, function: FunctionType) -> None:
-        code, name = function.__code__, function.__name__
-        outside = function.__globals__
-        if outside.get("__name__", "").partition(".")[0] == "plugrad":
-            # Ours: what it holds does not change, but may be the user's.
-            for cell in function.__closure__ or ():
-                self._search(Place("", cell, "cell_contents").now())
-            self._search((function.__defaults__, function.__kwdefaults__))
-            return
-        self._names |= (names := _names(code))
-        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        for free, cell in cells:
-            if self._first(cell):
-                self._place(f"{free!r} of {name}", cell, "cell_contents")
-        for defaults in ("__defaults__", "__kwdefaults__"):
-            if getattr(function, defaults):
-                self._place(f"a default of {name}", function, defaults)
-        if _is_followed(outside.get("__name__", ""), code.co_filename):
-            for read in sorted(names & outside.keys()):
-                if self._first(outside, read):
-                    self._place(f"the global {read!r}", outside, read)
-
-    def _attribute(self, of: Any, name: str) -> None:
-        if not self._first(of, name):
-            return
-        label = f"attribute {name!r} of {getattr(of, '__name__', type(of).__name__)}"
-        if name in getattr(of, "__dict__", {}):
-            self._place(label, vars(of), name)
-            return
-        for cls in filter(_is_searched, type(of).__mro__):
-            if isinstance(vars(cls).get(name), MemberDescriptorType):
-                self._place(label, of, name)
-            elif name in vars(cls) and self._first(cls, name):
-                self._place(f"{name!r} of class {cls.__name__}", vars(cls), name)
-
-
-PARTS: dict[type, tuple[str, ...]] = {
-    MethodType: ("__func__", "__self__"),
-    functools.partial: ("func", "args", "keywords"),
-    **dict.fromkeys((staticmethod, classmethod), ("__func__",)),
-    property: ("fget",),
-}
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    """Return what is inside of a container or a callable."""
-    if isinstance(value, dict):
-        return value.values()
-    if isinstance(value, list | tuple | set | frozenset):
-        return value
-    if "__wrapped__" in getattr(value, "__dict__", {}):
-        return (value.__wrapped__,)
-    return [getattr(value, name) for name in PARTS.get(type(value), ())]
-
-
-def _names(code: CodeType) -> set[str]:
-    """Return the names in a code object, and in those of the functions inside it."""
-    inside = [c for c in code.co_consts if isinstance(c, CodeType)]
-    return {*code.co_names}.union(*map(_names, inside))
-
-
-def _is_searched(value: Any) -> bool:
-    """Return whether attributes of an object are looked up."""
-    cls = value if isinstance(value, type) else type(value)
-    module = value if isinstance(value, ModuleType) else sys.modules.get(cls.__module__)
-    name = getattr(module, "__name__", "")
-    return _is_followed(name, getattr(module, "__file__", None) or "")
-
-
-def _is_followed(module: str, file: str) -> bool:
-    installed = "site-packages" in file or "dist-packages" in file
-    return module.partition(".")[0] not in OTHERS and not installed

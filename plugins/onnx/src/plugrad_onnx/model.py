@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import onnx
@@ -142,26 +141,24 @@ class Model:
         self.graph, self.backend, self._report = graph, backend, report
         self.inputs: tuple[ValueInfo, ...] = tuple(graph.inputs)
         self.outputs: tuple[ValueInfo, ...] = tuple(graph.outputs)
-        # jit compares what it finds before each replay: the tensors are enough, as a
-        # model does not change, and it does not look into a MappingProxyType.
-        runner = Runner(graph, backend)
-        self._inside, self._tensors = (
-            MappingProxyType({"runner": runner}),
-            runner.tensors,
-        )
+        self._runner = Runner(graph, backend)
+
+    def __jit_state__(self) -> tuple[Any, ...]:
+        """Return what calls read of the model that may change: the rest never does."""
+        return self.backend, self._runner.tensors
 
     @property
     def params(self) -> dict[str, pg.Tensor]:
         """The floating-point weights by name, as tensors."""
-        return self._inside["runner"].params()
+        return self._runner.params()
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Return the output, or a tuple of the outputs."""
-        return self._inside["runner"].run({}, args, named, self._tensors)
+        return self._runner.run({}, args, named)
 
     def apply(self, params: Mapping[str, Any], /, *args: Any, **named: Any) -> Any:
         """Return the outputs with other parameters; those left out stay as they are."""
-        return self._inside["runner"].run(params, args, named, self._tensors)
+        return self._runner.run(params, args, named)
 
     def to(self, backend: str | None) -> Model:
         """Return the same model on another backend; None: on the active one."""
@@ -171,7 +168,7 @@ class Model:
 
     def explain(self) -> Explanation:
         """Return how many nodes run, and what the passes did."""
-        return Explanation(self._inside["runner"].program, self._report)
+        return Explanation(self._runner.program, self._report)
 
     def __repr__(self) -> str:
         """Return the name, the inputs and the outputs."""

@@ -54,12 +54,8 @@ class Runner:
         params: Mapping[str, Any],
         args: Sequence[Any],
         named: Mapping[str, Any],
-        tensors: Any,
     ) -> Any:
-        """Return the outputs with some other parameters.
-
-        ``tensors`` are those of the runner, so that ``jit`` sees where they are.
-        """
+        """Return the outputs with some other parameters."""
         with self.scope(), np.errstate(all="ignore"):
             session = self.session()
             if params:

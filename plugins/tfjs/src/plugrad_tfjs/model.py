@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -99,12 +98,12 @@ class Model:
         self.backend = backend
         self.inputs: tuple[ValueInfo, ...] = tuple(info for info, _ in program.inputs)
         self.trainable = tuple(n for n in program.params if n not in program.frozen)
-        # jit compares what it finds before each replay: the tensors are enough, as a
-        # model does not change, and it does not look into a MappingProxyType.
-        self._inside: Mapping[str, Any] = MappingProxyType(
-            {"program": program, "source": source}
-        )
+        self._program, self._source = program, source
         self._tensors: dict[str, dict[str, pg.Tensor]] = {}  # of each backend
+
+    def __jit_state__(self) -> tuple[Any, ...]:
+        """Return what calls read of the model that may change: the rest never does."""
+        return self.backend, self._tensors
 
     @property
     def params(self) -> dict[str, pg.Tensor]:
@@ -118,7 +117,7 @@ class Model:
 
     def apply(self, params: Mapping[str, Any], /, *args: Any, **named: Any) -> Any:
         """Return the outputs with other parameters; those left out stay as they are."""
-        program: Program = self._inside["program"]
+        program: Program = self._program
         with self._scope():
             given = {**self._params(), **self._checked("apply", params)}
             found = program.run(given, self._values(args, named))
@@ -127,11 +126,11 @@ class Model:
 
     def to(self, backend: str | None) -> Model:
         """Return the same model on another backend; None: on the active one."""
-        return Model(self._inside["program"], self._inside["source"], backend)
+        return Model(self._program, self._source, backend)
 
     def explain(self) -> Explanation:
         """Return what the model consists of."""
-        return Explanation(self._inside["program"])
+        return Explanation(self._program)
 
     def save(self, path: str | Path, params: Mapping[str, Any] | None = None) -> None:
         """Write the model in the format of TensorFlow.js, which loads it.
@@ -148,13 +147,13 @@ class Model:
             ValueError: There is no parameter of that name, or it has another shape.
 
         """
-        program: Program = self._inside["program"]
+        program: Program = self._program
         given = self._checked("save", params or {})
         arrays = {**program.params, **program.constants}
         new = {
             k: pg.asarray(x).numpy().astype(arrays[k].dtype) for k, x in given.items()
         }
-        write(Path(path), self._inside["source"], {**arrays, **new})
+        write(Path(path), self._source, {**arrays, **new})
 
     def _scope(self) -> Any:
         """Return a block in which the backend of the model is active."""
@@ -166,12 +165,12 @@ class Model:
         """Return the parameters on the active backend."""
         backend = pg.get_backend()
         if backend not in self._tensors:
-            arrays = self._inside["program"].params
+            arrays = self._program.params
             self._tensors[backend] = {k: pg.asarray(x) for k, x in arrays.items()}
         return self._tensors[backend]
 
     def _checked(self, who: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        known = self._inside["program"].params
+        known = self._program.params
         for name, value in params.items():
             if name not in known:
                 raise ValueError(

@@ -1,0 +1,432 @@
+"""Code: which names it reads, and which code runs in a block.
+
+``jit`` compares what a function reads. It learns from here which code objects ran in a
+call, and which globals, attributes and modules these name.
+
+Map: ``Names`` and ``names_in``; what is trusted; ``RunningCode``; ``code_of``, where
+nothing has run.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import gc
+import sys
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import (
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+    TracebackType,
+)
+from typing import Any, NamedTuple, Self
+
+from plugrad.registry.backend import transferring
+
+from . import accelerated
+from .context import in_thread
+
+# Packages whose state is not compared: what they hold does not depend on the user.
+TRUSTED = frozenset({*sys.stdlib_module_names, "numpy", "plugrad"})
+# Functions of the standard library that read attributes whose names are no part of
+# any code: ``dataclasses.asdict(config)``.
+READ_BY_NAME = frozenset(
+    {"argparse", "copy", "dataclasses", "json", "pickle", "pprint"}
+)
+# Code that names one of these may read any attribute.
+ANY_ATTRIBUTE = frozenset(
+    {
+        "__dict__",
+        "__getattribute__",
+        "attrgetter",
+        "dir",
+        "format",
+        "format_map",
+        "getattr",
+        "hasattr",
+        "methodcaller",
+        "vars",
+    }
+)
+
+
+Ran = Iterable[tuple[CodeType, dict[str, Any]]]  # code with the globals it ran in
+
+
+def package_of(module: str) -> str:
+    """Return the top-level package of a module."""
+    return module.partition(".")[0]
+
+
+# --- names -----------------------------------------------------------------------
+
+
+# Code that names one of these may run code that the hook does not see.
+HOOKS = frozenset({"setprofile", "settrace"})
+# Code that names one of these may read globals or modules that its texts name.
+BY_TEXT = frozenset(
+    {"__globals__", "__import__", "globals", "import_module", "modules"}
+)
+
+
+class Names(NamedTuple):
+    """The names that code reads.
+
+    Attributes:
+        globals: Globals, and built-in names.
+        attributes: Attributes of whatever object.
+        chains: Attributes of a global, and of what these return: ``pg.random.key`` is
+            ``("pg", ("random", "key"))``. They are in ``attributes`` only if the same
+            name is read of another object, too.
+        modules: Modules that it imports.
+        any_attribute: Whether it may read attributes that it does not name.
+        by_text: Whether it may import modules that a text names.
+
+    """
+
+    globals: frozenset[str] = frozenset()
+    attributes: frozenset[str] = frozenset()
+    chains: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
+    modules: frozenset[str] = frozenset()
+    any_attribute: bool = False
+    by_text: bool = False
+
+
+# The set to which an instruction adds a name, and how many low bits of its argument
+# are flags. The test of this module compares the result with ``dis``.
+_FLAG_BITS = {
+    "LOAD_GLOBAL": ("globals", 1),
+    "LOAD_NAME": ("globals", 0),
+    "LOAD_FROM_DICT_OR_GLOBALS": ("globals", 0),
+    "LOAD_ATTR": ("attributes", 1 if sys.version_info >= (3, 12) else 0),
+    "LOAD_METHOD": ("attributes", 0),
+    "LOAD_SUPER_ATTR": ("attributes", 2),
+    "IMPORT_FROM": ("attributes", 0),
+    "IMPORT_NAME": ("modules", 0),
+}
+_READS = {
+    dis.opmap[name]: reads for name, reads in _FLAG_BITS.items() if name in dis.opmap
+}
+_SKIPPED = frozenset({dis.EXTENDED_ARG, dis.opmap.get("CACHE", 0)})
+_MATCH_CLASS = dis.opmap["MATCH_CLASS"]
+
+
+@functools.lru_cache(4096)
+def _names_of(key: _ByIdentity) -> Names:
+    found = {kind: set[str]() for kind in ("globals", "attributes", "modules")}
+    chains: dict[tuple[str, tuple[str, ...]], None] = {}
+    root, chain = "", tuple[str, ...]()
+    any_attribute = False
+    for operation, argument in _instructions(key.code):
+        kind, flags = _READS.get(operation, ("", 0))
+        name = key.code.co_names[argument >> flags] if kind else ""
+        if kind == "attributes" and root:
+            chain = (*chain, name)
+            continue
+        if chain:
+            chains[root, chain] = None
+        root, chain = name if kind == "globals" else "", ()
+        if kind:
+            found[kind].add(name)
+        any_attribute = any_attribute or operation == _MATCH_CLASS
+    everything = found["globals"] | found["attributes"]
+    everything.update(*[names for _, names in chains])
+    by_text = not BY_TEXT.isdisjoint(everything)
+    if by_text:
+        texts = _texts(key.code)
+        found["globals"].update(texts)
+        found["modules"].update(texts)
+    return Names(
+        frozenset(found["globals"]),
+        frozenset(found["attributes"]),
+        frozenset(chains),
+        frozenset(found["modules"]),
+        any_attribute or not ANY_ATTRIBUTE.isdisjoint(everything),
+        by_text,
+    )
+
+
+def _instructions(code: CodeType) -> Iterator[tuple[int, int]]:
+    """Yield the operations of code with their arguments."""
+    extended = 0
+    raw = code.co_code
+    for at in range(0, len(raw), 2):
+        operation, argument = raw[at], raw[at + 1] | extended
+        extended = argument << 8 if operation == dis.EXTENDED_ARG else 0
+        if operation not in _SKIPPED:
+            yield operation, argument
+
+
+def _texts(code: CodeType) -> list[str]:
+    """Return the texts in code that may be names."""
+    texts = [x for x in code.co_consts if isinstance(x, str)]
+    return [x for x in texts if all(part.isidentifier() for part in x.split("."))]
+
+
+class _ByIdentity:
+    """A code object as a key: to hash its contents takes as long as to read them."""
+
+    __slots__ = ("code",)
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and self.code is other.code
+
+    def __hash__(self) -> int:
+        return id(self.code)
+
+
+def names_in(code: CodeType) -> Names:
+    """Return the names that a code object reads, without those of code inside it."""
+    return _names_of(_ByIdentity(code))
+
+
+def all_names(names: Names) -> set[str]:
+    """Return all globals and attributes."""
+    found = {*names.globals, *names.attributes}
+    return found.union(*[chain for _, chain in names.chains])
+
+
+def code_inside(code: CodeType) -> Iterable[CodeType]:
+    """Yield a code object, and those of the functions that it defines."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from code_inside(constant)
+
+
+# --- what is trusted -------------------------------------------------------------
+
+
+def is_trusted_class(cls: type) -> bool:
+    """Return whether a class is of the standard library, NumPy or plugrad."""
+    if package_of(cls.__module__) not in TRUSTED:
+        return False
+    module = sys.modules.get(cls.__module__)  # ``types.new_class`` says ``types``
+    return hasattr(module, cls.__qualname__.partition(".")[0])
+
+
+def joined_names(ran: Ran) -> Names:
+    """Return the names in all code that ran."""
+    attributes: set[str] = set()
+    any_attribute = by_text = False
+    for code, outside in ran:
+        names = names_in(code)
+        attributes |= names.attributes
+        for root, chain in names.chains:
+            if not is_trusted_module(outside.get(root)):
+                attributes.update(chain)
+        package = package_of(str(outside.get("__name__", "")))
+        if package not in TRUSTED or package in READ_BY_NAME:
+            any_attribute = any_attribute or names.any_attribute
+        if package not in TRUSTED:
+            by_text = by_text or names.by_text
+    return Names(
+        attributes=frozenset(attributes), any_attribute=any_attribute, by_text=by_text
+    )
+
+
+def is_trusted_module(value: Any) -> bool:
+    """Return whether a value is a module of the standard library, NumPy or plugrad."""
+    is_module = issubclass(type(value), ModuleType)
+    return is_module and package_of(value.__name__) in TRUSTED
+
+
+def imported_modules(names: Iterable[str], package: str) -> list[str]:
+    """Return the modules that imports in a package may mean, as ``sys.modules`` has."""
+    found: list[str] = []
+    for name in sorted(names):
+        parents = package.split(".")
+        relative = [
+            ".".join([*parents[:depth], *([name] if name else [])])
+            for depth in range(1, len(parents) + 1)
+        ]
+        found += [n for n in relative if n in sys.modules]
+        found += [name, package_of(name)] if name else []
+    return [*dict.fromkeys(n for n in found if package_of(n) not in TRUSTED)]
+
+
+# --- what runs -------------------------------------------------------------------
+
+
+# Callbacks of weak references: they run when an object dies.
+_OF_WEAKREF = [weakref.finalize.__call__.__code__]
+# What the hook answers about a call: whether to tell it of the code again.
+TELL_AGAIN, SEEN, NEVER_AGAIN, FINALIZER = range(4)
+
+
+class RunningCode:
+    """A block that collects the code which this thread runs outside of kernels.
+
+    It installs a profile function in C or, without the accelerators, a trace function;
+    where a tool of the user has one of them, the other. Both are told when a function
+    of Python is called, and neither changes what it does. Kernel functions, and what
+    backends do to move values, are left out, because a replay runs them again;
+    finalizers, because they run whenever an object dies.
+
+    Attributes:
+        ran: The code with the globals that it ran in, without that of plugrad.
+        reason: Why code may be missing; empty if it is complete.
+
+    """
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[CodeType, dict[str, Any]]] = []
+        self.reason = ""
+        self._seen: set[tuple[int, int]] = set()
+        self._finalizer: FrameType | None = None
+        called = [getattr(f, "__code__", None) for f in gc.callbacks]
+        self._callbacks = {id(code) for code in (*called, *_OF_WEAKREF)}
+        self._get: Any = None
+        self._set: Any = None
+        self._hook: Any = None
+        self._is_paused = False
+
+    def __enter__(self) -> Self:
+        if sys.getprofile() is None and (watcher := accelerated.watcher()):
+            self._hook = watcher(self._answer)
+            self._get, self._set = sys.getprofile, watcher.install
+        elif sys.gettrace() is None:
+            self._hook = self._called
+            self._get, self._set = sys.gettrace, sys.settrace
+        elif sys.getprofile() is None:
+            self._hook = self._called
+            self._get, self._set = sys.getprofile, sys.setprofile
+        else:
+            self.reason = "a debugger and a profiler watch the call"
+            return self
+        in_thread.hook = self
+        self._set(self._hook)
+        return self
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._set is None:
+            return
+        in_thread.hook = None
+        if self._get() is self._hook:
+            self._set(None)
+            watched = all(
+                HOOKS.isdisjoint(all_names(names_in(code))) for code, _ in self.ran
+            )
+        else:
+            watched = False  # the hook stays as the function has left it
+        if not watched:
+            self.reason = "the call starts or stops a debugger or a profiler"
+
+    def pause(self) -> None:
+        """Do not collect code, nor slow it down, until ``resume`` is called."""
+        if self._get() is self._hook:
+            self._set(None)
+            self._is_paused = True
+
+    def resume(self) -> None:
+        """Collect code again."""
+        if self._is_paused and self._get() is None:
+            self._set(self._hook)
+        self._is_paused = False
+
+    @contextmanager
+    def resumed(self) -> Iterator[None]:
+        """Collect code in a block, if not outside of it."""
+        self.resume()
+        try:
+            yield
+        finally:
+            self.pause()
+
+    def _called(self, frame: FrameType, event: str, _: object) -> Any:
+        """Trace or profile: note the code of a call."""
+        if self._finalizer is not None:
+            if event == "return" and frame is self._finalizer:
+                self._finalizer = None
+            return None
+        if event != "call" or id(frame.f_code) in _UNREAD:
+            return None
+        if self._answer(frame) != FINALIZER:
+            return None
+        self._finalizer = frame
+        frame.f_trace_lines = False
+        return self._hook  # which is told when it returns
+
+    def _answer(self, frame: FrameType) -> int:
+        """Note the code of a call; return whether to be told of it again."""
+        code, outside = frame.f_code, frame.f_globals
+        if code.co_name == "__del__" or id(code) in self._callbacks:
+            return FINALIZER  # an object dies, or the garbage collector runs
+        if transferring.depth:
+            return TELL_AGAIN
+        module = str(outside.get("__name__", ""))
+        if package_of(module) == "plugrad" or module.startswith("namedtuple_"):
+            _UNREAD[id(code)] = code
+            return NEVER_AGAIN
+        key = id(code), id(outside)
+        if key not in self._seen:
+            self._seen.add(key)
+            self.ran.append((code, outside))
+        # The user may run the same code in other globals: a module executed twice.
+        return SEEN if package_of(module) in TRUSTED else TELL_AGAIN
+
+
+# Code of plugrad and of named tuples that has run, by id: most calls are of it.
+_UNREAD: dict[int, CodeType] = {}
+
+
+# --- without running -------------------------------------------------------------
+
+
+def code_of(function: Any, module: str) -> list[tuple[CodeType, dict[str, Any]]]:
+    """Return the code of a function, and of those of its module that it names.
+
+    It stands for the code that runs where nothing has run.
+    """
+    found: dict[int, tuple[CodeType, dict[str, Any]]] = {}
+    waiting = [function]
+    while waiting:
+        one = function_of(waiting.pop())
+        if one is None or id(one.__code__) in found:
+            continue
+        for code in code_inside(one.__code__):
+            found[id(code)] = code, one.__globals__
+            named = names_in(code).globals & one.__globals__.keys()
+            values = [one.__globals__[name] for name in named]
+            waiting += [x for x in values if _module_of(x) == module]
+        waiting += [*_cells(one)]
+    return [*found.values()]
+
+
+def function_of(value: Any) -> FunctionType | None:
+    """Return the function that a call of a value runs; None if it is not Python's."""
+    if isinstance(value, functools.partial):
+        return function_of(value.func)
+    if isinstance(value, MethodType):
+        return function_of(value.__func__)
+    if isinstance(value, FunctionType):
+        return value
+    for cls in type(value).__mro__:
+        if isinstance(call := vars(cls).get("__call__"), FunctionType):
+            return call
+    return None
+
+
+def _module_of(value: Any) -> str:
+    """Return the module of a function, or of the class of another object."""
+    of = value if isinstance(value, FunctionType) else type(value)
+    return str(of.__module__)
+
+
+def _cells(function: FunctionType) -> list[Any]:
+    """Return what a function closes over."""
+    found = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # it is empty
+            found.append(cell.cell_contents)
+    return found

@@ -1,0 +1,409 @@
+"""Places: where values are that code reads, how they were, and whether they changed.
+
+Map: ``same_value``; ``Place`` and its kinds; ``Slot``, one value that is read anew.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+PLAIN = (type(None), bool, int, float, complex, str, bytes)
+MISSING: Any = object()
+GONE = AttributeError, ValueError, LookupError, ReferenceError, RuntimeError, TypeError
+
+MAX_PARTS = 8  # values that are compared one by one; a list of ids is faster for more
+
+
+def is_value(x: Any) -> bool:
+    """Return whether ``x`` is known by its value, and not by its identity.
+
+    A list or an array is, if all that it holds is: an equal one may take its place.
+    """
+    kind = type(x)
+    if kind in (tuple, frozenset, list, set):
+        return all(map(is_value, x))
+    if kind is dict:
+        return all(map(is_value, x)) and all(map(is_value, x.values()))
+    if issubclass(kind, np.generic) or kind is np.ndarray:
+        return not x.dtype.hasobject
+    return kind in PLAIN
+
+
+def exact(x: Any) -> Any:
+    """Return a key of a value: 0.0 and -0.0, or 1 and True, have different ones."""
+    kind = type(x)
+    if kind in (tuple, list):
+        return kind, tuple(map(exact, x))
+    if kind in (frozenset, set):
+        return kind, frozenset(map(exact, x))
+    if kind is dict:  # in its order
+        return kind, tuple([(exact(key), exact(value)) for key, value in x.items()])
+    if issubclass(kind, np.generic) or kind is np.ndarray:
+        return kind, x.shape, x.dtype.str, x.tobytes()
+    return kind, repr(x)
+
+
+def same_value(x: Any, y: Any) -> bool:
+    """Return whether ``jit`` may take ``x`` for ``y``."""
+    if x is y:
+        return True
+    return type(x) is type(y) and is_value(x) and is_value(y) and exact(x) == exact(y)
+
+
+# --- places ----------------------------------------------------------------------
+
+
+class Place:
+    """Some values that an object holds, as they were when they were read.
+
+    Attributes:
+        label: What the object is, for messages.
+        holder: The object.
+        names: A name for each value: an index, a key, the name of an attribute.
+        values: What was there; MISSING where nothing was.
+
+    """
+
+    __slots__ = ("holder", "label", "names", "values")
+
+    def __init__(self, label: str, holder: Any, names: Iterable[Any] = ()) -> None:
+        self.label, self.holder = label, holder
+        self.names: list[Any] = [*names]
+        self.values: list[Any] = []
+
+    def read(self) -> list[Any]:
+        """Return what is there now."""
+        return []
+
+    def expression(self, holder: str) -> str:
+        """Return code for an iterable of what is there; empty if ``read`` is needed."""
+        return ""
+
+    def parts(self, holder: str) -> list[str] | None:
+        """Return code for each value by itself, which is faster; None if they are many.
+
+        It is None as well where only ``expression`` knows how many there are.
+        """
+        return None
+
+    def describe(self, at: int) -> str:
+        """Return the place of one value, for messages; of all of them for -1."""
+        return self.label
+
+    def slot(self, at: int) -> Slot | None:
+        """Return where one value is read; None if it cannot be read alone."""
+        return None
+
+    @property
+    def slots_of(self) -> Any:
+        """The holder of its slots."""
+        return self.holder
+
+    def remember(self) -> None:
+        """Read the values."""
+        self.values = self.read()
+
+    def differing(self) -> list[int]:
+        """Return which values are others now; -1 if there are more or fewer."""
+        try:
+            now = self.read()
+        except GONE:
+            return [-1]
+        if len(now) != len(self.values):
+            return [-1]
+        pairs = enumerate(zip(self.values, now, strict=True))
+        return [at for at, (x, y) in pairs if not same_value(x, y)]
+
+    def changed(self) -> str:
+        """Return which value is another one now; an empty string if none is."""
+        found = self.differing()
+        return self.describe(found[0]) if found else ""
+
+
+class Items(Place):
+    """The items of a list, a set, a deque or the like."""
+
+    __slots__ = ()
+
+    def read(self) -> list[Any]:
+        """Return all items."""
+        return [*self.holder]
+
+    def remember(self) -> None:
+        """Read the items, and number them."""
+        self.values = self.read()
+        self.names = [*range(len(self.values))]
+
+    def expression(self, holder: str) -> str:
+        """Return code for the items."""
+        return holder
+
+    def describe(self, at: int) -> str:
+        """Return the place of an item, for messages."""
+        return f"{self.label}[{at}]" if at >= 0 else f"what {self.label} has"
+
+    def slot(self, at: int) -> Slot | None:
+        """Return where an item is read, if it has a number."""
+        if not issubclass(type(self.holder), list | deque):
+            return None
+        return Slot(self.describe(at), self.holder, at, "item")
+
+
+class SomeItems(Place):
+    """Some items of a list, behind how many it has; slots have the others."""
+
+    __slots__ = ()
+
+    def read(self) -> list[Any]:
+        """Return how many items there are, and some of them."""
+        return [len(self.holder), *[self.holder[n] for n in self.names]]
+
+    def expression(self, holder: str) -> str:
+        """Return code for the same."""
+        parts = [f"len({holder})", *[f"{holder}[{n}]" for n in self.names]]
+        return f"({', '.join(parts)},)"
+
+    def describe(self, at: int) -> str:
+        """Return the place of an item, for messages."""
+        if at <= 0:
+            return f"what {self.label} has"
+        return f"{self.label}[{self.names[at - 1]}]"
+
+    def slot(self, at: int) -> Slot | None:
+        """Return where an item is read."""
+        if at <= 0:
+            return None
+        return Slot(self.describe(at), self.holder, self.names[at - 1], "item")
+
+
+class Entries(Place):
+    """Values of a dict by their keys.
+
+    Attributes:
+        owner: The object whose attributes they are, or the dict itself.
+        whole: Whether the keys of the dict are compared, too: they come first.
+        absent: Names that the dict must not have, because code reads them elsewhere.
+        form: How messages write a value.
+
+    """
+
+    __slots__ = ("absent", "form", "owner", "whole")
+
+    def __init__(
+        self,
+        label: str,
+        holder: Any,
+        names: Iterable[Any],
+        *,
+        owner: Any = None,
+        whole: bool = False,
+        absent: frozenset[str] = frozenset(),
+        form: str = "{}.{}",
+    ) -> None:
+        super().__init__(label, holder, names)
+        self.owner = holder if owner is None else owner
+        self.whole, self.absent, self.form = whole, absent, form
+
+    @property
+    def slots_of(self) -> Any:
+        """The holder of its slots: the dict of a class is another object each time."""
+        return self.owner if issubclass(type(self.owner), type) else self.holder
+
+    @property
+    def _keys(self) -> int:
+        """How many of the values are keys."""
+        return len(self.values) - len(self.names)
+
+    def read(self) -> list[Any]:
+        """Return the keys, if they are compared, and the values."""
+        keys = [*self.holder] if self.whole else []
+        return keys + [self.holder.get(name, MISSING) for name in self.names]
+
+    def expression(self, holder: str) -> str:
+        """Return code for the same."""
+        if self.whole and len(self.names) == len(self.holder):
+            return f"(*{holder}, *{holder}.values())"
+        if any(type(name) is not str for name in self.names):
+            return ""
+        parts = [f"*{holder}"] if self.whole else []
+        parts += [f"{holder}.get({name!r}, MISSING)" for name in self.names]
+        return f"({', '.join(parts)},)" if parts else "()"
+
+    def parts(self, holder: str) -> list[str] | None:
+        """Return code for each value, where the keys are not compared."""
+        if self.whole or len(self.names) > MAX_PARTS:
+            return None
+        return [f"{holder}.get({name!r}, MISSING)" for name in self.names]
+
+    def differing(self) -> list[int]:
+        """Return which values are others now; -1 if there are others."""
+        if not self.absent.isdisjoint(self.holder):
+            return [-1]
+        return super().differing()
+
+    def describe(self, at: int) -> str:
+        """Return the place of a value, for messages."""
+        if at < self._keys:
+            return f"what {self.label} has"
+        return self.form.format(self.label, self.names[at - self._keys])
+
+    def slot(self, at: int) -> Slot | None:
+        """Return where a value is read; None if it is a key."""
+        if at < self._keys or type(name := self.names[at - self._keys]) is not str:
+            return None
+        how = "class" if issubclass(type(self.owner), type) else "entry"
+        return Slot(self.describe(at), self.slots_of, name, how)
+
+
+class Attributes(Place):
+    """Attributes of an object that are in no dict: of a cell, a slot, a function.
+
+    Attributes:
+        form: How messages write a value.
+
+    """
+
+    __slots__ = ("form",)
+
+    def __init__(
+        self, label: str, holder: Any, names: Iterable[str], form: str = "{}.{}"
+    ) -> None:
+        super().__init__(label, holder, names)
+        self.form = form
+
+    def read(self) -> list[Any]:
+        """Return the attributes."""
+        return [attribute_of(self.holder, name) for name in self.names]
+
+    def expression(self, holder: str) -> str:
+        """Return code for the attributes, if all are there."""
+        if any(x is MISSING for x in self.values):
+            return ""
+        return f"({', '.join(f'{holder}.{name}' for name in self.names)},)"
+
+    def parts(self, holder: str) -> list[str] | None:
+        """Return code for each attribute."""
+        if len(self.names) > MAX_PARTS:
+            return None
+        return [f"{holder}.{name}" for name in self.names]
+
+    def describe(self, at: int) -> str:
+        """Return the place of an attribute, for messages."""
+        return self.form.format(self.label, self.names[at])
+
+    def slot(self, at: int) -> Slot | None:
+        """Return where an attribute is read."""
+        return Slot(self.describe(at), self.holder, self.names[at], "attribute")
+
+
+def attribute_of(of: Any, name: str) -> Any:
+    """Return an attribute; MISSING if there is none, as in an empty cell."""
+    try:
+        return getattr(of, name)
+    except GONE:
+        return MISSING
+
+
+class Computed(Place):
+    """What a function of the object returns: its class, its state.
+
+    Attributes:
+        get: The function, which returns a tuple.
+        code: Code for the tuple.
+        fixed: Whether the code is a tuple of parts, ``(type({0}), {0}.x)``.
+
+    """
+
+    __slots__ = ("code", "fixed", "get")
+
+    def __init__(
+        self,
+        label: str,
+        holder: Any,
+        get: Callable[[Any], Any],
+        code: str,
+        *,
+        fixed: bool = False,
+    ) -> None:
+        super().__init__(label, holder)
+        self.get, self.code, self.fixed = get, code, fixed
+
+    def read(self) -> list[Any]:
+        """Return what the function returns."""
+        return [*self.get(self.holder)]
+
+    def expression(self, holder: str) -> str:
+        """Return code for the same."""
+        return self.code.format(holder)
+
+    def parts(self, holder: str) -> list[str] | None:
+        """Return code for each value, where the code names each."""
+        if not self.fixed:
+            return None
+        return [part.format(holder) for part in self.code[1:-1].split(", ") if part]
+
+
+class Content(Place):
+    """The bytes of an array, or of another object with a buffer."""
+
+    __slots__ = ()
+
+    def read(self) -> list[Any]:
+        """Return the bytes, behind the shape and dtype of an array."""
+        if issubclass(type(self.holder), np.ndarray):
+            about = str(self.holder.shape), self.holder.dtype.str
+            return [*about, self.holder.tobytes()]
+        return [bytes(memoryview(self.holder).cast("B"))]
+
+    def expression(self, holder: str) -> str:
+        """Return nothing: bytes are other objects each time."""
+        return ""
+
+
+class Slot:
+    """One value of a place, which is read anew in each call.
+
+    Attributes:
+        label: Where it is, for messages.
+        holder: The object that has it.
+        name: Its index, key, or the name of the attribute.
+
+    """
+
+    __slots__ = ("_code", "_get", "holder", "label", "name")
+
+    def __init__(self, label: str, holder: Any, name: Any, how: str) -> None:
+        self.label, self.holder, self.name = label, holder, name
+        self._code, self._get = _WAYS[how]
+
+    @property
+    def key(self) -> tuple[int, Any]:
+        """What stands for the slot as long as its holder lives."""
+        return id(self.holder), self.name
+
+    def expression(self, holder: str) -> str:
+        """Return code for the value."""
+        return self._code.format(holder, self.name)
+
+    def read(self) -> Any:
+        """Return the value; MISSING if there is none."""
+        try:
+            return self._get(self.holder, self.name)
+        except GONE:
+            return MISSING
+
+
+_WAYS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "item": ("{}[{!r}]", lambda holder, index: holder[index]),
+    "entry": ("{}.get({!r})", lambda holder, key: holder.get(key, MISSING)),
+    "attribute": ("{}.{}", getattr),
+    "class": (
+        "{}.__dict__.get({!r})",
+        lambda cls, name: vars(cls).get(name, MISSING),
+    ),
+    "tensor": ("{0}", lambda tensor, _: tensor),
+}
