@@ -14,6 +14,7 @@ SHARES = {"primitives": 6, "wasm": 6, "opencl": 24, "slow": 6}
 DEALT = [
     "consumers/test_scipy",
     "core/jit/test_compilers",
+    "core/jit/test_random_state",
     "docs/test_docstrings",
     "onnx/test_nodes",
     "soak/test_abuse",

@@ -38,7 +38,7 @@ def run(scale=2.0):
     """Compile a function as in a new process, and compare it with eager."""
     native._loaded.cache_clear()
     f, x = pg.jit(lambda x: pg.square(x) * scale + x), pg.asarray(np.ones(7, "f4"))
-    f(x)
+    f(x), f(x), f(x)
     assert bits(f(x)) == bits(pg.square(x) * scale + x)
     (region,) = f.explain(x).regions
     assert region.by.startswith(OWNER)
@@ -78,7 +78,7 @@ def test_damaged_files_are_written_again(where, compiled, damage):
 def test_equal_regions_share_machine_code(where, compiled):
     run()
     f, x = pg.jit(lambda x: pg.square(x) * 2.0 + x), pg.asarray(np.ones(7, "f4"))
-    assert bits(f(x)) == bits(f(x))
+    assert len({str(bits(f(x))) for _ in range(4)}) == 1
     assert len(compiled) == 1
 
 
@@ -140,7 +140,7 @@ import plugrad as pg
 from plugrad_llvm import native
 f = pg.jit(lambda x: pg.tanh(x) * 2.0)
 x = pg.linspace(-1.0, 3.0, 1_000_000)
-f(x)
+f(x), f(x), f(x)
 assert f(x).tolist() == (pg.tanh(x) * 2.0).tolist()
 print([region.by.split()[0] for region in f.explain(x).regions])
 """

@@ -150,7 +150,7 @@ def under_jit():
         return pg.sum(y * mpi.broadcast(y)) + mpi.all_gather(pg.reshape(x, (-1,)))[0]
 
     g = pg.jit(pg.value_and_grad(f), strict=True)
-    for n in range(3):
+    for n in range(5):
         x = pg.asarray(values(2, of=mpi.rank() + 10 * n))
         found, wanted = g(x), pg.value_and_grad(f)(x)
         assert [y.tolist() for y in found] == [y.tolist() for y in wanted]

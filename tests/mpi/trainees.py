@@ -46,7 +46,7 @@ def gradients():
                     step = mpi.data_parallel(whole, bucket_mib=mib)
                     close(step(params, mine), wanted)
                     jitted = pg.jit(step, strict=True)
-                    for _ in range(2):
+                    for _ in range(4):
                         close(jitted(params, mine), wanted)
                     names = kernels(jitted, params, mine)
                     buckets = 1 if mib == 25 else 4 if mark is mpi.overlap else 3

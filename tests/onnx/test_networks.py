@@ -299,7 +299,7 @@ def test_jit_replays_a_model(name, backend):
     given = {key: pg.asarray(x) for key, x in inputs.items()}
     loaded(**given)  # which computes what lasts
     replayed = pg.jit(loaded, strict=True)  # an error if it cannot be replayed
-    for _ in range(3):
+    for _ in range(4):
         found = zip(outputs(replayed(**given)), outputs(loaded(**given)), strict=True)
         for x, y in found:
             np.testing.assert_array_equal(x.numpy(), y.numpy())

@@ -38,7 +38,7 @@ def test_convolutions(name, end):
     f = lambda x: op(x, w, b, **options, **more)  # constants
     check(f, x)
     jitted = pg.jit(f)
-    for y in (x, x[:, ::-1], x * 0.5, pg.asarray(np.asfortranarray(x.numpy()))):
+    for y in (x, x, x, x[:, ::-1], x * 0.5, pg.asarray(np.asfortranarray(x.numpy()))):
         assert jitted(y).numpy().tobytes() == f(y).numpy().tobytes()
 
 
@@ -83,7 +83,15 @@ def test_weights_may_have_strides(name):
     f, shapes = READERS[name]
     x, weights = floats(9, 24), [floats(*shape) for shape in shapes]
     jitted = pg.jit(f)
-    for change in (pg.asarray, turned, pg.asarray, turned, turned):
+    for change in (
+        pg.asarray,
+        pg.asarray,
+        pg.asarray,
+        turned,
+        pg.asarray,
+        turned,
+        turned,
+    ):
         given = [change(w) for w in weights]
         assert jitted(x, *given).numpy().tobytes() == f(x, *given).numpy().tobytes()
     assert jitted.explain(x, *weights).retraces == []
@@ -146,7 +154,7 @@ def test_other_convolutions_run_as_they_are():
 def test_the_memory_of_a_kernel_is_given_back():
     x, w = floats(1, 64, 64, 32), floats(3, 3, 32, 32)
     f = pg.jit(lambda x: pg.conv2d(x, w, pad="same"))
-    f(x), f(x)
+    f(x), f(x), f(x)
     gc.collect()
     tracemalloc.start()
     try:

@@ -7,6 +7,7 @@ what has failed.
 import gc
 import itertools
 import mmap
+import random
 import time
 from pathlib import Path
 
@@ -18,7 +19,10 @@ from plugrad.registry import backend as open_backends
 from plugrad.registry.registry import registry
 from plugrad_conformance.toy import toy
 
+from tests.core.jit.side_by_side import Instance, compared, compiled, report
+from tests.core.jit.stateful import random_program
 from tests.core.jit.test_random_programs import history, instructions
+from tests.soak import notebook
 from tests.soak.players import play
 
 
@@ -27,10 +31,22 @@ def held():
     gc.collect()
     found = {}
     for name, now in pg.memory().backends.items():
-        constants = registry.opened[name].scalars if name in registry.opened else {}
-        size = sum(x.size * x.dtype.itemsize for x in constants.values())
+        constants = constants_of(registry.opened.get(name))
+        size = sum(x.size * x.dtype.itemsize for x in constants)
         found[name] = now.tensors - len(constants), now.bytes - size
     return found
+
+
+def constants_of(backend):
+    """Return the numbers that a backend has uploaded, and those of ``vmap`` over it."""
+    found = {}
+    while backend is not None:
+        for x in backend.scalars.values():
+            while x._home.depth:
+                x = x._data.tensor
+            found[id(x)] = x  # one number may be a constant of several levels
+        backend = backend.batches
+    return list(found.values())
 
 
 def resident():
@@ -38,6 +54,15 @@ def resident():
     statm = Path("/proc/self/statm")
     pages = int(statm.read_text().split()[1]) if statm.exists() else 0
     return pages * mmap.PAGESIZE
+
+
+def settle(sizes):
+    """Check that the process does not grow; the allocator needs some rounds."""
+    if len(sizes) >= 50:
+        settled = len(sizes) // 2
+        growth = max(sizes[settled:]) - max(sizes[:settled])
+        print(f"{max(sizes[:settled]):,} bytes resident, {growth:,} more in the end")
+        assert growth < 16 << 20
 
 
 @pytest.fixture
@@ -71,16 +96,13 @@ def test_soak(seconds, backends, request, record_property):
             break
     record_property("rounds", len(sizes))
     print(f"{len(sizes)} rounds from seed {first} on {', '.join(backends)}")
-    if len(sizes) >= 50:  # the allocator needs some rounds to settle
-        settled = len(sizes) // 2
-        growth = max(sizes[settled:]) - max(sizes[:settled])
-        print(f"{max(sizes[:settled]):,} bytes resident, {growth:,} more in the end")
-        assert growth < 16 << 20
+    settle(sizes)
 
 
 # Where a kernel takes long to compile, a few programs are played again and again. PoCL
 # keeps 1 to 80 kB of each kernel that it has compiled, and pyopencl some text.
 PROGRAMS = {"opencl": 40}
+TENSORS_OF_A_FUNCTION = 64 * 40  # jit keeps 64 recordings with what they captured
 
 
 def test_soak_of_jit(seconds, backend, request):
@@ -100,11 +122,55 @@ def test_soak_of_jit(seconds, backend, request):
             break
     pg.random.seed()
     print(f"{count} programs from seed {first} on {backend}")
-    if len(sizes) >= 50:  # the allocator needs some rounds to settle
-        settled = len(sizes) // 2
-        growth = max(sizes[settled:]) - max(sizes[:settled])
-        print(f"{max(sizes[:settled]):,} bytes resident, {growth:,} more in the end")
-        assert growth < 16 << 20
+    settle(sizes)
+
+
+@pytest.mark.filterwarnings("ignore:jit. ")
+def test_soak_of_state(seconds, backend, request):
+    """Programs whose state changes under jit are right, and leave nothing."""
+    first = request.config.getoption("--soak-seed")
+    end, sizes, before = time.monotonic() + seconds, [], None
+    for count in itertools.count(1):
+        seed = first + (count - 1) % PROGRAMS.get(backend, 1 << 60)
+        program = random_program(seed)
+        outcome = compared(program, pg.jit, seed)
+        assert not outcome.difference, report(program, pg.jit, seed)
+        if count % 20 == 0:
+            now = held()
+            assert before in (None, now), f"memory after --soak-seed={seed}"
+            before, sizes = now, [*sizes, resident()]
+        if time.monotonic() > end:
+            break
+    print(f"{count} programs with state from seed {first} on {backend}")
+    settle(sizes)
+
+
+@pytest.mark.filterwarnings("ignore:jit. ")
+def test_soak_of_a_notebook(seconds, backend, request):
+    """One function lives on while what it reads is changed and defined anew."""
+    seed = request.config.getoption("--soak-seed")
+    rng, log, sizes, replayed = random.Random(seed), [], [], 0
+    before, end = held(), time.monotonic() + seconds
+    code = compiled(notebook.SOURCE, "<notebook>")
+    eager, jitted = Instance(code, lambda f: f), Instance(code, pg.jit)
+    for count in itertools.count(1):
+        event = notebook.cell(rng) if rng.random() < 0.2 else f"CALL(tensor({count}))"
+        log = [*log[-40:], event]
+        wanted, (found, ran) = eager.happen(event, count), jitted.happen(event, count)
+        assert found == wanted[0], f"--soak-seed={seed}\n" + "\n".join(log)
+        replayed += not ran
+        if count % 100 == 0:
+            assert eager.state() == jitted.state(), "\n".join(log)
+            sizes.append(resident())
+            kept = held()[backend][0] - before.get(backend, (0, 0))[0]
+            assert kept < TENSORS_OF_A_FUNCTION
+        if time.monotonic() > end:
+            break
+    print(f"{count} cells from seed {seed} on {backend}, {replayed} calls replayed")
+    assert replayed > count / 10
+    settle(sizes)
+    del eager, jitted
+    assert held() == before
 
 
 @pytest.mark.parametrize("way", ["variables", "functions", "tidy"])
@@ -141,6 +207,6 @@ def test_ten_thousand_steps_hold_memory_flat(way, backend, request):
         gc.enable()
     assert held() == before
     assert resident() < size + (32 << 20)  # kernels hold nothing, either
-    constants = registry.opened[backend].scalars
+    constants = constants_of(registry.opened[backend])
     assert after[backend][0] - len(constants) == before[backend][0]  # without gc, too
     assert losses[-1] < losses[0] / 100

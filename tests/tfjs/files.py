@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 
+from tests.tfjs.peer import recorded
+
 
 def numbers(shape, start):
     """Return numbers by their place."""
@@ -60,3 +62,11 @@ def quantize(x, dtype):
     scale = (most - least) / np.iinfo(dtype).max or 1.0
     values = np.round((x - least) / scale).astype(dtype)
     return {"dtype": dtype, "min": least, "scale": scale}, values
+
+
+def layers_model(folder, name, start=0, **options):
+    """Write one of the recorded models."""
+    (case,) = (one for one in recorded()["layers"] if one["name"] == name)
+    specs = enumerate(case["weights"], start)
+    arrays = {s["name"]: weight(s["name"], s["shape"], i) for i, s in specs}
+    return write(folder / name, case["topology"], arrays, **options), case["answers"]

@@ -36,7 +36,7 @@ def test_regions_stay_in_their_arrays(threads):
     for shape in [*sizes, (70_001, 2)]:
         xs = given(*shape)
         expected = [y.tolist() for y in f(*xs)]
-        for _ in range(2):
+        for _ in range(4):
             assert [y.tolist() for y in jitted(*xs)] == expected, shape
     print(regions(jitted, xs) == [9], count())
     """,
@@ -58,7 +58,8 @@ def test_a_region_is_interrupted(threads):
     signal.signal(signal.SIGALRM, stop)
     xs, stopped = given(400, 10_000), 0
     expected = [y.numpy().tobytes() for y in f(*xs)]
-    jitted(*xs), jitted(*xs)
+    for _ in range(3):
+        jitted(*xs)
     for i in range(30):
         signal.setitimer(signal.ITIMER_REAL, 0.001 + i / 10_000)
         try:
@@ -81,7 +82,8 @@ def test_a_region_goes_with_its_function():
     xs, used = given(3, 5), []
     for _ in range(20):
         jitted = pg.jit(lambda *xs: f(*xs))
-        jitted(*xs), jitted(*xs)
+        for _ in range(3):
+            jitted(*xs)
         assert regions(jitted, xs)
         del jitted
         gc.collect()
@@ -110,7 +112,7 @@ def test_the_module_has_each_loop():
 
 @pytest.mark.parametrize("wide", [64, 512])
 def test_a_replay_takes_no_more_memory_than_eager(wide):
-    """The peak of jit has its first call, which records, and its replays.
+    """Calls that record hold a few arrays more, and replays set no new peak.
 
     A graph keeps constants, such as the exponent here: 64 bytes each.
     """
@@ -126,10 +128,12 @@ def test_a_replay_takes_no_more_memory_than_eager(wide):
     x = pg.random.normal((256, 64), seed=99)
     f = g = pg.value_and_grad(loss)
     if jitted: f = pg.jit(g)
-    for _ in range(4):
+    for _ in range(5):
         y = f(layers, x)
-    print(pg.memory().backends["wasm"].peak)
+        print(pg.memory().backends["wasm"].peak)
     """
     found = [run(1, f"    jitted = {jitted}\n{program}") for jitted in (False, True)]
-    (eager,), (jitted,) = found
-    assert int(jitted) <= int(eager) + 1024
+    eager, jitted = [list(map(int, peaks)) for peaks in found]
+    array = 256 * 64 * 4
+    assert jitted[1] <= eager[-1] + 4 * array  # it records
+    assert jitted[-1] <= jitted[1] + 1024

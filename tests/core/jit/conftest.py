@@ -1,9 +1,35 @@
 """Fixtures of the tests of ``jit``."""
 
+import os
+import sys
+
 import plugrad as pg
 import pytest
 from plugrad.plugin import runtime
 from plugrad_conformance.toy import toy as made
+
+# Tests of what only a replay does. With ``check``, each call runs the function.
+OF_REPLAYS = {
+    "test_a_failed_call_that_draws_assigns_nothing",
+    "test_a_kernel_that_declines_later",
+    "test_a_region_that_declines_frees_what_no_kernel_reads",
+    "test_an_error_in_the_middle",
+    "test_at_most_64_calls",
+    "test_calls_are_replayed_after_a_profiler",
+    "test_kernels_of_a_region_that_declines_are_looked_up_once",
+    "test_profile_shows_regions",
+    "test_python_does_not_run_again",
+    "test_the_memory_is_free_before_the_next_kernel",
+}
+
+
+@pytest.fixture(autouse=True)
+def replayed(request):
+    """Skip what a checked call does not do: ``PLUGRAD_JIT_CHECK=1``."""
+    name = request.node.originalname
+    is_random = name == "test_programs" and "random_state" in request.node.nodeid
+    if os.environ.get("PLUGRAD_JIT_CHECK") and (name in OF_REPLAYS or is_random):
+        pytest.skip("it counts what only a replay does; with check each call runs f")
 
 
 @pytest.fixture(autouse=True)
@@ -19,3 +45,18 @@ def toy():
     with made(without=["Softmax"], dtypes=runtime("cpu").dtypes) as arrays:
         runtime("toy")  # opens it, which registers its gradients
         yield arrays
+
+
+@pytest.fixture(params=[False, True], ids=["replay", "check"])
+def wrap(request):
+    """Return ``jit``, with and without ``check``."""
+    return lambda f: pg.jit(f, check=request.param)
+
+
+@pytest.fixture
+def hooks():
+    """Put back the hooks of whoever runs the tests, such as coverage."""
+    before = sys.getprofile(), sys.gettrace()
+    yield
+    sys.setprofile(before[0])
+    sys.settrace(before[1])

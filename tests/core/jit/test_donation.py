@@ -139,7 +139,7 @@ def test_the_memory_is_free_before_the_next_kernel():
     try:
         for donate, wanted in ((), True), (0, False):
             jitted = pg.jit(lambda x: pg.negative(pg.exp(x)), donate=donate)
-            for _ in range(2):  # the first call records
+            for _ in range(3):  # two calls record
                 x = floats(64)
                 array = weakref.ref(x._data)
                 jitted(x)

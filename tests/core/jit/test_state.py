@@ -136,7 +136,7 @@ def test_a_variable_that_moves(toy):
     assert f.explain().retraces == ["the backend of a variable"]
 
 
-def test_a_failed_call_assigns_nothing():
+def test_a_failed_call_leaves_what_eager_leaves():
     v = pg.Variable(0.0)
 
     @pg.jit
@@ -148,7 +148,23 @@ def test_a_failed_call_assigns_nothing():
         f(X, pg.asarray([0]))
     with pytest.raises(IndexError):
         f(X, pg.asarray([9]))
-    assert v.item() == 2.0
+    assert v.item() == 3.0  # assigned before the kernel that raises
+
+
+def test_a_failed_call_that_draws_assigns_nothing():
+    """It cannot run again, as it would draw again."""
+    v = pg.Variable(0.0)
+
+    @pg.jit
+    def f(x, i):
+        v.assign(v + 1.0)
+        return pg.gather(x, i) + pg.random.uniform(())
+
+    for _ in range(3):
+        f(X, pg.asarray([0]))
+    with pytest.raises(IndexError):
+        f(X, pg.asarray([9]))
+    assert v.item() == 3.0
 
 
 def test_a_result_of_a_call_is_not_a_variable():

@@ -1,0 +1,304 @@
+"""What changes beside a function and is not read by it: nothing is recorded anew."""
+
+import contextvars
+import itertools
+import types
+
+import numpy as np
+import plugrad as pg
+
+from .harness import gives, module, puts, unread
+
+
+class Model:
+    """An object with state that its calls do not read."""
+
+    shared = 0
+
+    def __init__(self):
+        self.rate, self.calls, self.epoch, self.history = 2.0, 0, 0, []
+        self.w = pg.asarray([1.0, 2.0, 3.0])
+
+    def __call__(self, x):
+        return x * self.rate * self.w
+
+
+def often(change):
+    """Return a change that is made before each of some phases."""
+    return [change] * 6
+
+
+def counts(holder, name):
+    """Return a change: a number is one higher."""
+    return lambda: setattr(holder, name, getattr(holder, name) + 1)
+
+
+@unread()
+def a_counter_of_the_object():
+    m = Model()
+    return m, *often(counts(m, "calls"))
+
+
+@unread()
+def a_counter_of_the_class():
+    class Counted(Model):
+        pass
+
+    return Counted(), *often(counts(Counted, "shared"))
+
+
+@unread()
+def a_list_of_the_object_grows():
+    m = Model()
+    return m, *often(lambda: m.history.append(1))
+
+
+@unread()
+def an_attribute_is_new():
+    m, numbers = Model(), itertools.count()
+    return m, *often(lambda: setattr(m, f"new_{next(numbers)}", 1))
+
+
+@unread()
+def a_slot_beside_the_one_that_is_read():
+    class Slots:
+        __slots__ = ("calls", "rate")
+
+    m = Slots()
+    m.rate, m.calls = 2.0, 0
+    return lambda x: x * m.rate, *often(counts(m, "calls"))
+
+
+@unread()
+def an_attribute_of_a_deeper_object():
+    m = types.SimpleNamespace(inner=Model())
+    return lambda x: x * m.inner.rate, *often(counts(m.inner, "epoch"))
+
+
+@unread()
+def a_loop_variable_with_the_name_of_an_attribute():
+    m = module("""
+        class Model:
+            step = 2.0
+
+        model = Model()
+
+        def f(x):
+            return x * model.step
+
+        step = 0
+    """)
+    return m.f, *often(counts(m, "step"))
+
+
+@unread()
+def an_attribute_with_the_name_of_a_global():
+    m = module("""
+        rate = 2.0
+
+        class Model:
+            rate = 0
+
+            def __call__(self, x):
+                return x * rate
+
+        f = Model()
+    """)
+    return m.f, *often(counts(m.f, "rate"))
+
+
+@unread()
+def an_attribute_with_the_name_of_a_method_of_a_tensor():
+    class Named:
+        def __init__(self):
+            self.sum, self.rate = 0, 2.0
+
+    m = Named()
+    return lambda x: pg.sum(x) * m.rate, *often(counts(m, "sum"))
+
+
+@unread()
+def a_global_that_no_function_names():
+    m = module("""
+        rate, calls = 2.0, 0
+
+        def f(x):
+            return x * rate
+    """)
+    return m.f, *often(counts(m, "calls"))
+
+
+@unread()
+def an_attribute_of_a_module():
+    cfg = types.ModuleType("cfg")
+    cfg.rate, cfg.calls = 2.0, 0
+    return lambda x: x * cfg.rate, *often(counts(cfg, "calls"))
+
+
+@unread()
+def an_attribute_of_the_function():
+    def f(x):
+        return x * 2.0
+
+    f.calls = 0
+    return f, *often(counts(f, "calls"))
+
+
+@unread()
+def a_cell_of_another_function():
+    calls = 0
+    rate = 2.0
+
+    def f(x):
+        return x * rate
+
+    def count():
+        nonlocal calls
+        calls += 1
+
+    return f, *often(count)
+
+
+@unread()
+def a_context_variable():
+    calls = contextvars.ContextVar("calls", default=0)
+    rate = contextvars.ContextVar("rate", default=2.0)
+    return lambda x: x * rate.get(), *often(lambda: calls.set(calls.get() + 1))
+
+
+@unread()
+def a_method_that_is_not_called():
+    class Patched(Model):
+        pass
+
+    change = lambda: setattr(Patched, "report", lambda self: None)
+    return Patched(), *often(change)
+
+
+@unread()
+def another_object_of_the_class():
+    m, other = Model(), Model()
+    return m, *often(counts(other, "rate"))
+
+
+@unread()
+def a_number_that_is_set_again():
+    m = Model()
+    return m, *often(gives(m, "rate", 2.0))
+
+
+@unread(max_retraces=1)
+def a_list_that_is_built_again():
+    m = Model()
+    m.rates = [2.0, [3.0]]
+    change = lambda: setattr(m, "rates", [2.0, [3.0]])
+    return lambda x: x * m.rates[1][0], *often(change)
+
+
+@unread(max_retraces=1)
+def a_dict_that_is_built_again():
+    box = {"cfg": {"rate": 2.0}}
+    change = lambda: box.update(cfg={"rate": 2.0})
+    return lambda x: x * box["cfg"]["rate"], *often(change)
+
+
+@unread(max_retraces=1)
+def an_array_that_is_built_again():
+    box = {"table": np.ones(3, dtype="f4")}
+    change = lambda: box.update(table=np.ones(3, dtype="f4"))
+    return lambda x: x * pg.asarray(box["table"]), *often(change)
+
+
+@unread()
+def a_number_that_changes_and_returns():
+    m = Model()
+
+    def change():
+        m.rate = 3.0
+        m.rate = 2.0
+
+    return m, *often(change)
+
+
+@unread()
+def what_a_state_method_leaves_out():
+    class Stated(Model):
+        def __jit_state__(self):
+            return (self.rate, self.w)
+
+        def __call__(self, x):
+            return super().__call__(x) + 0.0 * self.calls
+
+    m = Stated()
+    return m, *often(counts(m, "calls"))
+
+
+@unread()
+def a_mode_that_the_call_sets_to_what_it_is():
+    m = Model()
+
+    def f(x):
+        m.training = True
+        return m(x)
+
+    m.training = True
+    return f, *often(gives(m, "epoch", 1))
+
+
+@unread()
+def a_value_that_the_call_makes_and_drops():
+    box = {}
+
+    def f(x):
+        box["y"] = x * 2.0
+        return box.pop("y") + 1.0
+
+    return f, *often(lambda: None)
+
+
+@unread(max_retraces=1)
+def a_tensor_that_is_replaced_in_each_phase():
+    m = Model()
+    return m, *often(lambda: setattr(m, "w", m.w + 1.0))
+
+
+@unread(max_retraces=1)
+def a_tensor_in_a_dict_that_is_replaced_in_each_phase():
+    params = {"w": pg.ones(3), "b": pg.zeros(3)}
+
+    def change():
+        params["w"] = params["w"] * 2.0
+        params["b"] = params["b"] + 1.0
+
+    return lambda x: x * params["w"] + params["b"], *often(change)
+
+
+@unread(max_retraces=1)
+def a_tensor_of_a_list_that_is_replaced_in_each_phase():
+    layers = [pg.ones(3), pg.ones(3)]
+    change = lambda: puts(layers, 1, layers[1] + 1.0)()
+    return lambda x: x * layers[0] + layers[1], *often(change)
+
+
+@unread(max_retraces=1)
+def a_tensor_whose_item_is_assigned_in_each_phase():
+    m, numbers = Model(), itertools.count()
+    return m, *often(lambda: puts(m.w, 0, float(next(numbers)))())
+
+
+@unread(max_retraces=1)
+def a_flag_that_alternates():
+    m = Model()
+    return m, *[gives(m, "rate", rate) for rate in (3.0, 2.0) * 3]
+
+
+@unread(max_retraces=2)
+def a_number_that_has_three_values():
+    m = Model()
+    return m, *[gives(m, "rate", rate) for rate in (3.0, 4.0, 2.0) * 2]
+
+
+@unread(max_retraces=1)
+def a_number_that_changes_once():
+    m = Model()
+    return m, gives(m, "rate", 3.0), *often(counts(m, "calls"))

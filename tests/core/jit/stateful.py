@@ -1,0 +1,302 @@
+"""Random programs whose state changes between calls, as text of Python.
+
+A program is made of parts, each with lines that are set up, lines of a function and
+changes of its state. What happens to it is a list of events: changes and calls.
+
+Map: what programs may name; ``Program``; ``Writer``, ``random_program``.
+``side_by_side`` runs them.
+"""
+
+import dataclasses
+import functools
+import itertools
+import operator
+import random
+import re
+import types
+from collections import ChainMap, OrderedDict, UserDict, defaultdict, deque, namedtuple
+from contextvars import ContextVar
+from typing import NamedTuple
+
+import numpy as np
+import plugrad as pg
+
+from . import helpers
+from .grammar import HOLDERS, VALUES, Entry
+from .grammar_of_reading import READERS
+from .grammar_of_running import HOSTS, RUNNERS, SPECIALS
+
+CALLS = 8
+SMALL = ("0.5", "1.5", "2", "-0.5", "True", "0.25")
+SHAPES = ("3", "3", "3", "2, 3")
+ENDS = ("y", "(y, [pg.sum(y)])", '{"y": y, "n": 2.0}', "[y, x]")
+
+# --- what programs may name ------------------------------------------------------
+
+# A program has those that it names.
+SHARED = """
+class Plain:
+    pass
+
+class Other(Plain):
+    v = 0.125
+
+class Slots:
+    __slots__ = ("v", "w")
+
+@dataclass
+class Data:
+    v: object = None
+    other: float = 1.0
+
+class Bag:
+    def __init__(self, items):
+        self.items = list(items)
+    def __iter__(self):
+        return iter(self.items)
+    def __len__(self):
+        return len(self.items)
+    def __setitem__(self, at, value):
+        self.items[at] = value
+
+class Table(dict):
+    pass
+
+class Fetch:
+    def __init__(self, found):
+        self.found = found
+    def __getitem__(self, key):
+        return self.found
+
+def identity(v):
+    return v
+
+def double(y):
+    return y + y
+
+def cell(v):
+    return lambda: v
+
+def other(x, flag=False, more=None):
+    runs()
+    return x - 0.5
+"""
+SHARED = [*re.split(r"\n\n", SHARED.strip())]
+
+
+def array(seed, *shape):
+    """Return numbers below 1 that follow from a seed."""
+    count = int(np.prod(shape or (3,)))
+    values = np.sin(np.arange(count, dtype=np.float32) + np.float32(seed))
+    return values.reshape(shape or (3,))
+
+
+def tensor(seed, *shape):
+    """Return a tensor that follows from a seed."""
+    return pg.asarray(array(seed, *shape))
+
+
+def set_up(target, **values):
+    """Return an object that gets some attributes."""
+    for name, value in values.items():
+        setattr(target, name, value)
+    return target
+
+
+def context_variable(value):
+    """Return a variable of the context that has a value."""
+    made = ContextVar("v")
+    made.set(value)
+    return made
+
+
+NAMES = {
+    "ChainMap": ChainMap,
+    "MappingProxyType": types.MappingProxyType,
+    "ModuleType": types.ModuleType,
+    "OrderedDict": OrderedDict,
+    "SimpleNamespace": types.SimpleNamespace,
+    "UserDict": UserDict,
+    "array": array,
+    "attrgetter": operator.attrgetter,
+    "cached_property": functools.cached_property,
+    "context_variable": context_variable,
+    "dataclass": dataclasses.dataclass,
+    "defaultdict": defaultdict,
+    "deque": deque,
+    "eye": lambda scale: pg.asarray(np.eye(3, dtype=np.float32) * np.float32(scale)),
+    "itertools": itertools,
+    "namedtuple": namedtuple,
+    "np": np,
+    "partial": functools.partial,
+    "pg": pg,
+    "runs": helpers.runs,
+    "set_up": set_up,
+    "tensor": tensor,
+    "tree_map": pg.tree.map,
+    "wraps": functools.wraps,
+}
+
+
+# --- programs --------------------------------------------------------------------
+
+
+class Program(NamedTuple):
+    """A program, and what happens to it.
+
+    Attributes:
+        host: What ``jit`` gets, with ``$block`` for its lines.
+        parts: The parts of the function.
+        end: What it returns.
+        events: Lines that change state; those that begin with ``CALL`` are calls.
+
+    """
+
+    host: Entry
+    parts: tuple[Entry, ...]
+    end: str
+    events: tuple[str, ...]
+
+    def source(self):
+        """Return the text of the program."""
+        block = ["runs()", "out, y = {}, x", "if flag:", "    y = -y"]
+        block += ["if more:", '    y = y + more["w"] * more["scale"]']
+        for part in self.parts:
+            block += part.body
+        block += [f"return (out, {self.end}) if out else {self.end}"]
+        setup = [line for part in self.parts for line in part.setup]
+        text = "\n".join([*setup, *placed(self.host.setup, block), ""])
+        every = "\n".join([text, *self.events])
+        for definition in reversed(SHARED):
+            if re.search(rf"\b{name_of(definition)}\b", every):
+                text, every = f"{definition}\n{text}", f"{definition}\n{every}"
+        return text
+
+
+def name_of(definition):
+    """Return what a text defines."""
+    return re.search(r"(?:class|def) (\w+)", definition).group(1)
+
+
+def placed(lines, block):
+    """Return lines with others in place of ``$block``, at the same indentation."""
+    found = []
+    for line in lines:
+        if line.strip() == "$block":
+            indent = line[: line.index("$")]
+            found += [indent + inner for inner in block]
+        else:
+            found.append(line)
+    return found
+
+
+class Writer:
+    """Writes parts at random."""
+
+    def __init__(self, rng):
+        self.rng, self.count = rng, itertools.count()
+
+    def literal(self, kind):
+        return self.rng.choice(VALUES[kind].literals)
+
+    def filled(self, line, **values):
+        """Return a line whose marks are filled; each ``$v`` is drawn anew."""
+        if "$" not in line:
+            return line
+        fill = lambda mark: self.drawn(mark.group(1), values)
+        return re.sub(r"\$(block|[a-z])", fill, line)
+
+    def drawn(self, mark, values):
+        if mark == "s":
+            return self.rng.choice(SMALL)
+        if mark == "i":
+            return str(self.rng.randrange(20))
+        value = values.get(mark, f"${mark}")
+        return value() if callable(value) else value
+
+    def entry(self, entry, **values):
+        """Return an entry whose marks are filled."""
+        parts = [[self.filled(line, **values) for line in part] for part in entry]
+        return Entry(*map(tuple, parts))
+
+    def place(self, kind):
+        """Return a global with a value in holders: set-up, expression, changes."""
+        name = f"K{next(self.count)}"
+        levels = self.rng.choices(HOLDERS, k=self.rng.choice((0, 1, 1, 2)))
+        new, expression, changes = (lambda: self.literal(kind)), name, []
+        news = [new]  # the innermost first
+        for holder in reversed(levels):
+            make = lambda h=holder, v=news[-1]: self.filled(h.setup[0], v=v)
+            news.append(make)
+        changes.append(f"{name} = {news[-1]()}")
+        for holder, inner in zip(levels, reversed(news[:-1]), strict=True):
+            fill = {"b": expression, "v": inner}
+            changes += [self.filled(line, **fill) for line in holder.changes]
+            expression = self.filled(holder.body[0], **fill)
+        changes += [self.filled(x, e=expression) for x in VALUES[kind].changes]
+        return [f"{name} = {news[-1]()}"], expression, changes
+
+    def reading(self):
+        """Return a part that reads one value in some ways."""
+        kind = self.rng.choice([*VALUES])
+        setup, expression, changes = self.place(kind)
+        values = {"v": lambda: self.literal(kind), "n": str(next(self.count))}
+        if self.rng.random() < 0.5:
+            reader = self.rng.choice(READERS)
+            made = self.entry(reader, e=expression, **values)
+            setup += made.setup
+            expression, changes = made.body[0], [*changes, *made.changes]
+        runner = self.rng.choice(RUNNERS) if self.rng.random() < 0.6 else RUNNERS[0]
+        inner = "v" if any("$e" in line for line in runner.setup) else expression
+        uses = VALUES[kind].uses
+        if any("$block" in line for line in runner.setup):  # which is another function
+            uses = [use for use in uses if "out" not in use]
+        use = self.filled(self.rng.choice(uses), e=inner).splitlines()
+        values["n"] = str(next(self.count))
+        made = self.entry(runner, e=expression, **values)
+        setup += placed(made.setup, use)
+        changes += made.changes
+        return Entry(tuple(setup), tuple(placed(made.body, use)), tuple(changes))
+
+    def special(self):
+        """Return a part that is written as a whole."""
+        entry = self.rng.choice(SPECIALS)
+        return self.entry(entry, n=str(next(self.count)))
+
+    def call(self, usual):
+        """Return a call, mostly with arguments like those of others."""
+        shape, more = usual
+        if more and self.rng.random() < 0.1:
+            more = more.replace("0.5", self.rng.choice(SMALL))
+        if self.rng.random() < 0.1:
+            shape = self.rng.choice(SHAPES)
+        flag = ", flag=True" if self.rng.random() < 0.1 else ""
+        x = f"tensor({self.rng.randrange(100)}, {shape})"
+        return f"CALL({x}{flag}{more})"
+
+    def events(self, changes):
+        """Return calls, and changes between them."""
+        more = self.rng.choice(("", "", ', more={"w": tensor(1), "scale": 0.5}'))
+        usual = self.rng.choice(SHAPES), more
+        found = [self.call(usual)]
+        for _ in range(CALLS - 1):
+            while changes and self.rng.random() < 0.2:
+                change = self.rng.choice(changes)
+                if change.startswith("del ") and self.rng.random() < 0.5:
+                    change = self.rng.choice(changes)
+                found.append(change)
+            found.append(self.call(usual))
+        return tuple(found)
+
+
+def random_program(seed):
+    """Return the program of a seed."""
+    writer = Writer(random.Random(seed))
+    parts = []
+    for _ in range(writer.rng.choice((1, 2, 2, 3))):
+        make = writer.special if writer.rng.random() < 0.2 else writer.reading
+        parts.append(make())
+    host = writer.entry(writer.rng.choice([HOSTS[0], *HOSTS]))
+    changes = [line for part in parts * 3 + [host] for line in part.changes]
+    end = writer.rng.choice(ENDS)
+    return Program(host, tuple(parts), end, writer.events(changes))

@@ -1,0 +1,267 @@
+"""Profilers, debuggers and coverage around ``jit``, and started inside of it."""
+
+import bdb
+import cProfile
+import io
+import pdb
+import pstats
+import sys
+import threading
+import trace
+import tracemalloc
+import warnings
+
+import pytest
+
+from .helpers import floats, look
+from .hooking import CODES, Model, compared
+
+pytestmark = pytest.mark.usefixtures("hooks")
+X = floats(3)
+CALLED, SCALED = Model.__call__.__code__, Model.scaled.__code__
+FILE = CALLED.co_filename
+
+
+def ran(profiler, code):
+    """Return how often a function was called, by all calls and the outermost ones."""
+    rows = pstats.Stats(profiler, stream=io.StringIO()).stats
+    key = code.co_filename, code.co_firstlineno, code.co_name
+    return rows[key][:2] if key in rows else (0, 0)
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_cprofile(before, wrap):
+    model = Model()
+    jitted = wrap(model)
+    for _ in range(before):
+        jitted(X)
+    profiler = cProfile.Profile()
+    with profiler:
+        compared(jitted, model)
+        if sys.version_info < (3, 12):  # later ones use sys.monitoring
+            assert sys.getprofile() is profiler
+    assert sys.getprofile() is None
+    recordings, outermost = ran(profiler, SCALED)
+    assert recordings == outermost >= 1
+    compared(jitted, model)
+
+
+def test_cprofile_begins_in_the_function(wrap):
+    model, profiler = Model(), cProfile.Profile()
+
+    def f(x):
+        with profiler:
+            return model(x)
+
+    jitted = wrap(f)
+    compared(jitted, model)
+    assert ran(profiler, SCALED)[0] >= 2
+    assert sys.getprofile() is None
+
+
+def test_cprofile_ends_in_the_function(wrap):
+    model, profiler = Model(), cProfile.Profile()
+
+    def f(x):
+        y = model(x)
+        profiler.disable()
+        return y
+
+    jitted = wrap(f)
+    profiler.enable()
+    result = jitted(X)
+    after = sys.getprofile()
+    profiler.disable()
+    assert after is None
+    assert look(result) == look(model(X))
+    assert ran(profiler, SCALED) == (1, 1)
+    compared(jitted, model)
+
+
+def test_the_profiler_in_python(wrap):
+    """It asserts that calls and returns are balanced."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated from 3.15 on
+        profile = pytest.importorskip("profile")
+    model, first = Model(), profile.Profile()
+    jitted = wrap(model)
+    assert look(first.runcall(jitted, X)) == look(model(X))
+    for _ in range(2):
+        assert look(profile.Profile().runcall(jitted, X)) == look(model(X))
+    assert ran(first, SCALED) == (1, 1)
+    compared(jitted, model)
+
+
+class Lines(bdb.Bdb):
+    """A debugger that stops at each line, and notes those of the user's code."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines, self.returns = [], []
+
+    def user_line(self, frame):
+        if frame.f_code in CODES:
+            self.lines.append(frame.f_lineno)
+
+    def user_return(self, frame, value):
+        if frame.f_code in CODES:
+            self.returns.append(frame.f_code.co_name)
+
+
+def test_a_debugger_stops_at_each_line(wrap):
+    model, debugger = Model(), Lines()
+    jitted = wrap(model)
+    results = [look(debugger.runcall(jitted, X)) for _ in range(3)]
+    assert results == [look(model(X))] * 3
+    first = CALLED.co_firstlineno
+    assert {first + 1, first + 2} <= {*debugger.lines}
+    assert debugger.returns[:2] == ["scaled", "__call__"]
+    assert sys.gettrace() is None
+    compared(jitted, model)
+
+
+class Quits(Lines):
+    """A debugger that is left at the first line of the user's code."""
+
+    def user_line(self, frame):
+        super().user_line(frame)
+        if self.lines:
+            self.set_quit()
+
+
+def test_a_debugger_is_left_in_the_function(wrap):
+    model, debugger = Model(), Quits()
+    jitted = wrap(model)
+    assert debugger.runcall(jitted, X) is None
+    assert len(debugger.lines) == 1
+    assert sys.gettrace() is None
+    compared(jitted, model)
+
+
+COMMANDS = ["step", "next", "where", "up", "down", "return", "continue"]
+
+
+@pytest.mark.parametrize("commands", range(len(COMMANDS)))
+def test_pdb(commands, wrap):
+    model, out = Model(), io.StringIO()
+    text = "\n".join([*COMMANDS[:commands], "continue", ""])
+    jitted = wrap(model)
+    debugger = pdb.Pdb(stdin=io.StringIO(text), stdout=out, nosigint=True, readrc=False)
+    assert look(debugger.runcall(jitted, X)) == look(model(X))
+    sys.settrace(None)
+    compared(jitted, model)
+
+
+def test_a_breakpoint_of_pdb_in_the_function(wrap):
+    model, out = Model(), io.StringIO()
+    line = SCALED.co_firstlineno + 1
+    text = f"break {FILE}:{line}\ncontinue\np self.rate\ncontinue\n"
+    jitted = wrap(model)
+    debugger = pdb.Pdb(stdin=io.StringIO(text), stdout=out, nosigint=True, readrc=False)
+    try:
+        result = debugger.runcall(jitted, X)
+    finally:
+        debugger.clear_all_breaks()
+        sys.settrace(None)
+    assert look(result) == look(model(X))
+    assert "\n(Pdb) 2.0\n" in out.getvalue()
+    compared(jitted, model)
+
+
+def test_lines_that_ran_are_counted(wrap):
+    """As coverage does."""
+    model, counted = Model(), trace.Trace(count=1, trace=0)
+    jitted = wrap(model)
+    results = [look(counted.runfunc(jitted, X)) for _ in range(3)]
+    assert results == [look(model(X))] * 3
+    first = CALLED.co_firstlineno
+    lines = {n for file, n in counted.results().counts if file == FILE}
+    assert {first + 1, first + 2} <= lines
+    compared(jitted, model)
+
+
+class Cover:
+    """A tracer like the one that coverage has in Python."""
+
+    def __init__(self):
+        self.lines = set()
+
+    def __call__(self, frame, event, argument):
+        if frame.f_code.co_filename != FILE:
+            return None
+        self.lines.add(frame.f_lineno)
+        return self
+
+
+def test_a_tracer_of_one_file(wrap):
+    model, cover = Model(), Cover()
+    jitted = wrap(model)
+    sys.settrace(cover)
+    threading.settrace(cover)
+    try:
+        compared(jitted, model)
+        assert sys.gettrace() is cover
+    finally:
+        sys.settrace(None)
+        threading.settrace(None)
+    first = CALLED.co_firstlineno
+    assert {first + 1, first + 2} <= cover.lines
+
+
+def test_coverage(wrap):
+    coverage = pytest.importorskip("coverage")
+    model, cover = Model(), coverage.Coverage(data_file=None, include=[FILE])
+    jitted = wrap(model)
+    cover.start()
+    try:
+        compared(jitted, model)
+    finally:
+        cover.stop()
+    first = CALLED.co_firstlineno
+    assert {first + 1, first + 2} <= {*cover.get_data().lines(FILE)}
+
+
+def test_tracemalloc(wrap):
+    model = Model()
+    jitted = wrap(model)
+    tracemalloc.start()
+    try:
+        compared(jitted, model)
+        assert tracemalloc.is_tracing()
+        assert tracemalloc.take_snapshot().traces
+    finally:
+        tracemalloc.stop()
+    compared(jitted, model)
+
+
+def test_tracemalloc_begins_in_the_function(wrap):
+    model = Model()
+
+    def f(x):
+        tracemalloc.start()
+        try:
+            return model(x)
+        finally:
+            tracemalloc.stop()
+
+    compared(wrap(f), model)
+    assert not tracemalloc.is_tracing()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is of 3.12")
+def test_a_tool_of_sys_monitoring(wrap):
+    model, seen, tool = Model(), [], 4
+    events = sys.monitoring.events
+    sys.monitoring.use_tool_id(tool, "test_tools")
+    starts = lambda code, offset: seen.append(code)
+    try:
+        sys.monitoring.register_callback(tool, events.PY_START, starts)
+        sys.monitoring.set_events(tool, events.PY_START)
+        jitted = wrap(model)
+        compared(jitted, model)
+        assert sys.monitoring.get_tool(tool) == "test_tools"
+        assert sys.monitoring.get_events(tool) == events.PY_START
+    finally:
+        sys.monitoring.set_events(tool, 0)
+        sys.monitoring.free_tool_id(tool)
+    assert set(seen) >= CODES
