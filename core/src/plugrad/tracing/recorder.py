@@ -315,7 +315,7 @@ class Recorder:
 def _forget(
     numbers: dict[tuple[int, Home], int], key: tuple[int, Home], _: Any
 ) -> None:
-    del numbers[key]
+    numbers.pop(key, None)
 
 
 def _is_scalar(native: Native, backend: Home) -> bool:
