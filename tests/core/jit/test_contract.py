@@ -259,6 +259,8 @@ def test_a_state_is_a_tuple():
 def test_what_leads_to_too_many_values_stays_eager():
     table = {f"word {n}": float(n) for n in range(20_000)}
     f = pg.jit(lambda x: x * table["word 3"])
+    with pytest.warns(RuntimeWarning, match=r"10,000 values; pass .* __jit_state__ in"):
+        assert look(f(X)) == look(X * 3.0)
     for _ in range(3):
         assert look(f(X)) == look(X * 3.0)
     assert "'table' of <lambda> leads to more than 10,000 values" in reason(f, X)

@@ -19,6 +19,7 @@ from plugrad.engine.code import function_of
 from plugrad.engine.context import current
 from plugrad.engine.dispatch import active
 from plugrad.engine.places import Slot
+from plugrad.engine.references import PROTOCOL
 from plugrad.registry.deprecation import outside
 from plugrad.tensor import arguments
 from plugrad.tensor.tensor import Tensor
@@ -323,6 +324,9 @@ class Jitted(Generic[P, R]):
             entry.confirmed = not differs
         else:
             differs = entry.reason or (self._retraces[-1] if self._retraces else "")
+        if entry.references.reason:
+            remedy = f"pass it as an argument, or define {PROTOCOL} in its class"
+            self._warn_once(f"{entry.references.reason}; {remedy}")
         if entry.reason and not entry.passing:
             entry.confirmed = True
         elif entry.confirmed:
@@ -356,10 +360,14 @@ class Jitted(Generic[P, R]):
         attempts.reason, attempts.recordings = reason, 0
         attempts.calls = min(FIRST_REST_CALLS << attempts.rests, MAX_REST_CALLS)
         attempts.rests += 1
+        remedy = "pass it as an argument and return it, or hold it in a Variable"
+        self._warn_once(f"{reason}; {remedy}")
+
+    def _warn_once(self, why: str) -> None:
+        """Warn that calls are not replayed, for a reason that the user can mend."""
         if not self._has_warned:
             self._has_warned = True
-            remedy = "pass it as an argument and return it, or hold it in a Variable"
-            text = f"jit: {self._name} is not replayed: {reason}; {remedy}"
+            text = f"jit: {self._name} is not replayed: {why}"
             warnings.warn(text, RuntimeWarning, stacklevel=outside())
 
     def _note_retrace(self, why: str) -> None:
