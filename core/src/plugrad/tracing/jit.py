@@ -37,6 +37,7 @@ R = TypeVar("R", covariant=True)
 MAX_RECORDINGS = 64  # of a function
 MAX_FAST_CALLS = 8  # recordings that check a call themselves before its key is computed
 MAX_RETRACES = 8  # after which one warning is due
+MAX_SLOTS = 4096  # of captured tensors that others replace, for each function
 MAX_ATTEMPTS = 8  # recordings of a signature in a row of which no two did the same
 FIRST_REST_CALLS = 16  # that run as they are then; each time twice as many
 MAX_REST_CALLS = 4096
@@ -232,7 +233,8 @@ class Jitted(Generic[P, R]):
         if fitting:
             slots = {slot.key: slot for slot in fitting[0].replaced()}
             with self._lock:
-                self._varying = self._varying | slots
+                found = [*(self._varying | slots).items()]
+                self._varying = dict(found[-MAX_SLOTS:])
             return None, sign, stale[0][0]
         why = difference(self._entries[0].sign, sign) if self._entries else ""
         return None, sign, why

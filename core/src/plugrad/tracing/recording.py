@@ -202,6 +202,11 @@ class Recording:
             if slot.read() is not x or x._data is not native:
                 recorder.refuse(f"it changes {slot.label}, which it reads")
         self._find_constants()
+        # What is read anew must be like what was there; that need not live on.
+        kinds = [(slot, _kind_of(x)) for slot, x, _ in self._read]
+        self._kinds, self._distinct = kinds, len({id(x) for _, x, _ in self._read})
+        self._read.clear()
+        self.references.tensors.clear()
 
     def _find_constants(self) -> None:
         """Find the tensors that are constants, and refuse values of unknown origin."""
@@ -244,11 +249,11 @@ class Recording:
             return "the backend of a variable"
         if changed := self.references.changed():
             return changed
-        now = [(slot, x, slot.read()) for slot, x, _ in self._read]
-        for slot, x, y in now:
-            if not is_like(y, x):
+        now = [slot.read() for slot, _ in self._kinds]
+        for (slot, kind), x in zip(self._kinds, now, strict=True):
+            if _kind_of(x) != kind:
                 return slot.label
-        if len({id(y) for *_, y in now}) != len({id(x) for _, x, _ in now}):
+        if len({*map(id, now)}) != self._distinct:
             return "which tensors that it refers to are one"
         for slot, x in self.pinned:
             if slot.read() is not x:
@@ -276,11 +281,14 @@ def _about(x: Tensor) -> str:
     return f"a tensor of shape {x.shape}"
 
 
+def _kind_of(x: Any) -> tuple[Any, ...] | None:
+    """Return what tensors have in common that may take each other's place."""
+    return (x._home, x._shape, x._dtype) if type(x) is Tensor else None
+
+
 def is_like(new: Any, old: Any) -> bool:
     """Return whether a tensor may be read in place of another one."""
-    if type(new) is not Tensor or type(old) is not Tensor:
-        return False
-    return (new._home, new._shape, new._dtype) == (old._home, old._shape, old._dtype)
+    return type(old) is Tensor and _kind_of(new) == _kind_of(old)
 
 
 def plain(arguments: Any) -> Any:
