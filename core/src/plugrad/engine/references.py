@@ -152,8 +152,10 @@ class References:
                 f"{place.label} leads to more than {MAX_COMPARED_VALUES:,} values"
             )
         if follow:
-            labels = map(place.describe, range(len(place.values)))
-            self._waiting += zip(labels, place.values, strict=True)
+            values = enumerate(place.values)
+            self._waiting += [
+                (place.describe(at), x) for at, x in values if type(x) not in PLAIN
+            ]
 
     def _without_varying(self, place: Place) -> Place:
         """Return a place without the slots that are read anew."""
@@ -361,7 +363,10 @@ class References:
         """Compare the items of a container; return whether it is one."""
         cls = type(value)
         if issubclass(cls, tuple | frozenset):  # which do not change
-            self._waiting += [(f"{label}[{n}]", x) for n, x in enumerate(value)]
+            items = enumerate(value)
+            self._waiting += [
+                (f"{label}[{n}]", x) for n, x in items if type(x) not in PLAIN
+            ]
         elif issubclass(cls, dict):
             place = Entries(label, value, [*value], whole=True, form="{}[{!r}]")
             self._note(place)
