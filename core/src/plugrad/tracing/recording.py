@@ -253,7 +253,8 @@ class Recording:
         for (slot, kind), x in zip(self._kinds, now, strict=True):
             if _kind_of(x) != kind:
                 return slot.label
-        if len({*map(id, now)}) != self._distinct:
+        apart = len({*map(id, now)}) == self._distinct
+        if not apart or any(s.read() is not first.read() for s, first in self.aliases):
             return "which tensors that it refers to are one"
         for slot, x in self.pinned:
             if slot.read() is not x:

@@ -1,6 +1,7 @@
 """Captured tensors that are replaced or assigned."""
 
 import functools
+from types import SimpleNamespace
 
 import plugrad as pg
 
@@ -127,6 +128,32 @@ def two_tensors_become_one():
         lambda x: (x * params["a"] if params["a"] is params["b"] else x) + params["b"],
         puts(params, "b", a),
         puts(params, "b", b),
+    )
+
+
+@pattern(KIND)
+def a_copy_of_a_list_of_replaced_tensors_is_reversed():
+    layers = [tensor(2.0), tensor(3.0)]
+    model = SimpleNamespace(layers=layers)
+
+    def replace():
+        layers[0], layers[1] = tensor(4.0), tensor(5.0)
+
+    def copy():
+        model.layers = layers[:]
+
+    def replace_in_both():
+        layers[:] = [tensor(6.0), tensor(7.0)]
+        model.layers[:] = layers
+
+    return (
+        lambda x: (x * model.layers[0] - 1.0) * model.layers[1],
+        replace,
+        copy,
+        replace_in_both,
+        lambda: model.layers.reverse(),
+        replace_in_both,
+        lambda: model.layers.reverse(),
     )
 
 
