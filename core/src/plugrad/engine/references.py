@@ -83,6 +83,7 @@ class References:
         places: What is to be compared.
         tensors: The tensors in them, by the ids of their arrays.
         reason: Why they cannot be compared; empty if they can.
+        met: The keys of the slots that code may read.
         sets_hooks: Whether the code may start a debugger or a profiler.
 
     """
@@ -94,6 +95,7 @@ class References:
         self.tensors: dict[int, list[Tensor]] = {}
         self.reason = ""
         self.sets_hooks = False
+        self.met: set[tuple[int, Any]] = set()
         self._varying = frozenset(varying)
         self._varying_holders = frozenset([holder for holder, _ in varying])
         self._ran = {id(code) for code, _ in ran}
@@ -163,6 +165,7 @@ class References:
         kept = [s is None or s.key not in self._varying for s in slots]
         if all(kept):
             return place
+        self.met.update(slot.key for slot in slots if slot is not None)
         if isinstance(place, Items):
             names = [n for n, is_kept in zip(place.names, kept, strict=True) if is_kept]
             place = SomeItems(place.label, place.holder, names)

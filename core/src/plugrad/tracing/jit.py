@@ -411,6 +411,14 @@ class Jitted(Generic[P, R]):
         with self._lock:
             others = [e for e in self._entries if e is not entry and e is not instead]
             self._entries = (entry, *others[: MAX_RECORDINGS - 1])
+            if self._varying:  # but not what no recording reads any more
+                met = set[tuple[int, Any]]().union(
+                    *[e.references.met for e in self._entries]
+                )
+                slots = self._varying.items()
+                self._varying = {
+                    k: slot for k, slot in slots if k in met or k[1] == "_data"
+                }
             if self._check:
                 return
             programs = [e.program for e in self._entries if e.confirmed]
