@@ -1,7 +1,7 @@
-/* A profile function that tells Python of each code object once.
+/* A profile function that reports the calls of Python functions to Python.
 
-`engine/code.py` has the definition: what a block of code runs. Most calls are of code
-that it knows already, and these cost a look into a table of addresses here. */
+`RunningCode` in engine/code.py answers whether to report later calls of the same code.
+For most code it declines, and a call costs only a look-up in a table of addresses. */
 
 #include "speedups.h"
 #include <stdint.h>
@@ -83,7 +83,7 @@ static int on_event(PyObject *of, PyFrameObject *frame, int what, PyObject *arg)
     return kind == -1 && PyErr_Occurred() ? end() : 0;
 }
 
-/* A profile function in Python: the user has saved it, and has set it again. */
+/* Runs if the user saves the hook with sys.getprofile() and sets it again. */
 static PyObject *watcher_call(PyObject *self, PyObject *args, PyObject *kwargs) {
     (void)kwargs;
     PyObject *frame, *arg;
@@ -145,7 +145,7 @@ static PyMethodDef watcher_methods[] = {
 };
 
 static PyType_Slot watcher_slots[] = {
-    {Py_tp_doc, "A profile function in C that tells of each code object once."},
+    {Py_tp_doc, "A profile function in C that reports calls of Python functions."},
     {Py_tp_new, watcher_new},
     {Py_tp_dealloc, watcher_dealloc},
     {Py_tp_traverse, watcher_traverse},

@@ -33,8 +33,8 @@ from .context import in_thread
 
 # Packages whose state is not compared: what they hold does not depend on the user.
 TRUSTED = frozenset({*sys.stdlib_module_names, "numpy", "plugrad"})
-# Functions of the standard library that read attributes whose names are no part of
-# any code: ``dataclasses.asdict(config)``.
+# Modules of the standard library that read attributes which no code names, as in
+# ``dataclasses.asdict(config)``.
 READ_BY_NAME = frozenset(
     {"argparse", "copy", "dataclasses", "json", "pickle", "pprint"}
 )
@@ -80,12 +80,12 @@ class Names(NamedTuple):
     Attributes:
         globals: Globals, and built-in names.
         attributes: Attributes of whatever object.
-        chains: Attributes of a global, and of what these return: ``pg.random.key`` is
-            ``("pg", ("random", "key"))``. They are in ``attributes`` only if the same
-            name is read of another object, too.
+        chains: Chains of attributes that start at a global: ``pg.random.key`` is
+            ``("pg", ("random", "key"))``. A name in a chain is in ``attributes`` only
+            if the code also reads it elsewhere.
         modules: Modules that it imports.
         any_attribute: Whether it may read attributes that it does not name.
-        by_text: Whether it may import modules that a text names.
+        by_text: Whether it may read globals or modules that its strings name.
 
     """
 
@@ -240,7 +240,7 @@ def is_trusted_module(value: Any) -> bool:
 
 
 def imported_modules(names: Iterable[str], package: str) -> list[str]:
-    """Return the modules that imports in a package may mean, as ``sys.modules`` has."""
+    """Return the full names of the modules that imports in a package may mean."""
     found: list[str] = []
     for name in sorted(names):
         parents = package.split(".")
@@ -258,21 +258,23 @@ def imported_modules(names: Iterable[str], package: str) -> list[str]:
 
 # Callbacks of weak references: they run when an object dies.
 _OF_WEAKREF = [weakref.finalize.__call__.__code__]
-# What the hook answers about a call: whether to tell it of the code again.
+# Answers of the hook: report the next call of this code, or no more in this block, or
+# never again; the last one skips all calls until this one returns.
 TELL_AGAIN, SEEN, NEVER_AGAIN, FINALIZER = range(4)
 
 
 class RunningCode:
     """A block that collects the code which this thread runs outside of kernels.
 
-    It installs a profile function in C or, without the accelerators, a trace function;
-    where a tool of the user has one of them, the other. Both are told when a function
-    of Python is called, and neither changes what it does. Kernel functions, and what
-    backends do to move values, are left out, because a replay runs them again;
-    finalizers, because they run whenever an object dies.
+    It installs a profile function in C. Without the accelerators, or while the user
+    runs a profiler, it installs a trace function; without them and while the user runs
+    a debugger, a profile function in Python. Each is called whenever a Python function
+    is called, and none changes what that function does. Kernel functions and transfers
+    are left out, because a replay runs them again; so are finalizers, because they run
+    whenever an object dies.
 
     Attributes:
-        ran: The code with the globals that it ran in, without that of plugrad.
+        ran: The code, except plugrad's own, with the globals that it ran in.
         reason: Why code may be missing; empty if it is complete.
 
     """
@@ -384,9 +386,9 @@ _UNREAD: dict[int, CodeType] = {}
 
 
 def code_of(function: Any, module: str) -> list[tuple[CodeType, dict[str, Any]]]:
-    """Return the code of a function, and of those of its module that it names.
+    """Return the code of a function, and of the functions of its module that it names.
 
-    It stands for the code that runs where nothing has run.
+    It is an estimate of the code that a call would run, without running it.
     """
     found: dict[int, tuple[CodeType, dict[str, Any]]] = {}
     waiting = [function]

@@ -19,9 +19,9 @@ MAX_PARTS = 8  # values that are compared one by one; a list of ids is faster fo
 
 
 def is_value(x: Any) -> bool:
-    """Return whether ``x`` is known by its value, and not by its identity.
+    """Return whether ``x`` is compared by value rather than by identity.
 
-    A list or an array is, if all that it holds is: an equal one may take its place.
+    A container is if all its items are: an equal one may replace it.
     """
     kind = type(x)
     if kind in (tuple, frozenset, list, set):
@@ -84,9 +84,9 @@ class Place:
         return ""
 
     def parts(self, holder: str) -> list[str] | None:
-        """Return code for each value by itself, which is faster; None if they are many.
+        """Return code for each value, which is faster to compare than one iterable.
 
-        It is None as well where only ``expression`` knows how many there are.
+        Return None for more than ``MAX_PARTS`` values, or if their number may change.
         """
         return None
 
@@ -108,7 +108,7 @@ class Place:
         self.values = self.read()
 
     def differing(self) -> list[int]:
-        """Return which values are others now; -1 if there are more or fewer."""
+        """Return the indices of changed values; [-1] if their number has changed."""
         try:
             now = self.read()
         except GONE:
@@ -144,7 +144,7 @@ class Items(Place):
 
     def describe(self, at: int) -> str:
         """Return the place of an item, for messages."""
-        return f"{self.label}[{at}]" if at >= 0 else f"what {self.label} has"
+        return f"{self.label}[{at}]" if at >= 0 else f"the contents of {self.label}"
 
     def slot(self, at: int) -> Slot | None:
         """Return where an item is read, if it has a number."""
@@ -154,7 +154,7 @@ class Items(Place):
 
 
 class SomeItems(Place):
-    """Some items of a list, behind how many it has; slots have the others."""
+    """The length of a list and some of its items; slots read the other items."""
 
     __slots__ = ()
 
@@ -170,7 +170,7 @@ class SomeItems(Place):
     def describe(self, at: int) -> str:
         """Return the place of an item, for messages."""
         if at <= 0:
-            return f"what {self.label} has"
+            return f"the length of {self.label}"
         return f"{self.label}[{self.names[at - 1]}]"
 
     def slot(self, at: int) -> Slot | None:
@@ -248,7 +248,7 @@ class Entries(Place):
     def describe(self, at: int) -> str:
         """Return the place of a value, for messages."""
         if at < self._keys:
-            return f"what {self.label} has"
+            return f"the contents of {self.label}"
         return self.form.format(self.label, self.names[at - self._keys])
 
     def slot(self, at: int) -> Slot | None:

@@ -180,7 +180,7 @@ class References:
     def _attributes(
         self, label: str, held: Mapping[Any, Any], owner: Any = None
     ) -> None:
-        """Compare attributes in a dict that code reads, or that it must not get."""
+        """Compare the attributes that code reads in a dict, and which it lacks."""
         cls = type(owner)
         names = self._selected(held, special=issubclass(type(owner), type))
         if fields := getattr(cls, "__dataclass_fields__", None):
@@ -352,12 +352,12 @@ class References:
         self._waiting.append((about, type(value)))
 
     def _state(self, label: str, value: Any) -> None:
-        """Compare what a class says that calls read of its object."""
+        """Compare what ``__jit_state__`` of an object returns."""
         state = getattr(value, PROTOCOL)()
         if type(state) is not tuple:
             raise TypeError(
                 f"jit: {PROTOCOL} of {type(value).__name__} must return a tuple of "
-                f"what calls read of it, got {type(state).__name__}"
+                f"the values that calls read, got {type(state).__name__}"
             )
         get = lambda of: getattr(of, PROTOCOL)()
         self._note(Computed(f"the state of {label}", value, get, f"{{}}.{PROTOCOL}()"))
@@ -390,7 +390,9 @@ class References:
             self._note(Computed(label, value, get, "({}.getstate(),)"))
         elif issubclass(cls, weakref.ref):
             if not isinstance(value(), type | None):
-                self.reason = f"{label} is a weak reference, which jit would keep alive"
+                self.reason = (
+                    f"{label} is a weak reference, whose object jit would keep alive"
+                )
         elif issubclass(cls, ContextVar):
             get = lambda var: (var.get(MISSING),)
             self._note(Computed(label, value, get, "({}.get(MISSING),)"))

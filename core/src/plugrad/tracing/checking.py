@@ -107,13 +107,14 @@ def _difference(new: Recording, replayed: Native, at: int | None) -> str:
     if same_bits(ours, its):
         return ""
     if ours.shape != its.shape or ours.dtype != its.dtype:
-        return f"{its.dtype} of shape {its.shape}, not {ours.dtype} of {ours.shape}"
+        replay, call = [f"{x.dtype} of shape {x.shape}" for x in (its, ours)]
+        return f"{replay}, but {call} in the call"
     other = [
         not same_bits(a, b) for a, b in zip(ours.ravel(), its.ravel(), strict=True)
     ]
     first = other.index(True)
     place = tuple(map(int, np.unravel_index(first, ours.shape)))
-    return f"{its.ravel()[first]!r} at {place}, and the call {ours.ravel()[first]!r}"
+    return f"{its.ravel()[first]!r} at {place}, not {ours.ravel()[first]!r}"
 
 
 def _who(item: Step | Region) -> str:

@@ -82,16 +82,14 @@ class Differ:
                 return f"{key} of {name} was {x!r}, and is {new.attrs[key]!r}"
         specs = [self._old.recorder.draft.specs[y] for y in old.outputs]
         if specs != [self._new.recorder.draft.specs[y] for y in new.outputs]:
-            return f"the shape of what {name} returns differs"
+            return f"the shape or the dtype of what {name} returns differs"
         self._meet(old.outputs, new.outputs)
         return ""
 
     def _results(self) -> str:
         old, new = self._old, self._new
         if old.returned != new.returned:
-            return (
-                "it returns other values that are no tensors, or in another structure"
-            )
+            return "its result differs in structure, or in a value that is not a tensor"
         if [id(v) for v in old.assigned] != [id(v) for v in new.assigned]:
             return "it assigns other variables than before"
         pairs = zip(old.recorder.draft.outputs, new.recorder.draft.outputs, strict=True)

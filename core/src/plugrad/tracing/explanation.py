@@ -18,11 +18,12 @@ class Explanation(NamedTuple):
         name: The function.
         graph: The kernels that are replayed; None if the function runs as it is.
         reason: Why it runs as it is; empty if kernels are replayed.
-        recorded: How many runs were recorded, before the passes.
-        retraces: For each call that was recorded after the first, what differed.
-        regions: The parts of the graph that a compiler has made one function of: each
-            has its ``graph``, ``by`` whom, and the bytes ``saved`` in a call, which are
-            those of intermediate results that are not written to memory.
+        recorded: How many kernel runs were recorded, before the optimization passes.
+        retraces: Why each call after the first had to be recorded anew.
+        regions: The parts of the graph that a compiler turned into one function each.
+            ``graph`` holds the kernels, ``by`` names the compiler, and ``saved`` counts
+            the bytes of intermediate results that a call does not write to memory.
+        confirmed: Whether two calls did the same; nothing is replayed before.
 
     """
 

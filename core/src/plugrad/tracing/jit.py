@@ -34,14 +34,14 @@ from .signature import Signature, difference, donated, signature
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
-MAX_RECORDINGS = 64  # of a function
-MAX_FAST_CALLS = 8  # recordings that check a call themselves before its key is computed
-MAX_RETRACES = 8  # after which one warning is due
-MAX_SLOTS = 4096  # of captured tensors that others replace, for each function
-MAX_ATTEMPTS = 8  # recordings of a signature in a row of which no two did the same
-FIRST_REST_CALLS = 16  # that run as they are then; each time twice as many
+MAX_RECORDINGS = 64  # per function
+MAX_FAST_CALLS = 8  # programs that are tried before the key of a call is computed
+MAX_RETRACES = 8  # calls recorded anew without a warning; the next one warns
+MAX_SLOTS = 4096  # captured tensors that become inputs, per function
+MAX_ATTEMPTS = 8  # recordings of a signature without two in a row that did the same
+FIRST_REST_CALLS = 16  # calls that then run as they are; doubled each time
 MAX_REST_CALLS = 4096
-OFF = frozenset({"0", "false", "no", "off"})  # of the environment variables
+OFF = frozenset({"0", "false", "no", "off"})  # values of environment variables
 
 
 @overload
@@ -136,7 +136,9 @@ class Jitted(Generic[P, R]):
             called = inspect.unwrap(called)
             for kind in ("coroutine", "generator", "asyncgen"):
                 if getattr(inspect, f"is{kind}function")(called):
-                    raise TypeError(f"jit: f must return its result, and is a {kind}")
+                    raise TypeError(
+                        f"jit: f must return its result; {kind} functions do not"
+                    )
         self._name = type(f).__name__
         for name in functools.WRAPPER_ASSIGNMENTS:
             with suppress(AttributeError):  # no code of a class runs
@@ -286,9 +288,9 @@ class Jitted(Generic[P, R]):
 
         Args:
             sign: Its signature.
-            before: A recording of a call like it, which this one may confirm.
-            why: In what it differs from other calls, if it is the first of its kind.
-            explained: Whether it only shall be explained: it uses up no argument.
+            before: An earlier recording that this one may confirm; None for the first.
+            why: What differs from earlier calls; empty if nothing does.
+            explained: Whether ``explain`` asks for it: no argument is used up then.
 
         """
         if why:

@@ -109,7 +109,7 @@ class Recorder:
         self.release(above=MAX_FOLDED_BYTES)
 
     def release(self, above: int = -1) -> None:
-        """Let go of arrays of more bytes that steps have made."""
+        """Release the arrays of more than ``above`` bytes that steps have made."""
         natives, homes = self.draft.natives, self.draft.homes
         for y in [y for step in self.draft.steps for y in step.outputs]:
             native = natives[y]
@@ -241,7 +241,7 @@ class Recorder:
         return self._numbers.get((id(native), home))
 
     def _known(self, native: Native, home: Home) -> int:
-        """Return the number of a value, which is a new one if its array is."""
+        """Return the number of a value; add the value if its array is not known."""
         found = self._numbers.get(key := (id(native), home))
         if found is None:
             found = self.draft.add(native, Spec(native.shape, native.dtype), home)

@@ -61,8 +61,8 @@ class Recording:
         reason: Why it cannot be replayed; empty if it can.
         passing: Whether the reason may be gone in the next call.
         references: What the function refers to.
-        varying: Where tensors were expected that are read anew in each call.
-        inputs: Where those of them are that it has read.
+        varying: The slots whose tensors are read anew in each call.
+        inputs: The slots that are inputs of the graph.
         ran: The code that ran, without that of the standard library.
         plans: Stands for the registered gradients.
         overrides: The gradients that scopes override.
@@ -217,9 +217,9 @@ class Recording:
         for x, native in recorder.free.values():
             if x._data is not native:
                 recorder.refuse(f"it assigns items of {_about(x)}, which it reads")
-        # Tensors whose values another call may find elsewhere, if at all.
+        # Captured tensors that the search did not find: another call may read others.
         self.unseen = {n for n, (_, a) in recorder.free.items() if id(a) not in known}
-        # What is read anew, and is found elsewhere as well, where it is not.
+        # Tensors in slots that the search also found elsewhere: they must not change.
         self.pinned = [
             (slot, x)
             for slot, x, native in self._read
@@ -255,7 +255,7 @@ class Recording:
                 return slot.label
         apart = len({*map(id, now)}) == self._distinct
         if not apart or any(s.read() is not first.read() for s, first in self.aliases):
-            return "which tensors that it refers to are one"
+            return "which of the tensors that it refers to are the same object"
         for slot, x in self.pinned:
             if slot.read() is not x:
                 return slot.label
