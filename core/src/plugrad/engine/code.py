@@ -370,12 +370,26 @@ class RunningCode:
         if package_of(module) == "plugrad" or module.startswith("namedtuple_"):
             _UNREAD[id(code)] = code
             return NEVER_AGAIN
+        if package_of(module) in READ_BY_NAME and _is_for_plugrad(frame):
+            return TELL_AGAIN
         key = id(code), id(outside)
         if key not in self._seen:
             self._seen.add(key)
             self.ran.append((code, outside))
         # The user may run the same code in other globals: a module executed twice.
         return SEEN if package_of(module) in TRUSTED else TELL_AGAIN
+
+
+def _is_for_plugrad(frame: FrameType) -> bool:
+    """Return whether plugrad has called the code of a library that runs."""
+    caller: FrameType | None = frame
+    package = ""
+    while caller is not None:
+        package = package_of(str(caller.f_globals.get("__name__", "")))
+        if package not in READ_BY_NAME:
+            break
+        caller = caller.f_back
+    return package.startswith("plugrad")
 
 
 # Code of plugrad and of named tuples that has run, by id: most calls are of it.

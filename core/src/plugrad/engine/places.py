@@ -44,14 +44,19 @@ def exact(x: Any) -> Any:
         return kind, tuple([(exact(key), exact(value)) for key, value in x.items()])
     if issubclass(kind, np.generic) or kind is np.ndarray:
         return kind, x.shape, x.dtype.str, x.tobytes()
-    return kind, repr(x)
+    return kind, repr(x) if kind in (float, complex) else x
 
 
 def same_value(x: Any, y: Any) -> bool:
     """Return whether ``jit`` may take ``x`` for ``y``."""
     if x is y:
         return True
-    return type(x) is type(y) and is_value(x) and is_value(y) and exact(x) == exact(y)
+    if type(x) is not type(y):
+        return False
+    try:
+        return is_value(x) and is_value(y) and bool(exact(x) == exact(y))
+    except RecursionError:  # a container that holds itself
+        return False
 
 
 # --- places ----------------------------------------------------------------------

@@ -71,6 +71,10 @@ MAX_COMPARED_VALUES = 10_000  # to compare more takes longer than a replay saves
 PROTOCOL = "__jit_state__"
 
 
+class InvalidState(TypeError):
+    """``__jit_state__`` has returned something other than a tuple."""
+
+
 class References:
     """All places from which code reads values that no caller passes.
 
@@ -121,9 +125,18 @@ class References:
             label, value = self._waiting.pop()
             if type(value) not in PLAIN and id(value) not in self._seen:
                 self._seen[id(value)] = value
-                self._visit(label, value)
+                self._try_to_visit(label, value)
         if self.reason:
             self.places.clear()
+
+    def _try_to_visit(self, label: str, value: Any) -> None:
+        """Note what a value leads to, unless code of its class raises."""
+        try:
+            self._visit(label, value)
+        except InvalidState:
+            raise
+        except Exception as error:
+            self.reason = f"{label} cannot be read: {type(error).__name__}: {error}"
 
     def changed(self) -> str:
         """Return which value is another one now; an empty string if none is."""
@@ -330,7 +343,7 @@ class References:
         held = _dict_of(value)
         if not is_fixed:
             self._identity(label, value, held)
-            if hasattr(cls, PROTOCOL):
+            if any(PROTOCOL in vars(base) for base in cls.__mro__):
                 self._state(label, value)
                 return
         if not self._container(label, value) and is_fixed:
@@ -355,7 +368,7 @@ class References:
         """Compare what ``__jit_state__`` of an object returns."""
         state = getattr(value, PROTOCOL)()
         if type(state) is not tuple:
-            raise TypeError(
+            raise InvalidState(
                 f"jit: {PROTOCOL} of {type(value).__name__} must return a tuple of "
                 f"the values that calls read, got {type(state).__name__}"
             )

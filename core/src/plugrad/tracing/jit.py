@@ -228,10 +228,10 @@ class Jitted(Generic[P, R]):
         """Return the entry for a call, its signature, and why there is no entry."""
         sign = signature(args, kwargs, self._static, active())
         fitting = [e for e in self._entries if e.sign.key == sign.key]
-        stale = [(e.stale(), e) for e in fitting]
+        stale = [(e.stale(sign), e) for e in fitting]
         valid = [e for why, e in stale if not why]
-        if valid:
-            return valid[0], sign, ""
+        if valid:  # one where captured tensors are arguments fits in fewer calls
+            return max(valid, key=lambda entry: len(entry.shared)), sign, ""
         if fitting:
             slots = {slot.key: slot for slot in fitting[0].replaced()}
             with self._lock:

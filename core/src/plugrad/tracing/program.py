@@ -96,6 +96,7 @@ class Program:
         self.names |= {"gradients": registry.gradients, "plans": of.plans}
         self.names |= {"backend": of.sign.key[2], "overrides": of.overrides}
         self.names["function"] = of.function
+        self.names["__name__"] = __name__  # recordings skip code of plugrad
         self.guards(of)
         self.ends = ["  return function(*args, **kwargs)"]
         if of.graph is not None:
@@ -151,6 +152,10 @@ class Program:
             self.miss(f"len({{{{{ids}}}}}) < {len(of.inputs)}")
         for slot, first in of.aliases:
             self.miss(f"{self.read(slot)} is not {self.read(first)}")
+        if of.shared:
+            names = self.inputs_of(of)
+            for slot, position in of.shared:
+                self.miss(f"{self.read(slot)}._data is not {names[position]}._data")
         for slot, x in of.pinned:
             self.miss(f"{self.read(slot)} is not {self.bind(x)}")
         for place in of.references.places:
@@ -248,10 +253,7 @@ class Program:
         self.lines += self.end(tensors, graph, of)
         self.named = {v: f"t{v}" for v in graph.specs}
         self.named |= {v: self.bind(native) for v, native in graph.constants.items()}
-        given = iter(self.tensors)
-        for value, source in zip(graph.inputs, of.recorder.sources, strict=True):
-            held = isinstance(source, Variable)
-            where = f"{self.bind(source)}._value" if held else next(given)
+        for value, where in zip(graph.inputs, self.inputs_of(of), strict=True):
             self.lines.append(f"  {self.named[value]} = {where}._data")
         for n, why in of.donated.items():  # only this function holds the arrays
             x = self.tensors[n]
@@ -271,6 +273,16 @@ class Program:
         for v, code in zip(of.assigned, last, strict=True):
             lines.append(f"  {self.bind(v)}._value = {code}")
         return [*lines, f"  return {built}"]
+
+    def inputs_of(self, of: Recording) -> list[str]:
+        """Return code for the tensor of each input."""
+        given = iter(self.tensors)
+        return [
+            f"{self.bind(source)}._value"
+            if isinstance(source, Variable)
+            else next(given)
+            for source in of.recorder.sources
+        ]
 
     def end(self, tensors: str, graph: Graph, of: Recording) -> list[str]:
         """Return the end of ``call`` and the head of ``finish``.
@@ -385,7 +397,7 @@ class KernelByKernel:
     def run(self) -> Callable[..., Any]:
         """A function of the inputs that returns the outputs, or the only one."""
         graph = self.graph
-        names = dict[str, Any]()
+        names: dict[str, Any] = {"__name__": __name__}
 
         def bind(value: Any) -> str:
             name = f"g{len(names)}"

@@ -53,6 +53,7 @@ class Recorder:
     Attributes:
         draft: What has been recorded.
         sources: Where each input of the draft comes from.
+        input_arrays: The array of each input, until the call has ended.
         reason: Why the call cannot be replayed, with the user's line; empty if it can.
         passing: Whether the reason may be gone in the next call.
         variables: The variables that were used, with the tensor each held before.
@@ -71,6 +72,7 @@ class Recorder:
     def __init__(self, *, strict: bool, detailed: bool, holding: bool) -> None:
         self.draft, self.reason, self.passing = Draft(), "", False
         self.sources: list[Source] = []
+        self.input_arrays: list[Native] = []
         self.variables: dict[Variable, Tensor] = {}
         self.given: set[int] = set()
         self.free: dict[int, tuple[Tensor, Native]] = {}
@@ -106,6 +108,7 @@ class Recorder:
     def end(self) -> None:
         """Forget what is only needed while the call runs."""
         self.variables, self.given, self._held, self._numbers = {}, set(), [], {}
+        self.input_arrays.clear()
         self.release(above=MAX_FOLDED_BYTES)
 
     def release(self, above: int = -1) -> None:
@@ -225,6 +228,11 @@ class Recorder:
         self._input(x, at)
         return x
 
+    def position(self, x: Tensor) -> int | None:
+        """Return the position of the input that has the array of a tensor, if any."""
+        ids = [id(native) for native in self.input_arrays]
+        return ids.index(id(x._data)) if id(x._data) in ids else None
+
     def reread(self, x: Tensor, slot: Slot) -> None:
         """Make a tensor that the function refers to an input: it is read anew."""
         if isinstance(x._data, np.bool_) or self._find(x._data, x._home) is not None:
@@ -235,6 +243,7 @@ class Recorder:
         number = self._known(x._data, x._home)
         self.draft.inputs.append(number)
         self.sources.append(source)
+        self.input_arrays.append(x._data)
         self._vary([number])
 
     def _find(self, native: Native, home: Home) -> int | None:

@@ -139,6 +139,7 @@ class Recording:
         """Make the tensors in some slots inputs: one for each tensor."""
         self.inputs: list[Slot] = []
         self.aliases: list[tuple[Slot, Slot]] = []
+        self.shared: list[tuple[Slot, int]] = []
         self._read: list[tuple[Slot, Tensor, Native]] = []
         first: dict[int, Slot] = {}
         for slot in varying:
@@ -147,6 +148,9 @@ class Recording:
                 continue
             if id(x) in first:
                 self.aliases.append((slot, first[id(x)]))
+            elif (position := self.recorder.position(x)) is not None:
+                self.shared.append((slot, position))  # it is an argument as well
+                continue
             else:
                 first[id(x)] = slot
                 self.recorder.reread(x, slot)
@@ -190,6 +194,7 @@ class Recording:
         leaves = plain([x for x in self.sign.leaves if type(x) is not Tensor])
         roots = [self.function, *leaves, *_functions(self.overrides)]
         keys = [slot.key for slot, *_ in self._read]
+        keys += [slot.key for slot, _ in self.shared]
         self.references = References(roots, running.ran, keys)
         if running.reason or self.references.sets_hooks:
             reason = "the call may start or stop a debugger or a profiler"
@@ -225,6 +230,11 @@ class Recording:
             for slot, x, native in self._read
             if any(x is other for other in known.get(id(native), ()))
         ]
+        # Captured tensors that have the array of an input, which stands for them.
+        for position, native in enumerate(recorder.input_arrays):
+            for x in known.get(id(native), ()):
+                slot = Slot("a tensor that it refers to", x, "_data", "tensor")
+                self.shared.append((slot, position))
         used = [native for _, native in recorder.free.values()]
         used += [native for native, _ in recorder.read.values()]
         held = {id(x): x for x, _ in recorder.free.values()}
@@ -236,7 +246,7 @@ class Recording:
         """What to run; None if the call has to run eagerly."""
         return None if self.reason else self.recorder.draft.copy().finished()
 
-    def stale(self) -> str:
+    def stale(self, sign: Signature) -> str:
         """Return what has changed besides the arguments; an empty string if nothing."""
         for backend, table in self.tables:
             if backend.table is not table:
@@ -259,10 +269,24 @@ class Recording:
         for slot, x in self.pinned:
             if slot.read() is not x:
                 return slot.label
+        for slot, position in self.shared:
+            if _array_of(slot.read()) is not _array_of(self._input(position, sign)):
+                return f"whether {slot.label} is an argument, too"
         for x, native in self.constants:
             if x._data is not native:
                 return f"items of {_about(x)} that it refers to"
         return ""
+
+    def _input(self, position: int, sign: Signature) -> Any:
+        """Return the tensor that a call has as an input."""
+        given = iter([x for x in sign.leaves if type(x) is Tensor])
+        found: Any = None
+        for source in self.recorder.sources[: position + 1]:
+            if isinstance(source, Slot):
+                found = source.read()
+            else:
+                found = source._value if isinstance(source, Variable) else next(given)
+        return found
 
     def replaced(self) -> list[Slot]:
         """Return where tensors have been replaced by others of their kind."""
@@ -276,6 +300,10 @@ class Recording:
             if x._data is not native:
                 found.append(Slot("items of a tensor", x, "_data", "tensor"))
         return found
+
+
+def _array_of(x: Any) -> Any:
+    return x._data if type(x) is Tensor else None
 
 
 def _about(x: Tensor) -> str:

@@ -47,7 +47,8 @@ def look(value: Any) -> Any:
     """Return what equals that of another value only if ``jit`` may take both as one."""
     kind = type(value)
     if kind in PLAIN:
-        return kind, repr(value)  # which tells 0.0 from -0.0, and has NaN equal NaN
+        # repr tells 0.0 from -0.0, and has NaN equal NaN.
+        return kind, repr(value) if kind in (float, complex) else value
     if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
         return kind, value.shape, value.dtype, value.tobytes()
     if kind is Tensor:
@@ -139,6 +140,8 @@ def leaf_key(x: Any) -> Any:
     if not isinstance(key, Same):
         return key
     by_identity: Any = type(value).__hash__
+    if static and by_identity is None:  # self of a dataclass, say
+        return Same(value)
     if not static and by_identity is object.__hash__:
         raise TypeError("its objects may change unseen")
     return type(value), value, hash(value)
@@ -186,7 +189,10 @@ def described(key: Any) -> str:
     """Return the key of a leaf for people."""
     if isinstance(key, Same):
         return repr(key.values[0])
-    if key[0] is Tensor:
+    if key[0] is Tensor and len(key) == 4:
         _, shape, dtype, home = key
         return f"{named(dtype)} of shape {shape} on {home.name}"
-    return f"{key[0].__name__} {key[1]}"
+    try:
+        return f"{key[0].__name__} {key[1]}"
+    except ValueError:  # more digits than Python writes
+        return f"{key[0].__name__} of many digits"

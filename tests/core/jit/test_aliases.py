@@ -1,0 +1,164 @@
+"""Captured tensors that are arguments as well, or share an array with a Variable."""
+
+import copy
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from .helpers import floats, look, reason
+
+OTHER = floats(3, scale=3.0)
+
+
+def same(x):
+    return x
+
+
+MADE = {
+    "itself": same,
+    "copy": copy.copy,
+    "asarray": pg.asarray,
+    "identity": pg.identity,
+    "stop_gradient": pg.stop_gradient,
+    "a view": lambda x: x[:],
+    "another array": lambda x: x + 0.0,
+}
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("name", MADE)
+def test_an_argument_that_is_captured(name, check):
+    start = floats(3)
+    f = pg.jit(lambda x: x * start - 1.0, check=check)
+    given = MADE[name](start)
+    for x in (given, given, given, given, OTHER, OTHER, OTHER, given, OTHER):
+        assert look(f(x)) == look(x * start - 1.0)
+    assert reason(f, OTHER) == reason(f, given) == ""
+    assert len(f.explain(OTHER).retraces) <= 1
+
+
+@pytest.mark.parametrize("way", ["grad", "vmap"])
+def test_under_a_transformation(way):
+    start = floats(3)
+    inner = {
+        "grad": pg.grad(lambda p: pg.sum(p * start)),
+        "vmap": pg.vmap(lambda p: p * pg.sum(start)),
+    }[way]
+    f = pg.jit(inner)
+    for x in (start, start, start, OTHER, OTHER, OTHER, start):
+        assert look(f(x)) == look(inner(x))
+
+
+def test_a_variable_that_holds_what_is_captured():
+    v = pg.Variable(floats(3))
+    first = v.value
+    distance = lambda: pg.sum((v.value - first) ** 2)
+    f = pg.jit(distance)
+    for _ in range(4):
+        assert look(f()) == look(distance())
+    v.assign(OTHER)
+    for _ in range(4):
+        assert look(f()) == look(distance())
+    v.assign(first)
+    assert look(f()) == look(distance())
+
+
+@pytest.mark.filterwarnings("ignore:jit. .* is not replayed")
+def test_parameters_of_a_model_that_reads_its_own():
+    model = SimpleNamespace(params={"w": floats(3)})
+    loss = lambda params: pg.sum(params["w"] * 3.0 - model.params["w"])
+    f = pg.jit(loss)
+    other = {"w": OTHER}
+    for params in (model.params, model.params, model.params, other, other, other):
+        assert look(f(params)) == look(loss(params))
+    for _ in range(5):
+        model.params["w"] = model.params["w"] * 0.5
+        for params in (model.params, other):
+            assert look(f(params)) == look(loss(params))
+
+
+@pytest.mark.filterwarnings("ignore:jit. .* is not replayed")
+def test_a_slot_that_is_passed():
+    box = {"w": floats(3)}
+    f = pg.jit(lambda x: x * box["w"])
+    for _ in range(5):
+        box["w"] = box["w"] + 1.0
+        for x in (OTHER, box["w"], OTHER, box["w"]):
+            assert look(f(x)) == look(x * box["w"])
+
+
+def test_shared_memory_that_is_passed():
+    array = np.ones(3, np.float32)
+    shared = pg.from_dlpack(array)
+    f = pg.jit(lambda x: x * shared)
+    for x in (shared, shared, shared, OTHER, OTHER, OTHER):
+        array[:] += 1.0
+        assert look(f(x)) == look(x * shared)
+
+
+@dataclass
+class Model:
+    w: Any
+
+    @pg.jit
+    def step(self, x):
+        return x * self.w
+
+
+def test_a_method_of_a_dataclass():
+    models = [Model(floats(3)), Model(OTHER)]
+    for model in models * 4:
+        assert look(model.step(OTHER)) == look(OTHER * model.w)
+
+
+def test_a_static_argument_that_is_a_tensor():
+    f = pg.jit(lambda x, n: x * n, static=(1,))
+    for n in (floats(3), OTHER, floats(3)):
+        assert look(f(OTHER, n)) == look(OTHER * n)
+
+
+def tree():
+    root = {"rate": 2.0}
+    root["child"] = {"parent": root}
+    return root
+
+
+def test_a_container_that_holds_itself():
+    state = {"tree": tree()}
+    f = pg.jit(lambda x: x * state["tree"]["rate"])
+    for _ in range(3):
+        for _ in range(3):
+            assert look(f(OTHER)) == look(OTHER * 2.0)
+        state["tree"] = tree()
+
+
+def test_numbers_of_many_digits():
+    large = 10**5000
+    f = pg.jit(lambda x, n: x * float(n > large))
+    for n in (large, large + 1, large):
+        assert look(f(OTHER, n)) == look(OTHER * float(n > large))
+    box = [large]
+    g = pg.jit(lambda x: x * float(box[0] > large))
+    for n in (large, large + 1, large):
+        box[0] = n
+        for _ in range(3):
+            assert look(g(OTHER)) == look(OTHER * float(n > large))
+
+
+class Unreadable(dict):
+    def __iter__(self):
+        raise OSError("gone")
+
+    keys = __len__ = __iter__
+
+
+def test_an_object_that_cannot_be_read():
+    held = Unreadable(rate=2.0)
+    f = pg.jit(lambda x: x * held["rate"])
+    with pytest.warns(RuntimeWarning, match="cannot be read: OSError: gone"):
+        assert look(f(OTHER)) == look(OTHER * 2.0)
+    assert "'held' of <lambda> cannot be read" in reason(f, OTHER)
