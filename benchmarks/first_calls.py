@@ -2,8 +2,9 @@
 
 Each workload of ``workloads.py`` that has ``jit`` runs in a few fresh processes. There
 it is called eagerly until nothing is made for the first time; then its first call under
-``jit`` is timed, which records, and its second one, which compiles. The figures are the
-least of all processes, less an eager call, and less a later call. The cache of
+``jit`` is timed and its second one, which both record; ``jit_calls.py`` times the
+third, which compiles. The figures are the least of all processes, less an eager call,
+and less a later call. The cache of
 plugrad-llvm is empty. The targets for first calls are 5 ms, and 80 with plugrad-llvm::
 
     python benchmarks/first_calls.py --threads 1

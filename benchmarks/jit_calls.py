@@ -1,7 +1,7 @@
 """Print the CPU time of calls under ``jit``: the first four, later and eager ones.
 
 Each case runs in a few fresh processes, and the least of each figure counts. ``call 1``
-to ``call 4`` are the first calls, less an eager one: the first records, the second
+to ``call 4`` are the first calls, less an eager one: two record, and the third
 compiles. ``later`` is a call after these, and ``arguments`` a later call of the same
 function that gets its weights as arguments instead of reading them from Python objects.
 The cases are a network of objects, a function that reads a dict of 300 tensors, and the
