@@ -94,6 +94,8 @@ def asarray(
     """
     if device is not None:
         return placed(device, asarray, value, dtype=dtype, copy=copy)
+    if type(value) is Tensor and dtype is None and not copy:
+        return value
     x = tensor_of(value, dtype=dtype, copy=copy)
     if copy is False and x is not value:  # others may write to its memory
         share(x._data)

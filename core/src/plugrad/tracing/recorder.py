@@ -97,10 +97,10 @@ class Recorder:
         finally:
             backends.unwatch(self._transferred)
 
-    def refuse(self, reason: str, *, passing: bool = False, place: str = "") -> None:
+    def refuse(self, reason: str, *, passing: bool = False) -> None:
         """Do not replay this call, as something at the user's line forbids it."""
         if not self.reason:
-            self.reason = f"{reason} ({place or line_outside()})"
+            self.reason = f"{reason} ({line_outside()})"
             self.passing = passing
             if self._strict:
                 raise ValueError(f"jit: strict=True, and {self.reason}")

@@ -1,6 +1,6 @@
 """Signatures: what the arguments of calls have in common that one recording serves.
 
-What a function reads besides its arguments is in ``engine.references``.
+``engine.references`` finds what a function reads that is no argument.
 
 Map: ``look``, by which values are compared; ``Static``; ``Signature`` of a call; keys
 of leaves and structures; ``difference``.
