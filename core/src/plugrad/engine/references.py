@@ -67,6 +67,7 @@ from .special import (
     SPECIAL_METHODS,
 )
 
+CONTAINERS = dict, list, tuple, set, frozenset
 MAX_COMPARED_VALUES = 10_000  # to compare more takes longer than a replay saves
 PROTOCOL = "__jit_state__"
 
@@ -339,6 +340,9 @@ class References:
     def _object(self, label: str, value: Any) -> None:
         """Compare what a container holds, and the attributes of an object."""
         cls = type(value)
+        if cls in CONTAINERS:  # which have no attributes of their own
+            self._container(label, value)
+            return
         is_fixed = bool(cls.__flags__ & IMMUTABLE_TYPE)
         held = _dict_of(value)
         if not is_fixed:

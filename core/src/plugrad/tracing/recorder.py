@@ -21,7 +21,7 @@ import numpy as np
 from plugrad.engine import dispatch
 from plugrad.engine.context import Scope, current, running
 from plugrad.engine.places import Slot
-from plugrad.engine.tape import Outputs, specs
+from plugrad.engine.tape import Outputs
 from plugrad.ops.variable import Variable
 from plugrad.registry import backend as backends
 from plugrad.registry.contract import Kernel, Spec
@@ -136,7 +136,8 @@ class Recorder:
             return
         if run.how == "fallback":
             self.refuse(f"{kernel.op} runs on a fallback, {where.name!r}")
-        found = kernel.out and kernel.out(*specs(inputs), **attrs)
+        specs = [None if n is None else self.draft.specs[n] for n in given]
+        found = kernel.out and kernel.out(*specs, **attrs)
         if found is None and (kernel.effect or self._is_dynamic(given)):
             hint = "" if kernel.out else "; give its contract out="
             what = f"the shape of what {kernel.op} returns"

@@ -21,7 +21,7 @@ from plugrad.ops.variable import Variable
 from plugrad.registry.backend import OpenBackend
 from plugrad.tensor.dtypes import named
 from plugrad.tensor.tensor import Tensor
-from plugrad.tensor.tree import Structure, split
+from plugrad.tensor.tree import LEAF, Structure, split
 
 # Objects that equal themselves alone, and whose changes are seen or matter to nothing.
 FUNCTIONS = FunctionType, MethodType, BuiltinFunctionType, np.ufunc
@@ -149,6 +149,8 @@ def leaf_key(x: Any) -> Any:
 
 def outline(structure: Structure) -> Any:
     """Return the structure with the order of dicts, which the order of runs follows."""
+    if structure is LEAF:
+        return LEAF
     children = tuple([outline(child) for child in structure._children])
     keys = look(structure._keys), look(structure._order)  # which tell 1 from True
     return structure._class, keys, look(structure._static), children
