@@ -162,3 +162,55 @@ def test_an_object_that_cannot_be_read():
     with pytest.warns(RuntimeWarning, match="cannot be read: OSError: gone"):
         assert look(f(OTHER)) == look(OTHER * 2.0)
     assert "'held' of <lambda> cannot be read" in reason(f, OTHER)
+
+
+# --- results ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_captured_tensor_that_is_returned_is_the_same_object(check):
+    model = SimpleNamespace(w=floats(3), table=[floats(2), floats(2)])
+    f = pg.jit(lambda x: (x * model.w, model.w, {"first": model.table[0]}), check=check)
+    for call in range(12):
+        y, w, tree = f(OTHER)
+        assert look(y) == look(OTHER * model.w)
+        assert w is model.w
+        assert tree["first"] is model.table[0]
+        if call > 5:
+            w[0] = float(call)
+            assert model.w[0].item() == call
+        if call > 8:
+            model.w = model.w + 1.0
+    assert reason(f, OTHER) == ""
+
+
+def test_another_captured_tensor_of_the_same_array_is_returned():
+    first = floats(3)
+    table = [first, copy.copy(first)]
+    box = {"at": 0}
+    f = pg.jit(lambda x: (x * 2.0, table[box["at"]]))
+    for call in range(12):
+        box["at"] = call // 4 % 2
+        assert f(OTHER)[1] is table[box["at"]]
+
+
+@pytest.mark.filterwarnings("ignore:jit. .* is not replayed")
+def test_captured_tensors_that_are_returned_by_turns():
+    table = [floats(3), floats(3)]
+    f = pg.jit(lambda x: (x * 2.0, table[len(calls) % 2]))
+    calls = []
+    for call in range(8):
+        assert f(OTHER)[1] is table[call % 2]
+        calls.append(call)
+
+
+@pytest.mark.parametrize("key", ["w", 0, True, 1.5, ("w", 0)])
+def test_tensors_of_a_dict_become_inputs(key):
+    table = {key: floats(3), "rate": 2.0}
+    f = pg.jit(lambda x: x * table[key] * table["rate"])
+    for call in range(8):
+        assert look(f(OTHER)) == look(OTHER * table[key] * table["rate"])
+        if call > 3:
+            table[key] = table[key] + 1.0
+    becomes_an_input = type(key) in (str, int)
+    assert len(f.explain(OTHER).retraces) == (1 if becomes_an_input else 4)

@@ -15,6 +15,7 @@ PLAIN = (type(None), bool, int, float, complex, str, bytes)
 MISSING: Any = object()
 GONE = AttributeError, ValueError, LookupError, ReferenceError, RuntimeError, TypeError
 
+WRITTEN = str, int  # keys of dicts that generated code can write
 MAX_PARTS = 8  # values that are compared one by one; a list of ids is faster for more
 
 
@@ -232,7 +233,7 @@ class Entries(Place):
         """Return code for the same."""
         if self.whole and len(self.names) == len(self.holder):
             return f"(*{holder}, *{holder}.values())"
-        if any(type(name) is not str for name in self.names):
+        if not all(type(name) in WRITTEN for name in self.names):
             return ""
         parts = [f"*{holder}"] if self.whole else []
         parts += [f"{holder}.get({name!r}, MISSING)" for name in self.names]
@@ -258,7 +259,7 @@ class Entries(Place):
 
     def slot(self, at: int) -> Slot | None:
         """Return where a value is read; None if it is a key."""
-        if at < self._keys or type(name := self.names[at - self._keys]) is not str:
+        if at < self._keys or type(name := self.names[at - self._keys]) not in WRITTEN:
             return None
         how = "class" if issubclass(type(self.owner), type) else "entry"
         return Slot(self.describe(at), self.slots_of, name, how)

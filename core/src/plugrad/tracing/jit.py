@@ -8,10 +8,12 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -152,6 +154,7 @@ class Jitted(Generic[P, R]):
             what = ", ".join({self._donate[name] for name in both})
             raise TypeError(f"jit: {what} is in static and in donate; name it in one")
         self._lock = threading.RLock()
+        self._method: Jitted[P, R] | None = None
         self._off = os.environ.get("PLUGRAD_JIT", "1").lower() in OFF
         checks = os.environ.get("PLUGRAD_JIT_CHECK", "0").lower() not in OFF
         self._check = arguments.flag("jit", "check", check) or checks
@@ -166,14 +169,45 @@ class Jitted(Generic[P, R]):
             self._attempts: list[Attempts] = []
             self._varying: dict[tuple[int, Any], Slot] = {}
             self._has_warned = False
+            if self._method is not None:
+                self._method.clear()
         if self._off:
             self._calls = (lambda args, kwargs: self._f(*args, **kwargs),)
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._static |= {0}  # self
-
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        return self if instance is None else MethodType(self, instance)
+        if isinstance(self._f, staticmethod):
+            return self
+        method = self._as_method()
+        return method if instance is None else MethodType(method, instance)
+
+    def _as_method(self) -> Jitted[P, R]:
+        """Return the same function with a static ``self``, for all classes that use it.
+
+        It is another object, because the function may be called outside of them, too.
+        """
+        if 0 in self._static:
+            return self
+        with self._lock:
+            if self._method is None:
+                method = object.__new__(type(self))
+                vars(method).update(vars(self))
+                method._static = {*self._static, 0}
+                method._lock = threading.RLock()
+                method.clear()
+                self._method = method
+            return self._method
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Copy and pickle it as a function: by name if its module has it there."""
+        try:
+            found = attrgetter(self._name)(sys.modules[self.__module__])
+        except (AttributeError, KeyError):
+            found = None
+        if found is self:
+            return self._name
+        options = {"static": (*self._static,), "donate": (*self._donate,)}
+        flags = {"strict": self._strict, "check": self._check}
+        return functools.partial(jit, **options, **flags), (self._f,)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Return ``f(*args, **kwargs)``: replay it if a call like it was recorded."""

@@ -260,13 +260,20 @@ class Program:
             self.lines.append(f"  {x}.dispose(); {x}._data = {why!r}")
         self.donated = [graph.inputs[n] for n in of.donated]
         made, lines = list[str](), list[str]()
+        first = len(self.tensors) - len(of.inputs)
+        keys = [slot.key for slot in of.inputs]
+        rereads = dict(zip(keys, self.tensors[first:], strict=True))
         for value in graph.outputs:
             made.append(f"Tensor({self.named[value]}, {self.bind(of.homes[value])})")
         for tensor, (place, argument) in of.results.items():
             self.handles[tensor] = name = f"r{place}"
-            handle = made[place]
+            handle, captured = made[place], of.captured.get(tensor)
             if argument is not None and not of.donated:
                 handle = self.tensors[argument]
+            elif isinstance(captured, Tensor):
+                handle = self.bind(captured)
+            elif captured is not None:
+                handle = rereads[captured.key]
             lines.append(f"  {name} = {handle}")
         built = self.result(of.value)
         last = made[len(made) - len(of.assigned) :]

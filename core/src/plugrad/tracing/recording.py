@@ -72,6 +72,8 @@ class Recording:
         homes: The backend of each value of the graph.
         results: For each tensor in ``value``, by its id, its place among the outputs of
             the graph, or that of the argument that it is.
+        captured: Tensors in ``value`` that the function has read and not made, by id:
+            the tensor, or the slot where it is read anew.
         assigned: The variables whose new values are the last outputs of the graph.
         confirmed: Whether another call has done the same, so that it is replayed.
         program: The code of a replay, once it is confirmed.
@@ -161,8 +163,7 @@ class Recording:
         recorder, draft = self.recorder, self.recorder.draft
         self.results = dict[int, tuple[int, int | None]]()
         before = recorder.variables
-        leaves, structure = split(self.value)
-        for x in leaves:
+        for x in split(self.value)[0]:
             if type(x) is Tensor:
                 argument = tensors.index(id(x)) if id(x) in tensors else None
                 self.results.setdefault(id(x), (len(draft.outputs), argument))
@@ -181,9 +182,6 @@ class Recording:
         self.recorded = len(draft.steps)
         self.homes = draft.homes
         self.inputs = [s for s in recorder.sources if isinstance(s, Slot)]
-        # What has to be equal in another call besides tensors.
-        places = [self.results[id(x)] if type(x) is Tensor else look(x) for x in leaves]
-        self.returned = outline(structure), places
 
     def _refer(self, running: RunningCode) -> None:
         """Find what the function refers to, and refuse what cannot be compared."""
@@ -207,6 +205,7 @@ class Recording:
             if slot.read() is not x or x._data is not native:
                 recorder.refuse(f"it changes {slot.label}, which it reads")
         self._find_constants()
+        self._find_captured_results()
         # What is read anew must be like what was there; that need not live on.
         kinds = [(slot, _kind_of(x)) for slot, x, _ in self._read]
         self._kinds, self._distinct = kinds, len({id(x) for _, x, _ in self._read})
@@ -240,6 +239,29 @@ class Recording:
         held = {id(x): x for x, _ in recorder.free.values()}
         held |= {id(x): x for native in used for x in known.get(id(native), ())}
         self.constants = [(x, x._data) for x in held.values()]
+
+    def _find_captured_results(self) -> None:
+        """Find the results that are captured tensors, which replays return as well."""
+        leaves, structure = split(self.value)
+        slots = {id(x): slot for slot, x, _ in reversed(self._read)}
+        known = self.references.tensors
+        self.captured: dict[int, Tensor | Slot] = {}
+        for x in [x for x in leaves if type(x) is Tensor]:
+            if id(x) in slots:
+                self.captured[id(x)] = slots[id(x)]
+            elif any(x is other for other in known.get(id(x._data), ())):
+                self.captured[id(x)] = x
+        # What has to be equal in another call besides tensors.
+        self.returned = outline(structure), [*map(self._key_of_result, leaves)]
+
+    def _key_of_result(self, x: Any) -> Any:
+        """Return what equals that of another call if both return the same."""
+        if type(x) is not Tensor:
+            return look(x)
+        found = self.captured.get(id(x))
+        if isinstance(found, Slot):
+            return self.results[id(x)], found.key
+        return self.results[id(x)], None if found is None else Same(found)
 
     @functools.cached_property
     def graph(self) -> Graph | None:

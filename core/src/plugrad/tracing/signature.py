@@ -144,7 +144,11 @@ def leaf_key(x: Any) -> Any:
         return Same(value)
     if not static and by_identity is object.__hash__:
         raise TypeError("its objects may change unseen")
-    return type(value), value, hash(value)
+    # Decimals, times and ranges may be equal and still differ: 1.0 is 1.00.
+    written: Any = type(value).__repr__
+    if static or written is object.__repr__:
+        return type(value), value, hash(value)
+    return type(value), value, hash(value), repr(value)
 
 
 def outline(structure: Structure) -> Any:

@@ -83,6 +83,29 @@ for _name, (_value, _other) in EQUAL.items():
     equal(_name, _value, _other)
 
 
+# Classes that jit takes as arguments only if they are static.
+UNKNOWN = {"bytes and a bytearray", "namespaces of equal numbers"}
+UNKNOWN |= {"slices of equal numbers"}
+UNKNOWN |= {"deques of equal numbers", "deques of two lengths"}
+
+
+def equal_arguments(name, values):
+    def arguments(phase, call):
+        return {"x": floats(3, scale=1.0 + call), "value": values[phase % 2]}
+
+    def make():
+        f = lambda given: given["x"] * fingerprint(given["value"])
+        return f, *[lambda: None] * 2
+
+    make.__name__ = f"equal arguments {name}"
+    return pattern(KIND, arguments)(make)
+
+
+for _name, _values in EQUAL.items():
+    if _name not in UNKNOWN:
+        equal_arguments(_name, _values)
+
+
 def tree(*keys):
     """Return arguments that have one key in a phase, and another one in the next."""
     return lambda phase, call: {keys[phase % 2]: floats(3, scale=1.0 + call)}

@@ -1,0 +1,117 @@
+"""A function under ``jit`` as an object: a method, a copy, a pickle."""
+
+import copy
+import pickle
+
+import plugrad as pg
+import pytest
+
+from .helpers import floats, look, reason
+
+X = floats(3)
+
+
+@pg.jit(static=("power",), check=False)
+def powered(x, power):
+    return x**power
+
+
+def doubled(x):
+    return x * 2.0
+
+
+class Model:
+    def __init__(self, rate):
+        self.rate = pg.asarray(rate)
+
+    @pg.jit
+    def scaled(self, x):
+        return x * self.rate
+
+    @pg.jit
+    @staticmethod
+    def outer(x):
+        return x + 1.0
+
+    @staticmethod
+    @pg.jit
+    def inner(x):
+        return x + 2.0
+
+    @classmethod
+    @pg.jit
+    def of_class(cls, x):
+        return x + 3.0
+
+
+def test_methods():
+    models = [Model(2.0), Model(3.0)]
+    for _ in range(4):
+        for model in models:
+            assert look(model.scaled(X)) == look(X * model.rate)
+            assert look(Model.scaled(model, X)) == look(X * model.rate)
+    assert reason(Model.scaled, models[0], X) == ""
+
+
+@pytest.mark.parametrize("owner", [Model, Model(2.0)])
+@pytest.mark.parametrize(
+    ("name", "step"), [("outer", 1), ("inner", 2), ("of_class", 3)]
+)
+def test_methods_without_self(owner, name, step):
+    for call in range(5):
+        x = floats(3, scale=1.0 + call)
+        assert look(getattr(owner, name)(x)) == look(x + float(step))
+
+
+def test_a_function_that_is_a_method_as_well():
+    f = pg.jit(lambda x, y: x * y)
+
+    class Number:
+        multiplied = f
+
+        def __mul__(self, other):
+            return other * 5.0
+
+    for call in range(5):
+        x = floats(3, scale=1.0 + call)
+        assert look(f(x, X)) == look(x * X)
+        assert look(Number().multiplied(x)) == look(x * 5.0)
+    assert len(f.explain(X, X).retraces) == 0
+
+
+def test_clear_reaches_methods():
+    model = Model(2.0)
+    for _ in range(3):
+        model.scaled(X)
+    vars(Model)["scaled"].clear()
+    assert not Model.scaled.explain(model, X).confirmed
+
+
+@pytest.mark.parametrize("again", [lambda f: pickle.loads(pickle.dumps(f)), copy.copy])
+def test_what_its_module_has_is_one_object(again):
+    assert again(powered) is powered
+    assert again(Model.scaled) is Model.scaled
+
+
+def test_copies_replay_for_themselves():
+    model = Model(2.0)
+    model.call = pg.jit(model.scaled.__func__.__wrapped__, static=(0,), donate="x")
+    model.bound = pg.jit(Model.__dict__["scaled"].__wrapped__.__get__(model))
+    other = copy.deepcopy(model)
+    assert other.call is not model.call
+    other.rate = pg.asarray(7.0)
+    for _ in range(4):
+        assert look(other.bound(X)) == look(X * 7.0)
+        assert look(model.bound(X)) == look(X * 2.0)
+        given = copy.copy(X)
+        assert look(other.call(other, given)) == look(X * 7.0)
+    with pytest.raises(ValueError, match="donated to jit as argument x"):
+        given + 1.0
+
+
+def test_a_pickle_has_the_options():
+    f = pg.jit(doubled, check=True)
+    made = pickle.loads(pickle.dumps(f))
+    assert made is not f
+    assert made._check
+    assert look(made(X)) == look(X * 2.0)
