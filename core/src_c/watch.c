@@ -12,7 +12,7 @@ typedef struct {
     size_t size, used; /* size is a power of two, or 0 */
 } Table;
 
-static size_t place(const Table *table, uintptr_t address) {
+static size_t find_slot(const Table *table, uintptr_t address) {
     size_t at = (size_t)((address >> 4) * 0x9E3779B97F4A7C15u) & (table->size - 1);
     while (table->slots[at] != 0 && table->slots[at] != address)
         at = (at + 1) & (table->size - 1);
@@ -20,7 +20,7 @@ static size_t place(const Table *table, uintptr_t address) {
 }
 
 static int contains(const Table *table, uintptr_t address) {
-    return table->size != 0 && table->slots[place(table, address)] == address;
+    return table->size != 0 && table->slots[find_slot(table, address)] == address;
 }
 
 static int add(Table *table, uintptr_t address) {
@@ -30,18 +30,18 @@ static int add(Table *table, uintptr_t address) {
         if (larger.slots == NULL) return PyErr_NoMemory(), -1;
         for (size_t i = 0; i < table->size; i++)
             if (table->slots[i] != 0)
-                larger.slots[place(&larger, table->slots[i])] = table->slots[i];
+                larger.slots[find_slot(&larger, table->slots[i])] = table->slots[i];
         PyMem_Free(table->slots);
         *table = larger;
     }
-    size_t at = place(table, address);
+    size_t at = find_slot(table, address);
     table->used += table->slots[at] == 0;
     table->slots[at] = address;
     return 0;
 }
 
 /* What `hook` answers about a call. */
-enum { TELL_AGAIN, SEEN, NEVER_AGAIN, FINALIZER };
+enum { FOLLOW, IGNORE_THIS_CALL, IGNORE_CODE, IGNORE_CALLEES };
 
 typedef struct {
     PyObject_HEAD
@@ -50,10 +50,10 @@ typedef struct {
     Table seen;
 } Watcher;
 
-static Table never_again; /* guarded by the GIL */
+static Table ignored_code; /* guarded by the GIL */
 
 /* End the profile function after an error of the hook, as Python does with its own. */
-static int end(void) {
+static int abort_profiling(void) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyEval_SetProfile(NULL, NULL);
@@ -72,15 +72,15 @@ static int on_event(PyObject *of, PyFrameObject *frame, int what, PyObject *arg)
     PyCodeObject *code = PyFrame_GetCode(frame);
     uintptr_t address = (uintptr_t)code;
     Py_DECREF(code);
-    if (contains(&never_again, address) || contains(&self->seen, address)) return 0;
+    if (contains(&ignored_code, address) || contains(&self->seen, address)) return 0;
     PyObject *answer = PyObject_CallOneArg(self->hook, (PyObject *)frame);
-    if (answer == NULL) return end();
+    if (answer == NULL) return abort_profiling();
     long kind = PyLong_AsLong(answer);
     Py_DECREF(answer);
-    if (kind == FINALIZER) self->finalizer = frame;
-    Table *table = kind == SEEN ? &self->seen : kind == NEVER_AGAIN ? &never_again : NULL;
-    if (table != NULL && add(table, address) < 0) return end();
-    return kind == -1 && PyErr_Occurred() ? end() : 0;
+    if (kind == IGNORE_CALLEES) self->finalizer = frame;
+    Table *table = kind == IGNORE_THIS_CALL ? &self->seen : kind == IGNORE_CODE ? &ignored_code : NULL;
+    if (table != NULL && add(table, address) < 0) return abort_profiling();
+    return kind == -1 && PyErr_Occurred() ? abort_profiling() : 0;
 }
 
 /* Runs if the user saves the hook with sys.getprofile() and sets it again. */

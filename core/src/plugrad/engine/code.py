@@ -55,7 +55,9 @@ ANY_ATTRIBUTE = frozenset(
 )
 
 
-Ran = Iterable[tuple[CodeType, dict[str, Any]]]  # code with the globals it ran in
+CodeWithGlobals = Iterable[
+    tuple[CodeType, dict[str, Any]]
+]  # code with the globals it ran in
 
 
 def package_of(module: str) -> str:
@@ -69,7 +71,7 @@ def package_of(module: str) -> str:
 # Code that names one of these may run code that the hook does not see.
 HOOKS = frozenset({"setprofile", "settrace"})
 # Code that names one of these may read globals or modules that its texts name.
-BY_TEXT = frozenset(
+DYNAMIC_LOOKUPS = frozenset(
     {"__globals__", "__import__", "globals", "import_module", "modules"}
 )
 
@@ -85,7 +87,8 @@ class Names(NamedTuple):
             if the code also reads it elsewhere.
         modules: Modules that it imports.
         any_attribute: Whether it may read attributes that it does not name.
-        by_text: Whether it may read globals or modules that its strings name.
+        has_dynamic_lookups: Whether its strings may name globals or modules that it
+            reads.
 
     """
 
@@ -94,7 +97,7 @@ class Names(NamedTuple):
     chains: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
     modules: frozenset[str] = frozenset()
     any_attribute: bool = False
-    by_text: bool = False
+    has_dynamic_lookups: bool = False
 
 
 # The set to which an instruction adds a name, and how many low bits of its argument
@@ -136,8 +139,8 @@ def _names_of(key: _ByIdentity) -> Names:
         any_attribute = any_attribute or operation == _MATCH_CLASS
     everything = found["globals"] | found["attributes"]
     everything.update(*[names for _, names in chains])
-    by_text = not BY_TEXT.isdisjoint(everything)
-    if by_text:
+    has_dynamic_lookups = not DYNAMIC_LOOKUPS.isdisjoint(everything)
+    if has_dynamic_lookups:
         texts = _texts(key.code)
         found["globals"].update(texts)
         found["modules"].update(texts)
@@ -147,7 +150,7 @@ def _names_of(key: _ByIdentity) -> Names:
         frozenset(chains),
         frozenset(found["modules"]),
         any_attribute or not ANY_ATTRIBUTE.isdisjoint(everything),
-        by_text,
+        has_dynamic_lookups,
     )
 
 
@@ -213,10 +216,10 @@ def is_trusted_class(cls: type) -> bool:
     return hasattr(module, cls.__qualname__.partition(".")[0])
 
 
-def joined_names(ran: Ran) -> Names:
+def joined_names(ran: CodeWithGlobals) -> Names:
     """Return the names in all code that ran."""
     attributes: set[str] = set()
-    any_attribute = by_text = False
+    any_attribute = has_dynamic_lookups = False
     for code, outside in ran:
         names = names_in(code)
         attributes |= names.attributes
@@ -227,9 +230,11 @@ def joined_names(ran: Ran) -> Names:
         if package not in TRUSTED or package in READ_BY_NAME:
             any_attribute = any_attribute or names.any_attribute
         if package not in TRUSTED:
-            by_text = by_text or names.by_text
+            has_dynamic_lookups = has_dynamic_lookups or names.has_dynamic_lookups
     return Names(
-        attributes=frozenset(attributes), any_attribute=any_attribute, by_text=by_text
+        attributes=frozenset(attributes),
+        any_attribute=any_attribute,
+        has_dynamic_lookups=has_dynamic_lookups,
     )
 
 
@@ -257,10 +262,10 @@ def imported_modules(names: Iterable[str], package: str) -> list[str]:
 
 
 # Callbacks of weak references: they run when an object dies.
-_OF_WEAKREF = [weakref.finalize.__call__.__code__]
+_WEAKREF_CALLBACKS = [weakref.finalize.__call__.__code__]
 # Answers of the hook: report the next call of this code, or no more in this block, or
 # never again; the last one skips all calls until this one returns.
-TELL_AGAIN, SEEN, NEVER_AGAIN, FINALIZER = range(4)
+FOLLOW, IGNORE_THIS_CALL, IGNORE_CODE, IGNORE_CALLEES = range(4)
 
 
 class RunningCode:
@@ -285,7 +290,7 @@ class RunningCode:
         self._seen: set[tuple[int, int]] = set()
         self._finalizer: FrameType | None = None
         called = [getattr(f, "__code__", None) for f in gc.callbacks]
-        self._callbacks = {id(code) for code in (*called, *_OF_WEAKREF)}
+        self._callbacks = {id(code) for code in (*called, *_WEAKREF_CALLBACKS)}
         self._get: Any = None
         self._set: Any = None
         self._hook: Any = None
@@ -351,33 +356,33 @@ class RunningCode:
             if event == "return" and frame is self._finalizer:
                 self._finalizer = None
             return None
-        if event != "call" or id(frame.f_code) in _UNREAD:
+        if event != "call" or id(frame.f_code) in _PLUGRAD_CODE:
             return None
-        if self._answer(frame) != FINALIZER:
+        if self._answer(frame) != IGNORE_CALLEES:
             return None
         self._finalizer = frame
         frame.f_trace_lines = False
-        return self._hook  # which is told when it returns
+        return self._hook  # which is called when the frame returns
 
     def _answer(self, frame: FrameType) -> int:
-        """Note the code of a call; return whether to be told of it again."""
+        """Note the code of a call; return what to do with later calls."""
         code, outside = frame.f_code, frame.f_globals
         if code.co_name == "__del__" or id(code) in self._callbacks:
-            return FINALIZER  # an object dies, or the garbage collector runs
+            return IGNORE_CALLEES  # an object dies, or the garbage collector runs
         if transferring.depth:
-            return TELL_AGAIN
+            return FOLLOW
         module = str(outside.get("__name__", ""))
         if package_of(module) == "plugrad" or module.startswith("namedtuple_"):
-            _UNREAD[id(code)] = code
-            return NEVER_AGAIN
+            _PLUGRAD_CODE[id(code)] = code
+            return IGNORE_CODE
         if package_of(module) in READ_BY_NAME and _is_for_plugrad(frame):
-            return TELL_AGAIN
+            return FOLLOW
         key = id(code), id(outside)
         if key not in self._seen:
             self._seen.add(key)
             self.ran.append((code, outside))
         # The user may run the same code in other globals: a module executed twice.
-        return SEEN if package_of(module) in TRUSTED else TELL_AGAIN
+        return IGNORE_THIS_CALL if package_of(module) in TRUSTED else FOLLOW
 
 
 def _is_for_plugrad(frame: FrameType) -> bool:
@@ -393,7 +398,7 @@ def _is_for_plugrad(frame: FrameType) -> bool:
 
 
 # Code of plugrad and of named tuples that has run, by id: most calls are of it.
-_UNREAD: dict[int, CodeType] = {}
+_PLUGRAD_CODE: dict[int, CodeType] = {}
 
 
 # --- without running -------------------------------------------------------------
@@ -407,7 +412,7 @@ def code_of(function: Any, module: str) -> list[tuple[CodeType, dict[str, Any]]]
     found: dict[int, tuple[CodeType, dict[str, Any]]] = {}
     waiting = [function]
     while waiting:
-        one = function_of(waiting.pop())
+        one = python_function(waiting.pop())
         if one is None or id(one.__code__) in found:
             continue
         for code in code_inside(one.__code__):
@@ -419,12 +424,12 @@ def code_of(function: Any, module: str) -> list[tuple[CodeType, dict[str, Any]]]
     return [*found.values()]
 
 
-def function_of(value: Any) -> FunctionType | None:
+def python_function(value: Any) -> FunctionType | None:
     """Return the function that a call of a value runs; None if it is not Python's."""
     if isinstance(value, functools.partial):
-        return function_of(value.func)
+        return python_function(value.func)
     if isinstance(value, MethodType):
-        return function_of(value.__func__)
+        return python_function(value.__func__)
     if isinstance(value, FunctionType):
         return value
     for cls in type(value).__mro__:

@@ -384,7 +384,7 @@ class Slot:
 
     def __init__(self, label: str, holder: Any, name: Any, how: str) -> None:
         self.label, self.holder, self.name = label, holder, name
-        self._code, self._get = _WAYS[how]
+        self._code, self._get = _ACCESS[how]
 
     @property
     def key(self) -> tuple[int, Any]:
@@ -403,7 +403,7 @@ class Slot:
             return MISSING
 
 
-_WAYS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+_ACCESS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "item": ("{}[{!r}]", lambda holder, index: holder[index]),
     "entry": ("{}.get({!r})", lambda holder, key: holder.get(key, MISSING)),
     "attribute": ("{}.{}", getattr),

@@ -37,7 +37,7 @@ from plugrad.tensor.tensor import Tensor
 
 from .code import (
     TRUSTED,
-    Ran,
+    CodeWithGlobals,
     imported_modules,
     is_trusted_class,
     joined_names,
@@ -94,7 +94,10 @@ class References:
     """
 
     def __init__(
-        self, roots: Iterable[Any], ran: Ran, varying: Collection[tuple[int, Any]] = ()
+        self,
+        roots: Iterable[Any],
+        ran: CodeWithGlobals,
+        varying: Collection[tuple[int, Any]] = (),
     ) -> None:
         self.places: list[Place] = []
         self.tensors: dict[int, list[Tensor]] = {}
@@ -112,7 +115,7 @@ class References:
             self._search(roots, ran)
         self._seen.clear()
 
-    def _search(self, roots: Iterable[Any], ran: Ran) -> None:
+    def _search(self, roots: Iterable[Any], ran: CodeWithGlobals) -> None:
         self.places.clear()
         self.tensors.clear()
         self._count = 0
@@ -158,7 +161,7 @@ class References:
             place = self._without_varying(place)
             if isinstance(place, Attributes) and not place.names:
                 return
-        if self._names.by_text:
+        if self._names.has_dynamic_lookups:
             named = [x for x in place.values if type(x) is str and x in sys.modules]
             self._modules(named)
         self.places.append(place)

@@ -37,17 +37,17 @@ def check_replay(name: str, entry: Recording, program: Program, new: Recording) 
         StaleReplay: They differ.
 
     """
-    if new.passing:
+    if new.is_temporary:
         return  # another thread, or a debugger, kept the call from being recorded
     if len(new.shared) != len(entry.shared):
         return  # an argument is captured as well, and stands for it in the new graph
     if new.recorder.raised and program.runs_again and _raises(entry, program, new):
         return  # the function runs as it is then
     differ = Differ(entry, new, code=False)  # which may run at any time
-    if differ.told:
+    if differ.difference:
         raise StaleReplay(
-            f"jit: a replay of {name} would be stale: {differ.told}; the function "
-            "reads something that jit does not compare, so pass it as an argument"
+            f"jit: a replay of {name} would be stale: {differ.difference}; the "
+            "function reads something that jit does not compare, so pass it as an argument"
         )
     if program.graph is None:
         return
@@ -62,12 +62,12 @@ def check_replay(name: str, entry: Recording, program: Program, new: Recording) 
             continue
         values |= zip(item.outputs, _run(item, values), strict=True)
         for y in item.outputs:
-            told = _difference(new, values[y], differ.same.get(y))
-            if told:
+            difference = _difference(new, values[y], differ.same.get(y))
+            if difference:
                 line = differ.place_of(y)
                 raise StaleReplay(
-                    f"jit: a replay of {name} would be wrong: {_who(item)} returns "
-                    f"{told}{line}"
+                    f"jit: a replay of {name} would be wrong: {_describe_item(item)} "
+                    f"returns {difference}{line}"
                 )
 
 
@@ -121,7 +121,7 @@ def _difference(new: Recording, replayed: Native, at: int | None) -> str:
     return f"{its.ravel()[first]!r} at {place}, not {ours.ravel()[first]!r}"
 
 
-def _who(item: Step | Region) -> str:
+def _describe_item(item: Step | Region) -> str:
     """Return who computes a part of a plan."""
     if isinstance(item, Region):
         return f"a region of {len(item.steps)} kernels, compiled by {item.by},"

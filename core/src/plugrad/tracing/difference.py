@@ -19,14 +19,14 @@ from plugrad.tensor.tensor import Native, Tensor
 
 from .graph import Step
 from .recorder import Home
-from .recording import Recording, is_like
+from .recording import Recording, may_replace
 
 
 class Differ:
     """Compares two recordings of calls that should do the same.
 
     Attributes:
-        told: In what they differ, for messages; empty if they do not.
+        difference: In what they differ, for messages; empty if they do not.
         same: For each value of the first draft, its number in the second.
 
     """
@@ -35,9 +35,9 @@ class Differ:
         self._old, self._new, self._code = old, new, code
         self.same: dict[int, int] = {}
         self._met: set[int] = set()  # of the second
-        self.told = self._difference()
+        self.difference = self._find_difference()
 
-    def _difference(self) -> str:
+    def _find_difference(self) -> str:
         old, new = self._old, self._new
         if old.reason or new.reason:
             return new.reason or old.reason
@@ -178,7 +178,7 @@ def _same_attribute(x: Any, y: Any) -> bool:
     if type(x) is not type(y):
         return False
     if type(x) is Tensor:  # a key, which is an input of the step as well
-        return is_like(x, y)
+        return may_replace(x, y)
     if isinstance(x, functools.partial):
         parts = [(p.func, p.args, tuple(p.keywords.items())) for p in (x, y)]
         return _same_attribute(*parts)

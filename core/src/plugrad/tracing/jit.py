@@ -17,7 +17,7 @@ from operator import attrgetter
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
-from plugrad.engine.code import function_of
+from plugrad.engine.code import python_function
 from plugrad.engine.context import current
 from plugrad.engine.dispatch import active
 from plugrad.engine.places import Slot
@@ -30,7 +30,7 @@ from .checking import check_replay
 from .difference import Differ
 from .explanation import Explanation
 from .program import MISS, Call, Program, is_signal
-from .recording import Recording, plain
+from .recording import Recording, without_static
 from .regions import Plan, Region, compiled
 from .signature import Signature, difference, donated, signature
 
@@ -134,7 +134,7 @@ class Jitted(Generic[P, R]):
         check: bool = False,
     ) -> None:
         arguments.function("jit", f)
-        if (called := function_of(f)) is not None:
+        if (called := python_function(f)) is not None:
             called = inspect.unwrap(called)
             for kind in ("coroutine", "generator", "asyncgen"):
                 if getattr(inspect, f"is{kind}function")(called):
@@ -215,7 +215,7 @@ class Jitted(Generic[P, R]):
             result = call(args, kwargs)
             if result is not MISS:
                 return cast("R", result)
-        return cast("R", self._found(args, kwargs))
+        return cast("R", self._call_unmatched(args, kwargs))
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
         """Return what is replayed for these arguments; call ``f`` if none is yet.
@@ -275,7 +275,7 @@ class Jitted(Generic[P, R]):
         why = difference(self._entries[0].sign, sign) if self._entries else ""
         return None, sign, why
 
-    def _found(self, args: Any, kwargs: Any) -> Any:
+    def _call_unmatched(self, args: Any, kwargs: Any) -> Any:
         if _is_inside() and not _is_debugged():
             return self._f(*args, **kwargs)
         entry, sign, why = self._lookup(args, kwargs)
@@ -295,7 +295,7 @@ class Jitted(Generic[P, R]):
 
     def _run(self, sign: Signature) -> Any:
         """Run the function as it is."""
-        return self._f(*plain(sign.args), **plain(sign.kwargs))
+        return self._f(*without_static(sign.args), **without_static(sign.kwargs))
 
     def _replay(self, entry: Recording, sign: Signature) -> Any:
         """Replay a call that no code has taken: under an observer, or the first one."""
@@ -329,14 +329,14 @@ class Jitted(Generic[P, R]):
         """
         if why:
             self._note_retrace(why)
-        told = donated(sign, self._donate, self._name) if self._donate else {}
+        messages = donated(sign, self._donate, self._name) if self._donate else {}
         entry = Recording(
             self._f,
             sign,
             strict=self._strict,
-            donated=told,
+            donated=messages,
             varying=self._varying.values(),
-            detailed=before is not None,
+            with_lines=before is not None,
         )
         self._settle(entry, before)
         value = entry.value
@@ -345,7 +345,7 @@ class Jitted(Generic[P, R]):
             entry.recorder.release()
         entry.value = None  # the tensors need not live on
         if entry.reason == "" and not explained:
-            _use_up(sign, told)
+            _use_up(sign, messages)
         entry.sign = sign._replace(args=(), kwargs={}, leaves=[])
         self._remember(entry, before)
         return value
@@ -358,14 +358,14 @@ class Jitted(Generic[P, R]):
                 entry.reason = f"it changes {changed}, which it reads"
                 self._rest(attempts, entry.reason)
                 return
-            differs = Differ(before, entry).told
+            differs = Differ(before, entry).difference
             entry.confirmed = not differs
         else:
             differs = entry.reason or (self._retraces[-1] if self._retraces else "")
         if entry.references.reason:
             remedy = f"pass it as an argument, or define {PROTOCOL} in its class"
             self._warn_once(f"{entry.references.reason}; {remedy}")
-        if entry.reason and not entry.passing:
+        if entry.reason and not entry.is_temporary:
             entry.confirmed = True
         elif entry.confirmed:
             attempts.recordings = attempts.rests = 0
@@ -422,17 +422,17 @@ class Jitted(Generic[P, R]):
 
     def _checked(self, entry: Recording, sign: Signature) -> Any:
         """Run a call as it is; raise if a replay of it would do something else."""
-        told = donated(sign, self._donate, self._name) if self._donate else {}
+        messages = donated(sign, self._donate, self._name) if self._donate else {}
         new = Recording(
             self._f,
             sign,
-            donated=told,
+            donated=messages,
             varying=entry.varying,
-            detailed=True,
-            holding=True,
+            with_lines=True,
+            hold_arrays=True,
         )
         check_replay(self._name, entry, self._loaded(entry), new)
-        _use_up(sign, told)
+        _use_up(sign, messages)
         return new.value
 
     def _loaded(self, entry: Recording) -> Program:
@@ -482,10 +482,10 @@ class Attempts:
         self.reason = ""
 
 
-def _use_up(sign: Signature, told: Mapping[int, str]) -> None:
+def _use_up(sign: Signature, messages: Mapping[int, str]) -> None:
     """Empty the donated tensors of a call."""
     tensors = [x for x in sign.leaves if type(x) is Tensor]
-    for n, why in told.items():
+    for n, why in messages.items():
         tensors[n].dispose()
         tensors[n]._data = why
 

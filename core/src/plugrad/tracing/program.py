@@ -39,7 +39,7 @@ from plugrad.tensor.tree import LEAF, kind_of, split
 from .graph import DRAW, MOVE, REGION, Graph, Step
 from .recording import Recording
 from .regions import Plan, Region, compiled, last_uses
-from .signature import Static, leaf_key, look, outline
+from .signature import Static, leaf_key, structure_key, value_key
 
 MISS: Any = object()
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -213,8 +213,8 @@ class Program:
             held = self.bind([*value])  # which keep their ids
             ids = self.bind([*map(id, self.names[held])])
             other = f"[*map(id, {name})] != {ids}"
-            looks = f"look([*{name}]) != {self.bind(look([*value]))}"
-            of = f"type({name}) is not dict or {other} and {looks}"
+            keys = f"value_key([*{name}]) != {self.bind(value_key([*value]))}"
+            of = f"type({name}) is not dict or {other} and {keys}"
             _, structure = split(value)
             inside = [(f"{name}[{self.bind(k)}]", value[k]) for k in structure._keys]
         elif kind_of(value) is None:
@@ -223,7 +223,7 @@ class Program:
         else:
             leaves, structure = split(value)
             self.lines.append(f"    {name}s, of = split({name})")
-            of = f"outline(of) != {self.bind(outline(structure))}"
+            of = f"structure_key(of) != {self.bind(structure_key(structure))}"
             inside = [(f"{name}s[{i}]", leaf) for i, leaf in enumerate(leaves)]
         self.miss(of)
         for get, child in inside:
@@ -363,7 +363,7 @@ def is_signal(error: BaseException) -> bool:
 
 
 # What the generated code calls by name.
-USED = (Static, Tensor, is_signal, leaf_key, look, outline, split)
+USED = (Static, Tensor, is_signal, leaf_key, value_key, structure_key, split)
 
 
 def has_effects(graph: Graph) -> bool:

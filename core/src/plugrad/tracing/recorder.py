@@ -47,15 +47,15 @@ class Recorder:
 
     Args:
         strict: Whether what forbids replay is an error.
-        detailed: Whether to remember the user's line of each step, for messages.
-        holding: Whether to hold all arrays, to compare them with those of a replay.
+        with_lines: Whether to remember the user's line of each step, for messages.
+        hold_arrays: Whether to hold all arrays, to compare them with those of a replay.
 
     Attributes:
         draft: What has been recorded.
         sources: Where each input of the draft comes from.
         input_arrays: The array of each input, until the call has ended.
         reason: Why the call cannot be replayed, with the user's line; empty if it can.
-        passing: Whether the reason may be gone in the next call.
+        is_temporary: Whether the reason may be gone in the next call.
         variables: The variables that were used, with the tensor each held before.
         given: The ids of the tensors that variables have got in the call.
         free: The tensors that were neither passed nor made in the call, with their
@@ -69,8 +69,8 @@ class Recorder:
 
     """
 
-    def __init__(self, *, strict: bool, detailed: bool, holding: bool) -> None:
-        self.draft, self.reason, self.passing = Draft(), "", False
+    def __init__(self, *, strict: bool, with_lines: bool, hold_arrays: bool) -> None:
+        self.draft, self.reason, self.is_temporary = Draft(), "", False
         self.sources: list[Source] = []
         self.input_arrays: list[Native] = []
         self.variables: dict[Variable, Tensor] = {}
@@ -84,7 +84,11 @@ class Recorder:
         self._held: list[Any] = []
         self._thread = threading.get_ident()
         self._threads_before = {thread.ident for thread in threading.enumerate()}
-        self._strict, self._detailed, self._holding = strict, detailed, holding
+        self._strict, self._with_lines, self._hold_arrays = (
+            strict,
+            with_lines,
+            hold_arrays,
+        )
         self._paused = False
 
     @contextmanager
@@ -97,11 +101,11 @@ class Recorder:
         finally:
             backends.unwatch(self._transferred)
 
-    def refuse(self, reason: str, *, passing: bool = False) -> None:
+    def refuse(self, reason: str, *, is_temporary: bool = False) -> None:
         """Do not replay this call, as something at the user's line forbids it."""
         if not self.reason:
             self.reason = f"{reason} ({line_outside()})"
-            self.passing = passing
+            self.is_temporary = is_temporary
             if self._strict:
                 raise ValueError(f"jit: strict=True, and {self.reason}")
 
@@ -121,7 +125,7 @@ class Recorder:
             if above < 0 or homes[y].runtime.arrays.nbytes(native) > above:
                 natives[y] = None
 
-    # --- what it is told ---------------------------------------------------------
+    # --- events ------------------------------------------------------------------
 
     def __call__(
         self, kernel: Kernel, inputs: Inputs, attrs: Attrs, outputs: Outputs
@@ -213,7 +217,7 @@ class Recorder:
         if is_made_here or threading.get_ident() not in self._threads_before:
             values = f"the values of a tensor, {_described(native)},"
             self.reason = self.reason or f"{values} leave for Python in another thread"
-            self.passing = True
+            self.is_temporary = True
         self.elsewhere = True
 
     # --- values ------------------------------------------------------------------
@@ -256,7 +260,7 @@ class Recorder:
         if found is None:
             found = self.draft.add(native, Spec(native.shape, native.dtype), home)
             self._numbers[key] = found
-            if self._holding:
+            if self._hold_arrays:
                 self.arrays[found] = native
             try:
                 gone = functools.partial(_forget, self._numbers, key)
@@ -307,7 +311,7 @@ class Recorder:
     ) -> None:
         step = Step(kernel, where.name, given, dict(attrs), tuple(made))
         self.draft.steps.append(step)
-        if self._detailed:
+        if self._with_lines:
             self.lines |= dict.fromkeys(made, line_outside())
         if kernel.effect or self._is_dynamic(given):
             self._vary(made)

@@ -22,7 +22,7 @@ from plugrad.tensor.tree import split
 
 from .graph import Graph
 from .recorder import Recorder
-from .signature import Same, Signature, Static, look, outline
+from .signature import Same, Signature, Static, structure_key, value_key
 
 if TYPE_CHECKING:
     from .program import Program
@@ -53,13 +53,13 @@ class Recording:
         strict: Whether what forbids replay is an error.
         donated: What errors say of donated tensors, by the numbers of the tensors.
         varying: Where the function finds tensors that others replace: they are inputs.
-        detailed: Whether to remember lines, for messages about differences.
-        holding: Whether to hold all arrays, to compare them with those of a replay.
+        with_lines: Whether to remember lines, for messages about differences.
+        hold_arrays: Whether to hold all arrays, to compare them with those of a replay.
 
     Attributes:
         value: What the function returned.
         reason: Why it cannot be replayed; empty if it can.
-        passing: Whether the reason may be gone in the next call.
+        is_temporary: Whether the reason may be gone in the next call.
         references: What the function refers to.
         varying: The slots whose tensors are read anew in each call.
         inputs: The slots that are inputs of the graph.
@@ -93,20 +93,22 @@ class Recording:
         strict: bool = False,
         donated: Mapping[int, str] | None = None,
         varying: Iterable[Slot] = (),
-        detailed: bool = False,
-        holding: bool = False,
+        with_lines: bool = False,
+        hold_arrays: bool = False,
     ) -> None:
         self.function, self.sign, self.donated = f, sign, donated or {}
         self.plans, self.overrides = registry.gradients.plans, current().overrides
         self.confirmed = False
-        recorder = Recorder(strict=strict, detailed=detailed, holding=holding)
+        recorder = Recorder(
+            strict=strict, with_lines=with_lines, hold_arrays=hold_arrays
+        )
         self.recorder = recorder
         self.varying = [*varying]
         given, running = self._run()
         self._finish([id(x) for x in given if type(x) is Tensor])
         self._refer(running)
         recorder.end()
-        self.reason, self.passing = recorder.reason, recorder.passing
+        self.reason, self.is_temporary = recorder.reason, recorder.is_temporary
         if self.reason and strict:
             raise ValueError(f"jit: strict=True, and {self.reason}")
 
@@ -127,13 +129,15 @@ class Recording:
             args, kwargs = sign.structure(given)
         natives = [x._data if type(x) is Tensor else None for x in given]
         with recorder.recording(), RunningCode() as running:
-            self.value = self.function(*plain(args), **plain(kwargs))
+            self.value = self.function(*without_static(args), **without_static(kwargs))
         for x, mine, native in zip(sign.leaves, given, natives, strict=True):
             if native is not None and mine._data is not native:
                 recorder.refuse("items of an argument are assigned")
                 x._rebind(mine)
         now = split((args, kwargs))
-        if outline(now[1]) != sign.key[0] or list(map(id, now[0])) != [*map(id, given)]:
+        if structure_key(now[1]) != sign.key[0] or list(map(id, now[0])) != [
+            *map(id, given)
+        ]:
             recorder.refuse("a list or dict among the arguments is changed")
         return given, running
 
@@ -189,18 +193,20 @@ class Recording:
         packages = [package_of(str(g.get("__name__", ""))) for _, g in running.ran]
         pairs = zip(running.ran, packages, strict=True)
         self.ran = {id(code): code for (code, _), name in pairs if name not in TRUSTED}
-        leaves = plain([x for x in self.sign.leaves if type(x) is not Tensor])
+        leaves = without_static([x for x in self.sign.leaves if type(x) is not Tensor])
         roots = [self.function, *leaves, *_functions(self.overrides)]
         keys = [slot.key for slot, *_ in self._read]
         keys += [slot.key for slot, _ in self.shared]
         self.references = References(roots, running.ran, keys)
         if running.reason or self.references.sets_hooks:
             reason = "the call may start or stop a debugger or a profiler"
-            recorder.refuse(running.reason or reason, passing=True)
+            recorder.refuse(running.reason or reason, is_temporary=True)
         if self.references.reason:
             recorder.refuse(self.references.reason)
         if recorder.elsewhere and not THREADS.isdisjoint(packages):
-            recorder.refuse("it waits for a thread that reads tensors", passing=True)
+            recorder.refuse(
+                "it waits for a thread that reads tensors", is_temporary=True
+            )
         for slot, x, native in self._read:
             if slot.read() is not x or x._data is not native:
                 recorder.refuse(f"it changes {slot.label}, which it reads")
@@ -252,12 +258,12 @@ class Recording:
             elif any(x is other for other in known.get(id(x._data), ())):
                 self.captured[id(x)] = x
         # What has to be equal in another call besides tensors.
-        self.returned = outline(structure), [*map(self._key_of_result, leaves)]
+        self.returned = structure_key(structure), [*map(self._key_of_result, leaves)]
 
     def _key_of_result(self, x: Any) -> Any:
         """Return what equals that of another call if both return the same."""
         if type(x) is not Tensor:
-            return look(x)
+            return value_key(x)
         found = self.captured.get(id(x))
         if isinstance(found, Slot):
             return self.results[id(x)], found.key
@@ -316,7 +322,7 @@ class Recording:
         for place in self.references.places:
             for at in place.differing():
                 slot = place.slot(at) if at >= 0 else None
-                if slot is not None and is_like(slot.read(), place.values[at]):
+                if slot is not None and may_replace(slot.read(), place.values[at]):
                     found.append(slot)
         for x, native in self.constants:
             if x._data is not native:
@@ -337,15 +343,15 @@ def _kind_of(x: Any) -> tuple[Any, ...] | None:
     return (x._home, x._shape, x._dtype) if type(x) is Tensor else None
 
 
-def is_like(new: Any, old: Any) -> bool:
+def may_replace(new: Any, old: Any) -> bool:
     """Return whether a tensor may be read in place of another one."""
     return type(old) is Tensor and _kind_of(new) == _kind_of(old)
 
 
-def plain(arguments: Any) -> Any:
+def without_static(arguments: Any) -> Any:
     """Return positional or named arguments without ``Static``."""
     if isinstance(arguments, dict):
-        return dict(zip(arguments, plain(arguments.values()), strict=True))
+        return dict(zip(arguments, without_static(arguments.values()), strict=True))
     return [x.value if isinstance(x, Static) else x for x in arguments]
 
 

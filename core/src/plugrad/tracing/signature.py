@@ -2,8 +2,8 @@
 
 ``engine.references`` finds what a function reads that is no argument.
 
-Map: ``look``, by which values are compared; ``Static``; ``Signature`` of a call; keys
-of leaves and structures; ``difference``.
+Map: ``value_key``, by which values are compared; ``Static``; ``Signature`` of a call;
+keys of leaves and structures; ``difference``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Same:
         return hash(self.ids)
 
 
-def look(value: Any) -> Any:
+def value_key(value: Any) -> Any:
     """Return what equals that of another value only if ``jit`` may take both as one."""
     kind = type(value)
     if kind in PLAIN:
@@ -54,14 +54,14 @@ def look(value: Any) -> Any:
     if kind is Tensor:
         return kind, Same(value, value._data)
     if kind is dict:
-        return kind, look([*value]), look([*value.values()])
+        return kind, value_key([*value]), value_key([*value.values()])
     if kind in (list, tuple):
         kinds = {*map(type, value)}
         if kinds == {Tensor}:
             return kind, Same(*value, *[x._data for x in value])
-        return kind, *(value if kinds == {str} else map(look, value))
+        return kind, *(value if kinds == {str} else map(value_key, value))
     if kind in (set, frozenset):
-        return kind, frozenset(map(look, value))
+        return kind, frozenset(map(value_key, value))
     return Same(value)
 
 
@@ -122,7 +122,7 @@ def signature(
                 "changes jit cannot see; pass tensors, numbers, text or trees of them, "
                 "or name it in static= if it is hashable"
             ) from None
-    key = outline(structure), tuple(keys), backend
+    key = structure_key(structure), tuple(keys), backend
     return Signature(args, kwargs, leaves, structure, key)
 
 
@@ -136,7 +136,7 @@ def leaf_key(x: Any) -> Any:
         return Same(value)
     if isinstance(value, set | frozenset) and not static:
         return type(value), frozenset(map(leaf_key, value))
-    key = look(value)
+    key = value_key(value)
     if not isinstance(key, Same):
         return key
     by_identity: Any = type(value).__hash__
@@ -151,13 +151,16 @@ def leaf_key(x: Any) -> Any:
     return type(value), value, hash(value), repr(value)
 
 
-def outline(structure: Structure) -> Any:
+def structure_key(structure: Structure) -> Any:
     """Return the structure with the order of dicts, which the order of runs follows."""
     if structure is LEAF:
         return LEAF
-    children = tuple([outline(child) for child in structure._children])
-    keys = look(structure._keys), look(structure._order)  # which tell 1 from True
-    return structure._class, keys, look(structure._static), children
+    children = tuple([structure_key(child) for child in structure._children])
+    keys = (
+        value_key(structure._keys),
+        value_key(structure._order),
+    )  # which tell 1 from True
+    return structure._class, keys, value_key(structure._static), children
 
 
 def argument(path: str) -> str:
