@@ -47,7 +47,8 @@ def check_replay(name: str, entry: Recording, program: Program, new: Recording) 
     if differ.difference:
         raise StaleReplay(
             f"jit: a replay of {name} would be stale: {differ.difference}; the "
-            "function reads something that jit does not compare, so pass it as an argument"
+            "function reads something that jit does not compare, so pass it as an "
+            "argument"
         )
     if program.graph is None:
         return
