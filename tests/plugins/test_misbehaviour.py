@@ -4,10 +4,12 @@ Each is a real wheel. The healthy ones must work all the same, and ``doctor`` mu
 the guilty.
 """
 
+import plugrad
 import pytest
 
 from tests.plugins.wheels import PROGRAM, written_wheel
 
+VERSION = plugrad.__version__
 BACKEND = """
 from plugrad.plugin import Backend, hookimpl
 @hookimpl
@@ -69,8 +71,18 @@ PLUGINS = {
     "guided-a": (PACK, "broken", "pack 'guided' is claimed by plugrad-guided-a 1.0 a"),
     "guided-b": (PACK, "broken", "pack 'guided' is claimed by plugrad-guided-a 1.0 a"),
     "squatter": (working("cpu"), "broken", "backend 'cpu' belongs to plugrad-cpu"),
-    "future": ("raise OSError", "broken", "for API 2, this is 1"),
-    "past": ("raise OSError", "broken", "for API 0, this is 1"),
+    "future": (
+        "raise OSError",
+        "broken",
+        f"it is built for the plugin surface plugrad.v2, and plugrad {VERSION} has "
+        "plugrad.v1; upgrade plugrad'",
+    ),
+    "past": (
+        "raise OSError",
+        "broken",
+        f"it is built for the plugin surface plugrad.v0, and plugrad {VERSION} has "
+        "plugrad.v1; upgrade plugrad-past'",
+    ),
     "printing": (working("printing", "print('hi')"), "works", "prints 'hi'"),
     "writing": (working("writing", "import os; os.write(1, b'raw')"), "works", ""),
     "sleeping": (working("sleeping", "import time; time.sleep(0.3)"), "works", "0.3"),
@@ -112,8 +124,18 @@ PLUGINS = {
         "broken",
         "Panic: of rust",
     ),
-    "demanding": (working("demanding"), "works", "plugrad>=99, and 0.1.0 is installed"),
+    "demanding": (
+        "raise OSError",
+        "broken",
+        f"it needs plugrad>=99, and plugrad {VERSION} is installed; upgrade plugrad'",
+    ),
+    "cautious": (
+        working("cautious"),
+        "works",
+        f"plugrad<0.1, and {VERSION} is installed",
+    ),
 }
+REQUIRES = {"demanding": ["plugrad>=99"], "cautious": ["plugrad<0.1"]}
 GROUPS = {"future": "plugrad.v2", "past": "plugrad.v0"}
 # What takes the process down, and what doctor says of it.
 DEADLY = {
@@ -129,12 +151,13 @@ def crowded(environment, wheelhouse):
     for name, source in {n: p[0] for n, p in PLUGINS.items()}.items():
         module = f"plugrad_{name.replace('-', '_')}"
         entry_points = f"[{GROUPS.get(name, 'plugrad.v1')}]\n{name} = {module}\n"
-        requires = ["plugrad>=99"] if name == "demanding" else []
+        requires = REQUIRES.get(name, [])
         written_wheel(wheelhouse, f"plugrad-{name}", source, entry_points, requires)
-    names = [f"plugrad-{name}" for name in PLUGINS if name != "demanding"]
+    names = [f"plugrad-{name}" for name in PLUGINS if name not in REQUIRES]
     infos = [environment.site / f"neighbour_{i}-1.0.dist-info" for i in range(300)]
     with environment.having("plugrad-cpu", *names):
-        environment.force("plugrad-demanding")
+        for name in REQUIRES:
+            environment.force(f"plugrad-{name}")
         for i, info in enumerate(infos):
             info.mkdir()
             text = f"Metadata-Version: 2.1\nName: neighbour-{i}\nVersion: 1.0\n"
@@ -143,7 +166,7 @@ def crowded(environment, wheelhouse):
                 f"[console_scripts]\nn{i} = neighbour:main\n"
             )
         yield environment
-        environment.pip("uninstall", "--yes", "plugrad-demanding")
+        environment.pip("uninstall", "--yes", *[f"plugrad-{n}" for n in REQUIRES])
         for info in infos:
             for path in info.iterdir():
                 path.unlink()
@@ -159,7 +182,7 @@ print(sorted({{*sys.modules}} & {{*{modules}, "plugrad_cpu"}}))
     assert crowded.prints(code) == "[]"
 
 
-HEALTHY = ["cpu", "printing", "writing", "sleeping", "patching", "private", "demanding"]
+HEALTHY = ["cpu", "printing", "writing", "sleeping", "patching", "private", "cautious"]
 
 
 @pytest.mark.parametrize("name", HEALTHY)
@@ -197,7 +220,17 @@ ASKED = {  # what somebody asks for: the end of the error, and of a block that h
         "backend 'exiting' of plugrad-exiting 1.0 has fai",
         None,
     ),
-    "pg.set_backend('future')": ("is incompatible: for API 2, this is 1", None),
+    "pg.set_backend('future')": (
+        "backend 'future' of plugrad-future 1.0 is incompatible: it is built for the "
+        f"plugin surface plugrad.v2, and plugrad {VERSION} has plugrad.v1; upgrade "
+        "plugrad",
+        None,
+    ),
+    "pg.set_backend('demanding')": (
+        "backend 'demanding' of plugrad-demanding 1.0 is incompatible: it needs "
+        f"plugrad>=99, and plugrad {VERSION} is installed; upgrade plugrad",
+        None,
+    ),
 }
 
 

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad import plugin
 from plugrad.engine.context import Scope
 from plugrad.engine.tape import spec
 from plugrad.plugin import Kernel, Spec, run
@@ -220,3 +221,66 @@ def test_a_call_is_checked_once_and_a_wrong_one_always():
             run(kernel, x, a=True)  # which equals 1
     assert asked == [1, 2, 2, 1]
     pg.unregister_kernel("test.Once", "cpu")
+
+
+# --- attributes that a later version adds ----------------------------------------
+
+SCALED = "x: floating; factor: float, reverse: bool = False, mode: 'a' | 'b' = 'a'"
+
+
+def scaled(x, factor, reverse, mode):
+    return x * factor * (-1.0 if reverse else 1.0) * (10.0 if mode == "b" else 1.0)
+
+
+def written_before(x, factor):
+    """Return what the first version of the contract asked for."""
+    return x * factor
+
+
+@pytest.fixture
+def declared():
+    """Return the name of a contract with new attributes, and what it decomposes to."""
+    kernel = Kernel(f"test.Scaled({SCALED})", out=lambda x, **_: x)
+    plugin.decomposition(kernel)(
+        lambda x, *, factor, reverse, mode: scaled(x, factor, reverse, mode) + 0.5
+    )
+    return kernel
+
+
+def test_a_signature_with_defaults(declared):
+    assert f"{declared}" == f"test.Scaled({SCALED}) -> y"
+    assert declared.defaults == {"reverse": False, "mode": "a"}
+    assert Kernel("test.Plain(x; factor: float)").defaults == {}
+    with pytest.raises(ValueError, match=r"of 'a' must be a literal, .* got 'pi'"):
+        Kernel("test.Wrong(x; a: float = pi)")
+
+
+def test_a_run_that_does_not_name_new_attributes(declared):
+    pg.register_kernel(declared, "cpu", scaled)
+    try:
+        assert pg.run_kernel("test.Scaled", [2.0], {"factor": 3.0}).item() == 6.0
+        attrs = {"factor": 3.0, "reverse": True}
+        assert pg.run_kernel("test.Scaled", [2.0], attrs).item() == -6.0
+    finally:
+        pg.unregister_kernel("test.Scaled", "cpu")
+
+
+@pytest.mark.parametrize("way", [pg.run_kernel, pg.jit(pg.run_kernel, static=(0,))])
+def test_an_implementation_that_was_written_before(way, declared):
+    pg.register_kernel(declared, "cpu", written_before)
+    try:
+        for new, expected in (
+            ({}, 6.0),
+            ({"reverse": True}, -5.5),  # it is decomposed
+            ({"mode": "b"}, 60.5),
+        ):
+            attrs = {"factor": 3.0, **new}
+            for _ in range(3):
+                assert way("test.Scaled", [2.0], attrs).item() == expected
+    finally:
+        pg.unregister_kernel("test.Scaled", "cpu")
+
+
+def test_attributes_without_defaults_are_needed(declared):
+    with pytest.raises(ValueError, match=r"does not fit test\.Scaled.*factor"):
+        pg.register_kernel(declared, "cpu", lambda x, reverse, mode: x)

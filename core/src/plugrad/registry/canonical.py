@@ -79,12 +79,14 @@ def _check_dtypes(kernel: Kernel, inputs: Given) -> None:
 
 def _named(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str, Any]:
     """Return the contract's attributes, computed from the user's if these differ."""
-    if kernel.canonicalize is not None and set(attrs) != set(kernel.attrs):
+    own = {*attrs, *kernel.defaults}
+    if kernel.canonicalize is not None and own != set(kernel.attrs):
         try:
             attrs = kernel.canonicalize(*inputs, **attrs)
         except TypeError:
             _check_call(kernel, inputs, attrs)
             raise
+    attrs = {**{n: x for n, x in kernel.defaults.items() if n not in attrs}, **attrs}
     lacking = [name for name in kernel.attrs if name not in attrs]
     unknown = [name for name in attrs if name not in kernel.attrs]
     wrong = [f"lacks {', '.join(lacking)}"] * bool(lacking)

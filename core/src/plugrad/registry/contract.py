@@ -61,9 +61,11 @@ class Kernel:
     The signature declares inputs, after a semicolon attributes, and outputs:
     ``"Name(x: number, *ys, bias?; axis: axis) -> values, indices"``. ``*ys`` is
     variadic, and ``bias?`` may be None. Attributes are plain, immutable, hashable
-    values. The output is ``y`` if none is named, and ``*ys`` if their number depends on
-    the run. Names of kernels are those of TensorFlow.js; outside the core they are
-    dotted, ``"mylib.Swish"``.
+    values. An attribute that a later version of the contract adds has a default,
+    ``reverse: bool = False``; an implementation without it runs for its default only.
+    The output is ``y`` if none is named, and ``*ys`` if their number depends on the
+    run. Names of kernels are those of TensorFlow.js; outside the core they are dotted,
+    ``"mylib.Swish"``.
 
     The kinds after the colons are optional; ``run_kernel`` and ``plugin.run`` check and
     canonicalize inputs and attributes by them. The kind of an input is a dtype such as
@@ -116,6 +118,7 @@ class Kernel:
         "canonicalize",
         "checks",
         "decomposition",
+        "defaults",
         "doc",
         "effect",
         "fused",
@@ -145,7 +148,7 @@ class Kernel:
         op: str = "",
         doc: str = "",
     ) -> None:
-        self.name, inputs, attrs, outputs, self.kinds = parse(signature)
+        self.name, inputs, attrs, outputs, self.kinds, self.defaults = parse(signature)
         for rule in (out, canonicalize):
             if rule is not None:
                 arguments.function(f"kernel {self.name}: out and canonicalize", rule)
@@ -231,7 +234,8 @@ class Kernel:
         """Return an input or an attribute as a signature declares it."""
         kind = self.kinds[name]
         marked = f"{'*' * (name == self.variadic)}{name}{'?' * (name in self.optional)}"
-        return f"{marked}: {kind}" if kind else marked
+        default = f" = {self.defaults[name]!r}" if name in self.defaults else ""
+        return f"{marked}: {kind}{default}" if kind else f"{marked}{default}"
 
 
 # --- meaning and gradient --------------------------------------------------------
@@ -307,6 +311,7 @@ def over(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJP:
 
 def origin(function: Callable[..., Any], owner: str) -> str:
     """Return the owner and place of a function: ``plugrad (plugrad.ops.unary:58)``."""
+    function = getattr(function, "__wrapped__", function)
     code = getattr(function, "__code__", None)
     line = f":{code.co_firstlineno}" if code else ""
     home = getattr(function, "__module__", None) or "?"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import importlib_metadata as metadata
 
 from . import hooks
-from .plugins import Phase, Plugin, canonical_name
+from .plugins import Plugin, canonical_name
 from .registry import registry
 
 
@@ -19,6 +19,7 @@ class Announcement(NamedTuple):
 
     distribution: str
     version: str
+    requirement: str  # of plugrad, such as ">=0.3"
     files: Any  # what importlib_metadata found
 
 
@@ -68,18 +69,28 @@ def _distributions(**what: str) -> Iterator[Any]:
         yield from distributions
 
 
-def _named(files: Any) -> tuple[str, str]:
-    """Return name and version; parsing all of the metadata takes 100 times as long."""
+def _named(files: Any) -> tuple[str, str, str]:
+    """Return the name, the version, and which plugrad it requires.
+
+    To parse all of the metadata would take 100 times as long.
+    """
     try:
         text = files.read_text("METADATA") or files.read_text("PKG-INFO") or ""
     except Exception:
         text = ""
     head = text.partition("\n\n")[0]
     fields = dict(re.findall(r"^(Name|Version): *(\S+)", head, re.MULTILINE))
-    return canonical_name(fields.get("Name", str(files))), fields.get("Version", "")
+    needs = re.search(
+        r"^Requires-Dist: *plugrad *([(<>=!~][^;\n]*)", head, re.MULTILINE
+    )
+    return (
+        canonical_name(fields.get("Name", str(files))),
+        fields.get("Version", ""),
+        needs[1].strip(" ()") if needs else "",
+    )
 
 
-def _read(name: str, version: str, files: Any) -> Iterator[Plugin]:
+def _read(name: str, version: str, requirement: str, files: Any) -> Iterator[Plugin]:
     """Yield the plugins that one distribution announces."""
     try:
         for entry in files.entry_points:
@@ -87,15 +98,49 @@ def _read(name: str, version: str, files: Any) -> Iterator[Plugin]:
                 continue
             plugin = Plugin(name, version, entry.name, entry.value)
             if entry.group != hooks.GROUP:
-                plugin.phase = Phase.INCOMPATIBLE
-                api = entry.group.removeprefix("plugrad.v")
-                plugin.reason = (
-                    f"for API {api}, this is {hooks.GROUP.removeprefix('plugrad.v')}"
-                    if api.isdigit()
-                    else f"in group {entry.group}, and plugins are in {hooks.GROUP}"
-                )
+                plugin.refuse(_other_surface(name, entry.group))
+            plugin.requirement = requirement
             yield plugin
     except Exception as error:
         plugin = Plugin(name, version)
         plugin.fail(error)
         yield plugin
+
+
+def _other_surface(distribution: str, group: str) -> str:
+    """Return why a plugin in another group of entry points is not loaded."""
+    surface = group.removeprefix("plugrad.v")
+    if not surface.isdigit():
+        return f"in group {group}, and plugins are in {hooks.GROUP}"
+    older = int(surface) < int(hooks.GROUP.removeprefix("plugrad.v"))
+    return (
+        f"it is built for the plugin surface {group}, and plugrad {version('plugrad')} "
+        f"has {hooks.GROUP}; upgrade {distribution if older else 'plugrad'}"
+    )
+
+
+def too_old(plugin: Plugin) -> str:
+    """Return why the installed plugrad is too old for a plugin; empty if it is not.
+
+    A newer plugrad than the plugin asks for is no reason: its surface is the same.
+    """
+    if not plugin.requirement:
+        return ""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        wanted, have = SpecifierSet(plugin.requirement), Version(version("plugrad"))
+        lowest = [s for s in wanted if s.operator in (">=", ">", "==", "~=")]
+        if all(
+            spec.contains(have, prereleases=True)
+            or (spec.operator != ">" and Version(spec.version.rstrip(".*")) <= have)
+            for spec in lowest
+        ):
+            return ""
+    except (InvalidSpecifier, InvalidVersion):
+        return ""  # pip has not read it either
+    return (
+        f"it needs plugrad{plugin.requirement}, and plugrad {have} is installed; "
+        "upgrade plugrad"
+    )

@@ -91,6 +91,8 @@ def _load() -> None:
                 plugin.block("named in PLUGRAD_BLOCK")
             elif allowed and not allowed & _names(plugin):
                 plugin.block("not named in PLUGRAD_PLUGINS")
+            elif reason := discovery.too_old(plugin):
+                plugin.refuse(reason)
             else:
                 _load_plugin(plugin)
         if not registry.core.version:

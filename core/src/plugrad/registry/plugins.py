@@ -58,6 +58,7 @@ class Plugin:
         phase: How far it got. If a plugin has several entries, each has a phase of its
             own, and the plugin is in use as long as one of them is.
         reason: Why it, or a part of it, is left out.
+        requirement: Which versions of plugrad its distribution requires, ``>=0.3``.
         error: What was raised, with its traceback.
         seconds: How long its code has taken, to load and to open.
         notes: What its code did that it must not do; others were protected from it.
@@ -70,6 +71,7 @@ class Plugin:
     module: str = ""
     phase: Phase = Phase.DISCOVERED
     reason: str = ""
+    requirement: str = ""
     error: BaseException | None = None
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
@@ -83,6 +85,10 @@ class Plugin:
     def block(self, reason: str) -> None:
         """Leave it out for a reason that is not an error."""
         self.phase, self.reason = Phase.BLOCKED, reason
+
+    def refuse(self, reason: str) -> None:
+        """Leave it out because it does not go with this version of plugrad."""
+        self.phase, self.reason = Phase.INCOMPATIBLE, reason
 
     def fail(self, error: BaseException) -> None:
         """Leave it out and keep the error with its traceback."""

@@ -13,6 +13,7 @@ in ``plugins``, gradients in ``gradients``.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -271,7 +272,7 @@ class Registry:
             self.contract(name, f"host kernels of {owner}")
         if runtime.host is not None:
             self.known(runtime.host, f"host of {backend.name!r}, from {owner}")
-        self.check(runtime.kernels, f"kernels of {owner}")
+        own_kernels = self.check(runtime.kernels, f"kernels of {owner}")
         own = self.gradients.vjp_rules_of(runtime.gradients, f"{owner}")
         layers = {
             name: list(found)  # the user's, which may be registered already
@@ -286,7 +287,7 @@ class Registry:
             for name, function in kernels.items():
                 layer = Layer(KERNEL_PACK, function, by.owner)
                 layers.setdefault(name, []).append(layer)
-        for name, function in runtime.kernels.items():
+        for name, function in own_kernels.items():
             layers.setdefault(name, []).append(Layer(OWNER, function, owner))
         table = {
             n: runtime.wrap(found[0].function) for n, found in layers.items() if found
@@ -304,11 +305,10 @@ class Registry:
         for entry in self.kernel_packs(backend):
             if entry.usable:
                 try:
-                    table = entry.open()
-                    self.check(table, f"kernels of {entry.owner}")
+                    mine = self.check(entry.open(), f"kernels of {entry.owner}")
                     given = entry.owner.call(entry.value.gradients)
                     gradients = self.gradients.vjp_rules_of(given, f"{entry.owner}")
-                    found.append((entry, table, gradients))
+                    found.append((entry, mine, gradients))
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:
@@ -330,10 +330,12 @@ class Registry:
                 alone.append((entry, table, gradients))
         return alone
 
-    def check(self, table: Mapping[str, Function], who: str) -> None:
-        """Raise unless every function fits the contract that it is to implement."""
-        for name, function in table.items():
-            _fits(self.contract(name, who), function, who)
+    def check(self, table: Mapping[str, Function], who: str) -> dict[str, Function]:
+        """Return functions that implement their contracts; raise if one does not."""
+        return {
+            name: _fitted(self.contract(name, who), function, who)
+            for name, function in table.items()
+        }
 
     # --- kernels -----------------------------------------------------------------
 
@@ -346,7 +348,7 @@ class Registry:
     ) -> None:
         """Add the user's implementation over all others."""
         with self.lock:
-            _fits(self.contract(name, "register_kernel"), function, "register_kernel")
+            function = self.check({name: function}, "register_kernel")[name]
             self.known(backend, "register_kernel")
             layer = Layer(USER, function, self.user, dispose)
             under = self.kernels.get((name, backend), [])
@@ -387,21 +389,48 @@ registry = Registry()
 gradient_registry = registry.gradients  # for the accelerators
 
 
-def _fits(kernel: Kernel, function: Function, who: str) -> None:
-    """Raise unless ``function`` can be called as ``kernel`` is run."""
+def _fitted(kernel: Kernel, function: Function, who: str) -> Function:
+    """Return a function that can be called as ``kernel`` is run, or raise.
+
+    A function that was written before the contract gained an attribute with a default
+    does not take it: it runs for this default, and declines other values.
+    """
     if not callable(function):
         raise TypeError(f"{who}: {kernel} needs a function, got {function!r}")
     try:
         signature = inspect.signature(function)
     except ValueError:
-        return  # some built-in functions have none
+        return function  # some built-in functions have none
     positional = len(kernel.inputs) or 1  # without inputs: the backend's Arrays
     takes = getattr(function, "nin", positional)  # a ufunc's outputs look like inputs
     if takes != positional and kernel.variadic is None:
         raise ValueError(f"{who}: {function!r} takes {takes} inputs, not as {kernel}")
+    parameters = signature.parameters
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    new = {
+        name: default
+        for name, default in kernel.defaults.items()
+        if name not in parameters and not takes_all
+    }
+    given = [name for name in kernel.attrs if name not in new]
     try:
-        signature.bind(*[None] * positional, **dict.fromkeys(kernel.attrs))
+        signature.bind(*[None] * positional, **dict.fromkeys(given))
     except TypeError as error:
         raise ValueError(
             f"{who}: {function!r} does not fit {kernel}: {error}"
         ) from None
+    return _before(new, function) if new else function
+
+
+def _before(new: Mapping[str, Any], function: Function) -> Function:
+    """Return a function that declines all but the defaults of new attributes."""
+
+    @functools.wraps(function)
+    def call(*natives: Any, **attrs: Any) -> Any:
+        for name, default in new.items():
+            value = attrs.pop(name)
+            if type(value) is not type(default) or value != default:
+                return NotImplemented
+        return function(*natives, **attrs)
+
+    return call

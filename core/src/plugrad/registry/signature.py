@@ -13,7 +13,10 @@ integer floating complexfloating inexact number string``), several of them joine
 variadic input have one dtype. Without a kind, an input may have any dtype.
 
 The kinds of attributes are the keys of ``KINDS``, or words in quotes. An attribute
-without a kind is any hashable value.
+without a kind is any hashable value. An attribute that a later version of a contract
+adds has a default, a literal without a comma::
+
+    "Cumsum(x: number; axis: axis, reverse: bool = False)"
 
 Map: ``parse``; the kinds of inputs; the kinds of attributes.
 """
@@ -47,6 +50,7 @@ class Signature(NamedTuple):
     attrs: tuple[str, ...]
     outputs: tuple[str, ...]
     kinds: dict[str, str]
+    defaults: dict[str, Any]  # of attributes
 
 
 _PATTERN = re.compile(r"([^\s();]+)\(([^();]*)(?:;([^();]*))?\)(?: *-> *([^();:]+))?")
@@ -69,17 +73,44 @@ def parse(signature: Any) -> Signature:
     name, *groups = found.groups(default="")
     inputs, attrs, outputs = map(_words, groups)
     kinds: dict[str, str] = {}
+    attrs, defaults = _without_defaults(signature, attrs)
     return Signature(
         name,
         tuple([_declared(signature, word, kinds, _is_dtype_kind) for word in inputs]),
         tuple([_declared(signature, word, kinds, _is_attribute) for word in attrs]),
         outputs or ("y",),
         kinds,
+        defaults,
     )
 
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(map(str.strip, text.split(","))) if text.strip() else ()
+
+
+def _without_defaults(
+    signature: str, words: tuple[str, ...]
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the attributes without their defaults, and the defaults by name."""
+    if not any("=" in word for word in words):
+        return words, {}
+    from ast import literal_eval
+
+    declared, defaults = [], {}
+    for word in words:
+        attribute, equals, text = word.partition("=")
+        declared.append(attribute.strip())
+        if not equals:
+            continue
+        name = attribute.partition(":")[0].strip()
+        try:
+            defaults[name] = literal_eval(text.strip())
+        except (ValueError, SyntaxError):
+            raise ValueError(
+                f"kernel {signature!r}: the default of {name!r} must be a literal, "
+                f"such as False, 1.0 or 'same', got {text.strip()!r}"
+            ) from None
+    return tuple(declared), defaults
 
 
 def _declared(

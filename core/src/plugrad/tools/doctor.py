@@ -16,7 +16,6 @@ import io
 import json
 import os
 import platform
-import re
 import signal
 import subprocess
 import sys
@@ -35,7 +34,7 @@ from plugrad.registry import loading, plugins
 from plugrad.registry.backend import BackendUnavailable, OpenBackend
 from plugrad.registry.contract import KernelNotFound, suggest
 from plugrad.registry.deprecation import PlugradDeprecationWarning
-from plugrad.registry.hooks import GROUP, Backend, KernelPack
+from plugrad.registry.hooks import Backend, KernelPack
 from plugrad.registry.plugins import Entry, Phase, Plugin, running
 from plugrad.registry.registry import registry
 from plugrad.tensor.tensor import Tensor
@@ -316,8 +315,7 @@ def _advice(plugin: Plugin, needs: Sequence[Need]) -> str:
     """Return what to do about a plugin that does not work."""
     who, error = plugin.distribution, plugin.error
     if plugin.phase is Phase.INCOMPATIBLE:
-        theirs = re.match(r"for API (\d+)", plugin.reason)
-        newer = theirs and int(theirs[1]) > int(GROUP.removeprefix("plugrad.v"))
+        newer = plugin.reason.endswith("upgrade plugrad")
         return f"pip install --upgrade {'plugrad' if newer else who}"
     if plugin.phase is Phase.BLOCKED and not plugin.entries:
         return "change that variable to load it"

@@ -33,7 +33,7 @@ def shadows() -> list[str]:
     The same version in two folders is what an editable installation looks like.
     """
     found: dict[str, list[tuple[str, str]]] = {}
-    for name, version, files in discovery.announced():
+    for name, version, _, files in discovery.announced():
         found.setdefault(name, []).append((version, str(files.locate_file(""))))
     told = []
     for name, ((counts, first), *others) in found.items():
