@@ -1,10 +1,13 @@
 # Works in a fresh clone, with nothing but python3 (3.11 or newer), make and a package
-# registry. Everything is installed into .venv, once, and again when a pyproject.toml
-# changes or when the checkout has moved.
+# registry. The suite and the demo run on wheels, as users have them: those of all
+# distributions are built, once for each content, and installed into build/installed.
+# Tools run in .venv, where the checkout is installed editable: once, and again when a
+# pyproject.toml changes or when the checkout has moved.
 #
 #   make demo                 train a classifier of digits
 #   make test                 style, types, layers and the suite: what CI runs; a share
 #                             of slow tests, and of those of the kit on wasm and opencl
+#   make test EDITABLE=1      the same on the checkout, in .venv: no wheel is built
 #   make test-all             everything: all shares, more random examples, longer soaks,
 #                             cpu without the C extension, the backend over Numba,
 #                             libraries that take tensors; with SUITE=path the tests of
@@ -17,6 +20,9 @@
 #   make test-examples        the backend over Numba, in an environment of its own
 #   make dist                 build what is uploaded into dist/: see CONTRIBUTING.md
 #   make dist-check           build it again, compare, and install it
+#   make installed            build the wheels that have changed, and install them
+#   make compat               the plugins of each release with the current core, and the
+#                             other way round
 #   make version NEW=0.2.0    write the version into every distribution
 #   make docs                 write what is derived: docs/kernels.md, docs/names.md, types
 #   make site                 build the documentation as a site, and check it: build/site
@@ -26,13 +32,17 @@
 #   make clean                remove whatever these targets have made
 
 PYTHON ?= python3
+CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) \
+	else "plugrad needs Python 3.11 or newer; make PYTHON=python3.12, say")'
 ARGS ?=
 JOBS ?= auto
 SUITE ?=
 
+# What is tested is installed from wheels into an environment of its own, as users have
+# it; with EDITABLE=1 it is the checkout, in .venv: faster while you change it.
 VENV := .venv
+INSTALLED := build/installed
 RUN := $(VENV)/bin/python
-PYTEST := $(RUN) -m pytest --primitives --numprocesses $(JOBS) --dist worksteal
 STAMP := $(VENV)/.installed
 PIP := $(RUN) -m pip --quiet --disable-pip-version-check
 PACKAGES := $(patsubst %/pyproject.toml,%,$(wildcard \
@@ -49,7 +59,7 @@ $(STAMP): moved
 endif
 endif
 
-.PHONY: demo test test-all test-arm64 test-array-api test-consumers test-examples
+.PHONY: compat demo installed test test-all test-arm64 test-array-api test-consumers test-examples
 .PHONY: test-sanitized check clean docs
 .PHONY: dist dist-check moved notebooks peers site site-serve version
 .DELETE_ON_ERROR:
@@ -59,16 +69,30 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BUILT := $(STAMP) $(WASM) $(ACCELERATORS)
 
+ifeq ($(EDITABLE),)
+ENV := $(INSTALLED)
+READY := installed
+WHEELS := --installed
+else
+ENV := $(VENV)
+READY := $(BUILT)
+WHEELS :=
+endif
+OURS := tests examples/gradient_packs/tests --ignore tests/conformance
+KIT := --pyargs plugrad_conformance
+PYTEST := $(ENV)/bin/python -m pytest --numprocesses $(JOBS) --dist worksteal
+TEST := $(PYTEST) $(WHEELS) --primitives
+
 # There is a worker for each core: threads of BLAS beside them would only wait.
 test: export OMP_NUM_THREADS := 1
-test: $(BUILT)
-	$(PYTEST) $(ARGS)
+test: $(READY)
+	$(TEST) $(if $(filter tests/%,$(ARGS)),$(ARGS),$(OURS) $(KIT) $(ARGS))
 
-test-all: $(BUILT) $(VENV)/.group-consumers $(VENV)/.group-gallery test-examples site \
+test-all: $(READY) $(ENV)/.group-consumers $(ENV)/.group-gallery test-examples site \
 		$(if $(filter Linux,$(shell uname -s)),dist)
-	PLUGRAD_COMPILED=0 $(PYTEST) tests/conformance --plugrad-backend cpu
-	PLUGRAD_JIT_CHECK=1 $(PYTEST) tests/core/jit $(JIT_KIT)
-	$(PYTEST) --all $(ARGS)
+	PLUGRAD_COMPILED=0 $(PYTEST) $(KIT) --plugrad-backend cpu
+	PLUGRAD_JIT_CHECK=1 $(TEST) tests/core/jit --pyargs $(JIT_KIT)
+	$(TEST) --all $(OURS) $(KIT) $(ARGS)
 ifeq ($(SUITE),)
 	@echo "The tests of the array API standard were not run: give SUITE=path"
 else
@@ -78,7 +102,9 @@ else
 endif
 
 # The kit under jit: these files compare each call with a replay, too.
-JIT_KIT := $(wildcard tests/conformance/src/plugrad_conformance/ops/test_jit*.py)
+SOURCES := tests/conformance/src/
+JIT_KIT := $(wildcard $(SOURCES)plugrad_conformance/ops/test_jit*.py)
+JIT_KIT := $(subst /,.,$(JIT_KIT:$(SOURCES)%.py=%))
 
 # Numba is large, and lags behind NumPy: it is downloaded for this target alone.
 THIRD := examples/third_party_backend
@@ -118,10 +144,10 @@ test-array-api: $(BUILT) $(VENV)/.group-array-api
 
 # Libraries that take tensors: our tests of them, and their own of the array API.
 test-consumers: export OMP_NUM_THREADS := 1
-test-consumers: $(BUILT) $(VENV)/.group-consumers
-	$(PYTEST) --all tests/consumers $(ARGS)
-	$(RUN) -m tests.consumers.sklearn_suite --numprocesses $(JOBS)
-	$(RUN) -m tests.consumers.scipy_suite --numprocesses $(JOBS)
+test-consumers: $(READY) $(ENV)/.group-consumers
+	$(TEST) --all tests/consumers $(ARGS)
+	$(ENV)/bin/python -m tests.consumers.sklearn_suite --numprocesses $(JOBS)
+	$(ENV)/bin/python -m tests.consumers.scipy_suite --numprocesses $(JOBS)
 
 test-sanitized: $(BUILT)
 	$(RUN) -m tests.native.sanitized $(ARGS)
@@ -129,8 +155,8 @@ test-sanitized: $(BUILT)
 test-arm64: $(BUILT)
 	$(RUN) -m tests.native.arm64
 
-check: $(BUILT)
-	$(RUN) -m pytest tests/test_style.py
+check: $(READY)
+	$(ENV)/bin/python -m pytest tests/test_style.py
 
 # What is uploaded, for each of PYTHONS: see release/build.py. SOURCE_DATE_EPOCH is the
 # time of the files; by default that of the commit.
@@ -144,10 +170,18 @@ dist-check: $(VENV)/.group-release
 	@test -d dist || { echo "there is no dist: run make dist first"; exit 2; }
 	$(RUN) -m release.check $(PYTHONS:%=--python %)
 
+# The plugins of each release with the current core, and the other way round.
+compat: installed
+	$(INSTALLED)/bin/python -m release.compat $(ARGS)
+
+# The lower bounds of our requirements of each other are raised by hand: `make compat`.
+NEXT_MINOR = $(shell echo $(NEW) | awk -F. '{ print $$1 "." $$2 + 1 }')
+
 version:
 	$(if $(NEW),,$(error make version: say which, as in make version NEW=0.2.0))
 	sed -i.old -E -e 's/^version = .*/version = "$(NEW)"/' \
-		-e 's/"(plugrad[a-z-]*)==[^"]*"/"\1==$(NEW)"/' $(PACKAGES:%=%/pyproject.toml)
+		-e 's/"(plugrad[a-z-]*>=[0-9.]+),<[^"]*"/"\1,<$(NEXT_MINOR)"/' \
+		$(PACKAGES:%=%/pyproject.toml)
 	sed -i.old -E -e 's/^version: .*/version: $(NEW)/' CITATION.cff
 	rm CITATION.cff.old $(PACKAGES:%=%/pyproject.toml.old)
 
@@ -167,12 +201,26 @@ site-serve: $(BUILT) $(VENV)/.group-site
 notebooks: $(BUILT) $(VENV)/.group-gallery
 	$(RUN) -m examples.notebooks.make
 
-demo: $(VENV)/.group-demo
-	$(RUN) examples/digits.py
+demo: $(ENV)/.group-demo
+	$(ENV)/bin/python examples/digits.py
+
+# The wheels of all distributions, built if a file has changed, and installed.
+installed: $(INSTALLED)/.installed
+	$(INSTALLED)/bin/python -m release.host --install
+
+$(INSTALLED)/.installed: pyproject.toml
+	@$(CHECK_PYTHON)
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --upgrade "pip>=25.1"
+	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --group dev
+	@echo "$(CURDIR)" > $@
+
+$(INSTALLED)/.group-%: installed
+	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --group $*
+	@touch $@
 
 $(STAMP): pyproject.toml $(PACKAGES:%=%/pyproject.toml)
-	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
-		"plugrad needs Python 3.11 or newer; make PYTHON=python3.12, say")'
+	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade "pip>=25.1"
 	$(PIP) install $(PACKAGES:%=--editable %) --group dev

@@ -199,6 +199,24 @@ def test_a_missing_module_is_what_to_install(site, doctor):
     assert "ModuleNotFoundError" in rows["it"]["traceback"]
 
 
+PARTS = {  # what a plugin lacks: its module, and its entry point
+    "plugrad_it.kernels": ("import plugrad_it.kernels", "plugrad_it"),
+    "plugrad_it.plugin": ("", "plugrad_it.plugin"),
+}
+
+
+@pytest.mark.parametrize("missing", PARTS)
+def test_a_plugin_that_is_installed_in_part(missing, site, doctor):
+    source, module = PARTS[missing]
+    site("plugrad-it", source, f"[plugrad.v1]\nit = {module}\n")
+    status, _, rows = doctor()
+    assert status == 1
+    assert rows["it"]["reason"] == (
+        f"it is installed only in part, {missing} is missing; reinstall plugrad-it"
+    )
+    assert "plugrad-it" in rows["it"]["advice"]
+
+
 def test_malformed_metadata_of_a_plugin(site, doctor):
     site("plugrad-it", "", "[plugrad.v1]\nit : oops\n")
     status, _, rows = doctor()

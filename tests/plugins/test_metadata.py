@@ -62,9 +62,7 @@ def versions(folder):
     extras = [table.get("optional-dependencies", {}).values() for table in found]
     needs = [need for table in found for need in table["dependencies"]]
     needs += [need for lists in extras for each in lists for need in each]
-    bounds = re.findall(
-        r"^plugrad[a-z-]*>=([\d.]+),<([\d.]+)$", "\n".join(needs), re.M
-    )
+    bounds = re.findall(r"^plugrad[a-z-]*>=([\d.]+),<([\d.]+)$", "\n".join(needs), re.M)
     assert len(bounds) == 21
     citation = (folder / "CITATION.cff").read_text()
     (cited,) = re.findall(r"^version: (.*)$", citation, re.M)

@@ -92,7 +92,18 @@ class Plugin:
 
     def fail(self, error: BaseException) -> None:
         """Leave it out and keep the error with its traceback."""
-        self.phase, self.error, self.reason = Phase.FAILED, error, described(error)
+        self.phase, self.error, self.reason = Phase.FAILED, error, self.described(error)
+
+    def described(self, error: BaseException) -> str:
+        """Return the reason that is reported for an error of its code."""
+        name = error.name if isinstance(error, ModuleNotFoundError) else None
+        package = self.module.partition(":")[0].partition(".")[0]
+        if name and package == name.partition(".")[0]:
+            return (
+                f"it is installed only in part, {name} is missing; reinstall "
+                f"{self.distribution}"
+            )
+        return described(error)
 
     def call(self, function: Callable[..., T], *values: Any) -> T:
         """Call code of the plugin, and undo what it sets in its context.
@@ -199,7 +210,7 @@ class Entry(Generic[V]):
 
     def fail(self, error: BaseException) -> None:
         """Leave it out and keep the error with its traceback."""
-        self._leave(Phase.FAILED, described(error), error)
+        self._leave(Phase.FAILED, self.owner.described(error), error)
 
     def _leave(self, phase: Phase, reason: str, error: BaseException | None) -> None:
         self.phase, self.reason, owner = phase, reason, self.owner

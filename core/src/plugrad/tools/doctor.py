@@ -321,6 +321,8 @@ def _advice(plugin: Plugin, needs: Sequence[Need]) -> str:
         return "change that variable to load it"
     if error is None and "PLUGRAD_BLOCK" in plugin.reason:
         return f"to leave out the one of {who}, set PLUGRAD_BLOCK={plugin.name}"
+    if plugin.reason.endswith(f"reinstall {who}"):
+        return f"pip install --force-reinstall --no-deps {who}"
     if needs:
         return f"pip install {' '.join(need.argument for need in needs)}"
     if isinstance(error, ModuleNotFoundError):

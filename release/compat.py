@@ -1,0 +1,273 @@
+"""Tests plugins of one version of plugrad with the core of another.
+
+For each release in `releases.toml`, its plugins run on the current core, and the
+current plugins on its core: `doctor` loads and tests all of them, each backend runs the
+conformance kit of the older version, and other plugins run a short program. A plugin
+works, or the core refuses it with a sentence. Plugins that no core can take are part of
+each pair, so that a matrix which refuses nothing is noticed.
+
+    .venv/bin/python -m release.compat
+    .venv/bin/python -m release.compat --release 0.1.0 --backend cpu -- -k Conv2D
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from release import host
+from release.build import ROOT
+from release.check import PROGRAMS
+
+RELEASES = tomllib.loads((ROOT / "release" / "releases.toml").read_text())
+WHEEL = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+BACKENDS = ("cpu", "wasm", "opencl")
+WORK = ROOT / ".cache" / "compat"
+
+PROGRAMS = PROGRAMS | {
+    "plugrad-train": """
+import plugrad as pg, plugrad_train as pt
+params = {"w": pg.asarray([1.0, 2.0])}
+optimizer = pt.adam(0.1)
+state = optimizer.init(params)
+loss = lambda params: pg.sum(params["w"] ** 2)
+for _ in range(3):
+    updates, state = optimizer.update(pg.grad(loss)(params), state, params)
+    params = pt.apply_updates(params, updates)
+assert loss(params).item() < 4.0
+""",
+    "plugrad-onnx": """
+import numpy as np, onnx, plugrad as pg, plugrad_onnx
+from onnx import helper
+x, y = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2]) for n in "xy"]
+graph = helper.make_graph([helper.make_node("Tanh", ["x"], ["y"])], "g", [x], [y])
+model = plugrad_onnx.load(helper.make_model(graph))
+f = pg.jit(lambda x: model(x))
+for _ in range(4):
+    assert np.allclose(np.asarray(f(pg.asarray([0.0, 1.0]))), [0.0, np.tanh(1.0)])
+""",
+}
+
+# What no core of this surface can take: its metadata and code, and what doctor says.
+MISFITS = {
+    "plugrad-of-tomorrow": (
+        "[plugrad.v2]\ntomorrow = plugrad_of_tomorrow\n",
+        "",
+        "raise SystemExit",
+        r"built for the plugin surface plugrad\.v2, and plugrad \S+ has plugrad\.v1",
+    ),
+    "plugrad-too-new": (
+        "[plugrad.v1]\ntoo-new = plugrad_too_new\n",
+        "Requires-Dist: plugrad>=99\n",
+        "raise SystemExit",
+        r"needs plugrad>=99, and plugrad \S+ is installed; upgrade plugrad",
+    ),
+    "plugrad-broken": (
+        "[plugrad.v1]\nbroken = plugrad_broken\n",
+        "",
+        "from plugrad.plugin import a_name_that_no_surface_has",
+        r"ImportError: cannot import name 'a_name_that_no_surface_has'",
+    ),
+}
+
+
+class Line(NamedTuple):
+    """One line of the matrix.
+
+    Attributes:
+        core: The version of the core.
+        plugin: The plugin with its version.
+        result: What happened, in words.
+        is_well: Whether it works, or is refused as it should be.
+
+    """
+
+    core: str
+    plugin: str
+    result: str
+    is_well: bool
+
+
+# --- wheels and environments -----------------------------------------------------
+
+
+def wheels_of(commit: str | None) -> dict[str, Path]:
+    """Return the wheels of a commit, or of the checkout, by the name of the package."""
+    root = ROOT
+    if commit is not None:
+        root = WORK / commit
+        if not root.exists():
+            partial = root.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            git("clone", "--quiet", "--shared", "--no-checkout", ROOT, partial)
+            git("-C", partial, "checkout", "--quiet", commit)
+            partial.rename(root)
+    patterns = ("core", "plugins/*", "tests/conformance")
+    packages = [p.parent for o in patterns for p in root.glob(f"{o}/pyproject.toml")]
+    cache = host.cache_of(ROOT / ".cache" / "wheels")
+    built = [host.build(package, cache) for package in sorted(packages)]
+    return {name_of(wheel): wheel for wheel in built}
+
+
+def name_of(wheel: Path) -> str:
+    """Return the name of the distribution in a wheel."""
+    return wheel.name.partition("-")[0].replace("_", "-")
+
+
+def git(*arguments: str | Path) -> None:
+    """Run git; its errors end the program."""
+    if subprocess.run(["git", *map(str, arguments)]).returncode:
+        sys.exit(f"release.compat: git {arguments[0]} has failed")
+
+
+def environment(name: str, core: dict[str, Path], plugins: dict[str, Path]) -> Path:
+    """Return a Python with the core of one version and the plugins of another."""
+    folder = WORK / "environments" / name
+    venv.create(folder, clear=True, with_pip=False)
+    python = folder / "bin" / "python"
+    pip = ("--python", str(python), "install")
+    host.pip(*pip, "pytest-xdist", *plugins.values(), plugins["plugrad"])
+    misfits = [written(name, folder) for name in MISFITS]
+    host.pip(*pip, "--no-deps", "--force-reinstall", core["plugrad"], *misfits)
+    return python
+
+
+def written(name: str, folder: Path) -> Path:
+    """Write the wheel of a plugin that no core can take."""
+    module, (entry_points, requires, code, _) = name.replace("-", "_"), MISFITS[name]
+    info = f"{module}-1.0.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{requires}"
+    files = {
+        f"{module}.py": code,
+        f"{info}/METADATA": metadata,
+        f"{info}/WHEEL": WHEEL,
+        f"{info}/entry_points.txt": entry_points,
+    }
+    files[f"{info}/RECORD"] = "".join([f"{path},,\n" for path in [*files, "RECORD"]])
+    wheel = folder / f"{module}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+    return wheel
+
+
+# --- one pair --------------------------------------------------------------------
+
+
+def run(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in an empty folder, without variables that lead elsewhere."""
+    empty = python.parents[1] / "empty"
+    empty.mkdir(exist_ok=True)
+    ours = ("PLUGRAD_", "PYTHONPATH")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    command = [str(python), *arguments]
+    return subprocess.run(
+        command,
+        cwd=empty,
+        env=clean | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def tried(
+    python: Path,
+    core: str,
+    version: str,
+    backends: Sequence[str],
+    options: Sequence[str],
+) -> list[Line]:
+    """Return the lines of one pair."""
+    answer = run(python, "-m", "plugrad", "doctor", "--json").stdout
+    try:
+        rows = json.loads(answer)["plugins"]
+    except ValueError:
+        return [Line(core, f"all {version}", f"doctor fails: {answer[-300:]}", False)]
+    found = []
+    for row in rows:
+        name = row["distribution"]
+        if name in MISFITS:
+            is_well = bool(re.search(MISFITS[name][3], row["reason"]))
+            found.append(
+                Line(core, f"{name} 1.0", f"refused: {row['reason']}", is_well)
+            )
+        elif row["state"] != "works":
+            refused = row["phase"] == "incompatible"
+            how = "refused" if refused else "broken"
+            found.append(
+                Line(core, f"{name} {version}", f"{how}: {row['reason']}", refused)
+            )
+    if missing := MISFITS.keys() - {row["distribution"] for row in rows}:
+        found.append(Line(core, " ".join(missing), "not found by doctor", False))
+    out = {line.plugin.partition(" ")[0] for line in found}
+    for name, program in PROGRAMS.items():
+        if name in out or name in ("plugrad-conformance", "plugrad-gradient-packs"):
+            continue
+        done = run(python, "-I", "-c", program)
+        last = (done.stdout.strip().splitlines() or ["no output"])[-1]
+        result = "its program runs" if done.returncode == 0 else last
+        found.append(Line(core, f"{name} {version}", result, done.returncode == 0))
+    for backend in backends:
+        if f"plugrad-{backend}" not in out:
+            kit = (
+                "-m",
+                "pytest",
+                "--pyargs",
+                "plugrad_conformance",
+                "-q",
+                "-n",
+                "auto",
+            )
+            one = f"--plugrad-backend={backend}"
+            done = run(python, *kit, "-p", "no:cacheprovider", one, *options)
+            last = done.stdout.strip().splitlines()[-1].strip("= ")
+            plugin = f"plugrad-{backend} {version}"
+            found.append(Line(core, plugin, f"kit: {last}", done.returncode == 0))
+            if done.returncode:
+                failed = re.findall(r"^(?:FAILED|ERROR) .*", done.stdout, re.M)
+                print("\n".join(failed[:20]), flush=True)
+    return found
+
+
+def main() -> None:
+    """Run as a program."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--release", action="append", default=[])
+    parser.add_argument("--commit", help="compare with any commit instead")
+    parser.add_argument("--backend", action="append", default=[])
+    parser.add_argument("options", nargs="*", help="further arguments of pytest")
+    given = parser.parse_args()
+    chosen = {name: RELEASES[name] for name in given.release or RELEASES}
+    if given.commit:
+        chosen = {given.commit: given.commit}
+    if not chosen:
+        sys.exit("release.compat: release/releases.toml has no release yet")
+    backends = given.backend or BACKENDS
+    now, lines = wheels_of(None), []
+    for version, commit in chosen.items():
+        old = wheels_of(commit)
+        kit = {"plugrad-conformance": old["plugrad-conformance"]}
+        pairs = (("current", now, version, old), (version, old, "current", now))
+        for core, of_core, plugin, of_plugin in pairs:
+            python = environment(f"{plugin}-on-{core}", of_core, of_plugin | kit)
+            lines += tried(python, core, plugin, backends, given.options)
+    width = max(len(line.plugin) for line in lines)
+    print(f"{'core':10}{'plugin':{width + 2}}result")
+    for line in lines:
+        mark = "" if line.is_well else "BROKEN: "
+        print(f"{line.core:10}{line.plugin:{width + 2}}{mark}{line.result}")
+    sys.exit(not all(line.is_well for line in lines))
+
+
+if __name__ == "__main__":
+    main()

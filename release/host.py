@@ -1,0 +1,144 @@
+"""Builds the wheels of all distributions for this machine, and installs them.
+
+`make test` runs the suite on what this installs, as users have it. A wheel is built
+once for each content of its folder: `.cache/wheels` has it under a digest. Only the
+wheels that have changed are installed again.
+
+    build/installed/bin/python -m release.host --into .cache/wheels --install
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from release.build import ROOT, packages
+
+MAX_CACHED_WHEELS = 4  # of each distribution
+# What decides about a wheel besides the files of its folder.
+PLATFORM = f"{sys.implementation.cache_tag} {sysconfig.get_platform()}"
+VARIABLES = ("CC", "CFLAGS", "PLUGRAD_CPU_LEVELS", "PLUGRAD_CPU_LIBC")
+# What a build leaves behind to be faster the next time.
+KEPT_OBJECTS = ("build/kernels", "build/zig", "build/temp")
+
+
+def files(package: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the files of a distribution that git does not ignore.
+
+    Yields:
+        The path in the distribution, and where the file is.
+
+    """
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(
+        [*command, "--", "."], cwd=package, check=True, capture_output=True, text=True
+    )
+    for name in sorted(filter(None, listed.stdout.split("\0"))):
+        path = package / name
+        if path.is_dir():  # a link to the sources of another distribution
+            inside = files(path.resolve())
+            yield from ((Path(name) / below, found) for below, found in inside)
+        elif path.exists():
+            yield Path(name), path
+
+
+def digest(package: Path) -> str:
+    """Return a digest of all that decides about the wheel of a distribution."""
+    found = hashlib.sha256(PLATFORM.encode())
+    for variable in VARIABLES:
+        found.update(f"\0{variable}={os.environ.get(variable, '')}".encode())
+    for name, path in files(package):
+        found.update(f"\0{name}\0".encode() + path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def copy(package: Path, to: Path) -> None:
+    """Make a folder equal to the distribution, but for the objects of its last build.
+
+    Files that are equal keep their time, so compilers do not run for them again.
+    """
+    wanted = dict(files(package))
+    for path in [path for path in to.rglob("*") if path.is_file()]:
+        name = path.relative_to(to)
+        if name not in wanted and not name.as_posix().startswith(KEPT_OBJECTS):
+            path.unlink()
+    for name, path in wanted.items():
+        target = to / name
+        if target.exists() and target.read_bytes() == path.read_bytes():
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+
+
+def build(package: Path, cache: Path) -> Path:
+    """Return the wheel of a distribution; build it unless the cache has it."""
+    key = digest(package)
+    made = cache / package.name / key
+    if not (found := [*made.glob("*.whl")]):
+        print(f"building {package.name}", flush=True)
+        source = cache / package.name / "source"
+        copy(package, source)
+        partial = made.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        pip("wheel", "--no-deps", "--no-build-isolation", "-w", partial, source)
+        partial.rename(made)
+        found = [*made.glob("*.whl")]
+        kept = sorted(
+            [path for path in made.parent.iterdir() if path != source],
+            key=lambda path: path.stat().st_mtime,
+        )
+        for path in kept[:-MAX_CACHED_WHEELS]:
+            shutil.rmtree(path)
+    return found[0]
+
+
+def install(wheels: Sequence[Path]) -> None:
+    """Install the wheels that this environment does not have yet, byte for byte."""
+    stamp = Path(sys.prefix) / ".wheels.json"
+    before = json.loads(stamp.read_text()) if stamp.exists() else {}
+    now = {wheel.name.partition("-")[0]: wheel.parent.name for wheel in wheels}
+    new = [w for w in wheels if before.get(w.name.partition("-")[0]) != w.parent.name]
+    if not new:
+        return
+    stamp.unlink(missing_ok=True)  # if it is interrupted, all are installed again
+    # What they require of others, and then all of them, whatever their version is.
+    if not before:
+        pip("install", *wheels)
+    pip("install", "--no-deps", "--force-reinstall", *new)
+    stamp.write_text(json.dumps(now))
+
+
+def cache_of(folder: Path) -> Path:
+    """Return where the wheels of this Python are."""
+    return folder.absolute() / (sys.implementation.cache_tag or "python")
+
+
+def pip(*arguments: str | Path) -> None:
+    """Run pip; its errors end the program."""
+    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    if subprocess.run([*command, *map(str, arguments)], cwd=ROOT).returncode:
+        sys.exit(f"release.host: pip {arguments[0]} has failed")
+
+
+def main() -> None:
+    """Run as a program."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--into", type=Path, default=Path(".cache/wheels"))
+    parser.add_argument("--install", action="store_true")
+    given = parser.parse_args()
+    cache = cache_of(given.into)
+    wheels = [build(package, cache) for package in packages()]
+    if given.install:
+        install(wheels)
+    else:
+        print("\n".join(map(str, wheels)))
+
+
+if __name__ == "__main__":
+    main()
