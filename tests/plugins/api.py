@@ -4,6 +4,7 @@
 the changelog starts anew.
 """
 
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -85,6 +86,47 @@ def unnamed(before, now, changelog):
     """Return the items that have changed and that the changelog does not name."""
     changed = {n for n in before.keys() | now.keys() if before.get(n) != now.get(n)}
     return sorted(name for name in changed if f"`{name}`" not in changelog)
+
+
+def breaking(before, now):
+    """Return the items whose change may break a plugin that uses them."""
+    return sorted(n for n, form in before.items() if not _goes_on(form, now.get(n)))
+
+
+def _goes_on(before, now):
+    """Return whether what a plugin does with an item still works."""
+    if now is None or now == before:
+        return now is not None
+    old, new = _parameters(before), _parameters(now)
+    if old is None or new is None:  # the fields of a named tuple may become more
+        return before != "protocol" and now.startswith(f"{before}, ")
+    added = [name for name in new if name not in old]
+    kept = {name: one for name, one in new.items() if name in old}
+    by_position = [n for n, (kind, _) in old.items() if kind == "position"]
+    return (
+        kept == old
+        and [*new][: len(by_position)] == by_position
+        and all(new[name][1] != "needed" for name in added)
+    )
+
+
+def _parameters(form):
+    """Return kind and default of each parameter in a signature; None for others."""
+    if not form.startswith("("):
+        return None
+    readable = re.sub(r"<\w+>", "...", form)  # <factory>
+    (function,) = ast.parse(f"def f{readable}: pass").body
+    args = function.args
+    positional = [*args.posonlyargs, *args.args]
+    defaults = [None] * (len(positional) - len(args.defaults)) + args.defaults
+    found = {a.arg: ("position", d) for a, d in zip(positional, defaults, strict=True)}
+    named = zip(args.kwonlyargs, args.kw_defaults, strict=True)
+    found |= {a.arg: ("keyword", d) for a, d in named}
+    rest = [star.arg for star in (args.vararg, args.kwarg) if star]
+    return {
+        name: (kind, "needed" if d is None else ast.unparse(d))
+        for name, (kind, d) in found.items()
+    } | {name: ("star", "") for name in rest}
 
 
 def write():

@@ -199,15 +199,15 @@ def test_a_missing_module_is_what_to_install(site, doctor):
     assert "ModuleNotFoundError" in rows["it"]["traceback"]
 
 
-PARTS = {  # what a plugin lacks: its module, and its entry point
+INCOMPLETE = {  # what a plugin lacks: its module, and its entry point
     "plugrad_it.kernels": ("import plugrad_it.kernels", "plugrad_it"),
     "plugrad_it.plugin": ("", "plugrad_it.plugin"),
 }
 
 
-@pytest.mark.parametrize("missing", PARTS)
+@pytest.mark.parametrize("missing", INCOMPLETE)
 def test_a_plugin_that_is_installed_in_part(missing, site, doctor):
-    source, module = PARTS[missing]
+    source, module = INCOMPLETE[missing]
     site("plugrad-it", source, f"[plugrad.v1]\nit = {module}\n")
     status, _, rows = doctor()
     assert status == 1

@@ -44,6 +44,53 @@ def test_a_change_that_the_changelog_does_not_name_is_found(change):
     assert api.unnamed(now, now, "") == []
 
 
+def minor(version):
+    return tuple(map(int, version.split(".")[:2]))
+
+
+def test_only_a_new_minor_version_breaks_plugins():
+    """From 1.0 on, only a new entry-point group does."""
+    released = re.search(r"surface of ([\d.]+)", api.RELEASED.read_text())[1]
+    broken = api.breaking(api.released(), api.surface())
+    assert not broken or minor(pg.__version__) > minor(released)
+
+
+WAYS = {  # of a change: before, after, and whether a plugin may break by it
+    "removed": ("class", None, True),
+    "the same": ("(x)", "(x)", False),
+    "an option": ("(x)", "(x, *, y=1)", False),
+    "a position with a default": ("(x, y=1)", "(x, y=1, z=2)", False),
+    "a position in front": ("(x, y=1)", "(z=2, x=0, y=1)", True),
+    "a parameter that is needed": ("(x)", "(x, y)", True),
+    "an option that is needed": ("(x)", "(x, *, y)", True),
+    "a parameter less": ("(x, *, y=1)", "(x)", True),
+    "another default": ("(x=1)", "(x=2)", True),
+    "by keyword alone": ("(x, y=1)", "(x, *, y=1)", True),
+    "a field": ("a, b", "a, b, c", False),
+    "another field": ("a, b", "a, c", True),
+    "a protocol": ("protocol", "class", True),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_breaks_a_plugin(way):
+    before, now, breaks = WAYS[way]
+    after = {} if now is None else {"f": now}
+    assert api.breaking({"f": before}, after) == (["f"] if breaks else [])
+
+
+def test_the_page_has_a_row_for_each_deprecation():
+    calls = r"(?:@deprecated|warn_deprecated)\(\s*[^)]*?since=\"([\d.]+)\""
+    sources = [
+        *api.ROOT.glob("core/src/**/*.py"),
+        *api.ROOT.glob("plugins/*/src/**/*.py"),
+    ]
+    found = [version for p in sources for version in re.findall(calls, p.read_text())]
+    log = PAGE.split("## Deprecation")[1]
+    rows = re.findall(r"^\| `[^|]*` \| ([\d.]+) \|", log, re.M)
+    assert sorted(rows) == sorted(found)
+
+
 def test_the_surface_is_all_that_authors_use():
     items = api.surface()
     for item in ("Runtime.host", "Arrays.upload", "Kernel", "plugrad_backends", "run"):
