@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import pytest
 from plugrad.registry.hooks import RESERVED
@@ -241,6 +242,23 @@ def test_nothing_is_overwritten(tmp_path, capsys):
     assert main(["new", "other", "--into", str(tmp_path)]) == 2
     assert "is there already" in capsys.readouterr().err
     assert not [*(tmp_path / "plugrad-other").iterdir()]
+
+
+@pytest.mark.parametrize("command", KINDS)
+def test_its_workflow_tests_the_oldest_and_the_newest_plugrad(command, tmp_path):
+    assert main([command, "something", "--into", str(tmp_path)]) == 0
+    (folder,) = tmp_path.iterdir()
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    needs = " ".join(
+        [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    )
+    lowest = re.findall(r"(plugrad[\w-]*)>=([\d.]+)", needs)
+    oldest = (folder / "oldest.txt").read_text()
+    assert {*lowest} <= {*re.findall(r"^(plugrad[\w-]*)==([\d.]+)\.\*$", oldest, re.M)}
+    workflow = (folder / ".github/workflows/test.yml").read_text()
+    assert 'plugrad: oldest, python: "3.11", options: "--constraint oldest' in workflow
+    assert 'plugrad: newest, python: "3.14", options: ""' in workflow
+    assert 'install --editable ".[test]" ${{ matrix.options }}' in workflow
 
 
 @pytest.mark.parametrize("command", KINDS)
