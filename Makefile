@@ -18,7 +18,7 @@
 #   make test-sanitized       plugrad-cpu's C under AddressSanitizer and UBSan: Linux, gcc
 #   make test-arm64           its kernels on an arm64 that QEMU emulates
 #   make test-examples        the backend over Numba, in an environment of its own
-#   make dist                 build what is uploaded into dist/: see CONTRIBUTING.md
+#   make dist                 build what is uploaded into dist/: see docs/releasing.md
 #   make dist-check           build it again, compare, and install it
 #   make installed            build the wheels that have changed, and install them
 #   make compat               the plugins of each release with the current core, and the

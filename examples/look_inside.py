@@ -3,7 +3,7 @@
 The network is not changed: an installed gradient pack and a block that overrides
 gradients change what ``pg.grad`` gives::
 
-    pip install plugrad-gradient-packs scikit-image scikit-learn matplotlib
+    pip install --group demo scikit-image ./core ./plugins/cpu ./examples/gradient_packs
     python -m examples.look_inside
     python -m examples.look_inside --model net.onnx --images a.jpg b.jpg
 

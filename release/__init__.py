@@ -1,1 +1,1 @@
-"""What ``make dist`` and ``make dist-check`` run: see CONTRIBUTING.md, Release."""
+"""What ``make dist`` and ``make dist-check`` run: see docs/releasing.md."""

@@ -4,7 +4,7 @@
 ends, reads and writes out of bounds, recurses for ever, or traps. It is compiled to
 WebAssembly and runs in the sandbox of the backend wasm::
 
-    pip install plugrad-wasm ziglang
+    pip install ./core ./plugins/cpu ./plugins/wasm ziglang
     python examples/gallery/sandbox.py
 
 Each failure is a ``BackendError``, and the next call of the kernel works.

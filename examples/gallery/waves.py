@@ -5,7 +5,7 @@ A wave on a torus moves by ``u[t + 1] = 2 u[t] - u[t - 1] + c² Δu[t]``. The ke
 OpenCL C for opencl, and a decomposition for all others. The program looks for the still
 water from which the wave becomes a picture, by gradients through all steps::
 
-    pip install plugrad-opencl matplotlib
+    pip install ./core ./plugins/cpu ./plugins/opencl matplotlib
     python examples/gallery/waves.py --backend opencl
 """
 

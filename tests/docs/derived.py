@@ -1,5 +1,7 @@
 """Derived files: ``tensor/methods.pyi``, a table of ``docs/names.md``, and diagrams.
 
+How pages say to install a distribution is derived, too.
+
 ``python -m tests.docs.derived``, which ``make docs`` runs, writes them.
 """
 
@@ -13,9 +15,11 @@ from functools import partial
 from pathlib import Path
 
 from plugrad.ops import operators
+from plugrad.registry import install
 from plugrad.tools.names import ROWS as OTHERS
 
 from docs.site import diagrams
+from tests.docs.blocks import texts
 from tests.surface import ops
 
 ROOT = Path(__file__).parents[2]
@@ -199,7 +203,32 @@ def names():
     return f"{theirs}{ONLY_HERE}{head}{ours}\n{elsewhere(theirs)}"
 
 
+# --- how to install --------------------------------------------------------------
+
+# <!-- install: plugrad-cpu --> marks the place; the text ends with its code block.
+INSTALL = re.compile(r"^<!-- install: ([\w -]+) -->\n.*?^```sh\n.*?^```$", re.M | re.S)
+
+
+def installation(marker):
+    """Return what a page says to install, after its marker."""
+    names = marker[1].split()
+    head = f"<!-- install: {marker[1]} -->\n"
+    if not install.RELEASED:
+        head += "plugrad is not on a package index yet. In a checkout, run:\n"
+    return f"{head}\n```sh\n{install.command(*names)}\n```"
+
+
+def installs(path):
+    """Return the text of a page that says how to install something."""
+    return INSTALL.sub(installation, path.read_text())
+
+
 FILES = {STUB: methods, NAMES: names}
+FILES |= {
+    ROOT / path: partial(installs, ROOT / path)
+    for path, text in texts().items()
+    if "<!-- install: " in text
+}
 FILES |= {path: partial(diagrams.derive, path) for path in diagrams.FILES}
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import pytest
 from tests.docs.derived import FILES, ROOT, Signatures, only_here
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_file_is_up_to_date(path):
     assert path.read_text() == FILES[path](), f"{path.relative_to(ROOT)}: run make docs"
 

@@ -130,7 +130,7 @@ NEEDS = {
     "einops": "needs einops, of the consumers group",
     "opt_einsum": "needs opt_einsum, of the consumers group",
     "plugrad_train": "plugins/train is not installed",
-    "safetensors": "needs safetensors: pip install plugrad[io]",
+    "safetensors": "needs safetensors: pip install safetensors",
     "plugrad_gradient_packs": "examples/gradient_packs is not installed",
 }
 OPTIONAL = ("wasm", "opencl")  # backends that some programs choose

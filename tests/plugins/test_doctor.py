@@ -178,7 +178,7 @@ def test_a_host_that_is_not_there_is_what_to_install(site, doctor, tmp_path):
     status, _, rows = doctor()
     assert (status, rows["it"]["state"]) == (1, "broken")
     assert rows["it"]["needs"] == ["plugrad-far==1.0, which is not installed"]
-    assert rows["it"]["advice"] == "pip install plugrad-far"
+    assert rows["it"]["advice"] == "`pip install plugrad-far`"
 
 
 def test_an_extension_of_nobody_is_a_remark(site, doctor):
@@ -318,7 +318,7 @@ def test_requirements(site, monkeypatch, tmp_path):
     low, absent, here = installed.unmet("plugrad-it")
     assert str(low).startswith("plugrad>=99, and ")
     assert str(absent) == "nonsense-of-dreams>=2, which is not installed"
-    assert low.argument == "'plugrad>=99'"
+    assert low.argument == "plugrad>=99"
     assert absent.argument == "nonsense-of-dreams"
     assert str(here) == "wanted-here, which is not installed"
 

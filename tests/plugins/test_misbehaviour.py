@@ -6,6 +6,7 @@ the guilty.
 
 import plugrad
 import pytest
+from plugrad.registry import install
 
 from tests.plugins.wheels import PROGRAM, written_wheel
 
@@ -271,8 +272,8 @@ def test_doctor_says_more_of_all(told):
     assert rows["sleeping"]["seconds"] >= 0.3
     assert "move slow work into `open`" in rows["sleeping"]["notes"][0]
     assert "plugrad_private.py:1)" in rows["private"]["notes"][0]
-    assert rows["future"]["advice"] == "pip install --upgrade plugrad"
-    assert rows["past"]["advice"] == "pip install --upgrade plugrad-past"
+    assert rows["future"]["advice"] == install.advice("plugrad", upgrade=True)
+    assert rows["past"]["advice"] == "`pip install --upgrade plugrad-past`"
     assert "Traceback" in rows["exiting"]["traceback"]
     assert rows["future"]["traceback"] == ""
     assert "to do: " in text

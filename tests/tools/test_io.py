@@ -12,7 +12,7 @@ import pytest
 from plugrad.tensor.dtypes import DTYPES
 from plugrad_conformance.toy import toy
 
-reason = "needs safetensors, of the extra: pip install plugrad[io]"
+reason = "needs safetensors: pip install safetensors"
 safetensors = pytest.importorskip("safetensors", reason=reason)
 safetensors_numpy = pytest.importorskip("safetensors.numpy", reason=reason)
 
@@ -235,6 +235,6 @@ def test_a_loaded_tensor_does_not_follow_the_file(path, backend):
 def test_without_the_package(path, monkeypatch, backend):
     monkeypatch.setitem(sys.modules, "safetensors", None)
     for use in (lambda: pg.save(path, {}), lambda: pg.load(path)):
-        with pytest.raises(ImportError, match=r"try `pip install plugrad\[io\]`"):
+        with pytest.raises(ImportError, match=r"try `pip install safetensors`"):
             use()
     assert os.listdir(path.parent) == []

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, cast
 
+from plugrad.registry import install
 from plugrad.registry.backend import BackendUnavailable, OpenBackend, move
 from plugrad.registry.canonical import canonical
 from plugrad.registry.contract import (
@@ -84,7 +85,7 @@ def _choose() -> OpenBackend:
         raise BackendUnavailable(
             "no backend works; see `python -m plugrad plugins`"
             if failed
-            else "no backend is installed; try `pip install plugrad-cpu`"
+            else f"no backend is installed; try {install.advice('plugrad-cpu')}"
         )
     make_default(chosen)
     return chosen

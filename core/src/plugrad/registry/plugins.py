@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from . import install
 from .contract import suggest
 from .hooks import Backend, GradientPack, KernelPack, Runtime
 
@@ -307,7 +308,7 @@ class Claims(Generic[N]):
         wanted = [one for one in self.published if one == str(name)]
         if not names:
             wanted += self.published[:1]
-        advice = f"; try `pip install plugrad-{wanted[0]}`" if wanted else ""
+        advice = f"; try {install.advice(f'plugrad-{wanted[0]}')}" if wanted else ""
         return self.error(
             f"{who}: unknown {self.kind} {name!r}{hint}; installed: "
             f"{names or 'none'}{advice}"

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from plugrad.engine import dispatch
-from plugrad.registry import discovery
+from plugrad.registry import discovery, install
 from plugrad.registry.backend import BackendUnavailable
 from plugrad.registry.gradients import PackInfo
 from plugrad.registry.hooks import Backend
@@ -164,10 +164,14 @@ def plugins(options: argparse.Namespace) -> Answer:
         | {"traceback": trace(plugin)}
         for plugin in registry.plugins
     ]
-    text = table(rows) or "no plugin is installed; try `pip install plugrad-cpu`"
+    text = table(rows) or _nothing("plugin")
     if packs:
         text += f"\n\ngradient packs, for use_gradients:\n\n{table(packs)}"
     return Answer(data, text, not any(row["traceback"] for row in data))
+
+
+def _nothing(kind: str) -> str:
+    return f"no {kind} is installed; try {install.advice('plugrad-cpu')}"
 
 
 def _pack(pack: PackInfo) -> Row:
@@ -182,7 +186,7 @@ def backends(options: argparse.Namespace) -> Answer:
     errors = _open_all(options)
     active, none = _active(options)
     rows = [_backend(entry, active, errors) for entry in registry.claimed()]
-    lines = [table(rows) or "no backend is installed; try `pip install plugrad-cpu`"]
+    lines = [table(rows) or _nothing("backend")]
     if rows and none:
         lines.append(f"none is active: {none}")
     if out := [str(plugin) for plugin in registry.plugins if not plugin.usable]:

@@ -30,7 +30,7 @@ from plugrad.autodiff.reverse import grad
 from plugrad.engine import accelerated, context
 from plugrad.ops import linalg, reduce
 from plugrad.ops._convert import asarray
-from plugrad.registry import loading, plugins
+from plugrad.registry import install, loading, plugins
 from plugrad.registry.backend import BackendUnavailable, OpenBackend
 from plugrad.registry.contract import KernelNotFound, suggest
 from plugrad.registry.deprecation import PlugradDeprecationWarning
@@ -316,15 +316,15 @@ def _advice(plugin: Plugin, needs: Sequence[Need]) -> str:
     who, error = plugin.distribution, plugin.error
     if plugin.phase is Phase.INCOMPATIBLE:
         newer = plugin.reason.endswith("upgrade plugrad")
-        return f"pip install --upgrade {'plugrad' if newer else who}"
+        return install.advice("plugrad" if newer else who, upgrade=True)
     if plugin.phase is Phase.BLOCKED and not plugin.entries:
         return "change that variable to load it"
     if error is None and "PLUGRAD_BLOCK" in plugin.reason:
         return f"to leave out the one of {who}, set PLUGRAD_BLOCK={plugin.name}"
     if plugin.reason.endswith(f"reinstall {who}"):
-        return f"pip install --force-reinstall --no-deps {who}"
+        return f"{install.advice(who)}, with the option --force-reinstall"
     if needs:
-        return f"pip install {' '.join(need.argument for need in needs)}"
+        return install.advice(*(need.argument for need in needs))
     if isinstance(error, ModuleNotFoundError):
         return f"install a package with the module {error.name!r}; {who} needs it"
     return _to_block(who, plugin.name)
@@ -332,8 +332,8 @@ def _advice(plugin: Plugin, needs: Sequence[Need]) -> str:
 
 def _to_block(distribution: str, name: str) -> str:
     return (
-        f"pip install --upgrade {distribution}, or tell its authors; until then "
-        f"PLUGRAD_BLOCK={name or distribution} leaves it out"
+        f"{install.advice(distribution, upgrade=True)}, or tell its authors; until "
+        f"then PLUGRAD_BLOCK={name or distribution} leaves it out"
     )
 
 
@@ -362,7 +362,7 @@ def _text(data: Row) -> str:
         told += [f"to do: {row['advice']}"] if row["advice"] else []
         lines += [f"{'':10}{' '.join(line.split())}" for line in told]
     if not data["plugins"]:
-        lines += ["", "no plugin is installed; try `pip install plugrad-cpu`"]
+        lines += ["", f"no plugin is installed; try {install.advice('plugrad-cpu')}"]
     for title in ("environment", "distributions"):
         lines += ["", *(f"{title}: {line}" for line in data[title])] * bool(data[title])
     return "\n".join(lines)

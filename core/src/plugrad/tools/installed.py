@@ -70,8 +70,8 @@ class Need(NamedTuple):
 
     @property
     def argument(self) -> str:
-        """The argument for pip to install it."""
-        return f"'{self.name}{self.wanted}'" if self.have else self.name
+        """The requirement to install: any version does if there is none."""
+        return f"{self.name}{self.wanted}" if self.have else self.name
 
 
 def unmet(distribution: str) -> list[Need]:

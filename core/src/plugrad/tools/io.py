@@ -164,7 +164,7 @@ def _package(who: str) -> ModuleType:
         return importlib.import_module("safetensors")
     except ImportError as error:
         raise ImportError(
-            f"{who}: needs the safetensors package; try `pip install plugrad[io]`"
+            f"{who}: needs the safetensors package; try `pip install safetensors`"
         ) from error
 
 

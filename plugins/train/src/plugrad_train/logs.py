@@ -109,7 +109,7 @@ def read_log(path: str | Path, /) -> list[Record]:
 
 def draw_curves(records: Sequence[Record], path: str | Path, /) -> None:
     """Write a PNG with a curve of each metric over the steps; needs matplotlib."""
-    figures = _package("matplotlib.figure", "curves")
+    figures = _package("matplotlib.figure")
     names = [n for n in dict.fromkeys(n for r in records for n in r)]
     names = [n for n in names if n not in ("step", "epoch", "seconds")]
     figure = figures.Figure(figsize=(8, 2.4 * max(1, len(names))), layout="constrained")
@@ -122,13 +122,13 @@ def draw_curves(records: Sequence[Record], path: str | Path, /) -> None:
     figure.savefig(path, format="png")
 
 
-def _package(module: str, extra: str) -> Any:
+def _package(module: str) -> Any:
+    package = module.partition(".")[0]
     try:
         return importlib.import_module(module)
     except ImportError as error:
         raise ImportError(
-            f"fit: needs {module.partition('.')[0]}; try `pip install "
-            f"plugrad-train[{extra}]`"
+            f"fit: needs {package}; try `pip install {package}`"
         ) from error
 
 
@@ -149,12 +149,12 @@ def opened(
     if log is not None:
         found.append(JsonLines(log, step))
     if curves is not None:
-        _package("matplotlib.figure", "curves")  # an error before the training
+        _package("matplotlib.figure")  # an error before the training
         records: list[Record] = []
         found.append(lambda now: records.append({"step": now.step, **now.metrics}))
         stack.callback(lambda: draw_curves(records, curves))
     if progress:
-        tqdm = _package("tqdm", "progress").tqdm
+        tqdm = _package("tqdm").tqdm
         bar = stack.enter_context(tqdm(total=steps, initial=step, unit=" steps"))
 
         def show(now: Progress) -> None:

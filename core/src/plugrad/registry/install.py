@@ -1,0 +1,71 @@
+"""The command that installs a distribution, for messages and pages.
+
+plugrad is on no package index yet, so its distributions are installed from a checkout.
+Whatever advises to install one of them asks here. ``RELEASED`` alone changes when the
+first version is published: see ``docs/releasing.md``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+RELEASED = False  # whether package indexes have the distributions of plugrad
+
+# The folder of each distribution in a checkout.
+FOLDERS = {
+    "plugrad": "core",
+    "plugrad-cpu": "plugins/cpu",
+    "plugrad-llvm": "plugins/llvm",
+    "plugrad-mpi": "plugins/mpi",
+    "plugrad-onnx": "plugins/onnx",
+    "plugrad-opencl": "plugins/opencl",
+    "plugrad-tfjs": "plugins/tfjs",
+    "plugrad-train": "plugins/train",
+    "plugrad-wasm": "plugins/wasm",
+    "plugrad-conformance": "tests/conformance",
+    "plugrad-gradient-packs": "examples/gradient_packs",
+}
+NEED_CPU = ("plugrad-llvm", "plugrad-opencl", "plugrad-wasm")
+
+
+def advice(*requirements: str, upgrade: bool = False) -> str:
+    """Return the command in backticks, and where to run it if that matters.
+
+    Examples:
+        >>> advice("far>=2", upgrade=True)
+        "`pip install --upgrade 'far>=2'`"
+
+    """
+    text = f"`{command(*requirements, upgrade=upgrade)}`"
+    if "./" not in text:
+        return text
+    return f"{text} in {'an updated' if upgrade else 'a'} checkout of plugrad"
+
+
+def command(*requirements: str, upgrade: bool = False) -> str:
+    """Return the pip command that installs distributions.
+
+    Args:
+        requirements: Names, or names with versions, such as ``"plugrad-cpu>=0.1"``. One
+            in ``FOLDERS`` is installed from a checkout if it is on no package index.
+        upgrade: Newer versions are wanted.
+
+    """
+    words = list(dict.fromkeys(_arguments(requirements)))
+    options = ["--upgrade"] if upgrade and not words[0].startswith("./") else []
+    return " ".join(["pip install", *options, *words])
+
+
+def _arguments(requirements: tuple[str, ...]) -> Iterator[str]:
+    """Yield the arguments of pip, with folders of a checkout first."""
+    named = {text: re.split(r"[^\w.-]", text, maxsplit=1)[0] for text in requirements}
+    ours = [] if RELEASED else [name for name in named.values() if name in FOLDERS]
+    if ours:
+        yield "./core"
+    if any(name in NEED_CPU for name in ours):
+        yield "./plugins/cpu"
+    yield from (f"./{FOLDERS[name]}" for name in ours)
+    for text, name in named.items():
+        if name not in ours:
+            yield text if text == name else f"'{text}'"
