@@ -88,7 +88,8 @@ test: export OMP_NUM_THREADS := 1
 test: $(READY)
 	$(TEST) $(if $(filter tests/%,$(ARGS)),$(ARGS),$(OURS) $(KIT) $(ARGS))
 
-test-all: $(READY) $(ENV)/.group-consumers $(ENV)/.group-gallery test-examples site \
+test-all: $(READY) $(ENV)/.group-consumers $(ENV)/.group-gallery \
+		$(ENV)/.group-pyright test-examples site \
 		$(if $(filter Linux,$(shell uname -s)),dist)
 	PLUGRAD_COMPILED=0 $(PYTEST) $(KIT) --plugrad-backend cpu
 	PLUGRAD_JIT_CHECK=1 $(TEST) tests/core/jit --pyargs $(JIT_KIT)

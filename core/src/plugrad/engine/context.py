@@ -105,11 +105,10 @@ class Overrides:
     """The gradients that scopes put over all others, the innermost last."""
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
-        self.layers = layers
+        self.layers: tuple[Layer, ...] = layers
         self.plans: dict[tuple[Any, ...], Plan | None] = {}
-        self.under = (
-            registry.gradients.plans
-        )  # another object once a gradient has changed
+        # Another object once a gradient has changed.
+        self.under: Mapping[tuple[Any, ...], Any] = registry.gradients.plans
 
 
 class Context:
@@ -146,7 +145,8 @@ class Context:
     )
 
     def __init__(self, under: Context, changes: Mapping[str, Any]) -> None:
-        self.under, self.changes = under, changes
+        self.under: Context = under
+        self.changes: Mapping[str, Any] = changes
         self.backend: OpenBackend | None = changes.get("backend", under.backend)
         self.tapes: tuple[Tape, ...] = changes.get("tapes", under.tapes)
         self.level: Any = changes.get("level", under.level)
@@ -161,8 +161,8 @@ class Context:
 
     def _see_who_watches(self) -> None:
         tapes, observers = self.tapes, self.observers
-        self.quiet = not tapes and not observers
-        self.tape = tapes[0] if len(tapes) == 1 and not observers else None
+        self.quiet: bool = not tapes and not observers
+        self.tape: Tape | None = tapes[0] if len(tapes) == 1 and not observers else None
 
     def without(self, other: Context) -> Context | None:
         """Return this context without the scope that made ``other``.
@@ -224,7 +224,7 @@ class Scope:
     __slots__ = ("changes", "inside")
 
     def __init__(self, **changes: Any) -> None:
-        self.changes = changes
+        self.changes: dict[str, Any] = changes
         self.inside: Context | None = None
 
     def __enter__(self) -> None:
@@ -258,7 +258,8 @@ class UserScope(Scope):
     __slots__ = ("__weakref__", "entered", "what")
 
     def __init__(self, what: str, **changes: Any) -> None:
-        self.what, self.entered = what, False
+        self.what: str = what
+        self.entered: bool = False
         super().__init__(**changes)
 
     def __enter__(self) -> None:

@@ -133,7 +133,7 @@ class Tape:
     def __init__(self, variables: dict[Any, TapeId] | None = None) -> None:
         self.nodes: list[Node] = []
         self.tracked: set[TapeId | None] = set()  # None never is: no test is needed
-        self.variables = variables
+        self.variables: dict[Any, TapeId] | None = variables
 
     def watch(self, x: Tensor) -> TapeId:
         """Track ``x`` from now on; return its tape_id."""

@@ -72,7 +72,10 @@ float64: DType = DTYPES["float64"]
 complex64: DType = DTYPES["complex64"]
 complex128: DType = DTYPES["complex128"]
 
-e, pi, inf, nan = math.e, math.pi, math.inf, math.nan
+e: float = math.e
+pi: float = math.pi
+inf: float = math.inf
+nan: float = math.nan
 newaxis = None
 
 # --- functions of dtypes ---------------------------------------------------------

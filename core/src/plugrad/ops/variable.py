@@ -60,8 +60,8 @@ class Variable(Methods):
         self, value: TensorLike, /, *, trainable: bool = True, name: str = ""
     ) -> None:
         self._value = keep(tracked_alias(_convert.asarray(value)))
-        self.trainable = trainable
-        self.name = name
+        self.trainable: bool = trainable
+        self.name: str = name
 
     @property
     def value(self) -> Tensor:

@@ -38,12 +38,17 @@ class OpenBackend:
 
     """
 
-    depth = 0
+    depth: int = 0
     batches: OpenBackend | None = None
+    name: str
+    owner: Plugin
+    runtime: Runtime
 
     def __init__(self, name: str, owner: Plugin, runtime: Runtime) -> None:
         self.name, self.owner, self.runtime = name, owner, runtime
-        self.dtypes = frozenset(canonical(name) for name in runtime.dtypes)
+        self.dtypes: frozenset[DType] = frozenset(
+            canonical(name) for name in runtime.dtypes
+        )
         self.table: Mapping[str, Function] = {}
         self.scalars: dict[tuple[object, ...], Tensor] = {}  # weak ones, uploaded
 

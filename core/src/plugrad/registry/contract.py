@@ -135,6 +135,27 @@ class Kernel:
         "variadic_outputs",
     )
 
+    name: str
+    inputs: tuple[str, ...]
+    optional: set[str]
+    variadic: str | None
+    attrs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    variadic_outputs: bool
+    kinds: dict[str, str]
+    single: bool  # whether a run gives one tensor, and not a tuple
+    out: Callable[..., Specs | None] | None
+    canonicalize: Callable[..., dict[str, Any]] | None
+    broadcasts: bool
+    fused: bool
+    checks: tuple[str, ...]
+    effect: bool
+    op: str
+    doc: str
+    decomposition: Callable[..., Any] | None
+    batching: Callable[..., Any] | None
+    gradient: VJPs
+
     def __init__(
         self,
         signature: str,
@@ -160,16 +181,15 @@ class Kernel:
         self.attrs = attrs
         self.outputs = tuple(word.lstrip("*") for word in outputs)
         self.variadic_outputs = outputs[0].startswith("*")
-        # Whether a run gives one tensor, and not a tuple.
         self.single = len(self.outputs) == 1 and not self.variadic_outputs
         self.out, self.canonicalize = out, canonicalize
         self.broadcasts, self.fused = broadcasts, fused
         is_one = isinstance(checks, str) and checks
         self.checks = (str(checks),) if is_one else tuple(checks)
         self.effect = effect
-        self.decomposition: Callable[..., Any] | None = None
-        self.batching: Callable[..., Any] | None = None
-        self.gradient: VJPs = {}
+        self.decomposition = None
+        self.batching = None
+        self.gradient = {}
         self._calls: dict[Any, dict[str, Any]] = {}  # checked by the engine
         self._check_names(len(starred))
 

@@ -30,7 +30,7 @@ Compile: TypeAlias = "Callable[[Graph], Callable[..., Any] | None]"
 RESERVED = ("nowhere", "kernel", "op", "decomposes", "gradient")
 GROUP = "plugrad.v1"  # the major version of this file: others are never imported
 hookspec = pluggy.HookspecMarker("plugrad")
-hookimpl = pluggy.HookimplMarker("plugrad")
+hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker("plugrad")
 
 
 class Arrays(Protocol):

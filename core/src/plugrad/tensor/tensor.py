@@ -96,7 +96,7 @@ class Tensor(Methods):
     )
     __array__: ClassVar[Callable[..., np.ndarray[Any, DType]]]  # ops/operators.py
     __array_ufunc__: ClassVar[Any]  # ops/operators.py sets it
-    __hash__ = object.__hash__
+    __hash__: ClassVar[Callable[[object], int]] = object.__hash__
 
     to: ClassVar[Callable[[Tensor, str], Tensor]]  # ops/operators.py sets it
 

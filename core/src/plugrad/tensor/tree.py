@@ -100,7 +100,7 @@ class Structure:
     ) -> None:
         self._kind, self._class, self._children = kind, cls, children
         self._keys, _, self._static, self._order = parts
-        self.num_leaves = num_leaves
+        self.num_leaves: int = num_leaves
 
     def __call__(self, leaves: Iterable[Any]) -> Any:
         """Return the tree with these leaves."""

@@ -154,7 +154,7 @@ class Profile:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.transfers: list[Transfer] = []
-        self.seconds = 0.0
+        self.seconds: float = 0.0
         self._alive = Alive()
         self._clocks: dict[OpenBackend, Clock] = {}
         self._thread = threading.current_thread()
