@@ -319,7 +319,7 @@ def divide(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     """
     if type(a) is Tensor and a.dtype.kind in "fc":
-        beside = b.dtype if type(b) is Tensor else type(b)
+        beside: object = b.dtype if type(b) is Tensor else type(b)
         if beside is a.dtype or beside is float or beside is int:
             return _convert.elementwise(REAL_DIV, a, b)
     return run(REAL_DIV, *floats("divide", a, b))

@@ -16,7 +16,7 @@ from .shape import transpose
 
 kernels = KernelTable()
 _exports = Exports("matmul", bits=True)
-NOTHING = (0, 0, 0, 0.0)  # no bias, no slopes, no activation
+NOTHING: tuple[float, ...] = (0, 0, 0, 0.0)  # no bias, no slopes, no activation
 AT_ONCE = 1 << 19  # words of rows of bytes that are packed at once
 
 
