@@ -136,6 +136,24 @@ def test_the_table_has_every_distribution_and_what_it_needs():
     assert need_cpu == {*install.NEED_CPU}
 
 
+WORKFLOWS = {path.name: path.read_text() for path in ROOT.glob(".github/workflows/*")}
+
+
+def test_the_workflow_uploads_every_distribution():
+    publish = WORKFLOWS["release.yml"].split("  publish:\n")[1]
+    names = re.findall(r"^          - (plugrad[\w-]*)$", publish, re.M)
+    assert sorted(names) == sorted(install.FOLDERS)
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_actions_are_pinned_by_commit(name):
+    """A tag can be moved to other code; dependabot updates commits and versions."""
+    used = re.findall(r"uses: (.*)", WORKFLOWS[name])
+    assert used
+    pinned = re.compile(r"[\w./-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+")
+    assert not [action for action in used if not pinned.fullmatch(action)]
+
+
 def test_a_program_without_a_backend_is_told_the_command(tmp_path):
     program = "import plugrad as pg; pg.asarray(1.0)"
     done = subprocess.run(
