@@ -14,7 +14,7 @@ PAGE = (api.ROOT / "docs" / "stability.md").read_text()
 
 
 def test_what_has_changed_is_in_the_changelog():
-    """If it fails, name the items under Unreleased in CHANGELOG.md, as `Runtime.x`."""
+    """If it fails, name the items on top of CHANGELOG.md, as `Runtime.x`."""
     assert not api.unnamed(api.released(), api.surface(), api.unreleased())
 
 

@@ -143,6 +143,7 @@ class Kernel:
     outputs: tuple[str, ...]
     variadic_outputs: bool
     kinds: dict[str, str]
+    defaults: dict[str, Any]  # of attributes that a later version has added
     single: bool  # whether a run gives one tensor, and not a tuple
     out: Callable[..., Specs | None] | None
     canonicalize: Callable[..., dict[str, Any]] | None
