@@ -66,7 +66,6 @@ from .ops.statistics import *
 from .ops.trigonometry import *
 from .ops.unary import *
 from .ops.variable import *
-from .registry import discovery, loading
 from .registry.backend import BackendUnavailable as BackendUnavailable
 from .registry.contract import BackendError as BackendError
 from .registry.contract import GradientNotFound as GradientNotFound
@@ -118,6 +117,7 @@ if not TYPE_CHECKING:  # or else type checkers would accept every name
     def __getattr__(name: str) -> Any:
         """Import a tool, or read the version, when it is first asked for."""
         if name == "__version__":
+            discovery = import_module(".registry.discovery", __name__)
             value = discovery.version("plugrad") or "unknown"
         elif name in _TOOLS:
             value = getattr(import_module(f".{_TOOLS[name]}", __name__), name)
@@ -150,7 +150,6 @@ for _namespace in [
     publish(vars(_namespace))
 publish(vars(tree))
 accelerated.start()
-loading.start()
 del globals()["tensor"]  # the package: pg.tensor is answered with pg.asarray
 
 if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public to it

@@ -22,7 +22,6 @@ from plugrad.engine.dispatch import active, run, run_many
 from plugrad.engine.tape import Tape
 from plugrad.registry.backend import OpenBackend, ended
 from plugrad.registry.contract import Kernel
-from plugrad.registry.hooks import Runtime
 from plugrad.registry.registry import registry
 from plugrad.tensor.dtypes import DType, named
 from plugrad.tensor.tensor import Native, Tensor
@@ -82,6 +81,8 @@ class BatchingBackend(OpenBackend):
     """
 
     def __init__(self, base: OpenBackend) -> None:
+        from plugrad.registry.hooks import Runtime
+
         runtime = Runtime(arrays=_Arrays(base), kernels={}, dtypes=[])
         super().__init__(base.name, base.owner, runtime)
         self.base, self.depth, self.dtypes = base, base.depth + 1, base.dtypes

@@ -6,13 +6,15 @@ Map: backends; kernels. Gradients are in ``overrides``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plugrad.registry.contract import Kernel
-from plugrad.registry.hooks import Backend
 from plugrad.registry.registry import registry
 
 from . import context, dispatch
+
+if TYPE_CHECKING:
+    from plugrad.registry.hooks import Backend
 
 __all__ = [
     "backends",
@@ -117,6 +119,8 @@ def register_backend(backend: Backend) -> None:
         >>> pg.remove_backend("mine")
 
     """
+    from plugrad.registry.hooks import Backend
+
     if not isinstance(backend, Backend):
         raise TypeError(
             f"register_backend: expected a plugrad.plugin.Backend, got {backend!r}"

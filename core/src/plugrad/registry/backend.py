@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from plugrad.tensor.dtypes import DType, canonical, named
 from plugrad.tensor.tensor import Native, Tensor
 
 from .contract import Kernel
-from .hooks import Runtime
 from .plugins import Plugin
+
+if TYPE_CHECKING:
+    from .hooks import Runtime
 
 Function = Callable[..., Any]
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import importlib_metadata as metadata
 
 from . import hooks
 from .plugins import Plugin, canonical_name
-from .registry import registry
 
 
 class Announcement(NamedTuple):
@@ -23,21 +22,18 @@ class Announcement(NamedTuple):
     files: Any  # what importlib_metadata found
 
 
-def discover() -> None:
-    """Read the entry points of all distributions, without importing any.
+def found(known: Iterable[str]) -> list[Plugin]:
+    """Return the plugins of all distributions but the ``known``; none is imported.
 
     Of several distributions of one name the first on ``sys.path`` counts, as it does
-    for imports. A further call adds what has been installed since.
+    for imports.
     """
-    seen = {plugin.distribution for plugin in registry.plugins}
-    found: list[Plugin] = []
+    seen, plugins = {*known}, list[Plugin]()
     for one in announced():
         if one.distribution not in seen:
             seen.add(one.distribution)
-            found += _read(*one)
-    found.sort(key=lambda plugin: (plugin.distribution, plugin.name))
-    registry.pending += found
-    registry.plugins += found
+            plugins += _read(*one)
+    return sorted(plugins, key=lambda plugin: (plugin.distribution, plugin.name))
 
 
 def announced() -> Iterator[Announcement]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .contract import Functions, Kernel, VJPs, suggest, vjp_rules
-from .hooks import GradientPack
 from .plugins import Claims, Entry, Phase
+
+if TYPE_CHECKING:
+    from .hooks import GradientPack
 
 
 class PackInfo(NamedTuple):

@@ -1,9 +1,9 @@
 """From an installed plugin to a registered one; its errors stay with the plugin.
 
-``discovery`` has found the plugins. The registry calls ``load`` at its first question,
-which takes these steps for one plugin at a time: import it, call its hooks, check what
-they return and register it. In the end it decides which plugin owns each name. The
-registry opens a backend at its first use.
+The registry calls ``load`` at its first question. ``discovery`` finds the plugins;
+then ``load`` takes these steps for one plugin at a time: import it, call its hooks,
+check what they return and register it. In the end it decides which plugin owns each
+name. The registry opens a backend at its first use.
 
 Whatever a plugin raises is kept with its phase: it cannot break the import of plugrad,
 other plugins or the user's program. ``load_setuptools_entrypoints`` of pluggy does none
@@ -44,12 +44,6 @@ manager = pluggy.PluginManager("plugrad")
 manager.add_hookspecs(hooks)
 
 
-def start() -> None:
-    """Find the plugins; the registry loads them at its first question."""
-    registry.loader = load
-    discovery.discover()
-
-
 def load(name: str | None = None) -> None:
     """Register the plugins that have been found and not been loaded yet.
 
@@ -63,7 +57,7 @@ def load(name: str | None = None) -> None:
     if name is not None:
         with registry.lock:
             importlib.invalidate_caches()
-            discovery.discover()
+            registry.search()
         _load()
 
 
@@ -83,6 +77,7 @@ def _load() -> None:
                 "entry-point module returns descriptors; move code that needs "
                 "tensors into `open`"
             )
+        _ = registry.plugins  # searches for them if nobody has done so
         allowed, blocked = names_in("PLUGRAD_PLUGINS"), names_in("PLUGRAD_BLOCK")
         for plugin in registry.pending:
             if plugin.phase is not Phase.DISCOVERED:

@@ -10,20 +10,21 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass, field
 from enum import StrEnum
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from . import install
 from .contract import suggest
-from .hooks import Backend, GradientPack, KernelPack, Runtime
+
+if TYPE_CHECKING:
+    from .hooks import Backend, GradientPack, KernelPack
 
 T = TypeVar("T")
-V = TypeVar("V", bound=Backend | KernelPack | GradientPack)
-N = TypeVar("N", bound=Backend | GradientPack)
+V = TypeVar("V", bound="Backend | KernelPack | GradientPack")
+N = TypeVar("N", bound="Backend | GradientPack")
 
 
 class Phase(StrEnum):
@@ -51,7 +52,6 @@ turns: list[Callable[[], None]] = []  # called whenever that changes; by doctor
 _skipping = False  # whether a KeyboardInterrupt ends only the plugin
 
 
-@dataclass(eq=False)
 class Plugin:
     """The owner of registrations: an installed plugin, the core, or the user.
 
@@ -66,17 +66,22 @@ class Plugin:
 
     """
 
-    distribution: str
-    version: str = ""
-    name: str = ""
-    module: str = ""
-    phase: Phase = Phase.DISCOVERED
-    reason: str = ""
-    requirement: str = ""
-    error: BaseException | None = None
-    seconds: float = 0.0
-    notes: list[str] = field(default_factory=list)
-    entries: list[Entry[Any]] = field(default_factory=list, repr=False)
+    def __init__(
+        self,
+        distribution: str,
+        version: str = "",
+        name: str = "",
+        module: str = "",
+        phase: Phase = Phase.DISCOVERED,
+    ) -> None:
+        self.distribution, self.version = distribution, version
+        self.name, self.module = name, module
+        self.phase, self.reason = phase, ""
+        self.requirement = ""
+        self.error: BaseException | None = None
+        self.seconds = 0.0
+        self.notes: list[str] = []
+        self.entries: list[Entry[Any]] = []
 
     @property
     def usable(self) -> bool:
@@ -140,6 +145,10 @@ class Plugin:
     def __str__(self) -> str:
         return f"{self.distribution} {self.version}".rstrip()
 
+    def __repr__(self) -> str:
+        shown = {name: v for name, v in vars(self).items() if name != "entries"}
+        return f"Plugin({', '.join([f'{name}={v!r}' for name, v in shown.items()])})"
+
 
 @contextlib.contextmanager
 def skipping() -> Iterator[None]:
@@ -169,21 +178,17 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
-@dataclass(eq=False)
 class Entry(Generic[V]):
     """One thing that a plugin provides; if it fails, the others do not.
 
     ``content`` is the result of opening it, if it is kept here.
     """
 
-    value: V
-    owner: Plugin
-    phase: Phase = Phase.REGISTERED
-    reason: str = ""
-    content: Any = None
-
-    def __post_init__(self) -> None:
-        self.owner.entries.append(self)
+    def __init__(self, value: V, owner: Plugin) -> None:
+        self.value, self.owner = value, owner
+        self.phase, self.reason = Phase.REGISTERED, ""
+        self.content: Any = None
+        owner.entries.append(self)
 
     @property
     def usable(self) -> bool:
@@ -192,6 +197,8 @@ class Entry(Generic[V]):
 
     def open(self) -> Any:
         """Return the result of ``open``, after a check of its type."""
+        from .hooks import Backend, Runtime
+
         kind = Runtime if isinstance(self.value, Backend) else Mapping
         found = self.owner.call(self.value.open)
         if not isinstance(found, kind):
@@ -222,6 +229,8 @@ class Entry(Generic[V]):
             owner.reason = f"{self} {STATES[phase]}: {reason}"
 
     def __str__(self) -> str:
+        from .hooks import Backend, KernelPack
+
         if isinstance(self.value, KernelPack):
             return f"kernel pack of {self.value.backend!r}"
         kind = "backend" if isinstance(self.value, Backend) else "pack"

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .backend import (
     KERNEL_PACK,
@@ -30,11 +30,13 @@ from .backend import (
 )
 from .contract import Kernel, VJPs, suggest
 from .gradients import GradientRegistry
-from .hooks import Backend, GradientPack, KernelPack
 from .plugins import Claims, Entry, Phase, Plugin
 
+if TYPE_CHECKING:
+    from .hooks import Backend, GradientPack, KernelPack
+
 # A kernel pack, its kernels, and its gradients.
-Opened = tuple[Entry[KernelPack], Mapping[str, Function], dict[str, VJPs]]
+Opened = tuple["Entry[KernelPack]", Mapping[str, Function], dict[str, VJPs]]
 
 
 class Registry:
@@ -44,7 +46,8 @@ class Registry:
         self.lock = threading.RLock()
         self.core = Plugin("plugrad", phase=Phase.REGISTERED)
         self.user = Plugin("user", phase=Phase.REGISTERED)
-        self.plugins: list[Plugin] = []
+        self._plugins: list[Plugin] = []
+        self._searched = False
         self._contracts: dict[str, Kernel] = {}
         self.opened: dict[str, OpenBackend] = {}
         self.kernels: dict[tuple[str, str], list[Layer]] = {}
@@ -57,10 +60,8 @@ class Registry:
         self.gradients = GradientRegistry(
             self.lock, self.contract, self.known, self.load
         )
-        # Plugins that have been found and not been loaded, and what loads them, which
-        # ``loading`` sets. The core needs nothing but its version.
+        # Plugins that have not been loaded yet. The core needs nothing but its version.
         self.pending: list[Plugin] = [self.core]
-        self.loader: Callable[[str | None], None] = lambda name: None
 
     # --- contracts ---------------------------------------------------------------
 
@@ -92,7 +93,7 @@ class Registry:
                 known = self._contracts.get(kernel.name) or new.setdefault(
                     kernel.name, kernel
                 )
-                if known.contract != kernel.contract:
+                if known is not kernel and known.contract != kernel.contract:
                     raise ValueError(
                         f"{who}: {kernel} is already declared as {known}, with other "
                         "inputs, attributes or flags; give yours another name"
@@ -110,6 +111,22 @@ class Registry:
 
     # --- plugins -----------------------------------------------------------------
 
+    @property
+    def plugins(self) -> list[Plugin]:
+        """All plugins that are installed; the first reader searches for them."""
+        if not self._searched:
+            self.search()
+        return self._plugins
+
+    def search(self) -> None:
+        """Find the plugins that have been installed since the last search."""
+        with self.lock:
+            discovery = import_module("plugrad.registry.discovery")
+            found = discovery.found({p.distribution for p in self._plugins})
+            self.pending += found
+            self._plugins += found
+            self._searched = True
+
     def load(self, name: Any = None) -> None:
         """Load the plugins; every question does so, and the first one finds some.
 
@@ -117,9 +134,9 @@ class Registry:
         installed since.
         """
         if self.pending:
-            self.loader(None)
+            _loading().load()
         if isinstance(name, str) and not self._knows(name):
-            self.loader(name)
+            _loading().load(name)
 
     def register(
         self,
@@ -129,6 +146,8 @@ class Registry:
         packs: Sequence[GradientPack] = (),
     ) -> None:
         """Add what hooks returned, all or nothing."""
+        from .hooks import Backend, GradientPack, KernelPack
+
         groups = (backends, Backend), (kernel_packs, KernelPack), (packs, GradientPack)
         for values, kind in groups:
             for value in values:
@@ -389,12 +408,19 @@ registry = Registry()
 gradient_registry = registry.gradients  # for the accelerators
 
 
+def _loading() -> Any:
+    """Return the module that loads plugins; importing plugrad does not need it."""
+    return import_module("plugrad.registry.loading")
+
+
 def _fitted(kernel: Kernel, function: Function, who: str) -> Function:
     """Return a function that can be called as ``kernel`` is run, or raise.
 
     A function that was written before the contract gained an attribute with a default
     does not take it: it runs for this default, and declines other values.
     """
+    import inspect  # only where a function is checked
+
     if not callable(function):
         raise TypeError(f"{who}: {kernel} needs a function, got {function!r}")
     try:
