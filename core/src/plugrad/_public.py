@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from importlib import import_module
 from typing import Any
 
@@ -34,6 +35,7 @@ def _missing(module: dict[str, Any], name: str) -> Any:
     raise AttributeError(about)
 
 
+@functools.cache  # of a few modules
 def _is_private(module: str) -> bool:
     first, *inner = module.split(".")
     return first == "plugrad" and (len(inner) > 1 or "_" in [n[:1] for n in inner])

@@ -21,7 +21,7 @@ registry.declare(
         value
         for family in FAMILIES
         for value in vars(family).values()
-        if isinstance(value, Kernel)
+        if type(value) is Kernel
     ],
     registry.core,
 )

@@ -13,7 +13,6 @@ meaning. Rules for outputs are in ``specs``.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar, overload
@@ -30,6 +29,7 @@ from .specs import reduced as reduced
 from .specs import same as same
 
 F = TypeVar("F", bound=Callable[..., Any])
+CO_VARARGS = 4  # of inspect
 
 
 class KernelNotFound(NotImplementedError):
@@ -112,6 +112,7 @@ class Kernel:
 
     __slots__ = (
         "_calls",
+        "_doc",
         "attrs",
         "batching",
         "broadcasts",
@@ -119,7 +120,6 @@ class Kernel:
         "checks",
         "decomposition",
         "defaults",
-        "doc",
         "effect",
         "fused",
         "gradient",
@@ -152,7 +152,6 @@ class Kernel:
     checks: tuple[str, ...]
     effect: bool
     op: str
-    doc: str
     decomposition: Callable[..., Any] | None
     batching: Callable[..., Any] | None
     gradient: VJPs
@@ -174,13 +173,13 @@ class Kernel:
         for rule in (out, canonicalize):
             if rule is not None:
                 arguments.function(f"kernel {self.name}: out and canonicalize", rule)
-        self.op, self.doc = op or self.name, inspect.cleandoc(doc)
-        self.inputs = tuple(word.strip("*?") for word in inputs)
-        self.optional = {word[:-1] for word in inputs if word.endswith("?")}
-        starred = [word[1:] for word in inputs if word.startswith("*")]
+        self.op, self._doc = op or self.name, doc
+        self.inputs = tuple([word.strip("*?") for word in inputs])
+        self.optional = {word[:-1] for word in inputs if word[-1:] == "?"}
+        starred = [word[1:] for word in inputs if word[:1] == "*"]
         self.variadic = starred[0] if starred else None
         self.attrs = attrs
-        self.outputs = tuple(word.lstrip("*") for word in outputs)
+        self.outputs = tuple([word.lstrip("*") for word in outputs])
         self.variadic_outputs = outputs[0].startswith("*")
         self.single = len(self.outputs) == 1 and not self.variadic_outputs
         self.out, self.canonicalize = out, canonicalize
@@ -199,13 +198,20 @@ class Kernel:
         names = self.inputs + self.outputs + self.attrs
         if variadic > 1 or (self.variadic_outputs and len(self.outputs) > 1):
             raise ValueError(f"kernel {self}: only one input, or all outputs, may vary")
-        if len(set(names)) < len(names) or not all(n.isidentifier() for n in names):
+        if len({*names}) < len(names) or not all(map(str.isidentifier, names)):
             raise ValueError(f"kernel {self}: names must be identifiers and differ")
         if unknown := [name for name in self.checks if name not in self.inputs]:
             hint = suggest(unknown[0], self.inputs)
             raise ValueError(
                 f"kernel {self}: checks= must name inputs, got {unknown[0]!r}{hint}"
             )
+
+    @property
+    def doc(self) -> str:
+        """What the kernel computes, without the indentation of the source."""
+        from inspect import cleandoc
+
+        return cleandoc(self._doc)
 
     @property
     def contract(self) -> tuple[object, ...]:
@@ -349,11 +355,10 @@ def vjp_rules(
     linear: bool = True,
 ) -> VJPs:
     """Check gradient functions against their kernel and return them as rules."""
-    what = f"gradient of {kernel}, from {owner}"
     if kernel.fused:
         raise ValueError(
-            f"{what}: a fused kernel is decomposed under a tape and has no gradient; "
-            "register one for a kernel of its decomposition"
+            f"{_gradient_of(kernel, owner)}: a fused kernel is decomposed under a "
+            "tape and has no gradient; register one for a kernel of its decomposition"
         )
     checked: dict[str, VJP | None] = {}
     for name, function in functions.items():
@@ -361,39 +366,47 @@ def vjp_rules(
             hint = suggest(name, kernel.inputs)
             known = ", ".join(kernel.inputs) or "none"
             raise ValueError(
-                f"{what}: there is no input {name!r}{hint}; there is {known}"
+                f"{_gradient_of(kernel, owner)}: there is no input {name!r}{hint}; "
+                f"there is {known}"
             )
         if function is None:
             checked[name] = None
         elif callable(function):
-            checked[name] = _rule(kernel, f"{what}, for {name!r}", function, owner)
+            checked[name] = _rule(kernel, name, function, owner)
         else:
             raise TypeError(
-                f"{what}, for {name!r}: expected a function, got {function!r}"
+                f"{_gradient_of(kernel, owner, name)}: expected a function, got "
+                f"{function!r}"
             )
     if not linear:
         checked = {n: r and r._replace(linear=False) for n, r in checked.items()}
     return checked
 
 
-def _rule(kernel: Kernel, what: str, function: Callable[..., Any], owner: str) -> VJP:
-    legal = kernel.inputs + kernel.attrs
-    legal += () if kernel.variadic_outputs else kernel.outputs
-    legal += tuple(f"{n}_spec" for n in legal if n not in kernel.attrs)
+def _gradient_of(kernel: Kernel, owner: str, name: str = "") -> str:
+    """Return what errors are about: the gradient of a kernel, or of one input."""
+    return f"gradient of {kernel}, from {owner}" + (f", for {name!r}" if name else "")
+
+
+def _rule(kernel: Kernel, name: str, function: Callable[..., Any], owner: str) -> VJP:
+    outputs = () if kernel.variadic_outputs else kernel.outputs
+    specs = [f"{n}_spec" for n in kernel.inputs + outputs]
+    legal = (*kernel.inputs, *kernel.attrs, *outputs, *specs)
     legal += () if ORIGINAL in legal else (ORIGINAL,)
     names = _parameters(function)
     count = len(kernel.outputs)
     dys, residuals = names[:count], names[count:]
-    if len(dys) < count or set(dys) & set(legal):
+    if len(dys) < count or not {*legal}.isdisjoint(dys):
         raise ValueError(
-            f"{what}: the first {count} parameters take cotangents and have names of "
-            f"their own, such as 'dy' or 'ddx'; got ({', '.join(names)})"
+            f"{_gradient_of(kernel, owner, name)}: the first {count} parameters take "
+            "cotangents and have names of their own, such as 'dy' or 'ddx'; got "
+            f"({', '.join(names)})"
         )
     for residual in residuals:
         if residual not in legal:
             raise ValueError(
-                f"{what}: {residual!r} is not one of {', '.join(legal)}"
-                f"{suggest(residual, legal)}"
+                f"{_gradient_of(kernel, owner, name)}: {residual!r} is not one of "
+                f"{', '.join(legal)}{suggest(residual, legal)}"
             )
     return VJP(
         _by_position(function, residuals),
@@ -518,15 +531,17 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the names of the parameters; reading the code object is 50x faster."""
     if isinstance(function, FunctionType):
         code = function.__code__
-        starred = bool(code.co_flags & inspect.CO_VARARGS)
+        starred = bool(code.co_flags & CO_VARARGS)
         count = code.co_argcount + code.co_kwonlyargcount + starred
         names = code.co_varnames[:count]
         if starred:  # the code object lists *xs last
             at = code.co_argcount
             names = (*names[:at], names[-1], *names[at:-1])
         return names
+    from inspect import signature
+
     try:
-        return tuple(inspect.signature(function).parameters)
+        return tuple(signature(function).parameters)
     except (TypeError, ValueError):
         raise TypeError(
             f"expected a function whose parameters have names, got {function!r}"

@@ -23,9 +23,10 @@ Map: ``parse``; the kinds of inputs; the kinds of attributes.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Container, Sequence
+from typing import Any
 
 from plugrad import geometry
 from plugrad.tensor.arguments import (
@@ -42,22 +43,17 @@ from plugrad.tensor.dtypes import DTYPES, DType, canonical, named
 # --- the grammar -----------------------------------------------------------------
 
 
-class Signature(NamedTuple):
-    """The parts of a signature; kinds are as written, ``""`` where there is none."""
-
-    name: str
-    inputs: tuple[str, ...]  # with their marks, "*xs" and "bias?"
-    attrs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    kinds: dict[str, str]
-    defaults: dict[str, Any]  # of attributes
-
-
+Words = tuple[str, ...]
+Kinds = dict[str, str]
+Defaults = dict[str, Any]  # of attributes
 _PATTERN = re.compile(r"([^\s();]+)\(([^();]*)(?:;([^();]*))?\)(?: *-> *([^();:]+))?")
 
 
-def parse(signature: Any) -> Signature:
-    """Return the parts of a signature.
+def parse(signature: Any) -> tuple[str, Words, Words, Words, Kinds, Defaults]:
+    """Return name, inputs, attributes, outputs, kinds and defaults of a signature.
+
+    Inputs and outputs keep their marks, ``*xs`` and ``bias?``. Kinds are as written,
+    ``""`` where there is none.
 
     Raises:
         TypeError: It is not a string.
@@ -70,68 +66,67 @@ def parse(signature: Any) -> Signature:
             f"kernel {signature!r}: a signature is a str such as "
             "'Name(x, bias?; axis: axis) -> y'"
         )
-    name, *groups = found.groups(default="")
-    inputs, attrs, outputs = map(_words, groups)
+    name, inputs, attrs, outputs = found.groups(default="")
     kinds: dict[str, str] = {}
     attrs, defaults = _without_defaults(signature, attrs)
-    return Signature(
+    return (
         name,
-        tuple([_declared(signature, word, kinds, _is_dtype_kind) for word in inputs]),
-        tuple([_declared(signature, word, kinds, _is_attribute) for word in attrs]),
-        outputs or ("y",),
+        _declared(signature, inputs, kinds, _is_dtype, kinds),
+        _declared(signature, attrs, kinds, _is_attribute),
+        tuple([word.strip() for word in outputs.split(",")])
+        if outputs.strip()
+        else ("y",),
         kinds,
         defaults,
     )
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(map(str.strip, text.split(","))) if text.strip() else ()
-
-
-def _without_defaults(
-    signature: str, words: tuple[str, ...]
-) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _without_defaults(signature: str, text: str) -> tuple[str, dict[str, Any]]:
     """Return the attributes without their defaults, and the defaults by name."""
-    if not any("=" in word for word in words):
-        return words, {}
+    if "=" not in text:
+        return text, {}
     from ast import literal_eval
 
     declared, defaults = [], {}
-    for word in words:
-        attribute, equals, text = word.partition("=")
-        declared.append(attribute.strip())
+    for word in text.split(","):
+        attribute, equals, default = word.partition("=")
+        declared.append(attribute)
         if not equals:
             continue
         name = attribute.partition(":")[0].strip()
         try:
-            defaults[name] = literal_eval(text.strip())
+            defaults[name] = literal_eval(default.strip())
         except (ValueError, SyntaxError):
             raise ValueError(
                 f"kernel {signature!r}: the default of {name!r} must be a literal, "
-                f"such as False, 1.0 or 'same', got {text.strip()!r}"
+                f"such as False, 1.0 or 'same', got {default.strip()!r}"
             ) from None
-    return tuple(declared), defaults
+    return ",".join(declared), defaults
 
 
 def _declared(
     signature: str,
-    word: str,
+    text: str,
     kinds: dict[str, str],
-    known: Callable[[str, Iterable[str]], bool],
-) -> str:
-    """Return the name in ``word``, and note its kind in ``kinds``."""
-    name, colon, kind = word.partition(":")
-    if not colon:
-        kinds[word.strip("*?")] = ""
-        return word
-    name, kind = name.strip(), " ".join(kind.split())
-    if not known(kind, kinds):
-        raise ValueError(
-            f"kernel {signature!r}: {name!r} has the unknown kind {kind!r}; "
-            "help(plugrad.plugin.Kernel) lists the kinds of inputs and attributes"
-        )
-    kinds[name.strip("*?")] = kind
-    return name
+    known: Callable[[str], bool],
+    others: Container[str] = (),
+) -> Words:
+    """Return the names in ``text``, and note their kinds: ``known``, or ``others``."""
+    names = []
+    for word in text.split(",") if text.strip() else ():
+        name, colon, kind = word.partition(":")
+        name = name.strip()
+        if colon:
+            kind = " ".join(kind.split())
+            if kind not in others and not known(kind):
+                raise ValueError(
+                    f"kernel {signature!r}: {name!r} has the unknown kind {kind!r}; "
+                    "help(plugrad.plugin.Kernel) lists the kinds of inputs and "
+                    "attributes"
+                )
+        kinds[name.strip("*?")] = kind
+        names.append(name)
+    return tuple(names)
 
 
 # --- inputs ----------------------------------------------------------------------
@@ -148,9 +143,9 @@ ABSTRACT = {
 }
 
 
-def _is_dtype_kind(kind: str, inputs: Iterable[str]) -> bool:
-    parts = kind.split(" | ")
-    return kind in inputs or all(p in ABSTRACT or p in DTYPES for p in parts)
+@functools.cache  # a few kinds are most of all signatures
+def _is_dtype(kind: str) -> bool:
+    return all([p in ABSTRACT or p in DTYPES for p in kind.split(" | ")])
 
 
 def check_dtype(who: str, name: str, dtype: DType, kind: str) -> None:
@@ -166,7 +161,7 @@ def check_dtype(who: str, name: str, dtype: DType, kind: str) -> None:
 _LIMIT = 2**63  # what kernels count with
 
 
-def _is_attribute(kind: str, _: Iterable[str]) -> bool:
+def _is_attribute(kind: str) -> bool:
     return kind in KINDS or kind.removesuffix("?") in KINDS or kind.startswith("'")
 
 
@@ -271,11 +266,11 @@ def _pairs(who: str, name: str, value: Any, shape: Sequence[int]) -> Any:
     return geometry.pairs(who, name, value, count)
 
 
-def _instance(kind: type) -> Callable[..., Any]:
+def _instance(kind: str) -> Callable[..., Any]:
     def check(who: str, name: str, value: Any, _: Any) -> Any:
-        if not isinstance(value, kind):
+        if not isinstance(value, getattr(geometry, kind)):
             raise TypeError(
-                f"{who}: {name} must be plugrad.geometry.{kind.__name__}, got {value!r}"
+                f"{who}: {name} must be plugrad.geometry.{kind}, got {value!r}"
             )
         return value
 
@@ -298,8 +293,5 @@ KINDS: dict[str, Callable[[str, str, Any, Sequence[int]], Any]] = {
     "shape": lambda who, name, value, _: sizes(who, value, name),
     "ints": _ints,
     "pairs": _pairs,
-    **{
-        kind.__name__: _instance(kind)
-        for kind in (geometry.Windows, geometry.Resizing, geometry.Rotation)
-    },
+    **{kind: _instance(kind) for kind in ("Windows", "Resizing", "Rotation")},
 }
