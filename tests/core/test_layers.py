@@ -3,15 +3,15 @@
 import re
 from collections import defaultdict
 from pathlib import Path
-from types import ModuleType
 
 import grimp
-import plugrad as pg
 import pytest
+
+from tests.surface import namespaces
 
 # Modules that hold a few lines for several layers.
 SHARED = {"_polynomials", "_public"}
-PARTS = {"_numbers": "geometry", "_resampling": "geometry"}  # of a public module
+PARTS = dict.fromkeys(["_numbers", "_resampling", "_windows"], "geometry")
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
 
@@ -43,11 +43,10 @@ def test_the_drawing_shows_every_import():
     found = imported()
     rows = drawn()
     assert rows == {name: found.get(name, set()) for name in rows}
-    namespaces = {name for name in found if isinstance(vars(pg).get(name), ModuleType)}
-    namespaces -= rows.keys() | PARTS.keys() | SHARED  # plugrad.linalg, say
+    spaces = {*namespaces()} - {""}  # plugrad.linalg, say
     assert found["tree"] == {"tensor"}
-    assert all(found.get(name) == {"ops"} for name in namespaces - {"tree"})
-    others = {"__main__", *PARTS} | SHARED | namespaces
+    assert all(found.get(name) == {"ops"} for name in spaces - {"tree"})
+    others = {"__main__", *PARTS} | SHARED | spaces
     assert {*found, "tensor"} - others == set(rows)
 
 

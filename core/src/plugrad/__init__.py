@@ -3,22 +3,9 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import autodiff, batching, ops
-from . import fft as fft
-from . import fused as fused
-from . import image as image
-from . import linalg as linalg
-from . import losses as losses
-from . import quantized as quantized
-from . import random as random
-from . import signal as signal
-from . import sparse as sparse
-from . import strings as strings
-from . import tree as tree
+from . import autodiff, ops
 from ._public import publish
-from .autodiff.jacobian import *
 from .autodiff.reverse import *
-from .batching.vmap import *
 from .engine import accelerated
 from .engine import control as _control
 from .engine import overrides as _overrides
@@ -31,7 +18,6 @@ from .ops.activation import *
 from .ops.binary import *
 from .ops.blocks import *
 from .ops.by_name import *
-from .ops.by_name import EngineState as EngineState
 from .ops.compare import *
 from .ops.complexes import *
 from .ops.conv import *
@@ -79,6 +65,20 @@ from .tensor.tensor import TensorLike as TensorLike
 __version__: str
 
 if TYPE_CHECKING:
+    from . import fft as fft
+    from . import fused as fused
+    from . import image as image
+    from . import linalg as linalg
+    from . import losses as losses
+    from . import quantized as quantized
+    from . import random as random
+    from . import signal as signal
+    from . import sparse as sparse
+    from . import strings as strings
+    from . import tree as tree
+    from .autodiff.jacobian import hessian as hessian
+    from .autodiff.jacobian import jacobian as jacobian
+    from .batching.vmap import vmap as vmap
     from .tools.debug import check_gradients as check_gradients
     from .tools.debug import debug as debug
     from .tools.explain import explain as explain
@@ -90,17 +90,24 @@ if TYPE_CHECKING:
     from .tools.memory import memory as memory
     from .tools.memory import tidy as tidy
     from .tools.profile import profile as profile
+    from .tools.state import EngineState as EngineState
     from .tools.timing import time as time
     from .tracing.checking import StaleReplay as StaleReplay
     from .tracing.jit import jit as jit
 
-_TOOLS = {
+# What most programs do not use -> the module, which is imported at its first use.
+_NAMESPACES = "fft fused image linalg losses quantized random signal"
+_NAMESPACES += " sparse strings tree"
+_LATER = {
+    "EngineState": "tools.state",
     "StaleReplay": "tracing.checking",
     "check_gradients": "tools.debug",
     "debug": "tools.debug",
     "dispose": "tools.memory",
     "explain": "tools.explain",
     "from_dlpack": "tools.interchange",
+    "hessian": "autodiff.jacobian",
+    "jacobian": "autodiff.jacobian",
     "jit": "tracing.jit",
     "keep": "tools.memory",
     "load": "tools.io",
@@ -109,18 +116,21 @@ _TOOLS = {
     "save": "tools.io",
     "tidy": "tools.memory",
     "time": "tools.timing",
+    "vmap": "batching.vmap",
 }
 
 
 if not TYPE_CHECKING:  # or else type checkers would accept every name
 
     def __getattr__(name: str) -> Any:
-        """Import a tool, or read the version, when it is first asked for."""
+        """Return what is imported at its first use, or the version."""
+        if name in _NAMESPACES.split():
+            return import_module(f".{name}", __name__)
         if name == "__version__":
             discovery = import_module(".registry.discovery", __name__)
             value = discovery.version("plugrad") or "unknown"
-        elif name in _TOOLS:
-            value = getattr(import_module(f".{_TOOLS[name]}", __name__), name)
+        elif name in _LATER:
+            value = getattr(import_module(f".{_LATER[name]}", __name__), name)
         elif name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         else:
@@ -135,20 +145,6 @@ if not TYPE_CHECKING:  # or else type checkers would accept every name
 
 
 publish(globals())
-for _namespace in [
-    fft,
-    fused,
-    image,
-    linalg,
-    losses,
-    quantized,
-    random,
-    signal,
-    sparse,
-    strings,
-]:
-    publish(vars(_namespace))
-publish(vars(tree))
 accelerated.start()
 del globals()["tensor"]  # the package: pg.tensor is answered with pg.asarray
 
@@ -170,7 +166,9 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
         "fft",
         "from_dlpack",
         "fused",
+        "hessian",
         "image",
+        "jacobian",
         "jit",
         "keep",
         "linalg",
@@ -188,9 +186,9 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
         "tidy",
         "time",
         "tree",
+        "vmap",
     ]
-    __all__ += autodiff.jacobian.__all__ + autodiff.reverse.__all__
-    __all__ += batching.vmap.__all__
+    __all__ += autodiff.reverse.__all__
     __all__ += _control.__all__ + _overrides.__all__
     __all__ += ops._convert.__all__
     __all__ += ops.activation.__all__

@@ -138,3 +138,6 @@ class Rotation:
         row = np.floor(x * sin + y * cos + down + 0.5)
         inside = (row >= 0) & (row < h) & (column >= 0) & (column < w)
         return np.where(inside, row * w + column, -1).astype(np.int32).ravel()
+
+
+Resizing.__module__ = Rotation.__module__ = "plugrad.geometry"

@@ -1,7 +1,10 @@
 from typing import TYPE_CHECKING
 
+from ._public import publish
 from .ops.fft import *
 from .ops.fft import __doc__ as __doc__
 
 if not TYPE_CHECKING:  # mypy takes names from literal lists only
     from .ops.fft import __all__ as __all__
+
+publish(globals())

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from ._public import publish
 from .tensor import tree as _tree
 from .tensor.arguments import function
 from .tensor.tree import Flatten, IsLeaf, Structure, Unflatten
@@ -194,3 +195,6 @@ def register(cls: type[C], flatten: Flatten, unflatten: Unflatten, /) -> None:
             "register a class of your own"
         )
     _tree.register(cls, flatten, unflatten)
+
+
+publish(globals())

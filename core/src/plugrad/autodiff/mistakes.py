@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.engine.code import code_of
-from plugrad.engine.references import References
 from plugrad.ops._convert import asarray
 from plugrad.ops.variable import Variable
 from plugrad.registry.deprecation import outside
@@ -42,6 +40,9 @@ def warn_if_captured(f: Callable[..., Any], xs: tuple[Any, ...]) -> None:
     """Warn if ``f``, whose result does not depend on ``xs``, refers to one of them."""
     if str(getattr(f, "__module__", "")).partition(".")[0] == "plugrad":
         return  # a wrapper, which refers to the other arguments
+    from plugrad.engine.code import code_of
+    from plugrad.engine.references import References
+
     wanted = {id(values) for x in split(xs)[0] if (values := _values(x)) is not None}
     found = References([f], code_of(f, str(getattr(f, "__module__", ""))))
     for place in found.places:

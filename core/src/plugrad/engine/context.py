@@ -12,7 +12,6 @@ which changes it for a block; notifying observers.
 from __future__ import annotations
 
 import functools
-import inspect
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -269,6 +268,8 @@ class UserScope(Scope):
     def __call__(self, function: F) -> F:
         """Return ``function``, which runs inside this scope."""
         self.entered = True
+        import inspect  # only for decorators
+
         arguments.function(self.what, function)
         kinds = inspect.isgeneratorfunction, inspect.isasyncgenfunction
         if any(is_kind(function) for is_kind in kinds):

@@ -11,16 +11,19 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plugrad.engine.dispatch import run
-from plugrad.geometry import Padding, Pair, Shape, Sizes, Windows, rank
+from plugrad.geometry import Padding, Pair, Shape, Sizes, rank
 from plugrad.registry.contract import Spec
 from plugrad.tensor.arguments import choice, integer, misfit
 from plugrad.tensor.dtypes import BOOL, INT32
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, shape, slicing
+
+if TYPE_CHECKING:
+    from plugrad.geometry import Windows
 
 Options = dict[str, Any]
 

@@ -6,17 +6,19 @@ Map: ``run_kernel``; ``engine``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from plugrad.engine import context, dispatch
 from plugrad.registry.contract import Kernel
-from plugrad.registry.plugins import Plugin
 from plugrad.registry.registry import registry
 from plugrad.tensor import arguments
 from plugrad.tensor.tensor import TensorLike
 
 from . import _convert
+
+if TYPE_CHECKING:
+    from plugrad.tools.state import EngineState
 
 __all__ = ["engine", "run_kernel"]
 
@@ -90,34 +92,6 @@ def _ordered(kernel: Kernel, inputs: Mapping[str, Any]) -> list[Any]:
 # --- the engine ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class EngineState:
-    """The state of the engine at one moment.
-
-    Attributes:
-        backend: The active backend of this thread; None before the first op.
-        opened: The backends that have been opened.
-        plugins: Every plugin that was discovered, with its phase and the reason for it.
-        fallback_counts: How often something other than a kernel function of the backend
-            ran, by kernel, backend and "decomposition", "host" or "fallback".
-
-    """
-
-    backend: str | None
-    opened: tuple[str, ...]
-    plugins: tuple[Plugin, ...]
-    fallback_counts: Mapping[tuple[str, str, str], int]
-
-    def run_kernel(
-        self,
-        name: str,
-        inputs: Sequence[TensorLike | None] | Mapping[str, Any],
-        attrs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Run a kernel by name: the same as ``plugrad.run_kernel``."""
-        return run_kernel(name, inputs, attrs)
-
-
 def engine() -> EngineState:
     """Return the state of the engine: its backends, plugins and fallback counts.
 
@@ -134,7 +108,8 @@ def engine() -> EngineState:
 
     """
     active = context.current().backend or context.PROCESS.backend
-    return EngineState(
+    kind: type[EngineState] = import_module("plugrad").EngineState
+    return kind(
         None if active is None else active.name,
         tuple(registry.opened),
         tuple(registry.plugins),

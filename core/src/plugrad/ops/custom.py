@@ -6,7 +6,6 @@ Map: ``custom_grad``; its arguments, its value, and the gradients that come back
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, ParamSpec, TypeVar
@@ -190,8 +189,10 @@ def _positional(
     f: Callable[..., Any], name: str, args: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[Any, ...]:
     """Return all arguments by position, in the order of the parameters of ``f``."""
+    from inspect import signature
+
     try:
-        bound = inspect.signature(f).bind(*args, **named)
+        bound = signature(f).bind(*args, **named)
     except TypeError as error:
         raise TypeError(f"custom_grad: {name}: {error}") from None
     if bound.kwargs:

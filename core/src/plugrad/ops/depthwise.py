@@ -6,14 +6,19 @@ convolutions with as many groups as there are channels.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from plugrad import geometry
 from plugrad.engine.dispatch import run
-from plugrad.geometry import Padding, Rounding, Shape, Sizes, Windows
+from plugrad.geometry import Padding, Rounding, Shape, Sizes
 from plugrad.registry.contract import Kernel, decomposition
 from plugrad.tensor.arguments import misfit
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _windows, conv, shape
+
+if TYPE_CHECKING:
+    from plugrad.geometry import Windows
 
 __all__ = ["depthwise_conv2d", "separable_conv2d"]
 

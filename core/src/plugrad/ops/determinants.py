@@ -6,7 +6,7 @@ for singular matrices too: they use singular values, which ``matrix_factors`` co
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from plugrad.engine.dispatch import run, run_many
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
@@ -35,6 +35,9 @@ from .matrix import (
     row,
     stacked,
 )
+
+if TYPE_CHECKING:
+    from ._results import SlogdetResult
 
 
 def _number(op: str, x: Spec) -> Spec:
@@ -165,13 +168,6 @@ SLOGDET = Kernel(
 )
 
 
-class SlogdetResult(NamedTuple):
-    """The result of ``slogdet``: ``sign`` and ``logabsdet``."""
-
-    sign: Tensor
-    logabsdet: Tensor
-
-
 def slogdet(x: TensorLike, /) -> SlogdetResult:
     """Return ``det / |det|`` and ``log |det|`` of each matrix.
 
@@ -198,6 +194,8 @@ def slogdet(x: TensorLike, /) -> SlogdetResult:
         The array API standard.
 
     """
+    from ._results import SlogdetResult
+
     return SlogdetResult(*run_many(SLOGDET, matrices("slogdet", x)))
 
 

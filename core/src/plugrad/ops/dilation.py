@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
-from plugrad.geometry import Padding, Shape, Sizes, Windows
+from plugrad.geometry import Padding, Shape, Sizes
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import misfit
 from plugrad.tensor.dtypes import INT32
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _windows, binary, compare, conv, creation, pool, reduce, shape
+
+if TYPE_CHECKING:
+    from plugrad.geometry import Windows
 
 __all__ = ["dilation2d"]
 

@@ -6,7 +6,7 @@ its host. The eigenvalues of Hermitian matrices are in ``matrix_factors``.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from plugrad.engine.dispatch import held, run, run_many
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
@@ -14,6 +14,9 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import complexes, grids, matrix, products
 from .matrix_factors import idle
+
+if TYPE_CHECKING:
+    from ._results import EigResult
 
 
 def _eigenvalues(op: str, x: Spec) -> Spec:
@@ -45,13 +48,6 @@ EIG = Kernel(
     values is free, and vectors may have any phase. A matrix with NaN or an infinity
     gives NaN.""",
 )
-
-
-class EigResult(NamedTuple):
-    """The result of ``eig``: ``eigenvalues`` and ``eigenvectors``."""
-
-    eigenvalues: Tensor
-    eigenvectors: Tensor
 
 
 def eig(x: TensorLike, /) -> EigResult:
@@ -88,6 +84,8 @@ def eig(x: TensorLike, /) -> EigResult:
         The array API standard.
 
     """
+    from ._results import EigResult
+
     return EigResult(*run_many(EIG, _matrices("eig", x)))
 
 

@@ -11,7 +11,6 @@ import functools
 import itertools
 import math
 import re
-import string
 
 import numpy as np
 
@@ -29,6 +28,7 @@ __all__ = ["einsum"]
 # --- equations -------------------------------------------------------------------
 
 Axes = list[tuple[str, int]]  # the letters and the sizes of a term
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def _terms(equation: str) -> tuple[list[str], str]:
@@ -52,7 +52,7 @@ def _plain(equation: str, shapes: tuple[Shape, ...]) -> tuple[str, tuple[Shape, 
         if rest < 0 or (rest and "..." not in term):
             rule = f"term {term!r} of {equation!r} must have one letter an axis, or ..."
             raise misfit("einsum", rule, sizes)
-    dots = "".join([c for c in string.ascii_letters if c not in equation])
+    dots = "".join([c for c in LETTERS if c not in equation])
     if len(dots) < max(room):
         raise ValueError(f"einsum: there are no letters left for ... in {equation!r}")
     dots = dots[: max(room)]

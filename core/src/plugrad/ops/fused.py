@@ -10,11 +10,11 @@ Relu inside; that is why none has a gradient of its own.
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
-from plugrad.geometry import Padding, Rounding, Shape, Sizes, Windows
+from plugrad.geometry import Padding, Rounding, Shape, Sizes
 from plugrad.registry.contract import Kernel, Spec, decomposition
 from plugrad.tensor.arguments import choice, flag, misfit, real
 from plugrad.tensor.tensor import Tensor, TensorLike
@@ -22,6 +22,9 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 from . import _convert, _windows, conv, depthwise, products, shape
 from . import activation as activations
 from ._windows import Options
+
+if TYPE_CHECKING:
+    from plugrad.geometry import Windows
 
 __all__ = ["conv2d", "depthwise_conv2d", "matmul"]
 

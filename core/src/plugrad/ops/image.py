@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from plugrad import geometry
 from plugrad.engine.dispatch import active, run
-from plugrad.geometry import Rotation
 from plugrad.registry.contract import Kernel, Spec, decomposition
 from plugrad.tensor.arguments import choice, entries, flag, integer, misfit, real
 from plugrad.tensor.dtypes import DTYPES, INT32
@@ -30,6 +29,9 @@ from .boxes import (
 )
 from .interpolation import grid_sample, resize_bicubic
 from .resize import crop_and_resize, resize_bilinear, resize_nearest_neighbor, transform
+
+if TYPE_CHECKING:
+    from plugrad.geometry import Rotation
 
 __all__ = ["crop_and_resize", "flip_left_right", "flip_up_down", "from_pixels"]
 __all__ += [
@@ -259,7 +261,11 @@ def _images(op: str, image: TensorLike, rank: int, channels: int = 0) -> Tensor:
 
 
 ROTATE = "image.rotate_with_offset"
-_rotation = functools.lru_cache(maxsize=16)(Rotation)  # few, as tables are large
+
+
+@functools.lru_cache(maxsize=16)  # few, as tables are large
+def _rotation(*arguments: Any) -> Rotation:
+    return geometry.Rotation(*arguments)
 
 
 def _turned(

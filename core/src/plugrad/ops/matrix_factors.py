@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -39,6 +39,9 @@ from . import (
     shape,
     slicing,
 )
+
+if TYPE_CHECKING:
+    from ._results import EighResult, QRResult, SVDResult
 
 
 def _skew(x: Tensor) -> Tensor:
@@ -148,13 +151,6 @@ QR = Kernel(
 )
 
 
-class QRResult(NamedTuple):
-    """The result of ``qr``: ``Q`` and ``R``."""
-
-    Q: Tensor
-    R: Tensor
-
-
 def qr(
     x: TensorLike, /, *, mode: Literal["reduced", "complete"] = "reduced"
 ) -> QRResult:
@@ -188,6 +184,8 @@ def qr(
 
     """
     choice("qr", "mode", mode, "reduced", "complete")
+    from ._results import QRResult
+
     return QRResult(*run_many(QR, matrix.matrices("qr", x, square=False), mode=mode))
 
 
@@ -277,13 +275,6 @@ EIGH = Kernel(
 )
 
 
-class EighResult(NamedTuple):
-    """The result of ``eigh``: ``eigenvalues`` and ``eigenvectors``."""
-
-    eigenvalues: Tensor
-    eigenvectors: Tensor
-
-
 def eigh(x: TensorLike, /) -> EighResult:
     """Return the eigenvalues ``w`` and eigenvectors ``v`` of Hermitian matrices.
 
@@ -315,6 +306,8 @@ def eigh(x: TensorLike, /) -> EighResult:
         The array API standard.
 
     """
+    from ._results import EighResult
+
     return EighResult(*run_many(EIGH, matrix.matrices("eigh", x)))
 
 
@@ -397,14 +390,6 @@ SVD = Kernel(
 )
 
 
-class SVDResult(NamedTuple):
-    """The result of ``svd``: ``U``, ``S`` and ``Vh``."""
-
-    U: Tensor
-    S: Tensor
-    Vh: Tensor
-
-
 def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVDResult:
     """Return the singular value decomposition ``u·diag(s)·vh = x`` of each matrix.
 
@@ -440,6 +425,8 @@ def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVDResult:
     """
     x = matrix.matrices("svd", x, square=False)
     full_matrices = flag("svd", "full_matrices", full_matrices)
+    from ._results import SVDResult
+
     return SVDResult(*run_many(SVD, x, full_matrices=full_matrices))
 
 

@@ -13,16 +13,15 @@ Map: contracts; ops; decompositions; gradients.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run, run_many
-from plugrad.geometry import Padding, Rounding, Sizes, Windows
+from plugrad.geometry import Padding, Rounding, Sizes
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import choice, flag, misfit, sizes
 from plugrad.tensor.dtypes import INT32, DType
@@ -31,6 +30,9 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 from . import _convert, _windows, binary, compare, creation, gather, reduce, slicing
 from . import shape as shapes
 from ._windows import Options
+
+if TYPE_CHECKING:
+    from plugrad.geometry import Windows
 
 __all__ = [
     "avg_pool",
@@ -445,7 +447,9 @@ def _over_padding(y: Tensor, windows: Windows, pad: Padding) -> Tensor:
     sizes = zip(windows.in_shape[1:-1], ends, strict=True)
     spatial = [before + n + after for n, (before, after) in sizes]
     beyond = zip(windows.padding, ends, strict=True)
-    wide = dataclasses.replace(
+    from dataclasses import replace
+
+    wide = replace(
         windows,
         in_shape=(windows.in_shape[0], *spatial, windows.in_shape[-1]),
         padding=tuple([(0, max(p[1] - e[1], 0)) for p, e in beyond]),

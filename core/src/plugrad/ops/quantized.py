@@ -10,11 +10,11 @@ Map: what kernels share; packed weights; contracts and decompositions; ops.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
-from plugrad.geometry import Padding, Rounding, Shape, Sizes, Windows
+from plugrad.geometry import Padding, Rounding, Shape, Sizes
 from plugrad.registry.contract import Kernel, Spec, decomposition
 from plugrad.tensor.arguments import misfit, sizes
 from plugrad.tensor.dtypes import FLOAT32, INT32, named
@@ -32,6 +32,9 @@ from . import (
     slicing,
     unary,
 )
+
+if TYPE_CHECKING:
+    from plugrad.geometry import Windows
 
 __all__ = ["conv2d", "depthwise_conv2d", "matmul", "pack"]
 

@@ -8,19 +8,22 @@ which read images at coordinates computed from tensors, by ``_sampling``.
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
-from plugrad.geometry import Resizing, Shape, Sizes
+from plugrad.geometry import Shape, Sizes
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import Ints, choice, flag, misfit, sizes
 from plugrad.tensor.dtypes import INT32
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _sampling, _windows, gather, shape, slicing
+
+if TYPE_CHECKING:
+    from plugrad.geometry import Resizing
 
 Method = Literal["bilinear", "nearest"]
 FillMode = Literal["constant", "reflect", "wrap", "nearest"]
@@ -44,7 +47,10 @@ def _resizing(
     return _kept(shape, new, align_corners, half_pixel_centers)
 
 
-_kept = functools.lru_cache(maxsize=256)(Resizing)  # with its tables
+@functools.lru_cache(maxsize=256)
+def _kept(*arguments: Any) -> Resizing:
+    """Return a resizing, with its tables."""
+    return geometry.Resizing(*arguments)
 
 
 def _of(

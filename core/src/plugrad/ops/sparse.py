@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from plugrad.engine.dispatch import run, run_many
 from plugrad.geometry import Shape, reshaped
@@ -24,6 +24,9 @@ from . import _convert, binary, compare, creation, gather, reduce, scatter
 from . import shape as shapes
 from ._convert import Shaped
 from .ragged import ragged_gather, ragged_range, ragged_tensor_to_tensor, whole
+
+if TYPE_CHECKING:
+    from ._results import FilledRows
 
 __all__ = ["ragged_gather", "ragged_range", "ragged_tensor_to_tensor"]
 __all__ += ["fill_empty_rows", "reshape", "segment_mean", "segment_sum", "to_dense"]
@@ -196,15 +199,6 @@ def _(input_indices: Tensor, input_shape: Tensor, new_shape: Tensor) -> list[Ten
     return [places, _convert.asarray(sizes, dtype=dtype)]
 
 
-class FilledRows(NamedTuple):
-    """The result of ``fill_empty_rows``."""
-
-    indices: Tensor
-    values: Tensor
-    empty_row_indicator: Tensor
-    reverse_index_map: Tensor
-
-
 def _lines(indices: Shaped, values: Shaped, sizes: Shaped, default: Shaped) -> None:
     """Raise unless the arguments are a sparse tensor with rows, and a scalar."""
     op, n, k = "sparse.fill_empty_rows", indices.shape[:1], indices.shape[1:]
@@ -273,6 +267,8 @@ def fill_empty_rows(
     sizes = whole(op, "dense_shape", dense_shape, 1)
     values, default = _convert.promote_all(op, values, default_value)
     _lines(at, values, sizes, default)
+    from ._results import FilledRows
+
     return FilledRows(*run_many(SPARSE_FILL_EMPTY_ROWS, at, values, sizes, default))
 
 

@@ -9,7 +9,7 @@ All kernels run on the host and have no decomposition.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from plugrad.engine.dispatch import run, run_many
 from plugrad.registry.contract import Kernel, Spec
@@ -18,6 +18,9 @@ from plugrad.tensor.dtypes import DTYPES, INT32, STRING, named
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, ragged
+
+if TYPE_CHECKING:
+    from ._results import Pieces
 
 __all__ = ["ngrams", "regex_replace", "split", "to_hash_bucket_fast"]
 
@@ -177,14 +180,6 @@ STRING_SPLIT = Kernel(
 )
 
 
-class Pieces(NamedTuple):
-    """A sparse tensor: the result of ``split``."""
-
-    indices: Tensor
-    values: Tensor
-    shape: Tensor
-
-
 def split(
     x: TensorLike, delimiter: TensorLike, /, *, skip_empty: bool = True
 ) -> Pieces:
@@ -217,6 +212,8 @@ def split(
     """
     op, skip_empty = "strings.split", flag("strings.split", "skip_empty", skip_empty)
     x, delimiter = _text(op, "x", x, 1), _text(op, "delimiter", delimiter, 0)
+    from ._results import Pieces
+
     return Pieces(*run_many(STRING_SPLIT, x, delimiter, skip_empty=skip_empty))
 
 

@@ -9,7 +9,6 @@ implementation never gets values that its contract excludes.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -98,6 +97,8 @@ def _named(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str, An
 
 def _check_call(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> None:
     """Raise if ``canonicalize`` lacks attributes, or does not know one."""
+    import inspect  # only for an error
+
     assert kernel.canonicalize is not None
     signature = inspect.signature(kernel.canonicalize)
     try:

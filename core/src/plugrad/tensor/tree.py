@@ -10,7 +10,6 @@ containers.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -372,8 +371,10 @@ class _Fields(Kind):
 
     @staticmethod
     def split(tree: Any) -> Parts:
+        from dataclasses import fields
+
         keys, children, static = [], [], []
-        for field in dataclasses.fields(tree):
+        for field in fields(tree):
             value = getattr(tree, field.name)
             if field.metadata.get("static"):
                 static.append((field.name, value))
