@@ -51,14 +51,14 @@ def once(python: str, program: str) -> float:
     return (used.ru_utime + used.ru_stime) * 1e3
 
 
-def measure(python: str, rounds: int) -> dict[str, float]:
+def measure(pythons: list[str], rounds: int) -> list[dict[str, float]]:
     """Return the least time of each program, after one round that does not count."""
-    least: dict[str, float] = {}
+    least = [dict.fromkeys(PROGRAMS, float("inf")) for _ in pythons]
     for i in range(rounds + 1):
-        for name, program in PROGRAMS.items():
-            time = once(python, program)
-            if i:
-                least[name] = min(time, least.get(name, time))
+        for python, times in zip(pythons, least, strict=True):
+            for name, program in PROGRAMS.items():
+                time = once(python, program)
+                times[name] = min(time, times[name]) if i else times[name]
     return least
 
 
@@ -103,14 +103,15 @@ def main() -> int:
     parser.add_argument("pythons", nargs="*", help="interpreters; none: install")
     parser.add_argument("--rounds", type=int, default=20)
     given = parser.parse_args()
-    ratios = [report(one, measure(one, given.rounds)) for one in given.pythons]
+    found = measure(given.pythons, given.rounds)
+    ratios = [*map(report, given.pythons, found)]
     if not given.pythons:
         with tempfile.TemporaryDirectory() as folder:
             python = f"{folder}/bin/python"
             venv.create(folder, with_pip=False, symlinks=True)
             for what, package in PACKAGES.items():
                 install(folder, package)
-                ratios.append(report(what, measure(python, given.rounds)))
+                ratios.append(report(what, *measure([python], given.rounds)))
             print("slowest modules, by their own time:")
             for milliseconds, name in slowest(python):
                 print(f"{milliseconds:6.1f} ms  {name}")
