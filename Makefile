@@ -17,6 +17,7 @@
 #   make test-consumers       scikit-learn and other libraries that take tensors
 #   make test-sanitized       plugrad-cpu's C under AddressSanitizer and UBSan: Linux, gcc
 #   make test-arm64           its kernels on an arm64 that QEMU emulates
+#   make test-windows         its kernels for Windows, under Wine
 #   make test-examples        the backend over Numba, in an environment of its own
 #   make dist                 build what is uploaded into dist/: see docs/releasing.md
 #   make dist-check           build it again, compare, and install it
@@ -59,7 +60,8 @@ $(STAMP): moved
 endif
 endif
 
-.PHONY: compat demo installed test test-all test-arm64 test-array-api test-consumers test-examples
+.PHONY: compat demo installed test test-all test-arm64 test-array-api test-consumers
+.PHONY: test-examples test-windows
 .PHONY: test-sanitized check clean docs
 .PHONY: dist dist-check moved notebooks peers site site-serve version
 .DELETE_ON_ERROR:
@@ -153,8 +155,8 @@ test-consumers: $(READY) $(ENV)/.group-consumers
 test-sanitized: $(BUILT)
 	$(RUN) -m tests.native.sanitized $(ARGS)
 
-test-arm64: $(BUILT)
-	$(RUN) -m tests.native.arm64
+test-arm64 test-windows: test-%: $(BUILT)
+	$(RUN) -m tests.native.replayed $*
 
 check: $(READY)
 	$(ENV)/bin/python -m pytest tests/test_style.py
@@ -235,7 +237,7 @@ $(ACCELERATORS): %/build/.accelerators: | $(STAMP)
 	@touch $@
 
 core/build/.accelerators: $(wildcard core/src_c/*) core/setup.py
-plugins/cpu/build/.accelerators: plugins/cpu/setup.py $(wildcard plugins/cpu/src_c/*.*) \
+plugins/cpu/build/.accelerators: $(wildcard plugins/cpu/*.py) $(wildcard plugins/cpu/src_c/*.*) \
 	$(wildcard plugins/cpu/src_c/target/* plugins/wasm/src_c/*)
 
 # The modules of plugrad-wasm are made when it is installed, and when C changes.

@@ -4,7 +4,9 @@
   gets between pages that must not be touched. The tests here start it.
 - ``python -m tests.native.sanitized``: the same, and other tests, with the kernels
   under AddressSanitizer and UBSan.
-- ``python -m tests.native.arm64``: the calls of kernels again, in QEMU, on arm64.
+- ``python -m tests.native.replayed``: the calls of kernels again, on arm64 in QEMU, or
+  on Windows under Wine.
+- ``python -m tests.native.platforms``: compiles and links all C for macOS and Windows.
 
 A kernel in C that no row reaches fails ``test_native.py``.
 """

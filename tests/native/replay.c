@@ -1,19 +1,43 @@
 /* Calls kernels of a library with the arguments that a file has, and writes what their
-   arrays hold afterwards: `replay library calls results`. See arm64.py for the format.
+   arrays hold afterwards: `replay library calls results`. See replayed.py for the format.
 
    An array ends before a page that must not be touched. */
-#include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-enum { INTS = 16, DOUBLES = 4, ARRAYS = INTS, NAME = 64 };
+#include "entry.h"
+
+enum { NAME = 64, PAGE = 4096 * 16 }; /* the largest page that arm64 has */
 typedef uint64_t U;
-/* As in plugins/cpu/src_c/call.c: one call suits every kernel. */
-typedef void Kernel(U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, double, double,
-                    double, double);
+
+#ifdef _WIN32
+#include <windows.h>
+static void *load(const char *path) { return (void *)LoadLibraryA(path); }
+static void *find(void *library, const char *name) {
+    return (void *)(uintptr_t)GetProcAddress((HMODULE)library, name);
+}
+static void *new_pages(U bytes) {
+    return VirtualAlloc(NULL, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
+}
+static int guard(void *page) {
+    DWORD before;
+    return !VirtualProtect(page, PAGE, PAGE_NOACCESS, &before);
+}
+static void free_pages(void *pages, U bytes) { VirtualFree(pages, 0, MEM_RELEASE); }
+#else
+#include <dlfcn.h>
+#include <sys/mman.h>
+static void *load(const char *path) { return dlopen(path, RTLD_NOW); }
+static void *find(void *library, const char *name) { return dlsym(library, name); }
+static void *new_pages(U bytes) {
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return pages == MAP_FAILED ? NULL : pages;
+}
+static int guard(void *page) { return mprotect(page, PAGE, PROT_NONE); }
+static void free_pages(void *pages, U bytes) { munmap(pages, bytes); }
+#endif
 
 static void stop(const char *what, const char *name) {
     fprintf(stderr, "replay: %s %s\n", what, name);
@@ -34,13 +58,11 @@ static Array read_array(FILE *file) {
     U first;
     get(&a.bytes, 8, file);
     get(&first, 8, file);
-    U page = 4096 * 16; /* the largest that arm64 has */
-    a.mapped = (a.bytes + page - 1) / page * page + page;
-    a.pages = mmap(NULL, a.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                   -1, 0);
-    if (a.pages == MAP_FAILED) stop("no memory", "");
-    if (mprotect(a.pages + a.mapped - page, page, PROT_NONE)) stop("no guard page", "");
-    a.data = a.pages + a.mapped - page - a.bytes;
+    a.mapped = (a.bytes + PAGE - 1) / PAGE * PAGE + PAGE;
+    a.pages = new_pages(a.mapped);
+    if (a.pages == NULL) stop("no memory", "");
+    if (guard(a.pages + a.mapped - PAGE)) stop("no guard page", "");
+    a.data = a.pages + a.mapped - PAGE - a.bytes;
     a.first = a.data + first;
     get(a.data, a.bytes, file);
     return a;
@@ -48,42 +70,44 @@ static Array read_array(FILE *file) {
 
 static void run(void *library, const char *name, FILE *calls, FILE *results) {
     uint32_t count;
-    U n[INTS] = {0}, ints = 0, arrays = 0;
-    double d[DOUBLES] = {0};
-    Array known[ARRAYS];
-    Kernel *kernel = (Kernel *)dlsym(library, name);
-    if (kernel == NULL) stop("the library has no", name);
+    U arrays = 0;
+    Array known[MAX_ARGUMENTS];
+    Argument a[MAX_ARGUMENTS];
+    char symbol[NAME + 8];
+    snprintf(symbol, sizeof symbol, "entry_%s", name);
+    const Entry *entry = find(library, symbol);
+    if (entry == NULL) stop("the library has no", symbol);
     get(&count, 4, calls);
-    for (U doubles = 0; count > 0; count--) {
+    if (count != strlen(entry->kinds)) stop("not the arguments of", entry->prototype);
+    for (U k = 0; k < count; k++) {
         char kind;
-        U number;
+        U number = 0;
         get(&kind, 1, calls);
-        if (kind == 'd' ? doubles == DOUBLES : ints == INTS) stop("too many arguments for", name);
-        if (kind == 'd') {
-            get(&d[doubles++], 8, calls);
-        } else if (kind == 'i') {
-            get(&n[ints++], 8, calls);
-        } else if (kind == 's') { /* an array that the call has already */
-            get(&number, 8, calls);
-            n[ints++] = (U)(uintptr_t)known[number].first;
-        } else {
-            known[arrays] = read_array(calls);
-            n[ints++] = (U)(uintptr_t)known[arrays++].first;
-        }
+        if (kind != 'a') get(&number, 8, calls);
+        if (kind == 'a') known[arrays] = read_array(calls);
+        if (kind == 'd')
+            memcpy(&a[k].number, &number, 8);
+        else if (kind == 'a')
+            a[k].address = known[arrays++].first;
+        else if (kind == 's') /* an array that the call has already */
+            a[k].address = known[number].first;
+        else if (entry->kinds[k] == 'u')
+            a[k].count = (uint32_t)number;
+        else
+            a[k].address = NULL;
     }
-    kernel(n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], n[12],
-           n[13], n[14], n[15], d[0], d[1], d[2], d[3]);
+    entry->call(a);
     for (U i = 0; i < arrays; i++) {
         if (fwrite(known[i].data, 1, known[i].bytes, results) != known[i].bytes)
             stop("cannot write the results of", name);
-        munmap(known[i].pages, known[i].mapped);
+        free_pages(known[i].pages, known[i].mapped);
     }
 }
 
 int main(int count, char **words) {
     if (count != 4) stop("usage: replay library calls results", "");
-    void *library = dlopen(words[1], RTLD_NOW);
-    if (library == NULL) stop("cannot open the library:", dlerror());
+    void *library = load(words[1]);
+    if (library == NULL) stop("cannot open the library", words[1]);
     FILE *calls = fopen(words[2], "rb"), *results = fopen(words[3], "wb");
     if (calls == NULL || results == NULL) stop("cannot open", words[2]);
     char name[NAME];

@@ -21,7 +21,7 @@ from typing import Any
 
 from .guards import EDGES, guarded
 
-SETTINGS = {"set_threads", "parallel_for"}  # of the library, and no kernels
+SETTINGS = {"set_threads"}  # of the library, and no kernels
 FEW = 16  # elements from which on a kernel in C runs, if NumPy is faster for fewer
 
 

@@ -317,12 +317,60 @@ def test_wrong_arguments_of_a_kernel_in_c():
     x = np.ones((4, 4), np.float32)
     with pytest.raises(ValueError, match="softmax_f32: an array is not contiguous"):
         softmax(x[:, ::2], x, 1, 1, 1, 0)
-    with pytest.raises(TypeError, match="softmax_f32: too many arguments"):
-        softmax(*[x] * 17)
-    with pytest.raises(TypeError, match="str"):
-        softmax("x")
     with pytest.raises(KeyError, match="no kernel 'nonsense'"):
         native.native.get("nonsense")
     with pytest.raises(OSError, match="missing"):
         native.native.load("/missing.so")
     assert native.native.get("softmax_f32")  # the library stays open
+
+
+X = np.ones((4, 4), np.float32)
+MISFITS = {  # arguments of softmax_f32: the error, and what it says
+    "few": ((X, X, 4, 4, 1), TypeError, r"takes 6 arguments, got 5"),
+    "many": ((X, X, 4, 4, 1, 0, 0), TypeError, r"takes 6 arguments, got 7"),
+    "number": ((1, X, 4, 4, 1, 0), TypeError, r"1 must be an array or None, got int"),
+    "float": ((X, X, 4.0, 4, 1, 0), TypeError, r"3 must be an integer, got float"),
+    "array": (
+        (X, X, 4, X, 1, 0),
+        TypeError,
+        r"4 must be an integer, got numpy.ndarray",
+    ),
+    "string": ((X, "x", 4, 4, 1, 0), TypeError, r"2 must be an array or None, got str"),
+    "negative": ((X, X, -1, 4, 1, 0), OverflowError, r"3 must be in 0 to 2\*\*32 - 1"),
+    "large": ((X, X, 4, 1 << 32, 1, 0), OverflowError, r"4 must be in 0 to 2\*\*32"),
+    "huge": ((X, X, 4, 1 << 70, 1, 0), OverflowError, r"4 must be in 0 to 2\*\*32"),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+@pytest.mark.parametrize("way", ["get", "bound"])
+def test_arguments_are_checked_against_the_prototype(name, way):
+    arguments, error, message = MISFITS[name]
+    call = {
+        "get": native.native.get("softmax_f32"),
+        "bound": lambda *xs: native.native.bound("softmax_f32", xs, [], [], 0),
+    }[way]
+    with pytest.raises(error, match=rf"^softmax_f32\(const f32 \*x, .*{message}"):
+        call(*arguments)
+
+
+def test_a_double_is_no_integer():
+    clip, y = native.native.get("clip_f32"), np.empty_like(X)
+    with pytest.raises(TypeError, match="argument 5 must be a float, got int"):
+        clip(X, y, X.size, 0.0, 1)
+    with pytest.raises(TypeError, match="takes no keywords"):
+        clip(X, y, X.size, 0.0, q=1.0)
+    clip(X * 3, y, np.int64(X.size), 0.0, np.float64(2.0))
+    assert (y == 2).all()
+
+
+def test_a_kernel_says_what_it_takes():
+    kernel = native.native.get("clip_f32")
+    assert kernel.kinds == "ppudd"
+    assert kernel.prototype == "clip_f32(const f32 *x, f32 *y, u32 n, f64 p, f64 q)"
+    with pytest.raises(TypeError, match=r"sum_f32\(.*\) is no kernel for types f->f"):
+        native.native.elementwise("sum_f32", "f->f", np.negative)
+    with pytest.raises(TypeError, match=r"product cannot call clip_f32\("):
+        native.native.product(kernel, X, X, False, False, 1, 1, 1)
+    with pytest.raises(KeyError, match="no function 'nonsense'"):
+        native.native.address("nonsense")

@@ -1,95 +1,144 @@
-/* Functions of a shared library as Python objects: `function(array, 3, 0.5, None)`.
+/* Kernels of a shared library as Python objects: `kernel(array, 3, 0.5, None)`.
 
-   A kernel in C takes pointers, u32 and doubles. An array passes the address of its
-   elements, which must be contiguous (unless the kernel is told strides), aligned and of
-   the machine's byte order; None passes NULL. In the calling conventions of x86-64 (System V) and arm64, integers and pointers
-   are passed apart from doubles, in order, and a function finds those that it declares
-   whatever follows them: so one call with all of them suits every kernel. The module is
-   not compiled for other conventions.
+   A kernel takes addresses, u32 and doubles; its entry point (target/entry.h) says which
+   and calls it. An array passes the address of its elements, which must be contiguous
+   (unless the kernel is told strides), aligned and of the machine's byte order; None
+   passes NULL.
 
    The GIL is released where arrays are large. */
 #include "native.h"
 
-#include <dlfcn.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
-#ifdef __APPLE__ /* its convention packs small arguments on the stack */
-enum { INTS = 9, DOUBLES = 4 };
+#ifdef _WIN32
+#include <intrin.h>
+#include <windows.h>
 #else
-enum { INTS = 16, DOUBLES = 4 };
+#include <dlfcn.h>
 #endif
 
-typedef uint64_t U;
-typedef void Kernel(U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, double, double,
-                    double, double);
+/* --- arguments ------------------------------------------------------------------- */
+
+static const char *name_of_kind(char kind) {
+    return kind == 'p' ? "an array or None" : kind == 'u' ? "an integer" : "a float";
+}
+
+/* Sets an error that says which argument, counted from 0, does not fit the prototype. */
+static int misfit(const Entry *entry, Py_ssize_t k, PyObject *x) {
+    PyErr_Format(PyExc_TypeError, "%s: argument %zd must be %s, got %s", entry->prototype,
+                 k + 1, name_of_kind(entry->kinds[k]), Py_TYPE(x)->tp_name);
+    return -1;
+}
+
+int check_count(const Entry *entry, Py_ssize_t count) {
+    if (count == (Py_ssize_t)strlen(entry->kinds)) return 0;
+    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, got %zd", entry->prototype,
+                 (Py_ssize_t)strlen(entry->kinds), count);
+    return -1;
+}
+
+static int read_count(const Entry *entry, Py_ssize_t k, PyObject *x, uint32_t *to) {
+    if (!PyLong_Check(x) && (!PyIndex_Check(x) || PyArray_Check(x)))
+        return misfit(entry, k, x);
+    int overflow;
+    long long n = PyLong_AsLongLongAndOverflow(x, &overflow);
+    if (n == -1 && PyErr_Occurred()) return -1;
+    if (overflow || n < 0 || n > UINT32_MAX) {
+        PyErr_Format(PyExc_OverflowError, "%s: argument %zd must be in 0 to 2**32 - 1, got %R",
+                     entry->prototype, k + 1, x);
+        return -1;
+    }
+    *to = (uint32_t)n;
+    return 0;
+}
+
+static inline int read_one(const Entry *entry, Py_ssize_t k, PyObject *x, bool strided,
+                           Argument *to) {
+    switch (entry->kinds[k]) {
+    case 'u':
+        return read_count(entry, k, x, &to->count);
+    case 'd':
+        if (!PyFloat_Check(x)) return misfit(entry, k, x);
+        to->number = PyFloat_AS_DOUBLE(x);
+        return 0;
+    default:
+        if (x == Py_None) {
+            to->address = NULL;
+            return 0;
+        }
+        if (!PyArray_Check(x)) return misfit(entry, k, x);
+        PyArrayObject *array = (PyArrayObject *)x;
+        if (!(strided ? PyArray_ISBEHAVED_RO(array) : PyArray_ISCARRAY_RO(array))) {
+            PyErr_Format(PyExc_ValueError, "%s: an array is not contiguous, or not aligned",
+                         entry->name);
+            return -1;
+        }
+        to->address = PyArray_DATA(array);
+        return 0;
+    }
+}
+
+int read_argument(const Entry *entry, Py_ssize_t k, PyObject *x, Argument *to) {
+    return read_one(entry, k, x, false, to);
+}
+
+/* --- calls ----------------------------------------------------------------------- */
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    Kernel *kernel;
-    const char *name; /* of the library, which is never closed */
+    const Entry *entry; /* of the library, which is never closed */
+    Py_ssize_t count;   /* of its arguments */
     bool strided;
 } Function;
-
-typedef struct {
-    uint64_t ints[16];
-    double doubles[DOUBLES];
-    int int_count, double_count;
-    npy_intp bytes;
-} Arguments;
-
-/* Add one argument: 0, or -1 with an error. */
-static int add(Arguments *to, PyObject *x, const Function *function) {
-    if (to->int_count == INTS || to->double_count == DOUBLES) {
-        PyErr_Format(PyExc_TypeError, "%s: too many arguments", function->name);
-        return -1;
-    }
-    if (PyFloat_Check(x)) {
-        to->doubles[to->double_count++] = PyFloat_AS_DOUBLE(x);
-    } else if (PyArray_Check(x)) {
-        PyArrayObject *array = (PyArrayObject *)x;
-        if (!(function->strided ? PyArray_ISBEHAVED_RO(array)
-                                : PyArray_ISCARRAY_RO(array))) {
-            PyErr_Format(PyExc_ValueError, "%s: an array is not contiguous, or not aligned",
-                         function->name);
-            return -1;
-        }
-        to->ints[to->int_count++] = (uint64_t)(uintptr_t)PyArray_DATA(array);
-        to->bytes += PyArray_NBYTES(array);
-    } else if (x == Py_None) {
-        to->ints[to->int_count++] = 0;
-    } else {
-        long long n = PyLong_AsLongLong(x);
-        if (n == -1 && PyErr_Occurred()) return -1;
-        to->ints[to->int_count++] = (uint64_t)n;
-    }
-    return 0;
-}
 
 static PyObject *call(PyObject *self, PyObject *const *args, size_t count,
                       PyObject *names) {
     const Function *function = (Function *)self;
-    Arguments a = {.int_count = 0};
-    for (Py_ssize_t i = 0; i < PyVectorcall_NARGS(count); i++)
-        if (add(&a, args[i], function) < 0) return NULL;
-    const uint64_t *n = a.ints;
-    const double *d = a.doubles;
-    PyThreadState *state = a.bytes >= LARGE ? PyEval_SaveThread() : NULL;
-    function->kernel(n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10],
-                     n[11], n[12], n[13], n[14], n[15], d[0], d[1], d[2], d[3]);
+    const Entry *entry = function->entry;
+    if (names != NULL && PyTuple_GET_SIZE(names))
+        return PyErr_Format(PyExc_TypeError, "%s takes no keywords", entry->prototype);
+    if (PyVectorcall_NARGS(count) != function->count) {
+        check_count(entry, PyVectorcall_NARGS(count));
+        return NULL;
+    }
+    Argument a[MAX_ARGUMENTS];
+    npy_intp bytes = 0;
+    for (Py_ssize_t k = 0; k < function->count; k++) {
+        if (read_one(entry, k, args[k], function->strided, &a[k]) < 0) return NULL;
+        if (entry->kinds[k] == 'p' && args[k] != Py_None)
+            bytes += PyArray_NBYTES((PyArrayObject *)args[k]);
+    }
+    PyThreadState *state = bytes >= LARGE ? PyEval_SaveThread() : NULL;
+    entry->call(a);
     if (state != NULL) PyEval_RestoreThread(state);
     Py_RETURN_NONE;
 }
 
 static PyObject *address(PyObject *self, void *closure) {
     (void)closure;
-    return PyLong_FromVoidPtr((void *)((Function *)self)->kernel);
+    return PyLong_FromVoidPtr((void *)((Function *)self)->entry);
+}
+
+static PyObject *kinds(PyObject *self, void *closure) {
+    (void)closure;
+    return PyUnicode_FromString(((Function *)self)->entry->kinds);
+}
+
+static PyObject *prototype(PyObject *self, void *closure) {
+    (void)closure;
+    return PyUnicode_FromString(((Function *)self)->entry->prototype);
 }
 
 static PyGetSetDef properties[] = {
-    {"address", address, NULL, "Where the function is in memory.", NULL}, {NULL}};
+    {"address", address, NULL, "Where the entry point is in memory.", NULL},
+    {"kinds", kinds, NULL, "Of each argument p (array), u (integer) or d (float).", NULL},
+    {"prototype", prototype, NULL, "Name and parameters, as in C.", NULL},
+    {NULL},
+};
 
 PyTypeObject FunctionType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "plugrad_cpu._native.Function",
@@ -135,8 +184,11 @@ static PyObject *product(PyObject *module, PyObject *const *args, Py_ssize_t cou
         PyErr_SetString(PyExc_TypeError, "product takes eight arguments");
         return NULL;
     }
-    if (!Py_IS_TYPE(args[0], &FunctionType) ||
-        !read_matrix(args[1], args[3] == Py_True, &a) ||
+    const Entry *entry =
+        Py_IS_TYPE(args[0], &FunctionType) ? ((Function *)args[0])->entry : NULL;
+    if (entry != NULL && strcmp(entry->kinds, "ppppppud") != 0)
+        return PyErr_Format(PyExc_TypeError, "product cannot call %s", entry->prototype);
+    if (entry == NULL || !read_matrix(args[1], args[3] == Py_True, &a) ||
         !read_matrix(args[2], args[4] == Py_True, &b))
         Py_RETURN_NONE;
     npy_intp shape[2] = {a.sizes[0], b.sizes[1]}, size = shape[0] * shape[1];
@@ -154,69 +206,121 @@ static PyObject *product(PyObject *module, PyObject *const *args, Py_ssize_t cou
         how[4 + axis] = (int32_t)a.steps[axis];
         how[7 + axis] = (int32_t)b.steps[axis];
     }
-    U at[] = {(U)how, (U)PyArray_DATA((PyArrayObject *)args[1]),
-              (U)PyArray_DATA((PyArrayObject *)args[2]), (U)PyArray_DATA(y)};
+    Argument a_of[MAX_ARGUMENTS] = {
+        {.address = how}, {.address = PyArray_DATA((PyArrayObject *)args[1])},
+        {.address = PyArray_DATA((PyArrayObject *)args[2])}, {.address = PyArray_DATA(y)}};
     npy_intp numbers = a.sizes[0] * sum + sum * shape[1] + size;
     PyThreadState *state = numbers * 4 >= LARGE ? PyEval_SaveThread() : NULL;
-    ((Function *)args[0])->kernel(at[0], at[1], at[2], at[3], 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                  0, 0, 0, 0, 0, 0);
+    entry->call(a_of); /* without bias, slopes, activation and alpha */
     if (state != NULL) PyEval_RestoreThread(state);
     return (PyObject *)y;
 }
 
 /* --- the library ----------------------------------------------------------------- */
 
+#ifdef _WIN32
+static HMODULE library;
+
+static int open_library(PyObject *path) {
+    wchar_t *name = PyUnicode_AsWideCharString(path, NULL);
+    if (name == NULL) return -1;
+    HMODULE found = LoadLibraryW(name);
+    DWORD code = GetLastError();
+    PyMem_Free(name);
+    if (found != NULL) library = found;
+    else PyErr_SetExcFromWindowsErrWithFilenameObject(PyExc_OSError, (int)code, path);
+    return found == NULL ? -1 : 0;
+}
+
+static void *find_symbol(const char *name) {
+    return library ? (void *)(uintptr_t)GetProcAddress(library, name) : NULL;
+}
+#else
 static void *library;
 
-static PyObject *load(PyObject *self, PyObject *path) {
-    const char *name = PyUnicode_AsUTF8(path);
-    if (name == NULL) return NULL;
-    void *found = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (found == NULL) return PyErr_Format(PyExc_OSError, "%s", dlerror());
-    library = found;
+static int open_library(PyObject *path) {
+    PyObject *name = PyUnicode_EncodeFSDefault(path);
+    if (name == NULL) return -1;
+    void *found = dlopen(PyBytes_AS_STRING(name), RTLD_NOW | RTLD_LOCAL);
+    Py_DECREF(name);
+    if (found != NULL) library = found;
+    else PyErr_SetString(PyExc_OSError, dlerror());
+    return found == NULL ? -1 : 0;
+}
+
+static void *find_symbol(const char *name) { return library ? dlsym(library, name) : NULL; }
+#endif
+
+static PyObject *load(PyObject *module, PyObject *path) {
+    if (open_library(path) < 0) return NULL;
     Py_RETURN_NONE;
 }
 
-void *kernel_named(PyObject *name) {
-    const char *text = PyUnicode_AsUTF8(name);
-    void *kernel = text && library ? dlsym(library, text) : NULL;
-    if (kernel == NULL && !PyErr_Occurred())
-        PyErr_Format(PyExc_KeyError, "no kernel %R", name);
-    return kernel;
+void *function_named(const char *name) {
+    void *function = find_symbol(name);
+    if (function == NULL) PyErr_Format(PyExc_KeyError, "no function '%s'", name);
+    return function;
 }
 
-static PyObject *found(PyObject *name, bool strided) {
-    void *kernel = kernel_named(name);
-    if (kernel == NULL) return NULL;
-    Function *function = PyObject_New(Function, &FunctionType);
+const Entry *entry_named(const char *name) {
+    char symbol[128];
+    PyOS_snprintf(symbol, sizeof symbol, "entry_%s", name);
+    const Entry *entry = find_symbol(symbol);
+    if (entry == NULL) PyErr_Format(PyExc_KeyError, "no kernel '%s'", name);
+    return entry;
+}
+
+static PyObject *find(PyObject *name, bool strided) {
+    const char *text = PyUnicode_AsUTF8(name);
+    const Entry *entry = text ? entry_named(text) : NULL;
+    Function *function = entry ? PyObject_New(Function, &FunctionType) : NULL;
     if (function == NULL) return NULL;
     function->vectorcall = call;
-    function->kernel = (Kernel *)kernel;
+    function->entry = entry;
+    function->count = (Py_ssize_t)strlen(entry->kinds);
     function->strided = strided;
-    Dl_info info;
-    bool known = dladdr(kernel, &info) && info.dli_sname;
-    function->name = known ? info.dli_sname : "a kernel";
     return (PyObject *)function;
 }
 
-static PyObject *get(PyObject *self, PyObject *name) { return found(name, false); }
-static PyObject *get_strided(PyObject *self, PyObject *name) { return found(name, true); }
+static PyObject *get(PyObject *module, PyObject *name) { return find(name, false); }
+static PyObject *get_strided(PyObject *module, PyObject *name) { return find(name, true); }
 
-/* The most that the processor has of the levels that libraries are built for. */
-static PyObject *level(PyObject *self, PyObject *none) {
-#if defined(__x86_64__)
+/* --- the processor --------------------------------------------------------------- */
+
+/* The highest of the levels that libraries are built for. */
+static const char *level_of_processor(void) {
+#if defined(__aarch64__) || defined(_M_ARM64)
+    return "aarch64";
+#elif defined(_WIN32)
+    int leaf[4]; /* eax, ebx, ecx, edx */
+    __cpuid(leaf, 0);
+    int most = leaf[0];
+    __cpuid(leaf, 1);
+    bool fma = leaf[2] >> 12 & 1, xsave = leaf[2] >> 27 & 1;
+    if (most < 7 || !fma || !xsave) return "x86_64_v2";
+    unsigned long long kept = _xgetbv(0); /* the registers that the system saves */
+    __cpuidex(leaf, 7, 0);
+    bool avx2 = leaf[1] >> 5 & 1, bmi2 = leaf[1] >> 8 & 1;
+    unsigned avx512 = 1u << 16 | 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31; /* f dq cd bw vl */
+    if ((kept & 0xe6) == 0xe6 && ((unsigned)leaf[1] & avx512) == avx512) return "x86_64_v4";
+    return (kept & 6) == 6 && avx2 && bmi2 ? "x86_64_v3" : "x86_64_v2";
+#elif defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
-        return PyUnicode_FromString("x86_64_v4");
+        return "x86_64_v4";
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
         __builtin_cpu_supports("bmi2"))
-        return PyUnicode_FromString("x86_64_v3");
-    return PyUnicode_FromString("x86_64_v2");
+        return "x86_64_v3";
+    return "x86_64_v2";
 #else
-    return PyUnicode_FromString("aarch64");
+    return "this processor";
 #endif
+}
+
+static PyObject *level(PyObject *module, PyObject *none) {
+    return PyUnicode_FromString(level_of_processor());
 }
 
 PyMethodDef call_methods[] = {

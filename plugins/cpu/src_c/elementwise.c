@@ -20,15 +20,10 @@
 enum { MOST = 3, NUMBERS = 2, RANK = NPY_MAXDIMS, SHORT = 16 };
 static const npy_intp PIECE = 1 << 30; /* elements of a call: the kernels count in 32 bits */
 
-typedef void Unary(const void *, void *, uint64_t, double, double);
-typedef void Binary(const void *, const void *, void *, uint64_t, const int32_t *);
-typedef void Ternary(const void *, const void *, const void *, void *, uint64_t,
-                     const int32_t *);
-
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    void *kernel;
+    const Entry *entry;
     PyObject *wrapped, *symbol;
     int nin, types[MOST], result;
 } Elementwise;
@@ -155,29 +150,30 @@ static PyArrayObject *run_unary(const Elementwise *self, PyArrayObject **in,
     PyArrayObject *y =
         (PyArrayObject *)PyArray_NewLikeArray(in[0], NPY_KEEPORDER, dtype, 0);
     if (y == NULL) return NULL;
-    const char *from = PyArray_BYTES(in[0]);
-    char *to = PyArray_BYTES(y);
+    char *from = PyArray_BYTES(in[0]), *to = PyArray_BYTES(y);
+    Argument arguments[3 + NUMBERS];
+    for (int i = 0; i < NUMBERS; i++) arguments[3 + i].number = numbers[i];
     npy_intp size = PyArray_SIZE(y), a = PyArray_ITEMSIZE(in[0]), b = PyArray_ITEMSIZE(y);
     PyThreadState *state = size * a >= LARGE ? PyEval_SaveThread() : NULL;
     for (npy_intp at = 0; at < size; at += PIECE) {
         npy_intp n = size - at < PIECE ? size - at : PIECE;
-        ((Unary *)self->kernel)(from + at * a, to + at * b, (uint64_t)n, numbers[0],
-                                numbers[1]);
+        arguments[0].address = from + at * a, arguments[1].address = to + at * b;
+        arguments[2].count = (uint32_t)n;
+        self->entry->call(arguments);
     }
     if (state != NULL) PyEval_RestoreThread(state);
     return y;
 }
 
 static void run_loop(const Elementwise *self, PyArrayObject **in, PyArrayObject *y,
-                     const int32_t *shape) {
-    uint64_t n = (uint64_t)PyArray_SIZE(y);
-    const void *a = PyArray_DATA(in[0]), *b = PyArray_DATA(in[1]);
-    void *to = PyArray_DATA(y);
+                     int32_t *shape) {
+    Argument a[MOST + 3];
+    for (int k = 0; k < self->nin; k++) a[k].address = PyArray_DATA(in[k]);
+    a[self->nin].address = PyArray_DATA(y);
+    a[self->nin + 1].count = (uint32_t)PyArray_SIZE(y);
+    a[self->nin + 2].address = shape;
     PyThreadState *state = PyArray_NBYTES(y) >= LARGE ? PyEval_SaveThread() : NULL;
-    if (self->nin == 2)
-        ((Binary *)self->kernel)(a, b, to, n, shape);
-    else
-        ((Ternary *)self->kernel)(a, b, PyArray_DATA(in[2]), to, n, shape);
+    self->entry->call(a);
     if (state != NULL) PyEval_RestoreThread(state);
 }
 
@@ -247,6 +243,14 @@ static bool read_types(Elementwise *self, const char *text) {
     return true;
 }
 
+/* Whether calls pass what the kernel takes: by the number of arrays, see run_unary and
+   run_loop. */
+static bool is_callable(const Entry *entry, int nin) {
+    const char *kinds = entry->kinds;
+    if (nin == 1) return !strcmp(kinds, "ppu") || !strcmp(kinds, "ppudd");
+    return !strcmp(kinds, nin == 2 ? "pppup" : "ppppup");
+}
+
 static PyObject *make(PyObject *module, PyObject *args) {
     PyObject *name, *wrapped;
     const char *types;
@@ -254,11 +258,15 @@ static PyObject *make(PyObject *module, PyObject *args) {
     Elementwise read;
     if (!read_types(&read, types))
         return PyErr_Format(PyExc_ValueError, "types %s: use such as ff->?", types);
-    void *found = kernel_named(name);
-    if (found == NULL) return NULL;
+    const char *symbol = PyUnicode_AsUTF8(name);
+    const Entry *entry = symbol ? entry_named(symbol) : NULL;
+    if (entry == NULL) return NULL;
+    if (!is_callable(entry, read.nin))
+        return PyErr_Format(PyExc_TypeError, "%s is no kernel for types %s",
+                            entry->prototype, types);
     Elementwise *self = PyObject_GC_New(Elementwise, &ElementwiseType);
     if (self == NULL) return NULL;
-    self->vectorcall = call, self->kernel = found, self->wrapped = Py_NewRef(wrapped);
+    self->vectorcall = call, self->entry = entry, self->wrapped = Py_NewRef(wrapped);
     self->symbol = Py_NewRef(name);
     self->nin = read.nin, self->result = read.result;
     memcpy(self->types, read.types, sizeof read.types);

@@ -9,6 +9,8 @@
 #endif
 #include <numpy/arrayobject.h>
 
+#include "target/entry.h"
+
 enum { LARGE = 1 << 16 }; /* bytes: a kernel that has as many runs without the GIL */
 
 extern PyMethodDef pool_methods[], call_methods[], elementwise_methods[];
@@ -21,4 +23,11 @@ int start_quiet(void), start_regions(void); /* the same */
    which is NULL where there is no pool: 0, or -1 with an error. */
 int enter_pool(PyObject **before);
 void leave_pool(PyObject *before);
-void *kernel_named(PyObject *name); /* of the library; NULL with an error */
+
+/* Of the library: the entry point of a kernel, and a function that only C calls; NULL with
+   an error. */
+const Entry *entry_named(const char *name);
+void *function_named(const char *name);
+/* Reads argument `k` of a kernel: 0, or -1 with an error. */
+int read_argument(const Entry *entry, Py_ssize_t k, PyObject *x, Argument *to);
+int check_count(const Entry *entry, Py_ssize_t count); /* the same */

@@ -16,25 +16,17 @@
 #include <stddef.h>
 #include <string.h>
 
-typedef void Run(const void *program, void *const *arrays, uint32_t n);
-typedef uint64_t U;
-typedef void Kernel(U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, U, double, double, double,
-                    double);
-enum { INTS = 16, DOUBLES = 4 };
-
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    Run *run; /* NULL where there is one kernel, which takes the numbers below */
-    const void *program;
-    Region region;
-    Kernel *kernel;
-    uint64_t ints[INTS];
-    double doubles[DOUBLES];
+    const Entry *entry;
+    Argument arguments[MAX_ARGUMENTS];
     struct {
         int at, slot;
-    } places[INTS]; /* of arrays among the integers */
-    int place_count, int_count, double_count;
+    } places[MAX_ARGUMENTS]; /* of arrays among the arguments of one kernel */
+    int place_count, count;
+    const void *program; /* of several kernels; NULL where there is one */
+    Region region;
     PyObject *parts; /* what pointers point into */
     void *constants[REGION_SLOTS];
     struct {
@@ -68,15 +60,19 @@ static int data_of(PyObject *x, int type, npy_intp size, void **to, double *scal
     return fits;
 }
 
-/* The kernel in its calling convention: see call.c. */
 static void run_kernel(const Function *self, void *const *arrays) {
-    uint64_t n[INTS];
-    const double *d = self->doubles;
-    memcpy(n, self->ints, sizeof n);
+    Argument a[MAX_ARGUMENTS];
+    memcpy(a, self->arguments, (size_t)self->count * sizeof *a);
     for (int i = 0; i < self->place_count; i++)
-        n[self->places[i].at] = (uint64_t)(uintptr_t)arrays[self->places[i].slot];
-    self->kernel(n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11],
-                 n[12], n[13], n[14], n[15], d[0], d[1], d[2], d[3]);
+        a[self->places[i].at].address = arrays[self->places[i].slot];
+    self->entry->call(a);
+}
+
+/* Calls run_region or run_blocks. */
+static void run_program(const Function *self, void **arrays) {
+    self->entry->call((Argument[]){{.address = (void *)self->program},
+                                   {.address = arrays},
+                                   {.count = (uint32_t)self->n}});
 }
 
 /* New arrays for the outputs: their number, less if there is no memory for one. */
@@ -115,8 +111,8 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
         return NULL;
     }
     PyThreadState *state = self->bytes >= LARGE ? PyEval_SaveThread() : NULL;
-    if (self->run)
-        self->run(self->program, arrays, (uint32_t)self->n);
+    if (self->program)
+        run_program(self, arrays);
     else
         run_kernel(self, arrays);
     if (state != NULL) PyEval_RestoreThread(state);
@@ -170,35 +166,22 @@ static int read_constants(Function *self, PyObject *constants) {
     return 0;
 }
 
-/* An argument of the kernel: 0, or -1. */
-static int read_argument(Function *self, PyObject *x) {
-    if (PyFloat_Check(x)) {
-        if (self->double_count == DOUBLES) return -1;
-        self->doubles[self->double_count++] = PyFloat_AS_DOUBLE(x);
-        return 0;
-    }
-    int at = self->int_count++;
-    if (at == INTS) return -1;
-    if (PyArray_Check(x)) {
-        self->ints[at] = (uint64_t)(uintptr_t)PyArray_DATA((PyArrayObject *)x);
-        self->bytes += PyArray_NBYTES((PyArrayObject *)x);
-    } else if (PyTuple_Check(x)) {
-        self->places[self->place_count].at = at;
+/* An argument of the kernel, or a tuple of the number of an array: 0, or -1. */
+static int read_bound(Function *self, int k, PyObject *x) {
+    if (PyTuple_Check(x) && self->entry->kinds[k] == 'p') {
+        self->places[self->place_count].at = k;
         return PyArg_ParseTuple(x, "i", &self->places[self->place_count++].slot) ? 0 : -1;
-    } else if (x != Py_None) {
-        self->ints[at] = (uint64_t)PyLong_AsLongLong(x);
     }
-    return PyErr_Occurred() ? -1 : 0;
+    if (PyArray_Check(x)) self->bytes += PyArray_NBYTES((PyArrayObject *)x);
+    return read_argument(self->entry, k, x, &self->arguments[k]);
 }
 
 static Function *empty(const char *name, PyObject *parts) {
-    PyObject *text = PyUnicode_FromString(name);
-    void *found = text ? kernel_named(text) : NULL;
-    Py_XDECREF(text);
-    Function *self = found ? PyObject_New(Function, &RegionType) : NULL;
+    const Entry *entry = entry_named(name);
+    Function *self = entry ? PyObject_New(Function, &RegionType) : NULL;
     if (self == NULL) return NULL;
     memset((char *)self + sizeof(PyObject), 0, sizeof(Function) - sizeof(PyObject));
-    self->vectorcall = call, self->kernel = (Kernel *)found, self->parts = Py_NewRef(parts);
+    self->vectorcall = call, self->entry = entry, self->parts = Py_NewRef(parts);
     return self;
 }
 
@@ -220,7 +203,7 @@ static PyObject *make_region(PyObject *module, PyObject *args) {
         return NULL;
     Function *self = empty("run_region", args);
     if (self == NULL) return NULL;
-    self->run = (Run *)self->kernel, self->program = &self->region, self->n = n;
+    self->program = &self->region, self->n = n;
     self->region = (Region){
         .slot_count = (int32_t)(PyBytes_GET_SIZE(slots) / (Py_ssize_t)sizeof(RegionSlot)),
         .step_count = (int32_t)(PyBytes_GET_SIZE(steps) / (Py_ssize_t)sizeof(RegionStep)),
@@ -242,8 +225,7 @@ static PyObject *make_blocks(PyObject *module, PyObject *args) {
         return NULL;
     Function *self = empty("run_blocks", args);
     if (self == NULL) return NULL;
-    self->run = (Run *)self->kernel, self->n = n;
-    self->program = PyBytes_AS_STRING(program);
+    self->program = PyBytes_AS_STRING(program), self->n = n;
     self->slot_count = ((const BlockProgram *)self->program)->value_count;
     int wrong = self->slot_count > REGION_SLOTS || read_constants(self, constants);
     return finished(self, wrong, inputs, outputs);
@@ -258,15 +240,16 @@ static PyObject *make_bound(PyObject *module, PyObject *args) {
         return NULL;
     Function *self = empty(name, args);
     if (self == NULL) return NULL;
-    self->dropped = dropped;
-    int wrong = 0;
-    for (Py_ssize_t i = 0; !wrong && i < PyTuple_GET_SIZE(arguments); i++)
-        wrong = read_argument(self, PyTuple_GET_ITEM(arguments, i)) < 0;
+    self->dropped = dropped, self->count = (int)PyTuple_GET_SIZE(arguments);
+    int wrong = check_count(self->entry, self->count);
+    for (int k = 0; !wrong && k < self->count; k++)
+        wrong = read_bound(self, k, PyTuple_GET_ITEM(arguments, k));
     return finished(self, wrong, inputs, outputs);
 }
 
 static PyObject *address(PyObject *module, PyObject *name) {
-    void *found = kernel_named(name);
+    const char *text = PyUnicode_AsUTF8(name);
+    void *found = text ? function_named(text) : NULL;
     return found ? PyLong_FromVoidPtr(found) : NULL;
 }
 
@@ -294,6 +277,6 @@ PyMethodDef region_methods[] = {
      "blocks(program, kept, constants, inputs, outputs, n): a function."},
     {"bound", make_bound, METH_VARARGS,
      "bound(name, arguments, inputs, outputs, dropped): a function."},
-    {"address", address, METH_O, "address(name): of a function of the library."},
+    {"address", address, METH_O, "address(name): of a function that only C calls."},
     {NULL, NULL, 0, NULL},
 };

@@ -25,7 +25,7 @@ from .pool import native
 from .rows import FOLDS, VIEW, Call, Count, call_of, divisor_of, values
 from .slots import MOST_SLOTS, SHORT, Slots, bytes_of
 
-ARGUMENTS = 8  # BLOCK_ARGUMENTS of blocks.h
+ARGUMENTS = 16  # MAX_ARGUMENTS of entry.h
 REGION = np.dtype(
     [
         *[("slot_count", "i4"), ("step_count", "i4"), ("tile", "i4")],
@@ -48,7 +48,8 @@ PROGRAM = np.dtype(
     ],
     align=True,
 )
-PART_OF, COUNT_OVER, NUMBER = range(3)
+PART_OF, COUNT_OVER, NUMBER, LAST = range(4)
+KINDS = "puud"  # of arguments of these: see entry.h
 MEMORY = 1 << 17  # elements: BLOCK_MEMORY of blocks.h
 BLOCK = 1 << 12  # elements of a block, where rows are shorter
 LINE = 16  # elements of a line of the cache
@@ -229,16 +230,18 @@ class Program:
         [y] = step.outputs
         call = self.calls[y]
         given = [
-            (NUMBER, 0) if x is None else (PART_OF, self._place(x))
-            for x in (*call.inputs, y)
+            (PART_OF, -1 if x is None else self._place(x)) for x in (*call.inputs, y)
         ]
         given += [
             (COUNT_OVER, n.over) if isinstance(n, Count) else (NUMBER, n)
             for n in call.numbers
         ]
+        kernel = native.get(call.name)  # type: ignore[union-attr]
+        given += [(LAST, 0)] * kernel.kinds.endswith("d")
+        if (kinds := "".join([KINDS[kind] for kind, _ in given])) != kernel.kinds:
+            raise TypeError(f"{kernel.prototype} cannot be called with {kinds}")
         given += [(NUMBER, 0)] * (ARGUMENTS - len(given))
-        address = native.address(call.name)  # type: ignore[union-attr]
-        self.stages.append((0, 0, address, given, call.last))
+        self.stages.append((0, 0, kernel.address, given, call.last))
         self.work += 4
 
     def function(self, unit: int, exact: bool) -> Callable[..., Any] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
@@ -29,6 +30,7 @@ BITS = NUMBERS | {np.dtype(f"u{t.name}"): NUMBERS[t] for t in [*NUMBERS][2:]}
 LEVELS = ["x86_64_v4", "x86_64_v3", "x86_64_v2"]  # a processor has those that follow
 MOST = 2**31  # elements: the kernels count in 32 bits
 LARGE = 1 << 16  # bytes that NumPy copies more slowly
+SUFFIX = ".dll" if sys.platform == "win32" else ".so"  # of libraries
 
 
 def _library() -> str:
@@ -40,9 +42,12 @@ def _library() -> str:
     best = native.level()
     levels = LEVELS[LEVELS.index(best) :] if best in LEVELS else [best]
     for level in levels:
-        path = Path(__file__).parent / "lib" / f"{level}.so"
+        path = Path(__file__).parent / "lib" / f"{level}{SUFFIX}"
         if path.exists():
-            native.load(str(path))
+            try:
+                native.load(str(path))
+            except OSError as error:
+                return f"{path.name} cannot be opened: {error}"
             return level
     return f"there is no library for {best}"
 
@@ -70,7 +75,7 @@ LOADED = LIBRARY in (*LEVELS, "aarch64")
 PARALLEL_FOR: int | None = None
 if native and LOADED:
     native.get("set_threads")(threads())
-    PARALLEL_FOR = native.get("parallel_for").address
+    PARALLEL_FOR = native.address("parallel_for")
 
 
 def kernels(name: str, names: dict[Any, str] = NAMES) -> dict[Any, Callable[..., None]]:

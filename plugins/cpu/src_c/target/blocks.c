@@ -21,16 +21,18 @@ static void run_steps(const BlockStage *stage, u8 *const *at, u32 i, u32 end) {
     run_part(stage->region, arrays, i, end);
 }
 
-/* The kernel in its calling convention: see call.c. */
 static void run_kernel(const BlockStage *stage, u8 *const *at, u32 n) {
-    u64 a[BLOCK_ARGUMENTS];
-    for (u32 k = 0; k < BLOCK_ARGUMENTS; k++) {
+    Argument a[MAX_ARGUMENTS];
+    for (u32 k = 0; stage->kernel->kinds[k]; k++) {
         BlockArgument x = stage->arguments[k];
-        a[k] = x.kind == PART_OF      ? (u64)(uintptr_t)at[x.number]
-               : x.kind == COUNT_OVER ? n / (u32)x.number
-                                      : (u64)x.number;
+        switch (x.kind) {
+        case PART_OF: a[k].address = x.number < 0 ? NULL : at[x.number]; break;
+        case COUNT_OVER: a[k].count = n / (u32)x.number; break;
+        case NUMBER: a[k].count = (u32)x.number; break;
+        default: a[k].number = stage->last;
+        }
     }
-    stage->kernel(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], stage->last);
+    stage->kernel->call(a);
 }
 
 static void run_piece(u32 block, u32 end, void *ctx) {

@@ -1,9 +1,9 @@
 /* Row programs: element-wise steps and kernels of rows take turns. */
 #pragma once
 #include "../kernels/region.h"
+#include "entry.h"
 
-/* Of a thread, in elements; of a kernel. */
-enum { BLOCK_MEMORY = 1 << 17, BLOCK_ARGUMENTS = 8 };
+enum { BLOCK_MEMORY = 1 << 17 }; /* of a thread, in elements */
 
 /* An array: the part of it that belongs to element i of the iteration begins with element
    `i / every * many`. Or, if `place` is not negative, memory from there on. */
@@ -12,23 +12,20 @@ typedef struct {
     uint32_t every, many;
 } BlockValue;
 
-/* Of a kernel: the part of a value; the number of elements of the block over `number`;
-   a number. */
-enum { PART_OF, COUNT_OVER, NUMBER };
+/* Of a kernel: the part of a value, or NULL if `number` is negative; the number of elements
+   of the block over `number`; a number; `last` of the stage. */
+enum { PART_OF, COUNT_OVER, NUMBER, LAST };
 
 typedef struct {
     int32_t kind, number;
 } BlockArgument;
 
-typedef void BlockKernel(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
-                         uint64_t, uint64_t, double);
-
 /* A region whose slots have these values, -1 for tiles; or a kernel. */
 typedef struct {
     const Region *region;
     const int32_t *values;
-    BlockKernel *kernel;
-    BlockArgument arguments[BLOCK_ARGUMENTS];
+    const Entry *kernel;
+    BlockArgument arguments[MAX_ARGUMENTS];
     double last;
 } BlockStage;
 

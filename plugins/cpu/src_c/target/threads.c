@@ -1,4 +1,5 @@
-/* Threads of the kernels: what plugrad.h declares, on POSIX threads.
+/* Threads of the kernels: what plugrad.h declares, on POSIX threads, which zig has for
+   Windows, too.
 
    Workers are started at the first run that has work for them. One run at a time has
    them; a second one, of another Python thread, does its work alone. Pieces do not depend
@@ -11,6 +12,15 @@
 #include <time.h>
 
 #include "plugrad.h"
+
+#ifdef _WIN32 /* which has no aligned_alloc, and no fork */
+#include <malloc.h>
+#define aligned_alloc(line, bytes) _aligned_malloc(bytes, line)
+#define free_aligned _aligned_free
+#define pthread_atfork(before, parent, child) ((void)(child), 0)
+#else
+#define free_aligned free
+#endif
 
 static struct {
     pthread_mutex_t lock;
@@ -47,7 +57,7 @@ static pthread_key_t kept_key;
 static pthread_once_t kept_once = PTHREAD_ONCE_INIT;
 
 static void free_kept(void *blocks) { /* at the end of a thread */
-    for (u32 i = 0; i < KEPT; i++) free(((void **)blocks)[i]);
+    for (u32 i = 0; i < KEPT; i++) free_aligned(((void **)blocks)[i]);
     free(blocks);
 }
 

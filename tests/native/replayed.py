@@ -1,10 +1,12 @@
-"""Kernels in C of plugrad-cpu for arm64, in QEMU: ``python -m tests.native.arm64``.
+"""Kernels in C of plugrad-cpu on other platforms: ``python -m tests.native.replayed``.
 
-It compiles the library for arm64, runs the table of ops here, writes every call of a
-kernel with its arrays to a file, and replays the file by ``replay.c`` on an arm64 that
-QEMU emulates: the results must be those of this processor. It needs ziglang,
-``qemu-aarch64`` and the C library of arm64: Debian's packages qemu-user and
-libc6-arm64-cross. QEMU_LD_PREFIX is the folder of the latter.
+It compiles the library for arm64 or Windows, runs the table of ops here, writes every
+call of a kernel with its arrays to a file, and replays the file by ``replay.c`` on the
+other platform: the results must be those of this machine.
+
+- ``arm64`` is Linux that QEMU emulates. It needs Debian's packages qemu-user and
+  libc6-arm64-cross; QEMU_LD_PREFIX is the folder of the latter.
+- ``windows`` is x86-64 with AVX2, under Wine: Debian's package wine64.
 
 A call in the file is its name in 64 bytes, the number of arguments (u32), and the
 arguments: "i" and a u64, "d" and a double, or "s" and the number of an earlier array of
@@ -12,6 +14,7 @@ the call (u64). An array is "a", the bytes from its lowest element to its highes
 its first one is among them (u64 both), and the memory between.
 """
 
+import argparse
 import ctypes
 import os
 import shutil
@@ -21,19 +24,41 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .guards import MOST
 from .run import Calls, cases, options
 
-ROOT = Path(__file__).parents[2]
-CPU = ROOT / "plugins/cpu"
-BUILT = CPU / "build/arm64"
-LIBRARY = BUILT / "lib/plugrad_cpu/lib/aarch64.so"
+CPU = Path(__file__).parents[2] / "plugins/cpu"
+sys.path.insert(0, str(CPU))
+import compile_kernels  # noqa: E402  # of plugrad-cpu
+
 RUNS = [["results", "--count", "6"], ["results", "--large"]]
 PREFIX = os.environ.get("QEMU_LD_PREFIX", "/usr/aarch64-linux-gnu")
+QUIET = {"WINEDEBUG": "-all"}  # but for what a program prints
+
+
+class Platform(NamedTuple):
+    """Where calls are replayed.
+
+    Attributes:
+        level: That of the library, as in ``compile_kernels``.
+        system: The end of zig's name of the target.
+        emulator: The command that runs a program.
+
+    """
+
+    level: str
+    system: str
+    emulator: list[str]
+
+
+PLATFORMS = {
+    "arm64": Platform("aarch64", "linux-gnu.2.17", ["qemu-aarch64", "-L", PREFIX]),
+    "windows": Platform("x86_64_v3", "windows-gnu", ["wine"]),
+}
 ADDRESSES = {"join"}  # kernels with arrays of addresses, which hold in a process only
 # Kernels of which the last array is memory to work in: what is there depends on the
 # instructions that the processor has.
@@ -84,24 +109,18 @@ def memory_of(x: np.ndarray) -> np.ndarray:
     return np.frombuffer(memory, x.dtype if x.size else np.uint8)
 
 
-def build() -> Path:
-    """Compile the library and the program that calls it; return the program."""
-    command = [sys.executable, "setup.py", "--quiet", "build"]
-    command += ["--build-lib", str(BUILT / "lib"), "--build-temp", str(BUILT / "temp")]
-    env = os.environ | {"PLUGRAD_CPU_LEVELS": "aarch64"}
-    subprocess.run(command, cwd=CPU, env=env, check=True)
-    program = BUILT / "replay"
-    command = [
-        sys.executable,
-        "-m",
-        "ziglang",
-        "cc",
-        "-target",
-        "aarch64-linux-gnu.2.17",
-    ]
-    command += [str(Path(__file__).parent / "replay.c"), "-o", str(program), "-ldl"]
-    subprocess.run(command, check=True)
-    return program
+def build(platform: Platform, folder: Path) -> tuple[Path, Path]:
+    """Compile the program that replays calls, and the library; return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "replay.exe"
+    library = folder / f"kernels{compile_kernels.suffix(platform.system)}"
+    compile_kernels.build_library(library, platform.level, platform.system)
+    machine = "aarch64" if platform.level == "aarch64" else "x86_64"
+    source = str(Path(__file__).parent / "replay.c")
+    command = ["cc", "-target", f"{machine}-{platform.system}", "-Isrc_c/target"]
+    command += ["-Wall", "-fno-sanitize=all", source, "-o", str(program)]
+    compile_kernels.zig(*command)
+    return program, library
 
 
 def record() -> Recording:
@@ -119,18 +138,15 @@ def record() -> Recording:
     return made
 
 
-def replay(program: Path, made: Recording) -> bytes:
-    """Return what the arrays of all calls hold afterwards, on arm64."""
+def replay(platform: Platform, folder: Path, made: Recording) -> bytes:
+    """Return what the arrays of all calls hold afterwards, on the other platform."""
     threads = b"set_threads".ljust(64, b"\0") + struct.pack("<IcQ", 1, b"i", 4)
-    calls, results = BUILT / "calls", BUILT / "results"
+    program, library = build(platform, folder)
+    calls, results = folder / "calls", folder / "results"
     calls.write_bytes(threads + made.calls)
-    command = [
-        "qemu-aarch64",
-        "-L",
-        PREFIX,
-        *map(str, (program, LIBRARY, calls, results)),
-    ]
-    subprocess.run(command, check=True)
+    files = program, library, calls, results
+    command = [*platform.emulator, *map(str, files)]
+    subprocess.run(command, check=True, env=os.environ | QUIET)
     return results.read_bytes()
 
 
@@ -152,12 +168,15 @@ def wrong(made: Recording, found: bytes) -> list[str]:
 
 def main() -> int:
     """Build, record, replay and compare."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("platform", choices=PLATFORMS)
+    name = parser.parse_args().platform
+    platform = PLATFORMS[name]
     warnings.simplefilter("error")
-    if shutil.which("qemu-aarch64") is None:
-        sys.exit("there is no qemu-aarch64: install the package qemu-user")
-    program = build()
+    if shutil.which(platform.emulator[0]) is None:
+        sys.exit(f"there is no {platform.emulator[0]}: install the package that has it")
     made = record()
-    names = wrong(made, replay(program, made))
+    names = wrong(made, replay(platform, CPU / "build/replayed" / name, made))
     kernels = {name for name, _ in made.expected if name}
     print(f"{len(made.expected)} arrays of {len(kernels)} kernels; wrong: {len(names)}")
     print(*sorted({*names}), sep="\n")

@@ -1,0 +1,32 @@
+/* Entry points: the table by which Python calls the kernels.
+
+   A kernel is a `void` function of addresses, u32 and f64. For each, compile_kernels.py
+   writes an ENTRY below the source that defines it. So the C compiler, which sees the
+   prototype, compiles the call, for the calling convention of the platform, and refuses
+   an entry that does not fit. The library exports the entry of `softmax_f32`, say, as
+   `entry_softmax_f32`.
+
+   A kernel is not inlined into its entry: it would read two addresses at once, for which
+   the processor waits until both are in the cache. */
+#pragma once
+#include <stdint.h>
+
+enum { MAX_ARGUMENTS = 16 };
+
+typedef union {
+    void *address;   /* kind 'p' */
+    uint32_t count;  /* kind 'u' */
+    double number;   /* kind 'd' */
+} Argument;
+
+typedef struct {
+    const char *name, *prototype;
+    void (*call)(const Argument *a);
+    char kinds[MAX_ARGUMENTS + 1]; /* of the arguments, such as "ppud" */
+} Entry;
+
+#define ENTRY(NAME, PROTOTYPE, KINDS, ...)                                               \
+    static void call_##NAME(const Argument *a) { [[clang::noinline]] NAME(__VA_ARGS__); }\
+    _Static_assert(sizeof KINDS <= MAX_ARGUMENTS + 1, #NAME " has too many arguments");  \
+    __attribute__((used, visibility("default"))) const Entry entry_##NAME = {            \
+        #NAME, PROTOTYPE, call_##NAME, KINDS};
