@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar, cast
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from plugrad.geometry import Windows
 
 from ..arrays import Array
@@ -47,6 +48,43 @@ def seen(windows: Windows, position: tuple[int, ...]) -> Index:
     return (slice(None), *(slice(t, t + p * s, s) for t, p, s in ends))
 
 
+def view(x: Array, windows: Windows) -> Array:
+    """View padded input as ``[n, *outputs, *window, c]``, without a copy."""
+    n, *spatial, c = x.strides
+    steps = zip(spatial, windows.strides, strict=True)
+    gaps = zip(spatial, windows.dilations, strict=True)
+    return as_strided(
+        x,
+        (x.shape[0], *windows.out_shape[1:-1], *windows.window, x.shape[-1]),
+        (n, *(d * s for d, s in steps), *(d * s for d, s in gaps), c),
+    )
+
+
+def pixels(x: Array) -> Array:
+    """View the channels of a pixel as one element, which NumPy moves in one piece."""
+    x = np.ascontiguousarray(x)
+    return x.view(f"V{x.itemsize * x.shape[-1]}")[..., 0]
+
+
+def read(x: Array, index: Index, buffer: Array) -> Array:
+    """Return what lies at an index, copied to ``buffer`` if many pixels are apart.
+
+    The buffer is contiguous: else its pixels would be those of a copy.
+    """
+    if index[-1].step == 1 or buffer.size < 4096:
+        return x[index]
+    pixels(buffer)[...] = pixels(x)[index]
+    return buffer
+
+
+def add(x: Array, index: Index, y: Array, buffer: Array) -> None:
+    """Add ``y`` to what lies at an index, by way of ``buffer`` as in ``read``."""
+    total = read(x, index, buffer)
+    np.add(total, y, out=total)
+    if total is buffer:
+        pixels(x)[index] = pixels(buffer)
+
+
 def lined(row: Array, x: Array) -> Array:
     """Repeat ``[c]`` beside ``x`` as ``[q, c]``: NumPy is slow along few channels."""
     if row.ndim > 1 or x.ndim < 3 or row.shape != x.shape[-1:]:
@@ -57,6 +95,22 @@ def lined(row: Array, x: Array) -> Array:
 def flat(x: Array) -> Array:
     """Return a matrix whose rows are the channels of each pixel."""
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
+def blocks(
+    shape: tuple[int, ...], row: int, limit: int
+) -> Iterator[tuple[slice, slice]]:
+    """Cut the first two axes into pieces of at most ``limit`` bytes, ``row`` a row."""
+    count, rows = shape[:2]
+    fit = max(limit // max(row, 1), 1)
+    if fit >= rows:
+        step = max(fit // max(rows, 1), 1)
+        for i in range(0, count, step):
+            yield slice(i, i + step), slice(None)
+    else:
+        for i in range(count):
+            for j in range(0, rows, fit):
+                yield slice(i, i + 1), slice(j, j + fit)
 
 
 def batches(x: Array, limit: int = 1 << 20) -> Iterator[slice]:
