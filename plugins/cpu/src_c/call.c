@@ -292,18 +292,18 @@ static const char *level_of_processor(void) {
 #if defined(__aarch64__) || defined(_M_ARM64)
     return "aarch64";
 #elif defined(_WIN32)
-    int leaf[4]; /* eax, ebx, ecx, edx */
-    __cpuid(leaf, 0);
-    int most = leaf[0];
-    __cpuid(leaf, 1);
-    bool fma = leaf[2] >> 12 & 1, xsave = leaf[2] >> 27 & 1;
-    if (most < 7 || !fma || !xsave) return "x86_64_v2";
-    unsigned long long kept = _xgetbv(0); /* the registers that the system saves */
-    __cpuidex(leaf, 7, 0);
-    bool avx2 = leaf[1] >> 5 & 1, bmi2 = leaf[1] >> 8 & 1;
-    unsigned avx512 = 1u << 16 | 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31; /* f dq cd bw vl */
-    if ((kept & 0xe6) == 0xe6 && ((unsigned)leaf[1] & avx512) == avx512) return "x86_64_v4";
-    return (kept & 6) == 6 && avx2 && bmi2 ? "x86_64_v3" : "x86_64_v2";
+    /* The system says what it saves the registers of, and cpuid what else there is. */
+    enum { AVX2 = 40, AVX512F = 41 }; /* PF_AVX2_INSTRUCTIONS_AVAILABLE, and so on */
+    enum { FMA = 1 << 12, BMI2 = 1 << 8 };
+    const unsigned v4 = 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31; /* DQ, CD, BW, VL */
+    int one[4], seven[4]; /* eax, ebx, ecx, edx */
+    __cpuid(one, 1);
+    __cpuidex(seven, 7, 0);
+    if (IsProcessorFeaturePresent(AVX512F) && ((unsigned)seven[1] & v4) == v4)
+        return "x86_64_v4";
+    if (IsProcessorFeaturePresent(AVX2) && one[2] & FMA && seven[1] & BMI2)
+        return "x86_64_v3";
+    return "x86_64_v2";
 #elif defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

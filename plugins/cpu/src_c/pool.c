@@ -38,7 +38,9 @@ enum {
     STEPS = 8,          /* sizes of an octave */
     CLASSES = 48 * STEPS,
 };
+#ifdef __linux__
 static const size_t HUGE_BLOCK = (size_t)4 << 20; /* for which large pages are asked */
+#endif
 
 /* In front of the data of every array. */
 typedef struct Block {
