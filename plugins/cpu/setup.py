@@ -75,6 +75,11 @@ def build_kernels(to: Path) -> None:
     levels = compile_kernels.default_levels(machine)
     if system not in SYSTEMS or levels is None:
         raise OSError(f"there are none for {sysconfig.get_platform()}")
+    if not (ROOT / "src_c/kernels").is_dir():
+        raise OSError(
+            "src_c/kernels is a link, which git has written as a file: run "
+            "git config core.symlinks true, and check the files out again"
+        )
     to.mkdir(parents=True, exist_ok=True)
     for level in os.environ.get("PLUGRAD_CPU_LEVELS", levels).split():
         library = to / f"{level}{compile_kernels.suffix(SYSTEMS[system])}"
